@@ -1,0 +1,66 @@
+# Two commands: `make lab` opens the course, `make test` checks everything in it.
+# Both need Python 3.11 or 3.12 and make, nothing else.
+
+PYTHON ?= $(shell for p in python3.11 python3.12 python3 python; do \
+	$$p -c 'import sys; sys.exit(sys.version_info[:2] not in ((3, 11), (3, 12)))' 2>/dev/null && echo $$p && break; done)
+BIN := .venv/bin
+READY := .venv/.ready
+LAB_ARGS ?=
+# JupyterLab refuses to start as root (containers) unless it is told to.
+ROOT_ARG := $(if $(filter 0,$(shell id -u)),--allow-root)
+BENCH_PARTS := explorer
+
+.PHONY: help lab test figures bench doctor lint unit nbval browser $(BENCH_PARTS)
+
+help:
+	@echo "make lab      set up and open the course in JupyterLab (LAB_ARGS=... passes arguments on)"
+	@echo "make test     set up and check everything: lint, unit tests, exercises, notebooks, browser"
+	@echo "make figures  redraw figures/"
+	@echo "make bench    run the benchmarks (make bench explorer: one part)"
+	@echo "make doctor   say what is wrong with this environment and how to mend it"
+
+# The stamp is newer than the files that decide what is installed: a second call installs nothing.
+$(READY): pyproject.toml constraints.txt lab-settings.json
+	@test -n "$(PYTHON)" || { echo "No Python 3.11 or 3.12 was found. Install one, or name it: make lab PYTHON=/path/to/python"; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] not in ((3, 11), (3, 12)))' 2>/dev/null || { echo "PYTHON=$(PYTHON) is not a Python 3.11 or 3.12. Name one that is: make lab PYTHON=/path/to/python"; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "$(PYTHON) has no venv module (Debian and Ubuntu: apt install python3-venv). Install it and call make again."; exit 1; }
+	$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt -e ".[test]"
+	@# No pop-up about news and no look for updates at the first start.
+	mkdir -p .venv/share/jupyter/lab/settings
+	cp lab-settings.json .venv/share/jupyter/lab/settings/overrides.json
+	touch $(READY)
+
+lab: $(READY)
+	$(BIN)/jupyter trust notebooks/*.ipynb
+	$(BIN)/jupyter lab --ip=127.0.0.1 --ServerApp.root_dir="$(CURDIR)" \
+		--LabApp.default_url=/lab/tree/notebooks/00_start_here.ipynb $(ROOT_ARG) $(LAB_ARGS)
+
+test: lint unit nbval browser
+
+lint: $(READY)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+
+unit: $(READY)
+	$(BIN)/python -m pytest -q -n 2 tests --ignore=tests/browser --jaxtyping-packages=course_lib,beartype.beartype
+
+nbval: $(READY)
+	COURSE_PROGRESS=$$(mktemp -d)/progress.json $(BIN)/python -m pytest -q -n 2 --dist loadfile --nbval --nbval-current-env \
+		--nbval-cell-timeout 120 notebooks
+
+browser: $(READY)
+	$(BIN)/python -m pytest -q tests/browser
+
+figures: $(READY)
+	$(BIN)/python -m course_lib figures
+
+doctor: $(READY)
+	$(BIN)/python -m course_lib doctor
+
+bench: $(READY)
+	$(BIN)/python -m tests.benchmarks $(filter $(BENCH_PARTS),$(MAKECMDGOALS))
+
+# `make bench explorer` names a part of the benchmarks: the part itself is no target of its own.
+$(BENCH_PARTS):
+	@:

@@ -1,0 +1,24 @@
+import os
+
+import pytest
+import torch
+from hypothesis import settings
+
+# Tensors in the tests are small: a second thread costs more than it brings, above all beside other tests.
+torch.set_num_threads(1)
+
+# A loaded machine is slow now and then; a slow example is no failure. The same examples in every run, so that
+# a commit that passed keeps passing; `pytest --hypothesis-profile=search` looks further, at random.
+settings.register_profile("course", deadline=None, max_examples=40, derandomize=True)
+settings.register_profile("search", deadline=None, max_examples=1000)
+settings.load_profile("course")
+
+pytest.register_assert_rewrite("tests.drawing")
+
+
+@pytest.fixture(autouse=True)
+def progress_file(tmp_path, monkeypatch):
+    """Keep every test away from a learner's progress file."""
+    path = tmp_path / "progress" / "progress.json"
+    monkeypatch.setitem(os.environ, "COURSE_PROGRESS", str(path))
+    return path

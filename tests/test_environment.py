@@ -1,0 +1,422 @@
+"""One list of dependencies: pyproject.toml, constraints.txt, environment.yml, imports and README agree.
+
+Every comparison is a function from texts to complaints. It is called once on the project, where it
+must have none, and on drifted copies, where it must have some.
+"""
+
+import ast
+import copy
+import importlib.metadata
+import json
+import re
+import shlex
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import pytest
+import yaml
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).resolve().parents[1]
+FIRST_PARTY = {"course_lib", "tests"}
+
+# Declared and used, but by no import statement.
+USED_WITHOUT_IMPORT = {
+    "jupyterlab": "the program that `make lab` starts",
+    "nbval": "the pytest plugin behind `make test`'s notebook run",
+    "protobuf": "the format of sentencepiece.bpe.model: without it transformers cannot read the file",
+    "sentencepiece": "what transformers reads a checkpoint's sentencepiece.bpe.model with",
+    "pytest-xdist": "the pytest plugin behind -n",
+    "beartype": "checks annotations at run time, through --jaxtyping-packages",
+    "ruff": "the program behind `make lint`",
+    "setuptools": "builds the wheel that tests/test_package.py looks into",
+}
+
+# What the ranges have to let in.
+ADMITTED = {
+    "torch": ["2.11.0", "2.12.0", "2.13.0"],
+    "transformers": ["5.17.0", "5.23.0", "5.99.0"],
+}
+ADMITTED_PYTHONS = ["3.11.0", "3.11.14", "3.12.0", "3.12.12"]
+
+
+# ---------------------------------------------------------------- reading
+
+
+def imported_names(source: str) -> set[str]:
+    """The top-level names that a source imports anywhere, inside functions too, relative imports left out."""
+    names = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            names |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            names.add(node.module.split(".")[0])
+    return names
+
+
+def notebook_source(text: str) -> str:
+    """The code of a notebook without its magics."""
+    cells = [cell for cell in json.loads(text)["cells"] if cell["cell_type"] == "code"]
+    lines = "\n".join("".join(cell["source"]) for cell in cells).splitlines()
+    return "\n".join(line for line in lines if not line.lstrip().startswith(("%", "!")))
+
+
+def third_party(sources: Iterable[str]) -> set[str]:
+    """The distributions that sources import, by canonical name; an unknown import stands for itself."""
+    names = set().union(*(imported_names(source) for source in sources))
+    distributions = importlib.metadata.packages_distributions()
+    return {
+        canonicalize_name(distributions.get(name, [name])[0])
+        for name in names - FIRST_PARTY - set(sys.stdlib_module_names)
+    }
+
+
+def sources_under(folder: str) -> list[str]:
+    return [path.read_text(encoding="utf-8") for path in sorted((ROOT / folder).rglob("*.py"))]
+
+
+def notebook_sources() -> list[str]:
+    return [
+        notebook_source(path.read_text(encoding="utf-8")) for path in sorted(ROOT.glob("notebooks/*.ipynb"))
+    ]
+
+
+def declared(project: dict, *extras: str) -> dict[str, SpecifierSet]:
+    lines = list(project["project"]["dependencies"])
+    for extra in extras:
+        lines += project["project"]["optional-dependencies"][extra]
+    parsed = [Requirement(line) for line in lines]
+    return {canonicalize_name(requirement.name): requirement.specifier for requirement in parsed}
+
+
+def pinned(constraints: str) -> dict[str, str]:
+    pins = {}
+    for line in constraints.splitlines():
+        if line.strip() and not line.startswith("#"):
+            requirement = Requirement(line)
+            (specifier,) = requirement.specifier
+            assert specifier.operator == "==", f"constraints.txt: {line} is no exact version"
+            pins[canonicalize_name(requirement.name)] = specifier.version
+    return pins
+
+
+def commands_in(markdown: str) -> list[list[str]]:
+    """The `make` and `python -m course_lib` commands in a page's code, as words."""
+    code = re.findall(r"```[^\n]*\n(.*?)```", markdown, re.DOTALL)
+    outside = re.sub(r"```.*?```", "", markdown, flags=re.DOTALL)
+    code += re.findall(r"`([^`]+)`", outside)
+    start = re.compile(r"^(?:\$ )?(?:[A-Z_]+=\S+ )*((?:make|\S*python[\d.]* -m course_lib)(?: .*)?)$")
+    matches = [start.match(line.split("  #")[0].strip()) for block in code for line in block.splitlines()]
+    return [shlex.split(match[1], comments=True) for match in matches if match]
+
+
+# ---------------------------------------------------------------- comparing
+
+
+def undeclared(imports: set[str], declarations: Iterable[str]) -> list[str]:
+    return [f"{name} is imported but not declared" for name in sorted(imports - set(declarations))]
+
+
+def unused(declarations: Iterable[str], imports: set[str], explained: Iterable[str]) -> list[str]:
+    declarations, explained = set(declarations), set(explained)
+    faults = [f"{name} is declared but never imported" for name in sorted(declarations - imports - explained)]
+    return faults + [f"{name} is explained but not declared" for name in sorted(explained - declarations)]
+
+
+def unpinned(declarations: dict[str, SpecifierSet], pins: dict[str, str]) -> list[str]:
+    faults = []
+    for name, specifier in declarations.items():
+        if name not in pins:
+            faults.append(f"{name} is not pinned")
+        elif not specifier.contains(pins[name]):
+            faults.append(f"{name} is pinned to {pins[name]}, outside {specifier}")
+    if pins.get("torch") != "2.13.0":
+        faults.append(f"torch is pinned to {pins.get('torch')}, not 2.13.0")
+    return faults
+
+
+def narrow(project: dict) -> list[str]:
+    ranges = declared(project)
+    asked = [(name, ranges[name], versions) for name, versions in ADMITTED.items()]
+    asked.append(("python", SpecifierSet(project["project"]["requires-python"]), ADMITTED_PYTHONS))
+    return [
+        f"{name} {version} is not in {specifier}"
+        for name, specifier, versions in asked
+        for version in versions
+        if not specifier.contains(version)
+    ]
+
+
+def environment_faults(environment: dict) -> list[str]:
+    """Python and pip from conda-forge, this project by pip, nothing else."""
+    faults = []
+    if environment["channels"] != ["conda-forge", "nodefaults"]:
+        faults.append(f"channels are {environment['channels']}")
+    by_pip = []
+    names = []
+    for entry in environment["dependencies"]:
+        if isinstance(entry, dict):
+            by_pip += entry["pip"]
+        else:
+            name, _, version = entry.partition("=")
+            names.append(name)
+            if name == "python" and version not in ("3.11", "3.12"):
+                faults.append(f"python is {version}")
+    if names != ["python", "pip"]:
+        faults.append(f"conda installs {names}")
+    if by_pip != ["--constraint constraints.txt", "--editable ."]:
+        faults.append(f"pip installs {by_pip}")
+    return faults
+
+
+def command_faults(
+    markdown: str, *, targets: set[str], makefile: str, is_command: Callable[[str], bool]
+) -> list[str]:
+    """The commands on a page that do not exist, and the two that have to be there."""
+    faults = []
+    commands = commands_in(markdown)
+    for words in commands:
+        if words[0] != "make":
+            if len(words) > 3 and not words[3].startswith("-") and not is_command(words[3]):
+                faults.append(f"there is no command {' '.join(words[:4])}")
+            continue
+        for word in words[1:]:
+            variable, assigned, _ = word.partition("=")
+            if assigned and f"$({variable})" not in makefile:
+                faults.append(f"the Makefile has no variable {variable}")
+            elif not assigned and not word.startswith("-") and word not in targets:
+                faults.append(f"the Makefile has no target {word}")
+    return faults + [
+        f"make {name} is not named" for name in ("lab", "test") if ["make", name] not in commands
+    ]
+
+
+def make_targets() -> set[str]:
+    """The named targets of the Makefile, as make itself expands them."""
+    database = subprocess.run(
+        ["make", "--no-print-directory", "-npRr", "help"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    return set(re.search(r"^\.PHONY:(.*)$", database, re.MULTILINE)[1].split())
+
+
+def is_command(name: str) -> bool:
+    """Whether `python -m course_lib NAME` exists."""
+    asked = subprocess.run(
+        [sys.executable, "-m", "course_lib", name, "--help"], cwd=ROOT, capture_output=True
+    )
+    return asked.returncode == 0
+
+
+# ---------------------------------------------------------------- the project
+
+
+@pytest.fixture(scope="module")
+def project():
+    return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module")
+def pins():
+    return pinned((ROOT / "constraints.txt").read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module")
+def makefile():
+    return (ROOT / "Makefile").read_text(encoding="utf-8")
+
+
+def test_the_library_and_the_notebooks_import_core_dependencies_only(project):
+    imports = third_party(sources_under("course_lib") + notebook_sources())
+    assert {"torch", "numpy"} <= imports
+    assert undeclared(imports, declared(project)) == []
+
+
+def test_the_tests_import_core_and_test_dependencies_only(project):
+    imports = third_party(sources_under("tests"))
+    assert {"pytest", "pyyaml"} <= imports
+    assert undeclared(imports, declared(project, "test")) == []
+
+
+def test_every_dependency_is_used(project):
+    imports = third_party(sources_under("course_lib") + sources_under("tests") + notebook_sources())
+    assert unused(declared(project, "test"), imports, USED_WITHOUT_IMPORT) == []
+
+
+def test_core_dependencies_are_not_there_for_the_tests_alone(project):
+    imports = third_party(sources_under("course_lib") + notebook_sources())
+    explained = set(USED_WITHOUT_IMPORT) & set(declared(project))
+    assert unused(declared(project), imports, explained) == []
+
+
+def test_every_dependency_is_pinned_inside_its_range(project, pins):
+    assert unpinned(declared(project, "test"), pins) == []
+
+
+def test_the_ranges_are_as_wide_as_promised(project):
+    assert narrow(project) == []
+
+
+def test_environment_yml_holds_python_pip_and_this_project():
+    environment = yaml.safe_load((ROOT / "environment.yml").read_text(encoding="utf-8"))
+    assert environment_faults(environment) == []
+
+
+def test_every_command_in_the_readme_exists(makefile):
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert command_faults(readme, targets=make_targets(), makefile=makefile, is_command=is_command) == []
+
+
+def test_every_command_in_the_makefile_exists(makefile):
+    names = set(re.findall(r"-m course_lib (\w+)", makefile))
+    assert {"doctor", "figures"} <= names
+    assert [name for name in sorted(names) if not is_command(name)] == []
+    assert not is_command("no-such-command")
+
+
+def test_help_names_every_target(makefile):
+    helped = set(re.findall(r'@echo "make (\w+)', makefile))
+    parts = {
+        "help",
+        "lint",
+        "unit",
+        "nbval",
+        "browser",
+        *re.search(r"BENCH_PARTS := (.*)", makefile)[1].split(),
+    }
+    assert helped == make_targets() - parts
+
+
+# ---------------------------------------------------------------- drifted copies
+
+
+def test_imports_are_found_wherever_they_stand():
+    source = (
+        "import os, yaml\nfrom PIL import Image\nfrom . import x\ndef f():\n    import a_new_package.b as c\n"
+    )
+    assert imported_names(source) == {"os", "yaml", "PIL", "a_new_package"}
+    assert third_party([source]) == {"pyyaml", "pillow", "a-new-package"}
+    assert third_party(["import course_lib, tests, sys"]) == set()
+
+
+def test_imports_of_notebooks_are_found():
+    cells = [
+        {"cell_type": "code", "source": ["%matplotlib inline\n", "import torch\n"]},
+        {"cell_type": "markdown", "source": "import scipy"},
+        {"cell_type": "code", "source": "!ls\nimport sklearn"},
+    ]
+    assert imported_names(notebook_source(json.dumps({"cells": cells}))) == {"torch", "sklearn"}
+
+
+def test_drift_between_imports_and_dependencies_is_found():
+    assert undeclared({"torch", "scipy"}, {"torch"}) == ["scipy is imported but not declared"]
+    assert unused({"torch", "scipy"}, {"torch"}, {}) == ["scipy is declared but never imported"]
+    assert unused({"torch"}, {"torch"}, {"nbval"}) == ["nbval is explained but not declared"]
+    assert unused({"torch", "nbval"}, {"torch"}, {"nbval"}) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "fault"),
+    [
+        ({"numpy": None}, "numpy is not pinned"),
+        ({"numpy": "9.0"}, "numpy is pinned to 9.0, outside"),
+        ({"torch": "2.12.0"}, "torch is pinned to 2.12.0, not 2.13.0"),
+    ],
+)
+def test_drift_between_dependencies_and_pins_is_found(project, pins, change, fault):
+    drifted = {name: version for name, version in (pins | change).items() if version}
+    assert any(found.startswith(fault) for found in unpinned(declared(project, "test"), drifted))
+
+
+def test_a_constraint_that_is_no_pin_is_found():
+    assert pinned("# comment\n\nPyYAML==6.0\n") == {"pyyaml": "6.0"}
+    with pytest.raises(AssertionError, match="no exact version"):
+        pinned("numpy>=2\n")
+
+
+@pytest.mark.parametrize(
+    ("name", "narrowed", "fault"),
+    [
+        ("torch", "torch>=2.12,<2.14", "torch 2.11.0 is not in"),
+        ("torch", "torch>=2.11,<2.13", "torch 2.13.0 is not in"),
+        ("transformers", "transformers==5.23.0", "transformers 5.17.0 is not in"),
+    ],
+)
+def test_a_narrowed_range_is_found(project, name, narrowed, fault):
+    drifted = copy.deepcopy(project)
+    lines = drifted["project"]["dependencies"]
+    drifted["project"]["dependencies"] = [line for line in lines if Requirement(line).name != name] + [
+        narrowed
+    ]
+    assert any(found.startswith(fault) for found in narrow(drifted))
+
+
+@pytest.mark.parametrize(
+    ("pythons", "fault"), [(">=3.12", "python 3.11.0 is not in"), ("<3.12", "python 3.12.0 is not in")]
+)
+def test_a_narrowed_python_is_found(project, pythons, fault):
+    drifted = copy.deepcopy(project)
+    drifted["project"]["requires-python"] = pythons
+    assert any(found.startswith(fault) for found in narrow(drifted))
+
+
+ENVIRONMENT = {
+    "channels": ["conda-forge", "nodefaults"],
+    "dependencies": ["python=3.11", "pip", {"pip": ["--constraint constraints.txt", "--editable ."]}],
+}
+
+
+@pytest.mark.parametrize(
+    ("change", "fault"),
+    [
+        ({"channels": ["defaults"]}, "channels are"),
+        ({"dependencies": ["python=3.13", "pip"]}, "python is 3.13"),
+        ({"dependencies": ["python=3.11", "pip", "numpy"]}, "conda installs"),
+        ({"dependencies": ["python=3.11", "pip", {"pip": ["--editable .", "numpy"]}]}, "pip installs"),
+        ({"dependencies": ["python=3.11", "pip"]}, "pip installs []"),
+    ],
+)
+def test_a_drifted_environment_yml_is_found(change, fault):
+    assert environment_faults(ENVIRONMENT) == []
+    assert any(found.startswith(fault) for found in environment_faults(ENVIRONMENT | change))
+
+
+README = """
+Call `make lab` or `make test`; you make progress.
+
+```
+make lab LAB_ARGS="--no-browser --port 8899"   # passes arguments on
+REQUIRE_BROWSER=1 make test
+.venv/bin/python -m course_lib pipeline --text builtin
+```
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "fault"),
+    [
+        ("make test", "make tests", "the Makefile has no target tests"),
+        ("make test", "make check", "make test is not named"),
+        ("LAB_ARGS", "ARGS", "the Makefile has no variable ARGS"),
+        ("pipeline", "pipelines", "there is no command .venv/bin/python -m course_lib pipelines"),
+    ],
+)
+def test_a_drifted_readme_is_found(old, new, fault):
+    known = {"targets": {"lab", "test"}, "makefile": "$(LAB_ARGS)", "is_command": {"pipeline"}.__contains__}
+    assert len(commands_in(README)) == 5
+    assert command_faults(README, **known) == []
+    assert fault in command_faults(README.replace(old, new), **known)
+
+
+def test_the_targets_are_those_of_the_makefile():
+    assert {"lab", "test", "figures", "bench", "doctor"} <= make_targets()
+    # A folder of that name is no target.
+    assert "tests" not in make_targets()
