@@ -1,0 +1,317 @@
+"""Explorers: interactive figures that are fast, testable and readable without a kernel.
+
+An explorer is a pure `compute(**controls) -> state`, a `draw(figure)` that runs once, and an
+`update(artists, state)` that only sets artist data. What never moves (axes, ticks, labels) is drawn
+once and kept as pixels; a frame copies those pixels, draws the moving artists over them and encodes
+the result. That is several times cheaper than drawing the figure anew, which is what
+`ipywidgets.interact` does, and it holds no global pyplot state.
+"""
+
+import base64
+import html
+import io
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+import ipywidgets
+import matplotlib
+import numpy as np
+from IPython.display import HTML, display
+from matplotlib.artist import Artist
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from PIL import Image
+
+from course_lib.teaching.style import STYLE, describe, png_bytes, text_alternative
+from course_lib.teaching.words import PANEL_CLASS, Words
+
+_LAYOUT = ipywidgets.Layout(width="46em", max_width="100%")
+_DESCRIPTION = {"description_width": "13em"}
+LINE_BREAK = "\n"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Slider:
+    """A number that the learner sets: its name in words, its symbol, its unit and what it does."""
+
+    label: str
+    symbol: str
+    default: float | int
+    minimum: float | int
+    maximum: float | int
+    step: float | int
+    tooltip: str
+    unit: str = ""
+
+    def __post_init__(self):
+        if not self.minimum <= self.default <= self.maximum or self.minimum == self.maximum:
+            raise ValueError(
+                f"default of slider {self.label!r} must lie in [{self.minimum}, {self.maximum}], "
+                f"got {self.default}"
+            )
+
+    @property
+    def description(self) -> str:
+        """The visible label, and thereby the accessible name: words, symbol, unit."""
+        return f"{self.label} {self.symbol}" + (f" ({self.unit})" if self.unit else "")
+
+    def values(self) -> tuple[float | int, float | int, float | int]:
+        """Return left end, default and right end."""
+        return (self.minimum, self.default, self.maximum)
+
+    @property
+    def whole(self) -> bool:
+        """Whether the slider takes whole numbers only: it is given by whole numbers."""
+        return all(isinstance(v, int) for v in (self.default, self.minimum, self.maximum, self.step))
+
+    def say(self, value: float | int) -> str:
+        """Say a setting in words."""
+        return f"{self.label} {self.symbol} = {value:g}" + (f" {self.unit}" if self.unit else "")
+
+    def check(self, name: str, value: Any) -> None:
+        """Raise ValueError where `value` is not a number within the slider's ends, whole where they are."""
+        if not isinstance(value, int | float) or not self.minimum <= value <= self.maximum:
+            raise ValueError(f"{name} must lie in [{self.minimum:g}, {self.maximum:g}], got {value!r}")
+        if self.whole and not isinstance(value, int):
+            raise ValueError(f"{name} must be a whole number, got {value!r}")
+
+    def widget(self) -> ipywidgets.Widget:
+        """Make the control; whole-numbered sliders stay whole."""
+        kind = ipywidgets.IntSlider if self.whole else ipywidgets.FloatSlider
+        # As many decimals as the step has: 0.005 reads 0.200, not 0.2 or 0.2000.
+        decimals = max(0, -Decimal(str(self.step)).as_tuple().exponent)
+        options = {} if self.whole else {"readout_format": f".{decimals}f"}
+        return kind(
+            value=self.default,
+            min=self.minimum,
+            max=self.maximum,
+            step=self.step,
+            description=self.description,
+            tooltip=self.tooltip,
+            style=_DESCRIPTION,
+            layout=_LAYOUT,
+            **options,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """One of a few named settings."""
+
+    label: str
+    default: str
+    options: tuple[str, ...]
+    tooltip: str
+
+    def __post_init__(self):
+        if self.default not in self.options or len(self.options) < 2:
+            raise ValueError(
+                f"default of choice {self.label!r} must be one of {self.options}, got {self.default!r}"
+            )
+
+    def values(self) -> tuple[str, str, str]:
+        """Return the first option, the default and the last option."""
+        return (self.options[0], self.default, self.options[-1])
+
+    def say(self, value: str) -> str:
+        """Say a setting in words."""
+        return f"{self.label}: {value}"
+
+    def check(self, name: str, value: Any) -> None:
+        """Raise ValueError where `value` is not among the options."""
+        if value not in self.options:
+            raise ValueError(f"{name} must be one of {list(self.options)}, got {value!r}")
+
+    def widget(self) -> ipywidgets.Widget:
+        """Make the control."""
+        return ipywidgets.Dropdown(
+            value=self.default,
+            options=self.options,
+            description=self.label,
+            tooltip=self.tooltip,
+            style=_DESCRIPTION,
+            layout=_LAYOUT,
+        )
+
+
+class Explorer:
+    """Base class of every interactive figure.
+
+    A subclass sets `title`, `summary` (the text alternative of the figure as a whole) and `controls`, a
+    mapping from the names of `compute`'s keyword arguments to `Slider` or `Choice`; the first control is the
+    one that the static strip sweeps. It defines
+
+    - `compute(**settings)`: pure, returns the state that is drawn;
+    - `draw(figure)`: makes axes and artists once, with fixed limits, and returns the moving artists by name
+      (single artists or lists);
+    - `update(artists, state)`: sets the artists' data, nothing else;
+    - `words(state)`: one sentence on what the setting shows.
+    """
+
+    title: str
+    summary: str
+    controls: Mapping[str, Slider | Choice]
+    size: tuple[float, float] = (6.4, 4.0)
+    dpi: float = 144
+    continuous: bool = True
+
+    def compute(self, **settings: Any) -> Any:
+        """Return the state for the given settings."""
+        raise NotImplementedError
+
+    def draw(self, figure: Figure) -> dict[str, Artist | list[Artist]]:
+        """Draw what the figure consists of and return the artists that move."""
+        raise NotImplementedError
+
+    def update(self, artists: dict[str, Any], state: Any) -> None:
+        """Set the moving artists to `state`."""
+        raise NotImplementedError
+
+    def words(self, state: Any) -> str:
+        """Say in one sentence what `state` shows."""
+        raise NotImplementedError
+
+    def __init__(self):
+        self.settings = {name: control.default for name, control in self.controls.items()}
+        with matplotlib.rc_context(STYLE):
+            self.figure = Figure(figsize=self.size, dpi=self.dpi, layout="constrained")
+            self._canvas = FigureCanvasAgg(self.figure)
+            self.artists = self.draw(self.figure)
+            self._moving = _flatten(self.artists)
+            for artist in self._moving:
+                artist.set_animated(True)
+            self._canvas.draw()
+        self._background = self._canvas.copy_from_bbox(self.figure.bbox)
+        self._widgets: dict[str, ipywidgets.Widget] | None = None
+
+    def checked(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the current settings with `settings` over them.
+
+        Raises:
+            ValueError: a name is not a control, or a value is outside its control's range.
+        """
+        for name, value in settings.items():
+            if name not in self.controls:
+                raise ValueError(
+                    f"{name} is not a control of {self.title!r}; its controls are {list(self.controls)}"
+                )
+            self.controls[name].check(name, value)
+        return {**self.settings, **settings}
+
+    def frame(self, **settings: Any) -> tuple[bytes, str]:
+        """Render one frame: PNG bytes and the line in words."""
+        self.settings = self.checked(settings)
+        state = self.compute(**self.settings)
+        self.update(self.artists, state)
+        self._canvas.restore_region(self._background)
+        renderer = self._canvas.get_renderer()
+        for artist in self._moving:
+            artist.draw(renderer)
+        return _encode(np.asarray(self._canvas.buffer_rgba())), self.words(state)
+
+    # The strip and the text alternative: what a reader without a kernel sees.
+
+    def strip(self) -> Figure:
+        """Return three pictures: the first control at its left end, default and right end.
+
+        Narrow explorers stand side by side, wide ones below each other, so that the text stays readable.
+        """
+        name, control = next(iter(self.controls.items()))
+        width, height = 0.8 * self.size[0], 0.8 * self.size[1] + 0.4
+        rows, columns = (3, 1) if width > 6 else (1, 3)
+        with matplotlib.rc_context(STYLE):
+            figure = Figure(figsize=(columns * width, rows * height), layout="constrained")
+            FigureCanvasAgg(figure)
+            said = []
+            for part, value in zip(figure.subfigures(rows, columns), control.values(), strict=True):
+                state = self.compute(**{**self._defaults(), name: value})
+                artists = self.draw(part)
+                self.update(artists, state)
+                part.suptitle(control.say(value), fontsize=12, fontweight="bold")
+                said.append(f"{control.say(value)}: {self.words(state)}")
+        return describe(figure, LINE_BREAK.join([f"{self.title}. {self.summary}", *said]))
+
+    def text_alternative(self) -> str:
+        """Return in words what the static strip shows."""
+        return text_alternative(self.strip())
+
+    def _defaults(self) -> dict[str, Any]:
+        return {name: control.default for name, control in self.controls.items()}
+
+    # The live panel.
+
+    def _build(self) -> ipywidgets.Widget:
+        self._widgets = {name: control.widget() for name, control in self.controls.items()}
+        for name, widget in self._widgets.items():
+            widget.value = self.settings[name]
+            if hasattr(widget, "continuous_update"):
+                widget.continuous_update = self.continuous
+            widget.observe(self._on_change, "value")
+        self._image = ipywidgets.Image(
+            format="png",
+            layout=ipywidgets.Layout(width=f"{round(self.size[0] * 96)}px", max_width="100%"),
+        )
+        self._words = Words()
+        self._quiet = False
+        reset = ipywidgets.Button(description="Reset", tooltip=f"Put every control of “{self.title}” back")
+        reset.on_click(lambda _: self.set(**self._defaults()))
+        panel = ipywidgets.VBox([*self._widgets.values(), reset, self._words, self._image])
+        panel.add_class(PANEL_CLASS)
+        self._refresh()
+        return panel
+
+    def _on_change(self, change) -> None:
+        if not self._quiet:
+            self._refresh()
+
+    def _refresh(self) -> None:
+        picture, words = self.frame(**{name: widget.value for name, widget in self._widgets.items()})
+        self._image.value = picture
+        self._words.alt = f"{self.title}. {self.summary} {words}"
+        self._words.text = words
+
+    def set(self, **settings: Any) -> None:
+        """Move controls from code, as the learner's hand would; the picture follows.
+
+        Raises:
+            ValueError: a name is not a control, or a value is outside its range.
+        """
+        settings = self.checked(settings)
+        if self._widgets is None:
+            self.settings = settings
+            return
+        self._quiet = True
+        try:
+            for name, value in settings.items():
+                self._widgets[name].value = value
+        finally:
+            self._quiet = False
+        self._refresh()
+
+    def _ipython_display_(self) -> None:
+        display(self._build(), self.static())
+
+    def static(self) -> HTML:
+        """Return the strip and its words, to be folded away by readers who have a kernel."""
+        strip = self.strip()
+        text = html.escape(text_alternative(strip))
+        picture = base64.b64encode(png_bytes(strip, dpi=110)).decode()
+        width = min(round(strip.get_figwidth() * 80), 1000)
+        return HTML(
+            "<details><summary>For reading without a kernel: three settings, as a picture and in words</summary>"
+            f'<img alt="{text}" width="{width}" src="data:image/png;base64,{picture}"/>'
+            f"<p>{text.replace(LINE_BREAK, '<br/>')}</p></details>"
+        )
+
+
+def _flatten(artists: Mapping[str, Artist | list[Artist]]) -> list[Artist]:
+    return [a for value in artists.values() for a in (value if isinstance(value, list) else [value])]
+
+
+def _encode(pixels: np.ndarray) -> bytes:
+    """Encode RGBA pixels as PNG; fast compression, since a frame is looked at once."""
+    buffer = io.BytesIO()
+    Image.fromarray(pixels[..., :3]).save(buffer, format="png", compress_level=1)
+    return buffer.getvalue()

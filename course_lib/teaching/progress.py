@@ -1,0 +1,111 @@
+"""What a learner has done, kept in one small file on their own machine.
+
+The file is `.course_progress.json` in the folder that the notebook runs in, or the one that the
+environment variable COURSE_PROGRESS names. Git ignores it and nothing is sent anywhere.
+"""
+
+import json
+import os
+from pathlib import Path
+
+VARIABLE = "COURSE_PROGRESS"
+DEFAULT_NAME = ".course_progress.json"
+_FIELDS = {"exercises": ("attempts", "hints", "solved"), "predictions": ("guess", "right")}
+
+
+class Report:
+    """A Markdown table that a notebook renders and a terminal prints."""
+
+    def __init__(self, markdown: str):
+        self.markdown = markdown
+
+    def __repr__(self) -> str:
+        return self.markdown
+
+    def _repr_markdown_(self) -> str:
+        return self.markdown
+
+
+class Progress:
+    """Solved exercises, hints taken and predictions made, saved at every change."""
+
+    def __init__(self, path: Path | str | None = None):
+        self.path = Path(path or os.environ.get(VARIABLE) or DEFAULT_NAME)
+
+    def read(self) -> dict[str, dict[str, dict]]:
+        """Return {"exercises": {id: {...}}, "predictions": {id: {...}}}; empty where nothing was done yet.
+
+        A file that is not readable as progress is kept under another name, never overwritten.
+        """
+        empty = {"exercises": {}, "predictions": {}}
+        if not self.path.exists():
+            return empty
+        try:
+            state = json.loads(self.path.read_text(encoding="utf-8"))
+            return {
+                kind: {name: {field: entry[field] for field in fields} for name, entry in state[kind].items()}
+                for kind, fields in _FIELDS.items()
+            }
+        except (ValueError, KeyError, TypeError, AttributeError):
+            aside, count = self.path.with_suffix(".damaged.json"), 1
+            while aside.exists():
+                aside, count = self.path.with_suffix(f".damaged{count}.json"), count + 1
+            os.replace(self.path, aside)
+            print(f"The progress file {self.path.name} could not be read and was kept as {aside.name}.")
+            return empty
+
+    def _write(self, state: dict) -> None:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        partial = self.path.with_name(self.path.name + ".partial")
+        try:
+            partial.write_text(json.dumps(state, indent=1, sort_keys=True), encoding="utf-8")
+            os.replace(partial, self.path)
+        finally:
+            partial.unlink(missing_ok=True)
+
+    def record_attempt(self, exercise_id: str, *, solved: bool) -> None:
+        """Count an attempt; an exercise once solved stays solved."""
+        state = self.read()
+        entry = state["exercises"].setdefault(exercise_id, {"attempts": 0, "hints": 0, "solved": False})
+        entry["attempts"] += 1
+        entry["solved"] = entry["solved"] or solved
+        self._write(state)
+
+    def record_hint(self, exercise_id: str, number: int) -> None:
+        """Remember that hint `number` (from 1) was read."""
+        state = self.read()
+        entry = state["exercises"].setdefault(exercise_id, {"attempts": 0, "hints": 0, "solved": False})
+        entry["hints"] = max(entry["hints"], number)
+        self._write(state)
+
+    def record_prediction(self, prediction_id: str, *, guess: str, right: bool) -> None:
+        """Keep the first guess: a second look is not a prediction."""
+        state = self.read()
+        state["predictions"].setdefault(prediction_id, {"guess": guess, "right": right})
+        self._write(state)
+
+    def exercise(self, exercise_id: str) -> dict:
+        """Return {"attempts", "hints", "solved"} of one exercise."""
+        return self.read()["exercises"].get(exercise_id, {"attempts": 0, "hints": 0, "solved": False})
+
+    def report(self) -> Report:
+        """Return a table for a notebook: per lesson, exercises solved and tried, hints read, guesses that were right."""
+        state = self.read()
+        numbers = sorted({name.split(".")[0] for kind in state.values() for name in kind})
+        rows = []
+        for number in numbers:
+            exercises = [e for name, e in state["exercises"].items() if name.startswith(number + ".")]
+            tried = sum(e["attempts"] > 0 for e in exercises)
+            guesses = [p for name, p in state["predictions"].items() if name.startswith(number + ".")]
+            rows.append(
+                f"| {number} | {sum(e['solved'] for e in exercises)} of {tried} tried "
+                f"| {sum(e['hints'] for e in exercises)} | {sum(p['right'] for p in guesses)} of {len(guesses)} |"
+            )
+        if not rows:
+            return Report("Nothing recorded yet: solve an exercise, then run this cell again.")
+        header = "| Lesson | Exercises solved | Hints read | Predictions right |\n|---|---|---|---|\n"
+        return Report(header + "\n".join(rows))
+
+    def reset(self) -> None:
+        """Forget everything: remove the file."""
+        self.path.unlink(missing_ok=True)

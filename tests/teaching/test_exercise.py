@@ -1,0 +1,526 @@
+"""The judge of an exercise: every kind of answer gets its own line, and no answer breaks it or fools it."""
+
+import math
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from course_lib.teaching.exercise import Exercise, Mistake, Progress, Property
+
+
+def rng(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def grade(exercise, answer, seed=0):
+    return exercise.grade(answer, generator=rng(seed))
+
+
+def doubled(values, shift):
+    """Return twice the values plus the shift."""
+    return 2 * values + shift
+
+
+VECTORS = Exercise(
+    id="90.1",
+    title="Twice and a shift",
+    kind="function",
+    difficulty=1,
+    minutes=1,
+    prompt="Double and shift.",
+    draw=lambda generator: {
+        "values": torch.randn(3, generator=generator, dtype=torch.float64),
+        "shift": 1 + float(torch.rand((), generator=generator)),
+    },
+    reference=doubled,
+    properties=(
+        Property(
+            "Every entry is doubled and shifted.",
+            lambda i, v: torch.allclose(v, 2 * i["values"] + i["shift"], atol=1e-9),
+        ),
+    ),
+    hints=("Twice.", "Plus.", "Twice plus the shift."),
+    mistakes=(
+        Mistake("not doubled", lambda values, shift: values + shift, "You did not double."),
+        Mistake("not shifted", lambda values, shift: 2 * values, "You did not shift."),
+    ),
+    time_limit=0.5,
+)
+
+
+def square(n):
+    return float(n * n)
+
+
+WHOLE = Exercise(
+    id="90.2",
+    title="Square",
+    kind="function",
+    difficulty=1,
+    minutes=1,
+    prompt="Square a whole number.",
+    draw=lambda generator: {"n": int(torch.randint(1, 1000, (), generator=generator))},
+    reference=square,
+    properties=(Property("The result is the square.", lambda i, v: float(v) == i["n"] ** 2),),
+    hints=("Times itself.", "n times n.", "A product."),
+    mistakes=(
+        Mistake("double", lambda n: 2 * n, "That is the double."),
+        Mistake("cube", lambda n: n**3, "That is the cube."),
+    ),
+)
+VALUE = replace(
+    WHOLE,
+    id="90.3",
+    kind="value",
+    reference=9.0,
+    properties=(Property("It is the square of 3.", lambda i, v: abs(float(v) - 9) < 1e-9),),
+    mistakes=(Mistake("double", 6, "That is the double."), Mistake("cube", 27, "That is the cube.")),
+    same=lambda a, b: abs(float(a) - float(b)) < 0.1,
+)
+FLAW = replace(
+    VALUE,
+    id="90.4",
+    kind="flaw",
+    reference={"n": 3.0},
+    properties=(Property("1 / n is above 0.1.", lambda i, c: 1 / c["n"] ** 2 > 0.1),),
+    mistakes=(
+        Mistake("negative", {"n": -9.0}, "Negative.", lambda i, c: c["n"] < 0),
+        Mistake("large", {"n": 9.0}, "Large.", lambda i, c: 1 / c["n"] < 1 / 4),
+    ),
+    same=None,
+)
+
+
+# Not attempted
+
+
+def dots(values, shift): ...
+
+
+def passes(values, shift):
+    pass
+
+
+def only_a_docstring(values, shift):
+    """Return the doubled values."""
+
+
+def returns_dots(values, shift):
+    return ...
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [..., dots, passes, only_a_docstring, returns_dots],
+    ids=lambda a: getattr(a, "__name__", "dots alone"),
+)
+def test_an_untouched_answer_is_not_attempted(answer, capsys):
+    verdict = grade(VECTORS, answer)
+    assert (verdict.status, verdict.message) == ("not attempted", "not attempted yet.")
+    VECTORS.check(answer)
+    assert capsys.readouterr().out == "Exercise 90.1: not attempted yet.\n"
+    assert Progress().read()["exercises"] == {}, "an untouched cell is no attempt"
+
+
+@pytest.mark.parametrize("exercise", [VALUE, FLAW])
+def test_an_untouched_value_is_not_attempted(exercise):
+    assert grade(exercise, ...).status == "not attempted"
+
+
+def test_a_constant_is_an_attempt():
+    assert grade(WHOLE, lambda n: 5).status == "wrong"
+    assert "single number" not in grade(WHOLE, lambda n: 5).message
+    assert grade(VECTORS, lambda values, shift: 5).status == "malformed"
+
+
+# Right answers
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("exercise", [VECTORS, WHOLE, VALUE, FLAW])
+def test_the_reference_solves(exercise, seed):
+    verdict = grade(exercise, exercise.reference, seed)
+    assert (verdict.status, verdict.message, verdict.mistake) == ("solved", "solved.", None)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        lambda *inputs: doubled(*inputs),
+        lambda values, shift: doubled(values, shift).requires_grad_(),
+        lambda v, s: v.add_(v).add_(s),
+        lambda values, shift, extra=3: doubled(values, shift),
+    ],
+)
+def test_other_ways_to_write_it_solve_too(answer):
+    assert grade(VECTORS, answer).status == "solved"
+
+
+@pytest.mark.parametrize("kind", [int, float, np.float64, np.float32, torch.tensor, np.array])
+def test_numbers_of_every_kind_are_numbers(kind):
+    assert grade(VALUE, kind(9)).status == "solved"
+    assert grade(WHOLE, lambda n: kind(n * n)).status == "solved"
+
+
+# Malformed answers
+
+MALFORMED = [
+    (lambda v, s: print(end=""), "returned None. Is a `return` missing?"),
+    (lambda v, s: (2 * v + s).tolist(), "a torch.Tensor of shape (3,) is expected, you gave ["),
+    (lambda v, s: (2 * v + s).numpy(), "a torch.Tensor of shape (3,) is expected"),
+    (lambda v, s: float(s), "a torch.Tensor of shape (3,) is expected, you gave 1."),
+    (lambda v, s: "twice", "a torch.Tensor of shape (3,) is expected, you gave 'twice'"),
+    (lambda v, s: {"v": v}, "a torch.Tensor of shape (3,) is expected"),
+    (lambda v, s: (2 * v + s)[:2], "the shape should be (3,), yours is (2,)"),
+    (lambda v, s: (2 * v + s)[:, None], "the shape should be (3,), yours is (3, 1)"),
+    (lambda v, s: (2 * v + s).float(), "the dtype should be torch.float64, yours is torch.float32"),
+    (lambda v, s: (2 * v + s).to(torch.complex128), "the dtype should be torch.float64, yours is"),
+    (lambda v, s: v * math.nan, "contains NaN or infinity"),
+    (lambda v, s: v / 0, "contains NaN or infinity"),
+    (lambda v: v, "must take 2 arguments (values, shift): too many positional arguments"),
+    (lambda v, s, t: v, "must take 2 arguments (values, shift): missing a required argument: 't'"),
+    (lambda *, v, s: v, "must take 2 arguments (values, shift)"),
+    (3.0, "3 was given, and the answer should be a function"),
+    (None, "None was given, and the answer should be a function"),
+]
+
+
+@pytest.mark.parametrize(("answer", "message"), MALFORMED)
+def test_a_malformed_output_is_named(answer, message):
+    verdict = grade(VECTORS, answer)
+    assert verdict.status == "malformed"
+    assert message in verdict.message
+    assert "\n" not in verdict.message
+
+
+MALFORMED_NUMBERS = [
+    ("seven", "a single number is expected, you gave 'seven'"),
+    ([9.0], "a single number is expected, you gave [9.0]"),
+    (torch.tensor([9.0]), "a single number is expected, you gave tensor([9.0])"),
+    (np.array([9.0, 1.0]), "a single number is expected"),
+    (True, "a single number is expected, you gave True"),
+    (9 + 0j, "a single number is expected"),
+    (torch.tensor(9 + 0j), "a single number is expected"),
+    (torch.tensor(True), "a single number is expected"),
+    (np.str_("9"), "a single number is expected"),
+    (math.nan, "a finite number is expected, you gave nan"),
+    (torch.tensor(math.inf), "a finite number is expected, you gave inf"),
+    (10**400, "a finite number is expected, you gave inf"),
+]
+
+
+@pytest.mark.parametrize(("value", "message"), MALFORMED_NUMBERS)
+def test_a_malformed_number_is_named(value, message):
+    for verdict in (grade(VALUE, value), grade(WHOLE, lambda n: value)):
+        assert verdict.status == "malformed"
+        assert message in verdict.message
+
+
+@pytest.mark.parametrize(
+    ("value", "status", "message"),
+    [
+        (lambda: 9.0, "malformed", "a function (<lambda>) was given, and the answer should be a value"),
+        (None, "malformed", "None"),
+    ],
+)
+def test_a_malformed_value_is_named(value, status, message):
+    verdict = grade(VALUE, value)
+    assert verdict.status == status
+    assert message in verdict.message
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ({"m": 3.0}, "a dictionary with the keys ['n'] is expected"),
+        ({"n": 3.0, "m": 1}, "a dictionary with the keys ['n'] is expected"),
+        (3.0, "a dictionary with the keys ['n'] is expected, you gave 3"),
+        ({"n": "three"}, "'n' should be a number, you gave 'three'"),
+        ({"n": None}, "'n' should be a number, you gave None"),
+        ({"n": math.nan}, "'n' should be a finite number, you gave nan"),
+        ({"n": 10**400}, "'n' should be a finite number, you gave inf"),
+    ],
+)
+def test_a_malformed_dictionary_is_named(value, message):
+    verdict = grade(FLAW, value)
+    assert verdict.status == "malformed"
+    assert message in verdict.message
+
+
+@pytest.mark.parametrize("n", [0.0, 1e200, 1e-200])
+def test_a_number_that_no_check_can_compute_with_is_wrong_and_breaks_nothing(n):
+    verdict = grade(FLAW, {"n": n})
+    assert verdict.status in ("wrong", "mistake", "solved")
+
+
+# Errors of the learner
+
+
+@pytest.mark.parametrize("error", [ValueError, ZeroDivisionError, SystemExit, KeyboardInterrupt, MemoryError])
+def test_an_error_is_shown_as_the_learners_own_line(error):
+    def answer(values, shift):
+        total = values.sum()
+        raise error(f"this and\nthat {total}")
+
+    verdict = grade(VECTORS, answer)
+    number = answer.__code__.co_firstlineno + 2
+    assert verdict.status == "malformed"
+    assert f'raised {error.__name__} at line {number}: raise error(f"this and' in verdict.message
+    assert "(this and that " in verdict.message
+    assert "\n" not in verdict.message
+
+
+def test_an_error_inside_torch_is_shown_at_the_learners_call():
+    def answer(values, shift):
+        return torch.linalg.solve(values, values)
+
+    verdict = grade(VECTORS, answer)
+    number = answer.__code__.co_firstlineno + 1
+    assert f"at line {number}: return torch.linalg.solve(values, values)" in verdict.message
+
+
+def test_an_error_on_some_inputs_only_is_shown():
+    def answer(n):
+        return n * n if n > 500 else [][n]
+
+    verdict = grade(WHOLE, answer)
+    assert verdict.status == "malformed"
+    assert "raised IndexError" in verdict.message
+
+
+def test_a_mistake_that_raises_on_some_inputs_is_recognised():
+    def wrong(n):
+        return math.log(500 - n)
+
+    exercise = replace(WHOLE, mistakes=(*WHOLE.mistakes, Mistake("log", wrong, "No logarithm here.")))
+    assert grade(exercise, lambda k: math.log(500 - k)).mistake == "log"
+
+
+def endless(values, shift):
+    while True:
+        pass
+
+
+def endless_and_deaf(values, shift):
+    while True:
+        try:
+            shift = shift + 1
+        except:  # noqa: E722 - a learner may write it
+            shift = 0
+
+
+def deaf_around_the_loop(values, shift):
+    try:
+        while True:
+            shift = shift + 1
+    except:  # noqa: E722
+        return values
+
+
+@pytest.mark.parametrize("answer", [endless, endless_and_deaf, deaf_around_the_loop])
+def test_an_endless_loop_comes_back_as_stopped(answer, capsys):
+    started = time.monotonic()
+    VECTORS.check(answer)
+    assert time.monotonic() - started < VECTORS.time_limit + 1
+    said = capsys.readouterr().out
+    assert said.startswith("Exercise 90.1:")
+    assert "stopped after 0.5 s" in said
+    assert "background" not in said
+    assert grade(VECTORS, doubled).status == "solved"
+    assert Progress().exercise("90.1")["attempts"] == 1
+
+
+def test_a_sleeping_function_is_set_aside_and_said_to_be():
+    verdict = grade(VECTORS, lambda values, shift: time.sleep(2))
+    assert verdict.status == "malformed"
+    assert "stopped after 0.5 s" in verdict.message
+    assert "still runs in the background" in verdict.message
+
+
+# Fooling the judge
+
+
+def test_changing_the_inputs_does_not_fool_the_checker():
+    def zeroes_everything(values, shift):
+        return values.zero_()
+
+    def moves_the_goal(values, shift):
+        wrong = values.clone()
+        values.copy_((values - shift) / 2)  # with these values the returned ones would be right
+        return wrong
+
+    for answer in (zeroes_everything, moves_the_goal):
+        assert grade(VECTORS, answer).status == "wrong"
+
+
+def test_an_output_that_is_an_input_is_judged_by_its_value_at_return():
+    kept = []
+
+    def same_object(values, shift):
+        kept.append(values)
+        return values
+
+    assert grade(VECTORS, same_object).status == "wrong"
+
+
+# The mistake bank
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("exercise", [VECTORS, WHOLE, VALUE, FLAW])
+def test_every_mistake_is_told_with_its_own_sentence(exercise, seed):
+    for mistake in exercise.mistakes:
+        verdict = grade(exercise, mistake.solution, seed)
+        assert (verdict.status, verdict.mistake) == ("mistake", mistake.name)
+        assert verdict.message == mistake.explanation
+
+
+def test_matching_is_by_behaviour_not_by_source():
+    assert grade(WHOLE, lambda n: n + n).mistake == "double"
+    assert grade(WHOLE, lambda n: sum([n] * n) * n).mistake == "cube"
+
+
+def rare(name, at_zero):
+    """A mistake that shows its own face on one input in a hundred."""
+    return Mistake(name, lambda n: 2 * n if n else at_zero, f"You are {name}.")
+
+
+RARE = replace(
+    WHOLE,
+    draw=lambda generator: {"n": int(torch.randint(0, 100, (), generator=generator))},
+    mistakes=(rare("first", 1), rare("second", 2), rare("third", 3)),
+)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_entries_that_differ_on_one_input_in_a_hundred_are_told_apart(seed):
+    for mistake in RARE.mistakes:
+        assert grade(RARE, mistake.solution, seed).message == mistake.explanation
+
+
+def test_some_of_those_agree_on_the_first_inputs():
+    seeds_without_zero = [
+        seed for seed in range(20) if all(RARE.draw(g)["n"] for g in [rng(seed)] for _ in range(40))
+    ]
+    assert seeds_without_zero, "the test above would say nothing about drawing more"
+
+
+# The counterexample
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_an_unknown_mistake_gets_the_smallest_counterexample_drawn(seed):
+    generator = rng(seed)
+    drawn = [WHOLE.draw(generator)["n"] for _ in range(40)]
+    bound = sorted(drawn)[5]
+    n = min(d for d in drawn if d >= bound)
+    verdict = grade(WHOLE, lambda k: float(k * k + 1 if k >= bound else k * k), seed)
+    assert (verdict.status, verdict.mistake) == ("wrong", None)
+    assert verdict.message == (
+        f"not yet. The result is the square. The smallest counterexample found: for n = {n} "
+        f"the expected output is {float(n * n):.6g}, yours is {float(n * n + 1):.6g}."
+    )
+
+
+def test_tensors_are_shown_in_a_counterexample():
+    verdict = grade(VECTORS, lambda values, shift: 3 * values)
+    assert "for values = tensor([" in verdict.message
+    assert ", shift = 1." in verdict.message
+    assert "the expected output is tensor([" in verdict.message
+    assert "yours is tensor([" in verdict.message
+    assert "\n" not in verdict.message
+
+
+def test_a_wrong_value_reads_the_property_that_it_breaks():
+    assert grade(VALUE, 11).message == "not yet. It is the square of 3."
+
+
+# check, hint, solution
+
+
+def test_check_prints_one_line_and_records(capsys):
+    WHOLE.check(lambda n: 2 * n)
+    assert capsys.readouterr().out == "Exercise 90.2: That is the double.\n"
+    assert Progress().exercise("90.2") == {"attempts": 1, "hints": 0, "solved": False}
+    WHOLE.check(square)
+    assert capsys.readouterr().out == "Exercise 90.2: solved.\n"
+    WHOLE.check(lambda n: n)
+    assert Progress().exercise("90.2") == {"attempts": 3, "hints": 0, "solved": True}
+    assert len(capsys.readouterr().out.splitlines()) == 1
+
+
+def test_check_draws_other_inputs_every_time():
+    seen = []
+    for _ in range(2):
+        WHOLE.check(lambda n: seen.append(n) or n)
+    assert seen[:40] != seen[len(seen) // 2 :][:40]
+
+
+def test_hints_go_one_two_three_three(capsys):
+    for _ in range(4):
+        WHOLE.hint()
+    assert capsys.readouterr().out.splitlines() == [
+        "Hint 1 of 3: Times itself.",
+        "Hint 2 of 3: n times n.",
+        "Hint 3 of 3: A product.",
+        "Hint 3 of 3: A product.",
+    ]
+    assert Progress().exercise("90.2")["hints"] == 3
+
+
+def test_the_solution_opens_after_three_hints(capsys):
+    for _ in range(3):
+        WHOLE.solution()
+        assert "return float" not in (said := capsys.readouterr().out)
+        assert "The solution opens when exercise 90.2 is solved" in said
+        WHOLE.hint()
+        capsys.readouterr()
+    WHOLE.solution()
+    assert "def square(n):\n    return float(n * n)" in capsys.readouterr().out
+
+
+def test_the_solution_opens_when_solved(capsys):
+    VALUE.check(8)
+    VALUE.solution()
+    assert "The solution opens" in capsys.readouterr().out
+    VALUE.check(9)
+    capsys.readouterr()
+    VALUE.solution()
+    assert capsys.readouterr().out == "One right answer: 9\n"
+
+
+def test_the_card_shows_title_difficulty_minutes_prompt_and_help(monkeypatch):
+    shown = []
+    monkeypatch.setattr("course_lib.teaching.exercise.display", lambda *things: shown.extend(things))
+    WHOLE._ipython_display_()
+    text = shown[0].data
+    for part in (
+        "90.2 Square",
+        "difficulty ★☆☆",
+        "about 1 minutes",
+        WHOLE.prompt,
+        'exercises["90.2"].hint()',
+    ):
+        assert part in text
+
+
+# Construction
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"kind": "essay"}, "kind must be one of"),
+        ({"difficulty": 4}, "difficulty 1, 2 or 3"),
+        ({"hints": ("one", "two")}, "three hints"),
+        ({"mistakes": WHOLE.mistakes[:1]}, "at least two mistakes"),
+        ({"properties": ()}, "one property"),
+    ],
+)
+def test_an_incomplete_exercise_is_refused(change, message):
+    # Where annotations are checked too, that check may be the first to speak, with a TypeError.
+    with pytest.raises((ValueError, TypeError), match=f"{message}|Type-check error"):
+        replace(WHOLE, **change)

@@ -1,0 +1,144 @@
+"""The progress file survives a crash, a damaged file and a second look."""
+
+import json
+import os
+
+import pytest
+
+from course_lib.teaching.progress import Progress
+
+EMPTY = {"exercises": {}, "predictions": {}}
+
+
+@pytest.fixture
+def progress(progress_file):
+    return Progress()
+
+
+def files(progress):
+    return sorted(path.name for path in progress.path.parent.iterdir())
+
+
+def test_the_variable_names_the_file(progress, progress_file):
+    assert progress.path == progress_file
+    progress.record_attempt("01.1", solved=False)
+    assert files(progress) == [progress_file.name]
+
+
+def test_without_the_variable_it_is_in_the_folder_of_the_notebook(monkeypatch, tmp_path):
+    monkeypatch.delenv("COURSE_PROGRESS")
+    monkeypatch.chdir(tmp_path)
+    Progress().record_hint("01.1", 1)
+    assert (tmp_path / ".course_progress.json").is_file()
+
+
+def test_a_path_given_wins_over_the_variable(tmp_path):
+    Progress(tmp_path / "mine.json").record_hint("01.1", 1)
+    assert json.loads((tmp_path / "mine.json").read_text())["exercises"]["01.1"]["hints"] == 1
+
+
+def test_nothing_done_is_empty_and_makes_no_file(progress):
+    assert progress.read() == EMPTY
+    assert progress.exercise("01.1") == {"attempts": 0, "hints": 0, "solved": False}
+    assert not progress.path.exists()
+
+
+def test_solved_stays_solved_and_attempts_are_counted(progress):
+    for solved in (False, True, False):
+        progress.record_attempt("01.1", solved=solved)
+    assert progress.exercise("01.1") == {"attempts": 3, "hints": 0, "solved": True}
+    assert Progress().exercise("01.1")["solved"]
+
+
+def test_hints_keep_the_highest(progress):
+    for number in (1, 3, 2):
+        progress.record_hint("01.1", number)
+    assert progress.exercise("01.1")["hints"] == 3
+
+
+def test_the_first_prediction_is_kept(progress):
+    progress.record_prediction("01.P1", guess="grows", right=False)
+    progress.record_prediction("01.P1", guess="shrinks", right=True)
+    assert progress.read()["predictions"] == {"01.P1": {"guess": "grows", "right": False}}
+
+
+def test_a_crash_while_saving_loses_nothing_and_leaves_no_part(progress, monkeypatch):
+    progress.record_attempt("01.1", solved=True)
+    before = progress.path.read_bytes()
+
+    def crash(source, target):
+        assert os.path.exists(source), "the new state must be complete before it replaces the old one"
+        raise OSError("disk gone")
+
+    monkeypatch.setattr(os, "replace", crash)
+    with pytest.raises(OSError, match="disk gone"):
+        progress.record_attempt("01.2", solved=True)
+    assert progress.path.read_bytes() == before
+    assert files(progress) == [progress.path.name]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"null",
+        b'"text"',
+        b'{"exercises": {}}',
+        b'{"exercises": 3, "predictions": {}}',
+        b'{"exercises": {"01.1": 5}, "predictions": {}}',
+        b'{"exercises": {"01.1": {}}, "predictions": {}}',
+        b'{"exercises": {}, "predictions": {"01.P1": {"guess": "a"}}}',
+        b"\xff\xfe\x00",
+    ],
+)
+def test_a_damaged_file_is_kept_aside_and_named(progress, content, capsys):
+    progress.path.parent.mkdir(parents=True)
+    progress.path.write_bytes(content)
+    assert progress.read() == EMPTY
+    assert progress.path.name in (said := capsys.readouterr().out)
+    (aside,) = files(progress)
+    assert aside != progress.path.name
+    assert aside in said
+    assert (progress.path.parent / aside).read_bytes() == content
+    progress.record_attempt("01.1", solved=True)
+    assert capsys.readouterr().out == ""
+    assert progress.exercise("01.1")["solved"]
+    assert (progress.path.parent / aside).read_bytes() == content
+
+
+def test_a_second_damaged_file_does_not_overwrite_the_first(progress, capsys):
+    progress.path.parent.mkdir(parents=True)
+    for content in ("first", "second"):
+        progress.path.write_text(content)
+        progress.read()
+    assert {(progress.path.parent / name).read_text() for name in files(progress)} == {"first", "second"}
+
+
+def test_the_report_counts_lesson_by_lesson(progress):
+    assert "Nothing recorded yet" in repr(progress.report())
+    progress.record_attempt("00.1", solved=True)
+    progress.record_hint("00.2", 2)
+    progress.record_attempt("01.1", solved=False)
+    progress.record_attempt("01.2", solved=True)
+    progress.record_attempt("01.2", solved=False)
+    progress.record_hint("01.2", 1)
+    progress.record_prediction("01.P1", guess="a", right=True)
+    progress.record_prediction("01.P2", guess="b", right=False)
+    report = progress.report()
+    assert repr(report).splitlines() == [
+        "| Lesson | Exercises solved | Hints read | Predictions right |",
+        "|---|---|---|---|",
+        "| 00 | 1 of 1 tried | 2 | 0 of 0 |",
+        "| 01 | 1 of 2 tried | 1 | 1 of 2 |",
+    ]
+    assert report._repr_markdown_() == repr(report)
+
+
+def test_reset_forgets_everything_and_may_be_called_twice(progress):
+    progress.record_attempt("01.1", solved=True)
+    progress.reset()
+    progress.reset()
+    assert files(progress) == []
+    assert progress.read() == EMPTY
