@@ -1,0 +1,229 @@
+"""Gradient descent on least squares, where every step is known in closed form (lesson 01).
+
+Written for L(w) = ||y - X w||^2, as in the notes that the lesson starts from: its gradient is
+-2 X^T (y - X w), so the factor that decides stability is 1 - 2 eta sigma^2. With the other common
+convention, L(w) = 1/2 ||y - X w||^2, the 2 is gone and every bound on the step size doubles; the
+argument `half=True` switches to it. sigma_1 >= ... >= sigma_r are the singular values of X.
+"""
+
+import math
+from collections.abc import Callable
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+
+def _gain(half: bool) -> float:
+    """Return the factor in front of the gradient X^T (y - X w): 2, or 1 for the loss with 1/2."""
+    return 1.0 if half else 2.0
+
+
+def least_squares_loss(
+    matrix: Float[Tensor, "rows columns"],
+    target: Float[Tensor, " rows"],
+    weights: Float[Tensor, "*steps columns"],
+    *,
+    half: bool = False,
+) -> Float[Tensor, "*steps"]:
+    """L(w) = ||y - X w||^2, or half of it, for one w or for a whole trajectory of them."""
+    residual = target - weights @ matrix.T
+    return residual.square().sum(-1) * (0.5 if half else 1.0)
+
+
+def gradient_descent(
+    matrix: Float[Tensor, "rows columns"],
+    target: Float[Tensor, " rows"],
+    start: Float[Tensor, " columns"],
+    *,
+    step_size: float,
+    steps: int,
+    half: bool = False,
+) -> Float[Tensor, "steps_and_start columns"]:
+    """Return w_0, ..., w_T of w_{t+1} = w_t + 2 eta X^T (y - X w_t), run as written.
+
+    Shapes: the result has `steps` + 1 rows, the first is `start`.
+    Units: `step_size` is eta, in units of 1 / sigma^2.
+
+    Raises:
+        ValueError: `steps` is negative.
+    """
+    if steps < 0:
+        raise ValueError(f"steps must be 0 or more, got {steps}")
+    iterates = [start]
+    for _ in range(steps):
+        w = iterates[-1]
+        iterates.append(w + _gain(half) * step_size * matrix.T @ (target - matrix @ w))
+    return torch.stack(iterates)
+
+
+def contraction_factors(
+    singular_values: Float[Tensor, " r"], *, step_size: float, half: bool = False
+) -> Float[Tensor, " r"]:
+    """1 - 2 eta sigma_i^2: what one step multiplies the error along direction i by (01.2)."""
+    return 1 - _gain(half) * step_size * singular_values.square()
+
+
+def closed_form(
+    singular_values: Float[Tensor, " r"],
+    target: Float[Tensor, " r"],
+    start: Float[Tensor, " r"],
+    *,
+    step_size: float,
+    steps: int,
+    half: bool = False,
+) -> Float[Tensor, "steps_and_start r"]:
+    """w_t = w* + (1 - 2 eta sigma^2)^t (w_0 - w*), with w* = y / sigma, for diagonal problems (01.3).
+
+    A direction with sigma = 0 has no w*: its gradient is zero and it stays where it started.
+    Shapes: one entry a direction; the result has `steps` + 1 rows.
+
+    Raises:
+        ValueError: `steps` is negative.
+    """
+    if steps < 0:
+        raise ValueError(f"steps must be 0 or more, got {steps}")
+    moving = singular_values != 0
+    limit = torch.where(moving, target / torch.where(moving, singular_values, 1.0), start)
+    powers = torch.arange(steps + 1, dtype=singular_values.dtype)[:, None]
+    factors = contraction_factors(singular_values, step_size=step_size, half=half)
+    return limit + factors**powers * (start - limit)
+
+
+def _extremes(singular_values: Float[Tensor, " r"]) -> tuple[float, float]:
+    """Return the largest and the smallest non-zero singular value.
+
+    Raises:
+        ValueError: all of them are zero, or one is negative.
+    """
+    if (singular_values < 0).any():
+        raise ValueError(f"singular_values must be 0 or more, got {singular_values.tolist()}")
+    nonzero = singular_values[singular_values > 0]
+    if nonzero.numel() == 0:
+        raise ValueError("singular_values must contain one above 0, got only zeros: no direction is learned")
+    return float(nonzero.max()), float(nonzero.min())
+
+
+def stability_limit(singular_values: Float[Tensor, " r"], *, half: bool = False) -> float:
+    """1 / sigma_max^2 (2 / sigma_max^2 for the loss with 1/2): steps in (0, limit) converge (01.4, 01.6)."""
+    largest, _ = _extremes(singular_values)
+    return 2 / (_gain(half) * largest**2)
+
+
+def worst_rate(singular_values: Float[Tensor, " r"], *, step_size: float, half: bool = False) -> float:
+    """max_i |1 - 2 eta sigma_i^2| over the directions that move: the slowest error's factor a step (01.7)."""
+    _extremes(singular_values)
+    moving = singular_values[singular_values > 0]
+    return float(contraction_factors(moving, step_size=step_size, half=half).abs().max())
+
+
+def best_step(singular_values: Float[Tensor, " r"], *, half: bool = False) -> float:
+    """1 / (sigma_max^2 + sigma_min^2), for any number of directions (01.7).
+
+    1 - 2 eta s falls in s, so only its two ends can have the largest absolute value; the step where the
+    two ends are equal minimises the worst rate. sigma_min is the smallest singular value that is not zero.
+    """
+    largest, smallest = _extremes(singular_values)
+    return 2 / (_gain(half) * (largest**2 + smallest**2))
+
+
+def steps_to_accuracy(singular_value: float, *, step_size: float, accuracy: float) -> int:
+    """Return the first t with |1 - 2 eta sigma^2|^t < epsilon: |w_t - w*| < epsilon |w*| from w_0 = 0 (01.5).
+
+    t > ln(epsilon) / ln|1 - 2 eta sigma^2|. The absolute value is needed as soon as the iterates overshoot
+    (eta > 1 / (2 sigma^2)); without it the logarithm has a negative argument.
+    Ranges: 0 < epsilon < 1 and 0 < eta < 1 / sigma^2.
+
+    Raises:
+        ValueError: epsilon or eta is outside its range, so that no such t exists or the question is empty;
+            or sigma is 0, so that no step moves the weight.
+    """
+    if not 0 < accuracy < 1:
+        raise ValueError(f"accuracy must lie in (0, 1), got {accuracy}")
+    if singular_value == 0:
+        raise ValueError("singular_value must not be 0: along that direction no step changes the weight")
+    factor = abs(1 - 2 * step_size * singular_value**2)
+    if not factor < 1:
+        raise ValueError(
+            f"step_size must lie in (0, {1 / singular_value**2:g}) for singular_value {singular_value:g}, "
+            f"got {step_size:g}: |1 - 2 eta sigma^2| = {factor:g} does not shrink the error"
+        )
+    if factor == 0:
+        return 1
+    steps = max(1, math.floor(math.log(accuracy) / math.log(factor)))
+    # The logarithms are rounded: settle the last step by the powers themselves.
+    while factor**steps >= accuracy:
+        steps += 1
+    return steps
+
+
+def svd_coordinates(
+    matrix: Float[Tensor, "rows columns"], target: Float[Tensor, " rows"]
+) -> tuple[Float[Tensor, " r"], Float[Tensor, " r"], Float[Tensor, "columns columns"], float]:
+    """Turn X w = y into the diagonal problem Sigma w_hat = y_hat by X = U Sigma V^T (01.8).
+
+    w_hat = V^T w and y_hat = U^T y; U and V are orthogonal, so losses and distances stay the same and
+    gradient descent commutes with the change of coordinates. A tall X cannot reach the part of y outside
+    its columns: that part is a constant in the loss, returned last.
+    Shapes: r = columns; where rows < columns, the missing singular values and targets are zeros.
+    """
+    rows, columns = matrix.shape
+    left, values, right = torch.linalg.svd(matrix, full_matrices=True)
+    rotated = left.T @ target
+    rank = min(rows, columns)
+    singular_values, reduced = matrix.new_zeros(columns), matrix.new_zeros(columns)
+    singular_values[:rank], reduced[:rank] = values, rotated[:rank]
+    return singular_values, reduced, right.T, float(rotated[rank:].square().sum())
+
+
+def sharpness(
+    loss: Callable[[Tensor], Tensor],
+    weights: Float[Tensor, " n"],
+    *,
+    generator: torch.Generator,
+    tolerance: float = 1e-4,
+    most_products: int = 200,
+) -> float:
+    """Return the largest eigenvalue of the Hessian of `loss` at `weights` (01.9).
+
+    For a quadratic loss the Hessian is constant (2 X^T X for ||y - X w||^2) and gradient descent is stable
+    while eta lambda_max < 2. For a network it changes with the weights; it is never formed here. Each round
+    multiplies a vector by it, H v = d/dr grad L(w + r v), at the cost of about two gradients, and the Lanczos
+    recursion reads the extreme eigenvalue off a small tridiagonal matrix (Golub and Van Loan, "Matrix
+    Computations", 10.1). Every new vector is made orthogonal to all earlier ones, since rounding would bring
+    them back.
+    Shapes: `weights` is one flat vector; `loss` maps it to a scalar.
+    Units: `tolerance` is relative; at most `most_products` Hessian-vector products are formed.
+
+    Raises:
+        RuntimeError: the weights have diverged, so that the product is not finite.
+    """
+
+    def hessian_times(vector: Tensor) -> Tensor:
+        return torch.func.jvp(torch.func.grad(loss), (weights,), (vector,))[1]
+
+    vector = torch.randn(weights.shape, generator=generator, dtype=weights.dtype).to(weights.device)
+    basis = [vector / vector.norm()]
+    diagonal: list[float] = []
+    off_diagonal: list[float] = []
+    found, largest = math.nan, 0.0
+    for _ in range(min(most_products, weights.numel())):
+        product = hessian_times(basis[-1])
+        if not torch.isfinite(product).all():
+            raise RuntimeError("the Hessian-vector product is not finite: the weights have diverged")
+        largest = max(largest, float(product.norm()))
+        diagonal.append(float(product @ basis[-1]))
+        tridiagonal = torch.diag(torch.tensor(diagonal, dtype=torch.float64))
+        if off_diagonal:
+            beside = torch.tensor(off_diagonal, dtype=torch.float64)
+            tridiagonal += torch.diag(beside, 1) + torch.diag(beside, -1)
+        previous, found = found, float(torch.linalg.eigvalsh(tridiagonal)[-1])
+        known = torch.stack(basis)
+        product = product - known.T @ (known @ product)
+        product = product - known.T @ (known @ product)
+        length = float(product.norm())
+        if abs(found - previous) <= tolerance * abs(found) or length <= 1e-12 * largest:
+            break
+        basis.append(product / length)
+        off_diagonal.append(length)
+    return found
