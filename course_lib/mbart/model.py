@@ -1,0 +1,152 @@
+"""Load an mBART and its tokenizer: from the hub, from a directory, or the one that is shipped."""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+from huggingface_hub import HfApi, constants
+from huggingface_hub.errors import HfHubHTTPError, HFValidationError, OfflineModeIsEnabled
+from safetensors import SafetensorError
+from transformers import AutoTokenizer, MBartConfig, MBartForConditionalGeneration, PreTrainedTokenizerBase
+from transformers.utils import logging
+
+COURSE_MBART = "course-mbart"
+COURSE_MBART_DIR = Path(__file__).with_name("course-mbart")
+
+_HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
+_HUB_TIMEOUT_S = 3.0
+_TOKENIZER_FILES = ("tokenizer.json", "sentencepiece.bpe.model")
+_LOAD_ERRORS = (OSError, ValueError, RuntimeError, SafetensorError)
+
+
+class ModelUnavailable(RuntimeError):  # noqa: N818  (reads as what it says: the model is unavailable)
+    """A model that cannot be loaded; the message says what is missing and what to do."""
+
+
+def load(
+    name: str = COURSE_MBART, *, device: str | torch.device = "cpu", dtype: torch.dtype = torch.float32
+) -> tuple[MBartForConditionalGeneration, PreTrainedTokenizerBase]:
+    """Load an mBART, ready for inference, and its tokenizer.
+
+    `name` is "course-mbart" (shipped with this package), a directory written by `save_pretrained`, or a
+    name on the hub such as "facebook/mbart-large-50". The hub is asked only for a hub name that is not
+    in its local cache, and never when `HF_HUB_OFFLINE=1`.
+
+    Raises ModelUnavailable when there is no such model, it cannot be reached, it is incomplete or it is
+    not an mBART.
+    """
+    source = _directory(name)
+    with _quiet_transformers():
+        if source is not None:
+            model, tokenizer = _read(source, label=name, dtype=dtype)
+        else:
+            model, tokenizer = _read_from_hub(name, dtype=dtype)
+    return model.to(device).eval(), tokenizer
+
+
+def _directory(name: str) -> str | None:
+    """The directory that `name` means, checked; None for a hub name."""
+    path = COURSE_MBART_DIR if name == COURSE_MBART else Path(name).expanduser()
+    if path.is_dir():
+        missing = "config.json" if not (path / "config.json").is_file() else None
+        if not any((path / file).is_file() for file in _TOKENIZER_FILES):
+            missing = missing or f"tokenizer ({' or '.join(_TOKENIZER_FILES)})"
+        if missing:
+            raise ModelUnavailable(
+                f"model {name!r} is a directory without {missing}; pass a directory that "
+                f"save_pretrained wrote for the model and for its tokenizer, or use {COURSE_MBART!r}"
+            )
+        return str(path)
+    if name == COURSE_MBART:
+        raise ModelUnavailable(f"the shipped model is missing at {path}; install course-lib again")
+    if not _HUB_NAME.fullmatch(name) or path.exists():
+        raise ModelUnavailable(
+            f"model {name!r} is neither a directory that exists nor a hub name (owner/model); "
+            f"pass one of the two, or use {COURSE_MBART!r}"
+        )
+    return None
+
+
+def _read_from_hub(name: str, *, dtype: torch.dtype):
+    """From the local cache where it is complete, so that a cached model needs no network at all."""
+    try:
+        return _read(name, label=name, dtype=dtype)
+    except ModelUnavailable as error:
+        if not isinstance(error.__cause__, OSError):  # it is there, and something else is wrong with it
+            raise
+    _check_hub(name)
+    return _read(name, label=name, dtype=dtype, download=True)
+
+
+def _check_hub(name: str) -> None:
+    """One short request, because the hub client itself retries for half a minute when it is offline."""
+    advice = (
+        f"download it once with network access (load({name!r})), after which the cache in "
+        f"{constants.HF_HUB_CACHE} serves it offline (HF_HUB_OFFLINE=1), or pass a local directory, "
+        f"or use {COURSE_MBART!r}"
+    )
+    try:
+        HfApi().model_info(name, timeout=_HUB_TIMEOUT_S)
+    except OfflineModeIsEnabled as error:
+        raise ModelUnavailable(
+            f"model {name!r} is not in the local cache and HF_HUB_OFFLINE forbids the hub; {advice}"
+        ) from error
+    except (HfHubHTTPError, HFValidationError) as error:
+        raise ModelUnavailable(
+            f"the hub gives no model {name!r}: check the name; otherwise {advice}"
+        ) from error
+    except Exception as error:  # whichever HTTP library this version of the hub client builds on
+        raise ModelUnavailable(
+            f"model {name!r} is not in the local cache and the hub cannot be reached; {advice}"
+        ) from error
+
+
+def _read(source: str, *, label: str, dtype: torch.dtype, download: bool = False):
+    """Configuration, weights and tokenizer through transformers' own from_pretrained."""
+    local = {"local_files_only": not download}
+    try:
+        config, _ = MBartConfig.get_config_dict(source, **local)
+        if config.get("model_type") != "mbart":
+            raise ModelUnavailable(
+                f"model {label!r} is a {config.get('model_type')!r} model; expected an mBART "
+                f"(model_type 'mbart'), for instance {COURSE_MBART!r} or 'facebook/mbart-large-50'"
+            )
+        model, report = MBartForConditionalGeneration.from_pretrained(
+            source, dtype=dtype, output_loading_info=True, **local
+        )
+        tokenizer = AutoTokenizer.from_pretrained(source, **local)
+    except ModelUnavailable:
+        raise
+    except _LOAD_ERRORS as error:
+        raise ModelUnavailable(
+            f"model {label!r} could not be read ({error}); pass a complete model directory or hub name, "
+            f"or use {COURSE_MBART!r}"
+        ) from error
+    if report["missing_keys"]:
+        # transformers fills gaps with random numbers, which nothing downstream could notice.
+        raise ModelUnavailable(
+            f"model {label!r} lacks {len(report['missing_keys'])} weights, such as "
+            f"{min(report['missing_keys'])}; expected a checkpoint of MBartForConditionalGeneration"
+        )
+    if len(tokenizer) > model.config.vocab_size:
+        raise ModelUnavailable(
+            f"model {label!r} embeds {model.config.vocab_size} tokens but its tokenizer has "
+            f"{len(tokenizer)}; pass a directory whose model and tokenizer belong together"
+        )
+    return model, tokenizer
+
+
+@contextmanager
+def _quiet_transformers() -> Iterator[None]:
+    """No loading bars and advice from transformers; download bars of the hub client stay."""
+    verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(verbosity)
+        if bars:
+            logging.enable_progress_bar()

@@ -1,0 +1,119 @@
+"""Loading: what works gives a model, what does not gives one clear message, and the hub is left alone."""
+
+import json
+import shutil
+import socket
+import time
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from course_lib.mbart.model import ModelUnavailable, load
+
+
+@pytest.fixture(autouse=True)
+def no_network(monkeypatch):
+    """Any attempt to look up a host fails, as it does offline, and is written down."""
+    asked = []
+
+    def refuse(host, *_args, **_kwargs):
+        asked.append(host)
+        raise socket.gaierror(-2, "Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", refuse)
+    return asked
+
+
+@pytest.fixture
+def copy(tiny_directory, tmp_path):
+    return shutil.copytree(tiny_directory, tmp_path / "model")
+
+
+def test_a_directory_gives_the_same_weights_back_without_the_hub(
+    tiny_directory, tiny_model, no_network, capfd
+):
+    model, tokenizer = load(str(tiny_directory))
+    assert all(torch.equal(a, b) for a, b in zip(model.parameters(), tiny_model.parameters(), strict=True))
+    assert not model.training
+    assert type(tokenizer).__name__ == "MBart50Tokenizer"
+    assert no_network == []
+    assert capfd.readouterr() == ("", "")
+
+
+def test_dtype_is_that_asked_for(tiny_directory):
+    assert load(str(tiny_directory), dtype=torch.bfloat16)[0].dtype == torch.bfloat16
+
+
+def test_an_offline_hub_model_is_refused_quickly_with_advice(no_network):
+    started = time.perf_counter()
+    with pytest.raises(ModelUnavailable, match=r"(?s)not in the local cache.*HF_HUB_OFFLINE.*course-mbart"):
+        load("facebook/no-such-mbart-in-any-cache")
+    assert time.perf_counter() - started < 5
+    assert no_network
+
+
+def test_hub_offline_makes_no_request(monkeypatch, no_network):
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    with pytest.raises(ModelUnavailable, match="HF_HUB_OFFLINE"):
+        load("facebook/no-such-mbart-in-any-cache")
+    assert no_network == []
+
+
+@pytest.mark.parametrize("name", ["/no/such/directory", "./nothing", "a/b/c", ""])
+def test_a_path_that_does_not_exist_is_not_asked_of_the_hub(name, no_network):
+    with pytest.raises(ModelUnavailable, match="course-mbart"):
+        load(name)
+    assert no_network == []
+
+
+def test_a_directory_without_a_configuration(tmp_path):
+    with pytest.raises(ModelUnavailable, match=r"without config\.json"):
+        load(str(tmp_path))
+
+
+def test_a_directory_without_a_tokenizer(copy):
+    (copy / "tokenizer.json").unlink()
+    with pytest.raises(ModelUnavailable, match="without tokenizer"):
+        load(str(copy))
+
+
+def test_another_architecture_is_named(copy):
+    settings = json.loads((copy / "config.json").read_text())
+    (copy / "config.json").write_text(json.dumps(settings | {"model_type": "bert"}))
+    with pytest.raises(ModelUnavailable, match="'bert'"):
+        load(str(copy))
+
+
+def test_a_broken_configuration(copy):
+    (copy / "config.json").write_text("{")
+    with pytest.raises(ModelUnavailable, match="could not be read"):
+        load(str(copy))
+
+
+def test_truncated_weights(copy):
+    weights = copy / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-100])
+    with pytest.raises(ModelUnavailable, match="could not be read"):
+        load(str(copy))
+
+
+def test_missing_weights_are_not_replaced_by_random_ones(copy):
+    tensors = load_file(copy / "model.safetensors")
+    del tensors["model.encoder.layers.0.fc1.weight"]
+    save_file(tensors, copy / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(
+        ModelUnavailable, match=r"lacks 1 weights, such as model\.encoder\.layers\.0\.fc1\.weight"
+    ):
+        load(str(copy))
+
+
+def test_a_tokenizer_of_another_model(copy):
+    tensors = load_file(copy / "model.safetensors")
+    tensors["model.shared.weight"] = tensors["model.shared.weight"][:100].clone()
+    tensors["final_logits_bias"] = tensors["final_logits_bias"][:, :100].clone()
+    save_file(tensors, copy / "model.safetensors", metadata={"format": "pt"})
+    settings = json.loads((copy / "config.json").read_text())
+    (copy / "config.json").write_text(json.dumps(settings | {"vocab_size": 100}))
+    with pytest.raises(ModelUnavailable, match="embeds 100 tokens"):
+        load(str(copy))

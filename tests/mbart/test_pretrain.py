@@ -1,0 +1,199 @@
+"""Pretraining: the format, a short run from end to end, and the checkpoint that is shipped."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoTokenizer, MBart50Tokenizer, MBartForConditionalGeneration
+from transformers.models.mbart.modeling_mbart import shift_tokens_right
+
+from course_lib.mbart.corpus import LANGUAGES, draw_meanings, generate, render
+from course_lib.mbart.model import COURSE_MBART_DIR, load
+from course_lib.mbart.pretrain import (
+    IGNORED,
+    PretrainConfig,
+    denoising_batch,
+    pretrain,
+    random_model,
+    train,
+    train_tokenizer,
+    translation_batch,
+    words_of,
+)
+from course_lib.mbart.scores import denoising_scores, retrieval_scores, retrieval_top1
+
+
+@pytest.fixture(scope="module")
+def texts(tokenizer):
+    meanings = draw_meanings(60, seed=0)
+    return {code: words_of(tokenizer, [render(m, code).text for m in meanings]) for code in LANGUAGES}
+
+
+def test_the_tokenizer_comes_back_from_its_directory(tokenizer, tiny_directory):
+    again = MBart50Tokenizer.from_pretrained(tiny_directory)
+    assert again.get_vocab() == tokenizer.get_vocab()
+    assert again.lang_code_to_id == tokenizer.lang_code_to_id
+    assert (again.mask_token_id, len(again)) == (len(tokenizer) - 1, 400 + 1 + 52 + 1)
+    assert again.convert_ids_to_tokens([0, 1, 2, 3]) == ["<s>", "<pad>", "</s>", "<unk>"]
+    for sentence in generate(40, seed=9):
+        assert again(sentence.text) == tokenizer(sentence.text)
+        assert again.decode(again(sentence.text)["input_ids"], skip_special_tokens=True) == sentence.text
+    decomposed = "E\u0301le\u0300ve"
+    assert again.tokenize(decomposed) == again.tokenize("Élève")
+
+
+def test_the_tokenizer_writes_mbart50s_format_and_shifts_as_mbart_does(tokenizer):
+    tokenizer.src_lang = "fr_XX"
+    ids = tokenizer("Le chien dort.", return_tensors="pt")["input_ids"]
+    tokenizer.src_lang = "en_XX"
+    tokens = tokenizer.convert_ids_to_tokens(ids[0])
+    assert (tokens[0], tokens[-1]) == ("fr_XX", "</s>")
+    shifted = shift_tokens_right(ids, tokenizer.pad_token_id)
+    assert tokenizer.convert_ids_to_tokens(shifted[0]) == ["</s>", *tokens[:-1]]
+
+
+def test_words_are_those_of_the_text(tokenizer):
+    sentences = [s.text for s in generate(20, seed=4)]
+    for text, words in zip(sentences, words_of(tokenizer, sentences), strict=True):
+        assert [tokenizer.decode(list(word)) for word in words] == text.split()
+
+
+def test_too_many_pieces_are_refused():
+    with pytest.raises(ValueError, match="pieces is 50000"):
+        train_tokenizer([s.text for s in generate(50, seed=0)], pieces=50_000)
+
+
+def test_denoising_batches_hold_documents_in_the_published_format(texts, tokenizer, config):
+    inputs, labels = denoising_batch(texts, tokenizer, config, np.random.default_rng(0))
+    for source, target in zip(inputs, labels, strict=True):
+        source = source[source != tokenizer.pad_token_id].tolist()
+        target = target[target != IGNORED].tolist()
+        assert source[0] == target[0]
+        assert tokenizer.convert_ids_to_tokens(target[0]) in LANGUAGES
+        assert source[-1] == target[-1] == tokenizer.eos_token_id
+        assert source.count(tokenizer.eos_token_id) == target.count(tokenizer.eos_token_id)
+        assert tokenizer.mask_token_id not in target
+    assert (inputs == tokenizer.mask_token_id).any()
+
+
+def test_translation_batches_hold_the_same_meaning_in_two_languages(texts, tokenizer, config):
+    inputs, labels = translation_batch(texts, tokenizer, config, np.random.default_rng(0))
+    where = {
+        tuple(t for word in words for t in word): i for c in LANGUAGES for i, words in enumerate(texts[c])
+    }
+    for source, target in zip(inputs, labels, strict=True):
+        source = source[source != tokenizer.pad_token_id].tolist()
+        target = target[target != IGNORED].tolist()
+        assert source[0] != target[0]
+        assert where[tuple(source[1:-1])] == where[tuple(target[1:-1])]
+
+
+def test_the_loss_falls_and_equal_seeds_give_equal_weights(texts, tokenizer, config):
+    models = [random_model(config, tokenizer, seed=0) for _ in range(2)]
+    losses = [train(model, tokenizer, texts, config, progress=False) for model in models]
+    assert losses[0] == losses[1]
+    assert np.mean(losses[0][-5:]) < np.mean(losses[0][:5]) - 0.3
+    assert all(torch.equal(a, b) for a, b in zip(*(m.parameters() for m in models), strict=True))
+
+
+@pytest.fixture(scope="module")
+def pretrained(config, tmp_path_factory):
+    parent = tmp_path_factory.mktemp("pretrained")
+    scores = pretrain(config, parent / "model", n_scored=16, progress=False)
+    return parent, scores
+
+
+def test_a_run_writes_a_directory_that_transformers_loads(pretrained, config):
+    parent, scores = pretrained
+    assert [p.name for p in parent.iterdir()] == ["model"]  # nothing temporary is left
+    model = MBartForConditionalGeneration.from_pretrained(parent / "model")
+    tokenizer = AutoTokenizer.from_pretrained(parent / "model")
+    assert model.config.scale_embedding
+    assert len(tokenizer) == model.config.vocab_size
+    assert PretrainConfig(**json.loads((parent / "model" / "pretrain.json").read_text())) == config
+    assert json.loads((parent / "model" / "scores.json").read_text()) == scores
+    card = (parent / "model" / "README.md").read_text()
+    assert f"{scores['denoising_loss']:.3f} | {scores['random_weights_denoising_loss']:.3f}" in card
+    assert "pretrain(PretrainConfig(d_model=16" in card
+
+
+def test_a_directory_that_holds_something_is_refused(pretrained, config, tmp_path):
+    parent, _ = pretrained
+    with pytest.raises(FileExistsError, match="is not an empty directory"):
+        pretrain(config, parent / "model")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(FileExistsError, match="is not an empty directory"):
+        pretrain(config, tmp_path / "file")
+
+
+def test_a_failing_run_leaves_nothing(config, tmp_path, monkeypatch):
+    def no_space(*_args, **_kwargs):
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(MBart50Tokenizer, "save_pretrained", no_space)
+    with pytest.raises(OSError, match="no space"):
+        pretrain(config, tmp_path / "model", n_scored=16, progress=False)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("wrong", [{"steps": 0}, {"translation_share": 1.5}])
+def test_impossible_configurations_are_refused(wrong):
+    with pytest.raises(ValueError, match=str(next(iter(wrong.values())))):
+        PretrainConfig(**wrong)
+
+
+def test_retrieval_counts_the_nearest_row():
+    queries = torch.tensor([[1.0, 0.0], [0.0, 2.0], [1.0, 1.0]])
+    candidates = torch.tensor([[3.0, 0.1], [0.0, 1.0], [0.0, 5.0]])
+    assert retrieval_top1(queries, candidates) == pytest.approx(2 / 3)
+
+
+# --- the shipped checkpoint --------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def shipped():
+    return load()
+
+
+@pytest.fixture(scope="module")
+def claimed():
+    return json.loads((COURSE_MBART_DIR / "scores.json").read_text())
+
+
+def test_the_shipped_checkpoint_loads_through_plain_transformers(shipped):
+    model = MBartForConditionalGeneration.from_pretrained(COURSE_MBART_DIR)
+    tokenizer = AutoTokenizer.from_pretrained(COURSE_MBART_DIR)
+    assert isinstance(tokenizer, MBart50Tokenizer)
+    assert model.dtype == torch.float16
+    for plain, ours in zip(model.float().parameters(), shipped[0].parameters(), strict=True):
+        assert torch.equal(plain, ours)
+    assert (model.config.d_model, model.config.encoder_layers, model.config.scale_embedding) == (256, 3, True)
+    assert (COURSE_MBART_DIR / "model.safetensors").stat().st_size <= 12 * 10**6
+
+
+def test_the_shipped_configuration_is_the_default_one(claimed):
+    assert json.loads((COURSE_MBART_DIR / "pretrain.json").read_text()) == PretrainConfig().__dict__
+    card = (COURSE_MBART_DIR / "README.md").read_text()
+    for name in ("denoising_loss", "masked_word_accuracy", "retrieval_top1"):
+        assert f"{claimed[name]:.3f} | {claimed['random_weights_' + name]:.3f}" in card
+
+
+def test_the_shipped_checkpoint_keeps_what_its_card_claims(shipped, claimed):
+    model, tokenizer = shipped
+    untrained = random_model(PretrainConfig(), tokenizer, seed=1).eval()
+    trained, random = (
+        denoising_scores(m, tokenizer, PretrainConfig(), n_documents=128) for m in (model, untrained)
+    )
+    # Other documents than the card's: about 700 masked words, a standard error below 0.02.
+    assert trained["masked_word_accuracy"] > claimed["masked_word_accuracy"] - 0.06
+    assert trained["masked_word_accuracy"] > random["masked_word_accuracy"] + 0.12
+    assert trained["denoising_loss"] < claimed["denoising_loss"] + 0.15 < random["denoising_loss"]
+
+
+def test_the_shipped_checkpoint_puts_translations_together(shipped, claimed):
+    trained = retrieval_scores(*shipped, n_candidates=200, progress=False)
+    # Among fewer candidates than the card's the task is easier.
+    assert trained["retrieval_top1"] > claimed["retrieval_top1"] - 0.02
+    assert claimed["retrieval_top1"] > claimed["random_weights_retrieval_top1"] + 0.5
