@@ -1,0 +1,87 @@
+import json
+
+import pytest
+import torch
+
+from course_lib.sae import SparseAutoencoder, StackedAutoencoder, load, save
+from course_lib.sae.io import new_directory
+
+
+def rows():
+    return torch.randn(9, 16, generator=torch.Generator().manual_seed(0)) * 2 + 5
+
+
+@pytest.fixture(params=["stacked", "stacked with a head", "sparse", "float64"])
+def model(request):
+    built = {
+        "stacked": lambda: StackedAutoencoder(16, (8, 4), beta=0.1, rho=0.1),
+        "stacked with a head": lambda: StackedAutoencoder(16, n_outputs=3, gamma=0.5),
+        "sparse": lambda: SparseAutoencoder(16, 40, l1=0.2),
+        "float64": lambda: SparseAutoencoder(16).double(),
+    }[request.param]()
+    built.fit_normalisation(rows())
+    return built
+
+
+def test_what_is_saved_comes_back_equal(model, tmp_path):
+    save(model, tmp_path / "a" / "b")
+    back = load(tmp_path / "a" / "b")
+    assert type(back) is type(model)
+    assert back.config() == model.config()
+    x = rows().to(model.input_mean.dtype)
+    assert torch.equal(back(x), model(x))
+    assert torch.equal(back.encode(x), model.encode(x))
+
+
+def test_nothing_is_overwritten(model, tmp_path):
+    save(model, tmp_path / "model")
+    before = (tmp_path / "model" / "model.safetensors").read_bytes()
+    with pytest.raises(FileExistsError, match="already holds something"):
+        save(SparseAutoencoder(4), tmp_path / "model")
+    assert (tmp_path / "model" / "model.safetensors").read_bytes() == before
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+def test_an_interrupted_block_leaves_nothing(tmp_path):
+    def interrupted():
+        with new_directory(tmp_path / "out") as partial:
+            (partial / "half").write_text("half")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_empty_directory_may_be_filled(tmp_path):
+    (tmp_path / "out").mkdir()
+    save(SparseAutoencoder(4), tmp_path / "out")
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["config.json", "model.safetensors"]
+
+
+def test_missing_and_broken_files_are_named(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"config\.json is missing"):
+        load(tmp_path)
+    save(SparseAutoencoder(4), tmp_path / "m")
+    config, weights = tmp_path / "m" / "config.json", tmp_path / "m" / "model.safetensors"
+    good, tensors = config.read_text(), weights.read_bytes()
+
+    for bad in (
+        "{",
+        "[]",
+        json.dumps({"kind": "other", "config": {}}),
+        good.replace("n_features", "n_feature"),
+    ):
+        config.write_text(bad)
+        with pytest.raises(ValueError, match=r"config\.json does not describe"):
+            load(tmp_path / "m")
+    config.write_text(good.replace('"n_features": 16', '"n_features": 17'))
+    with pytest.raises(ValueError, match="does not hold the weights"):
+        load(tmp_path / "m")
+    config.write_text(good)
+    weights.write_bytes(tensors[:-8])
+    with pytest.raises(ValueError, match="does not hold the weights"):
+        load(tmp_path / "m")
+    weights.unlink()
+    with pytest.raises(FileNotFoundError, match=r"model\.safetensors is missing"):
+        load(tmp_path / "m")
