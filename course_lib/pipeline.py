@@ -1,0 +1,566 @@
+"""Text in, features out: sentences -> mBART -> hidden states -> autoencoders -> a report.
+
+One call, `run`, and one command, `python -m course_lib pipeline`. Its output directory holds the hidden
+states, both autoencoders, all numbers as JSON, the figures and a page to read, and appears only when
+all of it is there.
+"""
+
+import hashlib
+import json
+import platform
+import time
+from collections import Counter
+from collections.abc import Collection, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from jaxtyping import Float, Int
+from safetensors.torch import save as to_bytes
+from torch import Tensor
+
+import course_lib
+from course_lib import sae
+from course_lib.mbart.corpus import LANGUAGES, Sentence, generate
+from course_lib.sae import metrics
+from course_lib.sae.io import check_free, new_directory
+from course_lib.sae.losses import NO_LABEL
+
+BUILTIN = "builtin"
+BUILTIN_SENTENCES = 6000
+MIN_SENTENCES = 50
+HELD_OUT_SHARE = 0.1
+REPORTED_FEATURES = 20
+REPORTED_SENTENCES = 8
+# A gap between training and held-out explained variance from which a run is called overfitted.
+OVERFIT_FROM = 0.2
+# A concept is called shared by a feature's top sentences from this share of them on, and only where it is
+# this many times as frequent there as among all sentences.
+SHARED_FROM, SHARED_LIFT = 0.75, 2.0
+
+
+class InputError(ValueError):
+    """Something that was asked for cannot be used; the message says what, where and what to do."""
+
+
+@dataclass(frozen=True)
+class StackedConfig:
+    """The stacked autoencoder of a run: widths (None: d/2, d/8), loss weights and training."""
+
+    widths: tuple[int, ...] | None = None
+    beta: float = 1e-2
+    rho: float = 0.05
+    gamma: float = 0.02
+    training: sae.TrainConfig = field(default_factory=lambda: sae.TrainConfig(steps=3000, step_size=1e-2))
+
+
+@dataclass(frozen=True)
+class SparseConfig:
+    """The sparse autoencoder of a run: number of features (None: 4 d), L1 weight and training."""
+
+    n_features: int | None = None
+    l1: float = 0.2
+    training: sae.TrainConfig = field(default_factory=lambda: sae.TrainConfig(steps=2500, step_size=1e-3))
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """Where a run's results are, and its numbers (the content of metrics.json)."""
+
+    out: Path
+    metrics: dict[str, Any]
+
+    @property
+    def report(self) -> Path:
+        """The page to read."""
+        return self.out / "report.html"
+
+
+def run(
+    *,
+    out: Path | str,
+    model: str = "course-mbart",
+    text: Path | str = BUILTIN,
+    site: Literal["encoder", "decoder"] = "encoder",
+    seed: int = 0,
+    n_sentences: int | None = None,
+    stacked: StackedConfig | None = None,
+    sparse: SparseConfig | None = None,
+    device: torch.device | str | None = None,
+    progress: bool = True,
+) -> RunResult:
+    """Run the pipeline and write everything to `out`.
+
+    `model` is a hub name, a local directory or "course-mbart"; `text` a file or "builtin". `n_sentences`
+    limits how many sentences are used (default: all of a file, 6000 of the built-in corpus). Hidden states
+    of encoder and decoder are both saved; the autoencoders are trained on those of `site`. The same seed on
+    the same machine gives the same numbers.
+
+    Raises InputError for text, site or `out` that cannot be used, and ModelUnavailable for a model that
+    cannot be loaded. After an error or an interrupt nothing is left at `out`.
+    """
+    check_request(out=Path(out), site=site, n_sentences=n_sentences)
+    clock = _Clock()
+    with clock("text"):
+        lines = read_text(text, seed=seed, limit=n_sentences)
+    with clock("model"):
+        # transformers takes seconds to load, which an error about the text need not wait for.
+        from course_lib.mbart.activations import pooled_states
+        from course_lib.mbart.model import COURSE_MBART, load
+
+        device = usable_device(device)
+        mbart, tokenizer = load(model, device=device, dtype=torch.float32)
+        # The tokenizer has the codes of all of mBART-50; the built-in model has only read its corpus.
+        known = LANGUAGES if model == COURSE_MBART else tokenizer.lang_code_to_id
+        sentences = resolve_languages(lines, known=known, source=str(text))
+    with _writable(out) as partial:
+        with clock("activations"):
+            try:
+                states = pooled_states(mbart, tokenizer, sentences, progress=progress)
+            except ValueError as error:  # a sentence without a token, or longer than the model can read
+                raise InputError(f"{error} (sentences are counted without blank lines)") from error
+            tables = {"encoder": states.encoder.float().cpu(), "decoder": states.decoder.float().cpu()}
+        held_out = split(sentences, seed=seed)
+        rows = Rows(sentences, tables[site].to(device), held_out.to(device))
+        with clock("stacked autoencoder"):
+            stacked_run = train_stacked(rows, stacked or StackedConfig(), seed=seed, progress=progress)
+        with clock("sparse autoencoder"):
+            sparse_run = train_sparse(rows, sparse or SparseConfig(), seed=seed, progress=progress)
+        with clock("report"):
+            described = {
+                "model": str(model),
+                "text": str(text),
+                "text_sha256": _digest(sentences),
+                "site": site,
+                "seed": seed,
+                "d_model": rows.states.shape[1],
+                "sentences": len(sentences),
+                "train": int((~held_out).sum()),
+                "held_out": int(held_out.sum()),
+                "languages": dict(sorted(Counter(s.language or "not given" for s in sentences).items())),
+                "device": _device_words(device),
+                "versions": _versions(),
+            }
+            _write_tables(partial, sentences, tables, held_out, described)
+            sae.save(stacked_run.autoencoder, partial / "stacked")
+            sae.save(sparse_run.autoencoder, partial / "sparse")
+            from course_lib import report
+
+            figures = report.draw_figures(partial / "figures", stacked=stacked_run, sparse=sparse_run)
+        results = {
+            "run": described | {"seconds": clock.seconds, "warnings": warnings(stacked_run, sparse_run)},
+            "stacked": stacked_run.metrics,
+            "sparse": sparse_run.metrics,
+            "features": sparse_run.features,
+        }
+        (partial / "metrics.json").write_text(
+            json.dumps(results, indent=1, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8"
+        )
+        report.write_page(partial / "report.html", results, figures=figures)
+    return RunResult(out=Path(out), metrics=results)
+
+
+@contextmanager
+def _writable(out: Path | str) -> Iterator[Path]:
+    """`new_directory`, whose failure to be made is the caller's to mend."""
+    with ExitStack() as stack:
+        try:
+            partial = stack.enter_context(new_directory(out))
+        except OSError as error:
+            raise InputError(f"out {str(out)!r} cannot be written: {error.strerror or error}") from error
+        yield partial
+
+
+def warnings(stacked: "StackedRun", sparse: "SparseRun") -> list[str]:
+    """Return what a reader must know before believing the figures: autoencoders that learned by heart."""
+    found = []
+    for name, metrics_of in (("stacked", stacked.metrics), ("sparse", sparse.metrics)):
+        train, held_out = (metrics_of[side]["explained_variance"] for side in ("train", "held_out"))
+        if train - held_out > OVERFIT_FROM:
+            found.append(
+                f"the {name} autoencoder explains {train:.0%} of the variance in training and {held_out:.0%} on "
+                "held-out sentences: it has learned its sentences by heart; use more of them (thousands)"
+            )
+    return found
+
+
+# --- Text ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Line:
+    """A sentence and the number of the line it came from, counted from 1."""
+
+    number: int
+    sentence: Sentence
+
+
+def check_request(*, out: Path, site: str, n_sentences: int | None) -> None:
+    """Raise InputError for arguments that no text or model can make good."""
+    if site not in ("encoder", "decoder"):
+        raise InputError(f"site is {site!r}; expected 'encoder' or 'decoder'")
+    if n_sentences is not None and n_sentences < MIN_SENTENCES:
+        raise InputError(
+            f"{n_sentences} sentences asked for; at least {MIN_SENTENCES} are needed to train on"
+        )
+    try:
+        check_free(out)
+    except FileExistsError as error:
+        raise InputError(str(error)) from error
+
+
+def usable_device(name: torch.device | str | None) -> torch.device:
+    """The device of that name; without one, the GPU where there is one. Raises InputError for one that is not."""
+    try:
+        device = torch.device(name or ("cuda" if torch.cuda.is_available() else "cpu"))
+        torch.empty(1, device=device)
+    except (RuntimeError, AssertionError) as error:  # a torch built without CUDA asserts
+        raise InputError(f"device {str(name)!r} cannot be used: {str(error).splitlines()[0]}") from error
+    return device
+
+
+def read_text(text: Path | str, *, seed: int, limit: int | None = None) -> list[Line]:
+    """The sentences of a UTF-8 file, one a line, optionally `language<TAB>sentence`; or "builtin".
+
+    Blank lines are skipped; a byte order mark and Windows line ends are accepted. With `limit` the rest of
+    the file is not read. Languages are not checked here: which exist depends on the model.
+
+    Raises InputError for a path that is no readable file, for bytes that are not UTF-8 (with the line), and
+    for fewer than 50 different sentences.
+    """
+    if text == BUILTIN:
+        generated = generate(limit or BUILTIN_SENTENCES, seed=seed)
+        return [Line(number, sentence) for number, sentence in enumerate(generated, start=1)]
+    path = Path(text)
+    if path.is_dir():
+        raise InputError(f"{path} is a directory; expected a text file, one sentence a line")
+    if not path.exists():
+        raise InputError(f"{path} does not exist; expected a text file, one sentence a line, or '{BUILTIN}'")
+    try:
+        lines = list(_file_lines(path, limit))
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}") from error
+    if not lines:
+        raise InputError(f"{path} holds no sentence: it is empty or has only blank lines")
+    different = len({line.sentence.text for line in lines})
+    if different < MIN_SENTENCES:
+        raise InputError(
+            f"{path} gives {len(lines)} sentences, {different} of them different; at least {MIN_SENTENCES} "
+            "different ones are needed to train on, and thousands for features worth reading"
+        )
+    return lines
+
+
+def _file_lines(path: Path, limit: int | None) -> Iterator[Line]:
+    found = 0
+    with path.open("rb") as file:
+        for number, raw in enumerate(file, start=1):
+            try:
+                content = raw.decode("utf-8-sig" if number == 1 else "utf-8")
+            except UnicodeDecodeError as error:
+                raise InputError(
+                    f"{path}, line {number}: byte {raw[error.start]:#04x} is not UTF-8; save the file as UTF-8"
+                ) from error
+            language, tab, sentence = content.partition("\t")
+            language, sentence = (language.strip(), sentence.strip()) if tab else ("", content.strip())
+            if sentence:
+                yield Line(number, Sentence(sentence, language or None))
+                found += 1
+            if found == limit:
+                return
+
+
+def resolve_languages(lines: list[Line], *, known: Collection[str], source: str) -> list[Sentence]:
+    """Sentences with full language codes; "en" is taken for "en_XX" where one code alone begins so.
+
+    Raises InputError, with the line, for a language that the model does not know.
+    """
+    short = Counter(code[:2] for code in known)
+    full = {code: code for code in known} | {code[:2]: code for code in known if short[code[:2]] == 1}
+    sentences = []
+    for line in lines:
+        language = line.sentence.language
+        if language is not None and language not in full:
+            raise InputError(
+                f"{source}, line {line.number}: the model does not know the language {language!r}; expected "
+                f"one of {', '.join(sorted(known))} before the tab, or a line without a tab"
+            )
+        sentences.append(
+            Sentence(
+                line.sentence.text,
+                None if language is None else full[language],
+                line.sentence.concepts,
+                line.sentence.meaning,
+            )
+        )
+    return sentences
+
+
+def split(sentences: list[Sentence], *, seed: int) -> Tensor:
+    """Which sentences are held out, as booleans: a tenth of the different ones.
+
+    Equal sentences, and translations of one meaning where meanings are known, stay on one side.
+    """
+    keys = [s.text if s.meaning is None else s.meaning for s in sentences]
+    different = list(dict.fromkeys(keys))
+    order = torch.randperm(len(different), generator=_generator(seed, 0)).tolist()
+    chosen = {different[i] for i in order[: max(2, round(HELD_OUT_SHARE * len(different)))]}
+    return torch.tensor([key in chosen for key in keys])
+
+
+# --- Autoencoders ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Sentences, their pooled states (sentences, d_model), and which of them are held out."""
+
+    sentences: list[Sentence]
+    states: Tensor
+    held_out: Tensor
+
+    @property
+    def sides(self) -> dict[str, Tensor]:
+        """States to train on and held-out states."""
+        return {"train": self.states[~self.held_out], "held_out": self.states[self.held_out]}
+
+
+@dataclass(frozen=True)
+class StackedRun:
+    """A trained stacked autoencoder, its curves, and the PCA curve of its training rows."""
+
+    autoencoder: sae.StackedAutoencoder
+    config: StackedConfig
+    history: sae.History
+    pca_curve: Float[Tensor, " components"]
+    metrics: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class SparseRun:
+    """A trained sparse autoencoder, its curves, firing rates on the training rows, and top features."""
+
+    autoencoder: sae.SparseAutoencoder
+    config: SparseConfig
+    history: sae.History
+    firing_rates: Float[Tensor, " features"]
+    metrics: dict[str, Any]
+    features: list[dict[str, Any]]
+
+
+def train_stacked(rows: Rows, config: StackedConfig, *, seed: int, progress: bool) -> StackedRun:
+    """Train the bottleneck with the combined loss; languages are the supervision where two are given."""
+    languages, labels = language_labels(rows.sentences)
+    supervised = len(languages) >= 2
+    autoencoder = sae.StackedAutoencoder(
+        rows.states.shape[1],
+        config.widths,
+        beta=config.beta,
+        rho=config.rho,
+        gamma=config.gamma if supervised else 0.0,
+        n_outputs=len(languages) if supervised else 0,
+        generator=_generator(seed, 1),
+    ).to(rows.states.device)
+    labels = labels.to(rows.states.device)
+    history = sae.train(
+        autoencoder,
+        rows.sides["train"],
+        config.training,
+        generator=_generator(seed, 2),
+        labels=labels[~rows.held_out] if supervised else None,
+        progress=progress,
+    )
+    k, sides = autoencoder.code_width, rows.sides
+    curve = metrics.pca_curve(sides["train"])
+    found: dict[str, Any] = {
+        "config": autoencoder.config(),
+        "training": asdict(config.training),
+        "code_width": k,
+        "supervised": supervised,
+    }
+    with torch.no_grad():
+        for name, states in sides.items():
+            found[name] = {
+                "explained_variance": metrics.explained_variance(states, autoencoder(states)),
+                "pca_bound": curve[min(k, len(curve)) - 1].item()
+                if name == "train"
+                else metrics.pca_bound(states, k),
+                "mean_activation": autoencoder.encode(states).mean().item(),
+            }
+        found["held_out"]["pca_of_train"] = metrics.pca_transfer(sides["train"], sides["held_out"], k)
+        if supervised:
+            right = autoencoder.predict(rows.states).argmax(dim=1) == labels
+            for name, mask in (("train", ~rows.held_out), ("held_out", rows.held_out)):
+                known = mask & (labels != NO_LABEL)
+                if known.any():
+                    found[name]["language_accuracy"] = right[known].double().mean().item()
+                    found[name]["most_frequent_language"] = (
+                        labels[known].bincount().max() / known.sum()
+                    ).item()
+    return StackedRun(autoencoder, config, history, curve.cpu(), found)
+
+
+def language_labels(sentences: list[Sentence]) -> tuple[list[str], Int[Tensor, " sentences"]]:
+    """The languages present, sorted, and each sentence's place among them (-1 where it is not known)."""
+    languages = sorted({s.language for s in sentences if s.language is not None})
+    place = {language: i for i, language in enumerate(languages)} | {None: NO_LABEL}
+    return languages, torch.tensor([place[s.language] for s in sentences])
+
+
+def train_sparse(rows: Rows, config: SparseConfig, *, seed: int, progress: bool) -> SparseRun:
+    """Train the overcomplete dictionary, and describe its strongest features."""
+    autoencoder = sae.SparseAutoencoder(
+        rows.states.shape[1], config.n_features, l1=config.l1, generator=_generator(seed, 3)
+    ).to(rows.states.device)
+    history = sae.train(
+        autoencoder, rows.sides["train"], config.training, generator=_generator(seed, 4), progress=progress
+    )
+    found: dict[str, Any] = {"config": autoencoder.config(), "training": asdict(config.training)}
+    with torch.no_grad():
+        for name, states in rows.sides.items():
+            features = autoencoder.encode(states)
+            found[name] = {
+                "rows": len(states),
+                "explained_variance": metrics.explained_variance(states, autoencoder(states)),
+                "l0": metrics.l0(features),
+                "dead": int(metrics.dead_units(features).sum()),
+            }
+            if name == "train":
+                rates = metrics.firing_rates(features)
+        features = autoencoder.encode(rows.states)
+        described = describe_features(autoencoder, features, rows.sentences)
+    return SparseRun(autoencoder, config, history, rates.cpu(), found, described)
+
+
+def describe_features(
+    autoencoder: sae.SparseAutoencoder,
+    features: Float[Tensor, "sentences features"],
+    sentences: list[Sentence],
+) -> list[dict[str, Any]]:
+    """The strongest features, where they fire, and the different sentences that excite them most.
+
+    A feature's activation is given as f_i ||W_d[:, i]||, the length of what it adds to a state, in units of
+    the root mean square length of the centred training states; its strength is the root mean square of
+    that over all sentences.
+    """
+    strengths = autoencoder.strengths(features)
+    strongest = strengths.argsort(descending=True, stable=True)[:REPORTED_FEATURES]
+    lengths = features[:, strongest] * autoencoder.decoder_weight.norm(dim=0)[strongest]
+    usual = Counter(concept for s in sentences for concept in s.concepts)
+    languages, labels = language_labels(sentences)
+    lengths, rates = lengths.cpu(), metrics.firing_rates(lengths).tolist()
+    described = []
+    for column, index in enumerate(strongest.tolist()):
+        activation = lengths[:, column]
+        top = _top_sentences(activation, sentences)
+        described.append(
+            {
+                "feature": index,
+                "strength": strengths[index].item(),
+                "firing_rate": rates[column],
+                "firing_rate_by_language": {
+                    language: (activation[labels == i] > 0).double().mean().item()
+                    for i, language in enumerate(languages)
+                },
+                "shared_concepts": _shared_concepts([sentences[row] for row in top], usual, len(sentences)),
+                "sentences": [
+                    {
+                        "row": row,
+                        "activation": activation[row].item(),
+                        "language": sentences[row].language,
+                        "text": sentences[row].text,
+                    }
+                    for row in top
+                ],
+            }
+        )
+    return described
+
+
+def _top_sentences(activation: Tensor, sentences: list[Sentence]) -> list[int]:
+    """Rows of the different sentences with the largest activation, none that is not active."""
+    rows: dict[str, int] = {}
+    for row in activation.argsort(descending=True, stable=True).tolist():
+        if activation[row] <= 0 or len(rows) == REPORTED_SENTENCES:
+            break
+        rows.setdefault(sentences[row].text, row)
+    return list(rows.values())
+
+
+def _shared_concepts(top: list[Sentence], usual: Counter[str], n_sentences: int) -> list[dict[str, Any]]:
+    """Concepts that most of the top sentences have, and clearly fewer of all sentences."""
+    counts = Counter(concept for s in top for concept in s.concepts)
+    shared = [
+        {"concept": concept, "count": count, "of": len(top), "usual_share": usual[concept] / n_sentences}
+        for concept, count in counts.items()
+        if count >= SHARED_FROM * len(top) and count / len(top) >= SHARED_LIFT * usual[concept] / n_sentences
+    ]
+    return sorted(shared, key=lambda entry: (-entry["count"], entry["usual_share"], entry["concept"]))
+
+
+# --- What is written -------------------------------------------------------------------------------
+
+
+def _write_tables(
+    directory: Path,
+    sentences: list[Sentence],
+    tables: dict[str, Tensor],
+    held_out: Tensor,
+    described: dict[str, Any],
+) -> None:
+    """The hidden states, and the sentences in the same order."""
+    origin = {key: str(described[key]) for key in ("model", "text", "text_sha256", "seed")}
+    contiguous = {name: table.contiguous() for name, table in tables.items()}
+    (directory / "activations.safetensors").write_bytes(to_bytes(contiguous, metadata=origin))
+    with (directory / "sentences.jsonl").open("w", encoding="utf-8") as file:
+        for sentence, out in zip(sentences, held_out.tolist(), strict=True):
+            row = {
+                "text": sentence.text,
+                "language": sentence.language,
+                "concepts": sorted(sentence.concepts),
+                "split": "held_out" if out else "train",
+            }
+            file.write(json.dumps(row, ensure_ascii=False) + "\n")
+
+
+class _Clock:
+    """Seconds of wall time by stage."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+
+    @contextmanager
+    def __call__(self, stage: str) -> Iterator[None]:
+        start = time.perf_counter()
+        yield
+        self.seconds[stage] = round(time.perf_counter() - start, 2)
+
+
+def _generator(seed: int, stream: int) -> torch.Generator:
+    """An independent source of random numbers for each use of one seed."""
+    mixed = hashlib.sha256(f"{seed}/{stream}".encode()).digest()
+    return torch.Generator().manual_seed(int.from_bytes(mixed[:7]))
+
+
+def _digest(sentences: list[Sentence]) -> str:
+    joined = "\n".join(f"{s.language or ''}\t{s.text}" for s in sentences)
+    return hashlib.sha256(joined.encode()).hexdigest()
+
+
+def _device_words(device: torch.device) -> str:
+    if device.type == "cuda":
+        return f"cuda ({torch.cuda.get_device_name(device)})"
+    return f"{device.type} ({torch.get_num_threads()} threads)"
+
+
+def _versions() -> dict[str, str]:
+    import transformers
+
+    return {
+        "course_lib": course_lib.__version__,
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "transformers": transformers.__version__,
+    }

@@ -1,0 +1,184 @@
+"""The figures and the page of a pipeline run."""
+
+import base64
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import jinja2
+import matplotlib
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from course_lib.sae import History, TrainConfig
+
+if TYPE_CHECKING:
+    from course_lib.pipeline import SparseRun, StackedRun
+
+# Okabe and Ito's colours can be told apart with any colour vision; line styles differ as well.
+BLUE, ORANGE, GREEN, GREY = "#0072b2", "#d55e00", "#009e73", "#5b5b5b"
+STYLES = ((BLUE, "--"), (ORANGE, "-."), (GREEN, ":"))
+SIZE = (6.4, 3.6)
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A figure in the page: its file's content as a data address, its text alternative and its caption."""
+
+    source: str
+    alt: str
+    caption: str
+
+
+def draw_figures(directory: Path, *, stacked: "StackedRun", sparse: "SparseRun") -> dict[str, Picture]:
+    """Write every figure of the report to `directory` as SVG, and return them for the page."""
+    directory.mkdir()
+    drawn = {
+        "stacked_loss": _stacked_loss(stacked),
+        "explained_variance": _explained_variance(stacked),
+        "sparse_loss": _sparse_loss(sparse),
+        "firing_rates": _firing_rates(sparse),
+    }
+    pictures = {}
+    for name, (figure, alt, caption) in drawn.items():
+        path = directory / f"{name}.svg"
+        # A fixed salt and no date: the same run writes the same bytes.
+        with matplotlib.rc_context({"svg.hashsalt": name}):
+            figure.savefig(path, metadata={"Date": None})
+        encoded = base64.b64encode(path.read_bytes()).decode()
+        pictures[name] = Picture(f"data:image/svg+xml;base64,{encoded}", alt, caption)
+    return pictures
+
+
+def write_page(path: Path, results: dict[str, Any], *, figures: dict[str, Picture]) -> None:
+    """Write the self-contained page."""
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["percent"] = lambda share, digits=1: f"{100 * share:.{digits}f}%"
+    page = environment.get_template("report.html.j2").render(**results, figures=figures)
+    path.write_text(page, encoding="utf-8")
+
+
+def _canvas(x_label: str, y_label: str) -> tuple[Figure, Axes]:
+    figure = Figure(figsize=SIZE, layout="constrained")
+    axes = figure.add_subplot()
+    axes.set_xlabel(x_label)
+    axes.set_ylabel(y_label)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(color="#dddddd", linewidth=0.6)
+    axes.set_axisbelow(True)
+    return figure, axes
+
+
+def _loss_curves(
+    history: History, training: TrainConfig, contributions: list[tuple[str, str, float]], *, log: bool
+) -> tuple[Figure, str]:
+    """Curves of the total and of what each part adds to it (name, label, weight), and their ends in words."""
+    figure, axes = _canvas("training step", "training loss")
+    axes.plot(history.steps, history.parts["total"], color="black", linewidth=1.8, label="total")
+    ends = [f"total {history.parts['total'][-1]:.3f}"]
+    for (color, style), (name, label, weight) in zip(STYLES, contributions, strict=False):
+        # The sparsity weight is being raised at first: draw what was added, not what will be.
+        rising = name in ("kl", "l1")
+        scales = [training.sparsity_scale_at(step - 1) if rising else 1.0 for step in history.steps]
+        curve = [weight * scale * value for scale, value in zip(scales, history.parts[name], strict=True)]
+        axes.plot(history.steps, curve, color=color, linestyle=style, linewidth=1.6, label=label)
+        ends.append(f"{label} {curve[-1]:.3f}")
+    if log:
+        axes.set_yscale("log")
+        floor = min(min(curve.get_ydata()[len(history.steps) // 10 :]) for curve in axes.lines)
+        axes.set_ylim(bottom=max(floor / 2, 1e-5))
+    else:
+        axes.set_ylim(bottom=0)
+    figure.legend(frameon=False, fontsize=9, ncols=2, loc="outside upper center")
+    return figure, ", ".join(ends)
+
+
+def _stacked_loss(run: "StackedRun") -> tuple[Figure, str, str]:
+    model = run.autoencoder
+    contributions = [("reconstruction", "reconstruction", 1.0)]
+    if "kl" in run.history.parts:
+        contributions.append(("kl", f"KL sparsity x {model.beta:g}", model.beta))
+    if "supervised" in run.history.parts:
+        contributions.append(("supervised", f"language cross-entropy x {model.gamma:g}", model.gamma))
+    figure, ends = _loss_curves(run.history, run.config.training, contributions, log=True)
+    return (
+        figure,
+        f"Loss against training step, logarithmic. At the end: {ends}.",
+        "Training loss of the stacked autoencoder and what each term adds to it. The reconstruction term is the "
+        "fraction of the variance that is still missing.",
+    )
+
+
+def _sparse_loss(run: "SparseRun") -> tuple[Figure, str, str]:
+    l1 = run.autoencoder.l1
+    contributions = [("reconstruction", "reconstruction", 1.0), ("l1", f"L1 of features x {l1:g}", l1)]
+    figure, ends = _loss_curves(run.history, run.config.training, contributions, log=False)
+    return (
+        figure,
+        f"Loss against training step. At the end: {ends}.",
+        "Training loss of the sparse autoencoder and what each term adds to it. The weight of the L1 term rises "
+        f"over the first {100 * run.config.training.sparsity_warm_up:.0f}% of the steps.",
+    )
+
+
+def _explained_variance(run: "StackedRun") -> tuple[Figure, str, str]:
+    k, curve = run.autoencoder.code_width, run.pca_curve
+    train, held_out = (run.metrics[side]["explained_variance"] for side in ("train", "held_out"))
+    figure, axes = _canvas("number of components or code units", "explained variance")
+    axes.plot(range(1, len(curve) + 1), curve, color=GREY, linewidth=1.6, label="PCA (the bound)")
+    axes.axvline(k, color=GREY, linewidth=0.8, linestyle=":")
+    axes.plot([k], [train], "o", color=BLUE, markersize=8, label="stacked, training sentences")
+    axes.plot(
+        [k],
+        [held_out],
+        "D",
+        color=ORANGE,
+        markersize=7,
+        mfc="none",
+        mew=2,
+        label="stacked, held-out sentences",
+    )
+    axes.set_xscale("log")
+    ticks = sorted({1, len(curve), k, *(10**i for i in range(1, 5) if 10**i < len(curve))})
+    ticks = [t for t in ticks if t == k or not 0.6 < t / k < 1.7]
+    axes.set_xticks(ticks, [str(t) for t in ticks])
+    axes.minorticks_off()
+    axes.set_ylim(min(0.0, 1.05 * held_out), 1.02)
+    figure.legend(frameon=False, fontsize=9, ncols=2, loc="outside upper center")
+    bound = run.metrics["train"]["pca_bound"]
+    return (
+        figure,
+        f"Explained variance against width. PCA rises to 1 at {len(curve)} components and is at {bound:.3f} for "
+        f"{k}. The stacked autoencoder with {k} units: {train:.3f} on training, {held_out:.3f} on held-out "
+        "sentences.",
+        "The line is PCA fitted on the training sentences: no code of that many units with an affine decoder "
+        "can lie above it on those sentences. The filled point may touch the line and not cross it.",
+    )
+
+
+def _firing_rates(run: "SparseRun") -> tuple[Figure, str, str]:
+    rates, n_rows = run.firing_rates, run.metrics["train"]["rows"]
+    alive = rates[rates > 0]
+    figure, axes = _canvas("share of the training sentences in which a feature fires", "number of features")
+    edges = [n_rows ** (i / 24 - 1) for i in range(25)]
+    axes.hist(alive.tolist(), bins=edges, color=BLUE, edgecolor="white", linewidth=0.6)
+    axes.set_xscale("log")
+    powers = [10.0**-i for i in range(5) if 10.0**-i >= 1 / n_rows]
+    axes.set_xticks(powers, [f"{100 * p:g}%" for p in powers])
+    axes.minorticks_off()
+    dead = run.metrics["train"]["dead"]
+    middle = alive.median().item() if len(alive) else 0.0
+    return (
+        figure,
+        f"Histogram of firing rates, logarithmic. {len(alive)} features fire, the middle one in "
+        f"{100 * middle:.2g}% of the sentences; {dead} of {len(rates)} never do.",
+        f"How often features fire. {dead} of {len(rates)} features fire in none of the {n_rows} training sentences "
+        "and are not drawn. Features on the left stand for something rare, those on the far right for nearly "
+        "everything.",
+    )

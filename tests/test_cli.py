@@ -1,0 +1,171 @@
+import os
+import subprocess
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+from course_lib.__main__ import app
+from tests.tiny_mbart import SENTENCES, write_tiny_mbart
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("tiny")
+    write_tiny_mbart(directory)
+    return str(directory)
+
+
+def command(*arguments, **environment):
+    return subprocess.run(
+        [sys.executable, "-m", "course_lib", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        env=os.environ | environment,
+        timeout=120,
+    )
+
+
+def assert_explained(done, *words):
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: ")
+    assert "Traceback" not in done.stderr + done.stdout
+    for word in words:
+        assert word in done.stderr
+
+
+def test_the_pipeline_prints_where_the_report_is(model, tmp_path):
+    text, out = tmp_path / "text.txt", tmp_path / "out"
+    text.write_text("\n".join(f"en\t{s}" if i % 2 else f"de\t{s}" for i, s in enumerate(SENTENCES[:80])))
+    done = command(
+        "pipeline",
+        "--model",
+        model,
+        "--text",
+        text,
+        "--out",
+        out,
+        "--sentences",
+        60,
+        "--seed",
+        1,
+        "--device",
+        "cpu",
+    )
+    assert done.returncode == 0, done.stderr
+    last = done.stdout.strip().splitlines()[-1]
+    assert last == f"report: {out / 'report.html'}"
+    assert (out / "report.html").is_file()
+    assert "sparse autoencoder: 100%" in done.stderr
+
+
+def test_a_missing_file_needs_no_traceback(tmp_path):
+    done = command("pipeline", "--text", tmp_path / "none.txt", "--out", tmp_path / "out")
+    assert_explained(done, "none.txt does not exist")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_offline_machine_is_told_what_to_do(tmp_path):
+    text = tmp_path / "text.txt"
+    text.write_text("\n".join(SENTENCES[:60]))
+    done = command(
+        "pipeline", "--model", "facebook/mbart-large-50", "--text", text, "--out", tmp_path / "out",
+        HF_HUB_OFFLINE="1", HF_HOME=str(tmp_path / "cache"),
+    )  # fmt: skip
+    assert_explained(done, "facebook/mbart-large-50", "local directory", "course-mbart")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"", "holds no sentence"),
+        (b"good\nb\xffd\n", "line 2: byte 0xff is not UTF-8"),
+        (b"one\ntwo\n", "at least 50"),
+    ],
+)
+def test_unusable_text_exits_with_2(content, words, model, tmp_path):
+    text = tmp_path / "text.txt"
+    text.write_bytes(content)
+    done = CliRunner().invoke(
+        app, ["pipeline", "--model", model, "--text", str(text), "--out", str(tmp_path / "out")]
+    )
+    assert done.exit_code == 2
+    assert isinstance(done.exception, SystemExit)
+    assert done.stderr.startswith("error: ")
+    assert words in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_another_run_is_not_overwritten(model, tmp_path):
+    (tmp_path / "metrics.json").write_text("{}")
+    done = CliRunner().invoke(app, ["pipeline", "--model", model, "--out", str(tmp_path)])
+    assert done.exit_code == 2
+    assert "already holds something" in done.stderr
+
+
+def test_a_mistake_in_the_program_still_raises(monkeypatch, tmp_path):
+    def broken(**kwargs):
+        raise KeyError("a bug")
+
+    monkeypatch.setattr("course_lib.pipeline.run", broken)
+    done = CliRunner().invoke(app, ["pipeline", "--out", str(tmp_path / "out")])
+    assert isinstance(done.exception, KeyError)
+
+
+def test_help_is_quick_because_nothing_heavy_is_loaded():
+    code = (
+        "import sys\nfrom course_lib.__main__ import app\n"
+        "app(['pipeline', '--help'], standalone_mode=False)\n"
+        "print(sorted({'torch', 'transformers', 'matplotlib', 'ipywidgets'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip().endswith("[]")
+    assert "--sentences" in done.stdout
+
+
+def test_pretrain_passes_its_options_on(monkeypatch, tmp_path):
+    seen = {}
+
+    def recorded(config, out, *, progress):
+        seen.update(config=config, out=out, progress=progress)
+        return {"accuracy": 0.5}
+
+    monkeypatch.setattr("course_lib.mbart.pretrain.pretrain", recorded)
+    options = [
+        "--out",
+        str(tmp_path / "m"),
+        "--steps",
+        "7",
+        "--meanings",
+        "20",
+        "--batch-size",
+        "3",
+        "--no-progress",
+    ]
+    done = CliRunner().invoke(app, ["pretrain", *options])
+    assert done.exit_code == 0, done.output
+    config = seen["config"]
+    assert (config.steps, config.n_meanings, config.batch_size, config.seed) == (7, 20, 3, 0)
+    assert (seen["out"], seen["progress"]) == (tmp_path / "m", False)
+    assert "accuracy: 0.5" in done.stdout
+
+
+def test_pretrain_explains_what_it_cannot_use(tmp_path):
+    (tmp_path / "note.txt").write_text("mine")
+    for options in (["--steps", "0"], []):
+        done = CliRunner().invoke(app, ["pretrain", "--out", str(tmp_path), *options])
+        assert done.exit_code == 2
+        assert done.stderr.startswith("error: ")
+
+
+def test_doctor_ends_with_its_own_exit_code(monkeypatch):
+    monkeypatch.setattr("course_lib.teaching.doctor.main", lambda: 7)
+    assert CliRunner().invoke(app, ["doctor"]).exit_code == 7
+
+
+def test_figures_go_where_they_are_wanted(monkeypatch, tmp_path):
+    seen = []
+    monkeypatch.setattr("course_lib.lessons.draw_figures", seen.append)
+    assert CliRunner().invoke(app, ["figures", str(tmp_path)]).exit_code == 0
+    assert seen == [tmp_path]

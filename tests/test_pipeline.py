@@ -1,0 +1,399 @@
+import base64
+import dataclasses
+import json
+from html.parser import HTMLParser
+from types import SimpleNamespace
+
+import pytest
+import torch
+from matplotlib.figure import Figure
+from safetensors.torch import load_file
+
+from course_lib import pipeline, report, sae
+from course_lib.mbart.corpus import Sentence
+from course_lib.pipeline import InputError, SparseConfig, StackedConfig, run
+from tests.drawing import assert_clear_layout
+from tests.tiny_mbart import SENTENCES, write_tiny_mbart
+
+QUICK = sae.TrainConfig(steps=60, batch_size=64, step_size=1e-2)
+STACKED = StackedConfig(training=QUICK)
+SPARSE = SparseConfig(training=QUICK, l1=0.05)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("tiny")
+    write_tiny_mbart(directory)
+    return str(directory)
+
+
+def mixed_lines():
+    prefixes = ("", "en_XX\t", "fr\t", "de_DE\t")
+    return [prefixes[i % 4] + sentence for i, sentence in enumerate(SENTENCES)]
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory):
+    path = tmp_path_factory.mktemp("text") / "mixed.txt"
+    lines = mixed_lines()
+    lines[5:5] = ["", "   ", "fr_XX\t  "]
+    path.write_bytes(b"\xef\xbb\xbf" + "\r\n".join(lines).encode())
+    return path
+
+
+def quick(**changes):
+    return run(**({"stacked": STACKED, "sparse": SPARSE, "device": "cpu", "progress": False} | changes))
+
+
+@pytest.fixture(scope="module")
+def result(model, text, tmp_path_factory):
+    return quick(model=model, text=text, out=tmp_path_factory.mktemp("runs") / "first", seed=3)
+
+
+def test_everything_is_there(result):
+    found = {str(path.relative_to(result.out)) for path in result.out.rglob("*") if path.is_file()}
+    figures = {"explained_variance", "firing_rates", "sparse_loss", "stacked_loss"}
+    assert found == {
+        "activations.safetensors",
+        "sentences.jsonl",
+        "metrics.json",
+        "report.html",
+        *(
+            f"{name}/{file}"
+            for name in ("stacked", "sparse")
+            for file in ("config.json", "model.safetensors")
+        ),
+        *(f"figures/{name}.svg" for name in figures),
+    }
+    assert [path.name for path in result.out.parent.iterdir()] == ["first"]
+    assert json.loads((result.out / "metrics.json").read_text()) == result.metrics
+
+
+def test_sentences_and_states_are_in_the_order_of_the_file(result, model):
+    rows = [json.loads(line) for line in (result.out / "sentences.jsonl").read_text().splitlines()]
+    assert [row["text"] for row in rows] == SENTENCES
+    assert [row["language"] for row in rows[:4]] == [None, "en_XX", "fr_XX", "de_DE"]
+    held_out = sum(row["split"] == "held_out" for row in rows)
+    assert held_out == result.metrics["run"]["held_out"] == round(0.1 * len(SENTENCES))
+    states = load_file(result.out / "activations.safetensors")
+    assert {name: tuple(table.shape) for name, table in states.items()} == {
+        "encoder": (len(SENTENCES), 32),
+        "decoder": (len(SENTENCES), 32),
+    }
+    from course_lib.mbart.activations import pooled_states
+    from course_lib.mbart.model import load
+
+    mbart, tokenizer = load(model, device="cpu", dtype=torch.float32)
+    alone = pooled_states(mbart, tokenizer, [Sentence(SENTENCES[2], "fr_XX")], progress=False)
+    torch.testing.assert_close(alone.encoder[0], states["encoder"][2], rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(alone.decoder[0], states["decoder"][2], rtol=1e-4, atol=1e-5)
+
+
+def test_saved_autoencoders_give_the_reported_numbers(result):
+    states = load_file(result.out / "activations.safetensors")["encoder"]
+    rows = [json.loads(line) for line in (result.out / "sentences.jsonl").read_text().splitlines()]
+    train = states[torch.tensor([row["split"] == "train" for row in rows])]
+    for name in ("stacked", "sparse"):
+        model = sae.load(result.out / name)
+        with torch.no_grad():
+            explained = sae.metrics.explained_variance(train, model(train))
+        assert explained == pytest.approx(result.metrics[name]["train"]["explained_variance"], abs=1e-6)
+    features = sae.load(result.out / "sparse").encode(train)
+    assert sae.metrics.l0(features) == pytest.approx(result.metrics["sparse"]["train"]["l0"])
+
+
+def test_numbers_are_plausible(result):
+    stacked, sparse = result.metrics["stacked"], result.metrics["sparse"]
+    assert stacked["code_width"] == 4
+    assert sparse["config"]["n_features"] == 128
+    for side in ("train", "held_out"):
+        assert 0 < stacked[side]["explained_variance"] <= stacked[side]["pca_bound"] < 1
+        assert 0 < sparse[side]["explained_variance"] < 1
+    assert stacked["held_out"]["pca_of_train"] <= stacked["held_out"]["pca_bound"]
+    assert stacked["supervised"]
+    assert stacked["config"]["n_outputs"] == 3
+    assert set(result.metrics["run"]["languages"]) == {"de_DE", "en_XX", "fr_XX", "not given"}
+    strengths = [feature["strength"] for feature in result.metrics["features"]]
+    assert strengths == sorted(strengths, reverse=True)
+    for feature in result.metrics["features"]:
+        activations = [sentence["activation"] for sentence in feature["sentences"]]
+        assert activations == sorted(activations, reverse=True)
+        assert all(SENTENCES[s["row"]] == s["text"] for s in feature["sentences"])
+
+
+class Page(HTMLParser):
+    def __init__(self):
+        super().__init__()
+        self.images, self.words, self.outside = [], [], []
+
+    def handle_starttag(self, tag, attrs):
+        attrs = dict(attrs)
+        if tag == "img":
+            self.images.append(attrs)
+        self.outside += [
+            attrs[key] for key in ("src", "href") if not attrs.get(key, "data:").startswith("data:")
+        ]
+
+    def handle_data(self, data):
+        self.words.append(data)
+
+
+def test_the_page_stands_alone_and_says_what_was_measured(result):
+    page = Page()
+    page.feed(result.report.read_text())
+    assert page.outside == []
+    assert len(page.images) == 4
+    for image in page.images:
+        assert len(image["alt"]) > 40
+        assert base64.b64decode(image["src"].partition(",")[2]).lstrip().startswith(b"<?xml")
+    words = " ".join(page.words)
+    for side in ("train", "held_out"):
+        for name in ("stacked", "sparse"):
+            assert f"{result.metrics[name][side]['explained_variance']:.1%}" in words
+    assert f"{result.metrics['stacked']['train']['pca_bound']:.1%}" in words
+    assert result.metrics["features"][0]["sentences"][0]["text"] in words
+    assert "cross-entropy of a linear classifier" in words
+
+
+def test_the_same_seed_gives_the_same_numbers_and_another_does_not(result, model, text, tmp_path):
+    def numbers(metrics):
+        kept = {key: value for key, value in metrics["run"].items() if key != "seconds"}
+        return metrics | {"run": kept}
+
+    again = quick(model=model, text=text, out=tmp_path / "again", seed=3)
+    assert numbers(again.metrics) == numbers(result.metrics)
+    other = quick(model=model, text=text, out=tmp_path / "other", seed=4)
+    assert other.metrics["stacked"]["train"] != result.metrics["stacked"]["train"]
+
+
+def test_without_languages_nothing_is_supervised(model, tmp_path):
+    path = tmp_path / "plain.txt"
+    path.write_text("\n".join(SENTENCES[:100]))
+    found = quick(model=model, text=path, out=tmp_path / "out", site="decoder")
+    assert not found.metrics["stacked"]["supervised"]
+    assert found.metrics["stacked"]["config"]["gamma"] == 0
+    assert "switched off (gamma = 0)" in found.report.read_text()
+    states = load_file(found.out / "activations.safetensors")["decoder"]
+    model = sae.load(found.out / "sparse")
+    torch.testing.assert_close(model.input_mean, states.mean(dim=0), atol=0.1, rtol=0.1)
+    assert not torch.allclose(
+        model.input_mean, load_file(found.out / "activations.safetensors")["encoder"].mean(0)
+    )
+
+
+def test_sentences_are_escaped_in_the_page(model, tmp_path):
+    path = tmp_path / "markup.txt"
+    path.write_text("\n".join(f"{s} <script>alert({i})</script>" for i, s in enumerate(SENTENCES[:60])))
+    page = quick(model=model, text=path, out=tmp_path / "out").report.read_text()
+    assert "<script" not in page
+    assert "&lt;script&gt;" in page
+
+
+def test_the_builtin_corpus_names_concepts(model, tmp_path):
+    short = dataclasses.replace(QUICK, steps=300)
+    found = quick(
+        model=model,
+        out=tmp_path / "out",
+        n_sentences=400,
+        stacked=dataclasses.replace(STACKED, training=short),
+        sparse=dataclasses.replace(SPARSE, training=short),
+    )
+    assert found.metrics["run"]["sentences"] == 400
+    corpus = [json.loads(line) for line in (found.out / "sentences.jsonl").read_text().splitlines()]
+    shared = [(feature, s) for feature in found.metrics["features"] for s in feature["shared_concepts"]]
+    assert shared
+    for feature, entry in shared:
+        top = [corpus[sentence["row"]]["concepts"] for sentence in feature["sentences"]]
+        assert sum(entry["concept"] in concepts for concepts in top) == entry["count"] >= 0.75 * len(top)
+        usual = sum(entry["concept"] in row["concepts"] for row in corpus) / len(corpus)
+        assert entry["usual_share"] == pytest.approx(usual)
+        assert entry["count"] / entry["of"] >= 2 * usual
+
+
+def test_a_model_of_full_width_goes_to_128(tmp_path):
+    write_tiny_mbart(tmp_path / "wide", d_model=1024)
+    few = dataclasses.replace(QUICK, steps=5)
+    (tmp_path / "text.txt").write_text("\n".join(mixed_lines()[:200]))
+    found = quick(
+        model=str(tmp_path / "wide"),
+        text=tmp_path / "text.txt",
+        out=tmp_path / "out",
+        stacked=dataclasses.replace(STACKED, training=few),
+        sparse=dataclasses.replace(SPARSE, training=few),
+    )
+    assert found.metrics["stacked"]["config"]["widths"] == [512, 128]
+    assert sae.load(found.out / "stacked").code_width == 128
+    assert sae.load(found.out / "sparse").n_features == 4096
+
+
+# --- What cannot be used ---------------------------------------------------------------------------
+
+
+def written(path, content: bytes):
+    path.write_bytes(content)
+    return path
+
+
+GOOD = "\n".join(SENTENCES[:60]).encode()
+BAD_TEXTS = {
+    "missing": (None, r"missing does not exist"),
+    "empty": (b"", r"holds no sentence"),
+    "blank": (b"\n  \n\t\r\n", r"holds no sentence"),
+    "latin-1": (GOOD + b"\nla ma\xeetresse\n" + GOOD, r"line 61: byte 0xee is not UTF-8"),
+    "short": (b"one sentence\nanother one\n", r"2 sentences, 2 of them different; at least 50"),
+    "repeated": (b"the same\n" * 500, r"500 sentences, 1 of them different"),
+    "language": (GOOD + b"\n\nxx_XX\tthe dog sees a house.\n", r"line 62: .*'xx_XX'"),
+    "long": (GOOD + b"\n" + b"the dog " * 40, r"sentence 61 has \d+ tokens"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_TEXTS)
+def test_unusable_text_is_refused_and_leaves_nothing(name, model, tmp_path):
+    content, message = BAD_TEXTS[name]
+    path = tmp_path / name
+    if content is not None:
+        path.write_bytes(content)
+    before = sorted(tmp_path.iterdir())
+    with pytest.raises(InputError, match=message):
+        quick(model=model, text=path, out=tmp_path / "out")
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_a_directory_is_no_text(model, tmp_path):
+    with pytest.raises(InputError, match="is a directory"):
+        quick(model=model, text=tmp_path, out=tmp_path / "out")
+
+
+def test_an_occupied_directory_is_refused_and_kept(model, text, tmp_path):
+    (tmp_path / "out").mkdir()
+    written(tmp_path / "out" / "notes.txt", b"mine")
+    with pytest.raises(InputError, match="already holds something"):
+        quick(model=model, text=text, out=tmp_path / "out")
+    with pytest.raises(InputError, match="already holds something"):
+        quick(model=model, text=text, out=tmp_path / "out" / "notes.txt")
+    assert (tmp_path / "out" / "notes.txt").read_bytes() == b"mine"
+
+
+def test_unusable_arguments_are_named(model, text, tmp_path):
+    with pytest.raises(InputError, match="10 sentences asked for"):
+        quick(model=model, text=text, out=tmp_path / "out", n_sentences=10)
+    for device in ("cuda:99", "abacus"):
+        with pytest.raises(InputError, match=f"device '{device}' cannot be used"):
+            quick(model=model, text=text, out=tmp_path / "out", device=device)
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(InputError, match="site is 'both'"):
+        pipeline.check_request(out=tmp_path / "out", site="both", n_sentences=None)
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
+def test_an_interrupted_run_leaves_nothing(error, model, text, tmp_path, monkeypatch):
+    def stop(*args, **kwargs):
+        raise error
+
+    monkeypatch.setattr(report, "write_page", stop)
+    with pytest.raises(error):
+        quick(model=model, text=text, out=tmp_path / "out")
+    assert list(tmp_path.iterdir()) == []
+
+
+# --- Parts -----------------------------------------------------------------------------------------
+
+
+def test_read_text_stops_at_the_limit(text):
+    lines = pipeline.read_text(text, seed=0, limit=60)
+    assert [line.sentence.text for line in lines] == SENTENCES[:60]
+    assert [line.number for line in lines[3:7]] == [4, 5, 9, 10]
+
+
+def test_short_language_codes_stand_for_the_only_match():
+    def lines(code):
+        return [pipeline.Line(7, Sentence("a", code))]
+
+    known = {"en_XX", "pt_XX", "pt_BR"}
+    assert pipeline.resolve_languages(lines("en"), known=known, source="a.txt")[0].language == "en_XX"
+    with pytest.raises(InputError, match=r"line 7: .*'pt'.*en_XX, pt_BR, pt_XX"):
+        pipeline.resolve_languages(lines("pt"), known=known, source="a.txt")
+
+
+def test_split_keeps_equal_sentences_and_translations_together():
+    sentences = [Sentence(str(i % 70), None) for i in range(140)]
+    held_out = pipeline.split(sentences, seed=0)
+    assert torch.equal(held_out[:70], held_out[70:])
+    assert int(held_out.sum()) == 14
+    translations = [Sentence(f"{i}", "en_XX", meaning=i // 2) for i in range(140)]
+    held_out = pipeline.split(translations, seed=0)
+    assert torch.equal(held_out[::2], held_out[1::2])
+    assert not torch.equal(held_out, pipeline.split(translations, seed=1))
+
+
+def test_figures_show_what_was_measured(result):
+    stacked = pipeline.StackedRun(
+        autoencoder=sae.load(result.out / "stacked"),
+        config=STACKED,
+        history=sae.History(
+            steps=[10, 20],
+            parts={"reconstruction": [0.5, 0.4], "kl": [3, 2], "supervised": [2, 1], "total": [1, 0.9]},
+        ),
+        pca_curve=torch.tensor([0.3, 0.5, 0.6, 0.8, 1.0]),
+        metrics=result.metrics["stacked"],
+    )
+    figure, _, _ = report._explained_variance(stacked)
+    pca, _, train, held_out = figure.axes[0].lines
+    assert list(pca.get_ydata()) == pytest.approx([0.3, 0.5, 0.6, 0.8, 1.0])
+    assert (train.get_xdata()[0], held_out.get_xdata()[0]) == (4, 4)
+    assert train.get_ydata()[0] == result.metrics["stacked"]["train"]["explained_variance"]
+    assert held_out.get_ydata()[0] == result.metrics["stacked"]["held_out"]["explained_variance"]
+
+    figure, alt, _ = report._stacked_loss(stacked)
+    curves = {line.get_label(): list(line.get_ydata()) for line in figure.axes[0].lines}
+    scales = [QUICK.sparsity_scale_at(step - 1) for step in (10, 20)]
+    assert curves[f"KL sparsity x {STACKED.beta:g}"] == pytest.approx(
+        [STACKED.beta * scale * value for scale, value in zip(scales, (3, 2), strict=True)]
+    )
+    assert curves["reconstruction"] == [0.5, 0.4]
+    assert (
+        len({(line.get_linestyle(), line.get_color()) for line in figure.axes[0].lines}) == len(curves) == 4
+    )
+    assert "total 0.900" in alt
+
+
+@pytest.mark.parametrize("supervised", [True, False])
+def test_no_text_of_a_figure_overlaps_another_or_leaves_the_canvas(
+    supervised, model, text, tmp_path, monkeypatch
+):
+    drawn, save = [], Figure.savefig
+    monkeypatch.setattr(Figure, "savefig", lambda self, *a, **k: (drawn.append(self), save(self, *a, **k)))
+    if not supervised:
+        plain = tmp_path / "plain.txt"
+        plain.write_text("\n".join(SENTENCES), encoding="utf-8")
+        text = plain
+    run(model=model, text=text, out=tmp_path / "out", stacked=STACKED, sparse=SPARSE, progress=False)
+    assert len(drawn) == 4
+    for figure in drawn:
+        assert_clear_layout(figure)
+
+
+def test_a_folder_that_cannot_be_made_is_refused(model, text, tmp_path):
+    blocked = tmp_path / "file"
+    blocked.write_text("in the way", encoding="utf-8")
+    with pytest.raises(InputError, match="cannot be written"):
+        run(model=model, text=text, out=blocked / "out", progress=False)
+    assert blocked.read_text(encoding="utf-8") == "in the way"
+
+
+def test_sentences_learned_by_heart_are_called_so():
+    def found(train, held_out):
+        return SimpleNamespace(
+            metrics={"train": {"explained_variance": train}, "held_out": {"explained_variance": held_out}}
+        )
+
+    (warning,) = pipeline.warnings(found(0.988, -0.412), found(0.9, 0.8))
+    assert "stacked autoencoder explains 99% of the variance in training and -41%" in warning
+    assert pipeline.warnings(found(0.82, 0.81), found(0.88, 0.78)) == []
+
+
+def test_the_page_shows_warnings(model, text, tmp_path, monkeypatch):
+    monkeypatch.setattr(pipeline, "OVERFIT_FROM", -2.0)
+    done = run(model=model, text=text, out=tmp_path / "o", stacked=STACKED, sparse=SPARSE, progress=False)
+    assert len(done.metrics["run"]["warnings"]) == 2
+    assert done.report.read_text(encoding="utf-8").count("by heart") == 2
