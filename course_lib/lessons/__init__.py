@@ -1,0 +1,30 @@
+"""What the notebooks show: figures, explorers, predictions and exercises, one module a lesson."""
+
+from collections.abc import Iterator
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from types import ModuleType
+
+from course_lib.lessons.catalog import LESSONS, Lesson
+
+
+def lesson_modules() -> Iterator[tuple[Lesson, ModuleType]]:
+    """Yield every lesson that has a module, with the module."""
+    for lesson in LESSONS:
+        name = f"{__name__}.{lesson.slug}"
+        if find_spec(name) is not None:
+            yield lesson, import_module(name)
+
+
+def draw_figures(directory: Path) -> list[Path]:
+    """Draw every lesson's figures and explorer strips to `directory`, as NN_name.svg; return their paths."""
+    from course_lib.teaching.style import save_svg
+
+    directory.mkdir(parents=True, exist_ok=True)
+    paths = []
+    for lesson, module in lesson_modules():
+        for name, draw in module.FIGURES.items():
+            paths.append(directory / f"{lesson.number}_{name}.svg")
+            save_svg(draw(), paths[-1])
+    return paths

@@ -1,0 +1,134 @@
+"""Every figure of every lesson can be read and says what it shows; what the curves of lessons 00 and 01 are."""
+
+from functools import cache
+
+import numpy as np
+import pytest
+import torch
+
+from course_lib.lessons.gradient_descent_stability import SPECTRUM, question_runs
+from course_lib.optimization.gradient_descent import best_step, stability_limit
+from course_lib.teaching.explorer import Explorer
+from course_lib.teaching.style import text_alternative
+from tests.drawing import assert_clear_layout, assert_labels, assert_legend, assert_line, line_labelled
+from tests.lessons import EXPLORERS, FIGURES, MODULES
+
+
+@cache
+def figure(number, name):
+    """Draw a figure once: some train a network first."""
+    return MODULES[number].FIGURES[name]()
+
+
+every_figure = pytest.mark.parametrize(("number", "name"), FIGURES)
+
+
+def test_there_are_figures_of_every_lesson():
+    assert {number for number, _ in FIGURES} >= {"00", "01"}
+
+
+@every_figure
+def test_no_text_overlaps_another_or_leaves_the_canvas(number, name):
+    assert_clear_layout(figure(number, name))
+
+
+@every_figure
+def test_every_figure_says_what_it_shows(number, name):
+    text = text_alternative(figure(number, name))
+    assert len(text.split()) >= 8
+    assert text.rstrip().endswith(".")
+
+
+@every_figure
+def test_every_axes_is_labelled_and_its_data_finite(number, name):
+    # A diagram without axes (boxes and words) has no labels to give.
+    for axes in figure(number, name).findobj(lambda a: hasattr(a, "get_xlabel") and a.axison):
+        assert axes.get_xlabel().strip()
+        assert axes.get_ylabel().strip()
+        for line in axes.lines:
+            assert np.isfinite(np.asarray(line.get_xydata(), dtype=float)).all()
+
+
+@every_figure
+def test_curves_of_one_axes_do_not_differ_by_colour_alone(number, name):
+    for axes in figure(number, name).findobj(lambda a: hasattr(a, "get_xlabel")):
+        told_apart = [line for line in axes.lines if not str(line.get_label()).startswith("_")]
+        # get_linestyle() calls every pattern of one's own "--": only the pattern itself tells them apart.
+        looks = [(str(li._unscaled_dash_pattern), li.get_marker(), li.get_linewidth()) for li in told_apart]
+        assert len(set(looks)) == len(looks), f"{[li.get_label() for li in told_apart]} look alike in grey"
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"), [(k, n) for k in EXPLORERS for n in k.controls], ids=lambda v: getattr(v, "__name__", v)
+)
+def test_explorers_can_be_read_at_every_end(kind: type[Explorer], name):
+    explorer = kind()
+    for value in kind.controls[name].values():
+        explorer.frame(**{name: value})
+        assert_clear_layout(explorer.figure)
+
+
+# What is drawn
+
+
+def test_signs_of_powers():
+    axes = figure("00", "signs").axes[0]
+    t = np.arange(13)
+    assert_line(line_labelled(axes, "$f$ = -1.1"), t, (-1.1) ** t)
+    assert_line(line_labelled(axes, "$f$ = 0.9"), t, 0.9**t)
+    assert_labels(axes, x="multiplications $t$", y="power $f^t$", title="Smaller is not what counts")
+    assert_legend(axes, ["$f$ = -1.1", "$f$ = 0.9"])
+
+
+def test_the_question_shows_three_losses_that_fall_and_one_that_grows():
+    axes = figure("01", "question").axes[0]
+    assert axes.get_yscale() == "log"
+    assert_legend(axes, [f"$\\eta$ = {s}" for s in ("0.01", "0.1", "0.24", "0.26")])
+    for step_size in (0.01, 0.1, 0.24, 0.26):
+        line = line_labelled(axes, f"$\\eta$ = {step_size:g}")
+        # Residuals of the two directions, by the closed form: 2 (1 - 8 eta)^t and (1 - 2 eta)^t.
+        t = np.arange(61)
+        loss = (2 * (1 - 8 * step_size) ** t) ** 2 + ((1 - 2 * step_size) ** t) ** 2
+        assert_line(line, t, loss, rtol=1e-6, atol=1e-24)
+        assert (loss[-1] > loss[0]) == (step_size == 0.26)
+    assert "0.26 grows" in text_alternative(figure("01", "question"))
+    assert "0.24 falls" in text_alternative(figure("01", "question"))
+    assert set(question_runs()) == {0.01, 0.1, 0.24, 0.26}
+
+
+def test_signed_errors_are_powers_of_the_factor():
+    axes = figure("01", "signed_errors").axes[0]
+    for step_size, factor in ((0.2, 0.6), (0.5, 0.0), (0.8, -0.6), (1.05, -1.1)):
+        line = line_labelled(axes, f"$\\eta$ = {step_size:g}, factor {factor:.2g}")
+        assert_line(line, np.arange(13), factor ** np.arange(13.0), rtol=1e-9, atol=1e-12)
+
+
+def test_worst_rate_is_the_largest_curve_and_lowest_at_the_best_step():
+    axes = figure("01", "worst_rate").axes[0]
+    largest = line_labelled(axes, "largest of them")
+    step_sizes = np.asarray(largest.get_xdata())
+    rates = np.abs(1 - 2 * step_sizes * SPECTRUM.numpy()[:, None] ** 2)
+    assert_line(largest, step_sizes, rates.max(axis=0))
+    best = best_step(SPECTRUM)
+    point = line_labelled(axes, f"best step {best:.4f}")
+    assert_line(point, [best], [(2**2 - 0.8**2) / (2**2 + 0.8**2)])
+    assert largest.get_ydata().min() >= point.get_ydata()[0] - 1e-12
+    assert (
+        line_labelled(axes, "limit $1/\\sigma_{max}^2$").get_xdata()[0] == stability_limit(SPECTRUM) == 0.25
+    )
+
+
+def test_the_edge_of_stability_is_reached_at_two_over_the_step_size():
+    left, right = figure("01", "edge_of_stability").axes
+    for step_size in (0.2, 0.1):
+        losses = line_labelled(left, f"$\\eta$ = {step_size:g}").get_ydata()
+        sharpnesses = np.asarray(line_labelled(right, f"$\\eta$ = {step_size:g}").get_ydata())
+        assert losses[-1] < losses[0] / 20
+        assert step_size * sharpnesses[-40:].mean() == pytest.approx(2, abs=0.1)
+        assert any(np.allclose(line.get_ydata(), 2 / step_size) for line in right.lines)
+
+
+def test_figures_do_not_change_the_default_dtype_or_thread_count():
+    before = (torch.get_default_dtype(), torch.get_num_threads())
+    MODULES["01"].FIGURES["signed_errors"]()
+    assert (torch.get_default_dtype(), torch.get_num_threads()) == before

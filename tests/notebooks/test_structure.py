@@ -1,0 +1,170 @@
+"""Every notebook is a lesson as the course defines one, and is stored as it ran."""
+
+import re
+from importlib import import_module
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from course_lib.lessons.catalog import LESSONS
+
+NOTEBOOKS = Path(__file__).resolve().parents[2] / "notebooks"
+PATHS = sorted(NOTEBOOKS.glob("*.ipynb"))
+BY_FILE = {lesson.notebook: lesson for lesson in LESSONS}
+SECTIONS = (
+    "The question",
+    "Derivation and claims",
+    "Predict, then look",
+    "Explorer",
+    "What the notes say wrongly",
+    "Exercises",
+    "In practice",
+    "Summary",
+)
+WIDGET = "application/vnd.jupyter.widget-view+json"
+# The only other cells whose output may differ from one machine or learner to the next.
+PERSONAL = ("doctor.report()", "Progress().report()")
+
+
+@pytest.fixture(params=PATHS, ids=lambda path: path.stem)
+def path(request):
+    return request.param
+
+
+@pytest.fixture
+def notebook(path):
+    return nbformat.read(path, as_version=4)
+
+
+def code_cells(notebook):
+    return [cell for cell in notebook.cells if cell.cell_type == "code"]
+
+
+def markdown(notebook):
+    return "\n\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
+
+
+def ignored(cell):
+    return "nbval-ignore-output" in cell.metadata.get("tags", [])
+
+
+def test_there_are_lessons():
+    assert {"00_start_here.ipynb", "01_gradient_descent_stability.ipynb"} <= {p.name for p in PATHS}
+
+
+def test_format(notebook, path):
+    nbformat.validate(notebook)
+    assert (notebook.nbformat, notebook.nbformat_minor) == (4, 5)
+    assert notebook.metadata.kernelspec.name == "python3"
+    ids = [cell.id for cell in notebook.cells]
+    assert len(set(ids)) == len(ids)
+    assert path.name in BY_FILE
+
+
+def test_stored_as_it_ran_from_top_to_bottom(notebook):
+    cells = code_cells(notebook)
+    assert [cell.execution_count for cell in cells] == list(range(1, len(cells) + 1))
+    for cell in cells:
+        for output in cell.outputs:
+            assert output.output_type != "error", cell.source
+            assert output.get("name") != "stderr", output.text
+
+
+def test_metadata_agree_with_the_first_cell_and_the_catalog(notebook, path):
+    about, first = notebook.metadata.course, notebook.cells[0].source
+    lesson = BY_FILE[path.name]
+    assert (about.number, about.slug) == (lesson.number, lesson.slug)
+    assert first.splitlines()[0] == f"# {lesson.title}"
+    assert f"**Goal.** {about.goal}" in first
+    assert f"**Time.** About {about.minutes} minutes" in first
+    assert set(about.prerequisites) <= {other.number for other in LESSONS if other.number < lesson.number}
+    named = first.split("**Prerequisites.**")[1].split("**Time.**")[0]
+    for number in about.prerequisites:
+        assert re.search(rf"\b{number}\b", named), f"prerequisite {number} is not named in the first cell"
+
+
+def test_headings(notebook, path):
+    headings = re.findall(r"^(#+) (.*)$", markdown(notebook), flags=re.M)
+    assert [level for level, _ in headings].count("#") == 1
+    assert headings[0][0] == "#"
+    if BY_FILE[path.name].number != "00":
+        sections = [text for level, text in headings if level == "##"]
+        assert [s for s in sections if s in SECTIONS] == list(SECTIONS)
+
+
+def test_every_numbered_equation_is_claimed(notebook):
+    number = notebook.metadata.course.number
+    tags = re.findall(r"\\tag\{([^}]*)\}", markdown(notebook))
+    assert tags == [f"{number}.{k}" for k in range(1, len(tags) + 1)], "equations are numbered in order"
+    claimed = re.findall(r"\bclaim\(\s*\"([^\"]+)\"", "\n".join(cell.source for cell in code_cells(notebook)))
+    assert tags
+    assert set(tags) <= set(claimed)
+    for other in set(claimed) - set(tags):
+        assert re.fullmatch(rf"{number}\.[a-z]\d+", other), f"claim {other} belongs to no equation"
+
+
+def test_every_claim_is_stored_as_holding(notebook):
+    for cell in code_cells(notebook):
+        named = re.findall(r"\bclaim\(\s*\"([^\"]+)\"", cell.source)
+        printed = "".join(output.text for output in cell.outputs if output.output_type == "stream")
+        for name in named:
+            assert f"({name}) holds: " in printed
+
+
+def test_widget_cells_and_only_they_are_not_compared(notebook):
+    for cell in code_cells(notebook):
+        has_widget = any(WIDGET in output.get("data", {}) for output in cell.outputs)
+        personal = any(name in cell.source for name in PERSONAL)
+        assert ignored(cell) == (has_widget or personal), cell.source
+
+
+def test_code_moves_every_explorer(notebook):
+    source = "\n".join(cell.source for cell in code_cells(notebook))
+    names = re.findall(r"^(\w+) = lesson\.\w*Explorer\(", source, flags=re.M)
+    assert names
+    for name in names:
+        assert f"{name}.set(" in source
+
+
+def test_experiments_are_short_enough_to_read(notebook):
+    for cell in code_cells(notebook):
+        lines = [line for line in cell.source.splitlines() if line.strip()]
+        assert len(lines) <= 24, cell.source
+        assert max(map(len, lines), default=0) <= 98, cell.source
+
+
+def test_pictures_have_a_text_alternative(notebook):
+    for cell in code_cells(notebook):
+        for output in cell.outputs:
+            data = output.get("data", {})
+            if "image/png" in data:
+                assert len(data["text/plain"]) > 40, "a picture's plain text says what it shows"
+            if "<img" in data.get("text/html", ""):
+                assert re.search(r'<img alt="[^"]{40,}"', data["text/html"])
+
+
+def test_exercises_stand_unanswered_and_in_order(notebook, path):
+    lesson = BY_FILE[path.name]
+    exercises = import_module(f"course_lib.lessons.{lesson.slug}").EXERCISES
+    answer_cells = [cell for cell in code_cells(notebook) if "exercise" in cell.metadata]
+    assert [cell.metadata.exercise for cell in answer_cells] == list(exercises)
+    assert len(exercises) >= 3
+    difficulties = [exercise.difficulty for exercise in exercises.values()]
+    assert difficulties == sorted(difficulties)
+    source = "\n".join(cell.source for cell in code_cells(notebook))
+    for cell in answer_cells:
+        number = cell.metadata.exercise
+        assert f'exercises["{number}"]\n' in source + "\n", f"the prompt of {number} is not shown"
+        assert "".join(o.text for o in cell.outputs) == f"Exercise {number}: not attempted yet.\n"
+
+
+def test_links_lead_to_files(notebook):
+    for target in re.findall(r"\]\(([^)\s]+)\)", markdown(notebook)):
+        if not target.startswith(("http", "#")):
+            assert (NOTEBOOKS / target.split("#")[0]).exists(), target
+
+
+def test_nothing_personal_is_stored(notebook):
+    text = nbformat.writes(notebook)
+    assert not re.search(r"(^|[^A-Za-z0-9_.-])/(home|root|work|tmp|mnt|opt|Users)/\w", text)
