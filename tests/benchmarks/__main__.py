@@ -1,0 +1,40 @@
+"""`make bench` runs every part, `make bench explorer` one of them; `--save` keeps the figures beside this file."""
+
+import argparse
+import json
+from dataclasses import asdict
+from importlib import import_module
+from pathlib import Path
+
+from tests.benchmarks.timing import machine
+
+PARTS = ("explorer",)
+RESULTS = Path(__file__).parent / "results"
+
+
+def main() -> None:
+    """Run the named parts and print their figures."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument(
+        "parts", nargs="*", metavar="PART", help=f"any of {', '.join(PARTS)}; all without one"
+    )
+    parser.add_argument("--save", action="store_true", help="write the figures to tests/benchmarks/results")
+    chosen = parser.parse_args()
+    if unknown := set(chosen.parts) - set(PARTS):
+        parser.error(f"PART must be among {', '.join(PARTS)}, got {', '.join(sorted(unknown))}")
+    for part in chosen.parts or PARTS:
+        figures = import_module(f"tests.benchmarks.{part}").run()
+        print(f"{part}: median [quartiles]")
+        for name, spread in figures.items():
+            print(f"  {name:40s} {spread}")
+        if chosen.save:
+            RESULTS.mkdir(exist_ok=True)
+            kept = {
+                "machine": machine(),
+                "figures": {name: asdict(spread) for name, spread in figures.items()},
+            }
+            (RESULTS / f"{part}.json").write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,55 @@
+"""Interleaved timing: every candidate once a round, ratios inside the round, medians with quartiles."""
+
+import platform
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Spread:
+    """A median with its quartiles."""
+
+    median: float
+    q25: float
+    q75: float
+
+    @classmethod
+    def of(cls, values) -> "Spread":
+        """Summarise a list of numbers."""
+        q25, median, q75 = np.percentile(values, [25, 50, 75])
+        return cls(round(float(median), 4), round(float(q25), 4), round(float(q75), 4))
+
+    def __str__(self) -> str:
+        return f"{self.median:.3g} [{self.q25:.3g}..{self.q75:.3g}]"
+
+
+def interleave(
+    candidates: Mapping[str, Callable[[int], None]],
+    *,
+    rounds: int,
+    clock: Callable[[], float],
+    warm_up: int = 3,
+) -> dict[str, list[float]]:
+    """Call each candidate once a round, with the number of the round; return the seconds that each took."""
+    seconds: dict[str, list[float]] = {name: [] for name in candidates}
+    for round_ in range(-warm_up, rounds):
+        for name, call in candidates.items():
+            start = clock()
+            call(round_)
+            if round_ >= 0:
+                seconds[name].append(clock() - start)
+    return seconds
+
+
+def machine() -> dict[str, str | int]:
+    """Describe the machine in public terms."""
+    import os
+
+    return {
+        "system": platform.system(),
+        "processor": platform.machine(),
+        "cores": os.cpu_count() or 1,
+        "python": platform.python_version(),
+    }
