@@ -1,0 +1,80 @@
+"""The shapes that every attention function of the course takes, checked in one place.
+
+Queries, keys and values are laid out as in `torch.nn.functional.scaled_dot_product_attention`:
+`(..., seq, head_dim)` with any leading dimensions, usually batch and heads. Inside, the leading dimensions are one:
+a view where the memory allows it, so that a call with 2 or 5 dimensions costs what a call with 4 does.
+"""
+
+import torch
+from torch import Tensor
+
+
+def check_qkv(q: Tensor, k: Tensor, v: Tensor) -> None:
+    """Check that q (..., L, D), k (..., S, D) and v (..., S, M) belong together.
+
+    Raises:
+        ValueError: a tensor has fewer than two dimensions or is not floating point, leading dimensions, head
+            dimensions or sequence lengths differ, or dtypes or devices do.
+    """
+    for name, tensor in (("q", q), ("k", k), ("v", v)):
+        if tensor.ndim < 2:
+            raise ValueError(f"{name} must have shape (..., seq, head_dim), got {tuple(tensor.shape)}")
+        if not tensor.is_floating_point():
+            raise ValueError(f"{name} must be floating point, got {tensor.dtype}")
+        if (tensor.dtype, tensor.device) != (q.dtype, q.device):
+            raise ValueError(
+                f"q, k and v must share dtype and device, got q {q.dtype} on {q.device} and "
+                f"{name} {tensor.dtype} on {tensor.device}"
+            )
+        if tensor.shape[:-2] != q.shape[:-2]:
+            raise ValueError(
+                f"q, k and v must have the same leading dimensions, got q {tuple(q.shape)} and {name} {tuple(tensor.shape)}"
+            )
+    if q.shape[-1] != k.shape[-1]:
+        raise ValueError(f"q and k must have the same head_dim, got {q.shape[-1]} and {k.shape[-1]}")
+    if k.shape[-2] != v.shape[-2]:
+        raise ValueError(f"k and v must have the same length, got {k.shape[-2]} and {v.shape[-2]}")
+
+
+def check_causal(q: Tensor, k: Tensor) -> None:
+    """Check that query i may be compared with the keys up to i: both sequences have one length.
+
+    Raises:
+        ValueError: the lengths differ.
+    """
+    if q.shape[-2] != k.shape[-2]:
+        raise ValueError(
+            f"causal attention needs as many queries as keys, got {q.shape[-2]} and {k.shape[-2]}"
+        )
+
+
+def key_weights(attn_mask: Tensor | None, k: Tensor) -> Tensor | None:
+    """Turn a mask over keys into numbers 0 and 1 of shape (..., S, 1) that multiply the keys' features.
+
+    Shapes: `attn_mask` is None or boolean, (..., 1, S), as scaled_dot_product_attention takes it: True takes part.
+    Attention in linear time never forms the scores, so a mask that depends on the query has no place in it.
+
+    Raises:
+        ValueError: the mask is not boolean, has a query dimension above 1, or does not fit the keys.
+    """
+    if attn_mask is None:
+        return None
+    if attn_mask.dtype != torch.bool:
+        raise ValueError(f"attn_mask must be boolean (True takes part), got {attn_mask.dtype}")
+    if attn_mask.ndim < 2 or attn_mask.shape[-2] != 1 or attn_mask.shape[-1] != k.shape[-2]:
+        raise ValueError(
+            f"attn_mask must have shape (..., 1, {k.shape[-2]}), one entry a key and the same for all queries, "
+            f"got {tuple(attn_mask.shape)}"
+        )
+    try:
+        weights = attn_mask.expand(*k.shape[:-2], 1, k.shape[-2])
+    except RuntimeError:
+        raise ValueError(
+            f"attn_mask of shape {tuple(attn_mask.shape)} does not broadcast over leading dimensions {tuple(k.shape[:-2])}"
+        ) from None
+    return weights.mT.to(k.dtype)
+
+
+def merge_leading(tensor: Tensor) -> Tensor:
+    """View (..., seq, dim) as (batch, seq, dim)."""
+    return tensor.reshape(-1, *tensor.shape[-2:])
