@@ -8,7 +8,7 @@ READY := .venv/.ready
 LAB_ARGS ?=
 # JupyterLab refuses to start as root (containers) unless it is told to.
 ROOT_ARG := $(if $(filter 0,$(shell id -u)),--allow-root)
-BENCH_PARTS := explorer
+BENCH_PARTS := explorer ridge
 
 .PHONY: help lab test figures bench doctor lint unit nbval browser $(BENCH_PARTS)
 
@@ -25,7 +25,7 @@ $(READY): pyproject.toml constraints.txt lab-settings.json
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] not in ((3, 11), (3, 12)))' 2>/dev/null || { echo "PYTHON=$(PYTHON) is not a Python 3.11 or 3.12. Name one that is: make lab PYTHON=/path/to/python"; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "$(PYTHON) has no venv module (Debian and Ubuntu: apt install python3-venv). Install it and call make again."; exit 1; }
 	$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt -e ".[test]"
+	$(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt -e ".[peers,test]"
 	@# No pop-up about news and no look for updates at the first start.
 	mkdir -p .venv/share/jupyter/lab/settings
 	cp lab-settings.json .venv/share/jupyter/lab/settings/overrides.json

@@ -169,7 +169,7 @@ def environment_faults(environment: dict) -> list[str]:
                 faults.append(f"python is {version}")
     if names != ["python", "pip"]:
         faults.append(f"conda installs {names}")
-    if by_pip != ["--constraint constraints.txt", "--editable ."]:
+    if by_pip != ["--constraint constraints.txt", "--editable .[peers]"]:
         faults.append(f"pip installs {by_pip}")
     return faults
 
@@ -234,21 +234,27 @@ def makefile():
     return (ROOT / "Makefile").read_text(encoding="utf-8")
 
 
-def test_the_library_and_the_notebooks_import_core_dependencies_only(project):
-    imports = third_party(sources_under("course_lib") + notebook_sources())
+def test_the_library_imports_core_dependencies_only(project):
+    imports = third_party(sources_under("course_lib"))
     assert {"torch", "numpy"} <= imports
     assert undeclared(imports, declared(project)) == []
 
 
-def test_the_tests_import_core_and_test_dependencies_only(project):
+def test_the_notebooks_import_core_dependencies_and_peers_only(project):
+    imports = third_party(notebook_sources())
+    assert {"torch", "scikit-learn"} <= imports
+    assert undeclared(imports, declared(project, "peers")) == []
+
+
+def test_the_tests_import_declared_dependencies_only(project):
     imports = third_party(sources_under("tests"))
     assert {"pytest", "pyyaml"} <= imports
-    assert undeclared(imports, declared(project, "test")) == []
+    assert undeclared(imports, declared(project, "peers", "test")) == []
 
 
 def test_every_dependency_is_used(project):
     imports = third_party(sources_under("course_lib") + sources_under("tests") + notebook_sources())
-    assert unused(declared(project, "test"), imports, USED_WITHOUT_IMPORT) == []
+    assert unused(declared(project, "peers", "test"), imports, USED_WITHOUT_IMPORT) == []
 
 
 def test_core_dependencies_are_not_there_for_the_tests_alone(project):
@@ -258,7 +264,7 @@ def test_core_dependencies_are_not_there_for_the_tests_alone(project):
 
 
 def test_every_dependency_is_pinned_inside_its_range(project, pins):
-    assert unpinned(declared(project, "test"), pins) == []
+    assert unpinned(declared(project, "peers", "test"), pins) == []
 
 
 def test_the_ranges_are_as_wide_as_promised(project):
@@ -370,7 +376,7 @@ def test_a_narrowed_python_is_found(project, pythons, fault):
 
 ENVIRONMENT = {
     "channels": ["conda-forge", "nodefaults"],
-    "dependencies": ["python=3.11", "pip", {"pip": ["--constraint constraints.txt", "--editable ."]}],
+    "dependencies": ["python=3.11", "pip", {"pip": ["--constraint constraints.txt", "--editable .[peers]"]}],
 }
 
 
@@ -380,7 +386,7 @@ ENVIRONMENT = {
         ({"channels": ["defaults"]}, "channels are"),
         ({"dependencies": ["python=3.13", "pip"]}, "python is 3.13"),
         ({"dependencies": ["python=3.11", "pip", "numpy"]}, "conda installs"),
-        ({"dependencies": ["python=3.11", "pip", {"pip": ["--editable .", "numpy"]}]}, "pip installs"),
+        ({"dependencies": ["python=3.11", "pip", {"pip": ["--editable .[peers]", "numpy"]}]}, "pip installs"),
         ({"dependencies": ["python=3.11", "pip"]}, "pip installs []"),
     ],
 )

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from tests.benchmarks.timing import machine
 
-PARTS = ("explorer",)
+# Each part and the modules beside this file whose figures it prints.
+PARTS = {"explorer": ("explorer",), "ridge": ("ridge",)}
 RESULTS = Path(__file__).parent / "results"
 
 
@@ -23,10 +24,12 @@ def main() -> None:
     if unknown := set(chosen.parts) - set(PARTS):
         parser.error(f"PART must be among {', '.join(PARTS)}, got {', '.join(sorted(unknown))}")
     for part in chosen.parts or PARTS:
-        figures = import_module(f"tests.benchmarks.{part}").run()
+        figures = {}
+        for module in PARTS[part]:
+            figures |= import_module(f"tests.benchmarks.{module}").run()
         print(f"{part}: median [quartiles]")
         for name, spread in figures.items():
-            print(f"  {name:40s} {spread}")
+            print(f"  {name:58s} {spread}")
         if chosen.save:
             RESULTS.mkdir(exist_ok=True)
             kept = {
