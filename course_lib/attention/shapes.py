@@ -5,6 +5,8 @@ Queries, keys and values are laid out as in `torch.nn.functional.scaled_dot_prod
 a view where the memory allows it, so that a call with 2 or 5 dimensions costs what a call with 4 does.
 """
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -77,4 +79,6 @@ def key_weights(attn_mask: Tensor | None, k: Tensor) -> Tensor | None:
 
 def merge_leading(tensor: Tensor) -> Tensor:
     """View (..., seq, dim) as (batch, seq, dim)."""
-    return tensor.reshape(-1, *tensor.shape[-2:])
+    return tensor.reshape(
+        math.prod(tensor.shape[:-2]), *tensor.shape[-2:]
+    )  # -1 would be ambiguous without elements

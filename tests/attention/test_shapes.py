@@ -79,3 +79,4 @@ def test_merging_shares_memory():
     assert merge_leading(q).shape == (12, 3, 4)
     assert merge_leading(q).data_ptr() == q.data_ptr()
     assert merge_leading(torch.zeros(3, 4)).shape == (1, 3, 4)
+    assert merge_leading(torch.zeros(2, 3, 0, 4)).shape == (6, 0, 4)

@@ -1,0 +1,291 @@
+"""Softmax attention: the scale of its scores, and what is left when the scale grows without end (lesson 13).
+
+Query i looks at all keys: its scores are s_ij = beta q_i.k_j, its weights are the softmax of row i of the scores,
+and its output is the mean of the values under these weights. The scale beta is 1/sqrt(head_dim) unless something
+else is asked for; a tensor of scales, one for each head, may be learned.
+
+`naive_attention` says this in three lines. `attention` computes the same by torch's fused kernel, for any number of
+leading dimensions. In all functions q is (..., q_len, head_dim), k is (..., k_len, head_dim), v is
+(..., k_len, v_dim), with the same leading dimensions (batch, heads or more; none is fine).
+
+Masks are those of `torch.nn.functional.scaled_dot_product_attention`: `attn_mask` broadcasts to (..., q_len, k_len)
+and is either boolean, True where the query may look, or of q's dtype and added to the scores. `causal` lets query i
+see keys 0 to i; both may be given. A query that may look at nothing has weights 0 and output 0.
+"""
+
+import math
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.nn import functional
+
+from course_lib.attention.shapes import check_causal, check_qkv
+
+Scale = float | int | Float[Tensor, "..."] | None
+
+
+# What all forms of attention share
+
+
+def _fits(shape: torch.Size, wanted: tuple[int, ...]) -> bool:
+    """Whether a tensor of that shape broadcasts to `wanted` and to nothing larger."""
+    pairs = zip(reversed(shape), reversed(wanted), strict=False)
+    return len(shape) <= len(wanted) and all(size in (1, target) for size, target in pairs)
+
+
+def _check(q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None, causal: bool, scale: Scale) -> None:
+    check_qkv(q, k, v)
+    if causal:
+        check_causal(q, k)
+    if attn_mask is not None:
+        wanted = (*q.shape[:-1], k.shape[-2])
+        if attn_mask.dtype not in (torch.bool, q.dtype):
+            raise ValueError(f"attn_mask must be boolean or {q.dtype} as q is, got {attn_mask.dtype}")
+        if not _fits(attn_mask.shape, wanted):
+            raise ValueError(f"attn_mask must broadcast to {wanted}, got shape {tuple(attn_mask.shape)}")
+    if isinstance(scale, Tensor):
+        if not _fits(scale.shape, (*q.shape[:-2], 1, 1)):
+            raise ValueError(
+                "a tensor as scale must have shape () or end in (1, 1) and broadcast to "
+                f"{(*q.shape[:-2], 1, 1)}, got {tuple(scale.shape)}"
+            )
+    elif scale is not None and not math.isfinite(scale):
+        raise ValueError(f"scale must be a finite number, a tensor or None, got {scale}")
+    elif scale is None and q.shape[-1] == 0:
+        raise ValueError("head_dim is 0, and the default scale is 1/sqrt(head_dim): give scale")
+
+
+def _and_past(attn_mask: Tensor | None, length: int, device: torch.device) -> Tensor:
+    """Close the future: entry (i, j) of the mask stays as it is for j <= i only."""
+    past = torch.ones(length, length, dtype=torch.bool, device=device).tril()
+    if attn_mask is None:
+        return past
+    return attn_mask & past if attn_mask.dtype == torch.bool else attn_mask.masked_fill(~past, -math.inf)
+
+
+def _sees_nothing(scores: Tensor) -> Tensor:
+    return (scores == -math.inf).all(-1, keepdim=True)
+
+
+def _softmax_rows(scores: Tensor) -> Tensor:
+    """Softmax over the last dimension; a row of minus infinities gives zeros, and zeros as gradient, not NaN."""
+    blind = _sees_nothing(scores)
+    return torch.softmax(scores.masked_fill(blind, 0), -1).masked_fill(blind, 0)
+
+
+# Attention by its definition
+
+
+def attention_scores(
+    q: Float[Tensor, "... q_len head_dim"],
+    k: Float[Tensor, "... k_len head_dim"],
+    *,
+    attn_mask: Tensor | None = None,
+    causal: bool = False,
+    scale: Scale = None,
+) -> Float[Tensor, "... q_len k_len"]:
+    """s_ij = beta q_i.k_j (13.1), minus infinity where query i may not look at key j.
+
+    Units: `scale` is beta, 1/sqrt(head_dim) for None; a tensor of shape () or (..., 1, 1), to be learned say,
+    gives each head its own.
+
+    Raises:
+        ValueError: q and k do not belong together, mask or scale do not fit, or causal gets two lengths.
+    """
+    _check(q, k, k, attn_mask, causal, scale)
+    if scale is None:
+        scale = q.shape[-1] ** -0.5
+    scores = q @ k.mT * (scale.to(q.dtype) if isinstance(scale, Tensor) else scale)
+    if causal:
+        attn_mask = _and_past(attn_mask, q.shape[-2], q.device)
+    if attn_mask is None:
+        return scores
+    if attn_mask.dtype == torch.bool:
+        return scores.masked_fill(~attn_mask, -math.inf)
+    return scores + attn_mask
+
+
+def attention_weights(
+    q: Float[Tensor, "... q_len head_dim"],
+    k: Float[Tensor, "... k_len head_dim"],
+    *,
+    attn_mask: Tensor | None = None,
+    causal: bool = False,
+    scale: Scale = None,
+) -> Float[Tensor, "... q_len k_len"]:
+    """alpha_ij = exp(s_ij) / sum_l exp(s_il) (13.1): rows that sum to 1, or to 0 for a query that may see nothing.
+
+    Raises:
+        ValueError: as `attention_scores`.
+    """
+    return _softmax_rows(attention_scores(q, k, attn_mask=attn_mask, causal=causal, scale=scale))
+
+
+def naive_attention(
+    q: Float[Tensor, "... q_len head_dim"],
+    k: Float[Tensor, "... k_len head_dim"],
+    v: Float[Tensor, "... k_len v_dim"],
+    *,
+    attn_mask: Tensor | None = None,
+    causal: bool = False,
+    scale: Scale = None,
+) -> Float[Tensor, "... q_len v_dim"]:
+    """o_i = sum_j alpha_ij v_j (13.1), with all weights in memory.
+
+    Raises:
+        ValueError: q, k and v do not belong together, mask or scale do not fit, or causal gets two lengths.
+    """
+    check_qkv(q, k, v)
+    return attention_weights(q, k, attn_mask=attn_mask, causal=causal, scale=scale) @ v
+
+
+# Attention by the fused kernel
+
+
+def _four_dims(tensor: Tensor, n_lead: int) -> Tensor:
+    """View (..., rows, columns) with `n_lead` leading dimensions as (batch, heads, rows, columns)."""
+    if n_lead <= 2:
+        return tensor.reshape((1,) * (2 - n_lead) + tensor.shape)
+    return tensor.reshape(math.prod(tensor.shape[:-3]), *tensor.shape[-3:])
+
+
+def _four_dims_mask(mask: Tensor, lead: torch.Size) -> Tensor:
+    """Bring a mask to four dimensions; it is copied only where it differs within a merged dimension."""
+    mask = mask[(None,) * (len(lead) + 2 - mask.ndim)]
+    if any(size != 1 for size in mask.shape[:-3]):
+        mask = mask.expand(*lead[:-1], *mask.shape[-3:])
+    return _four_dims(mask, len(lead))
+
+
+def attention(
+    q: Float[Tensor, "... q_len head_dim"],
+    k: Float[Tensor, "... k_len head_dim"],
+    v: Float[Tensor, "... k_len v_dim"],
+    *,
+    attn_mask: Tensor | None = None,
+    causal: bool = False,
+    scale: Scale = None,
+) -> Float[Tensor, "... q_len v_dim"]:
+    """o_i = sum_j alpha_ij v_j (13.1), equal to `naive_attention` without its matrix of weights.
+
+    torch chooses its fused kernels by the shape, and on a CPU takes them for four dimensions only. Any other number
+    of dimensions is therefore turned into four, by views where the memory layout allows it.
+
+    Raises:
+        ValueError: q, k and v do not belong together, mask or scale do not fit, or causal gets two lengths.
+    """
+    _check(q, k, v, attn_mask, causal, scale)
+    if isinstance(scale, Tensor):  # torch's own argument takes a number and gives it no gradient
+        q, scale = q * scale.to(q.dtype), 1.0
+    lead = q.shape[:-2]
+    if attn_mask is not None:
+        if causal:  # torch allows only one of the two
+            attn_mask, causal = _and_past(attn_mask, q.shape[-2], q.device), False
+        attn_mask = _four_dims_mask(attn_mask, lead)
+    if len(lead) != 2:
+        q, k, v = (_four_dims(tensor, len(lead)) for tensor in (q, k, v))
+    output = functional.scaled_dot_product_attention(
+        q, k, v, attn_mask=attn_mask, is_causal=causal, scale=scale
+    )
+    return output if len(lead) == 2 else output.reshape(lead + output.shape[-2:])
+
+
+def qk_norm_attention(
+    q: Float[Tensor, "... q_len head_dim"],
+    k: Float[Tensor, "... k_len head_dim"],
+    v: Float[Tensor, "... k_len v_dim"],
+    *,
+    scale: float | int | Float[Tensor, "..."],
+    attn_mask: Tensor | None = None,
+    causal: bool = False,
+) -> Float[Tensor, "... q_len v_dim"]:
+    """Attention with the scores g cos(q_i, k_j) (13.16): none is larger than g, whatever the weights of the layer.
+
+    Units: `scale` is g, usually learned: a tensor of shape () or (..., 1, 1).
+
+    Raises:
+        ValueError: as `attention`.
+    Source: Henry, Dachapally, Pawar and Chen (2020), arXiv:2010.04245.
+    """
+    q, k = (functional.normalize(tensor, dim=-1) for tensor in (q, k))
+    return attention(q, k, v, attn_mask=attn_mask, causal=causal, scale=scale)
+
+
+# Hard attention
+
+
+def argmax_keys(scores: Float[Tensor, "... q_len k_len"]) -> Int[Tensor, "... q_len"]:
+    """Return the index of the largest score of each row; the first of several equal ones.
+
+    Raises:
+        ValueError: there are no keys.
+    """
+    if scores.shape[-1] == 0:
+        raise ValueError(f"argmax needs at least one key, got scores of shape {tuple(scores.shape)}")
+    return scores.argmax(-1)
+
+
+def argmax_attention(
+    q: Float[Tensor, "... q_len head_dim"],
+    k: Float[Tensor, "... k_len head_dim"],
+    v: Float[Tensor, "... k_len v_dim"],
+    *,
+    attn_mask: Tensor | None = None,
+    causal: bool = False,
+    scale: Scale = None,
+    straight_through: bool = False,
+) -> Float[Tensor, "... q_len v_dim"]:
+    """o_i = v_j for the key j that scores highest (13.11): softmax attention in the limit of a large scale.
+
+    Queries and keys get no gradient; values get that of the selected rows. With `straight_through` the output is the
+    same, but the backward pass treats the weights as if they were the softmax of the scores (13.14); `scale` matters
+    for that pass only, as long as it is positive. Of several equal scores the first key wins.
+
+    Raises:
+        ValueError: q, k and v do not belong together, mask or scale do not fit, causal gets two lengths, or there
+            is no key.
+    Source: for the straight-through gradient, Bengio, Leonard and Courville (2013), arXiv:1308.3432.
+    """
+    check_qkv(q, k, v)
+    scores = attention_scores(q, k, attn_mask=attn_mask, causal=causal, scale=scale)
+    weights = torch.zeros_like(scores).scatter(-1, argmax_keys(scores)[..., None], 1.0)
+    weights = weights.masked_fill(_sees_nothing(scores), 0)
+    if straight_through:
+        soft = _softmax_rows(scores)
+        weights = weights + (soft - soft.detach())  # adds exactly 0, and the gradient of the softmax
+    return weights @ v
+
+
+# What the scale does
+
+
+def score_moments(
+    mean: Float[Tensor, " d"], *, std: float | int
+) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
+    """Mean ||mu||^2 and variance d sigma^4 + 2 sigma^2 ||mu||^2 of q.k (13.2, 13.3).
+
+    q and k are independent of each other, each with mean mu and covariance sigma^2 I; normality is not needed.
+    Units: `std` is sigma.
+
+    Raises:
+        ValueError: `std` is negative or not finite.
+    """
+    if not (std >= 0 and math.isfinite(std)):
+        raise ValueError(f"std must be a finite number, 0 or more, got {std}")
+    square = mean.square().sum()
+    return square, len(mean) * std**4 + 2 * std**2 * square
+
+
+def softmax_jacobian(weights: Float[Tensor, "... n"]) -> Float[Tensor, "... n n"]:
+    """diag(p) - p p^T, the derivative of p = softmax(s) by s (13.7), from the weights p themselves.
+
+    Its largest singular value is at most 2 max_i p_i (1 - p_i), and so never above 1/2.
+    """
+    return torch.diag_embed(weights) - weights[..., :, None] * weights[..., None, :]
+
+
+def entropy(weights: Float[Tensor, "... n"]) -> Float[Tensor, "..."]:
+    """-sum_j p_j log p_j of each row, in nats, with 0 log 0 = 0: log n for equal weights, 0 for a single one."""
+    # The clamp changes no value: a weight of 0 is multiplied by a finite logarithm, so that its gradient is finite too.
+    return -(weights * weights.clamp(min=torch.finfo(weights.dtype).tiny).log()).sum(-1)
