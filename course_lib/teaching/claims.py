@@ -81,4 +81,5 @@ def _short(value) -> str:
     if array.ndim == 0:
         number = float(array)
         return f"{number:.6g}" if math.isfinite(number) else str(number)
-    return np.array2string(array, precision=6, threshold=8)
+    # On one line, as the claim itself.
+    return " ".join(np.array2string(array, precision=6, threshold=8, max_line_width=1000).split())

@@ -185,3 +185,17 @@ def run_all(page: Page, *, seconds: float = 300) -> None:
 def errors(page: Page) -> list[str]:
     """Return the text of every error output on the page."""
     return page.locator("[data-mime-type='application/vnd.jupyter.error']").all_inner_texts()
+
+
+_WIDE_EQUATIONS = """() => [...document.querySelectorAll(".jp-RenderedMarkdown mjx-container")]
+  .filter(equation => {
+    const column = equation.closest(".jp-RenderedMarkdown").getBoundingClientRect().right;
+    const parts = [equation, ...equation.querySelectorAll("mjx-math, mjx-mtable, mjx-mtd")];
+    return parts.some(part => part.getBoundingClientRect().right > column + 2);
+  })
+  .map(equation => equation.innerText.replaceAll("\\n", "").slice(0, 60))"""
+
+
+def wide_equations(page: Page) -> list[str]:
+    """Return the start of every equation that is wider than its column, and so is cut off."""
+    return page.evaluate(_WIDE_EQUATIONS)

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from tests.browser.conftest import ROOT, errors, open_notebook, run_all
+from tests.browser.conftest import ROOT, errors, open_notebook, run_all, wide_equations
 
 NOTEBOOKS = sorted(path.name for path in (ROOT / "notebooks").glob("*.ipynb"))
 
@@ -68,6 +68,7 @@ def test_runs_from_top_to_bottom_and_every_control_has_a_name(lab, page, noteboo
     run_all(page)
     assert errors(page) == []
     assert page.get_by_text("model not found").count() == 0
+    assert wide_equations(page) == []
     panels = page.locator(".course-panel")
     assert panels.count() >= 1
     for i in range(panels.count()):

@@ -255,6 +255,7 @@ def test_controls_carry_name_tooltip_and_range(kind, monkeypatch):
     for name, widget in widgets.items():
         control = kind.controls[name]
         assert control.label in widget.description
+        assert len(widget.description) <= 25, "a longer label is cut off in its 13 em"
         assert widget.tooltip == control.tooltip
         assert control.tooltip.strip()
         assert widget.value == control.default
