@@ -1,0 +1,143 @@
+"""What the curves of lesson 06 are."""
+
+from functools import cache
+
+import numpy as np
+import pytest
+import torch
+
+from course_lib.lessons import newton_schulz_and_muon as lesson
+from course_lib.optimization.newton_schulz import (
+    CUBIC,
+    KELLER,
+    minimax_composition,
+    minimax_quintic,
+    odd_polynomial,
+    orthogonality_error,
+    orthogonalize,
+    polar_express,
+)
+from course_lib.teaching.style import text_alternative
+from tests.drawing import assert_legend, assert_line, line_labelled, painted_texts
+
+
+@cache
+def figure(name):
+    return lesson.FIGURES[name]()
+
+
+def numbers(line):
+    return np.asarray(line.get_ydata(), dtype=float)
+
+
+def test_the_question_shows_five_steps_of_each_family():
+    axes = figure("question").axes[0]
+    values = lesson.harmonic(64) / lesson.harmonic(64).norm()
+    assert_line(line_labelled(axes, "gradient, scaled to norm 1"), np.arange(1, 65), values)
+    for family, quintics in (
+        ("cubic", [CUBIC] * 5), ("Keller", [KELLER] * 5), ("Polar Express", polar_express(5)),
+    ):  # fmt: skip
+        expected = values
+        for quintic in quintics:
+            expected = odd_polynomial(expected, quintic)
+        assert_line(line_labelled(axes, f"five steps, {family}"), np.arange(1, 65), expected)
+
+
+def test_orbits_of_the_cubic_end_where_the_caption_says():
+    axes = figure("orbits").axes[0]
+    ends = {}
+    for start in lesson.STARTS:
+        orbit = numbers(line_labelled(axes, f"$s_0$ = {start:g}"))
+        assert orbit[0] == start
+        np.testing.assert_allclose(orbit[1:], (3 * orbit[:-1] - orbit[:-1] ** 3) / 2, atol=1e-12)
+        ends[start] = round(orbit[-1], 2)
+    assert ends == {0.05: 1, 0.5: 1, 1.7: 1, 1.75: -1, 2.0: -1, 2.2: 1}
+
+
+def test_the_best_quintic_touches_its_band_four_times():
+    axes = figure("quintic").axes[0]
+    _, error = minimax_quintic(0.1, 1)
+    touched = numbers(line_labelled(axes, "error $E$, signs alternate"))
+    np.testing.assert_allclose(touched - 1, error * np.array([-1, 1, -1, 1]), atol=1e-9)
+    best = line_labelled(axes, "best on [0.1, 1]")
+    x = np.asarray(best.get_xdata())
+    inside = numbers(best)[(x >= 0.1) & (x <= 1)]
+    assert abs(inside - 1).max() <= error + 1e-9
+
+
+def test_the_composition_closes_in():
+    axes = figure("composition").axes[0]
+    lines = [line for line in axes.lines if "step" in line.get_label()]
+    assert [line.get_label().split(":")[0] for line in lines] == ["1 step", "2 steps", "3 steps", "5 steps"]
+    worst = [abs(numbers(line) - 1).max() for line in lines]
+    assert worst == pytest.approx([minimax_composition(1e-3, t)[1] for t in (1, 2, 3, 5)], abs=2e-3)
+
+
+@pytest.mark.parametrize("panel", [0, 1])
+def test_errors_are_those_of_the_matrices(panel):
+    axes = figure("errors").axes[panel]
+    assert_legend(axes, list(lesson.CURVES))
+    name, values = list(lesson.spectra().items())[panel]
+    assert axes.get_title() == name
+    matrix = torch.diag(values)
+    for label, (family, norm, *_) in lesson.CURVES.items():
+        name = family.lower().replace(" ", "_")
+        drawn = numbers(line_labelled(axes, label))
+        for steps in (1, 5):
+            found = orthogonalize(matrix, steps, coefficients=name, norm=norm)
+            assert drawn[steps - 1] == pytest.approx(float(orthogonality_error(found)), rel=1e-6)
+    best, keller = (numbers(line_labelled(axes, n)) for n in ("Polar Express, Gram norm", "Keller"))
+    assert best[4] < 0.2 < 0.3 < keller[4]
+    assert best[-1] == 1e-8
+    assert keller[-1] > 0.3
+
+
+def test_only_the_gram_matrix_computed_once_runs_away():
+    axes = figure("gram").axes[0]
+    assert_legend(axes, ["plain form", "Gram form, once and for all", "Gram form, computed anew"])
+    plain, once, anew = (numbers(line) for line in axes.lines[:3])
+    assert plain.max() < 2.1
+    assert anew.max() < 2.1
+    assert once[2] < 2.1 < once[4]
+    assert once[5] > 1e6
+
+
+def test_the_table_holds_every_measured_number():
+    texts = {text.get_text() for text, _ in painted_texts(figure("table"))}
+    for name, row in lesson.MEASURED.items():
+        assert {name, *(f"{value:.2g}" for value in row if value is not None)} <= texts
+    assert {"256 x 256", "1024 x 1024", "4096 x 1024"} <= texts
+
+
+def test_rare_facts_are_known_to_muon_only():
+    axes = figure("memory").axes[0]
+    rare = {name: numbers(line_labelled(axes, name))[40:] for name in lesson.OPTIMIZERS}
+    assert rare["Muon"].max() < 0.2
+    assert all(rare[name].min() > 0.4 for name in rare if name != "Muon")
+    assert "Muon misses all alike" in text_alternative(figure("memory"))
+
+
+def test_gradient_descent_solves_equal_frequencies_in_its_first_step():
+    seen = lesson.frequencies(skewed=False)
+    assert float(lesson.misses("gradient descent", 64.0, seen, steps=1).max()) < 1e-9
+    assert float(seen.sum()) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("family", lesson.FAMILIES)
+def test_the_explorer_says_what_it_draws(family):
+    explorer = lesson.SingularValueExplorer()
+    state = explorer.compute(smallest=-3.0, steps=5, family=family)
+    expected = lesson.compose(torch.tensor([1e-3, 1.0], dtype=torch.float64), lesson.schedule(family, 5))
+    assert state["reached"] == pytest.approx(float(expected[0]))
+    assert state["orbits"][[0, -1], -1] == pytest.approx(expected.numpy())
+    assert state["low"] <= state["orbits"][:, -1].min() + 0.02
+    words = explorer.words(state)
+    assert f"the smallest, 0.001, has become {state['reached']:.3g}" in words
+    assert f"between {state['low']:.3g} and {state['high']:.3g}" in words
+
+
+def test_the_explorer_says_when_all_have_arrived_and_when_none_has_started():
+    explorer = lesson.SingularValueExplorer()
+    arrived = explorer.words(explorer.compute(smallest=-2.0, steps=9, family="Polar Express"))
+    assert "all lie within 0.005 of 1" in arrived
+    assert "No step yet" in explorer.words(explorer.compute(smallest=-2.0, steps=0, family="cubic"))
