@@ -9,7 +9,20 @@ from pathlib import Path
 from tests.benchmarks.timing import machine
 
 # Each part and the modules beside this file whose figures it prints.
-PARTS = {"explorer": ("explorer",), "ridge": ("ridge",)}
+PARTS = {
+    "explorer": ("explorer",),
+    "ridge": ("ridge",),
+    "mup": ("mup",),
+    "newton_schulz": ("newton_schulz",),
+    "attention": (
+        "attention",
+        "kernelized",
+        "random_features",
+        "ridge_attention",
+        "scaled_dot_product",
+        "rotary",  # last: it changes for good how the process gives memory back
+    ),
+}
 RESULTS = Path(__file__).parent / "results"
 
 

@@ -22,7 +22,10 @@ class Spread:
         return cls(round(float(median), 4), round(float(q25), 4), round(float(q75), 4))
 
     def __str__(self) -> str:
-        return f"{self.median:.3g} [{self.q25:.3g}..{self.q75:.3g}]"
+        median, q25, q75 = (
+            f"{v:,.0f}" if v >= 1000 else f"{v:.3g}" for v in (self.median, self.q25, self.q75)
+        )
+        return f"{median} [{q25}..{q75}]"
 
 
 def interleave(
