@@ -2,11 +2,12 @@
 
 import argparse
 import json
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict
-from importlib import import_module
+from multiprocessing import get_context
 from pathlib import Path
 
-from tests.benchmarks.timing import machine
+from tests.benchmarks.timing import machine, run_module
 
 # Each part and the modules beside this file whose figures it prints.
 PARTS = {
@@ -20,7 +21,7 @@ PARTS = {
         "random_features",
         "ridge_attention",
         "scaled_dot_product",
-        "rotary",  # last: it changes for good how the process gives memory back
+        "rotary",
     ),
 }
 RESULTS = Path(__file__).parent / "results"
@@ -39,7 +40,9 @@ def main() -> None:
     for part in chosen.parts or PARTS:
         figures = {}
         for module in PARTS[part]:
-            figures |= import_module(f"tests.benchmarks.{module}").run()
+            # In a process of its own: what one leaves to the memory allocator changes the times of the next.
+            with ProcessPoolExecutor(max_workers=1, mp_context=get_context("spawn")) as pool:
+                figures |= pool.submit(run_module, module).result()
         print(f"{part}: median [quartiles]")
         for name, spread in figures.items():
             print(f"  {name:58s} {spread}")

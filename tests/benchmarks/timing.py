@@ -3,6 +3,7 @@
 import platform
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from importlib import import_module
 
 import numpy as np
 
@@ -44,6 +45,11 @@ def interleave(
             if round_ >= 0:
                 seconds[name].append(clock() - start)
     return seconds
+
+
+def run_module(name: str) -> dict[str, Spread]:
+    """Return the figures of one module of benchmarks."""
+    return import_module(f"tests.benchmarks.{name}").run()
 
 
 def machine() -> dict[str, str | int]:
