@@ -165,7 +165,7 @@ def plot_transfer(losses: Mapping[str, Mapping[int, Sequence[float]]] | None = N
         axes.legend(loc="upper left")
         said.append(
             f"{title}: the best step size is {best}, a drift of {drift:+.1f} octaves; at the narrow network's best "
-            f"step size the wide one has {regret:.2f} times its smallest loss."
+            f"step size the wide one has {regret:.1f} times its smallest loss."
         )
     return describe(
         figure,
@@ -213,7 +213,7 @@ def plot_coordinates() -> Figure:
             exponent = slope(COORDINATE_WIDTHS, sizes)
             axes.loglog(COORDINATE_WIDTHS, sizes, color=color, linestyle=style, marker=marker, markersize=5,
                         label=f"{LAYERS[layer]}: exponent {exponent:+.2f}")  # fmt: skip
-            exponents.append(f"{LAYERS[layer]} {exponent:+.2f}")
+            exponents.append(f"{LAYERS[layer]} {round(exponent, 1) + 0.0:+.1f}")
         axes.set(xlabel="width", ylabel="RMS change of the output", title=title, ylim=(0.02, 60))
         axes.set_xticks(COORDINATE_WIDTHS, COORDINATE_WIDTHS)
         axes.minorticks_off()

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import os
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict
 from multiprocessing import get_context
@@ -37,6 +38,8 @@ def main() -> None:
     chosen = parser.parse_args()
     if unknown := set(chosen.parts) - set(PARTS):
         parser.error(f"PART must be among {', '.join(PARTS)}, got {', '.join(sorted(unknown))}")
+    # Figures are those of one thread, in the peers' libraries too.
+    os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")
     for part in chosen.parts or PARTS:
         figures = {}
         for module in PARTS[part]:
