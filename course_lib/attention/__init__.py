@@ -1,1 +1,29 @@
 """Attention: its scale, positions by rotation, and relatives that cost linear time in the sequence (lessons 13 to 17)."""
+
+from course_lib.attention.kernelized import Quadratic, elu_features, linear_attention
+from course_lib.attention.random_features import (
+    positive_features,
+    random_feature_attention,
+    trigonometric_features,
+)
+from course_lib.attention.ridge import RidgeState, ridge_attention
+from course_lib.attention.rotary import apply_rotary, convert_layout, rope, rope_frequencies, rotary_table
+from course_lib.attention.scaled_dot_product import attention, qk_norm_attention
+
+__all__ = [
+    "Quadratic",
+    "RidgeState",
+    "apply_rotary",
+    "attention",
+    "convert_layout",
+    "elu_features",
+    "linear_attention",
+    "positive_features",
+    "qk_norm_attention",
+    "random_feature_attention",
+    "ridge_attention",
+    "rope",
+    "rope_frequencies",
+    "rotary_table",
+    "trigonometric_features",
+]

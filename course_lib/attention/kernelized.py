@@ -231,8 +231,8 @@ def linear_attention(
 
     Shapes: any leading dimensions, the same in all three; `feature_map` turns (..., n, d) into (..., n, C), row by row;
     `attn_mask` is boolean, (..., 1, k_len), True takes part. float16 and bfloat16 are summed in float32.
-    Units: `eps` is in units of the denominator. `normalize=False` leaves the denominator out. A query all of whose
-    similarities are 0, or masked, gets NaN: 0 divided by `eps` = 0.
+    Units: `eps` is in units of the denominator. `normalize=False` leaves the denominator out. A query all of whose keys
+    are masked gets zeros; one all of whose similarities are 0 gets NaN, 0 divided by `eps` = 0.
 
     Raises:
         ValueError: q, k and v do not belong together, causal attention gets sequences of two lengths, the mask depends on
@@ -244,16 +244,22 @@ def linear_attention(
         check_causal(q, k)
     if chunk_size < 1:
         raise ValueError(f"chunk_size must be 1 or more, got {chunk_size}")
+    if not (q.shape[-2] and k.shape[-2]):
+        return v.new_zeros(*q.shape[:-1], v.shape[-1])
     weights = key_weights(attn_mask, k)
+    floor = v.new_full((1, 1), eps, dtype=_sum_dtype(v.dtype)).expand(*q.shape[:-1], 1)
     if weights is None:
         weights = v.new_ones(1).expand(*v.shape[:-1], 1)
     else:
         v = v * weights
-    inputs = *map(merge_leading, (q, k, v, weights)), feature_map, causal, normalize, chunk_size, eps
-    if isinstance(feature_map, Quadratic):
-        out, _ = _QuadraticAttention.apply(*inputs)
-    else:
-        out = _chunked(*inputs)
+        # A query that sees no key: 0 divided by 1, with gradients of 0, in the place of 0/0.
+        floor = floor + ((weights.cumsum(-2) if causal else weights.sum(-2, keepdim=True)) == 0)
+    inputs = *map(merge_leading, (q, k, v, weights, floor)), feature_map, causal, normalize, chunk_size
+    with torch.autocast(q.device.type, enabled=False):  # sums keep their digits, as in half precision
+        if isinstance(feature_map, Quadratic):
+            out, _ = _QuadraticAttention.apply(*inputs)
+        else:
+            out = _chunked(*inputs)
     return out.reshape(*q.shape[:-1], v.shape[-1])
 
 
@@ -267,39 +273,43 @@ def _sum_dtype(dtype: torch.dtype) -> torch.dtype:
 
 
 def _chunked(
-    q, k, v, weights, feature_map, causal, normalize, chunk_size, eps, *, keep_features: bool = False
+    q, k, v, weights, floor, feature_map, causal, normalize, chunk_size, *, keep_features: bool = False
 ) -> Tensor:
-    """Linear attention with any feature map; q (B, L, D), k (B, S, D), v (B, S, M), weights (B, S, 1)."""
+    """Linear attention with any feature map; q (B, L, D), k (B, S, D), v (B, S, M), weights (B, S, 1), floor (B, L, 1).
+
+    `weights` are 0 for masked keys, `floor` is added to the denominators.
+    """
     dtype = _sum_dtype(v.dtype)
 
     def features(x):
-        return feature_map(x).to(dtype)
+        phi = feature_map(x)
+        if phi.shape[:-1] != x.shape[:-1]:
+            raise ValueError(
+                f"feature_map must return (..., seq, n_features), got {tuple(phi.shape)} for an input of shape "
+                f"{tuple(x.shape)}"
+            )
+        return phi.to(dtype)
 
     def absorb(phi_k, value, weight, u, z):
         return u + phi_k.mT @ value.to(dtype), z + phi_k.mT @ weight.to(dtype)
 
-    def divide(top, bottom):
-        return (top / (bottom + eps) if normalize else top).to(v.dtype)
+    def divide(top, bottom, below):
+        return (top / (bottom + below) if normalize else top).to(v.dtype)
 
     def write(key, value, weight, u, z):
         return absorb(features(key), value, weight, u, z)
 
-    def read(query, u, z):
+    def read(query, below, u, z):
         phi_q = features(query)
-        return divide(phi_q @ u, phi_q @ z)
+        return divide(phi_q @ u, phi_q @ z, below)
 
-    def read_and_write(query, key, value, weight, u, z):
+    def read_and_write(query, below, key, value, weight, u, z):
         phi_q, phi_k = features(query), features(key)
         near = (phi_q @ phi_k.mT).tril()  # the chunk's own keys, each query up to itself
-        out = divide(phi_q @ u + near @ value.to(dtype), phi_q @ z + near @ weight.to(dtype))
+        out = divide(phi_q @ u + near @ value.to(dtype), phi_q @ z + near @ weight.to(dtype), below)
         return out, *absorb(phi_k, value, weight, u, z)
 
-    probe = feature_map(k[:, :1])
-    if probe.ndim != 3 or probe.shape[:2] != k[:, :1].shape[:2]:
-        raise ValueError(
-            f"feature_map must return (..., seq, n_features), got {tuple(probe.shape)} for an input of shape "
-            f"{tuple(k[:, :1].shape)}"
-        )
+    probe = features(k[:, :1])
     u = torch.zeros(len(v), probe.shape[-1], v.shape[-1], dtype=dtype, device=v.device)
     z = torch.zeros(len(v), probe.shape[-1], 1, dtype=dtype, device=v.device)
     learns = torch.is_grad_enabled() and any(t.requires_grad for t in (probe, q, k, v)) and not keep_features
@@ -312,9 +322,10 @@ def _chunked(
             u, z = call(write, k[:, at], v[:, at], weights[:, at], u, z)
     for at in _slices(q.shape[1], chunk_size):
         if causal:
-            out, u, z = call(read_and_write, q[:, at], k[:, at], v[:, at], weights[:, at], u, z)
+            own = k[:, at], v[:, at], weights[:, at]
+            out, u, z = call(read_and_write, q[:, at], floor[:, at], *own, u, z)
         else:
-            out = call(read, q[:, at], u, z)
+            out = call(read, q[:, at], floor[:, at], u, z)
         outputs.append(out)
     return torch.cat(outputs, 1)
 
@@ -434,30 +445,30 @@ class _QuadraticAttention(torch.autograd.Function):
     """Attention with the quadratic kernel: outputs (B, L, M) and their denominators (B, L, 1)."""
 
     @staticmethod
-    def forward(q, k, v, weights, kernel, causal, normalize, chunk_size, eps):
+    def forward(q, k, v, weights, floor, kernel, causal, normalize, chunk_size):
         out = v.new_empty(*q.shape[:2], v.shape[2])
-        total = v.new_empty(*q.shape[:2], 1, dtype=_sum_dtype(v.dtype))
-        with torch.autocast(q.device.type, enabled=False):  # sums keep their digits, as in half precision
-            for at, x, parts in _sweep(q, k, v, weights, kernel, "past" if causal else "", chunk_size):
-                top, bottom = _total(part.read(x) for part in parts)
-                total[:, at] = bottom + eps if normalize else 1
-                out[:, at] = top / total[:, at]
+        total = floor.new_ones(floor.shape)
+        for at, x, parts in _sweep(q, k, v, weights, kernel, "past" if causal else "", chunk_size):
+            top, bottom = _total(part.read(x) for part in parts)
+            if normalize:
+                total[:, at] = bottom + floor[:, at]
+            out[:, at] = top / total[:, at]
         return out, total
 
     @staticmethod
     def setup_context(ctx, inputs, output):
-        *tensors, ctx.kernel, ctx.causal, ctx.normalize, ctx.chunk_size, ctx.eps = inputs
+        *tensors, ctx.kernel, ctx.causal, ctx.normalize, ctx.chunk_size = inputs
         ctx.save_for_backward(*tensors, *output)
         ctx.mark_non_differentiable(output[1])
 
     @staticmethod
     def backward(ctx, grad_out, _):
-        q, k, v, weights, out, total = ctx.saved_tensors
+        q, k, v, weights, floor, out, total = ctx.saved_tensors
         if (
             torch.is_grad_enabled() and not torch.compiler.is_compiling()
         ):  # create_graph: by operations with derivatives
-            options = ctx.causal, ctx.normalize, ctx.chunk_size, ctx.eps
-            again = _chunked(q, k, v, weights, lambda x: ctx.kernel(x), *options, keep_features=True)
+            options = ctx.causal, ctx.normalize, ctx.chunk_size
+            again = _chunked(q, k, v, weights, floor, lambda x: ctx.kernel(x), *options, keep_features=True)
             wanted = [t for t, needed in zip((q, k, v), ctx.needs_input_grad, strict=False) if needed]
             found = iter(torch.autograd.grad(again, wanted, grad_out, create_graph=True))
             return *(next(found) if needed else None for needed in ctx.needs_input_grad[:3]), *(None,) * 6

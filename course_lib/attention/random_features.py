@@ -236,7 +236,20 @@ def random_feature_attention(
     shape, dtype = (*q.shape[:-1], v.shape[-1]), q.dtype
     visible = None if attn_mask is None else merge_leading(key_weights(attn_mask, k)) > 0
     q, k, v = (merge_leading(x).to(torch.promote_types(dtype, torch.float32)) for x in (q, k, v))
-    q, k = features.in_units(q), features.in_units(k)
+    with torch.autocast(q.device.type, enabled=False):  # exponents and sums need their digits
+        output = _sums_and_counts(
+            features.in_units(q), features.in_units(k), v, visible, features, causal, chunk_size
+        )
+    numerators, denominators = output[..., :-1], output[..., -1:]
+    if visible is not None:
+        seen = visible.cumsum(dim=1) > 0 if causal else visible.any(dim=1, keepdim=True)
+        # Both branches of `where` have a gradient: 0/0 must not stand in the unused one.
+        denominators = torch.where(seen, denominators, 1)
+    return (numerators / denominators).reshape(shape).to(dtype)
+
+
+def _sums_and_counts(q, k, v, visible, features, causal, chunk_size) -> Tensor:
+    """Return the numerators and, as last column, the denominators; q, k in units of sigma, (batch, seq, d)."""
     norms = features.log_norm(k)
     # The denominator is the same sum with ones for values: one more column.
     v = torch.cat([v, torch.ones_like(v[..., :1])], dim=-1)
@@ -262,13 +275,7 @@ def random_feature_attention(
     if not causal:
         for rows in _chunks(q.shape[1], 4 * chunk_size):
             outputs.append(torch.bmm(_queries(q[:, rows], top, features), sums))
-    output = torch.cat(outputs, dim=1) if outputs else v.new_zeros(*q.shape[:2], v.shape[-1])
-    numerators, denominators = output[..., :-1], output[..., -1:]
-    if visible is not None:
-        seen = visible.cumsum(dim=1) > 0 if causal else visible.any(dim=1, keepdim=True)
-        # Both branches of `where` have a gradient: 0/0 must not stand in the unused one.
-        denominators = torch.where(seen, denominators, 1)
-    return (numerators / denominators).reshape(shape).to(dtype)
+    return torch.cat(outputs, dim=1) if outputs else v.new_zeros(*q.shape[:2], v.shape[-1])
 
 
 def _chunks(length: int, size: int) -> list[slice]:

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from course_lib.attention.ridge_attention import (
+from course_lib.attention.ridge import (
     cholesky_update,
     conjugate_gradient,
     operations,

@@ -62,8 +62,9 @@ def muon_groups(
     """Split a model's trainable parameters into a Muon group and an AdamW group.
 
     Muon takes tensors of two or more dimensions; AdamW takes the rest, all embeddings, and the output layer:
-    the module called `head`, or the last `nn.Linear` of the model where `head` is None. `muon` and `adamw` hold
-    options of the two groups, such as {"lr": 3e-4}.
+    the module called `head`, or the last `nn.Linear` of the model where `head` is None. A parameter that a module
+    holds by itself, such as a table of positions, counts as a matrix: split such a model by hand. `muon` and
+    `adamw` hold options of the two groups, such as {"lr": 3e-4}.
 
     Raises:
         ValueError: the model has no module called `head`.

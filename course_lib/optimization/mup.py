@@ -263,7 +263,7 @@ def param_groups(
     Muon's steps are for weights of Linear layers, and the rule is that for `adjust_lr_fn="original"`, which its
     groups carry. Give it the hidden matrices and AdamW the rest, by `select`:
 
-        hidden = lambda name: name.startswith("blocks") and name.endswith("weight")
+        hidden = lambda name: name.startswith("blocks") and name.endswith("weight") and "norm" not in name
 
     Shapes: `select(name)` says which parameters to take; the default takes all.
     Units: `lr` and `weight_decay` are those of the base model.
@@ -276,6 +276,8 @@ def param_groups(
     step = step_kind(optimizer)
     if not (lr > 0 and math.isfinite(lr)):
         raise ValueError(f"lr must be a finite number above 0, got {lr}")
+    if not (weight_decay >= 0 and math.isfinite(weight_decay)):
+        raise ValueError(f"weight_decay must be a finite number, 0 or more, got {weight_decay}")
     if weight_decay and step == "adam" and not isinstance(optimizer, str) and not _decays_apart(optimizer):
         raise ValueError(
             f"weight_decay is {weight_decay}, and {optimizer.__name__} normalises it with the gradient: use AdamW"

@@ -475,3 +475,40 @@ def test_what_does_not_fit_is_refused():
         linear_attention(q, k, v, feature_map=Quadratic(), attn_mask=torch.ones(6, 6, dtype=torch.bool))
     with pytest.raises(ValueError, match=r"must return \(..., seq, n_features\)"):
         linear_attention(q, k, v, feature_map=lambda x: x.sum(-1))
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("feature_map", [Quadratic(), elu_features], ids=["quadratic", "elu"])
+def test_a_query_that_sees_no_key_gets_zeros_and_no_gradient(feature_map, causal):
+    q, k, v = (t.requires_grad_() for t in torch.randn(3, 2, 9, 4, dtype=torch.float64))
+    mask = torch.ones(2, 1, 9, dtype=torch.bool)
+    mask[1, :, : 3 if causal else 9] = False  # padding on the left, or a sequence of padding
+    out = linear_attention(q, k, v, feature_map=feature_map, causal=causal, attn_mask=mask, chunk_size=4)
+    blind = out[1, :3] if causal else out[1]
+    assert (blind == 0).all()
+    grads = torch.autograd.grad(out.square().sum(), (q, k, v))
+    assert all(grad.isfinite().all() for grad in grads)
+    seen = linear_attention(q[1, 3:], k[1, 3:], v[1, 3:], feature_map=feature_map, causal=True)
+    if causal:
+        torch.testing.assert_close(out[1, 3:], seen)
+
+
+@pytest.mark.parametrize("feature_map", [Quadratic(), elu_features], ids=["quadratic", "elu"])
+def test_autocast_changes_nothing(feature_map):
+    q, k, v = torch.randn(3, 2, 40, 8)
+    alone = linear_attention(q, k, v, feature_map=feature_map, causal=True)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert torch.equal(linear_attention(q, k, v, feature_map=feature_map, causal=True), alone)
+
+
+@pytest.mark.parametrize("feature_map", [Quadratic(), elu_features], ids=["quadratic", "elu"])
+@pytest.mark.parametrize("causal", [False, True])
+def test_empty_sequences_give_empty_outputs(feature_map, causal):
+    q, k, v = torch.randn(3, 2, 0, 8)
+    assert linear_attention(q, k, v, feature_map=feature_map, causal=causal).shape == (2, 0, 8)
+
+
+def test_a_feature_map_that_loses_rows_later_on_is_refused():
+    q, k, v = torch.randn(3, 2, 9, 4)
+    with pytest.raises(ValueError, match=r"feature_map must return .* got \(2, 5, 4\)"):
+        linear_attention(q, k, v, feature_map=lambda x: x[:, :5].exp())

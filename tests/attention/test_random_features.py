@@ -515,3 +515,11 @@ def test_other_wrong_arguments():
         random_feature_attention(q, q, q, features=features, attn_mask=torch.ones(1, 2))
     with pytest.raises(ValueError, match="head_dim must be 1 or more, got 0"):
         orthogonal_covariance(torch.ones(1), head_dim=0)
+
+
+def test_autocast_changes_nothing():
+    q, k, v = torch.randn(3, 2, 40, 8)
+    features = positive_features(8, 16, generator=torch.Generator().manual_seed(0))
+    alone = random_feature_attention(q, k, v, features=features, causal=True)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert torch.equal(random_feature_attention(q, k, v, features=features, causal=True), alone)

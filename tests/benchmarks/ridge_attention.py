@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch.nn.functional import normalize, scaled_dot_product_attention
 
-from course_lib.attention.ridge_attention import ridge_attention
+from course_lib.attention.ridge import ridge_attention
 from tests.benchmarks.timing import Spread, interleave
 
 WIDTH = 64

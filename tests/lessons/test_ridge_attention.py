@@ -67,7 +67,7 @@ def test_conjugate_gradients_need_a_large_penalty():
 
 def test_the_delta_memory_is_the_delta_rule():
     keys, values = lesson.random_pairs(7, 5, generator=torch.Generator().manual_seed(0))
-    from course_lib.attention.ridge_attention import delta_rule
+    from course_lib.attention.ridge import delta_rule
 
     q = torch.eye(5).double()[[0] * 7]
     wanted = delta_rule(q, keys, values, step_size=0.7)[-1]

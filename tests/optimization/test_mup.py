@@ -651,3 +651,10 @@ def test_the_best_step_size_transfers_under_mup_and_not_without():
     assert best[False, 256] - best[False, 32] <= -2, best
     assert regret[True] <= 1.1
     assert regret[False] >= 1.5
+
+
+@pytest.mark.parametrize("weight_decay", [-1.0, math.nan, math.inf])
+def test_a_weight_decay_that_is_none_is_refused(weight_decay):
+    model = torch.nn.Sequential(torch.nn.Linear(2, 4), torch.nn.Linear(4, 1))
+    with pytest.raises(ValueError, match="weight_decay must be a finite number, 0 or more"):
+        param_groups(model, torch.optim.AdamW, 0.1, weight_decay=weight_decay, base_model=model)

@@ -24,8 +24,10 @@ Method = Literal["chunk", "sherman_morrison", "cholesky", "solve"]
 
 
 def _check_penalty(penalty: float | int) -> None:
-    if not (penalty > 0 and math.isfinite(penalty)):
-        raise ValueError(f"penalty must be a finite number above 0, got {penalty}")
+    if isinstance(penalty, Tensor) or not (penalty > 0 and math.isfinite(penalty)):
+        raise ValueError(
+            f"penalty must be a finite number above 0, got {penalty}; to learn it, scale queries and keys instead"
+        )
 
 
 def _cholesky(matrix: Tensor) -> Tensor:
@@ -34,7 +36,8 @@ def _cholesky(matrix: Tensor) -> Tensor:
     except torch.linalg.LinAlgError:
         raise RuntimeError(
             f"after rounding to {matrix.dtype} a matrix of ridge attention is not positive definite: the penalty is too "
-            "small for keys of this size; use a larger penalty, shorter keys, refresh_every or float64"
+            "small for keys of this size, or the keys hold NaN or infinity; use a larger penalty, shorter keys, "
+            "refresh_every or float64"
         ) from None
 
 

@@ -9,7 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from course_lib.attention.ridge_attention import (
+from course_lib.attention.ridge import (
     RidgeState,
     cholesky_update,
     conjugate_gradient,
@@ -393,3 +393,17 @@ def test_a_penalty_below_rounding_is_an_error_and_not_a_wrong_answer(method):
     k[:, 0] += 1e-4
     with pytest.raises(RuntimeError, match="use a larger penalty"):
         ridge_attention(k, k, k, penalty=1e-12, method=method, refresh_every=1, chunk_size=8)
+
+
+def test_a_tensor_as_penalty_is_refused():
+    q, k, v = torch.randn(3, 2, 9, 4)
+    # A TypeError where annotations are checked at run time, as in `make test`.
+    with pytest.raises((ValueError, TypeError), match="penalty"):
+        ridge_attention(q, k, v, penalty=torch.tensor(0.5))
+
+
+def test_what_the_package_offers_are_functions():
+    import course_lib.attention as package
+
+    assert all(callable(getattr(package, name)) for name in package.__all__)
+    assert package.ridge_attention is ridge_attention
