@@ -771,7 +771,7 @@ MEASURED = {
 _COLUMNS = ("256 x 256", "1024 x 1024", "4096 x 1024", "error, Gaussian", "error, $1/k$")
 
 
-def _cell(value: float | None, *, is_time: bool) -> tuple[str, str]:
+def _cell(value: float | int | None, *, is_time: bool) -> tuple[str, str]:
     """Return text and colour of a cell: blue where a method is faster than the decomposition, orange where slower."""
     if value is None:
         return "", "white"
