@@ -222,7 +222,7 @@ def random_feature_attention(
 
     Shapes: any leading dimensions; `attn_mask` is (..., 1, keys), True takes part; a query that sees no key gets
     zeros. Half precision is computed in float32 and returned in its own dtype.
-    Cost: O(seq m (head_dim + d_v + chunk_size)) operations; memory for one chunk and for m d_v sums.
+    Cost: O(seq m (head_dim + d_v + chunk_size)) operations; memory for copies of the inputs, a chunk and m d_v sums.
 
     Raises:
         ValueError: shapes, dtypes or devices do not belong together, or `chunk_size` is below 1.
