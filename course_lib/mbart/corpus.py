@@ -2,17 +2,31 @@
 
 Real text tells nobody which concepts it holds, so a feature found in a model cannot be scored against
 it. Here every sentence is made from a meaning, and the meaning lists its concepts: the words of content
-("animal:dog", "verb:eat") and the grammatical ones ("grammar:plural"). The same meaning can be said in
-each language, which gives translation pairs and shows whether a feature is tied to one language.
+("animal:dog", "verb:eat") and the grammatical ones ("grammar:plural"). Each word of the sentence says
+which of them it expresses. The same meaning can be said in each language, which gives translation pairs
+and shows whether a feature is tied to one language.
 """
 
 import hashlib
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from course_lib.mbart.grammar import GRAMMARS, Meaning, Phrase
-from course_lib.mbart.lexicon import ADJECTIVES, DETERMINERS, NOUNS, PLACES, TIMES, VERBS, Adjective, Noun
+from course_lib.mbart.grammar import GRAMMARS, Meaning, Phrase, is_animate, say
+from course_lib.mbart.lexicon import (
+    ADJECTIVES,
+    DETERMINERS,
+    GROUPS,
+    NEGATIVE,
+    NOUNS,
+    PLACES,
+    POSITIVE,
+    TIMES,
+    VERBS,
+    Adjective,
+    Noun,
+    Verb,
+)
 
 LANGUAGES = tuple(GRAMMARS)
 SPLITS = ("train", "test")
@@ -21,7 +35,9 @@ TEST_SHARE = 0.1
 
 __all__ = [
     "CONCEPTS",
+    "GRAMMATICAL_CONCEPTS",
     "LANGUAGES",
+    "LEXICAL_CONCEPTS",
     "SPLITS",
     "Meaning",
     "Phrase",
@@ -30,6 +46,7 @@ __all__ = [
     "draw_meanings",
     "generate",
     "meaning_id",
+    "minimal_pairs",
     "render",
     "split_of",
 ]
@@ -40,29 +57,44 @@ class Sentence:
     """A sentence; text that was not generated has no known concepts and no meaning.
 
     `language` is an mBART-50 code such as "en_XX", or None where it is not known. `meaning` is
-    `meaning_id` of what it says: equal for translations of each other.
+    `meaning_id` of what it says: equal for translations of each other. `words` holds (start, end, concept)
+    for each word that expresses a concept, positions counted in characters of `text`; articles and the like
+    have no entry, and what no single word says ("grammar:plural") has none either.
     """
 
     text: str
     language: str | None
     concepts: frozenset[str] = frozenset()
     meaning: int | None = None
+    words: tuple[tuple[int, int, str], ...] = ()
 
 
-def _concept_names() -> dict[str, str]:
-    lexical = [
-        *((n.kind, n.name) for n in NOUNS.values()),
-        *((a.kind, a.name) for a in ADJECTIVES.values()),
-        *(("verb", v) for v in VERBS),
-        *(("place", p) for p in PLACES),
-        *(("time", t) for t in TIMES),
-        *(("determiner", d) for d in DETERMINERS if d not in ("the", "a")),
-    ]
-    grammatical = ("plural", "negation", "adverb of place", "adverb of time", "recipient", *TENSES)
-    return {f"{kind}:{name}": kind for kind, name in [*lexical, *(("grammar", g) for g in grammatical)]}
+LEXICAL_CONCEPTS: tuple[str, ...] = (
+    *(word.concept for table in (NOUNS, ADJECTIVES, VERBS, PLACES, TIMES) for word in table.values()),
+    *(f"determiner:{d}" for d in DETERMINERS if d not in ("the", "a")),
+)
+"""The concepts that a word expresses."""
 
+GRAMMATICAL_CONCEPTS: tuple[str, ...] = tuple(
+    f"grammar:{name}"
+    for name in (
+        *TENSES,
+        "plural",
+        "negation",
+        "question",
+        "adverb of place",
+        "adverb of time",
+        "recipient",
+        "animate subject",
+        "animate object",
+        "positive",
+        "negative",
+    )
+)
+"""The concepts that the whole sentence expresses; positive and negative: it holds such a word
+(`lexicon.POSITIVE`, `lexicon.NEGATIVE`), whether it is denied or not."""
 
-CONCEPTS: dict[str, str] = _concept_names()
+CONCEPTS: dict[str, str] = {c: c.partition(":")[0] for c in (*LEXICAL_CONCEPTS, *GRAMMATICAL_CONCEPTS)}
 """Every concept of the corpus, `category:name`, with its category."""
 
 
@@ -102,31 +134,76 @@ def draw_meanings(n_meanings: int, *, seed: int, split: str = "train") -> list[M
 def render(meaning: Meaning, language: str) -> Sentence:
     """Say a meaning in a language. Raises ValueError for an unknown language."""
     _check_language(language)
-    text = " ".join(GRAMMARS[language](meaning)) + "."
-    return Sentence(text[0].upper() + text[1:], language, concepts_of(meaning), meaning_id(meaning))
+    text, words = say(meaning, language)
+    return Sentence(text, language, concepts_of(meaning), meaning_id(meaning), words)
 
 
 def concepts_of(meaning: Meaning) -> frozenset[str]:
     """The concepts of a meaning: a subset of `CONCEPTS`."""
     phrases = [p for p in (meaning.subject, meaning.object, meaning.recipient) if p]
-    concepts = {f"verb:{meaning.verb}", f"grammar:{meaning.tense}"}
+    content = {meaning.verb, *(p.adjective for p in phrases)}
+    concepts = {VERBS[meaning.verb].concept, f"grammar:{meaning.tense}"}
     for p in phrases:
-        concepts.add(f"{NOUNS[p.noun].kind}:{p.noun}")
+        concepts.add(NOUNS[p.noun].concept)
         if p.adjective:
-            concepts.add(f"{ADJECTIVES[p.adjective].kind}:{p.adjective}")
+            concepts.add(ADJECTIVES[p.adjective].concept)
         if p.determiner not in ("the", "a"):
             concepts.add(f"determiner:{p.determiner}")
     if meaning.place:
-        concepts |= {f"place:{meaning.place}", "grammar:adverb of place"}
+        concepts |= {PLACES[meaning.place].concept, "grammar:adverb of place"}
     if meaning.time:
-        concepts |= {f"time:{meaning.time}", "grammar:adverb of time"}
-    if meaning.recipient:
-        concepts.add("grammar:recipient")
-    if any(p.plural for p in phrases):
-        concepts.add("grammar:plural")
-    if meaning.negated:
-        concepts.add("grammar:negation")
-    return frozenset(concepts)
+        concepts |= {TIMES[meaning.time].concept, "grammar:adverb of time"}
+    holds = {
+        "recipient": meaning.recipient is not None,
+        "plural": any(p.plural for p in phrases),
+        "negation": meaning.negated,
+        "question": meaning.question,
+        "animate subject": is_animate(meaning.subject),
+        "animate object": meaning.object is not None and is_animate(meaning.object),
+        "positive": bool(content & POSITIVE),
+        "negative": bool(content & NEGATIVE),
+    }
+    return frozenset(concepts | {f"grammar:{name}" for name, true in holds.items() if true})
+
+
+def minimal_pairs(meaning: Meaning, rng: random.Random) -> list[Meaning]:
+    """Meanings that differ from this one in a single concept: one for each place where it can be changed.
+
+    A noun, an adjective, the place, the time or the verb is replaced by another that fits as well, a number,
+    tense, negation or question turned over. All are meanings that the corpus can draw.
+    """
+    changed = []
+    for role in ("subject", "object", "recipient"):
+        p = getattr(meaning, role)
+        if p is None:
+            continue
+        taken = {q.noun for q in (meaning.subject, meaning.object, meaning.recipient) if q}
+        nouns = [n.name for n in _NOUNS_BY_KIND[NOUNS[p.noun].kind] if n.name not in taken]
+        changed.append(replace(meaning, **{role: replace(p, noun=rng.choice(nouns))}))
+        if p.adjective:
+            fitting = [a.name for a in _ADJECTIVES_BY_KIND[NOUNS[p.noun].kind] if a.name != p.adjective]
+            changed.append(replace(meaning, **{role: replace(p, adjective=rng.choice(fitting))}))
+        if not DETERMINERS[p.determiner]:
+            changed.append(replace(meaning, **{role: replace(p, plural=not p.plural)}))
+    if meaning.place:
+        places = [p for p in PLACES if p != meaning.place]
+        changed.append(replace(meaning, place=rng.choice(places)))
+    if meaning.time:
+        times = [t for t in _TIMES_BY_TENSE[meaning.tense] if t != meaning.time]
+        changed.append(replace(meaning, time=rng.choice(times)))
+    tenses = [
+        t for t in TENSES if t != meaning.tense and (not meaning.time or t in TIMES[meaning.time].tenses)
+    ]
+    if tenses:
+        changed.append(replace(meaning, tense=rng.choice(tenses)))
+    verbs = [v.name for v in _VERBS if v.name != meaning.verb and _can_take(v, meaning)]
+    if verbs:
+        changed.append(replace(meaning, verb=rng.choice(verbs)))
+    if meaning.negated or _can_be_negated(meaning):
+        changed.append(replace(meaning, negated=not meaning.negated))
+    if not meaning.fronted:
+        changed.append(replace(meaning, question=not meaning.question))
+    return changed
 
 
 def meaning_id(meaning: Meaning) -> int:
@@ -135,9 +212,10 @@ def meaning_id(meaning: Meaning) -> int:
     return int.from_bytes(digest, "big") >> 1
 
 
-def split_of(meaning: Meaning) -> str:
-    """The split that a meaning belongs to: one in ten is for testing."""
-    return "test" if meaning_id(meaning) % 1000 < 1000 * TEST_SHARE else "train"
+def split_of(meaning: Meaning | int) -> str:
+    """The split that a meaning, or a `meaning_id`, belongs to: one in ten is for testing."""
+    number = meaning if isinstance(meaning, int) else meaning_id(meaning)
+    return "test" if number % 1000 < 1000 * TEST_SHARE else "train"
 
 
 def _check_language(language: str) -> None:
@@ -148,9 +226,8 @@ def _check_language(language: str) -> None:
 # --- drawing ---------------------------------------------------------------------------------------
 
 _VERBS = tuple(VERBS.values())
-_NOUNS_BY_KINDS: dict[frozenset[str], tuple[Noun, ...]] = {
-    kinds: tuple(n for n in NOUNS.values() if n.kind in kinds)
-    for kinds in {k for v in _VERBS for k in (v.subjects, v.objects)} | {frozenset({"person"})}
+_NOUNS_BY_KIND: dict[str, tuple[Noun, ...]] = {
+    kind: tuple(n for n in NOUNS.values() if n.kind == kind) for kind in {n.kind: 0 for n in NOUNS.values()}
 }
 _ADJECTIVES_BY_KIND: dict[str, tuple[Adjective, ...]] = {
     n.kind: tuple(a for a in ADJECTIVES.values() if n.kind in a.fits) for n in NOUNS.values()
@@ -160,35 +237,53 @@ _PLACES = tuple(PLACES)
 
 # "the" and "a" are as frequent as the others together. Under negation the subject is definite and
 # nothing is counted: "two dogs do not sleep" is ambiguous, and differently so in each language.
-_ANY = ("the", "the", "the", "a", "a", "my", "this", "many", "two", "three")
-_DEFINITE = ("the", "the", "my", "this")
-_UNCOUNTED = ("the", "the", "a", "my", "this")
+_ANY = ("the",) * 5 + ("a",) * 4 + ("my", "our", "this", "many", "two", "three", "four", "five", "ten")
+_DEFINITE = ("the", "the", "the", "my", "our", "this")
+_UNCOUNTED = ("the", "the", "the", "a", "my", "our", "this")
 
 
 def _draw_meaning(rng: random.Random) -> Meaning:
     verb = rng.choice(_VERBS)
     tense = rng.choice(TENSES)
     negated = rng.random() < 0.25
+    question = rng.random() < 0.2
     taken: set[str] = set()
     subject = _draw_phrase(rng, verb.subjects, _DEFINITE if negated else _ANY, taken)
     objects = _UNCOUNTED if negated else _ANY
     object_ = None if verb.frame == "intransitive" else _draw_phrase(rng, verb.objects, objects, taken)
     recipient = None
     if verb.frame == "ditransitive":
-        recipient = _draw_phrase(rng, frozenset({"person"}), _DEFINITE if negated else _ANY, taken)
+        recipient = _draw_phrase(rng, GROUPS["people"], _DEFINITE if negated else _ANY, taken)
     place = rng.choice(_PLACES) if rng.random() < 0.4 else None
     time = rng.choice(_TIMES_BY_TENSE[tense]) if rng.random() < 0.4 else None
-    fronted = time is not None and rng.random() < 0.4
-    return Meaning(verb.name, subject, object_, recipient, place, time, fronted, tense, negated)
+    fronted = time is not None and not question and rng.random() < 0.4
+    return Meaning(verb.name, subject, object_, recipient, place, time, fronted, tense, negated, question)
 
 
 def _draw_phrase(
     rng: random.Random, kinds: frozenset[str], determiners: tuple[str, ...], taken: set[str]
 ) -> Phrase:
-    """A phrase whose noun the sentence does not have yet."""
-    noun = rng.choice([n for n in _NOUNS_BY_KINDS[kinds] if n.name not in taken])
+    """A phrase whose noun the sentence does not have yet; all kinds alike, however many nouns they have."""
+    while (noun := rng.choice(_NOUNS_BY_KIND[rng.choice(sorted(kinds))])).name in taken:
+        pass
     taken.add(noun.name)
     determiner = rng.choice(determiners)
     plural = DETERMINERS[determiner] or rng.random() < 0.35
     adjective = rng.choice(_ADJECTIVES_BY_KIND[noun.kind]).name if rng.random() < 0.4 else None
     return Phrase(noun.name, determiner, plural, adjective)
+
+
+def _can_take(verb: Verb, meaning: Meaning) -> bool:
+    """Whether a verb fits the subject and the object of a meaning."""
+    return (
+        verb.frame == VERBS[meaning.verb].frame
+        and NOUNS[meaning.subject.noun].kind in verb.subjects
+        and (meaning.object is None or NOUNS[meaning.object.noun].kind in verb.objects)
+    )
+
+
+def _can_be_negated(meaning: Meaning) -> bool:
+    """Whether the determiners are those that a negated sentence may have."""
+    recipient = meaning.recipient is None or meaning.recipient.determiner in _DEFINITE
+    obj = meaning.object is None or meaning.object.determiner in _UNCOUNTED
+    return meaning.subject.determiner in _DEFINITE and obj and recipient

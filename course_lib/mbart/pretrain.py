@@ -1,19 +1,24 @@
-"""Pretrain a small mBART: denoising as published, with a share of translation as mBART-50 adds it.
+"""Pretrain a small mBART: denoising as published, then many-to-many translation as mBART-50 adds it.
 
 Denoising alone gives each language states of its own; translation pairs make one meaning look alike in
 all of them, which is what features across languages need. Text is in the format of mBART-50's
 tokenizer: `lang X </s>` on both sides, documents of several sentences as `lang X </s> Y </s>`, and the
 decoder reads the target shifted right, `</s> lang X`. (mBART's first release wrote `X </s> lang`.)
+
+A run can be killed at any moment: the same call again goes on from its last checkpoint and ends with
+the weights that an uninterrupted run gives.
 """
 
 import json
+import os
 import shutil
 import tempfile
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from io import BytesIO
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import sentencepiece
@@ -33,70 +38,129 @@ IGNORED = -100
 # Characters that the tokenizer knows even where the corpus has none of them: learners type their own.
 _REQUIRED_CHARACTERS = "".join(map(chr, range(33, 127))) + "àâäáçéèêëíîïñóôöœúùûüßÀÂÄÁÇÉÈÊËÍÎÏÑÓÔÖŒÚÙÛÜ¿¡«»’"
 
+# Sequences are drawn for so many batches at once and sorted by length, so that little of a batch is padding.
+_WINDOW = 8
+
 
 @dataclass(frozen=True)
 class PretrainConfig:
     """What decides the result: model, data, noise and optimiser. The defaults made `course-mbart`.
 
-    `span_mean` is BART's Poisson mean; mBART's paper prints 3.5. `translation_share` is the share of
-    steps that translate a batch instead of denoising it. There is no dropout: text is drawn in such
-    numbers that hardly any of it is seen twice.
+    `denoising_steps` come first; `translation_steps` follow, of which `denoising_share` still denoise, lest
+    it is forgotten. `span_mean` is BART's Poisson mean; mBART's paper prints 3.5. There is no dropout: text
+    is drawn in such numbers that hardly any of it is seen twice. With `precision="bfloat16"` matrix products
+    run in bfloat16 (autocast); weights, sums and the optimiser stay in float32.
     """
 
     d_model: int = 256
     layers: int = 3
     heads: int = 4
-    ffn_dim: int = 768
+    ffn_dim: int = 1024
     max_positions: int = 512
-    pieces: int = 1600
-    n_meanings: int = 60_000
-    steps: int = 1800
+    pieces: int = 3800
+    n_meanings: int = 150_000
+    denoising_steps: int = 600
+    translation_steps: int = 11_000
+    denoising_share: float = 0.1
     batch_size: int = 64
     max_document: int = 3
-    translation_share: float = 0.5
     mask_share: float = 0.35
     span_mean: float = 3.0
-    learning_rate: float = 1e-3
-    warmup_steps: int = 100
+    learning_rate: float = 2e-3
+    warmup_steps: int = 200
     weight_decay: float = 0.01
     max_gradient_norm: float = 1.0
+    precision: Literal["float32", "bfloat16"] = "bfloat16"
     seed: int = 0
 
     def __post_init__(self):
-        if self.steps < 1 or self.n_meanings < 1 or self.batch_size < 1 or self.max_document < 1:
-            raise ValueError(
-                f"steps, n_meanings, batch_size and max_document are {self.steps}, {self.n_meanings}, "
-                f"{self.batch_size}, {self.max_document}; expected 1 or more of each"
-            )
-        if not 0 <= self.translation_share <= 1:
-            raise ValueError(f"translation_share is {self.translation_share}; expected a share in [0, 1]")
+        for name in ("translation_steps", "n_meanings", "batch_size", "max_document"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} is {getattr(self, name)}; expected 1 or more")
+        if self.denoising_steps < 0:
+            raise ValueError(f"denoising_steps is {self.denoising_steps}; expected 0 or more")
+        if not 0 <= self.denoising_share <= 1:
+            raise ValueError(f"denoising_share is {self.denoising_share}; expected a share in [0, 1]")
+        if self.precision not in ("float32", "bfloat16"):
+            raise ValueError(f"precision is {self.precision!r}; expected 'float32' or 'bfloat16'")
+
+    @property
+    def steps(self) -> int:
+        """Optimiser steps of both phases together."""
+        return self.denoising_steps + self.translation_steps
+
+
+class Texts:
+    """Tokenised sentences of many meanings in several languages; row i of every language says the same.
+
+    Ids lie in one flat array a language, so that a million sentences take megabytes. `sentence` gives the
+    ids of one, `words` the same grouped into words.
+    """
+
+    def __init__(self, texts: Mapping[str, Sequence[str]], tokenizer: MBart50Tokenizer) -> None:
+        self.languages = tuple(texts)
+        self._starts = _word_starts(tokenizer)
+        self._ids: dict[str, np.ndarray] = {}
+        self._ends: dict[str, np.ndarray] = {}
+        for language, sentences in texts.items():
+            encoded = tokenizer(list(sentences), add_special_tokens=False)["input_ids"]
+            self._ids[language] = np.concatenate([np.asarray(ids, dtype=np.int32) for ids in encoded])
+            self._ends[language] = np.cumsum([len(ids) for ids in encoded])
+        self.n_meanings = len(self._ends[self.languages[0]])
+
+    def sentence(self, language: str, meaning: int) -> list[int]:
+        """Token ids of a sentence, without language code and `</s>`."""
+        ends = self._ends[language]
+        return self._ids[language][ends[meaning - 1] if meaning else 0 : ends[meaning]].tolist()
+
+    def words(self, language: str, meaning: int) -> list[Word]:
+        """Token ids of a sentence, grouped into words."""
+        return _grouped(self.sentence(language, meaning), self._starts)
 
 
 def pretrain(
-    config: PretrainConfig, out: Path, *, n_scored: int = 1000, progress: bool = True
+    config: PretrainConfig,
+    out: Path,
+    *,
+    n_scored: int = 1000,
+    checkpoint_every: int = 500,
+    progress: bool = True,
 ) -> dict[str, float]:
     """Train tokenizer and model, score them on `n_scored` held-out meanings, and write them to `out`.
 
     `out` then holds what `save_pretrained` writes for both (weights in half precision), `scores.json`
-    and a model card. It appears only when it is complete. Returns the scores.
+    and a model card. It appears only when it is complete. Until then a checkpoint (every `checkpoint_every`
+    steps, rounded up to whole windows of batches) lies beside it in `.<name>.unfinished`; the same call
+    goes on from there. Returns the scores.
 
     The same configuration gives the same weights on the same machine, library versions and number of
-    torch threads. Raises FileExistsError when `out` exists and is not an empty directory.
+    torch threads, however often the run was interrupted. Raises FileExistsError when `out` exists and is
+    not an empty directory, ValueError when the checkpoint beside it is of another configuration.
     """
     from course_lib.mbart.scores import held_out_scores  # it measures what this module builds
 
     out = Path(out)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise FileExistsError(f"{out} exists and is not an empty directory; name a new one or remove it")
-    out.parent.mkdir(parents=True, exist_ok=True)
-    started = time.perf_counter()
+    unfinished = out.with_name(f".{out.name}.unfinished")
+    unfinished.mkdir(parents=True, exist_ok=True)
+    checkpoint = unfinished / "checkpoint.pt"
     tokenizer, texts = _tokenizer_and_texts(config)
     model = random_model(config, tokenizer, seed=config.seed)
-    losses = train(model, tokenizer, texts, config, progress=progress)
-    minutes = (time.perf_counter() - started) / 60
+    started = time.process_time()
+    losses, earlier = train(
+        model,
+        tokenizer,
+        texts,
+        config,
+        checkpoint=checkpoint,
+        checkpoint_every=checkpoint_every,
+        progress=progress,
+    )
+    minutes = (earlier + time.process_time() - started) / 60
 
     model = model.half().float().eval()  # score what is stored
-    scores = {"training_minutes": minutes, "final_training_loss": float(np.mean(losses[-50:]))}
+    scores = {"training_cpu_minutes": minutes, "final_training_loss": float(np.mean(losses[-50:]))}
     untrained = random_model(config, tokenizer, seed=config.seed + 1).eval()
     for prefix, scored in (("", model), ("random_weights_", untrained)):
         measured = held_out_scores(scored, tokenizer, config, n_scored=n_scored, progress=progress)
@@ -116,12 +180,13 @@ def pretrain(
         if out.exists():
             out.rmdir()  # empty, as checked above
         partial.replace(out)
+        shutil.rmtree(unfinished)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
     return scores
 
 
-def train_tokenizer(texts: Iterable[str], *, pieces: int, seed_sentences: int = 40_000) -> MBart50Tokenizer:
+def train_tokenizer(texts: Iterable[str], *, pieces: int) -> MBart50Tokenizer:
     """SentencePiece unigram pieces in transformers' own MBart50Tokenizer, with mBART-50's language codes.
 
     Token ids: `<s> <pad> </s> <unk>`, the pieces, 52 language codes, `<mask>`. The text is normalised as
@@ -173,76 +238,89 @@ def random_model(
 def train(
     model: MBartForConditionalGeneration,
     tokenizer: MBart50Tokenizer,
-    texts: dict[str, list[list[Word]]],
+    texts: Texts,
     config: PretrainConfig,
     *,
+    checkpoint: Path | None = None,
+    checkpoint_every: int = 500,
     progress: bool = True,
-) -> list[float]:
-    """Train in place; returns the loss of every step (mean cross-entropy a token, in nats).
+) -> tuple[list[float], float]:
+    """Train in place; returns the loss of every step (mean cross-entropy a token, in nats), and the seconds of
+    CPU time that went into the steps before this call.
 
-    AdamW with linear warm-up and cosine decay. `texts` holds the words of each meaning by language.
+    AdamW with linear warm-up and linear decay to 0. With `checkpoint` the state is written there every
+    `checkpoint_every` steps, and read from there first. Raises ValueError where it belongs to another
+    configuration.
     """
     rng = np.random.default_rng(config.seed)
     optimiser = torch.optim.AdamW(
-        model.parameters(), lr=config.learning_rate, betas=(0.9, 0.98), weight_decay=config.weight_decay
+        model.parameters(), lr=0.0, betas=(0.9, 0.98), weight_decay=config.weight_decay, fused=True
     )
-    schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, lambda step: _schedule(step, config))
-    model.train()
     losses: list[float] = []
-    with tqdm(range(config.steps), desc="pretraining", unit="step", disable=not progress) as bar:
-        for _ in bar:
-            translate = rng.random() < config.translation_share
-            draw = translation_batch if translate else denoising_batch
-            inputs, labels = draw(texts, tokenizer, config, rng)
-            loss = model(
-                input_ids=inputs, attention_mask=inputs != tokenizer.pad_token_id, labels=labels
-            ).loss
-            optimiser.zero_grad(set_to_none=True)
-            loss.backward()
-            torch.nn.utils.clip_grad_norm_(model.parameters(), config.max_gradient_norm)
-            optimiser.step()
-            schedule.step()
-            losses.append(loss.item())
-            bar.set_postfix(loss=f"{np.mean(losses[-50:]):.3f}", refresh=False)
-    return losses
+    earlier, started = 0.0, time.process_time()
+    if checkpoint and checkpoint.exists():
+        losses, earlier = _read_checkpoint(checkpoint, config, model, optimiser, rng)
+    attention = model.config._attn_implementation
+    model.set_attn_implementation("eager")  # on sentences of a dozen tokens three times as fast backwards
+    model.train()
+    saved = len(losses)
+    bar = tqdm(initial=saved, total=config.steps, desc="pretraining", unit="step", disable=not progress)
+    with bar:
+        while len(losses) < config.steps:
+            for inputs, labels in _window(texts, tokenizer, config, rng, step=len(losses)):
+                with torch.autocast(
+                    model.device.type, torch.bfloat16, enabled=config.precision == "bfloat16"
+                ):
+                    loss = model(
+                        input_ids=inputs.to(model.device),
+                        attention_mask=(inputs != tokenizer.pad_token_id).to(model.device),
+                        labels=labels.to(model.device),
+                    ).loss
+                optimiser.zero_grad(set_to_none=True)
+                loss.backward()
+                torch.nn.utils.clip_grad_norm_(model.parameters(), config.max_gradient_norm)
+                optimiser.param_groups[0]["lr"] = config.learning_rate * _schedule(len(losses), config)
+                optimiser.step()
+                losses.append(loss.item())
+                bar.update()
+                bar.set_postfix(loss=f"{np.mean(losses[-50:]):.3f}", refresh=False)
+            if checkpoint and len(losses) - saved >= checkpoint_every:
+                saved = len(losses)
+                _write_checkpoint(
+                    checkpoint, config, model, optimiser, rng, losses, earlier + time.process_time() - started
+                )
+    model.set_attn_implementation(attention)
+    return losses, earlier
 
 
-def denoising_batch(
-    texts: dict[str, list[list[Word]]],
-    tokenizer: MBart50Tokenizer,
-    config: PretrainConfig,
-    rng: np.random.Generator,
-) -> tuple[Int[Tensor, "batch source"], Int[Tensor, "batch target"]]:
-    """Noised documents and the originals; all documents of a batch have the same number of sentences."""
-    languages = list(texts)
+def denoising_pair(
+    texts: Texts, tokenizer: MBart50Tokenizer, config: PretrainConfig, rng: np.random.Generator
+) -> tuple[list[int], list[int]]:
+    """A noised document of 1 to `config.max_document` sentences, and the original."""
+    language = texts.languages[rng.integers(len(texts.languages))]
+    code = tokenizer.lang_code_to_id[language]
     size = int(rng.integers(1, config.max_document + 1))
-    sources, targets = [], []
-    for _ in range(config.batch_size):
-        language = languages[rng.integers(len(languages))]
-        code = tokenizer.lang_code_to_id[language]
-        document = [texts[language][i] for i in rng.integers(len(texts[language]), size=size)]
-        sources.append([code, *noised(document, tokenizer, config, rng).ids])
-        targets.append([code, *flatten(document, tokenizer.eos_token_id)])
-    return _pad(sources, tokenizer.pad_token_id), _pad(targets, IGNORED)
+    document = [texts.words(language, i) for i in rng.integers(texts.n_meanings, size=size).tolist()]
+    return (
+        [code, *noised(document, tokenizer, config, rng).ids],
+        [code, *flatten(document, tokenizer.eos_token_id)],
+    )
 
 
-def translation_batch(
-    texts: dict[str, list[list[Word]]],
-    tokenizer: MBart50Tokenizer,
-    config: PretrainConfig,
-    rng: np.random.Generator,
-) -> tuple[Int[Tensor, "batch source"], Int[Tensor, "batch target"]]:
-    """Sentences and what they are in another language, all ordered pairs of languages alike."""
-    languages = list(texts)
-    sources, targets = [], []
-    for _ in range(config.batch_size):
-        pair = rng.choice(len(languages), size=2, replace=False)
-        meaning = rng.integers(len(texts[languages[0]]))
-        for side, rows in zip(pair, (sources, targets), strict=True):
-            sentence = texts[languages[side]][meaning]
-            code = tokenizer.lang_code_to_id[languages[side]]
-            rows.append([code, *flatten([sentence], tokenizer.eos_token_id)])
-    return _pad(sources, tokenizer.pad_token_id), _pad(targets, IGNORED)
+def translation_pair(
+    texts: Texts, tokenizer: MBart50Tokenizer, rng: np.random.Generator
+) -> tuple[list[int], list[int]]:
+    """A sentence and what it is in another language, all ordered pairs of languages alike."""
+    meaning = int(rng.integers(texts.n_meanings))
+    source, target = (
+        [
+            tokenizer.lang_code_to_id[texts.languages[side]],
+            *texts.sentence(texts.languages[side], meaning),
+            tokenizer.eos_token_id,
+        ]
+        for side in rng.choice(len(texts.languages), size=2, replace=False)
+    )
+    return source, target
 
 
 def noised(document: Document, tokenizer: MBart50Tokenizer, config: PretrainConfig, rng: np.random.Generator):
@@ -262,37 +340,87 @@ def flatten(document: Document, separator_id: int) -> list[int]:
     return [t for sentence in document for word in (*sentence, (separator_id,)) for t in word]
 
 
-def words_of(tokenizer: MBart50Tokenizer, texts: Sequence[str]) -> list[list[Word]]:
+def padded(rows: Sequence[Sequence[int]], value: int) -> Int[Tensor, "rows tokens"]:
+    """Rows of ids, filled up on the right."""
+    longest = max(map(len, rows))
+    return torch.tensor([[*row, *[value] * (longest - len(row))] for row in rows])
+
+
+def _window(
+    texts: Texts, tokenizer: MBart50Tokenizer, config: PretrainConfig, rng: np.random.Generator, *, step: int
+) -> Iterator[tuple[Int[Tensor, "batch source"], Int[Tensor, "batch target"]]]:
+    """Some batches of one kind, each of sequences of like length, in random order."""
+    first_phase = step < config.denoising_steps
+    end = config.denoising_steps if first_phase else config.steps
+    n_batches, size = min(_WINDOW, end - step), config.batch_size
+    denoise = first_phase or rng.random() < config.denoising_share
+    pairs = [
+        denoising_pair(texts, tokenizer, config, rng) if denoise else translation_pair(texts, tokenizer, rng)
+        for _ in range(n_batches * size)
+    ]
+    pairs.sort(key=lambda pair: len(pair[0]) + len(pair[1]))
+    for batch in rng.permutation(n_batches):
+        sources, targets = zip(*pairs[batch * size : (batch + 1) * size], strict=True)
+        yield padded(sources, tokenizer.pad_token_id), padded(targets, IGNORED)
+
+
+def _write_checkpoint(checkpoint: Path, config, model, optimiser, rng, losses, seconds) -> None:
+    partial = checkpoint.with_suffix(".partial")
+    with partial.open("wb") as file:
+        torch.save(
+            {
+                "config": asdict(config),
+                "model": model.state_dict(),
+                "optimiser": optimiser.state_dict(),
+                "rng": rng.bit_generator.state,
+                "losses": losses,
+                "seconds": seconds,
+            },
+            file,
+        )
+        file.flush()
+        os.fsync(file.fileno())
+    partial.replace(checkpoint)
+
+
+def _read_checkpoint(checkpoint: Path, config, model, optimiser, rng) -> tuple[list[float], float]:
+    state = torch.load(checkpoint, weights_only=True)
+    if state["config"] != asdict(config):
+        changed = [name for name, value in asdict(config).items() if state["config"].get(name) != value]
+        raise ValueError(
+            f"{checkpoint} belongs to another configuration ({', '.join(changed) or 'of other fields'} differ); "
+            f"remove {checkpoint.parent} or choose another name for the output"
+        )
+    model.load_state_dict(state["model"])
+    optimiser.load_state_dict(state["optimiser"])
+    rng.bit_generator.state = state["rng"]
+    return state["losses"], state["seconds"]
+
+
+def _word_starts(tokenizer: MBart50Tokenizer) -> list[bool]:
+    return [piece.startswith("▁") for piece in tokenizer.convert_ids_to_tokens(range(len(tokenizer)))]
+
+
+def _grouped(ids: Sequence[int], starts: Sequence[bool]) -> list[Word]:
     """Token ids grouped into words: a word starts at a piece that begins with the blank mark."""
-    encoded = tokenizer(list(texts), add_special_tokens=False)["input_ids"]
-    vocabulary = tokenizer.convert_ids_to_tokens(range(len(tokenizer)))
-    starts = [piece.startswith("▁") for piece in vocabulary]
-    sentences = []
-    for ids in encoded:
-        words: list[list[int]] = []
-        for token in ids:
-            if starts[token] or not words:
-                words.append([])
-            words[-1].append(token)
-        sentences.append([tuple(word) for word in words])
-    return sentences
+    words: list[list[int]] = []
+    for token in ids:
+        if starts[token] or not words:
+            words.append([])
+        words[-1].append(token)
+    return [tuple(word) for word in words]
 
 
-def _tokenizer_and_texts(config: PretrainConfig) -> tuple[MBart50Tokenizer, dict[str, list[list[Word]]]]:
+def _tokenizer_and_texts(config: PretrainConfig) -> tuple[MBart50Tokenizer, Texts]:
     meanings = draw_meanings(config.n_meanings, seed=config.seed)
     texts = {language: [render(m, language).text for m in meanings] for language in LANGUAGES}
     sample = [text for language in LANGUAGES for text in texts[language][:20_000]]
     tokenizer = train_tokenizer(sample, pieces=config.pieces)
-    return tokenizer, {language: words_of(tokenizer, texts[language]) for language in LANGUAGES}
+    return tokenizer, Texts(texts, tokenizer)
 
 
 def _schedule(step: int, config: PretrainConfig) -> float:
-    if step < config.warmup_steps:
-        return (step + 1) / config.warmup_steps
-    done = (step - config.warmup_steps) / max(1, config.steps - config.warmup_steps)
-    return 0.5 * (1 + np.cos(np.pi * done))
-
-
-def _pad(rows: list[list[int]], value: int) -> Int[Tensor, "batch tokens"]:
-    longest = max(map(len, rows))
-    return torch.tensor([row + [value] * (longest - len(row)) for row in rows])
+    """The step size at a step, as a share of the largest."""
+    rise = (step + 1) / max(1, config.warmup_steps)
+    fall = (config.steps - step) / max(1, config.steps - config.warmup_steps)
+    return min(rise, fall, 1.0)

@@ -1,5 +1,6 @@
 """How good a pretrained model is, on meanings that it was not trained on."""
 
+import random
 from itertools import permutations
 
 import numpy as np
@@ -9,8 +10,16 @@ from torch import Tensor
 from transformers import MBart50Tokenizer, MBartForConditionalGeneration
 
 from course_lib.mbart.activations import pooled_states
-from course_lib.mbart.corpus import LANGUAGES, draw_meanings, render
-from course_lib.mbart.pretrain import PretrainConfig, flatten, noised, translation_batch, words_of
+from course_lib.mbart.corpus import LANGUAGES, draw_meanings, minimal_pairs, render
+from course_lib.mbart.pretrain import (
+    IGNORED,
+    PretrainConfig,
+    Texts,
+    flatten,
+    noised,
+    padded,
+    translation_pair,
+)
 
 _SEED = 12345
 _BATCH = 64
@@ -27,8 +36,9 @@ def held_out_scores(
     """All scores on `n_scored` documents, pairs and candidates, by the names used in the model card."""
     return {
         **denoising_scores(model, tokenizer, config, n_documents=n_scored),
-        "translation_loss": translation_loss(model, tokenizer, config, n_pairs=n_scored),
+        **translation_scores(model, tokenizer, n_pairs=n_scored),
         **retrieval_scores(model, tokenizer, n_candidates=n_scored, progress=progress),
+        **hard_retrieval_scores(model, tokenizer, n_meanings=n_scored, progress=progress),
     }
 
 
@@ -45,14 +55,14 @@ def denoising_scores(
     Documents of 1 to `config.max_document` sentences, in all languages, noised as in training.
     """
     rng = np.random.default_rng(_SEED)
-    texts = _test_words(tokenizer, n_documents)
+    texts = _test_texts(tokenizer, n_documents)
     loss_sum, tokens, found, masked_words = 0.0, 0, 0, 0
     for start in range(0, n_documents, _BATCH):
         rows, targets, masks = [], [], []
         for index in range(start, min(start + _BATCH, n_documents)):
             language = LANGUAGES[index % len(LANGUAGES)]
             size = 1 + (index // len(LANGUAGES)) % config.max_document
-            document = [texts[language][i] for i in rng.integers(n_documents, size=size)]
+            document = [texts.words(language, i) for i in rng.integers(n_documents, size=size).tolist()]
             corrupted = noised(document, tokenizer, config, rng)
             code = tokenizer.lang_code_to_id[language]
             rows.append([code, *corrupted.ids])
@@ -68,20 +78,51 @@ def denoising_scores(
 
 
 @torch.inference_mode()
-def translation_loss(
-    model: MBartForConditionalGeneration, tokenizer: MBart50Tokenizer, config: PretrainConfig, *, n_pairs: int
-) -> float:
-    """Loss a token of the translation, over random pairs of languages."""
+def translation_scores(
+    model: MBartForConditionalGeneration, tokenizer: MBart50Tokenizer, *, n_pairs: int
+) -> dict[str, float]:
+    """Loss a token of the right translation, and the share of greedy translations that equal it.
+
+    Over random pairs of languages. There is one right translation: the corpus says a meaning in one way.
+    """
     rng = np.random.default_rng(_SEED)
-    texts = _test_words(tokenizer, n_pairs)
-    loss_sum, tokens = 0.0, 0
-    for _ in range(0, n_pairs, config.batch_size):
-        inputs, labels = translation_batch(texts, tokenizer, config, rng)
-        count = int((labels != -100).sum())
-        output = model(input_ids=inputs, attention_mask=inputs != tokenizer.pad_token_id, labels=labels)
-        loss_sum += output.loss.item() * count
-        tokens += count
-    return loss_sum / tokens
+    texts = _test_texts(tokenizer, n_pairs)
+    pairs = sorted((translation_pair(texts, tokenizer, rng) for _ in range(n_pairs)), key=lambda p: len(p[0]))
+    loss_sum, tokens, exact = 0.0, 0, 0
+    for start in range(0, n_pairs, _BATCH):
+        sources, targets = zip(*pairs[start : start + _BATCH], strict=True)
+        losses, _ = _teacher_forced(model, tokenizer, sources, targets)
+        loss_sum += losses.sum().item()  # zero where a row is filled up
+        tokens += sum(map(len, targets))
+        written = translate(model, tokenizer, sources, [target[0] for target in targets])
+        exact += sum(a == list(b) for a, b in zip(written, targets, strict=True))
+    return {"translation_loss": loss_sum / tokens, "translation_exact_match": exact / n_pairs}
+
+
+def translate(
+    model: MBartForConditionalGeneration,
+    tokenizer: MBart50Tokenizer,
+    sources: list[list[int]] | tuple[list[int], ...],
+    codes: list[int],
+) -> list[list[int]]:
+    """Greedy translations of token rows into the languages of `codes`, from language code to `</s>`."""
+    inputs = padded(sources, tokenizer.pad_token_id).to(model.device)
+    decoder = torch.tensor([[tokenizer.eos_token_id, code] for code in codes], device=model.device)
+    longest = 2 * inputs.shape[1] + 16
+    with torch.inference_mode():
+        out = model.generate(
+            input_ids=inputs,
+            attention_mask=inputs != tokenizer.pad_token_id,
+            decoder_input_ids=decoder,
+            max_new_tokens=longest,
+            num_beams=1,
+            do_sample=False,
+        )
+    rows = []
+    for row in out[:, 1:].tolist():
+        end = row.index(tokenizer.eos_token_id) + 1 if tokenizer.eos_token_id in row else len(row)
+        rows.append(row[:end])
+    return rows
 
 
 def retrieval_scores(
@@ -103,6 +144,38 @@ def retrieval_scores(
     return {"retrieval_top1": float(np.mean(top1)), "retrieval_top1_worst_pair": min(top1)}
 
 
+def hard_retrieval_scores(
+    model: MBartForConditionalGeneration,
+    tokenizer: MBart50Tokenizer,
+    *,
+    n_meanings: int,
+    progress: bool = True,
+) -> dict[str, float]:
+    """Share of sentences whose translation is nearer than all sentences that differ from it in one concept.
+
+    Nearest by cosine of mean-pooled encoder states, over all ordered pairs of languages; the candidates of a
+    sentence are its translation and the `minimal_pairs` of its meaning in the other language. Chance is one
+    over their number, of which the mean is returned too.
+    """
+    rng = random.Random(_SEED)
+    groups = [[m, *minimal_pairs(m, rng)] for m in draw_meanings(n_meanings, seed=_SEED, split="test")]
+    sizes = [len(group) for group in groups]
+    states = {}
+    for language in LANGUAGES:
+        sentences = [render(m, language) for group in groups for m in group]
+        pooled = pooled_states(model, tokenizer, sentences, progress=progress).encoder
+        states[language] = torch.nn.functional.normalize(pooled).split(sizes)
+    found = [
+        float(np.mean([int((b @ a[0]).argmax()) == 0 for a, b in zip(states[p], states[q], strict=True)]))
+        for p, q in permutations(LANGUAGES, 2)
+    ]
+    return {
+        "hard_retrieval_top1": float(np.mean(found)),
+        "hard_retrieval_top1_worst_pair": min(found),
+        "hard_retrieval_candidates": float(np.mean(sizes)),
+    }
+
+
 def retrieval_top1(
     queries: Float[Tensor, "sentences d_model"], candidates: Float[Tensor, "sentences d_model"]
 ) -> float:
@@ -112,9 +185,9 @@ def retrieval_top1(
     return (nearest == torch.arange(len(queries))).float().mean().item()
 
 
-def _test_words(tokenizer: MBart50Tokenizer, n_meanings: int):
+def _test_texts(tokenizer: MBart50Tokenizer, n_meanings: int) -> Texts:
     meanings = draw_meanings(n_meanings, seed=_SEED, split="test")
-    return {lang: words_of(tokenizer, [render(m, lang).text for m in meanings]) for lang in LANGUAGES}
+    return Texts({lang: [render(m, lang).text for m in meanings] for lang in LANGUAGES}, tokenizer)
 
 
 def _token_ranges(document, masked: frozenset[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -129,13 +202,14 @@ def _token_ranges(document, masked: frozenset[tuple[int, int]]) -> list[tuple[in
     return ranges
 
 
-def _teacher_forced(model, tokenizer, sources: list[list[int]], targets: list[list[int]]):
+def _teacher_forced(model, tokenizer, sources, targets) -> tuple[Tensor, Tensor]:
     """Loss of every target token, and whether it is the most probable one."""
-    pad = torch.nn.utils.rnn.pad_sequence
-    inputs = pad([torch.tensor(s) for s in sources], batch_first=True, padding_value=tokenizer.pad_token_id)
-    labels = pad([torch.tensor(t) for t in targets], batch_first=True, padding_value=-100)
+    inputs = padded(sources, tokenizer.pad_token_id).to(model.device)
+    labels = padded(targets, IGNORED).to(model.device)
     logits = model(
         input_ids=inputs, attention_mask=inputs != tokenizer.pad_token_id, labels=labels
     ).logits.float()
-    losses = torch.nn.functional.cross_entropy(logits.transpose(1, 2), labels, reduction="none")
+    losses = torch.nn.functional.cross_entropy(
+        logits.transpose(1, 2), labels, reduction="none", ignore_index=IGNORED
+    )
     return losses, logits.argmax(dim=-1) == labels

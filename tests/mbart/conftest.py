@@ -13,10 +13,12 @@ TINY = PretrainConfig(
     ffn_dim=32,
     pieces=400,
     n_meanings=200,
-    steps=20,
+    denoising_steps=8,
+    translation_steps=12,
     batch_size=8,
     learning_rate=1e-2,
     warmup_steps=2,
+    precision="float32",
 )
 
 

@@ -1,6 +1,7 @@
 """Pretraining: the format, a short run from end to end, and the checkpoint that is shipped."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,26 +9,33 @@ import torch
 from transformers import AutoTokenizer, MBart50Tokenizer, MBartForConditionalGeneration
 from transformers.models.mbart.modeling_mbart import shift_tokens_right
 
+import course_lib.mbart.pretrain as pretrain_module
 from course_lib.mbart.corpus import LANGUAGES, draw_meanings, generate, render
 from course_lib.mbart.model import COURSE_MBART_DIR, load
 from course_lib.mbart.pretrain import (
-    IGNORED,
     PretrainConfig,
-    denoising_batch,
+    Texts,
+    denoising_pair,
+    flatten,
     pretrain,
     random_model,
     train,
     train_tokenizer,
-    translation_batch,
-    words_of,
+    translation_pair,
 )
-from course_lib.mbart.scores import denoising_scores, retrieval_scores, retrieval_top1
+from course_lib.mbart.scores import (
+    denoising_scores,
+    hard_retrieval_scores,
+    retrieval_scores,
+    retrieval_top1,
+    translation_scores,
+)
 
 
 @pytest.fixture(scope="module")
 def texts(tokenizer):
     meanings = draw_meanings(60, seed=0)
-    return {code: words_of(tokenizer, [render(m, code).text for m in meanings]) for code in LANGUAGES}
+    return Texts({code: [render(m, code).text for m in meanings] for code in LANGUAGES}, tokenizer)
 
 
 def test_the_tokenizer_comes_back_from_its_directory(tokenizer, tiny_directory):
@@ -53,10 +61,14 @@ def test_the_tokenizer_writes_mbart50s_format_and_shifts_as_mbart_does(tokenizer
     assert tokenizer.convert_ids_to_tokens(shifted[0]) == ["</s>", *tokens[:-1]]
 
 
-def test_words_are_those_of_the_text(tokenizer):
-    sentences = [s.text for s in generate(20, seed=4)]
-    for text, words in zip(sentences, words_of(tokenizer, sentences), strict=True):
-        assert [tokenizer.decode(list(word)) for word in words] == text.split()
+def test_sentences_and_words_are_those_of_the_text(texts, tokenizer):
+    for language in LANGUAGES:
+        for row, meaning in enumerate(draw_meanings(60, seed=0)):
+            text = render(meaning, language).text
+            assert tokenizer.decode(texts.sentence(language, row)) == text
+            words = texts.words(language, row)
+            assert [tokenizer.decode(list(word)) for word in words] == text.split()
+            assert flatten([words], 2) == [*texts.sentence(language, row), 2]
 
 
 def test_too_many_pieces_are_refused():
@@ -64,37 +76,60 @@ def test_too_many_pieces_are_refused():
         train_tokenizer([s.text for s in generate(50, seed=0)], pieces=50_000)
 
 
-def test_denoising_batches_hold_documents_in_the_published_format(texts, tokenizer, config):
-    inputs, labels = denoising_batch(texts, tokenizer, config, np.random.default_rng(0))
-    for source, target in zip(inputs, labels, strict=True):
-        source = source[source != tokenizer.pad_token_id].tolist()
-        target = target[target != IGNORED].tolist()
+def test_denoising_pairs_are_documents_in_the_published_format(texts, tokenizer, config):
+    rng = np.random.default_rng(0)
+    pairs = [denoising_pair(texts, tokenizer, config, rng) for _ in range(20)]
+    for source, target in pairs:
         assert source[0] == target[0]
         assert tokenizer.convert_ids_to_tokens(target[0]) in LANGUAGES
         assert source[-1] == target[-1] == tokenizer.eos_token_id
-        assert source.count(tokenizer.eos_token_id) == target.count(tokenizer.eos_token_id)
+        assert 1 <= source.count(tokenizer.eos_token_id) == target.count(tokenizer.eos_token_id) <= 3
         assert tokenizer.mask_token_id not in target
-    assert (inputs == tokenizer.mask_token_id).any()
+    assert any(tokenizer.mask_token_id in source for source, _ in pairs)
+    assert {target.count(tokenizer.eos_token_id) for _, target in pairs} == {1, 2, 3}
 
 
-def test_translation_batches_hold_the_same_meaning_in_two_languages(texts, tokenizer, config):
-    inputs, labels = translation_batch(texts, tokenizer, config, np.random.default_rng(0))
-    where = {
-        tuple(t for word in words for t in word): i for c in LANGUAGES for i, words in enumerate(texts[c])
-    }
-    for source, target in zip(inputs, labels, strict=True):
-        source = source[source != tokenizer.pad_token_id].tolist()
-        target = target[target != IGNORED].tolist()
+def test_translation_pairs_say_the_same_in_two_languages(texts, tokenizer):
+    rng = np.random.default_rng(0)
+    where = {tuple(texts.sentence(c, i)): i for c in LANGUAGES for i in range(texts.n_meanings)}
+    pairs = [translation_pair(texts, tokenizer, rng) for _ in range(60)]
+    for source, target in pairs:
         assert source[0] != target[0]
         assert where[tuple(source[1:-1])] == where[tuple(target[1:-1])]
+    assert len({(source[0], target[0]) for source, target in pairs}) == 12
 
 
 def test_the_loss_falls_and_equal_seeds_give_equal_weights(texts, tokenizer, config):
     models = [random_model(config, tokenizer, seed=0) for _ in range(2)]
-    losses = [train(model, tokenizer, texts, config, progress=False) for model in models]
+    losses = [train(model, tokenizer, texts, config, progress=False)[0] for model in models]
     assert losses[0] == losses[1]
     assert np.mean(losses[0][-5:]) < np.mean(losses[0][:5]) - 0.3
     assert all(torch.equal(a, b) for a, b in zip(*(m.parameters() for m in models), strict=True))
+
+
+def test_a_run_that_was_killed_ends_with_the_same_weights(config, tmp_path, monkeypatch):
+    whole = tmp_path / "whole"
+    pretrain(config, whole, n_scored=8, checkpoint_every=4, progress=False)
+    draw, drawn = pretrain_module._window, []
+
+    def killed(*args, **kwargs):
+        drawn.append(kwargs["step"])
+        if len(drawn) == 3:
+            raise KeyboardInterrupt
+        return draw(*args, **kwargs)
+
+    monkeypatch.setattr(pretrain_module, "_window", killed)
+    resumed = tmp_path / "resumed"
+    with pytest.raises(KeyboardInterrupt):
+        pretrain(config, resumed, n_scored=8, checkpoint_every=4, progress=False)
+    assert not resumed.exists()
+    with pytest.raises(ValueError, match=r"another configuration \(seed differ\)"):
+        pretrain(replace(config, seed=1), resumed, n_scored=8, progress=False)
+    pretrain(config, resumed, n_scored=8, checkpoint_every=4, progress=False)
+    assert drawn[3] == drawn[2] > 0  # it went on where it had stopped
+    first, second = ((path / "model.safetensors").read_bytes() for path in (whole, resumed))
+    assert first == second
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["resumed", "whole"]
 
 
 @pytest.fixture(scope="module")
@@ -134,10 +169,10 @@ def test_a_failing_run_leaves_nothing(config, tmp_path, monkeypatch):
     monkeypatch.setattr(MBart50Tokenizer, "save_pretrained", no_space)
     with pytest.raises(OSError, match="no space"):
         pretrain(config, tmp_path / "model", n_scored=16, progress=False)
-    assert list(tmp_path.iterdir()) == []
+    assert [p.name for p in tmp_path.iterdir()] == [".model.unfinished"]  # to go on from
 
 
-@pytest.mark.parametrize("wrong", [{"steps": 0}, {"translation_share": 1.5}])
+@pytest.mark.parametrize("wrong", [{"translation_steps": 0}, {"denoising_share": 1.5}])
 def test_impossible_configurations_are_refused(wrong):
     with pytest.raises(ValueError, match=str(next(iter(wrong.values())))):
         PretrainConfig(**wrong)
@@ -170,13 +205,13 @@ def test_the_shipped_checkpoint_loads_through_plain_transformers(shipped):
     for plain, ours in zip(model.float().parameters(), shipped[0].parameters(), strict=True):
         assert torch.equal(plain, ours)
     assert (model.config.d_model, model.config.encoder_layers, model.config.scale_embedding) == (256, 3, True)
-    assert (COURSE_MBART_DIR / "model.safetensors").stat().st_size <= 12 * 10**6
+    assert (COURSE_MBART_DIR / "model.safetensors").stat().st_size <= 25 * 10**6
 
 
 def test_the_shipped_configuration_is_the_default_one(claimed):
     assert json.loads((COURSE_MBART_DIR / "pretrain.json").read_text()) == PretrainConfig().__dict__
     card = (COURSE_MBART_DIR / "README.md").read_text()
-    for name in ("denoising_loss", "masked_word_accuracy", "retrieval_top1"):
+    for name in ("denoising_loss", "translation_exact_match", "retrieval_top1", "hard_retrieval_top1"):
         assert f"{claimed[name]:.3f} | {claimed['random_weights_' + name]:.3f}" in card
 
 
@@ -197,3 +232,16 @@ def test_the_shipped_checkpoint_puts_translations_together(shipped, claimed):
     # Among fewer candidates than the card's the task is easier.
     assert trained["retrieval_top1"] > claimed["retrieval_top1"] - 0.02
     assert claimed["retrieval_top1"] > claimed["random_weights_retrieval_top1"] + 0.5
+
+
+def test_the_shipped_checkpoint_tells_neighbours_apart(shipped, claimed):
+    trained = hard_retrieval_scores(*shipped, n_meanings=60, progress=False)
+    # 12 pairs of languages of 60 meanings each: a standard error of about 0.02.
+    assert trained["hard_retrieval_top1"] > claimed["hard_retrieval_top1"] - 0.08
+    assert trained["hard_retrieval_candidates"] == pytest.approx(claimed["hard_retrieval_candidates"], abs=1)
+
+
+def test_the_shipped_checkpoint_translates(shipped, claimed):
+    trained = translation_scores(*shipped, n_pairs=100)
+    assert trained["translation_exact_match"] > claimed["translation_exact_match"] - 0.12
+    assert trained["translation_loss"] < claimed["translation_loss"] + 0.05
