@@ -1,4 +1,4 @@
-"""The command line: `python -m course_lib pipeline | pretrain | figures | doctor`.
+"""The command line: `python -m course_lib pipeline | activations | pretrain | figures | doctor`.
 
 Commands import what they need when they run, so that `--help` answers at once.
 """
@@ -18,6 +18,21 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+
+
+class Pool(StrEnum):
+    """One row a token, or one a sentence."""
+
+    tokens = "tokens"
+    mean = "mean"
+
+
+class Dtype(StrEnum):
+    """What a model computes in."""
+
+    auto = "auto"
+    float32 = "float32"
+    bfloat16 = "bfloat16"
 
 
 class Site(StrEnum):
@@ -49,7 +64,7 @@ def pipeline(
     ] = "builtin",
     site: Annotated[Site, typer.Option(help="States that the autoencoders are trained on.")] = Site.encoder,
     sentences: Annotated[
-        int | None, typer.Option(help="Use so many sentences (default: the whole file, 6000 of builtin).")
+        int | None, typer.Option(help="Use so many sentences (default: the whole file, 12000 of builtin).")
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the corpus, the split and the training.")] = 0,
     device: Annotated[
@@ -78,13 +93,111 @@ def pipeline(
         f"stacked autoencoder: {width} units explain {stacked['held_out']['explained_variance']:.1%} of held-out "
         f"variance ({stacked['train']['explained_variance']:.1%} in training, "
         f"PCA bound {stacked['train']['pca_bound']:.1%})\n"
-        f"sparse autoencoder: {sparse['held_out']['l0']:.1f} of {n_features} features active in a sentence explain "
+        f"sparse autoencoder: {sparse['held_out']['l0']:.1f} of {n_features} features active at a token explain "
         f"{sparse['held_out']['explained_variance']:.1%} of held-out variance; "
-        f"{sparse['train']['dead']} are dead in training\n"
-        f"report: {result.report}"
+        f"{sparse['train']['dead']} are dead in training"
     )
+    if concepts := result.metrics["concepts"]:
+        reached = {name: concepts[name]["lexical_reached"] for name in ("features", "neurons", "components")}
+        typer.echo(
+            f"concepts: a single feature detects {reached['features']:.1%} of the lexical ones (AUROC 0.95 or more "
+            f"on held-out sentences), a neuron {reached['neurons']:.1%}, a principal component "
+            f"{reached['components']:.1%}"
+        )
+    typer.echo(f"report: {result.report}")
     for warning in result.metrics["run"]["warnings"]:
         typer.echo(f"warning: {warning}", err=True)
+
+
+@app.command()
+def activations(
+    out: Annotated[
+        Path, typer.Option(help="Directory of the store; one that a run left unfinished goes on.")
+    ],
+    text: Annotated[
+        str,
+        typer.Option(
+            help="UTF-8 file of lines: sentence, language<TAB>sentence, or two of these for encoder and decoder; "
+            ".jsonl, .parquet or .csv with a column text; or builtin."
+        ),
+    ] = "builtin",
+    model: Annotated[
+        str, typer.Option(help="Hub name, local directory, or the built-in course-mbart.")
+    ] = "course-mbart",
+    site: Annotated[
+        str,
+        typer.Option(help="encoder.final, encoder.3 (after layer 3), decoder.-1.mlp; parts: attention, mlp."),
+    ] = "encoder.final",
+    pool: Annotated[Pool, typer.Option(help="One row a token, or the mean of a sentence.")] = Pool.tokens,
+    dtype: Annotated[Dtype, typer.Option(help="auto: bfloat16 where the hardware has it.")] = Dtype.auto,
+    sentences: Annotated[
+        int | None, typer.Option(help="Use so many sentences (default: the whole file, 12000 of builtin).")
+    ] = None,
+    include_special: Annotated[bool, typer.Option(help="Keep language codes and </s> too.")] = False,
+    shard_size: Annotated[int, typer.Option(help="Sentences in a file; memory grows with it.")] = 1024,
+    tokens_per_batch: Annotated[
+        int | None, typer.Option(help="Tokens the model reads at once (default: 2048, on a GPU 16384).")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the built-in corpus.")] = 0,
+    device: Annotated[
+        str | None, typer.Option(help="cpu, cuda, cuda:1, ... (default: cuda where there is one).")
+    ] = None,
+    progress: Annotated[bool, typer.Option(help="Show a progress bar.")] = True,
+) -> None:
+    """Store a model's activations on disk; run it again to go on, under torchrun to share the work."""
+    import os
+    from itertools import islice
+
+    from course_lib.mbart.model import ModelUnavailable, load
+    from course_lib.pipeline import BUILTIN, BUILTIN_SENTENCES, InputError, usable_device
+
+    with _explained(InputError, ModelUnavailable, ValueError, FileNotFoundError):
+        import torch
+
+        from course_lib.mbart import activation_store as stores
+        from course_lib.mbart.activations import NotFiniteError, fast_dtype
+        from course_lib.mbart.corpus import generate
+
+        where = stores.Site.parse(site)
+        if sentences is not None and sentences < 1:
+            raise ValueError(f"{sentences} sentences asked for; expected at least 1")
+        local_rank = os.environ.get("LOCAL_RANK")  # torchrun says which GPU is whose
+        if device is None and local_rank is not None and torch.cuda.is_available():
+            device = f"cuda:{local_rank}"
+        used = usable_device(device)
+        chosen = fast_dtype(used) if dtype is Dtype.auto else getattr(torch, dtype.value)
+        mbart, tokenizer = load(model, device=used, dtype=chosen)
+        if text == BUILTIN:
+            spoken = generate(sentences or BUILTIN_SENTENCES, seed=seed)
+        else:
+            spoken = islice(stores.read_text(text, languages=tokenizer.lang_code_to_id), sentences)
+    together = local_rank is not None
+    if together:  # ranks exchange a few words only, for which gloo is enough on any device
+        torch.distributed.init_process_group("gloo")
+    try:
+        with _explained(stores.StoreError, NotFiniteError, ValueError):
+            store = stores.write_store(
+                out,
+                mbart,
+                tokenizer,
+                spoken,
+                site=where,
+                pool=pool.value,
+                model_name=model,
+                shard_size=shard_size,
+                include_special=include_special,
+                tokens_per_batch=tokens_per_batch,
+                progress=progress,
+            )
+        first = not together or torch.distributed.get_rank() == 0
+    finally:
+        if together:
+            torch.distributed.destroy_process_group()
+    if first:
+        typer.echo(
+            f"{len(store):,} rows of {store.d_model} {store.manifest['dtype']} numbers from "
+            f"{store.manifest['sentences']:,} sentences at {store.site}\nstore: {out}"
+        )
 
 
 @app.command()
@@ -92,20 +205,31 @@ def pretrain(
     out: Annotated[
         Path, typer.Option(help="Directory for model, tokenizer and scores; must not hold anything.")
     ],
-    steps: Annotated[int | None, typer.Option(help="Optimiser steps.")] = None,
+    steps: Annotated[
+        int | None, typer.Option(help="Optimiser steps that translate, after those that denoise.")
+    ] = None,
+    denoising_steps: Annotated[int | None, typer.Option(help="Optimiser steps that denoise.")] = None,
     meanings: Annotated[int | None, typer.Option(help="Meanings of the corpus to train on.")] = None,
     batch_size: Annotated[int | None, typer.Option(help="Documents in a step.")] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of the corpus and of the training.")] = None,
     progress: Annotated[bool, typer.Option(help="Show progress bars.")] = True,
 ) -> None:
-    """Pretrain an mBART on the built-in corpus; without options, the one that is shipped."""
+    """Pretrain an mBART on the built-in corpus; without options, the one that is shipped.
+
+    A run that was stopped goes on from its last checkpoint when the same command is given again.
+    """
     from course_lib.mbart.pretrain import PretrainConfig
     from course_lib.mbart.pretrain import pretrain as run
 
-    given = {"steps": steps, "n_meanings": meanings, "batch_size": batch_size, "seed": seed}
-    with _explained(ValueError):
+    given = {
+        "translation_steps": steps,
+        "denoising_steps": denoising_steps,
+        "n_meanings": meanings,
+        "batch_size": batch_size,
+        "seed": seed,
+    }
+    with _explained(ValueError, FileExistsError):
         config = PretrainConfig(**{name: value for name, value in given.items() if value is not None})
-    with _explained(FileExistsError):
         scores = run(config, out, progress=progress)
     for name, value in scores.items():
         typer.echo(f"{name}: {value:.4g}")

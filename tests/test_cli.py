@@ -56,7 +56,7 @@ def test_the_pipeline_prints_where_the_report_is(model, tmp_path):
     last = done.stdout.strip().splitlines()[-1]
     assert last == f"report: {out / 'report.html'}"
     assert (out / "report.html").is_file()
-    assert "sparse autoencoder: 100%" in done.stderr
+    assert "topk autoencoder: 100%" in done.stderr
 
 
 def test_a_missing_file_needs_no_traceback(tmp_path):
@@ -137,6 +137,8 @@ def test_pretrain_passes_its_options_on(monkeypatch, tmp_path):
         str(tmp_path / "m"),
         "--steps",
         "7",
+        "--denoising-steps",
+        "5",
         "--meanings",
         "20",
         "--batch-size",
@@ -146,7 +148,8 @@ def test_pretrain_passes_its_options_on(monkeypatch, tmp_path):
     done = CliRunner().invoke(app, ["pretrain", *options])
     assert done.exit_code == 0, done.output
     config = seen["config"]
-    assert (config.steps, config.n_meanings, config.batch_size, config.seed) == (7, 20, 3, 0)
+    assert (config.translation_steps, config.denoising_steps, config.steps) == (7, 5, 12)
+    assert (config.n_meanings, config.batch_size, config.seed) == (20, 3, 0)
     assert (seen["out"], seen["progress"]) == (tmp_path / "m", False)
     assert "accuracy: 0.5" in done.stdout
 

@@ -32,6 +32,7 @@ USED_WITHOUT_IMPORT = {
     "protobuf": "the format of sentencepiece.bpe.model: without it transformers cannot read the file",
     "sentencepiece": "what transformers reads a checkpoint's sentencepiece.bpe.model with",
     "pytest-xdist": "the pytest plugin behind -n",
+    "tensorboard": "what torch.utils.tensorboard, the writer of `sae.train`'s curves, is made of",
     "beartype": "checks annotations at run time, through --jaxtyping-packages",
     "ruff": "the program behind `make lint`",
     "setuptools": "builds the wheel that tests/test_package.py looks into",

@@ -1,0 +1,196 @@
+"""mBART on sentences laid end to end, without padding: the same numbers with less work.
+
+In a padded batch every matrix product also multiplies the pads. But all of a layer except attention treats
+each token alone: embeddings, norms, projections and the MLP can run on one long row of tokens (tokens,
+d_model), whichever sentence each token is from. Only attention must know where sentences end. Sentences
+are sorted by length, so that those of equal length are neighbours, and each such run is attended to
+as a batch of its own, which needs no mask.
+
+The weights are those of transformers' modules, read where they are; what is computed is transformers'
+forward in evaluation mode, layer for layer (`tests/mbart/test_packed.py` holds the two together).
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import groupby
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch.nn import functional
+from transformers import MBartForConditionalGeneration, PreTrainedConfig
+
+FINAL = "final"
+
+
+@dataclass(frozen=True)
+class Site:
+    """A place in the model whose values are taken.
+
+    - `layer` 0 is the output of the embeddings, `layer` i that of layer i, -1 that of the last one.
+    - `part` "residual" is the stream after the layer; "attention", "cross_attention" (decoder) and "mlp" are
+      what these blocks add to it, after their last projection.
+    - `layer` "final" is the last hidden state, after the stack's final LayerNorm: what transformers calls
+      `last_hidden_state`. It is not the output of the last layer, which is the value before that norm.
+
+    Written `encoder.final`, `encoder.3`, `decoder.-1.mlp`. Raises ValueError for anything else.
+    """
+
+    side: str
+    layer: int | str = FINAL
+    part: str = "residual"
+
+    def __post_init__(self) -> None:
+        parts = ("residual", "attention", "mlp") + ("cross_attention",) * (self.side == "decoder")
+        if self.side not in ("encoder", "decoder"):
+            raise ValueError(f"side is {self.side!r}; expected 'encoder' or 'decoder'")
+        if isinstance(self.layer, str) and self.layer != FINAL:
+            raise ValueError(f"layer is {self.layer!r}; expected a number or {FINAL!r}")
+        if self.part not in parts:
+            raise ValueError(f"part is {self.part!r}; the {self.side} has {', '.join(parts)}")
+        if self.layer in (0, FINAL) and self.part != "residual":
+            raise ValueError(f"layer {self.layer} has no {self.part}; expected part 'residual' there")
+
+    @classmethod
+    def parse(cls, text: str) -> "Site":
+        """Read `side.layer` or `side.layer.part`, such as `encoder.final` or `decoder.-1.mlp`."""
+        side, _, rest = text.partition(".")
+        layer, _, part = rest.partition(".")
+        if layer != FINAL:
+            try:
+                layer = int(layer)
+            except ValueError:
+                raise ValueError(
+                    f"site is {text!r}; expected side.layer or side.layer.part, such as encoder.final, "
+                    "encoder.3 or decoder.-1.mlp"
+                ) from None
+        return cls(side, layer, part or "residual")
+
+    def __str__(self) -> str:
+        return f"{self.side}.{self.layer}" + (f".{self.part}" if self.part != "residual" else "")
+
+    def resolved(self, config: PreTrainedConfig) -> "Site":
+        """The same site counted from the front. Raises ValueError for a layer that the model does not have."""
+        if self.layer == FINAL:
+            return self
+        n_layers = getattr(config, f"{self.side}_layers")
+        if not -n_layers <= self.layer <= n_layers:
+            raise ValueError(
+                f"layer is {self.layer}; the {self.side} has layers 1 to {n_layers}, 0 before them, and "
+                f"-1 to -{n_layers} from the end"
+            )
+        return replace(self, layer=self.layer + n_layers + 1) if self.layer < 0 else self
+
+
+@dataclass(frozen=True)
+class Packed:
+    """Token ids of sentences laid end to end. Fast only where equally long sentences are neighbours."""
+
+    ids: Int[Tensor, " tokens"]
+    positions: Int[Tensor, " tokens"]
+    lengths: list[int]
+
+    def to(self, device: torch.device) -> "Packed":
+        """The same on another device; to a GPU without waiting for it."""
+        if device.type == "cuda":
+            ids, positions = self.ids.pin_memory(), self.positions.pin_memory()
+        else:
+            ids, positions = self.ids, self.positions
+        return Packed(
+            ids.to(device, non_blocking=True), positions.to(device, non_blocking=True), self.lengths
+        )
+
+
+def stages(
+    model: MBartForConditionalGeneration, source: Packed, target: Packed | None = None
+) -> Iterator[tuple[Site, Float[Tensor, "tokens d_model"]]]:
+    """Run encoder, then decoder where there is a target, and hand over every site when it is reached.
+
+    Whoever stops asking stops the model: nothing after the last site that was asked for is computed. A
+    tensor is valid until the next site is asked for, because the residual stream is added to in place.
+    """
+    encoder, decoder = model.model.encoder, model.model.decoder
+    runs = _runs(source.lengths, source.lengths)
+    x = _embed(encoder, source)
+    yield Site("encoder", 0), x
+    for i, layer in enumerate(encoder.layers, start=1):
+        h = layer.self_attn_layer_norm(x)
+        h = _attention(layer.self_attn, h, h, runs)
+        yield Site("encoder", i, "attention"), h
+        x += h
+        h = _mlp(layer, x)
+        yield Site("encoder", i, "mlp"), h
+        x += h
+        if x.dtype == torch.float16:  # as transformers does, in the encoder only
+            limit = torch.finfo(x.dtype).max - 1000
+            x.clamp_(-limit, limit)
+        yield Site("encoder", i), x
+    memory = encoder.layer_norm(x)
+    yield Site("encoder"), memory
+    if target is None:
+        return
+
+    runs = _runs(target.lengths, target.lengths)
+    crossing = _runs(target.lengths, source.lengths)
+    x = _embed(decoder, target)
+    yield Site("decoder", 0), x
+    for i, layer in enumerate(decoder.layers, start=1):
+        h = layer.self_attn_layer_norm(x)
+        h = _attention(layer.self_attn, h, h, runs, causal=True)
+        yield Site("decoder", i, "attention"), h
+        x += h
+        h = _attention(layer.encoder_attn, layer.encoder_attn_layer_norm(x), memory, crossing)
+        yield Site("decoder", i, "cross_attention"), h
+        x += h
+        h = _mlp(layer, x)
+        yield Site("decoder", i, "mlp"), h
+        x += h
+        yield Site("decoder", i), x
+    yield Site("decoder"), decoder.layer_norm(x)
+
+
+def _embed(stack: nn.Module, packed: Packed) -> Float[Tensor, "tokens d_model"]:
+    """Norm of token embedding plus position embedding; MBart's table of positions starts with two unused rows."""
+    places = stack.embed_positions
+    return stack.layernorm_embedding(
+        stack.embed_tokens(packed.ids) + functional.embedding(packed.positions + places.offset, places.weight)
+    )
+
+
+def _attention(
+    attention: nn.Module,
+    queries: Float[Tensor, "targets d_model"],
+    keys: Float[Tensor, "sources d_model"],
+    runs: list[tuple[int, int, int]],
+    *,
+    causal: bool = False,
+) -> Float[Tensor, "targets d_model"]:
+    """Multi-head attention inside each sentence: projections on all tokens, softmax run by run."""
+    q, k, v = attention.q_proj(queries), attention.k_proj(keys), attention.v_proj(keys)
+    mixed, first_q, first_k = [], 0, 0
+    for n, q_length, k_length in runs:
+        last_q, last_k = first_q + n * q_length, first_k + n * k_length
+        found = functional.scaled_dot_product_attention(
+            *(
+                t.view(n, length, attention.num_heads, attention.head_dim).transpose(1, 2)
+                for t, length in (
+                    (q[first_q:last_q], q_length),
+                    (k[first_k:last_k], k_length),
+                    (v[first_k:last_k], k_length),
+                )
+            ),
+            is_causal=causal,
+            scale=attention.scaling,
+        )
+        mixed.append(found.transpose(1, 2).reshape(n * q_length, -1))
+        first_q, first_k = last_q, last_k
+    return attention.out_proj(torch.cat(mixed))
+
+
+def _mlp(layer: nn.Module, x: Float[Tensor, "tokens d_model"]) -> Float[Tensor, "tokens d_model"]:
+    return layer.fc2(layer.activation_fn(layer.fc1(layer.final_layer_norm(x))))
+
+
+def _runs(queries: list[int], keys: list[int]) -> list[tuple[int, int, int]]:
+    """How many neighbours share a length of queries and of keys: (sentences, queries, keys)."""
+    return [(len(list(same)), *lengths) for lengths, same in groupby(zip(queries, keys, strict=True))]

@@ -1,0 +1,114 @@
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from course_lib.__main__ import app
+from tests.tiny_mbart import SENTENCES, write_tiny_mbart
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("tiny")
+    write_tiny_mbart(directory)
+    return str(directory)
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory):
+    path = tmp_path_factory.mktemp("text") / "text.txt"
+    path.write_text("\n".join(f"en\t{s}" if i % 2 else f"de\t{s}" for i, s in enumerate(SENTENCES[:70])))
+    return str(path)
+
+
+def options(model, text, out, *more):
+    return ["activations", "--model", model, "--text", text, "--out", str(out), "--shard-size", "16", *more]
+
+
+def invoke(*arguments):
+    return CliRunner().invoke(app, options(*arguments))
+
+
+def files(path):
+    return {p.name: p.read_bytes() for p in sorted(Path(path).iterdir())}
+
+
+def test_a_store_is_written_and_gone_on_with(model, text, tmp_path):
+    from course_lib.mbart.activation_store import ActivationStore
+
+    out = tmp_path / "store"
+    done = invoke(model, text, out, "--pool", "mean", "--site", "encoder.-1", "--dtype", "float32")
+    assert done.exit_code == 0, done.output
+    assert f"70 rows of 32 float32 numbers from 70 sentences at encoder.1\nstore: {out}" in done.stdout
+    assert "activations: 70sentence" in done.stderr
+    before = files(out)
+    (out / "shard-00003.safetensors").unlink()
+    again = invoke(
+        model, text, out, "--pool", "mean", "--site", "encoder.-1", "--dtype", "float32", "--no-progress"
+    )
+    assert again.exit_code == 0, again.output
+    assert files(out) == before
+    assert len(ActivationStore(out).shards) == 5
+
+
+def test_the_number_of_sentences_can_be_limited(model, text, tmp_path):
+    done = invoke(model, text, tmp_path / "store", "--sentences", "20", "--pool", "mean")
+    assert done.exit_code == 0, done.output
+    assert "20 rows" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        (["--site", "encoder.9"], "the encoder has layers 1 to 1"),
+        (["--site", "encoder"], "such as encoder.final"),
+        (["--text", "none.txt"], "none.txt is not a file"),
+        (["--model", "no/such/model"], "neither a directory that exists nor a hub name"),
+        (["--device", "abacus"], "cannot be used"),
+        (["--sentences", "0"], "expected at least 1"),
+        (["--shard-size", "0"], "shard_size is 0"),
+    ],
+)
+def test_what_cannot_be_used_is_explained(model, text, tmp_path, more, words):
+    done = invoke(model, text, tmp_path / "store", *more)
+    assert done.exit_code == 2
+    assert isinstance(done.exception, SystemExit)
+    assert done.stderr.startswith("error: ")
+    assert words in done.stderr
+
+
+def test_the_store_of_another_run_is_explained(model, text, tmp_path):
+    assert invoke(model, text, tmp_path / "store", "--pool", "mean").exit_code == 0
+    done = invoke(model, text, tmp_path / "store")
+    assert done.exit_code == 2
+    assert "its pool is 'mean', now 'tokens'" in done.stderr
+
+
+def test_two_processes_give_the_bytes_of_one(model, text, tmp_path):
+    more = ["--dtype", "float32", "--no-progress"]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    two = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc-per-node",
+        "2",
+        "-m",
+        "course_lib",
+    ]
+    done = subprocess.run(
+        [*two, *options(model, text, tmp_path / "two", *more)],
+        capture_output=True,
+        text=True,
+        env=environment,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("store: ") == 1
+    assert invoke(model, text, tmp_path / "one", *more).exit_code == 0
+    assert files(tmp_path / "two") == files(tmp_path / "one")
