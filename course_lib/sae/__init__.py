@@ -5,17 +5,35 @@ units than inputs and compresses, the sparse one has more and takes hidden state
 features of which few are active at a time. Here they are always called by their full names.
 """
 
-from course_lib.sae.autoencoders import Autoencoder, SparseAutoencoder, StackedAutoencoder
+from course_lib.sae.autoencoder import Autoencoder
+from course_lib.sae.greedy import train_greedy
 from course_lib.sae.io import load, save
+from course_lib.sae.sparse import (
+    BatchTopKSparseAutoencoder,
+    GroupBiasAdaptedAutoencoder,
+    JumpReluSparseAutoencoder,
+    KLSparseAutoencoder,
+    ReluSparseAutoencoder,
+    SparseAutoencoder,
+    TopKSparseAutoencoder,
+)
+from course_lib.sae.stacked import StackedAutoencoder
 from course_lib.sae.train import History, TrainConfig, train
 
 __all__ = [
     "Autoencoder",
+    "BatchTopKSparseAutoencoder",
+    "GroupBiasAdaptedAutoencoder",
     "History",
+    "JumpReluSparseAutoencoder",
+    "KLSparseAutoencoder",
+    "ReluSparseAutoencoder",
     "SparseAutoencoder",
     "StackedAutoencoder",
+    "TopKSparseAutoencoder",
     "TrainConfig",
     "load",
     "save",
     "train",
+    "train_greedy",
 ]

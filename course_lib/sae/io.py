@@ -12,9 +12,32 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from safetensors.torch import save as to_bytes
 
-from course_lib.sae.autoencoders import KINDS, Autoencoder
+from course_lib.sae.autoencoder import Autoencoder
+from course_lib.sae.sparse import (
+    BatchTopKSparseAutoencoder,
+    GroupBiasAdaptedAutoencoder,
+    JumpReluSparseAutoencoder,
+    KLSparseAutoencoder,
+    ReluSparseAutoencoder,
+    TopKSparseAutoencoder,
+)
+from course_lib.sae.stacked import StackedAutoencoder
 
 FORMAT = 1
+
+KINDS: dict[str, type[Autoencoder]] = {
+    cls.kind: cls
+    for cls in (
+        StackedAutoencoder,
+        ReluSparseAutoencoder,
+        KLSparseAutoencoder,
+        TopKSparseAutoencoder,
+        BatchTopKSparseAutoencoder,
+        JumpReluSparseAutoencoder,
+        GroupBiasAdaptedAutoencoder,
+    )
+}
+KINDS["sparse"] = ReluSparseAutoencoder  # its name in files written when it was the only one
 
 
 @contextmanager

@@ -5,10 +5,14 @@ function of the batch itself (it looks at each unit's mean activation). Sums run
 dimensions and units, so the weights beta, gamma and lambda mean the same for every batch size.
 """
 
+from typing import NamedTuple
+
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional
+
+from course_lib.sae import distributed
 
 NO_LABEL = -1
 
@@ -24,7 +28,7 @@ def reconstruction(
     return (x_hat - x).square().sum(dim=-1).mean()
 
 
-def bernoulli_kl(rho: float, rho_hat: Float[Tensor, " units"]) -> Float[Tensor, " units"]:
+def bernoulli_kl(rho: float | int, rho_hat: Float[Tensor, " units"]) -> Float[Tensor, " units"]:
     """KL divergence between coins that land heads with probability rho and rho_hat.
 
     KL(rho || rho_hat) = rho log(rho / rho_hat) + (1 - rho) log((1 - rho) / (1 - rho_hat)), with
@@ -35,8 +39,7 @@ def bernoulli_kl(rho: float, rho_hat: Float[Tensor, " units"]) -> Float[Tensor, 
 
     Raises ValueError where rho or an entry of rho_hat is outside (0, 1).
     """
-    if not 0 < rho < 1:
-        raise ValueError(f"rho is {rho}; the target activation must lie strictly between 0 and 1")
+    check_probability("rho", rho)
     outside = ~((rho_hat > 0) & (rho_hat < 1))
     if outside.any():
         unit = int(outside.nonzero()[0])
@@ -48,14 +51,48 @@ def bernoulli_kl(rho: float, rho_hat: Float[Tensor, " units"]) -> Float[Tensor, 
     return rho * torch.log(rho / rho_hat) + (1 - rho) * torch.log((1 - rho) / (1 - rho_hat))
 
 
-def kl_sparsity(units: Float[Tensor, "batch units"], *, rho: float) -> Float[Tensor, ""]:
+def kl_sparsity(units: Float[Tensor, "batch units"], *, rho: float | int) -> Float[Tensor, ""]:
     """Sparsity penalty of the combined loss: sum_j KL(rho || rho_hat_j), rho_hat_j the batch mean.
 
     rho_hat_j = (1/N) sum_n h_j(x_n) is a statistic of the batch: small batches make it noisy.
 
     Raises ValueError where a mean activation is outside (0, 1), see `bernoulli_kl`.
     """
-    return bernoulli_kl(rho, units.mean(dim=0)).sum()
+    # At least float32: in bfloat16 a mean close to 1 would be rounded to 1, outside the domain.
+    rho_hat = units.mean(dim=0, dtype=torch.promote_types(units.dtype, torch.float32))
+    return bernoulli_kl(rho, distributed.mean_over_ranks(rho_hat)).sum()
+
+
+class SparsityCheck(NamedTuple):
+    """Mean activations rho_hat, and the units that violate each of the two sparsity constraints.
+
+    `outside`: |rho_hat_j - rho| > eps. `above`: rho_hat_j > rho. Neither constraint implies the other: a unit that
+    never fires meets rho_hat_j <= rho and misses the target by rho, one at rho + eps / 2 the reverse.
+    """
+
+    rho_hat: Float[Tensor, " units"]
+    outside: Int[Tensor, " violating"]
+    above: Int[Tensor, " exceeding"]
+
+
+def check_sparsity(
+    units: Float[Tensor, "batch units"], *, rho: float | int, eps: float | int
+) -> SparsityCheck:
+    """Which units violate |rho_hat_j - rho| <= eps, and which rho_hat_j <= rho.
+
+    rho_hat_j = (1/N) sum_n h_j(x_n). For sigmoid units it is a mean firing probability; for ReLU units it is a
+    scale and says little about how often they fire.
+
+    Raises ValueError unless 0 < rho < 1 and eps >= 0.
+    """
+    check_probability("rho", rho)
+    check_weight("eps", eps)
+    rho_hat = units.double().mean(dim=0)
+    return SparsityCheck(
+        rho_hat.to(units.dtype),
+        ((rho_hat - rho).abs() > eps).nonzero()[:, 0],
+        (rho_hat > rho).nonzero()[:, 0],
+    )
 
 
 def squared_error(
@@ -80,7 +117,8 @@ def cross_entropy(logits: Float[Tensor, "batch classes"], labels: Int[Tensor, " 
             f"{logits.shape[-1] - 1} for {logits.shape[-1]} classes, or {NO_LABEL} for no label"
         )
     summed = functional.cross_entropy(logits, labels, ignore_index=NO_LABEL, reduction="sum")
-    return summed / (labels != NO_LABEL).sum().clamp(min=1)
+    labelled = distributed.mean_over_ranks((labels != NO_LABEL).sum().to(logits.dtype))
+    return summed / torch.where(labelled > 0, labelled, 1)
 
 
 def combined(
@@ -88,8 +126,8 @@ def combined(
     sparsity: Float[Tensor, ""],
     supervised: Float[Tensor, ""],
     *,
-    beta: float,
-    gamma: float,
+    beta: float | int,
+    gamma: float | int,
 ) -> Float[Tensor, ""]:
     """Combined loss of a stacked autoencoder: reconstruction + beta sparsity + gamma supervised.
 
@@ -112,7 +150,13 @@ def decoder_weighted_l1(
     return (features * decoder_weight.norm(dim=0)).sum(dim=-1).mean()
 
 
-def check_weight(name: str, value: float) -> None:
+def check_probability(name: str, value: float | int) -> None:
+    """Raise ValueError unless a target activation lies strictly between 0 and 1."""
+    if not 0 < value < 1:
+        raise ValueError(f"{name} is {value}; the target activation must lie strictly between 0 and 1")
+
+
+def check_weight(name: str, value: float | int) -> None:
     """Raise ValueError unless a weight of a loss term is finite and at least 0."""
     if not 0 <= value < float("inf"):
         raise ValueError(f"{name} is {value}; expected a finite number of at least 0")

@@ -1,13 +1,29 @@
-"""Training an autoencoder on a table of hidden states."""
+"""Training an autoencoder on hidden states, from a tensor or from a store on disk.
 
-from dataclasses import dataclass, field
+One loop for all kinds. Each autoencoder says what its loss is and how to compute it fast
+(`training_loss`); this module draws batches, takes Adam's steps, and sees to what can go wrong in a long run:
+states that are not finite, a loss that diverges, features that die, a process that is killed.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 from tqdm.auto import tqdm
 
-from course_lib.sae.autoencoders import Autoencoder
+from course_lib.sae import checkpoints, distributed
+from course_lib.sae.autoencoder import Autoencoder
+from course_lib.sae.batches import Batches, Rows, check_finite
+from course_lib.sae.sparse import SparseAutoencoder, remove_radial_
+
+Precision = Literal["auto", "float32", "bfloat16"]
 
 
 @dataclass(frozen=True)
@@ -17,18 +33,30 @@ class TrainConfig:
     The step size rises linearly over the first `warm_up` share of steps and falls linearly to 0 over the
     last `decay` share. The sparsity weight rises linearly over the first `sparsity_warm_up` share: a
     full penalty on random features would silence many for good before they have found a direction.
+
+    `precision` is that of the large matrix products; weights, optimiser and loss are always in the
+    autoencoder's own dtype. "auto" takes bfloat16 where the hardware multiplies it and the layer is wide
+    enough to gain. `unit_norm_decoder` keeps the decoder columns of a sparse autoencoder at length 1: their
+    gradients lose the part along them and they are rescaled after every step. Every `revive_every`
+    steps (0: never) features that fired in no row of those steps are dead, and are started again at
+    badly explained rows; none are revived while the step size decays. `buffer_rows` rows of a store are
+    shuffled together in memory.
     """
 
     steps: int = 1000
     batch_size: int = 256
-    step_size: float = 1e-3
-    warm_up: float = 0.05
-    decay: float = 0.3
-    sparsity_warm_up: float = 0.2
+    step_size: float | int = 1e-3
+    warm_up: float | int = 0.05
+    decay: float | int = 0.3
+    sparsity_warm_up: float | int = 0.2
     record_every: int = 10
+    precision: Precision = "auto"
+    unit_norm_decoder: bool = False
+    revive_every: int = 0
+    buffer_rows: int = 65_536
 
     def __post_init__(self) -> None:
-        for name in ("steps", "batch_size", "record_every"):
+        for name in ("steps", "batch_size", "record_every", "buffer_rows"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}; expected at least 1")
         if not 0 < self.step_size < float("inf"):
@@ -36,6 +64,12 @@ class TrainConfig:
         for name in ("warm_up", "decay", "sparsity_warm_up"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ValueError(f"{name} is {getattr(self, name)}; expected a share of steps, 0 to 1")
+        if self.precision not in ("auto", "float32", "bfloat16"):
+            raise ValueError(f"precision is {self.precision!r}; expected 'auto', 'float32' or 'bfloat16'")
+        if self.revive_every < 0:
+            raise ValueError(
+                f"revive_every is {self.revive_every}; expected a number of steps, or 0 for never"
+            )
 
     def step_size_at(self, step: int) -> float:
         """Step size of step 0, 1, ..., steps - 1."""
@@ -47,13 +81,25 @@ class TrainConfig:
         """Factor on the sparsity weight at a step, 0 to 1."""
         return _ramp(step, self.sparsity_warm_up * self.steps)
 
+    def revives_after(self, step: int) -> bool:
+        """Whether dead features are revived when a step is done."""
+        return (
+            self.revive_every > 0
+            and (step + 1) % self.revive_every == 0
+            and step + 1 < (1 - self.decay) * self.steps
+        )
+
 
 @dataclass
 class History:
-    """Curves of training: `parts[name][i]` is the mean over the interval that ends at `steps[i]`."""
+    """Curves of training: `parts[name][i]` is the mean over the interval that ends at `steps[i]`.
+
+    `revived` counts the dead features that were started again, by step.
+    """
 
     steps: list[int] = field(default_factory=list)
     parts: dict[str, list[float]] = field(default_factory=dict)
+    revived: dict[int, int] = field(default_factory=dict)
 
 
 def check_activations(activations: Tensor, *, name: str = "activations") -> None:
@@ -65,89 +111,369 @@ def check_activations(activations: Tensor, *, name: str = "activations") -> None
         )
     if len(activations) < 2:
         raise ValueError(f"{name} has {len(activations)} rows; expected at least 2, or there is no variance")
-    bad = ~activations.isfinite().all(dim=1)
-    if bad.any():
-        raise ValueError(
-            f"{name} has NaN or infinite values in {int(bad.sum())} of {len(bad)} rows, first in row "
-            f"{int(bad.nonzero()[0])}; find where they come from (often half precision) or drop these rows"
-        )
+    check_finite(activations, first_row=0, n_rows=len(activations), name=name)
 
 
 def train(
     autoencoder: Autoencoder,
-    activations: Float[Tensor, "rows d_model"],
+    activations: Rows,
     config: TrainConfig,
     *,
     generator: torch.Generator,
     labels: Tensor | None = None,
     progress: bool = True,
+    checkpoint_dir: Path | str | None = None,
+    checkpoint_every: int = 1000,
+    metrics_file: Path | str | None = None,
+    tensorboard_dir: Path | str | None = None,
 ) -> History:
     """Fit the autoencoder's normalisation and weights to `activations`, in place.
 
-    `labels` are classes (rows) or targets (rows, outputs), as the autoencoder's `loss` takes them.
-    Rows are reshuffled every epoch with `generator` (on the CPU); the same generator state, weights and
-    data give the same result. Batches move to the autoencoder's device.
+    `activations` is a tensor (rows, d_model) or anything that gives rows by slice and by number, such as
+    an `ActivationStore`: see `Batches` for how it is shuffled. `labels` are classes (rows) or targets
+    (rows, outputs), as the autoencoder's `loss` takes them. Rows are drawn with `generator` (on the CPU); the
+    same generator state, weights, data and number of threads give the same result. Batches move to the
+    autoencoder's device.
+
+    With `checkpoint_dir` the state is written there every `checkpoint_every` steps and at the end; the same
+    call goes on from the last checkpoint, and on the CPU ends with the same bits as if never stopped.
+    `metrics_file` gets one line of JSON for every `record_every` steps, `tensorboard_dir` the same as curves.
+
+    Under `torchrun`, with `torch.distributed` initialised, `batch_size` is that of all ranks together, each
+    takes its part of every batch, and all end with the same weights; rank 0 alone writes files.
 
     Raises ValueError for activations that are empty, a single row, not finite, of another width than the
-    autoencoder's, or constant, and for labels of another length; RuntimeError where the loss stops being
-    finite.
+    autoencoder's, or constant, for labels of another length, and for a checkpoint that is damaged or of
+    another run; RuntimeError where the loss stops being finite or another process uses `checkpoint_dir`.
     """
-    check_activations(activations)
-    if activations.shape[1] != autoencoder.d_model:
-        raise ValueError(
-            f"activations have width {activations.shape[1]}, the autoencoder d_model {autoencoder.d_model}"
+    _check_inputs(autoencoder, activations, config, labels, checkpoint_every)
+    with ExitStack() as stack:
+        stack.enter_context(distributed.synchronised())
+        run = _Run(autoencoder, activations, config, generator=generator, labels=labels)
+        checkpoint_dir = Path(checkpoint_dir) if checkpoint_dir is not None else None
+        first = 0
+        if checkpoint_dir is not None:
+            if distributed.rank() == 0:
+                stack.enter_context(checkpoints.only_run(checkpoint_dir))
+            distributed.barrier()
+            first = run.resume(checkpoint_dir)
+        if first == 0:
+            run.start()
+        write = stack.enter_context(_metrics(metrics_file, tensorboard_dir, after=first))
+        bar = tqdm(
+            range(first, config.steps),
+            total=config.steps,
+            initial=first,
+            desc=f"{autoencoder.kind} autoencoder",
+            disable=not progress or distributed.rank() > 0,
         )
+        for step in bar:
+            if (recorded := run.step(step)) is not None:
+                write(step + 1, recorded)
+                bar.set_postfix(loss=f"{recorded['total']:.4f}", refresh=False)
+            done = step + 1
+            if checkpoint_dir is not None and (done % checkpoint_every == 0 or done == config.steps):
+                run.save(checkpoint_dir, done)
+    return run.history
+
+
+class _Run:
+    """What changes while training, and how it is written down and read back."""
+
+    def __init__(
+        self,
+        autoencoder: Autoencoder,
+        activations: Rows,
+        config: TrainConfig,
+        *,
+        generator: torch.Generator,
+        labels: Tensor | None,
+    ) -> None:
+        self.autoencoder, self.config, self.generator = autoencoder, config, generator
+        self.activations, self.labels = activations, labels
+        self.device, self.dtype = autoencoder.input_mean.device, autoencoder.input_mean.dtype
+        self.compute_dtype = compute_dtype(config.precision, autoencoder)
+        distributed.share(list(autoencoder.state_dict().values()))
+        distributed.share_generator(generator)
+        self.identity = self._identity()
+        self.batches = Batches(
+            activations,
+            labels,
+            batch_size=config.batch_size,
+            buffer_rows=config.buffer_rows,
+            generator=generator,
+        )
+        size = self.batches.batch_size
+        if size % distributed.world_size():
+            raise ValueError(
+                f"batch_size is {size} with {distributed.world_size()} processes; expected a multiple of their number"
+            )
+        self.optimizer = torch.optim.Adam(autoencoder.parameters(), lr=config.step_size, fused=True)
+        self.history, self.pending = History(), []
+
+    def _identity(self) -> dict[str, Any]:
+        """What must be the same when a run is resumed."""
+        n = len(self.activations)
+        places = torch.arange(0, n, max(n // 16, 1))
+        sample = self.activations[places].to("cpu", torch.float64).contiguous()
+        found = {
+            "kind": self.autoencoder.kind,
+            "autoencoder": self.autoencoder.config(),
+            "config": asdict(self.config),
+            "rows": n,
+            "shuffled": "whole" if isinstance(self.activations, Tensor) else "by buffers",
+            "activations": hashlib.sha256(sample.numpy()).hexdigest()[:16],
+            "labels": None if self.labels is None else list(self.labels.shape),
+            "generator": hashlib.sha256(self.generator.get_state().numpy()).hexdigest()[:16],
+            "compute_dtype": str(self.compute_dtype),
+            "processes": distributed.world_size(),
+        }
+        return json.loads(json.dumps(found))
+
+    def start(self) -> None:
+        """Fit the normalisation, and bring weights to where the configuration wants them."""
+        self.autoencoder.fit_normalisation(self.activations)
+        if self.config.unit_norm_decoder:
+            _move_norms_to_encoder(self.autoencoder)
+        self._watch()
+
+    def _watch(self) -> None:
+        if self.config.revive_every:
+            self.autoencoder.fired = torch.zeros(
+                self.autoencoder.code_width, dtype=torch.bool, device=self.device
+            )
+
+    def step(self, step: int) -> dict[str, float] | None:
+        """Take one step; return the mean loss parts where an interval ends."""
+        rows, labels = next(self.batches)
+        part = len(rows) // distributed.world_size()
+        mine = slice(distributed.rank() * part, (distributed.rank() + 1) * part)
+        batch = rows[mine].to(self.device, self.dtype)
+        parts = self.autoencoder.training_loss(
+            batch,
+            labels=None if labels is None else labels[mine].to(self.device),
+            sparsity_scale=self.config.sparsity_scale_at(step),
+            compute_dtype=self.compute_dtype,
+        )
+        self.optimizer.zero_grad()
+        parts["total"].backward()
+        distributed.average_gradients(self.autoencoder.parameters())
+        self.autoencoder.before_step()
+        if self.config.unit_norm_decoder:
+            weight = self.autoencoder.decoder_weight
+            remove_radial_(weight.grad.T, weight.detach().T)
+        self.optimizer.param_groups[0]["lr"] = self.config.step_size_at(step)
+        self.optimizer.step()
+        if self.config.unit_norm_decoder:
+            _rescale_columns_(self.autoencoder.decoder_weight)
+        self.autoencoder.after_step(step)
+        if self.config.revives_after(step):
+            self.history.revived[step + 1] = self._revive(batch)
+        self.pending.append({name: value.detach() for name, value in parts.items()})
+        if len(self.pending) == self.config.record_every or step == self.config.steps - 1:
+            return self._record(step)
+        return None
+
+    def _record(self, step: int) -> dict[str, float]:
+        means = {
+            name: torch.stack([parts[name] for parts in self.pending]).mean() for name in self.pending[0]
+        }
+        self.pending = []
+        recorded = {name: distributed.mean_over_ranks(value).item() for name, value in means.items()}
+        for name, value in recorded.items():
+            if not -float("inf") < value < float("inf"):
+                raise RuntimeError(
+                    f"the {name} loss is {value} at step {step + 1}; lower step_size and train again"
+                )
+            self.history.parts.setdefault(name, []).append(value)
+        self.history.steps.append(step + 1)
+        return recorded
+
+    def _revive(self, batch: Float[Tensor, "batch d_model"]) -> int:
+        """Start features that have not fired since the last time anew, and forget their optimiser state."""
+        distributed.any_over_ranks(self.autoencoder.fired)
+        dead = (~self.autoencoder.fired).nonzero()[:, 0]
+        self.autoencoder.fired.zero_()
+        if len(dead):
+            for parameter, index in self.autoencoder.restart(dead, batch, generator=self.generator):
+                for name in ("exp_avg", "exp_avg_sq"):
+                    self.optimizer.state[parameter][name][index] = 0
+        return len(dead)
+
+    def save(self, directory: Path, step: int) -> None:
+        """Write a checkpoint: weights, optimiser, and where data, random numbers and curves are."""
+        # What each rank has gathered of its own rows becomes that of all.
+        self.pending = [
+            {name: distributed.mean_over_ranks(value) for name, value in parts.items()}
+            for parts in self.pending
+        ]
+        if self.config.revive_every:
+            distributed.any_over_ranks(self.autoencoder.fired)
+        if distributed.rank() == 0:
+            tensors = {f"autoencoder.{k}": v for k, v in self.autoencoder.state_dict().items()}
+            for name, parameter in self.autoencoder.named_parameters():
+                for key, value in self.optimizer.state.get(parameter, {}).items():
+                    tensors[f"adam.{key}.{name}"] = value
+            if self.config.revive_every:
+                tensors["fired"] = self.autoencoder.fired
+            tensors["generator"] = self.generator.get_state()
+            description = {
+                "step": step,
+                "identity": self.identity,
+                "batches": self.batches.state(),
+                "history": asdict(self.history),
+                "pending": [{k: v.item() for k, v in parts.items()} for parts in self.pending],
+            }
+            checkpoints.write(directory, step, tensors, description)
+        distributed.barrier()
+
+    def resume(self, directory: Path) -> int:
+        """Continue from the newest checkpoint, if there is one; return the number of steps done."""
+        found = checkpoints.latest(directory)
+        if found is None:
+            return 0
+        tensors, description, path = found
+        for name, mine in self.identity.items():
+            if (theirs := description["identity"].get(name)) != mine:
+                raise ValueError(
+                    f"{path} is of another run: its {name} is {theirs}, this call's is {mine}; name another "
+                    "checkpoint_dir, or call as before"
+                )
+        state = {name.split(".", 1)[1]: v for name, v in tensors.items() if name.startswith("autoencoder.")}
+        self.autoencoder.load_state_dict(state)
+        for name, parameter in self.autoencoder.named_parameters():
+            if f"adam.step.{name}" not in tensors:
+                continue  # no gradient reaches it
+            moments = {
+                key: torch.zeros_like(parameter).copy_(tensors[f"adam.{key}.{name}"])
+                for key in ("exp_avg", "exp_avg_sq")
+            }
+            # On a GPU the fused optimiser keeps its count of steps there too.
+            count = tensors[f"adam.step.{name}"].to(parameter.device)
+            self.optimizer.state[parameter] = {"step": count, **moments}
+        self._watch()
+        if self.config.revive_every:
+            self.autoencoder.fired.copy_(tensors["fired"])
+        self.generator.set_state(tensors["generator"])
+        self.batches.restore(description["batches"])
+        history = description["history"]
+        revived = {int(step): count for step, count in history["revived"].items()}
+        self.history = History(history["steps"], history["parts"], revived)
+        self.pending = [
+            {name: torch.tensor(value, dtype=self.dtype, device=self.device) for name, value in parts.items()}
+            for parts in description["pending"]
+        ]
+        return description["step"]
+
+
+def compute_dtype(precision: Precision, autoencoder: Autoencoder) -> torch.dtype:
+    """The dtype of large products: bfloat16 where asked for, or where it is fast and the layer wide."""
+    own = autoencoder.input_mean.dtype
+    if precision == "bfloat16":
+        return torch.bfloat16
+    narrow = min(autoencoder.d_model, autoencoder.code_width)
+    if precision == "float32" or own != torch.float32 or narrow < 128:
+        return own
+    return torch.bfloat16 if _multiplies_bfloat16(autoencoder.input_mean.device) else own
+
+
+def _multiplies_bfloat16(device: torch.device) -> bool:
+    """Whether the hardware multiplies bfloat16, rather than converting it first."""
+    if device.type == "cuda":
+        return torch.cuda.is_bf16_supported(including_emulation=False)
+    capabilities = torch.cpu.get_capabilities() if device.type == "cpu" else {}
+    return any(capabilities.get(name, False) for name in ("avx512_bf16", "amx_bf16", "arm_bf16", "bf16"))
+
+
+def _check_inputs(
+    autoencoder: Autoencoder,
+    activations: Rows,
+    config: TrainConfig,
+    labels: Tensor | None,
+    checkpoint_every: int,
+) -> None:
+    if isinstance(activations, Tensor):
+        check_activations(activations)
+    elif len(activations) < 2:
+        raise ValueError(
+            f"activations has {len(activations)} rows; expected at least 2, or there is no variance"
+        )
+    width = activations[:1].shape[-1]
+    if width != autoencoder.d_model:
+        raise ValueError(f"activations have width {width}, the autoencoder d_model {autoencoder.d_model}")
     if labels is not None and len(labels) != len(activations):
         raise ValueError(f"labels has {len(labels)} rows, activations {len(activations)}; expected as many")
-    autoencoder.fit_normalisation(activations)
-    device, dtype = autoencoder.input_mean.device, autoencoder.input_mean.dtype
-    optimizer = torch.optim.Adam(autoencoder.parameters(), lr=config.step_size, fused=True)
-    batches = _batches(len(activations), config, generator=generator)
-    history, pending = History(), []
-    bar = tqdm(batches, total=config.steps, desc=f"{autoencoder.kind} autoencoder", disable=not progress)
-    for step, rows in enumerate(bar):
-        optimizer.param_groups[0]["lr"] = config.step_size_at(step)
-        parts = autoencoder.loss(
-            activations[rows.to(activations.device)].to(device, dtype),
-            labels=None if labels is None else labels[rows.to(labels.device)].to(device),
-            sparsity_scale=config.sparsity_scale_at(step),
+    if checkpoint_every < 1:
+        raise ValueError(f"checkpoint_every is {checkpoint_every}; expected at least 1 step")
+    for name in ("unit_norm_decoder", "revive_every"):
+        free = isinstance(autoencoder, SparseAutoencoder) and isinstance(
+            getattr(autoencoder, "decoder_weight", None), nn.Parameter
         )
-        optimizer.zero_grad()
-        parts["total"].backward()
-        optimizer.step()
-        pending.append({name: value.detach() for name, value in parts.items()})
-        if len(pending) == config.record_every or step == config.steps - 1:
-            _record(history, step, pending)
-            pending = []
-            bar.set_postfix(loss=f"{history.parts['total'][-1]:.4f}", refresh=False)
-    return history
-
-
-def _batches(n_rows: int, config: TrainConfig, *, generator: torch.Generator):
-    """Yield `config.steps` index tensors, epoch after epoch, each epoch in a new order.
-
-    The rows that do not fill a last batch are left for a later epoch: a small batch would make the batch
-    means of the KL penalty noisy.
-    """
-    size = min(config.batch_size, n_rows)
-    left = config.steps
-    while left:
-        order = torch.randperm(n_rows, generator=generator)
-        for start in range(0, n_rows - size + 1, size)[:left]:
-            yield order[start : start + size]
-            left -= 1
-
-
-def _record(history: History, step: int, pending: list[dict[str, Tensor]]) -> None:
-    history.steps.append(step + 1)
-    for name in pending[0]:
-        value = torch.stack([parts[name] for parts in pending]).mean().item()
-        if not -float("inf") < value < float("inf"):
-            raise RuntimeError(
-                f"the {name} loss is {value} at step {step + 1}; lower step_size and train again"
+        if getattr(config, name) and not free:
+            raise ValueError(
+                f"{name} is {getattr(config, name)} for a {autoencoder.kind} autoencoder; expected a sparse one "
+                "with a decoder of its own"
             )
-        history.parts.setdefault(name, []).append(value)
 
 
-def _ramp(done: int, length: float) -> float:
+@contextmanager
+def _metrics(
+    metrics_file: Path | str | None, tensorboard_dir: Path | str | None, *, after: int
+) -> Iterator[Any]:
+    """Give a function that writes the parts recorded at a step; lines after step `after` are replaced."""
+    if distributed.rank() > 0:
+        metrics_file = tensorboard_dir = None
+    with ExitStack() as stack:
+        lines = board = None
+        if metrics_file is not None:
+            metrics_file = Path(metrics_file)
+            metrics_file.parent.mkdir(parents=True, exist_ok=True)
+            # Renamed into place: killed between two writes, the lines so far would be lost.
+            kept = metrics_file.with_name(f".{metrics_file.name}.partial")
+            kept.write_text("".join(_lines_up_to(metrics_file, after)), encoding="utf-8")
+            kept.replace(metrics_file)
+            lines = stack.enter_context(metrics_file.open("a", encoding="utf-8"))
+        if tensorboard_dir is not None:
+            from torch.utils.tensorboard import SummaryWriter
+
+            board = stack.enter_context(SummaryWriter(str(tensorboard_dir), purge_step=after + 1))
+
+        def write(step: int, parts: dict[str, float]) -> None:
+            if lines is not None:
+                lines.write(json.dumps({"step": step, **parts}) + "\n")
+                lines.flush()
+            if board is not None:
+                for name, value in parts.items():
+                    board.add_scalar(f"loss/{name}", value, step)
+
+        yield write
+
+
+def _lines_up_to(path: Path, step: int) -> list[str]:
+    """The lines of steps up to `step`; a last line that a killed process left half written is none."""
+    kept = []
+    for line in path.read_text(encoding="utf-8").splitlines(keepends=True) if path.exists() else ():
+        try:
+            if json.loads(line)["step"] <= step:
+                kept.append(line)
+        except (ValueError, KeyError, TypeError):
+            break
+    return kept
+
+
+@torch.no_grad()
+def _move_norms_to_encoder(autoencoder: SparseAutoencoder) -> None:
+    """Give decoder columns the length 1 and the encoder rows theirs, which leaves a ReLU's output as it is."""
+    norms = autoencoder.decoder_weight.norm(dim=0)
+    autoencoder.encoder_weight.mul_(norms[:, None])
+    autoencoder.encoder_bias.mul_(norms)
+    _rescale_columns_(autoencoder.decoder_weight)
+
+
+@torch.no_grad()
+def _rescale_columns_(weight: Float[Tensor, "d_model features"]) -> None:
+    weight.div_(weight.norm(dim=0).clamp(min=torch.finfo(weight.dtype).tiny))
+
+
+def _ramp(done: int, length: float | int) -> float:
     return 1.0 if length <= 0 else min(1.0, done / length)

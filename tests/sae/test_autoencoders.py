@@ -1,7 +1,16 @@
 import pytest
 import torch
 
-from course_lib.sae import SparseAutoencoder, StackedAutoencoder
+from course_lib.sae import (
+    BatchTopKSparseAutoencoder,
+    GroupBiasAdaptedAutoencoder,
+    JumpReluSparseAutoencoder,
+    KLSparseAutoencoder,
+    ReluSparseAutoencoder,
+    StackedAutoencoder,
+    TopKSparseAutoencoder,
+)
+from course_lib.sae.sparse import adapted_bias, remove_radial_
 
 
 def rows(n=20, d=16, seed=0):
@@ -13,12 +22,19 @@ def models():
     return [
         StackedAutoencoder(16, beta=0.1, gamma=0.1, n_outputs=3, generator=generator),
         StackedAutoencoder(16, (4,), "relu", generator=generator),
-        SparseAutoencoder(16, l1=0.1, generator=generator),
-        SparseAutoencoder(16, 5, generator=generator),
+        ReluSparseAutoencoder(16, l1=0.1, generator=generator),
+        ReluSparseAutoencoder(16, 5, generator=generator),
+        StackedAutoencoder(16, (8, 6, 4), tied=True, generator=generator),
+        KLSparseAutoencoder(16, 40, beta=0.1, generator=generator),
+        TopKSparseAutoencoder(16, 40, k=3, generator=generator),
+        BatchTopKSparseAutoencoder(16, 40, k=3, generator=generator),
+        JumpReluSparseAutoencoder(16, 40, generator=generator),
+        JumpReluSparseAutoencoder(16, 40, penalty="tanh", generator=generator),
+        GroupBiasAdaptedAutoencoder(16, 40, groups=4, generator=generator),
     ]
 
 
-@pytest.mark.parametrize("index", range(4))
+@pytest.mark.parametrize("index", range(11))
 def test_one_interface(index):
     model, x = models()[index], rows()
     model.fit_normalisation(x)
@@ -37,7 +53,7 @@ def test_one_interface(index):
 def test_default_widths():
     assert StackedAutoencoder(1024).widths == (512, 128)
     assert StackedAutoencoder(1024).config()["widths"] == [512, 128]
-    assert SparseAutoencoder(8).n_features == 32
+    assert ReluSparseAutoencoder(8).n_features == 32
     sizes = sum(p.numel() for p in StackedAutoencoder(1024, (128,)).parameters())
     assert sizes == 263_296
 
@@ -71,7 +87,7 @@ def test_squared_error_head():
 
 
 def test_a_sparse_autoencoder_starts_near_the_identity_on_average():
-    model = SparseAutoencoder(64, 4096, generator=torch.Generator().manual_seed(0))
+    model = ReluSparseAutoencoder(64, 4096, generator=torch.Generator().manual_seed(0))
     x = torch.randn(50, 64, generator=torch.Generator().manual_seed(1))
     assert ((model(x) * x).sum() / x.square().sum()).item() == pytest.approx(1, abs=0.1)
 
@@ -105,8 +121,22 @@ def test_same_generator_same_weights_and_the_global_one_is_left_alone():
         (lambda: StackedAutoencoder(8, gamma=1.0), "n_outputs 0"),
         (lambda: StackedAutoencoder(8, rho=1.5), "rho is 1.5"),
         (lambda: StackedAutoencoder(8, (4,), "relu", beta=1.0), "sigmoid"),
-        (lambda: SparseAutoencoder(8, 0), "n_features is 0"),
-        (lambda: SparseAutoencoder(8, l1=-0.1), "l1 is -0.1"),
+        (lambda: ReluSparseAutoencoder(8, 0), "n_features is 0"),
+        (lambda: ReluSparseAutoencoder(8, l1=-0.1), "l1 is -0.1"),
+        (lambda: KLSparseAutoencoder(8, rho=1.0), "rho is 1.0"),
+        (lambda: KLSparseAutoencoder(8, beta=-1.0), "beta is -1"),
+        (lambda: TopKSparseAutoencoder(8, 16, k=17), "k is 17; expected 1 to n_features, 16"),
+        (lambda: TopKSparseAutoencoder(8, 16, k=0), "k is 0"),
+        (lambda: BatchTopKSparseAutoencoder(8, 16, k=17), "k is 17"),
+        (lambda: JumpReluSparseAutoencoder(8, l0=-1.0), "l0 is -1"),
+        (lambda: JumpReluSparseAutoencoder(8, bandwidth=0.0), "bandwidth is 0"),
+        (lambda: GroupBiasAdaptedAutoencoder(8, 16, groups=17), "groups is 17"),
+        (
+            lambda: GroupBiasAdaptedAutoencoder(8, highest=0.1, lowest=0.2),
+            "lowest and highest are 0.2 and 0.1",
+        ),
+        (lambda: GroupBiasAdaptedAutoencoder(8, gamma=0.0), "gamma is 0"),
+        (lambda: GroupBiasAdaptedAutoencoder(8, every=0), "every is 0"),
     ],
 )
 def test_errors_name_the_argument(build, message):
@@ -121,4 +151,140 @@ def test_no_head_no_prediction():
 
 def test_equal_rows_have_no_variance():
     with pytest.raises(ValueError, match="no variance"):
-        SparseAutoencoder(4).fit_normalisation(torch.full((5, 4), 1e4))
+        ReluSparseAutoencoder(4).fit_normalisation(torch.full((5, 4), 1e4))
+
+
+def test_a_tied_decoder_reads_and_writes_the_same_directions():
+    model = StackedAutoencoder(16, (8, 4), "relu", tied=True, generator=torch.Generator().manual_seed(0))
+    free = StackedAutoencoder(16, (8, 4), "relu")
+    assert sum(p.numel() for p in free.parameters()) - sum(p.numel() for p in model.parameters()) == 4 * 16
+    code = torch.rand(5, 4, generator=torch.Generator().manual_seed(1))
+    product = model.encoder[1].weight @ model.encoder[0].weight
+    torch.testing.assert_close(model.decode(code), code @ product / 4)
+
+
+def test_topk_keeps_the_k_largest_where_positive():
+    model, x = TopKSparseAutoencoder(16, 40, k=3, generator=torch.Generator().manual_seed(0)), rows() / 10
+    pre = x @ model.encoder_weight.T
+    features = model.encode(x)
+    assert ((features > 0).sum(dim=1) <= 3).all()
+    assert torch.equal(features.amax(dim=1), pre.amax(dim=1).relu())
+    lowest = pre.topk(3, dim=1).values[:, -1:]
+    torch.testing.assert_close(features, torch.where((pre >= lowest) & (pre > 0), pre, 0))
+    with torch.no_grad():
+        model.encoder_bias.fill_(-100)
+    assert model.encode(x).sum() == 0
+
+
+def test_batch_topk_spends_its_features_where_they_are_needed_and_learns_a_threshold():
+    model = BatchTopKSparseAutoencoder(16, 40, k=3, generator=torch.Generator().manual_seed(0))
+    x = rows(200) - 7
+    x[:100] /= 10  # short rows: others take their share
+    pre = model._preactivations(x)
+    features = model._activate_batch(pre)
+    active = (features > 0).sum(dim=1)
+    assert active.sum() == 3 * 200
+    assert active[:100].sum() < active[100:].sum() / 5
+    assert torch.equal(features.sort().values[features.sort().values > 0].min(), model.batch_threshold(pre))
+    # Before training a ReLU; after, one threshold for every row, whatever is beside it.
+    torch.testing.assert_close(model.encode(x), pre.relu())
+    model.training_loss(x)
+    first = model.threshold.clone()
+    assert first == model.batch_threshold(pre)
+    model.training_loss(2 * x)
+    torch.testing.assert_close(model.threshold, first + 0.01 * (2 * first - first))
+    torch.testing.assert_close(model.encode(x)[:7], model.encode(x[:7]))
+
+
+def test_jump_relu_has_the_gradients_of_its_rectangle_kernel():
+    model = JumpReluSparseAutoencoder(1, 2, l0=1.0, threshold=0.5, bandwidth=0.2)
+    pre = torch.tensor([[0.45, 3.0], [0.55, 0.1], [0.7, 0.45]], requires_grad=True)
+    features = model._activate(pre)
+    torch.testing.assert_close(features, torch.tensor([[0, 3], [0.55, 0], [0.7, 0]]))
+    upstream = torch.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
+    by_pre, by_log = torch.autograd.grad(features, (pre, model.log_threshold), upstream)
+    assert by_pre.tolist() == [[0, 2], [3, 0], [5, 0]]
+    # d theta / d log theta = theta; within 0.1 of 0.5 lie 0.45 and 0.55 of the first, 0.45 of the second.
+    assert by_log.tolist() == pytest.approx([-0.5 * 0.5 / 0.2 * (1 + 3), -0.5 * 0.5 / 0.2 * 6])
+    weight, count = model._penalties(pre, features)["l0"]
+    assert (weight, count.item()) == (1.0, 1.0)
+    (by_log,) = torch.autograd.grad(count, model.log_threshold)
+    assert by_log.tolist() == pytest.approx([-0.5 / 0.2 * 2 / 3, -0.5 / 0.2 / 3])
+
+
+def test_bias_adaptation_by_hand():
+    """Two groups of three: too frequent, dead, as it should be; and the clamps at -1 and 0."""
+    adapted = adapted_bias(
+        torch.tensor([-0.2, -0.3, -0.1, -0.99, -0.001, 0.0]),
+        frequency=torch.tensor([0.5, 0.0, 0.05, 0.5, 0.0, 0.0]),
+        target=torch.tensor([0.1, 0.1, 0.1, 0.1, 0.1, 0.1]),
+        largest=torch.tensor([2.0, 0.0, 1.0, 8.0, 0.0, 0.0]),
+        group=torch.tensor([0, 0, 0, 1, 1, 1]),
+        gamma=0.01,
+    )
+    # Dead units of group 0 rise by gamma times the mean 1.5 of its living; those of group 1 by 0.08, to 0.
+    assert adapted.tolist() == pytest.approx([-0.22, -0.285, -0.1, -1.0, 0.0, 0.0])
+
+
+def test_gba_gathers_what_decides_the_next_adaptation():
+    model = GroupBiasAdaptedAutoencoder(16, 40, groups=4, every=3, generator=torch.Generator().manual_seed(0))
+    expected = torch.tensor([0.1 * 0.01 ** (group / 3) for group in range(4)]).repeat_interleave(10)
+    torch.testing.assert_close(model.target_frequency, expected)
+    with torch.no_grad():
+        model.encoder_bias -= 0.05
+    x = [rows(20, seed=seed) - 7 for seed in range(3)]
+    pre = torch.cat([model._preactivations(part) for part in x]) + model.encoder_bias
+    for part in x:
+        model.training_loss(part)["total"].backward()
+    assert torch.equal(model.fired_rows, (pre > 0).sum(dim=0))
+    torch.testing.assert_close(model.largest, pre.amax(dim=0).relu())
+    assert "encoder_bias" not in dict(model.named_parameters())
+    before = model.encoder_bias.clone()
+    model.after_step(1)
+    assert torch.equal(model.encoder_bias, before)
+    model.after_step(2)
+    frequent = (pre > 0).double().mean(dim=0) > model.target_frequency
+    assert frequent.any()
+    assert (model.encoder_bias[frequent] < before[frequent]).all()
+    assert model.rows_seen == 0
+    assert model.fired_rows.sum() == model.largest.sum() == 0
+
+
+def test_gba_directions_stay_on_the_sphere():
+    model = GroupBiasAdaptedAutoencoder(16, 40, groups=4, generator=torch.Generator().manual_seed(0))
+    torch.testing.assert_close(model.encoder_weight.norm(dim=1), torch.ones(40))
+    model.training_loss(rows() - 7)["total"].backward()
+    model.before_step()
+    radial = (model.encoder_weight.grad * model.encoder_weight).sum(dim=1)
+    assert radial.abs().max() <= 1e-5 * model.encoder_weight.grad.norm(dim=1).max()
+    with torch.no_grad():
+        model.encoder_weight -= 0.1 * model.encoder_weight.grad
+    model.after_step(0)
+    torch.testing.assert_close(model.encoder_weight.norm(dim=1), torch.ones(40))
+    torch.testing.assert_close(model.decoder_weight.norm(dim=0), model.amplitude.abs())
+
+
+def test_remove_radial_leaves_the_tangent():
+    gradient, row = torch.tensor([[3.0, 4.0]]), torch.tensor([[1.0, 0.0]])
+    remove_radial_(gradient, row)
+    assert gradient.tolist() == [[0, 4]]
+
+
+def test_restarted_features_point_at_what_is_missing():
+    model = ReluSparseAutoencoder(4, 8, generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():  # nothing is written in the last two dimensions
+        model.decoder_weight[2:] = 0
+    x = torch.zeros(50, 4)
+    x[:, 3] = 5.0
+    model.restart(torch.tensor([2, 6]), x, generator=torch.Generator().manual_seed(1))
+    direction = torch.tensor([0.0, 0.0, 0.0, 1.0])
+    for feature in (2, 6):
+        written = model.decoder_weight[:, feature] / model.decoder_weight[:, feature].norm()
+        assert (written @ direction).item() > 0.5
+        read = model.encoder_weight[feature] / model.encoder_weight[feature].norm()
+        torch.testing.assert_close(read, written)
+    others = [0, 1, 3, 4, 5, 7]
+    torch.testing.assert_close(
+        model.decoder_weight[:, [2, 6]].norm(dim=0),
+        model.decoder_weight[:, others].norm(dim=0).mean().expand(2),
+    )

@@ -3,7 +3,17 @@ import json
 import pytest
 import torch
 
-from course_lib.sae import SparseAutoencoder, StackedAutoencoder, load, save
+from course_lib.sae import (
+    BatchTopKSparseAutoencoder,
+    GroupBiasAdaptedAutoencoder,
+    JumpReluSparseAutoencoder,
+    KLSparseAutoencoder,
+    ReluSparseAutoencoder,
+    StackedAutoencoder,
+    TopKSparseAutoencoder,
+    load,
+    save,
+)
 from course_lib.sae.io import new_directory
 
 
@@ -11,15 +21,28 @@ def rows():
     return torch.randn(9, 16, generator=torch.Generator().manual_seed(0)) * 2 + 5
 
 
-@pytest.fixture(params=["stacked", "stacked with a head", "sparse", "float64"])
+BUILT = {
+    "stacked": lambda: StackedAutoencoder(16, (8, 4), beta=0.1, rho=0.1),
+    "stacked with a head": lambda: StackedAutoencoder(16, n_outputs=3, gamma=0.5),
+    "tied": lambda: StackedAutoencoder(16, (8, 4), tied=True),
+    "relu": lambda: ReluSparseAutoencoder(16, 40, l1=0.2),
+    "float64": lambda: ReluSparseAutoencoder(16).double(),
+    "kl": lambda: KLSparseAutoencoder(16, 40, beta=0.2, rho=0.1),
+    "topk": lambda: TopKSparseAutoencoder(16, 40, k=3),
+    "batch topk": lambda: BatchTopKSparseAutoencoder(16, 40, k=3),
+    "jump": lambda: JumpReluSparseAutoencoder(16, 40, penalty="tanh", threshold=0.2),
+    "gba": lambda: GroupBiasAdaptedAutoencoder(16, 40, groups=3, highest=0.2),
+}
+
+
+@pytest.fixture(params=BUILT)
 def model(request):
-    built = {
-        "stacked": lambda: StackedAutoencoder(16, (8, 4), beta=0.1, rho=0.1),
-        "stacked with a head": lambda: StackedAutoencoder(16, n_outputs=3, gamma=0.5),
-        "sparse": lambda: SparseAutoencoder(16, 40, l1=0.2),
-        "float64": lambda: SparseAutoencoder(16).double(),
-    }[request.param]()
+    built = BUILT[request.param]()
     built.fit_normalisation(rows())
+    with torch.no_grad():  # nothing as it was made
+        for value in (*built.parameters(), *built.buffers()):
+            if value.is_floating_point():
+                value += 0.1
     return built
 
 
@@ -37,7 +60,7 @@ def test_nothing_is_overwritten(model, tmp_path):
     save(model, tmp_path / "model")
     before = (tmp_path / "model" / "model.safetensors").read_bytes()
     with pytest.raises(FileExistsError, match="already holds something"):
-        save(SparseAutoencoder(4), tmp_path / "model")
+        save(ReluSparseAutoencoder(4), tmp_path / "model")
     assert (tmp_path / "model" / "model.safetensors").read_bytes() == before
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
 
@@ -55,14 +78,14 @@ def test_an_interrupted_block_leaves_nothing(tmp_path):
 
 def test_an_empty_directory_may_be_filled(tmp_path):
     (tmp_path / "out").mkdir()
-    save(SparseAutoencoder(4), tmp_path / "out")
+    save(ReluSparseAutoencoder(4), tmp_path / "out")
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["config.json", "model.safetensors"]
 
 
 def test_missing_and_broken_files_are_named(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"config\.json is missing"):
         load(tmp_path)
-    save(SparseAutoencoder(4), tmp_path / "m")
+    save(ReluSparseAutoencoder(4), tmp_path / "m")
     config, weights = tmp_path / "m" / "config.json", tmp_path / "m" / "model.safetensors"
     good, tensors = config.read_text(), weights.read_bytes()
 
@@ -85,3 +108,14 @@ def test_missing_and_broken_files_are_named(tmp_path):
     weights.unlink()
     with pytest.raises(FileNotFoundError, match=r"model\.safetensors is missing"):
         load(tmp_path / "m")
+
+
+def test_files_of_the_time_when_relu_was_the_only_sparse_kind_are_read(tmp_path):
+    model = ReluSparseAutoencoder(16, 40, l1=0.2)
+    save(model, tmp_path / "m")
+    config = tmp_path / "m" / "config.json"
+    config.write_text(config.read_text().replace('"relu"', '"sparse"'))
+    back = load(tmp_path / "m")
+    assert type(back) is ReluSparseAutoencoder
+    assert torch.equal(back.decoder_weight, model.decoder_weight)
+    assert back.decoder_weight.stride() == model.decoder_weight.stride()

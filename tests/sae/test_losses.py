@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from course_lib.sae import SparseAutoencoder, losses
+from course_lib.sae import ReluSparseAutoencoder, losses
 
 X = torch.tensor([[1.0, 2.0, -1.0]], dtype=torch.float64)
 ENCODER = [[1, 0, 0], [0, 1, 0], [0, 0, 1], [1, 1, 0], [0, 1, 1], [1, 0, -1]]
@@ -16,8 +16,8 @@ def double(values):
 
 
 @pytest.fixture
-def by_hand() -> SparseAutoencoder:
-    model = SparseAutoencoder(3, 6, l1=0.1).double()
+def by_hand() -> ReluSparseAutoencoder:
+    model = ReluSparseAutoencoder(3, 6, l1=0.1).double()
     with torch.no_grad():
         model.encoder_weight.copy_(double(ENCODER))
         model.encoder_bias.copy_(double(ENCODER_BIAS))
@@ -137,3 +137,16 @@ def test_gradients_in_float64():
     assert torch.autograd.gradcheck(lambda h: losses.kl_sparsity(h, rho=0.05), (a,))
     assert torch.autograd.gradcheck(lambda h: losses.cross_entropy(h, labels), (a,))
     assert torch.autograd.gradcheck(lambda f, w: losses.decoder_weighted_l1(f, w), (a, b))
+
+
+def test_the_two_sparsity_constraints_are_different():
+    """Units that never fire, lie just above, just below, and far above the target."""
+    units = double([[0, 0.55, 0.45, 0.9], [0, 0.55, 0.45, 0.9]])
+    found = losses.check_sparsity(units, rho=0.5, eps=0.1)
+    assert found.rho_hat.tolist() == pytest.approx([0, 0.55, 0.45, 0.9])
+    assert found.outside.tolist() == [0, 3]
+    assert found.above.tolist() == [1, 3]
+    assert losses.check_sparsity(units, rho=0.5, eps=0.5).outside.tolist() == []
+    for bad in ({"rho": 1.0, "eps": 0.1}, {"rho": 0.5, "eps": -0.1}):
+        with pytest.raises(ValueError, match=r"rho is 1|eps is -0\.1"):
+            losses.check_sparsity(units, **bad)

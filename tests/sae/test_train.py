@@ -3,8 +3,21 @@ import dataclasses
 import pytest
 import torch
 
-from course_lib.sae import SparseAutoencoder, StackedAutoencoder, TrainConfig, metrics, train
-from course_lib.sae.train import check_activations
+from course_lib.sae import (
+    BatchTopKSparseAutoencoder,
+    GroupBiasAdaptedAutoencoder,
+    JumpReluSparseAutoencoder,
+    ReluSparseAutoencoder,
+    StackedAutoencoder,
+    TopKSparseAutoencoder,
+    TrainConfig,
+    metrics,
+    train,
+    train_greedy,
+)
+from course_lib.sae.greedy import LayerInputs, _fit_decoder
+from course_lib.sae.train import check_activations, compute_dtype
+from tests.sae.test_batches import Store
 
 CONFIG = TrainConfig(steps=400, batch_size=64, step_size=3e-3)
 
@@ -45,7 +58,7 @@ def test_the_kl_penalty_brings_units_to_their_target():
 def test_the_l1_penalty_makes_features_sparse():
     x, found = planted(), {}
     for l1 in (0.0, 0.3):
-        model = SparseAutoencoder(24, 96, l1=l1, generator=seeded())
+        model = ReluSparseAutoencoder(24, 96, l1=l1, generator=seeded())
         history = train(model, x, CONFIG, generator=seeded(), progress=False)
         with torch.no_grad():
             found[l1] = (metrics.l0(model.encode(x)), metrics.explained_variance(x, model(x)))
@@ -68,7 +81,7 @@ def test_a_supervised_code_knows_the_class():
 
 def test_same_generator_same_result():
     def run(seed):
-        model = SparseAutoencoder(24, l1=0.1, generator=seeded())
+        model = ReluSparseAutoencoder(24, l1=0.1, generator=seeded())
         history = train(
             model, planted(), dataclasses.replace(CONFIG, steps=30), generator=seeded(seed), progress=False
         )
@@ -82,7 +95,7 @@ def test_same_generator_same_result():
 
 def test_the_curve_covers_every_step():
     config = TrainConfig(steps=25, record_every=10, batch_size=1000)
-    model = SparseAutoencoder(24, l1=0.1, generator=seeded())
+    model = ReluSparseAutoencoder(24, l1=0.1, generator=seeded())
     history = train(model, planted(n=100), config, generator=seeded(), progress=False)
     assert history.steps == [10, 20, 25]
     assert {len(curve) for curve in history.parts.values()} == {3}
@@ -119,11 +132,14 @@ def with_value(value):
         (with_value(float("inf")), "in 1 of 8 rows, first in row 3"),
         (table(4, 23), "width 23"),
         (torch.ones(4, 24), "no variance"),
+        (Store(with_value(float("nan"))), "in 1 of 8 rows, first in row 3"),
+        (Store(table(4, 23)), "width 23"),
+        (Store(table(1)), "has 1 rows"),
     ],
 )
 def test_unusable_activations_are_refused(activations, message):
     with pytest.raises(ValueError, match=message):
-        train(SparseAutoencoder(24), activations, CONFIG, generator=seeded(), progress=False)
+        train(ReluSparseAutoencoder(24), activations, CONFIG, generator=seeded(), progress=False)
 
 
 def test_tables_only():
@@ -136,7 +152,7 @@ def test_labels_must_match_and_divergence_is_reported():
     model = StackedAutoencoder(24, gamma=1.0, n_outputs=2)
     with pytest.raises(ValueError, match="labels has 3 rows, activations 4"):
         train(model, table(), CONFIG, generator=seeded(), labels=torch.zeros(3).long(), progress=False)
-    model = SparseAutoencoder(24, l1=0.1)
+    model = ReluSparseAutoencoder(24, l1=0.1)
     with pytest.raises(RuntimeError, match="lower step_size"):
         train(model, table(), TrainConfig(step_size=1e30), generator=seeded(), progress=False)
 
@@ -150,8 +166,179 @@ def test_labels_must_match_and_divergence_is_reported():
         {"warm_up": 1.5},
         {"decay": -0.1},
         {"record_every": 0},
+        {"buffer_rows": 0},
+        {"revive_every": -1},
     ],
 )
 def test_config_errors_name_the_field(change):
     with pytest.raises(ValueError, match=next(iter(change))):
         TrainConfig(**change)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda g: TopKSparseAutoencoder(24, 96, k=4, generator=g),
+        lambda g: BatchTopKSparseAutoencoder(24, 96, k=4, generator=g),
+        lambda g: JumpReluSparseAutoencoder(24, 96, l0=0.02, threshold=0.1, bandwidth=0.1, generator=g),
+        lambda g: GroupBiasAdaptedAutoencoder(24, 96, groups=3, highest=0.1, lowest=0.03, generator=g),
+    ],
+    ids=["topk", "batch topk", "jump relu", "gba"],
+)
+def test_every_kind_explains_planted_states_by_few_features(make):
+    model = make(seeded())
+    train(model, planted(), CONFIG, generator=seeded(), progress=False)
+    with torch.no_grad():
+        features = model.encode(planted())
+        assert metrics.explained_variance(planted(), model(planted())) > 0.7
+    assert 1 < metrics.l0(features) < 12
+
+
+def test_a_store_trains_as_well_as_a_tensor():
+    losses = []
+    for source in (planted(), Store(planted())):
+        model = TopKSparseAutoencoder(24, 96, k=4, generator=seeded())
+        config = dataclasses.replace(CONFIG, steps=100, buffer_rows=128)
+        losses.append(train(model, source, config, generator=seeded(), progress=False).parts["total"][-1])
+    assert losses[1] == pytest.approx(losses[0], rel=0.1)
+
+
+def test_precision():
+    wide, narrow = ReluSparseAutoencoder(128, 256), ReluSparseAutoencoder(64, 256)
+    assert compute_dtype("float32", wide) == torch.float32
+    assert compute_dtype("bfloat16", narrow) == torch.bfloat16
+    assert compute_dtype("auto", narrow) == torch.float32
+    assert compute_dtype("auto", wide) in (torch.float32, torch.bfloat16)
+    assert compute_dtype("auto", ReluSparseAutoencoder(128, 256).double()) == torch.float64
+
+
+@pytest.mark.parametrize("kind", ["topk", "relu", "stacked"])
+def test_bfloat16_products_train_as_float32_does(kind):
+    curves = []
+    for precision in ("float32", "bfloat16"):
+        model = {
+            "topk": lambda: TopKSparseAutoencoder(24, 96, k=4, generator=seeded()),
+            "relu": lambda: ReluSparseAutoencoder(24, 96, l1=0.1, generator=seeded()),
+            "stacked": lambda: StackedAutoencoder(24, (12, 6), "relu", generator=seeded()),
+        }[kind]()
+        config = dataclasses.replace(CONFIG, steps=150, precision=precision)
+        history = train(model, planted(), config, generator=seeded(), progress=False)
+        assert all(p.dtype == torch.float32 for p in model.parameters())
+        curves.append(torch.tensor(history.parts["total"]))
+    torch.testing.assert_close(curves[1], curves[0], rtol=0.03, atol=0)
+
+
+def test_the_fused_optimiser_steps_as_the_plain_one():
+    """Also through the decoder, whose columns lie together in memory."""
+    config = TrainConfig(steps=5, batch_size=512, step_size=1e-2, warm_up=0, decay=0, sparsity_warm_up=0)
+    fused = TopKSparseAutoencoder(24, 96, k=4, generator=seeded())
+    train(fused, planted().double(), config, generator=seeded(), progress=False)
+    plain = TopKSparseAutoencoder(24, 96, k=4, generator=seeded())
+    plain.fit_normalisation(planted())
+    optimizer = torch.optim.Adam(plain.parameters(), lr=1e-2, foreach=False, fused=False)
+    for _ in range(5):
+        optimizer.zero_grad()
+        plain.loss(planted())["total"].backward()
+        optimizer.step()
+    for ours, theirs in zip(fused.parameters(), plain.parameters(), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-4)
+
+
+def test_unit_norm_decoders_stay_so_and_start_with_the_same_function():
+    model = ReluSparseAutoencoder(24, 96, l1=0.05, generator=seeded())
+    config = dataclasses.replace(CONFIG, steps=1, step_size=1e-12, unit_norm_decoder=True)
+    model.fit_normalisation(planted())
+    before = model(planted())
+    train(model, planted(), config, generator=seeded(), progress=False)
+    torch.testing.assert_close(model(planted()), before, rtol=1e-4, atol=1e-4)
+    train(
+        model,
+        planted(),
+        dataclasses.replace(config, steps=50, step_size=1e-2),
+        generator=seeded(),
+        progress=False,
+    )
+    torch.testing.assert_close(model.decoder_weight.norm(dim=0), torch.ones(96))
+
+
+@pytest.mark.parametrize("field", [{"unit_norm_decoder": True}, {"revive_every": 5}])
+@pytest.mark.parametrize("model", [StackedAutoencoder(24), GroupBiasAdaptedAutoencoder(24)])
+def test_what_needs_a_free_decoder_says_so(field, model):
+    with pytest.raises(ValueError, match=f"{next(iter(field))} is .* for a {model.kind} autoencoder"):
+        train(model, planted(), TrainConfig(**field), generator=seeded(), progress=False)
+
+
+def test_revived_features_live():
+    def dead_after(revive_every):
+        model = TopKSparseAutoencoder(24, 96, k=2, generator=seeded())
+        with torch.no_grad():
+            model.encoder_bias[:60] = -10  # dead from the start
+        config = dataclasses.replace(CONFIG, revive_every=revive_every)
+        history = train(model, planted(), config, generator=seeded(), progress=False)
+        return int(metrics.dead_units(model.encode(planted())).sum()), history
+
+    untouched, _ = dead_after(0)
+    revived, history = dead_after(50)
+    assert untouched >= 60
+    assert revived < untouched / 2
+    assert history.revived[50] >= 60
+    assert max(history.revived) < 0.7 * 400  # none while the step size decays
+
+
+def test_curves_for_tensorboard(tmp_path):
+    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    model = ReluSparseAutoencoder(24, l1=0.1, generator=seeded())
+    config = TrainConfig(steps=30, record_every=10)
+    history = train(
+        model, planted(), config, generator=seeded(), progress=False, tensorboard_dir=tmp_path / "board"
+    )
+    found = accumulator.EventAccumulator(str(tmp_path / "board"))
+    found.Reload()
+    curve = found.Scalars("loss/total")
+    assert [point.step for point in curve] == [10, 20, 30]
+    assert [point.value for point in curve] == pytest.approx(history.parts["total"])
+
+
+def test_layers_are_pretrained_on_what_they_read_and_then_trained_together():
+    x = planted()
+    model = StackedAutoencoder(24, (18, 12, 6), "relu", generator=seeded())
+    short = dataclasses.replace(CONFIG, steps=60)
+    layers, joint = train_greedy(model, x, short, pretraining=CONFIG, generator=seeded(), progress=False)
+    assert len(layers) == 3
+    alone = StackedAutoencoder(24, (18, 12, 6), "relu", generator=seeded())
+    from_scratch = train(alone, x, short, generator=seeded(), progress=False)
+    assert joint.parts["reconstruction"][0] < 0.7 * from_scratch.parts["reconstruction"][0]
+    assert joint.parts["reconstruction"][-1] < from_scratch.parts["reconstruction"][-1]
+
+
+@pytest.mark.parametrize("tied", [False, True])
+def test_greedy_training_keeps_the_bound_and_the_penalty(tied):
+    x = planted()
+    model = StackedAutoencoder(24, (12, 6), beta=1.0, rho=0.3, tied=tied, generator=seeded())
+    train_greedy(model, x, CONFIG, pretraining=CONFIG, generator=seeded(), progress=False)
+    with torch.no_grad():
+        assert metrics.explained_variance(x, model(x)) <= metrics.pca_bound(x, 6)
+        assert (model.encode(x).mean(dim=0) - 0.3).abs().max() < 0.1
+
+
+def test_the_fitted_decoder_is_the_best_affine_one():
+    x = planted().double()
+    model = StackedAutoencoder(24, (6,), "relu", generator=seeded()).double()
+    model.fit_normalisation(x)
+    _fit_decoder(model, Store(x))
+    with torch.no_grad():
+        code = torch.cat([model.encode(x), torch.ones(len(x), 1, dtype=x.dtype)], dim=1)
+        best = code @ torch.linalg.lstsq(code, model.normalise(x), driver="gelsd").solution
+        expected = (best - model.normalise(x)).square().sum(dim=1).mean()
+    assert model.loss(x)["reconstruction"].item() == pytest.approx(expected.item(), rel=1e-4)
+
+
+def test_layer_inputs_are_what_layers_read():
+    model = StackedAutoencoder(24, (12, 6), generator=seeded())
+    model.fit_normalisation(planted())
+    inputs = LayerInputs(model, planted(), 1)
+    assert len(inputs) == 512
+    with torch.no_grad():
+        states = model.normalise(planted()[3:5]) * 24**0.5
+        torch.testing.assert_close(inputs[3:5], torch.sigmoid(model.encoder[0](states)))
+        torch.testing.assert_close(inputs[torch.tensor([3, 4])], inputs[3:5])

@@ -1,0 +1,146 @@
+"""What all autoencoders here have in common: the interface, and the centring and scaling of inputs.
+
+`encode` takes raw hidden states and gives the code, `decode` takes a code and gives raw hidden
+states, `forward` does one after the other, and `loss(batch)` gives the named parts of the training
+loss with their weighted sum as "total".
+
+Inside, all work on centred states divided by one number, so that the mean squared norm is 1: the
+reconstruction loss is then the fraction of variance that is missing, and weights and step sizes carry
+over from one model to another. The scale is one number and not one a dimension, because rescaling
+dimensions separately would change which directions carry the variance.
+"""
+
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from course_lib.sae.batches import Rows, mean_and_scale
+
+Labels = Int[Tensor, " batch"] | Float[Tensor, "batch outputs"] | None
+
+
+class Autoencoder(nn.Module, ABC):
+    """The interface, and the buffers `input_mean` (d_model) and `input_scale` (a number).
+
+    They start at 0 and 1 and are set from the training data by `fit_normalisation`.
+    """
+
+    kind: ClassVar[str]
+
+    def __init__(self, d_model: int) -> None:
+        super().__init__()
+        check_width("d_model", d_model)
+        self.d_model = d_model
+        self.register_buffer("input_mean", torch.zeros(d_model))
+        self.register_buffer("input_scale", torch.ones(()))
+
+    @property
+    @abstractmethod
+    def code_width(self) -> int:
+        """Number of units in the code."""
+
+    @abstractmethod
+    def config(self) -> dict[str, Any]:
+        """The constructor's arguments, as they are written to config.json."""
+
+    @abstractmethod
+    def _encode(self, x: Float[Tensor, "batch d_model"]) -> Float[Tensor, "batch code"]:
+        """Code of centred and scaled states."""
+
+    @abstractmethod
+    def _decode(self, code: Float[Tensor, "batch code"]) -> Float[Tensor, "batch d_model"]:
+        """Centred and scaled states of a code."""
+
+    @abstractmethod
+    def _parts(
+        self, x: Float[Tensor, "batch d_model"], *, labels: Labels, sparsity_scale: float | int
+    ) -> dict[str, Float[Tensor, ""]]:
+        """Named loss parts of centred and scaled states."""
+
+    def fit_normalisation(self, activations: Rows) -> None:
+        """Store the mean of `activations` and the root of their mean squared distance from it.
+
+        Raises ValueError where a row is not finite, or all rows are equal: there is no variance to explain.
+        """
+        self.set_normalisation(*mean_and_scale(activations))
+
+    @torch.no_grad()
+    def set_normalisation(self, mean: Float[Tensor, " d_model"], scale: Float[Tensor, ""]) -> None:
+        """Store the mean of the states and the root of their mean squared distance from it.
+
+        Raises ValueError where the distance is 0: all rows are equal and there is no variance to explain.
+        """
+        if scale <= 1e-12 * (1 + mean.norm()):
+            raise ValueError(
+                "activations have no variance: all rows are equal; expected varying hidden states"
+            )
+        self.input_mean.copy_(mean)
+        self.input_scale.copy_(scale)
+
+    def normalise(self, x: Float[Tensor, "batch d_model"]) -> Float[Tensor, "batch d_model"]:
+        """(x - input_mean) / input_scale."""
+        return (x - self.input_mean).div_(self.input_scale)
+
+    def encode(self, x: Float[Tensor, "batch d_model"]) -> Float[Tensor, "batch code"]:
+        """Code of raw hidden states."""
+        return self._encode(self.normalise(x))
+
+    def decode(self, code: Float[Tensor, "batch code"]) -> Float[Tensor, "batch d_model"]:
+        """Raw hidden states that a code stands for."""
+        return self._decode(code) * self.input_scale + self.input_mean
+
+    def forward(self, x: Float[Tensor, "batch d_model"]) -> Float[Tensor, "batch d_model"]:
+        """Reconstruction of raw hidden states."""
+        return self.decode(self.encode(x))
+
+    def loss(
+        self,
+        batch: Float[Tensor, "batch d_model"],
+        *,
+        labels: Labels = None,
+        sparsity_scale: float | int = 1.0,
+    ) -> dict[str, Float[Tensor, ""]]:
+        """Named parts of the training loss of raw hidden states, and their weighted sum as "total".
+
+        Parts are unweighted. `sparsity_scale` multiplies the weight of the sparsity term (training
+        raises it from 0 to 1 at the start).
+        """
+        return self._parts(self.normalise(batch), labels=labels, sparsity_scale=sparsity_scale)
+
+    def training_loss(
+        self,
+        batch: Float[Tensor, "batch d_model"],
+        *,
+        labels: Labels = None,
+        sparsity_scale: float | int = 1.0,
+        compute_dtype: torch.dtype | None = None,
+    ) -> dict[str, Float[Tensor, ""]]:
+        """`loss` as `train` computes it: by the fast kernels where there are any, gathering statistics.
+
+        Large matrix products are taken in `compute_dtype` (None: the weights' own); weights, gradients
+        of weights and sums stay in the weights' dtype.
+        """
+        return self.loss(batch, labels=labels, sparsity_scale=sparsity_scale)
+
+    def before_step(self) -> None:
+        """Called by `train` when gradients are ready, before the optimiser uses them."""
+
+    def after_step(self, step: int) -> None:
+        """Called by `train` when the optimiser has changed the weights in step 0, 1, 2, ..."""
+
+
+def check_width(name: str, width: int) -> None:
+    """Raise ValueError unless a number of units is at least 1."""
+    if width < 1:
+        raise ValueError(f"{name} is {width}; expected at least 1")
+
+
+def linear(n_in: int, n_out: int, generator: torch.Generator | None) -> nn.Linear:
+    """A linear layer drawn from `generator` alone (nn.Linear itself would draw from the global one)."""
+    layer = nn.utils.skip_init(nn.Linear, n_in, n_out)
+    nn.init.xavier_normal_(layer.weight, generator=generator)
+    nn.init.zeros_(layer.bias)
+    return layer

@@ -1,0 +1,137 @@
+"""Batch statistics over all processes of a training run.
+
+In training under `torchrun` each process (rank) holds an equal part of the global batch, and gradients
+are averaged. That gives what one process would compute for whatever is a mean over rows. What depends
+on the batch otherwise, such as a unit's mean activation inside a logarithm, must be made global first:
+these functions do, and are the identity outside `synchronised()`.
+"""
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+import torch
+import torch.distributed as dist
+from jaxtyping import Float
+from torch import Tensor, nn
+
+_active = False
+
+
+@contextmanager
+def synchronised() -> Iterator[None]:
+    """Inside, statistics are those of the global batch: every rank must make the same calls."""
+    global _active
+    before, _active = _active, dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
+    try:
+        yield
+    finally:
+        _active = before
+
+
+def world_size() -> int:
+    """Number of ranks that take part, 1 outside `synchronised`."""
+    return dist.get_world_size() if _active else 1
+
+
+def rank() -> int:
+    """This process's number among them."""
+    return dist.get_rank() if _active else 0
+
+
+def mean_over_ranks(local: Tensor) -> Tensor:
+    """Mean of equally large parts; the gradient passes as if the mean were the local value.
+
+    A function g of the mean m = (1/R) sum_r m_r has the derivative g'(m) / R in m_r. Averaging gradients over
+    ranks divides by R once more than it should for a value that all ranks compute alike, so R is left out here.
+    """
+    return _MeanOverRanks.apply(local) if _active else local
+
+
+def sum_over_ranks(local: Tensor) -> None:
+    """Replace `local` by its sum over ranks, in place."""
+    if _active:
+        dist.all_reduce(local)
+
+
+def max_over_ranks(local: Tensor) -> None:
+    """Replace `local` by its largest value over ranks, in place."""
+    if _active:
+        dist.all_reduce(local, op=dist.ReduceOp.MAX)
+
+
+def any_over_ranks(local: Tensor) -> None:
+    """Replace a tensor of truth values by their disjunction over ranks, in place."""
+    if _active:
+        numbers = local.to(torch.int32)
+        dist.all_reduce(numbers, op=dist.ReduceOp.MAX)
+        local.copy_(numbers > 0)
+
+
+def gathered(local: Tensor) -> Tensor:
+    """The equally large parts of all ranks, one after the other."""
+    if not _active:
+        return local
+    parts = [torch.empty_like(local) for _ in range(world_size())]
+    dist.all_gather(parts, local.contiguous())
+    return torch.cat(parts)
+
+
+def average_gradients(parameters: Iterable[nn.Parameter]) -> None:
+    """Replace every gradient by its mean over ranks."""
+    if not _active:
+        return
+    for parameter in parameters:
+        if parameter.grad is not None:
+            # Communication wants contiguous memory; a decoder's gradient is contiguous transposed.
+            gradient = parameter.grad if parameter.grad.is_contiguous() else parameter.grad.T
+            dist.all_reduce(gradient)
+            gradient.div_(world_size())
+
+
+def share(tensors: list[Tensor]) -> None:
+    """Replace tensors by those of rank 0, in place."""
+    if not _active:
+        return
+    for tensor in tensors:
+        whole = tensor.contiguous()
+        dist.broadcast(whole, src=0)
+        tensor.copy_(whole)
+
+
+def share_generator(generator: torch.Generator) -> None:
+    """Bring a generator to the state that it has on rank 0."""
+    if _active:
+        device = "cuda" if dist.get_backend() == "nccl" else "cpu"
+        state = generator.get_state().to(device)
+        dist.broadcast(state, src=0)
+        generator.set_state(state.cpu())
+
+
+def barrier() -> None:
+    """Wait for all ranks."""
+    if _active:
+        dist.barrier()
+
+
+def kth_largest(values: Float[Tensor, "batch features"], k: int) -> Float[Tensor, ""]:
+    """The k-th largest entry; over all ranks together the (k times their number)-th largest.
+
+    No rank can hold more of the largest than there are, so each sends that many at most.
+    """
+    k *= world_size()
+    largest = values.flatten().topk(min(k, values.numel())).values
+    if _active:
+        largest = gathered(largest).topk(k).values
+    return largest[-1]
+
+
+class _MeanOverRanks(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, local: Tensor) -> Tensor:
+        total = local.detach().clone()
+        dist.all_reduce(total)
+        return total / dist.get_world_size()
+
+    @staticmethod
+    def backward(ctx, gradient: Tensor) -> Tensor:
+        return gradient

@@ -1,0 +1,114 @@
+"""The fast training losses against the readable ones under autograd."""
+
+import pytest
+import torch
+
+from course_lib.sae import (
+    BatchTopKSparseAutoencoder,
+    GroupBiasAdaptedAutoencoder,
+    JumpReluSparseAutoencoder,
+    KLSparseAutoencoder,
+    ReluSparseAutoencoder,
+    StackedAutoencoder,
+    TopKSparseAutoencoder,
+    kernels,
+)
+
+KINDS = {
+    "relu": lambda g: ReluSparseAutoencoder(16, 64, l1=0.1, generator=g),
+    "kl": lambda g: KLSparseAutoencoder(16, 64, generator=g),
+    "topk": lambda g: TopKSparseAutoencoder(16, 64, k=3, generator=g),
+    "topk without a tournament": lambda g: TopKSparseAutoencoder(16, 60, k=5, generator=g),
+    "batch topk": lambda g: BatchTopKSparseAutoencoder(16, 64, k=5, generator=g),
+    "jump": lambda g: JumpReluSparseAutoencoder(16, 64, generator=g),
+    "jump tanh": lambda g: JumpReluSparseAutoencoder(16, 64, penalty="tanh", generator=g),
+    "gba": lambda g: GroupBiasAdaptedAutoencoder(16, 64, generator=g),
+    "bottleneck": lambda g: StackedAutoencoder(16, (4,), "relu", generator=g),
+    "stacked": lambda g: StackedAutoencoder(16, (8, 4), beta=0.1, gamma=0.3, n_outputs=3, generator=g),
+    "tied": lambda g: StackedAutoencoder(16, (8, 4), tied=True, generator=g),
+}
+
+
+def seeded(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def built(kind, *, dtype=torch.float32):
+    model = KINDS[kind](seeded(1)).to(dtype)
+    x = torch.randn(700, 16, generator=seeded(2)).to(dtype) * 3 + 7
+    model.fit_normalisation(x)
+    with torch.no_grad():  # away from the start, where biases are 0 and both weights are the same
+        for parameter in model.parameters():
+            parameter += 0.05 * torch.randn(parameter.shape, generator=seeded(3)).to(dtype)
+    return model, x, torch.arange(700) % 3
+
+
+def gradients(model, parts):
+    # An upstream gradient that is not 1 for any part.
+    weighted = sum((i + 0.5) * value for i, value in enumerate(parts.values()))
+    return torch.autograd.grad(weighted, list(model.parameters()))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("dtype", "bound"), [(torch.float32, 2e-6), (torch.float64, 1e-13)])
+def test_fast_and_readable_losses_have_the_same_values_and_gradients(kind, dtype, bound):
+    model, x, labels = built(kind, dtype=dtype)
+    readable = model.loss(x, labels=labels, sparsity_scale=0.7)
+    fast = model.training_loss(x, labels=labels, sparsity_scale=0.7)
+    assert fast.keys() == readable.keys()
+    for name in readable:
+        torch.testing.assert_close(fast[name], readable[name], rtol=bound, atol=0)
+    pairs = zip(gradients(model, fast), gradients(model, readable), strict=True)
+    for (name, _), (ours, theirs) in zip(model.named_parameters(), pairs, strict=True):
+        assert (ours - theirs).abs().max() <= bound * theirs.abs().max(), name
+        assert ours.dtype == dtype
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "tied"])
+def test_bfloat16_products_stay_close_and_leave_float32_gradients(kind):
+    model, x, labels = built(kind)
+    readable = model.loss(x, labels=labels)
+    fast = model.training_loss(x, labels=labels, compute_dtype=torch.bfloat16)
+    assert fast["total"].item() == pytest.approx(readable["total"].item(), rel=0.02)
+    pairs = zip(gradients(model, fast), gradients(model, readable), strict=True)
+    for ours, theirs in pairs:
+        assert ours.dtype == torch.float32
+        assert torch.cosine_similarity(ours.flatten(), theirs.flatten(), dim=0) > 0.98
+
+
+def test_gradients_keep_the_layout_of_their_weights():
+    # The fused optimiser walks weights and gradients as they lie in memory.
+    model, x, _ = built("topk")
+    model.training_loss(x)["total"].backward()
+    assert model.decoder_weight.grad.stride() == model.decoder_weight.stride() == (1, 16)
+
+
+@pytest.mark.parametrize("k", [1, 7, 32])
+def test_the_tournament_finds_the_largest(k):
+    pre = torch.randn(50, 1024, generator=seeded())
+    values, columns = kernels._largest(pre, k)
+    assert torch.equal(values.sort(dim=-1).values, pre.topk(k, dim=-1).values.flip(-1))
+    assert torch.equal(pre.gather(1, columns), values)
+    tied = pre.round()  # many equal entries: the values are those of any choice
+    assert torch.equal(kernels._largest(tied, k)[0].sort(dim=-1).values, tied.topk(k).values.flip(-1))
+    columns = kernels._largest(tied, k)[1].sort(dim=-1).values
+    assert (columns.diff(dim=-1) > 0).all()  # no place twice
+
+
+def test_products_at_the_entries_of_a_code_both_ways(monkeypatch):
+    code = kernels.SparseCode(
+        torch.rand(12, generator=seeded()),
+        torch.randint(0, 9, (12,), generator=seeded()).view(4, 3).sort().values.flatten(),
+        torch.arange(4).repeat_interleave(3),
+        torch.arange(0, 13, 3),
+    )
+    left, right = torch.randn(4, 5, generator=seeded(1)), torch.randn(5, 9, generator=seeded(2))
+    expected = (left @ right)[code.rows, code.columns]
+    torch.testing.assert_close(kernels._entries_of_product(left, right, code), expected)
+    monkeypatch.setattr(torch.backends.mkl, "is_available", lambda: False)
+    torch.testing.assert_close(kernels._entries_of_product(left, right, code), expected)
+
+
+def test_counts_are_exact_in_bfloat16():
+    features = (torch.rand(3000, 20, generator=seeded()) < torch.linspace(0, 1, 20)).bfloat16() * 0.3
+    assert torch.equal(kernels.active_counts(features), (features > 0).sum(dim=0))
