@@ -1,8 +1,20 @@
-"""How good a code is: explained variance and its PCA bound, and how sparse the features are."""
+"""How good a code is: explained variance and its PCA bound, and how sparse the features are.
+
+Each figure is there for a table of rows and as an accumulator for rows that come in chunks, such as those
+of a store; `evaluate` takes an autoencoder and goes over all rows once.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
+
+from course_lib.sae.autoencoder import Autoencoder
+from course_lib.sae.batches import Rows
+
+DENSE_SHARE = 0.1  # a feature that is active in more of the rows than this counts as dense
 
 
 class ExplainedVariance:
@@ -55,6 +67,11 @@ def explained_variance(x: Float[Tensor, "rows d_model"], x_hat: Float[Tensor, "r
     return gathered.value()
 
 
+def fvu(x: Float[Tensor, "rows d_model"], x_hat: Float[Tensor, "rows d_model"]) -> float:
+    """Fraction of variance unexplained: 1 - explained variance."""
+    return 1 - explained_variance(x, x_hat)
+
+
 def pca_curve(x: Float[Tensor, "rows d_model"]) -> Float[Tensor, " components"]:
     """Explained variance of PCA on these rows with 1, 2, ..., min(rows, d_model) components.
 
@@ -96,6 +113,49 @@ def pca_transfer(
     return explained_variance(applied_to.double(), centred @ directions.T @ directions + mean)
 
 
+class PrincipalVariance:
+    """The curve and bound of PCA, gathered over chunks of rows: `pca_curve` in memory d_model^2.
+
+    The scatter matrix S = sum_n (x_n - mean)(x_n - mean)^T is merged as the variance is in
+    `ExplainedVariance`; its eigenvalues are the squared singular values of the centred rows.
+    """
+
+    def __init__(self) -> None:
+        self.n_rows = 0
+        self._mean: Tensor | None = None
+        self._scatter: Tensor | None = None
+
+    def update(self, x: Float[Tensor, "rows d_model"]) -> None:
+        """Take in a chunk of rows."""
+        if not len(x):
+            return
+        x = x.double()
+        mean = x.mean(dim=0)
+        scatter = (x - mean).T @ (x - mean)
+        if self._mean is None:
+            self._mean, self._scatter, self.n_rows = mean, scatter, len(x)
+            return
+        total = self.n_rows + len(x)
+        gap = mean - self._mean
+        self._scatter += scatter + torch.outer(gap, gap) * (self.n_rows * len(x) / total)
+        self._mean = self._mean + gap * (len(x) / total)
+        self.n_rows = total
+
+    def curve(self) -> Float[Tensor, " components"]:
+        """Explained variance with 1, 2, ..., d_model components. Raises ValueError without variance."""
+        if self._scatter is None or not self._scatter.diagonal().sum() > 0:
+            raise ValueError(f"{self.n_rows} rows have no variance; expected at least 2 different rows")
+        variances = torch.linalg.eigvalsh(self._scatter).flip(0).clamp(min=0)
+        return variances.cumsum(dim=0) / variances.sum()
+
+    def bound(self, k: int) -> float:
+        """Largest explained variance that a k-unit code with an affine decoder can have on these rows."""
+        if k < 1:
+            raise ValueError(f"k is {k}; expected at least 1")
+        curve = self.curve()
+        return curve[min(k, len(curve)) - 1].item()
+
+
 def l0(features: Float[Tensor, "rows features"]) -> float:
     """Mean number of active features (f > 0) in a row."""
     return (features > 0).sum(dim=1).double().mean().item()
@@ -109,6 +169,128 @@ def firing_rates(features: Float[Tensor, "rows features"]) -> Float[Tensor, " fe
 def dead_units(features: Float[Tensor, "rows features"]) -> Bool[Tensor, " features"]:
     """Features that are active in none of these rows. The rows given are the window: state them."""
     return ~(features > 0).any(dim=0)
+
+
+def dense_units(
+    features: Float[Tensor, "rows features"], *, share: float | int = DENSE_SHARE
+) -> Bool[Tensor, " features"]:
+    """Features that are active in more than `share` of these rows: they say little about any one row."""
+    return firing_rates(features) > share
+
+
+class UnitActivity:
+    """L0, firing rates, dead and dense units, gathered over chunks of rows in their order.
+
+    A unit is active where it exceeds `active_above`: 0 for ReLU, TopK and JumpReLU features. A sigmoid unit
+    is always above 0, so that a threshold must be chosen for it.
+    """
+
+    def __init__(self, *, active_above: float | int = 0.0) -> None:
+        self.n_rows = 0
+        self._active_above = active_above
+        self._count: Tensor | None = None
+        self._last: Tensor | None = None  # the number of the last row in which a unit was active, from 1
+
+    def update(self, features: Float[Tensor, "rows features"]) -> None:
+        """Take in the next chunk of rows."""
+        if not len(features):
+            return
+        active = features > self._active_above
+        if self._count is None:
+            self._count = torch.zeros(features.shape[1], dtype=torch.long, device=features.device)
+            self._last = torch.zeros_like(self._count)
+        self._count += active.sum(dim=0)
+        # Of equal maxima argmax gives the first, in the reversed order the last.
+        latest = len(features) - active.flip(0).to(torch.uint8).argmax(dim=0)
+        self._last = torch.where(active.any(dim=0), self.n_rows + latest, self._last)
+        self.n_rows += len(features)
+
+    def l0(self) -> float:
+        """Mean number of active units in a row."""
+        return self.firing_rates().sum().item()
+
+    def firing_rates(self) -> Float[Tensor, " features"]:
+        """Share of the rows in which each unit is active. Raises ValueError before the first row."""
+        if self._count is None:
+            raise ValueError("no rows were taken in; call update first")
+        return self._count.double() / self.n_rows
+
+    def dead(self, *, window: int | None = None) -> Bool[Tensor, " features"]:
+        """Units that are active in none of the last `window` rows (all rows by default).
+
+        Raises ValueError for a window that is not 1 to the number of rows taken in.
+        """
+        window = self.n_rows if window is None else window
+        if not 1 <= window <= self.n_rows:
+            raise ValueError(f"window is {window}; expected 1 to the {self.n_rows} rows taken in")
+        return self._last <= self.n_rows - window
+
+    def dense(self, *, share: float | int = DENSE_SHARE) -> Bool[Tensor, " features"]:
+        """Units that are active in more than `share` of the rows."""
+        return self.firing_rates() > share
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What `evaluate` measured. `pca_bound` is that of equal width, None where the code is no bottleneck.
+
+    `n_dead` units were active in none of the last `window` rows, `n_dense` in more than `DENSE_SHARE` of all.
+    """
+
+    n_rows: int
+    explained_variance: float
+    fvu: float
+    pca_bound: float | None
+    l0: float
+    code_width: int
+    n_dead: int
+    window: int
+    n_dense: int
+
+
+@torch.no_grad()
+def evaluate(
+    autoencoder: Autoencoder,
+    activations: Rows,
+    *,
+    batch_size: int = 4096,
+    window: int | None = None,
+    active_above: float | int = 0.0,
+) -> Evaluation:
+    """Reconstruction and sparsity of an autoencoder on all rows of a table or store, in one pass.
+
+    Rows are read `batch_size` at a time and go to the autoencoder's device and dtype; memory does not
+    depend on how many there are. See `UnitActivity` for `window` and `active_above`.
+
+    Raises ValueError for rows without variance and for a window longer than the table.
+    """
+    explained, activity, principal = ExplainedVariance(), UnitActivity(active_above=active_above), None
+    if autoencoder.code_width < autoencoder.d_model:
+        principal = PrincipalVariance()
+    for batch in _batches(activations, batch_size):
+        x = batch.to(autoencoder.input_mean)
+        code = autoencoder.encode(x)
+        explained.update(x, autoencoder.decode(code))
+        activity.update(code)
+        if principal is not None:
+            principal.update(x)
+    value = explained.value()
+    return Evaluation(
+        n_rows=activity.n_rows,
+        explained_variance=value,
+        fvu=1 - value,
+        pca_bound=None if principal is None else principal.bound(autoencoder.code_width),
+        l0=activity.l0(),
+        code_width=autoencoder.code_width,
+        n_dead=int(activity.dead(window=window).sum()),
+        window=activity.n_rows if window is None else window,
+        n_dense=int(activity.dense().sum()),
+    )
+
+
+def _batches(activations: Rows, size: int) -> Iterator[Tensor]:
+    for start in range(0, len(activations), size):
+        yield activations[start : start + size]
 
 
 def top_rows(

@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from course_lib.sae import metrics
+from course_lib.sae import StackedAutoencoder, metrics
 
 
 def normal(*shape, seed=0, dtype=torch.float64):
@@ -85,3 +85,100 @@ def test_sparsity_metrics_by_hand():
     assert values[1].tolist() == [3, 2]
     assert rows[1].tolist() == [1, 2]
     assert metrics.top_rows(features, 9)[0].shape == (3, 4)
+
+
+def test_fvu_is_the_rest():
+    x, x_hat = normal(30, 4), normal(30, 4, seed=1)
+    assert metrics.fvu(x, x_hat) == pytest.approx(1 - metrics.explained_variance(x, x_hat))
+
+
+def test_dense_units_by_hand():
+    features = torch.eye(20)[:, :3]
+    features[:3, 0] = 1
+    assert metrics.dense_units(features).tolist() == [True, False, False]
+    assert metrics.dense_units(features, share=0.04).tolist() == [True, True, True]
+    assert metrics.dense_units(features, share=0.05).tolist() == [True, False, False]
+
+
+def test_activity_in_chunks_is_that_of_the_whole():
+    features = normal(101, 8).sub(1.5).relu()
+    features[:, 0] = 0
+    features[60:, 1] = 0
+    features[59, 1] = 1
+    features[:, 2] = 1
+    activity = metrics.UnitActivity()
+    for start, stop in [(0, 1), (1, 40), (40, 40), (40, 101)]:
+        activity.update(features[start:stop])
+    assert activity.n_rows == 101
+    assert activity.l0() == pytest.approx(metrics.l0(features))
+    torch.testing.assert_close(activity.firing_rates(), metrics.firing_rates(features))
+    assert activity.dense().tolist() == metrics.dense_units(features).tolist()
+    for window in (1, 41, 42, 101):
+        assert activity.dead(window=window).tolist() == metrics.dead_units(features[-window:]).tolist()
+    assert activity.dead().tolist() == metrics.dead_units(features).tolist()
+    assert activity.dead(window=41)[1]
+    assert not activity.dead(window=42)[1]
+    with pytest.raises(ValueError, match="window is 102; expected 1 to the 101 rows"):
+        activity.dead(window=102)
+
+
+def test_activity_of_nothing_is_an_error_and_sigmoids_need_a_threshold():
+    with pytest.raises(ValueError, match="no rows"):
+        metrics.UnitActivity().firing_rates()
+    units = torch.tensor([[0.2, 0.01], [0.9, 0.02]])
+    for threshold, expected in ((0, 2.0), (0.5, 0.5)):
+        activity = metrics.UnitActivity(active_above=threshold)
+        activity.update(units)
+        assert activity.l0() == expected
+
+
+def test_principal_variance_in_chunks_is_that_of_the_whole():
+    x = normal(101, 5) @ normal(5, 5, seed=1) + 1e4
+    gathered = metrics.PrincipalVariance()
+    for start, stop in [(0, 1), (1, 40), (40, 40), (40, 101)]:
+        gathered.update(x[start:stop])
+    torch.testing.assert_close(gathered.curve(), metrics.pca_curve(x), atol=1e-9, rtol=0)
+    assert gathered.bound(2) == pytest.approx(metrics.pca_bound(x, 2), abs=1e-9)
+    assert gathered.bound(9) == pytest.approx(1)
+    with pytest.raises(ValueError, match="k is 0"):
+        gathered.bound(0)
+    with pytest.raises(ValueError, match="no variance"):
+        metrics.PrincipalVariance().curve()
+
+
+class Store:
+    """Rows that are read by slices, as a store on disk gives them."""
+
+    def __init__(self, rows):
+        self.rows, self.longest = rows, 0
+
+    def __len__(self):
+        return len(self.rows)
+
+    def __getitem__(self, rows):
+        self.longest = max(self.longest, rows.stop - rows.start)
+        return self.rows[rows]
+
+
+def test_evaluate_goes_over_all_rows_of_a_store_once():
+    x = normal(150, 12, dtype=torch.float32) * torch.arange(1, 13)
+    autoencoder = StackedAutoencoder(12, [4], "relu", generator=torch.Generator().manual_seed(0))
+    autoencoder.fit_normalisation(x)
+    store = Store(x)
+    got = metrics.evaluate(autoencoder, store, batch_size=40, window=30)
+    assert store.longest == 40
+    with torch.no_grad():
+        code = autoencoder.encode(x)
+        assert got.explained_variance == pytest.approx(
+            metrics.explained_variance(x, autoencoder(x)), abs=1e-6
+        )
+    assert got.fvu == pytest.approx(1 - got.explained_variance)
+    assert got.pca_bound == pytest.approx(metrics.pca_bound(x, 4), abs=1e-6)
+    assert got.explained_variance < got.pca_bound
+    assert (got.n_rows, got.code_width, got.window) == (150, 4, 30)
+    assert got.l0 == pytest.approx(metrics.l0(code))
+    assert got.n_dead == int(metrics.dead_units(code[-30:]).sum())
+    assert got.n_dense == int(metrics.dense_units(code).sum())
+    wide = StackedAutoencoder(12, [12], "relu", generator=torch.Generator().manual_seed(0))
+    assert metrics.evaluate(wide, x).pca_bound is None
+    assert metrics.evaluate(wide, x).window == 150

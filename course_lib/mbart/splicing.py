@@ -1,0 +1,306 @@
+"""Put an autoencoder's reconstruction back into mBART: the loss that it recovers, and steering by features.
+
+Both replace, while a block of code runs, the states at one site. Replaced are the rows that `extract` gives
+as tokens there; pads are never touched, so that a sentence comes out the same whatever it is batched with.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
+from tqdm.auto import tqdm
+from transformers import MBartForConditionalGeneration, PreTrainedTokenizerBase
+from transformers.models.mbart.modeling_mbart import shift_tokens_right
+
+from course_lib.mbart.activations import tokenise, uncounted_ids
+from course_lib.mbart.corpus import Sentence
+from course_lib.mbart.packed import Site
+from course_lib.sae.autoencoder import Autoencoder
+
+IGNORED = -100  # the label that the cross-entropy leaves out
+
+Rows = Float[Tensor, "rows d_model"]
+
+
+# --- replacing states ------------------------------------------------------------------------------
+
+
+@contextmanager
+def replaced(
+    model: MBartForConditionalGeneration,
+    site: Site,
+    replace: Callable[[Tensor], Tensor],
+    *,
+    skipped_ids: Int[Tensor, " ids"] | Sequence[int] = (),
+) -> Iterator[None]:
+    """While the block runs, pass the states at `site` through `replace`; in `model.generate` too.
+
+    `replace` gets the rows (rows, d_model) of all positions that are not padding and whose token is not in
+    `skipped_ids`, in order, and gives as many rows back. The hooks are removed however the block ends.
+
+    Raises ValueError for a site that the model does not have.
+    """
+    stack = getattr(model.model, site.side)
+    module = _module(stack, site.resolved(model.config))
+    skipped = torch.tensor([stack.config.pad_token_id, *torch.as_tensor(skipped_ids).tolist()])
+    counts: Bool[Tensor, "sentences tokens"] | None = None
+
+    def notice(_: nn.Module, args: tuple, inputs: dict[str, Any]) -> None:
+        nonlocal counts
+        ids = args[0] if args else inputs.get("input_ids")
+        if ids is None:
+            raise RuntimeError("the model was given inputs_embeds; to replace states it must read input_ids")
+        counts = ~torch.isin(ids, skipped.to(ids.device))
+        mask = inputs.get("attention_mask")
+        if mask is not None and mask.ndim == 2:
+            # With a cache the mask covers what was read before, too.
+            counts &= mask[:, -ids.shape[1] :].bool()
+
+    def change(_: nn.Module, args: tuple, output: Tensor | tuple) -> Tensor | tuple:
+        states = output[0] if isinstance(output, tuple) else output
+        if not counts.any():
+            return output
+        changed = states.clone()
+        changed[counts] = replace(states[counts]).to(states.dtype)
+        return (changed, *output[1:]) if isinstance(output, tuple) else changed
+
+    hooks = [stack.register_forward_pre_hook(notice, with_kwargs=True), module.register_forward_hook(change)]
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def _module(stack: nn.Module, site: Site) -> nn.Module:
+    """The module whose output is the site's value."""
+    if site.layer == "final":
+        return stack.layer_norm
+    if site.layer == 0:
+        return stack.layernorm_embedding
+    layer = stack.layers[site.layer - 1]
+    parts = {"residual": "", "attention": "self_attn", "cross_attention": "encoder_attn", "mlp": "fc2"}
+    return layer.get_submodule(parts[site.part])
+
+
+@contextmanager
+def spliced(
+    model: MBartForConditionalGeneration,
+    autoencoder: Autoencoder,
+    site: Site,
+    *,
+    skipped_ids: Int[Tensor, " ids"] | Sequence[int] = (),
+) -> Iterator[None]:
+    """While the block runs, the states at `site` are the autoencoder's reconstructions. See `replaced`."""
+    _check_width(autoencoder, model)
+    with replaced(model, site, _in_its_dtype(autoencoder, autoencoder.forward), skipped_ids=skipped_ids):
+        yield
+
+
+@contextmanager
+def steered(
+    model: MBartForConditionalGeneration,
+    autoencoder: Autoencoder,
+    site: Site,
+    changes: Mapping[int, float | int],
+    *,
+    mode: Literal["factor", "value"] = "factor",
+    skipped_ids: Int[Tensor, " ids"] | Sequence[int] = (),
+) -> Iterator[None]:
+    """While the block runs, features are switched off, up or to a value; in `model.generate` too.
+
+    x <- x + decode(f') - decode(f) with f the code of x and f'_i = c f_i for `changes` {i: c}, or f'_i = c with
+    `mode="value"`. What the autoencoder does not reconstruct stays in x: a change of nothing changes nothing.
+    A factor acts only where the feature is active, a value at every position that counts.
+
+    Raises ValueError for a feature that the autoencoder does not have, a number that is not finite, an unknown
+    mode, an autoencoder of another width than the model, and a site that the model does not have.
+    """
+    _check_width(autoencoder, model)
+    if mode not in ("factor", "value"):
+        raise ValueError(f"mode is {mode!r}; expected 'factor' or 'value'")
+    for feature, number in changes.items():
+        if not 0 <= feature < autoencoder.code_width:
+            raise ValueError(f"feature is {feature}; the autoencoder has 0 to {autoencoder.code_width - 1}")
+        if not math.isfinite(number):
+            raise ValueError(f"the {mode} of feature {feature} is {number}; expected a finite number")
+    reference = autoencoder.input_mean
+    features = torch.tensor(list(changes), dtype=torch.long, device=reference.device)
+    numbers = torch.tensor(list(changes.values()), dtype=reference.dtype, device=reference.device)
+
+    @torch.no_grad()
+    def change(x: Rows) -> Rows:
+        code = autoencoder.encode(x)
+        changed = code.clone()
+        changed[:, features] = numbers * code[:, features] if mode == "factor" else numbers
+        return x + (autoencoder.decode(changed) - autoencoder.decode(code))
+
+    with replaced(model, site, _in_its_dtype(autoencoder, change), skipped_ids=skipped_ids):
+        yield
+
+
+def _in_its_dtype(
+    autoencoder: Autoencoder, function: Callable[[Tensor], Tensor]
+) -> Callable[[Tensor], Tensor]:
+    """The function on the autoencoder's device and in its dtype."""
+    return lambda x: function(x.to(autoencoder.input_mean)).to(x)
+
+
+def _check_width(autoencoder: Autoencoder, model: MBartForConditionalGeneration) -> None:
+    if autoencoder.d_model != model.config.d_model:
+        raise ValueError(
+            f"the autoencoder has d_model {autoencoder.d_model}, the model {model.config.d_model}; "
+            "expected an autoencoder of this model's states"
+        )
+
+
+# --- loss recovered --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class SplicedLoss:
+    """The decoder's cross-entropy, in nats a token, with the states at a site clean and replaced.
+
+    `kl_*` are the means over the same tokens of KL(clean || replaced) of the output distribution.
+    """
+
+    site: str
+    n_tokens: int
+    clean: float
+    spliced: float
+    mean_ablated: float
+    zero_ablated: float
+    kl_spliced: float
+    kl_mean_ablated: float
+    kl_zero_ablated: float
+
+    @property
+    def recovered(self) -> float:
+        """(CE_zero - CE_spliced) / (CE_zero - CE_clean): 1 if nothing is lost, 0 if as much as by zeros.
+
+        NaN where zeros do not raise the loss.
+        """
+        return _recovered(self.zero_ablated, self.spliced, self.clean)
+
+    @property
+    def recovered_from_mean(self) -> float:
+        """The same against the mean state, which is often harder to beat than zeros."""
+        return _recovered(self.mean_ablated, self.spliced, self.clean)
+
+
+def _recovered(ablated: float, replaced: float, clean: float) -> float:
+    return (ablated - replaced) / (ablated - clean) if ablated > clean else math.nan
+
+
+@torch.no_grad()
+def loss_recovered(
+    model: MBartForConditionalGeneration,
+    tokenizer: PreTrainedTokenizerBase,
+    autoencoder: Autoencoder,
+    site: Site,
+    sources: Sequence[Sentence],
+    targets: Sequence[Sentence],
+    *,
+    include_special: bool = False,
+    batch_size: int = 16,
+    progress: bool = True,
+) -> SplicedLoss:
+    """How much worse mBART predicts each target from its source with the states at `site` reconstructed.
+
+    The encoder reads `lang X </s>` and the decoder `</s> lang Y`; the cross-entropy is over Y and the last `</s>`.
+    (The language code, which translation forces, is not predicted.) The states at `site` are as they are, the
+    reconstructions, their mean over all given pairs, or zeros. Replaced are the rows that `extract` gives:
+    with `include_special` also those of the language code and `</s>`. Without dropout.
+
+    Raises ValueError for no pairs, another number of targets than of sources, an unknown language, an
+    autoencoder of another width than the model, and a site that the model does not have.
+    """
+    _check_width(autoencoder, model)
+    if not sources or len(sources) != len(targets):
+        raise ValueError(f"there are {len(sources)} sources and {len(targets)} targets; expected pairs")
+    skipped = uncounted_ids(tokenizer, include_special)
+    read, predicted = tokenise(tokenizer, sources), tokenise(tokenizer, targets, what="target")
+    order = sorted(range(len(read)), key=lambda i: (len(predicted[i]), len(read[i])))
+    batches = [
+        _batch([read[i] for i in rows], [predicted[i] for i in rows], model)
+        for rows in (order[start : start + batch_size] for start in range(0, len(order), batch_size))
+    ]
+    training = model.training
+    model.eval()
+    try:
+        mean = _mean_state(model, site, batches, skipped)
+        variants: dict[str, Callable[[Tensor], Tensor]] = {
+            "spliced": _in_its_dtype(autoencoder, autoencoder.forward),
+            "mean_ablated": lambda x: mean.to(x).expand_as(x),
+            "zero_ablated": torch.zeros_like,
+        }
+        sums = dict.fromkeys(["clean", *variants, *(f"kl_{name}" for name in variants)], 0.0)
+        n_tokens = 0
+        for inputs, labels in tqdm(batches, desc="loss recovered", unit="batch", disable=not progress):
+            counted = labels != IGNORED
+            chosen = labels[counted][:, None]
+            clean = _log_probabilities(model, inputs, counted)
+            sums["clean"] -= clean.gather(1, chosen).double().sum().item()
+            n_tokens += len(chosen)
+            for name, replace in variants.items():
+                with replaced(model, site, replace, skipped_ids=skipped):
+                    other = _log_probabilities(model, inputs, counted)
+                sums[name] -= other.gather(1, chosen).double().sum().item()
+                sums[f"kl_{name}"] += (clean.exp() * (clean - other)).sum(dim=1).double().sum().item()
+    finally:
+        model.train(training)
+    means = {name: value / n_tokens for name, value in sums.items()}
+    return SplicedLoss(site=str(site), n_tokens=n_tokens, **means)
+
+
+def _batch(
+    read: list[list[int]], predicted: list[list[int]], model: MBartForConditionalGeneration
+) -> tuple[dict[str, Tensor], Tensor]:
+    """Padded inputs of the model, and labels in which pads and the language code are ignored."""
+    pad = model.config.pad_token_id
+    ids, targets = (
+        pad_sequence([torch.tensor(row) for row in rows], batch_first=True, padding_value=pad).to(
+            model.device
+        )
+        for rows in (read, predicted)
+    )
+    labels = targets.masked_fill(targets == pad, IGNORED)
+    labels[:, 0] = IGNORED
+    inputs = {"input_ids": ids, "attention_mask": (ids != pad).long()}
+    # The shift leaves a second </s> behind a row that ends early, which is no input of that row. The decoder
+    # needs no mask: it is causal, and the pads stand to the right of all that counts.
+    shifted = shift_tokens_right(targets, pad).masked_fill(targets == pad, pad)
+    return inputs | {"decoder_input_ids": shifted}, labels
+
+
+def _log_probabilities(
+    model: MBartForConditionalGeneration, inputs: dict[str, Tensor], counted: Bool[Tensor, "sentences tokens"]
+) -> Float[Tensor, "counted vocabulary"]:
+    return model(**inputs, use_cache=False).logits[counted].float().log_softmax(dim=1)
+
+
+def _mean_state(
+    model: MBartForConditionalGeneration,
+    site: Site,
+    batches: list[tuple[dict[str, Tensor], Tensor]],
+    skipped: Int[Tensor, " ids"],
+) -> Float[Tensor, " d_model"]:
+    """Mean over the rows at the site that are replaced."""
+    total, n_rows = torch.zeros(model.config.d_model, dtype=torch.float64, device=model.device), 0
+
+    def gather(x: Rows) -> Rows:
+        nonlocal n_rows
+        total.add_(x.double().sum(dim=0))
+        n_rows += len(x)
+        return x
+
+    with replaced(model, site, gather, skipped_ids=skipped):
+        for inputs, _ in batches:
+            model.model(**inputs, use_cache=False)
+    return total / max(n_rows, 1)

@@ -1,0 +1,156 @@
+"""Sparse autoencoders in the format of SAELens: a directory with cfg.json and sae_weights.safetensors.
+
+There z = (x - b_dec) W_enc + b_enc, features are ReLU(z) ("standard"), the k largest of it ("topk"), or z
+where z > threshold ("jumprelu"), and x' = f W_dec + b_dec. With our normalisation (x - m) / s folded in,
+
+    b_dec = m + s b_d,   W_enc = W_e^T / s,   b_enc = b_e,   W_dec = s W_d^T
+
+gives the same z, the same features and the same reconstruction of the raw states.
+"""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from safetensors.torch import save as to_bytes
+from torch import Tensor
+
+from course_lib.sae.autoencoder import Autoencoder
+from course_lib.sae.io import new_directory
+from course_lib.sae.sparse import (
+    BatchTopKSparseAutoencoder,
+    GroupBiasAdaptedAutoencoder,
+    JumpReluSparseAutoencoder,
+    ReluSparseAutoencoder,
+    SparseAutoencoder,
+    TopKSparseAutoencoder,
+)
+
+CONFIG, WEIGHTS = "cfg.json", "sae_weights.safetensors"
+
+
+@torch.no_grad()
+def export(
+    autoencoder: Autoencoder, directory: Path | str, *, metadata: Mapping[str, Any] | None = None
+) -> None:
+    """Write a directory for `sae_lens.SAE.load_from_disk`, whole or not at all.
+
+    ReLU becomes "standard", TopK "topk", and JumpReLU, BatchTopK with its learned threshold and GBA with its
+    biases as thresholds "jumprelu". `metadata` is kept as it is; SAELens looks for "model_name" and
+    "hook_name".
+
+    Raises ValueError for an autoencoder that the format has no architecture for (stacked, sigmoid units),
+    and FileExistsError where the directory already holds something.
+    """
+    architecture, settings, own = _described(autoencoder)
+    scale = autoencoder.input_scale
+    tensors = {
+        "W_enc": autoencoder.encoder_weight.T / scale,
+        "W_dec": autoencoder.decoder_weight.T * scale,
+        "b_dec": autoencoder.input_mean + scale * autoencoder.decoder_bias,
+        **own,
+    }
+    config = {
+        "d_in": autoencoder.d_model,
+        "d_sae": autoencoder.code_width,
+        "dtype": str(scale.dtype).removeprefix("torch."),
+        "device": "cpu",
+        "apply_b_dec_to_input": True,
+        "normalize_activations": "none",
+        "reshape_activations": "none",
+        "metadata": dict(metadata or {}),
+        "architecture": architecture,
+        **settings,
+    }
+    with new_directory(directory) as partial:
+        stored = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
+        (partial / WEIGHTS).write_bytes(to_bytes(stored))
+        (partial / CONFIG).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+
+
+def _described(autoencoder: Autoencoder) -> tuple[str, dict[str, Any], dict[str, Tensor]]:
+    """Architecture, its settings, and its tensors besides the two weights and b_dec."""
+    if isinstance(autoencoder, ReluSparseAutoencoder):
+        return "standard", {}, {"b_enc": autoencoder.encoder_bias}
+    if isinstance(autoencoder, TopKSparseAutoencoder):
+        settings = {"k": autoencoder.k, "rescale_acts_by_decoder_norm": False}
+        return "topk", settings, {"b_enc": autoencoder.encoder_bias}
+    if isinstance(autoencoder, JumpReluSparseAutoencoder):
+        return "jumprelu", {}, {"b_enc": autoencoder.encoder_bias, "threshold": autoencoder.threshold}
+    if isinstance(autoencoder, BatchTopKSparseAutoencoder):
+        # z >= t here, z > threshold there: the number below t. At t = 0 both say z > 0.
+        below = torch.nextafter(autoencoder.threshold, autoencoder.threshold.new_tensor(-torch.inf))
+        threshold = below.clamp(min=0).expand_as(autoencoder.encoder_bias)
+        return "jumprelu", {}, {"b_enc": autoencoder.encoder_bias, "threshold": threshold}
+    if isinstance(autoencoder, GroupBiasAdaptedAutoencoder):
+        # A feature passes z = w.(x - b_d) where z > -b: the bias is a threshold and adds nothing.
+        none = torch.zeros_like(autoencoder.encoder_bias)
+        return "jumprelu", {}, {"b_enc": none, "threshold": -autoencoder.encoder_bias}
+    raise ValueError(
+        f"a {autoencoder.kind!r} autoencoder cannot be written in SAELens' format, which has one encoder layer "
+        "and ReLU, TopK or JumpReLU features; use course_lib.sae.save for it"
+    )
+
+
+@torch.no_grad()
+def load(directory: Path | str, *, device: torch.device | str = "cpu") -> SparseAutoencoder:
+    """Read a directory that SAELens' `save_model` (or `export`) wrote.
+
+    "standard" becomes ReLU, "topk" TopK and "jumprelu" JumpReLU. Weights that expect b_dec not to be taken off
+    the input, and TopK weights chosen by decoder norms, are folded so that features stay the same.
+
+    Raises FileNotFoundError where a file is missing, and ValueError for another architecture, activations
+    normalised or reshaped at run time, or files that cannot be read or do not fit each other.
+    """
+    directory = Path(directory)
+    for name in (CONFIG, WEIGHTS):
+        if not (directory / name).is_file():
+            raise FileNotFoundError(f"{directory / name} is missing; expected a directory in SAELens' format")
+    try:
+        config = json.loads((directory / CONFIG).read_text(encoding="utf-8"))
+        tensors = load_file(directory / WEIGHTS)
+        return _built(config, tensors).to(device)
+    except (json.JSONDecodeError, SafetensorError, KeyError, RuntimeError) as error:
+        raise ValueError(f"{directory} does not hold a sparse autoencoder of SAELens: {error}") from error
+
+
+def _built(config: dict[str, Any], tensors: dict[str, Tensor]) -> SparseAutoencoder:
+    for key, expected in (("normalize_activations", "none"), ("reshape_activations", "none")):
+        if config.get(key, expected) != expected:
+            raise ValueError(
+                f"{key} is {config[key]!r}; only {expected!r} can be read: fold it into the weights first"
+            )
+    w_enc, w_dec, b_enc, b_dec = (tensors[name] for name in ("W_enc", "W_dec", "b_enc", "b_dec"))
+    sizes = {"d_model": config["d_in"], "n_features": config["d_sae"]}
+    architecture = config["architecture"]
+    if architecture == "standard":
+        made = ReluSparseAutoencoder(**sizes)
+    elif architecture == "topk":
+        made = TopKSparseAutoencoder(**sizes, k=config["k"])
+        if config.get("rescale_acts_by_decoder_norm"):
+            norms = w_dec.norm(dim=1)
+            w_enc, b_enc, w_dec = w_enc * norms, b_enc * norms, w_dec / norms[:, None]
+    elif architecture == "jumprelu":
+        made = JumpReluSparseAutoencoder(**sizes)
+    else:
+        raise ValueError(
+            f"architecture is {architecture!r}; only 'standard', 'topk' and 'jumprelu' can be read"
+        )
+    if not config.get("apply_b_dec_to_input", True):
+        b_enc = b_enc + b_dec @ w_enc
+    made = made.to(w_enc.dtype)
+    state = made.state_dict() | {
+        "encoder_weight": w_enc.T,
+        "encoder_bias": b_enc,
+        "decoder_weight": w_dec.T,
+        "decoder_bias": b_dec,
+    }
+    if architecture == "jumprelu":
+        # Their ReLU silences what a negative threshold would pass.
+        state["log_threshold"] = tensors["threshold"].clamp(min=0).log()
+    made.load_state_dict(state)
+    return made

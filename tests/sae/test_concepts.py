@@ -1,0 +1,371 @@
+"""Concept scores: exact AUROC with ties, and nothing chosen on the rows that are scored."""
+
+import json
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from course_lib.sae import concepts
+from course_lib.sae.autoencoder import Autoencoder
+from course_lib.sae.concepts import LabelledRows, concept_report
+from course_lib.sae.sparse import ReluSparseAutoencoder
+
+
+def generator(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def naive_auroc(scores, labels):
+    """The definition, pair by pair."""
+    table = torch.full((scores.shape[1], labels.shape[1]), float("nan"), dtype=torch.float64)
+    for i, score in enumerate(scores.double().T):
+        for j, label in enumerate(labels.T):
+            gap = score[label][:, None] - score[~label]
+            if gap.numel():
+                table[i, j] = ((gap > 0).double() + (gap == 0).double() / 2).mean()
+    return table
+
+
+def random_table(seed, *, zeros, levels):
+    """Scores of both signs with many ties, and labels, of which the last column has no positive row."""
+    g = generator(seed)
+    scores = (torch.randn(31, 5, generator=g) * levels).round() / levels
+    scores[torch.rand(31, 5, generator=g) < zeros] = 0
+    labels = torch.rand(31, 4, generator=g) < 0.3
+    labels[:, -1] = False
+    return scores, labels
+
+
+@given(st.integers(0, 10**6), st.sampled_from([0.0, 0.5, 0.95, 1.0]), st.sampled_from([1, 3, 1000]))
+def test_auroc_is_the_definition(seed, zeros, levels):
+    scores, labels = random_table(seed, zeros=zeros, levels=levels)
+    expected = naive_auroc(scores, labels)
+    for table in (scores, scores.to_sparse_coo(), scores.abs() * scores.sign()):
+        got = concepts.auroc(table, labels)
+        torch.testing.assert_close(got, expected, atol=1e-12, rtol=0, equal_nan=True)
+    paired = concepts.paired_auroc(scores[:, :4], labels)
+    torch.testing.assert_close(paired, expected[:4].diagonal(), atol=1e-12, rtol=0, equal_nan=True)
+    torch.testing.assert_close(
+        concepts.auroc(-scores, labels), 1 - expected, atol=1e-12, rtol=0, equal_nan=True
+    )
+
+
+def test_auroc_agrees_with_scikit_learn():
+    metrics = pytest.importorskip("sklearn.metrics")
+    g = generator()
+    scores = torch.randn(400, 6, generator=g).relu().round(decimals=1)
+    labels = torch.rand(400, 3, generator=g) < 0.2
+    got = concepts.auroc(scores, labels)
+    for i in range(6):
+        for j in range(3):
+            assert got[i, j].item() == pytest.approx(
+                metrics.roc_auc_score(labels[:, j], scores[:, i]), abs=1e-12
+            )
+
+
+def test_auroc_of_large_tables_goes_by_blocks_and_by_the_sparse_product(monkeypatch):
+    g = generator(1)
+    scores = torch.randn(200, 40, generator=g) * (torch.rand(200, 40, generator=g) < 0.02)
+    labels = torch.rand(200, 7, generator=g) < 0.3
+    monkeypatch.setattr(concepts, "_BLOCK", 600)  # three columns at a time
+    torch.testing.assert_close(
+        concepts.auroc(scores, labels), naive_auroc(scores, labels), atol=1e-12, rtol=0
+    )
+    monkeypatch.setattr(concepts, "_SPARSE", 0)  # the dense product
+    torch.testing.assert_close(
+        concepts.auroc(scores, labels), naive_auroc(scores, labels), atol=1e-12, rtol=0
+    )
+
+
+def test_what_cannot_be_ranked_is_refused():
+    labels = torch.ones(3, 1, dtype=torch.bool)
+    with pytest.raises(ValueError, match="NaN or infinite"):
+        concepts.auroc(torch.tensor([[1.0], [float("nan")], [0.0]]), labels)
+
+
+@given(st.integers(0, 10**6), st.sampled_from([0.0, 0.7]))
+def test_the_threshold_has_the_largest_f1(seed, zeros):
+    scores, labels = random_table(seed, zeros=zeros, levels=3)
+    scores = scores[:, :4]
+    chosen = concepts.f1_scores(scores > concepts.best_thresholds(scores, labels), labels)
+    candidates = torch.cat([scores - 1e-3, scores + 1e-3])
+    best = torch.stack([concepts.f1_scores(scores > c, labels) for c in candidates]).max(dim=0).values
+    torch.testing.assert_close(chosen, best, atol=1e-12, rtol=0)
+
+
+def test_f1_agrees_with_scikit_learn_and_thresholds_lie_between_scores():
+    metrics = pytest.importorskip("sklearn.metrics")
+    g = generator()
+    predicted, labels = torch.rand(2, 300, 5, generator=g) < 0.3
+    for j, value in enumerate(concepts.f1_scores(predicted, labels).tolist()):
+        assert value == pytest.approx(metrics.f1_score(labels[:, j], predicted[:, j]), abs=1e-12)
+    scores = torch.tensor([[0.0], [1.0], [3.0], [3.5]])
+    assert concepts.best_thresholds(scores, scores > 2).item() == 2
+    assert concepts.best_thresholds(scores, scores > -1).item() < 0  # every row is called
+
+
+def test_labels_of_sentences_and_of_tokens():
+    table = concepts.label_table([{"a:x", "b:y"}, set(), {"b:y", "c:z"}], ["b:y", "a:x"])
+    assert table.tolist() == [[True, True], [False, False], [True, False]]
+    with pytest.raises(ValueError, match="twice"):
+        concepts.label_table([], ["a", "a"])
+    # "L'ami dort": an elided article, a noun of two pieces, a verb
+    spans = [(2, 5, "person:friend"), (6, 10, "verb:sleep")]
+    held = concepts.token_concepts(spans, [(0, 2), (2, 4), (4, 5), (5, 10), (0, 0)])
+    assert held == [
+        frozenset(),
+        frozenset({"person:friend"}),
+        frozenset({"person:friend"}),
+        frozenset({"verb:sleep"}),
+        frozenset(),
+    ]
+
+
+class Split(Autoencoder):
+    """Each dimension by its sign: 2 d_model features that lose nothing."""
+
+    kind = "split"
+
+    @property
+    def code_width(self):
+        return 2 * self.d_model
+
+    def config(self):
+        return {"d_model": self.d_model}
+
+    def _encode(self, x):
+        return torch.cat([x.relu(), (-x).relu()], dim=1)
+
+    def _decode(self, code):
+        return code[:, : self.d_model] - code[:, self.d_model :]
+
+    def _parts(self, x, *, labels, sparsity_scale):
+        return {"total": x.new_zeros(())}
+
+
+LANGUAGES = ("de_DE", "en_XX", "es_XX", "fr_XX")
+NAMES = ["animal:dog", "animal:cat", "verb:eat", "grammar:plural", "place:rare", "food:nothing"]
+CATEGORIES = {name: name.split(":")[0] for name in NAMES}
+LEXICAL = [name for name in NAMES if not name.startswith("grammar")]
+
+
+def world(n, seed):
+    """States whose dimensions hold concepts.
+
+    0: a dog; 1: no cat; 2: eating, but in English and French only; 3 and 4: the plural, half in each of the
+    two; the rest is noise. One concept is too rare to score and one is in no dimension.
+    """
+    g = generator(seed)
+    labels = torch.rand(n, len(NAMES), generator=g) < 0.2
+    labels[:, 4] = torch.arange(n) < 3
+    languages = [LANGUAGES[i % 4] for i in range(n)]
+    states = 0.1 * torch.randn(n, 12, generator=g)
+    dog, cat, eat, plural = labels[:, :4].float().T
+    romance = torch.tensor([language in ("en_XX", "fr_XX") for language in languages]).float()
+    states[:, 0] += dog
+    states[:, 1] -= cat
+    states[:, 2] += eat * romance
+    states[:, 3] += plural + torch.randn(n, generator=g)
+    states[:, 4] += plural - torch.randn(n, generator=g)
+    return LabelledRows(states, labels, languages, range(seed * 10_000, seed * 10_000 + n))
+
+
+@pytest.fixture(scope="module")
+def report():
+    train, held_out = world(1600, 0), world(800, 1)
+    return concepts.concept_report(
+        Split(12),
+        train,
+        held_out,
+        concepts=NAMES,
+        categories=CATEGORIES,
+        lexical=LEXICAL,
+        generator=generator(),
+    )
+
+
+def test_planted_units_are_found_with_their_sign_and_their_languages(report):
+    for units, found in (
+        ("features", {"dog": (0, 1), "cat": (13, 1)}),
+        ("neurons", {"dog": (0, 1), "cat": (1, -1)}),
+    ):
+        for row in report.scores[units]:
+            name = row.concept.split(":")[1]
+            if name in found:
+                assert (row.unit, row.sign) == found[name]
+                assert row.auroc > 0.99
+                assert row.f1 > 0.95
+                assert (row.languages_best, row.languages_reached, row.languages_scored) == (4, 4, 4)
+    eat = report.scores["neurons"][2]
+    assert (eat.unit, eat.languages_best >= 2, eat.languages_reached) == (2, True, 2)
+    assert eat.auroc == pytest.approx(0.75, abs=0.08)
+
+
+def test_the_probe_is_the_ceiling_where_a_concept_lies_in_two_dimensions(report):
+    plural = {name: rows[3].auroc for name, rows in report.scores.items()}
+    assert plural["neurons"] < 0.85
+    assert plural["probe"] > plural["neurons"] + 0.05
+    assert plural["probe"] == pytest.approx(plural["components"], abs=0.2)
+    assert {rows[3].concept for rows in report.scores.values()} == {"grammar:plural"}
+
+
+def test_concepts_with_too_few_rows_are_left_out_and_named(report):
+    assert report.skipped == ["place:rare"]
+    assert all("place:rare" not in {r.concept for r in rows} for rows in report.scores.values())
+
+
+def test_the_summary_counts_and_json_holds_it(report):
+    features = report.summary()["features"]
+    assert features["n_concepts"] == 5
+    assert features["n_lexical"] == 4
+    assert features["lexical_reached"] == features["lexical_shared_reached"] == 0.5  # the dog and the cat
+    assert features["categories"]["animal"]["n"] == 2
+    assert features["categories"]["animal"]["median_auroc"] > 0.99
+    content = json.loads(report.to_json())
+    assert content["summary"]["features"] == features
+    assert set(content["scores"]) == {"features", "neurons", "components", "random", "probe"}
+    assert content["scores"]["features"][0]["concept"] == "animal:dog"
+    assert content["settings"]["active_per_row"] == pytest.approx(12)
+
+
+def test_choosing_among_thousands_of_units_gains_nothing_on_held_out_rows():
+    g = generator(3)
+    train, held_out = torch.randn(2, 300, 4096, generator=g)
+    labels = torch.rand(2, 300, 20, generator=g) < 0.3
+    rows = [LabelledRows(torch.zeros(300, 1), part) for part in labels]
+    names = [f"noise:{i}" for i in range(20)]
+    scores = concepts.score_units(
+        train, held_out, *rows, concepts=names, categories=dict.fromkeys(names, "noise")
+    )
+    # The best of 4,096 on 300 rows looks good; a mean of 20 held-out values has a deviation of about 0.01.
+    assert min(s.auroc_train for s in scores) > 0.6
+    assert sum(s.auroc for s in scores) / 20 == pytest.approx(0.5, abs=0.04)
+
+
+def test_held_out_rows_decide_nothing():
+    """Other held-out rows and labels leave unit, sign and threshold as they are."""
+    train = world(400, 0)
+    common = {"concepts": NAMES, "categories": CATEGORIES}
+    chosen = []
+    for seed, sign in ((1, 1), (2, -1)):
+        held_out = world(400, seed)
+        scores = concepts.score_units(train.states, sign * held_out.states, train, held_out, **common)
+        chosen.append([(s.unit, s.sign, s.threshold, s.auroc_train) for s in scores])
+        assert (scores[0].auroc > 0.99) == (sign == 1)
+        assert (scores[0].auroc < 0.01) == (sign == -1)
+    assert chosen[0] == chosen[1]
+
+
+def test_meanings_that_were_trained_on_and_tables_that_do_not_fit_are_refused():
+    rows = world(100, 0)
+    call = {"concepts": NAMES, "categories": CATEGORIES, "lexical": LEXICAL, "generator": generator()}
+    with pytest.raises(ValueError, match="100 meanings, such as 0, are in train and in held_out"):
+        concepts.concept_report(Split(12), rows, rows, **call)
+    with pytest.raises(ValueError, match="no concept has 90 positive and negative rows"):
+        concepts.concept_report(Split(12), rows, world(100, 1), min_positives=90, **call)
+    with pytest.raises(ValueError, match="languages has 2 entries for 3 rows"):
+        LabelledRows(torch.zeros(3, 2), torch.zeros(3, 1, dtype=torch.bool), ["en_XX"] * 2)
+    with pytest.raises(ValueError, match="labels for 6 concepts; 5 are named"):
+        concepts.score_units(rows.states, rows.states, rows, rows, concepts=NAMES[:5], categories=CATEGORIES)
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_rows_are_encoded_batch_by_batch(sparse):
+    autoencoder, states = Split(40), torch.randn(100, 40, generator=generator())
+    if sparse:
+        states *= torch.rand(100, 40, generator=generator(1)) < 0.05
+    got = concepts.encode_rows(autoencoder, states, batch_size=33)
+    assert got.is_sparse == sparse
+    torch.testing.assert_close(got.to_dense() if sparse else got, autoencoder.encode(states))
+
+
+def test_principal_components_are_those_of_the_training_rows():
+    g = generator()
+    train, other = torch.randn(2, 60, 5, generator=g, dtype=torch.float64) * torch.arange(1, 6)
+    of_train, of_other = concepts.principal_components(train, train, other)
+    covariance = torch.cov(of_train.T)
+    torch.testing.assert_close(covariance, covariance.diagonal().diag(), atol=1e-9, rtol=0)
+    assert (covariance.diagonal().diff() < 0).all()
+    torch.testing.assert_close(
+        torch.cdist(of_other, of_train), torch.cdist(other, train)
+    )  # a rotation about the training mean
+    assert of_train.mean(dim=0).abs().max() < 1e-12
+
+
+def test_random_features_have_the_stated_number_active():
+    states = torch.randn(50, 20, generator=generator()) + 5
+    (table,) = concepts.random_features(states, states, n_features=200, active=7, generator=generator())
+    assert table.shape == (50, 200)
+    assert (table.to_dense() > 0).sum(dim=1).tolist() == [7] * 50
+    with pytest.raises(ValueError, match="active is 0"):
+        concepts.random_features(states, states, n_features=200, active=0, generator=generator())
+
+
+def test_the_probe_is_the_minimum():
+    g = generator()
+    mix = torch.randn(6, 6, generator=g, dtype=torch.float64) * torch.tensor([100.0, 10, 1, 1, 0.1, 0.01])
+    states = torch.randn(500, 6, generator=g, dtype=torch.float64) @ mix + 3
+    labels = states[:, :3] + torch.randn(500, 3, generator=g) * states.std(dim=0)[:3] > 5
+    weight, bias = concepts.logistic_probe(states, labels, ridge=1e-3)
+    spread = states.std(dim=0)
+    w, b = (weight * spread[:, None]).requires_grad_(), bias.clone().requires_grad_()
+    logits = (states / spread) @ w + b
+    loss = torch.nn.functional.binary_cross_entropy_with_logits(logits, labels.double(), reduction="none")
+    (loss.mean(dim=0).sum() + 1e-3 / 2 * w.square().sum()).backward()
+    assert max(w.grad.abs().max(), b.grad.abs().max()) < 1e-4
+    with pytest.raises(ValueError, match="ridge is 0"):
+        concepts.logistic_probe(states, labels, ridge=0)
+
+
+def test_the_probe_agrees_with_scikit_learn():
+    linear_model = pytest.importorskip("sklearn.linear_model")
+    states = torch.randn(400, 5, generator=generator(), dtype=torch.float64)
+    states = (states - states.mean(dim=0)) / states.std(dim=0)
+    labels = (states @ torch.randn(5, 2, generator=generator(1), dtype=torch.float64) + 0.5) > 0
+    weight, bias = concepts.logistic_probe(states, labels, ridge=1e-2)
+    for j in range(2):
+        peer = linear_model.LogisticRegression(C=1 / (1e-2 * 400), tol=1e-10, max_iter=1000)
+        peer.fit(states.numpy(), labels[:, j].numpy())
+        torch.testing.assert_close(weight[:, j], torch.from_numpy(peer.coef_[0]), atol=2e-3, rtol=2e-3)
+        assert bias[j].item() == pytest.approx(peer.intercept_[0], abs=2e-3)
+
+
+def test_groups_take_the_largest_value_of_their_parts():
+    generator = torch.Generator().manual_seed(3)
+    values = torch.randn(40, 6, generator=generator).relu()
+    groups = torch.arange(40) // 4
+    rows = LabelledRows(values, torch.zeros(10, 2, dtype=torch.bool), groups=groups)
+    expected = torch.stack([values[groups == g].max(dim=0).values for g in range(10)])
+    assert torch.equal(rows.largest(values), expected)
+    assert torch.equal(rows.largest(values.to_sparse_coo()), expected)
+    assert torch.allclose(rows.mean(), torch.stack([values[groups == g].mean(dim=0) for g in range(10)]))
+    with pytest.raises(ValueError, match="every row of labels to have a state"):
+        LabelledRows(values, torch.zeros(11, 2, dtype=torch.bool), groups=groups)
+
+
+def test_a_report_on_groups_finds_the_unit_that_any_part_excites():
+    """A concept that one token of a sentence expresses, along one direction, in either sign for the neuron."""
+    generator = torch.Generator().manual_seed(4)
+    sides = []
+    for n in (300, 200):
+        labels = torch.rand(n, 2, generator=generator) < 0.3
+        states = 0.1 * torch.randn(n, 5, 8, generator=generator)
+        where = torch.randint(5, (n,), generator=generator)
+        states[torch.arange(n), where, 2] -= 3 * labels[:, 0].float()
+        states[torch.arange(n), where, 5] += 3 * labels[:, 1].float()
+        sides.append(LabelledRows(states.flatten(0, 1), labels, groups=torch.arange(n).repeat_interleave(5)))
+    autoencoder = ReluSparseAutoencoder(8, 16, l1=0.0, generator=generator)
+    report = concept_report(
+        autoencoder,
+        *sides,
+        concepts=["a:down", "a:up"],
+        categories={"a:down": "a", "a:up": "a"},
+        lexical=["a:down", "a:up"],
+        generator=generator,
+    )
+    down, up = report.scores["neurons"]
+    assert (down.unit, down.sign, up.unit, up.sign) == (2, -1, 5, 1)
+    assert min(down.auroc, up.auroc) > 0.99
+    assert report.settings["rows_train"] == 300
