@@ -1,8 +1,9 @@
 """Text in, features out: sentences -> mBART -> hidden states -> autoencoders -> a report.
 
-One call, `run`, and one command, `python -m course_lib pipeline`. Its output directory holds the hidden
-states, both autoencoders, all numbers as JSON, the figures and a page to read, and appears only when
-all of it is there.
+One call, `run`, and one command, `python -m course_lib pipeline`. The stacked autoencoder compresses
+sentences, the means of their tokens' states; the sparse one takes the states of single tokens apart, because
+a mean over a sentence mixes what its words say. The output directory holds the sentence vectors, both
+autoencoders, all numbers as JSON, the figures and a page to read, and appears only when all of it is there.
 """
 
 import hashlib
@@ -12,24 +13,26 @@ import time
 from collections import Counter
 from collections.abc import Collection, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from safetensors.torch import save as to_bytes
 from torch import Tensor
 
 import course_lib
 from course_lib import sae
-from course_lib.mbart.corpus import LANGUAGES, Sentence, generate
-from course_lib.sae import metrics
+from course_lib.mbart.corpus import CONCEPTS, LANGUAGES, LEXICAL_CONCEPTS, Sentence, generate, split_of
+from course_lib.sae import concepts, metrics
 from course_lib.sae.io import check_free, new_directory
 from course_lib.sae.losses import NO_LABEL
 
 BUILTIN = "builtin"
-BUILTIN_SENTENCES = 6000
+BUILTIN_SENTENCES = 12_000
+# A concept's detector is judged on held-out sentences that hold it: the built-in text has enough of them.
+BUILTIN_HELD_OUT_SHARE = 1 / 3
 MIN_SENTENCES = 50
 HELD_OUT_SHARE = 0.1
 REPORTED_FEATURES = 20
@@ -58,11 +61,19 @@ class StackedConfig:
 
 @dataclass(frozen=True)
 class SparseConfig:
-    """The sparse autoencoder of a run: number of features (None: 4 d), L1 weight and training."""
+    """The sparse autoencoder of a run: number of features (None: 2 d), active features a token, training.
+
+    Few features and few active ones serve concepts best: with more, the forms of a word in the different
+    languages get features of their own.
+    """
 
     n_features: int | None = None
-    l1: float = 0.2
-    training: sae.TrainConfig = field(default_factory=lambda: sae.TrainConfig(steps=2500, step_size=1e-3))
+    k: int = 8
+    training: sae.TrainConfig = field(
+        default_factory=lambda: sae.TrainConfig(
+            steps=1500, batch_size=1024, step_size=2e-3, unit_norm_decoder=True, revive_every=250
+        )
+    )
 
 
 @dataclass(frozen=True)
@@ -94,9 +105,10 @@ def run(
     """Run the pipeline and write everything to `out`.
 
     `model` is a hub name, a local directory or "course-mbart"; `text` a file or "builtin". `n_sentences`
-    limits how many sentences are used (default: all of a file, 6000 of the built-in corpus). Hidden states
-    of encoder and decoder are both saved; the autoencoders are trained on those of `site`. The same seed on
-    the same machine gives the same numbers.
+    limits how many sentences are used (default: all of a file, 12000 of the built-in corpus). Sentence vectors
+    of encoder and decoder are both saved; the autoencoders are trained on the states of `site`. Where the
+    concepts of the text are known (the built-in corpus), its features are scored on them. The same seed on the
+    same machine gives the same numbers.
 
     Raises InputError for text, site or `out` that cannot be used, and ModelUnavailable for a model that
     cannot be loaded. After an error or an interrupt nothing is left at `out`.
@@ -107,7 +119,7 @@ def run(
         lines = read_text(text, seed=seed, limit=n_sentences)
     with clock("model"):
         # transformers takes seconds to load, which an error about the text need not wait for.
-        from course_lib.mbart.activations import pooled_states
+        from course_lib.mbart.activations import Site, extract, pooled_states
         from course_lib.mbart.model import COURSE_MBART, load
 
         device = usable_device(device)
@@ -119,15 +131,24 @@ def run(
         with clock("activations"):
             try:
                 states = pooled_states(mbart, tokenizer, sentences, progress=progress)
+                of_tokens = extract(mbart, tokenizer, sentences, [Site(site)], progress=progress)[Site(site)]
             except ValueError as error:  # a sentence without a token, or longer than the model can read
                 raise InputError(f"{error} (sentences are counted without blank lines)") from error
-            tables = {"encoder": states.encoder.float().cpu(), "decoder": states.decoder.float().cpu()}
+            tables = {"encoder": states.encoder, "decoder": states.decoder}
         held_out = split(sentences, seed=seed)
         rows = Rows(sentences, tables[site].to(device), held_out.to(device))
+        pieces = tokenizer.convert_ids_to_tokens(of_tokens.token.tolist())
+        tokens = TokenRows(
+            sentences, of_tokens.values.float(), of_tokens.sentence, pieces, held_out[of_tokens.sentence]
+        )
         with clock("stacked autoencoder"):
             stacked_run = train_stacked(rows, stacked or StackedConfig(), seed=seed, progress=progress)
         with clock("sparse autoencoder"):
-            sparse_run = train_sparse(rows, sparse or SparseConfig(), seed=seed, progress=progress)
+            sparse_run = train_sparse(
+                tokens, sparse or SparseConfig(), seed=seed, device=device, progress=progress
+            )
+        with clock("concepts"):
+            scored = score_concepts(sparse_run.autoencoder, tokens, seed=seed)
         with clock("report"):
             described = {
                 "model": str(model),
@@ -139,6 +160,7 @@ def run(
                 "sentences": len(sentences),
                 "train": int((~held_out).sum()),
                 "held_out": int(held_out.sum()),
+                "tokens": len(tokens.states),
                 "languages": dict(sorted(Counter(s.language or "not given" for s in sentences).items())),
                 "device": _device_words(device),
                 "versions": _versions(),
@@ -148,13 +170,18 @@ def run(
             sae.save(sparse_run.autoencoder, partial / "sparse")
             from course_lib import report
 
-            figures = report.draw_figures(partial / "figures", stacked=stacked_run, sparse=sparse_run)
+            figures = report.draw_figures(
+                partial / "figures", stacked=stacked_run, sparse=sparse_run, concepts=scored
+            )
         results = {
             "run": described | {"seconds": clock.seconds, "warnings": warnings(stacked_run, sparse_run)},
             "stacked": stacked_run.metrics,
             "sparse": sparse_run.metrics,
+            "concepts": None if scored is None else scored.summary(),
             "features": sparse_run.features,
         }
+        if scored is not None:
+            (partial / "concepts.json").write_text(scored.to_json(), encoding="utf-8")
         (partial / "metrics.json").write_text(
             json.dumps(results, indent=1, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8"
         )
@@ -231,7 +258,9 @@ def read_text(text: Path | str, *, seed: int, limit: int | None = None) -> list[
     for fewer than 50 different sentences.
     """
     if text == BUILTIN:
-        generated = generate(limit or BUILTIN_SENTENCES, seed=seed)
+        n = limit or BUILTIN_SENTENCES
+        n_held_out = round(n * BUILTIN_HELD_OUT_SHARE)
+        generated = generate(n - n_held_out, seed=seed) + generate(n_held_out, seed=seed, split="test")
         return [Line(number, sentence) for number, sentence in enumerate(generated, start=1)]
     path = Path(text)
     if path.is_dir():
@@ -287,22 +316,18 @@ def resolve_languages(lines: list[Line], *, known: Collection[str], source: str)
                 f"{source}, line {line.number}: the model does not know the language {language!r}; expected "
                 f"one of {', '.join(sorted(known))} before the tab, or a line without a tab"
             )
-        sentences.append(
-            Sentence(
-                line.sentence.text,
-                None if language is None else full[language],
-                line.sentence.concepts,
-                line.sentence.meaning,
-            )
-        )
+        sentences.append(replace(line.sentence, language=None if language is None else full[language]))
     return sentences
 
 
 def split(sentences: list[Sentence], *, seed: int) -> Tensor:
-    """Which sentences are held out, as booleans: a tenth of the different ones.
+    """Which sentences are held out, as booleans.
 
-    Equal sentences, and translations of one meaning where meanings are known, stay on one side.
+    Where all meanings are known (the built-in corpus): those of the corpus's test split, which the shipped
+    model has not read either. Elsewhere a tenth of the different sentences; equal ones stay on one side.
     """
+    if all(s.meaning is not None for s in sentences):
+        return torch.tensor([split_of(s.meaning) == "test" for s in sentences])
     keys = [s.text if s.meaning is None else s.meaning for s in sentences]
     different = list(dict.fromkeys(keys))
     order = torch.randperm(len(different), generator=_generator(seed, 0)).tolist()
@@ -328,6 +353,28 @@ class Rows:
 
 
 @dataclass(frozen=True)
+class TokenRows:
+    """States of all tokens of some sentences, and for each token its sentence, piece and side."""
+
+    sentences: list[Sentence]
+    states: Float[Tensor, "tokens d_model"]
+    sentence: Int[Tensor, " tokens"]
+    pieces: list[str]
+    held_out: Bool[Tensor, " tokens"]
+
+    @property
+    def sides(self) -> dict[str, Tensor]:
+        """States to train on and held-out states."""
+        return {"train": self.states[~self.held_out], "held_out": self.states[self.held_out]}
+
+    def largest(self, values: Float[Tensor, "tokens units"]) -> Float[Tensor, "sentences units"]:
+        """The largest value of each unit over the tokens of each sentence."""
+        index = self.sentence[:, None].expand_as(values)
+        empty = values.new_full((len(self.sentences), values.shape[1]), -float("inf"))
+        return empty.scatter_reduce(0, index, values, "amax")
+
+
+@dataclass(frozen=True)
 class StackedRun:
     """A trained stacked autoencoder, its curves, and the PCA curve of its training rows."""
 
@@ -342,7 +389,7 @@ class StackedRun:
 class SparseRun:
     """A trained sparse autoencoder, its curves, firing rates on the training rows, and top features."""
 
-    autoencoder: sae.SparseAutoencoder
+    autoencoder: sae.TopKSparseAutoencoder
     config: SparseConfig
     history: sae.History
     firing_rates: Float[Tensor, " features"]
@@ -409,66 +456,88 @@ def language_labels(sentences: list[Sentence]) -> tuple[list[str], Int[Tensor, "
     return languages, torch.tensor([place[s.language] for s in sentences])
 
 
-def train_sparse(rows: Rows, config: SparseConfig, *, seed: int, progress: bool) -> SparseRun:
-    """Train the overcomplete dictionary, and describe its strongest features."""
-    autoencoder = sae.SparseAutoencoder(
-        rows.states.shape[1], config.n_features, l1=config.l1, generator=_generator(seed, 3)
-    ).to(rows.states.device)
+def train_sparse(
+    tokens: TokenRows, config: SparseConfig, *, seed: int, device: torch.device, progress: bool
+) -> SparseRun:
+    """Train the overcomplete dictionary on the states of tokens, and describe its strongest features."""
+    d_model = tokens.states.shape[1]
+    n_features = 2 * d_model if config.n_features is None else config.n_features
+    autoencoder = sae.TopKSparseAutoencoder(
+        d_model, n_features, k=min(config.k, n_features), generator=_generator(seed, 3)
+    ).to(device)
+    sides = tokens.sides
     history = sae.train(
-        autoencoder, rows.sides["train"], config.training, generator=_generator(seed, 4), progress=progress
+        autoencoder, sides["train"], config.training, generator=_generator(seed, 4), progress=progress
     )
     found: dict[str, Any] = {"config": autoencoder.config(), "training": asdict(config.training)}
-    with torch.no_grad():
-        for name, states in rows.sides.items():
-            features = autoencoder.encode(states)
-            found[name] = {
-                "rows": len(states),
-                "explained_variance": metrics.explained_variance(states, autoencoder(states)),
-                "l0": metrics.l0(features),
-                "dead": int(metrics.dead_units(features).sum()),
-            }
-            if name == "train":
-                rates = metrics.firing_rates(features)
-        features = autoencoder.encode(rows.states)
-        described = describe_features(autoencoder, features, rows.sentences)
-    return SparseRun(autoencoder, config, history, rates.cpu(), found, described)
+    for name, states in sides.items():
+        measured = metrics.evaluate(autoencoder, states)
+        found[name] = {
+            "rows": len(states),
+            "explained_variance": measured.explained_variance,
+            "l0": measured.l0,
+            "dead": measured.n_dead,
+        }
+    rates, strengths = _activity(autoencoder, sides["train"])
+    described = describe_features(autoencoder, tokens, strengths)
+    return SparseRun(autoencoder, config, history, rates, found, described)
 
 
+@torch.no_grad()
+def _activity(
+    autoencoder: sae.SparseAutoencoder, states: Tensor
+) -> tuple[Float[Tensor, " features"], Float[Tensor, " features"]]:
+    """Firing rate and strength of each feature on some rows, batch by batch."""
+    fired = squares = torch.zeros(autoencoder.n_features, dtype=torch.float64)
+    for batch in states.split(4096):
+        features = autoencoder.encode(batch.to(autoencoder.input_mean))
+        fired = fired + (features > 0).sum(dim=0).cpu()
+        squares = squares + features.double().square().sum(dim=0).cpu()
+    lengths = autoencoder.decoder_weight.norm(dim=0).cpu()
+    return fired / len(states), (squares / len(states)).sqrt() * lengths
+
+
+@torch.no_grad()
 def describe_features(
-    autoencoder: sae.SparseAutoencoder,
-    features: Float[Tensor, "sentences features"],
-    sentences: list[Sentence],
+    autoencoder: sae.SparseAutoencoder, tokens: TokenRows, strengths: Float[Tensor, " features"]
 ) -> list[dict[str, Any]]:
     """The strongest features, where they fire, and the different sentences that excite them most.
 
-    A feature's activation is given as f_i ||W_d[:, i]||, the length of what it adds to a state, in units of
-    the root mean square length of the centred training states; its strength is the root mean square of
-    that over all sentences.
+    A feature's activation is given as f_i ||W_d[:, i]||, the length of what it adds to a token's state, in
+    units of the root mean square length of the centred training states; its strength is the root mean square
+    of that over all training tokens. A sentence's activation is the largest of its tokens.
     """
-    strengths = autoencoder.strengths(features)
     strongest = strengths.argsort(descending=True, stable=True)[:REPORTED_FEATURES]
-    lengths = features[:, strongest] * autoencoder.decoder_weight.norm(dim=0)[strongest]
+    lengths = autoencoder.decoder_weight.norm(dim=0)[strongest.to(autoencoder.decoder_weight.device)]
+    activation = torch.cat(
+        [
+            (autoencoder.encode(batch.to(lengths))[:, strongest] * lengths).cpu()
+            for batch in tokens.states.split(4096)
+        ]
+    )
+    by_sentence = tokens.largest(activation)
+    sentences = tokens.sentences
     usual = Counter(concept for s in sentences for concept in s.concepts)
     languages, labels = language_labels(sentences)
-    lengths, rates = lengths.cpu(), metrics.firing_rates(lengths).tolist()
     described = []
     for column, index in enumerate(strongest.tolist()):
-        activation = lengths[:, column]
-        top = _top_sentences(activation, sentences)
+        largest = by_sentence[:, column]
+        top = _top_sentences(largest, sentences)
         described.append(
             {
                 "feature": index,
                 "strength": strengths[index].item(),
-                "firing_rate": rates[column],
+                "firing_rate": (largest > 0).double().mean().item(),
                 "firing_rate_by_language": {
-                    language: (activation[labels == i] > 0).double().mean().item()
+                    language: (largest[labels == i] > 0).double().mean().item()
                     for i, language in enumerate(languages)
                 },
                 "shared_concepts": _shared_concepts([sentences[row] for row in top], usual, len(sentences)),
                 "sentences": [
                     {
                         "row": row,
-                        "activation": activation[row].item(),
+                        "activation": largest[row].item(),
+                        "piece": _strongest_piece(tokens, activation[:, column], row),
                         "language": sentences[row].language,
                         "text": sentences[row].text,
                     }
@@ -477,6 +546,12 @@ def describe_features(
             }
         )
     return described
+
+
+def _strongest_piece(tokens: TokenRows, activation: Float[Tensor, " tokens"], row: int) -> str:
+    """The piece of a sentence that excites a feature most."""
+    of_sentence = (tokens.sentence == row).nonzero().flatten()
+    return tokens.pieces[int(of_sentence[activation[of_sentence].argmax()])].replace("▁", "")
 
 
 def _top_sentences(activation: Tensor, sentences: list[Sentence]) -> list[int]:
@@ -498,6 +573,40 @@ def _shared_concepts(top: list[Sentence], usual: Counter[str], n_sentences: int)
         if count >= SHARED_FROM * len(top) and count / len(top) >= SHARED_LIFT * usual[concept] / n_sentences
     ]
     return sorted(shared, key=lambda entry: (-entry["count"], entry["usual_share"], entry["concept"]))
+
+
+def score_concepts(
+    autoencoder: sae.SparseAutoencoder, tokens: TokenRows, *, seed: int
+) -> concepts.ConceptReport | None:
+    """How well single features say which concepts a sentence holds; None where the text has no known concepts.
+
+    A feature's value for a sentence is its largest over the tokens. Everything is chosen on the training
+    sentences and scored on the held-out ones.
+    """
+    if not any(s.concepts for s in tokens.sentences):
+        return None
+    names = list(CONCEPTS)
+    sides = []
+    for mask in (~tokens.held_out, tokens.held_out):
+        of_side, groups = tokens.sentence[mask].unique(return_inverse=True)
+        chosen = [tokens.sentences[i] for i in of_side.tolist()]
+        sides.append(
+            concepts.LabelledRows(
+                tokens.states[mask],
+                concepts.label_table([s.concepts for s in chosen], names),
+                languages=[s.language for s in chosen],
+                meanings=[s.meaning for s in chosen],
+                groups=groups,
+            )
+        )
+    return concepts.concept_report(
+        autoencoder,
+        *sides,
+        concepts=names,
+        categories=CONCEPTS,
+        lexical=LEXICAL_CONCEPTS,
+        generator=_generator(seed, 5),
+    )
 
 
 # --- What is written -------------------------------------------------------------------------------

@@ -11,14 +11,24 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from course_lib.sae import History, TrainConfig
+from course_lib.sae.concepts import REACHED
 
 if TYPE_CHECKING:
     from course_lib.pipeline import SparseRun, StackedRun
+    from course_lib.sae.concepts import ConceptReport
 
 # Okabe and Ito's colours can be told apart with any colour vision; line styles differ as well.
 BLUE, ORANGE, GREEN, GREY = "#0072b2", "#d55e00", "#009e73", "#5b5b5b"
 STYLES = ((BLUE, "--"), (ORANGE, "-."), (GREEN, ":"))
 SIZE = (6.4, 3.6)
+# What concept scores are drawn for: label, colour, line style, width.
+_UNITS = {
+    "features": ("sparse features", BLUE, "-", 2.2),
+    "neurons": ("neurons", ORANGE, "-.", 1.6),
+    "components": ("principal components", GREEN, ":", 1.8),
+    "random": ("random features", GREY, "--", 1.4),
+    "probe": ("probe", "black", (0, (1, 1)), 1.4),
+}
 
 
 @dataclass(frozen=True)
@@ -30,7 +40,13 @@ class Picture:
     caption: str
 
 
-def draw_figures(directory: Path, *, stacked: "StackedRun", sparse: "SparseRun") -> dict[str, Picture]:
+def draw_figures(
+    directory: Path,
+    *,
+    stacked: "StackedRun",
+    sparse: "SparseRun",
+    concepts: "ConceptReport | None" = None,
+) -> dict[str, Picture]:
     """Write every figure of the report to `directory` as SVG, and return them for the page."""
     directory.mkdir()
     drawn = {
@@ -39,6 +55,8 @@ def draw_figures(directory: Path, *, stacked: "StackedRun", sparse: "SparseRun")
         "sparse_loss": _sparse_loss(sparse),
         "firing_rates": _firing_rates(sparse),
     }
+    if concepts is not None:
+        drawn["concepts"] = _concepts(concepts)
     pictures = {}
     for name, (figure, alt, caption) in drawn.items():
         path = directory / f"{name}.svg"
@@ -60,7 +78,7 @@ def write_page(path: Path, results: dict[str, Any], *, figures: dict[str, Pictur
         lstrip_blocks=True,
     )
     environment.filters["percent"] = lambda share, digits=1: f"{100 * share:.{digits}f}%"
-    page = environment.get_template("report.html.j2").render(**results, figures=figures)
+    page = environment.get_template("report.html.j2").render(**results, figures=figures, reached=REACHED)
     path.write_text(page, encoding="utf-8")
 
 
@@ -116,14 +134,15 @@ def _stacked_loss(run: "StackedRun") -> tuple[Figure, str, str]:
 
 
 def _sparse_loss(run: "SparseRun") -> tuple[Figure, str, str]:
-    l1 = run.autoencoder.l1
-    contributions = [("reconstruction", "reconstruction", 1.0), ("l1", f"L1 of features x {l1:g}", l1)]
-    figure, ends = _loss_curves(run.history, run.config.training, contributions, log=False)
+    history = run.history
+    figure, axes = _canvas("training step", "training loss")
+    axes.plot(history.steps, history.parts["reconstruction"], color="black", linewidth=1.8)
+    axes.set_yscale("log")
     return (
         figure,
-        f"Loss against training step. At the end: {ends}.",
-        "Training loss of the sparse autoencoder and what each term adds to it. The weight of the L1 term rises "
-        f"over the first {100 * run.config.training.sparsity_warm_up:.0f}% of the steps.",
+        f"Loss against training step, logarithmic. At the end: {history.parts['reconstruction'][-1]:.3f}.",
+        "Training loss of the sparse autoencoder: the fraction of the variance that is still missing with "
+        f"{run.autoencoder.k} active features a token. TopK needs no penalty.",
     )
 
 
@@ -162,10 +181,33 @@ def _explained_variance(run: "StackedRun") -> tuple[Figure, str, str]:
     )
 
 
+def _concepts(report: "ConceptReport") -> tuple[Figure, str, str]:
+    """Held-out AUROC of the lexical concepts, best first, for the features and what they are compared with."""
+    figure, axes = _canvas("lexical concepts, best first (share of all)", "held-out AUROC of the best unit")
+    summary, words = report.summary(), []
+    for name, (label, color, style, width) in _UNITS.items():
+        values = sorted((s.auroc for s in report.scores[name] if s.concept in report.lexical), reverse=True)
+        shares = [100 * (i + 1) / len(values) for i in range(len(values))]
+        axes.plot(shares, values, color=color, linestyle=style, linewidth=width, label=label)
+        words.append(f"{label} {100 * summary[name]['lexical_reached']:.0f}%")
+    axes.axhline(REACHED, color=GREY, linewidth=0.8, linestyle=":")
+    axes.set_xlim(0, 100)
+    axes.set_ylim(0.45, 1.01)
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:.0f}%")
+    figure.legend(frameon=False, fontsize=9, ncols=3, loc="outside upper center")
+    return (
+        figure,
+        f"Curves of AUROC over the lexical concepts. Share with {REACHED} or more: {', '.join(words)}.",
+        "How well the best single unit says whether a sentence holds a concept: unit and sign were chosen on "
+        f"training sentences, scored on held-out ones. The dotted line is at {REACHED}. The probe may combine "
+        "all dimensions and is the ceiling.",
+    )
+
+
 def _firing_rates(run: "SparseRun") -> tuple[Figure, str, str]:
     rates, n_rows = run.firing_rates, run.metrics["train"]["rows"]
     alive = rates[rates > 0]
-    figure, axes = _canvas("share of the training sentences in which a feature fires", "number of features")
+    figure, axes = _canvas("share of the training tokens at which a feature fires", "number of features")
     edges = [n_rows ** (i / 24 - 1) for i in range(25)]
     axes.hist(alive.tolist(), bins=edges, color=BLUE, edgecolor="white", linewidth=0.6)
     axes.set_xscale("log")
@@ -177,8 +219,8 @@ def _firing_rates(run: "SparseRun") -> tuple[Figure, str, str]:
     return (
         figure,
         f"Histogram of firing rates, logarithmic. {len(alive)} features fire, the middle one in "
-        f"{100 * middle:.2g}% of the sentences; {dead} of {len(rates)} never do.",
-        f"How often features fire. {dead} of {len(rates)} features fire in none of the {n_rows} training sentences "
+        f"{100 * middle:.2g}% of the tokens; {dead} of {len(rates)} never do.",
+        f"How often features fire. {dead} of {len(rates)} features fire at none of the {n_rows} training tokens "
         "and are not drawn. Features on the left stand for something rare, those on the far right for nearly "
         "everything.",
     )

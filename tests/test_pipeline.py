@@ -10,14 +10,14 @@ from matplotlib.figure import Figure
 from safetensors.torch import load_file
 
 from course_lib import pipeline, report, sae
-from course_lib.mbart.corpus import Sentence
+from course_lib.mbart.corpus import Sentence, split_of
 from course_lib.pipeline import InputError, SparseConfig, StackedConfig, run
 from tests.drawing import assert_clear_layout
 from tests.tiny_mbart import SENTENCES, write_tiny_mbart
 
 QUICK = sae.TrainConfig(steps=60, batch_size=64, step_size=1e-2)
 STACKED = StackedConfig(training=QUICK)
-SPARSE = SparseConfig(training=QUICK, l1=0.05)
+SPARSE = SparseConfig(n_features=128, training=QUICK)
 
 
 @pytest.fixture(scope="module")
@@ -89,17 +89,30 @@ def test_sentences_and_states_are_in_the_order_of_the_file(result, model):
     torch.testing.assert_close(alone.decoder[0], states["decoder"][2], rtol=1e-4, atol=1e-5)
 
 
-def test_saved_autoencoders_give_the_reported_numbers(result):
+def test_saved_autoencoders_give_the_reported_numbers(result, model):
     states = load_file(result.out / "activations.safetensors")["encoder"]
     rows = [json.loads(line) for line in (result.out / "sentences.jsonl").read_text().splitlines()]
-    train = states[torch.tensor([row["split"] == "train" for row in rows])]
-    for name in ("stacked", "sparse"):
-        model = sae.load(result.out / name)
-        with torch.no_grad():
-            explained = sae.metrics.explained_variance(train, model(train))
-        assert explained == pytest.approx(result.metrics[name]["train"]["explained_variance"], abs=1e-6)
-    features = sae.load(result.out / "sparse").encode(train)
-    assert sae.metrics.l0(features) == pytest.approx(result.metrics["sparse"]["train"]["l0"])
+    train = torch.tensor([row["split"] == "train" for row in rows])
+    stacked = sae.load(result.out / "stacked")
+    with torch.no_grad():
+        explained = sae.metrics.explained_variance(states[train], stacked(states[train]))
+    assert explained == pytest.approx(result.metrics["stacked"]["train"]["explained_variance"], abs=1e-6)
+
+    from course_lib.mbart.activations import Site, extract
+    from course_lib.mbart.model import load
+
+    mbart, tokenizer = load(model)
+    site = Site("encoder")
+    sentences = [Sentence(row["text"], row["language"]) for row in rows]
+    of_tokens = extract(mbart, tokenizer, sentences, [site], progress=False)[site]
+    assert len(of_tokens.values) == result.metrics["run"]["tokens"]
+    measured = sae.metrics.evaluate(
+        sae.load(result.out / "sparse"), of_tokens.values[train[of_tokens.sentence]]
+    )
+    reported = result.metrics["sparse"]["train"]
+    assert measured.n_rows == reported["rows"]
+    assert measured.explained_variance == pytest.approx(reported["explained_variance"], abs=1e-6)
+    assert measured.l0 == pytest.approx(reported["l0"], abs=1e-4)
 
 
 def test_numbers_are_plausible(result):
@@ -151,7 +164,11 @@ def test_the_page_stands_alone_and_says_what_was_measured(result):
         for name in ("stacked", "sparse"):
             assert f"{result.metrics[name][side]['explained_variance']:.1%}" in words
     assert f"{result.metrics['stacked']['train']['pca_bound']:.1%}" in words
-    assert result.metrics["features"][0]["sentences"][0]["text"] in words
+    first = result.metrics["features"][0]["sentences"][0]
+    assert first["text"] in words
+    assert first["piece"] in first["text"]
+    assert result.metrics["concepts"] is None
+    assert "Concepts" not in words
     assert "cross-entropy of a linear classifier" in words
 
 
@@ -173,12 +190,11 @@ def test_without_languages_nothing_is_supervised(model, tmp_path):
     assert not found.metrics["stacked"]["supervised"]
     assert found.metrics["stacked"]["config"]["gamma"] == 0
     assert "switched off (gamma = 0)" in found.report.read_text()
-    states = load_file(found.out / "activations.safetensors")["decoder"]
-    model = sae.load(found.out / "sparse")
-    torch.testing.assert_close(model.input_mean, states.mean(dim=0), atol=0.1, rtol=0.1)
-    assert not torch.allclose(
-        model.input_mean, load_file(found.out / "activations.safetensors")["encoder"].mean(0)
-    )
+    means = load_file(found.out / "activations.safetensors")
+    centre = sae.load(found.out / "sparse").input_mean
+    # The mean over tokens lies near the mean over sentences of the same side, far from that of the other.
+    near, far = ((centre - means[side].mean(dim=0)).norm() for side in ("decoder", "encoder"))
+    assert near < far / 3
 
 
 def test_sentences_are_escaped_in_the_page(model, tmp_path):
@@ -198,7 +214,14 @@ def test_the_builtin_corpus_names_concepts(model, tmp_path):
         stacked=dataclasses.replace(STACKED, training=short),
         sparse=dataclasses.replace(SPARSE, training=short),
     )
-    assert found.metrics["run"]["sentences"] == 400
+    assert (found.metrics["run"]["sentences"], found.metrics["run"]["held_out"]) == (400, 133)
+    assert found.metrics["concepts"]["features"]["n_concepts"] > 10
+    scores = json.loads((found.out / "concepts.json").read_text())
+    assert set(scores["scores"]) == {"features", "neurons", "components", "random", "probe"}
+    assert (found.out / "figures" / "concepts.svg").is_file()
+    page = found.report.read_text()
+    assert "<h2>Concepts</h2>" in page
+    assert f"{found.metrics['concepts']['probe']['lexical_median_auroc']:.3f}" in page
     corpus = [json.loads(line) for line in (found.out / "sentences.jsonl").read_text().splitlines()]
     shared = [(feature, s) for feature in found.metrics["features"] for s in feature["shared_concepts"]]
     assert shared
@@ -219,11 +242,11 @@ def test_a_model_of_full_width_goes_to_128(tmp_path):
         text=tmp_path / "text.txt",
         out=tmp_path / "out",
         stacked=dataclasses.replace(STACKED, training=few),
-        sparse=dataclasses.replace(SPARSE, training=few),
+        sparse=SparseConfig(training=few),
     )
     assert found.metrics["stacked"]["config"]["widths"] == [512, 128]
     assert sae.load(found.out / "stacked").code_width == 128
-    assert sae.load(found.out / "sparse").n_features == 4096
+    assert sae.load(found.out / "sparse").n_features == 2048
 
 
 # --- What cannot be used ---------------------------------------------------------------------------
@@ -320,10 +343,19 @@ def test_split_keeps_equal_sentences_and_translations_together():
     held_out = pipeline.split(sentences, seed=0)
     assert torch.equal(held_out[:70], held_out[70:])
     assert int(held_out.sum()) == 14
-    translations = [Sentence(f"{i}", "en_XX", meaning=i // 2) for i in range(140)]
-    held_out = pipeline.split(translations, seed=0)
+    mixed = [Sentence(f"{i}", "en_XX", meaning=i // 2) for i in range(140)] + [
+        Sentence("of nobody's", None)
+    ] * 2
+    held_out = pipeline.split(mixed, seed=0)
     assert torch.equal(held_out[::2], held_out[1::2])
-    assert not torch.equal(held_out, pipeline.split(translations, seed=1))
+    assert not torch.equal(held_out, pipeline.split(mixed, seed=1))
+
+
+def test_the_builtin_text_is_held_out_as_it_was_from_pretraining():
+    lines = pipeline.read_text("builtin", seed=0, limit=90)
+    held_out = pipeline.split([line.sentence for line in lines], seed=0)
+    assert held_out.tolist() == [False] * 60 + [True] * 30
+    assert all(split_of(line.sentence.meaning) == "train" for line in lines[:60])
 
 
 def test_figures_show_what_was_measured(result):
