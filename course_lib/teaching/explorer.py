@@ -136,12 +136,57 @@ class Choice:
         )
 
 
+@dataclass(frozen=True, kw_only=True)
+class TextBox:
+    """A line that the learner types; it counts when Enter is pressed or the box is left.
+
+    Any text is allowed, the empty one too: the explorer says in words what it makes of it. `other` is a second
+    example, which the tests try.
+    """
+
+    label: str
+    default: str
+    other: str
+    tooltip: str
+
+    def __post_init__(self):
+        if not self.default.strip() or self.default == self.other:
+            raise ValueError(
+                f"default of text box {self.label!r} must be a text other than {self.other!r}, "
+                f"got {self.default!r}"
+            )
+
+    def values(self) -> tuple[str, str, str]:
+        """Return the empty text, the default and the other example."""
+        return ("", self.default, self.other)
+
+    def say(self, value: str) -> str:
+        """Say a setting in words."""
+        return f"{self.label}: “{value}”"
+
+    def check(self, name: str, value: Any) -> None:
+        """Raise ValueError where `value` is not a text."""
+        if not isinstance(value, str):
+            raise ValueError(f"{name} must be a text, got {value!r}")
+
+    def widget(self) -> ipywidgets.Widget:
+        """Make the control."""
+        return ipywidgets.Text(
+            value=self.default,
+            description=self.label,
+            tooltip=self.tooltip,
+            style=_DESCRIPTION,
+            layout=_LAYOUT,
+            continuous_update=False,
+        )
+
+
 class Explorer:
     """Base class of every interactive figure.
 
     A subclass sets `title`, `summary` (the text alternative of the figure as a whole) and `controls`, a
-    mapping from the names of `compute`'s keyword arguments to `Slider` or `Choice`; the first control is the
-    one that the static strip sweeps. It defines
+    mapping from the names of `compute`'s keyword arguments to `Slider`, `Choice` or `TextBox`; the first control
+    is the one that the static strip sweeps. It defines
 
     - `compute(**settings)`: pure, returns the state that is drawn;
     - `draw(figure)`: makes axes and artists once, with fixed limits, and returns the moving artists by name
@@ -152,7 +197,7 @@ class Explorer:
 
     title: str
     summary: str
-    controls: Mapping[str, Slider | Choice]
+    controls: Mapping[str, Slider | Choice | TextBox]
     size: tuple[float, float] = (6.4, 4.0)
     dpi: float = 144
     continuous: bool = True
@@ -246,7 +291,7 @@ class Explorer:
         self._widgets = {name: control.widget() for name, control in self.controls.items()}
         for name, widget in self._widgets.items():
             widget.value = self.settings[name]
-            if hasattr(widget, "continuous_update"):
+            if isinstance(self.controls[name], Slider):
                 widget.continuous_update = self.continuous
             widget.observe(self._on_change, "value")
         self._image = ipywidgets.Image(

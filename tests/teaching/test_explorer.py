@@ -12,11 +12,12 @@ import numpy as np
 import pytest
 import torch
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.image import AxesImage
 from matplotlib.patches import Rectangle
 from matplotlib.text import Text
 from PIL import Image
 
-from course_lib.teaching.explorer import Choice, Explorer, Slider
+from course_lib.teaching.explorer import Choice, Explorer, Slider, TextBox
 from course_lib.teaching.style import text_alternative
 from course_lib.teaching.words import PANEL_CLASS, Words
 from tests.lessons import EXPLORERS
@@ -38,15 +39,17 @@ class Wave(Explorer):
         "count": Slider(label="waves", symbol="n", unit="periods", default=2, minimum=1, maximum=5, step=1,
                         tooltip="How many"),
         "shape": Choice(label="shape", default="sine", options=("sine", "cosine", "zero"), tooltip="Which"),
+        "name": TextBox(label="name", default="Ada", other="Bo", tooltip="Whose wave"),
     }  # fmt: skip
     size = (4.0, 3.0)
     continuous = False
 
-    def compute(self, *, count, shape):
+    def compute(self, *, count, shape, name):
         x = np.linspace(0, 2 * np.pi, 100)
         return {
             "y": {"sine": np.sin, "cosine": np.cos, "zero": np.zeros_like}[shape](count * x),
             "count": count,
+            "name": name or "nobody",
         }
 
     def draw(self, figure):
@@ -58,7 +61,7 @@ class Wave(Explorer):
         artists["curves"][0].set_data(np.arange(100), state["y"])
 
     def words(self, state):
-        return f"{state['count']} periods, mean {state['y'].mean():.2f}."
+        return f"{state['count']} periods of {state['name']}, mean {state['y'].mean():.2f}."
 
 
 def settings_to_try(kind, name):
@@ -66,6 +69,8 @@ def settings_to_try(kind, name):
     control = kind.controls[name]
     if isinstance(control, Choice):
         return list(control.options)
+    if isinstance(control, TextBox):
+        return list(control.values())
     steps = round((control.maximum - control.minimum) / control.step)
     picks = random.Random(0).sample(range(steps + 1), min(10, steps))
     middle = control.minimum + control.step * (steps // 2)
@@ -91,6 +96,8 @@ def data_of(explorer):
     def data(artist):
         if isinstance(artist, Text):
             return artist.get_text()
+        if isinstance(artist, AxesImage):
+            return np.ma.filled(artist.get_array(), -1.0)
         return np.array(artist.get_bbox().extents if isinstance(artist, Rectangle) else artist.get_xydata())
 
     return [data(artist) for artist in flat]
@@ -221,7 +228,7 @@ def test_a_frame_has_the_size_of_the_figure(kind):
 @every_control
 def test_a_value_out_of_range_is_refused_by_the_controls_name(kind, name):
     explorer, control = kind(), kind.controls[name]
-    bad = ["none of these"] if isinstance(control, Choice) else [
+    bad = ["none of these"] if isinstance(control, Choice) else [3, None] if isinstance(control, TextBox) else [
         control.maximum + control.step, control.minimum - control.step, float("nan"), float("inf"), "text", None,
     ]  # fmt: skip
     for value in bad:
@@ -264,6 +271,9 @@ def test_controls_carry_name_tooltip_and_range(kind, monkeypatch):
             assert control.unit in widget.description
             assert (widget.min, widget.max, widget.step) == (control.minimum, control.maximum, control.step)
             assert widget.continuous_update is kind.continuous
+        elif isinstance(control, TextBox):
+            assert isinstance(widget, ipywidgets.Text)
+            assert widget.continuous_update is False
         else:
             assert widget.options == control.options
     assert words.text
@@ -332,6 +342,18 @@ def test_whole_numbers_stay_whole_and_choices_are_lists(monkeypatch):
     assert (widgets["count"].value, widgets["shape"].value, image.value) == (2, "sine", before)
 
 
+def test_typed_text_counts_and_only_text_is_taken(monkeypatch):
+    explorer = Wave()
+    widgets, reset, words, _, _ = panel_of(explorer, monkeypatch)
+    for typed, said in (("Grace", "of Grace"), ("", "of nobody"), ("$x$ <b> \\ 字 " * 50, "of $x$ <b>")):
+        widgets["name"].value = typed
+        assert said in words.text
+    with pytest.raises(ValueError, match=r"^name must be a text, got 3"):
+        explorer.set(name=3)
+    reset.click()
+    assert (widgets["name"].value, "of Ada" in words.text) == ("Ada", True)
+
+
 # The strip
 
 
@@ -393,6 +415,15 @@ def test_a_slider_says_its_value_with_symbol_and_unit():
 def test_a_slider_whose_default_is_outside_its_ends_is_refused(change):
     with pytest.raises(ValueError, match="default of slider 'waves'"):
         replace(Wave.controls["count"], **change)
+
+
+def test_a_text_box_says_its_text_and_needs_an_example():
+    box = Wave.controls["name"]
+    assert box.values() == ("", "Ada", "Bo")
+    assert box.say("Eve") == "name: “Eve”"
+    for default in ("", "  ", "Bo"):
+        with pytest.raises(ValueError, match="default of text box 'name'"):
+            replace(box, default=default)
 
 
 @pytest.mark.parametrize("change", [{"default": "square"}, {"options": ("sine",)}])

@@ -6,7 +6,7 @@ import ipywidgets
 import pytest
 
 from course_lib.lessons.gradient_descent_stability import edge_of_stability_runs
-from course_lib.lessons.mbart_to_sparse_features import pipeline_run, saved_states
+from course_lib.lessons.mbart_to_sparse_features import pipeline_run
 from course_lib.teaching.prediction import Prediction
 from course_lib.teaching.progress import Progress
 from course_lib.teaching.style import new_figure, text_alternative
@@ -23,7 +23,7 @@ def measured():
     return {
         "runs": edge_of_stability_runs(steps=60, every=20),
         "every": 20,
-        "states": saved_states(pipeline_run()),
+        "run": pipeline_run(),
     }
 
 

@@ -1,0 +1,304 @@
+"""What lesson 29's figures show, and what its feature browser finds, draws and says. On a run too short to learn much."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+from course_lib import pipeline, sae
+from course_lib.lessons import mbart_to_sparse_features as lesson
+from course_lib.mbart.activations import extract
+from course_lib.mbart.corpus import Sentence, split_of
+from course_lib.sae.concepts import auroc
+from course_lib.teaching.style import text_alternative
+from tests.drawing import assert_clear_layout, assert_line, line_labelled
+
+TEXT = "The old woman sees a small dog."
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    return pipeline.run(
+        out=tmp_path_factory.mktemp("lesson") / "run",
+        n_sentences=600,
+        stacked=pipeline.StackedConfig(training=sae.TrainConfig(steps=20)),
+        sparse=pipeline.SparseConfig(
+            training=sae.TrainConfig(steps=60, batch_size=512, step_size=3e-3, unit_norm_decoder=True)
+        ),
+        device="cpu",
+        progress=False,
+    )
+
+
+@pytest.fixture(scope="module")
+def explorer(run):
+    return lesson.FeatureExplorer(run)
+
+
+@pytest.fixture
+def browser(explorer):
+    return explorer.browser
+
+
+def settings(**changed):
+    return {name: control.default for name, control in lesson.FeatureExplorer.controls.items()} | changed
+
+
+def test_lessons_are_imported_without_transformers():
+    code = "import sys, course_lib.lessons.mbart_to_sparse_features; sys.exit('transformers' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+# What a text is
+
+
+@pytest.mark.parametrize(
+    ("text", "language", "said"),
+    [
+        (TEXT, "en_XX", ""),
+        ("La petite fille cherche un chat.", "fr_XX", ""),
+        (
+            "La petite fille cherche un chat.",
+            "en_XX",
+            "looks French, and the model was told that it is English",
+        ),
+        ("The astronaut sees a dog.", "en_XX", "corpus's English words: “astronaut”; expect"),
+        ("42 !", "de_DE", "no word"),
+    ],
+)
+def test_strange_words_are_named(text, language, said):
+    found = lesson.strange_words(text, language)
+    assert said in found
+    assert bool(found) == bool(said)
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "word"),
+    [
+        ("The dog's bone.", (5, 6), "dog's"),
+        ("¿Duerme?", (1, 4), "Duerme"),
+        ("Sleep.", (5, 6), "."),
+        ("a b", (2, 3), "b"),
+    ],
+)
+def test_a_token_belongs_to_the_word_around_it(text, place, word):
+    start, end = lesson._word_at(text, *place)
+    assert text[start:end] == word
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "differ"),
+    [
+        ("Der Hund schläft.", "Der Hund schläft.", ([], [])),
+        ("Der Hund schläft.", "Die Katze schläft.", (["Der", "Hund"], ["Die", "Katze"])),
+        ("Der Hund schläft.", "Der alte Hund schläft.", ([], ["alte"])),
+        ("Der Hund schläft.", "", (["Der", "Hund", "schläft."], [])),
+    ],
+)
+def test_words_that_differ_are_marked(before, after, differ):
+    marked = lesson.changed_words(before, after)
+    assert [" ".join(word for word, _ in words) for words in marked] == [before, after]
+    assert tuple([word for word, other in words if other] for words in marked) == differ
+
+
+# The browser
+
+
+def test_activations_are_those_of_the_autoencoder_times_the_lengths(browser):
+    sentence = Sentence(TEXT, "en_XX")
+    states = extract(browser.model, browser.tokenizer, [sentence], [browser.site], progress=False)[
+        browser.site
+    ]
+    lengths = browser.autoencoder.decoder_weight.norm(dim=0)
+    with torch.no_grad():
+        expected = browser.autoencoder.encode(states.values) * lengths
+    reading = browser.read(TEXT, "en_XX")
+    assert len(reading.pieces) == len(expected)
+    assert set(reading.features) == set(expected.amax(dim=0).nonzero()[:, 0].tolist())
+    torch.testing.assert_close(torch.from_numpy(reading.activation), expected[:, list(reading.features)].T)
+    assert (np.diff(reading.activation.max(axis=1)) <= 0).all()
+
+
+def test_only_held_out_sentences_are_shown_the_strongest_first(browser):
+    texts = [s.text for s in browser.sentences]
+    feature = browser.read(TEXT, "en_XX").features[0]
+    examples = browser.examples(feature)
+    largest = torch.zeros(len(texts)).scatter_reduce(
+        0, browser.states.sentence, browser.code[:, feature], "amax"
+    )
+    assert [e.activation for e in examples] == sorted((e.activation for e in examples), reverse=True)
+    assert examples[0].activation == pytest.approx(float(largest.max()))
+    of_language = [sum(e.sentence.language == language for e in examples) for language in lesson.LANGUAGES]
+    assert max(of_language) <= lesson.OF_A_LANGUAGE
+    for example in examples:
+        row = texts.index(example.sentence.text)
+        assert example.activation == pytest.approx(float(largest[row]))
+        word = example.sentence.text[slice(*example.span)]
+        assert word
+        assert f"[{word}]" in lesson._excerpt(example)
+        assert len(lesson._excerpt(example)) <= lesson.EXCERPT + 6
+
+
+def test_the_browser_reads_what_the_run_held_out(browser, run):
+    sentences = pipeline.resolve_languages(
+        pipeline.read_text("builtin", seed=0, limit=600), known=lesson.LANGUAGES, source="builtin"
+    )
+    held_out = [s.text for s in sentences if split_of(s.meaning) == "test"]
+    assert [s.text for s in browser.sentences] == held_out
+    assert len(held_out) == run.metrics["run"]["held_out"]
+
+
+def test_features_are_named_by_a_concept_they_tell_well(browser):
+    assert browser.rows
+    for feature, rows in browser.rows.items():
+        told = browser.concepts(feature)
+        assert [t.auroc for t in told] == sorted((row["auroc"] for row in rows), reverse=True)
+        good = told[0].auroc >= lesson.NAMED_FROM
+        assert browser.name(feature) == (told[0].concept if good else f"feature {feature}")
+    strongest = browser.lexical(TEXT, "en_XX")
+    names = [browser.name(i) for i in browser.read(TEXT, "en_XX").features]
+    lexical = [name for name in names if ":" in name and not name.startswith("grammar")]
+    assert (strongest is None) == (not lexical)
+    assert strongest is None or browser.name(strongest) == lexical[0]
+    unknown = next(i for i in range(browser.autoencoder.n_features) if i not in browser.rows)
+    assert browser.name(unknown) == f"feature {unknown}"
+    assert browser.concepts(unknown) == []
+
+
+def test_a_language_counts_where_the_feature_tells_the_concept_in_it(browser):
+    # A concept of one sentence in three, by the feature that fires most often.
+    feature, concept = int((browser.code > 0).sum(dim=0).argmax()), "grammar:past"
+    told = browser._told({"unit": feature, "concept": concept, "auroc": 0.7})
+    largest = browser.of_sentences(feature)
+    for language in lesson.LANGUAGES:
+        pairs = [
+            (concept in s.concepts, i) for i, s in enumerate(browser.sentences) if s.language == language
+        ]
+        holding = [largest[i] for holds, i in pairs if holds]
+        others = [largest[i] for holds, i in pairs if not holds]
+        assert (language in told.scored) == (len(holding) >= lesson.LEAST)
+        if holding:
+            won = np.mean([(a > b) + (a == b) / 2 for a in holding for b in others])
+            assert (language in told.reached) == (len(holding) >= lesson.LEAST and won >= lesson.REACHED)
+
+
+def test_only_what_fires_and_is_changed_changes_the_translation(browser):
+    features = browser.read(TEXT, "en_XX").features
+    silent = next(i for i in range(browser.autoencoder.n_features) if i not in features)
+    original = browser.translate(TEXT, "en_XX", "de_DE")
+    assert original
+    assert browser.translate(TEXT, "en_XX", "de_DE", {features[0]: 1}) == original
+    assert browser.translate(TEXT, "en_XX", "de_DE", {silent: 0}) == original
+    everything_off = browser.translate(TEXT, "en_XX", "de_DE", dict.fromkeys(features, 0))
+    assert everything_off != original
+
+
+# The explorer
+
+
+@pytest.mark.parametrize(
+    ("text", "said"), [("", "type a sentence"), ("   ", "type a sentence"), ("dog " * 40, "shorten it")]
+)
+def test_what_cannot_be_read_is_said(explorer, text, said):
+    explorer.frame(**settings(sentence=text))
+    state = explorer.compute(**settings(sentence=text))
+    assert said in explorer.words(state)
+    assert explorer.artists["message"].get_text() == "no sentence to show"
+    assert all(
+        line.get_text() == ""
+        for name in ("rows", "columns", "before", "after")
+        for line in explorer.artists[name]
+    )
+    assert_clear_layout(explorer.figure)
+
+
+def test_words_and_picture_say_the_same(explorer):
+    for changed in (
+        {},
+        {"rank": 8, "factor": 3.0},
+        {"sentence": "Der Hund schläft.", "language": "de_DE", "target": "fr_XX"},
+    ):
+        chosen = settings(**changed)
+        _, words = explorer.frame(**chosen)
+        state = explorer.compute(**chosen)
+        assert f"Feature {state['feature']} (" in words
+        assert f"number {state['place'] + 1} of the {state['n_active']}" in words
+        shown = [text.get_text() for text in explorer.artists["columns"] if text.get_text()]
+        assert shown == [lesson._short(piece, 9) for piece in state["pieces"]]
+        box = explorer.artists["box"]
+        n_rows = len(state["activation"])
+        assert box.get_y() == pytest.approx(1 - (state["place"] + 1) / n_rows)
+        for name, key in (("before", "original"), ("after", "steered")):
+            drawn = " ".join(text.get_text().strip("*") for text in explorer.artists[name] if text.get_text())
+            assert drawn == " ".join(word for word, _ in state[key])
+            assert drawn in words
+        assert_clear_layout(explorer.figure)
+
+
+def test_words_that_differ_are_red_and_between_stars(explorer):
+    texts = explorer.artists["after"]
+    lesson._set_words(texts, [("Die", True), ("Frau", False)])
+    assert [text.get_text() for text in texts[:3]] == ["*Die*", "Frau", ""]
+    assert [text.get_color() for text in texts[:2]] == [lesson.RED, lesson.BLACK]
+    assert texts[1].get_position()[0] == texts[0].get_position()[0] + 6
+    lesson._set_words(texts, [("x" * 60, False)] * 3)
+    assert [bool(text.get_text()) for text in texts[:3]] == [True, False, False]
+
+
+def test_a_rank_beyond_the_last_feature_is_the_last(explorer, browser, monkeypatch):
+    full = browser.read(TEXT, "en_XX")
+    few = full._replace(features=full.features[:3], activation=full.activation[:3])
+    monkeypatch.setattr(browser, "read", lambda *_: few)
+    state = explorer.compute(**settings(rank=8))
+    assert state["feature"] == full.features[2]
+    assert "it is the last one" in explorer.words(state)
+
+
+def test_a_strange_word_is_said_and_translated_all_the_same(explorer):
+    words = explorer.words(explorer.compute(**settings(sentence="The astronaut sees a dog.")))
+    assert "“astronaut”" in words
+    assert "German translation" in words
+
+
+# The scores
+
+
+def test_curves_are_the_scores_best_first(run):
+    figure = lesson.plot_concepts(run)
+    scores, shares = lesson.concept_scores(run), lesson.lexical_shares(run)
+    for units, (label, *_) in lesson.UNITS.items():
+        values = sorted((row["auroc"] for row in scores[units]), reverse=True)
+        assert values
+        assert_line(
+            line_labelled(figure.axes[0], label), 100 * np.arange(1, len(values) + 1) / len(values), values
+        )
+        reached = sum(value >= 0.95 for value in values) / len(values)
+        assert shares[units] == pytest.approx(reached)
+        assert f"{label} {100 * reached:.0f}%" in text_alternative(figure)
+    assert_clear_layout(figure)
+
+
+def test_the_prediction_says_what_the_run_found(run):
+    prediction = lesson.concepts_prediction(run)
+    shares = lesson.lexical_shares(run)
+    for units in ("features", "neurons", "components", "random"):
+        assert f"{100 * shares[units]:.0f}%" in prediction.choices[prediction.answer]
+
+
+def test_the_exercise_has_the_librarys_auroc():
+    generator = torch.Generator().manual_seed(3)
+    for _ in range(20):
+        inputs = lesson._draw_scores(generator)
+        table = auroc(inputs["scores"][:, None], inputs["labels"][:, None])
+        assert float(lesson.area_under_roc(**inputs)) == pytest.approx(table.item(), abs=1e-12)
+        assert lesson._area_by_steps(inputs) == pytest.approx(table.item(), abs=1e-12)
+
+
+def test_pairs_are_held_out_translations_of_each_other():
+    sources, targets = lesson.translation_pairs(5)
+    assert [s.meaning for s in sources] == [t.meaning for t in targets]
+    assert {s.language for s in sources} == {"en_XX"}
+    assert {t.language for t in targets} == {"de_DE"}
+    assert all(split_of(s.meaning) == "test" for s in sources)
