@@ -8,7 +8,7 @@ READY := .venv/.ready
 LAB_ARGS ?=
 # JupyterLab refuses to start as root (containers) unless it is told to.
 ROOT_ARG := $(if $(filter 0,$(shell id -u)),--allow-root)
-BENCH_PARTS := explorer ridge mup newton_schulz attention
+BENCH_PARTS := explorer ridge mup newton_schulz attention extraction sae
 
 .PHONY: help lab test figures bench doctor lint unit nbval browser $(BENCH_PARTS)
 

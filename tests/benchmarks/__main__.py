@@ -24,6 +24,8 @@ PARTS = {
         "scaled_dot_product",
         "rotary",
     ),
+    "extraction": ("extraction",),
+    "sae": ("sae",),
 }
 RESULTS = Path(__file__).parent / "results"
 
