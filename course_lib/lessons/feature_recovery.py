@@ -267,7 +267,7 @@ def plot_resonance() -> Figure:
     figure = new_figure(7.2, 4.2)
     axes = figure.add_subplot()
     low, high = (edge * 32 for edge in resonance_band(64, 2))
-    axes.axvspan(low, high, color="0.88", label="proven band, $s$ = 2")
+    axes.axvspan(low, high, color="0.88", label="band of the theorem, $s$ = 2")
     looks = ((BLUE, "-", "o"), (GREEN, "-.", "s"), (ORANGE, "--", "^"), (RED, ":", "x"))
     for (d_model, active), (color, style, marker) in zip(RESONANCE, looks, strict=True):
         shares = np.array(measured()["resonance"][f"{d_model},{active}"])
@@ -459,7 +459,7 @@ class ResonanceExplorer(Explorer):
         )
         ticks = [-4, -3, -2, -1, 0, 1, 2, 3]
         share.set_xticks(ticks, labels=["1/16", "1/8", "1/4", "1/2", "1", "2", "4", "8"])
-        band = share.axvspan(-1, 0.5, color="0.87", label="proven band")
+        band = share.axvspan(-1, 0.5, color="0.87", label="the theorem's band")
         (curve_line,) = share.plot([], [], color=BLUE, linestyle="-", label="measured")
         (point,) = share.plot([], [], "o", color=RED, markersize=9, linestyle="none", label="this setting")
         share.legend(loc="upper right", ncols=3, fontsize=8, columnspacing=1.0, handlelength=1.5)

@@ -199,7 +199,9 @@ def plot_ingredients() -> Figure:
     axes.set_yticks(places, list(gaps))
     axes.invert_yaxis()
     axes.set(
-        xlim=(1e-9, 100), xlabel="largest gap from the library / largest entry", ylabel="what is changed"
+        xlim=(1e-9, 10 * values.max()),
+        xlabel="largest gap from the library / largest entry",
+        ylabel="what is changed",
     )
     axes.set_title("All ingredients count, but one: the key biases")
     return describe(

@@ -47,6 +47,7 @@ def test_all_ingredients_count_but_the_key_biases():
     free = {"nothing", "key biases to 0"}
     assert all((gap < 1e-5) == (name in free) for name, gap in gaps.items())
     axes = lesson.plot_ingredients().axes[0]
+    assert axes.get_xlim()[1] > max(gaps.values())  # every point is to be seen
     assert [t.get_text() for t in axes.get_yticklabels()] == list(gaps)
     drawn = np.asarray(axes.lines[0].get_xdata())
     np.testing.assert_allclose(drawn[2:], list(gaps.values())[2:], rtol=1e-3)
