@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
@@ -25,6 +26,7 @@ from torch import Tensor
 import course_lib
 from course_lib import sae
 from course_lib.mbart.corpus import CONCEPTS, LANGUAGES, LEXICAL_CONCEPTS, Sentence, generate, split_of
+from course_lib.mbart.text import full_codes, read_fields
 from course_lib.sae import concepts, metrics
 from course_lib.sae.io import check_free, new_directory
 from course_lib.sae.losses import NO_LABEL
@@ -283,22 +285,14 @@ def read_text(text: Path | str, *, seed: int, limit: int | None = None) -> list[
 
 
 def _file_lines(path: Path, limit: int | None) -> Iterator[Line]:
-    found = 0
-    with path.open("rb") as file:
-        for number, raw in enumerate(file, start=1):
-            try:
-                content = raw.decode("utf-8-sig" if number == 1 else "utf-8")
-            except UnicodeDecodeError as error:
-                raise InputError(
-                    f"{path}, line {number}: byte {raw[error.start]:#04x} is not UTF-8; save the file as UTF-8"
-                ) from error
-            language, tab, sentence = content.partition("\t")
-            language, sentence = (language.strip(), sentence.strip()) if tab else ("", content.strip())
-            if sentence:
-                yield Line(number, Sentence(sentence, language or None))
-                found += 1
-            if found == limit:
-                return
+    try:
+        for number, (language, *sentence) in islice(
+            ((number, fields if len(fields) > 1 else ["", *fields]) for number, fields in read_fields(path)),
+            limit,
+        ):
+            yield Line(number, Sentence("\t".join(sentence), language or None))
+    except ValueError as error:  # bytes that are not UTF-8
+        raise InputError(str(error)) from error
 
 
 def resolve_languages(lines: list[Line], *, known: Collection[str], source: str) -> list[Sentence]:
@@ -306,8 +300,7 @@ def resolve_languages(lines: list[Line], *, known: Collection[str], source: str)
 
     Raises InputError, with the line, for a language that the model does not know.
     """
-    short = Counter(code[:2] for code in known)
-    full = {code: code for code in known} | {code[:2]: code for code in known if short[code[:2]] == 1}
+    full = full_codes(known)
     sentences = []
     for line in lines:
         language = line.sentence.language

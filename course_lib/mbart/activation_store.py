@@ -34,6 +34,7 @@ from transformers import MBartForConditionalGeneration, PreTrainedTokenizerBase
 
 from course_lib.mbart.activations import Reader, Site, States, Window, ahead
 from course_lib.mbart.corpus import Sentence
+from course_lib.mbart.text import full_codes, read_fields
 
 FORMAT = 1
 MANIFEST, LOCK = "manifest.json", ".lock"
@@ -511,30 +512,16 @@ def read_lines(
 
     Raises ValueError, with the line, for bytes that are not UTF-8 and for any other number of tabs.
     """
-    path = Path(path)
-    codes = list(languages)
-    short = [code[:2] for code in codes]
-    full = {code[:2]: code for code in codes if short.count(code[:2]) == 1}
-    with path.open("rb") as file:
-        for number, raw in enumerate(file, start=1):
-            try:
-                fields = [f.strip() for f in raw.decode("utf-8-sig" if number == 1 else "utf-8").split("\t")]
-            except UnicodeDecodeError as error:
-                raise ValueError(
-                    f"{path}, line {number}: byte {raw[error.start]:#04x} is not UTF-8; save the file as UTF-8"
-                ) from error
-            if fields == [""]:
-                continue
-            fields = ["", *fields] if len(fields) == 1 else fields
-            if len(fields) not in (2, 4):
-                raise ValueError(
-                    f"{path}, line {number} has {len(fields) - 1} tabs; expected none, one or three"
-                )
-            spoken = [
-                Sentence(sentence, full.get(language, language) or None)
-                for language, sentence in zip(fields[::2], fields[1::2], strict=True)
-            ]
-            yield spoken[0], spoken[1] if len(spoken) == 2 else None
+    full = full_codes(list(languages))
+    for number, fields in read_fields(path):
+        fields = ["", *fields] if len(fields) == 1 else fields
+        if len(fields) not in (2, 4):
+            raise ValueError(f"{path}, line {number} has {len(fields) - 1} tabs; expected none, one or three")
+        spoken = [
+            Sentence(sentence, full.get(language, language) or None)
+            for language, sentence in zip(fields[::2], fields[1::2], strict=True)
+        ]
+        yield spoken[0], spoken[1] if len(spoken) == 2 else None
 
 
 def read_text(path: Path | str, *, languages: Iterable[str] = ()) -> Iterator[Any]:
