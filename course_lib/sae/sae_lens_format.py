@@ -76,9 +76,6 @@ def _described(autoencoder: Autoencoder) -> tuple[str, dict[str, Any], dict[str,
     """Architecture, its settings, and its tensors besides the two weights and b_dec."""
     if isinstance(autoencoder, ReluSparseAutoencoder):
         return "standard", {}, {"b_enc": autoencoder.encoder_bias}
-    if isinstance(autoencoder, TopKSparseAutoencoder):
-        settings = {"k": autoencoder.k, "rescale_acts_by_decoder_norm": False}
-        return "topk", settings, {"b_enc": autoencoder.encoder_bias}
     if isinstance(autoencoder, JumpReluSparseAutoencoder):
         return "jumprelu", {}, {"b_enc": autoencoder.encoder_bias, "threshold": autoencoder.threshold}
     if isinstance(autoencoder, BatchTopKSparseAutoencoder):
@@ -86,6 +83,9 @@ def _described(autoencoder: Autoencoder) -> tuple[str, dict[str, Any], dict[str,
         below = torch.nextafter(autoencoder.threshold, autoencoder.threshold.new_tensor(-torch.inf))
         threshold = below.clamp(min=0).expand_as(autoencoder.encoder_bias)
         return "jumprelu", {}, {"b_enc": autoencoder.encoder_bias, "threshold": threshold}
+    if isinstance(autoencoder, TopKSparseAutoencoder):
+        settings = {"k": autoencoder.k, "rescale_acts_by_decoder_norm": False}
+        return "topk", settings, {"b_enc": autoencoder.encoder_bias}
     if isinstance(autoencoder, GroupBiasAdaptedAutoencoder):
         # A feature passes z = w.(x - b_d) where z > -b: the bias is a threshold and adds nothing.
         none = torch.zeros_like(autoencoder.encoder_bias)

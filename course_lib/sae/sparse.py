@@ -349,7 +349,7 @@ class TopKSparseAutoencoder(SparseAutoencoder):
         return self._sparse_training_parts(centred, code, dtype)
 
 
-class BatchTopKSparseAutoencoder(SparseAutoencoder):
+class BatchTopKSparseAutoencoder(TopKSparseAutoencoder):
     """The k N largest pre-activations of N rows together: k features a row on average, more where needed.
 
     In training f = p where p >= t and p > 0, with t the (k N)-th largest pre-activation of the batch (ties
@@ -360,7 +360,6 @@ class BatchTopKSparseAutoencoder(SparseAutoencoder):
     """
 
     kind = "batch_topk"
-    revived_size = 1.0
     threshold_rate = 0.01
 
     def __init__(
@@ -371,14 +370,8 @@ class BatchTopKSparseAutoencoder(SparseAutoencoder):
         k: int = 32,
         generator: torch.Generator | None = None,
     ) -> None:
-        super().__init__(d_model, n_features, generator=generator)
-        _check_k(k, self.n_features)
-        self.k = k
+        super().__init__(d_model, n_features, k=k, generator=generator)
         self.register_buffer("threshold", torch.zeros(()))
-
-    def config(self) -> dict[str, Any]:
-        """The constructor's arguments."""
-        return super().config() | {"k": self.k}
 
     def _activate(self, pre: Float[Tensor, "batch features"]) -> Float[Tensor, "batch features"]:
         return _above(pre, self.threshold)
