@@ -8,6 +8,7 @@ import pytest
 import torch
 from matplotlib.figure import Figure
 from safetensors.torch import load_file
+from transformers import AutoConfig, MBartConfig, MBartForConditionalGeneration
 
 from course_lib import pipeline, report, sae
 from course_lib.mbart.corpus import Sentence, split_of
@@ -233,12 +234,18 @@ def test_the_builtin_corpus_names_concepts(model, tmp_path):
         assert entry["count"] / entry["of"] >= 2 * usual
 
 
-def test_a_model_of_full_width_goes_to_128(tmp_path):
-    write_tiny_mbart(tmp_path / "wide", d_model=1024)
+def test_the_architecture_of_mbart_large_50_goes_to_128(tmp_path):
+    """All 12 + 12 layers of width 1024 with random weights; a small vocabulary for memory."""
+    write_tiny_mbart(tmp_path / "large")
+    config = MBartConfig(vocab_size=AutoConfig.from_pretrained(tmp_path / "large").vocab_size)
+    assert (config.d_model, config.encoder_layers, config.decoder_layers) == (1024, 12, 12)
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        MBartForConditionalGeneration(config).half().save_pretrained(tmp_path / "large")
     few = dataclasses.replace(QUICK, steps=5)
     (tmp_path / "text.txt").write_text("\n".join(mixed_lines()[:200]))
     found = quick(
-        model=str(tmp_path / "wide"),
+        model=str(tmp_path / "large"),
         text=tmp_path / "text.txt",
         out=tmp_path / "out",
         stacked=dataclasses.replace(STACKED, training=few),

@@ -11,7 +11,7 @@ OBJECTS = ("the bread", "a house", "la maison", "das Brot", "el pan", "the river
 SENTENCES = [f"{s} {v} {o}." for s in SUBJECTS for v in VERBS for o in OBJECTS]
 
 
-def write_tiny_mbart(directory: Path, *, d_model: int = 32) -> None:
+def write_tiny_mbart(directory: Path) -> None:
     """Save a one-layer model and its tokenizer to `directory`."""
     words = sorted({word for sentence in SENTENCES for word in sentence.rstrip(".").split()})
     vocab = [("<unk>", 0.0), ("<s>", 0.0), ("</s>", 0.0)]
@@ -19,7 +19,7 @@ def write_tiny_mbart(directory: Path, *, d_model: int = 32) -> None:
     tokenizer = MBart50Tokenizer(vocab=vocab, bos_token="<s>", src_lang="en_XX")
     config = MBartConfig(
         vocab_size=len(tokenizer),
-        d_model=d_model,
+        d_model=32,
         encoder_layers=1,
         decoder_layers=1,
         encoder_attention_heads=4,
