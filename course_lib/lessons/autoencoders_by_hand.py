@@ -475,8 +475,8 @@ def dead_unit_prediction() -> Prediction:
     """Ask what descent does to an output unit that the final ReLU has switched off."""
     return Prediction(
         "25.P1",
-        "The last layer has a ReLU. For the only example, an output unit has the sum $z = -1$, so its output is 0, and its "
-        "target is 1. Gradient descent takes 40 steps. Where is $z$ then?",
+        "The last layer has a ReLU, and what it reads does not change. For the only example, an output unit has the sum "
+        "$z = -1$, so its output is 0, and its target is 1. Gradient descent takes 40 steps. Where is $z$ then?",
         choices={
             "At 1: the error pulls it up": "The error 2(0 - 1) asks for more, but the slope of the ReLU at z = -1 is 0, and "
             "the gradient is their product.",
@@ -766,6 +766,8 @@ _PENALTY = Exercise(
                 "Features that are 0 get a slope, too. The ReLU passes nothing on there: their entries are 0."),
         Mistake("one norm for all", lambda f, w, c: c * w.norm() * (f > 0),
                 "You used the norm of the whole matrix. Each feature has its own column, with its own norm."),
+        Mistake("no lambda", lambda f, w, c: penalty_gradient(f, w, 1.0),
+                "You left out lambda: every slope is proportional to the weight of the penalty."),
         Mistake("value for slope", lambda f, w, c: c * w.norm(dim=0)[:, None] * f,
                 "Those are the terms of the penalty, not their slopes: the derivative of c f in f is c."),
     ),
@@ -783,15 +785,18 @@ def all_gradients(x, w1, b1, w2, b2):
     return torch.cat([part.flatten() for part in parts])
 
 
-def _gradients(x, w1, b1, w2, b2, *, twice=2.0, masks=(True, True), bias=True, before=None) -> Tensor:
-    """`all_gradients` with something left out; `before` replaces what the second weights are multiplied by."""
+def _gradients(
+    x, w1, b1, w2, b2, *, twice=2.0, masks=(True, True), bias=True, before=None, order=(0, 1, 2, 3)
+) -> Tensor:
+    """`all_gradients` with something changed; `before` replaces what the second weights are multiplied by."""
     z1 = w1 @ x + b1[:, None] * bias
     h1 = z1.clamp(min=0)
     z2 = w2 @ h1 + b2[:, None] * bias
     delta2 = twice * (z2.clamp(min=0) - x) * ((z2 > 0) if masks[1] else 1)
     delta1 = (w2.T @ delta2) * ((z1 > 0) if masks[0] else 1)
     second = delta2 @ (h1 if before is None else before(z1)).T
-    return torch.cat([p.flatten() for p in (delta1 @ x.T, delta1.sum(1), second, delta2.sum(1))])
+    parts = (delta1 @ x.T, delta1.sum(1), second, delta2.sum(1))
+    return torch.cat([parts[k].flatten() for k in order])
 
 
 def _draw_small(generator: torch.Generator) -> dict:
@@ -852,6 +857,15 @@ _BACKWARD = Exercise(
         Mistake("no mask at the code", lambda *i: _gradients(*i, masks=(False, True)),
                 "The mask of the hidden ReLU is missing: after W2 transposed, the error is set to 0 where the first "
                 "layer's sum was negative."),
+        Mistake("the other sign", lambda *i: _gradients(*i, twice=-2.0),
+                "All signs are turned round: the difference is output minus target. The minus of descent comes later, in "
+                "the update."),
+        Mistake("weights first", lambda *i: _gradients(*i, order=(0, 2, 1, 3)),
+                "Your gradients are right and in another order, weights first. Join those of W1, b1, W2, b2 as they "
+                "come."),
+        Mistake("from back to front", lambda *i: _gradients(*i, order=(2, 3, 0, 1)),
+                "Your gradients are right and in the order in which they are found, layer 2 first. Join those of W1, b1, "
+                "W2, b2."),
         Mistake("forgot the two", lambda *i: _gradients(*i, twice=1.0),
                 "All of it is half as large as it should be: the factor 2 from the square is missing."),
         Mistake("mean for sum", lambda *i: _gradients(*i, twice=2.0 / i[0].numel()),
@@ -941,6 +955,8 @@ _STEP = Exercise(
         Mistake("minus one", lambda *i: _encoder_step(*i, penalty=-1.0),
                 "Your penalty has the sign of the notes: it is subtracted from the reconstruction's gradient, so the step "
                 "makes active features larger."),
+        Mistake("uphill", lambda *i: _encoder_step(*i[:-1], -i[-1]),
+                "You added the gradient. Descent goes against it: the weights minus the step size times the gradient."),
         Mistake("no mask", lambda *i: _encoder_step(*i, mask=False),
                 "Features that are off learn in your step. The ReLU's mask sets their error to 0, for both parts."),
         Mistake("no norms", lambda *i: _encoder_step(*i, norms=False),

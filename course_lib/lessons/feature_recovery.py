@@ -337,7 +337,7 @@ def plot_curves() -> Figure:
     left.set(xlabel="$k$", ylabel="share of atoms, or of variance", title="TopK", ylim=(-0.03, 1.05))
     left.set_xticks([1, 2, 4, 8, 16, 32], labels=["1", "2", "4", "8", "16", "32"])
     middle.set(xlabel="$\\lambda$", ylabel="share", title="ReLU + L1")
-    right.set(xlabel="middle of the targets over $f$", ylabel="share", title="GBA, targets over a decade")
+    right.set(xlabel="middle of the targets over $f$", ylabel="share", title="GBA")
     right.set_xticks([0.05, 0.2, 1, 4], labels=["0.05", "0.2", "1", "4"])
     for axes in (left, right):
         axes.minorticks_off()
@@ -459,13 +459,13 @@ class ResonanceExplorer(Explorer):
         )
         ticks = [-4, -3, -2, -1, 0, 1, 2, 3]
         share.set_xticks(ticks, labels=["1/16", "1/8", "1/4", "1/2", "1", "2", "4", "8"])
-        band = share.axvspan(-1, 0.5, color="0.87", label="the theorem's band")
+        band = share.axvspan(-1, 0.5, color="0.87", label="band", ymax=0.86)
         (curve_line,) = share.plot([], [], color=BLUE, linestyle="-", label="measured")
         (point,) = share.plot([], [], "o", color=RED, markersize=9, linestyle="none", label="this setting")
         share.legend(loc="upper right", ncols=3, fontsize=8, columnspacing=1.0, handlelength=1.5)
         projection.set(
             xlim=(-1.2, 2.2),
-            ylim=(0, 0.5),
+            ylim=(0, 0.55),
             xlabel="projection $w \\cdot x$",
             ylabel="share of the rows of each kind",
             title="A typical neuron",
@@ -477,13 +477,13 @@ class ResonanceExplorer(Explorer):
             linestyle="--",
             linewidth=1.3,
             drawstyle="steps-mid",
-            label="without its atom",
+            label="without atom",
         )
         (with_atom,) = projection.plot(
-            [], [], color=BLUE, linestyle="-", linewidth=1.8, drawstyle="steps-mid", label="with its atom"
+            [], [], color=BLUE, linestyle="-", linewidth=1.8, drawstyle="steps-mid", label="with atom"
         )
-        (threshold,) = projection.plot([], [], color=RED, linestyle=":", linewidth=2, label="threshold $t$")
-        projection.legend(loc="upper right", fontsize=8)
+        (threshold,) = projection.plot([], [], color=RED, linestyle=":", linewidth=2, label="threshold")
+        projection.legend(loc="upper right", ncols=3, fontsize=8, columnspacing=0.8, handlelength=1.5)
         return {
             "band": band,
             "curve": curve_line,
@@ -504,7 +504,7 @@ class ResonanceExplorer(Explorer):
         middles = (self.bins[1:] + self.bins[:-1]) / 2
         for name, counts in zip(("without", "with"), state["counts"], strict=True):
             artists[name].set_data(middles, counts)
-        artists["threshold"].set_data([state["threshold"]] * 2, [0, 0.5])
+        artists["threshold"].set_data([state["threshold"]] * 2, [0, 0.48])
 
     def words(self, state):
         """Say how many atoms are found and what makes the typical neuron fire."""
@@ -698,17 +698,18 @@ def _draw_adaptation(generator: torch.Generator) -> dict:
     units = 6
     frequency = torch.rand(units, generator=generator, dtype=torch.float64).mul(0.3).round(decimals=2) + 0.01
     dead = torch.rand(units, generator=generator) < 0.35
-    dead[0], dead[1] = True, False
+    dead[:3] = torch.tensor([True, False, False])
     largest = 0.2 + torch.rand(units, generator=generator, dtype=torch.float64).round(decimals=2)
     bias = -torch.rand(units, generator=generator, dtype=torch.float64).round(decimals=2)
-    # Both ends have to be met: a dead unit near 0, and one that fires too often near -1.
+    # All kinds have to be met: a dead unit near 0, one that fires too often near -1, and one that may stay.
     bias[0] = -0.01
     bias[1], frequency[1] = -0.99, 0.4
+    frequency[2] = 0.05
     return {
         "bias": bias,
         "frequency": torch.where(dead, 0.0, frequency),
         "largest": torch.where(dead, 0.0, largest),
-        "target": 0.12,
+        "target": 0.125,
         "gamma": _uniform(generator, 0.05, 0.2),
     }
 
@@ -829,7 +830,11 @@ _FLAW = Exercise(
                 lambda i, c: not _positive(c)),
         Mistake("wrong length", {"angle_1": 60.0, "angle_2": -60.0, "strength_1": 0.5, "strength_2": 0.5},
                 "Your sum points along the atom but has another length: scale both strengths.",
-                lambda i, c: _positive(c) and not _exact(c) and abs(_rebuilt(c)[1]) < 1e-3),
+                lambda i, c: _positive(c) and not _exact(c) and abs(_rebuilt(c)[1]) < 1e-3 < _rebuilt(c)[0]),
+        Mistake("no way forward", {"angle_1": 120.0, "angle_2": -120.0, "strength_1": 1.0, "strength_2": 1.0},
+                "Your sum is zero or points away from the atom, and no strengths can mend that: at least one unit has to "
+                "have an angle below 90 degrees with it.",
+                lambda i, c: _positive(c) and abs(_rebuilt(c)[1]) < 1e-3 and _rebuilt(c)[0] <= 1e-3),
         Mistake("does not cancel", {"angle_1": 60.0, "angle_2": -50.0, "strength_1": 1.0, "strength_2": 1.0},
                 "What your two units write across the atom does not cancel.",
                 lambda i, c: _positive(c) and abs(_rebuilt(c)[1]) >= 1e-3),

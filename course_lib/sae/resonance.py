@@ -84,7 +84,7 @@ def resonance_band(n_atoms: int, active: int) -> tuple[float, float]:
     """(n^-1, n^-((1 + 1/s) / 2)): target frequencies for which recovery is proven, up to constants.
 
     The theorem of arXiv:2506.14002 as second-hand sources give it, with constants and its other two upper
-    limits left out: n^(-2 (1 + eps)^2 / s), no smaller than this one for s >= 3 and small eps, and d^(1 - c) / n.
+    limits left out: n^(-2 (1 + eps)^2 / s), larger than this one from s = 4 on for small eps, and d^(1 - c) / n.
 
     Raises:
         ValueError: fewer than two atoms, or `active` is not in 1 ... n_atoms.
