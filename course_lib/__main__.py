@@ -20,6 +20,15 @@ app = typer.Typer(
 )
 
 
+Model = Annotated[str, typer.Option(help="Hub name, local directory, or the built-in course-mbart.")]
+Sentences = Annotated[
+    int | None, typer.Option(help="Use so many sentences (default: the whole file, 12000 of builtin).")
+]
+Device = Annotated[
+    str | None, typer.Option(help="cpu, cuda, cuda:1, ... (default: cuda where there is one).")
+]
+
+
 class Pool(StrEnum):
     """One row a token, or one a sentence."""
 
@@ -55,21 +64,15 @@ def _explained(*errors: type[Exception]) -> Iterator[None]:
 @app.command()
 def pipeline(
     out: Annotated[Path, typer.Option(help="Directory for the results; must not hold anything yet.")],
-    model: Annotated[
-        str, typer.Option(help="Hub name, local directory, or the built-in course-mbart.")
-    ] = "course-mbart",
+    model: Model = "course-mbart",
     text: Annotated[
         str,
         typer.Option(help="UTF-8 file, one sentence a line, optionally language<TAB>sentence; or builtin."),
     ] = "builtin",
     site: Annotated[Site, typer.Option(help="States that the autoencoders are trained on.")] = Site.encoder,
-    sentences: Annotated[
-        int | None, typer.Option(help="Use so many sentences (default: the whole file, 12000 of builtin).")
-    ] = None,
+    sentences: Sentences = None,
     seed: Annotated[int, typer.Option(help="Seed of the corpus, the split and the training.")] = 0,
-    device: Annotated[
-        str | None, typer.Option(help="cpu, cuda, cuda:1, ... (default: cuda where there is one).")
-    ] = None,
+    device: Device = None,
     progress: Annotated[bool, typer.Option(help="Show progress bars.")] = True,
 ) -> None:
     """Take text through mBART and two autoencoders, and write a report to read."""
@@ -121,27 +124,21 @@ def activations(
             ".jsonl, .parquet or .csv with a column text; or builtin."
         ),
     ] = "builtin",
-    model: Annotated[
-        str, typer.Option(help="Hub name, local directory, or the built-in course-mbart.")
-    ] = "course-mbart",
+    model: Model = "course-mbart",
     site: Annotated[
         str,
         typer.Option(help="encoder.final, encoder.3 (after layer 3), decoder.-1.mlp; parts: attention, mlp."),
     ] = "encoder.final",
     pool: Annotated[Pool, typer.Option(help="One row a token, or the mean of a sentence.")] = Pool.tokens,
     dtype: Annotated[Dtype, typer.Option(help="auto: bfloat16 where the hardware has it.")] = Dtype.auto,
-    sentences: Annotated[
-        int | None, typer.Option(help="Use so many sentences (default: the whole file, 12000 of builtin).")
-    ] = None,
+    sentences: Sentences = None,
     include_special: Annotated[bool, typer.Option(help="Keep language codes and </s> too.")] = False,
     shard_size: Annotated[int, typer.Option(help="Sentences in a file; memory grows with it.")] = 1024,
     tokens_per_batch: Annotated[
         int | None, typer.Option(help="Tokens the model reads at once (default: 2048, on a GPU 16384).")
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the built-in corpus.")] = 0,
-    device: Annotated[
-        str | None, typer.Option(help="cpu, cuda, cuda:1, ... (default: cuda where there is one).")
-    ] = None,
+    device: Device = None,
     progress: Annotated[bool, typer.Option(help="Show a progress bar.")] = True,
 ) -> None:
     """Store a model's activations on disk; run it again to go on, under torchrun to share the work."""
@@ -209,8 +206,15 @@ def pretrain(
         int | None, typer.Option(help="Optimiser steps that translate, after those that denoise.")
     ] = None,
     denoising_steps: Annotated[int | None, typer.Option(help="Optimiser steps that denoise.")] = None,
-    meanings: Annotated[int | None, typer.Option(help="Meanings of the corpus to train on.")] = None,
-    batch_size: Annotated[int | None, typer.Option(help="Documents in a step.")] = None,
+    meanings: Annotated[
+        int | None, typer.Option(help="Meanings of the corpus to train on, a multiple of 4.")
+    ] = None,
+    pieces: Annotated[
+        int | None, typer.Option(help="Pieces of the tokenizer (default: 3100); few meanings yield fewer.")
+    ] = None,
+    batch_size: Annotated[
+        int | None, typer.Option(help="Documents or sentences in a step, a multiple of 4.")
+    ] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of the corpus and of the training.")] = None,
     progress: Annotated[bool, typer.Option(help="Show progress bars.")] = True,
 ) -> None:
@@ -225,6 +229,7 @@ def pretrain(
         "translation_steps": steps,
         "denoising_steps": denoising_steps,
         "n_meanings": meanings,
+        "pieces": pieces,
         "batch_size": batch_size,
         "seed": seed,
     }

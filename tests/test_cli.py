@@ -141,15 +141,17 @@ def test_pretrain_passes_its_options_on(monkeypatch, tmp_path):
         "5",
         "--meanings",
         "20",
+        "--pieces",
+        "500",
         "--batch-size",
-        "3",
+        "8",
         "--no-progress",
     ]
     done = CliRunner().invoke(app, ["pretrain", *options])
     assert done.exit_code == 0, done.output
     config = seen["config"]
     assert (config.translation_steps, config.denoising_steps, config.steps) == (7, 5, 12)
-    assert (config.n_meanings, config.batch_size, config.seed) == (20, 3, 0)
+    assert (config.n_meanings, config.pieces, config.batch_size, config.seed) == (20, 500, 8, 0)
     assert (seen["out"], seen["progress"]) == (tmp_path / "m", False)
     assert "accuracy: 0.5" in done.stdout
 

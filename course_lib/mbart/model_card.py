@@ -29,12 +29,17 @@ A small MBartForConditionalGeneration for learning and for tests. It knows the g
 - Model: d_model {{ c.d_model }}, {{ c.layers }} + {{ c.layers }} layers, {{ c.heads }} heads, feed-forward {{ c.ffn_dim }},
   {{ c.max_positions }} positions, {{ "{:,}".format(parameters) }} parameters, embeddings scaled by sqrt(d_model);
   stored in half precision.
-- Data: {{ "{:,}".format(c.n_meanings) }} training meanings drawn with seed {{ c.seed }}, each in {{ languages | join(", ") }}.
-- Tokenizer: SentencePiece unigram with {{ c.pieces }} pieces, trained on the same text, in transformers'
-  MBart50Tokenizer.
+- Data: {{ "{:,}".format(c.n_meanings) }} training meanings drawn with seed {{ c.seed }}, each in {{ languages | join(", ") }}:
+  families of four, one that is drawn and three that differ from it in a single concept.
+- Tokenizer: SentencePiece unigram with {{ "{:,}".format(c.pieces) }} pieces, trained on the same text, in transformers'
+  MBart50Tokenizer. Its candidates are the stems and endings of words with several forms, and other words
+  undivided, so that "dog" and "dogs" share a piece.
 - Objective: {{ c.denoising_steps }} steps of mBART's denoising: documents of 1 to {{ c.max_document }} sentences in random order,
   {{ "{:.0%}".format(c.mask_share) }} of the words masked in spans of Poisson({{ c.span_mean }}) words, one mask a span, language tokens on both
   sides. Then {{ "{:,}".format(c.translation_steps) }} steps of many-to-many translation as in mBART-50, {{ "{:.0%}".format(c.denoising_share) }} of them still denoising.
+  In the last {{ "{:,}".format(c.alignment_steps) }} of these a contrastive loss is added, as in mRASP2 (arXiv:2105.09501): the mean-pooled encoder
+  states of a sentence and of its translation are to be nearest each other in the batch, whole families of
+  meanings at a time, cosine / {{ c.alignment_temperature }}.
 - Training: {{ "{:,}".format(c.steps) }} steps of {{ c.batch_size }} sequences, AdamW, peak learning rate {{ c.learning_rate }}, {{ c.warmup_steps }} warm-up
   steps, linear decay, {{ c.precision }} products, seed {{ c.seed }}. It took {{ "%.0f" % scores.training_cpu_minutes }} minutes of CPU time on {{ machine }}
   (torch {{ torch }}, transformers {{ transformers }}). Training loss of the last 50 steps: {{ "%.3f" % scores.final_training_loss }}.

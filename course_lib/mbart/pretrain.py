@@ -1,7 +1,9 @@
-"""Pretrain a small mBART: denoising as published, then many-to-many translation as mBART-50 adds it.
+"""Pretrain a small mBART: denoising as published, many-to-many translation as mBART-50 adds it, alignment.
 
 Denoising alone gives each language states of its own; translation pairs make one meaning look alike in
-all of them, which is what features across languages need. Text is in the format of mBART-50's
+all of them, which is what features across languages need. In the last steps a contrastive loss on the
+means of encoder states, as in mRASP2 (arXiv:2105.09501), brings translations closest together, with
+sentences that differ in one concept among those to be told apart. Text is in the format of mBART-50's
 tokenizer: `lang X </s>` on both sides, documents of several sentences as `lang X </s> Y </s>`, and the
 decoder reads the target shifted right, `</s> lang X`. (mBART's first release wrote `X </s> lang`.)
 
@@ -11,32 +13,33 @@ the weights that an uninterrupted run gives.
 
 import json
 import os
+import random
 import shutil
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from io import BytesIO
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
-import sentencepiece
 import torch
-from jaxtyping import Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from tqdm.auto import tqdm
 from transformers import MBart50Tokenizer, MBartConfig, MBartForConditionalGeneration
 
-from course_lib.mbart.corpus import LANGUAGES, draw_meanings, render
+from course_lib.mbart.activations import uncounted_ids
+from course_lib.mbart.corpus import LANGUAGES, Meaning, draw_meanings, minimal_pairs, render, split_of
 from course_lib.mbart.model_card import model_card
 from course_lib.mbart.noise import Document, Word, noise
+from course_lib.mbart.tokenizer import candidate_pieces, train_tokenizer
 
 IGNORED = -100
 """The label that transformers' loss leaves out."""
 
-# Characters that the tokenizer knows even where the corpus has none of them: learners type their own.
-_REQUIRED_CHARACTERS = "".join(map(chr, range(33, 127))) + "àâäáçéèêëíîïñóôöœúùûüßÀÂÄÁÇÉÈÊËÍÎÏÑÓÔÖŒÚÙÛÜ¿¡«»’"
+FAMILY = 4
+"""Meanings that are drawn together: one, and three that differ from it in a single concept."""
 
 # Sequences are drawn for so many batches at once and sorted by length, so that little of a batch is padding.
 _WINDOW = 8
@@ -47,9 +50,11 @@ class PretrainConfig:
     """What decides the result: model, data, noise and optimiser. The defaults made `course-mbart`.
 
     `denoising_steps` come first; `translation_steps` follow, of which `denoising_share` still denoise, lest
-    it is forgotten. `span_mean` is BART's Poisson mean; mBART's paper prints 3.5. There is no dropout: text
-    is drawn in such numbers that hardly any of it is seen twice. With `precision="bfloat16"` matrix products
-    run in bfloat16 (autocast); weights, sums and the optimiser stay in float32.
+    it is forgotten. In the last of them, a share of `alignment_share`, translations also align the encoder's
+    states (`alignment_loss`). `n_meanings` and `batch_size` are multiples of `FAMILY`. `span_mean` is BART's
+    Poisson mean; mBART's paper prints 3.5. There is no dropout: text is drawn in such numbers that hardly any
+    of it is seen twice. With `precision="bfloat16"` matrix products run in bfloat16 (autocast); weights, sums
+    and the optimiser stay in float32.
     """
 
     d_model: int = 256
@@ -57,11 +62,13 @@ class PretrainConfig:
     heads: int = 4
     ffn_dim: int = 1024
     max_positions: int = 512
-    pieces: int = 3800
+    pieces: int = 3100
     n_meanings: int = 150_000
     denoising_steps: int = 600
     translation_steps: int = 11_000
     denoising_share: float = 0.1
+    alignment_share: float = 0.2
+    alignment_temperature: float = 0.1
     batch_size: int = 64
     max_document: int = 3
     mask_share: float = 0.35
@@ -77,10 +84,16 @@ class PretrainConfig:
         for name in ("translation_steps", "n_meanings", "batch_size", "max_document"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}; expected 1 or more")
+        for name in ("n_meanings", "batch_size"):
+            if getattr(self, name) % FAMILY:
+                raise ValueError(f"{name} is {getattr(self, name)}; expected a multiple of {FAMILY}")
         if self.denoising_steps < 0:
             raise ValueError(f"denoising_steps is {self.denoising_steps}; expected 0 or more")
-        if not 0 <= self.denoising_share <= 1:
-            raise ValueError(f"denoising_share is {self.denoising_share}; expected a share in [0, 1]")
+        if not self.alignment_temperature > 0:
+            raise ValueError(f"alignment_temperature is {self.alignment_temperature}; expected more than 0")
+        for name in ("denoising_share", "alignment_share"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ValueError(f"{name} is {getattr(self, name)}; expected a share in [0, 1]")
         if self.precision not in ("float32", "bfloat16"):
             raise ValueError(f"precision is {self.precision!r}; expected 'float32' or 'bfloat16'")
 
@@ -88,6 +101,11 @@ class PretrainConfig:
     def steps(self) -> int:
         """Optimiser steps of both phases together."""
         return self.denoising_steps + self.translation_steps
+
+    @property
+    def alignment_steps(self) -> int:
+        """The last of the steps, in which translations align the encoder's states."""
+        return round(self.alignment_share * self.translation_steps)
 
 
 class Texts:
@@ -142,10 +160,10 @@ def pretrain(
     out = Path(out)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise FileExistsError(f"{out} exists and is not an empty directory; name a new one or remove it")
+    tokenizer, texts = _tokenizer_and_texts(config)
     unfinished = out.with_name(f".{out.name}.unfinished")
     unfinished.mkdir(parents=True, exist_ok=True)
     checkpoint = unfinished / "checkpoint.pt"
-    tokenizer, texts = _tokenizer_and_texts(config)
     model = random_model(config, tokenizer, seed=config.seed)
     started = time.process_time()
     losses, earlier = train(
@@ -186,32 +204,6 @@ def pretrain(
     return scores
 
 
-def train_tokenizer(texts: Iterable[str], *, pieces: int) -> MBart50Tokenizer:
-    """SentencePiece unigram pieces in transformers' own MBart50Tokenizer, with mBART-50's language codes.
-
-    Token ids: `<s> <pad> </s> <unk>`, the pieces, 52 language codes, `<mask>`. The text is normalised as
-    SentencePiece does it by default (nmt_nfkc), like mBART's. Raises ValueError when the text does not
-    yield that many pieces.
-    """
-    trained = BytesIO()
-    try:
-        sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=iter(texts),
-            model_writer=trained,
-            model_type="unigram",
-            vocab_size=pieces,
-            character_coverage=1.0,
-            required_chars=_REQUIRED_CHARACTERS,
-            num_threads=1,  # sums in one order: the same pieces every time
-            minloglevel=2,
-        )
-    except RuntimeError as error:
-        raise ValueError(f"pieces is {pieces}, which this text does not yield: {error}") from error
-    with tempfile.TemporaryDirectory() as directory:
-        Path(directory, "sentencepiece.bpe.model").write_bytes(trained.getvalue())
-        return MBart50Tokenizer.from_pretrained(directory)
-
-
 def random_model(
     config: PretrainConfig, tokenizer: MBart50Tokenizer, *, seed: int
 ) -> MBartForConditionalGeneration:
@@ -245,8 +237,8 @@ def train(
     checkpoint_every: int = 500,
     progress: bool = True,
 ) -> tuple[list[float], float]:
-    """Train in place; returns the loss of every step (mean cross-entropy a token, in nats), and the seconds of
-    CPU time that went into the steps before this call.
+    """Train in place; returns the loss of every step (mean cross-entropy a token, in nats, plus the loss of
+    alignment where there is one), and the seconds of CPU time that went into the steps before this call.
 
     AdamW with linear warm-up and linear decay to 0. With `checkpoint` the state is written there every
     `checkpoint_every` steps, and read from there first. Raises ValueError where it belongs to another
@@ -267,15 +259,11 @@ def train(
     bar = tqdm(initial=saved, total=config.steps, desc="pretraining", unit="step", disable=not progress)
     with bar:
         while len(losses) < config.steps:
-            for inputs, labels in _window(texts, tokenizer, config, rng, step=len(losses)):
+            for inputs, labels, aligned in _window(texts, tokenizer, config, rng, step=len(losses)):
                 with torch.autocast(
                     model.device.type, torch.bfloat16, enabled=config.precision == "bfloat16"
                 ):
-                    loss = model(
-                        input_ids=inputs.to(model.device),
-                        attention_mask=(inputs != tokenizer.pad_token_id).to(model.device),
-                        labels=labels.to(model.device),
-                    ).loss
+                    loss = _loss(model, tokenizer, config, inputs, labels, aligned=aligned)
                 optimiser.zero_grad(set_to_none=True)
                 loss.backward()
                 torch.nn.utils.clip_grad_norm_(model.parameters(), config.max_gradient_norm)
@@ -311,16 +299,43 @@ def translation_pair(
     texts: Texts, tokenizer: MBart50Tokenizer, rng: np.random.Generator
 ) -> tuple[list[int], list[int]]:
     """A sentence and what it is in another language, all ordered pairs of languages alike."""
-    meaning = int(rng.integers(texts.n_meanings))
+    return translation_pairs(texts, tokenizer, rng, [int(rng.integers(texts.n_meanings))])[0]
+
+
+def translation_pairs(
+    texts: Texts, tokenizer: MBart50Tokenizer, rng: np.random.Generator, meanings: Iterable[int]
+) -> list[tuple[list[int], list[int]]]:
+    """Sentences of some meanings and their translations, all from one language into one other."""
+    sides = [texts.languages[side] for side in rng.choice(len(texts.languages), size=2, replace=False)]
     source, target = (
         [
-            tokenizer.lang_code_to_id[texts.languages[side]],
-            *texts.sentence(texts.languages[side], meaning),
-            tokenizer.eos_token_id,
+            [tokenizer.lang_code_to_id[language], *texts.sentence(language, m), tokenizer.eos_token_id]
+            for m in meanings
         ]
-        for side in rng.choice(len(texts.languages), size=2, replace=False)
+        for language in sides
     )
-    return source, target
+    return list(zip(source, target, strict=True))
+
+
+def alignment_loss(
+    states: Float[Tensor, "batch source d_model"],
+    real: Bool[Tensor, "batch source"],
+    other_states: Float[Tensor, "batch target d_model"],
+    other_real: Bool[Tensor, "batch target"],
+    temperature: float,
+) -> Float[Tensor, ""]:
+    """Cross-entropy, in nats, of finding each row's translation among the batch by cosine / temperature.
+
+    Rows are means over the tokens that are `real`; both directions count alike (InfoNCE, as in mRASP2).
+    """
+    one, other = (
+        torch.nn.functional.normalize((s.float() * r[..., None]).sum(1) / r.sum(1, keepdim=True), dim=1)
+        for s, r in ((states, real), (other_states, other_real))
+    )
+    logits = one @ other.T / temperature
+    right = torch.arange(len(logits), device=logits.device)
+    found = [torch.nn.functional.cross_entropy(each, right) for each in (logits, logits.T)]
+    return (found[0] + found[1]) / 2
 
 
 def noised(document: Document, tokenizer: MBart50Tokenizer, config: PretrainConfig, rng: np.random.Generator):
@@ -346,22 +361,54 @@ def padded(rows: Sequence[Sequence[int]], value: int) -> Int[Tensor, "rows token
     return torch.tensor([[*row, *[value] * (longest - len(row))] for row in rows])
 
 
+def _loss(model, tokenizer, config, inputs, labels, *, aligned: bool) -> Float[Tensor, ""]:
+    """Cross-entropy of the labels, and with `aligned` the loss of alignment besides."""
+    inputs, labels = inputs.to(model.device), labels.to(model.device)
+    mask = inputs != tokenizer.pad_token_id
+    encoded = model.model.encoder(input_ids=inputs, attention_mask=mask)
+    loss = model(encoder_outputs=encoded, attention_mask=mask, labels=labels).loss
+    if not aligned:
+        return loss
+    others = labels.masked_fill(labels == IGNORED, tokenizer.pad_token_id)
+    read = model.model.encoder(input_ids=others, attention_mask=others != tokenizer.pad_token_id)
+    skipped = torch.tensor(
+        [tokenizer.pad_token_id, *uncounted_ids(tokenizer, include_special=False).tolist()]
+    )
+    return loss + alignment_loss(
+        encoded.last_hidden_state,
+        ~torch.isin(inputs, skipped.to(model.device)),
+        read.last_hidden_state,
+        ~torch.isin(others, skipped.to(model.device)),
+        config.alignment_temperature,
+    )
+
+
 def _window(
     texts: Texts, tokenizer: MBart50Tokenizer, config: PretrainConfig, rng: np.random.Generator, *, step: int
-) -> Iterator[tuple[Int[Tensor, "batch source"], Int[Tensor, "batch target"]]]:
-    """Some batches of one kind, each of sequences of like length, in random order."""
-    first_phase = step < config.denoising_steps
-    end = config.denoising_steps if first_phase else config.steps
-    n_batches, size = min(_WINDOW, end - step), config.batch_size
-    denoise = first_phase or rng.random() < config.denoising_share
-    pairs = [
-        denoising_pair(texts, tokenizer, config, rng) if denoise else translation_pair(texts, tokenizer, rng)
-        for _ in range(n_batches * size)
-    ]
-    pairs.sort(key=lambda pair: len(pair[0]) + len(pair[1]))
+) -> Iterator[tuple[Int[Tensor, "batch source"], Int[Tensor, "batch target"], bool]]:
+    """Some batches of one kind, each of sequences of like length, in random order; and whether they align.
+
+    A batch that aligns is made of whole families, each in one pair of languages.
+    """
+    ends = (config.denoising_steps, config.steps - config.alignment_steps, config.steps)
+    phase = next(i for i, end in enumerate(ends) if step < end)
+    n_batches, size = min(_WINDOW, ends[phase] - step), config.batch_size
+    denoise = phase == 0 or rng.random() < config.denoising_share
+    aligned = phase == 2 and not denoise
+    if denoise:
+        groups = [[denoising_pair(texts, tokenizer, config, rng)] for _ in range(n_batches * size)]
+    elif aligned:
+        families = rng.integers(texts.n_meanings // FAMILY, size=n_batches * size // FAMILY).tolist()
+        groups = [
+            translation_pairs(texts, tokenizer, rng, range(FAMILY * f, FAMILY * (f + 1))) for f in families
+        ]
+    else:
+        groups = [[translation_pair(texts, tokenizer, rng)] for _ in range(n_batches * size)]
+    groups.sort(key=lambda group: max(len(source) + len(target) for source, target in group))
+    pairs = [pair for group in groups for pair in group]
     for batch in rng.permutation(n_batches):
         sources, targets = zip(*pairs[batch * size : (batch + 1) * size], strict=True)
-        yield padded(sources, tokenizer.pad_token_id), padded(targets, IGNORED)
+        yield padded(sources, tokenizer.pad_token_id), padded(targets, IGNORED), aligned
 
 
 def _write_checkpoint(checkpoint: Path, config, model, optimiser, rng, losses, seconds) -> None:
@@ -411,11 +458,28 @@ def _grouped(ids: Sequence[int], starts: Sequence[bool]) -> list[Word]:
     return [tuple(word) for word in words]
 
 
+def draw_families(n_meanings: int, *, seed: int) -> list[Meaning]:
+    """Training meanings in families of `FAMILY`: one that is drawn, and others that differ from it in one
+    concept (`minimal_pairs`).
+    """
+    rng = random.Random(seed)
+    meanings = []
+    for drawn in draw_meanings(n_meanings // FAMILY, seed=seed):
+        family = [drawn]
+        while len(family) < FAMILY:
+            near = [m for m in minimal_pairs(drawn, rng) if split_of(m) == "train" and m not in family]
+            family += rng.sample(near, min(len(near), FAMILY - len(family)))
+        meanings += family
+    return meanings
+
+
 def _tokenizer_and_texts(config: PretrainConfig) -> tuple[MBart50Tokenizer, Texts]:
-    meanings = draw_meanings(config.n_meanings, seed=config.seed)
+    meanings = draw_families(config.n_meanings, seed=config.seed)
+    sample = [render(m, language) for language in LANGUAGES for m in meanings[:20_000]]
+    tokenizer = train_tokenizer(
+        [s.text for s in sample], pieces=config.pieces, candidates=candidate_pieces(sample)
+    )
     texts = {language: [render(m, language).text for m in meanings] for language in LANGUAGES}
-    sample = [text for language in LANGUAGES for text in texts[language][:20_000]]
-    tokenizer = train_tokenizer(sample, pieces=config.pieces)
     return tokenizer, Texts(texts, tokenizer)
 
 

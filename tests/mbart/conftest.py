@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from course_lib.mbart.corpus import generate
-from course_lib.mbart.pretrain import PretrainConfig, random_model, train_tokenizer
+from course_lib.mbart.pretrain import PretrainConfig, random_model
+from course_lib.mbart.tokenizer import train_tokenizer
 
 TINY = PretrainConfig(
     d_model=16,

@@ -10,17 +10,19 @@ from transformers import AutoTokenizer, MBart50Tokenizer, MBartForConditionalGen
 from transformers.models.mbart.modeling_mbart import shift_tokens_right
 
 import course_lib.mbart.pretrain as pretrain_module
-from course_lib.mbart.corpus import LANGUAGES, draw_meanings, generate, render
+from course_lib.mbart.corpus import LANGUAGES, concepts_of, draw_meanings, render, split_of
 from course_lib.mbart.model import COURSE_MBART_DIR, load
 from course_lib.mbart.pretrain import (
+    FAMILY,
     PretrainConfig,
     Texts,
+    alignment_loss,
     denoising_pair,
+    draw_families,
     flatten,
     pretrain,
     random_model,
     train,
-    train_tokenizer,
     translation_pair,
 )
 from course_lib.mbart.scores import (
@@ -36,19 +38,6 @@ from course_lib.mbart.scores import (
 def texts(tokenizer):
     meanings = draw_meanings(60, seed=0)
     return Texts({code: [render(m, code).text for m in meanings] for code in LANGUAGES}, tokenizer)
-
-
-def test_the_tokenizer_comes_back_from_its_directory(tokenizer, tiny_directory):
-    again = MBart50Tokenizer.from_pretrained(tiny_directory)
-    assert again.get_vocab() == tokenizer.get_vocab()
-    assert again.lang_code_to_id == tokenizer.lang_code_to_id
-    assert (again.mask_token_id, len(again)) == (len(tokenizer) - 1, 400 + 1 + 52 + 1)
-    assert again.convert_ids_to_tokens([0, 1, 2, 3]) == ["<s>", "<pad>", "</s>", "<unk>"]
-    for sentence in generate(40, seed=9):
-        assert again(sentence.text) == tokenizer(sentence.text)
-        assert again.decode(again(sentence.text)["input_ids"], skip_special_tokens=True) == sentence.text
-    decomposed = "E\u0301le\u0300ve"
-    assert again.tokenize(decomposed) == again.tokenize("Élève")
 
 
 def test_the_tokenizer_writes_mbart50s_format_and_shifts_as_mbart_does(tokenizer):
@@ -69,11 +58,6 @@ def test_sentences_and_words_are_those_of_the_text(texts, tokenizer):
             words = texts.words(language, row)
             assert [tokenizer.decode(list(word)) for word in words] == text.split()
             assert flatten([words], 2) == [*texts.sentence(language, row), 2]
-
-
-def test_too_many_pieces_are_refused():
-    with pytest.raises(ValueError, match="pieces is 50000"):
-        train_tokenizer([s.text for s in generate(50, seed=0)], pieces=50_000)
 
 
 def test_denoising_pairs_are_documents_in_the_published_format(texts, tokenizer, config):
@@ -97,6 +81,74 @@ def test_translation_pairs_say_the_same_in_two_languages(texts, tokenizer):
         assert source[0] != target[0]
         assert where[tuple(source[1:-1])] == where[tuple(target[1:-1])]
     assert len({(source[0], target[0]) for source, target in pairs}) == 12
+
+
+def test_families_are_training_meanings_that_differ_in_one_concept():
+    meanings = draw_families(400, seed=3)
+    assert meanings == draw_families(400, seed=3)
+    assert {split_of(m) for m in meanings} == {"train"}
+    for start in range(0, 400, FAMILY):
+        drawn, *others = meanings[start : start + FAMILY]
+        assert len({drawn, *others}) == FAMILY
+        for other in others:
+            changed = concepts_of(drawn) ^ concepts_of(other)
+            words = [c for c in changed if not c.startswith("grammar:")]
+            assert len(words) in (0, 2) or (len(words) == 1 and set(words) < changed)
+
+
+def test_the_loss_of_alignment_is_the_cross_entropy_of_finding_the_translation():
+    states = torch.tensor([[[3.0, 0.0], [9.0, 9.0]], [[0.0, 1.0], [0.0, 3.0]]])
+    real = torch.tensor([[True, False], [True, True]])  # means (3, 0) and (0, 2)
+    others = torch.tensor([[[1.0, 1.0]], [[0.0, 5.0]]])
+    both = torch.ones(2, 1, dtype=torch.bool)
+    c, t = 2**-0.5, 0.5
+    cosines = torch.tensor([[c, 0.0], [c, 1.0]])
+    one_way = [(cosines / t).softmax(dim=d).diagonal().log().mean() for d in (0, 1)]
+    loss = alignment_loss(states, real, others, both, t)
+    assert loss.item() == pytest.approx(-sum(one_way).item() / 2, rel=1e-6)
+    scaled = alignment_loss(states * 7, real, others, both, t)
+    assert scaled.item() == pytest.approx(loss.item(), rel=1e-6)
+
+
+def test_batches_that_align_hold_whole_families_in_one_pair_of_languages(tokenizer, config):
+    families = draw_families(80, seed=0)
+    texts = Texts({code: [render(m, code).text for m in families] for code in LANGUAGES}, tokenizer)
+    where = {(c, *texts.sentence(c, i)): i for c in LANGUAGES for i in range(texts.n_meanings)}
+    codes = {code: language for language, code in tokenizer.lang_code_to_id.items()}
+    aligned = replace(config, denoising_share=0.0, alignment_share=1.0)
+    batches = list(
+        pretrain_module._window(
+            texts, tokenizer, aligned, np.random.default_rng(0), step=aligned.denoising_steps
+        )
+    )
+    for inputs, labels, aligns in batches:
+        assert aligns
+        read = []
+        for row in (*inputs.tolist(), *labels.tolist()):
+            kept = [i for i in row if i not in (tokenizer.pad_token_id, tokenizer.eos_token_id, -100)]
+            read.append((codes[kept[0]], where[codes[kept[0]], *kept[1:]]))
+        sources, targets = read[: len(inputs)], read[len(inputs) :]
+        for start in range(0, len(inputs), FAMILY):
+            family = sources[start : start + FAMILY]
+            first = family[0][1]
+            assert first % FAMILY == 0
+            assert [m for _, m in family] == list(range(first, first + FAMILY))
+            assert [m for _, m in targets[start : start + FAMILY]] == [m for _, m in family]
+            assert len({language for language, _ in family}) == 1
+            assert len({language for language, _ in targets[start : start + FAMILY]}) == 1
+    plain = replace(config, denoising_share=0.0, alignment_share=0.0)
+    drawn = pretrain_module._window(texts, tokenizer, plain, np.random.default_rng(0), step=8)
+    assert not any(aligns for *_, aligns in drawn)
+
+
+def test_alignment_brings_translations_nearer_each_other(texts, tokenizer, config):
+    def nearness(share):
+        model = random_model(config, tokenizer, seed=0)
+        schedule = replace(config, denoising_steps=0, denoising_share=0.0, translation_steps=24)
+        train(model, tokenizer, texts, replace(schedule, alignment_share=share), progress=False)
+        return retrieval_scores(model.eval(), tokenizer, n_candidates=30, progress=False)["retrieval_top1"]
+
+    assert nearness(1.0) > nearness(0.0) + 0.05
 
 
 def test_the_loss_falls_and_equal_seeds_give_equal_weights(texts, tokenizer, config):
@@ -172,7 +224,17 @@ def test_a_failing_run_leaves_nothing(config, tmp_path, monkeypatch):
     assert [p.name for p in tmp_path.iterdir()] == [".model.unfinished"]  # to go on from
 
 
-@pytest.mark.parametrize("wrong", [{"translation_steps": 0}, {"denoising_share": 1.5}])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"translation_steps": 0},
+        {"denoising_share": 1.5},
+        {"alignment_share": -0.1},
+        {"alignment_temperature": 0.0},
+        {"n_meanings": 1001},
+        {"batch_size": 30},
+    ],
+)
 def test_impossible_configurations_are_refused(wrong):
     with pytest.raises(ValueError, match=str(next(iter(wrong.values())))):
         PretrainConfig(**wrong)
