@@ -150,7 +150,12 @@ def run(
                 tokens, sparse or SparseConfig(), seed=seed, device=device, progress=progress
             )
         with clock("concepts"):
-            scored = score_concepts(sparse_run.autoencoder, tokens, seed=seed)
+            notes = warnings(stacked_run, sparse_run)
+            try:
+                scored = score_concepts(sparse_run.autoencoder, tokens, seed=seed)
+            except concepts.TooFewRowsError as error:
+                scored = None
+                notes.append(f"concepts were not scored: {error}")
         with clock("report"):
             described = {
                 "model": str(model),
@@ -176,7 +181,7 @@ def run(
                 partial / "figures", stacked=stacked_run, sparse=sparse_run, concepts=scored
             )
         results = {
-            "run": described | {"seconds": clock.seconds, "warnings": warnings(stacked_run, sparse_run)},
+            "run": described | {"seconds": clock.seconds, "warnings": notes},
             "stacked": stacked_run.metrics,
             "sparse": sparse_run.metrics,
             "concepts": None if scored is None else scored.summary(),
@@ -285,12 +290,17 @@ def read_text(text: Path | str, *, seed: int, limit: int | None = None) -> list[
 
 
 def _file_lines(path: Path, limit: int | None) -> Iterator[Line]:
+    if path.suffix in (".jsonl", ".parquet", ".csv"):
+        raise InputError(
+            f"{path} is a table; expected a text file, one sentence a line (`activations` reads both)"
+        )
     try:
-        for number, (language, *sentence) in islice(
-            ((number, fields if len(fields) > 1 else ["", *fields]) for number, fields in read_fields(path)),
-            limit,
-        ):
-            yield Line(number, Sentence("\t".join(sentence), language or None))
+        for number, fields in islice(read_fields(path), limit):
+            if len(fields) > 2:
+                raise InputError(
+                    f"{path}, line {number} has {len(fields) - 1} tabs; expected none or one, language<TAB>sentence"
+                )
+            yield Line(number, Sentence(fields[-1], fields[0] if len(fields) == 2 and fields[0] else None))
     except ValueError as error:  # bytes that are not UTF-8
         raise InputError(str(error)) from error
 

@@ -77,7 +77,9 @@ def write_page(path: Path, results: dict[str, Any], *, figures: dict[str, Pictur
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["percent"] = lambda share, digits=1: f"{100 * share:.{digits}f}%"
+    environment.filters["percent"] = lambda share, digits=1: (
+        "–" if share is None else f"{100 * share:.{digits}f}%"
+    )
     page = environment.get_template("report.html.j2").render(**results, figures=figures, reached=REACHED)
     path.write_text(page, encoding="utf-8")
 
@@ -200,7 +202,7 @@ def _concepts(report: "ConceptReport") -> tuple[Figure, str, str]:
         f"Curves of AUROC over the lexical concepts. Share with {REACHED} or more: {', '.join(words)}.",
         "How well the best single unit says whether a sentence holds a concept: unit and sign were chosen on "
         f"training sentences, scored on held-out ones. The dotted line is at {REACHED}. The probe may combine "
-        "all dimensions and is the ceiling.",
+        "all dimensions of the mean over a sentence's tokens.",
     )
 
 

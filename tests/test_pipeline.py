@@ -256,6 +256,14 @@ def test_the_architecture_of_mbart_large_50_goes_to_128(tmp_path):
     assert sae.load(found.out / "sparse").n_features == 2048
 
 
+def test_too_few_sentences_to_score_concepts_on_are_reported(tmp_path):
+    found = quick(model="course-mbart", text="builtin", out=tmp_path / "out", n_sentences=60)
+    assert found.metrics["concepts"] is None
+    (note,) = (w for w in found.metrics["run"]["warnings"] if "concepts" in w)
+    assert note.startswith("concepts were not scored: no lexical concept has 10 positive and negative rows")
+    assert note in found.report.read_text()
+
+
 # --- What cannot be used ---------------------------------------------------------------------------
 
 
@@ -273,6 +281,8 @@ BAD_TEXTS = {
     "short": (b"one sentence\nanother one\n", r"2 sentences, 2 of them different; at least 50"),
     "repeated": (b"the same\n" * 500, r"500 sentences, 1 of them different"),
     "language": (GOOD + b"\n\nxx_XX\tthe dog sees a house.\n", r"line 62: .*'xx_XX'"),
+    "pairs": (GOOD + b"\nen\tthe dog.\tfr\tle chien.\n", r"line 61 has 3 tabs; expected none or one"),
+    "table.jsonl": (b'{"text": "the dog."}\n' * 80, r"is a table; expected a text file"),
     "long": (GOOD + b"\n" + b"the dog " * 40, r"sentence 61 has \d+ tokens"),
 }
 

@@ -25,7 +25,7 @@ from typing import Any, Literal
 
 import torch
 from filelock import FileLock, Timeout
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from safetensors import safe_open
 from safetensors.torch import save as to_bytes
 from torch import Tensor, distributed
@@ -35,6 +35,8 @@ from transformers import MBartForConditionalGeneration, PreTrainedTokenizerBase
 from course_lib.mbart.activations import Reader, Site, States, Window, ahead
 from course_lib.mbart.corpus import Sentence
 from course_lib.mbart.text import full_codes, read_fields
+
+Rows = slice | Int[Tensor, " rows"] | Bool[Tensor, " rows"]
 
 FORMAT = 1
 MANIFEST, LOCK = "manifest.json", ".lock"
@@ -123,13 +125,14 @@ class ActivationStore:
         """What is known about each row."""
         return tuple(sorted(self._table(0)))
 
-    def __getitem__(self, rows: slice | Int[Tensor, " rows"]) -> Float[Tensor, "rows d_model"]:
+    def __getitem__(self, rows: Rows) -> Float[Tensor, "rows d_model"]:
         return self.column("activations", rows)
 
-    def column(self, name: str, rows: slice | Int[Tensor, " rows"] = slice(None)) -> Tensor:
-        """One column of some rows (default: all of them). A slice within one shard is not copied.
+    def column(self, name: str, rows: Rows = slice(None)) -> Tensor:
+        """One column of some rows (default: all of them): a slice, row numbers, or a mask with an entry a row.
 
-        Raises KeyError for an unknown column, IndexError for a row that there is not.
+        A slice within one shard is not copied. Raises KeyError for an unknown column, IndexError for a row that
+        there is not and a mask of another length, TypeError for anything else than these.
         """
         if name not in self.columns:
             raise KeyError(f"column {name!r}; this store has {', '.join(self.columns)}")
@@ -138,6 +141,12 @@ class ActivationStore:
             if step == 1:
                 return self._range(name, first, max(first, last))
             rows = torch.arange(first, last, step) if (last - first) * step > 0 else torch.arange(0)
+        if not isinstance(rows, Tensor) or rows.ndim != 1 or rows.is_floating_point():
+            raise TypeError(f"rows is {rows!r}; expected a slice or a 1-D tensor of row numbers or bools")
+        if rows.dtype == torch.bool:
+            if len(rows) != len(self):
+                raise IndexError(f"the mask has {len(rows)} entries; the store has {len(self)} rows")
+            rows = rows.nonzero()[:, 0]
         rows = rows.cpu().long()
         wrong = (rows < -len(self)) | (rows >= len(self))
         if wrong.any():
@@ -236,8 +245,6 @@ def write_store(
         "format": FORMAT,
         "model": model_name or model.config.name_or_path,
         "revision": getattr(model.config, "_commit_hash", None),
-        "weights_sha256": weights_sha256(model),
-        "tokenizer_sha256": tokenizer_sha256(tokenizer),
         "site": str(reader.sites[site]),
         "pool": pool,
         "include_special": include_special,
@@ -246,6 +253,8 @@ def write_store(
         "d_model": model.config.d_model,
         "shard_size": shard_size,
         "tokens_per_batch": reader.tokens_per_batch,
+        "weights_sha256": weights_sha256(model),
+        "tokenizer_sha256": tokenizer_sha256(tokenizer),
     }
     writer = _Writer(Path(directory).absolute(), reader, settings)
     with ExitStack() as held:
@@ -530,10 +539,12 @@ def read_text(path: Path | str, *, languages: Iterable[str] = ()) -> Iterator[An
     A file that ends in .jsonl, .parquet or .csv has a column "text" and may have "language", "target" and
     "target_language"; any other is read by `read_lines`, whose errors it raises.
 
-    Raises FileNotFoundError for a path that is no file.
+    Raises FileNotFoundError for a path that is no file, ValueError for an empty one.
     """
     if not Path(path).is_file():
         raise FileNotFoundError(f"{path} is not a file; expected sentences, one a line, or a table")
+    if not Path(path).stat().st_size:
+        raise ValueError(f"{path} is empty; expected sentences, one a line, or a table")
     kind = {".jsonl": "json", ".parquet": "parquet", ".csv": "csv"}.get(Path(path).suffix)
     if kind is None:
         return read_lines(path, languages=languages)

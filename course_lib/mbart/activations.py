@@ -33,6 +33,7 @@ __all__ = [
     "masked_mean",
     "padded_pooled_states",
     "pooled_states",
+    "uncounted_ids",
 ]
 
 WINDOW = 8192

@@ -1,7 +1,8 @@
 """Put an autoencoder's reconstruction back into mBART: the loss that it recovers, and steering by features.
 
-Both replace, while a block of code runs, the states at one site. Replaced are the rows that `extract` gives
-as tokens there; pads are never touched, so that a sentence comes out the same whatever it is batched with.
+Both replace, while a block of code runs, the states at one site. Pads are never touched, so that a sentence comes
+out the same whatever it is batched with. With `skipped_ids=uncounted_ids(tokenizer, False)` the language code and
+`</s>` keep their states, and exactly the rows that `extract` gives by default are replaced.
 """
 
 import math

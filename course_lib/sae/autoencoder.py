@@ -81,7 +81,11 @@ class Autoencoder(nn.Module, ABC):
         self.input_scale.copy_(scale)
 
     def normalise(self, x: Float[Tensor, "batch d_model"]) -> Float[Tensor, "batch d_model"]:
-        """(x - input_mean) / input_scale."""
+        """(x - input_mean) / input_scale. Raises ValueError for states of another width."""
+        if x.shape[-1] != len(self.input_mean):
+            raise ValueError(
+                f"states have width {x.shape[-1]}; this autoencoder reads {len(self.input_mean)}"
+            )
         return (x - self.input_mean).div_(self.input_scale)
 
     def encode(self, x: Float[Tensor, "batch d_model"]) -> Float[Tensor, "batch code"]:

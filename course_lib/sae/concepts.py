@@ -7,12 +7,12 @@ score is that of held-out rows, so having thousands of units to choose from gain
 
 Beside the features of an autoencoder stand four yardsticks: single neurons (the raw dimensions), principal
 components, random features of equal number and sparsity, and a logistic probe, which may use all dimensions
-at once and is the ceiling for what a linear reader finds.
+at once. Of rows with groups (the tokens of a sentence) it reads the means, units their largest values.
 """
 
 import json
 import statistics
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -554,18 +554,19 @@ class ConceptReport:
     def summary(self) -> dict[str, dict[str, object]]:
         """For each set of units: shares of the scored lexical concepts, and medians by category.
 
-        "lexical_reached" is the share with a held-out AUROC of at least `REACHED`. Of these two, shares of
-        the same whole, each also reaches it: "lexical_shared_best" with the same best unit in at least 3
-        languages, "lexical_shared_reached" with at least `REACHED` on the held-out rows of at least 3.
+        "lexical_reached" is the share with a held-out AUROC of at least `REACHED`. "lexical_judged" counts the
+        concepts with enough rows in at least 3 languages to be scored in each. The next two are shares of
+        these that reach it and besides: "lexical_shared_best" with the same best unit in at least 3 languages,
+        "lexical_shared_reached" with at least `REACHED` on the held-out rows of at least 3.
         """
         return {name: self._summary_of(scores) for name, scores in self.scores.items()}
 
     def _summary_of(self, scores: list[ConceptScore]) -> dict[str, object]:
         lexical = [s for s in scores if s.concept in self.lexical]
-        reached = [s for s in lexical if s.auroc >= REACHED]
+        judged = [s for s in lexical if s.languages_scored >= 3]
 
-        def share(chosen: list[ConceptScore]) -> float | None:
-            return len(chosen) / len(lexical) if lexical else None
+        def share(whole: list[ConceptScore], holds: Callable[[ConceptScore], bool]) -> float | None:
+            return sum(s.auroc >= REACHED and holds(s) for s in whole) / len(whole) if whole else None
 
         by_category: dict[str, list[ConceptScore]] = {}
         for score in scores:
@@ -573,9 +574,10 @@ class ConceptReport:
         return {
             "n_concepts": len(scores),
             "n_lexical": len(lexical),
-            "lexical_reached": share(reached),
-            "lexical_shared_best": share([s for s in reached if s.languages_best >= 3]),
-            "lexical_shared_reached": share([s for s in reached if s.languages_reached >= 3]),
+            "lexical_reached": share(lexical, lambda s: True),
+            "lexical_judged": len(judged),
+            "lexical_shared_best": share(judged, lambda s: s.languages_best >= 3),
+            "lexical_shared_reached": share(judged, lambda s: s.languages_reached >= 3),
             "lexical_median_auroc": statistics.median(s.auroc for s in lexical) if lexical else None,
             "lexical_median_f1": statistics.median(s.f1 for s in lexical) if lexical else None,
             "categories": {
@@ -599,6 +601,10 @@ class ConceptReport:
         return json.dumps(content, indent=indent, allow_nan=False) + "\n"
 
 
+class TooFewRowsError(ValueError):
+    """Rows that are too few to score any concept on."""
+
+
 def concept_report(
     autoencoder: Autoencoder,
     train: LabelledRows,
@@ -619,8 +625,8 @@ def concept_report(
     groups every unit's largest value counts, for neurons and components in either direction, and the probe reads
     the mean states.
 
-    Raises ValueError where a held-out meaning is a training meaning, where no concept has enough rows, and
-    for tables that do not fit.
+    Raises ValueError where a held-out meaning is a training meaning and for tables that do not fit, and
+    TooFewRowsError where no concept (of the lexical ones, where there are any) has enough rows.
     """
     if train.meanings is not None and held_out.meanings is not None:
         shared = set(train.meanings) & set(held_out.meanings)
@@ -630,10 +636,11 @@ def concept_report(
                 "meaning, or a unit is scored on translations of what it was chosen on"
             )
     kept = _kept(train, held_out, min_positives)
-    if not kept.any():
-        raise ValueError(
-            f"no concept has {min_positives} positive and negative rows in train and in held_out; give more "
-            "rows or a lower min_positives"
+    words = torch.tensor([concept in lexical for concept in concepts])
+    if not (kept & words if words.any() else kept).any():
+        raise TooFewRowsError(
+            f"no {'lexical ' * bool(words.any())}concept has {min_positives} positive and negative rows in train "
+            "and in held_out; give more rows or a lower min_positives"
         )
     states = (train.states.float(), held_out.states.float())
     features = [encode_rows(autoencoder, part) for part in states]

@@ -262,13 +262,16 @@ def evaluate(
     Rows are read `batch_size` at a time and go to the autoencoder's device and dtype; memory does not
     depend on how many there are. See `UnitActivity` for `window` and `active_above`.
 
-    Raises ValueError for rows without variance and for a window longer than the table.
+    Raises ValueError for rows without variance, for rows that are not finite, and for a window longer than
+    the table.
     """
     explained, activity, principal = ExplainedVariance(), UnitActivity(active_above=active_above), None
     if autoencoder.code_width < autoencoder.d_model:
         principal = PrincipalVariance()
     for batch in _batches(activations, batch_size):
         x = batch.to(autoencoder.input_mean)
+        if not x.isfinite().all():
+            raise ValueError("activations hold NaN or infinite values; expected finite hidden states")
         code = autoencoder.encode(x)
         explained.update(x, autoencoder.decode(code))
         activity.update(code)

@@ -11,7 +11,7 @@ and write back x' = W_d f + b_d. They differ in the step from p to f and in the 
     GBA         f = p - b where p > 0, b adapted        none
 
 Here is the readable, dense form of each. What `train` runs computes the same by the kernels of
-`sparse_kernels`; tests hold the two together.
+`kernels`; tests hold the two together.
 """
 
 import math

@@ -114,6 +114,13 @@ def test_rows_are_found_wherever_they_lie(whole):
     for row in (n, -n - 1):
         with pytest.raises(IndexError, match=rf"row {row}; the store has {n} rows"):
             store[torch.tensor([0, row])]
+    chosen = store.column("sentence") % 3 == 1
+    assert torch.equal(store[chosen], table[chosen])
+    with pytest.raises(IndexError, match=rf"the mask has {n - 1} entries; the store has {n} rows"):
+        store[chosen[:-1]]
+    for wrong in (0, [1, 2], torch.tensor([0.5])):
+        with pytest.raises(TypeError, match="rows"):
+            store[wrong]
     with pytest.raises(KeyError, match="activations, position, sentence, token"):
         store.column("label")
 

@@ -220,7 +220,11 @@ def test_the_summary_counts_and_json_holds_it(report):
     features = report.summary()["features"]
     assert features["n_concepts"] == 5
     assert features["n_lexical"] == 4
-    assert features["lexical_reached"] == features["lexical_shared_reached"] == 0.5  # the dog and the cat
+    lexical = [r for r in report.scores["features"] if r.concept in report.lexical]
+    judged = [r for r in lexical if r.languages_scored >= 3]
+    assert features["lexical_judged"] == len(judged)
+    assert features["lexical_reached"] == 0.5  # the dog and the cat
+    assert features["lexical_shared_reached"] == 2 / len(judged)
     assert features["categories"]["animal"]["n"] == 2
     assert features["categories"]["animal"]["median_auroc"] > 0.99
     content = json.loads(report.to_json())
@@ -263,7 +267,7 @@ def test_meanings_that_were_trained_on_and_tables_that_do_not_fit_are_refused():
     call = {"concepts": NAMES, "categories": CATEGORIES, "lexical": LEXICAL, "generator": generator()}
     with pytest.raises(ValueError, match="100 meanings, such as 0, are in train and in held_out"):
         concepts.concept_report(Split(12), rows, rows, **call)
-    with pytest.raises(ValueError, match="no concept has 90 positive and negative rows"):
+    with pytest.raises(ValueError, match="no lexical concept has 90 positive and negative rows"):
         concepts.concept_report(Split(12), rows, world(100, 1), min_positives=90, **call)
     with pytest.raises(ValueError, match="languages has 2 entries for 3 rows"):
         LabelledRows(torch.zeros(3, 2), torch.zeros(3, 1, dtype=torch.bool), ["en_XX"] * 2)

@@ -160,6 +160,21 @@ class Store:
         return self.rows[rows]
 
 
+def test_evaluate_refuses_rows_that_are_not_finite():
+    x = normal(150, 12, dtype=torch.float32)
+    autoencoder = StackedAutoencoder(12, [4], "relu", generator=torch.Generator().manual_seed(0))
+    autoencoder.fit_normalisation(x)
+    x[77, 3] = torch.nan
+    with pytest.raises(ValueError, match="NaN or infinite"):
+        metrics.evaluate(autoencoder, x, batch_size=40)
+
+
+def test_states_of_another_width_are_refused():
+    autoencoder = StackedAutoencoder(12, [4], "relu", generator=torch.Generator().manual_seed(0))
+    with pytest.raises(ValueError, match="states have width 11; this autoencoder reads 12"):
+        autoencoder.encode(torch.randn(3, 11))
+
+
 def test_evaluate_goes_over_all_rows_of_a_store_once():
     x = normal(150, 12, dtype=torch.float32) * torch.arange(1, 13)
     autoencoder = StackedAutoencoder(12, [4], "relu", generator=torch.Generator().manual_seed(0))
