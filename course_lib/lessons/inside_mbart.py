@@ -661,9 +661,9 @@ def cross_attention_head(decoder_states, encoder_output, w_q, w_k, w_v):
 
 def _draw_cross(generator: torch.Generator) -> dict:
     return {
-        "decoder_states": _normal(generator, _integer(generator, 2, 3), 4) + 1,
-        "encoder_output": _normal(generator, _integer(generator, 2, 3), 4),
-        **{f"w_{name}": _normal(generator, 4, 2) for name in "qkv"},
+        "decoder_states": _normal(generator, _integer(generator, 2, 3), 6) + 1,
+        "encoder_output": _normal(generator, _integer(generator, 2, 3), 6),
+        **{f"w_{name}": _normal(generator, 6, 2) for name in "qkv"},
     }
 
 
@@ -715,6 +715,8 @@ _CROSS = Exercise(
                 "You exchanged the sides: the decoder asks (queries), the encoder's output answers (keys and values)."),
         Mistake("no scale", lambda x, y, q, k, v: _cross(_ln(x), y, q, k, v, 1.0),
                 "The scores are not divided by the square root of the head's width."),
+        Mistake("no square root", lambda x, y, q, k, v: _cross(_ln(x), y, q, k, v, float(q.shape[1])),
+                "You divided by the head's width. It is its square root."),
         Mistake("scale of the model", lambda x, y, q, k, v: _cross(_ln(x), y, q, k, v, x.shape[1] ** 0.5),
                 "You divided by √d of the model. The vectors that are compared have the head's width."),
     ),

@@ -419,7 +419,8 @@ class FeatureExplorer(Explorer):
             tooltip="0 switches the feature off, 1 leaves it as it is, 3 makes it three times as strong",
         ),
         "sentence": TextBox(
-            label="sentence", default="The old woman sees a small dog.", other="La petite fille cherche un chat.",
+            label="sentence", default="The young girl eats a green apple in the garden.",
+            other="La petite fille cherche un chat.",
             tooltip=f"Up to {MAX_TOKENS} tokens; press Enter",
         ),
         "language": Choice(
@@ -717,9 +718,11 @@ def mean_over_tokens(states, mask):
 
 def _draw_states(generator: torch.Generator) -> dict:
     sentences, tokens = 2, int(torch.randint(3, 6, (), generator=generator))
-    lengths = torch.randint(1, tokens, (sentences,), generator=generator)
     states = torch.randn(sentences, tokens, 2, generator=generator, dtype=torch.float64).round(decimals=1)
-    return {"states": states, "mask": torch.arange(tokens) < lengths[:, None]}
+    mask = torch.rand(sentences, tokens, generator=generator) < 0.5
+    mask[:, 0] = False  # the language code
+    mask[torch.arange(sentences), torch.randint(1, tokens, (sentences,), generator=generator)] = True
+    return {"states": states, "mask": mask}
 
 
 def _mean_by_loop(inputs: Mapping) -> Tensor:
@@ -758,6 +761,11 @@ _POOL = Exercise(
                 "longest sentence of the batch is."),
         Mistake("divided by all tokens", lambda s, m: (s * m[..., None]).sum(dim=1) / s.shape[1],
                 "You left the pads out of the sum, but divided by the number of all positions."),
+        Mistake("summed all tokens", lambda s, m: s.sum(dim=1) / m.sum(dim=1, keepdim=True),
+                "You divided by the number of counted tokens, but summed all positions."),
+        Mistake("the first ones", lambda s, m: torch.stack([x[: int(k.sum())].mean(0) for x, k in zip(s, m, strict=True)]),
+                "You averaged as many tokens as count, but the first ones. The mask says which: the language code in front "
+                "does not count."),
         Mistake("did not divide", lambda s, m: (s * m[..., None]).sum(dim=1),
                 "You returned the sum: longer sentences get longer vectors. Divide by the number of counted tokens."),
         Mistake("turned the mask over", lambda s, m: (s * ~m[..., None]).sum(dim=1) / (~m).sum(dim=1, keepdim=True),

@@ -408,7 +408,7 @@ def relu_prediction() -> Prediction:
             "about 9%": "Each unit keeps corr(u, max(u, 0))² = (1/4) / (1/2 - 1/(2π)) = 0.7335 of its direction: 9.17% in "
             "all. Above zero the unit tells everything, below it only the sign.",
             "6.25%": "Half of the inputs become 0, and half of the variance lies there. But the decoder knows "
-            "that a silent unit means a negative number and puts the mean of those in its place: 9.17% is kept.",
+            "that a silent unit means a negative number and puts a negative constant in its place: 9.17% is kept.",
         },
         answer="about 9%",
         reveal=plot_units,
@@ -490,6 +490,10 @@ _SHARES = (0.373, 0.531, 0.617, 0.733, 0.829, 0.911)  # times a whole number bel
 
 
 def _draw_spectrum(generator: torch.Generator) -> dict:
+    if torch.rand((), generator=generator) < 0.5:  # reached exactly, in numbers without rounding
+        variances = torch.tensor([8.0, 4.0, 2.0, 2.0], dtype=torch.float64)
+        order = torch.randperm(4, generator=generator)
+        return {"variances": variances[order], "share": (0.5, 0.75)[int(order[0]) % 2]}
     n = int(torch.randint(3, 7, (), generator=generator))
     return {
         "variances": torch.randint(1, 41, (n,), generator=generator).double(),
@@ -532,6 +536,8 @@ _THRESHOLD = Exercise(
                 "sorted in decreasing order, or a large one at the end is missed."),
         Mistake("smallest first", lambda v, s: _count(v.sort().values, s),
                 "You sorted in increasing order: that keeps the weakest directions first."),
+        Mistake("more than the share", lambda v, s: components_for(v, s * (1 + 1e-9)),
+                "You asked for more than the share. At least the share means that reaching it exactly is enough."),
         Mistake("one too few", lambda v, s: components_for(v, s) - 1,
                 "That is the largest number that falls short of the share. One component more is needed."),
         Mistake("isotropic rule", lambda v, s: math.ceil(s * len(v)),
@@ -711,6 +717,8 @@ _RELU = Exercise(
                 "You divided by E r². The variance is E r² minus the square of the mean: the decoder has an intercept."),
         Mistake("covariance not squared", _relu_wrong(lambda cdf, mean, second, b: cdf / (second - mean**2)),
                 "You divided Cov by Var r, which is the decoder's slope. The share kept is Cov² / Var r."),
+        Mistake("correlation not squared", lambda b: relu_kept(b) ** 0.5,
+                "That is the correlation of u and r. The share of the variance is its square."),
         Mistake("bias with the wrong sign", lambda b: relu_kept(-b),
                 "That is the share at the opposite bias. A larger bias makes the unit more linear, so it keeps more."),
         Mistake("without the bias", lambda b: 0.25 / (0.5 - 0.5 / math.pi),

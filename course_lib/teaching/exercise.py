@@ -349,6 +349,8 @@ def _show(value: Any) -> str:
     """Write a value the way a learner would type it, short."""
     if callable(value):
         return f"a function ({getattr(value, '__name__', type(value).__name__)})"
+    if isinstance(value, torch.Tensor) and value.dtype == torch.bool:
+        return f"tensor({value.tolist()})"
     if isinstance(value, torch.Tensor):
         return _show(value.item()) if value.ndim == 0 else f"tensor({[_rounded(v) for v in value.tolist()]})"
     if isinstance(value, bool) or not _is_number(value):
