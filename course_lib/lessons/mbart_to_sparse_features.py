@@ -155,7 +155,7 @@ def plot_concepts(run: "RunResult") -> Figure:
         shares = 100 * np.arange(1, len(values) + 1) / len(values)
         axes.plot(shares, values, color=color, linestyle=style, linewidth=width, label=label)
     axes.axhline(REACHED, color=RED, linewidth=1, linestyle=(0, (6, 3)))
-    axes.text(99.5, 0.955, "0.95: reached", color=RED, fontsize=9, va="bottom", ha="right")
+    axes.text(1, 0.943, "0.95: reached", color=RED, fontsize=9, va="top", ha="left")
     axes.set(xlim=(0, 100), ylim=(0.45, 1.03), xlabel="lexical concepts, best first (% of all)")
     axes.set(ylabel="held-out AUROC of the best unit", title="One unit for each concept?")
     figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=3)
