@@ -36,7 +36,7 @@ from course_lib.mbart.activations import Reader, Site, States, Window, ahead
 from course_lib.mbart.corpus import Sentence
 from course_lib.mbart.text import full_codes, read_fields
 
-Rows = slice | Int[Tensor, " rows"] | Bool[Tensor, " rows"]
+Rows = slice | Int[Tensor, " chosen"] | Bool[Tensor, " rows"]
 
 FORMAT = 1
 MANIFEST, LOCK = "manifest.json", ".lock"
@@ -125,7 +125,7 @@ class ActivationStore:
         """What is known about each row."""
         return tuple(sorted(self._table(0)))
 
-    def __getitem__(self, rows: Rows) -> Float[Tensor, "rows d_model"]:
+    def __getitem__(self, rows: Rows) -> Float[Tensor, "read d_model"]:
         return self.column("activations", rows)
 
     def column(self, name: str, rows: Rows = slice(None)) -> Tensor:
