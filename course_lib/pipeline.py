@@ -26,7 +26,7 @@ from torch import Tensor
 import course_lib
 from course_lib import sae
 from course_lib.mbart.corpus import CONCEPTS, LANGUAGES, LEXICAL_CONCEPTS, Sentence, generate, split_of
-from course_lib.mbart.text import full_codes, read_fields
+from course_lib.mbart.text import TABLES, full_codes, read_fields
 from course_lib.sae import concepts, metrics
 from course_lib.sae.io import check_free, new_directory
 from course_lib.sae.losses import NO_LABEL
@@ -290,7 +290,7 @@ def read_text(text: Path | str, *, seed: int, limit: int | None = None) -> list[
 
 
 def _file_lines(path: Path, limit: int | None) -> Iterator[Line]:
-    if path.suffix in (".jsonl", ".parquet", ".csv"):
+    if path.suffix in TABLES:
         raise InputError(
             f"{path} is a table; expected a text file, one sentence a line (`activations` reads both)"
         )

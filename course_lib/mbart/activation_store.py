@@ -34,7 +34,7 @@ from transformers import MBartForConditionalGeneration, PreTrainedTokenizerBase
 
 from course_lib.mbart.activations import Reader, Site, States, Window, ahead
 from course_lib.mbart.corpus import Sentence
-from course_lib.mbart.text import full_codes, read_fields
+from course_lib.mbart.text import TABLES, full_codes, read_fields
 
 Rows = slice | Int[Tensor, " chosen"] | Bool[Tensor, " rows"]
 
@@ -545,7 +545,7 @@ def read_text(path: Path | str, *, languages: Iterable[str] = ()) -> Iterator[An
         raise FileNotFoundError(f"{path} is not a file; expected sentences, one a line, or a table")
     if not Path(path).stat().st_size:
         raise ValueError(f"{path} is empty; expected sentences, one a line, or a table")
-    kind = {".jsonl": "json", ".parquet": "parquet", ".csv": "csv"}.get(Path(path).suffix)
+    kind = TABLES.get(Path(path).suffix)
     if kind is None:
         return read_lines(path, languages=languages)
     from datasets import load_dataset  # it takes a second to load, which lines of text need not wait for

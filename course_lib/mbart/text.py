@@ -4,6 +4,9 @@ from collections import Counter
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
+TABLES = {".jsonl": "json", ".parquet": "parquet", ".csv": "csv"}
+"""Endings of files that hold a table instead of lines, and what `datasets` calls their kind."""
+
 
 def read_fields(path: Path | str) -> Iterator[tuple[int, list[str]]]:
     """Number, counted from 1, and tab-separated fields of each line of a UTF-8 file that says something.

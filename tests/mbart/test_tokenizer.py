@@ -36,7 +36,6 @@ def test_too_many_pieces_are_refused():
 
 
 def test_candidates_are_stems_endings_and_other_words_whole():
-    # The dog sleeps. The dogs sleep. / mouse, mice: nothing in common / German: dative not here
     english = said("en_XX", Phrase("dog"), Phrase("dog", plural=True))
     assert candidate_pieces(english) == {"▁The": 2, "▁dog": 2, "s": 2, "▁sleep": 2, ".": 2}
     mice = candidate_pieces(said("en_XX", Phrase("mouse"), Phrase("mouse", plural=True)))
