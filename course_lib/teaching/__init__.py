@@ -7,7 +7,9 @@ environment, can be imported without torch, matplotlib or ipywidgets.
 from importlib import import_module
 
 _HOME = {
+    "contents": "register",
     "Exercise": "exercise",
+    "edit": "exercise",
     "Mistake": "exercise",
     "Property": "exercise",
     "Verdict": "exercise",
@@ -16,6 +18,14 @@ _HOME = {
     "Slider": "explorer",
     "ClaimError": "claims",
     "claim": "claims",
+    "inputs": "laws",
+    "integers": "laws",
+    "normal": "laws",
+    "one_of": "laws",
+    "uniform": "laws",
+    "whole": "laws",
+    "panels": "layout",
+    "lines": "layout",
     "Prediction": "prediction",
     "Progress": "progress",
     "describe": "style",

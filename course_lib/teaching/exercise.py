@@ -4,12 +4,18 @@ An answer is judged by what it does. Fresh random inputs are drawn, the answer i
 property of the right solution is tested on its outputs. Where one fails, the outputs are compared with those
 of the named wrong solutions of the mistake bank; as long as several of them agree with the answer, more
 inputs are drawn. The learner reads the sentence of the one that is left, or the smallest counterexample.
+
+A test (of a property, or of a mistake) is a function whose parameters are named after what it looks at: inputs, the
+entries of an answer that is a dictionary, or `answer` for the answer as a whole.
 """
 
+import ast
 import inspect
 import math
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from numbers import Real
 from typing import Any, Literal
 
@@ -30,21 +36,40 @@ class Property:
     """A fact that every right output satisfies, with the sentence to read where it does not."""
 
     sentence: str
-    holds: Callable[[Mapping[str, Any], Any], bool]
+    holds: Callable[..., bool]
+
+
+@dataclass(frozen=True)
+class Edit:
+    """A wrong solution as its difference from the reference: pairs of old and new source text, in order."""
+
+    pairs: tuple[tuple[str, str], ...]
+
+
+def edit(*texts: str) -> Edit:
+    """Return the edit that puts the second text in the place of the first, the fourth in that of the third, ...
+
+    Raises:
+        ValueError: the number of texts is odd or zero.
+    """
+    if not texts or len(texts) % 2:
+        raise ValueError(f"edit takes pairs of old and new text, got {len(texts)} texts")
+    return Edit(tuple(zip(texts[::2], texts[1::2], strict=True)))
 
 
 @dataclass(frozen=True)
 class Mistake:
     """A named wrong solution and the sentence that explains it.
 
-    An answer is taken for this mistake when its outputs equal those of `solution` on all inputs drawn.
-    Where many wrong answers share one misunderstanding, `recognise(inputs, output)` decides instead.
+    `solution` is a value or a function, or an `edit` of the reference. An answer is taken for this mistake when its
+    outputs equal those of the solution on all inputs drawn. Where many wrong answers share one misunderstanding,
+    the test `recognise` decides instead.
     """
 
     name: str
     solution: Any
     explanation: str
-    recognise: Callable[[Mapping[str, Any], Any], bool] | None = None
+    recognise: Callable[..., bool] | None = None
 
 
 @dataclass(frozen=True)
@@ -71,12 +96,14 @@ class Answer:
 class Exercise:
     """One exercise: prompt, reference, checker, three hints and a mistake bank of at least two.
 
-    `draw(generator) -> inputs` draws fresh inputs by name; for a `kind` other than "function" the answer is
-    one value and the inputs serve the properties only. `reference` is a right answer of the same kind.
-    `same` decides when two outputs count as equal.
+    A function is judged on fresh inputs, `draw(generator)` by name; an answer of another `kind` is one value, judged
+    once. `reference` is a right answer. An output is right when it has all `properties`, and, where `agrees` says so
+    in a sentence or there are no properties, when it is that of the reference. `same` decides when two outputs
+    count as equal.
 
     Raises:
-        ValueError: hints, mistakes or properties are missing, or `kind` or `difficulty` is unknown.
+        ValueError: hints or mistakes are missing, `kind` or `difficulty` is unknown, or a function comes without
+            `draw`.
     """
 
     id: str
@@ -85,11 +112,12 @@ class Exercise:
     difficulty: int
     minutes: int
     prompt: str
-    draw: Callable[[torch.Generator], dict[str, Any]]
     reference: Any
-    properties: tuple[Property, ...]
     hints: tuple[str, str, str]
     mistakes: tuple[Mistake, ...]
+    draw: Callable[[torch.Generator], dict[str, Any]] | None = None
+    properties: tuple[Property, ...] = ()
+    agrees: str | None = None
     same: Callable[[Any, Any], bool] | None = None
     time_limit: float = 5.0
 
@@ -99,10 +127,14 @@ class Exercise:
                 f"exercise {self.id}: kind must be one of {list(KINDS)} and difficulty 1, 2 or 3, "
                 f"got {self.kind!r} and {self.difficulty!r}"
             )
-        if len(self.hints) != 3 or len(self.mistakes) < 2 or not self.properties:
+        if len(self.hints) != 3 or len(self.mistakes) < 2:
             raise ValueError(
-                f"exercise {self.id}: three hints, at least two mistakes and one property are needed, got "
-                f"{len(self.hints)}, {len(self.mistakes)} and {len(self.properties)}"
+                f"exercise {self.id}: three hints and at least two mistakes are needed, got "
+                f"{len(self.hints)} and {len(self.mistakes)}"
+            )
+        if self.kind == "function" and self.draw is None:
+            raise ValueError(
+                f"exercise {self.id}: a function is judged on fresh inputs, and draw= is missing"
             )
 
     # What the learner calls.
@@ -129,7 +161,7 @@ class Exercise:
                 f"The solution opens when exercise {self.id} is solved or all {len(self.hints)} hints were read."
             )
         elif callable(self.reference):
-            print(inspect.getsource(self.reference))
+            print(source_of(self.reference))
         else:
             print(f"One right answer: {_show(self.reference)}")
 
@@ -141,6 +173,11 @@ class Exercise:
 
     # What decides.
 
+    def wrong_answer(self, mistake: Mistake) -> Any:
+        """Return the mistake's solution as a learner would hand it in: a value, or a function."""
+        solution = mistake.solution
+        return edited(self.reference, solution) if isinstance(solution, Edit) else solution
+
     def grade(self, answer: Any, *, generator: torch.Generator) -> Verdict:
         """Judge an answer without printing or recording anything."""
         if answer is ... or (callable(answer) and does_nothing(answer)):
@@ -150,7 +187,7 @@ class Exercise:
             return Verdict("malformed", f"{_show(answer)} was given, and the answer should be {wanted}.")
         if answer is None:
             return Verdict("malformed", "None was given. Put your answer in the place of `...`.")
-        cases = [self.draw(generator) for _ in range(N_CASES)]
+        cases = self._cases(generator)
         function = answer if self.kind == "function" else Answer(answer)
         if (complaint := _signature_complaint(function, cases[0])) is not None:
             return Verdict("malformed", complaint)
@@ -162,8 +199,8 @@ class Exercise:
             complaints = [_complaint(o, e) for o, e in zip(outcomes, expected, strict=True)]
             failing = [
                 (case, outcome, sentence)
-                for case, outcome, complaint in zip(cases, outcomes, complaints, strict=True)
-                if (sentence := complaint or self._broken_property(case, outcome.value)) is not None
+                for case, outcome, complaint, right in zip(cases, outcomes, complaints, expected, strict=True)
+                if (sentence := complaint or self._broken_property(case, outcome.value, right)) is not None
             ]
             if not failing:
                 return Verdict("solved", "solved.")
@@ -178,6 +215,9 @@ class Exercise:
                 return Verdict("malformed", complaint + called)
         return Verdict("wrong", self._counterexample(failing))
 
+    def _cases(self, generator: torch.Generator) -> list[dict[str, Any]]:
+        return [{}] if self.kind != "function" else [self.draw(generator) for _ in range(N_CASES)]
+
     def _reference_function(self) -> Callable:
         return self.reference if self.kind == "function" else Answer(self.reference)
 
@@ -185,10 +225,12 @@ class Exercise:
         function = self._reference_function()
         return [function(*case.values()) for case in cases]
 
-    def _broken_property(self, case: Mapping, value: Any) -> str | None:
+    def _broken_property(self, case: Mapping, value: Any, expected: Any) -> str | None:
         for prop in self.properties:
             if not _says(prop.holds, case, value):
                 return prop.sentence
+        if (self.agrees or not self.properties) and not (self.same or close)(value, expected):
+            return self.agrees or "Another result is expected."
         return None
 
     def _recognised(self, function, cases, outcomes, generator) -> Mistake | None:
@@ -196,9 +238,9 @@ class Exercise:
         candidates = list(self.mistakes)
         for _ in range(ROUNDS_TO_TELL_APART):
             candidates = [m for m in candidates if self._agrees(m, cases, outcomes)]
-            if len(candidates) <= 1:
+            if len(candidates) <= 1 or self.kind != "function":
                 break
-            cases = [self.draw(generator) for _ in range(N_CASES)]
+            cases = self._cases(generator)
             outcomes = call_each(function, cases, seconds=self.time_limit)
         return candidates[0] if candidates else None
 
@@ -209,7 +251,8 @@ class Exercise:
                 _complaint(o, e) is None and _says(mistake.recognise, case, o.value)
                 for case, o, e in zip(cases, outcomes, expected, strict=True)
             )
-        wrong = mistake.solution if self.kind == "function" else Answer(mistake.solution)
+        wrong = self.wrong_answer(mistake)
+        wrong = wrong if self.kind == "function" else Answer(wrong)
         return all(
             self._alike(theirs, mine, e)
             for theirs, mine, e in zip(
@@ -261,12 +304,48 @@ def _signature_complaint(function: Callable, case: Mapping[str, Any]) -> str | N
     return None
 
 
+def source_of(function: Callable) -> str:
+    """Return the source of a function from its `def` on, without decorators."""
+    source = textwrap.dedent(inspect.getsource(inspect.unwrap(function)))
+    start = ast.parse(source).body[0].lineno - 1
+    return "".join(source.splitlines(keepends=True)[start:])
+
+
+@cache
+def edited(reference: Callable, change: Edit) -> Callable:
+    """Return the reference with some of its source changed.
+
+    Raises:
+        ValueError: an old text does not stand in the source exactly once.
+    """
+    source = source_of(reference)
+    for old, new in change.pairs:
+        if (count := source.count(old)) != 1:
+            raise ValueError(
+                f"{old!r} stands {count} times in {reference.__name__}, and an edit needs it once:\n{source}"
+            )
+        source = source.replace(old, new)
+    scope: dict[str, Any] = {}
+    exec(
+        compile(source, f"<{reference.__name__} edited>", "exec"),
+        inspect.unwrap(reference).__globals__,
+        scope,
+    )
+    return scope[reference.__name__]
+
+
 def _says(test: Callable, case: Mapping, value: Any) -> bool:
     """Whether a test holds; one that a number makes overflow or divide by zero does not."""
+    known = {**case, **(value if isinstance(value, dict) else {}), "answer": value}
     try:
-        return bool(test(case, value))
+        return bool(test(**{name: known[name] for name in _parameters(test)}))
     except ArithmeticError:
         return False
+
+
+@cache
+def _parameters(test: Callable) -> tuple[str, ...]:
+    return tuple(inspect.signature(test).parameters)
 
 
 def _is_number(value: Any) -> bool:

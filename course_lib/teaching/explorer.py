@@ -21,9 +21,15 @@ import numpy as np
 from IPython.display import HTML, display
 from matplotlib.artist import Artist
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
+from matplotlib.collections import PathCollection
+from matplotlib.figure import Figure, FigureBase
+from matplotlib.image import AxesImage
+from matplotlib.lines import Line2D
+from matplotlib.patches import Rectangle
+from matplotlib.text import Text
 from PIL import Image
 
+from course_lib.teaching.layout import Panels
 from course_lib.teaching.style import STYLE, describe, png_bytes, text_alternative
 from course_lib.teaching.words import PANEL_CLASS, Words
 
@@ -32,17 +38,17 @@ _DESCRIPTION = {"description_width": "13em"}
 LINE_BREAK = "\n"
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Slider:
-    """A number that the learner sets: its name in words, its symbol, its unit and what it does."""
+    """A number that the learner sets: its name in words, its symbol, what it does, its range and its unit."""
 
     label: str
     symbol: str
+    tooltip: str
     default: float | int
     minimum: float | int
     maximum: float | int
     step: float | int
-    tooltip: str
     unit: str = ""
 
     def __post_init__(self):
@@ -96,14 +102,14 @@ class Slider:
         )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Choice:
     """One of a few named settings."""
 
     label: str
+    tooltip: str
     default: str
     options: tuple[str, ...]
-    tooltip: str
 
     def __post_init__(self):
         if self.default not in self.options or len(self.options) < 2:
@@ -136,7 +142,7 @@ class Choice:
         )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class TextBox:
     """A line that the learner types; it counts when Enter is pressed or the box is left.
 
@@ -145,9 +151,9 @@ class TextBox:
     """
 
     label: str
+    tooltip: str
     default: str
     other: str
-    tooltip: str
 
     def __post_init__(self):
         if not self.default.strip() or self.default == self.other:
@@ -181,49 +187,67 @@ class TextBox:
         )
 
 
+Control = Slider | Choice | TextBox
+
+
 class Explorer:
     """Base class of every interactive figure.
 
-    A subclass sets `title`, `summary` (the text alternative of the figure as a whole) and `controls`, a
-    mapping from the names of `compute`'s keyword arguments to `Slider`, `Choice` or `TextBox`; the first control
-    is the one that the static strip sweeps. It defines
+    A subclass sets `title`, `summary` (the text alternative of the figure as a whole), its controls as attributes
+    (`Slider`, `Choice` or `TextBox`, named as `compute`'s keyword arguments; the first one is the one that the
+    static strip sweeps) and its axes as `layout` (`panels`). It defines
 
-    - `compute(**settings)`: pure, returns the state that is drawn;
-    - `draw(figure)`: makes axes and artists once, with fixed limits, and returns the moving artists by name
-      (single artists or lists);
-    - `update(artists, state)`: sets the artists' data, nothing else;
-    - `words(state)`: one sentence on what the setting shows.
+    - `compute(**settings)`: pure, returns the state that is drawn, a mapping;
+    - `draw(*axes)`: makes artists once and returns the moving ones by name (single artists or lists); without
+      a `layout` it gets the figure;
+    - `words(state)`: one sentence on what the setting shows;
+    - `update(artists, state)`, only where setting each artist's data to the entry of its name is not enough.
     """
 
     title: str
     summary: str
-    controls: Mapping[str, Slider | Choice | TextBox]
+    controls: Mapping[str, Control]
+    layout: Panels | None = None
     size: tuple[float, float] = (6.4, 4.0)
     dpi: float = 144
     continuous: bool = True
+
+    def __init_subclass__(cls, **kwargs: Any):
+        super().__init_subclass__(**kwargs)
+        own = {name: value for name, value in vars(cls).items() if isinstance(value, Control)}
+        cls.controls = {**getattr(cls, "controls", {}), **own}
 
     def compute(self, **settings: Any) -> Any:
         """Return the state for the given settings."""
         raise NotImplementedError
 
-    def draw(self, figure: Figure) -> dict[str, Artist | list[Artist]]:
+    def draw(self, *axes: Any) -> dict[str, Artist | list[Artist]]:
         """Draw what the figure consists of and return the artists that move."""
         raise NotImplementedError
 
     def update(self, artists: dict[str, Any], state: Any) -> None:
-        """Set the moving artists to `state`."""
-        raise NotImplementedError
+        """Set the moving artists to `state`, each to the entry of its name (`set_data`)."""
+        for name, artist in artists.items():
+            set_data(artist, state[name])
 
     def words(self, state: Any) -> str:
         """Say in one sentence what `state` shows."""
         raise NotImplementedError
+
+    def _drawn(self, figure: FigureBase) -> dict[str, Artist | list[Artist]]:
+        if self.layout is None:
+            return self.draw(figure)
+        axes = self.layout.make(figure)
+        artists = self.draw(*axes)
+        self.layout.legends(axes)
+        return artists
 
     def __init__(self):
         self.settings = {name: control.default for name, control in self.controls.items()}
         with matplotlib.rc_context(STYLE):
             self.figure = Figure(figsize=self.size, dpi=self.dpi, layout="constrained")
             self._canvas = FigureCanvasAgg(self.figure)
-            self.artists = self.draw(self.figure)
+            self.artists = self._drawn(self.figure)
             self._moving = _flatten(self.artists)
             for artist in self._moving:
                 artist.set_animated(True)
@@ -272,7 +296,7 @@ class Explorer:
             said = []
             for part, value in zip(figure.subfigures(rows, columns), control.values(), strict=True):
                 state = self.compute(**{**self._defaults(), name: value})
-                artists = self.draw(part)
+                artists = self._drawn(part)
                 self.update(artists, state)
                 part.suptitle(control.say(value), fontsize=12, fontweight="bold")
                 said.append(f"{control.say(value)}: {self.words(state)}")
@@ -348,6 +372,38 @@ class Explorer:
             "<details><summary>For reading without a kernel: three settings, as a picture and in words</summary>"
             f'<img alt="{text}" width="{width}" src="data:image/png;base64,{picture}"/>'
             f"<p>{text.replace(LINE_BREAK, '<br/>')}</p></details>"
+        )
+
+
+def set_data(artist: Artist | list[Artist], value: Any) -> None:
+    """Give an artist its data, or each of a list its own.
+
+    A line takes (x, y), numbers or arrays, or y alone where x stays; a text takes its words, or (x, y, words); an
+    image takes its array, a scatter plot its points (n, 2), a bar its height.
+
+    Raises:
+        TypeError: the artist is of another kind; the explorer has to define `update`.
+    """
+    if isinstance(artist, list):
+        for one, own in zip(artist, value, strict=True):
+            set_data(one, own)
+    elif isinstance(artist, Line2D):
+        if isinstance(value, tuple):
+            artist.set_data(*map(np.atleast_1d, value))
+        else:
+            artist.set_ydata(np.atleast_1d(value))
+    elif isinstance(artist, Text):
+        x, y, words = value if isinstance(value, tuple) else (*artist.get_position(), value)
+        artist.set(x=x, y=y, text=words)
+    elif isinstance(artist, AxesImage):
+        artist.set_data(value)
+    elif isinstance(artist, PathCollection):
+        artist.set_offsets(value)
+    elif isinstance(artist, Rectangle):
+        artist.set_height(value)
+    else:
+        raise TypeError(
+            f"no rule how {type(artist).__name__} takes its data: define `update` in the explorer that draws it"
         )
 
 

@@ -11,7 +11,7 @@ EXPLORERS = [
     value
     for module in MODULES.values()
     for value in vars(module).values()
-    if inspect.isclass(value) and issubclass(value, Explorer) and value.__module__ == module.__name__
+    if inspect.isclass(value) and issubclass(value, Explorer) and value.__module__.startswith(module.__name__)
 ]
 PREDICTIONS = [
     value

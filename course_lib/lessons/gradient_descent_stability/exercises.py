@@ -1,0 +1,273 @@
+"""Exercises of lesson 01, gradient_descent_stability."""
+
+import math
+
+import torch
+
+from course_lib.optimization.gradient_descent import worst_rate
+from course_lib.teaching import contents, edit, inputs, normal, one_of, uniform, whole
+
+lesson = contents(__name__)
+
+
+def _shrinks(step_size, *, sigma=2.0, steps=400):
+    """Whether the error of the loss 1/2 (y - sigma w)^2 has not grown after `steps` steps, run one by one."""
+    error = 1.0
+    for _ in range(steps):
+        error = error - step_size * sigma**2 * error
+        if abs(error) > 1e12:
+            break
+    return abs(error) <= 1
+
+
+lesson.value(
+    "01.1", "The loss with one half", difficulty=1, minutes=3,
+    prompt="Many texts write the loss as $L(w) = \\frac12 (y - \\sigma w)^2$. Let $\\sigma = 2$. What is the limit of the "
+    "step size: the number $\\eta_{max}$ such that gradient descent converges for every $0 < \\eta < \\eta_{max}$ and for "
+    "no larger $\\eta$?",
+    answer=0.5,
+    properties=[
+        ("A slightly larger step than your limit still converges.", lambda answer: not _shrinks((1 + 1e-6) * answer)),
+        ("A slightly smaller step than your limit does not converge.",
+         lambda answer: answer > 0 and _shrinks((1 - 1e-6) * answer)),
+    ],
+    hints=(
+        "Differentiate: what is the gradient of 1/2 (y - σw)², and what is it without the 1/2?",
+        "Write one step for the error w - w* and read off the factor it is multiplied by.",
+        "The factor is 1 - ησ². For which η is its absolute value below 1?",
+    ),
+    mistakes=[
+        ("limit of the loss without 1/2", 0.25,
+         "That is 1/σ², the limit for the loss without the 1/2: halving the loss halves the gradient, so the step may be "
+         "twice as long."),
+        ("best step instead of limit", 0.125,
+         "That is 1/(2σ²), the step that solves the loss without 1/2 at once; the question asks where convergence ends."),
+        ("forgot the square", 1.0,
+         "You divided by σ instead of σ²: the gradient holds σ once from the residual and once from the chain rule."),
+        ("multiplied by the square", 8.0,
+         "You multiplied by σ²: a steeper loss needs a shorter step, not a longer one."),
+    ],
+)
+
+
+def _autograd_step(matrix, target, weights, step_size):
+    leaf = weights.clone().requires_grad_()
+    (gradient,) = torch.autograd.grad((target - matrix @ leaf).square().sum(), leaf)
+    return weights - step_size * gradient
+
+
+@lesson.exercise(
+    "01.2", "One step for a matrix", difficulty=1, minutes=5,
+    prompt="Write `gradient_step(matrix, target, weights, step_size)`: one step of gradient descent on "
+    "$L(w) = \\lVert y - Xw\\rVert^2$. `matrix` is $X$ with shape `(rows, columns)`, `target` is $y$, `weights` is $w$; "
+    "return the new weights, a float64 tensor of shape `(columns,)`.",
+    draw=inputs(rows=whole(2, 4), matrix=normal("rows 2"), target=normal("rows"), weights=normal("2"),
+                step_size=uniform(0.01, 0.3)),
+    properties=[
+        ("A step should be weights minus step_size times the gradient of the loss.",
+         lambda matrix, target, weights, step_size, answer: torch.allclose(
+             answer, _autograd_step(matrix, target, weights, step_size), atol=1e-9)),
+    ],
+    hints=(
+        "The loss is a sum of squares: its gradient is -2 times something times the residual y - Xw.",
+        "That something must turn a vector with `rows` entries into one with `columns` entries.",
+        "w_new = w + 2η Xᵀ (y - Xw).",
+    ),
+    mistakes=[
+        ("went uphill", edit("weights + 2", "weights - 2"),
+         "Your step goes uphill: with the residual y - Xw the gradient is -2Xᵀ(y - Xw), and minus its minus is a plus."),
+        ("dropped the 2", edit("2 * ", ""),
+         "The factor 2 is missing: it comes from differentiating the square, and only the loss with 1/2 cancels it."),
+        ("averaged over rows", edit("2 * ", "2 / len(target) * "),
+         "You divided by the number of rows: that is the gradient of the mean squared error, this loss is the sum."),
+        ("returned the change", edit("weights + ", ""),
+         "You returned the change alone; the new weights are the old ones plus that change."),
+    ],
+)
+def gradient_step(matrix, target, weights, step_size):
+    """One step of gradient descent on ||y - X w||^2."""
+    return weights + 2 * step_size * matrix.T @ (target - matrix @ weights)
+
+
+def _factor(singular_value, step_size):
+    return abs(1 - 2 * step_size * singular_value**2)
+
+
+@lesson.exercise(
+    "01.3", "How many steps", difficulty=2, minutes=10,
+    prompt="Write `first_step_below(singular_value, step_size, accuracy)`: from $w_0 = 0$ on the loss $(y - \\sigma w)^2$, "
+    "the first whole number $t$ with $|w_t - w^*| < \\varepsilon |w^*|$. You may assume $0 < \\eta < 1/\\sigma^2$ and "
+    "$0 < \\varepsilon < 1$. Both $\\eta$ below and above $1/(2\\sigma^2)$ will be tried.",
+    # Both sides of 1 / (2 sigma^2): below it the iterates approach from one side, above it they overshoot.
+    draw=inputs(
+        singular_value=uniform(0.5, 2.0, digits=1), share=uniform(0.08, 0.92),
+        step_size=lambda singular_value, share: round(share / singular_value**2, 3),
+        accuracy=one_of(0.5, 0.1, 0.01, 0.001),
+    ).sometimes(0.4,  # where a wrong rounding or a missing case shows: powers that meet epsilon, and a factor of 0
+        {"singular_value": 1.0, "step_size": 0.25, "accuracy": 0.25},
+        {"singular_value": 1.0, "step_size": 0.75, "accuracy": 0.125},
+        {"singular_value": 1.0, "step_size": 0.5, "accuracy": 0.1},
+        {"singular_value": 2.0, "step_size": 0.125, "accuracy": 0.01},
+    ),
+    properties=[
+        ("The number of steps is a whole number, 1 or more.", lambda answer: answer >= 1 and float(answer).is_integer()),
+        ("After your number of steps the error is not yet below the accuracy.",
+         lambda singular_value, step_size, accuracy, answer: _factor(singular_value, step_size) ** float(answer) < accuracy),
+        ("One step earlier the error is below the accuracy already.",
+         lambda singular_value, step_size, accuracy, answer:
+         _factor(singular_value, step_size) ** (float(answer) - 1) >= accuracy),
+    ],
+    hints=(
+        "From w_0 = 0 the relative error after t steps is |1 - 2ησ²| to the power t.",
+        "Take logarithms, and remember that dividing by a negative number turns the inequality round.",
+        "t is the smallest whole number above ln ε / ln |1 - 2ησ²|; what if the factor is exactly 0?",
+    ),
+    mistakes=[
+        ("left out the absolute value", edit("abs", ""),
+         "You left out the absolute value, as the notes do: above η = 1/(2σ²) the factor 1 - 2ησ² is negative and has no "
+         "logarithm."),
+        ("no case for a factor of 0", edit("1 if factor == 0 else ", ""),
+         "Right but for one case: at η = 1/(2σ²) the factor is exactly 0, and 0 has no logarithm. One step is enough "
+         "there."),
+        ("rounded up", edit("floor", "ceil", ") + 1", ")"),
+         "You rounded up, which is right unless the bound is a whole number: there the error equals ε and is not below it. "
+         "Take the next whole number."),
+        ("rounded up, no case for a factor of 0", edit("1 if factor == 0 else ", "", "floor", "ceil", ") + 1", ")"),
+         "Two cases are left: at η = 1/(2σ²) the factor is 0 and has no logarithm, and where the bound is a whole number "
+         "the error equals ε and is not below it."),
+        ("rounded down", edit("math.floor(", "max(1, math.floor(", " + 1", ")"),
+         "You rounded down: at that step the error is not below ε yet."),
+        ("rounded down, no case for a factor of 0", edit("1 if factor == 0 else ", "", " + 1", ""),
+         "You rounded down: at that step the error is not below ε yet. And at η = 1/(2σ²) the factor is 0, which has no "
+         "logarithm."),
+        ("forgot the square", edit("singular_value**2", "singular_value"),
+         "Your factor has σ where σ² belongs: the gradient holds σ twice."),
+        ("did not round", edit("1 if", "0.0 if", "math.floor", "", " + 1", ""),
+         "You returned the bound itself. Steps are whole: the answer is the next whole number above it."),
+        ("forgot the 2", edit("2 * ", ""),
+         "Your factor is 1 - ησ²: that belongs to the loss with 1/2. Here it is 1 - 2ησ²."),
+        ("turned the fraction over", edit("math.log(accuracy) / math.log(factor)", "math.log(factor) / math.log(accuracy)"),
+         "Your fraction is upside down: ln ε belongs on top, since a smaller ε needs more steps."),
+    ],
+)
+def first_step_below(singular_value, step_size, accuracy):
+    """The error after t steps is |1 - 2 eta sigma^2|^t of the first: take logarithms; a factor of 0 needs one step."""
+    factor = abs(1 - 2 * step_size * singular_value**2)
+    return 1 if factor == 0 else math.floor(math.log(accuracy) / math.log(factor)) + 1
+
+
+def _iterates(singular_value, target, start, step_size, steps):
+    """The true iterate, run step by step, and the printed one, as multiples of the first error from the solution."""
+    solution, weight = target / singular_value, float(start)
+    for _ in range(int(steps)):
+        weight += 2 * step_size * singular_value * (target - singular_value * weight)
+    return weight, solution + (1 - 2 * step_size * singular_value**2) * (start - solution)
+
+
+def _admissible(singular_value, step_size, steps):
+    whole_and_few = float(steps).is_integer() and 0 <= steps <= 10_000
+    return whole_and_few and singular_value > 0 and 0 < step_size < 1 / singular_value**2
+
+
+def _alike(singular_value, target, start, step_size, steps):
+    true, printed = _iterates(singular_value, target, start, step_size, steps)
+    return abs(true - printed) <= 0.05 * abs(start - target / singular_value)
+
+
+def _case(**changed):
+    return {"singular_value": 2.0, "target": 3.0, "start": 0.0, "step_size": 0.1, "steps": 5, **changed}
+
+
+lesson.flaw(
+    "01.4", "Catch the printed formula", difficulty=2, minutes=8,
+    prompt="The notes print $w_t = \\frac y\\sigma + (1 - 2\\eta\\sigma^2)\\,(w_0 - \\frac y\\sigma)$ for the iterate after "
+    "$t$ steps. Give a counterexample: a dictionary with the numbers `singular_value` ($\\sigma > 0$), `target` ($y$), "
+    "`start` ($w_0$), `step_size` (a stable one, $0 < \\eta < 1/\\sigma^2$) and `steps` ($t$) for which the true "
+    "iterate and the printed one differ by more than 5% of the error at the start, $|w_0 - y/\\sigma|$.",
+    answer=_case(),
+    properties=[
+        ("Take σ > 0, a whole number of steps up to 10,000 and a stable step size, 0 < η < 1/σ².", _admissible),
+        ("The printed formula and the true iterate agree for your numbers to 5%.", lambda answer: not _alike(**answer)),
+    ],
+    hints=(
+        "Compare the printed formula with (01.3). What was lost?",
+        "For which number of steps does the lost piece make no difference? Avoid that one.",
+        "Take the factor 1 - 2ησ² well away from 0 and 1, say 1/5, and a few steps.",
+    ),
+    mistakes=[
+        ("one step", _case(steps=1),
+         "With one step the printed formula is right: what it lost is the exponent t, and x¹ = x.",
+         lambda singular_value, step_size, steps: _admissible(singular_value, step_size, steps) and steps == 1),
+        ("start at the solution", _case(start=1.5),
+         "You start at the solution, where every formula stays: choose w₀ different from y/σ.",
+         lambda singular_value, target, start, step_size, steps:
+         _admissible(singular_value, step_size, steps) and start == target / singular_value),
+        ("solved in one step", _case(step_size=0.125),
+         "Your factor 1 - 2ησ² is (nearly) 0: after one step the error is gone, and any power of 0 is 0.",
+         lambda singular_value, step_size, steps:
+         _admissible(singular_value, step_size, steps) and steps > 1 and _factor(singular_value, step_size) < 0.05),
+        ("barely moving", _case(singular_value=1.0, step_size=0.001, steps=3),
+         "Your factor 1 - 2ησ² is nearly 1 and the steps are few: both formulas hardly move. Take a larger step size or "
+         "more steps.",
+         lambda singular_value, step_size, steps, answer:
+         _admissible(singular_value, step_size, steps) and steps > 1 and _alike(**answer)
+         and 0.95 < 1 - 2 * step_size * singular_value**2 < 1),
+        ("an unstable step", _case(step_size=0.3),
+         "Your step is unstable, η ≥ 1/σ²: choose one for which gradient descent converges.",
+         lambda singular_value, step_size: singular_value > 0 and step_size >= 1 / singular_value**2),
+    ],
+)
+
+
+def _beats_neighbours(singular_values, answer):
+    rate = lambda scale: worst_rate(singular_values, step_size=float(answer) * scale)  # noqa: E731
+    neighbours = (0.5, 0.9, 0.99, 0.999, 1.001, 1.01, 1.1, 1.5)
+    return rate(1) < 1 and all(rate(1) <= rate(scale) + 1e-12 for scale in neighbours)
+
+
+@lesson.exercise(
+    "01.5", "The best step for any spectrum", difficulty=3, minutes=15,
+    prompt="Write `best_step_size(singular_values)`: the step size $\\eta$ that makes the slowest direction as fast as "
+    "possible, $\\min_\\eta \\max_i |1 - 2\\eta\\sigma_i^2|$, over the directions that move at all. `singular_values` is a "
+    "float64 tensor of two to six entries in any order, one of which may be zero; return a number.",
+    draw=inputs(
+        n=whole(2, 5), values=uniform(0.3, 3.0, "n", digits=1), zeros=one_of(0, 0, 0, 1, 1),
+        singular_values=lambda values, zeros, generator: torch.cat([values, values.new_zeros(zeros)])[
+            torch.randperm(len(values) + zeros, generator=generator)],
+    ),
+    properties=[
+        ("The step must be positive.", lambda answer: float(answer) > 0),
+        ("A nearby step has a smaller worst-case factor than yours.", _beats_neighbours),
+    ],
+    hints=(
+        "Draw |1 - 2ησ²| against η for three values of σ. Which of the curves are ever the highest?",
+        "1 - 2ησ² falls as σ² grows, so only the largest and the smallest σ can have the largest absolute value.",
+        "Set 1 - 2ησ_min² equal to 2ησ_max² - 1, and leave out σ = 0: such a direction has no error that moves.",
+    ),
+    mistakes=[
+        ("kept the zero", edit("[singular_values > 0]", ""),
+         "You let σ = 0 count as the smallest value. A direction with σ = 0 never moves, whatever the step; take the "
+         "smallest σ that is not zero."),
+        ("first and last entry", lambda s: 1 / (s[0] ** 2 + s[-1] ** 2),
+         "You took the first and the last entry. The values come in any order: look for the largest and the smallest that "
+         "is not zero."),
+        ("forgot the squares", edit("max() ** 2", "max()", "min() ** 2", "min()"),
+         "You added the singular values themselves: curvature goes with σ²."),
+        ("factor 2 of the other loss", edit("1 / ", "2 / "),
+         "That is the best step for the loss with 1/2, twice the one asked for here: it lies above the limit."),
+        ("average of all curvatures", lambda s: 1 / (2 * s[s > 0].square().mean()),
+         "You used the average of all σ². Only the two extremes matter: the directions between them are never the "
+         "slowest."),
+        ("solved the steepest direction", edit("min", "max"),
+         "That step finishes the steepest direction at once and is too short for the flattest one: balance the two."),
+        ("the limit itself", edit(" + nonzero.min() ** 2", ""),
+         "That is the stability limit: there the steepest direction keeps its error for ever."),
+    ],
+)
+def best_step_size(singular_values):
+    """Return the step size with the smallest worst-case factor."""
+    nonzero = singular_values[singular_values > 0]
+    return 1 / (nonzero.max() ** 2 + nonzero.min() ** 2)
+
+
+EXERCISES = lesson.exercises

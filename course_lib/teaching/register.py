@@ -1,0 +1,169 @@
+"""What a lesson holds: one register of its figures, explorers, predictions and exercises.
+
+    lesson = contents(__name__)
+
+gives the modules of one lesson's package the same register, as `logging.getLogger(__name__)` does for a logger.
+"""
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from course_lib.teaching.exercise import Exercise, Mistake, Property
+from course_lib.teaching.explorer import Explorer
+from course_lib.teaching.laws import Inputs
+from course_lib.teaching.layout import panels
+from course_lib.teaching.prediction import Prediction
+from course_lib.teaching.style import describe, new_figure, styled
+
+_REGISTERS: dict[str, "Contents"] = {}
+
+
+def contents(module: str) -> "Contents":
+    """Return the register of the package that the module belongs to, or of the module itself."""
+    return _REGISTERS.setdefault(module.rpartition(".")[0] or module, Contents())
+
+
+class Contents:
+    """The figures, explorers, predictions and exercises of one lesson, by name or number, in order."""
+
+    def __init__(self):
+        self.figures: dict[str, Callable[[], Figure]] = {}
+        self.explorers: dict[str, type[Explorer]] = {}
+        self.predictions: dict[str, Callable[..., Prediction]] = {}
+        self.exercises: dict[str, Exercise] = {}
+
+    def figure(
+        self,
+        title: str | list[str] | None = None,
+        x: str | list[str] | None = None,
+        y: str | list[str] | None = None,
+        *,
+        size: tuple[float, float] = (6.4, 4.0),
+        example: Callable[[], Any] | None = None,
+        variants: Mapping[str, Mapping[str, Any]] | None = None,
+        **layout: Any,
+    ) -> Callable[[Callable[..., str]], Callable[..., Figure]]:
+        """Register a figure `plot_NAME(*axes, ...)` that draws on the axes and returns its text alternative.
+
+        The axes are declared as by `panels`; `size` is in inches. The function that is returned makes the figure, so it
+        takes the further arguments only. Where those have no defaults, `example` returns the first of them (or a tuple
+        of them) for the picture that tests and `make figures` draw; `variants` registers several pictures, each by its
+        keyword arguments.
+        """
+        declared = panels(title, x, y, **layout)
+
+        def register(draw: Callable[..., str]) -> Callable[..., Figure]:
+            @styled
+            @wraps(draw)
+            def plot(*args: Any, **kwargs: Any) -> Figure:
+                figure = new_figure(*size)
+                axes = declared.make(figure)
+                text = draw(*axes, *args, **kwargs)
+                declared.legends(axes)
+                return describe(figure, text)
+
+            def shown(**kwargs: Any) -> Figure:
+                given = () if example is None else example()
+                return plot(*(given if isinstance(given, tuple) else (given,)), **kwargs)
+
+            plot.example = shown
+            plot.__signature__ = _without_axes(draw, declared.grid[0] * declared.grid[1])
+            for name, kwargs in (variants or {draw.__name__.removeprefix("plot_"): {}}).items():
+                self._add(self.figures, name, lambda kwargs=kwargs: shown(**kwargs))
+            return plot
+
+        return register
+
+    def explorer(self, kind: type[Explorer]) -> type[Explorer]:
+        """Register an explorer; its strip is the figure "explorer", a second one's is named by its class."""
+        name = "explorer" if "explorer" not in self.figures else kind.__name__.lower()
+        self._add(self.explorers, kind.__name__, kind)
+        self._add(self.figures, name, lambda: kind().strip())
+        return kind
+
+    def prediction(
+        self,
+        number: str,
+        question: str,
+        choices: Mapping[str, str],
+        *,
+        answer: str,
+        reveal: Callable[..., Figure],
+    ) -> Callable[..., Prediction]:
+        """Register a prediction; return what a notebook calls to ask it.
+
+        The arguments of that call, what the page has measured, go on to `reveal`.
+        """
+
+        def asked(draw: Callable[[], Figure]) -> Prediction:
+            return Prediction(number, question, choices=choices, answer=answer, reveal=draw)
+
+        def ask(*args: Any, **kwargs: Any) -> Prediction:
+            return asked(lambda: reveal(*args, **kwargs))
+
+        ask.__doc__ = f"Ask prediction {number}: {question}"
+        ask.example = lambda: asked(getattr(reveal, "example", reveal))
+        self._add(self.predictions, number, ask)
+        return ask
+
+    def exercise(
+        self, number: str, title: str, *, draw: Inputs | Callable[..., dict], **about: Any
+    ) -> Callable[[Callable], Callable]:
+        """Register the decorated function as the reference of an exercise; `about` is what `Exercise` takes.
+
+        The function's docstring and body are what `solution()` shows.
+        """
+
+        def register(reference: Callable) -> Callable:
+            names = list(inspect.signature(reference).parameters)
+
+            def drawn(generator):
+                made = draw(generator)
+                return {name: made[name] for name in names}
+
+            self._judge(number, title, kind="function", reference=reference, draw=drawn, **about)
+            return reference
+
+        return register
+
+    def value(self, number: str, title: str, *, answer: Any, **about: Any) -> None:
+        """Register an exercise whose answer is one value; `answer` is a right one."""
+        self._judge(number, title, kind="value", reference=answer, **about)
+
+    def flaw(self, number: str, title: str, *, answer: Any, **about: Any) -> None:
+        """Register an exercise that asks for a counterexample; `answer` is one."""
+        self._judge(number, title, kind="flaw", reference=answer, **about)
+
+    def _judge(
+        self, number: str, title: str, *, mistakes: Sequence[tuple], properties: Sequence[tuple] = (), **about
+    ) -> None:
+        exercise = Exercise(
+            id=number,
+            title=title,
+            mistakes=tuple(Mistake(*row) for row in mistakes),
+            properties=tuple(Property(*row) for row in properties),
+            **about,
+        )
+        self._add(self.exercises, number, exercise)
+
+    @staticmethod
+    def _add(register: dict, name: str, thing: Any) -> None:
+        if name in register:
+            raise ValueError(f"{name} is registered already; the names so far are {list(register)}")
+        register[name] = thing
+
+
+def _without_axes(draw: Callable, count: int) -> inspect.Signature:
+    """The signature of `draw` less the axes that are handed to it."""
+    signature = inspect.signature(draw)
+    parameters = list(signature.parameters.values())
+    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    dropped = {p.name for p in positional[:count]}
+    return signature.replace(
+        parameters=[p for p in parameters if p.name not in dropped and p.kind is not p.VAR_POSITIONAL],
+        return_annotation=Figure,
+    )
