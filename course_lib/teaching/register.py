@@ -42,7 +42,7 @@ class Contents:
         x: str | list[str] | None = None,
         y: str | list[str] | None = None,
         *,
-        size: tuple[float, float] = (6.4, 4.0),
+        size: tuple[float | int, float | int] = (6.4, 4.0),
         example: Callable[[], Any] | None = None,
         variants: Mapping[str, Mapping[str, Any]] | None = None,
         **layout: Any,
@@ -103,9 +103,13 @@ class Contents:
             return Prediction(number, question, choices=choices, answer=answer, reveal=draw)
 
         def ask(*args: Any, **kwargs: Any) -> Prediction:
+            inspect.signature(reveal).bind(
+                *args, **kwargs
+            )  # a call that the figure cannot take fails before the guess
             return asked(lambda: reveal(*args, **kwargs))
 
         ask.__doc__ = f"Ask prediction {number}: {question}"
+        ask.reveal = reveal
         ask.example = lambda: asked(getattr(reveal, "example", reveal))
         self._add(self.predictions, number, ask)
         return ask
