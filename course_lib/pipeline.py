@@ -25,10 +25,10 @@ from torch import Tensor
 
 import course_lib
 from course_lib import sae
+from course_lib.files import check_free, new_directory
 from course_lib.mbart.corpus import CONCEPTS, LANGUAGES, LEXICAL_CONCEPTS, Sentence, generate, split_of
 from course_lib.mbart.text import TABLES, full_codes, read_fields
 from course_lib.sae import concepts, metrics
-from course_lib.sae.io import check_free, new_directory
 from course_lib.sae.losses import NO_LABEL
 
 BUILTIN = "builtin"

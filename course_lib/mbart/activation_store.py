@@ -13,9 +13,7 @@ be killed at any moment: the next one counts the shards that agree with their re
 import hashlib
 import json
 import logging
-import os
 import re
-import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
@@ -24,7 +22,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from filelock import FileLock, Timeout
 from jaxtyping import Bool, Float, Int
 from safetensors import safe_open
 from safetensors.torch import save as to_bytes
@@ -32,6 +29,7 @@ from torch import Tensor, distributed
 from tqdm.auto import tqdm
 from transformers import MBartForConditionalGeneration, PreTrainedTokenizerBase
 
+from course_lib import files
 from course_lib.mbart.activations import Reader, Site, States, Window, ahead
 from course_lib.mbart.corpus import Sentence
 from course_lib.mbart.text import TABLES, full_codes, read_fields
@@ -330,8 +328,7 @@ class _Writer:
             manifest = self.settings | {"complete": False, "shards": []}
             _write(self.directory / MANIFEST, _json_bytes(manifest))
         self.check(manifest)
-        for path in self.directory.glob(".*.partial"):
-            path.unlink()
+        files.remove_partials(self.directory)
         return manifest
 
     def check(self, manifest: dict[str, Any]) -> dict[str, Any]:
@@ -426,21 +423,14 @@ class _Writer:
 
 @contextmanager
 def _lock(directory: Path) -> Iterator[None]:
-    """Held by one process at a time; the kernel takes it back from one that dies."""
-    lock = FileLock(directory / LOCK, timeout=0)
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        lock.acquire()
-    except Timeout:
-        raise StoreError(
-            f"another process is writing to {directory}; wait until it is done, or stop it and {AGAIN}"
-        ) from None
-    except OSError as error:
-        raise StoreError(f"{directory} cannot be written: {error.strerror or error}") from error
-    try:
+    """Held by one process at a time."""
+    busy = f"another process is writing to {directory}; wait until it is done, or stop it and {AGAIN}"
+    with ExitStack() as held:
+        try:
+            held.enter_context(files.locked(directory / LOCK, busy=StoreError(busy)))
+        except OSError as error:
+            raise StoreError(f"{directory} cannot be written: {error.strerror or error}") from error
         yield
-    finally:
-        lock.release()
 
 
 def _record(number: int) -> str:
@@ -455,28 +445,14 @@ def _columns(states: States) -> dict[str, Tensor]:
 
 
 def _write(path: Path, data: bytes) -> None:
-    """Write a file whole or not at all, even if the power fails."""
-    # A name of its own, so that a process that outlives its run cannot mix its bytes with ours.
-    partial = path.with_name(f".{path.name}-{secrets.token_hex(4)}.partial")
     try:
-        with partial.open("wb") as file:
+        with files.replacing(path) as file:
             file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(path)
-        if os.name == "posix":  # elsewhere a directory cannot be opened, nor need it be flushed
-            handle = os.open(path.parent, os.O_RDONLY)
-            try:
-                os.fsync(handle)
-            finally:
-                os.close(handle)
     except OSError as error:
         raise StoreError(
             f"{path} ({len(data):,} bytes) cannot be written: {error.strerror or error}; all finished shards are "
             f"kept: make room or mend the disk, and {AGAIN}"
         ) from error
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def _json_bytes(content: dict[str, Any]) -> bytes:

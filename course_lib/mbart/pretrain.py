@@ -12,10 +12,8 @@ the weights that an uninterrupted run gives.
 """
 
 import json
-import os
 import random
 import shutil
-import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -29,6 +27,7 @@ from torch import Tensor
 from tqdm.auto import tqdm
 from transformers import MBart50Tokenizer, MBartConfig, MBartForConditionalGeneration
 
+from course_lib import files
 from course_lib.mbart.activations import uncounted_ids
 from course_lib.mbart.corpus import LANGUAGES, Meaning, draw_meanings, minimal_pairs, render, split_of
 from course_lib.mbart.model_card import model_card
@@ -158,11 +157,11 @@ def pretrain(
     from course_lib.mbart.scores import held_out_scores  # it measures what this module builds
 
     out = Path(out)
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise FileExistsError(f"{out} exists and is not an empty directory; name a new one or remove it")
+    files.check_free(out)
     tokenizer, texts = _tokenizer_and_texts(config)
     unfinished = out.with_name(f".{out.name}.unfinished")
     unfinished.mkdir(parents=True, exist_ok=True)
+    files.remove_partials(unfinished)
     checkpoint = unfinished / "checkpoint.pt"
     model = random_model(config, tokenizer, seed=config.seed)
     started = time.process_time()
@@ -184,9 +183,7 @@ def pretrain(
         measured = held_out_scores(scored, tokenizer, config, n_scored=n_scored, progress=progress)
         scores |= {prefix + name: value for name, value in measured.items()}
 
-    partial = Path(tempfile.mkdtemp(prefix=f".{out.name}-", dir=out.parent))
-    try:
-        partial.chmod(0o755)
+    with files.new_directory(out) as partial:
         model.half().save_pretrained(partial)
         tokenizer.save_pretrained(partial)
         (partial / "pretrain.json").write_text(json.dumps(asdict(config), indent=2) + "\n")
@@ -195,12 +192,7 @@ def pretrain(
             config, scores, n_scored=n_scored, parameters=model.num_parameters(), languages=LANGUAGES
         )
         (partial / "README.md").write_text(card, encoding="utf-8")
-        if out.exists():
-            out.rmdir()  # empty, as checked above
-        partial.replace(out)
-        shutil.rmtree(unfinished)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
+    shutil.rmtree(unfinished)
     return scores
 
 
@@ -412,8 +404,7 @@ def _window(
 
 
 def _write_checkpoint(checkpoint: Path, config, model, optimiser, rng, losses, seconds) -> None:
-    partial = checkpoint.with_suffix(".partial")
-    with partial.open("wb") as file:
+    with files.replacing(checkpoint) as file:
         torch.save(
             {
                 "config": asdict(config),
@@ -425,9 +416,6 @@ def _write_checkpoint(checkpoint: Path, config, model, optimiser, rng, losses, s
             },
             file,
         )
-        file.flush()
-        os.fsync(file.fileno())
-    partial.replace(checkpoint)
 
 
 def _read_checkpoint(checkpoint: Path, config, model, optimiser, rng) -> tuple[list[float], float]:

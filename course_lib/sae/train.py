@@ -18,6 +18,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from tqdm.auto import tqdm
 
+from course_lib.files import replacing
 from course_lib.sae import checkpoints, distributed
 from course_lib.sae.autoencoder import Autoencoder
 from course_lib.sae.batches import Batches, Rows, check_finite
@@ -428,10 +429,9 @@ def _metrics(
         if metrics_file is not None:
             metrics_file = Path(metrics_file)
             metrics_file.parent.mkdir(parents=True, exist_ok=True)
-            # Renamed into place: killed between two writes, the lines so far would be lost.
-            kept = metrics_file.with_name(f".{metrics_file.name}.partial")
-            kept.write_text("".join(_lines_up_to(metrics_file, after)), encoding="utf-8")
-            kept.replace(metrics_file)
+            # Killed between two writes, the lines so far would be lost.
+            with replacing(metrics_file) as file:
+                file.write("".join(_lines_up_to(metrics_file, after)).encode())
             lines = stack.enter_context(metrics_file.open("a", encoding="utf-8"))
         if tensorboard_dir is not None:
             from torch.utils.tensorboard import SummaryWriter

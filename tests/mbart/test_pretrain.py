@@ -207,10 +207,10 @@ def test_a_run_writes_a_directory_that_transformers_loads(pretrained, config):
 
 def test_a_directory_that_holds_something_is_refused(pretrained, config, tmp_path):
     parent, _ = pretrained
-    with pytest.raises(FileExistsError, match="is not an empty directory"):
+    with pytest.raises(FileExistsError, match="already holds something"):
         pretrain(config, parent / "model")
     (tmp_path / "file").write_text("")
-    with pytest.raises(FileExistsError, match="is not an empty directory"):
+    with pytest.raises(FileExistsError, match="already holds something"):
         pretrain(config, tmp_path / "file")
 
 
