@@ -254,7 +254,7 @@ def figures(
 @app.command()
 def doctor() -> None:
     """Say what is wrong with this environment and how to mend it."""
-    from course_lib.teaching.doctor import main
+    from course_lib.doctor import main
 
     raise typer.Exit(main())
 
