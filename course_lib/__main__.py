@@ -222,7 +222,7 @@ def pretrain(
 
     A run that was stopped goes on from its last checkpoint when the same command is given again.
     """
-    from course_lib.mbart.pretrain import PretrainConfig
+    from course_lib.mbart.config import PretrainConfig
     from course_lib.mbart.pretrain import pretrain as run
 
     given = {
