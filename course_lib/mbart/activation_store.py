@@ -25,16 +25,16 @@ import torch
 from jaxtyping import Bool, Float, Int
 from safetensors import safe_open
 from safetensors.torch import save as to_bytes
-from torch import Tensor, distributed
+from torch import Tensor
 from tqdm.auto import tqdm
 from transformers import MBartForConditionalGeneration, PreTrainedTokenizerBase
 
-from course_lib import files
+from course_lib import files, parallel
 from course_lib.mbart.activations import Reader, Site, States, Window, ahead
 from course_lib.mbart.corpus import Sentence
 from course_lib.mbart.text import TABLES, full_codes, read_fields
 
-Rows = slice | Int[Tensor, " chosen"] | Bool[Tensor, " rows"]
+RowIndex = slice | Int[Tensor, " chosen"] | Bool[Tensor, " rows"]
 
 FORMAT = 1
 MANIFEST, LOCK = "manifest.json", ".lock"
@@ -123,10 +123,10 @@ class ActivationStore:
         """What is known about each row."""
         return tuple(sorted(self._table(0)))
 
-    def __getitem__(self, rows: Rows) -> Float[Tensor, "read d_model"]:
+    def __getitem__(self, rows: RowIndex) -> Float[Tensor, "read d_model"]:
         return self.column("activations", rows)
 
-    def column(self, name: str, rows: Rows = slice(None)) -> Tensor:
+    def column(self, name: str, rows: RowIndex = slice(None)) -> Tensor:
         """One column of some rows (default: all of them): a slice, row numbers, or a mask with an entry a row.
 
         A slice within one shard is not copied. Raises KeyError for an unknown column, IndexError for a row that
@@ -256,20 +256,21 @@ def write_store(
     }
     writer = _Writer(Path(directory).absolute(), reader, settings)
     with ExitStack() as held:
-        writer.first(lambda: held.enter_context(_lock(writer.directory)))
-        writer.manifest = writer.check(writer.first(writer.opened))
+        held.enter_context(parallel.synchronised())
+        parallel.on_first(lambda: held.enter_context(_lock(writer.directory)))
+        writer.manifest = writer.check(parallel.on_first(writer.opened))
         bar = held.enter_context(
             tqdm(
                 total=len(text) if hasattr(text, "__len__") else None,
                 desc="activations",
                 unit="sentence",
-                disable=not progress or writer.rank > 0,
+                disable=not progress or parallel.rank() > 0,
             )
         )
         for job in ahead(writer.jobs(text)):
             writer.do(job, advance=bar.update)
-        writer.wait()
-        writer.first(writer.close)
+        parallel.barrier()
+        parallel.on_first(writer.close)
     return ActivationStore(directory)
 
 
@@ -290,28 +291,6 @@ class _Writer:
         self.directory, self.reader, self.settings = directory, reader, settings
         self.manifest: dict[str, Any] = {}
         self.texts: list[str] = []  # of all shards, whoever computes them
-        together = distributed.is_available() and distributed.is_initialized()
-        self.rank = distributed.get_rank() if together else 0
-        self.world = distributed.get_world_size() if together else 1
-
-    def first(self, action: Callable[[], Any]) -> Any:
-        """Act on rank 0; every rank waits and gets the result, or the error."""
-        box: list[Any] = [None, None]
-        if self.rank == 0:
-            try:
-                box[0] = action()
-            except (StoreError, ValueError) as error:
-                box[1] = error
-        if self.world > 1:
-            distributed.broadcast_object_list(box, src=0)
-        if box[1] is not None:
-            raise box[1]
-        return box[0]
-
-    def wait(self) -> None:
-        """Wait until every rank is here."""
-        if self.world > 1:
-            distributed.barrier()
 
     def opened(self) -> dict[str, Any]:
         """The manifest to go on from; a new one where the directory is empty."""
@@ -361,7 +340,7 @@ class _Writer:
                     f"{self.directory} is the store of another text: sentences {first + 1} to {first + len(pairs)} "
                     "are not those it was made from; choose another directory, or remove this one"
                 )
-            if number % self.world == self.rank and not self._finished(record):
+            if number % parallel.world_size() == parallel.rank() and not self._finished(record):
                 sentences = [source for source, _ in pairs]
                 targets = [target or source for source, target in pairs]
                 window = self.reader.prepare(sentences, targets, first=first)
