@@ -12,7 +12,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional
 
-from course_lib.sae import distributed
+from course_lib import parallel
 
 NO_LABEL = -1
 
@@ -60,7 +60,7 @@ def kl_sparsity(units: Float[Tensor, "batch units"], *, rho: float | int) -> Flo
     """
     # At least float32: in bfloat16 a mean close to 1 would be rounded to 1, outside the domain.
     rho_hat = units.mean(dim=0, dtype=torch.promote_types(units.dtype, torch.float32))
-    return bernoulli_kl(rho, distributed.mean_over_ranks(rho_hat)).sum()
+    return bernoulli_kl(rho, parallel.mean_over_ranks(rho_hat)).sum()
 
 
 class SparsityCheck(NamedTuple):
@@ -117,7 +117,7 @@ def cross_entropy(logits: Float[Tensor, "batch classes"], labels: Int[Tensor, " 
             f"{logits.shape[-1] - 1} for {logits.shape[-1]} classes, or {NO_LABEL} for no label"
         )
     summed = functional.cross_entropy(logits, labels, ignore_index=NO_LABEL, reduction="sum")
-    labelled = distributed.mean_over_ranks((labels != NO_LABEL).sum().to(logits.dtype))
+    labelled = parallel.mean_over_ranks((labels != NO_LABEL).sum().to(logits.dtype))
     return summed / torch.where(labelled > 0, labelled, 1)
 
 

@@ -22,7 +22,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from course_lib.sae import distributed, kernels, losses
+from course_lib import parallel
+from course_lib.sae import kernels, losses
 from course_lib.sae.autoencoder import Autoencoder, Labels, check_width
 
 
@@ -169,7 +170,7 @@ class SparseAutoencoder(Autoencoder):
         """
         x = self.normalise(batch)
         residual = x - self._decode(self._activate_batch(self._preactivations(x)))
-        residual = distributed.gathered(residual)
+        residual = parallel.gathered(residual)
         badness = residual.square().sum(dim=1).double().square().cpu()
         rows = torch.multinomial(badness + 1e-300, len(dead), replacement=True, generator=generator)
         directions = nn.functional.normalize(residual[rows.to(residual.device)], dim=1)
@@ -378,7 +379,7 @@ class BatchTopKSparseAutoencoder(TopKSparseAutoencoder):
 
     def batch_threshold(self, pre: Float[Tensor, "batch features"]) -> Float[Tensor, ""]:
         """The (k N)-th largest pre-activation of a batch of N rows, and at least 0."""
-        return distributed.kth_largest(pre.detach(), self.k * len(pre)).relu()
+        return parallel.kth_largest(pre.detach(), self.k * len(pre)).relu()
 
     def _activate_batch(self, pre: Float[Tensor, "batch features"]) -> Float[Tensor, "batch features"]:
         return _above(pre, self.batch_threshold(pre))
@@ -574,11 +575,11 @@ class GroupBiasAdaptedAutoencoder(SparseAutoencoder):
         super()._observe(pre, features)
         counts = kernels.active_counts(features)
         largest = pre.amax(dim=0) + self.encoder_bias
-        distributed.sum_over_ranks(counts)
-        distributed.max_over_ranks(largest)
+        parallel.sum_over_ranks(counts)
+        parallel.max_over_ranks(largest)
         self.fired_rows += counts
         torch.maximum(self.largest, largest, out=self.largest)
-        self.rows_seen += len(pre) * distributed.world_size()
+        self.rows_seen += len(pre) * parallel.world_size()
 
     @torch.no_grad()
     def adapt(self) -> None:

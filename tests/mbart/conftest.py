@@ -3,8 +3,9 @@
 import pytest
 import torch
 
+from course_lib.mbart.config import PretrainConfig
 from course_lib.mbart.corpus import generate
-from course_lib.mbart.pretrain import PretrainConfig, random_model
+from course_lib.mbart.pretrain import random_model
 from course_lib.mbart.tokenizer import train_tokenizer
 
 TINY = PretrainConfig(

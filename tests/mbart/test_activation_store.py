@@ -432,7 +432,7 @@ def stop_at_write(monkeypatch, number, error=errno.ENOSPC):
                 raise OSError(error, os.strerror(error))
         fsync(handle)
 
-    monkeypatch.setattr("course_lib.mbart.activation_store.os.fsync", full)
+    monkeypatch.setattr("course_lib.files.os.fsync", full)
 
 
 @pytest.mark.parametrize("number", [1, 2, 3, 7, 11, 12])

@@ -10,21 +10,11 @@ from transformers import AutoTokenizer, MBart50Tokenizer, MBartForConditionalGen
 from transformers.models.mbart.modeling_mbart import shift_tokens_right
 
 import course_lib.mbart.pretrain as pretrain_module
+from course_lib.mbart.config import FAMILY, PretrainConfig
 from course_lib.mbart.corpus import LANGUAGES, concepts_of, draw_meanings, render, split_of
+from course_lib.mbart.examples import Texts, denoising_pair, draw_families, flatten, translation_pair
 from course_lib.mbart.model import COURSE_MBART_DIR, load
-from course_lib.mbart.pretrain import (
-    FAMILY,
-    PretrainConfig,
-    Texts,
-    alignment_loss,
-    denoising_pair,
-    draw_families,
-    flatten,
-    pretrain,
-    random_model,
-    train,
-    translation_pair,
-)
+from course_lib.mbart.pretrain import alignment_loss, pretrain, random_model, train
 from course_lib.mbart.scores import (
     denoising_scores,
     hard_retrieval_scores,
@@ -207,10 +197,10 @@ def test_a_run_writes_a_directory_that_transformers_loads(pretrained, config):
 
 def test_a_directory_that_holds_something_is_refused(pretrained, config, tmp_path):
     parent, _ = pretrained
-    with pytest.raises(FileExistsError, match="is not an empty directory"):
+    with pytest.raises(FileExistsError, match="already holds something"):
         pretrain(config, parent / "model")
     (tmp_path / "file").write_text("")
-    with pytest.raises(FileExistsError, match="is not an empty directory"):
+    with pytest.raises(FileExistsError, match="already holds something"):
         pretrain(config, tmp_path / "file")
 
 
