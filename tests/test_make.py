@@ -1,6 +1,7 @@
 """The two commands do what they promise: asked of make itself, on copies, so that nothing is installed."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -13,8 +14,13 @@ INSTALLS = "-m pip install"
 
 
 def make(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess:
-    """Run make in `folder` without what an outer `make test` hands down to its children."""
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
+    """Run make in `folder` without what an outer `make test PYTHON=...` hands down to its children."""
+    settable = re.findall(r"^(\w+) \?=", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    inherited = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in settable and not name.startswith(("MAKE", "MFLAGS", "GNUMAKEFLAGS"))
+    }
     return subprocess.run(
         ["make", *arguments],
         cwd=folder,
@@ -141,7 +147,8 @@ def test_a_wrong_python_is_named(fresh, python):
     assert not (fresh / ".venv").exists()
 
 
-def test_the_python_of_the_machine_is_found(fresh):
+def test_the_python_of_the_machine_is_found(fresh, monkeypatch):
+    monkeypatch.setenv("PYTHON", "/of/an/outer/make/test")
     programs = fresh / "programs"
     programs.mkdir()
     for name in ("make", "sh", "id"):
