@@ -346,6 +346,7 @@ def test_resuming_says_what_is_missing():
         resume_groups(model, torch.optim.AdamW(model.parameters()).state_dict())
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 def test_compiled_the_losses_are_the_same(backend):
     model, other = (parametrize(Net(64), base_net()) for _ in range(2))
