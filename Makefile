@@ -10,13 +10,14 @@ LAB_ARGS ?=
 ROOT_ARG := $(if $(filter 0,$(shell id -u)),--allow-root)
 BENCH_PARTS := explorer ridge mup newton_schulz attention extraction sae
 
-.PHONY: help lab test figures bench doctor lint unit nbval browser $(BENCH_PARTS)
+.PHONY: help lab test figures bench mutants doctor lint unit nbval browser $(BENCH_PARTS)
 
 help:
 	@echo "make lab      set up and open the course in JupyterLab (LAB_ARGS=... passes arguments on)"
 	@echo "make test     set up and check everything: lint, unit tests, exercises, notebooks, browser"
 	@echo "make figures  redraw figures/"
 	@echo "make bench    run the benchmarks (make bench explorer: one part)"
+	@echo "make mutants  plant slips in copies of the library and show which of them the tests notice"
 	@echo "make doctor   say what is wrong with this environment and how to mend it"
 
 # The stamp is newer than the files that decide what is installed: a second call installs nothing.
@@ -60,6 +61,9 @@ doctor: $(READY)
 
 bench: $(READY)
 	$(BIN)/python -m tests.benchmarks $(filter $(BENCH_PARTS),$(MAKECMDGOALS))
+
+mutants: $(READY)
+	$(BIN)/python -m tests.mutants
 
 # `make bench explorer` names a part of the benchmarks: the part itself is no target of its own.
 $(BENCH_PARTS):
