@@ -13,6 +13,7 @@ from pathlib import Path
 import matplotlib
 from cycler import cycler
 from matplotlib.figure import Figure
+from PIL import Image
 
 BLUE, ORANGE, GREEN, RED, PURPLE, BLACK, SKY = (
     "#0072B2",
@@ -84,11 +85,14 @@ def text_alternative(figure: Figure) -> str:
 
 
 def png_bytes(figure: Figure, *, dpi: float | int) -> bytes:
-    """Render a figure to PNG."""
-    buffer = io.BytesIO()
+    """Render a figure to PNG, with a palette of 256 colours: a third of the size, which notebooks keep."""
+    drawn, small = io.BytesIO(), io.BytesIO()
     with matplotlib.rc_context(STYLE):
-        figure.savefig(buffer, format="png", dpi=dpi)
-    return buffer.getvalue()
+        figure.savefig(drawn, format="png", dpi=dpi)
+    # Without dithering, which would scatter dots over plain areas.
+    picture = Image.open(drawn).convert("RGB").quantize(256, dither=Image.Dither.NONE)
+    picture.save(small, format="png", optimize=True)
+    return small.getvalue()
 
 
 def save_svg(figure: Figure, path: Path) -> None:

@@ -1,9 +1,12 @@
 """How figures look and how they are saved."""
 
+import io
 import re
 
 import matplotlib
 import pytest
+from matplotlib.colors import to_rgb
+from PIL import Image
 
 from course_lib.figures import (
     LINE_STYLES,
@@ -80,3 +83,13 @@ def test_svg_holds_the_text_alternative_and_is_the_same_every_time(tmp_path):
     assert content == (tmp_path / "b.svg").read_bytes()
     assert "Two powers." in re.sub(r"<[^>]*>", "", content.decode())
     assert b"<dc:date>" not in content
+
+
+def test_a_palette_keeps_the_colours_of_curves():
+    figure = a_figure()
+    picture = Image.open(io.BytesIO(png_bytes(figure, dpi=100)))
+    assert picture.mode == "P"
+    colours = {colour for _, colour in picture.convert("RGB").getcolors()}
+    wanted = [tuple(round(255 * part) for part in to_rgb(line.get_color())) for line in figure.axes[0].lines]
+    for colour in [*wanted, (255, 255, 255), (0, 0, 0)]:
+        assert min(max(abs(a - b) for a, b in zip(colour, c, strict=True)) for c in colours) <= 8

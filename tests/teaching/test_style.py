@@ -5,7 +5,6 @@ import base64
 import pytest
 from matplotlib.figure import Figure
 
-from course_lib import teaching
 from course_lib.figures import describe, new_figure
 from course_lib.teaching.style import Picture, show
 from tests.drawing import (
@@ -45,13 +44,6 @@ def test_show_gives_picture_text_and_caption(monkeypatch):
 def test_an_undescribed_figure_is_not_shown():
     with pytest.raises(ValueError, match="no text alternative"):
         show(new_figure())
-
-
-def test_the_kit_offers_its_names_and_no_others():
-    for name in teaching.__all__:
-        assert getattr(teaching, name).__name__ == name
-    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
-        _ = teaching.nothing
 
 
 # The helpers that assert on artist data
