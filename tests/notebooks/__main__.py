@@ -28,7 +28,7 @@ def store(path: Path) -> None:
     notebook = nbformat.read(path, as_version=4)
     notebook.metadata.pop("widgets", None)
     client = NotebookClient(
-        notebook, timeout=None, kernel_name="python3", record_timing=False,
+        notebook, timeout=None, kernel_name="python3", record_timing=False, coalesce_streams=True,
         resources={"metadata": {"path": str(NOTEBOOKS)}},
     )  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
