@@ -191,7 +191,9 @@ class SparseAutoencoder(Autoencoder):
     ) -> dict[str, Float[Tensor, ""]]:
         """Loss parts of a code without penalty, of which only the active entries are known."""
         if self.fired is not None:
-            self.fired[code.columns[code.values > 0]] = True
+            # A mask of active entries would be read back for its size.
+            sums = torch.zeros_like(self.fired, dtype=code.values.dtype)
+            self.fired |= sums.index_add_(0, code.columns, code.values) > 0
         reconstruction = kernels.sparse_reconstruction(
             centred,
             code,
@@ -352,9 +354,10 @@ class TopKSparseAutoencoder(SparseAutoencoder):
 class BatchTopKSparseAutoencoder(TopKSparseAutoencoder):
     """The k N largest pre-activations of N rows together: k features a row on average, more where needed.
 
-    In training f = p where p >= t and p > 0, with t the (k N)-th largest pre-activation of the batch (ties
-    are kept). `encode` must not depend on what else is in the batch: it uses the buffer `threshold`, a
-    running mean of t that training leaves behind (0 before: a ReLU).
+    In training f = ReLU(TopK(p)) with the k N largest of the whole batch's pre-activations (of several equal to
+    the last some may be left out). `encode` must not depend on what else is in the batch: it uses the buffer
+    `threshold`, a running mean of the last one's value t that training leaves behind (0 before: a ReLU), and
+    f = p where p >= threshold and p > 0.
 
     Range: 1 <= k <= n_features. Raises ValueError otherwise. Source: Bussmann et al. (2024), arXiv:2412.06410.
     """
@@ -374,24 +377,22 @@ class BatchTopKSparseAutoencoder(TopKSparseAutoencoder):
         self.register_buffer("threshold", torch.zeros(()))
 
     def _activate(self, pre: Float[Tensor, "batch features"]) -> Float[Tensor, "batch features"]:
-        return _above(pre, self.threshold)
-
-    def batch_threshold(self, pre: Float[Tensor, "batch features"]) -> Float[Tensor, ""]:
-        """The (k N)-th largest pre-activation of a batch of N rows, and at least 0."""
-        return distributed.kth_largest(pre.detach(), self.k * len(pre)).relu()
+        return torch.where((pre >= self.threshold) & (pre > 0), pre, 0)
 
     def _activate_batch(self, pre: Float[Tensor, "batch features"]) -> Float[Tensor, "batch features"]:
-        return _above(pre, self.batch_threshold(pre))
+        places, _ = distributed.largest(pre.detach(), self.k * len(pre))
+        flat = pre.flatten()
+        return torch.zeros_like(flat).scatter(0, places, flat[places].relu()).view_as(pre)
 
     def _training_parts(
         self, x: Float[Tensor, "batch d_model"], sparsity_scale: float | int, dtype: torch.dtype
     ) -> dict[str, Float[Tensor, ""]]:
         with torch.no_grad():
             pre = self._preactivations(x, dtype)
-            threshold = self.batch_threshold(pre)
+            places, last = distributed.largest(pre, self.k * len(pre))
             rate = torch.where(self.threshold > 0, self.threshold_rate, 1.0)
-            self.threshold.lerp_(threshold.to(self.threshold.dtype), rate.to(self.threshold.dtype))
-            code = kernels.code_above(pre, threshold, dtype=x.dtype)
+            self.threshold.lerp_(last.relu().to(self.threshold.dtype), rate.to(self.threshold.dtype))
+            code = kernels.code_at(pre, places, dtype=x.dtype)
         return self._sparse_training_parts(x - self.decoder_bias.detach(), code, dtype)
 
 
@@ -632,9 +633,9 @@ def adapted_bias(
     `group` the number of each feature's group.
     """
     alive = (largest > 0).to(largest.dtype)
-    n_groups = int(group.max()) + 1
-    sums = largest.new_zeros(n_groups).index_add(0, group, largest * alive)
-    counts = largest.new_zeros(n_groups).index_add(0, group, alive)
+    # There are at most as many groups as features; how many would have to be read back.
+    sums = torch.zeros_like(largest).index_add(0, group, largest * alive)
+    counts = torch.zeros_like(largest).index_add(0, group, alive)
     group_mean = (sums / counts.clamp(min=1))[group]
     lowered = (bias - gamma * largest).clamp(min=-1)
     raised = (bias + gamma * group_mean).clamp(max=0)
@@ -678,11 +679,6 @@ class _JumpRelu(torch.autograd.Function):
 def remove_radial_(gradient: Float[Tensor, "rows d"], rows: Float[Tensor, "rows d"]) -> None:
     """Take from each row of `gradient`, in place, its part along the row of `rows`, which has norm 1."""
     gradient.sub_((gradient * rows).sum(dim=1, keepdim=True) * rows)
-
-
-def _above(pre: Tensor, threshold: Tensor) -> Tensor:
-    """p where p >= threshold and p > 0, else 0."""
-    return torch.where((pre >= threshold) & (pre > 0), pre, 0)
 
 
 def _check_k(k: int, n_features: int) -> None:

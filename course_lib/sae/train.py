@@ -21,7 +21,9 @@ from tqdm.auto import tqdm
 from course_lib.sae import checkpoints, distributed
 from course_lib.sae.autoencoder import Autoencoder
 from course_lib.sae.batches import Batches, Rows, check_finite
+from course_lib.sae.losses import check_labels
 from course_lib.sae.sparse import SparseAutoencoder, remove_radial_
+from course_lib.sae.stacked import StackedAutoencoder
 
 Precision = Literal["auto", "float32", "bfloat16"]
 
@@ -403,6 +405,10 @@ def _check_inputs(
         raise ValueError(f"activations have width {width}, the autoencoder d_model {autoencoder.d_model}")
     if labels is not None and len(labels) != len(activations):
         raise ValueError(f"labels has {len(labels)} rows, activations {len(activations)}; expected as many")
+    stacked = isinstance(autoencoder, StackedAutoencoder) and autoencoder.gamma > 0
+    if stacked and labels is not None and autoencoder.supervised == "cross_entropy":
+        # Once for all steps: on a GPU the loss itself cannot look at labels without waiting for them.
+        check_labels(labels, classes=autoencoder.n_outputs)
     if checkpoint_every < 1:
         raise ValueError(f"checkpoint_every is {checkpoint_every}; expected at least 1 step")
     for name in ("unit_norm_decoder", "revive_every"):

@@ -114,9 +114,9 @@ def test_statistics_over_two_processes(tmp_path):
         with distributed.synchronised():
             mean = distributed.mean_over_ranks(part.mean(dim=0))
             mean.log().nan_to_num().sum().backward()
-            kth = distributed.kth_largest(part.detach(), 4)
+            places, last = distributed.largest(part.detach(), 4)
             rows = distributed.gathered(part.detach())
-        return mean.detach(), part.grad, kth, rows
+        return mean.detach(), part.grad, last, rows, part.detach().flatten()[places]
 
     first, second = in_processes(work, tmp_path)
     assert torch.equal(first[0], second[0])
@@ -127,6 +127,9 @@ def test_statistics_over_two_processes(tmp_path):
     torch.testing.assert_close(torch.cat([first[1], second[1]]) / 2, all_rows.grad)
     assert first[2] == second[2] == whole.flatten().topk(8).values[-1]
     assert torch.equal(first[3], whole)
+    assert torch.equal(
+        torch.cat([first[4], second[4]]).sort(descending=True).values, whole.flatten().topk(8).values
+    )
 
 
 def test_a_batch_that_cannot_be_shared_out_is_refused(tmp_path):
