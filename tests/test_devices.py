@@ -384,14 +384,15 @@ CASES = {
     "sae.resonance.thresholds": lambda r: resonance.thresholds(r(9, 4), frequency=0.3),
     "sae.resonance.resonance_step": lambda r: resonance.resonance_step(r(4, 6), r(9, 6), frequency=0.3),
     "sae.resonance.resonate": lambda r: resonance.resonate(r(4, 6), r(9, 6), frequency=0.3, steps=2),
-    "sae.sparse.adapted_bias": lambda r: sparse.adapted_bias(
+    "sae.sparse.group_bias.adapted_bias": lambda r: sparse.adapted_bias(
         r(8), frequency=r(8), target=r(8), largest=r(8), group=r.whole(8), gamma=0.1
     ),
-    "sae.sparse.remove_radial_": lambda r: [rows := r(4, 6).detach(), sparse.remove_radial_(rows, r(4, 6))][
-        :1
-    ],
+    "sae.sparse.base.remove_radial_": lambda r: [
+        rows := r(4, 6).detach(),
+        sparse.remove_radial_(rows, r(4, 6)),
+    ][:1],
     **{
-        f"sae.{kind.__module__.split('.')[-1]}.{kind.__name__}": uses(kind, **options)
+        f"{kind.__module__.removeprefix('course_lib.')}.{kind.__name__}": uses(kind, **options)
         for kind, options in AUTOENCODERS.items()
     },
 }
@@ -475,7 +476,7 @@ EXCEPTIONS = {
         sae.by_hand: Layer ForwardPass BackwardPass SparseLoss SparseBackwardPass
         sae.kernels: SparseCode
         sae.planted: PlantedRows
-        sae.sparse: SparseAutoencoder
+        sae.sparse.base: SparseAutoencoder
     """,
 }
 
