@@ -460,7 +460,7 @@ EXCEPTIONS = {
         attention.shapes: check_qkv check_causal without_autocast
     """,
     "reads files, or tables of any kind, on the way to the device": """
-        sae.batches: Rows Batches mean_and_scale check_finite
+        sae.batches: RowSource Batches mean_and_scale check_finite
         sae.checkpoints: only_run write latest
         sae.io: new_directory check_free save load
         sae.sae_lens_format: export load

@@ -20,7 +20,7 @@ from tqdm.auto import tqdm
 
 from course_lib.sae import checkpoints, distributed
 from course_lib.sae.autoencoder import Autoencoder
-from course_lib.sae.batches import Batches, Rows, check_finite
+from course_lib.sae.batches import Batches, RowSource, check_finite
 from course_lib.sae.losses import check_labels
 from course_lib.sae.sparse import SparseAutoencoder, remove_radial_
 from course_lib.sae.stacked import StackedAutoencoder
@@ -118,7 +118,7 @@ def check_activations(activations: Tensor, *, name: str = "activations") -> None
 
 def train(
     autoencoder: Autoencoder,
-    activations: Rows,
+    activations: RowSource,
     config: TrainConfig,
     *,
     generator: torch.Generator,
@@ -185,7 +185,7 @@ class _Run:
     def __init__(
         self,
         autoencoder: Autoencoder,
-        activations: Rows,
+        activations: RowSource,
         config: TrainConfig,
         *,
         generator: torch.Generator,
@@ -389,7 +389,7 @@ def _multiplies_bfloat16(device: torch.device) -> bool:
 
 def _check_inputs(
     autoencoder: Autoencoder,
-    activations: Rows,
+    activations: RowSource,
     config: TrainConfig,
     labels: Tensor | None,
     checkpoint_every: int,
