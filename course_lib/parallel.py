@@ -13,7 +13,7 @@ from typing import TypeVar
 
 import torch
 import torch.distributed as dist
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 T = TypeVar("T")
@@ -154,16 +154,20 @@ def barrier() -> None:
         dist.barrier()
 
 
-def kth_largest(values: Float[Tensor, "batch features"], k: int) -> Float[Tensor, ""]:
-    """The k-th largest entry; over all ranks together the (k times their number)-th largest.
+def largest(
+    values: Float[Tensor, "batch features"], k: int
+) -> tuple[Int[Tensor, " entries"], Float[Tensor, ""]]:
+    """Places of the k largest entries, in the flattened table, and the value of the last of them.
 
-    No rank can hold more of the largest than there are, so each sends that many at most.
+    Over all ranks together they are the (k times their number) largest, and the places those of this rank. No rank
+    can hold more of the largest than there are, so each sends that many at most.
     """
     k *= world_size()
-    largest = values.flatten().topk(min(k, values.numel())).values
-    if _active:
-        largest = gathered(largest).topk(k).values
-    return largest[-1]
+    found, places = values.flatten().topk(min(k, values.numel()))
+    if not _active:
+        return places, found[-1]
+    last = gathered(found).topk(k).values[-1]
+    return places[found >= last], last
 
 
 class _MeanOverRanks(torch.autograd.Function):

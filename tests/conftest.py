@@ -5,7 +5,8 @@ import torch
 from hypothesis import settings
 
 # Tensors in the tests are small: a second thread costs more than it brings, above all beside other tests.
-torch.set_num_threads(1)
+# COURSE_TEST_THREADS=2 asks whether a result depends on their number.
+torch.set_num_threads(int(os.environ.get("COURSE_TEST_THREADS", "1")))
 
 # A loaded machine is slow now and then; a slow example is no failure. The same examples in every run, so that
 # a commit that passed keeps passing; `pytest --hypothesis-profile=search` looks further, at random.

@@ -22,8 +22,10 @@ from course_lib import devices, parallel
 from course_lib.files import replacing
 from course_lib.sae import checkpoints
 from course_lib.sae.autoencoder import Autoencoder
-from course_lib.sae.batches import Batches, Rows, check_finite
+from course_lib.sae.batches import Batches, RowSource, check_finite
+from course_lib.sae.losses import check_labels
 from course_lib.sae.sparse import SparseAutoencoder, remove_radial_
+from course_lib.sae.stacked import StackedAutoencoder
 
 Precision = Literal["auto", "float32", "bfloat16"]
 
@@ -118,7 +120,7 @@ def check_activations(activations: Tensor, *, name: str = "activations") -> None
 
 def train(
     autoencoder: Autoencoder,
-    activations: Rows,
+    activations: RowSource,
     config: TrainConfig,
     *,
     generator: torch.Generator,
@@ -185,7 +187,7 @@ class _Run:
     def __init__(
         self,
         autoencoder: Autoencoder,
-        activations: Rows,
+        activations: RowSource,
         config: TrainConfig,
         *,
         generator: torch.Generator,
@@ -380,7 +382,7 @@ def compute_dtype(precision: Precision, autoencoder: Autoencoder) -> torch.dtype
 
 def _check_inputs(
     autoencoder: Autoencoder,
-    activations: Rows,
+    activations: RowSource,
     config: TrainConfig,
     labels: Tensor | None,
     checkpoint_every: int,
@@ -396,6 +398,10 @@ def _check_inputs(
         raise ValueError(f"activations have width {width}, the autoencoder d_model {autoencoder.d_model}")
     if labels is not None and len(labels) != len(activations):
         raise ValueError(f"labels has {len(labels)} rows, activations {len(activations)}; expected as many")
+    stacked = isinstance(autoencoder, StackedAutoencoder) and autoencoder.gamma > 0
+    if stacked and labels is not None and autoencoder.supervised == "cross_entropy":
+        # Once for all steps: on a GPU the loss itself cannot look at labels without waiting for them.
+        check_labels(labels, classes=autoencoder.n_outputs)
     if checkpoint_every < 1:
         raise ValueError(f"checkpoint_every is {checkpoint_every}; expected at least 1 step")
     for name in ("unit_norm_decoder", "revive_every"):
