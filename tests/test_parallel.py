@@ -14,9 +14,9 @@ def test_statistics_over_two_processes(tmp_path):
         with parallel.synchronised():
             mean = parallel.mean_over_ranks(part.mean(dim=0))
             mean.log().nan_to_num().sum().backward()
-            kth = parallel.kth_largest(part.detach(), 4)
+            places, last = parallel.largest(part.detach(), 4)
             rows = parallel.gathered(part.detach())
-        return mean.detach(), part.grad, kth, rows
+        return mean.detach(), part.grad, last, rows, part.detach().flatten()[places]
 
     first, second = in_processes(work, tmp_path)
     assert torch.equal(first[0], second[0])
@@ -27,6 +27,8 @@ def test_statistics_over_two_processes(tmp_path):
     torch.testing.assert_close(torch.cat([first[1], second[1]]) / 2, all_rows.grad)
     assert first[2] == second[2] == whole.flatten().topk(8).values[-1]
     assert torch.equal(first[3], whole)
+    found = torch.cat([first[4], second[4]]).sort(descending=True).values
+    assert torch.equal(found, whole.flatten().topk(8).values)
 
 
 def test_the_first_rank_acts_for_all_and_its_error_reaches_all(tmp_path):

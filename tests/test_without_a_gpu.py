@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode, unset_fake_temporarily
 
-from course_lib import sae
+from course_lib import parallel, sae
 from course_lib.attention import kernelized, random_features, rotary, scaled_dot_product, shapes
 from course_lib.attention import ridge as ridge_attention
 from course_lib.optimization import (
@@ -29,7 +29,7 @@ from course_lib.optimization import (
     steepest_descent,
 )
 from course_lib.optimization import stochastic_gradient_descent as sgd
-from course_lib.sae import by_hand, distributed, kernels, losses, metrics, recovery, resonance, sparse
+from course_lib.sae import by_hand, kernels, losses, metrics, recovery, resonance, sparse
 
 
 class Inputs:
@@ -148,7 +148,7 @@ def unit_activity(r: Inputs) -> list[Tensor]:
 
 def code_at(r: Inputs) -> list[Tensor]:
     pre = r(5, 8).detach()
-    places, last = distributed.largest(pre, 6)
+    places, last = parallel.largest(pre, 6)
     return [*kernels.code_at(pre, places, dtype=torch.float32), last]
 
 
@@ -352,9 +352,9 @@ CASES = {
     ),
     "sae.by_hand.sparse_loss": lambda r: by_hand.sparse_loss(*hand_pass(r), l1=0.1),
     "sae.by_hand.sparse_backward": lambda r: by_hand.sparse_backward(*hand_pass(r), l1=0.1),
-    "sae.distributed.mean_over_ranks": lambda r: distributed.mean_over_ranks(r(3)),
-    "sae.distributed.gathered": lambda r: distributed.gathered(r(3)),
-    "sae.distributed.largest": code_at,
+    "parallel.mean_over_ranks": lambda r: parallel.mean_over_ranks(r(3)),
+    "parallel.gathered": lambda r: parallel.gathered(r(3)),
+    "sae.parallel.largest": code_at,
     "sae.kernels.code_at": code_at,
     "sae.kernels.sparse_reconstruction": sparse_code,
     "sae.kernels.relu_l1": sparse_code,

@@ -17,14 +17,15 @@ from tests.browser.learner import (
     wait_for_state,
     wide_equations,
 )
+from tests.notebooks.order import rank
 
-NOTEBOOKS = sorted(path.name for path in (ROOT / "notebooks").glob("*.ipynb"))
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"), key=lambda path: (rank(path), path.name))
 
 
-@pytest.mark.parametrize("notebook", NOTEBOOKS)
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_lesson_runs_and_its_sliders_move(page, page_errors, notebook, subtests):
     """One visit with one kernel; a subtest for each question, so that one visit says everything that is wrong."""
-    open_notebook(page, notebook)
+    open_notebook(page, notebook.name)
     run_all(page)
     panels = page.locator(".course-panel")
     explorers = panels.filter(has=page.locator(".noUi-handle"))

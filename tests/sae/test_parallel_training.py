@@ -82,35 +82,6 @@ def test_two_processes_give_the_result_of_one(kind, tmp_path):
         assert sum(history.revived.values()) > 0
 
 
-<<<<<<< HEAD:tests/sae/test_parallel_training.py
-=======
-def test_statistics_over_two_processes(tmp_path):
-    whole = torch.randn(6, 5, generator=seeded())
-
-    def work(rank):
-        part = whole[3 * rank : 3 * rank + 3].clone().requires_grad_()
-        with distributed.synchronised():
-            mean = distributed.mean_over_ranks(part.mean(dim=0))
-            mean.log().nan_to_num().sum().backward()
-            places, last = distributed.largest(part.detach(), 4)
-            rows = distributed.gathered(part.detach())
-        return mean.detach(), part.grad, last, rows, part.detach().flatten()[places]
-
-    first, second = in_processes(work, tmp_path)
-    assert torch.equal(first[0], second[0])
-    torch.testing.assert_close(first[0], whole.mean(dim=0))
-    # Averaged over ranks, the gradients are those of the function of the whole mean.
-    all_rows = whole.clone().requires_grad_()
-    all_rows.mean(dim=0).log().nan_to_num().sum().backward()
-    torch.testing.assert_close(torch.cat([first[1], second[1]]) / 2, all_rows.grad)
-    assert first[2] == second[2] == whole.flatten().topk(8).values[-1]
-    assert torch.equal(first[3], whole)
-    assert torch.equal(
-        torch.cat([first[4], second[4]]).sort(descending=True).values, whole.flatten().topk(8).values
-    )
-
-
->>>>>>> green:tests/sae/test_distributed.py
 def test_a_batch_that_cannot_be_shared_out_is_refused(tmp_path):
     def work(rank):
         x, _ = data()

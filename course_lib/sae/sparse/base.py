@@ -7,7 +7,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from course_lib.sae import distributed, kernels, losses
+from course_lib import parallel
+from course_lib.sae import kernels, losses
 from course_lib.sae.autoencoder import Autoencoder, Labels, check_width
 
 
@@ -154,7 +155,7 @@ class SparseAutoencoder(Autoencoder):
         """
         x = self.normalise(batch)
         residual = x - self._decode(self._activate_batch(self._preactivations(x)))
-        residual = distributed.gathered(residual)
+        residual = parallel.gathered(residual)
         badness = residual.square().sum(dim=1).double().square().cpu()
         rows = torch.multinomial(badness + 1e-300, len(dead), replacement=True, generator=generator)
         directions = nn.functional.normalize(residual[rows.to(residual.device)], dim=1)

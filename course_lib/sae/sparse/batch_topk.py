@@ -4,7 +4,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from course_lib.sae import distributed, kernels
+from course_lib import parallel
+from course_lib.sae import kernels
 from course_lib.sae.sparse.topk import TopKSparseAutoencoder
 
 
@@ -37,7 +38,7 @@ class BatchTopKSparseAutoencoder(TopKSparseAutoencoder):
         return torch.where((pre >= self.threshold) & (pre > 0), pre, 0)
 
     def _activate_batch(self, pre: Float[Tensor, "batch features"]) -> Float[Tensor, "batch features"]:
-        places, _ = distributed.largest(pre.detach(), self.k * len(pre))
+        places, _ = parallel.largest(pre.detach(), self.k * len(pre))
         flat = pre.flatten()
         return torch.zeros_like(flat).scatter(0, places, flat[places].relu()).view_as(pre)
 
@@ -46,7 +47,7 @@ class BatchTopKSparseAutoencoder(TopKSparseAutoencoder):
     ) -> dict[str, Float[Tensor, ""]]:
         with torch.no_grad():
             pre = self._preactivations(x, dtype)
-            places, last = distributed.largest(pre, self.k * len(pre))
+            places, last = parallel.largest(pre, self.k * len(pre))
             rate = torch.where(self.threshold > 0, self.threshold_rate, 1.0)
             self.threshold.lerp_(last.relu().to(self.threshold.dtype), rate.to(self.threshold.dtype))
             code = kernels.code_at(pre, places, dtype=x.dtype)

@@ -7,7 +7,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from course_lib.sae import distributed, kernels
+from course_lib import parallel
+from course_lib.sae import kernels
 from course_lib.sae.sparse.base import SparseAutoencoder, remove_radial_
 
 
@@ -108,11 +109,11 @@ class GroupBiasAdaptedAutoencoder(SparseAutoencoder):
         super()._observe(pre, features)
         counts = kernels.active_counts(features)
         largest = pre.amax(dim=0) + self.encoder_bias
-        distributed.sum_over_ranks(counts)
-        distributed.max_over_ranks(largest)
+        parallel.sum_over_ranks(counts)
+        parallel.max_over_ranks(largest)
         self.fired_rows += counts
         torch.maximum(self.largest, largest, out=self.largest)
-        self.rows_seen += len(pre) * distributed.world_size()
+        self.rows_seen += len(pre) * parallel.world_size()
 
     @torch.no_grad()
     def adapt(self) -> None:
