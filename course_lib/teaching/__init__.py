@@ -9,6 +9,7 @@ from importlib import import_module
 _HOME = {
     "contents": "register",
     "Exercise": "exercise",
+    "close": "exercise",
     "edit": "exercise",
     "Mistake": "exercise",
     "Property": "exercise",
