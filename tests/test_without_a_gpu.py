@@ -354,7 +354,7 @@ CASES = {
     "sae.by_hand.sparse_backward": lambda r: by_hand.sparse_backward(*hand_pass(r), l1=0.1),
     "parallel.mean_over_ranks": lambda r: parallel.mean_over_ranks(r(3)),
     "parallel.gathered": lambda r: parallel.gathered(r(3)),
-    "sae.parallel.largest": code_at,
+    "parallel.largest": code_at,
     "sae.kernels.code_at": code_at,
     "sae.kernels.sparse_reconstruction": sparse_code,
     "sae.kernels.relu_l1": sparse_code,
@@ -412,7 +412,7 @@ EXCEPTIONS = {
         optimization.ridge: stationary_moments
         sae.autoencoder: check_width
         sae.concepts: token_concepts ConceptScore ConceptReport TooFewRowsError
-        sae.distributed: synchronised world_size rank barrier
+        parallel: local_rank process_group synchronised world_size rank on_first barrier
         sae.losses: check_probability check_weight
         sae.metrics: Evaluation
         sae.resonance: firing_count resonance_band bias_for_frequency
@@ -468,7 +468,7 @@ EXCEPTIONS = {
         sae.greedy: LayerInputs train_greedy
     """,
     "changes tensors of all ranks in place, in a process group": """
-        sae.distributed: sum_over_ranks max_over_ranks any_over_ranks average_gradients share share_generator
+        parallel: sum_over_ranks max_over_ranks any_over_ranks average_gradients share share_generator
     """,
     "is a base class or a tuple of results of what is in the table": """
         attention.random_features: RandomFeatures TrigonometricFeatures PositiveFeatures
@@ -482,19 +482,16 @@ EXCEPTIONS = {
 
 
 def public_names() -> set[str]:
-    names = set()
+    modules = ["course_lib.parallel"]
     for package in ("attention", "optimization", "sae"):
         root = importlib.import_module(f"course_lib.{package}")
-        for found in pkgutil.walk_packages(root.__path__, f"{root.__name__}."):
-            module = importlib.import_module(found.name)
-            names |= {
-                f"{found.name.removeprefix('course_lib.')}.{name}"
-                for name, value in vars(module).items()
-                if not name.startswith("_")
-                and callable(value)
-                and getattr(value, "__module__", "") == found.name
-            }
-    return names
+        modules += [found.name for found in pkgutil.walk_packages(root.__path__, f"{root.__name__}.")]
+    return {
+        f"{module.removeprefix('course_lib.')}.{name}"
+        for module in modules
+        for name, value in vars(importlib.import_module(module)).items()
+        if not name.startswith("_") and callable(value) and getattr(value, "__module__", "") == module
+    }
 
 
 def test_every_public_name_is_in_the_table_or_has_a_reason():
