@@ -1,11 +1,15 @@
 import os
 import subprocess
 import sys
+from functools import partial
 
 import pytest
 from typer.testing import CliRunner
 
+from course_lib import pipeline
 from course_lib.__main__ import app
+from course_lib.pipeline import SparseConfig, StackedConfig
+from course_lib.sae import TrainConfig
 from tests.tiny_mbart import SENTENCES, write_tiny_mbart
 
 
@@ -16,7 +20,10 @@ def model(tmp_path_factory):
     return str(directory)
 
 
-def test_the_pipeline_prints_where_the_report_is(model, tmp_path):
+def test_the_pipeline_prints_where_the_report_is(model, tmp_path, monkeypatch):
+    quick = TrainConfig(steps=30, batch_size=64)
+    short = partial(pipeline.run, stacked=StackedConfig(training=quick), sparse=SparseConfig(training=quick))
+    monkeypatch.setattr("course_lib.pipeline.run", short)
     text, out = tmp_path / "text.txt", tmp_path / "out"
     text.write_text("\n".join(f"en\t{s}" if i % 2 else f"de\t{s}" for i, s in enumerate(SENTENCES[:80])))
     options = [

@@ -356,8 +356,15 @@ def test_an_interrupted_run_leaves_nothing(error, model, text, tmp_path, monkeyp
         raise error
 
     monkeypatch.setattr(report, "write_page", stop)
+    few = dataclasses.replace(QUICK, steps=2)
     with pytest.raises(error):
-        quick(model=model, text=text, out=tmp_path / "out")
+        quick(
+            model=model,
+            text=text,
+            out=tmp_path / "out",
+            stacked=dataclasses.replace(STACKED, training=few),
+            sparse=dataclasses.replace(SPARSE, training=few),
+        )
     assert list(tmp_path.iterdir()) == []
 
 
