@@ -462,7 +462,7 @@ EXCEPTIONS = {
     "reads files, or tables of any kind, on the way to the device": """
         sae.batches: RowSource Batches mean_and_scale check_finite
         sae.checkpoints: only_run write latest
-        sae.io: new_directory check_free save load
+        sae.io: save load
         sae.sae_lens_format: export load
         sae.train: train check_activations
         sae.greedy: LayerInputs train_greedy
