@@ -7,6 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from course_lib.__main__ import app
+from tests import HANG_S
 from tests.tiny_mbart import SENTENCES, write_tiny_mbart
 
 
@@ -105,7 +106,7 @@ def test_two_processes_give_the_bytes_of_one(model, text, tmp_path):
         capture_output=True,
         text=True,
         env=environment,
-        timeout=300,
+        timeout=HANG_S,
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -9,13 +9,15 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
+from tests import HANG_S
+
 NOTEBOOKS = Path(__file__).resolve().parents[2] / "notebooks"
 PATHS = sorted(NOTEBOOKS.glob("*.ipynb"))
 
 
 def run(notebook, folder):
     client = NotebookClient(
-        notebook, timeout=300, kernel_name="python3", resources={"metadata": {"path": str(folder)}}
+        notebook, timeout=HANG_S, kernel_name="python3", resources={"metadata": {"path": str(folder)}}
     )
     client.execute(env={**os.environ})
     return notebook
