@@ -24,6 +24,9 @@ Model = Annotated[str, typer.Option(help="Hub name, local directory, or the buil
 Sentences = Annotated[
     int | None, typer.Option(help="Use so many sentences (default: the whole file, 12000 of builtin).")
 ]
+Threads = Annotated[
+    int | None, typer.Option(help="CPU threads of torch (default: one for small models, else torch's own).")
+]
 Device = Annotated[
     str | None, typer.Option(help="cpu, cuda, cuda:1, ... (default: cuda where there is one).")
 ]
@@ -44,7 +47,7 @@ class Dtype(StrEnum):
     bfloat16 = "bfloat16"
 
 
-class Site(StrEnum):
+class Side(StrEnum):
     """Where hidden states are taken from."""
 
     encoder = "encoder"
@@ -69,10 +72,11 @@ def pipeline(
         str,
         typer.Option(help="UTF-8 file, one sentence a line, optionally language<TAB>sentence; or builtin."),
     ] = "builtin",
-    site: Annotated[Site, typer.Option(help="States that the autoencoders are trained on.")] = Site.encoder,
+    site: Annotated[Side, typer.Option(help="States that the autoencoders are trained on.")] = Side.encoder,
     sentences: Sentences = None,
     seed: Annotated[int, typer.Option(help="Seed of the corpus, the split and the training.")] = 0,
     device: Device = None,
+    threads: Threads = None,
     progress: Annotated[bool, typer.Option(help="Show progress bars.")] = True,
 ) -> None:
     """Take text through mBART and two autoencoders, and write a report to read."""
@@ -88,6 +92,7 @@ def pipeline(
             seed=seed,
             n_sentences=sentences,
             device=device,
+            threads=threads,
             progress=progress,
         )
     stacked, sparse = result.metrics["stacked"], result.metrics["sparse"]
@@ -139,6 +144,7 @@ def activations(
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the built-in corpus.")] = 0,
     device: Device = None,
+    threads: Threads = None,
     progress: Annotated[bool, typer.Option(help="Show a progress bar.")] = True,
 ) -> None:
     """Store a model's activations on disk; run it again to go on, under torchrun to share the work."""
@@ -168,7 +174,10 @@ def activations(
         else:
             spoken = islice(stores.read_text(text, languages=tokenizer.lang_code_to_id), sentences)
     with parallel.process_group(), parallel.synchronised():
-        with _explained(stores.StoreError, NotFiniteError, ValueError):
+        with (
+            _explained(stores.StoreError, NotFiniteError, ValueError),
+            devices.threads(devices.threads_for(mbart.config.d_model) if threads is None else threads),
+        ):
             store = stores.write_store(
                 out,
                 mbart,
@@ -209,12 +218,14 @@ def pretrain(
         int | None, typer.Option(help="Documents or sentences in a step, a multiple of 4.")
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of the corpus and of the training.")] = None,
+    threads: Annotated[int | None, typer.Option(help="CPU threads of torch (default: torch's own).")] = None,
     progress: Annotated[bool, typer.Option(help="Show progress bars.")] = True,
 ) -> None:
     """Pretrain an mBART on the built-in corpus; without options, the one that is shipped.
 
     A run that was stopped goes on from its last checkpoint when the same command is given again.
     """
+    from course_lib.devices import threads as threads_set
     from course_lib.mbart.config import PretrainConfig
     from course_lib.mbart.pretrain import pretrain as run
 
@@ -226,7 +237,7 @@ def pretrain(
         "batch_size": batch_size,
         "seed": seed,
     }
-    with _explained(ValueError, FileExistsError):
+    with _explained(ValueError, FileExistsError), threads_set(threads):
         config = PretrainConfig(**{name: value for name, value in given.items() if value is not None})
         scores = run(config, out, progress=progress)
     for name, value in scores.items():

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from course_lib import pipeline
 from course_lib.__main__ import app
-from course_lib.pipeline import SparseConfig, StackedConfig
+from course_lib.pipeline import InputError, SparseConfig, StackedConfig
 from course_lib.sae import TrainConfig
 from tests.tiny_mbart import SENTENCES, write_tiny_mbart
 
@@ -104,6 +104,21 @@ def test_a_mistake_in_the_program_still_raises(monkeypatch, tmp_path):
     monkeypatch.setattr("course_lib.pipeline.run", broken)
     done = CliRunner().invoke(app, ["pipeline", "--out", str(tmp_path / "out")])
     assert isinstance(done.exception, KeyError)
+
+
+def test_the_pipeline_passes_its_options_on(monkeypatch, tmp_path):
+    seen = {}
+
+    def recorded(**settings):
+        seen.update(settings)
+        raise InputError("enough")
+
+    monkeypatch.setattr("course_lib.pipeline.run", recorded)
+    options = ["--out", str(tmp_path / "o"), "--threads", "2", "--site", "decoder", "--sentences", "70"]
+    assert CliRunner().invoke(app, ["pipeline", *options]).exit_code == 2
+    assert (seen["threads"], seen["site"], seen["n_sentences"]) == (2, "decoder", 70)
+    CliRunner().invoke(app, ["pipeline", "--out", str(tmp_path / "o")])
+    assert seen["threads"] is None
 
 
 def test_help_is_quick_because_nothing_heavy_is_loaded():

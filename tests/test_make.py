@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import HANG_S
 from tests.parts import PARTS
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -29,7 +30,7 @@ def make(folder: Path, *arguments: str, **environment: str) -> subprocess.Comple
         env=inherited | environment,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=HANG_S,
     )
 
 
@@ -207,7 +208,7 @@ def test_ci_installs_chromium_and_calls_make_test(tmp_path, has_browser):
         (programs / name).write_text(stand_in)
         (programs / name).chmod(0o755)
     environment = {"PATH": str(programs), "REQUIRE_BROWSER": ""}
-    subprocess.run([ROOT / ".ci" / "run"], cwd=tmp_path, env=environment, check=True, timeout=60)
+    subprocess.run([ROOT / ".ci" / "run"], cwd=tmp_path, env=environment, check=True, timeout=HANG_S)
     calls = log.read_text().splitlines()
     assert calls[-1] == f"make test browser=1 in {ROOT}"
     installs = [call for call in calls if call.startswith("apt-get install") and "chromium" in call]
@@ -220,5 +221,5 @@ def test_ci_fails_where_make_test_fails(tmp_path):
         (tmp_path / name).write_text(text)
         (tmp_path / name).chmod(0o755)
     environment = {"PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
-    called = subprocess.run([ROOT / ".ci" / "run"], cwd=tmp_path, env=environment, timeout=60)
+    called = subprocess.run([ROOT / ".ci" / "run"], cwd=tmp_path, env=environment, timeout=HANG_S)
     assert called.returncode == 2

@@ -6,21 +6,27 @@ import shutil
 import subprocess
 import sys
 import zipfile
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
+
+from tests import HANG_S
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "course_lib"
 TOPICS = ("optimization", "architectures", "attention", "representation", "theory", "mbart", "sae")
 HEAVY = ("torch", "transformers", "matplotlib", "ipywidgets", "numpy")
 MBART_LESSONS = {"inside_mbart", "stacked_autoencoder", "mbart_to_sparse_features"}
-IMPORT_LIMIT_S = 0.3
+ROOMS = tuple(f"course_lib.{room}" for room in ("devices", "doctor", "figures", "files", "parallel"))
+IMPORT_LIMIT_S = 0.3  # of CPU time
 
 
 def fresh_python(code: str) -> dict:
     """What a fresh interpreter prints as JSON in its last line when it runs `code` at the project's root."""
-    run = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    run = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=HANG_S
+    )
     assert run.returncode == 0, run.stderr
     return json.loads(run.stdout.splitlines()[-1])
 
@@ -106,15 +112,37 @@ def within(name: str, packages: tuple[str, ...]) -> bool:
 
 
 def forbidden_for(module: str) -> tuple[str, ...]:
-    """What a module may not import, by its place: notebooks -> lessons -> (teaching, topic modules)."""
+    """What a module may not import, by its place.
+
+    notebooks -> lessons -> (teaching, topic modules); mbart -> sae -> pipeline; the rooms that all share know none.
+    """
     forbidden: tuple[str, ...] = ()
-    if within(module, tuple(f"course_lib.{topic}" for topic in TOPICS)):
-        forbidden += ("course_lib.teaching", "course_lib.lessons", "matplotlib", "ipywidgets")
+    topics = tuple(f"course_lib.{topic}" for topic in TOPICS)
+    if within(module, topics):
+        forbidden += ("course_lib.figures", "matplotlib", "ipywidgets")
+    if within(module, ("course_lib.mbart",)):
+        forbidden += ("course_lib.sae",)
+    if within(module, (*topics, "course_lib.pipeline", *ROOMS)):
+        forbidden += ("course_lib.teaching", "course_lib.lessons")
+    if within(module, (*topics, "course_lib.teaching", *ROOMS)):
+        forbidden += ("course_lib.pipeline",)
+    if within(module, ROOMS):
+        forbidden += topics
     if within(module, ("course_lib.teaching",)):
-        forbidden += ("course_lib.lessons",)
+        forbidden += ("course_lib.lessons", *topics)
     if not within(module, ("course_lib.mbart", "course_lib.pipeline")):
         forbidden += ("transformers",)
     return forbidden
+
+
+def sources() -> dict[str, tuple[str, bool]]:
+    """The text of every module of the package, and whether it is a package itself."""
+    found = {}
+    for path in sorted(PACKAGE.rglob("*.py")):
+        is_package = path.name == "__init__.py"
+        place = path.parent if is_package else path.with_suffix("")
+        found[".".join(place.relative_to(ROOT).parts)] = (path.read_text(encoding="utf-8"), is_package)
+    return found
 
 
 def arrow_faults(module: str, source: str, *, is_package: bool = False) -> list[str]:
@@ -123,15 +151,55 @@ def arrow_faults(module: str, source: str, *, is_package: bool = False) -> list[
 
 
 def test_arrows_go_one_way():
-    faults, seen = [], set()
-    for path in sorted(PACKAGE.rglob("*.py")):
-        is_package = path.name == "__init__.py"
-        place = path.parent if is_package else path.with_suffix("")
-        module = ".".join(place.relative_to(ROOT).parts)
-        seen.add(module)
-        faults += arrow_faults(module, path.read_text(encoding="utf-8"), is_package=is_package)
+    faults = [
+        fault
+        for module, (source, is_package) in sources().items()
+        for fault in arrow_faults(module, source, is_package=is_package)
+    ]
     assert faults == []
-    assert {"course_lib.mbart", "course_lib.sae", "course_lib.optimization", "course_lib.teaching"} <= seen
+    assert {
+        "course_lib.mbart",
+        "course_lib.sae",
+        "course_lib.optimization",
+        "course_lib.teaching",
+        *ROOMS,
+    } <= set(sources())
+
+
+def import_circle(modules: dict[str, tuple[str, bool]]) -> list[str] | None:
+    """Some modules that import each other in a circle, inside functions too; None where there are none.
+
+    `from a import b` of a module b is an arrow to b alone: that a package imports its parts is no circle.
+    """
+    graph = {}
+    for module, (source, is_package) in modules.items():
+        found = imported_modules(source, module=module, is_package=is_package) & modules.keys()
+        passed = {name for name in found if any(other.startswith(f"{name}.") for other in found)}
+        graph[module] = found - passed - {module}
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return error.args[1]
+    return None
+
+
+def test_no_modules_import_each_other_in_a_circle():
+    assert import_circle(sources()) is None
+
+
+@pytest.mark.parametrize(
+    "sources",
+    [
+        {"p.a": "from p import b", "p.b": "import p.a"},
+        {"p.a": "from p.b import x", "p.b": "def f():\n    from . import a"},
+        {"p.a": "import p.b", "p.b": "import p.c", "p.c": "from p.a import x"},
+    ],
+)
+def test_a_circle_is_found(sources):
+    modules = {"p": ("from p.a import x", True)} | {name: (text, False) for name, text in sources.items()}
+    assert set(import_circle(modules)) == set(sources)
+    modules["p.b"] = ("", False)
+    assert import_circle(modules) is None
 
 
 @pytest.mark.parametrize(
@@ -146,6 +214,12 @@ def test_arrows_go_one_way():
         ("course_lib.attention.scaled", "import transformers.models.bart"),
         ("course_lib.teaching.claims", "from ..lessons import start_here"),
         ("course_lib.lessons.attention_scaling", "from transformers import AutoModel"),
+        ("course_lib.mbart.splicing", "from course_lib.sae.autoencoder import Autoencoder"),
+        ("course_lib.sae.train", "from course_lib.pipeline import run"),
+        ("course_lib.sae.metrics", "from course_lib.figures import new_figure"),
+        ("course_lib.pipeline.report", "from course_lib.teaching.style import show"),
+        ("course_lib.files", "from course_lib import sae"),
+        ("course_lib.teaching.explorer", "from course_lib.sae import load"),
     ],
 )
 def test_a_wrong_arrow_is_found(module, source):
@@ -157,11 +231,11 @@ def test_a_wrong_arrow_is_found(module, source):
     [
         (
             "course_lib.mbart.model",
-            "import transformers\nfrom .corpus import generate\nfrom course_lib.sae import x",
+            "import transformers\nfrom .corpus import generate\nfrom course_lib.files import x",
         ),
         (
             "course_lib.pipeline",
-            "from transformers import AutoTokenizer\nfrom .teaching.style import new_figure",
+            "from transformers import AutoTokenizer\nfrom .figures import new_figure",
         ),
         (
             "course_lib.lessons.start_here",
@@ -204,7 +278,9 @@ def wheel(tmp_path_factory):
         "-w",
         str(folder),
     ]
-    subprocess.run([sys.executable, "-m", *command], cwd=tree, check=True, capture_output=True, timeout=120)
+    subprocess.run(
+        [sys.executable, "-m", *command], cwd=tree, check=True, capture_output=True, timeout=HANG_S
+    )
     (built,) = folder.glob("*.whl")
     return set(zipfile.ZipFile(built).namelist())
 
@@ -220,7 +296,10 @@ def test_the_wheel_holds_every_file_of_the_package(wheel):
 
 @pytest.mark.parametrize(
     "name",
-    ["report.html.j2", *(f"mbart/course-mbart/{name}" for name in ("config.json", "model.safetensors"))],
+    [
+        "pipeline/report.html.j2",
+        *(f"mbart/course-mbart/{name}" for name in ("config.json", "model.safetensors")),
+    ],
 )
 def test_the_wheel_holds_the_data_that_the_pipeline_reads(wheel, name):
     assert f"course_lib/{name}" in wheel

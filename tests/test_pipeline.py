@@ -2,7 +2,6 @@ import base64
 import dataclasses
 import json
 from html.parser import HTMLParser
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -10,9 +9,12 @@ from matplotlib.figure import Figure
 from safetensors.torch import load_file
 from transformers import AutoConfig, MBartConfig, MBartForConditionalGeneration
 
-from course_lib import pipeline, report, sae
+from course_lib import devices, pipeline, sae
+from course_lib.mbart import packed
 from course_lib.mbart.corpus import Sentence, split_of
-from course_lib.pipeline import InputError, SparseConfig, StackedConfig, run
+from course_lib.pipeline import InputError, SparseConfig, StackedConfig, autoencoders, report, run
+from course_lib.pipeline.results import StackedRun, StackedScores
+from course_lib.pipeline.run import check_request
 from tests.drawing import assert_clear_layout
 from tests.tiny_mbart import SENTENCES, write_tiny_mbart
 
@@ -217,8 +219,39 @@ def test_without_languages_nothing_is_supervised(unsupervised):
     assert near < far / 3
 
 
+def test_the_model_reads_every_sentence_once(model, text, tmp_path, monkeypatch):
+    read = []
+
+    def counted(mbart, source, target=None):
+        read.append(len(source.lengths))
+        return packed.stages(mbart, source, target)
+
+    monkeypatch.setattr("course_lib.mbart.activations.stages", counted)
+    for site in ("encoder", "decoder"):
+        read.clear()
+        quick(model=model, text=text, out=tmp_path / site, site=site)
+        assert sum(read) == len(SENTENCES)
+
+
+def test_a_small_model_gets_one_thread_and_the_user_what_is_asked_for(model, text, tmp_path):
+    with devices.threads(3):
+        alone = quick(model=model, text=text, out=tmp_path / "alone")
+        asked = quick(model=model, text=text, out=tmp_path / "asked", threads=2)
+        assert torch.get_num_threads() == 3
+    for done, threads in ((alone, 1), (asked, 2)):
+        assert done.metrics["run"]["threads"] == threads
+        assert f'<th scope="row">Threads</th><td>{threads}</td>' in done.report.read_text()
+
+
+def test_the_built_in_model_says_that_it_has_not_read_other_text(tmp_path):
+    (tmp_path / "text.txt").write_text("\n".join(SENTENCES[:60]))
+    found = quick(model="course-mbart", text=tmp_path / "text.txt", out=tmp_path / "out")
+    assert found.metrics["run"]["warnings"][0].startswith("course-mbart has read nothing but the generated")
+    assert "its states say little about other text" in found.report.read_text()
+
+
 def test_the_page_escapes_sentences_and_shows_warnings(model, tmp_path, monkeypatch):
-    monkeypatch.setattr(pipeline, "OVERFIT_FROM", -2.0)
+    monkeypatch.setattr(autoencoders, "OVERFIT_FROM", -2.0)
     path = tmp_path / "markup.txt"
     path.write_text("\n".join(f"{s} <script>alert({i})</script>" for i, s in enumerate(SENTENCES[:60])))
     done = quick(model=model, text=path, out=tmp_path / "out")
@@ -284,6 +317,7 @@ def test_the_architecture_of_mbart_large_50_goes_to_128(layers, tmp_path):
 def test_too_few_sentences_to_score_concepts_on_are_reported(tmp_path):
     found = quick(model="course-mbart", text="builtin", out=tmp_path / "out", n_sentences=60)
     assert found.metrics["concepts"] is None
+    assert not any("course-mbart" in w for w in found.metrics["run"]["warnings"])
     (note,) = (w for w in found.metrics["run"]["warnings"] if "concepts" in w)
     assert note.startswith("concepts were not scored: no lexical concept has 10 positive and negative rows")
     assert note in found.report.read_text()
@@ -346,8 +380,10 @@ def test_unusable_arguments_are_named(model, text, tmp_path):
         with pytest.raises(InputError, match=f"device '{device}' cannot be used"):
             quick(model=model, text=text, out=tmp_path / "out", device=device)
     assert list(tmp_path.iterdir()) == []
+    with pytest.raises(InputError, match="threads is 0; expected 1 or more"):
+        quick(model=model, text=text, out=tmp_path / "out", threads=0)
     with pytest.raises(InputError, match="site is 'both'"):
-        pipeline.check_request(out=tmp_path / "out", site="both", n_sentences=None)
+        check_request(out=tmp_path / "out", site="both", n_sentences=None)
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
@@ -408,7 +444,7 @@ def test_the_builtin_text_is_held_out_as_it_was_from_pretraining():
 
 
 def test_figures_show_what_was_measured(result):
-    stacked = pipeline.StackedRun(
+    stacked = StackedRun(
         autoencoder=sae.load(result.out / "stacked"),
         config=STACKED,
         history=sae.History(
@@ -416,7 +452,8 @@ def test_figures_show_what_was_measured(result):
             parts={"reconstruction": [0.5, 0.4], "kl": [3, 2], "supervised": [2, 1], "total": [1, 0.9]},
         ),
         pca_curve=torch.tensor([0.3, 0.5, 0.6, 0.8, 1.0]),
-        metrics=result.metrics["stacked"],
+        supervised=True,
+        **{side: StackedScores(**result.metrics["stacked"][side]) for side in ("train", "held_out")},
     )
     figure, _, _ = report._explained_variance(stacked)
     pca, _, train, held_out = figure.axes[0].lines
@@ -455,11 +492,7 @@ def test_a_folder_that_cannot_be_made_is_refused(model, text, tmp_path):
 
 
 def test_sentences_learned_by_heart_are_called_so():
-    def found(train, held_out):
-        return SimpleNamespace(
-            metrics={"train": {"explained_variance": train}, "held_out": {"explained_variance": held_out}}
-        )
-
-    (warning,) = pipeline.warnings(found(0.988, -0.412), found(0.9, 0.8))
+    (warning,) = autoencoders.learned_by_heart("stacked", 0.988, -0.412)
     assert "stacked autoencoder explains 99% of the variance in training and -41%" in warning
-    assert pipeline.warnings(found(0.82, 0.81), found(0.88, 0.78)) == []
+    assert autoencoders.learned_by_heart("stacked", 0.82, 0.81) == []
+    assert autoencoders.learned_by_heart("sparse", 0.88, 0.78) == []

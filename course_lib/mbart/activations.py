@@ -5,10 +5,11 @@ results come back in the order of the input and do not depend on what a sentence
 For text that does not fit in memory, see `course_lib.mbart.activation_store`.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal, TypeVar
 
 import torch
@@ -38,6 +39,9 @@ __all__ = [
 WINDOW = 8192
 """Sentences that are sorted by length together: many, so that neighbours are equally long."""
 
+Pool = Literal["tokens", "mean", "both"]
+"""One row a token, one a sentence (the mean of its tokens), or both."""
+
 T = TypeVar("T")
 
 
@@ -51,13 +55,14 @@ class States:
 
     `sentence` is the index of the sentence that a row is from. Rows of tokens also have `position`, the
     place in the ids that this side of the model reads, counted from 0, and `token`, the id read there.
-    Means are float32; tokens have the model's dtype.
+    Means are float32; tokens have the model's dtype. Where both were asked for, `values` are those of tokens.
     """
 
     values: Float[Tensor, "rows d_model"]
     sentence: Int[Tensor, " rows"]
     position: Int[Tensor, " rows"] | None = None
     token: Int[Tensor, " rows"] | None = None
+    means: Float[Tensor, "sentences d_model"] | None = None
 
 
 @dataclass(frozen=True)
@@ -88,7 +93,7 @@ def extract(
     sentences: Sequence[Sentence],
     sites: Sequence[Site],
     *,
-    pool: Literal["tokens", "mean"] = "tokens",
+    pool: Pool | Mapping[Site, Pool] = "tokens",
     targets: Sequence[Sentence] | None = None,
     include_special: bool = False,
     tokens_per_batch: int | None = None,
@@ -105,7 +110,8 @@ def extract(
       Without `targets`, Y = X.
 
     Rows are those of X and of Y; with `include_special=True` also those of the language code and `</s>`. With
-    `pool="mean"` each sentence gives the mean of its rows, `masked_mean`, computed in float32.
+    `pool="mean"` each sentence gives the mean of its rows, `masked_mean`, computed in float32; with "both" there
+    are rows and means. `pool` may be given for each site alone.
 
     A sentence whose language is None is read in the tokenizer's default source language. No batch holds
     more than `tokens_per_batch` tokens on either side (a longer sentence goes alone; default: 2048, on a
@@ -262,19 +268,25 @@ class Reader:
         tokenizer: PreTrainedTokenizerBase,
         sites: Sequence[Site],
         *,
-        pool: Literal["tokens", "mean"] = "tokens",
+        pool: Pool | Mapping[Site, Pool] = "tokens",
         include_special: bool = False,
         tokens_per_batch: int | None = None,
     ) -> None:
         if not sites:
             raise ValueError("sites is empty; expected at least one, such as Site('encoder')")
-        if pool not in ("tokens", "mean"):
-            raise ValueError(f"pool is {pool!r}; expected 'tokens' or 'mean'")
+        pools = dict(pool) if isinstance(pool, Mapping) else dict.fromkeys(sites, pool)
+        for chosen in pools.values():
+            if chosen not in ("tokens", "mean", "both"):
+                raise ValueError(f"pool is {chosen!r}; expected 'tokens', 'mean' or 'both'")
+        if pools.keys() != set(sites):
+            raise ValueError(
+                f"pool names {', '.join(map(str, pools)) or 'no site'}; expected {', '.join(map(str, sites))}"
+            )
         if tokens_per_batch is None:
             tokens_per_batch = 16384 if model.device.type == "cuda" else 2048
         if tokens_per_batch < 1:
             raise ValueError(f"tokens_per_batch is {tokens_per_batch}; expected 1 or more")
-        self.model, self.tokenizer, self.pool = model, tokenizer, pool
+        self.model, self.tokenizer, self.pools = model, tokenizer, pools
         self.sites = {site: site.resolved(model.config) for site in sites}
         self.tokens_per_batch = tokens_per_batch
         self.skipped = uncounted_ids(tokenizer, include_special)
@@ -318,20 +330,11 @@ class Reader:
         self, window: Window, *, advance: Callable[[int], object] = lambda n: None
     ) -> dict[Site, States]:
         """Run the model on a window, batch by batch; `advance` is told how many sentences are done."""
-        device, d_model = self.model.device, self.model.config.d_model
+        device = self.model.device
         tokens = {"encoder": window.source, "decoder": window.target}
-        dtype = torch.float32 if self.pool == "mean" else self.model.dtype
         # A token's row among those that count; results are gathered where they are computed.
         rows = {side: side_tokens.counts.cumsum(0) - 1 for side, side_tokens in tokens.items() if side_tokens}
-        values = {
-            site: torch.empty(
-                len(window.sentences) if self.pool == "mean" else int(tokens[site.side].counts.sum()),
-                d_model,
-                dtype=dtype,
-                device=device,
-            )
-            for site in self.sites.values()
-        }
+        values, means = self._tables(window)
         for batch in window.batches(self.tokens_per_batch):
             chosen = {side: t.of_sentences(batch) for side, t in tokens.items() if t}
             packed = {
@@ -342,44 +345,70 @@ class Reader:
                 ).to(device)
                 for side, places in chosen.items()
             }
-            missing = set(values)
+            missing = values.keys() | means.keys()
             with torch.inference_mode():
                 for site, found in stages(self.model, packed["encoder"], packed.get("decoder")):
-                    if site in missing:
-                        places = chosen[site.side]
-                        counts = tokens[site.side].counts[places]
-                        if self.pool == "mean":
-                            means = _means(found.float(), counts, tokens[site.side].lengths[batch])
-                            values[site][batch.to(device)] = means
-                        else:
-                            kept = counts.nonzero()[:, 0]
-                            where = rows[site.side][places[kept]]
-                            values[site][where.to(device)] = found[kept.to(device)]
-                        missing.remove(site)
+                    if site not in missing:
+                        continue
+                    places = chosen[site.side]
+                    counts = tokens[site.side].counts[places]
+                    if site in means:
+                        means[site][batch.to(device)] = _means(
+                            found.float(), counts, tokens[site.side].lengths[batch]
+                        )
+                    if site in values:
+                        kept = counts.nonzero()[:, 0]
+                        where = rows[site.side][places[kept]]
+                        values[site][where.to(device)] = found[kept.to(device)]
+                    missing.remove(site)
                     if not missing:
                         break
             advance(len(batch))
         return {
-            site: self._states(site, values[resolved].cpu(), window) for site, resolved in self.sites.items()
+            site: self._states(
+                site,
+                None if self.pools[site] == "mean" else values[resolved],
+                None if self.pools[site] == "tokens" else means[resolved],
+                window,
+            )
+            for site, resolved in self.sites.items()
         }
 
-    def _states(self, site: Site, values: Tensor, window: Window) -> States:
+    def _tables(self, window: Window) -> tuple[dict[Site, Tensor], dict[Site, Tensor]]:
+        """Empty tables for the rows of tokens and for the means of the sites that are to give them."""
+        values, means = {}, {}
+        empty = partial(torch.empty, device=self.model.device)
+        for site, resolved in self.sites.items():
+            side = window.source if site.side == "encoder" else window.target
+            width = self.model.config.d_model
+            if self.pools[site] != "mean":
+                values[resolved] = empty(int(side.counts.sum()), width, dtype=self.model.dtype)
+            if self.pools[site] != "tokens":
+                means[resolved] = empty(len(window.sentences), width, dtype=torch.float32)
+        return values, means
+
+    def _states(self, site: Site, values: Tensor | None, means: Tensor | None, window: Window) -> States:
         tokens = window.source if site.side == "encoder" else window.target
-        if self.pool == "mean":
-            states = States(values, window.first + torch.arange(len(values)))
+        means = None if means is None else means.cpu()
+        if values is None:
+            states = States(means, window.first + torch.arange(len(means)))
         else:
             kept = tokens.counts
             states = States(
-                values, window.first + tokens.sentence[kept], tokens.position[kept], tokens.ids[kept]
+                values.cpu(),
+                window.first + tokens.sentence[kept],
+                tokens.position[kept],
+                tokens.ids[kept],
+                means,
             )
         # A sum is finite only where all its terms are (or overflows, which the rows then tell apart).
-        if not values.sum(dtype=torch.float64).isfinite():
-            bad = ~values.isfinite().all(dim=1)
+        if not states.values.sum(dtype=torch.float64).isfinite():
+            bad = ~states.values.isfinite().all(dim=1)
             if bad.any():
                 number = int(states.sentence[bad.nonzero()[0, 0]])
                 raise NotFiniteError(
                     f"sentence {number + 1} ({window.sentences[number - window.first].text!r}) has NaN or infinite "
-                    f"activations at {site} in {values.dtype}; look at the weights, or compute in float32"
+                    f"activations at {site} in {states.values.dtype}; look at the weights, or compute in float32"
                 )
         return states
 
@@ -398,7 +427,7 @@ def _means(
 def _joined(parts: list[States]) -> States:
     if len(parts) == 1:
         return parts[0]
-    columns = zip(*((p.values, p.sentence, p.position, p.token) for p in parts), strict=True)
+    columns = zip(*((p.values, p.sentence, p.position, p.token, p.means) for p in parts), strict=True)
     return States(*(None if column[0] is None else torch.cat(column) for column in columns))
 
 

@@ -25,6 +25,7 @@ from course_lib.attention.kernelized import (
     recurrent_step,
     softmax_multiply_adds,
 )
+from tests import HANG_S
 
 SEEDS = st.integers(0, 2**31)
 MAPS = {
@@ -404,7 +405,7 @@ print(json.dumps(worst))
 @pytest.mark.nightly
 def test_compiles_without_graph_breaks():
     # In a process of its own: the run-time checks of shapes that the tests switch on cannot be traced.
-    done = subprocess.run([sys.executable, "-c", _COMPILED], capture_output=True, text=True, timeout=300)
+    done = subprocess.run([sys.executable, "-c", _COMPILED], capture_output=True, text=True, timeout=HANG_S)
     assert done.returncode == 0, done.stderr[-2000:]
     assert json.loads(done.stdout) < 1e-12
 

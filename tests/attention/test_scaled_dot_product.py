@@ -23,6 +23,7 @@ from course_lib.attention.scaled_dot_product import (
     score_moments,
     softmax_jacobian,
 )
+from tests import HANG_S
 
 SEEDS = st.integers(0, 2**31)
 SIZES = st.integers(1, 5)
@@ -302,7 +303,7 @@ for name in ("attention", "naive_attention", "qk_norm_attention", "argmax_attent
         said[f"{name} {backend}"] = float((compiled(q, k, v) - form(q, k, v)).abs().max())
 print(json.dumps(said))
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=HANG_S)
     assert done.returncode == 0, done.stderr[-2000:]
     differences = json.loads(done.stdout)
     assert len(differences) == 8

@@ -1,6 +1,7 @@
 """Every site: equal to transformers on one sentence at a time, whatever it is batched with."""
 
 import dataclasses
+from functools import partial
 
 import pytest
 import torch
@@ -291,6 +292,30 @@ def test_means_are_those_of_the_tokens(tiny_model, tokenizer):
             torch.testing.assert_close(means[site].values[index], mine.mean(0), atol=1e-5, rtol=0)
         assert means[site].sentence.tolist() == list(range(len(sentences)))
         assert means[site].token is None
+
+
+def test_one_pass_gives_to_each_site_what_it_was_asked_for(tiny_model, tokenizer, monkeypatch):
+    """Also where two names are of one place, and over more than one window."""
+    monkeypatch.setattr("course_lib.mbart.activations.WINDOW", 7)
+    first, last, decoder = Site("encoder", 2), Site("encoder", -1), Site("decoder")
+    sentences = adversarial_sentences()
+    read = partial(extract, tiny_model, tokenizer, sentences, progress=False)
+    found = read([first, last, decoder], pool={first: "mean", last: "both", decoder: "tokens"})
+    means, tokens = read([first], pool="mean")[first], read([last, decoder])
+    for site in (last, decoder):
+        for name in ("values", "sentence", "position", "token"):
+            assert torch.equal(getattr(found[site], name), getattr(tokens[site], name)), name
+    assert torch.equal(found[first].values, means.values)
+    assert torch.equal(found[last].means, means.values)
+    assert found[first].token is found[first].means is found[decoder].means is None
+
+
+def test_a_site_without_a_pool_is_named(tiny_model, tokenizer):
+    encoder, decoder = Site("encoder"), Site("decoder")
+    with pytest.raises(
+        ValueError, match=r"pool names encoder\.final; expected encoder\.final, decoder\.final"
+    ):
+        extract(tiny_model, tokenizer, generate(1, seed=0), [encoder, decoder], pool={encoder: "mean"})
 
 
 def test_packed_and_padded_agree(tiny_model, tokenizer):

@@ -45,12 +45,13 @@ def test_dtype_is_that_asked_for(tiny_directory):
     assert load(str(tiny_directory), dtype=torch.bfloat16)[0].dtype == torch.bfloat16
 
 
-def test_an_offline_hub_model_is_refused_quickly_with_advice(no_network):
-    started = time.perf_counter()
+def test_an_offline_hub_model_is_refused_at_once_with_advice(no_network, monkeypatch):
+    waited = []  # the hub client itself would try again for half a minute
+    monkeypatch.setattr(time, "sleep", waited.append)
     with pytest.raises(ModelUnavailable, match=r"(?s)not in the local cache.*HF_HUB_OFFLINE.*course-mbart"):
         load("facebook/no-such-mbart-in-any-cache")
-    assert time.perf_counter() - started < 5
     assert no_network
+    assert waited == []
 
 
 def test_hub_offline_makes_no_request(monkeypatch, no_network):

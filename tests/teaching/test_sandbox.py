@@ -62,18 +62,18 @@ def test_an_endless_loop_is_stopped_and_gone(function):
 
 @pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
 def test_one_long_call_is_set_aside_and_ends_by_itself():
-    woken = []
+    wake, woken = threading.Event(), []
 
     def sleeps(x):
-        time.sleep(3)
+        wake.wait()
         woken.append(x)
 
-    with pytest.raises(TimeLimitError) as stopped:
-        call_each(sleeps, CASES, seconds=0.05)
+    with pytest.raises(TimeLimitError) as stopped:  # which waits for no one to wake it
+        call_each(sleeps, CASES, seconds=LIMIT)
     assert not stopped.value.ended
     (left,) = learners()
-    left.join(60)
-    assert not left.is_alive()
+    wake.set()
+    left.join()
     assert not woken, "the function must not go on after its long call"
 
 

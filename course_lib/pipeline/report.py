@@ -3,19 +3,16 @@
 import base64
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jinja2
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from course_lib.figures import BLACK, BLUE, GREEN, RED, describe, new_figure, save_svg, styled
+from course_lib.pipeline.results import Results, SparseRun, StackedRun
 from course_lib.sae import History, TrainConfig
-from course_lib.sae.concepts import REACHED
-
-if TYPE_CHECKING:
-    from course_lib.pipeline import SparseRun, StackedRun
-    from course_lib.sae.concepts import ConceptReport
+from course_lib.sae.concepts import REACHED, ConceptReport
 
 GREY = "#5b5b5b"
 STYLES = ((BLUE, "--"), (RED, "-."), (GREEN, ":"))
@@ -40,23 +37,17 @@ class PageFigure:
 
 
 @styled
-def draw_figures(
-    directory: Path,
-    *,
-    stacked: "StackedRun",
-    sparse: "SparseRun",
-    concepts: "ConceptReport | None" = None,
-) -> dict[str, PageFigure]:
+def draw_figures(directory: Path, results: Results) -> dict[str, PageFigure]:
     """Write every figure of the report to `directory` as SVG, and return them for the page."""
     directory.mkdir()
     drawn = {
-        "stacked_loss": _stacked_loss(stacked),
-        "explained_variance": _explained_variance(stacked),
-        "sparse_loss": _sparse_loss(sparse),
-        "firing_rates": _firing_rates(sparse),
+        "stacked_loss": _stacked_loss(results.stacked),
+        "explained_variance": _explained_variance(results.stacked),
+        "sparse_loss": _sparse_loss(results.sparse),
+        "firing_rates": _firing_rates(results.sparse),
     }
-    if concepts is not None:
-        drawn["concepts"] = _concepts(concepts)
+    if results.concepts is not None:
+        drawn["concepts"] = _concepts(results.concepts)
     pictures = {}
     for name, (figure, alt, caption) in drawn.items():
         path = directory / f"{name}.svg"
@@ -113,7 +104,7 @@ def _loss_curves(
     return figure, ", ".join(ends)
 
 
-def _stacked_loss(run: "StackedRun") -> tuple[Figure, str, str]:
+def _stacked_loss(run: StackedRun) -> tuple[Figure, str, str]:
     model = run.autoencoder
     contributions = [("reconstruction", "reconstruction", 1.0)]
     if "kl" in run.history.parts:
@@ -129,7 +120,7 @@ def _stacked_loss(run: "StackedRun") -> tuple[Figure, str, str]:
     )
 
 
-def _sparse_loss(run: "SparseRun") -> tuple[Figure, str, str]:
+def _sparse_loss(run: SparseRun) -> tuple[Figure, str, str]:
     history = run.history
     figure, axes = _canvas("training step", "training loss")
     axes.plot(history.steps, history.parts["reconstruction"], color=BLACK, linewidth=1.8)
@@ -142,9 +133,9 @@ def _sparse_loss(run: "SparseRun") -> tuple[Figure, str, str]:
     )
 
 
-def _explained_variance(run: "StackedRun") -> tuple[Figure, str, str]:
+def _explained_variance(run: StackedRun) -> tuple[Figure, str, str]:
     k, curve = run.autoencoder.code_width, run.pca_curve
-    train, held_out = (run.metrics[side]["explained_variance"] for side in ("train", "held_out"))
+    train, held_out = run.train.explained_variance, run.held_out.explained_variance
     figure, axes = _canvas("number of components or code units", "explained variance")
     axes.plot(range(1, len(curve) + 1), curve, color=GREY, linewidth=1.6, label="PCA (the bound)")
     axes.axvline(k, color=GREY, linewidth=0.8, linestyle=":")
@@ -166,7 +157,7 @@ def _explained_variance(run: "StackedRun") -> tuple[Figure, str, str]:
     axes.minorticks_off()
     axes.set_ylim(min(0.0, 1.05 * held_out), 1.02)
     figure.legend(frameon=False, fontsize=9, ncols=2, loc="outside upper center")
-    bound = run.metrics["train"]["pca_bound"]
+    bound = run.train.pca_bound
     return (
         figure,
         f"Explained variance against width. PCA rises to 1 at {len(curve)} components and is at {bound:.3f} for "
@@ -177,7 +168,7 @@ def _explained_variance(run: "StackedRun") -> tuple[Figure, str, str]:
     )
 
 
-def _concepts(report: "ConceptReport") -> tuple[Figure, str, str]:
+def _concepts(report: ConceptReport) -> tuple[Figure, str, str]:
     """Held-out AUROC of the lexical concepts, best first, for the features and what they are compared with."""
     figure, axes = _canvas("lexical concepts, best first (share of all)", "held-out AUROC of the best unit")
     summary, words = report.summary(), []
@@ -200,8 +191,8 @@ def _concepts(report: "ConceptReport") -> tuple[Figure, str, str]:
     )
 
 
-def _firing_rates(run: "SparseRun") -> tuple[Figure, str, str]:
-    rates, n_rows = run.firing_rates, run.metrics["train"]["rows"]
+def _firing_rates(run: SparseRun) -> tuple[Figure, str, str]:
+    rates, n_rows = run.firing_rates, run.train.rows
     alive = rates[rates > 0]
     figure, axes = _canvas("share of the training tokens at which a feature fires", "number of features")
     edges = [n_rows ** (i / 24 - 1) for i in range(25)]
@@ -210,7 +201,7 @@ def _firing_rates(run: "SparseRun") -> tuple[Figure, str, str]:
     powers = [10.0**-i for i in range(5) if 10.0**-i >= 1 / n_rows]
     axes.set_xticks(powers, [f"{100 * p:g}%" for p in powers])
     axes.minorticks_off()
-    dead = run.metrics["train"]["dead"]
+    dead = run.train.dead
     middle = alive.median().item() if len(alive) else 0.0
     return (
         figure,

@@ -1,0 +1,273 @@
+"""Both autoencoders of a run: trained, scored, and the sparse one's features described."""
+
+from collections import Counter
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from course_lib import sae
+from course_lib.mbart.corpus import CONCEPTS, LEXICAL_CONCEPTS, Sentence
+from course_lib.pipeline.results import (
+    Feature,
+    SentenceStates,
+    SharedConcept,
+    SparseConfig,
+    SparseRun,
+    SparseScores,
+    StackedConfig,
+    StackedRun,
+    StackedScores,
+    TokenStates,
+    TopSentence,
+)
+from course_lib.pipeline.seeds import generator
+from course_lib.sae import concepts, metrics
+from course_lib.sae.losses import NO_LABEL
+
+REPORTED_FEATURES = 20
+REPORTED_SENTENCES = 8
+# A gap between training and held-out explained variance from which a run is called overfitted.
+OVERFIT_FROM = 0.2
+# A concept is called shared by a feature's top sentences from this share of them on, and only where it is
+# this many times as frequent there as among all sentences.
+SHARED_FROM, SHARED_LIFT = 0.75, 2.0
+
+
+def train_stacked(rows: SentenceStates, config: StackedConfig, *, seed: int, progress: bool) -> StackedRun:
+    """Train the bottleneck with the combined loss; languages are the supervision where two are given."""
+    languages, labels = language_labels(rows.sentences)
+    supervised = len(languages) >= 2
+    autoencoder = sae.StackedAutoencoder(
+        rows.states.shape[1],
+        config.widths,
+        beta=config.beta,
+        rho=config.rho,
+        gamma=config.gamma if supervised else 0.0,
+        n_outputs=len(languages) if supervised else 0,
+        generator=generator(seed, 1),
+    ).to(rows.states.device)
+    labels = labels.to(rows.states.device)
+    history = sae.train(
+        autoencoder,
+        rows.sides["train"],
+        config.training,
+        generator=generator(seed, 2),
+        labels=labels[~rows.held_out] if supervised else None,
+        progress=progress,
+    )
+    k, sides = autoencoder.code_width, rows.sides
+    curve = metrics.pca_curve(sides["train"])
+    train = _stacked_scores(
+        autoencoder,
+        sides["train"],
+        labels[~rows.held_out],
+        supervised=supervised,
+        pca_bound=curve[min(k, len(curve)) - 1].item(),
+    )
+    held_out = _stacked_scores(
+        autoencoder,
+        sides["held_out"],
+        labels[rows.held_out],
+        supervised=supervised,
+        pca_bound=metrics.pca_bound(sides["held_out"], k),
+        pca_of_train=metrics.pca_transfer(sides["train"], sides["held_out"], k),
+    )
+    return StackedRun(autoencoder, config, history, curve.cpu(), supervised, train, held_out)
+
+
+@torch.no_grad()
+def _stacked_scores(
+    autoencoder: sae.StackedAutoencoder,
+    states: Float[Tensor, "sentences d_model"],
+    labels: Int[Tensor, " sentences"],
+    *,
+    supervised: bool,
+    pca_bound: float,
+    pca_of_train: float | None = None,
+) -> StackedScores:
+    """Scores on one side of the split; those of languages where one is known there."""
+    known = labels != NO_LABEL
+    accuracy = most_frequent = None
+    if supervised and known.any():
+        right = autoencoder.predict(states).argmax(dim=1) == labels
+        accuracy = right[known].double().mean().item()
+        most_frequent = (labels[known].bincount().max() / known.sum()).item()
+    return StackedScores(
+        explained_variance=metrics.explained_variance(states, autoencoder(states)),
+        pca_bound=pca_bound,
+        mean_activation=autoencoder.encode(states).mean().item(),
+        pca_of_train=pca_of_train,
+        language_accuracy=accuracy,
+        most_frequent_language=most_frequent,
+    )
+
+
+def language_labels(sentences: list[Sentence]) -> tuple[list[str], Int[Tensor, " sentences"]]:
+    """The languages present, sorted, and each sentence's place among them (-1 where it is not known)."""
+    languages = sorted({s.language for s in sentences if s.language is not None})
+    place = {language: i for i, language in enumerate(languages)} | {None: NO_LABEL}
+    return languages, torch.tensor([place[s.language] for s in sentences])
+
+
+def train_sparse(
+    tokens: TokenStates, config: SparseConfig, *, seed: int, device: torch.device, progress: bool
+) -> SparseRun:
+    """Train the overcomplete dictionary on the states of tokens, and describe its strongest features."""
+    d_model = tokens.states.shape[1]
+    n_features = 2 * d_model if config.n_features is None else config.n_features
+    autoencoder = sae.TopKSparseAutoencoder(
+        d_model, n_features, k=min(config.k, n_features), generator=generator(seed, 3)
+    ).to(device)
+    sides = tokens.sides
+    history = sae.train(
+        autoencoder, sides["train"], config.training, generator=generator(seed, 4), progress=progress
+    )
+    scores = {}
+    for name, states in sides.items():
+        measured = metrics.evaluate(autoencoder, states)
+        scores[name] = SparseScores(
+            rows=len(states),
+            explained_variance=measured.explained_variance,
+            l0=measured.l0,
+            dead=measured.n_dead,
+        )
+    rates, strengths = _activity(autoencoder, sides["train"])
+    described = describe_features(autoencoder, tokens, strengths)
+    return SparseRun(autoencoder, config, history, rates, scores["train"], scores["held_out"], described)
+
+
+@torch.no_grad()
+def _activity(
+    autoencoder: sae.SparseAutoencoder, states: Tensor
+) -> tuple[Float[Tensor, " features"], Float[Tensor, " features"]]:
+    """Firing rate and strength of each feature on some rows, batch by batch."""
+    fired = squares = torch.zeros(autoencoder.n_features, dtype=torch.float64)
+    for batch in states.split(4096):
+        features = autoencoder.encode(batch.to(autoencoder.input_mean))
+        fired = fired + (features > 0).sum(dim=0).cpu()
+        squares = squares + features.double().square().sum(dim=0).cpu()
+    lengths = autoencoder.decoder_weight.norm(dim=0).cpu()
+    return fired / len(states), (squares / len(states)).sqrt() * lengths
+
+
+@torch.no_grad()
+def describe_features(
+    autoencoder: sae.SparseAutoencoder, tokens: TokenStates, strengths: Float[Tensor, " features"]
+) -> list[Feature]:
+    """The strongest features, where they fire, and the different sentences that excite them most.
+
+    A feature's activation is given as f_i ||W_d[:, i]||, the length of what it adds to a token's state, in
+    units of the root mean square length of the centred training states; its strength is the root mean square
+    of that over all training tokens. A sentence's activation is the largest of its tokens.
+    """
+    strongest = strengths.argsort(descending=True, stable=True)[:REPORTED_FEATURES]
+    lengths = autoencoder.decoder_weight.norm(dim=0)[strongest.to(autoencoder.decoder_weight.device)]
+    activation = torch.cat(
+        [
+            (autoencoder.encode(batch.to(lengths))[:, strongest] * lengths).cpu()
+            for batch in tokens.states.split(4096)
+        ]
+    )
+    by_sentence = tokens.largest(activation)
+    sentences = tokens.sentences
+    usual = Counter(concept for s in sentences for concept in s.concepts)
+    languages, labels = language_labels(sentences)
+    described = []
+    for column, index in enumerate(strongest.tolist()):
+        largest = by_sentence[:, column]
+        top = _top_sentences(largest, sentences)
+        described.append(
+            Feature(
+                feature=index,
+                strength=strengths[index].item(),
+                firing_rate=(largest > 0).double().mean().item(),
+                firing_rate_by_language={
+                    language: (largest[labels == i] > 0).double().mean().item()
+                    for i, language in enumerate(languages)
+                },
+                shared_concepts=_shared_concepts([sentences[row] for row in top], usual, len(sentences)),
+                sentences=[
+                    TopSentence(
+                        row=row,
+                        activation=largest[row].item(),
+                        piece=_strongest_piece(tokens, activation[:, column], row),
+                        language=sentences[row].language,
+                        text=sentences[row].text,
+                    )
+                    for row in top
+                ],
+            )
+        )
+    return described
+
+
+def _strongest_piece(tokens: TokenStates, activation: Float[Tensor, " tokens"], row: int) -> str:
+    """The piece of a sentence that excites a feature most."""
+    of_sentence = (tokens.sentence == row).nonzero().flatten()
+    return tokens.pieces[int(of_sentence[activation[of_sentence].argmax()])].replace("▁", "")
+
+
+def _top_sentences(activation: Tensor, sentences: list[Sentence]) -> list[int]:
+    """Rows of the different sentences with the largest activation, none that is not active."""
+    rows: dict[str, int] = {}
+    for row in activation.argsort(descending=True, stable=True).tolist():
+        if activation[row] <= 0 or len(rows) == REPORTED_SENTENCES:
+            break
+        rows.setdefault(sentences[row].text, row)
+    return list(rows.values())
+
+
+def _shared_concepts(top: list[Sentence], usual: Counter[str], n_sentences: int) -> list[SharedConcept]:
+    """Concepts that most of the top sentences have, and clearly fewer of all sentences."""
+    counts = Counter(concept for s in top for concept in s.concepts)
+    shared = [
+        SharedConcept(concept=concept, count=count, of=len(top), usual_share=usual[concept] / n_sentences)
+        for concept, count in counts.items()
+        if count >= SHARED_FROM * len(top) and count / len(top) >= SHARED_LIFT * usual[concept] / n_sentences
+    ]
+    return sorted(shared, key=lambda entry: (-entry.count, entry.usual_share, entry.concept))
+
+
+def score_concepts(
+    autoencoder: sae.SparseAutoencoder, tokens: TokenStates, *, seed: int
+) -> concepts.ConceptReport | None:
+    """How well single features say which concepts a sentence holds; None where the text has no known concepts.
+
+    A feature's value for a sentence is its largest over the tokens. Everything is chosen on the training
+    sentences and scored on the held-out ones.
+    """
+    if not any(s.concepts for s in tokens.sentences):
+        return None
+    names = list(CONCEPTS)
+    sides = []
+    for mask in (~tokens.held_out, tokens.held_out):
+        of_side, groups = tokens.sentence[mask].unique(return_inverse=True)
+        chosen = [tokens.sentences[i] for i in of_side.tolist()]
+        sides.append(
+            concepts.LabelledRows(
+                tokens.states[mask],
+                concepts.label_table([s.concepts for s in chosen], names),
+                languages=[s.language for s in chosen],
+                meanings=[s.meaning for s in chosen],
+                groups=groups,
+            )
+        )
+    return concepts.concept_report(
+        autoencoder,
+        *sides,
+        concepts=names,
+        categories=CONCEPTS,
+        lexical=LEXICAL_CONCEPTS,
+        generator=generator(seed, 5),
+    )
+
+
+def learned_by_heart(kind: str, train: float, held_out: float) -> list[str]:
+    """A warning where an autoencoder explains its training sentences far better than held-out ones, else none."""
+    if train - held_out <= OVERFIT_FROM:
+        return []
+    return [
+        f"the {kind} autoencoder explains {train:.0%} of the variance in training and {held_out:.0%} on "
+        "held-out sentences: it has learned its sentences by heart; use more of them (thousands)"
+    ]

@@ -1,0 +1,115 @@
+"""The sentences of a run: where they come from, in which language they are, and which are held out."""
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from course_lib.mbart.corpus import Sentence, generate, split_of
+from course_lib.mbart.text import TABLES, full_codes, read_fields
+from course_lib.pipeline.seeds import generator
+
+BUILTIN = "builtin"
+BUILTIN_SENTENCES = 12_000
+# A concept's detector is judged on held-out sentences that hold it: the built-in text has enough of them.
+BUILTIN_HELD_OUT_SHARE = 1 / 3
+MIN_SENTENCES = 50
+HELD_OUT_SHARE = 0.1
+
+
+class InputError(ValueError):
+    """Something that was asked for cannot be used; the message says what, where and what to do."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """A sentence and the number of the line it came from, counted from 1."""
+
+    number: int
+    sentence: Sentence
+
+
+def read_text(text: Path | str, *, seed: int, limit: int | None = None) -> list[Line]:
+    """The sentences of a UTF-8 file, one a line, optionally `language<TAB>sentence`; or "builtin".
+
+    Blank lines are skipped; a byte order mark and Windows line ends are accepted. With `limit` the rest of
+    the file is not read. Languages are not checked here: which exist depends on the model.
+
+    Raises InputError for a path that is no readable file, for bytes that are not UTF-8 (with the line), and
+    for fewer than 50 different sentences.
+    """
+    if text == BUILTIN:
+        n = limit or BUILTIN_SENTENCES
+        n_held_out = round(n * BUILTIN_HELD_OUT_SHARE)
+        generated = generate(n - n_held_out, seed=seed) + generate(n_held_out, seed=seed, split="test")
+        return [Line(number, sentence) for number, sentence in enumerate(generated, start=1)]
+    path = Path(text)
+    if path.is_dir():
+        raise InputError(f"{path} is a directory; expected a text file, one sentence a line")
+    if not path.exists():
+        raise InputError(f"{path} does not exist; expected a text file, one sentence a line, or '{BUILTIN}'")
+    try:
+        lines = list(_file_lines(path, limit))
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}") from error
+    if not lines:
+        raise InputError(f"{path} holds no sentence: it is empty or has only blank lines")
+    different = len({line.sentence.text for line in lines})
+    if different < MIN_SENTENCES:
+        raise InputError(
+            f"{path} gives {len(lines)} sentences, {different} of them different; at least {MIN_SENTENCES} "
+            "different ones are needed to train on, and thousands for features worth reading"
+        )
+    return lines
+
+
+def _file_lines(path: Path, limit: int | None) -> Iterator[Line]:
+    if path.suffix in TABLES:
+        raise InputError(
+            f"{path} is a table; expected a text file, one sentence a line (`activations` reads both)"
+        )
+    try:
+        for number, fields in islice(read_fields(path), limit):
+            if len(fields) > 2:
+                raise InputError(
+                    f"{path}, line {number} has {len(fields) - 1} tabs; expected none or one, language<TAB>sentence"
+                )
+            yield Line(number, Sentence(fields[-1], fields[0] if len(fields) == 2 and fields[0] else None))
+    except ValueError as error:  # bytes that are not UTF-8
+        raise InputError(str(error)) from error
+
+
+def resolve_languages(lines: list[Line], *, known: Collection[str], source: str) -> list[Sentence]:
+    """Sentences with full language codes; "en" is taken for "en_XX" where one code alone begins so.
+
+    Raises InputError, with the line, for a language that the model does not know.
+    """
+    full = full_codes(known)
+    sentences = []
+    for line in lines:
+        language = line.sentence.language
+        if language is not None and language not in full:
+            raise InputError(
+                f"{source}, line {line.number}: the model does not know the language {language!r}; expected "
+                f"one of {', '.join(sorted(known))} before the tab, or a line without a tab"
+            )
+        sentences.append(replace(line.sentence, language=None if language is None else full[language]))
+    return sentences
+
+
+def split(sentences: list[Sentence], *, seed: int) -> Tensor:
+    """Which sentences are held out, as booleans.
+
+    Where all meanings are known (the built-in corpus): those of the corpus's test split, which the shipped
+    model has not read either. Elsewhere a tenth of the different sentences; equal ones stay on one side.
+    """
+    if all(s.meaning is not None for s in sentences):
+        return torch.tensor([split_of(s.meaning) == "test" for s in sentences])
+    keys = [s.text if s.meaning is None else s.meaning for s in sentences]
+    different = list(dict.fromkeys(keys))
+    order = torch.randperm(len(different), generator=generator(seed, 0)).tolist()
+    chosen = {different[i] for i in order[: max(2, round(HELD_OUT_SHARE * len(different)))]}
+    return torch.tensor([key in chosen for key in keys])
