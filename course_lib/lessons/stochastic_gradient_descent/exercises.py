@@ -1,0 +1,252 @@
+"""Exercises of lesson 02, stochastic_gradient_descent."""
+
+import math
+
+import torch
+
+from course_lib.optimization.stochastic_gradient_descent import distance_factor, expected_change, loss_bound_step
+from course_lib.teaching import contents, edit, inputs, normal, one_of, uniform, whole
+
+lesson = contents(__name__)
+
+
+def _wide(rows, columns, generator):
+    """A normal matrix of one decimal whose rows are far from dependent."""
+    while True:
+        matrix = torch.randn(rows, columns, generator=generator, dtype=torch.float64).round(decimals=1)
+        if float(torch.linalg.svdvals(matrix)[-1]) > 0.4:
+            return matrix
+
+
+def _first_columns(matrix, target):
+    chosen = torch.linalg.lstsq(matrix[:, : len(target)], target[:, None]).solution[:, 0]
+    return torch.cat([chosen, target.new_zeros(matrix.shape[1] - len(target))])
+
+
+@lesson.exercise(
+    "02.1", "The shortest solution", difficulty=1, minutes=6,
+    prompt="Write `minimum_norm(matrix, target)`: of all $w$ with $Xw = y$ the one with the smallest norm. `matrix` is "
+    "$X$ with shape `(rows, columns)`, more columns than rows and independent rows; `target` is $y$. Return a float64 "
+    "tensor of shape `(columns,)`.",
+    draw=inputs(rows=whole(2, 3), matrix=lambda rows, generator: _wide(rows, rows + 2, generator), target=normal("rows")),
+    properties=[
+        ("Your w does not solve Xw = y.",
+         lambda matrix, target, answer: torch.allclose(matrix @ answer, target, atol=1e-7)),
+    ],
+    agrees="Your w solves Xw = y, and a shorter one does too: yours has a part that no row sees.",
+    hints=(
+        "The shortest solution is a combination of the rows: w = Xᵀ v for some v with one entry a row.",
+        "Put w = Xᵀ v into Xw = y. Which square system is left for v?",
+        "Solve (X Xᵀ) v = y with torch.linalg.solve, then multiply by the transpose of X.",
+    ),
+    mistakes=[
+        ("left out the inverse", edit("torch.linalg.solve(matrix @ matrix.T, target)", "target"),
+         "You left out the inverse of X Xᵀ: the combination Xᵀ y points into the row space but does not solve."),
+        ("treated rows as orthogonal",
+         edit("torch.linalg.solve(matrix @ matrix.T, target)", "(target / matrix.square().sum(1))"),
+         "You divided each equation by its own squared norm only: that solves it when the rows are orthogonal to each "
+         "other, here they are not."),
+        ("used the first columns only", _first_columns,
+         "You solved for as many weights as there are rows and set the rest to 0: a solution, not the shortest."),
+        ("start of the shifted problem", edit("return ", "return -"),
+         "You returned -w*, the start of the shifted problem w' = w - w*; asked is w* itself."),
+        ("ridge", edit("matrix @ matrix.T", "matrix @ matrix.T + torch.eye(len(target), dtype=target.dtype)"),
+         "You added the identity to X Xᵀ: that is ridge regression, which does not solve Xw = y exactly."),
+    ],
+)
+def minimum_norm(matrix, target):
+    """The solution of X w = y with the smallest norm."""
+    return matrix.T @ torch.linalg.solve(matrix @ matrix.T, target)
+
+
+def _one_more_step(variance):
+    """The variance after a step of 1/2 to 0 or 6, from two equally likely places around 3."""
+    places = [3 - math.sqrt(variance), 3 + math.sqrt(variance)]
+    after = [w + (y - w) / 2 for w in places for y in (0, 6)]
+    centre = sum(after) / len(after)
+    return sum((w - centre) ** 2 for w in after) / len(after)
+
+
+def _settled(variance, *, steps=60):
+    for _ in range(steps):
+        variance = _one_more_step(variance)
+    return variance
+
+
+lesson.value(
+    "02.2", "A floor by hand", difficulty=1, minutes=5,
+    prompt="Two equations contradict each other: $w = 0$ and $w = 6$. SGD takes one of them at random and steps to "
+    "$w + \\eta\\,(y_I - w)$ with $\\eta = 1/2$, for ever. What variance of $w_t$ does it settle at?",
+    answer=3.0,
+    properties=[
+        ("A variance is 0 or more.", lambda answer: answer >= 0),
+        ("One more step changes the variance that you give, so it has not settled.",
+         lambda answer: abs(_one_more_step(float(answer)) - answer) < 1e-6 * max(1, abs(answer))),
+        ("From another variance, 60 steps do not lead to yours.", lambda answer: abs(_settled(20.0) - answer) < 1e-6),
+    ],
+    hints=(
+        "Write v for the variance now. The old w and the drawn label are independent: how does the variance of "
+        "their weighted sum follow from v?",
+        "After one step the variance is (1 - η)² v plus η² times the variance of the labels.",
+        "Settled means that both sides are equal: solve v = v/4 + (1/4) Var(y), where Var(y) divides by 2.",
+    ),
+    mistakes=[
+        ("sample variance", 6.0,
+         "You divided by n - 1: the two labels are all there is to draw from, so Var(y) divides by n."),
+        ("one step only", 2.25,
+         "That is η² Var(y), what a single step adds. Earlier kicks are still there, shrunk by (1 - η)² a step."),
+        ("factor not squared", 4.5,
+         "You let the old variance shrink by 1 - η. Distances shrink by 1 - η, variances by its square."),
+        ("variance of the labels", 9.0,
+         "That is the variance of the labels. It would need a step that forgets everything but the last label, η = 1."),
+        ("standard deviation", math.sqrt(3.0), "That is the standard deviation; asked is the variance."),
+    ],
+)
+
+
+def _is_never_exceeded(matrix, step_size, gain, answer):
+    """Try the errors along all singular directions and twenty others: none may grow by more than the factor."""
+    directions = torch.linalg.svd(matrix, full_matrices=False).Vh
+    mixed = torch.randn(20, len(directions), generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    for error in [*directions, *(mixed @ directions)]:
+        change = sum(expected_change(matrix, error, step_size=step_size, gain=gain))
+        if 1 + change / float((matrix @ error).square().sum()) > float(answer) + 1e-9:
+            return False
+    return True
+
+
+@lesson.exercise(
+    "02.3", "What one step guarantees", difficulty=2, minutes=12,
+    prompt="Write `guaranteed_factor(matrix, step_size, gain)`: the number $1 - C_1\\eta + C_2\\eta^2$ of (02.9) for "
+    "the step $w + c\\eta\\, x_I(y_I - x_I^\\top w)$ with $c$ = `gain`, which is 1 or 2. `matrix` is $X$, with more columns "
+    "than rows and independent rows; return a number.",
+    draw=inputs(rows=whole(2, 3), matrix=lambda rows, generator: _wide(rows, rows + 1, generator),
+                step_size=uniform(0.01, 0.4), gain=one_of(1.0, 2.0)),
+    properties=[
+        ("The expected loss after one step can exceed your factor times the loss before it.", _is_never_exceeded),
+    ],
+    agrees="Your number is a bound, and not the one of (02.9).",
+    hints=(
+        "You need three numbers of the matrix: its smallest and largest singular value and its longest row.",
+        "A is linear in the step and B quadratic: how often does c enter each of the two constants?",
+        "C₁ = 2cσ_min²/n and C₂ = c²σ_max²ρ²/n, with ρ the largest norm of a row.",
+    ),
+    mistakes=[
+        ("the constants of the notes", edit("2 * gain", "4", "gain**2", "4"),
+         "Your constants have 4/n for both steps, as the notes print. They belong to c = 2; for c = 1 the first is 2/n and "
+         "the second 1/n."),
+        ("c once in both", edit("gain**2", "gain"), "B is quadratic in the step, so c enters C₂ squared."),
+        ("c in the second only", edit("2 * gain", "2"), "A is linear in the step: C₁ has one factor c."),
+        ("singular values not squared", edit("svdvals(matrix) ** 2", "svdvals(matrix)"),
+         "You took the singular values themselves: A and B hold the eigenvalues of X Xᵀ, their squares."),
+        ("mean row instead of longest", edit("squared_norms.max()", "squared_norms.mean()"),
+         "You used the mean squared norm of the rows. The bound must hold whichever row is large: ρ is the largest norm."),
+        ("smallest eigenvalue of the d x d matrix", edit("curvatures.min()", "0"),
+         "You took the smallest eigenvalue of Xᵀ X, which is 0 as d > n. The error never leaves the row space, where the "
+         "smallest one is σ_min² > 0."),
+    ],
+)
+def guaranteed_factor(matrix, step_size, gain):
+    """1 - C1 eta + C2 eta^2 with the constants of the step c = gain."""
+    curvatures, squared_norms = torch.linalg.svdvals(matrix) ** 2, matrix.square().sum(1)
+    linear = 2 * gain * curvatures.min() / len(matrix)
+    quadratic = gain**2 * curvatures.max() * squared_norms.max() / len(matrix)
+    return 1 - linear * step_size + quadratic * step_size**2
+
+
+def _allowed(sigma_1, sigma_2, step_size, weight_1, weight_2):
+    """Numbers of a size that floats square without loss, and a problem as the notes assume it."""
+    weight = max(abs(weight_1), abs(weight_2))
+    return all(1e-6 <= number <= 1e6 for number in (sigma_1, sigma_2, step_size)) and 1e-6 <= weight <= 1e6
+
+
+def _catches(sigma_1, sigma_2, step_size, weight_1, weight_2):
+    """Whether the true E[A] of the problem with rows (sigma_1, 0) and (0, sigma_2) is above the printed bound."""
+    matrix = torch.diag(torch.tensor([sigma_1, sigma_2], dtype=torch.float64))
+    error = torch.tensor([weight_1, weight_2], dtype=torch.float64)
+    true, _ = expected_change(matrix, error, step_size=float(step_size))
+    printed = -4 * step_size / 2 * min(sigma_1, sigma_2) ** 2 * float((matrix @ error).square().sum())
+    return true > printed + 0.01 * abs(printed)
+
+
+def _case(**changed):
+    return {"sigma_1": 2.0, "sigma_2": 1.0, "step_size": 0.1, "weight_1": 0.0, "weight_2": 1.0, **changed}
+
+
+lesson.flaw(
+    "02.4", "Catch the printed bound", difficulty=2, minutes=8,
+    prompt="For the step $\\tilde w - \\eta\\,\\tilde x_I \\tilde x_I^\\top \\tilde w$ the notes print "
+    "$E[A \\mid \\tilde w] \\le -\\frac{4\\eta}{n}\\sigma_{min}^2 L(\\tilde w)$. Take $n = 2$ and "
+    "$\\tilde X = \\mathrm{diag}(\\sigma_1, \\sigma_2)$. Give a counterexample: a dictionary with the numbers `sigma_1`, "
+    "`sigma_2`, `step_size` (all three positive), `weight_1` and `weight_2` (the entries of $\\tilde w$, not both 0) for "
+    "which $E[A]$ is above the printed bound by more than 1% of it.",
+    answer=_case(),
+    properties=[
+        ("Take σ₁, σ₂ and η from 0.000001 to 1,000,000, weights up to 1,000,000 in size and not both 0.", _allowed),
+        ("For your numbers the printed bound holds, or is missed by 1% at most.",
+         lambda answer: _allowed(**answer) and _catches(**answer)),
+    ],
+    hints=(
+        "For this step (02.7) has 2/n where the notes print 4/n. For which errors is (02.7) an equality?",
+        "Write E[A] out for the diagonal matrix: both directions enter with the fourth power of their σ.",
+        "Put the error along the direction of the smaller singular value, or at least mostly.",
+    ),
+    mistakes=[
+        ("error along the larger direction", _case(weight_1=1.0, weight_2=0.0),
+         "Your error lies mostly along the larger singular value, where A is so negative that even the printed bound "
+         "holds.",
+         lambda answer: _allowed(**answer) and not _catches(**answer)),
+        ("at the solution", _case(weight_2=0.0), "Your error is 0: nothing moves there, and both sides are 0.",
+         lambda weight_1, weight_2: weight_1 == weight_2 == 0),
+        ("no step", _case(step_size=-0.1), "Your step is zero or goes uphill: the bound is meant for η > 0.",
+         lambda step_size, weight_1, weight_2: step_size <= 0 and (weight_1 != 0 or weight_2 != 0)),
+        ("dependent rows", _case(sigma_2=0.0), "One of your σ is 0, so the rows are dependent; the notes assume full rank.",
+         lambda sigma_1, sigma_2, step_size, weight_1, weight_2:
+         min(sigma_1, sigma_2) == 0 and step_size > 0 and (weight_1 != 0 or weight_2 != 0)),
+    ],
+)
+
+
+def _is_best_for_the_bound(matrix, batch, gain, answer):
+    """Compare the guaranteed gains, one minus the factor: a tiny step has a tiny one, not a rounded 0."""
+    gained = lambda scale: 1 - distance_factor(matrix, step_size=scale * float(answer), batch=batch, gain=gain)  # noqa: E731
+    return gained(1) > 0 and all(gained(1) >= gained(scale) for scale in (0.5, 0.9, 0.99, 1.01, 1.1, 2))
+
+
+@lesson.exercise(
+    "02.5", "The best step for a batch", difficulty=3, minutes=12,
+    prompt="Write `best_batch_step(matrix, batch, gain)`: the step size $\\eta$ for which the bound on the distance is "
+    "smallest when a step averages over `batch` rows, drawn with replacement, with $c$ = `gain`. Return a number.",
+    draw=inputs(rows=whole(2, 4), matrix=lambda rows, generator: _wide(rows, rows + 2, generator),
+                batch=one_of(1, 2, 4, 8), gain=one_of(1.0, 2.0)),
+    properties=[
+        ("The step must be positive.", lambda answer: float(answer) > 0),
+        ("A nearby step has a smaller bound than yours.", _is_best_for_the_bound),
+    ],
+    hints=(
+        "For one row a step the bracket 2cη - c²η²ρ² is largest at 1/(cρ²). What replaces ρ² for a batch?",
+        "The mean of b matrices x xᵀ has a second moment with two parts: a draw with itself, and two different draws.",
+        "ρ_b² = ρ²/b + (1 - 1/b) σ_max²/n.",
+    ),
+    mistakes=[
+        ("no batch", edit(" / batch + (1 - 1 / batch) * largest / len(matrix)", ""),
+         "Your step ignores the batch: an average over b rows is less noisy and allows a longer step."),
+        ("linear scaling", edit(" / batch + (1 - 1 / batch) * largest / len(matrix)", "", "1 / (gain", "batch / (gain"),
+         "You multiplied the step by b. That is too long: averaging removes the noise, not the curvature of the mean, and "
+         "the step stops growing."),
+        ("full batch", edit("row / batch + (1 - 1 / batch) * ", ""),
+         "That is the limit for b to infinity, n/(cσ_max²): a batch of b rows still has noise."),
+        ("forgot c", edit("gain * ", ""), "You left out c: a gradient that is twice as long needs half the step."),
+        ("forgot 1/n", edit(" / len(matrix)", ""),
+         "The mean of all x xᵀ is Xᵀ X divided by n: its largest eigenvalue is σ_max²/n."),
+        ("best for the loss bound", lambda matrix, batch, gain: loss_bound_step(matrix, batch=batch, gain=gain),
+         "That step makes the bound on the loss smallest; asked is the bound on the distance."),
+    ],
+)
+def best_batch_step(matrix, batch, gain):
+    """The step for which the bound on the distance is smallest, for batches of b rows."""
+    row, largest = matrix.square().sum(1).max(), torch.linalg.svdvals(matrix).max() ** 2
+    return 1 / (gain * (row / batch + (1 - 1 / batch) * largest / len(matrix)))
+
+
+EXERCISES = lesson.exercises
