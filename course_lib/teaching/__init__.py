@@ -10,6 +10,7 @@ _HOME = {
     "contents": "register",
     "Exercise": "exercise",
     "close": "exercise",
+    "near": "exercise",
     "edit": "exercise",
     "Mistake": "exercise",
     "Property": "exercise",
