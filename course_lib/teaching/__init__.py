@@ -2,7 +2,7 @@
 
 from course_lib.figures import describe, new_figure, styled
 from course_lib.teaching.claims import ClaimError, claim
-from course_lib.teaching.exercise import Exercise, Mistake, Property, Verdict, close, edit
+from course_lib.teaching.exercise import Exercise, Mistake, Property, Verdict, close, edit, near
 from course_lib.teaching.explorer import Choice, Explorer, Slider, TextBox
 from course_lib.teaching.laws import inputs, integers, normal, one_of, uniform, whole
 from course_lib.teaching.layout import lines, panels
@@ -31,6 +31,7 @@ __all__ = [
     "inputs",
     "integers",
     "lines",
+    "near",
     "new_figure",
     "normal",
     "one_of",

@@ -415,6 +415,11 @@ def close(a: Any, b: Any, *, rtol: float = 1e-6, atol: float = 1e-9) -> bool:
     return type(a) is type(b) and not isinstance(a, torch.Tensor) and bool(a == b)
 
 
+def near(value: float, *, within: float) -> Callable[..., bool]:
+    """Return a test that recognises a value that learners round, by its distance from `value`."""
+    return lambda answer: abs(answer - value) < within
+
+
 def _size(case: Mapping[str, Any]) -> float:
     """Order inputs by how much there is to read, then by magnitude."""
     total = 0.0

@@ -1,0 +1,215 @@
+"""Exercises of lesson 16, random_features."""
+
+import math
+
+from course_lib.attention.random_features import relative_variance
+from course_lib.teaching import close, contents, edit, inputs, near, normal, one_of, uniform, whole
+
+lesson = contents(__name__)
+
+
+lesson.value(
+    "16.1", "The width inside softmax", difficulty=1, minutes=4,
+    prompt="Queries and keys have $D = 64$ entries. For which $\\sigma$ is $\\exp(q^\\top k/\\sqrt D)$ equal to "
+    "$e^{\\lVert q\\rVert^2/2\\sigma^2}\\,K_\\sigma(q, k)\\,e^{\\lVert k\\rVert^2/2\\sigma^2}$ for all $q$ and $k$, with "
+    "the Gaussian kernel $K_\\sigma$? Three digits are enough.",
+    answer=64**0.25,
+    properties=[
+        ("A width is positive.", lambda answer: answer > 0),
+        ("With your width the two sides differ.", lambda answer: abs(8 / answer**2 - 1) <= 5e-3),
+    ],
+    hints=(
+        "Put all three exponents on one fraction line: what is left of the norms?",
+        "The product is an exponential of q.k over something. Over what?",
+        "Compare that denominator with the one of softmax attention, and solve for the width.",
+    ),
+    mistakes=[
+        ("variance instead of width", 8.0,
+         "You gave σ², which is √D = 8. The width is its root.", near(8, within=0.02)),
+        ("as many as entries", 64.0,
+         "You gave D itself. The scores are divided by √D, and that is σ².", near(64, within=0.02)),
+        ("width one", 1.0,
+         "With σ = 1 the product is exp(q.k), softmax without its scale.", near(1, within=0.02)),
+        ("two left over", 2.0,
+         "You have σ² = √D/2: the 2 in the exponents of the kernel is used up by the cross term 2 q.k.",
+         near(2, within=0.02)),
+        ("one over the width", 64**-0.25,
+         "That is 1/σ, by which queries and keys are multiplied.", near(64**-0.25, within=0.005)),
+    ],
+)
+
+
+@lesson.exercise(
+    "16.2", "Softmax by sine and cosine", difficulty=1, minutes=8,
+    prompt="Write `estimate(q, k, frequencies)`: the estimate of $\\exp(q^\\top k/\\sqrt D)$ by trigonometric features. `q` "
+    "and `k` are float64 vectors with $D$ entries, `frequencies` holds $m$ rows drawn from $N(0, I)$, which you have to "
+    "scale; return a number (a tensor without dimensions).",
+    draw=inputs(d=whole(2, 4), m=whole(2, 4), q=normal("d"), k=normal("d"), frequencies=normal("m d")),
+    properties=[
+        ("An average of cosines is at most 1 in size, so the estimate is at most the product of both norms' factors.",
+         lambda q, k, answer: abs(answer) <= math.exp((q @ q + k @ k) / (2 * math.sqrt(len(q)))) * (1 + 1e-9)),
+    ],
+    agrees="These frequencies give another estimate.",
+    hints=(
+        "sin a sin b + cos a cos b is the cosine of a difference.",
+        "The kernel's width follows from D, and the frequencies must have variance 1/σ².",
+        "The kernel alone is not yet softmax: two factors that depend on the lengths are missing.",
+    ),
+    mistakes=[
+        ("the printed law", edit("(q - k) / sigma", "(q - k) * sigma"),
+         "You multiplied the frequencies by σ, the law that the notes print. A wide kernel needs low frequencies: divide."),
+        ("unscaled frequencies", edit("(q - k) / sigma", "(q - k)"),
+         "Your frequencies have variance 1, which belongs to the kernel of width 1. Here the width is D^(1/4)."),
+        ("kernel only", edit("((q @ q + k @ k) / (2 * sigma**2)).exp() * ", ""),
+         "That estimates the Gaussian kernel. Softmax has the norms of q and k as factors besides."),
+        ("norms without the half", edit("(2 * sigma**2)", "sigma**2"),
+         "The factors are exp(|q|²/2σ²) and exp(|k|²/2σ²); yours lack the 2."),
+        ("sum instead of mean", edit("mean", "sum"),
+         "You added the frequencies' cosines up. The features carry 1/√m each, which makes it an average."),
+    ],
+)
+def estimate(q, k, frequencies):
+    """Return the trigonometric estimate of exp(q.k / sqrt(D))."""
+    sigma = len(q) ** 0.25
+    kernel = (frequencies @ (q - k) / sigma).cos().mean()
+    return ((q @ q + k @ k) / (2 * sigma**2)).exp() * kernel
+
+
+def _law_flaw(sigma, distance):
+    """Name what keeps a proposed counterexample from being one."""
+    if sigma <= 0:
+        return "no width"
+    if distance <= 0:
+        return "same point"
+    kernel, printed = math.exp(-(distance**2) / (2 * sigma**2)), math.exp(-(distance**2) * sigma**2 / 2)
+    if abs(kernel - printed) >= 0.2:
+        return "none"
+    if max(kernel, printed) < 0.2:
+        return "too far"
+    return "too near" if min(kernel, printed) > 0.8 else "width near one"
+
+
+def _fails_by(name):
+    return lambda sigma, distance: _law_flaw(sigma, distance) == name
+
+
+lesson.flaw(
+    "16.3", "The law of the frequencies", difficulty=2, minutes=6,
+    prompt="The notes draw $w \\sim N(0, \\sigma^2 I)$ and say that the features' product has the expectation "
+    "$K_\\sigma(q, k)$. Give a counterexample: a dictionary with the numbers `sigma` ($\\sigma > 0$) and `distance` "
+    "($\\lVert q - k\\rVert > 0$), such that the expectation under the notes' law and $K_\\sigma(q, k)$ differ by 0.2 or "
+    "more.",
+    answer={"sigma": 2.0, "distance": 2.0},
+    properties=[
+        ("Take σ > 0 and a distance above 0.", lambda sigma, distance: sigma > 0 and distance > 0),
+        ("For your numbers the two do not differ by 0.2.", _fails_by("none")),
+    ],
+    hints=(
+        "w.(q - k) is a normal variable. What is its variance under each law?",
+        "For a normal variable of variance t the mean of the cosine is exp(-t/2).",
+        "The two variances are d²σ² and d²/σ². Choose σ far from 1, and d so that one exponent is small, the other large.",
+    ),
+    mistakes=[
+        ("width one", {"sigma": 1.0, "distance": 1.0},
+         "At σ = 1 the two laws are the same, and close to it nearly so. Take another width.",
+         _fails_by("width near one")),
+        ("the same point", {"sigma": 2.0, "distance": 0.0},
+         "At distance 0 the cosine is 1 whatever the law. Move q and k apart.", _fails_by("same point")),
+        ("too far apart", {"sigma": 2.0, "distance": 9.0},
+         "So far apart both numbers are nearly 0. Bring q and k closer.", _fails_by("too far")),
+        ("too near", {"sigma": 2.0, "distance": 0.1},
+         "So near to each other both numbers are nearly 1. Move q and k apart.", _fails_by("too near")),
+        ("no width", {"sigma": -2.0, "distance": 2.0}, "A width is above 0.", _fails_by("no width")),
+    ],
+)
+
+
+@lesson.exercise(
+    "16.4", "How many features", difficulty=2, minutes=8,
+    prompt="Write `needed_features(q, k, error)`: how many independent positive features make the root mean square error of "
+    "the estimated $\\exp(q^\\top k/\\sqrt D)$ equal to `error` times its exact value. `q` and `k` are float64 vectors with "
+    "$D$ entries; return the number without rounding (a tensor without dimensions).",
+    # The sum is drawn first: q and k are never opposite, where no feature is needed.
+    draw=inputs(d=whole(2, 4), total=uniform(0.3, 1.5, "d"), q=normal("d"), k=lambda total, q: total - q,
+                error=uniform(0.05, 0.5)),
+    properties=[
+        ("A number of features is positive.", lambda answer: answer > 0),
+        ("With your number the variance of the mean is not the square of the error.",
+         lambda q, k, error, answer: close(
+             relative_variance(q[None], k[None], kind="positive")[0, 0] / answer, error**2)),
+    ],
+    hints=(
+        "The variance of a mean of m independent estimates is that of one, divided by m.",
+        "Take the relative variance of one positive feature from (16.8), with the width of softmax attention.",
+        "Set variance over m equal to the square of the error.",
+    ),
+    mistakes=[
+        ("error not squared", edit("error**2", "error"),
+         "You divided by the error. It is the square of the error that falls like 1/m."),
+        ("difference instead of sum", edit("q + k", "q - k"),
+         "You took |q - k|. That governs trigonometric features; positive ones have |q + k|."),
+        ("no width", edit(" / math.sqrt(len(q))", ""),
+         "The squared length is to be divided by σ², which is √D for softmax attention."),
+        ("second moment", edit(" - 1", ""),
+         "You used the second moment. The variance subtracts the square of the mean, which is 1 here."),
+        ("half the exponent", edit("math.sqrt(len(q))", "math.sqrt(len(q)) / 2"),
+         "Your exponent is half of what it should be: squaring the feature doubles w, and the mean of exp(2 w.s) is "
+         "exp(2|s|²), of which the squared mean takes one half away."),
+    ],
+)
+def needed_features(q, k, error):
+    """Return how many positive features give that relative error."""
+    squared_length = (q + k).square().sum() / math.sqrt(len(q))
+    return (squared_length.exp() - 1) / error**2
+
+
+def _by_logarithms(q, keys, frequencies):
+    """The same weights from logarithms of the sums, pair by pair."""
+    exponents = keys @ frequencies.mT - keys.square().sum(1, keepdim=True) / 2 + frequencies @ q
+    return exponents.logsumexp(1).softmax(0)
+
+
+@lesson.exercise(
+    "16.5", "Weights that do not overflow", difficulty=3, minutes=15,
+    prompt="Write `positive_weights(q, keys, frequencies)`: the attention weights that positive features of width "
+    "$\\sigma = 1$ give to the keys. `q` has $d$ entries, `keys` is $n \\times d$, `frequencies` $m \\times d$, in float64; "
+    "return $n$ weights that add up to 1. Vectors may be long: exponents reach thousands, where `exp` overflows or gives 0.",
+    draw=inputs(
+        n=whole(2, 4), m=whole(2, 4), d=whole(2, 4), length=one_of(1.0, 40.0), direction=normal("d"), rows=normal("n d"),
+        q=lambda length, direction: length * direction, keys=lambda length, rows: length * (rows + 0.05),
+        frequencies=normal("m d"),
+    ),
+    properties=[
+        ("The weights add up to 1.", lambda answer: abs(answer.sum() - 1) < 1e-9),
+        ("Sums of exponentials, taken by their logarithms, give other weights.",
+         lambda q, keys, frequencies, answer: close(answer, _by_logarithms(q, keys, frequencies))),
+    ],
+    hints=(
+        "Write the exponents of the keys, an n x m table, and those of the query before any exponential is taken.",
+        "For each feature, what is subtracted from the keys may be added to the query.",
+        "Subtract each feature's largest key exponent, add it to the query's, then subtract the query's largest.",
+    ),
+    mistakes=[
+        ("not stabilised", edit("key_exponents.amax(0)", "0", " - query_exponents.amax()", ""),
+         "For long vectors your exponentials overflow or all vanish, and 0/0 is left. Take large factors out of them first, "
+         "such as cancel in the ratio."),
+        ("each key's own maximum", edit("amax(0)", "amax(1, keepdim=True)", " + top", ""),
+         "You subtract each key's own largest exponent. That factor differs from key to key, so it does not cancel in the "
+         "ratio: it changes the weights."),
+        ("no norm of the keys", edit(" - keys.square().sum(1, keepdim=True) / 2", ""),
+         "The factor exp(-|k|²/2) is missing. For a query such a factor cancels, for a key it does not."),
+        ("norm without the half", edit("keepdim=True) / 2", "keepdim=True)"),
+         "Your factor is exp(-|k|²). The half is missing: positive features have exp(-|k|²/2)."),
+        ("not normalised", edit(" / weights.sum()", ""), "These are the numerators. Divide by their sum."),
+    ],
+)
+def positive_weights(q, keys, frequencies):
+    """Return the weights that positive features of width 1 give to the keys, for vectors of any length."""
+    key_exponents = keys @ frequencies.mT - keys.square().sum(1, keepdim=True) / 2
+    top = key_exponents.amax(0)
+    query_exponents = frequencies @ q + top
+    weights = (key_exponents - top).exp() @ (query_exponents - query_exponents.amax()).exp()
+    return weights / weights.sum()
+
+
+EXERCISES = lesson.exercises
