@@ -1,4 +1,4 @@
-# Two commands: `make lab` opens the course, `make test` checks everything in it.
+# Two commands: `make lab` opens the course, `make test` checks everything in it (`make quick`: what changed).
 # Both need Python 3.11 or 3.12 and make, nothing else.
 
 PYTHON ?= $(shell for p in python3.11 python3.12 python3 python; do \
@@ -10,13 +10,20 @@ LAB_ARGS ?=
 ROOT_ARG := $(if $(filter 0,$(shell id -u)),--allow-root)
 BENCH_PARTS := explorer ridge mup newton_schulz attention extraction sae
 
-.PHONY: help lab test figures bench doctor lint unit nbval browser $(BENCH_PARTS)
+# What the parts of the tests look at, all of it unless told otherwise: make unit UNIT=tests/sae
+UNIT = tests --ignore=tests/browser
+NOTEBOOKS = notebooks
+BROWSER = tests/browser
+
+.PHONY: help lab test quick figures bench mutants doctor lint unit notebooks browser $(BENCH_PARTS)
 
 help:
 	@echo "make lab      set up and open the course in JupyterLab (LAB_ARGS=... passes arguments on)"
-	@echo "make test     set up and check everything: lint, unit tests, exercises, notebooks, browser"
+	@echo "make test     set up and check everything: lint, unit tests, notebooks, browser"
+	@echo "make quick    the same for what changed since the last commit, and something small of each part"
 	@echo "make figures  redraw figures/"
 	@echo "make bench    run the benchmarks (make bench explorer: one part)"
+	@echo "make mutants  plant slips in copies of the library and show which of them the tests notice"
 	@echo "make doctor   say what is wrong with this environment and how to mend it"
 
 # The stamp is newer than the files that decide what is installed: a second call installs nothing.
@@ -24,33 +31,39 @@ $(READY): pyproject.toml constraints.txt lab-settings.json
 	@test -n "$(PYTHON)" || { echo "No Python 3.11 or 3.12 was found. Install one, or name it: make lab PYTHON=/path/to/python"; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] not in ((3, 11), (3, 12)))' 2>/dev/null || { echo "PYTHON=$(PYTHON) is not a Python 3.11 or 3.12. Name one that is: make lab PYTHON=/path/to/python"; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "$(PYTHON) has no venv module (Debian and Ubuntu: apt install python3-venv). Install it and call make again."; exit 1; }
+	$(eval SET_UP_AT := $(shell date +%s))
 	$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt -e ".[peers,test]"
 	@# No pop-up about news and no look for updates at the first start.
 	mkdir -p .venv/share/jupyter/lab/settings
 	cp lab-settings.json .venv/share/jupyter/lab/settings/overrides.json
 	touch $(READY)
+	@echo "set up in $$(($$(date +%s) - $(SET_UP_AT))) s"
 
 lab: $(READY)
 	$(BIN)/jupyter trust notebooks/*.ipynb
 	$(BIN)/jupyter lab --ip=127.0.0.1 --ServerApp.root_dir="$(CURDIR)" \
 		--LabApp.default_url=/lab/tree/notebooks/00_start_here.ipynb $(ROOT_ARG) $(LAB_ARGS)
 
-test: lint unit nbval browser
+# Runs the four parts below one after the other, and says at the end how long each took and which failed.
+test quick: $(READY)
+	@$(BIN)/python -m tests.parts $@
 
 lint: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 
 unit: $(READY)
-	$(BIN)/python -m pytest -q -n 2 tests --ignore=tests/browser --jaxtyping-packages=course_lib,beartype.beartype
+	$(BIN)/python -m pytest -q -n 2 --jaxtyping-packages=course_lib,beartype.beartype $(UNIT)
 
-nbval: $(READY)
-	COURSE_PROGRESS=$$(mktemp -d)/progress.json $(BIN)/python -m pytest -q -n 2 --dist loadfile --nbval --nbval-current-env \
-		--nbval-cell-timeout 120 notebooks
+# The two limits, in seconds, guard against a hang only. A plain --nbval run does not need the plugin.
+notebooks: $(READY)
+	COURSE_PROGRESS=$$(mktemp -d)/progress.json $(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder \
+		--nbval --nbval-current-env -p tests.notebooks.solutions --nbval-cell-timeout 900 \
+		--nbval-kernel-startup-timeout 900 $(NOTEBOOKS)
 
 browser: $(READY)
-	$(BIN)/python -m pytest -q tests/browser
+	$(BIN)/python -m pytest -q -n 2 --dist loadgroup $(BROWSER)
 
 figures: $(READY)
 	$(BIN)/python -m course_lib figures
@@ -60,6 +73,9 @@ doctor: $(READY)
 
 bench: $(READY)
 	$(BIN)/python -m tests.benchmarks $(filter $(BENCH_PARTS),$(MAKECMDGOALS))
+
+mutants: $(READY)
+	$(BIN)/python -m tests.mutants
 
 # `make bench explorer` names a part of the benchmarks: the part itself is no target of its own.
 $(BENCH_PARTS):

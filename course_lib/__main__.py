@@ -142,36 +142,32 @@ def activations(
     progress: Annotated[bool, typer.Option(help="Show a progress bar.")] = True,
 ) -> None:
     """Store a model's activations on disk; run it again to go on, under torchrun to share the work."""
-    import os
     from itertools import islice
 
     from course_lib.mbart.model import ModelUnavailable, load
-    from course_lib.pipeline import BUILTIN, BUILTIN_SENTENCES, InputError, usable_device
+    from course_lib.pipeline import BUILTIN, BUILTIN_SENTENCES, InputError
 
     with _explained(InputError, ModelUnavailable, ValueError, FileNotFoundError):
         import torch
 
+        from course_lib import devices, parallel
         from course_lib.mbart import activation_store as stores
-        from course_lib.mbart.activations import NotFiniteError, fast_dtype
+        from course_lib.mbart.activations import NotFiniteError
         from course_lib.mbart.corpus import generate
 
         where = stores.Site.parse(site)
         if sentences is not None and sentences < 1:
             raise ValueError(f"{sentences} sentences asked for; expected at least 1")
-        local_rank = os.environ.get("LOCAL_RANK")  # torchrun says which GPU is whose
-        if device is None and local_rank is not None and torch.cuda.is_available():
-            device = f"cuda:{local_rank}"
-        used = usable_device(device)
-        chosen = fast_dtype(used) if dtype is Dtype.auto else getattr(torch, dtype.value)
+        if device is None and parallel.local_rank() is not None and torch.cuda.is_available():
+            device = f"cuda:{parallel.local_rank()}"
+        used = devices.usable_device(device)
+        chosen = devices.fast_dtype(used) if dtype is Dtype.auto else getattr(torch, dtype.value)
         mbart, tokenizer = load(model, device=used, dtype=chosen)
         if text == BUILTIN:
             spoken = generate(sentences or BUILTIN_SENTENCES, seed=seed)
         else:
             spoken = islice(stores.read_text(text, languages=tokenizer.lang_code_to_id), sentences)
-    together = local_rank is not None
-    if together:  # ranks exchange a few words only, for which gloo is enough on any device
-        torch.distributed.init_process_group("gloo")
-    try:
+    with parallel.process_group(), parallel.synchronised():
         with _explained(stores.StoreError, NotFiniteError, ValueError):
             store = stores.write_store(
                 out,
@@ -186,10 +182,7 @@ def activations(
                 tokens_per_batch=tokens_per_batch,
                 progress=progress,
             )
-        first = not together or torch.distributed.get_rank() == 0
-    finally:
-        if together:
-            torch.distributed.destroy_process_group()
+        first = parallel.rank() == 0
     if first:
         typer.echo(
             f"{len(store):,} rows of {store.d_model} {store.manifest['dtype']} numbers from "
@@ -222,7 +215,7 @@ def pretrain(
 
     A run that was stopped goes on from its last checkpoint when the same command is given again.
     """
-    from course_lib.mbart.pretrain import PretrainConfig
+    from course_lib.mbart.config import PretrainConfig
     from course_lib.mbart.pretrain import pretrain as run
 
     given = {
@@ -254,7 +247,7 @@ def figures(
 @app.command()
 def doctor() -> None:
     """Say what is wrong with this environment and how to mend it."""
-    from course_lib.teaching.doctor import main
+    from course_lib.doctor import main
 
     raise typer.Exit(main())
 

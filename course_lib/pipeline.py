@@ -24,11 +24,11 @@ from safetensors.torch import save as to_bytes
 from torch import Tensor
 
 import course_lib
-from course_lib import sae
+from course_lib import devices, sae
+from course_lib.files import check_free, new_directory
 from course_lib.mbart.corpus import CONCEPTS, LANGUAGES, LEXICAL_CONCEPTS, Sentence, generate, split_of
 from course_lib.mbart.text import TABLES, full_codes, read_fields
 from course_lib.sae import concepts, metrics
-from course_lib.sae.io import check_free, new_directory
 from course_lib.sae.losses import NO_LABEL
 
 BUILTIN = "builtin"
@@ -124,7 +124,10 @@ def run(
         from course_lib.mbart.activations import Site, extract, pooled_states
         from course_lib.mbart.model import COURSE_MBART, load
 
-        device = usable_device(device)
+        try:
+            device = devices.usable_device(device)
+        except ValueError as error:
+            raise InputError(str(error)) from error
         mbart, tokenizer = load(model, device=device, dtype=torch.float32)
         # The tokenizer has the codes of all of mBART-50; the built-in model has only read its corpus.
         known = LANGUAGES if model == COURSE_MBART else tokenizer.lang_code_to_id
@@ -169,7 +172,7 @@ def run(
                 "held_out": int(held_out.sum()),
                 "tokens": len(tokens.states),
                 "languages": dict(sorted(Counter(s.language or "not given" for s in sentences).items())),
-                "device": _device_words(device),
+                "device": devices.describe(device),
                 "versions": _versions(),
             }
             _write_tables(partial, sentences, tables, held_out, described)
@@ -243,16 +246,6 @@ def check_request(*, out: Path, site: str, n_sentences: int | None) -> None:
         check_free(out)
     except FileExistsError as error:
         raise InputError(str(error)) from error
-
-
-def usable_device(name: torch.device | str | None) -> torch.device:
-    """The device of that name; without one, the GPU where there is one. Raises InputError for one that is not."""
-    try:
-        device = torch.device(name or ("cuda" if torch.cuda.is_available() else "cpu"))
-        torch.empty(1, device=device)
-    except (RuntimeError, AssertionError) as error:  # a torch built without CUDA asserts
-        raise InputError(f"device {str(name)!r} cannot be used: {str(error).splitlines()[0]}") from error
-    return device
 
 
 def read_text(text: Path | str, *, seed: int, limit: int | None = None) -> list[Line]:
@@ -659,12 +652,6 @@ def _generator(seed: int, stream: int) -> torch.Generator:
 def _digest(sentences: list[Sentence]) -> str:
     joined = "\n".join(f"{s.language or ''}\t{s.text}" for s in sentences)
     return hashlib.sha256(joined.encode()).hexdigest()
-
-
-def _device_words(device: torch.device) -> str:
-    if device.type == "cuda":
-        return f"cuda ({torch.cuda.get_device_name(device)})"
-    return f"{device.type} ({torch.get_num_threads()} threads)"
 
 
 def _versions() -> dict[str, str]:

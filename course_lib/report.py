@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import jinja2
-import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from course_lib.figures import BLACK, BLUE, GREEN, RED, describe, new_figure, save_svg, styled
 from course_lib.sae import History, TrainConfig
 from course_lib.sae.concepts import REACHED
 
@@ -17,22 +17,21 @@ if TYPE_CHECKING:
     from course_lib.pipeline import SparseRun, StackedRun
     from course_lib.sae.concepts import ConceptReport
 
-# Okabe and Ito's colours can be told apart with any colour vision; line styles differ as well.
-BLUE, ORANGE, GREEN, GREY = "#0072b2", "#d55e00", "#009e73", "#5b5b5b"
-STYLES = ((BLUE, "--"), (ORANGE, "-."), (GREEN, ":"))
+GREY = "#5b5b5b"
+STYLES = ((BLUE, "--"), (RED, "-."), (GREEN, ":"))
 SIZE = (6.4, 3.6)
 # What concept scores are drawn for: label, colour, line style, width.
 _UNITS = {
     "features": ("sparse features", BLUE, "-", 2.2),
-    "neurons": ("neurons", ORANGE, "-.", 1.6),
+    "neurons": ("neurons", RED, "-.", 1.6),
     "components": ("principal components", GREEN, ":", 1.8),
     "random": ("random features", GREY, "--", 1.4),
-    "probe": ("probe", "black", (0, (1, 1)), 1.4),
+    "probe": ("probe", BLACK, (0, (1, 1)), 1.4),
 }
 
 
 @dataclass(frozen=True)
-class Picture:
+class PageFigure:
     """A figure in the page: its file's content as a data address, its text alternative and its caption."""
 
     source: str
@@ -40,13 +39,14 @@ class Picture:
     caption: str
 
 
+@styled
 def draw_figures(
     directory: Path,
     *,
     stacked: "StackedRun",
     sparse: "SparseRun",
     concepts: "ConceptReport | None" = None,
-) -> dict[str, Picture]:
+) -> dict[str, PageFigure]:
     """Write every figure of the report to `directory` as SVG, and return them for the page."""
     directory.mkdir()
     drawn = {
@@ -60,15 +60,13 @@ def draw_figures(
     pictures = {}
     for name, (figure, alt, caption) in drawn.items():
         path = directory / f"{name}.svg"
-        # A fixed salt and no date: the same run writes the same bytes.
-        with matplotlib.rc_context({"svg.hashsalt": name}):
-            figure.savefig(path, metadata={"Date": None})
+        save_svg(describe(figure, alt), path)
         encoded = base64.b64encode(path.read_bytes()).decode()
-        pictures[name] = Picture(f"data:image/svg+xml;base64,{encoded}", alt, caption)
+        pictures[name] = PageFigure(f"data:image/svg+xml;base64,{encoded}", alt, caption)
     return pictures
 
 
-def write_page(path: Path, results: dict[str, Any], *, figures: dict[str, Picture]) -> None:
+def write_page(path: Path, results: dict[str, Any], *, figures: dict[str, PageFigure]) -> None:
     """Write the self-contained page."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent),
@@ -85,13 +83,9 @@ def write_page(path: Path, results: dict[str, Any], *, figures: dict[str, Pictur
 
 
 def _canvas(x_label: str, y_label: str) -> tuple[Figure, Axes]:
-    figure = Figure(figsize=SIZE, layout="constrained")
+    figure = new_figure(*SIZE)
     axes = figure.add_subplot()
-    axes.set_xlabel(x_label)
-    axes.set_ylabel(y_label)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.grid(color="#dddddd", linewidth=0.6)
-    axes.set_axisbelow(True)
+    axes.set(xlabel=x_label, ylabel=y_label, axisbelow=True)
     return figure, axes
 
 
@@ -100,7 +94,7 @@ def _loss_curves(
 ) -> tuple[Figure, str]:
     """Curves of the total and of what each part adds to it (name, label, weight), and their ends in words."""
     figure, axes = _canvas("training step", "training loss")
-    axes.plot(history.steps, history.parts["total"], color="black", linewidth=1.8, label="total")
+    axes.plot(history.steps, history.parts["total"], color=BLACK, linewidth=1.8, label="total")
     ends = [f"total {history.parts['total'][-1]:.3f}"]
     for (color, style), (name, label, weight) in zip(STYLES, contributions, strict=False):
         # The sparsity weight is being raised at first: draw what was added, not what will be.
@@ -138,7 +132,7 @@ def _stacked_loss(run: "StackedRun") -> tuple[Figure, str, str]:
 def _sparse_loss(run: "SparseRun") -> tuple[Figure, str, str]:
     history = run.history
     figure, axes = _canvas("training step", "training loss")
-    axes.plot(history.steps, history.parts["reconstruction"], color="black", linewidth=1.8)
+    axes.plot(history.steps, history.parts["reconstruction"], color=BLACK, linewidth=1.8)
     axes.set_yscale("log")
     return (
         figure,
@@ -159,7 +153,7 @@ def _explained_variance(run: "StackedRun") -> tuple[Figure, str, str]:
         [k],
         [held_out],
         "D",
-        color=ORANGE,
+        color=RED,
         markersize=7,
         mfc="none",
         mew=2,

@@ -1,6 +1,7 @@
 """The two commands do what they promise: asked of make itself, on copies, so that nothing is installed."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -8,13 +9,20 @@ from pathlib import Path
 
 import pytest
 
+from tests.parts import PARTS
+
 ROOT = Path(__file__).resolve().parents[1]
 INSTALLS = "-m pip install"
 
 
 def make(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess:
-    """Run make in `folder` without what an outer `make test` hands down to its children."""
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
+    """Run make in `folder` without what an outer `make test PYTHON=...` hands down to its children."""
+    settable = re.findall(r"^(\w+) \?=", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    inherited = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in settable and not name.startswith(("MAKE", "MFLAGS", "GNUMAKEFLAGS"))
+    }
     return subprocess.run(
         ["make", *arguments],
         cwd=folder,
@@ -76,7 +84,7 @@ def test_lab_trusts_the_notebooks_and_opens_the_first(ready):
 # ---------------------------------------------------------------- what is installed, and when
 
 
-@pytest.mark.parametrize("target", ["lab", "lint", "unit", "nbval", "browser", "figures", "bench", "doctor"])
+@pytest.mark.parametrize("target", ["lab", "test", "quick", *PARTS, "figures", "bench", "doctor"])
 def test_every_target_installs_first_in_a_fresh_clone(fresh, target):
     planned = make(fresh, "-n", target, f"PYTHON={sys.executable}").stdout
     assert planned.count(INSTALLS) == 1
@@ -109,19 +117,31 @@ def test_a_failed_installation_is_tried_again(fresh):
     assert not (fresh / ".venv" / ".ready").exists()
 
 
-def test_test_runs_every_part(ready):
-    planned = make(ready, "-n", "test").stdout
-    parts = [
-        "ruff format --check",
-        "ruff check",
-        "pytest -q -n 2 tests",
-        "--nbval ",
-        "pytest -q tests/browser",
-    ]
-    places = [planned.index(part) for part in parts]
-    assert places == sorted(places)
+def test_test_and_quick_run_the_parts(ready):
+    for target in ("test", "quick"):
+        assert make(ready, "-n", target).stdout.split() == [".venv/bin/python", "-m", "tests.parts", target]
+
+
+@pytest.mark.parametrize(
+    ("part", "steps"),
+    [
+        ("lint", ["ruff format --check .", "ruff check ."]),
+        (
+            "unit",
+            ["pytest -q -n 2 --jaxtyping-packages=course_lib,beartype.beartype tests --ignore=tests/browser"],
+        ),
+        ("notebooks", ["--nbval --nbval-current-env -p tests.notebooks.solutions", " notebooks"]),
+        ("browser", ["pytest -q -n 2 --dist loadgroup tests/browser"]),
+    ],
+)
+def test_a_part_looks_at_everything_unless_told_otherwise(ready, part, steps):
+    # A variable of the environment, BROWSER for one, does not narrow a part.
+    planned = make(ready, "-n", part, **{part.upper(): "less"}).stdout.replace("\\\n\t\t", "")
+    assert [step in planned for step in steps] == [True] * len(steps)
     assert "--nbval-lax" not in planned
     assert "--reruns" not in planned
+    if part != "lint":
+        assert make(ready, "-n", part, f"{part.upper()}=tests/less").stdout.split()[-1] == "tests/less"
 
 
 # ---------------------------------------------------------------- a wrong Python
@@ -141,7 +161,8 @@ def test_a_wrong_python_is_named(fresh, python):
     assert not (fresh / ".venv").exists()
 
 
-def test_the_python_of_the_machine_is_found(fresh):
+def test_the_python_of_the_machine_is_found(fresh, monkeypatch):
+    monkeypatch.setenv("PYTHON", "/of/an/outer/make/test")
     programs = fresh / "programs"
     programs.mkdir()
     for name in ("make", "sh", "id"):
@@ -178,7 +199,7 @@ def test_ci_installs_chromium_and_calls_make_test(tmp_path, has_browser):
     """`.ci/run` itself, with stand-ins for make, apt-get and chromium that write down how they were called."""
     programs = tmp_path / "programs"
     programs.mkdir()
-    for name in ("bash", "dirname", "env"):
+    for name in ("bash", "dirname", "env", "rm"):
         (programs / name).symlink_to(shutil.which(name))
     log = tmp_path / "log"
     stand_in = f'#!{shutil.which("sh")}\necho "${{0##*/}} $* browser=$REQUIRE_BROWSER in $PWD" >> {log}\n'

@@ -46,9 +46,30 @@ def quick(**changes):
     return run(**({"stacked": STACKED, "sparse": SPARSE, "device": "cpu", "progress": False} | changes))
 
 
+def with_figures(**options):
+    """A run, and the figures that it saved."""
+    drawn, save = [], Figure.savefig
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Figure, "savefig", lambda self, *a, **k: (drawn.append(self), save(self, *a, **k)))
+        return quick(**options), drawn
+
+
 @pytest.fixture(scope="module")
-def result(model, text, tmp_path_factory):
-    return quick(model=model, text=text, out=tmp_path_factory.mktemp("runs") / "first", seed=3)
+def first(model, text, tmp_path_factory):
+    return with_figures(model=model, text=text, out=tmp_path_factory.mktemp("runs") / "first", seed=3)
+
+
+@pytest.fixture(scope="module")
+def result(first):
+    return first[0]
+
+
+@pytest.fixture(scope="module")
+def unsupervised(model, tmp_path_factory):
+    """A run on the decoder's states of a text that names no languages."""
+    folder = tmp_path_factory.mktemp("unsupervised")
+    (folder / "plain.txt").write_text("\n".join(SENTENCES[:100]))
+    return with_figures(model=model, text=folder / "plain.txt", out=folder / "out", site="decoder")
 
 
 def test_everything_is_there(result):
@@ -184,10 +205,8 @@ def test_the_same_seed_gives_the_same_numbers_and_another_does_not(result, model
     assert other.metrics["stacked"]["train"] != result.metrics["stacked"]["train"]
 
 
-def test_without_languages_nothing_is_supervised(model, tmp_path):
-    path = tmp_path / "plain.txt"
-    path.write_text("\n".join(SENTENCES[:100]))
-    found = quick(model=model, text=path, out=tmp_path / "out", site="decoder")
+def test_without_languages_nothing_is_supervised(unsupervised):
+    found, _ = unsupervised
     assert not found.metrics["stacked"]["supervised"]
     assert found.metrics["stacked"]["config"]["gamma"] == 0
     assert "switched off (gamma = 0)" in found.report.read_text()
@@ -198,12 +217,16 @@ def test_without_languages_nothing_is_supervised(model, tmp_path):
     assert near < far / 3
 
 
-def test_sentences_are_escaped_in_the_page(model, tmp_path):
+def test_the_page_escapes_sentences_and_shows_warnings(model, tmp_path, monkeypatch):
+    monkeypatch.setattr(pipeline, "OVERFIT_FROM", -2.0)
     path = tmp_path / "markup.txt"
     path.write_text("\n".join(f"{s} <script>alert({i})</script>" for i, s in enumerate(SENTENCES[:60])))
-    page = quick(model=model, text=path, out=tmp_path / "out").report.read_text()
+    done = quick(model=model, text=path, out=tmp_path / "out")
+    page = done.report.read_text()
     assert "<script" not in page
     assert "&lt;script&gt;" in page
+    assert len(done.metrics["run"]["warnings"]) == 2
+    assert page.count("by heart") == 2
 
 
 def test_the_builtin_corpus_names_concepts(model, tmp_path):
@@ -234,16 +257,18 @@ def test_the_builtin_corpus_names_concepts(model, tmp_path):
         assert entry["count"] / entry["of"] >= 2 * usual
 
 
-def test_the_architecture_of_mbart_large_50_goes_to_128(tmp_path):
-    """All 12 + 12 layers of width 1024 with random weights; a small vocabulary for memory."""
+@pytest.mark.parametrize("layers", [1, pytest.param(12, marks=pytest.mark.nightly)])
+def test_the_architecture_of_mbart_large_50_goes_to_128(layers, tmp_path):
+    """Width 1024, at night all 12 + 12 layers, with random weights; a small vocabulary for memory."""
     write_tiny_mbart(tmp_path / "large")
     config = MBartConfig(vocab_size=AutoConfig.from_pretrained(tmp_path / "large").vocab_size)
     assert (config.d_model, config.encoder_layers, config.decoder_layers) == (1024, 12, 12)
+    config.encoder_layers = config.decoder_layers = layers
     with torch.random.fork_rng():
         torch.manual_seed(0)
         MBartForConditionalGeneration(config).half().save_pretrained(tmp_path / "large")
     few = dataclasses.replace(QUICK, steps=5)
-    (tmp_path / "text.txt").write_text("\n".join(mixed_lines()[:200]))
+    (tmp_path / "text.txt").write_text("\n".join(mixed_lines()[:60]))
     found = quick(
         model=str(tmp_path / "large"),
         text=tmp_path / "text.txt",
@@ -331,8 +356,15 @@ def test_an_interrupted_run_leaves_nothing(error, model, text, tmp_path, monkeyp
         raise error
 
     monkeypatch.setattr(report, "write_page", stop)
+    few = dataclasses.replace(QUICK, steps=2)
     with pytest.raises(error):
-        quick(model=model, text=text, out=tmp_path / "out")
+        quick(
+            model=model,
+            text=text,
+            out=tmp_path / "out",
+            stacked=dataclasses.replace(STACKED, training=few),
+            sparse=dataclasses.replace(SPARSE, training=few),
+        )
     assert list(tmp_path.iterdir()) == []
 
 
@@ -406,17 +438,9 @@ def test_figures_show_what_was_measured(result):
     assert "total 0.900" in alt
 
 
-@pytest.mark.parametrize("supervised", [True, False])
-def test_no_text_of_a_figure_overlaps_another_or_leaves_the_canvas(
-    supervised, model, text, tmp_path, monkeypatch
-):
-    drawn, save = [], Figure.savefig
-    monkeypatch.setattr(Figure, "savefig", lambda self, *a, **k: (drawn.append(self), save(self, *a, **k)))
-    if not supervised:
-        plain = tmp_path / "plain.txt"
-        plain.write_text("\n".join(SENTENCES), encoding="utf-8")
-        text = plain
-    run(model=model, text=text, out=tmp_path / "out", stacked=STACKED, sparse=SPARSE, progress=False)
+@pytest.mark.parametrize("which", ["first", "unsupervised"])
+def test_no_text_of_a_figure_overlaps_another_or_leaves_the_canvas(which, request):
+    _, drawn = request.getfixturevalue(which)
     assert len(drawn) == 4
     for figure in drawn:
         assert_clear_layout(figure)
@@ -439,10 +463,3 @@ def test_sentences_learned_by_heart_are_called_so():
     (warning,) = pipeline.warnings(found(0.988, -0.412), found(0.9, 0.8))
     assert "stacked autoencoder explains 99% of the variance in training and -41%" in warning
     assert pipeline.warnings(found(0.82, 0.81), found(0.88, 0.78)) == []
-
-
-def test_the_page_shows_warnings(model, text, tmp_path, monkeypatch):
-    monkeypatch.setattr(pipeline, "OVERFIT_FROM", -2.0)
-    done = run(model=model, text=text, out=tmp_path / "o", stacked=STACKED, sparse=SPARSE, progress=False)
-    assert len(done.metrics["run"]["warnings"]) == 2
-    assert done.report.read_text(encoding="utf-8").count("by heart") == 2

@@ -17,7 +17,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from course_lib.attention.shapes import check_causal, check_qkv, key_weights, merge_leading
+from course_lib.attention.shapes import check_causal, check_qkv, key_weights, merge_leading, without_autocast
 
 FeatureMap = Callable[[Tensor], Tensor]
 BLOCK_ROWS = 8  # rows of x that meet all later rows at once: few small products, little counted twice
@@ -255,7 +255,7 @@ def linear_attention(
         # A query that sees no key: 0 divided by 1, with gradients of 0, in the place of 0/0.
         floor = floor + ((weights.cumsum(-2) if causal else weights.sum(-2, keepdim=True)) == 0)
     inputs = *map(merge_leading, (q, k, v, weights, floor)), feature_map, causal, normalize, chunk_size
-    with torch.autocast(q.device.type, enabled=False):  # sums keep their digits, as in half precision
+    with without_autocast(q.device):  # sums keep their digits, as in half precision
         if isinstance(feature_map, Quadratic):
             out, _ = _QuadraticAttention.apply(*inputs)
         else:

@@ -18,7 +18,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from course_lib.attention.shapes import check_causal, check_qkv, key_weights, merge_leading
+from course_lib.attention.shapes import check_causal, check_qkv, key_weights, merge_leading, without_autocast
 
 
 def _width(sigma: float | int | None, head_dim: int) -> float:
@@ -236,7 +236,7 @@ def random_feature_attention(
     shape, dtype = (*q.shape[:-1], v.shape[-1]), q.dtype
     visible = None if attn_mask is None else merge_leading(key_weights(attn_mask, k)) > 0
     q, k, v = (merge_leading(x).to(torch.promote_types(dtype, torch.float32)) for x in (q, k, v))
-    with torch.autocast(q.device.type, enabled=False):  # exponents and sums need their digits
+    with without_autocast(q.device):  # exponents and sums need their digits
         output = _sums_and_counts(
             features.in_units(q), features.in_units(k), v, visible, features, causal, chunk_size
         )

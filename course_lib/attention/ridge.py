@@ -18,7 +18,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from course_lib.attention.shapes import check_causal, check_qkv, key_weights, merge_leading
+from course_lib.attention.shapes import check_causal, check_qkv, key_weights, merge_leading, without_autocast
 
 Method = Literal["chunk", "sherman_morrison", "cholesky", "solve"]
 
@@ -183,7 +183,7 @@ def ridge_attention(
         k = k * weights  # a key of zeros changes neither K^T K nor K^T V
     q, k, v = (merge_leading(x).to(_work_dtype(dtype)) for x in (q, k, v))
     # Factorisations do not exist in half precision: autocast must leave the products alone.
-    with torch.autocast(q.device.type, enabled=False):
+    with without_autocast(q.device):
         if not causal:
             y = _by_one_solve(q, k, v, penalty)
         else:

@@ -6,6 +6,7 @@ a view where the memory allows it, so that a call with 2 or 5 dimensions costs w
 """
 
 import math
+from contextlib import AbstractContextManager, nullcontext
 
 import torch
 from torch import Tensor
@@ -75,6 +76,13 @@ def key_weights(attn_mask: Tensor | None, k: Tensor) -> Tensor | None:
             f"attn_mask of shape {tuple(attn_mask.shape)} does not broadcast over leading dimensions {tuple(k.shape[:-2])}"
         ) from None
     return weights.mT.to(k.dtype)
+
+
+def without_autocast(device: torch.device) -> AbstractContextManager:
+    """Keep sums, exponents and factorisations in their own dtype; a device without autocast does so anyway."""
+    if torch.amp.is_autocast_available(device.type):
+        return torch.autocast(device.type, enabled=False)
+    return nullcontext()
 
 
 def merge_leading(tensor: Tensor) -> Tensor:

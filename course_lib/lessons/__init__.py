@@ -19,7 +19,7 @@ def lesson_modules() -> Iterator[tuple[Lesson, ModuleType]]:
 
 def draw_figures(directory: Path) -> list[Path]:
     """Draw every lesson's figures and explorer strips to `directory`, as NN_name.svg; return their paths."""
-    from course_lib.teaching.style import save_svg
+    from course_lib.figures import save_svg
 
     directory.mkdir(parents=True, exist_ok=True)
     paths = []

@@ -13,9 +13,7 @@ be killed at any moment: the next one counts the shards that agree with their re
 import hashlib
 import json
 import logging
-import os
 import re
-import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
@@ -24,19 +22,19 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from filelock import FileLock, Timeout
 from jaxtyping import Bool, Float, Int
 from safetensors import safe_open
 from safetensors.torch import save as to_bytes
-from torch import Tensor, distributed
+from torch import Tensor
 from tqdm.auto import tqdm
 from transformers import MBartForConditionalGeneration, PreTrainedTokenizerBase
 
+from course_lib import files, parallel
 from course_lib.mbart.activations import Reader, Site, States, Window, ahead
 from course_lib.mbart.corpus import Sentence
 from course_lib.mbart.text import TABLES, full_codes, read_fields
 
-Rows = slice | Int[Tensor, " chosen"] | Bool[Tensor, " rows"]
+RowIndex = slice | Int[Tensor, " chosen"] | Bool[Tensor, " rows"]
 
 FORMAT = 1
 MANIFEST, LOCK = "manifest.json", ".lock"
@@ -125,10 +123,10 @@ class ActivationStore:
         """What is known about each row."""
         return tuple(sorted(self._table(0)))
 
-    def __getitem__(self, rows: Rows) -> Float[Tensor, "read d_model"]:
+    def __getitem__(self, rows: RowIndex) -> Float[Tensor, "read d_model"]:
         return self.column("activations", rows)
 
-    def column(self, name: str, rows: Rows = slice(None)) -> Tensor:
+    def column(self, name: str, rows: RowIndex = slice(None)) -> Tensor:
         """One column of some rows (default: all of them): a slice, row numbers, or a mask with an entry a row.
 
         A slice within one shard is not copied. Raises KeyError for an unknown column, IndexError for a row that
@@ -258,20 +256,21 @@ def write_store(
     }
     writer = _Writer(Path(directory).absolute(), reader, settings)
     with ExitStack() as held:
-        writer.first(lambda: held.enter_context(_lock(writer.directory)))
-        writer.manifest = writer.check(writer.first(writer.opened))
+        held.enter_context(parallel.synchronised())
+        parallel.on_first(lambda: held.enter_context(_lock(writer.directory)))
+        writer.manifest = writer.check(parallel.on_first(writer.opened))
         bar = held.enter_context(
             tqdm(
                 total=len(text) if hasattr(text, "__len__") else None,
                 desc="activations",
                 unit="sentence",
-                disable=not progress or writer.rank > 0,
+                disable=not progress or parallel.rank() > 0,
             )
         )
         for job in ahead(writer.jobs(text)):
             writer.do(job, advance=bar.update)
-        writer.wait()
-        writer.first(writer.close)
+        parallel.barrier()
+        parallel.on_first(writer.close)
     return ActivationStore(directory)
 
 
@@ -292,28 +291,6 @@ class _Writer:
         self.directory, self.reader, self.settings = directory, reader, settings
         self.manifest: dict[str, Any] = {}
         self.texts: list[str] = []  # of all shards, whoever computes them
-        together = distributed.is_available() and distributed.is_initialized()
-        self.rank = distributed.get_rank() if together else 0
-        self.world = distributed.get_world_size() if together else 1
-
-    def first(self, action: Callable[[], Any]) -> Any:
-        """Act on rank 0; every rank waits and gets the result, or the error."""
-        box: list[Any] = [None, None]
-        if self.rank == 0:
-            try:
-                box[0] = action()
-            except (StoreError, ValueError) as error:
-                box[1] = error
-        if self.world > 1:
-            distributed.broadcast_object_list(box, src=0)
-        if box[1] is not None:
-            raise box[1]
-        return box[0]
-
-    def wait(self) -> None:
-        """Wait until every rank is here."""
-        if self.world > 1:
-            distributed.barrier()
 
     def opened(self) -> dict[str, Any]:
         """The manifest to go on from; a new one where the directory is empty."""
@@ -330,8 +307,7 @@ class _Writer:
             manifest = self.settings | {"complete": False, "shards": []}
             _write(self.directory / MANIFEST, _json_bytes(manifest))
         self.check(manifest)
-        for path in self.directory.glob(".*.partial"):
-            path.unlink()
+        files.remove_partials(self.directory)
         return manifest
 
     def check(self, manifest: dict[str, Any]) -> dict[str, Any]:
@@ -364,7 +340,7 @@ class _Writer:
                     f"{self.directory} is the store of another text: sentences {first + 1} to {first + len(pairs)} "
                     "are not those it was made from; choose another directory, or remove this one"
                 )
-            if number % self.world == self.rank and not self._finished(record):
+            if number % parallel.world_size() == parallel.rank() and not self._finished(record):
                 sentences = [source for source, _ in pairs]
                 targets = [target or source for source, target in pairs]
                 window = self.reader.prepare(sentences, targets, first=first)
@@ -426,21 +402,14 @@ class _Writer:
 
 @contextmanager
 def _lock(directory: Path) -> Iterator[None]:
-    """Held by one process at a time; the kernel takes it back from one that dies."""
-    lock = FileLock(directory / LOCK, timeout=0)
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        lock.acquire()
-    except Timeout:
-        raise StoreError(
-            f"another process is writing to {directory}; wait until it is done, or stop it and {AGAIN}"
-        ) from None
-    except OSError as error:
-        raise StoreError(f"{directory} cannot be written: {error.strerror or error}") from error
-    try:
+    """Held by one process at a time."""
+    busy = f"another process is writing to {directory}; wait until it is done, or stop it and {AGAIN}"
+    with ExitStack() as held:
+        try:
+            held.enter_context(files.locked(directory / LOCK, busy=StoreError(busy)))
+        except OSError as error:
+            raise StoreError(f"{directory} cannot be written: {error.strerror or error}") from error
         yield
-    finally:
-        lock.release()
 
 
 def _record(number: int) -> str:
@@ -455,28 +424,14 @@ def _columns(states: States) -> dict[str, Tensor]:
 
 
 def _write(path: Path, data: bytes) -> None:
-    """Write a file whole or not at all, even if the power fails."""
-    # A name of its own, so that a process that outlives its run cannot mix its bytes with ours.
-    partial = path.with_name(f".{path.name}-{secrets.token_hex(4)}.partial")
     try:
-        with partial.open("wb") as file:
+        with files.replacing(path) as file:
             file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(path)
-        if os.name == "posix":  # elsewhere a directory cannot be opened, nor need it be flushed
-            handle = os.open(path.parent, os.O_RDONLY)
-            try:
-                os.fsync(handle)
-            finally:
-                os.close(handle)
     except OSError as error:
         raise StoreError(
             f"{path} ({len(data):,} bytes) cannot be written: {error.strerror or error}; all finished shards are "
             f"kept: make room or mend the disk, and {AGAIN}"
         ) from error
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def _json_bytes(content: dict[str, Any]) -> bytes:

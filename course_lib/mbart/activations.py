@@ -29,7 +29,6 @@ __all__ = [
     "Site",
     "States",
     "extract",
-    "fast_dtype",
     "masked_mean",
     "padded_pooled_states",
     "pooled_states",
@@ -81,16 +80,6 @@ def masked_mean(
     """
     weights = mask.to(states.dtype)
     return torch.einsum("st,std->sd", weights, states) / weights.sum(dim=1, keepdim=True)
-
-
-def fast_dtype(device: torch.device | str) -> torch.dtype:
-    """bfloat16 where the device multiplies it in hardware, float32 elsewhere."""
-    device = torch.device(device)
-    if device.type == "cuda":
-        native = torch.cuda.get_device_capability(device) >= (8, 0)
-    else:
-        native = device.type == "cpu" and torch.cpu._is_avx512_bf16_supported()
-    return torch.bfloat16 if native else torch.float32
 
 
 def extract(

@@ -12,15 +12,11 @@ the weights that an uninterrupted run gives.
 """
 
 import json
-import os
-import random
 import shutil
-import tempfile
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 import torch
@@ -29,111 +25,25 @@ from torch import Tensor
 from tqdm.auto import tqdm
 from transformers import MBart50Tokenizer, MBartConfig, MBartForConditionalGeneration
 
+from course_lib import files
 from course_lib.mbart.activations import uncounted_ids
-from course_lib.mbart.corpus import LANGUAGES, Meaning, draw_meanings, minimal_pairs, render, split_of
+from course_lib.mbart.config import FAMILY, PretrainConfig
+from course_lib.mbart.corpus import LANGUAGES, render
+from course_lib.mbart.examples import (
+    IGNORED,
+    Texts,
+    denoising_pair,
+    draw_families,
+    padded,
+    translation_pair,
+    translation_pairs,
+)
 from course_lib.mbart.model_card import model_card
-from course_lib.mbart.noise import Document, Word, noise
+from course_lib.mbart.scores import held_out_scores
 from course_lib.mbart.tokenizer import candidate_pieces, train_tokenizer
-
-IGNORED = -100
-"""The label that transformers' loss leaves out."""
-
-FAMILY = 4
-"""Meanings that are drawn together: one, and three that differ from it in a single concept."""
 
 # Sequences are drawn for so many batches at once and sorted by length, so that little of a batch is padding.
 _WINDOW = 8
-
-
-@dataclass(frozen=True)
-class PretrainConfig:
-    """What decides the result: model, data, noise and optimiser. The defaults made `course-mbart`.
-
-    `denoising_steps` come first; `translation_steps` follow, of which `denoising_share` still denoise, lest
-    it is forgotten. In the last of them, a share of `alignment_share`, translations also align the encoder's
-    states (`alignment_loss`). `n_meanings` and `batch_size` are multiples of `FAMILY`. `span_mean` is BART's
-    Poisson mean; mBART's paper prints 3.5. There is no dropout: text is drawn in such numbers that hardly any
-    of it is seen twice. With `precision="bfloat16"` matrix products run in bfloat16 (autocast); weights, sums
-    and the optimiser stay in float32.
-    """
-
-    d_model: int = 256
-    layers: int = 3
-    heads: int = 4
-    ffn_dim: int = 1024
-    max_positions: int = 512
-    pieces: int = 3100
-    n_meanings: int = 150_000
-    denoising_steps: int = 600
-    translation_steps: int = 11_000
-    denoising_share: float = 0.1
-    alignment_share: float = 0.2
-    alignment_temperature: float = 0.1
-    batch_size: int = 64
-    max_document: int = 3
-    mask_share: float = 0.35
-    span_mean: float = 3.0
-    learning_rate: float = 2e-3
-    warmup_steps: int = 200
-    weight_decay: float = 0.01
-    max_gradient_norm: float = 1.0
-    precision: Literal["float32", "bfloat16"] = "bfloat16"
-    seed: int = 0
-
-    def __post_init__(self):
-        for name in ("translation_steps", "n_meanings", "batch_size", "max_document"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} is {getattr(self, name)}; expected 1 or more")
-        for name in ("n_meanings", "batch_size"):
-            if getattr(self, name) % FAMILY:
-                raise ValueError(f"{name} is {getattr(self, name)}; expected a multiple of {FAMILY}")
-        if self.denoising_steps < 0:
-            raise ValueError(f"denoising_steps is {self.denoising_steps}; expected 0 or more")
-        if not self.alignment_temperature > 0:
-            raise ValueError(f"alignment_temperature is {self.alignment_temperature}; expected more than 0")
-        for name in ("denoising_share", "alignment_share"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise ValueError(f"{name} is {getattr(self, name)}; expected a share in [0, 1]")
-        if self.precision not in ("float32", "bfloat16"):
-            raise ValueError(f"precision is {self.precision!r}; expected 'float32' or 'bfloat16'")
-
-    @property
-    def steps(self) -> int:
-        """Optimiser steps of both phases together."""
-        return self.denoising_steps + self.translation_steps
-
-    @property
-    def alignment_steps(self) -> int:
-        """The last of the steps, in which translations align the encoder's states."""
-        return round(self.alignment_share * self.translation_steps)
-
-
-class Texts:
-    """Tokenised sentences of many meanings in several languages; row i of every language says the same.
-
-    Ids lie in one flat array a language, so that a million sentences take megabytes. `sentence` gives the
-    ids of one, `words` the same grouped into words.
-    """
-
-    def __init__(self, texts: Mapping[str, Sequence[str]], tokenizer: MBart50Tokenizer) -> None:
-        self.languages = tuple(texts)
-        self._starts = _word_starts(tokenizer)
-        self._ids: dict[str, np.ndarray] = {}
-        self._ends: dict[str, np.ndarray] = {}
-        for language, sentences in texts.items():
-            encoded = tokenizer(list(sentences), add_special_tokens=False)["input_ids"]
-            self._ids[language] = np.concatenate([np.asarray(ids, dtype=np.int32) for ids in encoded])
-            self._ends[language] = np.cumsum([len(ids) for ids in encoded])
-        self.n_meanings = len(self._ends[self.languages[0]])
-
-    def sentence(self, language: str, meaning: int) -> list[int]:
-        """Token ids of a sentence, without language code and `</s>`."""
-        ends = self._ends[language]
-        return self._ids[language][ends[meaning - 1] if meaning else 0 : ends[meaning]].tolist()
-
-    def words(self, language: str, meaning: int) -> list[Word]:
-        """Token ids of a sentence, grouped into words."""
-        return _grouped(self.sentence(language, meaning), self._starts)
 
 
 def pretrain(
@@ -155,14 +65,12 @@ def pretrain(
     torch threads, however often the run was interrupted. Raises FileExistsError when `out` exists and is
     not an empty directory, ValueError when the checkpoint beside it is of another configuration.
     """
-    from course_lib.mbart.scores import held_out_scores  # it measures what this module builds
-
     out = Path(out)
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise FileExistsError(f"{out} exists and is not an empty directory; name a new one or remove it")
+    files.check_free(out)
     tokenizer, texts = _tokenizer_and_texts(config)
     unfinished = out.with_name(f".{out.name}.unfinished")
     unfinished.mkdir(parents=True, exist_ok=True)
+    files.remove_partials(unfinished)
     checkpoint = unfinished / "checkpoint.pt"
     model = random_model(config, tokenizer, seed=config.seed)
     started = time.process_time()
@@ -184,9 +92,7 @@ def pretrain(
         measured = held_out_scores(scored, tokenizer, config, n_scored=n_scored, progress=progress)
         scores |= {prefix + name: value for name, value in measured.items()}
 
-    partial = Path(tempfile.mkdtemp(prefix=f".{out.name}-", dir=out.parent))
-    try:
-        partial.chmod(0o755)
+    with files.new_directory(out) as partial:
         model.half().save_pretrained(partial)
         tokenizer.save_pretrained(partial)
         (partial / "pretrain.json").write_text(json.dumps(asdict(config), indent=2) + "\n")
@@ -195,12 +101,7 @@ def pretrain(
             config, scores, n_scored=n_scored, parameters=model.num_parameters(), languages=LANGUAGES
         )
         (partial / "README.md").write_text(card, encoding="utf-8")
-        if out.exists():
-            out.rmdir()  # empty, as checked above
-        partial.replace(out)
-        shutil.rmtree(unfinished)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
+    shutil.rmtree(unfinished)
     return scores
 
 
@@ -281,42 +182,6 @@ def train(
     return losses, earlier
 
 
-def denoising_pair(
-    texts: Texts, tokenizer: MBart50Tokenizer, config: PretrainConfig, rng: np.random.Generator
-) -> tuple[list[int], list[int]]:
-    """A noised document of 1 to `config.max_document` sentences, and the original."""
-    language = texts.languages[rng.integers(len(texts.languages))]
-    code = tokenizer.lang_code_to_id[language]
-    size = int(rng.integers(1, config.max_document + 1))
-    document = [texts.words(language, i) for i in rng.integers(texts.n_meanings, size=size).tolist()]
-    return (
-        [code, *noised(document, tokenizer, config, rng).ids],
-        [code, *flatten(document, tokenizer.eos_token_id)],
-    )
-
-
-def translation_pair(
-    texts: Texts, tokenizer: MBart50Tokenizer, rng: np.random.Generator
-) -> tuple[list[int], list[int]]:
-    """A sentence and what it is in another language, all ordered pairs of languages alike."""
-    return translation_pairs(texts, tokenizer, rng, [int(rng.integers(texts.n_meanings))])[0]
-
-
-def translation_pairs(
-    texts: Texts, tokenizer: MBart50Tokenizer, rng: np.random.Generator, meanings: Iterable[int]
-) -> list[tuple[list[int], list[int]]]:
-    """Sentences of some meanings and their translations, all from one language into one other."""
-    sides = [texts.languages[side] for side in rng.choice(len(texts.languages), size=2, replace=False)]
-    source, target = (
-        [
-            [tokenizer.lang_code_to_id[language], *texts.sentence(language, m), tokenizer.eos_token_id]
-            for m in meanings
-        ]
-        for language in sides
-    )
-    return list(zip(source, target, strict=True))
-
-
 def alignment_loss(
     states: Float[Tensor, "batch source d_model"],
     real: Bool[Tensor, "batch source"],
@@ -336,29 +201,6 @@ def alignment_loss(
     right = torch.arange(len(logits), device=logits.device)
     found = [torch.nn.functional.cross_entropy(each, right) for each in (logits, logits.T)]
     return (found[0] + found[1]) / 2
-
-
-def noised(document: Document, tokenizer: MBart50Tokenizer, config: PretrainConfig, rng: np.random.Generator):
-    """`noise` with the tokenizer's ids and the configuration's rates."""
-    return noise(
-        document,
-        mask_id=tokenizer.mask_token_id,
-        separator_id=tokenizer.eos_token_id,
-        mask_share=config.mask_share,
-        span_mean=config.span_mean,
-        rng=rng,
-    )
-
-
-def flatten(document: Document, separator_id: int) -> list[int]:
-    """The token ids of a document, each sentence ended by the separator."""
-    return [t for sentence in document for word in (*sentence, (separator_id,)) for t in word]
-
-
-def padded(rows: Sequence[Sequence[int]], value: int) -> Int[Tensor, "rows tokens"]:
-    """Rows of ids, filled up on the right."""
-    longest = max(map(len, rows))
-    return torch.tensor([[*row, *[value] * (longest - len(row))] for row in rows])
 
 
 def _loss(model, tokenizer, config, inputs, labels, *, aligned: bool) -> Float[Tensor, ""]:
@@ -412,8 +254,7 @@ def _window(
 
 
 def _write_checkpoint(checkpoint: Path, config, model, optimiser, rng, losses, seconds) -> None:
-    partial = checkpoint.with_suffix(".partial")
-    with partial.open("wb") as file:
+    with files.replacing(checkpoint) as file:
         torch.save(
             {
                 "config": asdict(config),
@@ -425,9 +266,6 @@ def _write_checkpoint(checkpoint: Path, config, model, optimiser, rng, losses, s
             },
             file,
         )
-        file.flush()
-        os.fsync(file.fileno())
-    partial.replace(checkpoint)
 
 
 def _read_checkpoint(checkpoint: Path, config, model, optimiser, rng) -> tuple[list[float], float]:
@@ -442,35 +280,6 @@ def _read_checkpoint(checkpoint: Path, config, model, optimiser, rng) -> tuple[l
     optimiser.load_state_dict(state["optimiser"])
     rng.bit_generator.state = state["rng"]
     return state["losses"], state["seconds"]
-
-
-def _word_starts(tokenizer: MBart50Tokenizer) -> list[bool]:
-    return [piece.startswith("▁") for piece in tokenizer.convert_ids_to_tokens(range(len(tokenizer)))]
-
-
-def _grouped(ids: Sequence[int], starts: Sequence[bool]) -> list[Word]:
-    """Token ids grouped into words: a word starts at a piece that begins with the blank mark."""
-    words: list[list[int]] = []
-    for token in ids:
-        if starts[token] or not words:
-            words.append([])
-        words[-1].append(token)
-    return [tuple(word) for word in words]
-
-
-def draw_families(n_meanings: int, *, seed: int) -> list[Meaning]:
-    """Training meanings in families of `FAMILY`: one that is drawn, and others that differ from it in one
-    concept (`minimal_pairs`).
-    """
-    rng = random.Random(seed)
-    meanings = []
-    for drawn in draw_meanings(n_meanings // FAMILY, seed=seed):
-        family = [drawn]
-        while len(family) < FAMILY:
-            near = [m for m in minimal_pairs(drawn, rng) if split_of(m) == "train" and m not in family]
-            family += rng.sample(near, min(len(near), FAMILY - len(family)))
-        meanings += family
-    return meanings
 
 
 def _tokenizer_and_texts(config: PretrainConfig) -> tuple[MBart50Tokenizer, Texts]:

@@ -10,16 +10,9 @@ from torch import Tensor
 from transformers import MBart50Tokenizer, MBartForConditionalGeneration
 
 from course_lib.mbart.activations import pooled_states
+from course_lib.mbart.config import PretrainConfig
 from course_lib.mbart.corpus import LANGUAGES, draw_meanings, minimal_pairs, render
-from course_lib.mbart.pretrain import (
-    IGNORED,
-    PretrainConfig,
-    Texts,
-    flatten,
-    noised,
-    padded,
-    translation_pair,
-)
+from course_lib.mbart.examples import IGNORED, Texts, flatten, noised, padded, translation_pair
 
 _SEED = 12345
 _BATCH = 64

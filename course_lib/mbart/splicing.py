@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -21,12 +21,33 @@ from transformers.models.mbart.modeling_mbart import shift_tokens_right
 
 from course_lib.mbart.activations import tokenise, uncounted_ids
 from course_lib.mbart.corpus import Sentence
+from course_lib.mbart.examples import IGNORED
 from course_lib.mbart.packed import Site
-from course_lib.sae.autoencoder import Autoencoder
 
-IGNORED = -100  # the label that the cross-entropy leaves out
+HiddenStates = Float[Tensor, "rows d_model"]
 
-Rows = Float[Tensor, "rows d_model"]
+
+@runtime_checkable
+class Reconstructs(Protocol):
+    """What is asked of an autoencoder here; those of `course_lib.sae` have it."""
+
+    d_model: int
+
+    @property
+    def code_width(self) -> int:
+        """Number of features."""
+
+    def encode(self, x: Tensor) -> Tensor:
+        """Codes (rows, code_width) of states (rows, d_model)."""
+
+    def decode(self, code: Tensor) -> Tensor:
+        """States that codes stand for."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Reconstructions of states."""
+
+    def state_dict(self) -> Mapping[str, Tensor]:
+        """Its tensors, whose device and dtype states are brought to."""
 
 
 # --- replacing states ------------------------------------------------------------------------------
@@ -93,7 +114,7 @@ def _module(stack: nn.Module, site: Site) -> nn.Module:
 @contextmanager
 def spliced(
     model: MBartForConditionalGeneration,
-    autoencoder: Autoencoder,
+    autoencoder: Reconstructs,
     site: Site,
     *,
     skipped_ids: Int[Tensor, " ids"] | Sequence[int] = (),
@@ -107,7 +128,7 @@ def spliced(
 @contextmanager
 def steered(
     model: MBartForConditionalGeneration,
-    autoencoder: Autoencoder,
+    autoencoder: Reconstructs,
     site: Site,
     changes: Mapping[int, float | int],
     *,
@@ -131,12 +152,12 @@ def steered(
             raise ValueError(f"feature is {feature}; the autoencoder has 0 to {autoencoder.code_width - 1}")
         if not math.isfinite(number):
             raise ValueError(f"the {mode} of feature {feature} is {number}; expected a finite number")
-    reference = autoencoder.input_mean
+    reference = _reference(autoencoder)
     features = torch.tensor(list(changes), dtype=torch.long, device=reference.device)
     numbers = torch.tensor(list(changes.values()), dtype=reference.dtype, device=reference.device)
 
     @torch.no_grad()
-    def change(x: Rows) -> Rows:
+    def change(x: HiddenStates) -> HiddenStates:
         code = autoencoder.encode(x)
         changed = code.clone()
         changed[:, features] = numbers * code[:, features] if mode == "factor" else numbers
@@ -147,13 +168,19 @@ def steered(
 
 
 def _in_its_dtype(
-    autoencoder: Autoencoder, function: Callable[[Tensor], Tensor]
+    autoencoder: Reconstructs, function: Callable[[Tensor], Tensor]
 ) -> Callable[[Tensor], Tensor]:
     """The function on the autoencoder's device and in its dtype."""
-    return lambda x: function(x.to(autoencoder.input_mean)).to(x)
+    reference = _reference(autoencoder)
+    return lambda x: function(x.to(reference)).to(x)
 
 
-def _check_width(autoencoder: Autoencoder, model: MBartForConditionalGeneration) -> None:
+def _reference(autoencoder: Reconstructs) -> Tensor:
+    """A tensor of the device and dtype that the autoencoder computes in."""
+    return next(value for value in autoencoder.state_dict().values() if value.is_floating_point())
+
+
+def _check_width(autoencoder: Reconstructs, model: MBartForConditionalGeneration) -> None:
     if autoencoder.d_model != model.config.d_model:
         raise ValueError(
             f"the autoencoder has d_model {autoencoder.d_model}, the model {model.config.d_model}; "
@@ -203,7 +230,7 @@ def _recovered(ablated: float, replaced: float, clean: float) -> float:
 def loss_recovered(
     model: MBartForConditionalGeneration,
     tokenizer: PreTrainedTokenizerBase,
-    autoencoder: Autoencoder,
+    autoencoder: Reconstructs,
     site: Site,
     sources: Sequence[Sentence],
     targets: Sequence[Sentence],
@@ -295,7 +322,7 @@ def _mean_state(
     """Mean over the rows at the site that are replaced."""
     total, n_rows = torch.zeros(model.config.d_model, dtype=torch.float64, device=model.device), 0
 
-    def gather(x: Rows) -> Rows:
+    def gather(x: HiddenStates) -> HiddenStates:
         nonlocal n_rows
         total.add_(x.double().sum(dim=0))
         n_rows += len(x)

@@ -85,7 +85,7 @@ def closed_form(
         raise ValueError(f"steps must be 0 or more, got {steps}")
     moving = singular_values != 0
     limit = torch.where(moving, target / torch.where(moving, singular_values, 1.0), start)
-    powers = torch.arange(steps + 1, dtype=singular_values.dtype)[:, None]
+    powers = torch.arange(steps + 1, dtype=singular_values.dtype, device=singular_values.device)[:, None]
     factors = contraction_factors(singular_values, step_size=step_size, half=half)
     return limit + factors**powers * (start - limit)
 

@@ -188,7 +188,7 @@ def gumbel_noise(
     *shape: int, generator: torch.Generator, dtype: torch.dtype = torch.float64
 ) -> Float[Tensor, "..."]:
     """-log(-log u) with u uniform on (0, 1): argmax(logits + noise) is a sample of softmax(logits) (07.11)."""
-    u = torch.rand(shape, generator=generator, dtype=dtype)
+    u = torch.rand(shape, generator=generator, dtype=dtype, device=generator.device)
     return -torch.log(-torch.log(u.clamp_min(torch.finfo(dtype).tiny)))
 
 

@@ -328,9 +328,7 @@ def polar_factor(
     if method == "svd" or matrix.numel() == 0:
         left, values, right = torch.linalg.svd(X, full_matrices=False)
         kept = values > torch.finfo(X.dtype).eps * values[..., :1]
-        if not kept.all():
-            right = kept[..., None] * right
-        return (left @ right).to(matrix.dtype)
+        return (left @ (kept[..., None] * right)).to(matrix.dtype)
     tall = matrix.shape[-2] > matrix.shape[-1]
     X = orthogonalize(X.mT if tall else X, 8)
     a, b, c = FLAT

@@ -42,12 +42,13 @@ def _smaller(rows: int, columns: int, system: str) -> str:
 def _solve_shifted(gram: Tensor, right: Tensor, penalty: float) -> Tensor:
     """Solve (gram + penalty I) z = right by Cholesky: the matrix is symmetric and positive definite."""
     shifted = gram + penalty * torch.eye(len(gram), dtype=gram.dtype, device=gram.device)
-    factor, info = torch.linalg.cholesky_ex(shifted)
-    if info.item():
+    try:
+        factor = torch.linalg.cholesky(shifted)
+    except torch.linalg.LinAlgError:
         raise RuntimeError(
             f"penalty {penalty:g} is too small for {gram.dtype}: the shifted Gram matrix is not positive "
             "definite after rounding; use a larger penalty, float64, or the other system"
-        )
+        ) from None
     return torch.cholesky_solve(right[:, None], factor)[:, 0]
 
 

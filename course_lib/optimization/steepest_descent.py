@@ -101,15 +101,13 @@ def unit_direction(gradient: Float[Tensor, "*shape"], *, norm: str) -> Float[Ten
     if norm == "linf":
         return gradient.sign()
     if norm == "l2":
+        # Divided by the largest entry first: squares of tiny entries would vanish. Zeros are divided by 1.
         largest = gradient.abs().max()
-        if largest == 0:
-            return torch.zeros_like(gradient)
-        # Divided by the largest entry first: squares of tiny entries would vanish.
-        return (gradient / largest) / torch.linalg.vector_norm(gradient / largest)
+        scaled = gradient / torch.where(largest > 0, largest, 1)
+        return scaled / torch.where(largest > 0, torch.linalg.vector_norm(scaled), 1)
     if norm == "l1":
         flat = gradient.flatten()
-        largest = torch.zeros_like(flat)
-        largest[flat.abs().argmax()] = 1
+        largest = torch.zeros_like(flat).scatter(0, flat.abs().argmax(dim=0, keepdim=True), 1)
         return (largest * flat.sign()).reshape(gradient.shape)
     factor = orthogonal_factor(gradient)
     return factor if norm == "spectral" else factor * _width_ratio(gradient)
@@ -143,14 +141,11 @@ def lp_step(gradient: Float[Tensor, " n"], *, p: float | int, radius: float | in
         raise ValueError(f"p must be 1 or more (math.inf for the largest entry), got {p}")
     if p == 1 or math.isinf(p):
         return constrained_step(gradient, norm="l1" if p == 1 else "linf", radius=radius)
+    # Divided by the largest entry first, so that high powers neither overflow nor all vanish. Zeros are divided by 1.
     largest = gradient.abs().max()
-    if largest == 0:
-        return constrained_step(gradient, norm="l2", radius=radius)
-    # Divided by the largest entry first, so that high powers neither overflow nor all vanish.
-    powers = gradient.sign() * (gradient.abs() / largest) ** (1 / (p - 1))
-    return constrained_step(powers, norm="l2", radius=radius) * (
-        torch.linalg.vector_norm(powers) / torch.linalg.vector_norm(powers, ord=p)
-    )
+    powers = gradient.sign() * (gradient.abs() / torch.where(largest > 0, largest, 1)) ** (1 / (p - 1))
+    length = torch.where(largest > 0, torch.linalg.vector_norm(powers, ord=p), 1)
+    return constrained_step(powers, norm="l2", radius=radius) * (torch.linalg.vector_norm(powers) / length)
 
 
 def penalized_step(

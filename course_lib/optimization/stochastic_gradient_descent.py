@@ -80,7 +80,7 @@ def draw_indices(
             f"rows, runs and batch must be 1 or more and steps 0 or more, "
             f"got {rows}, {runs}, {batch} and {steps}"
         )
-    return torch.randint(rows, (runs, steps, batch), generator=generator)
+    return torch.randint(rows, (runs, steps, batch), generator=generator, device=generator.device)
 
 
 def stochastic_gradient_descent(
@@ -100,14 +100,19 @@ def stochastic_gradient_descent(
     Units: `step_size` is eta, one number or one a step.
 
     Raises:
-        ValueError: an index is not a row of the matrix.
+        ValueError: an index is not a row of the matrix. (On a GPU it is torch's indexing that refuses it.)
     """
-    if indices.numel() and not 0 <= int(indices.min()) <= int(indices.max()) < len(target):
+    # Elsewhere than on a CPU a look at the indices would wait for the device.
+    if (
+        indices.device.type == "cpu"
+        and indices.numel()
+        and not 0 <= int(indices.min()) <= int(indices.max()) < len(target)
+    ):
         raise ValueError(
             f"indices must lie in [0, {len(target) - 1}], got {int(indices.min())} to {int(indices.max())}"
         )
     runs, steps, _ = indices.shape
-    scale = gain * torch.as_tensor(step_size, dtype=matrix.dtype).expand(steps)
+    scale = gain * torch.as_tensor(step_size, dtype=matrix.dtype, device=matrix.device).expand(steps)
     weights = start.expand(runs, -1)
     iterates = [weights]
     for t in range(steps):
@@ -281,10 +286,10 @@ def exact_rate(
     _, rank = _singular_values(matrix)
     rows, scale = len(matrix), gain * step_size
     seen = matrix @ torch.linalg.svd(matrix, full_matrices=False).Vh[:rank].T
-    eye, mean = torch.eye(rank, dtype=matrix.dtype), seen.T @ seen / rows
+    eye, mean = torch.eye(rank, dtype=matrix.dtype, device=matrix.device), seen.T @ seen / rows
     pairs = torch.einsum("ni,nj->nij", seen, seen).reshape(rows, rank**2)
     kick = pairs.T @ pairs / (batch * rows) + (1 - 1 / batch) * torch.kron(mean, mean)
-    step = torch.eye(rank**2, dtype=matrix.dtype) - scale * (torch.kron(mean, eye) + torch.kron(eye, mean))
+    step = torch.kron(eye, eye) - scale * (torch.kron(mean, eye) + torch.kron(eye, mean))
     return float(torch.linalg.eigvalsh(step + scale**2 * kick).abs().max())
 
 

@@ -17,7 +17,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from course_lib.sae.batches import Rows, mean_and_scale
+from course_lib.sae.batches import RowSource, mean_and_scale
 
 Labels = Int[Tensor, " batch"] | Float[Tensor, "batch outputs"] | None
 
@@ -60,7 +60,7 @@ class Autoencoder(nn.Module, ABC):
     ) -> dict[str, Float[Tensor, ""]]:
         """Named loss parts of centred and scaled states."""
 
-    def fit_normalisation(self, activations: Rows) -> None:
+    def fit_normalisation(self, activations: RowSource) -> None:
         """Store the mean of `activations` and the root of their mean squared distance from it.
 
         Raises ValueError where a row is not finite, or all rows are equal: there is no variance to explain.

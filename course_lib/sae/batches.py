@@ -12,7 +12,7 @@ CHUNK = 8192
 
 
 @runtime_checkable
-class Rows(Protocol):
+class RowSource(Protocol):
     """A table of hidden states that can be read by parts: a tensor, an `ActivationStore`, or alike."""
 
     def __len__(self) -> int:
@@ -39,7 +39,7 @@ class Batches:
 
     def __init__(
         self,
-        activations: Rows,
+        activations: RowSource,
         labels: Tensor | None = None,
         *,
         batch_size: int,
@@ -125,7 +125,7 @@ class Batches:
         return torch.Generator().manual_seed(self._epoch + part)
 
 
-def mean_and_scale(activations: Rows) -> tuple[Float[Tensor, " d_model"], Float[Tensor, ""]]:
+def mean_and_scale(activations: RowSource) -> tuple[Float[Tensor, " d_model"], Float[Tensor, ""]]:
     """Mean of the rows and the root of their mean squared distance from it, in float64, reading by chunks.
 
     Sums are taken about the first chunk's mean, so that hidden states whose mean is far larger than their

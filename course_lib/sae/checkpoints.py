@@ -6,9 +6,7 @@ and a checksum over both. The last two are kept.
 
 import hashlib
 import json
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -17,44 +15,18 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as to_bytes
 from torch import Tensor
 
+from course_lib import files
+
 KEPT = 2
 
 
-@contextmanager
-def only_run(directory: Path) -> Iterator[None]:
-    """Hold the directory for this process; the hold ends with the process, however it ends.
+def only_run(directory: Path) -> AbstractContextManager[None]:
+    """Hold the directory for this process while a block runs; the hold ends with the process, however it ends.
 
     Raises RuntimeError where another process holds it.
     """
-    directory.mkdir(parents=True, exist_ok=True)
-    handle = os.open(directory / "lock", os.O_RDWR | os.O_CREAT, 0o644)
-    try:
-        if not _lock(handle):
-            raise RuntimeError(
-                f"another process trains in {directory}; wait for it, stop it, or name another checkpoint_dir"
-            )
-        yield
-    finally:
-        os.close(handle)
-
-
-def _lock(handle: int) -> bool:
-    """Lock an open file without waiting. The system drops the lock when the process ends."""
-    try:
-        import fcntl
-    except ImportError:  # Windows
-        import msvcrt
-
-        try:
-            msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
-        except OSError:
-            return False
-        return True
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
+    busy = f"another process trains in {directory}; wait for it, stop it, or name another checkpoint_dir"
+    return files.locked(directory / "lock", busy=RuntimeError(busy))
 
 
 def write(directory: Path, step: int, tensors: dict[str, Tensor], description: dict[str, Any]) -> Path:
@@ -73,15 +45,10 @@ def write(directory: Path, step: int, tensors: dict[str, Tensor], description: d
     text = json.dumps(description)
     header = {"description": text, "sha256": _digest(tensors, text)}
     path = directory / f"step-{step:08d}.safetensors"
-    partial = path.with_name(f".{path.name}.partial")
     try:
-        with partial.open("wb") as file:
+        with files.replacing(path) as file:
             file.write(to_bytes(tensors, header))
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(path)
     except OSError as error:
-        partial.unlink(missing_ok=True)
         raise OSError(
             error.errno,
             f"the checkpoint of step {step} ({sum(t.nbytes for t in tensors.values()) / 1e6:.0f} MB) could not be "
@@ -97,12 +64,11 @@ def latest(directory: Path) -> tuple[dict[str, Tensor], dict[str, Any], Path] | 
 
     Raises ValueError for a file that is not what was written.
     """
-    for leftover in directory.glob(".step-*.partial"):
-        leftover.unlink()
-    files = _all(directory)
-    if not files:
+    files.remove_partials(directory)
+    found = _all(directory)
+    if not found:
         return None
-    path = files[-1]
+    path = found[-1]
     try:
         with safe_open(path, framework="pt") as file:
             header = file.metadata() or {}
@@ -111,7 +77,7 @@ def latest(directory: Path) -> tuple[dict[str, Tensor], dict[str, Any], Path] | 
             raise ValueError("its checksum differs from the one it was written with")
         return tensors, json.loads(header["description"]), path
     except (SafetensorError, KeyError, ValueError, OSError) as error:
-        before = f"continue from {files[-2].name}" if len(files) > 1 else "begin anew"
+        before = f"continue from {found[-2].name}" if len(found) > 1 else "begin anew"
         raise ValueError(f"{path} is damaged: {error}; remove it to {before}") from error
 
 
@@ -120,8 +86,8 @@ def _all(directory: Path) -> list[Path]:
 
 
 def _last_good(directory: Path) -> str:
-    files = _all(directory)
-    return f"The last checkpoint is {files[-1]}." if files else "There is no checkpoint before it."
+    found = _all(directory)
+    return f"The last checkpoint is {found[-1]}." if found else "There is no checkpoint before it."
 
 
 def _finite(value: Tensor) -> bool:

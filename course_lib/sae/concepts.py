@@ -25,6 +25,7 @@ from course_lib.sae.autoencoder import Autoencoder
 REACHED = 0.95  # the held-out AUROC from which a concept counts as having a unit
 
 _BLOCK = 1 << 23  # entries of a dense table that are ranked at a time
+_PROBED = 64  # concepts that are probed at a time
 _SPARSE = 0.05  # density up to which a table is kept, ranked and multiplied as a sparse one
 
 
@@ -486,52 +487,106 @@ def logistic_probe(
     labels: Bool[Tensor, "rows concepts"],
     *,
     ridge: float | int = 1e-4,
+    tolerance: float | int = 1e-7,
     max_iterations: int = 100,
 ) -> tuple[Float[Tensor, "d_model concepts"], Float[Tensor, " concepts"]]:
-    """Weights and biases of logistic regressions of every concept on the states, all fitted at once.
+    """Weights and biases of logistic regressions of every concept on the states.
 
     min_{w, b} (1/N) sum_n log(1 + exp(-y_n (w.x_n + b))) + (ridge / 2) ||w||^2 with y = +-1 and each
     dimension of x centred and divided by its standard deviation; the weights returned are for raw states.
+    At what is returned, rounding of the result to the states' dtype aside, the gradient in (w, b) of each
+    concept is no longer than `tolerance`.
 
-    L-BFGS on v = L^T w with L L^T = X^T X / (4 N) + ridge I, an upper bound of the Hessian: hidden states
-    have a few directions far longer than the rest, on which a plain method would spend its steps.
-    Raises ValueError for a ridge that is not positive. Source: Boehning (1992) for the bound.
+    Newton's method in float64, its systems solved by conjugate gradients for many concepts at a time. Along
+    the principal components of x, on which hidden states have very different lengths, the diagonal of the
+    Hessian is a good preconditioner.
+
+    Raises ValueError for a ridge that is not positive, and RuntimeError where `max_iterations` steps do not
+    reach the minimum. Source: Nocedal and Wright (2006), Numerical optimization, 7.1.
     """
     if not 0 < ridge < float("inf"):
         raise ValueError(f"ridge is {ridge}; expected a positive number")
     mean, spread = states.double().mean(dim=0), states.double().std(dim=0).clamp(min=1e-12)
-    x = ((states - mean) / spread).float()
-    target = labels.float()
-    bound = x.T.double() @ x.double() / (4 * len(x))
-    bound.diagonal().add_(ridge)
-    factor = torch.linalg.cholesky(bound).float()
-    # A probe that knows nothing calls each concept at its rate: b starts there, and w at 0.
-    rate = target.mean(dim=0).clamp(1 / (2 * len(x)), 1 - 1 / (2 * len(x)))
-    bias = torch.logit(rate).requires_grad_()
-    v = torch.zeros(x.shape[1], target.shape[1], device=x.device).requires_grad_()
-    optimizer = torch.optim.LBFGS(
-        [v, bias],
-        max_iter=max_iterations,
-        tolerance_grad=1e-6,
-        tolerance_change=0,
-        line_search_fn="strong_wolfe",
+    x = (states - mean) / spread
+    components = torch.linalg.eigh(x.T @ x).eigenvectors
+    x = torch.cat([x @ components, x.new_ones(len(x), 1)], dim=1)
+    penalty = torch.full_like(x[0, :, None], ridge)
+    penalty[-1] = 0  # the bias is free
+    parts = [
+        _logistic_minimum(x, part.double(), penalty, tolerance=tolerance, max_iterations=max_iterations)
+        for part in labels.split(_PROBED, dim=1)
+    ]
+    w, bias = torch.cat(parts, dim=1).split([len(spread), 1])
+    w = components @ w / spread[:, None]
+    return w.to(states.dtype), (bias[0] - mean @ w).to(states.dtype)
+
+
+def _logistic_minimum(
+    x: Float[Tensor, "rows d"],
+    target: Float[Tensor, "rows concepts"],
+    penalty: Float[Tensor, "d 1"],
+    *,
+    tolerance: float | int,
+    max_iterations: int,
+) -> Float[Tensor, "d concepts"]:
+    """Minima of mean_n log(1 + exp(-y_n w.x_n)) + sum_i penalty_i w_i^2 / 2, a column a concept."""
+    n = len(x)
+    # A probe that knows nothing calls each concept at its rate: the bias starts there, and all else at 0.
+    w = x.new_zeros(x.shape[1], target.shape[1])
+    w[-1] = torch.logit(target.mean(dim=0).clamp(1 / (2 * n), 1 - 1 / (2 * n)))
+    for _ in range(max_iterations):
+        logits = x @ w
+        called = logits.sigmoid()
+        gradient = x.T @ (called - target) / n + penalty * w
+        length = gradient.norm(dim=0)
+        if (length <= tolerance).all():
+            return w
+        # The nearer the minimum, the more exact the step (Nocedal and Wright, 7.3): convergence is superlinear.
+        goal = (length * length.sqrt().clamp(max=0.1)).clamp(min=tolerance / 10)
+        step = _newton_step(x, called * (1 - called) / n, penalty, gradient, goal)
+        # A full step may overshoot far from the minimum. It is halved until the loss, which is convex, rises at its
+        # end half as steeply at most as it falls at its start. Slopes are compared, which rounding spares: losses
+        # themselves are equal in all digits long before the minimum.
+        moved, fall, share = x @ step, -(gradient * step).sum(dim=0), torch.ones_like(length)
+        for _ in range(30):
+            excess = (logits + share * moved).sigmoid() - target
+            slope = (moved * excess).sum(dim=0) / n + (penalty * step * (w + share * step)).sum(dim=0)
+            if (slope <= fall / 2).all():
+                break
+            share = torch.where(slope <= fall / 2, share, share / 2)
+        w = w + share * step
+    raise RuntimeError(
+        f"the probe has a gradient of length {length.max():.1e} after {max_iterations} steps, more than "
+        f"tolerance = {tolerance}; use a larger ridge or tolerance, or more max_iterations"
     )
 
-    def weights() -> Tensor:
-        return torch.linalg.solve_triangular(factor.T, v, upper=True)
 
-    def objective() -> Tensor:
-        optimizer.zero_grad()
-        w = weights()
-        losses = torch.nn.functional.binary_cross_entropy_with_logits(x @ w + bias, target, reduction="none")
-        loss = losses.mean(dim=0).sum() + ridge / 2 * w.square().sum()
-        loss.backward()
-        return loss
+def _newton_step(
+    x: Float[Tensor, "rows d"],
+    curvature: Float[Tensor, "rows concepts"],
+    penalty: Float[Tensor, "d 1"],
+    gradient: Float[Tensor, "d concepts"],
+    goal: Float[Tensor, " concepts"],
+) -> Float[Tensor, "d concepts"]:
+    """-H^-1 g of every concept by conjugate gradients, H = X^T diag(curvature) X + diag(penalty).
 
-    optimizer.step(objective)
-    with torch.no_grad():
-        w = weights().double() / spread[:, None]
-        return w.to(states.dtype), (bias.double() - mean @ w).to(states.dtype)
+    The residual of each becomes no longer than `goal`, or 200 products with H have been made.
+    """
+    diagonal = x.square().T @ curvature + penalty
+    step, residual = torch.zeros_like(gradient), -gradient
+    direction = scaled = residual / diagonal
+    size = (residual * scaled).sum(dim=0)
+    for _ in range(200):
+        product = x.T @ (curvature * (x @ direction)) + penalty * direction
+        along = (direction * product).sum(dim=0)
+        rate = torch.where(along > 0, size / along, 0)  # a concept that is done has no direction left
+        step, residual = step + rate * direction, residual - rate * product
+        if (residual.norm(dim=0) <= goal).all():
+            break
+        scaled, before = residual / diagonal, size
+        size = (residual * scaled).sum(dim=0)
+        direction = scaled + torch.where(before > 0, size / before, 0) * direction
+    return step
 
 
 # --- the report ------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from course_lib.sae.batches import CHUNK, Rows
+from course_lib.sae.batches import CHUNK, RowSource
 from course_lib.sae.stacked import StackedAutoencoder
 from course_lib.sae.train import History, TrainConfig, train
 
@@ -14,7 +14,7 @@ from course_lib.sae.train import History, TrainConfig, train
 class LayerInputs:
     """What layer `depth` of a stacked autoencoder reads, row by row of the activations, computed when asked for."""
 
-    def __init__(self, autoencoder: StackedAutoencoder, activations: Rows, depth: int) -> None:
+    def __init__(self, autoencoder: StackedAutoencoder, activations: RowSource, depth: int) -> None:
         self.autoencoder, self.activations, self.depth = autoencoder, activations, depth
 
     def __len__(self) -> int:
@@ -30,7 +30,7 @@ class LayerInputs:
 
 def train_greedy(
     autoencoder: StackedAutoencoder,
-    activations: Rows,
+    activations: RowSource,
     config: TrainConfig,
     *,
     pretraining: TrainConfig,
@@ -96,7 +96,7 @@ def _take_over(layer: torch.nn.Linear, single: StackedAutoencoder) -> None:
 
 
 @torch.no_grad()
-def _fit_decoder(autoencoder: StackedAutoencoder, activations: Rows) -> None:
+def _fit_decoder(autoencoder: StackedAutoencoder, activations: RowSource) -> None:
     """Set the decoder to the least squares map from codes to states, by sums over chunks in float64."""
     k, d = autoencoder.code_width, autoencoder.d_model
     gram = torch.zeros(k + 1, k + 1, dtype=torch.float64)

@@ -1,10 +1,6 @@
 """Autoencoders on disk: a directory with model.safetensors and config.json."""
 
 import json
-import secrets
-import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -12,6 +8,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from safetensors.torch import save as to_bytes
 
+from course_lib.files import new_directory
 from course_lib.sae.autoencoder import Autoencoder
 from course_lib.sae.sparse import (
     BatchTopKSparseAutoencoder,
@@ -38,33 +35,6 @@ KINDS: dict[str, type[Autoencoder]] = {
     )
 }
 KINDS["sparse"] = ReluSparseAutoencoder  # its name in files written when it was the only one
-
-
-@contextmanager
-def new_directory(path: Path | str) -> Iterator[Path]:
-    """Give a temporary directory beside `path` that becomes `path` when the block ends without an error.
-
-    On any error or interrupt it is removed: `path` is there whole or not at all.
-
-    Raises FileExistsError where `path` already holds something.
-    """
-    path = Path(path).absolute()
-    check_free(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.partial-{secrets.token_hex(4)}")
-    partial.mkdir()
-    try:
-        yield partial
-        partial.replace(path)
-    except BaseException:
-        shutil.rmtree(partial, ignore_errors=True)
-        raise
-
-
-def check_free(path: Path) -> None:
-    """Raise FileExistsError unless `path` does not exist or is an empty directory."""
-    if path.exists() and (not path.is_dir() or any(path.iterdir())):
-        raise FileExistsError(f"{path} already holds something; choose another directory or remove it")
 
 
 def save(autoencoder: Autoencoder, directory: Path | str) -> None:

@@ -79,13 +79,14 @@ def _largest(pre: Float[Tensor, "batch features"], k: int) -> tuple[Tensor, Tens
     return values, members.gather(1, places)
 
 
-def code_above(
-    pre: Float[Tensor, "batch features"], threshold: Float[Tensor, ""], *, dtype: torch.dtype
+def code_at(
+    pre: Float[Tensor, "batch features"], places: Int[Tensor, " entries"], *, dtype: torch.dtype
 ) -> SparseCode:
-    """The positive pre-activations that reach `threshold`, with values in `dtype`."""
-    rows, columns = ((pre >= threshold) & (pre > 0)).nonzero(as_tuple=True)
-    counts = rows.bincount(minlength=len(pre))
-    return SparseCode(pre[rows, columns].to(dtype), columns, rows, _starts(counts))
+    """The pre-activations at places of the flattened table, negative ones as 0, with values in `dtype`."""
+    places = places.sort().values
+    rows = places // pre.shape[1]
+    offsets = torch.searchsorted(rows, torch.arange(len(pre) + 1, device=rows.device))
+    return SparseCode(pre.flatten()[places].relu().to(dtype), places % pre.shape[1], rows, offsets)
 
 
 def sparse_reconstruction(
@@ -127,7 +128,10 @@ class _SparseReconstruction(torch.autograd.Function):
         by_value = torch.where(code.values > 0, by_value, 0)
         n_features = len(encoder_weight)
         by_feature = code.columns.argsort(stable=True)
-        starts = _starts(code.columns.bincount(minlength=n_features))[:-1]
+        # bincount would do, but it reads the largest column back.
+        counts = torch.zeros_like(by_feature[:1]).repeat(n_features)
+        counts.index_add_(0, code.columns, torch.ones_like(code.columns))
+        starts = counts.cumsum(dim=0) - counts
         rows = code.rows[by_feature]
 
         def summed(weights: Tensor, states: Tensor) -> Tensor:
@@ -150,7 +154,7 @@ class _SparseReconstruction(torch.autograd.Function):
 
 def _entries_of_product(left: Tensor, right: Tensor, code: SparseCode) -> Tensor:
     """(left @ right) at the entries of `code` only."""
-    if left.is_cuda or torch.backends.mkl.is_available():
+    if left.is_cuda or (left.device.type == "cpu" and torch.backends.mkl.is_available()):
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="Sparse")  # that their interface may still change
             pattern = torch.sparse_csr_tensor(
@@ -161,7 +165,7 @@ def _entries_of_product(left: Tensor, right: Tensor, code: SparseCode) -> Tensor
                 check_invariants=False,
             )
         return torch.sparse.sampled_addmm(pattern, left, right, beta=0.0).values()
-    # Without MKL: embedding_bag's own gradient in its weights is the same product, in 1.6 times the time.
+    # Without it: embedding_bag's own gradient in its weights is the same product, in 1.6 times the time.
     weights = code.values.detach().requires_grad_()
     with torch.enable_grad():
         written = functional.embedding_bag(
@@ -174,10 +178,6 @@ def _mean_square(rows: Float[Tensor, "batch d_model"]) -> Float[Tensor, ""]:
     """Mean over rows of the squared length, without a table of squares."""
     flat = rows.flatten()
     return flat.dot(flat) / len(rows)
-
-
-def _starts(counts: Int[Tensor, " n"]) -> Int[Tensor, " n_and_one"]:
-    return functional.pad(counts.cumsum(dim=0), (1, 0))
 
 
 def relu_l1(

@@ -12,7 +12,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional
 
-from course_lib.sae import distributed
+from course_lib import parallel
 
 NO_LABEL = -1
 
@@ -37,11 +37,12 @@ def bernoulli_kl(rho: float | int, rho_hat: Float[Tensor, " units"]) -> Float[Te
     Both must lie strictly between 0 and 1: a ReLU's mean is not a probability, and the formula
     gives NaN above 1 and infinity at 0.
 
-    Raises ValueError where rho or an entry of rho_hat is outside (0, 1).
+    Raises ValueError where rho or an entry of rho_hat is outside (0, 1). On another device than the CPU, which
+    each look at a value would keep waiting, only rho is checked, and the loss becomes NaN or infinite.
     """
     check_probability("rho", rho)
     outside = ~((rho_hat > 0) & (rho_hat < 1))
-    if outside.any():
+    if rho_hat.device.type == "cpu" and outside.any():
         unit = int(outside.nonzero()[0])
         raise ValueError(
             f"rho_hat is {rho_hat[unit].item():g} at unit {unit} ({int(outside.sum())} of {len(rho_hat)} "
@@ -60,7 +61,7 @@ def kl_sparsity(units: Float[Tensor, "batch units"], *, rho: float | int) -> Flo
     """
     # At least float32: in bfloat16 a mean close to 1 would be rounded to 1, outside the domain.
     rho_hat = units.mean(dim=0, dtype=torch.promote_types(units.dtype, torch.float32))
-    return bernoulli_kl(rho, distributed.mean_over_ranks(rho_hat)).sum()
+    return bernoulli_kl(rho, parallel.mean_over_ranks(rho_hat)).sum()
 
 
 class SparsityCheck(NamedTuple):
@@ -109,16 +110,22 @@ def cross_entropy(logits: Float[Tensor, "batch classes"], labels: Int[Tensor, " 
     and its logarithm stays finite. Rows labelled `NO_LABEL` (-1) are left out of the mean; with no
     labelled row at all the value is 0.
 
-    Raises ValueError for a label outside 0 .. classes - 1.
+    Raises ValueError for a label outside 0 .. classes - 1, on the CPU; on a GPU torch itself refuses it.
     """
-    if labels.numel() and (int(labels.max()) >= logits.shape[-1] or int(labels.min()) < NO_LABEL):
+    if labels.device.type == "cpu":
+        check_labels(labels, classes=logits.shape[-1])
+    summed = functional.cross_entropy(logits, labels, ignore_index=NO_LABEL, reduction="sum")
+    labelled = parallel.mean_over_ranks((labels != NO_LABEL).sum().to(logits.dtype))
+    return summed / torch.where(labelled > 0, labelled, 1)
+
+
+def check_labels(labels: Int[Tensor, " batch"], *, classes: int) -> None:
+    """Raise ValueError for a label outside 0 .. classes - 1 that is not `NO_LABEL`. It reads the labels back."""
+    if labels.numel() and (int(labels.max()) >= classes or int(labels.min()) < NO_LABEL):
         raise ValueError(
             f"labels range from {int(labels.min())} to {int(labels.max())}; expected 0 to "
-            f"{logits.shape[-1] - 1} for {logits.shape[-1]} classes, or {NO_LABEL} for no label"
+            f"{classes - 1} for {classes} classes, or {NO_LABEL} for no label"
         )
-    summed = functional.cross_entropy(logits, labels, ignore_index=NO_LABEL, reduction="sum")
-    labelled = distributed.mean_over_ranks((labels != NO_LABEL).sum().to(logits.dtype))
-    return summed / torch.where(labelled > 0, labelled, 1)
 
 
 def combined(

@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from course_lib.sae.autoencoder import Autoencoder
-from course_lib.sae.batches import Rows
+from course_lib.sae.batches import RowSource
 
 DENSE_SHARE = 0.1  # a feature that is active in more of the rows than this counts as dense
 
@@ -251,7 +251,7 @@ class Evaluation:
 @torch.no_grad()
 def evaluate(
     autoencoder: Autoencoder,
-    activations: Rows,
+    activations: RowSource,
     *,
     batch_size: int = 4096,
     window: int | None = None,
@@ -291,7 +291,7 @@ def evaluate(
     )
 
 
-def _batches(activations: Rows, size: int) -> Iterator[Tensor]:
+def _batches(activations: RowSource, size: int) -> Iterator[Tensor]:
     for start in range(0, len(activations), size):
         yield activations[start : start + size]
 

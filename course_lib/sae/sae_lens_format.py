@@ -19,8 +19,8 @@ from safetensors.torch import load_file
 from safetensors.torch import save as to_bytes
 from torch import Tensor
 
+from course_lib.files import new_directory
 from course_lib.sae.autoencoder import Autoencoder
-from course_lib.sae.io import new_directory
 from course_lib.sae.sparse import (
     BatchTopKSparseAutoencoder,
     GroupBiasAdaptedAutoencoder,

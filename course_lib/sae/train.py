@@ -18,10 +18,14 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from tqdm.auto import tqdm
 
-from course_lib.sae import checkpoints, distributed
+from course_lib import devices, parallel
+from course_lib.files import replacing
+from course_lib.sae import checkpoints
 from course_lib.sae.autoencoder import Autoencoder
-from course_lib.sae.batches import Batches, Rows, check_finite
+from course_lib.sae.batches import Batches, RowSource, check_finite
+from course_lib.sae.losses import check_labels
 from course_lib.sae.sparse import SparseAutoencoder, remove_radial_
+from course_lib.sae.stacked import StackedAutoencoder
 
 Precision = Literal["auto", "float32", "bfloat16"]
 
@@ -116,7 +120,7 @@ def check_activations(activations: Tensor, *, name: str = "activations") -> None
 
 def train(
     autoencoder: Autoencoder,
-    activations: Rows,
+    activations: RowSource,
     config: TrainConfig,
     *,
     generator: torch.Generator,
@@ -148,14 +152,14 @@ def train(
     """
     _check_inputs(autoencoder, activations, config, labels, checkpoint_every)
     with ExitStack() as stack:
-        stack.enter_context(distributed.synchronised())
+        stack.enter_context(parallel.synchronised())
         run = _Run(autoencoder, activations, config, generator=generator, labels=labels)
         checkpoint_dir = Path(checkpoint_dir) if checkpoint_dir is not None else None
         first = 0
         if checkpoint_dir is not None:
-            if distributed.rank() == 0:
+            if parallel.rank() == 0:
                 stack.enter_context(checkpoints.only_run(checkpoint_dir))
-            distributed.barrier()
+            parallel.barrier()
             first = run.resume(checkpoint_dir)
         if first == 0:
             run.start()
@@ -165,7 +169,7 @@ def train(
             total=config.steps,
             initial=first,
             desc=f"{autoencoder.kind} autoencoder",
-            disable=not progress or distributed.rank() > 0,
+            disable=not progress or parallel.rank() > 0,
         )
         for step in bar:
             if (recorded := run.step(step)) is not None:
@@ -183,7 +187,7 @@ class _Run:
     def __init__(
         self,
         autoencoder: Autoencoder,
-        activations: Rows,
+        activations: RowSource,
         config: TrainConfig,
         *,
         generator: torch.Generator,
@@ -193,8 +197,8 @@ class _Run:
         self.activations, self.labels = activations, labels
         self.device, self.dtype = autoencoder.input_mean.device, autoencoder.input_mean.dtype
         self.compute_dtype = compute_dtype(config.precision, autoencoder)
-        distributed.share(list(autoencoder.state_dict().values()))
-        distributed.share_generator(generator)
+        parallel.share(list(autoencoder.state_dict().values()))
+        parallel.share_generator(generator)
         self.identity = self._identity()
         self.batches = Batches(
             activations,
@@ -204,9 +208,9 @@ class _Run:
             generator=generator,
         )
         size = self.batches.batch_size
-        if size % distributed.world_size():
+        if size % parallel.world_size():
             raise ValueError(
-                f"batch_size is {size} with {distributed.world_size()} processes; expected a multiple of their number"
+                f"batch_size is {size} with {parallel.world_size()} processes; expected a multiple of their number"
             )
         self.optimizer = torch.optim.Adam(autoencoder.parameters(), lr=config.step_size, fused=True)
         self.history, self.pending = History(), []
@@ -226,7 +230,7 @@ class _Run:
             "labels": None if self.labels is None else list(self.labels.shape),
             "generator": hashlib.sha256(self.generator.get_state().numpy()).hexdigest()[:16],
             "compute_dtype": str(self.compute_dtype),
-            "processes": distributed.world_size(),
+            "processes": parallel.world_size(),
         }
         return json.loads(json.dumps(found))
 
@@ -246,8 +250,8 @@ class _Run:
     def step(self, step: int) -> dict[str, float] | None:
         """Take one step; return the mean loss parts where an interval ends."""
         rows, labels = next(self.batches)
-        part = len(rows) // distributed.world_size()
-        mine = slice(distributed.rank() * part, (distributed.rank() + 1) * part)
+        part = len(rows) // parallel.world_size()
+        mine = slice(parallel.rank() * part, (parallel.rank() + 1) * part)
         batch = rows[mine].to(self.device, self.dtype)
         parts = self.autoencoder.training_loss(
             batch,
@@ -257,7 +261,7 @@ class _Run:
         )
         self.optimizer.zero_grad()
         parts["total"].backward()
-        distributed.average_gradients(self.autoencoder.parameters())
+        parallel.average_gradients(self.autoencoder.parameters())
         self.autoencoder.before_step()
         if self.config.unit_norm_decoder:
             weight = self.autoencoder.decoder_weight
@@ -279,7 +283,7 @@ class _Run:
             name: torch.stack([parts[name] for parts in self.pending]).mean() for name in self.pending[0]
         }
         self.pending = []
-        recorded = {name: distributed.mean_over_ranks(value).item() for name, value in means.items()}
+        recorded = {name: parallel.mean_over_ranks(value).item() for name, value in means.items()}
         for name, value in recorded.items():
             if not -float("inf") < value < float("inf"):
                 raise RuntimeError(
@@ -291,7 +295,7 @@ class _Run:
 
     def _revive(self, batch: Float[Tensor, "batch d_model"]) -> int:
         """Start features that have not fired since the last time anew, and forget their optimiser state."""
-        distributed.any_over_ranks(self.autoencoder.fired)
+        parallel.any_over_ranks(self.autoencoder.fired)
         dead = (~self.autoencoder.fired).nonzero()[:, 0]
         self.autoencoder.fired.zero_()
         if len(dead):
@@ -304,12 +308,11 @@ class _Run:
         """Write a checkpoint: weights, optimiser, and where data, random numbers and curves are."""
         # What each rank has gathered of its own rows becomes that of all.
         self.pending = [
-            {name: distributed.mean_over_ranks(value) for name, value in parts.items()}
-            for parts in self.pending
+            {name: parallel.mean_over_ranks(value) for name, value in parts.items()} for parts in self.pending
         ]
         if self.config.revive_every:
-            distributed.any_over_ranks(self.autoencoder.fired)
-        if distributed.rank() == 0:
+            parallel.any_over_ranks(self.autoencoder.fired)
+        if parallel.rank() == 0:
             tensors = {f"autoencoder.{k}": v for k, v in self.autoencoder.state_dict().items()}
             for name, parameter in self.autoencoder.named_parameters():
                 for key, value in self.optimizer.state.get(parameter, {}).items():
@@ -325,7 +328,7 @@ class _Run:
                 "pending": [{k: v.item() for k, v in parts.items()} for parts in self.pending],
             }
             checkpoints.write(directory, step, tensors, description)
-        distributed.barrier()
+        parallel.barrier()
 
     def resume(self, directory: Path) -> int:
         """Continue from the newest checkpoint, if there is one; return the number of steps done."""
@@ -374,20 +377,12 @@ def compute_dtype(precision: Precision, autoencoder: Autoencoder) -> torch.dtype
     narrow = min(autoencoder.d_model, autoencoder.code_width)
     if precision == "float32" or own != torch.float32 or narrow < 128:
         return own
-    return torch.bfloat16 if _multiplies_bfloat16(autoencoder.input_mean.device) else own
-
-
-def _multiplies_bfloat16(device: torch.device) -> bool:
-    """Whether the hardware multiplies bfloat16, rather than converting it first."""
-    if device.type == "cuda":
-        return torch.cuda.is_bf16_supported(including_emulation=False)
-    capabilities = torch.cpu.get_capabilities() if device.type == "cpu" else {}
-    return any(capabilities.get(name, False) for name in ("avx512_bf16", "amx_bf16", "arm_bf16", "bf16"))
+    return devices.fast_dtype(autoencoder.input_mean.device)
 
 
 def _check_inputs(
     autoencoder: Autoencoder,
-    activations: Rows,
+    activations: RowSource,
     config: TrainConfig,
     labels: Tensor | None,
     checkpoint_every: int,
@@ -403,6 +398,10 @@ def _check_inputs(
         raise ValueError(f"activations have width {width}, the autoencoder d_model {autoencoder.d_model}")
     if labels is not None and len(labels) != len(activations):
         raise ValueError(f"labels has {len(labels)} rows, activations {len(activations)}; expected as many")
+    stacked = isinstance(autoencoder, StackedAutoencoder) and autoencoder.gamma > 0
+    if stacked and labels is not None and autoencoder.supervised == "cross_entropy":
+        # Once for all steps: on a GPU the loss itself cannot look at labels without waiting for them.
+        check_labels(labels, classes=autoencoder.n_outputs)
     if checkpoint_every < 1:
         raise ValueError(f"checkpoint_every is {checkpoint_every}; expected at least 1 step")
     for name in ("unit_norm_decoder", "revive_every"):
@@ -421,17 +420,16 @@ def _metrics(
     metrics_file: Path | str | None, tensorboard_dir: Path | str | None, *, after: int
 ) -> Iterator[Any]:
     """Give a function that writes the parts recorded at a step; lines after step `after` are replaced."""
-    if distributed.rank() > 0:
+    if parallel.rank() > 0:
         metrics_file = tensorboard_dir = None
     with ExitStack() as stack:
         lines = board = None
         if metrics_file is not None:
             metrics_file = Path(metrics_file)
             metrics_file.parent.mkdir(parents=True, exist_ok=True)
-            # Renamed into place: killed between two writes, the lines so far would be lost.
-            kept = metrics_file.with_name(f".{metrics_file.name}.partial")
-            kept.write_text("".join(_lines_up_to(metrics_file, after)), encoding="utf-8")
-            kept.replace(metrics_file)
+            # Killed between two writes, the lines so far would be lost.
+            with replacing(metrics_file) as file:
+                file.write("".join(_lines_up_to(metrics_file, after)).encode())
             lines = stack.enter_context(metrics_file.open("a", encoding="utf-8"))
         if tensorboard_dir is not None:
             from torch.utils.tensorboard import SummaryWriter

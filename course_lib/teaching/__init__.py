@@ -1,43 +1,42 @@
-"""The kit that every lesson is built from: claims, predictions, exercises, explorers, figures.
+"""The kit that every lesson is built from: claims, predictions, exercises, explorers, figures."""
 
-The names below are loaded on first use, so that the doctor, which must run in a broken
-environment, can be imported without torch, matplotlib or ipywidgets.
-"""
+from course_lib.figures import describe, new_figure, styled
+from course_lib.teaching.claims import ClaimError, claim
+from course_lib.teaching.exercise import Exercise, Mistake, Property, Verdict, close, edit
+from course_lib.teaching.explorer import Choice, Explorer, Slider, TextBox
+from course_lib.teaching.laws import inputs, integers, normal, one_of, uniform, whole
+from course_lib.teaching.layout import lines, panels
+from course_lib.teaching.prediction import Prediction
+from course_lib.teaching.progress import Progress
+from course_lib.teaching.register import contents
+from course_lib.teaching.style import show
 
-from importlib import import_module
-
-_HOME = {
-    "contents": "register",
-    "Exercise": "exercise",
-    "edit": "exercise",
-    "Mistake": "exercise",
-    "Property": "exercise",
-    "Verdict": "exercise",
-    "Choice": "explorer",
-    "Explorer": "explorer",
-    "Slider": "explorer",
-    "ClaimError": "claims",
-    "claim": "claims",
-    "inputs": "laws",
-    "integers": "laws",
-    "normal": "laws",
-    "one_of": "laws",
-    "uniform": "laws",
-    "whole": "laws",
-    "panels": "layout",
-    "lines": "layout",
-    "Prediction": "prediction",
-    "Progress": "progress",
-    "describe": "style",
-    "new_figure": "style",
-    "show": "style",
-    "styled": "style",
-}
-
-__all__ = sorted(_HOME)
-
-
-def __getattr__(name: str):
-    if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+__all__ = [
+    "Choice",
+    "ClaimError",
+    "Exercise",
+    "Explorer",
+    "Mistake",
+    "Prediction",
+    "Progress",
+    "Property",
+    "Slider",
+    "TextBox",
+    "Verdict",
+    "claim",
+    "close",
+    "contents",
+    "describe",
+    "edit",
+    "inputs",
+    "integers",
+    "lines",
+    "new_figure",
+    "normal",
+    "one_of",
+    "panels",
+    "show",
+    "styled",
+    "uniform",
+    "whole",
+]

@@ -29,9 +29,9 @@ class Inputs:
 
     laws: Mapping[str, Any]
     cases: tuple[Mapping[str, Any], ...] = ()
-    share: float = 0.0
+    share: float | int = 0.0
 
-    def sometimes(self, share: float, *cases: Mapping[str, Any]) -> "Inputs":
+    def sometimes(self, share: float | int, *cases: Mapping[str, Any]) -> "Inputs":
         """Take one of `cases` in the place of random inputs with the probability `share`: edges worth meeting."""
         return replace(self, cases=cases, share=share)
 
@@ -77,7 +77,7 @@ def one_of(*options: Any) -> Law:
     )
 
 
-def uniform(low: float, high: float, shape: str | None = None, *, digits: int = 2) -> Law:
+def uniform(low: float | int, high: float | int, shape: str | None = None, *, digits: int = 2) -> Law:
     """A number, or a float64 tensor where a shape is given, uniform in [low, high] and rounded to `digits`."""
 
     def draw(generator, drawn):

@@ -8,6 +8,8 @@ import json
 import os
 from pathlib import Path
 
+from course_lib.files import replacing
+
 VARIABLE = "COURSE_PROGRESS"
 DEFAULT_NAME = ".course_progress.json"
 _FIELDS = {"exercises": ("attempts", "hints", "solved"), "predictions": ("guess", "right")}
@@ -56,12 +58,8 @@ class Progress:
 
     def _write(self, state: dict) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        partial = self.path.with_name(self.path.name + ".partial")
-        try:
-            partial.write_text(json.dumps(state, indent=1, sort_keys=True), encoding="utf-8")
-            os.replace(partial, self.path)
-        finally:
-            partial.unlink(missing_ok=True)
+        with replacing(self.path) as file:
+            file.write(json.dumps(state, indent=1, sort_keys=True).encode())
 
     def record_attempt(self, exercise_id: str, *, solved: bool) -> None:
         """Count an attempt; an exercise once solved stays solved."""

@@ -42,25 +42,28 @@ class Contents:
         x: str | list[str] | None = None,
         y: str | list[str] | None = None,
         *,
-        size: tuple[float, float] = (6.4, 4.0),
+        size: tuple[float | int, float | int] | None = None,
         example: Callable[[], Any] | None = None,
         variants: Mapping[str, Mapping[str, Any]] | None = None,
         **layout: Any,
     ) -> Callable[[Callable[..., str]], Callable[..., Figure]]:
         """Register a figure `plot_NAME(*axes, ...)` that draws on the axes and returns its text alternative.
 
-        The axes are declared as by `panels`; `size` is in inches. The function that is returned makes the figure, so it
+        The axes are declared as by `panels`; `size` is in inches, by default 6.4 x 4 for
+        one axes, 8.8 or 11.4 x 3.8 for two or three side by side. The function that is returned makes the figure, so it
         takes the further arguments only. Where those have no defaults, `example` returns the first of them (or a tuple
         of them) for the picture that tests and `make figures` draw; `variants` registers several pictures, each by its
         keyword arguments.
         """
         declared = panels(title, x, y, **layout)
+        rows, columns = declared.grid
+        width, height = size or ({1: 6.4, 2: 8.8, 3: 11.4}[columns], rows * (4.0 if columns == 1 else 3.8))
 
         def register(draw: Callable[..., str]) -> Callable[..., Figure]:
             @styled
             @wraps(draw)
             def plot(*args: Any, **kwargs: Any) -> Figure:
-                figure = new_figure(*size)
+                figure = new_figure(width, height)
                 axes = declared.make(figure)
                 text = draw(*axes, *args, **kwargs)
                 declared.legends(axes)
@@ -103,9 +106,13 @@ class Contents:
             return Prediction(number, question, choices=choices, answer=answer, reveal=draw)
 
         def ask(*args: Any, **kwargs: Any) -> Prediction:
+            inspect.signature(reveal).bind(
+                *args, **kwargs
+            )  # a call that the figure cannot take fails before the guess
             return asked(lambda: reveal(*args, **kwargs))
 
         ask.__doc__ = f"Ask prediction {number}: {question}"
+        ask.reveal = reveal
         ask.example = lambda: asked(getattr(reveal, "example", reveal))
         self._add(self.predictions, number, ask)
         return ask

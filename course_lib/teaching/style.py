@@ -1,87 +1,46 @@
-"""How the course's figures look, and how a notebook shows one.
-
-Curves differ by colour and by line style, so that they can be told apart in grey and by readers
-who do not see all colours (palette of Okabe and Ito, "Color Universal Design", 2008). Every figure
-carries its text alternative (`describe`), and `show` prints it as the caption under the picture.
-"""
+"""How a notebook shows a figure; the figures themselves are drawn with `course_lib.figures`."""
 
 import base64
-import io
-from collections.abc import Callable
-from functools import wraps
-from pathlib import Path
 
-import matplotlib
-from cycler import cycler
 from matplotlib.figure import Figure
 
-BLUE, ORANGE, GREEN, RED, PURPLE, BLACK, SKY = (
-    "#0072B2",
-    "#E69F00",
-    "#009E73",
-    "#D55E00",
-    "#CC79A7",
-    "#000000",
-    "#56B4E9",
+from course_lib.figures import (
+    BLACK,
+    BLUE,
+    GREEN,
+    LINE_STYLES,
+    ORANGE,
+    PURPLE,
+    RED,
+    SKY,
+    STYLE,
+    describe,
+    new_figure,
+    png_bytes,
+    save_svg,
+    styled,
+    text_alternative,
 )
-LINE_STYLES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (8, 2)))
 
-STYLE = {
-    "axes.grid": True,
-    "axes.prop_cycle": cycler(color=[BLUE, RED, GREEN, PURPLE, ORANGE, BLACK])
-    + cycler(linestyle=LINE_STYLES),
-    "axes.spines.right": False,
-    "axes.spines.top": False,
-    "axes.titlesize": 11,
-    "axes.labelsize": 10,
-    "figure.facecolor": "white",
-    "font.family": "DejaVu Sans",
-    "font.size": 10,
-    "grid.alpha": 0.3,
-    "legend.fontsize": 9,
-    "legend.framealpha": 0.9,
-    "lines.linewidth": 1.8,
-    "svg.fonttype": "path",
-    "svg.hashsalt": "course",
-    "xtick.labelsize": 9,
-    "ytick.labelsize": 9,
-}
-
-
-def styled(draw: Callable) -> Callable:
-    """Make `draw` run under the course's figure style."""
-
-    @wraps(draw)
-    def wrapper(*args, **kwargs):
-        with matplotlib.rc_context(STYLE):
-            return draw(*args, **kwargs)
-
-    return wrapper
-
-
-def new_figure(width: float | int = 6.4, height: float | int = 4.0) -> Figure:
-    """Return an empty figure of `width` x `height` inches, free of pyplot's global state."""
-    return Figure(figsize=(width, height), layout="constrained")
-
-
-def describe(figure: Figure, text: str) -> Figure:
-    """Attach the text alternative: what a reader who cannot see the figure should know."""
-    if not text.strip():
-        raise ValueError("text must say what the figure shows, got an empty string")
-    figure.set_label(text)
-    return figure
-
-
-def text_alternative(figure: Figure) -> str:
-    """Return the text that `describe` attached.
-
-    Raises:
-        ValueError: the figure has none.
-    """
-    text = figure.get_label()
-    if not text:
-        raise ValueError("this figure has no text alternative: call describe(figure, text) where it is drawn")
-    return text
+__all__ = [
+    "BLACK",
+    "BLUE",
+    "GREEN",
+    "LINE_STYLES",
+    "ORANGE",
+    "PURPLE",
+    "RED",
+    "SKY",
+    "STYLE",
+    "Picture",
+    "describe",
+    "new_figure",
+    "png_bytes",
+    "save_svg",
+    "show",
+    "styled",
+    "text_alternative",
+]
 
 
 class Picture:
@@ -113,17 +72,3 @@ def show(figure: Figure) -> None:
 def _escaped(text: str) -> str:
     """Take the meaning from the characters that Markdown would read as markup."""
     return "".join(f"\\{c}" if c in "\\`*_<>|$[]" else c for c in text)
-
-
-def png_bytes(figure: Figure, *, dpi: float | int) -> bytes:
-    """Render a figure to PNG."""
-    buffer = io.BytesIO()
-    with matplotlib.rc_context(STYLE):
-        figure.savefig(buffer, format="png", dpi=dpi)
-    return buffer.getvalue()
-
-
-def save_svg(figure: Figure, path: Path) -> None:
-    """Write a figure as SVG whose title is its text alternative; the same figure gives the same bytes."""
-    with matplotlib.rc_context(STYLE):
-        figure.savefig(path, format="svg", metadata={"Date": None, "Title": text_alternative(figure)})

@@ -148,8 +148,8 @@ def test_estimates_are_unbiased(kind, orthogonal):
     q, k = (0.7 * normal(3, 4, generator=generator) for _ in range(2))
     exact = (q @ k.mT / 2).exp() if kind == "positive" else gaussian_kernel(q, k)
     draws = []
-    for _ in range(2000):
-        features = KINDS[kind](4, 10, orthogonal=orthogonal, generator=generator, dtype=torch.float64)
+    for _ in range(200):
+        features = KINDS[kind](4, 99, orthogonal=orthogonal, generator=generator, dtype=torch.float64)
         draws.append(features(q) @ features(k).mT)
     draws = torch.stack(draws)
     standard_error = draws.std(0) / math.sqrt(len(draws))
@@ -172,10 +172,8 @@ def test_orthogonal_blocks(seed, head_dim, m):
 @pytest.mark.parametrize("orthogonal", [False, True])
 def test_every_row_is_normal(orthogonal):
     generator = rng(4)
-    w = torch.stack(
-        [draw_frequencies(3, 3, orthogonal=orthogonal, generator=generator, dtype=torch.float64)[-1]
-         for _ in range(20_000)]
-    )  # fmt: skip
+    # The last row of every block, where a QR routine's choice of signs would show.
+    w = draw_frequencies(3, 60_000, orthogonal=orthogonal, generator=generator, dtype=torch.float64)[2::3]
     bound = 6 / math.sqrt(len(w))
     assert float(w.mean(0).abs().max()) < bound
     assert float((w.mT @ w / len(w) - torch.eye(3)).abs().max()) < 2 * bound
@@ -265,7 +263,7 @@ def test_the_predicted_error_of_attention_is_the_measured_one(kind):
     q, k = 0.4 * q, 0.4 * k
     exact = scaled_dot_product_attention(q, k, v)
     squares = []
-    for _ in range(400):
+    for _ in range(100):
         features = KINDS[kind](8, 4000, generator=generator, dtype=torch.float64)
         squares.append((random_feature_attention(q, k, v, features=features) - exact).square().sum(-1))
     measured = torch.stack(squares).mean(0).sqrt()
@@ -409,8 +407,8 @@ def test_gradients(kind, causal):
             q, k, v, features=features, causal=causal, attn_mask=mask, chunk_size=2
         )
 
-    assert torch.autograd.gradcheck(attention, (q, k, v))
-    assert torch.autograd.gradgradcheck(attention, (q, k, v))
+    assert torch.autograd.gradcheck(attention, (q, k, v), fast_mode=True)
+    assert torch.autograd.gradgradcheck(attention, (q, k, v), fast_mode=True)
 
 
 @pytest.fixture
@@ -424,6 +422,7 @@ def unchecked():
     del sys.modules[spec.name]
 
 
+@pytest.mark.nightly
 @every_kind
 @pytest.mark.parametrize("causal", [False, True])
 def test_compiles_to_one_graph(unchecked, kind, causal):

@@ -13,10 +13,13 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import sync_playwright
+
+from tests.browser.learner import HANG, STUCK, close_all
 
 ROOT = Path(__file__).resolve().parents[2]
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -56,14 +59,17 @@ def chromium():
     return CHROMIUM
 
 
+@dataclass(frozen=True)
 class Lab:
     """A running JupyterLab on a copy of the notebooks."""
 
-    def __init__(self, root: Path, url: str, token: str):
-        self.root, self.url, self.token = root, url, token
+    root: Path
+    url: str
+    token: str
 
-    def address(self, notebook: str) -> str:
-        return f"{self.url}/lab/tree/notebooks/{notebook}?token={self.token}&reset"
+    @property
+    def address(self) -> str:
+        return f"{self.url}/lab?token={self.token}"
 
 
 @pytest.fixture(scope="session")
@@ -92,12 +98,6 @@ def lab(tmp_path_factory, chromium):
         "COURSE_PROGRESS": str(root / "progress.json"),
         "PYTHONPATH": str(ROOT),  # for the figures that the latency test shares with the benchmark
     }
-    subprocess.run(
-        [sys.executable, "-m", "jupyter", "trust", *map(str, sorted((root / "notebooks").glob("*.ipynb")))],
-        env=environment,
-        check=True,
-        capture_output=True,
-    )
     command = [sys.executable, "-m", "jupyterlab", "--no-browser", "--ip=127.0.0.1", f"--port={port}"]
     command += [f"--IdentityProvider.token={token}", f"--ServerApp.root_dir={root}"]
     command += ["--LabApp.expose_app_in_browser=True"]
@@ -111,21 +111,21 @@ def lab(tmp_path_factory, chromium):
         yield running
     finally:
         server.terminate()
-        server.wait(timeout=20)
+        server.wait(timeout=HANG)
         log.close()
 
 
-def _wait_until_up(running: Lab, server: subprocess.Popen, log: Path, seconds: float = 60):
-    deadline = time.monotonic() + seconds
+def _wait_until_up(running: Lab, server: subprocess.Popen, log: Path):
+    deadline = time.monotonic() + HANG
     while time.monotonic() < deadline:
         if server.poll() is not None:
             raise RuntimeError(f"JupyterLab ended at once:\n{log.read_text()[-3000:]}")
         try:
-            urllib.request.urlopen(f"{running.url}/api/status?token={running.token}", timeout=2)
+            urllib.request.urlopen(f"{running.url}/api/status?token={running.token}", timeout=HANG)
             return
         except (urllib.error.URLError, ConnectionError):
             time.sleep(0.2)
-    raise RuntimeError(f"JupyterLab did not answer within {seconds:g} s:\n{log.read_text()[-3000:]}")
+    raise RuntimeError(f"JupyterLab did not answer within {HANG} s:\n{log.read_text()[-3000:]}")
 
 
 @pytest.fixture(scope="session")
@@ -137,65 +137,34 @@ def browser(chromium):
         launched.close()
 
 
-@pytest.fixture
-def page(browser):
-    """A fresh page of 1280 x 1000 pixels."""
+@pytest.fixture(scope="session")
+def desk(browser, lab):
+    """JupyterLab in a page of 1280 x 1000 pixels, loaded once and kept open."""
     context = browser.new_context(viewport={"width": 1280, "height": 1000})
+    context.set_default_timeout(1000 * STUCK)
     opened = context.new_page()
+    opened.goto(lab.address)
+    opened.wait_for_function("() => window.jupyterapp")
+    opened.evaluate("() => window.jupyterapp.restored")
     yield opened
     context.close()
 
 
-_KERNEL_READY = """async () => {
-  const panel = window.jupyterapp.shell.currentWidget;
-  await panel.context.ready;
-  await panel.sessionContext.ready;
-  const kernel = panel.sessionContext.session.kernel;
-  await kernel.info;
-  return kernel.status;
-}"""
-
-_CELLS_LEFT = """() => window.jupyterapp.shell.currentWidget.content.widgets
-  .filter(cell => cell.model.type === "code" && (cell.model.executionState !== "idle" || !cell.model.executionCount))
-  .length"""
+@pytest.fixture
+def page(desk):
+    """The page for one test; what the test opened is closed afterwards."""
+    yield desk
+    close_all(desk)
 
 
-def open_notebook(page: Page, lab: Lab, notebook: str) -> None:
-    """Open a notebook and wait until its kernel is ready."""
-    page.goto(lab.address(notebook))
-    page.wait_for_selector(".jp-Notebook .jp-Cell", timeout=60_000)
-    page.evaluate(_KERNEL_READY)
+@pytest.fixture
+def page_errors(page):
+    """The errors that scripts of the page raised and did not catch."""
+    found = []
 
+    def note(error):
+        found.append(str(error))
 
-def run_all(page: Page, *, seconds: float = 300) -> None:
-    """Run every cell, as the menu Run > Run All Cells does, and wait until each has run.
-
-    Raises:
-        RuntimeError: cells are left that did not run, because one before them failed or time ran out.
-    """
-    page.evaluate("() => window.jupyterapp.commands.execute('notebook:clear-all-cell-outputs')")
-    page.evaluate("() => window.jupyterapp.commands.execute('notebook:run-all-cells')")
-    deadline = time.monotonic() + seconds
-    while left := page.evaluate(_CELLS_LEFT):
-        if errors(page) or time.monotonic() > deadline:
-            raise RuntimeError(f"{left} cells did not run; errors on the page: {errors(page)}")
-        page.wait_for_timeout(200)
-
-
-def errors(page: Page) -> list[str]:
-    """Return the text of every error output on the page."""
-    return page.locator("[data-mime-type='application/vnd.jupyter.error']").all_inner_texts()
-
-
-_WIDE_EQUATIONS = """() => [...document.querySelectorAll(".jp-RenderedMarkdown mjx-container")]
-  .filter(equation => {
-    const column = equation.closest(".jp-RenderedMarkdown").getBoundingClientRect().right;
-    const parts = [equation, ...equation.querySelectorAll("mjx-math, mjx-mtable, mjx-mtd")];
-    return parts.some(part => part.getBoundingClientRect().right > column + 2);
-  })
-  .map(equation => equation.innerText.replaceAll("\\n", "").slice(0, 60))"""
-
-
-def wide_equations(page: Page) -> list[str]:
-    """Return the start of every equation that is wider than its column, and so is cut off."""
-    return page.evaluate(_WIDE_EQUATIONS)
+    page.on("pageerror", note)
+    yield found
+    page.remove_listener("pageerror", note)

@@ -4,21 +4,11 @@ from functools import cache
 
 import numpy as np
 import pytest
-import torch
 
 from course_lib.lessons import feature_recovery as lesson
 from course_lib.sae.resonance import resonance_band
 from course_lib.teaching.style import text_alternative
 from tests.drawing import assert_line, line_labelled
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _one_thread():
-    """Tensors here are small: a second thread costs more than it brings."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @cache

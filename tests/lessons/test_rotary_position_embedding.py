@@ -126,16 +126,19 @@ def test_the_explorers_clocks_and_curve_belong_together(dim):
     explorer = lesson.ClockExplorer()
     state = explorer.compute(distance=17, exponent=4.5, dim=dim, extension="none")
     omega = frequencies(int(dim), 10**4.5)
-    assert state["pairs"][0] == 1
-    assert state["pairs"][-1] == int(dim) // 2
-    assert len(set(state["pairs"].tolist())) == 8
-    np.testing.assert_allclose(state["angles"], 17 * omega[state["pairs"] - 1])
-    np.testing.assert_allclose(state["scores"], cosine_mean(np.arange(402), int(dim), 10**4.5), atol=1e-12)
+    pairs = np.array([int(name.removeprefix("pair ")) for name in state["names"]])
+    assert pairs[0] == 1
+    assert pairs[-1] == int(dim) // 2
+    assert len(set(pairs.tolist())) == 8
+    np.testing.assert_allclose(state["angles"], 17 * omega[pairs - 1])
+    expected = cosine_mean(np.arange(402), int(dim), 10**4.5)
+    np.testing.assert_allclose(state["scores"][1], expected[:-1], atol=1e-12)
+    assert state["next"] == pytest.approx(expected[18])
     explorer.frame(distance=17, exponent=4.5, dim=dim)
     (x0, x1), (y0, y1) = explorer.artists["hands"][5].get_data()
     assert (x0, y0) == (1, -1.35)
     assert complex(x1 - x0, y1 - y0) == pytest.approx(0.4 * np.exp(1j * state["angles"][5]))
-    assert explorer.artists["here"].get_data() == ([17], [state["scores"][17]])
+    assert explorer.artists["here"].get_data() == ([17], [state["scores"][1][17]])
 
 
 def test_the_explorers_extensions():

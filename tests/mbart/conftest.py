@@ -1,10 +1,10 @@
 """A tokenizer trained on a little text and a tiny model with random weights, shared by these tests."""
 
 import pytest
-import torch
 
+from course_lib.mbart.config import PretrainConfig
 from course_lib.mbart.corpus import generate
-from course_lib.mbart.pretrain import PretrainConfig, random_model
+from course_lib.mbart.pretrain import random_model
 from course_lib.mbart.tokenizer import train_tokenizer
 
 TINY = PretrainConfig(
@@ -21,14 +21,6 @@ TINY = PretrainConfig(
     warmup_steps=2,
     precision="float32",
 )
-
-
-@pytest.fixture(scope="session", autouse=True)
-def one_thread():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 @pytest.fixture(scope="session")

@@ -22,7 +22,6 @@ from course_lib.mbart.corpus import Sentence
 from course_lib.mbart.model import load
 from tests.tiny_mbart import SENTENCES, write_tiny_mbart
 
-ROOT = Path(__file__).parents[2]
 LANGUAGES = ("en_XX", "fr_XX", "de_DE", None)
 TEXT = [Sentence(text, LANGUAGES[i % 4]) for i, text in enumerate(SENTENCES[:45])]
 SITE = Site("encoder")
@@ -432,7 +431,7 @@ def stop_at_write(monkeypatch, number, error=errno.ENOSPC):
                 raise OSError(error, os.strerror(error))
         fsync(handle)
 
-    monkeypatch.setattr("course_lib.mbart.activation_store.os.fsync", full)
+    monkeypatch.setattr("course_lib.files.os.fsync", full)
 
 
 @pytest.mark.parametrize("number", [1, 2, 3, 7, 11, 12])
@@ -475,88 +474,61 @@ def test_a_full_disk_of_its_own(mbart, whole, tmp_path):
         subprocess.run(["umount", disk], check=True)
 
 
-def kill_at_random_moments(model, out, expected, kills=20):
-    """In a process of its own: fork writers, kill them, and check what each leaves behind."""
-    mbart = load(model)
-    torch.set_num_threads(1)
-    rng = random.Random(0)
-    reference = files(expected)
+def forked(function):
+    """Run a function in a child process, which starts in no time: it has imported and loaded everything."""
+    child = os.fork()
+    if child == 0:
+        try:
+            torch.set_num_threads(1)
+            function()
+        except BaseException as error:
+            print(repr(error), file=sys.stderr, flush=True)
+            os._exit(1)
+        os._exit(0)
+    return child
 
-    def forked():
-        child = os.fork()
-        if child == 0:
-            try:
-                write(out, mbart)
-            except BaseException as error:
-                print(repr(error), file=sys.stderr, flush=True)
-                os._exit(1)
-            os._exit(0)
-        return child
 
+def test_killed_at_20_random_moments_nothing_is_lost(mbart, whole, tmp_path):
+    out, reference, rng = tmp_path / "store", files(whole), random.Random(0)
     started = time.perf_counter()
-    assert os.waitpid(forked(), 0)[1] == 0
+    assert os.waitpid(forked(lambda: write(out, mbart)), 0)[1] == 0
     seconds = time.perf_counter() - started
-    stores_finished = resumed = killed = 0
     shutil.rmtree(out)
-    while killed < kills:
-        had = len(list(Path(out).glob("shard-*.safetensors")))
-        child = forked()
+    killed = 0
+    while killed < 20:
+        child = forked(lambda: write(out, mbart))
         time.sleep(rng.uniform(0, 0.7 * seconds))
         os.kill(child, signal.SIGKILL)
         _, status = os.waitpid(child, 0)
         assert status in (0, signal.SIGKILL)
         killed += status == signal.SIGKILL
-        resumed += status == signal.SIGKILL and had > 0
-        for path in Path(out).glob("shard-*.safetensors"):  # whole under its name, or not there
+        for path in out.glob("shard-*.safetensors"):  # whole under its name, or not there
             assert path.read_bytes() == reference[path.name]
         if status == 0:
             assert files(out) == reference
-            stores_finished += 1
             shutil.rmtree(out)
-    assert os.waitpid(forked(), 0)[1] == 0
+    assert os.waitpid(forked(lambda: write(out, mbart)), 0)[1] == 0
     assert files(out) == reference
-    print(json.dumps({"killed": killed, "resumed": resumed, "finished": stores_finished + 1}))
 
 
-def in_a_process_of_its_own(function, *arguments):
-    code = (
-        f"from tests.mbart import test_activation_store as t; t.{function}(*{[str(a) for a in arguments]!r})"
-    )
-    environment = os.environ | {"TOKENIZERS_PARALLELISM": "false", "OMP_NUM_THREADS": "1"}
-    return subprocess.Popen(
-        [sys.executable, "-c", code], cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        stdin=subprocess.PIPE, text=True,
-    )  # fmt: skip
-
-
-def test_killed_at_20_random_moments_nothing_is_lost(directory, whole, tmp_path):
-    process = in_a_process_of_its_own("kill_at_random_moments", directory, tmp_path / "store", whole)
-    out, err = process.communicate(timeout=300)
-    assert process.returncode == 0, err
-    counts = json.loads(out.splitlines()[-1])
-    assert counts["killed"] == 20
-    assert counts["finished"] >= 1
-
-
-def hold(model, out):
-    """Write a store whose text does not end until the process is killed."""
+def test_a_second_run_is_refused_until_the_first_is_dead(mbart, whole, tmp_path):
+    holding, says = os.pipe()
 
     def text():
+        """A text that does not end until the process is killed."""
         yield from TEXT[:20]
-        print("holding", flush=True)
-        sys.stdin.readline()
+        os.write(says, b"!")
+        signal.pause()
 
-    write(out, load(model), text())
-
-
-def test_a_second_run_is_refused_until_the_first_is_dead(mbart, directory, whole, tmp_path):
-    process = in_a_process_of_its_own("hold", directory, tmp_path / "store")
+    child = forked(lambda: write(tmp_path / "store", mbart, text()))
+    os.close(says)
     try:
-        assert process.stdout.readline() == "holding\n", process.stderr.read()
+        assert os.read(holding, 1) == b"!"
         with pytest.raises(StoreError, match="another process is writing to"):
             write(tmp_path / "store", mbart)
     finally:
-        process.kill()
-        process.communicate()
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        os.close(holding)
     write(tmp_path / "store", mbart)  # the lock of a dead process is nobody's
     assert files(tmp_path / "store") == files(whole)

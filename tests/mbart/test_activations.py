@@ -11,7 +11,6 @@ from course_lib.mbart.activations import (
     NotFiniteError,
     Site,
     extract,
-    fast_dtype,
     masked_mean,
     padded_pooled_states,
     pooled_states,
@@ -424,11 +423,6 @@ def test_float16_is_clamped_as_transformers_does_it(uneven_model, tokenizer):
     states = extract(model, tokenizer, [sentence], [site], include_special=True, progress=False)[site].values
     assert states.isfinite().all()
     assert torch.equal(states, by_transformers(model, tokenizer, sentence, sentence)[site])
-
-
-def test_fast_dtype_is_one_that_the_machine_multiplies():
-    assert fast_dtype("cpu") in (torch.float32, torch.bfloat16)
-    assert fast_dtype("meta") == torch.float32
 
 
 def test_a_sentence_with_nan_is_named(tiny_directory, tokenizer):

@@ -104,11 +104,13 @@ def test_the_shipped_model_layer_by_layer():
     assert_equal_layer_by_layer(model, inputs["input_ids"], inputs["attention_mask"], tolerance=1e-5)
 
 
-def test_the_architecture_of_mbart_large_50_layer_by_layer():
+@pytest.mark.parametrize("layers", [2, pytest.param(12, marks=pytest.mark.nightly)])
+def test_the_architecture_of_mbart_large_50_layer_by_layer(layers):
     """Width 1024, 12 + 12 layers, 16 heads, 4096 inner units: the class's defaults; a small vocabulary for memory."""
     config = MBartConfig(vocab_size=1000, scale_embedding=True)
     sizes = (config.d_model, config.encoder_layers, config.decoder_layers, config.encoder_ffn_dim)
     assert sizes == (1024, 12, 12, 4096)
+    config.encoder_layers = config.decoder_layers = layers
     assert config.encoder_attention_heads == config.decoder_attention_heads == 16
     with torch.random.fork_rng():
         torch.manual_seed(0)

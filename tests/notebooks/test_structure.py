@@ -1,5 +1,6 @@
 """Every notebook is a lesson as the course defines one, and is stored as it ran."""
 
+import ast
 import re
 from importlib import import_module
 from pathlib import Path
@@ -157,6 +158,21 @@ def test_exercises_stand_unanswered_and_in_order(notebook, path):
         number = cell.metadata.exercise
         assert f'exercises["{number}"]\n' in source + "\n", f"the prompt of {number} is not shown"
         assert "".join(o.text for o in cell.outputs) == f"Exercise {number}: not attempted yet.\n"
+
+
+def test_no_cell_needs_an_answer(notebook):
+    """So that all but the answer cells do the same whether exercises are answered or not."""
+    of_answers = set()
+    for cell in code_cells(notebook):
+        nodes = list(ast.walk(ast.parse(cell.source)))
+        names = [node for node in nodes if isinstance(node, ast.Name)]
+        bound = {node.id for node in names if isinstance(node.ctx, ast.Store)}
+        bound |= {node.name for node in nodes if isinstance(node, ast.FunctionDef)}
+        if "exercise" in cell.metadata:
+            of_answers |= bound
+        else:
+            of_answers -= bound
+            assert not of_answers & {node.id for node in names}, cell.source
 
 
 def test_links_lead_to_files(notebook):

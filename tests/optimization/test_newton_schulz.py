@@ -1,5 +1,6 @@
 """Newton-Schulz: worked examples by hand, best polynomials, and what they make of a matrix in every form and dtype."""
 
+import itertools
 import math
 from fractions import Fraction
 
@@ -307,7 +308,7 @@ def test_five_steps_bring_every_singular_value_near_one(form, seed, rows, column
 
 @pytest.mark.parametrize("spectrum", ["gaussian", "harmonic"])
 def test_five_bfloat16_steps_reach_an_error_of_a_fifth(spectrum):
-    n = 1024
+    n = 256
     if spectrum == "gaussian":
         matrix = normal(n, n, dtype=F32)
     else:
@@ -335,14 +336,16 @@ HARD = {  # spectra on which rounding in the Gram matrix matters
 
 
 @pytest.mark.parametrize("spectrum", list(HARD))
-@pytest.mark.parametrize("dtype", [BF16, torch.float16, F32])
-@pytest.mark.parametrize("steps", [5, 8])
-def test_the_gram_form_does_not_blow_up_where_singular_values_drown_in_rounding(spectrum, dtype, steps):
+def test_the_gram_form_does_not_blow_up_where_singular_values_drown_in_rounding(spectrum):
     matrix = (basis(256, 64, 0) * torch.tensor(HARD[spectrum](64), dtype=F64) @ basis(64, 64, 1).T).float()
-    gram, plain = (orthogonalize(matrix, steps, compute_dtype=dtype, form=form) for form in ("gram", "plain"))
-    assert float(torch.linalg.matrix_norm(gram, ord=2)) <= 1.2
-    if spectrum != "low rank":  # where most directions are rounding, in either form
-        assert float(orthogonality_error(gram)) <= float(orthogonality_error(plain)) + 0.08
+    for dtype, steps in itertools.product((BF16, torch.float16, F32), (5, 8)):
+        gram, plain = (
+            orthogonalize(matrix, steps, compute_dtype=dtype, form=form) for form in ("gram", "plain")
+        )
+        assert float(torch.linalg.matrix_norm(gram, ord=2)) <= 1.2, (dtype, steps)
+        if spectrum != "low rank":  # where most directions are rounding, in either form
+            bound = float(orthogonality_error(plain)) + 0.08
+            assert float(orthogonality_error(gram)) <= bound, (dtype, steps)
 
 
 def test_without_computing_the_gram_matrix_anew_it_does_blow_up(monkeypatch):
@@ -404,16 +407,16 @@ def test_a_power_of_two_changes_nothing(dtype, options, seed, exponent):
     assert torch.equal(orthogonalize(scaled, **options), orthogonalize(matrix, **options))
 
 
-@pytest.mark.parametrize("scale", [1e-37, 1e-30, 1e-12, 1e12, 1e30])
 @pytest.mark.parametrize("compute_dtype", [F32, BF16])
 @pytest.mark.parametrize("shape", [(16, 16), (64, 16)])
-def test_the_result_does_not_depend_on_the_scale(scale, compute_dtype, shape):
+def test_the_result_does_not_depend_on_the_scale(compute_dtype, shape):
     matrix = normal(*shape, dtype=F32)
-    found = orthogonalize(scale * matrix, compute_dtype=compute_dtype)
     expected = orthogonalize(matrix, compute_dtype=compute_dtype)
-    # Products with powers of ten are rounded: bfloat16 has 8 bits, and five steps multiply them.
-    close(found, expected, 2e-5 if compute_dtype == F32 else 0.1)
-    assert float(torch.linalg.matrix_norm(found, ord=2)) == pytest.approx(1, abs=0.15)
+    for scale in (1e-37, 1e-30, 1e-12, 1e12, 1e30):
+        found = orthogonalize(scale * matrix, compute_dtype=compute_dtype)
+        # Products with powers of ten are rounded: bfloat16 has 8 bits, and five steps multiply them.
+        close(found, expected, 2e-5 if compute_dtype == F32 else 0.1)
+        assert float(torch.linalg.matrix_norm(found, ord=2)) == pytest.approx(1, abs=0.15), scale
 
 
 def test_subnormal_numbers_are_orthogonalized():
@@ -447,16 +450,16 @@ def test_numbers_that_are_none_are_not_hidden(bad):
 
 @pytest.mark.parametrize("dtype", [BF16, torch.float16, F32, F64])
 @pytest.mark.parametrize("compute_dtype", [None, BF16, F32])
-@pytest.mark.parametrize("shape", [(8, 8), (5, 8), (24, 8), (2, 8, 30), (2, 3, 4, 4), (1, 1), (1, 7), (7, 1)])
-def test_dtype_shape_and_memory(dtype, compute_dtype, shape):
-    matrix = normal(*shape).to(dtype)
-    before = matrix.clone()
-    found = orthogonalize(matrix, compute_dtype=compute_dtype)
-    assert (found.dtype, found.shape, found.device) == (dtype, matrix.shape, matrix.device)
-    assert torch.equal(matrix, before)
-    assert found.untyped_storage().data_ptr() != matrix.untyped_storage().data_ptr()
-    assert found.is_contiguous()
-    assert float(torch.linalg.svdvals(found.float()).max()) < 1.2
+def test_dtype_shape_and_memory(dtype, compute_dtype):
+    for shape in ((8, 8), (5, 8), (24, 8), (2, 8, 30), (2, 3, 4, 4), (1, 1), (1, 7), (7, 1)):
+        matrix = normal(*shape).to(dtype)
+        before = matrix.clone()
+        found = orthogonalize(matrix, compute_dtype=compute_dtype)
+        assert (found.dtype, found.shape, found.device) == (dtype, matrix.shape, matrix.device)
+        assert torch.equal(matrix, before), shape
+        assert found.untyped_storage().data_ptr() != matrix.untyped_storage().data_ptr(), shape
+        assert found.is_contiguous(), shape
+        assert float(torch.linalg.svdvals(found.float()).max()) < 1.2, shape
 
 
 @given(SEEDS, st.integers(1, 10), st.integers(1, 30))

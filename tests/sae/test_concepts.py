@@ -307,20 +307,44 @@ def test_random_features_have_the_stated_number_active():
         concepts.random_features(states, states, n_features=200, active=0, generator=generator())
 
 
-def test_the_probe_is_the_minimum():
-    g = generator()
+def probed(seed):
+    """States along six directions from long to very short, and concepts: easy, noisy, rare, without error."""
+    g = generator(seed)
     mix = torch.randn(6, 6, generator=g, dtype=torch.float64) * torch.tensor([100.0, 10, 1, 1, 0.1, 0.01])
     states = torch.randn(500, 6, generator=g, dtype=torch.float64) @ mix + 3
-    labels = states[:, :3] + torch.randn(500, 3, generator=g) * states.std(dim=0)[:3] > 5
-    weight, bias = concepts.logistic_probe(states, labels, ridge=1e-3)
-    spread = states.std(dim=0)
-    w, b = (weight * spread[:, None]).requires_grad_(), bias.clone().requires_grad_()
-    logits = (states / spread) @ w + b
-    loss = torch.nn.functional.binary_cross_entropy_with_logits(logits, labels.double(), reduction="none")
-    (loss.mean(dim=0).sum() + 1e-3 / 2 * w.square().sum()).backward()
-    assert max(w.grad.abs().max(), b.grad.abs().max()) < 1e-4
+    states[0] *= 100  # a row so far out that Newton's full steps would diverge
+    scaled = (states - states.mean(dim=0)) / states.std(dim=0)
+    noise = torch.randn(500, 4, generator=g) * torch.tensor([0.3, 3, 0.3, 0])
+    return states, scaled, scaled[:, :4] + noise > torch.tensor([0.05, 0, 0.8, 0])
+
+
+@pytest.mark.parametrize("ridge", [1e-1, 1e-4, 1e-7])
+def test_the_probe_is_the_minimum(ridge):
+    for seed in range(5):
+        states, scaled, labels = probed(seed)
+        weight, bias = concepts.logistic_probe(states, labels, ridge=ridge)
+        # The same affine function of the scaled states. Rounding moves its gradient by less than 1e-12.
+        w = (weight * states.std(dim=0)[:, None]).requires_grad_()
+        b = (bias + states.mean(dim=0) @ weight).requires_grad_()
+        losses = torch.nn.functional.binary_cross_entropy_with_logits(
+            scaled @ w + b, labels.double(), reduction="none"
+        )
+        (losses.mean(dim=0).sum() + ridge / 2 * w.square().sum()).backward()
+        assert torch.cat([w.grad, b.grad[None]]).norm(dim=0).max() < 1e-7 + 1e-10
+
+
+def test_a_probe_that_is_not_the_minimum_is_refused(monkeypatch):
+    states, _, labels = probed(0)
+    with pytest.raises(
+        RuntimeError, match=r"gradient of length .* after 2 steps, more than tolerance = 1e-07"
+    ):
+        concepts.logistic_probe(states, labels, max_iterations=2)
     with pytest.raises(ValueError, match="ridge is 0"):
         concepts.logistic_probe(states, labels, ridge=0)
+    whole = concepts.logistic_probe(states, labels)
+    monkeypatch.setattr(concepts, "_PROBED", 3)  # concepts in two parts
+    for mine, other in zip(concepts.logistic_probe(states, labels), whole, strict=True):
+        torch.testing.assert_close(mine, other, rtol=1e-3, atol=1e-3)
 
 
 def test_the_probe_agrees_with_scikit_learn():
@@ -330,10 +354,13 @@ def test_the_probe_agrees_with_scikit_learn():
     labels = (states @ torch.randn(5, 2, generator=generator(1), dtype=torch.float64) + 0.5) > 0
     weight, bias = concepts.logistic_probe(states, labels, ridge=1e-2)
     for j in range(2):
-        peer = linear_model.LogisticRegression(C=1 / (1e-2 * 400), tol=1e-10, max_iter=1000)
+        peer = linear_model.LogisticRegression(
+            C=1 / (1e-2 * 400), solver="newton-cholesky", tol=1e-10, max_iter=1000
+        )
         peer.fit(states.numpy(), labels[:, j].numpy())
-        torch.testing.assert_close(weight[:, j], torch.from_numpy(peer.coef_[0]), atol=2e-3, rtol=2e-3)
-        assert bias[j].item() == pytest.approx(peer.intercept_[0], abs=2e-3)
+        # A gradient of 1e-7 is at most 1e-7 / ridge away from the minimum in w.
+        torch.testing.assert_close(weight[:, j], torch.from_numpy(peer.coef_[0]), atol=1e-5, rtol=0)
+        assert bias[j].item() == pytest.approx(peer.intercept_[0], abs=1e-5)
 
 
 def test_groups_take_the_largest_value_of_their_parts():

@@ -14,7 +14,6 @@ from course_lib.sae import (
     load,
     save,
 )
-from course_lib.sae.io import new_directory
 
 
 def rows():
@@ -63,17 +62,6 @@ def test_nothing_is_overwritten(model, tmp_path):
         save(ReluSparseAutoencoder(4), tmp_path / "model")
     assert (tmp_path / "model" / "model.safetensors").read_bytes() == before
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
-
-
-def test_an_interrupted_block_leaves_nothing(tmp_path):
-    def interrupted():
-        with new_directory(tmp_path / "out") as partial:
-            (partial / "half").write_text("half")
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        interrupted()
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_an_empty_directory_may_be_filled(tmp_path):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from course_lib.teaching.exercise import Exercise, Mistake, Progress, Property
+from course_lib.teaching.exercise import Edit, Exercise, Mistake, Progress, Property, edit, edited, source_of
 
 
 def rng(seed: int = 0) -> torch.Generator:
@@ -39,13 +39,13 @@ VECTORS = Exercise(
     properties=(
         Property(
             "Every entry is doubled and shifted.",
-            lambda i, v: torch.allclose(v, 2 * i["values"] + i["shift"], atol=1e-9),
+            lambda values, shift, answer: torch.allclose(answer, 2 * values + shift, atol=1e-9),
         ),
     ),
     hints=("Twice.", "Plus.", "Twice plus the shift."),
     mistakes=(
         Mistake("not doubled", lambda values, shift: values + shift, "You did not double."),
-        Mistake("not shifted", lambda values, shift: 2 * values, "You did not shift."),
+        Mistake("not shifted", edit(" + shift", ""), "You did not shift."),
     ),
     time_limit=0.5,
 )
@@ -64,7 +64,7 @@ WHOLE = Exercise(
     prompt="Square a whole number.",
     draw=lambda generator: {"n": int(torch.randint(1, 1000, (), generator=generator))},
     reference=square,
-    properties=(Property("The result is the square.", lambda i, v: float(v) == i["n"] ** 2),),
+    properties=(Property("The result is the square.", lambda n, answer: float(answer) == n**2),),
     hints=("Times itself.", "n times n.", "A product."),
     mistakes=(
         Mistake("double", lambda n: 2 * n, "That is the double."),
@@ -75,8 +75,9 @@ VALUE = replace(
     WHOLE,
     id="90.3",
     kind="value",
+    draw=None,
     reference=9.0,
-    properties=(Property("It is the square of 3.", lambda i, v: abs(float(v) - 9) < 1e-9),),
+    properties=(Property("It is the square of 3.", lambda answer: abs(float(answer) - 9) < 1e-9),),
     mistakes=(Mistake("double", 6, "That is the double."), Mistake("cube", 27, "That is the cube.")),
     same=lambda a, b: abs(float(a) - float(b)) < 0.1,
 )
@@ -85,10 +86,10 @@ FLAW = replace(
     id="90.4",
     kind="flaw",
     reference={"n": 3.0},
-    properties=(Property("1 / n is above 0.1.", lambda i, c: 1 / c["n"] ** 2 > 0.1),),
+    properties=(Property("1 / n is above 0.1.", lambda n: 1 / n**2 > 0.1),),
     mistakes=(
-        Mistake("negative", {"n": -9.0}, "Negative.", lambda i, c: c["n"] < 0),
-        Mistake("large", {"n": 9.0}, "Large.", lambda i, c: 1 / c["n"] < 1 / 4),
+        Mistake("negative", {"n": -9.0}, "Negative.", lambda n: n < 0),
+        Mistake("large", {"n": 9.0}, "Large.", lambda n: 1 / n < 1 / 4),
     ),
     same=None,
 )
@@ -139,10 +140,9 @@ def test_a_constant_is_an_attempt():
 # Right answers
 
 
-@pytest.mark.parametrize("seed", range(5))
-@pytest.mark.parametrize("exercise", [VECTORS, WHOLE, VALUE, FLAW])
-def test_the_reference_solves(exercise, seed):
-    verdict = grade(exercise, exercise.reference, seed)
+@pytest.mark.parametrize("exercise", [VECTORS, WHOLE, VALUE, FLAW], ids=lambda e: e.id)
+def test_the_reference_solves(exercise):
+    verdict = grade(exercise, exercise.reference)
     assert (verdict.status, verdict.message, verdict.mistake) == ("solved", "solved.", None)
 
 
@@ -322,9 +322,7 @@ def deaf_around_the_loop(values, shift):
 
 @pytest.mark.parametrize("answer", [endless, endless_and_deaf, deaf_around_the_loop])
 def test_an_endless_loop_comes_back_as_stopped(answer, capsys):
-    started = time.monotonic()
     VECTORS.check(answer)
-    assert time.monotonic() - started < VECTORS.time_limit + 1
     said = capsys.readouterr().out
     assert said.startswith("Exercise 90.1:")
     assert "stopped after 0.5 s" in said
@@ -334,9 +332,9 @@ def test_an_endless_loop_comes_back_as_stopped(answer, capsys):
 
 
 def test_a_sleeping_function_is_set_aside_and_said_to_be():
-    verdict = grade(VECTORS, lambda values, shift: time.sleep(2))
+    verdict = grade(replace(VECTORS, time_limit=0.1), lambda values, shift: time.sleep(3))
     assert verdict.status == "malformed"
-    assert "stopped after 0.5 s" in verdict.message
+    assert "stopped after 0.1 s" in verdict.message
     assert "still runs in the background" in verdict.message
 
 
@@ -369,11 +367,10 @@ def test_an_output_that_is_an_input_is_judged_by_its_value_at_return():
 # The mistake bank
 
 
-@pytest.mark.parametrize("seed", range(5))
-@pytest.mark.parametrize("exercise", [VECTORS, WHOLE, VALUE, FLAW])
-def test_every_mistake_is_told_with_its_own_sentence(exercise, seed):
+@pytest.mark.parametrize("exercise", [VECTORS, WHOLE, VALUE, FLAW], ids=lambda e: e.id)
+def test_every_mistake_is_told_with_its_own_sentence(exercise):
     for mistake in exercise.mistakes:
-        verdict = grade(exercise, mistake.solution, seed)
+        verdict = grade(exercise, exercise.wrong_answer(mistake))
         assert (verdict.status, verdict.mistake) == ("mistake", mistake.name)
         assert verdict.message == mistake.explanation
 
@@ -395,10 +392,10 @@ RARE = replace(
 )
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_entries_that_differ_on_one_input_in_a_hundred_are_told_apart(seed):
-    for mistake in RARE.mistakes:
-        assert grade(RARE, mistake.solution, seed).message == mistake.explanation
+def test_entries_that_differ_on_one_input_in_a_hundred_are_told_apart():
+    for seed in range(20):
+        for mistake in RARE.mistakes:
+            assert grade(RARE, mistake.solution, seed).message == mistake.explanation
 
 
 def test_some_of_those_agree_on_the_first_inputs():
@@ -408,10 +405,59 @@ def test_some_of_those_agree_on_the_first_inputs():
     assert seeds_without_zero, "the test above would say nothing about drawing more"
 
 
+# Mistakes as edits, and answers that must agree with the reference
+
+
+def test_an_edit_changes_the_reference_once_and_keeps_its_globals():
+    third = edited(square, edit("n * n", "n * n * n", "float(", "math.sqrt("))
+    assert third(4) == 8.0
+    assert source_of(square) == "def square(n):\n    return float(n * n)\n"
+    assert square(3) == 9.0
+
+
+@pytest.mark.parametrize(("old", "count"), [("n", 4), ("m", 0)])
+def test_an_edit_that_does_not_apply_exactly_once_is_refused(old, count):
+    with pytest.raises(ValueError, match=f"'{old}' stands {count} times in square"):
+        edited(square, edit(old, "k"))
+
+
+def test_an_edit_is_made_of_pairs():
+    assert edit("a", "b", "c", "d") == Edit((("a", "b"), ("c", "d")))
+    for texts in ((), ("a",), ("a", "b", "c")):
+        with pytest.raises(ValueError, match=f"pairs of old and new text, got {len(texts)}"):
+            edit(*texts)
+
+
+def test_without_properties_or_with_agrees_the_reference_decides():
+    said = replace(WHOLE, properties=(), agrees="It should be the square.")
+    for exercise, sentence in (
+        (said, "It should be the square."),
+        (replace(said, agrees=None), "Another result"),
+    ):
+        assert grade(exercise, lambda n: n**2).status == "solved"
+        assert grade(exercise, lambda n: n**2 + 0.5).message.startswith(f"not yet. {sentence}")
+    both = replace(
+        WHOLE, properties=(Property("It is not negative.", lambda answer: answer >= 0),), agrees="Agree."
+    )
+    assert "It is not negative." in grade(both, lambda n: -1).message
+    assert "Agree." in grade(both, lambda n: 0.5).message
+    loose = replace(said, same=lambda a, b: abs(float(a) - float(b)) < 1)
+    assert grade(loose, lambda n: n**2 + 0.5).status == "solved"
+
+
+def test_a_value_is_judged_once():
+    seen = []
+    counted = replace(
+        VALUE, properties=(Property("Nine.", lambda answer: seen.append(answer) or answer == 9),)
+    )
+    assert grade(counted, 9).status == "solved"
+    assert seen == [9]
+
+
 # The counterexample
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(2))
 def test_an_unknown_mistake_gets_the_smallest_counterexample_drawn(seed):
     generator = rng(seed)
     drawn = [WHOLE.draw(generator)["n"] for _ in range(40)]
@@ -517,7 +563,7 @@ def test_the_card_shows_title_difficulty_minutes_prompt_and_help(monkeypatch):
         ({"difficulty": 4}, "difficulty 1, 2 or 3"),
         ({"hints": ("one", "two")}, "three hints"),
         ({"mistakes": WHOLE.mistakes[:1]}, "at least two mistakes"),
-        ({"properties": ()}, "one property"),
+        ({"draw": None}, "draw= is missing"),
     ],
 )
 def test_an_incomplete_exercise_is_refused(change, message):

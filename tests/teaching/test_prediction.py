@@ -1,42 +1,27 @@
-"""Every prediction of every lesson: nothing is shown before a guess, and every guess has its sentence."""
-
-import inspect
+"""A prediction on the page: nothing is drawn or said before a guess, and every guess has its sentence."""
 
 import ipywidgets
 import pytest
 
-from course_lib.lessons.gradient_descent_stability import edge_of_stability_runs
-from course_lib.lessons.mbart_to_sparse_features import pipeline_run
 from course_lib.teaching.prediction import Prediction
 from course_lib.teaching.progress import Progress
-from course_lib.teaching.style import new_figure, text_alternative
+from course_lib.teaching.style import describe, new_figure, text_alternative
 from course_lib.teaching.words import PANEL_CLASS, Words
-from tests.drawing import assert_clear_layout
-from tests.lessons import PREDICTIONS
 
-every_prediction = pytest.mark.parametrize("build", PREDICTIONS, ids=lambda f: f.__name__)
-
-
-@pytest.fixture(scope="module")
-def measured():
-    """What a lesson measures before it asks, in a short version."""
-    return {
-        "runs": edge_of_stability_runs(steps=60, every=20),
-        "every": 20,
-        "run": pipeline_run(),
-    }
+CHOICES = {"up": "It goes down.", "down": "Gravity.", "sideways": "There is no wind."}
 
 
 @pytest.fixture
-def make(measured):
-    def build(function):
-        prediction = function(**{name: measured[name] for name in inspect.signature(function).parameters})
-        prediction.drawn = []
-        reveal = prediction.reveal
-        prediction.reveal = lambda: prediction.drawn.append(reveal()) or prediction.drawn[-1]
-        return prediction
+def prediction():
+    drawn = []
 
-    return build
+    def reveal():
+        drawn.append(describe(new_figure(2, 2), "A stone that falls."))
+        return drawn[-1]
+
+    made = Prediction("90.P1", "Where does a stone go?", choices=CHOICES, answer="down", reveal=reveal)
+    made.drawn = drawn
+    return made
 
 
 def parts(prediction):
@@ -48,69 +33,48 @@ def parts(prediction):
     return options, button, words, picture
 
 
-def test_the_lessons_ask_for_predictions():
-    assert len(PREDICTIONS) >= 3
-
-
-@every_prediction
-def test_nothing_is_drawn_or_said_before_a_guess(build, make):
-    prediction = make(build)
+def test_nothing_is_drawn_or_said_before_a_guess(prediction):
     options, button, words, picture = parts(prediction)
     assert PANEL_CLASS in prediction.widget._dom_classes
-    assert options.value is None
-    assert list(options.options) == list(prediction.choices)
+    assert (options.value, list(options.options)) == (None, list(CHOICES))
     assert button.disabled
     assert prediction.id in button.tooltip
     assert (words.text, picture.value, picture.layout.display) == ("", b"", "none")
-    assert prediction.drawn == []
-    assert prediction.guess is None
-    options.value = prediction.answer
+    options.value = "down"
     assert not button.disabled
     assert prediction.drawn == []
     options.value = None
     assert button.disabled
-    assert Progress().read()["predictions"] == {}
+    assert (prediction.guess, Progress().read()["predictions"]) == (None, {})
 
 
-@every_prediction
-def test_every_guess_has_its_sentence_and_shows_the_figure(build, make):
-    sentences = set()
-    for guess in make(build).choices:
-        Progress().reset()
-        prediction = make(build)
-        options, button, words, picture = parts(prediction)
-        options.value = guess
-        button.click()
-        right = guess == prediction.answer
-        assert prediction.guess == guess
-        assert len(prediction.drawn) == 1
-        assert words.text.startswith(
-            "As you predicted." if right else f"Not what happens. You predicted: {guess}."
-        )
-        assert prediction.choices[guess] in words.text
-        alternative = text_alternative(prediction.drawn[0])
-        assert words.alt == alternative
-        assert bytes(picture.value).startswith(b"\x89PNG")
-        assert picture.layout.display is None
-        assert Progress().read()["predictions"] == {prediction.id: {"guess": guess, "right": right}}
-        sentences.add(prediction.choices[guess])
-    assert len(sentences) == len(prediction.choices)
+@pytest.mark.parametrize("guess", CHOICES)
+def test_every_guess_has_its_sentence_and_shows_the_figure(prediction, guess):
+    options, button, words, picture = parts(prediction)
+    options.value = guess
+    button.click()
+    right = guess == "down"
+    assert prediction.guess == guess
+    assert words.text.startswith(
+        "As you predicted." if right else f"Not what happens. You predicted: {guess}."
+    )
+    assert words.text.endswith(CHOICES[guess])
+    (figure,) = prediction.drawn
+    assert words.alt == text_alternative(figure)
+    assert bytes(picture.value).startswith(b"\x89PNG")
+    assert picture.layout.display is None
+    assert Progress().read()["predictions"] == {"90.P1": {"guess": guess, "right": right}}
 
 
-@every_prediction
-def test_only_the_first_guess_is_recorded(build, make):
-    prediction = make(build)
-    wrong = next(choice for choice in prediction.choices if choice != prediction.answer)
-    prediction.commit(wrong)
-    prediction.commit(prediction.answer)
+def test_only_the_first_guess_is_recorded(prediction):
+    prediction.commit("up")
+    prediction.commit("down")
     assert parts(prediction)[2].text.startswith("As you predicted.")
-    assert parts(prediction)[0].value == prediction.answer
-    assert Progress().read()["predictions"] == {prediction.id: {"guess": wrong, "right": False}}
+    assert parts(prediction)[0].value == "down"
+    assert Progress().read()["predictions"] == {"90.P1": {"guess": "up", "right": False}}
 
 
-@every_prediction
-def test_an_unknown_guess_is_refused_and_shows_nothing(build, make):
-    prediction = make(build)
+def test_an_unknown_guess_is_refused_and_shows_nothing(prediction):
     for guess in ("none of these", None):
         with pytest.raises((ValueError, TypeError), match=r"guess must be one of|Type-check error"):
             prediction.commit(guess)
@@ -119,22 +83,12 @@ def test_an_unknown_guess_is_refused_and_shows_nothing(build, make):
     assert Progress().read()["predictions"] == {}
 
 
-@every_prediction
-def test_the_revealed_figure_can_be_read(build, make):
-    prediction = make(build)
-    prediction.commit(prediction.answer)
-    assert_clear_layout(prediction.drawn[0])
-
-
-@every_prediction
-def test_the_cell_shows_the_question_and_the_panel(build, make, monkeypatch):
+def test_the_cell_shows_the_question_and_the_panel(prediction, monkeypatch):
     shown = []
     monkeypatch.setattr("course_lib.teaching.prediction.display", lambda *things: shown.extend(things))
-    prediction = make(build)
     prediction._ipython_display_()
     question, panel = shown
-    assert prediction.id in question.data
-    assert prediction.question in question.data
+    assert question.data == "**Prediction 90.P1.** Where does a stone go?"
     assert panel is prediction.widget
     assert prediction.drawn == []
 

@@ -53,10 +53,8 @@ def learners() -> list[threading.Thread]:
 )
 @pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
 def test_an_endless_loop_is_stopped_and_gone(function):
-    started = time.monotonic()
     with pytest.raises(TimeLimitError, match=r"stopped after 0\.3 s") as stopped:
         call_each(function, [{"x": 1.0}] * 40, seconds=LIMIT)
-    assert time.monotonic() - started < LIMIT + 1
     assert stopped.value.ended
     assert not learners()
     assert [o.value for o in call_each(lambda x: 2 * x, CASES, seconds=LIMIT)] == [2.0, 4.0]
@@ -67,23 +65,33 @@ def test_one_long_call_is_set_aside_and_ends_by_itself():
     woken = []
 
     def sleeps(x):
-        time.sleep(1.8)
+        time.sleep(3)
         woken.append(x)
 
-    started = time.monotonic()
     with pytest.raises(TimeLimitError) as stopped:
-        call_each(sleeps, CASES, seconds=LIMIT)
-    assert time.monotonic() - started < LIMIT + 1.3
+        call_each(sleeps, CASES, seconds=0.05)
     assert not stopped.value.ended
     (left,) = learners()
-    left.join(5)
+    left.join(60)
     assert not left.is_alive()
     assert not woken, "the function must not go on after its long call"
 
 
 def test_the_limit_is_for_all_calls_together():
+    def works(x):
+        end = time.thread_time() + 0.05
+        while time.thread_time() < end:
+            pass
+
     with pytest.raises(TimeLimitError):
-        call_each(lambda x: time.sleep(0.05), [{"x": 1.0}] * 20, seconds=LIMIT)
+        call_each(works, [{"x": 1.0}] * 20, seconds=LIMIT)
+    assert len(call_each(works, [{"x": 1.0}] * 2, seconds=LIMIT)) == 2
+
+
+def test_a_busy_machine_does_not_count():
+    """Time on the clock in which the function got no processor is not held against it."""
+    waits = lambda x: time.sleep(0.3)  # noqa: E731
+    assert len(call_each(waits, CASES, seconds=0.5)) == 2
 
 
 @pytest.mark.parametrize("error", [ValueError, SystemExit, KeyboardInterrupt, RecursionError, GeneratorExit])

@@ -1,25 +1,12 @@
-"""The figure style, and proof that the drawing helpers of the tests see what is wrong."""
+"""How a notebook shows a figure, and proof that the drawing helpers of the tests see what is wrong."""
 
 import base64
-import re
 
-import matplotlib
 import pytest
 from matplotlib.figure import Figure
 
-from course_lib import teaching
-from course_lib.teaching.style import (
-    LINE_STYLES,
-    STYLE,
-    Picture,
-    describe,
-    new_figure,
-    png_bytes,
-    save_svg,
-    show,
-    styled,
-    text_alternative,
-)
+from course_lib.figures import describe, new_figure
+from course_lib.teaching.style import Picture, show
 from tests.drawing import (
     assert_clear_layout,
     assert_labels,
@@ -41,48 +28,6 @@ def a_figure():
     return describe(figure, "Two powers.")
 
 
-# The style
-
-
-def test_six_curves_differ_in_colour_and_in_line_style():
-    cycle = list(STYLE["axes.prop_cycle"])
-    assert len({entry["color"] for entry in cycle}) == len(cycle) == len(LINE_STYLES) == 6
-    assert len({str(entry["linestyle"]) for entry in cycle}) == 6
-
-    @styled
-    def draw():
-        return [(line.get_color(), line.get_linestyle()) for line in a_figure().axes[0].lines]
-
-    (first, second) = draw()
-    assert first[0] != second[0]
-    assert first[1] != second[1]
-
-
-def test_styled_leaves_matplotlib_as_it_was():
-    before = dict(matplotlib.rcParams)
-
-    @styled
-    def draw(size, *, unit):
-        """Draw nothing."""
-        assert matplotlib.rcParams["lines.linewidth"] == STYLE["lines.linewidth"]
-        return size, unit
-
-    assert draw(3, unit="cm") == (3, "cm")
-    assert draw.__doc__ == "Draw nothing."
-    assert dict(matplotlib.rcParams) == before
-
-
-def test_a_figure_carries_its_text_alternative():
-    figure = new_figure()
-    with pytest.raises(ValueError, match="no text alternative"):
-        text_alternative(figure)
-    for empty in ("", "  \n"):
-        with pytest.raises(ValueError, match="text must say what the figure shows"):
-            describe(figure, empty)
-    assert describe(figure, "A line.") is figure
-    assert text_alternative(figure) == "A line."
-
-
 def test_show_gives_picture_text_and_caption(monkeypatch):
     shown = []
     monkeypatch.setattr("IPython.display.display", lambda *things: shown.extend(things))
@@ -99,29 +44,6 @@ def test_show_gives_picture_text_and_caption(monkeypatch):
 def test_an_undescribed_figure_is_not_shown():
     with pytest.raises(ValueError, match="no text alternative"):
         show(new_figure())
-
-
-def test_png_scales_with_dpi():
-    small, large = png_bytes(a_figure(), dpi=50), png_bytes(a_figure(), dpi=100.0)
-    size = lambda png: tuple(int.from_bytes(png[i : i + 4], "big") for i in (16, 20))  # noqa: E731
-    assert size(small) == (250, 150)
-    assert size(large) == (500, 300)
-
-
-def test_svg_holds_the_text_alternative_and_is_the_same_every_time(tmp_path):
-    for name in ("a.svg", "b.svg"):
-        save_svg(a_figure(), tmp_path / name)
-    content = (tmp_path / "a.svg").read_bytes()
-    assert content == (tmp_path / "b.svg").read_bytes()
-    assert "Two powers." in re.sub(r"<[^>]*>", "", content.decode())
-    assert b"<dc:date>" not in content
-
-
-def test_the_kit_offers_its_names_and_no_others():
-    for name in teaching.__all__:
-        assert getattr(teaching, name).__name__ == name
-    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
-        _ = teaching.nothing
 
 
 # The helpers that assert on artist data

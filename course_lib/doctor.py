@@ -43,7 +43,7 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Report:
+class Findings:
     """Findings as a small table: HTML in a notebook, plain text elsewhere."""
 
     findings: tuple[Finding, ...]
@@ -494,9 +494,9 @@ def examine(*, start: Path | None = None) -> list[Finding]:
     return [guarded(name, check, mend=_reinstall(checkout)) for name, check in checks]
 
 
-def report() -> Report:
+def report() -> Findings:
     """The findings about this environment, to be the last line of a notebook cell."""
-    return Report(tuple(examine()))
+    return Findings(tuple(examine()))
 
 
 def print_findings(findings: Sequence[Finding]) -> None:
@@ -506,7 +506,7 @@ def print_findings(findings: Sequence[Finding]) -> None:
         from rich.table import Table
         from rich.text import Text
     except ImportError:  # the doctor has to speak in an environment that lacks rich, too
-        print(Report(tuple(findings)))
+        print(Findings(tuple(findings)))
         return
     styles = {"ok": "green", "warn": "yellow", "fail": "bold red"}
     table = Table("", "check", "what was found")

@@ -1,25 +1,51 @@
-"""Batch statistics over all processes of a training run.
+"""The processes (ranks) that share a task, as `torchrun` starts them: who they are, and what they tell each other.
 
-In training under `torchrun` each process (rank) holds an equal part of the global batch, and gradients
-are averaged. That gives what one process would compute for whatever is a mean over rows. What depends
-on the batch otherwise, such as a unit's mean activation inside a logarithm, must be made global first:
-these functions do, and are the identity outside `synchronised()`.
+In training each rank holds an equal part of the global batch, and gradients are averaged. That gives what
+one process would compute for whatever is a mean over rows. What depends on the batch otherwise, such as a
+unit's mean activation inside a logarithm, must be made global first: these functions do, and are the identity
+outside `synchronised()`.
 """
 
-from collections.abc import Iterable, Iterator
+import os
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
 import torch
 import torch.distributed as dist
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
+
+T = TypeVar("T")
 
 _active = False
 
 
+def local_rank() -> int | None:
+    """This process's number on its machine under `torchrun`, which says whose which GPU is; None elsewhere."""
+    found = os.environ.get("LOCAL_RANK")
+    return None if found is None else int(found)
+
+
+@contextmanager
+def process_group() -> Iterator[None]:
+    """Under `torchrun`, join the other processes while the block runs; elsewhere nothing.
+
+    By gloo, which is enough on any device for the few words that are exchanged where tensors stay on their rank.
+    """
+    together = local_rank() is not None
+    if together:
+        dist.init_process_group("gloo")
+    try:
+        yield
+    finally:
+        if together:
+            dist.destroy_process_group()
+
+
 @contextmanager
 def synchronised() -> Iterator[None]:
-    """Inside, statistics are those of the global batch: every rank must make the same calls."""
+    """Inside, ranks count and statistics are those of the global batch: every rank must make the same calls."""
     global _active
     before, _active = _active, dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
     try:
@@ -107,22 +133,41 @@ def share_generator(generator: torch.Generator) -> None:
         generator.set_state(state.cpu())
 
 
+def on_first(action: Callable[[], T]) -> T:
+    """Act on rank 0 alone; every rank waits for it and gets the result, or the error."""
+    found: list = [None, None]
+    if rank() == 0:
+        try:
+            found[0] = action()
+        except Exception as error:
+            found[1] = error
+    if _active:
+        dist.broadcast_object_list(found, src=0)
+    if found[1] is not None:
+        raise found[1]
+    return found[0]
+
+
 def barrier() -> None:
     """Wait for all ranks."""
     if _active:
         dist.barrier()
 
 
-def kth_largest(values: Float[Tensor, "batch features"], k: int) -> Float[Tensor, ""]:
-    """The k-th largest entry; over all ranks together the (k times their number)-th largest.
+def largest(
+    values: Float[Tensor, "batch features"], k: int
+) -> tuple[Int[Tensor, " entries"], Float[Tensor, ""]]:
+    """Places of the k largest entries, in the flattened table, and the value of the last of them.
 
-    No rank can hold more of the largest than there are, so each sends that many at most.
+    Over all ranks together they are the (k times their number) largest, and the places those of this rank. No rank
+    can hold more of the largest than there are, so each sends that many at most.
     """
     k *= world_size()
-    largest = values.flatten().topk(min(k, values.numel())).values
-    if _active:
-        largest = gathered(largest).topk(k).values
-    return largest[-1]
+    found, places = values.flatten().topk(min(k, values.numel()))
+    if not _active:
+        return places, found[-1]
+    last = gathered(found).topk(k).values[-1]
+    return places[found >= last], last
 
 
 class _MeanOverRanks(torch.autograd.Function):

@@ -1,12 +1,9 @@
 """Two processes under gloo end where one does, for the same global batches."""
 
-import os
-import traceback
 from dataclasses import replace
 
 import pytest
 import torch
-import torch.distributed as dist
 
 from course_lib.sae import (
     BatchTopKSparseAutoencoder,
@@ -16,9 +13,9 @@ from course_lib.sae import (
     StackedAutoencoder,
     TopKSparseAutoencoder,
     TrainConfig,
-    distributed,
     train,
 )
+from tests.ranks import in_processes
 from tests.sae.test_batches import Store
 
 CONFIG = TrainConfig(steps=40, batch_size=48, record_every=8, buffer_rows=128)
@@ -67,27 +64,6 @@ def run(kind, directory=None, seed=0):
     return model.state_dict(), history
 
 
-def in_processes(work, directory, n=2):
-    """Run `work(rank)` in n forked processes that can talk to each other; return what they return."""
-    children = []
-    for rank in range(n):
-        child = os.fork()
-        if child == 0:
-            try:
-                dist.init_process_group(
-                    "gloo", init_method=f"file://{directory}/meet", rank=rank, world_size=n
-                )
-                torch.save(work(rank), directory / f"{rank}.pt")
-                dist.destroy_process_group()
-                os._exit(0)
-            except BaseException:
-                traceback.print_exc()
-                os._exit(1)
-        children.append(child)
-    assert [os.waitpid(child, 0)[1] for child in children] == [0] * n
-    return [torch.load(directory / f"{rank}.pt", weights_only=False) for rank in range(n)]
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_two_processes_give_the_result_of_one(kind, tmp_path):
     expected, history = run(kind)
@@ -104,29 +80,6 @@ def test_two_processes_give_the_result_of_one(kind, tmp_path):
         assert torch.equal(value, found[1][0][name])
     if kind == "relu, revived":
         assert sum(history.revived.values()) > 0
-
-
-def test_statistics_over_two_processes(tmp_path):
-    whole = torch.randn(6, 5, generator=seeded())
-
-    def work(rank):
-        part = whole[3 * rank : 3 * rank + 3].clone().requires_grad_()
-        with distributed.synchronised():
-            mean = distributed.mean_over_ranks(part.mean(dim=0))
-            mean.log().nan_to_num().sum().backward()
-            kth = distributed.kth_largest(part.detach(), 4)
-            rows = distributed.gathered(part.detach())
-        return mean.detach(), part.grad, kth, rows
-
-    first, second = in_processes(work, tmp_path)
-    assert torch.equal(first[0], second[0])
-    torch.testing.assert_close(first[0], whole.mean(dim=0))
-    # Averaged over ranks, the gradients are those of the function of the whole mean.
-    all_rows = whole.clone().requires_grad_()
-    all_rows.mean(dim=0).log().nan_to_num().sum().backward()
-    torch.testing.assert_close(torch.cat([first[1], second[1]]) / 2, all_rows.grad)
-    assert first[2] == second[2] == whole.flatten().topk(8).values[-1]
-    assert torch.equal(first[3], whole)
 
 
 def test_a_batch_that_cannot_be_shared_out_is_refused(tmp_path):

@@ -1,0 +1,64 @@
+"""Where a computation runs: on which device, in which number format, on how many threads."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+WIDE = 512
+"""d_model from which a second thread is worth its waiting; see `threads_for`."""
+
+
+def usable_device(name: torch.device | str | None = None) -> torch.device:
+    """The device of that name; without one, the GPU where there is one. Raises ValueError for one that is not there."""
+    try:
+        device = torch.device(name or ("cuda" if torch.cuda.is_available() else "cpu"))
+        torch.empty(1, device=device)
+    except (RuntimeError, AssertionError) as error:  # a torch built without CUDA asserts
+        raise ValueError(f"device {str(name)!r} cannot be used: {str(error).splitlines()[0]}") from error
+    return device
+
+
+def multiplies_bfloat16(device: torch.device | str) -> bool:
+    """Whether the device multiplies bfloat16 in hardware, rather than converting it first."""
+    device = torch.device(device)
+    if device.type == "cuda":
+        return torch.cuda.get_device_capability(device) >= (8, 0)
+    capabilities = torch.cpu.get_capabilities() if device.type == "cpu" else {}
+    return any(capabilities.get(name, False) for name in ("avx512_bf16", "amx_bf16", "arm_bf16", "bf16"))
+
+
+def fast_dtype(device: torch.device | str) -> torch.dtype:
+    """bfloat16 where the device multiplies it in hardware, float32 elsewhere."""
+    return torch.bfloat16 if multiplies_bfloat16(device) else torch.float32
+
+
+def describe(device: torch.device) -> str:
+    """The device in words: "cuda (NVIDIA H100)", "cpu (1 thread)"."""
+    if device.type == "cuda":
+        return f"cuda ({torch.cuda.get_device_name(device)})"
+    n = torch.get_num_threads()
+    return f"{device.type} ({n} thread{'s' if n != 1 else ''})"
+
+
+def threads_for(d_model: int) -> int:
+    """How many threads suit states of that width: one below `WIDE`, else as many as torch is set to.
+
+    The threads of a matrix product wait for each other at its end. Where the product is small and
+    other processes want the cores, they wait for a core most of the time. The width decides, and not how busy
+    the machine is just now, because the number of threads changes the rounding of the results.
+    """
+    return 1 if d_model < WIDE else torch.get_num_threads()
+
+
+@contextmanager
+def threads(n: int) -> Iterator[None]:
+    """Let torch use n threads on the CPU while the block runs. Raises ValueError for fewer than 1."""
+    if n < 1:
+        raise ValueError(f"threads is {n}; expected 1 or more")
+    before = torch.get_num_threads()
+    torch.set_num_threads(n)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -1,0 +1,182 @@
+"""Exercises of lesson 07, gradient_estimators."""
+
+import torch
+
+from course_lib.optimization.gradient_estimators import cosine_variances, gaussian_expectation
+from course_lib.teaching import contents, edit, inputs, normal, uniform, whole
+
+lesson = contents(__name__)
+
+
+def _variance_with(baseline):
+    """Var[(x^2 - b) z / sigma] for mu = 1, sigma = 2, by quadrature."""
+    estimate = lambda z: ((1 + 2 * z) ** 2 - float(baseline)) * z / 2  # noqa: E731
+    square_mean = gaussian_expectation(lambda z: estimate(z) ** 2, mean=0, std=1, nodes=8)
+    return square_mean - gaussian_expectation(estimate, mean=0, std=1, nodes=8) ** 2
+
+
+def _lowest_towards(sign):
+    return lambda answer: all(
+        _variance_with(answer) < _variance_with(float(answer) + sign * shift) for shift in (0.001, 0.01, 0.5))
+
+
+lesson.value(
+    "07.1", "The best constant baseline", difficulty=1, minutes=6,
+    prompt="Let $f(x) = x^2$ and $x \\sim N(\\mu, \\sigma^2)$ with $\\mu = 1$ and $\\sigma = 2$. Which constant $b$ makes "
+    "the variance of $(f(x) - b)\\,\\frac{x - \\mu}{\\sigma^2}$ smallest? Give the number.",
+    answer=13.0,
+    properties=[
+        ("A slightly larger baseline has a smaller variance than yours.", _lowest_towards(1)),
+        ("A slightly smaller baseline has a smaller variance than yours.", _lowest_towards(-1)),
+    ],
+    hints=(
+        "The mean does not depend on b, so only the second moment E[(f - b)² s²] matters, with s the score.",
+        "That second moment is a parabola in b: set its derivative to zero.",
+        "b is the mean of f weighted by s². With x = μ + σz you need E[z²] = 1, E[z³] = 0 and E[z⁴] = 3.",
+    ),
+    mistakes=[
+        ("the mean of f", 5.0,
+         "That is E[f] = μ² + σ². It lowers the variance, and is not the best: samples with a large score count for more, "
+         "so f is averaged with the weight s²."),
+        ("f at the mean", 1.0, "That is f(μ) = μ². The best baseline averages f over x with the weight s²."),
+        ("the gradient", 2.0, "That is the gradient 2μ itself; a baseline is compared with values of f."),
+        ("left out sigma", 4.0, "You took μ² + 3: the fourth moment 3 comes with σ², as x = μ + σz."),
+        ("did not divide by E[z^2 / sigma^2]", 3.25,
+         "That is E[f s²] alone. Divide by E[s²] = 1/σ², so that the weights have mean 1."),
+    ],
+)
+
+
+def _is_surrogate_gradient(samples, values, mean, std, baseline, answer):
+    center = torch.tensor(mean, dtype=torch.float64, requires_grad=True)
+    surrogate = ((values - baseline) * torch.distributions.Normal(center, std).log_prob(samples)).mean()
+    return abs(float(answer) - float(torch.autograd.grad(surrogate, center)[0])) < 1e-9
+
+
+@lesson.exercise(
+    "07.2", "The score-function estimate", difficulty=1, minutes=6,
+    prompt="Write `score_estimate(samples, values, mean, std, baseline)`: the score-function estimate of "
+    "$\\frac{d}{d\\mu} E[f(x)]$ for $x \\sim N(\\mu, \\sigma^2)$ with a constant baseline. `samples` holds the $x_i$ and "
+    "`values` the $f(x_i)$, float64 tensors of one shape; return one number, the mean over the samples.",
+    draw=inputs(n=whole(3, 6), noise=normal("n", digits=2), mean=uniform(-2.0, 2.0), std=uniform(1.3, 2.5),
+                samples=lambda mean, noise: mean + noise, values=normal("n", digits=2), baseline=uniform(0.5, 3.0)),
+    properties=[("Your estimate should be the derivative of the mean of (f - b) log p(x) for the mean μ.",
+                 _is_surrogate_gradient)],
+    hints=(
+        "log p(x) = -(x - μ)²/(2σ²) and a constant. What is its derivative for μ?",
+        "Subtract the baseline from each value before you weigh it with the score.",
+        "Each sample gives (f - b) times (x - μ)/σ²; then take the mean.",
+    ),
+    mistakes=[
+        ("divided by sigma once", edit("std**2", "std"),
+         "You divided by σ once. The derivative of (x - μ)²/(2σ²) keeps σ². (With z = (x - μ)/σ it is z/σ: one σ is hidden "
+         "in z.)"),
+        ("left out sigma", edit(" / std**2", ""),
+         "σ² is missing: the derivative of (x - μ)²/(2σ²) for μ keeps it in the denominator."),
+        ("turned the sign", edit("(samples - mean)", "(mean - samples)"),
+         "The sign is turned: raising μ makes samples above μ more likely, so their score is positive."),
+        ("summed", edit(".mean()", ".sum()"), "You summed over the samples; an expectation is estimated by the mean."),
+        ("subtracted the baseline at the end", edit("(values - baseline)", "values", ".mean()", ".mean() - baseline"),
+         "You subtracted the baseline from the gradient: that shifts its mean. It belongs next to f, where the score "
+         "multiplies it and its expectation is 0."),
+        ("left out the baseline", edit("(values - baseline)", "values"),
+         "You left out the baseline. The mean is the same, the variance is not."),
+    ],
+)
+def score_estimate(samples, values, mean, std, baseline):
+    """Average (f(x) - b) (x - mu) / sigma^2 over the samples."""
+    return ((values - baseline) * (samples - mean) / std**2).mean()
+
+
+def _is_derivative(logits, values, answer):
+    leaf = logits.clone().requires_grad_()
+    return torch.allclose(answer, torch.autograd.grad(leaf.softmax(0) @ values, leaf)[0], atol=1e-9)
+
+
+@lesson.exercise(
+    "07.3", "The exact gradient of a categorical choice", difficulty=2, minutes=10,
+    prompt="Write `softmax_gradient(logits, values)`: the exact gradient of $\\sum_i p_i f_i$ with $p$ the softmax of the "
+    "logits, for the logits, without sampling. `values` holds the $f_i$; return a float64 tensor with one entry a logit.",
+    draw=inputs(n=whole(3, 5), logits=normal("n", digits=2), around_0=normal("n", digits=2),
+                values=lambda around_0: 1 + around_0),
+    properties=[
+        ("The entries should sum to 0: adding one constant to all logits changes no probability.",
+         lambda answer: abs(float(answer.sum())) < 1e-9),
+        ("The gradient should be the derivative of the expectation for the logits.", _is_derivative),
+    ],
+    hints=(
+        "The score of category x is its one-hot vector minus p. Average f times the score over the categories.",
+        "Entry i gets p_i f_i from the one-hot part. What does the part with -p give, summed over all categories?",
+        "Every value is compared with the expectation, and the difference is weighed by the probability.",
+    ),
+    mistakes=[
+        ("kept the values alone", edit("(values - p @ values)", "values"),
+         "You took p_i f_i, the one-hot part of the score. The part -p adds -p_i E[f]."),
+        ("gradient for the probabilities", edit("p * (values - p @ values)", "values.clone()"),
+         "That is the gradient for the probabilities. The chain rule through the softmax is missing."),
+        ("compared with the plain mean", edit("p @ values", "values.mean()"),
+         "You compared with the plain mean of the values; it must be the expectation under p."),
+        ("treated the entries as independent", edit("(values - p @ values)", "(1 - p) * values"),
+         "You kept the diagonal of the softmax's Jacobian, p_i (1 - p_i). Raising one logit also lowers all the other "
+         "probabilities: -p_i p_j."),
+        ("turned the sign", edit("(values - p @ values)", "(p @ values - values)"),
+         "The sign is turned: a category that is better than the average should become more likely."),
+    ],
+)
+def softmax_gradient(logits, values):
+    """p_i (f_i - sum_j p_j f_j)."""
+    p = logits.softmax(dim=0)
+    return p * (values - p @ values)
+
+
+def _fair(frequency, mean, std):
+    return max(abs(frequency), abs(mean), abs(std)) <= 1e4 and std >= 1e-3
+
+
+def _score_wins(frequency, mean, std):
+    score, pathwise = cosine_variances(frequency=float(frequency), mean=float(mean), std=float(std))
+    return pathwise >= 2 * score > 0
+
+
+def _case(**changed):
+    return {"frequency": 8.0, "mean": 1.0, "std": 0.5, **changed}
+
+
+lesson.flaw(
+    "07.4", "The smaller variance", difficulty=3, minutes=12,
+    prompt="It is often said that the reparameterised gradient, where it exists, has the smaller variance. Refute it with a "
+    "smooth function, $f(x) = \\cos(ax)$ and $x \\sim N(\\mu, \\sigma^2)$, without any baseline: give a dictionary with the "
+    "numbers `frequency` ($a$), `mean` ($\\mu$) and `std` ($\\sigma \\ge 0.001$), all at most 10,000 in size, for which the "
+    "reparameterised estimate has at least twice the variance of the score estimate.",
+    answer=_case(),
+    properties=[
+        ("Take σ of at least 0.001, and all three numbers at most 10,000 in size.", _fair),
+        ("For your numbers the reparameterised variance is below twice the score function's.", _score_wins),
+    ],
+    hints=(
+        "The reparameterised estimate is -a sin(ax). How large is its mean square when a is large?",
+        "The score estimate is cos(ax) z/σ, and the cosine is at most 1 in size.",
+        "Compare a²/2 with 1/(2σ²): what must the product aσ be?",
+    ),
+    mistakes=[
+        ("a constant function", _case(frequency=0.0),
+         "With a = 0 the function is constant: the reparameterised gradient is exactly 0, without any variance.",
+         lambda frequency, mean, std: _fair(frequency, mean, std) and frequency == 0),
+        ("a slow wave", _case(frequency=1.0),
+         "Your wave is slow: |a|σ is below 1, so x stays within a fraction of a period, and there the derivative is small. "
+         "Take a larger frequency.",
+         lambda frequency, mean, std: _fair(frequency, mean, std) and 0 < abs(frequency) * std < 1 and std >= 0.1),
+        ("hardly any noise", _case(std=0.01),
+         "Your σ is so small that the score z/σ is huge: the score function loses when the distribution is narrow. Raise "
+         "σ.",
+         lambda frequency, mean, std: _fair(frequency, mean, std) and 0 < abs(frequency) * std < 1 and std < 0.1),
+        ("not a standard deviation", _case(std=-0.5),
+         "σ is a standard deviation: take it positive, 0.001 or more.", lambda std: std < 1e-3),
+        ("close to the border", _case(frequency=2.2),
+         "You are near the border |a|σ = 1, where the two are about equal. Go well beyond it.",
+         lambda frequency, mean, std: _fair(frequency, mean, std) and 1 <= abs(frequency) * std <= 1.5
+         and not _score_wins(frequency, mean, std)),
+    ],
+)
+
+EXERCISES = lesson.exercises

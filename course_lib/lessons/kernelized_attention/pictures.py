@@ -1,0 +1,372 @@
+"""Figures, explorer and predictions of lesson 15, kernelized_attention."""
+
+import math
+
+import numpy as np
+import torch
+from matplotlib.patches import Rectangle
+from torch import Tensor
+
+from course_lib.attention.kernelized import (
+    Quadratic,
+    crossover_length,
+    elu_features,
+    kernel_attention,
+    linear_attention,
+    linear_multiply_adds,
+    memory_crossover_length,
+    softmax_multiply_adds,
+)
+from course_lib.teaching import Choice, Explorer, Slider, contents, lines, panels
+from course_lib.teaching.style import BLACK, BLUE, GREEN, ORANGE, RED
+
+lesson = contents(__name__)
+
+# Median time of `linear_attention` with the quadratic kernel divided by that of scaled_dot_product_attention, by
+# (head dimension, causal), for N = 256, 512, ...: one head, float32, CPU time of one thread, on a 2-core x86-64 machine
+# without GPU (`make bench attention`).
+MEASURED_LENGTHS = tuple(2**power for power in range(8, 16))
+MEASURED: dict[tuple[int, bool], tuple[float, ...]] = {
+    (16, False): (6.54, 3.37, 1.69, 0.795, 0.352, 0.157),
+    (32, False): (7.76, 4.02, 1.71, 0.846, 0.408, 0.187),
+    (64, False): (13.2, 6.32, 3.14, 1.6, 0.755, 0.374, 0.181, 0.0932),
+    (16, True): (4.55, 3.17, 2.37, 1.54, 0.764, 0.39),
+    (32, True): (3.54, 2.97, 2.59, 1.74, 0.855, 0.469),
+    (64, True): (3.07, 3.95, 3.95, 2.42, 1.48, 0.792, 0.419, 0.251),
+}
+LENGTHS = [2**power for power in range(6, 17)]
+
+
+@lesson.figure(size=(8.4, 4.6), bare=True, xlim=(-0.4, 12.2), ylim=(-4.2, 4.6), aspect="equal")
+def plot_question(axes):
+    """Draw both orders of multiplication, matrices as rectangles."""
+    n, d, c = 3.2, 1.0, 1.4  # how long N tokens, D or M entries and C features are drawn
+    boxes = {
+        "Q": (d, n, BLUE),
+        "Kᵀ": (n, d, ORANGE),
+        "similarities\nN × N": (n, n, RED),
+        "V": (d, n, GREEN),
+        "φ(K)ᵀ": (n, c, ORANGE),
+        "U\nC × M": (d, c, RED),
+        "φ(Q)": (c, n, BLUE),
+        "U": (d, c, RED),
+        "output\nN × M": (d, n, "0.8"),
+    }
+    similarities_first = ["Q", "Kᵀ", "→", "similarities\nN × N", "V", "→", "output\nN × M"]
+    values_first = ["φ(K)ᵀ", "V", "→", "U\nC × M", " ", "φ(Q)", "U", "→", "output\nN × M"]
+    for title, row, y in (
+        ("Similarities first: N × N numbers", similarities_first, 2.0),
+        ("Keys and values first: C × M numbers", values_first, -2.4),
+    ):
+        x = -0.2
+        axes.text(x, y + 2.35, title, fontsize=11, fontweight="bold", va="center")
+        for name in row:
+            width, height, color = boxes.get(name, (0.4, 0, None))
+            if color:
+                place = (x, y - height / 2)
+                axes.add_patch(Rectangle(place, width, height, facecolor=color, edgecolor=BLACK, alpha=0.45))
+            axes.text(x + width / 2, y, name, ha="center", va="center", fontsize=9 if color else 16)
+            x += width + 0.3
+    return (
+        "Two rows of rectangles, matrices drawn to scale. Above, Q times K transposed gives a large square of N by N "
+        "similarities, which then meets V. Below, the features of the keys, C by N, times V give a small block U of C "
+        "by M, which every query then reads through its own features. Both rows end in the same N by M output."
+    )
+
+
+def _similarities(offset: float | int) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """Return s and the three similarities; for elu + 1 those of D = 1 with the query 1."""
+    s = np.linspace(-4, 3, 141)
+    elu = (elu_features(torch.ones(1, dtype=torch.float64)) * elu_features(torch.from_numpy(s))).numpy()
+    return s, {"exp": np.exp(s), "quadratic": (s + offset) ** 2, "elu": elu}
+
+
+@lesson.figure(
+    "The square weighs opposite keys as heavily as aligned ones",
+    "$s$ = scaled q·k",
+    "similarity",
+    legend="upper center",
+    xlim=(-4, 3),
+    ylim=(-0.4, 10),
+)
+def plot_kernels(axes, offset: float | int = 1.0):
+    """Draw three similarities against the scaled product of query and key."""
+    s, curves = _similarities(offset)
+    names = ["softmax: $e^s$", f"quadratic: $(s + {offset:g})^2$", "elu + 1, for D = 1, q = 1"]
+    lines(axes, s, dict(zip(names, curves.values(), strict=True)))
+    axes.plot([-offset], [0], "o", color=RED, markersize=7)
+    return (
+        f"Three similarities against the scaled product s of query and key. The exponential grows from nearly 0 on the "
+        f"left; the quadratic one is a parabola that is 0 at s = -{offset:g} and grows on both sides of it, so that a key "
+        f"at s = -4 gets {(-4 + offset) ** 2:g}; elu + 1 never reaches 0 and grows along a line on the right."
+    )
+
+
+@lesson.figure(
+    None, "sequence length N", "multiply-adds", size=(7.2, 4.2), legend="upper left", xscale="log", yscale="log"
+)
+def plot_costs(axes, d: int = 64):
+    """Draw multiply-adds of softmax attention and of two linear forms against the length, D = M."""
+    features = Quadratic().n_features(d)
+    linear = {f"quadratic kernel, C = {features:,}": features, f"elu + 1, C = {d}": d}
+    curves = {name: [linear_multiply_adds(n, d, n_features=count) for n in LENGTHS] for name, count in linear.items()}
+    lines(axes, LENGTHS, {"softmax": [softmax_multiply_adds(n, d, d) for n in LENGTHS], **curves})
+    masked = [softmax_multiply_adds(n, d, d, causal=True) for n in LENGTHS]
+    axes.plot(LENGTHS, masked, ":", color=BLUE, label="softmax, causal")
+    first, second = (crossover_length(d, d, n_features=features, causal=causal) for causal in (False, True))
+    for n, offset in ((first, (-58, 8)), (second, (8, -14))):
+        cost = 2 * n * features * (d + 1)
+        axes.plot([n], [cost], "o", color=BLACK, markersize=7, label="_crossover")
+        axes.annotate(f"N = {math.ceil(n):,}", (n, cost), offset, textcoords="offset points", fontsize=9)
+    axes.set_title(f"Where the lines cross (D = M = {d})")
+    return (
+        f"Multiply-adds against the length of the sequence, both logarithmic, for D = M = {d}. The two lines of softmax "
+        f"attention have slope 2, those of the linear forms slope 1. The quadratic kernel crosses softmax at N = "
+        f"{math.ceil(first):,} and causal softmax at {math.ceil(second):,}; elu + 1 lies below both from the left end on "
+        "or shortly after."
+    )
+
+
+@lesson.figure(
+    None,
+    "sequence length N",
+    "numbers in memory",
+    size=(7.2, 4.0),
+    legend="upper left",
+    xscale="log",
+    yscale="log",
+    ylim=(1e3, 1e11),
+)
+def plot_memory(axes, d: int = 64, chunk: int = 256):
+    """Draw what has to be kept beside inputs and output, in numbers, against the length."""
+    features = Quadratic().n_features(d)
+    state, lengths = features * (d + 1), np.array(LENGTHS, dtype=float)
+    curves = {
+        "stored similarities, $N^2$": lengths**2,
+        "U and z, $C(M + 1)$": 0 * lengths + state,
+        f"U, z and the features of {chunk} tokens": 0 * lengths + state + 2 * chunk * features,
+        "stored features, $2NC$": 2 * lengths * features,
+    }
+    lines(axes, lengths, curves)
+    crossing = memory_crossover_length(d, n_features=features)
+    axes.plot([crossing], [state], "o", color=BLACK, markersize=7)
+    axes.annotate(f"N = {math.ceil(crossing)}", (crossing, state), (6, -14), textcoords="offset points")
+    axes.set_title(f"Linear memory needs features that are not kept (D = M = {d})")
+    return (
+        f"Numbers in memory against the length, both logarithmic. Stored similarities grow as the square and pass the state "
+        f"of {state:,} numbers at N = {math.ceil(crossing)}. Stored features grow in proportion to N and lie far above the "
+        f"state; with the features of {chunk} tokens at a time the need is constant."
+    )
+
+
+@lesson.figure(
+    ["without a mask", "causal"],
+    "sequence length N",
+    "time / time of softmax",
+    size=(8.6, 4.0),
+    grid=(1, 2),
+    legend="lower left",
+    subplots={"sharey": True},
+    xscale="log",
+    yscale="log",
+    ylim=(0.05, 20),
+)
+def plot_measured(left, right):
+    """Draw the measured ratio of times against the length, for three head dimensions."""
+    for axes, causal in ((left, False), (right, True)):
+        ratios = {f"D = {d}": ratio for (d, masked), ratio in MEASURED.items() if masked == causal}
+        curves = {name: (MEASURED_LENGTHS[: len(ratio)], ratio) for name, ratio in ratios.items()}
+        lines(axes, None, curves, marker="o", markersize=5)
+        axes.axhline(1, color=BLACK, linewidth=1.0, linestyle="-")
+    ends = " and ".join(f"{MEASURED[64, causal][-1]:.2f}" for causal in (False, True))
+    return (
+        "Measured time of the quadratic kernel in linear time divided by that of PyTorch's softmax attention, against the "
+        "length, both logarithmic, without a mask on the left and causal on the right, for D = 16, 32 and 64. All lines "
+        f"fall below 1; for D = 64 they end at {ends} for N = 32,768."
+    )
+
+
+def cancellation(*, signed: bool, length: int = 256, d: int = 4, seed: int = 0) -> tuple[Tensor, Tensor]:
+    """Return for each query the sum of the similarities' sizes over the size of their sum, and float32's error.
+
+    `signed` takes the features x themselves, whose products have both signs; else elu(x) + 1. The error is
+    ||V'_32 - V'_64|| / ||V'_64||, with both computed from the same float32 inputs.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    q, k, v = (torch.randn(length, d, generator=generator, dtype=torch.float32) for _ in range(3))
+    features = (lambda x: x) if signed else elu_features
+    similarity = lambda a, b: features(a) @ features(b).mT  # noqa: E731
+    weights = similarity(q.double(), k.double())
+    exact = kernel_attention(q.double(), k.double(), v.double(), similarity=similarity)
+    error = (linear_attention(q, k, v, feature_map=features) - exact).norm(dim=-1) / exact.norm(dim=-1)
+    return weights.abs().sum(-1) / weights.sum(-1).abs(), error
+
+
+@lesson.figure(
+    "Similarities that cancel cost digits",
+    "Σ|sim| / |Σ sim|",
+    "relative error in float32",
+    legend="upper left",
+    xscale="log",
+    yscale="log",
+)
+def plot_cancellation(axes):
+    """Draw float32's error against the cancellation in the denominator, for signed and positive features."""
+    for signed, look, name in ((True, "o", "φ(x) = x"), (False, "s", "φ(x) = elu(x) + 1")):
+        factor, error = cancellation(signed=signed)
+        color = RED if signed else BLUE
+        axes.plot(factor, error.clamp(min=1e-9), look, color=color, markersize=4, label=name)
+    reach = np.array([1, 1e4])
+    axes.plot(reach, 2**-24 * reach, ":", color=BLACK, label="$2^{-24}$ times the factor")
+    return (
+        "Relative error of the output in float32, one point a query, against the sum of the similarities' sizes divided by "
+        "the size of their sum, both logarithmic. With features of both signs the factor ranges from about 10 to more "
+        "than 10,000 and the error grows with it. With elu + 1 the factor is 1 for every query and the error stays "
+        "near the rounding of float32."
+    )
+
+
+def _in_words(count: float | int) -> str:
+    """Say a large count with two digits and a word."""
+    for size, word in ((1e12, "trillion"), (1e9, "billion"), (1e6, "million")):
+        if count >= size:
+            return f"{count / size:.3g} {word}"
+    return f"{count:,.0f}"
+
+
+@lesson.explorer
+class CostExplorer(Explorer):
+    """Predicted time and memory of softmax and linear attention, and the shape of the similarity."""
+
+    title = "When linear attention pays"
+    summary = (
+        "Left: multiply-adds of softmax attention and of the linear form against the length N, with the point where they "
+        "cross and the length in use. Middle: what has to be stored beside inputs and output, N squared similarities or the "
+        "state of the linear form. Right: three similarities against the scaled product s of query and key."
+    )
+    power = Slider(
+        "sequence length", "log₂ N", "The number of tokens is 2 to this power: 12 stands for 4,096", 12, 6, 16, 1
+    )
+    d = Slider("head dimension", "D = M", "Entries of one query, key or value", 64, 8, 128, 8)
+    offset = Slider(
+        "offset of the square",
+        "c",
+        "The quadratic kernel is (s + c)²; with c = 0 it needs fewer features",
+        1.0,
+        0.0,
+        3.0,
+        0.1,
+    )
+    features = Choice(
+        "feature map",
+        "Which features the linear form uses; the random ones are those of lesson 16",
+        "quadratic",
+        ("quadratic", "elu + 1", "256 random"),
+    )
+    causal = Choice(
+        "causal mask",
+        "Whether a token sees itself and the past only, which halves the pairs of softmax attention",
+        "no",
+        ("no", "yes"),
+    )
+    size = (11.4, 4.0)
+    layout = panels(
+        ["Time", "Memory", "Similarity"],
+        ["sequence length N", "sequence length N", "scaled product s"],
+        ["multiply-adds", "stored numbers", "similarity"],
+        grid=(1, 3),
+        legend=[*2 * [{"loc": "upper left", "ncols": 2, "fontsize": 8}], {"loc": "upper center", "fontsize": 8}],
+        xscale=["log", "log", "linear"],
+        yscale=["log", "log", "linear"],
+        xlim=[(50, 84000), (50, 84000), (-4, 3)],
+        ylim=[(1e3, 1e15), (10, 1e12), (-0.5, 14)],
+    )
+
+    def compute(self, *, power, d, offset, features, causal):
+        """Return both curves of cost and of memory, where they cross, and the quadratic similarity."""
+        length, masked = 2**power, causal == "yes"
+        count = {"quadratic": Quadratic(offset=offset).n_features(d), "elu + 1": d, "256 random": 256}[features]
+        softmax = {n: softmax_multiply_adds(n, d, d, causal=masked) for n in LENGTHS}
+        linear = {n: linear_multiply_adds(n, d, n_features=count) for n in LENGTHS}
+        state = count * (d + 1)
+        crossover = crossover_length(d, d, n_features=count, causal=masked)
+        memory_crossover = memory_crossover_length(d, n_features=count)
+        inside = lambda n, y: (n, y) if LENGTHS[0] <= n <= LENGTHS[-1] else ([], [])  # noqa: E731
+        return {
+            "time softmax": (LENGTHS, list(softmax.values())),
+            "time linear": (LENGTHS, list(linear.values())),
+            "time here": ([length, length], [1e3, 1e13]),
+            "time crossing": inside(crossover, crossover * linear[length] / length),
+            "memory softmax": (LENGTHS, [n**2 for n in LENGTHS]),
+            "memory linear": (LENGTHS, [state for _ in LENGTHS]),
+            "memory here": ([length, length], [10, 2e10]),
+            "memory crossing": inside(memory_crossover, state),
+            "square": _similarities(offset)[1]["quadratic"],
+            "zero": (-offset, 0),
+            "costs": (softmax[length], linear[length]),
+            "crossovers": (math.ceil(crossover), math.ceil(memory_crossover)),
+            "state": state,
+            "length": length,
+            "count": count,
+            "causal": masked,
+        }
+
+    def draw(self, time, memory, shape):
+        """Draw the two similarities that stay, and empty curves and marks."""
+        artists = {}
+        for name, axes in (("time", time), ("memory", memory)):
+            curves = lines(axes, [], ["softmax", "linear"])
+            curves += axes.plot([], [], ":", color="0.4", linewidth=2.0, label="N in use")
+            curves += axes.plot([], [], "o", color=BLACK, markersize=7, label="crossover")
+            parts = ("softmax", "linear", "here", "crossing")
+            artists |= {f"{name} {part}": curve for part, curve in zip(parts, curves, strict=True)}
+        s, curves = _similarities(1.0)
+        names = ["$e^s$", "$(s + c)^2$", "elu + 1, q = 1"]
+        _, artists["square"], _ = lines(shape, s, dict(zip(names, curves.values(), strict=True)))
+        (artists["zero"],) = shape.plot([], [], "o", color=RED, markersize=7)
+        return artists
+
+    def words(self, state):
+        """Say what the length in use costs either way and where the lines cross."""
+        softmax, linear = state["costs"]
+        time, memory = state["crossovers"]
+        return (
+            f"N = {state['length']:,} with C = {state['count']:,} features: {'causal ' if state['causal'] else ''}softmax "
+            f"attention needs {_in_words(softmax)} multiply-adds, the linear form {_in_words(linear)}, "
+            f"{'fewer' if linear < softmax else 'more'} by the factor {linear / softmax:.3g}. Fewer from N = {time:,} on; "
+            f"its state of {state['state']:,} numbers is smaller than N² from N = {memory:,} on. "
+            f"The square vanishes at s = {state['zero'][0] or 0:g}."
+        )
+
+
+crossover_prediction = lesson.prediction(
+    "15.P1",
+    "Head dimension $D = M = 64$, quadratic kernel, no mask. From which sequence length on does the linear form "
+    "need fewer multiply-adds than softmax attention?",
+    {
+        "From about N = 64 on": "That is D. It would be right for a map with about D features, such as elu + 1.",
+        "From about N = 400 on": "That is where N² stored similarities outgrow the state of C(M + 1) numbers: memory "
+        "crosses long before time.",
+        "From about N = 2,200 on": "2C(M + 1)/(D + M) = 2,178.5 with C = 2,145, close to C, which is about D²/2.",
+        "From about N = 260,000 on": "That is D³. It compares the cost of one token, about D³, with one similarity, and "
+        "softmax attention computes N of them a token.",
+    },
+    answer="From about N = 2,200 on",
+    reveal=plot_costs,
+)
+
+opposite_prediction = lesson.prediction(
+    "15.P2",
+    "The similarity is $(q \\cdot k + 1)^2$. One key has $q \\cdot k = 2$; another points away from the query, with "
+    "$q \\cdot k = -4$. Which of the two gets more weight?",
+    {
+        "The first one": "So it would be with the exponential: e² against e⁻⁴. The square gives (2 + 1)² = 9 and "
+        "(-4 + 1)² = 9.",
+        "The second one": "Nearly: beyond q·k = -4 the opposite key would win. Here both get 9.",
+        "Both get the same": "(2 + 1)² = (-4 + 1)² = 9: the square is even round q·k = -1, and only there is it zero.",
+    },
+    answer="Both get the same",
+    reveal=plot_kernels,
+)
+
+FIGURES = lesson.figures

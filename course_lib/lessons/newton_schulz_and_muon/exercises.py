@@ -1,0 +1,175 @@
+"""Exercises of lesson 06, newton_schulz_and_muon."""
+
+import math
+
+import torch
+
+from course_lib.lessons.newton_schulz_and_muon.pictures import compose, count_flops
+from course_lib.optimization.newton_schulz import CUBIC, odd_polynomial
+from course_lib.teaching import contents, edit, inputs, normal, uniform, whole
+
+lesson = contents(__name__)
+
+
+def _is_counted(answer):
+    return abs(float(answer) - count_flops(lambda W: 1.5 * W - 0.5 * W @ (W.mT @ W), 3072, 768)) < 0.5
+
+
+lesson.value(
+    "06.1", "What a step costs", difficulty=1, minutes=3,
+    prompt="A $3072 \\times 768$ matrix $W$ takes one step of the cubic, $\\frac12(3W - \\dots)$. A product of a "
+    "$p \\times m$ and an $m \\times n$ matrix counts $2pmn$ operations; sums of matrices are not counted. How many "
+    "operations does the step take at least, if you may choose the side on which the Gram matrix is formed?",
+    answer=4 * 768**2 * 3072,
+    properties=[("torch counts another number of operations.", _is_counted)],
+    hints=(
+        "There are two products: the Gram matrix, and the Gram matrix times W.",
+        "The Gram matrix on one side has 3072 rows, on the other side 768.",
+        "Take the smaller one. Each of the two products then costs twice the square of the shorter side times the longer "
+        "one.",
+    ),
+    mistakes=[
+        ("the larger Gram matrix", 4 * 3072**2 * 768,
+         "You formed WWᵀ, which has 3072 rows. WᵀW has 768, and the step is four times cheaper."),
+        ("one product", 2 * 768**2 * 3072,
+         "That is one product. Forming the Gram matrix and multiplying by it are two, of equal cost."),
+        ("as the notes count", 4 * 3072 * 768,
+         "That is the notes' count: twice the number of entries for each product. Every entry of the result is itself a "
+         "sum of many products."),
+        ("square of the Gram matrix", 4 * 768**3,
+         "You counted products of two 768 x 768 matrices. One factor is W itself, with 3072 rows."),
+    ],
+)
+
+
+def _moves_values_only(matrix, steps, answer):
+    left, values, right = torch.linalg.svd(matrix, full_matrices=False)
+    return torch.allclose(answer, left * compose(values / values.norm(), [CUBIC] * steps) @ right, atol=1e-8)
+
+
+@lesson.exercise(
+    "06.2", "Newton-Schulz in four lines", difficulty=1, minutes=8,
+    prompt="Write `cubic_orthogonalize(matrix, steps)`: divide by the Frobenius norm, then apply "
+    "$X \\leftarrow \\frac12(3X - XX^\\top X)$ `steps` times. `matrix` is a float64 matrix of any shape, not zero; return a "
+    "matrix of that shape.",
+    draw=inputs(rows=whole(2, 4), columns=whole(2, 4), noise=normal("rows columns"), steps=whole(1, 4),
+                matrix=lambda noise: noise + 3 * torch.eye(*noise.shape, dtype=noise.dtype)),  # never the zero matrix
+    properties=[
+        ("Each singular value s of the normalised matrix should become p(...p(s)), with the singular vectors kept.",
+         _moves_values_only),
+    ],
+    hints=(
+        "The Frobenius norm is the root of the sum of all squared entries: `matrix.norm()`.",
+        "In the loop, X Xᵀ X has the shape of X, whatever its shape.",
+        "Three halves of X, minus one half of that product; return X after the loop.",
+    ),
+    mistakes=[
+        ("not normalised", edit(" / matrix.norm()", ""),
+         "You did not normalise. Singular values above √3 do not go to 1: divide by the Frobenius norm first."),
+        ("normalised by the largest entry", edit("matrix.norm()", "matrix.abs().max()"),
+         "You divided by the largest entry, which can be smaller than the largest singular value."),
+        ("normalised by the spectral norm", edit("matrix.norm()", "torch.linalg.matrix_norm(matrix, ord=2)"),
+         "You divided by the largest singular value. That works, but it is not asked for, and finding it is what the "
+         "iteration is meant to avoid: the Frobenius norm is a bound that costs nothing."),
+        ("the half left out", edit("1.5", "3", "0.5 * ", ""),
+         "The factor 1/2 is missing: with 3s - s³ the value 1 goes to 2."),
+        ("one step too many", edit("range(steps)", "range(steps + 1)"), "You took one step more than asked."),
+        ("a plus sign", edit("X - ", "X + "), "You added XXᵀX. It is subtracted: the cubic term holds large values back."),
+    ],
+)
+def cubic_orthogonalize(matrix, steps):
+    """Divide by the Frobenius norm, then take `steps` steps of the cubic."""
+    X = matrix / matrix.norm()
+    for _ in range(steps):
+        X = 1.5 * X - 0.5 * X @ X.T @ X
+    return X
+
+
+def _escapes(answer):
+    """Whether the cubic, repeated 200 times, does not arrive at 1; beyond 3 it has left for good."""
+    s = float(answer)
+    for _ in range(200):
+        if not abs(s) < 3:
+            return True
+        s = (3 * s - s * s * s) / 2
+    return not abs(s - 1) < 0.1
+
+
+lesson.flaw(
+    "06.3", "Not every matrix", difficulty=2, minutes=6,
+    prompt="The notes say that the cubic, repeated on a gradient $G = U\\Sigma V^\\top$, gives $UV^\\top$; they do not "
+    "normalise $G$. Give a counterexample: a singular value $s_0 > 0$ (a number) that 200 repetitions of "
+    "$s \\leftarrow \\frac12(3s - s^3)$ do not bring within 0.1 of 1.",
+    answer=2.0,
+    properties=[
+        ("A singular value that has a direction in $UV^\\top$ is above 0.", lambda answer: float(answer) > 0),
+        ("From your number the cubic arrives at 1.", _escapes),
+    ],
+    hints=(
+        "Where is p(s) = 0? Beyond that point the sign changes.",
+        "A value that lands on -1 stays there, since p(-1) = -1.",
+        "Solve p(s) = -1, or take a number so large that the cube outweighs everything.",
+    ),
+    mistakes=[
+        ("the fixed point", 1.0,
+         "1 is where the cubic stays: a matrix with that singular value is already orthogonal.",
+         lambda answer: abs(float(answer) - 1) < 1e-9),
+        ("inside the region", 0.5, "Your number lies between 0 and √3, where the cubic always arrives at 1.",
+         lambda answer: 0 < float(answer) < math.sqrt(3) - 1e-6 and abs(float(answer) - 1) >= 1e-9),
+        ("zero", 0.0,
+         "0 stays 0, but then UVᵀ (the factor that keeps zero directions at zero) has 0 there as well. Take a number "
+         "above 0.", lambda answer: float(answer) == 0),
+        ("negative", -2.0, "Singular values are never negative: the sign belongs to the singular vectors.",
+         lambda answer: float(answer) < 0),
+        ("comes back", 2.2,
+         "Your number is outside the region, but this one comes back: it changes its sign an even number of times on the "
+         "way and arrives at 1.", lambda answer: float(answer) >= math.sqrt(3) and not _escapes(answer)),
+    ],
+)
+
+
+def _cubic_error(lower, pair):
+    s = torch.linspace(lower, 1, 2001, dtype=torch.float64)
+    return float((odd_polynomial(s, (float(pair[0]), float(pair[1]), 0.0)) - 1).abs().max())
+
+
+@lesson.exercise(
+    "06.4", "The best cubic", difficulty=3, minutes=20,
+    prompt="Write `best_cubic(lower)`: the pair $(a, b)$, as a float64 tensor of two entries, for which "
+    "$p(s) = as + bs^3$ is closest to 1 on $[l, 1]$, in the sense that the largest $|p(s) - 1|$ there is smallest. `lower` "
+    "is $l$, between 0 and 1. As for the quintic, the error of the best one is reached with alternating signs, here at "
+    "three points: $l$, the maximum of $p$, and 1.",
+    draw=inputs(lower=uniform(0.05, 0.85)),
+    properties=[
+        ("Another cubic is closer to 1 on the interval.",
+         lambda lower, answer: _cubic_error(lower, answer) <= _cubic_error(lower, best_cubic(lower)) * (1 + 1e-6)),
+    ],
+    hints=(
+        "p(l) = p(1), since both are 1 - E. That gives a as a multiple of -b.",
+        "p'(m) = 0 gives the place m of the maximum, and there p(m) = 2am/3.",
+        "What is left is the size: p(1) + p(m) = 2, because one is 1 - E and the other 1 + E.",
+    ),
+    mistakes=[
+        ("Newton-Schulz", lambda lower: torch.tensor([1.5, -0.5], dtype=torch.float64),
+         "That is the cubic of Newton-Schulz, the limit of the best ones as l goes to 1. For a smaller l a steeper one is "
+         "better."),
+        ("right at both ends", edit("2 / (at_end + at_maximum)", "1 / at_end"),
+         "You made p(l) = p(1) = 1. Then the whole error sits at the maximum in between: lower the polynomial until both "
+         "sides err alike."),
+        ("never above 1", edit("2 / (at_end + at_maximum)", "1 / at_maximum"),
+         "Your maximum is 1, so that all the error lies below. Allowed to rise above 1 by as much as it stays below, the "
+         "polynomial errs half as much."),
+        ("maximum at 1", lambda lower: torch.tensor([3.0, -1.0], dtype=torch.float64) / (1.5 * lower - 0.5 * lower**3 + 1),
+         "Your polynomial rises up to s = 1. A steeper one, with its maximum inside the interval, has a third point to err "
+         "at, and errs less."),
+    ],
+)
+def best_cubic(lower):
+    """Return (a, b) of the odd cubic a s + b s^3 that is closest to 1 on [lower, 1]: a = -total b, p(l) = p(1)."""
+    total = 1 + lower + lower**2
+    at_end, at_maximum = total - 1, 2 / 3 * total * math.sqrt(total / 3)  # of total s - s^3
+    size = 2 / (at_end + at_maximum)
+    return torch.tensor([size * total, -size], dtype=torch.float64)
+
+
+EXERCISES = lesson.exercises

@@ -1,0 +1,210 @@
+"""What sparse autoencoders share: weights, their start, the loss, and how dead features are started again."""
+
+from abc import abstractmethod
+from typing import Any, ClassVar
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from course_lib import parallel
+from course_lib.sae import kernels, losses
+from course_lib.sae.autoencoder import Autoencoder, Labels, check_width
+
+
+class SparseAutoencoder(Autoencoder):
+    """What sparse autoencoders share: weights, their start, and the loss ||x - x'||^2 + penalties.
+
+    `n_features` defaults to 4 d_model. Shapes: `encoder_weight` (n_features, d_model), `encoder_bias`
+    (n_features), `decoder_weight` (d_model, n_features), `decoder_bias` (d_model).
+    """
+
+    revived_size: ClassVar[float] = 0.2
+
+    def __init__(
+        self, d_model: int, n_features: int | None = None, *, generator: torch.Generator | None = None
+    ) -> None:
+        super().__init__(d_model)
+        self.n_features = 4 * d_model if n_features is None else n_features
+        check_width("n_features", self.n_features)
+        self._make_weights(_random_rows(self.n_features, d_model, generator))
+        # Features seen to fire in training, for whoever looks after dead ones; None: nobody asks.
+        self.fired: Bool[Tensor, " features"] | None = None
+
+    def _make_weights(self, rows: Float[Tensor, "features d_model"]) -> None:
+        """Encoder rows and decoder columns start at the same random directions."""
+        self.encoder_weight = nn.Parameter(rows.clone())
+        self.encoder_bias = nn.Parameter(torch.zeros(self.n_features))
+        # A feature's column lies together in memory: a sparse code reads and writes whole columns.
+        self.decoder_weight = nn.Parameter(rows.clone().T)
+        self.decoder_bias = nn.Parameter(torch.zeros(self.d_model))
+
+    @property
+    def code_width(self) -> int:
+        """Number of features."""
+        return self.n_features
+
+    def config(self) -> dict[str, Any]:
+        """The constructor's arguments."""
+        return {"d_model": self.d_model, "n_features": self.n_features}
+
+    @abstractmethod
+    def _activate(self, pre: Float[Tensor, "batch features"]) -> Float[Tensor, "batch features"]:
+        """Features of pre-activations."""
+
+    def _activate_batch(self, pre: Float[Tensor, "batch features"]) -> Float[Tensor, "batch features"]:
+        """Features in training, where they may depend on the other rows of the batch."""
+        return self._activate(pre)
+
+    def _penalties(
+        self, pre: Float[Tensor, "batch features"], features: Float[Tensor, "batch features"]
+    ) -> dict[str, tuple[float | int, Float[Tensor, ""]]]:
+        """Weight and value of each sparsity penalty, by name."""
+        return {}
+
+    def _preactivations(
+        self, x: Float[Tensor, "batch d_model"], dtype: torch.dtype | None = None
+    ) -> Float[Tensor, "batch features"]:
+        dtype = dtype or x.dtype
+        weight, bias = self.encoder_weight.to(dtype), self.encoder_bias.to(dtype)
+        return torch.addmm(bias, (x - self.decoder_bias).to(dtype), weight.T)
+
+    def _encode(self, x: Float[Tensor, "batch d_model"]) -> Float[Tensor, "batch code"]:
+        return self._activate(self._preactivations(x))
+
+    def _decode(self, code: Float[Tensor, "batch code"]) -> Float[Tensor, "batch d_model"]:
+        return code @ self.decoder_weight.to(code.dtype).T + self.decoder_bias
+
+    def strengths(self, features: Float[Tensor, "batch features"]) -> Float[Tensor, " features"]:
+        """Root mean square length of what each feature writes: ||W_d[:, i]|| sqrt(mean_n f_i(x_n)^2).
+
+        Unlike f_i alone it does not depend on how the product f_i W_d[:, i] is split between the two.
+        """
+        return features.square().mean(dim=0).sqrt() * self.decoder_weight.norm(dim=0)
+
+    def _parts(
+        self, x: Float[Tensor, "batch d_model"], *, labels: Labels, sparsity_scale: float | int
+    ) -> dict[str, Float[Tensor, ""]]:
+        pre = self._preactivations(x)
+        return self._parts_of(x, pre, self._activate_batch(pre), sparsity_scale)
+
+    def _parts_of(
+        self,
+        x: Float[Tensor, "batch d_model"],
+        pre: Float[Tensor, "batch features"],
+        features: Float[Tensor, "batch features"],
+        sparsity_scale: float | int,
+    ) -> dict[str, Float[Tensor, ""]]:
+        reconstruction = losses.reconstruction(self._decode(features), x)
+        return self._summed(reconstruction, self._penalties(pre, features), sparsity_scale)
+
+    def _summed(
+        self,
+        reconstruction: Float[Tensor, ""],
+        penalties: dict[str, tuple[float | int, Float[Tensor, ""]]],
+        sparsity_scale: float | int,
+    ) -> dict[str, Float[Tensor, ""]]:
+        total = reconstruction
+        for weight, value in penalties.values():
+            total = total + weight * sparsity_scale * value
+        named = {name: value for name, (_, value) in penalties.items()}
+        return {"reconstruction": reconstruction, **named, "total": total}
+
+    def training_loss(
+        self,
+        batch: Float[Tensor, "batch d_model"],
+        *,
+        labels: Labels = None,
+        sparsity_scale: float | int = 1.0,
+        compute_dtype: torch.dtype | None = None,
+    ) -> dict[str, Float[Tensor, ""]]:
+        """`loss` as `train` computes it, see `Autoencoder.training_loss`."""
+        x = self.normalise(batch)
+        return self._training_parts(x, sparsity_scale, compute_dtype or x.dtype)
+
+    def _training_parts(
+        self, x: Float[Tensor, "batch d_model"], sparsity_scale: float | int, dtype: torch.dtype
+    ) -> dict[str, Float[Tensor, ""]]:
+        pre = self._preactivations(x, dtype)
+        features = self._activate_batch(pre)
+        with torch.no_grad():
+            self._observe(pre, features)
+        return self._parts_of(x, pre, features, sparsity_scale)
+
+    def _observe(
+        self, pre: Float[Tensor, "batch features"], features: Float[Tensor, "batch features"]
+    ) -> None:
+        """Gather what training wants to know of a batch."""
+        if self.fired is not None:
+            self.fired |= features.amax(dim=0) > 0
+
+    @torch.no_grad()
+    def restart(
+        self,
+        dead: Int[Tensor, " dead"],
+        batch: Float[Tensor, "batch d_model"],
+        *,
+        generator: torch.Generator,
+    ) -> list[tuple[nn.Parameter, Any]]:
+        """Point features, given by their numbers, at what the reconstruction of badly explained rows lacks.
+
+        Rows are drawn in proportion to their squared loss ||x - x'||^4; a feature's encoder row and decoder
+        column take the direction of x - x', with the mean norms of the other features (encoder rows `revived_size`
+        times that, not to disturb what works) and bias 0. Returns the parameters and the entries that were set.
+        Source: Bricken et al. (2023), Towards Monosemanticity, which takes the direction of x instead.
+        """
+        x = self.normalise(batch)
+        residual = x - self._decode(self._activate_batch(self._preactivations(x)))
+        residual = parallel.gathered(residual)
+        badness = residual.square().sum(dim=1).double().square().cpu()
+        rows = torch.multinomial(badness + 1e-300, len(dead), replacement=True, generator=generator)
+        directions = nn.functional.normalize(residual[rows.to(residual.device)], dim=1)
+        others = torch.ones_like(self.encoder_bias, dtype=torch.bool)
+        others[dead] = len(dead) == self.n_features
+        encoder_norm = self.encoder_weight[others].norm(dim=1).mean()
+        decoder_norm = self.decoder_weight.T[others].norm(dim=1).mean()
+        self.encoder_weight[dead] = self.revived_size * encoder_norm * directions
+        self.encoder_bias[dead] = 0
+        self.decoder_weight[:, dead] = decoder_norm * directions.T
+        return [
+            (self.encoder_weight, dead),
+            (self.encoder_bias, dead),
+            (self.decoder_weight, (slice(None), dead)),
+        ]
+
+    def _sparse_training_parts(
+        self, centred: Float[Tensor, "batch d_model"], code: kernels.SparseCode, dtype: torch.dtype
+    ) -> dict[str, Float[Tensor, ""]]:
+        """Loss parts of a code without penalty, of which only the active entries are known."""
+        if self.fired is not None:
+            # A mask of active entries would be read back for its size.
+            sums = torch.zeros_like(self.fired, dtype=code.values.dtype)
+            self.fired |= sums.index_add_(0, code.columns, code.values) > 0
+        reconstruction = kernels.sparse_reconstruction(
+            centred,
+            code,
+            encoder_weight=self.encoder_weight,
+            encoder_bias=self.encoder_bias,
+            decoder_weight=self.decoder_weight,
+            decoder_bias=self.decoder_bias,
+            compute_dtype=dtype,
+        )
+        return {"reconstruction": reconstruction, "total": reconstruction}
+
+
+@torch.no_grad()
+def remove_radial_(gradient: Float[Tensor, "rows d"], rows: Float[Tensor, "rows d"]) -> None:
+    """Take from each row of `gradient`, in place, its part along the row of `rows`, which has norm 1."""
+    gradient.sub_((gradient * rows).sum(dim=1, keepdim=True) * rows)
+
+
+def _random_rows(
+    n_features: int, d_model: int, generator: torch.Generator | None
+) -> Float[Tensor, "features d_model"]:
+    """Random directions of the norm at which W_d ReLU(W_d^T x) equals x in expectation.
+
+    Each of n_features rows of norm c passes half of x's share 1 / d_model along it, times c^2.
+    """
+    columns = torch.randn(d_model, n_features, generator=generator)
+    columns *= (2 * d_model / n_features) ** 0.5 / columns.norm(dim=0)
+    return columns.T.contiguous()

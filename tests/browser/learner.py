@@ -1,0 +1,185 @@
+"""The hands and eyes of a learner at a notebook in JupyterLab: open it, run it, look at it, move things.
+
+Nothing sleeps: each step ends when what it waits for has happened in the page.
+"""
+
+from contextlib import contextmanager
+
+from playwright.sync_api import Locator, Page, expect
+
+# Seconds. Both only guard against a hang: they are far above what a busy machine needs to run a notebook (HANG),
+# or to answer one key press (STUCK).
+HANG, STUCK = 900, 180
+
+ROLES = ("slider", "textbox", "button", "radio", "combobox", "checkbox", "image")
+
+_OPEN = """async path => {
+  const panel = await window.jupyterapp.commands.execute("docmanager:open", {path, factory: "Notebook"});
+  await panel.context.ready;
+  await panel.sessionContext.ready;
+  await panel.sessionContext.session.kernel.info;
+}"""
+
+# The command's promise settles when the last cell has run, or the first has failed.
+_RUN_ALL = """async () => {
+  const app = window.jupyterapp;
+  await app.commands.execute("notebook:clear-all-cell-outputs");
+  await app.commands.execute("notebook:run-all-cells");
+  return app.shell.currentWidget.content.widgets
+    .filter(cell => cell.model.type === "code" && !cell.model.executionCount).length;
+}"""
+
+_RENDERED = """() => {
+  const shown = name => [...document.querySelectorAll(`[data-mime-type='${name}']`)];
+  return shown("application/vnd.jupyter.widget-view+json").every(node => node.querySelector(".jupyter-widgets"))
+    && [...document.querySelectorAll(".jp-Notebook img")].every(image => image.complete)
+    && window.jupyterapp.shell.currentWidget.content.widgets
+      .filter(cell => cell.model.type === "markdown" && cell.model.sharedModel.source.includes("$$"))
+      .every(cell => cell.node.querySelector("mjx-container"));
+}"""
+
+
+def settled(page: Page, script: str, argument=None):
+    """Call an async function in the page and return what its promise gives, within the guard against a hang."""
+    guarded = f"""argument => Promise.race([({script})(argument), new Promise((_, fail) => setTimeout(
+      () => fail(new Error("the page hangs: nothing came for {HANG} s")), {1000 * HANG}))])"""
+    return page.evaluate(guarded, argument)
+
+
+def open_notebook(page: Page, notebook: str) -> None:
+    """Open a notebook in the page and wait until its kernel is ready."""
+    settled(page, _OPEN, f"notebooks/{notebook}")
+
+
+def run_all(page: Page) -> None:
+    """Run every cell, as the menu Run > Run All Cells does, and wait until all is on the page.
+
+    Raises:
+        RuntimeError: cells are left that did not run, because one before them failed.
+    """
+    left = settled(page, _RUN_ALL)
+    if left or errors(page):
+        raise RuntimeError(f"{left} cells did not run; errors on the page: {errors(page)}")
+    page.wait_for_function(_RENDERED)
+
+
+_CLOSE_ALL = """async () => {
+  const app = window.jupyterapp;
+  [...app.shell.widgets("main")].forEach(widget => widget.dispose());
+  await app.serviceManager.sessions.shutdownAll();
+}"""
+
+
+def close_all(page: Page) -> None:
+    """Close every notebook, unsaved, and shut their kernels down."""
+    settled(page, _CLOSE_ALL)
+
+
+def errors(page: Page) -> list[str]:
+    """Return the text of every error output on the page."""
+    return page.locator("[data-mime-type='application/vnd.jupyter.error']").all_inner_texts()
+
+
+_EMPTY_PICTURES = """() => [...document.querySelectorAll(".jp-OutputArea img")]
+  .filter(image => image.checkVisibility() && !image.naturalWidth)
+  .map(image => image.alt || image.outerHTML.slice(0, 80))"""
+
+
+def empty_pictures(page: Page) -> list[str]:
+    """Return the text alternative of every picture that should be seen and is not."""
+    return page.evaluate(_EMPTY_PICTURES)
+
+
+_WIDE_EQUATIONS = """() => [...document.querySelectorAll(".jp-RenderedMarkdown mjx-container")]
+  .filter(equation => {
+    const column = equation.closest(".jp-RenderedMarkdown").getBoundingClientRect().right;
+    const parts = [equation, ...equation.querySelectorAll("mjx-math, mjx-mtable, mjx-mtd")];
+    return parts.some(part => part.getBoundingClientRect().right > column + 2);
+  })
+  .map(equation => equation.innerText.replaceAll("\\n", "").slice(0, 60))"""
+
+
+def wide_equations(page: Page) -> list[str]:
+    """Return the start of every equation that is wider than its column, and so is cut off."""
+    return page.evaluate(_WIDE_EQUATIONS)
+
+
+def named_controls(page: Page, panel: Locator) -> list[tuple[str, str]]:
+    """Return (role, name) of every control in the panel, as Chromium's accessibility tree has them."""
+    session = page.context.new_cdp_session(page)
+    panel.evaluate("node => { window.panelUnderTest = node; }")
+    node = session.send("Runtime.evaluate", {"expression": "window.panelUnderTest"})["result"]["objectId"]
+    nodes = session.send("Accessibility.queryAXTree", {"objectId": node})["nodes"]
+    session.detach()
+    return [
+        (node["role"]["value"], node.get("name", {}).get("value", "").strip())
+        for node in nodes
+        if not node["ignored"] and node["role"]["value"] in ROLES
+    ]
+
+
+@contextmanager
+def change(page: Page, place: Locator, value: str, *, once: str = "true"):
+    """Wait after the block until the script `value` of `node` differs from before, and the script `once` holds."""
+    node = place.element_handle()
+    before = node.evaluate(f"node => {value}")
+    yield
+    page.wait_for_function(f"([node, before]) => {value} !== before && {once}", arg=[node, before])
+
+
+def new_picture(page: Page, panel: Locator):
+    """Wait after the block until the panel shows another picture than before."""
+    return change(page, panel.locator("img"), "node.src", once="node.complete && node.naturalWidth > 0")
+
+
+def new_words(page: Page, panel: Locator):
+    """Wait after the block until the panel says something else than before."""
+    return change(page, panel.locator(".course-words"), "node.innerText")
+
+
+_STATE = """panel => [
+  panel.querySelector(".course-words").innerText,
+  ...[...panel.querySelectorAll(".noUi-handle")].map(handle => handle.getAttribute("aria-valuetext")),
+  ...[...panel.querySelectorAll("input, select")].map(control => control.value)]"""
+
+
+def state(panel: Locator) -> list[str]:
+    """Return what the panel says and the settings of its controls."""
+    return panel.evaluate(_STATE)
+
+
+def press_reset(panel: Locator) -> None:
+    panel.get_by_role("button", name="Reset").click()
+
+
+def wait_for_state(page: Page, panel: Locator, expected: list[str]) -> None:
+    """Wait until words and settings of the panel are the expected ones."""
+    page.wait_for_function(
+        f"([panel, expected]) => JSON.stringify(({_STATE})(panel)) === JSON.stringify(expected)",
+        arg=[panel.element_handle(), expected],
+    )
+
+
+def wait_for_words(panel: Locator, words: str) -> None:
+    """Wait until the panel says these words."""
+    expect(panel.locator(".course-words")).to_have_text(words, timeout=1000 * STUCK)
+
+
+def step(page: Page, panel: Locator, handle: Locator) -> None:
+    """Press one arrow key on a slider, towards its middle; its value and the picture follow."""
+    low, now, high = (float(handle.get_attribute(f"aria-value{which}")) for which in ("min", "now", "max"))
+    with new_picture(page, panel), change(page, handle, "node.getAttribute('aria-valuetext')"):
+        handle.press("ArrowRight" if now < (low + high) / 2 else "ArrowLeft")
+
+
+def drag(page: Page, panel: Locator, handle: Locator) -> None:
+    """Drag a slider towards the farther end of its track; picture and words follow."""
+    handle.scroll_into_view_if_needed()
+    box = handle.bounding_box()
+    track = handle.locator("xpath=ancestor::*[contains(@class, 'noUi-base')]").bounding_box()
+    to_right = box["x"] - track["x"] < track["width"] / 2
+    with new_picture(page, panel), new_words(page, panel):
+        page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+        page.mouse.down()
+        page.mouse.move(track["x"] + track["width"] * (0.9 if to_right else 0.1), box["y"] + 5, steps=6)
+        page.mouse.up()

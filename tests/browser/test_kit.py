@@ -1,0 +1,166 @@
+"""What explorer, prediction and exercise do in the page, tried thoroughly on one small notebook with one kernel."""
+
+import re
+
+import nbformat
+import pytest
+
+from tests.browser.learner import (
+    close_all,
+    drag,
+    errors,
+    named_controls,
+    new_picture,
+    open_notebook,
+    press_reset,
+    run_all,
+    settled,
+    wait_for_words,
+)
+
+pytestmark = pytest.mark.xdist_group("kit")
+
+CELLS = (
+    "from course_lib.lessons import start_here as lesson\n"
+    "from tests.browser.small_explorer import EveryControl\n\n"
+    "explorer = EveryControl()\nexplorer",
+    "lesson.sign_prediction()",
+    "answer = ...",
+    "exercises = lesson.EXERCISES",
+)
+
+
+@pytest.fixture(scope="module")
+def kit(desk, lab):
+    """The page with the notebook open and run."""
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in CELLS])
+    notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    nbformat.write(notebook, lab.root / "notebooks" / "kit.ipynb")
+    open_notebook(desk, "kit.ipynb")
+    run_all(desk)
+    yield desk
+    close_all(desk)
+
+
+@pytest.fixture
+def panel(kit):
+    """The explorer, as it was at first."""
+    panel = kit.locator(".course-panel", has=kit.locator(".noUi-handle"))
+    press_reset(panel)
+    wait_for_words(panel, "P: red, 2 to the right, 0.50 m high.")
+    yield panel
+    assert errors(kit) == []
+
+
+def test_every_control_has_its_name(kit, panel):
+    assert sorted(named_controls(kit, panel)) == [
+        ("button", "Reset"),
+        ("combobox", "colour"),
+        ("image", "A point. One point. P: red, 2 to the right, 0.50 m high."),
+        ("slider", "count n"),
+        ("slider", "height h (m)"),
+        ("textbox", "count n, type a value"),
+        ("textbox", "height h (m), type a value"),
+        ("textbox", "name"),
+    ]
+
+
+def test_sliders_by_keyboard(kit, panel):
+    height, count = panel.locator(".noUi-handle").all()
+    for handle, key, words in (
+        (height, "ArrowRight", "P: red, 2 to the right, 0.55 m high."),
+        (height, "ArrowLeft", "P: red, 2 to the right, 0.50 m high."),
+        (height, "End", "P: red, 2 to the right, 1.00 m high."),
+        (count, "Home", "P: red, 1 to the right, 1.00 m high."),
+        (count, "ArrowUp", "P: red, 2 to the right, 1.00 m high."),
+    ):
+        with new_picture(kit, panel):
+            handle.press(key)
+        wait_for_words(panel, words)
+    assert [handle.get_attribute("aria-valuetext") for handle in (height, count)] == ["1.00", "2"]
+
+
+def test_a_slider_by_typing_its_value(kit, panel):
+    with new_picture(kit, panel):
+        readout = panel.get_by_role("textbox", name="count n, type a value")
+        readout.fill("7")
+        readout.press("Enter")
+    wait_for_words(panel, "P: red, 7 to the right, 0.50 m high.")
+
+
+def test_sliders_by_mouse(kit, panel):
+    height, count = panel.locator(".noUi-handle").all()
+    drag(kit, panel, count)
+    drag(kit, panel, height)
+    # 90% of both tracks, which go from 1 to 9 and from 0 to 1.
+    wait_for_words(panel, "P: red, 8 to the right, 0.90 m high.")
+
+
+def test_choice_and_text_by_keyboard(kit, panel):
+    with new_picture(kit, panel):
+        panel.get_by_role("combobox").press("g")
+    wait_for_words(panel, "P: green, 2 to the right, 0.50 m high.")
+    with new_picture(kit, panel):
+        name = panel.get_by_role("textbox", name="name")
+        name.fill("Here")
+        name.press("Enter")
+    wait_for_words(panel, "Here: green, 2 to the right, 0.50 m high.")
+
+
+def test_reset_puts_every_control_back(kit, panel):
+    panel.locator(".noUi-handle").first.press("End")
+    panel.get_by_role("combobox").select_option("blue")
+    wait_for_words(panel, "P: blue, 2 to the right, 1.00 m high.")
+    with new_picture(kit, panel):
+        press_reset(panel)
+    wait_for_words(panel, "P: red, 2 to the right, 0.50 m high.")
+    assert panel.get_by_role("combobox").input_value() == "red"
+    assert panel.locator(".noUi-handle").first.get_attribute("aria-valuetext") == "0.50"
+
+
+def test_code_moves_the_panel(kit, panel):
+    with new_picture(kit, panel):
+        run_source(kit, "explorer.set(height=0.25, colour='blue')")
+    wait_for_words(panel, "P: blue, 2 to the right, 0.25 m high.")
+    assert panel.locator(".noUi-handle").first.get_attribute("aria-valuetext") == "0.25"
+    assert panel.get_by_role("combobox").input_value() == "blue"
+
+
+def test_a_prediction_shows_its_figure_only_after_the_guess(kit):
+    panel = kit.locator(".course-panel", has=kit.locator("input[type=radio]"))
+    button = panel.get_by_role("button", name="Commit my guess")
+    assert button.is_disabled()
+    assert not panel.locator("img").is_visible()
+    panel.get_by_label("They grow and change sign").check()
+    button.click()
+    panel.locator("img").wait_for(state="visible")
+    assert panel.locator(".course-words").inner_text().startswith("As you predicted.")
+    assert "swing between both signs" in panel.locator("img").get_attribute("alt")
+
+
+def test_an_exercise_tells_mistakes_apart_and_the_kernel_survives_an_endless_loop(kit):
+    check = 'exercises["00.1"].check(answer)'
+    assert "One more." in run_source(kit, f"answer = 6\n{check}")
+    assert "solved." in run_source(kit, f"answer = 7\n{check}")
+    endless = "def power(factor, count):\n    while True:\n        pass\n\nexercises['00.2'].check(power)"
+    assert re.search(r"stopped after 5 s", run_source(kit, endless))
+    raising = "def power(factor, count):\n    return factor ** cuont\n\nexercises['00.2'].check(power)"
+    said = run_source(kit, raising)
+    assert "NameError" in said
+    assert "line 2: return factor ** cuont" in said
+
+
+def run_source(page, source):
+    """Write a source into the third cell, run it, and return what it prints."""
+    return settled(
+        page,
+        """async source => {
+          const panel = window.jupyterapp.shell.currentWidget;
+          const cell = panel.content.widgets[2];
+          cell.model.sharedModel.setSource(source);
+          panel.content.activeCellIndex = 2;
+          await window.jupyterapp.commands.execute("notebook:run-cell");
+          return cell.model.outputs.toJSON().map(output => output.text ?? output.evalue).join("");
+        }""",
+        source,
+    )

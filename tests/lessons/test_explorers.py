@@ -1,0 +1,158 @@
+"""Every explorer of every lesson: pure states, frames that move and can be read, honest words, a strip that says it."""
+
+import random
+
+import numpy as np
+import pytest
+import torch
+from matplotlib.image import AxesImage
+from matplotlib.patches import Rectangle
+from matplotlib.text import Text
+
+from course_lib.teaching.explorer import Choice, Slider, TextBox
+from course_lib.teaching.style import text_alternative
+from tests.drawing import assert_clear_layout
+from tests.lessons import EXPLORERS
+
+
+def settings_to_try(control):
+    """Both ends, the middle and two settings in between, all on the control's own steps; every option."""
+    if isinstance(control, Choice):
+        return list(control.options)
+    if isinstance(control, TextBox):
+        return list(control.values())
+    steps = round((control.maximum - control.minimum) / control.step)
+    picks = [steps // 2, *random.Random(0).sample(range(1, steps), min(2, steps - 1))]
+    ends = (control.minimum, control.maximum)
+    return [*ends, *(min(control.minimum + control.step * pick, control.maximum) for pick in picks)]
+
+
+def same(a, b):
+    """Whether two states are equal, whatever they are made of."""
+    if isinstance(a, dict):
+        return a.keys() == b.keys() and all(same(a[key], b[key]) for key in a)
+    if isinstance(a, list | tuple):
+        return len(a) == len(b) and all(map(same, a, b))
+    if isinstance(a, np.ndarray | torch.Tensor):
+        return np.array_equal(np.asarray(a), np.asarray(b))
+    return a == b
+
+
+def data_of(explorer):
+    """Copy the data of all moving artists."""
+    flat = [a for v in explorer.artists.values() for a in (v if isinstance(v, list) else [v])]
+
+    def data(artist):
+        if isinstance(artist, Text):
+            return artist.get_text()
+        if isinstance(artist, AxesImage):
+            return np.ma.filled(artist.get_array(), -1.0)
+        return np.array(artist.get_bbox().extents if isinstance(artist, Rectangle) else artist.get_xydata())
+
+    return [data(artist) for artist in flat]
+
+
+def limits_of(explorer):
+    return [(axes.get_xlim(), axes.get_ylim()) for axes in explorer.figure.axes]
+
+
+@pytest.fixture(scope="module", params=EXPLORERS, ids=lambda kind: kind.__name__)
+def kind(request):
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def explorer(kind):
+    """One drawn explorer for all tests of its kind; each leaves it as it found it."""
+    return kind()
+
+
+def test_a_sweep_moves_picture_data_and_words_and_nothing_else(explorer):
+    picture, words = explorer.frame()
+    data, limits = data_of(explorer), limits_of(explorer)
+    for name, control in explorer.controls.items():
+        for value in settings_to_try(control):
+            moved_picture, moved_words = explorer.frame(**{name: value})
+            moved = data_of(explorer)
+            assert all(isinstance(d, str) or np.isfinite(d).all() for d in moved)
+            assert limits_of(explorer) == limits
+            assert moved_words.strip()
+            assert "nan" not in moved_words.lower()
+            if value != control.default and not (
+                isinstance(control, Slider) and np.isclose(value, control.default)
+            ):
+                assert moved_picture != picture, (name, value)
+                assert not same(moved, data), (name, value)
+                assert moved_words != words, (name, value)
+        assert explorer.frame(**{name: control.default}) == (picture, words), (
+            "a frame leaves a trace in the next"
+        )
+
+
+def test_it_can_be_read_at_both_ends_of_every_control(kind):
+    explorer = kind()  # drawing the whole figure anew may move its layout by a rounding
+    for name, control in explorer.controls.items():
+        for value in (control.values()[0], control.values()[2]):
+            explorer.frame(**{name: value})
+            assert_clear_layout(explorer.figure)
+        explorer.frame(**{name: control.default})
+
+
+def test_random_settings_are_drawn(explorer):
+    chance, limits, pictures = random.Random(1), limits_of(explorer), set()
+    choices = {name: settings_to_try(control) for name, control in explorer.controls.items()}
+    for _ in range(6):
+        picture, words = explorer.frame(**{name: chance.choice(values) for name, values in choices.items()})
+        pictures.add(picture)
+        assert words.strip()
+        assert all(isinstance(d, str) or np.isfinite(d).all() for d in data_of(explorer))
+        assert limits_of(explorer) == limits
+    assert len(pictures) > 3
+    explorer.frame(**{name: control.default for name, control in explorer.controls.items()})
+
+
+def test_compute_is_pure(explorer):
+    """The same settings give the same state, whatever was computed in between, and nothing of the explorer changes."""
+    defaults = {name: control.default for name, control in explorer.controls.items()}
+    before = {key: repr(value) for key, value in vars(explorer).items() if key != "_background"}
+    settings = [
+        {**defaults, name: value}
+        for name, control in explorer.controls.items()
+        for value in (control.values()[0], control.values()[2])
+    ]
+    first = [explorer.compute(**given) for given in settings]
+    for given, state in reversed(list(zip(settings, first, strict=True))):
+        assert same(explorer.compute(**given), state)
+    assert {key: repr(value) for key, value in vars(explorer).items() if key != "_background"} == before
+
+
+def test_the_axes_are_labelled(explorer):
+    for axes in explorer.figure.axes:
+        assert axes.get_xlabel().strip()
+        assert axes.get_ylabel().strip()
+
+
+def test_every_control_has_its_own_short_label_and_says_what_it_does(explorer):
+    labels = [control.widget().description for control in explorer.controls.values()]
+    assert len(set(labels)) == len(labels), "two controls with one name cannot be told apart"
+    for label, control in zip(labels, explorer.controls.values(), strict=True):
+        assert len(label) <= 25, "a longer label is cut off in its 13 em"
+        assert control.tooltip.strip()
+
+
+def test_the_strip_shows_three_settings_and_says_them(explorer):
+    strip = explorer.strip()
+    name, control = next(iter(explorer.controls.items()))
+    assert [part.get_suptitle() for part in strip.subfigs] == [control.say(v) for v in control.values()]
+    text = text_alternative(strip)
+    assert explorer.title in text
+    assert explorer.summary in text
+    # A panel shows what the live figure shows for that setting.
+    for part, value in zip(strip.subfigs, control.values(), strict=True):
+        _, words = explorer.frame(**{name: value})
+        assert f"{control.say(value)}: {words}" in text
+        for theirs, ours in zip(part.axes, explorer.figure.axes, strict=True):
+            assert (theirs.get_xlim(), theirs.get_ylim()) == (ours.get_xlim(), ours.get_ylim())
+            for a, b in zip(theirs.lines, ours.lines, strict=True):
+                assert same(np.asarray(a.get_xydata()), np.asarray(b.get_xydata()))
+    explorer.frame(**{name: control.default})

@@ -1,0 +1,477 @@
+"""Slips planted in the library, one at a time, to see whether the tests notice: `make mutants`.
+
+`python -m tests.mutants` plants each of them in a copy of the tree and runs the tests of its part; names choose some.
+With `--unchanged` the same tests run without any slip: all have to pass, else a caught mutant says nothing.
+A mutant that does not apply has lost the text that it changes: aim it at what stands there now.
+"""
+
+import argparse
+import os
+import re
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parents[1]
+COPIED = ("course_lib", "tests", "notebooks", "pyproject.toml")
+# A loop that a mutant makes endless ends here. It is CPU time of one process: a busy machine changes nothing.
+CPU_LIMIT_S = 600
+
+
+class Mutant(NamedTuple):
+    """One slip: the text `old`, which the package holds exactly once, becomes `new`, and `tests` should fail.
+
+    `file` says where in the package the text stood; where it has moved, it is found by itself. Blanks and line
+    ends in `old` match any others.
+    """
+
+    name: str
+    file: str
+    old: str
+    new: str
+    tests: tuple[str, ...]
+
+
+def plant(mutant: Mutant, package: Path) -> str:
+    """Change the package; return where the text was found, if not where it was expected.
+
+    Raises ValueError where the text does not occur exactly once.
+    """
+    pattern = re.compile(r"\s+".join(map(re.escape, mutant.old.split())))
+    texts = {path: path.read_text(encoding="utf-8") for path in package.rglob("*.py")}
+    found = [path for path, text in texts.items() for _ in pattern.finditer(text)]
+    if len(found) != 1:
+        places = ", ".join(str(path.relative_to(package)) for path in found)
+        raise ValueError(f"its text occurs {len(found)} times{': ' if places else ''}{places}")
+    found[0].write_text(pattern.sub(lambda _: mutant.new, texts[found[0]]), encoding="utf-8")
+    place = str(found[0].relative_to(package))
+    return "" if place == mutant.file else f"in {place}"
+
+
+def existing(tests: tuple[str, ...], tree: Path) -> list[str]:
+    """Return the paths that exist; in the place of one that is gone, its directory."""
+    chosen = []
+    for path in tests:
+        if not (tree / path).exists():
+            print(f"  {path} is gone, taking {Path(path).parent}", file=sys.stderr)
+            path = str(Path(path).parent)
+        if (tree / path).exists() and path != "tests":
+            chosen.append(path)
+    return list(dict.fromkeys(chosen))
+
+
+def run(tests: tuple[str, ...], mutant: Mutant | None = None) -> tuple[str, float, str]:
+    """Run the tests on a copy with the mutant in it; return the verdict, CPU seconds and what there is to say."""
+    with tempfile.TemporaryDirectory(prefix="mutant-") as folder:
+        tree = Path(folder) / "tree"
+        tree.mkdir()
+        for name in COPIED:
+            copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
+            copy(ROOT / name, tree / name)
+        for cache in list(tree.rglob("__pycache__")):
+            shutil.rmtree(cache)
+        try:
+            moved = plant(mutant, tree / "course_lib") if mutant else ""
+        except ValueError as error:
+            return "did not apply", 0.0, str(error)
+        if not (chosen := existing(tests, tree)):
+            return "no tests", 0.0, f"none of {', '.join(tests)} is there"
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        ran = subprocess.run(
+            [sys.executable, "-m", "pytest", "-x", "-q", "-n", "0", "-p", "no:cacheprovider", "--tb=no",
+             f"--basetemp={folder}/temporary", "--jaxtyping-packages=course_lib,beartype.beartype", *chosen],
+            cwd=tree,
+            env=os.environ | {"PYTHONPATH": str(tree), "OMP_NUM_THREADS": "1", "TMPDIR": folder},
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (CPU_LIMIT_S, CPU_LIMIT_S)),
+            capture_output=True,
+            text=True,
+        )  # fmt: skip
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    failed = re.search(r"^(?:FAILED|ERROR) (\S+)", ran.stdout, flags=re.MULTILINE)
+    said = failed[1] if failed else ""
+    if ran.returncode in (-signal.SIGXCPU, -signal.SIGKILL):
+        return "caught", seconds, f"stopped after {CPU_LIMIT_S} s of CPU time"
+    verdict = {0: "survived", 1: "caught", 2: "caught"}.get(ran.returncode, f"pytest error {ran.returncode}")
+    return verdict, seconds, " ".join(part for part in (moved, said) if part)
+
+
+def main() -> int:
+    """Run what was named, print a line for each and how many there were of each verdict."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("names", nargs="*", metavar="NAME", help="mutants to run; all without one")
+    parser.add_argument("--unchanged", action="store_true", help="run their tests on the unchanged tree")
+    chosen = parser.parse_args()
+    known = {mutant.name: mutant for mutant in MUTANTS}
+    if unknown := set(chosen.names) - set(known):
+        parser.error(f"there is no mutant {', '.join(sorted(unknown))}; there are {', '.join(known)}")
+    mutants = [known[name] for name in chosen.names] or MUTANTS
+    jobs = [(m.name, m.tests, m) for m in mutants]
+    if chosen.unchanged:
+        jobs = [(" ".join(tests), tests, None) for tests in dict.fromkeys(m.tests for m in mutants)]
+    verdicts, total = [], 0.0
+    for name, tests, mutant in jobs:
+        verdict, seconds, said = run(tests, mutant)
+        if mutant is None:
+            verdict = {"survived": "passed", "caught": "FAILED"}.get(verdict, verdict)
+        print(f"{name:42s} {verdict:14s} {seconds:6.1f} s  {said}".rstrip(), flush=True)
+        verdicts.append(verdict)
+        total += seconds
+    counts = ", ".join(f"{verdicts.count(verdict)} {verdict}" for verdict in sorted(set(verdicts)))
+    print(f"{counts}; {total:.0f} s of CPU time")
+    return 0 if set(verdicts) <= {"caught", "survived", "passed"} else 1
+
+
+MUTANTS = [
+    # optimization
+    Mutant(
+        "sharpness-takes-the-absolute-value",
+        "optimization/gradient_descent.py",
+        "torch.linalg.eigvalsh(tridiagonal)[-1]",
+        "torch.linalg.eigvalsh(tridiagonal).abs().max()",
+        ("tests/optimization/test_gradient_descent.py",),
+    ),
+    Mutant(
+        "noise-floor-of-the-unbiased-variance",
+        "optimization/stochastic_gradient_descent.py",
+        "labels.var(correction=0)",
+        "labels.var()",
+        ("tests/optimization/test_stochastic_gradient_descent.py",),
+    ),
+    Mutant(
+        "fourth-moment-loses-a-term",
+        "optimization/ridge.py",
+        '- 2 * torch.einsum("nij,nkl->niljk", outer, outer)',
+        "",
+        ("tests/optimization/test_ridge.py",),
+    ),
+    Mutant(
+        "dual-norm-divides-by-the-width-ratio",
+        "optimization/steepest_descent.py",
+        "total * _width_ratio(gradient)",
+        "total / _width_ratio(gradient)",
+        ("tests/optimization/test_steepest_descent.py",),
+    ),
+    Mutant(
+        "nesterov-weights-swapped",
+        "optimization/muon.py",
+        "torch._foreach_lerp([grads[i] for i in batch], moved, momentum)",
+        "torch._foreach_lerp([grads[i] for i in batch], moved, 1 - momentum)",
+        ("tests/optimization/test_muon.py",),
+    ),
+    Mutant(
+        "safety-factor-not-cubed",
+        "optimization/newton_schulz.py",
+        "b / safety**3",
+        "b / safety",
+        ("tests/optimization/test_newton_schulz.py",),
+    ),
+    Mutant(
+        "weight-decay-not-divided-by-the-rate",
+        "optimization/mup.py",
+        '"weight_decay": weight_decay / rate',
+        '"weight_decay": weight_decay',
+        ("tests/optimization/test_mup.py",),
+    ),
+    Mutant(
+        "baseline-sees-its-own-sample",
+        "optimization/gradient_estimators.py",
+        "return (values.sum() - values) / (len(values) - 1)",
+        "return values.sum().expand_as(values) / len(values)",
+        ("tests/optimization/test_gradient_estimators.py",),
+    ),
+    # attention
+    Mutant(
+        "additive-mask-opens-the-future",
+        "attention/scaled_dot_product.py",
+        "attn_mask.masked_fill(~past, -math.inf)",
+        "attn_mask",
+        ("tests/attention/test_scaled_dot_product.py",),
+    ),
+    Mutant(
+        "blind-query-averages-everything",
+        "attention/scaled_dot_product.py",
+        "torch.softmax(scores.masked_fill(blind, 0), -1).masked_fill(blind, 0)",
+        "torch.softmax(scores.masked_fill(blind, 0), -1)",
+        ("tests/attention/test_scaled_dot_product.py",),
+    ),
+    Mutant(
+        "straight-through-without-detach",
+        "attention/scaled_dot_product.py",
+        "(soft - soft.detach())",
+        "(soft - soft)",
+        ("tests/attention/test_scaled_dot_product.py",),
+    ),
+    Mutant(
+        "causal-backward-leaves-out-the-diagonal",
+        "attention/kernelized.py",
+        'keep = torch.tril if causal == "past" else torch.triu',
+        'keep = torch.tril if causal == "past" else lambda scores: scores.triu(1)',
+        ("tests/attention/test_kernelized.py",),
+    ),
+    Mutant(
+        "denominator-counts-masked-keys",
+        "attention/kernelized.py",
+        "torch.baddbmm(self.gram, y * w.mT, y.mT, out=self.gram)",
+        "torch.baddbmm(self.gram, y, y.mT, out=self.gram)",
+        ("tests/attention/test_kernelized.py",),
+    ),
+    Mutant(
+        "running-maximum-without-rescaling",
+        "attention/random_features.py",
+        "sums = sums * (top - new_top).exp().mT",
+        "sums = sums * 1",
+        ("tests/attention/test_random_features.py",),
+    ),
+    Mutant(
+        "rotations-keep-the-signs-of-qr",
+        "attention/random_features.py",
+        "rotations = rotations * triangles.diagonal(dim1=-2, dim2=-1).sign()[:, None, :]",
+        "rotations = rotations * 1",
+        ("tests/attention/test_random_features.py",),
+    ),
+    Mutant(
+        "layouts-swapped",
+        "attention/rotary.py",
+        '(-1, 2) if source == "interleaved" else (2, -1)',
+        '(2, -1) if source == "interleaved" else (-1, 2)',
+        ("tests/attention/test_rotary.py",),
+    ),
+    Mutant(
+        "angles-in-float32",
+        "attention/rotary.py",
+        "positions.double()[..., None] * frequencies.to(positions.device, torch.float64)",
+        "positions.float()[..., None] * frequencies.to(positions.device, torch.float32)",
+        ("tests/attention/test_rotary.py",),
+    ),
+    Mutant(
+        "inverse-never-computed-anew",
+        "attention/ridge.py",
+        "for many in (1, 2)}",
+        "for many in ()}",
+        ("tests/attention/test_ridge.py",),
+    ),
+    # sae
+    Mutant(
+        "revived-at-full-size",
+        "sae/sparse.py",
+        "self.revived_size * encoder_norm * directions",
+        "encoder_norm * directions",
+        ("tests/sae/test_autoencoders.py", "tests/sae/test_train.py"),
+    ),
+    Mutant(
+        "revived-keeps-its-second-moment",
+        "sae/train.py",
+        'for name in ("exp_avg", "exp_avg_sq"):',
+        'for name in ("exp_avg",):',
+        ("tests/sae/test_train.py",),
+    ),
+    Mutant(
+        "resume-loses-the-generator",
+        "sae/train.py",
+        'self.generator.set_state(tensors["generator"])',
+        'tensors["generator"]',
+        ("tests/sae/test_checkpoints.py",),
+    ),
+    Mutant(
+        "l1-kernel-forgets-the-norms-gradient",
+        "sae/kernels.py",
+        "by_decoder += decoder_weight * shrink",
+        "by_decoder += 0 * shrink",
+        ("tests/sae/test_kernels.py",),
+    ),
+    Mutant(
+        "jump-gradient-without-theta",
+        "sae/sparse.py",
+        "sum(dim=0, dtype=threshold.dtype) * threshold / ctx.bandwidth",
+        "sum(dim=0, dtype=threshold.dtype) / ctx.bandwidth",
+        ("tests/sae/test_autoencoders.py",),
+    ),
+    Mutant(
+        "bias-clamped-as-misprinted",
+        "sae/sparse.py",
+        "raised = (bias + gamma * group_mean).clamp(max=0)",
+        "raised = (bias + gamma * group_mean).clamp(min=0)",
+        ("tests/sae/test_autoencoders.py",),
+    ),
+    Mutant(
+        "batch-topk-takes-one-too-many",
+        "sae/sparse.py",
+        "distributed.kth_largest(pre.detach(), self.k * len(pre))",
+        "distributed.kth_largest(pre.detach(), self.k * len(pre) + 1)",
+        ("tests/sae/test_autoencoders.py",),
+    ),
+    Mutant(
+        "merged-scatter-weighs-the-gap-wrongly",
+        "sae/metrics.py",
+        "torch.outer(gap, gap) * (self.n_rows * len(x) / total)",
+        "torch.outer(gap, gap) * (len(x) / total)",
+        ("tests/sae/test_metrics.py",),
+    ),
+    Mutant(
+        "mmcs-over-the-other-axis",
+        "sae/recovery.py",
+        "table.max(dim=1).values.mean()",
+        "table.max(dim=0).values.mean()",
+        ("tests/sae/test_recovery.py",),
+    ),
+    Mutant(
+        "threshold-between-equal-scores",
+        "sae/concepts.py",
+        "f1[:, :-1][falling[:, :-1] == falling[:, 1:]] = -1",
+        "f1[:, :-1][falling[:, :-1] < falling[:, 1:]] = -1",
+        ("tests/sae/test_concepts.py",),
+    ),
+    # mbart
+    Mutant(
+        "layer-norm-epsilon-outside-the-root",
+        "mbart/by_hand.py",
+        "(variance + eps).sqrt()",
+        "(variance.sqrt() + eps)",
+        ("tests/mbart/test_by_hand.py",),
+    ),
+    Mutant(
+        "heads-interleaved",
+        "mbart/by_hand.py",
+        "x.unflatten(-1, (n_heads, -1)).transpose(1, 2)",
+        "x.unflatten(-1, (-1, n_heads)).movedim(-1, 1)",
+        ("tests/mbart/test_by_hand.py",),
+    ),
+    Mutant(
+        "means-start-one-token-late",
+        "mbart/activations.py",
+        "(counts.cumsum(0) - counts.long())[lengths.cumsum(0) - lengths]",
+        "counts.cumsum(0)[lengths.cumsum(0) - lengths]",
+        ("tests/mbart/test_activations.py",),
+    ),
+    Mutant(
+        "masked-share-rounded-to-the-nearest",
+        "mbart/noise.py",
+        "int(mask_share * n_words + rng.random())",
+        "int(mask_share * n_words + 0.5)",
+        ("tests/mbart/test_noise.py",),
+    ),
+    Mutant(
+        "steering-drops-what-is-not-reconstructed",
+        "mbart/splicing.py",
+        "return x + (autoencoder.decode(changed) - autoencoder.decode(code))",
+        "return autoencoder.decode(changed)",
+        ("tests/mbart/test_splicing.py",),
+    ),
+    # pipeline
+    Mutant(
+        "equal-sentences-on-both-sides",
+        "pipeline.py",
+        "keys = [s.text if s.meaning is None else s.meaning for s in sentences]",
+        "keys = list(range(len(sentences)))",
+        ("tests/test_pipeline.py",),
+    ),
+    Mutant(
+        "sparse-trains-on-held-out-tokens",
+        "pipeline.py",
+        'autoencoder, sides["train"], config.training, generator=_generator(seed, 4)',
+        "autoencoder, tokens.states, config.training, generator=_generator(seed, 4)",
+        ("tests/test_pipeline.py",),
+    ),
+    Mutant(
+        "labels-out-of-step-with-their-rows",
+        "pipeline.py",
+        "labels[~rows.held_out] if supervised",
+        'labels[: len(rows.sides["train"])] if supervised',
+        ("tests/test_pipeline.py",),
+    ),
+    # teaching
+    Mutant(
+        "nan-counts-as-a-number",
+        "teaching/exercise.py",
+        "if not math.isfinite(_as_float(value)):",
+        "if math.isinf(_as_float(value)):",
+        ("tests/teaching/test_exercise.py",),
+    ),
+    Mutant(
+        "judge-looks-at-the-first-property-only",
+        "teaching/exercise.py",
+        "for prop in self.properties:",
+        "for prop in self.properties[:1]:",
+        ("tests/teaching/test_exercise.py", "tests/lessons/test_exercises.py"),
+    ),
+    Mutant(
+        "alike-mistakes-not-told-apart",
+        "teaching/exercise.py",
+        "ROUNDS_TO_TELL_APART = 25",
+        "ROUNDS_TO_TELL_APART = 1",
+        ("tests/teaching/test_exercise.py",),
+    ),
+    Mutant(
+        "learner-gets-the-judges-own-inputs",
+        "teaching/sandbox.py",
+        "function(*deepcopy(list(case.values())))",
+        "function(*case.values())",
+        ("tests/teaching/test_sandbox.py", "tests/teaching/test_exercise.py"),
+    ),
+    Mutant(
+        "frame-keeps-the-one-before",
+        "teaching/explorer.py",
+        "self._canvas.restore_region(self._background)",
+        "self._canvas.get_renderer()",
+        ("tests/teaching/test_explorer.py",),
+    ),
+    Mutant(
+        "strip-shows-the-current-setting",
+        "teaching/explorer.py",
+        "{**self._defaults(), name: value}",
+        "{**self.settings, name: value}",
+        ("tests/teaching/test_explorer.py",),
+    ),
+    Mutant(
+        "prediction-says-the-right-answers-sentence",
+        "teaching/prediction.py",
+        "{self.choices[guess]}",
+        "{self.choices[self.answer]}",
+        ("tests/teaching/test_prediction.py",),
+    ),
+    Mutant(
+        "second-guess-replaces-the-first",
+        "teaching/progress.py",
+        'state["predictions"].setdefault(prediction_id, {"guess": guess, "right": right})',
+        'state["predictions"][prediction_id] = {"guess": guess, "right": right}',
+        ("tests/teaching/test_progress.py",),
+    ),
+    Mutant(
+        "progress-written-in-place",
+        "teaching/progress.py",
+        "os.replace(partial, self.path)",
+        "self.path.write_bytes(partial.read_bytes())",
+        ("tests/teaching/test_progress.py",),
+    ),
+    Mutant(
+        "claim-forgets-the-absolute-value",
+        "teaching/claims.py",
+        'np.abs(values - _as_array("equals", equals)) <= within',
+        '(values - _as_array("equals", equals)) <= within',
+        ("tests/teaching/test_claims.py",),
+    ),
+    # lessons
+    Mutant(
+        "figure-13-leaves-out-the-root-of-two",
+        "lessons/attention_scaling.py",
+        "deviation = math.sqrt(2) * spreads[:, None]",
+        "deviation = spreads[:, None]",
+        ("tests/lessons/test_attention_scaling.py",),
+    ),
+    Mutant(
+        "exercise-01.3-accepts-one-step-more",
+        "lessons/gradient_descent_stability.py",
+        '_factor(i) ** (float(t) - 1) >= i["accuracy"]',
+        '_factor(i) ** (float(t) - 2) >= i["accuracy"]',
+        ("tests/lessons/test_exercises.py",),
+    ),
+]
+
+if __name__ == "__main__":
+    sys.exit(main())

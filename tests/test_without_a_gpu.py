@@ -1,0 +1,567 @@
+"""Everything runs where its inputs are, and no training step waits for a number: asked without a GPU.
+
+Every public name of `attention`, `optimization` and `sae` is called on the meta device, forward and backward, and
+under `FakeTensorMode` on tensors that claim to be on a GPU, forward. Neither holds numbers. What mixes devices, or
+reads a value back (`item`, `nonzero`, the truth value of a tensor), raises there; on a GPU it would fail, or stop
+the queue of kernels at every step.
+"""
+
+import importlib
+import pkgutil
+from collections.abc import Callable
+from dataclasses import fields, is_dataclass
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensorMode, unset_fake_temporarily
+
+from course_lib import parallel, sae
+from course_lib.attention import kernelized, random_features, rotary, scaled_dot_product, shapes
+from course_lib.attention import ridge as ridge_attention
+from course_lib.optimization import (
+    gradient_descent,
+    gradient_estimators,
+    muon,
+    mup,
+    newton_schulz,
+    ridge,
+    steepest_descent,
+)
+from course_lib.optimization import stochastic_gradient_descent as sgd
+from course_lib.sae import by_hand, kernels, losses, metrics, recovery, resonance, sparse
+
+
+class Inputs:
+    """Leaves on a device: `r(4, 3)` is a table of floating-point numbers, `r.whole(4)` of whole ones."""
+
+    def __init__(self, device: str, *, learn: bool) -> None:
+        self.device, self.learn = device, learn
+
+    def __call__(self, *shape: int) -> Tensor:
+        return torch.rand(shape, device=self.device).requires_grad_(self.learn)
+
+    def whole(self, *shape: int) -> Tensor:
+        return torch.zeros(*shape, dtype=torch.int64, device=self.device)
+
+    def qkv(self) -> tuple[Tensor, Tensor, Tensor]:
+        return self(2, 3, 5, 4), self(2, 3, 5, 4), self(2, 3, 5, 6)
+
+    def module(self, make: Callable[[], nn.Module]) -> nn.Module:
+        """A module with parameters and buffers on the device: `to` cannot turn them into fake ones."""
+        with unset_fake_temporarily():
+            made = make()
+        for part in made.modules():
+            for name, value in part._parameters.items():
+                part._parameters[name] = value if value is None else nn.Parameter(self._like(value))
+            for name, value in part._buffers.items():
+                part._buffers[name] = self._like(value)
+        return made
+
+    def _like(self, value: Tensor) -> Tensor:
+        return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=self.device)
+
+
+def both(function, **options):
+    """A form of attention, with and without a causal mask."""
+    return lambda r: [function(*r.qkv(), causal=causal, **options) for causal in (False, True)]
+
+
+def network(width: int) -> nn.Module:
+    return nn.Sequential(
+        nn.Linear(3, width), nn.Linear(width, width), nn.LayerNorm(width), nn.Linear(width, 2)
+    )
+
+
+def scaled(r: Inputs) -> nn.Module:
+    return mup.parametrize(r.module(lambda: network(8)), network(4))
+
+
+def muon_step(r: Inputs) -> list[Tensor]:
+    model = r.module(lambda: network(8))
+    for parameter in model.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    groups = muon.muon_groups(model)
+    # AdamW keeps its count of steps on the CPU, where fake tensors have no values either.
+    muon.Muon(groups if r.device == "meta" else groups[:1], lr=0.02).step()
+    return list(model.parameters())
+
+
+def mup_step(r: Inputs) -> list[Tensor]:
+    model = scaled(r)
+    for parameter in model.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    torch.optim.AdamW(mup.param_groups(model, torch.optim.AdamW, lr=0.1)).step()
+    return list(model.parameters())
+
+
+def ridge_state(r: Inputs) -> list[Tensor]:
+    q, k, v = r.qkv()
+    state = ridge_attention.RidgeState.empty(2, 3, head_dim=4, value_dim=6, penalty=1.0, device=r.device)
+    return [state.update(k, v).read(q), state.update(k[..., :1, :], v[..., :1, :]).read(q)]
+
+
+def uses(kind: type[sae.Autoencoder], **options):
+    """Code, reconstruction and both forms of the loss."""
+
+    def case(r: Inputs) -> list:
+        made, x = r.module(lambda: kind(6, **options)), r(5, 6)
+        labels = r.whole(5)
+        return [
+            made(x),
+            made.encode(x),
+            made.loss(x, labels=labels),
+            made.training_loss(x, labels=labels),
+            made.training_loss(x, labels=labels, compute_dtype=torch.bfloat16),
+        ]
+
+    return case
+
+
+def layers(r: Inputs) -> tuple[by_hand.Layer, ...]:
+    return by_hand.Layer(r(4, 3), r(4)), by_hand.Layer(r(3, 4), r(3), relu=False)
+
+
+def hand_pass(r: Inputs) -> tuple:
+    made, x = layers(r), r(3, 5)
+    return made, by_hand.forward(made, x), x
+
+
+def sparse_code(r: Inputs) -> list[Tensor]:
+    centred, weight, bias = r(5, 6), r(32, 6), r(32)
+    code = kernels.topk_code(
+        centred.detach(), weight.detach(), bias.detach(), k=3, compute_dtype=torch.float32
+    )
+    own = {"encoder_weight": weight, "encoder_bias": bias, "decoder_weight": r(6, 32), "decoder_bias": r(6)}
+    return [
+        *code,
+        kernels.sparse_reconstruction(centred.detach(), code, **own, compute_dtype=torch.float32),
+        *kernels.relu_l1(centred.detach(), **own, compute_dtype=torch.float32),
+    ]
+
+
+def unit_activity(r: Inputs) -> list[Tensor]:
+    activity = metrics.UnitActivity()
+    activity.update(r(5, 8))
+    return [activity.firing_rates(), activity.dead(), activity.dense()]
+
+
+def code_at(r: Inputs) -> list[Tensor]:
+    pre = r(5, 8).detach()
+    places, last = parallel.largest(pre, 6)
+    return [*kernels.code_at(pre, places, dtype=torch.float32), last]
+
+
+AUTOENCODERS = {
+    sae.ReluSparseAutoencoder: {"l1": 0.1},
+    sae.KLSparseAutoencoder: {},
+    sae.TopKSparseAutoencoder: {"k": 2},
+    sae.BatchTopKSparseAutoencoder: {"k": 2},
+    sae.JumpReluSparseAutoencoder: {},
+    sae.GroupBiasAdaptedAutoencoder: {"every": 1},
+    sae.StackedAutoencoder: {"widths": (4, 2), "beta": 0.1, "gamma": 0.1, "n_outputs": 3},
+}
+
+
+CASES = {
+    # attention
+    "attention.kernelized.Quadratic": lambda r: kernelized.linear_attention(
+        *r.qkv(), feature_map=kernelized.Quadratic(), causal=True, chunk_size=2
+    ),
+    "attention.kernelized.elu_features": lambda r: kernelized.elu_features(r(5, 4)),
+    "attention.kernelized.exp_similarity": lambda r: kernelized.exp_similarity(*r.qkv()[:2]),
+    "attention.kernelized.kernel_attention": both(
+        kernelized.kernel_attention, similarity=kernelized.exp_similarity
+    ),
+    "attention.kernelized.recurrent_step": lambda r: kernelized.recurrent_step(
+        None, r(2, 4), r(2, 4), r(2, 6), feature_map=kernelized.elu_features
+    ),
+    "attention.kernelized.linear_attention_loop": both(
+        kernelized.linear_attention_loop, feature_map=kernelized.elu_features
+    ),
+    "attention.kernelized.linear_attention": both(
+        kernelized.linear_attention, feature_map=kernelized.elu_features, chunk_size=2
+    ),
+    "attention.random_features.gaussian_kernel": lambda r: random_features.gaussian_kernel(*r.qkv()[:2]),
+    "attention.random_features.draw_frequencies": lambda r: [
+        random_features.draw_frequencies(4, 6, orthogonal=orthogonal, device=r.device)
+        for orthogonal in (False, True)
+    ],
+    "attention.random_features.trigonometric_features": lambda r: random_features.trigonometric_features(
+        4, 6, device=r.device
+    )(r(5, 4)),
+    "attention.random_features.positive_features": lambda r: random_features.positive_features(
+        4, 6, device=r.device
+    )(r(5, 4)),
+    "attention.random_features.random_feature_attention": lambda r: [
+        random_features.random_feature_attention(
+            *r.qkv(), features=random_features.positive_features(4, 6, device=r.device), causal=causal
+        )
+        for causal in (False, True)
+    ],
+    "attention.random_features.relative_variance": lambda r: random_features.relative_variance(
+        *r.qkv()[:2], kind="positive"
+    ),
+    "attention.random_features.orthogonal_covariance": lambda r: random_features.orthogonal_covariance(
+        r(3), head_dim=4
+    ),
+    "attention.random_features.attention_error": lambda r: random_features.attention_error(
+        *r.qkv(), kind="trigonometric", n_frequencies=3
+    ),
+    "attention.ridge.ridge_memory": lambda r: ridge_attention.ridge_memory(r(5, 4), r(5, 2), penalty=1.0),
+    "attention.ridge.cholesky_update": lambda r: ridge_attention.cholesky_update(r(4, 4), r(4)),
+    "attention.ridge.ridge_attention": lambda r: [
+        ridge_attention.ridge_attention(*r.qkv(), penalty=1.0, method=method, causal=causal, chunk_size=2)
+        for method in ("chunk", "sherman_morrison", "cholesky", "solve")
+        for causal in (False, True)
+    ],
+    "attention.ridge.RidgeState": ridge_state,
+    "attention.ridge.delta_rule": lambda r: ridge_attention.delta_rule(*r.qkv()),
+    "attention.ridge.conjugate_gradient": lambda r: ridge_attention.conjugate_gradient(
+        r(4, 4), r(4, 2), steps=2
+    ),
+    "attention.rotary.rope_frequencies": lambda r: rotary.rope_frequencies(4, device=r.device),
+    "attention.rotary.interpolated_frequencies": lambda r: rotary.interpolated_frequencies(r(2), scale=2),
+    "attention.rotary.mean_score": lambda r: rotary.mean_score(r.whole(3), r(2)),
+    "attention.rotary.rotary_table": lambda r: rotary.rotary_table(r.whole(3), r(2)),
+    "attention.rotary.apply_rotary": lambda r: [
+        rotary.apply_rotary(r(2, 3, 4), rotary.rotary_table(r.whole(3), r(2)), layout=layout)
+        for layout in rotary.LAYOUTS
+    ],
+    "attention.rotary.apply_rotary_by_pairs": lambda r: rotary.apply_rotary_by_pairs(
+        r(2, 3, 4), rotary.rotary_table(r.whole(3), r(2)), layout="half"
+    ),
+    "attention.rotary.rope": lambda r: rotary.rope(r(2, 3, 4), r.whole(3)),
+    "attention.rotary.convert_layout": lambda r: rotary.convert_layout(
+        r(8, 3), head_dim=4, source="half", target="interleaved"
+    ),
+    "attention.scaled_dot_product.attention_scores": lambda r: scaled_dot_product.attention_scores(
+        *r.qkv()[:2], causal=True, scale=r(3, 1, 1)
+    ),
+    "attention.scaled_dot_product.attention_weights": lambda r: scaled_dot_product.attention_weights(
+        *r.qkv()[:2], causal=True
+    ),
+    "attention.scaled_dot_product.naive_attention": both(scaled_dot_product.naive_attention),
+    "attention.scaled_dot_product.attention": both(scaled_dot_product.attention),
+    "attention.scaled_dot_product.qk_norm_attention": both(scaled_dot_product.qk_norm_attention, scale=2.0),
+    "attention.scaled_dot_product.argmax_keys": lambda r: scaled_dot_product.argmax_keys(r(5, 4)),
+    "attention.scaled_dot_product.argmax_attention": both(
+        scaled_dot_product.argmax_attention, straight_through=True
+    ),
+    "attention.scaled_dot_product.score_moments": lambda r: scaled_dot_product.score_moments(r(4), std=1.0),
+    "attention.scaled_dot_product.softmax_jacobian": lambda r: scaled_dot_product.softmax_jacobian(r(2, 4)),
+    "attention.scaled_dot_product.entropy": lambda r: scaled_dot_product.entropy(r(2, 4)),
+    "attention.shapes.key_weights": lambda r: shapes.key_weights(r(1, 5).detach() > 0, r(2, 5, 4)),
+    "attention.shapes.merge_leading": lambda r: shapes.merge_leading(r(2, 3, 5, 4)),
+    # optimization
+    "optimization.gradient_descent.least_squares_loss": lambda r: gradient_descent.least_squares_loss(
+        r(5, 3), r(5), r(3)
+    ),
+    "optimization.gradient_descent.gradient_descent": lambda r: gradient_descent.gradient_descent(
+        r(5, 3), r(5), r(3), step_size=0.1, steps=2
+    ),
+    "optimization.gradient_descent.contraction_factors": lambda r: gradient_descent.contraction_factors(
+        r(3), step_size=0.1
+    ),
+    "optimization.gradient_descent.closed_form": lambda r: gradient_descent.closed_form(
+        r(3), r(3), r(3), step_size=0.1, steps=2
+    ),
+    "optimization.gradient_estimators.score_gradients": lambda r: gradient_estimators.score_gradients(
+        lambda x: x.sum(dim=1), r(3), std=1.0, noise=r(5, 3)
+    ),
+    "optimization.gradient_estimators.pathwise_gradients": lambda r: gradient_estimators.pathwise_gradients(
+        lambda x: x.square().sum(dim=1), r(3), std=1.0, noise=r(5, 3)
+    ),
+    "optimization.gradient_estimators.leave_one_out": lambda r: gradient_estimators.leave_one_out(r(5)),
+    "optimization.gradient_estimators.categorical_gradient": lambda r: (
+        gradient_estimators.categorical_gradient(r(4), r(4))
+    ),
+    "optimization.gradient_estimators.categorical_score_gradients": lambda r: (
+        gradient_estimators.categorical_score_gradients(r(4), r(5), drawn=r.whole(5))
+    ),
+    "optimization.gradient_estimators.gumbel_softmax": lambda r: gradient_estimators.gumbel_softmax(
+        r(4), r(5, 4), temperature=0.5
+    ),
+    "optimization.muon.muon_groups": lambda r: muon.muon_groups(r.module(lambda: network(8)))[0]["params"],
+    "optimization.muon.Muon": muon_step,
+    "optimization.mup.parametrize": lambda r: list(scaled(r).parameters()),
+    "optimization.mup.param_groups": mup_step,
+    "optimization.mup.resume_groups": lambda r: mup.resume_groups(
+        model := scaled(r), torch.optim.AdamW(mup.param_groups(model, "adam", lr=0.1)).state_dict()
+    )[0]["params"],
+    "optimization.mup.layer_outputs": lambda r: mup.layer_outputs(r.module(lambda: network(8)), r(5, 3)),
+    "optimization.newton_schulz.odd_polynomial": lambda r: newton_schulz.odd_polynomial(
+        r(3), newton_schulz.KELLER
+    ),
+    "optimization.newton_schulz.newton_schulz_step": lambda r: newton_schulz.newton_schulz_step(
+        r(3, 4), newton_schulz.CUBIC
+    ),
+    "optimization.newton_schulz.orthogonality_error": lambda r: newton_schulz.orthogonality_error(r(3, 4)),
+    "optimization.newton_schulz.orthogonalize": lambda r: [
+        newton_schulz.orthogonalize(r(3, 9), norm=norm, form=form, compute_dtype=torch.bfloat16)
+        for norm in ("gram", "frobenius")
+        for form in ("plain", "gram")
+    ],
+    "optimization.newton_schulz.polar_factor": lambda r: newton_schulz.polar_factor(r(3, 4), method="svd"),
+    "optimization.ridge.ridge": lambda r: [
+        ridge.ridge(r(5, 3), r(5), 1.0, system=system) for system in ("primal", "dual")
+    ],
+    "optimization.ridge.shrinkage": lambda r: ridge.shrinkage(r(3), 1.0),
+    "optimization.ridge.augmented_system": lambda r: ridge.augmented_system(r(5, 3), r(5), 1.0),
+    "optimization.ridge.noisy_copies": lambda r: ridge.noisy_copies(r(5, 3), noise=0.1),
+    "optimization.ridge.noisy_sgd": lambda r: ridge.noisy_sgd(1.0, 1.0, 0.0, r(3, 4), step_size=0.1),
+    "optimization.ridge.conditional_normal": lambda r: ridge.conditional_normal(
+        r(3), r(2), r(3, 3), r(3, 2), r(2, 2), r(2)
+    ),
+    "optimization.ridge.posterior": lambda r: ridge.posterior(r(5, 3), r(5), noise_variance=1.0),
+    "optimization.steepest_descent.primal_norm": lambda r: [
+        steepest_descent.primal_norm(r(3, 4), norm=norm) for norm in steepest_descent.NORMS
+    ],
+    "optimization.steepest_descent.dual_norm": lambda r: [
+        steepest_descent.dual_norm(r(3, 4), norm=norm) for norm in steepest_descent.NORMS
+    ],
+    "optimization.steepest_descent.orthogonal_factor": lambda r: steepest_descent.orthogonal_factor(r(3, 4)),
+    "optimization.steepest_descent.unit_direction": lambda r: [
+        steepest_descent.unit_direction(r(3, 4), norm=norm) for norm in steepest_descent.NORMS
+    ],
+    "optimization.steepest_descent.constrained_step": lambda r: steepest_descent.constrained_step(
+        r(3, 4), norm="l2", radius=1.0
+    ),
+    "optimization.steepest_descent.lp_step": lambda r: steepest_descent.lp_step(r(3), p=3, radius=1.0),
+    "optimization.steepest_descent.penalized_step": lambda r: steepest_descent.penalized_step(
+        r(3, 4), norm="l2", alpha=1.0
+    ),
+    "optimization.steepest_descent.penalized_objective": lambda r: steepest_descent.penalized_objective(
+        r(3, 4), r(3, 4), norm="linf", alpha=1.0
+    ),
+    "optimization.stochastic_gradient_descent.stochastic_gradient_descent": lambda r: (
+        sgd.stochastic_gradient_descent(r(5, 3), r(5), r(3), r.whole(2, 4, 1), step_size=0.1)
+    ),
+    "optimization.stochastic_gradient_descent.expected_losses": lambda r: sgd.expected_losses(
+        r(5, 3), r(5), r(3), step_size=0.1, steps=2
+    ),
+    # sae
+    "sae.autoencoder.linear": lambda r: list(
+        r.module(lambda: sae.autoencoder.linear(3, 2, None)).parameters()
+    ),
+    "sae.by_hand.forward": lambda r: by_hand.forward(layers(r), r(3, 5)),
+    "sae.by_hand.squared_error": lambda r: by_hand.squared_error(r(3, 5), r(3, 5)),
+    "sae.by_hand.backward": lambda r: by_hand.backward(*hand_pass(r)),
+    "sae.by_hand.step": lambda r: by_hand.step(
+        made := layers(r), by_hand.backward(made, by_hand.forward(made, r(3, 5)), r(3, 5)), step_size=0.1
+    ),
+    "sae.by_hand.sparse_loss": lambda r: by_hand.sparse_loss(*hand_pass(r), l1=0.1),
+    "sae.by_hand.sparse_backward": lambda r: by_hand.sparse_backward(*hand_pass(r), l1=0.1),
+    "parallel.mean_over_ranks": lambda r: parallel.mean_over_ranks(r(3)),
+    "parallel.gathered": lambda r: parallel.gathered(r(3)),
+    "parallel.largest": code_at,
+    "sae.kernels.code_at": code_at,
+    "sae.kernels.sparse_reconstruction": sparse_code,
+    "sae.kernels.relu_l1": sparse_code,
+    "sae.kernels.topk_code": sparse_code,
+    "sae.kernels.active_counts": lambda r: kernels.active_counts(r(5, 32)),
+    "sae.kernels.stacked_reconstruction": lambda r: kernels.stacked_reconstruction(
+        r(5, 6).detach(),
+        [(r(4, 6), r(4)), (r(2, 4), r(2))],
+        (r(6, 2), r(6)),
+        activation="sigmoid",
+        scale=2.0,
+        compute_dtype=torch.float32,
+    ),
+    "sae.losses.reconstruction": lambda r: losses.reconstruction(r(5, 6), r(5, 6)),
+    "sae.losses.bernoulli_kl": lambda r: losses.bernoulli_kl(0.1, r(4)),
+    "sae.losses.kl_sparsity": lambda r: losses.kl_sparsity(r(5, 4), rho=0.1),
+    "sae.losses.squared_error": lambda r: losses.squared_error(r(5, 2), r(5, 2)),
+    "sae.losses.cross_entropy": lambda r: losses.cross_entropy(r(5, 3), r.whole(5)),
+    "sae.losses.combined": lambda r: losses.combined(r(), r(), r(), beta=0.1, gamma=0.1),
+    "sae.losses.decoder_weighted_l1": lambda r: losses.decoder_weighted_l1(r(5, 4), r(6, 4)),
+    "sae.metrics.firing_rates": lambda r: metrics.firing_rates(r(5, 8)),
+    "sae.metrics.dead_units": lambda r: metrics.dead_units(r(5, 8)),
+    "sae.metrics.dense_units": lambda r: metrics.dense_units(r(5, 8)),
+    "sae.metrics.UnitActivity": unit_activity,
+    "sae.metrics.top_rows": lambda r: metrics.top_rows(r(5, 8), 2),
+    "sae.recovery.cosines": lambda r: recovery.cosines(r(6, 8), r(4, 6)),
+    "sae.resonance.thresholds": lambda r: resonance.thresholds(r(9, 4), frequency=0.3),
+    "sae.resonance.resonance_step": lambda r: resonance.resonance_step(r(4, 6), r(9, 6), frequency=0.3),
+    "sae.resonance.resonate": lambda r: resonance.resonate(r(4, 6), r(9, 6), frequency=0.3, steps=2),
+    "sae.sparse.group_bias.adapted_bias": lambda r: sparse.adapted_bias(
+        r(8), frequency=r(8), target=r(8), largest=r(8), group=r.whole(8), gamma=0.1
+    ),
+    "sae.sparse.base.remove_radial_": lambda r: [
+        rows := r(4, 6).detach(),
+        sparse.remove_radial_(rows, r(4, 6)),
+    ][:1],
+    **{
+        f"{kind.__module__.removeprefix('course_lib.')}.{kind.__name__}": uses(kind, **options)
+        for kind, options in AUTOENCODERS.items()
+    },
+}
+
+# Everything else, by the reason why it is asked for no tensor on a device, or reads a value back.
+EXCEPTIONS = {
+    "takes and returns Python numbers, text or functions, no tensor": """
+        attention.kernelized: softmax_multiply_adds linear_multiply_adds crossover_length memory_crossover_length
+        attention.ridge: operations
+        attention.rotary: ntk_aware_base
+        optimization.gradient_descent: steps_to_accuracy
+        optimization.gradient_estimators: gaussian_expectation quadratic_score_variance cosine_variances
+        optimization.muon: shape_factor
+        optimization.mup: Fans Entry UnitScale roles step_kind attention_scale sign_change_mean_square
+        optimization.newton_schulz: minimax_quintic minimax_composition polar_express
+        optimization.ridge: ridge_flops mean_factor second_moment_factor mean_limit second_moment_limit
+        optimization.ridge: stationary_moments
+        sae.autoencoder: check_width
+        sae.concepts: token_concepts ConceptScore ConceptReport TooFewRowsError
+        parallel: local_rank process_group synchronised world_size rank on_first barrier
+        sae.losses: check_probability check_weight
+        sae.metrics: Evaluation
+        sae.resonance: firing_count resonance_band bias_for_frequency
+        sae.train: TrainConfig History compute_dtype
+    """,
+    "makes its tensors from numbers alone, on the CPU": """
+        attention.rotary: layout_order
+        optimization.ridge: moments three_point_noise
+        sae.planted: log_spaced_frequencies
+    """,
+    "draws from a generator, on whose device the result is": """
+        optimization.gradient_estimators: gumbel_noise
+        optimization.stochastic_gradient_descent: draw_indices
+        sae.planted: PlantedDictionary
+        sae.resonance: random_neurons
+    """,
+    "measures its input: what it returns is a Python number": """
+        optimization.gradient_descent: stability_limit worst_rate best_step svd_coordinates sharpness
+        optimization.gradient_estimators: best_baseline
+        optimization.mup: rounding_loss
+        optimization.ridge: mean_step_limit second_moment_step_limit
+        optimization.stochastic_gradient_descent: expected_change Constants constants loss_constants loss_factor
+        optimization.stochastic_gradient_descent: loss_bound_step distance_factor distance_bound_step exact_rate
+        optimization.stochastic_gradient_descent: stationary_variance
+        sae.metrics: ExplainedVariance explained_variance fvu pca_bound pca_transfer l0 evaluate
+        sae.recovery: Recovery recovery Agreement agreement
+    """,
+    "refuses an input by its values, once and in no loop": """
+        attention.ridge: sherman_morrison
+        optimization.ridge: typical_factor
+        optimization.steepest_descent: smoothness
+        optimization.stochastic_gradient_descent: minimum_norm_solution reduced_problem
+        sae.losses: check_labels
+        sae.metrics: pca_curve PrincipalVariance
+    """,
+    "lists what it finds, so that its size is a value": """
+        sae.losses: check_sparsity SparsityCheck
+    """,
+    "works on the CPU, after training: tables for a report, by sorting and by scipy": """
+        sae.concepts: auroc paired_auroc best_thresholds f1_scores LabelledRows label_table encode_rows score_units
+        sae.concepts: principal_components random_features logistic_probe concept_report
+        sae.recovery: assign
+    """,
+    "checks shapes and dtypes and returns nothing": """
+        attention.shapes: check_qkv check_causal without_autocast
+    """,
+    "reads files, or tables of any kind, on the way to the device": """
+        sae.batches: RowSource Batches mean_and_scale check_finite
+        sae.checkpoints: only_run write latest
+        sae.io: save load
+        sae.sae_lens_format: export load
+        sae.train: train check_activations
+        sae.greedy: LayerInputs train_greedy
+    """,
+    "changes tensors of all ranks in place, in a process group": """
+        parallel: sum_over_ranks max_over_ranks any_over_ranks average_gradients share share_generator
+    """,
+    "is a base class or a tuple of results of what is in the table": """
+        attention.random_features: RandomFeatures TrigonometricFeatures PositiveFeatures
+        sae.autoencoder: Autoencoder
+        sae.by_hand: Layer ForwardPass BackwardPass SparseLoss SparseBackwardPass
+        sae.kernels: SparseCode
+        sae.planted: PlantedRows
+        sae.sparse.base: SparseAutoencoder
+    """,
+}
+
+
+def public_names() -> set[str]:
+    modules = ["course_lib.parallel"]
+    for package in ("attention", "optimization", "sae"):
+        root = importlib.import_module(f"course_lib.{package}")
+        modules += [found.name for found in pkgutil.walk_packages(root.__path__, f"{root.__name__}.")]
+    return {
+        f"{module.removeprefix('course_lib.')}.{name}"
+        for module in modules
+        for name, value in vars(importlib.import_module(module)).items()
+        if not name.startswith("_") and callable(value) and getattr(value, "__module__", "") == module
+    }
+
+
+def test_every_public_name_is_in_the_table_or_has_a_reason():
+    excepted = [
+        f"{module}.{name}"
+        for lines in EXCEPTIONS.values()
+        for module, _, names in (line.strip().partition(":") for line in lines.strip().splitlines())
+        for name in names.split()
+    ]
+    listed = [*CASES, *excepted]
+    assert len(listed) == len(set(listed))
+    assert set(listed) == public_names()
+
+
+def tensors(value: object) -> list[Tensor]:
+    """All tensors in nested results."""
+    if isinstance(value, Tensor):
+        return [value]
+    if isinstance(value, dict):
+        value = list(value.values())
+    elif is_dataclass(value):
+        value = [getattr(value, field.name) for field in fields(value)]
+    return [t for part in value for t in tensors(part)] if isinstance(value, list | tuple) else []
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_forward_and_backward_on_meta(name):
+    found = tensors(CASES[name](Inputs("meta", learn=True)))
+    assert found
+    assert {t.device.type for t in found} == {"meta"}
+    for output in found:
+        if output.grad_fn is not None:
+            output.abs().sum().backward(retain_graph=True)
+
+
+# Torch built without CUDA cannot index a tensor that claims to be on it. Another device that has neither hardware nor
+# kernels here stands in for it: what counts is that it is not the CPU.
+GPU = "cuda" if torch.backends.cuda.is_built() else "lazy:0"
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_forward_on_a_fake_gpu(name):
+    with FakeTensorMode(), torch.no_grad():
+        found = tensors(CASES[name](Inputs(GPU, learn=False)))
+    assert found
+    assert {t.device.type for t in found} == {torch.device(GPU).type}
+
+
+@pytest.mark.parametrize("kind", AUTOENCODERS)
+@pytest.mark.parametrize("unit_norm", [False, True])
+def test_a_training_step_reads_nothing_back(kind, unit_norm, monkeypatch):
+    """The step of `train` itself: batch, loss, backward, optimiser, and what each kind does before and after."""
+    adam = torch.optim.Adam
+    monkeypatch.setattr(torch.optim, "Adam", lambda p, lr, fused: adam(p, lr=lr))  # meta has no fused one
+    free = issubclass(kind, sae.SparseAutoencoder) and kind is not sae.GroupBiasAdaptedAutoencoder
+    config = sae.TrainConfig(
+        steps=9,
+        batch_size=5,
+        unit_norm_decoder=unit_norm and free,
+        revive_every=8 * free,
+        precision="bfloat16",
+    )
+    run = importlib.import_module("course_lib.sae.train")._Run(
+        Inputs("meta", learn=True).module(lambda: kind(6, **AUTOENCODERS[kind])),
+        torch.randn(20, 6),
+        config,
+        generator=torch.Generator().manual_seed(0),
+        labels=torch.zeros(20, dtype=torch.int64),
+    )
+    run._watch()
+    assert run.step(0) is None
+    assert run.step(1) is None
+    assert all(value.device.type == "meta" for value in run.pending[1].values())
