@@ -177,3 +177,30 @@ def _check_sparse(layers: Sequence[Layer], l1: float | int) -> None:
             f"layers have ReLUs {[layer.relu for layer in layers]}; expected [True, False], an encoder with "
             "ReLU and a decoder without"
         )
+
+
+# A worked example: two networks of small whole numbers
+
+
+def matrix(rows: Sequence) -> Tensor:
+    """Return nested lists of numbers as a float64 tensor."""
+    return torch.tensor(rows, dtype=torch.float64)
+
+
+# Row 3 is row 1 plus row 2, and row 4 is row 3 plus row 1: two numbers describe each example.
+EXAMPLES = matrix([[1, 2, 0, 1], [0, 1, 2, 1], [1, 3, 2, 2], [2, 5, 2, 3]])
+AUTOENCODER = (
+    Layer(matrix([[-1, -1, 1, 1], [0, 1, 0, -1], [0, 1, 0, 0]]), matrix([-1, 1, -1])),
+    Layer(matrix([[1, -1, 0], [0, 1, -1]]), matrix([-1, 1])),
+    Layer(matrix([[0, 0], [1, -1], [0, 1]]), matrix([1, -1, 0])),
+    Layer(matrix([[1, 0, 1], [1, 1, -1], [0, -1, 0], [0, 0, 1]]), matrix([0, 1, 1, 1])),
+)
+TOKENS = matrix([[1, 2, -1, 0, 1], [2, 0, 1, -1, -2], [-1, 1, 0, 2, 1]])
+ENCODER = Layer(
+    matrix([[1, 0, 0], [0, 1, 0], [0, 0, 1], [1, 1, 0], [0, 1, 1], [1, 0, -1]]),
+    matrix([0, 0, 0, -1, 0, 0]),
+)
+DECODER = Layer(
+    matrix([[1, 0, 0, 0, 0, 3], [0, 2, 0, 0, 0, 4], [0, 0, 1, 1, 0, 0]]), matrix([0, 0, 0]), relu=False
+)
+SPARSE = (ENCODER, DECODER)

@@ -379,7 +379,7 @@ def set_data(artist: Artist | list[Artist], value: Any) -> None:
     """Give an artist its data, or each of a list its own.
 
     A line takes (x, y), numbers or arrays, or y alone where x stays; a text takes its words, or (x, y, words); an
-    image takes its array, a scatter plot its points (n, 2), a bar its height.
+    image takes its array, a scatter plot its points (n, 2), a bar its height, or (x, y, width, height).
 
     Raises:
         TypeError: the artist is of another kind; the explorer has to define `update`.
@@ -400,7 +400,7 @@ def set_data(artist: Artist | list[Artist], value: Any) -> None:
     elif isinstance(artist, PathCollection):
         artist.set_offsets(value)
     elif isinstance(artist, Rectangle):
-        artist.set_height(value)
+        artist.set_bounds(value) if isinstance(value, tuple) else artist.set_height(value)
     else:
         raise TypeError(
             f"no rule how {type(artist).__name__} takes its data: define `update` in the explorer that draws it"

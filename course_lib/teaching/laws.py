@@ -97,10 +97,10 @@ def normal(shape: str, *, digits: int = 1) -> Law:
     )
 
 
-def integers(shape: str, low: int, high: int) -> Law:
-    """A float64 tensor of whole numbers from `low` to `high`, both included."""
+def integers(shape: str, low: float | int, high: float | int) -> Law:
+    """A float64 tensor of numbers from `low` to `high`, both included, in steps of 1: whole ones where `low` is."""
     return Law(
-        lambda generator, drawn: torch.randint(
-            low, high + 1, _sizes(shape, drawn), generator=generator
-        ).double()
+        lambda generator, drawn: (
+            low + torch.randint(0, round(high - low) + 1, _sizes(shape, drawn), generator=generator).double()
+        )
     )

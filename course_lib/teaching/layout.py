@@ -76,11 +76,13 @@ def lines(
 ) -> list[Line2D]:
     """Draw curves by label, each with the colour and line style of its place in the order; return the lines.
 
-    `curves` maps each label to y, or to (x, y) where curves differ in x; a plain sequence of labels draws empty
-    lines, for an explorer to fill. `x` None counts from 0; `first` is the place of the first curve in the order.
+    `curves` maps each label to y, or to (x, y) where curves differ in x; a plain sequence of labels draws zeros, or
+    empty lines where x is empty, for an explorer to fill. `x` None counts from 0; `first` is the place of the first
+    curve in the order.
     """
     if not isinstance(curves, Mapping):
-        x, curves = [], {label: [] for label in curves}
+        x = [] if x is None else x
+        curves = {label: [0.0] * len(x) for label in curves}
     drawn = []
     for place, (label, y) in enumerate(curves.items(), start=first):
         data = y if isinstance(y, tuple) else (y,) if x is None else (x, y)

@@ -1,0 +1,319 @@
+"""Exercises of lesson 25, autoencoders_by_hand."""
+
+from dataclasses import replace
+
+import torch
+from torch.func import grad
+
+from course_lib.sae.by_hand import AUTOENCODER, forward, matrix, squared_error
+from course_lib.teaching import contents, edit, inputs, integers, uniform, whole
+from course_lib.teaching.exercise import close
+
+lesson = contents(__name__)
+
+
+def _column(*numbers):
+    return matrix([[float(number)] for number in numbers])
+
+
+FIFTH = _column(1, 2, 3, 4)
+
+
+def _filled(layers, **changed):
+    """The fifth column of the worksheet for these layers."""
+    passed = forward(layers, FIFTH)
+    numbers = [*passed.values[2], *passed.output, squared_error(passed.output, FIFTH)]
+    return dict(zip(("code_1", "code_2", "y_1", "y_2", "y_3", "y_4", "loss"), map(float, numbers), strict=True)) | changed
+
+
+def _no_relu(layers):
+    return tuple(replace(layer, relu=False) for layer in layers)
+
+
+lesson.value(
+    "25.1", "Fill in the forward pass", difficulty=1, minutes=8,
+    prompt="Take the autoencoder's weights from the worksheet at the top and a fifth example, $x = (1, 2, 3, 4)$. Fill in, "
+    "on paper, its column: all four layers with ReLU. Answer with a dictionary of seven numbers: `code_1` and `code_2` "
+    "(the entries of $h_2$), `y_1` to `y_4` (the output) and `loss` (the sum of squared differences from $x$).",
+    answer={"code_1": 2, "code_2": 0, "y_1": 1, "y_2": 3, "y_3": 0, "y_4": 1, "loss": 19},
+    properties=[
+        ("Your code is not what the two encoder layers make of x.",
+         lambda code_1, code_2: close(forward(AUTOENCODER[:2], FIFTH).output, _column(code_1, code_2))),
+        ("Your output is not what the two decoder layers make of the code.",
+         lambda code_1, code_2, y_1, y_2, y_3, y_4:
+         close(forward(AUTOENCODER[2:], _column(code_1, code_2)).output, _column(y_1, y_2, y_3, y_4))),
+        ("Your loss is not the sum of the squared differences between your output and x.",
+         lambda y_1, y_2, y_3, y_4, loss: close(squared_error(_column(y_1, y_2, y_3, y_4), FIFTH), loss)),
+    ],
+    hints=(
+        "One layer at a time: rows of W times the column, plus the bias, then replace negative numbers by 0.",
+        "The first layer has the sums 3, -1 and 1.",
+        "The second layer has the sums 2 and 0, and the code goes through the decoder in the same way.",
+    ),
+    mistakes=[
+        ("no ReLU", _filled(_no_relu(AUTOENCODER)),
+         "You left out the ReLU: negative sums become 0 before they go on to the next layer."),
+        ("no bias", _filled(tuple(replace(layer, bias=0 * layer.bias) for layer in AUTOENCODER)),
+         "You left out the biases, the last column beside each weight matrix."),
+        ("no ReLU in the encoder", _filled(_no_relu(AUTOENCODER[:2]) + AUTOENCODER[2:]),
+         "The encoder's layers have a ReLU, too: the second sum of layer 1 is negative and becomes 0."),
+        ("mean for sum", _filled(AUTOENCODER, loss=19 / 4),
+         "Your loss is the mean over the four entries. The question asks for their sum."),
+        ("half the loss", _filled(AUTOENCODER, loss=19 / 2),
+         "Your loss carries a factor 1/2, which some texts put there. Here it is the plain sum of squares."),
+    ],
+)
+
+
+@lesson.exercise(
+    "25.2", "Where backpropagation starts", difficulty=1, minutes=6,
+    prompt="Write `output_error(z, target)`: the derivatives of the loss $\\sum (Y - Y')^2$ in the sums $z$ of a last layer "
+    "with ReLU, $Y = \\max(0, z)$. `z` and `target` ($Y'$) are float64 tensors of one shape, columns are examples; return a "
+    "tensor of that shape.",
+    draw=inputs(rows=whole(2, 3), columns=whole(2, 3), z=integers("rows columns", -3.5, 4.5),
+                target=integers("rows columns", 0, 4)),
+    properties=[
+        ("A unit that is off passes nothing on: there your entry should be 0.",
+         lambda z, answer: (answer[z < 0] == 0).all()),
+        ("Your numbers are not the slopes of the loss.",
+         lambda z, target, answer: close(answer, grad(lambda z: (z.relu() - target).square().sum())(z))),
+    ],
+    hints=(
+        "The chain rule has two factors here: the slope of the loss in Y, and the slope of Y in z.",
+        "The first factor is twice a difference. Which way round?",
+        "The second factor is 1 where z is positive and 0 elsewhere.",
+    ),
+    mistakes=[
+        ("no mask", edit(" * (z > 0)", ""),
+         "You stopped at 2(Y - Y'), as the notes do. That is the slope in Y; in z it is multiplied by the slope of the "
+         "ReLU, which is 0 where z is negative."),
+        ("mean for sum", edit("2 *", "2 / z.numel() *"),
+         "You divided by the number of entries. That belongs to the mean of the squares; the loss here is their sum."),
+        ("the other way round", edit("2 *", "-2 *"),
+         "Your sign is that of the step, not of the gradient: the slope is positive where the output is too high."),
+        ("forgot the two", edit("2 * ", ""),
+         "The factor 2 from the square is missing."),
+        ("sums for outputs", edit(".clamp(min=0)", "", " * (z > 0)", ""),
+         "You compared the sums z with the targets. The loss sees Y, which is 0 where z is negative."),
+    ],
+)
+def output_error(z, target):
+    """Return the derivatives of the summed squared error in the sums z of a last layer with ReLU."""
+    return 2 * (z.clamp(min=0) - target) * (z > 0)
+
+
+def _active(*weights):
+    return sum(weight > 0 for weight in weights)
+
+
+lesson.flaw(
+    "25.3", "Small weights, many features", difficulty=2, minutes=6,
+    prompt="The notes say that a penalty $\\lambda\\sum|w|$ on the weights makes few features fire. If so, of two encoders "
+    "the one with the smaller $\\sum|w|$ would never have more active features. Refute it for the input $x = 1$ and two "
+    "features $f_i = \\max(0, w_i x)$ without bias: a dictionary with the weights `a_1`, `a_2` of an encoder $A$ and `b_1`, "
+    "`b_2` of an encoder $B$, where $A$ has the smaller sum $|w_1| + |w_2|$ and more active features.",
+    answer={"a_1": 0.01, "a_2": 0.01, "b_1": 5.0, "b_2": 0.0},
+    properties=[("This is no counterexample yet.", lambda a_1, a_2, b_1, b_2:
+                 abs(a_1) + abs(a_2) < abs(b_1) + abs(b_2) and _active(a_1, a_2) > _active(b_1, b_2))],
+    hints=(
+        "Whether a feature is active depends on the sign of its weight. On what does the sum depend?",
+        "Give A two weights with which both of its features fire, and make them small.",
+        "Then B needs one feature at most, and a large weight somewhere.",
+    ),
+    mistakes=[
+        ("sum not smaller", {"a_1": 1.0, "a_2": 1.0, "b_1": 1.0, "b_2": 0.0},
+         "The weights of your A have a sum of sizes that is not smaller than B's. Make A's weights tiny: a tiny positive "
+         "weight still makes its feature fire.",
+         lambda a_1, a_2, b_1, b_2: abs(a_1) + abs(a_2) >= abs(b_1) + abs(b_2)),
+        ("nothing fires", {"a_1": -0.1, "a_2": -0.1, "b_1": -5.0, "b_2": 0.0},
+         "No feature fires in either encoder: x = 1, so a feature is active where its weight is positive.",
+         lambda a_1, a_2, b_1, b_2: _active(a_1, a_2, b_1, b_2) == 0),
+        ("as many", {"a_1": 0.1, "a_2": 0.0, "b_1": 5.0, "b_2": 0.0},
+         "Both encoders have one number of active features. A should have more.",
+         lambda a_1, a_2, b_1, b_2: _active(a_1, a_2) == _active(b_1, b_2) > 0),
+        ("what the notes expect", {"a_1": 0.1, "a_2": 0.0, "b_1": 5.0, "b_2": 5.0},
+         "Here the smaller weights do go with fewer features, as the notes expect. Look for the opposite.",
+         lambda a_1, a_2, b_1, b_2: _active(a_1, a_2) < _active(b_1, b_2)),
+    ],
+)
+
+
+@lesson.exercise(
+    "25.4", "The gradient of sparsity", difficulty=2, minutes=8,
+    prompt="Write `penalty_gradient(features, decoder_weight, l1)`: the derivatives of "
+    "$\\lambda\\sum_n\\sum_i f_{i,n}\\lVert W_{d,:,i}\\rVert_2$ in the features, with 0 where a feature is 0. `features` "
+    "is a float64 tensor of shape `(n_features, examples)` with no negative entries, `decoder_weight` has shape "
+    "`(d, n_features)`, `l1` is $\\lambda$; return a tensor of the features' shape.",
+    draw=inputs(
+        d=whole(2, 3), n_features=whole(3, 4), examples=whole(2, 3),
+        sums=integers("n_features examples", -2, 4), features=lambda sums: sums.relu(),
+        decoder_weight=integers("d n_features", -3, 3), l1=uniform(0.1, 2.0, digits=1),
+    ),
+    properties=[
+        ("Where a feature is 0, your entry should be 0.", lambda features, answer: (answer[features == 0] == 0).all()),
+        ("A small step against your gradient should never make an active feature larger.",
+         lambda features, answer: (answer[features > 0] >= 0).all()),
+        ("Your numbers are not the slopes of the penalty.",
+         lambda features, decoder_weight, l1, answer:
+         close(answer, grad(lambda f: l1 * (f.relu() * decoder_weight.norm(dim=0)[:, None]).sum())(features))),
+    ],
+    hints=(
+        "The penalty is linear in each active feature: its slope is a constant of that feature.",
+        "One norm for each column of the decoder's matrix, so one for each feature; it is the same for all examples.",
+        "Give the norms a second dimension before multiplying, and switch inactive entries off at the end.",
+    ),
+    mistakes=[
+        ("minus", edit("l1 *", "-l1 *"),
+         "Your sign is minus, as the notes print it. That is the direction of the step: the slope of an active feature's "
+         "penalty is positive. Subtracting your gradient would make features grow."),
+        ("no norms", edit("decoder_weight.norm(dim=0)[:, None] * (features > 0)", "(features > 0).double()"),
+         "You left out the norms of the decoder's columns. Then a feature can shrink for free while its column grows."),
+        ("inactive, too", edit(" * (features > 0)", ".expand_as(features)"),
+         "Features that are 0 get a slope, too. The ReLU passes nothing on there: their entries are 0."),
+        ("one norm for all", edit("norm(dim=0)[:, None]", "norm()"),
+         "You used the norm of the whole matrix. Each feature has its own column, with its own norm."),
+        ("no lambda", edit("l1 * ", ""),
+         "You left out lambda: every slope is proportional to the weight of the penalty."),
+        ("value for slope", edit("(features > 0)", "features"),
+         "Those are the terms of the penalty, not their slopes: the derivative of c f in f is c."),
+    ],
+)
+def penalty_gradient(features, decoder_weight, l1):
+    """Return the derivatives of the weighted sum of features, each times its decoder column's norm."""
+    return l1 * decoder_weight.norm(dim=0)[:, None] * (features > 0)
+
+
+def _layer_gradients(x, w1, b1, w2, b2):
+    """Those of the first and those of the second layer by autograd, flattened and joined."""
+    def loss(w1, b1, w2, b2):
+        return ((w2 @ (w1 @ x + b1[:, None]).relu() + b2[:, None]).relu() - x).square().sum()
+
+    parts = [part.flatten() for part in grad(loss, argnums=(0, 1, 2, 3))(w1, b1, w2, b2)]
+    return torch.cat(parts[:2]), torch.cat(parts[2:])
+
+
+@lesson.exercise(
+    "25.5", "Write the backward pass", difficulty=3, minutes=20,
+    prompt="Write `all_gradients(x, w1, b1, w2, b2)` without autograd: the gradients of $\\sum(Y - X)^2$ for the "
+    "autoencoder $h = \\max(0, W_1X + b_1)$, $Y = \\max(0, W_2h + b_2)$. `x` has shape `(d, examples)`, `w1` `(k, d)`, "
+    "`b1` `(k,)`, `w2` `(d, k)`, `b2` `(d,)`, all float64. Return one vector: the gradients of $W_1, b_1, W_2, b_2$ in this "
+    "order, each flattened row by row, joined by `torch.cat`.",
+    draw=inputs(
+        d=whole(3, 4), k=whole(2, 3), examples=whole(2, 3),
+        x=integers("d examples", 0, 3), w1=integers("k d", -2, 2), b1=integers("k", -1.5, 2.5),
+        w2=integers("d k", -2, 2), b2=integers("d", -1.75, 2.25),
+    ),
+    properties=[
+        ("The gradients of the second layer are not the slopes of the loss.",
+         lambda x, w1, b1, w2, b2, answer:
+         close(answer[w1.numel() + len(b1):], _layer_gradients(x, w1, b1, w2, b2)[1])),
+        ("The gradients of the first layer are not the slopes of the loss.",
+         lambda x, w1, b1, w2, b2, answer:
+         close(answer[:w1.numel() + len(b1)], _layer_gradients(x, w1, b1, w2, b2)[0])),
+    ],
+    hints=(
+        "First a forward pass that keeps both sums and the hidden values: the backward pass needs them all.",
+        "The error of layer 2 is exercise 25.2; times the values that layer 2 read, transposed, it is that layer's "
+        "gradient.",
+        "Carry the error back with the transpose of the second weights, then apply the first layer's own mask.",
+    ),
+    mistakes=[
+        ("no mask at the output", edit(" * (z2 > 0)", ""),
+         "The mask of the last ReLU is missing: output units that are off pass nothing back."),
+        ("no mask at the code", edit(" * (z1 > 0)", ""),
+         "The mask of the hidden ReLU is missing: after W2 transposed, the error is set to 0 where the first layer's sum "
+         "was negative."),
+        ("the other sign", edit("2 * (", "-2 * ("),
+         "All signs are turned round: the difference is output minus target. The minus of descent comes later, in the "
+         "update."),
+        ("weights first", edit("delta1.sum(1), delta2 @ h1.T", "delta2 @ h1.T, delta1.sum(1)"),
+         "Your gradients are right and in another order, weights first. Join those of W1, b1, W2, b2 as they come."),
+        ("from back to front", edit("delta1 @ x.T, delta1.sum(1), delta2 @ h1.T, delta2.sum(1)",
+                                    "delta2 @ h1.T, delta2.sum(1), delta1 @ x.T, delta1.sum(1)"),
+         "Your gradients are right and in the order in which they are found, layer 2 first. Join those of W1, b1, W2, b2."),
+        ("forgot the two", edit("2 * (", "("),
+         "All of it is half as large as it should be: the factor 2 from the square is missing."),
+        ("mean for sum", edit("2 * (", "2 / x.numel() * ("),
+         "You differentiated the mean of the squares. The loss here is their sum."),
+        ("sums for values", edit("h1.T", "z1.T"),
+         "The second weights' gradient is built from the sums of layer 1. They were multiplied by its values, after the "
+         "ReLU."),
+        ("no bias in the forward pass", edit(" + b1[:, None]", "", " + b2[:, None]", ""),
+         "Your forward pass leaves out the biases, so the masks and errors belong to another network."),
+    ],
+)
+def all_gradients(x, w1, b1, w2, b2):
+    """Return the gradients of a two-layer ReLU autoencoder's loss in W1, b1, W2, b2, flattened and joined."""
+    z1 = w1 @ x + b1[:, None]
+    h1 = z1.clamp(min=0)
+    z2 = w2 @ h1 + b2[:, None]
+    delta2 = 2 * (z2.clamp(min=0) - x) * (z2 > 0)
+    delta1 = (w2.T @ delta2) * (z1 > 0)
+    parts = (delta1 @ x.T, delta1.sum(1), delta2 @ h1.T, delta2.sum(1))
+    return torch.cat([part.flatten() for part in parts])
+
+
+def _unchanged_where_off(x, w_e, b_e, answer):
+    off = (w_e @ x + b_e[:, None] <= 0).all(dim=1)
+    return torch.equal(answer[off], w_e[off])
+
+
+def _autograd_step(x, w_e, b_e, w_d, b_d, l1, step_size):
+    def loss(leaf):
+        features = (leaf @ x + b_e[:, None]).relu()
+        error = w_d @ features + b_d[:, None] - x
+        return error.square().sum() + l1 * (features * w_d.norm(dim=0)[:, None]).sum()
+
+    return w_e - step_size * grad(loss)(w_e)
+
+
+@lesson.exercise(
+    "25.6", "Where the notes stop", difficulty=3, minutes=15,
+    prompt="The notes end at the gradient of the penalty. Finish the step: write "
+    "`encoder_step(x, w_e, b_e, w_d, b_d, l1, step_size)`, the new encoder weights after one step of gradient descent on "
+    "(25.10), without autograd. `x` has shape `(d, examples)`, `w_e` `(n, d)`, `b_e` `(n,)`, `w_d` `(d, n)`, `b_d` `(d,)`, "
+    "all float64; `l1` is $\\lambda$, `step_size` is $\\eta$.",
+    draw=inputs(
+        d=whole(2, 3), n=whole(3, 4), examples=whole(2, 3),
+        x=integers("d examples", -2, 2), w_e=integers("n d", -2, 2), b_e=integers("n", -0.5, 1.5),
+        w_d=integers("d n", -2, 2), b_d=integers("d", -1, 1), l1=uniform(0.5, 2.0, digits=1), step_size=uniform(0.01, 0.09),
+    ),
+    properties=[
+        ("A row whose feature is off for every token should stay as it was.", _unchanged_where_off),
+        ("Your step is not minus the step size times the slopes of the loss.",
+         lambda x, w_e, b_e, w_d, b_d, l1, step_size, answer:
+         close(answer, _autograd_step(x, w_e, b_e, w_d, b_d, l1, step_size))),
+    ],
+    hints=(
+        "Two gradients meet at the features: one comes back through the decoder, one is that of the penalty.",
+        "Add the two, then let the ReLU's mask decide which entries go on to the encoder.",
+        "What goes on, times the transposed tokens, is the gradient of the encoder's weights. Then take the step.",
+    ),
+    mistakes=[
+        ("minus one", edit("+ l1", "- l1"),
+         "Your penalty has the sign of the notes: it is subtracted from the reconstruction's gradient, so the step makes "
+         "active features larger."),
+        ("uphill", edit("w_e - step_size", "w_e + step_size"),
+         "You added the gradient. Descent goes against it: the weights minus the step size times the gradient."),
+        ("no mask", edit(" * (z > 0)", ""),
+         "Features that are off learn in your step. The ReLU's mask sets their error to 0, for both parts."),
+        ("no norms", edit(" * w_d.norm(dim=0)[:, None]", ""),
+         "Your penalty counts each feature once. In (25.10) each is weighted by the norm of its decoder column."),
+        ("penalty only", edit("w_d.T @ error + ", ""),
+         "Only the penalty is in your step. The reconstruction's gradient, carried back through the decoder, is missing."),
+        ("reconstruction only", edit(" + l1 * w_d.norm(dim=0)[:, None]", ""),
+         "The penalty is missing in your step: only the reconstruction's gradient is there."),
+        ("forgot the two", edit("2 * ", ""),
+         "The factor 2 from the square of the reconstruction error is missing."),
+    ],
+)
+def encoder_step(x, w_e, b_e, w_d, b_d, l1, step_size):
+    """Return the encoder's weights after one step of gradient descent on the sparse autoencoder's loss."""
+    z = w_e @ x + b_e[:, None]
+    f = z.clamp(min=0)
+    error = 2 * (w_d @ f + b_d[:, None] - x)
+    delta = (w_d.T @ error + l1 * w_d.norm(dim=0)[:, None]) * (z > 0)
+    return w_e - step_size * delta @ x.T
+
+
+EXERCISES = lesson.exercises

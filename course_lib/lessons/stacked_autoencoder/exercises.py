@@ -1,0 +1,214 @@
+"""Exercises of lesson 27, stacked_autoencoder."""
+
+import math
+
+import torch
+
+from course_lib.representation.variance import kept_by_code, unit_share
+from course_lib.teaching import contents, edit, inputs, integers, normal, one_of, uniform, whole
+
+lesson = contents(__name__)
+
+
+def _parameters(*shapes):
+    layers = [torch.nn.Linear(*shape, device="meta") for shape in shapes]
+    return sum(parameter.numel() for layer in layers for parameter in layer.parameters())
+
+
+lesson.value(
+    "27.1", "How large is the stack", difficulty=1, minutes=4,
+    prompt="A stacked autoencoder has two encoder layers, $1024 \\to 512 \\to 128$, and one affine decoder layer from the "
+    "code straight back to 1024. Every layer has a weight matrix and a bias. How many parameters are there in all?",
+    answer=722560,
+    properties=[
+        ("A network 1024-512-128-1024 built layer by layer has another number of them.",
+         lambda answer: answer == _parameters((1024, 512), (512, 128), (128, 1024))),
+    ],
+    hints=(
+        "A layer from n to m numbers has a matrix with m rows and n columns, and one bias for each output.",
+        "There are three layers: 1024 to 512, 512 to 128, and 128 to 1024.",
+        "A layer from n to m has nm + m parameters. Add the three.",
+    ),
+    mistakes=[
+        ("one layer", 263296,
+         "That is the pair 1024-128-1024 of the notes, which has one encoder layer and is no stack. Here a layer of 512 "
+         "units stands between."),
+        ("no biases", 720896, "You counted the matrices only. Every layer also has one bias for each output."),
+        ("mirrored decoder", 1181824,
+         "You gave the decoder two layers, 128 to 512 to 1024. Here it has one, from 128 straight to 1024."),
+        ("tied decoder", 591488,
+         "You let the decoder use the encoder's matrices and counted only its bias. Here it has a matrix of its own."),
+    ],
+)
+
+
+def _is_smallest(variances, share, answer):
+    values, k = sorted(variances.tolist(), reverse=True), int(answer)
+    return 1 <= k <= len(values) and sum(values[:k]) >= share * sum(values) > sum(values[: k - 1])
+
+
+def _reached_exactly(share, *variances):
+    return {"variances": torch.tensor(variances, dtype=torch.float64), "share": share}
+
+
+@lesson.exercise(
+    "27.2", "How many components keep a share", difficulty=1, minutes=8,
+    prompt="Write `components_for(variances, share)`: the smallest number of principal components that together keep at "
+    "least the share `share` of the total variance. `variances` is a float64 tensor of their variances in no particular "
+    "order, `share` lies between 0 and 1; return a whole number.",
+    # These shares times a whole number below 1000 are never whole: no ties but those that are meant, without rounding.
+    draw=inputs(n=whole(3, 6), variances=integers("n", 1, 40), share=one_of(0.373, 0.531, 0.617, 0.733, 0.829, 0.911))
+    .sometimes(0.5, _reached_exactly(0.5, 8.0, 4.0, 2.0, 2.0), _reached_exactly(0.75, 2.0, 8.0, 2.0, 4.0),
+               _reached_exactly(0.5, 4.0, 2.0, 8.0, 2.0), _reached_exactly(0.75, 2.0, 2.0, 4.0, 8.0)),
+    properties=[("That many of the largest variances should reach the share, and one fewer should not.", _is_smallest)],
+    hints=(
+        "Which components would you keep first, and does the order of the tensor say so?",
+        "Sort in decreasing order and take the partial sums with cumsum.",
+        "Count the partial sums that are still below share times the total. The next one is the first that is not.",
+    ),
+    mistakes=[
+        ("unsorted", edit(".sort(descending=True).values", ""),
+         "You took the variances in the order given. The inequality of the notes needs them sorted in decreasing order, or "
+         "a large one at the end is missed."),
+        ("smallest first", edit("descending=True", ""),
+         "You sorted in increasing order: that keeps the weakest directions first."),
+        ("more than the share", edit("<", "<="),
+         "You asked for more than the share. At least the share means that reaching it exactly is enough."),
+        ("one too few", edit(" + 1", ""),
+         "That is the largest number that falls short of the share. One component more is needed."),
+        ("isotropic rule", lambda variances, share: math.ceil(share * len(variances)),
+         "You used k = ceil(share · D), which is right when all variances are equal. These are not."),
+        ("standard deviations", edit("variances.sort", "variances.sqrt().sort"),
+         "You added square roots. Variances add up over orthogonal directions, standard deviations do not."),
+    ],
+)
+def components_for(variances, share):
+    """Sort, add up, and count how many partial sums fall short."""
+    kept = variances.sort(descending=True).values.cumsum(dim=0)
+    return int((kept < share * kept[-1]).sum()) + 1
+
+
+@lesson.exercise(
+    "27.3", "What a code keeps", difficulty=2, minutes=12,
+    prompt="Write `variance_kept(x, code)`: the share $R$ of the variance of the rows of `x` that the *best affine* decoder "
+    "$\\hat x = Az + b$ recovers from the rows $z$ of `code`. `x` has shape `(rows, d)` and `code` `(rows, k)`, both "
+    "float64; return a number or a tensor without dimensions. `torch.linalg.lstsq(M, x).solution` gives the $W$ that "
+    "minimises $\\lVert MW - x\\rVert^2$.",
+    draw=inputs(
+        k=whole(1, 2), centred=normal("9 k"), noise=normal("9 3"), mixing=normal("k 3"), code=lambda centred: centred + 2,
+        x=lambda code, mixing, noise: code @ mixing + noise * torch.tensor([0.2, 1.0, 2.0]).double() + 1,
+    ),
+    properties=[
+        ("It should equal the share of the centred rows that the centred code's columns span.",
+         lambda x, code, answer: abs(float(answer) - kept_by_code(x, code)) <= 1e-8),
+    ],
+    hints=(
+        "An affine map is a linear one of a code that has one more unit, which is always 1.",
+        "Find the reconstruction by least squares, then compare the squared error with the variance.",
+        "The denominator sums the squares of x minus its mean over the rows, over all dimensions together.",
+    ),
+    mistakes=[
+        ("no intercept", edit("torch.cat([code, torch.ones_like(code[:, :1])], dim=1)", "code"),
+         "Your decoder is linear, not affine: it has no b. Append a column of ones to the code."),
+        ("variance about zero", edit("(x - x.mean(dim=0))", "x"),
+         "You divided by the sum of squares of x itself. Variance is about the mean: subtract it first, or a large mean "
+         "makes any code look good."),
+        ("what is missing", edit("1 - (x", "(x"),
+         "That is the share that is lost. The share that is kept is 1 minus it."),
+        ("mean over dimensions", edit("1 - (x - decoded).square().sum()", "(1 - (x - decoded).square().sum(0)",
+                                      "x.mean(dim=0)).square().sum()", "x.mean(dim=0)).square().sum(0)).mean()"),
+         "You averaged the shares of the dimensions. Add up errors and variances over the dimensions first: a dimension "
+         "with little variance should count little."),
+    ],
+)
+def variance_kept(x, code):
+    """Least squares with an intercept, then one minus the share that is missing."""
+    with_ones = torch.cat([code, torch.ones_like(code[:, :1])], dim=1)
+    decoded = with_ones @ torch.linalg.lstsq(with_ones, x).solution
+    return 1 - (x - decoded).square().sum() / (x - x.mean(dim=0)).square().sum()
+
+
+def _valid(rho, epsilon, rho_hat):
+    return 0 < rho < 1 and 0 < epsilon < 1 and 0 <= rho_hat <= 1
+
+
+def _hold(rho, epsilon, rho_hat):
+    """Whether the first inequality holds, and whether the second does."""
+    return abs(rho_hat - rho) <= epsilon + 1e-9, rho_hat <= rho
+
+
+lesson.flaw(
+    "27.4", "More strictly?", difficulty=2, minutes=5,
+    prompt="The notes ask for $|\\hat\\rho - \\rho| \\le \\epsilon$ \"or more strictly\" $\\hat\\rho \\le \\rho$. If the "
+    "second were stricter, it would imply the first. Give a counterexample: a dictionary with the numbers `rho` and "
+    "`epsilon`, both strictly between 0 and 1, and `rho_hat`, from 0 to 1, for which the second holds and the "
+    "first does not.",
+    answer={"rho": 0.3, "epsilon": 0.1, "rho_hat": 0.05},
+    properties=[
+        ("Take rho and epsilon strictly between 0 and 1, and rho_hat from 0 to 1.", _valid),
+        ("For your numbers the second inequality does not hold alone.", lambda answer: _hold(**answer) == (False, True)),
+    ],
+    hints=(
+        "The first inequality bounds the mean activation on two sides, the second on one.",
+        "On which side of the target does the second inequality allow everything?",
+        "Think of a unit that is almost never active, and of a target that is further away from it than epsilon.",
+    ),
+    mistakes=[
+        ("outside the range", {"rho": 0.3, "epsilon": 0.1, "rho_hat": -0.5},
+         "One of your numbers lies outside its range: rho and epsilon strictly between 0 and 1, rho_hat from 0 to 1.",
+         lambda answer: not _valid(**answer)),
+        ("both hold", {"rho": 0.3, "epsilon": 0.1, "rho_hat": 0.25},
+         "Here both inequalities hold, so this does not tell them apart. Go further below the target.",
+         lambda answer: _hold(**answer) == (True, True)),
+        ("the other way", {"rho": 0.3, "epsilon": 0.1, "rho_hat": 0.35},
+         "Here the first holds and the second does not. That is what a stricter second condition would look like; find the "
+         "opposite.",
+         lambda answer: _hold(**answer) == (True, False)),
+        ("neither holds", {"rho": 0.3, "epsilon": 0.1, "rho_hat": 0.9},
+         "Here neither inequality holds: the unit is too active for both.",
+         lambda answer: _hold(**answer) == (False, False)),
+    ],
+)
+
+
+@lesson.exercise(
+    "27.5", "A ReLU unit with a bias", difficulty=3, minutes=18,
+    prompt="Write `relu_kept(bias)`: the share of the variance of $u \\sim N(0, 1)$ that the best affine decoder recovers "
+    "from the unit $r = \\max(u + b, 0)$. With $\\Phi$ and $\\varphi$ the distribution function and the density of "
+    "$N(0, 1)$, $E\\,r = b\\,\\Phi(b) + \\varphi(b)$ and $E\\,r^2 = (1 + b^2)\\,\\Phi(b) + b\\,\\varphi(b)$. `bias` is a "
+    "number between -2 and 3; return a number. `math.erfc(-b / math.sqrt(2)) / 2` is $\\Phi(b)$.",
+    draw=inputs(bias=uniform(-2.0, 3.0)),
+    properties=[
+        ("It should equal the squared correlation of u and r, integrated numerically.",
+         lambda bias, answer: abs(float(answer) - unit_share(lambda u: torch.relu(u + bias))) <= 1e-5),
+    ],
+    hints=(
+        "The best affine decoder of one number from another keeps the squared correlation of the two.",
+        "You need Cov(u, r) and Var r. For the covariance, E u f(u) = E f′(u) for a standard normal u.",
+        "The derivative of max(u + b, 0) is 1 where u > -b and 0 elsewhere. Its expectation is a probability.",
+    ),
+    mistakes=[
+        ("second moment", edit(" - mean**2", ""),
+         "You divided by E r². The variance is E r² minus the square of the mean: the decoder has an intercept."),
+        ("covariance not squared", edit("cdf**2", "cdf"),
+         "You divided Cov by Var r, which is the decoder's slope. The share kept is Cov² / Var r."),
+        ("correlation not squared", lambda bias: relu_kept(bias) ** 0.5,
+         "That is the correlation of u and r. The share of the variance is its square."),
+        ("bias with the wrong sign", lambda bias: relu_kept(-bias),
+         "That is the share at the opposite bias. A larger bias makes the unit more linear, so it keeps more."),
+        ("without the bias", lambda bias: relu_kept(0.0),
+         "You gave the share at bias 0. With another bias another part of the inputs is cut off."),
+        ("how often it fires", edit("cdf**2 / (second - mean**2)", "cdf"),
+         "That is how often the unit is active. A silent unit still says that u is below -b, and the decoder uses that."),
+    ],
+)
+def relu_kept(bias):
+    """Squared correlation of a standard normal u with max(u + bias, 0)."""
+    cdf = math.erfc(-bias / math.sqrt(2)) / 2
+    density = math.exp(-(bias**2) / 2) / math.sqrt(2 * math.pi)
+    mean = bias * cdf + density
+    second = (1 + bias**2) * cdf + bias * density
+    return cdf**2 / (second - mean**2)
+
+
+EXERCISES = lesson.exercises
