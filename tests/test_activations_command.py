@@ -96,11 +96,15 @@ def test_two_processes_give_the_bytes_of_one(model, text, tmp_path):
     for rank in range(2):
         child = os.fork()
         if child == 0:
-            os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2"}
-            os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-            done = invoke(model, text, tmp_path / "two", *more)
-            (tmp_path / f"{rank}.txt").write_text(f"{done.output}{done.exception or ''}")
-            os._exit(done.exit_code)
+            code = 1
+            try:
+                os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2"}
+                os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+                done = invoke(model, text, tmp_path / "two", *more)
+                (tmp_path / f"{rank}.txt").write_text(f"{done.output}{done.exception or ''}")
+                code = done.exit_code
+            finally:
+                os._exit(code)
         children.append(child)
     endings = [os.waitpid(child, 0)[1] for child in children]
     said = "".join((tmp_path / f"{rank}.txt").read_text() for rank in range(2))

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Callable, Iterable
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -49,6 +50,7 @@ ADMITTED_PYTHONS = ["3.11.0", "3.11.14", "3.12.0", "3.12.12"]
 # ---------------------------------------------------------------- reading
 
 
+@cache
 def imported_names(source: str) -> set[str]:
     """The top-level names that a source imports anywhere, inside functions too, relative imports left out."""
     names = set()
@@ -67,10 +69,13 @@ def notebook_source(text: str) -> str:
     return "\n".join(line for line in lines if not line.lstrip().startswith(("%", "!")))
 
 
+distributions_by_import = cache(importlib.metadata.packages_distributions)
+
+
 def third_party(sources: Iterable[str]) -> set[str]:
     """The distributions that sources import, by canonical name; an unknown import stands for itself."""
     names = set().union(*(imported_names(source) for source in sources))
-    distributions = importlib.metadata.packages_distributions()
+    distributions = distributions_by_import()
     return {
         canonicalize_name(distributions.get(name, [name])[0])
         for name in names - FIRST_PARTY - set(sys.stdlib_module_names)
@@ -197,6 +202,7 @@ def command_faults(
     ]
 
 
+@cache
 def make_targets() -> set[str]:
     """The named targets of the Makefile, as make itself expands them."""
     database = subprocess.run(
@@ -209,6 +215,7 @@ def make_targets() -> set[str]:
     return set(re.search(r"^\.PHONY:(.*)$", database, re.MULTILINE)[1].split())
 
 
+@cache
 def is_command(name: str) -> bool:
     """Whether `python -m course_lib NAME` exists."""
     asked = subprocess.run(
