@@ -97,7 +97,7 @@ def test_rounding_draws_error_and_zeros():
     lost, _ = rounding_loss(lesson.normal_grid(), torch.bfloat16)
     assert errors[0] == pytest.approx(100 * lost)
     assert np.ptp(errors) < 1e-9
-    assert_legend(left, ["fp8 e4m3", "fp8 e5m2", "bf16"])
+    assert_legend(left, ["bf16", "fp8 e4m3", "fp8 e5m2"])
 
 
 def test_the_normal_grid_has_the_moments_of_a_normal_variable():

@@ -1,0 +1,240 @@
+"""Exercises of lesson 05, maximal_update_parametrization."""
+
+import math
+
+import numpy as np
+import torch
+
+from course_lib.optimization.mup import sign_change_mean_square
+from course_lib.teaching import contents, edit, inputs, near, normal, one_of, whole
+
+lesson = contents(__name__)
+_LAW = sign_change_mean_square(4, step_size=1)
+
+
+def _agrees_with_draws(answer):
+    """Whether 5,000 draws of ||x||_1^2 have that mean, up to eight standard errors."""
+    draws = torch.randn(5_000, 4, generator=torch.Generator().manual_seed(5), dtype=torch.float64)
+    squares = draws.abs().sum(1).square()
+    return abs(float(squares.mean()) - float(answer)) <= 8 * float(squares.std()) / math.sqrt(len(squares))
+
+
+lesson.value(
+    "05.1", "How far a sign update moves the output", difficulty=1, minutes=6,
+    prompt="$x$ has 4 independent entries $N(0, 1)$ and $g$ has no entry 0. What is the expected value of "
+    "$\\mathrm{RMS}(\\mathrm{sign}(gx^\\top)\\,x)^2$? Give it to two decimals.",
+    answer=_LAW,
+    properties=[
+        ("5,000 draws of x have another mean.", _agrees_with_draws),
+        ("Close, but not to two decimals.",
+         lambda answer: abs(float(answer) - 2 / math.pi * 16 - (1 - 2 / math.pi) * 4) < 0.01),
+    ],
+    hints=(
+        "Each entry of the output is the sum of all |x_i|, up to its sign.",
+        "Square the sum: there are 4 terms x_i², and 12 products of two different sizes.",
+        "For a standard normal number, E x² = 1 and E|x| = √(2/π).",
+    ),
+    mistakes=[
+        ("each size taken as 1", 16.0,
+         "You took every |x_i| as 1, as if x had entries ±1. Their mean is √(2/π), about 0.8.", near(16.0, within=0.02)),
+        ("square of the mean", 32 / math.pi,
+         "That is the square of the expected sum. The expected square is larger, by the variance of the sum.",
+         near(32 / math.pi, within=0.02)),
+        ("random signs", 4.0,
+         "You added the squares only, as if the terms had random signs. The sign of the update meets the sign of its "
+         "own input: all products are positive.", near(4.0, within=0.02)),
+        ("the root", math.sqrt(_LAW), "That is the root of it: the question asks for the expected square.",
+         near(math.sqrt(_LAW), within=0.02)),
+        ("sum of the outputs", 4 * _LAW,
+         "RMS takes the mean over the outputs, not their sum, and each output has the same square.",
+         near(4 * _LAW, within=0.02)),
+    ],
+)
+
+
+@lesson.exercise(
+    "05.2", "Adam's step size for one matrix", difficulty=1, minutes=6,
+    prompt="Write `adam_rate(fan_out, fan_in, base_fan_out, base_fan_in, lr)`: the step size that a weight matrix of "
+    "shape `(fan_out, fan_in)` gets from Adam under muP, when `lr` was found with a base model in which it has shape "
+    "`(base_fan_out, base_fan_in)`. The matrix may be of any kind: input, hidden or readout.",
+    draw=inputs(
+        base_fan_out=one_of(4, 8, 16, 32), base_fan_in=one_of(4, 8, 16, 32), more_out=one_of(1, 2, 4, 8, 16),
+        more_in=one_of(1, 2, 4, 8, 16), fan_out=lambda base_fan_out, more_out: base_fan_out * more_out,
+        fan_in=lambda base_fan_in, more_in: base_fan_in * more_in, thousandths=whole(1, 9),
+        lr=lambda thousandths: thousandths / 1000,
+    ),
+    properties=[
+        ("The change that one step makes to an output should be that of the base: it adds up fan_in moves.",
+         lambda fan_in, base_fan_in, lr, answer: math.isclose(float(answer) * fan_in, lr * base_fan_in, rel_tol=1e-9)),
+    ],
+    hints=(
+        "Adam moves each entry by about its step size, in the direction of the sign of its gradient.",
+        "How many such moves add up in one output? Does it matter how many outputs there are?",
+        "An output changes by the step size times fan_in, and this should be the same as in the base.",
+    ),
+    mistakes=[
+        ("the same for all", edit(" * base_fan_in / fan_in", ""),
+         "You left the step size as it was. Wider inputs then change the output by more."),
+        ("the wrong fan", edit("base_fan_in / fan_in", "base_fan_out / fan_out"),
+         "You divided by the growth of the outputs. What adds up in one output are the moves of its inputs."),
+        ("the root", edit("base_fan_in / fan_in", "(base_fan_in / fan_in) ** 0.5"),
+         "You divided by the root. That is for weights at the start, whose signs are random; signs of a step agree "
+         "with those of its inputs."),
+        ("the rule of SGD", edit("base_fan_in / fan_in", "fan_out / base_fan_out * base_fan_in / fan_in"),
+         "That is the rule of SGD, whose steps are in proportion to the gradient. Adam's are not."),
+        ("upside down", edit("base_fan_in / fan_in", "fan_in / base_fan_in"),
+         "Upside down: more inputs need a smaller step."),
+    ],
+)
+def adam_rate(fan_out, fan_in, base_fan_out, base_fan_in, lr):
+    """Return the step size of a weight matrix under muP."""
+    return lr * base_fan_in / fan_in
+
+
+def _case(W, h):
+    return dict(zip(("w_11", "w_12", "w_21", "w_22", "h_1", "h_2"), (*W, *h), strict=True))
+
+
+def _sizes(answer):
+    """Spectral norm of W, RMS of h and RMS of W h."""
+    numbers = np.array([float(value) for value in _case(list(answer.values())[:4], list(answer.values())[4:]).values()])
+    if not (np.isfinite(numbers).all() and np.abs(numbers).max() < 1e6):
+        return math.inf, math.inf, math.inf
+    W, h = numbers[:4].reshape(2, 2), numbers[4:]
+    rms = lambda v: float(np.sqrt(np.mean(v**2)))  # noqa: E731
+    return float(np.linalg.norm(W, 2)), rms(h), rms(W @ h)
+
+
+def _fault(answer):
+    """Name what keeps a proposed counterexample from being one."""
+    norm, size, after = _sizes(answer)
+    if norm < 1e-3:
+        return "zero matrix"
+    if abs(norm - 1) > 1e-3:
+        return "norm"
+    if abs(size - 1) > 1e-3:
+        return "length" if abs(size - math.sqrt(0.5)) < 1e-3 else "size"
+    return "none" if after <= 0.01 else "kept" if after > 0.99 else "smaller"
+
+
+lesson.flaw(
+    "05.3", "Bounded, but not of that size", difficulty=2, minutes=8,
+    prompt="The notes say: if $\\lVert W\\rVert_2 = \\sqrt{n_l/n_{l-1}}$ and the entries of $h$ have size 1, then "
+    "those of $Wh$ have size 1 too. Give a counterexample for $n_l = n_{l-1} = 2$: a dictionary with the numbers "
+    "`w_11`, `w_12`, `w_21`, `w_22`, `h_1`, `h_2` such that $\\lVert W\\rVert_2 = 1$ and $\\mathrm{RMS}(h) = 1$ (each "
+    "to 0.001), and $\\mathrm{RMS}(Wh) \\le 0.01$.",
+    answer=_case((1.0, 0.0, 0.0, 0.0), (0.0, math.sqrt(2))),
+    properties=[
+        ("The spectral norm of W should be 1.", lambda answer: abs(_sizes(answer)[0] - 1) <= 1e-3),
+        ("RMS(h) should be 1.", lambda answer: abs(_sizes(answer)[1] - 1) <= 1e-3),
+        ("RMS(Wh) is above 0.01.", lambda answer: _sizes(answer)[2] <= 0.01),
+    ],
+    hints=(
+        "A spectral norm says what happens to the direction that W stretches most. What of the other one?",
+        "Let W have the singular values 1 and 0.",
+        "Put h along the direction with singular value 0. RMS(h) = 1 means that its Euclidean length is √2.",
+    ),
+    mistakes=[
+        ("the zero matrix", _case((0.0,) * 4, (1.0, 1.0)),
+         "Your W is zero, and so is its spectral norm. It should be 1.", lambda answer: _fault(answer) == "zero matrix"),
+        ("another spectral norm", _case((1.0, -1.0, -1.0, 1.0), (1.0, 1.0)),
+         "The spectral norm of your W, its largest singular value, is not 1. Divide W by it.",
+         lambda answer: _fault(answer) == "norm"),
+        ("Euclidean length 1", _case((1.0, 0.0, 0.0, 0.0), (0.0, 1.0)),
+         "Your h has Euclidean length 1. Its RMS is then 1/√2: the length should be √2.",
+         lambda answer: _fault(answer) == "length"),
+        ("another size of h", _case((1.0, 0.0, 0.0, 0.0), (0.0, 0.001)),
+         "RMS(h) is not 1: a small h has a small Wh without any fault of W.", lambda answer: _fault(answer) == "size"),
+        ("nothing lost", _case((1.0, 0.0, 0.0, 1.0), (1.0, -1.0)),
+         "Your W keeps the size of this h: h lies along directions with singular value 1.",
+         lambda answer: _fault(answer) == "kept"),
+    ],
+)
+
+
+@lesson.exercise(
+    "05.4", "Three numbers of a layer at unit scale", difficulty=2, minutes=8,
+    prompt="A layer is $y = cWx$ with $W$ of shape `(d_out, d_in)` and entries $N(0, 1)$. Write `unit_scale(d_out, "
+    "d_in)`: a float64 tensor of three numbers, the $c$ with which inputs of RMS 1 have outputs of RMS 1 on average at "
+    "the start; the largest $\\alpha$ for which no step $-\\alpha\\,\\mathrm{sign}(gx^\\top)$ changes the output of an "
+    "RMS-1 input by an RMS above 1; and the largest $\\alpha$ for which no step $-\\alpha UV^\\top$ does.",
+    draw=inputs(d_out=whole(2, 90), d_in=whole(2, 90)),
+    properties=[
+        ("With your c the outputs do not have RMS 1 on average at the start.",
+         lambda d_in, answer: math.isclose(float(answer[0]) ** 2 * d_in, 1, rel_tol=1e-6)),
+        ("The longest sign step should change the output of x by exactly RMS 1, for x with entries ±1.",
+         lambda d_in, answer: math.isclose(float(answer[0] * answer[1]) * d_in, 1, rel_tol=1e-6)),
+        ("The longest Muon step should have spectral norm √d_out.",
+         lambda d_out, answer: math.isclose(float(answer[2]) ** 2, d_out, rel_tol=1e-6)),
+    ],
+    hints=(
+        "An output is c times a sum of d_in terms of variance 1.",
+        "RMS(Δy) / RMS(x) is at most c √(d_in/d_out) times the spectral norm of the step. Bound it by 1.",
+        "sign(g xᵀ) is a product of two sign vectors: its spectral norm is the product of their lengths. That of U Vᵀ "
+        "is 1.",
+    ),
+    mistakes=[
+        ("c upside down", edit("[d_in**-0.5", "[d_in**0.5"),
+         "Your c is the root of d_in: the outputs, which have variance d_in without c, get d_in² with it. Divide by "
+         "the root."),
+        ("sign step upside down", edit(", d_in**-0.5", ", d_in**0.5"),
+         "α √(d_in d_out) = √d_out gives α = 1/√d_in, not √d_in: yours is d_in times too long."),
+        ("c forgotten in the steps", edit(", d_in**-0.5", ", 1 / d_in", "d_out**0.5", "(d_out / d_in) ** 0.5"),
+         "Those are the steps of a layer without c. Here the change of the output is divided by √d_in as well."),
+        ("Muon's step of norm 1", edit("d_out**0.5", "1.0"),
+         "U Vᵀ has spectral norm 1, and the spectral norm of the step may be up to √d_out."),
+        ("Muon's step from the inputs", edit("d_out**0.5", "d_in**0.5"),
+         "The bound on the spectral norm of the step is √d_out: d_in cancels between c and the RMS norm."),
+    ],
+)
+def unit_scale(d_out, d_in):
+    """Return c, the sign step's alpha and Muon's alpha for y = c W x with entries of W of size 1."""
+    return torch.tensor([d_in**-0.5, d_in**-0.5, d_out**0.5], dtype=torch.float64)
+
+
+def _norm(matrix):
+    return float(torch.linalg.matrix_norm(matrix, 2))
+
+
+@lesson.exercise(
+    "05.5", "The sign step of a batch", difficulty=3, minutes=12,
+    prompt="The gradient of a batch has no rank 1, and the step $\\alpha = \\eta/\\sqrt{d_{in}}$ is then shorter than "
+    "it could be. Write `batch_sign_step(gradient, radius)` for the layer $y = Wx/\\sqrt{d_{in}}$: the longest step "
+    "$-\\alpha\\,\\mathrm{sign}(G)$ with $\\mathrm{RMS}(\\Delta y) \\le \\eta\\,\\mathrm{RMS}(x)$ for every $x$. "
+    "`gradient` is $G$, a float64 matrix of shape `(d_out, d_in)` without zeros, `radius` is $\\eta$.",
+    draw=inputs(rows=whole(2, 4), columns=whole(2, 4), noise=normal("rows columns"), tenths=whole(1, 9),
+                gradient=lambda noise: noise.masked_fill(noise == 0, 0.5), radius=lambda tenths: tenths / 10),
+    properties=[
+        ("The step should go down: against the signs of G.", lambda gradient, answer: float((gradient * answer).sum()) < 0),
+        ("Some input has its output changed by more than the radius allows.",
+         lambda radius, answer: _norm(answer) <= radius * math.sqrt(len(answer)) * (1 + 1e-8)),
+        ("A longer step would still keep to the bound.",
+         lambda radius, answer: _norm(answer) >= radius * math.sqrt(len(answer)) * (1 - 1e-8)),
+    ],
+    hints=(
+        "Which norm of the step bounds RMS(Δy) / RMS(x) for every x? Do not forget the factor of the layer.",
+        "The spectral norm of the step may be up to η √d_out.",
+        "torch.linalg.matrix_norm(S, 2) is the spectral norm of S = sign(G). Which multiple of S reaches the bound?",
+    ),
+    mistakes=[
+        ("uphill", edit("-radius", "radius"), "Your step goes uphill: a minus is missing."),
+        ("as for one sample", edit("len(signs) ** 0.5 * signs / torch.linalg.matrix_norm(signs, 2)",
+                                    "signs / signs.shape[1] ** 0.5"),
+         "That is the step for a gradient of rank 1. Here the spectral norm of sign(G) can be smaller than √(d_in "
+         "d_out): compute it."),
+        ("layer without its factor", edit("len(signs)", "(len(signs) / signs.shape[1])"),
+         "You left out the factor 1/√d_in of the layer: the step may be √d_in times longer."),
+        ("spectral norm eta", edit("len(signs) ** 0.5 * ", ""),
+         "Your step has the spectral norm η. RMS takes means over d_out and d_in entries: η √d_out is allowed."),
+        ("the notes' length", edit("len(signs) ** 0.5 * signs / torch.linalg.matrix_norm(signs, 2)",
+                              "signs * signs.shape[1] ** 0.5"),
+         "You multiplied the signs by √d_in instead of dividing: the step is far too long."),
+    ],
+)
+def batch_sign_step(gradient, radius):
+    """Return the longest multiple of -sign(G) that changes no output of y = W x / sqrt(d_in) by more than eta."""
+    signs = gradient.sign()
+    return -radius * len(signs) ** 0.5 * signs / torch.linalg.matrix_norm(signs, 2)
+
+
+EXERCISES = lesson.exercises
