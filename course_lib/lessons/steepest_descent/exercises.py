@@ -1,0 +1,258 @@
+"""Exercises of lesson 04, steepest_descent."""
+
+import math
+
+import torch
+
+from course_lib.optimization.steepest_descent import dual_norm, primal_norm
+from course_lib.teaching import contents, edit, inputs, integers, uniform, whole
+
+lesson = contents(__name__)
+
+
+def _length_objective(length):
+    """-M ||g||_1 + M^2 / alpha for the exercise's g = (2, -3, 1) and alpha = 0.5."""
+    return -6 * length + length**2 / 0.5
+
+
+def _near(value):
+    return lambda answer: abs(answer - value) < 0.01
+
+
+lesson.value(
+    "04.1", "How long is the penalised sign step", difficulty=1, minutes=4,
+    prompt="Let $g = (2, -3, 1)$ and $\\alpha = 0.5$. The minimiser of "
+    "$\\langle g, \\Delta\\rangle + \\frac1\\alpha\\lVert\\Delta\\rVert_\\infty^2$ moves every weight by the same amount "
+    "$M$, up or down. What is $M$?",
+    answer=1.5,
+    properties=[
+        ("The length of a step is positive.", lambda answer: answer > 0),
+        ("A slightly longer step has a lower objective than yours.",
+         lambda answer: _length_objective(float(answer)) <= _length_objective(1.002 * float(answer))),
+        ("A slightly shorter step has a lower objective than yours.",
+         lambda answer: _length_objective(float(answer)) <= _length_objective(0.998 * float(answer))),
+    ],
+    hints=(
+        "Write the objective for a step that moves every weight by M against the sign of its gradient.",
+        "The inner product of that step with g is -M times the sum of the absolute entries of g.",
+        "Minimise -M‖g‖₁ + M²/α over M: set its derivative to zero.",
+    ),
+    mistakes=[
+        ("forgot the one half", 3.0, "You lost the factor 1/2: the derivative of M²/α is 2M/α, so M = (α/2)‖g‖₁.",
+         _near(3.0)),
+        ("largest entry", 0.75,
+         "You used the largest entry of g. That is the norm of the step; the gradient is measured in the dual norm, the "
+         "sum of its absolute entries.", _near(0.75)),
+        ("Euclidean length", math.sqrt(14) / 4,
+         "You used the Euclidean length of g, which belongs to the L2 penalty; here the dual norm is the sum of the "
+         "absolute entries.", _near(math.sqrt(14) / 4)),
+        ("minimum value", -4.5,
+         "That is the smallest value of the objective, -(α/4)‖g‖₁², and the question asks where it is reached.",
+         _near(-4.5)),
+        ("left out the step size", 6.0, "That is ‖g‖₁ alone: multiply it by α/2.", _near(6.0)),
+    ],
+)
+
+
+@lesson.exercise(
+    "04.2", "Sign descent from a penalty", difficulty=1, minutes=6,
+    prompt="Write `sign_step(gradient, alpha)`: the minimiser of "
+    "$\\langle g, \\Delta\\rangle + \\frac1\\alpha\\lVert\\Delta\\rVert_\\infty^2$. `gradient` is $g$, a float64 tensor of "
+    "two to four entries, none of them zero, and `alpha` is $\\alpha > 0$; return a tensor of the same shape.",
+    draw=inputs(
+        n=whole(2, 4), sizes=uniform(0.2, 3.0, "n", digits=1), ups=integers("n", 0, 1),
+        gradient=lambda sizes, ups: sizes * (2 * ups - 1), alpha=uniform(0.2, 1.8, digits=1),
+    ),
+    properties=[
+        ("The step should lower the linear model.", lambda gradient, answer: float(gradient @ answer) < 0),
+        ("The objective at your step is not the smallest possible.",
+         lambda gradient, alpha, answer: float(gradient @ answer + answer.abs().max() ** 2 / alpha)
+         <= -alpha / 4 * float(gradient.abs().sum()) ** 2 + 1e-9),
+    ],
+    hints=(
+        "All entries of the step may be as large as the largest one without a further penalty.",
+        "So every entry has the same size M; only its sign depends on the entry of g.",
+        "M is α/2 times the norm of g that is dual to the largest entry.",
+    ),
+    mistakes=[
+        ("went uphill", edit("-0.5", "0.5"),
+         "Your step goes uphill: each weight moves against the sign of its gradient."),
+        ("left out the dual norm", edit(" * gradient.abs().sum()", ""),
+         "Your step is as long for a small gradient as for a large one. That is a constrained step; the penalty makes the "
+         "length α/2 times ‖g‖₁."),
+        ("forgot the one half", edit("-0.5 * ", "-"), "Your step is twice too long: the derivative of M²/α is 2M/α."),
+        ("largest entry", edit("sum", "max"),
+         "You measured the gradient by its largest entry. The dual of the largest entry is the sum."),
+        ("gradient descent", edit("gradient.abs().sum() * gradient.sign()", "gradient"),
+         "That is the step for the squared L2 penalty, gradient descent."),
+    ],
+)
+def sign_step(gradient, alpha):
+    """The minimiser of <g, D> + max_i |D_i|^2 / alpha."""
+    return -0.5 * alpha * gradient.abs().sum() * gradient.sign()
+
+
+def _is_lower(gradient_1, gradient_2, alpha, step_1, step_2):
+    """Whether <g, D> + ||D||_2 / alpha, as the notes print it, is lower at the step than at the notes' minimiser."""
+    objective = lambda d1, d2: gradient_1 * d1 + gradient_2 * d2 + math.hypot(d1, d2) / alpha  # noqa: E731
+    return objective(step_1, step_2) <= objective(-alpha / 2 * gradient_1, -alpha / 2 * gradient_2) - 0.01
+
+
+def _diagnosis(gradient_1, gradient_2, alpha, step_1, step_2):
+    """Name what keeps a proposed counterexample from being one."""
+    if alpha <= 0:
+        return "no penalty"
+    if _is_lower(gradient_1, gradient_2, alpha, step_1, step_2):
+        return "none"
+    printed, step = (-alpha / 2 * gradient_1, -alpha / 2 * gradient_2), (step_1, step_2)
+    slope = alpha * math.hypot(gradient_1, gradient_2)
+    if abs(slope - 1) < 1e-3:
+        return "border"
+    if math.dist(step, printed) <= 1e-3 * math.hypot(*printed):
+        return "same"
+    if gradient_1 * step_1 + gradient_2 * step_2 > 0:
+        return "uphill"
+    if slope > 1:
+        return "too short" if math.hypot(*step) < math.hypot(*printed) else "other"
+    return "too long" if math.hypot(*step) > math.hypot(*printed) else "other"
+
+
+def _is(name):
+    return lambda answer: _diagnosis(**{key: float(value) for key, value in answer.items()}) == name
+
+
+def _case(gradient_1, gradient_2, alpha, step_1, step_2):
+    return {"gradient_1": gradient_1, "gradient_2": gradient_2, "alpha": alpha, "step_1": step_1, "step_2": step_2}
+
+
+lesson.flaw(
+    "04.3", "The square that was lost", difficulty=2, minutes=8,
+    prompt="The notes say that $\\langle g, \\Delta\\rangle + \\frac1\\alpha\\lVert\\Delta\\rVert_2$, with the norm and not "
+    "its square, is smallest at $\\Delta = -\\frac\\alpha2 g$. Give a counterexample in the plane: a dictionary with the "
+    "numbers `gradient_1`, `gradient_2`, `alpha` ($\\alpha > 0$), `step_1` and `step_2`, such that this objective is "
+    "lower at your step than at $-\\frac\\alpha2 g$, by 0.01 or more.",
+    answer=_case(3.0, 4.0, 0.4, -6.0, -8.0),
+    properties=[
+        ("Take α > 0.", lambda alpha: alpha > 0),
+        ("At your step the objective is not lower than at the notes' minimiser.", _is("none")),
+    ],
+    hints=(
+        "Look at steps along -g only: how does the objective depend on their length?",
+        "Along -g both terms are proportional to the length, so the objective is a straight line.",
+        "If ‖g‖₂ > 1/α the line falls for ever; if ‖g‖₂ < 1/α it rises from 0. Choose your step accordingly.",
+    ),
+    mistakes=[
+        ("a penalty below zero", _case(3.0, 4.0, -0.4, -6.0, -8.0),
+         "With α of 0 or below the second term is no penalty. Take α > 0.", _is("no penalty")),
+        ("the same step", _case(3.0, 4.0, 0.4, -0.6, -0.8),
+         "Your step is the notes' own, -(α/2)g: give another one that is better.", _is("same")),
+        ("uphill", _case(3.0, 4.0, 0.4, 0.6, 0.8),
+         "Your step goes uphill: its product with g is positive, and the penalty is paid on top.", _is("uphill")),
+        ("on the border", _case(3.0, 4.0, 0.2, -6.0, -8.0),
+         "You chose ‖g‖₂ = 1/α (nearly): there both terms cancel along -g, and no step is below 0.", _is("border")),
+        ("shorter where longer is better", _case(3.0, 4.0, 0.4, -0.3, -0.4),
+         "Here ‖g‖₂ > 1/α, so the objective falls along -g without end: take a longer step, not a shorter one.",
+         _is("too short")),
+        ("longer where shorter is better", _case(0.3, 0.4, 0.4, -0.3, -0.4),
+         "Here ‖g‖₂ < 1/α, so the penalty outweighs every gain: take a shorter step, or none.", _is("too long")),
+    ],
+)
+
+
+def _matrix(rows, columns, generator):
+    """A normal matrix of one decimal that is never zero."""
+    gradient = torch.randn(rows, columns, generator=generator, dtype=torch.float64).round(decimals=1)
+    gradient[0, 0] += 3
+    return gradient
+
+
+MATRIX_AND_RADIUS = inputs(rows=whole(2, 4), columns=whole(2, 4), gradient=_matrix, radius=uniform(0.1, 0.9, digits=1))
+
+
+def _in_the_ball(norm):
+    return lambda radius, answer: float(primal_norm(answer, norm=norm)) <= radius * (1 + 1e-8)
+
+
+def _lowest(norm):
+    return lambda gradient, radius, answer: (
+        float((gradient * answer).sum()) <= -radius * float(dual_norm(gradient, norm=norm)) + 1e-8)
+
+
+@lesson.exercise(
+    "04.4", "The step on the spectral ball", difficulty=2, minutes=8,
+    prompt="Write `spectral_step(gradient, radius)`: the matrix $\\Delta$ that makes $\\langle G, \\Delta\\rangle$ as small "
+    "as possible among all whose largest singular value is at most $\\eta$. `gradient` is $G$, a float64 matrix of any "
+    "shape, `radius` is $\\eta$; return a matrix of the same shape.",
+    draw=MATRIX_AND_RADIUS,
+    properties=[
+        ("The largest singular value of your step is above the radius.", _in_the_ball("spectral")),
+        ("A step inside the ball lowers the linear model further than yours.", _lowest("spectral")),
+    ],
+    hints=(
+        "In the singular directions of G, the product with G is a sum of singular values times gains.",
+        "Each gain is at most η in size, so each direction should use all of it.",
+        "Keep the singular vectors of G and replace each singular value; torch.linalg.svd returns V already transposed.",
+    ),
+    mistakes=[
+        ("went uphill", edit("-radius", "radius"),
+         "Your step goes uphill: the product with G should be as small as possible, so a minus is missing."),
+        ("gradient over its Frobenius norm", edit("left @ right", "gradient / gradient.norm()"),
+         "You scaled the gradient to Frobenius length η. That is the step on the L2 ball; on the spectral ball every "
+         "singular value may reach η."),
+        ("gradient over its spectral norm", edit("left, _, right", "left, values, right", "left @ right",
+                                                 "gradient / values[0]"),
+         "Only your largest singular value is η. The others may grow up to η as well, and each gains."),
+        ("signs of the entries", edit("left @ right", "gradient.sign()"),
+         "You took the signs of the entries, the step of the L∞ ball. Here the singular values become equal, not the "
+         "entries."),
+        ("transposed twice", edit("left @ right", "left @ right.T"),
+         "You transposed V once too often: torch.linalg.svd returns its transpose already."),
+    ],
+)
+def spectral_step(gradient, radius):
+    """The minimiser of <G, D> over matrices D whose largest singular value is at most eta."""
+    left, _, right = torch.linalg.svd(gradient, full_matrices=False)
+    return -radius * left @ right
+
+
+@lesson.exercise(
+    "04.5", "The step that widths do not change", difficulty=3, minutes=12,
+    prompt="Write `rms_step(gradient, radius)`: the matrix $\\Delta$ that makes $\\langle G, \\Delta\\rangle$ as small as "
+    "possible while no input $x$ has its output changed by more than $\\eta$ times its own root mean square: "
+    "$\\mathrm{RMS}(\\Delta x) \\le \\eta\\,\\mathrm{RMS}(x)$ for all $x$. `gradient` is $G$, a float64 matrix of shape "
+    "`(d_out, d_in)`, `radius` is $\\eta$.",
+    draw=MATRIX_AND_RADIUS,
+    properties=[
+        ("Some input has its output changed by more than the radius allows.", _in_the_ball("rms_to_rms")),
+        ("A step that keeps to the bound lowers the linear model further than yours.", _lowest("rms_to_rms")),
+    ],
+    hints=(
+        "Write RMS(Δx) and RMS(x) by Euclidean lengths: which power of d_out and of d_in appears?",
+        "The condition is a bound on the spectral norm of Δ. Which one?",
+        "The spectral norm may be up to η times the root of a ratio of the two widths; then it is exercise 04.4.",
+    ),
+    mistakes=[
+        ("left out the widths", edit(" * math.sqrt(rows / columns)", ""),
+         "That is the step of the spectral ball. RMS divides by the number of entries, which differs between input and "
+         "output: a ratio of widths is missing."),
+        ("ratio upside down", edit("rows / columns", "columns / rows"),
+         "Your ratio is upside down. A wide output has a small RMS for the same length, so it allows a longer step: d_out "
+         "belongs on top."),
+        ("no square root", edit("math.sqrt", ""),
+         "The square root is missing: RMS divides the Euclidean length by the root of the number of entries."),
+        ("never below one", edit("(rows / columns)", "(max(1, rows / columns))"),
+         "You used max(1, d_out/d_in), as torch.optim.Muon does by default. For wide inputs the exact factor is below 1, "
+         "and your step changes some output by more than η."),
+        ("one over the input width", edit("math.sqrt(rows / columns)", "(1 / columns)"),
+         "You divided by the input width. That is the usual factor for a sign step; here the singular values are bounded, "
+         "and the factor is a root of d_out/d_in."),
+    ],
+)
+def rms_step(gradient, radius):
+    """The minimiser of <G, D> over matrices D with RMS-to-RMS norm at most eta."""
+    left, _, right = torch.linalg.svd(gradient, full_matrices=False)
+    rows, columns = gradient.shape
+    return -radius * math.sqrt(rows / columns) * left @ right
+
+
+EXERCISES = lesson.exercises
