@@ -15,13 +15,14 @@ UNIT = tests --ignore=tests/browser
 NOTEBOOKS = notebooks
 BROWSER = tests/browser
 
-.PHONY: help lab test quick figures bench mutants doctor lint unit notebooks browser $(BENCH_PARTS)
+.PHONY: help lab test quick store figures bench mutants doctor lint unit notebooks browser $(BENCH_PARTS)
 
 help:
 	@echo "make lab      set up and open the course in JupyterLab (LAB_ARGS=... passes arguments on)"
 	@echo "make test     set up and check everything: lint, unit tests, notebooks, browser"
 	@echo "make quick    the same for what changed since the last commit, and something small of each part"
-	@echo "make figures  redraw figures/"
+	@echo "make store    run the notebooks and store them as they ran (LESSONS=\"01 15\": some of them)"
+	@echo "make figures  draw every lesson's figures to figures/"
 	@echo "make bench    run the benchmarks (make bench explorer: one part)"
 	@echo "make mutants  plant slips in copies of the library and show which of them the tests notice"
 	@echo "make doctor   say what is wrong with this environment and how to mend it"
@@ -64,6 +65,9 @@ notebooks: $(READY)
 
 browser: $(READY)
 	$(BIN)/python -m pytest -q -n 2 --dist loadgroup $(BROWSER)
+
+store: $(READY)
+	$(BIN)/python -m tests.notebooks $(LESSONS)
 
 figures: $(READY)
 	$(BIN)/python -m course_lib figures

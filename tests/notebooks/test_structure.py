@@ -181,6 +181,10 @@ def test_links_lead_to_files(notebook):
             assert (NOTEBOOKS / target.split("#")[0]).exists(), target
 
 
+def test_it_is_small_enough_to_keep_every_version(path):
+    assert path.stat().st_size <= 500_000, "store it again with `make store`, which keeps pictures small"
+
+
 def test_nothing_personal_is_stored(notebook):
     text = nbformat.writes(notebook)
     assert not re.search(r"(^|[^A-Za-z0-9_.-])/(home|root|work|tmp|mnt|opt|Users)/\w", text)
