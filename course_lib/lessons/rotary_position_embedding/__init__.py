@@ -1,0 +1,4 @@
+"""Lesson 14, rotary_position_embedding: what its notebook shows."""
+
+from course_lib.lessons.rotary_position_embedding.exercises import *
+from course_lib.lessons.rotary_position_embedding.pictures import *

@@ -1,0 +1,290 @@
+"""Exercises of lesson 14, rotary_position_embedding."""
+
+import cmath
+import math
+
+import torch
+
+from course_lib.attention.rotary import layout_order, rope, rope_frequencies
+from course_lib.teaching import close, contents, edit, inputs, near, normal, uniform, whole
+
+lesson = contents(__name__)
+
+
+lesson.value(
+    "14.1", "One score by hand", difficulty=1, minutes=5,
+    prompt="A head has two entries and turns by $\\omega = 0.5$ radians a position. The query $x = (3, 1)$ stands at "
+    "position 4, the key $y = (1, -3)$ at position 10. What is $\\mathrm{RoPE}(x, 4)^\\top\\mathrm{RoPE}(y, 10)$? Give it "
+    "to 0.001 or better.",
+    answer=10 * math.sin(3),
+    properties=[
+        ("That is not the product of the two turned vectors.",
+         lambda answer: abs(answer - ((3 - 1j) * (1 - 3j) * cmath.exp(3j)).real) <= 0.002),
+    ],
+    hints=(
+        "Only the difference of the positions counts: leave x where it is and turn y.",
+        "With z = 3 + j and w = 1 - 3j the score is the real part of conj(z) w times a rotation.",
+        "conj(z) w is -10j here; multiply by e to the j times the angle and take the real part.",
+    ),
+    mistakes=[
+        ("turned the other way", -10 * math.sin(3),
+         "The sign is the wrong way round: the key is turned by +(n - m) ω when the query stays.",
+         near(-10 * math.sin(3), within=0.005)),
+        ("left out the frequency", 10 * math.sin(6),
+         "You turned by 6 radians, the number of positions; each position turns by ω = 0.5.",
+         near(10 * math.sin(6), within=0.005)),
+        ("added the positions", 10 * math.sin(7),
+         "You turned by (m + n) ω. In the inner product the rotation of the query is undone: the difference counts.",
+         near(10 * math.sin(7), within=0.005)),
+        ("no conjugate", 6 * math.cos(7) + 8 * math.sin(7),
+         "That is the real part of z w without the conjugate. The inner product of two vectors in the plane is "
+         "Re(conj(z) w).", near(6 * math.cos(7) + 8 * math.sin(7), within=0.005)),
+        ("degrees", 10 * math.sin(math.radians(3)), "You took 3 for degrees; ω is in radians.",
+         near(10 * math.sin(math.radians(3)), within=0.005)),
+        ("no rotation", 0.0, "That is the product of x and y without any rotation.", near(0.0, within=0.005)),
+    ],
+)
+
+
+def _turned(pair, position, frequency):
+    """The pair turned as a complex number."""
+    z = complex(*pair.tolist()) * cmath.exp(1j * position * frequency)
+    return torch.tensor([z.real, z.imag], dtype=torch.float64)
+
+
+@lesson.exercise(
+    "14.2", "Turn one pair", difficulty=1, minutes=6,
+    prompt="Write `rotate_pair(pair, position, frequency)`: the pair $(x^{(1)}, x^{(2)})$ turned against the clock by "
+    "$t\\omega$. `pair` is a float64 tensor of two entries, `position` is the whole number $t$ and `frequency` is $\\omega$ "
+    "in radians a position; return a tensor of two entries. Complex numbers are welcome.",
+    draw=inputs(pair=normal("2"), position=whole(2, 40), frequency=uniform(0.1, 1.4)),
+    properties=[
+        ("The length of the pair should not change.", lambda pair, answer: close(answer.norm(), pair.norm())),
+        ("The pair should be turned by position times frequency.",
+         lambda pair, position, frequency, answer: close(answer, _turned(pair, position, frequency))),
+    ],
+    hints=(
+        "Write down where (1, 0) and (0, 1) go; the rest follows since turning is linear.",
+        "One of the four products has a minus sign: (0, 1) turned a little has a negative first entry.",
+        "In complex numbers: torch.view_as_complex, one multiplication by torch.exp of an imaginary number, and back.",
+    ),
+    mistakes=[
+        ("with the clock", edit("position * frequency", "-position * frequency"),
+         "You turned with the clock. Scores of a query and a key would be the same if both were, but the convention of "
+         "(14.2) is against it, and a model's weights know only one."),
+        ("a reflection", edit("- s *", "+ s *", "+ c *", "- c *"),
+         "Both minus signs went astray: your map is a reflection, which keeps lengths too, but two of them do not depend on "
+         "n - m in the right way. Exactly one product with a sine is subtracted, in the first entry."),
+        ("left out the position", edit("position * frequency", "frequency"),
+         "You turned by ω whatever the position. The angle is t ω."),
+        ("degrees", edit("position * frequency", "math.radians(position * frequency)"),
+         "You took the angle for degrees; it is in radians."),
+        ("added instead of multiplied",
+         edit("c * pair[0] - s * pair[1], s * pair[0] + c * pair[1]", "pair[0] + c, pair[1] + s"),
+         "You added cosine and sine to the pair, as the sinusoidal embedding does. RoPE multiplies."),
+    ],
+)
+def rotate_pair(pair, position, frequency):
+    """Turn a pair by position times frequency, against the clock."""
+    angle = position * frequency
+    c, s = math.cos(angle), math.sin(angle)
+    return torch.stack([c * pair[0] - s * pair[1], s * pair[0] + c * pair[1]])
+
+
+@lesson.exercise(
+    "14.3", "All pairs at their frequencies", difficulty=2, minutes=12,
+    prompt="Write `rope_rows(x, positions, base)`: each row of `x`, a float64 tensor of shape `(seq, d)` with even $d$, "
+    "turned by its position. `positions` is an integer tensor of shape `(seq,)`, `base` the number that is 10,000 in "
+    "(14.8). Use the interleaved layout: neighbours form a pair.",
+    draw=inputs(
+        seq=whole(2, 3), pairs=whole(2, 4), d=lambda pairs: 2 * pairs, x=normal("seq d"),
+        positions=lambda seq, generator: torch.randint(1, 30, (seq,), generator=generator),
+        base=uniform(10, 200, digits=0),
+    ),
+    properties=[
+        ("The length of every row should stay.", lambda x, answer: close(answer.norm(dim=-1), x.norm(dim=-1))),
+        ("The rows are not turned as (14.7) and (14.8) say.",
+         lambda x, positions, base, answer: close(answer, rope(x, positions, base=base))),
+    ],
+    hints=(
+        "Begin with the tensor of angles, one row a position and one column a pair.",
+        "The first pair turns by one radian a position, whatever the base: its exponent is zero.",
+        "Reshape the last dimension to (d/2, 2), view it as complex, multiply, and go back.",
+    ),
+    mistakes=[
+        ("one pair too late", edit("arange(0, d, 2", "arange(2, d + 2, 2"),
+         "Your exponents start at 2/d. For i = 1 the exponent 2(i - 1)/d is 0: the first pair turns by one radian a "
+         "position."),
+        ("half the exponents", edit(") / d)", ") / (2 * d))"),
+         "The 2 in the exponent is missing: your slowest pair turns like the root of the base, not like the base."),
+        ("one frequency for all", edit("-torch.arange(0, d, 2, dtype=x.dtype) / d", "torch.zeros(d // 2, dtype=x.dtype)"),
+         "All your pairs turn at one frequency. Pair i has its own, smaller with every i."),
+        ("halves for neighbours", lambda x, positions, base: rope(x, positions, layout="half", base=base),
+         "You paired the halves, x_i with x_{i+d/2}. That is the other layout, used by Llama; here neighbours are pairs."),
+        ("with the clock", edit("positions[:, None]", "-positions[:, None]"),
+         "You turned with the clock: the sign of the angle is wrong."),
+    ],
+)
+def rope_rows(x, positions, base):
+    """Turn each row of x by its position, interleaved layout."""
+    d = x.shape[-1]
+    frequencies = base ** (-torch.arange(0, d, 2, dtype=x.dtype) / d)
+    angles = positions[:, None] * frequencies
+    turned = torch.view_as_complex(x.unflatten(-1, (-1, 2))) * torch.polar(torch.ones_like(angles), angles)
+    return torch.view_as_real(turned).flatten(-2)
+
+
+def _same_scores(weight, head_dim, answer):
+    """Whether queries from the converted weights score with converted keys as half-layout ones do with each other."""
+    generator = torch.Generator().manual_seed(0)
+    hidden = torch.randn(3, weight.shape[1], generator=generator, dtype=torch.float64)
+    keys = torch.randn(weight.shape, generator=generator, dtype=torch.float64)
+    order = layout_order(head_dim, source="half", target="interleaved")
+    converted = keys.unflatten(0, (-1, head_dim))[:, order].flatten(0, 1)
+
+    def scores(w_q, w_k, layout):
+        heads = ((hidden @ w.T).unflatten(-1, (-1, head_dim)).transpose(0, 1) for w in (w_q, w_k))
+        q, k = (rope(x, torch.arange(3), layout=layout) for x in heads)
+        return q @ k.mT
+
+    return close(scores(answer, converted, "interleaved"), scores(weight, keys, "half"))
+
+
+@lesson.exercise(
+    "14.4", "A Llama matrix for an interleaved kernel", difficulty=2, minutes=10,
+    prompt="A checkpoint was trained in the half layout; your kernel turns neighbours. Write "
+    "`half_to_interleaved(weight, head_dim)`: the same query weights with their rows reordered so that the interleaved "
+    "layout gives the same scores, if the keys are reordered likewise. `weight` is a float64 tensor of shape "
+    "`(n_heads * head_dim, d_model)`; the rows of one head stand together.",
+    draw=inputs(
+        half=whole(3, 4), n_heads=whole(2, 3), head_dim=lambda half: 2 * half,
+        rows=lambda n_heads, head_dim: n_heads * head_dim, weight=normal("rows rows"),
+    ),
+    properties=[("The scores are not those of the half layout.", _same_scores)],
+    hints=(
+        "Where must row 1 + d/2 of a head go, counted from 1, so that it becomes the neighbour of row 1?",
+        "Within a head, write the rows as a table with two rows of d/2; the new order reads it column by column.",
+        "Split the first dimension into heads, two halves and head_dim/2, exchange two of these, and flatten.",
+    ),
+    mistakes=[
+        ("the way back", edit("(-1, 2, head_dim // 2)", "(-1, head_dim // 2, 2)"),
+         "That is the reordering from interleaved to half. Yours goes the other way: rows that are d/2 apart must become "
+         "neighbours."),
+        ("all heads as one", edit("(-1, 2, head_dim // 2)", "(1, 2, -1)"),
+         "You reordered the whole matrix as if it were one head, so rows wander from head to head. Reorder within each "
+         "head."),
+        ("columns instead of rows", edit("weight.unflatten", "weight.T.unflatten", "flatten(0, 2)", "flatten(0, 2).T"),
+         "You reordered columns. Columns belong to the input; a head's entries come out of the rows."),
+        ("nothing done", lambda weight, head_dim: weight.clone(),
+         "The weights came back as they were: neighbours are still different pairs."),
+        ("second before first", edit("transpose(1, 2)", "transpose(1, 2).flip(2)"),
+         "In each pair the second entry comes before the first. The pair would be turned with the clock."),
+    ],
+)
+def half_to_interleaved(weight, head_dim):
+    """Reorder the rows of each head so that the interleaved layout gives the scores of the half layout."""
+    heads = weight.unflatten(0, (-1, 2, head_dim // 2))
+    return heads.transpose(1, 2).flatten(0, 2)
+
+
+def _judged(x1, x2, y1, y2, m, n):
+    """Name what keeps a proposed counterexample from being one."""
+    z, w, turn = complex(x1, x2), complex(y1, y2), cmath.exp(1j * (n - m))
+    if not (float(m).is_integer() and float(n).is_integer()):
+        return "between positions"
+    if abs(z) < 1e-9 or abs(w) < 1e-9:
+        return "nothing there"
+    if m == n:
+        return "same position"
+    if abs((z.conjugate() * w).imag) <= 1e-6 * abs(z) * abs(w):
+        return "one line"
+    true, claimed = (z.conjugate() * w * turn).real, ((z * turn).conjugate() * w).real
+    return "none" if abs(true - claimed) >= 0.01 else "too close"
+
+
+def _fails_by(name):
+    return lambda x1, x2, y1, y2, m, n: _judged(x1, x2, y1, y2, m, n) == name
+
+
+def _case(**changed):
+    return {"x1": 1.0, "x2": 0.0, "y1": 0.0, "y2": 1.0, "m": 0.0, "n": 1.0, **changed}
+
+
+lesson.flaw(
+    "14.5", "A line mended the wrong way", difficulty=2, minutes=8,
+    prompt="In the notes one side of $\\mathrm{RoPE}(x, m)^\\top\\mathrm{RoPE}(y, n) = \\dots$ is lost. A reader mends it "
+    "to $\\mathrm{RoPE}(x, n - m)^\\top\\mathrm{RoPE}(y, 0)$: it depends on $n - m$ only, as it should. Still it is wrong. "
+    "Give a counterexample with one pair and $\\omega = 1$: a dictionary with the numbers `x1`, `x2`, `y1`, `y2` "
+    "(the entries of $x$ and $y$) and whole numbers `m`, `n`, for which the two sides differ by 0.01 or more.",
+    answer=_case(),
+    properties=[("Your case is not one that was asked for, or both sides agree.", _fails_by("none"))],
+    hints=(
+        "Write both sides with complex numbers: each is the real part of a product with one rotation.",
+        "The two rotations are each other's conjugates: by which angle do they differ?",
+        "The cosine part is the same on both sides. Choose x and y so that the sine part counts.",
+    ),
+    mistakes=[
+        ("the same position", _case(m=2.0, n=2.0),
+         "With m = n nothing is turned on either side. Take two different positions.", _fails_by("same position")),
+        ("vectors on one line", _case(x2=2.0, y1=1.0, y2=2.0),
+         "Your x and y lie on one line. Then the score is a multiple of cos(n - m), and a cosine does not tell n - m from "
+         "m - n. Take vectors that are not parallel.", _fails_by("one line")),
+        ("a zero vector", _case(x1=0.0),
+         "One of your vectors is zero, so both sides are zero.", _fails_by("nothing there")),
+        ("not a position", _case(n=0.5),
+         "Positions are whole numbers: choose m and n so.", _fails_by("between positions")),
+        ("too small to see", _case(x1=0.01, y2=0.01),
+         "Both sides differ, but by less than 0.01: take longer vectors, or another distance (355 is nearly a multiple of a "
+         "half turn).", _fails_by("too close")),
+    ],
+)
+
+
+def _only_the_last_pair(dim, base, scale):
+    frequencies = rope_frequencies(dim, base=base)
+    frequencies[-1] /= scale
+    return frequencies
+
+
+@lesson.exercise(
+    "14.6", "A new base for a longer context", difficulty=3, minutes=12,
+    prompt="A model was trained with $\\omega_i = b^{-2(i-1)/d}$, $i = 1..d/2$, and is to read a context $s$ times as long. "
+    "Write `ntk_frequencies(dim, base, scale)`: the frequencies $b'^{-2(i-1)/d}$ of a new base $b'$, chosen such that the "
+    "slowest pair becomes exactly $s$ times slower. `dim` is $d \\ge 6$, `base` is $b$, `scale` is $s > 1$; return a "
+    "float64 tensor of $d/2$ entries.",
+    draw=inputs(pairs=whole(3, 6), dim=lambda pairs: 2 * pairs, base=uniform(50, 10_000, digits=0),
+                scale=uniform(2, 8, digits=0)),
+    properties=[
+        ("The fastest pair should turn as before.", lambda answer: close(answer[0], 1.0)),
+        ("The slowest pair should be exactly s times slower than before.",
+         lambda dim, base, scale, answer: close(answer[-1] * scale / rope_frequencies(dim, base=base)[-1], 1.0)),
+        ("The frequencies should be powers of one number.",
+         lambda answer: close(answer[1:] / answer[:-1] / (answer[1] / answer[0]), torch.ones(len(answer) - 1))),
+    ],
+    hints=(
+        "Write the condition for the last pair only: what is its exponent?",
+        "The last pair has i = d/2, so its exponent is -(d - 2)/d.",
+        "Take the condition to the power -d/(d - 2) and solve it for the new base.",
+    ),
+    mistakes=[
+        ("all pairs alike", edit(" * scale ** (dim / (dim - 2))", "", "/ dim)", "/ dim) / scale"),
+         "You slowed all pairs down alike. That is position interpolation: it squeezes neighbours together for the fast "
+         "pairs, too. Here the first pair keeps its frequency."),
+        ("base times scale", edit(" ** (dim / (dim - 2))", ""),
+         "You multiplied the base by s. The last pair's exponent is (d - 2)/d, not 1, so it is slowed down by less than s."),
+        ("exponent upside down", edit("dim / (dim - 2)", "(dim - 2) / dim"),
+         "The exponent of s is upside down: solving for the base takes the inverse of (d - 2)/d."),
+        ("faster instead of slower", edit("* scale", "/ scale"),
+         "Your pairs turn faster than before. A larger base makes them slower."),
+        ("only the last pair", _only_the_last_pair,
+         "You changed the last pair alone. The new frequencies should come from one new base, which changes all but the "
+         "first."),
+    ],
+)
+def ntk_frequencies(dim, base, scale):
+    """Return the frequencies of a new base that slows the slowest pair by `scale` and the fastest not at all."""
+    new_base = base * scale ** (dim / (dim - 2))
+    return new_base ** (-torch.arange(0, dim, 2, dtype=torch.float64) / dim)
+
+
+EXERCISES = lesson.exercises
