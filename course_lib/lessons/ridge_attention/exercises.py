@@ -1,0 +1,215 @@
+"""Exercises of lesson 17, ridge_attention."""
+
+import torch
+
+from course_lib.teaching import close, contents, edit, inputs, normal, uniform, whole
+
+lesson = contents(__name__)
+
+
+def _loss_is_smallest(answer):
+    """Whether no W beside half of the answer has a smaller ridge loss."""
+    keys, values = torch.tensor([1.0, 2, 2]).double(), torch.tensor([3.0, 1, 4]).double()
+    loss = lambda w: (keys * w - values).square().sum() + w**2  # noqa: E731
+    return all(loss(answer / 2) <= loss(answer / 2 + step) for step in (-0.3, -0.001, 0.001, 0.3))
+
+
+lesson.value(
+    "17.1", "Three pairs of numbers", difficulty=1, minutes=4,
+    prompt="Keys and values are numbers: the keys 1, 2, 2 belong to the values 3, 1, 4. The penalty is $\\lambda = 1$. "
+    "Which number does ridge attention answer to the query $q = 2$?",
+    answer=2.6,
+    properties=[("Half of your answer is the memory W, and another W has a smaller loss.", _loss_is_smallest)],
+    hints=(
+        "With numbers, the memory is one number W. Which sums of the pairs does it need?",
+        "W is the sum of key times value over λ plus the sum of squared keys.",
+        "Compute W from these two sums; the answer to a query q is q W.",
+    ),
+    mistakes=[
+        ("no penalty", 26 / 9, "You left out λ: the sum of squared keys is 9, and λ = 1 is added to it."),
+        ("linear attention", 26.0, "That is linear attention: the sum of key times value, not divided by anything."),
+        ("the memory itself", 1.3, "That is the memory W. The answer to the query is q W with q = 2."),
+        ("mean of the values", 8 / 3, "That is the plain mean of the values; keys and query have no part in it."),
+    ],
+)
+
+
+def _from_the_scores(keys, values, query, penalty):
+    """V^T (K K^T + lambda I)^-1 K q: the same answer as a weighted sum of values."""
+    scores = keys @ keys.T + penalty * torch.eye(len(keys), dtype=keys.dtype)
+    return values.T @ torch.linalg.solve(scores, keys @ query)
+
+
+@lesson.exercise(
+    "17.2", "Ask the memory", difficulty=1, minutes=8,
+    prompt="Write `read_memory(keys, values, query, penalty)`: what ridge attention answers to one query. The rows of "
+    "`keys` and `values`, both of shape `(n, d)`, are the pairs; `query` has shape `(d,)`. Return a float64 tensor of "
+    "shape `(d,)`.",
+    draw=inputs(n=whole(2, 4), keys=normal("n 2"), values=normal("n 2"), query=normal("2"), penalty=uniform(0.3, 3.0)),
+    properties=[
+        ("The answer should be the weighted sum of values Vᵀ(KKᵀ + λI)⁻¹Kq.",
+         lambda keys, values, query, penalty, answer: close(answer, _from_the_scores(keys, values, query, penalty))),
+    ],
+    hints=(
+        "First the memory: which d x d system does the gradient of ‖KW - V‖² + λ‖W‖² give when it is zero?",
+        "Solve (KᵀK + λI) W = KᵀV. Its rows belong to key dimensions, its columns to value dimensions.",
+        "K W is close to V: one row kᵀ of K gives kᵀW, a row. What is that as a column?",
+    ),
+    mistakes=[
+        ("the notes' reading", edit("memory.T @ query", "memory @ query"),
+         "You read W q, as the notes print it. The rows of W belong to keys: the answer is Wᵀq."),
+        ("penalty one", edit("penalty * ", ""), "You put 1 in the place of λ, as the notes print it."),
+        ("linear attention", edit("torch.linalg.solve(gram, keys.T @ values)", "keys.T @ values"),
+         "That is linear attention, VᵀKq: keys that resemble each other answer for each other."),
+        ("penalty on every entry", edit("penalty * torch.eye(keys.shape[1], dtype=keys.dtype)", "penalty"),
+         "`gram + penalty` adds λ to every entry of the matrix. Only the diagonal gets it."),
+        ("penalty squared", edit("penalty * ", "penalty**2 * "),
+         "You added λ². The penalty is λ‖W‖², so λ itself goes on the diagonal."),
+    ],
+)
+def read_memory(keys, values, query, penalty):
+    """Return the answer of ridge attention to one query."""
+    gram = keys.T @ keys + penalty * torch.eye(keys.shape[1], dtype=keys.dtype)
+    memory = torch.linalg.solve(gram, keys.T @ values)
+    return memory.T @ query
+
+
+def _inverse(first_keys, penalty):
+    return torch.linalg.inv(first_keys.T @ first_keys + penalty * torch.eye(2, dtype=torch.float64))
+
+
+def _solved_with_one_more(inverse, weights, key, value):
+    gram = torch.linalg.inv(inverse)
+    return torch.linalg.solve(gram + torch.outer(key, key), gram @ weights + torch.outer(key, value))
+
+
+@lesson.exercise(
+    "17.3", "One more pair", difficulty=2, minutes=12,
+    prompt="Write `rank_one_step(inverse, weights, key, value)`: the ridge memory after one more pair. `inverse` is "
+    "$P = (\\lambda I + K^\\top K)^{-1}$ and `weights` is $W$, both for the pairs before it, of shape `(d, d)`. Use "
+    "products with $P$ and a division by a number, no solve. Return a float64 tensor of shape `(d, d)`.",
+    draw=inputs(
+        first_keys=normal("3 2"), first_values=normal("3 2"), penalty=uniform(0.5, 2.0), inverse=_inverse,
+        weights=lambda inverse, first_keys, first_values: inverse @ first_keys.T @ first_values,
+        key=normal("2"), value=normal("2"),
+    ),
+    properties=[
+        ("It should be what solving with all pairs gives.",
+         lambda inverse, weights, key, value, answer: close(answer, _solved_with_one_more(inverse, weights, key, value))),
+    ],
+    hints=(
+        "The memory moves by a rank-one matrix: a direction in key space times the error on the new value.",
+        "The error is the value minus what the old memory answers to the key; the direction is P times the key.",
+        "Sherman-Morrison divides by a number that has the old P and the key twice, and a 1.",
+    ),
+    mistakes=[
+        ("the delta rule", edit("torch.outer(moved", "torch.outer(key", " / (1 + key @ moved)", ""),
+         "That is the delta rule with step 1: it moves along the key itself and disturbs older pairs. Ridge moves along "
+         "P k."),
+        ("no division", edit(" / (1 + key @ moved)", ""),
+         "You left out the division by 1 + kᵀPk: the step goes too far, since the new pair enters the inverse too."),
+        ("division without the one", edit("1 + ", ""),
+         "You divided by kᵀPk. Then the new pair is fitted exactly; with the penalty it is fitted in part, by 1 + kᵀPk."),
+        ("no error", edit("value - key @ weights", "value"),
+         "You added the value itself. The step is driven by the error v - Wᵀk: what the old memory does not know already."),
+        ("wrong sign", edit("value - key @ weights", "key @ weights - value"),
+         "The sign of the error is turned: the memory moves away from the new value."),
+    ],
+)
+def rank_one_step(inverse, weights, key, value):
+    """Return the memory after one more pair."""
+    moved = inverse @ key
+    return weights + torch.outer(moved, value - key @ weights) / (1 + key @ moved)
+
+
+def _is_singular(u1, u2, v1, v2):
+    return abs(1 + v1 * u1 / 2 + v2 * u2 / 4) < 1e-9
+
+
+def _a_zero_vector(u1, u2, v1, v2):
+    return u1 == u2 == 0 or v1 == v2 == 0
+
+
+lesson.flaw(
+    "17.4", "When the formula fails", difficulty=2, minutes=8,
+    prompt="The notes give the Sherman-Morrison formula for $(M + uv^\\top)^{-1}$ without a condition. Take "
+    "$M = \\mathrm{diag}(2, 4)$, which has an inverse. Give a counterexample: a dictionary with the numbers `u1`, `u2`, "
+    "`v1`, `v2` for which $M + uv^\\top$ has none.",
+    answer={"u1": 2.0, "u2": 0.0, "v1": -1.0, "v2": 0.0},
+    properties=[("For your numbers M + uvᵀ has an inverse: its determinant is not 0.", _is_singular)],
+    hints=(
+        "The formula divides by a number. Which one?",
+        "1 + vᵀM⁻¹u has to be 0, and M⁻¹ is diag(1/2, 1/4).",
+        "Keep to the first axis: with u = (u1, 0) and v = (v1, 0) only u1 v1 matters. M's first entry is 2.",
+    ),
+    mistakes=[
+        ("a zero vector", {"u1": 0.0, "u2": 0.0, "v1": 1.0, "v2": 1.0},
+         "With a zero vector nothing is added, and M has an inverse.", _a_zero_vector),
+        ("a key twice", {"u1": 1.0, "u2": 2.0, "v1": 1.0, "v2": 2.0},
+         "With v a positive multiple of u the number 1 + vᵀM⁻¹u is above 1: that is why ridge attention, which adds k kᵀ, "
+         "never fails here.",
+         lambda u1, u2, v1, v2: abs(u1 * v2 - u2 * v1) < 1e-12 and u1 * v1 + u2 * v2 > 0),
+        ("orthogonal", {"u1": 1.0, "u2": 0.0, "v1": 0.0, "v2": 1.0},
+         "Here vᵀM⁻¹u = 0, so that the formula divides by 1.",
+         lambda u1, u2, v1, v2: not _a_zero_vector(u1, u2, v1, v2) and abs(v1 * u1 / 2 + v2 * u2 / 4) < 1e-12),
+        ("without the inverse", {"u1": 1.0, "u2": 0.0, "v1": -1.0, "v2": 0.0},
+         "You made 1 + vᵀu zero. That is the number for M = I; here M⁻¹ stands between v and u.",
+         lambda u1, u2, v1, v2: abs(1 + v1 * u1 + v2 * u2) < 1e-9 and not _is_singular(u1, u2, v1, v2)),
+    ],
+)
+
+
+def _token_by_token(inverse, weights, queries, keys, values):
+    gram = torch.linalg.inv(inverse)
+    cross, answers = gram @ weights, []
+    for query, key, value in zip(queries, keys, values, strict=True):
+        gram, cross = gram + torch.outer(key, key), cross + torch.outer(key, value)
+        answers.append(torch.linalg.solve(gram, cross).T @ query)
+    return torch.stack(answers)
+
+
+@lesson.exercise(
+    "17.5", "A chunk at once", difficulty=3, minutes=20,
+    prompt="Write `chunk_outputs(inverse, weights, queries, keys, values)`: the answers to a chunk of $C$ tokens, where "
+    "query $i$ reads the pairs before the chunk and those of the chunk up to $i$. `inverse` is $P$ and `weights` is $W$ "
+    "before the chunk; the other three have shape `(C, d)`. Use one Cholesky factorisation and no loop. Return a "
+    "float64 tensor of shape `(C, d)`.",
+    draw=inputs(
+        first_keys=normal("2 2"), first_values=normal("2 2"), penalty=1.0, inverse=_inverse,
+        weights=lambda inverse, first_keys, first_values: inverse @ first_keys.T @ first_values,
+        n=whole(2, 4), queries=normal("n 2"), keys=normal("n 2"), values=normal("n 2"),
+    ),
+    properties=[
+        ("Each answer should be that of the memory solved for the pairs up to its token.",
+         lambda inverse, weights, queries, keys, values, answer: close(
+             answer, _token_by_token(inverse, weights, queries, keys, values))),
+    ],
+    hints=(
+        "For the last token it is Q W plus Q P Kᵀ (I + K P Kᵀ)⁻¹ (V - K W). What must change for earlier ones?",
+        "Factor I + K P Kᵀ = L Lᵀ. The top left block of L belongs to the first tokens alone, as do the top rows of L⁻¹B.",
+        "Give one L⁻¹ to K P and one to V - K W; keep the lower triangle, with the diagonal, of Q times the first.",
+    ),
+    mistakes=[
+        ("no mask", edit(".tril()", ""), "Every query reads the whole chunk: the lower triangle is missing."),
+        ("own pair left out", edit(".tril()", ".tril(-1)"),
+         "Your triangle leaves out the diagonal: a query should read its own pair, too."),
+        ("masked too late", edit("(queries @ moved.T).tril() @ error",
+                                 "(queries @ inverse @ keys.T).tril() @ torch.linalg.solve(factor.T, error)"),
+         "You masked Q P Kᵀ and solved with the whole I + K P Kᵀ: its inverse mixes later tokens into earlier ones. Split "
+         "it into two triangles first."),
+        ("past left out", edit("queries @ weights + ", ""),
+         "Q W is missing: what the queries read from before the chunk."),
+        ("values for errors", edit("values - keys @ weights", "values"),
+         "You stored V in the place of V - K W: the memory adds what it does not know yet, not the value itself."),
+    ],
+)
+def chunk_outputs(inverse, weights, queries, keys, values):
+    """Return the answers to a chunk of queries, each reading the pairs up to its own."""
+    eye = torch.eye(len(keys), dtype=keys.dtype)
+    factor = torch.linalg.cholesky(eye + keys @ inverse @ keys.T)
+    moved = torch.linalg.solve_triangular(factor, keys @ inverse, upper=False)
+    error = torch.linalg.solve_triangular(factor, values - keys @ weights, upper=False)
+    return queries @ weights + (queries @ moved.T).tril() @ error
+
+
+EXERCISES = lesson.exercises
