@@ -1,0 +1,404 @@
+"""Experiments, figures, explorer and predictions of lesson 29, mbart_to_sparse_features.
+
+The pipeline, and with it transformers, is imported where it runs: the module itself stays light.
+"""
+
+import atexit
+import json
+import re
+import tempfile
+from collections.abc import Sequence
+from difflib import SequenceMatcher
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from matplotlib.colors import PowerNorm
+from matplotlib.patches import Rectangle
+
+from course_lib.feature_browser import REACHED, Example, FeatureBrowser, Told
+from course_lib.mbart.corpus import LANGUAGES, draw_meanings, generate, render
+from course_lib.teaching import Choice, Explorer, Slider, TextBox, contents, lines
+from course_lib.teaching.explorer import set_data
+from course_lib.teaching.style import BLACK, ORANGE, RED, SKY
+from course_lib.teaching.token_map import fill_map, shortened, token_map
+
+if TYPE_CHECKING:
+    from course_lib.pipeline import RunResult
+
+lesson = contents(__name__)
+N_SENTENCES = 3600
+NAMES = {"en_XX": "English", "fr_XX": "French", "de_DE": "German", "es_XX": "Spanish"}
+
+SHOWN_FEATURES, SHOWN_SENTENCES, SHOWN_CONCEPTS, SHOWN_WORDS = 8, 5, 4, 24
+MAX_TOKENS = 24
+LINE_WIDTH = 84  # characters of a line of the translation
+EXCERPT = 45
+
+
+def lesson_run(out: Path | str, *, progress: bool = True) -> "RunResult":
+    """Run the whole pipeline on the built-in model and corpus, shortened to what a lesson can wait for."""
+    from course_lib import pipeline, sae
+
+    sparse = sae.TrainConfig(steps=700, batch_size=1024, step_size=2e-3, unit_norm_decoder=True, revive_every=200)
+    return pipeline.run(
+        model="course-mbart",
+        text="builtin",
+        out=out,
+        n_sentences=N_SENTENCES,
+        stacked=pipeline.StackedConfig(training=sae.TrainConfig(steps=800, step_size=1e-2)),
+        sparse=pipeline.SparseConfig(training=sparse),
+        device="cpu",
+        progress=progress,
+    )
+
+
+@lru_cache(maxsize=1)
+def pipeline_run() -> "RunResult":
+    """The run that the pictures outside a notebook are drawn from, made once a process."""
+    folder = tempfile.TemporaryDirectory(prefix="course-run-")
+    atexit.register(folder.cleanup)
+    return lesson_run(Path(folder.name) / "run", progress=False)
+
+
+def concept_scores(run: "RunResult") -> dict[str, list[dict[str, Any]]]:
+    """Return the rows of a run's concepts.json by set of units, those of the lexical concepts."""
+    scores = json.loads((run.out / "concepts.json").read_text(encoding="utf-8"))["scores"]
+    return {units: [row for row in rows if row["category"] != "grammar"] for units, rows in scores.items()}
+
+
+def lexical_shares(run: "RunResult") -> dict[str, float]:
+    """Return for each set of units the share of the lexical concepts that it reaches."""
+    return {units: found["lexical_reached"] for units, found in run.metrics["concepts"].items()}
+
+
+def translation_pairs(n_pairs: int, *, source: str = "en_XX", target: str = "de_DE") -> tuple[list, list]:
+    """Held-out sentences and their translations."""
+    meanings = draw_meanings(n_pairs, seed=29, split="test")
+    return [render(m, source) for m in meanings], [render(m, target) for m in meanings]
+
+
+def pooling_example() -> tuple[list[str], list[bool]]:
+    """Return the tokens of a short sentence padded beside a longer one, and which of them the mean counts."""
+    from course_lib.mbart.model import load
+
+    _, tokenizer = load("course-mbart")
+    by_length = sorted(generate(400, seed=5), key=lambda sentence: len(sentence.text))
+    short, longer = by_length[0], by_length[60]
+    tokenizer.src_lang = short.language
+    ids = tokenizer([short.text, longer.text], padding=True)["input_ids"][0]
+    tokens = tokenizer.convert_ids_to_tokens(ids)
+    special = {*tokenizer.all_special_tokens, short.language}
+    return tokens, [token not in special for token in tokens]
+
+
+@lesson.figure(bare=True, example=pooling_example, variants={"question": {}}, ylim=(-0.75, 0.35))
+def plot_pooling(axes, tokens: list[str], counted: list[bool]):
+    """Draw the tokens of one padded sentence and which of them count."""
+    axes.figure.set_size_inches(0.8 * len(tokens), 1.0)
+    axes.set_xlim(-0.6, len(tokens) - 0.4)
+    looks = {True: {"facecolor": SKY, "alpha": 0.7}, False: {"facecolor": "white", "alpha": 0.4, "linestyle": "--"}}
+    for position, (token, counts) in enumerate(zip(tokens, counted, strict=True)):
+        axes.add_patch(Rectangle((position - 0.46, -0.3), 0.92, 0.6, edgecolor=BLACK, **looks[counts]))
+        axes.text(position, 0, token, ha="center", va="center", fontsize=9)
+        axes.text(position, -0.55, "counts" if counts else "left out", ha="center", va="center", fontsize=7)
+    kept = [token for token, counts in zip(tokens, counted, strict=True) if counts]
+    return (
+        f"The {len(tokens)} tokens of one padded sentence. {len(kept)} of them count ({' '.join(kept)}); "
+        f"the language code, the end token and the pads are left out."
+    )
+
+
+UNITS = {
+    "features": "sparse features",
+    "neurons": "neurons",
+    "components": "principal components",
+    "random": "random features",
+    "probe": "logistic probe",
+}
+
+
+@lesson.figure(
+    "One unit for each concept?",
+    "lexical concepts, best first (% of all)",
+    "held-out AUROC of the best unit",
+    legend=None,
+    example=pipeline_run,
+    xlim=(0, 100),
+    ylim=(0.45, 1.03),
+)
+def plot_concepts(axes, run: "RunResult"):
+    """Draw the held-out AUROC of the lexical concepts, best first, for the features and their yardsticks."""
+    found, scores = lexical_shares(run), concept_scores(run)
+    curves = {}
+    for units, label in UNITS.items():
+        values = sorted((row["auroc"] for row in scores[units]), reverse=True)
+        curves[label] = 100 * np.arange(1, len(values) + 1) / len(values), values
+    lines(axes, None, curves)
+    axes.axhline(REACHED, color=BLACK, linewidth=1, linestyle=(0, (6, 3)))
+    axes.text(1, 0.943, "0.95: reached", fontsize=9, va="top", ha="left")
+    axes.figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=3)
+    said = ", ".join(f"{label} {100 * found[units]:.0f}%" for units, label in UNITS.items())
+    return (
+        "Curves of the held-out AUROC over the lexical concepts, best first. Share of the concepts with 0.95 or more: "
+        f"{said}."
+    )
+
+
+@lru_cache(maxsize=1)
+def default_browser() -> FeatureBrowser:
+    """The browser of `pipeline_run`, made once a process."""
+    return FeatureBrowser(pipeline_run())
+
+
+@lru_cache(maxsize=len(LANGUAGES))
+def known_words(language: str) -> frozenset[str]:
+    """Words of a language that the corpus uses, in small letters."""
+    sentences = generate(4000, seed=0, languages=(language,))
+    return frozenset(word for sentence in sentences for word in _words_of(sentence.text))
+
+
+def _words_of(text: str) -> list[str]:
+    return re.findall(r"[^\W\d_]+", text.lower())
+
+
+def strange_words(text: str, language: str) -> str:
+    """Say which words the corpus does not have in that language, and which language the text looks like."""
+    words = _words_of(text)
+    strange = [word for word in words if word not in known_words(language)]
+    if not strange:
+        return "" if words else "There is no word in it."
+    known = {code: sum(word in known_words(code) for word in words) for code in LANGUAGES}
+    best = max(LANGUAGES, key=known.__getitem__)
+    if known[best] > known[language]:
+        return f"The text looks {NAMES[best]}, and the model was told that it is {NAMES[language]}."
+    named = ", ".join(f"“{word}”" for word in dict.fromkeys(strange))
+    return f"Not among the corpus's {NAMES[language]} words: {named}; expect the model to guess."
+
+
+def changed_words(original: str, steered: str) -> tuple[list[tuple[str, bool]], list[tuple[str, bool]]]:
+    """The words of two translations, each with whether it differs from the other."""
+    a, b = original.split(), steered.split()
+    differs = ([True] * len(a), [True] * len(b))
+    for block in SequenceMatcher(None, a, b, autojunk=False).get_matching_blocks():
+        differs[0][block.a : block.a + block.size] = [False] * block.size
+        differs[1][block.b : block.b + block.size] = [False] * block.size
+    return list(zip(a, differs[0], strict=True)), list(zip(b, differs[1], strict=True))
+
+
+@lesson.explorer
+class FeatureExplorer(Explorer):
+    """The feature browser: type a sentence, choose a feature that fires in it, turn it, read the translation."""
+
+    title = "The feature browser"
+    summary = (
+        "Top left: the strongest sparse features of the sentence, row by row, and at which tokens they fire; the box "
+        "marks the chosen one. Right: the held-out sentences that excite it most, at most two of a language, and the "
+        "concepts whose best feature it is. Below: the decoder's translation as it is, and with the chosen feature "
+        "multiplied by the factor."
+    )
+    rank = Slider(
+        "feature of rank", "r", "1 is the feature that fires most strongly in this sentence", 4, 1, SHOWN_FEATURES, 1
+    )
+    factor = Slider(
+        "factor",
+        "c",
+        "0 switches the feature off, 1 leaves it as it is, 3 makes it three times as strong",
+        0.0,
+        0.0,
+        3.0,
+        0.5,
+    )
+    sentence = TextBox(
+        "sentence",
+        f"Up to {MAX_TOKENS} tokens; press Enter",
+        "The young girl eats a green apple in the garden.",
+        "La petite fille cherche un chat.",
+    )
+    language = Choice("its language", "The code that is put before the sentence", "en_XX", LANGUAGES)
+    target = Choice("translate into", "The language in which the decoder writes", "de_DE", LANGUAGES)
+    size = (10.4, 6.6)
+    continuous = False
+
+    def __init__(self, run: "RunResult | None" = None):
+        self.browser = default_browser() if run is None else FeatureBrowser(run)
+        super().__init__()
+
+    def compute(self, *, rank, factor, sentence, language, target):
+        """Return what fires, the chosen feature with its sentences and concepts, and both translations."""
+        browser = self.browser
+        state = {"factor": factor, "language": language, "target": target, "problem": self._problem(sentence)}
+        if state["problem"]:
+            return state
+        reading = browser.read(sentence, language)
+        place = min(rank, len(reading.features)) - 1
+        feature = reading.features[place]
+        original = browser.translate(sentence, language, target)
+        steered = original if factor == 1 else browser.translate(sentence, language, target, {feature: factor})
+        before, after = changed_words(original, steered)
+        return {
+            **state,
+            "note": strange_words(sentence, language),
+            "pieces": reading.pieces,
+            "names": [browser.name(i) for i in reading.features[:SHOWN_FEATURES]],
+            "activation": reading.activation[:SHOWN_FEATURES],
+            "n_active": len(reading.features),
+            "place": place,
+            "asked": rank - 1,
+            "feature": feature,
+            "strongest": reading.pieces[int(reading.activation[place].argmax())],
+            "examples": browser.examples(feature, n=SHOWN_SENTENCES),
+            "concepts": browser.concepts(feature)[:SHOWN_CONCEPTS],
+            "original": before,
+            "steered": after,
+        }
+
+    def _problem(self, sentence: str) -> str:
+        """Say why there is nothing to show, if so."""
+        if not sentence.strip():
+            return "There is nothing to read yet: type a sentence and press Enter."
+        n_tokens = len(self.browser.tokenizer.tokenize(sentence))
+        if n_tokens > MAX_TOKENS:
+            return f"The sentence has {n_tokens} tokens, and the map has room for {MAX_TOKENS}: shorten it."
+        return ""
+
+    def draw(self, figure):
+        """Draw an empty map, empty bars and lines, and places for the words of two translations."""
+        axes = figure.subplot_mosaic(
+            [["heat", "top"], ["heat", "told"], ["lines", "lines"]],
+            height_ratios=(2.0, 1.45, 1.05),
+            width_ratios=(1.12, 1),
+        )
+        heat, top, told, below = (axes[name] for name in ("heat", "top", "told", "lines"))
+        for one in (top, told, below):
+            one.set_yticks([])
+            one.grid(visible=False)
+        artists = token_map(
+            heat, rows=SHOWN_FEATURES, columns=MAX_TOKENS, cmap="Blues", norm=PowerNorm(0.6, 0, self.browser.top)
+        )
+        heat.set_title("What fires in the sentence")
+        heat.set_xlabel("token", labelpad=42)
+        heat.set_ylabel("feature, the strongest first", labelpad=118)
+        top.set(title="Sentences that excite it most", xlabel="activation", ylabel="strongest first")
+        top.set(xlim=(0, 1.02 * self.browser.top), ylim=(SHOWN_SENTENCES - 0.4, -0.6))
+        told.set(title="Concepts whose best feature it is", xlabel="held-out AUROC", ylabel="best first")
+        told.set(xlim=(0.5, 1.0), ylim=(SHOWN_CONCEPTS - 0.4, -0.6))
+        below.set(xlim=(0, LINE_WIDTH), ylim=(0, 4), xticks=[], ylabel="translation")
+        below.set_xlabel("words that differ are red and between stars")
+        small = {"va": "center", "fontsize": 8, "parse_math": False}
+        mono = {"family": "monospace", **small}
+        places, ranks = range(SHOWN_SENTENCES), range(SHOWN_CONCEPTS)
+        return {
+            **artists,
+            "bars": list(top.barh(places, 0.0, color=SKY, height=0.8, alpha=0.6)),
+            "sentences": [top.text(0.01 * self.browser.top, place, "", **small) for place in places],
+            "scores": list(told.barh(ranks, 0.0, left=0.5, color=ORANGE, height=0.8, alpha=0.5)),
+            "concepts": [told.text(0.505, place, "", **small) for place in ranks],
+            "labels": [below.text(1, height, "", va="center", fontsize=9, color="0.35") for height in (3.5, 1.6)],
+            "before": [below.text(2, 2.65, "", **mono) for _ in range(SHOWN_WORDS)],
+            "after": [below.text(2, 0.75, "", **mono) for _ in range(SHOWN_WORDS)],
+        }
+
+    def update(self, artists, state):
+        """Set the map, the box, sentences, scores and the words of both translations."""
+        examples, concepts = state.get("examples", []), state.get("concepts", [])
+        told = [f"{row.concept}   {row.auroc:.2f}   {_languages(row)}" for row in concepts]
+        labels = []
+        if state["problem"]:
+            fill_map(artists, None, message="no sentence to show")
+        else:
+            names = [shortened(name, 22) for name in state["names"]]
+            pieces = [shortened(piece, 9) for piece in state["pieces"]]
+            fill_map(artists, state["activation"], names, pieces, box=(state["place"], None))
+            told = told or ["none: every concept is told better by another feature"]
+            target = NAMES[state["target"]]
+            labels = [f"{target}, as it is", f"{target}, the chosen feature times {state['factor']:g}"]
+        for name, words in (("sentences", map(_excerpt, examples)), ("concepts", told), ("labels", labels)):
+            set_data(artists[name], _padded(words, len(artists[name]), ""))
+        widths = {"bars": [e.activation for e in examples], "scores": [max(0.0, row.auroc - 0.5) for row in concepts]}
+        for name, values in widths.items():
+            for bar, width in zip(artists[name], _padded(values, len(artists[name]), 0.0), strict=True):
+                bar.set_width(width)
+        for name, words in (("before", "original"), ("after", "steered")):
+            _set_words(artists[name], state.get(words, []))
+
+    def words(self, state):
+        """Say which feature it is, what it stands for, and what becomes of the translation."""
+        source, target = NAMES[state["language"]], NAMES[state["target"]]
+        if state["problem"]:
+            return f"{source} to {target}. {state['problem']}"
+        concepts = state["concepts"]
+        known = "no concept of the corpus has it as its best feature"
+        if concepts:
+            known = f"{concepts[0].concept}, held-out AUROC {concepts[0].auroc:.2f}, {_languages(concepts[0])}"
+        place, factor = state["place"] + 1, state["factor"]
+        fewer = "" if state["asked"] < state["n_active"] else " No more fire here, so it is the last one."
+        before, after = (" ".join(word for word, _ in state[name]) for name in ("original", "steered"))
+        turned = {0: "switched off", 1: "left as it is"}.get(factor, f"multiplied by {factor:g}")
+        outcome = f"stays “{before}”" if before == after else f"turns from “{before}” into “{after}”"
+        return (
+            f"Feature {state['feature']} ({known}) is number {place} of the {state['n_active']} that fire in this {source} "
+            f"sentence, and strongest at “{state['strongest']}”.{fewer} With the feature {turned}, the {target} translation "
+            f"{outcome}.{' ' if state['note'] else ''}{state['note']}"
+        )
+
+
+def _padded(values: Sequence, length: int, blank: Any) -> list:
+    found = list(values)
+    return found + [blank] * (length - len(found))
+
+
+def _languages(told: Told) -> str:
+    """In how many languages a concept's feature reaches it."""
+    if not told.scored:
+        return "too rare to say in which languages"
+    return f"reached in {len(told.reached)} of {len(told.scored)} languages"
+
+
+def _excerpt(example: Example) -> str:
+    """The sentence with the exciting word in brackets, cut to what there is room for."""
+    text, (start, end) = example.sentence.text, example.span
+    marked = f"{text[:start]}[{text[start:end]}]{text[end:]}"
+    if len(marked) > EXCERPT:
+        first = max(0, min(start - EXCERPT // 3, len(marked) - EXCERPT))
+        marked = ("…" if first else "") + marked[first : first + EXCERPT].strip()
+        marked += "…" if first + EXCERPT < len(text) + 2 else ""
+    return f"{example.sentence.language[:2]}  {marked}"
+
+
+def _set_words(texts: list, words: Sequence[tuple[str, bool]]) -> None:
+    """Lay the words of a translation one after the other; those that differ stand out."""
+    column = 2
+    for text, (word, differs) in zip(texts, _padded(words[: len(texts)], len(texts), ("", False)), strict=True):
+        shown = f"*{word}*" if differs else word
+        fits = column + len(shown) < LINE_WIDTH
+        text.set(text=shown if fits else "", x=column)
+        text.set(color=RED if differs else BLACK, fontweight="bold" if differs else "normal")
+        column += len(shown) + 1 if fits else LINE_WIDTH
+
+
+def _what_units_reach(run: "RunResult") -> dict[str, str]:
+    found = {units: f"{100 * share:.0f}%" for units, share in lexical_shares(run).items()}
+    return {
+        "single neurons": f"A neuron serves many concepts at once: they reach {found['neurons']} of the concepts, "
+        f"the sparse features {found['features']}.",
+        "principal components": "They are ordered by variance, and no concept has much of it: they reach "
+        f"{found['components']}, the sparse features {found['features']}.",
+        "as many random sparse features": "Having many units to choose from is not enough: random ones, as many and as "
+        f"sparse, reach {found['random']}, the trained ones {found['features']}.",
+        "the trained sparse features": f"They reach {found['features']} of the concepts; the neurons reach "
+        f"{found['neurons']}, the components {found['components']}, random features {found['random']}.",
+    }
+
+
+concepts_prediction = lesson.prediction(
+    "29.P1",
+    "For each of the corpus's lexical concepts (dog, red, in the garden) the best single unit is chosen on training "
+    "meanings and scored on held-out ones. Which units reach an AUROC of 0.95 for most of the concepts?",
+    _what_units_reach,
+    answer="the trained sparse features",
+    reveal=plot_concepts,
+)
+
+FIGURES = lesson.figures
