@@ -17,8 +17,8 @@ import numpy as np
 from matplotlib.colors import PowerNorm
 from matplotlib.patches import Rectangle
 
-from course_lib.feature_browser import REACHED, Example, FeatureBrowser, Told
 from course_lib.mbart.corpus import LANGUAGES, draw_meanings, generate, render
+from course_lib.pipeline.browser import REACHED, Example, FeatureBrowser, Told
 from course_lib.teaching import Choice, Explorer, Slider, TextBox, contents, lines
 from course_lib.teaching.explorer import set_data
 from course_lib.teaching.style import BLACK, ORANGE, RED, SKY

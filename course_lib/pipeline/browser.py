@@ -14,7 +14,7 @@ from course_lib.mbart.corpus import Sentence
 from course_lib.sae.concepts import auroc
 
 if TYPE_CHECKING:
-    from course_lib.pipeline import RunResult
+    from course_lib.pipeline.results import RunResult
 
 NAMED_FROM = 0.9  # held-out AUROC from which a feature is called by its concept
 REACHED = 0.95
