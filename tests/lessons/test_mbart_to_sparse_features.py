@@ -12,7 +12,7 @@ from course_lib.lessons import mbart_to_sparse_features as lesson
 from course_lib.lessons.mbart_to_sparse_features import pictures
 from course_lib.mbart.activations import extract
 from course_lib.mbart.corpus import Sentence, split_of
-from course_lib.pipeline import browser
+from course_lib.pipeline import browser as feature_browser
 from course_lib.sae.concepts import auroc
 from course_lib.teaching.style import text_alternative
 from course_lib.teaching.token_map import shortened
@@ -87,7 +87,7 @@ def test_strange_words_are_named(text, language, said):
     ],
 )
 def test_a_token_belongs_to_the_word_around_it(text, place, word):
-    start, end = browser.word_at(text, *place)
+    start, end = feature_browser.word_at(text, *place)
     assert text[start:end] == word
 
 
@@ -158,7 +158,7 @@ def test_features_are_named_by_a_concept_they_tell_well(browser):
     for feature, rows in browser.rows.items():
         told = browser.concepts(feature)
         assert [t.auroc for t in told] == sorted((row["auroc"] for row in rows), reverse=True)
-        good = told[0].auroc >= browser.NAMED_FROM
+        good = told[0].auroc >= feature_browser.NAMED_FROM
         assert browser.name(feature) == (told[0].concept if good else f"feature {feature}")
     strongest = browser.lexical(TEXT, "en_XX")
     names = [browser.name(i) for i in browser.read(TEXT, "en_XX").features]
@@ -181,10 +181,12 @@ def test_a_language_counts_where_the_feature_tells_the_concept_in_it(browser):
         ]
         holding = [largest[i] for holds, i in pairs if holds]
         others = [largest[i] for holds, i in pairs if not holds]
-        assert (language in told.scored) == (len(holding) >= browser.LEAST)
+        assert (language in told.scored) == (len(holding) >= feature_browser.LEAST)
         if holding:
             won = np.mean([(a > b) + (a == b) / 2 for a in holding for b in others])
-            assert (language in told.reached) == (len(holding) >= browser.LEAST and won >= browser.REACHED)
+            assert (language in told.reached) == (
+                len(holding) >= feature_browser.LEAST and won >= feature_browser.REACHED
+            )
 
 
 def test_only_what_fires_and_is_changed_changes_the_translation(browser):
