@@ -301,9 +301,9 @@ MUTANTS = [
     ),
     Mutant(
         "batch-topk-takes-one-too-many",
-        "sae/sparse.py",
-        "distributed.kth_largest(pre.detach(), self.k * len(pre))",
-        "distributed.kth_largest(pre.detach(), self.k * len(pre) + 1)",
+        "sae/sparse/batch_topk.py",
+        "places, last = parallel.largest(pre, self.k * len(pre))",
+        "places, last = parallel.largest(pre, self.k * len(pre) + 1)",
         ("tests/sae/test_autoencoders.py",),
     ),
     Mutant(
@@ -373,9 +373,9 @@ MUTANTS = [
     ),
     Mutant(
         "sparse-trains-on-held-out-tokens",
-        "pipeline.py",
-        'autoencoder, sides["train"], config.training, generator=_generator(seed, 4)',
-        "autoencoder, tokens.states, config.training, generator=_generator(seed, 4)",
+        "pipeline/autoencoders.py",
+        'autoencoder, sides["train"], config.training, generator=generator(seed, 4)',
+        "autoencoder, tokens.states, config.training, generator=generator(seed, 4)",
         ("tests/test_pipeline.py",),
     ),
     Mutant(
@@ -445,8 +445,8 @@ MUTANTS = [
     Mutant(
         "progress-written-in-place",
         "teaching/progress.py",
-        "os.replace(partial, self.path)",
-        "self.path.write_bytes(partial.read_bytes())",
+        "with replacing(self.path) as file:",
+        'with self.path.open("wb") as file:',
         ("tests/teaching/test_progress.py",),
     ),
     Mutant(
@@ -466,9 +466,9 @@ MUTANTS = [
     ),
     Mutant(
         "exercise-01.3-accepts-one-step-more",
-        "lessons/gradient_descent_stability.py",
-        '_factor(i) ** (float(t) - 1) >= i["accuracy"]',
-        '_factor(i) ** (float(t) - 2) >= i["accuracy"]',
+        "lessons/gradient_descent_stability/exercises.py",
+        "** (float(answer) - 1) >= accuracy",
+        "** (float(answer) - 2) >= accuracy",
         ("tests/lessons/test_exercises.py",),
     ),
 ]
