@@ -415,7 +415,7 @@ def close(a: Any, b: Any, *, rtol: float = 1e-6, atol: float = 1e-9) -> bool:
     return type(a) is type(b) and not isinstance(a, torch.Tensor) and bool(a == b)
 
 
-def near(value: float, *, within: float) -> Callable[..., bool]:
+def near(value: float | int, *, within: float | int) -> Callable[..., bool]:
     """Return a test that recognises a value that learners round, by its distance from `value`."""
     return lambda answer: abs(answer - value) < within
 

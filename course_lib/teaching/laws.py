@@ -77,7 +77,7 @@ def one_of(*options: Any) -> Law:
     )
 
 
-def uniform(low: float, high: float, shape: str | None = None, *, digits: int = 2) -> Law:
+def uniform(low: float | int, high: float | int, shape: str | None = None, *, digits: int = 2) -> Law:
     """A number, or a float64 tensor where a shape is given, uniform in [low, high] and rounded to `digits`."""
 
     def draw(generator, drawn):
