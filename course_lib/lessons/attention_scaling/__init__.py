@@ -1,0 +1,4 @@
+"""Lesson 13, attention_scaling: what its notebook shows."""
+
+from course_lib.lessons.attention_scaling.exercises import *
+from course_lib.lessons.attention_scaling.pictures import *
