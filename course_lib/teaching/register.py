@@ -69,11 +69,14 @@ class Contents:
                 declared.legends(axes)
                 return describe(figure, text)
 
-            def shown(**kwargs: Any) -> Figure:
-                given = () if example is None else example()
-                return plot(*(given if isinstance(given, tuple) else (given,)), **kwargs)
+            def given() -> tuple:
+                arguments = () if example is None else example()
+                return arguments if isinstance(arguments, tuple) else (arguments,)
 
-            plot.example = shown
+            def shown(**kwargs: Any) -> Figure:
+                return plot(*given(), **kwargs)
+
+            plot.given, plot.example = given, shown
             plot.__signature__ = _without_axes(draw, declared.grid[0] * declared.grid[1])
             for name, kwargs in (variants or {draw.__name__.removeprefix("plot_"): {}}).items():
                 self._add(self.figures, name, lambda kwargs=kwargs: shown(**kwargs))
@@ -92,28 +95,36 @@ class Contents:
         self,
         number: str,
         question: str,
-        choices: Mapping[str, str],
+        choices: Mapping[str, str] | Callable[..., Mapping[str, str]],
         *,
         answer: str,
         reveal: Callable[..., Figure],
     ) -> Callable[..., Prediction]:
         """Register a prediction; return what a notebook calls to ask it.
 
-        The arguments of that call, what the page has measured, go on to `reveal`.
+        The arguments of that call, what the page has measured, go on to `reveal`, and to `choices` where that is a
+        function: its sentences then say what was measured.
         """
 
-        def asked(draw: Callable[[], Figure]) -> Prediction:
-            return Prediction(number, question, choices=choices, answer=answer, reveal=draw)
+        def asked(said: Mapping[str, str], draw: Callable[[], Figure]) -> Prediction:
+            return Prediction(number, question, choices=said, answer=answer, reveal=draw)
 
         def ask(*args: Any, **kwargs: Any) -> Prediction:
             inspect.signature(reveal).bind(
                 *args, **kwargs
             )  # a call that the figure cannot take fails before the guess
-            return asked(lambda: reveal(*args, **kwargs))
+            return asked(
+                choices(*args, **kwargs) if callable(choices) else choices, lambda: reveal(*args, **kwargs)
+            )
+
+        def example() -> Prediction:
+            if callable(choices):
+                return ask(*getattr(reveal, "given", tuple)())
+            return asked(choices, getattr(reveal, "example", reveal))
 
         ask.__doc__ = f"Ask prediction {number}: {question}"
         ask.reveal = reveal
-        ask.example = lambda: asked(getattr(reveal, "example", reveal))
+        ask.example = example
         self._add(self.predictions, number, ask)
         return ask
 

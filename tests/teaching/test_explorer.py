@@ -103,6 +103,8 @@ def test_every_kind_of_artist_takes_its_data():
     assert points.get_offsets().tolist() == [[1, 2], [3, 4]]
     set_data(list(bars), [7, 8])
     assert [bar.get_height() for bar in bars] == [7, 8]
+    set_data(bars[0], (1, 2, 3, 4))
+    assert (*bars[0].get_xy(), bars[0].get_width(), bars[0].get_height()) == (1, 2, 3, 4)
     with pytest.raises(TypeError, match="Circle takes its data: define `update`"):
         set_data(Circle((0, 0)), 1)
     with pytest.raises(ValueError, match="zip"):
@@ -134,6 +136,8 @@ def test_panels_set_each_axes_its_own_and_all_what_they_share():
     assert drawn[0][1].get_xydata().tolist() == [[1, 3], [2, 4]]
     (third,) = lines(left, [0, 1], {"third": [0, 1]}, first=2)
     assert third.get_color() == LOOKS[2]["color"]
+    for x, points in (([5, 6], [[5, 0], [6, 0]]), ([], []), (None, [])):
+        assert [line.get_xydata().tolist() for line in lines(left, x, ["one", "two"])] == [points, points]
 
 
 # Frames

@@ -26,6 +26,12 @@ def test_shapes_name_sizes_drawn_before_them():
         assert set(drawn["k"].flatten().tolist()) <= {-1.0, 0.0, 1.0}
 
 
+def test_integers_go_in_steps_of_one_from_their_low_end():
+    drawn = draw(inputs(whole=integers("200", -2, 1), half=integers("200", -1.5, 2.5)))
+    assert set(drawn["whole"].tolist()) == {-2, -1, 0, 1}
+    assert set(drawn["half"].tolist()) == {-1.5, -0.5, 0.5, 1.5, 2.5}
+
+
 def test_both_ends_of_a_law_are_met_and_nothing_beyond():
     numbers = [draw(inputs(n=whole(1, 3), x=uniform(0.5, 2), o=one_of("a", "b")), seed) for seed in range(60)]
     assert {d["n"] for d in numbers} == {1, 2, 3}

@@ -106,6 +106,23 @@ def test_a_prediction_hands_the_pages_data_to_its_figure(lesson):
         ask(10)
 
 
+def test_the_sentences_of_a_prediction_may_say_what_the_page_measured(lesson):
+    @lesson.figure(example=lambda: 1)
+    def plot_number(axes, number):
+        return f"The number is {number}."
+
+    ask = lesson.prediction(
+        "90.P2",
+        "More?",
+        lambda number: {"yes": f"{number} is.", "no": "No."},
+        answer="yes",
+        reveal=plot_number,
+    )
+    for prediction, number in ((ask(7), 7), (ask.example(), 1)):
+        assert prediction.choices == {"yes": f"{number} is.", "no": "No."}
+        assert text_alternative(prediction.reveal()) == f"The number is {number}."
+
+
 def test_exercises_of_all_kinds(lesson):
     about = {"difficulty": 1, "minutes": 1, "prompt": "?", "hints": ("a", "b", "c")}
 
