@@ -6,8 +6,7 @@ import torch
 from torch.func import grad
 
 from course_lib.sae.by_hand import AUTOENCODER, forward, matrix, squared_error
-from course_lib.teaching import contents, edit, inputs, integers, uniform, whole
-from course_lib.teaching.exercise import close
+from course_lib.teaching import close, contents, edit, inputs, integers, uniform, whole
 
 lesson = contents(__name__)
 

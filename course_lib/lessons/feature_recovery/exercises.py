@@ -5,8 +5,7 @@ import math
 import numpy as np
 import torch
 
-from course_lib.teaching import contents, edit, inputs, integers, uniform
-from course_lib.teaching.exercise import close
+from course_lib.teaching import close, contents, edit, inputs, integers, uniform
 
 lesson = contents(__name__)
 
