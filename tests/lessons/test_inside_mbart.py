@@ -107,7 +107,7 @@ def test_the_words_name_the_strongest_link_that_is_drawn(side):
         choosing = weights[1:] if side == "decoder self" else weights
         assert weights[row, column] == choosing.max() == pytest.approx(float(found[3]), abs=0.0051)
         assert int(found[4]) == (row + 1 if side == "decoder self" else weights.shape[1])
-        box = explorer.artists["link"]
+        box = explorer.artists["box"]
         across, down = (
             (box.get_x() + box.get_width() / 2) * weights.shape[1],
             1 - box.get_y() - box.get_height() / 2,
