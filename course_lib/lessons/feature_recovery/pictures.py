@@ -71,7 +71,7 @@ def plot_shrinkage(axes, penalty: float = 0.6):
 
 def _mean_and_range(axes: Axes, x, runs: np.ndarray, label: str, place: int) -> None:
     """Draw the mean over runs (columns) and, shaded, their range."""
-    (line,) = lines(axes, x, {label: runs.mean(1)}, first=place, marker="os^x"[place], markersize=4)
+    (line,) = lines(axes, x, {label: runs.mean(1)}, first=place, marker="os^xD"[place], markersize=4)
     axes.fill_between(x, runs.min(1), runs.max(1), color=line.get_color(), alpha=0.15, linewidth=0)
 
 
@@ -117,13 +117,14 @@ def plot_resonance(axes):
 def plot_curves(left, middle, right):
     """Draw recovery and missing variance of all trainers against what each asks its user to choose."""
     frequency = sum(TOY["active"]) / 2 / TOY["n_atoms"]
-    shown = {"0.8": "cosine 0.8", "0.9": "cosine 0.9", "fvu": "variance missing"}
+    # The page speaks of a dotted line, the variance, and of an orange one: nothing else may look orange.
+    shown = {"0.8": ("cosine 0.8", 0), "0.9": ("cosine 0.9", 2), "fvu": ("variance missing", 3)}
     for axes, trainer, unit in ((left, "topk", 1.0), (middle, "l1", 1.0), (right, "gba", frequency)):
-        for place, (what, label) in enumerate(shown.items()):
+        for what, (label, place) in shown.items():
             knob, values = curve(trainer, what)
             _mean_and_range(axes, knob / unit, values, label, place)
     knob, values = curve("one_group", "0.9")
-    _mean_and_range(right, knob / frequency, values, "cosine 0.9, one group", 3)
+    _mean_and_range(right, knob / frequency, values, "cosine 0.9, one group", 4)
     left.minorticks_off()
     right.minorticks_off()
     handles = [*left.get_lines(), right.get_lines()[-1]]

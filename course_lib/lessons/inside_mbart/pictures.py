@@ -146,7 +146,7 @@ def plot_question(axes):
         [max(relative_gap(a, b), 1e-9) for a, b in zip(states, theirs, strict=True)]
         for states in (notes_encoder(weights, ids, mask, config=config), [*ours.states[:-1], ours.output])
     )
-    lines(axes, None, {"the notes' equations": printed, "this lesson's equations": corrected}, marker="o")
+    lines(axes, None, {"this lesson's equations": corrected, "the notes' equations": printed}, marker="o")
     names = ["embedding", *(f"layer {i}" for i in range(1, len(theirs) - 1)), "output"]
     axes.set_xticks(range(len(names)), names, rotation=90 if len(names) > 8 else 0)
     return (
