@@ -129,7 +129,7 @@ class _SparseReconstruction(torch.autograd.Function):
         n_features = len(encoder_weight)
         by_feature = code.columns.argsort(stable=True)
         # bincount would do, but it reads the largest column back.
-        counts = torch.zeros_like(by_feature[:1]).repeat(n_features)
+        counts = torch.zeros(n_features, dtype=torch.int64, device=by_feature.device)
         counts.index_add_(0, code.columns, torch.ones_like(code.columns))
         starts = counts.cumsum(dim=0) - counts
         rows = code.rows[by_feature]

@@ -152,6 +152,12 @@ def test_labels_must_match_and_divergence_is_reported():
     model = StackedAutoencoder(24, gamma=1.0, n_outputs=2)
     with pytest.raises(ValueError, match="labels has 3 rows, activations 4"):
         train(model, table(), CONFIG, generator=seeded(), labels=torch.zeros(3).long(), progress=False)
+    # All labels are checked before the first step, not those of each batch.
+    one_row = TrainConfig(steps=1, batch_size=1)
+    for wrong in range(4):
+        labels = torch.where(torch.arange(4) == wrong, 2, 0)
+        with pytest.raises(ValueError, match="labels range from 0 to 2; expected 0 to 1 for 2 classes"):
+            train(model, table(), one_row, generator=seeded(), labels=labels, progress=False)
     model = ReluSparseAutoencoder(24, l1=0.1)
     with pytest.raises(RuntimeError, match="lower step_size"):
         train(model, table(), TrainConfig(step_size=1e30), generator=seeded(), progress=False)
