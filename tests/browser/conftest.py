@@ -1,6 +1,6 @@
 """A real JupyterLab server and a headless Chromium for the browser tests.
 
-Without Chromium the tests are skipped with one line; with REQUIRE_BROWSER=1 they fail instead.
+Without Chromium the tests are skipped; with REQUIRE_BROWSER=1 they fail instead.
 """
 
 import json
@@ -41,7 +41,7 @@ SETTINGS = {
 
 
 def pytest_collection_modifyitems(items):
-    """Mark everything here as a browser test, and skip it all with one line where there is no browser."""
+    """Mark everything here as a browser test."""
     for item in items:
         if ROOT / "tests" / "browser" in Path(item.path).parents:
             item.add_marker(pytest.mark.browser)
@@ -96,7 +96,7 @@ def lab(tmp_path_factory, chromium):
         "JUPYTER_DATA_DIR": str(root / "data"),
         "JUPYTER_RUNTIME_DIR": str(root / "runtime"),
         "COURSE_PROGRESS": str(root / "progress.json"),
-        "PYTHONPATH": str(ROOT),  # for the figures that the latency test shares with the benchmark
+        "PYTHONPATH": str(ROOT),  # for the small explorer of these tests
     }
     command = [sys.executable, "-m", "jupyterlab", "--no-browser", "--ip=127.0.0.1", f"--port={port}"]
     command += [f"--IdentityProvider.token={token}", f"--ServerApp.root_dir={root}"]

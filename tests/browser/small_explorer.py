@@ -1,6 +1,6 @@
 """One explorer with a control of each kind, small enough to test all that a panel does."""
 
-from course_lib.teaching.explorer import Choice, Explorer, Slider, TextBox
+from course_lib.teaching import Choice, Explorer, Slider, TextBox, panels
 
 
 class EveryControl(Explorer):
@@ -8,33 +8,19 @@ class EveryControl(Explorer):
 
     title = "A point"
     summary = "One point."
-    controls = {  # noqa: RUF012 - shared by all instances, never changed
-        "height": Slider(
-            label="height",
-            symbol="h",
-            unit="m",
-            default=0.5,
-            minimum=0.0,
-            maximum=1.0,
-            step=0.05,
-            tooltip="Up",
-        ),
-        "count": Slider(label="count", symbol="n", default=2, minimum=1, maximum=9, step=1, tooltip="Right"),
-        "colour": Choice(
-            label="colour", default="red", options=("red", "green", "blue"), tooltip="Its colour"
-        ),
-        "name": TextBox(label="name", default="P", other="Q", tooltip="Its name"),
-    }
+    height = Slider("height", "h", "Up", default=0.5, minimum=0.0, maximum=1.0, step=0.05, unit="m")
+    count = Slider("count", "n", "Right", default=2, minimum=1, maximum=9, step=1)
+    colour = Choice("colour", "Its colour", default="red", options=("red", "green", "blue"))
+    name = TextBox("name", "Its name", default="P", other="Q")
     size = (4.0, 3.0)
+    layout = panels(x="right", y="up", xlim=(0, 10), ylim=(-0.1, 1.1))
 
     def compute(self, **settings):
         """Return the settings."""
         return settings
 
-    def draw(self, figure):
-        """Draw axes and the point."""
-        axes = figure.add_subplot()
-        axes.set(xlim=(0, 10), ylim=(-0.1, 1.1))
+    def draw(self, axes):
+        """Draw the point and its name."""
         (point,) = axes.plot([], [], marker="o", markersize=20)
         return {"point": point, "name": axes.text(5, 0.5, "")}
 
