@@ -302,8 +302,8 @@ MUTANTS = [
     Mutant(
         "batch-topk-takes-one-too-many",
         "sae/sparse.py",
-        "distributed.kth_largest(pre.detach(), self.k * len(pre))",
-        "distributed.kth_largest(pre.detach(), self.k * len(pre) + 1)",
+        "(pre.detach(), self.k * len(pre))",
+        "(pre.detach(), self.k * len(pre) + 1)",
         ("tests/sae/test_autoencoders.py",),
     ),
     Mutant(
@@ -374,8 +374,8 @@ MUTANTS = [
     Mutant(
         "sparse-trains-on-held-out-tokens",
         "pipeline.py",
-        'autoencoder, sides["train"], config.training, generator=_generator(seed, 4)',
-        "autoencoder, tokens.states, config.training, generator=_generator(seed, 4)",
+        'autoencoder, sides["train"], config.training,',
+        "autoencoder, tokens.states, config.training,",
         ("tests/test_pipeline.py",),
     ),
     Mutant(
@@ -468,7 +468,7 @@ MUTANTS = [
         "exercise-01.3-accepts-one-step-more",
         "lessons/gradient_descent_stability.py",
         '_factor(i) ** (float(t) - 1) >= i["accuracy"]',
-        '_factor(i) ** (float(t) - 2) >= i["accuracy"]',
+        '_factor(i) ** max(float(t) - 2, 0) >= i["accuracy"]',
         ("tests/lessons/test_exercises.py",),
     ),
 ]
