@@ -6,6 +6,8 @@ PYTHON ?= $(shell for p in python3.11 python3.12 python3 python; do \
 BIN := .venv/bin
 READY := .venv/.ready
 LAB_ARGS ?=
+# Matplotlib's list of fonts belongs to this environment: a list that another one left may name files that are gone.
+export MPLCONFIGDIR := $(CURDIR)/.venv/matplotlib
 # JupyterLab refuses to start as root (containers) unless it is told to.
 ROOT_ARG := $(if $(filter 0,$(shell id -u)),--allow-root)
 BENCH_PARTS := explorer ridge mup newton_schulz attention extraction sae
@@ -38,6 +40,8 @@ $(READY): pyproject.toml constraints.txt lab-settings.json
 	@# No pop-up about news and no look for updates at the first start.
 	mkdir -p .venv/share/jupyter/lab/settings
 	cp lab-settings.json .venv/share/jupyter/lab/settings/overrides.json
+	@# Made now, or the first notebook that draws would say so in its output.
+	$(BIN)/python -c "import matplotlib.font_manager"
 	touch $(READY)
 	@echo "set up in $$(($$(date +%s) - $(SET_UP_AT))) s"
 

@@ -302,7 +302,7 @@ def test_help_names_every_target(makefile):
         "help",
         "lint",
         "unit",
-        "nbval",
+        "notebooks",
         "browser",
         *re.search(r"BENCH_PARTS := (.*)", makefile)[1].split(),
     }

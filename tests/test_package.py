@@ -67,7 +67,7 @@ print(json.dumps({"first": first}))
 
 
 def lesson_modules() -> list[str]:
-    names = sorted(path.stem for path in (PACKAGE / "lessons").glob("*.py") if path.stem != "__init__")
+    names = sorted(path.parent.name for path in (PACKAGE / "lessons").glob("*/__init__.py"))
     return [f"course_lib.lessons.{name}" for name in names if name not in MBART_LESSONS]
 
 

@@ -411,6 +411,7 @@ EXCEPTIONS = {
         optimization.ridge: ridge_flops mean_factor second_moment_factor mean_limit second_moment_limit
         optimization.ridge: stationary_moments
         sae.autoencoder: check_width
+        sae.by_hand: matrix
         sae.concepts: token_concepts ConceptScore ConceptReport TooFewRowsError
         parallel: local_rank process_group synchronised world_size rank on_first barrier
         sae.losses: check_probability check_weight

@@ -58,12 +58,12 @@ class Picture:
 
 
 def show(figure: Figure) -> None:
-    """Display a figure at double resolution, and its text alternative as the caption below."""
+    """Display a figure at more than the resolution of the page, and its text alternative as the caption below."""
     from IPython.display import Markdown, display
 
     display(
         Picture(
-            png_bytes(figure, dpi=192), text_alternative(figure), width=round(figure.get_figwidth() * 96)
+            png_bytes(figure, dpi=160), text_alternative(figure), width=round(figure.get_figwidth() * 96)
         ),
         Markdown(f"*{_escaped(text_alternative(figure))}*"),
     )

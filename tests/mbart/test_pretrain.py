@@ -10,7 +10,6 @@ from transformers import AutoTokenizer, MBart50Tokenizer, MBartForConditionalGen
 from transformers.models.mbart.modeling_mbart import shift_tokens_right
 
 import course_lib.mbart.pretrain as pretrain_module
-import course_lib.mbart.scores as scores_module
 from course_lib.mbart.config import FAMILY, PretrainConfig
 from course_lib.mbart.corpus import LANGUAGES, concepts_of, draw_meanings, render, split_of
 from course_lib.mbart.examples import Texts, denoising_pair, draw_families, flatten, translation_pair
@@ -162,7 +161,7 @@ def test_a_run_that_was_killed_and_then_found_a_full_disk_ends_with_the_same_wei
     pretrained, config, tmp_path, monkeypatch
 ):
     parent, scores = pretrained
-    monkeypatch.setattr(scores_module, "held_out_scores", lambda *_args, **_kwargs: scores)
+    monkeypatch.setattr(pretrain_module, "held_out_scores", lambda *_args, **_kwargs: scores)
     draw, drawn = pretrain_module._window, []
 
     def killed(*args, **kwargs):
