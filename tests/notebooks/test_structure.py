@@ -182,7 +182,7 @@ def test_links_lead_to_files(notebook):
 
 
 def test_it_is_small_enough_to_keep_every_version(path):
-    assert path.stat().st_size <= 500_000, "store it again with `make store`, which keeps pictures small"
+    assert path.stat().st_size <= 512 * 1024, "store it again with `make store`, which keeps pictures small"
 
 
 def test_nothing_personal_is_stored(notebook):

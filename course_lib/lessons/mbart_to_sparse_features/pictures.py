@@ -7,7 +7,7 @@ import atexit
 import json
 import re
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from difflib import SequenceMatcher
 from functools import lru_cache
 from pathlib import Path
@@ -344,7 +344,7 @@ class FeatureExplorer(Explorer):
         )
 
 
-def _padded(values: Sequence, length: int, blank: Any) -> list:
+def _padded(values: Iterable, length: int, blank: Any) -> list:
     found = list(values)
     return found + [blank] * (length - len(found))
 
