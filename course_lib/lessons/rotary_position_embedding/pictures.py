@@ -181,7 +181,7 @@ def plot_layouts(*axes, dim: int = 8, position: int = 1):
         for row, column in (pair_of[:, None] == pair_of).nonzero().tolist():
             kind = "cos" if row == column else ("sin" if matrix[row, column] > 0 else "-sin")
             words[row, column] = f"{kind} {int(pair_of[row]) + 1}"
-        _table(one, matrix.numpy(), words, limit=1, ticks=range(1, dim + 1), light=0.7)
+        _table(one, matrix.numpy(), words, limit=1.0, ticks=range(1, dim + 1), light=0.7)
     return (
         f"The matrix that turns a head of {dim} entries, in both layouts; cos 2 stands for the cosine of pair 2. "
         "Interleaved: 2 x 2 blocks along the diagonal. Half: cosines on the diagonal, sines on two diagonals four "
