@@ -109,6 +109,7 @@ def test_choice_and_text_by_keyboard(kit, panel):
 
 def test_reset_puts_every_control_back(kit, panel):
     panel.locator(".noUi-handle").first.press("End")
+    wait_for_words(panel, "P: red, 2 to the right, 1.00 m high.")
     panel.get_by_role("combobox").select_option("blue")
     wait_for_words(panel, "P: blue, 2 to the right, 1.00 m high.")
     with new_picture(kit, panel):
