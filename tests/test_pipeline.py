@@ -13,7 +13,7 @@ from course_lib import devices, pipeline, sae
 from course_lib.mbart import packed
 from course_lib.mbart.corpus import Sentence, split_of
 from course_lib.pipeline import InputError, SparseConfig, StackedConfig, autoencoders, report, run
-from course_lib.pipeline.results import StackedRun, StackedScores
+from course_lib.pipeline.results import SentenceStates, StackedRun, StackedScores, TokenStates
 from course_lib.pipeline.run import check_request
 from tests.drawing import assert_clear_layout
 from tests.tiny_mbart import SENTENCES, write_tiny_mbart
@@ -260,6 +260,35 @@ def test_the_page_escapes_sentences_and_shows_warnings(model, tmp_path, monkeypa
     assert "&lt;script&gt;" in page
     assert len(done.metrics["run"]["warnings"]) == 2
     assert page.count("by heart") == 2
+
+
+def test_both_autoencoders_train_on_the_training_side_with_the_labels_of_its_rows(monkeypatch):
+    """Held-out rows stand between the others here, as in a user's file: a count in the place of a mask would not do."""
+    given = []
+
+    class AskedError(Exception):
+        """Training was asked for."""
+
+    def record(autoencoder, states, config, *, labels=None, **_):
+        given.append((states, labels))
+        raise AskedError
+
+    monkeypatch.setattr(sae, "train", record)
+    sentences = [
+        Sentence(str(i), language) for i, language in enumerate(("en_XX", "fr_XX", "fr_XX", "en_XX") * 3)
+    ]
+    states = torch.arange(48.0).reshape(12, 4)
+    held_out = torch.arange(12) % 3 == 1
+    rows = SentenceStates(sentences, states, held_out)
+    tokens = TokenStates(sentences, states, torch.arange(12), ["x"] * 12, held_out)
+    with pytest.raises(AskedError):
+        autoencoders.train_stacked(rows, STACKED, seed=0, progress=False)
+    with pytest.raises(AskedError):
+        autoencoders.train_sparse(tokens, SPARSE, seed=0, device=states.device, progress=False)
+    (stacked, labels), (sparse, _) = given
+    assert torch.equal(stacked, states[~held_out])
+    assert torch.equal(sparse, states[~held_out])
+    assert labels.tolist() == [0, 1, 0, 1, 1, 0, 1, 0]
 
 
 def test_the_builtin_corpus_names_concepts(model, tmp_path):

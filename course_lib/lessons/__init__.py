@@ -1,4 +1,4 @@
-"""What the notebooks show: figures, explorers, predictions and exercises, one module a lesson."""
+"""What the notebooks show: figures, explorers, predictions and exercises, one package a lesson."""
 
 from collections.abc import Iterator
 from importlib import import_module
@@ -10,7 +10,7 @@ from course_lib.lessons.catalog import LESSONS, Lesson
 
 
 def lesson_modules() -> Iterator[tuple[Lesson, ModuleType]]:
-    """Yield every lesson that has a module, with the module."""
+    """Yield every lesson that is there, with its package."""
     for lesson in LESSONS:
         name = f"{__name__}.{lesson.slug}"
         if find_spec(name) is not None:

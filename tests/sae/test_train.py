@@ -16,7 +16,7 @@ from course_lib.sae import (
     train_greedy,
 )
 from course_lib.sae.greedy import LayerInputs, _fit_decoder
-from course_lib.sae.train import check_activations, compute_dtype
+from course_lib.sae.train import _Run, check_activations, compute_dtype
 from tests.sae.test_batches import Store
 
 CONFIG = TrainConfig(steps=400, batch_size=64, step_size=3e-3)
@@ -349,3 +349,25 @@ def test_layer_inputs_are_what_layers_read():
         states = model.normalise(planted()[3:5]) * 24**0.5
         torch.testing.assert_close(inputs[3:5], torch.sigmoid(model.encoder[0](states)))
         torch.testing.assert_close(inputs[torch.tensor([3, 4])], inputs[3:5])
+
+
+def test_a_revived_feature_starts_small_and_without_the_optimisers_memory():
+    config = TrainConfig(steps=9, batch_size=16, revive_every=8)
+    run = _Run(ReluSparseAutoencoder(24, 32, l1=0.1), table(64), config, generator=seeded(), labels=None)
+    run._watch()
+    run.step(0)
+    model, dead = run.autoencoder, torch.arange(32) == 3
+    before = model.encoder_weight.detach().clone()
+    model.fired.copy_(~dead)
+    assert run._revive(table(64)) == 1
+    encoder_norms, decoder_norms = model.encoder_weight.norm(dim=1), model.decoder_weight.norm(dim=0)
+    torch.testing.assert_close(encoder_norms[3], model.revived_size * encoder_norms[~dead].mean())
+    torch.testing.assert_close(decoder_norms[3], decoder_norms[~dead].mean())
+    torch.testing.assert_close(
+        model.encoder_weight[3] / encoder_norms[3], model.decoder_weight[:, 3] / decoder_norms[3]
+    )
+    assert torch.equal(model.encoder_weight[~dead], before[~dead])
+    for moments in ("exp_avg", "exp_avg_sq"):
+        kept = run.optimizer.state[model.encoder_weight][moments].abs().sum(dim=1)
+        assert kept[3] == 0
+        assert (kept[~dead] > 0).any()
