@@ -59,7 +59,7 @@ lint: $(READY)
 	$(BIN)/ruff check .
 
 unit: $(READY)
-	$(BIN)/python -m pytest -q -n 2 -p no:nbval --jaxtyping-packages=course_lib,beartype.beartype $(UNIT)
+	$(BIN)/python -m pytest -q -n 2 --dist loadgroup -p no:nbval --jaxtyping-packages=course_lib,beartype.beartype $(UNIT)
 
 # The two limits, in seconds, guard against a hang only. A plain --nbval run does not need the plugin.
 notebooks: $(READY)

@@ -4,6 +4,8 @@ Nothing here looks at pixels. The layout check asks every text that a draw reall
 so that tick labels outside the limits, empty strings and hidden artists do not count.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import combinations
 from unittest import mock
 
@@ -59,22 +61,29 @@ def assert_legend(axes: Axes, entries: list[str]) -> None:
     assert found == entries, f"the legend lists {found}, expected {entries}"
 
 
-def painted_texts(figure: Figure) -> list[tuple[Text, Bbox]]:
-    """Draw the figure; return each text that was painted, with its box in pixels."""
-    canvas = figure.canvas if isinstance(figure.canvas, FigureCanvasAgg) else FigureCanvasAgg(figure)
-    painted: list[tuple[Text, Bbox]] = []
+@contextmanager
+def painting() -> Iterator[dict[Text, Bbox]]:
+    """Record each text that is painted meanwhile, with its box in pixels: the last one, if it is painted again."""
+    boxes: dict[Text, Bbox] = {}
     draw_text = Text.draw
 
     def record(text, renderer, *args, **kwargs):
         if text.get_visible() and text.get_text().strip():
-            painted.append((text, Text.get_window_extent(text, renderer)))
+            boxes[text] = Text.get_window_extent(text, renderer)
         return draw_text(text, renderer, *args, **kwargs)
 
     with mock.patch.object(Text, "draw", record):
+        yield boxes
+
+
+def painted_texts(figure: Figure) -> dict[Text, Bbox]:
+    """Draw the figure; return each text that was painted, with its box in pixels."""
+    canvas = figure.canvas if isinstance(figure.canvas, FigureCanvasAgg) else FigureCanvasAgg(figure)
+    with painting() as boxes:
         canvas.draw()
         for artist in figure.findobj(lambda a: a.get_animated()):  # a draw of the figure leaves them out
             artist.draw(canvas.get_renderer())
-    return painted
+    return boxes
 
 
 def _overlap(a: Bbox, b: Bbox) -> bool:
@@ -91,15 +100,16 @@ def _inside(box: Bbox, canvas: Bbox) -> bool:
     )
 
 
-def layout_faults(figure: Figure) -> list[str]:
+def layout_faults(figure: Figure, painted: dict[Text, Bbox]) -> list[str]:
     """Say where text overlaps text, leaves the canvas, or lies under a legend that it does not belong to."""
-    painted = painted_texts(figure)
     faults = [
-        f"{text.get_text()!r} leaves the canvas" for text, box in painted if not _inside(box, figure.bbox)
+        f"{text.get_text()!r} leaves the canvas"
+        for text, box in painted.items()
+        if not _inside(box, figure.bbox)
     ]
     faults += [
         f"{a.get_text()!r} overlaps {b.get_text()!r}"
-        for (a, box_a), (b, box_b) in combinations(painted, 2)
+        for (a, box_a), (b, box_b) in combinations(painted.items(), 2)
         if _overlap(box_a, box_b)
     ]
     for legend in figure.findobj(lambda a: isinstance(a, Legend) and a.get_visible()):
@@ -107,12 +117,20 @@ def layout_faults(figure: Figure) -> list[str]:
         name = f"the legend {[text.get_text() for text in legend.get_texts()]}"
         if not _inside(box, figure.bbox):
             faults.append(f"{name} leaves the canvas")
-        faults += [f"{name} covers {t.get_text()!r}" for t, b in painted if t not in own and _overlap(box, b)]
+        faults += [
+            f"{name} covers {text.get_text()!r}"
+            for text, own_box in painted.items()
+            if text not in own and _overlap(box, own_box)
+        ]
     return faults
 
 
-def assert_clear_layout(figure: Figure) -> None:
-    """Assert that every text of the figure can be read: apart from the others, on the canvas, uncovered."""
-    assert painted_texts(figure), "the figure has no text at all: axes need labels"
-    faults = layout_faults(figure)
+def assert_clear_layout(figure: Figure, painted: dict[Text, Bbox] | None = None) -> None:
+    """Assert that every text can be read: apart from the others, on the canvas, uncovered.
+
+    `painted`, where given, is what was painted and where; without it the figure is drawn.
+    """
+    painted = painted_texts(figure) if painted is None else painted
+    assert painted, "the figure has no text at all: axes need labels"
+    faults = layout_faults(figure, painted)
     assert not faults, "; ".join(faults)

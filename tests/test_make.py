@@ -130,7 +130,8 @@ def test_test_and_quick_run_the_parts(ready):
         (
             "unit",
             [
-                "pytest -q -n 2 -p no:nbval --jaxtyping-packages=course_lib,beartype.beartype tests --ignore=tests/browser"
+                "pytest -q -n 2 --dist loadgroup -p no:nbval --jaxtyping-packages=course_lib,beartype.beartype "
+                "tests --ignore=tests/browser"
             ],
         ),
         ("notebooks", ["--nbval --nbval-current-env -p tests.notebooks.solutions", " notebooks"]),

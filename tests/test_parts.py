@@ -102,3 +102,9 @@ def test_changed_files_are_those_that_git_sees_changed_or_does_not_know(tmp_path
     (tmp_path / "new").touch()
     subprocess.run([*git, "add", "staged"], cwd=tmp_path, check=True)
     assert parts.changed_files() == {Path(name) for name in ("changed", "staged", "new", ".gitignore")}
+
+
+def test_tests_that_share_something_stay_in_one_process(request):
+    if not request.config.getoption("loadgroup", default=False):
+        pytest.skip("not run with --dist loadgroup")
+    assert request.node.nodeid.endswith("@test_parts.py")

@@ -188,7 +188,7 @@ def sharpness(
 
     For a quadratic loss the Hessian is constant (2 X^T X for ||y - X w||^2) and gradient descent is stable
     while eta lambda_max < 2. For a network it changes with the weights; it is never formed here. Each round
-    multiplies a vector by it, H v = d/dr grad L(w + r v), at the cost of about two gradients, and the Lanczos
+    multiplies a vector by it, H v = grad (grad L . v), at the cost of about two gradients, and the Lanczos
     recursion reads the extreme eigenvalue off a small tridiagonal matrix (Golub and Van Loan, "Matrix
     Computations", 10.1). Every new vector is made orthogonal to all earlier ones, since rounding would bring
     them back.
@@ -198,9 +198,11 @@ def sharpness(
     Raises:
         RuntimeError: the weights have diverged, so that the product is not finite.
     """
-
-    def hessian_times(vector: Tensor) -> Tensor:
-        return torch.func.jvp(torch.func.grad(loss), (weights,), (vector,))[1]
+    weights = weights.detach().requires_grad_()
+    with torch.enable_grad():
+        (gradient,) = torch.autograd.grad(loss(weights), weights, create_graph=True)
+    if not gradient.requires_grad:  # a linear loss
+        return 0.0
 
     vector = torch.randn(weights.shape, generator=generator, dtype=weights.dtype).to(weights.device)
     basis = [vector / vector.norm()]
@@ -208,7 +210,7 @@ def sharpness(
     off_diagonal: list[float] = []
     found, largest = math.nan, 0.0
     for _ in range(min(most_products, weights.numel())):
-        product = hessian_times(basis[-1])
+        (product,) = torch.autograd.grad(gradient, weights, basis[-1], retain_graph=True)
         if not torch.isfinite(product).all():
             raise RuntimeError("the Hessian-vector product is not finite: the weights have diverged")
         largest = max(largest, float(product.norm()))

@@ -103,7 +103,7 @@ def test_only_the_gram_matrix_computed_once_runs_away():
 
 
 def test_the_table_holds_every_measured_number():
-    texts = {text.get_text() for text, _ in painted_texts(figure("table"))}
+    texts = {text.get_text() for text in painted_texts(figure("table"))}
     for name, row in lesson.MEASURED.items():
         assert {name, *(f"{value:.2g}" for value in row if value is not None)} <= texts
     assert {"256 x 256", "1024 x 1024", "4096 x 1024"} <= texts

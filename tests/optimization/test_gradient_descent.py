@@ -297,16 +297,21 @@ def test_sharpness_of_a_linear_loss_is_zero(size):
 
 
 def test_sharpness_stops_after_the_allowed_products():
-    calls = []
-
-    def loss(w):
-        calls.append(1)
-        return (torch.arange(1.0, 51.0, dtype=torch.float64) * w.square()).sum()
-
-    start = torch.zeros(50, dtype=torch.float64)
-    few = sharpness(loss, start, generator=rng(0), tolerance=0.0, most_products=3)
-    assert len(calls) == 3
-    assert 0 < few < 100
+    hessian = 2 * torch.arange(1.0, 51.0, dtype=torch.float64)
+    few = sharpness(
+        lambda w: (hessian / 2 * w.square()).sum(),
+        torch.zeros(50, dtype=torch.float64),
+        generator=rng(0),
+        tolerance=0.0,
+        most_products=3,
+    )
+    # Three products with the Hessian find its largest value on the span of v, H v and H^2 v.
+    v = torch.randn(50, generator=rng(0), dtype=torch.float64)
+    span = torch.linalg.qr(torch.stack([v, hessian * v, hessian**2 * v], dim=1)).Q
+    assert few == pytest.approx(
+        float(torch.linalg.eigvalsh(span.T @ (hessian[:, None] * span))[-1]), rel=1e-9
+    )
+    assert few < 99
 
 
 def test_sharpness_says_that_the_weights_diverged():

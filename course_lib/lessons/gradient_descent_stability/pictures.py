@@ -128,14 +128,15 @@ def edge_of_stability_runs(
     runs = {}
     for step_size in step_sizes:
         weights, loss = small_network()
-        gradient = torch.func.grad(loss)
         generator = torch.Generator().manual_seed(1)
         losses, sharpnesses = [], []
         for step in range(steps):
             if step % every == 0:
                 losses.append(float(loss(weights)))
                 sharpnesses.append(sharpness(loss, weights, generator=generator))
-            weights = weights - step_size * gradient(weights)
+            weights.requires_grad_()
+            (gradient,) = torch.autograd.grad(loss(weights), weights)
+            weights = weights.detach() - step_size * gradient
         runs[step_size] = losses, sharpnesses
     return runs
 
