@@ -407,8 +407,10 @@ def close(a: Any, b: Any, *, rtol: float = 1e-6, atol: float = 1e-9) -> bool:
     if isinstance(a, dict) and isinstance(b, dict):
         return set(a) == set(b) and all(close(a[key], b[key], rtol=rtol, atol=atol) for key in a)
     if isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor) and max(a.ndim, b.ndim) > 0:
-        comparable = a.shape == b.shape and a.is_complex() == b.is_complex()
-        return comparable and torch.allclose(a.double(), b.double(), rtol=rtol, atol=atol, equal_nan=True)
+        if a.shape != b.shape or a.is_complex() != b.is_complex():
+            return False
+        wide = torch.complex128 if a.is_complex() else torch.float64
+        return torch.allclose(a.to(wide), b.to(wide), rtol=rtol, atol=atol, equal_nan=True)
     if _is_number(a) and _is_number(b):
         a, b = _as_float(a), _as_float(b)
         return a == b or (math.isnan(a) and math.isnan(b)) or math.isclose(a, b, rel_tol=rtol, abs_tol=atol)

@@ -8,7 +8,17 @@ import numpy as np
 import pytest
 import torch
 
-from course_lib.teaching.exercise import Edit, Exercise, Mistake, Progress, Property, edit, edited, source_of
+from course_lib.teaching.exercise import (
+    Edit,
+    Exercise,
+    Mistake,
+    Progress,
+    Property,
+    close,
+    edit,
+    edited,
+    source_of,
+)
 
 
 def rng(seed: int = 0) -> torch.Generator:
@@ -570,3 +580,10 @@ def test_an_incomplete_exercise_is_refused(change, message):
     # Where annotations are checked too, that check may be the first to speak, with a TypeError.
     with pytest.raises((ValueError, TypeError), match=f"{message}|Type-check error"):
         replace(WHOLE, **change)
+
+
+def test_tensors_are_close_in_both_of_their_parts():
+    turned = torch.tensor([1j, 1 + 1j])
+    assert close(turned, turned + 1e-12)
+    assert not close(turned, turned.conj())
+    assert not close(turned, turned.real)
