@@ -29,6 +29,16 @@ _RUN_ALL = """async () => {
     .filter(cell => cell.model.type === "code" && !cell.model.executionCount).length;
 }"""
 
+# The same for single cells, in their order; the others keep the outputs that are stored with them.
+_RUN_CELLS = """async places => {
+  const app = window.jupyterapp, notebook = app.shell.currentWidget.content;
+  notebook.deselectAll();
+  for (const place of places) {
+    notebook.activeCellIndex = place;
+    await app.commands.execute("notebook:run-cell");
+  }
+}"""
+
 _RENDERED = """() => {
   const shown = name => [...document.querySelectorAll(`[data-mime-type='${name}']`)];
   return shown("application/vnd.jupyter.widget-view+json").every(node => node.querySelector(".jupyter-widgets"))
@@ -60,6 +70,18 @@ def run_all(page: Page) -> None:
     left = settled(page, _RUN_ALL)
     if left or errors(page):
         raise RuntimeError(f"{left} cells did not run; errors on the page: {errors(page)}")
+    page.wait_for_function(_RENDERED)
+
+
+def run_cells(page: Page, places: list[int]) -> None:
+    """Run the cells at these places, as Shift+Enter does, and wait until all is on the page.
+
+    Raises:
+        RuntimeError: a cell failed.
+    """
+    settled(page, _RUN_CELLS, places)
+    if errors(page):
+        raise RuntimeError(f"errors on the page: {errors(page)}")
     page.wait_for_function(_RENDERED)
 
 
