@@ -46,8 +46,12 @@ def test_the_words_of_the_three_targets():
         "Weight f is used by all 64 outputs, 8 times on padding"
         in explorer.frame(target="a weight", row=2)[1]
     )
+    # The places that the notebook names.
+    for row, col, count in ((4, 4, "4 outputs"), (4, 3, "2 outputs"), (3, 3, "1 output,")):
+        assert f"is read by {count}" in explorer.frame(target="an input pixel", row=row, col=col, stride=2)[1]
+    # Two outputs at distance 3 without padding read six pixels and the last two not at all.
     unread = explorer.frame(target="an input pixel", row=8, col=8, stride=3, padding=0)[1]
-    assert unread.startswith("Input pixel (8, 8) is read by 1 output, ") or "No output reads" in unread
+    assert unread.startswith("No output reads the input pixel (8, 8): its gradient is 0.")
 
 
 def test_the_spread_of_the_figure():

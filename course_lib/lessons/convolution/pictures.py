@@ -218,7 +218,7 @@ def measured_std(rho_x: float | int, rho_y: float | int, *, n: int = 32, k: int 
 
 @lesson.figure(
     "Spread of a weight's gradient, images of 32 × 32",
-    "correlation ρ of neighbouring pixels",
+    "correlation of neighbouring pixels",
     "Std(dw) / (σx σy)",
     size=(7.2, 4.2),
     legend="upper left",
