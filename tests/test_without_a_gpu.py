@@ -1,9 +1,9 @@
 """Everything runs where its inputs are, and no training step waits for a number: asked without a GPU.
 
-Every public name of `attention`, `optimization` and `sae` is called on the meta device, forward and backward, and
-under `FakeTensorMode` on tensors that claim to be on a GPU, forward. Neither holds numbers. What mixes devices, or
-reads a value back (`item`, `nonzero`, the truth value of a tensor), raises there; on a GPU it would fail, or stop
-the queue of kernels at every step.
+Every public name of `architectures`, `attention`, `optimization` and `sae` is called on the meta device, forward
+and backward, and under `FakeTensorMode` on tensors that claim to be on a GPU, forward. Neither holds numbers. What
+mixes devices, or reads a value back (`item`, `nonzero`, the truth value of a tensor), raises there; on a GPU it would
+fail, or stop the queue of kernels at every step.
 """
 
 import importlib
@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode, unset_fake_temporarily
 
 from course_lib import parallel, sae
+from course_lib.architectures import convolution
 from course_lib.attention import kernelized, random_features, rotary, scaled_dot_product, shapes
 from course_lib.attention import ridge as ridge_attention
 from course_lib.optimization import (
@@ -164,6 +165,24 @@ AUTOENCODERS = {
 
 
 CASES = {
+    # architectures
+    "architectures.convolution.correlate": lambda r: convolution.correlate(r(5, 4), r(2, 3)),
+    "architectures.convolution.weight_gradient": lambda r: convolution.weight_gradient(r(5, 4), r(4, 2)),
+    "architectures.convolution.input_gradient": lambda r: convolution.input_gradient(r(4, 2), r(2, 3)),
+    "architectures.convolution.conv2d_by_shifts": lambda r: convolution.conv2d_by_shifts(
+        r(2, 3, 7, 6), r(4, 3, 3, 2), r(4), stride=2, padding=1
+    ),
+    "architectures.convolution.conv2d": lambda r: [
+        convolution.conv2d(r(2, 3, 7, 6), r(4, 3, 3, 2), r(4), stride=stride, padding=1, dilation=2)
+        for stride in (1, 2)
+    ],
+    "architectures.convolution.depthwise_conv2d": lambda r: convolution.depthwise_conv2d(
+        r(2, 3, 7, 6), r(3, 1, 5, 5), padding=2
+    ),
+    "architectures.convolution.pool_gradient": lambda r: [
+        convolution.pool_gradient(r(2, 3, 7, 6), r(2, 3, 3, 2), kernel=3, stride=2, kind=kind)
+        for kind in ("max", "average")
+    ],
     # attention
     "attention.kernelized.Quadratic": lambda r: kernelized.linear_attention(
         *r.qkv(), feature_map=kernelized.Quadratic(), causal=True, chunk_size=2
@@ -400,6 +419,7 @@ CASES = {
 # Everything else, by the reason why it is asked for no tensor on a device, or reads a value back.
 EXCEPTIONS = {
     "takes and returns Python numbers, text or functions, no tensor": """
+        architectures.convolution: output_size receptive_field fft_size weight_gradient_std effective_width
         attention.kernelized: softmax_multiply_adds linear_multiply_adds crossover_length memory_crossover_length
         attention.ridge: operations
         attention.rotary: ntk_aware_base
@@ -425,6 +445,7 @@ EXCEPTIONS = {
         sae.planted: log_spaced_frequencies
     """,
     "draws from a generator, on whose device the result is": """
+        architectures.convolution: correlated_images
         optimization.gradient_estimators: gumbel_noise
         optimization.stochastic_gradient_descent: draw_indices
         sae.planted: PlantedDictionary
@@ -484,7 +505,7 @@ EXCEPTIONS = {
 
 def public_names() -> set[str]:
     modules = ["course_lib.parallel"]
-    for package in ("attention", "optimization", "sae"):
+    for package in ("architectures", "attention", "optimization", "sae"):
         root = importlib.import_module(f"course_lib.{package}")
         modules += [found.name for found in pkgutil.walk_packages(root.__path__, f"{root.__name__}.")]
     return {

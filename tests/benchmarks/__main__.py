@@ -24,6 +24,7 @@ PARTS = {
         "scaled_dot_product",
         "rotary",
     ),
+    "convolution": ("convolution",),
     "extraction": ("extraction",),
     "sae": ("sae",),
 }
