@@ -333,7 +333,7 @@ def enumerated_dropout_loss(
     *,
     keep: float,
 ) -> Float[Tensor, ""]:
-    """E ||y - (R * X) w||^2 by definition: the sum over all 2^(rows columns) masks R, each with its probability (09.12).
+    """E ||t - (R * X) w||^2 by definition: the sum over all 2^(rows columns) masks R, each with its probability (09.12).
 
     Raises:
         ValueError: shapes do not fit, `keep` is no probability above 0, or X has more than 16 entries.
@@ -359,7 +359,7 @@ def expected_dropout_loss(
     *,
     keep: float,
 ) -> Float[Tensor, ""]:
-    """||y - p X w||^2 + p (1 - p) sum_j ||X_j||^2 w_j^2, with p = keep and X_j column j (09.13).
+    """||t - p X w||^2 + p (1 - p) sum_j ||X_j||^2 w_j^2, with p = keep and X_j column j (09.13).
 
     Raises:
         ValueError: shapes do not fit, or `keep` is no probability above 0.
@@ -377,7 +377,7 @@ def generalised_ridge(
     target: Float[Tensor, " rows"],
     penalties: Float[Tensor, " columns"],
 ) -> Float[Tensor, " columns"]:
-    """Return the minimiser of ||y - X w||^2 + sum_j penalty_j w_j^2: (X^T X + diag(penalties)) w = X^T y.
+    """Return the minimiser of ||t - X w||^2 + sum_j penalty_j w_j^2: (X^T X + diag(penalties)) w = X^T t.
 
     Raises:
         ValueError: shapes do not fit.
