@@ -45,36 +45,6 @@ lesson.value(
 )
 
 
-lesson.value(
-    "09.2", "Which p?", difficulty=1, minutes=4,
-    prompt="Least squares is trained through `torch.nn.Dropout(p=0.8)`. In the mean this is ridge regression "
-    "$\\lVert t - Xw\\rVert^2 + \\lambda\\sum_j\\lVert X_j\\rVert^2 w_j^2$. What is $\\lambda$?",
-    answer=4.0,
-    properties=[
-        ("The expected loss of torch's layer has another penalty: compare the loss for w with the fit alone.",
-         lambda answer: close(
-             float(expected_dropout_loss(torch.ones(1, 1, dtype=torch.float64), torch.zeros(1, dtype=torch.float64),
-                                         torch.full((1,), 1 / (1 - 0.8), dtype=torch.float64), keep=1 - 0.8)) - 1,
-             answer)),
-    ],
-    hints=(
-        "What does PyTorch's p stand for: an entry that stays, or one that goes?",
-        "The formula of (09.14) has the keep probability; here it is 1 - 0.8.",
-        "A masked entry, divided by the keep probability q, has the mean x and the variance x²(1 - q)/q.",
-    ),
-    mistakes=[
-        ("keep for drop", 0.25, "That is right for a keep probability of 0.8. PyTorch's p is the probability to drop.",
-         near(0.25, within=1e-6)),
-        ("not rescaled", 0.16, "That is p(1 - p), for weights that meet unscaled masked inputs. PyTorch divides by the "
-         "keep probability, and w is meant for inputs without a mask.", near(0.16, within=1e-6)),
-        ("the root", 2.0, "That is the factor of Γ. The penalty is the square ‖Γw‖², so λ is its square.",
-         near(2.0, within=1e-6)),
-        ("over keep squared", 20.0, "You divided the variance factor (1 - q) by q²; q(1 - q)/q² is (1 - q)/q.",
-         near(20.0, within=1e-4)),
-    ],
-)
-
-
 def _through_autograd(x, g, gamma):
     x = x.clone().requires_grad_()
     y = gamma * (x - x.mean()) / (x - x.mean()).square().mean().sqrt()
@@ -82,7 +52,7 @@ def _through_autograd(x, g, gamma):
 
 
 @lesson.exercise(
-    "09.3", "The gradient of batch norm", difficulty=2, minutes=10,
+    "09.2", "The gradient of batch norm", difficulty=2, minutes=10,
     prompt="Write `backward(x, g, gamma)`: `x` holds the $n$ values of one channel, `g` the gradient at the outputs of "
     "$y_i = \\gamma\\hat x_i + \\beta$ with $\\hat x_i = (x_i - \\bar x)/s$, where $s^2$ is the mean of $(x_i - \\bar x)^2$ "
     "(no eps). Return the gradient at `x`, shape `(n,)`, without autograd.",
@@ -100,7 +70,7 @@ def _through_autograd(x, g, gamma):
         ("constants", edit("(g - g.mean() - normal * (g * normal).mean())", "g"),
          "You treated mean and s as constants. That is what evaluation does; in training both depend on x."),
         ("mean only", edit(" - normal * (g * normal).mean()", ""),
-         "You removed the mean of g, which is all in the mean-only layer. s depends on x as well: the part along x̂ must go."),
+         "You removed the mean of g, which is all in the mean-only layer. s depends on x too: the part along x̂ must go."),
         ("mean forgotten", edit(" - g.mean()", ""),
          "You removed the part along x̂ and forgot the mean of g."),
         ("sum along", edit("(g * normal).mean()", "(g * normal).sum()"),
@@ -139,7 +109,7 @@ def _largest(g1, g2, g3):
 
 
 lesson.flaw(
-    "09.4", "Only equal gradients vanish?", difficulty=2, minutes=6,
+    "09.3", "Only equal gradients vanish?", difficulty=2, minutes=6,
     prompt="\"In training, full batch norm blocks a gradient only when it is the same for all examples.\" Give a "
     "counterexample for the inputs $x = (-1, 0, 1)$: a gradient $g$ at the outputs, not all of it equal, of which nothing "
     "reaches $x$. A dictionary with the numbers `g1`, `g2`, `g3`.",
@@ -173,9 +143,9 @@ lesson.flaw(
 
 
 @lesson.exercise(
-    "09.5", "What evaluation divides by", difficulty=2, minutes=8,
-    prompt="Write `running_variance(batches, momentum)`: `batches` has shape `(steps, n, channels)`. Start from ones and let each "
-    "batch in turn move the running variance as PyTorch's layer does, with `momentum` the share of the new batch. "
+    "09.4", "What evaluation divides by", difficulty=2, minutes=8,
+    prompt="Write `running_variance(batches, momentum)`: `batches` has shape `(steps, n, channels)`. Start from ones; let "
+    "each batch in turn move the running variance as PyTorch's layer does, with `momentum` the share of the new batch. "
     "Return it, shape `(channels,)`.",
     draw=inputs(steps=whole(2, 4), n=whole(2, 4), c=whole(1, 2), batches=uniform(-3, 3, "steps n c"),
                 momentum=one_of(0.1, 0.2, 0.3)),
@@ -192,7 +162,7 @@ lesson.flaw(
         ("biased", edit("batch.var(0)", "batch.var(0, correction=0)"),
          "You stored the variance that normalises, over n. PyTorch stores the one over n - 1."),
         ("momentum the other way", edit("(1 - momentum) * running + momentum", "momentum * running + (1 - momentum)"),
-         "You kept the share momentum of the old value, as an optimiser does. In batch norm it is the share of the new batch."),
+         "You kept the share momentum of the old value, as optimisers do. Here it is the share of the new batch."),
         ("deviation", edit("batch.var(0)", "batch.std(0)"),
          "You averaged standard deviations. The variance is stored; the root is taken when it is used."),
         ("from zero", edit("torch.ones_like", "torch.zeros_like"),
@@ -216,6 +186,36 @@ def _stored(batches, momentum):
     for batch in batches:
         layer(batch)
     return layer.running_var
+
+
+lesson.value(
+    "09.5", "Which p?", difficulty=2, minutes=4,
+    prompt="Least squares is trained through `torch.nn.Dropout(p=0.8)`. In the mean this is ridge regression "
+    "$\\lVert t - Xw\\rVert^2 + \\lambda\\sum_j\\lVert X_j\\rVert^2 w_j^2$. What is $\\lambda$?",
+    answer=4.0,
+    properties=[
+        ("The expected loss of torch's layer has another penalty: compare the loss for w with the fit alone.",
+         lambda answer: close(
+             float(expected_dropout_loss(torch.ones(1, 1, dtype=torch.float64), torch.zeros(1, dtype=torch.float64),
+                                         torch.full((1,), 1 / (1 - 0.8), dtype=torch.float64), keep=1 - 0.8)) - 1,
+             answer)),
+    ],
+    hints=(
+        "What does PyTorch's p stand for: an entry that stays, or one that goes?",
+        "The formula of (09.14) has the keep probability; here it is 1 - 0.8.",
+        "A masked entry, divided by the keep probability q, has the mean x and the variance x²(1 - q)/q.",
+    ),
+    mistakes=[
+        ("keep for drop", 0.25, "That is right for a keep probability of 0.8. PyTorch's p is the probability to drop.",
+         near(0.25, within=1e-6)),
+        ("not rescaled", 0.16, "That is p(1 - p), for weights that meet unscaled masked inputs. PyTorch divides by the "
+         "keep probability, and w is meant for inputs without a mask.", near(0.16, within=1e-6)),
+        ("the root", 2.0, "That is the factor of Γ. The penalty is the square ‖Γw‖², so λ is its square.",
+         near(2.0, within=1e-6)),
+        ("over keep squared", 20.0, "You divided the variance factor (1 - q) by q²; q(1 - q)/q² is (1 - q)/q.",
+         near(20.0, within=1e-4)),
+    ],
+)
 
 
 def _slope(matrix, target, keep, answer):

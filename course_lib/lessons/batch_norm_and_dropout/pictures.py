@@ -29,22 +29,27 @@ STEPS = 200
 # The scale of weights
 
 
-def two_layers() -> tuple[Callable[..., Tensor], Tensor]:
-    """Return the loss of a small network in its first weights, and weights (10, 16) to start from.
-
-    64 inputs of 10 entries pass the weights, batch norm where `normalise` (without eps), ReLU, and fixed weights of
-    the second layer; the loss is the mean squared error. Only the first layer is trained.
-    """
+def network_parts() -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return inputs (64, 10), targets (64,), first weights (10, 16) and fixed second weights (16,) of a small network."""
     generator = torch.Generator().manual_seed(9)
-    x, start, second = (torch.randn(*shape, generator=generator, **F64) for shape in ((64, 10), (10, 16), (16,)))
-    target = torch.sin(2 * x[:, 0]) + x[:, 1] * x[:, 2]
+    x, first, second = (torch.randn(*shape, generator=generator, **F64) for shape in ((64, 10), (10, 16), (16,)))
+    return x, torch.sin(2 * x[:, 0]) + x[:, 1] * x[:, 2], first / 10**0.5, second / 4
+
+
+def two_layers() -> tuple[Callable[..., Tensor], Tensor]:
+    """Return the loss of that network in the weights of its first layer, and weights (10, 16) to start from.
+
+    Inputs pass the weights, batch norm where `normalise` (without eps), ReLU, and the second layer; the loss is the
+    mean squared error. Only the first layer is trained.
+    """
+    x, target, start, second = network_parts()
 
     def loss(weights: Tensor, *, normalise: bool = True) -> Tensor:
         hidden = x @ weights
         hidden = naive_batch_norm(hidden, eps=0.0) if normalise else hidden
-        return (torch.relu(hidden) @ second / 4 - target).square().mean()
+        return (torch.relu(hidden) @ second - target).square().mean()
 
-    return loss, start / 10**0.5
+    return loss, start
 
 
 @cache
@@ -180,7 +185,7 @@ def plot_geometry(axes):
     amount = np.array([1.5, 2.2, 2.3])
     plane = np.array([corner[0] * a + corner[1] * b for a, b in ((-0.7, -0.7), (2.6, -0.7), (2.6, 3.2), (-0.7, 3.2))])
     axes.fill(*plane.T, color="0.9", zorder=0)
-    axes.text(1.15, 0.2, "removed: the plane of 1 and x̂", fontsize=9, color="0.3")
+    axes.text(1.1, 0.2, "removed: the plane of 1 and x̂", fontsize=8, color="0.3")
     for name, direction, length in (
         ("1 = (1, ..., 1)", corner[0], 2.6),
         ("x̂", corner[1], 3.4),
@@ -222,8 +227,8 @@ class GradientExplorer(Explorer):
 
     title = "What batch norm removes from a gradient"
     summary = (
-        "Three panels over four examples of one channel: the gradient g at the outputs with its mean and the inputs x, the two parts of it "
-        "that batch norm may remove, and the gradient that reaches the inputs x."
+        "Three panels over four examples of one channel: the gradient g at the outputs with its mean and the inputs x, the "
+        "two parts of g that batch norm may remove, and the gradient that reaches the inputs x."
     )
     mode = Choice(
         "kind of batch norm",
@@ -427,8 +432,8 @@ class MaskExplorer(Explorer):
     title = "Sixteen masks and one ellipse"
     summary = (
         "Left: the loss of each of the 16 masks, times its probability, ordered by the number of entries kept; the bars add "
-        "up to the expected loss of the weights w/p. Right: the plane of the weights w with the line of equal expected loss through the "
-        "weights in use, its minimum, and the path of that minimum over all keep probabilities."
+        "up to the expected loss of the weights w/p. Right: the plane of the weights w with the line of equal expected loss "
+        "through the weights in use, its minimum, and the path of that minimum over the keep probabilities."
     )
     keep = Slider("keep probability", "p", "How likely an entry of the table stays", 0.8, 0.4, 0.95, 0.05)
     first = Slider("first weight", "w₁", "Belongs to the column (1, 3), of length √10", 0.56, 0.0, 1.0, 0.02)
@@ -484,8 +489,9 @@ class MaskExplorer(Explorer):
         keep, fit, penalty = state["terms"]
         (x, y), (first, second) = state["minimum"], state["here"]
         return (
-            f"p = {keep:g}, w = ({first:g}, {second:g}), masked inputs meet w/p: the 16 bars add up to {sum(state['bars']):.4f} = {fit:.4f} for "
-            f"the fit + {penalty:.4f} for the penalty. The smallest mean loss is at ({x:.3f}, {y:.3f})."
+            f"p = {keep:g}, w = ({first:g}, {second:g}), masked inputs meet w/p: the 16 bars add up to "
+            f"{sum(state['bars']):.4f} = {fit:.4f} for the fit + {penalty:.4f} for the penalty. The least mean loss is at "
+            f"w = ({x:.3f}, {y:.3f})."
         )
 
 
