@@ -402,7 +402,7 @@ def _ends() -> Tensor:
 
 
 @lesson.figure(
-    "400 runs of SGD with masks",
+    "SGD with masks: 400 of the runs",
     "$\\tilde w_1$",
     "$\\tilde w_2$",
     legend="lower left",
@@ -414,14 +414,14 @@ def plot_cloud(axes, ends: Tensor):
     """Draw where runs of SGD with masks are (runs, 2), their mean, and what the derivation says."""
     axes.plot(ends[:400, 0], ends[:400, 1], ".", color="0.6", markersize=3, label="one run")
     (x, y), (best_x, best_y) = ends.mean(0).tolist(), (875 / 1234, 70 / 617)
-    axes.plot([x], [y], "P", color=RED, markersize=11, label="mean of the runs")
+    axes.plot([x], [y], "P", color=RED, markersize=11, label="mean of all runs")
     axes.plot([best_x], [best_y], "o", color=BLACK, markersize=5, label="(875/1234, 70/617)")
     least = (torch.linalg.solve(MATRIX, TARGET) / 0.8).tolist()
     axes.plot([least[0]], [least[1]], "s", color=ORANGE, markersize=7, label="least squares / p")
     return (
         "The plane of two weights with one grey point for each of 400 runs of stochastic gradient descent under random "
-        f"masks. The points scatter; their mean ({x:.2f}, {y:.2f}) lies on the predicted point (0.71, 0.11), away from the "
-        "least-squares point (0.89, 0.18)."
+        f"masks. They scatter; the mean of all runs ({x:.2f}, {y:.2f}) lies on the predicted point (0.71, 0.11), away from "
+        "the least-squares point (0.89, 0.18)."
     )
 
 
