@@ -377,7 +377,7 @@ def generalised_ridge(
     target: Float[Tensor, " rows"],
     penalties: Float[Tensor, " columns"],
 ) -> Float[Tensor, " columns"]:
-    """Return the minimiser of ||t - X w||^2 + sum_j penalty_j w_j^2: (X^T X + diag(penalties)) w = X^T t.
+    """Return the minimiser of ||t - X w||^2 + sum_j penalty_j w_j^2: (X^T X + diag(penalties)) w = X^T t (09.14).
 
     Raises:
         ValueError: shapes do not fit.

@@ -166,7 +166,7 @@ def _signed(values: Tensor) -> str:
 def plot_mean_removed(before, after):
     """Draw the worked gradient before and after mean-only batch norm."""
     for axes, values in ((before, GRADIENT), (after, 2 * (GRADIENT - 3))):
-        axes.bar(range(1, 5), values, color=BLUE, width=0.6)
+        axes.bar(range(1, 5), values.tolist(), color=BLUE, width=0.6)
         axes.axhline(float(values.mean()), color=RED, linestyle="--", label=f"mean {float(values.mean()):g}")
         for place, value in enumerate(values.tolist(), start=1):
             axes.annotate(
