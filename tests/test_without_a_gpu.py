@@ -1,9 +1,9 @@
 """Everything runs where its inputs are, and no training step waits for a number: asked without a GPU.
 
-Every public name of `architectures`, `attention`, `optimization` and `sae` is called on the meta device, forward
-and backward, and under `FakeTensorMode` on tensors that claim to be on a GPU, forward. Neither holds numbers. What
-mixes devices, or reads a value back (`item`, `nonzero`, the truth value of a tensor), raises there; on a GPU it would
-fail, or stop the queue of kernels at every step.
+Every public name of `architectures`, `attention`, `optimization` and `sae` is called on the meta device, forward and
+backward, and under `FakeTensorMode` on tensors that claim to be on a GPU, forward. Neither holds numbers. What mixes
+devices, or reads a value back (`item`, `nonzero`, the truth value of a tensor), raises there; on a GPU it would fail,
+or stop the queue of kernels at every step.
 """
 
 import importlib
@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode, unset_fake_temporarily
 
 from course_lib import parallel, sae
-from course_lib.architectures import convolution
+from course_lib.architectures import convolution, normalisation
 from course_lib.attention import kernelized, random_features, rotary, scaled_dot_product, shapes
 from course_lib.attention import ridge as ridge_attention
 from course_lib.optimization import (
@@ -164,6 +164,15 @@ AUTOENCODERS = {
 }
 
 
+def batch_norm_steps(r: Inputs) -> list[Tensor]:
+    """Training and evaluation, with a fixed share of the new batch and with the plain average."""
+    found = []
+    for momentum in (0.1, None):
+        layer = r.module(lambda m=momentum: normalisation.BatchNorm(3, momentum=m))
+        found += [layer(r(4, 3, 2)), layer(r(4, 3)), layer.eval()(r(4, 3)), layer.running_var]
+    return found
+
+
 CASES = {
     # architectures
     "architectures.convolution.correlate": lambda r: convolution.correlate(r(5, 4), r(2, 3)),
@@ -183,6 +192,37 @@ CASES = {
         convolution.pool_gradient(r(2, 3, 7, 6), r(2, 3, 3, 2), kernel=3, stride=2, kind=kind)
         for kind in ("max", "average")
     ],
+    "architectures.normalisation.mean_only_batch_norm": lambda r: normalisation.mean_only_batch_norm(
+        r(4, 3, 2), r(3), r(3)
+    ),
+    "architectures.normalisation.mean_only_backward": lambda r: normalisation.mean_only_backward(
+        r(4, 3), r(3)
+    ),
+    "architectures.normalisation.naive_batch_norm": lambda r: normalisation.naive_batch_norm(
+        r(4, 3, 2), r(3), r(3)
+    ),
+    "architectures.normalisation.batch_norm_backward": lambda r: list(
+        normalisation.batch_norm_backward(r(4, 3, 2), r(4, 3, 2), r(3))
+    ),
+    "architectures.normalisation.batch_norm": lambda r: normalisation.batch_norm(
+        r(4, 3, 2), r(3).detach(), r(3).detach(), r(3), r(3), training=True
+    ),
+    "architectures.normalisation.BatchNorm": batch_norm_steps,
+    "architectures.normalisation.dropout": lambda r: [
+        normalisation.dropout(r(4, 3), keep=0.8, rescale=rescale) for rescale in (False, True)
+    ],
+    "architectures.normalisation.enumerated_dropout_loss": lambda r: normalisation.enumerated_dropout_loss(
+        r(2, 2), r(2), r(2), keep=0.8
+    ),
+    "architectures.normalisation.expected_dropout_loss": lambda r: normalisation.expected_dropout_loss(
+        r(5, 3), r(5), r(3), keep=0.8
+    ),
+    "architectures.normalisation.generalised_ridge": lambda r: normalisation.generalised_ridge(
+        r(5, 3), r(5), r(3)
+    ),
+    "architectures.normalisation.dropout_ridge": lambda r: normalisation.dropout_ridge(
+        r(5, 3), r(5), keep=0.8
+    ),
     # attention
     "attention.kernelized.Quadratic": lambda r: kernelized.linear_attention(
         *r.qkv(), feature_map=kernelized.Quadratic(), causal=True, chunk_size=2

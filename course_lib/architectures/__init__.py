@@ -1,1 +1,6 @@
-"""Architectures: the layers that networks are built from, their gradients by hand, and what they cost (lessons 08 to 12)."""
+"""Architectures: the layers that networks are built from, and their gradients by hand (lessons 08 to 12)."""
+
+from course_lib.architectures.convolution import conv2d, depthwise_conv2d
+from course_lib.architectures.normalisation import BatchNorm, batch_norm, dropout, dropout_ridge
+
+__all__ = ["BatchNorm", "batch_norm", "conv2d", "depthwise_conv2d", "dropout", "dropout_ridge"]
