@@ -13,7 +13,7 @@ def _places(**options):
 
 
 lesson.value(
-    "08.1", "How many outputs?", difficulty=1, minutes=3,
+    "08.1", "How many outputs", difficulty=1, minutes=3,
     prompt="An image has 20 pixels along one axis. A kernel of size $K = 5$ with dilation $D = 2$ slides over it "
     "with stride "
     "$S = 2$, after a padding of $P = 4$ zeros on each side. How many outputs are there along this axis?",

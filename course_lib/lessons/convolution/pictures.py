@@ -105,8 +105,8 @@ class StencilExplorer(Explorer):
     size = (9.6, 4.0)
     layout = panels(
         ["input, pale: padding", "kernel", "output"],
-        "column j",
-        "row i",
+        ["column j", "column l", "column j"],
+        ["row i", "row h", "row i"],
         grid=(1, 3),
         legend=None,
         subplots={"width_ratios": [12, 4, 10]},
