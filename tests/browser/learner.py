@@ -1,6 +1,6 @@
 """The hands and eyes of a learner at a notebook in JupyterLab: open it, run it, look at it, move things.
 
-Each step ends when what it waits for has happened in the page, and not after some time.
+Each step ends when what it waits for has happened in the page; only the end of a drag is told by a pause.
 """
 
 from contextlib import contextmanager
