@@ -70,7 +70,9 @@ notebooks: $(READY)
 browser: $(READY)
 	$(BIN)/python -m pytest -q -n 2 --dist loadgroup $(BROWSER)
 
+# Trusted as by `make lab`: what notebook 00 says of the environment is stored with it.
 store: $(READY)
+	$(BIN)/jupyter trust notebooks/*.ipynb
 	$(BIN)/python -m tests.notebooks $(LESSONS)
 
 figures: $(READY)

@@ -31,7 +31,7 @@ from PIL import Image
 
 from course_lib.teaching.layout import Panels
 from course_lib.teaching.style import STYLE, describe, png_bytes, text_alternative
-from course_lib.teaching.words import PANEL_CLASS, Words
+from course_lib.teaching.words import PANEL_CLASS, RESET_CLASS, Words
 
 _LAYOUT = ipywidgets.Layout(width="46em", max_width="100%")
 _DESCRIPTION = {"description_width": "13em"}
@@ -313,6 +313,10 @@ class Explorer:
 
     def _build(self) -> ipywidgets.Widget:
         self._widgets = {name: control.widget() for name, control in self.controls.items()}
+        start = {
+            widget.model_id: widget.get_state("index" if isinstance(self.controls[name], Choice) else "value")
+            for name, widget in self._widgets.items()
+        }
         for name, widget in self._widgets.items():
             widget.value = self.settings[name]
             if isinstance(self.controls[name], Slider):
@@ -322,9 +326,10 @@ class Explorer:
             format="png",
             layout=ipywidgets.Layout(width=f"{round(self.size[0] * 96)}px", max_width="100%"),
         )
-        self._words = Words()
+        self._words = Words(start=start)
         self._quiet = False
         reset = ipywidgets.Button(description="Reset", tooltip=f"Put every control of “{self.title}” back")
+        reset.add_class(RESET_CLASS)
         reset.on_click(lambda _: self.set(**self._defaults()))
         panel = ipywidgets.VBox([*self._widgets.values(), reset, self._words, self._image])
         panel.add_class(PANEL_CLASS)
@@ -337,9 +342,9 @@ class Explorer:
 
     def _refresh(self) -> None:
         picture, words = self.frame(**{name: widget.value for name, widget in self._widgets.items()})
-        self._image.value = picture
         self._words.alt = f"{self.title}. {self.summary} {words}"
         self._words.text = words
+        self._image.value = picture  # last: where the new picture is seen, its words are there
 
     def set(self, **settings: Any) -> None:
         """Move controls from code, as the learner's hand would; the picture follows.

@@ -3,6 +3,9 @@
 ipywidgets' sliders give their handle and their readout no accessible name, and its Image no
 alternative text. `Words` is a live region that says what the picture shows; when it is on the page
 it also names, from their visible labels, the sliders of the explorer that it stands in.
+
+And it puts the controls back where Reset is pressed. The page keeps the last values of a drag until the kernel has
+taken the earlier ones: a kernel that resets alone is overtaken by them.
 """
 
 import anywidget
@@ -53,8 +56,20 @@ function render({ model, el }) {
   };
   let stopped = false;
   attach();
+
+  const reset = async (event) => {
+    const button = event.target.closest?.(".course-reset");
+    if (!button || button.closest(".course-panel") !== el.closest(".course-panel")) return;
+    for (const [id, start] of Object.entries(model.get("start"))) {
+      const control = await model.widget_manager.get_model(id);
+      control.set(start);
+      control.save_changes();
+    }
+  };
+  document.addEventListener("click", reset);
   return () => {
     stopped = true;
+    document.removeEventListener("click", reset);
     observer?.disconnect();
     model.off("change:text", update);
     model.off("change:alt", update);
@@ -72,13 +87,17 @@ _STYLE = """
   outline: 3px solid #0072B2; outline-offset: 2px; }
 """
 
-PANEL_CLASS = "course-panel"
+PANEL_CLASS, RESET_CLASS = "course-panel", "course-reset"
 
 
 class Words(anywidget.AnyWidget):
-    """A line of text, announced when it changes; put it in a box that has the class `PANEL_CLASS`."""
+    """A line of text, announced when it changes; put it in a box that has the class `PANEL_CLASS`.
+
+    A button of the class `RESET_CLASS` in the same box gives each control its `start`: {model id: state of the model}.
+    """
 
     _esm = _MODULE
     _css = _STYLE
     text = traitlets.Unicode("").tag(sync=True)
     alt = traitlets.Unicode("").tag(sync=True)
+    start = traitlets.Dict().tag(sync=True)

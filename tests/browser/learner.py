@@ -1,6 +1,6 @@
 """The hands and eyes of a learner at a notebook in JupyterLab: open it, run it, look at it, move things.
 
-Each step ends when what it waits for has happened in the page; only the end of a drag is told by a pause.
+Each step ends when what it waits for has happened in the page.
 """
 
 from contextlib import contextmanager
@@ -194,26 +194,19 @@ def step(page: Page, panel: Locator, handle: Locator) -> None:
         handle.press("ArrowRight" if now < (low + high) / 2 else "ArrowLeft")
 
 
-# A dragged slider sends its values one by one as the kernel takes them, the last ones after the mouse is up. What is
-# pressed before that overtakes them. The kernel is done when it has been idle for half a second.
-_DONE = """async () => {
-  const kernel = window.jupyterapp.shell.currentWidget.sessionContext.session.kernel;
-  for (let idle = performance.now(); performance.now() - idle < 500;) {
-    await new Promise(next => setTimeout(next, 20));
-    if (kernel.status !== "idle") idle = performance.now();
-  }
-}"""
-
-
-def drag(page: Page, panel: Locator, handle: Locator) -> None:
-    """Drag a slider towards the farther end of its track; picture and words follow, to its last value."""
+def pull(page: Page, handle: Locator) -> None:
+    """Pull the handle of a slider towards the farther end of its track."""
     handle.scroll_into_view_if_needed()
     box = handle.bounding_box()
     track = handle.locator("xpath=ancestor::*[contains(@class, 'noUi-base')]").bounding_box()
     to_right = box["x"] - track["x"] < track["width"] / 2
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    page.mouse.down()
+    page.mouse.move(track["x"] + track["width"] * (0.9 if to_right else 0.1), box["y"] + 5, steps=6)
+    page.mouse.up()
+
+
+def drag(page: Page, panel: Locator, handle: Locator) -> None:
+    """Pull the handle of a slider; picture and words begin to follow."""
     with new_picture(page, panel), new_words(page, panel):
-        page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
-        page.mouse.down()
-        page.mouse.move(track["x"] + track["width"] * (0.9 if to_right else 0.1), box["y"] + 5, steps=6)
-        page.mouse.up()
-    settled(page, _DONE)
+        pull(page, handle)

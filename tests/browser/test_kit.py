@@ -13,6 +13,7 @@ from tests.browser.learner import (
     new_picture,
     open_notebook,
     press_reset,
+    pull,
     run_all,
     settled,
     wait_for_words,
@@ -117,6 +118,16 @@ def test_reset_puts_every_control_back(kit, panel):
     wait_for_words(panel, "P: red, 2 to the right, 0.50 m high.")
     assert panel.get_by_role("combobox").input_value() == "red"
     assert panel.locator(".noUi-handle").first.get_attribute("aria-valuetext") == "0.50"
+
+
+def test_reset_is_not_overtaken_by_the_last_values_of_a_slider(kit, panel):
+    run_source(kit, "import time\nexplorer.compute = lambda **settings: time.sleep(1) or settings")
+    pull(kit, panel.locator(".noUi-handle").first)
+    press_reset(panel)
+    # What the pull left in the page is sent before the first cell has run, and taken before the second one runs.
+    run_source(kit, "del explorer.compute")
+    assert run_source(kit, "print(explorer.settings['height'])") == "0.5\n"
+    wait_for_words(panel, "P: red, 2 to the right, 0.50 m high.")
 
 
 def test_code_moves_the_panel(kit, panel):

@@ -18,7 +18,7 @@ from PIL import Image
 from course_lib.teaching.explorer import Choice, Explorer, Slider, TextBox, set_data
 from course_lib.teaching.layout import LOOKS, lines, panels
 from course_lib.teaching.style import text_alternative
-from course_lib.teaching.words import PANEL_CLASS, Words
+from course_lib.teaching.words import PANEL_CLASS, RESET_CLASS, Words
 
 X = np.linspace(0, 2 * np.pi, 100)
 SHAPES = {"sine": np.sin, "cosine": np.cos, "zero": np.zeros_like}
@@ -226,6 +226,13 @@ def test_the_learners_hand_moves_picture_and_words_and_reset_puts_them_back(pane
     reset.click()
     assert (image.value, words.text, words.alt) == before
     assert {name: widget.value for name, widget in widgets.items()} == DEFAULTS
+
+
+def test_the_page_knows_where_reset_puts_each_control(panel):
+    _, widgets, reset, words, _, _ = panel
+    assert RESET_CLASS in reset._dom_classes
+    start = {"count": {"value": 2}, "shape": {"index": 0}, "name": {"value": "Ada"}}
+    assert words.start == {widgets[name].model_id: state for name, state in start.items()}
 
 
 def test_typed_text_counts(panel):
