@@ -10,6 +10,7 @@ the result. That is several times cheaper than drawing the figure anew, which is
 import base64
 import html
 import io
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
@@ -254,6 +255,8 @@ class Explorer:
             self._canvas.draw()
         self._background = self._canvas.copy_from_bbox(self.figure.bbox)
         self._widgets: dict[str, ipywidgets.Widget] | None = None
+        # JupyterLab hands what its widgets send to more than one thread of the kernel, slider and button at once.
+        self._lock = threading.RLock()
 
     def checked(self, settings: Mapping[str, Any]) -> dict[str, Any]:
         """Return the current settings with `settings` over them.
@@ -271,14 +274,15 @@ class Explorer:
 
     def frame(self, **settings: Any) -> tuple[bytes, str]:
         """Render one frame: PNG bytes and the line in words."""
-        self.settings = self.checked(settings)
-        state = self.compute(**self.settings)
-        self.update(self.artists, state)
-        self._canvas.restore_region(self._background)
-        renderer = self._canvas.get_renderer()
-        for artist in self._moving:
-            artist.draw(renderer)
-        return _encode(np.asarray(self._canvas.buffer_rgba())), self.words(state)
+        with self._lock:
+            self.settings = self.checked(settings)
+            state = self.compute(**self.settings)
+            self.update(self.artists, state)
+            self._canvas.restore_region(self._background)
+            renderer = self._canvas.get_renderer()
+            for artist in self._moving:
+                artist.draw(renderer)
+            return _encode(np.asarray(self._canvas.buffer_rgba())), self.words(state)
 
     # The strip and the text alternative: what a reader without a kernel sees.
 
@@ -341,10 +345,12 @@ class Explorer:
             self._refresh()
 
     def _refresh(self) -> None:
-        picture, words = self.frame(**{name: widget.value for name, widget in self._widgets.items()})
-        self._words.alt = f"{self.title}. {self.summary} {words}"
-        self._words.text = words
-        self._image.value = picture  # last: where the new picture is seen, its words are there
+        # Whoever comes last reads what all have set, so the panel ends at the values that its controls show.
+        with self._lock:
+            picture, words = self.frame(**{name: widget.value for name, widget in self._widgets.items()})
+            self._words.alt = f"{self.title}. {self.summary} {words}"
+            self._words.text = words
+            self._image.value = picture  # last: where the new picture is seen, its words are there
 
     def set(self, **settings: Any) -> None:
         """Move controls from code, as the learner's hand would; the picture follows.

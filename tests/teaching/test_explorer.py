@@ -1,9 +1,11 @@
 """The mechanics of an explorer, on a small one: fast frames, named controls, and a panel that follows the hand."""
 
 import base64
+import contextlib
 import html
 import io
 import re
+import threading
 from dataclasses import replace
 
 import ipywidgets
@@ -233,6 +235,26 @@ def test_the_page_knows_where_reset_puts_each_control(panel):
     assert RESET_CLASS in reset._dom_classes
     start = {"count": {"value": 2}, "shape": {"index": 0}, "name": {"value": "Ada"}}
     assert words.start == {widgets[name].model_id: state for name, state in start.items()}
+
+
+def test_controls_moved_in_two_threads_at_once_end_at_both_settings(panel, monkeypatch):
+    wave, widgets, _, words, image, _ = panel
+    meet, compute = threading.Barrier(2), wave.compute
+
+    def slow(**settings):
+        with contextlib.suppress(threading.BrokenBarrierError):
+            meet.wait(timeout=1)  # where two may be here at once, they are
+        return compute(**settings)
+
+    monkeypatch.setattr(wave, "compute", slow)
+    moves = {"count": 5, "shape": "cosine"}
+    threads = [threading.Thread(target=setattr, args=(widgets[n], "value", v)) for n, v in moves.items()]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert meet.broken
+    assert (image.value, words.text) == Wave().frame(**moves)
 
 
 def test_typed_text_counts(panel):
