@@ -54,17 +54,21 @@ def _draw_graph(axes: Axes, edges: Tensor, places: list, *, colors=None, names=T
 
 
 @lesson.figure(
-    ["start: each node its own name", "after 2 layers", "after 40 layers"],
-    ["channel", "channel", "channel"],
-    ["node", "node", "node"],
-    size=(10.4, 3.6),
-    grid=(1, 3),
+    ["a graph", "start: its own name", "after 2 layers", "after 40 layers"],
+    "channel",
+    "node",
+    size=(11.4, 3.2),
+    grid=(1, 4),
     legend=None,
+    subplots={"width_ratios": [1.5, 1, 1, 1]},
     xticks=range(1, 9),
     yticks=range(1, 9),
 )
-def plot_question(*axes):
+def plot_question(left, *axes):
     """Draw the features of eight nodes after 0, 2 and 40 layers, each column divided by its largest entry."""
+    _draw_graph(left, BRIDGE, PLACES)
+    left.set_axis_off()
+    left.set(xlim=(-0.5, 5.9), ylim=(-0.8, 2.8))
     layer = gcn_matrix(BRIDGE, 8)
     for one, depth in zip(axes, (0, 2, 40), strict=True):
         features = torch.linalg.matrix_power(layer, depth)
@@ -80,7 +84,8 @@ def plot_question(*axes):
             aspect="auto",
         )
     return (
-        "Three tables of eight nodes and eight channels, each column divided by its largest entry. At the start "
+        "A graph of eight nodes: nodes 1 to 4 are all joined, 5, 6, 8, 7 form a ring, and an edge joins 4 and 5. Then three "
+        "tables of nodes and channels, each column divided by its largest entry. At the start "
         "there are ones on the diagonal and zeros elsewhere. After 2 layers each node holds entries from its "
         "surroundings; nodes 1 to 4 and nodes 5 to 8 form two blocks. After 40 layers all columns look nearly alike: "
         "whatever node a channel started from, it shows the same pattern over the nodes."
