@@ -9,8 +9,9 @@ a sparse matrix that `Graph.from_edges` sorts once, together with its transpose 
 """
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import wraps
 
 import torch
 from jaxtyping import Float, Int, Num
@@ -183,10 +184,17 @@ class Graph:
         pull, push = (_csr(edges, weight, n_nodes) for edges in (edge_index.flip(0), edge_index))
         return cls(n_nodes, pull, push, edge_index, given)
 
-    def to(self, dtype: torch.dtype) -> "Graph":
-        """Return the same graph for features of another dtype."""
-        weight = None if self.edge_weight is None else self.edge_weight.to(dtype)
-        return replace(self, pull=self.pull.to(dtype), push=self.push.to(dtype), edge_weight=weight)
+    def to(self, target: torch.dtype | torch.device | str) -> "Graph":
+        """Return the same graph for features of another dtype, or on another device."""
+        weight = None if self.edge_weight is None else self.edge_weight.to(target)
+        edges = self.edge_index if isinstance(target, torch.dtype) else self.edge_index.to(target)
+        return replace(
+            self, pull=self.pull.to(target), push=self.push.to(target), edge_index=edges, edge_weight=weight
+        )
+
+    def __deepcopy__(self, memo: dict) -> "Graph":
+        """Return the graph itself: nothing in it changes, and torch cannot copy a sparse matrix in this way."""
+        return self
 
     def in_degree(self) -> Float[Tensor, " nodes"]:
         """Return the number of edges that end in each node, whatever their weights."""
@@ -201,13 +209,31 @@ def _csr(edges: Tensor, weight: Tensor, n_nodes: int) -> Tensor:
         return matrix.to_sparse_csr()
 
 
+def _multiply(matrix: Tensor, x: Tensor) -> Tensor:
+    """The product in the features' own precision; on a CPU, 16-bit numbers are multiplied as 32-bit ones."""
+    narrow = x.device.type == "cpu" and x.element_size() == 2
+    with torch.autocast(x.device.type, enabled=False):
+        return (matrix.float() @ x.float()).to(x.dtype) if narrow else matrix @ x
+
+
+def _without_autocast(layer: Callable) -> Callable:
+    """Run a layer in the precision of its inputs: autocast would hand the sparse product another dtype."""
+
+    @wraps(layer)
+    def run(x, *args, **kwargs):
+        with torch.autocast(x.device.type, enabled=False):
+            return layer(x, *args, **kwargs)
+
+    return run
+
+
 class _Product(torch.autograd.Function):
     """A^T X with A at hand for the way back, which is the same function with the two exchanged."""
 
     @staticmethod
     def forward(ctx, x, pull, push):
         ctx.matrices = pull, push
-        return pull @ x.contiguous()
+        return _multiply(pull, x.contiguous())
 
     @staticmethod
     def backward(ctx, dy):
@@ -246,7 +272,7 @@ def aggregate(
     if (x.dtype, x.device) != (graph.pull.dtype, graph.pull.device):
         raise ValueError(
             f"x must share dtype and device with the graph, {graph.pull.dtype} on {graph.pull.device}, "
-            f"got {x.dtype} on {x.device}; graph.to(dtype) converts a graph"
+            f"got {x.dtype} on {x.device}; graph.to(...) converts a graph"
         )
     if kind == "max":
         return _Maximum.apply(x, graph.edge_index, graph.edge_weight)
@@ -314,6 +340,7 @@ def _check_weight(name: str, weight: Tensor, x: Tensor, channels: int) -> None:
         )
 
 
+@_without_autocast
 def gcn_layer(
     x: Float[Tensor, "nodes _"],
     weight: Float[Tensor, "_ _"],
@@ -342,10 +369,11 @@ def gcn_gradients(
     graph: Graph,
 ) -> tuple[Float[Tensor, "nodes channels_in"], Float[Tensor, "channels_out channels_in"]]:
     """With G = A dY: dX = G W and dW = G^T X (10.7), by hand; the gradient of b is the sum of dY over the nodes."""
-    pulled_back = graph.push @ dy
+    pulled_back = _multiply(graph.push, dy)
     return pulled_back @ weight, pulled_back.T @ x
 
 
+@_without_autocast
 def message_layer(
     states: Float[Tensor, "nodes d"],
     inner: Float[Tensor, "_ _"],

@@ -1,6 +1,7 @@
 """Graph networks: worked examples, two forms against each other and PyG, gradients by hand, what cannot be told apart."""
 
 import warnings
+from copy import deepcopy
 from itertools import pairwise, permutations, product
 
 import pytest
@@ -201,6 +202,30 @@ def test_a_layer_in_float32_is_near_float64_and_keeps_the_dtype():
     single = aggregate(x.float(), g.to(torch.float32))
     assert single.dtype == torch.float32
     assert (single - aggregate(x, g)).abs().max() < 1e-6
+
+
+def test_half_precision_and_autocast_are_near_full_precision():
+    edges, x, w = random_edges(), normal(9, 4).float(), normal(3, 4, seed=1).float()
+    g = gcn_graph(edges, n_nodes=9)
+    wanted = gcn_layer(x, w, g)
+    half = g.to(torch.bfloat16)
+    y, dx = with_gradient(lambda x: aggregate(x, half), x.bfloat16(), torch.ones(9, 4, dtype=torch.bfloat16))
+    assert y.dtype == dx.dtype == torch.bfloat16
+    torch.testing.assert_close(y.float(), aggregate(x, g), rtol=2e-2, atol=2e-2)
+    leaf = w.clone().requires_grad_()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        mixed = gcn_layer(x, leaf, g)
+    mixed.sum().backward()
+    torch.testing.assert_close(mixed.detach(), wanted, rtol=0, atol=1e-6)
+    torch.testing.assert_close(leaf.grad, gcn_gradients(torch.ones(9, 3), x, w, g)[1])
+
+
+def test_a_graph_is_moved_as_a_whole_and_copied_with_a_module():
+    g = graph(random_edges(), 9, normal(30))
+    single = g.to(torch.float32)
+    assert (single.pull.dtype, single.push.dtype, single.edge_weight.dtype) == (torch.float32,) * 3
+    assert torch.equal(single.to("cpu").edge_index, g.edge_index)
+    assert deepcopy(g) is g
 
 
 # Against PyTorch Geometric

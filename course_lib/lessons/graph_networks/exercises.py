@@ -184,6 +184,8 @@ def _adjacency(generator):
          "You divided the columns by the degree and left the rows as they are: D^-1/2 stands on both sides."),
         ("D^-1 on both sides", edit("** -0.5", "** -1.0"),
          "You divided by the degrees of both ends. Take the square root of each."),
+        ("half of the inverse", edit("** -0.5", "** -1 / 2"),
+         "`** -1 / 2` is read as (1/degree)/2. Put the exponent in brackets, or write -0.5."),
         ("times the roots", edit("** -0.5", "** 0.5"),
          "You multiplied by the roots of the degrees: the exponent is -1/2."),
     ],
@@ -197,8 +199,8 @@ def gcn_weights(adjacency):
 
 lesson.value(
     "10.5", "How deep until it is gone", difficulty=2, minutes=6,
-    prompt="The second-largest eigenvalue of a GCN layer without weights is $\\lambda_2 = 0.8$, all others are "
-    "between 0 and 0.8. Each "
+    prompt="A GCN layer without weights has the largest eigenvalue 1 and the second-largest $\\lambda_2 = 0.8$; all "
+    "others lie between 0 and 0.8. Each "
     "layer keeps half of what was there: $X \\leftarrow \\frac12(X + \\hat A X)$. After how many layers has the "
     "factor in front of "
     "the second eigenvector fallen below 1% of its start, for the first time?",
