@@ -383,7 +383,7 @@ def message_layer(
     """S_j + W1 mean_i tanh(W2 S_i) over the edges i -> j (10.10): a residual update, the same in any order of edges.
 
     tanh(W2 S) is computed once for each node, not for each edge, and W1 is applied to the mean.
-    Shapes: `inner` is W2, k x d; `outer` is W1, d x k.
+    Shapes: `inner` is W2, r x d; `outer` is W1, d x r.
 
     Raises:
         ValueError: shapes, dtypes or devices do not belong together.
