@@ -126,6 +126,9 @@ def _drawn(generator):
          "Of several messages to one node only one is left: `y[target] += ...` adds once for each different target, "
          "and "
          "`y[j] = ...` overwrites. A node adds up all its messages."),
+        ("each edge once", edit("zip(source, target, strict=True)", "set(zip(source.tolist(), target.tolist()))"),
+         "An edge that stands twice brought its message once, as with a dense matrix whose entries are set to 1. Add "
+         "1 to the entry for each edge."),
         ("the node itself too", edit("torch.zeros_like(x)", "x.clone()"),
          "You started with the node's own row. That belongs to layers with self-loops, or to a residual connection."),
         ("mean for the sum", edit("return y", "return y / torch.bincount(target, minlength=len(x)).clamp(min=1)[:, "
@@ -177,6 +180,9 @@ def _adjacency(generator):
          "The self-loops are missing: a node keeps none of its own features."),
         ("degrees without loops", edit("loops.sum(1)", "adjacency.sum(1)"),
          "The degrees are those of A. D belongs to A + I: each degree is one larger."),
+        ("loops added afterwards", edit("adjacency + torch.eye(len(adjacency), dtype=adjacency.dtype)", "adjacency",
+         "scale[:, None] * loops * scale", "scale[:, None] * loops * scale + torch.eye(len(adjacency))"),
+         "You normalised A and added I afterwards. The loops belong inside, and count in the degrees."),
         ("rows only", edit("scale[:, None] * loops * scale", "scale[:, None] ** 2 * loops"),
          "That is D^-1 (A + I), the mean with the node itself. It is not symmetric: half of each scale belongs to "
          "the other side."),
