@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode, unset_fake_temporarily
 
 from course_lib import parallel, sae
-from course_lib.architectures import convolution, normalisation
+from course_lib.architectures import convolution, graphs, normalisation
 from course_lib.attention import kernelized, random_features, rotary, scaled_dot_product, shapes
 from course_lib.attention import ridge as ridge_attention
 from course_lib.optimization import (
@@ -192,6 +192,25 @@ CASES = {
         convolution.pool_gradient(r(2, 3, 7, 6), r(2, 3, 3, 2), kernel=3, stride=2, kind=kind)
         for kind in ("max", "average")
     ],
+    "architectures.graphs.adjacency_matrix": lambda r: graphs.adjacency_matrix(
+        r.whole(2, 7), r(7), n_nodes=4
+    ),
+    "architectures.graphs.aggregate_edges": lambda r: [
+        graphs.aggregate_edges(r(4, 3), r.whole(2, 7), weight, kind=kind)
+        for kind in ("sum", "mean", "max")
+        for weight in (None, r(7))
+    ],
+    "architectures.graphs.max_gradient": lambda r: graphs.max_gradient(r(4, 3), r(4, 3), r.whole(2, 7)),
+    "architectures.graphs.normalised_edges": lambda r: list(
+        graphs.normalised_edges(r.whole(2, 7), r(7), n_nodes=4)
+    ),
+    "architectures.graphs.batch_graphs": lambda r: list(
+        graphs.batch_graphs([r.whole(2, 7), r.whole(2, 3)], [4, 5])
+    ),
+    "architectures.graphs.readout": lambda r: [
+        graphs.readout(r(4, 3), r.whole(4), n_graphs=2, kind=kind) for kind in ("sum", "mean", "max")
+    ],
+    "architectures.graphs.walk_counts": lambda r: graphs.walk_counts(r(4, 4), 3),
     "architectures.normalisation.mean_only_batch_norm": lambda r: normalisation.mean_only_batch_norm(
         r(4, 3, 2), r(3), r(3)
     ),
@@ -460,6 +479,7 @@ CASES = {
 EXCEPTIONS = {
     "takes and returns Python numbers, text or functions, no tensor": """
         architectures.convolution: output_size receptive_field fft_size weight_gradient_std effective_width
+        architectures.graphs: simple_path_counts refine_colours
         attention.kernelized: softmax_multiply_adds linear_multiply_adds crossover_length memory_crossover_length
         attention.ridge: operations
         attention.rotary: ntk_aware_base
@@ -483,6 +503,12 @@ EXCEPTIONS = {
         attention.rotary: layout_order
         optimization.ridge: moments three_point_noise
         sae.planted: log_spaced_frequencies
+    """,
+    "multiplies by a sparse matrix, which neither meta nor fake tensors can": """
+        architectures.graphs: aggregate gcn_layer gcn_gradients message_layer
+    """,
+    "sorts edges into sparse matrices, once and in no loop": """
+        architectures.graphs: Graph gcn_graph
     """,
     "draws from a generator, on whose device the result is": """
         architectures.convolution: correlated_images

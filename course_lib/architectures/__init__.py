@@ -1,6 +1,18 @@
 """Architectures: the layers that networks are built from, and their gradients by hand (lessons 08 to 12)."""
 
 from course_lib.architectures.convolution import conv2d, depthwise_conv2d
+from course_lib.architectures.graphs import Graph, aggregate, gcn_graph, gcn_layer
 from course_lib.architectures.normalisation import BatchNorm, batch_norm, dropout, dropout_ridge
 
-__all__ = ["BatchNorm", "batch_norm", "conv2d", "depthwise_conv2d", "dropout", "dropout_ridge"]
+__all__ = [
+    "BatchNorm",
+    "Graph",
+    "aggregate",
+    "batch_norm",
+    "conv2d",
+    "depthwise_conv2d",
+    "dropout",
+    "dropout_ridge",
+    "gcn_graph",
+    "gcn_layer",
+]

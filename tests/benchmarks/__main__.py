@@ -25,6 +25,7 @@ PARTS = {
         "rotary",
     ),
     "convolution": ("convolution",),
+    "graphs": ("graphs",),
     "extraction": ("extraction",),
     "sae": ("sae",),
 }

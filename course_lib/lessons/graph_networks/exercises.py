@@ -1,0 +1,290 @@
+"""Exercises of lesson 10, graph networks."""
+
+import torch
+
+from course_lib.architectures.graphs import adjacency_matrix, aggregate_edges, walk_counts
+from course_lib.teaching import close, contents, edit
+
+lesson = contents(__name__)
+
+
+def _square():
+    """The square 1-2-3-4 with the diagonal 1-3."""
+    pairs = [(0, 1), (1, 2), (2, 3), (3, 0), (0, 2)]
+    return torch.tensor([*pairs, *((j, i) for i, j in pairs)]).T
+
+
+lesson.value(
+    "10.1", "Walks on a square", difficulty=1, minutes=5,
+    prompt="Four nodes with the undirected edges 1-2, 2-3, 3-4, 4-1 and the diagonal 1-3. All nodes start with "
+    "their own one-hot "
+    "vector, and each layer adds up the neighbours. What does node 3 hold in channel 1 after three layers?",
+    answer=5,
+    properties=[
+        ("Three layers of sums give another number.",
+         lambda answer: answer == float(walk_counts(adjacency_matrix(_square(), n_nodes=4), 3)[0, 2])),
+    ],
+    hints=(
+        "Follow the 1 of channel 1 through the layers: which nodes hold what after the first one?",
+        "After one layer, nodes 2, 3 and 4 hold 1. After two layers, what do the neighbours of node 3 hold?",
+        "Add up what nodes 1, 2 and 4 hold after two layers.",
+    ),
+    mistakes=[
+        ("simple paths", 0,
+         "No path of three edges leads from 1 to 3 without visiting a node twice, but the layers count walks, which "
+         "may."),
+        ("two layers", 2,
+         "That is the number after two layers: 1-2-3 and 1-4-3."),
+        ("at most three edges", 8,
+         "You added the walks of one, two and three edges. After three layers only those of exactly three edges "
+         "count."),
+        ("back to the start", 4,
+         "That is what node 1 holds: the closed walks of three edges. The question is about node 3."),
+    ],
+)
+
+
+def _steps(i, j):
+    return abs(i - j)
+
+
+def _nodes(i, j, k):
+    return all(v == int(v) for v in (i, j, k)) and 1 <= i <= 5 and 1 <= j <= 5 and k >= 1
+
+
+lesson.flaw(
+    "10.2", "What a maximum marks", difficulty=1, minutes=6,
+    prompt="\"With the maximum over neighbours in the place of the sum, and one-hot inputs, channel $i$ of node $j$ "
+    "after $k$ "
+    "layers is 1 exactly if there is a path of at most $k$ edges from $i$ to $j$.\" Give a counterexample on the "
+    "path graph "
+    "1-2-3-4-5, with undirected edges and no self-loops: a dictionary with the nodes `i` and `j`, different ones, "
+    "and the number of "
+    "layers `k`, so that a path of at most $k$ edges exists and the entry is 0.",
+    answer={"i": 1, "j": 2, "k": 2},
+    properties=[
+        ("i and j should be whole numbers from 1 to 5, and k one of at least 1.", _nodes),
+        ("The two nodes should be different ones.", lambda i, j: i != j),
+        ("From i to j it takes more than k edges: then 0 is right.", lambda i, j, k: _steps(i, j) <= k),
+        ("The entry is 1 there: a walk of exactly k edges exists.", lambda i, j, k: (_steps(i, j) - k) % 2 == 1),
+    ],
+    hints=(
+        "Which walks of exactly two edges start in node 1?",
+        "On a path graph, each step changes an even node into an odd one, or an odd one into an even one.",
+        "Take neighbours, and a number of layers after which the 1 cannot be at the other one.",
+    ),
+    mistakes=[
+        ("a walk fits", {"i": 1, "j": 2, "k": 3},
+         "A walk of exactly k edges exists there (going back and forth counts), so the entry is 1.",
+         lambda i, j, k: _nodes(i, j, k) and i != j and _steps(i, j) <= k and (_steps(i, j) - k) % 2 == 0),
+        ("out of reach", {"i": 1, "j": 5, "k": 2},
+         "No path of at most k edges leads there: the entry is 0, as the statement says.",
+         lambda i, j, k: _nodes(i, j, k) and i != j and _steps(i, j) > k),
+        ("the same node", {"i": 2, "j": 2, "k": 1},
+         "The statement fails there too, by a path without edges; but two different nodes are asked for.",
+         lambda i, j, k: _nodes(i, j, k) and i == j),
+    ],
+)
+
+
+def _directed(generator, *, most=5):
+    """Few nodes and edges with whole numbers; some edge stands twice and some node gets several messages."""
+    n = int(torch.randint(3, most, (), generator=generator))
+    edges = torch.randint(n, (2, n + 2), generator=generator)
+    edges = torch.cat([edges, edges[:, :1]], dim=1)
+    return n, edges
+
+
+def _drawn(generator):
+    n, edges = _directed(generator)
+    x = torch.randint(1, 10, (n, 1), generator=generator).double()
+    return {"x": x, "edge_index": edges, "dy": torch.randint(1, 10, (n, 1), generator=generator).double()}
+
+
+@lesson.exercise(
+    "10.3", "A layer from an edge list", difficulty=1, minutes=8,
+    prompt="Write `add_messages(x, edge_index)`: `x` has one row for each node, `edge_index` the sources in row 0 and "
+    "the targets in "
+    "row 1, counted from 0. Return a tensor in the shape of `x` whose row $j$ is the sum of the rows of all sources "
+    "of edges that "
+    "end in $j$. An edge may stand twice; then it counts twice. Leave `x` unchanged.",
+    draw=_drawn,
+    properties=[
+        ("Row j should be the sum of the rows of x over all edges that end in j.",
+         lambda x, edge_index, answer: close(answer, aggregate_edges(x, edge_index))),
+    ],
+    hints=(
+        "Which row of edge_index says where a message comes from, and which says where it is added?",
+        "`y[target] += x[source]` with tensors of indices writes each target once only, however often it stands there.",
+        "Loop over the columns, or look up `index_add` in torch's documentation.",
+    ),
+    mistakes=[
+        ("against the arrows", edit("source, target = edge_index", "target, source = edge_index"),
+         "Your messages run against the arrows: row 0 holds the sources, row 1 the targets."),
+        ("assigned by index", edit("for i, j in zip(source, target, strict=True):\n        y[j] += x[i]",
+         "y[target] += x[source]"),
+         "Of several messages to one node only one is left: `y[target] += ...` adds once for each different target, "
+         "and "
+         "`y[j] = ...` overwrites. A node adds up all its messages."),
+        ("each edge once", edit("zip(source, target, strict=True)", "set(zip(source.tolist(), target.tolist()))"),
+         "An edge that stands twice brought its message once, as with a dense matrix whose entries are set to 1. Add "
+         "1 to the entry for each edge."),
+        ("the node itself too", edit("torch.zeros_like(x)", "x.clone()"),
+         "You started with the node's own row. That belongs to layers with self-loops, or to a residual connection."),
+        ("mean for the sum", edit("return y", "return y / torch.bincount(target, minlength=len(x)).clamp(min=1)[:, "
+        "None]"),
+         "You took the mean of the messages; the sum is asked for."),
+        ("both ways", edit("y[j] += x[i]", "y[j] += x[i]\n        y[i] += x[j]"),
+         "You sent each message in both directions. An edge of edge_index has one; an undirected edge stands there "
+         "as two columns."),
+    ],
+)
+def add_messages(x, edge_index):
+    """Add the row of each source to the row of its target."""
+    y = torch.zeros_like(x)
+    source, target = edge_index
+    for i, j in zip(source, target, strict=True):
+        y[j] += x[i]
+    return y
+
+
+def _adjacency(generator):
+    n = int(torch.randint(3, 6, (), generator=generator))
+    upper = torch.randint(0, 2, (n, n), generator=generator).triu(1)
+    upper[0, 1:] = 1  # node 1 is joined to all: no node is alone, and degrees differ
+    upper[1, 2] = 0
+    return {"adjacency": (upper + upper.T).double()}
+
+
+@lesson.exercise(
+    "10.4", "The weights of GCN", difficulty=2, minutes=8,
+    prompt="Write `gcn_weights(adjacency)`: `adjacency` is the symmetric matrix of an undirected graph, float64, "
+    "with zeros on its "
+    "diagonal. Return $D^{-1/2}(A + I)D^{-1/2}$, where $D$ is the diagonal matrix of the row sums of $A + I$.",
+    draw=_adjacency,
+    properties=[
+        ("The result should be symmetric.", lambda answer: close(answer, answer.T)),
+        ("The square roots of the row sums of A + I should come back from it unchanged.",
+         lambda adjacency, answer: close(answer @ (adjacency.sum(1) + 1).sqrt(), (adjacency.sum(1) + 1).sqrt())),
+        ("An entry should be zero exactly where A + I is.",
+         lambda adjacency, answer: bool(((answer != 0) == (adjacency + torch.eye(len(adjacency)) != 0)).all())),
+    ],
+    agrees="Its entries should be those of D^(-1/2) (A + I) D^(-1/2).",
+    hints=(
+        "Which degree does a node have, once it is its own neighbour?",
+        "A diagonal matrix from the left scales rows, one from the right scales columns.",
+        "With s = degree ** -0.5: multiply by s[:, None] and by s[None, :].",
+    ),
+    mistakes=[
+        ("no self-loops", edit("adjacency + torch.eye(len(adjacency), dtype=adjacency.dtype)", "adjacency"),
+         "The self-loops are missing: a node keeps none of its own features."),
+        ("degrees without loops", edit("loops.sum(1)", "adjacency.sum(1)"),
+         "The degrees are those of A. D belongs to A + I: each degree is one larger."),
+        ("loops added afterwards", edit("adjacency + torch.eye(len(adjacency), dtype=adjacency.dtype)", "adjacency",
+         "scale[:, None] * loops * scale", "scale[:, None] * loops * scale + torch.eye(len(adjacency))"),
+         "You normalised A and added I afterwards. The loops belong inside, and count in the degrees."),
+        ("rows only", edit("scale[:, None] * loops * scale", "scale[:, None] ** 2 * loops"),
+         "That is D^-1 (A + I), the mean with the node itself. It is not symmetric: half of each scale belongs to "
+         "the other side."),
+        ("columns only", edit("scale[:, None] * loops * scale", "loops * scale**2"),
+         "You divided the columns by the degree and left the rows as they are: D^-1/2 stands on both sides."),
+        ("D^-1 on both sides", edit("** -0.5", "** -1.0"),
+         "You divided by the degrees of both ends. Take the square root of each."),
+        ("half of the inverse", edit("** -0.5", "** -1 / 2"),
+         "`** -1 / 2` is read as (1/degree)/2. Put the exponent in brackets, or write -0.5."),
+        ("times the roots", edit("** -0.5", "** 0.5"),
+         "You multiplied by the roots of the degrees: the exponent is -1/2."),
+    ],
+)
+def gcn_weights(adjacency):
+    """Scale A + I from both sides."""
+    loops = adjacency + torch.eye(len(adjacency), dtype=adjacency.dtype)
+    scale = loops.sum(1) ** -0.5
+    return scale[:, None] * loops * scale
+
+
+lesson.value(
+    "10.5", "How deep until it is gone", difficulty=2, minutes=6,
+    prompt="A GCN layer without weights has the largest eigenvalue 1 and the second-largest $\\lambda_2 = 0.8$; all "
+    "others lie between 0 and 0.8. Each "
+    "layer keeps half of what was there: $X \\leftarrow \\frac12(X + \\hat A X)$. After how many layers has the "
+    "factor in front of "
+    "the second eigenvector fallen below 1% of its start, for the first time?",
+    answer=44,
+    properties=[
+        ("After so many layers the factor is not below 1%.", lambda answer: 0.9**answer < 0.01),
+        ("One layer earlier the factor is below 1% already.", lambda answer: 0.9 ** (answer - 1) >= 0.01),
+        ("Layers come in whole numbers.", lambda answer: answer == int(answer)),
+    ],
+    hints=(
+        "By which factor does one layer multiply an eigenvector with the eigenvalue λ, now that half of X is kept?",
+        "Solve factor^k = 0.01 with logarithms.",
+        "Round so that the factor is below 1%.",
+    ),
+    mistakes=[
+        ("without the residual", 21,
+         "That is for the factor 0.8 in each layer. With half of X kept, the factor is (1 + 0.8)/2 = 0.9."),
+        ("rounded down", 43,
+         "After 43 layers the factor is 0.0108, still above 1%: round up."),
+        ("not rounded", 43.7,
+         "Layers come in whole numbers: which is the first one after which the factor is below 1%?",
+         lambda answer: 43 < answer < 44),
+        ("half the eigenvalue", 6,
+         "You took 0.8/2 = 0.4 for the factor, and left out the half of X that stays: (1 + 0.8)/2 = 0.9."),
+        ("to 10%", 22,
+         "After 22 layers the factor is about 10%. The question is about 1%."),
+    ],
+)
+
+
+@lesson.exercise(
+    "10.6", "Back through a mean", difficulty=3, minutes=12,
+    prompt="Write `mean_gradient(dy, edge_index)`: a layer replaces the row of each node by the mean over the "
+    "sources of the edges "
+    "that end in it, or by zeros if there are none. `dy` is the gradient of the loss with respect to its output. "
+    "Return the gradient "
+    "with respect to its input, in the same shape. Edges may stand twice.",
+    draw=lambda generator: {name: value for name, value in _drawn(generator).items() if name != "x"},
+    properties=[
+        ("It should be what autograd finds for the sum of y · dy.",
+         lambda dy, edge_index, answer: close(answer, _by_autograd(dy, edge_index))),
+    ],
+    hints=(
+        "Node j divides each of its messages by the number of edges that end in j. Which derivative does one "
+        "message have?",
+        "What went along an edge from i to j on the way forward comes back from j to i.",
+        "First divide dy by the number of incoming edges of each node, then add up over outgoing edges.",
+    ),
+    mistakes=[
+        ("forward again", edit("dx[i] += shared[j]", "dx[j] += shared[i]"),
+         "You sent the gradient along the arrows, as the forward pass sends features. It has to go back, from "
+         "targets to sources."),
+        ("not divided", edit("dy / count[:, None]", "dy"),
+         "That is the gradient of a sum: each message enters a mean with the factor 1/(number of incoming edges)."),
+        ("divided at the source", edit("shared = dy / count[:, None]", "shared = dy", "return dx", "return dx / "
+        "count[:, None]"),
+         "You divided by the number of edges into the source. The mean was taken at the target: divide dy there, "
+         "before it travels."),
+        ("outgoing edges counted", edit("bincount(target", "bincount(source"),
+         "You counted the outgoing edges of a node. The mean divides by the number of incoming ones."),
+        ("last edge only", edit("dx[i] += shared[j]", "dx[i] = shared[j]"),
+         "You overwrote what other edges had brought back: a node that sent several messages adds up their gradients."),
+    ],
+)
+def mean_gradient(dy, edge_index):
+    """Divide at the targets, then add up at the sources."""
+    source, target = edge_index
+    count = torch.bincount(target, minlength=len(dy)).clamp(min=1)
+    shared = dy / count[:, None]
+    dx = torch.zeros_like(dy)
+    for i, j in zip(source, target, strict=True):
+        dx[i] += shared[j]
+    return dx
+
+
+def _by_autograd(dy, edge_index):
+    x = torch.zeros_like(dy).requires_grad_()
+    return torch.autograd.grad(aggregate_edges(x, edge_index, kind="mean"), x, dy)[0]
+
+
+EXERCISES = lesson.exercises
