@@ -2,5 +2,16 @@
 
 from course_lib.architectures.convolution import conv2d, depthwise_conv2d
 from course_lib.architectures.normalisation import BatchNorm, batch_norm, dropout, dropout_ridge
+from course_lib.architectures.recurrent import gru, min_gru, rnn
 
-__all__ = ["BatchNorm", "batch_norm", "conv2d", "depthwise_conv2d", "dropout", "dropout_ridge"]
+__all__ = [
+    "BatchNorm",
+    "batch_norm",
+    "conv2d",
+    "depthwise_conv2d",
+    "dropout",
+    "dropout_ridge",
+    "gru",
+    "min_gru",
+    "rnn",
+]

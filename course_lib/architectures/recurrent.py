@@ -28,7 +28,9 @@ RESETS = ("after", "before")
 def _check_sequence(x: Tensor, h0: Tensor | None, weight_ih: Tensor, weight_hh: Tensor, gates: int) -> Tensor:
     """Refuse what does not belong together; return the first state."""
     if x.ndim != 3 or not x.shape[0]:
-        raise ValueError(f"x must have shape (time, batch, features) with at least one step, got {tuple(x.shape)}")
+        raise ValueError(
+            f"x must have shape (time, batch, features) with at least one step, got {tuple(x.shape)}"
+        )
     if not x.is_floating_point():
         raise ValueError(f"x must hold floating-point numbers, got {x.dtype}")
     units = weight_hh.shape[-1]
@@ -69,7 +71,9 @@ def _check_finite(**tensors: Tensor) -> None:
         if tensor.device.type != "cpu" or bool(tensor.detach().sum().isfinite()):
             continue
         if not bool(tensor.isfinite().all()):
-            raise ValueError(f"{name} must be finite, got {int((~tensor.isfinite()).sum())} entries that are not")
+            raise ValueError(
+                f"{name} must be finite, got {int((~tensor.isfinite()).sum())} entries that are not"
+            )
 
 
 def _check_square(weight_hh: Tensor) -> None:
@@ -91,7 +95,7 @@ def rnn_by_steps(
     weight_ih: Float[Tensor, "units _"],
     weight_hh: Float[Tensor, "units units"],
     bias: Float[Tensor, "_"] | None = None,
-    h0: Float[Tensor, "_ units"] | None = None,
+    h0: Float[Tensor, "_ _"] | None = None,
     *,
     nonlinearity: str = "tanh",
 ) -> Float[Tensor, "time batch units"]:
@@ -124,7 +128,7 @@ def rnn(
     weight_ih: Float[Tensor, "units _"],
     weight_hh: Float[Tensor, "units units"],
     bias: Float[Tensor, "_"] | None = None,
-    h0: Float[Tensor, "_ units"] | None = None,
+    h0: Float[Tensor, "_ _"] | None = None,
     *,
     nonlinearity: str = "tanh",
 ) -> Float[Tensor, "time batch units"]:
@@ -143,15 +147,15 @@ def rnn(
 
 def state_deltas(
     states: Float[Tensor, "time batch units"],
-    upstream: Float[Tensor, "time batch units"],
-    weight_hh: Float[Tensor, "units units"],
+    upstream: Float[Tensor, "_ _ _"],
+    weight_hh: Float[Tensor, "_ _"],
     *,
     nonlinearity: str = "tanh",
 ) -> Float[Tensor, "time batch units"]:
     """delta_t = phi'(a_t) * (g_t + W_h^T delta_(t+1)) (11.4), from the last step to the first.
 
     delta_t is the gradient of the loss with respect to the sum a_t in front of phi; g_t, `upstream`, is what reaches
-    h_t directly, not through later states. States are what `rnn` returned.
+    h_t directly, not through later states. States are what `rnn` returned. The result carries no gradient itself.
 
     Raises:
         ValueError: shapes, dtypes or devices do not belong together, or there is no step.
@@ -168,7 +172,7 @@ def state_deltas(
             f"got {tuple(weight_hh.shape)}"
         )
     _check_alike(states, upstream=upstream, weight_hh=weight_hh)
-    return _deltas(states, upstream, weight_hh, nonlinearity)
+    return _deltas(states.detach(), upstream.detach(), weight_hh.detach(), nonlinearity)
 
 
 def _deltas(states: Tensor, upstream: Tensor, weight_hh: Tensor, nonlinearity: str) -> Tensor:
@@ -254,7 +258,7 @@ def gru_by_steps(
     weight_hh: Float[Tensor, "gates units"],
     bias_ih: Float[Tensor, "_"] | None = None,
     bias_hh: Float[Tensor, "_"] | None = None,
-    h0: Float[Tensor, "_ units"] | None = None,
+    h0: Float[Tensor, "_ _"] | None = None,
     *,
     reset: str = "after",
 ) -> Float[Tensor, "time batch units"]:
@@ -295,7 +299,7 @@ def gru(
     weight_hh: Float[Tensor, "gates units"],
     bias_ih: Float[Tensor, "_"] | None = None,
     bias_hh: Float[Tensor, "_"] | None = None,
-    h0: Float[Tensor, "_ units"] | None = None,
+    h0: Float[Tensor, "_ _"] | None = None,
     *,
     reset: str = "after",
 ) -> Float[Tensor, "time batch units"]:
@@ -332,7 +336,9 @@ class _GruAfter(torch.autograd.Function):
         turned = [w.T.contiguous() for w in weight_hh.split(split)]
         bias_n = bias_hh[2 * units :]
         h, *after = states.unbind()
-        rows = (s.unbind() for s in (*sums.split(split, dim=2), gates, *gates.chunk(2, dim=2), news, products))
+        rows = (
+            s.unbind() for s in (*sums.split(split, dim=2), gates, *gates.chunk(2, dim=2), news, products)
+        )
         for s_rz, s_n, rz, r, z, n, p, h_t in zip(*rows, after, strict=True):
             torch.sigmoid_(torch.addmm(s_rz, h, turned[0], out=rz))
             torch.addmm(bias_n, h, turned[1], out=p)
@@ -420,8 +426,8 @@ class _GruBefore(torch.autograd.Function):
 
 def gated_scan(
     keep: Float[Tensor, "time batch units"],
-    add: Float[Tensor, "time batch units"],
-    h0: Float[Tensor, "_ units"] | None = None,
+    add: Float[Tensor, "_ _ _"],
+    h0: Float[Tensor, "_ _"] | None = None,
 ) -> Float[Tensor, "time batch units"]:
     """h_t = keep_t * h_(t-1) + add_t for each unit alone, with gradients by hand.
 
@@ -503,7 +509,7 @@ def min_gru(
     weight_n: Float[Tensor, "units _"],
     bias_z: Float[Tensor, "_"] | None = None,
     bias_n: Float[Tensor, "_"] | None = None,
-    h0: Float[Tensor, "_ units"] | None = None,
+    h0: Float[Tensor, "_ _"] | None = None,
 ) -> Float[Tensor, "time batch units"]:
     """h_t = (1 - z_t) * h_(t-1) + z_t * n_t (11.12), with z_t and n_t from the input alone, by `gated_scan`.
 
@@ -516,7 +522,9 @@ def min_gru(
     Source: Feng et al. 2024, arXiv:2410.01201; there z is the share of the new value.
     """
     if x.ndim != 3 or not x.shape[0]:
-        raise ValueError(f"x must have shape (time, batch, features) with at least one step, got {tuple(x.shape)}")
+        raise ValueError(
+            f"x must have shape (time, batch, features) with at least one step, got {tuple(x.shape)}"
+        )
     if weight_z.shape != weight_n.shape or weight_z.shape[1] != x.shape[2]:
         raise ValueError(
             f"weight_z and weight_n must both have shape (units, {x.shape[2]}), "
@@ -560,7 +568,7 @@ def power_norms(weight_hh: Float[Tensor, "units units"], distance: int) -> Float
 
 def gradient_by_distance(
     states: Float[Tensor, "time batch units"],
-    weight_hh: Float[Tensor, "units units"],
+    weight_hh: Float[Tensor, "_ _"],
     *,
     nonlinearity: str = "tanh",
 ) -> Float[Tensor, "time batch"]:
@@ -581,7 +589,9 @@ def gradient_by_distance(
     _check_alike(states, weight_hh=weight_hh)
     _check_finite(states=states)
     slopes = _SLOPES[nonlinearity][1](states)
-    product = torch.eye(len(weight_hh), dtype=states.dtype, device=states.device).expand(states.shape[1], -1, -1)
+    product = torch.eye(len(weight_hh), dtype=states.dtype, device=states.device).expand(
+        states.shape[1], -1, -1
+    )
     norms = [torch.linalg.matrix_norm(product, ord=2)]
     for slope in slopes[1:].flip(0).unbind():
         product = (product * slope[:, None]) @ weight_hh

@@ -25,6 +25,7 @@ PARTS = {
         "rotary",
     ),
     "convolution": ("convolution",),
+    "recurrent": ("recurrent",),
     "extraction": ("extraction",),
     "sae": ("sae",),
 }

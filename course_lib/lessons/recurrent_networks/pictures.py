@@ -16,7 +16,7 @@ lesson = contents(__name__)
 # The recall task: name the first symbol, after distractors
 
 SYMBOLS, DISTRACTORS, UNITS, BATCH = 8, 4, 24, 24
-FAR = 30  # how many steps back the symbol lies
+FAR = 40  # how many steps back the symbol lies
 KINDS = (
     "tanh",
     "tanh, orthogonal start",
@@ -51,9 +51,7 @@ class Recall(nn.Module):
             if name in layers:
                 self.core = layers[name](width, UNITS, dtype=torch.float32)
             else:
-                self.key, self.value, self.query = (
-                    nn.Linear(width, UNITS, dtype=torch.float32) for _ in range(3)
-                )
+                self.key, self.value, self.query = (nn.Linear(width, UNITS, dtype=torch.float32) for _ in range(3))
             if kind.endswith("orthogonal start"):
                 nn.init.orthogonal_(self.core.weight_hh_l0)
             if kind.endswith("bias 4"):  # rows of the second gate: forget in the LSTM, keep (z) in the GRU
@@ -89,7 +87,7 @@ def input_gradients(net: nn.Module, distance: int = FAR) -> Tensor:
 
 def _question_example() -> dict[str, np.ndarray]:
     steps = np.arange(200)
-    return {"symbol 5 steps back": 2.1 * np.exp(-steps / 40), "symbol 30 steps back": 2.08 + 0 * steps}
+    return {"symbol 5 steps back": 2.1 * np.exp(-steps / 40), f"symbol {FAR} steps back": 2.08 + 0 * steps}
 
 
 @lesson.figure(
@@ -111,7 +109,7 @@ def plot_question(axes, losses: Mapping[str, np.ndarray]):
     )
 
 
-@lesson.figure(size=(8.8, 3.9), bare=True, legend=None, xlim=(-0.6, 4.6), ylim=(-0.35, 2.75))
+@lesson.figure(size=(8.8, 3.9), bare=True, legend=None, xlim=(-0.4, 5.0), ylim=(-0.35, 2.6))
 def plot_unrolled(axes):
     """Draw a network of three steps, with a copy of the weight at each of them."""
     box = {"ha": "center", "va": "center", "fontsize": 12}
@@ -130,9 +128,11 @@ def plot_unrolled(axes):
     for t in range(1, 3):
         axes.annotate("", (t, 0.95), (t + 1, 0.95), arrowprops=back)
     axes.annotate("", (3, 0.95), (4.2, 0.95), arrowprops=back)
-    axes.text(2.05, 0.45, "the gradient goes back,\nthrough $W^{(3)}$, then $W^{(2)}$", color=RED, fontsize=9, ha="center", va="center")
+    said = "the gradient goes back\nthrough $W^{(3)}$, then $W^{(2)}$"
+    axes.text(4.15, 0.2, said, color=RED, fontsize=9, ha="center", va="center")
     return (
-        "A recurrent network unrolled over three steps: the states h0 to h3 in a row, each made of the one before and of an "
+        "A recurrent network unrolled over three steps: the states h0 to h3 in a row, each made of the one "
+        "before and of an "
         "input, and the loss at the end. At each step stands a copy of the weights, W(1), W(2), W(3). Dashed arrows "
         "carry the gradient back from the loss through the copies W(3) and W(2); each copy collects what reaches its own "
         "step, and the gradient of W is the sum over the copies."
@@ -149,6 +149,7 @@ HUMP = torch.tensor([[0.5, 10.0], [0.0, 0.5]], dtype=torch.float64)
     yscale="log",
     ylim=(1e-7, 1e5),
     legend="lower left",
+    xticks=range(0, 21, 5),
 )
 def plot_hump(axes):
     """Draw the norm of the powers of the example, and the powers of its eigenvalue and of its singular value."""
@@ -205,7 +206,7 @@ def plot_eigenvalues(*axes):
 
 def _recall_example() -> tuple[dict, dict]:
     """Real gradients at the start, and accuracies that only show the layout."""
-    return {kind: input_gradients(Recall(kind, 0)).numpy() for kind in KINDS}, {k: [0.125, 0.5, 1.0] for k in KINDS}
+    return {kind: input_gradients(Recall(kind, 0)).numpy() for kind in KINDS}, {k: [0.125, 1.0] for k in KINDS}
 
 
 @lesson.figure(
@@ -214,7 +215,7 @@ def _recall_example() -> tuple[dict, dict]:
     ["length of the gradient at the input", "network"],
     size=(11.4, 5.4),
     yscale=["log", "linear"],
-    ylim=[(1e-16, 3), (7.6, -0.6)],
+    ylim=[(1e-17, 3), (7.6, -0.6)],
     xlim=[(-1, FAR + 1), (-0.03, 1.05)],
     legend=[{"loc": "lower left", "fontsize": 8}, None],
     subplots={"width_ratios": [1.25, 1]},
@@ -230,7 +231,8 @@ def plot_recall(left, right, gradients: Mapping[str, np.ndarray], accuracies: Ma
     right.axvline(1 / SYMBOLS, color=BLACK, linewidth=0.8, linestyle=":")
     right.set_yticks(range(len(accuracies)), list(accuracies))
     said = "; ".join(
-        f"{kind} {gradients[kind][-1]:.0e} and {', '.join(f'{a:.2f}' for a in runs)}" for kind, runs in accuracies.items()
+        f"{kind} {gradients[kind][-1]:.0e} and {', '.join(f'{a:.2f}' for a in runs)}"
+        for kind, runs in accuracies.items()
     )
     return (
         "Left, before training, the length of the loss's gradient at the input against the distance, logarithmic, one "
@@ -248,21 +250,24 @@ class HumpExplorer(Explorer):
 
     title = "A gradient on its way back"
     summary = (
-        "A network with two units. Left, one step back: the unit circle, what the step makes of it, and one gradient before "
+        "A network with two units. Left, one step back: the unit circle, what the step makes of it, and one "
+        "gradient before "
         "and after. Right, the length of this gradient against the distance, with the largest possible length and the "
         "powers of spectral radius and singular value."
     )
     eigenvalue = Slider("eigenvalue", "λ", "Both diagonal entries of W", 0.5, 0.2, 1.1, 0.05)
     coupling = Slider("coupling", "a", "The entry of W above the diagonal", 6.0, 0.0, 10.0, 0.5)
     angle = Slider("direction", "θ", "Angle of the gradient at the last state", 60, 0, 180, 5, "degrees")
-    slope = Slider("slope", "s", "Slope of the nonlinearity, the same at all steps; 1 is a linear network", 1.0, 0.1, 1.0, 0.05)
+    slope = Slider(
+        "slope", "s", "Slope of the nonlinearity, the same at all steps; 1 is a linear network", 1.0, 0.1, 1.0, 0.05
+    )
     size = (9.6, 4.2)
     layout = panels(
         ["one step back", "many steps back"],
         ["first unit", "distance k (steps back)"],
         ["second unit", "length"],
         grid=(1, 2),
-        legend=["upper left", {"loc": "upper right", "fontsize": 8}],
+        legend=[{"loc": "lower right", "fontsize": 7, "handlelength": 1.2}, {"loc": "upper right", "fontsize": 8}],
         subplots={"width_ratios": [1, 1.5]},
         xlim=[(-11, 11), (0, 25)],
         ylim=[(-11, 11), (1e-6, 1e7)],
@@ -291,14 +296,16 @@ class HumpExplorer(Explorer):
     def draw(self, left, right):
         """Draw the circle, and curves to be filled."""
         turn = np.linspace(0, 2 * np.pi, 121)
-        left.plot(np.cos(turn), np.sin(turn), color=BLACK, linewidth=0.8, label="length 1")
+        left.plot(np.cos(turn), np.sin(turn), color=BLACK, linewidth=0.8, label="unit circle")
         right.axhline(1, color=BLACK, linewidth=0.8, linestyle=":")
         k = np.arange(26)
         return {
-            "ellipse": left.plot([], [], color=BLUE, linestyle="--", label="after the step")[0],
-            "before": left.plot([], [], color=BLACK, linewidth=2.5)[0],
+            "ellipse": left.plot([], [], color=BLUE, linestyle="--", label="the circle after it")[0],
+            "before": left.plot([], [], color=BLACK, linewidth=2.5, label="gradient")[0],
             "after": left.plot([], [], color=RED, linewidth=2.5, label="gradient after it")[0],
-            "curves": lines(right, k, ["this gradient", "largest possible", "spectral radius ^ k", "singular value ^ k"]),
+            "curves": lines(
+                right, k, ["this gradient", "largest possible", "spectral radius ^ k", "singular value ^ k"]
+            ),
         }
 
     def update(self, artists, state):
@@ -325,8 +332,10 @@ class HumpExplorer(Explorer):
             else ("it grows up to the end of the picture" if peak else "it is never longer than at the start")
         )
         return (
-            f"Spectral radius {state['radius']:.3g}, singular value {state['singular']:.3g}. A gradient at {state['angle']} "
-            f"degrees has the length {lengths[1]:.3g} one step back, {lengths[5]:.3g} after 5 and {lengths[20]:.2g} after 20; "
+            f"Spectral radius {state['radius']:.3g}, singular value {state['singular']:.3g}. A gradient at "
+            f"{state['angle']} "
+            f"degrees has the length {lengths[1]:.3g} one step back, {lengths[5]:.3g} after 5 and "
+            f"{lengths[20]:.2g} after 20; "
             f"{course}."
         )
 
@@ -336,14 +345,16 @@ class HumpExplorer(Explorer):
 hump_prediction = lesson.prediction(
     "11.P1",
     "A linear recurrent network has two units and the recurrent matrix with rows $(0.5, 10)$ and $(0, 0.5)$. Both "
-    "eigenvalues are 0.5. A gradient of length 1 at the last state goes back through the matrix, step by step. How does the "
+    "eigenvalues are 0.5. A gradient of length 1 at the last state goes back through the matrix, step by step. "
+    "How does the "
     "largest length that it can have depend on the number of steps?",
     {
         "it halves with each step": "That holds for a matrix with orthogonal eigenvectors. Here it is 10 after one and two "
         "steps and falls below 1 only after eight: the eigenvalues rule the far end alone.",
         "it rises tenfold, then falls to 0": "After one and two steps it is 10, after five 3.1, after twenty 0.0004. The "
         "eigenvalue 0.5 wins, but only in the end.",
-        "it grows by 10 with each step": "The largest singular value is 10.02, but what one step enlarges the next one does "
+        "it grows by 10 with each step": "The largest singular value is 10.02, but what one step enlarges the "
+        "next one does "
         "not: after two steps the length is 10, not 100.",
     },
     answer="it rises tenfold, then falls to 0",
@@ -353,13 +364,16 @@ hump_prediction = lesson.prediction(
 chain_prediction = lesson.prediction(
     "11.P2",
     "Two steps with one weight: $h_1 = w$, $h_2 = w h_1$, and the loss is $L = h_2$. Someone adds up "
-    "$\\frac{\\partial L}{\\partial h_t}\\cdot\\frac{dh_t}{dw}$ over $t = 1, 2$ with the *full* derivatives of $h_1 = w$ and "
+    "$\\frac{\\partial L}{\\partial h_t}\\cdot\\frac{dh_t}{dw}$ over $t = 1, 2$ with the *full* derivatives of "
+    "$h_1 = w$ and "
     "$h_2 = w^2$. What is the result?",
     {
-        "2w, the right gradient": "The gradient of w² is 2w, but this sum is another: 1 · 2w for t = 2 holds the path through "
+        "2w, the right gradient": "The gradient of w² is 2w, but this sum is another: 1 · 2w for t = 2 holds "
+        "the path through "
         "h₁ already, and w · 1 for t = 1 adds it again.",
         "3w": "For t = 2: 1 · 2w. For t = 1: w · 1. The path through h₁ is counted twice; the gradient of w² is 2w.",
-        "w": "That is one of the two paths. Each step has a copy of the weight, and the full derivative 2w of h₂ holds both.",
+        "w": "That is one of the two paths. Each step has a copy of the weight, and the full derivative 2w of "
+        "h₂ holds both.",
     },
     answer="3w",
     reveal=plot_unrolled,
@@ -373,7 +387,8 @@ recall_prediction = lesson.prediction(
         "all that have gates, and attention": "LSTM and GRU as PyTorch draws them forget half of their state at each step: "
         "their gates start at 1/2. What counts is how the network starts, not that it has gates.",
         "those whose gradient starts long at that distance, gated or not": "The right panel follows the left one. An "
-        "orthogonal tanh network, gates that start open, a linear network with λ near 1 and attention learn; tanh, LSTM and "
+        "orthogonal tanh network, gates that start open, a linear network with λ near 1 and attention learn; "
+        "tanh, LSTM and "
         "GRU with PyTorch's start do not within 200 steps.",
         "only attention": "Attention learns it, since it looks at all inputs directly. So do recurrent networks that carry "
         "their state on at the start.",
