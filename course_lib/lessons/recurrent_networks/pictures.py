@@ -95,7 +95,7 @@ def _question_example() -> dict[str, np.ndarray]:
     "training step",
     "cross-entropy (nats)",
     ylim=(0, 2.6),
-    legend="lower left",
+    legend="center right",
     example=_question_example,
 )
 def plot_question(axes, losses: Mapping[str, np.ndarray]):
