@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode, unset_fake_temporarily
 
 from course_lib import parallel, sae
-from course_lib.architectures import convolution, graphs, normalisation
+from course_lib.architectures import convolution, graphs, normalisation, recurrent
 from course_lib.attention import kernelized, random_features, rotary, scaled_dot_product, shapes
 from course_lib.attention import ridge as ridge_attention
 from course_lib.optimization import (
@@ -211,6 +211,30 @@ CASES = {
         graphs.readout(r(4, 3), r.whole(4), n_graphs=2, kind=kind) for kind in ("sum", "mean", "max")
     ],
     "architectures.graphs.walk_counts": lambda r: graphs.walk_counts(r(4, 4), 3),
+    **{
+        f"architectures.recurrent.{form.__name__}": lambda r, form=form, gates=gates: form(
+            r(5, 2, 3),
+            r(gates * 4, 3),
+            r(gates * 4, 4),
+            *(r(gates * 4) for _ in range(1 + (gates > 1))),
+            r(2, 4),
+        )
+        for form, gates in (
+            (recurrent.rnn_by_steps, 1),
+            (recurrent.rnn, 1),
+            (recurrent.gru_by_steps, 3),
+            (recurrent.gru, 3),
+        )
+    },
+    "architectures.recurrent.min_gru": lambda r: recurrent.min_gru(r(17, 2, 3), r(4, 3), r(4, 3), r(4), r(4)),
+    "architectures.recurrent.gated_scan": lambda r: recurrent.gated_scan(r(17, 2, 4), r(17, 2, 4), r(2, 4)),
+    "architectures.recurrent.affine_scan": lambda r: recurrent.affine_scan(r(5, 4, 4), r(5, 4)),
+    "architectures.recurrent.state_deltas": lambda r: recurrent.state_deltas(r(5, 2, 4), r(5, 2, 4), r(4, 4)),
+    "architectures.recurrent.spectral_radius": lambda r: recurrent.spectral_radius(r(4, 4)),
+    "architectures.recurrent.power_norms": lambda r: recurrent.power_norms(r(4, 4), 3),
+    "architectures.recurrent.gradient_by_distance": lambda r: recurrent.gradient_by_distance(
+        r(5, 2, 4), r(4, 4)
+    ),
     "architectures.normalisation.mean_only_batch_norm": lambda r: normalisation.mean_only_batch_norm(
         r(4, 3, 2), r(3), r(3)
     ),

@@ -3,6 +3,7 @@
 from course_lib.architectures.convolution import conv2d, depthwise_conv2d
 from course_lib.architectures.graphs import Graph, aggregate, gcn_graph, gcn_layer
 from course_lib.architectures.normalisation import BatchNorm, batch_norm, dropout, dropout_ridge
+from course_lib.architectures.recurrent import gru, min_gru, rnn
 
 __all__ = [
     "BatchNorm",
@@ -15,4 +16,7 @@ __all__ = [
     "dropout_ridge",
     "gcn_graph",
     "gcn_layer",
+    "gru",
+    "min_gru",
+    "rnn",
 ]

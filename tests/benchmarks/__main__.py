@@ -26,6 +26,7 @@ PARTS = {
     ),
     "convolution": ("convolution",),
     "graphs": ("graphs",),
+    "recurrent": ("recurrent",),
     "extraction": ("extraction",),
     "sae": ("sae",),
 }
