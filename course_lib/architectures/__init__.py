@@ -2,5 +2,19 @@
 
 from course_lib.architectures.convolution import conv2d, depthwise_conv2d
 from course_lib.architectures.normalisation import BatchNorm, batch_norm, dropout, dropout_ridge
+from course_lib.architectures.selective import decayed_attention, selective_scan
+from course_lib.architectures.state_space import diagonal_ssm, discretize, fft_convolution
 
-__all__ = ["BatchNorm", "batch_norm", "conv2d", "depthwise_conv2d", "dropout", "dropout_ridge"]
+__all__ = [
+    "BatchNorm",
+    "batch_norm",
+    "conv2d",
+    "decayed_attention",
+    "depthwise_conv2d",
+    "diagonal_ssm",
+    "discretize",
+    "dropout",
+    "dropout_ridge",
+    "fft_convolution",
+    "selective_scan",
+]

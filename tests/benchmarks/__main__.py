@@ -25,6 +25,7 @@ PARTS = {
         "rotary",
     ),
     "convolution": ("convolution",),
+    "state_space": ("state_space",),
     "extraction": ("extraction",),
     "sae": ("sae",),
 }
