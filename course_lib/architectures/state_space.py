@@ -98,7 +98,7 @@ def state_space_loop(
 
 
 def matrix_powers(A: Float[Tensor, "n n"], length: int) -> Float[Tensor, "length n n"]:
-    """(I, A, ..., A^(length - 1)) by doubling, X_2m = (X_m, A^m X_m) (12.5): log2(length) rounds of products.
+    """(I, A, ..., A^(length - 1)) by doubling, X_2m = (X_m, A^m X_m) (12.3): log2(length) rounds of products.
 
     Raises:
         ValueError: `length` is below 1.
@@ -213,7 +213,7 @@ class _FFTConvolution(torch.autograd.Function):
 def diagonal_kernel_by_powers(
     a: Complex[Tensor, "channels n"], c: Complex[Tensor, "*lead channels n"], length: int
 ) -> Float[Tensor, "*lead channels length"]:
-    """K_l = 2 Re sum_n c_n a_n^l (12.7), with all n x length powers in memory; to be read.
+    """K_l = 2 Re sum_n c_n a_n^l (12.4), with all n x length powers in memory; to be read.
 
     Raises:
         ValueError: `length` is below 1.
@@ -228,7 +228,7 @@ def diagonal_kernel_by_powers(
 def diagonal_kernel(
     a: Complex[Tensor, "channels n"], c: Complex[Tensor, "*lead channels n"], length: int
 ) -> Float[Tensor, "*lead channels length"]:
-    """K_l = 2 Re sum_n c_n a_n^l (12.7) as a product of two small tables of powers, a^(mi + j) = (a^m)^i a^j (12.8).
+    """K_l = 2 Re sum_n c_n a_n^l (12.4) as a product of two small tables of powers, a^(mi + j) = (a^m)^i a^j (12.5).
 
     The powers come by doubling in double precision and are rounded once, so that nothing is lost for |a| between 0 and
     1, both included, however long the kernel. Gradients are by hand; they cannot be differentiated again.
@@ -248,7 +248,7 @@ def diagonal_kernel(
 
 
 def _powers(a: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """(1, a, ..., a^(count - 1)) along a new axis before the last, and a^count, for count a power of 2: (12.5)."""
+    """(1, a, ..., a^(count - 1)) along a new axis before the last, and a^count, for count a power of 2: (12.3)."""
     powers, last = torch.ones_like(a)[..., None, :], a
     while powers.shape[-2] < count:
         powers, last = torch.cat([powers, last[..., None, :] * powers], -2), last * last
@@ -323,7 +323,7 @@ def diagonal_loop(
     c: Complex[Tensor, "channels n"],
     d: Float[Tensor, " channels"] | None = None,
 ) -> Float[Tensor, "batch length channels"]:
-    """x_t = a x_(t-1) + u_t, y_t = 2 Re sum_n c_n x_tn + d u_t (12.7), token by token; to be read.
+    """x_t = a x_(t-1) + u_t, y_t = 2 Re sum_n c_n x_tn + d u_t (12.4), token by token; to be read.
 
     Raises:
         ValueError: u is empty or not finite, or shapes, dtypes or devices do not belong together.
@@ -368,7 +368,7 @@ def diagonal_state(
     *,
     state: Complex[Tensor, "batch channels n"] | None = None,
 ) -> Complex[Tensor, "batch channels n"]:
-    """The state after the last token, sum_l a^(L-1-l) u_l + a^L x (12.7), by the same two tables of powers.
+    """The state after the last token, sum_l a^(L-1-l) u_l + a^L x (12.4), by the same two tables of powers.
 
     Read a prompt with `diagonal_ssm` and this, then go on with `diagonal_step`. Gradients are autograd's.
 
@@ -396,7 +396,7 @@ def diagonal_step(
     c: Complex[Tensor, "channels n"],
     d: Float[Tensor, " channels"] | None = None,
 ) -> tuple[Float[Tensor, "batch channels"], Complex[Tensor, "batch channels n"]]:
-    """One token of (12.7): return its output and the new state. None is the state before the first token.
+    """One token of (12.4): return its output and the new state. None is the state before the first token.
 
     Raises:
         ValueError: shapes, dtypes or devices do not belong together.
@@ -417,9 +417,9 @@ def discretize(
 ) -> tuple[Tensor, Tensor]:
     """The factors a, b of x_t = a x_(t-1) + b u_t for dx/ds = pole x + u, with one token every `step`.
 
-    "zero-order hold": a = e^(step pole), b = (a - 1)/pole (12.3), exact for an input that is constant within a step.
+    "zero-order hold": a = e^(step pole), b = (a - 1)/pole (12.7), exact for an input that is constant within a step.
     "bilinear": a = (1 + step pole/2)/(1 - step pole/2), b = step/(1 - step pole/2); "euler": a = 1 + step pole,
-    b = step (12.4).
+    b = step (12.8).
 
     Shapes: `pole` (real or complex) and `step` broadcast. Units: `step` in those of time, `pole` in their inverse.
 
