@@ -400,9 +400,9 @@ wrap_prediction = lesson.prediction(
 
 work_prediction = lesson.prediction(
     "12.P3",
-    "The loop over 4,096 tokens needs 4,096 multiplications, one after the other. The scan by doubling finishes "
-    "in 12 rounds. "
-    "How many multiplications does it take in all?",
+    "Each of 4,096 tokens multiplies a state by its own decay and adds something. The loop needs 4,096 "
+    "multiplications, one after the other. The scan by doubling finishes in 12 rounds. How many multiplications "
+    "does it take in all?",
     {
         "about 4,096": "Each round works on nearly all tokens, and there are 12 of them.",
         "about 12 times as many": "Each round multiplies twice for each token: the inputs, and the decays themselves.",
