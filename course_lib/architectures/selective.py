@@ -114,9 +114,10 @@ def selective_scan_loop(
     """(12.11) token by token, to be read: `selective_scan` gives the same and is faster.
 
     Raises:
-        ValueError: u is empty or not finite, or shapes, dtypes or devices do not belong together.
+        ValueError: a sequence is empty or not finite, or shapes, dtypes or devices do not belong together.
     """
-    check_sequence("u", u)
+    for name, tensor in (("u", u), ("delta", delta), ("B", B), ("C", C)):
+        check_sequence(name, tensor)
     _check_selective(u, delta, A, B, C, D, None)
     state, outputs = None, []
     for t in range(u.shape[1]):
@@ -146,11 +147,12 @@ def selective_scan(
     Units: `delta` is the step of each token, above 0 in practice; A is the poles in continuous time, below 0.
 
     Raises:
-        ValueError: u is empty or not finite, `chunk_size` is below 1, or shapes, dtypes or devices do not belong
+        ValueError: a sequence is empty or not finite, `chunk_size` is below 1, or shapes, dtypes or devices do not belong
             together.
     Source: Gu and Dao 2023, arXiv:2312.00752 (Mamba).
     """
-    check_sequence("u", u)
+    for name, tensor in (("u", u), ("delta", delta), ("B", B), ("C", C)):
+        check_sequence(name, tensor)
     _check_selective(u, delta, A, B, C, D, state)
     check_whole(1, chunk_size=chunk_size)
     dtype = torch.promote_types(u.dtype, torch.float32)

@@ -59,8 +59,14 @@ def check_shape(name: str, tensor: Tensor, wanted: tuple[int, ...], like: Tensor
         )
 
 
+def _check_full_precision(u: Tensor) -> None:
+    if u.dtype not in (torch.float32, torch.float64):
+        raise ValueError(f"u must be float32 or float64, which Fourier transforms take, got {u.dtype}")
+
+
 def _check_poles(u: Tensor, a: Tensor, c: Tensor | None = None, d: Tensor | None = None) -> None:
     """Check poles (channels, n), weights of their shape and the direct path (channels,) against u (..., channels)."""
+    _check_full_precision(u)
     if not a.is_complex():
         raise ValueError(f"a must hold complex numbers, {u.dtype.to_complex()}, got {a.dtype}")
     if a.ndim != 2 or not a.shape[1]:
@@ -175,6 +181,7 @@ def fft_convolution(
 
 def _check_kernel(u: Tensor, kernel: Tensor) -> None:
     check_sequence("u", u)
+    _check_full_precision(u)
     if kernel.ndim != 2 or not kernel.shape[1]:
         raise ValueError(
             f"kernel must have shape (channels, taps) with one tap or more, got {tuple(kernel.shape)}"

@@ -255,6 +255,7 @@ broken[0, 0, 0] = math.inf
         (lambda: selective_scan(broken, *good[1:]), "u must be finite, got 1 of 66"),
         (lambda: selective_scan(good[0], good[1][:, :4], *good[2:]), r"delta must have shape \(2, 11, 3\), got \(2, 4, 3\)"),
         (lambda: selective_scan(*good[:3], good[3][..., :2], *good[4:]), r"B must have shape \(2, 11, 4\), got"),
+        (lambda: selective_scan(good[0], broken, *good[2:]), "delta must be finite, got 1 of 66"),
         (lambda: selective_scan(*good, chunk_size=0), "chunk_size must be a whole number of at least 1, got 0"),
         (lambda: selective_scan(*good, state=normal(2, 3, 5)), r"state must have shape \(2, 3, 4\), got \(2, 3, 5\)"),
         (lambda: selective_scan(good[0], good[1].float(), *good[2:]), "delta must have dtype torch.float64"),

@@ -314,6 +314,8 @@ nan[0, 3, 1] = math.nan
         (lambda: diagonal_ssm(nan, a_, c_), "u must be finite, got 1 of 10 entries"),
         (lambda: diagonal_ssm(u_[:, :0], a_, c_), r"u must have at least one token, got the shape \(2, 0, 2\)"),
         (lambda: fft_convolution(u_.long(), normal(2, 5)), "u must hold floating-point numbers, got torch.int64"),
+        (lambda: fft_convolution(u_.bfloat16(), normal(2, 5)), "u must be float32 or float64, .* got torch.bfloat16"),
+        (lambda: diagonal_ssm(u_.half(), a_, c_), "u must be float32 or float64, .* got torch.float16"),
         (lambda: fft_convolution(u_, normal(3, 5)), r"kernel must have shape \(2, 5\), got \(3, 5\)"),
         (lambda: fft_convolution(u_, normal(2, 0)), r"one tap or more, got \(2, 0\)"),
         (lambda: diagonal_ssm(u_, a_[:1], c_), r"a must have shape \(2, 3\), got \(1, 3\)"),

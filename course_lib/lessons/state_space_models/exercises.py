@@ -192,6 +192,10 @@ lesson.flaw(
          "You kept the end of the circle. The outputs of the tokens are the first ones."),
         ("conjugate", edit("* torch.fft.rfft(taps, size)", "* torch.fft.rfft(taps, size).conj()"),
          "A conjugate spectrum runs backwards: yours is a correlation, in which the past reads the future."),
+        ("odd size lost", edit("size = len(u) + len(taps)", "size = len(u) + len(taps) - 1",
+                                "irfft(product, size)", "irfft(product)"),
+         "Give `irfft` the size as well: half a spectrum does not tell an even size from an odd one, and without "
+         "it the next smaller even one is taken."),
         ("not cut", edit("[: len(u)]", ""),
          "Your output is as long as the circle. Keep as many outputs as u has tokens."),
     ],
