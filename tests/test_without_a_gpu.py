@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode, unset_fake_temporarily
 
 from course_lib import parallel, sae
-from course_lib.architectures import convolution, graphs, normalisation, recurrent
+from course_lib.architectures import convolution, graphs, normalisation, recurrent, selective, state_space
 from course_lib.attention import kernelized, random_features, rotary, scaled_dot_product, shapes
 from course_lib.attention import ridge as ridge_attention
 from course_lib.optimization import (
@@ -173,6 +173,19 @@ def batch_norm_steps(r: Inputs) -> list[Tensor]:
     return found
 
 
+def poles(r: Inputs) -> tuple[Tensor, Tensor]:
+    """Poles of 3 channels and their weights."""
+    return torch.complex(r(3, 2), r(3, 2)), torch.complex(r(3, 2), r(3, 2))
+
+
+def selective_inputs(r: Inputs, *time: int) -> list[Tensor]:
+    return [r(2, *time, 3), r(2, *time, 3), r(3, 4), r(2, *time, 4), r(2, *time, 4), r(3)]
+
+
+def decayed_inputs(r: Inputs, *time: int) -> list[Tensor]:
+    return [r(2, *time, 3), r(2, *time, 3), r(2, *time, 4), r(2, *time)]
+
+
 CASES = {
     # architectures
     "architectures.convolution.correlate": lambda r: convolution.correlate(r(5, 4), r(2, 3)),
@@ -266,6 +279,63 @@ CASES = {
     "architectures.normalisation.dropout_ridge": lambda r: normalisation.dropout_ridge(
         r(5, 3), r(5), keep=0.8
     ),
+    "architectures.state_space.state_space_loop": lambda r: state_space.state_space_loop(
+        r(5), r(2, 2), r(2), r(2)
+    ),
+    "architectures.state_space.matrix_powers": lambda r: state_space.matrix_powers(r(2, 2), 5),
+    "architectures.state_space.ssm_kernel": lambda r: state_space.ssm_kernel(r(2, 2), r(2), r(2), length=5),
+    "architectures.state_space.rank_one_power": lambda r: state_space.rank_one_power(r(3), 4),
+    "architectures.state_space.causal_convolution": lambda r: state_space.causal_convolution(
+        r(2, 5, 3), r(3, 4)
+    ),
+    "architectures.state_space.fft_convolution": lambda r: state_space.fft_convolution(r(2, 5, 3), r(3, 4)),
+    "architectures.state_space.diagonal_kernel_by_powers": lambda r: state_space.diagonal_kernel_by_powers(
+        *poles(r), 5
+    ),
+    "architectures.state_space.diagonal_kernel": lambda r: state_space.diagonal_kernel(*poles(r), 5),
+    "architectures.state_space.diagonal_loop": lambda r: state_space.diagonal_loop(
+        r(2, 5, 3), *poles(r), r(3)
+    ),
+    "architectures.state_space.diagonal_ssm": lambda r: state_space.diagonal_ssm(
+        r(2, 5, 3), *poles(r), r(3), state=torch.complex(r(2, 3, 2), r(2, 3, 2))
+    ),
+    "architectures.state_space.diagonal_state": lambda r: state_space.diagonal_state(
+        r(2, 5, 3), poles(r)[0], state=torch.complex(r(2, 3, 2), r(2, 3, 2))
+    ),
+    "architectures.state_space.diagonal_step": lambda r: list(
+        state_space.diagonal_step(None, r(2, 3), *poles(r), r(3))
+    ),
+    "architectures.state_space.discretize": lambda r: [
+        part for method in state_space.METHODS for part in state_space.discretize(r(3), r(3), method=method)
+    ],
+    "architectures.state_space.hippo_legs": lambda r: list(
+        state_space.hippo_legs(3, dtype=torch.float32, device=r.device)
+    ),
+    "architectures.state_space.hippo_step": lambda r: state_space.hippo_step(r(3, 2), r(2), 4),
+    "architectures.state_space.hippo_state": lambda r: state_space.hippo_state(r(5, 2), 3),
+    "architectures.state_space.legendre": lambda r: state_space.legendre(3, r(5)),
+    "architectures.state_space.hippo_reconstruct": lambda r: state_space.hippo_reconstruct(r(3, 2), r(5)),
+    "architectures.selective.scan_loop": lambda r: selective.scan_loop(r(5, 2), r(5, 2)),
+    "architectures.selective.scan_by_doubling": lambda r: selective.scan_by_doubling(r(5, 2), r(5, 2)),
+    "architectures.selective.selective_step": lambda r: list(
+        selective.selective_step(r(2, 3, 4), *selective_inputs(r))
+    ),
+    "architectures.selective.selective_scan_loop": lambda r: selective.selective_scan_loop(
+        *selective_inputs(r, 5)
+    ),
+    "architectures.selective.selective_scan": lambda r: list(
+        selective.selective_scan(*selective_inputs(r, 5), chunk_size=2)
+    ),
+    "architectures.selective.decayed_step": lambda r: list(
+        selective.decayed_step(r(2, 3, 4), *decayed_inputs(r))
+    ),
+    "architectures.selective.decayed_attention_loop": lambda r: selective.decayed_attention_loop(
+        *decayed_inputs(r, 5)
+    ),
+    "architectures.selective.decayed_attention": lambda r: list(
+        selective.decayed_attention(*decayed_inputs(r, 5), chunk_size=2)
+    ),
+    "architectures.selective.decay_mask": lambda r: selective.decay_mask(r(2, 5)),
     # attention
     "attention.kernelized.Quadratic": lambda r: kernelized.linear_attention(
         *r.qkv(), feature_map=kernelized.Quadratic(), causal=True, chunk_size=2
@@ -569,6 +639,7 @@ EXCEPTIONS = {
         sae.recovery: assign
     """,
     "checks shapes and dtypes and returns nothing": """
+        architectures.state_space: check_sequence check_shape check_whole
         attention.shapes: check_qkv check_causal without_autocast
     """,
     "reads files, or tables of any kind, on the way to the device": """

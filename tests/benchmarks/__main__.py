@@ -27,6 +27,7 @@ PARTS = {
     "convolution": ("convolution",),
     "graphs": ("graphs",),
     "recurrent": ("recurrent",),
+    "state_space": ("state_space",),
     "extraction": ("extraction",),
     "sae": ("sae",),
 }
