@@ -61,11 +61,10 @@ def plot_question(left, middle, right):
     middle.set(ylim=(3 * rows + 5.5, -3))
     right.imshow(correlate(image, EDGES).numpy(), **look)
     return (
-        "Left, an image of a ring. Middle, nine copies of it in a square of three by three, each shifted by 0, 1 or "
-        "2 rows and "
-        "columns and multiplied by its weight: -1 in the first row, 0 in the second, 1 in the third. Right, their "
-        "sum: positive where the image gets brighter from top to bottom, negative where it gets darker, 0 along "
-        "upright edges."
+        "Left, an image of a ring. Middle, nine copies of it in a square of three by three, each shifted by "
+        "0, 1 or 2 rows and columns and multiplied by its weight: -1 in the first row, 0 in the second, 1 "
+        "in the third. Right, their sum: positive where the image gets brighter from top to bottom, "
+        "negative where it gets darker, 0 along upright edges."
     )
 
 
@@ -85,11 +84,9 @@ class StencilExplorer(Explorer):
 
     title = "What belongs together in a convolution"
     summary = (
-        "Left the input of 8 by 8 pixels with its padding, in the middle the kernel of 3 by 3 weights with the "
-        "letters a to i, "
-        "right the output. What is pointed at is black; what is connected with it has the colour and letter of the "
-        "weight between "
-        "the two."
+        "Left the input of 8 by 8 pixels with its padding, in the middle the kernel of 3 by 3 weights with "
+        "the letters a to i, right the output. What is pointed at is black; what is connected with it has "
+        "the colour and letter of the weight between the two."
     )
     target = Choice(
         "point at",
@@ -238,8 +235,8 @@ def plot_spread(axes):
         axes.axhline(y, color=BLACK, linewidth=0.8, linestyle=":")
         axes.annotate(name, (0.5, y), (0, -13), textcoords="offset points", fontsize=9)
     return (
-        "Standard deviation of one entry of the kernel's gradient against the correlation of neighbouring pixels, "
-        "logarithmic. "
+        "Standard deviation of one entry of the kernel's gradient against the correlation of neighbouring "
+        "pixels, logarithmic. "
         f"With X and dY both correlated it rises from m = 30 at 0 over {both[50]:.0f} at 0.5 and {both[95]:.0f} at "
         f"0.95 to m squared = 900 at 1. "
         "With X correlated and dY independent it stays at 30. Measured points lie on both curves."
@@ -307,12 +304,10 @@ def plot_fields(first, second, third):
     tried = (2, 5, 10, 20)
     third.plot(tried, [width_of(gradient_energy(d)) for d in tried], "o", color=GREEN, label="measured")
     return (
-        "Left and middle, the mean squared gradient of one output with respect to the input of random networks with "
-        "ReLU, with 5 and 20 layers "
-        "of 3 by 3 kernels. A red square marks the pixels that can be reached: 11 by 11 and 41 by 41. The gradient "
-        "is a round spot in its middle "
-        "that fills the small square and a small part of the large one. Right, against the number of layers: the "
-        "reach grows in "
+        "Left and middle, the mean squared gradient of one output with respect to the input of random "
+        "networks with ReLU, with 5 and 20 layers of 3 by 3 kernels. A red square marks the pixels that can "
+        "be reached: 11 by 11 and 41 by 41. The gradient is a round spot in its middle that fills the small "
+        "square and a small part of the large one. Right, against the number of layers: the reach grows in "
         f"proportion to it, to 30; the standard deviation as its root, to {math.sqrt(20):.1f}; measured points lie "
         f"on the root."
     )
@@ -322,16 +317,14 @@ def plot_fields(first, second, third):
 
 turned_prediction = lesson.prediction(
     "08.P1",
-    "A kernel of $3 \\times 3$ weights, row by row a b c d e f g h i, slides over an image. One pixel in the middle "
-    "of the image "
-    "is read by nine outputs, which form a square. Through which weights do they read it, row by row of that square?",
+    "A kernel of $3 \\times 3$ weights, row by row a b c d e f g h i, slides over an image. One pixel in "
+    "the middle of the image is read by nine outputs, which form a square. Through which weights do they "
+    "read it, row by row of that square?",
     {
         "a b c d e f g h i": "That is how one output reads nine pixels. Turned round, the output to the upper left "
-        "of a pixel sees it at its own "
-        "lower right: through i.",
+        "of a pixel sees it at its own lower right: through i.",
         "a d g b e h c f i": "Rows and columns keep their places: nothing is transposed. The output in the upper "
-        "right corner sees the pixel at its "
-        "lower left, through g.",
+        "right corner sees the pixel at its lower left, through g.",
         "i h g f e d c b a": "The output to the upper left sees the pixel at its own lower right, through i, and so "
         "on: the kernel turned by 180 degrees.",
         "e nine times": "Only the output right at the pixel reads it through e. Its neighbours read it through other "
@@ -343,18 +336,15 @@ turned_prediction = lesson.prediction(
 
 spread_prediction = lesson.prediction(
     "08.P2",
-    "An image of $32 \\times 32$ pixels and a kernel of $3 \\times 3$. All $x_{ij}$ and $dy_{ij}$ are independent, "
-    "and $dw$ has the "
-    "standard deviation $s$. Now the image becomes smooth: neighbouring pixels have the correlation 0.95. The "
-    "$dy_{ij}$ stay independent. "
-    "What is the new standard deviation of $dw$?",
+    "An image of $32 \\times 32$ pixels and a kernel of $3 \\times 3$. All $x_{ij}$ and $dy_{ij}$ are "
+    "independent, and $dw$ has the standard deviation $s$. Now the image becomes smooth: neighbouring "
+    "pixels have the correlation 0.95. The $dy_{ij}$ stay independent. What is the new standard deviation "
+    "of $dw$?",
     {
         "About s": "The products x dy at two places stay uncorrelated as long as the dy are: smoothness of the image "
-        "alone changes nothing. "
-        "The upper curve needs both.",
+        "alone changes nothing. The upper curve needs both.",
         "About 13 s": "That happens if the incoming gradients are smooth as well, with the same correlation. With "
-        "independent dy, the products at "
-        "two places stay uncorrelated.",
+        "independent dy, the products at two places stay uncorrelated.",
         "About 30 s": "That is m s, the limit where image and incoming gradient are both constant.",
     },
     answer="About s",
@@ -363,9 +353,8 @@ spread_prediction = lesson.prediction(
 
 field_prediction = lesson.prediction(
     "08.P3",
-    "A random network has 20 layers of $3 \\times 3$ kernels with ReLU. One output depends on $41 \\times 41$ "
-    "pixels. How wide is the square "
-    "in the middle that holds nine tenths of the squared gradient?",
+    "A random network has 20 layers of $3 \\times 3$ kernels with ReLU. One output depends on $41 \\times "
+    "41$ pixels. How wide is the square in the middle that holds nine tenths of the squared gradient?",
     {
         "about 39 pixels": "So it would be if the gradient were spread evenly over the 41 × 41 pixels. It is not.",
         "about 15 pixels": "The gradient is a bell of standard deviation √(2·20/3) = 3.7 pixels; about two of them "

@@ -308,6 +308,7 @@ def plot_masks(*axes):
     forgets[8] = 0
     for ax, decay in zip(axes, (torch.ones(16), torch.full((16,), 0.8), forgets), strict=True):
         ax.imshow(decay_mask(decay).numpy(), cmap="Blues", vmin=0, vmax=1)
+        ax.set(xticks=range(0, 16, 4), yticks=range(0, 16, 4))
         ax.grid(visible=False)
     return (
         "Three masks of 16 by 16, dark where a token is read with weight 1. Left, without decay: all of the lower "
