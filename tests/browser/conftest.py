@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import sync_playwright
 
-from tests.browser.learner import HANG, STUCK, close_all
+from tests.browser.learner import HANG, STUCK, close
 
 ROOT = Path(__file__).resolve().parents[2]
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -154,7 +154,7 @@ def desk(browser, lab):
 def page(desk):
     """The page for one test; what the test opened is closed afterwards."""
     yield desk
-    close_all(desk)
+    close(desk)
 
 
 @pytest.fixture

@@ -13,8 +13,9 @@ HANG, STUCK = 900, 180
 
 ROLES = ("slider", "textbox", "button", "radio", "combobox", "checkbox", "image")
 
-_OPEN = """async path => {
-  const panel = await window.jupyterapp.commands.execute("docmanager:open", {path, factory: "Notebook"});
+_OPEN = """async ([path, id]) => {
+  const options = {path, factory: "Notebook", ...(id && {kernel: {id}})};
+  const panel = await window.jupyterapp.commands.execute("docmanager:open", options);
   await panel.context.ready;
   await panel.sessionContext.ready;
   await panel.sessionContext.session.kernel.info;
@@ -56,9 +57,9 @@ def settled(page: Page, script: str, argument=None):
     return page.evaluate(guarded, argument)
 
 
-def open_notebook(page: Page, notebook: str) -> None:
-    """Open a notebook in the page and wait until its kernel is ready."""
-    settled(page, _OPEN, f"notebooks/{notebook}")
+def open_notebook(page: Page, notebook: str, *, kernel: str | None = None) -> None:
+    """Open a notebook in the page and wait until its kernel is ready: a new one, or that of the id `kernel`."""
+    settled(page, _OPEN, [f"notebooks/{notebook}", kernel])
 
 
 def run_all(page: Page) -> None:
@@ -85,16 +86,40 @@ def run_cells(page: Page, places: list[int]) -> None:
     page.wait_for_function(_RENDERED)
 
 
-_CLOSE_ALL = """async () => {
-  const app = window.jupyterapp;
-  [...app.shell.widgets("main")].forEach(widget => widget.dispose());
-  await app.serviceManager.sessions.shutdownAll();
+_LEAVE = """async code => {
+  const panel = window.jupyterapp.shell.currentWidget;
+  const kernel = panel.sessionContext.session.kernel;
+  await kernel.requestExecute({code}).done;
+  panel.dispose();
+  return kernel.id;
+}"""
+
+# No name and no widget on a page is left behind. Modules stay loaded, with the layouts that they share.
+_SWEEP = """
+import ipywidgets
+for widget in [*ipywidgets.widgets.widget._instances.values()]:
+    if isinstance(widget, ipywidgets.DOMWidget):
+        widget.close()
+%reset -f
+"""
+
+
+def leave(page: Page) -> str:
+    """Close the notebook, unsaved, sweep its kernel, which goes on, and return the kernel's id."""
+    return settled(page, _LEAVE, _SWEEP)
+
+
+_CLOSE = """async () => {
+  for (const panel of [...window.jupyterapp.shell.widgets("main")]) {
+    await panel.sessionContext?.shutdown();
+    panel.dispose();
+  }
 }"""
 
 
-def close_all(page: Page) -> None:
-    """Close every notebook, unsaved, and shut their kernels down."""
-    settled(page, _CLOSE_ALL)
+def close(page: Page) -> None:
+    """Close what is open, unsaved, and shut its kernel down."""
+    settled(page, _CLOSE)
 
 
 def errors(page: Page) -> list[str]:
@@ -174,12 +199,18 @@ def press_reset(panel: Locator) -> None:
     panel.get_by_role("button", name="Reset").click()
 
 
-def wait_for_state(page: Page, panel: Locator, expected: list[str]) -> None:
-    """Wait until words and settings of the panel are the expected ones."""
-    page.wait_for_function(
-        f"([panel, expected]) => JSON.stringify(({_STATE})(panel)) === JSON.stringify(expected)",
-        arg=[panel.element_handle(), expected],
-    )
+# The kernel answers a slider and a button in two threads, so that one may still draw when the other is done. What it
+# sends for a message comes before the message's end.
+_ANSWERED = """async () => {
+  const kernel = window.jupyterapp.shell.currentWidget.sessionContext.session.kernel;
+  const open = () => [...kernel._futures.values()].some(one => one.msg.header.msg_type === "comm_msg");
+  do await new Promise(next => setTimeout(next, 50)); while (open());
+}"""
+
+
+def wait_until_answered(page: Page) -> None:
+    """Wait until the kernel is done with every message that a widget of the page has sent."""
+    settled(page, _ANSWERED)
 
 
 def wait_for_words(panel: Locator, words: str) -> None:

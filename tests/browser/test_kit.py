@@ -6,7 +6,7 @@ import nbformat
 import pytest
 
 from tests.browser.learner import (
-    close_all,
+    close,
     drag,
     errors,
     named_controls,
@@ -40,7 +40,7 @@ def kit(desk, lab):
     open_notebook(desk, "kit.ipynb")
     run_all(desk)
     yield desk
-    close_all(desk)
+    close(desk)
 
 
 @pytest.fixture
