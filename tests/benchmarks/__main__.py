@@ -27,6 +27,7 @@ PARTS = {
     "convolution": ("convolution",),
     "graphs": ("graphs",),
     "recurrent": ("recurrent",),
+    "pca": ("pca",),
     "extraction": ("extraction",),
     "sae": ("sae",),
 }
