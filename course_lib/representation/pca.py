@@ -82,9 +82,9 @@ def _with_signs(components: Tensor) -> Tensor:
 
 
 def pca_by_svd(x: Float[Tensor, "rows d_model"], k: int) -> PCA:
-    """Principal components as in (18.1), to be read: the SVD of the centred rows, X - 1 mean^T = U diag(sigma) V^T.
+    """Principal components as in (18.1), to be read: the SVD of the centred rows, X - 1 mean^T = Q diag(sigma) U^T.
 
-    The components are the first k columns of V, their variances sigma_i^2 / n.
+    The components are the first k columns of U, their variances sigma_i^2 / n.
 
     Raises:
         ValueError: `x` is no table of floating-point numbers, or `k` is not from 1 to min(rows, d_model).

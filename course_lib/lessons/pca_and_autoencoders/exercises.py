@@ -8,29 +8,49 @@ from course_lib.teaching import close, contents, edit, inputs, near, normal, uni
 lesson = contents(__name__)
 
 
-lesson.value(
-    "18.1", "The loss at a saddle", difficulty=1, minutes=4,
-    prompt="The eigenvalues of $S = \\sum_n x_n x_n^\\top$ are 9, 5, 2 and 1. An autoencoder with two units stands on the "
-    "second and the fourth eigenvector: $W_1 = U_S^\\top$, $W_2 = U_S$. What is its loss $\\sum_n\\lVert x_n - W_2W_1x_n"
-    "\\rVert^2$?",
-    answer=11,
+@lesson.exercise(
+    "18.1", "Back from k components", difficulty=1, minutes=8,
+    prompt="Write `back_from_components(x, k)`: `x` holds one example in each row, float64. Return, in the same shape, what "
+    "PCA with $k$ components returns of each row: the mean of the rows plus the projection of the rest on the $k$ "
+    "principal directions.",
+    draw=inputs(x=lambda generator: _cloud(generator), k=whole(1, 2)),
     properties=[
-        ("It is the sum of the eigenvalues whose directions the units do not return.", lambda answer: close(answer, 9 + 2)),
+        ("The mean of the rows should stay.", lambda x, answer: close(answer.mean(0), x.mean(0), atol=1e-7)),
     ],
+    agrees="Each row should be the mean plus its projection on the k leading directions.",
     hints=(
-        "What does $W_2W_1$ do to an eigenvector on which a unit stands, and to the others?",
-        "The part of the data along an eigenvector with the eigenvalue s has the sum of squares s.",
-        "Two directions are lost entirely. Which eigenvalues do they have?",
+        "Which matrix has the principal directions as its right singular vectors?",
+        "`torch.linalg.svd` returns the transposed V: its rows are directions, the largest first.",
+        "With C for the k directions, one in each row, a centred row z becomes z CᵀC.",
     ),
     mistakes=[
-        ("what is kept", 6, "That is what the units return. The loss is what they do not."),
-        ("the best pair", 3, "That is the loss of PCA, on the first and the second eigenvector. Here the units stand "
-         "elsewhere."),
-        ("singular values", 3 + 2**0.5, "The eigenvalues of S are squares of singular values already: add them, "
-         "not their roots.", near(4.414, within=0.006)),
-        ("everything", 17, "That is the loss with all weights 0. Two directions are returned."),
+        ("not centred", edit("mean = x.mean(0)", "mean = 0 * x.mean(0)"),
+         "You did not centre the rows: the first direction then leads to the mean, not along the largest variance."),
+        ("mean left out", edit("mean + centred", "centred"),
+         "The mean is missing: add it again after the projection."),
+        ("smallest first", edit("vh[:k]", "vh[-k:]"),
+         "These are the directions of the smallest variances. `eigh` sorts upwards, `svd` downwards."),
+        ("mean of each row", edit("x.mean(0)", "x.mean(1, keepdim=True)"),
+         "You took the mean of each row over its entries. PCA removes the mean over the rows, one for each column."),
+        ("one too many", edit("vh[:k]", "vh[: k + 1]"), "You kept k + 1 directions."),
+        ("one too few", edit("vh[:k]", "vh[1 : k + 1]"), "You left out the first direction: it has the largest variance."),
+        ("columns for rows", edit("vh[:k]", "vh.T[:k]"),
+         "`svd` returns Vᵀ: the directions are its rows, and you took columns of it."),
     ],
 )
+def back_from_components(x, k):
+    """Project the centred rows on the leading right singular vectors."""
+    mean = x.mean(0)
+    centred = x - mean
+    _, _, vh = torch.linalg.svd(centred, full_matrices=False)
+    directions = vh[:k]
+    return mean + centred @ directions.T @ directions
+
+
+def _cloud(generator):
+    x = torch.randn(5, 3, generator=generator, dtype=torch.float64) * torch.tensor([3.0, 1.5, 0.5], dtype=torch.float64)
+    turn = torch.linalg.qr(torch.randn(3, 3, generator=generator, dtype=torch.float64)).Q
+    return (x @ turn + torch.randint(-4, 5, (3,), generator=generator)).round(decimals=1)
 
 
 def _point(p, q, r, t):
@@ -81,52 +101,7 @@ lesson.flaw(
 
 
 @lesson.exercise(
-    "18.3", "Back from k components", difficulty=1, minutes=8,
-    prompt="Write `back_from_components(x, k)`: `x` holds one example in each row, float64. Return, in the same shape, what "
-    "PCA with $k$ components returns of each row: the mean of the rows plus the projection of the rest on the $k$ "
-    "principal directions.",
-    draw=inputs(x=lambda generator: _cloud(generator), k=whole(1, 2)),
-    properties=[
-        ("The mean of the rows should stay.", lambda x, answer: close(answer.mean(0), x.mean(0), atol=1e-7)),
-    ],
-    agrees="Each row should be the mean plus its projection on the k leading directions.",
-    hints=(
-        "Which matrix has the principal directions as its right singular vectors?",
-        "`torch.linalg.svd` returns the transposed V: its rows are directions, the largest first.",
-        "With C for the k directions, one in each row, a centred row z becomes z CᵀC.",
-    ),
-    mistakes=[
-        ("not centred", edit("mean = x.mean(0)", "mean = 0 * x.mean(0)"),
-         "You did not centre the rows: the first direction then leads to the mean, not along the largest variance."),
-        ("mean left out", edit("mean + centred", "centred"),
-         "The mean is missing: add it again after the projection."),
-        ("smallest first", edit("vh[:k]", "vh[-k:]"),
-         "These are the directions of the smallest variances. `eigh` sorts upwards, `svd` downwards."),
-        ("mean of each row", edit("x.mean(0)", "x.mean(1, keepdim=True)"),
-         "You took the mean of each row over its entries. PCA removes the mean over the rows, one for each column."),
-        ("one too many", edit("vh[:k]", "vh[: k + 1]"), "You kept k + 1 directions."),
-        ("one too few", edit("vh[:k]", "vh[1 : k + 1]"), "You left out the first direction: it has the largest variance."),
-        ("columns for rows", edit("vh[:k]", "vh.T[:k]"),
-         "`svd` returns Vᵀ: the directions are its rows, and you took columns of it."),
-    ],
-)
-def back_from_components(x, k):
-    """Project the centred rows on the leading right singular vectors."""
-    mean = x.mean(0)
-    centred = x - mean
-    _, _, vh = torch.linalg.svd(centred, full_matrices=False)
-    directions = vh[:k]
-    return mean + centred @ directions.T @ directions
-
-
-def _cloud(generator):
-    x = torch.randn(5, 3, generator=generator, dtype=torch.float64) * torch.tensor([3.0, 1.5, 0.5], dtype=torch.float64)
-    turn = torch.linalg.qr(torch.randn(3, 3, generator=generator, dtype=torch.float64)).Q
-    return (x @ turn + torch.randint(-4, 5, (3,), generator=generator)).round(decimals=1)
-
-
-@lesson.exercise(
-    "18.4", "The decoder's gradient", difficulty=2, minutes=8,
+    "18.3", "The decoder's gradient", difficulty=2, minutes=8,
     prompt="Write `decoder_gradient(encoder, decoder, x)`: the encoder is $W_1$, units by inputs, the decoder $W_2$, inputs "
     "by units, and `x` holds one example in each row. Return $\\partial L/\\partial W_2$ of $L = \\sum_n \\lVert x_n - "
     "W_2W_1x_n\\rVert^2$, without autograd.",
@@ -170,6 +145,32 @@ def _falls(encoder, decoder, x, answer):
 
 
 lesson.value(
+    "18.4", "The lowest saddle", difficulty=2, minutes=6,
+    prompt="The eigenvalues of $S = \\sum_n x_n x_n^\\top$ are 9, 5, 2 and 1. An autoencoder with two units, without "
+    "penalty, is trained until it stands still at a critical point (18.6) that is *not* the minimum. What is the smallest loss "
+    "$\\sum_n\\lVert x_n - W_2W_1x_n\\rVert^2$ that it can have there?",
+    answer=6,
+    properties=[
+        ("Of all pairs of axes but the first two, the lowest loses the second and the fourth eigenvalue.",
+         lambda answer: close(answer, min(17 - a - b for a, b in ((9, 2), (9, 1), (5, 2), (5, 1), (2, 1))))),
+    ],
+    hints=(
+        "Which directions are lost, if the two units stand on a pair of eigenvectors?",
+        "The part of the data along an eigenvector with the eigenvalue s has the sum of squares s.",
+        "Which pair has the second largest sum of eigenvalues?",
+    ),
+    mistakes=[
+        ("the minimum", 3, "That is the loss of PCA, on the first and the second eigenvector: the minimum itself."),
+        ("what is kept", 11, "That is what the units return at this saddle. The loss is what they do not."),
+        ("one axis further", 7, "That is the loss on the first and the fourth eigenvector. Another saddle lies lower."),
+        ("the highest", 14, "That is the highest saddle with two units in use, on the last two eigenvectors."),
+        ("singular values", 5**0.5 + 1, "The eigenvalues of S are squares of singular values already: add them, "
+         "not their roots.", near(3.236, within=0.006)),
+    ],
+)
+
+
+lesson.value(
     "18.5", "What a penalised minimum costs", difficulty=2, minutes=8,
     prompt="Data have the mean squares $s = 4$ and $s = 1$ along their two axes. The loss is $\\frac1n\\sum_n\\lVert x_n - "
     "W_2W_1x_n\\rVert^2 + \\lambda\\lVert W_1\\rVert_F^2 + \\lambda\\lVert W_2\\rVert_F^2$ with two units and $\\lambda = "
@@ -204,9 +205,9 @@ def _moment(generator):
 @lesson.exercise(
     "18.6", "The penalised map", difficulty=3, minutes=14,
     prompt="Write `best_map(moment, k, penalty)`: `moment` is $S = \\frac1n\\sum_n x_nx_n^\\top$, float64 and symmetric, "
-    "with different eigenvalues. Return the matrix $W_2W_1$, in the shape of `moment`, at the minimum of $\\mathrm{tr}\\big((I "
-    "- W_2W_1)S(I - W_2W_1)^\\top\\big) + \\lambda\\lVert W_1\\rVert_F^2 + \\lambda\\lVert W_2\\rVert_F^2$ with $k$ units, "
-    "where `penalty` is $\\lambda$.",
+    "with different eigenvalues. Return the matrix $W_2W_1$, in the shape of `moment`, at the minimum of $\\mathrm{tr}\\big("
+    "(I - W_2W_1)S(I - W_2W_1)^\\top\\big) + \\lambda\\lVert W_1\\rVert_F^2 + \\lambda\\lVert W_2\\rVert_F^2$ with $k$ "
+    "units, where `penalty` is $\\lambda$.",
     draw=inputs(moment=_moment, k=whole(1, 2), penalty=uniform(0.1, 6.0)),
     properties=[
         ("The map should be symmetric.", lambda answer: close(answer, answer.T, atol=1e-7)),
