@@ -147,8 +147,8 @@ def _falls(encoder, decoder, x, answer):
 lesson.value(
     "18.4", "The lowest saddle", difficulty=2, minutes=6,
     prompt="The eigenvalues of $S = \\sum_n x_n x_n^\\top$ are 9, 5, 2 and 1. An autoencoder with two units, without "
-    "penalty, is trained until it stands still at a critical point (18.6) that is *not* the minimum. What is the smallest loss "
-    "$\\sum_n\\lVert x_n - W_2W_1x_n\\rVert^2$ that it can have there?",
+    "penalty, is trained until it stands still at a critical point (18.6) that is *not* the minimum. What is the smallest "
+    "loss $\\sum_n\\lVert x_n - W_2W_1x_n\\rVert^2$ that it can have there?",
     answer=6,
     properties=[
         ("Of all pairs of axes but the first two, the lowest loses the second and the fourth eigenvalue.",

@@ -229,8 +229,8 @@ class PenaltyExplorer(Explorer):
 
     title = "Two units, four directions, one penalty"
     summary = (
-        "Left the variance of each of four directions as outlined bars, and in blue what the chosen weights return of "
-        "it. In the middle the factor of each direction against the penalty. Right a map of the critical points, one for "
+        "Left the variance of each of four directions as outlined bars, and in blue s times "
+        "the factor that the chosen weights leave of it. In the middle the factor of each direction against the penalty. Right a map of the critical points, one for "
         "each pair of axes (13: the units on axes 1 and 3): the loss against the number of directions in "
         "which it falls. The red ring is the chosen pair."
     )
@@ -241,7 +241,7 @@ class PenaltyExplorer(Explorer):
     )  # fmt: skip
     size = (11.6, 3.9)
     layout = panels(
-        ["returned by the units", "factor of a chosen axis", "map of critical points"],
+        ["variance s, and s × factor in blue", "factor of a chosen axis", "map of critical points"],
         ["axis", "penalty λ", "falling directions"],
         ["variance s", "factor", "loss with penalty"],
         grid=(1, 3),
