@@ -229,9 +229,9 @@ class PenaltyExplorer(Explorer):
 
     title = "Two units, four directions, one penalty"
     summary = (
-        "Left the variance of each of four directions as outlined bars, and in blue s times "
-        "the factor that the chosen weights leave of it. In the middle the factor of each direction against the penalty. Right a map of the critical points, one for "
-        "each pair of axes (13: the units on axes 1 and 3): the loss against the number of directions in "
+        "Left the variance s of each of four directions as outlined bars, and in blue s times the factor that the chosen "
+        "weights leave of it. In the middle the factor of each direction against the penalty. Right a map of the critical "
+        "points, one for each pair of axes (13: the units on axes 1 and 3): the loss against the number of directions in "
         "which it falls. The red ring is the chosen pair."
     )
     penalty = Slider("penalty", "λ", "Weight of the squared entries of both matrices in the loss", 0.5, 0.0, 4.5, 0.05)
