@@ -11,6 +11,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from course_lib.representation.pca import RunningMoments, pca
 from course_lib.sae.autoencoder import Autoencoder
 from course_lib.sae.batches import RowSource
 
@@ -105,47 +106,38 @@ def pca_transfer(
     """Explained variance on other rows of the k principal components (and the mean) of `fitted_on`.
 
     A fair comparison for held-out rows: like the autoencoder it has not seen them. It is no bound.
+    More components than rows or dimensions count as the smaller of the two. Raises ValueError for k below 1.
     """
-    mean = fitted_on.double().mean(dim=0)
-    r = torch.linalg.qr(fitted_on.double() - mean, mode="r").R
-    directions = torch.linalg.svd(r, full_matrices=False).Vh[:k]
-    centred = applied_to.double() - mean
-    return explained_variance(applied_to.double(), centred @ directions.T @ directions + mean)
+    found = pca(fitted_on, min(k, *fitted_on.shape))
+    other = applied_to.double()
+    return explained_variance(other, found.reconstruct(found.project(other)))
 
 
 class PrincipalVariance:
     """The curve and bound of PCA, gathered over chunks of rows: `pca_curve` in memory d_model^2.
 
-    The scatter matrix S = sum_n (x_n - mean)(x_n - mean)^T is merged as the variance is in
-    `ExplainedVariance`; its eigenvalues are the squared singular values of the centred rows.
+    The scatter matrix S = sum_n (x_n - mean)(x_n - mean)^T is gathered by `RunningMoments`; its eigenvalues are the
+    squared singular values of the centred rows.
     """
 
     def __init__(self) -> None:
-        self.n_rows = 0
-        self._mean: Tensor | None = None
-        self._scatter: Tensor | None = None
+        self._moments = RunningMoments()
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows taken in so far."""
+        return self._moments.n_rows
 
     def update(self, x: Float[Tensor, "rows d_model"]) -> None:
         """Take in a chunk of rows."""
-        if not len(x):
-            return
-        x = x.double()
-        mean = x.mean(dim=0)
-        scatter = (x - mean).T @ (x - mean)
-        if self._mean is None:
-            self._mean, self._scatter, self.n_rows = mean, scatter, len(x)
-            return
-        total = self.n_rows + len(x)
-        gap = mean - self._mean
-        self._scatter += scatter + torch.outer(gap, gap) * (self.n_rows * len(x) / total)
-        self._mean = self._mean + gap * (len(x) / total)
-        self.n_rows = total
+        self._moments.update(x)
 
     def curve(self) -> Float[Tensor, " components"]:
         """Explained variance with 1, 2, ..., d_model components. Raises ValueError without variance."""
-        if self._scatter is None or not self._scatter.diagonal().sum() > 0:
+        scatter = self._moments.scatter() if self.n_rows else None
+        if scatter is None or not scatter.diagonal().sum() > 0:
             raise ValueError(f"{self.n_rows} rows have no variance; expected at least 2 different rows")
-        variances = torch.linalg.eigvalsh(self._scatter).flip(0).clamp(min=0)
+        variances = torch.linalg.eigvalsh(scatter).flip(0).clamp(min=0)
         return variances.cumsum(dim=0) / variances.sum()
 
     def bound(self, k: int) -> float:

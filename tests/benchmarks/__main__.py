@@ -28,6 +28,7 @@ PARTS = {
     "graphs": ("graphs",),
     "recurrent": ("recurrent",),
     "state_space": ("state_space",),
+    "pca": ("pca",),
     "extraction": ("extraction",),
     "sae": ("sae",),
 }
