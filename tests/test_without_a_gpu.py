@@ -1,9 +1,9 @@
 """Everything runs where its inputs are, and no training step waits for a number: asked without a GPU.
 
-Every public name of `architectures`, `attention`, `optimization` and `sae` is called on the meta device, forward and
-backward, and under `FakeTensorMode` on tensors that claim to be on a GPU, forward. Neither holds numbers. What mixes
-devices, or reads a value back (`item`, `nonzero`, the truth value of a tensor), raises there; on a GPU it would fail,
-or stop the queue of kernels at every step.
+Every public name of `architectures`, `attention`, `optimization`, `representation` and `sae` is called on the meta
+device, forward and backward, and under `FakeTensorMode` on tensors that claim to be on a GPU, forward. Neither holds
+numbers. What mixes devices, or reads a value back (`item`, `nonzero`, the truth value of a tensor), raises there; on a
+GPU it would fail, or stop the queue of kernels at every step.
 """
 
 import importlib
@@ -30,6 +30,7 @@ from course_lib.optimization import (
     steepest_descent,
 )
 from course_lib.optimization import stochastic_gradient_descent as sgd
+from course_lib.representation import pca
 from course_lib.sae import by_hand, kernels, losses, metrics, recovery, resonance, sparse
 
 
@@ -512,6 +513,19 @@ CASES = {
     "optimization.stochastic_gradient_descent.expected_losses": lambda r: sgd.expected_losses(
         r(5, 3), r(5), r(3), step_size=0.1, steps=2
     ),
+    # representation
+    "representation.pca.PCA": lambda r: [
+        kept := pca.PCA(r(6), r(2, 6), r(2), r(), 5),
+        kept.reconstruct(kept.project(r(5, 6))),
+        kept.kept(),
+    ][1:],
+    "representation.pca.reconstruction_loss": lambda r: pca.reconstruction_loss(r(2, 6), r(6, 2), r(5, 6)),
+    "representation.pca.linear_loss": lambda r: pca.linear_loss(r(2, 6), r(6, 2), r(6, 6), r(2)),
+    "representation.pca.linear_gradients": lambda r: list(
+        pca.linear_gradients(r(2, 6), r(6, 2), r(6, 6), 0.1)
+    ),
+    "representation.pca.shrinkage": lambda r: [pca.shrinkage(r(6), 0.1), pca.shrinkage(r(6), r(6))],
+    "representation.pca.critical_point": lambda r: list(pca.critical_point(r(6, 6), [2, 0], 3, 0.1)),
     # sae
     "sae.autoencoder.linear": lambda r: list(
         r.module(lambda: sae.autoencoder.linear(3, 2, None)).parameters()
@@ -587,6 +601,8 @@ EXCEPTIONS = {
         sae.autoencoder: check_width
         sae.by_hand: matrix
         sae.concepts: token_concepts ConceptScore ConceptReport TooFewRowsError
+        representation.pca: Rows
+        representation.variance: relu_share unit_share
         parallel: local_rank process_group synchronised world_size rank on_first barrier
         sae.losses: check_probability check_weight
         sae.metrics: Evaluation
@@ -619,6 +635,9 @@ EXCEPTIONS = {
         optimization.stochastic_gradient_descent: expected_change Constants constants loss_constants loss_factor
         optimization.stochastic_gradient_descent: loss_bound_step distance_factor distance_bound_step exact_rate
         optimization.stochastic_gradient_descent: stationary_variance
+        representation.normality: MomentScores moment_scores mardia_score
+        representation.pca: falling_rates
+        representation.variance: components_needed kept_by_code
         sae.metrics: ExplainedVariance explained_variance fvu pca_bound pca_transfer l0 evaluate
         sae.recovery: Recovery recovery Agreement agreement
     """,
@@ -627,6 +646,7 @@ EXCEPTIONS = {
         optimization.ridge: typical_factor
         optimization.steepest_descent: smoothness
         optimization.stochastic_gradient_descent: minimum_norm_solution reduced_problem
+        representation.pca: pca_by_svd RunningMoments pca
         sae.losses: check_labels
         sae.metrics: pca_curve PrincipalVariance
     """,
@@ -666,7 +686,7 @@ EXCEPTIONS = {
 
 def public_names() -> set[str]:
     modules = ["course_lib.parallel"]
-    for package in ("architectures", "attention", "optimization", "sae"):
+    for package in ("architectures", "attention", "optimization", "representation", "sae"):
         root = importlib.import_module(f"course_lib.{package}")
         modules += [found.name for found in pkgutil.walk_packages(root.__path__, f"{root.__name__}.")]
     return {
