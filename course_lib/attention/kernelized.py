@@ -17,7 +17,14 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from course_lib.attention.shapes import check_causal, check_qkv, key_weights, merge_leading, without_autocast
+from course_lib.attention.shapes import (
+    check_causal,
+    check_qkv,
+    clear_hidden,
+    key_weights,
+    merge_leading,
+    without_autocast,
+)
 
 FeatureMap = Callable[[Tensor], Tensor]
 BLOCK_ROWS = 8  # rows of x that meet all later rows at once: few small products, little counted twice
@@ -107,12 +114,13 @@ def kernel_attention(
         ValueError: q, k and v do not belong together, or causal attention gets sequences of two lengths.
     """
     check_qkv(q, k, v)
+    k, v = clear_hidden(attn_mask, k, v)
     weights = similarity(q, k)
     if causal:
         check_causal(q, k)
         weights = weights.tril()
     if attn_mask is not None:
-        weights = weights * attn_mask
+        weights = weights.masked_fill(~attn_mask, 0)
     return (weights @ v) / weights.sum(-1, keepdim=True)
 
 
@@ -251,7 +259,7 @@ def linear_attention(
     if weights is None:
         weights = v.new_ones(1).expand(*v.shape[:-1], 1)
     else:
-        v = v * weights
+        k, v = clear_hidden(attn_mask, k, v)
         # A query that sees no key: 0 divided by 1, with gradients of 0, in the place of 0/0.
         floor = floor + ((weights.cumsum(-2) if causal else weights.sum(-2, keepdim=True)) == 0)
     inputs = *map(merge_leading, (q, k, v, weights, floor)), feature_map, causal, normalize, chunk_size

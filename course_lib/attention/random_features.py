@@ -18,13 +18,20 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from course_lib.attention.shapes import check_causal, check_qkv, key_weights, merge_leading, without_autocast
+from course_lib.attention.shapes import (
+    check_causal,
+    check_qkv,
+    clear_hidden,
+    key_weights,
+    merge_leading,
+    without_autocast,
+)
 
 
 def _width(sigma: float | int | None, head_dim: int) -> float:
     if sigma is None:
         return head_dim**0.25
-    if not (sigma > 0 and math.isfinite(sigma)):
+    if not 0 < sigma < math.inf:
         raise ValueError(f"sigma must be a finite number above 0, or None for head_dim^(1/4), got {sigma}")
     return float(sigma)
 
@@ -216,9 +223,11 @@ def random_feature_attention(
     Features are exponentials, so factors are taken out of them before exp (16.12): for each feature the largest
     exponent of the keys read so far, which the queries are given back, and for each query its own largest
     exponent. Both cancel in the ratio. Without `causal` the denominator of positive features is then at least 1,
-    whatever the inputs. With it, an early query of a chunk can underflow to 0/0 where exponents within that
-    chunk differ by more than about 87 (float32): a smaller `chunk_size` helps. Trigonometric features may have
-    a denominator of either sign, or zero.
+    whatever the inputs. With it, an early query of a chunk could underflow to 0/0 where exponents rise by more than
+    about 71 (float32) within that chunk: there the chunk is cut in halves, down to single tokens, where the same
+    bound holds. That looks at values, which on a GPU would stop its queue of kernels at every chunk: there, and in a
+    compiled function, chunks stay whole, and rows with 0/0 are NaN; a smaller `chunk_size` helps. Trigonometric
+    features may have a denominator of either sign, or zero.
 
     Shapes: any leading dimensions; `attn_mask` is (..., 1, keys), True takes part; a query that sees no key gets
     zeros. Half precision is computed in float32 and returned in its own dtype.
@@ -235,6 +244,9 @@ def random_feature_attention(
         raise ValueError(f"chunk_size must be 1 or more, got {chunk_size}")
     shape, dtype = (*q.shape[:-1], v.shape[-1]), q.dtype
     visible = None if attn_mask is None else merge_leading(key_weights(attn_mask, k)) > 0
+    if not (q.shape[-2] and k.shape[-2]):
+        return v.new_zeros(shape)
+    k, v = clear_hidden(attn_mask, k, v)
     q, k, v = (merge_leading(x).to(torch.promote_types(dtype, torch.float32)) for x in (q, k, v))
     with without_autocast(q.device):  # exponents and sums need their digits
         output = _sums_and_counts(
@@ -258,12 +270,18 @@ def _sums_and_counts(q, k, v, visible, features, causal, chunk_size) -> Tensor:
     top = torch.full_like(v[:, :1, :1], torch.finfo(v.dtype).min / 4)
     sums = v.new_zeros(len(v), features.n_features, v.shape[-1])
     outputs = []
-    for rows in _chunks(k.shape[1], chunk_size if causal else 4 * chunk_size):
+    left = _chunks(k.shape[1], chunk_size if causal else 4 * chunk_size)[::-1]
+    while left:
+        rows = left.pop()
         exponents, signs = features.factors(k[:, rows], norms[:, rows])
         if visible is not None:
             exponents = exponents.masked_fill(~visible[:, rows], -math.inf)
         # Detached: the output does not depend on these factors, so neither does its gradient.
         new_top = torch.maximum(top, exponents.detach().amax(dim=-2, keepdim=True))
+        if causal and _rises_too_far(exponents.detach(), visible, rows, top, new_top):
+            middle = (rows.start + rows.stop) // 2
+            left += [slice(middle, rows.stop), slice(rows.start, middle)]
+            continue
         keys = _signed_exp(exponents - new_top, signs)
         sums = sums * (top - new_top).exp().mT
         top = new_top
@@ -275,11 +293,29 @@ def _sums_and_counts(q, k, v, visible, features, causal, chunk_size) -> Tensor:
     if not causal:
         for rows in _chunks(q.shape[1], 4 * chunk_size):
             outputs.append(torch.bmm(_queries(q[:, rows], top, features), sums))
-    return torch.cat(outputs, dim=1) if outputs else v.new_zeros(*q.shape[:2], v.shape[-1])
+    return torch.cat(outputs, dim=1)
 
 
 def _chunks(length: int, size: int) -> list[slice]:
-    return [slice(start, start + size) for start in range(0, length, size)]
+    return [slice(start, min(start + size, length)) for start in range(0, length, size)]
+
+
+def _rises_too_far(exponents: Tensor, visible, rows: slice, top: Tensor, new_top: Tensor) -> bool:
+    """Whether the chunk's largest exponents would leave nothing of what its first queries see.
+
+    They are compared with what the chunk's first query sees: the largest before the chunk, and the first key's own. If
+    it sees nothing, with the first key that takes part. Terms keep their digits as long as exp(-rise) times the dtype's
+    epsilon does not underflow. Asked on the CPU only, where looking at values costs nothing.
+    """
+    if rows.stop - rows.start == 1 or exponents.device.type != "cpu" or torch.compiler.is_compiling():
+        return False
+    number = torch.finfo(exponents.dtype)
+    start = torch.maximum(top, exponents[:, :1])
+    if visible is not None:
+        at = visible[:, rows].to(torch.uint8).argmax(dim=1, keepdim=True)
+        first = exponents.gather(1, at.expand(-1, 1, exponents.shape[2]))
+        start = torch.where(start > number.min / 8, start, first)
+    return bool((new_top - start).max() > math.log(number.eps) - math.log(number.tiny))
 
 
 def _signed_exp(exponents: Tensor, signs: Tensor | None) -> Tensor:

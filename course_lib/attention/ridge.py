@@ -18,13 +18,20 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from course_lib.attention.shapes import check_causal, check_qkv, key_weights, merge_leading, without_autocast
+from course_lib.attention.shapes import (
+    check_causal,
+    check_qkv,
+    clear_hidden,
+    key_weights,
+    merge_leading,
+    without_autocast,
+)
 
 Method = Literal["chunk", "sherman_morrison", "cholesky", "solve"]
 
 
 def _check_penalty(penalty: float | int) -> None:
-    if isinstance(penalty, Tensor) or not (penalty > 0 and math.isfinite(penalty)):
+    if isinstance(penalty, Tensor) or not (0 < penalty < math.inf):
         raise ValueError(
             f"penalty must be a finite number above 0, got {penalty}; to learn it, scale queries and keys instead"
         )
@@ -179,8 +186,9 @@ def ridge_attention(
     lead, dtype = q.shape[:-1], q.dtype
     if not k.numel():
         return q.new_zeros(*lead, v.shape[-1])
-    if (weights := key_weights(attn_mask, k)) is not None:
-        k = k * weights  # a key of zeros changes neither K^T K nor K^T V
+    if attn_mask is not None:
+        key_weights(attn_mask, k)  # refuses a mask that is none over keys
+        k, v = clear_hidden(attn_mask, k, v)  # a key of zeros changes neither K^T K nor K^T V
     q, k, v = (merge_leading(x).to(_work_dtype(dtype)) for x in (q, k, v))
     # Factorisations do not exist in half precision: autocast must leave the products alone.
     with without_autocast(q.device):

@@ -38,12 +38,12 @@ def _check_pairs(dim: int, name: str, *, least: int = 2) -> None:
 
 
 def _check_base(base: float | int) -> None:
-    if not (base > 1 and math.isfinite(base)):
+    if not 1 < base < math.inf:
         raise ValueError(f"base must be a finite number above 1, got {base}")
 
 
 def _check_scale(scale: float | int) -> None:
-    if not (scale >= 1 and math.isfinite(scale)):
+    if not 1 <= scale < math.inf:
         raise ValueError(
             f"scale must be a finite number, 1 or more (new context over trained context), got {scale}"
         )

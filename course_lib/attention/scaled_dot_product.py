@@ -20,7 +20,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional
 
-from course_lib.attention.shapes import check_causal, check_qkv
+from course_lib.attention.shapes import check_causal, check_qkv, clear_hidden
 
 Scale = float | int | Float[Tensor, "..."] | None
 
@@ -50,7 +50,7 @@ def _check(q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None, causal: bo
                 "a tensor as scale must have shape () or end in (1, 1) and broadcast to "
                 f"{(*q.shape[:-2], 1, 1)}, got {tuple(scale.shape)}"
             )
-    elif scale is not None and not math.isfinite(scale):
+    elif scale is not None and not -math.inf < scale < math.inf:
         raise ValueError(f"scale must be a finite number, a tensor or None, got {scale}")
     elif scale is None and q.shape[-1] == 0:
         raise ValueError("head_dim is 0, and the default scale is 1/sqrt(head_dim): give scale")
@@ -94,6 +94,7 @@ def attention_scores(
         ValueError: q and k do not belong together, mask or scale do not fit, or causal gets two lengths.
     """
     _check(q, k, k, attn_mask, causal, scale)
+    (k,) = clear_hidden(attn_mask, k)
     if scale is None:
         scale = q.shape[-1] ** -0.5
     scores = q @ k.mT * (scale.to(q.dtype) if isinstance(scale, Tensor) else scale)
@@ -137,7 +138,8 @@ def naive_attention(
         ValueError: q, k and v do not belong together, mask or scale do not fit, or causal gets two lengths.
     """
     check_qkv(q, k, v)
-    return attention_weights(q, k, attn_mask=attn_mask, causal=causal, scale=scale) @ v
+    weights = attention_weights(q, k, attn_mask=attn_mask, causal=causal, scale=scale)
+    return weights @ clear_hidden(attn_mask, v)[0]
 
 
 # Attention by the fused kernel
@@ -179,6 +181,7 @@ def attention(
     if isinstance(scale, Tensor):  # torch's own argument takes a number and gives it no gradient
         q, scale = q * scale.to(q.dtype), 1.0
     lead = q.shape[:-2]
+    k, v = clear_hidden(attn_mask, k, v)
     if attn_mask is not None:
         if causal:  # torch allows only one of the two
             attn_mask, causal = _and_past(attn_mask, q.shape[-2], q.device), False
@@ -208,6 +211,8 @@ def qk_norm_attention(
         ValueError: as `attention`.
     Source: Henry, Dachapally, Pawar and Chen (2020), arXiv:2010.04245.
     """
+    _check(q, k, v, attn_mask, causal, scale)
+    (k,) = clear_hidden(attn_mask, k)
     q, k = (functional.normalize(tensor, dim=-1) for tensor in (q, k))
     return attention(q, k, v, attn_mask=attn_mask, causal=causal, scale=scale)
 
@@ -254,7 +259,7 @@ def argmax_attention(
     if straight_through:
         soft = _softmax_rows(scores)
         weights = weights + (soft - soft.detach())  # adds exactly 0, and the gradient of the softmax
-    return weights @ v
+    return weights @ clear_hidden(attn_mask, v)[0]
 
 
 # What the scale does
@@ -271,7 +276,7 @@ def score_moments(
     Raises:
         ValueError: `std` is negative or not finite.
     """
-    if not (std >= 0 and math.isfinite(std)):
+    if not 0 <= std < math.inf:
         raise ValueError(f"std must be a finite number, 0 or more, got {std}")
     square = mean.square().sum()
     return square, len(mean) * std**4 + 2 * std**2 * square

@@ -78,6 +78,21 @@ def key_weights(attn_mask: Tensor | None, k: Tensor) -> Tensor | None:
     return weights.mT.to(k.dtype)
 
 
+def clear_hidden(attn_mask: Tensor | None, *tensors: Tensor) -> tuple[Tensor, ...]:
+    """Set to 0 the keys or values that no query may look at: padding may hold anything, NaN and infinity included.
+
+    A weight of 0 does not keep it out, since 0 times NaN is NaN; and a gradient of 0 does not either.
+
+    Shapes: `attn_mask` is None or broadcasts to (..., L, S), boolean (True takes part) or added to the scores; each
+    of `tensors` is (..., S, dim).
+    """
+    if attn_mask is None:
+        return tensors
+    is_open = attn_mask if attn_mask.dtype == torch.bool else attn_mask > -math.inf
+    hidden = ~torch.atleast_2d(is_open).any(dim=-2).unsqueeze(-1)
+    return tuple(tensor.masked_fill(hidden, 0) for tensor in tensors)
+
+
 def without_autocast(device: torch.device) -> AbstractContextManager:
     """Keep sums, exponents and factorisations in their own dtype; a device without autocast does so anyway."""
     if torch.amp.is_autocast_available(device.type):

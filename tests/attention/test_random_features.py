@@ -411,6 +411,31 @@ def test_gradients(kind, causal):
     assert torch.autograd.gradgradcheck(attention, (q, k, v), fast_mode=True)
 
 
+@every_kind
+@pytest.mark.parametrize("causal", [False, True])
+def test_without_keys_or_queries_there_is_nothing_to_average(kind, causal):
+    q, k, v = torch.ones(2, 0 if causal else 3, 4), torch.ones(2, 0, 4), torch.ones(2, 0, 5)
+    found = random_feature_attention(q, k, v, features=draw(kind, 4, 10), causal=causal)
+    assert torch.equal(found, torch.zeros(*q.shape[:-1], 5))
+
+
+@every_kind
+@pytest.mark.parametrize("masked", [False, True])
+def test_a_chunk_with_steep_exponents_is_as_exact_as_single_tokens(kind, masked):
+    """Queries and keys of 8 entries, drawn and multiplied by 30: exponents rise by hundreds within a chunk."""
+    q, k, v = (30 * normal(2, 96, 8, generator=rng(s)).float() for s in (1, 2, 3))
+    mask = torch.rand(2, 1, 96, generator=rng(4)) > 0.3 if masked else None
+    found, single = (
+        random_feature_attention(
+            q, k, v, features=draw(kind, 8, 32), causal=True, attn_mask=mask, chunk_size=size
+        )
+        for size in (96, 1)
+    )
+    if kind == "positive":  # the sums of the others may cancel
+        assert found.isfinite().all()
+    torch.testing.assert_close(found, single, rtol=1e-4, atol=1e-3, equal_nan=kind != "positive")
+
+
 @pytest.fixture
 def unchecked():
     """The module without the run-time shape checks that the test run puts around its functions."""

@@ -327,6 +327,15 @@ def unchecked():
 
 
 @pytest.mark.nightly
+def test_it_compiles_for_shapes_that_vary(unchecked):
+    torch._dynamo.reset()
+    compiled = torch.compile(unchecked.rope, dynamic=True, fullgraph=True, backend="eager")
+    for length in (5, 9):
+        x, positions = normal(2, length, 8), torch.arange(length)
+        torch.testing.assert_close(compiled(x, positions, base=5e4), rope(x, positions, base=5e4))
+
+
+@pytest.mark.nightly
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @both_layouts

@@ -191,10 +191,13 @@ def test_torch_gets_four_dimensions_and_no_copies(lead, monkeypatch):
     monkeypatch.setattr(functional, "scaled_dot_product_attention", spy)
     q, k, v = qkv(lead)
     mask = torch.ones(4, 5, dtype=torch.bool)
+    attention(q, k, v)
     attention(q, k, v, attn_mask=mask)
-    seen = calls[0]
-    assert [tensor.ndim for tensor in seen] == [4, 4, 4, 4]
-    assert [tensor.data_ptr() for tensor in seen] == [tensor.data_ptr() for tensor in (q, k, v, mask)]
+    plain, masked = calls
+    assert [tensor.ndim for tensor in (*plain[:3], *masked)] == [4] * 7
+    assert [tensor.data_ptr() for tensor in plain[:3]] == [tensor.data_ptr() for tensor in (q, k, v)]
+    # Under a mask keys and values are copied, once: what is in hidden ones is cleared.
+    assert [masked[at].data_ptr() for at in (0, 3)] == [q.data_ptr(), mask.data_ptr()]
 
 
 def test_strides_do_not_matter():
