@@ -1,9 +1,9 @@
 """Everything runs where its inputs are, and no training step waits for a number: asked without a GPU.
 
-Every public name of `architectures`, `attention`, `optimization` and `sae` is called on the meta device, forward and
-backward, and under `FakeTensorMode` on tensors that claim to be on a GPU, forward. Neither holds numbers. What mixes
-devices, or reads a value back (`item`, `nonzero`, the truth value of a tensor), raises there; on a GPU it would fail,
-or stop the queue of kernels at every step.
+Every public name of `architectures`, `attention`, `optimization`, `sae` and of lesson 19's modules is called on the
+meta device, forward and backward, and under `FakeTensorMode` on tensors that claim to be on a GPU, forward. Neither
+holds numbers. What mixes devices, or reads a value back (`item`, `nonzero`, the truth value of a tensor), raises there;
+on a GPU it would fail, or stop the queue of kernels at every step.
 """
 
 import importlib
@@ -30,6 +30,7 @@ from course_lib.optimization import (
     steepest_descent,
 )
 from course_lib.optimization import stochastic_gradient_descent as sgd
+from course_lib.representation import erasure, purification
 from course_lib.sae import by_hand, kernels, losses, metrics, recovery, resonance, sparse
 
 
@@ -567,6 +568,19 @@ CASES = {
         f"{kind.__module__.removeprefix('course_lib.')}.{kind.__name__}": uses(kind, **options)
         for kind, options in AUTOENCODERS.items()
     },
+    # representation
+    "representation.purification.purification_loss": lambda r: purification.purification_loss(
+        r(4, 4), r(5, 4), 0.5
+    ),
+    "representation.purification.purification_gradient": lambda r: purification.purification_gradient(
+        r(4, 4), r(5, 4), 0.5
+    ),
+    "representation.purification.purifying_matrix": lambda r: purification.purifying_matrix(r(5, 4), 0.5),
+    "representation.purification.shrink_factors": lambda r: purification.shrink_factors(r(4), r(2)),
+    "representation.purification.penalty_for": lambda r: purification.penalty_for(r(4), 0.8),
+    "representation.erasure.Eraser": lambda r: erasure.Eraser(
+        r(4).detach().double(), r(4, 2).detach().double(), r(2, 4).detach().double()
+    ).erase(r(5, 4)),
 }
 
 # Everything else, by the reason why it is asked for no tensor on a device, or reads a value back.
@@ -623,6 +637,8 @@ EXCEPTIONS = {
         sae.recovery: Recovery recovery Agreement agreement
     """,
     "refuses an input by its values, once and in no loop": """
+        representation.erasure: concept_columns ErasureMoments fit_eraser probe_r2 erase_by_regression
+        representation.purification: Purifier
         attention.ridge: sherman_morrison
         optimization.ridge: typical_factor
         optimization.steepest_descent: smoothness
@@ -665,7 +681,10 @@ EXCEPTIONS = {
 
 
 def public_names() -> set[str]:
-    modules = ["course_lib.parallel"]
+    modules = [
+        "course_lib.parallel",
+        *(f"course_lib.representation.{m}" for m in ("erasure", "purification")),
+    ]
     for package in ("architectures", "attention", "optimization", "sae"):
         root = importlib.import_module(f"course_lib.{package}")
         modules += [found.name for found in pkgutil.walk_packages(root.__path__, f"{root.__name__}.")]
