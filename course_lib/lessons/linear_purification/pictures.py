@@ -105,11 +105,10 @@ def plot_question(axes, ways=WAYS[:1]):
     """Draw the accuracy of a new probe after directions were taken out one by one, chosen in one way or several."""
     lines(axes, None, {way: erasing()[way] for way in ways}, marker="o", markersize=5)
     axes.axhline(CHANCE, color=GREY, linestyle=":", label="chance")
-    said = (f"{way}: {', '.join(f'{share:.2f}' for share in erasing()[way])}" for way in ways)
+    said = "; ".join(f"{way} {', '.join(f'{share:.2f}' for share in erasing()[way])}" for way in ways)
     return (
-        "Share of new rows whose class, one of four, a linear probe finds that was fitted anew after 0, 1, ..., 7 "
-        "directions "
-        f"were taken out. Chance is 0.25. Directions are chosen by {'; '.join(said)}."
+        "The share of new rows whose class, one of four, is found by a linear probe that is fitted anew after 0, 1, ..., 7 "
+        f"directions were taken out; chance is 0.25. What is taken out, and the shares: {said}."
     )
 
 
@@ -317,10 +316,11 @@ def plot_translations(axes, shares):
     axes.set_yticks(range(len(names)), names)
     for place, name in enumerate(names):
         axes.text(shares[name] + 0.01, place, f"{shares[name]:.2f}", va="center")
+    high = "; ".join(name for name, share in shares.items() if share >= 0.9)
+    low = "; ".join(name for name, share in shares.items() if share < 0.9)
     return (
-        "Share of 100 greedy translations that are exactly right: "
-        + ", ".join(f"{n} {v:.2f}" for n, v in shares.items())
-        + "."
+        "Bars of the share of 100 greedy translations that are exactly right, one for each thing that was taken out. "
+        f"At least 0.9: {high}. Below: {low or 'none'}."
     )
 
 
@@ -382,7 +382,7 @@ class PurifyExplorer(Explorer):
         return {"bars": bars, "curves": curves, "at": at}
 
     def words(self, state):
-        """Say what is left of the outer directions, and what the probes find."""
+        """Say what is left of three directions, and what the probes find."""
         penalty, factors, erased, (probes, leace, chance) = state["said"]
         return (
             f"λ = {penalty:.3g}: factors {factors[0]:.3g} on direction 1, {factors[3]:.3g} on 4, {factors[7]:.2g} "
