@@ -65,7 +65,7 @@ def test_words_and_bars_of_the_explorer():
     explorer = lesson.PurifyExplorer()
     words = explorer.frame(power=0.0, erased=3)[1]
     assert words.startswith(
-        "λ = 1: factors 0.941 on direction 3, 0.5 on 4, 0.0001 on 8. 3 erased: a new probe finds 2"
+        "λ = 1: factors 0.941 on direction 3, 0.5 on 4, 0.0001 on 8. 3 erased: a new probe finds 25% (LEACE)"
     )
     state = explorer.compute(power=0.0, erased=3)
     np.testing.assert_allclose(state["bars"], (SPECTRUM**3 / (SPECTRUM**2 + 1)).tolist())

@@ -385,7 +385,7 @@ class PurifyExplorer(Explorer):
         """Say what is left of three directions, and what the probes find."""
         penalty, factors, erased, (probes, leace, chance) = state["said"]
         return (
-            f"λ = {penalty:.3g}: factors {factors[0]:.3g} on direction 1, {factors[3]:.3g} on 4, {factors[7]:.2g} "
+            f"λ = {penalty:.3g}: factors {factors[2]:.3g} on direction 3, {factors[3]:.3g} on 4, {factors[7]:.2g} "
             f"on 8. "
             f"{erased} erased: a new probe finds {leace:.0%} (LEACE), {probes:.0%} (the probe's direction), "
             f"{chance:.0%} (random)."
