@@ -30,7 +30,7 @@ from course_lib.optimization import (
     steepest_descent,
 )
 from course_lib.optimization import stochastic_gradient_descent as sgd
-from course_lib.representation import pca
+from course_lib.representation import erasure, pca, purification
 from course_lib.sae import by_hand, kernels, losses, metrics, recovery, resonance, sparse
 
 
@@ -514,6 +514,7 @@ CASES = {
         r(5, 3), r(5), r(3), step_size=0.1, steps=2
     ),
     # representation
+    "representation.pca.gram": lambda r: pca.gram(r(5, 4)),
     "representation.pca.PCA": lambda r: [
         kept := pca.PCA(r(6), r(2, 6), r(2), r(), 5),
         kept.reconstruct(kept.project(r(5, 6))),
@@ -581,6 +582,18 @@ CASES = {
         f"{kind.__module__.removeprefix('course_lib.')}.{kind.__name__}": uses(kind, **options)
         for kind, options in AUTOENCODERS.items()
     },
+    "representation.purification.purification_loss": lambda r: purification.purification_loss(
+        r(4, 4), r(5, 4), 0.5
+    ),
+    "representation.purification.purification_gradient": lambda r: purification.purification_gradient(
+        r(4, 4), r(5, 4), 0.5
+    ),
+    "representation.purification.purifying_matrix": lambda r: purification.purifying_matrix(r(5, 4), 0.5),
+    "representation.purification.shrink_factors": lambda r: purification.shrink_factors(r(4), r(2)),
+    "representation.purification.penalty_for": lambda r: purification.penalty_for(r(4), 0.8),
+    "representation.erasure.Eraser": lambda r: erasure.Eraser(
+        r(4).detach().double(), r(4, 2).detach().double(), r(2, 4).detach().double()
+    ).erase(r(5, 4)),
 }
 
 # Everything else, by the reason why it is asked for no tensor on a device, or reads a value back.
@@ -642,6 +655,8 @@ EXCEPTIONS = {
         sae.recovery: Recovery recovery Agreement agreement
     """,
     "refuses an input by its values, once and in no loop": """
+        representation.erasure: concept_columns ErasureMoments fit_eraser probe_r2 erase_by_regression
+        representation.purification: Purifier
         attention.ridge: sherman_morrison
         optimization.ridge: typical_factor
         optimization.steepest_descent: smoothness

@@ -97,14 +97,16 @@ def pca_by_svd(x: Float[Tensor, "rows d_model"], k: int) -> PCA:
     return PCA(mean, _with_signs(v_t[:k]), variances[:k], variances.sum(), len(x))
 
 
-def _gram(rows: Tensor) -> Tensor:
+def gram(
+    rows: Float[Tensor, "rows d_model"], *, block: int | None = None
+) -> Float[Tensor, "d_model d_model"]:
     """X^T X with the symmetry used: block rows right of the diagonal are multiplied, the rest is copied."""
-    d = rows.shape[1]
-    gram = rows.new_empty(d, d)
-    for i in range(0, d, _BLOCK):
-        gram[i : i + _BLOCK, i:] = rows[:, i : i + _BLOCK].T @ rows[:, i:]
-        gram[i + _BLOCK :, i : i + _BLOCK] = gram[i : i + _BLOCK, i + _BLOCK :].T
-    return gram
+    d, block = rows.shape[1], block or _BLOCK
+    product = rows.new_empty(d, d)
+    for i in range(0, d, block):
+        product[i : i + block, i:] = rows[:, i : i + block].T @ rows[:, i:]
+        product[i + block :, i : i + block] = product[i : i + block, i + block :].T
+    return product
 
 
 class RunningMoments:
@@ -131,14 +133,24 @@ class RunningMoments:
             return
         centred = rows.to(torch.float64, copy=True)
         mean = centred.mean(dim=0)
-        scatter = _gram(centred.sub_(mean))
+        self.merge(mean, gram(centred.sub_(mean)), len(rows))
+
+    def merge(
+        self, mean: Float[Tensor, " d_model"], scatter: Float[Tensor, "d_model d_model"], n_rows: int
+    ) -> None:
+        """Take in rows by their own mean, their scatter matrix around it, and their number (18.2), in float64."""
         if self._mean is None or self._scatter is None:
-            self._mean, self._scatter, self.n_rows = mean, scatter, len(rows)
+            self._mean, self._scatter, self.n_rows = mean, scatter, n_rows
             return
-        total, gap = self.n_rows + len(rows), mean - self._mean
-        self._scatter += scatter + torch.outer(gap, gap) * (self.n_rows * len(rows) / total)
-        self._mean = self._mean + gap * (len(rows) / total)
+        total, gap = self.n_rows + n_rows, mean - self._mean
+        self._scatter += scatter + torch.outer(gap, gap) * (self.n_rows * n_rows / total)
+        self._mean = self._mean + gap * (n_rows / total)
         self.n_rows = total
+
+    def mean(self) -> Float[Tensor, " d_model"]:
+        """The mean of all rows so far. Raises ValueError before the first row."""
+        self.scatter()
+        return self._mean
 
     def scatter(self) -> Float[Tensor, "d_model d_model"]:
         """The sum of (x - mean)(x - mean)^T over all rows so far. Raises ValueError before the first row."""

@@ -1,5 +1,6 @@
 """What stands in a key that no query may look at takes no part: not in outputs, not in gradients, whatever it is."""
 
+import contextlib
 import math
 from functools import partial
 
@@ -76,12 +77,9 @@ def test_padding_may_hold_anything(name, causal, padding):
     assert found[0].isfinite().all()
     for a, b in zip(found, wanted, strict=True):
         torch.testing.assert_close(a, b, rtol=0, atol=0, equal_nan=True)
-    try:  # the nearest wrong neighbour: the same in a key that is seen
-        seen = form(*inputs(padding, hidden=MASK[0]), attn_mask=MASK)
-    except RuntimeError as error:
-        assert "positive definite" in str(error)
-    else:
-        assert not seen.isfinite().all()
+    # The nearest wrong neighbour: the same in a key that is seen. (A factorisation of it raises.)
+    with contextlib.suppress(RuntimeError):
+        assert not form(*inputs(padding, hidden=MASK[0]), attn_mask=MASK).isfinite().all()
 
 
 @pytest.mark.parametrize("form", [attention, naive_attention])

@@ -40,7 +40,7 @@ def rows(n: int = 60, d: int = 7) -> torch.Tensor:
 def test_the_gram_matrix_by_blocks_is_the_product(block, monkeypatch):
     monkeypatch.setattr(module, "_BLOCK", block)
     x = rows()
-    torch.testing.assert_close(module._gram(x), x.T @ x, rtol=1e-13, atol=1e-12)
+    torch.testing.assert_close(module.gram(x), x.T @ x, rtol=1e-13, atol=1e-12)
 
 
 @pytest.mark.parametrize("chunk_rows", [1, 7, 59, 60, 1000])
