@@ -424,6 +424,7 @@ CASES = {
     "attention.scaled_dot_product.score_moments": lambda r: scaled_dot_product.score_moments(r(4), std=1.0),
     "attention.scaled_dot_product.softmax_jacobian": lambda r: scaled_dot_product.softmax_jacobian(r(2, 4)),
     "attention.scaled_dot_product.entropy": lambda r: scaled_dot_product.entropy(r(2, 4)),
+    "attention.shapes.clear_hidden": lambda r: shapes.clear_hidden(r(4, 5).detach(), r(2, 5, 3), r(2, 5, 6)),
     "attention.shapes.key_weights": lambda r: shapes.key_weights(r(1, 5).detach() > 0, r(2, 5, 4)),
     "attention.shapes.merge_leading": lambda r: shapes.merge_leading(r(2, 3, 5, 4)),
     # optimization
