@@ -244,7 +244,7 @@ def repeated_sequences(
 def repeat_loss(
     logits: Float[Tensor, "batch tokens vocabulary"],
     tokens: Int[Tensor, "batch tokens2"],
-    known: Bool[Tensor, "batch tokens2"],
+    known: Bool[Tensor, "count length"],
 ) -> Float[Tensor, ""]:
     """Mean cross-entropy (nats) of the next token where it is known from the first period, apart from its first token.
 

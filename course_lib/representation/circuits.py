@@ -40,8 +40,8 @@ class Circuit:
         ValueError: the factors do not fit together, or are not floating-point matrices.
     """
 
-    left: Float[Tensor, "*heads n rank"]
-    right: Float[Tensor, "*others r m"]
+    left: Tensor
+    right: Tensor
 
     def __post_init__(self) -> None:
         _check_floats("left", self.left, 2)
@@ -101,7 +101,7 @@ class Circuit:
 
 def _triangle(factor: Tensor) -> Tensor:
     """T of factor = Q T with orthonormal columns of Q: whatever multiplies from its right sees only T."""
-    return torch.linalg.qr(factor, mode="r").R
+    return torch.linalg.qr(factor, mode="reduced" if factor.requires_grad else "r").R  # its gradient needs Q
 
 
 # The heads of a model

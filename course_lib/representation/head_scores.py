@@ -136,8 +136,8 @@ class Recording:
     model returned. A head's share of the stream is results W_O.
     """
 
-    patterns: list[Float[Tensor, "batch queries keys"]]
-    results: list[Float[Tensor, "batch queries d_head"]]
+    patterns: list[Tensor]
+    results: list[Tensor]
     output: Any
 
 

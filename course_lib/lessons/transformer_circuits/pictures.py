@@ -240,7 +240,7 @@ class CircuitExplorer(Explorer):
     threshold = Slider("threshold", "s", "Pairs with a lower score are not drawn", 0.15, 0.0, 0.4, 0.01)
     size = (11.6, 4.0)
     layout = panels(
-        ["weights W_K of head 1.2", "its circuit W_QK", "pairs above the threshold"],
+        ["weights W_K of head 1.2", "its circuit W_QK", "pairs that compose"],
         ["dimension inside the head", "stored token", "layer"],
         ["stored token", "token that asks", "head"],
         grid=(1, 3),
@@ -248,7 +248,7 @@ class CircuitExplorer(Explorer):
         xticks=[range(0, 16, 5), range(8), (0, 1)],
         yticks=[range(8), range(8), range(4)],
         xlim=[None, None, (-0.3, 1.3)],
-        ylim=[None, None, (3.5, -0.5)],
+        ylim=[None, None, (4.1, -0.5)],
     )
 
     def compute(self, *, mode, angle, threshold):
@@ -267,13 +267,14 @@ class CircuitExplorer(Explorer):
             "circuit": (circuit[:, 24:32] / 4).numpy(),
             "edges": edges,
             "widths": widths,
+            "bound": f"{mode}-composition above {threshold:.2f}",
             "said": (mode, angle, int(shown.sum()), best // 4, best % 4, float(scores.max()), threshold),
         }
 
     def draw(self, left, middle, right):
         """Draw both pictures and the graph."""
         weights = left.imshow(
-            np.zeros((64, 16)), cmap="RdBu_r", vmin=-9, vmax=9, aspect="auto", interpolation="nearest"
+            np.zeros((8, 16)), cmap="RdBu_r", vmin=-9, vmax=9, aspect="auto", interpolation="nearest"
         )
         circuit = middle.imshow(np.zeros((8, 8)), cmap="RdBu_r", vmin=-20, vmax=20, interpolation="nearest")
         for axes in (left, middle):
@@ -281,7 +282,8 @@ class CircuitExplorer(Explorer):
         edges = [right.plot([0, 0], [0, 0], "-", color=RED, zorder=1)[0] for _ in range(16)]
         for layer in (0, 1):
             right.plot([layer] * 4, range(4), "o", color=BLUE, markersize=13, zorder=3)
-        return {"weights": weights, "circuit": circuit, "edges": edges}
+        bound = right.text(0.5, 3.8, "", ha="center", va="center", fontsize=9)
+        return {"weights": weights, "circuit": circuit, "edges": edges, "bound": bound}
 
     def update(self, artists, state):
         """Set the data, and the width of each line."""
