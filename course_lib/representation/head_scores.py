@@ -89,8 +89,7 @@ def read_heads(model: nn.Module) -> Heads:
     """The heads of a model, in the order of its modules: weights in row convention, views or copies without gradients.
 
     Head i of a layer reads and writes columns i d_head ... of the projections. Where key and value heads are fewer than
-    query heads, each is repeated for the group that shares it. GPT-2 scales no weights, and neither is the 1 / sqrt(d_head)
-    of the scores here.
+    query heads, each is repeated for the group that shares it. The factor 1 / sqrt(d_head) of the scores is in no weight.
 
     Raises:
         ValueError: the model has no attention modules that are known, or their heads differ in size.
