@@ -30,7 +30,7 @@ from course_lib.optimization import (
     steepest_descent,
 )
 from course_lib.optimization import stochastic_gradient_descent as sgd
-from course_lib.representation import erasure, pca, purification
+from course_lib.representation import attention_only, circuits, erasure, head_scores, pca, purification
 from course_lib.sae import by_hand, kernels, losses, metrics, recovery, resonance, sparse
 
 
@@ -62,6 +62,17 @@ class Inputs:
 
     def _like(self, value: Tensor) -> Tensor:
         return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=self.device)
+
+
+def heads(r: Inputs) -> circuits.Heads:
+    """Two layers of two heads on a stream of six dimensions."""
+    return circuits.Heads.decoder(r(2, 2, 6, 3), r(2, 2, 6, 3), r(2, 2, 6, 3), r(2, 2, 3, 6))
+
+
+def circuit_norms(r: Inputs) -> list[Tensor]:
+    """What a circuit computes in r x r matrices; eigenvalues of unsymmetric ones have no gradient on meta."""
+    made = circuits.Circuit(r(6, 3), r(3, 6))
+    return [made.norm(), made.then(made.transposed()).matrix(), made.apply(r(4, 6))]
 
 
 def both(function, **options):
@@ -575,6 +586,38 @@ CASES = {
     "sae.sparse.group_bias.adapted_bias": lambda r: sparse.adapted_bias(
         r(8), frequency=r(8), target=r(8), largest=r(8), group=r.whole(8), gamma=0.1
     ),
+    "representation.circuits.Circuit": circuit_norms,
+    "representation.circuits.Heads": lambda r: heads(r).change_basis(r(3, 3), r(3, 3)).take([1, 2]),
+    "representation.circuits.circuit_gradients": lambda r: circuits.circuit_gradients(
+        circuits.Circuit(r(5, 2), r(2, 4)), r(5, 4)
+    ),
+    "representation.circuits.composition": lambda r: [circuits.composition(r(6, 5), r(5, 4))],
+    "representation.circuits.composition_scores": lambda r: [circuits.composition_scores(heads(r))],
+    "representation.circuits.token_path": lambda r: circuits.token_path(
+        r(9, 6), r(6, 9), circuits.Circuit(r(6, 3), r(3, 6))
+    ),
+    "representation.attention_only.head_by_circuits": lambda r: [
+        attention_only.head_by_circuits(r(5, 6), r(6, 6), r(6, 6), d_head=3)
+    ],
+    "representation.attention_only.attention": lambda r: attention_only.attention(r(2, 5, 6), heads(r)),
+    "representation.attention_only.attention_gradients": lambda r: attention_only.attention_gradients(
+        r(2, 5, 6), heads(r), r(2, 5, 6)
+    ),
+    "representation.attention_only.SelfAttention": lambda r: r.module(
+        lambda: attention_only.SelfAttention(6, 2)
+    )(r(2, 5, 6)),
+    "representation.attention_only.AttentionOnly": lambda r: [
+        r.module(lambda: attention_only.AttentionOnly(vocabulary=9, max_tokens=5, d_model=6, n_heads=2))(
+            r.whole(2, 5)
+        )
+    ],
+    "representation.attention_only.repeat_loss": lambda r: [
+        attention_only.repeat_loss(r(2, 5, 9), r.whole(2, 6), r.whole(2, 6) == 0)
+    ],
+    "representation.head_scores.offset_score": lambda r: [head_scores.offset_score(r(2, 5, 5), -1)],
+    "representation.head_scores.matching_score": lambda r: [
+        head_scores.matching_score(r(2, 5, 5), r.whole(2, 5), r.whole(2, 5))
+    ],
     "sae.sparse.base.remove_radial_": lambda r: [
         rows := r(4, 6).detach(),
         sparse.remove_radial_(rows, r(4, 6)),
@@ -617,6 +660,7 @@ EXCEPTIONS = {
         sae.concepts: token_concepts ConceptScore ConceptReport TooFewRowsError
         representation.pca: Rows
         representation.variance: relu_share unit_share
+        representation.circuits: reads
         parallel: local_rank process_group synchronised world_size rank on_first barrier
         sae.losses: check_probability check_weight
         sae.metrics: Evaluation
@@ -638,6 +682,7 @@ EXCEPTIONS = {
         architectures.convolution: correlated_images
         optimization.gradient_estimators: gumbel_noise
         optimization.stochastic_gradient_descent: draw_indices
+        representation.attention_only: repeated_sequences planted_induction
         sae.planted: PlantedDictionary
         sae.resonance: random_neurons
     """,
@@ -652,6 +697,7 @@ EXCEPTIONS = {
         representation.normality: MomentScores moment_scores mardia_score
         representation.pca: falling_rates
         representation.variance: components_needed kept_by_code
+        representation.head_scores: induction_score_by_loops
         sae.metrics: ExplainedVariance explained_variance fvu pca_bound pca_transfer l0 evaluate
         sae.recovery: Recovery recovery Agreement agreement
     """,
@@ -688,6 +734,12 @@ EXCEPTIONS = {
     """,
     "changes tensors of all ranks in place, in a process group": """
         parallel: sum_over_ranks max_over_ranks any_over_ranks average_gradients share share_generator
+    """,
+    "runs a model with hooks, which is where the model is, or reads its weights": """
+        representation.head_scores: read_heads record replaced Recording
+    """,
+    "needs the eigenvalues of unsymmetric matrices, whose gradient neither meta nor fake tensors have": """
+        representation.circuits: copying
     """,
     "is a base class or a tuple of results of what is in the table": """
         attention.random_features: RandomFeatures TrigonometricFeatures PositiveFeatures
