@@ -1,9 +1,9 @@
 """Everything runs where its inputs are, and no training step waits for a number: asked without a GPU.
 
-Every public name of `architectures`, `attention`, `optimization` and `sae` is called on the meta device, forward and
-backward, and under `FakeTensorMode` on tensors that claim to be on a GPU, forward. Neither holds numbers. What mixes
-devices, or reads a value back (`item`, `nonzero`, the truth value of a tensor), raises there; on a GPU it would fail,
-or stop the queue of kernels at every step.
+Every public name of `architectures`, `attention`, `optimization`, `representation.lora` and `sae` is called on the meta
+device, forward and backward, and under `FakeTensorMode` on tensors that claim to be on a GPU, forward. Neither holds
+numbers. What mixes devices, or reads a value back (`item`, `nonzero`, the truth value of a tensor), raises there; on a
+GPU it would fail, or stop the queue of kernels at every step.
 """
 
 import importlib
@@ -30,6 +30,7 @@ from course_lib.optimization import (
     steepest_descent,
 )
 from course_lib.optimization import stochastic_gradient_descent as sgd
+from course_lib.representation import lora
 from course_lib.sae import by_hand, kernels, losses, metrics, recovery, resonance, sparse
 
 
@@ -56,7 +57,7 @@ class Inputs:
             for name, value in part._parameters.items():
                 part._parameters[name] = value if value is None else nn.Parameter(self._like(value))
             for name, value in part._buffers.items():
-                part._buffers[name] = self._like(value)
+                part._buffers[name] = value if value is None else self._like(value)
         return made
 
     def _like(self, value: Tensor) -> Tensor:
@@ -184,6 +185,22 @@ def selective_inputs(r: Inputs, *time: int) -> list[Tensor]:
 
 def decayed_inputs(r: Inputs, *time: int) -> list[Tensor]:
     return [r(2, *time, 3), r(2, *time, 3), r(2, *time, 4), r(2, *time)]
+
+
+def factors(r: Inputs, *, bias: bool = False) -> list[Tensor | float]:
+    """A frozen weight, perhaps a bias, A, B and the scale of an adapted layer."""
+    return [r(4, 3).detach(), *([r(4)] if bias else []), r(2, 3), r(4, 2), 0.5]
+
+
+def adapted_layers(r: Inputs) -> list[Tensor]:
+    found = []
+    for dora in (False, True):
+        layer = r.module(
+            lambda dora=dora: lora.LoRALinear(nn.Linear(3, 4), rank=2, alpha=4, dora=dora, dropout=0.5)
+        )
+        layer.base.requires_grad_(requires_grad=False)
+        found += [layer(r(5, 3)), layer.eval()(r(5, 3)), layer.weight]
+    return found
 
 
 CASES = {
@@ -512,6 +529,17 @@ CASES = {
     "optimization.stochastic_gradient_descent.expected_losses": lambda r: sgd.expected_losses(
         r(5, 3), r(5), r(3), step_size=0.1, steps=2
     ),
+    # representation
+    "representation.lora.adapted_linear_by_weight": lambda r: lora.adapted_linear_by_weight(
+        r(5, 3), *factors(r, bias=True)
+    ),
+    "representation.lora.lora_gradients": lambda r: list(lora.lora_gradients(r(5, 4), r(5, 3), *factors(r))),
+    "representation.lora.row_norms_by_weight": lambda r: lora.row_norms_by_weight(*factors(r)),
+    "representation.lora.adapted_linear": lambda r: lora.adapted_linear(
+        r(2, 5, 3), *factors(r, bias=True), adapter_input=r(2, 5, 3)
+    ),
+    "representation.lora.row_norms": lambda r: lora.row_norms(*factors(r)),
+    "representation.lora.LoRALinear": adapted_layers,
     # sae
     "sae.autoencoder.linear": lambda r: list(
         r.module(lambda: sae.autoencoder.linear(3, 2, None)).parameters()
@@ -584,6 +612,7 @@ EXCEPTIONS = {
         optimization.newton_schulz: minimax_quintic minimax_composition polar_express
         optimization.ridge: ridge_flops mean_factor second_moment_factor mean_limit second_moment_limit
         optimization.ridge: stationary_moments
+        representation.lora: adapter_scale find_linears adapters adapt param_groups
         sae.autoencoder: check_width
         sae.by_hand: matrix
         sae.concepts: token_concepts ConceptScore ConceptReport TooFewRowsError
@@ -638,11 +667,15 @@ EXCEPTIONS = {
         sae.concepts: principal_components random_features logistic_probe concept_report
         sae.recovery: assign
     """,
+    "prepares a model for training or use, once and in no loop": """
+        representation.lora: inject weight_gradients merge unmerge unload
+    """,
     "checks shapes and dtypes and returns nothing": """
         architectures.state_space: check_sequence check_shape check_whole
         attention.shapes: check_qkv check_causal without_autocast
     """,
     "reads files, or tables of any kind, on the way to the device": """
+        representation.peft_format: save load
         sae.batches: RowSource Batches mean_and_scale check_finite
         sae.checkpoints: only_run write latest
         sae.io: save load
@@ -665,7 +698,10 @@ EXCEPTIONS = {
 
 
 def public_names() -> set[str]:
-    modules = ["course_lib.parallel"]
+    modules = [
+        "course_lib.parallel",
+        *(f"course_lib.representation.{name}" for name in ("lora", "peft_format")),
+    ]
     for package in ("architectures", "attention", "optimization", "sae"):
         root = importlib.import_module(f"course_lib.{package}")
         modules += [found.name for found in pkgutil.walk_packages(root.__path__, f"{root.__name__}.")]
