@@ -29,6 +29,7 @@ PARTS = {
     "recurrent": ("recurrent",),
     "state_space": ("state_space",),
     "pca": ("pca",),
+    "lora": ("lora",),
     "extraction": ("extraction",),
     "sae": ("sae",),
 }
