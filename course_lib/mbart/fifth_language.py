@@ -110,6 +110,7 @@ def adapt_to_fifth(
     optimiser = torch.optim.Adam(groups, betas=(0.9, 0.98))
     shape = lambda t: min((t + 1) / (steps / 10), (steps - t) / (0.9 * steps), 1.0)  # noqa: E731
     schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, shape)
+    attention = model.config._attn_implementation
     model.set_attn_implementation("eager")  # faster backwards on short sentences
     model.train()
     losses = []
@@ -123,6 +124,7 @@ def adapt_to_fifth(
         optimiser.step()
         schedule.step()
         losses.append(loss.item())
+    model.set_attn_implementation(attention)
     model.eval()
     return losses
 

@@ -120,7 +120,8 @@ lesson.flaw(
     ),
     mistakes=[
         ("whole numbers", {"w": 3, "d": 1}, "Small whole numbers are added exactly in float32. Take a number that has "
-         "many binary digits.", lambda w, d: _small(w, d) and float(w).is_integer() and float(d).is_integer() and _same(w, d)),
+         "many binary digits.",
+         lambda w, d: _small(w, d) and float(w).is_integer() and float(d).is_integer() and _same(w, d)),
         ("the update is the larger one", {"w": 1e-9, "d": 1.0}, "There the weight is lost in the update. Here the "
          "update must not be larger than the weight.", lambda w, d: 0 < abs(w) < abs(d)),
         ("no update", {"w": 1.0, "d": 0}, "With d = 0 nothing was merged.", lambda w, d: d == 0),
@@ -145,8 +146,8 @@ def _gradient(generator):
 @lesson.exercise(
     "20.5", "The best step of rank r", difficulty=3, minutes=12,
     prompt="Write `best_step(gradient, rank)`: `gradient` is $G = \\partial L/\\partial W$, float64, with different "
-    "singular values. Of all matrices $\\Delta$ with rank at most `rank` and Frobenius norm 1, return the one along which the "
-    "loss falls fastest: $\\langle G, \\Delta\\rangle$ is smallest.",
+    "singular values. Of all matrices $\\Delta$ with rank at most `rank` and Frobenius norm 1, return the one along which "
+    "the loss falls fastest: $\\langle G, \\Delta\\rangle$ is smallest.",
     draw=inputs(gradient=_gradient, rank=whole(1, 2)),
     properties=[
         ("Its Frobenius norm should be 1.", lambda answer: close(float(answer.norm()), 1.0, rtol=1e-6)),
@@ -165,11 +166,11 @@ def _gradient(generator):
         ("equal sizes", edit("(u[:, :rank] * values[:rank])", "u[:, :rank]"), "All directions count alike here, as "
          "in Muon. With the Frobenius norm fixed, each should count by its singular value."),
         ("not normalised", edit("-kept / kept.norm()", "-kept"), "The direction is right. Its Frobenius norm should be 1."),
-        ("spectral norm", edit("kept.norm()", "values[0]"), "You divided by the largest singular value. The Frobenius norm is "
-         "the root of the sum of squares of all of them."),
+        ("spectral norm", edit("kept.norm()", "values[0]"), "You divided by the largest singular value. The Frobenius norm "
+         "is the root of the sum of squares of all of them."),
         ("divided by all of G", edit("kept.norm()", "gradient.norm()"), "You divided by the norm of all of G. The norm of "
          "what you return, the cut matrix, should be 1."),
-        ("smallest directions", 
+        ("smallest directions",
          edit("(u[:, :rank] * values[:rank]) @ vh[:rank]", "(u[:, -rank:] * values[-rank:]) @ vh[-rank:]"),
          "These are the directions with the smallest singular values."),
     ],
