@@ -26,7 +26,7 @@ _DETERMINERS = {
 }  # fmt: skip
 _TENSES = {"present": "", "past": "war", "future": "wird"}
 
-Batch = tuple[Int[Tensor, "rows source"], Int[Tensor, "rows target"]]
+Batch = tuple[Int[Tensor, "rows source"], Int[Tensor, "rows target"], Int[Tensor, "rows target"]]
 
 
 def say_in_fifth(m: Meaning) -> str:

@@ -85,44 +85,52 @@ def row_norms_by_weight(
 # The fast form
 
 
+def _product_dtype(dtype: torch.dtype, device: torch.device) -> torch.dtype:
+    """float32 for half precision on a CPU without instructions for it, where its products are the slower ones."""
+    if device.type != "cpu" or dtype not in (torch.bfloat16, torch.float16):
+        return dtype
+    native = torch.cpu._is_amx_tile_supported() or torch.cpu._is_avx512_bf16_supported()
+    return dtype if native and dtype == torch.bfloat16 else torch.float32
+
+
 class _AdaptedLinear(torch.autograd.Function):
-    """Forward and backward in the order of (20.3): a rank stands between the two sides of every product."""
+    """Forward and backward in the order of (20.3): a rank stands between the two sides of every product.
+
+    `dtype` is that of the outputs and of what is saved, `work` that of the products.
+    """
 
     @staticmethod
     def forward(ctx, x, adapter_input, weight, bias, lora_A, lora_B, scale, dtype):
+        work = _product_dtype(dtype, x.device)
         rows = x.reshape(-1, x.shape[-1]).to(dtype)
         read = rows if adapter_input is None else adapter_input.reshape(rows.shape).to(dtype)
-        hidden = read @ lora_A.to(dtype).T
-        out = functional.linear(rows, weight.to(dtype), None if bias is None else bias.to(dtype))
-        out.addmm_(hidden, lora_B.to(dtype).T, alpha=scale)
+        hidden = read.to(work) @ lora_A.to(work).T
+        out = functional.linear(rows.to(work), weight.to(work), None if bias is None else bias.to(work))
+        out.addmm_(hidden, lora_B.to(work).T, alpha=scale)
         ctx.save_for_backward(read if ctx.needs_input_grad[4] else None, hidden, weight, lora_A, lora_B)
-        ctx.scale, ctx.dtype, ctx.one_input, ctx.input = (
-            scale,
-            dtype,
-            adapter_input is None,
-            (x.shape, x.dtype),
-        )
-        return out.view(*x.shape[:-1], len(weight))
+        ctx.scale, ctx.work, ctx.one_input, ctx.input = scale, work, adapter_input is None, (x.shape, x.dtype)
+        return out.to(dtype).view(*x.shape[:-1], len(weight))
 
     @staticmethod
     @once_differentiable
     def backward(ctx, grad):
         read, hidden, weight, lora_A, lora_B = ctx.saved_tensors
         need_x, need_own, _, need_bias, need_A, need_B, _, _ = ctx.needs_input_grad
-        shape, dtype = ctx.input
-        grad = grad.reshape(-1, grad.shape[-1]).to(ctx.dtype)
-        back = ctx.scale * (grad @ lora_B.to(ctx.dtype))  # (rows, rank)
+        (shape, dtype), work = ctx.input, ctx.work
+        grad = grad.reshape(-1, grad.shape[-1]).to(work)
+        back = ctx.scale * (grad @ lora_B.to(work))  # (rows, rank)
         d_x = d_own = None
         if need_x:
-            d_x = grad @ weight.to(ctx.dtype)
+            d_x = grad @ weight.to(work)
             if ctx.one_input:
-                d_x.addmm_(back, lora_A.to(ctx.dtype))
+                d_x.addmm_(back, lora_A.to(work))
             d_x = d_x.view(shape).to(dtype)
         if need_own:
-            d_own = (back @ lora_A.to(ctx.dtype)).view(shape).to(dtype)
+            d_own = (back @ lora_A.to(work)).view(shape).to(dtype)
         d_bias = grad.sum(dim=0) if need_bias else None
-        d_A = (back.T @ read).to(lora_A.dtype) if need_A else None
-        d_B = (ctx.scale * (grad.T @ hidden)).to(lora_B.dtype) if need_B else None
+        d_A = (back.T @ read.to(work)).to(lora_A.dtype) if need_A else None
+        # As (rank, d_out) first: the other way round the product of thin matrices takes twice the time.
+        d_B = (ctx.scale * (hidden.T @ grad)).T.to(lora_B.dtype) if need_B else None
         return d_x, d_own, None, d_bias, d_A, d_B, None, None
 
 
@@ -138,8 +146,8 @@ def adapted_linear(
 ) -> Float[Tensor, "*rows d_out"]:
     """y = W x + b + s B (A x) (20.3), with gradients by hand: equal to `adapted_linear_by_weight` up to rounding.
 
-    W is frozen, so its gradient is not computed. Saved for the backward pass are x and A x. Products are in the dtype of
-    x and W, or that of autocast; A and B may be float32 beside a half-precision W, and get float32 gradients.
+    W is frozen, so its gradient is not computed. Saved for the backward pass are x and A x. The outputs are in the dtype
+    of x and W, or that of autocast, and so are products, but on a CPU that has none for it; A and B may be float32 beside a half-precision W, and get float32 gradients.
     `adapter_input` is what A reads instead of x, for dropout.
 
     Raises:

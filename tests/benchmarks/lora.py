@@ -14,7 +14,7 @@ from torch import nn
 from course_lib.representation.lora import LoRALinear, adapted_linear_by_weight
 from tests.benchmarks.timing import Spread, interleave
 
-WIDTH, RANK, ROUNDS = 1024, 8, {512: 15, 4096: 5}
+WIDTH, RANK, ROUNDS = 1024, 8, {512: 15, 4096: 7}
 
 
 def _step(layer, x: torch.Tensor, grad: torch.Tensor):

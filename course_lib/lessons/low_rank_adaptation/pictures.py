@@ -43,7 +43,8 @@ def floor(rank: int) -> float:
 def small_runs(init: str, scaling: str) -> np.ndarray:
     """Return relative losses of gradient descent on ||s B A - T||^2 / 2, (ranks 1 to D, step sizes, steps + 1)."""
     wanted = target()
-    scale = torch.tensor([adapter_scale(ALPHA, r, scaling) for r in range(1, D + 1)]).double()[:, None, None, None]
+    each = [adapter_scale(ALPHA, r, scaling) for r in range(1, D + 1)]
+    scale = torch.tensor(each, dtype=torch.float64)[:, None, None, None]
     used = (torch.arange(D) < torch.arange(1, D + 1)[:, None]).double()[:, None, :, None]  # (ranks, 1, rank, 1)
     rows = {
         "zero_b": (2 * torch.rand(D, D, generator=torch.Generator().manual_seed(3)).double() - 1) / D**0.5,
@@ -51,7 +52,7 @@ def small_runs(init: str, scaling: str) -> np.ndarray:
         "both_zero": torch.zeros(D, D).double(),
     }[init]
     low = (rows * used).expand(D, len(LOG_STEPS), D, D).clone()
-    up, step = torch.zeros_like(low), torch.tensor(10.0**LOG_STEPS)[:, None, None]
+    up, step = torch.zeros_like(low), torch.from_numpy(10.0**LOG_STEPS)[:, None, None]
     losses = []
     for _ in range(STEPS + 1):
         gap = scale * up @ low - wanted
