@@ -146,8 +146,9 @@ def adapted_linear(
 ) -> Float[Tensor, "*rows d_out"]:
     """y = W x + b + s B (A x) (20.3), with gradients by hand: equal to `adapted_linear_by_weight` up to rounding.
 
-    W is frozen, so its gradient is not computed. Saved for the backward pass are x and A x. The outputs are in the dtype
-    of x and W, or that of autocast, and so are products, but on a CPU that has none for it; A and B may be float32 beside a half-precision W, and get float32 gradients.
+    W is frozen, so its gradient is not computed. Saved for the backward pass are x and A x. Outputs are in the dtype of x
+    and W, or that of autocast; so are products, except on a CPU without instructions for half precision. A and B may be
+    float32 beside a half-precision W, and get float32 gradients.
     `adapter_input` is what A reads instead of x, for dropout.
 
     Raises:
@@ -166,13 +167,14 @@ def adapted_linear(
             "weight must be frozen, got one that requires a gradient, which an adapted layer does not compute: "
             "call weight.requires_grad_(False), or train the layer without an adapter"
         )
-    dtype = weight.dtype
+    own = (x, adapter_input, weight, bias, lora_A, lora_B, scale)
     device = x.device.type
     if torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device):
-        dtype = torch.get_autocast_dtype(device)
-    elif x.dtype != dtype:
-        raise ValueError(f"x must have the dtype of weight, {dtype}, got {x.dtype}")
-    return _AdaptedLinear.apply(x, adapter_input, weight, bias, lora_A, lora_B, scale, dtype)
+        with torch.autocast(device, enabled=False):
+            return _AdaptedLinear.apply(*own, torch.get_autocast_dtype(device))
+    if x.dtype != weight.dtype:
+        raise ValueError(f"x must have the dtype of weight, {weight.dtype}, got {x.dtype}")
+    return _AdaptedLinear.apply(*own, weight.dtype)
 
 
 def row_norms(

@@ -59,7 +59,7 @@ def small_runs(init: str, scaling: str) -> np.ndarray:
         losses.append(gap.square().sum(dim=(-1, -2)))
         d_low, d_up = scale * up.mT @ gap, scale * gap @ low.mT
         low, up = low - step * d_low.clamp(-1e3, 1e3), up - step * d_up.clamp(-1e3, 1e3)
-    return np.clip(np.nan_to_num(torch.stack(losses, dim=-1) / wanted.square().sum(), nan=1e6), 0, 1e6)
+    return np.clip(np.nan_to_num((torch.stack(losses, dim=-1) / wanted.square().sum()).numpy(), nan=1e6), 0, 1e6)
 
 
 # The question
@@ -248,7 +248,7 @@ class AdapterExplorer(Explorer):
     )
     init = Choice("start", "What A and B hold before the first step", "gradient SVD", tuple(INITS))
     rank = Slider("rank", "r", "Rows of A and columns of B", 4, 1, D, 1)
-    log_step = Slider("log10 of the step size", "log η", "Power of ten of the step size", -1.5, -3.0, 0.0, 0.125)
+    log_step = Slider("log10 step size", "log η", "Power of ten of the step size", -1.5, -3.0, 0.0, 0.125)
     scaling = Choice("scale", "Factor s in front of B A, with α = 4", "α/r", ("α/r", "α/√r"))
     size = (9.4, 3.7)
     layout = panels(
