@@ -80,44 +80,6 @@ def test_the_numbers_of_parameters_are_those_of_the_model():
     assert sum(p.numel() for p in model.parameters() if p.requires_grad) == 2 * lesson.PER_RANK
 
 
-# The language
-
-
-def test_the_fifth_language_is_regular_and_can_be_written():
-    from course_lib.mbart import fifth_language as fifth
-    from course_lib.mbart.corpus import Meaning, Phrase, draw_meanings
-    from course_lib.mbart.model import load
-
-    said = fifth.say_in_fifth(
-        Meaning(
-            "give",
-            Phrase("nurse", "my"),
-            Phrase("apple", "two", True),
-            Phrase("girl"),
-            tense="past",
-            negated=True,
-        )
-    )
-    assert said == "Der muchacha à zwei manzanas de mein enfermera nicht give war."
-    assert (
-        fifth.say_in_fifth(Meaning("sleep", Phrase("dog", "a", True), question=True)) == "Perros sleep est?"
-    )
-    _, tokenizer = load()
-    texts = fifth.parallel_texts(draw_meanings(100, seed=1), tokenizer)
-    assert all(tokenizer.unk_token_id not in texts.sentence(fifth.FIFTH, i) for i in range(100))
-    (inputs, decoder, labels), sources, targets = fifth.draw_batch(
-        texts, tokenizer, range(5), np.random.default_rng(0), target=fifth.FIFTH
-    )
-    code = tokenizer.lang_code_to_id[fifth.FIFTH]
-    assert (decoder[:, 1] == code).all()
-    assert (labels[:, 0] == -100).all()
-    assert all(
-        target[0] == code and source[0] != code for source, target in zip(sources, targets, strict=True)
-    )
-    assert labels[0, 1 : len(targets[0])].tolist() == targets[0][1:]
-    assert inputs.shape[0] == 5
-
-
 # Exercises
 
 
