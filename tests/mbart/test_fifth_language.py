@@ -40,14 +40,14 @@ def test_the_fifth_language_is_regular_and_can_be_written():
     assert labels[0, 1 : len(targets[0])].tolist() == targets[0][1:]
     assert inputs.shape[0] == 5
     # A few steps on a small adapter move it alone, and leave the model in the mode that it had.
-    lora.inject(model, rank=1, alpha=1, targets=["fc2"], generator=torch.Generator().manual_seed(0))
+    lora.inject(model, rank=4, alpha=32, targets="all-linear", generator=torch.Generator().manual_seed(0))
     attention, frozen = model.config._attn_implementation, model.model.shared.weight.clone()
     losses = fifth.adapt_to_fifth(
-        model, tokenizer, texts, lora.param_groups(model, 1e-2), steps=12, batch_size=4
+        model, tokenizer, texts, lora.param_groups(model, 5e-3), steps=12, batch_size=8
     )
     assert losses[-1] < losses[0] - 1
     assert (model.config._attn_implementation, model.training) == (attention, False)
     assert torch.equal(model.model.shared.weight, frozen)
     scores = fifth.fifth_scores(model, tokenizer, texts, n=4)
-    assert scores["four_loss"] < 1 < 4 < scores["fifth_loss"] < 10
+    assert scores["four_loss"] < 3 < scores["fifth_loss"] < 9
     assert scores["fifth_exact"] == 0
