@@ -30,7 +30,7 @@ from course_lib.optimization import (
     steepest_descent,
 )
 from course_lib.optimization import stochastic_gradient_descent as sgd
-from course_lib.representation import attention_only, circuits, erasure, head_scores, pca, purification
+from course_lib.representation import attention_only, circuits, erasure, head_scores, lora, pca, purification
 from course_lib.sae import by_hand, kernels, losses, metrics, recovery, resonance, sparse
 
 
@@ -57,7 +57,7 @@ class Inputs:
             for name, value in part._parameters.items():
                 part._parameters[name] = value if value is None else nn.Parameter(self._like(value))
             for name, value in part._buffers.items():
-                part._buffers[name] = self._like(value)
+                part._buffers[name] = value if value is None else self._like(value)
         return made
 
     def _like(self, value: Tensor) -> Tensor:
@@ -196,6 +196,22 @@ def selective_inputs(r: Inputs, *time: int) -> list[Tensor]:
 
 def decayed_inputs(r: Inputs, *time: int) -> list[Tensor]:
     return [r(2, *time, 3), r(2, *time, 3), r(2, *time, 4), r(2, *time)]
+
+
+def factors(r: Inputs, *, bias: bool = False) -> list[Tensor | float]:
+    """A frozen weight, perhaps a bias, A, B and the scale of an adapted layer."""
+    return [r(4, 3).detach(), *([r(4)] if bias else []), r(2, 3), r(4, 2), 0.5]
+
+
+def adapted_layers(r: Inputs) -> list[Tensor]:
+    found = []
+    for dora in (False, True):
+        layer = r.module(
+            lambda dora=dora: lora.LoRALinear(nn.Linear(3, 4), rank=2, alpha=4, dora=dora, dropout=0.5)
+        )
+        layer.base.requires_grad_(requires_grad=False)
+        found += [layer(r(5, 3)), layer.eval()(r(5, 3)), layer.weight]
+    return found
 
 
 CASES = {
@@ -539,6 +555,16 @@ CASES = {
     ),
     "representation.pca.shrinkage": lambda r: [pca.shrinkage(r(6), 0.1), pca.shrinkage(r(6), r(6))],
     "representation.pca.critical_point": lambda r: list(pca.critical_point(r(6, 6), [2, 0], 3, 0.1)),
+    "representation.lora.adapted_linear_by_weight": lambda r: lora.adapted_linear_by_weight(
+        r(5, 3), *factors(r, bias=True)
+    ),
+    "representation.lora.lora_gradients": lambda r: list(lora.lora_gradients(r(5, 4), r(5, 3), *factors(r))),
+    "representation.lora.row_norms_by_weight": lambda r: lora.row_norms_by_weight(*factors(r)),
+    "representation.lora.adapted_linear": lambda r: lora.adapted_linear(
+        r(2, 5, 3), *factors(r, bias=True), adapter_input=r(2, 5, 3)
+    ),
+    "representation.lora.row_norms": lambda r: lora.row_norms(*factors(r)),
+    "representation.lora.LoRALinear": adapted_layers,
     # sae
     "sae.autoencoder.linear": lambda r: list(
         r.module(lambda: sae.autoencoder.linear(3, 2, None)).parameters()
@@ -655,6 +681,7 @@ EXCEPTIONS = {
         optimization.newton_schulz: minimax_quintic minimax_composition polar_express
         optimization.ridge: ridge_flops mean_factor second_moment_factor mean_limit second_moment_limit
         optimization.ridge: stationary_moments
+        representation.lora: adapter_scale find_linears adapters adapt param_groups
         sae.autoencoder: check_width
         sae.by_hand: matrix
         sae.concepts: token_concepts ConceptScore ConceptReport TooFewRowsError
@@ -720,11 +747,15 @@ EXCEPTIONS = {
         sae.concepts: principal_components random_features logistic_probe concept_report
         sae.recovery: assign
     """,
+    "prepares a model for training or use, once and in no loop": """
+        representation.lora: inject weight_gradients merge unmerge unload
+    """,
     "checks shapes and dtypes and returns nothing": """
         architectures.state_space: check_sequence check_shape check_whole
         attention.shapes: check_qkv check_causal without_autocast
     """,
     "reads files, or tables of any kind, on the way to the device": """
+        representation.peft_format: save load
         sae.batches: RowSource Batches mean_and_scale check_finite
         sae.checkpoints: only_run write latest
         sae.io: save load

@@ -30,6 +30,7 @@ PARTS = {
     "state_space": ("state_space",),
     "pca": ("pca",),
     "erasure": ("erasure",),
+    "lora": ("lora",),
     "circuits": ("circuits",),
     "extraction": ("extraction",),
     "sae": ("sae",),
