@@ -1,9 +1,9 @@
 """Everything runs where its inputs are, and no training step waits for a number: asked without a GPU.
 
 Every public name of `architectures`, `attention`, `optimization`, `sae` and `theory.in_context_regression` is called
-on the meta device, forward and backward, and under `FakeTensorMode` on tensors that claim to be on a GPU, forward. Neither holds numbers. What mixes
-devices, or reads a value back (`item`, `nonzero`, the truth value of a tensor), raises there; on a GPU it would fail,
-or stop the queue of kernels at every step.
+on the meta device, forward and backward, and under `FakeTensorMode` on tensors that claim to be on a GPU, forward.
+Neither holds numbers. What mixes devices, or reads a value back (`item`, `nonzero`, the truth value of a tensor),
+raises there; on a GPU it would fail, or stop the queue of kernels at every step.
 """
 
 import importlib
