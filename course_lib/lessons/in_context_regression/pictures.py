@@ -56,14 +56,14 @@ def by_block(w: Tensor) -> Tensor:
 
 # The film: four scales, one to four heads
 
-SCALES, MOST, STEPS, EVERY = (0.1, 0.2, 0.3, 0.4), 4, 800, 20
+SCALES, MOST, STEPS, EVERY = (0.1, 0.2, 0.3, 0.4), 4, 600, 20
 
 
 @cache
 def film() -> History:
     """Train sixteen models at once on the same prompts: every scale with every number of heads."""
     runs = [(heads, scale, 2) for scale in SCALES for heads in range(1, MOST + 1)]
-    return train(TASKS, *starts(runs, MOST), steps=STEPS, batch=64, every=EVERY, generator=seeded(23))
+    return train(TASKS, *starts(runs, MOST), steps=STEPS, batch=48, every=EVERY, generator=seeded(23))
 
 
 def run_of(scale: float, heads: int) -> int:
@@ -160,7 +160,7 @@ def _ticks(axes, heads: int) -> None:
     axes.grid(False)
 
 
-SHOWN = (0, 80, 120, 800)
+SHOWN = (0, 80, 120, 600)
 
 
 @lesson.figure([f"step {step}" for step in SHOWN], "task", "head", grid=(1, 4), size=(11.4, 3.2), legend=None)
@@ -172,7 +172,7 @@ def plot_allocation(*four):
     return (
         "The factor u of three heads for three tasks, as a table at four times. At step 0 all nine are below 0.1. At step "
         "80 several have grown, in more than one head of a task. At step 120 each task has one large entry and remains "
-        "of a second. At step 800 each row and each column holds one entry of about 1.6 and zeros elsewhere: a "
+        "of a second. At step 600 each row and each column holds one entry of about 1.6 and zeros elsewhere: a "
         "permutation."
     )
 
@@ -238,7 +238,7 @@ def free_signs(w: Tensor, u: Tensor, *, steps: int = 600) -> History:
     w, u = w.clone().requires_grad_(), u.clone().requires_grad_()
     adam, generator, kept = torch.optim.Adam([w, u], lr=0.01), seeded(7), []
     for step in range(steps + 1):
-        mse, w.grad, u.grad = gradients(TASKS.draw(96, generator=generator), w.detach(), u.detach())
+        mse, w.grad, u.grad = gradients(TASKS.draw(80, generator=generator), w.detach(), u.detach())
         if step % 50 == 0:
             kept.append((step, w.detach().clone(), u.detach().clone(), mse))
         adam.step()
@@ -261,7 +261,7 @@ def plot_released(before, after, right):
     history = released()
     _heat(before, history.u[0], 2.6)
     _heat(after, history.u[-1], 2.6)
-    prompts = held_out(1500)
+    prompts = held_out(1000)
     error = [float(mean_squared_error(prompts, w, u)) for w, u in zip(history.w, history.u, strict=True)]
     lines(right, history.steps, {"free signs": error})
     right.axhline(error[0], color=GREY, linestyle=":", linewidth=1.4)
@@ -334,7 +334,7 @@ class AllocationExplorer(Explorer):
 allocation_prediction = lesson.prediction(
     "23.P1",
     "Three heads learn three tasks, from weights near zero that differ by chance. All heads see all tasks. Who answers "
-    "what after 800 steps?",
+    "what after 600 steps?",
     {
         "Each head answers a third of each task": "Equal heads would do that. A small lead of one head grows, and the "
         "others find the task answered.",
