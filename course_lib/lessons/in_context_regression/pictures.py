@@ -138,7 +138,7 @@ def plot_best_weight(axes):
         axes.axvline(best_head(TASKS, served)[0], color=line.get_color(), linestyle=":", linewidth=1.2)
     return (
         "The simulated mean squared error against the weight, with the best factor u for each. One head for all three "
-        "tasks is best near w = 0.3, with an error of about 4.3; a head for each task near w = 0.5, with about 2.2. "
+        "tasks is best near w = 0.3, with an error of about 4.5; a head for each task near w = 0.5, with about 2.3. "
         "Both rise again for larger weights. Dotted lines mark the theory's minima, 0.29 and 0.5."
     )
 
@@ -229,8 +229,8 @@ def plot_heads(axes):
         [4], [zero_sum_error(TASKS)], "*", color=RED, markersize=14, linestyle="none", label="four heads with signs"
     )
     return (
-        "The mean squared error for one to four heads, trained: it falls from about 4.3 over 3.1 to 2.2, and four heads "
-        "gain nothing over three. The first-order theory lies about 0.3 below, with the same steps. A star far below, at "
+        "The mean squared error for one to four heads, trained: it falls from about 4.5 over 3.2 to 2.3, and four heads "
+        "gain nothing over three. The first-order theory lies about 0.4 below, with the same steps. A star far below, at "
         "0.93, marks what four heads with signs can reach."
     )
 
@@ -285,7 +285,7 @@ class AllocationExplorer(Explorer):
     summary = (
         "Left, for each head (row) and task (column), the factor u with which the head answers the task. In the middle "
         "the mean weight w of the head on the task's features. Absent heads are dashes. Right the mean squared error of the "
-        "training, with a dot at the chosen step; 12 is the error of the answer 0."
+        "training, on each step's batch, with a dot at the chosen step; the answer 0 has 12 on average."
     )
     step = Slider("step", "t", "Steps of gradient descent that were taken", 120, 0, STEPS, EVERY)
     scale = Slider("scale of the start", "s", "Size of all factors before the first step", 0.2, 0.1, 0.4, 0.1)
@@ -324,7 +324,7 @@ class AllocationExplorer(Explorer):
     def words(self, state):
         """Say which head answers which task, or that none does yet."""
         step, scale, heads = state["at"]
-        start = f"s = {scale:.1f}, {heads} head{'s' * (heads > 1)}, step {step}: error {state['dot'][1][0]:.1f} of 12."
+        start = f"s = {scale:.1f}, {heads} head{'s' * (heads > 1)}, step {step}: batch error {state['dot'][1][0]:.1f}."
         pairs = enumerate(zip(state["winners"], state["shares"], strict=True), start=1)
         if state["u"].max() < 0.5:
             return f"{start} No head answers yet."
