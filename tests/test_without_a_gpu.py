@@ -1,6 +1,6 @@
 """Everything runs where its inputs are, and no training step waits for a number: asked without a GPU.
 
-Every public name of `architectures`, `attention`, `optimization`, `representation` and `sae` is called on the meta
+Every public name of `architectures`, `attention`, `optimization`, `representation`, `sae` and `theory` is called on the meta
 device, forward and backward, and under `FakeTensorMode` on tensors that claim to be on a GPU, forward. Neither holds
 numbers. What mixes devices, or reads a value back (`item`, `nonzero`, the truth value of a tensor), raises there; on a
 GPU it would fail, or stop the queue of kernels at every step.
@@ -32,6 +32,7 @@ from course_lib.optimization import (
 from course_lib.optimization import stochastic_gradient_descent as sgd
 from course_lib.representation import attention_only, circuits, erasure, head_scores, lora, pca, purification
 from course_lib.sae import by_hand, kernels, losses, metrics, recovery, resonance, sparse
+from course_lib.theory import in_context_regression as icr
 
 
 class Inputs:
@@ -163,6 +164,11 @@ def code_at(r: Inputs) -> list[Tensor]:
     pre = r(5, 8).detach()
     places, last = parallel.largest(pre, 6)
     return [*kernels.code_at(pre, places, dtype=torch.float32), last]
+
+
+def regression_inputs(r: Inputs) -> tuple[icr.Prompts, Tensor, Tensor]:
+    """Prompts of 3 tasks with 2 features each, and 4 heads."""
+    return icr.Prompts(r(5, 7, 6), r(5, 7, 3), r(5, 6), r(5, 3)), r(4, 6), r(4, 3)
 
 
 AUTOENCODERS = {
@@ -648,6 +654,18 @@ CASES = {
         rows := r(4, 6).detach(),
         sparse.remove_radial_(rows, r(4, 6)),
     ][:1],
+    # theory
+    **{
+        f"theory.in_context_regression.{form.__name__}": lambda r, form=form: form(*regression_inputs(r))
+        for form in (icr.attention_by_heads, icr.attention, icr.mean_squared_error, icr.gradients)
+    },
+    "theory.in_context_regression.factor_step": lambda r: icr.factor_step(*regression_inputs(r), 0.1),
+    "theory.in_context_regression.winners": lambda r: [icr.winners(r(4, 3))],
+    "theory.in_context_regression.one_head_each": lambda r: [icr.one_head_each(r(4, 3))],
+    "theory.in_context_regression.shares": lambda r: icr.shares(r(4, 3)),
+    "theory.in_context_regression.ridge_answers": lambda r: icr.ridge_answers(
+        regression_inputs(r)[0], icr.Tasks(n_tasks=3, block=2, n_examples=7)
+    ),
     **{
         f"{kind.__module__.removeprefix('course_lib.')}.{kind.__name__}": uses(kind, **options)
         for kind, options in AUTOENCODERS.items()
@@ -693,11 +711,13 @@ EXCEPTIONS = {
         sae.metrics: Evaluation
         sae.resonance: firing_count resonance_band bias_for_frequency
         sae.train: TrainConfig History compute_dtype
+        theory.in_context_regression: best_head served_error emergence_time zero_sum_error
     """,
     "makes its tensors from numbers alone, on the CPU": """
         attention.rotary: layout_order
         optimization.ridge: moments three_point_noise
         sae.planted: log_spaced_frequencies
+        theory.in_context_regression: zero_sum_heads
     """,
     "multiplies by a sparse matrix, which neither meta nor fake tensors can": """
         architectures.graphs: aggregate gcn_layer gcn_gradients message_layer
@@ -712,6 +732,7 @@ EXCEPTIONS = {
         representation.attention_only: repeated_sequences planted_induction
         sae.planted: PlantedDictionary
         sae.resonance: random_neurons
+        theory.in_context_regression: Tasks start train
     """,
     "measures its input: what it returns is a Python number": """
         optimization.gradient_descent: stability_limit worst_rate best_step svd_coordinates sharpness
@@ -779,13 +800,14 @@ EXCEPTIONS = {
         sae.kernels: SparseCode
         sae.planted: PlantedRows
         sae.sparse.base: SparseAutoencoder
+        theory.in_context_regression: Prompts History
     """,
 }
 
 
 def public_names() -> set[str]:
     modules = ["course_lib.parallel"]
-    for package in ("architectures", "attention", "optimization", "representation", "sae"):
+    for package in ("architectures", "attention", "optimization", "representation", "sae", "theory"):
         root = importlib.import_module(f"course_lib.{package}")
         modules += [found.name for found in pkgutil.walk_packages(root.__path__, f"{root.__name__}.")]
     return {
