@@ -11,6 +11,7 @@ as logarithms. In plain float64 the loss stops to change at a margin of about 36
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal
 
 import numpy as np
@@ -43,7 +44,9 @@ class Samples:
     def __post_init__(self):
         *sets, n, t, d = self.tokens.shape
         if t < 2:
-            raise ValueError(f"tokens must hold at least two for each sample, got shape {tuple(self.tokens.shape)}")
+            raise ValueError(
+                f"tokens must hold at least two for each sample, got shape {tuple(self.tokens.shape)}"
+            )
         for name, wanted in (("queries", (*sets, n, d)), ("labels", (*sets, n)), ("value", (*sets, d))):
             if (found := tuple(getattr(self, name).shape)) != wanted:
                 raise ValueError(
@@ -76,7 +79,9 @@ class Constraints:
     def table(self) -> np.ndarray:
         """The features of one set of samples as a table, one in each row, for a solver."""
         if self.gaps.ndim != 2:
-            raise ValueError(f"a solver takes one set of samples, gaps of shape (n, s), got {tuple(self.gaps.shape)}")
+            raise ValueError(
+                f"a solver takes one set of samples, gaps of shape (n, s), got {tuple(self.gaps.shape)}"
+            )
         return self.features.detach().cpu().double().reshape(self.gaps.numel(), -1).numpy()
 
 
@@ -84,7 +89,13 @@ class Constraints:
 
 
 def planted_samples(
-    n: int = 20, n_tokens: int = 5, d: int = 40, *, planted: int = 2, noise: float | int = 0.2, generator: torch.Generator
+    n: int = 20,
+    n_tokens: int = 5,
+    d: int = 40,
+    *,
+    planted: int = 2,
+    noise: float | int = 0.2,
+    generator: torch.Generator,
 ) -> Samples:
     """Samples whose optimal token agrees with the query in the first `planted` coordinates, all else noise.
 
@@ -103,7 +114,8 @@ def planted_samples(
 def random_samples(n: int, n_tokens: int, d: int, *, generator: torch.Generator) -> Samples:
     """Samples of independent normal numbers, with a random v of length 1 and random labels."""
     tokens, queries, value = (
-        torch.randn(*shape, generator=generator, dtype=torch.float64) for shape in ((n, n_tokens, d), (n, d), (d,))
+        torch.randn(*shape, generator=generator, dtype=torch.float64)
+        for shape in ((n, n_tokens, d), (n, d), (d,))
     )
     labels = torch.randint(0, 2, (n,), generator=generator).double() * 2 - 1
     return Samples(tokens, queries, labels, value / value.norm())
@@ -112,7 +124,10 @@ def random_samples(n: int, n_tokens: int, d: int, *, generator: torch.Generator)
 def stacked(samples: Sequence[Samples]) -> Samples:
     """Several sets of samples of one size as one, with a dimension in front."""
     return Samples(
-        *(torch.stack([getattr(s, name) for s in samples]) for name in ("tokens", "queries", "labels", "value"))
+        *(
+            torch.stack([getattr(s, name) for s in samples])
+            for name in ("tokens", "queries", "labels", "value")
+        )
     )
 
 
@@ -151,7 +166,7 @@ def _logits(margins: Tensor, gaps: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def pull(
-    margins: Float[Tensor, "*sets n s"], gaps: Float[Tensor, "*sets n s"], best: Float[Tensor, "*sets n"]
+    margins: Float[Tensor, "*sets n s"], gaps: Float[Tensor, "*others m t"], best: Float[Tensor, "*more k"]
 ) -> Float[Tensor, "*sets n s"]:
     """a_t = exp(-y f) p_t (y f - score_t) (24.4), divided by the largest in size of the set.
 
@@ -192,7 +207,9 @@ def product(parameters: Sequence[Tensor], parametrisation: str) -> Tensor:
     if parametrisation not in PARAMETERS:
         raise ValueError(f"parametrisation must be one of {list(PARAMETERS)}, got {parametrisation!r}")
     if len(parameters) != PARAMETERS[parametrisation]:
-        raise ValueError(f"{parametrisation} has {PARAMETERS[parametrisation]} parameters, got {len(parameters)}")
+        raise ValueError(
+            f"{parametrisation} has {PARAMETERS[parametrisation]} parameters, got {len(parameters)}"
+        )
     if parametrisation == "W":
         return parameters[0]
     first, second = parameters
@@ -209,7 +226,9 @@ def _velocity(parameters: Sequence[Tensor], force: Tensor, parametrisation: str)
     return force @ (second @ second.mT) + (first @ first.mT) @ force
 
 
-def flow_by_euler(samples: Samples, start: Sequence[Tensor], *, diagonal: bool, step: float, steps: int) -> list[Tensor]:
+def flow_by_euler(
+    samples: Samples, start: Sequence[Tensor], *, diagonal: bool, step: float, steps: int
+) -> list[Tensor]:
     """Gradient descent on one set of samples with small steps, by autograd, to be read: the flow in its own time.
 
     One parameter is W (beta where diagonal), two are K and Q (k and q where diagonal).
@@ -246,7 +265,9 @@ def flow_step(
     margins = given.margins(here)
     a = pull(margins, given.gaps, given.best).reshape(*lead, 1, n * s)
     force = (a @ rows).reshape(here.shape)
-    slack = 1 + (margins - margins.amin(dim=(-1, -2), keepdim=True)) / 4  # far ahead of the smallest: no matter how fast
+    slack = (
+        1 + (margins - margins.amin(dim=(-1, -2), keepdim=True)) / 4
+    )  # far ahead of the smallest: no matter how fast
     moved = (given.margins(_velocity(parameters, force, parametrisation)).abs() / slack).amax(dim=(-1, -2))
     time = logit_step / moved
     if parametrisation != "W":
@@ -293,7 +314,7 @@ def gradient_flow(
         ValueError: `margins` do not increase, or the parameters do not fit.
     """
     goals = list(margins)
-    if not goals or any(b <= a for a, b in zip(goals, goals[1:], strict=False)):
+    if not goals or any(b <= a for a, b in pairwise(goals)):
         raise ValueError(f"margins must be increasing numbers, got {goals}")
     parameters = list(start)
     here = product(parameters, parametrisation)
@@ -306,9 +327,7 @@ def gradient_flow(
             found[place] = torch.where(first, here, found[place])
         if step % 50 == 0 and not found[-1].isnan().any():  # the only value read back
             break
-        parameters = flow_step(
-            parameters, given, parametrisation=parametrisation, logit_step=logit_step
-        )
+        parameters = flow_step(parameters, given, parametrisation=parametrisation, logit_step=logit_step)
         here = product(parameters, parametrisation)
     products = torch.stack(found)
     return Flow(products, ~products[-1].isnan().flatten(given.gaps.ndim - 2).any(dim=-1), parameters)
@@ -350,7 +369,9 @@ def l1_svm(given: Constraints) -> Float[Tensor, " d"]:
     """
     rows = given.table()
     if given.features.ndim != 3:
-        raise ValueError(f"features must have shape (n, s, d), got {tuple(given.features.shape)}; see nuclear_svm")
+        raise ValueError(
+            f"features must have shape (n, s, d), got {tuple(given.features.shape)}; see nuclear_svm"
+        )
     found = linprog(
         np.ones(2 * rows.shape[1]), A_ub=np.hstack([-rows, rows]), b_ub=-np.ones(len(rows)), method="highs"
     )
@@ -374,7 +395,9 @@ def nuclear_svm(given: Constraints) -> Float[Tensor, "d d"]:
         ) from None
     rows = given.table()
     if given.features.ndim != 4:
-        raise ValueError(f"features must have shape (n, s, d, d), got {tuple(given.features.shape)}; see l1_svm")
+        raise ValueError(
+            f"features must have shape (n, s, d, d), got {tuple(given.features.shape)}; see l1_svm"
+        )
     d = given.features.shape[-1]
     side = 2 * d
     # The upper triangle, column by column, entries off the diagonal times sqrt 2: (i, j) has the place j (j + 1) / 2 + i.
@@ -382,7 +405,9 @@ def nuclear_svm(given: Constraints) -> Float[Tensor, "d d"]:
     j, i = np.tril_indices(side)
     cost = (i == j) / 2.0
     above = np.zeros((len(rows), size))
-    above[:, (i < d) & (j >= d)] = rows.reshape(-1, d, d)[:, i[(i < d) & (j >= d)], j[(i < d) & (j >= d)] - d] / 2**0.5
+    above[:, (i < d) & (j >= d)] = (
+        rows.reshape(-1, d, d)[:, i[(i < d) & (j >= d)], j[(i < d) & (j >= d)] - d] / 2**0.5
+    )
     settings = clarabel.DefaultSettings()
     settings.verbose = False
     found = clarabel.DefaultSolver(
@@ -406,7 +431,9 @@ def nuclear_norm(weight: Float[Tensor, "..."], *, diagonal: bool) -> Float[Tenso
     return weight.abs().sum(dim=-1) if diagonal else torch.linalg.svdvals(weight).sum(dim=-1)
 
 
-def direction_cosine(a: Float[Tensor, "..."], b: Float[Tensor, "..."], *, diagonal: bool) -> Float[Tensor, "..."]:
+def direction_cosine(
+    a: Float[Tensor, "..."], b: Float[Tensor, "..."], *, diagonal: bool
+) -> Float[Tensor, "..."]:
     """<A, B> / (||A||_F ||B||_F) over the last dimension (diagonal) or the last two."""
     dims = (-1,) if diagonal else (-2, -1)
     norms = (a.square().sum(dim=dims) * b.square().sum(dim=dims)).sqrt()

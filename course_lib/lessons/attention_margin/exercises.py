@@ -44,39 +44,8 @@ def _scores(generator):
     return torch.randperm(4, generator=generator).double() - 1.5
 
 
-lesson.value(
-    "24.2", "The end of one constraint", difficulty=1, minutes=6,
-    prompt="One sample leaves the single constraint $3\\beta_1 - 4\\beta_2 \\ge 1$. Gradient flow trains $k$ and $q$, from "
-    "$k = (1, 1)$ and $q = (0, 0)$. What does $\\beta$ divided by the margin tend to? The answer is a dictionary with the "
-    "numbers `first` and `second`.",
-    answer={"first": 0, "second": -0.25},
-    properties=[
-        ("The margin of your answer should be 1.", lambda first, second: close(3 * first - 4 * second, 1, rtol=1e-3)),
-        ("Another point of margin 1 has a smaller nuclear norm.",
-         lambda first, second: abs(first) + abs(second) < 0.2505),
-    ],
-    hints=(
-        "In rescaled time each product grows like a hyperbolic sine. Of what?",
-        "The coordinate with the larger coefficient *in size* runs away. Its sign is that of the coefficient.",
-        "All of $\\beta$ lies on that coordinate; choose its size so that the margin is 1.",
-    ),
-    mistakes=[
-        ("Frobenius", {"first": 0.12, "second": -0.16},
-         "That is where β trained by itself ends: the shortest β. A product ends with the least nuclear norm."),
-        ("sign", {"first": 0, "second": 0.25}, "The margin of this answer is -1: the coefficient is -4."),
-        ("largest with its sign", {"first": 1 / 3, "second": 0},
-         "You chose the larger coefficient with its sign. What counts is its size: -4 beats 3.",
-         lambda first, second: abs(first - 1 / 3) < 2e-3 and second == 0),
-        ("margin not 1", {"first": 0, "second": -1}, "That is the direction. Divide by its margin, which is 4."),
-        ("equal shares", {"first": 1 / 7, "second": -1 / 7},
-         "Equal sizes have the least largest entry, which is another norm: the coordinates do not grow alike.",
-         lambda first, second: abs(first - 1 / 7) < 2e-3 and abs(second + 1 / 7) < 2e-3),
-    ],
-)
-
-
 @lesson.exercise(
-    "24.3", "How the answer depends on a logit", difficulty=2, minutes=10,
+    "24.2", "How the answer depends on a logit", difficulty=2, minutes=10,
     prompt="Write `slopes(margins, gaps)` for one sample: `margins` holds $m_t = \\langle\\phi_t, W\\rangle$ and `gaps` the "
     "$\\Delta_t$ of the tokens that are not optimal. Return the derivatives of $y f$ with respect to every $m_t$, without "
     "autograd.",
@@ -116,7 +85,7 @@ def _rates(margins, gaps, answer):
 
 
 lesson.value(
-    "24.4", "What k and q keep", difficulty=2, minutes=5,
+    "24.3", "What k and q keep", difficulty=2, minutes=5,
     prompt="In one coordinate $k$ starts at 2 and $q$ at 0. Gradient flow, on whatever samples, has taken $q$ to 1.5. How "
     "large is the product $\\beta = kq$?",
     answer=3.75,
@@ -138,6 +107,37 @@ lesson.value(
 
 def _within(a, b):
     return max(abs(a), abs(b)) < 1e6 and max(abs(a), abs(b)) > 1e-6
+
+
+lesson.value(
+    "24.4", "The end of one constraint", difficulty=2, minutes=6,
+    prompt="One sample leaves the single constraint $3\\beta_1 - 4\\beta_2 \\ge 1$. Gradient flow trains $k$ and $q$, from "
+    "$k = (1, 1)$ and $q = (0, 0)$. What does $\\beta$ divided by the margin tend to? The answer is a dictionary with the "
+    "numbers `first` and `second`.",
+    answer={"first": 0, "second": -0.25},
+    properties=[
+        ("The margin of your answer should be 1.", lambda first, second: close(3 * first - 4 * second, 1, rtol=1e-3)),
+        ("Another point of margin 1 has a smaller nuclear norm.",
+         lambda first, second: abs(first) + abs(second) < 0.2505),
+    ],
+    hints=(
+        "In rescaled time each product grows like a hyperbolic sine. Of what?",
+        "The coordinate with the larger coefficient *in size* runs away. Its sign is that of the coefficient.",
+        "All of $\\beta$ lies on that coordinate; choose its size so that the margin is 1.",
+    ),
+    mistakes=[
+        ("Frobenius", {"first": 0.12, "second": -0.16},
+         "That is where β trained by itself ends: the shortest β. A product ends with the least nuclear norm."),
+        ("sign", {"first": 0, "second": 0.25}, "The margin of this answer is -1: the coefficient is -4."),
+        ("largest with its sign", {"first": 1 / 3, "second": 0},
+         "You chose the larger coefficient with its sign. What counts is its size: -4 beats 3.",
+         lambda first, second: abs(first - 1 / 3) < 2e-3 and second == 0),
+        ("margin not 1", {"first": 0, "second": -1}, "That is the direction. Divide by its margin, which is 4."),
+        ("equal shares", {"first": 1 / 7, "second": -1 / 7},
+         "Equal sizes have the least largest entry, which is another norm: the coordinates do not grow alike.",
+         lambda first, second: abs(first - 1 / 7) < 2e-3 and abs(second + 1 / 7) < 2e-3),
+    ],
+)
 
 
 lesson.flaw(

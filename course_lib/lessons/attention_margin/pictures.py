@@ -106,7 +106,9 @@ def plane_point(start: float, margin) -> np.ndarray:
 def _plane(axes) -> None:
     angle = np.linspace(0, 2 * np.pi, 200)
     axes.plot([0.05, 0.65], [0.9, -0.3], "-", color=BLACK, linewidth=1.2, label="margin 1")
-    axes.plot(0.2**0.5 * np.cos(angle), 0.2**0.5 * np.sin(angle), "--", color=RED, linewidth=1.3, label="Frobenius ball")
+    axes.plot(
+        0.2**0.5 * np.cos(angle), 0.2**0.5 * np.sin(angle), "--", color=RED, linewidth=1.3, label="Frobenius ball"
+    )
     axes.plot([0, 0.5, 0, -0.5, 0], [0.5, 0, -0.5, 0, 0.5], "-.", color=GREEN, linewidth=1.3, label="nuclear ball")
 
 
@@ -142,7 +144,9 @@ class PlaneExplorer(Explorer):
         "training, the blue dot is the trained β. Right both norms per unit margin against the margin."
     )
     start = Slider("start scale, power of 10", "log₁₀ c", "k starts at (c, c) and q at (0, 0)", 0.0, -2.0, 1.0, 0.1)
-    margin = Slider("margin reached, power of 10", "log₁₀ m", "Training stops when 2β₁ + β₂ reaches m", 2.0, 0.0, 4.0, 0.1)
+    margin = Slider(
+        "margin reached, power of 10", "log₁₀ m", "Training stops when 2β₁ + β₂ reaches m", 2.0, 0.0, 4.0, 0.1
+    )
     trained = Choice("trained", "The parameters that gradient flow moves", "k and q", ("k and q", "W"))
     size = (9.6, 4.2)
     layout = panels(
