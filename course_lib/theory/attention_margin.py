@@ -1,7 +1,7 @@
 """Which norm a trained attention layer minimises: one softmax head on separable samples (lesson 24).
 
-A sample is T tokens x_t, a query z and a label y = +-1. The head answers f = v . sum_t p_t x_t with p = softmax(x_t . W z) and
-a fixed v. The token with the largest score y v . x_t is the optimal one. Everything that training sees of a sample are
+A sample is T tokens x_t, a query z and a label y = +-1. The head answers f = v . sum_t p_t x_t with p = softmax(x_t . W z)
+and a fixed v. The token with the largest score y v . x_t is the optimal one. Everything that training sees of a sample are
 its features phi_t = (x_opt - x_t) z^T, one for each other token, and the gaps between the scores; <phi_t, W> is by how much
 the optimal token's logit exceeds token t's. For a diagonal W = diag(beta) a feature is the vector (x_opt - x_t) * z.
 
@@ -253,8 +253,9 @@ def flow_step(
     """One step along the path of gradient flow, in every set of samples by its own time.
 
     In the time of the step no logit difference moves more than about `logit_step` (those that are far ahead of the smallest
-    one: a quarter of their lead more), and no parameter is multiplied by more than about e^growth. While the force G = sum a phi is held, k + q grows like e^(Gt) and k - q falls like e^(-Gt), which
-    is exact; K and Q move by two terms of the same series. Reads nothing back.
+    one: a quarter of their lead more), and no parameter is multiplied by more than about e^growth.
+    While the force G = sum a phi is held, k + q grows like e^(Gt) and k - q falls like e^(-Gt), which is exact;
+    K and Q move by two terms of the same series. Reads nothing back.
 
     Raises:
         ValueError: the parametrisation is unknown, or has another number of parameters.

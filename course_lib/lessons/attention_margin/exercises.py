@@ -9,9 +9,9 @@ lesson = contents(__name__)
 
 @lesson.exercise(
     "24.1", "What training sees of a sample", difficulty=1, minutes=8,
-    prompt="Write `conditions(tokens, query, scores)` for diagonal weights: `tokens` holds $x_t$ in its rows, `query` is $z$ "
-    "and `scores` holds $y\\,v\\cdot x_t$. Return the feature $\\phi_t$ of every token but the optimal one, in the order of "
-    "the tokens, one in each row.",
+    prompt="Write `conditions(tokens, query, scores)` for diagonal weights: `tokens` holds $x_t$ in its rows, `query` "
+    "is $z$ and `scores` holds $y\\,v\\cdot x_t$. Return the feature $\\phi_t$ of every token but the optimal one, in the "
+    "order of the tokens, one in each row.",
     draw=inputs(tokens=normal("4 3"), query=integers("3", -2, 2), scores=lambda generator: _scores(generator)),
     agrees="Each row should be (x_opt - x_t) times z, entry by entry.",
     hints=(
@@ -63,7 +63,7 @@ def _scores(generator):
         ("optimal token forgotten", edit("1 + torch.exp(-margins).sum()", "torch.exp(-margins).sum()"),
          "The optimal token takes part in the softmax: its own margin is 0, and it adds 1 to the denominator."),
         ("average left out", edit("gaps - (p * gaps).sum()", "gaps"),
-         "You held the other weights fixed. More weight on the optimal token takes it from all others: subtract the average."),
+         "You held the other weights fixed. What the optimal token gains, all others lose: subtract the average."),
         ("sign", edit("return p", "return -p"), "The sign is turned: a larger margin of a bad token raises the answer."),
         ("tokens one by one", edit("torch.exp(-margins) / (1 + torch.exp(-margins).sum())", "torch.sigmoid(-margins)"),
          "You took a sigmoid for each token. The weights share one softmax."),
@@ -142,9 +142,9 @@ lesson.value(
 
 lesson.flaw(
     "24.5", "Hardly a difference?", difficulty=2, minutes=8,
-    prompt="\"In the plane the two problems hardly differ: the $\\beta$ of least Frobenius norm on a constraint $a\\beta_1 + "
-    "b\\beta_2 \\ge 1$ has a nuclear norm at most one fifth above the least.\" Give a counterexample: a dictionary with the "
-    "numbers `a` and `b`, smaller than a million.",
+    prompt="\"In the plane the two problems hardly differ: the $\\beta$ of least Frobenius norm on a constraint "
+    "$a\\beta_1 + b\\beta_2 \\ge 1$ has a nuclear norm at most one fifth above the least.\" Give a counterexample: a "
+    "dictionary with the numbers `a` and `b`, smaller than a million.",
     answer={"a": 12, "b": 5},
     properties=[
         ("Both numbers should be smaller than a million, and one of them not 0.", _within),
@@ -175,8 +175,8 @@ lesson.flaw(
 
 @lesson.exercise(
     "24.6", "How K Qᵀ moves", difficulty=3, minutes=10,
-    prompt="Write `velocity(K, Q, force)`: `force` is $G = -\\partial L/\\partial W$ at $W = KQ^\\top$, $d \\times d$; $K$ and "
-    "$Q$ are $d \\times r$. Return $\\dot W$ when gradient flow trains $K$ and $Q$.",
+    prompt="Write `velocity(K, Q, force)`: `force` is $G = -\\partial L/\\partial W$ at $W = KQ^\\top$, $d \\times d$; $K$ "
+    "and $Q$ are $d \\times r$. Return $\\dot W$ when gradient flow trains $K$ and $Q$.",
     draw=inputs(K=normal("3 2"), Q=normal("3 2"), force=normal("3 3")),
     properties=[
         ("It should be the change of K Qᵀ when K and Q move a little along minus their gradients.",
@@ -190,7 +190,8 @@ lesson.flaw(
     mistakes=[
         ("only K moves", edit(" + K @ (force.T @ K).T", ""), "Q moves as well: the product rule has two terms."),
         ("only Q moves", edit("force @ Q @ Q.T + ", ""), "K moves as well: the product rule has two terms."),
-        ("W itself", edit("force @ Q @ Q.T + K @ (force.T @ K).T", "force"), "That is how W moves when W itself is trained."),
+        ("W itself", edit("force @ Q @ Q.T + K @ (force.T @ K).T", "force"),
+         "That is how W moves when W itself is trained."),
         ("G not transposed", edit("(force.T @ K).T", "(force @ K).T"),
          "Minus the gradient with respect to Q is GᵀK: you took G K."),
         ("sides exchanged", edit("force @ Q @ Q.T + K @ (force.T @ K).T", "Q @ Q.T @ force + force @ K @ K.T"),

@@ -6,6 +6,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from course_lib.teaching import Choice, Explorer, Slider, contents, lines, panels
+from course_lib.teaching.style import BLACK, BLUE, GREEN, RED
 from course_lib.theory.attention_margin import (
     Constraints,
     constraints,
@@ -19,8 +21,6 @@ from course_lib.theory.attention_margin import (
     planted_samples,
     stacked,
 )
-from course_lib.teaching import Choice, Explorer, Slider, contents, lines, panels
-from course_lib.teaching.style import BLACK, BLUE, GREEN, RED
 
 lesson = contents(__name__)
 
@@ -84,8 +84,8 @@ def plot_question(axes):
         axes.plot(MARGINS, np.degrees(np.arccos(one.numpy())), "-", color=BLUE, linewidth=1.2, alpha=0.7)
     return (
         "The angle between the directions of two trained layers against the margin that both have reached, from 1 to "
-        "1000, for ten sets of samples. At margin 1 it is below 10 degrees for all. It grows and levels off between 18 and 34 "
-        "degrees."
+        "1000, for ten sets of samples. At margin 1 it is below 10 degrees for all. It grows and levels off between 18 "
+        "and 34 degrees."
     )
 
 
@@ -137,16 +137,15 @@ def plot_plane(axes):
 class PlaneExplorer(Explorer):
     """Train k * q or W on one constraint, and look at the two norms."""
 
-    title = "Which norm does training make small?"
+    title = "The norm that training makes small"
     summary = (
         "Left the plane of β per unit margin, with the line of margin 1, the unit ball of the Frobenius norm (circle) and "
         "of the nuclear norm (diamond), each as large as it may be to touch the line; the thick one is that of the chosen "
-        "training, the blue dot is the trained β. Right both norms per unit margin against the margin."
+        "training, the blue dot is the trained β, the open one that of the other training. Right "
+        "both norms per unit margin against the margin."
     )
-    start = Slider("start scale, power of 10", "log₁₀ c", "k starts at (c, c) and q at (0, 0)", 0.0, -2.0, 1.0, 0.1)
-    margin = Slider(
-        "margin reached, power of 10", "log₁₀ m", "Training stops when 2β₁ + β₂ reaches m", 2.0, 0.0, 4.0, 0.1
-    )
+    start = Slider("start scale", "log₁₀ c", "k starts at (c, c) and q at (0, 0)", 0.0, -2.0, 1.0, 0.1)
+    margin = Slider("margin", "log₁₀ m", "Training stops when 2β₁ + β₂ reaches m", 2.0, 0.0, 4.0, 0.1)
     trained = Choice("trained", "The parameters that gradient flow moves", "k and q", ("k and q", "W"))
     size = (9.6, 4.2)
     layout = panels(
@@ -165,7 +164,8 @@ class PlaneExplorer(Explorer):
         """Return the trained point, its trail and both norms along the way."""
         product = trained == "k and q"
         path = plane_point(10.0**start, self.at) if product else np.tile([0.4, 0.2], (len(self.at), 1))
-        here = plane_point(10.0**start, 10.0**margin) if product else np.array([0.4, 0.2])
+        ends = [plane_point(10.0**start, 10.0**margin), np.array([0.4, 0.2])]
+        here, other = ends if product else reversed(ends)
         nuclear, frobenius = np.abs(path).sum(1), np.linalg.norm(path, axis=1)
         now = (float(np.abs(here).sum()), float(np.linalg.norm(here)))
         ball = np.array([[0, 0.5, 0, -0.5, 0], [0.5, 0, -0.5, 0, 0.5]])
@@ -176,6 +176,7 @@ class PlaneExplorer(Explorer):
             "ball": tuple(ball if product else circle),
             "trail": tuple(trail.T),
             "dot": tuple(here),
+            "other": tuple(other),
             "nuclear": nuclear,
             "frobenius": frobenius,
             "marks": ([10.0**margin] * 2, now),
@@ -190,11 +191,13 @@ class PlaneExplorer(Explorer):
         ball = left.plot([], [], "-", color=BLUE, linewidth=4, alpha=0.35, label="_ball")[0]
         trail = left.plot([], [], "-", color=BLUE, linewidth=3, alpha=0.6, label="_trail")[0]
         dot = left.plot([], [], "o", color=BLUE, markersize=10, zorder=6, label="_dot")[0]
+        other = left.plot([], [], "o", color=BLUE, markersize=10, markerfacecolor="none", label="_other")[0]
         nuclear, frobenius = lines(right, self.at, ["nuclear, |β₁| + |β₂|", "Frobenius, length of β"])
         for height, color in ((0.5, GREEN), (0.2**0.5, RED)):
             right.axhline(height, color=color, linewidth=1, linestyle=":", label="_smallest")
         marks = right.plot([], [], "o", color=BLUE, markersize=8, zorder=5, linestyle="none", label="_now")[0]
-        return {"ball": ball, "trail": trail, "dot": dot, "nuclear": nuclear, "frobenius": frobenius, "marks": marks}
+        moving = {"ball": ball, "trail": trail, "dot": dot, "other": other}
+        return {**moving, "nuclear": nuclear, "frobenius": frobenius, "marks": marks}
 
     def words(self, state):
         """Say where training stands and how far each norm is from its smallest value."""
@@ -248,7 +251,8 @@ def plot_stems(*axes):
         one.plot(solutions()[which][0].numpy(), "o", color=RED, markersize=4, markerfacecolor="none", label=name)
     return (
         "The 40 coordinates of β per unit margin at margin 1000, first set of samples. Left k and q: the planted two "
-        "carry nearly everything, close to the red circles of the least nuclear norm, which uses two more a little. Right W: the planted two are the largest, and all "
+        "carry nearly everything, close to the red circles of the least nuclear norm, which uses two more "
+        "a little. Right W: the planted two are the largest, and all "
         "others are used too, on the circles of the least Frobenius norm."
     )
 
@@ -272,9 +276,9 @@ def plot_starts(left, right):
     lines(right, MARGINS, {f"k starts at {s:g}": excesses(s).mean(1) for s in STARTS}, marker="o", markersize=3)
     return (
         "Mean over ten sets of samples against the margin, k starting at 0.01, 1 and 10. Left the cosine with the least "
-        "nuclear norm: start 1 leads throughout and ends at 0.99; 0.01 rises to 0.975 at margin 100 and stays there; start 10 "
-        "dips to 0.90 and ends at 0.96. Right the excess: 0.01 leads up to margin 300, at 1000 it and start 1 are both near "
-        "2%, start 10 is at 32%."
+        "nuclear norm: start 1 leads throughout and ends at 0.99; 0.01 rises to 0.975 at margin 100 and stays there; "
+        "start 10 dips to 0.90 and ends at 0.96. Right the excess: 0.01 leads up to margin 300, at 1000 it and start 1 "
+        "are both near 2%, start 10 is at 32%."
     )
 
 
@@ -322,10 +326,10 @@ start_prediction = lesson.prediction(
     "coordinate, $q$ at 0. The usual advice is to start small. Which start has the largest cosine with the limit's "
     "direction when the margin is 1000?",
     {
-        "c = 0.01": "Its norm is the smallest at first, but its cosine stands still from margin 100 on: coordinates that are "
-        "pushed weakly or wrongly at first fall behind by a factor that is larger the smaller the start.",
-        "c = 1": "From 0.01, coordinates that are first pushed weakly or the wrong way fall behind by a large factor and are "
-        "still missing; from 10, the products hardly notice that they are products.",
+        "c = 0.01": "Its norm is the smallest at first, but its cosine stands still from margin 100 on: coordinates that "
+        "are pushed weakly or wrongly at first fall behind by a factor that is larger the smaller the start.",
+        "c = 1": "From 0.01, coordinates that are first pushed weakly or the wrong way fall behind by a large factor and "
+        "are still missing; from 10, the products hardly notice that they are products.",
         "c = 10": "From so large a start k hardly changes, and k * q moves as β itself would: towards the other norm.",
         "All the same": "They may share a limit. At margin 1000 they are not there.",
     },
