@@ -32,6 +32,7 @@ from course_lib.optimization import (
 from course_lib.optimization import stochastic_gradient_descent as sgd
 from course_lib.representation import attention_only, circuits, erasure, head_scores, lora, pca, purification
 from course_lib.sae import by_hand, kernels, losses, metrics, recovery, resonance, sparse
+from course_lib.theory import attention_margin as margin
 from course_lib.theory import in_context_regression as icr
 
 
@@ -218,6 +219,10 @@ def adapted_layers(r: Inputs) -> list[Tensor]:
         layer.base.requires_grad_(requires_grad=False)
         found += [layer(r(5, 3)), layer.eval()(r(5, 3)), layer.weight]
     return found
+
+
+def samples(r: Inputs) -> margin.Samples:
+    return margin.Samples(r(5, 3, 4), r(5, 4), r(5), r(4))
 
 
 CASES = {
@@ -659,6 +664,39 @@ CASES = {
         f"theory.in_context_regression.{form.__name__}": lambda r, form=form: form(*regression_inputs(r))
         for form in (icr.attention_by_heads, icr.attention, icr.mean_squared_error, icr.gradients)
     },
+    "theory.attention_margin.attention_output": lambda r: margin.attention_output(samples(r), r(4, 4)),
+    "theory.attention_margin.exponential_loss": lambda r: margin.exponential_loss(samples(r), r(4, 4)),
+    "theory.attention_margin.constraints": lambda r: [
+        margin.constraints(samples(r), diagonal=diagonal) for diagonal in (False, True)
+    ],
+    "theory.attention_margin.stacked": lambda r: margin.stacked([samples(r), samples(r)]),
+    "theory.attention_margin.flow_by_euler": lambda r: margin.flow_by_euler(
+        samples(r), [r(4, 4), r(4, 4)], diagonal=False, step=0.1, steps=2
+    ),
+    "theory.attention_margin.pull": lambda r: margin.pull(r(5, 2), r(5, 2), r(5)),
+    "theory.attention_margin.loss_gradient": lambda r: [
+        margin.loss_gradient(margin.constraints(samples(r), diagonal=True), r(4)),
+        margin.loss_gradient(margin.constraints(samples(r), diagonal=False), r(4, 4)),
+    ],
+    "theory.attention_margin.product": lambda r: [
+        margin.product([r(4, 4), r(4, 4)], kind) for kind in ("kq", "KQ")
+    ],
+    "theory.attention_margin.flow_step": lambda r: [
+        margin.flow_step(
+            [r(*shape) for _ in range(margin.PARAMETERS[kind])],
+            margin.constraints(samples(r), diagonal=len(shape) == 1),
+            parametrisation=kind,
+        )
+        for kind, shape in (("W", (4,)), ("kq", (4,)), ("W", (4, 4)), ("KQ", (4, 4)))
+    ],
+    "theory.attention_margin.nuclear_norm": lambda r: [
+        margin.nuclear_norm(r(4), diagonal=True),
+        margin.nuclear_norm(r(4, 4), diagonal=False),
+    ],
+    "theory.attention_margin.direction_cosine": lambda r: margin.direction_cosine(
+        r(4, 4), r(4, 4), diagonal=False
+    ),
+    "theory.attention_margin.excess": lambda r: margin.excess(r(2), r(2), r(2)),
     "theory.in_context_regression.factor_step": lambda r: icr.factor_step(*regression_inputs(r), 0.1),
     "theory.in_context_regression.winners": lambda r: [icr.winners(r(4, 3))],
     "theory.in_context_regression.one_head_each": lambda r: [icr.one_head_each(r(4, 3))],
@@ -732,6 +770,7 @@ EXCEPTIONS = {
         representation.attention_only: repeated_sequences planted_induction
         sae.planted: PlantedDictionary
         sae.resonance: random_neurons
+        theory.attention_margin: planted_samples random_samples
         theory.in_context_regression: Tasks start train
     """,
     "measures its input: what it returns is a Python number": """
@@ -759,6 +798,7 @@ EXCEPTIONS = {
         representation.pca: pca_by_svd RunningMoments pca
         sae.losses: check_labels
         sae.metrics: pca_curve PrincipalVariance
+        theory.attention_margin: gradient_flow frobenius_svm l1_svm nuclear_svm
     """,
     "lists what it finds, so that its size is a value": """
         sae.losses: check_sparsity SparsityCheck
@@ -800,6 +840,7 @@ EXCEPTIONS = {
         sae.kernels: SparseCode
         sae.planted: PlantedRows
         sae.sparse.base: SparseAutoencoder
+        theory.attention_margin: Samples Constraints Flow
         theory.in_context_regression: Prompts History
     """,
 }
