@@ -141,7 +141,7 @@ lesson.value(
 
 
 lesson.flaw(
-    "24.5", "Hardly a difference?", difficulty=2, minutes=8,
+    "24.5", "Hardly a difference", difficulty=2, minutes=8,
     prompt="\"In the plane the two problems hardly differ: the $\\beta$ of least Frobenius norm on a constraint "
     "$a\\beta_1 + b\\beta_2 \\ge 1$ has a nuclear norm at most one fifth above the least.\" Give a counterexample: a "
     "dictionary with the numbers `a` and `b`, smaller than a million.",
