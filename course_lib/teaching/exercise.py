@@ -169,7 +169,8 @@ class Exercise:
         stars = "★" * self.difficulty + "☆" * (3 - self.difficulty)
         about = f"*{KINDS[self.kind].capitalize()}, difficulty {stars}, about {self.minutes} minutes.*"
         help_line = f'Stuck? Run `exercises["{self.id}"].hint()` in a new cell, up to three times.'
-        display(Markdown(f"**{self.id} {self.title}.** {about}\n\n{self.prompt}\n\n{help_line}"))
+        title = self.title if self.title.endswith("?") else f"{self.title}."
+        display(Markdown(f"**{self.id} {title}** {about}\n\n{self.prompt}\n\n{help_line}"))
 
     # What decides.
 

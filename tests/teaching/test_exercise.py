@@ -563,6 +563,14 @@ def test_the_card_shows_title_difficulty_minutes_prompt_and_help(monkeypatch):
         assert part in text
 
 
+@pytest.mark.parametrize(("title", "shown"), [("Square", "Square.**"), ("A square?", "A square?**")])
+def test_a_title_ends_with_one_mark(monkeypatch, title, shown):
+    cards = []
+    monkeypatch.setattr("course_lib.teaching.exercise.display", cards.append)
+    replace(WHOLE, title=title)._ipython_display_()
+    assert f"**90.2 {shown} " in cards[0].data
+
+
 # Construction
 
 
