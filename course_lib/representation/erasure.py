@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor
 
-from course_lib.representation.pca import RunningMoments, gram
+from course_lib.representation.pca import RunningMoments, check_table, gram
 
 LEAST_CORRELATION = 1e-7
 """What a linear probe reads below this correlation is rounding, and is not erased."""
@@ -24,13 +24,6 @@ FLOOR = 1e-10
 _FLOOR_FLOAT32 = 1e-6  # the same where products were taken in float32
 _CHUNK_ROWS, _BLOCK_ROWS, _BLOCK = 2048, 256, 128  # so that what is multiplied stays in the cache
 _ROWS_AT_ONCE = 512  # rows that are erased together, for the same reason
-
-
-def _check_states(x: Tensor, d_model: int | None = None) -> None:
-    if x.ndim != 2 or (d_model is not None and x.shape[1] != d_model):
-        raise ValueError(f"x must have shape (rows, {d_model or 'd_model'}), got {tuple(x.shape)}")
-    if not x.is_floating_point():
-        raise ValueError(f"x must hold floating-point numbers, got {x.dtype}")
 
 
 def concept_columns(
@@ -68,7 +61,7 @@ def erase_by_regression(
 
     In float64. Raises ValueError where `x` is no table of floating-point numbers or `z` has another number of rows.
     """
-    _check_states(x)
+    check_table("x", x)
     if len(z) != len(x):
         raise ValueError(f"z must have {len(x)} rows, as x has, got {len(z)}")
     centred = x.double() - x.double().mean(dim=0)
@@ -105,7 +98,7 @@ class Eraser:
         rounded R: a rounded U alone would leave the same small share of the concept in every row. States are centred
         first: a mean may be far larger than the spread around it. Without gradients, by blocks of rows.
         """
-        _check_states(x, len(self.mean))
+        check_table("x", x, len(self.mean))
         mean, read = self.mean.to(x), self.read.to(x)
         write = self.write @ torch.linalg.inv(read.to(self.write) @ self.write)
         high = write.to(x)
@@ -148,7 +141,7 @@ class ErasureMoments:
             ValueError: `x` and `z` differ in rows, or in columns from the batches before, or `z` is as
                 `concept_columns` refuses it.
         """
-        _check_states(x, None if self._cross is None else len(self._cross))
+        check_table("x", x, None if self._cross is None else len(self._cross))
         table = concept_columns(z, n_classes=n_classes)
         if len(table) != len(x):
             raise ValueError(f"z must have {len(x)} rows, as x has, got {len(table)}")

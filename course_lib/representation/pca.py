@@ -33,7 +33,7 @@ def _check_count(name: str, value: int, most: int, of: str) -> None:
         raise ValueError(f"{name} must be a whole number from 1 to {most} ({of}), got {value!r}")
 
 
-def _check_table(name: str, x: Tensor, d_model: int | None = None) -> None:
+def check_table(name: str, x: Tensor, d_model: int | None = None) -> None:
     """Check shape and dtype alone, which reads no value."""
     if x.ndim != 2 or (d_model is not None and x.shape[1] != d_model):
         wanted = "d_model" if d_model is None else d_model
@@ -62,12 +62,12 @@ class PCA:
 
     def project(self, x: Float[Tensor, "rows d_model"]) -> Float[Tensor, "rows k"]:
         """The code z = C (x - mean), in the dtype of x."""
-        _check_table("x", x, len(self.mean))
+        check_table("x", x, len(self.mean))
         return (x - self.mean.to(x)) @ self.components.to(x).T
 
     def reconstruct(self, code: Float[Tensor, "rows k"]) -> Float[Tensor, "rows d_model"]:
         """The rows that a code stands for, mean + C^T z, in the dtype of the code."""
-        _check_table("code", code, len(self.components))
+        check_table("code", code, len(self.components))
         return code @ self.components.to(code) + self.mean.to(code)
 
     def kept(self) -> Float[Tensor, " k"]:
@@ -89,7 +89,7 @@ def pca_by_svd(x: Float[Tensor, "rows d_model"], k: int) -> PCA:
     Raises:
         ValueError: `x` is no table of floating-point numbers, or `k` is not from 1 to min(rows, d_model).
     """
-    _check_table("x", x)
+    check_table("x", x)
     _check_count("k", k, min(x.shape), f"the smaller side of x, {tuple(x.shape)}")
     mean = x.double().mean(dim=0)
     _, sigma, v_t = torch.linalg.svd(x.double() - mean, full_matrices=False)
@@ -128,7 +128,7 @@ class RunningMoments:
         Raises:
             ValueError: `rows` is no table of floating-point numbers, or has another width than the chunks before.
         """
-        _check_table("rows", rows, None if self._mean is None else len(self._mean))
+        check_table("rows", rows, None if self._mean is None else len(self._mean))
         if not len(rows):
             return
         centred = rows.to(torch.float64, copy=True)
@@ -233,7 +233,7 @@ def reconstruction_loss(
     x: Float[Tensor, "rows d_model"],
 ) -> Float[Tensor, ""]:
     """L = sum_n ||x_n - W2 W1 x_n||^2 (18.3), to be read: the loss as it is defined, row by row."""
-    _check_table("x", x, encoder.shape[1])
+    check_table("x", x, encoder.shape[1])
     return (x - x @ encoder.T @ decoder.T).square().sum()
 
 

@@ -11,14 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from course_lib.representation.pca import CHUNK_ROWS, Rows, RunningMoments
-
-
-def _check_rows(x: Tensor, d_model: int | None = None) -> None:
-    if x.ndim != 2 or (d_model is not None and x.shape[1] != d_model):
-        raise ValueError(f"x must have shape (rows, {d_model or 'd_model'}), got {tuple(x.shape)}")
-    if not x.is_floating_point():
-        raise ValueError(f"x must hold floating-point numbers, got {x.dtype}")
+from course_lib.representation.pca import CHUNK_ROWS, Rows, RunningMoments, check_table
 
 
 def _check_penalty(penalty: float | int, *, least: str = "at least 0") -> None:
@@ -30,7 +23,7 @@ def _check_penalty(penalty: float | int, *, least: str = "at least 0") -> None:
 
 
 def _check_weight(weight: Tensor, x: Tensor) -> None:
-    _check_rows(x)
+    check_table("x", x)
     if tuple(weight.shape) != (x.shape[1], x.shape[1]):
         raise ValueError(
             f"weight must have shape ({x.shape[1]}, {x.shape[1]}) for x {tuple(x.shape)}, got {tuple(weight.shape)}"
@@ -68,7 +61,7 @@ def purifying_matrix(
         ValueError: `x` is no table of floating-point numbers, or `penalty` is not above 0 (without a penalty W is the
             identity on the span of the rows, and not unique beyond it).
     """
-    _check_rows(x)
+    check_table("x", x)
     _check_penalty(penalty, least="above 0")
     gram = x.T @ x
     return torch.linalg.solve(gram + penalty * torch.eye(len(gram), dtype=x.dtype, device=x.device), gram)
@@ -145,7 +138,7 @@ class Purifier:
 
     def purify(self, x: Float[Tensor, "rows d_model"], penalty: float | int) -> Float[Tensor, "rows d_model"]:
         """The purified rows x W, in the dtype of x. Raises ValueError for rows of another width, or as `matrix`."""
-        _check_rows(x, len(self.axes))
+        check_table("x", x, len(self.axes))
         return x @ self.matrix(penalty).to(x)
 
     def least_loss(self, penalty: Tensor | float | int) -> Float[Tensor, "*penalties"]:
