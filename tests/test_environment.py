@@ -29,6 +29,7 @@ FIRST_PARTY = {"course_lib", "tests"}
 # Declared and used, but by no import statement.
 USED_WITHOUT_IMPORT = {
     "jupyterlab": "the program that `make lab` starts",
+    "numpydoc": "without it no class of tick can be made, and tick 0.8.0.2 does not ask for it",
     "nbval": "the pytest plugin behind `make test`'s notebook run",
     "protobuf": "the format of sentencepiece.bpe.model: without it transformers cannot read the file",
     "sentencepiece": "what transformers reads a checkpoint's sentencepiece.bpe.model with",
