@@ -16,12 +16,17 @@ PARTS = {
 
 @dataclass(frozen=True)
 class Lesson:
-    """One row of the course: its number, the name that all its files share, its title and its part."""
+    """One row of the course: its number, the name that all its files share, its title and its part.
+
+    `needs` are the numbers of the lessons that its page asks for, in one text; `minutes` is what it takes.
+    """
 
     number: str
     slug: str
     title: str
     part: str
+    needs: str
+    minutes: int
 
     @property
     def notebook(self) -> str:
@@ -36,41 +41,76 @@ class Lesson:
 LESSONS = tuple(
     Lesson(*row)
     for row in (
-        ("00", "start_here", "Start here", ""),
-        ("01", "gradient_descent_stability", "When gradient descent is stable", "I"),
-        ("02", "stochastic_gradient_descent", "Why stochastic gradient descent works", "I"),
-        ("03", "ridge_noise_and_map", "Ridge regression: noise, penalty, prior", "I"),
-        ("04", "steepest_descent", "Steepest descent in other norms", "I"),
-        ("05", "maximal_update_parametrization", "Maximal update parametrization", "I"),
-        ("06", "newton_schulz_and_muon", "Newton-Schulz iteration and Muon", "I"),
-        ("07", "gradient_estimators", "Gradient estimators", "I"),
-        ("08", "convolution", "Convolution", "II"),
-        ("09", "batch_norm_and_dropout", "Batch norm and dropout", "II"),
-        ("10", "graph_networks", "Graph networks", "II"),
-        ("11", "recurrent_networks", "Recurrent networks", "II"),
-        ("12", "state_space_models", "State space models", "II"),
-        ("13", "attention_scaling", "The scale of attention", "III"),
-        ("14", "rotary_position_embedding", "Rotary position embedding", "III"),
-        ("15", "kernelized_attention", "Kernelized attention", "III"),
-        ("16", "random_features", "Random features", "III"),
-        ("17", "ridge_attention", "Ridge attention", "III"),
-        ("18", "pca_and_autoencoders", "PCA and autoencoders", "IV"),
-        ("19", "linear_purification", "Linear purification", "IV"),
-        ("20", "low_rank_adaptation", "Low-rank adaptation", "IV"),
-        ("21", "transformer_circuits", "Transformer circuits", "IV"),
-        ("22", "induction_heads", "Induction heads", "V"),
-        ("23", "in_context_regression", "In-context regression", "V"),
-        ("24", "attention_margin", "The margin that attention maximises", "V"),
-        ("25", "autoencoders_by_hand", "Autoencoders by hand", "VI"),
-        ("26", "inside_mbart", "Inside mBART", "VI"),
-        ("27", "stacked_autoencoder", "Stacked autoencoder", "VI"),
-        ("28", "feature_recovery", "Feature recovery", "VI"),
-        ("29", "mbart_to_sparse_features", "From mBART to sparse features", "VI"),
-        ("30", "restricted_minimax", "Restricted minimax estimation", "V"),
-        ("31", "hawkes_tensor_recovery", "Hawkes processes by tensor recovery", "V"),
-        ("32", "sparse_socp", "Sparsity in conic relaxations", "V"),
+        ("00", "start_here", "Start here", "", "", 20),
+        ("01", "gradient_descent_stability", "When gradient descent is stable", "I", "00", 90),
+        ("02", "stochastic_gradient_descent", "Why stochastic gradient descent works", "I", "01", 100),
+        ("03", "ridge_noise_and_map", "Ridge regression: noise, penalty, prior", "I", "01 02", 100),
+        ("04", "steepest_descent", "Steepest descent in other norms", "I", "01", 100),
+        ("05", "maximal_update_parametrization", "Maximal update parametrization", "I", "04", 110),
+        ("06", "newton_schulz_and_muon", "Newton-Schulz iteration and Muon", "I", "04", 120),
+        ("07", "gradient_estimators", "Gradient estimators", "I", "00 02", 100),
+        ("08", "convolution", "Convolution", "II", "01", 80),
+        ("09", "batch_norm_and_dropout", "Batch norm and dropout", "II", "01 03", 80),
+        ("10", "graph_networks", "Graph networks", "II", "01 08", 80),
+        ("11", "recurrent_networks", "Recurrent networks", "II", "05", 85),
+        ("12", "state_space_models", "State space models", "II", "08", 90),
+        ("13", "attention_scaling", "The scale of attention", "III", "03", 110),
+        ("14", "rotary_position_embedding", "Rotary position embedding", "III", "13", 110),
+        ("15", "kernelized_attention", "Kernelized attention", "III", "13", 100),
+        ("16", "random_features", "Random features", "III", "13 15", 110),
+        ("17", "ridge_attention", "Ridge attention", "III", "03 15", 120),
+        ("18", "pca_and_autoencoders", "PCA and autoencoders", "IV", "01 03", 80),
+        ("19", "linear_purification", "Linear purification", "IV", "03 18", 80),
+        ("20", "low_rank_adaptation", "Low-rank adaptation", "IV", "05 18", 80),
+        ("21", "transformer_circuits", "Transformer circuits", "IV", "13 18", 85),
+        ("22", "induction_heads", "Induction heads", "V", "13 21", 85),
+        ("23", "in_context_regression", "In-context regression", "V", "01 03 13 18", 85),
+        ("24", "attention_margin", "The margin that attention maximises", "V", "04 13 18", 80),
+        ("25", "autoencoders_by_hand", "Autoencoders by hand", "VI", "01", 100),
+        ("26", "inside_mbart", "Inside mBART", "VI", "13", 110),
+        ("27", "stacked_autoencoder", "Stacked autoencoder", "VI", "25 26 03", 100),
+        ("28", "feature_recovery", "Feature recovery", "VI", "01", 90),
+        ("29", "mbart_to_sparse_features", "From mBART to sparse features", "VI", "25 26 27 28", 100),
+        ("30", "restricted_minimax", "Restricted minimax estimation", "V", "03", 80),
+        ("31", "hawkes_tensor_recovery", "Hawkes processes by tensor recovery", "V", "03 18", 85),
+        ("32", "sparse_socp", "Sparsity in conic relaxations", "V", "04", 85),
     )
 )
+
+# Three ways through the course: the lessons where each ends. What these need belongs to the path.
+PATHS = {
+    "Optimisation": ("06", "07", "09", "20", "24"),
+    "Attention": ("12", "14", "16", "17", "22", "23"),
+    "Interpretability": ("19", "21", "22", "29"),
+}
+
+
+def lessons_for(*goals: str) -> tuple[Lesson, ...]:
+    """Return the lessons to take for the ones numbered `goals`, these included, in the order of the course.
+
+    Raises:
+        ValueError: there is no lesson of such a number.
+    """
+    by_number = {lesson.number: lesson for lesson in LESSONS}
+    wanted, found = list(goals), set()
+    while wanted:
+        number = wanted.pop()
+        if number not in by_number:
+            raise ValueError(f"goals must be numbers of lessons, '00' to '{LESSONS[-1].number}', got {number!r}")
+        if number not in found:
+            found.add(number)
+            wanted += by_number[number].needs.split()
+    return tuple(lesson for lesson in LESSONS if lesson.number in found)
+
+
+def path_table(notebooks: Path) -> str:
+    """Return the three paths in Markdown, each with its lessons in order and its hours."""
+    rows = ["| Path | Lessons, in order | Hours |", "|---|---|---|"]
+    for name, goals in PATHS.items():
+        taken = lessons_for(*goals)
+        shown = [f"[{one.number}]({one.notebook})" if one.is_open(notebooks) else one.number for one in taken]
+        rows.append(f"| {name} | {', '.join(shown)} | {sum(one.minutes for one in taken) / 60:.0f} |")
+    return "\n".join(rows)
 
 
 def lesson_map(notebooks: Path, *, prefix: str = "") -> str:

@@ -6,7 +6,8 @@ from types import SimpleNamespace
 import pytest
 
 from course_lib import lessons
-from course_lib.lessons.catalog import LESSONS, PARTS, lesson_map
+from course_lib.lessons.catalog import LESSONS, PARTS, PATHS, lesson_map, lessons_for, path_table
+from course_lib.lessons.start_here.map import ARROWS, GOALS, places
 from course_lib.teaching.style import describe, new_figure
 from tests.lessons import MODULES
 
@@ -48,6 +49,62 @@ def test_the_map_links_exactly_the_notebooks_that_exist(tmp_path, there):
         assert ("open" in row.split("|")[-2]) == (number in there)
         assert ("in preparation" in row) == (number not in there)
         assert f"| {lesson.part} {PARTS[lesson.part]}".replace("|  ", "| ") in row
+
+
+def test_a_lesson_needs_earlier_ones():
+    for lesson in LESSONS:
+        assert all(number < lesson.number for number in lesson.needs.split())
+        assert lesson.minutes > 0
+
+
+@pytest.mark.parametrize(
+    ("goals", "way"),
+    [
+        (["00"], "00"),
+        (["05"], "00 01 04 05"),
+        (["17"], "00 01 02 03 13 15 17"),
+        (["05", "08"], "00 01 04 05 08"),
+    ],
+)
+def test_the_way_to_a_lesson_is_all_that_it_needs_in_order(goals, way):
+    assert [lesson.number for lesson in lessons_for(*goals)] == way.split()
+
+
+def test_a_way_to_no_lesson_is_refused():
+    with pytest.raises(ValueError, match="goals must be numbers of lessons, '00' to '32', got '33'"):
+        lessons_for("05", "33")
+
+
+def test_the_paths_link_the_notebooks_that_exist(tmp_path):
+    (tmp_path / LESSONS[13].notebook).write_text("{}")
+    rows = path_table(tmp_path).splitlines()[2:]
+    assert len(rows) == len(PATHS) == 3
+    for row, goals in zip(rows, PATHS.values(), strict=True):
+        assert row.count("](") == row.count(f"[13]({LESSONS[13].notebook})") == 1
+        assert re.findall(r"\d\d", row.split("|")[2].replace(f"({LESSONS[13].notebook})", "")) == [
+            lesson.number for lesson in lessons_for(*goals)
+        ]
+
+
+def test_the_map_shows_each_lesson_in_a_place_of_its_own_right_of_what_it_needs():
+    where = places()
+    assert sorted(where) == [lesson.number for lesson in LESSONS]
+    assert len(set(where.values())) == len(LESSONS)
+    for lesson, needed in ARROWS:
+        assert where[needed][0] < where[lesson][0]
+
+
+def test_the_arrows_lead_to_a_lesson_from_all_that_it_needs_and_none_is_spare():
+    def reached(arrows, end):
+        before = {needed for lesson, needed in arrows if lesson == end}
+        return before.union(*(reached(arrows, one) for one in before))
+
+    for lesson in LESSONS:
+        needed = {one.number for one in lessons_for(lesson.number)} - {lesson.number}
+        assert reached(ARROWS, lesson.number) == needed
+    for arrow in ARROWS:
+        assert arrow[1] not in reached([other for other in ARROWS if other != arrow], arrow[0])
+    assert len(GOALS) == 3 + 32
 
 
 def test_a_folder_is_not_a_notebook(tmp_path):

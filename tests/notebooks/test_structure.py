@@ -83,7 +83,7 @@ def test_metadata_agree_with_the_first_cell_and_the_catalog(notebook, path):
     assert first.splitlines()[0] == f"# {lesson.title}"
     assert f"**Goal.** {about.goal}" in first
     assert f"**Time.** About {about.minutes} minutes" in first
-    assert set(about.prerequisites) <= {other.number for other in LESSONS if other.number < lesson.number}
+    assert (about.minutes, sorted(about.prerequisites)) == (lesson.minutes, sorted(lesson.needs.split()))
     named = first.split("**Prerequisites.**")[1].split("**Time.**")[0]
     for number in about.prerequisites:
         assert re.search(rf"\b{number}\b", named), f"prerequisite {number} is not named in the first cell"
