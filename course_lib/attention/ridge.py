@@ -79,7 +79,8 @@ def operations(tokens: int, head_dim: int, *, method: Literal["single", "resolve
     """Count the leading multiplications that the inverse of lambda I + K^T K costs (17.7).
 
     "single": n d^2 for the sum of k k^T and d^3 for one inversion after the last token. The other two have the
-    inverse after every token: "resolve" inverts anew each time, n d^3; "rank_one" updates it, n d^2.
+    inverse after every token: "resolve" inverts anew each time, n d^3; "rank_one" updates it by a product P k and
+    an outer product, 2 n d^2.
 
     Raises:
         ValueError: a size is below 1, or `method` is unknown.
@@ -89,7 +90,7 @@ def operations(tokens: int, head_dim: int, *, method: Literal["single", "resolve
     counts = {
         "single": tokens * head_dim**2 + head_dim**3,
         "resolve": tokens * head_dim**3,
-        "rank_one": tokens * head_dim**2,
+        "rank_one": 2 * tokens * head_dim**2,
     }
     if method not in counts:
         raise ValueError(f"method must be one of {list(counts)}, got {method!r}")

@@ -74,7 +74,39 @@ def test_sherman_morrison_by_hand():
 
 def test_operations_of_the_example():
     counts = [operations(2048, 64, method=m) for m in ("single", "resolve", "rank_one")]
-    assert counts == [8_650_752, 536_870_912, 8_388_608]
+    assert counts == [8_650_752, 536_870_912, 16_777_216]
+
+
+def test_an_update_multiplies_as_often_as_is_said():
+    """Counted by running it: a number that counts its products, in (17.8) for a symmetric P and u = v = k."""
+    count = 0
+
+    class Counted(float):
+        def __mul__(self, other):
+            nonlocal count
+            count += 1
+            return Counted(float(self) * float(other))
+
+        def __add__(self, other):
+            return Counted(float(self) + float(other))
+
+    d = 6
+    generator = torch.Generator().manual_seed(3)
+    factor, key = (
+        torch.randn(d, d, generator=generator).double(),
+        torch.randn(d, generator=generator).double(),
+    )
+    inverse = factor @ factor.T
+    P, k = [[Counted(x) for x in row] for row in inverse.tolist()], [Counted(x) for x in key.tolist()]
+    left = [sum((p * x for p, x in zip(row, k, strict=True)), Counted(0)) for row in P]
+    products, scale = count, 1 / (1 + float(inverse @ key @ key))
+    updated = [
+        [p - scale * float(a * b) for p, b in zip(row, left, strict=True)]
+        for row, a in zip(P, left, strict=True)
+    ]
+    torch.testing.assert_close(torch.tensor(updated).double(), sherman_morrison(inverse, key, key))
+    assert products == d**2
+    assert count == operations(1, d, method="rank_one")
 
 
 # Properties

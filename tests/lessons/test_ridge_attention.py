@@ -30,9 +30,9 @@ def test_the_question_ranks_the_four_memories():
 
 def test_costs_are_the_counts():
     axes = lesson.FIGURES["costs"]().axes[0]
-    line = line_labelled(axes, "one rank-one update a token, $n d^2$")
+    line = line_labelled(axes, "one rank-one update a token, $2 n d^2$")
     tokens = np.asarray(line.get_xdata())
-    assert_line(line, tokens, tokens * 64**2)
+    assert_line(line, tokens, 2 * tokens * 64**2)
     assert_line(line_labelled(axes, "one inversion a token, $n d^3$"), tokens, tokens * 64**3)
     assert_line(line_labelled(axes, "one inversion in all, $n d^2 + d^3$"), tokens, tokens * 64**2 + 64**3)
 

@@ -82,17 +82,17 @@ def plot_costs(axes, *, width: int = 64):
     methods = {
         "one inversion in all, $n d^2 + d^3$": "single",
         "one inversion a token, $n d^3$": "resolve",
-        "one rank-one update a token, $n d^2$": "rank_one",
+        "one rank-one update a token, $2 n d^2$": "rank_one",
     }
     counts = {label: [operations(int(n), width, method=method) for n in tokens] for label, method in methods.items()}
     lines(axes, tokens, counts)
     axes.axvline(width, color=BLACK, linewidth=1, linestyle=":", label="$n = d$")
-    axes.set_title(f"What the rank-one update saves (d = {width})")
+    axes.set_title(f"What the rank-one update saves, and where it costs (d = {width})")
     return (
         f"Multiplications for the inverse against the number of tokens, on logarithmic axes, for width {width}. Inverting "
-        f"anew at every token costs {width} times as much as updating at every token. A single inversion after the last "
-        f"token costs as much as all updates together once there are many more tokens than {width}; below that it "
-        "costs more."
+        f"anew at every token costs {width // 2} times as much as updating at every token. A single inversion "
+        f"after the last token costs half as much as all updates together once there are many more tokens than {width}; "
+        f"with fewer tokens than {width} it costs more."
     )
 
 
@@ -276,17 +276,19 @@ class RecallExplorer(Explorer):
 cost_prediction = lesson.prediction(
     "17.P1",
     "There are $n = 2048$ keys with $d = 64$ entries, and all queries come after the last key: one inverse of "
-    "$\\lambda I + K^\\top K$ is needed. You build it by 2048 rank-one updates instead of one inversion. How many "
-    "multiplications do you save?",
+    "$\\lambda I + K^\\top K$ is needed. You build it by 2048 rank-one updates instead of one inversion. What becomes of "
+    "the number of multiplications?",
     {
-        "A factor of about 64": "That is the saving against an inversion after every key. Here only one inversion is "
-        "needed: n d² + d³ = 8,650,752 against n d² = 8,388,608.",
-        "Next to none": "One inversion costs n d² + d³ = 8,650,752, where the sum K^T K alone takes n d². All "
-        "updates together cost n d² = 8,388,608.",
-        "A factor of about 2048": "An inversion costs d³ once, not once a key: n d² + d³ = 8,650,752 against "
-        "n d² = 8,388,608.",
+        "It falls by a factor of about 32": "That is the saving against an inversion after every key. Here only one is "
+        "needed: n d² + d³ = 8,650,752 against 2 n d² = 16,777,216.",
+        "It nearly doubles": "One inversion costs n d² + d³ = 8,650,752, nearly all of it for the sum K^T K. An update "
+        "takes a product P k and an outer product, d² each, together 2 n d² = 16,777,216.",
+        "It stays about the same": "The sum K^T K takes one outer product a key, d². An update takes a product P k as "
+        "well: 2 n d² = 16,777,216 against n d² + d³ = 8,650,752.",
+        "It falls by a factor of about 2048": "An inversion costs d³ once, not once a key: n d² + d³ = 8,650,752 "
+        "against 2 n d² = 16,777,216.",
     },
-    answer="Next to none",
+    answer="It nearly doubles",
     reveal=plot_costs,
 )
 

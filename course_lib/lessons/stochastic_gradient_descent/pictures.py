@@ -37,8 +37,8 @@ def example_problem(rows: int = 6, columns: int = 10) -> tuple[Tensor, Tensor]:
     return _normal(rows, columns, generator=generator), _normal(rows, generator=generator)
 
 
-def question_runs(columns: Sequence[int] = (24, 3), *, steps: int = 400) -> dict[str, Tensor]:
-    """Return the losses of SGD on 6 equations with the same targets and 24 or 3 unknowns."""
+def question_runs(columns: Sequence[int] = (24, 3), *, steps: int = 400) -> tuple[dict[str, Tensor], float]:
+    """Return the losses of SGD on 6 equations with the same targets and 24 or 3 unknowns; the last one's least loss."""
     generator = torch.Generator().manual_seed(0)
     y = _normal(6, generator=generator)
     losses = {}
@@ -49,24 +49,25 @@ def question_runs(columns: Sequence[int] = (24, 3), *, steps: int = 400) -> dict
         step_size = 0.5 / float(matrix.square().sum(1).max())
         path = stochastic_gradient_descent(matrix, y, start, indices, step_size=step_size)[0]
         losses[f"{count} unknowns"] = (path @ matrix.T - y).square().sum(-1)
-    return losses
+    return losses, float((matrix @ torch.linalg.lstsq(matrix, y[:, None]).solution[:, 0] - y).square().sum())
 
 
 @lesson.figure(
-    "The same rule, the same fixed step",
+    "The same rule, with a fixed step each",
     "step t",
     "loss $L(w_t)$",
     yscale="log",
     ylim=(1e-8, 1e3),
     example=question_runs,
 )
-def plot_question(axes, losses: Mapping[str, Tensor]):
-    """Draw one loss curve a problem on a logarithmic axis."""
+def plot_question(axes, losses: Mapping[str, Tensor], floor: float):
+    """Draw one loss curve a problem on a logarithmic axis, and the least loss that the second one has."""
     lines(axes, None, losses, linewidth=1.4)
+    axes.axhline(floor, color=BLACK, linewidth=1, linestyle=":", label=f"least loss of the second, {floor:.2f}")
     ends = "; ".join(f"{name}: from {float(v[0]):.2g} to {float(v[-1]):.1g}" for name, v in losses.items())
     return (
         f"Loss against step on a logarithmic axis for SGD with one sample a step. {ends}. The first curve falls "
-        "along a straight line, the second one stays at its level and jumps about."
+        f"along a straight line, the second one jumps about above the least loss that it can have, {floor:.2f}."
     )
 
 
