@@ -806,6 +806,7 @@ EXCEPTIONS = {
     "works on the CPU, after training: tables for a report, by sorting and by scipy": """
         sae.concepts: auroc paired_auroc best_thresholds f1_scores LabelledRows label_table encode_rows score_units
         sae.concepts: principal_components random_features logistic_probe concept_report
+        sae.detectors: best_detectors best_detectors_by_columns Detectors judge Judged joined_detectors
         sae.recovery: assign
     """,
     "prepares a model for training or use, once and in no loop": """
