@@ -100,9 +100,7 @@ def worst_case(
 # Nature's priors
 
 
-def bayes_rule(
-    atoms: Float[Tensor, " k"], weights: Float[Tensor, " k"], n: int
-) -> Float[Tensor, " counts"]:
+def bayes_rule(atoms: Float[Tensor, " k"], weights: Float[Tensor, " m"], n: int) -> Float[Tensor, " counts"]:
     """delta_x = E(theta | X = x) (30.3) under a prior of k atoms; the prior's mean for counts that cannot occur.
 
     Raises:
@@ -331,7 +329,9 @@ def _polished(start: tuple[np.ndarray, np.ndarray], unit: float, n: int, eta: fl
             return np.concatenate([slopes / unit, risk(rule, t).numpy() / unit - u[-1], [w.sum() - 1]])
 
         u = root(
-            unfulfilled, np.concatenate([atoms[free] / eta, weights, [1.0]]), options={"xtol": 1e-14, "maxfev": 300}
+            unfulfilled,
+            np.concatenate([atoms[free] / eta, weights, [1.0]]),
+            options={"xtol": 1e-14, "maxfev": 300},
         ).x
         t, w = placed(u)
         if (w > 0).all() and (t.diff() > 0).all() and t[0] >= 0 and t[-1] <= eta:
@@ -341,12 +341,12 @@ def _polished(start: tuple[np.ndarray, np.ndarray], unit: float, n: int, eta: fl
     return solutions
 
 
-def minimax(n: int, eta: float | int, *, gap: float = 1e-4) -> Solution:
+def minimax(n: int, eta: float | int, *, gap: float | int = 1e-4) -> Solution:
     """The minimax rule for theta in [0, eta] with a least favourable prior, which certifies it (30.4).
 
-    A prior on a grid, its clusters taken for atoms, and Newton's method on the places and weights of the atoms; where that
-    fails, a finer grid around the clusters. Where the risk is nearly flat (eta near `classical_limit(n)` or beyond it) very many priors are least favourable, and the grid's
-    is returned. Source: the idea of the certificate is Wald's; the method was made for this course.
+    A prior on a grid, its clusters taken for atoms, and Newton's method on the places and weights of the atoms; where
+    that fails, a finer grid around the clusters. Where the risk is nearly flat (eta near `classical_limit(n)` or beyond
+    it) very many priors are least favourable, and the grid's is returned. Source: the method was made for this course.
 
     Raises:
         ValueError: n or eta is out of range.
