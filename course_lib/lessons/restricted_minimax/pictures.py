@@ -8,7 +8,7 @@ from scipy.stats import beta
 from torch import Tensor
 
 from course_lib.teaching import Choice, Explorer, Slider, contents, lines, panels
-from course_lib.teaching.style import BLUE, RED
+from course_lib.teaching.style import BLUE
 from course_lib.theory.restricted_minimax import (
     Solution,
     classical_rule,
@@ -65,9 +65,8 @@ def plot_question(axes):
     lines(axes, theta, {name: curve(rivals(1, 0.5)[name], 0.5) for name in THREE})
     return (
         "Mean squared error against the true θ from 0 to 0.5, one trial. The truncated x/n rises from 0 to 0.125. The "
-        "clipped classical rule falls from 0.0625 to 0.03. The mean under a uniform prior falls from 0.049 to "
-        "about 0.02 "
-        "and rises to 0.052."
+        "clipped classical rule falls from 0.0625 to 0.014 and ends at 0.031. The mean under a uniform prior falls from "
+        "0.049 to 0.003 and rises to 0.052."
     )
 
 
@@ -80,11 +79,9 @@ class RuleExplorer(Explorer):
 
     title = "Your rule against nature"
     summary = (
-        "Left the risk of a rule for one trial against θ up to η, the largest value marked: that is nature's "
-        "answer. The "
-        "dotted line is the smallest value that the largest risk can have. Right both estimates, a after a "
-        "failure and b "
-        "after a success, against η; the curves of the closed form appear when it is chosen."
+        "Left the risk of a rule for one trial against θ up to η, the largest value marked: that is nature's answer (at the "
+        "top edge where it is above 0.26). The dotted line is the smallest value that the largest risk can have. Right both "
+        "estimates, a after a failure and b after a success; the curves of the closed form appear when it is chosen."
     )
     a = Slider("after a failure, say", "a", "The estimate δ₀ when the trial fails", 0.25, 0.0, 0.5, 0.005)
     b = Slider("after a success, say", "b", "The estimate δ₁ when the trial succeeds", 0.5, 0.0, 1.0, 0.005)
@@ -96,9 +93,9 @@ class RuleExplorer(Explorer):
         [THETA, "largest possible θ, η"],
         ["risk", "estimate"],
         grid=(1, 2),
-        legend=["upper left", "upper left"],
+        legend=["upper right", "upper left"],
         xlim=[(-0.02, 1.02), (0, 1.02)],
-        ylim=[(0, 0.2), (0, 1.05)],
+        ylim=[(0, 0.27), (-0.03, 1.05)],
     )
     at = np.linspace(0.01, 1, 199)
 
@@ -118,9 +115,9 @@ class RuleExplorer(Explorer):
         hidden = np.full_like(self.at, np.nan)
         return {
             "risk": (theta, first**2 + slope * theta + bend * theta**2),
-            "worst": (peaks, np.full(len(peaks), value)),
+            "worst": (peaks, np.full(len(peaks), min(value, 0.26))),
             "floor": ([0, eta], [best[0] ** 2] * 2),
-            "end": ([eta, eta], [0, 0.2]),
+            "end": ([eta, eta], [0, 0.27]),
             "dots": ([eta, eta], list(used)),
             "first": hidden if closed is None else closed[0],
             "second": hidden if closed is None else closed[1],
@@ -131,10 +128,10 @@ class RuleExplorer(Explorer):
         """Draw what moves."""
         line = left.plot([], [], "-", color=BLUE, label="risk")[0]
         floor = left.plot([], [], ":", color="k", linewidth=1.3, label="smallest largest risk")[0]
-        worst = left.plot([], [], "o", color=RED, markersize=9, linestyle="none", label="nature's answer")[0]
+        worst = left.plot([], [], "o", color="k", markersize=9, linestyle="none", label="nature's answer")[0]
         end = left.plot([], [], "--", color=GREY, linewidth=1, label="_end")[0]
         first, second = lines(right, self.at, ["a, closed form", "b, closed form"])
-        dots = right.plot([], [], "o", color=RED, markersize=8, linestyle="none", label="the rule")[0]
+        dots = right.plot([], [], "o", color="k", markersize=8, linestyle="none", label="the rule")[0]
         moving = {"risk": line, "worst": worst, "floor": floor, "end": end, "dots": dots}
         return {**moving, "first": first, "second": second}
 
@@ -162,7 +159,7 @@ def plot_balance(*axes):
         clipped = rivals(1, eta)["clipped classical"]
         lines(one, (eta * PLACES).numpy(), {"minimax": curve(best, eta), "clipped classical": curve(clipped, eta)})
         one.plot(
-            atoms, risk(best, torch.tensor(atoms, dtype=F64)), "o", color=RED, markersize=9, label="nature's atoms"
+            atoms, risk(best, torch.tensor(atoms, dtype=F64)), "o", color="k", markersize=9, label="nature's atoms"
         )
     return (
         "Risk for one trial. Left η = 0.5: the minimax rule, a = 0.207 and b = 0.5, has the risk 0.0429 at θ = "
@@ -200,13 +197,11 @@ def plot_touch(left, right):
     best = solved(20, 0.3)
     curves = {"minimax": best.rule, **{name: rivals(20, 0.3)[name] for name in THREE}}
     lines(left, (0.3 * PLACES).numpy(), {name: curve(rule, 0.3) for name, rule in curves.items()})
-    left.plot(best.atoms, risk(best.rule, best.atoms), "o", color=RED, markersize=8, zorder=5)
-    right.vlines(best.atoms, 0, best.weights, color=RED, linewidth=4)
+    left.plot(best.atoms, risk(best.rule, best.atoms), "o", color="k", markersize=8, zorder=5)
+    right.vlines(best.atoms, 0, best.weights, color="k", linewidth=4)
     return (
-        "Left the risk on [0, 0.3] with 20 trials. The minimax curve touches its largest value, 0.0038, at the "
-        "three red "
-        "dots 0.032, 0.132 and 0.3. The truncated x/n reaches 0.0061, the clipped classical rule 0.0083, the "
-        "mean under a "
+        "Left the risk on [0, 0.3] with 20 trials. The minimax curve touches its largest value, 0.0038, at three dots: "
+        "0.032, 0.132 and 0.3. The truncated x/n reaches 0.0061, the clipped classical rule 0.0083, the mean under a "
         "uniform prior 0.0069. Right nature's prior: the same three points with the weights 0.13, 0.42 and 0.45."
     )
 
@@ -227,10 +222,9 @@ def plot_atoms(*axes):
             one.scatter([eta] * len(found.atoms), found.atoms, s=6 + 70 * found.weights, color=BLUE, linewidths=0)
         one.plot([0, 0.8], [0, 0.8], ":", color=GREY, linewidth=1)
     return (
-        "The atoms of nature's prior against η from 0.05 to 0.75; larger dots carry more weight. One atom is "
-        "always η, on "
+        "The atoms of nature's prior against η from 0.05 to 0.75; larger dots carry more weight. One atom is always η, on "
         "the dotted diagonal. With 5 trials there are 2 atoms at first and 3 at 0.75; with 20 trials 2 to 6; with 50 "
-        "trials 2 to 9. The lowest atom leaves 0 and comes back each time before another one is added."
+        "trials 2 to 9. The lowest atom leaves 0; later a new one, of little weight, enters at 0."
     )
 
 
@@ -246,10 +240,9 @@ def plot_worth(axes):
     axes.minorticks_off()
     axes.axhline(1, color="k", linewidth=1)
     return (
-        "Largest risk over the minimax risk against η, 20 trials, logarithmic. The clipped classical rule falls "
-        "from 7.1 at "
-        "η = 0.05 to 1.03 at 0.75. The truncated x/n falls from 2.5 to 1.5, clipped Jeffreys from 1.6 to 1.4. The mean "
-        "under a uniform prior lies between 1.4 and 1.9."
+        "Largest risk over the minimax risk against η, 20 trials, logarithmic. The clipped classical rule rises from 7.1 at "
+        "η = 0.05 to 8.8 at 0.1 and falls to 1.03 at 0.75. The truncated x/n falls from 2.5 to 1.5. Clipped Jeffreys lies "
+        "between 1.3 and 1.6, the mean under a uniform prior between 1.4 and 1.8."
     )
 
 
@@ -262,11 +255,10 @@ def plot_practice(axes):
     rules = {"minimax": solved(20, 0.05).rule, **rivals(20, 0.05)}
     lines(axes, (5 * PLACES).numpy(), {name: 100 * curve(rule, 0.05) ** 0.5 for name, rule in rules.items()})
     return (
-        "Root mean squared error against the true rate from 0 to 5%. Minimax is at 1.88 at both ends and 1.3 at "
-        "least. The "
-        "truncated x/n rises from 0 to 3.0. The clipped classical rule always says 5% and falls from 5 to 0. Clipped "
-        "Jeffreys falls from 2.4 to 1.2 and ends at 1.6. The mean under a uniform prior falls from 2.1 to 0.4 "
-        "and ends at 2.2."
+        "Root mean squared error against the true rate from 0 to 5%. Minimax is at 1.88 near both ends and 1.5 at least. "
+        "The truncated x/n rises from 0 to 3.0. The clipped classical rule always says 5%, and falls from 5 to 0. Clipped "
+        "Jeffreys falls from 2.4 to 1.3 and ends at 1.6. The mean under a uniform prior falls from 2.1 to 0.6 and ends at "
+        "2.2."
     )
 
 
