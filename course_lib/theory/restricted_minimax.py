@@ -10,7 +10,9 @@ so that a rule and a prior for which both agree prove each other right. `Solutio
 """
 
 from dataclasses import dataclass
+from functools import cache
 from itertools import product
+from math import comb
 
 import numpy as np
 import torch
@@ -33,16 +35,23 @@ def _check(n: int, eta: float | int = 1.0) -> None:
 # Risk
 
 
+@cache
+def _coefficients(n: int) -> list[float]:
+    return [float(comb(n, x)) for x in range(n + 1)]
+
+
 def likelihood(theta: Float[Tensor, "*points"], n: int) -> Float[Tensor, "*points counts"]:
     """p_x(theta) = C(n, x) theta^x (1 - theta)^(n - x) for x = 0 ... n (30.1), in the last dimension.
 
     Raises:
-        ValueError: n is not a whole number of at least 1.
+        ValueError: n is not a whole number from 1 to 1000; the coefficients of more trials exceed float64.
     """
     _check(n)
+    if n > 1000:
+        raise ValueError(f"n must be at most 1000 for probabilities in float64, got {n}")
     x = torch.arange(n + 1, dtype=theta.dtype, device=theta.device)
-    logs = torch.lgamma(x.new_tensor(n + 1.0)) - torch.lgamma(x + 1) - torch.lgamma(n - x + 1)
-    return logs.exp() * theta.unsqueeze(-1) ** x * (1 - theta.unsqueeze(-1)) ** (n - x)
+    ways = x.new_tensor(_coefficients(n))
+    return ways * theta.unsqueeze(-1) ** x * (1 - theta.unsqueeze(-1)) ** (n - x)
 
 
 def risk_by_sum(rule: Float[Tensor, " counts"], theta: Float[Tensor, ""]) -> Float[Tensor, ""]:
@@ -78,7 +87,7 @@ def worst_case(
     """Return the largest risk on [0, eta] and the points where it is reached to one part in a million.
 
     The candidates are both ends and every point at which the slope, on a grid of `cells`, changes from + to -, which
-    bisection then finds to the last digit.
+    bisection then finds to a billionth of eta.
 
     Raises:
         ValueError: eta is not in (0, 1].
@@ -88,7 +97,7 @@ def worst_case(
     rising = risk_slope(rule, grid) > 0
     found = (rising[:-1] & ~rising[1:]).nonzero().flatten()
     low, high = grid[found], grid[found + 1]
-    for _ in range(45):
+    for _ in range(20):
         middle = (low + high) / 2
         up = risk_slope(rule, middle) > 0
         low, high = torch.where(up, middle, low), torch.where(up, high, middle)

@@ -25,7 +25,7 @@ def vector(*entries):
 def test_likelihood_is_scipys_with_both_ends(n):
     theta = torch.tensor([0.0, 0.03, 0.5, 1.0], dtype=F64)
     wanted = binom.pmf(np.arange(n + 1), n, theta.numpy()[:, None])
-    np.testing.assert_allclose(rm.likelihood(theta, n), wanted, rtol=1e-10, atol=1e-300)
+    np.testing.assert_allclose(rm.likelihood(theta, n), wanted, rtol=1e-9, atol=1e-300)
     assert rm.likelihood(theta.reshape(2, 2), n).shape == (2, 2, n + 1)
 
 
@@ -169,8 +169,9 @@ def test_the_classical_rule_has_one_risk_and_a_short_prior(n):
 # The solver
 
 
-@pytest.mark.parametrize("eta", [0.1, 0.3, 0.5])
-@pytest.mark.parametrize("n", [5, 10, 20, 50])
+@pytest.mark.parametrize(
+    ("n", "eta"), [(5, 0.1), (5, 0.5), (10, 0.3), (20, 0.3), (20, 0.5), (50, 0.1), (50, 0.4)]
+)
 def test_rule_and_prior_prove_each_other(n, eta):
     found = rm.minimax(n, eta)
     assert abs(found.gap) < 1e-10
@@ -203,11 +204,11 @@ def test_solver_finds_the_closed_forms(n):
 
 
 def test_updates_and_newton_agree_on_one_grid():
-    slow = rm.prior_by_updates(3, 0.5, points=21, steps=2000)
+    slow = rm.prior_by_updates(3, 0.5, points=11, steps=600)
     fast = rm.prior_on_grid(3, 0.5, atoms=slow.atoms)
     assert slow.lower == pytest.approx(fast.lower, rel=2e-4)
     assert slow.lower <= fast.lower * (1 + 1e-9)
-    assert abs(rm.prior_by_updates(3, 0.5, points=21, steps=50).lower / fast.lower - 1) > 2e-4
+    assert abs(rm.prior_by_updates(3, 0.5, points=11, steps=30).lower / fast.lower - 1) > 2e-4
 
 
 @pytest.mark.parametrize(("n", "eta"), [(1, 0.5), (5, 0.5), (20, 0.3)])
@@ -237,6 +238,7 @@ def test_a_gap_that_is_too_large_is_an_error():
         (lambda: rm.two_point(2, 1), r"eta must be below 1 for two points"),
         (lambda: rm.one_trial_rule(-0.1), r"eta must lie in \(0, 1\], got -0.1"),
         (lambda: rm.likelihood(vector(0.5), 0), r"n must be a whole number"),
+        (lambda: rm.likelihood(vector(0.5), 1001), r"n must be at most 1000 for probabilities in float64, got 1001"),
         (lambda: rm.bayes_rule(vector(0, 1), vector(1), 2), r"weights must have the shape of atoms, \(2,\), got \(1,\)"),
     ],
 )  # fmt: skip
