@@ -57,7 +57,7 @@ def test_words():
 def test_rivals_stay_in_the_interval_and_the_uniform_mean_is_bayes():
     fine = (torch.arange(2000, dtype=torch.float64) + 0.5) / 2000 * 0.3
     others = lesson.rivals(20, 0.3)
-    assert all(0 <= rule.min() and rule.max() <= 0.3 for rule in others.values())
+    assert all(rule.min() >= 0 and rule.max() <= 0.3 for rule in others.values())
     wanted = bayes_rule(fine, torch.full_like(fine, 1 / 2000), 20)
     torch.testing.assert_close(others["uniform prior's mean"], wanted, rtol=1e-5, atol=0)
 
