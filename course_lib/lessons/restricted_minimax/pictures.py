@@ -112,7 +112,7 @@ class RuleExplorer(Explorer):
         value = float(heights.max())
         peaks = candidates[heights > value * (1 - 1e-6)]
         closed = np.array([one_trial_rule(float(x)) for x in self.at]).T if rule == "closed form" else None
-        hidden = np.full_like(self.at, np.nan)
+        hidden = np.full_like(self.at, -1.0)  # below the axes
         return {
             "risk": (theta, first**2 + slope * theta + bend * theta**2),
             "worst": (peaks, np.full(len(peaks), min(value, 0.26))),
