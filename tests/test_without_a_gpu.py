@@ -34,6 +34,7 @@ from course_lib.representation import attention_only, circuits, erasure, head_sc
 from course_lib.sae import by_hand, kernels, losses, metrics, recovery, resonance, sparse
 from course_lib.theory import attention_margin as margin
 from course_lib.theory import in_context_regression as icr
+from course_lib.theory import restricted_minimax as restricted
 
 
 class Inputs:
@@ -697,6 +698,12 @@ CASES = {
         r(4, 4), r(4, 4), diagonal=False
     ),
     "theory.attention_margin.excess": lambda r: margin.excess(r(2), r(2), r(2)),
+    "theory.restricted_minimax.likelihood": lambda r: restricted.likelihood(r(4), 3),
+    "theory.restricted_minimax.risk": lambda r: restricted.risk(r(2, 4), r(5)),
+    "theory.restricted_minimax.risk_by_sum": lambda r: restricted.risk_by_sum(r(4), r()),
+    "theory.restricted_minimax.risk_slope": lambda r: restricted.risk_slope(r(2, 4), r(5)),
+    "theory.restricted_minimax.bayes_rule": lambda r: restricted.bayes_rule(r(4), r(4), 3),
+    "theory.restricted_minimax.bayes_risk": lambda r: restricted.bayes_risk(r(4), r(4), 3),
     "theory.in_context_regression.factor_step": lambda r: icr.factor_step(*regression_inputs(r), 0.1),
     "theory.in_context_regression.winners": lambda r: [icr.winners(r(4, 3))],
     "theory.in_context_regression.one_head_each": lambda r: [icr.one_head_each(r(4, 3))],
@@ -750,12 +757,14 @@ EXCEPTIONS = {
         sae.resonance: firing_count resonance_band bias_for_frequency
         sae.train: TrainConfig History compute_dtype
         theory.in_context_regression: best_head served_error emergence_time zero_sum_error
+        theory.restricted_minimax: one_trial_rule two_point_limit classical_limit
     """,
     "makes its tensors from numbers alone, on the CPU": """
         attention.rotary: layout_order
         optimization.ridge: moments three_point_noise
         sae.planted: log_spaced_frequencies
         theory.in_context_regression: zero_sum_heads
+        theory.restricted_minimax: two_point classical_rule classical_prior prior_by_updates minimax minimax_by_cones
     """,
     "multiplies by a sparse matrix, which neither meta nor fake tensors can": """
         architectures.graphs: aggregate gcn_layer gcn_gradients message_layer
@@ -787,6 +796,7 @@ EXCEPTIONS = {
         representation.head_scores: induction_score_by_loops
         sae.metrics: ExplainedVariance explained_variance fvu pca_bound pca_transfer l0 evaluate
         sae.recovery: Recovery recovery Agreement agreement
+        theory.restricted_minimax: worst_case
     """,
     "refuses an input by its values, once and in no loop": """
         representation.erasure: concept_columns ErasureMoments fit_eraser probe_r2 erase_by_regression
@@ -799,6 +809,7 @@ EXCEPTIONS = {
         sae.losses: check_labels
         sae.metrics: pca_curve PrincipalVariance
         theory.attention_margin: gradient_flow frobenius_svm l1_svm nuclear_svm
+        theory.restricted_minimax: prior_on_grid
     """,
     "lists what it finds, so that its size is a value": """
         sae.losses: check_sparsity SparsityCheck
@@ -844,6 +855,7 @@ EXCEPTIONS = {
         sae.sparse.base: SparseAutoencoder
         theory.attention_margin: Samples Constraints Flow
         theory.in_context_regression: Prompts History
+        theory.restricted_minimax: Solution
     """,
 }
 
