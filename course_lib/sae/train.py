@@ -24,7 +24,7 @@ from course_lib.sae import checkpoints
 from course_lib.sae.autoencoder import Autoencoder
 from course_lib.sae.batches import Batches, RowSource, check_finite
 from course_lib.sae.losses import check_labels
-from course_lib.sae.sparse import SparseAutoencoder, remove_radial_
+from course_lib.sae.sparse import SparseAutoencoder, remove_radial_, rescale_columns_
 from course_lib.sae.stacked import StackedAutoencoder
 
 Precision = Literal["auto", "float32", "bfloat16"]
@@ -238,7 +238,7 @@ class _Run:
         """Fit the normalisation, and bring weights to where the configuration wants them."""
         self.autoencoder.fit_normalisation(self.activations)
         if self.config.unit_norm_decoder:
-            _move_norms_to_encoder(self.autoencoder)
+            self.autoencoder.move_norms_to_encoder()
         self._watch()
 
     def _watch(self) -> None:
@@ -269,7 +269,7 @@ class _Run:
         self.optimizer.param_groups[0]["lr"] = self.config.step_size_at(step)
         self.optimizer.step()
         if self.config.unit_norm_decoder:
-            _rescale_columns_(self.autoencoder.decoder_weight)
+            rescale_columns_(self.autoencoder.decoder_weight)
         self.autoencoder.after_step(step)
         if self.config.revives_after(step):
             self.history.revived[step + 1] = self._revive(batch)
@@ -457,20 +457,6 @@ def _lines_up_to(path: Path, step: int) -> list[str]:
         except (ValueError, KeyError, TypeError):
             break
     return kept
-
-
-@torch.no_grad()
-def _move_norms_to_encoder(autoencoder: SparseAutoencoder) -> None:
-    """Give decoder columns the length 1 and the encoder rows theirs, which leaves a ReLU's output as it is."""
-    norms = autoencoder.decoder_weight.norm(dim=0)
-    autoencoder.encoder_weight.mul_(norms[:, None])
-    autoencoder.encoder_bias.mul_(norms)
-    _rescale_columns_(autoencoder.decoder_weight)
-
-
-@torch.no_grad()
-def _rescale_columns_(weight: Float[Tensor, "d_model features"]) -> None:
-    weight.div_(weight.norm(dim=0).clamp(min=torch.finfo(weight.dtype).tiny))
 
 
 def _ramp(done: int, length: float | int) -> float:
