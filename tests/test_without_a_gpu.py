@@ -848,7 +848,7 @@ EXCEPTIONS = {
         sae.checkpoints: only_run write latest
         sae.io: save load
         sae.sae_lens_format: export load
-        sae.train: train check_activations
+        sae.train: train check_activations Objective
         sae.greedy: LayerInputs train_greedy
     """,
     "changes tensors of all ranks in place, in a process group": """

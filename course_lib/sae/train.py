@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 from tqdm.auto import tqdm
 
@@ -106,6 +106,22 @@ class History:
     revived: dict[int, int] = field(default_factory=dict)
 
 
+@runtime_checkable
+class Objective(Protocol):
+    """Another loss than that of rows: a model's output, say, with its states at a site reconstructed."""
+
+    def __len__(self) -> int:
+        """Number of examples; each is in a batch once an epoch."""
+
+    def identity(self) -> dict[str, Any]:
+        """What must be the same when a run is resumed, in what JSON holds."""
+
+    def loss(
+        self, autoencoder: Autoencoder, examples: Int[Tensor, " batch"], *, sparsity_scale: float | int
+    ) -> dict[str, Float[Tensor, ""]]:
+        """Named parts of the loss of examples, given by their numbers; "total" is trained on."""
+
+
 def check_activations(activations: Tensor, *, name: str = "activations") -> None:
     """Raise ValueError unless `activations` is a finite floating-point table of at least two rows."""
     if activations.ndim != 2 or not activations.is_floating_point():
@@ -125,6 +141,7 @@ def train(
     *,
     generator: torch.Generator,
     labels: Tensor | None = None,
+    objective: Objective | None = None,
     progress: bool = True,
     checkpoint_dir: Path | str | None = None,
     checkpoint_every: int = 1000,
@@ -138,6 +155,10 @@ def train(
     (rows, outputs), as the autoencoder's `loss` takes them. Rows are drawn with `generator` (on the CPU); the
     same generator state, weights, data and number of threads give the same result. Batches move to the
     autoencoder's device.
+
+    With `objective` the loss is its loss, and batches are `batch_size` of its examples; `activations` only fit the
+    normalisation. `course_lib.mbart.end_to_end.EndToEnd` is one. It runs in one process, without labels, revival
+    or bfloat16.
 
     With `checkpoint_dir` the state is written there every `checkpoint_every` steps and at the end; the same
     call goes on from the last checkpoint, and on the CPU ends with the same bits as if never stopped.
@@ -153,7 +174,9 @@ def train(
     _check_inputs(autoencoder, activations, config, labels, checkpoint_every)
     with ExitStack() as stack:
         stack.enter_context(parallel.synchronised())
-        run = _Run(autoencoder, activations, config, generator=generator, labels=labels)
+        if objective is not None:
+            _check_objective(objective, config, labels)
+        run = _Run(autoencoder, activations, config, generator=generator, labels=labels, objective=objective)
         checkpoint_dir = Path(checkpoint_dir) if checkpoint_dir is not None else None
         first = 0
         if checkpoint_dir is not None:
@@ -192,7 +215,9 @@ class _Run:
         *,
         generator: torch.Generator,
         labels: Tensor | None,
+        objective: Objective | None = None,
     ) -> None:
+        self.objective = objective
         self.autoencoder, self.config, self.generator = autoencoder, config, generator
         self.activations, self.labels = activations, labels
         self.device, self.dtype = autoencoder.input_mean.device, autoencoder.input_mean.dtype
@@ -200,8 +225,9 @@ class _Run:
         parallel.share(list(autoencoder.state_dict().values()))
         parallel.share_generator(generator)
         self.identity = self._identity()
+        examples = None if objective is None else torch.arange(len(objective))
         self.batches = Batches(
-            activations,
+            activations if examples is None else examples,
             labels,
             batch_size=config.batch_size,
             buffer_rows=config.buffer_rows,
@@ -232,6 +258,8 @@ class _Run:
             "compute_dtype": str(self.compute_dtype),
             "processes": parallel.world_size(),
         }
+        if self.objective is not None:
+            found["objective"] = self.objective.identity()
         return json.loads(json.dumps(found))
 
     def start(self) -> None:
@@ -250,15 +278,7 @@ class _Run:
     def step(self, step: int) -> dict[str, float] | None:
         """Take one step; return the mean loss parts where an interval ends."""
         rows, labels = next(self.batches)
-        part = len(rows) // parallel.world_size()
-        mine = slice(parallel.rank() * part, (parallel.rank() + 1) * part)
-        batch = rows[mine].to(self.device, self.dtype)
-        parts = self.autoencoder.training_loss(
-            batch,
-            labels=None if labels is None else labels[mine].to(self.device),
-            sparsity_scale=self.config.sparsity_scale_at(step),
-            compute_dtype=self.compute_dtype,
-        )
+        batch, parts = self._loss(rows, labels, self.config.sparsity_scale_at(step))
         self.optimizer.zero_grad()
         parts["total"].backward()
         parallel.average_gradients(self.autoencoder.parameters())
@@ -277,6 +297,22 @@ class _Run:
         if len(self.pending) == self.config.record_every or step == self.config.steps - 1:
             return self._record(step)
         return None
+
+    def _loss(
+        self, rows: Tensor, labels: Tensor | None, sparsity_scale: float
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """This rank's part of a batch, and the parts of its loss."""
+        if self.objective is not None:
+            return rows, self.objective.loss(self.autoencoder, rows, sparsity_scale=sparsity_scale)
+        part = len(rows) // parallel.world_size()
+        mine = slice(parallel.rank() * part, (parallel.rank() + 1) * part)
+        batch = rows[mine].to(self.device, self.dtype)
+        return batch, self.autoencoder.training_loss(
+            batch,
+            labels=None if labels is None else labels[mine].to(self.device),
+            sparsity_scale=sparsity_scale,
+            compute_dtype=self.compute_dtype,
+        )
 
     def _record(self, step: int) -> dict[str, float]:
         means = {
@@ -413,6 +449,22 @@ def _check_inputs(
                 f"{name} is {getattr(config, name)} for a {autoencoder.kind} autoencoder; expected a sparse one "
                 "with a decoder of its own"
             )
+
+
+def _check_objective(objective: Objective, config: TrainConfig, labels: Tensor | None) -> None:
+    for name, value, wrong in (
+        ("labels", "given", labels is not None),
+        ("revive_every", config.revive_every, config.revive_every > 0),
+        ("precision", repr(config.precision), config.precision == "bfloat16"),
+        ("the number of processes", parallel.world_size(), parallel.world_size() > 1),
+    ):
+        if wrong:
+            raise ValueError(
+                f"{name} is {value} with an objective; expected no labels, revive_every 0, precision 'auto' or "
+                "'float32', and one process"
+            )
+    if len(objective) < 1:
+        raise ValueError("objective has 0 examples; expected at least 1")
 
 
 @contextmanager

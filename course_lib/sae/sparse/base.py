@@ -131,6 +131,18 @@ class SparseAutoencoder(Autoencoder):
             self._observe(pre, features)
         return self._parts_of(x, pre, features, sparsity_scale)
 
+    def training_forward(
+        self, batch: Float[Tensor, "batch d_model"], *, sparsity_scale: float | int = 1.0
+    ) -> tuple[Float[Tensor, "batch d_model"], dict[str, Float[Tensor, ""]]]:
+        """See `Autoencoder.training_forward`; features are those of training (of the whole batch in BatchTopK)."""
+        x = self.normalise(batch)
+        pre = self._preactivations(x)
+        features = self._activate_batch(pre)
+        parts = self._parts_of(x, pre, features, sparsity_scale)
+        with torch.no_grad():
+            self._observe(pre, features)
+        return self.decode(features), parts
+
     def _observe(
         self, pre: Float[Tensor, "batch features"], features: Float[Tensor, "batch features"]
     ) -> None:

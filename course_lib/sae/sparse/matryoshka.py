@@ -34,6 +34,7 @@ class MatryoshkaTopKSparseAutoencoder(TopKSparseAutoencoder):
     """
 
     kind = "matryoshka_topk"
+    main_part = ("nested", 1.0)
 
     def __init__(
         self,
