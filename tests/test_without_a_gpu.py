@@ -811,7 +811,7 @@ EXCEPTIONS = {
         representation.variance: components_needed kept_by_code
         representation.head_scores: induction_score_by_loops
         sae.metrics: ExplainedVariance explained_variance fvu pca_bound pca_transfer l0 evaluate
-        sae.recovery: Recovery recovery Agreement agreement
+        sae.recovery: Recovery recovery share_split Absorption absorption Agreement agreement
     """,
     "refuses an input by its values, once and in no loop": """
         representation.erasure: concept_columns ErasureMoments fit_eraser probe_r2 erase_by_regression
