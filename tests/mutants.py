@@ -281,8 +281,29 @@ MUTANTS = [
     Mutant(
         "l1-kernel-forgets-the-norms-gradient",
         "sae/kernels.py",
-        "by_decoder += decoder_weight * shrink",
-        "by_decoder += 0 * shrink",
+        "by_part += part * factor",
+        "by_part += 0 * factor",
+        ("tests/sae/test_kernels.py",),
+    ),
+    Mutant(
+        "nested-kernel-forgets-the-later-prefixes",
+        "sae/kernels.py",
+        "part.add_(after)",
+        "part.add_(0 * after)",
+        ("tests/sae/test_kernels.py",),
+    ),
+    Mutant(
+        "gate-loss-trains-the-decoder",
+        "sae/sparse/gated.py",
+        "gate @ self.decoder_weight.detach()",
+        "gate @ self.decoder_weight",
+        ("tests/sae/test_kernels.py",),
+    ),
+    Mutant(
+        "aux-of-all-features",
+        "sae/sparse/topk.py",
+        "torch.where(dead, pre, -torch.inf)",
+        "pre",
         ("tests/sae/test_kernels.py",),
     ),
     Mutant(

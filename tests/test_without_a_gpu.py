@@ -152,7 +152,17 @@ def sparse_code(r: Inputs) -> list[Tensor]:
     return [
         *code,
         kernels.sparse_reconstruction(centred.detach(), code, **own, compute_dtype=torch.float32),
-        *kernels.relu_l1(centred.detach(), **own, compute_dtype=torch.float32),
+        *kernels.relu_l1(centred.detach(), **own, compute_dtype=torch.float32, sites=(2, 4)),
+        *kernels.nested_reconstruction(
+            centred.detach(), code, **own, prefixes=(5, 9, 32), compute_dtype=torch.float32
+        ),
+        kernels.residual_reconstruction(
+            centred.detach(), centred.detach(), code, **own, compute_dtype=torch.float32
+        ),
+        *kernels.gated(
+            centred.detach(), **own, log_scale=r(32), magnitude_bias=r(32), compute_dtype=torch.float32
+        ),
+        kernels.site_norms(own["decoder_weight"], (2, 4)),
     ]
 
 
@@ -180,6 +190,10 @@ AUTOENCODERS = {
     sae.BatchTopKSparseAutoencoder: {"k": 2},
     sae.JumpReluSparseAutoencoder: {},
     sae.GroupBiasAdaptedAutoencoder: {"every": 1},
+    sae.MatryoshkaTopKSparseAutoencoder: {"k": 2, "aux_k": 3, "dead_after": 1},
+    sae.MatryoshkaBatchTopKSparseAutoencoder: {"k": 2, "prefixes": (5, 24)},
+    sae.GatedSparseAutoencoder: {"l1": 0.1},
+    sae.CrosscoderSparseAutoencoder: {"sites": (2, 4), "k": 2},
     sae.StackedAutoencoder: {"widths": (4, 2), "beta": 0.1, "gamma": 0.1, "n_outputs": 3},
 }
 
@@ -596,6 +610,10 @@ CASES = {
     "sae.kernels.sparse_reconstruction": sparse_code,
     "sae.kernels.relu_l1": sparse_code,
     "sae.kernels.topk_code": sparse_code,
+    "sae.kernels.nested_reconstruction": sparse_code,
+    "sae.kernels.residual_reconstruction": sparse_code,
+    "sae.kernels.gated": sparse_code,
+    "sae.kernels.site_norms": sparse_code,
     "sae.kernels.active_counts": lambda r: kernels.active_counts(r(5, 32)),
     "sae.kernels.stacked_reconstruction": lambda r: kernels.stacked_reconstruction(
         r(5, 6).detach(),
@@ -660,6 +678,12 @@ CASES = {
         rows := r(4, 6).detach(),
         sparse.remove_radial_(rows, r(4, 6)),
     ][:1],
+    "sae.sparse.base.rescale_columns_": lambda r: [
+        weight := r(6, 4).detach(),
+        sparse.rescale_columns_(weight),
+    ][:1],
+    "sae.sparse.crosscoder.exclusive_site": lambda r: sparse.exclusive_site(r(2, 8), threshold=0.8),
+    "sae.sparse.topk.largest_of_rows": lambda r: sparse.topk.largest_of_rows(r(5, 8), 2),
     # theory
     **{
         f"theory.in_context_regression.{form.__name__}": lambda r, form=form: form(*regression_inputs(r))
@@ -753,6 +777,7 @@ EXCEPTIONS = {
         representation.circuits: reads
         parallel: local_rank process_group synchronised world_size rank on_first barrier
         sae.losses: check_probability check_weight
+        sae.sparse.topk: check_k
         sae.metrics: Evaluation
         sae.resonance: firing_count resonance_band bias_for_frequency
         sae.train: TrainConfig History compute_dtype
@@ -795,7 +820,7 @@ EXCEPTIONS = {
         representation.variance: components_needed kept_by_code
         representation.head_scores: induction_score_by_loops
         sae.metrics: ExplainedVariance explained_variance fvu pca_bound pca_transfer l0 evaluate
-        sae.recovery: Recovery recovery Agreement agreement
+        sae.recovery: Recovery recovery share_split Absorption absorption Agreement agreement
         theory.restricted_minimax: worst_case
     """,
     "refuses an input by its values, once and in no loop": """
@@ -831,10 +856,11 @@ EXCEPTIONS = {
     "reads files, or tables of any kind, on the way to the device": """
         representation.peft_format: save load
         sae.batches: RowSource Batches mean_and_scale check_finite
+        sae.sparse.crosscoder: SideBySide
         sae.checkpoints: only_run write latest
         sae.io: save load
         sae.sae_lens_format: export load
-        sae.train: train check_activations
+        sae.train: train check_activations Objective
         sae.greedy: LayerInputs train_greedy
     """,
     "changes tensors of all ranks in place, in a process group": """

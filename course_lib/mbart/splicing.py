@@ -120,8 +120,8 @@ def spliced(
     skipped_ids: Int[Tensor, " ids"] | Sequence[int] = (),
 ) -> Iterator[None]:
     """While the block runs, the states at `site` are the autoencoder's reconstructions. See `replaced`."""
-    _check_width(autoencoder, model)
-    with replaced(model, site, _in_its_dtype(autoencoder, autoencoder.forward), skipped_ids=skipped_ids):
+    check_width(autoencoder, model)
+    with replaced(model, site, in_its_dtype(autoencoder, autoencoder.forward), skipped_ids=skipped_ids):
         yield
 
 
@@ -144,7 +144,7 @@ def steered(
     Raises ValueError for a feature that the autoencoder does not have, a number that is not finite, an unknown
     mode, an autoencoder of another width than the model, and a site that the model does not have.
     """
-    _check_width(autoencoder, model)
+    check_width(autoencoder, model)
     if mode not in ("factor", "value"):
         raise ValueError(f"mode is {mode!r}; expected 'factor' or 'value'")
     for feature, number in changes.items():
@@ -163,11 +163,11 @@ def steered(
         changed[:, features] = numbers * code[:, features] if mode == "factor" else numbers
         return x + (autoencoder.decode(changed) - autoencoder.decode(code))
 
-    with replaced(model, site, _in_its_dtype(autoencoder, change), skipped_ids=skipped_ids):
+    with replaced(model, site, in_its_dtype(autoencoder, change), skipped_ids=skipped_ids):
         yield
 
 
-def _in_its_dtype(
+def in_its_dtype(
     autoencoder: Reconstructs, function: Callable[[Tensor], Tensor]
 ) -> Callable[[Tensor], Tensor]:
     """The function on the autoencoder's device and in its dtype."""
@@ -180,7 +180,8 @@ def _reference(autoencoder: Reconstructs) -> Tensor:
     return next(value for value in autoencoder.state_dict().values() if value.is_floating_point())
 
 
-def _check_width(autoencoder: Reconstructs, model: MBartForConditionalGeneration) -> None:
+def check_width(autoencoder: Reconstructs, model: MBartForConditionalGeneration) -> None:
+    """Raise ValueError unless the autoencoder reads states of the model's width."""
     if autoencoder.d_model != model.config.d_model:
         raise ValueError(
             f"the autoencoder has d_model {autoencoder.d_model}, the model {model.config.d_model}; "
@@ -249,14 +250,14 @@ def loss_recovered(
     Raises ValueError for no pairs, another number of targets than of sources, an unknown language, an
     autoencoder of another width than the model, and a site that the model does not have.
     """
-    _check_width(autoencoder, model)
+    check_width(autoencoder, model)
     if not sources or len(sources) != len(targets):
         raise ValueError(f"there are {len(sources)} sources and {len(targets)} targets; expected pairs")
     skipped = uncounted_ids(tokenizer, include_special)
     read, predicted = tokenise(tokenizer, sources), tokenise(tokenizer, targets, what="target")
     order = sorted(range(len(read)), key=lambda i: (len(predicted[i]), len(read[i])))
     batches = [
-        _batch([read[i] for i in rows], [predicted[i] for i in rows], model)
+        padded_pairs([read[i] for i in rows], [predicted[i] for i in rows], model)
         for rows in (order[start : start + batch_size] for start in range(0, len(order), batch_size))
     ]
     training = model.training
@@ -264,7 +265,7 @@ def loss_recovered(
     try:
         mean = _mean_state(model, site, batches, skipped)
         variants: dict[str, Callable[[Tensor], Tensor]] = {
-            "spliced": _in_its_dtype(autoencoder, autoencoder.forward),
+            "spliced": in_its_dtype(autoencoder, autoencoder.forward),
             "mean_ablated": lambda x: mean.to(x).expand_as(x),
             "zero_ablated": torch.zeros_like,
         }
@@ -273,12 +274,12 @@ def loss_recovered(
         for inputs, labels in tqdm(batches, desc="loss recovered", unit="batch", disable=not progress):
             counted = labels != IGNORED
             chosen = labels[counted][:, None]
-            clean = _log_probabilities(model, inputs, counted)
+            clean = log_probabilities(model, inputs, counted)
             sums["clean"] -= clean.gather(1, chosen).double().sum().item()
             n_tokens += len(chosen)
             for name, replace in variants.items():
                 with replaced(model, site, replace, skipped_ids=skipped):
-                    other = _log_probabilities(model, inputs, counted)
+                    other = log_probabilities(model, inputs, counted)
                 sums[name] -= other.gather(1, chosen).double().sum().item()
                 sums[f"kl_{name}"] += (clean.exp() * (clean - other)).sum(dim=1).double().sum().item()
     finally:
@@ -287,10 +288,13 @@ def loss_recovered(
     return SplicedLoss(site=str(site), n_tokens=n_tokens, **means)
 
 
-def _batch(
+def padded_pairs(
     read: list[list[int]], predicted: list[list[int]], model: MBartForConditionalGeneration
 ) -> tuple[dict[str, Tensor], Tensor]:
-    """Padded inputs of the model, and labels in which pads and the language code are ignored."""
+    """Padded inputs of the model, and labels in which pads and the language code are ignored.
+
+    Of pairs of token numbers: `lang X </s>` for the encoder, `lang Y </s>` to be predicted.
+    """
     pad = model.config.pad_token_id
     ids, targets = (
         pad_sequence([torch.tensor(row) for row in rows], batch_first=True, padding_value=pad).to(
@@ -307,9 +311,10 @@ def _batch(
     return inputs | {"decoder_input_ids": shifted}, labels
 
 
-def _log_probabilities(
+def log_probabilities(
     model: MBartForConditionalGeneration, inputs: dict[str, Tensor], counted: Bool[Tensor, "sentences tokens"]
 ) -> Float[Tensor, "counted vocabulary"]:
+    """Of the next token, in float32, at the positions that count."""
     return model(**inputs, use_cache=False).logits[counted].float().log_softmax(dim=1)
 
 

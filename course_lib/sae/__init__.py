@@ -10,10 +10,15 @@ from course_lib.sae.greedy import train_greedy
 from course_lib.sae.io import load, save
 from course_lib.sae.sparse import (
     BatchTopKSparseAutoencoder,
+    CrosscoderSparseAutoencoder,
+    GatedSparseAutoencoder,
     GroupBiasAdaptedAutoencoder,
     JumpReluSparseAutoencoder,
     KLSparseAutoencoder,
+    MatryoshkaBatchTopKSparseAutoencoder,
+    MatryoshkaTopKSparseAutoencoder,
     ReluSparseAutoencoder,
+    SideBySide,
     SparseAutoencoder,
     TopKSparseAutoencoder,
 )
@@ -23,11 +28,16 @@ from course_lib.sae.train import History, TrainConfig, train
 __all__ = [
     "Autoencoder",
     "BatchTopKSparseAutoencoder",
+    "CrosscoderSparseAutoencoder",
+    "GatedSparseAutoencoder",
     "GroupBiasAdaptedAutoencoder",
     "History",
     "JumpReluSparseAutoencoder",
     "KLSparseAutoencoder",
+    "MatryoshkaBatchTopKSparseAutoencoder",
+    "MatryoshkaTopKSparseAutoencoder",
     "ReluSparseAutoencoder",
+    "SideBySide",
     "SparseAutoencoder",
     "StackedAutoencoder",
     "TopKSparseAutoencoder",

@@ -29,6 +29,8 @@ class Autoencoder(nn.Module, ABC):
     """
 
     kind: ClassVar[str]
+    # The part of the loss that asks for the states themselves, and its weight in the total; the rest is penalty.
+    main_part: ClassVar[tuple[str, float]] = ("reconstruction", 1.0)
 
     def __init__(self, d_model: int) -> None:
         super().__init__()
@@ -128,6 +130,15 @@ class Autoencoder(nn.Module, ABC):
         of weights and sums stay in the weights' dtype.
         """
         return self.loss(batch, labels=labels, sparsity_scale=sparsity_scale)
+
+    def training_forward(
+        self, batch: Float[Tensor, "batch d_model"], *, sparsity_scale: float | int = 1.0
+    ) -> tuple[Float[Tensor, "batch d_model"], dict[str, Float[Tensor, ""]]]:
+        """Reconstruction of raw hidden states as in training, with its gradient, and the parts of `loss`.
+
+        For losses that look at what becomes of the reconstruction. It gathers statistics as `training_loss` does.
+        """
+        return self(batch), self.loss(batch, sparsity_scale=sparsity_scale)
 
     def before_step(self) -> None:
         """Called by `train` when gradients are ready, before the optimiser uses them."""

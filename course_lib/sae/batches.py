@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Protocol, runtime_checkable
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 BLOCKS_PER_BUFFER = 16
@@ -75,8 +75,8 @@ class Batches:
     def __iter__(self) -> Iterator[tuple[Tensor, Tensor | None]]:
         return self
 
-    def __next__(self) -> tuple[Float[Tensor, "batch d_model"], Tensor | None]:
-        """The next batch's rows and their labels."""
+    def __next__(self) -> tuple[Float[Tensor, "batch d_model"] | Int[Tensor, " batch"], Tensor | None]:
+        """The next batch's rows and their labels. (Of a table of numbers of examples, those numbers.)"""
         while not self._groups or self._taken + self.batch_size > len(self._order):
             self._next_group()
         chosen = self._order[self._taken : self._taken + self.batch_size]

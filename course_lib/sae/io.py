@@ -12,9 +12,13 @@ from course_lib.files import new_directory
 from course_lib.sae.autoencoder import Autoencoder
 from course_lib.sae.sparse import (
     BatchTopKSparseAutoencoder,
+    CrosscoderSparseAutoencoder,
+    GatedSparseAutoencoder,
     GroupBiasAdaptedAutoencoder,
     JumpReluSparseAutoencoder,
     KLSparseAutoencoder,
+    MatryoshkaBatchTopKSparseAutoencoder,
+    MatryoshkaTopKSparseAutoencoder,
     ReluSparseAutoencoder,
     TopKSparseAutoencoder,
 )
@@ -32,6 +36,10 @@ KINDS: dict[str, type[Autoencoder]] = {
         BatchTopKSparseAutoencoder,
         JumpReluSparseAutoencoder,
         GroupBiasAdaptedAutoencoder,
+        GatedSparseAutoencoder,
+        MatryoshkaTopKSparseAutoencoder,
+        MatryoshkaBatchTopKSparseAutoencoder,
+        CrosscoderSparseAutoencoder,
     )
 }
 KINDS["sparse"] = ReluSparseAutoencoder  # its name in files written when it was the only one

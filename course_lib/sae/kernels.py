@@ -17,6 +17,7 @@ For one row x, with c = x - b_d, residual e = x' - x and G = 2 e / N:
 """
 
 import warnings
+from itertools import pairwise
 from typing import NamedTuple
 
 import torch
@@ -104,26 +105,97 @@ def sparse_reconstruction(
     `centred` is x - b_d without its gradient; the one in `decoder_bias` is found on both of its ways, through
     the decoder and through the encoder.
     """
-    return _SparseReconstruction.apply(
-        centred, code, compute_dtype, encoder_weight, encoder_bias, decoder_weight, decoder_bias
-    )
+    weights = encoder_weight, encoder_bias, decoder_weight, decoder_bias
+    return _SparseReconstruction.apply(centred, None, code, 1, compute_dtype, *weights)[0].squeeze(0)
+
+
+def nested_reconstruction(
+    centred: Float[Tensor, "batch d_model"],
+    code: SparseCode,
+    *,
+    prefixes: tuple[int, ...],
+    encoder_weight: Float[Tensor, "features d_model"],
+    encoder_bias: Float[Tensor, " features"],
+    decoder_weight: Float[Tensor, "d_model features"],
+    decoder_bias: Float[Tensor, " d_model"],
+    compute_dtype: torch.dtype,
+) -> tuple[Float[Tensor, " prefixes"], Float[Tensor, "batch d_model"]]:
+    """`sparse_reconstruction` with the first m features alone, for every m in `prefixes`; and -(W_d f - (x - b_d)).
+
+    One pass: what each block between two prefixes writes is summed up from block to block, and on the way back
+    the gradients are summed up in the other order. What is left of the states after the last prefix comes
+    second and carries no gradient. `prefixes` rise; the last one is the number of features.
+    """
+    if len(prefixes) > 1:
+        code = _by_block(code, prefixes, n_rows=len(centred))
+    weights = encoder_weight, encoder_bias, decoder_weight, decoder_bias
+    found, residual = _SparseReconstruction.apply(centred, None, code, len(prefixes), compute_dtype, *weights)
+    return found, -residual[-len(centred) :]
+
+
+def residual_reconstruction(
+    centred: Float[Tensor, "batch d_model"],
+    target: Float[Tensor, "batch d_model"],
+    code: SparseCode,
+    *,
+    encoder_weight: Float[Tensor, "features d_model"],
+    encoder_bias: Float[Tensor, " features"],
+    decoder_weight: Float[Tensor, "d_model features"],
+    decoder_bias: Float[Tensor, " d_model"],
+    compute_dtype: torch.dtype,
+) -> Float[Tensor, ""]:
+    """Mean squared length of W_d f - target, for a `target` without gradient, with f as in `sparse_reconstruction`.
+
+    `decoder_bias` gets the gradient of its way through the encoder alone.
+    """
+    weights = encoder_weight, encoder_bias, decoder_weight, decoder_bias
+    return _SparseReconstruction.apply(centred, target, code, 1, compute_dtype, *weights)[0].squeeze(0)
+
+
+def _by_block(code: SparseCode, prefixes: tuple[int, ...], *, n_rows: int) -> SparseCode:
+    """The entries of the first block of features, row after row, then those of the second, ...
+
+    Entry (n, i) of block b is then in row b n_rows + n of a taller table.
+    """
+    edges = torch.tensor(prefixes[:-1], device=code.columns.device)
+    block = torch.searchsorted(edges, code.columns, right=True)
+    rows = block * n_rows + code.rows
+    order = rows.argsort(stable=True)
+    rows = rows[order]
+    offsets = torch.searchsorted(rows, torch.arange(len(prefixes) * n_rows + 1, device=rows.device))
+    return SparseCode(code.values[order], code.columns[order], rows, offsets)
 
 
 class _SparseReconstruction(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, centred, code, dtype, encoder_weight, encoder_bias, decoder_weight, decoder_bias):
-        residual = functional.embedding_bag(
-            code.columns, decoder_weight.T, code.offsets[:-1], mode="sum", per_sample_weights=code.values
-        ).sub_(centred)
-        ctx.save_for_backward(centred, residual, encoder_weight, decoder_weight, *code)
-        ctx.dtype = dtype
-        return _mean_square(residual)
+    # With several blocks the code's rows are those of `_by_block`: every block has all rows of the batch.
 
     @staticmethod
-    def backward(ctx, upstream):
+    def forward(
+        ctx, centred, target, code, blocks, dtype, encoder_weight, encoder_bias, decoder_weight, decoder_bias
+    ):
+        residual = functional.embedding_bag(
+            code.columns, decoder_weight.T, code.offsets[:-1], mode="sum", per_sample_weights=code.values
+        )
+        parts = residual.chunk(blocks)
+        for before, part in pairwise(parts):
+            part.add_(before)
+        for part in parts:
+            part.sub_(centred if target is None else target)
+        ctx.save_for_backward(centred, residual, encoder_weight, decoder_weight, *code)
+        ctx.dtype, ctx.blocks, ctx.own_target = dtype, blocks, target is None
+        ctx.mark_non_differentiable(residual)
+        return torch.stack([_mean_square(part) for part in parts]), residual
+
+    @staticmethod
+    def backward(ctx, upstream, _):
         centred, residual, encoder_weight, decoder_weight, *code = ctx.saved_tensors
-        code = SparseCode(*code)
-        gradient = residual * (2 * upstream / len(residual))
+        code, n = SparseCode(*code), len(centred)
+        gradient = residual * (2 * upstream / n).repeat_interleave(n)[:, None]
+        by_decoder_bias = gradient.sum(dim=0) if ctx.own_target else 0
+        # A block's features are in the reconstructions of all later prefixes, too.
+        parts = gradient.chunk(ctx.blocks)
+        for part, after in zip(parts[-2::-1], parts[:0:-1], strict=True):
+            part.add_(after)
         by_value = _entries_of_product(gradient, decoder_weight, code)
         by_value = torch.where(code.values > 0, by_value, 0)
         n_features = len(encoder_weight)
@@ -134,7 +206,7 @@ class _SparseReconstruction(torch.autograd.Function):
         starts = counts.cumsum(dim=0) - counts
         rows = code.rows[by_feature]
 
-        def summed(weights: Tensor, states: Tensor) -> Tensor:
+        def summed(weights: Tensor, states: Tensor, rows: Tensor) -> Tensor:
             """For each feature the sum of the states of its rows, times the weights of its entries."""
             low, weights = states.to(ctx.dtype), weights[by_feature].to(ctx.dtype)
             sums = functional.embedding_bag(rows, low, starts, mode="sum", per_sample_weights=weights)
@@ -142,13 +214,11 @@ class _SparseReconstruction(torch.autograd.Function):
 
         by_encoder_bias = by_value.new_zeros(n_features).index_add_(0, code.columns, by_value)
         return (
-            None,
-            None,
-            None,
-            summed(by_value, centred),
+            *(None,) * 5,
+            summed(by_value, centred, rows % n),
             by_encoder_bias,
-            summed(code.values, gradient).T,
-            gradient.sum(dim=0) - by_encoder_bias @ encoder_weight,
+            summed(code.values, gradient, rows).T,
+            by_decoder_bias - by_encoder_bias @ encoder_weight,
         )
 
 
@@ -188,29 +258,43 @@ def relu_l1(
     decoder_weight: Float[Tensor, "d_model features"],
     decoder_bias: Float[Tensor, " d_model"],
     compute_dtype: torch.dtype,
+    sites: tuple[int, ...] | None = None,
 ) -> tuple[Float[Tensor, ""], Float[Tensor, ""], Float[Tensor, " features"]]:
     """Reconstruction loss, decoder-weighted L1 and summed features of f = ReLU(W_e (x - b_d) + b_e).
 
-    The last carries no gradient. `centred` is x - b_d without its gradient, as in `sparse_reconstruction`.
+    The last carries no gradient. `centred` is x - b_d without its gradient, as in `sparse_reconstruction`. With
+    `sites` a feature's weight in the L1 is the sum of its decoder norms over parts of these widths.
     """
-    return _ReluL1.apply(centred, encoder_weight, encoder_bias, decoder_weight, decoder_bias, compute_dtype)
+    sites = sites or (len(decoder_weight),)
+    weights = encoder_weight, encoder_bias, decoder_weight, decoder_bias
+    return _ReluL1.apply(centred, *weights, compute_dtype, sites)
+
+
+def site_norms(
+    decoder_weight: Float[Tensor, "d_model features"], sites: tuple[int, ...]
+) -> Float[Tensor, "sites features"]:
+    """Lengths of the parts of each decoder column; the parts' widths are `sites`, with sum d_model."""
+    return torch.stack([part.norm(dim=0) for part in decoder_weight.split(sites)])
 
 
 class _ReluL1(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, centred, encoder_weight, encoder_bias, decoder_weight, decoder_bias, dtype):
+    def forward(ctx, centred, encoder_weight, encoder_bias, decoder_weight, decoder_bias, dtype, sites):
         low, encoder, decoder = centred.to(dtype), encoder_weight.to(dtype), decoder_weight.to(dtype)
         features = torch.addmm(encoder_bias.to(dtype), low, encoder.T).relu_()
         residual = (features @ decoder.T).to(centred.dtype).sub_(centred)
         sums = _column_sums(features).to(centred.dtype)
-        norms = decoder_weight.norm(dim=0)
-        ctx.save_for_backward(low, features, residual, sums, norms, decoder, encoder_weight, decoder_weight)
+        by_site = site_norms(decoder_weight, sites)
+        norms = by_site.sum(dim=0)
+        ctx.save_for_backward(low, features, residual, sums, by_site, decoder, encoder_weight, decoder_weight)
+        ctx.sites = sites
         ctx.mark_non_differentiable(sums)
         return _mean_square(residual), sums @ norms / len(residual), sums
 
     @staticmethod
     def backward(ctx, by_reconstruction, by_l1, _):
-        low, features, residual, sums, norms, decoder, encoder_weight, decoder_weight = ctx.saved_tensors
+        low, features, residual, sums, by_site, decoder, encoder_weight, decoder_weight = ctx.saved_tensors
+        norms = by_site.sum(dim=0)
         n, dtype, precise = len(residual), features.dtype, residual.dtype
         gradient = residual * (2 * by_reconstruction / n)
         low_gradient = gradient.to(dtype)
@@ -219,14 +303,113 @@ class _ReluL1(torch.autograd.Function):
         by_pre = torch.ops.aten.threshold_backward(by_pre, features, 0)
         by_encoder_bias = _column_sums(by_pre).to(precise)
         by_decoder = (features.T @ low_gradient).to(precise).T
-        shrink = by_l1 / n * torch.where(norms > 0, sums / norms, 0)
-        by_decoder += decoder_weight * shrink
+        shrink = by_l1 / n * torch.where(by_site > 0, sums / by_site, 0)
+        parts = by_decoder.split(ctx.sites), decoder_weight.split(ctx.sites), shrink
+        for by_part, part, factor in zip(*parts, strict=True):
+            by_part += part * factor
         return (
             None,
             (by_pre.T @ low).to(precise),
             by_encoder_bias,
             by_decoder,
             gradient.sum(dim=0) - by_encoder_bias @ encoder_weight,
+            None,
+            None,
+        )
+
+
+def gated(
+    centred: Float[Tensor, "batch d_model"],
+    *,
+    encoder_weight: Float[Tensor, "features d_model"],
+    encoder_bias: Float[Tensor, " features"],
+    log_scale: Float[Tensor, " features"],
+    magnitude_bias: Float[Tensor, " features"],
+    decoder_weight: Float[Tensor, "d_model features"],
+    decoder_bias: Float[Tensor, " d_model"],
+    compute_dtype: torch.dtype,
+) -> tuple[Float[Tensor, ""], Float[Tensor, ""], Float[Tensor, ""], Float[Tensor, " features"]]:
+    """Reconstruction loss, decoder-weighted L1 of the gate, the gate's own reconstruction loss, and summed features.
+
+    With u = W_e (x - b_d), g = ReLU(u + b_e) and f = 1[u + b_e > 0] ReLU(exp(r) u + b_m). The gate's reconstruction is
+    W_d g + b_d, whose W_d and b_d get no gradient from it. The last result carries none. `centred` as in `relu_l1`.
+
+        dL/du = exp(r) dL/dm + dL/dg at active gates,  dL/dr = sum u exp(r) dL/dm,
+        dL/dm = W_d^T G at f > 0,  dL/dg = W_d^T G_gate + l1 ||W_d[:, i]|| / N
+    """
+    return _Gated.apply(
+        centred,
+        encoder_weight,
+        encoder_bias,
+        log_scale,
+        magnitude_bias,
+        decoder_weight,
+        decoder_bias,
+        compute_dtype,
+    )
+
+
+class _Gated(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx,
+        centred,
+        encoder_weight,
+        encoder_bias,
+        log_scale,
+        magnitude_bias,
+        decoder_weight,
+        decoder_bias,
+        dtype,
+    ):
+        low, encoder, decoder = centred.to(dtype), encoder_weight.to(dtype), decoder_weight.to(dtype)
+        read = low @ encoder.T
+        gate = (read + encoder_bias.to(dtype)).relu_()
+        scale = log_scale.exp()
+        features = torch.addcmul(magnitude_bias.to(dtype), read, scale.to(dtype)).relu_()
+        features = torch.ops.aten.threshold_backward(features, gate, 0)
+        residual = (features @ decoder.T).to(centred.dtype).sub_(centred)
+        of_gate = (gate @ decoder.T).to(centred.dtype).sub_(centred)
+        gate_sums = _column_sums(gate).to(centred.dtype)
+        sums = _column_sums(features).to(centred.dtype)
+        norms = decoder_weight.norm(dim=0)
+        ctx.save_for_backward(
+            low, read, gate, features, residual, of_gate, gate_sums, norms, scale, decoder,
+            encoder_weight, decoder_weight,
+        )  # fmt: skip
+        ctx.mark_non_differentiable(sums)
+        n = len(residual)
+        return _mean_square(residual), gate_sums @ norms / n, _mean_square(of_gate), sums
+
+    @staticmethod
+    def backward(ctx, by_reconstruction, by_l1, by_gate_loss, _):
+        (
+            low, read, gate, features, residual, of_gate, gate_sums, norms, scale, decoder,
+            encoder_weight, decoder_weight,
+        ) = ctx.saved_tensors  # fmt: skip
+        n, dtype, precise = len(residual), features.dtype, residual.dtype
+        gradient = residual * (2 * by_reconstruction / n)
+        low_gradient = gradient.to(dtype)
+        by_magnitude = torch.ops.aten.threshold_backward(low_gradient @ decoder, features, 0)
+        by_gate = torch.addmm(
+            (by_l1 / n * norms).to(dtype), (of_gate * (2 * by_gate_loss / n)).to(dtype), decoder
+        )
+        by_gate = torch.ops.aten.threshold_backward(by_gate, gate, 0)
+        by_encoder_bias = _column_sums(by_gate).to(precise)
+        by_magnitude_bias = _column_sums(by_magnitude).to(precise)
+        by_log_scale = scale * _column_sums(by_magnitude * read).to(precise)
+        by_read = torch.addcmul(by_gate, by_magnitude, scale.to(dtype))
+        by_decoder = (features.T @ low_gradient).to(precise).T
+        by_decoder += decoder_weight * (by_l1 / n * torch.where(norms > 0, gate_sums / norms, 0))
+        by_decoder_bias = gradient.sum(dim=0) - _column_sums(by_read).to(precise) @ encoder_weight
+        return (
+            None,
+            (by_read.T @ low).to(precise),
+            by_encoder_bias,
+            by_log_scale,
+            by_magnitude_bias,
+            by_decoder,
+            by_decoder_bias,
             None,
         )
 

@@ -5,7 +5,8 @@ row's code, with few entries above 0. With n > d the atoms cannot all be orthogo
 
 The frequency f_j of an atom is the share of rows in which it is active. `draw` gives every row a fixed number
 of active atoms, all equally likely, or several such numbers in equal parts (light and heavy rows);
-`draw_independent` gives each atom a frequency of its own.
+`draw_independent` gives each atom a frequency of its own, and `draw_nested` lets special atoms come only with a
+general one.
 """
 
 from collections.abc import Sequence
@@ -14,6 +15,8 @@ from typing import NamedTuple
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
+
+NO_PARENT = -1
 
 
 class PlantedRows(NamedTuple):
@@ -98,13 +101,46 @@ class PlantedDictionary:
             ValueError: there is not one frequency in [0, 1] for each atom, or `strengths` is not an interval
                 above 0.
         """
+        self._check_frequencies(frequencies)
+        on = self._uniform(n_rows, generator) < frequencies.to(self.atoms)
+        return self._rows(on, strengths, unit_rows, generator)
+
+    def draw_nested(
+        self,
+        n_rows: int,
+        *,
+        parents: Sequence[int],
+        frequencies: Float[Tensor, " atoms"],
+        generator: torch.Generator,
+        strengths: tuple[float | int, float | int] = (0.5, 1.5),
+        unit_rows: bool = False,
+    ) -> PlantedRows:
+        """Draw rows in which a special atom comes only with its general one, as a kind of dog only with "dog".
+
+        Atom j with `parents[j]` = `NO_PARENT` (-1) is active with probability f_j; any other where its parent is
+        active, and there with probability f_j. All draws are independent otherwise.
+
+        Raises:
+            ValueError: a parent is not an atom before its child, or as for `draw_independent`.
+        """
+        if len(parents) != self.n_atoms or not all(NO_PARENT <= p < j for j, p in enumerate(parents)):
+            raise ValueError(
+                f"parents are {list(parents)}; expected for each of {self.n_atoms} atoms the number of an atom "
+                f"before it, or {NO_PARENT}"
+            )
+        self._check_frequencies(frequencies)
+        on = self._uniform(n_rows, generator) < frequencies.to(self.atoms)
+        for child, parent in enumerate(parents):
+            if parent != NO_PARENT:
+                on[:, child] &= on[:, parent]
+        return self._rows(on, strengths, unit_rows, generator)
+
+    def _check_frequencies(self, frequencies: Float[Tensor, " atoms"]) -> None:
         if len(frequencies) != self.n_atoms or not ((frequencies >= 0) & (frequencies <= 1)).all():
             raise ValueError(
                 f"frequencies are {len(frequencies)} numbers from {float(frequencies.min()):g} to "
                 f"{float(frequencies.max()):g}; expected n_atoms = {self.n_atoms} probabilities"
             )
-        on = self._uniform(n_rows, generator) < frequencies.to(self.atoms)
-        return self._rows(on, strengths, unit_rows, generator)
 
     def _uniform(self, n_rows: int, generator: torch.Generator) -> Float[Tensor, "rows atoms"]:
         options = {"generator": generator, "dtype": self.atoms.dtype, "device": self.atoms.device}

@@ -4,6 +4,7 @@ Directions are compared by their cosine, with its sign: features are non-negativ
 its opposite are different features. Sizes do not count.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -62,6 +63,62 @@ def recovery(
     matched = torch.full((len(atoms),), -1.0, dtype=table.dtype)
     matched[rows] = table.detach().cpu()[rows, columns]
     return Recovery(table.max(dim=1).values.mean().item(), matched)
+
+
+def share_split(
+    decoder_weight: Float[Tensor, "d_model features"],
+    atoms: Float[Tensor, "atoms d_model"],
+    *,
+    cosine: float | int = 0.8,
+) -> float:
+    """Share of the atoms that two or more features have at this cosine or more (splitting).
+
+    Copies of one direction count as well as true kinds of a feature: the directions cannot tell the two apart.
+    """
+    return ((cosines(decoder_weight, atoms) >= cosine).sum(dim=1) >= 2).double().mean().item()
+
+
+@dataclass(frozen=True)
+class Absorption:
+    """How often the features of general atoms are silent in rows that hold their atom.
+
+    `with_special`: in rows that hold one of its special atoms, too; `alone`: in the others, which is what the
+    first has to be compared with. NaN where no feature has a general atom. `n_general` features were looked at.
+    """
+
+    with_special: float
+    alone: float
+    n_general: int
+
+
+def absorption(
+    features: Float[Tensor, "rows features"],
+    codes: Float[Tensor, "rows atoms"],
+    *,
+    parents: Sequence[int],
+    decoder_weight: Float[Tensor, "d_model features"],
+    atoms: Float[Tensor, "atoms d_model"],
+    cosine: float | int = 0.8,
+) -> Absorption:
+    """Whether general features are silent where special ones are active, on rows of `PlantedDictionary.draw_nested`.
+
+    An autoencoder saves a feature a row where the special one writes the general direction, too: the general
+    feature is absorbed there, and no longer says what it seems to. A general atom is looked at where the assignment
+    of `recovery` gives it a feature at this `cosine` or more. Means are over those atoms. Source: Chanin et al.
+    (2024), arXiv:2409.14507, who look for it in a language model by a probe.
+    """
+    table = cosines(decoder_weight, atoms)
+    unit = dict(zip(*(pairs.tolist() for pairs in assign(table)), strict=True))
+    present, with_special, alone = codes > 0, [], []
+    for general in sorted({parent for parent in parents if parent >= 0}):
+        if general not in unit or table[general, unit[general]] < cosine:
+            continue
+        special = present[:, [child for child, parent in enumerate(parents) if parent == general]].any(dim=1)
+        silent = features[:, unit[general]] <= 0
+        with_special.append(silent[present[:, general] & special].double().mean())
+        alone.append(silent[present[:, general] & ~special].double().mean())
+    means = [torch.stack(found).mean().item() if found else math.nan for found in (with_special, alone)]
+    return Absorption(*means, n_general=len(alone))
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,8 @@
 """Sparse autoencoders in the format of SAELens: a directory with cfg.json and sae_weights.safetensors.
 
-There z = (x - b_dec) W_enc + b_enc, features are ReLU(z) ("standard"), the k largest of it ("topk"), or z
-where z > threshold ("jumprelu"), and x' = f W_dec + b_dec. With our normalisation (x - m) / s folded in,
+There z = (x - b_dec) W_enc + b_enc, features are ReLU(z) ("standard"), the k largest of it ("topk"), z
+where z > threshold ("jumprelu"), or ReLU(exp(r_mag) (z - b_gate) + b_mag) where z > 0 ("gated", whose b_enc is called
+b_gate), and x' = f W_dec + b_dec. With our normalisation (x - m) / s folded in,
 
     b_dec = m + s b_d,   W_enc = W_e^T / s,   b_enc = b_e,   W_dec = s W_d^T
 
@@ -23,6 +24,7 @@ from course_lib.files import new_directory
 from course_lib.sae.autoencoder import Autoencoder
 from course_lib.sae.sparse import (
     BatchTopKSparseAutoencoder,
+    GatedSparseAutoencoder,
     GroupBiasAdaptedAutoencoder,
     JumpReluSparseAutoencoder,
     ReluSparseAutoencoder,
@@ -39,11 +41,12 @@ def export(
 ) -> None:
     """Write a directory for `sae_lens.SAE.load_from_disk`, whole or not at all.
 
-    ReLU becomes "standard", TopK "topk", and JumpReLU, BatchTopK with its learned threshold and GBA with its
-    biases as thresholds "jumprelu". `metadata` is kept as it is; SAELens looks for "model_name" and
-    "hook_name".
+    ReLU becomes "standard", gated "gated", TopK "topk", and JumpReLU, BatchTopK with its learned threshold and GBA
+    with its biases as thresholds "jumprelu". Nested dictionaries become what their features are, since prefixes and
+    AuxK are of training alone: SAELens, too, stores a trained Matryoshka of BatchTopK as "jumprelu". `metadata` is
+    kept as it is; SAELens looks for "model_name" and "hook_name".
 
-    Raises ValueError for an autoencoder that the format has no architecture for (stacked, sigmoid units),
+    Raises ValueError for an autoencoder that the format has no architecture for (stacked, sigmoid units, crosscoder),
     and FileExistsError where the directory already holds something.
     """
     architecture, settings, own = _described(autoencoder)
@@ -76,6 +79,9 @@ def _described(autoencoder: Autoencoder) -> tuple[str, dict[str, Any], dict[str,
     """Architecture, its settings, and its tensors besides the two weights and b_dec."""
     if isinstance(autoencoder, ReluSparseAutoencoder):
         return "standard", {}, {"b_enc": autoencoder.encoder_bias}
+    if isinstance(autoencoder, GatedSparseAutoencoder):
+        own = {"b_gate": autoencoder.encoder_bias, "b_mag": autoencoder.magnitude_bias}
+        return "gated", {}, {**own, "r_mag": autoencoder.log_scale}
     if isinstance(autoencoder, JumpReluSparseAutoencoder):
         return "jumprelu", {}, {"b_enc": autoencoder.encoder_bias, "threshold": autoencoder.threshold}
     if isinstance(autoencoder, BatchTopKSparseAutoencoder):
@@ -92,7 +98,7 @@ def _described(autoencoder: Autoencoder) -> tuple[str, dict[str, Any], dict[str,
         return "jumprelu", {}, {"b_enc": none, "threshold": -autoencoder.encoder_bias}
     raise ValueError(
         f"a {autoencoder.kind!r} autoencoder cannot be written in SAELens' format, which has one encoder layer "
-        "and ReLU, TopK or JumpReLU features; use course_lib.sae.save for it"
+        "for one site and ReLU, TopK, JumpReLU or gated features; use course_lib.sae.save for it"
     )
 
 
@@ -100,8 +106,8 @@ def _described(autoencoder: Autoencoder) -> tuple[str, dict[str, Any], dict[str,
 def load(directory: Path | str, *, device: torch.device | str = "cpu") -> SparseAutoencoder:
     """Read a directory that SAELens' `save_model` (or `export`) wrote.
 
-    "standard" becomes ReLU, "topk" TopK and "jumprelu" JumpReLU. Weights that expect b_dec not to be taken off
-    the input, and TopK weights chosen by decoder norms, are folded so that features stay the same.
+    "standard" becomes ReLU, "gated" gated, "topk" TopK and "jumprelu" JumpReLU. Weights that expect b_dec not to be
+    taken off the input, and TopK weights chosen by decoder norms, are folded so that features stay the same.
 
     Raises FileNotFoundError where a file is missing, and ValueError for another architecture, activations
     normalised or reshaped at run time, or files that cannot be read or do not fit each other.
@@ -124,9 +130,10 @@ def _built(config: dict[str, Any], tensors: dict[str, Tensor]) -> SparseAutoenco
             raise ValueError(
                 f"{key} is {config[key]!r}; only {expected!r} can be read: fold it into the weights first"
             )
-    w_enc, w_dec, b_enc, b_dec = (tensors[name] for name in ("W_enc", "W_dec", "b_enc", "b_dec"))
     sizes = {"d_model": config["d_in"], "n_features": config["d_sae"]}
     architecture = config["architecture"]
+    w_enc, w_dec, b_dec = (tensors[name] for name in ("W_enc", "W_dec", "b_dec"))
+    b_enc, b_mag = tensors["b_gate" if architecture == "gated" else "b_enc"], tensors.get("b_mag")
     if architecture == "standard":
         made = ReluSparseAutoencoder(**sizes)
     elif architecture == "topk":
@@ -136,12 +143,16 @@ def _built(config: dict[str, Any], tensors: dict[str, Tensor]) -> SparseAutoenco
             w_enc, b_enc, w_dec = w_enc * norms, b_enc * norms, w_dec / norms[:, None]
     elif architecture == "jumprelu":
         made = JumpReluSparseAutoencoder(**sizes)
+    elif architecture == "gated":
+        made = GatedSparseAutoencoder(**sizes)
     else:
         raise ValueError(
-            f"architecture is {architecture!r}; only 'standard', 'topk' and 'jumprelu' can be read"
+            f"architecture is {architecture!r}; only 'standard', 'topk', 'jumprelu' and 'gated' can be read"
         )
     if not config.get("apply_b_dec_to_input", True):
         b_enc = b_enc + b_dec @ w_enc
+        if architecture == "gated":
+            b_mag = b_mag + tensors["r_mag"].exp() * (b_dec @ w_enc)
     made = made.to(w_enc.dtype)
     state = made.state_dict() | {
         "encoder_weight": w_enc.T,
@@ -152,5 +163,7 @@ def _built(config: dict[str, Any], tensors: dict[str, Tensor]) -> SparseAutoenco
     if architecture == "jumprelu":
         # Their ReLU silences what a negative threshold would pass.
         state["log_threshold"] = tensors["threshold"].clamp(min=0).log()
+    if architecture == "gated":
+        state |= {"log_scale": tensors["r_mag"], "magnitude_bias": b_mag}
     made.load_state_dict(state)
     return made

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 from tqdm.auto import tqdm
 
@@ -24,7 +24,7 @@ from course_lib.sae import checkpoints
 from course_lib.sae.autoencoder import Autoencoder
 from course_lib.sae.batches import Batches, RowSource, check_finite
 from course_lib.sae.losses import check_labels
-from course_lib.sae.sparse import SparseAutoencoder, remove_radial_
+from course_lib.sae.sparse import SparseAutoencoder, remove_radial_, rescale_columns_
 from course_lib.sae.stacked import StackedAutoencoder
 
 Precision = Literal["auto", "float32", "bfloat16"]
@@ -106,6 +106,22 @@ class History:
     revived: dict[int, int] = field(default_factory=dict)
 
 
+@runtime_checkable
+class Objective(Protocol):
+    """Another loss than that of rows: a model's output, say, with its states at a site reconstructed."""
+
+    def __len__(self) -> int:
+        """Number of examples; each is in a batch once an epoch."""
+
+    def identity(self) -> dict[str, Any]:
+        """What must be the same when a run is resumed, in what JSON holds."""
+
+    def loss(
+        self, autoencoder: Autoencoder, examples: Int[Tensor, " batch"], *, sparsity_scale: float | int
+    ) -> dict[str, Float[Tensor, ""]]:
+        """Named parts of the loss of examples, given by their numbers; "total" is trained on."""
+
+
 def check_activations(activations: Tensor, *, name: str = "activations") -> None:
     """Raise ValueError unless `activations` is a finite floating-point table of at least two rows."""
     if activations.ndim != 2 or not activations.is_floating_point():
@@ -125,6 +141,7 @@ def train(
     *,
     generator: torch.Generator,
     labels: Tensor | None = None,
+    objective: Objective | None = None,
     progress: bool = True,
     checkpoint_dir: Path | str | None = None,
     checkpoint_every: int = 1000,
@@ -138,6 +155,10 @@ def train(
     (rows, outputs), as the autoencoder's `loss` takes them. Rows are drawn with `generator` (on the CPU); the
     same generator state, weights, data and number of threads give the same result. Batches move to the
     autoencoder's device.
+
+    With `objective` the loss is its loss, and batches are `batch_size` of its examples; `activations` only fit the
+    normalisation. `course_lib.mbart.end_to_end.EndToEnd` is one. It runs in one process, without labels, revival
+    or bfloat16.
 
     With `checkpoint_dir` the state is written there every `checkpoint_every` steps and at the end; the same
     call goes on from the last checkpoint, and on the CPU ends with the same bits as if never stopped.
@@ -153,7 +174,9 @@ def train(
     _check_inputs(autoencoder, activations, config, labels, checkpoint_every)
     with ExitStack() as stack:
         stack.enter_context(parallel.synchronised())
-        run = _Run(autoencoder, activations, config, generator=generator, labels=labels)
+        if objective is not None:
+            _check_objective(objective, config, labels)
+        run = _Run(autoencoder, activations, config, generator=generator, labels=labels, objective=objective)
         checkpoint_dir = Path(checkpoint_dir) if checkpoint_dir is not None else None
         first = 0
         if checkpoint_dir is not None:
@@ -192,7 +215,9 @@ class _Run:
         *,
         generator: torch.Generator,
         labels: Tensor | None,
+        objective: Objective | None = None,
     ) -> None:
+        self.objective = objective
         self.autoencoder, self.config, self.generator = autoencoder, config, generator
         self.activations, self.labels = activations, labels
         self.device, self.dtype = autoencoder.input_mean.device, autoencoder.input_mean.dtype
@@ -200,8 +225,9 @@ class _Run:
         parallel.share(list(autoencoder.state_dict().values()))
         parallel.share_generator(generator)
         self.identity = self._identity()
+        examples = None if objective is None else torch.arange(len(objective))
         self.batches = Batches(
-            activations,
+            activations if examples is None else examples,
             labels,
             batch_size=config.batch_size,
             buffer_rows=config.buffer_rows,
@@ -232,13 +258,15 @@ class _Run:
             "compute_dtype": str(self.compute_dtype),
             "processes": parallel.world_size(),
         }
+        if self.objective is not None:
+            found["objective"] = self.objective.identity()
         return json.loads(json.dumps(found))
 
     def start(self) -> None:
         """Fit the normalisation, and bring weights to where the configuration wants them."""
         self.autoencoder.fit_normalisation(self.activations)
         if self.config.unit_norm_decoder:
-            _move_norms_to_encoder(self.autoencoder)
+            self.autoencoder.move_norms_to_encoder()
         self._watch()
 
     def _watch(self) -> None:
@@ -250,15 +278,7 @@ class _Run:
     def step(self, step: int) -> dict[str, float] | None:
         """Take one step; return the mean loss parts where an interval ends."""
         rows, labels = next(self.batches)
-        part = len(rows) // parallel.world_size()
-        mine = slice(parallel.rank() * part, (parallel.rank() + 1) * part)
-        batch = rows[mine].to(self.device, self.dtype)
-        parts = self.autoencoder.training_loss(
-            batch,
-            labels=None if labels is None else labels[mine].to(self.device),
-            sparsity_scale=self.config.sparsity_scale_at(step),
-            compute_dtype=self.compute_dtype,
-        )
+        batch, parts = self._loss(rows, labels, self.config.sparsity_scale_at(step))
         self.optimizer.zero_grad()
         parts["total"].backward()
         parallel.average_gradients(self.autoencoder.parameters())
@@ -269,7 +289,7 @@ class _Run:
         self.optimizer.param_groups[0]["lr"] = self.config.step_size_at(step)
         self.optimizer.step()
         if self.config.unit_norm_decoder:
-            _rescale_columns_(self.autoencoder.decoder_weight)
+            rescale_columns_(self.autoencoder.decoder_weight)
         self.autoencoder.after_step(step)
         if self.config.revives_after(step):
             self.history.revived[step + 1] = self._revive(batch)
@@ -277,6 +297,22 @@ class _Run:
         if len(self.pending) == self.config.record_every or step == self.config.steps - 1:
             return self._record(step)
         return None
+
+    def _loss(
+        self, rows: Tensor, labels: Tensor | None, sparsity_scale: float
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """This rank's part of a batch, and the parts of its loss."""
+        if self.objective is not None:
+            return rows, self.objective.loss(self.autoencoder, rows, sparsity_scale=sparsity_scale)
+        part = len(rows) // parallel.world_size()
+        mine = slice(parallel.rank() * part, (parallel.rank() + 1) * part)
+        batch = rows[mine].to(self.device, self.dtype)
+        return batch, self.autoencoder.training_loss(
+            batch,
+            labels=None if labels is None else labels[mine].to(self.device),
+            sparsity_scale=sparsity_scale,
+            compute_dtype=self.compute_dtype,
+        )
 
     def _record(self, step: int) -> dict[str, float]:
         means = {
@@ -415,6 +451,22 @@ def _check_inputs(
             )
 
 
+def _check_objective(objective: Objective, config: TrainConfig, labels: Tensor | None) -> None:
+    for name, value, wrong in (
+        ("labels", "given", labels is not None),
+        ("revive_every", config.revive_every, config.revive_every > 0),
+        ("precision", repr(config.precision), config.precision == "bfloat16"),
+        ("the number of processes", parallel.world_size(), parallel.world_size() > 1),
+    ):
+        if wrong:
+            raise ValueError(
+                f"{name} is {value} with an objective; expected no labels, revive_every 0, precision 'auto' or "
+                "'float32', and one process"
+            )
+    if len(objective) < 1:
+        raise ValueError("objective has 0 examples; expected at least 1")
+
+
 @contextmanager
 def _metrics(
     metrics_file: Path | str | None, tensorboard_dir: Path | str | None, *, after: int
@@ -457,20 +509,6 @@ def _lines_up_to(path: Path, step: int) -> list[str]:
         except (ValueError, KeyError, TypeError):
             break
     return kept
-
-
-@torch.no_grad()
-def _move_norms_to_encoder(autoencoder: SparseAutoencoder) -> None:
-    """Give decoder columns the length 1 and the encoder rows theirs, which leaves a ReLU's output as it is."""
-    norms = autoencoder.decoder_weight.norm(dim=0)
-    autoencoder.encoder_weight.mul_(norms[:, None])
-    autoencoder.encoder_bias.mul_(norms)
-    _rescale_columns_(autoencoder.decoder_weight)
-
-
-@torch.no_grad()
-def _rescale_columns_(weight: Float[Tensor, "d_model features"]) -> None:
-    weight.div_(weight.norm(dim=0).clamp(min=torch.finfo(weight.dtype).tiny))
 
 
 def _ramp(done: int, length: float | int) -> float:

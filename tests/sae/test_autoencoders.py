@@ -3,14 +3,19 @@ import torch
 
 from course_lib.sae import (
     BatchTopKSparseAutoencoder,
+    CrosscoderSparseAutoencoder,
+    GatedSparseAutoencoder,
     GroupBiasAdaptedAutoencoder,
     JumpReluSparseAutoencoder,
     KLSparseAutoencoder,
+    MatryoshkaBatchTopKSparseAutoencoder,
+    MatryoshkaTopKSparseAutoencoder,
     ReluSparseAutoencoder,
+    SideBySide,
     StackedAutoencoder,
     TopKSparseAutoencoder,
 )
-from course_lib.sae.sparse import adapted_bias, remove_radial_
+from course_lib.sae.sparse import adapted_bias, exclusive_site, remove_radial_
 
 
 def rows(n=20, d=16, seed=0):
@@ -31,10 +36,16 @@ def models():
         JumpReluSparseAutoencoder(16, 40, generator=generator),
         JumpReluSparseAutoencoder(16, 40, penalty="tanh", generator=generator),
         GroupBiasAdaptedAutoencoder(16, 40, groups=4, generator=generator),
+        TopKSparseAutoencoder(16, 40, k=3, aux_k=4, dead_after=10, generator=generator),
+        MatryoshkaTopKSparseAutoencoder(16, 40, k=3, generator=generator),
+        MatryoshkaBatchTopKSparseAutoencoder(16, 40, k=3, prefixes=(4, 40), generator=generator),
+        GatedSparseAutoencoder(16, 40, l1=0.1, generator=generator),
+        CrosscoderSparseAutoencoder(16, 40, sites=(10, 6), l1=0.1, generator=generator),
+        CrosscoderSparseAutoencoder(16, 40, sites=(10, 6), k=3, generator=generator),
     ]
 
 
-@pytest.mark.parametrize("index", range(11))
+@pytest.mark.parametrize("index", range(17))
 def test_one_interface(index):
     model, x = models()[index], rows()
     model.fit_normalisation(x)
@@ -128,6 +139,31 @@ def test_same_generator_same_weights_and_the_global_one_is_left_alone():
         (lambda: TopKSparseAutoencoder(8, 16, k=17), "k is 17; expected 1 to n_features, 16"),
         (lambda: TopKSparseAutoencoder(8, 16, k=0), "k is 0"),
         (lambda: BatchTopKSparseAutoencoder(8, 16, k=17), "k is 17"),
+        (
+            lambda: TopKSparseAutoencoder(8, 16, k=2, aux_k=17),
+            r"aux_k is 17; expected 0 .* to n_features, 16",
+        ),
+        (lambda: TopKSparseAutoencoder(8, 16, k=2, aux_weight=-1.0), "aux_weight is -1"),
+        (lambda: BatchTopKSparseAutoencoder(8, 16, k=2, dead_after=0), "dead_after is 0"),
+        *(
+            (
+                lambda prefixes=prefixes: MatryoshkaTopKSparseAutoencoder(8, 16, k=2, prefixes=prefixes),
+                r"prefixes is \(.*expected whole numbers that rise strictly from at least 1 to n_features, 16",
+            )
+            for prefixes in ((), (0, 16), (4, 4, 16), (8, 4, 16), (4, 8), (4, 17))
+        ),
+        (lambda: GatedSparseAutoencoder(8, l1=-0.1), "l1 is -0.1"),
+        (
+            lambda: CrosscoderSparseAutoencoder(8, sites=(8,)),
+            r"sites is \(8,\); expected the widths of at least two",
+        ),
+        (lambda: CrosscoderSparseAutoencoder(8, sites=(3, 4)), "with sum d_model 8"),
+        (lambda: CrosscoderSparseAutoencoder(8, sites=(8, 0)), "sites is 0"),
+        (lambda: CrosscoderSparseAutoencoder(8, 16, sites=(4, 4), k=17), "k is 17"),
+        (lambda: CrosscoderSparseAutoencoder(8, 16, sites=(4, 4), k=2, l1=0.1), "k is 2 and l1 0.1"),
+        (lambda: SideBySide(torch.ones(3, 2)), r"sources have \[3\] rows"),
+        (lambda: SideBySide(torch.ones(3, 2), torch.ones(4, 2)), r"sources have \[3, 4\] rows"),
+        (lambda: exclusive_site(torch.ones(2, 3) / 2, threshold=0.5), "threshold is 0.5"),
         (lambda: JumpReluSparseAutoencoder(8, l0=-1.0), "l0 is -1"),
         (lambda: JumpReluSparseAutoencoder(8, bandwidth=0.0), "bandwidth is 0"),
         (lambda: GroupBiasAdaptedAutoencoder(8, 16, groups=17), "groups is 17"),
@@ -289,3 +325,147 @@ def test_restarted_features_point_at_what_is_missing():
         model.decoder_weight[:, [2, 6]].norm(dim=0),
         model.decoder_weight[:, others].norm(dim=0).mean().expand(2),
     )
+
+
+def test_aux_wakes_what_is_dead_and_nothing_else():
+    model, x = TopKSparseAutoencoder(16, 40, k=3, aux_k=4, dead_after=40, generator=rng()), rows() - 7
+    with torch.no_grad():
+        model.encoder_bias[:10] = -100  # never among the largest
+    assert model.training_loss(x)["aux"] == model.training_loss(x)["aux"] == 0
+    quiet = model.quiet_rows
+    assert (quiet[:10] == 40).all()
+    assert (quiet[model.encode(x).amax(dim=0) > 0] == 0).all()
+    with torch.no_grad():
+        model.encoder_bias[:10] = -0.5
+    dead = model.dead.clone()
+    assert dead[:10].all()
+    parts = model.loss(x)
+    by_weight = torch.autograd.grad(parts["aux"], model.decoder_weight)[0].norm(dim=0)
+    assert (by_weight[~dead] == 0).all()
+    assert (by_weight[dead] > 0).any()
+    # By its equation, row by row.
+    pre = model._preactivations(x).masked_fill(~dead, 0).relu()
+    keep = pre >= pre.topk(4, dim=1).values[:, -1:]
+    error = (x - model(x)).detach() - (pre * keep) @ model.decoder_weight.T
+    torch.testing.assert_close(parts["aux"], error.square().sum(dim=1).mean())
+    torch.testing.assert_close(parts["total"], parts["reconstruction"] + parts["aux"] / 32)
+
+
+def test_no_aux_leaves_configuration_and_weights_as_they_were():
+    model = TopKSparseAutoencoder(16, 40, k=3)
+    assert model.config() == {"d_model": 16, "n_features": 40, "k": 3}
+    assert "quiet_rows" not in model.state_dict()
+
+
+def rng(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def test_every_prefix_of_a_matryoshka_reconstructs():
+    model, x = MatryoshkaTopKSparseAutoencoder(16, 64, k=5, generator=rng()), rows() - 7
+    assert model.prefixes == (4, 8, 16, 32, 64)
+    code = model.encode(x)
+    expected = []
+    for m in model.prefixes:
+        only = torch.where(torch.arange(64) < m, code, 0)
+        expected.append((model.decode(only) - x).square().sum(dim=1).mean())
+    parts = model.loss(x)
+    torch.testing.assert_close(parts["reconstruction"], expected[-1])
+    torch.testing.assert_close(parts["nested"], sum(expected) / 5)
+    assert parts["total"] == parts["nested"]
+
+
+def test_one_prefix_is_the_plain_kind():
+    x = rows() - 7
+    plain = TopKSparseAutoencoder(16, 40, k=3, generator=rng())
+    nested = MatryoshkaTopKSparseAutoencoder(16, 40, k=3, prefixes=(40,), generator=rng())
+    torch.testing.assert_close(nested.loss(x)["total"], plain.loss(x)["total"])
+
+
+def test_a_gate_decides_and_a_magnitude_is_passed_on():
+    model = GatedSparseAutoencoder(2, 3, l1=0.5)
+    with torch.no_grad():
+        model.encoder_weight.copy_(torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]))
+        model.decoder_weight.copy_(torch.tensor([[1.0, 0.0, 0.0], [0.0, 2.0, 0.0]]))
+        model.encoder_bias.copy_(torch.tensor([-0.5, -3.0, 1.0]))
+        model.log_scale.copy_(torch.tensor([2.0, 1.0, 1.0]).log())
+        model.magnitude_bias.copy_(torch.tensor([0.25, 5.0, -9.0]))
+    x = torch.tensor([[1.0, 2.0]])
+    # gates 0.5, -1, 4; magnitudes 2.25, 7, -6: closed, and below 0
+    assert model.encode(x).tolist() == [[2.25, 0, 0]]
+    parts = {name: value.item() for name, value in model.loss(x, sparsity_scale=0.5).items()}
+    assert parts == pytest.approx(
+        {"reconstruction": 1.25**2 + 4, "l1": 0.5, "gate": 0.25 + 4, "total": 1.5625 + 4 + 0.125 + 4.25}
+    )
+
+
+def test_the_gates_loss_trains_the_encoder_alone():
+    model, x = models()[14], rows() - 7
+    by_decoder, by_bias, by_gate = torch.autograd.grad(
+        model.loss(x)["gate"],
+        (model.decoder_weight, model.decoder_bias, model.encoder_bias),
+        allow_unused=True,
+    )
+    assert by_decoder is None
+    # Centring is part of the encoder.
+    torch.testing.assert_close(by_bias, -by_gate @ model.encoder_weight)
+
+
+def test_a_crosscoder_is_a_sum_of_encoders_and_a_decoder_a_site():
+    one, other = rows(50, 10) - 7, 100 * rows(50, 6, seed=3)
+    source = SideBySide(one, other)
+    assert source.widths == (10, 6)
+    assert torch.equal(source[torch.tensor([4, 2])], torch.cat([one, other], dim=1)[[4, 2]])
+    model = CrosscoderSparseAutoencoder(16, 40, sites=source.widths, l1=0.1, generator=rng())
+    model.fit_normalisation(source)
+    z = model.normalise(source[:])
+    # Each site has half of the variance, however large its states are.
+    torch.testing.assert_close(
+        torch.stack([part.square().sum(dim=1).mean() for part in z.split((10, 6), 1)]), torch.full((2,), 0.5)
+    )
+    code = model.encode(source[:])
+    read = sum(
+        part @ weight.T
+        for part, weight in zip(z.split((10, 6), 1), model.encoder_weight.split((10, 6), 1), strict=True)
+    )
+    torch.testing.assert_close(code, (read + model.encoder_bias).relu())
+    norms = model.site_norms()
+    torch.testing.assert_close(
+        norms, torch.stack([model.decoder_weight[:10].norm(dim=0), model.decoder_weight[10:].norm(dim=0)])
+    )
+    torch.testing.assert_close(model.loss(source[:])["l1"], (code * norms.sum(dim=0)).sum(dim=1).mean())
+    assert code.shape == (50, 40)
+
+
+def test_shares_and_what_they_are_called():
+    model = CrosscoderSparseAutoencoder(4, 4, sites=(2, 2), k=1)
+    with torch.no_grad():
+        model.decoder_weight.copy_(
+            torch.tensor([[3.0, 0, 1, 0], [4.0, 0, 0, 0], [0.0, 9, 1, 0], [0.0, 0, 0, 0]])
+        )
+    shares = model.shares()
+    assert shares.tolist() == [[1, 0, 0.5, 0.5], [0, 1, 0.5, 0.5]]
+    assert exclusive_site(shares, threshold=0.9).tolist() == [0, 1, -1, -1]
+    assert exclusive_site(torch.tensor([[0.7, 0.2], [0.3, 0.8]]), threshold=0.75).tolist() == [-1, 1]
+
+
+def test_topk_of_a_crosscoder_weighs_by_what_is_written():
+    model = CrosscoderSparseAutoencoder(2, 2, sites=(1, 1), k=1)
+    with torch.no_grad():
+        model.encoder_weight.copy_(torch.eye(2))
+        model.decoder_weight.copy_(torch.tensor([[1.0, 3.0], [1.0, 0.0]]))
+    # 1.4 at norms 1 + 1 against 1 at norms 3 + 0; the length of both together, 1.41 against 3, would say the same,
+    # 1.6 it would not.
+    assert model.encode(torch.tensor([[1.4, 1.0], [1.6, 1.0], [-1.0, -1.0]])).tolist() == [
+        [0, 1],
+        [pytest.approx(1.6), 0],
+        [0, 0],
+    ]
+
+
+def test_a_site_without_variance_is_named():
+    model = CrosscoderSparseAutoencoder(16, 40, sites=(10, 6), k=3)
+    with pytest.raises(ValueError, match="no variance in columns 10 to 15"):
+        model.fit_normalisation(SideBySide(rows(20, 10), torch.ones(20, 6)))
+    with pytest.raises(RuntimeError, match="one by one"):
+        model.set_normalisation(torch.zeros(16), torch.ones(()))

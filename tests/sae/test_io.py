@@ -5,9 +5,13 @@ import torch
 
 from course_lib.sae import (
     BatchTopKSparseAutoencoder,
+    CrosscoderSparseAutoencoder,
+    GatedSparseAutoencoder,
     GroupBiasAdaptedAutoencoder,
     JumpReluSparseAutoencoder,
     KLSparseAutoencoder,
+    MatryoshkaBatchTopKSparseAutoencoder,
+    MatryoshkaTopKSparseAutoencoder,
     ReluSparseAutoencoder,
     StackedAutoencoder,
     TopKSparseAutoencoder,
@@ -30,6 +34,12 @@ BUILT = {
     "topk": lambda: TopKSparseAutoencoder(16, 40, k=3),
     "batch topk": lambda: BatchTopKSparseAutoencoder(16, 40, k=3),
     "jump": lambda: JumpReluSparseAutoencoder(16, 40, penalty="tanh", threshold=0.2),
+    "topk, aux": lambda: TopKSparseAutoencoder(16, 40, k=3, aux_k=5, aux_weight=0.1, dead_after=7),
+    "matryoshka": lambda: MatryoshkaTopKSparseAutoencoder(16, 40, k=3, prefixes=(3, 40)),
+    "matryoshka of a batch": lambda: MatryoshkaBatchTopKSparseAutoencoder(16, 40, k=3, aux_k=5),
+    "gated": lambda: GatedSparseAutoencoder(16, 40, l1=0.2),
+    "crosscoder": lambda: CrosscoderSparseAutoencoder(16, 40, sites=(12, 4), l1=0.2),
+    "crosscoder, topk": lambda: CrosscoderSparseAutoencoder(16, 40, sites=(12, 2, 2), k=3),
     "gba": lambda: GroupBiasAdaptedAutoencoder(16, 40, groups=3, highest=0.2),
 }
 

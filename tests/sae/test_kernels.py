@@ -5,9 +5,13 @@ import torch
 
 from course_lib.sae import (
     BatchTopKSparseAutoencoder,
+    CrosscoderSparseAutoencoder,
+    GatedSparseAutoencoder,
     GroupBiasAdaptedAutoencoder,
     JumpReluSparseAutoencoder,
     KLSparseAutoencoder,
+    MatryoshkaBatchTopKSparseAutoencoder,
+    MatryoshkaTopKSparseAutoencoder,
     ReluSparseAutoencoder,
     StackedAutoencoder,
     TopKSparseAutoencoder,
@@ -20,6 +24,19 @@ KINDS = {
     "topk": lambda g: TopKSparseAutoencoder(16, 64, k=3, generator=g),
     "topk without a tournament": lambda g: TopKSparseAutoencoder(16, 60, k=5, generator=g),
     "batch topk": lambda g: BatchTopKSparseAutoencoder(16, 64, k=5, generator=g),
+    "topk, aux": lambda g: TopKSparseAutoencoder(16, 64, k=3, aux_k=8, aux_weight=0.7, generator=g),
+    "topk, aux, few dead": lambda g: TopKSparseAutoencoder(16, 64, k=3, aux_k=40, generator=g),
+    "batch topk, aux": lambda g: BatchTopKSparseAutoencoder(16, 64, k=5, aux_k=8, generator=g),
+    "matryoshka": lambda g: MatryoshkaTopKSparseAutoencoder(16, 64, k=5, generator=g),
+    "matryoshka, one prefix": lambda g: MatryoshkaTopKSparseAutoencoder(
+        16, 60, k=5, prefixes=(60,), generator=g
+    ),
+    "matryoshka of a batch, aux": lambda g: MatryoshkaBatchTopKSparseAutoencoder(
+        16, 64, k=5, prefixes=(1, 7, 64), aux_k=8, aux_weight=0.7, generator=g
+    ),
+    "gated": lambda g: GatedSparseAutoencoder(16, 64, l1=0.1, generator=g),
+    "crosscoder": lambda g: CrosscoderSparseAutoencoder(16, 64, sites=(6, 10), l1=0.1, generator=g),
+    "crosscoder, topk": lambda g: CrosscoderSparseAutoencoder(16, 64, sites=(4, 10, 2), k=4, generator=g),
     "jump": lambda g: JumpReluSparseAutoencoder(16, 64, generator=g),
     "jump tanh": lambda g: JumpReluSparseAutoencoder(16, 64, penalty="tanh", generator=g),
     "gba": lambda g: GroupBiasAdaptedAutoencoder(16, 64, generator=g),
@@ -40,6 +57,8 @@ def built(kind, *, dtype=torch.float32):
     with torch.no_grad():  # away from the start, where biases are 0 and both weights are the same
         for parameter in model.parameters():
             parameter += 0.05 * torch.randn(parameter.shape, generator=seeded(3)).to(dtype)
+    if getattr(model, "aux_k", 0):
+        model.quiet_rows[::3] = model.dead_after
     return model, x, torch.arange(700) % 3
 
 
@@ -54,6 +73,7 @@ def gradients(model, parts):
 def test_fast_and_readable_losses_have_the_same_values_and_gradients(kind, dtype, bound):
     model, x, labels = built(kind, dtype=dtype)
     readable = model.loss(x, labels=labels, sparsity_scale=0.7)
+    assert all(value > 0 for value in readable.values())
     fast = model.training_loss(x, labels=labels, sparsity_scale=0.7)
     assert fast.keys() == readable.keys()
     for name in readable:
@@ -74,6 +94,34 @@ def test_bfloat16_products_stay_close_and_leave_float32_gradients(kind):
     for ours, theirs in pairs:
         assert ours.dtype == torch.float32
         assert torch.cosine_similarity(ours.flatten(), theirs.flatten(), dim=0) > 0.98
+
+
+@pytest.mark.parametrize("kind", ["matryoshka", "crosscoder", "crosscoder, topk"])
+def test_fast_gradients_are_those_of_finite_differences(kind):
+    model, x, _ = built(kind, dtype=torch.float64)
+    names = [name for name, _ in model.named_parameters()]
+    model.forward = lambda x: tuple(model.training_loss(x).values())
+
+    def losses(*values):
+        return torch.func.functional_call(model, dict(zip(names, values, strict=True)), (x[:40],))
+
+    weights = [p.detach().clone().requires_grad_() for p in model.parameters()]
+    assert torch.autograd.gradcheck(losses, weights, fast_mode=True)
+
+
+def test_gated_gradients_are_those_of_finite_differences():
+    """In the encoder's parameters. The decoder is left out of the gate's loss by definition."""
+    model, x, _ = built("gated", dtype=torch.float64)
+    centred = (model.normalise(x[:40]) - model.decoder_bias).detach()
+    fixed = {"decoder_weight": model.decoder_weight.detach(), "decoder_bias": model.decoder_bias.detach()}
+    names = ("encoder_weight", "encoder_bias", "log_scale", "magnitude_bias")
+
+    def losses(*values):
+        own = dict(zip(names, values, strict=True))
+        return kernels.gated(centred, **own, **fixed, compute_dtype=torch.float64)[:3]
+
+    weights = [getattr(model, name).detach().clone().requires_grad_() for name in names]
+    assert torch.autograd.gradcheck(losses, weights, fast_mode=True)
 
 
 def test_gradients_keep_the_layout_of_their_weights():

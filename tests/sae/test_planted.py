@@ -70,6 +70,19 @@ def test_independent_atoms_have_the_frequencies_asked_for():
     assert ((shares - frequencies).abs() <= 6 * errors + 1e-12).all()
 
 
+def test_a_special_atom_comes_with_its_general_one_only():
+    planted = PlantedDictionary(4, 8, generator=rng())
+    frequencies = torch.tensor([0.3, 0.5, 0.2, 0.5])
+    drawn = planted.draw_nested(20_000, parents=[-1, 0, -1, 1], frequencies=frequencies, generator=rng(1))
+    on = drawn.codes > 0
+    assert not (on[:, 1] & ~on[:, 0]).any()
+    assert not (on[:, 3] & ~on[:, 1]).any()
+    expected = torch.tensor([0.3, 0.15, 0.2, 0.075], dtype=torch.float64)
+    errors = (expected * (1 - expected) / 20_000).sqrt()
+    assert ((on.double().mean(dim=0) - expected).abs() <= 6 * errors).all()
+    torch.testing.assert_close(drawn.rows, drawn.codes @ planted.atoms)
+
+
 def test_rows_without_an_atom_stay_zero():
     planted = PlantedDictionary(3, 4, generator=rng())
     drawn = planted.draw_independent(5, frequencies=torch.zeros(3), generator=rng(), unit_rows=True)
@@ -97,6 +110,12 @@ def test_log_spaced_frequencies_fall_in_equal_ratios(n_atoms, highest, ratio):
         (lambda p: p.draw(4, active=2, generator=rng(), strengths=(2.0, 1.0)), "strengths is"),
         (lambda p: p.draw_independent(4, frequencies=torch.ones(5), generator=rng()), "n_atoms = 6"),
         (lambda p: p.draw_independent(4, frequencies=torch.full((6,), 1.5), generator=rng()), "to 1.5"),
+        (
+            lambda p: p.draw_nested(
+                4, parents=[-1, 2, -1, 0, 0, 0], frequencies=torch.full((6,), 0.5), generator=rng()
+            ),
+            r"parents are \[-1, 2, .*expected for each of 6 atoms the number of an atom before it, or -1",
+        ),
         (lambda p: log_spaced_frequencies(4, highest=0.1, lowest=0.2), "lowest 0.2"),
     ],
 )

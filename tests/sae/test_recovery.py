@@ -84,3 +84,28 @@ def test_two_runs_are_too_few():
     runs = [normal(4, 6, seed=s) for s in range(3)]
     with pytest.raises(ValueError, match="got 2 decoders and 3 untrained"):
         recovery.agreement(runs[:2], untrained=runs)
+
+
+def test_an_atom_of_two_features_is_split():
+    decoder = torch.tensor([[1.0, 4.0, 0.0, 0.6], [0.0, 1.0, 2.0, -0.8]])
+    assert recovery.share_split(decoder, torch.eye(2)) == 0.5
+    assert recovery.share_split(decoder, torch.eye(2), cosine=0.98) == 0
+
+
+def test_absorption_by_hand():
+    """Atom 0 is general with kinds 1 and 2, atom 3 general with 4, atom 5 stands alone."""
+    parents, atoms = [-1, 0, 0, -1, 3, -1], torch.eye(6)
+    codes = torch.tensor([
+        [1.0, 0, 0, 0, 0, 0], [1.0, 0, 0, 1, 0, 1], [1.0, 1, 0, 1, 1, 0], [2.0, 0, 1, 0, 0, 0], [1.0, 1, 1, 1, 0, 0],
+    ])  # fmt: skip
+    honest = recovery.absorption(codes, codes, parents=parents, decoder_weight=atoms.T, atoms=atoms)
+    assert honest == recovery.Absorption(0.0, 0.0, 2)
+    features = codes.clone()
+    features[codes[:, 1] > 0, 0] = 0  # the general feature is silent where kind 1 is
+    features[1, 3] = 0
+    got = recovery.absorption(features, codes, parents=parents, decoder_weight=atoms.T, atoms=atoms)
+    # of 0: rows 2, 3, 4 with a kind, two of them silent; of 3: row 2 with, rows 1 and 4 without, one silent
+    assert (got.with_special, got.alone, got.n_general) == (pytest.approx(1 / 3), 0.25, 2)
+    unknown = recovery.absorption(features, codes, parents=parents, decoder_weight=-atoms.T, atoms=atoms)
+    assert unknown.n_general == 0
+    assert unknown.with_special != unknown.with_special

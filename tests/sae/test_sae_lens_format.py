@@ -17,6 +17,9 @@ CLASSES = {
     "topk": (sae.TopKSparseAutoencoder, {"k": 5}, "topk"),
     "batch_topk": (sae.BatchTopKSparseAutoencoder, {"k": 5}, "jumprelu"),
     "jump_relu": (sae.JumpReluSparseAutoencoder, {}, "jumprelu"),
+    "gated": (sae.GatedSparseAutoencoder, {"l1": 0.1}, "gated"),
+    "matryoshka_topk": (sae.MatryoshkaTopKSparseAutoencoder, {"k": 5, "aux_k": 3}, "topk"),
+    "matryoshka_batch_topk": (sae.MatryoshkaBatchTopKSparseAutoencoder, {"k": 5}, "jumprelu"),
     "gba": (sae.GroupBiasAdaptedAutoencoder, {"groups": 3}, "jumprelu"),
 }
 
@@ -48,7 +51,7 @@ def made(kind, *, dtype=torch.float32):
     autoencoder.fit_normalisation(rows(dtype))
     with torch.no_grad():
         for name, value in autoencoder.state_dict().items():
-            if name in ("encoder_bias", "decoder_bias"):
+            if name in ("encoder_bias", "decoder_bias", "log_scale", "magnitude_bias"):
                 value.copy_(0.05 * torch.randn(value.shape, generator=g, dtype=dtype))
             if name == "log_threshold":
                 value.add_(torch.randn(value.shape, generator=g, dtype=dtype))
@@ -64,7 +67,13 @@ def made(kind, *, dtype=torch.float32):
 
 def as_sae_lens_computes(config, weights, x):
     """Its equations, written out."""
-    z = (x - weights["b_dec"] * config["apply_b_dec_to_input"]) @ weights["W_enc"] + weights["b_enc"]
+    centred = x - weights["b_dec"] * config["apply_b_dec_to_input"]
+    if config["architecture"] == "gated":
+        gate = centred @ weights["W_enc"] + weights["b_gate"]
+        magnitude = centred @ (weights["W_enc"] * weights["r_mag"].exp()) + weights["b_mag"]
+        code = (gate > 0) * magnitude.relu()
+        return code, code @ weights["W_dec"] + weights["b_dec"]
+    z = centred @ weights["W_enc"] + weights["b_enc"]
     if config["architecture"] == "jumprelu":
         code = z.relu() * (z > weights["threshold"])
     elif config["architecture"] == "topk":
@@ -102,7 +111,12 @@ def test_what_is_written_can_be_read(tmp_path, kind):
     autoencoder, x = made(kind), rows()
     sae_lens_format.export(autoencoder, tmp_path / "out")
     again = sae_lens_format.load(tmp_path / "out")
-    assert again.kind == {"relu": "relu", "topk": "topk"}.get(kind, "jump_relu")
+    assert again.kind == {
+        "relu": "relu",
+        "topk": "topk",
+        "matryoshka_topk": "topk",
+        "gated": "gated",
+    }.get(kind, "jump_relu")
     torch.testing.assert_close(again.encode(x), autoencoder.encode(x), atol=1e-4, rtol=1e-4)
     torch.testing.assert_close(again(x), autoencoder(x), atol=1e-4, rtol=1e-4)
 
@@ -126,14 +140,15 @@ def test_a_row_at_the_threshold_of_batch_topk_stays_active(tmp_path):
         {"architecture": "topk", "k": 4, "rescale_acts_by_decoder_norm": True, "apply_b_dec_to_input": True},
         {"architecture": "topk", "k": 4, "rescale_acts_by_decoder_norm": True, "apply_b_dec_to_input": False},
         {"architecture": "jumprelu", "apply_b_dec_to_input": False},
+        {"architecture": "gated", "apply_b_dec_to_input": False},
     ],
 )
 def test_other_conventions_are_folded(tmp_path, options):
     g = torch.Generator().manual_seed(2)
-    weights = {"W_enc": (D, F), "W_dec": (F, D), "b_enc": (F,), "b_dec": (D,), "threshold": (F,)}
+    own = {"jumprelu": ("b_enc", "threshold"), "gated": ("b_gate", "b_mag", "r_mag")}
+    own = own.get(options["architecture"], ("b_enc",))
+    weights = {"W_enc": (D, F), "W_dec": (F, D), "b_dec": (D,), **dict.fromkeys(own, (F,))}
     weights = {name: torch.randn(shape, generator=g, dtype=torch.float64) for name, shape in weights.items()}
-    if options["architecture"] != "jumprelu":
-        del weights["threshold"]
     config = {"d_in": D, "d_sae": F, **options}
     save_file(weights, tmp_path / "sae_weights.safetensors")
     (tmp_path / "cfg.json").write_text(json.dumps(config))
@@ -145,7 +160,8 @@ def test_other_conventions_are_folded(tmp_path, options):
 
 
 def test_what_the_format_cannot_express_is_refused(tmp_path):
-    for autoencoder in (sae.StackedAutoencoder(8, [4]), sae.KLSparseAutoencoder(8, 16)):
+    crosscoder = sae.CrosscoderSparseAutoencoder(8, 16, sites=(4, 4), k=2)
+    for autoencoder in (sae.StackedAutoencoder(8, [4]), sae.KLSparseAutoencoder(8, 16), crosscoder):
         with pytest.raises(ValueError, match=f"a '{autoencoder.kind}' autoencoder cannot be written"):
             sae_lens_format.export(autoencoder, tmp_path / "out")
         assert not (tmp_path / "out").exists()
@@ -160,7 +176,7 @@ def test_what_cannot_be_read_is_said(tmp_path):
     file = tmp_path / "out" / "cfg.json"
     config = json.loads(file.read_text())
     for change, message in (
-        ({"architecture": "gated"}, "architecture is 'gated'"),
+        ({"architecture": "temporal"}, "architecture is 'temporal'"),
         ({"normalize_activations": "layer_norm"}, "normalize_activations is 'layer_norm'"),
         ({"reshape_activations": "hook_z"}, "reshape_activations is 'hook_z'"),
         ({"d_in": D + 1}, "does not hold a sparse autoencoder of SAELens: .*size mismatch"),

@@ -67,6 +67,19 @@ def test_the_l1_penalty_makes_features_sparse():
     assert found[0.3][1] > 0.5
 
 
+def test_aux_wakes_features_that_start_dead():
+    """Three quarters of the features start below all others: without the loss they stay silent for good."""
+    x, dead = planted(), {}
+    for aux_k in (0, 16):
+        model = TopKSparseAutoencoder(24, 96, k=3, aux_k=aux_k, dead_after=640, generator=seeded())
+        with torch.no_grad():
+            model.encoder_bias[24:] = -0.35
+        train(model, x, SHORT, generator=seeded(), progress=False)
+        dead[aux_k] = metrics.dead_units(model.encode(x)).sum().item()
+    assert dead[0] >= 50
+    assert dead[16] <= 20
+
+
 def test_a_supervised_code_knows_the_class():
     generator = seeded()
     labels = torch.randint(0, 3, (300,), generator=generator)

@@ -131,12 +131,47 @@ class SparseAutoencoder(Autoencoder):
             self._observe(pre, features)
         return self._parts_of(x, pre, features, sparsity_scale)
 
+    def training_forward(
+        self, batch: Float[Tensor, "batch d_model"], *, sparsity_scale: float | int = 1.0
+    ) -> tuple[Float[Tensor, "batch d_model"], dict[str, Float[Tensor, ""]]]:
+        """See `Autoencoder.training_forward`; features are those of training (of the whole batch in BatchTopK)."""
+        x = self.normalise(batch)
+        pre = self._preactivations(x)
+        features = self._activate_batch(pre)
+        parts = self._parts_of(x, pre, features, sparsity_scale)
+        with torch.no_grad():
+            self._observe(pre, features)
+        return self.decode(features), parts
+
     def _observe(
         self, pre: Float[Tensor, "batch features"], features: Float[Tensor, "batch features"]
     ) -> None:
         """Gather what training wants to know of a batch."""
+        if self._watched:
+            self._note_active(features.amax(dim=0) > 0, n_rows=len(features))
+
+    @property
+    def _watched(self) -> bool:
+        """Whether anybody asks which features are active."""
+        return self.fired is not None
+
+    def _note_active(self, active: Bool[Tensor, " features"], *, n_rows: int) -> None:
+        """Remember which features were active in a batch of `n_rows` rows."""
         if self.fired is not None:
-            self.fired |= features.amax(dim=0) > 0
+            self.fired |= active
+
+    def _observe_code(self, code: kernels.SparseCode, *, n_rows: int) -> None:
+        """Gather the same of a batch of which only the active entries are known."""
+        if not self._watched:
+            return
+        # A mask of active entries would be read back for its size.
+        sums = code.values.new_zeros(self.n_features).index_add_(0, code.columns, code.values)
+        self._note_active(sums > 0, n_rows=n_rows)
+
+    def _weights(self) -> dict[str, Tensor]:
+        """Weights and biases by the names that the kernels give them."""
+        names = ("encoder_weight", "encoder_bias", "decoder_weight", "decoder_bias")
+        return {name: getattr(self, name) for name in names}
 
     @torch.no_grad()
     def restart(
@@ -172,30 +207,25 @@ class SparseAutoencoder(Autoencoder):
             (self.decoder_weight, (slice(None), dead)),
         ]
 
-    def _sparse_training_parts(
-        self, centred: Float[Tensor, "batch d_model"], code: kernels.SparseCode, dtype: torch.dtype
-    ) -> dict[str, Float[Tensor, ""]]:
-        """Loss parts of a code without penalty, of which only the active entries are known."""
-        if self.fired is not None:
-            # A mask of active entries would be read back for its size.
-            sums = torch.zeros_like(self.fired, dtype=code.values.dtype)
-            self.fired |= sums.index_add_(0, code.columns, code.values) > 0
-        reconstruction = kernels.sparse_reconstruction(
-            centred,
-            code,
-            encoder_weight=self.encoder_weight,
-            encoder_bias=self.encoder_bias,
-            decoder_weight=self.decoder_weight,
-            decoder_bias=self.decoder_bias,
-            compute_dtype=dtype,
-        )
-        return {"reconstruction": reconstruction, "total": reconstruction}
+    @torch.no_grad()
+    def move_norms_to_encoder(self) -> None:
+        """Give decoder columns the length 1 and the encoder rows theirs: a ReLU's output stays as it is."""
+        norms = self.decoder_weight.norm(dim=0)
+        self.encoder_weight.mul_(norms[:, None])
+        self.encoder_bias.mul_(norms)
+        rescale_columns_(self.decoder_weight)
 
 
 @torch.no_grad()
 def remove_radial_(gradient: Float[Tensor, "rows d"], rows: Float[Tensor, "rows d"]) -> None:
     """Take from each row of `gradient`, in place, its part along the row of `rows`, which has norm 1."""
     gradient.sub_((gradient * rows).sum(dim=1, keepdim=True) * rows)
+
+
+@torch.no_grad()
+def rescale_columns_(weight: Float[Tensor, "d_model features"]) -> None:
+    """Divide each column, in place, by its length; a column of zeros stays."""
+    weight.div_(weight.norm(dim=0).clamp(min=torch.finfo(weight.dtype).tiny))
 
 
 def _random_rows(

@@ -17,6 +17,8 @@ class BatchTopKSparseAutoencoder(TopKSparseAutoencoder):
     `threshold`, a running mean of the last one's value t that training leaves behind (0 before: a ReLU), and
     f = p where p >= threshold and p > 0.
 
+    `aux_k`, `aux_weight` and `dead_after` as for TopK: the dead features of each row, not of the batch.
+
     Range: 1 <= k <= n_features. Raises ValueError otherwise. Source: Bussmann et al. (2024), arXiv:2412.06410.
     """
 
@@ -29,9 +31,13 @@ class BatchTopKSparseAutoencoder(TopKSparseAutoencoder):
         n_features: int | None = None,
         *,
         k: int = 32,
+        aux_k: int = 0,
+        aux_weight: float | int = 1 / 32,
+        dead_after: int = 100_000,
         generator: torch.Generator | None = None,
     ) -> None:
-        super().__init__(d_model, n_features, k=k, generator=generator)
+        aux = {"aux_k": aux_k, "aux_weight": aux_weight, "dead_after": dead_after}
+        super().__init__(d_model, n_features, k=k, **aux, generator=generator)
         self.register_buffer("threshold", torch.zeros(()))
 
     def _activate(self, pre: Float[Tensor, "batch features"]) -> Float[Tensor, "batch features"]:
@@ -48,7 +54,17 @@ class BatchTopKSparseAutoencoder(TopKSparseAutoencoder):
         with torch.no_grad():
             pre = self._preactivations(x, dtype)
             places, last = parallel.largest(pre, self.k * len(pre))
-            rate = torch.where(self.threshold > 0, self.threshold_rate, 1.0)
-            self.threshold.lerp_(last.relu().to(self.threshold.dtype), rate.to(self.threshold.dtype))
+            self._follow(last)
             code = kernels.code_at(pre, places, dtype=x.dtype)
         return self._sparse_training_parts(x - self.decoder_bias.detach(), code, dtype)
+
+    def _observe(
+        self, pre: Float[Tensor, "batch features"], features: Float[Tensor, "batch features"]
+    ) -> None:
+        super()._observe(pre, features)
+        self._follow(parallel.largest(pre, self.k * len(pre))[1])
+
+    def _follow(self, last: Float[Tensor, ""]) -> None:
+        """Move the threshold towards the last value that a batch kept."""
+        rate = torch.where(self.threshold > 0, self.threshold_rate, 1.0)
+        self.threshold.lerp_(last.relu().to(self.threshold.dtype), rate.to(self.threshold.dtype))

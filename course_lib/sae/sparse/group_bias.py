@@ -35,6 +35,7 @@ class GroupBiasAdaptedAutoencoder(SparseAutoencoder):
     """
 
     kind = "gba"
+    main_part = ("reconstruction", 0.5)
 
     def __init__(
         self,

@@ -52,12 +52,8 @@ class ReluSparseAutoencoder(SparseAutoencoder):
     ) -> dict[str, Float[Tensor, ""]]:
         reconstruction, l1, sums = kernels.relu_l1(
             x - self.decoder_bias.detach(),
-            encoder_weight=self.encoder_weight,
-            encoder_bias=self.encoder_bias,
-            decoder_weight=self.decoder_weight,
-            decoder_bias=self.decoder_bias,
+            **self._weights(),
             compute_dtype=dtype,
         )
-        if self.fired is not None:
-            self.fired |= sums > 0
+        self._note_active(sums > 0, n_rows=len(x))
         return self._summed(reconstruction, {"l1": (self.l1, l1)}, sparsity_scale)
