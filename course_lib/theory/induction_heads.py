@@ -11,12 +11,15 @@ milliseconds a step.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
+
+from course_lib.theory.markov_chains import check_lags
 
 EPS = 1e-3  # added to the prediction inside the logarithm
 
@@ -207,7 +210,7 @@ def _spread(weights: Weights, data: Examples) -> Weights:
     runs, parts = data.window.shape[:-1], {}
     for name, base in (("w", 2), ("c", 1), ("a", 0)):
         value = getattr(weights, name)
-        parts[name] = value.expand(*runs, *value.shape[value.ndim - base :])
+        parts[name] = value.expand((*runs, *value.shape[value.ndim - base :]))
     return Weights(**parts)
 
 
@@ -217,7 +220,7 @@ def loss_and_gradients(
     """Mean of -log(y_target + eps), and its gradients with respect to w, c and a, by hand.
 
     With attention weights f, dL/dK_l = -a f_l (1[x_l = e] - y_e) / (y_e + eps) for the target e. From there: with respect
-    to p_S its sum with the term of S, and dL/dc_T = 2 c_T (dL/dp_T - sum_S p_S dL/dp_S) / sum c^2 (22.5); through a
+    to p_S its sum with the term of S, and dL/dc_T = 2 c_T (dL/dp_T - sum_S p_S dL/dp_S) / sum c^2; through a
     product of cosines, the length 1 and the softmax to w.
     """
     weights = _spread(weights, data)
@@ -315,12 +318,46 @@ def train(
 def growth_rates(
     data: Examples, sizes: Sizes, weights: Weights, *, eps: float | int = EPS
 ) -> Float[Tensor, "*runs sets"]:
-    """d log c_S / dt of gradient flow (22.5): -dL/dc_S / c_S. By the theory, affine in I(S)."""
+    """d log c_S / dt of gradient flow (22.7): -dL/dc_S / c_S. By the theory, affine in I(S)."""
     return -loss_and_gradients(data, sizes, weights, eps=eps)[1].c / weights.c
 
 
 def predicted_rates(values: Float[Tensor, "*runs sets"], weights: Weights) -> Float[Tensor, "*runs sets"]:
-    """2 a / sum c^2 (I(S) - sum_T p_T I(T)) (22.6): the growth rates for small a, long sequences and sharp copiers."""
+    """2 a / sum c^2 (I(S) - sum_T p_T I(T)) (22.7): the growth rates for small a, long sequences and sharp copiers."""
     p = weights.selection()
     scale = 2 * weights.a[..., None] / weights.c.square().sum(dim=-1, keepdim=True)
     return scale * (values - (p * values).sum(dim=-1, keepdim=True))
+
+
+# Heads of real models
+
+
+def matched_weight(
+    pattern: Float[Tensor, "batch queries keys"], tokens: Int[Tensor, "batch tokens"], lags: Sequence[int]
+) -> Float[Tensor, ""]:
+    """Weight of causal attention on places whose `lags` match those of the place to come, over queries that have one.
+
+    Query t predicts token t + 1, so it looks for places j with tokens[j - lag] = tokens[t + 1 - lag] for every lag. For the
+    lag 1 that is the induction score of lesson 21.
+
+    Raises:
+        ValueError: the tokens do not fit the pattern, or `lags` are not lags in rising order within the sequence.
+    """
+    batch, queries, keys = pattern.shape
+    if tuple(tokens.shape) != (batch, queries) or queries != keys:
+        raise ValueError(
+            f"tokens must have shape {(batch, keys)} to fit the pattern, got {tuple(tokens.shape)}"
+        )
+    lags = check_lags("lags", lags, keys - 1)
+    reach = max(lags, default=0)
+    place = torch.arange(keys, device=tokens.device)
+    same = (place[None, :] <= place[:, None]) & (place >= reach)[None, :] & (place >= reach - 1)[:, None]
+    same = same.expand(batch, keys, keys)
+    for lag in lags:
+        shifted = tokens.roll(
+            lag, dims=1
+        )  # at j: the token `lag` before j; what wraps around is left out above
+        wanted = tokens.roll(lag - 1, dims=1)
+        same = same & (wanted[:, :, None] == shifted[:, None, :])
+    has = same.any(dim=2)
+    return ((pattern * same).sum(dim=2) * has).sum() / has.sum().clamp(min=1)

@@ -17,7 +17,8 @@ from torch import Tensor
 _SQUARINGS = 20
 
 
-def _check_lags(name: str, lags: Sequence[int], most: int | None = None) -> tuple[int, ...]:
+def check_lags(name: str, lags: Sequence[int], most: int | None = None) -> tuple[int, ...]:
+    """The lags as a tuple. Raises ValueError unless they are different, in rising order, from 1 to `most`."""
     found = tuple(lags)
     whole = all(isinstance(lag, int) and not isinstance(lag, bool) and lag >= 1 for lag in found)
     if not whole or list(found) != sorted(set(found)) or (most is not None and found and found[-1] > most):
@@ -40,7 +41,7 @@ class Chains:
     parents: tuple[int, ...]
 
     def __post_init__(self) -> None:
-        parents = _check_lags("parents", self.parents)
+        parents = check_lags("parents", self.parents)
         tokens = self.law.shape[-1]
         if not parents or tuple(self.law.shape[1:]) != (tokens,) * (len(parents) + 1):
             raise ValueError(
@@ -87,7 +88,7 @@ def random_chains(
     Raises:
         ValueError: `count` or `tokens` is too small, `alpha` is not positive, or `parents` are no lags in rising order.
     """
-    parents = _check_lags("parents", parents)
+    parents = check_lags("parents", parents)
     if count < 1 or tokens < 2:
         raise ValueError(f"count must be at least 1 and tokens at least 2, got {count} and {tokens}")
     if not 0 < alpha < math.inf:
@@ -170,7 +171,7 @@ def next_table(chains: Chains, length: int) -> Tensor:
 def _pairs(table: Tensor, lags: Sequence[int]) -> Tensor:
     """mu(x_S, e) as (chains, configurations of S, tokens) from the table of all lags and the next token."""
     length = table.ndim - 2
-    kept = _check_lags("lags", lags, length)
+    kept = check_lags("lags", lags, length)
     gone = [length + 1 - lag for lag in range(1, length + 1) if lag not in kept]
     small = table.sum(dim=gone) if gone else table
     return small.reshape(len(table), -1, table.shape[-1])
@@ -199,7 +200,9 @@ def criterion_by_sums(table: Tensor, lags: Sequence[int]) -> float:
 
 
 def criterion(table: Tensor, lags: Sequence[int]) -> Float[Tensor, " chains"]:
-    """I(S) of many chains (22.6), from `next_table`: sum_x sum_e mu(x_S, e)^2 / mu(e) - mu(x_S)^2. Units: none, in [0, S - 1].
+    """I(S) of many chains (22.6), from `next_table`: sum_x (sum_e mu(x_S, e)^2 / mu(e) - mu(x_S)^2).
+
+    Units: none. At least 0, and at most S - 1 for S tokens.
 
     Raises:
         ValueError: `lags` are not in rising order, or longer than the table.
@@ -211,7 +214,7 @@ def criterion(table: Tensor, lags: Sequence[int]) -> Float[Tensor, " chains"]:
 
 
 def chi_square(table: Tensor, lags: Sequence[int]) -> Float[Tensor, " chains"]:
-    """sum_x mu(x_S) (sum_e mu(e | x_S)^2 / mu(e) - 1): plain chi^2 information, which no further lag can lower (22.7).
+    """sum_x mu(x_S) (sum_e mu(e | x_S)^2 / mu(e) - 1): plain chi^2 information, which no further lag can lower (22.8).
 
     Raises:
         ValueError: as `criterion`.
@@ -227,7 +230,7 @@ def chi_square(table: Tensor, lags: Sequence[int]) -> Float[Tensor, " chains"]:
 def generalised_head(
     tokens: Int[Tensor, "sequences length"], lags: Sequence[int], vocabulary: int
 ) -> Float[Tensor, "sequences vocabulary"]:
-    """Shares of each token among the places whose `lags` match those of the place to come (22.11), in float64.
+    """Shares of each token among the places whose `lags` match those of the place to come (22.10), in float64.
 
     Where no place matches, and for no lags, these are the shares among all places that have such lags: the unigram
     baseline. Lags (1,) are the bigram baseline. The place to come follows the last token.
@@ -235,7 +238,7 @@ def generalised_head(
     Raises:
         ValueError: `lags` are not in rising order, or the sequences are not longer than the largest.
     """
-    lags = _check_lags("lags", lags, tokens.shape[1] - 1)
+    lags = check_lags("lags", lags, tokens.shape[1] - 1)
     reach, length = max(lags, default=0), tokens.shape[1]
     matches = torch.ones(len(tokens), length - reach, dtype=torch.float64, device=tokens.device)
     for lag in lags:
@@ -264,7 +267,7 @@ def cross_entropy(
     prediction: Float[Tensor, "*sequences vocabulary"],
     target: Int[Tensor, "*as_many"],
     eps: float | int = 1e-3,
-) -> Float[Tensor, ""]:
+) -> Float[Tensor, "*runs"]:
     """Mean of -log(prediction of the target + eps) over the last axis of `target`, in nats.
 
     A share can be exactly 0: `eps` bounds what such a miss costs.
