@@ -201,7 +201,7 @@ def predict(data: Examples, sizes: Sizes, weights: Weights) -> Float[Tensor, "*r
     """The prediction (22.4) for every sequence, of many models at once: equal to `attend_by_places`."""
     weights = _spread(weights, data)
     terms = comparison_terms(sizes, weights.w)
-    weight, _ = _attend(data, (weights.selection()[..., None, None] * terms).sum(dim=-3), weights.a)
+    weight, _ = _attend(data, _mixed(weights.selection(), terms), weights.a)
     return (weight[..., None] * data.counts).sum(dim=-2)
 
 
@@ -215,19 +215,19 @@ def _spread(weights: Weights, data: Examples) -> Weights:
 
 
 def loss_and_gradients(
-    data: Examples, sizes: Sizes, weights: Weights, *, eps: float | int = EPS
+    data: Examples, sizes: Sizes, weights: Weights, *, eps: float | int = EPS, parts: Sequence[str] = "wca"
 ) -> tuple[Float[Tensor, "*runs"], Weights]:
-    """Mean of -log(y_target + eps), and its gradients with respect to w, c and a, by hand.
+    """Mean of -log(y_target + eps), and its gradients with respect to the `parts` of w, c and a, by hand.
 
     With attention weights f, dL/dK_l = -a f_l (1[x_l = e] - y_e) / (y_e + eps) for the target e. From there: with respect
     to p_S its sum with the term of S, and dL/dc_T = 2 c_T (dL/dp_T - sum_S p_S dL/dp_S) / sum c^2; through a
-    product of cosines, the length 1 and the softmax to w.
+    product of cosines, the length 1 and the softmax to w. Gradients of other parts are 0 and cost nothing.
     """
     weights = _spread(weights, data)
     one_hot, unit, norm = _copied(sizes, weights.w)
     by_head = unit @ unit.mT
     terms, p = _products(sizes, by_head), weights.selection()
-    table = (p[..., None, None] * terms).sum(dim=-3)
+    table = _mixed(p, terms)
     weight, at = _attend(data, table, weights.a)
     y = (weight * data.hits).sum(dim=-1, keepdim=True)
     loss = -(y + eps).log().mean(dim=(-2, -1))
@@ -235,11 +235,19 @@ def loss_and_gradients(
     d_scaled = torch.zeros_like(table).scatter_add(-2, at, d_rows)
     d_a = (d_scaled * table).sum(dim=(-2, -1))
     d_table = weights.a[..., None, None] * d_scaled
-    d_p = (d_table[..., None, :, :] * terms).sum(dim=(-2, -1))
-    mean = (p * d_p).sum(dim=-1, keepdim=True)
-    d_c = 2 * weights.c * (d_p - mean) / weights.c.square().sum(dim=-1, keepdim=True)
-    d_w = _copier_gradient(sizes, weights, one_hot, unit, norm, by_head, d_table)
+    d_c, d_w = torch.zeros_like(weights.c), torch.zeros_like(weights.w)
+    if "c" in parts:
+        d_p = (terms.flatten(-2) @ d_table.flatten(-2)[..., None])[..., 0]
+        mean = (p * d_p).sum(dim=-1, keepdim=True)
+        d_c = 2 * weights.c * (d_p - mean) / weights.c.square().sum(dim=-1, keepdim=True)
+    if "w" in parts:
+        d_w = _copier_gradient(sizes, weights, one_hot, unit, norm, by_head, d_table)
     return loss, Weights(d_w, d_c, d_a)
+
+
+def _mixed(p: Tensor, terms: Tensor) -> Tensor:
+    """sum_S p_S of the terms: the comparison K of every pair of windows."""
+    return (p[..., None, :] @ terms.flatten(-2))[..., 0, :].unflatten(-1, terms.shape[-2:])
 
 
 def _copier_gradient(sizes, weights, one_hot, unit, norm, by_head, d_table) -> Tensor:
@@ -305,12 +313,12 @@ def train(
     )
     sized, kept, losses = dict(zip(names, step_sizes, strict=True)), [weights], []
     for trained in order:
-        loss, slopes = loss_and_gradients(data, sizes, weights, eps=eps)
+        loss, slopes = loss_and_gradients(data, sizes, weights, eps=eps, parts=trained)
         new = {name: getattr(weights, name) - sized[name] * getattr(slopes, name) for name in trained}
         weights = replace(weights, **new)
         kept.append(weights)
         losses.append(loss)
-    losses.append(loss_and_gradients(data, sizes, weights, eps=eps)[0])
+    losses.append(loss_and_gradients(data, sizes, weights, eps=eps, parts=())[0])
     stacked = {name: torch.stack([getattr(one, name) for one in kept]) for name in names}
     return History(Weights(**stacked), torch.stack(losses), tuple(steps))
 
@@ -318,12 +326,12 @@ def train(
 def growth_rates(
     data: Examples, sizes: Sizes, weights: Weights, *, eps: float | int = EPS
 ) -> Float[Tensor, "*runs sets"]:
-    """d log c_S / dt of gradient flow (22.7): -dL/dc_S / c_S. By the theory, affine in I(S)."""
-    return -loss_and_gradients(data, sizes, weights, eps=eps)[1].c / weights.c
+    """d log c_S / dt of gradient flow (22.9): -dL/dc_S / c_S. By the theory, affine in I(S)."""
+    return -loss_and_gradients(data, sizes, weights, eps=eps, parts="c")[1].c / weights.c
 
 
 def predicted_rates(values: Float[Tensor, "*runs sets"], weights: Weights) -> Float[Tensor, "*runs sets"]:
-    """2 a / sum c^2 (I(S) - sum_T p_T I(T)) (22.7): the growth rates for small a, long sequences and sharp copiers."""
+    """2 a / sum c^2 (I(S) - sum_T p_T I(T)) (22.9): the growth rates for small a, long sequences and sharp copiers."""
     p = weights.selection()
     scale = 2 * weights.a[..., None] / weights.c.square().sum(dim=-1, keepdim=True)
     return scale * (values - (p * values).sum(dim=-1, keepdim=True))

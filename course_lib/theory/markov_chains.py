@@ -214,7 +214,7 @@ def criterion(table: Tensor, lags: Sequence[int]) -> Float[Tensor, " chains"]:
 
 
 def chi_square(table: Tensor, lags: Sequence[int]) -> Float[Tensor, " chains"]:
-    """sum_x mu(x_S) (sum_e mu(e | x_S)^2 / mu(e) - 1): plain chi^2 information, which no further lag can lower (22.8).
+    """sum_x mu(x_S) (sum_e mu(e | x_S)^2 / mu(e) - 1): plain chi^2 information, which no further lag can lower (22.7).
 
     Raises:
         ValueError: as `criterion`.

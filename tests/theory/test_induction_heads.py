@@ -74,6 +74,9 @@ def test_slopes_by_hand_are_autograds_for_many_models_at_once(sizes):
     torch.testing.assert_close(found, loss.detach())
     for name, slope in zip("wca", wanted, strict=True):
         torch.testing.assert_close(getattr(slopes, name), slope, rtol=1e-9, atol=1e-12)
+    few = ih.loss_and_gradients(data, sizes, weights, eps=1e-2, parts="c")[1]
+    torch.testing.assert_close(few.c, slopes.c)
+    assert not few.w.any()
 
 
 def test_runs_together_are_runs_alone():
@@ -121,7 +124,7 @@ def sharp(sizes, a=1e-4):
 
 
 def test_growth_is_affine_in_the_criterion_without_a_free_constant():
-    """Long sequences, sharp copiers and small a: (22.7) holds up to noise; plain chi^2 in its place does not."""
+    """Long sequences, sharp copiers and small a: (22.9) holds up to noise; plain chi^2 in its place does not."""
     sizes = Sizes(degree=3)
     chains, tokens = draw(2000, 1200, alpha=0.5, parents=(1,))
     table = mc.next_table(chains, 3)
