@@ -45,32 +45,8 @@ def match_shares(tokens, lags, vocabulary):
     return counts / counts.sum().clamp(min=1)
 
 
-lesson.value(
-    "22.2", "Two states that flip", difficulty=1, minutes=6,
-    prompt="A chain has two tokens. The next token is the other one with probability 0.1, and the same one with "
-        "0.9. What is "
-    "$I(\\{1\\})$ by (22.6)?",
-    answer=0.32,
-    properties=[("Both tokens are equally frequent, and each context has the laws 0.9 and 0.1.",
-                 lambda answer: close(answer, 0.32, rtol=2e-3))],
-    hints=(
-        "How often is each token in the long run?",
-        "The bracket is the same for both contexts: (0.81 + 0.01) / 0.5 - 1.",
-        "Each context enters with the square of its frequency.",
-    ),
-    mistakes=[
-        ("plain chi-square", 0.64, "That is the plain chi-square: contexts enter with the square of their frequency."),
-        ("one context", 0.16, "That is one of the two contexts. Add both."),
-        ("no -1", 0.82, "The -1 in the bracket is missing: a context that says nothing is worth nothing."),
-        ("mutual information", 0.368, "That is the mutual information in nats. Here the square of the law counts.",
-         near(0.368, within=3e-3)),
-        ("with lag 2", 0.2624, "That is I({1, 2})."),
-    ],
-)
-
-
 @lesson.exercise(
-    "22.3", "The criterion from a table", difficulty=2, minutes=8,
+    "22.2", "The criterion from a table", difficulty=2, minutes=8,
     prompt="Write `worth(joint)`: `joint` holds $\\mu(x_S, e)$, one row for each configuration of the lags and one "
         "column for "
     "each next token, all positive, with the sum 1, float64. Return I(S) of (22.6) as one number.",
@@ -110,8 +86,9 @@ def _table(generator):
 
 
 lesson.value(
-    "22.4", "One lag too many", difficulty=2, minutes=6,
-    prompt="The same chain: a flip with probability 0.1. What is $I(\\{1, 2\\})$?",
+    "22.3", "One lag too many", difficulty=2, minutes=6,
+    prompt="A chain has two tokens. The next token is the other one with probability 0.1, and the same one with 0.9. What "
+    "is $I(\\{1, 2\\})$ by (22.6)?",
     answer=0.2624,
     properties=[("The pairs 00 and 11 have the frequency 0.45 each, the pairs 01 and 10 have 0.05.",
                  lambda answer: close(answer, 0.2624, rtol=2e-3))],
@@ -128,6 +105,8 @@ lesson.value(
         ("equal pairs", 0.16, "You took the four pairs as equally frequent. Pairs of equal tokens are nine times as "
          "frequent."),
         ("lag 2 alone", 0.2048, "That is I({2}), for the token two back alone."),
+        ("no -1", 0.6724, "The -1 in the bracket is missing: a context that says nothing is worth nothing.",
+         near(0.6724, within=1e-3)),
         ("half", 0.1312, "You added one pair of each kind. There are two of each."),
     ],
 )
@@ -152,7 +131,7 @@ def _smaller_wins(p_00, p_01, p_10, p_11):
 
 
 lesson.flaw(
-    "22.5", "Do the parents always win?", difficulty=2, minutes=10,
+    "22.4", "Do the parents always win?", difficulty=2, minutes=10,
     prompt="\"The set of parents has the largest I on every chain.\" Give a counterexample with two tokens 0 and 1 "
         "and the "
     "parents 1 and 2: a dictionary with `p_00`, `p_01`, `p_10`, `p_11`, the probability of a 1 after the two tokens "
@@ -187,7 +166,7 @@ lesson.flaw(
 
 
 @lesson.exercise(
-    "22.6", "The race of the terms", difficulty=3, minutes=12,
+    "22.5", "The race of the terms", difficulty=3, minutes=12,
     prompt="For small $a$ the loss is a constant less $a \\sum_S p_S I(S)$ with $p_S = c_S^2 / \\sum_T c_T^2$. Write "
     "`velocity(c, values, a)`: return $dc/dt$ of gradient flow, one float64 number for each set, without autograd. "
     "`c` and "
