@@ -389,7 +389,9 @@ class CriterionExplorer(Explorer):
         "criterion that "
         "training maximises; a cross marks the largest bar, a ring the parents. Right the plain chi-square information."
     )
-    parents = Choice("parents", "Lags on which the next token depends", "1, 2", [", ".join(map(str, s)) for s in SETS])
+    parents = Choice(
+        "parents", "Lags on which the next token depends", "1, 2", tuple(", ".join(map(str, s)) for s in SETS)
+    )
     spread = Slider("spread of the laws", "log₁₀ α", "Small: nearly certain laws", -1.0, -1.5, 1.5, 0.25)
     tokens = Slider("tokens", "S", "Number of different tokens", 3, 2, 3, 1)
     size = (10.6, 3.6)
