@@ -16,7 +16,8 @@ lesson = contents(__name__)
     "`vocabulary` float64 numbers. Count only places that have all lags; where none matches, return zeros. `tokens` is a "
     "tensor of whole numbers, `lags` a tuple such as (1, 2).",
     draw=inputs(tokens=lambda generator: torch.randint(3, (16,), generator=generator),
-                lags=one_of((1,), (2,), (1, 2), (1, 3)), vocabulary=3),
+                lags=one_of((1,), (2,), (1, 2), (1, 3)), vocabulary=3).sometimes(
+        0.2, {"tokens": torch.tensor([0, 1, 0, 1, 1, 0, 2]), "lags": (1,), "vocabulary": 3}),
     hints=(
         "The place to come has the number len(tokens). Which tokens stand 1 and 2 before it?",
         "Go through the places from max(lags) on, and compare lag by lag.",
