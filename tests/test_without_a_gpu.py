@@ -34,6 +34,8 @@ from course_lib.representation import attention_only, circuits, erasure, head_sc
 from course_lib.sae import by_hand, kernels, losses, metrics, recovery, resonance, sparse
 from course_lib.theory import attention_margin as margin
 from course_lib.theory import in_context_regression as icr
+from course_lib.theory import induction_heads as induction
+from course_lib.theory import markov_chains
 from course_lib.theory import restricted_minimax as restricted
 
 
@@ -181,6 +183,20 @@ def code_at(r: Inputs) -> list[Tensor]:
 def regression_inputs(r: Inputs) -> tuple[icr.Prompts, Tensor, Tensor]:
     """Prompts of 3 tasks with 2 features each, and 4 heads."""
     return icr.Prompts(r(5, 7, 6), r(5, 7, 3), r(5, 6), r(5, 3)), r(4, 6), r(4, 3)
+
+
+def chains(r: Inputs) -> markov_chains.Chains:
+    """Four chains of two tokens with the parents 1 and 2."""
+    return markov_chains.Chains(r(4, 2, 2, 2).softmax(dim=-1), (1, 2))
+
+
+TWO_HEADS = induction.Sizes(tokens=2, n_heads=2, reach=2)
+
+
+def head_inputs(r: Inputs) -> tuple[induction.Examples, induction.Sizes, induction.Weights]:
+    """Sequences of two tokens, and three models on each of them at once."""
+    data = induction.examples(r.whole(3, 5, 9), TWO_HEADS, dtype=torch.float32)
+    return data, TWO_HEADS, induction.Weights(r(3, 2, 2), r(3, 4), r(3))
 
 
 AUTOENCODERS = {
@@ -689,6 +705,36 @@ CASES = {
         f"theory.in_context_regression.{form.__name__}": lambda r, form=form: form(*regression_inputs(r))
         for form in (icr.attention_by_heads, icr.attention, icr.mean_squared_error, icr.gradients)
     },
+    "theory.markov_chains.Chains": lambda r: chains(r).next_law(3),
+    "theory.markov_chains.window_law": lambda r: markov_chains.window_law(chains(r), 3),
+    "theory.markov_chains.next_table": lambda r: markov_chains.next_table(chains(r), 2),
+    "theory.markov_chains.criterion": lambda r: markov_chains.criterion(r(4, 2, 2, 2), (2,)),
+    "theory.markov_chains.chi_square": lambda r: markov_chains.chi_square(r(4, 2, 2, 2), (1, 2)),
+    "theory.markov_chains.generalised_head": lambda r: [
+        markov_chains.generalised_head(r.whole(4, 9), (1, 2), 2)
+    ],
+    "theory.markov_chains.oracle": lambda r: markov_chains.oracle(chains(r), r.whole(4, 9)),
+    "theory.markov_chains.cross_entropy": lambda r: [markov_chains.cross_entropy(r(4, 2), r.whole(4))],
+    "theory.induction_heads.Sizes": lambda r: [TWO_HEADS.codes(r.device)],
+    "theory.induction_heads.Weights": lambda r: [head_inputs(r)[2].selection(), head_inputs(r)[2].own_lag()],
+    "theory.induction_heads.attend_by_places": lambda r: induction.attend_by_places(
+        r.whole(9), TWO_HEADS, induction.Weights(r(2, 2), r(4), r())
+    ),
+    "theory.induction_heads.examples": lambda r: [
+        induction.examples(r.whole(3, 5, 9), TWO_HEADS, dtype=torch.float32).counts
+    ],
+    "theory.induction_heads.comparison_terms": lambda r: induction.comparison_terms(TWO_HEADS, r(3, 2, 2)),
+    "theory.induction_heads.predict": lambda r: induction.predict(*head_inputs(r)),
+    "theory.induction_heads.loss_and_gradients": lambda r: induction.loss_and_gradients(*head_inputs(r))[0],
+    "theory.induction_heads.train": lambda r: [
+        induction.train(*head_inputs(r), steps=(1, 1, 1), together=together).loss
+        for together in (False, True)
+    ],
+    "theory.induction_heads.growth_rates": lambda r: induction.growth_rates(*head_inputs(r)),
+    "theory.induction_heads.predicted_rates": lambda r: induction.predicted_rates(r(3, 4), head_inputs(r)[2]),
+    "theory.induction_heads.matched_weight": lambda r: [
+        induction.matched_weight(r(2, 5, 5), r.whole(2, 5), (1, 2))
+    ],
     "theory.attention_margin.attention_output": lambda r: margin.attention_output(samples(r), r(4, 4)),
     "theory.attention_margin.exponential_loss": lambda r: margin.exponential_loss(samples(r), r(4, 4)),
     "theory.attention_margin.constraints": lambda r: [
@@ -783,6 +829,7 @@ EXCEPTIONS = {
         sae.train: TrainConfig History compute_dtype
         theory.in_context_regression: best_head served_error emergence_time zero_sum_error
         theory.restricted_minimax: one_trial_rule two_point_limit classical_limit
+        theory.markov_chains: check_lags
     """,
     "makes its tensors from numbers alone, on the CPU": """
         attention.rotary: layout_order
@@ -790,6 +837,7 @@ EXCEPTIONS = {
         sae.planted: log_spaced_frequencies
         theory.in_context_regression: zero_sum_heads
         theory.restricted_minimax: two_point classical_rule classical_prior prior_by_updates minimax minimax_by_cones
+        theory.induction_heads: start
     """,
     "multiplies by a sparse matrix, which neither meta nor fake tensors can": """
         architectures.graphs: aggregate gcn_layer gcn_gradients message_layer
@@ -806,6 +854,7 @@ EXCEPTIONS = {
         sae.resonance: random_neurons
         theory.attention_margin: planted_samples random_samples
         theory.in_context_regression: Tasks start train
+        theory.markov_chains: random_chains draw_tokens
     """,
     "measures its input: what it returns is a Python number": """
         optimization.gradient_descent: stability_limit worst_rate best_step svd_coordinates sharpness
@@ -819,6 +868,7 @@ EXCEPTIONS = {
         representation.pca: falling_rates
         representation.variance: components_needed kept_by_code
         representation.head_scores: induction_score_by_loops
+        theory.markov_chains: criterion_by_sums
         sae.metrics: ExplainedVariance explained_variance fvu pca_bound pca_transfer l0 evaluate
         sae.recovery: Recovery recovery share_split Absorption absorption Agreement agreement
         theory.restricted_minimax: worst_case
@@ -882,6 +932,7 @@ EXCEPTIONS = {
         theory.attention_margin: Samples Constraints Flow
         theory.in_context_regression: Prompts History
         theory.restricted_minimax: Solution
+        theory.induction_heads: Examples History
     """,
 }
 

@@ -1,0 +1,209 @@
+"""Exercises of lesson 22, induction heads."""
+
+import torch
+
+from course_lib.teaching import close, contents, edit, inputs, near, normal, one_of, uniform
+from course_lib.theory.markov_chains import Chains, criterion, next_table
+
+lesson = contents(__name__)
+
+
+@lesson.exercise(
+    "22.1", "Match and average", difficulty=1, minutes=8,
+    prompt="Write `match_shares(tokens, lags, vocabulary)`: a place *matches* when its tokens at all `lags` equal "
+        "those of "
+    "the place to come, which follows the last token. Return the shares of each token *at* the matching places, "
+    "`vocabulary` float64 numbers. Count only places that have all lags; where none matches, return zeros. `tokens` is a "
+    "tensor of whole numbers, `lags` a tuple such as (1, 2).",
+    draw=inputs(tokens=lambda generator: torch.randint(3, (16,), generator=generator),
+                lags=one_of((1,), (2,), (1, 2), (1, 3)), vocabulary=3).sometimes(
+        0.2, {"tokens": torch.tensor([0, 1, 0, 1, 1, 0, 2]), "lags": (1,), "vocabulary": 3}),
+    hints=(
+        "The place to come has the number len(tokens). Which tokens stand 1 and 2 before it?",
+        "Go through the places from max(lags) on, and compare lag by lag.",
+        "A match counts the token at its own place: what followed the same past.",
+    ),
+    mistakes=[
+        ("any lag", edit("all(", "any("), "You counted places where one of the lags matches. All of them have to."),
+        ("one too early", edit("tokens[len(tokens) - lag]", "tokens[len(tokens) - 1 - lag]"),
+         "You compared with the past of the last token. The place to come follows it: its lag 1 is the last token."),
+        ("the token before", edit("counts[tokens[place]]", "counts[tokens[place - 1]]"),
+         "You counted the token before the place. What follows the same past stands at the place itself."),
+        ("counts", edit("counts / counts.sum().clamp(min=1)", "counts"), "Those are counts. Divide by their sum."),
+        ("once", edit("+= 1", "= 1"), "Each token counts as often as it occurs at a matching place."),
+        ("all places", edit("counts.sum().clamp(min=1)", "len(tokens)"), "You divided by the number of tokens. The shares "
+         "are among the places that match."),
+        ("unigram", lambda tokens, lags, vocabulary: torch.bincount(tokens, minlength=vocabulary).double() / len(tokens),
+         "Those are the shares among all places: the past plays no part."),
+    ],
+)
+def match_shares(tokens, lags, vocabulary):
+    """Count the tokens at the places that match."""
+    counts = torch.zeros(vocabulary, dtype=torch.float64)
+    for place in range(max(lags), len(tokens)):
+        if all(tokens[place - lag] == tokens[len(tokens) - lag] for lag in lags):
+            counts[tokens[place]] += 1
+    return counts / counts.sum().clamp(min=1)
+
+
+@lesson.exercise(
+    "22.2", "The criterion from a table", difficulty=2, minutes=8,
+    prompt="Write `worth(joint)`: `joint` holds $\\mu(x_S, e)$, one row for each configuration of the lags and one "
+        "column for "
+    "each next token, all positive, with the sum 1, float64. Return I(S) of (22.6) as one number.",
+    draw=inputs(joint=lambda generator: _table(generator)),
+    hints=(
+        "From the joint law come three others: of the row, of the column, and of the column given the row.",
+        "μ(e) is the sum of a column, and μ(x) the sum of a row.",
+        "The bracket is one number for each row; weight it with the square of the row's sum.",
+    ),
+    mistakes=[
+        ("plain chi-square", edit("mass.square()", "mass"), "That is the plain chi-square: the weight of a row is "
+         "the square "
+         "of its sum."),
+        ("no weight", edit("mass.square() * ", ""), "The rows are not weighted: the square of μ(x_S) is missing."),
+        ("no -1", edit(" - 1)", ")"), "The -1 in the bracket is missing."),
+        ("joint for conditional", edit("law = joint / mass[:, None]", "law = joint"), "You used the joint law in "
+         "the place "
+         "of the law given the row: divide by the sum of the row."),
+        ("uniform next token", edit("next_token = joint.sum(dim=0)",
+                                    "next_token = torch.full_like(joint[0], 1 / joint.shape[1])"),
+         "You took all next tokens as equally frequent. μ(e) is the sum of a column."),
+        ("law not squared", edit("law.square() / next_token", "law / next_token"), "The law of the next token "
+         "enters squared."),
+    ],
+)
+def worth(joint):
+    """Compare the law of the next token in each row with its law in all rows."""
+    mass = joint.sum(dim=1)
+    next_token = joint.sum(dim=0)
+    law = joint / mass[:, None]
+    return (mass.square() * ((law.square() / next_token).sum(dim=1) - 1)).sum()
+
+
+def _table(generator):
+    joint = (0.05 + torch.rand(4, 3, generator=generator, dtype=torch.float64)) ** 2
+    return joint / joint.sum()
+
+
+lesson.value(
+    "22.3", "One lag too many", difficulty=2, minutes=6,
+    prompt="A chain has two tokens. The next token is the other one with probability 0.1, and the same one with 0.9. What "
+    "is $I(\\{1, 2\\})$ by (22.6)?",
+    answer=0.2624,
+    properties=[("The pairs 00 and 11 have the frequency 0.45 each, the pairs 01 and 10 have 0.05.",
+                 lambda answer: close(answer, 0.2624, rtol=2e-3))],
+    hints=(
+        "The second token back adds nothing to the law of the next one. What does it change in (22.6)?",
+        "The four pairs are not equally frequent.",
+        "The bracket is 0.64 for each pair. Add the squares of the pairs' frequencies.",
+    ),
+    mistakes=[
+        ("plain chi-square", 0.64, "That is the plain chi-square, which ties {1} and {1, 2}. Squares of frequencies "
+         "fall when "
+         "a context is split."),
+        ("as {1}", 0.32, "That is I({1}). Each context is split in two, and the squares of the parts add up to less."),
+        ("equal pairs", 0.16, "You took the four pairs as equally frequent. Pairs of equal tokens are nine times as "
+         "frequent."),
+        ("lag 2 alone", 0.2048, "That is I({2}), for the token two back alone."),
+        ("no -1", 0.6724, "The -1 in the bracket is missing: a context that says nothing is worth nothing.",
+         near(0.6724, within=1e-3)),
+        ("half", 0.1312, "You added one pair of each kind. There are two of each."),
+    ],
+)
+
+
+def _chain(p_00, p_01, p_10, p_11):
+    ones = torch.tensor([[p_00, p_01], [p_10, p_11]], dtype=torch.float64)
+    return next_table(Chains(torch.stack([1 - ones, ones], dim=-1)[None], (1, 2)), 2)
+
+
+def _inside(p_00, p_01, p_10, p_11):
+    return all(0.05 <= p <= 0.95 for p in (p_00, p_01, p_10, p_11))
+
+
+def _matters(p_00, p_01, p_10, p_11):
+    return abs(p_00 - p_10) >= 0.01 and abs(p_01 - p_11) >= 0.01
+
+
+def _smaller_wins(p_00, p_01, p_10, p_11):
+    table = _chain(p_00, p_01, p_10, p_11)
+    return float(criterion(table, (1,))) >= 1.02 * float(criterion(table, (1, 2)))
+
+
+lesson.flaw(
+    "22.4", "Do the parents always win?", difficulty=2, minutes=10,
+    prompt="\"The set of parents has the largest I on every chain.\" Give a counterexample with two tokens 0 and 1 "
+        "and the "
+    "parents 1 and 2: a dictionary with `p_00`, `p_01`, `p_10`, `p_11`, the probability of a 1 after the two tokens "
+    "in the "
+    "name, the older one first. Each lies in [0.05, 0.95]. The older token has to matter: `p_00` and `p_10` differ by at "
+    "least 0.01, and so do `p_01` and `p_11`. And I({1}) is at least 2% larger than I({1, 2}).",
+    answer={"p_00": 0.1, "p_01": 0.9, "p_10": 0.15, "p_11": 0.85},
+    properties=[
+        ("All four probabilities should lie in [0.05, 0.95].", _inside),
+        ("The older token should matter, by at least 0.01 after either token.",
+         lambda p_00, p_01, p_10, p_11: _matters(p_00, p_01, p_10, p_11)),
+        ("I({1}) is not 2% larger than I({1, 2}).",
+         lambda p_00, p_01, p_10, p_11: _inside(p_00, p_01, p_10, p_11) and _smaller_wins(p_00, p_01, p_10, p_11)),
+    ],
+    hints=(
+        "What does the second lag cost, and what does it bring?",
+        "It halves the places that match, whatever it brings. Let it bring little.",
+        "Start from the chain that flips with probability 0.1, and let the older token shift the probability a little.",
+    ),
+    mistakes=[
+        ("no second parent", {"p_00": 0.1, "p_01": 0.9, "p_10": 0.1, "p_11": 0.9},
+         "With no difference the older token is no parent, and (22.7) says that {1} wins. Let it matter a little.",
+         lambda p_00, p_01, p_10, p_11: p_00 == p_10 and p_01 == p_11),
+        ("only the second", {"p_00": 0.1, "p_01": 0.1, "p_10": 0.9, "p_11": 0.9},
+         "Here only the older token matters: it wins alone, not the newer one. Is the older token the first in the name?",
+         lambda p_00, p_01, p_10, p_11: p_00 == p_01 and p_10 == p_11 and p_00 != p_10),
+        ("parity", {"p_00": 0.1, "p_01": 0.9, "p_10": 0.9, "p_11": 0.1},
+         "When only the pair tells the next token, {1} is worth almost nothing. The older token should matter little.",
+         lambda p_00, p_01, p_10, p_11: (p_00 - p_01) * (p_10 - p_11) < 0),
+    ],
+)
+
+
+@lesson.exercise(
+    "22.5", "The race of the terms", difficulty=3, minutes=12,
+    prompt="For small $a$ the loss is a constant less $a \\sum_S p_S I(S)$ with $p_S = c_S^2 / \\sum_T c_T^2$. Write "
+    "`velocity(c, values, a)`: return $dc/dt$ of gradient flow, one float64 number for each set, without autograd. "
+    "`c` and "
+    "`values`, the numbers I(S), have one entry for each set, and `a` is a number.",
+    draw=inputs(c=uniform(0.2, 1.5, "4"), values=normal("4", digits=2), a=uniform(0.01, 0.5)),
+    properties=[
+        ("The sum of the squares of c should not change: its rate is 2 c · dc/dt.",
+         lambda c, answer: close(float((c * answer).sum()), 0.0, atol=1e-7)),
+    ],
+    agrees="It should be what autograd finds.",
+    hints=(
+        "Take the derivative of p_S with respect to c_T first, for T equal to S and for T other than S.",
+        "∂p_S/∂c_T = 2 c_T (1[S = T] - p_S) / Σ c².",
+        "The mean of I that is subtracted has the weights p, not equal ones.",
+    ),
+    mistakes=[
+        ("sign", edit("2 * a", "-2 * a"), "The sign is turned: gradient flow goes downhill, and the loss falls as "
+         "the mean of "
+         "I rises."),
+        ("not centred", edit("(values - mean)", "values"), "Terms compete: what one share gains, the others lose. "
+         "Subtract the "
+         "mean of I."),
+        ("plain mean", edit("(p * values).sum()", "values.mean()"), "The mean has the weights p, not equal ones."),
+        ("no 2", edit("2 * a", "a"), "The 2 from the square is missing."),
+        ("not divided", edit("(values - mean) / total", "(values - mean)"),
+         "The derivative of c²/Σc² holds one more factor 1/Σc²."),
+        ("rate of the logarithm", edit("a * c *", "a *"), "That is d log c/dt. Multiply by c."),
+        ("a left out", edit("2 * a * c", "2 * c"), "The factor a is missing."),
+    ],
+)
+def velocity(c, values, a):
+    """Each term grows by how much it is worth above the mean."""
+    total = c.square().sum()
+    p = c.square() / total
+    mean = (p * values).sum()
+    return 2 * a * c * (values - mean) / total
+
+
+EXERCISES = lesson.exercises
