@@ -34,6 +34,7 @@ PARTS = {
     "circuits": ("circuits",),
     "extraction": ("extraction",),
     "sae": ("sae",),
+    "socp": ("socp",),
 }
 RESULTS = Path(__file__).parent / "results"
 
