@@ -176,14 +176,14 @@ def test_cycles_by_their_formulas(clarabel, k):
 
 
 def test_a_missing_cone_lowers_the_bound_or_takes_it_away(clarabel):
-    base = ss.lattice(3, generator=rng(1))
+    base = ss.lattice(4, generator=rng(1))
     far = base.matrices[1].tolil()
-    far[0, 8] = far[8, 0] = -0.1
+    far[0, 15] = far[15, 0] = -0.1
     problem = QCQP([base.matrices[0], far, *base.matrices[2:]], base.bounds)
-    assert ss.socp(problem).value - ss.socp(problem, ss.lattice_edges(3)).value > 0.01
+    assert ss.socp(problem).value - ss.socp(problem, ss.lattice_edges(4)).value > 0.01
     for solve in (ss.socp, ss.socp_by_cuts):
         with pytest.raises(ValueError, match=r"unbounded|no solution"):
-            solve(base, ss.lattice_edges(3)[1:])
+            solve(base, ss.lattice_edges(4)[1:])
 
 
 def test_a_vertex_without_an_edge_has_no_negative_square(clarabel):

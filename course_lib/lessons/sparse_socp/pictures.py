@@ -259,6 +259,7 @@ class SignExplorer(Explorer):
             "dots": np.array(values),
             "labels": [(k, v + 0.5, f"{v:.2f}") for k, v in enumerate(values)],
             "said": (int((signs > 0).sum()), sum(faces), values),
+            "turned": [f"edge {e}" for e in (first, second) if e] + [f"all edges at v{v}" for v in (vertex,) if v],
         }
 
     def draw(self, left, right):
@@ -285,9 +286,9 @@ class SignExplorer(Explorer):
         """Say how many signs and squares are wrong, and how large the gap is."""
         positive, faces, (bound, semidefinite, best) = state["said"]
         return (
-            f"{positive} of 12 signs are positive and {faces} of 4 squares frustrated. Bound by cones {bound:.2f}, by "
-            f"the semidefinite matrix {semidefinite:.2f}; the best x has {best:.2f}. "
-            + ("No gap." if best == bound else f"The gap of the cones is {best - bound:.2f}.")
+            f"Turned: {', '.join(state['turned']) or 'nothing'}. {positive} of 12 signs are positive and {faces} of 4 "
+            f"squares frustrated. Bound by cones {bound:.2f}, by the semidefinite matrix {semidefinite:.2f}; the best x has "
+            f"{best:.2f}. " + ("No gap." if best == bound else f"The gap of the cones is {best - bound:.2f}.")
         )
 
 
