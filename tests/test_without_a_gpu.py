@@ -895,6 +895,14 @@ EXCEPTIONS = {
         sae.detectors: best_detectors best_detectors_by_columns Detectors judge Judged joined_detectors
         sae.recovery: assign
     """,
+    "takes and returns numpy and scipy data for a solver on the CPU": """
+        theory.sparse_socp: QCQP Relaxation with_apex symmetric random_problem lattice_edges wrong_signs lattice
+        theory.sparse_socp: bipartite_edges signed_graph cycle_edges edges_by_loops edges all_pairs chordal_fill
+        theory.sparse_socp: switching edge_signs least_minor conic_solve socp socp_by_cuts sdp local_minimum
+        theory.sparse_socp: least_by_signs
+        theory.power_flow: Network FlowRelaxation powers_at lift flow_socp flow_sdp flow_local tree_voltages
+        theory.power_flow: loop_angle seven_buses
+    """,
     "prepares a model for training or use, once and in no loop": """
         representation.lora: inject weight_gradients merge unmerge unload
     """,

@@ -35,6 +35,7 @@ PARTS = {
     "extraction": ("extraction",),
     "sae": ("sae",),
     "kinds": ("kinds",),
+    "socp": ("socp",),
 }
 RESULTS = Path(__file__).parent / "results"
 
