@@ -135,7 +135,7 @@ def log_likelihood(
     *,
     floor: float | int = 1e-2,
 ) -> Float[Tensor, "*runs"]:
-    """sum (y log lambda - lambda - log y!) / sum y: Poisson log-likelihood for each event, in nats (31.8).
+    """sum (y log lambda - lambda - log y!) / sum y: Poisson log-likelihood for each event, in nats (31.9).
 
     A fit by least squares may give rates of 0 and less; they count as `floor`, in events per bin.
     """
@@ -181,7 +181,7 @@ def moments_by_rows(counts: Float[Tensor, "*runs K N"], p: int) -> Moments:
 def moments(counts: Float[Tensor, "*runs K N"], p: int) -> Moments:
     """The same from p + 1 products of counts with later counts: p times fewer multiplications, and no row is formed.
 
-    Shifting both lags of a product by one bin drops the last term of the sum and adds one in front (31.4). Whole
+    Shifting both lags of a product by one bin drops the last term of the sum and adds one in front (31.8). Whole
     numbers are added up exactly in float64, so nothing is lost in the recursion.
 
     Shapes: memory N p x N p, whatever K. Raises: ValueError where the record is not longer than p.
@@ -244,7 +244,7 @@ def squared_error(
 
 
 def slope(given: Moments, kernel: Float[Tensor, "*runs N N p"]) -> Float[Tensor, "*runs N N p"]:
-    """Gradient with respect to A of half the mean squared error, A Gram - cross, the best mu put in (31.4)."""
+    """Gradient with respect to A of half the mean squared error, A Gram - cross, the best mu put in (31.7)."""
     return (kernel.flatten(-2) @ given.gram - given.cross).reshape(kernel.shape)
 
 
@@ -295,7 +295,7 @@ def fit(
     max_steps: int = 500,
     tolerance: float | int = 1e-4,
 ) -> Fit:
-    """argmin_(A, mu) 1/2 (mean squared error) + weight * penalty(A) (31.4, 31.7).
+    """argmin_(A, mu) 1/2 (mean squared error) + weight * penalty(A) (31.7).
 
     "none" (the shortest A where many fit) and "ridge" (the penalty is ||A||^2 / 2) in closed form, the others by FISTA from
     `start` with `step`, by default `largest_step`, until a step changes A by less than `tolerance` of its length in every
@@ -323,7 +323,7 @@ def fit(
         step = largest_step(given) if step is None else step
         kernel = given.cross.new_zeros(*lead, n, n, given.p) if start is None else start
         ahead, t = kernel, 1.0
-        for taken in range(1, max_steps + 1):  # noqa: B007
+        for taken in range(1, max_steps + 1):
             old = kernel
             kernel, ahead, t = fista_step(old, ahead, t, given, step=step, weight=weight, penalty=penalty)
             if taken % 10 == 0:
@@ -345,7 +345,7 @@ def fit_chosen(
 ) -> Fit:
     """Fit with the weight, in shares of `largest_weight`, whose fit to the earlier part predicts the last part best.
 
-    `held_out` is the share of the record that chooses; the fit that is returned uses all of it. `options` are those of `fit`.
+    `held_out` is the share of the record that chooses; the returned fit uses all of it. `options` are those of `fit`.
 
     Raises:
         ValueError: `held_out` is outside (0, 1), or there is no share.

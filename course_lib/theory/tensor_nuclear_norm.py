@@ -81,7 +81,7 @@ def shrink(matrix: Tensor, threshold: float | int | Tensor) -> Tensor:
     whichever its value, and what lies above is off by at most about eps s_1^2 / t. In float64 that is 1e-13 s_1 at
     t = s_1 / 1000, in float32 1e-4 s_1; with a threshold below sqrt(eps) s_1, use `shrink_by_svd`.
 
-    Shapes: (..., n, m), real or complex, `threshold` a number or (...,). Source: any text on proximal maps; the bound is ours.
+    Shapes: (..., n, m), real or complex, `threshold` a number or (...,). The bound is our own.
     """
     if matrix.shape[-2] < matrix.shape[-1]:
         return shrink(matrix.mH, threshold).mH

@@ -1,4 +1,4 @@
-"""Norms of worked examples, the fast proximal maps against SVDs of every slice, and against neighbours that would be lower."""
+"""Norms of worked examples, the fast maps against SVDs of every slice, and against neighbours that would be lower."""
 
 import math
 
