@@ -2,15 +2,17 @@
 
 import torch
 
-from course_lib.teaching import close, contents, edit, inputs, near, normal, uniform
+from course_lib.teaching import close, contents, edit, inputs, normal, uniform
 
 lesson = contents(__name__)
 
 
 @lesson.exercise(
     "31.1", "The rate of the next bin", difficulty=1, minutes=8,
-    prompt="Write `next_rate(base, kernel, counts)`: `base` is $\\mu$, of shape (3,), `kernel` is $A$, of shape (3, 3, 2), "
-    "and `counts` holds all bins so far, the oldest first, one in each row. Return $\\lambda$ of the bin that comes next.",
+    prompt="Write `next_rate(base, kernel, counts)`: `base` is $\\mu$, of shape (3,), `kernel` is $A$, of "
+    "shape (3, 3, 2), "
+    "and `counts` holds all bins so far, the oldest first, one in each row. Return $\\lambda$ of the bin "
+    "that comes next.",
     draw=inputs(base=uniform(0.1, 1.0, "3"), kernel=uniform(0.0, 0.5, "3 3 2"),
                 counts=lambda generator: torch.randint(0, 4, (5, 3), generator=generator).double()),
     agrees="Each rate should be the base plus what every place's events of the last two bins add, (31.1).",
@@ -40,7 +42,8 @@ def next_rate(base, kernel, counts):
 
 @lesson.exercise(
     "31.2", "The long run", difficulty=2, minutes=8,
-    prompt="Write `long_run(base, kernel)`: the events for each bin and place that a stationary process has on average, "
+    prompt="Write `long_run(base, kernel)`: the events for each bin and place that a stationary process has "
+    "on average, "
     "for `base` of shape (3,) and `kernel` of shape (3, 3, 4).",
     draw=inputs(base=uniform(0.1, 1.0, "3"), kernel=uniform(0.0, 0.12, "3 3 4")),
     properties=[
@@ -72,8 +75,10 @@ def long_run(base, kernel):
 
 lesson.value(
     "31.3", "Two slices of rank two", difficulty=2, minutes=8,
-    prompt="A 2 x 2 x 2 kernel has the identity at lag 1 and $\\begin{pmatrix}0&1\\\\1&0\\end{pmatrix}$ at lag 2. Which rank have "
-    "its two DFT slices, and what is its Fourier nuclear norm, with the orthonormal transform of this page? The answer is a "
+    prompt="A 2 x 2 x 2 kernel has the identity at lag 1 and $\\begin{pmatrix}0&1\\\\1&0\\end{pmatrix}$ at "
+    "lag 2. Which rank have "
+    "its two DFT slices, and what is its Fourier nuclear norm, with the orthonormal transform of this page? "
+    "The answer is a "
     "dictionary with the numbers `first`, `second` (the ranks) and `norm`.",
     answer={"first": 1, "second": 1, "norm": 8**0.5},
     properties=[
@@ -87,7 +92,8 @@ lesson.value(
         "A symmetric matrix of rank 1 has one singular value: the size of its trace. Add the two up.",
     ),
     mistakes=[
-        ("ranks in time", {"first": 2, "second": 2, "norm": 4}, "Those are the time slices. Add and subtract them first.",
+        ("ranks in time", {"first": 2, "second": 2, "norm": 4}, "Those are the time slices. Add and "
+        "subtract them first.",
          lambda first, second: first == 2 and second == 2),
         ("not orthonormal", {"first": 1, "second": 1, "norm": 4},
          "4 is the sum without the factor 1/√2 of the orthonormal transform (and, by chance, that of the time slices)."),
@@ -95,14 +101,16 @@ lesson.value(
          "2 is the convention that divides the unnormalised sum by p. This page uses the orthonormal transform."),
         ("one slice", {"first": 1, "second": 1, "norm": 2**0.5}, "That is one slice. The norm adds up both."),
         ("Frobenius", {"first": 1, "second": 1, "norm": 8**0.25},
-         "You took a root once more than needed.", lambda first, second, norm: first == second == 1 and near(8**0.25)(norm)),
+         "You took a root once more than needed.",
+         lambda first, second, norm: first == second == 1 and abs(norm - 8**0.25) < 0.02),
     ],
 )
 
 
 @lesson.exercise(
     "31.4", "Shrink a matrix", difficulty=2, minutes=10,
-    prompt="Write `shrink(M, t)`: the matrix $X$ that minimises $\\frac12\\lVert X - M\\rVert^2 + t\\,\\lVert X\\rVert_*$, for a "
+    prompt="Write `shrink(M, t)`: the matrix $X$ that minimises $\\frac12\\lVert X - M\\rVert^2 + "
+    "t\\,\\lVert X\\rVert_*$, for a "
     "real 4 x 3 matrix.",
     draw=inputs(M=normal("4 3"), t=uniform(0.2, 1.5)),
     agrees="Singular values should fall by t, those below t to 0, with the singular vectors kept.",
@@ -116,11 +124,13 @@ lesson.value(
          "Singular values below t became negative. They stop at 0: that is what lowers the rank."),
         ("hard", edit("(s - t).clamp(min=0)", "s * (s > t)"),
          "You kept large singular values as they are. That minimises t²/2 times the rank; the norm shrinks all of them."),
-        ("entries", edit("u, s, vh = torch.linalg.svd(M, full_matrices=False)\n    return (u * (s - t).clamp(min=0)) @ vh",
+        ("entries", edit("u, s, vh = torch.linalg.svd(M, full_matrices=False)\n    return (u * (s - "
+        "t).clamp(min=0)) @ vh",
                          "return M.sign() * (M.abs() - t).clamp(min=0)"),
          "You shrank the entries. That belongs to the sum of their sizes, not to singular values."),
         ("squares", edit("(s - t)", "(s**2 - t)"), "You took eigenvalues of the Gram matrix: they are squares of s."),
-        ("ridge", edit("(s - t).clamp(min=0)", "s / (1 + t)"), "That shrinks all by one factor, as ridge does: no rank falls."),
+        ("ridge", edit("(s - t).clamp(min=0)", "s / (1 + t)"),
+         "That shrinks all by one factor, as ridge does: no rank falls."),
         ("V not transposed", edit("@ vh", "@ vh.T"), "The third result of torch's svd is Vᵀ already."),
     ],
 )
@@ -151,9 +161,10 @@ def _rank(to, away):
 
 lesson.flaw(
     "31.5", "Always of rank one", difficulty=3, minutes=10,
-    prompt="\"A kernel $A_{ij}(\\tau) = h(\\tau - d_i - e_j)$ has DFT slices of rank 1, whatever its delays.\" Take two places, "
-    "a window of $p = 4$ lags, and $h = (1, \\frac12)$, which starts at lag 1 when both delays are 0. Find "
-    "delays from 0 to 3 for which a DFT slice has rank 2: a dictionary of two lists, `to` with $d_1, d_2$ and `away` with "
+    prompt="\"A kernel $A_{ij}(\\tau) = h(\\tau - d_i - e_j)$ has DFT slices of rank 1, whatever its delays.\" Take "
+    "two places, a window of $p = 4$ lags, and $h = (1, \\frac12)$, which starts at lag 1 when both delays are 0. Find "
+    "delays from 0 to 3 for which a DFT slice has rank 2: a dictionary of two lists, `to` with $d_1, d_2$ "
+    "and `away` with "
     "$e_1, e_2$.",
     answer={"to": [0, 1], "away": [0, 2]},
     properties=[

@@ -10,7 +10,14 @@ from torch import Tensor
 from course_lib.teaching import Choice, Explorer, Slider, contents, lines, panels
 from course_lib.teaching.style import BLUE, GREEN, ORANGE, RED
 from course_lib.theory.hawkes import (
-    PENALTIES, Fit, delayed_kernel, fit_chosen, log_likelihood, rates, scaled_to, simulate,
+    PENALTIES,
+    Fit,
+    delayed_kernel,
+    fit_chosen,
+    log_likelihood,
+    rates,
+    scaled_to,
+    simulate,
 )  # fmt: skip
 from course_lib.theory.tensor_nuclear_norm import low_rank_norm, matrices, numerical_ranks
 
@@ -24,7 +31,13 @@ SHARES = {
     "fourier": (0.2, 0.1, 0.07, 0.05, 0.035, 0.025),
     **dict.fromkeys(("slices", "unfolding"), (0.4, 0.2, 0.14, 0.1, 0.07, 0.05)),
 }
-NAMES = {"none": "none", "ridge": "ridge", "fourier": "Fourier (TNN)", "slices": "time slices", "unfolding": "unfolding"}
+NAMES = {
+    "none": "none",
+    "ridge": "ridge",
+    "fourier": "Fourier (TNN)",
+    "slices": "time slices",
+    "unfolding": "unfolding",
+}
 PROFILE = (1.0, 0.5)
 KINDS = {"delayed": "delays 0 to 3", "short": "delays 0 to 2", "separable": "separable", "random": "random places"}
 
@@ -39,7 +52,8 @@ def rng(seed: int) -> torch.Generator:
 
 @dataclass(frozen=True)
 class Records:
-    """Three processes and what they did: base (3, 12), kernel (3, 12, 12, 8), counts (3, K, 12), held-out (3, 4000, 12)."""
+    """Three processes and what they did: base (3, 12), kernel (3, 12, 12, 8), counts (3, K, 12), held-out "
+    "(3, 4000, 12)."""
 
     base: Tensor
     kernel: Tensor
@@ -113,7 +127,8 @@ def plot_question(*axes):
         axes[8 * row].set_ylabel(name)
     return (
         "Two rows of eight 12 x 12 images, one for each lag; red is positive, blue negative. Above the true kernel: "
-        "scattered stripes of positive entries, different at every lag, none negative. Below least squares from 4,000 bins: "
+        "scattered stripes of positive entries, different at every lag, none negative. Below least squares "
+        "from 4,000 bins: "
         "noise of both signs covers every image."
     )
 
@@ -125,7 +140,8 @@ WINDOW = 18
 
 def spread_kernel(spread: int, p: int = WINDOW, kind: str = "d + e") -> Tensor:
     """Return a 12 x 12 x p kernel: delays up to `spread` at both ends ("d + e"), by distance, or random numbers."""
-    draw = lambda *shape, g=rng(3): torch.rand(*shape, generator=g, dtype=torch.float64)  # noqa: E731
+    g = rng(3)
+    draw = lambda *shape: torch.rand(*shape, generator=g, dtype=torch.float64)  # noqa: E731
     to, away, gain_to, gain_from = draw(12), draw(12), draw(12) + 0.2, draw(12) + 0.2
     places = torch.stack([to, away], dim=1)
     profile = torch.tensor(PROFILE, dtype=torch.float64)
@@ -158,8 +174,10 @@ def plot_spread(left, right):
         curves = {NAMES[k]: [float(number(a, k)) for a in kernels] for k in ("fourier", "slices")}
         lines(axes, spreads, curves, marker="o")
     return (
-        "Against the spread of the delays, 0 to 8 bins, for a kernel with delays d + e. Left the largest rank: 1 at every "
-        "spread for Fourier slices; from 1 to 5 for time slices, from spread 4 on. Right the norms: the Fourier norm is constant, that "
+        "Against the spread of the delays, 0 to 8 bins, for a kernel with delays d + e. Left the largest "
+        "rank: 1 at every "
+        "spread for Fourier slices; from 1 to 5 for time slices, from spread 4 on. Right the norms: the "
+        "Fourier norm is constant, that "
         "of the time slices is a third of it at spread 0, overtakes it between 3 and 4 and keeps rising."
     )
 
@@ -180,16 +198,31 @@ def plot_phase(left, right):
     for j, (color, style) in enumerate(((BLUE, "-"), (ORANGE, "--"))):
         for i in range(3):
             height = 5 - (3 * j + i) + kernel[j, i].numpy() * 0.8
-            left.step(range(1, 13), height, where="mid", color=color, linestyle=style, label=f"from place {j + 1}" if i == 0 else None)
+            left.step(
+                range(1, 13),
+                height,
+                where="mid",
+                color=color,
+                linestyle=style,
+                label=f"from place {j + 1}" if i == 0 else None,
+            )
             z = slice_one[j, i]
-            right.plot([0, z.real], [0, z.imag], style, color=color, linewidth=2, label=f"from place {j + 1}" if i == 0 else None)
+            right.plot(
+                [0, z.real],
+                [0, z.imag],
+                style,
+                color=color,
+                linewidth=2,
+                label=f"from place {j + 1}" if i == 0 else None,
+            )
             right.text(1.12 * z.real, 1.12 * z.imag, f"i={i + 1}", ha="center", va="center", fontsize=10)
     left.set_yticks([5, 4, 3, 2, 1, 0], [f"i={i}" for i in (1, 2, 3)] * 2)
     left.set_ylim(-0.3, 6.4)
     right.set_aspect("equal")
     right.set(xlim=(-0.6, 0.6), ylim=(-0.6, 0.4))
     return (
-        "Left six kernel entries against the lag: the answers of three places to place 1, at delays 0, 1 and 5, and below "
+        "Left six kernel entries against the lag: the answers of three places to place 1, at delays 0, 1 "
+        "and 5, and below "
         "those to place 2, the same two bins later. Right the same six numbers in the DFT slice f = 1, as arrows: the "
         "three arrows of place 2 are those of place 1, all turned clockwise by the same 60 degrees."
     )
@@ -202,11 +235,14 @@ class DelayExplorer(Explorer):
     title = "Ranks in time and in frequency"
     summary = (
         "Left how strongly place 1 acts on each of 12 places at each lag, darker is stronger. Right which share of the "
-        "kernel's squared length lies in the first k singular values of its slices, for slices in time and in frequency."
+        "kernel's squared length lies in the first k singular values of its slices, for slices in time and "
+        "in frequency."
     )
     spread = Slider("spread of the delays", "D", "The largest delay at each end", 4, 0, 8, 1, "bins")
     window = Slider("window", "p", "Lags that the kernel keeps; what comes later is cut off", 18, 3, 18, 1, "bins")
-    delays = Choice("delay from j to i", "How the delay of a pair comes about", "d + e", ("d + e", "distance", "random numbers"))
+    delays = Choice(
+        "delay from j to i", "How the delay of a pair comes about", "d + e", ("d + e", "distance", "random numbers")
+    )
     size = (9.6, 4.0)
     layout = panels(
         ["place 1 acts on place i", "share held by k singular values"], ["lag (bins)", "k"], ["place i", "share"],
@@ -247,7 +283,8 @@ class DelayExplorer(Explorer):
         )  # fmt: skip
         (rank_t, norm_t), (rank_f, norm_f) = said["slices"], said["fourier"]
         return (
-            f"99% of the squared length needs rank {rank_t} in time and {rank_f} in frequency; the norms are {norm_t:.1f} (time "
+            f"99% of the squared length needs rank {rank_t} in time and {rank_f} in frequency; the norms "
+            f"are {norm_t:.1f} (time "
             f"slices) and {norm_f:.1f} (Fourier).{fits}"
         )
 
@@ -269,8 +306,10 @@ def plot_errors(left, right):
     left.set_yticks([0.2, 0.5, 1, 2], ["0.2", "0.5", "1", "2"])
     right.axhline(0, color="0.5", linewidth=1)
     return (
-        "Means over three processes with delays, at 1,000, 4,000 and 16,000 bins. Left the relative error of the kernel: "
-        "the Fourier norm is lowest from 4,000 on, then time slices, unfolding, ridge, and none far above. Right the share of the truth's gain "
+        "Means over three processes with delays, at 1,000, 4,000 and 16,000 bins. Left the relative error "
+        "of the kernel: "
+        "the Fourier norm is lowest from 4,000 on, then time slices, unfolding, ridge, and none far above. "
+        "Right the share of the truth's gain "
         "in held-out likelihood over constant rates: none is far below 0 at 1,000; all come close to 1 at 16,000."
     )
 
@@ -288,8 +327,10 @@ def plot_controls(axes):
                  edgecolor="white", label=NAMES[name])  # fmt: skip
     axes.set_xticks(range(4), list(KINDS.values()))
     return (
-        "Bars of the relative error for four kinds of kernels and five penalties, means over three processes. Delays 0 to 3: "
-        "the Fourier norm is lowest. Delays 0 to 2: Fourier and time slices are close. Separable: all three low-rank norms are "
+        "Bars of the relative error for four kinds of kernels and five penalties, means over three "
+        "processes. Delays 0 to 3: "
+        "the Fourier norm is lowest. Delays 0 to 2: Fourier and time slices are close. Separable: all three "
+        "low-rank norms are "
         "close. Random places: ridge is as good as any low-rank norm."
     )
 
@@ -301,7 +342,8 @@ PLACES, MAP_LAGS, MAP_BINS = 50, 24, 50_000
 
 @dataclass(frozen=True)
 class Maps:
-    """Places (50, 2) in the unit square and processes on them: base (2, 50), kernel (2, 50, 50, 24), counts, held-out counts."""
+    """Places (50, 2) in the unit square and processes on them: base (2, 50), kernel (2, 50, 50, 24), "
+    "counts, held-out counts."""
 
     places: Tensor
     base: Tensor
@@ -312,7 +354,8 @@ class Maps:
 
 @cache
 def maps() -> Maps:
-    """Return a map whose events travel through its centre (0), and one where they go straight and fade with distance (1)."""
+    """Return a map whose events travel through its centre (0), and one where they go straight and fade "
+    "with distance (1)."""
     g, profile = rng(0), torch.tensor(PROFILE, dtype=torch.float64)
     draw = lambda *shape: torch.rand(*shape, generator=g, dtype=torch.float64)  # noqa: E731
     places, gain_from, gain_to = draw(PLACES, 2), draw(PLACES) + 0.1, draw(PLACES) + 0.1
@@ -326,7 +369,7 @@ def maps() -> Maps:
     return Maps(places, base, kernel, counts, test)
 
 
-MAP_SHARES = {"ridge": (2, 1), "fourier": (0.1, 0.05), "slices": (0.2, 0.1)}
+MAP_SHARES = {"ridge": (8, 4, 2), "fourier": (0.07, 0.035, 0.02), "slices": (0.2, 0.1, 0.05)}
 
 
 @cache
@@ -362,8 +405,10 @@ def plot_map(*axes):
                    interpolation="nearest", extent=(0.5, MAP_LAGS + 0.5, PLACES, 0))  # fmt: skip
         one.grid(False)
     return (
-        "Four images of how one place acts on 50 places (rows, nearest to the hub on top) at lags 1 to 24. The true kernel is a "
-        "slanted band: places further from the hub answer later. Fourier shows the band, paler, on an almost white ground; "
+        "Four images of how one place acts on 50 places (rows, nearest to the hub on top) at lags 1 to 24. "
+        "The true kernel is a "
+        "slanted band: places further from the hub answer later. Fourier shows the band, paler, on an "
+        "almost white ground; "
         "the time slices show it with more spots; ridge shows it faintly, under noise everywhere."
     )
 
@@ -372,17 +417,21 @@ def plot_map(*axes):
 
 rank_prediction = lesson.prediction(
     "31.P1",
-    "Place $i$ answers an event at place $j$ after $d_i + e_j$ bins: the same answer, earlier or later. Delays differ from place "
+    "Place $i$ answers an event at place $j$ after $d_i + e_j$ bins: the same answer, earlier or later. "
+    "Delays differ from place "
     "to place, so most of the 12 x 12 matrices at a fixed lag have a rank of 2 to 6. Take the discrete Fourier "
     "transform along the lags. Which rank has the matrix at a fixed frequency?",
     {
-        "12: the transform mixes all lags, and ranks add up": "Ranks add up at most. Here what is added fits together: each delay "
+        "12: the transform mixes all lags, and ranks add up": "Ranks add up at most. Here what is added "
+        "fits together: each delay "
         "only turns a phase, and the phases of d and e multiply.",
-        "2 to 6, as in time": "The transform is a rotation of the lags, but slices are not kept: each new slice is a sum of all "
+        "2 to 6, as in time": "The transform is a rotation of the lags, but slices are not kept: each new "
+        "slice is a sum of all "
         "old ones.",
         "1": "A delay multiplies a Fourier coefficient by a phase. The phase of d + e is a product: one factor belongs "
         "to the row, the other to the column.",
-        "1 at frequency 0, larger elsewhere": "At frequency 0 a delay does nothing at all. At other frequencies it turns phases, "
+        "1 at frequency 0, larger elsewhere": "At frequency 0 a delay does nothing at all. At other "
+        "frequencies it turns phases, "
         "which changes no rank.",
     },
     answer="1",
@@ -391,14 +440,18 @@ rank_prediction = lesson.prediction(
 
 penalty_prediction = lesson.prediction(
     "31.P2",
-    "Least squares with a penalty on one of three norms: singular values of the DFT slices (Fourier), of the time slices, or of "
-    "the unfolding. On kernels with delays 0 to 3 the Fourier norm gives the smallest error. Now every kernel is separable, "
+    "Least squares with a penalty on one of three norms: singular values of the DFT slices (Fourier), of "
+    "the time slices, or of "
+    "the unfolding. On kernels with delays 0 to 3 the Fourier norm gives the smallest error. Now every "
+    "kernel is separable, "
     "$a_ib_jg(\\tau)$: no delays, and each slice has rank 1 in time and in frequency. Again "
     "K = 4,000. Which norm wins?",
     {
-        "Fourier, by more than before": "The rank in frequency is 1 as before. But now the rank in time is 1 as well: there "
+        "Fourier, by more than before": "The rank in frequency is 1 as before. But now the rank in time is "
+        "1 as well: there "
         "is nothing left that only the Fourier norm sees.",
-        "Fourier, by about as much as before": "Its advantage came from delays, which raise ranks in time. There are none.",
+        "Fourier, by about as much as before": "Its advantage came from delays, which raise ranks in time. "
+        "There are none.",
         "Not Fourier: the other two are better": "Time slices and the unfolding see rank 1 as well, and here they make "
         "more of it. Low rank helps, the Fourier transform does not.",
         "Ridge: low rank stops helping": "Low rank is still true, and ridge knows nothing of it.",
