@@ -15,6 +15,10 @@ def grade(number, answer):
     return EXERCISES[number].grade(answer, generator=torch.Generator().manual_seed(0))
 
 
+def delays(to, away):
+    return dict(zip(("d1", "d2", "e1", "e2"), (*to, *away), strict=True))
+
+
 def state_of(**settings):
     defaults = {name: control.default for name, control in lesson.DelayExplorer.controls.items()}
     return lesson.DelayExplorer().compute(**{**defaults, **settings})
@@ -48,14 +52,14 @@ def test_words_name_the_cut():
 
 @pytest.mark.parametrize(("to", "away"), [([0, 1], [0, 2]), ([0, 3], [0, 3]), ([3, 0], [0, 1])])
 def test_every_cut_that_raises_the_rank_is_accepted(to, away):
-    assert grade("31.5", {"to": to, "away": away}).status == "solved"
+    assert grade("31.5", delays(to, away)).status == "solved"
 
 
 @pytest.mark.parametrize(
     ("to", "away"), [([0, 1], [0, 1]), ([2, 2], [0, 3]), ([0, 3], [1, 1]), ([0, 4], [0, 1])]
 )
 def test_other_delays_are_not(to, away):
-    assert grade("31.5", {"to": to, "away": away}).status in ("wrong", "mistake")
+    assert grade("31.5", delays(to, away)).status in ("wrong", "mistake")
 
 
 def test_right_answers_by_other_ways_are_accepted():

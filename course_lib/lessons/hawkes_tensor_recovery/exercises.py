@@ -140,8 +140,8 @@ def shrink(M, t):
     return (u * (s - t).clamp(min=0)) @ vh
 
 
-def _whole(values):
-    return isinstance(values, list) and len(values) == 2 and all(v in (0, 1, 2, 3) for v in values)
+def _whole(*delays):
+    return all(delay in (0, 1, 2, 3) for delay in delays)
 
 
 def _cut(to, away):
@@ -155,7 +155,8 @@ def _cut(to, away):
     return kernel
 
 
-def _rank(to, away):
+def _rank(d1, d2, e1, e2):
+    to, away = (int(d1), int(d2)), (int(e1), int(e2))
     return int(torch.linalg.matrix_rank(torch.fft.fft(_cut(to, away)).movedim(-1, 0), rtol=1e-6).max())
 
 
@@ -163,13 +164,12 @@ lesson.flaw(
     "31.5", "Always of rank one", difficulty=3, minutes=10,
     prompt="\"A kernel $A_{ij}(\\tau) = h(\\tau - d_i - e_j)$ has DFT slices of rank 1, whatever its delays.\" Take "
     "two places, a window of $p = 4$ lags, and $h = (1, \\frac12)$, which starts at lag 1 when both delays are 0. Find "
-    "delays from 0 to 3 for which a DFT slice has rank 2: a dictionary of two lists, `to` with $d_1, d_2$ "
-    "and `away` with "
-    "$e_1, e_2$.",
-    answer={"to": [0, 1], "away": [0, 2]},
+    "delays from 0 to 3 for which a DFT slice has rank 2: a dictionary with the numbers "
+    "`d1`, `d2`, `e1` and `e2`.",
+    answer={"d1": 0, "d2": 1, "e1": 0, "e2": 2},
     properties=[
-        ("Both lists should hold two whole numbers from 0 to 3.", lambda to, away: _whole(to) and _whole(away)),
-        ("Every DFT slice has rank 1 here.", lambda to, away: _rank(to, away) == 2),
+        ("Delays should be whole numbers from 0 to 3.", lambda d1, d2, e1, e2: _whole(d1, d2, e1, e2)),
+        ("No DFT slice has rank 2 here.", lambda d1, d2, e1, e2: _rank(d1, d2, e1, e2) == 2),
     ],
     hints=(
         "A delay turns phases only if the profile is shifted as a whole. What does the window do to a late one?",
@@ -177,15 +177,15 @@ lesson.flaw(
         "A cut alone is not enough: if all rows are equal, or all columns, the rank is 1 nevertheless.",
     ),
     mistakes=[
-        ("all fits", {"to": [0, 1], "away": [0, 1]},
+        ("all fits", {"d1": 0, "d2": 1, "e1": 0, "e2": 1},
          "All of it fits into the window: the latest effect comes at lag 4. Delay it further.",
-         lambda to, away: _whole(to) and _whole(away) and max(to) + max(away) <= 2),
-        ("equal rows", {"to": [2, 2], "away": [0, 3]},
+         lambda d1, d2, e1, e2: _whole(d1, d2, e1, e2) and max(d1, d2) + max(e1, e2) <= 2),
+        ("equal rows", {"d1": 2, "d2": 2, "e1": 0, "e2": 3},
          "Something is cut off, but both places receive alike: two equal rows have rank 1.",
-         lambda to, away: _whole(to) and _whole(away) and to[0] == to[1] and max(to) + max(away) > 2),
-        ("equal columns", {"to": [0, 3], "away": [2, 2]},
+         lambda d1, d2, e1, e2: _whole(d1, d2, e1, e2) and d1 == d2 and d1 + max(e1, e2) > 2),
+        ("equal columns", {"d1": 0, "d2": 3, "e1": 2, "e2": 2},
          "Something is cut off, but both places send alike: two equal columns have rank 1.",
-         lambda to, away: _whole(to) and _whole(away) and away[0] == away[1] and to[0] != to[1] and max(to) + max(away) > 2),
+         lambda d1, d2, e1, e2: _whole(d1, d2, e1, e2) and d1 != d2 and e1 == e2 and max(d1, d2) + e1 > 2),
     ],
 )
 
