@@ -33,6 +33,7 @@ from course_lib.optimization import stochastic_gradient_descent as sgd
 from course_lib.representation import attention_only, circuits, erasure, head_scores, lora, pca, purification
 from course_lib.sae import by_hand, kernels, losses, metrics, recovery, resonance, sparse
 from course_lib.theory import attention_margin as margin
+from course_lib.theory import hawkes, tensor_nuclear_norm
 from course_lib.theory import in_context_regression as icr
 from course_lib.theory import induction_heads as induction
 from course_lib.theory import markov_chains
@@ -785,6 +786,52 @@ CASES = {
         f"{kind.__module__.removeprefix('course_lib.')}.{kind.__name__}": uses(kind, **options)
         for kind, options in AUTOENCODERS.items()
     },
+    # theory, the tensor of a Hawkes process
+    **{
+        f"theory.tensor_nuclear_norm.{form.__name__}": lambda r, form=form, rest=rest: [
+            form(r(3, 4, 6), *rest, kind) for kind in tensor_nuclear_norm.LOW_RANK
+        ]
+        for form, rest in (
+            (tensor_nuclear_norm.matrices, ()),
+            (tensor_nuclear_norm.low_rank_norm, ()),
+            (tensor_nuclear_norm.prox, (0.1,)),
+        )
+    },
+    # The backward pass of complex singular vectors checks their phases, by value.
+    "theory.tensor_nuclear_norm.prox_by_slices": lambda r: [
+        tensor_nuclear_norm.prox_by_slices(r(3, 4, 6).detach(), 0.1, "fourier"),
+        tensor_nuclear_norm.prox_by_slices(r(3, 4, 6), 0.1, "slices"),
+    ],
+    "theory.tensor_nuclear_norm.numerical_ranks": lambda r: [
+        tensor_nuclear_norm.numerical_ranks(r(3, 4, 6), "fourier", share=0.9)
+    ],
+    "theory.tensor_nuclear_norm.shrink": lambda r: tensor_nuclear_norm.shrink(r(4, 3), 0.1),
+    "theory.tensor_nuclear_norm.shrink_by_svd": lambda r: tensor_nuclear_norm.shrink_by_svd(r(4, 3), 0.1),
+    "theory.hawkes.spectral_radius": lambda r: hawkes.spectral_radius(r(3, 3, 4)),
+    "theory.hawkes.scaled_to": lambda r: hawkes.scaled_to(r(3, 3, 4), 0.8),
+    "theory.hawkes.stationary_rate": lambda r: hawkes.stationary_rate(r(3), r(3, 3, 4)),
+    "theory.hawkes.rate_by_loops": lambda r: hawkes.rate_by_loops(r(9, 3), r(3), r(3, 3, 4), 6),
+    "theory.hawkes.rates": lambda r: hawkes.rates(r(9, 3), r(3), r(3, 3, 4)),
+    "theory.hawkes.log_likelihood": lambda r: hawkes.log_likelihood(r(9, 3), r(9, 3)),
+    "theory.hawkes.moments": lambda r: hawkes.moments(r(9, 3), 4).gram,
+    "theory.hawkes.moments_by_rows": lambda r: hawkes.moments_by_rows(r(9, 3), 4).gram,
+    "theory.hawkes.squared_error": lambda r: hawkes.squared_error(
+        hawkes.moments(r(9, 3), 4), r(3, 3, 4), r(3)
+    ),
+    "theory.hawkes.slope": lambda r: hawkes.slope(hawkes.moments(r(9, 3), 4), r(3, 3, 4)),
+    "theory.hawkes.largest_weight": lambda r: [
+        hawkes.largest_weight(hawkes.moments(r(9, 3), 4), kind) for kind in hawkes.PENALTIES[1:]
+    ],
+    "theory.hawkes.largest_step": lambda r: hawkes.largest_step(hawkes.moments(r(9, 3), 4)),
+    "theory.hawkes.fista_step": lambda r: hawkes.fista_step(
+        r(3, 3, 4),
+        r(3, 3, 4),
+        2.0,
+        hawkes.moments(r(9, 3), 4),
+        step=r(),
+        weight=r(),
+        penalty="fourier",
+    )[:2],
     "representation.purification.purification_loss": lambda r: purification.purification_loss(
         r(4, 4), r(5, 4), 0.5
     ),
@@ -853,6 +900,7 @@ EXCEPTIONS = {
         sae.planted: PlantedDictionary
         sae.resonance: random_neurons
         theory.attention_margin: planted_samples random_samples
+        theory.hawkes: simulate
         theory.in_context_regression: Tasks start train
         theory.markov_chains: random_chains draw_tokens
     """,
@@ -878,6 +926,7 @@ EXCEPTIONS = {
         representation.purification: Purifier
         attention.ridge: sherman_morrison
         optimization.ridge: typical_factor
+        theory.hawkes: delayed_kernel
         optimization.steepest_descent: smoothness
         optimization.stochastic_gradient_descent: minimum_norm_solution reduced_problem
         representation.pca: pca_by_svd RunningMoments pca
@@ -885,6 +934,7 @@ EXCEPTIONS = {
         sae.metrics: pca_curve PrincipalVariance
         theory.attention_margin: gradient_flow frobenius_svm l1_svm nuclear_svm
         theory.restricted_minimax: prior_on_grid
+        theory.hawkes: fit fit_chosen
     """,
     "lists what it finds, so that its size is a value": """
         sae.losses: check_sparsity SparsityCheck
@@ -938,6 +988,7 @@ EXCEPTIONS = {
         sae.planted: PlantedRows
         sae.sparse.base: SparseAutoencoder
         theory.attention_margin: Samples Constraints Flow
+        theory.hawkes: Moments Fit
         theory.in_context_regression: Prompts History
         theory.restricted_minimax: Solution
         theory.induction_heads: Examples History

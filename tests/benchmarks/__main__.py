@@ -32,6 +32,7 @@ PARTS = {
     "erasure": ("erasure",),
     "lora": ("lora",),
     "circuits": ("circuits",),
+    "hawkes": ("hawkes",),
     "extraction": ("extraction",),
     "sae": ("sae",),
     "kinds": ("kinds",),
