@@ -33,10 +33,9 @@ from course_lib.optimization import stochastic_gradient_descent as sgd
 from course_lib.representation import attention_only, circuits, erasure, head_scores, lora, pca, purification
 from course_lib.sae import by_hand, kernels, losses, metrics, recovery, resonance, sparse
 from course_lib.theory import attention_margin as margin
-from course_lib.theory import hawkes, tensor_nuclear_norm
+from course_lib.theory import hawkes, markov_chains, tensor_nuclear_norm
 from course_lib.theory import in_context_regression as icr
 from course_lib.theory import induction_heads as induction
-from course_lib.theory import markov_chains
 from course_lib.theory import restricted_minimax as restricted
 
 

@@ -63,7 +63,7 @@ LESSONS = tuple(
         ("19", "linear_purification", "Linear purification", "IV", "03 18", 80),
         ("20", "low_rank_adaptation", "Low-rank adaptation", "IV", "05 18", 80),
         ("21", "transformer_circuits", "Transformer circuits", "IV", "13 18", 85),
-        ("22", "induction_heads", "Induction heads", "V", "13 21", 85),
+        ("22", "induction_heads", "Induction heads", "V", "01 13 21", 85),
         ("23", "in_context_regression", "In-context regression", "V", "01 03 13 18", 85),
         ("24", "attention_margin", "The margin that attention maximises", "V", "04 13 18", 80),
         ("25", "autoencoders_by_hand", "Autoencoders by hand", "VI", "01", 100),
@@ -71,15 +71,15 @@ LESSONS = tuple(
         ("27", "stacked_autoencoder", "Stacked autoencoder", "VI", "25 26 03", 100),
         ("28", "feature_recovery", "Feature recovery", "VI", "01", 90),
         ("29", "mbart_to_sparse_features", "From mBART to sparse features", "VI", "25 26 27 28", 100),
-        ("30", "restricted_minimax", "Restricted minimax estimation", "V", "03", 80),
-        ("31", "hawkes_tensor_recovery", "Hawkes processes by tensor recovery", "V", "03 18", 85),
-        ("32", "sparse_socp", "Sparsity in conic relaxations", "V", "04", 85),
+        ("30", "restricted_minimax", "Restricted minimax estimation", "V", "03", 75),
+        ("31", "hawkes_tensor_recovery", "Hawkes processes by tensor recovery", "V", "03 12 18", 80),
+        ("32", "sparse_socp", "Sparsity in conic relaxations", "V", "18 24", 80),
     )
 )
 
 # Three ways through the course: the lessons where each ends. What these need belongs to the path.
 PATHS = {
-    "Optimisation": ("06", "07", "09", "20", "24"),
+    "Optimisation": ("05", "06", "07", "09", "20", "30", "32"),
     "Attention": ("12", "14", "16", "17", "22", "23"),
     "Interpretability": ("19", "21", "22", "29"),
 }
