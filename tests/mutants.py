@@ -329,10 +329,10 @@ MUTANTS = [
     ),
     Mutant(
         "merged-scatter-weighs-the-gap-wrongly",
-        "sae/metrics.py",
-        "torch.outer(gap, gap) * (self.n_rows * len(x) / total)",
-        "torch.outer(gap, gap) * (len(x) / total)",
-        ("tests/sae/test_metrics.py",),
+        "representation/pca.py",
+        "torch.outer(gap, gap) * (self.n_rows * n_rows / total)",
+        "torch.outer(gap, gap) * (n_rows / total)",
+        ("tests/representation/test_pca.py",),
     ),
     Mutant(
         "mmcs-over-the-other-axis",

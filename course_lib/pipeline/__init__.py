@@ -4,7 +4,7 @@ One call, `pipeline.run`, and one command, `python -m course_lib pipeline`. The 
 sentences, the means of their tokens' states; the sparse one takes the states of single tokens apart, because
 a mean over a sentence mixes what its words say. `text` reads and splits the sentences, `run` takes them
 through the model, `autoencoders` trains on the states, `report` draws what came out, and `results` is what they
-hand to each other.
+hand to each other. `end_to_end` is an objective for training on the model's output.
 """
 
 from course_lib.pipeline.results import RunResult, SparseConfig, StackedConfig

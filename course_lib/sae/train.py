@@ -157,7 +157,7 @@ def train(
     autoencoder's device.
 
     With `objective` the loss is its loss, and batches are `batch_size` of its examples; `activations` only fit the
-    normalisation. `course_lib.mbart.end_to_end.EndToEnd` is one. It runs in one process, without labels, revival
+    normalisation. `course_lib.pipeline.end_to_end.EndToEnd` is one. It runs in one process, without labels, revival
     or bfloat16.
 
     With `checkpoint_dir` the state is written there every `checkpoint_every` steps and at the end; the same

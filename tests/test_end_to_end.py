@@ -7,8 +7,8 @@ import torch
 from transformers.modeling_outputs import BaseModelOutput
 
 from course_lib.mbart.activations import Site, extract, uncounted_ids
-from course_lib.mbart.end_to_end import EndToEnd
 from course_lib.mbart.splicing import padded_pairs
+from course_lib.pipeline.end_to_end import EndToEnd
 from course_lib.sae import (
     BatchTopKSparseAutoencoder,
     GatedSparseAutoencoder,
