@@ -12,7 +12,7 @@ from course_lib.teaching.style import BLUE, ORANGE
 
 lesson = contents(__name__)
 
-BOX = (0.86, 0.8)
+BOX = (0.88, 0.86)
 _LINE = "#b8b8b8"
 # Rows that some lessons go further down, so that no arrow runs through a box and no box over a name.
 _DOWN = {"00": 1, "26": 1, "28": 2, "29": 2}
@@ -76,13 +76,14 @@ def _draw_map(axes: Axes) -> None:
         axes.plot(*_line(*arrow), "-", color=_LINE, linewidth=0.9, zorder=1)
     for one in LESSONS:
         axes.add_patch(_rectangle(one.number, facecolor="white", edgecolor="#606060", zorder=2))
-        name = "\n".join(textwrap.wrap(f"{one.number} {one.title}", 19))
-        axes.text(*where[one.number], name, ha="center", va="center", fontsize=7.5, zorder=3, linespacing=1.0)
+        name = "\n".join(textwrap.wrap(f"{one.number} {one.title}", 16))
+        axes.text(*where[one.number], name, ha="center", va="center", fontsize=8, zorder=3, linespacing=0.95)
     for part, name in PARTS.items():
         if part:
             top = min(where[one.number][1] for one in LESSONS if one.part == part)
             axes.axhline(top - 0.5, color=_LINE, linewidth=0.6, linestyle=":")
-            axes.text(-0.48, top - 0.38, f"{part} {name}", va="top", fontsize=8.5, fontweight="bold")
+            label = "\n".join(textwrap.wrap(f"{part} {name}", 20))
+            axes.text(-0.48, top - 0.38, label, va="top", fontsize=9, fontweight="bold")
 
 
 def _rectangle(number: str | None, **look: Any) -> Rectangle:
@@ -100,8 +101,8 @@ class MapExplorer(Explorer):
         "Those on the way to the chosen goal are marked, the goal itself in another colour."
     )
     goal = Choice("where to", "A path through the course, or one lesson", "path: Interpretability", tuple(GOALS))
-    size = (11.6, 8.6)
-    dpi = 110
+    size = (9.6, 9.4)
+    dpi = 120
     layout = panels(
         None,
         "lessons that come before it, one after another",
