@@ -149,7 +149,7 @@ class RuleExplorer(Explorer):
 
 
 @lesson.figure(
-    "One trial, θ at most 1/2, and 1/2 after a success", "estimate a after a failure", "risk", legend="upper left",
+    "One trial, θ at most 1/2, and 1/2 after a success", "estimate a after a failure", "risk", legend="upper center",
     ylim=(0, 0.14),
 )  # fmt: skip
 def plot_ends(axes):
@@ -167,8 +167,8 @@ def plot_ends(axes):
 
 
 @lesson.figure(
-    ["η = 0.5: equal at both ends", "η = 0.9: flat"], THETA, "risk", size=(8.8, 3.7), grid=(1, 2), legend="lower left",
-    ylim=(0, 0.075), xlim=[(-0.02, 0.52), (-0.04, 0.94)],
+    ["η = 0.5: equal at both ends", "η = 0.9: flat"], THETA, "risk", size=(8.8, 3.7), grid=(1, 2),
+    legend=["upper right", "lower left"], ylim=(0, 0.075), xlim=[(-0.02, 0.52), (-0.04, 0.94)],
 )  # fmt: skip
 def plot_balance(*axes):
     """Draw the minimax risk of one trial for two values of eta beside the clipped classical rule."""
@@ -227,7 +227,7 @@ ETAS = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.75)
 
 
 @lesson.figure(
-    [f"{n} trials" for n in SIZES], "largest possible θ, η", ["nature's atoms", "", ""], grid=(1, 3), legend=None,
+    [f"{n} trials" for n in SIZES], "largest possible θ, η", "nature's atoms", grid=(1, 3), legend=None,
     xlim=(0, 0.8), ylim=(-0.03, 0.8),
 )  # fmt: skip
 def plot_atoms(*axes):
