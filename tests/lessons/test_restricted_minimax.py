@@ -62,6 +62,14 @@ def test_rivals_stay_in_the_interval_and_the_uniform_mean_is_bayes():
     torch.testing.assert_close(others["uniform prior's mean"], wanted, rtol=1e-5, atol=0)
 
 
+def test_the_larger_risk_at_the_ends_is_smallest_at_the_closed_form():
+    axes = lesson.plot_ends().axes[0]
+    a, larger = line_labelled(axes, "the larger one").get_data()
+    for name, risk_of in (("if θ = 0", lambda a: a**2), ("if θ = 1/2", lambda a: (0.5 - a) ** 2 / 2)):
+        np.testing.assert_allclose(line_labelled(axes, name).get_ydata(), risk_of(a), atol=1e-12)
+    assert a[larger.argmin()] == pytest.approx((2**0.5 - 1) / 2, abs=2e-3)
+
+
 def test_the_minimax_curve_is_the_lowest_at_its_worst():
     left, _ = lesson.plot_touch().axes
     tops = {

@@ -54,7 +54,7 @@ lesson.value(
     hints=(
         "Is $\\eta$ below 3/4? Then the risks at 0 and at $\\eta$ are equal, and $b = \\eta$.",
         "The risk at 0 is $a^2$; at $\\eta$, with $b = \\eta$, only a failure costs anything.",
-        "Take the root of $a^2 = (1 - \\eta)(\\eta - a)^2$. The root of $1 - \\eta$ is a round number.",
+        "Take the square root of $a^2 = (1 - \\eta)(\\eta - a)^2$. The square root of $1 - \\eta$ is a round number.",
     ),
     mistakes=[
         ("clipped", {"a": 0.25, "risk": 0.0625},
@@ -86,7 +86,7 @@ lesson.value(
     ),
     mistakes=[
         ("weights left out", edit("weights[:, None] * likelihood", "likelihood"),
-         "You left out the prior's weights: an atom that is rare before the count is rarer after it."),
+         "You left out the prior's weights: an atom with a small weight should count less."),
         ("not divided", edit("atoms @ joint / joint.sum(0)", "atoms @ joint"),
          "You did not divide by the probability of the count. The weights given a count have to sum to 1."),
         ("prior's mean", edit("atoms @ joint / joint.sum(0)", "(atoms @ weights).repeat(n + 1)"),
@@ -115,7 +115,7 @@ lesson.value(
     ],
     hints=(
         "The risk at 0 is $\\delta_0^2$. At $\\eta$ only a count of 0 costs anything. How probable is it?",
-        "Both roots: $\\delta_0 = s(\\eta - \\delta_0)$ with $s^2$ the probability that both trials fail.",
+        "With square roots: $\\delta_0 = s(\\eta - \\delta_0)$ with $s^2$ the probability that both trials fail.",
         "The posterior weight of $\\eta$ after the count 0 is $\\delta_0/\\eta$. Solve Bayes' rule for the "
         "prior weight.",
     ),
@@ -174,11 +174,9 @@ lesson.flaw(
 @lesson.exercise(
     "30.6", "A certificate", difficulty=3, minutes=12,
     prompt="Write `bounds(rule, atoms, weights, places)`: any rule (a tensor of $n + 1$ estimates), any prior, "
-    "and a tensor "
-    "`places` of values of $\\theta$. Return a tensor of two numbers: the largest one that the prior proves no "
-    "rule's largest "
-    "risk can be below, and the largest risk of this rule over `places`. `risk(rule, thetas)` and "
-    "`bayes_rule(atoms, weights, n)` are there.",
+    "and a tensor `places` of values of $\\theta$. Return a tensor of two numbers: first the best lower bound on the "
+    "largest risk of *any* rule that (30.4) gives for this prior, then the largest risk of this rule over `places`. You may "
+    "call `risk(rule, thetas)` and `bayes_rule(atoms, weights, n)`.",
     draw=inputs(n=whole(1, 3), size=lambda n: n + 1, rule=uniform(0, 1, "size"), atoms=uniform(0.05, 0.95, "3"),
                 raw=uniform(0.1, 1, "3"), weights=lambda raw: raw / raw.sum(), places=uniform(0, 1, "6")),
     agrees="The first should be the Bayes risk of the prior, the second the largest risk of the rule at the places.",

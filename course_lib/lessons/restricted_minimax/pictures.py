@@ -149,8 +149,26 @@ class RuleExplorer(Explorer):
 
 
 @lesson.figure(
-    ["η = 0.5: equal at both ends", "η = 0.9: flat"], THETA, "risk", size=(8.8, 3.7), grid=(1, 2), legend="lower left",
-    ylim=(0, 0.075), xlim=[(-0.02, 0.52), (-0.04, 0.94)],
+    "One trial, θ at most 1/2, and 1/2 after a success", "estimate a after a failure", "risk", legend="upper center",
+    ylim=(0, 0.14),
+)  # fmt: skip
+def plot_ends(axes):
+    """Draw the risk at both ends of [0, 1/2] against the estimate after a failure."""
+    a = torch.linspace(0, 0.35, 141, dtype=F64)
+    ends = risk(torch.stack([a, torch.full_like(a, 0.5)], dim=-1), torch.tensor([0, 0.5], dtype=F64)).numpy()
+    lines(axes, a.numpy(), {"if θ = 0": ends[:, 0], "if θ = 1/2": ends[:, 1]})
+    axes.plot(a, ends.max(1), color=GREY, linewidth=6, alpha=0.4, zorder=1, label="the larger one")
+    least = one_trial_rule(0.5)[0]
+    axes.plot([least], [least**2], "o", color="k", markersize=9, label=f"smallest at a = {least:.3f}")
+    return (
+        "Risk against the estimate a after a failure, from 0 to 0.35. If θ is 0 it rises from 0 to 0.12, if θ is 1/2 it "
+        "falls from 0.125 to 0.01. The larger of the two is smallest where they cross, at a = 0.207, with the risk 0.043."
+    )
+
+
+@lesson.figure(
+    ["η = 0.5: equal at both ends", "η = 0.9: flat"], THETA, "risk", size=(8.8, 3.7), grid=(1, 2),
+    legend=["upper right", "lower left"], ylim=(0, 0.075), xlim=[(-0.02, 0.52), (-0.04, 0.94)],
 )  # fmt: skip
 def plot_balance(*axes):
     """Draw the minimax risk of one trial for two values of eta beside the clipped classical rule."""
@@ -162,11 +180,9 @@ def plot_balance(*axes):
             atoms, risk(best, torch.tensor(atoms, dtype=F64)), "o", color="k", markersize=9, label="nature's atoms"
         )
     return (
-        "Risk for one trial. Left η = 0.5: the minimax rule, a = 0.207 and b = 0.5, has the risk 0.0429 at θ = "
-        "0 and at "
-        "0.5 and less in between; the clipped classical rule has 0.0625 at 0. Right η = 0.9: both are the "
-        "classical rule, "
-        "with the risk 0.0625 everywhere; nature's atoms are 0 and 0.75."
+        "Risk for one trial. Left η = 0.5: the minimax rule, a = 0.207 and b = 0.5, has the risk 0.0429 at θ = 0 and at "
+        "0.5 and less in between; the clipped classical rule has 0.0625 at 0. Right η = 0.9: the minimax rule has the risk "
+        "0.0625 everywhere; the clipped classical rule is the same. Nature's atoms are 0 and 0.75."
     )
 
 
@@ -207,11 +223,11 @@ def plot_touch(left, right):
 
 
 SIZES = (5, 20, 50)
-ETAS = tuple(round(0.05 * k, 2) for k in range(1, 16))
+ETAS = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.75)
 
 
 @lesson.figure(
-    [f"{n} trials" for n in SIZES], "largest possible θ, η", ["nature's atoms", "", ""], grid=(1, 3), legend=None,
+    [f"{n} trials" for n in SIZES], "largest possible θ, η", "nature's atoms", grid=(1, 3), legend=None,
     xlim=(0, 0.8), ylim=(-0.03, 0.8),
 )  # fmt: skip
 def plot_atoms(*axes):
@@ -266,37 +282,32 @@ def plot_practice(axes):
 
 clip_prediction = lesson.prediction(
     "30.P1",
-    "A trial succeeds with probability $\\theta$. Without any knowledge of $\\theta$, the rule whose largest "
-    "risk is smallest "
-    "says 1/4 after a failure and 3/4 after a success. Now $\\theta \\le 1/2$ is known, and nobody says more "
-    "than 1/2 after a "
-    "success. What should be said after a failure?",
+    "A trial succeeds with probability $\\theta$. Without any knowledge of $\\theta$, the rule whose largest risk is "
+    "smallest says 1/4 after a failure and 3/4 after a success. Now $\\theta \\le 1/2$ is known, so the rule says 1/2 after "
+    "a success. What should it say after a failure, for the smallest largest risk?",
     {
-        "0: what was observed": "Then nature chooses θ = 1/2, and the risk is 0.125: after a failure the rule "
-        "is off by 1/2.",
-        "1/4 still": "Then nature chooses θ = 0, and the risk is 1/16, as without the knowledge. Lower a until "
-        "θ = 0 and "
-        "θ = 1/2 hurt alike.",
-        "About 0.21": "At (√2 - 1)/2 the risks at θ = 0 and θ = 1/2 are equal. A failure is now a likely event "
-        "for all θ, but "
-        "saying less protects against θ = 0.",
-        "1/4 or more: a failure says less than before": "Then nature chooses θ = 0, where the risk is a².",
+        "0: what was observed": "Then θ = 1/2 is worst, with the risk 0.125: after a failure the rule is off by 1/2.",
+        "1/4 still": "Then θ = 0 is worst, with the risk 1/16, as without the knowledge. A smaller estimate lowers it, "
+        "until θ = 1/2 is as bad.",
+        "About 0.21": "At (√2 - 1)/2 the risks at θ = 0 and at θ = 1/2 are equal. A smaller estimate raises the second, a "
+        "larger one the first.",
+        "More than 1/4: a failure tells less than before": "Then θ = 0 is worst: the risk there is the square of the "
+        "estimate, more than 1/16.",
     },
     answer="About 0.21",
-    reveal=plot_balance,
+    reveal=plot_ends,
 )
 
 stick_prediction = lesson.prediction(
     "30.P2",
     "Still one trial. Let the known bound $\\eta$ grow from 0 to 1. What does the best rule say after a *success*?",
     {
-        "η, all the way": "Up to 3/4 it does. At η = 1 it would say 1, and nature would choose a small θ or a "
-        "middle one.",
-        "It grows smoothly to 3/4 and is always below η": "After a success nature's two-point prior leaves one "
-        "possibility, η.",
-        "η until 3/4, and 3/4 from there on": "From η = 3/4 on, the risk is flat at 1/16, and nature gains "
-        "nothing by larger θ.",
-        "3/4, clipped at η, and a stays 1/4": "b is that. But a is 1/4 only from η = 3/4 on.",
+        "η, all the way": "Up to 3/4 it does. At η = 1 a rule that says 1 has a larger risk than 1/16 somewhere, whatever "
+        "it says after a failure.",
+        "It grows smoothly to 3/4 and is always below η": "Up to 3/4 it is η itself: the worst case is a θ that is either 0 "
+        "or η, and after a success only η is left.",
+        "η until 3/4, and 3/4 from there on": "From η = 3/4 on, the risk of the best rule is 1/16 for every θ, so a longer "
+        "interval does not raise the largest risk.",
     },
     answer="η until 3/4, and 3/4 from there on",
     reveal=plot_stick,
@@ -305,14 +316,11 @@ stick_prediction = lesson.prediction(
 atoms_prediction = lesson.prediction(
     "30.P3",
     "20 trials, $\\theta \\le 0.3$. Nature draws $\\theta$ from the prior that is worst for the best rule. What "
-    "does that prior "
-    "look like?",
+    "does that prior look like?",
     {
-        "Two points, 0 and 0.3": "Two points suffice up to η = 0.045. Here their Bayes rule has its largest "
-        "risk in between.",
+        "Two points, 0 and 0.3": "Two points suffice up to η = 0.045. Here the risk is largest between them.",
         "Three points": "0.03, 0.13 and 0.3: exactly where the risk of the minimax rule touches its maximum.",
-        "21 points, one for each count": "The risk has degree 22 in θ and could touch at 12 places; it touches "
-        "at three.",
+        "21 points, one for each count": "The risk has degree 22 in θ and could touch at 12 places; it touches at three.",
         "A density on the whole of [0, 0.3]": "A density would need a risk that is flat on the whole interval.",
     },
     answer="Three points",

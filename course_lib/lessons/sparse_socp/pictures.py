@@ -115,7 +115,7 @@ def sizes() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 @lesson.figure(
     ["the bounds are the same", "the numbers of cones are not"], "side k of the lattice", ["bound", "cones"], grid=(1, 2),
-    yscale=["linear", "log"], legend=["lower left", "upper left"], xticks=range(3, 8),
+    yscale=["linear", "log"], legend=["upper right", "upper left"], xticks=range(3, 8),
 )  # fmt: skip
 def plot_sizes(left, right):
     """Draw bound and number of cones against the side of the lattice."""
@@ -125,8 +125,8 @@ def plot_sizes(left, right):
         axes.plot(ks, data[:, 0], "o", color=BLUE, markersize=7, label="pairs with an entry")
     return (
         "Against the side k of the lattice. Left the bounds: dots for the pairs with an entry lie on the line for all "
-        "pairs. Right the number of cones, logarithmic: it falls behind more and more, from 12 against 36 to 84 against "
-        "1,176."
+        "pairs. Right the number of cones, logarithmic: with an entry there are ever fewer than all pairs, from "
+        f"{counts[0, 0]} against {counts[0, 1]} to {counts[-1, 0]} against {counts[-1, 1]:,}."
     )
 
 
@@ -148,9 +148,9 @@ def plot_times(axes):
             seconds.append(perf_counter() - start)
         lines(axes, [k * k for k in ks], {name: seconds}, first=place, marker="o", markersize=4)
     return (
-        "Seconds against unknowns, both logarithmic, measured when the page is run. The semidefinite relaxation stands "
-        "highest and ends at 36 unknowns, cones on all pairs end at 100, and cones on pairs with an entry, the lowest, go "
-        "on to 1,024."
+        "Seconds against unknowns, both logarithmic, measured when the page is run. The semidefinite relaxation rises "
+        "most steeply and ends at 36 unknowns, cones on all pairs end at 100, and cones on pairs with an entry, the lowest, "
+        "go on to 1,024."
     )
 
 
