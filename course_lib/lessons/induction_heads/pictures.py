@@ -136,7 +136,8 @@ def plot_matches(axes):
         for place, token in enumerate(EXAMPLE):
             asked, hit = 20 - place in lags, place in found
             color = ORANGE if asked else BLUE if hit else PALE
-            axes.add_patch(_box(place, row, color))
+            box = Rectangle((place + 0.02, row + 0.02), 0.78, 0.78, facecolor=color, edgecolor=GREY, linewidth=0.6)
+            axes.add_patch(box)
             axes.text(place + 0.4, row + 0.4, "ABC"[token], ha="center", va="center", fontsize=11,
                       color="white" if hit else BLACK)  # fmt: skip
         axes.text(20.4, row + 0.4, "?", ha="center", va="center", fontsize=13)
@@ -146,10 +147,6 @@ def plot_matches(axes):
         "compared, and five places follow a B. For {1, 2} the last two, A B: three places follow A B. For {1, 2, 3} the "
         "last three, A A B: one place follows them. More lags leave fewer places to average."
     )
-
-
-def _box(x: float, y: float, color: str) -> Rectangle:
-    return Rectangle((x + 0.02, y + 0.02), 0.78, 0.78, facecolor=color, edgecolor=GREY, linewidth=0.6)
 
 
 def _shares(axes, run: Study, shown: Sequence[tuple[int, ...]]) -> None:
@@ -387,7 +384,7 @@ class CriterionExplorer(Explorer):
     parents = Choice(
         "parents", "Lags on which the next token depends", "1, 2", tuple(", ".join(map(str, s)) for s in SETS)
     )
-    spread = Slider("spread of the laws", "log₁₀ α", "Small: nearly certain laws", -1.0, -1.5, 1.5, 0.25)
+    spread = Slider("spread of laws", "log₁₀ α", "Small: nearly certain laws", -1.0, -1.5, 1.5, 0.25)
     tokens = Slider("tokens", "V", "Number of different tokens", 3, 2, 3, 1)
     size = (10.6, 3.6)
     dpi = 100
