@@ -212,6 +212,8 @@ class Explorer:
     size: tuple[float, float] = (6.4, 4.0)
     dpi: float = 144
     continuous: bool = True
+    # How large the pictures of the static strip are, beside the figure: small text asks for 1.
+    strip_scale: float = 0.8
 
     def __init_subclass__(cls, **kwargs: Any):
         super().__init_subclass__(**kwargs)
@@ -292,7 +294,7 @@ class Explorer:
         Narrow explorers stand side by side, wide ones below each other, so that the text stays readable.
         """
         name, control = next(iter(self.controls.items()))
-        width, height = 0.8 * self.size[0], 0.8 * self.size[1] + 0.4
+        width, height = self.strip_scale * self.size[0], self.strip_scale * self.size[1] + 0.4
         rows, columns = (3, 1) if width > 6 else (1, 3)
         with matplotlib.rc_context(STYLE):
             figure = Figure(figsize=(columns * width, rows * height), layout="constrained")

@@ -87,6 +87,10 @@ def _variance_over_signs(mean, std):
          "That is E(q·k)². The variance needs the square of the mean, ‖μ‖⁴, taken off."),
         ("no cross terms", lambda mean, std: float(((mean**2 + std**2) ** 2).sum() - (mean @ mean) ** 2),
          "You took E(q·k)² = Σ E qᵢ² E kᵢ². That leaves out the products of different entries, 2 Σ μᵢ²μⱼ² over i < j."),
+        ("variance for standard deviation", edit("std**4 + 2 * std**2", "std**2 + 2 * std"),
+         "You took σ for σ²: `std` is the standard deviation, and the covariance is σ²I."),
+        ("d forgotten", edit("len(mean) * ", ""),
+         "Var(a·b) is a sum over d entries: the first term is dσ⁴."),
     ],
 )
 def score_variance(mean, std):

@@ -35,25 +35,25 @@ lesson.value(
 lesson.value(
     "28.2", "A bias for a frequency", difficulty=1, minutes=4,
     prompt="The projections $w \\cdot x$ of a neuron are distributed as $N(0, 1)$, and it fires where "
-    "$w \\cdot x + b > 0$. Which bias $b$ makes it fire in 2.275% of the rows?",
-    answer=-2.0,
+    "$w \\cdot x + b > 0$. Which bias $b$ makes it fire in 10% of the rows?",
+    answer=-1.2816,
     same=lambda one, other: abs(one - other) <= 0.02,
     properties=[
-        ("With your bias a standard normal number plus b is above 0 with another probability than 2.275%.",
-         lambda answer: abs(0.5 * math.erfc(-answer / math.sqrt(2)) - 0.02275) < 3e-4),
+        ("With your bias a standard normal number plus b is above 0 with another probability than 10%.",
+         lambda answer: abs(0.5 * math.erfc(-answer / math.sqrt(2)) - 0.1) < 4e-3),
     ],
     hints=(
         "The neuron fires where w . x > -b. So -b is a quantile of the standard normal distribution.",
         "Firing is one-sided: only large projections count, not very negative ones.",
-        "How many standard deviations leave 2.275% above them? (A table says 97.725% lie below.)",
+        "How many standard deviations leave 10% above them? (90% lie below.)",
     ),
     mistakes=[
-        ("the sign", 2.0, "With b = +2 it fires in 97.725% of the rows: a bias that makes firing rare is negative."),
-        ("two sides", -2.28, "You split 2.275% over both tails. A ReLU or a jump fires on one side only."),
-        ("two sides and the sign", 2.28,
+        ("the sign", 1.2816, "With that bias it fires in 90% of the rows: a bias that makes firing rare is negative."),
+        ("two sides", -1.645, "You split 10% over both tails. A ReLU or a jump fires on one side only."),
+        ("two sides and the sign", 1.645,
          "Two things: firing is one-sided, and a bias that makes firing rare is negative."),
-        ("the share itself", -0.02275, "That is the share. The bias is the quantile that belongs to it.",
-         lambda answer: abs(abs(answer) - 0.02275) < 1e-3),
+        ("the share itself", -0.1, "That is the share. The bias is the quantile that belongs to it.",
+         lambda answer: abs(abs(answer) - 0.1) < 1e-3),
     ],
 )
 
@@ -140,6 +140,10 @@ def _adapted_one_by_one(bias, frequency, largest, target, gamma, answer):
          "seldom as its feature does."),
         ("the wrong way", edit("(bias - gamma * largest).clamp(min=-1)", "(bias + gamma * largest).clamp(max=0)"),
          "A unit that fires too often has to be made rarer: its bias goes down."),
+        ("a dead unit's own largest value", edit("largest[largest > 0].mean()", "largest"),
+         "You raised a dead unit by its own largest value, which is 0: it stays dead. The mean of its group's counts."),
+        ("no ceiling", edit(".clamp(max=0)", ""),
+         "A bias of yours is above 0. The rule stops at 0."),
     ],
 )
 def adapt(bias, frequency, largest, target, gamma):

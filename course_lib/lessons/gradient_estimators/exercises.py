@@ -121,6 +121,8 @@ def _is_derivative(logits, values, answer):
          "probabilities: -p_i p_j."),
         ("turned the sign", edit("(values - p @ values)", "(p @ values - values)"),
          "The sign is turned: a category that is better than the average should become more likely."),
+        ("not weighed by p", edit("p * (values - p @ values)", "values - p @ values"),
+         "The difference from the expectation is right, and it has to be weighed: category i comes with probability p_i."),
     ],
 )
 def softmax_gradient(logits, values):

@@ -132,6 +132,12 @@ def _cross_by_library(decoder_states, encoder_output, w_q, w_k, w_v):
         ("no square root", edit(" ** 0.5", ""), "You divided by the head's width. It is its square root."),
         ("scale of the model", edit("w_q.shape[1]", "w_q.shape[0]"),
          "You divided by √d of the model. The vectors that are compared have the head's width."),
+        ("LayerNorm on the other side",
+         edit("normed = layer_norm(decoder_states, decoder_states.shape[-1:])",
+              "normed, encoder_output = decoder_states, layer_norm(encoder_output, encoder_output.shape[-1:])"),
+         "Your LayerNorm stands on the wrong side: the encoder's output has passed its own, the decoder's states have not."),
+        ("softmax over queries", edit("dim=-1", "dim=0"),
+         "You took the softmax over the queries (dim 0). Each query's weights, over the keys, sum to 1."),
     ],
 )
 def cross_attention_head(decoder_states, encoder_output, w_q, w_k, w_v):
@@ -183,6 +189,9 @@ def _lost_by_silencing(weights, y, w_v, w_o, head):
          "You used the weights transposed. Row i of them belongs to the query i, and so to row i of the result."),
         ("weights of the first head", edit("weights[head]", "weights[0]"),
          "The values are those of the head, but the attention weights are always those of head 0."),
+        ("heads from 1", edit("head * width, (head + 1) * width", "(head - 1) * width, head * width",
+                               "weights[head]", "weights[head - 1]"),
+         "You counted heads from 1: `head` is 0 for the first."),
     ],
 )
 def one_head_writes(weights, y, w_v, w_o, head):
@@ -224,10 +233,14 @@ lesson.flaw(
     mistakes=[
         ("a tie", {"x1": 2.0, "x2": 2.0},
          "Two equal entries have variance 0 somewhere on the way, and LN divides 0 by 0. Keep all entries apart.", _tie),
+        ("both negative", {"x1": -3.0, "x2": -2.5},
+         "Both copies lower the second entry, by |x1| in post-norm and by 1 in pre-norm, and here either is enough to make "
+         "it the smaller one.",
+         lambda x1, x2: not _opposite(x1, x2) and x1 < x2 < 0),
         ("second entry negative", {"x1": 3.0, "x2": -1.0},
          "With x2 below 0 and x1 above it, both leave the second entry the smaller one: nothing that is added makes up for "
          "it.",
-         lambda x1, x2: not _opposite(x1, x2) and x2 < 0),
+         lambda x1, x2: not _opposite(x1, x2) and x2 < 0 and x1 > x2),
         ("second entry larger", {"x1": 1.0, "x2": 3.0},
          "The second entry is so far ahead that neither copy changes which one is larger.",
          lambda x1, x2: not _opposite(x1, x2) and x2 > max(x1, 0)),

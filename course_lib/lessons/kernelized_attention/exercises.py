@@ -207,6 +207,8 @@ def _continued(phi_q, phi_k, v, u, z):
         ("two averages", edit("top / (phi_q @ z + near.sum(1))[:, None]",
                               "(phi_q @ u / (phi_q @ z)[:, None] + near @ v / near.sum(1)[:, None]) / 2"),
          "You divided past and chunk apart and took the mean. Add both numerators and both denominators first."),
+        ("not divided", edit("top / (phi_q @ z + near.sum(1))[:, None]", "top"),
+         "These are the numerators. Divide each row by what its similarities add up to, past and chunk together."),
     ],
 )
 def chunk_outputs(phi_q, phi_k, v, u, z):

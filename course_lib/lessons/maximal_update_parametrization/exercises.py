@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from course_lib.optimization.mup import sign_change_mean_square
-from course_lib.teaching import contents, edit, inputs, near, normal, one_of, whole
+from course_lib.teaching import close, contents, edit, inputs, near, normal, one_of, whole
 
 lesson = contents(__name__)
 _LAW = sign_change_mean_square(4, step_size=1)
@@ -84,6 +84,10 @@ lesson.value(
          "That is the rule of SGD, whose steps are in proportion to the gradient. Adam's are not."),
         ("upside down", edit("base_fan_in / fan_in", "fan_in / base_fan_in"),
          "Upside down: more inputs need a smaller step."),
+        ("Muon's rule", edit("base_fan_in / fan_in", "(fan_out / base_fan_out * base_fan_in / fan_in) ** 0.5"),
+         "That is the rule for orthogonalised steps, √(fan_out/fan_in). Adam's steps are nearly signs: they need 1/fan_in."),
+        ("without the base", edit("lr * base_fan_in / fan_in", "lr / fan_in"),
+         "You divided by fan_in itself. The step size was found at the base width, so only the growth since then counts."),
     ],
 )
 def adam_rate(fan_out, fan_in, base_fan_out, base_fan_in, lr):
@@ -196,6 +200,15 @@ def _norm(matrix):
     return float(torch.linalg.matrix_norm(matrix, 2))
 
 
+def _orthogonalised(gradient, radius):
+    left, _, right = torch.linalg.svd(gradient, full_matrices=False)
+    return -radius * len(gradient) ** 0.5 * left @ right
+
+
+def _normalised(gradient, radius):
+    return -radius * len(gradient) ** 0.5 * gradient / torch.linalg.matrix_norm(gradient, 2)
+
+
 @lesson.exercise(
     "05.5", "The sign step of a batch", difficulty=3, minutes=12,
     prompt="The gradient of a batch has no rank 1, and the step $\\alpha = \\eta/\\sqrt{d_{in}}$ is then shorter than "
@@ -206,6 +219,8 @@ def _norm(matrix):
                 gradient=lambda noise: noise.masked_fill(noise == 0, 0.5), radius=lambda tenths: tenths / 10),
     properties=[
         ("The step should go down: against the signs of G.", lambda gradient, answer: float((gradient * answer).sum()) < 0),
+        ("Your step is no multiple of sign(G): all its entries should be alike in size, with the signs of -G.",
+         lambda gradient, answer: close(answer, -gradient.sign() * answer.abs().mean())),
         ("Some input has its output changed by more than the radius allows.",
          lambda radius, answer: _norm(answer) <= radius * math.sqrt(len(answer)) * (1 + 1e-8)),
         ("A longer step would still keep to the bound.",
@@ -222,6 +237,10 @@ def _norm(matrix):
                                     "signs / signs.shape[1] ** 0.5"),
          "That is the step for a gradient of rank 1. Here the spectral norm of sign(G) can be smaller than √(d_in "
          "d_out): compute it."),
+        ("Muon's step", _orthogonalised,
+         "That is -η√d_out U Vᵀ, Muon's step: it keeps the singular vectors of G. Asked is a multiple of sign(G)."),
+        ("the gradient itself", _normalised,
+         "You scaled G itself to the right spectral norm. Asked is a multiple of sign(G), whose entries are alike in size."),
         ("layer without its factor", edit("len(signs)", "(len(signs) / signs.shape[1])"),
          "You left out the factor 1/√d_in of the layer: the step may be √d_in times longer."),
         ("spectral norm eta", edit("len(signs) ** 0.5 * ", ""),

@@ -75,6 +75,10 @@ def _mean_by_loop(states, mask):
          "You averaged exactly the tokens that do not count: the mask is True where a token counts."),
         ("one mean for all sentences", lambda states, mask: states[mask].mean(dim=0).expand(len(states), -1).clone(),
          "`states[mask]` puts the tokens of all sentences into one heap: every sentence gets the same mean."),
+        ("kept no dimension", edit("dim=1, keepdim=True", "dim=1"),
+         "Your counts have shape (sentences,) and divide the columns of the sums. Keep a dimension of 1 at the end."),
+        ("divided by all counted tokens", edit("weights.sum(dim=1, keepdim=True)", "weights.sum()"),
+         "You divided by the counted tokens of the whole batch. Each sentence has its own number."),
     ],
 )
 def mean_over_tokens(states, mask):
@@ -93,6 +97,12 @@ def area_by_steps(scores, labels):
         area += (alarms_now - alarms) * (hits + hits_now) / 2
         hits, alarms = hits_now, alarms_now
     return area
+
+
+def _ranks_without_ties(scores, labels):
+    ranks = scores.argsort(stable=True).argsort() + 1.0
+    positive = int(labels.sum())
+    return (ranks[labels].sum() - positive * (positive + 1) / 2) / (positive * (len(labels) - positive))
 
 
 @lesson.exercise(
@@ -125,6 +135,8 @@ def area_by_steps(scores, labels):
          "You counted the pairs that are won; divide by the number of pairs."),
         ("compared with the mean", lambda scores, labels: (scores[labels] > scores[~labels].mean()).double().mean(),
          "You compare with the mean of the rows without the concept. AUROC compares with each of them."),
+        ("ranks of equal scores", _ranks_without_ties,
+         "You ranked by sorting alone, so that equal scores get different ranks by chance. They share the mean of theirs."),
     ],
 )
 def area_under_roc(scores, labels):
@@ -161,8 +173,8 @@ lesson.flaw(
          "The mean of the two outputs lies between 0 and 1, where the penalty is defined.",
          lambda first, second: 0 < max(first, second) < 1),
         ("forgot the batch mean", {"first": 1.5, "second": -3.0},
-         "One output is above 1, but the penalty looks at the mean over the batch, and that is below 1: the negative one "
-         "counts as 0.",
+         "One output is 1 or more, but the penalty looks at the mean over the batch, and that is below 1. (Negative numbers "
+         "count as 0 in it.)",
          lambda first, second: max(first, second) >= 1 and _relu_mean(first, second) < 1),
     ],
 )

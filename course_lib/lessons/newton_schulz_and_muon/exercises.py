@@ -75,6 +75,8 @@ def _moves_values_only(matrix, steps, answer):
          "The factor 1/2 is missing: with 3s - s³ the value 1 goes to 2."),
         ("one step too many", edit("range(steps)", "range(steps + 1)"), "You took one step more than asked."),
         ("a plus sign", edit("X - ", "X + "), "You added XXᵀX. It is subtracted: the cubic term holds large values back."),
+        ("cube of the entries", edit("0.5 * X @ X.T @ X", "0.5 * X**3"),
+         "You cubed the entries. XXᵀX is a product of matrices: it cubes the singular values."),
     ],
 )
 def cubic_orthogonalize(matrix, steps):
@@ -86,9 +88,11 @@ def cubic_orthogonalize(matrix, steps):
 
 
 def _escapes(answer):
-    """Whether the cubic, repeated 200 times, does not arrive at 1; beyond 3 it has left for good."""
+    """Whether the cubic, repeated, does not arrive at 1; beyond 3 it has left for good, and from the root of 3 it is 0."""
     s = float(answer)
-    for _ in range(200):
+    if abs(s - math.sqrt(3)) < 1e-9:  # rounding would bring it back from 0
+        return True
+    for _ in range(2000):
         if not abs(s) < 3:
             return True
         s = (3 * s - s * s * s) / 2
@@ -98,8 +102,8 @@ def _escapes(answer):
 lesson.flaw(
     "06.3", "Not every matrix", difficulty=2, minutes=6,
     prompt="The notes say that the cubic, repeated on a gradient $G = U\\Sigma V^\\top$, gives $UV^\\top$; they do not "
-    "normalise $G$. Give a counterexample: a singular value $s_0 > 0$ (a number) that 200 repetitions of "
-    "$s \\leftarrow \\frac12(3s - s^3)$ do not bring within 0.1 of 1.",
+    "normalise $G$. Give a counterexample: a singular value $s_0 > 0$ (a number) from which "
+    "$s \\leftarrow \\frac12(3s - s^3)$, repeated for ever, does not come to 1.",
     answer=2.0,
     properties=[
         ("A singular value that has a direction in $UV^\\top$ is above 0.", lambda answer: float(answer) > 0),

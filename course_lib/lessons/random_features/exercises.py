@@ -2,6 +2,8 @@
 
 import math
 
+import torch
+
 from course_lib.attention.random_features import relative_variance
 from course_lib.teaching import close, contents, edit, inputs, near, normal, one_of, uniform, whole
 
@@ -66,6 +68,8 @@ lesson.value(
          "The factors are exp(|q|²/2σ²) and exp(|k|²/2σ²); yours lack the 2."),
         ("sum instead of mean", edit("mean", "sum"),
          "You added the frequencies' cosines up. The features carry 1/√m each, which makes it an average."),
+        ("divided by the square of the width", edit("(q - k) / sigma", "(q - k) / sigma**2"),
+         "You divided by σ². That is what divides the variance of the frequencies; they themselves are divided by σ."),
     ],
 )
 def estimate(q, k, frequencies):
@@ -169,14 +173,22 @@ def _by_logarithms(q, keys, frequencies):
     return exponents.logsumexp(1).softmax(0)
 
 
+def _keys(length, direction, q, rows):
+    """Keys as long as the query; the longest point away from it and differ across it, so that features cancel in it."""
+    if length < 1000:
+        return length * (rows + 0.05)
+    across = rows - torch.outer(rows @ direction, direction) / direction.square().sum().clamp(min=0.01)
+    return across - q
+
+
 @lesson.exercise(
     "16.5", "Weights that do not overflow", difficulty=3, minutes=15,
     prompt="Write `positive_weights(q, keys, frequencies)`: the attention weights that positive features of width "
     "$\\sigma = 1$ give to the keys. `q` has $d$ entries, `keys` is $n \\times d$, `frequencies` $m \\times d$, in float64; "
     "return $n$ weights that add up to 1. Vectors may be long: exponents reach thousands, where `exp` overflows or gives 0.",
     draw=inputs(
-        n=whole(2, 4), m=whole(2, 4), d=whole(2, 4), length=one_of(1.0, 40.0), direction=normal("d"), rows=normal("n d"),
-        q=lambda length, direction: length * direction, keys=lambda length, rows: length * (rows + 0.05),
+        n=whole(2, 4), m=whole(2, 4), d=whole(2, 4), length=one_of(1.0, 40.0, 1000.0), direction=normal("d"),
+        rows=normal("n d"), q=lambda length, direction: length * direction, keys=_keys,
         frequencies=normal("m d"),
     ),
     properties=[
@@ -193,6 +205,9 @@ def _by_logarithms(q, keys, frequencies):
         ("not stabilised", edit("key_exponents.amax(0)", "0", " - query_exponents.amax()", ""),
          "For long vectors your exponentials overflow or all vanish, and 0/0 is left. Take large factors out of them first, "
          "such as cancel in the ratio."),
+        ("one maximum for all", edit("key_exponents.amax(0)", "key_exponents.max()"),
+         "You subtract one maximum from all features. Features whose keys all lie far below it vanish, although the query "
+         "may bring them back: take each feature's own maximum."),
         ("each key's own maximum", edit("amax(0)", "amax(1, keepdim=True)", " + top", ""),
          "You subtract each key's own largest exponent. That factor differs from key to key, so it does not cancel in the "
          "ratio: it changes the weights."),

@@ -65,6 +65,9 @@ def _from_the_scores(keys, values, query, penalty):
          "`gram + penalty` adds λ to every entry of the matrix. Only the diagonal gets it."),
         ("penalty squared", edit("penalty * ", "penalty**2 * "),
          "You added λ². The penalty is λ‖W‖², so λ itself goes on the diagonal."),
+        ("no penalty", edit(" + penalty * torch.eye(keys.shape[1], dtype=keys.dtype)", "",
+                            "torch.linalg.solve(gram, keys.T @ values)", "torch.linalg.pinv(gram) @ keys.T @ values"),
+         "You left out λ: that is least squares without a penalty."),
     ],
 )
 def read_memory(keys, values, query, penalty):
@@ -114,6 +117,11 @@ def _solved_with_one_more(inverse, weights, key, value):
          "You added the value itself. The step is driven by the error v - Wᵀk: what the old memory does not know already."),
         ("wrong sign", edit("value - key @ weights", "key @ weights - value"),
          "The sign of the error is turned: the memory moves away from the new value."),
+        ("read with W", edit("key @ weights", "weights @ key"),
+         "Your error is v - Wk, as the notes print it. The old memory answers Wᵀk: the rows of W belong to keys."),
+        ("outer product turned",
+         edit("torch.outer(moved, value - key @ weights)", "torch.outer(value - key @ weights, moved)"),
+         "Your outer product is transposed: rows of W belong to keys, so P k comes first."),
     ],
 )
 def rank_one_step(inverse, weights, key, value):
@@ -201,6 +209,11 @@ def _token_by_token(inverse, weights, queries, keys, values):
          "Q W is missing: what the queries read from before the chunk."),
         ("values for errors", edit("values - keys @ weights", "values"),
          "You stored V in the place of V - K W: the memory adds what it does not know yet, not the value itself."),
+        ("masked after the inverse", edit(
+            "(queries @ moved.T).tril() @ error",
+            "(queries @ inverse @ keys.T @ torch.cholesky_inverse(factor)).tril() @ (values - keys @ weights)"),
+         "You masked Q P Kᵀ (I + K P Kᵀ)⁻¹. The whole inverse has mixed later tokens in before the mask: give each side one "
+         "triangle of it."),
     ],
 )
 def chunk_outputs(inverse, weights, queries, keys, values):

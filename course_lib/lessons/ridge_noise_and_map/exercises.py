@@ -5,7 +5,7 @@ import math
 import torch
 
 from course_lib.optimization.ridge import noisy_copies, ridge
-from course_lib.teaching import contents, edit, inputs, normal, uniform, whole
+from course_lib.teaching import contents, edit, inputs, normal, one_of, uniform, whole
 
 lesson = contents(__name__)
 
@@ -50,20 +50,38 @@ def _is_stationary(matrix, target, penalty, answer):
     return gradient.norm() <= 1e-8 * (1 + (matrix.T @ target).norm())
 
 
+def _in_the_row_space(matrix, answer):
+    inside = torch.linalg.lstsq(matrix.T, answer[:, None]).solution
+    return (matrix.T @ inside - answer[:, None]).norm() <= 1e-8 * (1 + answer.norm())
+
+
+def _primal_ridge(matrix, target, penalty):
+    shifted = matrix.T @ matrix + penalty * torch.eye(matrix.shape[1], dtype=matrix.dtype)
+    return torch.linalg.solve(shifted, matrix.T @ target)
+
+
 @lesson.exercise(
     "03.2", "One unknown for each row", difficulty=1, minutes=8,
     prompt="Write `dual_ridge(matrix, target, penalty)`: the minimiser of "
     "$\\lVert Xw - y\\rVert^2 + \\lambda\\lVert w\\rVert^2$ by solving one $m \\times m$ system, never a $d \\times d$ one. "
     "`matrix` is $X$ with shape `(m, d)`, `target` is $y$, `penalty` is $\\lambda > 0$; return a float64 tensor of "
     "shape `(d,)`.",
-    draw=inputs(m=whole(2, 3), d=lambda m: m + 2, matrix=normal("m d"), target=normal("m"), penalty=uniform(0.2, 2.5)),
-    properties=[("The gradient Xᵀ(Xw - y) + λw should vanish at your weights.", _is_stationary)],
+    draw=inputs(m=whole(2, 3), d=lambda m: m + 2, matrix=normal("m d"), target=normal("m"),
+                usual=uniform(0.2, 2.5), share=one_of(1.0, 1e-12), penalty=lambda usual, share: usual * share),
+    properties=[
+        ("The gradient Xᵀ(Xw - y) + λw should vanish at your weights.", _is_stationary),
+        ("For a tiny λ your weights leave the span of the rows: the d x d system is nearly singular, and rounding is blown "
+         "up. The m x m system has no such directions.", _in_the_row_space),
+    ],
     hints=(
         "The solution lies in the span of the rows: w = Xᵀα for some α with m entries.",
         "Push Xᵀ through the inverse: the λ stays on the diagonal, the Gram matrix becomes XXᵀ.",
         "Solve (XXᵀ + λI) α = y with torch.linalg.solve and torch.eye, then map α back by Xᵀ.",
     ),
     mistakes=[
+        ("the d x d system", _primal_ridge,
+         "You solved the d x d system. It has the same solution, but with a tiny λ it is nearly singular, and rounding "
+         "takes the weights out of the span of the rows. Asked is the m x m system."),
         ("left out the penalty", edit(" + penalty * torch.eye(len(gram), dtype=gram.dtype)", ""),
          "Without λ this is the minimum-norm solution of Xw = y, not ridge."),
         ("added the penalty everywhere", edit(" * torch.eye(len(gram), dtype=gram.dtype)", ""),
@@ -117,8 +135,9 @@ def _mean_square_factor(x, sigma, step_size):
          "You took E N⁴ = σ⁴. For a normal variable it is 3σ⁴."),
         ("forgot the cross terms", edit(" + 6 * x**2 * sigma**2", ""),
          "You left out 6x²σ²: the middle term of the binomial (x + N)⁴ does not average out, since N² does not."),
-        ("factor 2 of the other loss", edit("2 * square", "square"),
-         "That is the limit for the loss without 1/2, whose gradient is twice as large."),
+        ("half the limit", edit("2 * square", "square"),
+         "That is half the limit. There E a² is smallest (and for the loss without 1/2 it would be the limit); asked is "
+         "where E a² is 1 again."),
     ],
 )
 def longest_step(x, sigma):

@@ -86,6 +86,8 @@ def _is_turned(pair, position, frequency, answer):
         ("added instead of multiplied", lambda pair, position, frequency: pair + torch.view_as_real(
             torch.exp(1j * torch.tensor(position * frequency, dtype=torch.float64))),
          "You added cosine and sine to the pair, as the sinusoidal embedding does. RoPE multiplies."),
+        ("no minus", edit("c * pair[0] - s", "c * pair[0] + s"),
+         "Your lengths change: the sine in the first entry comes with a minus."),
     ],
 )
 def rotate_pair(pair, position, frequency):
@@ -128,6 +130,8 @@ def rotate_pair(pair, position, frequency):
          "pairs."),
         ("with the clock", edit("angles = positions", "angles = -positions"),
          "You turned with the clock: the sign of the angle is wrong."),
+        ("positions from 1", edit("positions[:, None]", "(positions[:, None] + 1)"),
+         "You added 1 to the positions. They come as they are: position 0 is not turned."),
     ],
 )
 def rope_rows(x, positions, base):

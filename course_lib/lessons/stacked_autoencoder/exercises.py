@@ -158,7 +158,8 @@ lesson.flaw(
          "One of your numbers lies outside its range: rho and epsilon strictly between 0 and 1, rho_hat from 0 to 1.",
          lambda answer: not _valid(**answer)),
         ("both hold", {"rho": 0.3, "epsilon": 0.1, "rho_hat": 0.25},
-         "Here both inequalities hold, so this does not tell them apart. Go further below the target.",
+         "Here both inequalities hold, so this does not tell them apart. Go further below the target than epsilon; where "
+         "epsilon is rho or more, nothing lies that far below: make it smaller.",
          lambda answer: _hold(**answer) == (True, True)),
         ("the other way", {"rho": 0.3, "epsilon": 0.1, "rho_hat": 0.35},
          "Here the first holds and the second does not. That is what a stricter second condition would look like; find the "

@@ -103,6 +103,7 @@ class MapExplorer(Explorer):
     goal = Choice("where to", "A path through the course, or one lesson", "path: Interpretability", tuple(GOALS))
     size = (9.6, 9.4)
     dpi = 120
+    strip_scale = 1.0
     layout = panels(
         None,
         "lessons that come before it, one after another",

@@ -142,6 +142,9 @@ lesson.flaw(
         "If ‖g‖₂ > 1/α the line falls for ever; if ‖g‖₂ < 1/α it rises from 0. Choose your step accordingly.",
     ),
     mistakes=[
+        ("no gradient", _case(0.0, 0.0, 0.4, -0.3, -0.4),
+         "With g = 0 the best step is 0, and so is the notes'. Take a gradient that is not 0.",
+         lambda gradient_1, gradient_2, alpha: alpha > 0 and gradient_1 == gradient_2 == 0),
         ("a penalty below zero", _case(3.0, 4.0, -0.4, -6.0, -8.0),
          "With α of 0 or below the second term is no penalty. Take α > 0.", _is("no penalty")),
         ("the same step", _case(3.0, 4.0, 0.4, -0.6, -0.8),

@@ -144,6 +144,11 @@ def _is_never_exceeded(matrix, step_size, gain, answer):
         ("smallest eigenvalue of the d x d matrix", edit("curvatures.min()", "0"),
          "You took the smallest eigenvalue of Xᵀ X, which is 0 as d > n. The error never leaves the row space, where the "
          "smallest one is σ_min² > 0."),
+        ("forgot 1/n", edit("curvatures.min() / len(matrix)", "curvatures.min()", "squared_norms.max() / len(matrix)",
+                            "squared_norms.max()"),
+         "You left out 1/n. The row is drawn among n, and the expectation is a mean over them."),
+        ("longest row not squared", edit("squared_norms.max()", "squared_norms.max().sqrt()"),
+         "You took the length of the longest row. ρ² is its square: B holds |x|² beside (xᵀe)²."),
     ],
 )
 def guaranteed_factor(matrix, step_size, gain):
@@ -241,6 +246,12 @@ def _is_best_for_the_bound(matrix, batch, gain, answer):
          "The mean of all x xᵀ is Xᵀ X divided by n: its largest eigenvalue is σ_max²/n."),
         ("best for the loss bound", lambda matrix, batch, gain: loss_bound_step(matrix, batch=batch, gain=gain),
          "That step makes the bound on the loss smallest; asked is the bound on the distance."),
+        ("longest row not squared", edit("sum(1).max()", "sum(1).max().sqrt()"),
+         "You took the length of the longest row. ρ² is its square."),
+        ("mean row instead of longest", edit("sum(1).max()", "sum(1).mean()"),
+         "You used the mean squared norm of the rows. The bound holds for every row only with the largest one."),
+        ("root of the batch", edit("row / batch", "row / batch**0.5"),
+         "You divided by √b. The variance of a mean falls like 1/b; it is the standard deviation that falls like 1/√b."),
     ],
 )
 def best_batch_step(matrix, batch, gain):
