@@ -14,10 +14,7 @@ import torch
 
 from course_lib.sae import (
     BatchTopKSparseAutoencoder,
-    CrosscoderSparseAutoencoder,
-    GatedSparseAutoencoder,
     GroupBiasAdaptedAutoencoder,
-    MatryoshkaBatchTopKSparseAutoencoder,
     ReluSparseAutoencoder,
     StackedAutoencoder,
     TopKSparseAutoencoder,
@@ -26,6 +23,7 @@ from course_lib.sae import (
     train,
     train_greedy,
 )
+from tests.sae.kinds import composed_kinds
 from tests.sae.test_batches import Store
 
 CONFIG = TrainConfig(steps=60, batch_size=32, record_every=7, buffer_rows=64, step_size=3e-3)
@@ -36,23 +34,7 @@ KINDS = {
     ),
     "topk": (lambda g: TopKSparseAutoencoder(8, 32, k=2, generator=g), CONFIG),
     "batch topk": (lambda g: BatchTopKSparseAutoencoder(8, 32, k=2, generator=g), CONFIG),
-    "topk, aux": (
-        lambda g: TopKSparseAutoencoder(8, 32, k=1, aux_k=4, dead_after=100, generator=g),
-        CONFIG,
-    ),
-    "matryoshka": (
-        lambda g: MatryoshkaBatchTopKSparseAutoencoder(8, 32, k=2, aux_k=4, dead_after=100, generator=g),
-        replace(CONFIG, unit_norm_decoder=True),
-    ),
-    "gated, revived": (
-        lambda g: GatedSparseAutoencoder(8, 32, l1=2.0, generator=g),
-        replace(CONFIG, revive_every=9, unit_norm_decoder=True, sparsity_warm_up=0),
-    ),
-    "crosscoder": (lambda g: CrosscoderSparseAutoencoder(8, 32, sites=(3, 5), l1=0.3, generator=g), CONFIG),
-    "crosscoder, topk": (
-        lambda g: CrosscoderSparseAutoencoder(8, 32, sites=(3, 5), k=2, generator=g),
-        replace(CONFIG, revive_every=9),
-    ),
+    **composed_kinds(CONFIG),
     "gba": (lambda g: GroupBiasAdaptedAutoencoder(8, 32, every=11, generator=g), CONFIG),
     "stacked": (lambda g: StackedAutoencoder(8, (6, 4), beta=0.01, generator=g), CONFIG),
 }

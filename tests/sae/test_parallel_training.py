@@ -7,11 +7,8 @@ import torch
 
 from course_lib.sae import (
     BatchTopKSparseAutoencoder,
-    CrosscoderSparseAutoencoder,
-    GatedSparseAutoencoder,
     GroupBiasAdaptedAutoencoder,
     KLSparseAutoencoder,
-    MatryoshkaBatchTopKSparseAutoencoder,
     ReluSparseAutoencoder,
     StackedAutoencoder,
     TopKSparseAutoencoder,
@@ -19,6 +16,7 @@ from course_lib.sae import (
     train,
 )
 from tests.ranks import in_processes
+from tests.sae.kinds import composed_kinds
 from tests.sae.test_batches import Store
 
 CONFIG = TrainConfig(steps=40, batch_size=48, record_every=8, buffer_rows=128)
@@ -32,23 +30,7 @@ KINDS = {
     "batch topk": (lambda g: BatchTopKSparseAutoencoder(8, 32, k=2, generator=g), CONFIG),
     # The last adaptation and the last checkpoint lie in the middle of gathering statistics.
     "gba": (lambda g: GroupBiasAdaptedAutoencoder(8, 32, every=7, generator=g), CONFIG),
-    "topk, aux": (
-        lambda g: TopKSparseAutoencoder(8, 32, k=1, aux_k=4, dead_after=100, generator=g),
-        CONFIG,
-    ),
-    "matryoshka": (
-        lambda g: MatryoshkaBatchTopKSparseAutoencoder(8, 32, k=2, aux_k=4, dead_after=100, generator=g),
-        replace(CONFIG, unit_norm_decoder=True),
-    ),
-    "gated, revived": (
-        lambda g: GatedSparseAutoencoder(8, 32, l1=2.0, generator=g),
-        replace(CONFIG, revive_every=9, unit_norm_decoder=True, sparsity_warm_up=0),
-    ),
-    "crosscoder": (lambda g: CrosscoderSparseAutoencoder(8, 32, sites=(3, 5), l1=0.3, generator=g), CONFIG),
-    "crosscoder, topk": (
-        lambda g: CrosscoderSparseAutoencoder(8, 32, sites=(3, 5), k=2, generator=g),
-        replace(CONFIG, revive_every=9),
-    ),
+    **composed_kinds(CONFIG),
     "stacked with labels": (
         lambda g: StackedAutoencoder(8, (6, 4), beta=0.1, gamma=0.5, n_outputs=3, generator=g),
         CONFIG,
