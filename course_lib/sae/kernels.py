@@ -157,8 +157,8 @@ def _by_block(code: SparseCode, prefixes: tuple[int, ...], *, n_rows: int) -> Sp
 
     Entry (n, i) of block b is then in row b n_rows + n of a taller table.
     """
-    edges = torch.tensor(prefixes[:-1], device=code.columns.device)
-    block = torch.searchsorted(edges, code.columns, right=True)
+    # A tensor of the edges would have to be copied to a GPU, which waits for the copy at every step.
+    block = sum((code.columns >= edge).long() for edge in prefixes[:-1])
     rows = block * n_rows + code.rows
     order = rows.argsort(stable=True)
     rows = rows[order]
