@@ -217,7 +217,12 @@ def pretrain(
     batch_size: Annotated[
         int | None, typer.Option(help="Documents or sentences in a step, a multiple of 4.")
     ] = None,
+    alignment_share: Annotated[
+        float | None,
+        typer.Option(help="Share of the translating steps, the last, that align (default: 0.2; 0: none)."),
+    ] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of the corpus and of the training.")] = None,
+    device: Device = None,
     threads: Annotated[int | None, typer.Option(help="CPU threads of torch (default: torch's own).")] = None,
     progress: Annotated[bool, typer.Option(help="Show progress bars.")] = True,
 ) -> None:
@@ -226,6 +231,7 @@ def pretrain(
     A run that was stopped goes on from its last checkpoint when the same command is given again.
     """
     from course_lib.devices import threads as threads_set
+    from course_lib.devices import usable_device
     from course_lib.mbart.config import PretrainConfig
     from course_lib.mbart.pretrain import pretrain as run
 
@@ -235,11 +241,12 @@ def pretrain(
         "n_meanings": meanings,
         "pieces": pieces,
         "batch_size": batch_size,
+        "alignment_share": alignment_share,
         "seed": seed,
     }
     with _explained(ValueError, FileExistsError), threads_set(threads):
         config = PretrainConfig(**{name: value for name, value in given.items() if value is not None})
-        scores = run(config, out, progress=progress)
+        scores = run(config, out, device=usable_device(device), progress=progress)
     for name, value in scores.items():
         typer.echo(f"{name}: {value:.4g}")
     typer.echo(f"model: {out}")

@@ -135,8 +135,8 @@ def test_help_is_quick_because_nothing_heavy_is_loaded():
 def test_pretrain_passes_its_options_on(monkeypatch, tmp_path):
     seen = {}
 
-    def recorded(config, out, *, progress):
-        seen.update(config=config, out=out, progress=progress)
+    def recorded(config, out, *, device, progress):
+        seen.update(config=config, out=out, device=device, progress=progress)
         return {"accuracy": 0.5}
 
     monkeypatch.setattr("course_lib.mbart.pretrain.pretrain", recorded)
@@ -153,6 +153,10 @@ def test_pretrain_passes_its_options_on(monkeypatch, tmp_path):
         "500",
         "--batch-size",
         "8",
+        "--alignment-share",
+        "0",
+        "--device",
+        "cpu",
         "--no-progress",
     ]
     done = CliRunner().invoke(app, ["pretrain", *options])
@@ -160,7 +164,8 @@ def test_pretrain_passes_its_options_on(monkeypatch, tmp_path):
     config = seen["config"]
     assert (config.translation_steps, config.denoising_steps, config.steps) == (7, 5, 12)
     assert (config.n_meanings, config.pieces, config.batch_size, config.seed) == (20, 500, 8, 0)
-    assert (seen["out"], seen["progress"]) == (tmp_path / "m", False)
+    assert config.alignment_steps == 0
+    assert (seen["out"], seen["device"].type, seen["progress"]) == (tmp_path / "m", "cpu", False)
     assert "accuracy: 0.5" in done.stdout
 
 

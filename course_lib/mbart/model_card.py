@@ -8,6 +8,8 @@ import torch
 import transformers
 from jinja2 import Template
 
+from course_lib import devices
+
 _ROWS = {
     "denoising_loss": "denoising loss",
     "masked_word_accuracy": "masked words found",
@@ -21,7 +23,7 @@ _ROWS = {
 
 _CARD = Template(
     """\
-# course-mbart
+# {{ name }}
 
 A small MBartForConditionalGeneration for learning and for tests. It knows the generated corpus of
 `course_lib.mbart.corpus` and nothing else: on other text its states say little.
@@ -37,9 +39,13 @@ A small MBartForConditionalGeneration for learning and for tests. It knows the g
 - Objective: {{ c.denoising_steps }} steps of mBART's denoising: documents of 1 to {{ c.max_document }} sentences in random order,
   {{ "{:.0%}".format(c.mask_share) }} of the words masked in spans of Poisson({{ c.span_mean }}) words, one mask a span, language tokens on both
   sides. Then {{ "{:,}".format(c.translation_steps) }} steps of many-to-many translation as in mBART-50, {{ "{:.0%}".format(c.denoising_share) }} of them still denoising.
+{%- if c.alignment_steps %}
   In the last {{ "{:,}".format(c.alignment_steps) }} of these a contrastive loss is added, as in mRASP2 (arXiv:2105.09501): the mean-pooled encoder
   states of a sentence and of its translation are to be nearest each other in the batch, whole families of
   meanings at a time, cosine / {{ c.alignment_temperature }}.
+{%- else %}
+  No loss asks that translations have like states.
+{%- endif %}
 - Training: {{ "{:,}".format(c.steps) }} steps of {{ c.batch_size }} sequences, AdamW, peak learning rate {{ c.learning_rate }}, {{ c.warmup_steps }} warm-up
   steps, linear decay, {{ c.precision }} products, seed {{ c.seed }}. It took {{ "%.0f" % scores.training_cpu_minutes }} minutes of CPU time on {{ machine }}
   (torch {{ torch }}, transformers {{ transformers }}). Training loss of the last 50 steps: {{ "%.3f" % scores.final_training_loss }}.
@@ -67,14 +73,22 @@ a single concept ({{ "%.1f" % scores.hard_retrieval_candidates }} candidates in 
 
 
 def model_card(
-    config, scores: dict[str, float], *, n_scored: int, parameters: int, languages: tuple[str, ...]
+    config,
+    scores: dict[str, float],
+    *,
+    name: str,
+    n_scored: int,
+    parameters: int,
+    languages: tuple[str, ...],
+    device: torch.device,
 ) -> str:
-    """The card of a model made with `config` (a PretrainConfig) and scored by `held_out_scores`."""
+    """The card of the model `name`, made on `device` with `config` (a PretrainConfig), with its `held_out_scores`."""
     defaults = type(config)()
     changed = {name: v for name, v in asdict(config).items() if v != getattr(defaults, name)}
     arguments = ", ".join(f"{name}={value!r}" for name, value in changed.items())
     return _CARD.render(
         c=config,
+        name=name,
         scores=scores,
         n_scored=n_scored,
         rows=_ROWS,
@@ -83,7 +97,7 @@ def model_card(
         command=f"pretrain(PretrainConfig({arguments}), out)"
         if changed
         else "python -m course_lib pretrain --out DIR",
-        machine=platform.machine(),
+        machine=platform.machine() + ("" if device.type == "cpu" else f" beside {devices.describe(device)}"),
         torch=torch.__version__.split("+")[0],
         transformers=transformers.__version__,
     )

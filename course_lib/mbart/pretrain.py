@@ -52,16 +52,17 @@ def pretrain(
     *,
     n_scored: int = 1000,
     checkpoint_every: int = 500,
+    device: torch.device | str = "cpu",
     progress: bool = True,
 ) -> dict[str, float]:
-    """Train tokenizer and model, score them on `n_scored` held-out meanings, and write them to `out`.
+    """Train tokenizer and model on `device`, score them on `n_scored` held-out meanings, and write them to `out`.
 
     `out` then holds what `save_pretrained` writes for both (weights in half precision), `scores.json`
     and a model card. It appears only when it is complete. Until then a checkpoint (every `checkpoint_every`
     steps, rounded up to whole windows of batches) lies beside it in `.<name>.unfinished`; the same call
     goes on from there. Returns the scores.
 
-    The same configuration gives the same weights on the same machine, library versions and number of
+    On the CPU the same configuration gives the same weights on the same machine, library versions and number of
     torch threads, however often the run was interrupted. Raises FileExistsError when `out` exists and is
     not an empty directory, ValueError when the checkpoint beside it is of another configuration.
     """
@@ -72,7 +73,7 @@ def pretrain(
     unfinished.mkdir(parents=True, exist_ok=True)
     files.remove_partials(unfinished)
     checkpoint = unfinished / "checkpoint.pt"
-    model = random_model(config, tokenizer, seed=config.seed)
+    model = random_model(config, tokenizer, seed=config.seed).to(device)
     started = time.process_time()
     losses, earlier = train(
         model,
@@ -87,7 +88,7 @@ def pretrain(
 
     model = model.half().float().eval()  # score what is stored
     scores = {"training_cpu_minutes": minutes, "final_training_loss": float(np.mean(losses[-50:]))}
-    untrained = random_model(config, tokenizer, seed=config.seed + 1).eval()
+    untrained = random_model(config, tokenizer, seed=config.seed + 1).to(device).eval()
     for prefix, scored in (("", model), ("random_weights_", untrained)):
         measured = held_out_scores(scored, tokenizer, config, n_scored=n_scored, progress=progress)
         scores |= {prefix + name: value for name, value in measured.items()}
@@ -98,7 +99,13 @@ def pretrain(
         (partial / "pretrain.json").write_text(json.dumps(asdict(config), indent=2) + "\n")
         (partial / "scores.json").write_text(json.dumps(scores, indent=2) + "\n")
         card = model_card(
-            config, scores, n_scored=n_scored, parameters=model.num_parameters(), languages=LANGUAGES
+            config,
+            scores,
+            name=out.name,
+            n_scored=n_scored,
+            parameters=model.num_parameters(),
+            languages=LANGUAGES,
+            device=model.device,
         )
         (partial / "README.md").write_text(card, encoding="utf-8")
     shutil.rmtree(unfinished)
@@ -269,7 +276,7 @@ def _write_checkpoint(checkpoint: Path, config, model, optimiser, rng, losses, s
 
 
 def _read_checkpoint(checkpoint: Path, config, model, optimiser, rng) -> tuple[list[float], float]:
-    state = torch.load(checkpoint, weights_only=True)
+    state = torch.load(checkpoint, weights_only=True, map_location=model.device)
     if state["config"] != asdict(config):
         changed = [name for name, value in asdict(config).items() if state["config"].get(name) != value]
         raise ValueError(
