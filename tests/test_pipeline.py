@@ -246,7 +246,7 @@ def test_a_small_model_gets_one_thread_and_the_user_what_is_asked_for(model, tex
 def test_the_built_in_model_says_that_it_has_not_read_other_text(tmp_path):
     (tmp_path / "text.txt").write_text("\n".join(SENTENCES[:60]))
     found = quick(model="course-mbart", text=tmp_path / "text.txt", out=tmp_path / "out")
-    assert found.metrics["run"]["warnings"][0].startswith("course-mbart has read nothing but the generated")
+    assert found.metrics["run"]["warnings"][0].startswith("this model has read nothing but the generated")
     assert "its states say little about other text" in found.report.read_text()
 
 

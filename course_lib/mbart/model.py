@@ -13,7 +13,10 @@ from transformers import AutoTokenizer, MBartConfig, MBartForConditionalGenerati
 from transformers.utils import logging
 
 COURSE_MBART = "course-mbart"
-COURSE_MBART_DIR = Path(__file__).with_name("course-mbart")
+COURSE_MBART_DIR = Path(__file__).with_name(COURSE_MBART)
+UNALIGNED = "course-mbart-unaligned"
+"""Trained as `course-mbart`, but without the loss that draws translations together: what to compare it with."""
+SHIPPED = {COURSE_MBART: COURSE_MBART_DIR, UNALIGNED: Path(__file__).with_name(UNALIGNED)}
 
 _HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 _HUB_TIMEOUT_S = 3.0
@@ -30,9 +33,9 @@ def load(
 ) -> tuple[MBartForConditionalGeneration, PreTrainedTokenizerBase]:
     """Load an mBART, ready for inference, and its tokenizer.
 
-    `name` is "course-mbart" (shipped with this package), a directory written by `save_pretrained`, or a
-    name on the hub such as "facebook/mbart-large-50". The hub is asked only for a hub name that is not
-    in its local cache, and never when `HF_HUB_OFFLINE=1`.
+    `name` is "course-mbart" or "course-mbart-unaligned" (shipped with this package), a directory written by
+    `save_pretrained`, or a name on the hub such as "facebook/mbart-large-50". The hub is asked only for a hub
+    name that is not in its local cache, and never when `HF_HUB_OFFLINE=1`.
 
     Raises ModelUnavailable when there is no such model, it cannot be reached, it is incomplete or it is
     not an mBART.
@@ -48,7 +51,7 @@ def load(
 
 def _directory(name: str) -> str | None:
     """The directory that `name` means, checked; None for a hub name."""
-    path = COURSE_MBART_DIR if name == COURSE_MBART else Path(name).expanduser()
+    path = SHIPPED.get(name) or Path(name).expanduser()
     if path.is_dir():
         missing = "config.json" if not (path / "config.json").is_file() else None
         if not any((path / file).is_file() for file in _TOKENIZER_FILES):
@@ -59,7 +62,7 @@ def _directory(name: str) -> str | None:
                 f"save_pretrained wrote for the model and for its tokenizer, or use {COURSE_MBART!r}"
             )
         return str(path)
-    if name == COURSE_MBART:
+    if name in SHIPPED:
         raise ModelUnavailable(f"the shipped model is missing at {path}; install course-lib again")
     if not _HUB_NAME.fullmatch(name) or path.exists():
         raise ModelUnavailable(

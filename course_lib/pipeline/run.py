@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from transformers import MBartForConditionalGeneration, PreTrainedTokenizerBase
 
 UNREAD_TEXT = (
-    "course-mbart has read nothing but the generated corpus of this course, so its states say little about other "
+    "this model has read nothing but the generated corpus of this course, so its states say little about other "
     "text; for your own text choose a model that was trained on such text, for instance facebook/mbart-large-50"
 )
 
@@ -82,12 +82,12 @@ def run(
         lines = read_text(text, seed=seed, limit=n_sentences)
     with clock("model"):
         # transformers takes seconds to load, which an error about the text need not wait for.
-        from course_lib.mbart.model import COURSE_MBART, load
+        from course_lib.mbart.model import SHIPPED, load
 
         device = _usable_device(device)
         mbart, tokenizer = load(model, device=device, dtype=torch.float32)
-        # The tokenizer has the codes of all of mBART-50; the built-in model has only read its corpus.
-        known = LANGUAGES if model == COURSE_MBART else tokenizer.lang_code_to_id
+        # The tokenizer has the codes of all of mBART-50; the built-in models have only read their corpus.
+        known = LANGUAGES if model in SHIPPED else tokenizer.lang_code_to_id
         sentences = resolve_languages(lines, known=known, source=str(text))
     if threads is None:
         threads = devices.threads_for(mbart.config.d_model)
@@ -104,7 +104,7 @@ def run(
             sparse_run = train_sparse(
                 tokens, sparse or SparseConfig(), seed=seed, device=device, progress=progress
             )
-        notes = [UNREAD_TEXT] if model == COURSE_MBART and text != BUILTIN else []
+        notes = [UNREAD_TEXT] if model in SHIPPED and text != BUILTIN else []
         for kind, trained in (("stacked", stacked_run), ("sparse", sparse_run)):
             explained = trained.train.explained_variance, trained.held_out.explained_variance
             notes += learned_by_heart(kind, *explained)

@@ -1,6 +1,7 @@
 """Pretraining: the format, a short run from end to end, and the checkpoint that is shipped."""
 
 import json
+import zlib
 from dataclasses import replace
 
 import numpy as np
@@ -13,7 +14,7 @@ import course_lib.mbart.pretrain as pretrain_module
 from course_lib.mbart.config import FAMILY, PretrainConfig
 from course_lib.mbart.corpus import LANGUAGES, concepts_of, draw_meanings, render, split_of
 from course_lib.mbart.examples import Texts, denoising_pair, draw_families, flatten, translation_pair
-from course_lib.mbart.model import COURSE_MBART_DIR, load
+from course_lib.mbart.model import COURSE_MBART_DIR, SHIPPED, UNALIGNED, load
 from course_lib.mbart.pretrain import alignment_loss, pretrain, random_model, train
 from course_lib.mbart.scores import (
     denoising_scores,
@@ -298,3 +299,23 @@ def test_the_shipped_checkpoint_translates(shipped, claimed):
     trained = translation_scores(*shipped, n_pairs=100)
     assert trained["translation_exact_match"] > claimed["translation_exact_match"] - 0.12
     assert trained["translation_loss"] < claimed["translation_loss"] + 0.05
+
+
+def test_the_model_without_alignment_is_the_other_half_of_the_comparison(claimed):
+    """Trained as long and translating as well, it does not put translations nearest each other."""
+    directory = SHIPPED[UNALIGNED]
+    assert (
+        json.loads((directory / "pretrain.json").read_text()) == PretrainConfig(alignment_share=0.0).__dict__
+    )
+    own = json.loads((directory / "scores.json").read_text())
+    assert abs(own["translation_exact_match"] - claimed["translation_exact_match"]) < 0.01
+    model, tokenizer = load(UNALIGNED)
+    assert translation_scores(model, tokenizer, n_pairs=40)["translation_exact_match"] > 0.85
+    found = hard_retrieval_scores(model, tokenizer, n_meanings=30, progress=False)["hard_retrieval_top1"]
+    assert found == pytest.approx(own["hard_retrieval_top1"], abs=0.1)
+    assert found < claimed["hard_retrieval_top1"] - 0.25
+
+
+def test_both_shipped_models_are_a_small_download():
+    weights = [(directory / "model.safetensors").read_bytes() for directory in SHIPPED.values()]
+    assert sum(len(zlib.compress(each, 6)) for each in weights) <= 25 * 10**6
