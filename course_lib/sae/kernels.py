@@ -25,7 +25,10 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional
 
-BLOCK, GROUP = 512, 16
+from course_lib.sae import memory
+
+BLOCK, GROUP = 2048, 16
+STRETCH, CACHE = 256, 2**21  # bytes
 
 
 class SparseCode(NamedTuple):
@@ -41,6 +44,7 @@ class SparseCode(NamedTuple):
     offsets: Int[Tensor, " rows_and_one"]
 
 
+@torch.no_grad()
 def topk_code(
     centred: Float[Tensor, "batch d_model"],
     encoder_weight: Float[Tensor, "features d_model"],
@@ -49,13 +53,14 @@ def topk_code(
     k: int,
     compute_dtype: torch.dtype,
 ) -> SparseCode:
-    """The k largest entries of W_e c + b_e in each row, negative ones as 0.
+    """The k largest entries of W_e c + b_e in each row, negative ones as 0. They carry no gradient.
 
-    On the CPU by blocks of rows, whose pre-activations are still in the cache when the largest are looked for.
+    On the CPU by blocks of rows, which all use the same memory for their pre-activations.
     """
-    low, weight, bias = (t.to(compute_dtype) for t in (centred, encoder_weight, encoder_bias))
+    low, weight, bias = (memory.converted(t, compute_dtype) for t in (centred, encoder_weight, encoder_bias))
     blocks = low.split(BLOCK if low.device.type == "cpu" else len(low))
-    found = [_largest(torch.addmm(bias, block, weight.T), k) for block in blocks]
+    pre = memory.empty(len(blocks[0]), len(weight), like=low)
+    found = [_largest(torch.addmm(bias, block, weight.T, out=pre[: len(block)]), k) for block in blocks]
     values, columns = (torch.cat(parts) for parts in zip(*found, strict=True))
     offsets = torch.arange(0, columns.numel() + 1, k, device=low.device)
     rows = torch.arange(len(low), device=low.device).repeat_interleave(k)
@@ -120,17 +125,17 @@ def nested_reconstruction(
     decoder_bias: Float[Tensor, " d_model"],
     compute_dtype: torch.dtype,
 ) -> tuple[Float[Tensor, " prefixes"], Float[Tensor, "batch d_model"]]:
-    """`sparse_reconstruction` with the first m features alone, for every m in `prefixes`; and -(W_d f - (x - b_d)).
+    """`sparse_reconstruction` with the first m features alone, for every m in `prefixes`; and W_d f - (x - b_d).
 
     One pass: what each block between two prefixes writes is summed up from block to block, and on the way back
-    the gradients are summed up in the other order. What is left of the states after the last prefix comes
-    second and carries no gradient. `prefixes` rise; the last one is the number of features.
+    the gradients are summed up in the other order. The error after the last prefix comes second and carries no
+    gradient. `prefixes` rise; the last one is the number of features.
     """
     if len(prefixes) > 1:
         code = _by_block(code, prefixes, n_rows=len(centred))
     weights = encoder_weight, encoder_bias, decoder_weight, decoder_bias
     found, residual = _SparseReconstruction.apply(centred, None, code, len(prefixes), compute_dtype, *weights)
-    return found, -residual[-len(centred) :]
+    return found, residual[-len(centred) :]
 
 
 def residual_reconstruction(
@@ -173,9 +178,7 @@ class _SparseReconstruction(torch.autograd.Function):
     def forward(
         ctx, centred, target, code, blocks, dtype, encoder_weight, encoder_bias, decoder_weight, decoder_bias
     ):
-        residual = functional.embedding_bag(
-            code.columns, decoder_weight.T, code.offsets[:-1], mode="sum", per_sample_weights=code.values
-        )
+        residual = _summed_rows(decoder_weight.T, code.columns, code.offsets[:-1], code.values)
         parts = residual.chunk(blocks)
         for before, part in pairwise(parts):
             part.add_(before)
@@ -190,16 +193,20 @@ class _SparseReconstruction(torch.autograd.Function):
     def backward(ctx, upstream, _):
         centred, residual, encoder_weight, decoder_weight, *code = ctx.saved_tensors
         code, n = SparseCode(*code), len(centred)
-        gradient = residual * (2 * upstream / n).repeat_interleave(n)[:, None]
-        by_decoder_bias = gradient.sum(dim=0) if ctx.own_target else 0
+        # One block's factor is left to the sums, which are shorter.
+        factor = 2 * upstream / n
+        gradient = residual
+        if ctx.blocks > 1:
+            gradient, factor = residual * factor.repeat_interleave(n)[:, None], 1
+        by_decoder_bias = factor * gradient.sum(dim=0) if ctx.own_target else 0
         # A block's features are in the reconstructions of all later prefixes, too.
         parts = gradient.chunk(ctx.blocks)
         for part, after in zip(parts[-2::-1], parts[:0:-1], strict=True):
             part.add_(after)
-        by_value = _entries_of_product(gradient, decoder_weight, code)
+        by_value = factor * _entries_of_product(gradient, decoder_weight, code)
         by_value = torch.where(code.values > 0, by_value, 0)
         n_features = len(encoder_weight)
-        by_feature = code.columns.argsort(stable=True)
+        by_feature = code.columns.int().argsort(stable=True)
         # bincount would do, but it reads the largest column back.
         counts = torch.zeros(n_features, dtype=torch.int64, device=by_feature.device)
         counts.index_add_(0, code.columns, torch.ones_like(code.columns))
@@ -208,18 +215,41 @@ class _SparseReconstruction(torch.autograd.Function):
 
         def summed(weights: Tensor, states: Tensor, rows: Tensor) -> Tensor:
             """For each feature the sum of the states of its rows, times the weights of its entries."""
-            low, weights = states.to(ctx.dtype), weights[by_feature].to(ctx.dtype)
-            sums = functional.embedding_bag(rows, low, starts, mode="sum", per_sample_weights=weights)
-            return sums.to(states.dtype)
+            # On the CPU the stretches of `_summed_rows` gain more than half the bytes do.
+            low = states.dtype if states.device.type == "cpu" else ctx.dtype
+            weights = weights[by_feature].to(low)
+            return _summed_rows(states.to(low), rows, starts, weights).to(states.dtype)
 
         by_encoder_bias = by_value.new_zeros(n_features).index_add_(0, code.columns, by_value)
         return (
             *(None,) * 5,
-            summed(by_value, centred, rows % n),
+            summed(by_value, centred, rows % n if ctx.blocks > 1 else rows),
             by_encoder_bias,
-            summed(code.values, gradient, rows).T,
+            summed(factor * code.values, gradient, rows).T,
             by_decoder_bias - by_encoder_bias @ encoder_weight,
         )
+
+
+def _summed_rows(
+    table: Float[Tensor, "rows n"],
+    places: Int[Tensor, " entries"],
+    starts: Int[Tensor, " bags"],
+    weights: Float[Tensor, " entries"],
+) -> Float[Tensor, "bags n"]:
+    """For each bag of entries the sum of the rows of `table` at their places, times their weights.
+
+    A table that does not fit in the cache is gone through in stretches of columns that do: each row is read many times.
+    """
+
+    def summed(table: Tensor) -> Tensor:
+        return functional.embedding_bag(places, table, starts, mode="sum", per_sample_weights=weights)
+
+    if table.device.type != "cpu" or table.numel() * table.element_size() <= CACHE:
+        return summed(table)
+    sums, width = memory.empty(len(starts), table.shape[1], like=table), STRETCH // table.element_size()
+    for part, columns in zip(table.split(width, dim=1), sums.split(width, dim=1), strict=True):
+        columns.copy_(summed(part.contiguous()))
+    return sums
 
 
 def _entries_of_product(left: Tensor, right: Tensor, code: SparseCode) -> Tensor:
