@@ -95,7 +95,9 @@ class Autoencoder(nn.Module, ABC):
             )
 
     def _normalised(self, batch: Float[Tensor, "batch d_model"]) -> Float[Tensor, "batch d_model"]:
-        """`normalise` for a batch without a gradient, in the memory of the step."""
+        """`normalise` for what is the caller's own to change, in the memory of the step."""
+        if batch.requires_grad:
+            return self.normalise(batch)
         self._check_states(batch)
         dtype = torch.result_type(batch, self.input_mean)
         x = memory.empty(*batch.shape, like=batch, dtype=dtype)
