@@ -31,7 +31,7 @@ from course_lib.optimization import (
 )
 from course_lib.optimization import stochastic_gradient_descent as sgd
 from course_lib.representation import attention_only, circuits, erasure, head_scores, lora, pca, purification
-from course_lib.sae import by_hand, kernels, losses, metrics, recovery, resonance, sparse
+from course_lib.sae import by_hand, kernels, losses, memory, metrics, recovery, resonance, sparse
 from course_lib.theory import attention_margin as margin
 from course_lib.theory import hawkes, markov_chains, tensor_nuclear_norm
 from course_lib.theory import in_context_regression as icr
@@ -639,6 +639,18 @@ CASES = {
         scale=2.0,
         compute_dtype=torch.float32,
     ),
+    "sae.kernels.stacked_error": lambda r: kernels.stacked_error(
+        r(5, 6).detach(),
+        [(r(4, 6), r(4)), (r(2, 4), r(2))],
+        (r(6, 2), r(6)),
+        mean=r(6).detach(),
+        spread=r().detach(),
+        activation="sigmoid",
+        scale=2.0,
+        compute_dtype=torch.float32,
+    ),
+    "sae.memory.empty": lambda r: memory.empty(3, 4, like=r(2)).zero_(),
+    "sae.memory.converted": lambda r: memory.converted(r(3, 4), torch.bfloat16),
     "sae.losses.reconstruction": lambda r: losses.reconstruction(r(5, 6), r(5, 6)),
     "sae.losses.bernoulli_kl": lambda r: losses.bernoulli_kl(0.1, r(4)),
     "sae.losses.kl_sparsity": lambda r: losses.kl_sparsity(r(5, 4), rho=0.1),
@@ -871,6 +883,7 @@ EXCEPTIONS = {
         sae.losses: check_probability check_weight
         sae.sparse.topk: check_k
         sae.metrics: Evaluation
+        sae.memory: Memory
         sae.resonance: firing_count resonance_band bias_for_frequency
         sae.train: TrainConfig History compute_dtype
         theory.in_context_regression: best_head served_error emergence_time zero_sum_error

@@ -17,6 +17,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from course_lib.sae import memory
 from course_lib.sae.batches import RowSource, mean_and_scale
 
 Labels = Int[Tensor, " batch"] | Float[Tensor, "batch outputs"] | None
@@ -84,11 +85,23 @@ class Autoencoder(nn.Module, ABC):
 
     def normalise(self, x: Float[Tensor, "batch d_model"]) -> Float[Tensor, "batch d_model"]:
         """(x - input_mean) / input_scale. Raises ValueError for states of another width."""
+        self._check_states(x)
+        return (x - self.input_mean).div_(self.input_scale)
+
+    def _check_states(self, x: Tensor) -> None:
         if x.shape[-1] != len(self.input_mean):
             raise ValueError(
                 f"states have width {x.shape[-1]}; this autoencoder reads {len(self.input_mean)}"
             )
-        return (x - self.input_mean).div_(self.input_scale)
+
+    def _normalised(self, batch: Float[Tensor, "batch d_model"]) -> Float[Tensor, "batch d_model"]:
+        """`normalise` for what is the caller's own to change, in the memory of the step."""
+        if batch.requires_grad:
+            return self.normalise(batch)
+        self._check_states(batch)
+        dtype = torch.result_type(batch, self.input_mean)
+        x = memory.empty(*batch.shape, like=batch, dtype=dtype)
+        return torch.sub(batch, self.input_mean, out=x).div_(self.input_scale)
 
     def encode(self, x: Float[Tensor, "batch d_model"]) -> Float[Tensor, "batch code"]:
         """Code of raw hidden states."""

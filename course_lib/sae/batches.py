@@ -7,6 +7,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from course_lib.sae import memory
+
 BLOCKS_PER_BUFFER = 16
 CHUNK = 8192
 
@@ -81,7 +83,8 @@ class Batches:
             self._next_group()
         chosen = self._order[self._taken : self._taken + self.batch_size]
         self._taken += self.batch_size
-        rows = self._source[chosen.to(getattr(self._source, "device", "cpu"))]
+        rows = memory.empty(len(chosen), *self._source.shape[1:], like=self._source)
+        torch.index_select(self._source, 0, chosen.to(self._source.device), out=rows)
         if self.labels is None:
             return rows, None
         return rows, self.labels[self._numbers[chosen].to(self.labels.device)]

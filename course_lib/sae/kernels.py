@@ -25,7 +25,11 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional
 
-BLOCK, GROUP = 512, 16
+from course_lib.sae import memory
+
+BLOCK, GROUP = 2048, 16
+STACK_BLOCK = 512
+STRETCH, CACHE = 256, 2**21  # bytes
 
 
 class SparseCode(NamedTuple):
@@ -41,6 +45,7 @@ class SparseCode(NamedTuple):
     offsets: Int[Tensor, " rows_and_one"]
 
 
+@torch.no_grad()
 def topk_code(
     centred: Float[Tensor, "batch d_model"],
     encoder_weight: Float[Tensor, "features d_model"],
@@ -49,13 +54,14 @@ def topk_code(
     k: int,
     compute_dtype: torch.dtype,
 ) -> SparseCode:
-    """The k largest entries of W_e c + b_e in each row, negative ones as 0.
+    """The k largest entries of W_e c + b_e in each row, negative ones as 0. They carry no gradient.
 
-    On the CPU by blocks of rows, whose pre-activations are still in the cache when the largest are looked for.
+    On the CPU by blocks of rows, which all use the same memory for their pre-activations.
     """
-    low, weight, bias = (t.to(compute_dtype) for t in (centred, encoder_weight, encoder_bias))
+    low, weight, bias = (memory.converted(t, compute_dtype) for t in (centred, encoder_weight, encoder_bias))
     blocks = low.split(BLOCK if low.device.type == "cpu" else len(low))
-    found = [_largest(torch.addmm(bias, block, weight.T), k) for block in blocks]
+    pre = memory.empty(len(blocks[0]), len(weight), like=low)
+    found = [_largest(torch.addmm(bias, block, weight.T, out=pre[: len(block)]), k) for block in blocks]
     values, columns = (torch.cat(parts) for parts in zip(*found, strict=True))
     offsets = torch.arange(0, columns.numel() + 1, k, device=low.device)
     rows = torch.arange(len(low), device=low.device).repeat_interleave(k)
@@ -120,17 +126,17 @@ def nested_reconstruction(
     decoder_bias: Float[Tensor, " d_model"],
     compute_dtype: torch.dtype,
 ) -> tuple[Float[Tensor, " prefixes"], Float[Tensor, "batch d_model"]]:
-    """`sparse_reconstruction` with the first m features alone, for every m in `prefixes`; and -(W_d f - (x - b_d)).
+    """`sparse_reconstruction` with the first m features alone, for every m in `prefixes`; and W_d f - (x - b_d).
 
     One pass: what each block between two prefixes writes is summed up from block to block, and on the way back
-    the gradients are summed up in the other order. What is left of the states after the last prefix comes
-    second and carries no gradient. `prefixes` rise; the last one is the number of features.
+    the gradients are summed up in the other order. The error after the last prefix comes second and carries no
+    gradient. `prefixes` rise; the last one is the number of features.
     """
     if len(prefixes) > 1:
         code = _by_block(code, prefixes, n_rows=len(centred))
     weights = encoder_weight, encoder_bias, decoder_weight, decoder_bias
     found, residual = _SparseReconstruction.apply(centred, None, code, len(prefixes), compute_dtype, *weights)
-    return found, -residual[-len(centred) :]
+    return found, residual[-len(centred) :]
 
 
 def residual_reconstruction(
@@ -173,9 +179,7 @@ class _SparseReconstruction(torch.autograd.Function):
     def forward(
         ctx, centred, target, code, blocks, dtype, encoder_weight, encoder_bias, decoder_weight, decoder_bias
     ):
-        residual = functional.embedding_bag(
-            code.columns, decoder_weight.T, code.offsets[:-1], mode="sum", per_sample_weights=code.values
-        )
+        residual = _summed_rows(decoder_weight.T, code.columns, code.offsets[:-1], code.values)
         parts = residual.chunk(blocks)
         for before, part in pairwise(parts):
             part.add_(before)
@@ -190,16 +194,20 @@ class _SparseReconstruction(torch.autograd.Function):
     def backward(ctx, upstream, _):
         centred, residual, encoder_weight, decoder_weight, *code = ctx.saved_tensors
         code, n = SparseCode(*code), len(centred)
-        gradient = residual * (2 * upstream / n).repeat_interleave(n)[:, None]
-        by_decoder_bias = gradient.sum(dim=0) if ctx.own_target else 0
+        # One block's factor is left to the sums, which are shorter.
+        factor = 2 * upstream / n
+        gradient = residual
+        if ctx.blocks > 1:
+            gradient, factor = residual * factor.repeat_interleave(n)[:, None], 1
+        by_decoder_bias = factor * gradient.sum(dim=0) if ctx.own_target else 0
         # A block's features are in the reconstructions of all later prefixes, too.
         parts = gradient.chunk(ctx.blocks)
         for part, after in zip(parts[-2::-1], parts[:0:-1], strict=True):
             part.add_(after)
-        by_value = _entries_of_product(gradient, decoder_weight, code)
+        by_value = factor * _entries_of_product(gradient, decoder_weight, code)
         by_value = torch.where(code.values > 0, by_value, 0)
         n_features = len(encoder_weight)
-        by_feature = code.columns.argsort(stable=True)
+        by_feature = code.columns.int().argsort(stable=True)
         # bincount would do, but it reads the largest column back.
         counts = torch.zeros(n_features, dtype=torch.int64, device=by_feature.device)
         counts.index_add_(0, code.columns, torch.ones_like(code.columns))
@@ -208,18 +216,41 @@ class _SparseReconstruction(torch.autograd.Function):
 
         def summed(weights: Tensor, states: Tensor, rows: Tensor) -> Tensor:
             """For each feature the sum of the states of its rows, times the weights of its entries."""
-            low, weights = states.to(ctx.dtype), weights[by_feature].to(ctx.dtype)
-            sums = functional.embedding_bag(rows, low, starts, mode="sum", per_sample_weights=weights)
-            return sums.to(states.dtype)
+            # On the CPU the stretches of `_summed_rows` gain more than half the bytes do.
+            low = states.dtype if states.device.type == "cpu" else ctx.dtype
+            weights = weights[by_feature].to(low)
+            return _summed_rows(states.to(low), rows, starts, weights).to(states.dtype)
 
         by_encoder_bias = by_value.new_zeros(n_features).index_add_(0, code.columns, by_value)
         return (
             *(None,) * 5,
-            summed(by_value, centred, rows % n),
+            summed(by_value, centred, rows % n if ctx.blocks > 1 else rows),
             by_encoder_bias,
-            summed(code.values, gradient, rows).T,
+            summed(factor * code.values, gradient, rows).T,
             by_decoder_bias - by_encoder_bias @ encoder_weight,
         )
+
+
+def _summed_rows(
+    table: Float[Tensor, "rows n"],
+    places: Int[Tensor, " entries"],
+    starts: Int[Tensor, " bags"],
+    weights: Float[Tensor, " entries"],
+) -> Float[Tensor, "bags n"]:
+    """For each bag of entries the sum of the rows of `table` at their places, times their weights.
+
+    A table that does not fit in the cache is gone through in stretches of columns that do: each row is read many times.
+    """
+
+    def summed(table: Tensor) -> Tensor:
+        return functional.embedding_bag(places, table, starts, mode="sum", per_sample_weights=weights)
+
+    if table.device.type != "cpu" or table.numel() * table.element_size() <= CACHE:
+        return summed(table)
+    sums, width = memory.empty(len(starts), table.shape[1], like=table), STRETCH // table.element_size()
+    for part, columns in zip(table.split(width, dim=1), sums.split(width, dim=1), strict=True):
+        columns.copy_(summed(part.contiguous()))
+    return sums
 
 
 def _entries_of_product(left: Tensor, right: Tensor, code: SparseCode) -> Tensor:
@@ -280,9 +311,13 @@ def site_norms(
 class _ReluL1(torch.autograd.Function):
     @staticmethod
     def forward(ctx, centred, encoder_weight, encoder_bias, decoder_weight, decoder_bias, dtype, sites):
-        low, encoder, decoder = centred.to(dtype), encoder_weight.to(dtype), decoder_weight.to(dtype)
-        features = torch.addmm(encoder_bias.to(dtype), low, encoder.T).relu_()
-        residual = (features @ decoder.T).to(centred.dtype).sub_(centred)
+        low, encoder = (memory.converted(t, dtype) for t in (centred, encoder_weight))
+        # Transposed as it lies in memory, which a decoder does.
+        decoder = memory.converted(decoder_weight.T, dtype).T
+        features = memory.empty(len(low), len(encoder), like=low)
+        torch.addmm(encoder_bias.to(dtype), low, encoder.T, out=features).relu_()
+        written = torch.mm(features, decoder.T, out=memory.empty(*low.shape, like=low))
+        residual = torch.sub(written, centred, out=memory.empty(*centred.shape, like=centred))
         sums = _column_sums(features).to(centred.dtype)
         by_site = site_norms(decoder_weight, sites)
         norms = by_site.sum(dim=0)
@@ -296,26 +331,36 @@ class _ReluL1(torch.autograd.Function):
         low, features, residual, sums, by_site, decoder, encoder_weight, decoder_weight = ctx.saved_tensors
         norms = by_site.sum(dim=0)
         n, dtype, precise = len(residual), features.dtype, residual.dtype
-        gradient = residual * (2 * by_reconstruction / n)
-        low_gradient = gradient.to(dtype)
+        factor = 2 * by_reconstruction / n
+        gradient = torch.mul(residual, factor, out=memory.empty(*residual.shape, like=residual))
+        low_gradient = memory.converted(gradient, dtype)
         # The L1's own gradient, by_l1 ||W_d[:, i]|| / n in every active f_i, rides on the product.
-        by_pre = torch.addmm((by_l1 / n * norms).to(dtype), low_gradient, decoder)
-        by_pre = torch.ops.aten.threshold_backward(by_pre, features, 0)
+        by_pre = memory.empty(*features.shape, like=features)
+        torch.addmm((by_l1 / n * norms).to(dtype), low_gradient, decoder, out=by_pre)
+        torch.ops.aten.threshold_backward(by_pre, features, 0, grad_input=by_pre)
         by_encoder_bias = _column_sums(by_pre).to(precise)
-        by_decoder = (features.T @ low_gradient).to(precise).T
+        by_decoder = _product(features.T, low_gradient, precise).T
         shrink = by_l1 / n * torch.where(by_site > 0, sums / by_site, 0)
         parts = by_decoder.split(ctx.sites), decoder_weight.split(ctx.sites), shrink
         for by_part, part, factor in zip(*parts, strict=True):
             by_part += part * factor
         return (
             None,
-            (by_pre.T @ low).to(precise),
+            _product(by_pre.T, low, precise),
             by_encoder_bias,
             by_decoder,
             gradient.sum(dim=0) - by_encoder_bias @ encoder_weight,
             None,
             None,
         )
+
+
+def _product(
+    left: Float[Tensor, "a b"], right: Float[Tensor, "b c"], dtype: torch.dtype
+) -> Float[Tensor, "a c"]:
+    """left @ right, then converted."""
+    product = memory.empty(len(left), right.shape[1], like=left)
+    return memory.converted(torch.mm(left, right, out=product), dtype)
 
 
 def gated(
@@ -446,20 +491,10 @@ def stacked_reconstruction(
 
 
 class _StackedReconstruction(torch.autograd.Function):
-    # Tables of states are long and weights are small: factors are multiplied into weights wherever they can be.
-
     @staticmethod
     def forward(ctx, x, activation, scale, dtype, *parameters):
-        first, *others = parameters[::2]
-        weights = [(first * scale).to(dtype), *(w.to(dtype) for w in others)]
-        biases = [b.to(dtype) for b in parameters[1::2]]
-        values = [x.to(dtype)]
-        squash_ = torch.relu_ if activation == "relu" else torch.sigmoid_
-        for weight, bias in zip(weights[:-1], biases[:-1], strict=True):
-            values.append(squash_(torch.addmm(bias, values[-1], weight.T)))
-        written = torch.addmm(biases[-1], values[-1], weights[-1].T)
-        # What is written is `scale` times what is meant.
-        residual = torch.sub(x, written, alpha=1 / scale)
+        weights, biases = _stack(parameters, scale, dtype)
+        values, residual = _up_and_down(x, weights, biases, activation, scale)
         ctx.save_for_backward(residual, *values, *weights)
         ctx.activation, ctx.scale = activation, scale
         return _mean_square(residual), values[-1].to(x.dtype)
@@ -468,26 +503,109 @@ class _StackedReconstruction(torch.autograd.Function):
     def backward(ctx, by_loss, by_code):
         residual, *saved = ctx.saved_tensors
         depth = len(saved) // 2
-        values, weights = saved[:depth], list(saved[depth:])
-        precise, dtype = residual.dtype, values[0].dtype
-        slope = (
-            torch.ops.aten.threshold_backward
-            if ctx.activation == "relu"
-            else lambda gradient, value, _: torch.ops.aten.sigmoid_backward(gradient, value)
-        )
-        # The gradient in the decoder's output is `factor` times the residual.
         factor = -2 * by_loss / (len(residual) * ctx.scale)
-        weights[-1] = (weights[-1].to(precise) * factor).to(dtype)
-        by_output, gradients = residual.to(dtype), []
-        for i in reversed(range(depth)):
-            by_weight = (by_output.T @ values[i]).to(precise)
-            by_bias = _column_sums(by_output).to(precise)
-            if i == depth - 1:
-                by_weight, by_bias = by_weight * factor, by_bias * factor
-            gradients[:0] = by_weight * ctx.scale if i == 0 else by_weight, by_bias
-            if i:
-                by_value = by_output @ weights[i]
-                if i == depth - 1:
-                    by_value = by_value + by_code.to(dtype)
-                by_output = slope(by_value, values[i], 0)
-        return None, None, None, None, *gradients
+        weights = _with_factor(saved[depth:], factor, residual.dtype)
+        gradients = _gradients(residual, saved[:depth], weights, ctx.activation, by_code)
+        return None, None, None, None, *_with_factors(gradients, ctx.scale, factor)
+
+
+def stacked_error(
+    batch: Float[Tensor, "batch d_model"],
+    layers: list[tuple[Float[Tensor, "_ _"], Float[Tensor, " _"]]],
+    decoder: tuple[Float[Tensor, "d_model code"], Float[Tensor, " d_model"]],
+    *,
+    mean: Float[Tensor, " d_model"],
+    spread: Float[Tensor, ""],
+    activation: str,
+    scale: float | int,
+    compute_dtype: torch.dtype,
+) -> Float[Tensor, ""]:
+    """The loss of `stacked_reconstruction` for x = (batch - mean) / spread, where nobody asks for the code.
+
+    Blocks of rows go up and down and back again one after the other: what is computed of them stays in the cache.
+    """
+    flat = [parameter for layer in (*layers, decoder) for parameter in layer]
+    return _StackedError.apply(batch, mean, spread, activation, scale, compute_dtype, *flat)
+
+
+class _StackedError(torch.autograd.Function):
+    # Gradients are computed on the way forward, for an upstream gradient of 1.
+
+    @staticmethod
+    def forward(ctx, batch, mean, spread, activation, scale, dtype, *parameters):
+        weights, biases = _stack(parameters, scale, dtype)
+        factor = -2 / (len(batch) * scale)
+        weights_back = _with_factor(weights, factor, mean.dtype)
+        loss, gradients = 0, None
+        for block in batch.split(STACK_BLOCK if batch.device.type == "cpu" else len(batch)):
+            x = (block - mean).div_(spread)
+            values, residual = _up_and_down(x, weights, biases, activation, scale)
+            flat = residual.flatten()
+            loss = loss + flat.dot(flat)
+            found = _gradients(residual, values, weights_back, activation, None)
+            for total, of_block in zip(gradients or (), found, strict=False):
+                total += of_block
+            gradients = gradients or found
+        ctx.save_for_backward(*_with_factors(gradients, scale, factor))
+        return loss / len(batch)
+
+    @staticmethod
+    def backward(ctx, by_loss):
+        return *(None,) * 6, *(by_loss * gradient for gradient in ctx.saved_tensors)
+
+
+# Tables of states are long and weights are small: factors are multiplied into weights wherever they can be.
+
+
+def _stack(
+    parameters: tuple[Tensor, ...], scale: float | int, dtype: torch.dtype
+) -> tuple[list[Tensor], list[Tensor]]:
+    """Weights, the first of them times `scale`, and biases."""
+    first, *others = parameters[::2]
+    return [(first * scale).to(dtype), *(w.to(dtype) for w in others)], [
+        b.to(dtype) for b in parameters[1::2]
+    ]
+
+
+def _up_and_down(
+    x: Tensor, weights: list[Tensor], biases: list[Tensor], activation: str, scale: float | int
+) -> tuple[list[Tensor], Tensor]:
+    """What each layer and the decoder read, and x - x'."""
+    values = [x.to(weights[0].dtype)]
+    squash_ = torch.relu_ if activation == "relu" else torch.sigmoid_
+    for weight, bias in zip(weights[:-1], biases[:-1], strict=True):
+        values.append(squash_(torch.addmm(bias, values[-1], weight.T)))
+    written = torch.addmm(biases[-1], values[-1], weights[-1].T)
+    # What is written is `scale` times what is meant.
+    return values, torch.sub(x, written, alpha=1 / scale)
+
+
+def _gradients(
+    residual: Tensor, values: list[Tensor], weights: list[Tensor], activation: str, by_code: Tensor | None
+) -> list[Tensor]:
+    """Gradients of weights and biases but for the factors of `_with_factors`; the last of `weights` has its own."""
+    slope = (
+        torch.ops.aten.threshold_backward
+        if activation == "relu"
+        else lambda gradient, value, _: torch.ops.aten.sigmoid_backward(gradient, value)
+    )
+    precise, dtype = residual.dtype, values[0].dtype
+    by_output, gradients = residual.to(dtype), []
+    for i in reversed(range(len(values))):
+        gradients[:0] = (by_output.T @ values[i]).to(precise), _column_sums(by_output).to(precise)
+        if i:
+            by_value = by_output @ weights[i]
+            if i == len(values) - 1 and by_code is not None:
+                by_value = by_value + by_code.to(dtype)
+            by_output = slope(by_value, values[i], 0)
+    return gradients
+
+
+def _with_factor(weights: list[Tensor], factor: Tensor | float, precise: torch.dtype) -> list[Tensor]:
+    """The decoder's weights times `factor`: the gradient in its output is `factor` times the residual."""
+    return [*weights[:-1], (weights[-1].to(precise) * factor).to(weights[-1].dtype)]
+
+
+def _with_factors(gradients: list[Tensor], scale: float | int, factor: Tensor | float) -> list[Tensor]:
+    first, *others, weight, bias = gradients
+    return [first * scale, *others, weight * factor, bias * factor]

@@ -185,13 +185,18 @@ class StackedAutoencoder(Autoencoder):
         """`loss` as `train` computes it, see `Autoencoder.training_loss`."""
         if self.tied:
             return self.loss(batch, labels=labels, sparsity_scale=sparsity_scale)
-        x = self.normalise(batch)
-        reconstruction, code = kernels.stacked_reconstruction(
-            x,
+        stack = (
             [(layer.weight, layer.bias) for layer in self.encoder],
             (self.decoder.weight, self.decoder.bias),
-            activation=self.activation,
-            scale=self.d_model**0.5,
-            compute_dtype=compute_dtype or x.dtype,
         )
+        how = {
+            "activation": self.activation,
+            "scale": self.d_model**0.5,
+            "compute_dtype": compute_dtype or self.input_mean.dtype,
+        }
+        if self.beta == 0 and (self.gamma == 0 or labels is None):
+            self._check_states(batch)
+            error = kernels.stacked_error(batch, *stack, mean=self.input_mean, spread=self.input_scale, **how)
+            return {"reconstruction": error, "total": error}
+        reconstruction, code = kernels.stacked_reconstruction(self._normalised(batch), *stack, **how)
         return self._parts_of(reconstruction, code, labels, sparsity_scale)

@@ -24,6 +24,7 @@ from course_lib.sae import checkpoints
 from course_lib.sae.autoencoder import Autoencoder
 from course_lib.sae.batches import Batches, RowSource, check_finite
 from course_lib.sae.losses import check_labels
+from course_lib.sae.memory import Memory
 from course_lib.sae.sparse import SparseAutoencoder, remove_radial_, rescale_columns_
 from course_lib.sae.stacked import StackedAutoencoder
 
@@ -238,7 +239,10 @@ class _Run:
             raise ValueError(
                 f"batch_size is {size} with {parallel.world_size()} processes; expected a multiple of their number"
             )
-        self.optimizer = torch.optim.Adam(autoencoder.parameters(), lr=config.step_size, fused=True)
+        # The fused optimiser walks through contiguous memory, and copies a transposed matrix there and back.
+        self.walked = {p: p if p.is_contiguous() else p.detach().mT for p in autoencoder.parameters()}
+        self.optimizer = torch.optim.Adam(self.walked.values(), lr=config.step_size, fused=True)
+        self.memory = Memory()
         self.history, self.pending = History(), []
 
     def _identity(self) -> dict[str, Any]:
@@ -277,9 +281,13 @@ class _Run:
 
     def step(self, step: int) -> dict[str, float] | None:
         """Take one step; return the mean loss parts where an interval ends."""
+        with self.memory.reused():
+            return self._step(step)
+
+    def _step(self, step: int) -> dict[str, float] | None:
         rows, labels = next(self.batches)
         batch, parts = self._loss(rows, labels, self.config.sparsity_scale_at(step))
-        self.optimizer.zero_grad()
+        self.autoencoder.zero_grad()
         parts["total"].backward()
         parallel.average_gradients(self.autoencoder.parameters())
         self.autoencoder.before_step()
@@ -287,6 +295,9 @@ class _Run:
             weight = self.autoencoder.decoder_weight
             remove_radial_(weight.grad.T, weight.detach().T)
         self.optimizer.param_groups[0]["lr"] = self.config.step_size_at(step)
+        for parameter, walked in self.walked.items():
+            if walked is not parameter:
+                walked.grad = None if parameter.grad is None else parameter.grad.mT
         self.optimizer.step()
         if self.config.unit_norm_decoder:
             rescale_columns_(self.autoencoder.decoder_weight)
@@ -336,9 +347,15 @@ class _Run:
         self.autoencoder.fired.zero_()
         if len(dead):
             for parameter, index in self.autoencoder.restart(dead, batch, generator=self.generator):
+                moments = self._optimizer_state(parameter)
                 for name in ("exp_avg", "exp_avg_sq"):
-                    self.optimizer.state[parameter][name][index] = 0
+                    moments[name][index] = 0
         return len(dead)
+
+    def _optimizer_state(self, parameter: nn.Parameter) -> dict[str, Tensor]:
+        """What the optimiser knows of a parameter, in the parameter's own shape; empty before the first step."""
+        state, turned = self.optimizer.state[self.walked[parameter]], self.walked[parameter] is not parameter
+        return {name: value.mT if turned and value.ndim else value for name, value in state.items()}
 
     def save(self, directory: Path, step: int) -> None:
         """Write a checkpoint: weights, optimiser, and where data, random numbers and curves are."""
@@ -351,7 +368,7 @@ class _Run:
         if parallel.rank() == 0:
             tensors = {f"autoencoder.{k}": v for k, v in self.autoencoder.state_dict().items()}
             for name, parameter in self.autoencoder.named_parameters():
-                for key, value in self.optimizer.state.get(parameter, {}).items():
+                for key, value in self._optimizer_state(parameter).items():
                     tensors[f"adam.{key}.{name}"] = value
             if self.config.revive_every:
                 tensors["fired"] = self.autoencoder.fired
@@ -383,13 +400,14 @@ class _Run:
         for name, parameter in self.autoencoder.named_parameters():
             if f"adam.step.{name}" not in tensors:
                 continue  # no gradient reaches it
-            moments = {
-                key: torch.zeros_like(parameter).copy_(tensors[f"adam.{key}.{name}"])
-                for key in ("exp_avg", "exp_avg_sq")
-            }
+            walked = self.walked[parameter]
+            moments = {key: tensors[f"adam.{key}.{name}"] for key in ("exp_avg", "exp_avg_sq")}
+            if walked is not parameter:
+                moments = {key: value.mT for key, value in moments.items()}
+            moments = {key: torch.zeros_like(walked).copy_(value) for key, value in moments.items()}
             # On a GPU the fused optimiser keeps its count of steps there too.
             count = tensors[f"adam.step.{name}"].to(parameter.device)
-            self.optimizer.state[parameter] = {"step": count, **moments}
+            self.optimizer.state[walked] = {"step": count, **moments}
         self._watch()
         if self.config.revive_every:
             self.autoencoder.fired.copy_(tensors["fired"])

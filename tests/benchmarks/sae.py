@@ -1,9 +1,15 @@
 """One optimiser step of each trainer on 65,536 x 1024 activations in memory, batches of 4,096, one thread.
 
 TopK (k = 32) and ReLU + L1 with 8,192 features, and the bottleneck 1024 -> 128 with ReLU: `course_lib.sae`, its
-readable form under a plain float32 loop, and the floor, which is the products that cannot be left out (one
-for TopK, five for ReLU, four for the bottleneck) in bfloat16. A step holds everything from drawing the
-rows to the changed weights.
+readable form under a plain float32 loop, and two floors, in the dtype that our large products have. A step holds
+everything from drawing the rows to the changed weights.
+
+- products: those that cannot be left out (one for TopK, five for ReLU, four for the bottleneck), on operands
+  that lie as the product likes them best, into memory that is there already;
+- with memory traffic: these, Adam's seven passes over the weights (four read, three written: the fused optimiser
+  on one stretch of memory), and for TopK one look at all pre-activations (the largest of each row).
+
+Each part of a floor is timed alone, in the fastest of the forms that torch has for it (`floor_steps`).
 
 The peers, SAELens and EleutherAI's sparsify, run in an environment of their own, because they pin what the
 course does not: `python -m venv PEERS; PEERS/bin/pip install torch==2.13.0 sae-lens==6.54.12
@@ -19,6 +25,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from torch import nn
 
 from course_lib.sae import (
     Autoencoder,
@@ -29,7 +36,7 @@ from course_lib.sae import (
     TrainConfig,
     train,
 )
-from course_lib.sae.train import _Run
+from course_lib.sae.train import _Run, compute_dtype
 from tests.benchmarks.sae_peers import BATCH, WIDTH, K, activations
 from tests.benchmarks.timing import Spread
 
@@ -65,15 +72,37 @@ def plain_step(autoencoder: Autoencoder, x: torch.Tensor) -> Callable[[], None]:
     return step
 
 
-def floor_step(products: list[tuple[int, int, int]]) -> Callable[[], None]:
-    """Matrix products in bfloat16 of the given sizes (n, inner, m)."""
-    pairs = [(torch.randn(n, i).bfloat16(), torch.randn(m, i).bfloat16()) for n, i, m in products]
+def floor_steps(
+    products: list[tuple[int, int, int]], autoencoder: Autoencoder, *, table: tuple[int, int] | None = None
+) -> dict[str, Callable[[], None]]:
+    """What a step cannot do without, part by part, in several forms: names are "floor, PART, FORM".
 
-    def step():
-        for left, right in pairs:
-            left @ right.T
+    `products` are sizes (n, inner, m), `table` is the shape of the pre-activations that a top-k looks at.
+    """
+    dtype = compute_dtype("auto", autoencoder)
+    operands = [
+        (torch.randn(n, i).to(dtype), torch.randn(m, i).to(dtype), torch.empty(n, m, dtype=dtype))
+        for n, i, m in products
+    ]
 
-    return step
+    def multiply(block: int) -> None:
+        for left, right, out in operands:
+            for rows, part in zip(left.split(block), out.split(block), strict=True):
+                torch.mm(rows, right.T, out=part)
+
+    flat = nn.Parameter(torch.zeros(sum(p.numel() for p in autoencoder.parameters())))
+    flat.grad = torch.ones_like(flat)
+    forms = {
+        "floor, products, whole": lambda: multiply(10**9),
+        "floor, products, blocks of 512 rows": lambda: multiply(512),
+        "floor, Adam, fused": torch.optim.Adam([flat], fused=True).step,
+        "floor, Adam, foreach": torch.optim.Adam([flat], foreach=True).step,
+    }
+    if table is not None:
+        pre = torch.randn(table).to(dtype)
+        forms["floor, top-k, row maxima"] = lambda: pre.amax(dim=1)
+        forms["floor, top-k, column maxima"] = lambda: pre.amax(dim=0)
+    return forms
 
 
 class Peers:
@@ -143,8 +172,15 @@ def interleaved(
 
 
 def compared(title: str, seconds: dict[str, np.ndarray], ours: str) -> dict[str, Spread]:
-    """Activations a second of ours, and every candidate's time over ours."""
+    """Activations a second of ours, and every candidate's time over ours; of a floor's part the fastest form."""
     rows = {f"{title}: activations / s": Spread.of(BATCH / seconds[ours])}
+    parts: dict[str, np.ndarray] = {}
+    for name in [name for name in seconds if name.startswith("floor")]:
+        part, values = name.split(", ")[1], seconds.pop(name)
+        if part not in parts or np.median(values) < np.median(parts[part]):
+            parts[part] = values
+    seconds |= {f"floor, {part} alone": values for part, values in parts.items()}
+    seconds["floor with memory traffic"] = sum(parts.values())
     for name, values in seconds.items():
         if name != ours:
             rows[f"{title}: {name} / ours"] = Spread.of(values / seconds[ours])
@@ -160,7 +196,7 @@ def topk(x: torch.Tensor, peers: Peers) -> dict[str, Spread]:
         "ours": our_step(make(), x),
         "ours with unit-norm decoder and dead features revived": our_step(make(), x, kept),
         "plain float32 loop": plain_step(make(), x),
-        "floor": floor_step([(BATCH, WIDTH, FEATURES)]),
+        **floor_steps([(BATCH, WIDTH, FEATURES)], make(), table=(BATCH, FEATURES)),
     }
     seconds = interleaved(mine, peers.steps("SAELens TopK", "sparsify TopK"), rounds=ROUNDS)
     return compared("TopK", seconds, "ours")
@@ -174,7 +210,7 @@ def relu(x: torch.Tensor, peers: Peers) -> dict[str, Spread]:
     mine = {
         "ours": our_step(make(), x),
         "plain float32 loop": plain_step(make(), x),
-        "floor": floor_step([wide, narrow, wide, (FEATURES, BATCH, WIDTH), (WIDTH, BATCH, FEATURES)]),
+        **floor_steps([wide, narrow, wide, (FEATURES, BATCH, WIDTH), (WIDTH, BATCH, FEATURES)], make()),
     }
     return compared("ReLU + L1", interleaved(mine, peers.steps("SAELens ReLU + L1"), rounds=ROUNDS), "ours")
 
@@ -186,8 +222,8 @@ def bottleneck(x: torch.Tensor, peers: Peers) -> dict[str, Spread]:
     mine = {
         "ours": our_step(make(), x),
         "plain float32 loop": plain_step(make(), x),
-        "floor": floor_step(
-            [(BATCH, WIDTH, 128), (BATCH, 128, WIDTH), (128, BATCH, WIDTH), (WIDTH, BATCH, 128)]
+        **floor_steps(
+            [(BATCH, WIDTH, 128), (BATCH, 128, WIDTH), (128, BATCH, WIDTH), (WIDTH, BATCH, 128)], make()
         ),
     }
     seconds = interleaved(mine, peers.steps("SAELens 1024 -> 128"), rounds=3 * ROUNDS, steps=5)

@@ -41,6 +41,7 @@ KINDS = {
     "jump tanh": lambda g: JumpReluSparseAutoencoder(16, 64, penalty="tanh", generator=g),
     "gba": lambda g: GroupBiasAdaptedAutoencoder(16, 64, generator=g),
     "bottleneck": lambda g: StackedAutoencoder(16, (4,), "relu", generator=g),
+    "deep bottleneck": lambda g: StackedAutoencoder(16, (8, 4), generator=g),
     "stacked": lambda g: StackedAutoencoder(16, (8, 4), beta=0.1, gamma=0.3, n_outputs=3, generator=g),
     "tied": lambda g: StackedAutoencoder(16, (8, 4), tied=True, generator=g),
 }
@@ -122,6 +123,30 @@ def test_gated_gradients_are_those_of_finite_differences():
 
     weights = [getattr(model, name).detach().clone().requires_grad_() for name in names]
     assert torch.autograd.gradcheck(losses, weights, fast_mode=True)
+
+
+def test_sums_in_stretches_are_those_of_the_whole_table(monkeypatch):
+    table, weights = torch.randn(9, 150, generator=seeded()), torch.rand(40, generator=seeded(1))
+    places, starts = torch.randint(0, 9, (40,), generator=seeded(2)), torch.tensor([0, 0, 13, 40])
+    expected = torch.stack(
+        [
+            (weights[a:b, None] * table[places[a:b]]).sum(dim=0)
+            for a, b in ((0, 0), (0, 13), (13, 40), (40, 40))
+        ]
+    )
+    for cache in (10**9, 0):
+        monkeypatch.setattr(kernels, "CACHE", cache)
+        torch.testing.assert_close(kernels._summed_rows(table, places, starts, weights), expected)
+
+
+def test_blocks_of_rows_leave_loss_and_gradients(monkeypatch):
+    found = []
+    for rows in (1000, 300):
+        monkeypatch.setattr(kernels, "STACK_BLOCK", rows)
+        model, x, _ = built("deep bottleneck", dtype=torch.float64)
+        total = model.training_loss(x)["total"]
+        found.append([total, *torch.autograd.grad(3 * total, list(model.parameters()))])
+    torch.testing.assert_close(found[0], found[1], rtol=1e-12, atol=1e-14)
 
 
 def test_gradients_keep_the_layout_of_their_weights():

@@ -119,12 +119,13 @@ class SparseAutoencoder(Autoencoder):
         compute_dtype: torch.dtype | None = None,
     ) -> dict[str, Float[Tensor, ""]]:
         """`loss` as `train` computes it, see `Autoencoder.training_loss`."""
-        x = self.normalise(batch)
+        x = self._normalised(batch)
         return self._training_parts(x, sparsity_scale, compute_dtype or x.dtype)
 
     def _training_parts(
         self, x: Float[Tensor, "batch d_model"], sparsity_scale: float | int, dtype: torch.dtype
     ) -> dict[str, Float[Tensor, ""]]:
+        """`training_loss` of centred and scaled states, which are its own to change."""
         pre = self._preactivations(x, dtype)
         features = self._activate_batch(pre)
         with torch.no_grad():

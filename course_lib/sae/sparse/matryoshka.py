@@ -74,10 +74,10 @@ class MatryoshkaTopKSparseAutoencoder(TopKSparseAutoencoder):
     def _sparse_reconstruction_parts(
         self, centred: Float[Tensor, "batch d_model"], code: kernels.SparseCode, dtype: torch.dtype
     ) -> tuple[dict[str, Float[Tensor, ""]], Float[Tensor, "batch d_model"]]:
-        found, missing = kernels.nested_reconstruction(
+        found, error = kernels.nested_reconstruction(
             centred, code, prefixes=self.prefixes, **self._weights(), compute_dtype=dtype
         )
-        return _parts(found), missing
+        return _parts(found), error
 
 
 class MatryoshkaBatchTopKSparseAutoencoder(MatryoshkaTopKSparseAutoencoder, BatchTopKSparseAutoencoder):

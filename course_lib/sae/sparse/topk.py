@@ -101,7 +101,7 @@ class TopKSparseAutoencoder(SparseAutoencoder):
         self, x: Float[Tensor, "batch d_model"], sparsity_scale: float | int, dtype: torch.dtype
     ) -> dict[str, Float[Tensor, ""]]:
         with torch.no_grad():
-            centred = x - self.decoder_bias
+            centred = x.sub_(self.decoder_bias)
             code = kernels.topk_code(
                 centred, self.encoder_weight, self.encoder_bias, k=self.k, compute_dtype=dtype
             )
@@ -110,7 +110,7 @@ class TopKSparseAutoencoder(SparseAutoencoder):
     def _sparse_training_parts(
         self, centred: Float[Tensor, "batch d_model"], code: kernels.SparseCode, dtype: torch.dtype
     ) -> dict[str, Float[Tensor, ""]]:
-        parts, missing = self._sparse_reconstruction_parts(centred, code, dtype)
+        parts, error = self._sparse_reconstruction_parts(centred, code, dtype)
         aux = None
         if self.aux_k:
             with torch.no_grad():
@@ -120,7 +120,7 @@ class TopKSparseAutoencoder(SparseAutoencoder):
                     centred, self.encoder_weight, bias, k=self.aux_k, compute_dtype=dtype
                 )
             aux = kernels.residual_reconstruction(
-                centred, missing, of_dead, **self._weights(), compute_dtype=dtype
+                centred, -error, of_dead, **self._weights(), compute_dtype=dtype
             )
             aux = aux * dead.any()
         self._observe_code(code, n_rows=len(centred))
@@ -129,11 +129,11 @@ class TopKSparseAutoencoder(SparseAutoencoder):
     def _sparse_reconstruction_parts(
         self, centred: Float[Tensor, "batch d_model"], code: kernels.SparseCode, dtype: torch.dtype
     ) -> tuple[dict[str, Float[Tensor, ""]], Float[Tensor, "batch d_model"]]:
-        """`_reconstruction_parts` of a sparse code, and what it leaves of the states."""
-        found, missing = kernels.nested_reconstruction(
+        """`_reconstruction_parts` of a sparse code, and its error x' - x."""
+        found, error = kernels.nested_reconstruction(
             centred, code, prefixes=(self.n_features,), **self._weights(), compute_dtype=dtype
         )
-        return {"reconstruction": found[0]}, missing
+        return {"reconstruction": found[0]}, error
 
     @property
     def _watched(self) -> bool:
