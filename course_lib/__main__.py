@@ -160,6 +160,7 @@ def activations(
         from course_lib.mbart import activation_store as stores
         from course_lib.mbart.activations import NotFiniteError
         from course_lib.mbart.corpus import generate
+        from course_lib.mbart.families import languages
 
         where = stores.Site.parse(site)
         if sentences is not None and sentences < 1:
@@ -172,7 +173,7 @@ def activations(
         if text == BUILTIN:
             spoken = generate(sentences or BUILTIN_SENTENCES, seed=seed)
         else:
-            spoken = islice(stores.read_text(text, languages=tokenizer.lang_code_to_id), sentences)
+            spoken = islice(stores.read_text(text, languages=languages(tokenizer)), sentences)
     with parallel.process_group(), parallel.synchronised():
         with (
             _explained(stores.StoreError, NotFiniteError, ValueError),

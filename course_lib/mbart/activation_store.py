@@ -27,7 +27,7 @@ from safetensors import safe_open
 from safetensors.torch import save as to_bytes
 from torch import Tensor
 from tqdm.auto import tqdm
-from transformers import MBartForConditionalGeneration, PreTrainedTokenizerBase
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from course_lib import files, parallel
 from course_lib.mbart.activations import Reader, Site, States, Window, ahead
@@ -197,7 +197,7 @@ class ActivationStore:
 
 def write_store(
     directory: Path | str,
-    model: MBartForConditionalGeneration,
+    model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
     text: Iterable[Any],
     *,
@@ -508,7 +508,7 @@ def read_text(path: Path | str, *, languages: Iterable[str] = ()) -> Iterator[An
     return iter(load_dataset(kind, data_files=str(path), split="train", streaming=True))
 
 
-def weights_sha256(model: MBartForConditionalGeneration) -> str:
+def weights_sha256(model: PreTrainedModel) -> str:
     """Hash of all weights, with their names, in the type they have now; tied ones count once."""
     digest = hashlib.sha256()
     for name, weights in model.named_parameters():
@@ -519,10 +519,17 @@ def weights_sha256(model: MBartForConditionalGeneration) -> str:
 
 def tokenizer_sha256(tokenizer: PreTrainedTokenizerBase) -> str:
     """Hash of what turns text into ids, without the settings of a single call."""
-    described = json.loads(tokenizer.backend_tokenizer.to_str())
-    for name in ("post_processor", "truncation", "padding"):
-        described.pop(name, None)
-    described["default_language"] = tokenizer.src_lang
+    if hasattr(tokenizer, "backend_tokenizer"):
+        described = json.loads(tokenizer.backend_tokenizer.to_str())
+        for name in ("post_processor", "truncation", "padding"):
+            described.pop(name, None)
+    else:  # M2M100 and Marian: sentencepiece models, and the ids of their pieces
+        models = [getattr(tokenizer, name, None) for name in ("sp_model", "spm_source", "spm_target")]
+        described = {
+            "pieces": [getattr(tokenizer, name, None) for name in ("encoder", "target_encoder")],
+            "models": [hashlib.sha256(m.serialized_model_proto()).hexdigest() for m in models if m],
+        }
+    described["default_language"] = getattr(tokenizer, "src_lang", None)
     return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()
 
 

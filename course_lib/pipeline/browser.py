@@ -177,11 +177,12 @@ class FeatureBrowser:
 
     def _translate(self, text: str, language: str, target: str, changes: Mapping[int, float | int]) -> str:
         from course_lib.mbart.activations import tokenise, uncounted_ids
+        from course_lib.mbart.families import languages
         from course_lib.mbart.scores import translate
         from course_lib.mbart.splicing import steered
 
         rows = tokenise(self.tokenizer, [Sentence(text, language)])
-        code = self.tokenizer.lang_code_to_id[target]
+        code = languages(self.tokenizer)[target]
         skipped = uncounted_ids(self.tokenizer, include_special=False)
         with steered(self.model, self.autoencoder, self.site, changes, skipped_ids=skipped):
             written = translate(self.model, self.tokenizer, rows, [code])[0]

@@ -39,7 +39,7 @@ from course_lib.pipeline.text import (
 from course_lib.sae.concepts import TooFewRowsError
 
 if TYPE_CHECKING:
-    from transformers import MBartForConditionalGeneration, PreTrainedTokenizerBase
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 UNREAD_TEXT = (
     "course-mbart has read nothing but the generated corpus of this course, so its states say little about other "
@@ -82,12 +82,13 @@ def run(
         lines = read_text(text, seed=seed, limit=n_sentences)
     with clock("model"):
         # transformers takes seconds to load, which an error about the text need not wait for.
+        from course_lib.mbart.families import languages
         from course_lib.mbart.model import COURSE_MBART, load
 
         device = _usable_device(device)
         mbart, tokenizer = load(model, device=device, dtype=torch.float32)
         # The tokenizer has the codes of all of mBART-50; the built-in model has only read its corpus.
-        known = LANGUAGES if model == COURSE_MBART else tokenizer.lang_code_to_id
+        known = LANGUAGES if model == COURSE_MBART else languages(tokenizer)
         sentences = resolve_languages(lines, known=known, source=str(text))
     if threads is None:
         threads = devices.threads_for(mbart.config.d_model)
@@ -183,7 +184,7 @@ def _writable(out: Path | str) -> Iterator[Path]:
 
 
 def read_states(
-    model: "MBartForConditionalGeneration",
+    model: "PreTrainedModel",
     tokenizer: "PreTrainedTokenizerBase",
     sentences: list[Sentence],
     *,
