@@ -36,15 +36,11 @@ from course_lib.pipeline.text import (
     resolve_languages,
     split,
 )
+from course_lib.pipeline.unread import unknown_pieces, unread_by_course_mbart
 from course_lib.sae.concepts import TooFewRowsError
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
-
-UNREAD_TEXT = (
-    "course-mbart has read nothing but the generated corpus of this course, so its states say little about other "
-    "text; for your own text choose a model that was trained on such text, for instance facebook/mbart-large-50"
-)
 
 
 def run(
@@ -105,7 +101,9 @@ def run(
             sparse_run = train_sparse(
                 tokens, sparse or SparseConfig(), seed=seed, device=device, progress=progress
             )
-        notes = [UNREAD_TEXT] if model == COURSE_MBART and text != BUILTIN else []
+        notes = unknown_pieces(tokens.pieces, tokenizer)
+        if model == COURSE_MBART and text != BUILTIN:
+            notes += unread_by_course_mbart(mbart, tokenizer, sentences)
         for kind, trained in (("stacked", stacked_run), ("sparse", sparse_run)):
             explained = trained.train.explained_variance, trained.held_out.explained_variance
             notes += learned_by_heart(kind, *explained)
