@@ -11,6 +11,7 @@ from torch import Tensor
 
 from course_lib import sae
 from course_lib.mbart.corpus import Sentence
+from course_lib.pipeline.config import site_of
 from course_lib.sae.concepts import auroc
 
 if TYPE_CHECKING:
@@ -61,12 +62,12 @@ class FeatureBrowser:
     """
 
     def __init__(self, run: "RunResult", *, n_sentences: int = 1200):
-        from course_lib.mbart.activations import Site, extract
+        from course_lib.mbart.activations import extract
         from course_lib.mbart.model import load
 
         self.model, self.tokenizer = load(run.metrics["run"]["model"])
         self.autoencoder = sae.load(run.out / "sparse")
-        self.site = Site(run.metrics["run"]["site"])
+        self.site = site_of(run.metrics["run"]["site"])
         content = json.loads((run.out / "concepts.json").read_text(encoding="utf-8"))
         self.rows: dict[int, list[dict[str, Any]]] = {}
         for row in sorted(content["scores"]["features"], key=lambda row: -row["auroc"]):
