@@ -38,7 +38,7 @@ KindOption = Annotated[Kind, typer.Option(help="Kind of sparse autoencoder.")]
 Penalty = Annotated[
     float | None,
     typer.Option(
-        help="Weight of the sparsity penalty, of kinds without k (default: relu and gated 0.03, jumprelu 0.003)."
+        help="Weight of the sparsity penalty, of kinds without k (default: relu and gated 0.3, jumprelu 0.003)."
     ),
 ]
 ConfigFile = Annotated[

@@ -51,7 +51,7 @@ def train(
     penalty: Annotated[
         float | None,
         typer.Option(
-            help="Weight of the sparsity penalty, of kinds without k (default: relu and gated 0.03, jumprelu 0.003)."
+            help="Weight of the sparsity penalty, of kinds without k (default: relu and gated 0.3, jumprelu 0.003)."
         ),
     ] = None,
     steps: Annotated[int | None, typer.Option(help="Training steps (default: 1500).")] = None,

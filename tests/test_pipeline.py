@@ -434,7 +434,7 @@ def test_unusable_arguments_are_named(model, text, tmp_path):
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(InputError, match="threads is 0; expected 1 or more"):
         quick(model=model, text=text, out=tmp_path / "out", threads=0)
-    with pytest.raises(InputError, match="site is 'both'"):
+    with pytest.raises(InputError, match="site 'both': side is 'both'; expected 'encoder' or 'decoder'"):
         check_request(out=tmp_path / "out", site="both", n_sentences=None)
 
 

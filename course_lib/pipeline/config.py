@@ -23,7 +23,7 @@ _KINDS: dict[str, tuple[type[sae.SparseAutoencoder], str]] = {
     Kind.gated: (sae.GatedSparseAutoencoder, "l1"),
     Kind.jumprelu: (sae.JumpReluSparseAutoencoder, "l0"),
 }
-PENALTIES: dict[str, float] = {Kind.relu: 0.03, Kind.gated: 0.03, Kind.jumprelu: 0.003}
+PENALTIES: dict[str, float] = {Kind.relu: 0.3, Kind.gated: 0.3, Kind.jumprelu: 0.003}
 
 
 def site_of(text: str) -> "Site":
@@ -33,7 +33,7 @@ def site_of(text: str) -> "Site":
     try:
         return Site(text) if "." not in text else Site.parse(text)
     except ValueError as error:
-        raise InputError(str(error)) from error
+        raise InputError(f"site {text!r}: {error}") from error
 
 
 def sparse_config(
