@@ -1,15 +1,16 @@
-"""The command line: `python -m course_lib pipeline | activations | pretrain | figures | doctor`.
+"""The command line: `python -m course_lib pipeline | activations | sae | pretrain | figures | doctor`.
 
 Commands import what they need when they run, so that `--help` answers at once.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from course_lib import sae_commands
+from course_lib.options import Kind, explained, from_file
 
 app = typer.Typer(
     name="course_lib",
@@ -18,6 +19,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+app.add_typer(sae_commands.app, name="sae")
 
 
 Model = Annotated[str, typer.Option(help="Hub name, local directory, or the built-in course-mbart.")]
@@ -29,6 +31,23 @@ Threads = Annotated[
 ]
 Device = Annotated[
     str | None, typer.Option(help="cpu, cuda, cuda:1, ... (default: cuda where there is one).")
+]
+
+
+KindOption = Annotated[Kind, typer.Option(help="Kind of sparse autoencoder.")]
+Penalty = Annotated[
+    float | None,
+    typer.Option(
+        help="Weight of the sparsity penalty, of kinds without k (default: relu and gated 0.3, jumprelu 0.003)."
+    ),
+]
+ConfigFile = Annotated[
+    Path | None,
+    typer.Option(
+        help="Options in TOML, or the metrics.json of a run to repeat; options given here win.",
+        callback=from_file,
+        is_eager=True,
+    ),
 ]
 
 
@@ -47,23 +66,6 @@ class Dtype(StrEnum):
     bfloat16 = "bfloat16"
 
 
-class Side(StrEnum):
-    """Where hidden states are taken from."""
-
-    encoder = "encoder"
-    decoder = "decoder"
-
-
-@contextmanager
-def _explained(*errors: type[Exception]) -> Iterator[None]:
-    """Print errors that the user can mend and leave with code 2; let all others raise."""
-    try:
-        yield
-    except errors as error:
-        typer.echo(f"error: {error}", err=True)
-        raise typer.Exit(2) from None
-
-
 @app.command()
 def pipeline(
     out: Annotated[Path, typer.Option(help="Directory for the results; must not hold anything yet.")],
@@ -72,25 +74,51 @@ def pipeline(
         str,
         typer.Option(help="UTF-8 file, one sentence a line, optionally language<TAB>sentence; or builtin."),
     ] = "builtin",
-    site: Annotated[Side, typer.Option(help="States that the autoencoders are trained on.")] = Side.encoder,
+    site: Annotated[
+        str,
+        typer.Option(
+            help="States that the autoencoders are trained on: encoder, decoder, or a site like encoder.6.mlp."
+        ),
+    ] = "encoder",
     sentences: Sentences = None,
+    kind: KindOption = Kind.topk,
+    features: Annotated[
+        int | None,
+        typer.Option(help="Features of the sparse autoencoder (default: twice the model's width)."),
+    ] = None,
+    k: Annotated[
+        int | None, typer.Option(help="Active features a token, of kinds that fix it (default: 8).")
+    ] = None,
+    penalty: Penalty = None,
+    steps: Annotated[
+        int | None, typer.Option(help="Training steps of the sparse autoencoder (default: 1500).")
+    ] = None,
+    store: Annotated[
+        Path | None,
+        typer.Option(help="Take tokens' states from this store, which `activations` wrote of the same text."),
+    ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the corpus, the split and the training.")] = 0,
     device: Device = None,
     threads: Threads = None,
+    config: ConfigFile = None,
     progress: Annotated[bool, typer.Option(help="Show progress bars.")] = True,
 ) -> None:
-    """Take text through mBART and two autoencoders, and write a report to read."""
+    """Take text through a model and two autoencoders, and write a report to read."""
     from course_lib.mbart.model import ModelUnavailable
     from course_lib.pipeline import InputError, run
+    from course_lib.pipeline.config import sparse_config
 
-    with _explained(InputError, ModelUnavailable):
+    with explained(InputError, ModelUnavailable):
+        sparse = sparse_config(kind=kind.value, features=features, k=k, penalty=penalty, steps=steps)
         result = run(
             out=out,
             model=model,
             text=text,
-            site=site.value,
+            site=site,
             seed=seed,
             n_sentences=sentences,
+            sparse=sparse,
+            store=store,
             device=device,
             threads=threads,
             progress=progress,
@@ -151,15 +179,15 @@ def activations(
     from itertools import islice
 
     from course_lib.mbart.model import ModelUnavailable, load
-    from course_lib.pipeline import BUILTIN, BUILTIN_SENTENCES, InputError
+    from course_lib.pipeline import BUILTIN, InputError, read_text
 
-    with _explained(InputError, ModelUnavailable, ValueError, FileNotFoundError):
+    with explained(InputError, ModelUnavailable, ValueError, FileNotFoundError):
         import torch
 
         from course_lib import devices, parallel
         from course_lib.mbart import activation_store as stores
         from course_lib.mbart.activations import NotFiniteError
-        from course_lib.mbart.corpus import generate
+        from course_lib.mbart.families import languages
 
         where = stores.Site.parse(site)
         if sentences is not None and sentences < 1:
@@ -170,12 +198,13 @@ def activations(
         chosen = devices.fast_dtype(used) if dtype is Dtype.auto else getattr(torch, dtype.value)
         mbart, tokenizer = load(model, device=used, dtype=chosen)
         if text == BUILTIN:
-            spoken = generate(sentences or BUILTIN_SENTENCES, seed=seed)
+            # The text of the pipeline, so that it can train on the store.
+            spoken = [line.sentence for line in read_text(BUILTIN, seed=seed, limit=sentences)]
         else:
-            spoken = islice(stores.read_text(text, languages=tokenizer.lang_code_to_id), sentences)
+            spoken = islice(stores.read_text(text, languages=languages(tokenizer)), sentences)
     with parallel.process_group(), parallel.synchronised():
         with (
-            _explained(stores.StoreError, NotFiniteError, ValueError),
+            explained(stores.StoreError, NotFiniteError, ValueError),
             devices.threads(devices.threads_for(mbart.config.d_model) if threads is None else threads),
         ):
             store = stores.write_store(
@@ -244,7 +273,7 @@ def pretrain(
         "alignment_share": alignment_share,
         "seed": seed,
     }
-    with _explained(ValueError, FileExistsError), threads_set(threads):
+    with explained(ValueError, FileExistsError), threads_set(threads):
         config = PretrainConfig(**{name: value for name, value in given.items() if value is not None})
         scores = run(config, out, device=usable_device(device), progress=progress)
     for name, value in scores.items():

@@ -1,6 +1,7 @@
 import base64
 import dataclasses
 import json
+import re
 from html.parser import HTMLParser
 
 import pytest
@@ -11,7 +12,7 @@ from transformers import AutoConfig, MBartConfig, MBartForConditionalGeneration
 
 from course_lib import devices, pipeline, sae
 from course_lib.mbart import packed
-from course_lib.mbart.corpus import Sentence, split_of
+from course_lib.mbart.corpus import Sentence, generate, split_of
 from course_lib.pipeline import InputError, SparseConfig, StackedConfig, autoencoders, report, run
 from course_lib.pipeline.results import SentenceStates, StackedRun, StackedScores, TokenStates
 from course_lib.pipeline.run import check_request
@@ -243,11 +244,33 @@ def test_a_small_model_gets_one_thread_and_the_user_what_is_asked_for(model, tex
         assert f'<th scope="row">Threads</th><td>{threads}</td>' in done.report.read_text()
 
 
-def test_the_built_in_model_says_that_it_has_not_read_other_text(tmp_path):
-    (tmp_path / "text.txt").write_text("\n".join(SENTENCES[:60]))
-    found = quick(model="course-mbart", text=tmp_path / "text.txt", out=tmp_path / "out")
-    assert found.metrics["run"]["warnings"][0].startswith("this model has read nothing but the generated")
+@pytest.mark.parametrize("coded", [True, False])
+def test_the_built_in_model_says_that_it_has_not_read_other_text_and_only_then(coded, tmp_path):
+    read = tmp_path / "read.txt"
+    spoken = generate(60, seed=8, split="test")
+    read.write_text("\n".join(f"{s.language}\t{s.text}" if coded else s.text for s in spoken))
+    found = quick(model="course-mbart", text=read, out=tmp_path / "its_own")
+    assert not [w for w in found.metrics["run"]["warnings"] if "course-mbart" in w or "unknown" in w]
+    # Words that it knows, said in another way: nothing is unknown, and still it cannot read them.
+    (tmp_path / "other.txt").write_text("\n".join(("en\t" if coded else "") + s for s in SENTENCES[:60]))
+    found = quick(model="course-mbart", text=tmp_path / "other.txt", out=tmp_path / "other")
+    (warning,) = [w for w in found.metrics["run"]["warnings"] if "course-mbart" in w or "unknown" in w]
+    assert warning.startswith("course-mbart has read nothing but the generated")
+    text, own = map(float, re.search(r"costs it (\S+) nats .*corpus (\S+);", warning).groups())
+    assert text > 1 > 100 * own
     assert "its states say little about other text" in found.report.read_text()
+
+
+def test_a_text_of_unknown_pieces_is_called_so(model, tmp_path):
+    (tmp_path / "text.txt").write_text(
+        "\n".join(s.replace("dog", "Ж").replace("cat", "Щ") for s in SENTENCES)
+    )
+    found = quick(model=model, text=tmp_path / "text.txt", out=tmp_path / "out")
+    (warning,) = [w for w in found.metrics["run"]["warnings"] if "unknown" in w]
+    share = float(re.match(r"(\S+)%", warning)[1])
+    words = [word for s in SENTENCES for word in s.split()]
+    assert 0.5 < share / (100 * sum(word in ("dog", "cat") for word in words) / len(words)) < 1
+    assert "unknown to the model" in found.report.read_text()
 
 
 def test_the_page_escapes_sentences_and_shows_warnings(model, tmp_path, monkeypatch):
@@ -258,8 +281,8 @@ def test_the_page_escapes_sentences_and_shows_warnings(model, tmp_path, monkeypa
     page = done.report.read_text()
     assert "<script" not in page
     assert "&lt;script&gt;" in page
-    assert len(done.metrics["run"]["warnings"]) == 2
-    assert page.count("by heart") == 2
+    of_heart = [w for w in done.metrics["run"]["warnings"] if "by heart" in w]
+    assert len(of_heart) == page.count("by heart") == 2
 
 
 def test_both_autoencoders_train_on_the_training_side_with_the_labels_of_its_rows(monkeypatch):
@@ -411,7 +434,7 @@ def test_unusable_arguments_are_named(model, text, tmp_path):
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(InputError, match="threads is 0; expected 1 or more"):
         quick(model=model, text=text, out=tmp_path / "out", threads=0)
-    with pytest.raises(InputError, match="site is 'both'"):
+    with pytest.raises(InputError, match="site 'both': side is 'both'; expected 'encoder' or 'decoder'"):
         check_request(out=tmp_path / "out", site="both", n_sentences=None)
 
 

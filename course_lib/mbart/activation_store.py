@@ -27,7 +27,7 @@ from safetensors import safe_open
 from safetensors.torch import save as to_bytes
 from torch import Tensor
 from tqdm.auto import tqdm
-from transformers import MBartForConditionalGeneration, PreTrainedTokenizerBase
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from course_lib import files, parallel
 from course_lib.mbart.activations import Reader, Site, States, Window, ahead
@@ -197,7 +197,7 @@ class ActivationStore:
 
 def write_store(
     directory: Path | str,
-    model: MBartForConditionalGeneration,
+    model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
     text: Iterable[Any],
     *,
@@ -392,7 +392,7 @@ class _Writer:
             "complete": True,
             "sentences": sum(s.sentences for s in shards),
             "rows": sum(s.rows for s in shards),
-            "text_sha256": hashlib.sha256("".join(self.texts).encode()).hexdigest(),
+            "text_sha256": _joined_sha256(self.texts),
             "shards": [asdict(s) for s in shards],
         }
         _write(self.directory / MANIFEST, _json_bytes(manifest))
@@ -508,10 +508,11 @@ def read_text(path: Path | str, *, languages: Iterable[str] = ()) -> Iterator[An
     return iter(load_dataset(kind, data_files=str(path), split="train", streaming=True))
 
 
-def weights_sha256(model: MBartForConditionalGeneration) -> str:
-    """Hash of all weights, with their names, in the type they have now; tied ones count once."""
+def weights_sha256(model: PreTrainedModel, *, dtype: torch.dtype | None = None) -> str:
+    """Hash of all weights, with their names, in `dtype` (None: the type they have now); tied ones count once."""
     digest = hashlib.sha256()
     for name, weights in model.named_parameters():
+        weights = weights.to(dtype)
         digest.update(f"{name} {weights.dtype} {tuple(weights.shape)}\n".encode())
         digest.update(weights.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
     return digest.hexdigest()
@@ -519,10 +520,17 @@ def weights_sha256(model: MBartForConditionalGeneration) -> str:
 
 def tokenizer_sha256(tokenizer: PreTrainedTokenizerBase) -> str:
     """Hash of what turns text into ids, without the settings of a single call."""
-    described = json.loads(tokenizer.backend_tokenizer.to_str())
-    for name in ("post_processor", "truncation", "padding"):
-        described.pop(name, None)
-    described["default_language"] = tokenizer.src_lang
+    if hasattr(tokenizer, "backend_tokenizer"):
+        described = json.loads(tokenizer.backend_tokenizer.to_str())
+        for name in ("post_processor", "truncation", "padding"):
+            described.pop(name, None)
+    else:  # M2M100 and Marian: sentencepiece models, and the ids of their pieces
+        models = [getattr(tokenizer, name, None) for name in ("sp_model", "spm_source", "spm_target")]
+        described = {
+            "pieces": [getattr(tokenizer, name, None) for name in ("encoder", "target_encoder")],
+            "models": [hashlib.sha256(m.serialized_model_proto()).hexdigest() for m in models if m],
+        }
+    described["default_language"] = getattr(tokenizer, "src_lang", None)
     return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()
 
 
@@ -537,6 +545,15 @@ def _pair(item: Any) -> tuple[Sentence, Sentence | None]:
         )
     source, target = item if isinstance(item, tuple) else (item, None)
     return tuple(Sentence(s, None) if isinstance(s, str) else s for s in (source, target))
+
+
+def text_sha256(text: Iterable[Any], *, shard_size: int) -> str:
+    """The `text_sha256` that the manifest of this text's store holds; `text` as for `write_store`."""
+    return _joined_sha256([_text_sha256(pairs) for pairs in _groups(map(_pair, text), shard_size)])
+
+
+def _joined_sha256(texts: list[str]) -> str:
+    return hashlib.sha256("".join(texts).encode()).hexdigest()
 
 
 def _text_sha256(pairs: list[tuple[Sentence, Sentence | None]]) -> str:

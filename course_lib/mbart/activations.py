@@ -1,4 +1,4 @@
-"""Activations of mBART: any site of encoder or decoder, one vector a token or one a sentence.
+"""Activations of mBART and its kin: any site of encoder or decoder, one vector a token or one a sentence.
 
 Sentences are tokenised once, sorted by length, and run without padding (`course_lib.mbart.packed`);
 results come back in the order of the input and do not depend on what a sentence was batched with.
@@ -17,10 +17,10 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional
 from tqdm.auto import tqdm
-from transformers import MBartForConditionalGeneration, PreTrainedTokenizerBase
-from transformers.models.mbart.modeling_mbart import shift_tokens_right
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from course_lib.mbart.corpus import Sentence
+from course_lib.mbart.families import framed, languages, shifted
 from course_lib.mbart.packed import Packed, Site, stages
 
 __all__ = [
@@ -88,7 +88,7 @@ def masked_mean(
 
 
 def extract(
-    model: MBartForConditionalGeneration,
+    model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
     sentences: Sequence[Sentence],
     sites: Sequence[Site],
@@ -109,13 +109,16 @@ def extract(
       and predicts y_{t+1}. A target may be a translation or the beginning of one (a forced prefix).
       Without `targets`, Y = X.
 
+    BART, Marian and mBART-25 frame X and Y with other tokens, or with the same in another order: see
+    `course_lib.mbart.families`. What frames a sentence is called language code and `</s>` here.
+
     Rows are those of X and of Y; with `include_special=True` also those of the language code and `</s>`. With
     `pool="mean"` each sentence gives the mean of its rows, `masked_mean`, computed in float32; with "both" there
     are rows and means. `pool` may be given for each site alone.
 
-    A sentence whose language is None is read in the tokenizer's default source language. No batch holds
-    more than `tokens_per_batch` tokens on either side (a longer sentence goes alone; default: 2048, on a
-    GPU 16384); memory grows with it. Computed in the model's dtype on its device, without dropout.
+    A sentence whose language is None is read in the tokenizer's default source language, if there is one. No
+    batch holds more than `tokens_per_batch` tokens on either side (a longer sentence goes alone; default: 2048, on
+    a GPU 16384); memory grows with it. Computed in the model's dtype on its device, without dropout.
 
     Raises ValueError for an unknown language, a site that the model does not have, a sentence without a
     token, a sentence longer than the model's positions, another number of targets than of sentences,
@@ -143,7 +146,7 @@ def extract(
 
 
 def pooled_states(
-    model: MBartForConditionalGeneration,
+    model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
     sentences: Sequence[Sentence],
     *,
@@ -173,35 +176,45 @@ def pooled_states(
 
 @torch.inference_mode()
 def padded_pooled_states(
-    model: MBartForConditionalGeneration,
+    model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
     sentences: Sequence[Sentence],
     *,
     include_special: bool = False,
 ) -> PooledStates:
     """`pooled_states` to read: one padded batch, masks, and transformers' own forward."""
-    ids = tokenise(tokenizer, sentences)
+    ids, targets = (tokenise(tokenizer, sentences, target=target) for target in (False, True))
     skipped = uncounted_ids(tokenizer, include_special)
-    inputs = torch.nn.utils.rnn.pad_sequence(
-        [torch.tensor(row) for row in ids], batch_first=True, padding_value=tokenizer.pad_token_id
+    (inputs, real), (predicting, real_targets) = (
+        _padded(rows, tokenizer.pad_token_id)
+        for rows in (ids, [shifted(row, model.config) for row in targets])
     )
-    real = torch.arange(inputs.shape[1]) < torch.tensor([len(row) for row in ids])[:, None]
-    shifted = shift_tokens_right(inputs, tokenizer.pad_token_id)
     with _evaluation_mode(model):
         # No mask for the decoder: it is causal, and the pads stand to the right of all that counts.
         output = model.model(
             input_ids=inputs.to(model.device),
             attention_mask=real.to(model.device),
-            decoder_input_ids=shifted.to(model.device),
+            decoder_input_ids=predicting.to(model.device),
             use_cache=False,
         )
-    # `real` serves both sides: the shift moves tokens but not how many there are.
     return PooledStates(
         encoder=masked_mean(
             output.encoder_last_hidden_state.float().cpu(), real & ~torch.isin(inputs, skipped)
         ),
-        decoder=masked_mean(output.last_hidden_state.float().cpu(), real & ~torch.isin(shifted, skipped)),
+        decoder=masked_mean(
+            output.last_hidden_state.float().cpu(), real_targets & ~torch.isin(predicting, skipped)
+        ),
     )
+
+
+def _padded(
+    rows: list[list[int]], pad: int
+) -> tuple[Int[Tensor, "sentences tokens"], Bool[Tensor, "sentences tokens"]]:
+    """Rows of ids, filled up on the right, and where they are not."""
+    filled = torch.nn.utils.rnn.pad_sequence(
+        [torch.tensor(row) for row in rows], batch_first=True, padding_value=pad
+    )
+    return filled, torch.arange(filled.shape[1]) < torch.tensor([len(row) for row in rows])[:, None]
 
 
 # --- Windows ---------------------------------------------------------------------------------------
@@ -264,7 +277,7 @@ class Reader:
 
     def __init__(
         self,
-        model: MBartForConditionalGeneration,
+        model: PreTrainedModel,
         tokenizer: PreTrainedTokenizerBase,
         sites: Sequence[Site],
         *,
@@ -304,13 +317,13 @@ class Reader:
         target = None
         if self.reads_targets:
             read, what = (sentences, "sentence") if targets is None else (targets, "target")
-            target = self._tokens(read, what, first=first, shifted=True)
+            target = self._tokens(read, what, first=first, target=True)
         return Window(sentences, first, source, target)
 
     def _tokens(
-        self, sentences: Sequence[Sentence], what: str, *, first: int, shifted: bool = False
+        self, sentences: Sequence[Sentence], what: str, *, first: int, target: bool = False
     ) -> Tokens:
-        rows = tokenise(self.tokenizer, sentences, first=first, what=what)
+        rows = tokenise(self.tokenizer, sentences, first=first, what=what, target=target)
         skipped, limit = set(self.skipped.tolist()), self.model.config.max_position_embeddings
         for number, (row, sentence) in enumerate(zip(rows, sentences, strict=True), start=first + 1):
             # Blanks alone can leave a lone blank piece, which says nothing.
@@ -322,8 +335,8 @@ class Reader:
                 raise ValueError(
                     f"{what} {number} has {len(row)} tokens; the model has {limit} positions: split it"
                 )
-        if shifted:  # what shift_tokens_right does to a row without pads
-            rows = [row[-1:] + row[:-1] for row in rows]
+        if target:
+            rows = [shifted(row, self.model.config) for row in rows]
         return Tokens.of(rows, skipped=self.skipped)
 
     def read(
@@ -450,45 +463,49 @@ def tokenise(
     *,
     first: int = 0,
     what: str = "sentence",
+    target: bool = False,
 ) -> list[list[int]]:
-    """Token ids with language code and `</s>`, in the order of the sentences.
+    """Token ids with language code and `</s>`, in the order of the sentences; `target` for what is to be predicted.
 
     Raises ValueError for a language that the tokenizer does not know, named as `what` and its number, which
     is counted from `first` + 1.
     """
-    known = tokenizer.lang_code_to_id
-    by_language: dict[str, list[int]] = {}
+    known, default = languages(tokenizer), getattr(tokenizer, "src_lang", None)
+    by_language: dict[str | None, list[int]] = {}
     for index, sentence in enumerate(sentences):
-        language = sentence.language or tokenizer.src_lang
-        if language not in known:
+        language = sentence.language or default
+        if language is not None and language not in known:
             raise ValueError(
                 f"{what} {first + index + 1} has language {language!r}; this tokenizer knows "
-                f"{', '.join(sorted(known))}"
+                f"{', '.join(sorted(known)) or 'no languages: give none'}"
             )
         by_language.setdefault(language, []).append(index)
     ids: list[list[int]] = [[] for _ in sentences]
-    default = tokenizer.src_lang
     try:
         for language, indices in by_language.items():
-            tokenizer.src_lang = language
-            encoded = tokenizer([sentences[i].text for i in indices])["input_ids"]
-            for index, tokens in zip(indices, encoded, strict=True):
+            texts = [sentences[i].text for i in indices]
+            rows = framed(tokenizer, texts, language=language, target=target)
+            for index, tokens in zip(indices, rows, strict=True):
                 ids[index] = tokens
     finally:
-        tokenizer.src_lang = default
+        if default is not None:
+            tokenizer.src_lang = default
     return ids
 
 
 def uncounted_ids(tokenizer: PreTrainedTokenizerBase, include_special: bool) -> Int[Tensor, " ids"]:
-    """Ids that do not count. Unknown words and masks are part of a sentence and do."""
+    """Ids that do not count: language codes, `</s>`, BART's `<s>`, and pads, one of which starts Marian's decoder.
+
+    Unknown words and masks are part of a sentence and do.
+    """
     if include_special:
         return torch.tensor([], dtype=torch.long)
-    frame = {tokenizer.eos_token_id, *tokenizer.lang_code_to_id.values()}
+    frame = {tokenizer.pad_token_id, *tokenizer("")["input_ids"], *languages(tokenizer).values()}
     return torch.tensor(sorted(frame))
 
 
 @contextmanager
-def _evaluation_mode(model: MBartForConditionalGeneration) -> Iterator[None]:
+def _evaluation_mode(model: PreTrainedModel) -> Iterator[None]:
     """Without dropout; the mode is restored afterwards."""
     training = model.training
     model.eval()

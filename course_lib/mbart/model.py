@@ -1,4 +1,4 @@
-"""Load an mBART and its tokenizer: from the hub, from a directory, or the one that is shipped."""
+"""Load an mBART, or one of its kin, and its tokenizer: from the hub, from a directory, or the one that is shipped."""
 
 import re
 from collections.abc import Iterator
@@ -9,8 +9,16 @@ import torch
 from huggingface_hub import HfApi, constants
 from huggingface_hub.errors import HfHubHTTPError, HFValidationError, OfflineModeIsEnabled
 from safetensors import SafetensorError
-from transformers import AutoTokenizer, MBartConfig, MBartForConditionalGeneration, PreTrainedTokenizerBase
+from transformers import (
+    AutoModelForSeq2SeqLM,
+    AutoTokenizer,
+    PreTrainedConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
 from transformers.utils import logging
+
+from course_lib.mbart.families import ACCEPTED, languages
 
 COURSE_MBART = "course-mbart"
 COURSE_MBART_DIR = Path(__file__).with_name(COURSE_MBART)
@@ -20,7 +28,7 @@ SHIPPED = {COURSE_MBART: COURSE_MBART_DIR, UNALIGNED: Path(__file__).with_name(U
 
 _HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 _HUB_TIMEOUT_S = 3.0
-_TOKENIZER_FILES = ("tokenizer.json", "sentencepiece.bpe.model")
+_TOKENIZER_FILES = ("tokenizer.json", "sentencepiece.bpe.model", "vocab.json")
 _LOAD_ERRORS = (OSError, ValueError, RuntimeError, SafetensorError)
 
 
@@ -30,15 +38,15 @@ class ModelUnavailable(RuntimeError):  # noqa: N818  (reads as what it says: the
 
 def load(
     name: str = COURSE_MBART, *, device: str | torch.device = "cpu", dtype: torch.dtype = torch.float32
-) -> tuple[MBartForConditionalGeneration, PreTrainedTokenizerBase]:
-    """Load an mBART, ready for inference, and its tokenizer.
+) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """Load an mBART, BART, M2M100, NLLB-200 or Marian model, ready for inference, and its tokenizer.
 
     `name` is "course-mbart" or "course-mbart-unaligned" (shipped with this package), a directory written by
     `save_pretrained`, or a name on the hub such as "facebook/mbart-large-50". The hub is asked only for a hub
     name that is not in its local cache, and never when `HF_HUB_OFFLINE=1`.
 
     Raises ModelUnavailable when there is no such model, it cannot be reached, it is incomplete or it is
-    not an mBART.
+    of another kind.
     """
     source = _directory(name)
     with _quiet_transformers():
@@ -55,7 +63,7 @@ def _directory(name: str) -> str | None:
     if path.is_dir():
         missing = "config.json" if not (path / "config.json").is_file() else None
         if not any((path / file).is_file() for file in _TOKENIZER_FILES):
-            missing = missing or f"tokenizer ({' or '.join(_TOKENIZER_FILES)})"
+            missing = missing or f"tokenizer ({', '.join(_TOKENIZER_FILES[:-1])} or {_TOKENIZER_FILES[-1]})"
         if missing:
             raise ModelUnavailable(
                 f"model {name!r} is a directory without {missing}; pass a directory that "
@@ -110,13 +118,14 @@ def _read(source: str, *, label: str, dtype: torch.dtype, download: bool = False
     """Configuration, weights and tokenizer through transformers' own from_pretrained."""
     local = {"local_files_only": not download}
     try:
-        config, _ = MBartConfig.get_config_dict(source, **local)
-        if config.get("model_type") != "mbart":
+        config, _ = PreTrainedConfig.get_config_dict(source, **local)
+        if config.get("model_type") not in ACCEPTED:
+            accepted = [f"{name} (model_type {kind!r})" for kind, name in ACCEPTED.items()]
             raise ModelUnavailable(
-                f"model {label!r} is a {config.get('model_type')!r} model; expected an mBART "
-                f"(model_type 'mbart'), for instance {COURSE_MBART!r} or 'facebook/mbart-large-50'"
+                f"model {label!r} is a {config.get('model_type')!r} model; expected {', '.join(accepted[:-1])} or "
+                f"{accepted[-1]}, for instance {COURSE_MBART!r} or 'facebook/mbart-large-50'"
             )
-        model, report = MBartForConditionalGeneration.from_pretrained(
+        model, report = AutoModelForSeq2SeqLM.from_pretrained(
             source, dtype=dtype, output_loading_info=True, **local
         )
         tokenizer = AutoTokenizer.from_pretrained(source, **local)
@@ -131,12 +140,15 @@ def _read(source: str, *, label: str, dtype: torch.dtype, download: bool = False
         # transformers fills gaps with random numbers, which nothing downstream could notice.
         raise ModelUnavailable(
             f"model {label!r} lacks {len(report['missing_keys'])} weights, such as "
-            f"{min(report['missing_keys'])}; expected a checkpoint of MBartForConditionalGeneration"
+            f"{min(report['missing_keys'])}; expected a checkpoint of {type(model).__name__}"
         )
-    if len(tokenizer) > model.config.vocab_size:
+    n_ids = max(
+        [len(tokenizer), *(1 + i for i in languages(tokenizer).values())]
+    )  # M2M100's are beyond its len
+    if n_ids > model.config.vocab_size:
         raise ModelUnavailable(
             f"model {label!r} embeds {model.config.vocab_size} tokens but its tokenizer has "
-            f"{len(tokenizer)}; pass a directory whose model and tokenizer belong together"
+            f"{n_ids}; pass a directory whose model and tokenizer belong together"
         )
     return model, tokenizer
 

@@ -1,4 +1,4 @@
-"""mBART on sentences laid end to end, without padding: the same numbers with less work.
+"""mBART and its kin on sentences laid end to end, without padding: the same numbers with less work.
 
 In a padded batch every matrix product also multiplies the pads. But all of a layer except attention treats
 each token alone: embeddings, norms, projections and the MLP can run on one long row of tokens (tokens,
@@ -7,10 +7,10 @@ are sorted by length, so that those of equal length are neighbours, and each suc
 as a batch of its own, which needs no mask.
 
 The weights are those of transformers' modules, read where they are; what is computed is transformers'
-forward in evaluation mode, layer for layer (`tests/mbart/test_packed.py` holds the two together).
+forward in evaluation mode, layer for layer (`tests/mbart/test_families.py` holds the two together).
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import groupby
 
@@ -18,7 +18,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional
-from transformers import MBartForConditionalGeneration, PreTrainedConfig
+from transformers import PreTrainedConfig, PreTrainedModel
+
+from course_lib.mbart.families import embedded, norm_first
 
 FINAL = "final"
 
@@ -31,7 +33,8 @@ class Site:
     - `part` "residual" is the stream after the layer; "attention", "cross_attention" (decoder) and "mlp" are
       what these blocks add to it, after their last projection.
     - `layer` "final" is the last hidden state, after the stack's final LayerNorm: what transformers calls
-      `last_hidden_state`. It is not the output of the last layer, which is the value before that norm.
+      `last_hidden_state`. It is not the output of the last layer, which is the value before that norm. BART and
+      Marian have a norm after each block instead: theirs is the output of the last layer.
 
     Written `encoder.final`, `encoder.3`, `decoder.-1.mlp`. Raises ValueError for anything else.
     """
@@ -102,7 +105,7 @@ class Packed:
 
 
 def stages(
-    model: MBartForConditionalGeneration, source: Packed, target: Packed | None = None
+    model: PreTrainedModel, source: Packed, target: Packed | None = None
 ) -> Iterator[tuple[Site, Float[Tensor, "tokens d_model"]]]:
     """Run encoder, then decoder where there is a target, and hand over every site when it is reached.
 
@@ -110,22 +113,23 @@ def stages(
     tensor is valid until the next site is asked for, because the residual stream is added to in place.
     """
     encoder, decoder = model.model.encoder, model.model.decoder
+    before, after = _norms(model)
     runs = _runs(source.lengths, source.lengths)
     x = _embed(encoder, source)
     yield Site("encoder", 0), x
     for i, layer in enumerate(encoder.layers, start=1):
-        h = layer.self_attn_layer_norm(x)
+        h = before(layer.self_attn_layer_norm, x)
         h = _attention(layer.self_attn, h, h, runs)
         yield Site("encoder", i, "attention"), h
-        x += h
-        h = _mlp(layer, x)
+        x = after(layer.self_attn_layer_norm, x.add_(h))
+        h = _mlp(layer, before(layer.final_layer_norm, x))
         yield Site("encoder", i, "mlp"), h
-        x += h
+        x = after(layer.final_layer_norm, x.add_(h))
         if x.dtype == torch.float16:  # as transformers does, in the encoder only
             limit = torch.finfo(x.dtype).max - 1000
             x.clamp_(-limit, limit)
         yield Site("encoder", i), x
-    memory = encoder.layer_norm(x)
+    memory = encoder.layer_norm(x) if norm_first(model.config) else x
     yield Site("encoder"), memory
     if target is None:
         return
@@ -135,26 +139,28 @@ def stages(
     x = _embed(decoder, target)
     yield Site("decoder", 0), x
     for i, layer in enumerate(decoder.layers, start=1):
-        h = layer.self_attn_layer_norm(x)
+        h = before(layer.self_attn_layer_norm, x)
         h = _attention(layer.self_attn, h, h, runs, causal=True)
         yield Site("decoder", i, "attention"), h
-        x += h
-        h = _attention(layer.encoder_attn, layer.encoder_attn_layer_norm(x), memory, crossing)
+        x = after(layer.self_attn_layer_norm, x.add_(h))
+        h = _attention(layer.encoder_attn, before(layer.encoder_attn_layer_norm, x), memory, crossing)
         yield Site("decoder", i, "cross_attention"), h
-        x += h
-        h = _mlp(layer, x)
+        x = after(layer.encoder_attn_layer_norm, x.add_(h))
+        h = _mlp(layer, before(layer.final_layer_norm, x))
         yield Site("decoder", i, "mlp"), h
-        x += h
+        x = after(layer.final_layer_norm, x.add_(h))
         yield Site("decoder", i), x
-    yield Site("decoder"), decoder.layer_norm(x)
+    yield Site("decoder"), decoder.layer_norm(x) if norm_first(model.config) else x
+
+
+def _norms(model: PreTrainedModel) -> tuple[Callable[[nn.Module, Tensor], Tensor], ...]:
+    """What a norm does to what a block reads, and what it does to the stream after the block."""
+    normed, unchanged = lambda norm, x: norm(x), lambda norm, x: x
+    return (normed, unchanged) if norm_first(model.config) else (unchanged, normed)
 
 
 def _embed(stack: nn.Module, packed: Packed) -> Float[Tensor, "tokens d_model"]:
-    """Norm of token embedding plus position embedding; MBart's table of positions starts with two unused rows."""
-    places = stack.embed_positions
-    return stack.layernorm_embedding(
-        stack.embed_tokens(packed.ids) + functional.embedding(packed.positions + places.offset, places.weight)
-    )
+    return embedded(stack, packed.ids, packed.positions, longest=max(packed.lengths, default=0))
 
 
 def _attention(
@@ -188,7 +194,7 @@ def _attention(
 
 
 def _mlp(layer: nn.Module, x: Float[Tensor, "tokens d_model"]) -> Float[Tensor, "tokens d_model"]:
-    return layer.fc2(layer.activation_fn(layer.fc1(layer.final_layer_norm(x))))
+    return layer.fc2(layer.activation_fn(layer.fc1(x)))
 
 
 def _runs(queries: list[int], keys: list[int]) -> list[tuple[int, int, int]]:

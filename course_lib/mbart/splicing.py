@@ -1,4 +1,4 @@
-"""Put an autoencoder's reconstruction back into mBART: the loss that it recovers, and steering by features.
+"""Put an autoencoder's reconstruction back into mBART or its kin: the loss that it recovers, and steering by features.
 
 Both replace, while a block of code runs, the states at one site. Pads are never touched, so that a sentence comes
 out the same whatever it is batched with. With `skipped_ids=uncounted_ids(tokenizer, False)` the language code and
@@ -16,12 +16,12 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 from tqdm.auto import tqdm
-from transformers import MBartForConditionalGeneration, PreTrainedTokenizerBase
-from transformers.models.mbart.modeling_mbart import shift_tokens_right
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from course_lib.mbart.activations import tokenise, uncounted_ids
 from course_lib.mbart.corpus import Sentence
 from course_lib.mbart.examples import IGNORED
+from course_lib.mbart.families import forced, norm_first, shifted
 from course_lib.mbart.packed import Site
 
 HiddenStates = Float[Tensor, "rows d_model"]
@@ -55,7 +55,7 @@ class Reconstructs(Protocol):
 
 @contextmanager
 def replaced(
-    model: MBartForConditionalGeneration,
+    model: PreTrainedModel,
     site: Site,
     replace: Callable[[Tensor], Tensor],
     *,
@@ -69,8 +69,11 @@ def replaced(
     Raises ValueError for a site that the model does not have.
     """
     stack = getattr(model.model, site.side)
-    module = _module(stack, site.resolved(model.config))
-    skipped = torch.tensor([stack.config.pad_token_id, *torch.as_tensor(skipped_ids).tolist()])
+    place = site.resolved(model.config)
+    pad = stack.config.pad_token_id
+    # Marian's decoder begins with a pad that is none.
+    starts_with_pad = site.side == "decoder" and stack.config.decoder_start_token_id == pad
+    skipped = torch.as_tensor(skipped_ids, dtype=torch.long)
     counts: Bool[Tensor, "sentences tokens"] | None = None
 
     def notice(_: nn.Module, args: tuple, inputs: dict[str, Any]) -> None:
@@ -78,21 +81,34 @@ def replaced(
         ids = args[0] if args else inputs.get("input_ids")
         if ids is None:
             raise RuntimeError("the model was given inputs_embeds; to replace states it must read input_ids")
-        counts = ~torch.isin(ids, skipped.to(ids.device))
+        counts = ids != pad
+        cache = inputs.get("past_key_values")
+        if starts_with_pad and (cache is None or cache.get_seq_length() == 0):
+            counts[:, 0] = True
+        counts &= ~torch.isin(ids, skipped.to(ids.device))
         mask = inputs.get("attention_mask")
         if mask is not None and mask.ndim == 2:
             # With a cache the mask covers what was read before, too.
             counts &= mask[:, -ids.shape[1] :].bool()
 
-    def change(_: nn.Module, args: tuple, output: Tensor | tuple) -> Tensor | tuple:
-        states = output[0] if isinstance(output, tuple) else output
+    def changed(states: Tensor) -> Tensor:
         if not counts.any():
-            return output
-        changed = states.clone()
-        changed[counts] = replace(states[counts]).to(states.dtype)
-        return (changed, *output[1:]) if isinstance(output, tuple) else changed
+            return states
+        found = states.clone()
+        found[counts] = replace(states[counts]).to(states.dtype)
+        return found
 
-    hooks = [stack.register_forward_pre_hook(notice, with_kwargs=True), module.register_forward_hook(change)]
+    def change(_: nn.Module, args: tuple, output: Tensor | tuple) -> Tensor | tuple:
+        return (changed(output[0]), *output[1:]) if isinstance(output, tuple) else changed(output)
+
+    def change_input(_: nn.Module, args: tuple) -> tuple:
+        return (changed(args[0]), *args[1:])
+
+    hooks = [stack.register_forward_pre_hook(notice, with_kwargs=True)]
+    if place.layer == 0:  # no module of M2M100 and Marian gives what their first layer reads
+        hooks.append(stack.layers[0].register_forward_pre_hook(change_input))
+    else:
+        hooks.append(_module(stack, place).register_forward_hook(change))
     try:
         yield
     finally:
@@ -103,9 +119,7 @@ def replaced(
 def _module(stack: nn.Module, site: Site) -> nn.Module:
     """The module whose output is the site's value."""
     if site.layer == "final":
-        return stack.layer_norm
-    if site.layer == 0:
-        return stack.layernorm_embedding
+        return stack.layer_norm if norm_first(stack.config) else stack.layers[-1]
     layer = stack.layers[site.layer - 1]
     parts = {"residual": "", "attention": "self_attn", "cross_attention": "encoder_attn", "mlp": "fc2"}
     return layer.get_submodule(parts[site.part])
@@ -113,7 +127,7 @@ def _module(stack: nn.Module, site: Site) -> nn.Module:
 
 @contextmanager
 def spliced(
-    model: MBartForConditionalGeneration,
+    model: PreTrainedModel,
     autoencoder: Reconstructs,
     site: Site,
     *,
@@ -127,7 +141,7 @@ def spliced(
 
 @contextmanager
 def steered(
-    model: MBartForConditionalGeneration,
+    model: PreTrainedModel,
     autoencoder: Reconstructs,
     site: Site,
     changes: Mapping[int, float | int],
@@ -180,7 +194,7 @@ def _reference(autoencoder: Reconstructs) -> Tensor:
     return next(value for value in autoencoder.state_dict().values() if value.is_floating_point())
 
 
-def check_width(autoencoder: Reconstructs, model: MBartForConditionalGeneration) -> None:
+def check_width(autoencoder: Reconstructs, model: PreTrainedModel) -> None:
     """Raise ValueError unless the autoencoder reads states of the model's width."""
     if autoencoder.d_model != model.config.d_model:
         raise ValueError(
@@ -229,7 +243,7 @@ def _recovered(ablated: float, replaced: float, clean: float) -> float:
 
 @torch.no_grad()
 def loss_recovered(
-    model: MBartForConditionalGeneration,
+    model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
     autoencoder: Reconstructs,
     site: Site,
@@ -254,7 +268,8 @@ def loss_recovered(
     if not sources or len(sources) != len(targets):
         raise ValueError(f"there are {len(sources)} sources and {len(targets)} targets; expected pairs")
     skipped = uncounted_ids(tokenizer, include_special)
-    read, predicted = tokenise(tokenizer, sources), tokenise(tokenizer, targets, what="target")
+    read = tokenise(tokenizer, sources)
+    predicted = tokenise(tokenizer, targets, what="target", target=True)
     order = sorted(range(len(read)), key=lambda i: (len(predicted[i]), len(read[i])))
     batches = [
         padded_pairs([read[i] for i in rows], [predicted[i] for i in rows], model)
@@ -289,37 +304,39 @@ def loss_recovered(
 
 
 def padded_pairs(
-    read: list[list[int]], predicted: list[list[int]], model: MBartForConditionalGeneration
+    read: list[list[int]], predicted: list[list[int]], model: PreTrainedModel
 ) -> tuple[dict[str, Tensor], Tensor]:
     """Padded inputs of the model, and labels in which pads and the language code are ignored.
 
-    Of pairs of token numbers: `lang X </s>` for the encoder, `lang Y </s>` to be predicted.
+    Of pairs of token numbers: `lang X </s>` for the encoder, `lang Y </s>` to be predicted, or what frames X and Y
+    in the model's family (`tokenise`).
     """
-    pad = model.config.pad_token_id
-    ids, targets = (
-        pad_sequence([torch.tensor(row) for row in rows], batch_first=True, padding_value=pad).to(
+    pad, config = model.config.pad_token_id, model.config
+    labels = [[IGNORED if i == forced(row, config) else t for i, t in enumerate(row)] for row in predicted]
+    decoder = [shifted(row, config) for row in predicted]
+    ids, decoder_ids, labels = (
+        pad_sequence([torch.tensor(row) for row in rows], batch_first=True, padding_value=value).to(
             model.device
         )
-        for rows in (read, predicted)
+        for rows, value in ((read, pad), (decoder, pad), (labels, IGNORED))
     )
-    labels = targets.masked_fill(targets == pad, IGNORED)
-    labels[:, 0] = IGNORED
-    inputs = {"input_ids": ids, "attention_mask": (ids != pad).long()}
-    # The shift leaves a second </s> behind a row that ends early, which is no input of that row. The decoder
-    # needs no mask: it is causal, and the pads stand to the right of all that counts.
-    shifted = shift_tokens_right(targets, pad).masked_fill(targets == pad, pad)
-    return inputs | {"decoder_input_ids": shifted}, labels
+    # The decoder needs no mask: it is causal, and the pads stand to the right of all that counts.
+    return {
+        "input_ids": ids,
+        "attention_mask": (ids != pad).long(),
+        "decoder_input_ids": decoder_ids,
+    }, labels
 
 
 def log_probabilities(
-    model: MBartForConditionalGeneration, inputs: dict[str, Tensor], counted: Bool[Tensor, "sentences tokens"]
+    model: PreTrainedModel, inputs: dict[str, Tensor], counted: Bool[Tensor, "sentences tokens"]
 ) -> Float[Tensor, "counted vocabulary"]:
     """Of the next token, in float32, at the positions that count."""
     return model(**inputs, use_cache=False).logits[counted].float().log_softmax(dim=1)
 
 
 def _mean_state(
-    model: MBartForConditionalGeneration,
+    model: PreTrainedModel,
     site: Site,
     batches: list[tuple[dict[str, Tensor], Tensor]],
     skipped: Int[Tensor, " ids"],

@@ -29,6 +29,11 @@ def read_fields(path: Path | str) -> Iterator[tuple[int, list[str]]]:
 
 
 def full_codes(known: Collection[str]) -> dict[str, str]:
-    """The codes themselves, and "en" for "en_XX" where one code alone begins so."""
-    short = Counter(code[:2] for code in known)
-    return {code: code for code in known} | {code[:2]: code for code in known if short[code[:2]] == 1}
+    """The codes themselves, and "en" for "en_XX" where one code alone begins so.
+
+    Codes of other forms have no short one: NLLB-200's "est_Latn" is Estonian, and "es" is not.
+    """
+    short = Counter(code[:2] for code in known if code[2:3] == "_")
+    return {code[:2]: code for code in known if short[code[:2]] == 1 and code[2:3] == "_"} | {
+        code: code for code in known
+    }

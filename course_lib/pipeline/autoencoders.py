@@ -8,6 +8,7 @@ from torch import Tensor
 
 from course_lib import sae
 from course_lib.mbart.corpus import CONCEPTS, LEXICAL_CONCEPTS, Sentence
+from course_lib.pipeline.config import dictionary
 from course_lib.pipeline.results import (
     Feature,
     SentenceStates,
@@ -115,10 +116,7 @@ def train_sparse(
 ) -> SparseRun:
     """Train the overcomplete dictionary on the states of tokens, and describe its strongest features."""
     d_model = tokens.states.shape[1]
-    n_features = 2 * d_model if config.n_features is None else config.n_features
-    autoencoder = sae.TopKSparseAutoencoder(
-        d_model, n_features, k=min(config.k, n_features), generator=generator(seed, 3)
-    ).to(device)
+    autoencoder = dictionary(config, d_model, generator=generator(seed, 3)).to(device)
     sides = tokens.sides
     history = sae.train(
         autoencoder, sides["train"], config.training, generator=generator(seed, 4), progress=progress

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from course_lib import sae
 from course_lib.mbart.corpus import Sentence
+from course_lib.pipeline.config import site_of
 from course_lib.sae.concepts import auroc
 
 if TYPE_CHECKING:
@@ -61,12 +62,12 @@ class FeatureBrowser:
     """
 
     def __init__(self, run: "RunResult", *, n_sentences: int = 1200):
-        from course_lib.mbart.activations import Site, extract
+        from course_lib.mbart.activations import extract
         from course_lib.mbart.model import load
 
         self.model, self.tokenizer = load(run.metrics["run"]["model"])
         self.autoencoder = sae.load(run.out / "sparse")
-        self.site = Site(run.metrics["run"]["site"])
+        self.site = site_of(run.metrics["run"]["site"])
         content = json.loads((run.out / "concepts.json").read_text(encoding="utf-8"))
         self.rows: dict[int, list[dict[str, Any]]] = {}
         for row in sorted(content["scores"]["features"], key=lambda row: -row["auroc"]):
@@ -177,11 +178,12 @@ class FeatureBrowser:
 
     def _translate(self, text: str, language: str, target: str, changes: Mapping[int, float | int]) -> str:
         from course_lib.mbart.activations import tokenise, uncounted_ids
+        from course_lib.mbart.families import languages
         from course_lib.mbart.scores import translate
         from course_lib.mbart.splicing import steered
 
         rows = tokenise(self.tokenizer, [Sentence(text, language)])
-        code = self.tokenizer.lang_code_to_id[target]
+        code = languages(self.tokenizer)[target]
         skipped = uncounted_ids(self.tokenizer, include_special=False)
         with steered(self.model, self.autoencoder, self.site, changes, skipped_ids=skipped):
             written = translate(self.model, self.tokenizer, rows, [code])[0]

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
-from transformers import MBartForConditionalGeneration, PreTrainedTokenizerBase
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from course_lib.mbart.activations import tokenise, uncounted_ids
 from course_lib.mbart.corpus import Sentence
@@ -50,7 +50,7 @@ class EndToEnd:
 
     def __init__(
         self,
-        model: MBartForConditionalGeneration,
+        model: PreTrainedModel,
         tokenizer: PreTrainedTokenizerBase,
         site: Site,
         sources: Sequence[Sentence],
@@ -75,7 +75,7 @@ class EndToEnd:
         self.model, self.site = model, site
         self.downstream, self.local_weight = downstream, local_weight
         self.read = tokenise(tokenizer, sources)
-        self.predicted = tokenise(tokenizer, targets, what="target")
+        self.predicted = tokenise(tokenizer, targets, what="target", target=True)
         self.skipped = uncounted_ids(tokenizer, include_special)
 
     def __len__(self) -> int:

@@ -129,7 +129,8 @@ def _sparse_loss(run: SparseRun) -> tuple[Figure, str, str]:
         figure,
         f"Loss against training step, logarithmic. At the end: {history.parts['reconstruction'][-1]:.3f}.",
         "Training loss of the sparse autoencoder: the fraction of the variance that is still missing with "
-        f"{run.autoencoder.k} active features a token. TopK needs no penalty.",
+        f"{run.train.l0:.1f} active features a token"
+        + (". TopK needs no penalty." if run.config.kind == "topk" else f" ({run.config.kind})."),
     )
 
 

@@ -25,7 +25,7 @@ class StackedConfig:
 
 @dataclass(frozen=True)
 class SparseConfig:
-    """The sparse autoencoder of a run: number of features (None: 2 d), active features a token, training.
+    """The sparse autoencoder of a run: number of features (None: 2 d), active features a token, training, kind.
 
     Few features and few active ones serve concepts best: with more, the forms of a word in the different
     languages get features of their own.
@@ -38,6 +38,8 @@ class SparseConfig:
             steps=1500, batch_size=1024, step_size=2e-3, unit_norm_decoder=True, revive_every=250
         )
     )
+    kind: str = "topk"
+    penalty: float | int | None = None  # of kinds without k; None: `config.PENALTIES`
 
 
 @dataclass(frozen=True)
@@ -159,7 +161,7 @@ class Feature:
 class SparseRun:
     """A trained sparse autoencoder, its curves, firing rates on the training rows, scores and top features."""
 
-    autoencoder: sae.TopKSparseAutoencoder
+    autoencoder: sae.SparseAutoencoder
     config: SparseConfig
     history: sae.History
     firing_rates: Float[Tensor, " features"]
@@ -195,6 +197,7 @@ class Description:
     device: str
     threads: int
     versions: dict[str, str]
+    choice: dict[str, Any] | None = None  # the command's options that make it again, where it has them
 
 
 @dataclass(frozen=True)

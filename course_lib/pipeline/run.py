@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import torch
 from safetensors.torch import save as to_bytes
@@ -19,6 +19,7 @@ from course_lib import devices, sae
 from course_lib.files import check_free, new_directory
 from course_lib.mbart.corpus import LANGUAGES, Sentence
 from course_lib.pipeline.autoencoders import learned_by_heart, score_concepts, train_sparse, train_stacked
+from course_lib.pipeline.config import choice_of, site_of
 from course_lib.pipeline.results import (
     Description,
     Results,
@@ -28,6 +29,7 @@ from course_lib.pipeline.results import (
     StackedConfig,
     TokenStates,
 )
+from course_lib.pipeline.stored import stored_tokens
 from course_lib.pipeline.text import (
     BUILTIN,
     MIN_SENTENCES,
@@ -36,15 +38,11 @@ from course_lib.pipeline.text import (
     resolve_languages,
     split,
 )
+from course_lib.pipeline.unread import unknown_pieces, unread_by_shipped
 from course_lib.sae.concepts import TooFewRowsError
 
 if TYPE_CHECKING:
-    from transformers import MBartForConditionalGeneration, PreTrainedTokenizerBase
-
-UNREAD_TEXT = (
-    "this model has read nothing but the generated corpus of this course, so its states say little about other "
-    "text; for your own text choose a model that was trained on such text, for instance facebook/mbart-large-50"
-)
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 
 def run(
@@ -52,11 +50,12 @@ def run(
     out: Path | str,
     model: str = "course-mbart",
     text: Path | str = BUILTIN,
-    site: Literal["encoder", "decoder"] = "encoder",
+    site: str = "encoder",
     seed: int = 0,
     n_sentences: int | None = None,
     stacked: StackedConfig | None = None,
     sparse: SparseConfig | None = None,
+    store: Path | str | None = None,
     device: torch.device | str | None = None,
     threads: int | None = None,
     progress: bool = True,
@@ -65,7 +64,9 @@ def run(
 
     `model` is a hub name, a local directory or "course-mbart"; `text` a file or "builtin". `n_sentences`
     limits how many sentences are used (default: all of a file, 12000 of the built-in corpus). Sentence vectors
-    of encoder and decoder are both saved; the autoencoders are trained on the states of `site`. Where the
+    of encoder and decoder are both saved; the autoencoders are trained on the states of `site`: "encoder" and
+    "decoder" (their last hidden states) or one like "encoder.6.mlp". `store` is one that `activations` wrote of
+    the same text, model and site; the states of tokens are then taken from it. Where the
     concepts of the text are known (the built-in corpus), its features are scored on them. torch uses `threads`
     threads on the CPU (default: what suits the model's width, `devices.threads_for`). The same seed and the
     same number of threads give the same numbers on the same machine.
@@ -73,21 +74,24 @@ def run(
     `out` then holds the sentence vectors, both autoencoders, all numbers as JSON, the figures and a page to
     read; it appears only when all of it is there.
 
-    Raises InputError for text, site, threads or `out` that cannot be used, and ModelUnavailable for a model that
-    cannot be loaded. After an error or an interrupt nothing is left at `out`.
+    Raises InputError for text, site, store, sizes, threads or `out` that cannot be used, and ModelUnavailable for a
+    model that cannot be loaded. After an error or an interrupt nothing is left at `out`.
     """
     check_request(out=Path(out), site=site, n_sentences=n_sentences, threads=threads)
+    stacked, sparse = stacked or StackedConfig(), sparse or SparseConfig()
+    site = site.removesuffix(".final")
     clock = _Clock()
     with clock("text"):
         lines = read_text(text, seed=seed, limit=n_sentences)
     with clock("model"):
         # transformers takes seconds to load, which an error about the text need not wait for.
+        from course_lib.mbart.families import languages
         from course_lib.mbart.model import SHIPPED, load
 
         device = _usable_device(device)
         mbart, tokenizer = load(model, device=device, dtype=torch.float32)
         # The tokenizer has the codes of all of mBART-50; the built-in models have only read their corpus.
-        known = LANGUAGES if model in SHIPPED else tokenizer.lang_code_to_id
+        known = LANGUAGES if model in SHIPPED else languages(tokenizer)
         sentences = resolve_languages(lines, known=known, source=str(text))
     if threads is None:
         threads = devices.threads_for(mbart.config.d_model)
@@ -95,16 +99,16 @@ def run(
         held_out = split(sentences, seed=seed)
         with clock("activations"):
             vectors, tokens = read_states(
-                mbart, tokenizer, sentences, site=site, held_out=held_out, progress=progress
+                mbart, tokenizer, sentences, site=site, held_out=held_out, store=store, progress=progress
             )
         rows = SentenceStates(sentences, vectors[site].to(device), held_out.to(device))
         with clock("stacked autoencoder"):
-            stacked_run = train_stacked(rows, stacked or StackedConfig(), seed=seed, progress=progress)
+            stacked_run = train_stacked(rows, stacked, seed=seed, progress=progress)
         with clock("sparse autoencoder"):
-            sparse_run = train_sparse(
-                tokens, sparse or SparseConfig(), seed=seed, device=device, progress=progress
-            )
-        notes = [UNREAD_TEXT] if model in SHIPPED and text != BUILTIN else []
+            sparse_run = train_sparse(tokens, sparse, seed=seed, device=device, progress=progress)
+        notes = unknown_pieces(tokens.pieces, tokenizer)
+        if model in SHIPPED and text != BUILTIN:
+            notes += unread_by_shipped(model, mbart, tokenizer, sentences)
         for kind, trained in (("stacked", stacked_run), ("sparse", sparse_run)):
             explained = trained.train.explained_variance, trained.held_out.explained_variance
             notes += learned_by_heart(kind, *explained)
@@ -129,6 +133,19 @@ def run(
             device=devices.describe(device),
             threads=torch.get_num_threads(),
             versions=_versions(),
+            choice=choice_of(
+                sparse,
+                stacked,
+                sparse_run.autoencoder.n_features,
+                model=str(model),
+                text=str(text),
+                site=site,
+                sentences=n_sentences,
+                seed=seed,
+                store=None if store is None else str(store),
+                device=str(device),
+                threads=threads,
+            ),
         )
         found = Results(described, stacked_run, sparse_run, scored, clock.seconds, notes)
         with clock("report"):
@@ -150,8 +167,7 @@ def run(
 
 def check_request(*, out: Path, site: str, n_sentences: int | None, threads: int | None = None) -> None:
     """Raise InputError for arguments that no text or model can make good."""
-    if site not in ("encoder", "decoder"):
-        raise InputError(f"site is {site!r}; expected 'encoder' or 'decoder'")
+    site_of(site)
     if n_sentences is not None and n_sentences < MIN_SENTENCES:
         raise InputError(
             f"{n_sentences} sentences asked for; at least {MIN_SENTENCES} are needed to train on"
@@ -183,36 +199,50 @@ def _writable(out: Path | str) -> Iterator[Path]:
 
 
 def read_states(
-    model: "MBartForConditionalGeneration",
+    model: "PreTrainedModel",
     tokenizer: "PreTrainedTokenizerBase",
     sentences: list[Sentence],
     *,
     site: str,
     held_out: Tensor,
+    store: Path | str | None = None,
     progress: bool,
 ) -> tuple[dict[str, Tensor], TokenStates]:
-    """Read the sentences once: their vectors in encoder and decoder, and the states of their tokens at `site`.
+    """Read the sentences once: their vectors in encoder, decoder and at `site`, and the states of their tokens there.
 
-    Raises InputError for a sentence without a token, or longer than the model can read.
+    With `store` the states of tokens are those of the store, and the model is read for vectors alone.
+
+    Raises InputError for a site that the model does not have, for a sentence without a token, or longer than the model
+    can read, and for a store that is not of this model, text and site.
     """
-    from course_lib.mbart.activations import Site, extract
+    from course_lib.mbart.activations import extract
 
-    sites = {side: Site(side) for side in ("encoder", "decoder")}
-    pools = {place: "both" if side == site else "mean" for side, place in sites.items()}
+    where = site_of(site)
+    sites = {side: site_of(side) for side in ("encoder", "decoder")} | {site: where}
+    pools = dict.fromkeys(sites.values(), "mean") | ({} if store is not None else {where: "both"})
     try:
-        states = extract(model, tokenizer, sentences, list(sites.values()), pool=pools, progress=progress)
+        where.resolved(model.config)
+    except ValueError as error:
+        raise InputError(str(error)) from error
+    tokens = None
+    if store is not None:
+        tokens = stored_tokens(store, model, tokenizer, sentences, site=where, held_out=held_out)
+    try:
+        states = extract(model, tokenizer, sentences, list(pools), pool=pools, progress=progress)
     except ValueError as error:
         raise InputError(f"{error} (sentences are counted without blank lines)") from error
-    of_site = states[sites[site]]
-    tokens = TokenStates(
-        sentences,
-        of_site.values.float(),
-        of_site.sentence,
-        tokenizer.convert_ids_to_tokens(of_site.token.tolist()),
-        held_out[of_site.sentence],
-    )
+    if tokens is None:
+        of_site = states[where]
+        tokens = TokenStates(
+            sentences,
+            of_site.values.float(),
+            of_site.sentence,
+            tokenizer.convert_ids_to_tokens(of_site.token.tolist()),
+            held_out[of_site.sentence],
+        )
     vectors = {
-        side: states[place].means if side == site else states[place].values for side, place in sites.items()
+        name: states[place].means if pools[place] == "both" else states[place].values
+        for name, place in sites.items()
     }
     return vectors, tokens
 

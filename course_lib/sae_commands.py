@@ -1,0 +1,260 @@
+"""The commands `python -m course_lib sae train | evaluate | export`: dictionaries of states that are stored.
+
+A run of `train` is a directory: `choice.json`, what was asked for and of which store; `checkpoints/`, from which the
+same command goes on; and at the end, whole or not at all, `autoencoder/`.
+"""
+
+import json
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from course_lib.options import Kind, explained, from_file
+
+app = typer.Typer(
+    help="Train, evaluate and export sparse autoencoders of stored states.", no_args_is_help=True
+)
+
+CHOICE, CHECKPOINTS, AUTOENCODER = "choice.json", "checkpoints", "autoencoder"
+# What of a store's manifest says where its rows are from.
+_ORIGIN = (
+    *("model", "site", "weights_sha256", "tokenizer_sha256", "computed_in", "text_sha256"),
+    *("include_special", "rows", "d_model"),
+)
+
+Run = Annotated[
+    Path, typer.Argument(help="A run of `sae train` or of `pipeline`, or a directory with an autoencoder.")
+]
+Device = Annotated[str | None, typer.Option(help="cpu, cuda, ... (default: cuda where there is one).")]
+Threads = Annotated[int | None, typer.Option(help="CPU threads of torch (default: one for small models).")]
+Progress = Annotated[bool, typer.Option(help="Show progress bars.")]
+
+
+class Format(StrEnum):
+    """What `export` writes."""
+
+    saelens = "saelens"
+    safetensors = "safetensors"
+
+
+@app.command()
+def train(
+    out: Annotated[Path, typer.Option(help="Directory of the run; one that was stopped goes on.")],
+    store: Annotated[Path, typer.Option(help="A store that `activations` wrote.")],
+    kind: Annotated[Kind, typer.Option(help="Kind of sparse autoencoder.")] = Kind.topk,
+    features: Annotated[int | None, typer.Option(help="Features (default: twice the states' width).")] = None,
+    k: Annotated[
+        int | None, typer.Option(help="Active features a row, of kinds that fix it (default: 8).")
+    ] = None,
+    penalty: Annotated[
+        float | None,
+        typer.Option(
+            help="Weight of the sparsity penalty, of kinds without k (default: relu and gated 0.3, jumprelu 0.003)."
+        ),
+    ] = None,
+    steps: Annotated[int | None, typer.Option(help="Training steps (default: 1500).")] = None,
+    batch_size: Annotated[int | None, typer.Option(help="Rows a step (default: 1024).")] = None,
+    step_size: Annotated[float | None, typer.Option(help="Adam's step size (default: 0.002).")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the weights and of the order of rows.")] = 0,
+    checkpoint_every: Annotated[int, typer.Option(help="Steps between two checkpoints.")] = 500,
+    device: Device = None,
+    threads: Threads = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(help="Options in TOML; options given here win.", callback=from_file, is_eager=True),
+    ] = None,
+    progress: Progress = True,
+) -> None:
+    """Train a sparse autoencoder on a store; give the same command again to go on after a stop."""
+    with explained(ValueError, RuntimeError, OSError):
+        from dataclasses import asdict, replace
+
+        from course_lib import devices, sae
+        from course_lib.pipeline.config import dictionary, sparse_config
+        from course_lib.pipeline.seeds import generator
+        from course_lib.pipeline.stored import open_store
+
+        rows = open_store(store)
+        settings = sparse_config(kind=kind.value, features=features, k=k, penalty=penalty, steps=steps)
+        given = {"batch_size": batch_size, "step_size": step_size}
+        given = {name: value for name, value in given.items() if value is not None}
+        settings = replace(settings, training=replace(settings.training, **given))
+        used = devices.usable_device(device)
+        autoencoder = dictionary(settings, rows.d_model, generator=generator(seed, 3)).to(used)
+        choice = {
+            "kind": kind.value,
+            "config": autoencoder.config(),
+            "training": asdict(settings.training),
+            "seed": seed,
+            "store": {name: rows.manifest[name] for name in _ORIGIN},
+        }
+        _begin(out, json.loads(json.dumps(choice)))
+        if not (out / AUTOENCODER).is_dir():
+            threads = devices.threads_for(rows.d_model) if threads is None else threads
+            with devices.threads(threads):
+                sae.train(
+                    autoencoder,
+                    rows,
+                    settings.training,
+                    generator=generator(seed, 4),
+                    progress=progress,
+                    checkpoint_dir=out / CHECKPOINTS,
+                    checkpoint_every=checkpoint_every,
+                )
+            sae.save(autoencoder, out / AUTOENCODER)
+    typer.echo(f"autoencoder: {out / AUTOENCODER}")
+
+
+def _begin(out: Path, choice: dict[str, Any]) -> None:
+    """Write down what a run is asked for. Raises ValueError where `out` holds another run or something else."""
+    from course_lib.files import replacing
+
+    path = out / CHOICE
+    if path.is_file():
+        before = json.loads(path.read_text(encoding="utf-8"))
+        for name, value in _flat(choice).items():
+            # The same weights may be reached by another name.
+            if name != "store.model" and _flat(before).get(name) != value:
+                raise ValueError(
+                    f"{out} is another run: its {name} is {_flat(before).get(name)!r}, now {value!r}; choose another "
+                    "directory, or remove this one"
+                )
+        return
+    out.mkdir(parents=True, exist_ok=True)
+    foreign = sorted(p.name for p in out.iterdir() if not p.name.endswith(".partial"))
+    if foreign:
+        raise ValueError(f"{out} holds something else ({', '.join(foreign[:3])}); choose another directory")
+    with replacing(path) as file:
+        file.write((json.dumps(choice, indent=1) + "\n").encode())
+
+
+def _flat(choice: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    found = {}
+    for name, value in choice.items():
+        found |= _flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {prefix + name: value}
+    return found
+
+
+def _read(run: Path, *, device: Any = "cpu") -> tuple[Any, dict[str, Any] | None]:
+    """The sparse autoencoder of a run, and what is known of the states that it was trained on."""
+    from course_lib import sae
+
+    origin, place = None, run
+    if (run / CHOICE).is_file():
+        origin, place = json.loads((run / CHOICE).read_text(encoding="utf-8"))["store"], run / AUTOENCODER
+        if not place.is_dir():
+            raise FileNotFoundError(f"{run} is not finished; run the same `sae train` again to finish it")
+    elif (run / "metrics.json").is_file():
+        place = run / "sparse"
+        described = json.loads((run / "metrics.json").read_text(encoding="utf-8"))["run"]
+        site = described["site"] + (".final" if "." not in described["site"] else "")
+        origin = {"model": described["model"], "site": site}
+    return sae.load(place, device=device), origin
+
+
+@app.command()
+def evaluate(
+    run: Run,
+    store: Annotated[Path, typer.Option(help="States to evaluate on: a store that `activations` wrote.")],
+    model: Annotated[
+        str | None,
+        typer.Option(help="Model of the states, for its cross-entropy with the reconstructions put in."),
+    ] = None,
+    text: Annotated[
+        str, typer.Option(help="What the model reads then: a UTF-8 file, or builtin.")
+    ] = "builtin",
+    sentences: Annotated[int, typer.Option(help="Sentences of it.")] = 200,
+    device: Device = None,
+    threads: Threads = None,
+    progress: Progress = True,
+) -> None:
+    """Print explained variance, active and dead features; with a model also cross-entropy before and after splicing."""
+    with explained(ValueError, RuntimeError, OSError):
+        from course_lib import devices
+        from course_lib.pipeline.stored import open_store
+        from course_lib.sae import metrics
+
+        used = devices.usable_device(device)
+        rows = open_store(store)
+        autoencoder, origin = _read(run, device=used)
+        for name in ("site", "weights_sha256"):
+            known = (origin or {}).get(name)
+            if known is not None and known != rows.manifest[name]:
+                raise ValueError(
+                    f"{run} was trained on states with {name} {known!r}, and {store} has {rows.manifest[name]!r}; "
+                    "expected states of the same model and site"
+                )
+        threads = devices.threads_for(rows.d_model) if threads is None else threads
+        with devices.threads(threads):
+            found = metrics.evaluate(autoencoder, rows)
+            typer.echo(f"rows: {found.n_rows}")
+            typer.echo(f"explained variance: {found.explained_variance:.4f}")
+            typer.echo(f"active features a row (l0): {found.l0:.2f}")
+            typer.echo(f"dead features: {found.n_dead} of {found.code_width}")
+            if model is not None:
+                _spliced(
+                    autoencoder,
+                    rows,
+                    model,
+                    text=text,
+                    n=sentences,
+                    device=used,
+                    progress=progress,
+                    store=store,
+                )
+
+
+def _spliced(
+    autoencoder: Any, rows: Any, name: str, *, text: str, n: int, device: Any, progress: bool, store: Path
+) -> None:
+    """Print the cross-entropy of reading sentences back with the states at the store's site clean and replaced."""
+    from itertools import islice
+
+    from course_lib.mbart.activation_store import read_lines
+    from course_lib.mbart.corpus import generate
+    from course_lib.mbart.families import languages
+    from course_lib.mbart.model import load
+    from course_lib.mbart.splicing import loss_recovered
+    from course_lib.pipeline.stored import check_model
+
+    model, tokenizer = load(name, device=device)
+    check_model(rows.manifest, model, tokenizer, what=f"the store {store}")
+    if text == "builtin":
+        pairs = [(sentence, None) for sentence in generate(n, seed=0, split="test")]
+    else:
+        pairs = list(islice(read_lines(text, languages=languages(tokenizer)), n))
+    sources = [source for source, _ in pairs]
+    targets = [target or source for source, target in pairs]
+    special = rows.manifest["include_special"]
+    found = loss_recovered(
+        model, tokenizer, autoencoder, rows.site, sources, targets, include_special=special, progress=progress
+    )
+    typer.echo(
+        f"cross-entropy a token over {found.n_tokens} tokens: {found.clean:.4f} before and {found.spliced:.4f} after "
+        f"splicing at {rows.site}; {found.mean_ablated:.4f} with the mean state, {found.zero_ablated:.4f} with zeros"
+    )
+
+
+@app.command()
+def export(
+    run: Run,
+    out: Annotated[Path, typer.Option(help="Directory to write; must not hold anything yet.")],
+    format: Annotated[
+        Format,
+        typer.Option(help="saelens: what sae_lens.SAE reads; safetensors: what course_lib.sae.load reads."),
+    ] = Format.saelens,
+) -> None:
+    """Write the sparse autoencoder of a run for other programs."""
+    with explained(ValueError, OSError):
+        from course_lib import sae
+        from course_lib.sae import sae_lens_format
+
+        autoencoder, origin = _read(run)
+        if format is Format.saelens:
+            known = {"model_name": origin["model"], "hook_name": origin["site"]} if origin else {}
+            sae_lens_format.export(autoencoder, out, metadata=known)
+        else:
+            sae.save(autoencoder, out)
+    typer.echo(f"{format.value}: {out}")

@@ -1,0 +1,203 @@
+"""`sae train | evaluate | export`: the same numbers as the library, gone on with after a kill, and nothing mixed up."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from course_lib import sae
+from course_lib.__main__ import app
+from course_lib.mbart.activation_store import ActivationStore
+from course_lib.mbart.corpus import Sentence
+from course_lib.mbart.model import load
+from course_lib.mbart.splicing import loss_recovered
+from course_lib.options import Kind
+from course_lib.pipeline import SparseConfig
+from course_lib.sae import checkpoints, sae_lens_format
+from tests.tiny_families import write_tiny
+from tests.tiny_mbart import SENTENCES, write_tiny_mbart
+
+QUICK = ("--features", "48", "--k", "4", "--steps", "30", "--batch-size", "64", "--checkpoint-every", "10")
+
+
+def command(*arguments, code=0):
+    done = CliRunner().invoke(app, list(map(str, arguments)))
+    assert done.exit_code == code, done.output
+    return done
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A model, a text, its stores, and those of another model."""
+    root = tmp_path_factory.mktemp("made")
+    (root / "text.txt").write_text("\n".join(SENTENCES[:80]))
+    for name, write in (("model", write_tiny_mbart), ("other", lambda path: write_tiny("mbart50", path))):
+        (root / name).mkdir()
+        write(root / name)
+        command(
+            *(
+                "activations",
+                "--model",
+                root / name,
+                "--text",
+                root / "text.txt",
+                "--out",
+                root / f"{name}_store",
+            ),
+            *("--dtype", "float32", "--no-progress"),
+        )
+    return root
+
+
+def train(made, out, *more, store="model_store", code=0):
+    return command("sae", "train", "--store", made / store, "--out", out, "--no-progress", *more, code=code)
+
+
+@pytest.fixture(scope="module")
+def trained(made, tmp_path_factory):
+    out = tmp_path_factory.mktemp("run") / "run"
+    train(made, out, *QUICK)
+    return out
+
+
+def killed(action):
+    """Whether a process that does this was killed in it."""
+    child = os.fork()
+    if child == 0:
+        try:
+            action()
+        finally:
+            os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+
+
+def test_killed_after_a_checkpoint_or_while_saving_it_ends_with_the_same_bits(made, trained, tmp_path):
+    out = tmp_path / "run"
+
+    def die(*args, **kwargs):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def until_20():
+        write = checkpoints.write
+        checkpoints.write = lambda path, step, *rest: write(path, step, *rest) if step < 20 else die()
+        train(made, out, *QUICK)
+
+    def until_saved():
+        sae.io.to_bytes = die
+        train(made, out, *QUICK)
+
+    assert killed(until_20)
+    assert [p.name for p in (out / "checkpoints").glob("*.safetensors")] == ["step-00000010.safetensors"]
+    done = command("sae", "export", out, "--out", tmp_path / "x", code=2)
+    assert "is not finished; run the same `sae train` again" in done.stderr
+    assert killed(until_saved)
+    assert not (out / "autoencoder").exists()
+    train(made, out, *QUICK)
+    for file in ("model.safetensors", "config.json"):
+        assert (out / "autoencoder" / file).read_bytes() == (trained / "autoencoder" / file).read_bytes()
+    before = (out / "autoencoder" / "model.safetensors").stat().st_mtime_ns
+    train(made, out, *QUICK)  # finished: nothing is done again
+    assert (out / "autoencoder" / "model.safetensors").stat().st_mtime_ns == before
+
+
+def test_another_run_is_not_gone_on_with(made, trained, tmp_path):
+    for more, store, words in (
+        ((), "other_store", "its store.weights_sha256 is"),
+        (("--seed", "1"), "model_store", "its seed is 0, now 1"),
+        (("--k", "5"), "model_store", "its config.k is 4, now 5"),
+        (("--steps", "31"), "model_store", "its training.steps is 30, now 31"),
+    ):
+        done = train(made, trained, *QUICK, *more, store=store, code=2)
+        assert done.stderr.startswith(f"error: {trained} is another run: ")
+        if store == "model_store":
+            assert words in done.stderr
+    (tmp_path / "note.txt").write_text("mine")
+    assert "holds something else (note.txt)" in train(made, tmp_path, *QUICK, code=2).stderr
+    assert "expected a store" in train(made, tmp_path / "o", store="none", code=2).stderr
+    assert not (tmp_path / "o").exists()
+
+
+@pytest.mark.parametrize("kind", Kind)
+def test_every_kind_is_trained_evaluated_and_exported(kind, made, tmp_path):
+    penalty = {"relu": "0.1", "gated": "0.1", "jumprelu": "0.01"}.get(kind)
+    sparsity = ("--k", "4") if penalty is None else ("--penalty", penalty)
+    train(
+        made, tmp_path / "run", "--kind", kind, "--features", 48, *sparsity, "--steps", 20, "--batch-size", 64
+    )
+    own = sae.load(tmp_path / "run" / "autoencoder")
+    said = command("sae", "evaluate", tmp_path / "run", "--store", made / "model_store").stdout
+    rows = ActivationStore(made / "model_store")
+    found = sae.metrics.evaluate(own, rows)
+    assert said.splitlines() == [
+        f"rows: {len(rows)}",
+        f"explained variance: {found.explained_variance:.4f}",
+        f"active features a row (l0): {found.l0:.2f}",
+        f"dead features: {found.n_dead} of 48",
+    ]
+    command("sae", "export", tmp_path / "run", "--out", tmp_path / "lens")
+    command("sae", "export", tmp_path / "run", "--out", tmp_path / "own", "--format", "safetensors")
+    for read in (sae_lens_format.load(tmp_path / "lens"), sae.load(tmp_path / "own")):
+        torch.testing.assert_close(read(rows[:50]), own(rows[:50]), atol=1e-5, rtol=1e-4)
+    metadata = json.loads((tmp_path / "lens" / "cfg.json").read_text())["metadata"]
+    assert metadata == {"model_name": str(made / "model"), "hook_name": "encoder.final"}
+
+
+def test_cross_entropy_is_that_of_the_library_and_of_the_same_model_alone(made, trained, tmp_path):
+    options = (
+        "--store",
+        made / "model_store",
+        "--text",
+        made / "text.txt",
+        "--sentences",
+        30,
+        "--no-progress",
+    )
+    said = command("sae", "evaluate", trained, *options, "--model", made / "model").stdout
+    model, tokenizer = load(str(made / "model"))
+    own, sentences = sae.load(trained / "autoencoder"), [Sentence(s, None) for s in SENTENCES[:30]]
+    site = ActivationStore(made / "model_store").site
+    found = loss_recovered(model, tokenizer, own, site, sentences, sentences, progress=False)
+    before, after = map(float, re.search(r": (\S+) before and (\S+) after", said).groups())
+    assert (before, after) == pytest.approx((found.clean, found.spliced), abs=1e-4)
+    assert before != after
+    done = command("sae", "evaluate", trained, *options, "--model", made / "other", code=2)
+    assert "is of another model" in done.stderr
+    done = command("sae", "evaluate", trained, "--store", made / "other_store", code=2)
+    assert "was trained on states with weights_sha256" in done.stderr
+
+
+def test_a_file_of_options_trains_the_same(made, trained, tmp_path):
+    (tmp_path / "choice.toml").write_text(
+        "features = 48\nk = 9\nsteps = 30\nbatch_size = 64\nstep_size = 0.002\nkind = 'topk'\n"
+    )
+    train(made, tmp_path / "run", "--config", tmp_path / "choice.toml", "--k", 4)
+    weights = [
+        (run / "autoencoder" / "model.safetensors").read_bytes() for run in (trained, tmp_path / "run")
+    ]
+    assert weights[0] == weights[1]
+
+
+def test_help_states_the_defaults_and_loads_nothing_heavy():
+    said = " ".join(CliRunner(env={"COLUMNS": "300"}).invoke(app, ["sae", "train", "--help"]).stdout.split())
+    made = SparseConfig()
+    for default in (made.k, made.training.steps, made.training.batch_size, made.training.step_size):
+        assert f"(default: {default})" in said
+    code = (
+        "import sys\nfrom course_lib.__main__ import app\n"
+        "app(['sae', 'train', '--help'], standalone_mode=False)\n"
+        "print(sorted({'torch', 'transformers'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip().endswith("[]")
+
+
+def test_what_is_no_run_is_named(tmp_path):
+    done = command("sae", "export", tmp_path, "--out", Path(tmp_path, "x"), code=2)
+    assert "config.json is missing" in done.stderr
