@@ -57,14 +57,17 @@ class Reconstructs(Protocol):
 def replaced(
     model: PreTrainedModel,
     site: Site,
-    replace: Callable[[Tensor], Tensor],
+    replace: Callable[..., Tensor],
     *,
     skipped_ids: Int[Tensor, " ids"] | Sequence[int] = (),
+    with_places: bool = False,
 ) -> Iterator[None]:
     """While the block runs, pass the states at `site` through `replace`; in `model.generate` too.
 
     `replace` gets the rows (rows, d_model) of all positions that are not padding and whose token is not in
-    `skipped_ids`, in order, and gives as many rows back. The hooks are removed however the block ends.
+    `skipped_ids`, in order, and gives as many rows back. With `with_places` it also gets (rows, 2): each row's
+    sentence in the batch and its token among those that are read now (with a cache, the decoder reads one at a
+    time). The hooks are removed however the block ends.
 
     Raises ValueError for a site that the model does not have.
     """
@@ -95,7 +98,8 @@ def replaced(
         if not counts.any():
             return states
         found = states.clone()
-        found[counts] = replace(states[counts]).to(states.dtype)
+        places = (counts.nonzero(),) if with_places else ()
+        found[counts] = replace(states[counts], *places).to(states.dtype)
         return found
 
     def change(_: nn.Module, args: tuple, output: Tensor | tuple) -> Tensor | tuple:

@@ -36,6 +36,7 @@ PARTS = {
     "extraction": ("extraction",),
     "sae": ("sae",),
     "kinds": ("kinds",),
+    "causes": ("causes",),
     "socp": ("socp",),
 }
 RESULTS = Path(__file__).parent / "results"
