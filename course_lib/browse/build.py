@@ -79,7 +79,7 @@ def build_index(
     return FeatureIndex.open(run)
 
 
-def _make(live: Live, run: Path, of_run: dict[str, str], *, effects: int | None, progress: bool) -> None:
+def _make(live: Live, run: Path, of_run: dict[str, list], *, effects: int | None, progress: bool) -> None:
     with (run / "sentences.jsonl").open(encoding="utf-8") as file:
         rows = [json.loads(line) for line in file]
     if not rows:

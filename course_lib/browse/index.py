@@ -11,6 +11,7 @@ mean square length of the centred training states. Only numpy is imported here: 
 
 import hashlib
 import json
+import os
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -279,19 +280,30 @@ def _random_nearest(n_features: int, d_model: int) -> float:
 # --- Reading an index ------------------------------------------------------------------------------
 
 
-def fingerprint(run: Path) -> dict[str, str]:
-    """SHA-256 of the files of a run that an index is made of. Raises IndexMissing where one is not there."""
-    names = ("sparse/config.json", "sparse/model.safetensors", "sentences.jsonl")
+def fingerprint(run: Path, *, unless: Mapping[str, Any] | None = None) -> dict[str, list]:
+    """Size, time of the last change and SHA-256 of the files of a run that an index is made of.
+
+    A file whose size and time are those of `unless`, an older fingerprint, is not read again: its SHA-256 is taken from
+    there. Raises IndexMissing where a file is not there.
+    """
     found = {}
-    for name in names:
+    for name in ("sparse/config.json", "sparse/model.safetensors", "sentences.jsonl"):
         try:
             with (run / name).open("rb") as file:
-                found[name] = hashlib.file_digest(file, "sha256").hexdigest()
+                status = os.fstat(file.fileno())
+                stamp, old = [status.st_size, status.st_mtime_ns], (unless or {}).get(name, [])
+                known = old[2] if old[:2] == stamp else None
+                found[name] = [*stamp, known or hashlib.file_digest(file, "sha256").hexdigest()]
         except OSError as error:
             raise IndexMissing(
                 f"{run / name} cannot be read ({error.strerror}); expected the directory of a pipeline run"
             ) from error
     return found
+
+
+def _same_files(a: Mapping[str, list], b: Mapping[str, list]) -> bool:
+    """Whether two fingerprints are of the same content, copied at another time or not."""
+    return {name: found[2] for name, found in a.items()} == {name: found[2] for name, found in b.items()}
 
 
 @dataclass(frozen=True)
@@ -312,21 +324,24 @@ class FeatureIndex:
         Raises IndexMissing where there is none, and IndexOutdated where the run's files are not those it was made of.
         """
         run = Path(run)
-        of_run = fingerprint(run)
         if not (run / DIRECTORY / "about.json").is_file():
             raise IndexMissing(f"{run} has no index; make it with build_index({str(run)!r})")
-        index = cls.read(run / DIRECTORY, run=run)
-        if index.about.get("format") != FORMAT or index.about.get("fingerprint") != of_run:
+        about = _read_json(run / DIRECTORY / "about.json")
+        made_of = about.get("fingerprint", {})
+        if about.get("format") != FORMAT or not _same_files(made_of, fingerprint(run, unless=made_of)):
             raise IndexOutdated(
                 f"{run / DIRECTORY} was made of other files than those of {run} today, or by another version; "
                 "remove that directory, and the index is made again"
             )
-        return index
+        return cls.read(run / DIRECTORY, run=run)
 
     @classmethod
     def read(cls, directory: Path, *, run: Path) -> "FeatureIndex":
         """Map the files of `directory`, which nobody compares with those of `run`; concepts are the run's."""
-        tables = {file.stem: np.load(file, mmap_mode="r") for file in directory.glob("*.npy")}
+        # Plain views: numpy's own class for mapped files takes longer for each small look.
+        tables = {
+            file.stem: np.load(file, mmap_mode="r").view(np.ndarray) for file in directory.glob("*.npy")
+        }
         effects = None
         if "effect_features" in tables:
             measured = (tables[f"effect_{name}"] for name in _EFFECTS)
@@ -423,7 +438,7 @@ class FeatureIndex:
                 for other, cosine, words in zip(
                     tables["nearest"][feature].tolist(),
                     tables["nearest_cosine"][feature],
-                    self.summary(tables["nearest"][feature])["tokens"],
+                    self.summary(tables["nearest"][feature].tolist())["tokens"],
                     strict=True,
                 )
             ],
@@ -439,7 +454,7 @@ class FeatureIndex:
     def strongest(self, feature: int, n: int) -> list[int]:
         """The n different sentences with a feature's largest activations, the strongest first; fewer where it is rare."""
         sentences, largest = self._by_sentence(*self.column(feature))
-        return sentences[self._different(sentences, largest, n)].tolist()
+        return sentences[self._different(sentences, np.argsort(-largest, kind="stable"), n)].tolist()
 
     def text(self, sentence: int) -> str:
         """A sentence as it was given."""
@@ -461,13 +476,15 @@ class FeatureIndex:
         first = np.flatnonzero(np.diff(sentence, prepend=-1))
         return sentence[first], np.maximum.reduceat(values, first)
 
-    def _different(self, sentences: np.ndarray, largest: np.ndarray, n: int) -> list[int]:
-        """Places of the n different texts with the largest values, the largest first."""
+    def _different(
+        self, sentences: Int[np.ndarray, " sentences"], order: Int[np.ndarray, " sentences"], n: int
+    ) -> list[int]:
+        """The first n places of an order whose texts are different."""
         found: dict[str, int] = {}
-        for place in np.argsort(-largest, kind="stable"):
+        for place in order:
             if len(found) == n:
                 break
-            found.setdefault(self.text(sentences[place]), int(place))
+            found.setdefault(self.text(int(sentences[place])), int(place))
         return list(found.values())
 
     def _examples(
@@ -479,14 +496,14 @@ class FeatureIndex:
             number = self.about["languages"].index(language)
             kept = self.tables["sentence_language"][sentences] == number
             sentences, largest = sentences[kept], largest[kept]
-        groups = [("strongest", self._different(sentences, largest, STRONGEST))]
-        order = np.argsort(largest, kind="stable")
+        order = np.argsort(-largest, kind="stable")
+        groups = [("strongest", self._different(sentences, order, STRONGEST))]
         # Below that, the sentences at the quantiles would be the strongest ones again.
         if len(order) > 2 * STRONGEST:
             for quantile in QUANTILES:
-                middle = round(quantile * (len(order) - 1))
+                middle = round((1 - quantile) * (len(order) - 1))
                 first = min(max(middle - AT_QUANTILE // 2, 0), len(order) - AT_QUANTILE)
-                groups.append((quantile, order[first : first + AT_QUANTILE][::-1].tolist()))
+                groups.append((quantile, order[first : first + AT_QUANTILE].tolist()))
         return {
             "sentences": len(sentences),
             "groups": [

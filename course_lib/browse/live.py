@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -329,7 +329,7 @@ def strongest_sentences(index: FeatureIndex, features: Sequence[int]) -> list[li
     ]
 
 
-def read_change(given: Mapping[str, Any]) -> Change:
+def read_change(given: Any) -> Change:
     """A change as the page sends it. Raises ValueError for fields that are missing or of another kind."""
     try:
         token = given.get("token")

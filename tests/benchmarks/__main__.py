@@ -36,6 +36,7 @@ PARTS = {
     "extraction": ("extraction",),
     "sae": ("sae",),
     "kinds": ("kinds",),
+    "browse": ("browse",),
     "socp": ("socp",),
 }
 RESULTS = Path(__file__).parent / "results"
