@@ -166,7 +166,7 @@
         return h("tr", { "aria-current": String(id) === state.feature ? "true" : null },
           h("td", {}, h("a", { href: hashOf({ view: "features", feature: id, in: "" }), "aria-label": `Feature ${id}: ${words(id)}` }, String(id))),
           h("td", {}, columns.tokens[at].slice(0, 4).join(", ") || h("span", { class: "soft" }, "never active")),
-          ...(hasConcepts ? [h("td", {}, best ? best[0] : ""), h("td", { class: "n" }, best ? number(best[1]) : "")] : []),
+          ...(hasConcepts ? [h("td", { class: "name" }, best ? best[0].split(":").map((part, at) => at ? [":", h("wbr"), part] : part) : ""), h("td", { class: "n" }, best ? number(best[1]) : "")] : []),
           h("td", { class: "n wideonly" }, number(columns.largest[at])), h("td", { class: "n" }, percent(columns.density[at])),
           languages.length > 1 ? h("td", { class: "n wideonly" }, columns.density[at]
             ? `${state.language ? "" : mainLanguage + " "}${percent(share(at, state.language))}` : "–") : null);
