@@ -158,7 +158,7 @@
       h("caption", { class: "hidden" }, "Features, " + (SORTS[state.sort] || SORTS.strength)[0] + " first"),
       h("thead", {}, h("tr", {}, head.map((text) => h("th", { scope: "col" }, text)),
         ...(hasConcepts ? [h("th", { scope: "col", class: "n" }, "F1")] : []),
-        h("th", { scope: "col", class: "n wideonly" }, "Largest"), h("th", { scope: "col", class: "n" }, "Density"),
+        h("th", { scope: "col", class: "n wideonly" }, "Largest"), h("th", { scope: "col", class: "n roomy" }, "Density"),
         languages.length > 1 ? h("th", { scope: "col", class: "n wideonly" }, state.language ? `Share ${state.language}` : "Main language") : null)),
       h("tbody", {}, rows.map((at) => {
         const id = columns.id[at], best = columns.concepts[at][0], rates = columns.languages[at];
@@ -167,7 +167,7 @@
           h("td", {}, h("a", { href: hashOf({ view: "features", feature: id, in: "" }), "aria-label": `Feature ${id}: ${words(id)}` }, String(id))),
           h("td", {}, columns.tokens[at].slice(0, 4).join(", ") || h("span", { class: "soft" }, "never active")),
           ...(hasConcepts ? [h("td", { class: "name" }, best ? best[0].split(":").map((part, at) => at ? [":", h("wbr"), part] : part) : ""), h("td", { class: "n" }, best ? number(best[1]) : "")] : []),
-          h("td", { class: "n wideonly" }, number(columns.largest[at])), h("td", { class: "n" }, percent(columns.density[at])),
+          h("td", { class: "n wideonly" }, number(columns.largest[at])), h("td", { class: "n roomy" }, percent(columns.density[at])),
           languages.length > 1 ? h("td", { class: "n wideonly" }, columns.density[at]
             ? `${state.language ? "" : mainLanguage + " "}${percent(share(at, state.language))}` : "–") : null);
       }))));
