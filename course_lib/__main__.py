@@ -1,4 +1,4 @@
-"""The command line: `python -m course_lib pipeline | activations | sae | pretrain | figures | doctor`.
+"""The command line: `python -m course_lib pipeline | browse | activations | sae | pretrain | figures | doctor`.
 
 Commands import what they need when they run, so that `--help` answers at once.
 """
@@ -143,6 +143,46 @@ def pipeline(
     typer.echo(f"report: {result.report}")
     for warning in result.metrics["run"]["warnings"]:
         typer.echo(f"warning: {warning}", err=True)
+
+
+@app.command()
+def browse(
+    run: Annotated[Path, typer.Argument(help="Directory of a pipeline run.")],
+    port: Annotated[int, typer.Option(help="Port on 127.0.0.1; 0 is any free one.", min=0, max=65535)] = 0,
+    browser: Annotated[bool, typer.Option(help="Open the page in a browser.")] = True,
+    export: Annotated[
+        Path | None, typer.Option(help="Write one static HTML file instead of serving the page.")
+    ] = None,
+    features: Annotated[int, typer.Option(help="Features in that file, the strongest first.")] = 200,
+    effects: Annotated[
+        int | None,
+        typer.Option(
+            help="Features whose effect on the output is measured when the index is made "
+            "(default: 256, from width 512 on 32)."
+        ),
+    ] = None,
+    device: Device = None,
+    threads: Threads = None,
+    progress: Annotated[bool, typer.Option(help="Show progress bars.")] = True,
+) -> None:
+    """Browse the features of a run in a page on this machine; its index is made at the first time."""
+    import webbrowser
+
+    from course_lib.browse.index import IndexUnavailable
+    from course_lib.browse.page import export as write
+    from course_lib.browse.server import open_or_build, serve
+
+    options = {"effects": effects, "device": device, "threads": threads, "progress": progress}
+    with _explained(IndexUnavailable, ValueError, OSError):
+        if export is not None:
+            write(open_or_build(run, **options), export, n_features=features)
+            typer.echo(f"page: {export}")
+            return
+        server = serve(run, port=port, **options)
+    typer.echo(f"feature browser: {server.address}\nCtrl+C ends it")
+    if browser:
+        webbrowser.open(server.address)
+    server.wait()
 
 
 @app.command()

@@ -37,6 +37,7 @@ PARTS = {
     "sae": ("sae",),
     "kinds": ("kinds",),
     "causes": ("causes",),
+    "browse": ("browse",),
     "socp": ("socp",),
 }
 RESULTS = Path(__file__).parent / "results"

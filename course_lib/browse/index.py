@@ -1,0 +1,595 @@
+"""What a browser of features knows of a run: written once, memory-mapped afterwards, answered without a model.
+
+The code of all tokens is kept by feature, as the columns of a sparse matrix: feature i is active at the tokens
+`active_token[active_start[i] : active_start[i + 1]]`, in order, with the activations at the same places of
+`active_value`. All that is shown of a feature's activity follows from its column, when it is asked for; what
+would need a look at other columns or at weights stands in tables with one row for each feature.
+
+An activation is a = f_i ||W_d[:, i]||, the length of what the feature adds to a token's state, as a share of the root
+mean square length of the centred training states. Only numpy is imported here: to open an index takes no torch.
+"""
+
+import hashlib
+import json
+import os
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+FORMAT = 1
+DIRECTORY = "browse"
+"""Where in a run the index is."""
+TOP_TOKENS = NEAREST = 8
+BINS = 24
+QUANTILES = (0.9, 0.75, 0.5, 0.25, 0.05)
+STRONGEST, AT_QUANTILE = 8, 3
+"""How many sentences are shown: the strongest ones, and at each quantile."""
+_DRAWN = 256
+_FLOATS = "%.4g"
+_EFFECTS = ("features", "token", "value", "divergence")
+
+
+class IndexUnavailable(RuntimeError):  # noqa: N818  (reads as what it says)
+    """An index that can neither be opened nor made; the message says why and what to do."""
+
+
+class IndexMissing(IndexUnavailable):
+    """A run without an index, or a directory that is no run."""
+
+
+class IndexOutdated(IndexUnavailable):
+    """An index that was made of other files than those that lie beside it."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A text and the sparse code of its tokens, ordered by feature and, within a feature, by token.
+
+    `token_span` says between which characters of its sentence a token stands; `token_piece` is its place in `pieces`.
+    """
+
+    texts: list[str]
+    languages: list[str | None]
+    held_out: Bool[np.ndarray, " sentences"]
+    token_sentence: Int[np.ndarray, " tokens"]
+    token_span: Int[np.ndarray, "tokens 2"]
+    token_piece: Int[np.ndarray, " tokens"]
+    pieces: list[str]
+    active_start: Int[np.ndarray, " features_and_1"]
+    active_token: Int[np.ndarray, " active"]
+    active_value: Float[np.ndarray, " active"]
+
+    @property
+    def n_features(self) -> int:
+        """Number of features, those that are never active among them."""
+        return len(self.active_start) - 1
+
+
+@dataclass(frozen=True)
+class Effects:
+    """What features do to the decoder's next token; `token` are places in its own `pieces`.
+
+    For each feature of `features`: the tokens that it raises most and those that it lowers most, by how much, and
+    `divergence`, the change of the prediction beside that by a random direction of the same length.
+    """
+
+    features: Int[np.ndarray, " measured"]
+    token: Int[np.ndarray, "measured 2 tokens"]
+    value: Float[np.ndarray, "measured 2 tokens"]
+    divergence: Float[np.ndarray, "measured 2"]
+    pieces: list[str]
+
+    def row(self, place: int) -> dict[str, Any]:
+        """The answer for `features[place]`: tokens with at least a hundredth of its largest change.
+
+        A divergence that was not measured is NaN, and None in the answer.
+        """
+        least = max(float(np.abs(self.value[place]).max()) / 100, 1e-9)
+        named = [
+            [
+                {"token": shown(self.pieces[token]), "change": _short(value)}
+                for token, value in zip(tokens, values, strict=True)
+                if value * sign >= least
+            ]
+            for sign, tokens, values in zip((1, -1), self.token[place], self.value[place], strict=True)
+        ]
+        divergence = [None if np.isnan(value) else _short(value) for value in self.divergence[place]]
+        return {
+            "raised": named[0],
+            "lowered": named[1],
+            "divergence": divergence[0],
+            "divergence_random": divergence[1],
+        }
+
+
+def shown(piece: str) -> str:
+    """A piece as it is displayed: without the mark of a word's beginning, and with an ellipsis where it is missing."""
+    if piece.startswith("▁"):
+        return piece[1:] or "␣"
+    return f"…{piece}" if piece[:1].isalpha() else piece
+
+
+def by_feature(
+    feature: Int[np.ndarray, " active"],
+    token: Int[np.ndarray, " active"],
+    value: Float[np.ndarray, " active"],
+    *,
+    n_features: int,
+) -> tuple[Int[np.ndarray, " features_and_1"], Int[np.ndarray, " active"], Float[np.ndarray, " active"]]:
+    """Entries in the order of their tokens, sorted by feature: where each feature starts, tokens and values."""
+    # A stable sort of 16 bits is a radix sort, which takes a tenth of the time.
+    order = np.argsort(feature.astype(np.uint16) if n_features <= 1 << 16 else feature, kind="stable")
+    start = np.zeros(n_features + 1, np.int64)
+    np.cumsum(np.bincount(feature, minlength=n_features), out=start[1:])
+    return start, token[order].astype(np.int32), value[order].astype(np.float32)
+
+
+def write_index(
+    directory: Path,
+    reading: Reading,
+    directions: Float[np.ndarray, "features d_model"],
+    *,
+    about: Mapping[str, Any],
+) -> None:
+    """Write the index of a reading, without effects, to a directory that exists.
+
+    `directions` are the decoder's columns, of any length; `about` is kept beside the tables. About 30 bytes of memory
+    are needed for each active entry of the code.
+
+    Raises ValueError for another number of directions than of features.
+    """
+    if len(directions) != reading.n_features:
+        raise ValueError(
+            f"directions has {len(directions)} rows; expected {reading.n_features}, one a feature"
+        )
+    languages = sorted({language for language in reading.languages if language is not None})
+    place = {language: number for number, language in enumerate(languages)} | {None: -1}
+    sentence_language = np.array([place[language] for language in reading.languages], np.int16)
+    token_language = sentence_language[reading.token_sentence]
+    encoded = [text.encode() for text in reading.texts]
+    tables = {
+        "text": np.frombuffer(b"".join(encoded), np.uint8),
+        "text_start": _starts([len(text) for text in encoded]),
+        "sentence_language": sentence_language,
+        "sentence_held_out": reading.held_out,
+        "sentence_start": _starts(np.bincount(reading.token_sentence, minlength=len(encoded))),
+        "token_sentence": reading.token_sentence.astype(np.int32),
+        "token_span": reading.token_span.astype(np.int32),
+        "token_piece": reading.token_piece.astype(np.int32),
+        "active_start": reading.active_start,
+        "active_token": reading.active_token,
+        "active_value": reading.active_value,
+        **_activity(reading, token_language, n_languages=len(languages)),
+        **_nearest(directions),
+    }
+    described = {
+        **about,
+        "format": FORMAT,
+        "features": reading.n_features,
+        "tokens": len(reading.token_sentence),
+        "sentences": len(encoded),
+        "languages": languages,
+        "language_tokens": np.bincount(token_language + 1, minlength=len(languages) + 1)[1:].tolist(),
+        "random_nearest": _random_nearest(*directions.shape),
+    }
+    for name, table in tables.items():
+        np.save(directory / f"{name}.npy", table)
+    _write_json(directory / "pieces.json", reading.pieces)
+    _write_json(directory / "about.json", described)
+
+
+def write_effects(directory: Path, effects: Effects) -> None:
+    """Add effects to an index that `write_index` wrote."""
+    for name in _EFFECTS:
+        np.save(directory / f"effect_{name}.npy", getattr(effects, name))
+    _write_json(directory / "effect_pieces.json", effects.pieces)
+
+
+def _write_json(path: Path, content: Any) -> None:
+    path.write_text(json.dumps(content, ensure_ascii=False), encoding="utf-8")
+
+
+def _read_json(path: Path) -> Any:
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def _starts(lengths: Iterable[int] | np.ndarray) -> Int[np.ndarray, " one_more"]:
+    return np.concatenate([[0], np.cumsum(np.asarray(lengths, np.int64))]).astype(np.int64)
+
+
+def _activity(
+    reading: Reading, token_language: Int[np.ndarray, " tokens"], *, n_languages: int
+) -> dict[str, np.ndarray]:
+    """One row for each feature: how often and how strongly it is active, at which tokens, in which languages."""
+    n, n_pieces, n_tokens = reading.n_features, len(reading.pieces), len(reading.token_sentence)
+    occurrences = np.bincount(reading.token_piece, minlength=n_pieces)
+    found = {
+        "count": np.diff(reading.active_start),
+        "largest": np.zeros(n, np.float32),
+        "mean": np.zeros(n, np.float32),
+        "strength": np.zeros(n, np.float32),
+        "language_count": np.zeros((n, n_languages), np.int64),
+        "top_token": np.full((n, TOP_TOKENS), -1, np.int32),
+        "top_share": np.zeros((n, TOP_TOKENS), np.float32),
+        "top_count": np.zeros((n, TOP_TOKENS), np.int64),
+        "top_of": np.zeros((n, TOP_TOKENS), np.int64),
+    }
+    for feature, (first, last) in enumerate(
+        zip(reading.active_start[:-1], reading.active_start[1:], strict=True)
+    ):
+        if first == last:
+            continue
+        tokens, values = reading.active_token[first:last], reading.active_value[first:last].astype(np.float64)
+        found["largest"][feature], found["mean"][feature] = values.max(), values.mean()
+        found["strength"][feature] = np.sqrt(np.square(values).sum() / n_tokens)
+        counts = np.bincount(token_language[tokens] + 1, minlength=n_languages + 1)
+        found["language_count"][feature] = counts[1:]
+        pieces = reading.token_piece[tokens]
+        sums = np.bincount(pieces, values, minlength=n_pieces)
+        order = np.argsort(-sums, kind="stable")[:TOP_TOKENS] if n_pieces <= 4096 else _largest(sums)
+        order = order[sums[order] > 0]
+        k = len(order)
+        found["top_token"][feature, :k] = order
+        found["top_share"][feature, :k] = sums[order] / values.sum()
+        found["top_count"][feature, :k] = np.bincount(pieces, minlength=n_pieces)[order]
+        found["top_of"][feature, :k] = occurrences[order]
+    return found
+
+
+def _largest(sums: Float[np.ndarray, " n"]) -> Int[np.ndarray, " top"]:
+    """Places of the largest entries, the largest first, without sorting the others."""
+    top = np.argpartition(-sums, TOP_TOKENS)[:TOP_TOKENS]
+    return top[np.argsort(-sums[top], kind="stable")]
+
+
+def _units(directions: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n d"]:
+    directions = np.asarray(directions, np.float32)
+    return directions / np.maximum(np.linalg.norm(directions, axis=1, keepdims=True), 1e-12)
+
+
+def _nearest(directions: Float[np.ndarray, "features d_model"]) -> dict[str, np.ndarray]:
+    """The features whose decoder directions have the largest cosine with each feature's."""
+    units = _units(directions)
+    k = min(NEAREST, len(units) - 1)
+    features, cosines = np.zeros((len(units), k), np.int32), np.zeros((len(units), k), np.float32)
+    for first in range(0, len(units), 512):
+        rows = np.arange(first, min(first + 512, len(units)))
+        cosine = units[rows] @ units.T
+        cosine[np.arange(len(rows)), rows] = -2.0  # itself
+        top = np.argpartition(-cosine, k - 1, axis=1)[:, :k] if k else np.zeros((len(rows), 0), np.int64)
+        found = np.take_along_axis(cosine, top, 1)
+        order = np.argsort(-found, axis=1, kind="stable")
+        features[rows] = np.take_along_axis(top, order, 1)
+        cosines[rows] = np.take_along_axis(found, order, 1)
+    return {"nearest": features, "nearest_cosine": cosines}
+
+
+def _random_nearest(n_features: int, d_model: int) -> float:
+    """Median cosine of a random direction with the nearest one of as many random directions as there are features."""
+    rng = np.random.default_rng(0)
+    units = _units(rng.standard_normal((n_features, d_model), np.float32))
+    drawn = _units(rng.standard_normal((_DRAWN, d_model), np.float32))
+    return float(np.median((drawn @ units.T).max(axis=1)))
+
+
+# --- Reading an index ------------------------------------------------------------------------------
+
+
+def fingerprint(run: Path, *, unless: Mapping[str, Any] | None = None) -> dict[str, list]:
+    """Size, time of the last change and SHA-256 of the files of a run that an index is made of.
+
+    A file whose size and time are those of `unless`, an older fingerprint, is not read again: its SHA-256 is taken from
+    there. Raises IndexMissing where a file is not there.
+    """
+    found = {}
+    for name in ("sparse/config.json", "sparse/model.safetensors", "sentences.jsonl"):
+        try:
+            with (run / name).open("rb") as file:
+                status = os.fstat(file.fileno())
+                stamp, old = [status.st_size, status.st_mtime_ns], (unless or {}).get(name, [])
+                known = old[2] if old[:2] == stamp else None
+                found[name] = [*stamp, known or hashlib.file_digest(file, "sha256").hexdigest()]
+        except OSError as error:
+            raise IndexMissing(
+                f"{run / name} cannot be read ({error.strerror}); expected the directory of a pipeline run"
+            ) from error
+    return found
+
+
+def _same_files(a: Mapping[str, list], b: Mapping[str, list]) -> bool:
+    """Whether two fingerprints are of the same content, copied at another time or not."""
+    return {name: found[2] for name, found in a.items()} == {name: found[2] for name, found in b.items()}
+
+
+@dataclass(frozen=True)
+class FeatureIndex:
+    """The index of a run, memory-mapped. `open` reads it; the methods answer in plain data for JSON."""
+
+    run: Path
+    about: dict[str, Any]
+    pieces: list[str]
+    tables: dict[str, np.ndarray]
+    effects: Effects | None
+    concepts: dict[int, list[dict[str, Any]]]
+
+    @classmethod
+    def open(cls, run: Path | str) -> "FeatureIndex":
+        """Open the index of the run in directory `run`.
+
+        Raises IndexMissing where there is none, and IndexOutdated where the run's files are not those it was made of.
+        """
+        run = Path(run)
+        if not (run / DIRECTORY / "about.json").is_file():
+            raise IndexMissing(f"{run} has no index; make it with build_index({str(run)!r})")
+        about = _read_json(run / DIRECTORY / "about.json")
+        made_of = about.get("fingerprint", {})
+        if about.get("format") != FORMAT or not _same_files(made_of, fingerprint(run, unless=made_of)):
+            raise IndexOutdated(
+                f"{run / DIRECTORY} was made of other files than those of {run} today, or by another version; "
+                "remove that directory, and the index is made again"
+            )
+        return cls.read(run / DIRECTORY, run=run)
+
+    @classmethod
+    def read(cls, directory: Path, *, run: Path) -> "FeatureIndex":
+        """Map the files of `directory`, which nobody compares with those of `run`; concepts are the run's."""
+        # Plain views: numpy's own class for mapped files takes longer for each small look.
+        tables = {
+            file.stem: np.load(file, mmap_mode="r").view(np.ndarray) for file in directory.glob("*.npy")
+        }
+        effects = None
+        if "effect_features" in tables:
+            measured = (tables[f"effect_{name}"] for name in _EFFECTS)
+            effects = Effects(*measured, _read_json(directory / "effect_pieces.json"))
+        return cls(
+            run,
+            _read_json(directory / "about.json"),
+            _read_json(directory / "pieces.json"),
+            tables,
+            effects,
+            _concept_rows(run / "concepts.json"),
+        )
+
+    @property
+    def n_features(self) -> int:
+        """Number of features."""
+        return self.about["features"]
+
+    def ranked(self) -> Int[np.ndarray, " features"]:
+        """All features, the strongest first: by the root mean square of their activations over all tokens."""
+        return np.argsort(-self.tables["strength"], kind="stable")
+
+    def summary(self, features: Iterable[int] | None = None) -> dict[str, list]:
+        """Columns of numbers and words for a list of features (all of them, the strongest first, without one).
+
+        `languages` are, for each feature, the shares of tokens of each language at which it is active; `concepts` are
+        triples of name, F1 and AUROC, the best first.
+        """
+        chosen = self.ranked() if features is None else np.array(list(features), np.int64)
+        tables, totals = self.tables, np.maximum(self.about["language_tokens"], 1)
+        rates = tables["language_count"][chosen] / totals if len(totals) else np.zeros((len(chosen), 0))
+        return {
+            "id": chosen.tolist(),
+            "largest": _rounded(tables["largest"][chosen]),
+            "strength": _rounded(tables["strength"][chosen]),
+            "density": _rounded(tables["count"][chosen] / self.about["tokens"]),
+            "languages": [_rounded(row) for row in rates],
+            "tokens": [
+                [shown(self.pieces[token]) for token in row if token >= 0]
+                for row in tables["top_token"][chosen].tolist()
+            ],
+            "concepts": [
+                [[row["concept"], row.get("f1"), row.get("auroc")] for row in self.concepts.get(feature, [])]
+                for feature in chosen.tolist()
+            ],
+        }
+
+    def feature(self, feature: int, *, language: str | None = None) -> dict[str, Any]:
+        """All that is shown of one feature; its sentences are those of `language`, or of all.
+
+        Raises ValueError for a feature or a language that the run does not have.
+        """
+        if not 0 <= feature < self.n_features:
+            raise ValueError(f"feature is {feature}; the run has 0 to {self.n_features - 1}")
+        if language is not None and language not in self.about["languages"]:
+            raise ValueError(
+                f"language is {language!r}; the run has {', '.join(self.about['languages']) or 'none'}"
+            )
+        tables = self.tables
+        tokens, values = self.column(feature)
+        counts, edges = np.histogram(
+            values, bins=BINS, range=(0.0, max(float(tables["largest"][feature]), 1e-9))
+        )
+        rates = self.summary([feature])["languages"][0]
+        return {
+            "id": feature,
+            "count": len(tokens),
+            "density": _short(len(tokens) / self.about["tokens"]),
+            "largest": _short(tables["largest"][feature]),
+            "mean": _short(tables["mean"][feature]),
+            "strength": _short(tables["strength"][feature]),
+            "histogram": {"counts": counts.tolist(), "edges": _rounded(edges)},
+            "language": language,
+            **self._examples(tokens, values, language),
+            "tokens": [
+                {
+                    "token": shown(self.pieces[token]),
+                    "share": _short(share),
+                    "count": count,
+                    "of": of,
+                }
+                for token, share, count, of in zip(
+                    *(tables[f"top_{name}"][feature].tolist() for name in ("token", "share", "count", "of")),
+                    strict=True,
+                )
+                if token >= 0
+            ],
+            "languages": [
+                {"language": name, "rate": rate}
+                for name, rate in zip(self.about["languages"], rates, strict=True)
+            ],
+            "nearest": [
+                {"id": other, "cosine": _short(cosine), "tokens": words[:3]}
+                for other, cosine, words in zip(
+                    tables["nearest"][feature].tolist(),
+                    tables["nearest_cosine"][feature],
+                    self.summary(tables["nearest"][feature].tolist())["tokens"],
+                    strict=True,
+                )
+            ],
+            "concepts": self.concepts.get(feature, []),
+            "effect": self._effect(feature),
+        }
+
+    def column(self, feature: int) -> tuple[Int[np.ndarray, " active"], Float[np.ndarray, " active"]]:
+        """The tokens at which a feature is active, in order, and its activations there."""
+        first, last = self.tables["active_start"][feature : feature + 2]
+        return self.tables["active_token"][first:last], self.tables["active_value"][first:last]
+
+    def strongest(self, feature: int, n: int) -> list[int]:
+        """The n different sentences with a feature's largest activations, the strongest first; fewer where it is rare."""
+        sentences, largest = self._by_sentence(*self.column(feature))
+        return sentences[self._different(sentences, np.argsort(-largest, kind="stable"), n)].tolist()
+
+    def text(self, sentence: int) -> str:
+        """A sentence as it was given."""
+        first, last = self.tables["text_start"][sentence : sentence + 2]
+        return self.tables["text"][first:last].tobytes().decode()
+
+    def language(self, sentence: int) -> str | None:
+        """The language of a sentence, None where it is not known."""
+        number = int(self.tables["sentence_language"][sentence])
+        return None if number < 0 else self.about["languages"][number]
+
+    def _by_sentence(
+        self, tokens: Int[np.ndarray, " active"], values: Float[np.ndarray, " active"]
+    ) -> tuple[Int[np.ndarray, " sentences"], Float[np.ndarray, " sentences"]]:
+        """The sentences that tokens, in order, are from, and the largest value of each."""
+        if not len(tokens):
+            return np.zeros(0, np.int64), np.zeros(0, np.float32)
+        sentence = self.tables["token_sentence"][tokens]
+        first = np.flatnonzero(np.diff(sentence, prepend=-1))
+        return sentence[first], np.maximum.reduceat(values, first)
+
+    def _different(
+        self, sentences: Int[np.ndarray, " sentences"], order: Int[np.ndarray, " sentences"], n: int
+    ) -> list[int]:
+        """The first n places of an order whose texts are different."""
+        found: dict[str, int] = {}
+        for place in order:
+            if len(found) == n:
+                break
+            found.setdefault(self.text(int(sentences[place])), int(place))
+        return list(found.values())
+
+    def _examples(
+        self, tokens: Int[np.ndarray, " active"], values: Float[np.ndarray, " active"], language: str | None
+    ) -> dict[str, Any]:
+        """Sentences by their largest activation: the strongest ones, then those around some quantiles."""
+        sentences, largest = self._by_sentence(tokens, values)
+        if language is not None:
+            number = self.about["languages"].index(language)
+            kept = self.tables["sentence_language"][sentences] == number
+            sentences, largest = sentences[kept], largest[kept]
+        order = np.argsort(-largest, kind="stable")
+        groups = [("strongest", self._different(sentences, order, STRONGEST))]
+        # Below that, the sentences at the quantiles would be the strongest ones again.
+        if len(order) > 2 * STRONGEST:
+            for quantile in QUANTILES:
+                middle = round((1 - quantile) * (len(order) - 1))
+                first = min(max(middle - AT_QUANTILE // 2, 0), len(order) - AT_QUANTILE)
+                groups.append((quantile, order[first : first + AT_QUANTILE].tolist()))
+        return {
+            "sentences": len(sentences),
+            "groups": [
+                {
+                    "quantile": name,
+                    "sentences": [self._example(int(sentences[place]), tokens, values) for place in places],
+                }
+                for name, places in groups
+            ],
+        }
+
+    def _example(self, sentence: int, tokens: np.ndarray, values: np.ndarray) -> dict[str, Any]:
+        first, last = self.tables["sentence_start"][sentence : sentence + 2]
+        inside = slice(*np.searchsorted(tokens, (first, last)))
+        activation = np.zeros(last - first, np.float32)
+        activation[tokens[inside] - first] = values[inside]
+        return {
+            "id": sentence,
+            "language": self.language(sentence),
+            "held_out": bool(self.tables["sentence_held_out"][sentence]),
+            "activation": _short(activation.max()),
+            "parts": parts(self.text(sentence), self.tables["token_span"][first:last], activation),
+        }
+
+    def _effect(self, feature: int) -> dict[str, Any] | None:
+        place = [] if self.effects is None else np.flatnonzero(self.effects.features == feature)
+        return self.effects.row(int(place[0])) if len(place) else None
+
+
+def parts(
+    text: str, spans: Int[np.ndarray, "tokens 2"], activation: Float[np.ndarray, " tokens"]
+) -> list[list]:
+    """A text in pieces [characters, activation]; the activation is None for what belongs to no token.
+
+    Several tokens of the same characters (the bytes of a rare sign) give one piece, with the largest of theirs.
+    """
+    found: list[list] = []
+    done = 0
+    for (start, end), value in zip(np.asarray(spans).tolist(), activation, strict=True):
+        if end <= done and found:
+            if value > 0 and start < end:
+                found[-1][1] = max(found[-1][1] or 0.0, _short(value))
+            continue
+        start = max(start, done)
+        if start > done:
+            found.append([text[done:start], None])
+        found.append([text[start:end], _short(value)])
+        done = end
+    if done < len(text):
+        found.append([text[done:], None])
+    return found
+
+
+def _concept_rows(path: Path) -> dict[int, list[dict[str, Any]]]:
+    """For each feature the concepts that it detects best of all features, beside a neuron and a random feature.
+
+    Concepts that a feature's silence detects are left out. Fields that a run does not have are left out, too.
+    """
+    if not path.is_file():
+        return {}
+    scores = _read_json(path).get("scores", {})
+    controls = {
+        kind: {row["concept"]: row for row in scores.get(kind, [])} for kind in ("neurons", "random", "probe")
+    }
+    kept = ("concept", "f1", "auroc", "positives_held_out", "languages_reached", "languages_scored")
+    found: dict[int, list[dict[str, Any]]] = defaultdict(list)
+    for row in scores.get("features", []):
+        if row.get("sign", 1) > 0:
+            described = {name: _plain(row[name]) for name in kept if name in row}
+            for kind, rows in controls.items():
+                if "f1" in rows.get(row["concept"], {}):
+                    described[f"f1_{kind}"] = _plain(rows[row["concept"]]["f1"])
+            found[row["unit"]].append(described)
+    for rows in found.values():
+        rows.sort(key=lambda row: (-(row.get("f1") or 0.0), -(row.get("auroc") or 0.0)))
+    return dict(found)
+
+
+def _plain(value: Any) -> Any:
+    return _short(value) if isinstance(value, float) else value
+
+
+def _short(value: float | np.floating) -> float:
+    """A number with the digits that are shown."""
+    return float(_FLOATS % value)
+
+
+def _rounded(values: np.ndarray) -> list[float]:
+    return [_short(value) for value in values.tolist()]

@@ -1,0 +1,452 @@
+"use strict";
+// Everything that comes from a run or from the reader is put into the page as text, never as markup.
+(() => {
+  const data = JSON.parse(document.getElementById("data").textContent);
+  const about = data.about, columns = data.list, offline = data.features;
+  const token = new URLSearchParams(location.search).get("token") || "";
+  const main = document.getElementById("main"), status = document.getElementById("status");
+  const ROWS = 60;
+  const place = new Map(columns.id.map((id, at) => [id, at]));
+  const languages = about.languages;
+  let shownRows = ROWS, lastHash = null, lastRead = "", latest = 0;
+
+  // --- the page's state is its hash ---------------------------------------------------------------
+
+  const STANDARD = {
+    view: "features", q: "", sort: "strength", language: "", feature: "", in: "",
+    text: "", source: about.default_language || "", target: "", change: "",
+  };
+
+  function readHash() {
+    const given = new URLSearchParams(location.hash.slice(1));
+    const found = { ...STANDARD };
+    for (const name of Object.keys(STANDARD)) if (given.has(name)) found[name] = given.get(name);
+    return found;
+  }
+
+  function hashOf(changes) {
+    const state = { ...readHash(), ...changes }, kept = new URLSearchParams();
+    for (const [name, value] of Object.entries(state)) if (String(value) !== STANDARD[name]) kept.set(name, value);
+    if (!kept.has("view")) kept.set("view", "features");
+    return "#" + kept;
+  }
+
+  function go(changes, { replace = false } = {}) {
+    history[replace ? "replaceState" : "pushState"](null, "", hashOf(changes));
+    render();
+  }
+
+  // change=57:scale:0,12:set:0.8:3 is feature 57 times 0, and feature 12 set to 0.8 at token 3.
+  const readChanges = (text) => text.split(",").filter(Boolean).map((part) => {
+    const [feature, mode, number, at] = part.split(":");
+    return { feature: Number(feature), mode, number: Number(number), token: at === undefined ? null : Number(at) };
+  }).filter((change) => place.has(change.feature) || change.feature < about.features);
+  const writeChanges = (changes) => changes.map((change) =>
+    [change.feature, change.mode, change.number, ...(change.token === null ? [] : [change.token])].join(":")).join(",");
+
+  // --- small helpers ------------------------------------------------------------------------------
+
+  function h(name, attributes, ...children) {
+    const svg = ["svg", "rect", "text", "line", "title"].includes(name);
+    const node = svg ? document.createElementNS("http://www.w3.org/2000/svg", name) : document.createElement(name);
+    for (const [key, value] of Object.entries(attributes || {})) {
+      if (value === null || value === undefined || value === false) continue;
+      if (key.startsWith("on")) node.addEventListener(key.slice(2), value);
+      else if (key === "heat") node.style.setProperty("--a", Math.min(1, Math.max(0, value)).toFixed(3));
+      else if (key === "width" && !svg) node.style.width = value + "px";
+      else if (key === "value") node.value = value;
+      else node.setAttribute(key, value === true ? "" : value);
+    }
+    return put(node, ...children);
+  }
+
+  function put(node, ...children) {
+    node.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined));
+    return node;
+  }
+
+  const number = (value) => value === null || value === undefined ? "–"
+    : Math.abs(value) >= 1000 ? Math.round(value).toLocaleString("en") : String(Number(value.toPrecision(3)));
+  const percent = (value) => value >= 0.1 ? (100 * value).toFixed(0) + "%"
+    : value === 0 ? "0%" : Number((100 * value).toPrecision(2)) + "%";
+  const signed = (value) => (value > 0 ? "+" : "−") + number(Math.abs(value));
+  const plural = (n, word) => `${n.toLocaleString("en")} ${word}${n === 1 ? "" : "s"}`;
+
+  // Words for screen readers; those that everybody should read are seen, too.
+  function say(text, kind = "quiet") {
+    status.className = kind;
+    status.textContent = text;
+  }
+
+  async function ask(path, body) {
+    let answer;
+    try {
+      answer = await fetch(path, {
+        method: body ? "POST" : "GET", headers: { Authorization: "token " + token },
+        body: body && JSON.stringify(body),
+      });
+    } catch {
+      throw new Error("The server does not answer: was it stopped?");
+    }
+    const found = await answer.json();
+    if (!answer.ok) throw new Error(found.error || `The server answers ${answer.status}.`);
+    return found;
+  }
+
+  // The words of a feature for a link to it: its best concept where it has a good one, else its first tokens.
+  function words(id) {
+    const at = place.get(id);
+    if (at === undefined) return "";
+    const best = columns.concepts[at][0];
+    if (best && best[1] >= 0.8) return best[0];
+    return columns.tokens[at].slice(0, 3).join(", ") || "never active";
+  }
+
+  // --- list ---------------------------------------------------------------------------------------
+
+  const share = (at, language) => {
+    const rates = columns.languages[at], sum = rates.reduce((a, b) => a + b, 0);
+    if (!sum) return 0;
+    return language ? rates[languages.indexOf(language)] / sum : Math.max(...rates) / sum;
+  };
+  const f1 = (at) => Math.max(-1, ...columns.concepts[at].map((concept) => concept[1] ?? -1));
+  const hasConcepts = columns.concepts.some((found) => found.length);
+  const SORTS = {
+    strength: ["strength (root mean square)", (at) => columns.strength[at]],
+    largest: ["largest activation", (at) => columns.largest[at]],
+    density: ["density", (at) => columns.density[at]],
+    rare: ["density, rarest first", (at) => columns.density[at] ? -columns.density[at] : -2],
+    ...(hasConcepts ? { f1: ["F1 of its best concept", f1] } : {}),
+    ...(languages.length > 1 ? { language: ["language share", (at, state) => share(at, state.language)] } : {}),
+    id: ["number", (at) => -columns.id[at]],
+  };
+
+  function matching(state) {
+    const wanted = state.q.trim().toLowerCase(), order = [...columns.id.keys()];
+    const exact = /^#?\d+$/.test(wanted) ? Number(wanted.replace("#", "")) : null;
+    const hit = (at) => {
+      if (!wanted) return 0;
+      if (columns.id[at] === exact) return 0;
+      if (columns.concepts[at].some(([name]) => name.toLowerCase().includes(wanted))) return 1;
+      const tokens = columns.tokens[at].map((word) => word.toLowerCase().replace("…", ""));
+      if (tokens.includes(wanted)) return 1 + tokens.indexOf(wanted) / 100;
+      return tokens.some((word) => word.includes(wanted)) ? 2 : null;
+    };
+    const [, value] = SORTS[state.sort] || SORTS.strength;
+    return order.map((at) => [at, hit(at), value(at, state)]).filter(([, rank]) => rank !== null)
+      .sort((a, b) => (wanted && Math.floor(a[1]) - Math.floor(b[1])) || b[2] - a[2] || columns.id[a[0]] - columns.id[b[0]])
+      .map(([at]) => at);
+  }
+
+  function listPane(state) {
+    const found = matching(state), rows = found.slice(0, shownRows);
+    const refresh = (changes) => { shownRows = ROWS; go(changes, { replace: true }); };
+    const pane = h("section", { class: "list", "aria-label": "Features" },
+      h("form", { class: "filters", role: "search", onsubmit: (event) => event.preventDefault() },
+        h("label", { class: "wide" }, "Search token, concept or number",
+          h("input", { type: "search", id: "q", value: state.q, autocomplete: "off", oninput: (event) => refresh({ q: event.target.value }) })),
+        h("label", {}, "Sort by", h("select", { id: "sort", onchange: (event) => refresh({ sort: event.target.value }) },
+          Object.entries(SORTS).map(([name, [label]]) => h("option", { value: name, selected: name === state.sort }, label)))),
+        languages.length > 1 ? h("label", {}, "Language", h("select", { id: "language", onchange: (event) => refresh({ language: event.target.value, sort: "language" }) },
+          h("option", { value: "" }, "its main one"), languages.map((name) => h("option", { value: name, selected: name === state.language }, name)))) : null),
+      h("p", { class: "soft", id: "found" }, found.length
+        ? `${plural(found.length, "feature")}${found.length < columns.id.length ? " of " + columns.id.length.toLocaleString("en") : ""}`
+        : "No feature has that number, concept or token. A word may be cut into several tokens: type it under “Try a sentence”."));
+    if (!found.length) return [pane, found];
+    const head = ["Feature", "Tokens", ...(hasConcepts ? ["Best concept"] : [])];
+    pane.append(h("table", {},
+      h("caption", { class: "hidden" }, "Features, " + (SORTS[state.sort] || SORTS.strength)[0] + " first"),
+      h("thead", {}, h("tr", {}, head.map((text) => h("th", { scope: "col" }, text)),
+        ...(hasConcepts ? [h("th", { scope: "col", class: "n" }, "F1")] : []),
+        h("th", { scope: "col", class: "n wideonly" }, "Largest"), h("th", { scope: "col", class: "n roomy" }, "Density"),
+        languages.length > 1 ? h("th", { scope: "col", class: "n wideonly" }, state.language ? `Share ${state.language}` : "Main language") : null)),
+      h("tbody", {}, rows.map((at) => {
+        const id = columns.id[at], best = columns.concepts[at][0], rates = columns.languages[at];
+        const mainLanguage = rates.length ? languages[rates.indexOf(Math.max(...rates))] : "";
+        return h("tr", { "aria-current": String(id) === state.feature ? "true" : null },
+          h("td", {}, h("a", { href: hashOf({ view: "features", feature: id, in: "" }), "aria-label": `Feature ${id}: ${words(id)}` }, String(id))),
+          h("td", {}, columns.tokens[at].slice(0, 4).join(", ") || h("span", { class: "soft" }, "never active")),
+          ...(hasConcepts ? [h("td", { class: "name" }, best ? best[0].split(":").map((part, at) => at ? [":", h("wbr"), part] : part) : ""), h("td", { class: "n" }, best ? number(best[1]) : "")] : []),
+          h("td", { class: "n wideonly" }, number(columns.largest[at])), h("td", { class: "n roomy" }, percent(columns.density[at])),
+          languages.length > 1 ? h("td", { class: "n wideonly" }, columns.density[at]
+            ? `${state.language ? "" : mainLanguage + " "}${percent(share(at, state.language))}` : "–") : null);
+      }))));
+    if (found.length > rows.length) pane.append(h("p", {}, h("button", { type: "button", onclick: () => { shownRows += 5 * ROWS; render(); } }, `Show more (${(found.length - rows.length).toLocaleString("en")} left)`)));
+    return [pane, found];
+  }
+
+  // --- one feature --------------------------------------------------------------------------------
+
+  function coloured(parts, top) {
+    let peak = -1, largest = 0;
+    parts.forEach(([, a], at) => { if (a > largest) { largest = a; peak = at; } });
+    return parts.map(([text, a], at) => a
+      ? h("span", { class: at === peak ? "token peak" : "token", heat: 0.12 + 0.88 * a / (top || 1), title: `activation ${number(a)}` }, text)
+      : text);
+  }
+
+  function histogram({ counts, edges }, silent) {
+    const width = 440, height = 150, left = 46, bottom = 24, top = Math.max(...counts, 1);
+    const step = (width - left - 8) / counts.length;
+    const picture = h("svg", { viewBox: `0 0 ${width} ${height}`, role: "img",
+      "aria-label": `Histogram of activations from 0 to ${number(edges.at(-1))}: ${counts.reduce((a, b) => a + b, 0).toLocaleString("en")} active tokens, most of them, ${top.toLocaleString("en")}, between ${number(edges[counts.indexOf(top)])} and ${number(edges[counts.indexOf(top) + 1])}. At ${silent.toLocaleString("en")} tokens it is silent, which are not drawn.` });
+    counts.forEach((count, at) => {
+      const tall = count ? Math.max(1, (height - bottom - 12) * count / top) : 0;
+      const bar = h("rect", { x: left + at * step, y: height - bottom - tall, width: Math.max(step - 1, 0.5), height: tall });
+      bar.append(h("title", {}, `${number(edges[at])} to ${number(edges[at + 1])}: ${plural(count, "token")}`));
+      picture.append(bar);
+    });
+    picture.append(h("line", { x1: left, x2: width - 8, y1: height - bottom, y2: height - bottom }));
+    for (const [x, text, anchor] of [[left, "0", "start"], [(left + width) / 2, "activation", "middle"], [width - 8, number(edges.at(-1)), "end"]])
+      picture.append(h("text", { x, y: height - 7, "text-anchor": anchor }, text));
+    picture.append(h("text", { x: left - 6, y: 18, "text-anchor": "end" }, top.toLocaleString("en")));
+    picture.append(h("text", { x: left - 6, y: height - bottom, "text-anchor": "end" }, "0"));
+    return picture;
+  }
+
+  const table = (label, head, rows, numeric) => h("div", { class: "scroll" }, h("table", { "aria-label": label },
+    h("thead", {}, h("tr", {}, head.map((text, at) => h("th", { scope: "col", class: numeric.includes(at) ? "n" : null }, text)))),
+    h("tbody", {}, rows.map((row) => h("tr", {}, row.map((cell, at) => h("td", { class: numeric.includes(at) ? "n" : null }, cell)))))));
+
+  const meter = (size, down) => h("span", { class: down ? "meter down" : "meter", width: Math.max(1, Math.round(60 * size)), "aria-hidden": "true" });
+
+  function effectPart(found) {
+    const box = h("div", { id: "effect" });
+    const fill = (effect) => {
+      const top = Math.max(...[...effect.raised, ...effect.lowered].map((row) => Math.abs(row.change)), 1e-12);
+      const side = (label, rows) => h("div", {}, h("h4", {}, label), rows.length
+        ? table(label, ["token", `change (${about.effects_unit})`, ""], rows.map((row) => [row.token, signed(row.change), meter(Math.abs(row.change) / top, row.change < 0)]), [1])
+        : h("p", { class: "soft" }, "none"));
+      box.replaceChildren(h("p", { class: "soft" }, about.effects),
+        h("div", { class: "two" }, side("Raises", effect.raised), side("Lowers", effect.lowered)),
+        effect.divergence === null ? "" : h("p", {}, `Without it the prediction changes by ${number(effect.divergence)} nats a sentence (KL); without a random direction of the same length at the same tokens by ${number(effect.divergence_random)}.`));
+    };
+    if (found.effect) fill(found.effect);
+    else if (!found.count) box.append(h("p", { class: "soft" }, "It is never active, so there is no effect to be measured."));
+    else if (offline) box.append(h("p", { class: "soft" }, "Not measured for this feature."));
+    else box.append(h("p", { class: "soft" }, "Not measured yet for this feature."), h("button", { type: "button", onclick: async (event) => {
+      event.target.disabled = true;
+      say("Measuring; the model is loaded at the first time ...", "busy");
+      try {
+        fill(await ask("api/effect", { feature: found.id }));
+        say(`The effect of feature ${found.id} is measured.`);
+      } catch (error) { say(error.message, "error"); event.target.disabled = false; }
+    } }, "Measure it now"));
+    return box;
+  }
+
+  function conceptPart(found) {
+    if (!found.concepts.length) return hasConcepts
+      ? h("p", { class: "soft" }, "It is the best feature of no concept that was scored.")
+      : null;
+    const named = { f1: "F1", auroc: "AUROC", positives_held_out: "sentences", f1_neurons: "F1, best neuron", f1_random: "F1, random features" };
+    const present = Object.keys(named).filter((name) => found.concepts.some((row) => name in row));
+    return h("div", {}, h("p", { class: "soft" }, "Concepts for which no other feature is better, on held-out sentences; beside them the best neuron and the best of as many random features, chosen in the same way."),
+      table("Concepts", ["concept", ...present.map((name) => named[name])],
+        found.concepts.map((row) => [row.concept, ...present.map((name) => number(row[name]))]), present.map((_, at) => at + 1)));
+  }
+
+  function featurePane(found, state) {
+    const name = words(found.id), silent = about.tokens - found.count;
+    const groupName = (quantile) => quantile === "strongest" ? "Strongest" : `At the ${percent(quantile)} quantile of the sentences where it is active`;
+    const rates = found.languages.map((row) => row.rate), most = Math.max(...rates, 1e-12);
+    const changes = writeChanges([{ feature: found.id, mode: "scale", number: 0, token: null }]);
+    const strongest = found.groups[0].sentences[0];
+    const pane = h("section", { "aria-labelledby": "feature-title" },
+      h("a", { class: "back", href: hashOf({ feature: "" }) }, "← All features"),
+      h("h2", { id: "feature-title", tabindex: "-1" }, `Feature ${found.id}`, h("span", { class: "soft" }, ` ${name}`)),
+      h("dl", { class: "facts" }, [["active at", percent(found.density) + " of tokens"], ["largest", number(found.largest)], ["mean where active", number(found.mean)], ["strength", number(found.strength)]]
+        .map(([key, value]) => h("div", {}, h("dt", {}, key), h("dd", {}, value)))));
+    if (!found.count) { pane.append(h("p", {}, "This feature is active at no token of the run's text.")); return pane; }
+    if (!offline && strongest) pane.append(h("p", {}, h("a", { href: hashOf({ view: "try", text: strongest.parts.map(([text]) => text).join(""), source: strongest.language || STANDARD.source, change: changes }) }, "Switch it off in its strongest sentence")));
+    put(pane,
+      h("div", { class: "two" },
+        h("div", {}, h("h3", {}, "Activations"), histogram(found.histogram, silent), h("p", { class: "soft" }, `${plural(found.count, "active token")}; silent at ${silent.toLocaleString("en")}, not drawn.`)),
+        h("div", {}, h("h3", {}, "Tokens"), table("Tokens", ["token", "share of activation", "", "active at"], found.tokens.map((row) => [row.token, percent(row.share), meter(row.share), `${row.count.toLocaleString("en")} of ${row.of.toLocaleString("en")}`]), [1, 3]))),
+      h("h3", {}, "Sentences"),
+      languages.length > 1 && !offline ? h("label", {}, "Sentences in", h("select", { id: "in", onchange: (event) => go({ in: event.target.value }, { replace: true }) },
+        h("option", { value: "" }, "all languages"), languages.map((language) => h("option", { value: language, selected: language === state.in }, language)))) : "",
+      h("p", { class: "soft" }, `${plural(found.sentences, "sentence")}${found.language ? " in " + found.language : ""} where it is active. The number is the largest activation; the underlined token has it.`),
+      found.groups.filter((group) => group.sentences.length).map((group) => h("div", {}, h("h4", {}, groupName(group.quantile)),
+        h("ol", { class: "sentences" }, group.sentences.map((row) => h("li", {}, h("span", { class: "n" }, number(row.activation)),
+          h("span", { lang: row.language ? row.language.slice(0, 2) : null, dir: "auto" }, coloured(row.parts, found.largest), row.language ? h("span", { class: "tag" }, row.language) : null, row.held_out ? h("span", { class: "tag" }, "held out") : null)))))),
+      h("h3", {}, "Effect on what the decoder writes"), effectPart(found),
+      h("div", { class: "two" },
+        h("div", {}, h("h3", {}, "Nearest features"), h("p", { class: "soft" }, `By the cosine of what they write. The nearest of as many random directions would have about ${number(about.random_nearest)}.`),
+          table("Nearest features", ["feature", "tokens", "cosine"], found.nearest.map((row) => [place.has(row.id) ? h("a", { href: hashOf({ feature: row.id, in: "" }), "aria-label": `Feature ${row.id}: ${words(row.id)}` }, String(row.id)) : String(row.id), row.tokens.join(", "), number(row.cosine)]), [2])),
+        h("div", {}, found.languages.length ? [h("h3", {}, "Languages"), h("p", { class: "soft" }, "Share of each language's tokens at which it is active."),
+          table("Languages", ["language", "active at", ""], found.languages.map((row) => [row.language, percent(row.rate), meter(row.rate / most)]), [1])] : [])));
+    const concepts = conceptPart(found);
+    if (concepts) pane.append(h("h3", {}, "Concepts"), concepts);
+    return pane;
+  }
+
+  async function load(id, language) {
+    if (offline) {
+      if (!offline[id]) throw new Error(`Feature ${id} is not in this file, which holds the ${columns.id.length} strongest.`);
+      return offline[id];
+    }
+    return ask(`api/feature/${encodeURIComponent(id)}${language ? "?language=" + encodeURIComponent(language) : ""}`);
+  }
+
+  // --- a sentence that is typed in ----------------------------------------------------------------
+
+  const typed = { state: "", read: null, compared: null };
+
+  function tryPane(state) {
+    if (offline) return h("section", {}, h("h2", { tabindex: "-1" }, "Try a sentence"), h("p", {}, "This file holds what was found and no model. Serve the run with “python -m course_lib browse RUN” to type sentences and to change features."));
+    const known = about.known_languages, choose = (id, label, value) => h("label", {}, label, h("select", { id }, known.map((name) => h("option", { value: name, selected: name === value }, name))));
+    const target = state.target || known.find((name) => languages.includes(name) && name !== state.source) || known.find((name) => name !== state.source) || state.source;
+    const take = () => ({ text: document.getElementById("text").value, source: document.getElementById("source").value, target: document.getElementById("target").value });
+    const changes = readChanges(state.change), set = (next) => go({ ...take(), change: writeChanges(next) });
+    const tokens = typed.read && typed.read.tokens;
+    const form = h("form", { onsubmit: (event) => { event.preventDefault(); typed.state = ""; go(take()); } },
+      h("label", {}, "Sentence", h("textarea", { id: "text", dir: "auto", value: state.text, placeholder: "Type a sentence", onkeydown: (event) => { if (event.key === "Enter" && !event.shiftKey) { event.preventDefault(); form.requestSubmit(); } } })),
+      h("div", { class: "filters" }, choose("source", "Language of the sentence", state.source), choose("target", "Translate into", target), h("button", { class: "main" }, "Read and translate")));
+    const changeRow = (change, at) => {
+      const edit = (next) => set(changes.map((old, other) => other === at ? { ...old, ...next } : old)), name = `feature ${change.feature}`;
+      return h("div", { class: "change", role: "group", "aria-label": `Change of ${name}` },
+        h("span", { class: "who" }, h("a", { href: hashOf({ view: "features", feature: change.feature }) }, `Feature ${change.feature}`), h("span", { class: "soft" }, ` ${words(change.feature)}`)),
+        h("label", {}, "Change", h("select", { "aria-label": `Change of ${name}`, onchange: (event) => {
+          const kind = event.target.value, at = place.get(change.feature);
+          edit(kind === "off" ? { mode: "scale", number: 0 } : kind === "scale" ? { mode: "scale", number: 2 } : { mode: "set", number: Number((at === undefined ? 1 : columns.largest[at]).toPrecision(3)) });
+        } }, [["off", "switch off"], ["scale", "scale by"], ["set", "set to"]].map(([value, label]) => h("option", { value, selected: value === (change.mode === "set" ? "set" : change.number === 0 ? "off" : "scale") }, label)))),
+        change.mode === "scale" && change.number === 0 ? null : h("label", {}, change.mode === "set" ? "Activation" : "Factor", h("input", { type: "number", step: "any", value: change.number, "aria-label": `${change.mode === "set" ? "Activation" : "Factor"} of ${name}`, onchange: (event) => { if (event.target.value !== "" && event.target.checkValidity()) edit({ number: Number(event.target.value) }); } })),
+        about.site.startsWith("encoder") ? h("label", {}, "At", h("select", { "aria-label": `Tokens at which ${name} is changed`, onchange: (event) => edit({ token: event.target.value === "" ? null : Number(event.target.value) }) },
+          h("option", { value: "" }, "all tokens"), (tokens || []).map((row, number) => h("option", { value: String(number), selected: change.token === number }, `${number}: ${row.text}`)),
+          change.token !== null && !(tokens && change.token < tokens.length) ? h("option", { value: String(change.token), selected: true }, `${change.token}`) : null)) : null,
+        h("button", { type: "button", "aria-label": `Remove the change of ${name}`, onclick: () => set(changes.filter((_, other) => other !== at)) }, "Remove"));
+    };
+    const add = h("input", { type: "number", id: "add", min: "0", max: String(about.features - 1), step: "1" });
+    const addNow = () => { if (add.value !== "" && add.checkValidity()) set([...changes, { feature: Number(add.value), mode: "scale", number: 0, token: null }]); else add.reportValidity(); };
+    add.addEventListener("keydown", (event) => { if (event.key === "Enter") { event.preventDefault(); addNow(); } });
+    return h("section", { "aria-labelledby": "try-title" }, h("h2", { id: "try-title", tabindex: "-1" }, "Try a sentence"), form,
+      h("fieldset", {}, h("legend", {}, "Changes of features"), changes.length ? changes.map(changeRow) : h("p", { class: "soft" }, "None yet. Choose “±” beside a feature below, or add one by its number."),
+        h("div", { class: "filters" }, h("label", {}, "Feature number", add), h("button", { type: "button", onclick: addNow }, "Add"))),
+      h("div", { id: "compared" }, typed.compared && compared(typed.compared, changes.length)), h("div", { id: "read" }, typed.read && readPart(typed.read, changes, set)));
+  }
+
+  // The words of b that are in no longest common subsequence with a.
+  function differing(a, b) {
+    const rows = Array.from({ length: a.length + 1 }, () => new Array(b.length + 1).fill(0));
+    for (let i = a.length - 1; i >= 0; i--) for (let j = b.length - 1; j >= 0; j--)
+      rows[i][j] = a[i] === b[j] ? rows[i + 1][j + 1] + 1 : Math.max(rows[i + 1][j], rows[i][j + 1]);
+    const found = [];
+    for (let i = 0, j = 0; j < b.length;) {
+      if (i < a.length && a[i] === b[j]) { found.push([b[j], false]); i++; j++; }
+      else if (i < a.length && rows[i + 1][j] >= rows[i][j + 1]) i++;
+      else found.push([b[j++], true]);
+    }
+    return found;
+  }
+
+  function compared(found, n) {
+    const original = found.original.split(/\s+/);
+    const card = (title, text, note) => {
+      const marked = differing(original, text.split(/\s+/));
+      return h("article", { class: "card" }, h("h3", {}, title), h("p", { dir: "auto" }, marked.map(([word, other]) => [other ? h("mark", {}, word) : word, " "])), h("p", { class: "soft" }, note(text === found.original)));
+    };
+    const same = (equal) => equal ? "the same as the original" : "different words are marked";
+    return h("div", {}, h("h3", {}, "Translations"), h("div", { class: "cards" },
+      card("Original", found.original, () => "the model as it is"), card("Reconstruction spliced in", found.reconstructed, same),
+      card(n ? `With ${plural(n, "change")}` : "With no change", found.changed, same)));
+  }
+
+  function readPart(found, changes, set) {
+    const top = Math.max(...found.features.map((row) => row.activation), 1e-9), chosen = new Set(changes.map((change) => change.feature));
+    const toggle = (id) => set(chosen.has(id) ? changes.filter((change) => change.feature !== id) : [...changes, { feature: id, mode: "scale", number: 0, token: null }]);
+    return h("div", {}, h("h3", {}, "Features by token"), h("p", { class: "soft" }, "The strongest first. “±” switches a feature off in the comparison above, or takes the change back."),
+      found.tokens.map((row) => h("div", { class: "token-row" }, h("div", { class: "word", dir: "auto" }, row.text, h("span", { class: "soft" }, ` ${row.active}`)),
+        h("ul", { class: "chips", "aria-label": `Features active at ${row.text}` }, row.features.map(({ id, activation }) => h("li", { heat: activation / top },
+          h("a", { href: hashOf({ view: "features", feature: id, in: "" }), title: `activation ${number(activation)}`, "aria-label": `Feature ${id}: ${words(id)}, activation ${number(activation)}` }, h("b", {}, String(id)), ` ${words(id)}`),
+          h("button", { type: "button", "aria-pressed": String(chosen.has(id)), "aria-label": `Switch feature ${id} off`, onclick: () => toggle(id) }, chosen.has(id) ? "✓" : "±")))))));
+  }
+
+  async function runTry(state) {
+    if (offline || !state.text.trim()) { typed.read = typed.compared = null; return; }
+    const changes = readChanges(state.change), target = document.getElementById("target").value;
+    const wanted = JSON.stringify([state.text, state.source, target, changes]);
+    if (wanted === typed.state) return;
+    typed.state = wanted;
+    const mine = ++latest, of = JSON.stringify([state.text, state.source]);
+    say("The model reads; it is loaded at the first time ...", "busy");
+    try {
+      if (lastRead !== of) {
+        typed.compared = null;
+        typed.read = await ask("api/read", { text: state.text, language: state.source });
+        lastRead = of;
+      }
+      const found = await ask("api/translate", { text: state.text, source: state.source, target, changes });
+      if (mine !== latest) return;
+      typed.compared = found;
+      if (readHash().view === "try") {
+        const box = document.getElementById("text"), kept = document.activeElement === box ? box.value : null;
+        draw(readHash());
+        if (kept !== null) document.getElementById("text").value = kept;
+        say(`${plural(typed.read.features.length, "feature")} active at ${plural(typed.read.tokens.length, "token")}. Original: ${found.original} Changed: ${found.changed}`);
+      }
+    } catch (error) {
+      if (mine === latest) { typed.compared = null; typed.state = ""; document.getElementById("compared")?.replaceChildren(); say(error.message, "error"); }
+    }
+  }
+
+  // --- drawing ------------------------------------------------------------------------------------
+
+  let detail = null, detailOf = "";
+
+  // What had the focus has it again when its part of the page was drawn anew.
+  function keepingFocus(work) {
+    const active = document.activeElement, id = active && active.id, label = active && active.getAttribute("aria-label");
+    const caret = active && active.type === "search" ? active.selectionStart : null, top = document.querySelector(".list")?.scrollTop;
+    work();
+    const again = (id && document.getElementById(id)) || (label && [...document.querySelectorAll("[aria-label]")].find((node) => node.getAttribute("aria-label") === label));
+    if (again && active !== document.body) { again.focus({ preventScroll: true }); if (caret !== null) again.setSelectionRange(caret, caret); }
+    if (top) { const list = document.querySelector(".list"); if (list) list.scrollTop = top; }
+  }
+
+  function draw(state) {
+    keepingFocus(() => {
+      if (state.view === "try") { main.replaceChildren(tryPane(state)); return; }
+      const [list] = listPane(state);
+      main.replaceChildren(h("div", { class: state.feature !== "" ? "panes detail" : "panes" }, list, state.feature !== "" && detail ? featurePane(detail, state) : null));
+    });
+  }
+
+  async function render() {
+    const state = readHash(), moved = lastHash !== null && (lastHash.view !== state.view || lastHash.feature !== state.feature);
+    lastHash = state;
+    for (const [id, view] of [["to-features", "features"], ["to-try", "try"]]) {
+      const link = document.getElementById(id);
+      if (view === state.view) link.setAttribute("aria-current", "page"); else link.removeAttribute("aria-current");
+      link.href = hashOf({ view });
+    }
+    if (state.view === "try") {
+      draw(state);
+      if (moved) main.querySelector("h2").focus();
+      await runTry(state);
+      return;
+    }
+    const wanted = state.feature + " " + state.in;
+    if (state.feature === "") { detail = null; detailOf = ""; }
+    else if (wanted !== detailOf) {
+      try {
+        const found = await load(state.feature, state.in);
+        if (readHash().feature !== state.feature || readHash().in !== state.in) return;
+        detail = found; detailOf = wanted;
+      } catch (error) { detail = null; detailOf = ""; draw({ ...state, feature: "" }); say(error.message, "error"); return; }
+    }
+    draw(state);
+    if (moved && detail) { const title = document.getElementById("feature-title"); title.focus({ preventScroll: true }); title.scrollIntoView({ block: "nearest" }); if (innerWidth < 1000) scrollTo(0, 0); }
+    say(detail ? `Feature ${detail.id}, ${words(detail.id)}.` : document.getElementById("found").textContent);
+  }
+
+  document.title = `Feature browser: ${about.run}`;
+  document.getElementById("run").textContent = `${about.run}: ${about.model}, ${about.site}, ${about.features.toLocaleString("en")} features (${about.kind}), ${about.sentences.toLocaleString("en")} sentences, ${about.tokens.toLocaleString("en")} tokens`;
+  document.getElementById("notes").textContent = `An activation is the length of what a feature adds to a token's state, as a ${about.units}.` +
+    (about.kept < 0.9999 ? ` Only the strongest features of each token are kept, with ${percent(about.kept)} of the squared activation.` : "") +
+    (offline ? ` This file holds the ${plural(columns.id.length, "strongest feature")} of ${about.features.toLocaleString("en")}.` : "");
+  document.getElementById("skip").addEventListener("click", (event) => { event.preventDefault(); main.focus(); });
+  addEventListener("hashchange", render);
+  addEventListener("popstate", render);
+  render();
+})();

@@ -1,0 +1,176 @@
+"""The feature browser in Chromium: by keyboard, by name, by link, with hostile text, served and as a file."""
+
+import re
+
+import pytest
+
+from course_lib.browse.page import export
+from course_lib.browse.server import serve
+from tests.browse.runs import HOSTILE, make_run, write_concepts
+from tests.browser.learner import STUCK
+from tests.tiny_mbart import write_tiny_mbart
+
+pytestmark = pytest.mark.xdist_group("browse")
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    root = tmp_path_factory.mktemp("browse")
+    write_tiny_mbart(root / "model")
+    run = make_run(root / "run", root / "model")
+    write_concepts(run)
+    started = serve(run, effects=3, threads=1, progress=False)
+    yield started
+    started.close()
+
+
+@pytest.fixture
+def page(browser):
+    """A page of its own, whose script errors and requests to other hosts fail the test."""
+    context = browser.new_context(viewport={"width": 1400, "height": 900})
+    context.set_default_timeout(1000 * STUCK)
+    opened, faults = context.new_page(), []
+    opened.on("pageerror", lambda error: faults.append(str(error)))
+    opened.on("console", lambda message: faults.append(message.text) if message.type == "error" else None)
+    opened.on(
+        "request",
+        lambda request: (
+            re.match(r"(http://127\.0\.0\.1:|file:|data:|about:)", request.url) or faults.append(request.url)
+        ),
+    )
+    yield opened
+    context.close()
+    # What the server refuses with an explanation is no fault of the page.
+    assert [fault for fault in faults if "400 (Bad Request)" not in fault] == []
+
+
+def status(page, words):
+    page.wait_for_function(
+        "words => document.getElementById('status').textContent.includes(words)", arg=words
+    )
+
+
+def test_search_sort_and_open_by_keyboard(page, server):
+    page.goto(server.address)
+    status(page, "96 features")
+    search = page.get_by_role("searchbox", name="Search token, concept or number")
+    search.focus()
+    page.keyboard.type("hammer")
+    status(page, "1 feature of 96")
+    assert page.evaluate("document.activeElement.id") == "q"  # typing goes on while the list is drawn anew
+    assert page.get_by_role("row").count() == 2
+    page.get_by_role("combobox", name="Sort by").select_option("density")
+    link = page.get_by_role("link", name=re.compile(r"^Feature 3:"))
+    link.focus()
+    page.keyboard.press("Enter")
+    status(page, "Feature 3, <b>tool:nail</b>")
+    assert page.evaluate("document.activeElement.id") == "feature-title"
+    assert page.get_by_role("heading", name="Feature 3").is_visible()
+    assert page.get_by_role("img", name=re.compile("Histogram of activations")).is_visible()
+    assert page.get_by_role("cell", name="<b>tool:nail</b>", exact=True).count() == 2
+    page.go_back()
+    status(page, "1 feature of 96")
+    search.fill("nothing like it")
+    status(page, "No feature has that number")
+
+
+def test_sorted_by_what_is_asked(page, server, browser):
+    page.goto(server.address + "#view=features&sort=density")
+    status(page, "96 features")
+    shown = [int(link.inner_text()) for link in page.locator("tbody a").all()]
+    counts = server.asked.index.tables["count"]
+    assert [counts[i] for i in shown] == sorted((counts[i] for i in shown), reverse=True)
+    page.goto(server.address + "#view=features&sort=f1")
+    page.reload()
+    status(page, "96 features")
+    assert page.locator("tbody a").first.inner_text() == "3"
+
+
+def test_text_of_a_run_stays_text(page, server):
+    index = server.asked.index
+    tokens = set(range(*index.tables["sentence_start"][:2]))
+    feature = max(
+        range(96), key=lambda i: sum(index.column(i)[1][[t in tokens for t in index.column(i)[0].tolist()]])
+    )
+    page.goto(f"{server.address}#view=features&feature={feature}")
+    status(page, f"Feature {feature}")
+    assert (
+        page.get_by_text(HOSTILE, exact=False).first.is_visible()
+        or HOSTILE in page.locator("main").inner_text()
+    )
+    assert page.title().startswith("Feature browser")
+    assert page.locator("main script").count() == 0
+    strongest = page.locator("ol.sentences .token.peak").first
+    assert strongest.get_attribute("title").startswith("activation ")
+
+
+def test_a_sentence_its_changes_and_their_link(page, server):
+    page.goto(server.address + "#view=try")
+    box = page.get_by_role("textbox", name="Sentence")
+    box.fill("the dog <b>sees</b> the bread.")
+    box.press("Enter")
+    status(page, "active at")
+    assert page.get_by_role("heading", name="Original").is_visible()
+    first = page.locator(".chips button").first
+    name = first.get_attribute("aria-label")
+    feature = re.fullmatch(r"Switch feature (\d+) off", name)[1]
+    first.focus()
+    page.keyboard.press("Space")
+    page.get_by_role("heading", name="With 1 change").wait_for()
+    assert page.get_by_role("button", name=name).first.get_attribute("aria-pressed") == "true"
+    page.get_by_role("combobox", name=f"Change of feature {feature}", exact=True).select_option("set")
+    page.get_by_role("spinbutton", name=f"Activation of feature {feature}").fill("2.5")
+    page.keyboard.press("Tab")
+    page.get_by_role("combobox", name=f"Tokens at which feature {feature} is changed").select_option("1")
+    page.wait_for_function("f => location.hash.includes(encodeURIComponent(f + ':set:2.5:1'))", arg=feature)
+    other = page.context.new_page()
+    other.goto(page.url)
+    other.get_by_role("heading", name="With 1 change").wait_for()
+    assert other.get_by_role("textbox", name="Sentence").input_value() == "the dog <b>sees</b> the bread."
+    assert other.get_by_role("spinbutton", name=f"Activation of feature {feature}").input_value() == "2.5"
+    assert other.locator("main b", has_text="sees").count() == 0
+    page.get_by_role("button", name=f"Remove the change of feature {feature}").click()
+    page.get_by_role("heading", name="With no change").wait_for()
+    page.get_by_role("textbox", name="Sentence").fill("the " * 60)
+    page.get_by_role("button", name="Read and translate").click()
+    status(page, "split it")
+    assert page.locator("#status.error").is_visible()
+
+
+def test_an_effect_is_measured_when_it_is_asked_for(page, server):
+    feature = int(server.asked.index.ranked()[4])
+    page.goto(f"{server.address}#view=features&feature={feature}")
+    page.get_by_role("button", name="Measure it now").click()
+    status(page, f"The effect of feature {feature} is measured.")
+    assert "random direction of the same length" in page.locator("#effect").inner_text()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_no_width_scrolls_sideways_and_every_control_has_a_name(page, server, scheme):
+    page.emulate_media(color_scheme=scheme)
+    for width in (360, 900, 1400):
+        page.set_viewport_size({"width": width, "height": 800})
+        for view in ("#view=features", "#view=features&feature=3", "#view=try"):
+            page.goto("about:blank")
+            page.goto(server.address + view)
+            page.locator("main > *").first.wait_for()
+            assert page.evaluate("document.documentElement.scrollWidth") <= width
+            unnamed = page.evaluate(
+                "[...document.querySelectorAll('input, select, textarea, button, a')].filter(node =>"
+                " !(node.labels?.length || node.getAttribute('aria-label') || node.textContent.trim())).length"
+            )
+            assert unnamed == 0
+
+
+def test_the_exported_file_works_alone(page, server, tmp_path):
+    out = tmp_path / "features.html"
+    index = server.asked.index
+    export(index, out, n_features=5)
+    page.goto(out.as_uri())
+    status(page, "5 features")
+    strongest = int(index.ranked()[0])
+    page.get_by_role("link", name=re.compile(f"^Feature {strongest}:")).click()
+    status(page, f"Feature {strongest}")
+    assert page.locator("ol.sentences li").count() > 3
+    page.get_by_role("link", name="Try a sentence").click()
+    assert "python -m course_lib browse" in page.locator("main").inner_text()
