@@ -10,6 +10,7 @@ import importlib
 import pkgutil
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass
+from functools import partial
 
 import pytest
 import torch
@@ -18,7 +19,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode, unset_fake_temporarily
 
 from course_lib import parallel, sae
 from course_lib.architectures import convolution, graphs, normalisation, recurrent, selective, state_space
-from course_lib.attention import kernelized, random_features, rotary, scaled_dot_product, shapes
+from course_lib.attention import decay, kernelized, random_features, rotary, scaled_dot_product, shapes
 from course_lib.attention import ridge as ridge_attention
 from course_lib.optimization import (
     gradient_descent,
@@ -117,6 +118,27 @@ def ridge_state(r: Inputs) -> list[Tensor]:
     q, k, v = r.qkv()
     state = ridge_attention.RidgeState.empty(2, 3, head_dim=4, value_dim=6, penalty=1.0, device=r.device)
     return [state.update(k, v).read(q), state.update(k[..., :1, :], v[..., :1, :]).read(q)]
+
+
+def linear_state(r: Inputs) -> list:
+    """A prompt, single tokens behind it, and many more, with and without decay; beams and sums."""
+    found = []
+    for feature_map in (kernelized.Quadratic(), kernelized.elu_features):
+        for fading in (None, r(3)):
+            form = partial(
+                kernelized.linear_attention,
+                feature_map=feature_map,
+                causal=True,
+                decay=fading,
+                return_state=True,
+                chunk_size=32,
+            )
+            _, state = form(*r.qkv())
+            out, state = form(*(t[..., :1, :] for t in r.qkv()), initial_state=state)
+            many, state = form(*(r(2, 3, 70, n) for n in (4, 4, 6)), initial_state=state)
+            beams = state.index_select(0, r.whole(4)).to(dtype=torch.float64).detach()
+            found += [out, many, state.u, state.z, beams.sums, state.sums]
+    return found
 
 
 def uses(kind: type[sae.Autoencoder], **options):
@@ -405,8 +427,15 @@ CASES = {
     "architectures.selective.decayed_attention": lambda r: list(
         selective.decayed_attention(*decayed_inputs(r, 5), chunk_size=2)
     ),
-    "architectures.selective.decay_mask": lambda r: selective.decay_mask(r(2, 5)),
     # attention
+    "attention.decay.decay_mask": lambda r: decay.decay_mask(r(2, 5)),
+    "attention.decay.decay_weights": lambda r: [
+        decay.decay_weights(given, r(2, 3, 5, 4), causal=True) for given in (0.5, r(3), r(2, 3, 5))
+    ],
+    "attention.decay.decayed_sums": lambda r: list(
+        decay.decayed_sums(*decayed_inputs(r, 5), r(2, 3, 4), size=2)
+    ),
+    "attention.kernelized.LinearState": linear_state,
     "attention.kernelized.Quadratic": lambda r: kernelized.linear_attention(
         *r.qkv(), feature_map=kernelized.Quadratic(), causal=True, chunk_size=2
     ),
@@ -980,6 +1009,7 @@ EXCEPTIONS = {
         representation.circuits: copying
     """,
     "is a base class or a tuple of results of what is in the table": """
+        attention.states: AttentionState
         attention.random_features: RandomFeatures TrigonometricFeatures PositiveFeatures
         sae.autoencoder: Autoencoder
         sae.by_hand: Layer ForwardPass BackwardPass SparseLoss SparseBackwardPass

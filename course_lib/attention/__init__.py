@@ -1,6 +1,12 @@
 """Attention: its scale, positions by rotation, and relatives that cost linear time in the sequence (lessons 13 to 17)."""
 
-from course_lib.attention.kernelized import Quadratic, elu_features, linear_attention
+from course_lib.attention.kernelized import (
+    LinearState,
+    Quadratic,
+    elu_features,
+    linear_attention,
+    recurrent_step,
+)
 from course_lib.attention.random_features import (
     positive_features,
     random_feature_attention,
@@ -11,6 +17,7 @@ from course_lib.attention.rotary import apply_rotary, convert_layout, rope, rope
 from course_lib.attention.scaled_dot_product import attention, qk_norm_attention
 
 __all__ = [
+    "LinearState",
     "Quadratic",
     "RidgeState",
     "apply_rotary",
@@ -21,6 +28,7 @@ __all__ = [
     "positive_features",
     "qk_norm_attention",
     "random_feature_attention",
+    "recurrent_step",
     "ridge_attention",
     "rope",
     "rope_frequencies",

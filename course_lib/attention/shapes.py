@@ -40,14 +40,17 @@ def check_qkv(q: Tensor, k: Tensor, v: Tensor) -> None:
 
 
 def check_causal(q: Tensor, k: Tensor) -> None:
-    """Check that query i may be compared with the keys up to i: both sequences have one length.
+    """Check that the queries may be the last tokens of the sequence of keys: there are not more of them.
+
+    Query i then sees the keys up to i + S - L, those before the first query included: the alignment at the bottom right
+    that a cache of keys needs.
 
     Raises:
-        ValueError: the lengths differ.
+        ValueError: there are more queries than keys.
     """
-    if q.shape[-2] != k.shape[-2]:
+    if q.shape[-2] > k.shape[-2]:
         raise ValueError(
-            f"causal attention needs as many queries as keys, got {q.shape[-2]} and {k.shape[-2]}"
+            f"causal attention needs at least as many keys as queries, got {q.shape[-2]} queries and {k.shape[-2]} keys"
         )
 
 
