@@ -114,10 +114,22 @@ def mup_step(r: Inputs) -> list[Tensor]:
     return list(model.parameters())
 
 
+def in_two_calls(r: Inputs, form: Callable, of_state: Callable) -> list[Tensor]:
+    """A prompt and two tokens behind it: outputs, and what `of_state` takes from the state."""
+    out, state = form(*r.qkv(), return_state=True)
+    more, state = form(*(t[..., :2, :] for t in r.qkv()), initial_state=state, return_state=True)
+    return [out, more, *of_state(state.detach()), *of_state(state.index_select(0, r.whole(4)))]
+
+
 def ridge_state(r: Inputs) -> list[Tensor]:
     q, k, v = r.qkv()
     state = ridge_attention.RidgeState.empty(2, 3, head_dim=4, value_dim=6, penalty=1.0, device=r.device)
-    return [state.update(k, v).read(q), state.update(k[..., :1, :], v[..., :1, :]).read(q)]
+    form = partial(ridge_attention.ridge_attention, penalty=1.0, chunk_size=2, decay=0.9)
+    return [
+        state.update(k, v).read(q),
+        state.update(k[..., :1, :], v[..., :1, :]).read(q),
+        *in_two_calls(r, form, lambda state: [state.gram, state.inverse]),
+    ]
 
 
 def linear_state(r: Inputs) -> list:
@@ -470,6 +482,15 @@ CASES = {
         )
         for causal in (False, True)
     ],
+    "attention.random_features.RandomFeatureState": lambda r: in_two_calls(
+        r,
+        partial(
+            random_features.random_feature_attention,
+            features=random_features.positive_features(4, 6, device=r.device),
+            causal=True,
+        ),
+        lambda state: [state.sums, state.top],
+    ),
     "attention.random_features.relative_variance": lambda r: random_features.relative_variance(
         *r.qkv()[:2], kind="positive"
     ),
@@ -487,7 +508,13 @@ CASES = {
         for causal in (False, True)
     ],
     "attention.ridge.RidgeState": ridge_state,
-    "attention.ridge.delta_rule": lambda r: ridge_attention.delta_rule(*r.qkv()),
+    "attention.ridge.delta_rule_loop": lambda r: ridge_attention.delta_rule_loop(*r.qkv()),
+    "attention.ridge.delta_rule": lambda r: [
+        ridge_attention.delta_rule(*r.qkv(), step_size=size, chunk_size=2) for size in (0.5, r(2, 3, 5))
+    ],
+    "attention.ridge.DeltaState": lambda r: in_two_calls(
+        r, ridge_attention.delta_rule, lambda state: [state.weights]
+    ),
     "attention.ridge.conjugate_gradient": lambda r: ridge_attention.conjugate_gradient(
         r(4, 4), r(4, 2), steps=2
     ),

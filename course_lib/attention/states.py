@@ -58,6 +58,6 @@ class AttentionState:
         """Return the state with one leading dimension, (batch, ., .)."""
         return self._map(lambda t: t.reshape(t.shape[:-2].numel(), *t.shape[-2:]))
 
-    def unmerged(self, lead: torch.Size) -> "AttentionState":
+    def unmerged(self, lead: tuple[int, ...]) -> "AttentionState":
         """Return the state with the leading dimensions `lead` in place of one."""
         return self._map(lambda t: t.reshape(*lead, *t.shape[-2:]))
