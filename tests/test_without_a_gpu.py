@@ -549,6 +549,16 @@ CASES = {
     "attention.scaled_dot_product.score_moments": lambda r: scaled_dot_product.score_moments(r(4), std=1.0),
     "attention.scaled_dot_product.softmax_jacobian": lambda r: scaled_dot_product.softmax_jacobian(r(2, 4)),
     "attention.scaled_dot_product.entropy": lambda r: scaled_dot_product.entropy(r(2, 4)),
+    "attention.shapes.as_torch_takes_them": lambda r: list(
+        shapes.as_torch_takes_them(
+            r(2, 4, 5, 3),
+            r(2, 2, 6, 3),
+            r(1, 2, 6, 3),
+            None,
+            padding_mask=r(2, 6).detach() > 0,
+            enable_gqa=True,
+        )
+    ),
     "attention.shapes.clear_hidden": lambda r: shapes.clear_hidden(r(4, 5).detach(), r(2, 5, 3), r(2, 5, 6)),
     "attention.shapes.key_weights": lambda r: shapes.key_weights(r(1, 5).detach() > 0, r(2, 5, 4)),
     "attention.shapes.merge_leading": lambda r: shapes.merge_leading(r(2, 3, 5, 4)),
@@ -1013,7 +1023,7 @@ EXCEPTIONS = {
     """,
     "checks shapes and dtypes and returns nothing": """
         architectures.state_space: check_sequence check_shape check_whole
-        attention.shapes: check_qkv check_causal without_autocast
+        attention.shapes: check_qkv check_causal check_no_dropout without_autocast
         representation.pca: check_table
     """,
     "reads files, or tables of any kind, on the way to the device": """

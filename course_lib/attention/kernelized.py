@@ -21,7 +21,9 @@ from torch.utils.checkpoint import checkpoint
 
 from course_lib.attention.decay import decay_mask, decay_weights, decayed_sums
 from course_lib.attention.shapes import (
+    as_torch_takes_them,
     check_causal,
+    check_no_dropout,
     check_qkv,
     clear_hidden,
     key_weights,
@@ -306,6 +308,11 @@ def linear_attention(
     decay: Decay = None,
     initial_state: LinearState | None = None,
     return_state: bool = False,
+    padding_mask: Tensor | None = None,
+    is_causal: bool | None = None,
+    scale: float | int | None = None,
+    enable_gqa: bool = False,
+    dropout_p: float | int = 0.0,
 ) -> Float[Tensor, "... q_len d_v"] | tuple[Float[Tensor, "... q_len d_v"], LinearState]:
     """V'_i = phi(q_i)^T sum_j phi(k_j) v_j^T / (phi(q_i)^T sum_j phi(k_j) + eps), j <= i if causal (15.8), (15.13).
 
@@ -323,7 +330,11 @@ def linear_attention(
     With `decay`, key j counts gamma_(j+1) ... gamma_i times for query i, as in (12.14), in numerator and denominator.
     It needs `causal`, takes the general path also for `Quadratic`, and its gradient cannot be differentiated again.
 
-    Shapes: any leading dimensions, the same in all three; `feature_map` turns (..., n, d) into (..., n, C), row by row;
+    As torch calls it: `is_causal`, where given, counts in place of `causal`; `enable_gqa` repeats heads of k and v, and
+    leading dimensions of size 1 are repeated (a state then is one for each head of q); `padding_mask` is boolean, (batch,
+    keys), True takes part; `scale` multiplies the queries; `dropout_p` must be 0.
+
+    Shapes: any leading dimensions; `feature_map` turns (..., n, d) into (..., n, C), row by row;
     `attn_mask` is boolean, (..., 1, k_len), True takes part. `decay` is a number, one for each of the leading dimensions
     (heads, say), or one a token, (..., k_len). float16 and bfloat16 are summed in float32. With fewer queries than keys,
     causal queries are the last of the sequence: query i sees the keys up to i + k_len - q_len.
@@ -337,7 +348,13 @@ def linear_attention(
             a shape of its own or is a number outside 0 to 1, or the state is another one's.
     Source: Katharopoulos et al. 2020, arXiv:2006.16236; with decay Sun et al. 2023, arXiv:2307.08621 (RetNet).
     """
-    check_qkv(q, k, v)
+    causal = causal if is_causal is None else is_causal
+    check_no_dropout(dropout_p)
+    q, k, v, attn_mask = as_torch_takes_them(
+        q, k, v, attn_mask, padding_mask=padding_mask, enable_gqa=enable_gqa
+    )
+    if scale is not None:
+        q = q * scale
     if causal:
         check_causal(q, k)
     if chunk_size < 1:

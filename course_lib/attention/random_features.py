@@ -19,7 +19,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from course_lib.attention.shapes import (
+    as_torch_takes_them,
     check_causal,
+    check_no_dropout,
     check_qkv,
     clear_hidden,
     key_weights,
@@ -222,9 +224,9 @@ class RandomFeatureState(AttentionState):
 
 
 def random_feature_attention(
-    q: Float[Tensor, "*batch queries d"],
-    k: Float[Tensor, "*batch keys d"],
-    v: Float[Tensor, "*batch keys d_v"],
+    q: Float[Tensor, "... queries d"],
+    k: Float[Tensor, "... keys d"],
+    v: Float[Tensor, "... keys d_v"],
     *,
     features: RandomFeatures,
     causal: bool = False,
@@ -232,7 +234,12 @@ def random_feature_attention(
     chunk_size: int = 128,
     initial_state: RandomFeatureState | None = None,
     return_state: bool = False,
-) -> Float[Tensor, "*batch queries d_v"] | tuple[Float[Tensor, "*batch queries d_v"], RandomFeatureState]:
+    padding_mask: Tensor | None = None,
+    is_causal: bool | None = None,
+    scale: float | int | None = None,
+    enable_gqa: bool = False,
+    dropout_p: float | int = 0.0,
+) -> Float[Tensor, "... queries d_v"] | tuple[Float[Tensor, "... queries d_v"], RandomFeatureState]:
     """Estimate softmax attention with scores q.k / sigma^2, in time linear in the sequence (16.11).
 
     out_i = sum_j phi(q_i).phi(k_j) v_j / sum_j phi(q_i).phi(k_j), over j <= i where `causal`.
@@ -249,6 +256,11 @@ def random_feature_attention(
     A state stands for all keys of earlier calls, which every query sees: with `return_state` the result is (output,
     state), and `initial_state` goes on from it, by one token or by many, with gradients into the state.
 
+    As torch calls it: `is_causal`, where given, counts in place of `causal`; `enable_gqa` repeats heads of k and v, and
+    leading dimensions of size 1 are repeated (a state then is one for each head of q); `padding_mask` is boolean, (batch,
+    keys), True takes part; `scale`, above 0, makes the scores scale q.k, in
+    place of 1 / sigma^2; `dropout_p` must be 0.
+
     Shapes: any leading dimensions; `attn_mask` is (..., 1, keys), True takes part; a query that sees no key gets
     zeros. Half precision is computed in float32 and returned in its own dtype. With fewer queries than keys, causal
     queries are the last of the sequence: query i sees the keys up to i + keys - queries.
@@ -259,7 +271,15 @@ def random_feature_attention(
             `chunk_size` is below 1, or the state is another one's.
     Source: Choromanski et al. (2021), arXiv:2009.14794; the maxima by feature are this course's.
     """
-    check_qkv(q, k, v)
+    causal = causal if is_causal is None else is_causal
+    check_no_dropout(dropout_p)
+    q, k, v, attn_mask = as_torch_takes_them(
+        q, k, v, attn_mask, padding_mask=padding_mask, enable_gqa=enable_gqa
+    )
+    if scale is not None:
+        if not 0 < scale < math.inf:
+            raise ValueError(f"scale must be a finite number above 0, got {scale}")
+        q, k = (x * (math.sqrt(scale) * _width(features.sigma, x.shape[-1])) for x in (q, k))
     if causal:
         check_causal(q, k)
     if chunk_size < 1:

@@ -20,7 +20,9 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from course_lib.attention.shapes import (
+    as_torch_takes_them,
     check_causal,
+    check_no_dropout,
     check_qkv,
     clear_hidden,
     key_weights,
@@ -271,6 +273,11 @@ def ridge_attention(
     decay: float | int = 1.0,
     initial_state: RidgeState | None = None,
     return_state: bool = False,
+    padding_mask: Tensor | None = None,
+    is_causal: bool | None = None,
+    scale: float | int | None = None,
+    enable_gqa: bool = False,
+    dropout_p: float | int = 0.0,
 ) -> Float[Tensor, "... queries d_v"] | tuple[Float[Tensor, "... queries d_v"], RidgeState]:
     """Return y_i = W_i^T q_i with W_i the ridge memory of the pairs up to i, or of all pairs (17.4, 17.13).
 
@@ -283,6 +290,10 @@ def ridge_attention(
     counts gamma^(i - j) times at token i and the penalty gamma^i times (17.18); nothing grows with i, but gamma^i lambda
     vanishes, so that keys of the last few 1 / (1 - gamma) tokens must span all directions. States and decay belong to the
     chunk form, decay also to "solve".
+
+    As torch calls it: `is_causal`, where given, counts in place of `causal`; `enable_gqa` repeats heads of k and v, and
+    leading dimensions of size 1 are repeated (a state then is one for each head of q); `padding_mask` is boolean, (batch,
+    keys), True takes part; `scale` multiplies the queries; `dropout_p` must be 0.
 
     Shapes: (..., seq, head_dim) with any leading dimensions, as scaled_dot_product_attention takes it; `attn_mask`
     is boolean, (..., 1, keys): a key where it is False is not stored. Half precision is computed in float32. With fewer
@@ -297,7 +308,13 @@ def ridge_attention(
             range or not causal, or the state is another one's.
         RuntimeError: rounding makes a positive definite matrix indefinite. (Compiled, torch's own LinAlgError.)
     """
-    check_qkv(q, k, v)
+    causal = causal if is_causal is None else is_causal
+    check_no_dropout(dropout_p)
+    q, k, v, attn_mask = as_torch_takes_them(
+        q, k, v, attn_mask, padding_mask=padding_mask, enable_gqa=enable_gqa
+    )
+    if scale is not None:
+        q = q * scale
     _check_penalty(penalty)
     forms = {
         "chunk": _by_chunks,
