@@ -66,7 +66,9 @@ class Quadratic:
     def __call__(self, x: Float[Tensor, "... seq d"]) -> Float[Tensor, "... seq n_features"]:
         """Return phi(x)."""
         i, j = torch.triu_indices(x.shape[-1], x.shape[-1], device=x.device)
-        pairs = self.scale * (2 - (i == j).to(x.dtype)).sqrt() * x[..., i] * x[..., j]
+        pairs = (
+            x.index_select(-1, i) * x.index_select(-1, j) * (self.scale * (2 - (i == j).to(x.dtype)).sqrt())
+        )
         if self.offset == 0:
             return pairs
         constant = torch.full_like(x[..., :1], self.offset)
@@ -394,23 +396,26 @@ def linear_attention(
 
 def _start(state: LinearState | None, k: Tensor, v: Tensor, feature_map: FeatureMap, lead) -> LinearState:
     """Check a state and merge its leading dimensions, or make the first one."""
-    probe = _features(feature_map, k[:, :1])
     if state is None:
-        return LinearState.empty(probe, feature_map, k.shape[-1], v.shape[-1])
-    wanted = (*lead, probe.shape[-1], v.shape[-1] + 1)
+        return LinearState.empty(_features(feature_map, k[:, :1]), feature_map, k.shape[-1], v.shape[-1])
     if not isinstance(state, LinearState):
         raise ValueError(
             f"initial_state must be a LinearState, as linear_attention returns it, got {type(state).__name__}"
         )
+    if isinstance(feature_map, Quadratic):
+        count = feature_map.n_features(k.shape[-1])
+    else:
+        count = _features(feature_map, k[:, :1]).shape[-1]
+    wanted = (*lead, count, v.shape[-1] + 1)
     if state.sums.shape != wanted or state.sums.device != k.device:
         raise ValueError(
             f"initial_state must have sums of shape {wanted} on {k.device} for these keys and values, got "
             f"{tuple(state.sums.shape)} on {state.sums.device}"
         )
-    if isinstance(feature_map, Quadratic) and state.feature_map != feature_map:
+    if Quadratic in map(type, (feature_map, state.feature_map)) and state.feature_map != feature_map:
         raise ValueError(f"initial_state was made with {state.feature_map}, got feature_map {feature_map}")
     wide = torch.promote_types(state.sums.dtype, _sum_dtype(k.dtype))
-    return state.to(dtype=wide).merged()
+    return replace(state, feature_map=feature_map).to(dtype=wide).merged()
 
 
 def _features(feature_map: FeatureMap, x: Tensor) -> Tensor:
@@ -442,7 +447,9 @@ def _attend(
             0
         ], None
     any_seen = (weights > 0).any(-2, keepdim=True) | state.seen
-    if state.keys.shape[1] + k.shape[1] < PENDING and q.shape[1] < PENDING:
+    if max(k.shape[1], q.shape[1]) < PENDING:
+        if state.keys.shape[1] + k.shape[1] >= PENDING:
+            state = state.settled()
         out, state = _short(q, k, v, weights, floor, decay, state, causal, normalize)
         return out, replace(state, seen=any_seen)
     state = state.settled()
