@@ -10,6 +10,7 @@ import importlib
 import pkgutil
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass
+from functools import partial
 
 import pytest
 import torch
@@ -18,7 +19,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode, unset_fake_temporarily
 
 from course_lib import parallel, sae
 from course_lib.architectures import convolution, graphs, normalisation, recurrent, selective, state_space
-from course_lib.attention import kernelized, random_features, rotary, scaled_dot_product, shapes
+from course_lib.attention import decay, kernelized, random_features, rotary, scaled_dot_product, shapes
 from course_lib.attention import ridge as ridge_attention
 from course_lib.optimization import (
     gradient_descent,
@@ -113,10 +114,43 @@ def mup_step(r: Inputs) -> list[Tensor]:
     return list(model.parameters())
 
 
+def in_two_calls(r: Inputs, form: Callable, of_state: Callable) -> list[Tensor]:
+    """A prompt and two tokens behind it: outputs, and what `of_state` takes from the state."""
+    out, state = form(*r.qkv(), return_state=True)
+    more, state = form(*(t[..., :2, :] for t in r.qkv()), initial_state=state, return_state=True)
+    return [out, more, *of_state(state.detach()), *of_state(state.index_select(0, r.whole(4)))]
+
+
 def ridge_state(r: Inputs) -> list[Tensor]:
     q, k, v = r.qkv()
     state = ridge_attention.RidgeState.empty(2, 3, head_dim=4, value_dim=6, penalty=1.0, device=r.device)
-    return [state.update(k, v).read(q), state.update(k[..., :1, :], v[..., :1, :]).read(q)]
+    form = partial(ridge_attention.ridge_attention, penalty=1.0, chunk_size=2, decay=0.9)
+    return [
+        state.update(k, v).read(q),
+        state.update(k[..., :1, :], v[..., :1, :]).read(q),
+        *in_two_calls(r, form, lambda state: [state.gram, state.inverse]),
+    ]
+
+
+def linear_state(r: Inputs) -> list:
+    """A prompt, single tokens behind it, and many more, with and without decay; beams and sums."""
+    found = []
+    for feature_map in (kernelized.Quadratic(), kernelized.elu_features):
+        for fading in (None, r(3)):
+            form = partial(
+                kernelized.linear_attention,
+                feature_map=feature_map,
+                causal=True,
+                decay=fading,
+                return_state=True,
+                chunk_size=32,
+            )
+            _, state = form(*r.qkv())
+            out, state = form(*(t[..., :1, :] for t in r.qkv()), initial_state=state)
+            many, state = form(*(r(2, 3, 70, n) for n in (4, 4, 6)), initial_state=state)
+            beams = state.index_select(0, r.whole(4)).to(dtype=torch.float64).detach()
+            found += [out, many, state.u, state.z, beams.sums, state.sums]
+    return found
 
 
 def uses(kind: type[sae.Autoencoder], **options):
@@ -405,8 +439,15 @@ CASES = {
     "architectures.selective.decayed_attention": lambda r: list(
         selective.decayed_attention(*decayed_inputs(r, 5), chunk_size=2)
     ),
-    "architectures.selective.decay_mask": lambda r: selective.decay_mask(r(2, 5)),
     # attention
+    "attention.decay.decay_mask": lambda r: decay.decay_mask(r(2, 5)),
+    "attention.decay.decay_weights": lambda r: [
+        decay.decay_weights(given, r(2, 3, 5, 4), causal=True) for given in (0.5, r(3), r(2, 3, 5))
+    ],
+    "attention.decay.decayed_sums": lambda r: list(
+        decay.decayed_sums(*decayed_inputs(r, 5), r(2, 3, 4), size=2)
+    ),
+    "attention.kernelized.LinearState": linear_state,
     "attention.kernelized.Quadratic": lambda r: kernelized.linear_attention(
         *r.qkv(), feature_map=kernelized.Quadratic(), causal=True, chunk_size=2
     ),
@@ -441,6 +482,15 @@ CASES = {
         )
         for causal in (False, True)
     ],
+    "attention.random_features.RandomFeatureState": lambda r: in_two_calls(
+        r,
+        partial(
+            random_features.random_feature_attention,
+            features=random_features.positive_features(4, 6, device=r.device),
+            causal=True,
+        ),
+        lambda state: [state.sums, state.top],
+    ),
     "attention.random_features.relative_variance": lambda r: random_features.relative_variance(
         *r.qkv()[:2], kind="positive"
     ),
@@ -458,7 +508,13 @@ CASES = {
         for causal in (False, True)
     ],
     "attention.ridge.RidgeState": ridge_state,
-    "attention.ridge.delta_rule": lambda r: ridge_attention.delta_rule(*r.qkv()),
+    "attention.ridge.delta_rule_loop": lambda r: ridge_attention.delta_rule_loop(*r.qkv()),
+    "attention.ridge.delta_rule": lambda r: [
+        ridge_attention.delta_rule(*r.qkv(), step_size=size, chunk_size=2) for size in (0.5, r(2, 3, 5))
+    ],
+    "attention.ridge.DeltaState": lambda r: in_two_calls(
+        r, ridge_attention.delta_rule, lambda state: [state.weights]
+    ),
     "attention.ridge.conjugate_gradient": lambda r: ridge_attention.conjugate_gradient(
         r(4, 4), r(4, 2), steps=2
     ),
@@ -493,6 +549,16 @@ CASES = {
     "attention.scaled_dot_product.score_moments": lambda r: scaled_dot_product.score_moments(r(4), std=1.0),
     "attention.scaled_dot_product.softmax_jacobian": lambda r: scaled_dot_product.softmax_jacobian(r(2, 4)),
     "attention.scaled_dot_product.entropy": lambda r: scaled_dot_product.entropy(r(2, 4)),
+    "attention.shapes.as_torch_takes_them": lambda r: list(
+        shapes.as_torch_takes_them(
+            r(2, 4, 5, 3),
+            r(2, 2, 6, 3),
+            r(1, 2, 6, 3),
+            None,
+            padding_mask=r(2, 6).detach() > 0,
+            enable_gqa=True,
+        )
+    ),
     "attention.shapes.clear_hidden": lambda r: shapes.clear_hidden(r(4, 5).detach(), r(2, 5, 3), r(2, 5, 6)),
     "attention.shapes.key_weights": lambda r: shapes.key_weights(r(1, 5).detach() > 0, r(2, 5, 4)),
     "attention.shapes.merge_leading": lambda r: shapes.merge_leading(r(2, 3, 5, 4)),
@@ -970,7 +1036,7 @@ EXCEPTIONS = {
     """,
     "checks shapes and dtypes and returns nothing": """
         architectures.state_space: check_sequence check_shape check_whole
-        attention.shapes: check_qkv check_causal without_autocast
+        attention.shapes: check_qkv check_causal check_no_dropout without_autocast
         representation.pca: check_table
     """,
     "reads files, or tables of any kind, on the way to the device": """
@@ -993,6 +1059,7 @@ EXCEPTIONS = {
         representation.circuits: copying
     """,
     "is a base class or a tuple of results of what is in the table": """
+        attention.states: AttentionState
         attention.random_features: RandomFeatures TrigonometricFeatures PositiveFeatures
         sae.autoencoder: Autoencoder
         sae.by_hand: Layer ForwardPass BackwardPass SparseLoss SparseBackwardPass

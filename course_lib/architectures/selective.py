@@ -9,9 +9,10 @@ backward pass; neither divides by a decay, so that decays of 0 are as good as an
 import torch
 from jaxtyping import Float
 from torch import Tensor
-from torch.nn.functional import pad
 
 from course_lib.architectures.state_space import check_sequence, check_shape, check_whole
+from course_lib.attention.decay import decay_mask as decay_mask
+from course_lib.attention.decay import decayed_sums
 
 # Any decay for each entry: the scan
 
@@ -322,63 +323,8 @@ def decayed_attention(
     dtype, lead, length = torch.promote_types(q.dtype, torch.float32), q.shape[:-2], q.shape[-2]
     if state is None:
         state = q.new_zeros(*lead, q.shape[-1], v.shape[-1], dtype=dtype)
-    size = min(chunk_size, length)
-    more = -length % size  # keys of 0 and decays of 1 behind the end change nothing
-    chunks = (
-        pad(t.to(dtype).reshape(-1, *t.shape[-2:]), (0, 0, 0, more)).unflatten(1, (-1, size))
-        for t in (q, k, v)
-    )
-    decays = pad(decay.to(dtype).reshape(-1, length), (0, more), value=1.0).unflatten(1, (-1, size))
-    y, last = _DecayedAttention.apply(*chunks, decays, state.to(dtype).reshape(-1, *state.shape[-2:]))
-    y = y.flatten(1, 2)[:, :length].reshape(*lead, length, v.shape[-1]).to(v.dtype)
+    tokens = (t.to(dtype).reshape(-1, *t.shape[-2:]) for t in (q, k, v))
+    start = state.to(dtype).reshape(-1, *state.shape[-2:])
+    y, last = decayed_sums(*tokens, decay.reshape(-1, length), start, size=chunk_size)
+    y = y.reshape(*lead, length, v.shape[-1]).to(v.dtype)
     return y, last.reshape(*lead, *last.shape[-2:])
-
-
-def decay_mask(decay: Float[Tensor, "... length"]) -> Float[Tensor, "... length length"]:
-    """M_ij = gamma_(j+1) ... gamma_i for j <= i, 1 on the diagonal and 0 above it (12.14): products, no quotients."""
-    size = decay.shape[-1]
-    below = torch.ones(size, size, dtype=torch.bool, device=decay.device).tril(-1)
-    return torch.where(below, decay[..., :, None], 1).cumprod(-2).tril()
-
-
-class _DecayedAttention(torch.autograd.Function):
-    """(12.14) on q, k, v (batch, chunks, m, d), decay (batch, chunks, m) and a state; gradients by hand."""
-
-    @staticmethod
-    def forward(ctx, q, k, v, decay, state):
-        mask, whole = decay_mask(decay), decay.cumprod(-1)
-        added = (k * mask[..., -1, :, None]).mT @ v
-        starts = torch.empty_like(added)
-        for number in range(q.shape[1]):
-            starts[:, number] = state
-            state = torch.addcmul(added[:, number], whole[:, number, -1, None, None], state)
-        y = ((q @ k.mT) * mask) @ v + (q * whole[..., None]) @ starts
-        ctx.save_for_backward(q, k, v, decay, mask, starts)
-        return y, state
-
-    @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx, dy, dstate):
-        q, k, v, decay, mask, starts = ctx.saved_tensors
-        whole, to_end = decay.cumprod(-1)[..., None], mask[..., -1, :, None]
-        added, ends = (q * whole).mT @ dy, torch.empty_like(starts)
-        for number in reversed(range(q.shape[1])):
-            ends[:, number] = dstate  # what later chunks want from the state at the end of this one
-            dstate = torch.addcmul(added[:, number], whole[:, number, -1, :, None], dstate)
-        similar, wanted = q @ k.mT, dy @ v.mT
-        into = wanted * mask
-        read, written = dy @ starts.mT, v @ ends.mT
-        dq = into @ k + whole * read
-        dk = into.mT @ q + to_end * written
-        dv = (similar * mask).mT @ dy + to_end * (k @ ends)
-        # The decay of token s stands between every j < s and every i >= s: M_is E_ij M_(s-1)j, summed; the state at the
-        # start is one more j before the chunk, that at the end one more i behind it.
-        pairs = similar * wanted
-        pairs[..., -1, :] += (k * written).sum(-1)
-        first = (q * read).sum(-1)
-        first[..., -1] += (starts * ends).sum((-2, -1))
-        sums, first = mask.mT @ pairs, (mask.mT @ first[..., None])[..., 0]
-        earlier = torch.cat([torch.ones_like(whole[..., :1, 0]), whole[..., :-1, 0]], -1)
-        ddecay = first * earlier
-        ddecay[..., 1:] += (sums[..., 1:, :] * mask[..., :-1, :]).sum(-1)
-        return dq, dk, dv, ddecay, dstate

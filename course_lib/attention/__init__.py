@@ -1,26 +1,38 @@
 """Attention: its scale, positions by rotation, and relatives that cost linear time in the sequence (lessons 13 to 17)."""
 
-from course_lib.attention.kernelized import Quadratic, elu_features, linear_attention
+from course_lib.attention.kernelized import (
+    LinearState,
+    Quadratic,
+    elu_features,
+    linear_attention,
+    recurrent_step,
+)
 from course_lib.attention.random_features import (
+    RandomFeatureState,
     positive_features,
     random_feature_attention,
     trigonometric_features,
 )
-from course_lib.attention.ridge import RidgeState, ridge_attention
+from course_lib.attention.ridge import DeltaState, RidgeState, delta_rule, ridge_attention
 from course_lib.attention.rotary import apply_rotary, convert_layout, rope, rope_frequencies, rotary_table
 from course_lib.attention.scaled_dot_product import attention, qk_norm_attention
 
 __all__ = [
+    "DeltaState",
+    "LinearState",
     "Quadratic",
+    "RandomFeatureState",
     "RidgeState",
     "apply_rotary",
     "attention",
     "convert_layout",
+    "delta_rule",
     "elu_features",
     "linear_attention",
     "positive_features",
     "qk_norm_attention",
     "random_feature_attention",
+    "recurrent_step",
     "ridge_attention",
     "rope",
     "rope_frequencies",

@@ -10,23 +10,31 @@ the sequence and never holds the features of more than one chunk.
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from torch.nn.functional import pad
 from torch.utils.checkpoint import checkpoint
 
+from course_lib.attention.decay import decay_mask, decay_weights, decayed_sums
 from course_lib.attention.shapes import (
+    as_torch_takes_them,
     check_causal,
+    check_no_dropout,
     check_qkv,
     clear_hidden,
     key_weights,
     merge_leading,
     without_autocast,
 )
+from course_lib.attention.states import AttentionState
 
 FeatureMap = Callable[[Tensor], Tensor]
+Decay = float | int | Float[Tensor, "..."] | None
+PENDING = 64  # tokens that wait until they are added to the sums of a state
 BLOCK_ROWS = 8  # rows of x that meet all later rows at once: few small products, little counted twice
 
 
@@ -58,7 +66,9 @@ class Quadratic:
     def __call__(self, x: Float[Tensor, "... seq d"]) -> Float[Tensor, "... seq n_features"]:
         """Return phi(x)."""
         i, j = torch.triu_indices(x.shape[-1], x.shape[-1], device=x.device)
-        pairs = self.scale * (2 - (i == j).to(x.dtype)).sqrt() * x[..., i] * x[..., j]
+        pairs = (
+            x.index_select(-1, i) * x.index_select(-1, j) * (self.scale * (2 - (i == j).to(x.dtype)).sqrt())
+        )
         if self.offset == 0:
             return pairs
         constant = torch.full_like(x[..., :1], self.offset)
@@ -107,18 +117,19 @@ def kernel_attention(
 ) -> Float[Tensor, "... q_len d_v"]:
     """V'_i = sum_j sim(q_i, k_j) v_j / sum_j sim(q_i, k_j) (15.1), with all similarities in memory.
 
-    Shapes: `similarity(q, k)` returns (..., q_len, k_len); `attn_mask` broadcasts to that, True takes part.
-    A denominator of 0 gives NaN or infinity, as the equation says.
+    Shapes: `similarity(q, k)` returns (..., q_len, k_len); `attn_mask` broadcasts to that, True takes part. With fewer
+    queries than keys, causal queries are the last of the sequence. A denominator of 0 gives NaN or infinity, as the
+    equation says.
 
     Raises:
-        ValueError: q, k and v do not belong together, or causal attention gets sequences of two lengths.
+        ValueError: q, k and v do not belong together, or causal attention gets more queries than keys.
     """
     check_qkv(q, k, v)
     k, v = clear_hidden(attn_mask, k, v)
     weights = similarity(q, k)
     if causal:
         check_causal(q, k)
-        weights = weights.tril()
+        weights = weights.tril(k.shape[-2] - q.shape[-2])
     if attn_mask is not None:
         weights = weights.masked_fill(~attn_mask, 0)
     return (weights @ v) / weights.sum(-1, keepdim=True)
@@ -126,26 +137,96 @@ def kernel_attention(
 
 # Attention as a recurrence
 
-State = tuple[Tensor, Tensor]
+
+@dataclass(frozen=True, eq=False)
+class LinearState(AttentionState):
+    """What linear attention keeps of the past: U and z of (15.12), and the latest tokens, which are not in them yet.
+
+    Adding one token changes all C (M + 1) sums, and reading them reads all once more. So the last tokens wait, up to
+    63, and are compared with a query one by one; then they enter the sums together. Decoding reads the sums and writes
+    them only then, and over a long text the sums are rounded once in 64 tokens, not at each.
+
+    Shapes: `sums` is [U, z], (..., C, M + 1); `keys` and `values` are what waits, n < 64 rows: features, or for
+    `Quadratic` keys as they are, and values with their weight, 0 where masked, as last column; `fade` is the decay of the
+    sums since they were written, `seen` whether any key took part, both (..., 1, 1).
+    """
+
+    sums: Tensor
+    keys: Tensor
+    values: Tensor
+    fade: Tensor
+    seen: Tensor
+    feature_map: FeatureMap
+
+    @classmethod
+    def empty(cls, like: Tensor, feature_map: FeatureMap, head_dim: int, value_dim: int) -> "LinearState":
+        """Return the state before the first token, for features C as many as `like` (..., n, C) has."""
+        zeros = lambda *shape: like.new_zeros(*like.shape[:-2], *shape, dtype=_sum_dtype(like.dtype))  # noqa: E731
+        width = head_dim if isinstance(feature_map, Quadratic) else like.shape[-1]
+        return cls(
+            sums=zeros(like.shape[-1], value_dim + 1),
+            keys=zeros(0, width),
+            values=zeros(0, value_dim + 1),
+            fade=zeros(1, 1) + 1,
+            seen=zeros(1, 1).bool(),
+            feature_map=feature_map,
+        )
+
+    def settled(self) -> "LinearState":
+        """Return the same state with no token waiting: all are in the sums."""
+        phi = self.feature_map(self.keys) if isinstance(self.feature_map, Quadratic) else self.keys
+        return replace(
+            self,
+            sums=self.fade * self.sums + phi.mT @ self.values,
+            keys=self.keys[..., :0, :],
+            values=self.values[..., :0, :],
+            fade=torch.ones_like(self.fade),
+        )
+
+    @property
+    def u(self) -> Tensor:
+        """U = sum_j phi(k_j) v_j^T, (..., C, M), the waiting tokens included."""
+        return self.settled().sums[..., :-1]
+
+    @property
+    def z(self) -> Tensor:
+        """z = sum_j phi(k_j), (..., C), the waiting tokens included."""
+        return self.settled().sums[..., -1]
+
+    def __getitem__(self, index: int) -> Tensor:
+        return (self.u, self.z)[index]
 
 
 def recurrent_step(
-    state: State | None,
+    state: LinearState | None,
     q: Float[Tensor, "... d"],
     k: Float[Tensor, "... d"],
     v: Float[Tensor, "... d_v"],
     *,
     feature_map: FeatureMap,
-) -> tuple[Float[Tensor, "... d_v"], State]:
+    decay: Decay = None,
+    attn_mask: Tensor | None = None,
+    normalize: bool = True,
+    eps: float | int = 0.0,
+) -> tuple[Float[Tensor, "... d_v"], LinearState]:
     """One token of causal linear attention: U += phi(k) v^T, z += phi(k), V' = U^T phi(q) / z.phi(q) (15.12).
 
     A recurrent network whose state, U (..., C, M) and z (..., C), does not grow with the tokens seen: what a
-    decoder keeps in the place of a cache of keys and values. Start with None; returns the output and the new state.
+    decoder keeps in the place of a cache of keys and values. Start with None, or with what `linear_attention` returned
+    for the prompt; returns the output and the new state, which `u, z = state` unpacks. The sums are float32 or wider.
+
+    Shapes: `attn_mask` is (..., 1, 1), False for a token that no query may look at; `decay` is a number, one for each of
+    the leading dimensions, or one a token, (..., 1).
+
+    Raises:
+        ValueError: as `linear_attention`.
     """
-    phi_q, phi_k = feature_map(q[..., None, :])[..., 0, :], feature_map(k[..., None, :])[..., 0, :]
-    update = phi_k[..., :, None] * v[..., None, :], phi_k
-    u, z = update if state is None else (state[0] + update[0], state[1] + update[1])
-    return (u * phi_q[..., None]).sum(-2) / (z * phi_q).sum(-1, keepdim=True), (u, z)
+    options = {"decay": decay, "attn_mask": attn_mask, "normalize": normalize, "eps": eps}
+    tokens = (x[..., None, :] for x in (q, k, v))
+    out, state = linear_attention(
+        *tokens, feature_map=feature_map, causal=True, initial_state=state, return_state=True, **options
+    )
+    return out[..., 0, :], state
 
 
 def linear_attention_loop(
@@ -159,25 +240,25 @@ def linear_attention_loop(
     """Linear attention token by token (15.8), (15.12), to be read: `linear_attention` gives the same and is much faster.
 
     Raises:
-        ValueError: q, k and v do not belong together, or causal attention gets sequences of two lengths.
+        ValueError: q, k and v do not belong together, or causal attention gets more queries than keys.
     """
     check_qkv(q, k, v)
     if causal:
         check_causal(q, k)
-        state, outputs = None, []
-        for token in zip(q.unbind(-2), k.unbind(-2), v.unbind(-2), strict=True):
-            out, state = recurrent_step(state, *token, feature_map=feature_map)
-            outputs.append(out)
-        return torch.stack(outputs, -2)
     phi_q, phi_k = feature_map(q), feature_map(k)
-    u, z = 0, 0
+    ahead, u, z, rows = k.shape[-2] - q.shape[-2], 0, 0, []
+
+    def read(i):
+        rows.append((phi_q[..., i, None, :] @ u)[..., 0, :] / (phi_q[..., i, :] * z).sum(-1, keepdim=True))
+
     for j in range(k.shape[-2]):
         u = u + phi_k[..., j, :, None] * v[..., j, None, :]
         z = z + phi_k[..., j, :]
-    rows = [
-        (phi_q[..., i, None, :] @ u)[..., 0, :] / (phi_q[..., i, :] * z).sum(-1, keepdim=True)
-        for i in range(q.shape[-2])
-    ]
+        if causal and j >= ahead:  # the queries are the last tokens
+            read(j - ahead)
+    if not causal:
+        for i in range(q.shape[-2]):
+            read(i)
     return torch.stack(rows, -2)
 
 
@@ -226,7 +307,15 @@ def linear_attention(
     normalize: bool = True,
     chunk_size: int = 256,
     eps: float | int = 0.0,
-) -> Float[Tensor, "... q_len d_v"]:
+    decay: Decay = None,
+    initial_state: LinearState | None = None,
+    return_state: bool = False,
+    padding_mask: Tensor | None = None,
+    is_causal: bool | None = None,
+    scale: float | int | None = None,
+    enable_gqa: bool = False,
+    dropout_p: float | int = 0.0,
+) -> Float[Tensor, "... q_len d_v"] | tuple[Float[Tensor, "... q_len d_v"], LinearState]:
     """V'_i = phi(q_i)^T sum_j phi(k_j) v_j^T / (phi(q_i)^T sum_j phi(k_j) + eps), j <= i if causal (15.8), (15.13).
 
     Time in proportion to N C d_v; memory beyond inputs and output: C d_v numbers and the features of one chunk, whatever N
@@ -237,38 +326,170 @@ def linear_attention(
     the inputs, the output and its denominators; other maps go through torch.utils.checkpoint, which torch.func does not
     support: what the map itself learns gets its gradient, and if causal a state, C x d_v, is kept a chunk.
 
-    Shapes: any leading dimensions, the same in all three; `feature_map` turns (..., n, d) into (..., n, C), row by row;
-    `attn_mask` is boolean, (..., 1, k_len), True takes part. float16 and bfloat16 are summed in float32.
-    Units: `eps` is in units of the denominator. `normalize=False` leaves the denominator out. A query all of whose keys
-    are masked gets zeros; one all of whose similarities are 0 gets NaN, 0 divided by `eps` = 0.
+    A state stands for all keys of earlier calls, which every query sees: with `return_state` the result is (output,
+    state), and `initial_state` goes on from it, by one token or by many, with gradients into the state.
+
+    With `decay`, key j counts gamma_(j+1) ... gamma_i times for query i, as in (12.14), in numerator and denominator.
+    It needs `causal`, takes the general path also for `Quadratic`, and its gradient cannot be differentiated again.
+
+    As torch calls it: `is_causal`, where given, counts in place of `causal`; `enable_gqa` repeats heads of k and v, and
+    leading dimensions of size 1 are repeated (a state then is one for each head of q); `padding_mask` is boolean, (batch,
+    keys), True takes part; `scale` multiplies the queries; `dropout_p` must be 0.
+
+    Shapes: any leading dimensions; `feature_map` turns (..., n, d) into (..., n, C), row by row;
+    `attn_mask` is boolean, (..., 1, k_len), True takes part. `decay` is a number, one for each of the leading dimensions
+    (heads, say), or one a token, (..., k_len). float16 and bfloat16 are summed in float32. With fewer queries than keys,
+    causal queries are the last of the sequence: query i sees the keys up to i + k_len - q_len.
+    Units: `eps` is in units of the denominator, `decay` lies between 0, which forgets everything, and 1. `normalize=False`
+    leaves the denominator out. A query all of whose keys are masked gets zeros; one all of whose similarities are 0 gets
+    NaN, 0 divided by `eps` = 0.
 
     Raises:
-        ValueError: q, k and v do not belong together, causal attention gets sequences of two lengths, the mask depends on
-            the query, `chunk_size` is below 1, or the feature map returns another number of rows.
-    Source: Katharopoulos et al. 2020, arXiv:2006.16236.
+        ValueError: q, k and v do not belong together, causal attention gets more queries than keys, the mask depends on
+            the query, `chunk_size` is below 1, the feature map returns another number of rows, `decay` is not causal, has
+            a shape of its own or is a number outside 0 to 1, or the state is another one's.
+    Source: Katharopoulos et al. 2020, arXiv:2006.16236; with decay Sun et al. 2023, arXiv:2307.08621 (RetNet).
     """
-    check_qkv(q, k, v)
+    causal = causal if is_causal is None else is_causal
+    check_no_dropout(dropout_p)
+    q, k, v, attn_mask = as_torch_takes_them(
+        q, k, v, attn_mask, padding_mask=padding_mask, enable_gqa=enable_gqa
+    )
+    if scale is not None:
+        q = q * scale
     if causal:
         check_causal(q, k)
     if chunk_size < 1:
         raise ValueError(f"chunk_size must be 1 or more, got {chunk_size}")
-    if not (q.shape[-2] and k.shape[-2]):
+    lead, length, dtype = q.shape[:-2], q.shape[-2], v.dtype
+    decay = decay_weights(decay, k, causal=causal)
+    stateful = return_state or initial_state is not None
+    if not stateful and not (length and k.shape[-2]):
         return v.new_zeros(*q.shape[:-1], v.shape[-1])
     weights = key_weights(attn_mask, k)
-    floor = v.new_full((1, 1), eps, dtype=_sum_dtype(v.dtype)).expand(*q.shape[:-1], 1)
     if weights is None:
         weights = v.new_ones(1).expand(*v.shape[:-1], 1)
     else:
         k, v = clear_hidden(attn_mask, k, v)
-        # A query that sees no key: 0 divided by 1, with gradients of 0, in the place of 0/0.
-        floor = floor + ((weights.cumsum(-2) if causal else weights.sum(-2, keepdim=True)) == 0)
-    inputs = *map(merge_leading, (q, k, v, weights, floor)), feature_map, causal, normalize, chunk_size
+    q, k, v, weights = map(merge_leading, (q, k, v, weights))
+    decay = None if decay is None else decay.reshape(len(k), -1)
     with without_autocast(q.device):  # sums keep their digits, as in half precision
-        if isinstance(feature_map, Quadratic):
-            out, _ = _QuadraticAttention.apply(*inputs)
-        else:
-            out = _chunked(*inputs)
-    return out.reshape(*q.shape[:-1], v.shape[-1])
+        state = None
+        if stateful:
+            state = _start(initial_state, k, v, feature_map, lead)
+            if state.sums.dtype == torch.float64:
+                q, k, v = (x.double() for x in (q, k, v))
+        if causal and (ahead := k.shape[1] - length):  # keys before the first query: all queries see them
+            head = None if decay is None else decay[:, :ahead]
+            state = state or _start(None, k, v, feature_map, lead)
+            own = q[:, :0], k[:, :ahead], v[:, :ahead], weights[:, :ahead], head, state
+            _, state = _attend(*own, feature_map, head is not None, normalize, chunk_size, eps, masked=True)
+            k, v, weights = (x[:, ahead:] for x in (k, v, weights))
+            decay = None if decay is None else decay[:, ahead:]
+        masked = attn_mask is not None
+        out, state = _attend(
+            q, k, v, weights, decay, state, feature_map, causal, normalize, chunk_size, eps, masked=masked
+        )
+    out = out.to(dtype).reshape(*lead, length, v.shape[-1])
+    return (out, state.unmerged(lead)) if return_state else out
+
+
+def _start(state: LinearState | None, k: Tensor, v: Tensor, feature_map: FeatureMap, lead) -> LinearState:
+    """Check a state and merge its leading dimensions, or make the first one."""
+    if state is None:
+        return LinearState.empty(_features(feature_map, k[:, :1]), feature_map, k.shape[-1], v.shape[-1])
+    if not isinstance(state, LinearState):
+        raise ValueError(
+            f"initial_state must be a LinearState, as linear_attention returns it, got {type(state).__name__}"
+        )
+    if isinstance(feature_map, Quadratic):
+        count = feature_map.n_features(k.shape[-1])
+    else:
+        count = _features(feature_map, k[:, :1]).shape[-1]
+    wanted = (*lead, count, v.shape[-1] + 1)
+    if state.sums.shape != wanted or state.sums.device != k.device:
+        raise ValueError(
+            f"initial_state must have sums of shape {wanted} on {k.device} for these keys and values, got "
+            f"{tuple(state.sums.shape)} on {state.sums.device}"
+        )
+    if Quadratic in map(type, (feature_map, state.feature_map)) and state.feature_map != feature_map:
+        raise ValueError(f"initial_state was made with {state.feature_map}, got feature_map {feature_map}")
+    wide = torch.promote_types(state.sums.dtype, _sum_dtype(k.dtype))
+    return replace(state, feature_map=feature_map).to(dtype=wide).merged()
+
+
+def _features(feature_map: FeatureMap, x: Tensor) -> Tensor:
+    phi = feature_map(x)
+    if phi.shape[:-1] != x.shape[:-1]:
+        raise ValueError(
+            f"feature_map must return (..., seq, n_features), got {tuple(phi.shape)} for an input of shape "
+            f"{tuple(x.shape)}"
+        )
+    return phi.to(_sum_dtype(x.dtype))
+
+
+def _attend(
+    q, k, v, weights, decay, state, feature_map, causal, normalize, chunk_size, eps, *, masked
+) -> tuple[Tensor, LinearState | None]:
+    """Linear attention on (batch, ., .) tensors, with a state if there is one: outputs and the new state."""
+    floor = v.new_full((1, 1, 1), eps, dtype=_sum_dtype(v.dtype)).expand(*q.shape[:2], 1)
+    if masked or (state is not None and not k.shape[1]):
+        # A query that sees no key: 0 divided by 1, with gradients of 0, in the place of 0/0.
+        seen = weights.cumsum(-2) > 0 if causal else weights.sum(-2, keepdim=True) > 0
+        floor = floor + ~(seen if state is None else seen | state.seen)
+    if state is None and decay is None and isinstance(feature_map, Quadratic):
+        out, *_ = _QuadraticAttention.apply(
+            q, k, v, weights, floor, None, feature_map, causal, normalize, chunk_size, False
+        )
+        return out, None
+    if state is None:
+        return _chunked(q, k, v, weights, floor, None, decay, feature_map, causal, normalize, chunk_size)[
+            0
+        ], None
+    any_seen = (weights > 0).any(-2, keepdim=True) | state.seen
+    if max(k.shape[1], q.shape[1]) < PENDING:
+        if state.keys.shape[1] + k.shape[1] >= PENDING:
+            state = state.settled()
+        out, state = _short(q, k, v, weights, floor, decay, state, causal, normalize)
+        return out, replace(state, seen=any_seen)
+    state = state.settled()
+    if decay is None and isinstance(feature_map, Quadratic):
+        out, _, sums = _QuadraticAttention.apply(
+            q, k, v, weights, floor, state.sums, feature_map, causal, normalize, chunk_size, True
+        )
+    else:
+        options = feature_map, causal, normalize, chunk_size
+        out, sums = _chunked(q, k, v, weights, floor, state.sums, decay, *options)
+    return out, replace(state, sums=sums, seen=any_seen)
+
+
+def _short(q, k, v, weights, floor, decay, state, causal, normalize) -> tuple[Tensor, LinearState]:
+    """Few tokens: the queries look at the sums, and one by one at the tokens that wait; the new ones join these."""
+    quadratic, dtype = isinstance(state.feature_map, Quadratic), state.sums.dtype
+    values = torch.cat([v.to(dtype), weights.to(dtype)], -1)
+    phi_q = _features(state.feature_map, q.to(dtype) if quadratic else q)
+    keys = k.to(dtype) if quadratic else _features(state.feature_map, k)
+    near = state.feature_map.similarity if quadratic else lambda a, b: a @ b.mT
+    asking = q.to(dtype) if quadratic else phi_q
+    past = state.fade * (phi_q @ state.sums) + near(asking, state.keys) @ state.values
+    own = near(asking, keys)
+    if decay is None:
+        read = past + (own.tril() if causal else own) @ values
+        state = replace(
+            state, keys=torch.cat([state.keys, keys], 1), values=torch.cat([state.values, values], 1)
+        )
+    else:
+        mask = decay_mask(pad(decay.to(dtype), (1, 0), value=1.0))
+        read = mask[:, 1:, :1] * past + (own * mask[:, 1:, 1:]) @ values
+        to_end = mask[:, -1, :, None]
+        state = replace(
+            state,
+            keys=torch.cat([state.keys, keys], 1),
+            values=torch.cat([to_end[:, :1] * state.values, to_end[:, 1:] * values], 1),
+            fade=to_end[:, :1] * state.fade,
+        )
+    top = read[..., :-1]
+    return (top / (read[..., -1:] + floor) if normalize else top).to(v.dtype), state
 
 
 def _slices(length: int, chunk_size: int) -> list[slice]:
@@ -281,61 +502,59 @@ def _sum_dtype(dtype: torch.dtype) -> torch.dtype:
 
 
 def _chunked(
-    q, k, v, weights, floor, feature_map, causal, normalize, chunk_size, *, keep_features: bool = False
-) -> Tensor:
-    """Linear attention with any feature map; q (B, L, D), k (B, S, D), v (B, S, M), weights (B, S, 1), floor (B, L, 1).
+    q, k, v, weights, floor, sums, decay, feature_map, causal, normalize, chunk_size, *, keep_features=False
+) -> tuple[Tensor, Tensor]:
+    """Linear attention with any feature map: outputs (B, L, M) and the sums [U, z] after the last key (B, C, M + 1).
 
-    `weights` are 0 for masked keys, `floor` is added to the denominators.
+    q (B, L, D), k (B, S, D), v (B, S, M), weights (B, S, 1), floor (B, L, 1), decay (B, S) or None, sums as above or None
+    for zeros. `weights` are 0 for masked keys, `floor` is added to the denominators.
     """
-    dtype = _sum_dtype(v.dtype)
+    dtype, features = _sum_dtype(v.dtype), partial(_features, feature_map)
 
-    def features(x):
-        phi = feature_map(x)
-        if phi.shape[:-1] != x.shape[:-1]:
-            raise ValueError(
-                f"feature_map must return (..., seq, n_features), got {tuple(phi.shape)} for an input of shape "
-                f"{tuple(x.shape)}"
-            )
-        return phi.to(dtype)
+    def widened(value, weight):
+        return torch.cat([value.to(dtype), weight.to(dtype)], -1)
 
-    def absorb(phi_k, value, weight, u, z):
-        return u + phi_k.mT @ value.to(dtype), z + phi_k.mT @ weight.to(dtype)
+    def divide(read, below):
+        top = read[..., :-1]
+        return (top / (read[..., -1:] + below) if normalize else top).to(v.dtype)
 
-    def divide(top, bottom, below):
-        return (top / (bottom + below) if normalize else top).to(v.dtype)
+    def write(key, value, weight, sums):
+        return sums + features(key).mT @ widened(value, weight)
 
-    def write(key, value, weight, u, z):
-        return absorb(features(key), value, weight, u, z)
+    def read(query, below, sums):
+        return divide(features(query) @ sums, below)
 
-    def read(query, below, u, z):
-        phi_q = features(query)
-        return divide(phi_q @ u, phi_q @ z, below)
-
-    def read_and_write(query, below, key, value, weight, u, z):
-        phi_q, phi_k = features(query), features(key)
+    def read_and_write(query, below, key, value, weight, sums):
+        phi_q, phi_k, values = features(query), features(key), widened(value, weight)
         near = (phi_q @ phi_k.mT).tril()  # the chunk's own keys, each query up to itself
-        out = divide(phi_q @ u + near @ value.to(dtype), phi_q @ z + near @ weight.to(dtype), below)
-        return out, *absorb(phi_k, value, weight, u, z)
+        return divide(phi_q @ sums + near @ values, below), sums + phi_k.mT @ values
+
+    def read_and_write_fading(query, below, key, value, weight, fading, sums):
+        out, sums = decayed_sums(features(query), features(key), widened(value, weight), fading, sums)
+        return divide(out, below), sums
 
     probe = features(k[:, :1])
-    u = torch.zeros(len(v), probe.shape[-1], v.shape[-1], dtype=dtype, device=v.device)
-    z = torch.zeros(len(v), probe.shape[-1], 1, dtype=dtype, device=v.device)
-    learns = torch.is_grad_enabled() and any(t.requires_grad for t in (probe, q, k, v)) and not keep_features
+    if sums is None:
+        sums = torch.zeros(len(v), probe.shape[-1], v.shape[-1] + 1, dtype=dtype, device=v.device)
+    inputs = (probe, q, k, v, sums, *(() if decay is None else (decay,)))
+    learns = torch.is_grad_enabled() and any(t.requires_grad for t in inputs) and not keep_features
     call = (
         (lambda f, *inputs: checkpoint(f, *inputs, use_reentrant=False)) if learns else (lambda f, *i: f(*i))
     )
-    outputs = []
+    outputs = [v.new_empty(len(v), 0, v.shape[-1])]
     if not causal:
         for at in _slices(k.shape[1], chunk_size):
-            u, z = call(write, k[:, at], v[:, at], weights[:, at], u, z)
+            sums = call(write, k[:, at], v[:, at], weights[:, at], sums)
     for at in _slices(q.shape[1], chunk_size):
-        if causal:
-            own = k[:, at], v[:, at], weights[:, at]
-            out, u, z = call(read_and_write, q[:, at], floor[:, at], *own, u, z)
+        own = k[:, at], v[:, at], weights[:, at]
+        if not causal:
+            out = call(read, q[:, at], floor[:, at], sums)
+        elif decay is None:
+            out, sums = call(read_and_write, q[:, at], floor[:, at], *own, sums)
         else:
-            out = call(read, q[:, at], floor[:, at], u, z)
+            out, sums = call(read_and_write_fading, q[:, at], floor[:, at], *own, decay[:, at], sums)
         outputs.append(out)
-    return torch.cat(outputs, 1)
+    return torch.cat(outputs, 1), sums
 
 
 # The quadratic kernel without its features
@@ -371,6 +590,16 @@ def _products(x: Tensor, *, reading: bool) -> Iterator[Tensor]:
         yield (x[:, low:high, None] * later[:, None, low:]).flatten(1, 2)
 
 
+def _pairs(rows: int, kernel: Quadratic, like: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return for each feature of the kernel its two rows, i <= j, and its factor (C, 1) before their product."""
+    d, device = rows - (kernel.offset != 0), like.device
+    i, j = torch.triu_indices(d, d, device=device)
+    if d < rows:  # the row of c comes last, its features first
+        last = torch.full((rows,), d, device=device)
+        i, j = torch.cat([last[:1], torch.arange(d, device=device), i]), torch.cat([last, j])
+    return i, j, (2 - (i == j).to(like.dtype)).sqrt()[:, None]
+
+
 class _Sums:
     """Sums over tokens y with values a and weights w: y y^T a of every block, and y y^T w for the denominator."""
 
@@ -380,6 +609,29 @@ class _Sums:
             for low, high in _blocks(rows)
         ]
         self.gram = self.blocks[0].new_zeros(batch, rows, rows)
+
+    def load(self, sums: Tensor, kernel: Quadratic) -> None:
+        """Go on from [U, z] (B, C, M + 1), in the order of the features of `Quadratic`."""
+        rows = self.gram.shape[-1]
+        i, j, factor = _pairs(rows, kernel, sums)
+        place = torch.empty(rows, rows, dtype=torch.long, device=sums.device)
+        place[i, j] = place[j, i] = torch.arange(len(i), device=sums.device)
+        sums = sums / factor
+        self.blocks = [sums[:, place[low:high, low:].flatten(), :-1] for low, high in _blocks(rows)]
+        self.gram = sums[:, place, -1]
+
+    def by_feature(self, kernel: Quadratic) -> Tensor:
+        """Return [U, z] as `load` takes it."""
+        rows, start = self.gram.shape[-1], 0
+        i, j, factor = _pairs(rows, kernel, self.gram)
+        place = torch.zeros(rows, rows, dtype=torch.long, device=self.gram.device)
+        for low, high in _blocks(rows):
+            count = (high - low) * (rows - low)
+            at = torch.arange(start, start + count, device=place.device)
+            place[low:high, low:] = at.view(high - low, rows - low)
+            start += count
+        u = torch.cat(self.blocks, 1)[:, place[i, j]]
+        return factor * torch.cat([u, self.gram[:, i, j, None]], -1)
 
     def absorb(self, y: Tensor, a: Tensor, w: Tensor) -> None:
         """Add a chunk: columns of y, rows of a and w."""
@@ -419,13 +671,22 @@ class _Near:
         return self.y @ self.keep(by_score).mT
 
 
-def _sweep(x, y, a, w, kernel: Quadratic, causal: str, chunk_size: int) -> Iterator[tuple]:
+def _sums(y: Tensor, a: Tensor, kernel: Quadratic, start: Tensor | None) -> _Sums:
+    """Return the sums before the first token (behind the last one, in a pass backwards): `start`, or zeros for None."""
+    sums = _Sums(len(y), y.shape[2] + (kernel.offset != 0), a.shape[2], y)
+    if start is not None:
+        sums.load(start, kernel)
+    return sums
+
+
+def _sweep(
+    x, y, a, w, kernel: Quadratic, causal: str, chunk_size: int, sums: _Sums, *, stream: bool
+) -> Iterator[tuple]:
     """Yield for each chunk of x: where it is, its rows, and the parts (`_Sums`, `_Near`) of the sum over y it sees.
 
-    `causal` is "" for all of y, "past" for y up to the token, "future" for y from the token on.
+    `causal` is "" for all of y, "past" for y up to the token, "future" for y from the token on. With `stream` the sums hold
+    something at the start, and in the end all of y.
     """
-    width = y.shape[2] + (kernel.offset != 0)
-    sums = _Sums(len(y), width, a.shape[2], y)
     as_summed = lambda at: (t[:, at].to(sums.gram.dtype) for t in (a, w))  # noqa: E731
     if not causal:
         for at in _slices(y.shape[1], chunk_size):
@@ -437,8 +698,8 @@ def _sweep(x, y, a, w, kernel: Quadratic, causal: str, chunk_size: int) -> Itera
     keep = torch.tril if causal == "past" else torch.triu
     for number, at in enumerate(chunks if causal == "past" else reversed(chunks)):
         rows, own = _rows(y[:, at], kernel), list(as_summed(at))
-        yield at, _rows(x[:, at], kernel), [_Near(rows, *own, keep)] + ([sums] if number else [])
-        if number < len(chunks) - 1:
+        yield at, _rows(x[:, at], kernel), [_Near(rows, *own, keep)] + ([sums] if stream or number else [])
+        if stream or number < len(chunks) - 1:
             sums.absorb(rows, *own)
 
 
@@ -450,36 +711,44 @@ def _total(pairs) -> tuple[Tensor, Tensor]:
 
 
 class _QuadraticAttention(torch.autograd.Function):
-    """Attention with the quadratic kernel: outputs (B, L, M) and their denominators (B, L, 1)."""
+    """Attention with the quadratic kernel: outputs (B, L, M), their denominators (B, L, 1), and [U, z] in the end.
+
+    `sums` is [U, z] of earlier tokens or None; `stream` asks for those in the end, which otherwise are empty. What reaches
+    the last sums from behind is where the pass backwards starts, and what it ends with reaches the first ones.
+    """
 
     @staticmethod
-    def forward(q, k, v, weights, floor, kernel, causal, normalize, chunk_size):
+    def forward(q, k, v, weights, floor, sums, kernel, causal, normalize, chunk_size, stream):
         out = v.new_empty(*q.shape[:2], v.shape[2])
         total = floor.new_ones(floor.shape)
-        for at, x, parts in _sweep(q, k, v, weights, kernel, "past" if causal else "", chunk_size):
+        held, past = _sums(k, v, kernel, sums), "past" if causal else ""
+        for at, x, parts in _sweep(q, k, v, weights, kernel, past, chunk_size, held, stream=stream):
             top, bottom = _total(part.read(x) for part in parts)
             if normalize:
                 total[:, at] = bottom + floor[:, at]
             out[:, at] = top / total[:, at]
-        return out, total
+        return out, total, held.by_feature(kernel) if stream else total[:0]
 
     @staticmethod
     def setup_context(ctx, inputs, output):
-        *tensors, ctx.kernel, ctx.causal, ctx.normalize, ctx.chunk_size = inputs
-        ctx.save_for_backward(*tensors, *output)
+        *tensors, ctx.kernel, ctx.causal, ctx.normalize, ctx.chunk_size, ctx.stream = inputs
+        ctx.save_for_backward(*tensors, *output[:2])
         ctx.mark_non_differentiable(output[1])
 
     @staticmethod
-    def backward(ctx, grad_out, _):
-        q, k, v, weights, floor, out, total = ctx.saved_tensors
+    def backward(ctx, grad_out, _, grad_sums):
+        q, k, v, weights, floor, sums, out, total = ctx.saved_tensors
+        needed = [ctx.needs_input_grad[i] for i in (0, 1, 2, 5)]
         if (
             torch.is_grad_enabled() and not torch.compiler.is_compiling()
         ):  # create_graph: by operations with derivatives
-            options = ctx.causal, ctx.normalize, ctx.chunk_size
-            again = _chunked(q, k, v, weights, floor, lambda x: ctx.kernel(x), *options, keep_features=True)
-            wanted = [t for t, needed in zip((q, k, v), ctx.needs_input_grad, strict=False) if needed]
-            found = iter(torch.autograd.grad(again, wanted, grad_out, create_graph=True))
-            return *(next(found) if needed else None for needed in ctx.needs_input_grad[:3]), *(None,) * 6
+            options = ctx.kernel.__call__, ctx.causal, ctx.normalize, ctx.chunk_size
+            again = _chunked(q, k, v, weights, floor, sums, None, *options, keep_features=True)
+            wanted = [t for t, need in zip((q, k, v, sums), needed, strict=True) if need]
+            pulls = (grad_out, grad_sums) if ctx.stream else (grad_out,)
+            found = iter(torch.autograd.grad(again[: len(pulls)], wanted, pulls, create_graph=True))
+            dq, dk, dv, dsums = (next(found) if need else None for need in needed)
+            return dq, dk, dv, None, None, dsums, *(None,) * 5
         g = grad_out / total
         h = -(g * out).sum(-1, keepdim=True) if ctx.normalize else torch.zeros_like(total)
         past, future = ("past", "future") if ctx.causal else ("", "")
@@ -488,10 +757,12 @@ class _QuadraticAttention(torch.autograd.Function):
         def back(rows_grad):  # from rows to tokens: the row of c has no token entry
             return math.sqrt(ctx.kernel.scale) * rows_grad[:, : q.shape[2]].mT
 
-        for at, x, parts in _sweep(q, k, v, weights, ctx.kernel, past, ctx.chunk_size):
+        options = ctx.kernel, past, ctx.chunk_size, _sums(k, v, ctx.kernel, sums)
+        for at, x, parts in _sweep(q, k, v, weights, *options, stream=ctx.stream):
             grad_q[:, at] = back(sum(part.pull(x, g[:, at], h[:, at]) for part in parts))
-        for at, x, parts in _sweep(k, q, g, h, ctx.kernel, future, ctx.chunk_size):
+        held = _sums(q, g, ctx.kernel, grad_sums if ctx.stream else None)
+        for at, x, parts in _sweep(k, q, g, h, ctx.kernel, future, ctx.chunk_size, held, stream=ctx.stream):
             grad_v[:, at] = _total(part.read(x) for part in parts)[0]
             own = v[:, at].to(x.dtype), weights[:, at].to(x.dtype)
             grad_k[:, at] = back(sum(part.pull(x, *own) for part in parts))
-        return *grads, None, None, None, None, None, None
+        return *grads, None, None, held.by_feature(ctx.kernel) if needed[3] else None, *(None,) * 5

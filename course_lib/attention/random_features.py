@@ -19,13 +19,16 @@ from jaxtyping import Float
 from torch import Tensor
 
 from course_lib.attention.shapes import (
+    as_torch_takes_them,
     check_causal,
+    check_no_dropout,
     check_qkv,
     clear_hidden,
     key_weights,
     merge_leading,
     without_autocast,
 )
+from course_lib.attention.states import AttentionState
 
 
 def _width(sigma: float | int | None, head_dim: int) -> float:
@@ -206,16 +209,37 @@ def positive_features(
 # Attention
 
 
+@dataclass(frozen=True, eq=False)
+class RandomFeatureState(AttentionState):
+    """What attention through random features keeps of the past: sums, from which the largest exponents are taken out.
+
+    Shapes: `sums` is (..., n_features, M + 1), the sums of phi(k_j) v_j and, as last column, of phi(k_j); `top` is the
+    largest exponent of each feature that is taken out of them, (..., 1, m) or (..., 1, 1); `seen`, (..., 1, 1), is whether
+    any key took part.
+    """
+
+    sums: Tensor
+    top: Tensor
+    seen: Tensor
+
+
 def random_feature_attention(
-    q: Float[Tensor, "*batch queries d"],
-    k: Float[Tensor, "*batch keys d"],
-    v: Float[Tensor, "*batch keys d_v"],
+    q: Float[Tensor, "... queries d"],
+    k: Float[Tensor, "... keys d"],
+    v: Float[Tensor, "... keys d_v"],
     *,
     features: RandomFeatures,
     causal: bool = False,
     attn_mask: Tensor | None = None,
     chunk_size: int = 128,
-) -> Float[Tensor, "*batch queries d_v"]:
+    initial_state: RandomFeatureState | None = None,
+    return_state: bool = False,
+    padding_mask: Tensor | None = None,
+    is_causal: bool | None = None,
+    scale: float | int | None = None,
+    enable_gqa: bool = False,
+    dropout_p: float | int = 0.0,
+) -> Float[Tensor, "... queries d_v"] | tuple[Float[Tensor, "... queries d_v"], RandomFeatureState]:
     """Estimate softmax attention with scores q.k / sigma^2, in time linear in the sequence (16.11).
 
     out_i = sum_j phi(q_i).phi(k_j) v_j / sum_j phi(q_i).phi(k_j), over j <= i where `causal`.
@@ -229,47 +253,98 @@ def random_feature_attention(
     compiled function, chunks stay whole, and rows with 0/0 are NaN; a smaller `chunk_size` helps. Trigonometric
     features may have a denominator of either sign, or zero.
 
+    A state stands for all keys of earlier calls, which every query sees: with `return_state` the result is (output,
+    state), and `initial_state` goes on from it, by one token or by many, with gradients into the state.
+
+    As torch calls it: `is_causal`, where given, counts in place of `causal`; `enable_gqa` repeats heads of k and v, and
+    leading dimensions of size 1 are repeated (a state then is one for each head of q); `padding_mask` is boolean, (batch,
+    keys), True takes part; `scale`, above 0, makes the scores scale q.k, in
+    place of 1 / sigma^2; `dropout_p` must be 0.
+
     Shapes: any leading dimensions; `attn_mask` is (..., 1, keys), True takes part; a query that sees no key gets
-    zeros. Half precision is computed in float32 and returned in its own dtype.
+    zeros. Half precision is computed in float32 and returned in its own dtype. With fewer queries than keys, causal
+    queries are the last of the sequence: query i sees the keys up to i + keys - queries.
     Cost: O(seq m (head_dim + d_v + chunk_size)) operations; memory for copies of the inputs, a chunk and m d_v sums.
 
     Raises:
-        ValueError: shapes, dtypes or devices do not belong together, or `chunk_size` is below 1.
+        ValueError: shapes, dtypes or devices do not belong together, causal attention gets more queries than keys,
+            `chunk_size` is below 1, or the state is another one's.
     Source: Choromanski et al. (2021), arXiv:2009.14794; the maxima by feature are this course's.
     """
-    check_qkv(q, k, v)
+    causal = causal if is_causal is None else is_causal
+    check_no_dropout(dropout_p)
+    q, k, v, attn_mask = as_torch_takes_them(
+        q, k, v, attn_mask, padding_mask=padding_mask, enable_gqa=enable_gqa
+    )
+    if scale is not None:
+        if not 0 < scale < math.inf:
+            raise ValueError(f"scale must be a finite number above 0, got {scale}")
+        q, k = (x * (math.sqrt(scale) * _width(features.sigma, x.shape[-1])) for x in (q, k))
     if causal:
         check_causal(q, k)
     if chunk_size < 1:
         raise ValueError(f"chunk_size must be 1 or more, got {chunk_size}")
     shape, dtype = (*q.shape[:-1], v.shape[-1]), q.dtype
     visible = None if attn_mask is None else merge_leading(key_weights(attn_mask, k)) > 0
-    if not (q.shape[-2] and k.shape[-2]):
+    stateful = return_state or initial_state is not None
+    if not stateful and not (q.shape[-2] and k.shape[-2]):
         return v.new_zeros(shape)
     k, v = clear_hidden(attn_mask, k, v)
-    q, k, v = (merge_leading(x).to(torch.promote_types(dtype, torch.float32)) for x in (q, k, v))
+    state = _start(initial_state, k, v, features)
+    q, k, v = (merge_leading(x).to(state.sums.dtype) for x in (q, k, v))
     with without_autocast(q.device):  # exponents and sums need their digits
-        output = _sums_and_counts(
-            features.in_units(q), features.in_units(k), v, visible, features, causal, chunk_size
-        )
+        q, k, ahead = features.in_units(q), features.in_units(k), k.shape[1] - q.shape[1] if causal else 0
+        if ahead:  # keys before the first query: all queries see them
+            before = None if visible is None else visible[:, :ahead]
+            own = q[:, :0], k[:, :ahead], v[:, :ahead], before
+            _, state = _sums_and_counts(*own, features, causal=False, chunk_size=chunk_size, state=state)
+            k, v = k[:, ahead:], v[:, ahead:]
+            visible = None if visible is None else visible[:, ahead:]
+        output, new = _sums_and_counts(q, k, v, visible, features, causal, chunk_size, state)
     numerators, denominators = output[..., :-1], output[..., -1:]
-    if visible is not None:
-        seen = visible.cumsum(dim=1) > 0 if causal else visible.any(dim=1, keepdim=True)
+    if attn_mask is not None or not k.shape[1]:
+        seen = new.seen
+        if causal and visible is not None:
+            seen = (visible.cumsum(dim=1) > 0) | state.seen
         # Both branches of `where` have a gradient: 0/0 must not stand in the unused one.
         denominators = torch.where(seen, denominators, 1)
-    return (numerators / denominators).reshape(shape).to(dtype)
+    out = (numerators / denominators).reshape(shape).to(dtype)
+    return (out, new.unmerged(shape[:-2])) if return_state else out
 
 
-def _sums_and_counts(q, k, v, visible, features, causal, chunk_size) -> Tensor:
-    """Return the numerators and, as last column, the denominators; q, k in units of sigma, (batch, seq, d)."""
+def _start(state: RandomFeatureState | None, k: Tensor, v: Tensor, features: RandomFeatures):
+    """Check a state and merge its leading dimensions, or make the first one."""
+    dtype, shape = torch.promote_types(k.dtype, torch.float32), (features.n_features, v.shape[-1] + 1)
+    if state is None:
+        sums = v.new_zeros(k.shape[:-2].numel(), *shape, dtype=dtype)
+        # Finite, since infinity minus infinity is no number; as far from every exponent as infinity.
+        top = torch.full_like(sums[:, :1, :1], torch.finfo(dtype).min / 4)
+        return RandomFeatureState(sums, top, torch.zeros_like(top, dtype=torch.bool))
+    if not isinstance(state, RandomFeatureState):
+        raise ValueError(
+            f"initial_state must be a RandomFeatureState, as this function returns it, got {type(state).__name__}"
+        )
+    wanted = (*k.shape[:-2], *shape)
+    if state.sums.shape != wanted or state.sums.device != k.device:
+        raise ValueError(
+            f"initial_state must have sums of shape {wanted} on {k.device} for these keys, values and features, got "
+            f"{tuple(state.sums.shape)} on {state.sums.device}"
+        )
+    return state.to(dtype=torch.promote_types(dtype, state.sums.dtype)).merged()
+
+
+def _sums_and_counts(
+    q, k, v, visible, features, causal, chunk_size, state
+) -> tuple[Tensor, RandomFeatureState]:
+    """Return the numerators and, as last column, the denominators; q, k in units of sigma, (batch, seq, d).
+
+    And the state after the last key; `state` is the one before the first.
+    """
     norms = features.log_norm(k)
     # The denominator is the same sum with ones for values: one more column.
     v = torch.cat([v, torch.ones_like(v[..., :1])], dim=-1)
 
-    # Finite, since infinity minus infinity is no number; as far from every exponent as infinity.
-    top = torch.full_like(v[:, :1, :1], torch.finfo(v.dtype).min / 4)
-    sums = v.new_zeros(len(v), features.n_features, v.shape[-1])
-    outputs = []
+    top, sums, outputs = state.top, state.sums, [v[:, :0]]
     left = _chunks(k.shape[1], chunk_size if causal else 4 * chunk_size)[::-1]
     while left:
         rows = left.pop()
@@ -293,7 +368,8 @@ def _sums_and_counts(q, k, v, visible, features, causal, chunk_size) -> Tensor:
     if not causal:
         for rows in _chunks(q.shape[1], 4 * chunk_size):
             outputs.append(torch.bmm(_queries(q[:, rows], top, features), sums))
-    return torch.cat(outputs, dim=1)
+    seen = state.seen | (visible.any(dim=1, keepdim=True) if visible is not None else bool(k.shape[1]))
+    return torch.cat(outputs, dim=1), RandomFeatureState(sums, top, seen)
 
 
 def _chunks(length: int, size: int) -> list[slice]:

@@ -17,15 +17,19 @@ from typing import Literal
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from torch.nn.functional import pad
 
 from course_lib.attention.shapes import (
+    as_torch_takes_them,
     check_causal,
+    check_no_dropout,
     check_qkv,
     clear_hidden,
     key_weights,
     merge_leading,
     without_autocast,
 )
+from course_lib.attention.states import AttentionState
 
 Method = Literal["chunk", "sherman_morrison", "cholesky", "solve"]
 
@@ -37,14 +41,19 @@ def _check_penalty(penalty: float | int) -> None:
         )
 
 
+def _check_decay(decay: float | int) -> None:
+    if isinstance(decay, Tensor) or not 0 < decay <= 1:
+        raise ValueError(f"decay must be a number above 0 and at most 1, got {decay}")
+
+
 def _cholesky(matrix: Tensor) -> Tensor:
     try:
         return torch.linalg.cholesky(matrix)
     except torch.linalg.LinAlgError:
         raise RuntimeError(
             f"after rounding to {matrix.dtype} a matrix of ridge attention is not positive definite: the penalty is too "
-            "small for keys of this size, or the keys hold NaN or infinity; use a larger penalty, shorter keys, "
-            "refresh_every or float64"
+            "small for keys of this size (or has faded, and the latest keys do not span all directions), or the keys hold "
+            "NaN or infinity; use a larger penalty, shorter keys, refresh_every, a decay nearer to 1 or float64"
         ) from None
 
 
@@ -137,6 +146,116 @@ def cholesky_update(factor: Float[Tensor, "... d d"], x: Float[Tensor, "... d"])
     return torch.stack(columns, dim=-1)
 
 
+# Streaming
+
+
+def _added(sums: Tensor, lost: Tensor, new: Tensor) -> tuple[Tensor, Tensor]:
+    """Return sums + new and what rounding takes from it, which goes into the next sum (W. Kahan)."""
+    new = new + lost
+    total = sums + new
+    return total, new - (total - sums)
+
+
+@dataclass(frozen=True, eq=False)
+class RidgeState(AttentionState):
+    """What ridge attention keeps of the past, for decoding token by token: its size does not grow.
+
+    Shapes: `inverse` is P = (lambda I + K^T K)^-1, (..., d, d); `weights` is W = P K^T V, (..., d, d_v); `gram` and
+    `cross` are the sums lambda I + K^T K and K^T V, from which both are computed anew, after d tokens each time; `lost`,
+    (..., d, d + d_v), is what rounding took from these sums. `since` counts the tokens since then, and `penalty` is
+    lambda. With a decay, gram and cross fade: each token multiplies them by it first, lambda I included.
+    """
+
+    inverse: Tensor
+    weights: Tensor
+    gram: Tensor
+    cross: Tensor
+    lost: Tensor | None = None
+    since: int = 0
+    penalty: float | int | None = None
+
+    @classmethod
+    def empty(
+        cls,
+        *lead: int,
+        head_dim: int,
+        value_dim: int,
+        penalty: float | int,
+        dtype: torch.dtype = torch.float32,
+        device: torch.device | str = "cpu",
+    ) -> "RidgeState":
+        """Return the state before the first token, for the leading dimensions `lead` (batch, heads, ...).
+
+        Raises:
+            ValueError: `penalty` is not a finite number above 0, or `dtype` is a half precision.
+        """
+        _check_penalty(penalty)
+        if _work_dtype(dtype) != dtype:
+            raise ValueError(f"dtype of a state must be float32 or float64, got {dtype}")
+        eye = torch.eye(head_dim, dtype=dtype, device=device).expand(*lead, head_dim, head_dim)
+        zeros = torch.zeros(*lead, head_dim, value_dim, dtype=dtype, device=device)
+        return cls(inverse=eye / penalty, weights=zeros, gram=penalty * eye, cross=zeros, penalty=penalty)
+
+    def update(
+        self,
+        k: Float[Tensor, "... keys d"],
+        v: Float[Tensor, "... keys d_v"],
+        *,
+        attn_mask: Tensor | None = None,
+        decay: float | int = 1.0,
+    ) -> "RidgeState":
+        """Return the state after more pairs, one or many: by (17.11), or by one solve where that is cheaper.
+
+        Shapes: `attn_mask` is boolean, (..., 1, keys): a key where it is False is not stored. `decay` as in
+        `ridge_attention`.
+
+        Raises:
+            ValueError: the shapes do not fit the state, or `decay` is not above 0 and at most 1.
+            RuntimeError: rounding makes a positive definite matrix indefinite.
+        """
+        expected = (self.cross.shape[:-2], *self.cross.shape[-2:])
+        if (k.shape[:-2], k.shape[-1], v.shape[-1]) != expected or k.shape[:-1] != v.shape[:-1]:
+            raise ValueError(
+                f"k and v must have shapes (*{tuple(expected[0])}, keys, {expected[1]}) and "
+                f"(*{tuple(expected[0])}, keys, {expected[2]}), got {tuple(k.shape)} and {tuple(v.shape)}"
+            )
+        _check_decay(decay)
+        if attn_mask is not None:
+            key_weights(attn_mask, k)  # refuses a mask that is none over keys
+            k, v = clear_hidden(attn_mask, k, v)
+        k, v = _weighed(k.to(self.gram.dtype), v.to(self.gram.dtype), decay)
+        faded = decay ** k.shape[-2]
+        sums = torch.cat([self.gram, self.cross], dim=-1)
+        lost = torch.zeros_like(sums) if self.lost is None else self.lost
+        sums, lost = _added(faded * sums, faded * lost, k.mT @ torch.cat([k, v], dim=-1))
+        gram, cross = sums.tensor_split((k.shape[-1],), dim=-1)
+        new = replace(self, gram=gram, cross=cross, lost=lost, since=self.since + k.shape[-2])
+        if new.since >= k.shape[-1]:
+            return new.refreshed()
+        inverse = self.inverse / faded
+        moved = k @ inverse
+        small = moved @ k.mT
+        small.diagonal(dim1=-2, dim2=-1).add_(1)
+        gain = torch.cholesky_solve(moved, _cholesky(small)).mT
+        return replace(
+            new, inverse=inverse - gain @ moved, weights=self.weights + gain @ (v - k @ self.weights)
+        )
+
+    def refreshed(self) -> "RidgeState":
+        """Return the same state with inverse and memory computed anew from the sums, free of what had piled up.
+
+        Raises:
+            RuntimeError: rounding makes lambda I + K^T K indefinite.
+        """
+        factor = _cholesky(self.gram)
+        inverse, weights = torch.cholesky_inverse(factor), torch.cholesky_solve(self.cross, factor)
+        return replace(self, inverse=inverse, weights=weights, since=0)
+
+    def read(self, q: Float[Tensor, "... queries d"]) -> Float[Tensor, "... queries d_v"]:
+        """Return W^T q for each row q, in q's dtype (17.4)."""
+        return (q.to(self.weights.dtype) @ self.weights).to(q.dtype)
+
+
 # Attention
 
 
@@ -151,25 +270,51 @@ def ridge_attention(
     method: Method = "chunk",
     chunk_size: int = 32,
     refresh_every: int | None = None,
-) -> Float[Tensor, "... queries d_v"]:
+    decay: float | int = 1.0,
+    initial_state: RidgeState | None = None,
+    return_state: bool = False,
+    padding_mask: Tensor | None = None,
+    is_causal: bool | None = None,
+    scale: float | int | None = None,
+    enable_gqa: bool = False,
+    dropout_p: float | int = 0.0,
+) -> Float[Tensor, "... queries d_v"] | tuple[Float[Tensor, "... queries d_v"], RidgeState]:
     """Return y_i = W_i^T q_i with W_i the ridge memory of the pairs up to i, or of all pairs (17.4, 17.13).
 
     Causal attention has four forms: "chunk" is fast and works on `chunk_size` tokens at a time; "sherman_morrison",
     "cholesky" and "solve" go token by token and are there to be read and compared with. Without `causal` there is one
     memory, and one solve with the smaller of the matrices lambda I + K^T K and lambda I + K K^T.
 
+    A state stands for the pairs of earlier calls: with `return_state` the result is (output, state), and `initial_state`
+    goes on from it, by one token or by many, with gradients into the state. With `decay` = gamma the loss of pair j
+    counts gamma^(i - j) times at token i and the penalty gamma^i times (17.18); nothing grows with i, but gamma^i lambda
+    vanishes, so that keys of the last few 1 / (1 - gamma) tokens must span all directions. States and decay belong to the
+    chunk form, decay also to "solve".
+
+    As torch calls it: `is_causal`, where given, counts in place of `causal`; `enable_gqa` repeats heads of k and v, and
+    leading dimensions of size 1 are repeated (a state then is one for each head of q); `padding_mask` is boolean, (batch,
+    keys), True takes part; `scale` multiplies the queries; `dropout_p` must be 0.
+
     Shapes: (..., seq, head_dim) with any leading dimensions, as scaled_dot_product_attention takes it; `attn_mask`
-    is boolean, (..., 1, keys): a key where it is False is not stored. Half precision is computed in float32.
-    Ranges: `penalty` is lambda > 0. The chunk form computes inverse and memory anew
-    from the sums of all pairs after d and 2 d tokens, and with `refresh_every` = r every r chunks: worth it where
-    keys bring new directions late.
+    is boolean, (..., 1, keys): a key where it is False is not stored. Half precision is computed in float32. With fewer
+    queries than keys, causal queries are the last of the sequence: query i sees the keys up to i + keys - queries.
+    Ranges: `penalty` is lambda > 0, `decay` lies above 0 and at most at 1. The chunk form computes inverse and memory anew
+    from the sums of all pairs after d and 2 d tokens (with decay after every d), and with `refresh_every` = r every r
+    chunks: worth it where keys bring new directions late.
 
     Raises:
-        ValueError: shapes, dtypes or devices do not fit, `penalty` is not a finite number above 0, a size is below
-            1, or `method` is unknown.
+        ValueError: shapes, dtypes or devices do not fit, causal attention gets more queries than keys, `penalty` is not a
+            finite number above 0, a size is below 1, `method` is unknown or has no states or decay, `decay` is outside its
+            range or not causal, or the state is another one's.
         RuntimeError: rounding makes a positive definite matrix indefinite. (Compiled, torch's own LinAlgError.)
     """
-    check_qkv(q, k, v)
+    causal = causal if is_causal is None else is_causal
+    check_no_dropout(dropout_p)
+    q, k, v, attn_mask = as_torch_takes_them(
+        q, k, v, attn_mask, padding_mask=padding_mask, enable_gqa=enable_gqa
+    )
+    if scale is not None:
+        q = q * scale
     _check_penalty(penalty)
     forms = {
         "chunk": _by_chunks,
@@ -182,23 +327,65 @@ def ridge_attention(
     for name, size in (("chunk_size", chunk_size), ("refresh_every", refresh_every)):
         if size is not None and size < 1:
             raise ValueError(f"{name} must be 1 or more, got {size}")
+    stateful = return_state or initial_state is not None
+    _check_decay(decay)
+    if decay != 1 and (not causal or method not in ("chunk", "solve")):
+        raise ValueError(
+            f"decay needs causal=True and method 'chunk' or 'solve', got causal={causal} and {method!r}"
+        )
+    if stateful and method != "chunk":
+        raise ValueError(f"a state needs method 'chunk', got {method!r}")
     if causal:
         check_causal(q, k)
     lead, dtype = q.shape[:-1], q.dtype
-    if not k.numel():
+    if not stateful and not k.numel():
         return q.new_zeros(*lead, v.shape[-1])
     if attn_mask is not None:
         key_weights(attn_mask, k)  # refuses a mask that is none over keys
         k, v = clear_hidden(attn_mask, k, v)  # a key of zeros changes neither K^T K nor K^T V
-    q, k, v = (merge_leading(x).to(_work_dtype(dtype)) for x in (q, k, v))
+    state = _start(initial_state, k, v, penalty) if stateful else None
+    work = _work_dtype(dtype) if state is None else state.gram.dtype
+    q, k, v = (merge_leading(x).to(work) for x in (q, k, v))
     # Factorisations do not exist in half precision: autocast must leave the products alone.
     with without_autocast(q.device):
-        if not causal:
+        new = state.update(k, v, decay=decay) if stateful else None
+        if stateful and (not causal or q.shape[1] == 1):
+            y = new.read(q)
+        elif not causal:
             y = _by_one_solve(q, k, v, penalty)
         else:
-            sizes = (chunk_size, refresh_every) if method == "chunk" else ()
-            y = forms[method](q, k, v, penalty, *sizes)
-    return y.to(dtype).reshape(*lead, v.shape[-1])
+            options = (chunk_size, refresh_every, decay, state) if method == "chunk" else ()
+            ahead = k.shape[1] - q.shape[1]  # no one asks there
+            asked = pad(q, (0, 0, ahead, 0))
+            y = forms[method](asked, k, v, penalty, *((decay,) if method == "solve" else options))[:, ahead:]
+    y = y.to(dtype).reshape(*lead, v.shape[-1])
+    return (y, new.unmerged(lead[:-1])) if return_state else y
+
+
+def _start(state: RidgeState | None, k: Tensor, v: Tensor, penalty: float | int) -> RidgeState:
+    """Check a state and merge its leading dimensions, or make the first one."""
+    lead, d, d_v, dtype = k.shape[:-2], k.shape[-1], v.shape[-1], _work_dtype(k.dtype)
+    if state is None:
+        options = {"head_dim": d, "value_dim": d_v, "penalty": penalty, "dtype": dtype, "device": k.device}
+        return RidgeState.empty(lead.numel(), **options)
+    if not isinstance(state, RidgeState):
+        raise ValueError(f"initial_state must be a RidgeState, got {type(state).__name__}")
+    if state.cross.shape != (*lead, d, d_v) or state.cross.device != k.device:
+        raise ValueError(
+            f"initial_state must have sums of shape {(*lead, d, d_v)} on {k.device} for these keys and values, got "
+            f"{tuple(state.cross.shape)} on {state.cross.device}"
+        )
+    if state.penalty not in (None, penalty):
+        raise ValueError(f"initial_state was made with penalty {state.penalty}, got {penalty}")
+    return state.to(dtype=torch.promote_types(dtype, state.gram.dtype)).merged()
+
+
+def _weighed(k: Tensor, v: Tensor, decay: float | int) -> tuple[Tensor, Tensor]:
+    """Return pairs in units of the last token, k_j gamma^((n - j) / 2): older ones are smaller."""
+    if decay == 1:
+        return k, v
+    ages = torch.arange(k.shape[-2] - 1, -1, -1, dtype=k.dtype, device=k.device)[:, None]
+    return k * decay ** (ages / 2), v * decay ** (ages / 2)
 
 
 def _work_dtype(dtype: torch.dtype) -> torch.dtype:
@@ -215,13 +402,13 @@ def _by_one_solve(q: Tensor, k: Tensor, v: Tensor, penalty: float | int) -> Tens
     return (q @ k.mT) @ torch.cholesky_solve(v, _cholesky(scores))
 
 
-def _by_solves(q: Tensor, k: Tensor, v: Tensor, penalty: float | int) -> Tensor:
+def _by_solves(q: Tensor, k: Tensor, v: Tensor, penalty: float | int, decay: float | int = 1.0) -> Tensor:
     """One factorisation a token, O(n d^3): the definition, and the most exact."""
     gram, cross = _sums(k[:, :0], v[:, :0], penalty)
     outputs = []
     for i in range(k.shape[1]):
-        gram = gram + k[:, i, :, None] * k[:, i, None, :]
-        cross = cross + k[:, i, :, None] * v[:, i, None, :]
+        gram = decay * gram + k[:, i, :, None] * k[:, i, None, :]
+        cross = decay * cross + k[:, i, :, None] * v[:, i, None, :]
         reading = torch.cholesky_solve(q[:, i, :, None], _cholesky(gram))
         outputs.append(reading.mT @ cross)
     return torch.cat(outputs, dim=1)
@@ -254,7 +441,14 @@ def _by_cholesky_updates(q: Tensor, k: Tensor, v: Tensor, penalty: float | int) 
 
 
 def _by_chunks(
-    q: Tensor, k: Tensor, v: Tensor, penalty: float | int, chunk_size: int, refresh_every: int | None
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    penalty: float | int,
+    chunk_size: int,
+    refresh_every: int | None,
+    decay: float | int,
+    state: RidgeState | None,
 ) -> Tensor:
     """All tokens of a chunk at once, O(n d^2) and O(n C d) in products of matrices (17.11 to 17.13).
 
@@ -264,23 +458,36 @@ def _by_chunks(
     While the first d tokens bring new directions, P falls in them from 1 / lambda to the size that stays: a difference
     of large numbers, whose rounding errors stay as well. After d and after 2 d tokens both are computed anew from
     the sums, which takes these errors out; later updates hardly add any.
+
+    With decay gamma all of this holds for pairs k_j gamma^(-j/2) within a chunk, in units of the token before it. At its
+    end P is brought back to the units of the last token; W is the same in all units.
     """
     width = k.shape[-1]
-    gram, cross = _sums(k[:, :0], v[:, :0], penalty)
-    memory = torch.cat([gram / penalty**2, -cross], dim=-1)
+    if state is None:
+        gram, cross = _sums(k[:, :0], v[:, :0], penalty)
+        memory = torch.cat([gram / penalty**2, -cross], dim=-1)
+    else:
+        gram, cross, memory = state.gram, state.cross, torch.cat([state.inverse, -state.weights], dim=-1)
+    if decay < 1:  # factors up to a million and no further
+        chunk_size = max(1, min(chunk_size, int(math.log(1e6) / -math.log(decay))))
+        refresh_every = refresh_every or math.ceil(width / chunk_size)
+        young = decay ** (-torch.arange(1, chunk_size + 1, dtype=k.dtype, device=k.device)[:, None] / 2)
     # Autograd needs every memory that a product has used; otherwise one buffer serves all chunks.
-    tracked = torch.is_grad_enabled() and (k.requires_grad or v.requires_grad or q.requires_grad)
+    tracked = torch.is_grad_enabled() and any(x.requires_grad for x in (q, k, v, memory))
     update = torch.Tensor.baddbmm if tracked else torch.Tensor.baddbmm_
     eye = torch.eye(chunk_size, dtype=k.dtype, device=k.device)
     anew = {math.ceil(many * width / chunk_size) for many in (1, 2)}
-    outputs, summed = [], 0
+    outputs, summed = [v[:, :0]], 0
     for index, start in enumerate(range(0, k.shape[1], chunk_size)):
         if index in anew or (index and refresh_every and index % refresh_every == 0):
-            keys, values = k[:, summed:start], v[:, summed:start]
-            gram, cross, summed = gram + keys.mT @ keys, cross + keys.mT @ values, start
+            keys, values = _weighed(k[:, summed:start], v[:, summed:start], decay)
+            faded, summed = decay ** (start - summed), start
+            gram, cross = faded * gram + keys.mT @ keys, faded * cross + keys.mT @ values
             inverse = torch.cholesky_inverse(_cholesky(gram))
             memory = torch.cat([inverse, -(inverse @ cross)], dim=-1)
         queries, keys, values = (x[:, start : start + chunk_size] for x in (q, k, v))
+        if decay < 1:
+            keys, values = young[: keys.shape[1]] * keys, young[: keys.shape[1]] * values
         right = keys @ memory
         right[..., width:] += values
         own = eye[: keys.shape[1], : keys.shape[1]]
@@ -290,114 +497,124 @@ def _by_chunks(
         past, present = queries @ memory[..., width:], (queries @ solved[..., :width].mT).tril_()
         outputs.append(past.baddbmm_(present, solved[..., width:], beta=-1))
         memory = update(memory, solved[..., :width].mT, solved, alpha=-1)
+        if decay < 1:
+            inverse, weights = memory.tensor_split((width,), dim=-1)
+            memory = torch.cat([inverse / decay ** keys.shape[1], weights], dim=-1)
     return torch.cat(outputs, dim=1)
-
-
-# Streaming
-
-
-@dataclass(frozen=True)
-class RidgeState:
-    """What ridge attention keeps of the past, for decoding token by token: its size does not grow.
-
-    Shapes: `inverse` is P = (lambda I + K^T K)^-1, (..., d, d); `weights` is W = P K^T V, (..., d, d_v); `gram` and
-    `cross` are the sums lambda I + K^T K and K^T V, from which both can be computed anew.
-    """
-
-    inverse: Tensor
-    weights: Tensor
-    gram: Tensor
-    cross: Tensor
-
-    @classmethod
-    def empty(
-        cls,
-        *lead: int,
-        head_dim: int,
-        value_dim: int,
-        penalty: float | int,
-        dtype: torch.dtype = torch.float32,
-        device: torch.device | str = "cpu",
-    ) -> "RidgeState":
-        """Return the state before the first token, for the leading dimensions `lead` (batch, heads, ...).
-
-        Raises:
-            ValueError: `penalty` is not a finite number above 0, or `dtype` is a half precision.
-        """
-        _check_penalty(penalty)
-        if _work_dtype(dtype) != dtype:
-            raise ValueError(f"dtype of a state must be float32 or float64, got {dtype}")
-        eye = torch.eye(head_dim, dtype=dtype, device=device).expand(*lead, head_dim, head_dim)
-        zeros = torch.zeros(*lead, head_dim, value_dim, dtype=dtype, device=device)
-        return cls(inverse=eye / penalty, weights=zeros, gram=penalty * eye, cross=zeros)
-
-    def update(self, k: Float[Tensor, "... keys d"], v: Float[Tensor, "... keys d_v"]) -> "RidgeState":
-        """Return the state after more pairs, one or many: by (17.11), or by one solve where that is cheaper.
-
-        Raises:
-            ValueError: the shapes do not fit the state.
-            RuntimeError: rounding makes a positive definite matrix indefinite.
-        """
-        expected = (self.cross.shape[:-2], *self.cross.shape[-2:])
-        if (k.shape[:-2], k.shape[-1], v.shape[-1]) != expected or k.shape[:-1] != v.shape[:-1]:
-            raise ValueError(
-                f"k and v must have shapes (*{tuple(expected[0])}, keys, {expected[1]}) and "
-                f"(*{tuple(expected[0])}, keys, {expected[2]}), got {tuple(k.shape)} and {tuple(v.shape)}"
-            )
-        k, v = k.to(self.gram.dtype), v.to(self.gram.dtype)
-        new = replace(self, gram=self.gram + k.mT @ k, cross=self.cross + k.mT @ v)
-        if k.shape[-2] >= k.shape[-1]:
-            return new.refreshed()
-        moved = k @ self.inverse
-        small = moved @ k.mT
-        small.diagonal(dim1=-2, dim2=-1).add_(1)
-        gain = torch.cholesky_solve(moved, _cholesky(small)).mT
-        return replace(
-            new, inverse=self.inverse - gain @ moved, weights=self.weights + gain @ (v - k @ self.weights)
-        )
-
-    def refreshed(self) -> "RidgeState":
-        """Return the same state with inverse and memory computed anew from the sums, free of what had piled up.
-
-        Raises:
-            RuntimeError: rounding makes lambda I + K^T K indefinite.
-        """
-        factor = _cholesky(self.gram)
-        return replace(
-            self, inverse=torch.cholesky_inverse(factor), weights=torch.cholesky_solve(self.cross, factor)
-        )
-
-    def read(self, q: Float[Tensor, "... queries d"]) -> Float[Tensor, "... queries d_v"]:
-        """Return W^T q for each row q, in q's dtype (17.4)."""
-        return (q.to(self.weights.dtype) @ self.weights).to(q.dtype)
 
 
 # Relatives
 
 
-def delta_rule(
+@dataclass(frozen=True, eq=False)
+class DeltaState(AttentionState):
+    """What the delta rule keeps of the past: its memory W, (..., d, d_v)."""
+
+    weights: Tensor
+
+
+def delta_rule_loop(
     q: Float[Tensor, "... seq d"],
     k: Float[Tensor, "... seq d"],
     v: Float[Tensor, "... seq d_v"],
     *,
-    step_size: float | int = 1.0,
+    step_size: float | int | Float[Tensor, "... seq"] = 1.0,
 ) -> Float[Tensor, "... seq d_v"]:
-    """Return y_i = W_i^T q_i for W_i = W_{i-1} + eta k_i (v_i - W_{i-1}^T k_i)^T: one gradient step a token (17.15).
-
-    Shapes: as in `ridge_attention`, causal; token by token, to be read and compared with.
+    """Return what `delta_rule` returns, token by token (17.15), to be read.
 
     Raises:
         ValueError: shapes, dtypes or devices do not fit.
-    Source: I. Schlag, K. Irie and J. Schmidhuber, arXiv:2102.11174; S. Yang et al., arXiv:2406.06484.
+    """
+    check_qkv(q, k, v)
+    check_causal(k, q)
+    eta = _steps(step_size, k)
+    weights, outputs = k.new_zeros(*k.shape[:-2], k.shape[-1], v.shape[-1]), [v[..., :0, :]]
+    for i in range(k.shape[-2]):
+        query, key, value = q[..., i, None, :], k[..., i, None, :], v[..., i, None, :]
+        weights = weights + eta[..., i, None, :] * key.mT @ (value - key @ weights)
+        outputs.append(query @ weights)
+    return torch.cat(outputs, dim=-2)
+
+
+def delta_rule(
+    q: Float[Tensor, "... queries d"],
+    k: Float[Tensor, "... keys d"],
+    v: Float[Tensor, "... keys d_v"],
+    *,
+    step_size: float | int | Float[Tensor, "... keys"] = 1.0,
+    attn_mask: Tensor | None = None,
+    chunk_size: int = 64,
+    initial_state: DeltaState | None = None,
+    return_state: bool = False,
+) -> Float[Tensor, "... queries d_v"] | tuple[Float[Tensor, "... queries d_v"], DeltaState]:
+    """Return y_i = W_i^T q_i for W_i = W_{i-1} + eta_i k_i (v_i - W_{i-1}^T k_i)^T: one gradient step a token (17.15).
+
+    In chunks: W_i = W_0 + sum_(j <= i) k_j u_j^T, where u_i = eta_i (v_i - W_0^T k_i - sum_(j < i) (k_i.k_j) u_j) is a
+    triangular system. Its solution is linear in W_0, so that the systems of all chunks are solved at once, and what goes
+    from chunk to chunk is products of matrices.
+
+    Shapes: as in `ridge_attention`, causal, with `attn_mask` and states as there; `step_size` is a number or one a token,
+    (..., keys). Half precision is computed in float32.
+    Ranges: eta_i |k_i|^2 lies between 0 and 2, beyond which errors grow from token to token.
+
+    Raises:
+        ValueError: shapes, dtypes or devices do not fit, there are more queries than keys, `chunk_size` is below 1, or
+            the state is another one's.
+    Source: I. Schlag, K. Irie and J. Schmidhuber, arXiv:2102.11174; in chunks S. Yang et al., arXiv:2406.06484.
     """
     check_qkv(q, k, v)
     check_causal(q, k)
-    weights, outputs = k.new_zeros(*k.shape[:-2], k.shape[-1], v.shape[-1]), []
-    for i in range(k.shape[-2]):
-        query, key, value = q[..., i, None, :], k[..., i, None, :], v[..., i, None, :]
-        weights = weights + step_size * key.mT @ (value - key @ weights)
-        outputs.append(query @ weights)
-    return torch.cat(outputs, dim=-2) if outputs else torch.zeros_like(v)
+    if chunk_size < 1:
+        raise ValueError(f"chunk_size must be 1 or more, got {chunk_size}")
+    eta = _steps(step_size, k)
+    if attn_mask is not None:
+        key_weights(attn_mask, k)  # refuses a mask that is none over keys
+        k, v = clear_hidden(attn_mask, k, v)  # a key of zeros moves nothing
+    lead, dtype, length = q.shape[:-1], q.dtype, k.shape[-2]
+    work = _work_dtype(dtype)
+    if initial_state is None:
+        weights = k.new_zeros(*k.shape[:-2], k.shape[-1], v.shape[-1], dtype=work)
+    else:
+        weights, wanted = initial_state.weights, (*k.shape[:-2], k.shape[-1], v.shape[-1])
+        if weights.shape != wanted or weights.device != k.device:
+            raise ValueError(
+                f"initial_state must have weights of shape {wanted} on {k.device} for these keys and values, got "
+                f"{tuple(weights.shape)} on {weights.device}"
+            )
+        work = torch.promote_types(work, weights.dtype)
+    q, k, v, eta, weights = (merge_leading(x).to(work) for x in (q, k, v, eta, weights))
+    q = pad(q, (0, 0, length - q.shape[1], 0))  # no one asks before the first query
+    outputs = [v[:, :0]]
+    with without_autocast(q.device):
+        if length:
+            size = min(chunk_size, length)
+            # Keys of 0 behind the end move nothing.
+            q, k, v, eta = (
+                pad(x, (0, 0, 0, -length % size)).unflatten(1, (-1, size)) for x in (q, k, v, eta)
+            )
+            system = (eta * (k @ k.mT)).tril(-1) + torch.eye(size, dtype=work, device=k.device)
+            right = eta * torch.cat([k, v], dim=-1)
+            solved = torch.linalg.solve_triangular(system, right, upper=False, unitriangular=True)
+            by_keys, by_values = solved.tensor_split((k.shape[-1],), dim=-1)
+            near = (q @ k.mT).tril()
+            for at in range(k.shape[1]):
+                moves = by_values[:, at] - by_keys[:, at] @ weights
+                outputs.append(q[:, at] @ weights + near[:, at] @ moves)
+                weights = weights + k[:, at].mT @ moves
+    y = torch.cat(outputs, dim=1)[:, length - lead[-1] : length].to(dtype).reshape(*lead, v.shape[-1])
+    return (y, DeltaState(weights).unmerged(lead[:-1])) if return_state else y
+
+
+def _steps(step_size: float | int | Tensor, k: Tensor) -> Tensor:
+    """Bring step sizes to one a token, (..., keys, 1)."""
+    if not isinstance(step_size, Tensor):
+        return k.new_full((1, 1), step_size).expand(*k.shape[:-1], 1)
+    try:
+        return step_size.expand(k.shape[:-1])[..., None]
+    except RuntimeError:
+        raise ValueError(
+            f"step_size must be a number or broadcast to {tuple(k.shape[:-1])}, one a token, got {tuple(step_size.shape)}"
+        ) from None
 
 
 def conjugate_gradient(

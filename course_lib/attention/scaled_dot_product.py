@@ -9,8 +9,10 @@ leading dimensions. In all functions q is (..., q_len, head_dim), k is (..., k_l
 (..., k_len, v_dim), with the same leading dimensions (batch, heads or more; none is fine).
 
 Masks are those of `torch.nn.functional.scaled_dot_product_attention`: `attn_mask` broadcasts to (..., q_len, k_len)
-and is either boolean, True where the query may look, or of q's dtype and added to the scores. `causal` lets query i
-see keys 0 to i; both may be given. A query that may look at nothing has weights 0 and output 0.
+and is either boolean, True where the query may look, or of q's dtype or float32 and added to the scores. `causal` lets
+query i see keys 0 to i; both may be given. With fewer queries than keys, as behind a cache, causal queries are the last
+of the sequence, and query i sees keys 0 to i + k_len - q_len (torch's `is_causal` lets it see 0 to i there). A query
+that may look at nothing has weights 0 and output 0.
 """
 
 import math
@@ -20,7 +22,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional
 
-from course_lib.attention.shapes import check_causal, check_qkv, clear_hidden
+from course_lib.attention.shapes import as_torch_takes_them, check_causal, check_qkv, clear_hidden
 
 Scale = float | int | Float[Tensor, "..."] | None
 
@@ -40,8 +42,10 @@ def _check(q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None, causal: bo
         check_causal(q, k)
     if attn_mask is not None:
         wanted = (*q.shape[:-1], k.shape[-2])
-        if attn_mask.dtype not in (torch.bool, q.dtype):
-            raise ValueError(f"attn_mask must be boolean or {q.dtype} as q is, got {attn_mask.dtype}")
+        if attn_mask.dtype not in (torch.bool, torch.float32, q.dtype):
+            raise ValueError(
+                f"attn_mask must be boolean or {q.dtype} as q is, or torch.float32, got {attn_mask.dtype}"
+            )
         if not _fits(attn_mask.shape, wanted):
             raise ValueError(f"attn_mask must broadcast to {wanted}, got shape {tuple(attn_mask.shape)}")
     if isinstance(scale, Tensor):
@@ -56,9 +60,14 @@ def _check(q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None, causal: bo
         raise ValueError("head_dim is 0, and the default scale is 1/sqrt(head_dim): give scale")
 
 
-def _and_past(attn_mask: Tensor | None, length: int, device: torch.device) -> Tensor:
-    """Close the future: entry (i, j) of the mask stays as it is for j <= i only."""
-    past = torch.ones(length, length, dtype=torch.bool, device=device).tril()
+def _added(attn_mask: Tensor | None, q: Tensor) -> Tensor | None:
+    """Bring a mask that is added to the dtype of the scores."""
+    return attn_mask if attn_mask is None or attn_mask.dtype == torch.bool else attn_mask.to(q.dtype)
+
+
+def _and_past(attn_mask: Tensor | None, q_len: int, k_len: int, device: torch.device) -> Tensor:
+    """Close the future: entry (i, j) of the mask stays as it is for j <= i + k_len - q_len only."""
+    past = torch.ones(q_len, k_len, dtype=torch.bool, device=device).tril(k_len - q_len)
     if attn_mask is None:
         return past
     return attn_mask & past if attn_mask.dtype == torch.bool else attn_mask.masked_fill(~past, -math.inf)
@@ -91,15 +100,16 @@ def attention_scores(
     gives each head its own.
 
     Raises:
-        ValueError: q and k do not belong together, mask or scale do not fit, or causal gets two lengths.
+        ValueError: q and k do not belong together, mask or scale do not fit, or causal gets more queries than keys.
     """
     _check(q, k, k, attn_mask, causal, scale)
+    attn_mask = _added(attn_mask, q)
     (k,) = clear_hidden(attn_mask, k)
     if scale is None:
         scale = q.shape[-1] ** -0.5
     scores = q @ k.mT * (scale.to(q.dtype) if isinstance(scale, Tensor) else scale)
     if causal:
-        attn_mask = _and_past(attn_mask, q.shape[-2], q.device)
+        attn_mask = _and_past(attn_mask, q.shape[-2], k.shape[-2], q.device)
     if attn_mask is None:
         return scores
     if attn_mask.dtype == torch.bool:
@@ -135,7 +145,7 @@ def naive_attention(
     """o_i = sum_j alpha_ij v_j (13.1), with all weights in memory.
 
     Raises:
-        ValueError: q, k and v do not belong together, mask or scale do not fit, or causal gets two lengths.
+        ValueError: q, k and v do not belong together, mask or scale do not fit, or causal gets more queries than keys.
     """
     check_qkv(q, k, v)
     weights = attention_weights(q, k, attn_mask=attn_mask, causal=causal, scale=scale)
@@ -168,28 +178,48 @@ def attention(
     attn_mask: Tensor | None = None,
     causal: bool = False,
     scale: Scale = None,
+    padding_mask: Tensor | None = None,
+    is_causal: bool | None = None,
+    enable_gqa: bool = False,
+    dropout_p: float | int = 0.0,
 ) -> Float[Tensor, "... q_len v_dim"]:
     """o_i = sum_j alpha_ij v_j (13.1), equal to `naive_attention` without its matrix of weights.
 
     torch chooses its fused kernels by the shape, and on a CPU takes them for four dimensions only. Any other number
     of dimensions is therefore turned into four, by views where the memory layout allows it.
 
+    As torch calls it: `is_causal`, where given, counts in place of `causal`; `enable_gqa` repeats heads of k and v, and
+    leading dimensions of size 1 are repeated; `padding_mask` is boolean, (batch, k_len), True takes part; `dropout_p` is
+    the probability that a weight is set to 0, at every call: give 0 outside training.
+
     Raises:
-        ValueError: q, k and v do not belong together, mask or scale do not fit, or causal gets two lengths.
+        ValueError: q, k and v do not belong together, masks, scale or dropout do not fit, or causal gets more queries
+            than keys.
     """
+    causal = causal if is_causal is None else is_causal
+    if not 0 <= dropout_p < 1:
+        raise ValueError(f"dropout_p must lie between 0 and 1, without 1, got {dropout_p}")
+    q, k, v, attn_mask = as_torch_takes_them(
+        q, k, v, attn_mask, padding_mask=padding_mask, enable_gqa=enable_gqa
+    )
     _check(q, k, v, attn_mask, causal, scale)
+    attn_mask = _added(attn_mask, q)
     if isinstance(scale, Tensor):  # torch's own argument takes a number and gives it no gradient
         q, scale = q * scale.to(q.dtype), 1.0
-    lead = q.shape[:-2]
+    lead, q_len, k_len = q.shape[:-2], q.shape[-2], k.shape[-2]
     k, v = clear_hidden(attn_mask, k, v)
+    if causal and q_len == 1:
+        causal = False  # the last token sees all keys
+    if causal and (
+        attn_mask is not None or q_len < k_len
+    ):  # torch allows only one mask, and aligns at the top left
+        attn_mask, causal = _and_past(attn_mask, q_len, k_len, q.device), False
     if attn_mask is not None:
-        if causal:  # torch allows only one of the two
-            attn_mask, causal = _and_past(attn_mask, q.shape[-2], q.device), False
         attn_mask = _four_dims_mask(attn_mask, lead)
     if len(lead) != 2:
         q, k, v = (_four_dims(tensor, len(lead)) for tensor in (q, k, v))
     output = functional.scaled_dot_product_attention(
-        q, k, v, attn_mask=attn_mask, is_causal=causal, scale=scale
+        q, k, v, attn_mask=attn_mask, dropout_p=dropout_p, is_causal=causal, scale=scale
     )
     return output if len(lead) == 2 else output.reshape(lead + output.shape[-2:])
 

@@ -31,7 +31,8 @@ def check_qkv(q: Tensor, k: Tensor, v: Tensor) -> None:
             )
         if tensor.shape[:-2] != q.shape[:-2]:
             raise ValueError(
-                f"q, k and v must have the same leading dimensions, got q {tuple(q.shape)} and {name} {tuple(tensor.shape)}"
+                f"q, k and v must have the same leading dimensions, got q {tuple(q.shape)} and {name} "
+                f"{tuple(tensor.shape)}; those of size 1 are repeated, and with enable_gqa=True fewer heads of k and v"
             )
     if q.shape[-1] != k.shape[-1]:
         raise ValueError(f"q and k must have the same head_dim, got {q.shape[-1]} and {k.shape[-1]}")
@@ -39,15 +40,79 @@ def check_qkv(q: Tensor, k: Tensor, v: Tensor) -> None:
         raise ValueError(f"k and v must have the same length, got {k.shape[-2]} and {v.shape[-2]}")
 
 
-def check_causal(q: Tensor, k: Tensor) -> None:
-    """Check that query i may be compared with the keys up to i: both sequences have one length.
+def as_torch_takes_them(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    attn_mask: Tensor | None,
+    *,
+    padding_mask: Tensor | None = None,
+    enable_gqa: bool = False,
+) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+    """Return q, k and v with equal leading dimensions, checked, and one mask.
+
+    Shapes: leading dimensions that broadcast are expanded. With `enable_gqa` the dimension before seq is heads, and each
+    head of k and v serves as many neighbouring heads of q as there are more of them. `padding_mask` is boolean, (batch,
+    k_len), True takes part: the first leading dimension is the batch. It closes keys that `attn_mask` leaves open.
 
     Raises:
-        ValueError: the lengths differ.
+        ValueError: tensors do not belong together, heads are no multiple, or the padding mask does not fit.
     """
-    if q.shape[-2] != k.shape[-2]:
+    if enable_gqa and min(x.ndim for x in (q, k, v)) >= 3:
+        heads = q.shape[-3], k.shape[-3], v.shape[-3]
+        if 0 in heads or heads[1] != heads[2] or heads[0] % heads[1]:
+            raise ValueError(
+                "enable_gqa needs as many heads of k as of v and a multiple of them of q, got "
+                f"{heads[0]}, {heads[1]} and {heads[2]} heads of q, k and v"
+            )
+        k, v = (x.repeat_interleave(heads[0] // heads[1], dim=-3) for x in (k, v))
+    if min(x.ndim for x in (q, k, v)) >= 2 and not q.shape[:-2] == k.shape[:-2] == v.shape[:-2]:
+        pairs = zip(*(reversed(x.shape[:-2]) for x in (q, k, v)), strict=False)
+        if all(len({n for n in sizes if n != 1}) <= 1 for sizes in pairs):
+            lead = torch.broadcast_shapes(*(x.shape[:-2] for x in (q, k, v)))
+            q, k, v = (x.expand(*lead, *x.shape[-2:]) for x in (q, k, v))
+    check_qkv(q, k, v)
+    if padding_mask is None:
+        return q, k, v, attn_mask
+    batch, length = q.shape[:-2][:1] or (1,), k.shape[-2]
+    if padding_mask.dtype != torch.bool or padding_mask.shape != (*batch, length):
         raise ValueError(
-            f"causal attention needs as many queries as keys, got {q.shape[-2]} and {k.shape[-2]}"
+            f"padding_mask must be boolean of shape {(*batch, length)}, True takes part, got {padding_mask.dtype} "
+            f"of shape {tuple(padding_mask.shape)}"
+        )
+    padding_mask = padding_mask.reshape(*q.shape[:-2][:1], *[1] * (q.ndim - 2), length)
+    if attn_mask is None:
+        return q, k, v, padding_mask
+    if attn_mask.dtype == torch.bool:
+        return q, k, v, attn_mask & padding_mask
+    return q, k, v, attn_mask.masked_fill(~padding_mask, -math.inf)
+
+
+def check_no_dropout(dropout_p: float | int) -> None:
+    """Refuse dropout where no weights are formed that could be dropped.
+
+    Raises:
+        ValueError: `dropout_p` is not 0.
+    """
+    if dropout_p:
+        raise ValueError(
+            f"dropout_p must be 0, got {dropout_p}: in linear time no attention weights are formed that could be dropped; "
+            "drop entries of the output instead"
+        )
+
+
+def check_causal(q: Tensor, k: Tensor) -> None:
+    """Check that the queries may be the last tokens of the sequence of keys: there are not more of them.
+
+    Query i then sees the keys up to i + S - L, those before the first query included: the alignment at the bottom right
+    that a cache of keys needs.
+
+    Raises:
+        ValueError: there are more queries than keys.
+    """
+    if q.shape[-2] > k.shape[-2]:
+        raise ValueError(
+            f"causal attention needs at least as many keys as queries, got {q.shape[-2]} queries and {k.shape[-2]} keys"
         )
 
 
@@ -63,7 +128,9 @@ def key_weights(attn_mask: Tensor | None, k: Tensor) -> Tensor | None:
     if attn_mask is None:
         return None
     if attn_mask.dtype != torch.bool:
-        raise ValueError(f"attn_mask must be boolean (True takes part), got {attn_mask.dtype}")
+        raise ValueError(
+            f"attn_mask must be boolean (True takes part), got {attn_mask.dtype}: there are no scores it could be added to"
+        )
     if attn_mask.ndim < 2 or attn_mask.shape[-2] != 1 or attn_mask.shape[-1] != k.shape[-2]:
         raise ValueError(
             f"attn_mask must have shape (..., 1, {k.shape[-2]}), one entry a key and the same for all queries, "

@@ -472,8 +472,8 @@ def test_what_does_not_fit_is_refused():
         lambda *a, **o: linear_attention_loop(*a, feature_map=elu_features, **o),
         lambda *a, **o: kernel_attention(*a, similarity=Quadratic().similarity, **o),
     ):
-        with pytest.raises(ValueError, match="as many queries as keys, got 4 and 6"):
-            function(q[:4], k, v, causal=True)
+        with pytest.raises(ValueError, match="as many keys as queries, got 6 queries and 4 keys"):
+            function(q, k[:4], v[:4], causal=True)
         with pytest.raises(ValueError, match="share dtype and device"):
             function(q.float(), k, v)
     with pytest.raises(ValueError, match="chunk_size must be 1 or more, got 0"):

@@ -533,8 +533,8 @@ def test_other_wrong_arguments():
     q, features = torch.zeros(2, 3), positive_features(3, 5)
     with pytest.raises(ValueError, match="chunk_size must be 1 or more, got 0"):
         random_feature_attention(q, q, q, features=features, chunk_size=0)
-    with pytest.raises(ValueError, match="as many queries as keys"):
-        random_feature_attention(q[:1], q, q, features=features, causal=True)
+    with pytest.raises(ValueError, match="as many keys as queries"):
+        random_feature_attention(q, q[:1], q[:1], features=features, causal=True)
     with pytest.raises(ValueError, match="must be boolean"):
         random_feature_attention(q, q, q, features=features, attn_mask=torch.ones(1, 2))
     with pytest.raises(ValueError, match="head_dim must be 1 or more, got 0"):

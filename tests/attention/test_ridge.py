@@ -387,16 +387,16 @@ def test_sizes_and_shapes_are_named():
         ridge_attention(q, k, v, penalty=1, chunk_size=0)
     with pytest.raises(ValueError, match="refresh_every must be 1 or more, got -2"):
         ridge_attention(q, k, v, penalty=1, refresh_every=-2)
-    with pytest.raises(ValueError, match="as many queries as keys, got 5 and 6"):
-        ridge_attention(q[:5], k, v, penalty=1)
+    with pytest.raises(ValueError, match="as many keys as queries, got 6 queries and 5 keys"):
+        ridge_attention(q, k[:5], v[:5], penalty=1)
     with pytest.raises(ValueError, match="same head_dim, got 3 and 4"):
         unchecked(q[:, :3], k, v, penalty=1)
     with pytest.raises(ValueError, match="method must be one of"):
         unchecked(q, k, v, penalty=1, method="woodbury")
     with pytest.raises(ValueError, match="must be boolean"):
         ridge_attention(q, k, v, penalty=1, attn_mask=torch.ones(1, 6))
-    with pytest.raises(ValueError, match="as many queries as keys, got 5 and 6"):
-        inspect.unwrap(delta_rule)(q[:5], k, v)
+    with pytest.raises(ValueError, match="as many keys as queries, got 6 queries and 5 keys"):
+        inspect.unwrap(delta_rule)(q, k[:5], v[:5])
     with pytest.raises(ValueError, match="steps must be 0 or more, got -1"):
         conjugate_gradient(k.T @ k, k.T @ v, steps=-1)
     with pytest.raises(ValueError, match="tokens and head_dim must be 1 or more, got 0 and 4"):

@@ -329,7 +329,7 @@ def rejects(message: str):
         ({"v": torch.zeros(2, 3, 4, 6)}, "same length, got 5 and 4"),
         ({"v": torch.zeros(2, 5, 6)}, "same leading dimensions"),
         ({"k": torch.zeros(2, 3, 5, 8, dtype=torch.bfloat16)}, "share dtype and device"),
-        ({"causal": True}, "as many queries as keys, got 4 and 5"),
+        ({"k": torch.zeros(2, 3, 3, 8), "v": torch.zeros(2, 3, 3, 6), "causal": True}, "as many keys as queries, got 4"),
         ({"attn_mask": torch.ones(4, 5, dtype=torch.int64)}, "must be boolean or torch.float32 as q is"),
         ({"attn_mask": torch.ones(4, 5, dtype=torch.float64)}, "must be boolean or torch.float32 as q is"),
         ({"attn_mask": torch.ones(5, 4, dtype=torch.bool)}, r"must broadcast to \(2, 3, 4, 5\), got .* \(5, 4\)"),

@@ -43,10 +43,11 @@ def test_dtypes_are_checked():
         check_qkv(q.long(), k, v)
 
 
-def test_causal_needs_one_length():
+def test_causal_queries_are_the_last_tokens():
     q, k, _ = qkv()
-    with pytest.raises(ValueError, match="as many queries as keys, got 3 and 5"):
-        check_causal(q, k)
+    with pytest.raises(ValueError, match="as many keys as queries, got 5 queries and 3 keys"):
+        check_causal(k, q)
+    check_causal(q, k)
     check_causal(k, k)
 
 

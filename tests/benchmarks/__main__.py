@@ -21,6 +21,7 @@ PARTS = {
         "kernelized",
         "random_features",
         "ridge_attention",
+        "states",
         "scaled_dot_product",
         "rotary",
     ),
