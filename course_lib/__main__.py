@@ -106,12 +106,9 @@ def pipeline(
         f"{sparse['train']['dead']} are dead in training"
     )
     if concepts := result.metrics["concepts"]:
-        reached = {name: concepts[name]["lexical_reached"] for name in ("features", "neurons", "components")}
-        typer.echo(
-            f"concepts: a single feature detects {reached['features']:.1%} of the lexical ones (AUROC 0.95 or more "
-            f"on held-out sentences), a neuron {reached['neurons']:.1%}, a principal component "
-            f"{reached['components']:.1%}"
-        )
+        from course_lib.pipeline.report import said_of_concepts
+
+        typer.echo(said_of_concepts(concepts))
     typer.echo(f"report: {result.report}")
     for warning in result.metrics["run"]["warnings"]:
         typer.echo(f"warning: {warning}", err=True)
