@@ -35,7 +35,7 @@ class SparseConfig:
     k: int = 8
     training: sae.TrainConfig = field(
         default_factory=lambda: sae.TrainConfig(
-            steps=2000, batch_size=1024, step_size=3e-3, unit_norm_decoder=True, revive_every=250
+            steps=2000, batch_size=1024, step_size=4e-3, unit_norm_decoder=True, revive_every=250
         )
     )
 

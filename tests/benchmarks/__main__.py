@@ -36,6 +36,7 @@ PARTS = {
     "extraction": ("extraction",),
     "sae": ("sae",),
     "kinds": ("kinds",),
+    "features": ("features",),
     "socp": ("socp",),
 }
 RESULTS = Path(__file__).parent / "results"
