@@ -84,14 +84,14 @@ def pipeline(
     kind: KindOption = Kind.topk,
     features: Annotated[
         int | None,
-        typer.Option(help="Features of the sparse autoencoder (default: twice the model's width)."),
+        typer.Option(help="Features of the sparse autoencoder (default: eight times the model's width)."),
     ] = None,
     k: Annotated[
         int | None, typer.Option(help="Active features a token, of kinds that fix it (default: 8).")
     ] = None,
     penalty: Penalty = None,
     steps: Annotated[
-        int | None, typer.Option(help="Training steps of the sparse autoencoder (default: 1500).")
+        int | None, typer.Option(help="Training steps of the sparse autoencoder (default: 2000).")
     ] = None,
     store: Annotated[
         Path | None,
@@ -134,12 +134,9 @@ def pipeline(
         f"{sparse['train']['dead']} are dead in training"
     )
     if concepts := result.metrics["concepts"]:
-        reached = {name: concepts[name]["lexical_reached"] for name in ("features", "neurons", "components")}
-        typer.echo(
-            f"concepts: a single feature detects {reached['features']:.1%} of the lexical ones (AUROC 0.95 or more "
-            f"on held-out sentences), a neuron {reached['neurons']:.1%}, a principal component "
-            f"{reached['components']:.1%}"
-        )
+        from course_lib.pipeline.report import said_of_concepts
+
+        typer.echo(said_of_concepts(concepts))
     typer.echo(f"report: {result.report}")
     for warning in result.metrics["run"]["warnings"]:
         typer.echo(f"warning: {warning}", err=True)
@@ -173,7 +170,7 @@ def browse(
     from course_lib.browse.server import open_or_build, serve
 
     options = {"effects": effects, "device": device, "threads": threads, "progress": progress}
-    with _explained(IndexUnavailable, ValueError, OSError):
+    with explained(IndexUnavailable, ValueError, OSError):
         if export is not None:
             write(open_or_build(run, **options), export, n_features=features)
             typer.echo(f"page: {export}")

@@ -44,7 +44,9 @@ def train(
     out: Annotated[Path, typer.Option(help="Directory of the run; one that was stopped goes on.")],
     store: Annotated[Path, typer.Option(help="A store that `activations` wrote.")],
     kind: Annotated[Kind, typer.Option(help="Kind of sparse autoencoder.")] = Kind.topk,
-    features: Annotated[int | None, typer.Option(help="Features (default: twice the states' width).")] = None,
+    features: Annotated[
+        int | None, typer.Option(help="Features (default: eight times the states' width).")
+    ] = None,
     k: Annotated[
         int | None, typer.Option(help="Active features a row, of kinds that fix it (default: 8).")
     ] = None,
@@ -54,7 +56,7 @@ def train(
             help="Weight of the sparsity penalty, of kinds without k (default: relu and gated 0.3, jumprelu 0.003)."
         ),
     ] = None,
-    steps: Annotated[int | None, typer.Option(help="Training steps (default: 1500).")] = None,
+    steps: Annotated[int | None, typer.Option(help="Training steps (default: 2000).")] = None,
     batch_size: Annotated[int | None, typer.Option(help="Rows a step (default: 1024).")] = None,
     step_size: Annotated[float | None, typer.Option(help="Adam's step size (default: 0.002).")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the weights and of the order of rows.")] = 0,

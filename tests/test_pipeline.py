@@ -2,6 +2,7 @@ import base64
 import dataclasses
 import json
 import re
+from collections import Counter
 from html.parser import HTMLParser
 
 import pytest
@@ -12,7 +13,7 @@ from transformers import AutoConfig, MBartConfig, MBartForConditionalGeneration
 
 from course_lib import devices, pipeline, sae
 from course_lib.mbart import packed
-from course_lib.mbart.corpus import Sentence, generate, split_of
+from course_lib.mbart.corpus import LEXICAL_CONCEPTS, Sentence, generate, split_of
 from course_lib.pipeline import InputError, SparseConfig, StackedConfig, autoencoders, report, run
 from course_lib.pipeline.results import SentenceStates, StackedRun, StackedScores, TokenStates
 from course_lib.pipeline.run import check_request
@@ -314,23 +315,36 @@ def test_both_autoencoders_train_on_the_training_side_with_the_labels_of_its_row
     assert labels.tolist() == [0, 1, 0, 1, 1, 0, 1, 0]
 
 
-def test_the_builtin_corpus_names_concepts(model, tmp_path):
+def test_the_builtin_corpus_names_concepts(model, tmp_path, monkeypatch):
+    monkeypatch.setattr(autoencoders, "MIN_HELD_OUT", 5)
     short = dataclasses.replace(QUICK, steps=300)
     found = quick(
         model=model,
         out=tmp_path / "out",
-        n_sentences=400,
+        n_sentences=600,
         stacked=dataclasses.replace(STACKED, training=short),
         sparse=dataclasses.replace(SPARSE, training=short),
     )
-    assert (found.metrics["run"]["sentences"], found.metrics["run"]["held_out"]) == (400, 133)
-    assert found.metrics["concepts"]["features"]["n_concepts"] > 10
-    scores = json.loads((found.out / "concepts.json").read_text())
-    assert set(scores["scores"]) == {"features", "neurons", "components", "random", "probe"}
-    assert (found.out / "figures" / "concepts.svg").is_file()
+    assert (found.metrics["run"]["sentences"], found.metrics["run"]["held_out"]) == (600, 275)
+    features = found.metrics["concepts"]["features"]
+    content = json.loads((found.out / "concepts.json").read_text())
+    assert set(content["scores"]) == {"features", "neurons", "components", "random", "probe"}
+    corpus = [json.loads(line) for line in (found.out / "sentences.jsonl").read_text().splitlines()]
+    held_out = Counter(c for row in corpus if row["split"] == "held_out" for c in row["concepts"])
+    scored = {row["concept"] for row in content["scores"]["features"]}
+    assert all(held_out[concept] >= 5 for concept in scored)
+    # What is not scored is said, and is not shown as missing.
+    assert features["n_lexical"] + features["lexical_not_scored"] == len(LEXICAL_CONCEPTS)
+    assert features["lexical_not_scored"] > 0
+    (note,) = (w for w in found.metrics["run"]["warnings"] if "not scored" in w)
+    assert note.startswith(f"{features['lexical_not_scored']} of {len(LEXICAL_CONCEPTS)} lexical concepts")
+    assert {p.name for p in (found.out / "figures").iterdir()} >= {"concepts.svg", "splitting.svg"}
     page = found.report.read_text()
     assert "<h2>Concepts</h2>" in page
-    assert f"{found.metrics['concepts']['probe']['lexical_median_auroc']:.3f}" in page
+    assert f"{features['lexical_median_f1']:.2f}" in page
+    assert f"of {features['lexical_not_scored']} others nothing is known" in page
+    lines = report.said_of_concepts(found.metrics["concepts"])
+    assert f"{features['lexical_reached']:.1%} of {features['n_lexical']} lexical concepts" in lines
     corpus = [json.loads(line) for line in (found.out / "sentences.jsonl").read_text().splitlines()]
     shared = [(feature, s) for feature in found.metrics["features"] for s in feature["shared_concepts"]]
     assert shared
@@ -363,7 +377,7 @@ def test_the_architecture_of_mbart_large_50_goes_to_128(layers, tmp_path):
     )
     assert found.metrics["stacked"]["config"]["widths"] == [512, 128]
     assert sae.load(found.out / "stacked").code_width == 128
-    assert sae.load(found.out / "sparse").n_features == 2048
+    assert sae.load(found.out / "sparse").n_features == 8192
 
 
 def test_too_few_sentences_to_score_concepts_on_are_reported(tmp_path):
@@ -371,7 +385,9 @@ def test_too_few_sentences_to_score_concepts_on_are_reported(tmp_path):
     assert found.metrics["concepts"] is None
     assert not any("course-mbart" in w for w in found.metrics["run"]["warnings"])
     (note,) = (w for w in found.metrics["run"]["warnings"] if "concepts" in w)
-    assert note.startswith("concepts were not scored: no lexical concept has 10 positive and negative rows")
+    assert note.startswith(
+        "concepts were not scored: no lexical concept has 10 rows in train and 30 in held_out"
+    )
     assert note in found.report.read_text()
 
 
@@ -491,8 +507,8 @@ def test_split_keeps_equal_sentences_and_translations_together():
 def test_the_builtin_text_is_held_out_as_it_was_from_pretraining():
     lines = pipeline.read_text("builtin", seed=0, limit=90)
     held_out = pipeline.split([line.sentence for line in lines], seed=0)
-    assert held_out.tolist() == [False] * 60 + [True] * 30
-    assert all(split_of(line.sentence.meaning) == "train" for line in lines[:60])
+    assert held_out.tolist() == [False] * 49 + [True] * 41
+    assert all(split_of(line.sentence.meaning) == "train" for line in lines[:49])
 
 
 def test_figures_show_what_was_measured(result):

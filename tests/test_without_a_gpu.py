@@ -941,7 +941,8 @@ EXCEPTIONS = {
         representation.lora: adapter_scale find_linears adapters adapt param_groups
         sae.autoencoder: check_width
         sae.by_hand: matrix
-        sae.concepts: token_concepts ConceptScore ConceptReport TooFewRowsError
+        sae.concepts: token_concepts
+        sae.concept_report: ConceptScore CategoryScore ConceptReport TooFewRowsError
         representation.pca: Rows
         representation.variance: relu_share unit_share
         representation.circuits: reads
@@ -1018,8 +1019,9 @@ EXCEPTIONS = {
         sae.losses: check_sparsity SparsityCheck
     """,
     "works on the CPU, after training: tables for a report, by sorting and by scipy": """
-        sae.concepts: auroc paired_auroc best_thresholds f1_scores LabelledRows label_table encode_rows score_units
-        sae.concepts: principal_components random_features logistic_probe concept_report
+        sae.concepts: auroc paired_auroc best_thresholds f1_scores LabelledRows label_table encode_rows
+        sae.concepts: principal_components random_features logistic_probe
+        sae.concept_report: concept_report scores_of category_scores
         sae.detectors: best_detectors best_detectors_by_columns Detectors judge Judged joined_detectors
         sae.recovery: assign
     """,

@@ -9,7 +9,8 @@ and shows whether a feature is tied to one language.
 
 import hashlib
 import random
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from course_lib.mbart.grammar import GRAMMARS, Meaning, Phrase, is_animate, say
@@ -99,12 +100,21 @@ CONCEPTS: dict[str, str] = {c: c.partition(":")[0] for c in (*LEXICAL_CONCEPTS, 
 
 
 def generate(
-    n_sentences: int, *, seed: int, languages: Sequence[str] = LANGUAGES, split: str = "train"
+    n_sentences: int,
+    *,
+    seed: int,
+    languages: Sequence[str] = LANGUAGES,
+    split: str = "train",
+    at_least: int = 0,
 ) -> list[Sentence]:
     """Draw sentences of distinct meanings, the languages in turn.
 
     The first n sentences of a seed do not depend on how many are drawn. A meaning belongs to one split
     for ever (`split_of`), whatever the seed: no test sentence has a translation in the training text.
+
+    With `at_least`, the first sentences are drawn until every lexical concept is in so many of them, shared out
+    between the languages: each holds a concept that still lacks some, and nouns and adjectives are taken from these
+    where they fit. The rest is drawn by chance. Where `n_sentences` are too few, what lacks is rare.
 
     Raises ValueError for a negative count, an unknown split, an unknown or missing language.
     """
@@ -112,8 +122,14 @@ def generate(
         raise ValueError(f"languages is empty; expected some of {', '.join(LANGUAGES)}")
     for language in languages:
         _check_language(language)
-    meanings = draw_meanings(n_sentences, seed=seed, split=split)
-    return [render(m, languages[i % len(languages)]) for i, m in enumerate(meanings)]
+    if at_least < 0:
+        raise ValueError(f"at_least is {at_least}; expected 0 or more")
+    first = _draw_by_concept(n_sentences, at_least, random.Random(f"{seed} by concept"), languages, split)
+    rest = draw_meanings(n_sentences, seed=seed, split=split)
+    if first:
+        rest = [m for m in rest if m not in first][: n_sentences - len(first)]
+    by_chance = [render(m, languages[i % len(languages)]) for i, m in enumerate(rest)]
+    return [render(m, language) for m, language in first.items()] + by_chance
 
 
 def draw_meanings(n_meanings: int, *, seed: int, split: str = "train") -> list[Meaning]:
@@ -232,6 +248,11 @@ _NOUNS_BY_KIND: dict[str, tuple[Noun, ...]] = {
 _ADJECTIVES_BY_KIND: dict[str, tuple[Adjective, ...]] = {
     n.kind: tuple(a for a in ADJECTIVES.values() if n.kind in a.fits) for n in NOUNS.values()
 }
+# Names and concepts of the nouns of a kind, and of the adjectives that fit it.
+_CONCEPTS_OF_KIND = {
+    kind: tuple([(word.name, word.concept) for word in words] for words in (nouns, _ADJECTIVES_BY_KIND[kind]))
+    for kind, nouns in _NOUNS_BY_KIND.items()
+}
 _TIMES_BY_TENSE = {tense: tuple(t.name for t in TIMES.values() if tense in t.tenses) for tense in TENSES}
 _PLACES = tuple(PLACES)
 
@@ -271,6 +292,55 @@ def _draw_phrase(
     plural = DETERMINERS[determiner] or rng.random() < 0.35
     adjective = rng.choice(_ADJECTIVES_BY_KIND[noun.kind]).name if rng.random() < 0.4 else None
     return Phrase(noun.name, determiner, plural, adjective)
+
+
+def _draw_by_concept(
+    n_meanings: int, at_least: int, rng: random.Random, languages: Sequence[str], split: str
+) -> dict[Meaning, str]:
+    """Meanings with their languages, until each lexical concept is in `at_least` of them or there are enough."""
+    lacking = dict.fromkeys(LEXICAL_CONCEPTS, at_least) if at_least else {}
+    spoken: Counter[tuple[str, str]] = Counter()
+    used: Counter[str] = Counter()
+    drawn: dict[Meaning, str] = {}
+    while lacking and len(drawn) < n_meanings:
+        meaning = _with_words(_draw_meaning(rng), lacking, rng)
+        if split_of(meaning) != split or meaning in drawn:
+            continue
+        wanted = sorted(concepts_of(meaning) & lacking.keys())
+        if not wanted:
+            continue
+        language = min(languages, key=lambda name: (sum(spoken[c, name] for c in wanted), used[name]))
+        drawn[meaning] = language
+        used[language] += 1
+        for concept in wanted:
+            spoken[concept, language] += 1
+            lacking[concept] -= 1
+            if not lacking[concept]:
+                del lacking[concept]
+    return drawn
+
+
+def _with_words(meaning: Meaning, lacking: Mapping[str, int], rng: random.Random) -> Meaning:
+    """A meaning with its nouns and adjectives exchanged for those that lack most, of all that fit as well."""
+
+    def most(words: Sequence[tuple[str, str]]) -> str | None:
+        count = max((lacking.get(concept, 0) for _, concept in words), default=0)
+        return (
+            rng.choice([name for name, concept in words if lacking.get(concept) == count]) if count else None
+        )
+
+    taken = {p.noun for p in (meaning.subject, meaning.object, meaning.recipient) if p}
+    for role in ("subject", "object", "recipient"):
+        p = getattr(meaning, role)
+        if p is None:
+            continue
+        nouns, adjectives = _CONCEPTS_OF_KIND[NOUNS[p.noun].kind]
+        noun = most([pair for pair in nouns if pair[0] not in taken]) or p.noun
+        taken.add(noun)
+        adjective = (most(adjectives) or p.adjective) if p.adjective else None
+        if (noun, adjective) != (p.noun, p.adjective):
+            meaning = replace(meaning, **{role: replace(p, noun=noun, adjective=adjective)})
+    return meaning
 
 
 def _can_take(verb: Verb, meaning: Meaning) -> bool:

@@ -3,7 +3,7 @@
 from collections import Counter
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from course_lib import sae
@@ -24,8 +24,11 @@ from course_lib.pipeline.results import (
 )
 from course_lib.pipeline.seeds import generator
 from course_lib.sae import concepts, metrics
+from course_lib.sae.concept_report import ConceptReport, concept_report
 from course_lib.sae.losses import NO_LABEL
 
+# Held-out sentences that must hold a concept before a unit is judged on it.
+MIN_HELD_OUT = 30
 REPORTED_FEATURES = 20
 REPORTED_SENTENCES = 8
 # A gap between training and held-out explained variance from which a run is called overfitted.
@@ -117,41 +120,72 @@ def train_sparse(
     """Train the overcomplete dictionary on the states of tokens, and describe its strongest features."""
     d_model = tokens.states.shape[1]
     autoencoder = dictionary(config, d_model, generator=generator(seed, 3)).to(device)
-    sides = tokens.sides
     history = sae.train(
-        autoencoder, sides["train"], config.training, generator=generator(seed, 4), progress=progress
+        autoencoder,
+        tokens.sides["train"],
+        config.training,
+        generator=generator(seed, 4),
+        progress=progress,
     )
-    scores = {}
-    for name, states in sides.items():
-        measured = metrics.evaluate(autoencoder, states)
-        scores[name] = SparseScores(
-            rows=len(states),
-            explained_variance=measured.explained_variance,
-            l0=measured.l0,
-            dead=measured.n_dead,
-        )
-    rates, strengths = _activity(autoencoder, sides["train"])
-    described = describe_features(autoencoder, tokens, strengths)
-    return SparseRun(autoencoder, config, history, rates, scores["train"], scores["held_out"], described)
+    code, scores = read_code(autoencoder, tokens)
+    rates, strengths = _activity(autoencoder, code, ~tokens.held_out)
+    described = describe_features(autoencoder, code, tokens, strengths)
+    return SparseRun(
+        autoencoder, config, history, code, rates, scores["train"], scores["held_out"], described
+    )
 
 
 @torch.no_grad()
+def read_code(
+    autoencoder: sae.SparseAutoencoder, tokens: TokenStates, *, batch_size: int = 4096
+) -> tuple[Float[Tensor, "tokens features"], dict[str, SparseScores]]:
+    """Code of all tokens as a sparse table (COO, on the CPU), and the scores of both sides, in one pass."""
+    sides = {"train": ~tokens.held_out, "held_out": tokens.held_out}
+    explained = {side: metrics.ExplainedVariance() for side in sides}
+    active = {side: metrics.UnitActivity() for side in sides}
+    parts = []
+    for start in range(0, len(tokens.states), batch_size):
+        states = tokens.states[start : start + batch_size].to(autoencoder.input_mean)
+        code = autoencoder.encode(states)
+        reconstructed = autoencoder.decode(code)
+        for side, chosen in sides.items():
+            rows = chosen[start : start + batch_size].to(code.device)
+            if rows.any():
+                explained[side].update(states[rows], reconstructed[rows])
+                active[side].update(code[rows])
+        parts.append(code.float().cpu().to_sparse_coo())
+    scores = {
+        side: SparseScores(
+            rows=active[side].n_rows,
+            explained_variance=explained[side].value(),
+            l0=active[side].l0(),
+            dead=int(active[side].dead().sum()),
+        )
+        for side in sides
+    }
+    return torch.cat(parts).coalesce(), scores
+
+
 def _activity(
-    autoencoder: sae.SparseAutoencoder, states: Tensor
+    autoencoder: sae.SparseAutoencoder, code: Tensor, rows: Bool[Tensor, " tokens"]
 ) -> tuple[Float[Tensor, " features"], Float[Tensor, " features"]]:
-    """Firing rate and strength of each feature on some rows, batch by batch."""
-    fired = squares = torch.zeros(autoencoder.n_features, dtype=torch.float64)
-    for batch in states.split(4096):
-        features = autoencoder.encode(batch.to(autoencoder.input_mean))
-        fired = fired + (features > 0).sum(dim=0).cpu()
-        squares = squares + features.double().square().sum(dim=0).cpu()
-    lengths = autoencoder.decoder_weight.norm(dim=0).cpu()
-    return fired / len(states), (squares / len(states)).sqrt() * lengths
+    """Firing rate and strength of each feature on some rows of a sparse code."""
+    row, feature = code.indices()
+    chosen = rows[row] & (code.values() > 0)
+    empty = torch.zeros(code.shape[1], dtype=torch.float64)
+    fired = feature[chosen].bincount(minlength=code.shape[1])
+    squares = empty.index_add(0, feature[chosen], code.values()[chosen].double().square())
+    lengths = autoencoder.decoder_weight.detach().norm(dim=0).cpu()
+    count = int(rows.sum())
+    return fired / count, (squares / count).sqrt() * lengths
 
 
 @torch.no_grad()
 def describe_features(
-    autoencoder: sae.SparseAutoencoder, tokens: TokenStates, strengths: Float[Tensor, " features"]
+    autoencoder: sae.SparseAutoencoder,
+    code: Float[Tensor, "tokens features"],
+    tokens: TokenStates,
+    strengths: Float[Tensor, " features"],
 ) -> list[Feature]:
     """The strongest features, where they fire, and the different sentences that excite them most.
 
@@ -161,12 +195,7 @@ def describe_features(
     """
     strongest = strengths.argsort(descending=True, stable=True)[:REPORTED_FEATURES]
     lengths = autoencoder.decoder_weight.norm(dim=0)[strongest.to(autoencoder.decoder_weight.device)]
-    activation = torch.cat(
-        [
-            (autoencoder.encode(batch.to(lengths))[:, strongest] * lengths).cpu()
-            for batch in tokens.states.split(4096)
-        ]
-    )
+    activation = code.index_select(1, strongest).to_dense() * lengths.cpu()
     by_sentence = tokens.largest(activation)
     sentences = tokens.sentences
     usual = Counter(concept for s in sentences for concept in s.concepts)
@@ -228,8 +257,8 @@ def _shared_concepts(top: list[Sentence], usual: Counter[str], n_sentences: int)
 
 
 def score_concepts(
-    autoencoder: sae.SparseAutoencoder, tokens: TokenStates, *, seed: int
-) -> concepts.ConceptReport | None:
+    code: Float[Tensor, "tokens features"], tokens: TokenStates, *, seed: int
+) -> ConceptReport | None:
     """How well single features say which concepts a sentence holds; None where the text has no known concepts.
 
     A feature's value for a sentence is its largest over the tokens. Everything is chosen on the training
@@ -238,11 +267,12 @@ def score_concepts(
     if not any(s.concepts for s in tokens.sentences):
         return None
     names = list(CONCEPTS)
-    sides = []
+    rows, codes = [], []
     for mask in (~tokens.held_out, tokens.held_out):
         of_side, groups = tokens.sentence[mask].unique(return_inverse=True)
         chosen = [tokens.sentences[i] for i in of_side.tolist()]
-        sides.append(
+        codes.append(code.index_select(0, mask.nonzero()[:, 0]))
+        rows.append(
             concepts.LabelledRows(
                 tokens.states[mask],
                 concepts.label_table([s.concepts for s in chosen], names),
@@ -251,14 +281,27 @@ def score_concepts(
                 groups=groups,
             )
         )
-    return concepts.concept_report(
-        autoencoder,
-        *sides,
+    return concept_report(
+        codes,
+        *rows,
         concepts=names,
         categories=CONCEPTS,
         lexical=LEXICAL_CONCEPTS,
         generator=generator(seed, 5),
+        min_held_out=MIN_HELD_OUT,
     )
+
+
+def not_scored(report: ConceptReport) -> list[str]:
+    """A warning where lexical concepts have too few sentences to be scored, else none."""
+    missing = sorted(report.lexical & set(report.skipped))
+    if not missing:
+        return []
+    named = ", ".join(missing[:3]) + (", ..." if len(missing) > 3 else "")
+    return [
+        f"{len(missing)} of {len(report.lexical)} lexical concepts ({named}) were not scored: fewer than "
+        f"{MIN_HELD_OUT} held-out sentences hold them; whether a feature detects them is not known"
+    ]
 
 
 def learned_by_heart(kind: str, train: float, held_out: float) -> list[str]:

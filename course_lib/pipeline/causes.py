@@ -387,8 +387,8 @@ def translations(
                 hooks.enter_context(replaced(model, site, numbered, skipped_ids=skipped, with_places=True))
             written = translate(model, tokenizer, [rows[i] for i in chosen], [codes[i] for i in chosen])
         for i, ids in zip(chosen, written, strict=True):
-            # One that does not end goes on for as long as the longest sentence of its batch allows.
-            found[i] = tokenizer.decode(ids[: 2 * len(rows[i]) + 17], skip_special_tokens=True)
+            # One that does not end goes on for as long as the longest sentence of its batch allows, and is ended there.
+            found[i] = tokenizer.decode(ids[: 2 * len(rows[i]) + 16], skip_special_tokens=True)
     return found
 
 

@@ -80,7 +80,7 @@ def dictionary(
     config: SparseConfig, d_model: int, *, generator: torch.Generator | None = None
 ) -> sae.SparseAutoencoder:
     """A new sparse autoencoder of states of width `d_model`. Raises InputError where the sizes do not fit."""
-    n_features = 2 * d_model if config.n_features is None else config.n_features
+    n_features = 8 * d_model if config.n_features is None else config.n_features
     made, by = _KINDS[config.kind]
     value = min(config.k, n_features) if by == "k" else penalty_of(config)
     try:

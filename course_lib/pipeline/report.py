@@ -12,7 +12,8 @@ from matplotlib.figure import Figure
 from course_lib.figures import BLACK, BLUE, GREEN, RED, describe, new_figure, save_svg, styled
 from course_lib.pipeline.results import Results, SparseRun, StackedRun
 from course_lib.sae import History, TrainConfig
-from course_lib.sae.concepts import REACHED, ConceptReport
+from course_lib.sae.concept_report import AUROC_REACHED, TOGETHER, ConceptReport
+from course_lib.sae.detectors import REACHED, SHARED
 
 GREY = "#5b5b5b"
 STYLES = ((BLUE, "--"), (RED, "-."), (GREEN, ":"))
@@ -48,6 +49,7 @@ def draw_figures(directory: Path, results: Results) -> dict[str, PageFigure]:
     }
     if results.concepts is not None:
         drawn["concepts"] = _concepts(results.concepts)
+        drawn["splitting"] = _splitting(results.concepts)
     pictures = {}
     for name, (figure, alt, caption) in drawn.items():
         path = directory / f"{name}.svg"
@@ -69,7 +71,8 @@ def write_page(path: Path, results: dict[str, Any], *, figures: dict[str, PageFi
     environment.filters["percent"] = lambda share, digits=1: (
         "–" if share is None else f"{100 * share:.{digits}f}%"
     )
-    page = environment.get_template("report.html.j2").render(**results, figures=figures, reached=REACHED)
+    bars = {"reached": REACHED, "shared": SHARED, "auroc_reached": AUROC_REACHED}
+    page = environment.get_template("report.html.j2").render(**results, figures=figures, **bars)
     path.write_text(page, encoding="utf-8")
 
 
@@ -169,26 +172,83 @@ def _explained_variance(run: StackedRun) -> tuple[Figure, str, str]:
     )
 
 
+def said_of_concepts(summary: dict[str, Any]) -> str:
+    """The lines of the command on concepts, from the part "concepts" of metrics.json."""
+    found, share = summary["features"], _percent
+    others = ", ".join(
+        f"{_UNITS[name][0]} {share(summary[name]['lexical_reached'])}"
+        for name in _UNITS
+        if name != "features"
+    )
+    return (
+        f"concepts: one feature detects {share(found['lexical_reached'])} of {found['n_lexical']} lexical concepts (F1 "
+        f"{REACHED} or more on held-out sentences, chosen in training; AUROC {AUROC_REACHED} or more: "
+        f"{share(found['lexical_auroc'])}); {others}\n"
+        f"languages: the same feature at F1 {SHARED} or more in three or more for {share(found['lexical_shared'])} of the "
+        f"{found['lexical_judged']} with enough sentences there; neurons {share(summary['neurons']['lexical_shared'])}\n"
+        f"splitting: two features together reach {share(found['lexical_together']['2'])}, four "
+        f"{share(found['lexical_together']['4'])}; {found['lexical_units']} different features are detectors"
+    )
+
+
+def _percent(share: float | None) -> str:
+    return "–" if share is None else f"{share:.1%}"
+
+
 def _concepts(report: ConceptReport) -> tuple[Figure, str, str]:
-    """Held-out AUROC of the lexical concepts, best first, for the features and what they are compared with."""
-    figure, axes = _canvas("lexical concepts, best first (share of all)", "held-out AUROC of the best unit")
+    """Held-out F1 of the lexical concepts, best first, for the features and what they are compared with."""
+    figure, axes = _canvas("scored lexical concepts, best first", "held-out F1 of the best unit")
     summary, words = report.summary(), []
     for name, (label, color, style, width) in _UNITS.items():
-        values = sorted((s.auroc for s in report.scores[name] if s.concept in report.lexical), reverse=True)
-        shares = [100 * (i + 1) / len(values) for i in range(len(values))]
-        axes.plot(shares, values, color=color, linestyle=style, linewidth=width, label=label)
+        values = sorted((s.f1 for s in report.scores[name] if s.concept in report.lexical), reverse=True)
+        axes.plot(
+            range(1, len(values) + 1), values, color=color, linestyle=style, linewidth=width, label=label
+        )
         words.append(f"{label} {100 * summary[name]['lexical_reached']:.0f}%")
     axes.axhline(REACHED, color=GREY, linewidth=0.8, linestyle=":")
-    axes.set_xlim(0, 100)
-    axes.set_ylim(0.45, 1.01)
-    axes.xaxis.set_major_formatter(lambda value, _: f"{value:.0f}%")
+    axes.set_xlim(1, max(2, len(values)))
+    axes.set_ylim(0, 1.03)
     figure.legend(frameon=False, fontsize=9, ncols=3, loc="outside upper center")
     return (
         figure,
-        f"Curves of AUROC over the lexical concepts. Share with {REACHED} or more: {', '.join(words)}.",
-        "How well the best single unit says whether a sentence holds a concept: unit and sign were chosen on "
-        f"training sentences, scored on held-out ones. The dotted line is at {REACHED}. The probe may combine "
+        f"Curves of F1 over the {len(values)} scored lexical concepts. Share with {REACHED} or more: {', '.join(words)}.",
+        "How well the best single unit says whether a sentence holds a concept: unit, sign and threshold were chosen "
+        f"on training sentences, F1 is that on held-out ones. The dotted line is at {REACHED}. The probe may combine "
         "all dimensions of the mean over a sentence's tokens.",
+    )
+
+
+def _splitting(report: ConceptReport) -> tuple[Figure, str, str]:
+    """Share of the lexical concepts of each category that 1, 2 and 4 features together reach."""
+    rows: dict[str, list[tuple[float, ...]]] = {}
+    for score in report.scores["features"]:
+        if score.together:
+            rows.setdefault(score.category, []).append(score.together)
+    shares = {
+        category: [sum(t[i] >= REACHED for t in found) / len(found) for i in range(len(TOGETHER))]
+        for category, found in rows.items()
+    }
+    order = sorted(shares, key=lambda category: (shares[category], category))
+    figure = new_figure(SIZE[0], 1.4 + 0.24 * len(order))
+    axes = figure.add_subplot()
+    axes.set(xlabel="share of the category's concepts with F1 0.9 or more", ylabel="category", axisbelow=True)
+    looks = ((BLUE, "o"), (RED, "D"), (GREEN, "s"))
+    for i, (size, (color, marker)) in enumerate(zip(TOGETHER, looks, strict=True)):
+        label = "one feature" if size == 1 else f"{size} features together"
+        values = [100 * shares[category][i] for category in order]
+        axes.plot(
+            values, range(len(order)), marker, color=color, markersize=9 - 2.5 * i, mfc="none", label=label
+        )
+    axes.set_yticks(range(len(order)), [f"{category} ({len(rows[category])})" for category in order])
+    axes.set_xlim(-3, 103)
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:.0f}%")
+    figure.legend(frameon=False, fontsize=9, ncols=3, loc="outside upper center")
+    low = ", ".join(f"{c} {shares[c][0]:.0%}, {shares[c][1]:.0%}, {shares[c][2]:.0%}" for c in order[:3])
+    return (
+        figure,
+        f"Shares by category for one, two and four features together. Lowest: {low}.",
+        "Where one feature is not enough and two are, a concept is split between features; where four do not help, it has "
+        "none. In brackets: the number of concepts of the category. Features and thresholds were chosen in training.",
     )
 
 

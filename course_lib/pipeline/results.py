@@ -9,7 +9,7 @@ from torch import Tensor
 
 from course_lib import sae
 from course_lib.mbart.corpus import Sentence
-from course_lib.sae.concepts import ConceptReport
+from course_lib.sae.concept_report import ConceptReport
 
 
 @dataclass(frozen=True)
@@ -25,17 +25,17 @@ class StackedConfig:
 
 @dataclass(frozen=True)
 class SparseConfig:
-    """The sparse autoencoder of a run: number of features (None: 2 d), active features a token, training, kind.
+    """The sparse autoencoder of a run: number of features (None: 8 d), active features a token, training, kind.
 
-    Few features and few active ones serve concepts best: with more, the forms of a word in the different
-    languages get features of their own.
+    The default is the best of `make bench features` that trains in a minute: with 2 d features most words share
+    one with others of their kind ("a tool"), with 8 d nearly every word of the built-in corpus has its own.
     """
 
     n_features: int | None = None
     k: int = 8
     training: sae.TrainConfig = field(
         default_factory=lambda: sae.TrainConfig(
-            steps=1500, batch_size=1024, step_size=2e-3, unit_norm_decoder=True, revive_every=250
+            steps=2000, batch_size=1024, step_size=4e-3, unit_norm_decoder=True, revive_every=250
         )
     )
     kind: str = "topk"
@@ -159,11 +159,12 @@ class Feature:
 
 @dataclass(frozen=True)
 class SparseRun:
-    """A trained sparse autoencoder, its curves, firing rates on the training rows, scores and top features."""
+    """A trained sparse autoencoder: curves, sparse code of all tokens, firing rates in training, scores, top features."""
 
     autoencoder: sae.SparseAutoencoder
     config: SparseConfig
     history: sae.History
+    code: Float[Tensor, "tokens features"]
     firing_rates: Float[Tensor, " features"]
     train: SparseScores
     held_out: SparseScores
@@ -218,6 +219,7 @@ class Results:
             "stacked": self.stacked.as_dict(),
             "sparse": self.sparse.as_dict(),
             "concepts": None if self.concepts is None else self.concepts.summary(),
+            "categories": None if self.concepts is None else [asdict(c) for c in self.concepts.categories],
             "features": [asdict(feature) for feature in self.sparse.features],
         }
 

@@ -18,7 +18,13 @@ import course_lib
 from course_lib import devices, sae
 from course_lib.files import check_free, new_directory
 from course_lib.mbart.corpus import LANGUAGES, Sentence
-from course_lib.pipeline.autoencoders import learned_by_heart, score_concepts, train_sparse, train_stacked
+from course_lib.pipeline.autoencoders import (
+    learned_by_heart,
+    not_scored,
+    score_concepts,
+    train_sparse,
+    train_stacked,
+)
 from course_lib.pipeline.config import choice_of, site_of
 from course_lib.pipeline.results import (
     Description,
@@ -39,7 +45,7 @@ from course_lib.pipeline.text import (
     split,
 )
 from course_lib.pipeline.unread import unknown_pieces, unread_by_shipped
-from course_lib.sae.concepts import TooFewRowsError
+from course_lib.sae.concept_report import TooFewRowsError
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -114,7 +120,8 @@ def run(
             notes += learned_by_heart(kind, *explained)
         with clock("concepts"):
             try:
-                scored = score_concepts(sparse_run.autoencoder, tokens, seed=seed)
+                scored = score_concepts(sparse_run.code, tokens, seed=seed)
+                notes += not_scored(scored) if scored else []
             except TooFewRowsError as error:
                 scored = None
                 notes.append(f"concepts were not scored: {error}")

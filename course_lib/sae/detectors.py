@@ -18,7 +18,8 @@ from course_lib.sae.concepts import LabelledRows, best_thresholds, f1_scores, pa
 REACHED = 0.9  # the held-out F1 from which a concept counts as having a unit
 SHARED = 0.8  # the held-out F1 from which a unit counts as its detector in one language
 
-_TRIPLES = 1 << 24  # entries times concepts a row that are sorted at a time
+_TRIPLES = 1 << 22  # entries times rare concepts a row that are sorted at a time
+_RARE = 16  # a concept of fewer than one row in so many is rare
 
 
 @dataclass(frozen=True)
@@ -40,8 +41,8 @@ def best_detectors(
     """Return for each concept the unit and the threshold with the largest F1 on these rows.
 
     Readable: `best_detectors_by_columns`. Fast: F1 = 2 TP / (calls + P) can be largest only where the last row
-    called is a positive one, so of a unit's rows in falling order only pairs of a row and a concept that it holds
-    are looked at: few, since rows hold few concepts. A sparse table (COO, entries above 0) gives only what is
+    called is a positive one, so of a unit's rows in falling order only pairs of a row and a rare concept that it
+    holds are looked at: few, since rows hold few of them. A sparse table (COO, entries above 0) gives only what is
     stored in it; its thresholds are above 0. Of equals the first unit is taken, and its highest threshold.
 
     Raises ValueError where `scores` and `labels` differ in rows, a concept has no positive row, or scores are not
@@ -58,8 +59,12 @@ def best_detectors(
         torch.full((n_concepts,), float("inf"), dtype=scores.dtype),
         torch.zeros(n_concepts, dtype=dtype),
     )
-    held = labels.nonzero()[:, 1]
-    of_row = labels.sum(dim=1)
+    empty = 0.0 if scores.is_sparse else None
+    # Frequent concepts are counted one by one along the sorted entries, rare ones all together.
+    common = positives > len(labels) / _RARE
+    rare = labels & ~common
+    holding, held = rare.nonzero().T
+    of_row = rare.sum(dim=1)
     first = of_row.cumsum(0) - of_row
     for row, unit, value in _falling(scores, per_row=max(1, round(len(held) / max(1, len(labels))))):
         # Rows called down to each entry of its unit; of equal values all are called together.
@@ -70,11 +75,28 @@ def best_detectors(
         place = torch.arange(len(unit))
         offset = torch.where(start, place, 0).cummax(0).values
         end = torch.where(last, place, len(unit)).flip(0).cummin(0).values.flip(0)
-        # One triple for each concept that an entry's row holds, sorted by unit and concept, order kept within.
-        times = of_row[row]
-        entry = place.repeat_interleave(times)
+        calls = (end - offset + 1).to(dtype)
+        for concept in common.nonzero()[:, 0].tolist():
+            holds = labels[:, concept][row]
+            hits = holds.cumsum(0)
+            f1 = 2 * (hits - hits[offset] + holds[offset]) / (calls + positives[concept])
+            at = f1.argmax()
+            if f1[at] > best.f1[concept]:
+                best.unit[concept], best.f1[concept] = unit[at], f1[at]
+                best.threshold[concept] = _below(value, unit, end[at], empty=empty)
+        # With n rows called F1 is at most 2 P / (n + P). Where that is no more than the best so far, a concept's rows
+        # need not be looked at.
+        reach = positives * (2 / best.f1 - 1)
+        rank = place - offset
+        deepest = torch.zeros(len(labels), dtype=dtype).scatter_reduce(0, holding, reach[held], "amax")
+        seen = (rank < deepest[row]).nonzero()[:, 0]
+        # One triple for each rare concept that an entry's row holds, sorted by unit and concept, order kept within.
+        times = of_row[row[seen]]
+        entry = seen.repeat_interleave(times)
         step = torch.arange(len(entry)) - (times.cumsum(0) - times).repeat_interleave(times)
         concept = held[first[row[entry]] + step]
+        near = rank[entry] < reach[concept]
+        entry, concept = entry[near], concept[near]
         order = (unit[entry] * n_concepts + concept).argsort(stable=True)
         entry, concept = entry[order], concept[order]
         key = unit[entry] * n_concepts + concept
@@ -82,8 +104,7 @@ def best_detectors(
         new[1:] = key[1:] != key[:-1]
         index = torch.arange(len(key))
         hits = index - torch.where(new, index, 0).cummax(0).values + 1
-        called = end[entry] - offset[entry] + 1
-        f1 = 2 * hits.to(dtype) / (called + positives[concept])
+        f1 = 2 * hits / (calls[entry] + positives[concept])
         top = best.f1.scatter_reduce(0, concept, f1, "amax")
         # The first triple, and so the lowest unit and highest threshold, that is as good as the best and better than before.
         wins = (f1 == top[concept]) & (f1 > best.f1[concept])
@@ -91,7 +112,7 @@ def best_detectors(
         better = chosen < len(key)
         at = entry[chosen[better]]
         best.unit[better] = unit[at]
-        best.threshold[better] = _below(value, unit, end[at], empty=0.0 if scores.is_sparse else None)
+        best.threshold[better] = _below(value, unit, end[at], empty=empty)
         best.f1[better] = top[better]
     return best
 
@@ -119,7 +140,6 @@ def _falling(scores: Tensor, *, per_row: int):
         value = table.values()[keep]
         counts = unit.bincount(minlength=scores.shape[1])
     else:
-        row = torch.arange(len(scores))
         counts = torch.full((scores.shape[1],), len(scores))
     total, start = 0, 0
     for stop in range(1, len(counts) + 1):
@@ -129,16 +149,17 @@ def _falling(scores: Tensor, *, per_row: int):
         if scores.is_sparse:
             here = (unit >= start) & (unit < stop)
             r, u, v = row[here], unit[here], value[here]
+            order = v.argsort(descending=True, stable=True)
+            order = order[u[order].argsort(stable=True)]
+            r, u, v = r[order], u[order], v[order]
         else:
-            r = row.repeat(stop - start)
+            v, r = scores[:, start:stop].T.sort(dim=1, descending=True, stable=True)
             u = torch.arange(start, stop).repeat_interleave(len(scores))
-            v = scores[:, start:stop].T.flatten()
+            r, v = r.flatten(), v.flatten()
         if not v.isfinite().all():
             raise ValueError("scores have NaN or infinite values; expected finite numbers")
-        order = v.argsort(descending=True, stable=True)
-        order = order[u[order].argsort(stable=True)]
-        if len(order):
-            yield r[order], u[order], v[order]
+        if len(v):
+            yield r, u, v
         total, start = 0, stop
 
 
@@ -183,39 +204,30 @@ class Judged:
 
 
 def judge(
-    train: Float[Tensor, "rows units"],
-    held_out: Float[Tensor, "other units"],
-    train_rows: LabelledRows,
-    held_out_rows: LabelledRows,
+    found: Detectors,
+    held_out: Float[Tensor, "rows units"],
+    rows: LabelledRows,
     *,
     min_positives: int = 5,
 ) -> Judged:
-    """Choose a detector for each concept on training rows, and judge it on held-out rows.
+    """Judge detectors that were chosen on other rows.
 
-    The tables are of whole rows (`LabelledRows.largest` of tokens' values), sparse or dense. A language is scored
-    for a concept with at least `min_positives` positive held-out rows in it. Raises ValueError as `best_detectors`,
-    and where a held-out meaning is a training meaning.
+    The table is of whole rows (`LabelledRows.largest` of tokens' values), sparse or dense. A language is scored for
+    a concept with at least `min_positives` positive rows in it. Raises ValueError where concepts differ in number.
     """
-    shared = set(train_rows.meanings or ()) & set(held_out_rows.meanings or ())
-    if shared:
-        raise ValueError(
-            f"{len(shared)} meanings, such as {min(shared)}, are in train and in held_out; split rows by meaning"
-        )
-    found = best_detectors(train, train_rows.labels)
-    labels, calls = held_out_rows.labels, found.calls(held_out)
+    labels = rows.labels
+    if labels.shape[1] != len(found.unit):
+        raise ValueError(f"rows has labels for {labels.shape[1]} concepts, found {len(found.unit)} detectors")
+    values = _columns(held_out, found.unit)
+    calls = values > found.threshold
     languages, scored = torch.zeros(2, len(found.unit), dtype=torch.long).unbind()
-    for name in sorted(set(held_out_rows.languages or ())):
-        rows = torch.tensor([language == name for language in held_out_rows.languages])
-        enough = labels[rows].sum(dim=0) >= min_positives
-        languages += enough & (f1_scores(calls[rows], labels[rows]) >= SHARED)
+    for name in sorted(set(rows.languages or ())):
+        own = torch.tensor([language == name for language in rows.languages])
+        enough = labels[own].sum(dim=0) >= min_positives
+        languages += enough & (f1_scores(calls[own], labels[own]) >= SHARED)
         scored += enough
     return Judged(
-        found,
-        labels.sum(dim=0),
-        f1_scores(calls, labels),
-        paired_auroc(_columns(held_out, found.unit), labels),
-        languages,
-        scored,
+        found, labels.sum(dim=0), f1_scores(calls, labels), paired_auroc(values, labels), languages, scored
     )
 
 
@@ -230,31 +242,37 @@ def joined_detectors(
 ) -> Float[Tensor, "sizes concepts"]:
     """Return the held-out F1 of the best 1, 2, 4 units together: a row is called where any of them calls it.
 
-    Units are added one by one, each with the threshold for which the calls of all have the largest F1 on the
-    training rows, as long as that rises; they come from the `candidates` whose own F1 for the concept is largest.
-    How much F1 rises from one unit to several says how far a concept is split among features. Dense tables.
+    Units are added one by one, each with the threshold above 0 for which the calls of all have the largest F1 on
+    the training rows, as long as that rises. They come from the `candidates` that look best alone: by the harmonic
+    mean of the share of a concept's rows in which a unit is positive and of the share of its squares that lie in
+    these rows. How much F1 rises from one unit to several says how far a concept is split among features. Dense
+    tables.
     """
-    units = scores.shape[1]
     result = torch.zeros(len(sizes), labels.shape[1], dtype=torch.float64)
-    for concept in range(labels.shape[1]):
-        label = labels[:, concept]
-        # A unit that is silent on all positive rows cannot help.
-        active = (scores[label] > 0).sum(dim=0)
-        pool = active.topk(min(4 * candidates, units)).indices
-        own = best_thresholds(scores[:, pool], label[:, None].expand(-1, len(pool)))
-        f1 = f1_scores(scores[:, pool] > own, label[:, None].expand(-1, len(pool)))
-        pool = pool[f1.topk(min(candidates, len(pool))).indices]
-        called = torch.zeros(len(scores), dtype=torch.bool)
+    fires, squares, truths = (scores > 0).float(), scores.clamp(min=0).square(), labels.float()
+    recall = truths.T @ fires / labels.sum(dim=0)[:, None].clamp(min=1)
+    precision = truths.T @ squares / squares.sum(dim=0).clamp(min=torch.finfo(scores.dtype).tiny)
+    alone = 2 * recall * precision / (recall + precision).clamp(min=torch.finfo(scores.dtype).tiny)
+    pools = alone.topk(min(candidates, scores.shape[1]), dim=1).indices
+    for concept, pool in enumerate(pools):
+        # Rows without the concept in which no candidate is positive are never called.
+        rows = (labels[:, concept] | fires[:, pool].any(dim=1)).nonzero()[:, 0]
+        values, label = scores[rows[:, None], pool], labels[rows, concept]
+        pairs = label[:, None].expand(-1, len(pool))
+        called = torch.zeros(len(rows), dtype=torch.bool)
         called_out = torch.zeros(len(held_out), dtype=torch.bool)
         best = 0.0
+        rises = True
         for size in range(1, max(sizes) + 1):
-            joined = scores[:, pool].masked_fill(called[:, None], torch.inf)
-            cut = best_thresholds(joined, label[:, None].expand(-1, len(pool)))
-            value = f1_scores(joined > cut, label[:, None].expand(-1, len(pool)))
-            top = int(value.argmax())
-            if float(value[top]) > best:
-                best = float(value[top])
-                called |= scores[:, pool[top]] > cut[top]
+            if rises:
+                joined = values.masked_fill(called[:, None], torch.inf)
+                cut = best_thresholds(joined, pairs).clamp(min=torch.finfo(scores.dtype).tiny)
+                f1 = f1_scores(joined > cut, pairs)
+                top = int(f1.argmax())
+                rises = float(f1[top]) > best
+            if rises:
+                best = float(f1[top])
+                called |= values[:, top] > cut[top]
                 called_out |= held_out[:, pool[top]] > cut[top]
             if size in sizes:
                 result[list(sizes).index(size), concept] = f1_scores(

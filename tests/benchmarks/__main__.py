@@ -37,6 +37,7 @@ PARTS = {
     "extraction": ("extraction",),
     "sae": ("sae",),
     "kinds": ("kinds",),
+    "features": ("features",),
     "causes": ("causes",),
     "browse": ("browse",),
     "socp": ("socp",),

@@ -25,10 +25,11 @@ TEXT = "The old woman sees a small dog."
 def run(tmp_path_factory):
     return pipeline.run(
         out=tmp_path_factory.mktemp("lesson") / "run",
-        n_sentences=600,
+        n_sentences=2400,
         stacked=pipeline.StackedConfig(training=sae.TrainConfig(steps=20)),
         sparse=pipeline.SparseConfig(
-            training=sae.TrainConfig(steps=60, batch_size=512, step_size=3e-3, unit_norm_decoder=True)
+            n_features=512,
+            training=sae.TrainConfig(steps=60, batch_size=512, step_size=3e-3, unit_norm_decoder=True),
         ),
         device="cpu",
         progress=False,
@@ -146,20 +147,26 @@ def test_only_held_out_sentences_are_shown_the_strongest_first(browser):
 
 def test_the_browser_reads_what_the_run_held_out(browser, run):
     sentences = pipeline.resolve_languages(
-        pipeline.read_text("builtin", seed=0, limit=600), known=lesson.LANGUAGES, source="builtin"
+        pipeline.read_text("builtin", seed=0, limit=2400), known=lesson.LANGUAGES, source="builtin"
     )
     held_out = [s.text for s in sentences if split_of(s.meaning) == "test"]
     assert [s.text for s in browser.sentences] == held_out
     assert len(held_out) == run.metrics["run"]["held_out"]
 
 
-def test_features_are_named_by_a_concept_they_tell_well(browser):
+def test_features_are_named_by_a_concept_they_detect_well(browser):
     assert browser.rows
     for feature, rows in browser.rows.items():
         told = browser.concepts(feature)
-        assert [t.auroc for t in told] == sorted((row["auroc"] for row in rows), reverse=True)
-        good = told[0].auroc >= feature_browser.NAMED_FROM
+        assert [t.f1 for t in told] == sorted((row["f1"] for row in rows), reverse=True)
+        assert [(t.reached, t.scored) for t in told] == [
+            (row["languages_reached"], row["languages_scored"]) for row in rows
+        ]
+        good = told[0].f1 >= feature_browser.NAMED_FROM
         assert browser.name(feature) == (told[0].concept if good else f"feature {feature}")
+        # Thin evidence gives no name.
+        assert all(row["positives_held_out"] >= 30 for row in rows)
+        assert not {row["concept"] for row in rows} & browser.skipped
     strongest = browser.lexical(TEXT, "en_XX")
     names = [browser.name(i) for i in browser.read(TEXT, "en_XX").features]
     lexical = [name for name in names if ":" in name and not name.startswith("grammar")]
@@ -168,25 +175,6 @@ def test_features_are_named_by_a_concept_they_tell_well(browser):
     unknown = next(i for i in range(browser.autoencoder.n_features) if i not in browser.rows)
     assert browser.name(unknown) == f"feature {unknown}"
     assert browser.concepts(unknown) == []
-
-
-def test_a_language_counts_where_the_feature_tells_the_concept_in_it(browser):
-    # A concept of one sentence in three, by the feature that fires most often.
-    feature, concept = int((browser.code > 0).sum(dim=0).argmax()), "grammar:past"
-    told = browser._told({"unit": feature, "concept": concept, "auroc": 0.7})
-    largest = browser.of_sentences(feature)
-    for language in lesson.LANGUAGES:
-        pairs = [
-            (concept in s.concepts, i) for i, s in enumerate(browser.sentences) if s.language == language
-        ]
-        holding = [largest[i] for holds, i in pairs if holds]
-        others = [largest[i] for holds, i in pairs if not holds]
-        assert (language in told.scored) == (len(holding) >= feature_browser.LEAST)
-        if holding:
-            won = np.mean([(a > b) + (a == b) / 2 for a in holding for b in others])
-            assert (language in told.reached) == (
-                len(holding) >= feature_browser.LEAST and won >= feature_browser.REACHED
-            )
 
 
 def test_only_what_fires_and_is_changed_changes_the_translation(browser):
@@ -274,12 +262,12 @@ def test_curves_are_the_scores_best_first(run):
     figure = lesson.plot_concepts(run)
     scores, shares = lesson.concept_scores(run), lesson.lexical_shares(run)
     for units, label in lesson.UNITS.items():
-        values = sorted((row["auroc"] for row in scores[units]), reverse=True)
+        values = sorted((row["f1"] for row in scores[units]), reverse=True)
         assert values
         assert_line(
             line_labelled(figure.axes[0], label), 100 * np.arange(1, len(values) + 1) / len(values), values
         )
-        reached = sum(value >= 0.95 for value in values) / len(values)
+        reached = sum(value >= 0.9 for value in values) / len(values)
         assert shares[units] == pytest.approx(reached)
         assert f"{label} {100 * reached:.0f}%" in text_alternative(figure)
     assert_clear_layout(figure)

@@ -1,6 +1,7 @@
 """The corpus: checked sentences for each language, determinism, splits, concepts."""
 
 import random
+from collections import Counter
 from dataclasses import fields
 
 import pytest
@@ -443,3 +444,22 @@ def test_wrong_arguments_are_named(arguments, message):
 def test_a_negative_count_is_refused():
     with pytest.raises(ValueError, match="-1"):
         generate(-1, seed=0)
+
+
+@pytest.mark.parametrize("split", ["train", "test"])
+def test_every_lexical_concept_can_be_asked_for(split):
+    plain = generate(900, seed=3, split=split)
+    asked = generate(900, seed=3, split=split, at_least=3)
+    counts = [Counter(c for s in sentences for c in s.concepts) for sentences in (plain, asked)]
+    assert min(counts[0][c] for c in LEXICAL_CONCEPTS) < 3
+    assert min(counts[1][c] for c in LEXICAL_CONCEPTS) >= 3
+    assert len(asked) == len({s.meaning for s in asked}) == 900
+    assert {split_of(s.meaning) for s in asked} == {split}
+    assert asked[:400] == generate(400, seed=3, split=split, at_least=3)
+    assert asked[-50:] != plain[-50:]
+    by_chance = {s.meaning for s in plain}
+    assert {s.meaning for s in asked[-50:]} <= by_chance  # the rest is drawn by chance
+    languages = Counter(s.language for s in asked)
+    assert max(languages.values()) < 1.3 * min(languages.values())
+    with pytest.raises(ValueError, match="at_least is -1"):
+        generate(5, seed=0, at_least=-1)

@@ -1,6 +1,4 @@
-"""Concept scores: exact AUROC with ties, and nothing chosen on the rows that are scored."""
-
-import json
+"""What concept scores are made of: exact AUROC with ties, the best threshold, the yardsticks."""
 
 import pytest
 import torch
@@ -9,8 +7,7 @@ from hypothesis import strategies as st
 
 from course_lib.sae import concepts
 from course_lib.sae.autoencoder import Autoencoder
-from course_lib.sae.concepts import LabelledRows, concept_report
-from course_lib.sae.sparse import ReluSparseAutoencoder
+from course_lib.sae.concepts import LabelledRows
 
 
 def generator(seed=0):
@@ -106,6 +103,11 @@ def test_f1_agrees_with_scikit_learn_and_thresholds_lie_between_scores():
     assert concepts.best_thresholds(scores, scores > -1).item() < 0  # every row is called
 
 
+def test_rows_that_do_not_belong_together_are_refused():
+    with pytest.raises(ValueError, match="languages has 2 entries for 3 rows"):
+        LabelledRows(torch.zeros(3, 2), torch.zeros(3, 1, dtype=torch.bool), ["en_XX"] * 2)
+
+
 def test_labels_of_sentences_and_of_tokens():
     table = concepts.label_table([{"a:x", "b:y"}, set(), {"b:y", "c:z"}], ["b:y", "a:x"])
     assert table.tolist() == [[True, True], [False, False], [True, False]]
@@ -143,136 +145,6 @@ class Split(Autoencoder):
 
     def _parts(self, x, *, labels, sparsity_scale):
         return {"total": x.new_zeros(())}
-
-
-LANGUAGES = ("de_DE", "en_XX", "es_XX", "fr_XX")
-NAMES = ["animal:dog", "animal:cat", "verb:eat", "grammar:plural", "place:rare", "food:nothing"]
-CATEGORIES = {name: name.split(":")[0] for name in NAMES}
-LEXICAL = [name for name in NAMES if not name.startswith("grammar")]
-
-
-def world(n, seed):
-    """States whose dimensions hold concepts.
-
-    0: a dog; 1: no cat; 2: eating, but in English and French only; 3 and 4: the plural, half in each of the
-    two; the rest is noise. One concept is too rare to score and one is in no dimension.
-    """
-    g = generator(seed)
-    labels = torch.rand(n, len(NAMES), generator=g) < 0.2
-    labels[:, 4] = torch.arange(n) < 3
-    languages = [LANGUAGES[i % 4] for i in range(n)]
-    states = 0.1 * torch.randn(n, 12, generator=g)
-    dog, cat, eat, plural = labels[:, :4].float().T
-    romance = torch.tensor([language in ("en_XX", "fr_XX") for language in languages]).float()
-    states[:, 0] += dog
-    states[:, 1] -= cat
-    states[:, 2] += eat * romance
-    states[:, 3] += plural + torch.randn(n, generator=g)
-    states[:, 4] += plural - torch.randn(n, generator=g)
-    return LabelledRows(states, labels, languages, range(seed * 10_000, seed * 10_000 + n))
-
-
-@pytest.fixture(scope="module")
-def report():
-    train, held_out = world(1600, 0), world(800, 1)
-    return concepts.concept_report(
-        Split(12),
-        train,
-        held_out,
-        concepts=NAMES,
-        categories=CATEGORIES,
-        lexical=LEXICAL,
-        generator=generator(),
-    )
-
-
-def test_planted_units_are_found_with_their_sign_and_their_languages(report):
-    for units, found in (
-        ("features", {"dog": (0, 1), "cat": (13, 1)}),
-        ("neurons", {"dog": (0, 1), "cat": (1, -1)}),
-    ):
-        for row in report.scores[units]:
-            name = row.concept.split(":")[1]
-            if name in found:
-                assert (row.unit, row.sign) == found[name]
-                assert row.auroc > 0.99
-                assert row.f1 > 0.95
-                assert (row.languages_best, row.languages_reached, row.languages_scored) == (4, 4, 4)
-    eat = report.scores["neurons"][2]
-    assert (eat.unit, eat.languages_best >= 2, eat.languages_reached) == (2, True, 2)
-    assert eat.auroc == pytest.approx(0.75, abs=0.08)
-
-
-def test_the_probe_is_the_ceiling_where_a_concept_lies_in_two_dimensions(report):
-    plural = {name: rows[3].auroc for name, rows in report.scores.items()}
-    assert plural["neurons"] < 0.85
-    assert plural["probe"] > plural["neurons"] + 0.05
-    assert plural["probe"] == pytest.approx(plural["components"], abs=0.2)
-    assert {rows[3].concept for rows in report.scores.values()} == {"grammar:plural"}
-
-
-def test_concepts_with_too_few_rows_are_left_out_and_named(report):
-    assert report.skipped == ["place:rare"]
-    assert all("place:rare" not in {r.concept for r in rows} for rows in report.scores.values())
-
-
-def test_the_summary_counts_and_json_holds_it(report):
-    features = report.summary()["features"]
-    assert features["n_concepts"] == 5
-    assert features["n_lexical"] == 4
-    lexical = [r for r in report.scores["features"] if r.concept in report.lexical]
-    judged = [r for r in lexical if r.languages_scored >= 3]
-    assert features["lexical_judged"] == len(judged)
-    assert features["lexical_reached"] == 0.5  # the dog and the cat
-    assert features["lexical_shared_reached"] == 2 / len(judged)
-    assert features["categories"]["animal"]["n"] == 2
-    assert features["categories"]["animal"]["median_auroc"] > 0.99
-    content = json.loads(report.to_json())
-    assert content["summary"]["features"] == features
-    assert set(content["scores"]) == {"features", "neurons", "components", "random", "probe"}
-    assert content["scores"]["features"][0]["concept"] == "animal:dog"
-    assert content["settings"]["active_per_row"] == pytest.approx(12)
-
-
-def test_choosing_among_thousands_of_units_gains_nothing_on_held_out_rows():
-    g = generator(3)
-    train, held_out = torch.randn(2, 300, 4096, generator=g)
-    labels = torch.rand(2, 300, 20, generator=g) < 0.3
-    rows = [LabelledRows(torch.zeros(300, 1), part) for part in labels]
-    names = [f"noise:{i}" for i in range(20)]
-    scores = concepts.score_units(
-        train, held_out, *rows, concepts=names, categories=dict.fromkeys(names, "noise")
-    )
-    # The best of 4,096 on 300 rows looks good; a mean of 20 held-out values has a deviation of about 0.01.
-    assert min(s.auroc_train for s in scores) > 0.6
-    assert sum(s.auroc for s in scores) / 20 == pytest.approx(0.5, abs=0.04)
-
-
-def test_held_out_rows_decide_nothing():
-    """Other held-out rows and labels leave unit, sign and threshold as they are."""
-    train = world(400, 0)
-    common = {"concepts": NAMES, "categories": CATEGORIES}
-    chosen = []
-    for seed, sign in ((1, 1), (2, -1)):
-        held_out = world(400, seed)
-        scores = concepts.score_units(train.states, sign * held_out.states, train, held_out, **common)
-        chosen.append([(s.unit, s.sign, s.threshold, s.auroc_train) for s in scores])
-        assert (scores[0].auroc > 0.99) == (sign == 1)
-        assert (scores[0].auroc < 0.01) == (sign == -1)
-    assert chosen[0] == chosen[1]
-
-
-def test_meanings_that_were_trained_on_and_tables_that_do_not_fit_are_refused():
-    rows = world(100, 0)
-    call = {"concepts": NAMES, "categories": CATEGORIES, "lexical": LEXICAL, "generator": generator()}
-    with pytest.raises(ValueError, match="100 meanings, such as 0, are in train and in held_out"):
-        concepts.concept_report(Split(12), rows, rows, **call)
-    with pytest.raises(ValueError, match="no lexical concept has 90 positive and negative rows"):
-        concepts.concept_report(Split(12), rows, world(100, 1), min_positives=90, **call)
-    with pytest.raises(ValueError, match="languages has 2 entries for 3 rows"):
-        LabelledRows(torch.zeros(3, 2), torch.zeros(3, 1, dtype=torch.bool), ["en_XX"] * 2)
-    with pytest.raises(ValueError, match="labels for 6 concepts; 5 are named"):
-        concepts.score_units(rows.states, rows.states, rows, rows, concepts=NAMES[:5], categories=CATEGORIES)
 
 
 @pytest.mark.parametrize("sparse", [False, True])
@@ -374,29 +246,3 @@ def test_groups_take_the_largest_value_of_their_parts():
     assert torch.allclose(rows.mean(), torch.stack([values[groups == g].mean(dim=0) for g in range(10)]))
     with pytest.raises(ValueError, match="every row of labels to have a state"):
         LabelledRows(values, torch.zeros(11, 2, dtype=torch.bool), groups=groups)
-
-
-def test_a_report_on_groups_finds_the_unit_that_any_part_excites():
-    """A concept that one token of a sentence expresses, along one direction, in either sign for the neuron."""
-    generator = torch.Generator().manual_seed(4)
-    sides = []
-    for n in (300, 200):
-        labels = torch.rand(n, 2, generator=generator) < 0.3
-        states = 0.1 * torch.randn(n, 5, 8, generator=generator)
-        where = torch.randint(5, (n,), generator=generator)
-        states[torch.arange(n), where, 2] -= 3 * labels[:, 0].float()
-        states[torch.arange(n), where, 5] += 3 * labels[:, 1].float()
-        sides.append(LabelledRows(states.flatten(0, 1), labels, groups=torch.arange(n).repeat_interleave(5)))
-    autoencoder = ReluSparseAutoencoder(8, 16, l1=0.0, generator=generator)
-    report = concept_report(
-        autoencoder,
-        *sides,
-        concepts=["a:down", "a:up"],
-        categories={"a:down": "a", "a:up": "a"},
-        lexical=["a:down", "a:up"],
-        generator=generator,
-    )
-    down, up = report.scores["neurons"]
-    assert (down.unit, down.sign, up.unit, up.sign) == (2, -1, 5, 1)
-    assert min(down.auroc, up.auroc) > 0.99
-    assert report.settings["rows_train"] == 300

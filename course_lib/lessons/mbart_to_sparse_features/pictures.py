@@ -18,7 +18,8 @@ from matplotlib.colors import PowerNorm
 from matplotlib.patches import Rectangle
 
 from course_lib.mbart.corpus import LANGUAGES, draw_meanings, generate, render
-from course_lib.pipeline.browser import REACHED, Example, FeatureBrowser, Told
+from course_lib.pipeline.browser import Example, FeatureBrowser, Told
+from course_lib.sae.detectors import REACHED, SHARED
 from course_lib.teaching import Choice, Explorer, Slider, TextBox, contents, lines
 from course_lib.teaching.explorer import set_data
 from course_lib.teaching.style import BLACK, ORANGE, RED, SKY
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from course_lib.pipeline import RunResult
 
 lesson = contents(__name__)
-N_SENTENCES = 3600
+N_SENTENCES = 6000
 NAMES = {"en_XX": "English", "fr_XX": "French", "de_DE": "German", "es_XX": "Spanish"}
 
 SHOWN_FEATURES, SHOWN_SENTENCES, SHOWN_CONCEPTS, SHOWN_WORDS = 8, 5, 4, 24
@@ -41,14 +42,14 @@ def lesson_run(out: Path | str, *, progress: bool = True) -> "RunResult":
     """Run the whole pipeline on the built-in model and corpus, shortened to what a lesson can wait for."""
     from course_lib import pipeline, sae
 
-    sparse = sae.TrainConfig(steps=700, batch_size=1024, step_size=2e-3, unit_norm_decoder=True, revive_every=200)
+    sparse = sae.TrainConfig(steps=700, batch_size=1024, step_size=3e-3, unit_norm_decoder=True, revive_every=200)
     return pipeline.run(
         model="course-mbart",
         text="builtin",
         out=out,
         n_sentences=N_SENTENCES,
         stacked=pipeline.StackedConfig(training=sae.TrainConfig(steps=800, step_size=1e-2)),
-        sparse=pipeline.SparseConfig(training=sparse),
+        sparse=pipeline.SparseConfig(n_features=1024, training=sparse),
         device="cpu",
         progress=progress,
     )
@@ -69,8 +70,13 @@ def concept_scores(run: "RunResult") -> dict[str, list[dict[str, Any]]]:
 
 
 def lexical_shares(run: "RunResult") -> dict[str, float]:
-    """Return for each set of units the share of the lexical concepts that it reaches."""
+    """Return for each set of units the share of the scored lexical concepts that it reaches."""
     return {units: found["lexical_reached"] for units, found in run.metrics["concepts"].items()}
+
+
+def shared_shares(run: "RunResult") -> dict[str, float]:
+    """Return for each set of units the share of the judged concepts whose one unit serves three languages or more."""
+    return {units: found["lexical_shared"] for units, found in run.metrics["concepts"].items()}
 
 
 def translation_pairs(n_pairs: int, *, source: str = "en_XX", target: str = "de_DE") -> tuple[list, list]:
@@ -121,28 +127,28 @@ UNITS = {
 
 @lesson.figure(
     "One unit for each concept?",
-    "lexical concepts, best first (% of all)",
-    "held-out AUROC of the best unit",
+    "scored lexical concepts, best first (%)",
+    "held-out F1 of the best unit",
     legend=None,
     example=pipeline_run,
     xlim=(0, 100),
-    ylim=(0.45, 1.03),
+    ylim=(0, 1.03),
 )
 def plot_concepts(axes, run: "RunResult"):
-    """Draw the held-out AUROC of the lexical concepts, best first, for the features and their yardsticks."""
+    """Draw the held-out F1 of the scored lexical concepts, best first, for the features and their yardsticks."""
     found, scores = lexical_shares(run), concept_scores(run)
     curves = {}
     for units, label in UNITS.items():
-        values = sorted((row["auroc"] for row in scores[units]), reverse=True)
+        values = sorted((row["f1"] for row in scores[units]), reverse=True)
         curves[label] = 100 * np.arange(1, len(values) + 1) / len(values), values
     lines(axes, None, curves)
     axes.axhline(REACHED, color=BLACK, linewidth=1, linestyle=(0, (6, 3)))
-    axes.text(1, 0.943, "0.95: reached", fontsize=9, va="top", ha="left")
+    axes.text(99, 0.89, f"{REACHED}: reached", fontsize=9, va="top", ha="right")
     axes.figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=3)
     said = ", ".join(f"{label} {100 * found[units]:.0f}%" for units, label in UNITS.items())
     return (
-        "Curves of the held-out AUROC over the lexical concepts, best first. Share of the concepts with 0.95 or more: "
-        f"{said}."
+        f"Curves of the held-out F1 over the {len(values)} scored lexical concepts, best first. Share of the concepts with "
+        f"{REACHED} or more: {said}."
     )
 
 
@@ -282,8 +288,8 @@ class FeatureExplorer(Explorer):
         heat.set_ylabel("feature, the strongest first", labelpad=118)
         top.set(title="Sentences that excite it most", xlabel="activation", ylabel="strongest first")
         top.set(xlim=(0, 1.02 * self.browser.top), ylim=(SHOWN_SENTENCES - 0.4, -0.6))
-        told.set(title="Concepts whose best feature it is", xlabel="held-out AUROC", ylabel="best first")
-        told.set(xlim=(0.5, 1.0), ylim=(SHOWN_CONCEPTS - 0.4, -0.6))
+        told.set(title="Concepts whose best feature it is", xlabel="held-out F1", ylabel="best first")
+        told.set(xlim=(0, 1.0), ylim=(SHOWN_CONCEPTS - 0.4, -0.6))
         below.set(xlim=(0, LINE_WIDTH), ylim=(0, 4), xticks=[], ylabel="translation")
         below.set_xlabel("words that differ are red and between stars")
         small = {"va": "center", "fontsize": 8, "parse_math": False}
@@ -293,8 +299,8 @@ class FeatureExplorer(Explorer):
             **artists,
             "bars": list(top.barh(places, 0.0, color=SKY, height=0.8, alpha=0.6)),
             "sentences": [top.text(0.01 * self.browser.top, place, "", **small) for place in places],
-            "scores": list(told.barh(ranks, 0.0, left=0.5, color=ORANGE, height=0.8, alpha=0.5)),
-            "concepts": [told.text(0.505, place, "", **small) for place in ranks],
+            "scores": list(told.barh(ranks, 0.0, color=ORANGE, height=0.8, alpha=0.5)),
+            "concepts": [told.text(0.01, place, "", **small) for place in ranks],
             "labels": [below.text(1, height, "", va="center", fontsize=9, color="0.35") for height in (3.5, 1.6)],
             "before": [below.text(2, 2.65, "", **mono) for _ in range(SHOWN_WORDS)],
             "after": [below.text(2, 0.75, "", **mono) for _ in range(SHOWN_WORDS)],
@@ -303,7 +309,7 @@ class FeatureExplorer(Explorer):
     def update(self, artists, state):
         """Set the map, the box, sentences, scores and the words of both translations."""
         examples, concepts = state.get("examples", []), state.get("concepts", [])
-        told = [f"{row.concept}   {row.auroc:.2f}   {_languages(row)}" for row in concepts]
+        told = [f"{row.concept}   {row.f1:.2f}   {_languages(row)}" for row in concepts]
         labels = []
         if state["problem"]:
             fill_map(artists, None, message="no sentence to show")
@@ -311,12 +317,12 @@ class FeatureExplorer(Explorer):
             names = [shortened(name, 22) for name in state["names"]]
             pieces = [shortened(piece, 9) for piece in state["pieces"]]
             fill_map(artists, state["activation"], names, pieces, box=(state["place"], None))
-            told = told or ["none: every concept is told better by another feature"]
+            told = told or ["of no concept that was scored"]
             target = NAMES[state["target"]]
             labels = [f"{target}, as it is", f"{target}, the chosen feature times {state['factor']:g}"]
         for name, words in (("sentences", map(_excerpt, examples)), ("concepts", told), ("labels", labels)):
             set_data(artists[name], _padded(words, len(artists[name]), ""))
-        widths = {"bars": [e.activation for e in examples], "scores": [max(0.0, row.auroc - 0.5) for row in concepts]}
+        widths = {"bars": [e.activation for e in examples], "scores": [row.f1 for row in concepts]}
         for name, values in widths.items():
             for bar, width in zip(artists[name], _padded(values, len(artists[name]), 0.0), strict=True):
                 bar.set_width(width)
@@ -329,9 +335,10 @@ class FeatureExplorer(Explorer):
         if state["problem"]:
             return f"{source} to {target}. {state['problem']}"
         concepts = state["concepts"]
-        known = "no concept of the corpus has it as its best feature"
+        known = "no concept that was scored has it as its best feature"
         if concepts:
-            known = f"{concepts[0].concept}, held-out AUROC {concepts[0].auroc:.2f}, {_languages(concepts[0])}"
+            best = concepts[0]
+            known = f"{best.concept}, held-out F1 {best.f1:.2f}, AUROC {best.auroc:.2f}, {_languages(best)}"
         place, factor = state["place"] + 1, state["factor"]
         fewer = "" if state["asked"] < state["n_active"] else " No more fire here, so it is the last one."
         before, after = (" ".join(word for word, _ in state[name]) for name in ("original", "steered"))
@@ -350,10 +357,10 @@ def _padded(values: Iterable, length: int, blank: Any) -> list:
 
 
 def _languages(told: Told) -> str:
-    """In how many languages a concept's feature reaches it."""
+    """In how many languages a concept's feature detects it."""
     if not told.scored:
         return "too rare to say in which languages"
-    return f"reached in {len(told.reached)} of {len(told.scored)} languages"
+    return f"F1 {SHARED} in {told.reached} of {told.scored} languages"
 
 
 def _excerpt(example: Example) -> str:
@@ -395,7 +402,7 @@ def _what_units_reach(run: "RunResult") -> dict[str, str]:
 concepts_prediction = lesson.prediction(
     "29.P1",
     "For each of the corpus's lexical concepts (dog, red, in the garden) the best single unit is chosen on training "
-    "meanings and scored on held-out ones. Which units reach an AUROC of 0.95 for most of the concepts?",
+    "meanings and scored on held-out ones. Which units reach an F1 of 0.9 for the largest share of the concepts?",
     _what_units_reach,
     answer="the trained sparse features",
     reveal=plot_concepts,

@@ -1,0 +1,157 @@
+"""What size, k, steps and step size make of the features of the built-in models: F1, sharing, splitting, dead ones.
+
+TopK autoencoders with decoder columns of length 1 on the token states of sentences drawn by chance; each lexical
+concept's unit and threshold are chosen on training meanings and judged on held-out ones (`sae.detectors`). Shares are
+of the lexical concepts with at least `LEAST` held-out sentences, in %, on several seeds. Beside them stands the same
+autoencoder untrained.
+
+`run()` takes some minutes: `GRID` with `SEEDS`. Without the contrastive loss at the end of its training a model is
+`course-mbart-unaligned`; `figures(model=...)` asks any model, at either side, in any grid:
+
+    python -m tests.benchmarks.features --model course-mbart-unaligned --side decoder --sizes 512 2048 --seeds 0 1 2
+"""
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+
+from course_lib import sae
+from course_lib.mbart.corpus import LEXICAL_CONCEPTS, generate
+from course_lib.sae import concepts
+from course_lib.sae.detectors import REACHED, SHARED, best_detectors, joined_detectors, judge
+from tests.benchmarks.timing import Spread
+
+LEAST, SENTENCES, SEEDS = 30, 12_000, (0, 1)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A number of features, of active ones and of steps, and a step size."""
+
+    n_features: int
+    k: int = 8
+    steps: int = 2000
+    step_size: float = 4e-3
+
+    def __str__(self) -> str:
+        return f"{self.n_features} features, k = {self.k}, {self.steps} steps of {self.step_size:g}"
+
+
+GRID = (
+    Setting(512, steps=1000),
+    Setting(2048, steps=1000),
+    Setting(2048),
+)
+
+
+def states_of(model: str, side: Literal["encoder", "decoder"], *, split: str, sentences: int):
+    """Token states of held-out or training sentences, labelled with the lexical concepts of their sentence."""
+    from course_lib.mbart.activations import Site, extract
+    from course_lib.mbart.model import load
+
+    drawn = generate(sentences, seed=100 if split == "train" else 200, split=split)
+    site = Site(side)
+    found = extract(*load(model), drawn, [site], pool="tokens", progress=False)[site]
+    labels = concepts.label_table([s.concepts for s in drawn], LEXICAL_CONCEPTS)
+    return concepts.LabelledRows(
+        found.values.float(),
+        labels,
+        [s.language for s in drawn],
+        [s.meaning for s in drawn],
+        found.sentence,
+    )
+
+
+def measured(setting: Setting, train, held_out, *, seed: int, trained: bool = True) -> dict[str, float]:
+    """The figures of one autoencoder, by name."""
+    autoencoder = sae.TopKSparseAutoencoder(
+        train.states.shape[1],
+        setting.n_features,
+        k=setting.k,
+        generator=torch.Generator().manual_seed(seed),
+    )
+    sae.train(
+        autoencoder,
+        train.states,
+        sae.TrainConfig(
+            steps=setting.steps if trained else 1,
+            batch_size=1024,
+            step_size=setting.step_size if trained else 1e-9,
+            revive_every=250,
+            unit_norm_decoder=True,
+        ),
+        generator=torch.Generator().manual_seed(1000 + seed),
+        progress=False,
+    )
+    enough = held_out.labels.sum(dim=0) >= LEAST
+    labels = [rows.labels[:, enough] for rows in (train, held_out)]
+    tables = [rows.largest(concepts.encode_rows(autoencoder, rows.states)) for rows in (train, held_out)]
+    tables = [table.to_dense() if table.is_sparse else table for table in tables]
+    found = best_detectors(tables[0].to_sparse_coo(), labels[0])
+    scored = concepts.LabelledRows(held_out.states, labels[1], held_out.languages, groups=held_out.groups)
+    judged = judge(found, tables[1], scored)
+    together = joined_detectors(tables[0], labels[0], tables[1], labels[1], sizes=(2, 4))
+    return {
+        "concepts scored": int(enough.sum()),
+        f"F1 {REACHED}, %": 100 * judged.reached(),
+        f"same unit at F1 {SHARED} in three languages, %": 100 * judged.shared(),
+        f"F1 {REACHED} of two units together, %": 100 * (together[0] >= REACHED).double().mean().item(),
+        f"F1 {REACHED} of four units together, %": 100 * (together[1] >= REACHED).double().mean().item(),
+        "different units": len(set(found.unit.tolist())),
+        "dead features": int((tables[0].amax(dim=0) <= 0).sum()),
+    }
+
+
+def figures(
+    *,
+    model: str = "course-mbart",
+    side: Literal["encoder", "decoder"] = "encoder",
+    grid: Sequence[Setting] = GRID,
+    seeds: Sequence[int] = SEEDS,
+    sentences: int = SENTENCES,
+) -> dict[str, Spread]:
+    """The figures of all settings over the seeds, and of the largest one untrained."""
+    torch.set_num_threads(1)
+    train, held_out = (
+        states_of(model, side, split=split, sentences=sentences) for split in ("train", "test")
+    )
+    runs = {str(setting): [measured(setting, train, held_out, seed=s) for s in seeds] for setting in grid}
+    largest = max(grid, key=lambda setting: setting.n_features)
+    name = f"{largest.n_features} features, k = {largest.k}, untrained"
+    runs[name] = [measured(largest, train, held_out, seed=s, trained=False) for s in seeds]
+    return {
+        f"{model} {side}, {setting}: {what}": Spread.of([one[what] for one in found])
+        for setting, found in runs.items()
+        for what in found[0]
+    }
+
+
+def run() -> dict[str, Spread]:
+    """Return the figures of the default grid."""
+    return figures()
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--model", default="course-mbart")
+    parser.add_argument("--side", default="encoder", choices=("encoder", "decoder"))
+    parser.add_argument("--sizes", type=int, nargs="+", default=[2048])
+    parser.add_argument("--active", type=int, nargs="+", default=[8])
+    parser.add_argument("--steps", type=int, nargs="+", default=[2000])
+    parser.add_argument("--step-size", type=float, default=4e-3)
+    parser.add_argument("--seeds", type=int, nargs="+", default=list(SEEDS))
+    parser.add_argument("--sentences", type=int, default=SENTENCES)
+    asked = parser.parse_args()
+    wanted = [
+        Setting(n, k, steps, asked.step_size)
+        for n in asked.sizes
+        for k in asked.active
+        for steps in asked.steps
+    ]
+    for name, spread in figures(
+        model=asked.model, side=asked.side, grid=wanted, seeds=asked.seeds, sentences=asked.sentences
+    ).items():
+        print(f"{name:110s} {spread}")
