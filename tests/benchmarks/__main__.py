@@ -51,7 +51,11 @@ def main() -> None:
     parser.add_argument(
         "parts", nargs="*", metavar="PART", help=f"any of {', '.join(PARTS)}; all without one"
     )
-    parser.add_argument("--save", action="store_true", help="write the figures to tests/benchmarks/results")
+    parser.add_argument(
+        "--save",
+        action="store_true",
+        help="write the figures to tests/benchmarks/results (on a GPU to results/gpu)",
+    )
     chosen = parser.parse_args()
     if unknown := set(chosen.parts) - set(PARTS):
         parser.error(f"PART must be among {', '.join(PARTS)}, got {', '.join(sorted(unknown))}")
@@ -67,12 +71,13 @@ def main() -> None:
         for name, spread in figures.items():
             print(f"  {name:58s} {spread}")
         if chosen.save:
-            RESULTS.mkdir(exist_ok=True)
             kept = {
                 "machine": machine(),
                 "figures": {name: asdict(spread) for name, spread in figures.items()},
             }
-            (RESULTS / f"{part}.json").write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
+            place = RESULTS / "gpu" if "gpu" in kept["machine"] else RESULTS
+            place.mkdir(parents=True, exist_ok=True)
+            (place / f"{part}.json").write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

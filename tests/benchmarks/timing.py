@@ -56,7 +56,10 @@ def machine() -> dict[str, str | int]:
     """Describe the machine in public terms."""
     import os
 
-    return {
+    import torch
+
+    gpu = {"gpu": torch.cuda.get_device_name()} if torch.cuda.is_available() else {}
+    return gpu | {
         "system": platform.system(),
         "processor": platform.machine(),
         "cores": os.cpu_count() or 1,
