@@ -407,6 +407,25 @@ def test_wrong_states_and_decays_are_named():
 # Decay
 
 
+@pytest.mark.parametrize("length", [9, 90])
+@every_map
+def test_with_decay_fewer_queries_than_keys_are_the_last_tokens(name, length):
+    tensors = [t.requires_grad_() for t in draw(2, length=length)]
+    given_ = decays(2, length).requires_grad_()
+    form = partial(linear_attention, feature_map=MAPS[name], causal=True, eps=0.5, chunk_size=32)
+    options = {"decay": given_, "attn_mask": keys_open(length)}
+    for queries in (1, 3):
+        last = tensors[0][:, length - queries :]
+        found = form(last, *tensors[1:], **options)
+        wanted = form(*tensors, **options)[:, length - queries :]
+        same(found, wanted)
+        leaves = [*tensors, given_]
+        for a, b in zip(
+            *(torch.autograd.grad(out.sin().sum(), leaves) for out in (found, wanted)), strict=True
+        ):
+            same(a, b)
+
+
 def test_decay_by_hand():
     one = torch.ones(3, 1, dtype=torch.float64)
     v = torch.tensor([[1.0], [2.0], [4.0]], dtype=torch.float64)
