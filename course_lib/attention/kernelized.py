@@ -550,6 +550,8 @@ def _chunked(
     if not causal:
         for at in _slices(k.shape[1], chunk_size):
             sums = call(write, k[:, at], v[:, at], weights[:, at], sums)
+    if decay is not None:  # few features: chunks up to four times as long, which hold no more numbers than plain scores
+        chunk_size *= max(1, min(4, chunk_size // probe.shape[-1]))
     for at in _slices(q.shape[1], chunk_size):
         own = k[:, at], v[:, at], weights[:, at]
         if not causal:
