@@ -535,7 +535,17 @@ def _chunked(
         return divide(phi_q @ sums + near @ values, below), sums + phi_k.mT @ values
 
     def read_and_write_fading(query, below, key, value, weight, fading, sums):
-        out, sums = decayed_sums(features(query), features(key), widened(value, weight), fading, sums)
+        phi_q, phi_k, values = features(query), features(key), widened(value, weight)
+        if not isinstance(feature_map, Quadratic):
+            out, sums = decayed_sums(phi_q, phi_k, values, fading, sums)
+            return divide(out, below), sums
+        # Similarities cost less than products of so many features: the whole chunk meets itself.
+        mask = decay_mask(
+            pad(fading.to(dtype), (1, 0), value=1.0)
+        )  # its first column is for all that came before
+        near = feature_map.similarity(query.to(dtype), key.to(dtype)) * mask[:, 1:, 1:]
+        out = mask[:, 1:, :1] * (phi_q @ sums) + near @ values
+        sums = torch.baddbmm(mask[:, -1:, :1] * sums, phi_k.mT, mask[:, -1, 1:, None] * values)
         return divide(out, below), sums
 
     probe = features(k[:, :1])
@@ -550,7 +560,9 @@ def _chunked(
     if not causal:
         for at in _slices(k.shape[1], chunk_size):
             sums = call(write, k[:, at], v[:, at], weights[:, at], sums)
-    if decay is not None:  # few features: chunks up to four times as long, which hold no more numbers than plain scores
+    if (
+        decay is not None
+    ):  # few features: chunks up to four times as long, which hold no more numbers than plain scores
         chunk_size *= max(1, min(4, chunk_size // probe.shape[-1]))
     for at in _slices(q.shape[1], chunk_size):
         own = k[:, at], v[:, at], weights[:, at]
