@@ -51,6 +51,11 @@ def decay_mask(decay: Float[Tensor, "... length"]) -> Float[Tensor, "... length 
     return _DecayMask.apply(decay)
 
 
+def decay_mask_with_past(decay: Float[Tensor, "... length"]) -> Float[Tensor, "... longer longer"]:
+    """The same with one more token before the first, which stands for all that came before it (row and column 0)."""
+    return decay_mask(pad(decay, (1, 0), value=1.0))
+
+
 class _DecayMask(torch.autograd.Function):
     """The mask, with a gradient that holds for decays of 0; torch's own for `cumprod` looks at values."""
 

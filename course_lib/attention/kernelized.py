@@ -16,10 +16,9 @@ from functools import partial
 import torch
 from jaxtyping import Float
 from torch import Tensor
-from torch.nn.functional import pad
 from torch.utils.checkpoint import checkpoint
 
-from course_lib.attention.decay import decay_mask, decay_weights, decayed_sums
+from course_lib.attention.decay import decay_mask_with_past, decay_weights, decayed_sums
 from course_lib.attention.shapes import (
     as_torch_takes_them,
     check_causal,
@@ -65,7 +64,7 @@ class Quadratic:
 
     def __call__(self, x: Float[Tensor, "... seq d"]) -> Float[Tensor, "... seq n_features"]:
         """Return phi(x)."""
-        # As rows, since many tokens side by side are picked four times as fast; sqrt(c) is one row more, the first.
+        # As rows, since many tokens side by side are picked three times as fast; sqrt(c) is one row more, the first.
         rows = math.sqrt(self.scale) * x.mT
         if self.offset == 0:
             rows = rows.contiguous()
@@ -177,7 +176,7 @@ class LinearState(AttentionState):
         """Return the same state with no token waiting: all are in the sums."""
         flat = self.merged()
         phi = self.feature_map(flat.keys) if isinstance(self.feature_map, Quadratic) else flat.keys
-        # In memory each column of [U, z] lies in one piece: a query then reads it a third faster.
+        # In memory each column of [U, z] lies in one piece: a query then reads it a fifth faster.
         columns = torch.baddbmm(flat.fade * flat.sums.mT, flat.values.mT, phi)
         return replace(
             self,
@@ -486,9 +485,7 @@ def _short(q, k, v, weights, floor, decay, state, causal, normalize) -> tuple[Te
         read = read + (scores.tril(waiting) if causal else scores) @ values
         state = replace(state, keys=keys, values=values)
     else:
-        mask = decay_mask(
-            pad(decay.to(dtype), (1, 0), value=1.0)
-        )  # its first column is for all that came before
+        mask = decay_mask_with_past(decay.to(dtype))
         fading = torch.cat([mask[..., :1].expand(-1, -1, waiting), mask[..., 1:]], -1)
         read = mask[:, 1:, :1] * read + (scores * fading[:, 1:]) @ values
         faded = fading[:, -1, :, None] * values
@@ -535,15 +532,15 @@ def _chunked(
         return divide(phi_q @ sums + near @ values, below), sums + phi_k.mT @ values
 
     def read_and_write_fading(query, below, key, value, weight, fading, sums):
+        if isinstance(feature_map, Quadratic):  # similarities and features then have the same digits
+            query, key = query.to(dtype), key.to(dtype)
         phi_q, phi_k, values = features(query), features(key), widened(value, weight)
         if not isinstance(feature_map, Quadratic):
             out, sums = decayed_sums(phi_q, phi_k, values, fading, sums)
             return divide(out, below), sums
         # Similarities cost less than products of so many features: the whole chunk meets itself.
-        mask = decay_mask(
-            pad(fading.to(dtype), (1, 0), value=1.0)
-        )  # its first column is for all that came before
-        near = feature_map.similarity(query.to(dtype), key.to(dtype)) * mask[:, 1:, 1:]
+        mask = decay_mask_with_past(fading.to(dtype))
+        near = feature_map.similarity(query, key) * mask[:, 1:, 1:]
         out = mask[:, 1:, :1] * (phi_q @ sums) + near @ values
         sums = torch.baddbmm(mask[:, -1:, :1] * sums, phi_k.mT, mask[:, -1, 1:, None] * values)
         return divide(out, below), sums
@@ -560,9 +557,8 @@ def _chunked(
     if not causal:
         for at in _slices(k.shape[1], chunk_size):
             sums = call(write, k[:, at], v[:, at], weights[:, at], sums)
-    if (
-        decay is not None
-    ):  # few features: chunks up to four times as long, which hold no more numbers than plain scores
+    if decay is not None:
+        # Few features: chunks up to four times as long, whose features are no more numbers than the scores of a plain chunk.
         chunk_size *= max(1, min(4, chunk_size // probe.shape[-1]))
     for at in _slices(q.shape[1], chunk_size):
         own = k[:, at], v[:, at], weights[:, at]
