@@ -139,7 +139,7 @@ def test_gradients_through_the_state_are_those_of_the_whole(name, fading, seed, 
 
 @pytest.mark.parametrize("length", [2, 70])
 @pytest.mark.parametrize("causal", [False, True])
-@every_map
+@pytest.mark.parametrize("name", ["quadratic", pytest.param("homogeneous", marks=pytest.mark.nightly), "elu"])
 def test_gradients_into_a_first_state_are_finite_differences(name, causal, length):
     q, k, v = draw(length=length, d=2)
     _, start = linear_attention(*draw(length=5, d=2, seed=9), feature_map=MAPS[name], return_state=True)
@@ -323,7 +323,9 @@ def test_a_detached_state_passes_no_gradient_on(name):
     assert not EVERY[name](*more, causal=True, initial_state=state.detach()).requires_grad
 
 
-@pytest.mark.parametrize("penalty", [1e-2, 1e-4, 1e-6])
+@pytest.mark.parametrize(
+    "penalty", [*(pytest.param(p, marks=pytest.mark.nightly) for p in (1e-2, 1e-4)), 1e-6]
+)
 def test_single_tokens_refresh_the_ridge_memory_by_themselves(penalty):
     """Without it, tokens 512 to 1,023 were off by 64% at a penalty of 1e-6."""
     generator = torch.Generator().manual_seed(0)
@@ -347,14 +349,14 @@ def test_ridge_attention_forgets_as_its_definition(seed, decay, size):
     same(found, ridge_attention(q, young * k, young * v, penalty=0.3, method="solve"), 1e-6)
 
 
-def test_forgetting_in_float32_over_10000_tokens():
+def test_forgetting_in_float32_over_2000_tokens():
     """Scaled pairs leave the range of float32 before token 900."""
-    q, k, v = draw(length=10_000, d=4)
+    q, k, v = draw(length=2_000, d=4)
     exact = ridge_attention(q, k, v, penalty=0.3, decay=0.9)
     found = ridge_attention(q.float(), k.float(), v.float(), penalty=0.3, decay=0.9)
     assert float((found - exact).norm() / exact.norm()) <= 1e-5
-    by_hand = 0.3 * 0.9**10_000 * torch.eye(4, dtype=torch.float64)
-    weights = 0.9 ** torch.arange(9_999, -1, -1, dtype=torch.float64)[:, None]
+    by_hand = 0.3 * 0.9**2_000 * torch.eye(4, dtype=torch.float64)
+    weights = 0.9 ** torch.arange(1_999, -1, -1, dtype=torch.float64)[:, None]
     memory = torch.linalg.solve(by_hand + (weights * k).T @ k, (weights * k).T @ v)
     same(exact[-1], q[-1] @ memory, 1e-8)
 
