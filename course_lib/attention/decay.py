@@ -51,6 +51,11 @@ def decay_mask(decay: Float[Tensor, "... length"]) -> Float[Tensor, "... length 
     return _DecayMask.apply(decay)
 
 
+def decay_mask_with_past(decay: Float[Tensor, "... length"]) -> Float[Tensor, "... longer longer"]:
+    """The same with one more token before the first, which stands for all that came before it (row and column 0)."""
+    return decay_mask(pad(decay, (1, 0), value=1.0))
+
+
 class _DecayMask(torch.autograd.Function):
     """The mask, with a gradient that holds for decays of 0; torch's own for `cumprod` looks at values."""
 
@@ -100,12 +105,12 @@ class _DecayedAttention(torch.autograd.Function):
     @staticmethod
     def forward(ctx, q, k, v, decay, state):
         mask, whole = decay_mask(decay), decay.cumprod(-1)
-        added = (k * mask[..., -1, :, None]).mT @ v
+        added = k.mT @ (v * mask[..., -1, :, None])  # v and dy have fewer columns than keys of many features
         starts = torch.empty_like(added)
         for number in range(q.shape[1]):
             starts[:, number] = state
             state = torch.addcmul(added[:, number], whole[:, number, -1, None, None], state)
-        y = ((q @ k.mT) * mask) @ v + (q * whole[..., None]) @ starts
+        y = ((q @ k.mT) * mask) @ v + whole[..., None] * (q @ starts)
         ctx.save_for_backward(q, k, v, decay, mask, starts)
         return y, state
 
@@ -114,7 +119,7 @@ class _DecayedAttention(torch.autograd.Function):
     def backward(ctx, dy, dstate):
         q, k, v, decay, mask, starts = ctx.saved_tensors
         whole, to_end = decay.cumprod(-1)[..., None], mask[..., -1, :, None]
-        added, ends = (q * whole).mT @ dy, torch.empty_like(starts)
+        added, ends = q.mT @ (whole * dy), torch.empty_like(starts)
         for number in reversed(range(q.shape[1])):
             ends[:, number] = dstate  # what later chunks want from the state at the end of this one
             dstate = torch.addcmul(added[:, number], whole[:, number, -1, :, None], dstate)
