@@ -149,10 +149,9 @@ def test_only_held_out_sentences_are_shown_the_strongest_first(browser):
 
 
 def test_the_browser_reads_what_the_run_held_out(browser, run):
-    sentences = pipeline.resolve_languages(
-        pipeline.read_text("builtin", seed=0, limit=SENTENCES), known=lesson.LANGUAGES, source="builtin"
-    )
-    held_out = [s.text for s in sentences if split_of(s.meaning) == "test"]
+    rows = [json.loads(row) for row in (run.out / "sentences.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert len(rows) == SENTENCES
+    held_out = [row["text"] for row in rows if row["split"] == "held_out"]
     assert [s.text for s in browser.sentences] == held_out
     assert len(held_out) == run.metrics["run"]["held_out"]
 
@@ -338,6 +337,12 @@ def test_the_picture_of_causes_has_all_arms_and_words_without_digits_of_the_run(
     none = Outcome(n=4, changed=0, elsewhere=0, agreement=0, exact=0, words_changed=0, words=0)
     other = lesson.draw_nouns(dict.fromkeys([*lesson.ARMS, *lesson.CONTROLS], none))
     assert text_alternative(other) == text_alternative(figure)
+    assert_clear_layout(figure)
+
+
+def test_the_large_experiment_is_drawn_as_stored():
+    figure = lesson.draw_large()
+    assert "Switched off, detector: the word changed in 37%, another word in 5%" in text_alternative(figure)
     assert_clear_layout(figure)
 
 

@@ -1,7 +1,9 @@
 """What lesson 29 needs to ask what features cause: nouns in sentences to be translated, and the features of each."""
 
+import json
 import random
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
@@ -51,9 +53,9 @@ class NounCases:
     detectors: Tensor
     table: WordTable
 
-    def features(self, precision: float) -> Tensor:
+    def features(self, precision: float | int) -> Tensor:
         """The features (concepts, features): the detector, and all with so much precision at its words, or more."""
-        return self.table.features(self.detectors, precision=precision)
+        return self.table.features(self.detectors, precision=float(precision))
 
 
 def noun_cases(browser: "FeatureBrowser", n_cases: int, *, seed: int = 29, n_sentences: int = 1000) -> NounCases:
@@ -146,6 +148,38 @@ def draw_nouns(outcomes: dict[str, Outcome] | None = None) -> Figure:
         "another active feature off, a random direction and the reconstruction change almost no noun; another feature's "
         "direction, as far as its own, changes about as many as its own feature off.",
     )
+
+
+LARGE = Path(__file__).resolve().parents[3] / "tests" / "benchmarks" / "results" / "causes.json"
+LARGE_ARMS = {
+    "Switched off": {
+        "detector": "encoder, switched off: detector",
+        "detector times -1": "encoder, switched off: detector, factor -1",
+        "features, precision 0.2": "encoder, switched off: features, 0.2",
+        "features, precision 0.1": "encoder, switched off: features, 0.1",
+        "difference of means, erased": "encoder, switched off: difference of means, erased",
+    },
+    "Exchanged for a noun of its kind": {
+        "detectors": "encoder, exchanged for a noun of its kind: detector",
+        "features, precision 0.05": "encoder, exchanged for a noun of its kind: features, 0.05",
+        "difference of means": "encoder, exchanged for a noun of its kind: difference of means",
+    },
+    "Controls": {
+        "another active feature off": "encoder, switched off: control: another active feature",
+        "another active feature, as far": "encoder, switched off: control: another active feature, as far",
+        "random direction, as far as features": "encoder, switched off: control: random direction, as far as features",
+        "reconstruction, all tokens": "encoder, switched off: control: reconstruction, all tokens",
+    },
+}
+
+
+def draw_large() -> Figure:
+    """Draw what `make bench causes` stored: words of all kinds, more features, more sentences."""
+    figures = json.loads(LARGE.read_text(encoding="utf-8"))["figures"]
+    groups = {
+        group: {arm: Outcome(**figures[name]) for arm, name in arms.items()} for group, arms in LARGE_ARMS.items()
+    }
+    return draw_arms(groups, controls=list(LARGE_ARMS["Controls"]))
 
 
 causes_prediction = lesson.prediction(
