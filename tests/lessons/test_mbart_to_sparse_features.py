@@ -1,5 +1,6 @@
 """What lesson 29's figures show, and what its feature browser finds, draws and says. On a run too short to learn much."""
 
+import json
 import subprocess
 import sys
 
@@ -13,23 +14,25 @@ from course_lib.lessons.mbart_to_sparse_features import pictures
 from course_lib.mbart.activations import extract
 from course_lib.mbart.corpus import Sentence, split_of
 from course_lib.pipeline import browser as feature_browser
+from course_lib.pipeline.causes import Outcome, right_cases, slots
 from course_lib.sae.concepts import auroc
 from course_lib.teaching.style import text_alternative
 from course_lib.teaching.token_map import shortened
 from tests.drawing import assert_clear_layout, assert_line, line_labelled
 
 TEXT = "The old woman sees a small dog."
+SENTENCES = 900
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     return pipeline.run(
         out=tmp_path_factory.mktemp("lesson") / "run",
-        n_sentences=2400,
+        n_sentences=SENTENCES,
         stacked=pipeline.StackedConfig(training=sae.TrainConfig(steps=20)),
         sparse=pipeline.SparseConfig(
-            n_features=512,
-            training=sae.TrainConfig(steps=60, batch_size=512, step_size=3e-3, unit_norm_decoder=True),
+            n_features=256,
+            training=sae.TrainConfig(steps=40, batch_size=512, step_size=3e-3, unit_norm_decoder=True),
         ),
         device="cpu",
         progress=False,
@@ -146,10 +149,9 @@ def test_only_held_out_sentences_are_shown_the_strongest_first(browser):
 
 
 def test_the_browser_reads_what_the_run_held_out(browser, run):
-    sentences = pipeline.resolve_languages(
-        pipeline.read_text("builtin", seed=0, limit=2400), known=lesson.LANGUAGES, source="builtin"
-    )
-    held_out = [s.text for s in sentences if split_of(s.meaning) == "test"]
+    rows = [json.loads(row) for row in (run.out / "sentences.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert len(rows) == SENTENCES
+    held_out = [row["text"] for row in rows if row["split"] == "held_out"]
     assert [s.text for s in browser.sentences] == held_out
     assert len(held_out) == run.metrics["run"]["held_out"]
 
@@ -295,3 +297,73 @@ def test_pairs_are_held_out_translations_of_each_other():
     assert {s.language for s in sources} == {"en_XX"}
     assert {t.language for t in targets} == {"de_DE"}
     assert all(split_of(s.meaning) == "test" for s in sources)
+
+
+# Causes
+
+
+def test_nouns_are_drawn_with_their_features_and_an_aim_of_their_kind(browser, monkeypatch):
+    detected = {
+        "animal:dog": 1.0,
+        "animal:cat": 0.9,
+        "animal:horse": 0.8,
+        "animal:cow": 0.79,
+        "colour:red": 1.0,
+    }
+    rows = {
+        3 * i: [{"concept": concept, "f1_train": f1}] for i, (concept, f1) in enumerate(detected.items(), 1)
+    }
+    monkeypatch.setattr(browser, "rows", rows)
+    nouns = lesson.noun_cases(browser, 6, n_sentences=200)
+    assert nouns.concepts == ["animal:cat", "animal:dog", "animal:horse"]
+    assert nouns.detectors.tolist() == [6, 3, 9]
+    assert nouns.cases
+    assert right_cases(browser.model, browser.tokenizer, nouns.cases) == nouns.cases
+    assert [nouns.concepts[i] for i in nouns.concept] == [case.concept for case in nouns.cases]
+    assert [nouns.concepts[i] for i in nouns.aim] == nouns.aims
+    for case, aim in zip(nouns.cases, nouns.aims, strict=True):
+        assert aim != case.concept
+        assert not slots(case.meaning, aim)
+    assert nouns.own.any(dim=1).all()
+    assert not nouns.own[:, 0].any()
+    assert nouns.features(2).nonzero().tolist() == [[0, 6], [1, 3], [2, 9]]
+    assert (nouns.features(0.1) >= nouns.features(0.5)).all()
+
+
+def test_the_picture_of_causes_has_all_arms_and_words_without_digits_of_the_run():
+    figure = lesson.draw_nouns()
+    labels = [label.get_text() for label in figure.axes[0].get_yticklabels()]
+    assert labels == [*lesson.ARMS.values(), *lesson.CONTROLS.values()]
+    none = Outcome(n=4, changed=0, elsewhere=0, agreement=0, exact=0, words_changed=0, words=0)
+    other = lesson.draw_nouns(dict.fromkeys([*lesson.ARMS, *lesson.CONTROLS], none))
+    assert text_alternative(other) == text_alternative(figure)
+    assert_clear_layout(figure)
+
+
+def test_the_large_experiment_is_drawn_as_stored():
+    figure = lesson.draw_large()
+    assert "Switched off, detector: the word changed in 37%, another word in 5%" in text_alternative(figure)
+    assert_clear_layout(figure)
+
+
+# Both sides, and sizes
+
+
+def test_vectors_are_the_runs_by_split_and_language(run):
+    rows = [json.loads(row) for row in (run.out / "sentences.jsonl").read_text(encoding="utf-8").splitlines()]
+    vectors = lesson.sentence_vectors(run)
+    assert list(vectors) == ["encoder", "decoder"]
+    for splits in vectors.values():
+        for split, (states, languages) in splits.items():
+            chosen = [row["language"] for row in rows if row["split"] == split]
+            assert len(states) == len(chosen) == run.metrics["run"][split]
+            assert [lesson.LANGUAGES[i] for i in languages] == chosen
+    assert not torch.equal(vectors["encoder"]["train"][0], vectors["decoder"]["train"][0])
+
+
+def test_sizes_are_drawn_as_stored():
+    sweep = lesson.size_sweep()
+    reached, used = lesson.plot_sizes(sweep).axes
+    assert_line(line_labelled(reached, "F1 0.9 or more"), lesson.SIZES, sweep["F1 0.9 or more"])
+    assert_line(line_labelled(used, "dead features"), lesson.SIZES, sweep["dead"])
+    assert sweep["dead"] == sorted(sweep["dead"])

@@ -14,8 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 from matplotlib.colors import PowerNorm
 from matplotlib.patches import Rectangle
+from torch import Tensor
 
 from course_lib.mbart.corpus import LANGUAGES, draw_meanings, generate, render
 from course_lib.pipeline.browser import Example, FeatureBrowser, Told
@@ -150,6 +152,71 @@ def plot_concepts(axes, run: "RunResult"):
         f"Curves of the held-out F1 over the {len(values)} scored lexical concepts, best first. Share of the concepts with "
         f"{REACHED} or more: {said}."
     )
+
+
+SIZES = (512, 1024, 2048, 4096)
+SWEEP = Path(__file__).resolve().parents[3] / "tests" / "benchmarks" / "results" / "features.json"
+
+
+def size_sweep() -> dict[str, list[float]]:
+    """Return what `make bench features` stored for each of `SIZES`: shares of the 368 lexical concepts, dead features."""
+    figures = json.loads(SWEEP.read_text(encoding="utf-8"))["figures"]
+    name = "course-mbart encoder, {} features, k = 8, 2000 steps of 0.002: {}"
+    wanted = {
+        "F1 0.9 or more": "F1 0.9, %",
+        "F1 0.8 in three languages": "same unit at F1 0.8 in three languages, %",
+        "different detectors": "different units",
+        "dead": "dead features",
+    }
+    return {what: [figures[name.format(size, stored)]["median"] for size in SIZES] for what, stored in wanted.items()}
+
+
+@lesson.figure(
+    ["Concepts with a feature", "What becomes of the features"],
+    "features",
+    ["of 368 concepts (%)", "number"],
+    grid=(1, 2),
+    legend="upper left",
+    size=(8.8, 3.8),
+    example=size_sweep,
+    xscale="log",
+)
+def plot_sizes(reached, used, sweep: dict[str, list[float]]):
+    """Draw how many concepts a dictionary of each size reaches, and how many of its features never fire."""
+    shares = {what: sweep[what] for what in ("F1 0.9 or more", "F1 0.8 in three languages")}
+    numbers = {
+        "different features that detect a concept": sweep["different detectors"],
+        "dead features": sweep["dead"],
+    }
+    lines(reached, SIZES, shares, marker="o")
+    lines(used, SIZES, numbers, first=2, marker="s")
+    for axes in (reached, used):
+        axes.set_xticks(SIZES, labels=[f"{size:,}" for size in SIZES])
+        axes.minorticks_off()
+    reached.set_ylim(0, 125)
+    reached.set_yticks(range(0, 101, 20))
+    used.set_ylim(0, 3100)
+    said = "; ".join(
+        f"{size:,} features: {good:.0f}% at F1 0.9, {shared:.0f}% in three languages, {units:.0f} different detectors, "
+        f"{dead:,.0f} dead"
+        for size, good, shared, units, dead in zip(SIZES, *sweep.values(), strict=True)
+    )
+    return f"Left: concepts that a feature reaches, by the number of features. Right: features. {said}."
+
+
+def sentence_vectors(run: "RunResult") -> dict[str, dict[str, tuple[Tensor, Tensor]]]:
+    """Return the run's pooled states and the numbers of their languages, by side of the model and by split."""
+    from safetensors.torch import load_file
+
+    with (run.out / "sentences.jsonl").open(encoding="utf-8") as file:
+        rows = [json.loads(row) for row in file]
+    languages = torch.tensor([LANGUAGES.index(row["language"]) for row in rows])
+    splits = {split: torch.tensor([row["split"] == split for row in rows]) for split in ("train", "held_out")}
+    saved = load_file(run.out / "activations.safetensors")
+    return {
+        side: {split: (saved[side][chosen], languages[chosen]) for split, chosen in splits.items()}
+        for side in ("encoder", "decoder")
+    }
 
 
 @lru_cache(maxsize=1)
