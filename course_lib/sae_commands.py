@@ -58,7 +58,7 @@ def train(
     ] = None,
     steps: Annotated[int | None, typer.Option(help="Training steps (default: 2000).")] = None,
     batch_size: Annotated[int | None, typer.Option(help="Rows a step (default: 1024).")] = None,
-    step_size: Annotated[float | None, typer.Option(help="Adam's step size (default: 0.002).")] = None,
+    step_size: Annotated[float | None, typer.Option(help="Adam's step size (default: 0.004).")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the weights and of the order of rows.")] = 0,
     checkpoint_every: Annotated[int, typer.Option(help="Steps between two checkpoints.")] = 500,
     device: Device = None,

@@ -214,7 +214,7 @@ def test_help_states_the_defaults():
     assert f"(default: {made.k})" in said
     assert f"(default: {made.training.steps})" in said
     assert made.n_features is None
-    assert "(default: twice the model's width)" in said
+    assert "(default: eight times the model's width)" in said
     assert f"relu and gated {PENALTIES['relu']}, jumprelu {PENALTIES['jumprelu']}" in said
     assert PENALTIES["relu"] == PENALTIES["gated"]
     for default in ("[default: topk]", "[default: encoder]", "[default: course-mbart]", "[default: 0]"):

@@ -175,7 +175,7 @@ def test_cross_entropy_is_that_of_the_library_and_of_the_same_model_alone(made, 
 
 def test_a_file_of_options_trains_the_same(made, trained, tmp_path):
     (tmp_path / "choice.toml").write_text(
-        "features = 48\nk = 9\nsteps = 30\nbatch_size = 64\nstep_size = 0.002\nkind = 'topk'\n"
+        "features = 48\nk = 9\nsteps = 30\nbatch_size = 64\nstep_size = 0.004\nkind = 'topk'\n"
     )
     train(made, tmp_path / "run", "--config", tmp_path / "choice.toml", "--k", 4)
     weights = [

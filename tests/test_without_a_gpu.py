@@ -441,6 +441,7 @@ CASES = {
     ),
     # attention
     "attention.decay.decay_mask": lambda r: decay.decay_mask(r(2, 5)),
+    "attention.decay.decay_mask_with_past": lambda r: decay.decay_mask_with_past(r(2, 5)),
     "attention.decay.decay_weights": lambda r: [
         decay.decay_weights(given, r(2, 3, 5, 4), causal=True) for given in (0.5, r(3), r(2, 3, 5))
     ],
