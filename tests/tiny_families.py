@@ -37,17 +37,13 @@ FULL = {
         decoder_attention_heads=16, encoder_ffn_dim=4096, decoder_ffn_dim=4096, activation_function="relu",
         max_position_embeddings=1024, scale_embedding=True, decoder_start_token_id=2,
     ),
-    "facebook/nllb-200-distilled-600M": dict(
-        model_type="m2m_100", d_model=1024, encoder_layers=12, decoder_layers=12, encoder_attention_heads=16,
-        decoder_attention_heads=16, encoder_ffn_dim=4096, decoder_ffn_dim=4096, activation_function="relu",
-        max_position_embeddings=1024, scale_embedding=True, decoder_start_token_id=2,
-    ),
     "Helsinki-NLP/opus-mt-en-de": dict(
         model_type="marian", d_model=512, encoder_layers=6, decoder_layers=6, encoder_attention_heads=8,
         decoder_attention_heads=8, encoder_ffn_dim=2048, decoder_ffn_dim=2048, activation_function="swish",
         max_position_embeddings=512, scale_embedding=True,
     ),
 }  # fmt: skip
+FULL["facebook/nllb-200-distilled-600M"] = FULL["facebook/m2m100_418M"]
 # Each family by the kind of its tokenizer, and the checkpoint whose settings it has.
 FAMILIES = {
     "mbart50": "facebook/mbart-large-50",
