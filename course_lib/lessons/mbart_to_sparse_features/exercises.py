@@ -8,83 +8,91 @@ from course_lib.teaching import contents, edit, inputs, integers, normal, unifor
 
 lesson = contents(__name__)
 
-lesson.value(
-    "29.1", "How many directions", difficulty=1, minutes=3,
-    prompt="States of width $d = 256$ are isotropic: every direction has the same variance. How many principal "
-    "components are needed to keep at least 90% of the variance?",
-    answer=231,
-    same=lambda one, other: abs(one - other) < 0.05,
-    properties=[
-        ("Count whole components, 1 to 256.", lambda answer: float(answer).is_integer() and 1 <= answer <= 256),
-        ("With that many components less than 90% is kept.", lambda answer: answer / 256 >= 0.9),
-        ("One component fewer keeps 90% already.", lambda answer: (answer - 1) / 256 < 0.9),
-    ],
-    hints=(
-        "Each of the 256 components keeps the same share of the variance. Which?",
-        "k components keep k / 256. Solve k / 256 >= 0.9.",
-        "0.9 times 256 is 230.4, and k is whole.",
-    ),
-    mistakes=[
-        ("rounded down", 230, "230 of 256 components keep 89.8%: just short. Round up."),
-        ("the share that is lost", 26, "That many components keep about 10%: you solved for what may be lost."),
-        ("an eighth", 32, "d/8 = 32 components keep 12.5% of isotropic states, and 90% is asked for."),
-        ("did not round", 230.4, "0.9 · 256 = 230.4 is right so far; components are whole: round up."),
-    ],
-)
+
+def _ranked(x, encoder, encoder_bias, decoder_bias):
+    """Each token's unit activations after ReLU, and the units in falling order of them."""
+    activations = torch.relu((x - decoder_bias) @ encoder.T + encoder_bias)
+    return activations, activations.argsort(dim=1, descending=True)
 
 
-def _mean_by_loop(states, mask):
-    rows = [[state for state, counts in zip(*row, strict=True) if counts] for row in zip(states, mask, strict=True)]
-    return torch.stack([torch.stack(row).mean(dim=0) for row in rows])
+def _topk_by_loop(x, encoder, encoder_bias, decoder_bias, k):
+    activations, order = _ranked(x, encoder, encoder_bias, decoder_bias)
+    code = torch.zeros_like(activations)
+    for token, units in enumerate(order):
+        for unit in units[:k]:
+            code[token, unit] = activations[token, unit]
+    return code
+
+
+def _by_absolute_value(x, encoder, encoder_bias, decoder_bias, k):
+    before = (x - decoder_bias) @ encoder.T + encoder_bias
+    units = before.abs().topk(k, dim=1).indices
+    return torch.zeros_like(before).scatter(1, units, torch.relu(before.gather(1, units)))
+
+
+def _over_the_batch(x, encoder, encoder_bias, decoder_bias, k):
+    activations, _ = _ranked(x, encoder, encoder_bias, decoder_bias)
+    kept = activations.flatten().topk(k * len(x))
+    return torch.zeros_like(activations).flatten().scatter(0, kept.indices, kept.values).view_as(activations)
+
+
+def _over_the_tokens(x, encoder, encoder_bias, decoder_bias, k):
+    activations, _ = _ranked(x, encoder, encoder_bias, decoder_bias)
+    kept = activations.topk(k, dim=0)
+    return torch.zeros_like(activations).scatter(0, kept.indices, kept.values)
 
 
 @lesson.exercise(
-    "29.2", "A mean that does not see the padding", difficulty=2, minutes=8,
-    prompt="Write `mean_over_tokens(states, mask)`. `states` has shape `(sentences, tokens, d_model)`, `mask` is a bool "
-    "tensor of shape `(sentences, tokens)`, True where a token counts; return the mean over those tokens, shape "
-    "`(sentences, d_model)`. Every sentence has at least one.",
-    # The language code stands first and does not count; of the others at least one does.
+    "29.1", "A TopK code", difficulty=1, minutes=8,
+    prompt="Write `topk_code(x, encoder, encoder_bias, decoder_bias, k)`, the code of (29.5): `x` holds states, shape "
+    "`(tokens, d)`; `encoder` is $W_e$, shape `(features, d)`; the biases have shapes `(features,)` and `(d,)`. Of each "
+    "token's features the `k` strongest keep their activation, all others are 0. Return shape `(tokens, features)`.",
     draw=inputs(
-        others=whole(2, 4), tokens=lambda others: others + 1, states=normal("2 tokens 2"), chance=uniform(0, 1, "2 others"),
-        mask=lambda chance: torch.cat([chance[:, :1] < 0, (chance > 0.5) | (chance == chance.amax(1, keepdim=True))], dim=1),
+        tokens=whole(2, 3), d=whole(2, 3), features=whole(4, 5), x=normal("tokens d"), encoder=normal("features d"),
+        encoder_bias=normal("features"), decoder_bias=normal("d"), k=whole(1, 3),
     ),
     properties=[
-        ("Each row should be the mean over that sentence's counted tokens alone.",
-         lambda states, mask, answer: torch.allclose(answer, _mean_by_loop(states, mask), atol=1e-9)),
+        ("No activation may be negative.", lambda answer: bool((answer >= 0).all())),
+        ("No token may have more than k active features.", lambda k, answer: int((answer != 0).sum(dim=1).max()) <= k),
     ],
+    agrees="The k strongest features of each token keep their activation.",
     hints=(
-        "Turn the mask into numbers: what is the sum of states times mask?",
-        "The mask needs a last dimension of 1 to multiply the states.",
-        "Divide by how many tokens count in each sentence, not by how many there are.",
+        "What does (29.5) do to x before it multiplies by the encoder?",
+        "`values.topk(k, dim=1)` returns values and the columns in which they stood.",
+        "Start from zeros of shape (tokens, features); `scatter(1, columns, values)` writes each value at its column.",
     ),
     mistakes=[
-        ("plain mean", edit("mask.to(states.dtype)", "torch.ones_like(mask, dtype=states.dtype)"),
-         "You averaged over all positions, pads included, as the notes do: the result depends on how long the longest "
-         "sentence of the batch is."),
-        ("divided by all tokens", edit("weights.sum(dim=1, keepdim=True)", "mask.shape[1]"),
-         "You left the pads out of the sum, but divided by the number of all positions."),
-        ("summed all tokens", edit(" * weights[..., None]", ""),
-         "You divided by the number of counted tokens, but summed all positions."),
-        ("the first ones", lambda states, mask: torch.stack(
-            [row[: int(counts.sum())].mean(dim=0) for row, counts in zip(states, mask, strict=True)]),
-         "You averaged as many tokens as count, but the first ones. The mask says which: the language code in front does "
-         "not count."),
-        ("did not divide", edit(" / weights.sum(dim=1, keepdim=True)", ""),
-         "You returned the sum: longer sentences get longer vectors. Divide by the number of counted tokens."),
-        ("turned the mask over", edit("mask.to", "(~mask).to"),
-         "You averaged exactly the tokens that do not count: the mask is True where a token counts."),
-        ("one mean for all sentences", lambda states, mask: states[mask].mean(dim=0).expand(len(states), -1).clone(),
-         "`states[mask]` puts the tokens of all sentences into one heap: every sentence gets the same mean."),
-        ("kept no dimension", edit("dim=1, keepdim=True", "dim=1"),
-         "Your counts have shape (sentences,) and divide the columns of the sums. Keep a dimension of 1 at the end."),
-        ("divided by all counted tokens", edit("weights.sum(dim=1, keepdim=True)", "weights.sum()"),
-         "You divided by the counted tokens of the whole batch. Each sentence has its own number."),
+        ("no ReLU", edit("torch.relu(before)", "before"),
+         "You left out the ReLU: a token with fewer than k positive features keeps negative ones."),
+        ("not centred", edit("(x - decoder_bias)", "x"),
+         "You did not subtract the decoder's bias from x before the encoder."),
+        ("bias of the encoder", edit(" + encoder_bias", ""), "You left out the encoder's bias."),
+        ("absolute value", _by_absolute_value,
+         "You ranked by absolute value: a strongly negative feature takes a place and ends as 0."),
+        ("over the batch", _over_the_batch,
+         "You kept the k · tokens strongest of the whole batch. That is BatchTopK: here each token keeps k of its own."),
+        ("over the tokens", _over_the_tokens,
+         "Your topk runs along dimension 0: it keeps k tokens of each feature, not k features of each token."),
+        ("ReLU alone", edit(".topk(k,", ".topk(before.shape[1],"), "You kept every positive feature: where is k?"),
+        ("ones", edit("kept.values)", "torch.ones_like(kept.values))"),
+         "You marked the features that are kept with 1. They keep their activation.",
+         lambda answer: bool(((answer == 0) | (answer == 1)).all())),
+        ("bias added", edit("x - decoder_bias", "x + decoder_bias"),
+         "You added the decoder's bias before the encoder. The decoder adds it; here it is subtracted."),
+        ("one too many", edit(".topk(k,", ".topk(k + 1,"), "You kept k + 1 features of each token."),
+        ("one too few", lambda x, encoder, encoder_bias, decoder_bias, k:
+            topk_code(x, encoder, encoder_bias, decoder_bias, k - 1),
+         "You kept k - 1 features of each token: the k-th strongest one belongs to the code as well."),
+        ("k columns", edit("torch.zeros_like(before).scatter(1, kept.indices, kept.values)", "kept.values"),
+         "You returned the k values without their places: nobody can tell which features they belong to."),
+        ("the weakest", edit("dim=1)", "dim=1, largest=False)"), "You kept the k weakest features."),
     ],
 )
-def mean_over_tokens(states, mask):
-    """Mean over the tokens whose mask is True, one row a sentence."""
-    weights = mask.to(states.dtype)
-    return (states * weights[..., None]).sum(dim=1) / weights.sum(dim=1, keepdim=True)
+def topk_code(x, encoder, encoder_bias, decoder_bias, k):
+    """The k strongest features of each token, all others 0."""
+    before = (x - decoder_bias) @ encoder.T + encoder_bias
+    kept = torch.relu(before).topk(k, dim=1)
+    return torch.zeros_like(before).scatter(1, kept.indices, kept.values)
 
 
 def area_by_steps(scores, labels):
@@ -106,7 +114,7 @@ def _ranks_without_ties(scores, labels):
 
 
 @lesson.exercise(
-    "29.3", "How well a feature tells a concept", difficulty=2, minutes=10,
+    "29.2", "How well a feature detects a concept", difficulty=2, minutes=10,
     prompt="Write `area_under_roc(scores, labels)`: the AUROC of one unit as a detector of one concept. `scores` has shape "
     "`(rows,)`; `labels` is boolean of shape `(rows,)`, True where the row holds the concept (at least one does, one does "
     "not). Equal scores are frequent, since a sparse feature is 0 almost everywhere. Return one number.",
@@ -137,6 +145,14 @@ def _ranks_without_ties(scores, labels):
          "You compare with the mean of the rows without the concept. AUROC compares with each of them."),
         ("ranks of equal scores", _ranks_without_ties,
          "You ranked by sorting alone, so that equal scores get different ranks by chance. They share the mean of theirs."),
+        ("argsort for ranks", lambda scores, labels: (
+            (scores.argsort(stable=True) + 1.0)[labels].sum() - labels.sum() * (labels.sum() + 1) / 2
+        ) / (labels.sum() * (~labels).sum()),
+         "`argsort` returns which row comes first, second and so on. Ranks say at which place each row comes."),
+        ("a threshold", lambda scores, labels: ((scores > 0.5) == labels).double().mean(),
+         "You chose a threshold and counted right calls. AUROC needs no threshold: it compares pairs of rows."),
+        ("difference of means", lambda scores, labels: scores[labels].mean() - scores[~labels].mean(),
+         "The difference of two means depends on the scores' unit. AUROC counts pairs, whatever the unit is."),
     ],
 )
 def area_under_roc(scores, labels):
@@ -145,38 +161,167 @@ def area_under_roc(scores, labels):
     return ((above > 0).double() + (above == 0).double() / 2).mean()
 
 
-def _relu_mean(first, second):
-    return (max(0.0, float(first)) + max(0.0, float(second))) / 2
+def _f1(hits, misses, alarms, silent):
+    return 2 * hits / (2 * hits + alarms + misses)
+
+
+def _auroc(hits, misses, alarms, silent):
+    """The area for a score with two values: half the hit rate plus half the share of correct silences."""
+    return (hits / (hits + misses) + silent / (alarms + silent)) / 2
+
+
+def _counts(hits, misses, alarms, silent):
+    """Whether the four are whole numbers, none below 0, with rows of both kinds."""
+    whole_numbers = all(float(n).is_integer() and n >= 0 for n in (hits, misses, alarms, silent))
+    return whole_numbers and hits + misses > 0 and alarms + silent > 0
+
+
+def _case(hits, misses, alarms, silent):
+    return {"hits": hits, "misses": misses, "alarms": alarms, "silent": silent}
 
 
 lesson.flaw(
-    "29.4", "Break the KL penalty", difficulty=3, minutes=6,
-    prompt="The notes put the penalty $\\mathrm{KL}(\\rho \\Vert \\hat\\rho)$ on ReLU units, where $\\hat\\rho$ is the "
-    "unit's mean activation over the batch. Give pre-activations of one unit for a batch of two, a dictionary "
-    "`{\"first\": ..., \"second\": ...}`, for which the penalty has no value, although the unit is alive (its ReLU is "
-    "positive for at least one of the two).",
-    answer={"first": 3.0, "second": -1.0},
+    "29.3", "An AUROC of 0.95 is enough", difficulty=2, minutes=8,
+    prompt="\"A feature with an AUROC of 0.95 detects its concept well.\" Give a counterexample: a feature whose activation "
+    "is either 0 or 1, with an AUROC of at least 0.95 and an F1 of at most 0.2. Return the number of rows of each kind, a "
+    "dictionary `{\"hits\": ..., \"misses\": ..., \"alarms\": ..., \"silent\": ...}`: rows with the concept on which the "
+    "feature fires and does not fire, then rows without the concept on which it fires and does not fire.",
+    answer=_case(10, 0, 100, 1900),
     properties=[
-        ("The unit should be alive: one of the two must be positive.", lambda first, second: _relu_mean(first, second) > 0),
-        ("For your numbers the penalty has a value.", lambda first, second: _relu_mean(first, second) >= 1),
+        ("Each number is a count: whole, not negative, with at least one row of either kind.", _counts),
+        ("The AUROC of your feature is below 0.95.",
+         lambda hits, misses, alarms, silent: _auroc(hits, misses, alarms, silent) >= 0.95 - 1e-12),
+        ("The F1 of your feature is above 0.2.",
+         lambda hits, misses, alarms, silent: _f1(hits, misses, alarms, silent) <= 0.2 + 1e-12),
     ],
     hints=(
-        "Write the second term of KL: which logarithm can fail?",
-        "The mean activation of a ReLU unit has no upper limit. What is 1 - rho_hat above 1?",
-        "Choose the numbers so that the mean of the two ReLU outputs is 1 or more.",
+        "For a feature with two values AUROC is (share of hits + share of correct silences) / 2.",
+        "F1 sets the false alarms against the hits, AUROC against all rows without the concept. Which of the two notices "
+        "that a concept is rare?",
+        "Let the feature miss nothing. Then choose how rare the concept must be for alarms on 5% of the other rows to "
+        "outnumber the hits ten to one.",
     ),
     mistakes=[
-        ("a dead unit", {"first": -1.0, "second": -2.0},
-         "There the penalty is infinite, but the unit is dead: both outputs are 0. Find a living one.",
-         lambda first, second: _relu_mean(first, second) == 0),
-        ("a mean below 1", {"first": 0.4, "second": 0.2},
-         "The mean of the two outputs lies between 0 and 1, where the penalty is defined.",
-         lambda first, second: 0 < max(first, second) < 1),
-        ("forgot the batch mean", {"first": 1.5, "second": -3.0},
-         "One output is 1 or more, but the penalty looks at the mean over the batch, and that is below 1. (Negative numbers "
-         "count as 0 in it.)",
-         lambda first, second: max(first, second) >= 1 and _relu_mean(first, second) < 1),
+        ("not rows", _case(0.9, 0.1, 0.05, 0.95),
+         "These are shares. Give numbers of rows: how many rows there are of each kind decides.",
+         lambda hits, misses, alarms, silent: any(0 < n < 1 for n in (hits, misses, alarms, silent))),
+        ("a kind is missing", _case(10, 0, 0, 0),
+         "There must be rows with the concept and rows without it: otherwise AUROC has no pair to compare.",
+         lambda hits, misses, alarms, silent: min(hits, misses, alarms, silent) >= 0
+         and (hits + misses == 0 or alarms + silent == 0)),
+        ("a common concept", _case(100, 0, 5, 95),
+         "With this AUROC and a concept that is not rare, F1 is high as well: the alarms are few beside the hits.",
+         lambda hits, misses, alarms, silent: _counts(hits, misses, alarms, silent)
+         and _auroc(hits, misses, alarms, silent) >= 0.95 and _f1(hits, misses, alarms, silent) > 0.2),
+        ("misses too many", _case(1, 9, 0, 1000),
+         "F1 is low because the feature misses most rows with the concept; AUROC sees that too and falls below 0.95.",
+         lambda hits, misses, alarms, silent: _counts(hits, misses, alarms, silent) and misses > hits),
+        ("alarms everywhere", _case(10, 0, 900, 100),
+         "F1 is low because the feature fires on far too many rows without the concept; AUROC sees that as well. Make "
+         "the concept rarer, not the feature worse.",
+         lambda hits, misses, alarms, silent: _counts(hits, misses, alarms, silent) and misses <= hits
+         and _auroc(hits, misses, alarms, silent) < 0.95),
     ],
 )
+
+
+lesson.value(
+    "29.4", "What was recovered", difficulty=2, minutes=4,
+    prompt="On held-out translations the decoder's cross-entropy is 0.03 nats a token. With the states replaced by their "
+    "reconstructions it is 0.09, with every state replaced by the mean state 3.03. What is the loss recovered, by (29.8)?",
+    answer=0.98,
+    properties=[
+        ("The model's own states should recover 1, the mean state 0, and yours lies on the line between.",
+         lambda answer: math.isclose(3.03 + answer * (0.03 - 3.03), 0.09, abs_tol=1.6e-3)),
+    ],
+    same=lambda one, other: abs(one - other) < 5e-4,
+    hints=(
+        "Which of the three cross-entropies is the best one, which is the stand-in for no information?",
+        "The mean state costs 3.00 nats more than the model's own states. That is the whole scale.",
+        "How much of these 3.00 nats do the reconstructions win back from 3.03?",
+    ),
+    mistakes=[
+        ("from zero", (3.03 - 0.09) / 3.03,
+         "You divided by 3.03. The best that can be reached is 0.03, not 0: the scale is 3.03 - 0.03."),
+        ("what is lost", 0.02, "That is the share that is lost: (0.09 - 0.03) / 3.00. Recovered is the rest."),
+        ("the ratio", 3.0,
+         "The cross-entropy does rise to three times its value, which the loss recovered hides. Asked is (29.8)."),
+        ("clean over spliced", 1 / 3, "You divided 0.03 by 0.09. The mean state's 3.03 has to come in as the zero point."),
+        ("in percent", 98.0, "Right, in percent: (29.8) is a share, between 0 and 1 here."),
+        ("the difference", 2.94, "That is what is won back, in nats. Divide by all that there was to win."),
+        ("the rise", 0.06, "That is by how much the cross-entropy rises, in nats. Compare it with the whole scale, then ask "
+         "for the rest."),
+        ("upside down", 3 / 2.94, "You divided the other way round: a share of what there was to win is at most 1."),
+    ],
+)
+
+
+def _feature_off(x, code, decoder, feature, scale):
+    """The reconstruction without the feature, plus what the autoencoder does not reconstruct."""
+    without = code.clone()
+    without[:, feature] = 0
+    return scale * without @ decoder.T + (x - scale * code @ decoder.T)
+
+
+@lesson.exercise(
+    "29.5", "Switch one feature off", difficulty=3, minutes=10,
+    prompt="Write `switched_off(x, code, decoder, feature, scale)`: states with one feature off and everything else as it "
+    "was, (29.9) with $c = 0$. `x` has shape `(tokens, d)`; `code` holds the activations, shape `(tokens, features)`; the "
+    "columns of `decoder`, shape `(d, features)`, have length 1; `feature` is a column's number; `scale` is $r$.",
+    draw=inputs(
+        tokens=whole(3, 4), d=whole(2, 3), features=whole(4, 5), x=normal("tokens d"), chance=normal("tokens features"),
+        code=lambda chance: torch.relu(chance), raw=uniform(0.1, 1, "d features"), decoder=lambda raw: raw / raw.norm(dim=0),
+        feature=whole(0, 3), scale=uniform(1.5, 3),
+    ),
+    properties=[
+        ("A token at which the feature does not fire should keep its state.",
+         lambda x, code, feature, answer: torch.allclose(answer[code[:, feature] == 0], x[code[:, feature] == 0])),
+        ("A state should move along the feature's direction only.",
+         lambda x, decoder, feature, answer: torch.allclose(
+             (answer - x) @ decoder[:, feature, None] * decoder[:, feature], answer - x, atol=1e-9)),
+        ("The reconstruction should lose the feature, and what the autoencoder does not reconstruct should stay.",
+         lambda x, code, decoder, feature, scale, answer: torch.allclose(
+             answer, _feature_off(x, code, decoder, feature, scale), atol=1e-9)),
+    ],
+    hints=(
+        "In (29.9) f and f' differ in one entry only. What is W_d (f' - f) then?",
+        "The direction is a column of the decoder, `decoder[:, feature]`; how much of it a token holds says its code.",
+        "Keep a dimension, `code[:, feature, None]`, to multiply each token's activation by the direction.",
+    ),
+    mistakes=[
+        ("the reconstruction", lambda x, code, decoder, feature, scale:
+            scale * (code * (torch.arange(code.shape[1]) != feature)) @ decoder.T,
+         "You returned the reconstruction without the feature: what the autoencoder does not reconstruct is lost as well."),
+        ("projected out", lambda x, code, decoder, feature, scale:
+            x - (x @ decoder[:, feature])[:, None] * decoder[:, feature],
+         "You removed all that x holds along the direction, also where the feature does not fire and other features use "
+         "the direction."),
+        ("no scale", edit("scale * ", ""), "The activations are in units of the scaled states: multiply by r."),
+        ("twice", edit("scale *", "2 * scale *"), "You moved twice as far: that is c = -1, not c = 0."),
+        ("added", edit("x - scale", "x + scale"), "You added the feature once more: that is c = 2."),
+        ("mean activation", edit("code[:, feature, None]", "code[:, feature].mean()"),
+         "You subtracted the mean activation from every token. Each token has an activation of its own."),
+        ("largest activation", edit("code[:, feature, None]", "code[:, feature].max()"),
+         "You subtracted the largest activation from every token. Each token has an activation of its own."),
+        ("the feature alone", edit("x - scale", "scale"),
+         "You returned what the feature contributes. Subtract it from the states."),
+        ("without its activation", edit("code[:, feature, None] * ", ""),
+         "You subtracted the direction once from every token, whether the feature fires there or not."),
+        ("where it fires", edit("code[:, feature, None]", "(code[:, feature, None] > 0)"),
+         "You subtracted the direction where the feature fires, but not as strongly as it fires."),
+        ("divided by the scale", edit("scale *", "1 / scale *"), "You divided by r. The reconstruction multiplies by it."),
+        ("all the others", lambda x, code, decoder, feature, scale:
+            x - scale * (code * (torch.arange(code.shape[1]) != feature)) @ decoder.T,
+         "You switched off all the other features and kept this one."),
+        ("unchanged", edit("x - scale * code[:, feature, None] * decoder[:, feature]", "x"),
+         "You returned the states as they came: f' has to go back through the decoder."),
+        ("all features", lambda x, code, decoder, feature, scale: x - scale * code @ decoder.T,
+         "You switched off every feature: what is left is what the autoencoder does not reconstruct."),
+    ],
+)
+def switched_off(x, code, decoder, feature, scale):
+    """States without one feature, all else as it was."""
+    return x - scale * code[:, feature, None] * decoder[:, feature]
+
 
 EXERCISES = lesson.exercises
