@@ -55,7 +55,7 @@ LESSONS = tuple(
         ("11", "recurrent_networks", "Recurrent networks", "II", "05", 85),
         ("12", "state_space_models", "State space models", "II", "08", 90),
         ("13", "attention_scaling", "The scale of attention", "III", "03", 90),
-        ("14", "rotary_position_embedding", "Rotary position embedding", "III", "13", 110),
+        ("14", "rotary_position_embedding", "Rotary position embedding", "III", "13", 90),
         ("15", "kernelized_attention", "Kernelized attention", "III", "13", 100),
         ("16", "random_features", "Random features", "III", "13 15", 110),
         ("17", "ridge_attention", "Ridge attention", "III", "03 15", 120),
