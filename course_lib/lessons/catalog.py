@@ -48,7 +48,7 @@ LESSONS = tuple(
         ("04", "steepest_descent", "Steepest descent in other norms", "I", "01", 100),
         ("05", "maximal_update_parametrization", "Maximal update parametrization", "I", "04", 110),
         ("06", "newton_schulz_and_muon", "Newton-Schulz iteration and Muon", "I", "04", 120),
-        ("07", "gradient_estimators", "Gradient estimators", "I", "00 02", 100),
+        ("07", "gradient_estimators", "Gradient estimators", "I", "00 02", 90),
         ("08", "convolution", "Convolution", "II", "01", 80),
         ("09", "batch_norm_and_dropout", "Batch norm and dropout", "II", "01 03", 80),
         ("10", "graph_networks", "Graph networks", "II", "01 08", 80),
