@@ -49,15 +49,23 @@ lesson.value(
          "That is the variance. Dividing by s divides the variance by s²: take the root."),
         ("d sigma squared", 144.0,
          "That is dσ², which the notes print as the variance. It is neither the variance nor its root."),
+        ("one product", 9.0, "That is σ², right for d = 1. The score is a sum of 16 products: where did d go?"),
+        ("variance of one product", 81.0,
+         "That is σ⁴, the variance of one product. The score sums 16 of them, and the divisor is a root."),
+        ("sigma to the fourth outside of the root", 324.0,
+         "That is √d σ⁴. The root of the variance dσ⁴ takes the root of both factors."),
+        ("root twice", 6.0, "That is the root of the right answer. Var(x/s) = Var(x)/s², so one root is enough."),
+        ("factor for divisor", 1 / 36,
+         "That is the factor to multiply with. The question asks for the number to divide by."),
     ],
 )
 
 
-def _variance_over_signs(mean, std):
+def _variance_over_signs(mean, std, correction=0):
     """The variance of q.k where all entries are mean plus or minus std with equal chances: all cases."""
     signs = torch.cartesian_prod(*[torch.tensor([-1.0, 1.0], dtype=torch.float64)] * len(mean))
     vectors = mean + std * signs
-    return (vectors @ vectors.T).var(correction=0)
+    return (vectors @ vectors.T).var(correction=correction)
 
 
 @lesson.exercise(
@@ -91,6 +99,21 @@ def _variance_over_signs(mean, std):
          "You took σ for σ²: `std` is the standard deviation, and the covariance is σ²I."),
         ("d forgotten", edit("len(mean) * ", ""),
          "Var(a·b) is a sum over d entries: the first term is dσ⁴."),
+        ("square of the sum", edit("mean @ mean", "mean.sum() ** 2"),
+         "You squared the sum of the entries of μ. ‖μ‖² is the sum of their squares."),
+        ("sum of the entries", edit("mean @ mean", "mean.sum()"),
+         "You summed the entries of μ. ‖μ‖² is the sum of their squares; the notes lost the square there, too."),
+        ("length not squared", edit("mean @ mean", "mean.norm()"),
+         "The second term needs ‖μ‖², you took ‖μ‖."),
+        ("mean of the squares", edit("mean @ mean", "mean.square().mean()"),
+         "You took the mean of the μᵢ². The score sums over the entries, so their sum belongs there."),
+        ("notes' variance with the mean", edit("std**4 +", "std**2 +"),
+         "Your first term is dσ², as printed in the notes. A product of two entries has variance σ² · σ²."),
+        ("standard deviation", lambda mean, std: float(len(mean) * std**4 + 2 * std**2 * mean @ mean) ** 0.5,
+         "That is the standard deviation. The variance is its square."),
+        ("sample variance", lambda mean, std: _variance_over_signs(mean, std, correction=1),
+         "You listed all cases and called `var` with its default, which divides by one less than their number. All cases "
+         "are there: pass `correction=0`."),
     ],
 )
 def score_variance(mean, std):
@@ -108,7 +131,7 @@ def _by_autograd(weights, upstream):
     "13.3", "Back through the softmax", difficulty=2, minutes=8,
     prompt="Write `score_gradient(weights, upstream)`: the gradient of a loss with respect to the scores of one row. "
     "`weights` is $\\alpha = \\mathrm{softmax}(s)$ and `upstream` is $\\partial L/\\partial\\alpha$, float64 tensors of "
-    "shape `(n,)`. Return a tensor of that shape, without forming an $n \\times n$ matrix.",
+    "shape `(n,)`. Return a tensor of that shape. It can be done without an $n \\times n$ matrix.",
     draw=inputs(n=whole(2, 4), scores=normal("n"), weights=lambda scores: scores.softmax(-1), upstream=normal("n")),
     properties=[
         ("It should equal the gradient that autograd finds.",
@@ -130,6 +153,20 @@ def _by_autograd(weights, upstream):
          "The sign is turned: a score whose weight raises the loss has a positive gradient."),
         ("centred only", edit("weights * ", ""),
          "You forgot the factor α in front: a key with weight 0 gets no gradient."),
+        ("sum for mean", edit("weights @ upstream", "upstream.sum()"),
+         "You compared with the sum of g. It is the mean under the weights, α·g."),
+        ("second factor alpha missing", edit("weights * (upstream - weights @ upstream)",
+                                             "weights * upstream - weights @ upstream"),
+         "The second part of Jg is α (α·g), a multiple of α. You took the number α·g off every entry."),
+        ("gradient of the logarithm", edit("weights * (upstream - weights @ upstream)",
+                                           "upstream - weights * upstream.sum()"),
+         "That is the gradient through log softmax. Here `upstream` is the gradient at the weights themselves."),
+        ("softmax again", edit("return weights", "weights = weights.softmax(-1)\n    return weights"),
+         "You applied the softmax again. `weights` are the weights already."),
+        ("off the diagonal alone", edit("(upstream - weights @ upstream)", "-(weights @ upstream)"),
+         "You used -ααᵀ alone. The diagonal of the Jacobian has αᵢ - αᵢ²."),
+        ("plus for minus", edit("upstream - weights @ upstream", "upstream + weights @ upstream"),
+         "The Jacobian is diag(α) minus ααᵀ: the weights sum to 1, so what one gains others lose."),
     ],
 )
 def score_gradient(weights, upstream):
@@ -191,8 +228,8 @@ def _weight_reached(n_keys, scale):
 @lesson.exercise(
     "13.5", "How large a scale QK-norm needs", difficulty=3, minutes=12,
     prompt="With QK-norm the scores are $g\\cos(q, k_j)$. Write `needed_scale(n_keys, weight)`: the smallest $g$ with which "
-    "some query can give the weight `weight` to one of `n_keys` keys, however the keys lie. `n_keys` is 2 or more, "
-    "`weight` lies between 0.5 and 1; return a number.",
+    "some query can give the weight `weight` to one of `n_keys` keys when the keys lie as favourably as possible for it. "
+    "`n_keys` is 2 or more, `weight` lies between 0.5 and 1; return a number.",
     draw=inputs(n_keys=whole(3, 59), weight=uniform(0.55, 0.98)),
     properties=[
         ("With your scale, one key of cosine 1 among others of cosine -1 should get exactly that weight.",
@@ -211,8 +248,19 @@ def _weight_reached(n_keys, scale):
          "The odds are turned: a larger weight needs a larger scale."),
         ("weight for odds", edit(" / (1 - weight)", ""),
          "You used w where the odds w/(1 - w) belong: the weights of the others sum to 1 - w."),
-        ("logarithm to base 2", edit("math.log", "math.log2"),
-         "That is the logarithm to base 2. The softmax uses e."),
+        ("logarithm to another base", edit("math.log", "math.log2"),
+         "That is the logarithm to base 2 or 10. The softmax uses e.",
+         lambda n_keys, weight, answer: close(answer, needed_scale(n_keys, weight) / math.log(2))
+         or close(answer, needed_scale(n_keys, weight) / math.log(10))),
+        ("keys on the other side", edit("(n_keys - 1) * weight / (1 - weight)", "weight / ((1 - weight) * (n_keys - 1))"),
+         "You divided by n - 1: more keys need a larger scale, not a smaller one."),
+        ("one other key", edit("(n_keys - 1) * ", ""),
+         "That is right for two keys. Every other key adds its e^(-g) to the sum."),
+        ("weight one half", edit(" * weight / (1 - weight)", ""),
+         "That is the scale for the weight 1/2; the wanted weight plays no part in it."),
+        ("times two", edit("0.5 * ", "2 * "),
+         "You multiplied by 2. The cosines differ by 2, so e^(2g) equals the odds times n - 1, and g is half of the log."),
+        ("no logarithm", edit("math.log", ""), "That is half of e^(2g). The logarithm is missing."),
     ],
 )
 def needed_scale(n_keys, weight):

@@ -228,30 +228,108 @@ def plot_mean_and_median(axes):
 
 
 @lesson.figure(
+    "A matching pair outgrows the square root",
+    "dimension d",
+    "$q^\\top k/\\sqrt{d}$",
+    legend="upper left",
+    ylim=(-4, 36),
+)
+def plot_matched(axes, n_pairs: int = 2000):
+    """Draw mean and spread of q.k / sqrt(d) against d, for independent pairs and for k = q."""
+    axes.set_xscale("log", base=2)
+    dims = [1, 4, 16, 64, 256, 1024]
+    q, k = torch.randn(2, n_pairs, 1024, generator=torch.Generator().manual_seed(4), dtype=torch.float64)
+    means = []
+    for other, marker, color, label in ((k, "s", BLUE, "independent"), (q, "o", RED, "matching, k = q")):
+        scores = torch.stack([(q[:, :d] * other[:, :d]).sum(1) / d**0.5 for d in dims])
+        means.append(scores.mean(1))
+        axes.errorbar(dims, means[-1], scores.std(1), marker=marker, color=color, linestyle="", capsize=4, label=label)
+    axes.plot(dims, np.sqrt(dims), "--", color=BLACK, linewidth=1.2, label="$\\sqrt{d}$")
+    return (
+        f"Mean and standard deviation of q.k / sqrt(d) over {n_pairs} random pairs with entries of variance 1, against d. "
+        f"Independent pairs stay around 0 with a standard deviation of 1; for k = q the mean follows sqrt(d), from "
+        f"{float(means[1][0]):.1f} for d = 1 to {float(means[1][-1]):.1f} for d = 1024, with a spread that stays small."
+    )
+
+
+@lesson.figure(
+    "The wider the density, the less of it is under the bump",
+    "difference $x$ of the two scores",
+    "norm of $J$, or density of $x$",
+    legend="upper right",
+    xlim=(-20, 20),
+    ylim=(0, 0.55),
+)
+def plot_rare(axes, spreads: tuple[float, ...] = (1, 4, 16)):
+    """Draw the two-key Jacobian's norm against the difference of the scores, with densities of that difference."""
+    x = torch.linspace(-20, 20, 801, dtype=torch.float64)
+    norm = 0.5 / torch.cosh(x / 2).square()
+    axes.fill_between(x, norm, color="0.85", label="norm of $J$")
+    laws = {s: torch.exp(-((x / (2 * s)) ** 2)) / (2 * s * math.sqrt(math.pi)) for s in spreads}
+    lines(axes, x, {f"density, s = {s:g}": law for s, law in laws.items()})
+    shares = ", ".join(f"{math.erf(1 / s):.0%} for s = {s:g}" for s in spreads)
+    return (
+        "A bump, the norm of the softmax Jacobian of two keys against the difference x of their scores, 0.5 high and a few "
+        f"units wide; over it the normal densities of x, which get lower and wider as s grows. Share of the rows with x "
+        f"between -2 and 2: {shares}."
+    )
+
+
+@lesson.figure(
+    ["How much one key can get", "How even a row stays at least"],
+    "learned scale g",
+    ["largest possible weight", "bound on the entropy / log n"],
+    grid=(1, 2),
+    legend=["lower right", "upper right"],
+    ylim=(-0.03, 1.05),
+)
+def plot_qk_norm(left, right, sizes: tuple[int, ...] = (4, 64, 1024, 16384)):
+    """Draw the bounds of QK-norm on the largest weight and on the entropy against g, for several numbers of keys."""
+    g = torch.linspace(0, 9, 181, dtype=torch.float64)
+    others = {f"n = {n:,}": (n - 1) * torch.exp(-2 * g) for n in sizes}
+    lines(left, g, {label: 1 / (1 + rest) for label, rest in others.items()})
+    lines(right, g, {
+        label: torch.log1p(rest) / math.log(n) for n, (label, rest) in zip(sizes, others.items(), strict=True)
+    })  # fmt: skip
+    halves = [0.5 * math.log(n - 1) for n in sizes]
+    left.plot(halves, [0.5] * len(sizes), "o", color=BLACK, markersize=6)
+    said = ", ".join(f"{half:.1f} for n = {n}" for n, half in zip(sizes, halves, strict=True))
+    return (
+        "Left, the largest weight that one of n keys can get under QK-norm, against the learned scale g: curves that rise "
+        f"from 1/n to 1; dots where they reach one half, at g = {said}. Right, the least entropy that the bound allows, "
+        "as a share of log n: curves that fall from 1 to 0, later for more keys."
+    )
+
+
+@lesson.figure(
     None,
     "step size of Adam",
     "loss after 100 steps",
-    size=(8.8, 4.0),
+    size=(8.8, 4.2),
     grid=(1, 2),
-    legend=["lower left", None],
+    legend=["upper left", None],
     subplots={"sharey": True},
     xscale="log",
     yscale="log",
-    ylim=(1e-15, 30),
+    ylim=(6e-4, 12),
     example=training_table,
 )
-def plot_training(left, right, table: Mapping[float, Mapping[str, Mapping[float, float]]]):
+def plot_training(left, right, table: Mapping[float, Mapping[str, Mapping[float, float]]], floor: float = 1e-3):
     """Draw the final loss of the lookup task against Adam's step size, for two sizes of the initial weights."""
     for axes, (std, forms) in zip((left, right), table.items(), strict=True):
-        curves = {name: (list(losses), list(losses.values())) for name, losses in forms.items()}
+        curves = {
+            name: (list(losses), [max(loss, floor) for loss in losses.values()]) for name, losses in forms.items()
+        }
         lines(axes, None, curves, marker="o", markersize=5)
+        axes.axhline(0.1, color=BLACK, linewidth=0.8, linestyle=":")
+        axes.annotate("below: learned", (1, 0.1), (-4, -12), xycoords=axes.get_yaxis_transform(),
+                      textcoords="offset points", fontsize=9, ha="right")  # fmt: skip
         axes.set_title(f"entries start with $\\sigma$ = {std:g}")
     return (
         "Loss after 100 steps against Adam's step size, on logarithmic axes, without a scale, with 1/sqrt(d) and with "
-        "QK-norm. Entries of standard deviation 1: all three learn at small steps, only QK-norm at large ones too, its last "
-        "point below the picture. "
-        "Entries of standard deviation 4: without a scale no step size reaches a small loss, with 1/sqrt(d) those around "
-        "0.03 do, with QK-norm nearly all do."
+        f"QK-norm; losses below {floor:g} are drawn there. Entries that start with standard deviation 1: all three learn at "
+        "small steps, only QK-norm at large ones too. With standard deviation 4: without a scale no step size reaches a "
+        "small loss, with 1/sqrt(d) those around 0.03 do, with QK-norm nearly all do."
     )
 
 
@@ -263,9 +341,9 @@ class ScaleExplorer(Explorer):
     summary = (
         "Left: shares of the scores of 32 random queries with 32 random keys in bins of width 0.5, the outermost bins "
         "with all that lies further out, and the shares that a normal law of the predicted variance gives. Middle: the "
-        "weights of 8 of the queries, a line each; a weight of 1 nearly reaches the next. Right, against the dimension: "
-        "the entropy of a row as a share of log 32, and the size of the softmax Jacobian, both as means over the rows, "
-        "with dots at the dimension in use."
+        "weights of 8 of the queries, one row for each; a weight of 1 nearly reaches the next row. Right, against the "
+        "dimension: the entropy of a row as a share of log 32, and the size of the softmax Jacobian, the root of the sum "
+        "of its squared entries, both as means over the rows, with dots at the dimension in use."
     )
     power = Slider(
         "power in the scale",
@@ -292,7 +370,7 @@ class ScaleExplorer(Explorer):
     dims = 2 ** torch.arange(11)
     edges = torch.linspace(-8, 8, 33, dtype=torch.float64)
     layout = panels(
-        ["Scores", "Weights, a line a query", "Entropy and gradient"],
+        ["Scores", "Weights, one row for each query", "Entropy and gradient"],
         ["score", "key", "dimension d"],
         ["share of the scores", "query", "mean over the rows"],
         grid=(1, 3),

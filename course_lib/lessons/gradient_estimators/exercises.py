@@ -41,6 +41,12 @@ lesson.value(
         ("f at the mean", 1.0, "That is f(μ) = μ². The best baseline averages f over x with the weight s²."),
         ("the gradient", 2.0, "That is the gradient 2μ itself; a baseline is compared with values of f."),
         ("left out sigma", 4.0, "You took μ² + 3: the fourth moment 3 comes with σ², as x = μ + σz."),
+        ("sigma for its square", 7.0, "You took μ² + 3σ. The fourth moment of σz is 3σ⁴: divided by σ² it leaves 3σ²."),
+        ("without the mean", 12.0, "That is 3σ², right for μ = 0. The square of μ belongs to the weighted mean, too."),
+        ("three times the mean of f", 15.0,
+         "You took 3 E[f]. Only the part σ²z² of x² grows threefold under the weight z²; μ² does not."),
+        ("second moment of f", 73.0, "That is E[f²]. The weights are the squared scores, not f itself."),
+        ("the worst sign", -13.0, "The sign is turned: f is positive, and so is the baseline that it is compared with."),
         ("did not divide by E[z^2 / sigma^2]", 3.25,
          "That is E[f s²] alone. Divide by E[s²] = 1/σ², so that the weights have mean 1."),
     ],
@@ -64,7 +70,7 @@ def _is_surrogate_gradient(samples, values, mean, std, baseline, answer):
                  _is_surrogate_gradient)],
     hints=(
         "log p(x) = -(x - μ)²/(2σ²) and a constant. What is its derivative for μ?",
-        "Subtract the baseline from each value before you weigh it with the score.",
+        "Subtract the baseline from each value before you multiply it by the score.",
         "Each sample gives (f - b) times (x - μ)/σ²; then take the mean.",
     ),
     mistakes=[
@@ -79,6 +85,18 @@ def _is_surrogate_gradient(samples, values, mean, std, baseline, answer):
         ("subtracted the baseline at the end", edit("(values - baseline)", "values", ".mean()", ".mean() - baseline"),
          "You subtracted the baseline from the gradient: that shifts its mean. It belongs next to f, where the score "
          "multiplies it and its expectation is 0."),
+        ("added the baseline", edit("(values - baseline)", "(values + baseline)"),
+         "You added the baseline. The mean is the same, but each value should be compared with it: f - b."),
+        ("product of means", edit("((values - baseline) * (samples - mean) / std**2).mean()",
+                                  "(values - baseline).mean() * (samples - mean).mean() / std**2"),
+         "You multiplied two means. Each sample's value belongs to its own score: multiply first, then average."),
+        ("derivative for sigma", edit("(samples - mean) / std**2", "((samples - mean) ** 2 / std**2 - 1) / std"),
+         "That is the score for σ. The gradient is asked for the mean μ."),
+        ("baseline on the score alone", edit("(values - baseline) * (samples - mean)",
+                                             "(values * (samples - mean) - baseline)"),
+         "You subtracted the baseline after the multiplication. It belongs next to f, inside of the product."),
+        ("divided by n - 1", edit(".mean()", ".sum() / (len(samples) - 1)"),
+         "You divided by n - 1. That belongs to a variance; a mean of n estimates divides by n."),
         ("left out the baseline", edit("(values - baseline)", "values"),
          "You left out the baseline. The mean is the same, the variance is not."),
     ],
@@ -96,7 +114,8 @@ def _is_derivative(logits, values, answer):
 @lesson.exercise(
     "07.3", "The exact gradient of a categorical choice", difficulty=2, minutes=10,
     prompt="Write `softmax_gradient(logits, values)`: the exact gradient of $\\sum_i p_i f_i$ with $p$ the softmax of the "
-    "logits, for the logits, without sampling. `values` holds the $f_i$; return a float64 tensor with one entry a logit.",
+    "logits, with respect to the logits, without sampling. `values` holds the $f_i$; return a float64 tensor with one entry "
+    "for each logit.",
     draw=inputs(n=whole(3, 5), logits=normal("n", digits=2), around_0=normal("n", digits=2),
                 values=lambda around_0: 1 + around_0),
     properties=[
@@ -107,7 +126,7 @@ def _is_derivative(logits, values, answer):
     hints=(
         "The score of category x is its one-hot vector minus p. Average f times the score over the categories.",
         "Entry i gets p_i f_i from the one-hot part. What does the part with -p give, summed over all categories?",
-        "Every value is compared with the expectation, and the difference is weighed by the probability.",
+        "Every value is compared with the expectation, and the difference is weighted by the probability.",
     ),
     mistakes=[
         ("kept the values alone", edit("(values - p @ values)", "values"),
@@ -121,8 +140,20 @@ def _is_derivative(logits, values, answer):
          "probabilities: -p_i p_j."),
         ("turned the sign", edit("(values - p @ values)", "(p @ values - values)"),
          "The sign is turned: a category that is better than the average should become more likely."),
+        ("logits for probabilities", edit("logits.softmax(dim=0)", "logits.clone()"),
+         "You used the logits in the place of the probabilities: apply the softmax first."),
+        ("softmax of the values", edit("logits.softmax(dim=0)", "values.softmax(dim=0)"),
+         "You took the softmax of the values. The probabilities come from the logits."),
+        ("divided by p", edit("p * (values", "(values", "@ values)", "@ values) / p"),
+         "You divided by p. The score is e_x - p, and averaging over x multiplies by p."),
+        ("the score of one category", edit("p * (values - p @ values)", "values * (1 - p)"),
+         "You took f_i (1 - p_i), one entry of one category's score. Average over all categories, with weights p."),
+        ("off the sum", edit("p @ values", "values.sum()"),
+         "You compared with the sum of the values; it must be the expectation under p."),
+        ("second p missing", edit("p * (values - p @ values)", "p * values - p @ values"),
+         "The second part of the score is -p, a vector: it adds -p_i E[f] to entry i, you took E[f] off each entry."),
         ("not weighed by p", edit("p * (values - p @ values)", "values - p @ values"),
-         "The difference from the expectation is right, and it has to be weighed: category i comes with probability p_i."),
+         "The difference from the expectation is right, and it has to be weighted: category i comes with probability p_i."),
     ],
 )
 def softmax_gradient(logits, values):

@@ -104,7 +104,36 @@ def plot_question(*axes, samples: int = 5000):
 
 
 @lesson.figure(
-    "A baseline moves the variance, not the mean",
+    ["Score function: the density changes", "Reparameterisation: the samples move"],
+    "x",
+    ["density", "f(x)"],
+    grid=(1, 2),
+    legend=["upper right", "upper left"],
+    xlim=(-2.2, 4.6),
+    ylim=[(0, 0.62), (-0.5, 14)],
+)
+def plot_two_ways(left, right, *, shift: float = 0.5):
+    """Draw what a shift of mu does to the density at fixed x, and to samples on the curve of f = x^2."""
+    x = np.linspace(-2.2, 4.6, 400)
+    before, after = (np.exp(-((x - mu) ** 2) / 2) / math.sqrt(2 * math.pi) for mu in (1.0, 1.0 + shift))
+    lines(left, x, {"$\\mu$ = 1": before, f"$\\mu$ = {1 + shift:g}": after})
+    for where, color, label in ((after > before, GREEN, "more likely"), (after < before, RED, "less likely")):
+        left.fill_between(x, before, after, where=where, color=color, alpha=0.35, label=label)
+    lines(right, x, {"$f(x) = x^2$": x**2})
+    starts = np.array([-0.4, 0.3, 1.0, 1.7, 2.6])
+    right.plot(starts, starts**2, "o", color=BLACK, markersize=6, label="samples, $\\mu$ = 1")
+    for start in starts:
+        right.annotate("", (start + shift, (start + shift) ** 2), (start, start**2),
+                       arrowprops={"arrowstyle": "->", "color": RED, "linewidth": 2})  # fmt: skip
+    return (
+        f"What a shift of mu from 1 to {1 + shift:g} does. Left: at a fixed x the density changes; x on the left get less "
+        "likely, x on the right more likely, and the values of f stay. Right: five samples on the curve of x squared move "
+        "to the right by the same amount, and f changes by its derivative times the shift."
+    )
+
+
+@lesson.figure(
+    "A baseline changes the variance, not the mean",
     "baseline $b$",
     "variance of one estimate",
     xlim=(-2, 10),
@@ -179,6 +208,32 @@ def plot_added_constant(axes):
     return (
         f"Variance against the constant c in f = x squared + c: the score function's goes from {score[0]:.0f} at "
         f"c = 0 to {score[-1]:.0f} at c = 100, the reparameterised one stays at 4."
+    )
+
+
+@lesson.figure(
+    "A shift carries some samples across the jump",
+    "x",
+    "density, and f(x) / 4",
+    size=(7.2, 4.0),
+    legend="upper left",
+    xlim=(-2.2, 4.6),
+    ylim=(-0.02, 0.72),
+)
+def plot_jump(axes, *, shift: float = 0.3, jump: float = 0.5):
+    """Draw a step at `jump` with the density of x before and after a shift of mu, and the probability that crosses."""
+    x = np.linspace(-2.2, 4.6, 681)
+    law = lambda mu: np.exp(-((x - mu) ** 2) / 2) / math.sqrt(2 * math.pi)  # noqa: E731
+    lines(axes, x, {"$\\mu$ = 1": law(1.0), f"$\\mu$ = {1 + shift:g}": law(1.0 + shift)})
+    axes.plot([-2.2, jump, jump, 4.6], [0, 0, 0.25, 0.25], color=BLACK, linewidth=1.4, linestyle=":",
+              label="$1[x > 1/2]$, a quarter as high")  # fmt: skip
+    crossing = (x >= jump - shift) & (x <= jump)
+    axes.fill_between(x, 0, law(1.0), where=crossing, color=RED, alpha=0.5, label="crosses the jump")
+    density = math.exp(-((jump - 1) ** 2) / 2) / math.sqrt(2 * math.pi)
+    return (
+        f"The density of x for mu = 1 and for mu = {1 + shift:g}, and a step at {jump:g}. A shift of the samples carries "
+        "those in a narrow strip left of the step across it: a share of about the shift times the density at the step, "
+        f"which is {density:.3f}. The derivative of the step is 0 at every sample, so it misses this share."
     )
 
 
@@ -325,8 +380,8 @@ class EstimatorExplorer(Explorer):
         "Left: share of the single-sample estimates in each bin of width 1, on a logarithmic axis; the first and last "
         "bin collect everything beyond. Right: mean of the first n estimates against n, and the exact gradient."
     )
-    mean = Slider("mean", "μ", "The parameter that the gradient is taken for", 1.0, -2.0, 2.0, 0.1)
     std = Slider("standard deviation", "σ", "Spread of x around the mean", 1.0, 0.2, 2.0, 0.05)
+    mean = Slider("mean", "μ", "The gradient is taken with respect to this parameter", 1.0, -2.0, 2.0, 0.1)
     baseline = Slider(
         "baseline",
         "b",
@@ -402,8 +457,8 @@ class EstimatorExplorer(Explorer):
 
 added_constant_prediction = lesson.prediction(
     "07.P1",
-    "With $\\mu = \\sigma = 1$ and $f(x) = x^2$ the variances are 30 and 4. Now take $f(x) = x^2 + 100$: the same "
-    "gradient, 2. What happens to the two variances?",
+    "With $\\mu = \\sigma = 1$ and $f(x) = x^2$ the score function estimate has variance 30 and the reparameterised one 4. "
+    "Now take $f(x) = x^2 + 100$: the same gradient, 2. What happens to the two variances?",
     {
         "Neither changes": "True for the reparameterised gradient, which sees f' alone. The score estimate multiplies "
         "the 100 by z/σ before it averages out.",

@@ -45,6 +45,20 @@ lesson.value(
          "Re(conj(z) w).", _near(_NO_CONJUGATE)),
         ("degrees", 10 * math.sin(math.radians(3)), "You took 3 for degrees; ω is in radians.",
          _near(10 * math.sin(math.radians(3)))),
+        ("the angle between them left out", 10 * math.cos(3),
+         "You multiplied the lengths by the cosine of the turn alone. The angle φ from x to y adds to it, as (14.6) says.",
+         _near(10 * math.cos(3))),
+        ("only the key turned", 10 * math.sin(5),
+         "You turned the key by its own position and left the query where it was. The query is turned by 4 ω, too.",
+         _near(10 * math.sin(5))),
+        ("counted both ends", 10 * math.sin(3.5),
+         "You counted 7 positions, both ends included. The difference 10 - 4 counts.", _near(10 * math.sin(3.5))),
+        ("divided by the root of d", _SIN / math.sqrt(2),
+         "You divided by √d, as attention does later. The question asks for the inner product itself.",
+         _near(_SIN / math.sqrt(2))),
+        ("lengths left out", math.sin(3),
+         "That is the cosine of the angle between the turned vectors. The lengths of x and y belong to it.",
+         _near(math.sin(3))),
         ("no rotation", 0.0, "That is the product of x and y without any rotation.", _near(0.0)),
     ],
 )
@@ -53,6 +67,12 @@ lesson.value(
 def _is_turned(pair, position, frequency, answer):
     wanted = complex(pair[0], pair[1]) * cmath.exp(1j * position * frequency)
     return abs(complex(answer[0], answer[1]) - wanted) < 1e-9 * (1 + float(pair.norm()))
+
+
+def _overwritten(pair, angle):
+    """Turn a pair in place, the second entry from the new first one."""
+    first = math.cos(angle) * pair[0] - math.sin(angle) * pair[1]
+    return torch.stack([first, math.sin(angle) * first + math.cos(angle) * pair[1]])
 
 
 @lesson.exercise(
@@ -88,6 +108,15 @@ def _is_turned(pair, position, frequency, answer):
          "You added cosine and sine to the pair, as the sinusoidal embedding does. RoPE multiplies."),
         ("no minus", edit("c * pair[0] - s", "c * pair[0] + s"),
          "Your lengths change: the sine in the first entry comes with a minus."),
+        ("first entry overwritten", lambda pair, position, frequency: _overwritten(pair, position * frequency),
+         "Your second entry was made from the new first one. Both need the old pair: compute them before you store them."),
+        ("entries exchanged", edit("[c * pair[0] - s * pair[1], s * pair[0] + c * pair[1]]",
+                                   "[s * pair[0] + c * pair[1], c * pair[0] - s * pair[1]]"),
+         "Both entries are right, and they have changed places."),
+        ("turns for radians", edit("position * frequency", "2 * math.pi * position * frequency"),
+         "You took ω for whole turns. It is in radians per position."),
+        ("positions from 1", edit("position * frequency", "(position + 1) * frequency"),
+         "You turned by one position too many: position 0 is not turned."),
     ],
 )
 def rotate_pair(pair, position, frequency):
@@ -95,6 +124,24 @@ def rotate_pair(pair, position, frequency):
     angle = position * frequency
     c, s = math.cos(angle), math.sin(angle)
     return torch.stack([c * pair[0] - s * pair[1], s * pair[0] + c * pair[1]])
+
+
+def _angles(x, positions, base):
+    return positions[:, None] * base ** (-torch.arange(0, x.shape[1], 2, dtype=x.dtype) / x.shape[1])
+
+
+def _with_half_angles(x, positions, base):
+    """Turn neighbours by angles that are listed for the half layout."""
+    angles = _angles(x, positions, base).repeat(1, 2)
+    every_two = torch.stack([-x[:, 1::2], x[:, ::2]], -1).flatten(1)
+    return x * angles.cos() + every_two * angles.sin()
+
+
+def _no_minus(x, positions, base):
+    """Turn neighbours, with a plus where the minus belongs."""
+    angles, a, b = _angles(x, positions, base), x[:, ::2], x[:, 1::2]
+    c, s = angles.cos(), angles.sin()
+    return torch.stack([a * c + b * s, a * s + b * c], -1).flatten(1)
 
 
 @lesson.exercise(
@@ -132,6 +179,17 @@ def rotate_pair(pair, position, frequency):
          "You turned with the clock: the sign of the angle is wrong."),
         ("positions from 1", edit("positions[:, None]", "(positions[:, None] + 1)"),
          "You added 1 to the positions. They come as they are: position 0 is not turned."),
+        ("angles of the halves", lambda x, positions, base: _with_half_angles(x, positions, base),
+         "You made neighbours into pairs but listed the angles as for halves, all frequencies once and then again. Each "
+         "frequency must stand twice in a row: `repeat_interleave`, not `repeat` or `cat`."),
+        ("rows for positions", edit("positions[:, None]", "torch.arange(len(positions))[:, None]"),
+         "You turned row t by t. The positions come in `positions`, and need not start at 0 or be consecutive."),
+        ("base built in", edit("base **", "10_000.0 **"),
+         "You used 10,000. The base comes as an argument."),
+        ("frequencies that grow", edit("(-torch", "(torch"),
+         "Your frequencies grow with i. The exponent is negative: the first pair is the fastest."),
+        ("no minus", lambda x, positions, base: _no_minus(x, positions, base),
+         "Your lengths change: in each pair the sine in the first entry comes with a minus."),
     ],
 )
 def rope_rows(x, positions, base):
@@ -148,11 +206,14 @@ def _reorder(weight, head_dim, *, source, target):
     return weight.unflatten(0, (-1, head_dim))[:, order].flatten(0, 1)
 
 
-def _same_scores(weight, head_dim, answer):
-    """Whether queries from the converted weights score with converted keys as half-layout ones do with each other."""
+def _same_scores(n_heads, head_dim, answer):
+    """Whether rows in this order score in the interleaved layout as they did in the half layout."""
+    if answer.sort().values.tolist() != list(range(n_heads * head_dim)):
+        return False
     generator = torch.Generator().manual_seed(0)
-    hidden = torch.randn(3, weight.shape[1], generator=generator, dtype=torch.float64)
-    keys = torch.randn(weight.shape, generator=generator, dtype=torch.float64)
+    hidden, w_q, w_k = (
+        torch.randn(size, 5, generator=generator, dtype=torch.float64) for size in (3, len(answer), len(answer))
+    )
 
     def scores(w_q, w_k, layout):
         q, k = (
@@ -161,44 +222,51 @@ def _same_scores(weight, head_dim, answer):
         )
         return q @ k.mT
 
-    expected = scores(weight, keys, "half")
-    found = scores(answer, _reorder(keys, head_dim, source="half", target="interleaved"), "interleaved")
+    expected = scores(w_q, w_k, "half")
+    found = scores(w_q[answer], _reorder(w_k, head_dim, source="half", target="interleaved"), "interleaved")
     return torch.allclose(found, expected, rtol=1e-8, atol=1e-8 * float(expected.abs().max()))
 
 
 @lesson.exercise(
     "14.4", "A Llama matrix for an interleaved kernel", difficulty=2, minutes=10,
-    prompt="A checkpoint was trained in the half layout; your kernel turns neighbours. Write "
-    "`half_to_interleaved(weight, head_dim)`: the same query weights with their rows reordered so that the interleaved "
-    "layout gives the same scores, if the keys are reordered likewise. `weight` is a float64 tensor of shape `(n_heads "
-    "* head_dim, d_model)`; the rows of one head stand together.",
-    draw=inputs(pairs=whole(3, 4), n_heads=whole(2, 3), head_dim=lambda pairs: 2 * pairs,
-                rows=lambda head_dim, n_heads: head_dim * n_heads, weight=normal("rows rows", digits=14)),
+    prompt="A checkpoint was trained in the half layout; your kernel turns neighbours. The query weights have shape "
+    "`(n_heads * head_dim, d_model)`, and the rows of one head stand together. Write `half_to_interleaved(n_heads, "
+    "head_dim)`: the `order` of the rows, an integer tensor of `n_heads * head_dim` indices from 0, for which "
+    "`weight[order]` gives the same scores in the interleaved layout, if the keys are reordered likewise.",
+    draw=inputs(pairs=whole(3, 4), n_heads=whole(2, 3), head_dim=lambda pairs: 2 * pairs),
     properties=[("The scores are not those of the half layout.", _same_scores)],
     hints=(
-        "Where must row 1 + d/2 of a head go, counted from 1, so that it becomes the neighbour of row 1?",
+        "Where must row d/2 of a head go, counted from 0, so that it becomes the neighbour of row 0?",
         "Within a head, write the rows as a table with two rows of d/2; the new order reads it column by column.",
-        "Split the first dimension into heads, two halves and head_dim/2, exchange two of these, and flatten.",
+        "Number all rows, split the numbers into heads, two halves and head_dim/2, exchange two of these, and flatten.",
     ),
     mistakes=[
-        ("the way back", edit("(-1, 2, head_dim // 2)", "(-1, head_dim // 2, 2)"),
+        ("the way back", edit("(n_heads, 2, head_dim // 2)", "(n_heads, head_dim // 2, 2)"),
          "That is the reordering from interleaved to half. Yours goes the other way: rows that are d/2 apart must "
          "become neighbours."),
-        ("all heads as one", edit("(-1, 2, head_dim // 2)", "(1, 2, -1)"),
-         "You reordered the whole matrix as if it were one head, so rows wander from head to head. Reorder within each "
+        ("all heads as one", edit("(n_heads, 2, head_dim // 2)", "(1, 2, -1)"),
+         "You reordered all rows as if they were one head, so rows wander from head to head. Reorder within each "
          "head."),
-        ("columns instead of rows", edit("weight.unflatten", "weight.T.unflatten", "flatten(0, 2)", "flatten(0, 2).T"),
-         "You reordered columns. Columns belong to the input; a head's entries come out of the rows."),
         ("nothing done", edit(".transpose(1, 2)", ""),
-         "The weights came back as they were: neighbours are still different pairs."),
+         "The rows stay as they were: neighbours are still different pairs."),
         ("second before first", edit(".transpose(1, 2)", ".transpose(1, 2).flip(2)"),
          "In each pair the second entry comes before the first. The pair would be turned with the clock."),
+        ("heads as the fast index", edit("(n_heads, 2, head_dim // 2)", "(2, head_dim // 2, n_heads)",
+                                         "transpose(1, 2)", "transpose(0, 1)"),
+         "You split the rows as if the heads took turns. The rows of one head stand together: the head is the slowest "
+         "index."),
+        ("halves exchanged", edit(".transpose(1, 2)", ".flip(1)"),
+         "You exchanged the two halves of each head. Row i and row i + d/2 must become neighbours."),
+        ("every head from row 0", edit("flatten()", "flatten()[:head_dim].repeat(n_heads)"),
+         "All your heads take the rows of the first one. Head h begins at row h times head_dim."),
+        ("counted from 1", edit("rows.transpose(1, 2).flatten()", "rows.transpose(1, 2).flatten() + 1"),
+         "You counted the rows from 1. Indices start at 0."),
     ],
 )
-def half_to_interleaved(weight, head_dim):
-    """Reorder the rows of each head so that the interleaved layout gives the scores of the half layout."""
-    heads = weight.unflatten(0, (-1, 2, head_dim // 2))
-    return heads.transpose(1, 2).flatten(0, 2)
+def half_to_interleaved(n_heads, head_dim):
+    """Return the order of the rows that makes the halves of each head into neighbours."""
+    rows = torch.arange(n_heads * head_dim).view(n_heads, 2, head_dim // 2)
+    return rows.transpose(1, 2).flatten()
 
 
 def _fault(x1, x2, y1, y2, m, n):
@@ -213,7 +281,7 @@ def _fault(x1, x2, y1, y2, m, n):
     if abs((z.conjugate() * w).imag) <= 1e-6 * abs(z) * abs(w):
         return "one line"
     turn = cmath.exp(1j * (float(n) - float(m)))
-    # The product of the turned vectors, and what the mended line says it is.
+    # The product of the turned vectors, and what the repaired line says it is.
     gap = (z.conjugate() * w * turn).real - ((z * turn).conjugate() * w).real
     return "none" if abs(gap) >= 0.01 else "too close"
 
@@ -227,10 +295,10 @@ def _case(**changed):
 
 
 lesson.flaw(
-    "14.5", "A line mended the wrong way", difficulty=2, minutes=8,
-    prompt="In the notes one side of $\\mathrm{RoPE}(x, m)^\\top\\mathrm{RoPE}(y, n) = \\dots$ is lost. A reader mends "
-    "it to $\\mathrm{RoPE}(x, n - m)^\\top\\mathrm{RoPE}(y, 0)$: it depends on $n - m$ only, as it should. Still it is "
-    "wrong. Give a counterexample with one pair and $\\omega = 1$: a dictionary with the numbers `x1`, `x2`, `y1`, "
+    "14.5", "A line repaired the wrong way", difficulty=2, minutes=8,
+    prompt="In the notes one side of $\\mathrm{RoPE}(x, m)^\\top\\mathrm{RoPE}(y, n) = \\dots$ is lost. A reader "
+    "repairs it as $\\mathrm{RoPE}(x, n - m)^\\top\\mathrm{RoPE}(y, 0)$: it depends on $n - m$ only, as it should. Still it "
+    "is wrong. Give a counterexample with one pair and $\\omega = 1$: a dictionary with the numbers `x1`, `x2`, `y1`, "
     "`y2` (the entries of $x$ and $y$) and whole numbers `m`, `n`, for which the two sides differ by 0.01 or more.",
     answer=_case(),
     properties=[("Your case is not one that was asked for, or both sides agree.", _has("none"))],
@@ -285,6 +353,14 @@ lesson.flaw(
          "The exponent of s is upside down: solving for the base takes the inverse of (d - 2)/d."),
         ("faster instead of slower", edit("dim / (dim - 2)", "-dim / (dim - 2)"),
          "Your pairs turn faster than before. A larger base makes them slower."),
+        ("one pair too late", edit("arange(0, dim, 2", "arange(2, dim + 2, 2"),
+         "Your exponents start at 2/d. For i = 1 the exponent 2(i - 1)/d is 0."),
+        ("the old frequencies", edit(" * scale ** (dim / (dim - 2))", ""),
+         "These are the frequencies of the old base; s plays no part in them."),
+        ("2 in the exponent missing", edit("/ dim)", "/ (2 * dim))"),
+         "The 2 in the exponent 2(i - 1)/d is missing: your slowest pair turns like the root of the base."),
+        ("power of s too large", edit("scale ** (dim / (dim - 2))", "scale ** dim"),
+         "You raised s to the power d. Solve b'^(-(d-2)/d) = b^(-(d-2)/d)/s for b'."),
         ("only the last pair", lambda dim, base, scale: torch.cat([
             (old := base ** (-torch.arange(0, dim, 2, dtype=torch.float64) / dim))[:-1], old[-1:] / scale]),
          "You changed the last pair alone. The new frequencies should come from one new base, which changes all but "

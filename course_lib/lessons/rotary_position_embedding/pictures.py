@@ -99,7 +99,7 @@ def plot_question(*axes):
     return (
         "Two tables of scores between the words of “the dog bit the man”. Without positions the columns of the first and "
         "the second “the” are equal, and exchanging dog and man only exchanges rows and columns. With rotary positions "
-        f"the scores fall apart by distance: “dog” scores {a} with the “the” before it and {b} with the other one."
+        f"the scores differ with the distance: “dog” scores {a} with the “the” before it and {b} with the other one."
     )
 
 
@@ -219,6 +219,62 @@ def plot_decay(left, right, *, dim: int = 64, base: int = 10_000):
         f"{rising:.0%} of the first 1,000 steps go up, and beyond distance 2,000 it still reaches {later:.2f}. Right: "
         "scores of three keys up to distance 300. The query itself scores most at distance 0, a turned copy of it at "
         "distance 200, and its negative rises with the distance from -1."
+    )
+
+
+@lesson.figure(
+    "$\\cos(s\\,\\omega_i)$: red is 1, blue is -1; below the line pairs still agree",
+    "distance $s$ (positions)",
+    "frequency $\\omega_i$ of the pair",
+    size=(7.2, 4.2),
+    legend="upper right",
+    xscale="log",
+    yscale="log",
+)
+def plot_frontier(axes, *, dim: int = 64, base: int = 10_000):
+    """Draw cos(s omega_i) as a colour for every pair and distance, with the line on which s omega_i is 1."""
+    frequencies = rope_frequencies(dim, base=base)
+    distances = torch.logspace(0, 4, 400, dtype=torch.float64)
+    terms = torch.cos(torch.outer(frequencies, distances))
+    axes.pcolormesh(
+        distances.numpy(), frequencies.numpy(), terms.numpy(), cmap="RdBu_r", vmin=-1, vmax=1, shading="nearest"
+    )
+    axes.plot(distances, 1 / distances, color=BLACK, linewidth=2, label="$s\\,\\omega_i = 1$")
+    axes.set(ylim=(float(frequencies[-1]), 1.0))
+    axes.grid(visible=False)
+    still = ", ".join(f"{int((s * frequencies < 1).sum())} at distance {s}" for s in (10, 100, 1000))
+    return (
+        f"The cosine of the distance times the frequency for {dim // 2} pairs, as a colour, over distance and frequency, "
+        "both logarithmic. Below a slanted line, where distance times frequency is less than 1, it is near 1; above the "
+        f"line it changes sign in ever narrower stripes. Pairs below the line: {still}."
+    )
+
+
+@lesson.figure(
+    "The bound falls and never helps",
+    "distance $s$ (positions)",
+    "size",
+    size=(7.2, 4.2),
+    legend={"loc": "upper center", "ncols": 3, "fontsize": 9},
+    xscale="log",
+    yscale="log",
+    ylim=(1, 3e4),
+)
+def plot_bound(axes, *, dim: int = 64):
+    """Draw the size of a random pair's complex score against the distance, with the paper's bound and a trivial one."""
+    generator = torch.Generator().manual_seed(14)
+    z, w = torch.randn(2, dim // 2, generator=generator, dtype=torch.complex128)
+    products, distances = z.conj() * w, torch.arange(1, 2001)
+    rotations = torch.exp(1j * torch.outer(distances.double(), rope_frequencies(dim)))
+    jumps = torch.cat([products, torch.zeros(1, dtype=products.dtype)]).diff().abs().amax()
+    bound, trivial = jumps * rotations.cumsum(1).abs().sum(1), products.abs().sum()
+    curves = {"bound (14.14)": bound, "$\\Sigma_i |h_i|$": trivial.expand(len(distances))}
+    lines(axes, distances, {**curves, "score (14.14)": (rotations @ products).abs()}, linewidth=1.2)
+    return (
+        "Size of the complex score of two random vectors against their distance, both logarithmic, with two bounds. The "
+        f"bound (14.14) falls from {float(bound[0]):.0f} to {float(bound[-1]):.0f}, and its smallest value, "
+        f"{float(bound.min()):.0f}, is above the level line at {float(trivial):.0f}, the sum of the sizes. The score "
+        "itself stays below that line and does not fall."
     )
 
 
@@ -369,8 +425,8 @@ class ClockExplorer(Explorer):
 
 decay_prediction = lesson.prediction(
     "14.P1",
-    "A query and a key are the same vector of 64 entries whose 32 pairs all have the same length; the base is 10,000. "
-    "The key is moved away from the query, position by position, up to distance 2,000. How does the score go?",
+    "A query and a key are the same vector of 64 entries, and its 32 pairs all have the same length; the base is 10,000. "
+    "The key is moved away from the query, position by position, up to distance 2,000. What does the score do?",
     {
         "It falls at every step": "Each pair swings back after half a turn, the fastest within 4 positions, so almost "
         "half of the steps go up.",

@@ -1,0 +1,271 @@
+"""Lesson 13: what learners answer, and what tells them too early."""
+
+import math
+
+import torch
+
+from course_lib.teaching import edit
+
+TOLD = {
+    "13.P1": [
+        r"(?i)\*four\* times as wide",
+        r"scale would have to be four times smaller",
+        r"\\sqrt d\\;\\sigma\^2",
+        r"sqrt\(d\) sigma\^2",
+        r"d\\,\\sigma\^4",
+        r"divisors leave variances of 16, 4 and 1",
+    ],
+    "13.P2": [
+        r"\\frac\{1\}\{\\sqrt\\pi\\,s\}",
+        r"sqrt\(pi\) s",
+        r"(?i)rare ones",
+        r"(?i)nearly tied",
+        r"(?i)the fewer rows",
+        r"(?i)a few, which happen to be",
+    ],
+}
+
+
+def by_trace(mean, std):
+    second = std**2 * torch.eye(len(mean), dtype=torch.float64) + torch.outer(mean, mean)
+    return torch.trace(second @ second) - (mean @ mean) ** 2
+
+
+def by_products(mean, std):
+    one = torch.full_like(mean, std**2)
+    return (one * one + 2 * one * mean**2).sum().item()
+
+
+def by_cases(mean, std, **options):
+    signs = torch.cartesian_prod(*[torch.tensor([-1.0, 1.0], dtype=torch.float64)] * len(mean))
+    return ((mean + std * signs) @ (mean + std * signs).T).var(**options)
+
+
+def by_autograd(weights, upstream):
+    scores = weights.log().requires_grad_()
+    (scores.softmax(0) * upstream).sum().backward()
+    return scores.grad
+
+
+def by_matrix(weights, upstream):
+    return (torch.diag(weights) - torch.outer(weights, weights)) @ upstream
+
+
+def in_place(weights, upstream):
+    upstream -= weights @ upstream
+    return weights * upstream
+
+
+def by_bisection(n_keys, weight):
+    low, high = 0.0, 50.0
+    for _ in range(80):
+        g = (low + high) / 2
+        low, high = (g, high) if 1 / (1 + (n_keys - 1) * math.exp(-2 * g)) < weight else (low, g)
+    return low
+
+
+TRIED = {
+    "13.1": [
+        ("solved", "root of 16 times 81", math.sqrt(16 * 81)),
+        ("solved", "as a tensor", torch.tensor(36)),
+        ("solved", "with the other sign, which divides as well", -36),
+        ("solved", "4 times 9", 4 * 9),
+        ("root of d alone", "the textbook's", math.sqrt(16)),
+        ("sigma once", "root of the notes' variance", math.sqrt(16 * 3**2)),
+        ("d sigma squared", "the notes' variance", 16 * 3**2),
+        ("the variance itself", "the variance", 16 * 3**4),
+        ("one product", "sigma squared", 3**2),
+        ("variance of one product", "sigma to the fourth", 3**4),
+        ("sigma to the fourth outside of the root", "root of d times sigma to the fourth", 4 * 3**4),
+        ("root twice", "one root too many", 36**0.5),
+        ("factor for divisor", "1/36 as the scale", 1 / (4 * 9)),
+        ("wrong", "d times sigma", 48),
+        ("wrong", "sigma", 3),
+        ("malformed", "in words", "sqrt(16) * 9"),
+    ],
+    "13.2": [
+        ("solved", "trace of the squared second moment", by_trace),
+        ("solved", "entry by entry, variance of a product", by_products),
+        ("solved", "all cases", lambda mean, std: by_cases(mean, std, correction=0)),
+        (
+            "solved",
+            "with the norm squared",
+            lambda mean, std: len(mean) * std**4 + 2 * (std * mean.norm()) ** 2,
+        ),
+        ("sample variance", "all cases, with the default of var", by_cases),
+        ("without the mean", "d sigma^4 for every mean", lambda mean, std: len(mean) * std**4),
+        ("the notes' variance", "d sigma^2", lambda mean, std: mean.numel() * std**2),
+        ("one side only", "within a row", lambda mean, std: std**2 * (len(mean) * std**2 + mean.dot(mean))),
+        (
+            "square of the sum",
+            "square outside of the sum",
+            lambda mean, std: len(mean) * std**4 + 2 * (std * mean.sum()) ** 2,
+        ),
+        (
+            "sum of the entries",
+            "mu for mu squared",
+            lambda mean, std: len(mean) * std**4 + 2 * std**2 * sum(mean),
+        ),
+        (
+            "length not squared",
+            "norm",
+            lambda mean, std: len(mean) * std**4 + 2 * std**2 * torch.linalg.norm(mean),
+        ),
+        (
+            "mean of the squares",
+            "mean for sum",
+            lambda mean, std: len(mean) * std**4 + 2 * std**2 * (mean**2).mean(),
+        ),
+        (
+            "notes' variance with the mean",
+            "sigma^2 in the first term",
+            lambda mean, std: std**2 * (len(mean) + 2 * mean @ mean),
+        ),
+        ("standard deviation", "root at the end", lambda mean, std: math.sqrt(by_products(mean, std))),
+        (
+            "second moment",
+            "mean not taken off",
+            lambda mean, std: by_products(mean, std) + float(mean @ mean) ** 2,
+        ),
+        (
+            "wrong",
+            "fourth power of the mean as well",
+            lambda mean, std: by_products(mean, std) + float((mean**4).sum()),
+        ),
+        ("wrong", "covariance forgotten", lambda mean, std: 2 * std**2 * mean @ mean),
+        ("malformed", "one entry for each dimension", lambda mean, std: std**4 + 2 * std**2 * mean**2),
+    ],
+    "13.3": [
+        ("solved", "autograd", by_autograd),
+        ("solved", "with the matrix", by_matrix),
+        ("solved", "in place", in_place),
+        (
+            "solved",
+            "two products",
+            lambda weights, upstream: weights * upstream - weights * (weights @ upstream),
+        ),
+        (
+            "sum for mean",
+            "off the sum",
+            lambda weights, upstream: weights * (upstream - upstream.sum(0, keepdim=True)),
+        ),
+        (
+            "plain mean",
+            "off the mean",
+            lambda weights, upstream: weights * (upstream - upstream.mean(-1, keepdim=True)),
+        ),
+        (
+            "diagonal only",
+            "sigmoid's derivative",
+            lambda weights, upstream: weights * (1 - weights) * upstream,
+        ),
+        ("no competition", "weights times gradient", torch.mul),
+        (
+            "second factor alpha missing",
+            "scalar taken off",
+            lambda weights, upstream: weights * upstream - weights.dot(upstream),
+        ),
+        (
+            "gradient of the logarithm",
+            "log softmax",
+            lambda weights, upstream: upstream - upstream.sum() * weights,
+        ),
+        (
+            "softmax again",
+            "matrix of the softmax of the weights",
+            lambda weights, upstream: by_matrix(weights.softmax(0), upstream),
+        ),
+        (
+            "off the diagonal alone",
+            "outer product alone",
+            lambda weights, upstream: -torch.outer(weights, weights) @ upstream,
+        ),
+        (
+            "plus for minus",
+            "diag plus outer",
+            lambda weights, upstream: (torch.diag(weights) + torch.outer(weights, weights)) @ upstream,
+        ),
+        ("wrong sign", "outer minus diag", lambda weights, upstream: -by_matrix(weights, upstream)),
+        (
+            "centred only",
+            "matrix without the factor",
+            lambda weights, upstream: upstream - upstream.dot(weights) * torch.ones_like(weights),
+        ),
+        ("wrong", "off the largest", lambda weights, upstream: weights * (upstream - upstream.max())),
+        ("wrong", "the gradient handed on", lambda weights, upstream: upstream.clone()),
+        ("malformed", "summed up", edit("return weights * ", "return weights @ ")),
+        ("malformed", "the matrix itself", lambda weights, upstream: torch.diag(weights) * upstream),
+    ],
+    "13.4": [
+        ("solved", "twice as long", {"q1": 2, "q2": 2, "q3": 1}),
+        ("solved", "not exactly at the tie", {"q1": 1.0, "q2": 1.0, "q3": 0.5006}),
+        ("solved", "without the third entry", {"q1": 0.6, "q2": 1.0, "q3": 0.0}),
+        ("solved", "all scores zero", {"q1": 0.0, "q2": 0.0, "q3": 0.0}),
+        ("solved", "keys 1 and 4 at the top", {"q1": -1.0, "q2": -1.0, "q3": -3.0}),
+        ("losers tie", "keys 1 and 3 tie at five", {"q1": 1.0, "q2": 2.0, "q3": 3.0}),
+        ("a clear winner", "far along key 3", {"q1": 5.0, "q2": 0.0, "q3": -1.0}),
+        ("losers tie", "keys 1 and 3 tie below key 2", {"q1": 1.0, "q2": 2.0, "q3": 0.0}),
+        ("losers tie", "key 4 itself: keys 1 and 3 at zero", {"q1": 0.0, "q2": 0.0, "q3": 1.0}),
+        ("not close enough", "a gap of 0.04", {"q1": 1.0, "q2": 1.0, "q3": 0.51}),
+        ("not close enough", "a gap of 0.012", {"q1": 1.0, "q2": 1.0, "q3": 0.503}),
+        ("not close enough", "on the other side", {"q1": 1.0, "q2": 1.0, "q3": 0.45}),
+        ("malformed", "a list", [1.0, 1.0, 0.5]),
+        ("malformed", "a missing entry", {"q1": 1.0, "q2": 1.0}),
+        ("malformed", "infinite", {"q1": 1.0, "q2": 1.0, "q3": math.inf}),
+    ],
+    "13.5": [
+        (
+            "solved",
+            "sum of two logarithms",
+            lambda n_keys, weight: (math.log(n_keys - 1) + math.log(weight / (1 - weight))) / 2,
+        ),
+        (
+            "solved",
+            "logit",
+            lambda n_keys, weight: (torch.logit(torch.tensor(weight)) + math.log(n_keys - 1)) / 2,
+        ),
+        ("solved", "bisection", by_bisection),
+        (
+            "solved",
+            "inverse hyperbolic tangent",
+            lambda n_keys, weight: math.atanh(2 * weight - 1) + math.log(n_keys - 1) / 2,
+        ),
+        (
+            "cosine zero",
+            "others at right angles",
+            lambda n_keys, weight: math.log(n_keys - 1) - math.log(1 / weight - 1),
+        ),
+        (
+            "counted the key itself",
+            "n others",
+            lambda n_keys, weight: 0.5 * math.log(n_keys / (1 / weight - 1)),
+        ),
+        (
+            "odds upside down",
+            "1/w - 1 for its inverse",
+            lambda n_keys, weight: 0.5 * math.log((n_keys - 1) * (1 / weight - 1)),
+        ),
+        ("weight for odds", "no 1 - w", lambda n_keys, weight: 0.5 * math.log(weight * n_keys - weight)),
+        (
+            "logarithm to another base",
+            "base 10",
+            lambda n_keys, weight: 0.5 * math.log10((n_keys - 1) * weight / (1 - weight)),
+        ),
+        (
+            "keys on the other side",
+            "divided by n - 1",
+            lambda n_keys, weight: 0.5 * math.log(weight / (1 - weight) / (n_keys - 1)),
+        ),
+        ("one other key", "logit alone", lambda n_keys, weight: math.atanh(2 * weight - 1)),
+        ("weight one half", "half of log(n - 1)", lambda n_keys, weight: math.log(math.sqrt(n_keys - 1))),
+        (
+            "times two",
+            "2 on the wrong side",
+            lambda n_keys, weight: 2 * math.log((n_keys - 1) * weight / (1 - weight)),
+        ),
+        ("no logarithm", "odds alone", lambda n_keys, weight: (n_keys - 1) * weight / (1 - weight) / 2),
+        ("wrong", "half of log n", lambda n_keys, weight: math.log(n_keys) / 2),
+        ("wrong", "with the opposite sign", lambda n_keys, weight: -by_bisection(n_keys, weight)),
+        ("malformed", "for the logarithm of a negative number", lambda n_keys, weight: math.log(weight - 1)),
+    ],
+}
