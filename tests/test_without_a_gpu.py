@@ -521,6 +521,12 @@ CASES = {
     ),
     "attention.rotary.rope_frequencies": lambda r: rotary.rope_frequencies(4, device=r.device),
     "attention.rotary.interpolated_frequencies": lambda r: rotary.interpolated_frequencies(r(2), scale=2),
+    "attention.rotary.ntk_frequencies": lambda r: rotary.ntk_frequencies(4, scale=2, device=r.device),
+    "attention.rotary.turns_in": lambda r: rotary.turns_in(r(2), 64),
+    "attention.rotary.yarn_frequencies": lambda r: rotary.yarn_frequencies(
+        4, scale=2, trained_length=64, device=r.device
+    ),
+    "attention.rotary.llama3_frequencies": lambda r: rotary.llama3_frequencies(r(2), scale=2),
     "attention.rotary.mean_score": lambda r: rotary.mean_score(r.whole(3), r(2)),
     "attention.rotary.rotary_table": lambda r: rotary.rotary_table(r.whole(3), r(2)),
     "attention.rotary.apply_rotary": lambda r: [
@@ -530,7 +536,10 @@ CASES = {
     "attention.rotary.apply_rotary_by_pairs": lambda r: rotary.apply_rotary_by_pairs(
         r(2, 3, 4), rotary.rotary_table(r.whole(3), r(2)), layout="half"
     ),
-    "attention.rotary.rope": lambda r: rotary.rope(r(2, 3, 4), r.whole(3)),
+    "attention.rotary.rope": lambda r: [
+        rotary.rope(r(2, 3, 4), r.whole(3)),
+        rotary.rope(r(2, 3, 4), r.whole(3), frequencies=r(2), attention_factor=1.5),
+    ],
     "attention.rotary.convert_layout": lambda r: rotary.convert_layout(
         r(8, 3), head_dim=4, source="half", target="interleaved"
     ),
@@ -931,7 +940,7 @@ EXCEPTIONS = {
         architectures.graphs: simple_path_counts refine_colours
         attention.kernelized: softmax_multiply_adds linear_multiply_adds crossover_length memory_crossover_length
         attention.ridge: operations
-        attention.rotary: ntk_aware_base
+        attention.rotary: ntk_aware_base dynamic_ntk_scale yarn_attention_factor
         optimization.gradient_descent: steps_to_accuracy
         optimization.gradient_estimators: gaussian_expectation quadratic_score_variance cosine_variances
         optimization.muon: shape_factor
