@@ -20,6 +20,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode, unset_fake_temporarily
 from course_lib import parallel, sae
 from course_lib.architectures import convolution, graphs, normalisation, recurrent, selective, state_space
 from course_lib.attention import decay, kernelized, random_features, rotary, scaled_dot_product, shapes
+from course_lib.attention import layers as decoders
 from course_lib.attention import ridge as ridge_attention
 from course_lib.optimization import (
     gradient_descent,
@@ -84,6 +85,33 @@ def circuit_norms(r: Inputs) -> list[Tensor]:
 def both(function, **options):
     """A form of attention, with and without a causal mask."""
     return lambda r: [function(*r.qkv(), causal=causal, **options) for causal in (False, True)]
+
+
+def decoder(r: Inputs, kind: str) -> decoders.Decoder:
+    sizes = {"d_model": 8, "n_heads": 2, "n_kv_heads": 1, "conv_width": 2}
+    window = 3 if kind == "softmax" else None
+    return r.module(
+        lambda: decoders.Decoder(decoders.DecoderConfig(9, attention=kind, window=window, **sizes))
+    )
+
+
+def decoder_state(r: Inputs) -> list[Tensor]:
+    """A prompt, a token behind it, beams and their last token, in each form."""
+    found = []
+    for kind in decoders.KINDS:
+        model = decoder(r, kind)
+        _, state = model(r.whole(2, 5), return_state=True)
+        out, state = model(r.whole(2, 1), state=state, return_state=True)
+        found += [out, model(r.whole(3, 1), state=state.index_select(r.whole(3)).detach())]
+    return found
+
+
+def key_value_cache(r: Inputs) -> list[Tensor]:
+    _, k, v = r.qkv()
+    cache = decoders.KeyValueCache(k, v).append(k, v).append(k, v, window=3)
+    with torch.no_grad():
+        written = cache.append(k, v).append(k, v)
+    return [cache.keys, cache.values, written.keys]
 
 
 def network(width: int) -> nn.Module:
@@ -519,6 +547,19 @@ CASES = {
     "attention.ridge.conjugate_gradient": lambda r: ridge_attention.conjugate_gradient(
         r(4, 4), r(4, 2), steps=2
     ),
+    "attention.layers.KeyValueCache": key_value_cache,
+    "attention.layers.DecoderState": decoder_state,
+    "attention.layers.Decoder": lambda r: [
+        out
+        for kind in decoders.KINDS
+        for out in (
+            decoder(r, kind)(r.whole(2, 5)),
+            decoder(r, kind).generate(r.whole(2, 3), max_new_tokens=2),
+        )
+    ],
+    "attention.layers.CausalSelfAttention": lambda r: r.module(
+        lambda: decoders.CausalSelfAttention(decoders.DecoderConfig(9, d_model=8))
+    )(r(2, 5, 8))[0],
     "attention.rotary.rope_frequencies": lambda r: rotary.rope_frequencies(4, device=r.device),
     "attention.rotary.interpolated_frequencies": lambda r: rotary.interpolated_frequencies(r(2), scale=2),
     "attention.rotary.ntk_frequencies": lambda r: rotary.ntk_frequencies(4, scale=2, device=r.device),
@@ -1071,6 +1112,7 @@ EXCEPTIONS = {
         representation.circuits: copying
     """,
     "is a base class or a tuple of results of what is in the table": """
+        attention.layers: DecoderConfig
         attention.states: AttentionState
         attention.random_features: RandomFeatures TrigonometricFeatures PositiveFeatures
         sae.autoencoder: Autoencoder

@@ -7,6 +7,7 @@ from course_lib.attention.kernelized import (
     linear_attention,
     recurrent_step,
 )
+from course_lib.attention.layers import Decoder, DecoderConfig, DecoderState
 from course_lib.attention.random_features import (
     RandomFeatureState,
     positive_features,
@@ -29,6 +30,9 @@ from course_lib.attention.rotary import (
 from course_lib.attention.scaled_dot_product import attention, qk_norm_attention
 
 __all__ = [
+    "Decoder",
+    "DecoderConfig",
+    "DecoderState",
     "DeltaState",
     "LinearState",
     "Quadratic",

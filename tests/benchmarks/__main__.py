@@ -25,6 +25,7 @@ PARTS = {
         "scaled_dot_product",
         "rotary",
     ),
+    "generation": ("generation",),
     "convolution": ("convolution",),
     "graphs": ("graphs",),
     "recurrent": ("recurrent",),
