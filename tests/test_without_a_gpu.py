@@ -19,7 +19,15 @@ from torch._subclasses.fake_tensor import FakeTensorMode, unset_fake_temporarily
 
 from course_lib import parallel, sae
 from course_lib.architectures import convolution, graphs, normalisation, recurrent, selective, state_space
-from course_lib.attention import decay, kernelized, random_features, rotary, scaled_dot_product, shapes
+from course_lib.attention import (
+    decay,
+    kernelized,
+    random_features,
+    recall,
+    rotary,
+    scaled_dot_product,
+    shapes,
+)
 from course_lib.attention import layers as decoders
 from course_lib.attention import ridge as ridge_attention
 from course_lib.optimization import (
@@ -560,6 +568,14 @@ CASES = {
     "attention.layers.CausalSelfAttention": lambda r: r.module(
         lambda: decoders.CausalSelfAttention(decoders.DecoderConfig(9, d_model=8))
     )(r(2, 5, 8))[0],
+    "attention.recall.associative_recall": lambda r: [
+        *recall.associative_recall(2, 3, n_keys=4, device=r.device),
+        *recall.associative_recall(2, 3, n_keys=2, rewritten=True, device=r.device),
+    ],
+    "attention.recall.copying": lambda r: recall.copying(2, 3, n_tokens=4, device=r.device),
+    "attention.recall.recall_decoder": lambda r: r.module(
+        lambda: recall.recall_decoder("delta", vocab_size=9)
+    )(r.whole(2, 5)),
     "attention.rotary.rope_frequencies": lambda r: rotary.rope_frequencies(4, device=r.device),
     "attention.rotary.interpolated_frequencies": lambda r: rotary.interpolated_frequencies(r(2), scale=2),
     "attention.rotary.ntk_frequencies": lambda r: rotary.ntk_frequencies(4, scale=2, device=r.device),
@@ -1023,6 +1039,7 @@ EXCEPTIONS = {
         architectures.graphs: Graph gcn_graph
     """,
     "draws from a generator, on whose device the result is": """
+        attention.recall: train_to_recall
         architectures.convolution: correlated_images
         optimization.gradient_estimators: gumbel_noise
         optimization.stochastic_gradient_descent: draw_indices
@@ -1035,6 +1052,7 @@ EXCEPTIONS = {
         theory.markov_chains: random_chains draw_tokens
     """,
     "measures its input: what it returns is a Python number": """
+        attention.recall: recall_accuracy compare_recall
         optimization.gradient_descent: stability_limit worst_rate best_step svd_coordinates sharpness
         optimization.gradient_estimators: best_baseline
         optimization.mup: rounding_loss

@@ -26,6 +26,7 @@ PARTS = {
         "rotary",
     ),
     "generation": ("generation",),
+    "recall": ("recall",),
     "convolution": ("convolution",),
     "graphs": ("graphs",),
     "recurrent": ("recurrent",),
