@@ -19,7 +19,16 @@ from torch._subclasses.fake_tensor import FakeTensorMode, unset_fake_temporarily
 
 from course_lib import parallel, sae
 from course_lib.architectures import convolution, graphs, normalisation, recurrent, selective, state_space
-from course_lib.attention import decay, kernelized, random_features, rotary, scaled_dot_product, shapes
+from course_lib.attention import (
+    decay,
+    kernelized,
+    random_features,
+    recall,
+    rotary,
+    scaled_dot_product,
+    shapes,
+)
+from course_lib.attention import layers as decoders
 from course_lib.attention import ridge as ridge_attention
 from course_lib.optimization import (
     gradient_descent,
@@ -84,6 +93,33 @@ def circuit_norms(r: Inputs) -> list[Tensor]:
 def both(function, **options):
     """A form of attention, with and without a causal mask."""
     return lambda r: [function(*r.qkv(), causal=causal, **options) for causal in (False, True)]
+
+
+def decoder(r: Inputs, kind: str) -> decoders.Decoder:
+    sizes = {"d_model": 8, "n_heads": 2, "n_kv_heads": 1, "conv_width": 2}
+    window = 3 if kind == "softmax" else None
+    return r.module(
+        lambda: decoders.Decoder(decoders.DecoderConfig(9, attention=kind, window=window, **sizes))
+    )
+
+
+def decoder_state(r: Inputs) -> list[Tensor]:
+    """A prompt, a token behind it, beams and their last token, in each form."""
+    found = []
+    for kind in decoders.KINDS:
+        model = decoder(r, kind)
+        _, state = model(r.whole(2, 5), return_state=True)
+        out, state = model(r.whole(2, 1), state=state, return_state=True)
+        found += [out, model(r.whole(3, 1), state=state.index_select(r.whole(3)).detach())]
+    return found
+
+
+def key_value_cache(r: Inputs) -> list[Tensor]:
+    _, k, v = r.qkv()
+    cache = decoders.KeyValueCache(k, v).append(k, v).append(k, v, window=3)
+    with torch.no_grad():
+        written = cache.append(k, v).append(k, v)
+    return [cache.keys, cache.values, written.keys]
 
 
 def network(width: int) -> nn.Module:
@@ -519,8 +555,35 @@ CASES = {
     "attention.ridge.conjugate_gradient": lambda r: ridge_attention.conjugate_gradient(
         r(4, 4), r(4, 2), steps=2
     ),
+    "attention.layers.KeyValueCache": key_value_cache,
+    "attention.layers.DecoderState": decoder_state,
+    "attention.layers.Decoder": lambda r: [
+        out
+        for kind in decoders.KINDS
+        for out in (
+            decoder(r, kind)(r.whole(2, 5)),
+            decoder(r, kind).generate(r.whole(2, 3), max_new_tokens=2),
+        )
+    ],
+    "attention.layers.CausalSelfAttention": lambda r: r.module(
+        lambda: decoders.CausalSelfAttention(decoders.DecoderConfig(9, d_model=8))
+    )(r(2, 5, 8))[0],
+    "attention.recall.associative_recall": lambda r: [
+        *recall.associative_recall(2, 3, n_keys=4, device=r.device),
+        *recall.associative_recall(2, 3, n_keys=2, rewritten=True, device=r.device),
+    ],
+    "attention.recall.copying": lambda r: recall.copying(2, 3, n_tokens=4, device=r.device),
+    "attention.recall.recall_decoder": lambda r: r.module(
+        lambda: recall.recall_decoder("delta", vocab_size=9)
+    )(r.whole(2, 5)),
     "attention.rotary.rope_frequencies": lambda r: rotary.rope_frequencies(4, device=r.device),
     "attention.rotary.interpolated_frequencies": lambda r: rotary.interpolated_frequencies(r(2), scale=2),
+    "attention.rotary.ntk_frequencies": lambda r: rotary.ntk_frequencies(4, scale=2, device=r.device),
+    "attention.rotary.turns_in": lambda r: rotary.turns_in(r(2), 64),
+    "attention.rotary.yarn_frequencies": lambda r: rotary.yarn_frequencies(
+        4, scale=2, trained_length=64, device=r.device
+    ),
+    "attention.rotary.llama3_frequencies": lambda r: rotary.llama3_frequencies(r(2), scale=2),
     "attention.rotary.mean_score": lambda r: rotary.mean_score(r.whole(3), r(2)),
     "attention.rotary.rotary_table": lambda r: rotary.rotary_table(r.whole(3), r(2)),
     "attention.rotary.apply_rotary": lambda r: [
@@ -530,7 +593,10 @@ CASES = {
     "attention.rotary.apply_rotary_by_pairs": lambda r: rotary.apply_rotary_by_pairs(
         r(2, 3, 4), rotary.rotary_table(r.whole(3), r(2)), layout="half"
     ),
-    "attention.rotary.rope": lambda r: rotary.rope(r(2, 3, 4), r.whole(3)),
+    "attention.rotary.rope": lambda r: [
+        rotary.rope(r(2, 3, 4), r.whole(3)),
+        rotary.rope(r(2, 3, 4), r.whole(3), frequencies=r(2), attention_factor=1.5),
+    ],
     "attention.rotary.convert_layout": lambda r: rotary.convert_layout(
         r(8, 3), head_dim=4, source="half", target="interleaved"
     ),
@@ -931,7 +997,7 @@ EXCEPTIONS = {
         architectures.graphs: simple_path_counts refine_colours
         attention.kernelized: softmax_multiply_adds linear_multiply_adds crossover_length memory_crossover_length
         attention.ridge: operations
-        attention.rotary: ntk_aware_base
+        attention.rotary: ntk_aware_base dynamic_ntk_scale yarn_attention_factor
         optimization.gradient_descent: steps_to_accuracy
         optimization.gradient_estimators: gaussian_expectation quadratic_score_variance cosine_variances
         optimization.muon: shape_factor
@@ -973,6 +1039,7 @@ EXCEPTIONS = {
         architectures.graphs: Graph gcn_graph
     """,
     "draws from a generator, on whose device the result is": """
+        attention.recall: train_to_recall
         architectures.convolution: correlated_images
         optimization.gradient_estimators: gumbel_noise
         optimization.stochastic_gradient_descent: draw_indices
@@ -985,6 +1052,7 @@ EXCEPTIONS = {
         theory.markov_chains: random_chains draw_tokens
     """,
     "measures its input: what it returns is a Python number": """
+        attention.recall: recall_accuracy compare_recall
         optimization.gradient_descent: stability_limit worst_rate best_step svd_coordinates sharpness
         optimization.gradient_estimators: best_baseline
         optimization.mup: rounding_loss
@@ -1062,6 +1130,7 @@ EXCEPTIONS = {
         representation.circuits: copying
     """,
     "is a base class or a tuple of results of what is in the table": """
+        attention.layers: DecoderConfig
         attention.states: AttentionState
         attention.random_features: RandomFeatures TrigonometricFeatures PositiveFeatures
         sae.autoencoder: Autoencoder

@@ -7,6 +7,7 @@ from course_lib.attention.kernelized import (
     linear_attention,
     recurrent_step,
 )
+from course_lib.attention.layers import Decoder, DecoderConfig, DecoderState
 from course_lib.attention.random_features import (
     RandomFeatureState,
     positive_features,
@@ -14,10 +15,24 @@ from course_lib.attention.random_features import (
     trigonometric_features,
 )
 from course_lib.attention.ridge import DeltaState, RidgeState, delta_rule, ridge_attention
-from course_lib.attention.rotary import apply_rotary, convert_layout, rope, rope_frequencies, rotary_table
+from course_lib.attention.rotary import (
+    apply_rotary,
+    convert_layout,
+    interpolated_frequencies,
+    llama3_frequencies,
+    ntk_frequencies,
+    rope,
+    rope_frequencies,
+    rotary_table,
+    yarn_attention_factor,
+    yarn_frequencies,
+)
 from course_lib.attention.scaled_dot_product import attention, qk_norm_attention
 
 __all__ = [
+    "Decoder",
+    "DecoderConfig",
+    "DecoderState",
     "DeltaState",
     "LinearState",
     "Quadratic",
@@ -28,7 +43,10 @@ __all__ = [
     "convert_layout",
     "delta_rule",
     "elu_features",
+    "interpolated_frequencies",
     "linear_attention",
+    "llama3_frequencies",
+    "ntk_frequencies",
     "positive_features",
     "qk_norm_attention",
     "random_feature_attention",
@@ -38,4 +56,6 @@ __all__ = [
     "rope_frequencies",
     "rotary_table",
     "trigonometric_features",
+    "yarn_attention_factor",
+    "yarn_frequencies",
 ]

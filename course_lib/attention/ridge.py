@@ -546,6 +546,7 @@ def delta_rule(
     chunk_size: int = 64,
     initial_state: DeltaState | None = None,
     return_state: bool = False,
+    enable_gqa: bool = False,
 ) -> Float[Tensor, "... queries d_v"] | tuple[Float[Tensor, "... queries d_v"], DeltaState]:
     """Return y_i = W_i^T q_i for W_i = W_{i-1} + eta_i k_i (v_i - W_{i-1}^T k_i)^T: one gradient step a token (17.15).
 
@@ -554,7 +555,8 @@ def delta_rule(
     from chunk to chunk is products of matrices.
 
     Shapes: as in `ridge_attention`, causal, with `attn_mask` and states as there; `step_size` is a number or one a token,
-    (..., keys). Half precision is computed in float32.
+    (..., keys). Half precision is computed in float32. With `enable_gqa` each head of k and v serves as many neighbouring
+    heads of q as there are more of them; states and step sizes are those of the heads of q.
     Ranges: eta_i |k_i|^2 lies between 0 and 2, beyond which errors grow from token to token.
 
     Raises:
@@ -562,7 +564,7 @@ def delta_rule(
             the state is another one's.
     Source: I. Schlag, K. Irie and J. Schmidhuber, arXiv:2102.11174; in chunks S. Yang et al., arXiv:2406.06484.
     """
-    check_qkv(q, k, v)
+    q, k, v, attn_mask = as_torch_takes_them(q, k, v, attn_mask, enable_gqa=enable_gqa)
     check_causal(q, k)
     if chunk_size < 1:
         raise ValueError(f"chunk_size must be 1 or more, got {chunk_size}")
@@ -574,6 +576,8 @@ def delta_rule(
     work = _work_dtype(dtype)
     if initial_state is None:
         weights = k.new_zeros(*k.shape[:-2], k.shape[-1], v.shape[-1], dtype=work)
+    elif not isinstance(initial_state, DeltaState):
+        raise ValueError(f"initial_state must be a DeltaState, got {type(initial_state).__name__}")
     else:
         weights, wanted = initial_state.weights, (*k.shape[:-2], k.shape[-1], v.shape[-1])
         if weights.shape != wanted or weights.device != k.device:

@@ -49,6 +49,16 @@ def _check_scale(scale: float | int) -> None:
         )
 
 
+def _check_length(length: float | int, name: str = "trained_length") -> None:
+    if not 0 < length < math.inf:
+        raise ValueError(f"{name} must be a number of positions above 0, got {length}")
+
+
+def _check_turns(fast: float | int, slow: float | int) -> None:
+    if not 0 < slow < fast < math.inf:
+        raise ValueError(f"turns must be 0 < slow_turns < fast_turns, got {slow} and {fast}")
+
+
 # Frequencies
 
 
@@ -99,6 +109,143 @@ def ntk_aware_base(base: float | int, *, scale: float | int, rotary_dim: int) ->
     return float(base * scale ** (rotary_dim / (rotary_dim - 2)))
 
 
+def ntk_frequencies(
+    rotary_dim: int,
+    *,
+    scale: float | int,
+    base: float | int = 10_000.0,
+    device: torch.device | str | None = None,
+) -> Float64[Tensor, " pairs"]:
+    """omega_i s^(-2 (i - 1) / (d - 2)): the frequencies of the base `ntk_aware_base` (14.11).
+
+    Shapes: `rotary_dim` is d; the result has d/2 entries, in radians a position.
+
+    Raises:
+        ValueError: `base` is not above 1, `scale` is below 1, or `rotary_dim` is odd or below 4.
+
+    Source: Peng et al. 2023, arXiv:2309.00071.
+    """
+    base = ntk_aware_base(base, scale=scale, rotary_dim=rotary_dim)
+    return rope_frequencies(rotary_dim, base=base, device=device)
+
+
+def dynamic_ntk_scale(scale: float | int, *, length: int, trained_length: int) -> float:
+    """s max(L, L_0) / L_0 - (s - 1): a scale for `ntk_frequencies` that grows with the text, from 1 up to L_0 on.
+
+    Units: L is `length`, the tokens of the text, and L_0 is `trained_length`, those of the texts in training; `scale` is s.
+
+    Raises:
+        ValueError: `scale` is below 1, or a length is not above 0.
+
+    Source: "dynamic NTK", discussed in Peng et al. 2023, arXiv:2309.00071.
+    """
+    _check_scale(scale)
+    _check_length(length, "length")
+    _check_length(trained_length)
+    return scale * max(length, trained_length) / trained_length - (scale - 1)
+
+
+def turns_in(frequencies: Float[Tensor, " pairs"], length: float | int) -> Float[Tensor, " pairs"]:
+    """r_i = L omega_i / (2 pi): how many turns pair i makes over a text of L positions."""
+    return length * frequencies / (2 * math.pi)
+
+
+def yarn_frequencies(
+    rotary_dim: int,
+    *,
+    scale: float | int,
+    trained_length: int,
+    base: float | int = 10_000.0,
+    fast_turns: float | int = 32,
+    slow_turns: float | int = 1,
+    whole_pairs: bool = True,
+    device: torch.device | str | None = None,
+) -> Float64[Tensor, " pairs"]:
+    """(1 - g_i) omega_i + g_i omega_i / s: fast pairs keep their frequency, slow ones are interpolated.
+
+    A pair that made many turns in training has shown all its angles, and distinguishes neighbours; one that made less than a
+    turn would come to angles that training has never shown. Between the two g_i is a ramp in the number of the pair. It
+    starts at the pair that makes `fast_turns` turns over the trained length, i = 1 + d ln(L / (2 pi r)) / (2 ln base) for r
+    turns, and ends at the one that makes `slow_turns`. With `whole_pairs` these two are rounded outwards.
+
+    A model with these frequencies multiplies its scores by the square of `yarn_attention_factor`.
+
+    Shapes: `rotary_dim` is d; the result has d/2 entries, in radians a position.
+    Units: `scale` is s, the new context over the trained one; `trained_length` is L, in positions.
+
+    Raises:
+        ValueError: `rotary_dim` is odd or below 2, `base` is not above 1, `scale` is below 1, the length is not above 0, or
+            the turns are not 0 < slow < fast.
+
+    Source: YaRN, Peng et al. 2023, arXiv:2309.00071.
+    """
+    frequencies = rope_frequencies(rotary_dim, base=base, device=device)
+    _check_scale(scale)
+    _check_length(trained_length)
+    _check_turns(fast_turns, slow_turns)
+    # Pairs are counted from 0 here.
+    first, last = (
+        rotary_dim * math.log(trained_length / (2 * math.pi * turns)) / (2 * math.log(base))
+        for turns in (fast_turns, slow_turns)
+    )
+    if whole_pairs:
+        first, last = math.floor(first), math.ceil(last)
+    # As in the code of the paper, the ramp may end behind the last pair, and is a step where it has no length.
+    first, last = max(first, 0), min(last, rotary_dim - 1)
+    pairs = torch.arange(len(frequencies), dtype=torch.float64, device=device)
+    ramp = ((pairs - first) / (last - first if last != first else 0.001)).clamp(0, 1)
+    return torch.lerp(frequencies, frequencies / scale, ramp)
+
+
+def yarn_attention_factor(
+    scale: float | int, *, mscale: float | int = 1, mscale_all_dim: float | int = 0
+) -> float:
+    """(0.1 m ln s + 1) / (0.1 m' ln s + 1): what queries and keys are multiplied by, so that scores grow by its square.
+
+    Over a longer text the softmax shares its weight among more keys; larger scores undo that.
+
+    Units: `scale` is s; `mscale` is m and `mscale_all_dim` is m', under which names DeepSeek's configurations have them. The
+    paper's own factor has m = 1 and m' = 0.
+
+    Raises:
+        ValueError: `scale` is below 1, or one of the other two is negative.
+
+    Source: YaRN, Peng et al. 2023, arXiv:2309.00071.
+    """
+    _check_scale(scale)
+    for name, weight in (("mscale", mscale), ("mscale_all_dim", mscale_all_dim)):
+        if not 0 <= weight < math.inf:
+            raise ValueError(f"{name} must be a finite number, 0 or more, got {weight}")
+    return (0.1 * mscale * math.log(scale) + 1) / (0.1 * mscale_all_dim * math.log(scale) + 1)
+
+
+def llama3_frequencies(
+    frequencies: Float[Tensor, " pairs"],
+    *,
+    scale: float | int = 8,
+    trained_length: int = 8192,
+    fast_turns: float | int = 4,
+    slow_turns: float | int = 1,
+) -> Float[Tensor, " pairs"]:
+    """(1 - g_i) omega_i + g_i omega_i / s, g_i = (fast - r_i) / (fast - slow) kept within 0 and 1.
+
+    As in YaRN, but the ramp is linear in the turns r_i that pair i makes over the trained length, and scores keep their
+    size. Configurations call `fast_turns` high_freq_factor and `slow_turns` low_freq_factor.
+
+    Units: `scale` is s, the new context over the trained one; `trained_length` is in positions.
+
+    Raises:
+        ValueError: `scale` is below 1, the length is not above 0, or the turns are not 0 < slow < fast.
+
+    Source: Llama 3.1, Grattafiori et al. 2024, arXiv:2407.21783, and the code published with it.
+    """
+    _check_scale(scale)
+    _check_length(trained_length)
+    _check_turns(fast_turns, slow_turns)
+    ramp = ((fast_turns - turns_in(frequencies, trained_length)) / (fast_turns - slow_turns)).clamp(0, 1)
+    return torch.lerp(frequencies, frequencies / scale, ramp)
+
+
 def mean_score(
     distances: Shaped[Tensor, " n"], frequencies: Float[Tensor, " pairs"]
 ) -> Float64[Tensor, " n"]:
@@ -117,6 +264,7 @@ def rotary_table(
     frequencies: Float[Tensor, " pairs"],
     *,
     dtype: torch.dtype = torch.complex64,
+    attention_factor: float | int = 1.0,
 ) -> Complex[Tensor, "*batch seq pairs"]:
     """e^{j t omega_i} for every position t and pair i (14.3), on the device of the positions.
 
@@ -125,9 +273,10 @@ def rotary_table(
     table from the CPU.
 
     Ranges: positions are whole numbers of any size and order; start them at the length of the cache to go on from it.
+    `attention_factor` multiplies all entries, for YaRN: what turns is then longer by it.
 
     Raises:
-        ValueError: positions are not integers or have no dimension, or `dtype` is not complex.
+        ValueError: positions are not integers or have no dimension, `dtype` is not complex, or the factor is not above 0.
     """
     if positions.is_floating_point() or positions.is_complex() or positions.dtype == torch.bool:
         raise ValueError(
@@ -140,8 +289,10 @@ def rotary_table(
         )
     if not dtype.is_complex:
         raise ValueError(f"dtype must be complex (torch.complex64 or torch.complex128), got {dtype}")
+    if not 0 < attention_factor < math.inf:
+        raise ValueError(f"attention_factor must be a finite number above 0, got {attention_factor}")
     angles = positions.double()[..., None] * frequencies.to(positions.device, torch.float64)
-    return torch.polar(torch.ones_like(angles), angles).to(dtype)
+    return torch.polar(torch.full_like(angles, attention_factor), angles).to(dtype)
 
 
 def _fit(x: Tensor, table: Tensor, layout: str) -> Tensor:
@@ -249,6 +400,8 @@ def rope(
     layout: str = "interleaved",
     base: float | int = 10_000.0,
     rotary_dim: int | None = None,
+    frequencies: Float[Tensor, " pairs"] | None = None,
+    attention_factor: float | int = 1.0,
 ) -> Float[Tensor, "... seq head_dim"]:
     """RoPE(x, t): every pair i of x turned by t omega_i (14.7), with no parameters.
 
@@ -257,20 +410,27 @@ def rope(
 
     Shapes: x is (..., n_heads, seq, head_dim); positions are (seq,) or (batch, seq). Any floating dtype; the cosines
     are those of float64 angles, rounded to float32 (kept in float64 where x is float64).
-    Ranges: `rotary_dim` is the number of leading entries that turn, all by default; the others stay as they are.
+    Ranges: `rotary_dim` is the number of leading entries that turn, all by default; the others stay as they are. For a
+    longer context than in training give `frequencies` in their place, as `yarn_frequencies` and the others return them,
+    and with YaRN's its `attention_factor`, which multiplies what turns.
 
     Raises:
-        ValueError: `rotary_dim` (or head_dim) is odd or too large, the layout is unknown, positions are not integers or
-            not one for each entry of the sequence.
+        ValueError: `rotary_dim` (or head_dim) is odd or too large or given beside `frequencies`, the layout is unknown,
+            positions are not integers or not one for each entry of the sequence, or the factor is not above 0.
 
     Source: Su et al. 2021, arXiv:2104.09864.
     """
-    _check_pairs(
-        x.shape[-1] if rotary_dim is None else rotary_dim, "head_dim" if rotary_dim is None else "rotary_dim"
-    )
-    frequencies = rope_frequencies(rotary_dim or x.shape[-1], base=base, device=x.device)
+    if frequencies is None:
+        turning, name = (x.shape[-1], "head_dim") if rotary_dim is None else (rotary_dim, "rotary_dim")
+        _check_pairs(turning, name)
+        frequencies = rope_frequencies(turning, base=base, device=x.device)
+    elif rotary_dim is not None:
+        raise ValueError(
+            f"give frequencies, one for each pair that turns, or rotary_dim, got {len(frequencies)} and {rotary_dim}"
+        )
     dtype = torch.complex128 if x.dtype == torch.float64 else torch.complex64
-    return apply_rotary(x, rotary_table(positions, frequencies, dtype=dtype), layout=layout)
+    table = rotary_table(positions, frequencies, dtype=dtype, attention_factor=attention_factor)
+    return apply_rotary(x, table, layout=layout)
 
 
 # Layouts

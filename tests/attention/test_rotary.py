@@ -16,13 +16,19 @@ from course_lib.attention.rotary import (
     apply_rotary,
     apply_rotary_by_pairs,
     convert_layout,
+    dynamic_ntk_scale,
     interpolated_frequencies,
     layout_order,
+    llama3_frequencies,
     mean_score,
     ntk_aware_base,
+    ntk_frequencies,
     rope,
     rope_frequencies,
     rotary_table,
+    turns_in,
+    yarn_attention_factor,
+    yarn_frequencies,
 )
 
 SEEDS = st.integers(0, 2**31)
@@ -452,6 +458,45 @@ def test_interpolation_squeezes_positions():
     torch.testing.assert_close(stretched, rotary_table(torch.arange(10), frequencies), rtol=0, atol=1e-6)
 
 
+@pytest.mark.parametrize(
+    "extend",
+    [
+        lambda scale: yarn_frequencies(64, scale=scale, trained_length=2048),
+        lambda scale: yarn_frequencies(64, scale=scale, trained_length=2048, whole_pairs=False),
+        lambda scale: llama3_frequencies(
+            rope_frequencies(64), scale=scale, trained_length=2048, fast_turns=32
+        ),
+    ],
+)
+def test_fast_pairs_are_kept_and_slow_ones_interpolated(extend):
+    plain = rope_frequencies(64)
+    turns, slowed = turns_in(plain, 2048), plain / extend(4.0)
+    assert float(turns[0]) == pytest.approx(2048 / (2 * math.pi))
+    assert torch.equal(slowed[turns > 40], torch.ones(int((turns > 40).sum())).double())
+    torch.testing.assert_close(slowed[turns < 0.7], torch.full_like(slowed[turns < 0.7], 4))
+    between = slowed[(turns < 31) & (turns > 1.01)]
+    assert len(between) > 5
+    assert bool(((between > 1) & (between < 4)).all())
+    assert bool((slowed.diff() >= -1e-12).all())
+    torch.testing.assert_close(extend(1), plain)
+
+
+def test_the_dynamic_scale_is_1_up_to_the_trained_length():
+    assert [dynamic_ntk_scale(4, length=n, trained_length=100) for n in (1, 100, 200)] == [1, 1, 5]
+
+
+def test_a_table_of_its_own_for_rope():
+    x, positions = normal(3, 8), at(0, 5, 70)
+    own = llama3_frequencies(rope_frequencies(4, base=100), scale=8, trained_length=64)
+    found = rope(x, positions, frequencies=own, attention_factor=1.5)
+    assert torch.equal(found[:, 4:], x[:, 4:])  # what does not turn keeps its size
+    turned_by = rotary_table(positions, own, dtype=torch.complex128)
+    torch.testing.assert_close(
+        found[:, :4], 1.5 * apply_rotary_by_pairs(x[:, :4], turned_by, layout="interleaved")
+    )
+    assert not torch.allclose(found, rope(x, positions, base=100, rotary_dim=4, attention_factor=1.5))
+
+
 @given(st.lists(st.integers(0, 100_000), min_size=1, max_size=5), SEEDS, DIMS)
 def test_the_mean_score_is_that_of_a_vector_with_equal_pairs(distances, seed, d):
     angle = 2 * math.pi * torch.rand(d // 2, generator=rng(seed), dtype=torch.float64)
@@ -524,6 +569,30 @@ def test_wrong_numbers_are_refused():
         rotary_table(torch.arange(3), rope_frequencies(8), dtype=torch.float32)
 
 
+def test_wrong_extensions_are_refused():
+    yarn = {"scale": 2, "trained_length": 64}
+    plain = rope_frequencies(8)
+    for call, reason in (
+        (lambda: yarn_frequencies(8, **yarn | {"scale": 0.5}), "scale must be .* got 0.5"),
+        (lambda: yarn_frequencies(8, **yarn | {"trained_length": 0}), "trained_length must be .* got 0"),
+        (lambda: yarn_frequencies(8, **yarn, fast_turns=1), "slow_turns < fast_turns, got 1 and 1"),
+        (lambda: yarn_frequencies(8, **yarn, base=1), "base must be a finite number above 1"),
+        (lambda: yarn_frequencies(7, **yarn), "rotary_dim must be an even number"),
+        (lambda: llama3_frequencies(plain, scale=math.nan), "scale must be .* got nan"),
+        (lambda: llama3_frequencies(plain, slow_turns=0), "slow_turns < fast_turns, got 0 and 4"),
+        (lambda: llama3_frequencies(plain, trained_length=-1), "trained_length must be .* got -1"),
+        (lambda: ntk_frequencies(2, scale=2), "rotary_dim must be an even number, 4 or more"),
+        (lambda: dynamic_ntk_scale(2, length=0, trained_length=4), "length must be .* got 0"),
+        (lambda: yarn_attention_factor(2, mscale=-1), "mscale must be .* got -1"),
+        (lambda: yarn_attention_factor(0.9), "scale must be .* got 0.9"),
+        (lambda: rope(normal(2, 8), at(0, 1), frequencies=plain, rotary_dim=8), "got 4 and 8"),
+        (lambda: rope(normal(2, 8), at(0, 1), attention_factor=0), "attention_factor must be .* got 0"),
+        (lambda: rope(normal(2, 6), at(0, 1), frequencies=plain), "turns 8 entries .* head_dim is 6"),
+    ):
+        with pytest.raises(ValueError, match=reason):
+            call()
+
+
 def test_wrong_layouts_are_refused():
     weight = torch.zeros(12, 3)
     with pytest.raises(ValueError, match="source must be one of"):
@@ -576,28 +645,92 @@ def test_the_first_positions_agree_to_1e_6(llama):
     torch.testing.assert_close(rope(q, positions, layout="half"), expected, rtol=1e-6, atol=1e-6)
 
 
-def test_frequencies_and_extensions_are_transformers_own(llama):
-    from transformers import LlamaConfig
-    from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
-
+def test_frequencies_are_transformers_own(llama):
     embedding, _ = llama
     assert sum(p.numel() for p in embedding.parameters()) == 0
     torch.testing.assert_close(embedding.inv_freq.double(), rope_frequencies(16), rtol=1e-6, atol=0)
 
-    def theirs(rope_type, **options):
-        config = LlamaConfig(
-            hidden_size=64,
-            num_attention_heads=4,
-            max_position_embeddings=2048,
-            rope_parameters={"rope_type": rope_type, "rope_theta": 10_000.0, "factor": 4.0},
-        )
-        return ROPE_INIT_FUNCTIONS[rope_type](config, **options)[0].double()
 
-    torch.testing.assert_close(
-        theirs("linear"), interpolated_frequencies(rope_frequencies(16), scale=4), rtol=1e-6, atol=0
+def theirs(rope_type, *, base, factor, partial, trained, seq_len=None, **options):
+    """transformers' frequencies and factor of queries and keys, for heads of 32 and a context of `trained`."""
+    from transformers import LlamaConfig
+    from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
+
+    if rope_type in ("yarn", "llama3"):
+        options["original_max_position_embeddings"] = trained
+    config = LlamaConfig(
+        hidden_size=64,
+        num_attention_heads=2,
+        max_position_embeddings=trained,
+        rope_parameters={
+            "rope_type": rope_type,
+            "rope_theta": base,
+            "factor": factor,
+            "partial_rotary_factor": partial,
+            **options,
+        },
     )
-    # Their dynamic scale at length L' is factor L'/L - (factor - 1): 13 here.
-    base = ntk_aware_base(10_000, scale=13, rotary_dim=16)
-    torch.testing.assert_close(
-        theirs("dynamic", seq_len=8192), rope_frequencies(16, base=base), rtol=1e-5, atol=0
-    )
+    frequencies, attention_factor = ROPE_INIT_FUNCTIONS[rope_type](config, seq_len=seq_len)
+    return frequencies.double(), attention_factor
+
+
+@pytest.mark.parametrize("kind", ["linear", "dynamic", "yarn", "yarn by fractions", "llama3"])
+@given(
+    base=st.sampled_from([1e3, 1e4, 5e5, 1e6]),
+    factor=st.floats(1, 64),
+    partial=st.sampled_from([0.25, 0.5, 1.0]),
+    trained=st.sampled_from([64, 2048, 8192]),
+    length=st.integers(1, 200_000),
+    turns=st.sampled_from([(1, 32), (2, 16), (1, 4), (0.5, 3)]),
+)
+def test_extensions_are_transformers_own(kind, base, factor, partial, trained, length, turns):
+    dim, slow, fast = int(32 * partial), *turns
+    common = {"base": base, "factor": factor, "partial": partial, "trained": trained}
+    ramp = {"trained_length": trained, "slow_turns": slow, "fast_turns": fast}
+    plain = rope_frequencies(dim, base=base)
+    if kind == "linear":
+        expected, size = theirs("linear", **common)
+        found = interpolated_frequencies(plain, scale=factor)
+    elif kind == "dynamic":
+        expected, size = theirs("dynamic", **common, seq_len=length)
+        scale = dynamic_ntk_scale(factor, length=length, trained_length=trained)
+        found = ntk_frequencies(dim, base=base, scale=scale)
+    elif kind == "llama3":
+        expected, size = theirs("llama3", **common, low_freq_factor=slow, high_freq_factor=fast)
+        found = llama3_frequencies(plain, scale=factor, **ramp)
+    else:
+        whole = kind == "yarn"
+        expected, size = theirs("yarn", **common, beta_slow=slow, beta_fast=fast, truncate=whole)
+        found = yarn_frequencies(dim, base=base, scale=factor, whole_pairs=whole, **ramp)
+    torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-6 * (kind == "llama3"))
+    assert size == pytest.approx(yarn_attention_factor(factor) if "yarn" in kind else 1, rel=1e-12)
+
+
+@pytest.mark.parametrize(("mscale", "all_dim"), [(1.0, 1.0), (0.707, 1.0), (2, 0.5), (0, 1.0), (1.0, 0)])
+@pytest.mark.parametrize("factor", [1, 4, 40.0])
+def test_yarns_factor_of_queries_and_keys_is_transformers_own(factor, mscale, all_dim):
+    common = {"base": 1e4, "partial": 1.0, "trained": 64, "factor": factor}
+    _, expected = theirs("yarn", **common, mscale=mscale, mscale_all_dim=all_dim)
+    # They take both numbers or neither.
+    own = {"mscale": mscale, "mscale_all_dim": all_dim} if mscale and all_dim else {}
+    assert yarn_attention_factor(factor, **own) == pytest.approx(expected, rel=1e-12)
+    _, chosen = theirs("yarn", **common, attention_factor=1.25)
+    assert chosen == 1.25 != yarn_attention_factor(factor)
+
+
+def test_a_llama_with_yarn_turns_as_rope_with_its_frequencies(llama):
+    from transformers import LlamaConfig
+    from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
+
+    options = {"rope_type": "yarn", "rope_theta": 1e4, "factor": 8.0, "original_max_position_embeddings": 64}
+    config = LlamaConfig(hidden_size=64, num_attention_heads=4, rope_parameters=options)
+    q, positions = normal(1, 4, 5, 16, dtype=torch.float32), torch.arange(5)
+    cos, sin = LlamaRotaryEmbedding(config)(q, positions[None])
+    expected, _ = llama[1](q, q, cos, sin)
+    own = yarn_frequencies(16, scale=8, trained_length=64)
+    found = rope(q, positions, layout="half", frequencies=own, attention_factor=yarn_attention_factor(8))
+    torch.testing.assert_close(found, expected, rtol=1e-6, atol=2e-6)
+    scores = [
+        float(x[0, 0, 3] @ x[0, 0, 1]) for x in (found, rope(q, positions, layout="half", frequencies=own))
+    ]
+    assert scores[0] == pytest.approx(scores[1] * yarn_attention_factor(8) ** 2, rel=1e-5)

@@ -9,8 +9,8 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from course_lib.attention.kernelized import Quadratic, elu_features, linear_attention
 from course_lib.attention.random_features import positive_features, random_feature_attention
-from course_lib.attention.ridge import ridge_attention
-from course_lib.attention.scaled_dot_product import attention, naive_attention
+from course_lib.attention.ridge import delta_rule, ridge_attention
+from course_lib.attention.scaled_dot_product import attention, naive_attention, qk_norm_attention
 
 LINEAR = {
     "elu": partial(linear_attention, feature_map=elu_features, chunk_size=2),
@@ -58,6 +58,19 @@ def test_grouped_heads(name, causal):
         same(found[:, head], FORMS[name](q[:, head], *own, causal=causal))
     if name == "softmax":
         same(found, scaled_dot_product_attention(q, k, v, is_causal=causal, enable_gqa=True))
+
+
+@pytest.mark.parametrize("form", [partial(delta_rule, step_size=0.1), partial(qk_norm_attention, scale=3.0)])
+def test_grouped_heads_of_the_relatives(form):
+    q, _, _ = draw(2, 6)
+    _, k, v = draw(2, 2, seed=1)
+    found = form(q, k, v, enable_gqa=True)
+    for head in range(6):
+        same(found[:, head], form(q[:, head], k[:, head // 3], v[:, head // 3]))
+    with pytest.raises(ValueError, match="got 6, 4 and 4 heads"):
+        form(q, q[:, :4], q[:, :4], enable_gqa=True)
+    with pytest.raises(ValueError, match="same leading dimensions"):
+        form(q, k, v)
 
 
 @every_form

@@ -25,6 +25,8 @@ PARTS = {
         "scaled_dot_product",
         "rotary",
     ),
+    "generation": ("generation",),
+    "recall": ("recall",),
     "convolution": ("convolution",),
     "graphs": ("graphs",),
     "recurrent": ("recurrent",),

@@ -1,0 +1,136 @@
+"""Pairs to look up and texts to copy: what is drawn, the circuit by hand in every form, and training."""
+
+import pytest
+import torch
+
+from course_lib.attention.recall import (
+    FORMS,
+    HEAD_DIM,
+    NO_ANSWER,
+    TASKS,
+    associative_recall,
+    compare_recall,
+    copying,
+    recall_accuracy,
+    recall_decoder,
+    train_to_recall,
+)
+
+
+def rng(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+@pytest.mark.parametrize("rewritten", [False, True])
+def test_answers_are_the_latest_values(rewritten):
+    draw = {"n_keys": 9, "n_values": 5, "rewritten": rewritten, "generator": rng()}
+    tokens, answers = associative_recall(40, 8, **draw)
+    assert tokens.shape == answers.shape == (40, 24)
+    repeated = 0
+    for text, wanted in zip(tokens.tolist(), answers.tolist(), strict=True):
+        told = list(zip(text[0:16:2], text[1:16:2], strict=True))
+        assert wanted[:16] == [NO_ANSWER] * 16
+        assert wanted[16:] == [dict(told)[key] for key in text[16:]]  # later pairs replace earlier ones
+        assert sorted(text[16:]) == sorted(key for key, _ in told)
+        assert {value for _, value in told} <= set(range(9, 14))
+        repeated += len(told) - len(dict(told))
+    assert (repeated > 0) == rewritten
+    assert float((answers[:, 16:] != tokens[:, 1:16:2]).double().mean()) > 0.3  # asked in another order
+
+
+def test_a_copy_is_the_text_again():
+    tokens, answers = copying(30, 6, n_tokens=7, generator=rng())
+    assert tokens.shape == (30, 11)
+    assert torch.equal(tokens[:, 6:], tokens[:, :5])
+    assert torch.equal(answers[:, 6:], tokens[:, 1:6])
+    assert bool((answers[:, :6] == NO_ANSWER).all())
+    assert all(len(set(text[:6])) == 6 for text in tokens.tolist())
+    assert len(tokens.unique(dim=0)) == 30
+
+
+def by_hand(form):
+    """A decoder whose key is the token before, whose value is the token, and whose query is the token itself."""
+    model = recall_decoder(form, vocab_size=32)
+    layer, one = model.blocks[0].attention, torch.eye(64)
+    with torch.no_grad():
+        model.embed.weight.copy_(one[:32])  # tokens 0 to 15 are keys, 16 to 31 values
+        keys = 5 * (2 * one[:16] - 1) if form in ("linear", "decay") else 5 * one[:16]
+        keys = torch.where(torch.arange(64) < 16, keys, 0.0)
+        layer.project_in.weight.copy_(torch.cat([keys, keys, one[16:32]]))
+        layer.taps.zero_()
+        layer.taps[0, :16] = layer.taps[1, 16:32] = layer.taps[0, 32:] = 1
+        layer.project_out.weight.copy_(one[16:32].T)
+        model.unembed.weight.copy_(one[:32])
+        model.unembed.weight[:16] = 0
+        if form == "decay":  # by one half at each token
+            layer.gate.weight.zero_()
+            layer.gate.bias.zero_()
+        if form == "delta":  # values replace what is there; keys that are asked for write nothing
+            layer.gate.weight.copy_(10 * one[16:32].sum(0, keepdim=True))
+            layer.gate.bias.fill_(-30)
+    return model
+
+
+@pytest.mark.parametrize("form", [form for form in FORMS if form != "softmax, positions"])
+def test_the_circuit_by_hand_recalls_as_many_pairs_as_the_memory_holds(form):
+    model = by_hand(form)
+    draw = TASKS["recall"][0].func
+    found = recall_accuracy(model, lambda *a, **o: draw(*a, n_keys=16, **o), 16)
+    rewritten = recall_accuracy(model, lambda *a, **o: draw(*a, n_keys=16, rewritten=True, **o), 24)
+    if form == "softmax, window":
+        assert found < 0.4
+    else:
+        assert found == 1
+    # Sums hold the mean of all values of a key; half of what is older is forgotten, and the delta rule replaces all of it.
+    if form in ("decay", "delta"):
+        assert rewritten > 0.99
+    else:
+        assert rewritten < 0.8
+
+
+def test_all_sums_have_d_times_d_numbers():
+    sizes = {}
+    for form in FORMS:
+        _, state = recall_decoder(form, vocab_size=32)(
+            torch.zeros(1, 300, dtype=torch.long), return_state=True
+        )
+        (kept,) = state.attention
+        kept = kept.settled().sums if form in ("linear", "decay") else kept
+        sizes[form] = kept.nbytes // 4
+    assert sizes["delta"] == sizes["softmax, window"] == HEAD_DIM**2
+    assert sizes["linear"] == sizes["decay"] == HEAD_DIM * (HEAD_DIM + 1)
+    assert sizes["softmax"] == 2 * 300 * HEAD_DIM
+
+
+def test_training_finds_the_circuit_and_no_training_does_not():
+    found = compare_recall("recall", forms=("softmax",), sizes=(4,), steps=120)
+    assert set(found) == {"untrained", "softmax"}
+    assert found["untrained"][4] < 0.2
+    assert found["softmax"][4] > 0.5
+    assert compare_recall("recall", forms=(), sizes=(4,), seed=1) != compare_recall(
+        "recall", forms=(), sizes=(4,)
+    )
+
+
+def test_training_repeats_itself_and_leaves_the_global_generator_alone():
+    torch.manual_seed(5)
+    before = torch.get_rng_state()
+    task, size = TASKS["copying"]
+    models = [recall_decoder("delta", vocab_size=size) for _ in range(2)]
+    for model in models:
+        train_to_recall(model, task, (4, 6), steps=3)
+    assert torch.equal(before, torch.get_rng_state())
+    assert torch.equal(models[0].embed.weight, models[1].embed.weight)
+    assert not torch.equal(models[0].embed.weight, recall_decoder("delta", vocab_size=size).embed.weight)
+
+
+def test_wrong_calls_are_refused():
+    for call, reason in (
+        (lambda: associative_recall(1, 5, n_keys=4), "5 pairs need as many keys, got n_keys 4"),
+        (lambda: associative_recall(1, 0, n_keys=4), "1 or more, got batch 1, pairs 0"),
+        (lambda: copying(1, 5, n_tokens=4), "n_tokens = 4 .* got 5 and 1"),
+        (lambda: recall_decoder("rnn", vocab_size=4), "form must be one of .* got 'rnn'"),
+        (lambda: compare_recall("sorting"), "task must be one of .* got 'sorting'"),
+    ):
+        with pytest.raises(ValueError, match=reason):
+            call()
