@@ -46,7 +46,7 @@ LESSONS = tuple(
         ("02", "stochastic_gradient_descent", "Why stochastic gradient descent works", "I", "01", 100),
         ("03", "ridge_noise_and_map", "Ridge regression: noise, penalty, prior", "I", "01 02", 100),
         ("04", "steepest_descent", "Steepest descent in other norms", "I", "01", 90),
-        ("05", "maximal_update_parametrization", "Maximal update parametrization", "I", "04", 110),
+        ("05", "maximal_update_parametrization", "Maximal update parametrization", "I", "04", 90),
         ("06", "newton_schulz_and_muon", "Newton-Schulz iteration and Muon", "I", "04", 120),
         ("07", "gradient_estimators", "Gradient estimators", "I", "00 02", 100),
         ("08", "convolution", "Convolution", "II", "01", 80),
