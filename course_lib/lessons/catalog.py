@@ -47,7 +47,7 @@ LESSONS = tuple(
         ("03", "ridge_noise_and_map", "Ridge regression: noise, penalty, prior", "I", "01 02", 100),
         ("04", "steepest_descent", "Steepest descent in other norms", "I", "01", 90),
         ("05", "maximal_update_parametrization", "Maximal update parametrization", "I", "04", 90),
-        ("06", "newton_schulz_and_muon", "Newton-Schulz iteration and Muon", "I", "04", 120),
+        ("06", "newton_schulz_and_muon", "Newton-Schulz iteration and Muon", "I", "04", 90),
         ("07", "gradient_estimators", "Gradient estimators", "I", "00 02", 100),
         ("08", "convolution", "Convolution", "II", "01", 80),
         ("09", "batch_norm_and_dropout", "Batch norm and dropout", "II", "01 03", 80),
