@@ -198,7 +198,6 @@ TOLD = {
     "06.P2": [
         r"multiplied by \$a_1\^2a_2\^2",
         r"by 67, then by 17",
-        r"exceeds a million",
         r"largest singular value \[at least 1000\]",
     ],
 }
