@@ -66,11 +66,24 @@ def test_the_best_quintic_touches_its_band_four_times():
 
 
 def test_the_composition_closes_in():
-    axes = figure("composition").axes[0]
-    lines = [line for line in axes.lines if "step" in line.get_label()]
-    assert [line.get_label().split(":")[0] for line in lines] == ["1 step", "2 steps", "3 steps", "5 steps"]
-    worst = [abs(numbers(line) - 1).max() for line in lines]
-    assert worst == pytest.approx([minimax_composition(1e-3, t)[1] for t in (1, 2, 3, 5)], abs=2e-3)
+    left, right = figure("composition").axes
+    assert_legend(left, [f"step {t}" for t in range(1, 6)])
+    worst = [abs(numbers(line) - 1).max() for line in left.lines]
+    assert worst == pytest.approx([minimax_composition(1e-3, t)[1] for t in range(1, 6)], abs=2e-3)
+    assert [numbers(bar).tolist() for bar in right.lines[1:6]] == [
+        pytest.approx([1 - error, 1 + error], abs=2e-3) for error in worst
+    ]
+
+
+def test_the_ellipse_becomes_a_circle():
+    last = [axes.lines[1].get_xydata() for axes in figure("ellipses").axes]
+    lengths = [np.linalg.norm(points, axis=1) for points in last]
+    for steps, length in zip((0, 2, 4, 8), lengths, strict=True):
+        s = torch.tensor(0.14, dtype=torch.float64)
+        for _ in range(steps):
+            s = odd_polynomial(s, CUBIC)
+        assert length.min() == pytest.approx(float(s), abs=1e-6)
+    assert lengths[-1].min() > 0.9
 
 
 @pytest.mark.parametrize("panel", [0, 1])
@@ -129,6 +142,10 @@ def test_the_explorer_says_what_it_draws(family):
     state = explorer.compute(smallest=-3.0, steps=5, family=family)
     expected = lesson.compose(torch.tensor([1e-3, 1.0], dtype=torch.float64), lesson.schedule(family, 5))
     assert state["reached"] == pytest.approx(float(expected[0]))
+    (places, highest), (_, lowest) = state["highest"], state["lowest"]
+    nearby = lesson.compose(torch.from_numpy(places), lesson.schedule(family, 5)).numpy()
+    assert (lowest <= nearby + 0.01).all()
+    assert (nearby <= highest + 0.01).all()
     ends = np.array([orbit[-1] for _, orbit in state["orbits"]])
     assert ends[[0, -1]] == pytest.approx(expected.numpy())
     assert state["low"] <= ends.min() + 0.02

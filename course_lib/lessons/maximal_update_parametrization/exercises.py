@@ -12,6 +12,11 @@ lesson = contents(__name__)
 _LAW = sign_change_mean_square(4, step_size=1)
 
 
+# Sums with other numbers of squares (4) and products (12), or with √(2/π) in the place of 2/π.
+_WRONG_WEIGHTS = (16 * (1 - 2 / math.pi), 4 + 6 * 2 / math.pi, 4 + 16 * 2 / math.pi, 4 + 12 * math.sqrt(2 / math.pi),
+                  12 + 4 * 2 / math.pi)
+
+
 def _agrees_with_draws(answer):
     """Whether 5,000 draws of ||x||_1^2 have that mean, up to eight standard errors."""
     draws = torch.randn(5_000, 4, generator=torch.Generator().manual_seed(5), dtype=torch.float64)
@@ -48,6 +53,13 @@ lesson.value(
         ("sum of the outputs", 4 * _LAW,
          "RMS takes the mean over the outputs, not their sum, and each output has the same square.",
          near(4 * _LAW, within=0.02)),
+        ("squares and products miscounted", 4 + 6 * 2 / math.pi,
+         "You counted or weighed the terms of the square otherwise: 4 squares have expectation 1 each, and the 12 products "
+         "of two different sizes have expectation (√(2/π))² = 2/π each.",
+         lambda answer: min(abs(answer - value) for value in _WRONG_WEIGHTS) < 0.02),
+        ("the mean of the sum", 4 * math.sqrt(2 / math.pi),
+         "That is E‖x‖₁, the expected sum. The question asks for the expected *square* of it.",
+         near(4 * math.sqrt(2 / math.pi), within=0.02)),
     ],
 )
 
@@ -88,6 +100,12 @@ lesson.value(
          "That is the rule for orthogonalised steps, √(fan_out/fan_in). Adam's steps are nearly signs: they need 1/fan_in."),
         ("without the base", edit("lr * base_fan_in / fan_in", "lr / fan_in"),
          "You divided by fan_in itself. The step size was found at the base width, so only the growth since then counts."),
+        ("both fans", edit("base_fan_in / fan_in", "(base_fan_in * base_fan_out / fan_in / fan_out)"),
+         "You divided by the growth of both fans. How many outputs there are does not change how far each of them moves."),
+        ("squared", edit("base_fan_in / fan_in", "(base_fan_in / fan_in) ** 2"),
+         "You divided by the square of the growth. fan_in moves add up in an output, so the first power is right."),
+        ("integer division", edit("lr * base_fan_in / fan_in", "lr * (base_fan_in // fan_in)"),
+         "You divided with //, which rounds down to a whole number and makes most step sizes 0. Use /."),
     ],
 )
 def adam_rate(fan_out, fan_in, base_fan_out, base_fan_in, lr):
@@ -152,6 +170,9 @@ lesson.flaw(
         ("nothing lost", _case((1.0, 0.0, 0.0, 1.0), (1.0, -1.0)),
          "Your W keeps the size of this h: h lies along directions with singular value 1.",
          lambda answer: _fault(answer) == "kept"),
+        ("not enough lost", _case((1.0, 0.0, 0.0, 0.0), (1.0, 1.0)),
+         "Norm and RMS are right, but part of h still lies along a direction that W does not send to 0. Give W the singular "
+         "value 0, and put h along that direction alone.", lambda answer: _fault(answer) == "smaller"),
     ],
 )
 
@@ -187,6 +208,12 @@ lesson.flaw(
          "Those are the steps of a layer without c. Here the change of the output is divided by √d_in as well."),
         ("Muon's step of norm 1", edit("d_out**0.5", "1.0"),
          "U Vᵀ has spectral norm 1, and the spectral norm of the step may be up to √d_out."),
+        ("Muon's step squared", edit("d_out**0.5", "float(d_out)"),
+         "Your Muon step is the square of the longest one: the bound on the spectral norm is √d_out, not d_out."),
+        ("shapes swapped", edit("[d_in**-0.5, d_in**-0.5, d_out**0.5]", "[d_out**-0.5, d_out**-0.5, d_in**0.5]"),
+         "You took the shape as (d_in, d_out). Rows of W are outputs: d_in terms add up in each."),
+        ("c over the inputs", edit("[d_in**-0.5", "[1 / d_in"),
+         "Your c is 1/d_in. The terms of y have random signs at the start: their sum has size √d_in, so c = 1/√d_in."),
         ("Muon's step from the inputs", edit("d_out**0.5", "d_in**0.5"),
          "The bound on the spectral norm of the step is √d_out: d_in cancels between c and the RMS norm."),
     ],
@@ -245,6 +272,10 @@ def _normalised(gradient, radius):
          "You left out the factor 1/√d_in of the layer: the step may be √d_in times longer."),
         ("spectral norm eta", edit("len(signs) ** 0.5 * ", ""),
          "Your step has the spectral norm η. RMS takes means over d_out and d_in entries: η √d_out is allowed."),
+        ("shapes swapped", edit("len(signs)", "signs.shape[1]"),
+         "You allowed the spectral norm η√d_in. It is η√d_out: the rows of W are the outputs."),
+        ("spectral norm of the gradient", edit("norm(signs, 2)", "norm(gradient, 2)"),
+         "You divided by the spectral norm of G. The step is a multiple of sign(G), so the norm of sign(G) counts."),
         ("the notes' length", edit("len(signs) ** 0.5 * signs / torch.linalg.matrix_norm(signs, 2)",
                               "signs * signs.shape[1] ** 0.5"),
          "You multiplied the signs by √d_in instead of dividing: the step is far too long."),

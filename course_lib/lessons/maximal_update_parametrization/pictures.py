@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from course_lib.optimization.mup import layer_outputs, param_groups, parametrize, rounding_loss
 from course_lib.teaching import Explorer, Slider, contents, lines, panels
+from course_lib.teaching.style import BLUE
 
 lesson = contents(__name__)
 WIDTHS, EXPONENTS = (32, 128, 512), tuple(range(-10, -1))
@@ -154,6 +155,83 @@ def plot_transfer(left, right, losses: Mapping[str, Mapping[int, Sequence[float]
     return (
         "Test loss against the logarithm of the step size at widths 32, 128 and 512, with a star at each minimum. "
         + " ".join(said)
+    )
+
+
+@lesson.figure(
+    ["At the start: random signs", "A sign step: all signs agree"],
+    "number of terms added",
+    "sum so far",
+    grid=(1, 2),
+    subplots={"sharey": True},
+    ylim=(-60, 220),
+    legend="upper left",
+)
+def plot_sums(start, step, terms: int = 256):
+    """Draw how the terms W_ij x_j of one output add up, for random weights and for the sign step of one sample."""
+    generator = torch.Generator().manual_seed(5)
+    x = torch.randn(terms, generator=generator, dtype=torch.float64)
+    count = np.arange(1, terms + 1)
+    random = (torch.randn(4, terms, generator=generator, dtype=torch.float64) * x).cumsum(1)
+    aligned = (x.sign() * x).cumsum(0)
+    for axes, sums in ((start, random), (step, aligned[None])):
+        axes.plot(count, sums.T, color=BLUE, linestyle="-", linewidth=1.2)
+        lines(axes, count, {"$\\pm\\sqrt{d}$": np.sqrt(count), "$0.8\\,d$": math.sqrt(2 / math.pi) * count}, first=1)
+        axes.plot(count, -np.sqrt(count), color=axes.lines[-2].get_color(), linestyle=axes.lines[-2].get_linestyle())
+    return (
+        f"Sums of {terms} terms, added one by one. Left: four outputs of random weights; their sums stay near the curves "
+        f"of plus and minus the root of the number of terms and end within {float(random[:, -1].abs().max()):.0f}. Right: "
+        "one output of the sign step that belongs to the same input; its sum follows the straight line 0.8 d and ends at "
+        f"{float(aligned[-1]):.0f}."
+    )
+
+
+@cache
+def sign_norms(width: int, *, steps: int = 120, every: int = 10) -> dict:
+    """The spectral norm of sign(G) over its upper end (05.8), for the hidden layer of a network of that width.
+
+    "training" holds the values at every tenth step of Adam under muP, "unrelated" that of a sum over as many samples
+    whose gradients and inputs are independent and normal.
+    """
+    share = lambda G: float(torch.linalg.matrix_norm(G.sign(), 2)) / math.sqrt(G.numel())  # noqa: E731
+    model = network(width)
+    optimizer = torch.optim.Adam(groups_for(model, torch.optim.Adam, 2**-5, mup=True), betas=(0.9, 0.95))
+    generator, found = torch.Generator().manual_seed(3), []
+    for step in range(steps):
+        x = torch.randn(32, 8, generator=generator)
+        optimizer.zero_grad()
+        (model(x) - teacher()(x)).square().mean().backward()
+        if step % every == 0:
+            found.append(share(model[2].weight.grad))
+        optimizer.step()
+    g, h = (torch.randn(32, width, generator=generator) for _ in range(2))
+    return {"training": found, "unrelated": share(g.T @ h)}
+
+
+@lesson.figure(
+    "How near do sign steps of a batch come to the upper end?",
+    "training step",
+    "$\\|\\mathrm{sign}(G)\\|_2\\,/\\,\\sqrt{d_{in}d_{out}}$",
+    ylim=(0, 1.05),
+    legend={"loc": "center right", "fontsize": 8},
+)
+def plot_sign_norms(axes, widths: Sequence[int] = (64, 256)):
+    """Draw the spectral norm of the sign of the hidden layer's gradient while the network trains, over its upper end."""
+    said = []
+    for place, width in enumerate(widths):
+        found = sign_norms(width)
+        curve = {f"width {width}, in training": found["training"]}
+        (line,) = lines(axes, 10 * np.arange(len(found["training"])), curve, first=place, marker="os"[place])
+        look = {"color": line.get_color(), "linewidth": 1.0 + place}
+        axes.axhline(found["unrelated"], linestyle="--", label=f"width {width}, unrelated samples", **look)
+        axes.axhline(width**-0.5, linestyle=":", label=f"width {width}, lower end", **look)
+        said.append(
+            f"width {width}: {min(found['training']):.1f} to {max(found['training']):.1f} in training, "
+            f"{found['unrelated']:.1f} for unrelated samples, lower end {width**-0.5:.2f}"
+        )
+    return (
+        "Spectral norm of the sign matrix of the hidden layer's gradient, for batches of 32, as a share of the upper end, "
+        f"against the training step. {'; '.join(said)}."
     )
 
 

@@ -69,9 +69,10 @@ def count_flops(function: Callable[[Tensor], Tensor], rows: int, columns: int) -
 
 
 @lesson.figure(
-    "Fifteen matrix products instead of a decomposition",
+    "Five steps of matrix products instead of a decomposition",
     "rank of the singular value",
     "singular value",
+    size=(6.0, 3.6),
     yscale="log",
     ylim=(8e-3, 3),
     legend={"loc": "lower left", "fontsize": 8},
@@ -107,7 +108,7 @@ _LEVELS = {
     "The cubic goes to 1 from below $\\sqrt{3}$; from above it may go anywhere",
     "step $k$",
     "$s_k$",
-    size=(7.2, 4.2),
+    size=(6.4, 3.8),
     ylim=(-2.5, 3.6),
     yticks=[list(_LEVELS.values())],
     yticklabels=[list(_LEVELS)],
@@ -131,9 +132,41 @@ def plot_orbits(axes, starts: Sequence[float] = STARTS, *, steps: int = 12):
 
 
 @lesson.figure(
+    [f"{steps} steps" for steps in (0, 2, 4, 8)],
+    size=(8.4, 2.4),
+    grid=(1, 4),
+    bare=True,
+    xlim=(-1.15, 1.15),
+    ylim=(-1.15, 1.15),
+    aspect="equal",
+)
+def plot_ellipses(*all_axes):
+    """Draw what a 2 x 2 matrix makes of the unit circle, after some steps of the cubic."""
+    turn = torch.tensor([[0.8, -0.6], [0.6, 0.8]], dtype=torch.float64)
+    X = turn @ torch.tensor([0.99, 0.14], dtype=torch.float64).diag()
+    angle = torch.linspace(0, 2 * math.pi, 361, dtype=torch.float64)
+    circle, said = torch.stack([angle.cos(), angle.sin()]), []
+    for axes, steps in zip(all_axes, (0, 2, 4, 8), strict=True):
+        now = X
+        for _ in range(steps):
+            now = 1.5 * now - 0.5 * now @ now.T @ now
+        axes.plot(*circle, color="0.6", linestyle=":", linewidth=1.2)
+        axes.plot(*(now @ circle), color=BLUE, linestyle="-", linewidth=1.8)
+        for column in now.T:
+            axes.plot([0, column[0]], [0, column[1]], color=BLACK, linestyle="-", linewidth=1.4)
+        said.append(f"{torch.linalg.svdvals(now)[1]:.2f} after {steps}")
+    return (
+        "The ellipse that a 2 x 2 matrix makes of the circle of inputs of length 1 (dotted: a circle), with its half axes, "
+        "after 0, 2, 4 and 8 steps of the cubic. The axes keep their directions. The long one stays near 1, the short one "
+        f"grows: {', '.join(said)} steps. The ellipse becomes a circle."
+    )
+
+
+@lesson.figure(
     None,
     "singular value before",
     "singular value after",
+    size=(6.0, 3.6),
     ylim=(0, 1.9),
     xlim=(0, 1.1),
     legend={"loc": "upper right", "ncols": 2, "fontsize": 8},
@@ -161,30 +194,34 @@ def plot_quintic(axes, lower: float = 0.1):
 
 
 @lesson.figure(
-    "Each quintic is made for the interval that the one before leaves",
-    "singular value before",
-    "singular value after",
-    size=(7.2, 4.2),
-    xscale="log",
-    yscale="log",
-    ylim=(4e-4, 4),
-    legend={"loc": "lower right", "fontsize": 8, "title": "all values lie in"},
+    ["Each quintic, on the interval that it is made for", "The intervals close in on 1"],
+    ["singular value before the step", "steps taken"],
+    ["singular value after the step", "interval of the singular values"],
+    size=(8.6, 3.7),
+    grid=(1, 2),
+    xscale=["log", "linear"],
+    yscale=["linear", "log"],
+    ylim=[(0, 2.9), (5e-4, 4)],
+    legend={"loc": "upper center", "ncols": 3, "fontsize": 8},
 )
-def plot_composition(axes, lower: float = 1e-3, steps: int = 5):
-    """Draw the composition of best quintics after each step, on [lower, 1]."""
-    start = torch.logspace(math.log10(lower), 0, 1200, dtype=torch.float64)
+def plot_composition(left, right, lower: float = 1e-3, steps: int = 5):
+    """Draw each of the best quintics on the interval that the ones before leave, and these intervals."""
     quintics, _ = minimax_composition(lower, steps)
-    said, values, shown = [], start, {}
-    for t, quintic in enumerate(quintics, start=1):
-        values = odd_polynomial(values, quintic)
-        said.append(f"[{float(values.min()):.3f}, {float(values.max()):.3f}]")
-        if t in (1, 2, 3, 5):
-            shown[f"{t} step{'s' * (t > 1)}: {said[-1]}"] = values
-    lines(axes, start, shown, linewidth=1.3)
+    ends = [(lower, 1.0)]
+    for place, quintic in enumerate(quintics):
+        s = torch.logspace(math.log10(ends[-1][0]), math.log10(ends[-1][1]), 1200, dtype=torch.float64)
+        after = odd_polynomial(s, quintic)
+        lines(left, s, {f"step {place + 1}": after}, first=place, linewidth=1.6)
+        ends.append((float(after.min()), float(after.max())))
+    for taken, (low, high) in enumerate(ends):
+        right.plot([taken, taken], [low, high], color=BLUE, linestyle="-", linewidth=7, solid_capstyle="butt")
+        right.text(taken + 0.12, low, f"{low:.3f}", fontsize=8, va="bottom")
+    right.axhline(1, color=BLACK, linewidth=0.8, linestyle="-")
+    right.set_xlim(-0.4, steps + 0.8)
     return (
-        f"The composition of the first 1, 2, 3 and 5 of the best quintics on [{lower:g}, 1], on logarithmic axes. The "
-        f"values after the {steps} steps fill the intervals {', '.join(said)}, which close in on 1, slowly at first and "
-        "then fast."
+        f"Left: the {steps} best quintics on [{lower:g}, 1], each on the interval that the ones before leave, which gets "
+        f"shorter from step to step. Right: these intervals, {', '.join(f'[{a:.3f}, {b:.3f}]' for a, b in ends)}; they "
+        "close in on 1, slowly at first and then fast."
     )
 
 
@@ -216,6 +253,7 @@ def error_curves(values: Tensor, *, steps: int = 10) -> dict[str, list[float]]:
     list(spectra(2)),
     "steps",
     "error $\\|XX^T - I\\|_F/\\sqrt{n}$",
+    size=(8.4, 3.6),
     grid=(1, 2),
     yscale="log",
     ylim=(1e-8, 3),
@@ -338,6 +376,7 @@ def best_misses(name: str, seen: Tensor) -> Tensor:
     f"What is known after {RUN_STEPS} steps",
     "fact $k$, seen in proportion to $k^{-1.5}$",
     "$\\|Wx_k - v_k\\|^2$",
+    size=(6.0, 3.6),
     ylim=(-0.05, 1.55),
     legend={"loc": "upper left", "ncols": 2, "fontsize": 8},
 )
@@ -346,11 +385,12 @@ def plot_memory(axes):
     ranks, seen = np.arange(1, FACTS + 1), frequencies(skewed=True)
     for place, (marker, name) in enumerate(zip("D^so", list(OPTIMIZERS)[::-1], strict=True)):
         lines(axes, ranks, {name: best_misses(name, seen)}, first=place, marker=marker, markersize=3.5, markevery=4)
-    axes.axhline(0.5, color=BLACK, linewidth=0.8, linestyle="-")
+    axes.axhline(1, color=BLACK, linewidth=0.8, linestyle="-")
+    axes.text(64.5, 1.02, "before training", fontsize=8, ha="right", va="bottom")
     return (
         f"How far each of {FACTS} facts is missed after {RUN_STEPS} steps, against its rank by frequency, for each "
         "optimiser at the best of four rates. Gradient descent, with or without momentum, and Adam miss rare facts "
-        "more than frequent ones, up to 0.7 and more of the largest possible; Muon misses all alike and little."
+        "more than frequent ones, up to 0.7 and more of where all start, at 1; Muon misses all alike and little."
     )
 
 
@@ -377,7 +417,7 @@ def _cell(value: float | int | None, *, is_time: bool) -> tuple[str, str]:
     return f"{value:.2g}", faster_or_slower if is_time else "white"
 
 
-@lesson.figure("Time, as a multiple of the singular value decomposition's, and error", size=(9.2, 3.6), bare=True)
+@lesson.figure("Time, as a multiple of the singular value decomposition's, and error", size=(8.8, 3.4), bare=True)
 def plot_table(axes):
     """Draw the measured times and errors as a table."""
     cells = [[_cell(v, is_time=i < 3) for i, v in enumerate(row)] for row in MEASURED.values()]
@@ -409,21 +449,21 @@ class SingularValueExplorer(Explorer):
 
     title = "Singular values on their way to 1"
     summary = (
-        "Left: what the chosen number of steps makes of every singular value in [0.0001, 1], on a logarithmic axis; "
-        "the dotted line marks the smallest one. Right: seven singular values, spaced evenly on a logarithmic axis "
-        "from the smallest to 1, after each step."
+        "Left: what the chosen number of steps makes of every singular value in [0.0001, 1], on a logarithmic axis, as the "
+        "highest and the lowest value within a tenth of a decade; the dotted line marks the smallest one. Right: seven "
+        "singular values, spaced evenly on a logarithmic axis from the smallest to 1, after each step."
     )
+    steps = Slider("steps", "T", "How many times a polynomial is applied", 5, 0, 12, 1)
     smallest = Slider(
         "smallest value", "log10 s", "As a power of ten; the largest singular value is 1", -2.0, -4.0, -0.5, 0.1
     )
-    steps = Slider("steps", "T", "How many times a polynomial is applied", 5, 0, 12, 1)
     family = Choice(
         "polynomial",
         "The cubic and Keller's quintic repeat one polynomial; Polar Express has one for each step",
         "Polar Express",
         FAMILIES,
     )
-    size = (9.4, 4.2)
+    size = (8.8, 3.9)
     layout = panels(
         ["After all steps", "Step by step"],
         ["singular value before", "step"],
@@ -436,17 +476,20 @@ class SingularValueExplorer(Explorer):
     )
 
     def compute(self, *, smallest, steps, family):
-        """Return the composed polynomial, seven orbits, and the range and error of 300 values."""
+        """Return the band of the composed polynomial, seven orbits, and the range and error of 300 values."""
         quintics = schedule(family, steps)
         values, grid = (
-            torch.logspace(low, 0, count, dtype=torch.float64) for low, count in ((smallest, 300), (-4, 500))
+            torch.logspace(low, 0, count, dtype=torch.float64) for low, count in ((smallest, 300), (-4, 12_000))
         )
+        # A composition swings too fast near 1 to be drawn: its lowest and highest value within a tenth of a decade are.
+        places, bands = grid.unfold(0, 301, 60)[:, 150].numpy(), compose(grid, quintics).unfold(0, 301, 60)
         orbits = [torch.logspace(smallest, 0, 7, dtype=torch.float64)]
         for quintic in quintics:
             orbits.append(odd_polynomial(orbits[-1], quintic))
         after = compose(values, quintics)
         return {
-            "curve": (grid.numpy(), compose(grid, quintics).numpy()),
+            "highest": (places, bands.amax(1).numpy()),
+            "lowest": (places, bands.amin(1).numpy()),
             "mark": ([10**smallest] * 2, [0, 2.1]),
             "orbits": [(np.arange(steps + 1), orbit) for orbit in torch.stack(orbits, dim=1).numpy()],
             "smallest": 10**smallest,
@@ -459,16 +502,16 @@ class SingularValueExplorer(Explorer):
         }
 
     def draw(self, left, right):
-        """Draw the level 1, and the composed polynomial, the smallest value and seven orbits, to be moved."""
+        """Draw the level 1, and the band, the smallest value and seven orbits, to be moved."""
         for axes in (left, right):
             axes.axhline(1, color=BLACK, linewidth=0.8, linestyle="-")
-        (curve,) = lines(left, [], ["all steps together"])
+        highest, lowest = lines(left, [], ["highest nearby", "lowest nearby"])
         (mark,) = lines(left, [], ["smallest"], first=3, linewidth=1.6)
         (smallest,) = lines(right, [], ["smallest"], first=1, marker="s", markersize=3.5, linestyle="-")
         grey = {"color": "0.55", "linestyle": "-", "marker": ".", "markersize": 3.5, "linewidth": 1.0}
         between = [right.plot([], [], label=f"_{i}", **grey)[0] for i in range(5)]
         (largest,) = lines(right, [], ["largest"], marker="o", markersize=3.5, linestyle="--")
-        return {"curve": curve, "mark": mark, "orbits": [smallest, *between, largest]}
+        return {"highest": highest, "lowest": lowest, "mark": mark, "orbits": [smallest, *between, largest]}
 
     def words(self, state):
         """Say where the singular values ended."""

@@ -50,6 +50,17 @@ lesson.value(
          "That is the smallest value of the objective, -(α/4)‖g‖₁², and the question asks where it is reached.",
          _near(-4.5)),
         ("left out the step size", 6.0, "That is ‖g‖₁ alone: multiply it by α/2.", _near(6.0)),
+        ("divided by the step size", 24.0,
+         "You divided by α. A larger α makes long steps cheaper, so the length grows with it: M = (α/2)‖g‖₁.",
+         lambda answer: min(abs(answer - 24), abs(answer - 12)) < 0.01),
+        ("summed with signs", 0.0,
+         "You added the entries of g with their signs, and they cancel. Every weight moves against the sign of its own "
+         "entry, so all sizes add: ‖g‖₁ = 2 + 3 + 1.", _near(0.0)),
+        ("sum of squares", 3.5,
+         "You used the sum of the squares of g's entries. The dual norm of the largest entry is the sum of the sizes, "
+         "without squares.", lambda answer: min(abs(answer - 3.5), abs(answer - 7)) < 0.01),
+        ("a step instead of its length", -1.5,
+         "The size is right, and a length has no sign: M is above 0, and the step of a weight is M or -M.", _near(-1.5)),
     ],
 )
 
@@ -85,6 +96,18 @@ lesson.value(
          "You measured the gradient by its largest entry. The dual of the largest entry is the sum."),
         ("gradient descent", edit("gradient.abs().sum() * gradient.sign()", "gradient"),
          "That is the step for the squared L2 penalty, gradient descent."),
+        ("mean for sum", edit("sum()", "mean()"),
+         "You took the mean of the absolute entries. The dual norm is their sum: every weight adds its own gain."),
+        ("summed with signs", edit("gradient.abs().sum()", "gradient.sum()"),
+         "You added the entries with their signs, and they cancel. ‖g‖₁ is the sum of their absolute values."),
+        ("Euclidean length", edit("gradient.abs().sum()", "gradient.norm()"),
+         "You measured the gradient by its Euclidean length. For the largest entry as penalty the dual norm is the sum of "
+         "the absolute entries."),
+        ("divided by the step size", edit("* alpha", "/ alpha"),
+         "You divided by α. A larger α makes long steps cheaper, so the step grows with it: M = (α/2)‖g‖₁."),
+        ("moved one weight", edit("gradient.sign()", "gradient.sign() * torch.eye(len(gradient))[gradient.abs().argmax()]"),
+         "You moved only the weight with the largest gradient. Under this penalty all the others may move as far at no "
+         "further cost.", lambda answer: int((answer != 0).sum()) == 1),
     ],
 )
 def sign_step(gradient, alpha):
@@ -208,6 +231,22 @@ def _lowest(norm):
         ("signs of the entries", edit("left @ right", "gradient.sign()"),
          "You took the signs of the entries, the step of the L∞ ball. Here the singular values become equal, not the "
          "entries."),
+        ("full matrices", edit("False", "True"),
+         "torch.linalg.svd returns square factors by default, whose product has the wrong shape unless G is square. Ask "
+         "for full_matrices=False."),
+        ("kept the singular values", edit("left, _, right", "left, values, right", "left @ right",
+                                          "left @ (values[:, None] * right)"),
+         "You multiplied by the singular values, which gives back the gradient. On the spectral ball each of them becomes "
+         "η."),
+        ("inverted the singular values", edit("left, _, right", "left, values, right", "left @ right",
+                                              "left @ (right / values[:, None])"),
+         "You divided by the singular values once too often: U S⁻¹Vᵀ has large values where G has small ones. All should be "
+         "η."),
+        ("the largest direction only", edit("left @ right", "left[:, :1] @ right[:1]"),
+         "You kept the first singular direction only. That is optimal where the *sum* of the singular values is bounded; "
+         "here each may reach η."),
+        ("forgot the radius", edit("-radius * left", "-left"),
+         "Your singular values are 1. The ball has radius η, so each of them should be η."),
         ("transposed twice", edit("left @ right", "left @ right.T"),
          "You transposed V once too often: torch.linalg.svd returns its transpose already."),
     ],
@@ -249,6 +288,20 @@ def spectral_step(gradient, radius):
         ("one over the input width", edit("math.sqrt(rows / columns)", "(1 / columns)"),
          "You divided by the input width. That is the usual factor for a sign step; here the singular values are bounded, "
          "and the factor is a root of d_out/d_in."),
+        ("one over the root of the input width", edit("math.sqrt(rows / columns)", "math.sqrt(1 / columns)"),
+         "Your factor has the input width only. RMS divides the output's length by its own width too, so √d_out belongs "
+         "on top."),
+        ("root of both widths", edit("rows / columns", "rows * columns"),
+         "You multiplied the widths. RMS(Δx) ≤ η RMS(x) divides one root by the other: √(d_out/d_in)."),
+        ("went uphill", edit("-radius", "radius"),
+         "Your step goes uphill: the product with G should be as small as possible, so a minus is missing."),
+        ("signs of the entries", edit("left @ right", "gradient.sign()"),
+         "You took the signs of the entries. The bound is on what the matrix does to a whole input, so its singular values "
+         "should be equal, not its entries."),
+        ("scaled the gradient to the bound", edit("left, _, right", "left, values, right", "left @ right",
+                                                   "gradient / values[0]"),
+         "Your step keeps to the bound, but only its largest singular value reaches it. The others may grow as far, and "
+         "each gains."),
     ],
 )
 def rms_step(gradient, radius):

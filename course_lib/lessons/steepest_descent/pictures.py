@@ -87,6 +87,37 @@ def plot_lengths(axes, gradient: Tensor = EXAMPLE, *, alpha: float = 0.4):
     )
 
 
+@lesson.figure(
+    ["inputs $x$ of length 1", "$G\\,x$: stretched unequally", "$UV^T x$: all of length 1"],
+    size=(9.4, 3.4),
+    grid=(1, 3),
+    bare=True,
+    xlim=(-2.3, 2.3),
+    ylim=(-2.1, 2.1),
+    aspect="equal",
+    legend={"loc": "upper right", "fontsize": 8},
+)
+def plot_ellipse(before, stretched, equal):
+    """Draw the unit circle, what a 2 x 2 gradient makes of it, and what its orthogonal factor does."""
+    left, right, values = rotation(35.0), rotation(-60.0), torch.tensor([2.0, 0.4], dtype=torch.float64)
+    circle = torch.from_numpy(ball(2, 1.0))
+    maps = (
+        (before, torch.eye(2).to(circle), ("$v_1$", "$v_2$")),
+        (stretched, left @ values.diag() @ right.T, ("$s_1 u_1$", "$s_2 u_2$")),
+        (equal, left @ right.T, ("$u_1$", "$u_2$")),
+    )
+    for axes, matrix, names in maps:
+        axes.plot(*circle, color="0.6", linestyle=":", linewidth=1.2)
+        axes.plot(*(matrix @ circle), color=BLUE, linestyle="-", linewidth=1.4)
+        for vector, name, colour, style in zip(right.T, names, (RED, BLACK), ("-", "--"), strict=True):
+            axes.plot(*arrow(matrix @ vector), color=colour, linestyle=style, linewidth=2.0, label=name)
+    return (
+        "Left: the circle of inputs of length 1 with the right singular vectors v1 and v2 of a gradient G. Middle: G "
+        f"maps the circle to an ellipse with half axes s1 = {values[0]:g} along u1 and s2 = {values[1]:g} along u2. "
+        "Right: U V^T maps v1 to u1 and v2 to u2, so the ellipse becomes a circle."
+    )
+
+
 def width_changes(widths: Sequence[int], *, rows: int = 10, radius: float = 0.1) -> dict[str, list[float]]:
     """Return the RMS change of a layer's output after one step of length eta, per norm and width d_in.
 

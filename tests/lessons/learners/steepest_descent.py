@@ -1,0 +1,198 @@
+"""Learners of lesson 04."""
+
+import math
+
+import torch
+
+from course_lib.teaching import edit
+
+
+def _case(gradient_1, gradient_2, alpha, step_1, step_2):
+    return {
+        "gradient_1": gradient_1,
+        "gradient_2": gradient_2,
+        "alpha": alpha,
+        "step_1": step_1,
+        "step_2": step_2,
+    }
+
+
+def _entry_by_entry(gradient, alpha):
+    length = alpha * sum(abs(float(v)) for v in gradient) / 2
+    return torch.tensor([-length if v > 0 else length for v in gradient], dtype=torch.float64)
+
+
+def _in_place(gradient, alpha):
+    return gradient.sign_().mul_(-0.5 * alpha * gradient.abs().sum())
+
+
+def _by_eigenvectors(gradient, radius):
+    values, vectors = torch.linalg.eigh(gradient.T @ gradient)
+    roots = torch.where(values > 1e-12, values.clamp(min=1e-300) ** -0.5, 0)
+    return -radius * gradient @ (vectors * roots) @ vectors.T
+
+
+def _by_numpy(gradient, radius):
+    left, _, right = torch.linalg.svd(gradient)
+    rank = min(gradient.shape)
+    return -radius * left[:, :rank] @ right[:rank]
+
+
+def _columns_normalised(gradient, radius):
+    return -radius * gradient / gradient.norm(dim=0, keepdim=True)
+
+
+def _qr(gradient, radius):
+    return -radius * torch.linalg.qr(gradient)[0]
+
+
+def _rms(factor):
+    return lambda gradient, radius: -radius * factor(*gradient.shape) * _by_numpy(gradient, -1.0)
+
+
+TRIED = {
+    "04.1": [
+        ("solved", "three halves", 1.5),
+        ("solved", "a tensor", torch.tensor(1.5)),
+        ("solved", "the formula", 0.5 / 2 * (2 + 3 + 1)),
+        ("a step instead of its length", "with the sign of the step", -1.5),
+        ("forgot the one half", "alpha ||g||_1", 3),
+        ("divided by the step size", "||g||_1 / alpha", 12),
+        ("divided by the step size", "2 ||g||_1 / alpha", 24.0),
+        ("summed with signs", "2 - 3 + 1", 0),
+        ("sum of squares", "alpha / 2 times 14", 0.25 * 14),
+        ("sum of squares", "alpha times 14", 7.0),
+        ("Euclidean length", "rounded root of 14 over 4", 0.935),
+        ("minimum value", "the objective's minimum", -4.5),
+        ("left out the step size", "the dual norm", 6),
+        ("largest entry", "alpha / 2 times 3", 0.75),
+        ("wrong", "the mean size", 0.5),
+        ("malformed", "the whole step", torch.tensor([-1.5, 1.5, -1.5])),
+    ],
+    "04.2": [
+        ("solved", "entry by entry", _entry_by_entry),
+        ("solved", "g / |g| for the sign", lambda g, alpha: -alpha / 2 * g.abs().sum() * g / g.abs()),
+        (
+            "solved",
+            "the L1 norm of torch",
+            lambda g, alpha: -alpha / 2 * torch.linalg.vector_norm(g, ord=1) * torch.sign(g),
+        ),
+        (
+            "solved",
+            "the inner product of g and its signs",
+            lambda g, alpha: -alpha / 2 * (g @ g.sign()) * g.sign(),
+        ),
+        (
+            "mean for sum",
+            "mean of the sizes",
+            lambda g, alpha: -0.5 * alpha * torch.mean(torch.abs(g)) * torch.sign(g),
+        ),
+        ("summed with signs", "size of the signed sum", lambda g, alpha: -0.5 * alpha * g.sum() * g.sign()),
+        ("Euclidean length", "norm() with its default", lambda g, alpha: -alpha / 2 * g.norm() * g.sign()),
+        ("divided by the step size", "over alpha", lambda g, alpha: -g.abs().sum() / (2 * alpha) * g.sign()),
+        (
+            "moved one weight",
+            "coordinate descent of that length",
+            edit(
+                "gradient.sign()",
+                "torch.nn.functional.one_hot(gradient.abs().argmax(), len(gradient)) * gradient.sign()",
+            ),
+        ),
+        ("forgot the one half", "alpha ||g||_1", lambda g, alpha: -alpha * g.abs().sum() * g.sign()),
+        ("gradient descent", "alpha / 2 times g", lambda g, alpha: -alpha * g / 2),
+        (
+            "left out the dual norm",
+            "sign descent with alpha / 2",
+            lambda g, alpha: -alpha / 2 * torch.sign(g),
+        ),
+        ("largest entry", "amax of the sizes", lambda g, alpha: -alpha / 2 * g.abs().amax() * g.sign()),
+        ("went uphill", "no minus", lambda g, alpha: alpha / 2 * g.abs().sum() * g.sign()),
+        ("wrong", "changed g in place before summing", _in_place),
+        ("malformed", "the length alone", lambda g, alpha: alpha / 2 * g.abs().sum()),
+    ],
+    "04.3": [
+        ("solved", "far down along -g", _case(3, 4, 1.0, -30, -40)),
+        ("solved", "no step, small gradient", _case(0.3, 0.4, 1.0, 0, 0)),
+        ("solved", "a shorter step, small gradient", _case(0.5, 0.0, 1.0, -0.01, 0.0)),
+        ("solved", "not along -g", _case(3.0, 4.0, 1.0, -20.0, -30.0)),
+        ("solved", "numbers of torch", _case(*torch.tensor([3.0, 0.0, 1.0, -9.0, 0.0]))),
+        ("the same step", "the notes' step rounded", _case(1.0, 2.0, 0.5, -0.25, -0.5)),
+        ("uphill", "sign of the step turned", _case(1.0, 2.0, 0.5, 0.25, 0.5)),
+        ("a penalty below zero", "alpha 0", _case(1.0, 2.0, 0.0, -1.0, -2.0)),
+        ("no gradient", "zero gradient, no step", _case(0, 0, 1, 0, 0)),
+        ("on the border", "length 1 and alpha 1", _case(0.6, 0.8, 1.0, -6.0, -8.0)),
+        ("shorter where longer is better", "no step, large gradient", _case(3.0, 4.0, 1.0, 0.0, 0.0)),
+        ("longer where shorter is better", "far down, small gradient", _case(0.3, 0.4, 1.0, -3.0, -4.0)),
+        ("wrong", "long, but nearly along the level line", _case(3.0, 4.0, 1.0, -40.0, 29.0)),
+        (
+            "malformed",
+            "a step as one list",
+            {"gradient_1": 3.0, "gradient_2": 4.0, "alpha": 1.0, "step": [-3, -4]},
+        ),
+        ("malformed", "infinite step", _case(3.0, 4.0, 1.0, -math.inf, 0.0)),
+    ],
+    "04.4": [
+        ("solved", "square factors, cut", _by_numpy),
+        ("solved", "G (G^T G)^(-1/2)", _by_eigenvectors),
+        ("solved", "torch.svd, which returns V", lambda g, r: -r * torch.svd(g)[0] @ torch.svd(g)[2].T),
+        (
+            "full matrices",
+            "svd with its default",
+            lambda g, r: -r * torch.linalg.svd(g)[0] @ torch.linalg.svd(g)[2],
+        ),
+        ("forgot the radius", "U V^T alone", lambda g, r: -_by_numpy(g, -1.0)),
+        ("kept the singular values", "eta times G", lambda g, r: -r * g),
+        (
+            "inverted the singular values",
+            "the pseudo-inverse's transpose",
+            lambda g, r: -r * torch.linalg.pinv(g).T,
+        ),
+        ("the largest direction only", "rank one", edit("left @ right", "torch.outer(left[:, 0], right[0])")),
+        ("went uphill", "plus eta", lambda g, r: _by_numpy(g, -r)),
+        (
+            "gradient over its Frobenius norm",
+            "normalised gradient",
+            lambda g, r: -r * g / torch.linalg.norm(g),
+        ),
+        (
+            "gradient over its spectral norm",
+            "matrix norm 2",
+            lambda g, r: -r * g / torch.linalg.matrix_norm(g, 2),
+        ),
+        ("signs of the entries", "torch.sign", lambda g, r: -r * torch.sign(g)),
+        ("wrong", "columns of length eta", _columns_normalised),
+        ("malformed", "Q of a QR decomposition", _qr),
+        ("malformed", "the singular values", lambda g, r: -r * torch.linalg.svdvals(g)),
+    ],
+    "04.5": [
+        ("solved", "square factors, cut", _rms(lambda rows, columns: (rows / columns) ** 0.5)),
+        ("solved", "two roots", _rms(lambda rows, columns: math.sqrt(rows) / math.sqrt(columns))),
+        ("left out the widths", "the spectral step", _rms(lambda rows, columns: 1)),
+        ("ratio upside down", "d_in over d_out", _rms(lambda rows, columns: (columns / rows) ** 0.5)),
+        ("no square root", "d_out over d_in", _rms(lambda rows, columns: rows / columns)),
+        ("never below one", "Muon's factor", _rms(lambda rows, columns: max(1, rows / columns) ** 0.5)),
+        ("one over the root of the input width", "1 / sqrt(d_in)", _rms(lambda rows, columns: columns**-0.5)),
+        ("one over the input width", "1 / d_in", _rms(lambda rows, columns: 1 / columns)),
+        ("root of both widths", "sqrt(d_in d_out)", _rms(lambda rows, columns: math.sqrt(rows * columns))),
+        ("went uphill", "no minus", edit("return -", "return ")),
+        ("signs of the entries", "sign step with the ratio", edit("left @ right", "torch.sign(gradient)")),
+        (
+            "scaled the gradient to the bound",
+            "G over its RMS norm",
+            edit("left @ right", "gradient / torch.linalg.matrix_norm(gradient, 2)"),
+        ),
+        ("wrong", "the integer ratio", _rms(lambda rows, columns: math.sqrt(rows // columns))),
+        ("wrong", "Muon's 0.2 sqrt(max)", _rms(lambda rows, columns: 0.2 * math.sqrt(max(rows, columns)))),
+        ("malformed", "a matrix for the transposed layer", lambda g, r: _by_numpy(g, r).T),
+    ],
+}
+
+TOLD = {
+    "04.P1": [
+        r"kept by every rotation",
+        r"l2 +rotation: kept",
+        r"the two coincide",
+        r"the step turns with the coordinates",
+    ],
+    "04.P2": [r"0\.68\b", r"1\.13\b", r"about 20%", r"1 is not a fixed point"],
+}
