@@ -58,7 +58,7 @@ LESSONS = tuple(
         ("14", "rotary_position_embedding", "Rotary position embedding", "III", "13", 110),
         ("15", "kernelized_attention", "Kernelized attention", "III", "13", 90),
         ("16", "random_features", "Random features", "III", "13 15", 110),
-        ("17", "ridge_attention", "Ridge attention", "III", "03 15", 120),
+        ("17", "ridge_attention", "Ridge attention", "III", "03 15", 100),
         ("18", "pca_and_autoencoders", "PCA and autoencoders", "IV", "01 03", 80),
         ("19", "linear_purification", "Linear purification", "IV", "03 18", 80),
         ("20", "low_rank_adaptation", "Low-rank adaptation", "IV", "05 18", 80),
