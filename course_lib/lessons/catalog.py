@@ -57,7 +57,7 @@ LESSONS = tuple(
         ("13", "attention_scaling", "The scale of attention", "III", "03", 110),
         ("14", "rotary_position_embedding", "Rotary position embedding", "III", "13", 110),
         ("15", "kernelized_attention", "Kernelized attention", "III", "13", 90),
-        ("16", "random_features", "Random features", "III", "13 15", 110),
+        ("16", "random_features", "Random features", "III", "13 15", 95),
         ("17", "ridge_attention", "Ridge attention", "III", "03 15", 100),
         ("18", "pca_and_autoencoders", "PCA and autoencoders", "IV", "01 03", 80),
         ("19", "linear_purification", "Linear purification", "IV", "03 18", 80),
