@@ -33,6 +33,12 @@ lesson.value(
          "That is right for (qᵀk)². The 1 in (qᵀk + 1)² brings the single entries and a constant."),
         ("no constant", 9,
          "That counts three entries, three squares and three products: the constant 1 is a feature too."),
+        ("all ordered products", 16,
+         "That is 4², all products of two entries of (1, x) in both orders. Too many: a product and its reverse are one "
+         "feature with the weight √2."),
+        ("before the square", 4,
+         "Four features, 1 and the three entries, are enough for qᵀk + 1. The square brings products of two of them."),
+        ("another dimension", 15, "That is right for D = 4, as in the picture. Here D is 3."),
     ],
 )
 
@@ -40,8 +46,8 @@ lesson.value(
 @lesson.exercise(
     "15.2", "The features of a square", difficulty=1, minutes=8,
     prompt="Write `quadratic_features(x)`: for `x` of shape `(n, D)`, $D \\ge 2$, return features of shape "
-    "`(n, (D + 1)(D + 2)/2)` such that $\\phi(x)^\\top\\phi(y) = (x^\\top y + 1)^2$ for every two rows. Their order is "
-    "yours to choose.",
+    "`(n, (D + 1)(D + 2)/2)` such that $\\phi(x)^\\top\\phi(y) = (x^\\top y + 1)^2$ for every two rows. Any order "
+    "and any signs are right; messages show the constant first, then entries, squares and cross terms.",
     draw=inputs(d=whole(2, 4), x=normal("3 d")),
     properties=[
         ("The dot products of your features should be (xᵀy + 1)² for all pairs of rows.",
@@ -65,6 +71,15 @@ lesson.value(
          "You put the factor 2 into both vectors, so that the product has 4. The root belongs in each."),
         ("no constant", edit("ones_like", "zeros_like"),
          "Your constant feature is 0: the last term of the square, 1, is missing."),
+        ("squares with the root", edit("offset=1", "offset=0", ", x**2", ""),
+         "You gave √2 to the squares too. xᵢ² yᵢ² comes once in the square, only products of two different entries twice."),
+        ("root inside the products", edit("offset=1)", "offset=1)\n    x = math.sqrt(2) * x", ", math.sqrt(2) * x", ", x"),
+         "You took squares and products of √2 x, so that their terms come out 4 times too large. Multiply single entries "
+         "and cross terms by √2 after forming them."),
+        ("all ordered products", lambda x: torch.stack([torch.kron(row, row) for row in
+                                                        torch.cat([torch.ones_like(x[:, :1]), x], 1)]),
+         "These are all (D + 1)² products of (1, x), each cross term and each entry twice. The dot products are right; "
+         "merge each pair into one feature with the factor √2 to get (D + 1)(D + 2)/2."),
     ],
 )
 def quadratic_features(x):
@@ -119,6 +134,12 @@ lesson.flaw(
         ("keys across the query", _case(a1=0.0, a2=1.0, b1=0.0, b2=-1.0),
          "Keys with q·k = 0 have the similarity 1: the square vanishes where q·k is -1.",
          lambda q1, q2, answer: (q1 != 0 or q2 != 0) and max(map(abs, _products(**answer))) < 1e-9),
+        ("the wrong sign", _case(a1=1.0, b1=1.0),
+         "q·k = 1 gives (1 + 1)² = 4, the largest of q·k = -1, 0, 1. The square vanishes at q·k = -1.",
+         lambda answer: max(abs(product - 1) for product in _products(**answer)) < 1e-9),
+        ("cancelled before the square", _case(a1=-3.0, b1=1.0),
+         "q·a + 1 and q·b + 1 cancel, but each is squared before the sum: neither similarity is 0.",
+         lambda answer: abs(sum(_products(**answer)) + 2) < 1e-9 and _zeros(answer) == 0),
     ],
 )
 
@@ -156,6 +177,16 @@ def _by_definition(phi_q, phi_k, v):
          "You divided by the number of tokens seen. The denominator is the sum of their similarities."),
         ("the denominator of all", edit("query @ z", "query @ phi_k.sum(0)"),
          "Your denominator sums over all keys, while the numerator stops at the token: z must grow along."),
+        ("state replaced", edit("u + torch.outer(key, value), z + key", "torch.outer(key, value), key"),
+         "Your state holds the last token only, so each output is its own value: add to the sums, do not replace them."),
+        ("the other triangle", lambda phi_q, phi_k, v: (phi_q @ phi_k.T).triu() @ v
+         / (phi_q @ phi_k.T).triu().sum(1, keepdim=True),
+         "Your token i sees the tokens i, ..., n, the future. It should see 1, ..., i."),
+        ("keys ask", edit("zip(phi_q, phi_k, v", "zip(phi_k, phi_q, v"),
+         "You let keys read and queries write: φ(k) belongs in the sums, φ(q) reads them."),
+        ("softmax of the products", lambda phi_q, phi_k, v: (phi_q @ phi_k.T).masked_fill(
+            torch.ones(len(v), len(v)).triu(1) > 0, -math.inf).softmax(-1) @ v,
+         "You took a softmax of φ(q)·φ(k). These products are the similarities already: no exponential."),
     ],
 )
 def causal_attention(phi_q, phi_k, v):
@@ -209,6 +240,18 @@ def _continued(phi_q, phi_k, v, u, z):
          "You divided past and chunk apart and took the mean. Add both numerators and both denominators first."),
         ("not divided", edit("top / (phi_q @ z + near.sum(1))[:, None]", "top"),
          "These are the numerators. Divide each row by what its similarities add up to, past and chunk together."),
+        ("chunk missing above", edit(" + near @ v", ""),
+         "Your denominator counts the chunk, your numerator does not: add the values of the chunk as well."),
+        ("chunk missing below", edit(" + near.sum(1)", ""),
+         "Your numerator counts the chunk, your denominator does not: add the chunk's similarities to φ(q)·z."),
+        ("past missing above", edit("phi_q @ u + ", ""),
+         "Your denominator counts the past, your numerator does not: add φ(q) U."),
+        ("past missing below", edit("phi_q @ z + ", ""),
+         "Your numerator counts the past, your denominator does not: add φ(q)·z."),
+        ("the upper triangle", edit("torch.tril", "torch.triu"),
+         "You kept the upper triangle, where tokens see later ones. Row i of the lower one sees the tokens up to i."),
+        ("columns summed", edit("near.sum(1)", "near.sum(0)"),
+         "You summed the similarities of each key over the queries. The denominator of a query is a sum along its row."),
     ],
 )
 def chunk_outputs(phi_q, phi_k, v, u, z):

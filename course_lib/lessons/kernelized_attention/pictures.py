@@ -74,6 +74,70 @@ def plot_question(axes):
     )
 
 
+@lesson.figure(size=(6.4, 4.0), bare=True, xlim=(-1.4, 8.6), ylim=(-0.4, 5.9), aspect="equal")
+def plot_features(axes):
+    """Draw every product of two entries of (1, x), and which of them become one feature."""
+    names = ["1", "x₁", "x₂", "x₃", "x₄"]
+    groups = {
+        "constant": ("0.85", "1: once"),
+        "entry": (BLUE, "xᵢ: twice, so the factor √2"),
+        "square": (GREEN, "xᵢ²: once"),
+        "cross": (RED, "xᵢxⱼ: twice, so the factor √2"),
+    }
+    for row, a in enumerate(names):
+        axes.text(-0.3, 4.5 - row, a, ha="right", va="center", fontsize=12)
+        axes.text(row + 0.5, 5.2, a, ha="center", va="bottom", fontsize=12)
+        for column, b in enumerate(names):
+            kind = (
+                ("constant" if column == 0 else "square") if row == column else "cross" if row and column else "entry"
+            )
+            again = column < row  # the product stands above the diagonal already
+            box = Rectangle((column, 4 - row), 1, 1, facecolor=groups[kind][0], edgecolor=BLACK, linewidth=0.8)
+            box.set(alpha=0.12 if again else 0.5, linestyle=":" if again else "-")
+            axes.add_patch(box)
+            product = a + "²" if row == column > 0 else (a + b if row < column else b + a).replace("1", "") or "1"
+            axes.text(column + 0.5, 4.5 - row, product, ha="center", va="center", color="0.55" if again else BLACK)
+    for place, (color, meaning) in enumerate(groups.values()):
+        axes.add_patch(Rectangle((5.5, 4.2 - 0.8 * place), 0.5, 0.5, facecolor=color, edgecolor=BLACK, alpha=0.5))
+        axes.text(6.15, 4.45 - 0.8 * place, meaning, va="center", fontsize=9)
+    return (
+        "A table of all products of two entries of (1, x) for D = 4. The diagonal holds 1 and the squares, the first row "
+        "the single entries, and the rest the products of two different entries, the largest group. What stands below "
+        "the diagonal, drawn pale, repeats what stands above: those products come twice and become one feature with the "
+        "factor root 2."
+    )
+
+
+@lesson.figure(size=(7.4, 4.2), bare=True, xlim=(-1.2, 20.5), ylim=(-0.8, 12.9), aspect="equal")
+def plot_chunks(axes, tokens: int = 12, chunk: int = 4):
+    """Draw which similarities a causal form in chunks computes, and what its state stands for."""
+    for query in range(tokens):
+        for key in range(query + 1):
+            near = query // chunk == key // chunk
+            place = (key, tokens - 1 - query)
+            look = {"facecolor": RED if near else "0.85", "alpha": 0.55 if near else 1.0}
+            axes.add_patch(Rectangle(place, 1, 1, edgecolor="white", linewidth=0.8, **look))
+    for start in range(chunk, tokens, chunk):
+        place = (0, tokens - start - chunk)
+        axes.add_patch(Rectangle(place, start, chunk, facecolor="none", edgecolor=BLUE, linewidth=2.2))
+        axes.text(start / 2, place[1] + chunk / 2, "read from\nU and z", ha="center", va="center", color=BLUE)
+    axes.text(tokens / 2, tokens + 0.3, "keys", ha="center")
+    axes.text(-0.3, tokens / 2, "queries", rotation=90, ha="right", va="center")
+    for y, face, edge, meaning in (
+        (9.4, RED, "white", "inside a chunk:\nsimilarities with a mask"),
+        (6.4, "0.85", BLUE, "before the chunk:\nall keys in one state"),
+        (3.4, "white", BLACK, "later keys: not seen"),
+    ):
+        look = {"facecolor": face, "edgecolor": edge, "alpha": 0.55 if face == RED else 1.0}
+        axes.add_patch(Rectangle((13.2, y), 0.9, 0.9, **look))
+        axes.text(14.6, y + 0.45, meaning, va="center", fontsize=9.5)
+    return (
+        f"The table of {tokens} queries by {tokens} keys under a causal mask, cut into chunks of {chunk}. Small triangles "
+        "along the diagonal are similarities inside a chunk and are computed one by one. The blocks to their left are "
+        "not computed: each is read from the state U, z that holds all keys before the chunk."
+    )
+
+
 def _similarities(offset: float | int) -> tuple[np.ndarray, dict[str, np.ndarray]]:
     """Return s and the three similarities; for elu + 1 those of D = 1 with the query 1."""
     s = np.linspace(-4, 3, 141)
@@ -244,10 +308,10 @@ class CostExplorer(Explorer):
         "cross and the length in use. Middle: what has to be stored beside inputs and output, N squared similarities or the "
         "state of the linear form. Right: three similarities against the scaled product s of query and key."
     )
+    d = Slider("head dimension", "D = M", "Entries of one query, key or value", 64, 8, 128, 8)
     power = Slider(
         "sequence length", "log₂ N", "The number of tokens is 2 to this power: 12 stands for 4,096", 12, 6, 16, 1
     )
-    d = Slider("head dimension", "D = M", "Entries of one query, key or value", 64, 8, 128, 8)
     offset = Slider(
         "offset of the square",
         "c",
@@ -341,8 +405,9 @@ class CostExplorer(Explorer):
 
 crossover_prediction = lesson.prediction(
     "15.P1",
-    "Head dimension $D = M = 64$, quadratic kernel, no mask. From which sequence length on does the linear form "
-    "need fewer multiply-adds than softmax attention?",
+    "Queries, keys and values have 64 entries each ($D = M = 64$), the similarity is $(q^\\top k + 1)^2$, and every "
+    "token sees all others. From which sequence length on does the lower order of the picture need fewer multiply-adds "
+    "than softmax attention does in the upper one?",
     {
         "From about N = 64 on": "That is D. It would be right for a map with about D features, such as elu + 1.",
         "From about N = 400 on": "That is where N² stored similarities outgrow the state of C(M + 1) numbers: memory "

@@ -37,6 +37,10 @@ lesson.value(
          near(2, within=0.02)),
         ("one over the width", 64**-0.25,
          "That is 1/σ, by which queries and keys are multiplied.", near(64**-0.25, within=0.005)),
+        ("the root of D twice over", 16.0,
+         "You have σ² = 4 √D or σ = 2 √D. Nothing is doubled: the 2 of 2 q·k cancels the 2 of 2σ².", near(16, within=0.02)),
+        ("the root left over", 4.0,
+         "You have σ² = 2 √D. The cross term 2 q·k over 2σ² is q·k/σ²: the two factors cancel.", near(4, within=0.02)),
     ],
 )
 
@@ -70,6 +74,15 @@ lesson.value(
          "You added the frequencies' cosines up. The features carry 1/√m each, which makes it an average."),
         ("divided by the square of the width", edit("(q - k) / sigma", "(q - k) / sigma**2"),
          "You divided by σ². That is what divides the variance of the frequencies; they themselves are divided by σ."),
+        ("cosines of a sum", edit("(q - k) / sigma", "(q + k) / sigma"),
+         "You took the cosine of w·(q + k). sin a sin b + cos a cos b is the cosine of the difference."),
+        ("sines forgotten", edit("(frequencies @ (q - k) / sigma).cos()",
+                                 "((frequencies @ q / sigma).cos() * (frequencies @ k / sigma).cos())"),
+         "You multiplied cosines only. The products of the sines belong to the estimate as well."),
+        ("divided by all features", edit("mean()", "mean() / 2"),
+         "You divided by the 2m features. The sum of the m pairs is divided by m."),
+        ("width of the whole score", edit("len(q) ** 0.25", "len(q) ** 0.5"),
+         "You took σ = √D. In softmax attention σ² is √D."),
     ],
 )
 def estimate(q, k, frequencies):
@@ -159,6 +172,15 @@ lesson.flaw(
         ("half the exponent", edit("math.sqrt(len(q))", "math.sqrt(len(q)) / 2"),
          "Your exponent is half of what it should be: squaring the feature doubles w, and the mean of exp(2 w.s) is "
          "exp(2|s|²), of which the squared mean takes one half away."),
+        ("lengths apart", edit("(q + k).square().sum()", "(q.square().sum() + k.square().sum())"),
+         "You added the squared lengths. |q + k|² has 2 q·k besides: aligned vectors are the hard ones."),
+        ("scaled by D", edit("math.sqrt(len(q))", "len(q)"),
+         "You divided by D. σ² is √D for softmax attention."),
+        ("trigonometric features", edit("(q + k)", "(q - k)", "squared_length.exp() - 1",
+                                        "2 * (squared_length / 2).sinh() ** 2"),
+         "That is the number for trigonometric features. Positive ones have exp(|q + k|²/σ²) - 1."),
+        ("variance inverted", edit("(squared_length.exp() - 1) / error**2", "error**2 / (squared_length.exp() - 1)"),
+         "Your fraction is upside down: a smaller error needs more features."),
     ],
 )
 def needed_features(q, k, error):
@@ -216,6 +238,13 @@ def _keys(length, direction, q, rows):
         ("norm without the half", edit("keepdim=True) / 2", "keepdim=True)"),
          "Your factor is exp(-|k|²). The half is missing: positive features have exp(-|k|²/2)."),
         ("not normalised", edit(" / weights.sum()", ""), "These are the numerators. Divide by their sum."),
+        ("softmax attention", lambda q, keys, frequencies: (keys @ q).softmax(0),
+         "That is exact softmax attention. The weights that these frequencies give are asked for."),
+        ("the query alone", edit("frequencies @ q + top", "frequencies @ q"),
+         "You subtracted each feature's maximum from the keys and did not add it to the query: the features are then "
+         "weighted anew."),
+        ("the norm kept for each feature", edit("(key_exponents - top).exp()", "(key_exponents - top).softmax(0)"),
+         "You normalised each feature over the keys first. Only the final weights are divided by their sum."),
     ],
 )
 def positive_weights(q, keys, frequencies):

@@ -6,11 +6,14 @@ from functools import cache
 
 import numpy as np
 import torch
+from matplotlib.colors import ListedColormap
+from matplotlib.patches import Circle
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from course_lib.attention.random_features import (
     attention_error,
+    draw_frequencies,
     orthogonal_covariance,
     positive_features,
     random_feature_attention,
@@ -18,7 +21,7 @@ from course_lib.attention.random_features import (
 )
 from course_lib.teaching import Choice, Explorer, Slider, contents, lines, panels
 from course_lib.teaching.layout import LOOKS
-from course_lib.teaching.style import BLACK, BLUE, RED
+from course_lib.teaching.style import BLACK, BLUE, GREEN, RED
 
 lesson = contents(__name__)
 FAMILIES = {"positive": positive_features, "trigonometric": trigonometric_features}
@@ -285,6 +288,57 @@ def plot_training(left, right):
         f"and near {runs['64 features'][0][-1]:.1f} with 64. The same trained weights evaluated with exact softmax reach "
         f"{runs['256 features'][2]:.3f} and {runs['64 features'][2]:.3f}. Right: in every run the size of queries and keys "
         "grows from 0.25 to between 7 and 13, far above 1."
+    )
+
+
+@lesson.figure(
+    ["Independent", "Orthogonal in blocks"],
+    size=(7.4, 3.6),
+    grid=(1, 2),
+    bare=True,
+    xlim=(-2.6, 2.6),
+    ylim=(-2.6, 2.6),
+    aspect="equal",
+)
+def plot_frequencies(left, right):
+    """Draw six frequencies in two dimensions: independent, and in three blocks of two orthogonal ones."""
+    for axes, orthogonal in ((left, False), (right, True)):
+        drawn = draw_frequencies(2, 6, orthogonal=orthogonal, generator=rng(43), dtype=torch.float64).numpy()
+        axes.add_patch(Circle((0, 0), math.sqrt(2), fill=False, color="0.6", linestyle=":"))
+        for number, arrow in enumerate(drawn):
+            color = (BLUE, RED, GREEN)[number // 2] if orthogonal else BLACK
+            axes.annotate("", arrow, (0, 0), arrowprops={"arrowstyle": "-|>", "color": color, "linewidth": 1.8})
+    return (
+        "Two pictures of six random arrows from one point, in two dimensions. Left, independent: some point the same way, "
+        "others leave directions empty. Right, three pairs, each of one colour: within a pair the arrows are at right "
+        "angles, and their lengths differ as those of independent arrows do."
+    )
+
+
+@lesson.figure(
+    ["as computed", "one maximum for all", "one maximum for each feature"],
+    size=(9.0, 2.9),
+    grid=(1, 3),
+    bare=True,
+    xlim=(-0.5, 5.5),
+    ylim=(3.9, -0.5),
+    aspect="equal",
+)
+def plot_maxima(*axes):
+    """Draw the exponents of four keys and six features, and what two ways to shift them leave."""
+    exponents = np.array([[60, -150, 20, -90, 0, -130], [40, -170, 110, -60, 30, -190],
+                          [20, -120, 90, -100, -10, -160], [50, -140, 60, -80, 10, -150]])  # fmt: skip
+    tables = (exponents, exponents - exponents.max(), exponents - exponents.max(axis=0))
+    for one, table in zip(axes, tables, strict=True):
+        lost = (table > 88) | (table < -87)
+        one.imshow(np.where(lost, 1.0, 0.0), cmap=ListedColormap(["#dce9f5", "#f3c9ae"]), vmin=0, vmax=1)
+        for (key, feature), value in np.ndenumerate(table):
+            one.text(feature, key, f"{value}", ha="center", va="center", fontsize=8)
+        one.text(2.5, 3.75, "columns: features, rows: keys", ha="center", fontsize=8)
+    return (
+        "Three tables of exponents, keys as rows and features as columns. Shaded entries overflow or vanish in float32. As "
+        "computed, one entry overflows and two whole columns vanish. After subtracting one maximum from all, three columns "
+        "vanish. After subtracting each column's own maximum, every column has an entry 0."
     )
 
 

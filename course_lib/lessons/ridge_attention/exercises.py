@@ -2,7 +2,7 @@
 
 import torch
 
-from course_lib.teaching import close, contents, edit, inputs, normal, uniform, whole
+from course_lib.teaching import close, contents, edit, inputs, near, normal, uniform, whole
 
 lesson = contents(__name__)
 
@@ -30,6 +30,14 @@ lesson.value(
         ("linear attention", 26.0, "That is linear attention: the sum of key times value, not divided by anything."),
         ("the memory itself", 1.3, "That is the memory W. The answer to the query is q W with q = 2."),
         ("mean of the values", 8 / 3, "That is the plain mean of the values; keys and query have no part in it."),
+        ("the memory without penalty", 13 / 9,
+         "That is the memory of least squares without λ. Add λ to the sum of squared keys, and multiply by the query."),
+        ("a penalty for each pair", 26 / 12,
+         "You added λ once for each pair. It stands once on the diagonal of KᵀK, however many pairs there are."),
+        ("the keys' own values", 2.5,
+         "That is the mean of the values stored under the key 2. Ridge attention fits one W to all pairs."),
+        ("softmax attention", 2.5317, "That is softmax attention: the values weighted by exp(q k). Ridge attention "
+         "solves for one W first.", near(2.5317, within=0.006)),
     ],
 )
 
@@ -68,6 +76,13 @@ def _from_the_scores(keys, values, query, penalty):
         ("no penalty", edit(" + penalty * torch.eye(keys.shape[1], dtype=keys.dtype)", "",
                             "torch.linalg.solve(gram, keys.T @ values)", "torch.linalg.pinv(gram) @ keys.T @ values"),
          "You left out λ: that is least squares without a penalty."),
+        ("twice the penalty", edit("penalty * ", "2 * penalty * "),
+         "You added 2λ. The factor 2 stands before both parts of the gradient and cancels."),
+        ("averaged keys", edit("keys.T @ keys + penalty", "keys.T @ keys / len(keys) + penalty",
+                               "keys.T @ values)", "keys.T @ values / len(keys))"),
+         "You took means over the pairs in the place of sums, which makes the penalty n times as strong."),
+        ("softmax attention", lambda keys, values, query, penalty: values.T @ (keys @ query).softmax(0),
+         "That is softmax attention without its scale. Here the weights come from a system with λ, not from exponentials."),
     ],
 )
 def read_memory(keys, values, query, penalty):
@@ -122,6 +137,13 @@ def _solved_with_one_more(inverse, weights, key, value):
         ("outer product turned",
          edit("torch.outer(moved, value - key @ weights)", "torch.outer(value - key @ weights, moved)"),
          "Your outer product is transposed: rows of W belong to keys, so P k comes first."),
+        ("divided by the key's length", edit("(1 + key @ moved)", "(1 + key @ key)"),
+         "You divided by 1 + kᵀk. Sherman-Morrison divides by 1 + kᵀPk."),
+        ("the new inverse", lambda inverse, weights, key, value:
+         inverse - torch.outer(inverse @ key, inverse @ key) / (1 + key @ inverse @ key),
+         "That is the new inverse P. The memory W after the new pair is asked for."),
+        ("the new inverse twice", edit("(1 + key @ moved)", "(1 + key @ moved) ** 2"),
+            "You used the new P k and divided as well. The new P k is P k / (1 + kᵀPk) already: divide once."),
     ],
 )
 def rank_one_step(inverse, weights, key, value):
@@ -163,6 +185,12 @@ lesson.flaw(
         ("without the inverse", {"u1": 1.0, "u2": 0.0, "v1": -1.0, "v2": 0.0},
          "You made 1 + vᵀu zero. That is the number for M = I; here M⁻¹ stands between v and u.",
          lambda u1, u2, v1, v2: abs(1 + v1 * u1 + v2 * u2) < 1e-9 and not _is_singular(u1, u2, v1, v2)),
+        ("M for its inverse", {"u1": 1.0, "u2": 0.0, "v1": -0.5, "v2": 0.0},
+         "You made 1 + vᵀMu zero. The formula has M⁻¹ = diag(1/2, 1/4) there, not M.",
+         lambda u1, u2, v1, v2: abs(1 + 2 * v1 * u1 + 4 * v2 * u2) < 1e-9),
+        ("the other sign", {"u1": 2.0, "u2": 0.0, "v1": 1.0, "v2": 5.0},
+         "Your vᵀM⁻¹u is 1, so the formula divides by 2. It has to be -1.",
+         lambda u1, u2, v1, v2: abs(v1 * u1 / 2 + v2 * u2 / 4 - 1) < 1e-9 and abs(u1 * v2 - u2 * v1) > 1e-9),
     ],
 )
 
@@ -209,6 +237,17 @@ def _token_by_token(inverse, weights, queries, keys, values):
          "Q W is missing: what the queries read from before the chunk."),
         ("values for errors", edit("values - keys @ weights", "values"),
          "You stored V in the place of V - K W: the memory adds what it does not know yet, not the value itself."),
+        ("only one triangle solved", edit("torch.linalg.solve_triangular(factor, values - keys @ weights, upper=False)",
+                                          "values - keys @ weights"),
+         "You gave L⁻¹ to K P only. The inverse of I + K P Kᵀ is two triangles: the other one belongs to V - K W."),
+        ("keys without P", edit("factor, keys @ inverse, upper", "factor, keys, upper"),
+         "You solved with K in the place of K P: the old pairs do not weigh in on the direction of the step."),
+        ("linear attention in the chunk", lambda inverse, weights, queries, keys, values:
+         queries @ weights + (queries @ keys.T).tril() @ values,
+         "That adds causal linear attention of the chunk. Ridge attention takes L⁻¹ K P for K and L⁻¹(V - K W) for V."),
+        ("the delta rule in the chunk", lambda inverse, weights, queries, keys, values:
+         queries @ weights + (queries @ inverse @ keys.T).tril() @ (values - keys @ weights),
+         "You left out the Cholesky factor: the pairs of a chunk overlap, and L⁻¹ on both sides takes that into account."),
         ("masked after the inverse", edit(
             "(queries @ moved.T).tril() @ error",
             "(queries @ inverse @ keys.T @ torch.cholesky_inverse(factor)).tril() @ (values - keys @ weights)"),

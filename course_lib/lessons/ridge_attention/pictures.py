@@ -5,12 +5,13 @@ from functools import cache
 
 import numpy as np
 import torch
+from matplotlib.patches import Rectangle
 from torch import Tensor
 from torch.nn.functional import normalize
 
 from course_lib.attention.ridge import cholesky_update, conjugate_gradient, operations, ridge_memory, sherman_morrison
 from course_lib.teaching import Explorer, Slider, contents, lines, panels
-from course_lib.teaching.style import BLACK
+from course_lib.teaching.style import BLACK, BLUE, RED
 
 lesson = contents(__name__)
 METHODS = ("softmax attention", "linear attention", "delta rule", "ridge attention")
@@ -96,6 +97,62 @@ def plot_costs(axes, *, width: int = 64):
     )
 
 
+@lesson.figure(size=(8.2, 3.6), bare=True, xlim=(-1.6, 17.4), ylim=(-1.0, 6.9), aspect="equal")
+def plot_prefixes(axes, tokens: int = 6, seen: int = 3, width: int = 4):
+    """Draw that the first rows of L and of B alone decide the first rows of Z, where L Z = B."""
+    parts = ((0, tokens, "L"), (tokens + 1, width, "Z"), (tokens + width + 3, width, "B"))
+    for left, columns, name in parts:
+        for row in range(tokens):
+            for column in range(columns):
+                shaded, zero = row < seen, name == "L" and column > row
+                color = "white" if zero else BLUE if shaded else "0.88"
+                place = (left + column * 5 / tokens if name == "L" else left + column, tokens - 1 - row)
+                look = {"facecolor": color, "alpha": 0.55 if shaded and not zero else 1.0, "edgecolor": "0.6"}
+                axes.add_patch(Rectangle(place, 5 / tokens if name == "L" else 1, 1, **look))
+        middle = left + (2.5 if name == "L" else columns / 2)
+        axes.text(middle, tokens + 0.25, f"${name}$", ha="center", fontsize=14)
+    axes.text(tokens + width + 2, tokens / 2, "=", ha="center", va="center", fontsize=18)
+    axes.text(-0.2, tokens - seen / 2, f"first {seen}\ntokens", ha="right", va="center", fontsize=9)
+    axes.text(2.5, -0.75, "lower triangle", ha="center", fontsize=9)
+    return (
+        f"Three tables side by side: L, a lower triangle of {tokens} rows, times Z equals B. Their first {seen} rows are "
+        f"shaded. In L they have entries in the first {seen} columns only, so the first {seen} rows of Z follow from the "
+        f"first {seen} rows of B and the upper left block of L, and later tokens cannot change them."
+    )
+
+
+@lesson.figure(
+    "One new pair: which way the memory moves",
+    "first entry of $W$",
+    "second entry of $W$",
+    size=(5.8, 4.8),
+    legend={"loc": "upper right", "fontsize": 8},
+    xlim=(-0.2, 2.4),
+    ylim=(-0.5, 2.0),
+    aspect="equal",
+)
+def plot_directions(axes):
+    """Draw the step of ridge attention and that of the delta rule, for two keys with two entries."""
+    keys = torch.tensor([[1.0, 0.0], [0.8, 0.6]], dtype=torch.float64)
+    values = torch.tensor([[0.6], [1.1]], dtype=torch.float64)
+    before, after = (ridge_memory(keys[:n], values[:n], penalty=1e-3)[:, 0].numpy() for n in (1, 2))
+    key, value = keys[1].numpy(), float(values[1])
+    delta = before + key * (value - key @ before) / (key @ key)
+    axes.axvline(float(values[0]), color=BLUE, linestyle="--", label="answers the old pair exactly")
+    x = np.array([-0.2, 2.4])
+    axes.plot(x, (value - key[0] * x) / key[1], color=RED, linestyle=":", label="answers the new pair exactly")
+    for end, color, name, offset in ((after, BLUE, "ridge", (8, 6)), (delta, RED, "delta rule", (8, 2))):
+        arrow = {"arrowstyle": "-|>", "color": color, "linewidth": 2.2, "shrinkA": 0, "shrinkB": 0}
+        axes.annotate("", end, before, arrowprops=arrow)
+        axes.annotate(name, end, offset, textcoords="offset points", color=color)
+    axes.plot(*before, "o", color=BLACK, label="memory before the new pair")
+    return (
+        "The plane of memories W with two entries. One line holds those that answer the old pair, another those that answer "
+        "the new one. The memory starts on the first line. The delta rule goes straight to the second line and leaves the "
+        "first; ridge attention goes along the first line to where both cross, so that the old pair stays answered."
+    )
+
+
 MARKS = tuple(int(n) for n in np.unique(np.logspace(0, 4, 33).astype(int)))
 
 
@@ -140,6 +197,33 @@ def plot_drift(axes):
         "falls slowly. Computed anew every 100 tokens it drops below a millionth at token 100. Inverted from an updated "
         "Cholesky factor it reaches a few millionths at token 16 and creeps up with the number of updates, to more than "
         "the other two at the end."
+    )
+
+
+def _measured() -> tuple[dict[int, float], ...]:
+    return tuple(dict(zip(MARKS, errors, strict=True)) for errors in list(drift().values())[:2])
+
+
+@lesson.figure(
+    "Where an updated inverse loses its digits (float32)",
+    "tokens $n$",
+    "relative error of $P_n$",
+    size=(7.0, 3.8),
+    legend="upper right",
+    xscale="log",
+    yscale="log",
+    ylim=(1e-8, 1e-1),
+    example=lambda: (_measured()[0], _measured()[0], _measured()[1]),
+)
+def plot_digits(axes, plain: dict[int, float], larger: dict[int, float], fresh: dict[int, float]):
+    """Draw measured errors of the inverse after each number of tokens: a small penalty, a larger one, one inversion."""
+    curves = {"$\\lambda = 10^{-4}$": plain, "$\\lambda = 10^{-2}$": larger, "computed anew once, at 100": fresh}
+    lines(axes, None, {name: (list(errors), list(errors.values())) for name, errors in curves.items()})
+    axes.axvline(16, color=BLACK, linewidth=1, linestyle=":", label="as many tokens as dimensions")
+    return (
+        "Relative error of the updated inverse against the number of tokens, both logarithmic. With lambda = 0.0001 it "
+        "peaks soon after 16 tokens and falls from there; with the larger penalty the peak is much lower; computed anew "
+        "once after 100 tokens it falls to a millionth or less at that point."
     )
 
 
@@ -275,9 +359,9 @@ class RecallExplorer(Explorer):
 
 cost_prediction = lesson.prediction(
     "17.P1",
-    "There are $n = 2048$ keys with $d = 64$ entries, and all queries come after the last key: one inverse of "
-    "$\\lambda I + K^\\top K$ is needed. You build it by 2048 rank-one updates instead of one inversion. What becomes of "
-    "the number of multiplications?",
+    "The $n = 2048$ keys have $d = 64$ entries each. All queries come after the last key, so one inverse is enough. The "
+    "first way adds up $\\lambda I + K^\\top K$ and inverts it once. The second way updates an inverse key by key, 2048 "
+    "times. What becomes of the number of multiplications with the second way?",
     {
         "It falls by a factor of about 32": "That is the saving against an inversion after every key. Here only one is "
         "needed: n d² + d³ = 8,650,752 against 2 n d² = 16,777,216.",

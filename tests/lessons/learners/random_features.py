@@ -1,0 +1,242 @@
+"""Learners of lesson 16."""
+
+import math
+
+import torch
+
+from course_lib.attention.random_features import relative_variance
+from course_lib.teaching import edit
+
+TOLD = {
+    "16.P1": [r"0\.48|48%", r"about as often as positive"],
+    "16.P2": [r"nine million", r"e\^\{16\}"],
+}
+
+
+def _paired(q, k, frequencies, *, width=None, half=2, scale=None, sine=1):
+    """Features of query and key, sines before cosines."""
+    width = len(q) ** 0.25 if width is None else width
+    scale = 1 / len(frequencies) ** 0.5 if scale is None else scale
+    phi = [
+        scale * torch.cat([sine * (frequencies @ x / width).sin(), (frequencies @ x / width).cos()])
+        for x in (q, k)
+    ]
+    return ((q @ q + k @ k) / (half * width**2)).exp() * (phi[0] @ phi[1])
+
+
+def _looped(q, k, frequencies):
+    total = 0.0
+    for w in frequencies:
+        total = total + torch.cos(torch.dot(w, q - k) / len(q) ** 0.25)
+    return torch.exp((q.norm() ** 2 + k.norm() ** 2) / (2 * math.sqrt(len(q)))) * total / len(frequencies)
+
+
+def _law(sigma, distance):
+    return {"sigma": sigma, "distance": distance}
+
+
+def _needed(q, k, error, *, width=None, exponent=None, less=1.0):
+    width = math.sqrt(len(q)) if width is None else width
+    exponent = ((q + k) @ (q + k)) / width if exponent is None else exponent
+    return (exponent.exp() - less) / error**2
+
+
+def _logs(q, keys, frequencies, *, norm=0.5):
+    table = frequencies @ (q[:, None] + keys.T) - norm * (keys**2).sum(1)
+    return torch.logsumexp(table, 0).softmax(0)
+
+
+def _plain(q, keys, frequencies):
+    phi = lambda x: (x @ frequencies.mT - x.square().sum(-1, keepdim=True) / 2).exp()  # noqa: E731
+    scores = phi(keys) @ phi(q[None])[0]
+    return scores / scores.sum()
+
+
+TRIED = {
+    "16.1": [
+        ("solved", "the root of 8", math.sqrt(8)),
+        ("solved", "three digits", 2.83),
+        ("solved", "a tensor", torch.tensor(64.0) ** 0.25),
+        ("variance instead of width", "the root of 64", math.sqrt(64)),
+        ("as many as entries", "D", 64),
+        ("width one", "one", 1),
+        ("two left over", "8/4 as the root of 4", math.sqrt(math.sqrt(64) / 2)),
+        ("one over the width", "three digits of 1/sigma", 0.354),
+        ("the root left over", "the root of 16", math.sqrt(2 * math.sqrt(64))),
+        ("the root of D twice over", "2 times 8", 2 * math.sqrt(64)),
+        ("wrong", "1/8", 1 / 8),
+        ("wrong", "the negative root", -math.sqrt(8)),
+        ("malformed", "a formula", "64 ** 0.25"),
+    ],
+    "16.2": [
+        ("solved", "features of both, then a product", _paired),
+        ("solved", "a loop over frequencies", _looped),
+        (
+            "solved",
+            "queries and keys scaled first",
+            lambda q, k, w: (
+                ((q @ q + k @ k) / (2 * len(q) ** 0.5)).exp()
+                * (w @ (q / len(q) ** 0.25 - k / len(q) ** 0.25)).cos().mean()
+            ),
+        ),
+        ("the printed law", "times sigma", edit("(q - k) / sigma", "(len(q) ** 0.25 * (q - k))")),
+        (
+            "unscaled frequencies",
+            "width one in the cosine",
+            edit("frequencies @ (q - k) / sigma", "frequencies @ (q - k)"),
+        ),
+        ("kernel only", "the cosines alone", lambda q, k, w: (w @ (q - k) / len(q) ** 0.25).cos().mean()),
+        ("norms without the half", "norms over sigma squared", lambda q, k, w: _paired(q, k, w, half=1)),
+        ("sum instead of mean", "no 1/m", lambda q, k, w: _paired(q, k, w, scale=1.0)),
+        (
+            "divided by all features",
+            "1/2m",
+            lambda q, k, w: _paired(q, k, w, scale=1 / math.sqrt(2 * len(w))),
+        ),
+        (
+            "divided by the square of the width",
+            "divided by sqrt D",
+            edit("(q - k) / sigma", "(q - k) / len(q) ** 0.5"),
+        ),
+        (
+            "cosines of a sum",
+            "the sign of the sines turned",
+            lambda q, k, w: (
+                ((q @ q + k @ k) / (2 * len(q) ** 0.5)).exp() * (w @ (q + k) / len(q) ** 0.25).cos().mean()
+            ),
+        ),
+        ("sines forgotten", "cosines only", lambda q, k, w: _paired(q, k, w, sine=0)),
+        ("width of the whole score", "sigma = sqrt D", lambda q, k, w: _paired(q, k, w, width=len(q) ** 0.5)),
+        ("wrong", "exact similarity", lambda q, k, w: (q @ k / len(q) ** 0.5).exp()),
+        ("wrong", "1/m for each feature", lambda q, k, w: _paired(q, k, w, scale=1 / len(w))),
+        ("malformed", "one estimate for each frequency", lambda q, k, w: (w @ (q - k)).cos()),
+    ],
+    "16.3": [
+        ("solved", "a narrow kernel", _law(0.5, 1.0)),
+        ("solved", "a wide kernel", _law(10, 5)),
+        ("solved", "whole numbers", _law(3, 1)),
+        ("solved", "far for one law only", _law(100.0, 10.0)),
+        ("width one", "a little wider", _law(1.05, 1.0)),
+        ("width one", "a little narrower", _law(0.95, 1.5)),
+        ("the same point", "no distance", _law(3.0, 0)),
+        ("the same point", "a negative distance", _law(2.0, -1.0)),
+        ("too far apart", "ten widths", _law(2, 20)),
+        ("too far apart", "a narrow kernel, far", _law(0.4, 8)),
+        ("too near", "a tenth of the inverse", _law(3, 0.02)),
+        ("no width", "width zero", _law(0, 1)),
+        ("no width", "a negative width", _law(-0.5, 1)),
+        ("malformed", "other names", {"s": 2.0, "d": 2.0}),
+    ],
+    "16.4": [
+        (
+            "solved",
+            "by expm1",
+            lambda q, k, error: torch.expm1((q + k).norm() ** 2 / len(q) ** 0.5) / error**2,
+        ),
+        (
+            "solved",
+            "by the library",
+            lambda q, k, error: relative_variance(q[None], k[None], kind="positive")[0, 0] / error**2,
+        ),
+        (
+            "solved",
+            "scaled by the width",
+            lambda q, k, error: (((q + k) / len(q) ** 0.25).square().sum().exp() - 1) * error**-2,
+        ),
+        ("error not squared", "divided by the error", lambda q, k, error: _needed(q, k, error**0.5)),
+        ("difference instead of sum", "|q - k|", lambda q, k, error: _needed(q, -k, error)),
+        ("no width", "sigma = 1", lambda q, k, error: _needed(q, k, error, width=1.0)),
+        ("second moment", "the 1 forgotten", lambda q, k, error: _needed(q, k, error, less=0.0)),
+        (
+            "wrong",
+            "2 in the numerator",
+            lambda q, k, error: _needed(q, k, error, width=len(q) ** 0.5 / 2),
+        ),
+        (
+            "lengths apart",
+            "norms added",
+            lambda q, k, error: _needed(q, k, error, exponent=(q @ q + k @ k) / len(q) ** 0.5),
+        ),
+        ("scaled by D", "over D", lambda q, k, error: _needed(q, k, error, width=float(len(q)))),
+        (
+            "trigonometric features",
+            "cosh minus one, doubled",
+            lambda q, k, error: (((q - k) @ (q - k) / len(q) ** 0.5).cosh() - 1) / error**2,
+        ),
+        ("variance inverted", "upside down", lambda q, k, error: 1 / _needed(q, k, error)),
+        (
+            "half the exponent",
+            "half of the exponent",
+            lambda q, k, error: _needed(q, k, error, width=2 * len(q) ** 0.5),
+        ),
+        ("wrong", "rounded up", lambda q, k, error: _needed(q, k, error).ceil()),
+        ("malformed", "one for each entry", lambda q, k, error: ((q + k) ** 2).exp() / error**2),
+    ],
+    "16.5": [
+        ("solved", "logarithms of sums", _logs),
+        (
+            "solved",
+            "two softmaxes",
+            lambda q, keys, w: (
+                (lambda a: (a - a.amax(0)).exp() @ (w @ q + a.amax(0)).softmax(0))(
+                    keys @ w.T - (keys**2).sum(1, keepdim=True) / 2
+                )
+                / (
+                    (lambda a: (a - a.amax(0)).exp() @ (w @ q + a.amax(0)).softmax(0))(
+                        keys @ w.T - (keys**2).sum(1, keepdim=True) / 2
+                    )
+                ).sum()
+            ),
+        ),
+        (
+            "solved",
+            "one maximum over pairs",
+            lambda q, keys, w: (lambda a: (a.logsumexp(1) - a.logsumexp((0, 1))).exp())(
+                w @ q + keys @ w.T - (keys**2).sum(1, keepdim=True) / 2
+            ),
+        ),
+        (
+            "not stabilised",
+            "no maximum at all",
+            lambda q, keys, w: (lambda a: a / a.sum())(
+                (keys @ w.T - (keys**2).sum(1, keepdim=True) / 2).exp() @ (w @ q).exp()
+            ),
+        ),
+        ("malformed", "features as they are", _plain),
+        (
+            "one maximum for all",
+            "max over the table",
+            edit("top = key_exponents.amax(0)", "top = key_exponents.amax()"),
+        ),
+        (
+            "each key's own maximum",
+            "rows shifted",
+            edit(
+                "top = key_exponents.amax(0)",
+                "top = key_exponents.amax(1)[:, None]",
+                "query_exponents = frequencies @ q + top",
+                "query_exponents = frequencies @ q",
+            ),
+        ),
+        ("no norm of the keys", "norms cancelled by mistake", lambda q, keys, w: _logs(q, keys, w, norm=0.0)),
+        ("norm without the half", "exp(-|k|^2)", lambda q, keys, w: _logs(q, keys, w, norm=1.0)),
+        ("not normalised", "numerators", edit("return weights / weights.sum()", "return 1.0 * weights")),
+        ("softmax attention", "exact attention", lambda q, keys, w: torch.softmax(keys @ q, dim=0)),
+        (
+            "the query alone",
+            "the shift not given back",
+            edit("query_exponents = frequencies @ q + top", "query_exponents = frequencies @ q + 0 * top"),
+        ),
+        (
+            "the norm kept for each feature",
+            "softmax for each feature",
+            edit("(key_exponents - top).exp() @", "torch.softmax(key_exponents, 0) @"),
+        ),
+        (
+            "wrong",
+            "uniform weights",
+            lambda q, keys, w: torch.full((len(keys),), 1 / len(keys), dtype=q.dtype),
+        ),
+        ("malformed", "one row for each feature", lambda q, keys, w: (keys @ w.T).softmax(0)),
+    ],
+}

@@ -1,0 +1,261 @@
+"""Learners of lesson 17."""
+
+import torch
+
+from course_lib.attention.ridge import ridge_attention, ridge_memory
+from course_lib.teaching import edit
+
+TOLD = {
+    "17.P1": [r"16,?777,?216", r"factor of two", r"twice the multiplications"],
+    "17.P2": [r"between 16 and 100", r"first \$d\$ keys come in", r"soon after 16"],
+}
+
+
+def _appended(keys, values, query, penalty):
+    """Least squares with rows sqrt(penalty) I below the keys."""
+    d = keys.shape[1]
+    below = penalty**0.5 * torch.eye(d, dtype=keys.dtype)
+    memory = torch.linalg.lstsq(torch.cat([keys, below]), torch.cat([values, 0 * below])).solution
+    return query @ memory
+
+
+def _read(keys, values, query, penalty, *, gram=None, memory=None):
+    gram = keys.T @ keys + penalty * torch.eye(keys.shape[1], dtype=keys.dtype) if gram is None else gram
+    memory = torch.linalg.inv(gram) @ keys.T @ values if memory is None else memory
+    return memory.T @ query
+
+
+def _spectral(keys, values, query, penalty):
+    left, singular, right = torch.linalg.svd(keys, full_matrices=False)
+    return values.T @ (left * (singular / (singular**2 + penalty))) @ (right @ query)
+
+
+def _rls(inverse, weights, key, value):
+    """The new inverse first, then the gain from it."""
+    moved = inverse @ key
+    new = inverse - torch.outer(moved, moved) / (1 + key @ moved)
+    return weights + torch.outer(new @ key, value - weights.T @ key)
+
+
+def _by_sums(inverse, weights, key, value):
+    gram = torch.linalg.inv(inverse)
+    return torch.linalg.inv(gram + key[:, None] * key) @ (gram @ weights + key[:, None] * value)
+
+
+def _step(direction, error, divider):
+    return lambda inverse, weights, key, value: (
+        weights + torch.outer(direction(inverse, key), error(weights, key, value)) / divider(inverse, key)
+    )
+
+
+def _moved(inverse, key):
+    return inverse @ key
+
+
+def _error(weights, key, value):
+    return value - weights.T @ key
+
+
+def _whole(inverse, key):
+    return 1 + key @ inverse @ key
+
+
+def _in_turn(inverse, weights, queries, keys, values):
+    answers = []
+    for query, key, value in zip(queries, keys, values, strict=True):
+        weights = _rls(inverse, weights, key, value)
+        moved = inverse @ key
+        inverse = inverse - torch.outer(moved, moved) / (1 + key @ moved)
+        answers.append(query @ weights)
+    return torch.stack(answers)
+
+
+def _prefixes(inverse, weights, queries, keys, values):
+    answers = []
+    for i in range(1, len(keys) + 1):
+        k, v = keys[:i], values[:i]
+        middle = torch.eye(i, dtype=keys.dtype) + k @ inverse @ k.T
+        answers.append(
+            queries[i - 1] @ (weights + inverse @ k.T @ torch.linalg.solve(middle, v - k @ weights))
+        )
+    return torch.stack(answers)
+
+
+def _wide(inverse, weights, queries, keys, values, *, mask=torch.tril):
+    """Woodbury for the whole chunk, with a mask of choice."""
+    middle = torch.eye(len(keys), dtype=keys.dtype) + keys @ inverse @ keys.T
+    scores = mask(queries @ inverse @ keys.T @ torch.linalg.inv(middle))
+    return queries @ weights + scores @ (values - keys @ weights)
+
+
+def _four(u1, u2, v1, v2):
+    return {"u1": u1, "u2": u2, "v1": v1, "v2": v2}
+
+
+TRIED = {
+    "17.1": [
+        ("solved", "as a fraction", 26 / 10),
+        ("solved", "a tensor", torch.tensor(2.6, dtype=torch.float64)),
+        (
+            "solved",
+            "by the library",
+            float(
+                2
+                * ridge_memory(
+                    torch.tensor([[1.0], [2], [2]]).double(),
+                    torch.tensor([[3.0], [1], [4]]).double(),
+                    penalty=1.0,
+                )
+            ),
+        ),
+        ("no penalty", "rounded by Python", 2 * 13 / 9),
+        ("linear attention", "a whole number", 26),
+        ("the memory itself", "13/10", 13 / 10),
+        ("mean of the values", "8/3", (3 + 1 + 4) / 3),
+        (
+            "the memory without penalty",
+            "lstsq",
+            float(
+                torch.linalg.lstsq(
+                    torch.tensor([[1.0], [2], [2]]).double(), torch.tensor([[3.0], [1], [4]]).double()
+                ).solution
+            ),
+        ),
+        ("a penalty for each pair", "three times lambda", 2 * 13 / (9 + 3)),
+        ("the keys' own values", "mean of 1 and 4", (1 + 4) / 2),
+        ("softmax attention", "softmax, two digits", 2.53),
+        ("wrong", "W rounded to a whole number", 2),
+        ("wrong", "the keys not squared", 2 * 13 / 6),
+        ("malformed", "a vector", torch.tensor([2.6])),
+    ],
+    "17.2": [
+        ("solved", "rows appended to the keys", _appended),
+        ("solved", "by singular values", _spectral),
+        ("solved", "the library", lambda k, v, q, p: ridge_memory(k, v, penalty=p).T @ q),
+        (
+            "solved",
+            "the n x n system",
+            lambda k, v, q, p: torch.linalg.solve(k @ k.T + p * torch.eye(len(k), dtype=k.dtype), k @ q) @ v,
+        ),
+        (
+            "solved",
+            "the penalty added in place",
+            lambda k, v, q, p: _read(
+                k, v, q, p, gram=(k.T @ k).fill_diagonal_(0) + torch.diag((k**2).sum(0) + p)
+            ),
+        ),
+        ("the notes' reading", "W q", lambda k, v, q, p: ridge_memory(k, v, penalty=p) @ q),
+        ("penalty one", "the identity alone", lambda k, v, q, p: _read(k, v, q, 1.0)),
+        ("linear attention", "no inverse", lambda k, v, q, p: v.T @ (k @ q)),
+        (
+            "penalty on every entry",
+            "a broadcast number",
+            lambda k, v, q, p: _read(k, v, q, p, gram=k.T @ k + p),
+        ),
+        ("penalty squared", "the root of the rows forgotten", lambda k, v, q, p: _appended(k, v, q, p**2)),
+        ("no penalty", "the pseudo-inverse of K", lambda k, v, q, p: (torch.linalg.pinv(k) @ v).T @ q),
+        ("twice the penalty", "2 lambda", lambda k, v, q, p: _read(k, v, q, 2 * p)),
+        ("averaged keys", "lambda times n", lambda k, v, q, p: _read(k, v, q, len(k) * p)),
+        ("softmax attention", "unscaled scores", lambda k, v, q, p: torch.softmax(k @ q, 0) @ v),
+        ("wrong", "half of lambda", lambda k, v, q, p: _read(k, v, q, p / 2)),
+        ("malformed", "a row of a matrix", lambda k, v, q, p: q[None] @ ridge_memory(k, v, penalty=p)),
+    ],
+    "17.3": [
+        ("solved", "from the new inverse", _rls),
+        ("solved", "from the sums", _by_sums),
+        ("solved", "columns times rows", _step(lambda p, k: p.T @ k, lambda w, k, v: v - k @ w, _whole)),
+        ("the delta rule", "along the key", _step(lambda p, k: k, _error, lambda p, k: 1.0)),
+        ("no division", "divider forgotten", _step(_moved, _error, lambda p, k: 1.0)),
+        ("division without the one", "exact fit", _step(_moved, _error, lambda p, k: k @ p @ k)),
+        ("no error", "the value itself", _step(_moved, lambda w, k, v: v, _whole)),
+        ("wrong sign", "W k minus v", _step(_moved, lambda w, k, v: w.T @ k - v, _whole)),
+        ("read with W", "the notes' error", _step(_moved, lambda w, k, v: v - w @ k, _whole)),
+        ("divided by the key's length", "1 + |k|^2", _step(_moved, _error, lambda p, k: 1 + k.dot(k))),
+        ("the new inverse twice", "divided twice", _step(_moved, _error, lambda p, k: _whole(p, k) ** 2)),
+        (
+            "the new inverse",
+            "P after the pair",
+            lambda p, w, k, v: torch.linalg.inv(torch.linalg.inv(p) + torch.outer(k, k)),
+        ),
+        (
+            "outer product turned",
+            "error first",
+            lambda p, w, k, v: w + (torch.outer(v - w.T @ k, p @ k) / (1 + k @ p @ k)),
+        ),
+        ("wrong", "the whole key normalised", _step(lambda p, k: k, _error, lambda p, k: k @ k)),
+        ("malformed", "the error only", lambda p, w, k, v: v - w.T @ k),
+    ],
+    "17.4": [
+        ("solved", "the second axis", _four(0, 4, 0, -1)),
+        ("solved", "both axes", _four(1, 1, -1, -2)),
+        ("solved", "not parallel", _four(4, 0, -0.5, 7)),
+        ("solved", "large and small", _four(2000, 0, -0.001, 0)),
+        ("a zero vector", "v is zero", _four(1, 2, 0, 0)),
+        ("a key twice", "u = v on one axis", _four(3, 0, 3, 0)),
+        ("a key twice", "v is half of u", _four(2, -4, 1, -2)),
+        ("orthogonal", "across in the inverse", _four(2, 4, 1, -1)),
+        ("without the inverse", "v = -u of length 1", _four(0, 1, 0, -1)),
+        ("without the inverse", "v = -u, both axes", _four(0.6, 0.8, -0.6, -0.8)),
+        ("M for its inverse", "1 + 4 u2 v2", _four(0, 1, 0, -0.25)),
+        ("the other sign", "number 2", _four(2, 0, 1, 1)),
+        ("wrong", "removing a key", _four(1, 1, -1, -1)),
+        ("malformed", "vectors", {"u": [2, 0], "v": [-1, 0]}),
+    ],
+    "17.5": [
+        ("solved", "updates in turn", _in_turn),
+        ("solved", "one solve for each prefix", _prefixes),
+        (
+            "solved",
+            "inverse of the factor",
+            edit(
+                "torch.linalg.solve_triangular(factor, keys @ inverse, upper=False)",
+                "torch.linalg.inv(factor) @ keys @ inverse",
+            ),
+        ),
+        ("no mask", "Woodbury at the end of the chunk", lambda *given: _wide(*given, mask=lambda x: x)),
+        (
+            "own pair left out",
+            "the strict triangle",
+            edit("(queries @ moved.T).tril()", "torch.tril(queries @ moved.T, -1)"),
+        ),
+        ("masked after the inverse", "Woodbury, then the mask", _wide),
+        (
+            "masked too late",
+            "the mask before a full solve",
+            lambda p, w, q, k, v: (
+                q @ w
+                + (
+                    (q @ p @ k.T).tril()
+                    @ torch.linalg.solve(torch.eye(len(k), dtype=k.dtype) + k @ p @ k.T, v - k @ w)
+                )
+            ),
+        ),
+        ("past left out", "the chunk's share alone", lambda p, w, q, k, v: _in_turn(p, w, q, k, v) - q @ w),
+        ("values for errors", "V stored", edit("values - keys @ weights", "values + 0 * keys @ weights")),
+        (
+            "only one triangle solved",
+            "the left one",
+            edit(
+                "error = torch.linalg.solve_triangular(factor, values - keys @ weights, upper=False)",
+                "error = values - keys @ weights",
+            ),
+        ),
+        (
+            "keys without P",
+            "P forgotten in Z_k",
+            edit("solve_triangular(factor, keys @ inverse", "solve_triangular(factor, keys"),
+        ),
+        (
+            "linear attention in the chunk",
+            "K and V as they are",
+            lambda p, w, q, k, v: q @ w + torch.tril(q @ k.T) @ v,
+        ),
+        (
+            "the delta rule in the chunk",
+            "no factor",
+            lambda p, w, q, k, v: q @ w + torch.tril(q @ p @ k.T) @ (v - k @ w),
+        ),
+        ("wrong", "the chunk alone", lambda p, w, q, k, v: ridge_attention(q, k, v, penalty=1.0)),
+        ("malformed", "the last answer", lambda *given: _in_turn(*given)[-1]),
+    ],
+}
