@@ -5,7 +5,7 @@ import math
 import torch
 
 from course_lib.optimization.stochastic_gradient_descent import distance_factor, expected_change, loss_bound_step
-from course_lib.teaching import contents, edit, inputs, normal, one_of, uniform, whole
+from course_lib.teaching import contents, edit, inputs, near, normal, one_of, uniform, whole
 
 lesson = contents(__name__)
 
@@ -21,6 +21,11 @@ def _wide(rows, columns, generator):
 def _first_columns(matrix, target):
     chosen = torch.linalg.lstsq(matrix[:, : len(target)], target[:, None]).solution[:, 0]
     return torch.cat([chosen, target.new_zeros(matrix.shape[1] - len(target))])
+
+
+def _by_full_svd(matrix, target):
+    left, values, right = torch.linalg.svd(matrix)
+    return right.T @ ((left.T @ target) / values)
 
 
 @lesson.exercise(
@@ -52,6 +57,19 @@ def _first_columns(matrix, target):
          "You returned -w*, the start of the shifted problem w' = w - w*; asked is w* itself."),
         ("ridge", edit("matrix @ matrix.T", "matrix @ matrix.T + torch.eye(len(target), dtype=target.dtype)"),
          "You added the identity to X Xᵀ: that is ridge regression, which does not solve Xw = y exactly."),
+        ("normal equations", lambda matrix, target: torch.linalg.inv(matrix.T @ matrix) @ matrix.T @ target,
+         "You used (XᵀX)⁻¹Xᵀy, the formula for more rows than columns. Here the d x d matrix XᵀX has no inverse, and what "
+         "comes out is an error or rounding; the n x n matrix XXᵀ has one."),
+        ("normal equations, solved", lambda matrix, target: torch.linalg.solve(matrix.T @ matrix, matrix.T @ target),
+         "You solved XᵀXw = Xᵀy, the system for more rows than columns. Here the d x d matrix XᵀX is singular, and what "
+         "comes out is an error or rounding; the n x n matrix XXᵀ is not."),
+        ("solved another system", lambda matrix, target: torch.linalg.solve(matrix, target),
+         "torch.linalg.solve needs a square matrix, and X is not: solve with X Xᵀ."),
+        ("full matrices of the SVD", _by_full_svd,
+         "torch.linalg.svd returns a square V by default, with more columns than there are singular values. Use "
+         "full_matrices=False."),
+        ("shape of a column", lambda matrix, target: (torch.linalg.pinv(matrix) @ target[:, None]),
+         "You returned a matrix with one column. Take its only column, for instance with [:, 0]."),
     ],
 )
 def minimum_norm(matrix, target):
@@ -99,7 +117,12 @@ lesson.value(
          "You let the old variance shrink by 1 - η. Distances shrink by 1 - η, variances by its square."),
         ("variance of the labels", 9.0,
          "That is the variance of the labels. It would need a step that forgets everything but the last label, η = 1."),
-        ("standard deviation", math.sqrt(3.0), "That is the standard deviation; asked is the variance."),
+        ("standard deviation", math.sqrt(3.0), "That is the standard deviation; asked is the variance.",
+         near(math.sqrt(3.0), within=0.006)),
+        ("the range for the variance", 12.0,
+         "You took 36, the square of the distance of the labels, for their variance: it is 9, as both are 3 from the mean."),
+        ("no noise", 0.0,
+         "The mean converges, to 3. The iterate does not: each step goes half of the way to 0 or to 6."),
     ],
 )
 
@@ -149,6 +172,19 @@ def _is_never_exceeded(matrix, step_size, gain, answer):
          "You left out 1/n. The row is drawn among n, and the expectation is a mean over them."),
         ("longest row not squared", edit("squared_norms.max()", "squared_norms.max().sqrt()"),
          "You took the length of the longest row. ρ² is its square: B holds |x|² beside (xᵀe)²."),
+        ("no c at all", edit("2 * gain", "2", "gain**2 * ", ""),
+         "Your constants do not depend on c: right for c = 1. In general c enters C₁ once and C₂ squared."),
+        ("divided by the columns", edit("min() / len(matrix)", "min() / matrix.shape[1]",
+                                        "squared_norms.max() / len(matrix)", "squared_norms.max() / matrix.shape[1]"),
+         "You divided by the number of columns. The row is drawn among n rows: `len(matrix)`, or `matrix.shape[0]`."),
+        ("largest curvature in the gain", edit("curvatures.min()", "curvatures.max()"),
+         "You put σ_max into the gain. What is guaranteed is the gain of the slowest direction: σ_min²."),
+        ("sign of the price", edit("+ quadratic", "- quadratic"),
+         "You subtracted the price. B is never negative: it adds to the loss."),
+        ("columns for rows", edit("matrix.square().sum(1)", "matrix.square().sum(0)"),
+         "You took the longest column. A sample is a row of X: sum the squares along dim=1."),
+        ("the change, not the factor", edit("return 1 -", "return -"),
+         "That is the change of the loss in units of the loss. The factor is 1 plus it."),
     ],
 )
 def guaranteed_factor(matrix, step_size, gain):
@@ -208,6 +244,8 @@ lesson.flaw(
         ("dependent rows", _case(sigma_2=0.0), "One of your σ is 0, so the rows are dependent; the notes assume full rank.",
          lambda sigma_1, sigma_2, step_size, weight_1, weight_2:
          min(sigma_1, sigma_2) == 0 and step_size > 0 and (weight_1 != 0 or weight_2 != 0)),
+        ("negative singular value", _case(sigma_2=-1.0), "Singular values are not negative: take σ₁ > 0 and σ₂ > 0.",
+         lambda sigma_1, sigma_2: min(sigma_1, sigma_2) < 0),
     ],
 )
 
@@ -252,6 +290,14 @@ def _is_best_for_the_bound(matrix, batch, gain, answer):
          "You used the mean squared norm of the rows. The bound holds for every row only with the largest one."),
         ("root of the batch", edit("row / batch", "row / batch**0.5"),
          "You divided by √b. The variance of a mean falls like 1/b; it is the standard deviation that falls like 1/√b."),
+        ("scaled by the root of b", lambda matrix, batch, gain: batch**0.5 / (gain * matrix.square().sum(1).max()),
+         "You multiplied the step of one row by √b. That rule is for another purpose; here 1/(cρ_b²) is asked."),
+        ("c squared", edit("gain * ", "gain**2 * "),
+         "You squared c. The bracket is 2cη - c²η²ρ_b²; its largest value is at cη = 1/ρ_b², with c once."),
+        ("twice the step", edit("return 1 /", "return 2 /"),
+         "At your step the bound is 1 again: that is where it stops to guarantee anything. It is smallest in the middle."),
+        ("largest singular value not squared", edit(".max() ** 2", ".max()"),
+         "You took σ_max itself. The largest eigenvalue of XᵀX is σ_max²."),
     ],
 )
 def best_batch_step(matrix, batch, gain):
