@@ -11,9 +11,13 @@ lesson = contents(__name__)
 
 
 def _wide(rows, columns, generator):
-    """A normal matrix of one decimal whose rows are far from dependent."""
+    """A normal matrix whose rows are far from dependent.
+
+    It is not rounded: columns that are exactly proportional make the default driver of `torch.linalg.lstsq`, a right
+    answer, miss the solution.
+    """
     while True:
-        matrix = torch.randn(rows, columns, generator=generator, dtype=torch.float64).round(decimals=1)
+        matrix = torch.randn(rows, columns, generator=generator, dtype=torch.float64)
         if float(torch.linalg.svdvals(matrix)[-1]) > 0.4:
             return matrix
 
@@ -21,11 +25,6 @@ def _wide(rows, columns, generator):
 def _first_columns(matrix, target):
     chosen = torch.linalg.lstsq(matrix[:, : len(target)], target[:, None]).solution[:, 0]
     return torch.cat([chosen, target.new_zeros(matrix.shape[1] - len(target))])
-
-
-def _by_full_svd(matrix, target):
-    left, values, right = torch.linalg.svd(matrix)
-    return right.T @ ((left.T @ target) / values)
 
 
 @lesson.exercise(
@@ -52,7 +51,8 @@ def _by_full_svd(matrix, target):
          "You divided each equation by its own squared norm only: that solves it when the rows are orthogonal to each "
          "other, here they are not."),
         ("used the first columns only", _first_columns,
-         "You solved for as many weights as there are rows and set the rest to 0: a solution, not the shortest."),
+         "You solved for as many weights as there are rows and set the rest to 0: a solution, not the shortest.",
+         lambda matrix, target, answer: bool((answer[len(target):] == 0).all())),
         ("start of the shifted problem", edit("return ", "return -"),
          "You returned -w*, the start of the shifted problem w' = w - w*; asked is w* itself."),
         ("ridge", edit("matrix @ matrix.T", "matrix @ matrix.T + torch.eye(len(target), dtype=target.dtype)"),
@@ -63,11 +63,6 @@ def _by_full_svd(matrix, target):
         ("normal equations, solved", lambda matrix, target: torch.linalg.solve(matrix.T @ matrix, matrix.T @ target),
          "You solved XᵀXw = Xᵀy, the system for more rows than columns. Here the d x d matrix XᵀX is singular, and what "
          "comes out is an error or rounding; the n x n matrix XXᵀ is not."),
-        ("solved another system", lambda matrix, target: torch.linalg.solve(matrix, target),
-         "torch.linalg.solve needs a square matrix, and X is not: solve with X Xᵀ."),
-        ("full matrices of the SVD", _by_full_svd,
-         "torch.linalg.svd returns a square V by default, with more columns than there are singular values. Use "
-         "full_matrices=False."),
         ("shape of a column", lambda matrix, target: (torch.linalg.pinv(matrix) @ target[:, None]),
          "You returned a matrix with one column. Take its only column, for instance with [:, 0]."),
     ],
