@@ -86,8 +86,8 @@ def _mean_square_factor(x, sigma, step_size):
         ("forgot the cross terms", edit(" + 6 * x**2 * sigma**2", ""),
          "You left out 6x²σ²: the middle term of the binomial (x + N)⁴ does not average out, since N² does not."),
         ("half the limit", edit("2 * square", "square"),
-         "That is half the limit. There E a² is smallest (and for the loss without 1/2 it would be the limit); asked is "
-         "where E a² is 1 again."),
+         "That is half the limit. There E a² is smallest (and for the loss without 1/2 it would be the limit). The limit "
+         "is where E a² is 1 again."),
         ("four in the middle", edit("6 * ", "4 * "),
          "You took 4x²σ². The binomial coefficients of (x + N)⁴ are 1, 4, 6, 4, 1, and the middle one belongs to x²N²."),
         ("three in the middle", edit("6 * ", "3 * "),
@@ -199,7 +199,7 @@ def _primal_ridge(matrix, target, penalty):
     mistakes=[
         ("the d x d system", _primal_ridge,
          "You solved the d x d system. It has the same solution, but with a tiny λ it is nearly singular, and rounding "
-         "takes the weights out of the span of the rows. Asked is the m x m system."),
+         "takes the weights out of the span of the rows. The exercise asks for the m x m system."),
         ("left out the penalty", edit(" + penalty * torch.eye(len(gram), dtype=gram.dtype)", ""),
          "Without λ this is the minimum-norm solution of Xw = y, not ridge."),
         ("added the penalty everywhere", edit(" * torch.eye(len(gram), dtype=gram.dtype)", ""),
@@ -277,10 +277,10 @@ def _conditional_covariance(matrix, noise_variance, prior_variance):
         ("p in front instead of v", edit("(precision)", "(precision) * prior_variance / noise_variance"),
          "You put p in front of (XᵀX + λI)⁻¹. The factor there is v, the variance of the noise."),
         ("variances only", edit("torch.linalg.inv(precision)", "torch.linalg.inv(precision).diagonal()"),
-         "You returned the variances alone. Asked is the whole d x d covariance: weights are correlated given the data."),
+         "You returned the variances alone. The whole d x d covariance is needed: weights are correlated given the data."),
         ("covariance of the data", lambda matrix, noise_variance, prior_variance:
          prior_variance * matrix @ matrix.T + noise_variance * torch.eye(len(matrix), dtype=matrix.dtype),
-         "That is the covariance of y, m x m. Asked is that of w given y."),
+         "That is the covariance of y, m x m. The exercise asks for that of w given y."),
     ],
 )
 def posterior_covariance(matrix, noise_variance, prior_variance):

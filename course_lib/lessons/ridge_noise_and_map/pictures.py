@@ -200,6 +200,7 @@ def plot_typical(axes, *, step_size: float = 0.45, steps: int = 60, paths: int =
     ["Prior", "Likelihood of the data", "Posterior: their product"],
     "$w[1]$",
     "$w[2]$",
+    size=(10.8, 4.4),
     grid=(1, 3),
     xlim=(-2, 2.6),
     ylim=(-2, 2.6),

@@ -10,7 +10,7 @@ from course_lib.optimization.ridge import posterior, ridge, second_moment_limit
 from course_lib.teaching import edit
 
 TOLD = {
-    "03.P1": [r"1\.225", r"second moment grows", r"grows by 22"],
+    "03.P1": [r"1\.225", r"second moment grows"],
     "03.P2": [r"paths? shrinks?\b", r"path of the error shrinks", r"E a² = 1\.2|1\.225", r"paths too rare"],
 }
 
