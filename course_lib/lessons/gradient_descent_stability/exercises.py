@@ -238,7 +238,7 @@ lesson.flaw(
         ("an unstable step", _case(step_size=0.3),
          "Your step is unstable, η ≥ 1/σ²: choose one for which gradient descent converges.",
          lambda singular_value, step_size: singular_value > 0 and step_size >= 1 / singular_value**2),
-        ("no step at all", _case(steps=0),
+        ("no step at all", _case(steps=0, step_size=0.001),
          "With no step the iterate is the start, and the printed formula is already wrong; but for your factor the gap "
          "is too small to count. Take a few steps.",
          lambda singular_value, step_size, steps, answer:

@@ -94,9 +94,6 @@ def _mean_square_factor(x, sigma, step_size):
          "You took 3x²σ². The middle binomial coefficient of (x + N)⁴ is 6; the 3 belongs to E N⁴ = 3σ⁴."),
         ("squared mean of the square", edit("6 * ", "2 * "),
          "You took 2x²σ², the middle term of (x² + σ²)². The expectation of the fourth power has 6x²σ²."),
-        ("mean of the square, squared", edit("6 * ", "2 * ", "3 * ", ""),
-         "You took (x² + σ²)² for E(x + N)⁴: that gives the limit of the mean again. The expectation of a square is more "
-         "than the square of the expectation."),
         ("without noise", edit("2 * square / fourth", "2 / x**2"),
          "That is the limit without noise. With noise E(x + N)² and E(x + N)⁴ are larger."),
         ("deviation for the variance", lambda x, sigma: longest_step(x, math.sqrt(sigma)),
