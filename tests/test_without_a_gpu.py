@@ -636,6 +636,9 @@ CASES = {
     "optimization.gradient_descent.gradient_descent": lambda r: gradient_descent.gradient_descent(
         r(5, 3), r(5), r(3), step_size=0.1, steps=2
     ),
+    "optimization.gradient_descent.heavy_ball": lambda r: gradient_descent.heavy_ball(
+        r(5, 3), r(5), r(3), step_size=0.1, momentum=0.5, steps=2
+    ),
     "optimization.gradient_descent.contraction_factors": lambda r: gradient_descent.contraction_factors(
         r(3), step_size=0.1
     ),
@@ -1054,6 +1057,7 @@ EXCEPTIONS = {
     "measures its input: what it returns is a Python number": """
         attention.recall: recall_accuracy compare_recall
         optimization.gradient_descent: stability_limit worst_rate best_step svd_coordinates sharpness
+        optimization.gradient_descent: heavy_ball_rate best_heavy_ball
         optimization.gradient_estimators: best_baseline
         optimization.mup: rounding_loss
         optimization.ridge: mean_step_limit second_moment_step_limit

@@ -127,6 +127,70 @@ def best_step(singular_values: Float[Tensor, " r"], *, half: bool = False) -> fl
     return 2 / (_gain(half) * (largest**2 + smallest**2))
 
 
+def heavy_ball(
+    matrix: Float[Tensor, "rows columns"],
+    target: Float[Tensor, " rows"],
+    start: Float[Tensor, " columns"],
+    *,
+    step_size: float,
+    momentum: float,
+    steps: int,
+    half: bool = False,
+) -> Float[Tensor, "steps_and_start columns"]:
+    """Return w_0, ..., w_T of w_{t+1} = w_t - eta grad L(w_t) + beta (w_t - w_{t-1}), with w_{-1} = w_0 (01.12).
+
+    Shapes: the result has `steps` + 1 rows, the first is `start`.
+    Units: `step_size` is eta, in units of 1 / sigma^2; `momentum` is beta, and 0 is gradient descent.
+
+    Raises:
+        ValueError: `steps` is negative.
+
+    Source: B. T. Polyak, "Some methods of speeding up the convergence of iteration methods", 1964.
+    """
+    if steps < 0:
+        raise ValueError(f"steps must be 0 or more, got {steps}")
+    iterates = [start]
+    for _ in range(steps):
+        w, before = iterates[-1], iterates[-2] if len(iterates) > 1 else start
+        descent = _gain(half) * step_size * matrix.T @ (target - matrix @ w)
+        iterates.append(w + descent + momentum * (w - before))
+    return torch.stack(iterates)
+
+
+def heavy_ball_rate(
+    singular_values: Float[Tensor, " r"], *, step_size: float, momentum: float, half: bool = False
+) -> float:
+    """max_i of the larger |z| with z^2 - (1 + beta - 2 eta sigma_i^2) z + beta = 0, over what moves (01.13).
+
+    The error along direction i is a sum of powers z^t of the two roots; where they are not real, both have
+    size sqrt(beta). Below 1 every such error vanishes.
+    Ranges: 0 <= beta < 1.
+
+    Raises:
+        ValueError: beta is outside its range; all singular values are zero, or one is negative.
+    """
+    if not 0 <= momentum < 1:
+        raise ValueError(f"momentum must lie in [0, 1), got {momentum}")
+    _extremes(singular_values)
+    moving = singular_values[singular_values > 0]
+    middle = contraction_factors(moving, step_size=step_size, half=half).add(momentum).abs() / 2
+    beyond = (middle.square() - momentum).clamp(min=0).sqrt()
+    return float((middle + beyond).clamp(min=math.sqrt(momentum)).max())
+
+
+def best_heavy_ball(singular_values: Float[Tensor, " r"], *, half: bool = False) -> tuple[float, float]:
+    """Return eta = 2 / (sigma_max + sigma_min)^2 and beta, with sqrt(beta) = (sqrt k - 1) / (sqrt k + 1) (01.14).
+
+    sqrt(beta) is the rate, k = (sigma_max / sigma_min)^2, and sigma_min the smallest singular value that is
+    not zero. The step doubles for the loss with 1/2.
+
+    Raises:
+        ValueError: all singular values are zero, or one is negative.
+    """
+    largest, smallest = _extremes(singular_values)
+    return 4 / (_gain(half) * (largest + smallest) ** 2), ((largest - smallest) / (largest + smallest)) ** 2
+
+
 def steps_to_accuracy(singular_value: float, *, step_size: float, accuracy: float) -> int:
     """Return the first t with |1 - 2 eta sigma^2|^t < epsilon: |w_t - w*| < epsilon |w*| from w_0 = 0 (01.5).
 

@@ -9,10 +9,13 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from course_lib.optimization.gradient_descent import (
+    best_heavy_ball,
     best_step,
     closed_form,
     contraction_factors,
     gradient_descent,
+    heavy_ball,
+    heavy_ball_rate,
     least_squares_loss,
     sharpness,
     stability_limit,
@@ -367,3 +370,57 @@ def test_a_step_size_that_does_not_shrink_the_error_is_refused(step_size):
 def test_a_direction_without_curvature_reaches_no_accuracy():
     with pytest.raises(ValueError, match="singular_value"):
         steps_to_accuracy(0.0, step_size=0.1, accuracy=0.1)
+
+
+# Momentum
+
+
+@pytest.mark.parametrize("half", [False, True])
+def test_the_best_heavy_ball_of_two_directions_by_hand(half):
+    step_size, momentum = best_heavy_ball(vector(3, 0, 1), half=half)
+    assert step_size == pytest.approx((2 if half else 1) / 8, abs=1e-15)
+    assert momentum == pytest.approx(1 / 4, abs=1e-15)
+    rate = heavy_ball_rate(vector(3, 0, 1), step_size=step_size, momentum=momentum, half=half)
+    assert rate == pytest.approx(1 / 2, abs=1e-7)
+
+
+@given(SEEDS, st.floats(0.0, 0.9), st.booleans())
+def test_heavy_ball_is_what_torch_calls_momentum(seed, momentum, half):
+    generator = rng(seed)
+    matrix, target, start = (normal(*s, generator=generator) for s in ((5, 3), (5,), (3,)))
+    path = heavy_ball(matrix, target, start, step_size=0.02, momentum=momentum, steps=9, half=half)
+    weights = start.clone().requires_grad_()
+    optimizer = torch.optim.SGD([weights], lr=0.02, momentum=momentum)
+    for _ in range(9):
+        optimizer.zero_grad()
+        least_squares_loss(matrix, target, weights, half=half).backward()
+        optimizer.step()
+    torch.testing.assert_close(path[-1], weights.detach(), rtol=1e-9, atol=1e-9)
+    assert path.shape == (10, 3)
+
+
+@given(SPECTRA, st.floats(0.0, 0.95), st.floats(0.01, 5.0), st.booleans())
+def test_the_rate_of_momentum_is_the_spectral_radius_of_two_steps(values, momentum, relative_step, half):
+    sigma = vector(*values)
+    step_size = relative_step / float(sigma.max()) ** 2
+    rate = heavy_ball_rate(sigma, step_size=step_size, momentum=momentum, half=half)
+    steps = torch.tensor(
+        [[[1 + momentum - (1 if half else 2) * step_size * s**2, -momentum], [1, 0]] for s in values]
+    )
+    assert rate == pytest.approx(float(torch.linalg.eigvals(steps.double()).abs().max()), abs=1e-6)
+
+
+@given(SPECTRA, st.floats(0.8, 1.25), st.floats(0.8, 1.25))
+def test_no_neighbour_of_the_best_heavy_ball_is_faster(values, in_step, in_momentum):
+    sigma = vector(*values)
+    step_size, momentum = best_heavy_ball(sigma)
+    best = heavy_ball_rate(sigma, step_size=step_size, momentum=momentum)
+    other = min(in_momentum * momentum, 0.999)
+    assert heavy_ball_rate(sigma, step_size=in_step * step_size, momentum=other) >= best - 1e-6
+
+
+def test_momentum_says_what_it_cannot_take():
+    with pytest.raises(ValueError, match=r"momentum must lie in \[0, 1\), got 1"):
+        heavy_ball_rate(vector(1), step_size=0.1, momentum=1.0)
+    with pytest.raises(ValueError, match="steps must be 0 or more, got -1"):
+        heavy_ball(vector(1)[:, None], vector(1), vector(1), step_size=0.1, momentum=0.5, steps=-1)

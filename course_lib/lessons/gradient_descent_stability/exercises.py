@@ -46,6 +46,15 @@ lesson.value(
          "You divided by σ instead of σ²: the gradient holds σ once from the residual and once from the chain rule."),
         ("multiplied by the square", 8.0,
          "You multiplied by σ²: a steeper loss needs a shorter step, not a longer one."),
+        ("multiplied by sigma", 4.0,
+         "You multiplied by σ: a steeper loss needs a shorter step, not a longer one."),
+        ("the number alone", 2.0,
+         "2 is the limit for the product ησ². Divide by σ² to get the limit for η."),
+        ("a step that converges, not the limit", 0.4,
+         "Gradient descent converges there, and for longer steps too: the question asks for the largest such bound.",
+         lambda answer: 0.25 < answer < 0.5 and answer < 0.4999),
+        ("negative step", -0.5,
+         "A negative step climbs: 1 - ησ² is then larger than 1.", lambda answer: answer < 0),
     ],
 )
 
@@ -82,6 +91,15 @@ def _autograd_step(matrix, target, weights, step_size):
          "You divided by the number of rows: that is the gradient of the mean squared error, this loss is the sum."),
         ("returned the change", edit("weights + ", ""),
          "You returned the change alone; the new weights are the old ones plus that change."),
+        ("missing transpose", edit("matrix.T", "matrix"),
+         "The gradient holds Xᵀ, and you multiplied the residual by X: with as many rows as columns the numbers are wrong, "
+         "else the shapes do not fit."),
+        ("uphill, without the 2", edit("weights + 2 *", "weights -"),
+         "Two slips: the step goes uphill, and the factor 2 of the square is missing."),
+        ("no step size", edit("step_size * ", ""),
+         "The step size is missing: you subtracted the whole gradient."),
+        ("gradient of the target alone", edit("(target - matrix @ weights)", "target"),
+         "You used the target in the place of the residual y - Xw: what the weights already explain must be subtracted."),
     ],
 )
 def gradient_step(matrix, target, weights, step_size):
@@ -148,6 +166,11 @@ def _factor(singular_value, step_size):
          "Your factor is 1 - ησ²: that belongs to the loss with 1/2. Here it is 1 - 2ησ²."),
         ("turned the fraction over", edit("math.log(accuracy) / math.log(factor)", "math.log(factor) / math.log(accuracy)"),
          "Your fraction is upside down: ln ε belongs on top, since a smaller ε needs more steps."),
+        ("one step too many", edit("1 if factor == 0", "2 if factor == 0", ") + 1", ") + 2"),
+         "One step too many: the error is below ε already one step earlier. Is your count that of the loop, or of the "
+         "iterates?"),
+        ("one step too many, but for a factor of 0", edit(") + 1", ") + 2"),
+         "One step too many: the error is below ε already one step earlier."),
     ],
 )
 def first_step_below(singular_value, step_size, accuracy):
@@ -215,6 +238,25 @@ lesson.flaw(
         ("an unstable step", _case(step_size=0.3),
          "Your step is unstable, η ≥ 1/σ²: choose one for which gradient descent converges.",
          lambda singular_value, step_size: singular_value > 0 and step_size >= 1 / singular_value**2),
+        ("no step at all", _case(steps=0, step_size=0.001),
+         "With no step the iterate is the start, and the printed formula is already wrong; but for your factor the gap "
+         "is too small to count. Take a few steps.",
+         lambda singular_value, step_size, steps, answer:
+         _admissible(singular_value, step_size, steps) and steps == 0 and _alike(**answer)),
+        ("a step that is not positive", _case(step_size=-0.1),
+         "The step size must be positive: with 0 nothing moves, and below 0 every step climbs.",
+         lambda step_size: step_size <= 0),
+        ("a singular value that is not positive", _case(singular_value=-2.0),
+         "Take σ > 0.", lambda singular_value: singular_value <= 0),
+        ("a number of steps that is not whole", _case(steps=2.5),
+         "The number of steps must be whole, between 0 and 10,000.",
+         lambda steps: not float(steps).is_integer() or not 0 <= steps <= 10_000),
+        ("an overshoot that shrinks slowly", _case(step_size=0.2495, steps=3),
+         "Your factor is nearly -1 and the number of steps odd: both formulas give nearly the same. Take an even number, "
+         "or more steps.",
+         lambda singular_value, step_size, steps, answer:
+         _admissible(singular_value, step_size, steps) and steps > 1 and _alike(**answer)
+         and -1 < 1 - 2 * step_size * singular_value**2 < -0.95),
     ],
 )
 
@@ -262,6 +304,19 @@ def _beats_neighbours(singular_values, answer):
          "That step finishes the steepest direction at once and is too short for the flattest one: balance the two."),
         ("the limit itself", edit(" + nonzero.min() ** 2", ""),
          "That is the stability limit: there the steepest direction keeps its error for ever."),
+        ("the step of the flattest direction", edit("max()", "min()"),
+         "That step solves the flattest direction at once and is too long for the steepest one: balance the two."),
+        ("middle of the two steps", lambda s: (1 / (2 * s.max() ** 2) + 1 / (2 * s[s > 0].min() ** 2)) / 2,
+         "You took the middle of the steps that solve the two extreme directions. Balance their factors: "
+         "1 - 2ησ_min² = 2ησ_max² - 1."),
+        ("half of it", edit("1 / ", "0.5 / "),
+         "That is half the best step: the steepest direction could overshoot, and the flattest would gain."),
+        ("sum of all curvatures", lambda s: 1 / s.square().sum(),
+         "You added the σ² of all directions. Only the largest and the smallest decide; with two directions the two agree."),
+        ("difference of the extremes", edit(" + nonzero", " - nonzero"),
+         "You took the difference of the two extreme σ²: setting 1 - 2ησ_min² = 2ησ_max² - 1 gives their sum."),
+        ("largest over smallest", lambda s: 1 / (s.max() / s[s > 0].min()) ** 2,
+         "You used the condition number κ alone: it sets the rate, and the step has the units of 1/σ²."),
     ],
 )
 def best_step_size(singular_values):

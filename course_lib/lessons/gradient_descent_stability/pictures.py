@@ -9,13 +9,17 @@ import torch
 from torch import Tensor
 
 from course_lib.optimization.gradient_descent import (
+    best_heavy_ball,
     best_step,
     closed_form,
     contraction_factors,
     gradient_descent,
+    heavy_ball,
+    heavy_ball_rate,
     least_squares_loss,
     sharpness,
     stability_limit,
+    svd_coordinates,
     worst_rate,
 )
 from course_lib.teaching import Explorer, Slider, contents, lines, panels
@@ -90,6 +94,75 @@ def plot_worst_rate(axes, singular_values: Tensor):
         f"The factor of every direction against the step size for {len(singular_values)} singular values. Their "
         f"maximum is V-shaped: the smallest singular value is its left arm, the largest its right arm, and they cross "
         f"at the best step {best:.4f}, with rate {rate:.3f}; at the limit {limit:.4f} the maximum reaches 1."
+    )
+
+
+@lesson.figure(
+    ["The problem as given", "The same problem in rotated coordinates"],
+    ["$w[1]$", "$\\hat w[1]$"],
+    ["$w[2]$", "$\\hat w[2]$"],
+    grid=(1, 2),
+    xlim=(-2.4, 2.4),
+    ylim=(-2.4, 2.4),
+    aspect="equal",
+    legend=["lower left", None],
+)
+def plot_rotated(left, right, *, angle: float = 0.6, steps: int = 12):
+    """Draw one run on a problem whose axes are turned, and the same run in the coordinates of its SVD."""
+    turn = torch.tensor([[math.cos(angle), math.sin(angle)], [-math.sin(angle), math.cos(angle)]], dtype=torch.float64)
+    matrix = torch.diag(torch.tensor([2.0, 0.8], dtype=torch.float64)) @ turn
+    target, start = torch.zeros(2, dtype=torch.float64), torch.tensor([-0.5, 2.0], dtype=torch.float64)
+    path = gradient_descent(matrix, target, start, step_size=0.22, steps=steps)
+    sigmas, _, axes, _ = svd_coordinates(matrix, target)
+    grid = torch.cartesian_prod(*[torch.linspace(-2.4, 2.4, 81, dtype=torch.float64)] * 2)
+    for place, problem, walked in ((left, matrix, path), (right, torch.diag(sigmas), path @ axes)):
+        loss = least_squares_loss(problem, target, grid).reshape(81, 81).T
+        ticks = grid[::81, 0]
+        place.contour(ticks, ticks, loss, levels=[0.1, 0.6, 1.6, 3.2, 5.6], colors=BLACK, linewidths=0.6, alpha=0.5)
+        place.plot(*walked.T, "-o", markersize=4, linewidth=1.4, label="iterates")
+    for column in range(2):
+        vector = axes[:, column] * (1 if axes[0, column] >= 0 else -1)
+        left.plot(
+            *torch.stack([-2.2 * vector, 2.2 * vector]).T, ":-"[column], color=RED, label=f"column {column + 1} of V"
+        )
+        (right.axhline if column == 0 else right.axvline)(0, color=RED, linestyle=":-"[column])
+    return (
+        "Left, the contours of a loss of two unknowns are tilted ellipses; the two columns of V are their axes, and the "
+        "iterates jump to and fro along the short axis. Right, the same run seen in coordinates along those columns: the "
+        "ellipses lie along the axes, and each coordinate shrinks by its own factor."
+    )
+
+
+@lesson.figure(
+    ["Rate along one direction", "Both at their best, $\\kappa$ = 100"],
+    ["$2\\eta\\sigma^2$", "step t"],
+    ["largest $|z|$", "distance to the solution"],
+    grid=(1, 2),
+    ylim=[(0, 1.6), (1e-8, 10)],
+    yscale=["linear", "log"],
+    legend=["lower right", "upper right"],
+)
+def plot_momentum(left, right, *, sigmas: Sequence[float] = (1.0, 0.7, 0.4, 0.1), steps: int = 200):
+    """Draw the rate along one direction for three momenta, and the best runs with and without momentum."""
+    curvatures = np.linspace(0.001, 4.4, 300)
+    rate = lambda x, beta: heavy_ball_rate(torch.ones(1), step_size=x / 2, momentum=beta)  # noqa: E731
+    lines(left, curvatures, {f"$\\beta$ = {b:g}": [rate(float(x), b) for x in curvatures] for b in (0.0, 0.25, 0.64)})
+    left.axhline(1, color=BLACK, linewidth=0.8)
+    spectrum = torch.tensor(sigmas, dtype=torch.float64)
+    still = torch.zeros_like(spectrum)
+    step_size, momentum = best_heavy_ball(spectrum)
+    runs = {
+        "without momentum": {"step_size": best_step(spectrum), "momentum": 0.0},
+        f"with momentum {momentum:.3f}": {"step_size": step_size, "momentum": momentum},
+    }
+    walks = {name: heavy_ball(torch.diag(spectrum), still, still + 1, steps=steps, **run) for name, run in runs.items()}
+    lines(right, None, {name: walk.norm(dim=1).clamp(min=1e-12) for name, walk in walks.items()})
+    left_at = {name: float(walk[-1].norm()) for name, walk in walks.items()}
+    return (
+        "Left, the size of the larger root against 2 eta sigma squared: without momentum it falls to 0 and rises to 1 at "
+        "2; with momentum 0.25 it is flat at 0.5 from 0.25 to 2.25, with 0.64 flat at 0.8 from 0.04 to 3.24. Right, the "
+        f"distance to the solution for condition number 100: after {steps} steps gradient descent at its best step is "
+        f"{left_at['without momentum']:.1g} away, with the best momentum it is below 1e-8 after about a hundred."
     )
 
 
@@ -274,12 +347,12 @@ class TrajectoryExplorer(Explorer):
         return f"Converges: {values}; direction {slower} is the slower one. {advice}"
 
 
-overshoot_prediction = lesson.prediction(
+long_step_prediction = lesson.prediction(
     "01.P1",
-    "The problem is scalar with $\\sigma = 1$, so the limit is $\\eta = 1$. With $\\eta = 0.8$, what does the error "
-    "$w_t - w^*$ do?",
+    "One unknown $w$, loss $L(w) = (y - w)^2$, solution $w^* = y$. With $\\eta = 0.5$ a single step lands exactly on the "
+    "solution. With $\\eta = 0.8$, what does the error $w_t - w^*$ do?",
     {
-        "It shrinks and keeps its sign": "That needs 1 - 2η > 0, a step below 0.5.",
+        "It shrinks and keeps its sign": "For that a step must stop short of the solution: η below 0.5.",
         "It shrinks and changes sign at every step": "The factor is 1 - 2 · 0.8 = -0.6: smaller than 1 in size, and "
         "negative.",
         "It grows": "The factor is 1 - 2 · 0.8 = -0.6, whose absolute value is below 1.",
@@ -288,7 +361,7 @@ overshoot_prediction = lesson.prediction(
     reveal=plot_signed_errors,
 )
 
-edge_prediction = lesson.prediction(
+border_prediction = lesson.prediction(
     "01.P2",
     "In a network the largest Hessian eigenvalue $\\lambda_{max}$ grows during training. What happens when it reaches "
     "$2/\\eta$, where the quadratic theory says that gradient descent becomes unstable?",

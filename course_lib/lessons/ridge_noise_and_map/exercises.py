@@ -41,64 +41,14 @@ lesson.value(
         ("divided by the rows", 0.0008, "You divided by m. The loss is a sum over rows, so each row adds its σ²‖w‖²."),
         ("half of it", 1.0, "You halved it: that would belong to the penalty λ/2 beside a loss that has no 1/2. Here both "
          "terms are whole."),
+        ("twice of it", 4.0, "You doubled it: the cross term 2(xᵀw - y)(Nᵀw) has expectation 0 and adds nothing."),
+        ("the deviation alone", 0.2, "That is σ itself. The penalty is the variance σ², once for each of the m rows."),
+        ("the number of rows", 50.0, "That is m. Each row adds its σ²‖w‖²: multiply by the variance."),
+        ("rows squared", 100.0, "That is (mσ)². The noise of different rows is independent: variances add, mσ²."),
+        ("minus", -2.0, "The penalty is positive: noise can only add to the average of a square.",
+         lambda answer: answer < 0),
     ],
 )
-
-
-def _is_stationary(matrix, target, penalty, answer):
-    gradient = matrix.T @ (matrix @ answer - target) + penalty * answer
-    return gradient.norm() <= 1e-8 * (1 + (matrix.T @ target).norm())
-
-
-def _in_the_row_space(matrix, answer):
-    inside = torch.linalg.lstsq(matrix.T, answer[:, None]).solution
-    return (matrix.T @ inside - answer[:, None]).norm() <= 1e-8 * (1 + answer.norm())
-
-
-def _primal_ridge(matrix, target, penalty):
-    shifted = matrix.T @ matrix + penalty * torch.eye(matrix.shape[1], dtype=matrix.dtype)
-    return torch.linalg.solve(shifted, matrix.T @ target)
-
-
-@lesson.exercise(
-    "03.2", "One unknown for each row", difficulty=1, minutes=8,
-    prompt="Write `dual_ridge(matrix, target, penalty)`: the minimiser of "
-    "$\\lVert Xw - y\\rVert^2 + \\lambda\\lVert w\\rVert^2$ by solving one $m \\times m$ system, never a $d \\times d$ one. "
-    "`matrix` is $X$ with shape `(m, d)`, `target` is $y$, `penalty` is $\\lambda > 0$; return a float64 tensor of "
-    "shape `(d,)`.",
-    draw=inputs(m=whole(2, 3), d=lambda m: m + 2, matrix=normal("m d"), target=normal("m"),
-                usual=uniform(0.2, 2.5), share=one_of(1.0, 1e-12), penalty=lambda usual, share: usual * share),
-    properties=[
-        ("The gradient Xᵀ(Xw - y) + λw should vanish at your weights.", _is_stationary),
-        ("For a tiny λ your weights leave the span of the rows: the d x d system is nearly singular, and rounding is blown "
-         "up. The m x m system has no such directions.", _in_the_row_space),
-    ],
-    hints=(
-        "The solution lies in the span of the rows: w = Xᵀα for some α with m entries.",
-        "Push Xᵀ through the inverse: the λ stays on the diagonal, the Gram matrix becomes XXᵀ.",
-        "Solve (XXᵀ + λI) α = y with torch.linalg.solve and torch.eye, then map α back by Xᵀ.",
-    ),
-    mistakes=[
-        ("the d x d system", _primal_ridge,
-         "You solved the d x d system. It has the same solution, but with a tiny λ it is nearly singular, and rounding "
-         "takes the weights out of the span of the rows. Asked is the m x m system."),
-        ("left out the penalty", edit(" + penalty * torch.eye(len(gram), dtype=gram.dtype)", ""),
-         "Without λ this is the minimum-norm solution of Xw = y, not ridge."),
-        ("added the penalty everywhere", edit(" * torch.eye(len(gram), dtype=gram.dtype)", ""),
-         "`gram + penalty` adds λ to every entry of the matrix. Only the diagonal gets it: λ times the identity."),
-        ("squared the penalty", edit("penalty * ", "penalty**2 * "),
-         "You added λ² to the diagonal. λ is the penalty itself, already a variance."),
-        ("penalty times rows", edit("penalty * ", "penalty * len(gram) * "),
-         "You multiplied λ by the number of rows: that is right for a mean over the rows, this loss is a sum."),
-        ("unit noise", edit("penalty * ", ""),
-         "You put 1 in the place of λ. That is what a likelihood of variance 1 gives, as in the notes."),
-    ],
-)
-def dual_ridge(matrix, target, penalty):
-    """Ridge by the system with one unknown for each row."""
-    gram = matrix @ matrix.T
-    shifted = gram + penalty * torch.eye(len(gram), dtype=gram.dtype)
-    return matrix.T @ torch.linalg.solve(shifted, target)
 
 
 def _mean_square_factor(x, sigma, step_size):
@@ -108,7 +58,7 @@ def _mean_square_factor(x, sigma, step_size):
 
 
 @lesson.exercise(
-    "03.3", "The longest step for the second moment", difficulty=2, minutes=12,
+    "03.2", "The longest step for the second moment", difficulty=2, minutes=12,
     prompt="Write `longest_step(x, sigma)` for noisy gradient descent on $\\frac12((x + N)w - y)^2$ with "
     "$N \\sim N(0, \\sigma^2)$: the number below which every step size keeps $E\\,w_t^2$ bounded and above which none "
     "does. `x` and `sigma` are positive numbers; return a number.",
@@ -136,8 +86,18 @@ def _mean_square_factor(x, sigma, step_size):
         ("forgot the cross terms", edit(" + 6 * x**2 * sigma**2", ""),
          "You left out 6x²σ²: the middle term of the binomial (x + N)⁴ does not average out, since N² does not."),
         ("half the limit", edit("2 * square", "square"),
-         "That is half the limit. There E a² is smallest (and for the loss without 1/2 it would be the limit); asked is "
-         "where E a² is 1 again."),
+         "That is half the limit. There E a² is smallest (and for the loss without 1/2 it would be the limit). The limit "
+         "is where E a² is 1 again."),
+        ("four in the middle", edit("6 * ", "4 * "),
+         "You took 4x²σ². The binomial coefficients of (x + N)⁴ are 1, 4, 6, 4, 1, and the middle one belongs to x²N²."),
+        ("three in the middle", edit("6 * ", "3 * "),
+         "You took 3x²σ². The middle binomial coefficient of (x + N)⁴ is 6; the 3 belongs to E N⁴ = 3σ⁴."),
+        ("squared mean of the square", edit("6 * ", "2 * "),
+         "You took 2x²σ², the middle term of (x² + σ²)². The expectation of the fourth power has 6x²σ²."),
+        ("without noise", edit("2 * square / fourth", "2 / x**2"),
+         "That is the limit without noise. With noise E(x + N)² and E(x + N)⁴ are larger."),
+        ("deviation for the variance", lambda x, sigma: longest_step(x, math.sqrt(sigma)),
+         "You put σ where σ² belongs: sigma is the standard deviation."),
     ],
 )
 def longest_step(x, sigma):
@@ -160,7 +120,7 @@ def _printed_is_safe(x, sigma):
 
 
 lesson.flaw(
-    "03.4", "Catch the printed limit", difficulty=2, minutes=8,
+    "03.3", "Catch the printed limit", difficulty=2, minutes=8,
     prompt="The notes say that noisy gradient descent on $\\frac12((x + N)w - y)^2$ is stable for "
     "$0 < \\eta < 1/(x^2 + \\sigma^2)$. Give a counterexample: a dictionary with the numbers `x` $> 0$, `sigma` "
     "$\\ge 0$ and `step_size`, within the printed limit, for which $E\\,w_t^2$ (with $y = 0$) grows by more than 1% a step.",
@@ -189,8 +149,81 @@ lesson.flaw(
         ("beyond the printed limit", {"x": 1.0, "sigma": 1.0, "step_size": 0.6},
          "Your step is beyond the printed limit, so the notes do not call it stable.",
          lambda x, sigma, step_size: x > 0 and sigma >= 0 and step_size >= 1 / (x**2 + sigma**2)),
+        ("no positive step", {"x": 1.0, "sigma": 1.0, "step_size": -0.1},
+         "The printed condition has η > 0: take a positive step.",
+         lambda x, sigma, step_size: x > 0 and sigma >= 0 and step_size <= 0),
+        ("input not positive", {"x": -1.0, "sigma": 1.0, "step_size": 0.45}, "Take an input x > 0.",
+         lambda x: x <= 0),
+        ("a negative deviation", {"x": 1.0, "sigma": -1.0, "step_size": 0.45}, "A standard deviation is 0 or more.",
+         lambda x, sigma: x > 0 and sigma < 0),
     ],
 )
+
+
+def _is_stationary(matrix, target, penalty, answer):
+    gradient = matrix.T @ (matrix @ answer - target) + penalty * answer
+    return gradient.norm() <= 1e-8 * (1 + (matrix.T @ target).norm())
+
+
+def _in_the_row_space(matrix, answer):
+    inside = torch.linalg.lstsq(matrix.T, answer[:, None]).solution
+    return (matrix.T @ inside - answer[:, None]).norm() <= 1e-8 * (1 + answer.norm())
+
+
+def _primal_ridge(matrix, target, penalty):
+    shifted = matrix.T @ matrix + penalty * torch.eye(matrix.shape[1], dtype=matrix.dtype)
+    return torch.linalg.solve(shifted, matrix.T @ target)
+
+
+@lesson.exercise(
+    "03.4", "One unknown for each row", difficulty=2, minutes=8,
+    prompt="Write `dual_ridge(matrix, target, penalty)`: the minimiser of "
+    "$\\lVert Xw - y\\rVert^2 + \\lambda\\lVert w\\rVert^2$ by solving one $m \\times m$ system, never a $d \\times d$ one. "
+    "`matrix` is $X$ with shape `(m, d)`, `target` is $y$, `penalty` is $\\lambda > 0$; return a float64 tensor of "
+    "shape `(d,)`.",
+    draw=inputs(m=whole(2, 3), d=lambda m: m + 2, matrix=normal("m d"), target=normal("m"),
+                usual=uniform(0.2, 2.5), share=one_of(1.0, 1e-12), penalty=lambda usual, share: usual * share),
+    properties=[
+        ("The gradient Xᵀ(Xw - y) + λw should vanish at your weights.", _is_stationary),
+        ("For a tiny λ your weights leave the span of the rows: the d x d system is nearly singular, and rounding is blown "
+         "up. The m x m system has no such directions.", _in_the_row_space),
+    ],
+    hints=(
+        "The solution lies in the span of the rows: w = Xᵀα for some α with m entries.",
+        "Push Xᵀ through the inverse: the λ stays on the diagonal, the Gram matrix becomes XXᵀ.",
+        "Solve (XXᵀ + λI) α = y with torch.linalg.solve and torch.eye, then map α back by Xᵀ.",
+    ),
+    mistakes=[
+        ("the d x d system", _primal_ridge,
+         "You solved the d x d system. It has the same solution, but with a tiny λ it is nearly singular, and rounding "
+         "takes the weights out of the span of the rows. The exercise asks for the m x m system."),
+        ("left out the penalty", edit(" + penalty * torch.eye(len(gram), dtype=gram.dtype)", ""),
+         "Without λ this is the minimum-norm solution of Xw = y, not ridge."),
+        ("added the penalty everywhere", edit(" * torch.eye(len(gram), dtype=gram.dtype)", ""),
+         "`gram + penalty` adds λ to every entry of the matrix. Only the diagonal gets it: λ times the identity."),
+        ("squared the penalty", edit("penalty * ", "penalty**2 * "),
+         "You added λ² to the diagonal. λ is the penalty itself, already a variance."),
+        ("penalty times rows", edit("penalty * ", "penalty * len(gram) * "),
+         "You multiplied λ by the number of rows: that is right for a mean over the rows, this loss is a sum."),
+        ("unit noise", edit("penalty * ", ""),
+         "You put 1 in the place of λ. That is what a likelihood of variance 1 gives, as in the notes."),
+        ("penalty over rows", edit("penalty * ", "penalty / len(gram) * "),
+         "You divided λ by the number of rows. Both terms of this loss are sums: λ goes onto the diagonal as it is."),
+        ("twice the penalty", edit("penalty * ", "2 * penalty * "),
+         "You doubled λ. The gradient has 2Xᵀ(Xw - y) + 2λw: the factor 2 is in both terms and cancels."),
+        ("root of the penalty", edit("penalty * ", "penalty**0.5 * "),
+         "You put √λ on the diagonal of XXᵀ. √λ belongs into the augmented system, where the matrix is not squared."),
+        ("minus the penalty", edit("+ penalty", "- penalty"),
+         "You subtracted λ. The penalty adds to the squared singular values, which keeps them away from 0."),
+        ("the unknowns of the rows", edit("matrix.T @ torch", "torch"),
+         "You returned the m unknowns α of the small system. Map them back to the weights: w = Xᵀα."),
+    ],
+)
+def dual_ridge(matrix, target, penalty):
+    """Ridge by the system with one unknown for each row."""
+    gram = matrix @ matrix.T
+    shifted = gram + penalty * torch.eye(len(gram), dtype=gram.dtype)
+    return matrix.T @ torch.linalg.solve(shifted, target)
 
 
 def _conditional_covariance(matrix, noise_variance, prior_variance):
@@ -228,6 +261,23 @@ def _conditional_covariance(matrix, noise_variance, prior_variance):
          "You left out v: a likelihood of variance 1, as in the notes. Each row's precision is xᵢxᵢᵀ/v."),
         ("returned the precision", edit("torch.linalg.inv(precision)", "precision"),
          "That is the precision. The covariance is its inverse."),
+        ("deviations for variances", edit("/ noise_variance", "/ noise_variance**2", "/ prior_variance",
+                                           "/ prior_variance**2"),
+         "You squared v and p. They are variances already."),
+        ("roots of the variances", edit("/ noise_variance", "/ noise_variance**0.5", "/ prior_variance",
+                                        "/ prior_variance**0.5"),
+         "You took the roots of v and p. A precision is one over a variance, not over a standard deviation."),
+        ("the prior alone", edit("torch.linalg.inv(precision)", "prior_variance * eye"),
+         "That is the covariance before any data. Each row of X adds to the precision and makes it smaller."),
+        ("no prior", edit(" + eye / prior_variance", ""),
+         "You left out the prior: v(XᵀX)⁻¹ is the covariance of plain least squares. The prior adds I/p to the precision."),
+        ("p in front instead of v", edit("(precision)", "(precision) * prior_variance / noise_variance"),
+         "You put p in front of (XᵀX + λI)⁻¹. The factor there is v, the variance of the noise."),
+        ("variances only", edit("torch.linalg.inv(precision)", "torch.linalg.inv(precision).diagonal()"),
+         "You returned the variances alone. The whole d x d covariance is needed: weights are correlated given the data."),
+        ("covariance of the data", lambda matrix, noise_variance, prior_variance:
+         prior_variance * matrix @ matrix.T + noise_variance * torch.eye(len(matrix), dtype=matrix.dtype),
+         "That is the covariance of y, m x m. The exercise asks for that of w given y."),
     ],
 )
 def posterior_covariance(matrix, noise_variance, prior_variance):

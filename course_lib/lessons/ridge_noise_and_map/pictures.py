@@ -11,7 +11,9 @@ from course_lib.optimization.ridge import (
     mean_factor,
     mean_limit,
     moments,
+    noisy_copies,
     noisy_sgd,
+    posterior,
     ridge,
     ridge_flops,
     second_moment_factor,
@@ -105,6 +107,38 @@ def plot_shrinkage(axes, singular_values: tuple[float, ...] = (3.0, 1.0, 0.3, 0.
     )
 
 
+@lesson.figure(
+    ["The clean rows and their noisy copies", "The loss they give on average"],
+    ["feature 1", "weight w"],
+    ["feature 2", "loss"],
+    grid=(1, 2),
+    aspect=["equal", None],
+    legend=[{"loc": "lower left", "fontsize": 8}, "upper center"],
+    ylim=[None, (0, 14)],
+)
+def plot_noise_as_penalty(left, right, *, noise: float = 0.5):
+    """Draw two rows with their noisy copies; and, for one feature, the clean loss, the penalty and the average loss."""
+    matrix = torch.tensor([[1.0, 2.0], [2.5, 0.5]], dtype=torch.float64)
+    copies = noisy_copies(matrix, noise=noise)
+    for i, color in enumerate((BLUE, ORANGE)):
+        drawn = matrix[i] + noise * torch.randn(60, 2, generator=torch.Generator().manual_seed(i), dtype=torch.float64)
+        left.plot(*drawn.T, "o", color=color, markersize=3, alpha=0.4, label="normal noise" if i == 0 else "_")
+        left.plot(*copies[:, i].T, "s", color=BLACK, markersize=5, label="the 2d copies" if i == 0 else "_")
+        left.plot(*matrix[i], "*", color=RED, markersize=14, label="row" if i == 0 else "_")
+    column, target = matrix[:, :1], torch.tensor([1.0, 3.0], dtype=torch.float64)
+    weights = torch.linspace(-1, 3, 200, dtype=torch.float64)
+    loss = lambda x: (x * weights - target[:, None]).square().sum(-2)  # noqa: E731
+    average = loss(noisy_copies(column, noise=noise)).mean(0)
+    penalty = len(column) * noise**2 * weights.square()
+    lines(right, weights, {"average over copies": average, "clean loss": loss(column), "$m\\sigma^2 w^2$": penalty})
+    ends = [float(weights[curve.argmin()]) for curve in (loss(column), average)]
+    return (
+        "Left, two rows, clouds of noisy copies and the four exact copies of each, which have the same mean and "
+        "covariance. Right, for one feature, the average loss over the copies is the clean loss plus a parabola around 0: "
+        f"its minimum moves from {ends[0]:.2f} to {ends[1]:.2f}."
+    )
+
+
 def _factors(x: float, *, noise: float, step_sizes: Tensor) -> list[list[float]]:
     """Return what one step multiplies the mean, the root mean square and a typical path by, per step size."""
     listed = step_sizes.tolist()
@@ -159,6 +193,50 @@ def plot_typical(axes, *, step_size: float = 0.45, steps: int = 60, paths: int =
         f"Sizes of the weights against the step on a logarithmic axis, with step size {step_size:g}. The median of "
         f"{paths} paths falls by a factor of about {factor:.2f} a step, as the typical factor says; the exact root "
         f"mean square grows by {math.sqrt(second):.2f} a step, carried by paths so rare that none is among those drawn."
+    )
+
+
+@lesson.figure(
+    ["Prior", "Likelihood of the data", "Posterior: their product"],
+    "$w[1]$",
+    "$w[2]$",
+    size=(10.8, 4.4),
+    grid=(1, 3),
+    xlim=(-2, 2.6),
+    ylim=(-2, 2.6),
+    aspect="equal",
+    legend=[None, None, {"loc": "lower left", "fontsize": 8}],
+)
+def plot_prior_times_likelihood(prior, likelihood, product, *, noise_variance: float = 0.5):
+    """Draw contours of prior, likelihood and posterior for two weights, with the ridge solution on the last."""
+    matrix = torch.tensor([[1.0, 0.4], [0.6, 0.8]], dtype=torch.float64)
+    target = torch.tensor([1.9, 1.1], dtype=torch.float64)
+    ticks = [torch.linspace(low, high, 121, dtype=torch.float64) for low, high in (prior.get_xlim(), prior.get_ylim())]
+    grid = torch.cartesian_prod(*ticks)
+    log_prior = -grid.square().sum(1) / 2
+    log_likelihood = -(grid @ matrix.T - target).square().sum(1) / (2 * noise_variance)
+    for axes, log_density in (
+        (prior, log_prior),
+        (likelihood, log_likelihood),
+        (product, log_prior + log_likelihood),
+    ):
+        height = (log_density - log_density.max()).reshape(121, 121).T
+        # A normal density at 0.5, 1, ..., 2.5 standard deviations from its top.
+        levels = [-((k / 2) ** 2) / 2 for k in range(5, 0, -1)]
+        axes.contour(*ticks, height, levels=levels, colors=BLUE, linewidths=1.1, linestyles="-")
+    plain = torch.linalg.solve(matrix, target)
+    weights = ridge(matrix, target, noise_variance)
+    prior.plot(0, 0, "+", color=BLACK, markersize=10)
+    likelihood.plot(*plain, "^", color=BLACK, markersize=8)
+    product.plot(0, 0, "+", color=BLACK, markersize=10, label="top of the prior")
+    product.plot(*plain, "^", color=BLACK, markersize=8, label="least squares")
+    mean, _ = posterior(matrix, target, noise_variance=noise_variance)
+    product.plot(*weights, "*", color=RED, markersize=14, label="ridge")
+    product.plot(*mean, ".", color=BLACK, markersize=5, label="posterior mean")
+    return (
+        "Contours for two weights. The prior is round about 0; the likelihood of two observations is a long tilted ellipse "
+        f"about the least-squares solution ({plain[0]:.2f}, {plain[1]:.2f}); their product is a smaller ellipse between, "
+        f"with its top at the ridge solution ({weights[0]:.2f}, {weights[1]:.2f})."
     )
 
 
@@ -288,8 +366,10 @@ class NoisyStepExplorer(Explorer):
 
 second_moment_prediction = lesson.prediction(
     "03.P1",
-    "Take $x = \\sigma = 1$, $y = 0$ and $\\eta = 0.45$, below the limit $1/(x^2 + \\sigma^2) = 0.5$ that the notes "
-    "give. What does the second moment $E\\,w_t^2$ do?",
+    "One sample with input $x = 1$ and target $y = 0$. A step of size $\\eta = 0.45$ replaces $w$ by "
+    "$w(1 - \\eta (x + N)^2)$, with fresh noise $N \\sim N(0, 1)$ on the input. On average $(x + N)^2$ is 2, so the mean "
+    "of $w_t$ is multiplied by 0.1. What does the second moment $E\\,w_t^2$ do, the average of the square over all "
+    "possible runs?",
     {
         "It shrinks": "The mean shrinks, by 1 - 0.45 · 2 = 0.1 a step. The second moment has its own factor, "
         "E a² = 1 - 1.8 + 0.2025 · 10 = 1.225.",
@@ -303,10 +383,10 @@ second_moment_prediction = lesson.prediction(
 
 typical_path_prediction = lesson.prediction(
     "03.P2",
-    "Same setting: $x = \\sigma = 1$, $y = 0$, $\\eta = 0.45$, and $E\\,w_t^2$ grows by 22.5% a step. You run the "
-    "program once, from $w_0 = 1$. What does $|w_t|$ do over 60 steps?",
+    "The same setting: $w$ becomes $w(1 - 0.45\\,(1 + N)^2)$ at each step. You run the program once, from $w_0 = 1$. What "
+    "does $|w_t|$ of this single run most probably do over 60 steps?",
     {
-        "It grows, by about √1.225 a step": "That is the root mean square over all paths. Nearly all of it is "
+        "It grows": "The root mean square over all paths does, by √1.225 a step. Nearly all of it is "
         "carried by very rare paths.",
         "It keeps its size": "Growth and decay do not balance: a single path follows E log|a|, and that is "
         "negative here.",

@@ -5,15 +5,19 @@ import math
 import torch
 
 from course_lib.optimization.stochastic_gradient_descent import distance_factor, expected_change, loss_bound_step
-from course_lib.teaching import contents, edit, inputs, normal, one_of, uniform, whole
+from course_lib.teaching import contents, edit, inputs, near, normal, one_of, uniform, whole
 
 lesson = contents(__name__)
 
 
 def _wide(rows, columns, generator):
-    """A normal matrix of one decimal whose rows are far from dependent."""
+    """A normal matrix whose rows are far from dependent.
+
+    It is not rounded: columns that are exactly proportional make the default driver of `torch.linalg.lstsq`, a right
+    answer, miss the solution.
+    """
     while True:
-        matrix = torch.randn(rows, columns, generator=generator, dtype=torch.float64).round(decimals=1)
+        matrix = torch.randn(rows, columns, generator=generator, dtype=torch.float64)
         if float(torch.linalg.svdvals(matrix)[-1]) > 0.4:
             return matrix
 
@@ -35,7 +39,7 @@ def _first_columns(matrix, target):
     ],
     agrees="Your w solves Xw = y, and a shorter one does too: yours has a part that no row sees.",
     hints=(
-        "The shortest solution is a combination of the rows: w = Xᵀ v for some v with one entry a row.",
+        "The shortest solution is a combination of the rows: w = Xᵀ v for some v with one entry for each row.",
         "Put w = Xᵀ v into Xw = y. Which square system is left for v?",
         "Solve (X Xᵀ) v = y with torch.linalg.solve, then multiply by the transpose of X.",
     ),
@@ -47,11 +51,20 @@ def _first_columns(matrix, target):
          "You divided each equation by its own squared norm only: that solves it when the rows are orthogonal to each "
          "other, here they are not."),
         ("used the first columns only", _first_columns,
-         "You solved for as many weights as there are rows and set the rest to 0: a solution, not the shortest."),
+         "You solved for as many weights as there are rows and set the rest to 0: a solution, not the shortest.",
+         lambda matrix, target, answer: bool((answer[len(target):] == 0).all())),
         ("start of the shifted problem", edit("return ", "return -"),
-         "You returned -w*, the start of the shifted problem w' = w - w*; asked is w* itself."),
+         "You returned -w*, the start of the shifted problem w' = w - w*. The exercise asks for w* itself."),
         ("ridge", edit("matrix @ matrix.T", "matrix @ matrix.T + torch.eye(len(target), dtype=target.dtype)"),
          "You added the identity to X Xᵀ: that is ridge regression, which does not solve Xw = y exactly."),
+        ("normal equations", lambda matrix, target: torch.linalg.inv(matrix.T @ matrix) @ matrix.T @ target,
+         "You used (XᵀX)⁻¹Xᵀy, the formula for more rows than columns. Here the d x d matrix XᵀX has no inverse, and what "
+         "comes out is an error or rounding; the n x n matrix XXᵀ has one."),
+        ("normal equations, solved", lambda matrix, target: torch.linalg.solve(matrix.T @ matrix, matrix.T @ target),
+         "You solved XᵀXw = Xᵀy, the system for more rows than columns. Here the d x d matrix XᵀX is singular, and what "
+         "comes out is an error or rounding; the n x n matrix XXᵀ is not."),
+        ("shape of a column", lambda matrix, target: (torch.linalg.pinv(matrix) @ target[:, None]),
+         "You returned a matrix with one column. Take its only column, for instance with [:, 0]."),
     ],
 )
 def minimum_norm(matrix, target):
@@ -99,7 +112,12 @@ lesson.value(
          "You let the old variance shrink by 1 - η. Distances shrink by 1 - η, variances by its square."),
         ("variance of the labels", 9.0,
          "That is the variance of the labels. It would need a step that forgets everything but the last label, η = 1."),
-        ("standard deviation", math.sqrt(3.0), "That is the standard deviation; asked is the variance."),
+        ("standard deviation", math.sqrt(3.0), "That is the standard deviation. The exercise asks for the variance.",
+         near(math.sqrt(3.0), within=0.006)),
+        ("the range for the variance", 12.0,
+         "You took 36, the square of the distance of the labels, for their variance: it is 9, as both are 3 from the mean."),
+        ("no noise", 0.0,
+         "The mean converges, to 3. The iterate does not: each step goes half of the way to 0 or to 6."),
     ],
 )
 
@@ -149,6 +167,19 @@ def _is_never_exceeded(matrix, step_size, gain, answer):
          "You left out 1/n. The row is drawn among n, and the expectation is a mean over them."),
         ("longest row not squared", edit("squared_norms.max()", "squared_norms.max().sqrt()"),
          "You took the length of the longest row. ρ² is its square: B holds |x|² beside (xᵀe)²."),
+        ("no c at all", edit("2 * gain", "2", "gain**2 * ", ""),
+         "Your constants do not depend on c: right for c = 1. In general c enters C₁ once and C₂ squared."),
+        ("divided by the columns", edit("min() / len(matrix)", "min() / matrix.shape[1]",
+                                        "squared_norms.max() / len(matrix)", "squared_norms.max() / matrix.shape[1]"),
+         "You divided by the number of columns. The row is drawn among n rows: `len(matrix)`, or `matrix.shape[0]`."),
+        ("largest curvature in the gain", edit("curvatures.min()", "curvatures.max()"),
+         "You put σ_max into the gain. What is guaranteed is the gain of the slowest direction: σ_min²."),
+        ("sign of the price", edit("+ quadratic", "- quadratic"),
+         "You subtracted the price. B is never negative: it adds to the loss."),
+        ("columns for rows", edit("matrix.square().sum(1)", "matrix.square().sum(0)"),
+         "You took the longest column. A sample is a row of X: sum the squares along dim=1."),
+        ("the change, not the factor", edit("return 1 -", "return -"),
+         "That is the change of the loss in units of the loss. The factor is 1 plus it."),
     ],
 )
 def guaranteed_factor(matrix, step_size, gain):
@@ -208,6 +239,8 @@ lesson.flaw(
         ("dependent rows", _case(sigma_2=0.0), "One of your σ is 0, so the rows are dependent; the notes assume full rank.",
          lambda sigma_1, sigma_2, step_size, weight_1, weight_2:
          min(sigma_1, sigma_2) == 0 and step_size > 0 and (weight_1 != 0 or weight_2 != 0)),
+        ("negative singular value", _case(sigma_2=-1.0), "Singular values are not negative: take σ₁ > 0 and σ₂ > 0.",
+         lambda sigma_1, sigma_2: min(sigma_1, sigma_2) < 0),
     ],
 )
 
@@ -245,13 +278,21 @@ def _is_best_for_the_bound(matrix, batch, gain, answer):
         ("forgot 1/n", edit(" / len(matrix)", ""),
          "The mean of all x xᵀ is Xᵀ X divided by n: its largest eigenvalue is σ_max²/n."),
         ("best for the loss bound", lambda matrix, batch, gain: loss_bound_step(matrix, batch=batch, gain=gain),
-         "That step makes the bound on the loss smallest; asked is the bound on the distance."),
+         "That step makes the bound on the loss smallest. The exercise asks for the bound on the distance."),
         ("longest row not squared", edit("sum(1).max()", "sum(1).max().sqrt()"),
          "You took the length of the longest row. ρ² is its square."),
         ("mean row instead of longest", edit("sum(1).max()", "sum(1).mean()"),
          "You used the mean squared norm of the rows. The bound holds for every row only with the largest one."),
         ("root of the batch", edit("row / batch", "row / batch**0.5"),
          "You divided by √b. The variance of a mean falls like 1/b; it is the standard deviation that falls like 1/√b."),
+        ("scaled by the root of b", lambda matrix, batch, gain: batch**0.5 / (gain * matrix.square().sum(1).max()),
+         "You multiplied the step of one row by √b. That rule is for another purpose; here 1/(cρ_b²) is asked."),
+        ("c squared", edit("gain * ", "gain**2 * "),
+         "You squared c. The bracket is 2cη - c²η²ρ_b²; its largest value is at cη = 1/ρ_b², with c once."),
+        ("twice the step", edit("return 1 /", "return 2 /"),
+         "At your step the bound is 1 again: that is where it stops to guarantee anything. It is smallest in the middle."),
+        ("largest singular value not squared", edit(".max() ** 2", ".max()"),
+         "You took σ_max itself. The largest eigenvalue of XᵀX is σ_max²."),
     ],
 )
 def best_batch_step(matrix, batch, gain):

@@ -21,7 +21,7 @@ from course_lib.optimization.stochastic_gradient_descent import (
     stochastic_gradient_descent,
 )
 from course_lib.teaching import Explorer, Slider, contents, lines, panels
-from course_lib.teaching.style import BLACK
+from course_lib.teaching.style import BLACK, BLUE, RED
 
 lesson = contents(__name__)
 GREY = {"color": "0.6", "linewidth": 0.9, "linestyle": "-"}
@@ -53,7 +53,7 @@ def question_runs(columns: Sequence[int] = (24, 3), *, steps: int = 400) -> tupl
 
 
 @lesson.figure(
-    "The same rule, with a fixed step each",
+    "One sample a step, with a fixed step size in each problem",
     "step t",
     "loss $L(w_t)$",
     yscale="log",
@@ -68,6 +68,78 @@ def plot_question(axes, losses: Mapping[str, Tensor], floor: float):
     return (
         f"Loss against step on a logarithmic axis for SGD with one sample a step. {ends}. The first curve falls "
         f"along a straight line, the second one jumps about above the least loss that it can have, {floor:.2f}."
+    )
+
+
+@lesson.figure(
+    "One equation, two unknowns: every step goes along the row",
+    "$w[1]$",
+    "$w[2]$",
+    size=(5.6, 4.2),
+    xlim=(-1.2, 3.2),
+    ylim=(-1.2, 2.5),
+    aspect="equal",
+    legend={"loc": "lower left", "fontsize": 8},
+)
+def plot_row_space(axes, *, steps: int = 12):
+    """Draw the solutions of 2 w[1] + w[2] = 4, and SGD from three starts."""
+    row, target = torch.tensor([[2.0, 1.0]], dtype=torch.float64), torch.tensor([4.0], dtype=torch.float64)
+    indices = torch.zeros(1, steps, 1, dtype=torch.long)
+    first = torch.tensor([-1.0, 3.0], dtype=torch.float64)
+    axes.plot(first, 4 - 2 * first, color=BLACK, linewidth=1.4, linestyle="-", label="all solutions of $x^T w = y$")
+    axes.plot([-2, 4], [-1, 2], color=RED, linewidth=1, linestyle=":", label="row space: multiples of x")
+    ends = []
+    for start, look in (([0.0, 0.0], "o"), ([-0.4, 1.6], "s"), ([2.6, 1.8], "^")):
+        begin = torch.tensor(start, dtype=torch.float64)
+        path = stochastic_gradient_descent(row, target, begin, indices, step_size=0.08)[0]
+        axes.plot(*path.T, "-" + look, color=BLUE, markersize=4, label=f"from ({start[0]:g}, {start[1]:g})")
+        ends.append(f"({float(path[-1, 0]):.2f}, {float(path[-1, 1]):.2f})")
+    axes.plot(*minimum_norm_solution(row, target), "*", color=BLACK, markersize=15, label="shortest solution $w^*$")
+    return (
+        "The solutions of one equation in two unknowns form a line. SGD from three starts moves parallel to the row x, "
+        f"at a right angle to that line, and ends at {', '.join(ends)}: only from 0 is this the solution nearest to 0."
+    )
+
+
+def projections(labels: Sequence[float], *, steps: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Return four unit rows of two columns, the targets, and the path of steps 1/||x||^2 from a far start."""
+    angles = torch.tensor([0.35, 1.1, 1.9, 2.6], dtype=torch.float64)
+    matrix = torch.stack([angles.cos(), angles.sin()], dim=1)
+    target = matrix @ torch.tensor([0.4, 0.3], dtype=torch.float64) + torch.tensor(labels, dtype=torch.float64)
+    start = torch.tensor([-1.7, 1.6], dtype=torch.float64)
+    indices = draw_indices(4, steps=steps, generator=torch.Generator().manual_seed(6))
+    return matrix, target, stochastic_gradient_descent(matrix, target, start, indices, step_size=1.0)[0]
+
+
+@lesson.figure(
+    ["A common solution", "No common solution"],
+    "$w[1]$",
+    "$w[2]$",
+    grid=(1, 2),
+    size=(8.8, 4.2),
+    xlim=(-2, 2),
+    ylim=(-2, 2),
+    aspect="equal",
+    legend=["lower right", None],
+)
+def plot_projections(left, right, *, steps: int = 14):
+    """Draw four equations as lines and the path that goes to the nearest point of the line drawn at each step."""
+    last = []
+    for axes, labels in ((left, (0.0,) * 4), (right, (0.5, -0.4, 0.4, -0.5))):
+        matrix, target, path = projections(labels, steps=steps)
+        for i, (row, value) in enumerate(zip(matrix, target, strict=True)):
+            along = torch.stack([-row[1], row[0]])
+            ends = torch.stack([value * row - 4 * along, value * row + 4 * along])
+            axes.plot(
+                *ends.T, color="0.6", linewidth=1.2, linestyle="-", label="_" if i else "one line for each equation"
+            )
+        axes.plot(*path.T, "-o", color=BLUE, markersize=4, linewidth=1.3, label="iterates")
+        axes.plot(*path[0], "o", color=RED, markersize=8, label="start")
+        last.append(float((path[1:] - path[:-1])[-5:].norm(dim=1).mean()))
+    return (
+        "Four equations in two unknowns as lines; each step goes straight to the nearest point of the line that was "
+        f"drawn. Left, the lines meet in one point and the last five steps are {last[0]:.2f} long on average. Right, they "
+        f"do not meet, and the last five steps still have a mean length of {last[1]:.2f}."
     )
 
 
@@ -332,12 +404,13 @@ class SgdExplorer(Explorer):
 
 step_prediction = lesson.prediction(
     "02.P1",
-    "On the 6 x 10 problem from above, $\\eta^* = C_1/(2C_2)$ makes the bound (02.9) on the loss as small as "
-    "possible. The step $1/\\rho^2$ is 9.7 times longer, and there the same bound is above 1. After 200 steps, "
-    "which has the smaller expected loss?",
+    "For 6 equations with 10 unknowns one can prove: a step of size $\\eta$ multiplies the expected loss by at most "
+    "$1 - C_1\\eta + C_2\\eta^2$, with two positive numbers $C_1, C_2$ that the equations determine. This bound is smallest "
+    "at $\\eta^* = C_1/(2C_2) = 0.0083$. At $\\eta = 1/\\rho^2 = 0.0809$, where $\\rho$ is the length of the longest "
+    "row, the bound is above 1. After 200 steps, which of the two has the smaller expected loss?",
     {
         "η*, since its bound is the smallest": "The smallest bound is not the smallest loss: the bound pairs the "
-        "worst direction for A with the worst one for B, which no error can be at once.",
+        "worst error for what a step gains with the worst one for what it costs, and no error is both at once.",
         "1/ρ², by orders of magnitude": "The bound on the loss cannot see it, the bound on the distance can.",
         "Neither: at 1/ρ² the loss grows": "A bound above 1 does not say that the loss grows. It says nothing.",
     },

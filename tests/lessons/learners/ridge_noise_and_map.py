@@ -1,0 +1,157 @@
+"""What learners of lesson 03 answer, and what gives its predictions away."""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import torch
+
+from course_lib.optimization.ridge import posterior, ridge, second_moment_limit
+from course_lib.teaching import edit
+
+TOLD = {
+    "03.P1": [r"1\.225", r"second moment grows"],
+    "03.P2": [r"paths? shrinks?\b", r"path of the error shrinks", r"E a² = 1\.2|1\.225", r"paths too rare"],
+}
+
+
+def eye(k):
+    return torch.eye(k, dtype=torch.float64)
+
+
+def dual(shift):
+    """The answer of 03.4 with another diagonal: a function of the penalty and of X."""
+    return lambda X, y, lam: X.T @ torch.linalg.solve(X @ X.T + shift(lam, X) * eye(len(X)), y)
+
+
+def by_augmented(X, y, lam):
+    longer = torch.cat([X, math.sqrt(lam) * eye(X.shape[1])])
+    return torch.linalg.lstsq(longer, torch.cat([y, torch.zeros(X.shape[1]).double()])[:, None]).solution[
+        :, 0
+    ]
+
+
+def by_svd(X, y, lam):
+    U, s, Vh = torch.linalg.svd(X, full_matrices=False)
+    return Vh.T @ (s / (s**2 + lam) * (U.T @ y))
+
+
+def limit(*, middle=6, last=3, top=2, power=4):
+    """The answer of 03.2 with other coefficients."""
+    return lambda x, s: top * (x**2 + s**2) / (x**power + middle * x**2 * s**2 + last * s**power)
+
+
+def by_bisection(x, sigma):
+    sides = ((-math.sqrt(3), 1 / 6), (0.0, 2 / 3), (math.sqrt(3), 1 / 6))
+    factor = lambda eta: sum(c * (1 - eta * (x + sigma * side) ** 2) ** 2 for side, c in sides)  # noqa: E731
+    low, high = 1e-6, 100.0
+    while high - low > 1e-12:
+        middle = (low + high) / 2
+        low, high = (middle, high) if factor(middle) < 1 else (low, middle)
+    return low
+
+
+def case(**changed):
+    return {"x": 1.0, "sigma": 1.0, "step_size": 0.45, **changed}
+
+
+TRIED = {
+    "03.1": [
+        ("solved", "a product", 50 * 0.2**2),
+        ("solved", "a fraction", Fraction(2)),
+        ("solved", "a tensor", torch.tensor(2.0)),
+        ("forgot the rows", "the variance", 0.2**2),
+        ("forgot the square", "m sigma", 50 * 0.2),
+        ("divided by the rows", "sigma^2/m", 0.2**2 / 50),
+        ("half of it", "m sigma^2 / 2", 25 * 0.2**2),
+        ("twice of it", "2 m sigma^2", 100 * 0.2**2),
+        ("the deviation alone", "sigma", 0.2),
+        ("the number of rows", "m", 50),
+        ("rows squared", "(m sigma)^2", (50 * 0.2) ** 2),
+        ("minus", "minus m sigma^2", -2.0),
+        ("wrong", "sqrt(m) sigma", math.sqrt(50) * 0.2),
+        ("malformed", "words", "m sigma^2"),
+    ],
+    "03.2": [
+        ("solved", "written out", limit()),
+        ("solved", "the library's", lambda x, s: second_moment_limit(x, noise=s)),
+        ("solved", "bisection", by_bisection),
+        ("solved", "as a tensor", lambda x, s: torch.tensor(limit()(x, s))),
+        ("solved", "completed square", lambda x, s: 2 * (x**2 + s**2) / ((x**2 + s**2) ** 2 + 4 * x**2 * s**2 + 2 * s**4)),
+        ("the notes' limit", "1/(x^2 + s^2)", lambda x, s: 1 / (x**2 + s**2)),
+        ("limit of the mean", "2/(x^2 + s^2)", lambda x, s: 2 / (x * x + s * s)),
+        ("fourth moment without the 3", "E N^4 = s^4", limit(last=1)),
+        ("forgot the cross terms", "no 6", limit(middle=0)),
+        ("half the limit", "where E a^2 is smallest", limit(top=1)),
+        ("four in the middle", "4 x^2 s^2", limit(middle=4)),
+        ("without noise", "2/x^2", lambda x, s: 2 / x**2),
+        ("squared mean of the square", "(x^2 + s^2)^2 with 2 x^2 s^2 and 3 s^4", limit(middle=2)),
+        ("deviation for the variance", "sigma once",
+         lambda x, s: limit()(x, math.sqrt(s))),
+        ("three in the middle", "3 x^2 s^2", limit(middle=3)),
+        ("wrong", "root of it", lambda x, s: math.sqrt(limit()(x, s))),
+        ("malformed", "an interval", lambda x, s: (0, limit()(x, s))),
+    ],
+    "03.3": [
+        ("solved", "nearly at the printed limit", case(step_size=0.499)),
+        ("solved", "more noise than input", case(x=0.5, sigma=2.0, step_size=0.2)),
+        ("solved", "whole numbers for x and sigma", {"x": 1, "sigma": 1, "step_size": Fraction(9, 20)}),
+        ("solved", "another scale", case(x=10.0, sigma=10.0, step_size=0.0045)),
+        ("no noise", "sigma 0", case(sigma=0.0, step_size=0.5)),
+        ("too little noise", "a tenth", case(sigma=0.1, step_size=0.9)),
+        ("too short a step", "the limit of the second moment", case(step_size=0.4)),
+        ("too short a step", "just above it", case(step_size=0.4005)),
+        ("beyond the printed limit", "the mean's limit", case(step_size=1.0)),
+        ("beyond the printed limit", "the printed limit itself", case(step_size=0.5)),
+        ("no positive step", "a negative step", case(step_size=-0.3)),
+        ("input not positive", "x = 0", case(x=0.0)),
+        ("a negative deviation", "sigma = -1", case(sigma=-1.0)),
+        ("malformed", "a list", [1.0, 1.0, 0.45]),
+        ("malformed", "eta for step_size", {"x": 1.0, "sigma": 1.0, "eta": 0.45}),
+    ],
+    "03.4": [
+        ("solved", "explicit inverse", lambda X, y, lam: X.T @ torch.linalg.inv(X @ X.T + lam * eye(len(X))) @ y),
+        ("solved", "thin SVD", by_svd),
+        ("solved", "the library's dual", lambda X, y, lam: ridge(X, y, lam, system="dual")),
+        ("solved", "numpy", lambda X, y, lam: torch.from_numpy(
+            X.numpy().T @ np.linalg.solve(X.numpy() @ X.numpy().T + lam * np.eye(len(X)), y.numpy()))),
+        ("solved", "Cholesky", lambda X, y, lam: X.T @ torch.cholesky_solve(
+            y[:, None], torch.linalg.cholesky(X @ X.T + lam * eye(len(X))))[:, 0]),
+        ("the d x d system", "primal by solve", lambda X, y, lam: torch.linalg.solve(
+            X.T @ X + lam * eye(X.shape[1]), X.T @ y)),
+        ("left out the penalty", "minimum norm", lambda X, y, lam: X.T @ torch.linalg.solve(X @ X.T, y)),
+        ("added the penalty everywhere", "gram + lambda", lambda X, y, lam: X.T @ torch.linalg.solve(X @ X.T + lam, y)),
+        ("squared the penalty", "lambda^2", dual(lambda lam, X: lam**2)),
+        ("penalty times rows", "m lambda", dual(lambda lam, X: lam * len(X))),
+        ("unit noise", "lambda = 1", dual(lambda lam, X: 1)),
+        ("penalty over rows", "lambda/m", dual(lambda lam, X: lam / len(X))),
+        ("twice the penalty", "2 lambda", dual(lambda lam, X: 2 * lam)),
+        ("the unknowns of the rows", "alpha, not mapped back",
+         lambda X, y, lam: torch.linalg.solve(X @ X.T + lam * eye(len(X)), y)),
+        ("root of the penalty", "sqrt(lambda)", dual(lambda lam, X: math.sqrt(lam))),
+        ("minus the penalty", "minus lambda", dual(lambda lam, X: -lam)),
+        ("wrong", "no solve", lambda X, y, lam: X.T @ y / (1 + lam)),
+    ],
+    "03.5": [
+        ("solved", "precisions added", lambda X, v, p: torch.linalg.inv(X.T @ X / v + eye(2) / p)),
+        ("solved", "v (X^T X + v/p I)^-1", lambda X, v, p: v * torch.linalg.inv(X.T @ X + v / p * eye(2))),
+        ("solved", "the dual form", lambda X, v, p: p * eye(2)
+         - p * X.T @ torch.linalg.inv(p * X @ X.T + v * eye(len(X))) @ X * p),
+        ("solved", "the library's", lambda X, v, p: posterior(
+            X, torch.zeros(len(X)).double(), noise_variance=v, prior_variance=p)[1]),
+        ("without the noise in front", "(X^T X + lambda I)^-1", lambda X, v, p: torch.linalg.inv(X.T @ X + v / p * eye(2))),
+        ("ratio upside down", "lambda = p/v", lambda X, v, p: v * torch.linalg.inv(X.T @ X + p / v * eye(2))),
+        ("prior of variance one", "p = 1", lambda X, v, p: v * torch.linalg.inv(X.T @ X + v * eye(2))),
+        ("noise of variance one", "v = 1", lambda X, v, p: torch.linalg.inv(X.T @ X + eye(2) / p)),
+        ("returned the precision", "no inverse", lambda X, v, p: X.T @ X / v + eye(2) / p),
+        ("deviations for variances", "v^2 and p^2", lambda X, v, p: torch.linalg.inv(X.T @ X / v**2 + eye(2) / p**2)),
+        ("the prior alone", "p I", lambda X, v, p: p * eye(2)),
+        ("no prior", "v (X^T X)^-1", lambda X, v, p: v * torch.linalg.inv(X.T @ X)),
+        ("covariance of the data", "of y", lambda X, v, p: p * X @ X.T + v * eye(len(X))),
+        ("p in front instead of v", "p (X^T X + v/p I)^-1", lambda X, v, p: p * torch.linalg.inv(X.T @ X + v / p * eye(2))),
+        ("variances only", "the diagonal", lambda X, v, p: torch.linalg.inv(X.T @ X / v + eye(2) / p).diagonal()),
+        ("roots of the variances", "deviations", edit("/ noise_variance", "/ noise_variance**0.5",
+                                                       "/ prior_variance", "/ prior_variance**0.5")),
+        ("wrong", "added, not inverted", lambda X, v, p: v * torch.linalg.inv(X.T @ X) + p * eye(2)),
+    ],
+}  # fmt: skip
