@@ -217,8 +217,8 @@ def nudged_loss(change: float | int) -> float:
     "change of one weight of $W_2$",
     "loss",
     legend="upper right",
-    xlim=(-0.2, 0.2),
-    ylim=(16, 40),
+    xlim=(-0.08, 0.08),
+    ylim=(25, 35),
 )
 def plot_corner(axes):
     """Draw the loss against the change of one weight, with the slope on each side of the corner at 0."""

@@ -176,12 +176,6 @@ TRIED = {
 }  # fmt: skip
 
 TOLD = {
-    "25.P1": [
-        r"not moved",
-        r"stays? (off|at -1|where it is)",
-        r"silenced|for good",
-        r"hears nothing",
-        r"gets no gradient",
-    ],
+    "25.P1": [r"gets no gradient", r"passes nothing on", r"the mask removes it"],
     "25.P2": [r"[Ll]arger (decoder )?columns|columns (grow|longer)", r"Divide the features", r"plain sum"],
 }
