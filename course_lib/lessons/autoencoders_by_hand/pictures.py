@@ -204,6 +204,38 @@ def plot_losses(left, right, *, steps: int = 1000):
     )
 
 
+def nudged_loss(change: float | int) -> float:
+    """Return the autoencoder's loss with the weight in row 2, column 1 of W_2 changed."""
+    weight = AUTOENCODER[1].weight.clone()
+    weight[1, 0] += change
+    layers = (AUTOENCODER[0], Layer(weight, AUTOENCODER[1].bias), *AUTOENCODER[2:])
+    return float(squared_error(forward(layers, EXAMPLES).output, EXAMPLES))
+
+
+@lesson.figure(
+    "A loss with a corner",
+    "change of one weight of $W_2$",
+    "loss",
+    legend="upper right",
+    xlim=(-0.08, 0.08),
+    ylim=(25, 35),
+)
+def plot_corner(axes):
+    """Draw the loss against the change of one weight, with the slope on each side of the corner at 0."""
+    changes = np.linspace(-0.08, 0.08, 81)
+    left, right = ((nudged_loss(h) - nudged_loss(0)) / h for h in (-1e-6, 1e-6))
+    curves = {
+        "loss": [nudged_loss(change) for change in changes],
+        f"slope {left:.0f}": 30 + left * changes,
+        f"slope {right:.0f}": 30 + right * changes,
+    }
+    lines(axes, changes, curves)
+    return (
+        "The loss against the change of one weight, with a corner at 30 where the weight is not changed. To the left of "
+        f"it the curve follows a line of slope {left:.0f}, to the right a steeper one of slope {right:.0f}."
+    )
+
+
 def unit_path(start: float | int, *, relu: bool, steps: int = 40, step_size: float | int = 0.1) -> list[float]:
     """Return the sum z of one output unit with target 1 under gradient descent on its bias."""
     sums, target, x = [float(start)], matrix([[1]]), matrix([[0]])
@@ -215,7 +247,7 @@ def unit_path(start: float | int, *, relu: bool, steps: int = 40, step_size: flo
 
 
 @lesson.figure(
-    "The unit that is off hears nothing of its error",
+    "The unit that is off gets no gradient",
     "steps",
     "sum $z$ of the output unit",
     legend="center right",
@@ -385,8 +417,9 @@ class FeatureExplorer(Explorer):
 
 dead_unit_prediction = lesson.prediction(
     "25.P1",
-    "The last layer has a ReLU, and what it reads does not change. For the only example, an output unit has the sum "
-    "$z = -1$, so its output is 0, and its target is 1. Gradient descent takes 40 steps. Where is $z$ then?",
+    "A unit at the end of a network adds up what it reads and a bias to a sum $z$, and puts out $\\max(0, z)$, a ReLU. What "
+    "it reads does not change. For the only example its sum is $z = -1$, so its output is 0, and its target is 1. Gradient "
+    "descent takes 40 steps. Where is $z$ then?",
     {
         "At 1: the error pulls it up": "The error 2(0 - 1) asks for more, but the slope of the ReLU at z = -1 is 0, and the "
         "gradient is their product.",

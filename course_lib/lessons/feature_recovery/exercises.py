@@ -9,28 +9,50 @@ from course_lib.teaching import close, contents, edit, inputs, integers, uniform
 
 lesson = contents(__name__)
 
-lesson.value(
-    "28.1", "The upper edge of the band", difficulty=1, minutes=3,
-    prompt="There are $n = 64$ atoms, and $s = 3$ are active in each row. What is the upper edge $n^{-(1 + 1/s)/2}$ of "
-    "the band of target frequencies in (28.13)? Give it to four decimals.",
-    answer=64 ** (-2 / 3),
-    same=lambda one, other: abs(one - other) <= 2e-4,
-    properties=[
-        ("The sixth power of the edge should be 64⁻⁴, since the exponent is -(1 + 1/3)/2 = -4/6.",
-         lambda answer: 0 < answer < 1 and abs(6 * math.log2(answer) + 24) < 0.02),
-    ],
+def _is_lowest(projection, penalty, answer):
+    def loss(strength):
+        return (projection - strength) ** 2 + penalty * strength
+
+    return float(answer) >= 0 and loss(float(answer)) <= loss(np.linspace(0, 3, 601)).min() + 1e-9
+
+
+@lesson.exercise(
+    "28.1", "What L1 leaves", difficulty=1, minutes=6,
+    prompt="Write `l1_strength(projection, penalty)`: the $f \\ge 0$ that minimises "
+    "$\\lVert x - f v\\rVert^2 + \\lambda f$ for a unit vector $v$. `projection` is $v \\cdot x$, any number; `penalty` is "
+    "$\\lambda > 0$. Return a number.",
+    draw=inputs(projection=uniform(-0.8, 1.8), penalty=uniform(0.2, 1.6)),
+    properties=[("Another strength of 0 or more has a lower loss than yours.", _is_lowest)],
     hints=(
-        "Work out the exponent first: 1 + 1/3 is 4/3.",
-        "Half of 4/3 is 2/3. Now take 64 to the power of minus that.",
-        "64 is 4 cubed, so its cube root is a whole number. Square that and take the reciprocal.",
+        "Write the loss as a parabola in f: ‖x‖² - 2f(v . x) + f² + λf.",
+        "Set its derivative in f to zero. What if the f that you find is negative?",
+        "The derivative is 2f - 2(v . x) + λ. Where the root is below 0 the parabola rises on all of f ≥ 0.",
     ),
     mistakes=[
-        ("the feature frequency", 3 / 64, "That is f = s/n, how often an atom occurs. The edge is a power of n."),
-        ("s without end", 0.125, "That is n^(-1/2), what the edge tends to for many active atoms. Here 1/s = 1/3."),
-        ("the lower edge", 1 / 64, "That is 1/n, the lower edge of the band."),
-        ("forgot the half", 64 ** (-4 / 3), "You left out the division by 2 in the exponent."),
+        ("the other loss", edit(" / 2", ""),
+         "You subtracted λ. That belongs to the loss with 1/2 in front of the square; here it is λ/2."),
+        ("negative strengths", edit("max(projection - penalty / 2, 0.0)", "projection - penalty / 2"),
+         "Your strength can be negative, and f ≥ 0 was asked."),
+        ("kept it whole", edit("max(projection - penalty / 2, 0.0)", "projection if projection > penalty / 2 else 0.0"),
+         "You cut off what is small and kept the rest whole: that is a jump. L1 takes λ/2 from the large ones too."),
+        ("no penalty", edit(" - penalty / 2", ""), "That ignores the penalty."),
+        ("both signs", lambda projection, penalty: math.copysign(l1_strength(abs(projection), penalty), projection),
+         "That is soft thresholding for codes of both signs. Here f ≥ 0: a negative projection gives 0."),
+        ("penalty added", edit("projection - penalty", "projection + penalty"),
+         "Your penalty makes the strength larger. More of f costs more, so the lowest point moves down."),
+        ("lowest loss", edit("max(projection - penalty / 2, 0.0)",
+                             "projection**2 - max(projection - penalty / 2, 0.0) ** 2"),
+         "That is the value of the loss at its lowest point. The place is asked for, not the value."),
+        ("multiplied", edit("projection - penalty / 2", "projection / (1 + penalty)"),
+         "You divided by 1 + λ. That is the answer to a penalty λf²; an L1 penalty subtracts."),
+        ("size of the projection", lambda projection, penalty: max(abs(projection) - penalty / 2, 0.0),
+         "You took the size of the projection. A row that points away from the atom has strength 0."),
     ],
 )
+def l1_strength(projection, penalty):
+    """Return the f of 0 or more at which (projection - f)^2 + penalty f is lowest."""
+    return max(projection - penalty / 2, 0.0)
+
 
 lesson.value(
     "28.2", "A bias for a frequency", difficulty=1, minutes=4,
@@ -54,44 +76,45 @@ lesson.value(
          "Two things: firing is one-sided, and a bias that makes firing rare is negative."),
         ("the share itself", -0.1, "That is the share. The bias is the quantile that belongs to it.",
          lambda answer: abs(abs(answer) - 0.1) < 1e-3),
+        ("the density", -0.3989, "That is the height of the density at 0. The quantile that leaves 10% above "
+         "it is asked for.",
+         lambda answer: abs(abs(answer) - 0.3989) < 2e-3),
+        ("5%, 1%", -2.326, "That bias belongs to 1% of the rows. Look up 10%.",
+         lambda answer: abs(abs(answer) - 2.326) < 6e-3),
+        ("frequency for quantile", 0.4602,
+         "You looked up the probability of the number 0.1. Turn the table round: which number has the "
+         "probability 0.1 above it?",
+         lambda answer: min(abs(abs(answer) - 0.4602), abs(abs(answer) - 0.5398)) < 1e-3),
     ],
 )
 
-
-def _is_lowest(projection, penalty, answer):
-    def loss(strength):
-        return (projection - strength) ** 2 + penalty * strength
-
-    return float(answer) >= 0 and loss(float(answer)) <= loss(np.linspace(0, 3, 601)).min() + 1e-9
-
-
-@lesson.exercise(
-    "28.3", "What L1 leaves", difficulty=1, minutes=6,
-    prompt="Write `l1_strength(projection, penalty)`: the $f \\ge 0$ that minimises "
-    "$\\lVert x - f v\\rVert^2 + \\lambda f$ for a unit vector $v$. `projection` is $v \\cdot x$, any number; `penalty` is "
-    "$\\lambda > 0$. Return a number.",
-    draw=inputs(projection=uniform(-0.8, 1.8), penalty=uniform(0.2, 1.6)),
-    properties=[("Another strength of 0 or more has a lower loss than yours.", _is_lowest)],
+lesson.value(
+    "28.3", "The upper edge of the band", difficulty=1, minutes=3,
+    prompt="There are $n = 64$ atoms, and $s = 3$ are active in each row. What is the upper edge of the band "
+    "of target frequencies, as this lesson takes it below (28.14)? Give it to four decimals.",
+    answer=64 ** (-2 / 3),
+    same=lambda one, other: abs(one - other) <= 2e-4,
+    properties=[
+        ("The sixth power of the edge should be 64⁻⁴, since the exponent is -(1 + 1/3)/2 = -4/6.",
+         lambda answer: 0 < answer < 1 and abs(6 * math.log2(answer) + 24) < 0.02),
+    ],
     hints=(
-        "Write the loss as a parabola in f: ‖x‖² - 2f(v . x) + f² + λf.",
-        "Set its derivative in f to zero. What if the f that you find is negative?",
-        "The derivative is 2f - 2(v . x) + λ. Where the root is below 0 the parabola rises on all of f ≥ 0.",
+        "Work out the exponent first: 1 + 1/3 is 4/3.",
+        "Half of 4/3 is 2/3. Now take 64 to the power of minus that.",
+        "64 is 4 cubed, so its cube root is a whole number. Square that and take the reciprocal.",
     ),
     mistakes=[
-        ("the other loss", edit(" / 2", ""),
-         "You subtracted λ. That belongs to the loss with 1/2 in front of the square; here it is λ/2."),
-        ("negative strengths", edit("max(projection - penalty / 2, 0.0)", "projection - penalty / 2"),
-         "Your strength can be negative, and f ≥ 0 was asked."),
-        ("kept it whole", edit("max(projection - penalty / 2, 0.0)", "projection if projection > penalty / 2 else 0.0"),
-         "You cut off what is small and kept the rest whole: that is a jump. L1 takes λ/2 from the large ones too."),
-        ("no penalty", edit(" - penalty / 2", ""), "That ignores the penalty."),
-        ("both signs", lambda projection, penalty: math.copysign(l1_strength(abs(projection), penalty), projection),
-         "That is soft thresholding for codes of both signs. Here f ≥ 0: a negative projection gives 0."),
+        ("the feature frequency", 3 / 64, "That is f = s/n, how often an atom occurs. The edge is a power of n."),
+        ("s without end", 0.125, "That is n^(-1/2), what the edge tends to for many active atoms. Here 1/s = 1/3."),
+        ("the lower edge", 1 / 64, "That is 1/n, the lower edge of the band."),
+        ("forgot the half", 64 ** (-4 / 3), "You left out the division by 2 in the exponent."),
+        ("forgot the minus", 16.0, "You left out the minus sign of the exponent. A frequency lies below 1."),
+        ("one minus for one plus", 64 ** (-1 / 3), "Your exponent has 1 - 1/s. It is 1 + 1/s."),
+        ("times s", 3 / 16, "You multiplied the edge by s. It is a power of n, and s stands in the exponent alone."),
+        ("in units of f", 64 ** (-2 / 3) * 64 / 3, "That is the edge in units of f = s/n. The frequency itself "
+         "is asked for."),
     ],
 )
-def l1_strength(projection, penalty):
-    """Return the f of 0 or more at which (projection - f)^2 + penalty f is lowest."""
-    return max(projection - penalty / 2, 0.0)
 
 
 def _adapted_one_by_one(bias, frequency, largest, target, gamma, answer):
@@ -144,6 +167,13 @@ def _adapted_one_by_one(bias, frequency, largest, target, gamma, answer):
          "You raised a dead unit by its own largest value, which is 0: it stays dead. The mean of its group's counts."),
         ("no ceiling", edit(".clamp(max=0)", ""),
          "A bias of yours is above 0. The rule stops at 0."),
+        ("dead for gamma alone", edit("gamma * largest[largest > 0].mean()", "gamma"),
+         "You raised dead units by gamma itself. The step is gamma times the mean of the largest values."),
+        ("lowered by the mean", edit("bias - gamma * largest)", "bias - gamma * largest[largest > 0].mean())"),
+         "You lowered the busy units by the mean. Each goes down by gamma times its own largest value."),
+        ("sum for mean", edit(".mean()", ".sum()"), "You added up the largest values. Their mean is taken."),
+        ("largest of all", edit("largest[largest > 0].mean()", "largest.max()"),
+         "You took the largest of all values. It is the mean over the units that fired."),
     ],
 )
 def adapt(bias, frequency, largest, target, gamma):
@@ -197,6 +227,11 @@ lesson.flaw(
         ("a negative strength", {"angle_1": 60.0, "angle_2": 120.0, "strength_1": 1.0, "strength_2": -1.0},
          "A strength is 0 or negative. Units add, they never subtract: both must be above 0.",
          lambda strength_1, strength_2: not _positive(strength_1, strength_2)),
+        ("in radians", {"angle_1": 1.0472, "angle_2": -1.0472, "strength_1": 1.0, "strength_2": 1.0},
+         "Your angles would do in radians. The question asks for degrees.",
+         lambda angle_1, angle_2, strength_1, strength_2: max(abs(angle_1), abs(angle_2)) < 3.2 and _exact(
+             {"angle_1": math.degrees(angle_1), "angle_2": math.degrees(angle_2),
+              "strength_1": strength_1, "strength_2": strength_2}) and abs(angle_1) > 0.6),
         ("too close", {"angle_1": 30.0, "angle_2": -30.0, "strength_1": 3**-0.5, "strength_2": 3**-0.5},
          "It rebuilds the atom, but a unit of yours has a cosine of 0.8 or more with it and counts as a find.",
          lambda angle_1, angle_2, answer: _exact(answer) and not _unlike(angle_1, angle_2)),
@@ -204,7 +239,7 @@ lesson.flaw(
          "What your two units write across the atom does not cancel.",
          lambda answer: abs(_written(**answer)[1]) >= 1e-3),
         ("no way forward", {"angle_1": 120.0, "angle_2": -120.0, "strength_1": 1.0, "strength_2": 1.0},
-         "Your sum is zero or points away from the atom, and no strengths can mend that: at least one unit has to have an "
+         "Your sum is zero or points away from the atom, and no strengths can repair that: at least one unit has to have an "
          "angle below 90 degrees with it.",
          lambda answer: _written(**answer)[0] <= 1e-3),
         ("wrong length", {"angle_1": 60.0, "angle_2": -60.0, "strength_1": 0.5, "strength_2": 0.5},

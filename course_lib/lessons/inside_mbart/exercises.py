@@ -38,6 +38,13 @@ lesson.value(
         ("pad scored 0", 24.0,
          "You gave the pad the score 0, and e⁰ = 1 is a share like any other. Its score must be minus infinity."),
         ("not normalised", 20.0, "You added up exponential times value; the weights must sum to 1."),
+        ("plain mean", 6.0, "That is the plain mean of the two values. The first key has three times the "
+         "second one's weight."),
+        ("scores for exponentials", 4.0,
+         "You used the scores themselves as weights. The softmax takes their exponentials, and e⁰ is 1, not 0."),
+        ("weights exchanged", 7.0, "Your weights are exchanged: the key with the higher score gets the larger one."),
+        ("plain mean over three", 112 / 3, "That is the plain mean of all three values. Weights come from the scores, and "
+         "the pad gets none."),
     ],
 )
 
@@ -82,6 +89,17 @@ def _weights_by_loop(scores, real):
          "You took the softmax over the queries (dim 0). Each row, over its keys, must sum to 1."),
         ("zero for minus infinity", edit("-torch.inf", "0"),
          "You set the hidden scores to 0. The softmax turns 0 into a positive weight; minus infinity gives 0."),
+        ("softmax down the columns", edit("dim=-1", "dim=0"),
+         "You took the softmax down the columns, over the queries, and a column that no query sees becomes NaN. Each row, "
+         "over its keys, must sum to 1."),
+        ("mask inverted", edit("~visible", "visible"),
+         "Your mask is inverted: it hides what should be seen. `masked_fill` fills where its mask is True."),
+        ("own token hidden", edit("tril()", "tril(-1)"),
+         "Your triangle leaves out the diagonal, so the first row sees nothing. A query may see its own token."),
+        ("rows of pads hidden", edit(" & real", " & real[:, None]"),
+         "You hid the rows of the pads. The mask is about keys: no query may see a pad's column."),
+        ("upper triangle", edit("tril()", "triu()"),
+         "Your triangle points the wrong way: row i may see the keys j ≤ i, below the diagonal."),
     ],
 )
 def decoder_attention(scores, real):
@@ -103,9 +121,9 @@ def _cross_by_library(decoder_states, encoder_output, w_q, w_k, w_v):
     "`encoder_output`, shape `(T, d)`, has passed the encoder's final LayerNorm. The weights have shape `(d, head_dim)`. "
     "Where a LayerNorm is missing, use `torch.nn.functional.layer_norm(x, x.shape[-1:])`. Return shape `(T', head_dim)`.",
     draw=inputs(
-        queries=whole(2, 3), keys=whole(2, 3), centred=normal("queries 6", digits=2),
-        decoder_states=lambda centred: centred + 1, encoder_output=normal("keys 6", digits=2),
-        w_q=normal("6 2", digits=2), w_k=normal("6 2", digits=2), w_v=normal("6 2", digits=2),
+        queries=whole(2, 3), keys=whole(2, 3), centred=normal("queries 5", digits=1),
+        decoder_states=lambda centred: centred + 1, encoder_output=normal("keys 5", digits=1),
+        w_q=normal("5 2", digits=1), w_k=normal("5 2", digits=1), w_v=normal("5 2", digits=1),
     ),
     properties=[
         ("The output should be what scaled_dot_product_attention gives for the same queries, keys and values.",
@@ -138,6 +156,14 @@ def _cross_by_library(decoder_states, encoder_output, w_q, w_k, w_v):
          "Your LayerNorm stands on the wrong side: the encoder's output has passed its own, the decoder's states have not."),
         ("softmax over queries", edit("dim=-1", "dim=0"),
          "You took the softmax over the queries (dim 0). Each query's weights, over the keys, sum to 1."),
+        ("self-attention", edit("(encoder_output @ w_k)", "(normed @ w_k)", "(encoder_output @ w_v)", "(normed @ w_v)"),
+         "Your keys and values come from the decoder: that is self-attention. In cross-attention they come from the "
+         "encoder's output."),
+        ("LayerNorm over the tokens", edit("layer_norm(decoder_states, decoder_states.shape[-1:])",
+                                           "layer_norm(decoder_states, decoder_states.shape)"),
+         "You normalised all states together. LayerNorm takes each state, each row, by itself."),
+        ("weights for values", edit(" @ (encoder_output @ w_v)", ""),
+         "You returned the attention weights. They still have to be multiplied by the values."),
     ],
 )
 def cross_attention_head(decoder_states, encoder_output, w_q, w_k, w_v):
@@ -163,8 +189,8 @@ def _lost_by_silencing(weights, y, w_v, w_o, head):
     draw=inputs(
         heads=whole(2, 3), tokens=whole(2, 3), all_heads=lambda heads: 2 * heads,
         logits=normal("heads tokens tokens", digits=2),
-        weights=lambda logits: logits.softmax(dim=-1).round(decimals=3), y=normal("tokens 3", digits=2),
-        w_v=normal("3 all_heads", digits=2), w_o=normal("all_heads 3", digits=2),
+        weights=lambda logits: logits.softmax(dim=-1).round(decimals=2), y=normal("tokens 3", digits=1),
+        w_v=normal("3 all_heads", digits=1), w_o=normal("all_heads 3", digits=1),
         head=lambda heads, generator: int(torch.randint(heads, (), generator=generator)),
     ),
     properties=[
@@ -192,6 +218,12 @@ def _lost_by_silencing(weights, y, w_v, w_o, head):
         ("heads from 1", edit("head * width, (head + 1) * width", "(head - 1) * width, head * width",
                                "weights[head]", "weights[head - 1]"),
          "You counted heads from 1: `head` is 0 for the first."),
+        ("mean of the heads' weights", edit("weights[head]", "weights.mean(0)"),
+         "You averaged the attention weights over the heads. Each head has its own."),
+        ("whole matrices", edit("w_v[:, block] @ w_o[block]", "w_v @ w_o"),
+         "You multiplied the whole matrices. Of w_v and w_o this head uses its own block only."),
+        ("without W_O", edit(" @ w_o[block]", ""),
+         "That is the head's own output, of its own width. Its block of w_o takes it to the width of the states."),
     ],
 )
 def one_head_writes(weights, y, w_v, w_o, head):

@@ -14,6 +14,7 @@ import matplotlib
 import numpy as np
 import torch
 from matplotlib.colors import PowerNorm
+from matplotlib.patches import Rectangle
 from torch import Tensor
 
 from course_lib import mbart
@@ -154,6 +155,71 @@ def plot_question(axes):
         f"embedding to the encoder's output. With the equations of the notes it is {min(printed):.1g} "
         f"or more everywhere. With those of this lesson it is {'less' if max(corrected) < 1e-5 else 'more'} than 0.00001: "
         "rounding."
+    )
+
+
+# The parts of both stacks from below: what it is, its equation, and whether it belongs to a layer.
+ENCODER_PARTS = (
+    ("embedding + position, LN", "26.9", False),
+    ("LN, self-attention", "26.6", True),
+    ("LN, feed-forward", "26.8", True),
+    ("final LN", "26.10", False),
+)
+DECODER_PARTS = (
+    ("embedding + position, LN", "26.9", False),
+    ("LN, causal self-attention", "26.11", True),
+    ("LN, cross-attention", "26.12", True),
+    ("LN, feed-forward", "26.12", True),
+    ("final LN", "26.12", False),
+    ("times embedding table", "26.14", False),
+)
+BOX_WIDTH, BOX_HEIGHT, BOX_STEP = 3.6, 0.62, 1.05
+
+
+def _stack(axes, left: float, title: str, parts: tuple, inputs: str) -> list[float]:
+    """Draw one stack from below, residual additions in a frame that is repeated; return the heights of its boxes."""
+    middle, heights = left + BOX_WIDTH / 2, [0.9 + BOX_STEP * i for i in range(len(parts))]
+    axes.text(middle, 0.05, inputs, ha="center", va="center", fontsize=9)
+    arrow = {"arrowstyle": "-|>", "color": BLACK, "linewidth": 1}
+    for (name, equation, repeated), y in zip(parts, heights, strict=True):
+        face = "white" if repeated else "0.93"
+        axes.add_patch(Rectangle((left, y), BOX_WIDTH, BOX_HEIGHT, facecolor=face, edgecolor=BLUE))
+        axes.text(middle, y + BOX_HEIGHT / 2, f"{name}  ({equation})", ha="center", va="center", fontsize=8.5)
+        bottom = 0.25 if y == heights[0] else y - (BOX_STEP - BOX_HEIGHT)
+        axes.annotate("", (middle, y), (middle, bottom), arrowprops=arrow)
+        if repeated:  # the path around the sublayer, to the addition above it
+            x, low, high = left - 0.3, y - 0.13, y + BOX_HEIGHT + 0.13
+            axes.plot([middle, x, x, middle], [low, low, high, high], color=ORANGE, linewidth=1.6, linestyle="--")
+            axes.text(middle + 0.16, high, "+", color=ORANGE, ha="left", va="center", fontsize=11, weight="bold")
+    inner = [y for (*_, repeated), y in zip(parts, heights, strict=True) if repeated]
+    low, high = inner[0] - 0.29, inner[-1] + BOX_HEIGHT + 0.29
+    frame = {"fill": False, "edgecolor": "0.5", "linestyle": ":"}
+    axes.add_patch(Rectangle((left - 0.5, low), BOX_WIDTH + 0.8, high - low, **frame))
+    axes.text(left + BOX_WIDTH + 0.36, low + 0.08, "$\\times L$", ha="left", va="bottom", fontsize=10)
+    axes.text(middle, heights[-1] + 1.25, title, ha="center", va="center", fontsize=11)
+    return heights
+
+
+@lesson.figure(bare=True, size=(9.0, 5.6), xlim=(-0.6, 11.4), ylim=(-0.25, 7.9))
+def plot_architecture(axes):
+    """Draw the parts of mBART with their equations: encoder left, decoder right."""
+    encoder = _stack(axes, 0.2, "encoder", ENCODER_PARTS, "tokens of the sentence")
+    decoder = _stack(axes, 6.4, "decoder", DECODER_PARTS, "tokens moved right by one (26.13)")
+    for heights, left, text in ((encoder, 0.2, "states $X_{enc}$"), (decoder, 6.4, "logits")):
+        top, middle = heights[-1] + BOX_HEIGHT, left + BOX_WIDTH / 2
+        arrow = {"arrowstyle": "-|>", "color": BLACK, "linewidth": 1}
+        axes.annotate(text, (middle + 0.1, top + 0.22), fontsize=9, va="center")
+        axes.annotate("", (middle, top + 0.4), (middle, top), arrowprops=arrow)
+    y = decoder[2] + BOX_HEIGHT / 2
+    axes.plot([2.0, 5.1, 5.1], [encoder[-1] + BOX_HEIGHT + 0.4] * 2 + [y], color=RED, linewidth=1.6)
+    axes.annotate("", (6.4, y), (5.1, y), arrowprops={"arrowstyle": "-|>", "color": RED, "linewidth": 1.6})
+    axes.text(5.05, y + 0.75, "keys, values", rotation=90, color=RED, fontsize=9, ha="right", va="center")
+    return (
+        "The parts of mBART. Left the encoder, from below: embedding, position and LayerNorm; L layers, each with "
+        "self-attention and a feed-forward network; a final LayerNorm. Right the decoder: the same with causal "
+        "self-attention, and in each layer cross-attention between the two sublayers, whose keys and values come from "
+        "the encoder's output; above the final LayerNorm the product with the embedding table. In every sublayer the "
+        "LayerNorm stands before it, and a path leads around both to an addition."
     )
 
 

@@ -32,12 +32,17 @@ lesson.value(
     mistakes=[
         ("one layer", 263296,
          "That is the pair 1024-128-1024 of the notes, which has one encoder layer and is no stack. Here a layer of 512 "
-         "units stands between."),
+         "units stands between.", lambda answer: answer in (263296, 262144)),
         ("no biases", 720896, "You counted the matrices only. Every layer also has one bias for each output."),
         ("mirrored decoder", 1181824,
          "You gave the decoder two layers, 128 to 512 to 1024. Here it has one, from 128 straight to 1024."),
         ("tied decoder", 591488,
          "You let the decoder use the encoder's matrices and counted only its bias. Here it has a matrix of its own."),
+        ("encoder only", 590464, "Those are the two encoder layers. The decoder has parameters, too.",
+         lambda answer: answer in (590464, 589824)),
+        ("no decoder bias", 721536, "The decoder's layer has a bias as well: one for each of its 1024 outputs."),
+        ("units", 1664, "You added the widths of the layers. Between two widths stands a matrix with their "
+         "product of entries."),
     ],
 )
 
@@ -80,6 +85,11 @@ def _reached_exactly(share, *variances):
          "You used k = ceil(share · D), which is right when all variances are equal. These are not."),
         ("standard deviations", edit("variances.sort", "variances.sqrt().sort"),
          "You added square roots. Variances add up over orthogonal directions, standard deviations do not."),
+        ("squares", edit("variances.sort", "variances.square().sort"),
+         "You squared the variances. They are squares already: singular values would have to be squared."),
+        ("always one", edit("share * kept[-1]", "share"),
+         "Your answer is 1 for every input. Compare the partial sums (cumsum) of the sorted variances with the share times "
+         "their total.", lambda answer: answer == 1),
     ],
 )
 def components_for(variances, share):
@@ -95,7 +105,8 @@ def components_for(variances, share):
     "float64; return a number or a tensor without dimensions. `torch.linalg.lstsq(M, x).solution` gives the $W$ that "
     "minimises $\\lVert MW - x\\rVert^2$.",
     draw=inputs(
-        k=whole(1, 2), centred=normal("9 k"), noise=normal("9 3"), mixing=normal("k 3"), code=lambda centred: centred + 2,
+        k=whole(1, 2), centred=normal("7 k", digits=1), noise=normal("7 3", digits=1), mixing=normal("k 3", digits=1),
+        code=lambda centred: centred + 2,
         x=lambda code, mixing, noise: code @ mixing + noise * torch.tensor([0.2, 1.0, 2.0]).double() + 1,
     ),
     properties=[
@@ -119,6 +130,20 @@ def components_for(variances, share):
                                       "x.mean(dim=0)).square().sum()", "x.mean(dim=0)).square().sum(0)).mean()"),
          "You averaged the shares of the dimensions. Add up errors and variances over the dimensions first: a dimension "
          "with little variance should count little."),
+        ("mean over all entries", edit("x.mean(dim=0)", "x.mean()"),
+         "You subtracted one mean for all entries. Each dimension has its own mean over the rows."),
+        ("mean over the other axis", edit("x.mean(dim=0)", "x.mean(dim=1, keepdim=True)"),
+         "You subtracted the mean of each row. The mean is over the rows, one for each dimension: dim 0."),
+        ("PCA of the rows", lambda x, code: (lambda s: s[: code.shape[1]].sum() / s.sum())(
+            torch.linalg.svdvals(x - x.mean(0)) ** 2),
+         "That is what PCA with as many components keeps, the bound (27.3). This code keeps less."),
+        ("root", edit("1 - (x - decoded).square().sum() / (x - x.mean(dim=0)).square().sum()",
+                      "1 - (x - decoded).norm() / (x - x.mean(dim=0)).norm()"),
+         "You compared lengths. Variance is about their squares."),
+        ("intercept for x alone", edit("torch.cat([code, torch.ones_like(code[:, :1])], dim=1)", "code",
+                                       "with_ones, x)", "with_ones, x - x.mean(dim=0))",
+                                       "(x - decoded)", "(x - x.mean(dim=0) - decoded)"),
+         "You centred x and not the code. A code with a mean needs an intercept, too: centre both, or append ones."),
     ],
 )
 def variance_kept(x, code):
@@ -201,6 +226,12 @@ lesson.flaw(
          "You gave the share at bias 0. With another bias another part of the inputs is cut off."),
         ("how often it fires", edit("cdf**2 / (second - mean**2)", "cdf"),
          "That is how often the unit is active. A silent unit still says that u is below -b, and the decoder uses that."),
+        ("variance of the unit", edit("cdf**2 / (second - mean**2)", "second - mean**2"),
+         "That is the variance of r. The share of u's variance is Cov(u, r)² / Var r."),
+        ("tail for the distribution", edit("erfc(-bias", "erfc(bias"),
+         "Your Φ is the upper tail, 1 - Φ(b): `math.erfc` takes -b / √2."),
+        ("density without its factor", edit(" / math.sqrt(2 * math.pi)", ""),
+         "Your density lacks its factor 1/√(2π)."),
     ],
 )
 def relu_kept(bias):
