@@ -109,6 +109,7 @@ def sphinx(source: Path, out: Path, doctrees: Path, where: Mapping[str, str]) ->
             "myst_nb",
             "sphinx_copybutton",
             "sphinx.ext.autodoc",
+            "sphinx.ext.githubpages",
             "sphinx.ext.napoleon",
             "course_lib.site.extension",
         ],
