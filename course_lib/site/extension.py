@@ -79,10 +79,13 @@ def plain(text: str, where: Mapping[str, str]) -> str:
 
     A mention of an equation, `(15.4)`, becomes a link to it, where `where` (`course_lib.site.pages.anchors`) has it.
     """
-    parts = []
-    for piece in CODE.split(text):
+    parts, pieces = [], CODE.split(text)
+    for i, piece in enumerate(pieces):
         if CODE.fullmatch(piece):
-            parts.append(f"`{piece}`")
+            # An escaped space, which vanishes, where a letter touches the code.
+            before = "\\ " if pieces[i - 1] and not pieces[i - 1][-1].isspace() else ""
+            after = "\\ " if pieces[i + 1] and not pieces[i + 1][0].isspace() else ""
+            parts.append(f"{before}`{piece}`{after}")
             continue
         end = 0
         for found in MENTION.finditer(piece):
