@@ -6,6 +6,7 @@ PYTHON ?= $(shell for p in python3.11 python3.12 python3 python; do \
 BIN := .venv/bin
 READY := .venv/.ready
 LAB_ARGS ?=
+SITE_ARGS ?=
 # Matplotlib's list of fonts belongs to this environment: a list that another one left may name files that are gone.
 export MPLCONFIGDIR := $(CURDIR)/.venv/matplotlib
 # JupyterLab refuses to start as root (containers) unless it is told to.
@@ -13,11 +14,11 @@ ROOT_ARG := $(if $(filter 0,$(shell id -u)),--allow-root)
 BENCH_PARTS := explorer ridge mup newton_schulz convolution graphs recurrent state_space pca erasure lora circuits hawkes socp attention generation recall extraction sae kinds features causes browse
 
 # What the parts of the tests look at, all of it unless told otherwise: make unit UNIT=tests/sae
-UNIT = tests --ignore=tests/browser
+UNIT = tests --ignore=tests/browser --ignore=tests/site/pages
 NOTEBOOKS = notebooks
 BROWSER = tests/browser
 
-.PHONY: help lab test quick store figures bench mutants doctor lint unit notebooks browser $(BENCH_PARTS)
+.PHONY: help lab test quick store figures bench mutants doctor site site-test lint unit notebooks browser $(BENCH_PARTS)
 
 help:
 	@echo "make lab      set up and open the course in JupyterLab (LAB_ARGS=... passes arguments on)"
@@ -25,6 +26,7 @@ help:
 	@echo "make quick    the same for what changed since the last commit, and something small of each part"
 	@echo "make store    run the notebooks and store them as they ran (LESSONS=\"01 15\": some of them)"
 	@echo "make figures  draw every lesson's figures to figures/"
+	@echo "make site     build the course as static pages in build/site/ (SITE_ARGS=... passes arguments on)"
 	@echo "make bench    run the benchmarks (make bench explorer: one part)"
 	@echo "make mutants  plant slips in copies of the library and show which of them the tests notice"
 	@echo "make doctor   say what is wrong with this environment and how to mend it"
@@ -36,7 +38,7 @@ $(READY): pyproject.toml constraints.txt lab-settings.json
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "$(PYTHON) has no venv module (Debian and Ubuntu: apt install python3-venv). Install it and call make again."; exit 1; }
 	$(eval SET_UP_AT := $(shell date +%s))
 	$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt -e ".[peers,test]"
+	$(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt -e ".[peers,site,test]"
 	@# No pop-up about news and no look for updates at the first start.
 	mkdir -p .venv/share/jupyter/lab/settings
 	cp lab-settings.json .venv/share/jupyter/lab/settings/overrides.json
@@ -77,6 +79,13 @@ store: $(READY)
 
 figures: $(READY)
 	$(BIN)/python -m course_lib figures
+
+site: $(READY)
+	$(BIN)/python -m course_lib.site $(SITE_ARGS)
+
+# Builds the site, and opens its pages in Chromium.
+site-test: site
+	$(BIN)/python -m pytest -q -p no:nbval tests/site/pages
 
 doctor: $(READY)
 	$(BIN)/python -m course_lib doctor

@@ -36,6 +36,10 @@ USED_WITHOUT_IMPORT = {
     "pytest-xdist": "the pytest plugin behind -n",
     "tensorboard": "what torch.utils.tensorboard, the writer of `sae.train`'s curves, is made of",
     "beartype": "checks annotations at run time, through --jaxtyping-packages",
+    "furo": "the theme that `make site` names to Sphinx",
+    "myst-nb": "what Sphinx reads the notebooks with",
+    "sphinx-copybutton": "the button beside code on the pages of `make site`",
+    "sphinx-mathjax-offline": "MathJax and its fonts, which `make site` copies",
     "ruff": "the program behind `make lint`",
     "setuptools": "builds the wheel that tests/test_package.py looks into",
 }
@@ -267,9 +271,12 @@ def makefile():
 def test_the_library_imports_core_dependencies_only(project):
     """What it can do without, and says so, may come with the extra for peers."""
     sources = sources_under("course_lib")
-    needed = third_party(without_guarded(source) for source in sources)
+    site = sources_under("course_lib/site")
+    needed = third_party(without_guarded(source) for source in sources if source not in site)
     assert {"torch", "numpy"} <= needed
     assert undeclared(needed, declared(project)) == []
+    assert undeclared(third_party(site), declared(project, "site")) == []
+    sources = [source for source in sources if source not in site]
     assert undeclared(third_party(sources), declared(project, "peers")) == []
 
 
@@ -282,12 +289,12 @@ def test_the_notebooks_import_core_dependencies_and_peers_only(project):
 def test_the_tests_import_declared_dependencies_only(project):
     imports = third_party(sources_under("tests"))
     assert {"pytest", "pyyaml"} <= imports
-    assert undeclared(imports, declared(project, "peers", "test")) == []
+    assert undeclared(imports, declared(project, "peers", "site", "test")) == []
 
 
 def test_every_dependency_is_used(project):
     imports = third_party(sources_under("course_lib") + sources_under("tests") + notebook_sources())
-    assert unused(declared(project, "peers", "test"), imports, USED_WITHOUT_IMPORT) == []
+    assert unused(declared(project, "peers", "site", "test"), imports, USED_WITHOUT_IMPORT) == []
 
 
 def test_core_dependencies_are_not_there_for_the_tests_alone(project):
@@ -297,7 +304,7 @@ def test_core_dependencies_are_not_there_for_the_tests_alone(project):
 
 
 def test_every_dependency_is_pinned_inside_its_range(project, pins):
-    assert unpinned(declared(project, "peers", "test"), pins) == []
+    assert unpinned(declared(project, "peers", "site", "test"), pins) == []
 
 
 def test_the_ranges_are_as_wide_as_promised(project):
@@ -329,6 +336,7 @@ def test_help_names_every_target(makefile):
         "unit",
         "notebooks",
         "browser",
+        "site-test",
         *re.search(r"BENCH_PARTS := (.*)", makefile)[1].split(),
     }
     assert helped == make_targets() - parts

@@ -1,0 +1,153 @@
+"""Build the site: gather the facts, write the pages, let Sphinx make HTML of them."""
+
+import importlib.util
+import json
+import pkgutil
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+import nbformat
+from nbformat import NotebookNode
+from sphinx.application import Sphinx
+
+import course_lib
+from course_lib.lessons.catalog import LESSONS
+from course_lib.site import front
+from course_lib.site.facts import gather
+from course_lib.site.pages import anchors, documented, library_page, page
+
+STATIC = Path(__file__).parent / "static"
+
+
+def build(
+    notebooks: Path, out: Path, *, work: Path, readme: Path, repository: str = "", workers: int = 1
+) -> int:
+    """Build the site of the lessons in the folder `notebooks` into the folder `out`; return the number of warnings.
+
+    `work` keeps what a later build uses again. `readme` is the page whose table of measurements the front page shows.
+    `repository`, "owner/name" on GitHub, adds a link that opens each lesson on Binder.
+
+    Raises:
+        FileNotFoundError: a lesson's notebook or a file of the site is not there.
+        ValueError: two equations have one number, or `repository` is no "owner/name".
+    """
+    read = {lesson.notebook: _read(notebooks / lesson.notebook) for lesson in LESSONS}
+    facts = gather(work / "frames", workers=workers)
+    where = anchors(read)
+    source = work / "source"
+    pages = {
+        "index.md": front.index(read, facts, readme.read_text(encoding="utf-8")),
+        "open.md": front.open_page(repository),
+        "symbols.md": front.symbols(facts),
+        **library(),
+    }
+    for lesson in LESSONS:
+        made = page(
+            read[lesson.notebook],
+            lesson,
+            facts[lesson.number],
+            where,
+            pictures=source / "lessons" / "pictures",
+        )
+        pages[f"lessons/{lesson.notebook}"] = json.dumps(made, ensure_ascii=False)
+    write(source, pages)
+    warnings = sphinx(source, out, work / "doctrees", where)
+    shutil.copytree(
+        work / "frames", out / "_explorers", dirs_exist_ok=True, ignore=shutil.ignore_patterns("*.json", ".*")
+    )
+    mathjax(out / "_static" / "mathjax")
+    return warnings
+
+
+def _read(path: Path) -> NotebookNode:
+    if not path.is_file():
+        raise FileNotFoundError(f"{path} is not there: the site needs the notebook of every lesson")
+    return nbformat.read(path, as_version=4)
+
+
+def library() -> dict[str, str]:
+    """Return the pages of the library, one a package with a section for each module, and their index."""
+    pages: dict[str, list[str]] = {}
+    for module in pkgutil.walk_packages(course_lib.__path__, "course_lib."):
+        if documented(module.name):
+            name = module.name
+            section = (
+                f"{name}\n{'-' * len(name)}\n\n.. automodule:: {name}\n   :members:\n   :ignore-module-all:\n"
+            )
+            pages.setdefault(library_page(name), []).append(section)
+    made = {
+        f"{page}.rst": "\n".join([f"{Path(page).name}\n{'=' * len(Path(page).name)}\n", *sections])
+        for page, sections in sorted(pages.items())
+    }
+    entries = "\n".join(Path(page).name for page in sorted(pages))
+    made["api/index.md"] = (
+        "# The library\n\nEvery public function states the shapes of its tensors, units and ranges, the errors that it "
+        f"raises and its source.\n\n```{{toctree}}\n:maxdepth: 2\n\n{entries}\n```\n"
+    )
+    return made
+
+
+def write(source: Path, pages: Mapping[str, str]) -> None:
+    """Write pages into the folder `source`, those that changed, and remove pages of an earlier build."""
+    for name, text in pages.items():
+        path = source / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if not path.is_file() or path.read_text(encoding="utf-8") != text:
+            path.write_text(text, encoding="utf-8")
+    for path in source.rglob("*.*"):
+        if path.suffix in (".md", ".rst", ".ipynb") and path.relative_to(source).as_posix() not in pages:
+            path.unlink()
+
+
+def sphinx(source: Path, out: Path, doctrees: Path, where: Mapping[str, str]) -> int:
+    """Make HTML of the pages in `source`; return the number of warnings, which Sphinx prints."""
+    settings = {
+        "project": "Why the rules of deep learning hold",
+        "html_title": "Why the rules of deep learning hold",
+        "extensions": [
+            "myst_nb",
+            "sphinx_copybutton",
+            "sphinx.ext.autodoc",
+            "sphinx.ext.githubpages",
+            "sphinx.ext.napoleon",
+            "course_lib.site.extension",
+        ],
+        "html_theme": "furo",
+        "html_static_path": [str(STATIC)],
+        "html_math_renderer": "course",
+        "html_copy_source": False,
+        "html_show_sphinx": False,
+        "html_show_copyright": False,
+        "html_theme_options": {"navigation_with_keys": True},
+        "nb_execution_mode": "off",
+        "nb_merge_streams": True,
+        "myst_enable_extensions": ["dollarmath", "amsmath"],
+        "myst_heading_anchors": 4,
+        "myst_heading_slug_func": "course_lib.site.pages.jupyter_slug",
+        "autodoc_member_order": "bysource",
+        "autodoc_typehints": "signature",
+        "autodoc_typehints_format": "short",
+        "python_use_unqualified_type_names": True,
+        "python_maximum_signature_line_length": 80,
+        "add_module_names": False,
+        "toc_object_entries_show_parents": "hide",
+        "napoleon_numpy_docstring": False,
+        "course_anchors": dict(where),
+    }
+    app = Sphinx(source, None, out, doctrees, "html", confoverrides=settings)
+    app.build()
+    return app._warncount
+
+
+def mathjax(folder: Path) -> None:
+    """Put MathJax and its fonts, which a package brings along, into `folder`."""
+    found = importlib.util.find_spec("sphinx-mathjax-offline")
+    if found is None:
+        raise FileNotFoundError(
+            "MathJax is not installed: pip install sphinx-mathjax-offline, or run make site"
+        )
+    kept = Path(found.origin).parent / "static" / "mathjax"
+    fonts = Path("output") / "chtml" / "fonts" / "woff-v2"
+    shutil.copytree(kept / fonts, folder / fonts, dirs_exist_ok=True)
+    shutil.copy(kept / "tex-chtml.js", folder)

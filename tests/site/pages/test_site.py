@@ -1,0 +1,210 @@
+"""The built site in a browser: at three widths, by keyboard, with axe, and without any other host."""
+
+import re
+from urllib.parse import unquote, urlsplit
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+
+from course_lib.lessons.catalog import LESSONS
+
+pytestmark = pytest.mark.browser
+
+WIDTHS = (360, 900, 1400)
+LESSON_PAGES = [f"lessons/{lesson.notebook.removesuffix('.ipynb')}.html" for lesson in LESSONS]
+PAGES = [
+    "index.html",
+    "open.html",
+    "symbols.html",
+    "search.html",
+    "api/course_lib.attention.html",
+    *LESSON_PAGES,
+]
+MAX_BYTES = 3_000_000
+
+# What sticks out of the page to the right and is not within a box that scrolls by itself.
+OUTSIDE = """() => document.documentElement.scrollWidth > window.innerWidth
+  ? [...document.querySelectorAll("article *")].filter((e) => e.getBoundingClientRect().right > window.innerWidth + 1)
+      .slice(0, 5).map((e) => `${e.tagName} ${e.className}`).concat("the page scrolls sideways")
+  : []"""
+AXE = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice"]}
+
+
+def violations(page):
+    """What axe-core finds, as the rule and the first element that breaks it."""
+    found = Axe().run(page, options=AXE).response["violations"]
+    return [f"{one['id']}: {one['nodes'][0]['html'][:200]}" for one in found]
+
+
+def moved(page):
+    """Move every slider of the page by key; return what did not follow."""
+    faults = []
+    for explorer in page.locator(".course-explorer").all():
+        explorer.scroll_into_view_if_needed()
+        words, image = explorer.locator("[role=status]"), explorer.locator("img")
+        for slider in explorer.locator("input[type=range]").all():
+            name = slider.get_attribute("aria-label")
+            slider.focus()
+            for key in ("Home", "End"):
+                before = (
+                    words.inner_text(),
+                    image.get_attribute("src"),
+                    slider.get_attribute("aria-valuetext"),
+                )
+                page.keyboard.press(key)
+                after = (
+                    words.inner_text(),
+                    image.get_attribute("src"),
+                    slider.get_attribute("aria-valuetext"),
+                )
+                if key == "End" and (before[1] == after[1] or before[2] == after[2]):
+                    faults.append((name, key, after))
+                if after[0] not in image.get_attribute("alt"):
+                    faults.append((name, "the picture's text is another", after))
+        if explorer.locator("input[type=range]").count():
+            image.evaluate("image => image.decode()")
+            if not image.evaluate("image => image.naturalWidth"):
+                faults.append((image.get_attribute("src"), "no picture"))
+    return faults
+
+
+@pytest.mark.parametrize("place", PAGES)
+def test_a_page_is_whole(place, visit, address, site):
+    page = visit(place)
+    for width in WIDTHS:
+        page.set_viewport_size({"width": width, "height": 900})
+        assert (width, page.evaluate(OUTSIDE)) == (width, [])
+    asked = {url for url in page.requested if not url.startswith(("data:", "blob:"))}
+    assert [url for url in asked if not url.startswith(f"{address}/")] == []
+    paths = {unquote(urlsplit(url).path).lstrip("/") for url in asked}
+    weight = sum((site / path).stat().st_size for path in paths if not path.startswith("_explorers/"))
+    assert weight <= MAX_BYTES
+    assert violations(page) == []
+    assert moved(page) == []
+    assert page.faults == []
+    assert page.locator("mjx-merror").count() == 0
+
+
+@pytest.mark.parametrize("place", ["index.html", LESSON_PAGES[1], LESSON_PAGES[15], LESSON_PAGES[29]])
+def test_contrast_holds_in_the_dark(place, visit):
+    page = visit(place, color_scheme="dark")
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") not in (
+        "rgb(255, 255, 255)",
+        "white",
+    )
+    assert violations(page) == []
+
+
+def test_axe_is_at_work(visit):
+    page = visit(LESSON_PAGES[1])
+    page.evaluate("document.querySelector('article img').removeAttribute('alt')")
+    page.evaluate("document.querySelector('.course-words').style.color = '#ddd'")
+    found = " ".join(violations(page))
+    assert "image-alt" in found
+    assert "color-contrast" in found
+
+
+def test_one_control_moves_and_the_others_go_back(visit):
+    page = visit(LESSON_PAGES[1])
+    explorer = page.locator(".course-explorer").first
+    first, second = explorer.locator("input[type=range]").nth(0), explorer.locator("input[type=range]").nth(1)
+    words = explorer.locator("[role=status]")
+    start, default = words.inner_text(), first.input_value()
+    first.focus()
+    page.keyboard.press("End")
+    at_end = words.inner_text()
+    assert at_end != start
+    second.focus()
+    page.keyboard.press("Home")
+    assert first.input_value() == default
+    assert words.inner_text() not in (start, at_end)
+    page.keyboard.press("End")
+    for _ in range(20):
+        page.keyboard.press("ArrowLeft")
+        if first.input_value() == default and words.inner_text() == start:
+            break
+    assert words.inner_text() == start
+
+
+def test_a_slider_can_be_touched(visit):
+    page = visit(LESSON_PAGES[1], has_touch=True)
+    explorer = page.locator(".course-explorer").first
+    slider = explorer.locator("input[type=range]").first
+    before = explorer.locator("[role=status]").inner_text()
+    slider.scroll_into_view_if_needed()
+    box = slider.bounding_box()
+    page.touchscreen.tap(box["x"] + 0.98 * box["width"], box["y"] + box["height"] / 2)
+    assert explorer.locator("[role=status]").inner_text() != before
+
+
+@pytest.mark.parametrize("place", LESSON_PAGES[1:3])
+def test_every_answer_to_a_prediction_is_told_its_own_sentence(place, visit):
+    page = visit(place)
+    forms = page.locator("form.course-prediction")
+    assert forms.count() >= 2
+    for form in forms.all():
+        assert not form.locator("dl").is_visible()
+        assert form.locator("button").is_disabled()
+        said = set()
+        for choice, answer in zip(form.locator("input").all(), form.locator("dd").all(), strict=True):
+            choice.check()
+            form.locator("button").click()
+            line = form.locator("[role=status]").inner_text()
+            right = answer.get_attribute("data-right") == "true"
+            assert line.startswith("As you predicted. " if right else "Not what happens. ")
+            assert line.split(". ", 1)[1] in answer.inner_text()
+            said.add(line)
+        assert len(said) == form.locator("input").count()
+
+
+def test_without_scripts_the_page_says_all(visit):
+    page = visit(LESSON_PAGES[1], java_script_enabled=False)
+    explorer = page.locator(".course-explorer").first
+    assert explorer.locator("img").is_visible()
+    assert explorer.locator(".course-words").inner_text()
+    form = page.locator("form.course-prediction").first
+    form.locator("summary").click()
+    assert form.locator("dl").is_visible()
+    strip = page.locator("details.course-strip").first
+    strip.locator("summary").click()
+    assert strip.locator("img").is_visible()
+
+
+def test_hints_unfold_one_by_one(visit):
+    page = visit(LESSON_PAGES[1])
+    summaries = page.locator(".course-hints").first.locator("summary")
+    assert [one.is_visible() for one in summaries.all()] == [True, False, False]
+    summaries.nth(0).click()
+    assert [one.is_visible() for one in summaries.all()] == [True, True, False]
+
+
+def test_search_finds_a_lesson_by_a_word_of_its_text(visit):
+    page = visit("search.html?q=sharpness")
+    page.wait_for_selector("#search-results li a")
+    links = [one.get_attribute("href") for one in page.locator("#search-results li a").all()]
+    assert any("01_gradient_descent_stability" in link for link in links)
+
+
+def test_an_equation_is_reached_from_another_lesson(visit):
+    page = visit(LESSON_PAGES[1])
+    link = page.locator("a.equation").first
+    number = re.search(r"eq-(\d\d\.\d+)", link.get_attribute("href"))[1]
+    link.click()
+    anchor = page.locator(f'[id="eq-{number}"]')
+    top = anchor.bounding_box()["y"]
+    assert 0 <= top < 900
+
+
+def test_previous_and_next_follow_the_lessons(visit):
+    page = visit(LESSON_PAGES[1])
+    assert page.locator("a.next-page").get_attribute("href").endswith("02_stochastic_gradient_descent.html")
+    assert page.locator("a.prev-page").get_attribute("href").endswith("00_start_here.html")
+
+
+def test_the_front_page_shows_every_lesson_with_a_picture_to_move(visit):
+    page = visit("index.html")
+    assert page.locator(".course-explorer").count() == len(LESSONS)
+    controls = page.locator(".course-explorer").evaluate_all(
+        "all => all.map((one) => one.querySelectorAll('input, select').length)"
+    )
+    assert set(controls) == {1}
