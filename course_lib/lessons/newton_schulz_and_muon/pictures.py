@@ -215,7 +215,7 @@ def plot_composition(left, right, lower: float = 1e-3, steps: int = 5):
         ends.append((float(after.min()), float(after.max())))
     for taken, (low, high) in enumerate(ends):
         right.plot([taken, taken], [low, high], color=BLUE, linestyle="-", linewidth=7, solid_capstyle="butt")
-        right.text(taken + 0.12, low, f"{low:.3f}", fontsize=8, va="bottom")
+        right.text(taken + 0.12, low, f"{low:.3f}", fontsize=8, va="top")
     right.axhline(1, color=BLACK, linewidth=0.8, linestyle="-")
     right.set_xlim(-0.4, steps + 0.8)
     return (
