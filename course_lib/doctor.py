@@ -89,7 +89,7 @@ def _reinstall(checkout: Path | None, requirements: Sequence[str] = ()) -> str:
         return _in_checkout("make lab", checkout)
     if checkout:
         return _in_checkout(
-            _python("-m", "pip", "install", "-c", "constraints.txt", "-e", ".[peers,test]"), checkout
+            _python("-m", "pip", "install", "-c", "constraints.txt", "-e", ".[peers,site,test]"), checkout
         )
     return _python("-m", "pip", "install", "--upgrade", *(requirements or [DISTRIBUTION]))
 
