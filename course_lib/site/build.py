@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import pkgutil
+import re
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -57,7 +58,39 @@ def build(
         work / "frames", out / "_explorers", dirs_exist_ok=True, ignore=shutil.ignore_patterns("*.json", ".*")
     )
     mathjax(out / "_static" / "mathjax")
+    for path in out.rglob("*.html"):
+        made = path.read_text(encoding="utf-8")
+        if (named := accessible(made)) != made:
+            path.write_text(named, encoding="utf-8")
     return warnings
+
+
+# What the theme leaves without a name, a level or a heading, with what assistive technology needs.
+UNNAMED = (
+    ('<p class="caption" role="heading">', '<p class="caption" role="heading" aria-level="2">'),
+    ('<aside class="sidebar-drawer">', '<aside class="sidebar-drawer" aria-label="All pages">'),
+    ('<aside class="toc-drawer">', '<aside class="toc-drawer" aria-label="On this page">'),
+    (
+        '<noscript>\n<div class="admonition error">',
+        '<h1>Search</h1>\n<noscript><div class="admonition error">',
+    ),
+)
+PARAMETERS = re.compile(r'<dl>\n((?:<dd><em class="sig-param">.*?</dd>\n)+)</dl>', re.S)
+
+
+def accessible(html: str) -> str:
+    """Return a page of the theme with names for its landmarks and headings; a second call changes nothing.
+
+    The parameters of a long signature, which Sphinx writes as definitions without terms, become a list.
+    """
+    for found, named in UNNAMED:
+        html = html.replace(found, named)
+    return PARAMETERS.sub(_listed, html)
+
+
+def _listed(rows: re.Match[str]) -> str:
+    entries = rows[1].replace("<dd>", '<dd role="listitem">')
+    return f'<dl role="list">\n{entries}</dl>'
 
 
 def _read(path: Path) -> NotebookNode:
@@ -115,6 +148,7 @@ def sphinx(source: Path, out: Path, doctrees: Path, where: Mapping[str, str]) ->
         ],
         "html_theme": "furo",
         "html_static_path": [str(STATIC)],
+        "html_favicon": str(STATIC / "icon.svg"),
         "html_math_renderer": "course",
         "html_copy_source": False,
         "html_show_sphinx": False,

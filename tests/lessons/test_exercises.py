@@ -129,9 +129,9 @@ def test_no_value_breaks_the_judge(exercise, data):
     assert "\n" not in verdict.message
 
 
-def test_one_step_more_than_the_first_is_refused():
+def test_two_steps_more_than_the_first_are_refused():
     """Only one property of 01.3 sees it: the error is below the accuracy, and was so a step before."""
     (exercise,) = (e for e in EXERCISES if e.id == "01.3")
-    verdict = exercise.grade(lambda *inputs: exercise.reference(*inputs) + 1, generator=rng())
+    verdict = exercise.grade(lambda *inputs: exercise.reference(*inputs) + 2, generator=rng())
     assert verdict.status == "wrong"
     assert "One step earlier the error is below the accuracy already." in verdict.message

@@ -15,7 +15,7 @@ function explorer(root) {
       if (i !== moved) inputs[i].value = control.default;
       const value = control.values[inputs[i].value];
       inputs[i].parentElement.querySelector("output").textContent = value;
-      inputs[i].setAttribute("aria-valuetext", value);
+      if (inputs[i].type === "range") inputs[i].setAttribute("aria-valuetext", value);
     });
     const at = inputs[moved].value;
     image.src = `${folder}/${controls[moved].files[at]}`;
@@ -71,7 +71,7 @@ function explorer(root) {
   }
   controls.forEach((control, i) => {
     inputs[i].parentElement.querySelector("output").textContent = control.values[control.default];
-    inputs[i].setAttribute("aria-valuetext", control.values[control.default]);
+    if (inputs[i].type === "range") inputs[i].setAttribute("aria-valuetext", control.values[control.default]);
   });
 }
 
