@@ -85,7 +85,7 @@ site: $(READY)
 
 # Builds the site, and opens its pages in Chromium.
 site-test: site
-	$(BIN)/python -m pytest -q -p no:nbval tests/site/pages
+	$(BIN)/python -m pytest -q -n 2 -p no:nbval tests/site/pages
 
 doctor: $(READY)
 	$(BIN)/python -m course_lib doctor

@@ -75,6 +75,8 @@ UNNAMED = (
         '<h1>Search</h1>\n<noscript><div class="admonition error">',
     ),
 )
+# A header without words is none: the corner of a table is an ordinary cell.
+CORNER = re.compile(r"<th\b[^>]*>(<p></p>)?</th>")
 PARAMETERS = re.compile(r'<dl>\n((?:<dd><em class="sig-param">.*?</dd>\n)+)</dl>', re.S)
 
 
@@ -85,12 +87,12 @@ def accessible(html: str) -> str:
     """
     for found, named in UNNAMED:
         html = html.replace(found, named)
-    return PARAMETERS.sub(_listed, html)
+    return PARAMETERS.sub(_listed, CORNER.sub("<td></td>", html))
 
 
 def _listed(rows: re.Match[str]) -> str:
-    entries = rows[1].replace("<dd>", '<dd role="listitem">')
-    return f'<dl role="list">\n{entries}</dl>'
+    entries = rows[1].replace("<dd>", "<li>").replace("</dd>", "</li>")
+    return f'<ul class="course-parameters">\n{entries}</ul>'
 
 
 def _read(path: Path) -> NotebookNode:
