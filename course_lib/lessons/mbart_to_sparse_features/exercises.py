@@ -9,19 +9,8 @@ from course_lib.teaching import contents, edit, inputs, integers, normal, unifor
 lesson = contents(__name__)
 
 
-def _ranked(x, encoder, encoder_bias, decoder_bias):
-    """Each token's unit activations after ReLU, and the units in falling order of them."""
-    activations = torch.relu((x - decoder_bias) @ encoder.T + encoder_bias)
-    return activations, activations.argsort(dim=1, descending=True)
-
-
-def _topk_by_loop(x, encoder, encoder_bias, decoder_bias, k):
-    activations, order = _ranked(x, encoder, encoder_bias, decoder_bias)
-    code = torch.zeros_like(activations)
-    for token, units in enumerate(order):
-        for unit in units[:k]:
-            code[token, unit] = activations[token, unit]
-    return code
+def _activations(x, encoder, encoder_bias, decoder_bias):
+    return torch.relu((x - decoder_bias) @ encoder.T + encoder_bias)
 
 
 def _by_absolute_value(x, encoder, encoder_bias, decoder_bias, k):
@@ -31,13 +20,13 @@ def _by_absolute_value(x, encoder, encoder_bias, decoder_bias, k):
 
 
 def _over_the_batch(x, encoder, encoder_bias, decoder_bias, k):
-    activations, _ = _ranked(x, encoder, encoder_bias, decoder_bias)
+    activations = _activations(x, encoder, encoder_bias, decoder_bias)
     kept = activations.flatten().topk(k * len(x))
     return torch.zeros_like(activations).flatten().scatter(0, kept.indices, kept.values).view_as(activations)
 
 
 def _over_the_tokens(x, encoder, encoder_bias, decoder_bias, k):
-    activations, _ = _ranked(x, encoder, encoder_bias, decoder_bias)
+    activations = _activations(x, encoder, encoder_bias, decoder_bias)
     kept = activations.topk(k, dim=0)
     return torch.zeros_like(activations).scatter(0, kept.indices, kept.values)
 
