@@ -6,7 +6,6 @@ so that tick labels outside the limits, empty strings and hidden artists do not 
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import combinations
 from unittest import mock
 
 import numpy as np
@@ -86,9 +85,12 @@ def painted_texts(figure: Figure) -> dict[Text, Bbox]:
     return boxes
 
 
-def _overlap(a: Bbox, b: Bbox) -> bool:
-    shared = Bbox.intersection(a, b)
-    return shared is not None and shared.width > SLACK and shared.height > SLACK
+def _overlaps(boxes: list[Bbox], others: list[Bbox]) -> np.ndarray:
+    """Say of each box and each of the others (rows, columns) whether they overlap."""
+    ours = np.array([box.extents for box in boxes]).reshape(-1, 1, 4)
+    theirs = np.array([box.extents for box in others]).reshape(1, -1, 4)
+    shared = np.minimum(ours[..., 2:], theirs[..., 2:]) - np.maximum(ours[..., :2], theirs[..., :2])
+    return (shared > SLACK).all(-1)
 
 
 def _inside(box: Bbox, canvas: Bbox) -> bool:
@@ -107,20 +109,21 @@ def layout_faults(figure: Figure, painted: dict[Text, Bbox]) -> list[str]:
         for text, box in painted.items()
         if not _inside(box, figure.bbox)
     ]
+    texts, boxes = list(painted), list(painted.values())
     faults += [
-        f"{a.get_text()!r} overlaps {b.get_text()!r}"
-        for (a, box_a), (b, box_b) in combinations(painted.items(), 2)
-        if _overlap(box_a, box_b)
+        f"{texts[a].get_text()!r} overlaps {texts[b].get_text()!r}"
+        for a, b in zip(*np.nonzero(np.triu(_overlaps(boxes, boxes), 1)), strict=True)
     ]
     for legend in figure.findobj(lambda a: isinstance(a, Legend) and a.get_visible()):
         box, own = legend.get_window_extent(), set(legend.findobj(Text))
         name = f"the legend {[text.get_text() for text in legend.get_texts()]}"
         if not _inside(box, figure.bbox):
             faults.append(f"{name} leaves the canvas")
+        covered = _overlaps([box], boxes)[0]
         faults += [
             f"{name} covers {text.get_text()!r}"
-            for text, own_box in painted.items()
-            if text not in own and _overlap(box, own_box)
+            for text, under in zip(texts, covered, strict=True)
+            if under and text not in own
         ]
     return faults
 
