@@ -1,4 +1,5 @@
-"""The command line: `python -m course_lib pipeline | browse | activations | sae | pretrain | figures | doctor`.
+"""The command line: `python -m course_lib pipeline | browse | activations | sae | pretrain | figures | doctor |
+progress`.
 
 Commands import what they need when they run, so that `--help` answers at once.
 """
@@ -334,6 +335,49 @@ def doctor() -> None:
     from course_lib.doctor import main
 
     raise typer.Exit(main())
+
+
+@app.command()
+def progress(
+    directory: Annotated[
+        Path, typer.Argument(help="Folder of progress files, *.json, one a learner; subfolders count.")
+    ],
+    csv: Annotated[Path | None, typer.Option(help="Write who solved what to this file, as CSV.")] = None,
+    html: Annotated[Path | None, typer.Option(help="Write all tables to this file, as a page.")] = None,
+    details: Annotated[
+        bool, typer.Option("--details", help="Also print each exercise of each learner.")
+    ] = False,
+) -> None:
+    """Put learners' progress files side by side: who solved what, and which mistakes were common.
+
+    A learner is named by the path of the file, and by nothing else: rename the files to hide who is who. The files
+    are only read, and nothing is sent anywhere.
+    """
+    from rich.console import Console
+
+    from course_lib.files import replacing
+    from course_lib.grading import progress_table as tables
+
+    with explained(ValueError, OSError):
+        collected = tables.collect(directory)
+        shown = [
+            tables.by_learner(collected),
+            tables.by_exercise(collected),
+            tables.common_mistakes(collected),
+        ]
+        every = tables.details(collected)
+        for path, written in (
+            (csv, lambda: tables.to_csv(every)),
+            (html, lambda: tables.to_html([*shown, every], collected.unread)),
+        ):
+            if path is not None:
+                with replacing(path) as file:
+                    file.write(written())
+    console = Console()
+    for table in [*shown, every] if details else shown:
+        tables.print_table(table, console)
+    for line in collected.unread:
+        typer.echo(line, err=True)
 
 
 if __name__ == "__main__":
