@@ -1,5 +1,4 @@
-"""The command line: `python -m course_lib pipeline | browse | activations | sae | pretrain | figures | doctor |
-progress`.
+"""The command line: `python -m course_lib COMMAND`; `--help` lists the commands.
 
 Commands import what they need when they run, so that `--help` answers at once.
 """
@@ -50,6 +49,12 @@ ConfigFile = Annotated[
         is_eager=True,
     ),
 ]
+
+
+class Grader(StrEnum):
+    """Tools that hand out and grade notebooks."""
+
+    nbgrader = "nbgrader"
 
 
 class Pool(StrEnum):
@@ -378,6 +383,28 @@ def progress(
         tables.print_table(table, console)
     for line in collected.unread:
         typer.echo(line, err=True)
+
+
+@app.command()
+def hand_out(
+    directory: Annotated[Path, typer.Argument(help="Course directory of the grading tool, new or begun.")],
+    lessons: Annotated[list[str] | None, typer.Argument(help="Numbers of lessons (default: all).")] = None,
+    grader: Annotated[Grader, typer.Option("--for", help="The grading tool.")] = Grader.nbgrader,
+    notebooks: Annotated[Path, typer.Option(help="Folder of the lessons' notebooks.")] = Path("notebooks"),
+) -> None:
+    """Make assignments of lessons: notebooks without solutions to hand out, which the tool grades by behaviour.
+
+    Each lesson is an assignment, and each exercise in it gives as many points as it has stars.
+    """
+    from course_lib.grading import hand_out as handing
+
+    with explained(ValueError, OSError, RuntimeError):
+        handing.needs_nbgrader()
+        for lesson in handing.chosen(lessons or [], notebooks):
+            source = handing.write_source(directory, lesson, notebooks)
+            typer.echo(f"to hand out: {handing.release(directory, source.stem)}")
+    typer.echo(f"collect the notebooks in {directory / 'submitted'}/LEARNER/ASSIGNMENT, then in {directory}:")
+    typer.echo("nbgrader autograde ASSIGNMENT && nbgrader generate_feedback ASSIGNMENT && nbgrader export")
 
 
 if __name__ == "__main__":
