@@ -72,8 +72,8 @@ def source_notebook(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
     """
     made = deepcopy(notebook)
     made.metadata.pop("widgets", None)
-    made.cells = []
-    for cell in deepcopy(notebook.cells):
+    cells, made.cells = made.cells, []
+    for cell in cells:
         if cell.cell_type == "code":
             cell.outputs, cell.execution_count = [], None
         made.cells.append(cell)
