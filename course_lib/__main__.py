@@ -1,4 +1,4 @@
-"""The command line: `python -m course_lib pipeline | browse | activations | sae | pretrain | figures | doctor`.
+"""The command line: `python -m course_lib COMMAND`; `--help` lists the commands.
 
 Commands import what they need when they run, so that `--help` answers at once.
 """
@@ -49,6 +49,12 @@ ConfigFile = Annotated[
         is_eager=True,
     ),
 ]
+
+
+class Grader(StrEnum):
+    """Tools that hand out and grade notebooks."""
+
+    nbgrader = "nbgrader"
 
 
 class Pool(StrEnum):
@@ -334,6 +340,71 @@ def doctor() -> None:
     from course_lib.doctor import main
 
     raise typer.Exit(main())
+
+
+@app.command()
+def progress(
+    directory: Annotated[
+        Path, typer.Argument(help="Folder of progress files, *.json, one a learner; subfolders count.")
+    ],
+    csv: Annotated[Path | None, typer.Option(help="Write who solved what to this file, as CSV.")] = None,
+    html: Annotated[Path | None, typer.Option(help="Write all tables to this file, as a page.")] = None,
+    details: Annotated[
+        bool, typer.Option("--details", help="Also print each exercise of each learner.")
+    ] = False,
+) -> None:
+    """Put learners' progress files side by side: who solved what, and which mistakes were common.
+
+    A learner is named by the path of the file, and by nothing else: rename the files to hide who is who. The files
+    are only read, and nothing is sent anywhere.
+    """
+    from rich.console import Console
+
+    from course_lib.files import replacing
+    from course_lib.grading import progress_table as tables
+
+    with explained(ValueError, OSError):
+        collected = tables.collect(directory)
+        shown = [
+            tables.by_learner(collected),
+            tables.by_exercise(collected),
+            tables.common_mistakes(collected),
+        ]
+        every = tables.details(collected)
+        for path, written in (
+            (csv, lambda: tables.to_csv(every)),
+            (html, lambda: tables.to_html([*shown, every], collected.unread)),
+        ):
+            if path is not None:
+                with replacing(path) as file:
+                    file.write(written())
+    console = Console()
+    for table in [*shown, every] if details else shown:
+        tables.print_table(table, console)
+    for line in collected.unread:
+        typer.echo(line, err=True)
+
+
+@app.command()
+def hand_out(
+    directory: Annotated[Path, typer.Argument(help="Course directory of the grading tool, new or begun.")],
+    lessons: Annotated[list[str] | None, typer.Argument(help="Numbers of lessons (default: all).")] = None,
+    grader: Annotated[Grader, typer.Option("--for", help="The grading tool.")] = Grader.nbgrader,
+    notebooks: Annotated[Path, typer.Option(help="Folder of the lessons' notebooks.")] = Path("notebooks"),
+) -> None:
+    """Make assignments of lessons: notebooks without solutions to hand out, which the tool grades by behaviour.
+
+    Each lesson is an assignment, and each exercise in it gives as many points as it has stars.
+    """
+    from course_lib.grading import hand_out as handing
+
+    with explained(ValueError, OSError, RuntimeError):
+        handing.needs_nbgrader()
+        for lesson in handing.chosen(lessons or [], notebooks):
+            source = handing.write_source(directory, lesson, notebooks)
+            typer.echo(f"to hand out: {handing.release(directory, source.stem)}")
+    typer.echo(f"collect the notebooks in {directory / 'submitted'}/LEARNER/ASSIGNMENT, then in {directory}:")
+    typer.echo("nbgrader autograde ASSIGNMENT && nbgrader generate_feedback ASSIGNMENT && nbgrader export")
 
 
 if __name__ == "__main__":

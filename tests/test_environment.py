@@ -30,6 +30,7 @@ FIRST_PARTY = {"course_lib", "tests"}
 USED_WITHOUT_IMPORT = {
     "jupyterlab": "the program that `make lab` starts",
     "numpydoc": "without it no class of tick can be made, and tick 0.8.0.2 does not ask for it",
+    "nbgrader": "the program that `hand-out` calls",
     "nbval": "the pytest plugin behind `make test`'s notebook run",
     "protobuf": "the format of sentencepiece.bpe.model: without it transformers cannot read the file",
     "sentencepiece": "what transformers reads a checkpoint's sentencepiece.bpe.model with",
@@ -294,7 +295,7 @@ def test_the_tests_import_declared_dependencies_only(project):
 
 def test_every_dependency_is_used(project):
     imports = third_party(sources_under("course_lib") + sources_under("tests") + notebook_sources())
-    assert unused(declared(project, "peers", "site", "test"), imports, USED_WITHOUT_IMPORT) == []
+    assert unused(declared(project, "grading", "peers", "site", "test"), imports, USED_WITHOUT_IMPORT) == []
 
 
 def test_core_dependencies_are_not_there_for_the_tests_alone(project):
@@ -304,7 +305,7 @@ def test_core_dependencies_are_not_there_for_the_tests_alone(project):
 
 
 def test_every_dependency_is_pinned_inside_its_range(project, pins):
-    assert unpinned(declared(project, "peers", "site", "test"), pins) == []
+    assert unpinned(declared(project, "grading", "peers", "site", "test"), pins) == []
 
 
 def test_the_ranges_are_as_wide_as_promised(project):

@@ -1,12 +1,16 @@
 """What the notebooks show: figures, explorers, predictions and exercises, one package a lesson."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
+from typing import TYPE_CHECKING
 
 from course_lib.lessons.catalog import LESSONS, Lesson
+
+if TYPE_CHECKING:
+    from course_lib.teaching import Exercise
 
 
 def lesson_modules() -> Iterator[tuple[Lesson, ModuleType]]:
@@ -15,6 +19,12 @@ def lesson_modules() -> Iterator[tuple[Lesson, ModuleType]]:
         name = f"{__name__}.{lesson.slug}"
         if find_spec(name) is not None:
             yield lesson, import_module(name)
+
+
+def exercises_of(number: str) -> "Mapping[str, Exercise]":
+    """Return the exercises of the lesson of that number, by their ids; none where there is no such lesson."""
+    slugs = [lesson.slug for lesson in LESSONS if lesson.number == number]
+    return import_module(f"{__name__}.{slugs[0]}").EXERCISES if slugs else {}
 
 
 def draw_figures(directory: Path) -> list[Path]:

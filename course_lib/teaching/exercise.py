@@ -141,9 +141,9 @@ class Exercise:
 
     def check(self, answer: Any) -> None:
         """Judge an answer, say what was found, and keep the result in the progress file."""
-        verdict = self.grade(answer, generator=_fresh_generator())
+        verdict = self.grade(answer, generator=fresh_generator())
         if verdict.status != "not attempted":
-            Progress().record_attempt(self.id, solved=verdict.status == "solved")
+            Progress().record_attempt(self.id, solved=verdict.status == "solved", mistake=verdict.mistake)
         print(f"Exercise {self.id}: {verdict.message}")
 
     def hint(self) -> None:
@@ -285,7 +285,8 @@ class Exercise:
         )
 
 
-def _fresh_generator() -> torch.Generator:
+def fresh_generator() -> torch.Generator:
+    """Return a generator whose numbers differ at every call."""
     generator = torch.Generator()
     generator.seed()
     return generator

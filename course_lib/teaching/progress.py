@@ -1,7 +1,8 @@
 """What a learner has done, kept in one small file on their own machine.
 
 The file is `.course_progress.json` in the folder that the notebook runs in, or the one that the
-environment variable COURSE_PROGRESS names. Git ignores it and nothing is sent anywhere.
+environment variable COURSE_PROGRESS names. Git ignores it and nothing is sent anywhere. A teacher to whom learners
+hand their files can put them side by side: `python -m course_lib progress DIR`.
 """
 
 import json
@@ -12,7 +13,41 @@ from course_lib.files import replacing
 
 VARIABLE = "COURSE_PROGRESS"
 DEFAULT_NAME = ".course_progress.json"
-_FIELDS = {"exercises": ("attempts", "hints", "solved"), "predictions": ("guess", "right")}
+_FIELDS = {
+    "exercises": {"attempts": int, "hints": int, "solved": bool, "mistakes": dict},
+    "predictions": {"guess": str, "right": bool},
+}
+
+
+def parsed(text: str) -> dict[str, dict[str, dict]]:
+    """Return what the text of a progress file holds: {"exercises": {id: {...}}, "predictions": {id: {...}}}.
+
+    Raises:
+        ValueError: the text is not that of a progress file.
+    """
+    try:
+        state = json.loads(text)
+        return {
+            kind: {name: _entry(fields, entry) for name, entry in state[kind].items()}
+            for kind, fields in _FIELDS.items()
+        }
+    except (KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise ValueError(f"not what a progress file holds ({type(error).__name__}: {error})") from error
+
+
+def _entry(fields: dict[str, type], entry: dict) -> dict:
+    """Return the fields of an entry; files from before mistakes were kept have none."""
+    known = {"mistakes": {}, **entry}
+    entry = {field: known[field] for field in fields}
+    kinds = [*fields.values(), *(int for _ in known["mistakes"])]
+    values = [*entry.values(), *known["mistakes"].values()]
+    if any(type(value) is not kind for value, kind in zip(values, kinds, strict=True)):
+        raise ValueError(f"an entry holds a value of the wrong kind: {entry}")
+    return entry
+
+
+def _untouched() -> dict:
+    return {"attempts": 0, "hints": 0, "solved": False, "mistakes": {}}
 
 
 class Report:
@@ -43,12 +78,8 @@ class Progress:
         if not self.path.exists():
             return empty
         try:
-            state = json.loads(self.path.read_text(encoding="utf-8"))
-            return {
-                kind: {name: {field: entry[field] for field in fields} for name, entry in state[kind].items()}
-                for kind, fields in _FIELDS.items()
-            }
-        except (ValueError, KeyError, TypeError, AttributeError):
+            return parsed(self.path.read_text(encoding="utf-8"))
+        except ValueError:
             aside, count = self.path.with_suffix(".damaged.json"), 1
             while aside.exists():
                 aside, count = self.path.with_suffix(f".damaged{count}.json"), count + 1
@@ -61,18 +92,22 @@ class Progress:
         with replacing(self.path) as file:
             file.write(json.dumps(state, indent=1, sort_keys=True).encode())
 
-    def record_attempt(self, exercise_id: str, *, solved: bool) -> None:
-        """Count an attempt; an exercise once solved stays solved."""
+    def record_attempt(self, exercise_id: str, *, solved: bool, mistake: str | None = None) -> None:
+        """Count an attempt, and the named mistake that it made; an exercise once solved keeps its counts."""
         state = self.read()
-        entry = state["exercises"].setdefault(exercise_id, {"attempts": 0, "hints": 0, "solved": False})
+        entry = state["exercises"].setdefault(exercise_id, _untouched())
+        if entry["solved"]:
+            return
         entry["attempts"] += 1
-        entry["solved"] = entry["solved"] or solved
+        entry["solved"] = solved
+        if mistake is not None:
+            entry["mistakes"][mistake] = entry["mistakes"].get(mistake, 0) + 1
         self._write(state)
 
     def record_hint(self, exercise_id: str, number: int) -> None:
         """Remember that hint `number` (from 1) was read."""
         state = self.read()
-        entry = state["exercises"].setdefault(exercise_id, {"attempts": 0, "hints": 0, "solved": False})
+        entry = state["exercises"].setdefault(exercise_id, _untouched())
         entry["hints"] = max(entry["hints"], number)
         self._write(state)
 
@@ -83,8 +118,8 @@ class Progress:
         self._write(state)
 
     def exercise(self, exercise_id: str) -> dict:
-        """Return {"attempts", "hints", "solved"} of one exercise."""
-        return self.read()["exercises"].get(exercise_id, {"attempts": 0, "hints": 0, "solved": False})
+        """Return {"attempts", "hints", "solved", "mistakes"} of one exercise; mistakes are counted by name."""
+        return self.read()["exercises"].get(exercise_id, _untouched())
 
     def report(self) -> Report:
         """Return a table for a notebook: per lesson, exercises solved and tried, hints read, guesses that were right."""

@@ -39,15 +39,27 @@ def test_a_path_given_wins_over_the_variable(tmp_path):
 
 def test_nothing_done_is_empty_and_makes_no_file(progress):
     assert progress.read() == EMPTY
-    assert progress.exercise("01.1") == {"attempts": 0, "hints": 0, "solved": False}
+    assert progress.exercise("01.1") == {"attempts": 0, "hints": 0, "solved": False, "mistakes": {}}
     assert not progress.path.exists()
 
 
-def test_solved_stays_solved_and_attempts_are_counted(progress):
-    for solved in (False, True, False):
-        progress.record_attempt("01.1", solved=solved)
-    assert progress.exercise("01.1") == {"attempts": 3, "hints": 0, "solved": True}
-    assert Progress().exercise("01.1")["solved"]
+def test_attempts_and_mistakes_count_until_it_is_solved(progress):
+    for mistake in ("transposed", None, "transposed", "factor"):
+        progress.record_attempt("01.1", solved=False, mistake=mistake)
+    counted = {"attempts": 4, "hints": 0, "solved": False, "mistakes": {"transposed": 2, "factor": 1}}
+    assert progress.exercise("01.1") == counted
+    progress.record_attempt("01.1", solved=True)
+    progress.record_attempt("01.1", solved=False, mistake="factor")
+    assert Progress().exercise("01.1") == counted | {"attempts": 5, "solved": True}
+
+
+def test_a_file_from_before_mistakes_were_kept_is_read_and_goes_on(progress):
+    progress.path.parent.mkdir(parents=True)
+    old = {"attempts": 2, "hints": 1, "solved": False}
+    progress.path.write_text(json.dumps({"exercises": {"01.1": old, "01.2": old}, "predictions": {}}))
+    progress.record_attempt("01.1", solved=False, mistake="factor")
+    assert progress.exercise("01.1") == old | {"attempts": 3, "mistakes": {"factor": 1}}
+    assert progress.exercise("01.2") == old | {"mistakes": {}}
 
 
 def test_hints_keep_the_highest(progress):
@@ -90,6 +102,9 @@ def test_a_crash_while_saving_loses_nothing_and_leaves_no_part(progress, monkeyp
         b'{"exercises": {"01.1": 5}, "predictions": {}}',
         b'{"exercises": {"01.1": {}}, "predictions": {}}',
         b'{"exercises": {}, "predictions": {"01.P1": {"guess": "a"}}}',
+        b'{"exercises": {"01.1": {"attempts": "2", "hints": 0, "solved": true}}, "predictions": {}}',
+        b'{"exercises": {"01.1": {"attempts": 2, "hints": 0, "solved": true, "mistakes": {"a": []}}}, "predictions": {}}',
+        b"[" * 100_000,
         b"\xff\xfe\x00",
     ],
 )

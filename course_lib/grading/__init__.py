@@ -1,0 +1,1 @@
+"""For teachers: learners' progress side by side, and lessons handed out and graded."""
