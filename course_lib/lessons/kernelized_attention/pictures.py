@@ -338,7 +338,6 @@ def recall_runs() -> Runs:
 )
 def plot_recall(left, right, runs: Runs):
     """Draw right answers against the size of the text, for each memory; lines are means over seeds, marks single seeds."""
-    said = []
     for axes, task in ((left, "copying"), (right, "rewritten")):
         mean = lambda form, size: sum(run[size] for run in runs[task][form]) / len(runs[task][form])  # noqa: B023, E731
         curves = {name: [mean(form, size) for size in RECALL_SIZES] for form, name in MEMORIES.items()}
@@ -348,10 +347,12 @@ def plot_recall(left, right, runs: Runs):
         axes.set_xticks(RECALL_SIZES, RECALL_SIZES)
         axes.set_xticks([], minor=True)
         axes.set_yticks([0, 0.25, 0.5, 0.75, 1])
-        said.append(", ".join(f"{name} {curve[-1]:.2f}" for name, curve in curves.items()))
     return (
         "Share of right answers on new texts of 4, 8 and 16 tokens or pairs, for six memories; lines are means over seeds. "
-        f"Copying 16 tokens: {said[0]}. Looking up 16 pairs of 8 keys, most of them written more than once: {said[1]}."
+        "Copying: softmax attention to all tokens stays near 1; of the memories of a fixed size the delta rule gets most of "
+        "16 tokens right, both kinds of sums fewer, and the window, which copies 8, none. Looking up keys that were written "
+        "again: softmax attention, the delta rule and sums with decay stay well above plain sums, and those above the "
+        "window. The untrained decoder is near 0 throughout."
     )
 
 

@@ -6,8 +6,8 @@ from course_lib.attention.ridge import ridge_attention, ridge_memory
 from course_lib.teaching import edit
 
 TOLD = {
-    "17.P1": [r"16,?777,?216", r"factor of two", r"twice the multiplications"],
-    "17.P3": [r"mean of both", r"(?i)half of the pairs"],
+    "17.P1": [r"16,?777,?216", r"factor of two", r"1\.94 times"],
+    "17.P3": [r"mean of both", r"each counts a half"],
     "17.P2": [r"between 16 and 100", r"first \$d\$ keys come in", r"soon after 16"],
 }
 

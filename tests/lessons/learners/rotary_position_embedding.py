@@ -28,7 +28,7 @@ TOLD = {
         r"0\.018 radians",
         r"(?i)angles in float64",
     ],
-    "14.P3": [r"\b17\b", r"YaRN"],
+    "14.P3": [r"17 slow pairs", r"YaRN"],
 }
 
 
