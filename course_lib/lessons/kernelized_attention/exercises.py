@@ -267,7 +267,7 @@ def _written(state, key, value, step_size):
 
 
 @lesson.exercise(
-    "15.6", "Write over an old value", difficulty=2, minutes=8,
+    "15.6", "Write over an old value", difficulty=3, minutes=8,
     prompt="Write `delta_write(state, key, value, step_size)`: one step (15.17) of the delta rule. `state` is $U$ of shape "
     "`(d, M)`, `key` a vector of $d$ entries of any length above 0, `value` one of $M$, `step_size` a number $\\eta$ above "
     "0 and at most 1. Bring the key to length 1 first. Return the new state, and leave the old one as it is.",

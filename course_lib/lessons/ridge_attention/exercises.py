@@ -271,7 +271,7 @@ def _is_minimal(keys, values, penalty, decay, memory):
 
 
 @lesson.exercise(
-    "17.6", "A memory that fades", difficulty=2, minutes=10,
+    "17.6", "A memory that fades", difficulty=3, minutes=10,
     prompt="Write `fading_memory(keys, values, penalty, decay)`: the memory $W$ of (17.18) after the last of $n$ tokens, by "
     "the sums (17.19). `keys` is `(n, d)`, `values` `(n, m)`, `penalty` is $\\lambda$, `decay` is $\\gamma$, above 0 and "
     "below 1. Return a tensor of shape `(d, m)`.",

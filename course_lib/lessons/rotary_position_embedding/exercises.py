@@ -377,7 +377,7 @@ def _turns(frequencies, length):
 
 
 @lesson.exercise(
-    "14.7", "Slow only the slow pairs", difficulty=2, minutes=10,
+    "14.7", "Slow only the slow pairs", difficulty=3, minutes=10,
     prompt="Write `by_turns(frequencies, scale, length, slow, fast)`, the scaling of Llama 3 (14.12). `frequencies` holds "
     "$\\omega_i$, a float64 tensor; `length` is the trained length $L$, `scale` is $s > 1$, and $0 <$ `slow` $<$ `fast` "
     "count turns. Pairs with `fast` turns or more over $L$ positions keep $\\omega_i$, those with `slow` or less get "
