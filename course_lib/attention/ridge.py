@@ -624,7 +624,7 @@ def _steps(step_size: float | int | Tensor, k: Tensor) -> Tensor:
 def conjugate_gradient(
     matrix: Float[Tensor, "... d d"], right: Float[Tensor, "... d columns"], *, steps: int
 ) -> Float[Tensor, "... d columns"]:
-    """Return x after `steps` steps of conjugate gradients on A x = b from x = 0, each column for itself (17.19).
+    """Return x after `steps` steps of conjugate gradients on A x = b from x = 0, each column for itself (17.20).
 
     Shapes: `matrix` is A, symmetric and positive definite. The number of steps that are needed grows with the
     root of the condition number of A.

@@ -227,7 +227,7 @@ def llama3_frequencies(
     fast_turns: float | int = 4,
     slow_turns: float | int = 1,
 ) -> Float[Tensor, " pairs"]:
-    """(1 - g_i) omega_i + g_i omega_i / s, g_i = (fast - r_i) / (fast - slow) kept within 0 and 1.
+    """(1 - g_i) omega_i + g_i omega_i / s, g_i = (fast - r_i) / (fast - slow) kept within 0 and 1 (14.12).
 
     As in YaRN, but the ramp is linear in the turns r_i that pair i makes over the trained length, and scores keep their
     size. Configurations call `fast_turns` high_freq_factor and `slow_turns` low_freq_factor.
@@ -249,7 +249,7 @@ def llama3_frequencies(
 def mean_score(
     distances: Shaped[Tensor, " n"], frequencies: Float[Tensor, " pairs"]
 ) -> Float64[Tensor, " n"]:
-    """(2/d) sum_i cos(s omega_i): the score of x with itself at distance s, for a typical x (14.12).
+    """(2/d) sum_i cos(s omega_i): the score of x with itself at distance s, for a typical x (14.13).
 
     It is the expectation over x ~ N(0, I), divided by d; it is exact for every x whose pairs have equal lengths.
     """
@@ -269,7 +269,7 @@ def rotary_table(
     """e^{j t omega_i} for every position t and pair i (14.3), on the device of the positions.
 
     The angle is formed in float64 and only its cosine and sine are rounded to `dtype`: in float32 the angle itself
-    would be off by 4e-3 at position 100,000, in bfloat16 by whole turns (14.15). A device without float64 can take the
+    would be off by 4e-3 at position 100,000, in bfloat16 by whole turns (14.16). A device without float64 can take the
     table from the CPU.
 
     Ranges: positions are whole numbers of any size and order; start them at the length of the cache to go on from it.

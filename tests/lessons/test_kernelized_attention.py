@@ -103,3 +103,27 @@ def test_marks_outside_of_the_picture_are_not_drawn():
     explorer.frame(d=8, features="elu + 1")
     assert len(explorer.artists["time crossing"].get_xdata()) == 0
     assert len(explorer.artists["memory crossing"].get_xdata()) == 0
+
+
+def test_recall_is_drawn_as_means_over_seeds():
+    shares = {form: place / 10 for place, form in enumerate(lesson.MEMORIES)}
+    runs = {
+        task: {
+            form: [{size: share + offset for size in (4, 8, 16)} for offset in (0.0, 0.1)]
+            for form, share in shares.items()
+        }
+        for task in ("copying", "rewritten")
+    }
+    figure = lesson.plot_recall(runs)
+    for axes in figure.axes:
+        for form, name in lesson.MEMORIES.items():
+            assert_line(line_labelled(axes, name), [4, 8, 16], np.full(3, shares[form] + 0.05))
+        assert len([line for line in axes.lines if line.get_label() == "_seed"]) == 2 * len(shares)
+    assert_legend(figure.axes[0], list(lesson.MEMORIES.values()))
+
+
+def test_recall_is_that_of_the_form_that_is_named():
+    untrained = lesson.trained_to_recall("copying", "untrained", seed=3)
+    assert set(untrained) == {4, 8, 16}
+    assert max(untrained.values()) < 0.2
+    assert lesson.trained_to_recall("copying", "delta", seed=3, steps=60)[4] > untrained[4] + 0.1

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 import torch
 
+from course_lib.attention.ridge import ridge_memory
 from course_lib.lessons import ridge_attention as lesson
+from course_lib.teaching.style import text_alternative
 from tests.drawing import assert_line, line_labelled
 
 
@@ -117,3 +119,30 @@ def test_the_explorer_agrees_with_recall_errors_without_noise():
     wanted = lesson.recall_errors(keys[:24], values[:24], penalty=0.01)
     for name, here in zip(lesson.RecallExplorer.names, state["here"], strict=True):
         assert here == pytest.approx(wanted[name], rel=1e-6)
+
+
+def test_the_map_changes_half_way_and_errors_are_those_of_the_next_value():
+    keys, values = lesson.changing_pairs(runs=2, tokens=60, width=3, noise=0.0)
+    for part in (slice(0, 30), slice(30, 60)):
+        k, v = keys[:, part], values[:, part]
+        torch.testing.assert_close(k @ torch.linalg.lstsq(k, v).solution, v)
+    assert not torch.allclose(keys @ torch.linalg.lstsq(keys, values).solution, values, atol=0.1)
+    # One token by hand, for the window and for the decay.
+    keys, values = lesson.changing_pairs()
+    memory = ridge_memory(keys[:, 210:230], values[:, 210:230], penalty=0.01)
+    miss = (keys[:, 230, None] @ memory)[:, 0] - values[:, 230]
+    expected = float(miss.square().sum() / values[:, 230].square().sum())
+    assert float(lesson.tracking_errors(window=20)[229]) == pytest.approx(expected)
+    weights = 0.9 ** (torch.arange(229, -1, -1) / 2)[:, None]
+    memory = ridge_memory(weights * keys[:, :230], weights * values[:, :230], penalty=0.01 * 0.9**230)
+    miss = (keys[:, 230, None] @ memory)[:, 0] - values[:, 230]
+    expected = float(miss.square().sum() / values[:, 230].square().sum())
+    assert float(lesson.tracking_errors(decay=0.9)[229]) == pytest.approx(expected, rel=1e-4)
+
+
+def test_the_picture_of_forgetting_draws_what_it_is_given():
+    errors = {"a": torch.full((399,), 0.5), "b": torch.full((399,), 0.25)}
+    axes = lesson.plot_forgetting(errors).axes[0]
+    for name, height in (("a", 0.5), ("b", 0.25)):
+        assert_line(line_labelled(axes, name), np.arange(1, 400), np.full(399, height))
+    assert "a 0.5, b 0.25" in text_alternative(lesson.plot_forgetting(errors))

@@ -74,10 +74,10 @@ def test_the_matrices_of_both_layouts_are_rotations_with_their_own_pairs():
 
 def test_the_mean_score_and_its_law():
     left, right = lesson.plot_decay().axes
-    scores = line_labelled(left, "mean score (14.12)")
+    scores = line_labelled(left, "mean score (14.13)")
     s = np.asarray(scores.get_xdata())
     assert_line(scores, np.arange(1, 40_000), cosine_mean(s), atol=1e-10)
-    law = line_labelled(left, "logarithmic law (14.13)")
+    law = line_labelled(left, "logarithmic law (14.14)")
     x = np.array([2.0, 2500.0])
     assert_line(law, x, 1 - (np.log(x) + np.euler_gamma) / math.log(10_000) - 1 / 64)
     # Over each octave the mean of the curve is that of the law.
@@ -94,9 +94,19 @@ def test_the_mean_score_and_its_law():
 
 def test_extensions_slow_pairs_down_as_they_say():
     axes = lesson.plot_extension().axes[0]
-    index = np.arange(1, 33)
-    assert_line(line_labelled(axes, "position interpolation"), index, np.full(32, 4.0))
-    assert_line(line_labelled(axes, "NTK-aware base"), index, 4 ** (np.arange(32) / 31))
+    turn = 2 * np.pi * 10_000 ** (np.arange(64) / 64)
+    assert_line(line_labelled(axes, "interpolation"), turn, np.full(64, 4.0))
+    assert_line(line_labelled(axes, "NTK-aware base"), turn, 4 ** (np.arange(64) / 63))
+    turns = 4096 / turn
+    ramp = np.clip((4 - turns) / 3, 0, 1)
+    assert_line(line_labelled(axes, "Llama 3"), turn, 1 / (1 - ramp + ramp / 4))
+    yarn = np.asarray(line_labelled(axes, "YaRN").get_ydata())
+    np.testing.assert_allclose(yarn[turns > 32], 1)
+    np.testing.assert_allclose(yarn[turns < 1], 4)
+    assert (np.diff(yarn) >= 0).all()
+    text = text_alternative(lesson.plot_extension())
+    assert "left alone: interpolation 0, NTK-aware base 1, YaRN 21, Llama 3 36" in text
+    assert "less than 4: interpolation 0, NTK-aware base 17, YaRN 0, Llama 3 0" in text
 
 
 def test_only_float64_angles_leave_scores_where_they_are():

@@ -260,5 +260,64 @@ def chunk_outputs(phi_q, phi_k, v, u, z):
     top = phi_q @ u + near @ v
     return top / (phi_q @ z + near.sum(1))[:, None]
 
+def _written(state, key, value, step_size):
+    """The delta rule for a key of any length: the key is first brought to length 1."""
+    key = key / key.norm()
+    return state + step_size * torch.outer(key, value - key @ state)
+
+
+@lesson.exercise(
+    "15.6", "Write over an old value", difficulty=3, minutes=8,
+    prompt="Write `delta_write(state, key, value, step_size)`: one step (15.17) of the delta rule. `state` is $U$ of shape "
+    "`(d, M)`, `key` a vector of $d$ entries of any length above 0, `value` one of $M$, `step_size` a number $\\eta$ above "
+    "0 and at most 1. Bring the key to length 1 first. Return the new state, and leave the old one as it is.",
+    draw=inputs(d=whole(3, 4), m=2, state=normal("d m"), noise=normal("d"), key=lambda noise: noise + 2,
+                value=normal("m"), step_size=uniform(0.3, 0.9)),
+    properties=[
+        ("The error v - Uᵀk should have shrunk by the factor 1 - η, for the key at length 1.",
+         lambda state, key, value, step_size, answer: close(
+             value - key @ answer / key.norm(), (1 - step_size) * (value - key @ state / key.norm()))),
+        ("What is read at directions orthogonal to the key should stay as it was.",
+         lambda state, key, value, step_size, answer: close(answer, _written(state, key, value, step_size))),
+    ],
+    hints=(
+        "First ask the memory: what does it answer at this key?",
+        "Only the difference between the value and that answer is written.",
+        "The summand is an outer product of a key of length 1 and a difference, times the step size.",
+    ),
+    mistakes=[
+        ("plain addition", edit("value - key @ state", "value"),
+         "You added the new value to whatever is there: the old one stays, and a query reads both. Subtract what the memory "
+         "answers at this key."),
+        ("key not normalised", edit("key = key / key.norm()", "pass"),
+         "You used the key at its own length. A key longer than 1 overshoots: bring it to length 1 first."),
+        ("added the old value", edit("value - key @ state", "value + key @ state"),
+         "You added the old answer to the value; it has to be subtracted."),
+        ("subtracted the step", edit("state + step_size", "state - step_size"),
+         "Your step goes away from the new value: the error grows. Add the correction."),
+        ("no step size", edit("step_size * ", ""),
+         "You wrote the whole correction. With a step size below 1 the memory moves only that share of the way."),
+        ("step on the value alone", edit("step_size * torch.outer(key, value - key @ state)",
+                                         "torch.outer(key, step_size * value - key @ state)"),
+         "You removed all of the old value and wrote only a share of the new one. The step size multiplies the difference."),
+        ("step on the old value alone", edit("step_size * torch.outer(key, value - key @ state)",
+                                             "torch.outer(key, value - step_size * (key @ state))"),
+         "You wrote all of the new value and removed only a share of the old one. The step size multiplies the difference."),
+        ("the whole state fades", edit("state + step_size * torch.outer(key, value - key @ state)",
+                                       "(1 - step_size) * state + step_size * torch.outer(key, value)"),
+         "You let the whole state fade, other keys included: that is a decay, as in (15.16). The delta rule removes only "
+         "what stands at this key."),
+        ("the value alone", edit("state + step_size * torch.outer(key, value - key @ state)",
+                                 "step_size * torch.outer(key, value - key @ state)"),
+         "You returned the correction. Add it to the state."),
+        ("normalised twice", edit("key.norm()", "(key @ key)"),
+         "You divided the key by its squared length. Divide by the length, key.norm()."),
+    ],
+)
+def delta_write(state, key, value, step_size):
+    """Correct the memory by a share of what it gets wrong at the key."""
+    key = key / key.norm()
+    return state + step_size * torch.outer(key, value - key @ state)
+
 
 EXERCISES = lesson.exercises

@@ -1,6 +1,8 @@
 """Figures, explorer and predictions of lesson 15, kernelized_attention."""
 
 import math
+from collections.abc import Mapping, Sequence
+from functools import cache
 
 import numpy as np
 import torch
@@ -17,6 +19,7 @@ from course_lib.attention.kernelized import (
     memory_crossover_length,
     softmax_multiply_adds,
 )
+from course_lib.attention.recall import TASKS, recall_accuracy, recall_decoder, train_to_recall
 from course_lib.teaching import Choice, Explorer, Slider, contents, lines, panels
 from course_lib.teaching.style import BLACK, BLUE, GREEN, ORANGE, RED
 
@@ -290,6 +293,69 @@ def plot_cancellation(axes):
     )
 
 
+RECALL_SIZES = (4, 8, 16)
+MEMORIES = {
+    "softmax, positions": "softmax, all tokens",
+    "delta": "delta rule",
+    "decay": "sums with decay",
+    "linear": "sums",
+    "softmax, window": "softmax, last 8 tokens",
+    "untrained": "untrained",
+}
+Runs = Mapping[str, Mapping[str, Sequence[Mapping[int, float]]]]
+
+
+def trained_to_recall(task: str, form: str, *, seed: int, steps: int = 200) -> dict[int, float]:
+    """Return the share of right answers on new texts of each size; the form "untrained" is softmax before any step."""
+    draw, vocab_size = TASKS[task]
+    name = "softmax, positions" if form == "untrained" else form
+    model = recall_decoder(name, vocab_size=vocab_size, seed=seed).float()
+    if form != "untrained":
+        train_to_recall(model, draw, RECALL_SIZES, steps=steps, step_size=4e-2, seed=seed)
+    return {size: recall_accuracy(model, draw, size, seed=seed + 10_000) for size in RECALL_SIZES}
+
+
+@cache
+def recall_runs() -> Runs:
+    """Return what the page measures: both tasks, every memory, two seeds."""
+    return {
+        task: {form: [trained_to_recall(task, form, seed=seed) for seed in (0, 1)] for form in MEMORIES}
+        for task in ("copying", "rewritten")
+    }
+
+
+@lesson.figure(
+    ["Copying a text of different tokens", "Looking up keys that were written again"],
+    ["tokens to copy", "pairs written"],
+    "share of right answers",
+    size=(9.6, 4.4),
+    grid=(1, 2),
+    xscale="log",
+    xlim=(3.6, 17.8),
+    ylim=(-0.05, 1.5),
+    legend=[{"loc": "upper center", "ncols": 2, "fontsize": 8}, None],
+    example=recall_runs,
+)
+def plot_recall(left, right, runs: Runs):
+    """Draw right answers against the size of the text, for each memory; lines are means over seeds, marks single seeds."""
+    for axes, task in ((left, "copying"), (right, "rewritten")):
+        mean = lambda form, size: sum(run[size] for run in runs[task][form]) / len(runs[task][form])  # noqa: B023, E731
+        curves = {name: [mean(form, size) for size in RECALL_SIZES] for form, name in MEMORIES.items()}
+        for line, form in zip(lines(axes, RECALL_SIZES, curves), MEMORIES, strict=True):
+            for run in runs[task][form]:
+                axes.plot(list(run), list(run.values()), ".", color=line.get_color(), markersize=5, label="_seed")
+        axes.set_xticks(RECALL_SIZES, RECALL_SIZES)
+        axes.set_xticks([], minor=True)
+        axes.set_yticks([0, 0.25, 0.5, 0.75, 1])
+    return (
+        "Share of right answers on new texts of 4, 8 and 16 tokens or pairs, for six memories; lines are means over seeds. "
+        "Copying: softmax attention to all tokens stays near 1; of the memories of a fixed size the delta rule gets most of "
+        "16 tokens right, both kinds of sums fewer, and the window, which copies 8, none. Looking up keys that were written "
+        "again: softmax attention, the delta rule and sums with decay stay well above plain sums, and those above the "
+        "window. The untrained decoder is near 0 throughout."
+    )
+
+
 def _in_words(count: float | int) -> str:
     """Say a large count with two digits and a word."""
     for size, word in ((1e12, "trillion"), (1e9, "billion"), (1e6, "million")):
@@ -432,6 +498,25 @@ opposite_prediction = lesson.prediction(
     },
     answer="Both get the same",
     reveal=plot_kernels,
+)
+
+recall_prediction = lesson.prediction(
+    "15.P3",
+    "Four memories of about 256 numbers, trained alike, read a text of 16 different tokens and then write it again, token "
+    "by token. Which of them gets the most tokens right?",
+    {
+        "Softmax attention to the last 8 tokens": "It is exact for what it holds. But the token to be written next stands "
+        "15 tokens back, outside of the window.",
+        "Sums of all pairs (linear attention)": "The pairs lie on top of each other: every answer is mixed with the other "
+        "values.",
+        "Sums that fade": "Fading helps where old pairs are out of date. Here the old ones are asked for first.",
+        "A memory that is corrected at each token": "It writes only what it does not answer yet, which takes out much of "
+        "what pairs have in common. Softmax attention, which keeps all tokens, still copies better.",
+        "They are about equally good, since they are equally large": "The size bounds what a memory can hold. How it is "
+        "written decides how much of that is used.",
+    },
+    answer="A memory that is corrected at each token",
+    reveal=plot_recall,
 )
 
 FIGURES = lesson.figures

@@ -382,7 +382,7 @@ class EstimateExplorer(Explorer):
         4,
     )
     length = Slider(
-        "length", "r", "Both vectors have this length, in units of the kernel's width", 1.0, 0.25, 2.0, 0.05, "sigma"
+        "length", "r", "Both vectors have this length, in units of the kernel's width", 1.5, 0.25, 2.0, 0.05, "sigma"
     )
     angle = Slider("angle", "θ", "0 is a query on its own key, 180 the opposite direction", 60, 0, 180, 10, "deg")
     kind = Choice(

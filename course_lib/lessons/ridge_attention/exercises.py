@@ -263,5 +263,62 @@ def chunk_outputs(inverse, weights, queries, keys, values):
     error = torch.linalg.solve_triangular(factor, values - keys @ weights, upper=False)
     return queries @ weights + (queries @ moved.T).tril() @ error
 
+def _is_minimal(keys, values, penalty, decay, memory):
+    """Whether the gradient of the fading loss (17.18) vanishes."""
+    weights = decay ** torch.arange(len(keys) - 1, -1, -1, dtype=keys.dtype)
+    pull = (weights[:, None] * keys).T @ (keys @ memory - values) + decay ** len(keys) * penalty * memory
+    return float(pull.abs().max()) < 1e-8 * (1 + float(memory.abs().max()))
+
+
+@lesson.exercise(
+    "17.6", "A memory that fades", difficulty=3, minutes=10,
+    prompt="Write `fading_memory(keys, values, penalty, decay)`: the memory $W$ of (17.18) after the last of $n$ tokens, by "
+    "the sums (17.19). `keys` is `(n, d)`, `values` `(n, m)`, `penalty` is $\\lambda$, `decay` is $\\gamma$, above 0 and "
+    "below 1. Return a tensor of shape `(d, m)`.",
+    draw=inputs(n=whole(4, 6), d=whole(2, 3), keys=normal("n d"), values=normal("n 2"), penalty=uniform(0.5, 2),
+                decay=uniform(0.5, 0.85)),
+    properties=[
+        ("The gradient of the fading loss should vanish at your memory.",
+         lambda keys, values, penalty, decay, answer: _is_minimal(keys, values, penalty, decay, answer)),
+    ],
+    hints=(
+        "Two sums, G and H, as in (17.6). Which start does G have?",
+        "At each token first let both sums fade, then add the new pair, which counts in full.",
+        "In the end solve G W = H, with torch.linalg.solve.",
+    ),
+    mistakes=[
+        ("nothing fades", edit("decay * gram", "gram", "decay * cross", "cross"),
+         "Nothing fades in your sums: that is the memory with decay 1."),
+        ("only G fades", edit("decay * cross", "cross"),
+         "Only G fades. Both sums hold the old pairs, so both must."),
+        ("only H fades", edit("decay * gram", "gram"),
+         "Only H fades. Both sums hold the old pairs, so both must."),
+        ("the new pair fades", edit("decay * gram + torch.outer(key, key)", "decay * (gram + torch.outer(key, key))",
+                                    "decay * cross + torch.outer(key, value)", "decay * (cross + torch.outer(key, value))"),
+         "You let the new pair fade together with the old ones. It counts in full: fade first, then add."),
+        ("the penalty stays", edit("return torch.linalg.solve(gram", "return torch.linalg.solve(gram + (1 - decay ** "
+                                   "len(keys)) * penalty * torch.eye(keys.shape[1], dtype=keys.dtype)"),
+         "Your penalty does not fade. In (17.18) it counts with the decay to the power n, like what came before the first "
+         "token."),
+        ("weights squared", edit("decay * gram", "decay**2 * gram", "decay * cross", "decay**2 * cross"),
+         "Each pair counts with the square of its weight: you scaled keys and values by the full weight. Scale by its root, "
+         "or let the sums fade by the decay itself."),
+        ("old pairs count most", edit("zip(keys, values, strict", "zip(keys.flip(0), values.flip(0), strict"),
+         "Your oldest pair counts most. Pair i has the weight of the decay to the power n - i."),
+        ("no penalty", edit("penalty * torch", "1e-12 * torch"),
+         "The penalty is missing: G starts at λ I."),
+        ("added to the inverse", edit("torch.linalg.solve(gram, cross)", "gram @ cross"),
+         "You multiplied by G. The memory is its inverse times H."),
+    ],
+)
+def fading_memory(keys, values, penalty, decay):
+    """Let both sums fade at each token, add its pair, and solve."""
+    gram = penalty * torch.eye(keys.shape[1], dtype=keys.dtype)
+    cross = torch.zeros(keys.shape[1], values.shape[1], dtype=keys.dtype)
+    for key, value in zip(keys, values, strict=True):
+        gram = decay * gram + torch.outer(key, key)
+        cross = decay * cross + torch.outer(key, value)
+    return torch.linalg.solve(gram, cross)
+
 
 EXERCISES = lesson.exercises

@@ -9,7 +9,14 @@ from matplotlib.patches import Rectangle
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from course_lib.attention.ridge import cholesky_update, conjugate_gradient, operations, ridge_memory, sherman_morrison
+from course_lib.attention.ridge import (
+    cholesky_update,
+    conjugate_gradient,
+    operations,
+    ridge_attention,
+    ridge_memory,
+    sherman_morrison,
+)
 from course_lib.teaching import Explorer, Slider, contents, lines, panels
 from course_lib.teaching.style import BLACK, BLUE, RED
 
@@ -227,6 +234,69 @@ def plot_digits(axes, plain: dict[int, float], larger: dict[int, float], fresh: 
     )
 
 
+def changing_pairs(
+    *, runs: int = 20, tokens: int = 400, width: int = 8, noise: float = 0.1, seed: int = 0
+) -> tuple[Tensor, Tensor]:
+    """Return normal keys, and values M k + noise, (runs, tokens, width); at half of the tokens another map M takes over."""
+    generator = torch.Generator().manual_seed(seed)
+    randn = lambda *shape: torch.randn(*shape, generator=generator, dtype=torch.float64)  # noqa: E731
+    keys, maps = randn(runs, tokens, width), (randn(runs, width, width), randn(runs, width, width))
+    values = torch.cat([k @ m for k, m in zip(keys.chunk(2, 1), maps, strict=True)], 1)
+    return keys, values + noise * randn(runs, tokens, width)
+
+
+def window_answers(queries: Tensor, keys: Tensor, values: Tensor, *, window: int, penalty: float | int) -> Tensor:
+    """Return what each query reads from the ridge memory of the latest `window` pairs."""
+    answers = []
+    for end in range(1, keys.shape[1] + 1):
+        start = max(0, end - window)
+        memory = ridge_memory(keys[:, start:end], values[:, start:end], penalty=penalty)
+        answers.append(queries[:, end - 1 : end] @ memory)
+    return torch.cat(answers, 1)
+
+
+def tracking_errors(*, decay: float | int = 1.0, window: int | None = None, penalty: float | int = 0.01) -> Tensor:
+    """Return for each token of `changing_pairs` how wrong the next value is predicted: squared error over squared size."""
+    keys, values = changing_pairs()
+    ahead, stored = keys[:, 1:], (keys[:, :-1], values[:, :-1])
+    if window is None:
+        answers = ridge_attention(ahead, *stored, penalty=penalty, decay=decay)
+    else:
+        answers = window_answers(ahead, *stored, window=window, penalty=penalty)
+    return (answers - values[:, 1:]).square().sum((0, 2)) / values[:, 1:].square().sum((0, 2))
+
+
+def _tracked() -> dict[str, Tensor]:
+    return {
+        "no forgetting": tracking_errors(),
+        "decay 0.95": tracking_errors(decay=0.95),
+        "window of 20 pairs": tracking_errors(window=20),
+    }
+
+
+@lesson.figure(
+    "The map changes at token 200",
+    "tokens read",
+    "relative squared error of the next value",
+    size=(7.4, 4.4),
+    legend={"loc": "upper center", "ncols": 3, "fontsize": 9},
+    yscale="log",
+    ylim=(5e-4, 60),
+    example=_tracked,
+)
+def plot_forgetting(axes, errors: dict[str, Tensor]):
+    """Draw how wrong the next value is predicted, for memories that forget differently."""
+    lines(axes, np.arange(1, 400), errors, linewidth=1.4)
+    axes.axvline(200, color=BLACK, linewidth=0.8, linestyle=":")
+    said = [f"{name} {float(error[-100:].mean()):.2g}" for name, error in errors.items()]
+    return (
+        "Relative squared error of the next value against the number of tokens read, logarithmic, mean over 20 sequences. "
+        "Up to token 200 all three memories fall to the noise. There the map from keys to values changes and all errors "
+        "jump above 1. Without forgetting the error falls slowly; with a decay or a window it is back at the noise "
+        "within 100 tokens. Mean over the last 100 tokens: " + ", ".join(said) + "."
+    )
+
+
 def _cg_errors(penalty: float, steps: tuple[int, ...], *, width: int = 64) -> np.ndarray:
     keys, values = random_pairs(width, width, generator=torch.Generator().manual_seed(0))
     gram = keys.T @ keys + penalty * torch.eye(width, dtype=torch.float64)
@@ -390,6 +460,21 @@ drift_prediction = lesson.prediction(
     },
     answer="Soon after 16 tokens",
     reveal=plot_drift,
+)
+
+forgetting_prediction = lesson.prediction(
+    "17.P3",
+    "Values are a matrix times the key, with a little noise. At token 200 another matrix takes over, and 200 more tokens "
+    "follow. The memory adds every pair to its sums and never forgets. What does it answer at token 400?",
+    {
+        "What the new matrix gives: new pairs correct old ones": "Each new pair moves the memory, but by less and less: the "
+        "gain falls like one over the number of pairs.",
+        "Roughly the mean of what both matrices give": "Least squares gives each of the 400 pairs the same weight, and half "
+        "of them belong to the old matrix.",
+        "Still what the old matrix gives": "New pairs do move it. After as many new pairs as old ones it is half way.",
+    },
+    answer="Roughly the mean of what both matrices give",
+    reveal=plot_forgetting,
 )
 
 FIGURES = lesson.figures

@@ -372,5 +372,64 @@ def ntk_frequencies(dim, base, scale):
     new_base = base * scale ** (dim / (dim - 2))
     return new_base ** (-torch.arange(0, dim, 2, dtype=torch.float64) / dim)
 
+def _turns(frequencies, length):
+    return length * frequencies / (2 * math.pi)
+
+
+@lesson.exercise(
+    "14.7", "Slow only the slow pairs", difficulty=3, minutes=10,
+    prompt="Write `by_turns(frequencies, scale, length, slow, fast)`, the scaling of Llama 3 (14.12). `frequencies` holds "
+    "$\\omega_i$, a float64 tensor; `length` is the trained length $L$, `scale` is $s > 1$, and $0 <$ `slow` $<$ `fast` "
+    "count turns. Pairs with `fast` turns or more over $L$ positions keep $\\omega_i$, those with `slow` or less get "
+    "$\\omega_i/s$; between them the share of $\\omega_i/s$ falls linearly in the turns. Return the new frequencies.",
+    draw=inputs(pairs=whole(8, 10), base=whole(200, 400), slow=whole(1, 2), more=whole(3, 6), scale=whole(2, 8),
+                length=whole(100, 400), fast=lambda slow, more: slow + more,
+                frequencies=lambda pairs, base: float(base) ** (-torch.arange(pairs, dtype=torch.float64) / pairs)),
+    properties=[
+        ("Pairs with `fast` turns or more should keep their frequency.",
+         lambda frequencies, length, fast, answer: torch.allclose(
+             answer[(kept := _turns(frequencies, length) >= fast)], frequencies[kept], rtol=1e-9, atol=0)),
+        ("Pairs with `slow` turns or fewer should be divided by s.",
+         lambda frequencies, scale, length, slow, answer: torch.allclose(
+             answer[(rest := _turns(frequencies, length) <= slow)], frequencies[rest] / scale, rtol=1e-9, atol=0)),
+        ("Between `slow` and `fast` the two are mixed, with a share that is linear in the turns.",
+         lambda frequencies, scale, length, slow, fast, answer: torch.allclose(
+             answer, by_turns(frequencies, scale, length, slow, fast), rtol=1e-7, atol=0)),
+    ],
+    hints=(
+        "Count first how many turns each pair makes over the trained length: an angle divided by a full turn.",
+        "The share of the slowed frequency is 0 at `fast` turns and 1 at `slow` turns, and stays there beyond.",
+        "A difference divided by (fast - slow), clamped to 0 and 1, then a weighted mean of ω and ω/s.",
+    ),
+    mistakes=[
+        ("ramp the wrong way", edit("(fast - turns)", "(turns - slow)"),
+         "Your ramp runs the wrong way: you slow the fast pairs and leave the slow ones alone."),
+        ("no clamp", edit(".clamp(0, 1)", ""),
+         "Your share leaves 0 to 1 outside of the ramp. Keep it within them."),
+        ("2 pi missing", edit(" / (2 * math.pi)", ""),
+         "You counted radians for turns. A turn is 2π radians."),
+        ("the new length", edit("length * frequencies", "scale * length * frequencies"),
+         "You counted turns over the new context. What training has shown is set by the trained length."),
+        ("all pairs alike", edit("(1 - share) * frequencies + share * frequencies / scale", "frequencies / scale"),
+         "You slowed all pairs down alike: that is interpolation."),
+        ("a step", edit("((fast - turns) / (fast - slow)).clamp(0, 1)", "(turns < fast).double()"),
+         "You have a step, not a ramp: every pair below `fast` turns gets the full factor."),
+        ("a step at slow", edit("((fast - turns) / (fast - slow)).clamp(0, 1)", "(turns <= slow).double()"),
+         "You have a step, not a ramp: pairs between `slow` and `fast` turns are not slowed at all."),
+        ("wavelengths mixed", edit("(1 - share) * frequencies + share * frequencies / scale",
+                                   "frequencies / (1 - share + share * scale)"),
+         "You mixed the wavelengths. The frequencies are mixed: (1 - g) ω + g ω/s."),
+        ("multiplied", edit("frequencies / scale", "frequencies * scale"),
+         "You made the slow pairs faster. For a longer context they are divided by s."),
+        ("divided by fast", edit("(fast - slow)", "fast"),
+         "Your ramp is divided by `fast`, so it does not reach 1 at `slow` turns. Divide by fast - slow."),
+    ],
+)
+def by_turns(frequencies, scale, length, slow, fast):
+    """Keep fast pairs, slow the slow ones by the scale, and mix the two between them."""
+    turns = length * frequencies / (2 * math.pi)
+    share = ((fast - turns) / (fast - slow)).clamp(0, 1)
+    return (1 - share) * frequencies + share * frequencies / scale
+
 
 EXERCISES = lesson.exercises

@@ -10,11 +10,14 @@ from torch import Tensor
 from course_lib.attention.rotary import (
     apply_rotary,
     interpolated_frequencies,
+    llama3_frequencies,
     mean_score,
     ntk_aware_base,
+    ntk_frequencies,
     rope,
     rope_frequencies,
     rotary_table,
+    yarn_frequencies,
 )
 from course_lib.figures import BLACK, BLUE, RED
 from course_lib.teaching import Choice, Explorer, Slider, contents, lines, panels
@@ -27,7 +30,7 @@ TABLES = ("float64 angles", "float32 angles", "bfloat16 table", "bfloat16 angles
 
 
 def log_law(distances: Tensor, *, base: float | int, dim: int) -> Tensor:
-    """Return 1 - (log s + gamma) / log(base) - 1/d, what the mean score follows between 1 and the base (14.13)."""
+    """Return 1 - (log s + gamma) / log(base) - 1/d, what the mean score follows between 1 and the base (14.14)."""
     return 1 - (distances.double().log() + EULER_GAMMA) / math.log(base) - 1 / dim
 
 
@@ -204,10 +207,10 @@ def plot_decay(left, right, *, dim: int = 64, base: int = 10_000):
     frequencies = rope_frequencies(dim, base=base)
     distances = torch.arange(1, 4 * base)
     scores = mean_score(distances, frequencies)
-    lines(left, distances, {"mean score (14.12)": scores}, linewidth=0.9)
+    lines(left, distances, {"mean score (14.13)": scores}, linewidth=0.9)
     law_range = torch.tensor([2.0, base / 4])
     law = log_law(law_range, base=base, dim=dim)
-    lines(left, law_range, {"logarithmic law (14.13)": law}, first=1, linewidth=2.4)
+    lines(left, law_range, {"logarithmic law (14.14)": law}, first=1, linewidth=2.4)
     near = torch.arange(0, 301)
     own, preferring = mean_score(near, frequencies), mean_score(near - 200, frequencies)
     lines(right, near, {"key = query": own, "query turned back by 200": preferring, "key = -query": -own})
@@ -268,27 +271,58 @@ def plot_bound(axes, *, dim: int = 64):
     rotations = torch.exp(1j * torch.outer(distances.double(), rope_frequencies(dim)))
     jumps = torch.cat([products, torch.zeros(1, dtype=products.dtype)]).diff().abs().amax()
     bound, trivial = jumps * rotations.cumsum(1).abs().sum(1), products.abs().sum()
-    curves = {"bound (14.14)": bound, "$\\Sigma_i |h_i|$": trivial.expand(len(distances))}
-    lines(axes, distances, {**curves, "score (14.14)": (rotations @ products).abs()}, linewidth=1.2)
+    curves = {"bound (14.15)": bound, "$\\Sigma_i |h_i|$": trivial.expand(len(distances))}
+    lines(axes, distances, {**curves, "score (14.15)": (rotations @ products).abs()}, linewidth=1.2)
     return (
         "Size of the complex score of two random vectors against their distance, both logarithmic, with two bounds. The "
-        f"bound (14.14) falls from {float(bound[0]):.0f} to {float(bound[-1]):.0f}, and its smallest value, "
+        f"bound (14.15) falls from {float(bound[0]):.0f} to {float(bound[-1]):.0f}, and its smallest value, "
         f"{float(bound.min()):.0f}, is above the level line at {float(trivial):.0f}, the sum of the sizes. The score "
         "itself stays below that line and does not fall."
     )
 
 
-@lesson.figure(None, "pair $i$, fast to slow", "slowed down by the factor", legend={"loc": "upper left", "ncols": 2})
-def plot_extension(axes, *, dim: int = 64, scale: int = 4):
-    """Draw by how much two methods of extending the context slow each pair down."""
-    index, old = np.arange(1, dim // 2 + 1), rope_frequencies(dim)
-    ntk = rope_frequencies(dim, base=ntk_aware_base(10_000, scale=scale, rotary_dim=dim))
-    lines(axes, index, {"position interpolation": old / interpolated_frequencies(old, scale=scale)})
-    lines(axes, index, {"NTK-aware base": old / ntk}, first=1, marker="o", markersize=4)
-    axes.set(ylim=(0, scale + 1.4), title=f"Making room for {scale} times the context ($d$ = {dim})")
+def extended(*, dim: int = 128, scale: int = 4, trained_length: int = 4096) -> dict[str, Tensor]:
+    """Return the frequencies that four methods give a head for `scale` times the context of training."""
+    plain = rope_frequencies(dim)
+    return {
+        "interpolation": interpolated_frequencies(plain, scale=scale),
+        "NTK-aware base": ntk_frequencies(dim, scale=scale),
+        "YaRN": yarn_frequencies(dim, scale=scale, trained_length=trained_length),
+        "Llama 3": llama3_frequencies(plain, scale=scale, trained_length=trained_length),
+    }
+
+
+@lesson.figure(
+    None,
+    "positions for a turn, before the change",
+    "slowed down by the factor",
+    size=(7.6, 4.4),
+    xscale="log",
+    ylim=(0.6, 5.6),
+    legend={"loc": "upper left", "ncols": 2},
+)
+def plot_extension(axes, *, dim: int = 128, scale: int = 4, trained_length: int = 4096):
+    """Draw by how much four methods of extending the context slow each pair down, against its wavelength."""
+    plain = rope_frequencies(dim)
+    turn = 2 * math.pi / plain
+    slowed = {name: plain / new for name, new in extended(dim=dim, scale=scale, trained_length=trained_length).items()}
+    for place, (marker, (name, factor)) in enumerate(zip("os^D", slowed.items(), strict=True)):
+        lines(axes, turn, {name: factor}, first=place, marker=marker, markersize=4)
+    axes.axvspan(trained_length, float(turn[-1]), color="0.9", zorder=0)
+    axes.text(math.sqrt(trained_length * float(turn[-1])), 0.72, "less than a turn\nin training", ha="center", va="bottom",
+              fontsize=9)  # fmt: skip
+    axes.set_title(f"Making room for {scale} times {trained_length:,} positions ($d$ = {dim})")
+    kept = {name: int((factor < 1 + 1e-9).sum()) for name, factor in slowed.items()}
+    short = {name: int(((factor < scale - 1e-9) & (turn > trained_length)).sum()) for name, factor in slowed.items()}
     return (
-        f"By what factor each of {dim // 2} pairs is slowed down for {scale} times the context. Position interpolation: "
-        f"{scale} for all. NTK-aware base: from 1 for the first pair, growing ever faster, to {scale} for the last."
+        f"By what factor each of {dim // 2} pairs is slowed down for {scale} times {trained_length:,} positions, against "
+        "the positions that it needed for a turn. Interpolation: a level line. NTK-aware base: a curve that bends upwards "
+        f"from 1 at the fastest pair to {scale} at the slowest. YaRN and Llama 3: 1 for fast pairs, {scale} for those with "
+        "less than a turn in training, and a ramp between. Pairs that are left alone: "
+        + ", ".join(f"{name} {count}" for name, count in kept.items())
+        + f". Pairs with less than a turn in training that are slowed by less than {scale}: "
+        + ", ".join(f"{name} {count}" for name, count in short.items())
+        + "."
     )
 
 
@@ -454,6 +488,22 @@ precision_prediction = lesson.prediction(
     },
     answer="By more than a tenth",
     reveal=plot_precision,
+)
+
+extension_prediction = lesson.prediction(
+    "14.P3",
+    "A head of 128 entries with base 10,000 was trained on 4,096 positions. Its 18 slowest pairs made less than a turn "
+    "there. The NTK-aware base makes room for 4 times the context, and slows the last pair by exactly 4. How many of the 18 "
+    "come, within 16,384 positions, to angles that training has not shown?",
+    {
+        "None": "So it would be if all 18 were slowed by 4, as interpolation does. The new base reaches 4 at the last pair "
+        "only.",
+        "1": "It is the other way round: one of them, the last, is slowed enough.",
+        "17": "All but the last are slowed by less than 4, so they run past the angle that they had reached in training.",
+        "All 18": "Nearly: the last pair is slowed by exactly 4, and ends where it ended in training.",
+    },
+    answer="17",
+    reveal=plot_extension,
 )
 
 FIGURES = lesson.figures

@@ -6,11 +6,13 @@ import numpy as np
 import torch
 
 from course_lib.attention.kernelized import Quadratic, linear_attention
+from course_lib.attention.ridge import DeltaState, delta_rule
 from course_lib.teaching import edit
 
 TOLD = {
     "15.P1": [r"2,?17[89]", r"2,?145"],
     "15.P2": [r"weighs as\nmuch|weighs as much", r"even about"],
+    "15.P3": [r"delta rule", r"15 tokens back", r"(?i)crosstalk"],
 }
 
 
@@ -90,6 +92,33 @@ def _joined(phi_q, phi_k, v, u, z):
     both = torch.cat([u, z[:, None]], 1)
     out = phi_q @ both + near @ torch.cat([v, torch.ones_like(v[:, :1])], 1)
     return out[:, :-1] / out[:, -1:]
+
+
+def _one_column_at_a_time(state, key, value, step_size):
+    key, new = key / key.norm(), state.clone()
+    for column in range(state.shape[1]):
+        new[:, column] += step_size * (value[column] - key.dot(state[:, column])) * key
+    return new
+
+
+def _erase_and_write(state, key, value, eta):
+    """A projection takes out the old value, a product puts in the new one."""
+    k = (key / key.norm())[:, None]
+    return (torch.eye(len(key), dtype=key.dtype) - eta * k @ k.T) @ state + eta * k * value
+
+
+def _library_step(state, key, value, step_size):
+    start = DeltaState(state[None])
+    key = (key / key.norm())[None, None]
+    _, end = delta_rule(
+        key, key, value[None, None], step_size=step_size, initial_state=start, return_state=True
+    )
+    return end.weights[0]
+
+
+def _unit(write):
+    """A way to write that first brings the key to length 1."""
+    return lambda state, key, value, eta: write(state, key / key.norm(), value, eta)
 
 
 TRIED = {
@@ -215,6 +244,51 @@ TRIED = {
             "wrong",
             "a softmax within the chunk",
             edit("torch.tril(phi_q @ phi_k.T)", "(phi_q @ phi_k.T).softmax(1).tril()"),
+        ),
+    ],
+    "15.6": [
+        ("solved", "column by column", _one_column_at_a_time),
+        ("solved", "erase, then write", _erase_and_write),
+        ("solved", "the library's state", _library_step),
+        ("plain addition", "linear attention", _unit(lambda U, k, v, eta: U + eta * torch.outer(k, v))),
+        (
+            "key not normalised",
+            "the key as it comes",
+            lambda U, k, v, eta: U + eta * torch.outer(k, v - U.T @ k),
+        ),
+        (
+            "added the old value",
+            "a wrong sign",
+            _unit(lambda U, k, v, eta: U + eta * k[:, None] * (v + U.T @ k)),
+        ),
+        (
+            "subtracted the step",
+            "gradient ascent",
+            _unit(lambda U, k, v, eta: U + eta * torch.outer(k, U.T @ k - v)),
+        ),
+        ("no step size", "all of it", _unit(lambda U, k, v, eta: U + torch.outer(k, v - U.T @ k))),
+        (
+            "step on the value alone",
+            "erased in full",
+            lambda U, k, v, eta: _erase_and_write(U, k, eta * v, 1),
+        ),
+        (
+            "step on the old value alone",
+            "written in full",
+            _unit(lambda U, k, v, eta: U - eta * torch.outer(k, U.T @ k) + torch.outer(k, v)),
+        ),
+        ("the whole state fades", "lerp", _unit(lambda U, k, v, eta: U.lerp(torch.outer(k, v), eta))),
+        ("the value alone", "the summand", _unit(lambda U, k, v, eta: eta * torch.outer(k, v - U.T @ k))),
+        (
+            "normalised twice",
+            "over the square",
+            lambda U, k, v, eta: U + eta * torch.outer(k / (k @ k), v - U.T @ (k / (k @ k))),
+        ),
+        ("malformed", "the outer product transposed", _unit(lambda U, k, v, eta: eta * torch.outer(v, k))),
+        (
+            "wrong",
+            "divided by the largest entry",
+            lambda U, k, v, eta: U + eta * torch.outer(k / k.max(), v - U.T @ (k / k.max())),
         ),
     ],
 }

@@ -6,7 +6,8 @@ from course_lib.attention.ridge import ridge_attention, ridge_memory
 from course_lib.teaching import edit
 
 TOLD = {
-    "17.P1": [r"16,?777,?216", r"factor of two", r"twice the multiplications"],
+    "17.P1": [r"16,?777,?216", r"factor of two", r"1\.94 times"],
+    "17.P3": [r"mean of both", r"each counts a half"],
     "17.P2": [r"between 16 and 100", r"first \$d\$ keys come in", r"soon after 16"],
 }
 
@@ -90,6 +91,35 @@ def _wide(inverse, weights, queries, keys, values, *, mask=torch.tril):
 
 def _four(u1, u2, v1, v2):
     return {"u1": u1, "u2": u2, "v1": v1, "v2": v2}
+
+
+def _faded(K, V, penalty, g, *, pairs=1.0, first=None, root=0.5):
+    """By scaled pairs, as in (17.18)."""
+    n = len(K)
+    weights = pairs * (g ** torch.arange(n - 1, -1, -1, dtype=K.dtype))[:, None] ** root
+    return ridge_memory(weights * K, weights * V, penalty=penalty * g**n if first is None else first)
+
+
+def _growing(K, V, penalty, g):
+    """The scaled pairs that grow: everything divided by the last weight."""
+    scale = (g ** -torch.arange(1, len(K) + 1, dtype=K.dtype)).sqrt()[:, None]
+    return ridge_memory(scale * K, scale * V, penalty=penalty)
+
+
+def _by_attention(K, V, penalty, g):
+    """What the unit vectors read at the last token."""
+    read = [
+        ridge_attention(e.expand_as(K), K, V, penalty=penalty, decay=g)[-1]
+        for e in torch.eye(K.shape[1]).to(K)
+    ]
+    return torch.stack(read)
+
+
+def _two_sums(K, V, penalty, fade_gram, fade_cross):
+    gram, cross = penalty * torch.eye(K.shape[1], dtype=K.dtype), 0
+    for k, v in zip(K, V, strict=True):
+        gram, cross = fade_gram * gram + k[:, None] * k, fade_cross * cross + k[:, None] * v
+    return torch.linalg.inv(gram) @ cross
 
 
 TRIED = {
@@ -257,5 +287,29 @@ TRIED = {
         ),
         ("wrong", "the chunk alone", lambda p, w, q, k, v: ridge_attention(q, k, v, penalty=1.0)),
         ("malformed", "the last answer", lambda *given: _in_turn(*given)[-1]),
+    ],
+    "17.6": [
+        ("solved", "scaled pairs", _faded),
+        ("solved", "scaled pairs that grow", _growing),
+        ("solved", "the library's attention", _by_attention),
+        ("nothing fades", "the library without decay", lambda K, V, p, g: ridge_memory(K, V, penalty=p)),
+        ("only G fades", "one sum", lambda K, V, p, g: _two_sums(K, V, p, g, 1)),
+        ("only H fades", "the other sum", lambda K, V, p, g: _two_sums(K, V, p, 1, g)),
+        (
+            "the penalty stays",
+            "scaled pairs, the penalty as it is",
+            lambda K, V, p, g: _faded(K, V, p, g, first=p),
+        ),
+        ("weights squared", "pairs times their weights", lambda K, V, p, g: _two_sums(K, V, p, g**2, g**2)),
+        (
+            "the new pair fades",
+            "faded after adding",
+            lambda K, V, p, g: _faded(K, V, p, g, first=p * g ** (len(K) - 1)),
+        ),
+        ("old pairs count most", "reversed", lambda K, V, p, g: _faded(K.flip(0), V.flip(0), p, g)),
+        ("added to the inverse", "not solved", edit("torch.linalg.solve(gram, cross)", "gram.mT @ cross")),
+        ("no penalty", "plain least squares", lambda K, V, p, g: _faded(K, V, 1e-12, g)),
+        ("wrong", "the root of the decay", lambda K, V, p, g: _two_sums(K, V, p, g**0.5, g**0.5)),
+        ("malformed", "transposed, with a row too many", lambda K, V, p, g: torch.cat([V, V]).T),
     ],
 }

@@ -5,7 +5,13 @@ import math
 
 import torch
 
-from course_lib.attention.rotary import convert_layout, ntk_aware_base, rope, rope_frequencies
+from course_lib.attention.rotary import (
+    convert_layout,
+    llama3_frequencies,
+    ntk_aware_base,
+    rope,
+    rope_frequencies,
+)
 
 TOLD = {
     "14.P1": [
@@ -22,6 +28,7 @@ TOLD = {
         r"0\.018 radians",
         r"(?i)angles in float64",
     ],
+    "14.P3": [r"17 slow pairs", r"YaRN"],
 }
 
 
@@ -102,6 +109,23 @@ def case(x1, x2, y1, y2, m, n):
 
 def new_base(dim, base, scale, power):
     return (base * scale**power) ** (-torch.arange(dim // 2, dtype=torch.float64) * 2 / dim)
+
+
+def scaled(w, s, L, slow, fast, *, turn=2 * math.pi, mix=torch.lerp):
+    share = torch.clip((fast - w * L / turn) / (fast - slow), 0, 1)
+    return mix(w, w / s, share)
+
+
+def pair_by_pair(w, s, L, slow, fast):
+    new = w.clone()
+    for i, frequency in enumerate(w):
+        wavelength = 2 * math.pi / frequency
+        if wavelength >= L / slow:
+            new[i] = frequency / s
+        elif wavelength > L / fast:
+            smooth = (L / wavelength - slow) / (fast - slow)
+            new[i] = (1 - smooth) * frequency / s + smooth * frequency
+    return new
 
 
 TRIED = {
@@ -304,5 +328,52 @@ TRIED = {
         ("wrong", "d/(d - 1)", lambda d, b, s: new_base(d, b, s, d / (d - 1))),
         ("malformed", "float32", lambda d, b, s: new_base(d, b, s, d / (d - 2)).float()),
         ("malformed", "the base alone", lambda d, b, s: b * s ** (d / (d - 2))),
+    ],
+    "14.7": [
+        ("solved", "with lerp", scaled),
+        ("solved", "by wavelengths, pair by pair", pair_by_pair),
+        (
+            "solved",
+            "the library",
+            lambda w, s, L, slow, fast: llama3_frequencies(
+                w, scale=s, trained_length=L, slow_turns=slow, fast_turns=fast
+            ),
+        ),
+        ("all pairs alike", "interpolation", lambda w, s, L, slow, fast: w / s),
+        (
+            "ramp the wrong way",
+            "weights exchanged",
+            lambda w, s, L, a, b: scaled(w, s, L, a, b, mix=lambda x, y, g: y.lerp(x, g)),
+        ),
+        ("2 pi missing", "in radians", lambda w, s, L, a, b: scaled(w, s, L, a, b, turn=1)),
+        ("the new length", "s times L", lambda w, s, L, a, b: scaled(w, s, s * L, a, b)),
+        ("a step", "where", lambda w, s, L, a, b: torch.where(w * L / (2 * math.pi) < b, w / s, w)),
+        (
+            "a step at slow",
+            "where, from the slow end",
+            lambda w, s, L, a, b: torch.where(w * L / (2 * math.pi) <= a, w / s, w),
+        ),
+        (
+            "wavelengths mixed",
+            "a harmonic mean",
+            lambda w, s, L, a, b: scaled(w, s, L, a, b, mix=lambda x, y, g: 1 / (1 / x).lerp(1 / y, g)),
+        ),
+        (
+            "no clamp",
+            "a ramp that goes on",
+            lambda w, s, L, a, b: w.lerp(w / s, (b - w * L / (2 * math.pi)) / (b - a)),
+        ),
+        (
+            "divided by fast",
+            "1 - r / fast",
+            lambda w, s, L, a, b: w.lerp(w / s, (1 - w * L / (2 * math.pi) / b).clamp(min=0)),
+        ),
+        ("multiplied", "s above", lambda w, s, L, a, b: scaled(w, 1 / s, L, a, b)),
+        (
+            "wrong",
+            "the geometric mean",
+            lambda w, s, L, a, b: scaled(w, s, L, a, b, mix=lambda x, y, g: x * (y / x) ** g),
+        ),
+        ("malformed", "the factors", lambda w, s, L, a, b: scaled(w, s, L, a, b).sum()),
     ],
 }
