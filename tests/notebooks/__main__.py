@@ -1,7 +1,7 @@
 """Run notebooks from top to bottom and store them as they ran: `python -m tests.notebooks [01 15 ...]`.
 
 Widget state is stored without the bytes of pictures: beside each explorer stands a static picture, and a kernel
-draws the live one anew.
+draws the live one anew. Settings that are None are left out too, since that is what they are by default.
 """
 
 import os
@@ -17,8 +17,9 @@ WIDGETS = "application/vnd.jupyter.widget-state+json"
 
 
 def slim(notebook: nbformat.NotebookNode) -> None:
-    """Take the pictures' bytes out of the stored widget state."""
+    """Take the pictures' bytes and the empty settings out of the stored widget state."""
     for widget in notebook.metadata.get("widgets", {}).get(WIDGETS, {}).get("state", {}).values():
+        widget["state"] = {name: value for name, value in widget["state"].items() if value is not None}
         if widget["model_name"] == "ImageModel":
             widget.pop("buffers", None)
 

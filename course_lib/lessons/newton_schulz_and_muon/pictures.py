@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
+from IPython.display import Markdown
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -197,7 +198,7 @@ def plot_quintic(axes, lower: float = 0.1):
     ["Each quintic, on the interval that it is made for", "The intervals close in on 1"],
     ["singular value before the step", "steps taken"],
     ["singular value after the step", "interval of the singular values"],
-    size=(8.6, 3.7),
+    size=(7.8, 3.4),
     grid=(1, 2),
     xscale=["log", "linear"],
     yscale=["linear", "log"],
@@ -253,11 +254,11 @@ def error_curves(values: Tensor, *, steps: int = 10) -> dict[str, list[float]]:
     list(spectra(2)),
     "steps",
     "error $\\|XX^T - I\\|_F/\\sqrt{n}$",
-    size=(8.4, 3.6),
+    size=(8.2, 3.4),
     grid=(1, 2),
     yscale="log",
     ylim=(1e-8, 3),
-    legend={"loc": "lower left", "fontsize": 8},
+    legend=[{"loc": "lower left", "fontsize": 7}, None],
 )
 def plot_errors(*axes, steps: int = 10):
     """Draw the error against the number of steps for the methods, on two spectra."""
@@ -409,38 +410,16 @@ MEASURED = {
 _COLUMNS = ("256 x 256", "1024 x 1024", "4096 x 1024", "error, Gaussian", "error, $1/k$")
 
 
-def _cell(value: float | int | None, *, is_time: bool) -> tuple[str, str]:
-    """Return text and colour of a cell: blue where a method is faster than the decomposition, orange where slower."""
-    if value is None:
-        return "", "white"
-    faster_or_slower = "#d4e6f4" if value < 0.95 else "#fbe3c8" if value > 1.05 else "white"
-    return f"{value:.2g}", faster_or_slower if is_time else "white"
+def measured_table() -> Markdown:
+    """Return the measured times and errors as a table; a method faster than the decomposition has its time in bold."""
 
+    def cell(value: float | int | None, *, is_time: bool) -> str:
+        text = "" if value is None else f"{value:.2g}"
+        return f"**{text}**" if is_time and value is not None and value < 0.95 else text
 
-@lesson.figure("Time, as a multiple of the singular value decomposition's, and error", size=(8.8, 3.4), bare=True)
-def plot_table(axes):
-    """Draw the measured times and errors as a table."""
-    cells = [[_cell(v, is_time=i < 3) for i, v in enumerate(row)] for row in MEASURED.values()]
-    table = axes.table(
-        cellText=[[text for text, _ in row] for row in cells],
-        cellColours=[[colour for _, colour in row] for row in cells],
-        rowLabels=list(MEASURED),
-        colLabels=_COLUMNS,
-        cellLoc="center",
-        loc="center",
-    )
-    table.auto_set_font_size(False)
-    table.set_fontsize(9.5)
-    table.scale(1, 1.45)
-    rows = "; ".join(
-        f"{name}: " + ", ".join(f"{v:.2g}" if v is not None else "not measured" for v in row)
-        for name, row in MEASURED.items()
-    )
-    return (
-        "A table of methods. Columns: time relative to a singular value decomposition in float32 for 256 x 256, "
-        "1024 x 1024 and 4096 x 1024 matrices, and the error at 1024 x 1024 on a Gaussian matrix and on singular values "
-        f"1/k. {rows}."
-    )
+    rows = [("method", *_COLUMNS), ("---",) * (1 + len(_COLUMNS))]
+    rows += [(name, *(cell(v, is_time=i < 3) for i, v in enumerate(row))) for name, row in MEASURED.items()]
+    return Markdown("\n".join(f"| {' | '.join(row)} |" for row in rows))
 
 
 @lesson.explorer

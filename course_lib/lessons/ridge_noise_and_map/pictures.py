@@ -200,12 +200,12 @@ def plot_typical(axes, *, step_size: float = 0.45, steps: int = 60, paths: int =
     ["Prior", "Likelihood of the data", "Posterior: their product"],
     "$w[1]$",
     "$w[2]$",
-    size=(10.8, 4.4),
+    size=(8.8, 3.2),
     grid=(1, 3),
-    xlim=(-2, 2.6),
-    ylim=(-2, 2.6),
+    xlim=(-2.2, 4.4),
+    ylim=(-3.3, 3.3),
     aspect="equal",
-    legend=[None, None, {"loc": "lower left", "fontsize": 8}],
+    legend=[None, None, {"loc": "lower left", "fontsize": 7}],
 )
 def plot_prior_times_likelihood(prior, likelihood, product, *, noise_variance: float = 0.5):
     """Draw contours of prior, likelihood and posterior for two weights, with the ridge solution on the last."""
@@ -221,8 +221,8 @@ def plot_prior_times_likelihood(prior, likelihood, product, *, noise_variance: f
         (product, log_prior + log_likelihood),
     ):
         height = (log_density - log_density.max()).reshape(121, 121).T
-        # A normal density at 0.5, 1, ..., 2.5 standard deviations from its top.
-        levels = [-((k / 2) ** 2) / 2 for k in range(5, 0, -1)]
+        # A normal density at 2 standard deviations from its top, and at 1.
+        levels = [-2, -0.5]
         axes.contour(*ticks, height, levels=levels, colors=BLUE, linewidths=1.1, linestyles="-")
     plain = torch.linalg.solve(matrix, target)
     weights = ridge(matrix, target, noise_variance)
@@ -234,7 +234,8 @@ def plot_prior_times_likelihood(prior, likelihood, product, *, noise_variance: f
     product.plot(*weights, "*", color=RED, markersize=14, label="ridge")
     product.plot(*mean, ".", color=BLACK, markersize=5, label="posterior mean")
     return (
-        "Contours for two weights. The prior is round about 0; the likelihood of two observations is a long tilted ellipse "
+        "Contours for two weights, one and two standard deviations from the top. The prior is round about 0; the "
+        "likelihood of two observations is a long tilted ellipse "
         f"about the least-squares solution ({plain[0]:.2f}, {plain[1]:.2f}); their product is a smaller ellipse between, "
         f"with its top at the ridge solution ({weights[0]:.2f}, {weights[1]:.2f})."
     )
@@ -282,7 +283,7 @@ class NoisyStepExplorer(Explorer):
         0.05,
     )
     size = (9.6, 4.2)
-    steps, paths = 40, 12
+    steps, paths = 40, 8
     target, start = 2.0, 3.0
     drawn = torch.randn(steps, paths, generator=torch.Generator().manual_seed(5), dtype=torch.float64)
     grid = torch.linspace(0.005, 1.1, 80, dtype=torch.float64)

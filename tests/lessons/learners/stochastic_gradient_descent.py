@@ -13,7 +13,7 @@ from course_lib.optimization.stochastic_gradient_descent import (
 )
 
 TOLD = {
-    "02.P1": [r"orders of magnitude", r"ten-thousandth", r"where the bound on the loss is above 1"],
+    "02.P1": [r"orders of magnitude", r"ten-thousandth", r"although its bound is above 1"],
     "02.P2": [r"1/19\b|frac1\{19\}", r"in proportion", r"about half the excess"],
 }
 
