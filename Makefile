@@ -11,7 +11,7 @@ SITE_ARGS ?=
 export MPLCONFIGDIR := $(CURDIR)/.venv/matplotlib
 # JupyterLab refuses to start as root (containers) unless it is told to.
 ROOT_ARG := $(if $(filter 0,$(shell id -u)),--allow-root)
-BENCH_PARTS := explorer ridge mup newton_schulz convolution graphs recurrent state_space pca erasure lora circuits hawkes socp attention generation recall extraction sae kinds features causes browse
+BENCH_PARTS := explorer ridge mup newton_schulz convolution graphs recurrent state_space pca erasure lora circuits hawkes socp attention generation recall extraction sae stacked kinds features causes browse
 
 # What the parts of the tests look at, all of it unless told otherwise: make unit UNIT=tests/sae
 UNIT = tests --ignore=tests/browser --ignore=tests/site/pages

@@ -38,6 +38,7 @@ PARTS = {
     "hawkes": ("hawkes",),
     "extraction": ("extraction",),
     "sae": ("sae",),
+    "stacked": ("stacked",),
     "kinds": ("kinds",),
     "features": ("features",),
     "causes": ("causes",),

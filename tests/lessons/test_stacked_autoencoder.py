@@ -41,6 +41,42 @@ def test_the_states_are_the_models_pooled_encoder_states():
     torch.testing.assert_close(states[:8], wanted, rtol=1e-4, atol=1e-4)
 
 
+def test_labelled_states_are_of_the_decoder_with_the_languages_of_their_sentences():
+    from course_lib.mbart.activations import pooled_states
+    from course_lib.mbart.corpus import LANGUAGES, generate
+    from course_lib.mbart.model import load
+
+    states, languages = lesson.labelled_states(8, split="test")
+    drawn = generate(8, seed=28, split="test")
+    wanted = pooled_states(*load("course-mbart"), drawn, progress=False)
+    torch.testing.assert_close(states, wanted.decoder, rtol=1e-4, atol=1e-4)
+    assert [LANGUAGES[i] for i in languages] == [sentence.language for sentence in drawn]
+    encoder, _ = lesson.labelled_states(8, split="test", side="encoder")
+    torch.testing.assert_close(encoder, wanted.encoder, rtol=1e-4, atol=1e-4)
+
+
+def test_the_stored_sweep_has_a_setting_that_meets_both_aims_and_controls_that_do_not():
+    sweep = lesson.aims_sweep()
+    decoder, best = sweep["decoder"], lesson.BETAS.index(1)
+    assert abs(decoder["mean activation"][best] - 0.05) < 0.01
+    assert decoder["mean activation"][lesson.BETAS.index(0.01)] > 0.15
+    assert min(decoder["reader right, %"][1:]) > 95
+    for found in sweep.values():
+        assert found["shuffled"][0] < 40
+        assert found["reader right, %"][0] < 60  # gamma = 0
+    assert max(sweep["encoder"]["reader right, %"]) < 60
+
+
+def test_the_aims_are_drawn_as_stored():
+    sweep = lesson.aims_sweep()
+    drawn = lesson.plot_aims(sweep)
+    for axes, what in zip(
+        drawn.axes, ("mean activation", "variance explained, %", "reader right, %"), strict=True
+    ):
+        for side, found in sweep.items():
+            assert_line(line_labelled(axes, f"{side}'s states"), range(len(found[what])), found[what])
+
+
 def test_principal_codes_have_variance_one_and_are_uncorrelated():
     code = lesson.principal_codes(normal(300, 6) @ normal(6, 6, seed=1) + 2, 4)
     torch.testing.assert_close(code.T @ code / 300, torch.eye(4, dtype=torch.float64))

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from course_lib.pipeline import RunResult
 
 lesson = contents(__name__)
-N_SENTENCES = 6000
+N_SENTENCES, SPARSE_STEPS = 4800, 500
 NAMES = {"en_XX": "English", "fr_XX": "French", "de_DE": "German", "es_XX": "Spanish"}
 
 SHOWN_FEATURES, SHOWN_SENTENCES, SHOWN_CONCEPTS, SHOWN_WORDS = 8, 5, 4, 24
@@ -40,17 +40,21 @@ LINE_WIDTH = 84  # characters of a line of the translation
 EXCERPT = 45
 
 
-def lesson_run(out: Path | str, *, progress: bool = True) -> "RunResult":
+def lesson_run(
+    out: Path | str, *, n_sentences: int = N_SENTENCES, sparse_steps: int = SPARSE_STEPS, progress: bool = True
+) -> "RunResult":
     """Run the whole pipeline on the built-in model and corpus, shortened to what a lesson can wait for."""
     from course_lib import pipeline, sae
 
-    sparse = sae.TrainConfig(steps=700, batch_size=1024, step_size=3e-3, unit_norm_decoder=True, revive_every=200)
+    sparse = sae.TrainConfig(
+        steps=sparse_steps, batch_size=1024, step_size=3e-3, unit_norm_decoder=True, revive_every=200
+    )
     return pipeline.run(
         model="course-mbart",
         text="builtin",
         out=out,
-        n_sentences=N_SENTENCES,
-        stacked=pipeline.StackedConfig(training=sae.TrainConfig(steps=800, step_size=1e-2)),
+        n_sentences=n_sentences,
+        stacked=pipeline.StackedConfig(training=sae.TrainConfig(steps=400, step_size=1e-2)),
         sparse=pipeline.SparseConfig(n_features=1024, training=sparse),
         device="cpu",
         progress=progress,

@@ -3,8 +3,10 @@
 The model, and with it transformers, is loaded where it is needed: the module itself stays light.
 """
 
+import json
 import math
 from functools import cache
+from pathlib import Path
 
 import matplotlib
 import numpy as np
@@ -37,6 +39,17 @@ def sentence_states(n_sentences: int = 3000, *, seed: int = 27) -> Tensor:
     site = Site("encoder")
     sentences = generate(n_sentences, seed=seed)
     return extract(model, tokenizer, sentences, (site,), pool="mean", progress=False)[site].values.double()
+
+
+def labelled_states(n_sentences: int, *, split: str, side: str = "decoder") -> tuple[Tensor, Tensor]:
+    """Return one row a sentence, of the model's decoder or encoder, and the number of each sentence's language."""
+    from course_lib.mbart.activations import Site, extract
+    from course_lib.mbart.corpus import LANGUAGES, generate
+    from course_lib.mbart.model import load
+
+    site, sentences = Site(side), generate(n_sentences, seed=28, split=split)
+    states = extract(*load("course-mbart"), sentences, (site,), pool="mean", progress=False)[site].values
+    return states.float(), torch.tensor([LANGUAGES.index(sentence.language) for sentence in sentences])
 
 
 def principal_codes(states: Tensor, k: int) -> Tensor:
@@ -182,6 +195,70 @@ def plot_depths(axes, *, steps: int = 400, every: int = 25):
         "sentence states of the shipped model. Encoders of one, two and three layers all rise and stay below the "
         f"horizontal line, which is what PCA with {WIDTH} components keeps."
     )
+
+
+BETAS, GAMMAS = (0, 0.01, 0.1, 0.3, 1, 3), (0, 0.002, 0.02, 0.2)
+SWEEP = Path(__file__).resolve().parents[3] / "tests" / "benchmarks" / "results" / "stacked.json"
+
+
+def aims_sweep() -> dict[str, dict[str, list[float]]]:
+    """Return what `make bench stacked` stored, by side of the model.
+
+    Mean activation and explained variance stand over `BETAS` at gamma = 0.02, the reader's share of right languages
+    over `GAMMAS` at beta = 1, and the same for a reader of shuffled labels.
+    """
+    figures = json.loads(SWEEP.read_text(encoding="utf-8"))["figures"]
+
+    def median(name: str) -> float:
+        return figures[name]["median"]
+
+    return {
+        side: {
+            what: [median(f"{side}, beta = {b:g}, gamma = {g:g}, 800 steps: {what}") for b, g in settings]
+            for what, settings in (
+                ("mean activation", [(b, 0.02) for b in BETAS]),
+                ("variance explained, %", [(b, 0.02) for b in BETAS]),
+                ("reader right, %", [(1, g) for g in GAMMAS]),
+            )
+        }
+        | {"shuffled": [median(f"{side}, gamma = 0.02, shuffled labels: right, %")]}
+        for side in ("encoder", "decoder")
+    }
+
+
+@lesson.figure(
+    ["A quiet code", "What it keeps", "Its reader"],
+    ["$\\beta$ ($\\gamma$ = 0.02)", "$\\beta$ ($\\gamma$ = 0.02)", "$\\gamma$ ($\\beta$ = 1)"],
+    ["mean activation", "explained variance (%)", "languages right (%)"],
+    grid=(1, 3),
+    legend=["upper right", None, "upper right"],
+    size=(10.5, 3.7),
+    example=aims_sweep,
+    # The room above 100% is for the legend.
+    ylim=[(0, 0.62), (0, 100), (0, 150)],
+    yticks=[None, None, range(0, 101, 20)],
+)
+def plot_aims(quiet, keeps, reader, sweep: dict[str, dict[str, list[float]]]):
+    """Draw how near a stacked code comes to its aims over beta and gamma, on held-out states of either side."""
+    for axes, what, ticks in (
+        (quiet, "mean activation", BETAS),
+        (keeps, "variance explained, %", BETAS),
+        (reader, "reader right, %", GAMMAS),
+    ):
+        places = range(len(ticks))
+        lines(axes, places, {f"{side}'s states": found[what] for side, found in sweep.items()}, marker="o")
+        axes.set_xticks(places, labels=[f"{tick:g}" for tick in ticks])
+    dotted = {"color": BLACK, "linestyle": ":", "linewidth": 1.2}
+    quiet.axhline(0.05, label="aim: 0.05", **dotted)
+    reader.axhline(25, label="chance: 25%", **dotted)
+    said = "; ".join(
+        f"{side}: mean activation {found['mean activation'][1]:.2f} at beta = 0.01 and {found['mean activation'][4]:.2f} at "
+        f"beta = 1, explained variance {found['variance explained, %'][1]:.0f}% and "
+        f"{found['variance explained, %'][4]:.0f}%, language right in {found['reader right, %'][0]:.0f}% for gamma = 0, "
+        f"{found['reader right, %'][2]:.0f}% for gamma = 0.02, {found['shuffled'][0]:.0f}% with shuffled labels"
+        for side, found in sweep.items()
+    )
+    return f"Held-out sentences, medians of two seeds. Three panels, each over a weight of the combined loss. {said}."
 
 
 @lesson.figure(

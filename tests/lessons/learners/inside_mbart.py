@@ -137,5 +137,5 @@ TRIED = {
 
 TOLD = {
     "26.P1": [r"\bcausal\b", r"all later (ones|positions)", r"must not look ahead", r"earlier states stay"],
-    "26.P2": [r"Pads have states", r"no pad's state is shorter", r"states like any"],
+    "26.P2": [r"Pads have states", r"a pad.s state is no zero", r"states like any"],
 }

@@ -146,5 +146,5 @@ TRIED = {
 
 TOLD = {
     "27.P1": [r"9\.1[67]", r"0\.0917", r"0\.7334711"],
-    "27.P2": [r"every encoder", r"as deep as one likes", r"no encoder passes", r"[Ee]ckart"],
+    "27.P2": [r"every encoder", r"depth of the encoder does not matter", r"no encoder passes", r"[Ee]ckart"],
 }
