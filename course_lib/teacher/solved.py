@@ -24,8 +24,8 @@ WIDGETS = "application/vnd.jupyter.widget-state+json"
 def answer_source(exercise: Exercise, source: str, bound: Mapping[str, ast.stmt] | None = None) -> str:
     """Return the source of an answer cell, which ends with the check, with the reference as the answer.
 
-    `bound` holds the import statements of the cells before, by the names that they bind. What a function needs besides is imported above
-    it, and inside it where the notebook has another thing of that name.
+    `bound` holds the import statements of the cells before, by the names that they bind. What a function needs besides
+    is imported above it, and inside it where the notebook has another thing of that name.
     """
     check = source.splitlines()[-1]
     name = CHECK.search(check)[1]
