@@ -216,16 +216,16 @@ def index(made: Collection[Lesson]) -> str:
         lessons = [lesson for lesson in made if lesson.part == part]
         if not lessons:
             continue
-        rows = ["| | Lesson | Minutes | | | | |", "|---|---|---|---|---|---|---|"]
+        rows = []
         for lesson in lessons:
             name = lesson.notebook.removesuffix(".ipynb")
             rows.append(
-                f"| {lesson.number} | {lesson.title} | {lesson.minutes} | [plan](plans/{name}.md) | "
-                f"[solutions](lessons/{name}.ipynb) | [bank](banks/{name}.md) | "
-                f'<a href="slides/{name}.html">slides</a> |'
+                f"- {lesson.number} {lesson.title}, {lesson.minutes} minutes: [plan](plans/{name}.md), "
+                f"[solutions](lessons/{name}.ipynb), [bank](banks/{name}.md), "
+                f'<a href="slides/{name}.html">slides</a>'
             )
         entries = "\n".join(f"plans/{lesson.notebook.removesuffix('.ipynb')}" for lesson in lessons)
-        blocks += [f"## {part} {title}".replace("  ", " "), "\n".join(rows)]
+        blocks += [f"## {f'{part} {title}'.strip()}", "\n".join(rows)]
         trees.append(f"```{{toctree}}\n:hidden:\n:caption: {f'{part} {title}'.strip()}\n\n{entries}\n```")
     return "\n\n".join([*blocks, *trees])
 
