@@ -110,25 +110,27 @@ def page(
 ) -> str:
     """Return the plan of a lesson in MyST Markdown; `seconds` is what its notebook took to run."""
     said = dict(ABOUT.findall(notebook.cells[0].source))
-    name = lesson.notebook.removesuffix(".ipynb")
+    place = lesson.notebook.removesuffix(".ipynb")
+    code = "\n".join(one.source for one in notebook.cells if one.cell_type == "code")
+    first = next((name for name in EXPLORER.findall(code) if name in register.explorers), None)
     blocks = [
         f"# {lesson.number} Plan: {lesson.title}",
         said["Goal"],
-        f"[Notebook with solutions](../lessons/{name}.ipynb), [bank](../banks/{name}.md), "
-        f'<a href="../slides/{name}.html">slides</a>, <a href="../notebooks/{name}.ipynb" download>notebook file</a>',
+        f"[Notebook with solutions](../lessons/{place}.ipynb), [bank](../banks/{place}.md), "
+        f'<a href="../slides/{place}.html">slides</a>, <a href="../notebooks/{place}.ipynb" download>notebook file</a>',
         "## Prepare",
         prepare(lesson, said, register, seconds),
         "## Minutes",
         minutes(lesson, notebook, register),
         "## Ask",
         "Ask before the figure, the claim or the sentence that answers it; each choice has an answer in the "
-        f"[bank](../banks/{name}.md#Predictions).",
+        f"[bank](../banks/{place}.md#Predictions).",
         *(asked(one) for one in predictions),
         "## Show",
-        *(shown(kind, notebook) for kind in register.explorers.values()),
+        *(shown(kind, notebook, first=name == first) for name, kind in register.explorers.items()),
         "## Likely misunderstandings",
         misunderstandings(lesson, notebook, register),
-        f"```{{toctree}}\n:hidden:\n\n../lessons/{name}\n../banks/{name}\n```",
+        f"```{{toctree}}\n:hidden:\n\n../lessons/{place}\n../banks/{place}\n```",
     ]
     return "\n\n".join(blocks)
 
@@ -176,16 +178,13 @@ def asked(about: Prediction) -> str:
     return f"**{about.id}.** {about.question}\n\n<ul>{choices}</ul>"
 
 
-def shown(kind: type[Explorer], notebook: NotebookNode) -> str:
-    """Return an explorer's settings with what each shows in words, and what its notebook says to try."""
+def shown(kind: type[Explorer], notebook: NotebookNode, *, first: bool) -> str:
+    """Return an explorer's settings with what each shows in words, and for the first what its notebook says to try."""
     rows = ["| Setting | What it shows |", "|---|---|"]
     for setting, words in settings(kind, notebook):
         rows.append(f"| {cell(setting)} | {cell(words)} |")
     tried = [line for line in section(notebook, "Explorer").splitlines() if line.startswith("- ")]
-    first = EXPLORER.findall("\n".join(c.source for c in notebook.cells if c.cell_type == "code"))[:1]
-    todo = (
-        ["Things to try, from the notebook:", "\n".join(tried)] if tried and first == [kind.__name__] else []
-    )
+    todo = ["Things to try, from the notebook:", "\n".join(tried)] if tried and first else []
     return "\n\n".join([f"### {kind.title}", f"<p>{html.escape(kind.summary)}</p>", *todo, "\n".join(rows)])
 
 

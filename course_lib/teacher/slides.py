@@ -130,7 +130,8 @@ def shown(
         yield text, height(text), []
     elif data.get("text/html", "").startswith(STRIP):
         for name in EXPLORER.findall(source):
-            yield from explorer(register, name)
+            if name in register.explorers:
+                yield from explorer(register, name)
     elif "text/html" in data:
         yield data["text/html"], LINES, []
 

@@ -104,3 +104,12 @@ def test_the_page_loads_only_what_lies_beside_it(start):
     ]  # fmt: skip
     assert "<title>00 Start here: slides</title>" in page
     assert 'href="../lessons/01_gradient_descent_stability.html"' in page
+
+
+def test_a_function_of_a_lesson_is_no_explorer(start):
+    _, _, register, _ = start
+    strip = v4.new_output("display_data", data={"text/html": slides.STRIP})
+    (name,) = list(register.explorers)[:1]
+    cell = v4.new_code_cell(f"explorer = lesson.{name}()\nlesson.film()", outputs=[strip])
+    (slide,) = slides.slides(v4.new_notebook(cells=[cell]), register, {})
+    assert len(slide.below) == 2 + 1  # its first control at both ends, and the code
