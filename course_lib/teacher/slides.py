@@ -87,8 +87,9 @@ def blocks(text: str) -> list[str]:
         found += [heading] if heading else []
         start = len(found)
         for block in filter(None, (one.strip() for one in BLOCK.findall(rest))):
-            if block.startswith("$$") and len(found) > start and not found[-1].endswith("$$"):
-                found[-1] += f"\n\n{block}"
+            together = f"{found[-1]}\n\n{block}" if len(found) > start else ""
+            if block.startswith("$$") and together and height(together) <= LINES:
+                found[-1] = together
             else:
                 found.append(block)
     return found
@@ -99,7 +100,7 @@ def height(text: str) -> float:
     lines = 0.6
     for part in re.split(r"(\$\$.*?\$\$)", text, flags=re.DOTALL):
         if part.startswith("$$"):
-            lines += 2.2 + 1.5 * part.count("\\\\")
+            lines += 2.8 + 1.5 * part.count("\\\\")
         else:
             plain = re.sub(r"\]\([^)]*\)|\\[a-zA-Z]+|[{}$*`]", "", part).strip()
             lines += sum(ceil(len(line) / WIDTH) for line in plain.split("\n") if line)
