@@ -100,7 +100,7 @@ def run(notebook: NotebookNode, folder: Path) -> None:
     """Run a notebook from top to bottom in `folder`, as a learner without progress would, and keep its outputs.
 
     Widget state is kept without the bytes of pictures: beside each explorer stands a static picture, and a kernel
-    draws the live one anew.
+    draws the live one anew. Settings that are None are left out too, since that is what they are by default.
 
     Raises:
         CellExecutionError: a cell stops with an error.
@@ -115,6 +115,7 @@ def run(notebook: NotebookNode, folder: Path) -> None:
     with tempfile.TemporaryDirectory() as progress:
         client.execute(env={**os.environ, "COURSE_PROGRESS": str(Path(progress) / "progress.json")})
     for widget in notebook.metadata.get("widgets", {}).get(WIDGETS, {}).get("state", {}).values():
+        widget["state"] = {name: value for name, value in widget["state"].items() if value is not None}
         if widget["model_name"] == "ImageModel":
             widget.pop("buffers", None)
 
