@@ -7,6 +7,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 LAB_ARGS ?=
 SITE_ARGS ?=
+TEACHER_ARGS ?=
 # Matplotlib's list of fonts belongs to this environment: a list that another one left may name files that are gone.
 export MPLCONFIGDIR := $(CURDIR)/.venv/matplotlib
 # JupyterLab refuses to start as root (containers) unless it is told to.
@@ -14,11 +15,11 @@ ROOT_ARG := $(if $(filter 0,$(shell id -u)),--allow-root)
 BENCH_PARTS := explorer ridge mup newton_schulz convolution graphs recurrent state_space pca erasure lora circuits hawkes socp attention generation recall extraction sae stacked kinds features causes browse
 
 # What the parts of the tests look at, all of it unless told otherwise: make unit UNIT=tests/sae
-UNIT = tests --ignore=tests/browser --ignore=tests/site/pages
+UNIT = tests --ignore=tests/browser --ignore=tests/site/pages --ignore=tests/teacher/pages
 NOTEBOOKS = notebooks
 BROWSER = tests/browser
 
-.PHONY: help lab test quick store figures bench mutants doctor site site-test lint unit notebooks browser $(BENCH_PARTS)
+.PHONY: help lab test quick store figures bench mutants doctor site site-test teacher teacher-test lint unit notebooks browser $(BENCH_PARTS)
 
 help:
 	@echo "make lab      set up and open the course in JupyterLab (LAB_ARGS=... passes arguments on)"
@@ -27,6 +28,7 @@ help:
 	@echo "make store    run the notebooks and store them as they ran (LESSONS=\"01 15\": some of them)"
 	@echo "make figures  draw every lesson's figures to figures/"
 	@echo "make site     build the course as static pages in build/site/ (SITE_ARGS=... passes arguments on)"
+	@echo "make teacher  build plans, solutions, banks and slides in build/teacher/ (TEACHER_ARGS=\"15 16\": some lessons)"
 	@echo "make bench    run the benchmarks (make bench explorer: one part)"
 	@echo "make mutants  plant slips in copies of the library and show which of them the tests notice"
 	@echo "make doctor   say what is wrong with this environment and how to mend it"
@@ -86,6 +88,14 @@ site: $(READY)
 # Builds the site, and opens its pages in Chromium.
 site-test: site
 	$(BIN)/python -m pytest -q -n 2 -p no:nbval tests/site/pages
+
+teacher: $(READY)
+	$(BIN)/python -m course_lib.teacher $(TEACHER_ARGS)
+
+# Builds three lessons of it, and opens every page of these in Chromium.
+teacher-test: $(READY)
+	$(BIN)/python -m course_lib.teacher $(or $(TEACHER_ARGS),00 01 12)
+	$(BIN)/python -m pytest -q -n 2 -p no:nbval tests/teacher/pages
 
 doctor: $(READY)
 	$(BIN)/python -m course_lib doctor

@@ -37,6 +37,7 @@ USED_WITHOUT_IMPORT = {
     "pytest-xdist": "the pytest plugin behind -n",
     "tensorboard": "what torch.utils.tensorboard, the writer of `sae.train`'s curves, is made of",
     "beartype": "checks annotations at run time, through --jaxtyping-packages",
+    "accessible-pygments": "the colours of code on the slides of `make teacher`",
     "furo": "the theme that `make site` names to Sphinx",
     "myst-nb": "what Sphinx reads the notebooks with",
     "sphinx-copybutton": "the button beside code on the pages of `make site`",
@@ -272,7 +273,7 @@ def makefile():
 def test_the_library_imports_core_dependencies_only(project):
     """What it can do without, and says so, may come with the extra for peers."""
     sources = sources_under("course_lib")
-    site = sources_under("course_lib/site")
+    site = sources_under("course_lib/site") + sources_under("course_lib/teacher")
     needed = third_party(without_guarded(source) for source in sources if source not in site)
     assert {"torch", "numpy"} <= needed
     assert undeclared(needed, declared(project)) == []
@@ -338,6 +339,7 @@ def test_help_names_every_target(makefile):
         "notebooks",
         "browser",
         "site-test",
+        "teacher-test",
         *re.search(r"BENCH_PARTS := (.*)", makefile)[1].split(),
     }
     assert helped == make_targets() - parts

@@ -131,7 +131,7 @@ def test_test_and_quick_run_the_parts(ready):
             "unit",
             [
                 "pytest -q -n 2 --dist loadgroup -p no:nbval --jaxtyping-packages=course_lib,beartype.beartype "
-                "tests --ignore=tests/browser --ignore=tests/site/pages"
+                "tests --ignore=tests/browser --ignore=tests/site/pages --ignore=tests/teacher/pages"
             ],
         ),
         ("notebooks", ["--nbval --nbval-current-env -p tests.notebooks.solutions", " notebooks"]),

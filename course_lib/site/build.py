@@ -19,6 +19,7 @@ from course_lib.site.facts import gather
 from course_lib.site.pages import anchors, documented, library_page, page
 
 STATIC = Path(__file__).parent / "static"
+TITLE = "Why the rules of deep learning hold"
 
 
 def build(
@@ -33,19 +34,19 @@ def build(
         FileNotFoundError: a lesson's notebook or a file of the site is not there.
         ValueError: two equations have one number, or `repository` is no "owner/name".
     """
-    read = {lesson.notebook: _read(notebooks / lesson.notebook) for lesson in LESSONS}
+    stored = {lesson.notebook: read(notebooks / lesson.notebook) for lesson in LESSONS}
     facts = gather(work / "frames", workers=workers)
-    where = anchors(read)
+    where = anchors(stored)
     source = work / "source"
     pages = {
-        "index.md": front.index(read, facts, readme.read_text(encoding="utf-8")),
+        "index.md": front.index(stored, facts, readme.read_text(encoding="utf-8")),
         "open.md": front.open_page(repository),
         "symbols.md": front.symbols(facts),
         **library(),
     }
     for lesson in LESSONS:
         made = page(
-            read[lesson.notebook],
+            stored[lesson.notebook],
             lesson,
             facts[lesson.number],
             where,
@@ -58,10 +59,7 @@ def build(
         work / "frames", out / "_explorers", dirs_exist_ok=True, ignore=shutil.ignore_patterns("*.json", ".*")
     )
     mathjax(out / "_static" / "mathjax")
-    for path in out.rglob("*.html"):
-        made = path.read_text(encoding="utf-8")
-        if (named := accessible(made)) != made:
-            path.write_text(named, encoding="utf-8")
+    name_all(out)
     return warnings
 
 
@@ -80,6 +78,14 @@ CORNER = re.compile(r"<th\b[^>]*>(<p></p>)?</th>")
 PARAMETERS = re.compile(r'<dl>\n((?:<dd><em class="sig-param">.*?</dd>\n)+)</dl>', re.S)
 
 
+def name_all(folder: Path) -> None:
+    """Make all pages of the theme in a folder accessible, see `accessible`."""
+    for path in folder.rglob("*.html"):
+        made = path.read_text(encoding="utf-8")
+        if (named := accessible(made)) != made:
+            path.write_text(named, encoding="utf-8")
+
+
 def accessible(html: str) -> str:
     """Return a page of the theme with names for its landmarks and headings; a second call changes nothing.
 
@@ -95,9 +101,14 @@ def _listed(rows: re.Match[str]) -> str:
     return f'<ul class="course-parameters">\n{entries}</ul>'
 
 
-def _read(path: Path) -> NotebookNode:
+def read(path: Path) -> NotebookNode:
+    """Read the stored notebook of a lesson.
+
+    Raises:
+        FileNotFoundError: it is not there.
+    """
     if not path.is_file():
-        raise FileNotFoundError(f"{path} is not there: the site needs the notebook of every lesson")
+        raise FileNotFoundError(f"{path} is not there: the notebook of every lesson is needed")
     return nbformat.read(path, as_version=4)
 
 
@@ -135,11 +146,11 @@ def write(source: Path, pages: Mapping[str, str]) -> None:
             path.unlink()
 
 
-def sphinx(source: Path, out: Path, doctrees: Path, where: Mapping[str, str]) -> int:
+def sphinx(source: Path, out: Path, doctrees: Path, where: Mapping[str, str], *, title: str = TITLE) -> int:
     """Make HTML of the pages in `source`; return the number of warnings, which Sphinx prints."""
     settings = {
-        "project": "Why the rules of deep learning hold",
-        "html_title": "Why the rules of deep learning hold",
+        "project": title,
+        "html_title": title,
         "extensions": [
             "myst_nb",
             "sphinx_copybutton",

@@ -26,7 +26,7 @@ from course_lib.teaching import Choice, Explorer, Slider, contents
 
 PACKAGE = Path(__file__).resolve().parents[1]
 # What no lesson's frames depend on; the other lessons' folders are left out, too.
-APART = ("site", "browse", "pipeline")
+APART = ("site", "teacher", "browse", "pipeline")
 # The positions of one slider, in the order in which they are tried until an explorer is small enough.
 POSITIONS = (9, 7, 5, 3)
 LIMIT = 1_500_000  # bytes an explorer

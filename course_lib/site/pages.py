@@ -95,10 +95,12 @@ def page(
     where: Mapping[str, str],
     *,
     pictures: Path,
+    library: bool = True,
 ) -> NotebookNode:
     """Return the page of a lesson, as a notebook that Sphinx reads; its figures are written into `pictures`.
 
-    `facts` is what `course_lib.site.facts.gather` returns for the lesson. The stored notebook is not changed.
+    `facts` is what `course_lib.site.facts.gather` returns for the lesson; `library` links to the library's pages. The
+    stored notebook is not changed.
     """
     cells, placed = [], set()
     for cell in notebook.cells:
@@ -113,7 +115,8 @@ def page(
                 cells.append(v4.new_markdown_cell("".join(map(anchor, own))))
             cells += list(_code(cell, lesson, facts, where, pictures))
     _number(cells[0], lesson)
-    cells[0].source += "\n\n" + library_links(notebook)
+    if library:
+        cells[0].source += "\n\n" + library_links(notebook)
     kept = {
         name: notebook.metadata[name] for name in ("kernelspec", "language_info") if name in notebook.metadata
     }
@@ -323,7 +326,7 @@ def documented(module: str) -> bool:
     parts = module.split(".")
     return (
         parts[0] == "course_lib"
-        and parts[1:2] not in (["lessons"], ["site"], ["browse"])
+        and parts[1:2] not in (["lessons"], ["site"], ["teacher"], ["browse"])
         and not any(part.startswith("_") for part in parts)
     )
 

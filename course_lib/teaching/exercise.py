@@ -216,6 +216,18 @@ class Exercise:
                 return Verdict("malformed", complaint + called)
         return Verdict("wrong", self._counterexample(failing))
 
+    def share_right(self, answer: Any, *, generator: torch.Generator) -> float:
+        """Return the share, 0 to 1, of fresh inputs on which a well-formed answer gives a right output."""
+        function = answer if self.kind == "function" else Answer(answer)
+        cases = self._cases(generator)
+        outcomes = call_each(function, cases, seconds=self.time_limit)
+        right = [
+            _complaint(outcome, expected) is None
+            and self._broken_property(case, outcome.value, expected) is None
+            for case, outcome, expected in zip(cases, outcomes, self._expected(cases), strict=True)
+        ]
+        return sum(right) / len(right)
+
     def _cases(self, generator: torch.Generator) -> list[dict[str, Any]]:
         return [{}] if self.kind != "function" else [self.draw(generator) for _ in range(N_CASES)]
 
@@ -318,9 +330,8 @@ def source_of(function: Callable) -> str:
     return "".join(source.splitlines(keepends=True)[start:])
 
 
-@cache
-def edited(reference: Callable, change: Edit) -> Callable:
-    """Return the reference with some of its source changed.
+def edited_source(reference: Callable, change: Edit) -> str:
+    """Return the source of the reference with some of it changed.
 
     Raises:
         ValueError: an old text does not stand in the source exactly once.
@@ -332,6 +343,17 @@ def edited(reference: Callable, change: Edit) -> Callable:
                 f"{old!r} stands {count} times in {reference.__name__}, and an edit needs it once:\n{source}"
             )
         source = source.replace(old, new)
+    return source
+
+
+@cache
+def edited(reference: Callable, change: Edit) -> Callable:
+    """Return the reference with some of its source changed.
+
+    Raises:
+        ValueError: an old text does not stand in the source exactly once.
+    """
+    source = edited_source(reference, change)
     scope: dict[str, Any] = {}
     exec(
         compile(source, f"<{reference.__name__} edited>", "exec"),

@@ -10,7 +10,7 @@ from pathlib import Path
 import nbformat
 
 ROOT = Path(__file__).resolve().parents[2]
-# Exercise 00.1 has the answer 7 and is judged by it; the judge of 00.2 finds no answer right.
+# Exercise 00.1 is judged as ever; the judge of 00.2 finds no answer right.
 JUDGE = """from course_lib.lessons.start_here import EXERCISES as exercises
 
 
@@ -19,8 +19,7 @@ class Judge:
         print("Exercise 00.2:", "not attempted yet." if answer is ... else "wrong.")
 
 
-exercises["00.2"] = Judge()
-exercises["00.2"].reference = 7"""
+exercises["00.2"] = Judge()"""
 
 
 def cell(source: str, count: int, said: str = "", **metadata: str):
