@@ -130,8 +130,9 @@ def test_test_and_quick_run_the_parts(ready):
         (
             "unit",
             [
-                "pytest -q -n 2 --dist loadgroup -p no:nbval --jaxtyping-packages=course_lib,beartype.beartype "
-                "tests --ignore=tests/browser --ignore=tests/site/pages --ignore=tests/teacher/pages"
+                "pytest -q -n 2 --dist loadgroup -p no:nbval --jaxtyping-packages=",
+                ",beartype.beartype tests --ignore=tests/browser --ignore=tests/site/pages "
+                "--ignore=tests/teacher/pages",
             ],
         ),
         ("notebooks", ["--nbval --nbval-current-env -p tests.notebooks.solutions", " notebooks"]),
@@ -146,6 +147,17 @@ def test_a_part_looks_at_everything_unless_told_otherwise(ready, part, steps):
     assert "--reruns" not in planned
     if part != "lint":
         assert make(ready, "-n", part, f"{part.upper()}=tests/less").stdout.split()[-1] == "tests/less"
+
+
+def test_shapes_are_checked_in_every_module_that_says_them():
+    planned = make(ROOT, "-n", "-o", ".venv/.ready", "unit").stdout
+    checked = re.search(r"--jaxtyping-packages=(\S+),beartype.beartype", planned)[1].split(",")
+    modules = [
+        path for path in (ROOT / "course_lib").rglob("*.py") if "\nfrom jaxtyping import" in path.read_text()
+    ]
+    names = [".".join(path.relative_to(ROOT).with_suffix("").parts) for path in modules]
+    assert len(names) > 50
+    assert sorted(checked) == sorted(name.removesuffix(".__init__") for name in names)
 
 
 # ---------------------------------------------------------------- a wrong Python

@@ -4,13 +4,14 @@ from functools import partial
 
 import pytest
 
-from course_lib.lessons.mbart_to_sparse_features import pictures
+from course_lib.lessons.kernelized_attention import pictures as of_15
+from course_lib.lessons.mbart_to_sparse_features import pictures as of_29
 
 
 @pytest.fixture(scope="session", autouse=True)
-def short_run():
-    """Lesson 29's pictures outside of its notebook come from a run of the pipeline: here from a short one."""
+def short_runs():
+    """Pictures that train longest are drawn from shorter runs: their notebooks run them whole, and look at them."""
     with pytest.MonkeyPatch.context() as patch:
-        short = partial(pictures.lesson_run, n_sentences=1500, sparse_steps=100)
-        patch.setattr(pictures, "lesson_run", short)
+        patch.setattr(of_15, "trained_to_recall", partial(of_15.trained_to_recall, steps=10))
+        patch.setattr(of_29, "lesson_run", partial(of_29.lesson_run, n_sentences=1500, sparse_steps=100))
         yield

@@ -50,7 +50,6 @@ class Forks:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "tests.notebooks.kernels", str(server.fileno())],
                 pass_fds=[server.fileno()],
-                stdout=subprocess.DEVNULL,  # where a kernel that nobody named its parent to says how to reach it
             )
         self.spec, here = NbvalKernelspecManager.get_kernel_spec, self
 
@@ -88,6 +87,12 @@ def become_kernel(caller: socket.socket) -> None:
     """Turn this fork into the kernel that the caller asked for, and end with it."""
     wanted = json.loads(caller.makefile().readline())
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (
+        sys.stdout,
+        sys.stderr,
+    ):  # as nbval starts its kernels: what they say of themselves is not shown
+        os.dup2(nowhere, stream.fileno())
     os.chdir(wanted["cwd"])
     os.environ.clear()
     os.environ.update(wanted["environ"])
