@@ -211,7 +211,7 @@ def test_a_python_without_venv_is_said(fresh):
 
 
 @pytest.mark.parametrize("has_browser", [True, False])
-def test_ci_installs_chromium_and_calls_make_test(tmp_path, has_browser):
+def test_ci_installs_chromium_and_calls_all_tests(tmp_path, has_browser):
     """`.ci/run` itself, with stand-ins for make, apt-get and chromium that write down how they were called."""
     programs = tmp_path / "programs"
     programs.mkdir()
@@ -225,13 +225,15 @@ def test_ci_installs_chromium_and_calls_make_test(tmp_path, has_browser):
     environment = {"PATH": str(programs), "REQUIRE_BROWSER": ""}
     subprocess.run([ROOT / ".ci" / "run"], cwd=tmp_path, env=environment, check=True, timeout=HANG_S)
     calls = log.read_text().splitlines()
-    assert calls[-1] == f"make test browser=1 in {ROOT}"
+    wanted = [f"make {target} browser=1 in {ROOT}" for target in ("test", "site-test", "teacher-test")]
+    assert calls[-3:] == wanted
     installs = [call for call in calls if call.startswith("apt-get install") and "chromium" in call]
     assert len(installs) == (0 if has_browser else 1)
 
 
-def test_ci_fails_where_make_test_fails(tmp_path):
-    programs = {"make": "#!/bin/sh\nexit 2\n", "chromium": "#!/bin/sh\n"}
+@pytest.mark.parametrize("failing", ["test", "site-test", "teacher-test"])
+def test_ci_fails_where_one_of_them_fails(tmp_path, failing):
+    programs = {"make": f'#!/bin/sh\n[ "$1" != {failing} ] || exit 2\n', "chromium": "#!/bin/sh\n"}
     for name, text in programs.items():
         (tmp_path / name).write_text(text)
         (tmp_path / name).chmod(0o755)
