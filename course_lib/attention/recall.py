@@ -125,7 +125,13 @@ def train_to_recall(
     step_size: float = 2e-2,
     seed: int = 0,
 ) -> None:
-    """Train on texts of all `sizes` in turn, by Adam with a step size that falls to 0; nothing is read back."""
+    """Train on texts of all `sizes` in turn, by Adam with a step size that falls to 0; nothing is read back.
+
+    Raises:
+        ValueError: `steps` is below 20, too few for a step size that rises in the first tenth of them.
+    """
+    if steps < 20:
+        raise ValueError(f"steps must be at least 20, got {steps}")
     device = model.embed.weight.device
     generator = torch.Generator(device).manual_seed(seed)
     optimizer = torch.optim.Adam(model.parameters(), lr=step_size, betas=(0.9, 0.95))
@@ -161,7 +167,7 @@ def compare_recall(
     "untrained" stands beside them: the softmax decoder before its first step.
 
     Raises:
-        ValueError: the task is none of TASKS, or a form none of FORMS.
+        ValueError: the task is none of TASKS, a form none of FORMS, or there are fewer than 20 steps.
     """
     if task not in TASKS:
         raise ValueError(f"task must be one of {list(TASKS)}, got {task!r}")

@@ -118,7 +118,7 @@ def test_training_repeats_itself_and_leaves_the_global_generator_alone():
     task, size = TASKS["copying"]
     models = [recall_decoder("delta", vocab_size=size) for _ in range(2)]
     for model in models:
-        train_to_recall(model, task, (4, 6), steps=3)
+        train_to_recall(model, task, (4, 6), steps=20)
     assert torch.equal(before, torch.get_rng_state())
     assert torch.equal(models[0].embed.weight, models[1].embed.weight)
     assert not torch.equal(models[0].embed.weight, recall_decoder("delta", vocab_size=size).embed.weight)
@@ -131,6 +131,7 @@ def test_wrong_calls_are_refused():
         (lambda: copying(1, 5, n_tokens=4), "n_tokens = 4 .* got 5 and 1"),
         (lambda: recall_decoder("rnn", vocab_size=4), "form must be one of .* got 'rnn'"),
         (lambda: compare_recall("sorting"), "task must be one of .* got 'sorting'"),
+        (lambda: compare_recall("copying", steps=10), "steps must be at least 20, got 10"),
     ):
         with pytest.raises(ValueError, match=reason):
             call()
