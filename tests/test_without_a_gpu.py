@@ -1202,7 +1202,11 @@ def test_forward_and_backward_on_meta(name):
 GPU = "cuda" if torch.backends.cuda.is_built() else "lazy:0"
 
 
-@pytest.mark.parametrize("name", CASES)
+# What runs autograd itself needs the device to be there: torch asks the driver for its context.
+OWN_BACKWARD = {"theory.attention_margin.flow_by_euler"}
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if GPU != "cuda" or name not in OWN_BACKWARD])
 def test_forward_on_a_fake_gpu(name):
     with FakeTensorMode(), torch.no_grad():
         found = tensors(CASES[name](Inputs(GPU, learn=False)))

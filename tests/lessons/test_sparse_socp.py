@@ -98,6 +98,10 @@ def test_other_forms_of_the_cone_are_accepted():
     cone = lambda f: lambda a, b, x: torch.tensor(f(a, b, x), dtype=torch.float64)  # noqa: E731
     assert grade("32.1", cone(lambda a, b, x: [a + b, 2 * x, b - a])).status == "solved"
     assert grade("32.1", cone(lambda a, b, x: [(a + b) / 2, (a - b) / 2, -x])).status == "solved"
+    assert lesson.exercises._is_cone(1.46, -1.46, -0.6, torch.tensor([0, 2.92, -1.2], dtype=torch.float64))
+    assert not lesson.exercises._is_cone(
+        1.46, -1.46, -0.6, torch.tensor([1, 2.92, -1.2], dtype=torch.float64)
+    )
     assert grade("32.1", cone(lambda a, b, x: [-a - b, a - b, 2 * x])).status == "wrong"
     assert grade("32.1", cone(lambda a, b, x: [a + 2 * b, a - b, 2 * x])).status == "wrong"
 

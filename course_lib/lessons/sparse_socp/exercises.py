@@ -42,6 +42,8 @@ def cone(a, b, x):
 
 def _is_cone(a, b, x, answer):
     t, u, v = answer.tolist()
+    if a + b == 0:  # t says nothing of its scale there, and ab - x² is negative unless all three are 0
+        return t == 0 and (u * u + v * v > 0) == (a != 0 or x != 0)
     scale = t / (a + b)
     return scale > 0 and close(t * t - u * u - v * v, 4 * scale * scale * (a * b - x * x), rtol=1e-4, atol=1e-6)
 
