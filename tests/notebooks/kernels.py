@@ -1,7 +1,7 @@
 """A pytest plugin for `--nbval`: kernels that begin with torch imported already.
 
-Half of the time of a short lesson goes into the imports of its kernel. Here one process a worker imports what all
-lessons do, and each notebook gets a fork of it: a fresh kernel, in which nothing has run. A plain `--nbval` run
+Each kernel takes two to three seconds of CPU time for imports. Here one process a worker imports what all lessons
+do, and each notebook gets a fork of it: a fresh kernel, in which nothing has run. A plain `--nbval` run
 starts its kernels as JupyterLab does and does not need this.
 """
 
@@ -87,11 +87,9 @@ def become_kernel(caller: socket.socket) -> None:
     """Turn this fork into the kernel that the caller asked for, and end with it."""
     wanted = json.loads(caller.makefile().readline())
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    # As with nbval's own kernels, what this one says of itself is not shown.
     nowhere = os.open(os.devnull, os.O_WRONLY)
-    for stream in (
-        sys.stdout,
-        sys.stderr,
-    ):  # as nbval starts its kernels: what they say of themselves is not shown
+    for stream in (sys.stdout, sys.stderr):
         os.dup2(nowhere, stream.fileno())
     os.chdir(wanted["cwd"])
     os.environ.clear()
