@@ -101,19 +101,22 @@ def page(
     where: Mapping[str, str],
     *,
     pictures: Path,
+    introduced: Mapping[str, int] | None = None,
     library: bool = True,
     guess: bool = True,
 ) -> NotebookNode:
     """Return the page of a lesson, as a notebook that Sphinx reads; its figures are written into `pictures`.
 
-    `facts` is what `course_lib.site.facts.gather` returns for the lesson; `library` links to the library's pages. With
-    `guess`, cells between a prediction and the next heading or exercise wait, with what they gave, for the reader's
-    guess. The stored notebook is not changed.
+    `facts` is what `course_lib.site.facts.gather` returns for the lesson. `introduced` holds the cells that introduce
+    symbols, by the ids that they get. `library` links to the library's pages. With `guess`, code and results between a
+    prediction and the next heading or exercise wait for the reader's guess. The stored notebook is not changed.
     """
     cells, placed, asked = [], set(), False
-    for cell in notebook.cells:
+    for i, cell in enumerate(notebook.cells):
         if cell.cell_type == "markdown":
             asked = asked and not HEADING.search(cell.source)
+            if ids := [name for name, at in (introduced or {}).items() if at == i]:
+                cells.append(v4.new_markdown_cell("".join(map(target, ids))))
             cells.append(v4.new_markdown_cell(linked(cell.source, where)))
         elif cell.cell_type == "code":
             numbers = dict.fromkeys(n for n in CLAIM.findall(cell.source) if n not in placed)

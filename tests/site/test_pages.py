@@ -155,6 +155,25 @@ def test_a_prediction_is_a_form_with_every_sentence(tmp_path):
     assert "\n\n" not in form.source.partition("<form")[2]  # an empty line would end the form
 
 
+def test_a_cell_that_introduces_a_symbol_can_be_linked_to(tmp_path):
+    cells = [v4.new_markdown_cell(f"Text {i}.") for i in range(3)]
+    made = pages.page(
+        notebook(v4.new_markdown_cell("# T\n"), *cells),
+        LESSON,
+        FACTS,
+        WHERE,
+        pictures=tmp_path,
+        introduced={"symbol-01-1": 2, "symbol-01-2": 2},
+    )
+    sources = [cell.source for cell in made.cells]
+    assert sources[1:] == [
+        "Text 0.",
+        pages.target("symbol-01-1") + pages.target("symbol-01-2"),
+        "Text 1.",
+        "Text 2.",
+    ]
+
+
 def test_hints_unfold_one_by_one_and_the_cell_that_shows_the_text_is_left_out(tmp_path):
     asked = output(markdown="**01.1 How often.** *Compute.*")
     _, code, text = page_of(v4.new_code_cell('exercises["01.1"]', outputs=[asked]), tmp_path=tmp_path)
