@@ -108,29 +108,35 @@ def page(
     """Return the page of a lesson, as a notebook that Sphinx reads; its figures are written into `pictures`.
 
     `facts` is what `course_lib.site.facts.gather` returns for the lesson. `introduced` holds the cells that introduce
-    symbols, by the ids that they get. `library` links to the library's pages. With `guess`, code and results between a
-    prediction and the next heading or exercise wait for the reader's guess. The stored notebook is not changed.
+    symbols, by the ids that they get. `library` links to the library's pages. With `guess`, what stands between a
+    prediction and the next heading or exercise waits for the reader's guess. The stored notebook is not changed.
     """
     cells, placed, asked = [], set(), False
     for i, cell in enumerate(notebook.cells):
+        ids = [name for name, at in (introduced or {}).items() if at == i]
+        made = [v4.new_markdown_cell("".join(map(target, ids)))] if ids else []
         if cell.cell_type == "markdown":
-            asked = asked and not HEADING.search(cell.source)
-            if ids := [name for name, at in (introduced or {}).items() if at == i]:
-                cells.append(v4.new_markdown_cell("".join(map(target, ids))))
-            cells.append(v4.new_markdown_cell(linked(cell.source, where)))
+            heading = HEADING.search(cell.source) if asked else None
+            before = cell.source[: heading.start()] if heading else cell.source
+            if before:
+                made.append(v4.new_markdown_cell(linked(before, where)))
+            cells += map(waiting, made) if asked else made
+            if heading:
+                cells.append(v4.new_markdown_cell(linked(cell.source[heading.start() :], where)))
+                asked = False
         elif cell.cell_type == "code":
             numbers = dict.fromkeys(n for n in CLAIM.findall(cell.source) if n not in placed)
             # Only those that have no equation to lead to.
             own = [n for n in numbers if where.get(n, "").endswith(f"#eq-{n}") and not _equation(notebook, n)]
             placed |= set(own)
             if own:
-                cells.append(v4.new_markdown_cell("".join(map(anchor, own))))
+                made.append(v4.new_markdown_cell("".join(map(anchor, own))))
+            made += _code(cell, lesson, facts, where, pictures)
             texts = [output.get("data", {}).get("text/markdown", "") for output in cell.outputs]
-            asked = asked and not any(map(EXERCISE.match, texts))
             asks = any(map(PREDICTION.match, texts))
-            made = list(_code(cell, lesson, facts, where, pictures))
-            cells += map(waiting, made) if guess and asked and cell.outputs and not asks else made
-            asked = asked or asks
+            asked = asked and not asks and not any(map(EXERCISE.match, texts))
+            cells += map(waiting, made) if asked else made
+            asked = guess and (asked or asks)
     _number(cells[0], lesson)
     if library:
         cells[0].source += "\n\n" + library_links(notebook)

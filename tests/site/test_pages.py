@@ -250,11 +250,19 @@ def test_what_answers_a_prediction_waits_up_to_the_next_heading_or_exercise(end,
     made = page_of(*cells, tmp_path=tmp_path)
     marked = [waits(cell) for cell in made]
     first, last = marked.index(True), len(marked) - marked[::-1].index(True)
-    # The cell that draws, the picture, its caption and what is printed; nothing before, and nothing after.
-    assert marked[first:last] == 4 * [True]
-    assert "x = 1" in made[first - 1].source
-    assert made[last - 1].source == "print('answer')"
+    # Text, code, what the next cell draws, its caption, what is printed, and text before the heading; nothing else.
+    waiting = made[first:last]
+    assert all(marked[first:last])
+    assert "Text, with no heading" in waiting[0].source
+    assert waiting[1].source == "x = 1"
+    assert len(waiting) == 6 + ("That is it" in end.source)
+    assert ("That is it." in waiting[-1].source) == ("That is it" in end.source)
+    assert not any("## Next" in cell.source for cell in waiting)
+    assert any("print('answer')" in cell.source for cell in waiting)
+    assert "<form" in made[first - 1].source
     assert "after" in made[-1].source
+    if end.cell_type == "markdown":
+        assert made[last].source in ("## Next", "### Next")
     kept = pages.page(
         notebook(v4.new_markdown_cell("# T\n"), *cells), LESSON, FACTS, WHERE, pictures=tmp_path, guess=False
     )

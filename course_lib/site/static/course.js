@@ -124,23 +124,32 @@ function prediction(form, i, forms) {
 
   unfold.hidden = true;
   if (answers.length) {
-    // One note where several answers stand in a row.
+    // One note where several parts stand in a row.
     for (const one of answers.filter((one) => !answers.includes(one.previousElementSibling))) {
       const note = document.createElement("p");
       const link = document.createElement("a");
       note.className = "course-note course-waiting";
       link.href = `#${form.id}`;
-      link.textContent = `your guess ${number}`;
-      note.append("Code and results are shown after ", link, ".");
+      link.textContent = "your guess";
+      note.append(`What answers ${number} is shown here after `, link, ".");
       one.before(note);
       notes.push(note);
     }
     peek.type = "button";
     peek.className = "course-peek";
-    peek.textContent = "Show the results below without guessing";
+    peek.textContent = "Show the answer without guessing";
     peek.addEventListener("click", () => reveal(peek.getAttribute("aria-expanded") !== "true"));
     button.after(peek);
     reveal(false);
+    // A link to an equation of the passage asks to see it.
+    const meant = () => {
+      const place = location.hash && document.getElementById(decodeURIComponent(location.hash.slice(1)));
+      if (!place || !answers.some((one) => one.contains(place))) return;
+      reveal(true);
+      place.scrollIntoView();
+    };
+    window.addEventListener("hashchange", meant);
+    meant();
   }
   form.addEventListener("change", () => { button.disabled = false; });
   form.addEventListener("submit", (event) => {

@@ -213,7 +213,8 @@ def answers(page, number):
 
 
 def visible(parts):
-    return [part.is_visible() for part in parts.all()]
+    # Not `is_visible`: a part may be a bare anchor, which has no height.
+    return parts.evaluate_all("all => all.map((one) => getComputedStyle(one).display !== 'none')")
 
 
 def test_results_wait_for_a_guess_or_for_the_button(visit):
@@ -238,6 +239,19 @@ def test_results_wait_for_a_guess_or_for_the_button(visit):
     assert not button.is_visible()
     # The other prediction still waits for its own guess.
     assert not any(visible(third))
+
+
+def test_a_link_to_an_equation_that_waits_shows_it(visit):
+    page = visit(LESSON_PAGES[8])
+    # Numbered in the passage that answers the second prediction.
+    number = answers(page, "08.P2").locator("[id^=eq-]").first.get_attribute("id")
+    page.evaluate("id => { location.hash = id; }", number)
+    page.wait_for_selector(f'[id="{number}"]', state="attached")
+    page.wait_for_function("id => document.getElementById(id).getBoundingClientRect().top < 900", arg=number)
+    assert all(visible(answers(page, "08.P2")))
+    assert not any(visible(answers(page, "08.P3")))
+    again = visit(f"{LESSON_PAGES[8]}#{number}")
+    assert all(visible(answers(again, "08.P2")))
 
 
 def test_what_waits_for_a_guess_is_printed(visit):
