@@ -95,10 +95,8 @@ function explorer(root) {
   const rest = controls.map((_, i) => i).filter((i) => !pair.includes(i));
   if (pair.length) group(pair, "These two act together: move both.");
   if (rest.length) {
-    const alone = "One control moves at a time: the others return to their defaults.";
-    const single = "Moved by itself: the two above return to their defaults.";
-    const several = "Each of these moves by itself: all others return to their defaults.";
-    group(rest, pair.length ? (rest.length > 1 ? several : single) : rest.length > 1 ? alone : "");
+    const by = pair.length ? "Each control below moves by itself" : "One control moves at a time";
+    group(rest, controls.length > 1 ? `${by}: the others return to their defaults.` : "");
   }
 }
 
@@ -141,7 +139,7 @@ function prediction(form, i, forms) {
     peek.addEventListener("click", () => reveal(peek.getAttribute("aria-expanded") !== "true"));
     button.after(peek);
     reveal(false);
-    // A link to an equation of the passage asks to see it.
+    // A link into the passage asks to see it.
     const meant = () => {
       const place = location.hash && document.getElementById(decodeURIComponent(location.hash.slice(1)));
       if (!place || !answers.some((one) => one.contains(place))) return;
