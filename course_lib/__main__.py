@@ -400,8 +400,9 @@ def hand_out(
 
     with explained(ValueError, OSError, RuntimeError):
         handing.needs_nbgrader()
-        for lesson in handing.chosen(lessons or [], notebooks):
-            source = handing.write_source(directory, lesson, notebooks)
+        taken = handing.chosen(lessons or [], notebooks)
+        for lesson in taken:
+            source = handing.write_source(directory, lesson, notebooks, [one.number for one in taken])
             typer.echo(f"to hand out: {handing.release(directory, source.stem)}")
     typer.echo(f"collect the notebooks in {directory / 'submitted'}/LEARNER/ASSIGNMENT, then in {directory}:")
     typer.echo("nbgrader autograde ASSIGNMENT && nbgrader generate_feedback ASSIGNMENT && nbgrader export")

@@ -16,7 +16,7 @@ import re
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import redirect_stderr
 from copy import deepcopy
 from importlib.util import find_spec
@@ -28,6 +28,9 @@ import nbformat
 from course_lib.lessons import exercises_of
 from course_lib.lessons.catalog import LESSONS, Lesson
 from course_lib.teaching.exercise import Exercise, fresh_generator
+
+# A link to a lesson, whose notebook lies beside this one in the course and has a folder of its own when handed out.
+LINK = re.compile(r"\[([^\[\]]*)\]\(((\d\d)_\w+)\.ipynb(#[^)\s]*)?\)")
 
 CONFIG_NAME = "nbgrader_config.py"
 CONFIG = """c = get_config()
@@ -65,10 +68,11 @@ def _exercise(number: str) -> Exercise:
     return exercises_of(number.partition(".")[0])[number]
 
 
-def source_notebook(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
+def source_notebook(notebook: nbformat.NotebookNode, handed: Collection[str] = ()) -> nbformat.NotebookNode:
     """Return a lesson as nbgrader's source: each answer cell holds the reference between its marks, and is judged below.
 
-    An exercise gives as many points as it has stars.
+    An exercise gives as many points as it has stars. `handed` are the numbers of the lessons that learners get: links
+    to these lead to their folders, and other lessons are named without a link.
     """
     made = deepcopy(notebook)
     made.metadata.pop("widgets", None)
@@ -76,10 +80,22 @@ def source_notebook(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
     for cell in cells:
         if cell.cell_type == "code":
             cell.outputs, cell.execution_count = [], None
+        elif cell.cell_type == "markdown":
+            cell.source = relinked(cell.source, handed)
         made.cells.append(cell)
         if "exercise" in cell.metadata:
             made.cells.append(_graded(cell))
     return made
+
+
+def relinked(text: str, handed: Collection[str]) -> str:
+    """Return Markdown whose links to lessons hold in a handed-out folder; those to lessons not in `handed` are text."""
+
+    def link(found: re.Match[str]) -> str:
+        words, name, number, anchor = found.groups(default="")
+        return f"[{words}](../{name}/{name}.ipynb{anchor})" if number in handed else words
+
+    return LINK.sub(link, text)
 
 
 def _graded(cell: nbformat.NotebookNode) -> nbformat.NotebookNode:
@@ -126,8 +142,10 @@ def chosen(numbers: Sequence[str], notebooks: Path) -> list[Lesson]:
     return [by_number[number] for number in numbers] or list(by_number.values())
 
 
-def write_source(directory: Path, lesson: Lesson, notebooks: Path) -> Path:
+def write_source(directory: Path, lesson: Lesson, notebooks: Path, handed: Collection[str] = ()) -> Path:
     """Write a lesson to source/NN_slug/NN_slug.ipynb of a course directory, and its configuration; return the path.
+
+    `handed` are the numbers of the lessons that are handed out with it; those in the directory count as well.
 
     Raises:
         FileExistsError: the lesson lies there already; what a teacher changed in it is not overwritten.
@@ -138,7 +156,9 @@ def write_source(directory: Path, lesson: Lesson, notebooks: Path) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     if not (directory / CONFIG_NAME).exists():
         (directory / CONFIG_NAME).write_text(CONFIG, encoding="utf-8")
-    nbformat.write(source_notebook(nbformat.read(notebooks / lesson.notebook, as_version=4)), path)
+    there = {one.number for one in LESSONS if one.is_open(directory / "source" / Path(one.notebook).stem)}
+    notebook = nbformat.read(notebooks / lesson.notebook, as_version=4)
+    nbformat.write(source_notebook(notebook, {lesson.number, *handed, *there}), path)
     return path
 
 

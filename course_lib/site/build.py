@@ -1,5 +1,6 @@
 """Build the site: gather the facts, write the pages, let Sphinx make HTML of them."""
 
+import hashlib
 import importlib.util
 import json
 import pkgutil
@@ -14,7 +15,7 @@ from sphinx.application import Sphinx
 
 import course_lib
 from course_lib.lessons.catalog import LESSONS
-from course_lib.site import front
+from course_lib.site import front, symbols
 from course_lib.site.facts import gather
 from course_lib.site.pages import anchors, documented, library_page, page
 
@@ -41,23 +42,25 @@ def build(
     pages = {
         "index.md": front.index(stored, facts, readme.read_text(encoding="utf-8")),
         "open.md": front.open_page(repository),
-        "symbols.md": front.symbols(facts),
+        "symbols.md": front.symbols_page(facts),
         **library(),
     }
     for lesson in LESSONS:
+        found = symbols.places(stored[lesson.notebook], lesson.number)
         made = page(
             stored[lesson.notebook],
             lesson,
             facts[lesson.number],
             where,
             pictures=source / "lessons" / "pictures",
+            introduced={symbols.anchor_of(lesson.number, one): cell for one, cell in found.items()},
         )
         pages[f"lessons/{lesson.notebook}"] = json.dumps(made, ensure_ascii=False)
     write(source, pages)
     warnings = sphinx(source, out, work / "doctrees", where)
-    shutil.copytree(
-        work / "frames", out / "_explorers", dirs_exist_ok=True, ignore=shutil.ignore_patterns("*.json", ".*")
-    )
+    # Frames of an earlier build have other folders.
+    shutil.rmtree(out / "_explorers", ignore_errors=True)
+    shutil.copytree(work / "frames", out / "_explorers", ignore=shutil.ignore_patterns("*.json", ".*"))
     mathjax(out / "_static" / "mathjax")
     name_all(out)
     return warnings
@@ -181,10 +184,19 @@ def sphinx(source: Path, out: Path, doctrees: Path, where: Mapping[str, str], *,
         "toc_object_entries_show_parents": "hide",
         "napoleon_numpy_docstring": False,
         "course_anchors": dict(where),
+        "course_sources": digest(Path(__file__).parent),
     }
     app = Sphinx(source, None, out, doctrees, "html", confoverrides=settings)
     app.build()
     return app._warncount
+
+
+def digest(folder: Path) -> str:
+    """Return a hash of the modules in a folder."""
+    made = hashlib.sha256()
+    for path in sorted(folder.glob("*.py")):
+        made.update(path.name.encode() + path.read_bytes())
+    return made.hexdigest()
 
 
 def mathjax(folder: Path) -> None:

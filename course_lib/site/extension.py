@@ -14,13 +14,18 @@ MATHJAX = """window.MathJax = {
   options: {ignoreHtmlClass: ".*", processHtmlClass: "math", enableMenu: false},
   tex: {inlineMath: [["\\\\(", "\\\\)"]], displayMath: [["\\\\[", "\\\\]"]]},
 };"""
+# Set before anything is drawn, so that what waits for a guess is not seen first.
+SCRIPTS = 'document.documentElement.classList.add("course-scripts");'
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
     """Register everything with Sphinx."""
     app.add_config_value("course_anchors", {}, "env")
+    # Pages that did not change are written anew when what makes them did.
+    app.add_config_value("course_sources", "", "env")
     app.add_html_math_renderer("course", (_inline, None), (_displayed, None))
     app.add_css_file("course.css")
+    app.add_js_file(None, body=SCRIPTS)
     app.add_js_file("course.js", loading_method="defer")
     # Before napoleon reads the sections.
     app.connect("autodoc-process-docstring", _docstring, priority=100)

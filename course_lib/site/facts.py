@@ -1,7 +1,8 @@
 """What a page needs of its lesson besides the notebook: predictions, hints, and explorers rendered as frames.
 
 A page has no kernel. So every control of an explorer gets a row of frames through the default setting: one control
-moves, the others stand at their defaults. Frames and sentences come from `Explorer.frame`, as in the notebook.
+moves, the others stand at their defaults. Two controls that act together (`Explorer.together`) get a grid of frames
+as well, one for each pair of their settings. Frames and sentences come from `Explorer.frame`, as in the notebook.
 Rendering costs far more than reading, so the result is kept in a folder that is named by a hash of all sources that
 may have a say in it.
 """
@@ -110,7 +111,9 @@ def rows(kind: type[Explorer], folder: Path, *, limit: int = LIMIT) -> dict[str,
     """Render a row of frames for every control of an explorer, as WebP files in `folder`; return what they show.
 
     Shapes: of `controls`, each has as many `values` as `words` and `files`; `default` is the index of the default
-    in them. Units: `size` in pixels of the page, `bytes` of all files together, at most `limit`.
+    in them. `grid`, None where no two controls act together, has the places of the two in `controls`, and `words` and
+    `files` with a line for each value of the first and in it an entry for each value of the second. Units: `size` in
+    pixels of the page, `bytes` of all files together, at most `limit`.
 
     Raises:
         ValueError: even with three positions a slider the files are larger than `limit`.
@@ -132,39 +135,49 @@ def rows(kind: type[Explorer], folder: Path, *, limit: int = LIMIT) -> dict[str,
 
 def _rows(explorer: Explorer, positions: int) -> dict[str, Any]:
     defaults = {name: control.default for name, control in explorer.controls.items()}
-    pictures, controls = {}, []
+    settings = {name: settings_of(control, positions) for name, control in explorer.controls.items()}
+    pictures, said = {}, {}
 
-    def frame(name: str, settings: dict[str, Any]) -> tuple[str, str]:
-        png, words = explorer.frame(**{**defaults, **settings})
-        pictures[name] = small(png)
-        return name, words
+    def frame(changed: dict[str, Any]) -> str:
+        """The file of a setting; a setting that is met again is not drawn again."""
+        moved = [name for name, value in changed.items() if value != defaults[name]]
+        places = [f"{list(settings).index(name)}-{settings[name].index(changed[name])}" for name in moved]
+        file = f"{'_'.join(places) or 'default'}.webp"
+        if file not in pictures:
+            png, said[file] = explorer.frame(**{**defaults, **changed})
+            pictures[file] = small(png)
+        return file
 
-    start, start_words = frame("default.webp", {})
+    controls = []
     for name, control in explorer.controls.items():
-        values = settings_of(control, positions)
-        row = [
-            (start, start_words)
-            if value == control.default
-            else frame(f"{len(controls)}-{i}.webp", {name: value})
-            for i, value in enumerate(values)
-        ]
+        files = [frame({name: value}) for value in settings[name]]
         controls.append(
             {
                 "label": control.description if isinstance(control, Slider) else control.label,
                 "about": control.tooltip,
                 "symbol": control.symbol if isinstance(control, Slider) else "",
                 "kind": "slider" if isinstance(control, Slider) else "choice",
-                "values": [shown(control, value) for value in values],
-                "default": values.index(control.default),
-                "files": [file for file, _ in row],
-                "words": [words for _, words in row],
+                "values": [shown(control, value) for value in settings[name]],
+                "default": settings[name].index(control.default),
+                "files": files,
+                "words": [said[file] for file in files],
             }
         )
+    grid = None
+    if explorer.together:
+        one, other = explorer.together
+        files = [[frame({one: a, other: b}) for b in settings[other]] for a in settings[one]]
+        grid = {
+            "controls": [list(settings).index(name) for name in explorer.together],
+            "files": files,
+            "words": [[said[file] for file in line] for line in files],
+        }
     return {
         "title": explorer.title,
         "summary": explorer.summary,
         "size": [round(96 * inches) for inches in explorer.size],
         "controls": controls,
+        "grid": grid,
         "pictures": pictures,
     }
 

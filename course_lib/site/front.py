@@ -10,6 +10,7 @@ from nbformat import NotebookNode
 
 from course_lib.lessons.catalog import LESSONS, PARTS, PATHS, Lesson, lessons_for
 from course_lib.site.pages import explorer
+from course_lib.site.symbols import SYMBOLS, anchor_of, letter
 
 QUESTION = re.compile(r"\*\*([^*]+?\?)\*\*")
 SENTENCE = re.compile(r"[^.?!]*\?")
@@ -205,8 +206,40 @@ def binder(repository: str, lesson: Lesson) -> str:
 # Symbols
 
 
-def symbols(facts: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return the page of symbols: each that an explorer can move, what it stands for, and in which lessons."""
+def symbols_page(facts: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return the page of symbols: those that the lessons' text introduces, and those that an explorer can move."""
+    return "\n\n".join(
+        [
+            "# Symbols",
+            "A letter means one thing in a lesson, and may mean another in the next. Each link leads to the place "
+            "where the lesson introduces the symbol.",
+            "## Greek letters",
+            introduced(greek=True),
+            "## Latin letters",
+            introduced(greek=False),
+            "## What the explorers move",
+            moved(facts),
+        ]
+    )
+
+
+def introduced(*, greek: bool) -> str:
+    """Return the table of symbols in the lessons' text with Greek or Latin letters, what each stands for, and where."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for lesson in LESSONS:
+        page = f"lessons/{lesson.notebook.removesuffix('.ipynb')}.html"
+        for symbol, meaning in SYMBOLS[lesson.number].items():
+            if (len(letter(symbol)) > 1) == greek:
+                link = f'<a href="{page}#{anchor_of(lesson.number, symbol)}">{lesson.number}</a>'
+                found.setdefault((symbol, meaning), []).append(link)
+    rows = ["| Symbol | Stands for | Introduced in |", "|---|---|---|"]
+    for symbol, meaning in sorted(found, key=lambda one: (letter(one[0]).lower(), one[0], one[1])):
+        rows.append(f"| ${symbol}$ | {_cell(meaning)} | {', '.join(found[symbol, meaning])} |")
+    return "\n".join(rows)
+
+
+def moved(facts: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return the table of the symbols that an explorer can move, what each stands for, and in which lessons."""
     found: dict[str, dict[str, list[Lesson]]] = {}
     for lesson in LESSONS:
         for about in facts[lesson.number]["explorers"].values():
@@ -221,14 +254,7 @@ def symbols(facts: Mapping[str, Mapping[str, Any]]) -> str:
         for name, lessons in meanings.items():
             links = ", ".join(f"[{one.number}](lessons/{one.notebook})" for one in lessons)
             rows.append(f"| {_cell(symbol)} | {_cell(name)} | {links} |")
-    return "\n\n".join(
-        [
-            "# Symbols",
-            "A letter means one thing in a lesson, and may mean another in the next. These are the quantities that the "
-            "explorers move; each lesson introduces its other symbols where they first appear.",
-            "\n".join(rows),
-        ]
-    )
+    return "\n".join(rows)
 
 
 def _cell(text: str) -> str:

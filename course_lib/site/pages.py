@@ -31,6 +31,7 @@ NO_TEXT = re.compile(
 )
 PREDICTION = re.compile(r"\*\*Prediction (\d\d\.P\d+)\.\*\*")
 EXERCISE = re.compile(r"\*\*(\d\d\.\d+) ")
+HEADING = re.compile(r"^##+ ", re.MULTILINE)
 EXPLORER = re.compile(r"\blesson\.(\w+)\(")
 WIDGET = "application/vnd.jupyter.widget-view+json"
 STRIP = "<details><summary>For reading without a kernel"
@@ -85,7 +86,12 @@ def linked(text: str, where: Mapping[str, str], *, prefix: str = "") -> str:
 
 def anchor(number: str) -> str:
     """Return the place that a mention of equation or claim `number` leads to."""
-    return f'<div class="course-anchor" id="eq-{number}"></div>'
+    return target(f"eq-{number}")
+
+
+def target(name: str) -> str:
+    """Return a place that a link leads to, with the id `name`."""
+    return f'<div class="course-anchor" id="{name}"></div>'
 
 
 def page(
@@ -95,25 +101,42 @@ def page(
     where: Mapping[str, str],
     *,
     pictures: Path,
+    introduced: Mapping[str, int] | None = None,
     library: bool = True,
+    guess: bool = True,
 ) -> NotebookNode:
     """Return the page of a lesson, as a notebook that Sphinx reads; its figures are written into `pictures`.
 
-    `facts` is what `course_lib.site.facts.gather` returns for the lesson; `library` links to the library's pages. The
-    stored notebook is not changed.
+    `facts` is what `course_lib.site.facts.gather` returns for the lesson. `introduced` holds the cells that introduce
+    symbols, by the ids that they get. `library` links to the library's pages. With `guess`, what stands between a
+    prediction and the next heading or exercise waits for the reader's guess. The stored notebook is not changed.
     """
-    cells, placed = [], set()
-    for cell in notebook.cells:
+    cells, placed, asked = [], set(), False
+    for i, cell in enumerate(notebook.cells):
+        ids = [name for name, at in (introduced or {}).items() if at == i]
+        made = [v4.new_markdown_cell("".join(map(target, ids)))] if ids else []
         if cell.cell_type == "markdown":
-            cells.append(v4.new_markdown_cell(linked(cell.source, where)))
+            heading = HEADING.search(cell.source) if asked else None
+            before = cell.source[: heading.start()] if heading else cell.source
+            if before:
+                made.append(v4.new_markdown_cell(linked(before, where)))
+            cells += map(waiting, made) if asked else made
+            if heading:
+                cells.append(v4.new_markdown_cell(linked(cell.source[heading.start() :], where)))
+                asked = False
         elif cell.cell_type == "code":
             numbers = dict.fromkeys(n for n in CLAIM.findall(cell.source) if n not in placed)
             # Only those that have no equation to lead to.
             own = [n for n in numbers if where.get(n, "").endswith(f"#eq-{n}") and not _equation(notebook, n)]
             placed |= set(own)
             if own:
-                cells.append(v4.new_markdown_cell("".join(map(anchor, own))))
-            cells += list(_code(cell, lesson, facts, where, pictures))
+                made.append(v4.new_markdown_cell("".join(map(anchor, own))))
+            made += _code(cell, lesson, facts, where, pictures)
+            texts = [output.get("data", {}).get("text/markdown", "") for output in cell.outputs]
+            asks = any(map(PREDICTION.match, texts))
+            asked = asked and not asks and not any(map(EXERCISE.match, texts))
+            cells += map(waiting, made) if asked else made
+            asked = guess and (asked or asks)
     _number(cells[0], lesson)
     if library:
         cells[0].source += "\n\n" + library_links(notebook)
@@ -216,6 +239,15 @@ def _figure(data: Mapping[str, str], metadata: Mapping[str, Any], lesson: Lesson
 # What the reader answers
 
 
+def waiting(cell: NotebookNode) -> NotebookNode:
+    """Mark a cell of a page as what answers a prediction: the page's script hides it until the guess is made."""
+    if cell.cell_type == "code":
+        cell.metadata.tags = [*cell.metadata.tags, "course-answer"]
+    else:
+        cell.source = f'<div class="course-answer">\n\n{cell.source}\n\n</div>'
+    return cell
+
+
 def prediction(number: str, about: Mapping[str, Any]) -> str:
     """Return a form that asks prediction `number`; without scripts, the answers are there to be unfolded.
 
@@ -233,7 +265,8 @@ def prediction(number: str, about: Mapping[str, Any]) -> str:
             f'<dd data-right="{str(right).lower()}"><strong>{mark}.</strong> {html.escape(why)}</dd>'
         )
     return (
-        f'<form class="course-prediction"><fieldset><legend>Your prediction {number}</legend>{"".join(options)}'
+        f'<form class="course-prediction" id="prediction-{number}">'
+        f"<fieldset><legend>Your prediction {number}</legend>{''.join(options)}"
         '<button type="submit" disabled>Make my guess</button></fieldset><p role="status" aria-live="polite"></p>'
         f"<details><summary>All answers to {number}</summary><dl>{''.join(answers)}</dl></details></form>"
     )
@@ -263,11 +296,13 @@ def explorer(about: Mapping[str, Any], folder: str, *, first_only: bool = False)
     With `first_only` the first control is the only one.
     """
     controls = about["controls"][:1] if first_only else about["controls"]
+    grid = None if first_only else about["grid"]
     first = controls[0]
     words = first["words"][first["default"]]
     width, height = about["size"]
     said = html.escape(f"{about['title']}. {about['summary']}")
-    data = json.dumps({"folder": folder, "controls": controls}, ensure_ascii=False).replace("<", "\\u003c")
+    data = json.dumps({"folder": folder, "controls": controls, "grid": grid}, ensure_ascii=False)
+    data = data.replace("<", "\\u003c")
     return (
         f'<div class="course-explorer" role="group" aria-label="{html.escape(about["title"])}">'
         f'<div class="course-controls"></div><p class="course-words" role="status">{html.escape(words)}</p>'

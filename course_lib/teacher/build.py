@@ -188,7 +188,7 @@ def pages(made: dict[Lesson, Path], where: dict[str, str], source: Path) -> dict
         predictions = json.loads((folder / "predictions.json").read_text(encoding="utf-8"))
         facts = {"predictions": predictions, "hints": {}, "explorers": {}, "folder": ""}
         pictures = source / "lessons" / "pictures"
-        shown = notebook_page(notebook, lesson, facts, where, pictures=pictures, library=False)
+        shown = notebook_page(notebook, lesson, facts, where, pictures=pictures, library=False, guess=False)
         for cell in shown.cells:
             if cell.cell_type == "markdown":
                 cell.source = reachable(cell.source, numbers)

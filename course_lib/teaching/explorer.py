@@ -196,7 +196,8 @@ class Explorer:
 
     A subclass sets `title`, `summary` (the text alternative of the figure as a whole), its controls as attributes
     (`Slider`, `Choice` or `TextBox`, named as `compute`'s keyword arguments; the first one is the one that the
-    static strip sweeps) and its axes as `layout` (`panels`). It defines
+    static strip sweeps) and its axes as `layout` (`panels`). Where two controls decide together what happens,
+    `together` names them: a page without a kernel then shows all their combinations. It defines
 
     - `compute(**settings)`: pure, returns the state that is drawn, a mapping;
     - `draw(*axes)`: makes artists once and returns the moving ones by name (single artists or lists); without
@@ -208,6 +209,7 @@ class Explorer:
     title: str
     summary: str
     controls: Mapping[str, Control]
+    together: tuple[str, str] | None = None
     layout: Panels | None = None
     size: tuple[float, float] = (6.4, 4.0)
     dpi: float = 144
@@ -219,6 +221,10 @@ class Explorer:
         super().__init_subclass__(**kwargs)
         own = {name: value for name, value in vars(cls).items() if isinstance(value, Control)}
         cls.controls = {**getattr(cls, "controls", {}), **own}
+        if cls.together and (len(cls.together), len(set(cls.together) & set(cls.controls))) != (2, 2):
+            raise ValueError(
+                f"together of {cls.__name__} must name two of its controls {list(cls.controls)}, got {cls.together}"
+            )
 
     def compute(self, **settings: Any) -> Any:
         """Return the state for the given settings."""

@@ -106,7 +106,7 @@ def test_the_source_is_the_lesson_and_the_solutions_stand_between_marks(stored, 
     kept = [cell for cell in source.cells if not cell.metadata.get("nbgrader", {}).get("grade")]
     for cell, original in zip(kept, stored.cells, strict=True):
         without = re.sub(r"### BEGIN SOLUTION\n.*?\n### END SOLUTION\n", "\n", cell.source, flags=re.DOTALL)
-        assert without.replace("\n", "") == original.source.replace("\n", "")
+        assert without.replace("\n", "") == hand_out.relinked(original.source, ()).replace("\n", "")
         assert not cell.get("outputs")
     for cell in answer_cells(source).values():
         assert ".reference\n### END SOLUTION" in cell.source
@@ -116,6 +116,39 @@ def test_the_source_is_the_lesson_and_the_solutions_stand_between_marks(stored, 
 
 def test_the_stored_notebook_is_not_changed(lesson, stored, source):
     assert stored == read(NOTEBOOKS / lesson.notebook)
+
+
+@pytest.mark.parametrize(
+    ("text", "made"),
+    [
+        (
+            "See [13](13_attention_scaling.ipynb).",
+            "See [13](../13_attention_scaling/13_attention_scaling.ipynb).",
+        ),
+        ("The [map](00_start_here.ipynb#The-map) of [it](x.html)", "The map of [it](x.html)"),
+        ("[a](13_b.ipynb#C)[d](14_e.ipynb)", "[a](../13_b/13_b.ipynb#C)d"),
+        ("13_b.ipynb and [13]", "13_b.ipynb and [13]"),
+    ],
+)
+def test_a_link_leads_to_the_folder_of_a_lesson_that_is_handed_out(text, made):
+    assert hand_out.relinked(text, {"13"}) == made
+
+
+def test_every_link_of_handed_out_lessons_leads_to_a_file(tmp_path, monkeypatch):
+    """Those of one call, and those of an earlier call; the rest of the course is named without a link."""
+    monkeypatch.setattr(hand_out, "needs_nbgrader", lambda: None)
+    monkeypatch.setattr(hand_out, "release", lambda directory, assignment: directory)
+    for numbers in (["00"], ["14", "15"]):
+        done = CliRunner().invoke(app, ["hand-out", str(tmp_path), *numbers, "--notebooks", str(NOTEBOOKS)])
+        assert done.exit_code == 0, done.output
+    targets = set()
+    for path in (tmp_path / "source").glob("1*/*.ipynb"):
+        text = "\n".join(cell.source for cell in read(path).cells if cell.cell_type == "markdown")
+        for target in re.findall(r"\]\(([^)#]*\.ipynb)", text):
+            assert (path.parent / target).is_file()
+            targets.add(f"{path.name[:2]} to {Path(target).name[:2]}")
+    assert {"14 to 00", "14 to 15", "15 to 14"} <= targets
+    assert {target[-2:] for target in targets} == {"00", "14", "15"}
 
 
 def test_what_a_teacher_changed_is_not_overwritten(tmp_path, lesson):

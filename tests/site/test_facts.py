@@ -1,5 +1,6 @@
 """Explorers as rows of frames: through the default, within their size, with the words of each setting."""
 
+import importlib
 import io
 
 import numpy as np
@@ -8,7 +9,7 @@ from PIL import Image
 
 from course_lib.lessons.catalog import LESSONS
 from course_lib.site import facts
-from course_lib.teaching import Choice, Explorer, Slider, TextBox, panels
+from course_lib.teaching import Choice, Explorer, Slider, TextBox, contents, panels
 
 
 class Line(Explorer):
@@ -34,6 +35,12 @@ class Line(Explorer):
 
     def words(self, state):
         return state["said"]
+
+
+class Plane(Line):
+    """The same line, whose two controls are shown together."""
+
+    together = ("style", "slope")
 
 
 def slider(default, low, high, step):
@@ -88,6 +95,43 @@ def test_rows_hold_the_frames_and_words_of_the_explorer(tmp_path):
     assert {path.name for path in tmp_path.iterdir()} == files
     assert len(files) == len(slope["files"]) + len(style["files"]) - 1
     assert made["bytes"] == sum(path.stat().st_size for path in tmp_path.iterdir())
+    assert made["grid"] is None
+
+
+def test_two_controls_that_act_together_get_every_pair_of_their_settings(tmp_path):
+    made = facts.rows(Plane, tmp_path)
+    slope, style = made["controls"]
+    grid = made["grid"]
+    assert grid["controls"] == [1, 0]
+    assert grid["words"] == [
+        [f"{name} rises by {value.removesuffix(' m')}." for value in slope["values"]]
+        for name in style["values"]
+    ]
+    # The grid holds both rows, and every pair has a file of its own.
+    assert grid["files"][style["default"]] == slope["files"]
+    assert [line[slope["default"]] for line in grid["files"]] == style["files"]
+    files = [file for line in grid["files"] for file in line]
+    assert {path.name for path in tmp_path.iterdir()} == set(files)
+    assert len(set(files)) == len(files)
+    assert made["bytes"] == sum(path.stat().st_size for path in tmp_path.iterdir())
+    # What a file shows is its own pair: a steep slope is no other slope, whatever its name.
+    drawn = type("Plane", (Plane,), {"dpi": facts.DPI})()
+    expected = np.asarray(Image.open(io.BytesIO(drawn.frame(slope=-1.0, style="a")[0])).convert("RGB"), float)
+    got, other = (
+        np.asarray(Image.open(tmp_path / name).convert("RGB"), float) for name in (files[0], files[-1])
+    )
+    assert (np.abs(got - expected) > 64).mean() < 0.1 * (np.abs(other - expected) > 64).mean()
+
+
+def test_at_least_ten_explorers_show_two_controls_together():
+    pairs = {}
+    for lesson in LESSONS:
+        importlib.import_module(f"course_lib.lessons.{lesson.slug}")
+        for kind in contents(f"course_lib.lessons.{lesson.slug}.pictures").explorers.values():
+            if kind.together:
+                pairs[lesson.number] = kind.together
+    assert len(pairs) >= 10
+    assert {"01", "05", "14", "15", "25"} <= set(pairs)
 
 
 def test_a_frame_is_the_explorers_picture_in_few_colours(tmp_path):

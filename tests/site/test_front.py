@@ -8,7 +8,7 @@ import pytest
 from nbformat import v4
 
 from course_lib.lessons.catalog import LESSONS, PATHS, lessons_for
-from course_lib.site import front
+from course_lib.site import front, symbols
 from tests.site.pages.conftest import ROOT
 
 
@@ -88,7 +88,7 @@ def test_a_binder_address_names_repository_and_notebook():
         front.open_page("https://github.com/a/b")
 
 
-def test_symbols_are_those_of_the_explorers():
+def test_what_the_explorers_move_is_listed_with_its_lessons():
     def control(symbol, label):
         return {"symbol": symbol, "label": label}
 
@@ -97,8 +97,30 @@ def test_symbols_are_those_of_the_explorers():
     facts["02"]["explorers"]["B"] = {
         "controls": [control("η", "step size η"), control("|x|", "length |x| (m)")]
     }
-    rows = [line for line in front.symbols(facts).splitlines() if line.startswith("| ")][1:]
+    rows = [line for line in front.moved(facts).splitlines() if line.startswith("| ")][1:]
     one, two = f"[01](lessons/{LESSONS[1].notebook})", f"[02](lessons/{LESSONS[2].notebook})"
     assert f"| η | step size | {one}, {two} |" in rows
     assert f"| \\|x\\| | length (m) | {two} |" in rows
     assert len(rows) == 2
+
+
+def test_a_symbol_of_the_text_leads_to_where_each_lesson_introduces_it(monkeypatch):
+    empty = {lesson.number: {} for lesson in LESSONS}
+    given = {
+        **empty,
+        "01": {r"\eta": "step size", "w^*": "solution"},
+        "02": {"B": "price", r"\eta": "step size"},
+        "03": {r"\eta": "width"},
+    }
+    monkeypatch.setattr(front, "SYMBOLS", given)
+    monkeypatch.setattr(symbols, "SYMBOLS", given)
+    first, second, third = (lesson.notebook.removesuffix(".ipynb") for lesson in LESSONS[1:4])
+    assert front.introduced(greek=True).splitlines()[2:] == [
+        f'| $\\eta$ | step size | <a href="lessons/{first}.html#symbol-01-1">01</a>, '
+        f'<a href="lessons/{second}.html#symbol-02-2">02</a> |',
+        f'| $\\eta$ | width | <a href="lessons/{third}.html#symbol-03-1">03</a> |',
+    ]
+    assert [row.split(" | ")[0] for row in front.introduced(greek=False).splitlines()[2:]] == [
+        "| $B$",
+        "| $w^*$",
+    ]

@@ -40,6 +40,11 @@ FACTS = {
                 }
                 for label in ("step", "width")
             ],
+            "grid": {
+                "controls": [0, 1],
+                "files": [["a", "b"], ["c", "d"]],
+                "words": [["p", "q"], ["r", "s"]],
+            },
         }
     },
 }
@@ -150,6 +155,25 @@ def test_a_prediction_is_a_form_with_every_sentence(tmp_path):
     assert "\n\n" not in form.source.partition("<form")[2]  # an empty line would end the form
 
 
+def test_a_cell_that_introduces_a_symbol_can_be_linked_to(tmp_path):
+    cells = [v4.new_markdown_cell(f"Text {i}.") for i in range(3)]
+    made = pages.page(
+        notebook(v4.new_markdown_cell("# T\n"), *cells),
+        LESSON,
+        FACTS,
+        WHERE,
+        pictures=tmp_path,
+        introduced={"symbol-01-1": 2, "symbol-01-2": 2},
+    )
+    sources = [cell.source for cell in made.cells]
+    assert sources[1:] == [
+        "Text 0.",
+        pages.target("symbol-01-1") + pages.target("symbol-01-2"),
+        "Text 1.",
+        "Text 2.",
+    ]
+
+
 def test_hints_unfold_one_by_one_and_the_cell_that_shows_the_text_is_left_out(tmp_path):
     asked = output(markdown="**01.1 How often.** *Compute.*")
     _, code, text = page_of(v4.new_code_cell('exercises["01.1"]', outputs=[asked]), tmp_path=tmp_path)
@@ -175,6 +199,7 @@ def test_an_explorer_stands_before_its_strip(tmp_path):
     assert "middle</p>" in made.source
     data = re.search(r'<script type="application/json">(.*?)</script>', made.source)[1]
     assert json.loads(data)["controls"] == FACTS["explorers"]["OneExplorer"]["controls"]
+    assert json.loads(data)["grid"] == FACTS["explorers"]["OneExplorer"]["grid"]
     # One whose class the register does not know keeps its strip.
     unknown = v4.new_code_cell("lesson.Other()", outputs=[strip])
     assert "course-explorer" not in page_of(unknown, tmp_path=tmp_path)[2].source
@@ -182,9 +207,66 @@ def test_an_explorer_stands_before_its_strip(tmp_path):
 
 def test_the_front_page_shows_the_first_control_only():
     made = pages.explorer(FACTS["explorers"]["OneExplorer"], "x", first_only=True)
-    assert [c["label"] for c in json.loads(re.search(r"json\">(.*?)</script>", made)[1])["controls"]] == [
-        "step"
+    data = json.loads(re.search(r"json\">(.*?)</script>", made)[1])
+    assert [control["label"] for control in data["controls"]] == ["step"]
+    assert data["grid"] is None
+
+
+def printing(text):
+    return v4.new_code_cell(f"print({text!r})", outputs=[v4.new_output("stream", name="stdout", text=text)])
+
+
+def waits(cell):
+    """Whether a cell of a page is marked as the answer to a prediction."""
+    if cell.cell_type == "code":
+        return "course-answer" in cell.metadata.tags
+    return cell.source.startswith('<div class="course-answer">\n\n') and cell.source.endswith("\n\n</div>")
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        v4.new_markdown_cell("## Next"),
+        v4.new_markdown_cell("That is it.\n\n### Next"),
+        v4.new_code_cell('exercises["01.1"]', outputs=[output(markdown="**01.1 How often.** *Compute.*")]),
+    ],
+)
+def test_what_answers_a_prediction_waits_up_to_the_next_heading_or_exercise(end, tmp_path):
+    drawn = io.BytesIO()
+    Image.new("RGB", (2, 3)).save(drawn, format="png")
+    figure = output(png=base64.b64encode(drawn.getvalue()).decode(), text="Figure: a line")
+    asked = v4.new_code_cell("ask()", outputs=[output(markdown="**Prediction 01.P1.** What?")])
+    shown = v4.new_code_cell("show(f)", outputs=[figure, output(markdown="*It falls.*")])
+    cells = [
+        printing("before"),
+        asked,
+        v4.new_markdown_cell("Text, with no heading: `## x`."),
+        v4.new_code_cell("x = 1"),
+        shown,
+        printing("answer"),
+        end,
+        printing("after"),
     ]
+    made = page_of(*cells, tmp_path=tmp_path)
+    marked = [waits(cell) for cell in made]
+    first, last = marked.index(True), len(marked) - marked[::-1].index(True)
+    # Text, code, what the next cell draws, its caption, what is printed, and text before the heading; nothing else.
+    waiting = made[first:last]
+    assert all(marked[first:last])
+    assert "Text, with no heading" in waiting[0].source
+    assert waiting[1].source == "x = 1"
+    assert len(waiting) == 6 + ("That is it" in end.source)
+    assert ("That is it." in waiting[-1].source) == ("That is it" in end.source)
+    assert not any("## Next" in cell.source for cell in waiting)
+    assert any("print('answer')" in cell.source for cell in waiting)
+    assert "<form" in made[first - 1].source
+    assert "after" in made[-1].source
+    if end.cell_type == "markdown":
+        assert made[last].source in ("## Next", "### Next")
+    kept = pages.page(
+        notebook(v4.new_markdown_cell("# T\n"), *cells), LESSON, FACTS, WHERE, pictures=tmp_path, guess=False
+    )
+    assert not any(map(waits, kept.cells))
 
 
 @pytest.mark.parametrize(

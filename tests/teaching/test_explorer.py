@@ -81,6 +81,17 @@ def test_controls_are_the_attributes_in_order_and_are_inherited():
     assert Shifted.controls["count"] is Wave.count
 
 
+def test_two_controls_that_act_together_are_named_by_two_controls():
+    class Both(Wave):
+        together = ("name", "count")
+
+    assert Both.together == ("name", "count")
+    assert Wave.together is None
+    for wrong in (("count", "size"), ("count", "count"), ("count",), ("count", "shape", "name")):
+        with pytest.raises(ValueError, match=r"together of Wrong must name two of its controls \['count'"):
+            type("Wrong", (Wave,), {"together": wrong})
+
+
 def test_artists_take_the_entries_of_their_names():
     wave = Wave()
     wave.frame(count=3, shape="cosine")

@@ -147,6 +147,7 @@ class PlaneExplorer(Explorer):
     start = Slider("start scale", "log₁₀ c", "k starts at (c, c) and q at (0, 0)", 0.0, -2.0, 1.0, 0.1)
     margin = Slider("margin", "log₁₀ m", "Training stops when 2β₁ + β₂ reaches m", 2.0, 0.0, 4.0, 0.1)
     trained = Choice("trained", "The parameters that gradient flow moves", "k and q", ("k and q", "W"))
+    together = ("start", "margin")
     size = (9.6, 4.2)
     layout = panels(
         ["one constraint, 2β₁ + β₂ ≥ 1", "norms per unit margin"],

@@ -364,6 +364,7 @@ class ScaleExplorer(Explorer):
         3.0,
         0.25,
     )
+    together = ("power", "log_dim")
     size = (10.4, 3.9)
     n_rows = n_keys = 32
     n_shown = 8

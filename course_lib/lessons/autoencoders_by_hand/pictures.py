@@ -326,6 +326,7 @@ class FeatureExplorer(Explorer):
         0.25,
     )
     feature = Slider("feature to look at", "i", "Which of the six features is followed on the right", 2, 1, 6, 1)
+    together = ("l1", "first")
     size = (9.6, 4.0)
     layout = panels(
         ["Features", "Token", "If it had another value"],

@@ -438,6 +438,7 @@ class MaskExplorer(Explorer):
     keep = Slider("keep probability", "p", "How likely an entry of the table stays", 0.8, 0.4, 0.95, 0.05)
     first = Slider("first weight", "w₁", "Belongs to the column (1, 3), of length √10", 0.56, 0.0, 1.0, 0.02)
     second = Slider("second weight", "w₂", "Belongs to the column (2, -1), of length √5", -0.32, -0.5, 0.5, 0.02)
+    together = ("first", "second")
     size = (9.6, 4.2)
     layout = panels(
         ["Probability × loss of each mask", "The plane of w = p w̃"],

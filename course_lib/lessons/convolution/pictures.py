@@ -99,6 +99,7 @@ class StencilExplorer(Explorer):
     stride = Slider("stride", "S", "Input pixels from one output to the next", 1, 1, 3, 1, "pixels")
     padding = Slider("padding", "P", "Zeros on every side of the input", 1, 0, 2, 1, "pixels")
     dilation = Slider("dilation", "D", "Input pixels from one weight to the next", 1, 1, 2, 1, "pixels")
+    together = ("row", "col")
     size = (9.6, 4.0)
     layout = panels(
         ["input, pale: padding", "kernel", "output"],

@@ -198,6 +198,7 @@ class ResonanceExplorer(Explorer):
         4,
         1,
     )
+    together = ("log_ratio", "d_model")
     size = (9.6, 4.2)
     layout = panels(
         ["How many atoms are found", "A typical neuron"],

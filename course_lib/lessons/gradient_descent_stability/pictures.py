@@ -271,6 +271,7 @@ class TrajectoryExplorer(Explorer):
     start_2 = Slider(
         "start, second entry", "w₀[2]", "Where the iterates start, along the second direction", -1.5, -2.5, 2.5, 0.1
     )
+    together = ("step_size", "sigma_1")
     size = (9.0, 4.0)
     steps = 40
     solution = torch.tensor([1.0, 0.5], dtype=torch.float64)

@@ -393,6 +393,7 @@ class EstimatorExplorer(Explorer):
     )
     samples = Slider("number of samples", "n", "How many estimates are drawn", 500, 20, 2000, 20)
     function = Choice("function f", "What is averaged: smooth, a jump at 0, or a fast wave", "x²", tuple(FUNCTIONS))
+    together = ("mean", "baseline")
     size = (9.0, 4.0)
     edges = np.arange(-20.0, 21.0)
     least, most_drawn = 2e-4, 8.0

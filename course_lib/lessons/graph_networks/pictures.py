@@ -155,6 +155,7 @@ class WalkExplorer(Explorer):
     depth = Slider("layers", "k", "How many times the layer is applied", 3, 0, LAYERS, 1)
     form = Choice("layer", "What one layer does with the neighbours of a node", "sum", FORMS)
     node = Slider("start at node", "i", "The node that starts with 1", 1, 1, 8, 1)
+    together = ("depth", "form")
     size = (11.6, 3.9)
     layout = panels(
         ["what each node holds", "all starts at once", "angle to the limit pattern"],

@@ -243,6 +243,7 @@ class DelayExplorer(Explorer):
     delays = Choice(
         "delay from j to i", "How the delay of a pair comes about", "d + e", ("d + e", "distance", "random numbers")
     )
+    together = ("spread", "window")
     size = (9.6, 4.0)
     dpi = 100
     layout = panels(

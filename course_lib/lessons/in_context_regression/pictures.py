@@ -290,6 +290,7 @@ class AllocationExplorer(Explorer):
     step = Slider("step", "t", "Steps of gradient descent that were taken", 120, 0, STEPS, EVERY)
     scale = Slider("scale of the start", "s", "Size of all factors before the first step", 0.2, 0.1, 0.4, 0.1)
     heads = Slider("heads", "H", "Number of attention heads; there are three tasks", 3, 1, MOST, 1)
+    together = ("step", "scale")
     size = (10.6, 3.4)
     dpi = 100
     layout = panels(

@@ -396,6 +396,7 @@ class AttentionExplorer(Explorer):
     head = Slider("head", "h", "The heads of one layer look in parallel", 1, 1, HEADS, 1)
     side = Choice("attention", "Which of the three attentions of an encoder-decoder model", SIDES[0], SIDES)
     language = Choice("language", "The code that is put before the sentence", "en_XX", LANGUAGES)
+    together = ("layer", "head")
     sentence = TextBox("sentence", f"Up to {MAX_TOKENS} tokens; press Enter", SENTENCES[0], "La petite fille dort ici.")
     size = (7.9, 5.6)
     layout = panels("One head's attention: every row sums to 1")

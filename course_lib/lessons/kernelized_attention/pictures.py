@@ -399,6 +399,7 @@ class CostExplorer(Explorer):
         "no",
         ("no", "yes"),
     )
+    together = ("d", "power")
     size = (11.4, 4.0)
     layout = panels(
         ["Time", "Memory", "Similarity"],

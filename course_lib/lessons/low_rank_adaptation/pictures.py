@@ -250,6 +250,7 @@ class AdapterExplorer(Explorer):
     rank = Slider("rank", "r", "Rows of A and columns of B", 4, 1, D, 1)
     log_step = Slider("log10 step size", "log η", "Power of ten of the step size", -1.5, -3.0, 0.0, 0.125)
     scaling = Choice("scale", "Factor s in front of B A, with α = 4", "α/r", ("α/r", "α/√r"))
+    together = ("rank", "log_step")
     size = (9.4, 3.7)
     layout = panels(
         ["loss after 60 steps", "the chosen run"], ["log10 of the step size", "gradient step"], ["rank r", "loss / start"],

@@ -417,6 +417,7 @@ class SizesExplorer(Explorer):
         maximum=1.5,
         step=0.05,
     )
+    together = ("rate", "init")
     size = (9.0, 4.2)
     layout = panels(
         ["Hidden activations (RMS)", "Output"],

@@ -295,6 +295,7 @@ class FeatureExplorer(Explorer):
     )
     language = Choice("its language", "The code that is put before the sentence", "en_XX", LANGUAGES)
     target = Choice("translate into", "The language in which the decoder writes", "de_DE", LANGUAGES)
+    together = ("rank", "factor")
     size = (10.4, 6.6)
     continuous = False
 

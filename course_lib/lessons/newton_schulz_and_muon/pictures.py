@@ -442,6 +442,7 @@ class SingularValueExplorer(Explorer):
         "Polar Express",
         FAMILIES,
     )
+    together = ("steps", "smallest")
     size = (8.8, 3.9)
     layout = panels(
         ["After all steps", "Step by step"],

@@ -239,6 +239,7 @@ class PenaltyExplorer(Explorer):
         "units on axes", "The two principal axes that the two units stand on", "1 and 2",
         tuple(f"{i + 1} and {j + 1}" for i, j in PAIRS),
     )  # fmt: skip
+    together = ("penalty", "pair")
     size = (11.6, 3.9)
     layout = panels(
         ["variance s, and s × factor in blue", "factor of a chosen axis", "map of critical points"],

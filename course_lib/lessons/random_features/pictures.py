@@ -391,6 +391,7 @@ class EstimateExplorer(Explorer):
         "trigonometric",
         KINDS,
     )
+    together = ("m", "length")
     size = (9.0, 4.1)
     counts = 2 ** np.arange(2, 9)
     edges = np.linspace(-2, 4, 31)

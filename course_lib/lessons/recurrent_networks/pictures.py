@@ -264,6 +264,7 @@ class HumpExplorer(Explorer):
     slope = Slider(
         "slope", "s", "Slope of the nonlinearity, the same at all steps; 1 is a linear network", 1.0, 0.1, 1.0, 0.05
     )
+    together = ("eigenvalue", "coupling")
     size = (9.6, 4.2)
     layout = panels(
         ["one step back", "many steps back"],

@@ -87,6 +87,7 @@ class RuleExplorer(Explorer):
     b = Slider("after a success, say", "b", "The estimate δ₁ when the trial succeeds", 0.5, 0.0, 1.0, 0.005)
     eta = Slider("largest possible θ", "η", "θ is known to lie between 0 and η", 0.5, 0.05, 1.0, 0.01)
     rule = Choice("rule", "Your a and b, or the best ones", "yours", ("yours", "closed form"))
+    together = ("a", "b")
     size = (9.6, 4.0)
     layout = panels(
         ["risk of the rule", "the two estimates"],

@@ -352,6 +352,7 @@ class RecallExplorer(Explorer):
     noise = Slider(
         "query noise", "s", "Length of the random vector added to a key when it is used as a query", 0.0, 0.0, 1.0, 0.05
     )
+    together = ("log_penalty", "noise")
     size = (9.6, 4.2)
     width = 32
     names = METHODS[1:]

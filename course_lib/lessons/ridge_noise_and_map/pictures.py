@@ -282,6 +282,7 @@ class NoisyStepExplorer(Explorer):
         1.5,
         0.05,
     )
+    together = ("step_size", "noise")
     size = (9.6, 4.2)
     steps, paths = 40, 8
     target, start = 2.0, 3.0

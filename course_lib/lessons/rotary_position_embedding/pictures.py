@@ -387,6 +387,7 @@ class ClockExplorer(Explorer):
         "none",
         EXTENSIONS,
     )
+    together = ("distance", "exponent")
     size = (9.6, 4.2)
     reach = 400
     layout = panels(

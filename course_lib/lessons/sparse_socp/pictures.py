@@ -223,6 +223,7 @@ class SignExplorer(Explorer):
     first = Slider("first edge turned", "a", "The number of an edge whose sign turns; 0 for none", 3, 0, 12, 1)
     second = Slider("second edge turned", "b", "The number of another edge whose sign turns; 0 for none", 0, 0, 12, 1)
     vertex = Slider("vertex switched", "v", "All edges at this vertex turn; 0 for none", 0, 0, 9, 1)
+    together = ("first", "second")
     size = (8.8, 3.9)
     layout = panels(
         ["signs of the edges", "the optimum and two bounds"], ["column", "bound by cones, by a semidefinite X, best x"],

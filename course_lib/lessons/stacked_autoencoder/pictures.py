@@ -337,6 +337,7 @@ class CodeExplorer(Explorer):
         3.0,
         0.1,
     )
+    together = ("power", "k")
     size = (9.4, 4.0)
     widest = 128
     layout = panels(

@@ -78,6 +78,7 @@ class PoleExplorer(Explorer):
     decay = Slider("decay", "α", "How fast the state fades: e^(-αs)", 0.3, 0.0, 2.0, 0.05, "1/time")
     frequency = Slider("frequency", "ω", "How fast the state turns", 2.5, 0.0, 6.0, 0.1, "rad/time")
     step = Slider("step", "Δ", "Time from one token to the next", 0.5, 0.05, 1.0, 0.05, "time")
+    together = ("decay", "step")
     size = (10.4, 3.9)
     layout = panels(
         ["the step's pole a", "impulse response Kₗ/Δ", "response to a switch"],

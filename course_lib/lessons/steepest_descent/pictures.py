@@ -283,6 +283,7 @@ class BallExplorer(Explorer):
     )
     angle = Slider("gradient angle", "θ", "Direction of the gradient; its Euclidean length is 1", 25, 0, 355, 5, "deg")
     radius = Slider("radius of the ball", "η", "The largest length that a step may have", 1.0, 0.3, 1.5, 0.05)
+    together = ("inverse", "angle")
     size = (9.0, 4.2)
     layout = panels(
         ["Ball and step", "Change of the linear model"],

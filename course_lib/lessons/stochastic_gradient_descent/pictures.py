@@ -314,6 +314,7 @@ class SgdExplorer(Explorer):
     noise = Slider(
         "label noise", "s", "Standard deviation of what is added to the labels of a linear teacher", 0.5, 0.0, 1.0, 0.05
     )
+    together = ("rows", "columns")
     size = (9.6, 4.0)
     steps = 150
     runs = 6

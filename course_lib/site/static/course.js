@@ -3,38 +3,52 @@
 "use strict";
 
 function explorer(root) {
-  const { folder, controls } = JSON.parse(root.querySelector("script").textContent);
+  const { folder, controls, grid } = JSON.parse(root.querySelector("script").textContent);
+  const pair = grid ? grid.controls : [];
   const image = root.querySelector("img");
   const words = root.querySelector(".course-words");
   const about = image.alt;
   const inputs = [];
 
-  // One control moves; the others go back to their defaults, for which the frames were drawn.
+  const say = (i) => {
+    const value = controls[i].values[inputs[i].value];
+    inputs[i].parentElement.querySelector("output").textContent = value;
+    if (inputs[i].type === "range") inputs[i].setAttribute("aria-valuetext", value);
+  };
+
+  // What control i shows at a position: in the grid beside the setting of its partner, else in its row.
+  const frame = (i, at) => {
+    if (!pair.includes(i)) return { file: controls[i].files[at], words: controls[i].words[at] };
+    const [a, b] = pair.map((one) => (one === i ? at : inputs[one].value));
+    return { file: grid.files[a][b], words: grid.words[a][b] };
+  };
+
+  // The controls that frames were not drawn for, beside the one that moves, go back to their defaults.
   const show = (moved) => {
     controls.forEach((control, i) => {
-      if (i !== moved) inputs[i].value = control.default;
-      const value = control.values[inputs[i].value];
-      inputs[i].parentElement.querySelector("output").textContent = value;
-      if (inputs[i].type === "range") inputs[i].setAttribute("aria-valuetext", value);
+      const stays = i === moved || (pair.includes(i) && pair.includes(moved));
+      if (!stays) inputs[i].value = control.default;
+      say(i);
     });
-    const at = inputs[moved].value;
-    image.src = `${folder}/${controls[moved].files[at]}`;
-    words.textContent = controls[moved].words[at];
-    image.alt = `${about} ${controls[moved].words[at]}`;
+    const shown = frame(moved, inputs[moved].value);
+    image.src = `${folder}/${shown.file}`;
+    words.textContent = shown.words;
+    image.alt = `${about} ${shown.words}`;
   };
 
-  // The row is fetched when the reader turns to its control, so that the picture follows the hand.
-  const fetchRow = (control) => {
-    if (control.fetched) return;
-    control.fetched = control.files.map((file) => {
-      const frame = new Image();
-      frame.src = `${folder}/${file}`;
-      return frame;
+  // The frames of a control are fetched when the reader turns to it, so that the picture follows the hand.
+  const fetched = new Map();
+  const fetchRow = (i) => {
+    controls[i].values.forEach((_, at) => {
+      const { file } = frame(i, at);
+      if (fetched.has(file)) return;
+      fetched.set(file, new Image());
+      fetched.get(file).src = `${folder}/${file}`;
     });
   };
 
-  const panel = root.querySelector(".course-controls");
-  controls.forEach((control, i) => {
+  const add = (i) => {
+    const control = controls[i];
     const label = document.createElement("label");
     label.title = control.about;
     const name = document.createElement("span");
@@ -56,40 +70,96 @@ function explorer(root) {
     output.setAttribute("aria-hidden", "true");
     output.hidden = control.kind !== "slider";
     label.append(name, input, output);
-    panel.append(label);
-    inputs.push(input);
+    inputs[i] = input;
+    say(i);
     input.addEventListener("input", () => show(i));
     for (const turn of ["focus", "pointerenter", "touchstart"]) {
-      input.addEventListener(turn, () => fetchRow(control), { passive: true });
+      input.addEventListener(turn, () => fetchRow(i), { passive: true });
     }
-  });
-  if (controls.length > 1) {
-    const note = document.createElement("p");
-    note.className = "course-note";
-    note.textContent = "Here one control moves at a time: the others return to their defaults.";
-    panel.append(note);
+    return label;
+  };
+
+  const group = (places, note) => {
+    const box = document.createElement("div");
+    box.append(...places.map(add));
+    if (note) {
+      const line = document.createElement("p");
+      line.className = "course-note";
+      line.textContent = note;
+      box.prepend(line);
+      box.setAttribute("role", "group");
+      box.setAttribute("aria-label", note);
+    }
+    root.querySelector(".course-controls").append(box);
+  };
+  const rest = controls.map((_, i) => i).filter((i) => !pair.includes(i));
+  if (pair.length) group(pair, "These two act together: move both.");
+  if (rest.length) {
+    const by = pair.length ? "Each control below moves by itself" : "One control moves at a time";
+    group(rest, controls.length > 1 ? `${by}: the others return to their defaults.` : "");
   }
-  controls.forEach((control, i) => {
-    inputs[i].parentElement.querySelector("output").textContent = control.values[control.default];
-    if (inputs[i].type === "range") inputs[i].setAttribute("aria-valuetext", control.values[control.default]);
-  });
 }
 
-function prediction(form) {
-  const answers = [...form.querySelectorAll("dl dt")];
+/* What answers a prediction stays hidden until the reader has guessed, or asks to see it. */
+function prediction(form, i, forms) {
+  const choices = [...form.querySelectorAll("dl dt")];
   const unfold = form.querySelector("details");
   const button = form.querySelector("button");
   const line = form.querySelector("[role=status]");
+  const follows = (one, other) => one.compareDocumentPosition(other) & Node.DOCUMENT_POSITION_FOLLOWING;
+  const answers = [...document.querySelectorAll(".course-answer, .cell.tag_course-answer")].filter(
+    (one) => follows(form, one) && !(forms[i + 1] && follows(forms[i + 1], one)));
+  const number = form.querySelector("input").name;
+  const notes = [];
+  const peek = document.createElement("button");
+
+  const reveal = (shown) => {
+    for (const one of answers) one.classList.toggle("course-shown", shown);
+    for (const note of notes) note.hidden = shown;
+    peek.setAttribute("aria-expanded", shown);
+    reachable();
+  };
+
   unfold.hidden = true;
+  if (answers.length) {
+    // One note where several parts stand in a row.
+    for (const one of answers.filter((one) => !answers.includes(one.previousElementSibling))) {
+      const note = document.createElement("p");
+      const link = document.createElement("a");
+      note.className = "course-note course-waiting";
+      link.href = `#${form.id}`;
+      link.textContent = "your guess";
+      note.append(`What answers ${number} is shown here after `, link, ".");
+      one.before(note);
+      notes.push(note);
+    }
+    peek.type = "button";
+    peek.className = "course-peek";
+    peek.textContent = "Show the answer without guessing";
+    peek.addEventListener("click", () => reveal(peek.getAttribute("aria-expanded") !== "true"));
+    button.after(peek);
+    reveal(false);
+    // A link into the passage asks to see it.
+    const meant = () => {
+      const place = location.hash && document.getElementById(decodeURIComponent(location.hash.slice(1)));
+      if (!place || !answers.some((one) => one.contains(place))) return;
+      reveal(true);
+      place.scrollIntoView();
+    };
+    window.addEventListener("hashchange", meant);
+    meant();
+  }
   form.addEventListener("change", () => { button.disabled = false; });
   form.addEventListener("submit", (event) => {
     event.preventDefault();
-    const choice = answers[form.querySelector("input:checked").value];
+    const choice = choices[form.querySelector("input:checked").value];
     const why = choice.nextElementSibling;
     const opening = why.dataset.right === "true" ? "As you predicted. " : "Not what happens. ";
     line.textContent = opening + [...why.childNodes].slice(1).map((node) => node.textContent).join("").trim();
     line.className = "course-words";
     unfold.hidden = false;
+    peek.hidden = true;
+    reveal(true);
   });
 }
 

@@ -1,5 +1,6 @@
 """The built site in a browser: at three widths, by keyboard, with axe, and without any other host."""
 
+import json
 import re
 from urllib.parse import unquote, urlsplit
 
@@ -46,6 +47,12 @@ def violations(page, *, contrast=True):
     return [f"{one['id']}: {node['html'][:200]}" for one in found for node in one["nodes"][:3]]
 
 
+def revealed(page):
+    """Show all that waits for a guess."""
+    for button in page.locator(".course-peek").all():
+        button.click()
+
+
 def moved(page):
     """Move every slider of the page by key; return what did not follow."""
     faults = []
@@ -81,6 +88,8 @@ def moved(page):
 @pytest.mark.parametrize("place", PAGES)
 def test_a_page_is_whole(place, visit, address, site):
     page = visit(place)
+    assert page.evaluate(OUTSIDE) == []
+    revealed(page)
     for width in WIDTHS:
         page.set_viewport_size({"width": width, "height": 900})
         assert (width, page.evaluate(OUTSIDE)) == (width, [])
@@ -113,26 +122,56 @@ def test_axe_is_at_work(visit):
     assert "color-contrast" in found
 
 
-def test_one_control_moves_and_the_others_go_back(visit):
+def test_two_controls_that_act_together_move_and_any_other_puts_them_back(visit):
     page = visit(LESSON_PAGES[1])
     explorer = page.locator(".course-explorer").first
-    first, second = explorer.locator("input[type=range]").nth(0), explorer.locator("input[type=range]").nth(1)
-    words = explorer.locator("[role=status]")
-    start, default = words.inner_text(), first.input_value()
-    first.focus()
-    page.keyboard.press("End")
-    at_end = words.inner_text()
-    assert at_end != start
-    second.focus()
-    page.keyboard.press("Home")
-    assert first.input_value() == default
-    assert words.inner_text() not in (start, at_end)
-    page.keyboard.press("End")
-    for _ in range(20):
-        page.keyboard.press("ArrowLeft")
-        if first.input_value() == default and words.inner_text() == start:
-            break
-    assert words.inner_text() == start
+    data = json.loads(explorer.locator("script").text_content())
+    grid, controls = data["grid"], data["controls"]
+    pair = [explorer.get_by_label(controls[i]["label"], exact=True) for i in grid["controls"]]
+    other = explorer.locator(".course-controls > div").nth(1).locator("input").first
+    words, image = explorer.locator("[role=status]"), explorer.locator("img")
+
+    def shown():
+        return words.inner_text(), image.get_attribute("src").rpartition("/")[2]
+
+    start = shown()
+    seen = set()
+    for key, a in (("End", -1), ("Home", 0)):
+        pair[0].press(key)
+        for other_key, b in (("Home", 0), ("End", -1)):
+            pair[1].press(other_key)
+            # The first control stayed where it was put, and words, picture and text belong to both settings.
+            assert shown() == (grid["words"][a][b], grid["files"][a][b])
+            assert grid["words"][a][b] in image.get_attribute("alt")
+            seen.add(shown())
+    assert len(seen) == 4
+    other.press("Home")
+    defaults = [controls[i]["default"] for i in grid["controls"]]
+    assert [int(one.input_value()) for one in pair] == defaults
+    alone = shown()
+    assert alone not in seen | {start}
+    pair[1].press("End")
+    assert shown() == (grid["words"][defaults[0]][-1], grid["files"][defaults[0]][-1])
+    pair[1].press("Home")
+    for _ in range(defaults[1]):
+        pair[1].press("ArrowRight")
+    assert shown() == start
+
+
+def test_the_frames_of_two_controls_are_fetched_when_the_reader_turns_to_them(visit):
+    page = visit(LESSON_PAGES[1])
+    explorer = page.locator(".course-explorer").first
+    explorer.scroll_into_view_if_needed()
+
+    def fetched():
+        return {url.rpartition("/")[2] for url in page.requested if url.endswith(".webp")}
+
+    assert fetched() <= {"default.webp"}
+    slider = explorer.locator("input[type=range]").first
+    slider.focus()
+    page.wait_for_load_state("networkidle")
+    # One line of the grid, not all of it.
+    assert 1 < len(fetched()) <= int(slider.get_attribute("max")) + 1
 
 
 def test_a_slider_can_be_touched(visit):
@@ -153,17 +192,80 @@ def test_every_answer_to_a_prediction_is_told_its_own_sentence(place, visit):
     assert forms.count() >= 2
     for form in forms.all():
         assert not form.locator("dl").is_visible()
-        assert form.locator("button").is_disabled()
+        assert form.locator("button[type=submit]").is_disabled()
         said = set()
         for choice, answer in zip(form.locator("input").all(), form.locator("dd").all(), strict=True):
             choice.check()
-            form.locator("button").click()
+            form.locator("button[type=submit]").click()
             line = form.locator("[role=status]").text_content()
             right = answer.get_attribute("data-right") == "true"
             assert line.startswith("As you predicted. " if right else "Not what happens. ")
             assert line.split(". ", 1)[1] in answer.text_content()
             said.add(line)
         assert len(said) == form.locator("input").count()
+
+
+def answers(page, number):
+    """What waits for the guess of a prediction: the marked parts between its form and the next one."""
+    return page.locator(".course-answer, .cell.tag_course-answer").locator(
+        f"xpath=self::*[preceding::form[1]/@id='prediction-{number}']"
+    )
+
+
+def visible(parts):
+    # Not `is_visible`: a part may be a bare anchor, which has no height.
+    return parts.evaluate_all("all => all.map((one) => getComputedStyle(one).display !== 'none')")
+
+
+def test_results_wait_for_a_guess_or_for_the_button(visit):
+    page = visit(LESSON_PAGES[8])
+    second, third = answers(page, "08.P2"), answers(page, "08.P3")
+    assert second.count()
+    assert third.count()
+    assert not any(visible(second) + visible(third))
+    form = page.locator('form[id="prediction-08.P2"]')
+    button = form.locator(".course-peek")
+    note = page.locator(".course-waiting", has_text="08.P2").first
+    assert note.is_visible()
+    for expanded in (True, False):
+        button.press("Enter")
+        assert button.get_attribute("aria-expanded") == str(expanded).lower()
+        assert set(visible(second)) == {expanded}
+        assert note.is_visible() != expanded
+        assert button.evaluate("one => one === document.activeElement")
+    form.locator("input").last.check()
+    form.locator("button[type=submit]").click()
+    assert all(visible(second))
+    assert not button.is_visible()
+    # The other prediction still waits for its own guess.
+    assert not any(visible(third))
+
+
+def test_a_link_to_an_equation_that_waits_shows_it(visit):
+    page = visit(LESSON_PAGES[8])
+    # Numbered in the passage that answers the second prediction.
+    number = answers(page, "08.P2").locator("[id^=eq-]").first.get_attribute("id")
+    page.evaluate("id => { location.hash = id; }", number)
+    page.wait_for_selector(f'[id="{number}"]', state="attached")
+    page.wait_for_function("id => document.getElementById(id).getBoundingClientRect().top < 900", arg=number)
+    assert all(visible(answers(page, "08.P2")))
+    assert not any(visible(answers(page, "08.P3")))
+    again = visit(f"{LESSON_PAGES[8]}#{number}")
+    assert all(visible(answers(again, "08.P2")))
+
+
+def test_what_waits_for_a_guess_is_printed(visit):
+    page = visit(LESSON_PAGES[8])
+    page.emulate_media(media="print")
+    assert all(visible(answers(page, "08.P2")))
+    assert not page.locator(".course-waiting").first.is_visible()
+    assert not page.locator(".course-peek").first.is_visible()
+
+
+def test_without_scripts_nothing_waits(visit):
+    page = visit(LESSON_PAGES[8], java_script_enabled=False)
+    assert all(visible(answers(page, "08.P2")))
+    assert answers(page, "08.P2").count()
 
 
 def test_without_scripts_the_page_says_all(visit):
