@@ -222,6 +222,13 @@ MUTANTS = [
         ("tests/attention/test_kernelized.py",),
     ),
     Mutant(
+        "fading-values-keep-their-weight",
+        "attention/kernelized.py",
+        "sums.absorb(y, to_end * a, to_end * w)",
+        "sums.absorb(y, a, to_end * w)",
+        ("tests/attention/test_states.py",),
+    ),
+    Mutant(
         "running-maximum-without-rescaling",
         "attention/random_features.py",
         "sums = sums * (top - new_top).exp().mT",
