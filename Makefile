@@ -23,7 +23,7 @@ UNIT = tests --ignore=tests/browser --ignore=tests/site/pages --ignore=tests/tea
 NOTEBOOKS = notebooks
 BROWSER = tests/browser
 
-.PHONY: help lab test quick store figures bench mutants doctor site site-test teacher teacher-test lint unit notebooks browser $(BENCH_PARTS)
+.PHONY: help lab test quick store figures bench mutants doctor site site-test teacher teacher-test grading-test lint unit notebooks browser $(BENCH_PARTS)
 
 help:
 	@echo "make lab      set up and open the course in JupyterLab (LAB_ARGS=... passes arguments on)"
@@ -100,6 +100,18 @@ teacher: $(READY)
 teacher-test: $(READY)
 	$(BIN)/python -m course_lib.teacher $(or $(TEACHER_ARGS),00 01 12)
 	$(BIN)/python -m pytest -q -n 2 -p no:nbval tests/teacher/pages
+
+# nbgrader puts a menu into the JupyterLab of its environment, so it gets one of its own, on top of the course's.
+.venv/grading/.ready: $(READY)
+	$(BIN)/python -m venv .venv/grading
+	$(BIN)/python -c "import sysconfig; print('import site; site.addsitedir(%r)' % sysconfig.get_path('purelib'))" \
+		> "$$(.venv/grading/bin/python -c "import sysconfig; print(sysconfig.get_path('purelib'))")/course.pth"
+	.venv/grading/bin/python -m pip install --disable-pip-version-check -q -c constraints.txt -e ".[grading]"
+	touch $@
+
+# Hands lessons out through nbgrader itself, and lets it grade right, wrong and empty answers.
+grading-test: .venv/grading/.ready
+	JUPYTER_PATH="$(CURDIR)/.venv/share/jupyter" .venv/grading/bin/python -m pytest -q -p no:nbval tests/grading/test_hand_out.py
 
 doctor: $(READY)
 	$(BIN)/python -m course_lib doctor

@@ -37,19 +37,36 @@ class Mutant(NamedTuple):
     tests: tuple[str, ...]
 
 
+def sources(package: Path) -> dict[str, str]:
+    """Return the text of each module by its path in the package."""
+    return {str(p.relative_to(package)): p.read_text(encoding="utf-8") for p in package.rglob("*.py")}
+
+
+def pattern_of(mutant: Mutant) -> re.Pattern:
+    """Return what finds the text that the mutant changes."""
+    return re.compile(r"\s+".join(map(re.escape, mutant.old.split())))
+
+
+def place_of(mutant: Mutant, texts: dict[str, str]) -> str:
+    """Return the one path whose text holds what the mutant changes.
+
+    Raises ValueError where the text does not occur exactly once.
+    """
+    found = [path for path, text in texts.items() for _ in pattern_of(mutant).finditer(text)]
+    if len(found) != 1:
+        raise ValueError(f"its text occurs {len(found)} times{': ' if found else ''}{', '.join(found)}")
+    return found[0]
+
+
 def plant(mutant: Mutant, package: Path) -> str:
     """Change the package; return where the text was found, if not where it was expected.
 
     Raises ValueError where the text does not occur exactly once.
     """
-    pattern = re.compile(r"\s+".join(map(re.escape, mutant.old.split())))
-    texts = {path: path.read_text(encoding="utf-8") for path in package.rglob("*.py")}
-    found = [path for path, text in texts.items() for _ in pattern.finditer(text)]
-    if len(found) != 1:
-        places = ", ".join(str(path.relative_to(package)) for path in found)
-        raise ValueError(f"its text occurs {len(found)} times{': ' if places else ''}{places}")
-    found[0].write_text(pattern.sub(lambda _: mutant.new, texts[found[0]]), encoding="utf-8")
-    place = str(found[0].relative_to(package))
+    texts = sources(package)
+    place = place_of(mutant, texts)
+    changed = pattern_of(mutant).sub(lambda _: mutant.new, texts[place])
+    (package / place).write_text(changed, encoding="utf-8")
     return "" if place == mutant.file else f"in {place}"
 
 
@@ -222,6 +239,13 @@ MUTANTS = [
         ("tests/attention/test_kernelized.py",),
     ),
     Mutant(
+        "fading-values-keep-their-weight",
+        "attention/kernelized.py",
+        "sums.absorb(y, to_end * a, to_end * w)",
+        "sums.absorb(y, a, to_end * w)",
+        ("tests/attention/test_states.py",),
+    ),
+    Mutant(
         "running-maximum-without-rescaling",
         "attention/random_features.py",
         "sums = sums * (top - new_top).exp().mT",
@@ -380,8 +404,8 @@ MUTANTS = [
     Mutant(
         "steering-drops-what-is-not-reconstructed",
         "mbart/splicing.py",
-        "return x + (autoencoder.decode(changed) - autoencoder.decode(code))",
-        "return autoencoder.decode(changed)",
+        'if mode == "factor" else numbers return x + (autoencoder.decode(changed) - autoencoder.decode(code))',
+        'if mode == "factor" else numbers\n        return autoencoder.decode(changed)',
         ("tests/mbart/test_splicing.py",),
     ),
     # pipeline
@@ -395,7 +419,7 @@ MUTANTS = [
     Mutant(
         "sparse-trains-on-held-out-tokens",
         "pipeline/autoencoders.py",
-        'autoencoder, sides["train"], config.training, generator=generator(seed, 4)',
+        'autoencoder, tokens.sides["train"], config.training, generator=generator(seed, 4)',
         "autoencoder, tokens.states, config.training, generator=generator(seed, 4)",
         ("tests/test_pipeline.py",),
     ),

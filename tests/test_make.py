@@ -225,13 +225,16 @@ def test_ci_installs_chromium_and_calls_all_tests(tmp_path, has_browser):
     environment = {"PATH": str(programs), "REQUIRE_BROWSER": ""}
     subprocess.run([ROOT / ".ci" / "run"], cwd=tmp_path, env=environment, check=True, timeout=HANG_S)
     calls = log.read_text().splitlines()
-    wanted = [f"make {target} browser=1 in {ROOT}" for target in ("test", "site-test", "teacher-test")]
-    assert calls[-3:] == wanted
+    wanted = [
+        f"make {target} browser=1 in {ROOT}"
+        for target in ("test", "site-test", "teacher-test", "grading-test")
+    ]
+    assert calls[-4:] == wanted
     installs = [call for call in calls if call.startswith("apt-get install") and "chromium" in call]
     assert len(installs) == (0 if has_browser else 1)
 
 
-@pytest.mark.parametrize("failing", ["test", "site-test", "teacher-test"])
+@pytest.mark.parametrize("failing", ["test", "site-test", "teacher-test", "grading-test"])
 def test_ci_fails_where_one_of_them_fails(tmp_path, failing):
     programs = {"make": f'#!/bin/sh\n[ "$1" != {failing} ] || exit 2\n', "chromium": "#!/bin/sh\n"}
     for name, text in programs.items():

@@ -71,7 +71,9 @@ class Quadratic:
         count = rows.shape[-2]
         i, j = torch.triu_indices(count, count, device=x.device)
         rows = torch.cat([rows, math.sqrt(2) * rows], -2)  # the second half is for rows that meet another one
-        return (rows.index_select(-2, i) * rows.index_select(-2, j + count * (i != j))).mT
+        first, second = rows.index_select(-2, i), rows.index_select(-2, j + count * (i != j))
+        # Without a gradient the product takes the place of its factor: new memory costs as much as the product.
+        return (first * second if first.requires_grad else first.mul_(second)).mT
 
     def n_features(self, head_dim: int) -> int:
         """C = (D + 1)(D + 2)/2, or D(D + 1)/2 where c = 0 (15.6)."""
@@ -156,6 +158,7 @@ class LinearState(AttentionState):
     fade: Tensor
     seen: Tensor
     feature_map: FeatureMap
+    head_dim: int
 
     @classmethod
     def empty(cls, like: Tensor, feature_map: FeatureMap, head_dim: int, value_dim: int) -> "LinearState":
@@ -169,6 +172,7 @@ class LinearState(AttentionState):
             fade=zeros(1, 1) + 1,
             seen=zeros(1, 1).bool(),
             feature_map=feature_map,
+            head_dim=head_dim,
         )
 
     def settled(self) -> "LinearState":
@@ -332,7 +336,8 @@ def linear_attention(
     state), and `initial_state` goes on from it, by one token or by many, with gradients into the state.
 
     With `decay`, key j counts gamma_(j+1) ... gamma_i times for query i, as in (12.14), in numerator and denominator.
-    It needs `causal`, takes the general path also for `Quadratic`, and its gradient cannot be differentiated again.
+    It needs `causal`, and its gradient cannot be differentiated again; where one is asked for, `Quadratic` takes the general
+    path as well.
 
     As torch calls it: `is_causal`, where given, counts in place of `causal`; `enable_gqa` repeats heads of k and v, and
     leading dimensions of size 1 are repeated (a state then is one for each head of q); `padding_mask` is boolean, (batch,
@@ -408,6 +413,8 @@ def _start(state: LinearState | None, k: Tensor, v: Tensor, feature_map: Feature
         )
     if isinstance(feature_map, Quadratic):
         count = feature_map.n_features(k.shape[-1])
+    elif feature_map is state.feature_map and state.head_dim == k.shape[-1]:
+        count = state.sums.shape[-2]  # known: a token of decoding need not compute features to count them
     else:
         count = _features(feature_map, k[:, :1]).shape[-1]
     wanted = (*lead, count, v.shape[-1] + 1)
@@ -419,7 +426,8 @@ def _start(state: LinearState | None, k: Tensor, v: Tensor, feature_map: Feature
     if Quadratic in map(type, (feature_map, state.feature_map)) and state.feature_map != feature_map:
         raise ValueError(f"initial_state was made with {state.feature_map}, got feature_map {feature_map}")
     wide = torch.promote_types(state.sums.dtype, _sum_dtype(k.dtype))
-    state = replace(state, feature_map=feature_map)
+    if state.feature_map is not feature_map or state.head_dim != k.shape[-1]:
+        state = replace(state, feature_map=feature_map, head_dim=k.shape[-1])
     return (state if state.sums.dtype == wide else state.to(dtype=wide)).merged()
 
 
@@ -442,36 +450,37 @@ def _attend(
         # A query that sees no key: 0 divided by 1, with gradients of 0, in the place of 0/0.
         seen = weights.cumsum(-2) > 0 if causal else weights.sum(-2, keepdim=True) > 0
         floor = floor + ~(seen if state is None else seen | state.seen)
-    if state is None and decay is None and isinstance(feature_map, Quadratic):
-        out, *_ = _QuadraticAttention.apply(
-            q, k, v, weights, floor, None, feature_map, causal, normalize, chunk_size, False
-        )
-        return out, None
-    if state is None:
-        return _chunked(q, k, v, weights, floor, None, decay, feature_map, causal, normalize, chunk_size)[
-            0
-        ], None
-    if masked:
-        any_seen = (weights > 0).any(-2, keepdim=True) | state.seen
-    else:
-        any_seen = torch.ones_like(state.seen) if k.shape[1] else state.seen
-    if max(k.shape[1], q.shape[1]) < PENDING:
+    if state is not None and max(k.shape[1], q.shape[1]) < PENDING:
         if state.keys.shape[1] + k.shape[1] >= PENDING:
             state = state.settled()
-        out, state = _short(q, k, v, weights, floor, decay, state, causal, normalize)
-        return out, replace(state, seen=any_seen)
-    state = state.settled()
-    if decay is None and isinstance(feature_map, Quadratic):
-        out, _, sums = _QuadraticAttention.apply(
-            q, k, v, weights, floor, state.sums, feature_map, causal, normalize, chunk_size, True
+        return _short(
+            q, k, v, weights, floor, decay, state, _seen(state, k, weights, masked), causal, normalize
         )
+    held = None if state is None else state.settled()
+    start = None if held is None else held.sums
+    options, stream = (feature_map, causal, normalize, chunk_size), held is not None
+    learns = torch.is_grad_enabled() and any(
+        t is not None and t.requires_grad for t in (q, k, v, decay, start)
+    )
+    if not isinstance(feature_map, Quadratic) or (decay is not None and learns):
+        out, sums = _chunked(q, k, v, weights, floor, start, decay, *options)
+    elif decay is None:
+        out, _, sums = _QuadraticAttention.apply(q, k, v, weights, floor, start, *options, stream)
     else:
-        options = feature_map, causal, normalize, chunk_size
-        out, sums = _chunked(q, k, v, weights, floor, state.sums, decay, *options)
-    return out, replace(state, sums=sums, seen=any_seen)
+        out, sums = _quadratic_fading(
+            q, k, v, weights, floor, start, decay, feature_map, normalize, chunk_size
+        )
+    return out, replace(held, sums=sums, seen=_seen(state, k, weights, masked)) if stream else None
 
 
-def _short(q, k, v, weights, floor, decay, state, causal, normalize) -> tuple[Tensor, LinearState]:
+def _seen(state: LinearState, k: Tensor, weights: Tensor, masked: bool) -> Tensor:
+    """Whether any key has taken part so far, (B, 1, 1)."""
+    if masked:
+        return (weights > 0).any(-2, keepdim=True) | state.seen
+    return torch.ones_like(state.seen) if k.shape[1] else state.seen
+
+
+def _short(q, k, v, weights, floor, decay, state, seen, causal, normalize) -> tuple[Tensor, LinearState]:
     """Few tokens: the queries look at the sums, and one by one at the tokens that wait; the new ones join these."""
     quadratic, dtype = isinstance(state.feature_map, Quadratic), state.sums.dtype
     phi_q = _features(state.feature_map, q.to(dtype) if quadratic else q)
@@ -482,13 +491,14 @@ def _short(q, k, v, weights, floor, decay, state, causal, normalize) -> tuple[Te
     read = state.fade * (phi_q @ state.sums)
     if decay is None:
         read = read + (scores.tril(waiting) if causal else scores) @ values
-        state = replace(state, keys=keys, values=values)
+        state = replace(state, keys=keys, values=values, seen=seen)
     else:
         mask = decay_mask_with_past(decay.to(dtype))
         fading = torch.cat([mask[..., :1].expand(-1, -1, waiting), mask[..., 1:]], -1)
         read = mask[:, 1:, :1] * read + (scores * fading[:, 1:]) @ values
         faded = fading[:, -1, :, None] * values
-        state = replace(state, keys=keys, values=faded, fade=mask[:, -1:, :1] * state.fade)
+        fade = mask[:, -1:, :1] * state.fade
+        state = replace(state, keys=keys, values=faded, fade=fade, seen=seen)
     top = read[..., :-1]
     return (top / (read[..., -1:] + floor) if normalize else top).to(v.dtype), state
 
@@ -647,6 +657,11 @@ class _Sums:
         u = torch.cat(self.blocks, 1)[:, place[i, j]]
         return factor * torch.cat([u, self.gram[:, i, j, None]], -1)
 
+    def fade(self, decay: Tensor) -> None:
+        """Multiply all by a decay, (B, 1, 1)."""
+        for sums in (*self.blocks, self.gram):
+            sums.mul_(decay)
+
     def absorb(self, y: Tensor, a: Tensor, w: Tensor) -> None:
         """Add a chunk: columns of y, rows of a and w."""
         for block, products in zip(self.blocks, _products(y, reading=False), strict=True):
@@ -715,6 +730,28 @@ def _sweep(
         yield at, _rows(x[:, at], kernel), [_Near(rows, *own, keep)] + ([sums] if stream or number else [])
         if stream or number < len(chunks) - 1:
             sums.absorb(rows, *own)
+
+
+def _quadratic_fading(
+    q, k, v, weights, floor, start, decay, kernel: Quadratic, normalize, chunk_size
+) -> tuple[Tensor, Tensor | None]:
+    """Causal attention with sums that fade, without a gradient: outputs and, if they began with some, the last sums."""
+    sums, stream, outputs = _sums(k, v, kernel, start), start is not None, []
+    chunks = _slices(q.shape[1], chunk_size)
+    for number, at in enumerate(chunks):
+        x, y = _rows(q[:, at], kernel), _rows(k[:, at], kernel)
+        a, w = (t[:, at].to(x.dtype) for t in (v, weights))
+        mask = decay_mask_with_past(decay[:, at].to(x.dtype))
+        parts = [_Near(y, a, w, partial(torch.mul, mask[:, 1:, 1:])).read(x)]
+        if stream or number:
+            parts.append(tuple(mask[:, 1:, :1] * read for read in sums.read(x)))
+        top, bottom = _total(parts)
+        outputs.append((top / (bottom + floor[:, at]) if normalize else top).to(v.dtype))
+        if stream or number < len(chunks) - 1:
+            sums.fade(mask[:, -1:, :1])
+            to_end = mask[:, -1, 1:, None]
+            sums.absorb(y, to_end * a, to_end * w)
+    return torch.cat(outputs, 1), sums.by_feature(kernel) if stream else None
 
 
 def _total(pairs) -> tuple[Tensor, Tensor]:

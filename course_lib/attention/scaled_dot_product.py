@@ -170,6 +170,14 @@ def _four_dims_mask(mask: Tensor, lead: torch.Size) -> Tensor:
     return _four_dims(mask, len(lead))
 
 
+def _one_token_of_grouped_heads(q: Tensor, k: Tensor, v: Tensor, scale: Scale) -> bool:
+    """Whether this is a step of decoding in which several heads of q belong to one of k and v."""
+    if min(x.ndim for x in (q, k, v)) < 3 or q.shape[-2] != 1 or isinstance(scale, Tensor):
+        return False
+    heads = k.shape[-3]
+    return 0 < heads == v.shape[-3] < q.shape[-3] and q.shape[-3] % heads == 0
+
+
 def attention(
     q: Float[Tensor, "... q_len head_dim"],
     k: Float[Tensor, "... k_len head_dim"],
@@ -199,6 +207,10 @@ def attention(
     causal = causal if is_causal is None else is_causal
     if not 0 <= dropout_p < 1:
         raise ValueError(f"dropout_p must lie between 0 and 1, without 1, got {dropout_p}")
+    if enable_gqa and attn_mask is padding_mask is None and _one_token_of_grouped_heads(q, k, v, scale):
+        # Queries that share a head of keys stand as rows before it: the cache is not repeated.
+        rows = q.squeeze(-2).unflatten(-2, (k.shape[-3], -1))
+        return attention(rows, k, v, scale=scale, dropout_p=dropout_p).flatten(-3, -2).unsqueeze(-2)
     q, k, v, attn_mask = as_torch_takes_them(
         q, k, v, attn_mask, padding_mask=padding_mask, enable_gqa=enable_gqa
     )

@@ -162,7 +162,7 @@ def clear_hidden(attn_mask: Tensor | None, *tensors: Tensor) -> tuple[Tensor, ..
 
 def without_autocast(device: torch.device) -> AbstractContextManager:
     """Keep sums, exponents and factorisations in their own dtype; a device without autocast does so anyway."""
-    if torch.amp.is_autocast_available(device.type):
+    if torch.amp.is_autocast_available(device.type) and torch.is_autocast_enabled(device.type):
         return torch.autocast(device.type, enabled=False)
     return nullcontext()
 

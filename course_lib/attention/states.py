@@ -6,7 +6,7 @@ text does not fit into the digits of half precision. Nothing in it is changed in
 gone on from many times.
 """
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 
 import torch
 from torch import Tensor
@@ -17,8 +17,8 @@ class AttentionState:
     """What all states have in common; their tensors are their fields."""
 
     def _map(self, change) -> "AttentionState":
-        tensors = {f.name: getattr(self, f.name) for f in fields(self)}
-        return replace(self, **{n: change(t) for n, t in tensors.items() if isinstance(t, Tensor)})
+        held = vars(self).values()
+        return type(self)(*(change(x) if isinstance(x, Tensor) else x for x in held))
 
     def detach(self) -> "AttentionState":
         """Return the same state, through which no gradient flows: for training on a text piece by piece."""

@@ -60,6 +60,22 @@ def test_grouped_heads(name, causal):
         same(found, scaled_dot_product_attention(q, k, v, is_causal=causal, enable_gqa=True))
 
 
+@pytest.mark.parametrize("lead", [(6,), (2, 6), (3, 2, 6)])
+def test_a_token_of_grouped_heads_needs_no_copies_of_the_cache(lead):
+    (q, _, _), (_, k, v) = draw(*lead, queries=1), draw(*lead[:-1], 2, seed=1)
+    repeated = (x.repeat_interleave(3, dim=-3) for x in (k, v))
+    same(attention(q, k, v, causal=True, enable_gqa=True), attention(q, *repeated))
+    same(
+        attention(q, k[..., :1, :, :], v[..., :1, :, :], enable_gqa=True, scale=2.0),
+        attention(q, *(x[..., :1, :, :].expand(*lead, *x.shape[-2:]) for x in (k, v)), scale=2.0),
+    )
+    mask = torch.arange(5) != 2
+    same(
+        attention(q, k, v, attn_mask=mask, enable_gqa=True),
+        attention(q, k[..., mask, :], v[..., mask, :], enable_gqa=True),
+    )
+
+
 @pytest.mark.parametrize("form", [partial(delta_rule, step_size=0.1), partial(qk_norm_attention, scale=3.0)])
 def test_grouped_heads_of_the_relatives(form):
     q, _, _ = draw(2, 6)

@@ -2,23 +2,29 @@
 
 import re
 
+import nbformat
 import pytest
 
 from course_lib.browse.page import export
 from course_lib.browse.server import serve
 from tests.browse.runs import HOSTILE, make_run, write_concepts
-from tests.browser.learner import STUCK
+from tests.browser.learner import STUCK, close, errors, open_notebook, run_all
 from tests.tiny_mbart import write_tiny_mbart
 
 pytestmark = pytest.mark.xdist_group("browse")
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory):
+def run(tmp_path_factory):
     root = tmp_path_factory.mktemp("browse")
     write_tiny_mbart(root / "model")
     run = make_run(root / "run", root / "model")
     write_concepts(run)
+    return run
+
+
+@pytest.fixture(scope="module")
+def server(run):
     started = serve(run, effects=3, threads=1, progress=False)
     yield started
     started.close()
@@ -48,6 +54,22 @@ def status(page, words):
     page.wait_for_function(
         "words => document.getElementById('status').textContent.includes(words)", arg=words
     )
+
+
+def test_the_page_works_inside_a_notebook(desk, lab, run):
+    cell = f"from course_lib.browse import browse\n\nbrowse({str(run)!r}, effects=3, progress=False)"
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell)])
+    notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    nbformat.write(notebook, lab.root / "notebooks" / "browse.ipynb")
+    open_notebook(desk, "browse.ipynb")
+    run_all(desk)
+    inside = desk.frame_locator("iframe[title='Feature browser']")
+    inside.get_by_role("searchbox", name="Search token, concept or number").fill("hammer")
+    inside.locator("#status", has_text="1 feature of 96").wait_for()
+    inside.get_by_role("link", name=re.compile(r"^Feature 3:")).click()
+    assert inside.get_by_role("heading", name="Feature 3").is_visible()
+    assert errors(desk) == []
+    close(desk)
 
 
 def test_search_sort_and_open_by_keyboard(page, server):

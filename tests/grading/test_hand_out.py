@@ -1,6 +1,6 @@
 """A lesson handed out through nbgrader comes back with the points that its answers deserve.
 
-What nbgrader does itself is tested where it is installed: python -m pip install -c constraints.txt -e '.[grading]'
+What nbgrader does itself is tested where it is installed: `make grading-test` gives it an environment of its own.
 """
 
 import csv
