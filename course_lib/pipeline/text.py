@@ -98,9 +98,10 @@ def resolve_languages(lines: list[Line], *, known: Collection[str], source: str)
     for line in lines:
         language = line.sentence.language
         if language is not None and language not in full:
+            expected = f"one of {', '.join(sorted(known))} before the tab, or " if known else ""
             raise InputError(
                 f"{source}, line {line.number}: the model does not know the language {language!r}; expected "
-                f"one of {', '.join(sorted(known))} before the tab, or a line without a tab"
+                f"{expected}a line without a tab"
             )
         sentences.append(replace(line.sentence, language=None if language is None else full[language]))
     return sentences
