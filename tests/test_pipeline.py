@@ -343,8 +343,16 @@ def test_the_builtin_corpus_names_concepts(model, tmp_path, monkeypatch):
     assert "<h2>Concepts</h2>" in page
     assert f"{features['lexical_median_f1']:.2f}" in page
     assert f"of {features['lexical_not_scored']} others nothing is known" in page
-    lines = report.said_of_concepts(found.metrics["concepts"])
+    lines = report.said_of_concepts(found.metrics)
     assert f"{features['lexical_reached']:.1%} of {features['n_lexical']} lexical concepts" in lines
+    spans, absorbed = found.metrics["spans"], found.metrics["absorption"]
+    assert list(spans) == ["features", "neurons", "components", "random", "directions"]
+    assert {one["n"] for one in spans.values()} == {features["n_lexical"]}
+    assert f"precision of {spans['features']['precision']:.2f}" in lines
+    assert all(label in page for label in ("random directions", "words called", "random pair"))
+    assert f"silent in {absorbed['absorbed']:.1%} of the sentences" in lines
+    assert f"{absorbed['absorbed_random']:.1%} for the other category" in page
+    assert json.dumps(spans) == json.dumps(content["span_summary"])
     corpus = [json.loads(line) for line in (found.out / "sentences.jsonl").read_text().splitlines()]
     shared = [(feature, s) for feature in found.metrics["features"] for s in feature["shared_concepts"]]
     assert shared

@@ -262,11 +262,13 @@ def score_concepts(
     """How well single features say which concepts a sentence holds; None where the text has no known concepts.
 
     A feature's value for a sentence is its largest over the tokens. Everything is chosen on the training
-    sentences and scored on the held-out ones.
+    sentences and scored on the held-out ones. Where it is known which tokens are the words of concepts, features are
+    scored as detectors of these tokens, too.
     """
     if not any(s.concepts for s in tokens.sentences):
         return None
     names = list(CONCEPTS)
+    spoken = None if tokens.concepts is None else concepts.label_table(tokens.concepts, names)
     rows, codes = [], []
     for mask in (~tokens.held_out, tokens.held_out):
         of_side, groups = tokens.sentence[mask].unique(return_inverse=True)
@@ -279,6 +281,7 @@ def score_concepts(
                 languages=[s.language for s in chosen],
                 meanings=[s.meaning for s in chosen],
                 groups=groups,
+                part_labels=None if spoken is None else spoken[mask],
             )
         )
     return concept_report(
