@@ -44,10 +44,10 @@ from course_lib.pipeline.text import (
     read_text,
     resolve_languages,
     split,
+    token_concepts,
 )
 from course_lib.pipeline.unread import unknown_pieces, unread_by_shipped
 from course_lib.sae.concept_report import TooFewRowsError
-from course_lib.sae.concepts import token_concepts
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -250,29 +250,14 @@ def read_states(
             held_out[of_site.sentence],
         )
     if any(sentence.words for sentence in sentences):
-        tokens = replace(tokens, concepts=_spoken(tokenizer, sentences, target=where.side == "decoder"))
+        tokens = replace(
+            tokens, concepts=token_concepts(tokenizer, sentences, target=where.side == "decoder")
+        )
     vectors = {
         name: states[place].means if pools[place] == "both" else states[place].values
         for name, place in sites.items()
     }
     return vectors, tokens
-
-
-def _spoken(
-    tokenizer: "PreTrainedTokenizerBase", sentences: list[Sentence], *, target: bool
-) -> list[frozenset[str]]:
-    """The concepts of whose word each token is a part, of the tokens that `extract` gives."""
-    from course_lib.mbart.activations import uncounted_ids
-    from course_lib.mbart.families import spans
-
-    skipped = set(uncounted_ids(tokenizer, include_special=False).tolist())
-    rows, places = spans(tokenizer, [sentence.text for sentence in sentences], target=target)
-    return [
-        said
-        for sentence, row, place in zip(sentences, rows, places, strict=True)
-        for token, said in zip(row, token_concepts(sentence.words, place), strict=True)
-        if token not in skipped
-    ]
 
 
 # --- What is written -------------------------------------------------------------------------------

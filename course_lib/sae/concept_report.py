@@ -269,7 +269,7 @@ def concept_report(
     per_row = _active(features[0]) / len(train.states)
     yardsticks = {
         "neurons": (states, True),
-        "components": (principal_components(states[0], *states), True),
+        "components": (tuple(table.float() for table in principal_components(states[0], *states)), True),
         "random": (
             random_features(
                 states[0],
