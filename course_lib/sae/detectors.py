@@ -64,7 +64,7 @@ def best_detectors(
     best = _best_to_depth(scores, labels, depth)
     reach = _reach(positives, best.f1)
     if (deeper := reach > depth).any():
-        again = _best_to_depth(scores, labels[:, deeper], int(reach.max().clamp(max=len(scores))))
+        again = _best_to_depth(scores, labels[:, deeper], int(reach.max().ceil().clamp(max=len(scores))))
         for name in ("unit", "threshold", "f1"):
             getattr(best, name)[deeper] = getattr(again, name)
     return best
