@@ -139,10 +139,10 @@ def pipeline(
         f"{sparse['held_out']['explained_variance']:.1%} of held-out variance; "
         f"{sparse['train']['dead']} are dead in training"
     )
-    if concepts := result.metrics["concepts"]:
+    if result.metrics["concepts"]:
         from course_lib.pipeline.report import said_of_concepts
 
-        typer.echo(said_of_concepts(concepts))
+        typer.echo(said_of_concepts(result.metrics))
     typer.echo(f"report: {result.report}")
     for warning in result.metrics["run"]["warnings"]:
         typer.echo(f"warning: {warning}", err=True)

@@ -17,6 +17,7 @@ from course_lib.mbart.corpus import LEXICAL_CONCEPTS, Sentence, generate, split_
 from course_lib.pipeline import InputError, SparseConfig, StackedConfig, autoencoders, report, run
 from course_lib.pipeline.results import SentenceStates, StackedRun, StackedScores, TokenStates
 from course_lib.pipeline.run import check_request
+from course_lib.pipeline.text import token_concepts
 from tests.drawing import assert_clear_layout
 from tests.tiny_mbart import SENTENCES, write_tiny_mbart
 
@@ -343,8 +344,16 @@ def test_the_builtin_corpus_names_concepts(model, tmp_path, monkeypatch):
     assert "<h2>Concepts</h2>" in page
     assert f"{features['lexical_median_f1']:.2f}" in page
     assert f"of {features['lexical_not_scored']} others nothing is known" in page
-    lines = report.said_of_concepts(found.metrics["concepts"])
+    lines = report.said_of_concepts(found.metrics)
     assert f"{features['lexical_reached']:.1%} of {features['n_lexical']} lexical concepts" in lines
+    spans, absorbed = found.metrics["spans"], found.metrics["absorption"]
+    assert list(spans) == ["features", "neurons", "components", "random", "directions"]
+    assert {one["n"] for one in spans.values()} == {features["n_lexical"]}
+    assert f"precision of {spans['features']['precision']:.2f}" in lines
+    assert all(label in page for label in ("random directions", "words called", "random pair"))
+    assert f"silent in {absorbed['absorbed']:.1%} of the sentences" in lines
+    assert f"{absorbed['absorbed_random']:.1%} for the other category" in page
+    assert json.dumps(spans) == json.dumps(content["span_summary"])
     corpus = [json.loads(line) for line in (found.out / "sentences.jsonl").read_text().splitlines()]
     shared = [(feature, s) for feature in found.metrics["features"] for s in feature["shared_concepts"]]
     assert shared
@@ -564,3 +573,43 @@ def test_sentences_learned_by_heart_are_called_so():
     assert "stacked autoencoder explains 99% of the variance in training and -41%" in warning
     assert autoencoders.learned_by_heart("stacked", 0.82, 0.81) == []
     assert autoencoders.learned_by_heart("sparse", 0.88, 0.78) == []
+
+
+def test_tokens_are_labelled_with_the_concepts_of_their_words():
+    from course_lib.mbart.activations import Site, extract
+    from course_lib.mbart.model import load
+
+    model, tokenizer = load("course-mbart")
+    sentences = generate(40, seed=5)
+    said = token_concepts(tokenizer, sentences)
+    states = extract(model, tokenizer, sentences, [Site("encoder")], progress=False)[Site("encoder")]
+    assert len(said) == len(states.values)
+    pieces = tokenizer.convert_ids_to_tokens(states.token.tolist())
+    for i, sentence in enumerate(sentences):
+        of_sentence = [
+            (p, c) for p, c, s in zip(pieces, said, states.sentence.tolist(), strict=True) if s == i
+        ]
+        for concept in sentence.concepts & set(LEXICAL_CONCEPTS):
+            written = "".join(piece for piece, concepts in of_sentence if concept in concepts)
+            words = [sentence.text[start:end] for start, end, c in sentence.words if c == concept]
+            assert re.sub("[▁ ]", "", written) == re.sub(" ", "", "".join(words))
+
+
+def test_the_scores_of_a_sparse_code_are_those_of_its_dense_rows():
+    made = sae.TopKSparseAutoencoder(8, 24, k=3, generator=torch.Generator().manual_seed(0))
+    states = torch.randn(50, 8, generator=torch.Generator().manual_seed(1))
+    made.fit_normalisation(states)
+    held_out = torch.arange(50) % 3 == 0
+    tokens = TokenStates(
+        [Sentence(str(i), None) for i in range(50)], states, torch.arange(50), ["x"] * 50, held_out
+    )
+    code, scores = autoencoders.read_code(made, tokens, batch_size=16)
+    with torch.no_grad():
+        dense = made.encode(states)
+    assert torch.equal(code.to_dense(), dense)
+    for side, rows in (("train", ~held_out), ("held_out", held_out)):
+        assert scores[side].rows == int(rows.sum())
+        assert scores[side].l0 == pytest.approx((dense[rows] > 0).sum(dim=1).double().mean().item())
+        assert scores[side].dead == int((~(dense[rows] > 0).any(dim=0)).sum())
+        explained = sae.metrics.explained_variance(states[rows], made(states[rows]).detach())
+        assert scores[side].explained_variance == pytest.approx(explained, abs=1e-6)

@@ -1094,7 +1094,8 @@ EXCEPTIONS = {
     "works on the CPU, after training: tables for a report, by sorting and by scipy": """
         sae.concepts: auroc paired_auroc best_thresholds f1_scores LabelledRows label_table encode_rows
         sae.concepts: principal_components random_features logistic_probe
-        sae.concept_report: concept_report scores_of category_scores
+        sae.concept_report: concept_report scores_of category_scores absorbed_share
+        sae.spans: SpanScore span_scores span_summary
         sae.detectors: best_detectors best_detectors_by_columns Detectors judge Judged joined_detectors
         sae.recovery: assign
     """,

@@ -17,6 +17,7 @@ from transformers import (
     NllbTokenizer,
 )
 
+from course_lib.mbart.corpus import generate
 from course_lib.mbart.families import languages
 from tests.tiny_mbart import SENTENCES
 
@@ -54,6 +55,7 @@ FAMILIES = {
     "nllb-legacy": "facebook/nllb-200-distilled-600M",
     "marian": "Helsinki-NLP/opus-mt-en-de",
     "marian-many": "Helsinki-NLP/opus-mt-en-de",
+    "marian-two": "Helsinki-NLP/opus-mt-en-de",
 }
 # Codes that the tests speak in, where there are any: two languages.
 SPOKEN = {
@@ -65,6 +67,7 @@ SPOKEN = {
     "nllb-legacy": ("fra_Latn", "deu_Latn"),
     "marian": (None, None),
     "marian-many": ("fra", "deu"),
+    "marian-two": (None, None),
 }
 SMALL = dict(
     d_model=16, encoder_layers=2, decoder_layers=2, encoder_attention_heads=4, decoder_attention_heads=2,
@@ -90,14 +93,16 @@ def make_tokenizer(family: str, directory: Path):
     if family.startswith("nllb"):
         vocab = {token: i for i, token in enumerate([*first, "▁", *letters])}
         return NllbTokenizer(vocab=vocab, merges=[], legacy_behaviour=family == "nllb-legacy")
-    trained = BytesIO()
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(SENTENCES), model_writer=trained, vocab_size=50, minloglevel=2, num_threads=1
-    )
-    file = directory / "pieces.model"
-    file.write_bytes(trained.getvalue())
-    spm = sentencepiece.SentencePieceProcessor(model_proto=trained.getvalue())
-    known = [spm.id_to_piece(i) for i in range(3, len(spm))]
+    if family == "marian-two":  # as the checkpoints have it: a model for each side, one vocabulary for both
+        files, known = [], []
+        for side, language in (("source", "en_XX"), ("target", "de_DE")):
+            files.append(directory / f"{side}.model")
+            spoken = [sentence.text for sentence in generate(300, seed=0, languages=[language])]
+            known += _train_pieces(spoken, files[-1], size=200)
+        known = sorted(set(known))
+    else:
+        files = [directory / "pieces.model"] * 2
+        known = _train_pieces(SENTENCES, files[0], size=50)
     if family == "m2m100":
         vocab = {token: i for i, token in enumerate([*first, *known])}
     else:
@@ -105,8 +110,19 @@ def make_tokenizer(family: str, directory: Path):
         vocab = {token: i for i, token in enumerate(["</s>", "<unk>", *codes, *known, "<pad>"])}
     (directory / "vocab.json").write_text(json.dumps(vocab))
     if family == "m2m100":
-        return M2M100Tokenizer(str(directory / "vocab.json"), str(file))
-    return MarianTokenizer(str(file), str(file), str(directory / "vocab.json"))
+        return M2M100Tokenizer(str(directory / "vocab.json"), str(files[0]))
+    return MarianTokenizer(*map(str, files), str(directory / "vocab.json"))
+
+
+def _train_pieces(texts: list[str], file: Path, *, size: int) -> list[str]:
+    """Write a SentencePiece model of some texts, and return its pieces."""
+    trained = BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(texts), model_writer=trained, vocab_size=size, minloglevel=2, num_threads=1
+    )
+    file.write_bytes(trained.getvalue())
+    spm = sentencepiece.SentencePieceProcessor(model_proto=trained.getvalue())
+    return [spm.id_to_piece(i) for i in range(3, len(spm))]
 
 
 def make_model(family: str, tokenizer, **settings):

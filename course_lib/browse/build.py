@@ -98,7 +98,7 @@ def _make(live: Live, run: Path, of_run: dict[str, list], *, effects: int | None
         "units": UNITS,
         "kept": kept,
         "known_languages": live.known_languages,
-        "default_language": live.tokenizer.src_lang,
+        "default_language": live.default_language,
         "effects": BY_LOGITS if live.exact_logits else BY_STEERING,
         "effects_unit": "logits" if live.exact_logits else "times a sentence",
     }

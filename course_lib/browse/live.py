@@ -14,9 +14,10 @@ from torch import Tensor
 
 from course_lib import devices, sae
 from course_lib.browse.index import Effects, FeatureIndex, IndexMissing, parts
-from course_lib.mbart import splicing
+from course_lib.mbart import families, splicing
 from course_lib.mbart.activations import Site, extract, tokenise, uncounted_ids
 from course_lib.mbart.corpus import LANGUAGES, Sentence
+from course_lib.mbart.families import languages
 from course_lib.mbart.model import COURSE_MBART, load
 from course_lib.mbart.scores import translate
 from course_lib.sae.sparse import SparseAutoencoder
@@ -78,8 +79,9 @@ class Live:
         self.lengths = self.autoencoder.decoder_weight.norm(dim=0)
         self.threads = devices.threads_for(self.model.config.d_model) if threads is None else threads
         self.skipped = uncounted_ids(self.tokenizer, include_special=False)
-        known = LANGUAGES if self.name == COURSE_MBART else self.tokenizer.lang_code_to_id
+        known = LANGUAGES if self.name == COURSE_MBART else languages(self.tokenizer)
         self.known_languages = sorted(known)
+        self.default_language = getattr(self.tokenizer, "src_lang", None)
 
     @property
     def exact_logits(self) -> bool:
@@ -93,10 +95,10 @@ class Live:
 
     def spans(self, texts: Sequence[str]) -> tuple[list[list[int]], list[list[tuple[int, int]]]]:
         """Ids of the tokens of each text that count, and between which characters each stands."""
-        encoded = self.tokenizer(list(texts), add_special_tokens=False, return_offsets_mapping=True)
         skipped = set(self.skipped.tolist())
         ids, spans = [], []
-        for text, row, offsets in zip(texts, encoded["input_ids"], encoded["offset_mapping"], strict=True):
+        found = families.spans(self.tokenizer, list(texts), target=self.site.side == "decoder")
+        for text, row, offsets in zip(texts, *found, strict=True):
             kept = [place for place, token in enumerate(row) if token not in skipped]
             ids.append([row[place] for place in kept])
             spans.append([_without_blanks(text, *offsets[place]) for place in kept])
@@ -165,7 +167,7 @@ class Live:
                 f"the sentence has {len(rows[0])} tokens; at most {limit} are translated here: shorten it"
             )
         self._check(changes, n_tokens=sum(token not in self.skipped for token in rows[0]))
-        code = [self.tokenizer.lang_code_to_id[target]]
+        code = [languages(self.tokenizer).get(target)]
 
         def translated() -> str:
             return self.tokenizer.decode(
@@ -255,13 +257,15 @@ class Live:
     ) -> tuple[Float[Tensor, "features vocabulary"], Float[Tensor, "features 2"]]:
         """The change of expected tokens by each feature, and its divergence beside a random direction's."""
         device, autoencoder = self.model.device, self.autoencoder
-        read = tokenise(self.tokenizer, [sentence for of_one in sentences for sentence in of_one])
+        flat = [sentence for of_one in sentences for sentence in of_one]
+        read, predicted = (tokenise(self.tokenizer, flat, target=target) for target in (False, True))
         pair = [place for place, of_one in enumerate(sentences) for _ in of_one]
-        inputs, labels = splicing.padded_pairs(read, read, self.model)
+        inputs, labels = splicing.padded_pairs(read, predicted, self.model)
         counted = labels != splicing.IGNORED
         of_row = torch.tensor(pair, device=device)[counted.nonzero()[:, 0]]
         # The rows that `replaced` hands over are those of the tokens that count, sentence after sentence.
-        n_rows = torch.tensor([sum(token not in self.skipped for token in row) for row in read])
+        changed = predicted if self.site.side == "decoder" else read
+        n_rows = torch.tensor([sum(token not in self.skipped for token in row) for row in changed])
         feature = torch.tensor([features[place] for place in pair]).repeat_interleave(n_rows).to(device)
         directions = autoencoder.decoder_weight.T * autoencoder.input_scale
         generator = torch.Generator().manual_seed(0)
@@ -313,12 +317,12 @@ class Live:
             if change.mode == "set" and change.number and not self.lengths[change.feature] > 0:
                 raise ValueError(f"feature {change.feature} writes nothing; its activation cannot be set")
 
-    def _language(self, language: str | None) -> str:
+    def _language(self, language: str | None) -> str | None:
         if language is not None and language not in self.known_languages:
             raise ValueError(
                 f"language is {language!r}; expected one of {', '.join(self.known_languages)}, or none"
             )
-        return language or self.tokenizer.src_lang
+        return language or self.default_language
 
 
 def strongest_sentences(index: FeatureIndex, features: Sequence[int]) -> list[list[Sentence]]:

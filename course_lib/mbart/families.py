@@ -14,8 +14,10 @@ mBART and BART also normalise what the embeddings give. Sines of M2M100 are coun
 
 import re
 from collections.abc import Sequence
+from itertools import accumulate, pairwise
 
 from jaxtyping import Float, Int
+from sentencepiece import SentencePieceProcessor
 from torch import Tensor, nn
 from torch.nn import functional
 from transformers import PreTrainedConfig, PreTrainedTokenizerBase
@@ -63,6 +65,36 @@ def framed(
         # NLLB's first tokenizer put the source's code last; the target's always came first.
         return [row[-1:] + row[:-1] for row in rows]
     return rows
+
+
+def spans(
+    tokenizer: PreTrainedTokenizerBase, texts: list[str], *, target: bool = False
+) -> tuple[list[list[int]], list[list[tuple[int, int]]]]:
+    """Ids of texts without what frames them, and between which characters of its text each token stands.
+
+    Blanks before a word belong to its first token. `target` as in `framed`. Raises ValueError for a text in which
+    special tokens are written out, for tokenizers without offsets of their own (Marian, M2M100).
+    """
+    if tokenizer.is_fast:
+        encoded = tokenizer(texts, add_special_tokens=False, return_offsets_mapping=True)
+        return encoded["input_ids"], encoded["offset_mapping"]
+    if hasattr(tokenizer, "sp_model"):
+        cutter, ids = tokenizer.sp_model, tokenizer(texts, add_special_tokens=False)["input_ids"]
+    else:
+        cutter = tokenizer.spm_target if target else tokenizer.spm_source
+        ids = tokenizer(**{"text_target" if target else "text": texts}, add_special_tokens=False)["input_ids"]
+    places = [_piece_spans(cutter, text) for text in texts]
+    for row, place, text in zip(ids, places, texts, strict=True):
+        if len(row) != len(place):
+            raise ValueError(f"{text!r} has {len(row)} tokens and {len(place)} pieces; expected as many")
+    return ids, places
+
+
+def _piece_spans(cutter: SentencePieceProcessor, text: str) -> list[tuple[int, int]]:
+    """Where the pieces of a text stand in it: joined they are the normalised text, whose characters have places."""
+    _, place = cutter.normalize(text, with_offsets=True)
+    ends = list(accumulate(map(len, cutter.encode(text, out_type=str)), initial=0))
+    return [(place[start], place[end]) for start, end in pairwise(ends)]
 
 
 def decoder_start(row: Sequence[int], config: PreTrainedConfig) -> int:

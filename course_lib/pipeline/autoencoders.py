@@ -142,7 +142,6 @@ def read_code(
     """Code of all tokens as a sparse table (COO, on the CPU), and the scores of both sides, in one pass."""
     sides = {"train": ~tokens.held_out, "held_out": tokens.held_out}
     explained = {side: metrics.ExplainedVariance() for side in sides}
-    active = {side: metrics.UnitActivity() for side in sides}
     parts = []
     for start in range(0, len(tokens.states), batch_size):
         states = tokens.states[start : start + batch_size].to(autoencoder.input_mean)
@@ -152,18 +151,24 @@ def read_code(
             rows = chosen[start : start + batch_size].to(code.device)
             if rows.any():
                 explained[side].update(states[rows], reconstructed[rows])
-                active[side].update(code[rows])
         parts.append(code.float().cpu().to_sparse_coo())
-    scores = {
-        side: SparseScores(
-            rows=active[side].n_rows,
+    whole = torch.cat(parts).coalesce()
+    scores = {}
+    for side, chosen in sides.items():
+        fired = _fired(whole, chosen)
+        scores[side] = SparseScores(
+            rows=int(chosen.sum()),
             explained_variance=explained[side].value(),
-            l0=active[side].l0(),
-            dead=int(active[side].dead().sum()),
+            l0=int(fired.sum()) / int(chosen.sum()),
+            dead=int((fired == 0).sum()),
         )
-        for side in sides
-    }
-    return torch.cat(parts).coalesce(), scores
+    return whole, scores
+
+
+def _fired(code: Tensor, rows: Bool[Tensor, " tokens"]) -> Int[Tensor, " features"]:
+    """In how many of some rows of a sparse code each feature is active."""
+    row, feature = code.indices()
+    return feature[rows[row] & (code.values() > 0)].bincount(minlength=code.shape[1])
 
 
 def _activity(
@@ -173,11 +178,10 @@ def _activity(
     row, feature = code.indices()
     chosen = rows[row] & (code.values() > 0)
     empty = torch.zeros(code.shape[1], dtype=torch.float64)
-    fired = feature[chosen].bincount(minlength=code.shape[1])
     squares = empty.index_add(0, feature[chosen], code.values()[chosen].double().square())
     lengths = autoencoder.decoder_weight.detach().norm(dim=0).cpu()
     count = int(rows.sum())
-    return fired / count, (squares / count).sqrt() * lengths
+    return _fired(code, rows) / count, (squares / count).sqrt() * lengths
 
 
 @torch.no_grad()
@@ -262,11 +266,13 @@ def score_concepts(
     """How well single features say which concepts a sentence holds; None where the text has no known concepts.
 
     A feature's value for a sentence is its largest over the tokens. Everything is chosen on the training
-    sentences and scored on the held-out ones.
+    sentences and scored on the held-out ones. Where it is known which tokens are the words of concepts, features are
+    scored as detectors of these tokens, too.
     """
     if not any(s.concepts for s in tokens.sentences):
         return None
     names = list(CONCEPTS)
+    spoken = None if tokens.concepts is None else concepts.label_table(tokens.concepts, names)
     rows, codes = [], []
     for mask in (~tokens.held_out, tokens.held_out):
         of_side, groups = tokens.sentence[mask].unique(return_inverse=True)
@@ -279,6 +285,7 @@ def score_concepts(
                 languages=[s.language for s in chosen],
                 meanings=[s.meaning for s in chosen],
                 groups=groups,
+                part_labels=None if spoken is None else spoken[mask],
             )
         )
     return concept_report(

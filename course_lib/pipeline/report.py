@@ -27,6 +27,10 @@ _UNITS = {
     "probe": ("probe", BLACK, (0, (1, 1)), 1.4),
 }
 
+_SPAN_UNITS = {name: _UNITS[name][0] for name in _UNITS if name != "probe"} | {
+    "directions": "random directions"
+}
+
 
 @dataclass(frozen=True)
 class PageFigure:
@@ -71,6 +75,7 @@ def write_page(path: Path, results: dict[str, Any], *, figures: dict[str, PageFi
     environment.filters["percent"] = lambda share, digits=1: (
         "–" if share is None else f"{100 * share:.{digits}f}%"
     )
+    environment.globals["span_units"] = _SPAN_UNITS
     bars = {"reached": REACHED, "shared": SHARED, "auroc_reached": AUROC_REACHED}
     page = environment.get_template("report.html.j2").render(**results, figures=figures, **bars)
     path.write_text(page, encoding="utf-8")
@@ -172,9 +177,10 @@ def _explained_variance(run: StackedRun) -> tuple[Figure, str, str]:
     )
 
 
-def said_of_concepts(summary: dict[str, Any]) -> str:
-    """The lines of the command on concepts, from the part "concepts" of metrics.json."""
-    found, share = summary["features"], _percent
+def said_of_concepts(metrics: dict[str, Any]) -> str:
+    """The lines of the command on concepts, from the content of metrics.json."""
+    summary, share = metrics["concepts"], _percent
+    found = summary["features"]
     others = ", ".join(
         f"{_UNITS[name][0]} {share(summary[name]['lexical_reached'])}"
         for name in _UNITS
@@ -188,6 +194,30 @@ def said_of_concepts(summary: dict[str, Any]) -> str:
         f"{found['lexical_judged']} with enough sentences there; neurons {share(summary['neurons']['lexical_shared'])}\n"
         f"splitting: two features together reach {share(found['lexical_together']['2'])}, four "
         f"{share(found['lexical_together']['4'])}; {found['lexical_units']} different features are detectors"
+        + _said_of_tokens(metrics["spans"])
+        + _said_of_absorption(metrics["absorption"])
+    )
+
+
+def _said_of_tokens(spans: dict[str, Any]) -> str:
+    if not spans:
+        return ""
+    others = ", ".join(f"{_SPAN_UNITS[name]} {spans[name]['f1']:.2f}" for name in spans if name != "features")
+    found = spans["features"]
+    return (
+        f"\ntokens: a concept's best feature by token has a median precision of {found['precision']:.2f} and recall of "
+        f"{found['recall']:.2f} at the tokens of its words, and fires in {found['words']:.1%} of the words; median F1 "
+        f"{found['f1']:.2f}, {others}"
+    )
+
+
+def _said_of_absorption(found: dict[str, Any]) -> str:
+    if found["absorbed"] is None:
+        return ""
+    return (
+        f"\nabsorption: a word's own feature fires and the best feature of its category is silent in "
+        f"{found['absorbed']:.1%} of the sentences with the word; for a random other category "
+        f"{_percent(found['absorbed_random'])}"
     )
 
 

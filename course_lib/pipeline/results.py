@@ -65,6 +65,9 @@ class TokenStates:
     sentence: Int[Tensor, " tokens"]
     pieces: list[str]
     held_out: Bool[Tensor, " tokens"]
+    concepts: list[frozenset[str]] | None = (
+        None  # those of whose word each token is a part, where words are known
+    )
 
     @property
     def sides(self) -> dict[str, Tensor]:
@@ -220,6 +223,8 @@ class Results:
             "sparse": self.sparse.as_dict(),
             "concepts": None if self.concepts is None else self.concepts.summary(),
             "categories": None if self.concepts is None else [asdict(c) for c in self.concepts.categories],
+            "absorption": None if self.concepts is None else self.concepts.absorption(),
+            "spans": None if self.concepts is None else self.concepts.span_summary(),
             "features": [asdict(feature) for feature in self.sparse.features],
         }
 

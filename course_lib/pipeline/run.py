@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -43,6 +44,7 @@ from course_lib.pipeline.text import (
     read_text,
     resolve_languages,
     split,
+    token_concepts,
 )
 from course_lib.pipeline.unread import unknown_pieces, unread_by_shipped
 from course_lib.sae.concept_report import TooFewRowsError
@@ -246,6 +248,10 @@ def read_states(
             of_site.sentence,
             tokenizer.convert_ids_to_tokens(of_site.token.tolist()),
             held_out[of_site.sentence],
+        )
+    if any(sentence.words for sentence in sentences):
+        tokens = replace(
+            tokens, concepts=token_concepts(tokenizer, sentences, target=where.side == "decoder")
         )
     vectors = {
         name: states[place].means if pools[place] == "both" else states[place].values

@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -11,6 +12,10 @@ from torch import Tensor
 from course_lib.mbart.corpus import Sentence, generate, split_of
 from course_lib.mbart.text import TABLES, full_codes, read_fields
 from course_lib.pipeline.seeds import generator
+from course_lib.sae import concepts
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 BUILTIN = "builtin"
 BUILTIN_SENTENCES = 12_000
@@ -98,9 +103,10 @@ def resolve_languages(lines: list[Line], *, known: Collection[str], source: str)
     for line in lines:
         language = line.sentence.language
         if language is not None and language not in full:
+            expected = f"one of {', '.join(sorted(known))} before the tab, or " if known else ""
             raise InputError(
                 f"{source}, line {line.number}: the model does not know the language {language!r}; expected "
-                f"one of {', '.join(sorted(known))} before the tab, or a line without a tab"
+                f"{expected}a line without a tab"
             )
         sentences.append(replace(line.sentence, language=None if language is None else full[language]))
     return sentences
@@ -119,3 +125,20 @@ def split(sentences: list[Sentence], *, seed: int) -> Tensor:
     order = torch.randperm(len(different), generator=generator(seed, 0)).tolist()
     chosen = {different[i] for i in order[: max(2, round(HELD_OUT_SHARE * len(different)))]}
     return torch.tensor([key in chosen for key in keys])
+
+
+def token_concepts(
+    tokenizer: "PreTrainedTokenizerBase", sentences: list[Sentence], *, target: bool = False
+) -> list[frozenset[str]]:
+    """The concepts of whose word each token is a part, of the tokens that `extract` gives."""
+    from course_lib.mbart.activations import uncounted_ids
+    from course_lib.mbart.families import spans
+
+    skipped = set(uncounted_ids(tokenizer, include_special=False).tolist())
+    rows, places = spans(tokenizer, [sentence.text for sentence in sentences], target=target)
+    return [
+        said
+        for sentence, row, place in zip(sentences, rows, places, strict=True)
+        for token, said in zip(row, concepts.token_concepts(sentence.words, place), strict=True)
+        if token not in skipped
+    ]

@@ -8,10 +8,11 @@ of the same unit stands beside it, because it is lenient where a concept is rare
 import json
 import statistics
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from course_lib.sae.concepts import (
@@ -31,6 +32,7 @@ from course_lib.sae.detectors import (
     joined_detectors,
     judge,
 )
+from course_lib.sae.spans import SpanScore, span_scores, span_summary
 
 AUROC_REACHED = 0.95  # the held-out AUROC beside which F1 is shown: many units reach it that are no detectors
 TOGETHER = (1, 2, 4)  # numbers of units whose calls are joined
@@ -69,6 +71,11 @@ class CategoryScore:
     their detector too: one feature that says "a tool" and stands for "hammer" because nothing better does.
     `silent` is the share of held-out rows with one of its words in which it does not fire, by whether that word
     has a feature of its own (`with_special`) or not (`without`); None where there are no such words.
+
+    `absorbed` is the share of held-out rows with a word of it in which it is silent and the word's own detector
+    fires, each by its threshold: the mean over the words whose detector is another unit. `absorbed_random` is the
+    same where each word is paired with a random other category: what a unit that ignores the word comes to. None
+    where there are no such words, or no other category.
     """
 
     category: str
@@ -78,6 +85,8 @@ class CategoryScore:
     own_unit: int
     silent_with_special: float | None
     silent_without: float | None
+    absorbed: float | None
+    absorbed_random: float | None
 
 
 @dataclass(frozen=True)
@@ -87,6 +96,9 @@ class ConceptReport:
     `scores` holds one row a concept for each of "features", "neurons", "components", "random" and "probe": of all
     concepts for the features, of the lexical ones for the others. The probe of a concept is its own unit.
     `skipped` are the concepts with too few rows: nothing is known about them.
+
+    `spans` has a row a lexical concept for "features", "neurons", "components", "random" and "directions" (as many
+    random ones as neurons), where it is known which tokens are its words'.
     """
 
     scores: dict[str, list[ConceptScore]]
@@ -94,6 +106,22 @@ class ConceptReport:
     lexical: frozenset[str]
     skipped: list[str]
     settings: dict[str, float | int]
+    spans: dict[str, list[SpanScore]] = field(default_factory=dict)
+
+    def absorption(self) -> dict[str, float | int | None]:
+        """How many words have a detector other than their category's, and the means of both shares over them."""
+        known = [c for c in self.categories if None not in (c.absorbed, c.absorbed_random)]
+        words = [c.n - c.own_unit for c in known]
+        mean = partial(statistics.fmean, weights=words) if words else (lambda shares: None)
+        return {
+            "words": sum(words),
+            "absorbed": mean([c.absorbed for c in known]),
+            "absorbed_random": mean([c.absorbed_random for c in known]),
+        }
+
+    def span_summary(self) -> dict[str, dict[str, float | int]]:
+        """For each set of units in `spans`: shares and medians over the concepts, see `spans.span_summary`."""
+        return {name: span_summary(scores) for name, scores in self.spans.items()}
 
     def summary(self) -> dict[str, dict[str, object]]:
         """For each set of units: shares of the scored lexical concepts, and figures by category.
@@ -145,7 +173,10 @@ class ConceptReport:
             "settings": self.settings,
             "summary": self.summary(),
             "skipped": self.skipped,
+            "absorption": self.absorption(),
             "categories": [asdict(c) for c in self.categories],
+            "span_summary": self.span_summary(),
+            "spans": {name: [asdict(s) for s in rows] for name, rows in self.spans.items()},
             "scores": {name: [asdict(s) for s in rows] for name, rows in self.scores.items()},
         }
         return json.dumps(content, indent=indent, allow_nan=False) + "\n"
@@ -179,7 +210,8 @@ def concept_report(
     negative. `concepts` names the labels' columns, `categories` gives the category of each and `lexical` those
     that are words of content. Random features are as many, with as many active in a state as the features have on
     the mean of the training states. Of rows with groups every unit's largest value counts, for neurons and
-    components in either direction, and the probe reads the mean states.
+    components in either direction, and the probe reads the mean states. Where rows have `part_labels`, units are
+    scored as detectors of a concept's tokens, too (`spans`), beside them random directions in either direction.
 
     A concept is scored with `min_train` rows that hold it in training and `min_held_out` held-out ones.
 
@@ -209,7 +241,14 @@ def concept_report(
         )
 
     def of(chosen: Tensor) -> tuple[LabelledRows, LabelledRows, list[str]]:
-        sides = (replace(rows, labels=rows.labels[:, chosen]) for rows in (train, held_out))
+        sides = (
+            replace(
+                rows,
+                labels=rows.labels[:, chosen],
+                part_labels=None if rows.part_labels is None else rows.part_labels[:, chosen],
+            )
+            for rows in (train, held_out)
+        )
         return *sides, [c for c, keep in zip(concepts, chosen.tolist(), strict=True) if keep]
 
     own_train, own_held_out, names = of(kept)
@@ -230,7 +269,7 @@ def concept_report(
     per_row = _active(features[0]) / len(train.states)
     yardsticks = {
         "neurons": (states, True),
-        "components": (principal_components(states[0], *states), True),
+        "components": (tuple(table.float() for table in principal_components(states[0], *states)), True),
         "random": (
             random_features(
                 states[0],
@@ -247,6 +286,23 @@ def concept_report(
         found = scores_of(judged, word_train, concepts=names, categories=categories)
         n_units = values[0].shape[1]
         scores[name] = [s if s.unit < n_units else replace(s, unit=s.unit - n_units, sign=-1) for s in found]
+    spans = {}
+    if word_train.part_labels is not None and word_held_out.part_labels is not None:
+        directions = torch.randn(2 * [train.states.shape[1]], generator=generator)
+        directions /= directions.norm(dim=0)
+        mean = states[0].mean(dim=0)
+        sets = {"features": (features, False)} | yardsticks
+        sets["directions"] = tuple((side - mean) @ directions for side in states), True
+        for name, (values, signed) in sets.items():
+            spans[name] = span_scores(
+                *values,
+                word_train.part_labels,
+                word_held_out.part_labels,
+                sentences=word_held_out.groups,
+                concepts=names,
+                categories=categories,
+                signed=signed,
+            )
     judged = _judge_probes(word_train, word_held_out, ridge=ridge)
     scores["probe"] = scores_of(judged, word_train, concepts=names, categories=categories)
 
@@ -265,9 +321,13 @@ def concept_report(
     }
     skipped = [c for c, keep in zip(concepts, kept.tolist(), strict=True) if not keep]
     by_category = category_scores(
-        sparse, word_train, word_held_out, [s for s in scores["features"] if s.concept in joined]
+        sparse,
+        word_train,
+        word_held_out,
+        [s for s in scores["features"] if s.concept in joined],
+        generator=generator,
     )
-    return ConceptReport(scores, by_category, frozenset(lexical), skipped, settings)
+    return ConceptReport(scores, by_category, frozenset(lexical), skipped, settings, spans)
 
 
 def scores_of(
@@ -295,11 +355,13 @@ def category_scores(
     train: LabelledRows,
     held_out: LabelledRows,
     scores: Sequence[ConceptScore],
+    *,
+    generator: torch.Generator,
 ) -> list[CategoryScore]:
     """Return for each category of two or more words the best unit for any of them.
 
-    `tables` are the values of training and held-out rows, `scores` one row a column of the labels. Raises
-    ValueError where they are not as many.
+    `tables` are the values of training and held-out rows, `scores` one row a column of the labels; the generator
+    draws the random pairs of `absorbed_random`. Raises ValueError where they are not as many.
     """
     if len(scores) != train.labels.shape[1]:
         raise ValueError(f"scores has {len(scores)} rows for {train.labels.shape[1]} columns of labels")
@@ -314,10 +376,23 @@ def category_scores(
         for rows in (train, held_out)
     ]
     found = best_detectors(tables[0], labels[0])
-    judged = judge(found, tables[1], replace(held_out, labels=labels[1]))
+    judged = judge(found, tables[1], replace(held_out, labels=labels[1], part_labels=None))
     calls = found.calls(tables[1])
+    words = Detectors(
+        *(torch.tensor([getattr(score, name) for score in scores]) for name in ("unit", "threshold", "f1"))
+    )
+    special = words.calls(tables[1])
     result = []
     for i, (category, columns) in enumerate(members.items()):
+        own = [c for c in columns if scores[c].unit != found.unit[i]]
+        others = torch.tensor([j for j in range(len(members)) if j != i])
+        holds, fires = held_out.labels[:, own], special[:, own]
+        absorbed = absorbed_random = None
+        if own:
+            absorbed = absorbed_share(calls[:, [i] * len(own)], fires, holds).mean().item()
+        if own and len(others):
+            drawn = others[torch.randint(len(others), (len(own),), generator=generator)]
+            absorbed_random = absorbed_share(calls[:, drawn], fires, holds).mean().item()
 
         def silent(special: bool, i: int = i, columns: list[int] = columns) -> float | None:
             chosen = [
@@ -330,10 +405,31 @@ def category_scores(
         same = sum(scores[c].unit == unit for c in columns)
         result.append(
             CategoryScore(
-                category, len(columns), unit, float(judged.f1[i]), same, silent(True), silent(False)
+                category,
+                len(columns),
+                unit,
+                float(judged.f1[i]),
+                same,
+                silent(True),
+                silent(False),
+                absorbed,
+                absorbed_random,
             )
         )
     return result
+
+
+def absorbed_share(
+    general: Bool[Tensor, "rows pairs"],
+    special: Bool[Tensor, "rows pairs"],
+    holds: Bool[Tensor, "rows pairs"],
+) -> Float[Tensor, " pairs"]:
+    """Share of the rows that hold a word in which the general detector is silent and the word's own one calls.
+
+    An autoencoder saves an active feature where the special one writes the general direction, too: the general feature
+    is then absorbed. 0 where no row holds the word. Source: Chanin et al. (2024), arXiv:2409.14507.
+    """
+    return (~general & special & holds).sum(dim=0).double() / holds.sum(dim=0).clamp(min=1)
 
 
 def _active(code: Tensor) -> int:

@@ -172,6 +172,7 @@ class LabelledRows:
 
     With `groups` the states are those of parts (the tokens of sentences) and all else is about the wholes:
     states[i] belongs to the whole groups[i], and a unit's value for a whole is its largest over the parts.
+    `part_labels` then says which concepts each part holds: the tokens of a concept's word.
     """
 
     states: Float[Tensor, "states d_model"]
@@ -179,6 +180,7 @@ class LabelledRows:
     languages: Sequence[str] | None = None
     meanings: Sequence[int] | None = None
     groups: Int[Tensor, " states"] | None = None
+    part_labels: Bool[Tensor, "states concepts"] | None = None
 
     def __post_init__(self) -> None:
         if self.groups is None and len(self.labels) != len(self.states):
@@ -194,6 +196,14 @@ class LabelledRows:
             raise ValueError(
                 f"groups has {len(self.groups)} entries for {len(self.states)} states and {len(self.labels)} rows "
                 "of labels; expected one for each state, and every row of labels to have a state"
+            )
+        if self.part_labels is not None and self.part_labels.shape != (
+            len(self.states) if self.groups is not None else -1,
+            self.labels.shape[1],
+        ):
+            raise ValueError(
+                f"part_labels has shape {tuple(self.part_labels.shape)}; expected one row for each of {len(self.states)} "
+                f"states, {self.labels.shape[1]} columns, and groups"
             )
 
     def largest(self, values: Float[Tensor, "states units"]) -> Float[Tensor, "rows units"]:

@@ -20,6 +20,7 @@ SHARED = 0.8  # the held-out F1 from which a unit counts as its detector in one 
 
 _TRIPLES = 1 << 22  # entries times rare concepts a row that are sorted at a time
 _RARE = 16  # a concept of fewer than one row in so many is rare
+_DEEP = 16  # of a dense table's rows one in so many is looked at first, in each unit the largest
 
 
 @dataclass(frozen=True)
@@ -42,8 +43,10 @@ def best_detectors(
 
     Readable: `best_detectors_by_columns`. Fast: F1 = 2 TP / (calls + P) can be largest only where the last row
     called is a positive one, so of a unit's rows in falling order only pairs of a row and a rare concept that it
-    holds are looked at: few, since rows hold few of them. A sparse table (COO, entries above 0) gives only what is
-    stored in it; its thresholds are above 0. Of equals the first unit is taken, and its highest threshold.
+    holds are looked at: few, since rows hold few of them. With n rows called F1 is at most 2 P / (n + P): what a
+    concept reaches among the largest rows of a dense table says how deep its other rows have to be looked at. A
+    sparse table (COO, entries above 0) gives only what is stored in it; its thresholds are above 0. Of equals the
+    first unit is taken, and its highest threshold.
 
     Raises ValueError where `scores` and `labels` differ in rows, a concept has no positive row, or scores are not
     finite.
@@ -53,6 +56,28 @@ def best_detectors(
     positives = labels.sum(dim=0)
     if not (positives > 0).all():
         raise ValueError(f"labels has no positive row for concept {int((positives == 0).nonzero()[0])}")
+    if not (scores.coalesce().values() if scores.is_sparse else scores).isfinite().all():
+        raise ValueError("scores have NaN or infinite values; expected finite numbers")
+    if scores.is_sparse:
+        return _best_to_depth(scores, labels, len(scores))
+    depth = 1 + len(scores) // _DEEP
+    best = _best_to_depth(scores, labels, depth)
+    reach = _reach(positives, best.f1)
+    if (deeper := reach > depth).any():
+        again = _best_to_depth(scores, labels[:, deeper], int(reach.max().ceil().clamp(max=len(scores))))
+        for name in ("unit", "threshold", "f1"):
+            getattr(best, name)[deeper] = getattr(again, name)
+    return best
+
+
+def _reach(positives: Tensor, f1: Tensor) -> Tensor:
+    """The largest number of called rows with which F1 can be as large."""
+    return positives * (2 / f1 - 1)
+
+
+def _best_to_depth(scores: Tensor, labels: Tensor, depth: int) -> Detectors:
+    """`best_detectors` of detectors that call at most `depth` rows."""
+    positives = labels.sum(dim=0)
     n_concepts, dtype = labels.shape[1], torch.float64
     best = Detectors(
         torch.zeros(n_concepts, dtype=torch.long),
@@ -66,7 +91,8 @@ def best_detectors(
     holding, held = rare.nonzero().T
     of_row = rare.sum(dim=1)
     first = of_row.cumsum(0) - of_row
-    for row, unit, value in _falling(scores, per_row=max(1, round(len(held) / max(1, len(labels))))):
+    per_row = max(1, round(len(held) / max(1, len(labels))))
+    for row, unit, value in _falling(scores, depth=depth, per_row=per_row):
         # Rows called down to each entry of its unit; of equal values all are called together.
         start = torch.ones(len(unit), dtype=torch.bool)
         start[1:] = unit[1:] != unit[:-1]
@@ -76,6 +102,7 @@ def best_detectors(
         offset = torch.where(start, place, 0).cummax(0).values
         end = torch.where(last, place, len(unit)).flip(0).cummin(0).values.flip(0)
         calls = (end - offset + 1).to(dtype)
+        calls[calls > depth] = torch.inf  # more rows than are here may have that value
         for concept in common.nonzero()[:, 0].tolist():
             holds = labels[:, concept][row]
             hits = holds.cumsum(0)
@@ -84,9 +111,8 @@ def best_detectors(
             if f1[at] > best.f1[concept]:
                 best.unit[concept], best.f1[concept] = unit[at], f1[at]
                 best.threshold[concept] = _below(value, unit, end[at], empty=empty)
-        # With n rows called F1 is at most 2 P / (n + P). Where that is no more than the best so far, a concept's rows
-        # need not be looked at.
-        reach = positives * (2 / best.f1 - 1)
+        # Rows of a concept that are too deep to be better than the best so far need not be looked at.
+        reach = _reach(positives, best.f1)
         rank = place - offset
         deepest = torch.zeros(len(labels), dtype=dtype).scatter_reduce(0, holding, reach[held], "amax")
         seen = (rank < deepest[row]).nonzero()[:, 0]
@@ -131,8 +157,11 @@ def best_detectors_by_columns(
     return Detectors(unit, threshold.view(units, n_concepts)[unit, pick], f1[unit, pick])
 
 
-def _falling(scores: Tensor, *, per_row: int):
-    """Yield rows, units and values of a table by blocks of units: by unit, and within it by falling value."""
+def _falling(scores: Tensor, *, depth: int, per_row: int):
+    """Yield rows, units and values of a table by blocks of units: by unit, and within it by falling value.
+
+    Of a dense table `depth` rows a unit and one more, where there are so many.
+    """
     if scores.is_sparse:
         table = scores.coalesce()
         keep = table.values() > 0
@@ -140,7 +169,8 @@ def _falling(scores: Tensor, *, per_row: int):
         value = table.values()[keep]
         counts = unit.bincount(minlength=scores.shape[1])
     else:
-        counts = torch.full((scores.shape[1],), len(scores))
+        deepest = min(depth + 1, len(scores))
+        counts = torch.full((scores.shape[1],), deepest)
     total, start = 0, 0
     for stop in range(1, len(counts) + 1):
         total += int(counts[stop - 1]) * per_row
@@ -153,11 +183,9 @@ def _falling(scores: Tensor, *, per_row: int):
             order = order[u[order].argsort(stable=True)]
             r, u, v = r[order], u[order], v[order]
         else:
-            v, r = scores[:, start:stop].T.sort(dim=1, descending=True, stable=True)
-            u = torch.arange(start, stop).repeat_interleave(len(scores))
+            v, r = scores[:, start:stop].T.contiguous().topk(deepest, dim=1)
+            u = torch.arange(start, stop).repeat_interleave(deepest)
             r, v = r.flatten(), v.flatten()
-        if not v.isfinite().all():
-            raise ValueError("scores have NaN or infinite values; expected finite numbers")
         if len(v):
             yield r, u, v
         total, start = 0, stop

@@ -3,7 +3,8 @@
 TopK autoencoders with decoder columns of length 1 on the token states of sentences drawn by chance; each lexical
 concept's unit and threshold are chosen on training meanings and judged on held-out ones (`sae.detectors`). Shares are
 of the lexical concepts with at least `LEAST` held-out sentences, in %, on several seeds. Beside them stands the same
-autoencoder untrained.
+autoencoder untrained. By token: medians over the concepts of what `sae.spans` measures. Absorption: the share of the
+sentences with a word in which its own feature fires and its category's is silent; for pairs, another category's.
 
 `run()` takes some minutes: `GRID` with `SEEDS`. Without the contrastive loss at the end of its training a model is
 `course-mbart-unaligned`; `figures(model=...)` asks any model, at either side, in any grid:
@@ -19,9 +20,12 @@ from typing import Literal
 import torch
 
 from course_lib import sae
-from course_lib.mbart.corpus import LEXICAL_CONCEPTS, generate
+from course_lib.mbart.corpus import CONCEPTS, LEXICAL_CONCEPTS, generate
+from course_lib.pipeline.text import token_concepts
 from course_lib.sae import concepts
+from course_lib.sae.concept_report import ConceptReport, category_scores, scores_of
 from course_lib.sae.detectors import REACHED, SHARED, best_detectors, joined_detectors, judge
+from course_lib.sae.spans import span_scores, span_summary
 from tests.benchmarks.timing import Spread
 
 LEAST, SENTENCES, SEEDS = 30, 12_000, (0, 1)
@@ -54,7 +58,9 @@ def states_of(model: str, side: Literal["encoder", "decoder"], *, split: str, se
 
     drawn = generate(sentences, seed=100 if split == "train" else 200, split=split)
     site = Site(side)
-    found = extract(*load(model), drawn, [site], pool="tokens", progress=False)[site]
+    read = load(model)
+    found = extract(*read, drawn, [site], pool="tokens", progress=False)[site]
+    spoken = token_concepts(read[1], drawn, target=side == "decoder")
     labels = concepts.label_table([s.concepts for s in drawn], LEXICAL_CONCEPTS)
     return concepts.LabelledRows(
         found.values.float(),
@@ -62,6 +68,7 @@ def states_of(model: str, side: Literal["encoder", "decoder"], *, split: str, se
         [s.language for s in drawn],
         [s.meaning for s in drawn],
         found.sentence,
+        concepts.label_table(spoken, LEXICAL_CONCEPTS),
     )
 
 
@@ -88,11 +95,27 @@ def measured(setting: Setting, train, held_out, *, seed: int, trained: bool = Tr
     )
     enough = held_out.labels.sum(dim=0) >= LEAST
     labels = [rows.labels[:, enough] for rows in (train, held_out)]
-    tables = [rows.largest(concepts.encode_rows(autoencoder, rows.states)) for rows in (train, held_out)]
+    codes = [concepts.encode_rows(autoencoder, rows.states) for rows in (train, held_out)]
+    tables = [rows.largest(code) for rows, code in zip((train, held_out), codes, strict=True)]
     tables = [table.to_dense() if table.is_sparse else table for table in tables]
     found = best_detectors(tables[0].to_sparse_coo(), labels[0])
     scored = concepts.LabelledRows(held_out.states, labels[1], held_out.languages, groups=held_out.groups)
     judged = judge(found, tables[1], scored)
+    names = [c for c, keep in zip(LEXICAL_CONCEPTS, enough.tolist(), strict=True) if keep]
+    of_train = concepts.LabelledRows(train.states, labels[0], groups=train.groups)
+    scores = scores_of(judged, of_train, concepts=names, categories=CONCEPTS)
+    pairs = torch.Generator().manual_seed(seed)
+    by_category = category_scores(tables, of_train, scored, scores, generator=pairs)
+    absorbed = ConceptReport({}, by_category, frozenset(names), [], {}).absorption()
+    by_token = span_summary(
+        span_scores(
+            *codes,
+            *(rows.part_labels[:, enough] for rows in (train, held_out)),
+            sentences=held_out.groups,
+            concepts=names,
+            categories=CONCEPTS,
+        )
+    )
     together = joined_detectors(tables[0], labels[0], tables[1], labels[1], sizes=(2, 4))
     return {
         "concepts scored": int(enough.sum()),
@@ -100,6 +123,12 @@ def measured(setting: Setting, train, held_out, *, seed: int, trained: bool = Tr
         f"same unit at F1 {SHARED} in three languages, %": 100 * judged.shared(),
         f"F1 {REACHED} of two units together, %": 100 * (together[0] >= REACHED).double().mean().item(),
         f"F1 {REACHED} of four units together, %": 100 * (together[1] >= REACHED).double().mean().item(),
+        "tokens, median precision": by_token["precision"],
+        "tokens, median recall": by_token["recall"],
+        "tokens, median F1": by_token["f1"],
+        "words called, median %": 100 * by_token["words"],
+        "absorbed, %": 100 * absorbed["absorbed"],
+        "absorbed in random pairs, %": 100 * absorbed["absorbed_random"],
         "different units": len(set(found.unit.tolist())),
         "dead features": int((tables[0].amax(dim=0) <= 0).sum()),
     }

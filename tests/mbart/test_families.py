@@ -3,6 +3,7 @@
 import importlib
 import json
 from contextlib import ExitStack
+from itertools import pairwise
 
 import pytest
 import torch
@@ -18,7 +19,7 @@ from course_lib.mbart.activations import (
     uncounted_ids,
 )
 from course_lib.mbart.corpus import Sentence
-from course_lib.mbart.families import languages
+from course_lib.mbart.families import languages, spans
 from course_lib.mbart.model import ModelUnavailable, load
 from course_lib.mbart.scores import translate
 from course_lib.mbart.splicing import loss_recovered, replaced, steered
@@ -148,9 +149,42 @@ def test_rows_that_count_are_those_of_the_words(tiny):
     sources, targets = pairs(family)
     sites = [Site("encoder"), Site("decoder")]
     states = extract(model, tokenizer, sources, sites, targets=targets, progress=False)
-    for site, texts in zip(sites, (READ, WRITTEN), strict=True):
-        words = [token for text in texts for token in tokenizer(text, add_special_tokens=False)["input_ids"]]
-        assert states[site].token.tolist() == words
+    second = "text_target" if family.startswith("marian") else "text"
+    for site, texts in zip(sites, ({"text": list(READ)}, {second: list(WRITTEN)}), strict=True):
+        words = tokenizer(**texts, add_special_tokens=False)["input_ids"]
+        assert states[site].token.tolist() == [token for row in words for token in row]
+    if family == "marian-two":  # German is cut by the pieces of the target
+        cut = [piece for text in WRITTEN for piece in tokenizer.spm_target.encode(text, out_type=str)]
+        assert cut != [piece for text in WRITTEN for piece in tokenizer.spm_source.encode(text, out_type=str)]
+        expected = tokenizer.convert_ids_to_tokens(states[sites[1]].token.tolist())
+        assert [piece for piece in cut if piece in tokenizer.encoder] == [p for p in expected if p != "<unk>"]
+
+
+@pytest.mark.parametrize("target", [False, True])
+def test_spans_are_those_of_the_pieces(tiny, target):
+    _, _, tokenizer = tiny
+    texts = [*(WRITTEN if target else READ), "  the  dog sees\tЖ ﬁ.", "x"]
+    ids, places = spans(tokenizer, texts, target=target)
+    sentences = [Sentence(text, None) for text in texts]
+    framed = tokenise(tokenizer, sentences, target=target)
+    for text, row, place, whole in zip(texts, ids, places, framed, strict=True):
+        assert row == [token for token in whole if token not in uncounted_ids(tokenizer, False)]
+        assert len(row) == len(place)
+        if tokenizer.is_fast:
+            continue  # their offsets are the tokenizer's own
+        covered = {i for start, end in place for i in range(start, end)}
+        assert {i for i, letter in enumerate(text) if not letter.isspace()} <= covered
+        assert all(end <= start for (_, end), (start, _) in pairwise(place))
+        if text.isascii():  # nothing is normalised: what a piece says stands there
+            for piece, (start, end) in zip(tokenizer.convert_ids_to_tokens(row), place, strict=True):
+                assert piece == "<unk>" or piece.strip("▁") == text[start:end].strip()
+
+
+def test_special_tokens_that_are_written_out_have_no_spans(tiny):
+    _, _, tokenizer = tiny
+    if not tokenizer.is_fast:
+        with pytest.raises(ValueError, match=r"tokens and \d+ pieces"):
+            spans(tokenizer, ["the dog </s> sees"])
 
 
 def test_pooled_states_are_those_of_the_readable_version(tiny):
@@ -290,7 +324,7 @@ def test_a_language_that_the_model_does_not_know_is_named(tiny):
         len(languages(tokenizer))
         == {
             **{"mbart50": 52, "mbart25": 25, "bart": 0, "m2m100": 100, "nllb": 202, "nllb-legacy": 202},
-            **{"marian": 0, "marian-many": 2},
+            **{"marian": 0, "marian-many": 2, "marian-two": 0},
         }[family]
     )
 

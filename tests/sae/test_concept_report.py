@@ -5,9 +5,10 @@ import json
 import pytest
 import torch
 
-from course_lib.sae.concept_report import category_scores, concept_report, scores_of
+from course_lib.sae.concept_report import absorbed_share, category_scores, concept_report, scores_of
 from course_lib.sae.concepts import LabelledRows
 from course_lib.sae.detectors import best_detectors, judge
+from course_lib.sae.planted import PlantedDictionary
 
 
 def generator(seed=0):
@@ -150,13 +151,62 @@ def test_a_feature_of_a_whole_category_is_told_from_those_of_its_words():
     names = [f"tool:{i}" for i in range(10)]
     judged = judge(best_detectors(tables[0], sides[0].labels), tables[1], sides[1])
     scores = scores_of(judged, sides[0], concepts=names, categories=dict.fromkeys(names, "tool"))
-    (found,) = category_scores(tables, *sides, scores)
+    (found,) = category_scores(tables, *sides, scores, generator=g)
     assert (found.category, found.n, found.unit, found.own_unit) == ("tool", 10, 0, 5)
     assert found.f1 == pytest.approx(2 * 7 / (7 + 10), abs=0.05)
     assert found.silent_with_special == pytest.approx(3 / 5, abs=0.1)
     assert found.silent_without is None  # the other words have no unit but this one
+    # Five words have units of their own; where those of the first three fire the general one is silent.
+    assert found.absorbed == pytest.approx(3 / 5, abs=1e-6)
+    assert found.absorbed_random is None  # there is no other category
     with pytest.raises(ValueError, match="scores has 9 rows for 10 columns"):
-        category_scores(tables, *sides, scores[:9])
+        category_scores(tables, *sides, scores[:9], generator=g)
+
+
+@pytest.mark.parametrize("absorbed", [0, 1])
+def test_absorption_is_that_of_a_planted_dictionary(absorbed):
+    """Two general atoms with three special ones each; a feature for each atom, the general ones silent or not.
+
+    Special words of a category come alone or with none, so that a general feature stays worth finding.
+    """
+    g = generator(7)
+    parents = [-1, -1, 0, 0, 0, 1, 1, 1]
+    planted = PlantedDictionary(8, 8, generator=g)
+    frequencies = torch.tensor([0.3, 0.3] + 6 * [0.25], dtype=torch.float64)
+    code = planted.draw_nested(6000, parents=parents, frequencies=frequencies, generator=g).codes
+    held = code > 0
+    special = torch.stack(
+        [held[:, [j for j, p in enumerate(parents) if p == i]].any(dim=1) for i in (0, 1)], 1
+    )
+    # Each category has three words that have features of their own, and one that has none but the general feature.
+    plain = held[:, :2] & ~special
+    features = code.clone()
+    if absorbed:
+        features[:, :2][special] = 0
+    labels = torch.cat([held[:, 2:5], plain[:, :1], held[:, 5:], plain[:, 1:]], dim=1)
+    names = [f"{category}:{i}" for category in ("tool", "food") for i in range(4)]
+    kinds = {name: name.partition(":")[0] for name in names}
+    sides = [LabelledRows(part, held) for part, held in zip(features.chunk(2), labels.chunk(2), strict=True)]
+    tables = [side.states.to_sparse_coo() for side in sides]
+    judged = judge(best_detectors(tables[0], sides[0].labels), tables[1], sides[1])
+    scores = scores_of(judged, sides[0], concepts=names, categories=kinds)
+    found = category_scores(tables, *sides, scores, generator=g)
+    assert [row.unit for row in found] == [0, 1]
+    assert [row.absorbed for row in found] == pytest.approx([absorbed, absorbed], abs=1e-9)
+    # The other category's feature is silent in most sentences with the word, whatever this one does.
+    silent = [(features[3000:, 1 - i] <= 0)[special[3000:, i]].double().mean().item() for i in (0, 1)]
+    assert [row.absorbed_random for row in found] == pytest.approx(silent, abs=0.08)
+
+
+def test_absorption_counts_what_the_definition_says():
+    general, special, holds = torch.rand(3, 50, 4, generator=generator(8)) < 0.5
+    holds[:, 3] = False
+    expected = []
+    for column in range(4):
+        rows = [i for i in range(50) if holds[i, column]]
+        hits = sum(bool(special[i, column] and not general[i, column]) for i in rows)
+        expected.append(hits / len(rows) if rows else 0.0)
+    assert absorbed_share(general, special, holds).tolist() == pytest.approx(expected)
 
 
 def test_a_report_on_groups_finds_the_unit_that_any_part_excites():
@@ -169,7 +219,12 @@ def test_a_report_on_groups_finds_the_unit_that_any_part_excites():
         where = torch.randint(5, (n,), generator=generator)
         states[torch.arange(n), where, 2] -= 3 * labels[:, 0].float()
         states[torch.arange(n), where, 5] += 3 * labels[:, 1].float()
-        sides.append(LabelledRows(states.flatten(0, 1), labels, groups=torch.arange(n).repeat_interleave(5)))
+        parts = torch.zeros(n, 5, 2, dtype=torch.bool)
+        parts[torch.arange(n), where] = labels
+        groups = torch.arange(n).repeat_interleave(5)
+        sides.append(
+            LabelledRows(states.flatten(0, 1), labels, groups=groups, part_labels=parts.flatten(0, 1))
+        )
     report = concept_report(
         [split(rows.states) for rows in sides],
         *sides,
@@ -182,3 +237,10 @@ def test_a_report_on_groups_finds_the_unit_that_any_part_excites():
     assert (down.unit, down.sign, up.unit, up.sign) == (2, -1, 5, 1)
     assert min(down.f1, up.f1) > 0.99
     assert report.settings["rows_train"] == 300
+    # By token the same units say where the concept stands.
+    assert list(report.spans) == ["features", "neurons", "components", "random", "directions"]
+    down, up = report.spans["neurons"]
+    assert (down.unit, down.sign, up.unit, up.sign) == (2, -1, 5, 1)
+    assert min(down.f1, up.f1) > 0.99
+    assert report.span_summary()["neurons"]["reached"] == 1
+    assert json.loads(report.to_json())["spans"]["neurons"][0]["concept"] == "a:down"
