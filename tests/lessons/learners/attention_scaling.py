@@ -18,7 +18,7 @@ TOLD = {
     "13.P2": [
         r"\\frac\{1\}\{\\sqrt\\pi\\,s\}",
         r"sqrt\(pi\) s",
-        r"(?i)rare ones",
+        r"(?i)rare gradients",
         r"(?i)nearly tied",
         r"(?i)the fewer rows",
         r"(?i)a few, which happen to be",
