@@ -21,14 +21,14 @@ TOLD = {
         r"(?i)in proportion to \$?\\ln s",
         r"(?i)logarithmic law|\\ln s \+ \\gamma",
     ],
-    "14.P2": [
+    "14.P3": [
         r"(?i)a tenth",
         r"190 turns",
         r"(?i)point the opposite way",
         r"0\.018 radians",
         r"(?i)angles in float64",
     ],
-    "14.P3": [r"17 slow pairs", r"YaRN"],
+    "14.P2": [r"17 slow pairs", r"YaRN"],
 }
 
 
