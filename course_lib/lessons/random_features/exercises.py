@@ -70,6 +70,9 @@ lesson.value(
          "That estimates the Gaussian kernel. Softmax has the norms of q and k as factors besides."),
         ("norms without the half", edit("(2 * sigma**2)", "sigma**2"),
          "The factors are exp(|q|²/2σ²) and exp(|k|²/2σ²); yours lack the 2."),
+        ("norms of width one", edit("(2 * sigma**2)", "2"),
+         "Your factors are exp(|q|²/2) and exp(|k|²/2). They have the width of the kernel: divide both "
+         "exponents by σ²."),
         ("sum instead of mean", edit("mean", "sum"),
          "You added the frequencies' cosines up. The features carry 1/√m each, which makes it an average."),
         ("divided by the square of the width", edit("(q - k) / sigma", "(q - k) / sigma**2"),

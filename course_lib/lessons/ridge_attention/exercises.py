@@ -142,6 +142,10 @@ def _solved_with_one_more(inverse, weights, key, value):
         ("the new inverse", lambda inverse, weights, key, value:
          inverse - torch.outer(inverse @ key, inverse @ key) / (1 + key @ inverse @ key),
          "That is the new inverse P. The memory W after the new pair is asked for."),
+        ("W for H", lambda inverse, weights, key, value:
+         (inverse - torch.outer(inverse @ key, inverse @ key) / (1 + key @ inverse @ key))
+         @ (weights + torch.outer(key, value)),
+         "You applied the new P to W + k vᵀ. It belongs to H + k vᵀ, where H = P⁻¹W: W holds a P already."),
         ("the new inverse twice", edit("(1 + key @ moved)", "(1 + key @ moved) ** 2"),
             "You used the new P k and divided as well. The new P k is P k / (1 + kᵀPk) already: divide once."),
     ],
@@ -295,7 +299,8 @@ def _is_minimal(keys, values, penalty, decay, memory):
          "Only H fades. Both sums hold the old pairs, so both must."),
         ("the new pair fades", edit("decay * gram + torch.outer(key, key)", "decay * (gram + torch.outer(key, key))",
                                     "decay * cross + torch.outer(key, value)", "decay * (cross + torch.outer(key, value))"),
-         "You let the new pair fade together with the old ones. It counts in full: fade first, then add."),
+         "Against the penalty your pairs count once too little, as if the new one had faded with the old ones. Fade both "
+         "sums first, from the first token on, then add the pair in full."),
         ("the penalty stays", edit("return torch.linalg.solve(gram", "return torch.linalg.solve(gram + (1 - decay ** "
                                    "len(keys)) * penalty * torch.eye(keys.shape[1], dtype=keys.dtype)"),
          "Your penalty does not fade. In (17.18) it counts with the decay to the power n, like what came before the first "

@@ -94,8 +94,8 @@ def _overwritten(pair, angle):
     ),
     mistakes=[
         ("with the clock", edit("position * frequency", "-position * frequency"),
-         "You turned with the clock. Scores of a query and a key would be the same if both were, but the convention of "
-         "(14.2) is against it, and a model's weights know only one."),
+         "You turned with the clock. Scores would still see n - m alone, but they would be those of m - n: a model's "
+         "weights know only the convention of (14.2)."),
         ("a reflection", edit("c * pair[0] - s", "c * pair[0] + s", "c * pair[1]])", "-c * pair[1]])"),
          "Both minus signs went astray: your map is a reflection, which keeps lengths too, but two of them do not "
          "depend on n - m in the right way. Exactly one product with a sine is subtracted, in the first entry."),
@@ -170,6 +170,13 @@ def _no_minus(x, positions, base):
          "position."),
         ("half the exponents", edit(" / d)", " / (2 * d))"),
          "The 2 in the exponent is missing: your slowest pair turns like the root of the base, not like the base."),
+        ("last pair at one over the base", edit(" / d)", " / (d - 2))"),
+         "You divided by d - 2, so that the last frequency is 1/base. The exponent of the last pair, 2(i - 1)/d, "
+         "is below 1."),
+        ("first entries, then second ones", lambda x, positions, base:
+         rope(x, positions, base=base)[:, layout_order(x.shape[1], source="interleaved", target="half")],
+         "You turned the right pairs and returned all first entries, then all second ones. Each pair goes back to its "
+         "place."),
         ("one frequency for all", edit(" / d)", " * 0)"),
          "All your pairs turn at one frequency. Pair i has its own, smaller with every i."),
         ("halves for neighbours", lambda x, positions, base: rope(x, positions, layout="half", base=base),

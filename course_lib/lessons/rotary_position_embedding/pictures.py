@@ -475,7 +475,7 @@ decay_prediction = lesson.prediction(
 )
 
 precision_prediction = lesson.prediction(
-    "14.P2",
+    "14.P3",
     "A query and a key stand 100 positions apart. Both are moved to positions around 100,000, which should leave the "
     "score as it is. The angles (position times frequency) are formed in bfloat16. By how much does the score change, "
     "relative to the product of the lengths?",
@@ -492,7 +492,7 @@ precision_prediction = lesson.prediction(
 )
 
 extension_prediction = lesson.prediction(
-    "14.P3",
+    "14.P2",
     "A head of 128 entries with base 10,000 was trained on 4,096 positions. Its 18 slowest pairs made less than a turn "
     "there. The NTK-aware base makes room for 4 times the context, and slows the last pair by exactly 4. How many of the 18 "
     "come, within 16,384 positions, to angles that training has not shown?",

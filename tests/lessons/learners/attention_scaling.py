@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import torch
 
 from course_lib.teaching import edit
@@ -18,7 +19,7 @@ TOLD = {
     "13.P2": [
         r"\\frac\{1\}\{\\sqrt\\pi\\,s\}",
         r"sqrt\(pi\) s",
-        r"(?i)rare ones",
+        r"(?i)rare gradients",
         r"(?i)nearly tied",
         r"(?i)the fewer rows",
         r"(?i)a few, which happen to be",
@@ -134,6 +135,8 @@ TRIED = {
         ),
         ("wrong", "covariance forgotten", lambda mean, std: 2 * std**2 * mean @ mean),
         ("malformed", "one entry for each dimension", lambda mean, std: std**4 + 2 * std**2 * mean**2),
+        ("d forgotten", "one entry in the first term", lambda mean, std: std**4 + 2 * std**2 * (mean @ mean)),
+        ("wrong", "k is q", lambda mean, std: 2 * by_products(mean, std)),
     ],
     "13.3": [
         ("solved", "autograd", by_autograd),
@@ -195,6 +198,11 @@ TRIED = {
         ("wrong", "the gradient handed on", lambda weights, upstream: upstream.clone()),
         ("malformed", "summed up", edit("return weights * ", "return weights @ ")),
         ("malformed", "the matrix itself", lambda weights, upstream: torch.diag(weights) * upstream),
+        (
+            "diagonal only",
+            "weights minus squared weights",
+            lambda weights, upstream: (weights - weights**2) * upstream,
+        ),
     ],
     "13.4": [
         ("solved", "twice as long", {"q1": 2, "q2": 2, "q3": 1}),
@@ -267,5 +275,10 @@ TRIED = {
         ("wrong", "half of log n", lambda n_keys, weight: math.log(n_keys) / 2),
         ("wrong", "with the opposite sign", lambda n_keys, weight: -by_bisection(n_keys, weight)),
         ("malformed", "for the logarithm of a negative number", lambda n_keys, weight: math.log(weight - 1)),
+        (
+            "solved",
+            "a numpy number",
+            lambda n_keys, weight: np.log(np.sqrt((n_keys - 1) * weight / (1 - weight))),
+        ),
     ],
 }

@@ -159,6 +159,13 @@ TRIED = {
         ("malformed", "neighbouring pairs only", lambda x: _features(x, pairs="neighbours")),
         ("malformed", "features along rows", lambda x: Quadratic()(x).T.contiguous()),
         ("wrong", "the constant 2", lambda x: _features(x, one=2)),
+        (
+            "no root at all",
+            "all products without weights",
+            lambda x: (lambda y, ij: y[:, ij[0]] * y[:, ij[1]])(
+                torch.cat([_ones(x), x], 1), torch.triu_indices(x.shape[1] + 1, x.shape[1] + 1)
+            ),
+        ),
     ],
     "15.3": [
         ("solved", "a line through (-1/2, 0) and (0, -1)", _example((2, 1), (-0.5, 0), (0, -1))),
@@ -204,6 +211,16 @@ TRIED = {
         ("wrong", "a constant in the denominator", edit("(query @ z)", "(query @ z + 0.1)")),
         ("malformed", "the last row only", lambda a, b, v: _cumulative(a, b, v)[-1]),
         ("malformed", "no return", lambda phi_q, phi_k, v: print(end="")),
+        (
+            "columns summed",
+            "sum over the wrong axis",
+            lambda phi_q, phi_k, v: (lambda a: a @ v / a.sum(0, keepdim=True).T)((phi_q @ phi_k.T).tril()),
+        ),
+        (
+            "wrong",
+            "values alone, without weights",
+            lambda phi_q, phi_k, v: v.cumsum(0) / torch.arange(1, len(v) + 1)[:, None],
+        ),
     ],
     "15.5": [
         ("solved", "token by token", _token_by_token),
@@ -244,6 +261,16 @@ TRIED = {
             "wrong",
             "a softmax within the chunk",
             edit("torch.tril(phi_q @ phi_k.T)", "(phi_q @ phi_k.T).softmax(1).tril()"),
+        ),
+        (
+            "similarities transposed",
+            "keys as rows",
+            edit("torch.tril(phi_q @ phi_k.T)", "torch.tril(phi_k @ phi_q.T)"),
+        ),
+        (
+            "no mask within the chunk",
+            "the state updated first",
+            lambda phi_q, phi_k, v, u, z: phi_q @ (u + phi_k.T @ v) / (phi_q @ (z + phi_k.sum(0)))[:, None],
         ),
     ],
     "15.6": [
@@ -289,6 +316,20 @@ TRIED = {
             "wrong",
             "divided by the largest entry",
             lambda U, k, v, eta: U + eta * torch.outer(k / k.max(), v - U.T @ (k / k.max())),
+        ),
+        (
+            "normalised for writing only",
+            "asked at full length",
+            lambda state, key, value, step_size: (
+                state + step_size * torch.outer(key / key.norm(), value - key @ state)
+            ),
+        ),
+        (
+            "normalised for asking only",
+            "written at full length",
+            lambda state, key, value, step_size: (
+                state + step_size * torch.outer(key, value - key @ state / key.norm())
+            ),
         ),
     ],
 }

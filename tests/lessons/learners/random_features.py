@@ -110,6 +110,16 @@ TRIED = {
         ("wrong", "exact similarity", lambda q, k, w: (q @ k / len(q) ** 0.5).exp()),
         ("wrong", "1/m for each feature", lambda q, k, w: _paired(q, k, w, scale=1 / len(w))),
         ("malformed", "one estimate for each frequency", lambda q, k, w: (w @ (q - k)).cos()),
+        ("norms of width one", "exp(|q|^2 / 2)", edit("(2 * sigma**2)", "2.0")),
+        (
+            "cosines of a sum",
+            "minus the sines",
+            edit(
+                "kernel = (frequencies @ (q - k) / sigma).cos().mean()",
+                "a, b = frequencies @ q / sigma, frequencies @ k / sigma\n    "
+                "kernel = (a.cos() * b.cos() - a.sin() * b.sin()).mean()",
+            ),
+        ),
     ],
     "16.3": [
         ("solved", "a narrow kernel", _law(0.5, 1.0)),
@@ -171,6 +181,7 @@ TRIED = {
         ),
         ("wrong", "rounded up", lambda q, k, error: _needed(q, k, error).ceil()),
         ("malformed", "one for each entry", lambda q, k, error: ((q + k) ** 2).exp() / error**2),
+        ("wrong", "root of the variance over the error", lambda q, k, error: _needed(q, k, error).sqrt()),
     ],
     "16.5": [
         ("solved", "logarithms of sums", _logs),
@@ -238,5 +249,17 @@ TRIED = {
             lambda q, keys, w: torch.full((len(keys),), 1 / len(keys), dtype=q.dtype),
         ),
         ("malformed", "one row for each feature", lambda q, keys, w: (keys @ w.T).softmax(0)),
+        (
+            "solved",
+            "with the norm of the query, which cancels",
+            lambda q, keys, w: (
+                (keys @ w.T - (keys**2).sum(1, keepdim=True) / 2 + w @ q - q @ q / 2).logsumexp(1).softmax(0)
+            ),
+        ),
+        (
+            "wrong",
+            "largest feature alone",
+            lambda q, keys, w: (w @ (q[:, None] + keys.T) - (keys**2).sum(1) / 2).amax(0).softmax(0),
+        ),
     ],
 }

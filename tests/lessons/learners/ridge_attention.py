@@ -189,6 +189,11 @@ TRIED = {
         ("softmax attention", "unscaled scores", lambda k, v, q, p: torch.softmax(k @ q, 0) @ v),
         ("wrong", "half of lambda", lambda k, v, q, p: _read(k, v, q, p / 2)),
         ("malformed", "a row of a matrix", lambda k, v, q, p: q[None] @ ridge_memory(k, v, penalty=p)),
+        (
+            "averaged keys",
+            "the penalty for each pair",
+            edit("penalty * torch.eye(", "len(keys) * penalty * torch.eye("),
+        ),
     ],
     "17.3": [
         ("solved", "from the new inverse", _rls),
@@ -214,6 +219,15 @@ TRIED = {
         ),
         ("wrong", "the whole key normalised", _step(lambda p, k: k, _error, lambda p, k: k @ k)),
         ("malformed", "the error only", lambda p, w, k, v: v - w.T @ k),
+        (
+            "W for H",
+            "P k added to W, then the new P",
+            edit(
+                "return weights + torch.outer(moved, value - key @ weights) / (1 + key @ moved)",
+                "new = inverse - torch.outer(moved, moved) / (1 + key @ moved)\n    "
+                "return new @ (weights + torch.outer(key, value))",
+            ),
+        ),
     ],
     "17.4": [
         ("solved", "the second axis", _four(0, 4, 0, -1)),
@@ -311,5 +325,10 @@ TRIED = {
         ("no penalty", "plain least squares", lambda K, V, p, g: _faded(K, V, 1e-12, g)),
         ("wrong", "the root of the decay", lambda K, V, p, g: _two_sums(K, V, p, g**0.5, g**0.5)),
         ("malformed", "transposed, with a row too many", lambda K, V, p, g: torch.cat([V, V]).T),
+        (
+            "the new pair fades",
+            "the first pair does not fade G",
+            edit("gram = penalty * ", "gram = penalty / decay * "),
+        ),
     ],
 }

@@ -12,6 +12,7 @@ from course_lib.attention.rotary import (
     rope,
     rope_frequencies,
 )
+from course_lib.teaching import edit
 
 TOLD = {
     "14.P1": [
@@ -21,14 +22,14 @@ TOLD = {
         r"(?i)in proportion to \$?\\ln s",
         r"(?i)logarithmic law|\\ln s \+ \\gamma",
     ],
-    "14.P2": [
+    "14.P3": [
         r"(?i)a tenth",
         r"190 turns",
         r"(?i)point the opposite way",
         r"0\.018 radians",
         r"(?i)angles in float64",
     ],
-    "14.P3": [r"17 slow pairs", r"YaRN"],
+    "14.P2": [r"17 slow pairs", r"YaRN"],
 }
 
 
@@ -180,6 +181,16 @@ TRIED = {
         ("wrong", "frequency to the power of the position", lambda pair, t, w: matrix(pair, 1, w**t)),
         ("malformed", "left complex", lambda pair, t, w: torch.view_as_complex(pair) * cmath.exp(1j * t * w)),
         ("malformed", "a list", lambda pair, t, w: polar(pair, t, w).tolist()),
+        (
+            "with the clock",
+            "the pair as a row before the matrix",
+            lambda x, t, w: (
+                x
+                @ torch.tensor(
+                    [[math.cos(t * w), -math.sin(t * w)], [math.sin(t * w), math.cos(t * w)]], dtype=x.dtype
+                )
+            ),
+        ),
     ],
     "14.3": [
         ("solved", "with slices", by_slices),
@@ -239,6 +250,13 @@ TRIED = {
             "pairs left apart",
             lambda x, t, b: by_slices(x, t, b).unflatten(1, (-1, 2)),
         ),
+        ("last pair at one over the base", "d - 2 below", edit(" / d)", " / (d - 2.0))")),
+        (
+            "first entries, then second ones",
+            "cat for stack",
+            lambda x, p, b: rope(x, p, base=b).unflatten(1, (-1, 2)).mT.flatten(1),
+        ),
+        ("half the exponents", "arange(d/2) over d", edit("arange(0, d, 2", "arange(0, d // 2")),
     ],
     "14.4": [
         ("solved", "a list of rows", lambda n, d: in_each_head(n, column_by_column(d))),
@@ -273,6 +291,13 @@ TRIED = {
         ("wrong", "reversed in each head", lambda n, d: heads(n, d).flip(1).flatten()),
         ("malformed", "one head only", lambda n, d: torch.tensor(column_by_column(d))),
         ("malformed", "a list", lambda n, d: in_each_head(n, column_by_column(d)).tolist()),
+        (
+            "the way back",
+            "even rows, then odd ones, head by head",
+            lambda n_heads, head_dim: (
+                torch.arange(n_heads * head_dim).view(n_heads, -1, 2).transpose(1, 2).flatten()
+            ),
+        ),
     ],
     "14.5": [
         ("solved", "a quarter turn", case(0, 2, 1, 0, 0, 3)),
@@ -328,6 +353,20 @@ TRIED = {
         ("wrong", "d/(d - 1)", lambda d, b, s: new_base(d, b, s, d / (d - 1))),
         ("malformed", "float32", lambda d, b, s: new_base(d, b, s, d / (d - 2)).float()),
         ("malformed", "the base alone", lambda d, b, s: b * s ** (d / (d - 2))),
+        (
+            "solved",
+            "pair by pair, by a power of s",
+            lambda dim, base, scale: (lambda i: base ** (-2 * i / dim) * scale ** (-i / (dim / 2 - 1)))(
+                torch.arange(dim // 2, dtype=torch.float64)
+            ),
+        ),
+        (
+            "base times scale",
+            "by a power of s, one pair short",
+            lambda dim, base, scale: (lambda i: base ** (-2 * i / dim) * scale ** (-i / (dim / 2)))(
+                torch.arange(dim // 2, dtype=torch.float64)
+            ),
+        ),
     ],
     "14.7": [
         ("solved", "with lerp", scaled),
@@ -375,5 +414,12 @@ TRIED = {
             lambda w, s, L, a, b: scaled(w, s, L, a, b, mix=lambda x, y, g: x * (y / x) ** g),
         ),
         ("malformed", "the factors", lambda w, s, L, a, b: scaled(w, s, L, a, b).sum()),
+        (
+            "wrong",
+            "powers of the scale",
+            lambda f, scale, length, slow, fast: (
+                f * scale ** -((fast - length * f / math.tau) / (fast - slow)).clamp(0, 1)
+            ),
+        ),
     ],
 }
