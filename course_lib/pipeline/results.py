@@ -14,10 +14,13 @@ from course_lib.sae.concept_report import ConceptReport
 
 @dataclass(frozen=True)
 class StackedConfig:
-    """The stacked autoencoder of a run: widths (None: d/2, d/8), loss weights and training."""
+    """The stacked autoencoder of a run: widths (None: d/2, d/8), loss weights and training.
+
+    With `beta` 0.01 no unit of `course-mbart`'s code comes within 0.025 of `rho`; with 0.3 all do (lesson 27).
+    """
 
     widths: tuple[int, ...] | None = None
-    beta: float = 1e-2
+    beta: float = 0.3
     rho: float = 0.05
     gamma: float = 0.02
     training: sae.TrainConfig = field(default_factory=lambda: sae.TrainConfig(steps=3000, step_size=1e-2))

@@ -340,6 +340,15 @@ def test_the_picture_of_causes_has_all_arms_and_words_without_digits_of_the_run(
     assert_clear_layout(figure)
 
 
+def test_without_a_run_the_picture_of_causes_shows_the_stored_benchmark():
+    drawn = lesson.draw_nouns()
+    stored = json.loads(lesson.LARGE.read_text(encoding="utf-8"))["figures"][
+        "encoder, switched off: detector"
+    ]
+    places = np.concatenate([np.ravel(line.get_xdata()) for line in drawn.axes[0].lines])
+    assert np.isclose(places, 100 * stored["changed"] / stored["n"]).any()
+
+
 def test_the_large_experiment_is_drawn_as_stored():
     figure = lesson.draw_large()
     assert "Switched off, detector: the word changed in 37%, another word in 5%" in text_alternative(figure)

@@ -109,31 +109,28 @@ CONTROLS = {
     "random": "random direction, as far as its features",
     "reconstruction": "reconstruction of the whole sentence",
 }
-# What a run of this lesson gave: of 89 sentences, in how many the noun changed, and in how many another word.
-_SEEN = {
-    "one feature": (12, 1),
-    "opposite": (70, 4),
-    "features": (80, 7),
-    "exchange": (88, 3),
-    "other feature": (1, 0),
-    "other, as far": (20, 3),
-    "random": (0, 0),
-    "reconstruction": (0, 4),
+LARGE = Path(__file__).resolve().parents[3] / "tests" / "benchmarks" / "results" / "causes.json"
+STORED_ARMS = {
+    "one feature": "encoder, switched off: detector",
+    "opposite": "encoder, switched off: detector, factor -1",
+    "features": "encoder, switched off: features, 0.1",
+    "exchange": "encoder, exchanged for a noun of its kind: features, 0.05",
+    "other feature": "encoder, switched off: control: another active feature",
+    "other, as far": "encoder, switched off: control: another active feature, as far",
+    "random": "encoder, switched off: control: random direction, as far as features",
+    "reconstruction": "encoder, switched off: control: reconstruction, all tokens",
 }
 
 
-def _seen() -> dict[str, Outcome]:
-    """The outcomes of `_SEEN`; what the picture does not show is 0."""
-    rest = dict.fromkeys(("agreement", "exact", "words_changed", "words"), 0)
-    return {
-        name: Outcome(n=89, changed=changed, elsewhere=elsewhere, **rest)
-        for name, (changed, elsewhere) in _SEEN.items()
-    }
+def stored_outcomes(arms: dict[str, str]) -> dict[str, Outcome]:
+    """Return what `make bench causes` stored under the names of some arms."""
+    figures = json.loads(LARGE.read_text(encoding="utf-8"))["figures"]
+    return {arm: Outcome(**figures[name]) for arm, name in arms.items()}
 
 
 def draw_nouns(outcomes: dict[str, Outcome] | None = None) -> Figure:
-    """Draw what became of the nouns; without outcomes, what a run of this lesson gave."""
-    outcomes = outcomes or _seen()
+    """Draw what became of the nouns; without outcomes, what `make bench causes` stored for the same arms."""
+    outcomes = outcomes or stored_outcomes(STORED_ARMS)
     groups = {
         "At the noun's tokens": {label: outcomes[name] for name, label in ARMS.items()},
         "Controls": {label: outcomes[name] for name, label in CONTROLS.items()},
@@ -143,14 +140,13 @@ def draw_nouns(outcomes: dict[str, Outcome] | None = None) -> Figure:
     return describe(
         figure,
         "Shares of sentences in which the noun changes, and in which another word changes, with 95% intervals. With its "
-        "feature off the noun seldom changes; with the feature times -1 it changes in most sentences; with all its "
-        "features off, or another noun's features instead, in nearly all, and other words in few. Controls, hollow: "
+        "feature off the noun changes in fewer than half; with the feature times -1 it changes in most sentences; with all "
+        "its features off, or another noun's features instead, in nearly all, and other words in few. Controls, hollow: "
         "another active feature off, a random direction and the reconstruction change almost no noun; another feature's "
-        "direction, as far as its own, changes about as many as its own feature off.",
+        "direction, as far as its own, changes some.",
     )
 
 
-LARGE = Path(__file__).resolve().parents[3] / "tests" / "benchmarks" / "results" / "causes.json"
 LARGE_ARMS = {
     "Switched off": {
         "detector": "encoder, switched off: detector",
@@ -175,10 +171,7 @@ LARGE_ARMS = {
 
 def draw_large() -> Figure:
     """Draw what `make bench causes` stored: words of all kinds, more features, more sentences."""
-    figures = json.loads(LARGE.read_text(encoding="utf-8"))["figures"]
-    groups = {
-        group: {arm: Outcome(**figures[name]) for arm, name in arms.items()} for group, arms in LARGE_ARMS.items()
-    }
+    groups = {group: stored_outcomes(arms) for group, arms in LARGE_ARMS.items()}
     return draw_arms(groups, controls=list(LARGE_ARMS["Controls"]))
 
 

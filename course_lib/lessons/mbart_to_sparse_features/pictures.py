@@ -54,7 +54,7 @@ def lesson_run(
         text="builtin",
         out=out,
         n_sentences=n_sentences,
-        stacked=pipeline.StackedConfig(training=sae.TrainConfig(steps=400, step_size=1e-2)),
+        stacked=pipeline.StackedConfig(training=sae.TrainConfig(steps=1500, step_size=1e-2)),
         sparse=pipeline.SparseConfig(n_features=1024, training=sparse),
         device="cpu",
         progress=progress,

@@ -25,16 +25,21 @@ WIDTH = 32  # of the code: an eighth of the shipped model's 256 dimensions, as 1
 
 
 @cache
-def sentence_states(n_sentences: int = 3000, *, seed: int = 27) -> Tensor:
+def sentence_states(n_sentences: int = 3000, *, seed: int = 27, trained: bool = True) -> Tensor:
     """Return one row a sentence: the mean of the shipped model's last encoder states over its tokens, float64.
 
-    The sentences have distinct meanings and take the languages in turn; they are read once a process.
+    The sentences have distinct meanings and take the languages in turn; they are read once a process. Not `trained`:
+    the same model with the random weights that transformers starts it from.
     """
     from course_lib.mbart.activations import Site, extract
     from course_lib.mbart.corpus import generate
     from course_lib.mbart.model import load
 
     model, tokenizer = load("course-mbart")
+    if not trained:
+        with torch.random.fork_rng():
+            torch.manual_seed(seed)
+            model = type(model)(model.config).eval()
     # The output of the stack; stops before the decoder, which `pooled_states` also reads.
     site = Site("encoder")
     sentences = generate(n_sentences, seed=seed)
@@ -103,18 +108,26 @@ def training_curve(states: Tensor, widths: tuple[int, ...], *, steps: int, every
     ylim=(0, 104),
 )
 def plot_question(axes):
-    """Draw the variance that k principal components keep, for isotropic data and for the model's states."""
-    curve = 100 * pca_curve(sentence_states())
+    """Draw the variance that k principal components keep: isotropic, the model's states, untrained ones."""
+    curve, untrained = (100 * pca_curve(sentence_states(trained=trained)) for trained in (True, False))
     d = len(curve)
     k = np.arange(1, d + 1)
-    lines(axes, k, {"sentence states of course-mbart": curve, "isotropic: the same in every direction": 100 * k / d})
+    lines(
+        axes,
+        k,
+        {
+            "sentence states of course-mbart": curve,
+            "isotropic: the same in every direction": 100 * k / d,
+            "the same sentences, before training": untrained,
+        },
+    )
     axes.axvline(WIDTH, color=BLACK, linestyle=":", linewidth=1.2, label=f"k = {WIDTH} = d/8")
     axes.plot([WIDTH], [12.5], "o", color=RED, markersize=7, label="the notes' 12.5%")
     axes.set_xlim(0, d)
     return (
         f"The variance that the best k of {d} directions keep, against k. For isotropic data it is a straight line that "
         f"passes 12.5% at k = {WIDTH}. For the sentence states of the shipped model the curve rises steeply and is "
-        f"above 60% at k = {WIDTH}."
+        f"above 60% at k = {WIDTH}. Those of the same model before its training lie between the two."
     )
 
 
