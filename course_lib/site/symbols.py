@@ -380,7 +380,6 @@ SYMBOLS: Mapping[str, Mapping[str, str]] = {
         "k": "width of the code",
         r"\lambda_i": "eigenvalues",
         r"\alpha": "share of the variance",
-        "b": "bias of a unit",
         r"\hat\rho_j": "mean activation of a unit",
         r"\rho": "target of the mean activation",
         r"\epsilon": "tolerance",
@@ -409,7 +408,7 @@ SYMBOLS: Mapping[str, Mapping[str, str]] = {
         "r": "root mean square length",
         "s": "score of a feature for a sentence",
         "R": "sum of ranks",
-        "c": "factor on a feature",
+        "c": "factor",
     },
     "30": {
         r"\theta": "unknown rate",
