@@ -43,7 +43,7 @@ def span_scores(
     train: Float[Tensor, "tokens units"],
     held_out: Float[Tensor, "others units"],
     labels: Bool[Tensor, "tokens concepts"],
-    truth: Bool[Tensor, "others concepts"],
+    truth: Bool[Tensor, "judged concepts"],
     *,
     sentences: Int[Tensor, " others"],
     concepts: Sequence[str],
