@@ -45,7 +45,7 @@ def span_scores(
     labels: Bool[Tensor, "tokens concepts"],
     truth: Bool[Tensor, "judged concepts"],
     *,
-    sentences: Int[Tensor, " others"],
+    sentences: Int[Tensor, " judged"],
     concepts: Sequence[str],
     categories: Mapping[str, str],
     signed: bool = False,
