@@ -130,10 +130,10 @@ def test_the_summary_and_what_does_not_fit():
     assert summary == {"n": 2, "reached": 0.5, "precision": 0.5, "recall": 0.5, "f1": 0.5, "words": 0.5}
     with pytest.raises(ValueError, match="held_out has 1799 rows, truth 1800"):
         scored([tables[0], tables[1][1:]], sides)
-    with pytest.raises(ValueError, match=r"part_labels has shape \(3, 2\); expected one row for each of 4"):
+    every_one = torch.zeros(4, 2, dtype=torch.bool)
+    with pytest.raises(
+        ValueError, match=r"part_labels has shape \(4, 2\); expected one row for each of 4 .* groups"
+    ):
         LabelledRows(
-            torch.zeros(4, 1),
-            torch.zeros(2, 2, dtype=torch.bool),
-            groups=torch.tensor([0, 0, 1, 1]),
-            part_labels=torch.zeros(3, 2, dtype=torch.bool),
-        )
+            torch.zeros(4, 1), every_one, part_labels=every_one
+        )  # nobody says which tokens are one sentence's
