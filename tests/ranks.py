@@ -14,6 +14,8 @@ def in_processes(work, directory, n=2):
         child = os.fork()
         if child == 0:
             try:
+                # The parent's threads are not in its fork: OpenMP would wait for them without end.
+                torch.set_num_threads(1)
                 dist.init_process_group(
                     "gloo", init_method=f"file://{directory}/meet", rank=rank, world_size=n
                 )
