@@ -34,6 +34,9 @@ from course_lib.attention.states import AttentionState
 FeatureMap = Callable[[Tensor], Tensor]
 Decay = float | int | Float[Tensor, "..."] | None
 PENDING = 64  # tokens that wait until they are added to the sums of a state
+ROUNDED = (
+    64  # tokens whose positive sum is left to one product of matrices, which may round to one side at each
+)
 BLOCK_ROWS = 8  # rows of x that meet all later rows at once: few small products, little counted twice
 
 
@@ -536,9 +539,12 @@ def _chunked(
         return divide(features(query) @ sums, below)
 
     def read_and_write(query, below, key, value, weight, sums):
-        phi_q, phi_k, values = features(query), features(key), widened(value, weight)
+        phi_q, phi_k, value = features(query), features(key) * weight, value.to(dtype)
         near = (phi_q @ phi_k.mT).tril()  # the chunk's own keys, each query up to itself
-        return divide(phi_q @ sums + near @ values, below), sums + phi_k.mT @ values
+        # Where all are positive, a product of matrices would lose more of the digits than `sum` does.
+        own = torch.cat([near @ value, near.sum(-1, keepdim=True)], -1)
+        added = torch.cat([phi_k.mT @ value, phi_k.sum(-2).unsqueeze(-1)], -1)
+        return divide(phi_q @ sums + own, below), sums + added
 
     def read_and_write_fading(query, below, key, value, weight, fading, sums):
         if isinstance(feature_map, Quadratic):  # similarities and features then have the same digits
@@ -666,7 +672,8 @@ class _Sums:
         """Add a chunk: columns of y, rows of a and w."""
         for block, products in zip(self.blocks, _products(y, reading=False), strict=True):
             torch.baddbmm(block, products, a, out=block)
-        torch.baddbmm(self.gram, y * w.mT, y.mT, out=self.gram)
+        for at in _slices(y.shape[-1], ROUNDED):
+            torch.baddbmm(self.gram, y[..., at] * w[:, at].mT, y[..., at].mT, out=self.gram)
 
     def read(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return sum_j sim(x_i, y_j) a_j and sum_j sim(x_i, y_j) w_j for every column of x."""
@@ -693,7 +700,8 @@ class _Near:
 
     def read(self, x: Tensor) -> tuple[Tensor, Tensor]:
         scores = self.keep((x.mT @ self.y).square())
-        return scores @ self.a, scores @ self.w
+        # All of one sign in a denominator: a product of matrices would lose more of its digits.
+        return scores @ self.a, (scores * self.w.mT).sum(-1, keepdim=True)
 
     def pull(self, x: Tensor, g: Tensor, h: Tensor) -> Tensor:
         by_score = 2 * (x.mT @ self.y) * (g @ self.a.mT + h @ self.w.mT)

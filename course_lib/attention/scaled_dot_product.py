@@ -196,9 +196,10 @@ def attention(
     torch chooses its fused kernels by the shape, and on a CPU takes them for four dimensions only. Any other number
     of dimensions is therefore turned into four, by views where the memory layout allows it.
 
-    As torch calls it: `is_causal`, where given, counts in place of `causal`; `enable_gqa` repeats heads of k and v, and
-    leading dimensions of size 1 are repeated; `padding_mask` is boolean, (batch, k_len), True takes part; `dropout_p` is
-    the probability that a weight is set to 0, at every call: give 0 outside training.
+    As torch calls it: `is_causal`, where given, counts in place of `causal`; `enable_gqa` repeats heads of k and v, but
+    for a single query without a mask; leading dimensions of size 1 are repeated; `padding_mask` is boolean, (batch,
+    k_len), True takes part; `dropout_p` is the probability that a weight is set to 0, at every call: give 0 outside
+    training.
 
     Raises:
         ValueError: q, k and v do not belong together, masks, scale or dropout do not fit, or causal gets more queries
