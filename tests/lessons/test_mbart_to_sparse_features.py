@@ -376,3 +376,19 @@ def test_sizes_are_drawn_as_stored():
     assert_line(line_labelled(reached, "F1 0.9 or more"), lesson.SIZES, sweep["F1 0.9 or more"])
     assert_line(line_labelled(used, "dead features"), lesson.SIZES, sweep["dead"])
     assert sweep["dead"] == sorted(sweep["dead"])
+
+
+def test_splits_are_drawn_as_the_run_found_them(run):
+    rows = lesson.split_concepts(run)
+    excess = [row["gap"] - row["gap_shuffled"] for row in rows]
+    assert excess == sorted(excess, reverse=True)
+    figure = lesson.plot_splits(run, count=5)
+    labels = [label.get_text() for label in figure.axes[0].get_yticklabels()][::-1]
+    assert [label.partition(",")[0] for label in labels] == [
+        row["concept"].partition(":")[2] for row in rows[:5]
+    ]
+    first = rows[0]
+    said = f"{first['concept']}: {100 * first['recall_with']:.0f}% with {first['divided_by']}"
+    assert said in text_alternative(figure)
+    dots = [line for line in figure.axes[0].lines if line.get_marker() == "o"]
+    assert [dot.get_xdata()[0] for dot in dots][::-1] == [100 * row["recall_with"] for row in rows[:5]]
