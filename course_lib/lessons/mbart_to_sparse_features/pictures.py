@@ -300,7 +300,14 @@ class FeatureExplorer(Explorer):
     continuous = False
 
     def __init__(self, run: "RunResult | None" = None):
+        from course_lib.mbart.families import languages
+
         self.browser = default_browser() if run is None else FeatureBrowser(run)
+        if unknown := set(LANGUAGES) - set(languages(self.browser.tokenizer)):
+            raise ValueError(
+                f"this explorer has the languages {', '.join(LANGUAGES)}, and the run's model does not know "
+                f"{', '.join(sorted(unknown))}; open the run with course_lib.browse.browse instead"
+            )
         super().__init__()
 
     def compute(self, *, rank, factor, sentence, language, target):
