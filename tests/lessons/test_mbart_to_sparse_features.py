@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from collections import defaultdict
 
 import numpy as np
 import pytest
@@ -11,9 +12,11 @@ import torch
 from course_lib import pipeline, sae
 from course_lib.lessons import mbart_to_sparse_features as lesson
 from course_lib.lessons.mbart_to_sparse_features import pictures
+from course_lib.mbart import families
 from course_lib.mbart.activations import extract
-from course_lib.mbart.corpus import Sentence, split_of
+from course_lib.mbart.corpus import Sentence, generate, split_of
 from course_lib.pipeline import browser as feature_browser
+from course_lib.pipeline import report
 from course_lib.pipeline.causes import Outcome, right_cases, slots
 from course_lib.sae.concepts import auroc
 from course_lib.teaching.style import text_alternative
@@ -47,6 +50,31 @@ def explorer(run):
 @pytest.fixture
 def browser(explorer):
     return explorer.browser
+
+
+def test_a_run_on_own_text_opens_without_concepts(tmp_path, monkeypatch):
+    monkeypatch.setattr(report, "draw_figures", lambda *_: defaultdict(lambda: report.PageFigure("", "", "")))
+    quick = sae.TrainConfig(steps=5, batch_size=64)
+    own = generate(60, seed=3, languages=("en_XX",))
+    (tmp_path / "own.txt").write_text("".join(f"en_XX\t{sentence.text}\n" for sentence in own))
+    result = pipeline.run(
+        out=tmp_path / "run",
+        text=tmp_path / "own.txt",
+        stacked=pipeline.StackedConfig(training=quick),
+        sparse=pipeline.SparseConfig(n_features=64, training=quick),
+        device="cpu",
+        progress=False,
+    )
+    said = lesson.FeatureExplorer(result).frame(**settings())[1]
+    assert "no concept that was scored has it as its best feature" in said
+
+
+def test_a_model_without_the_four_languages_is_refused_by_name(run, monkeypatch):
+    monkeypatch.setattr(families, "languages", lambda tokenizer: {"en_XX": 0, "de_DE": 1, "es_XX": 2})
+    with pytest.raises(
+        ValueError, match=r"does not know fr_XX; open the run with course_lib\.browse\.browse"
+    ):
+        lesson.FeatureExplorer(run)
 
 
 def settings(**changed):

@@ -355,7 +355,14 @@ class FeatureExplorer(Explorer):
     continuous = False
 
     def __init__(self, run: "RunResult | None" = None):
+        from course_lib.mbart.families import languages
+
         self.browser = default_browser() if run is None else FeatureBrowser(run)
+        if unknown := set(LANGUAGES) - set(languages(self.browser.tokenizer)):
+            raise ValueError(
+                f"this explorer has the languages {', '.join(LANGUAGES)}, and the run's model does not know "
+                f"{', '.join(sorted(unknown))}; open the run with course_lib.browse.browse instead"
+            )
         super().__init__()
 
     def compute(self, *, rank, factor, sentence, language, target):
@@ -528,8 +535,9 @@ def _what_units_reach(run: "RunResult") -> dict[str, str]:
 
 concepts_prediction = lesson.prediction(
     "29.P1",
-    "For each of the corpus's lexical concepts (dog, red, in the garden) the best single unit is chosen on training "
-    "meanings and scored on held-out ones. Which units reach an F1 of 0.9 for the largest share of the concepts?",
+    "Take the corpus's lexical concepts (grandmother, eat, in the garden) that at least 30 held-out sentences hold. For "
+    "each of them the best single unit is chosen on training meanings and scored on held-out ones. Which units reach an F1 "
+    "of 0.9 for the largest share of these concepts?",
     _what_units_reach,
     answer="the trained sparse features",
     reveal=plot_concepts,

@@ -75,7 +75,7 @@ def count_flops(function: Callable[[Tensor], Tensor], rows: int, columns: int) -
     "singular value",
     size=(6.0, 3.6),
     yscale="log",
-    ylim=(8e-3, 3),
+    ylim=(8e-4, 3),
     legend={"loc": "lower left", "fontsize": 8},
 )
 def plot_question(axes, count: int = 64):
