@@ -35,7 +35,7 @@ help:
 	@echo "make teacher  build plans, solutions, banks and slides in build/teacher/ (TEACHER_ARGS=\"15 16\": some lessons)"
 	@echo "make bench    run the benchmarks (make bench explorer: one part)"
 	@echo "make mutants  plant slips in copies of the library and show which of them the tests notice"
-	@echo "make doctor   say what is wrong with this environment and how to mend it"
+	@echo "make doctor   say what is wrong with this environment and how to fix it"
 
 # The stamp is newer than the files that decide what is installed: a second call installs nothing.
 $(READY): pyproject.toml constraints.txt lab-settings.json

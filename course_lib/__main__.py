@@ -336,7 +336,7 @@ def figures(
 
 @app.command()
 def doctor() -> None:
-    """Say what is wrong with this environment and how to mend it."""
+    """Say what is wrong with this environment and how to fix it."""
     from course_lib.doctor import main
 
     raise typer.Exit(main())

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 import torch
 
 WIDE = 512
-"""d_model from which a second thread is worth its waiting; see `threads_for`."""
+"""d_model from which a second thread saves more time than it waits; see `threads_for`."""
 
 
 def usable_device(name: torch.device | str | None = None) -> torch.device:

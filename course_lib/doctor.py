@@ -53,7 +53,7 @@ class Findings:
         for finding in self.findings:
             lines.append(f"{finding.status:<5} {finding.name:<17} {finding.detail}")
             if finding.mend:
-                lines.append(f"{'':<5} {'mend:':<17} {finding.mend}")
+                lines.append(f"{'':<5} {'to fix it:':<17} {finding.mend}")
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
@@ -64,7 +64,7 @@ class Findings:
             rows += "<tr>" + "".join(f'<td style="text-align:left">{cell}</td>' for cell in cells) + "</tr>"
         heads = "".join(
             f'<th scope="col" style="text-align:left">{head}</th>'
-            for head in ("", "check", "what was found", "to mend it")
+            for head in ("", "check", "what was found", "to fix it")
         )
         return f"<table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>"
 
@@ -516,7 +516,7 @@ def print_findings(findings: Sequence[Finding]) -> None:
     console.print(table)
     for finding in findings:
         if finding.mend:
-            console.print(Text(f"To mend {finding.name}:\n  {finding.mend}"), soft_wrap=True)
+            console.print(Text(f"To fix {finding.name}:\n  {finding.mend}"), soft_wrap=True)
 
 
 def main() -> int:

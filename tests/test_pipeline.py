@@ -18,6 +18,7 @@ from course_lib.pipeline import InputError, SparseConfig, StackedConfig, autoenc
 from course_lib.pipeline.results import SentenceStates, StackedRun, StackedScores, TokenStates
 from course_lib.pipeline.run import check_request
 from course_lib.pipeline.text import token_concepts
+from course_lib.sae.detectors import REACHED
 from tests.drawing import assert_clear_layout
 from tests.tiny_mbart import SENTENCES, write_tiny_mbart
 
@@ -354,6 +355,15 @@ def test_the_builtin_corpus_names_concepts(model, tmp_path, monkeypatch):
     assert f"silent in {absorbed['absorbed']:.1%} of the sentences" in lines
     assert f"{absorbed['absorbed_random']:.1%} for the other category" in page
     assert json.dumps(spans) == json.dumps(content["span_summary"])
+    short = found.metrics["shortfalls"]
+    below = sorted(
+        (s["f1"], s["concept"]) for s in content["scores"]["features"] if s["together"] and s["f1"] < REACHED
+    )
+    assert [row["concept"] for row in short["concepts"]] == [concept for _, concept in below]
+    assert (short["concepts"], short["n"]) == (content["shortfalls"], len(below))
+    assert f"below F1 0.9: {short['n']} concepts; the feature of {short['split']} fires or not" in lines
+    assert "Where one feature falls short" in page
+    assert all(f"<td>{concept}</td>" in page for _, concept in below)
     corpus = [json.loads(line) for line in (found.out / "sentences.jsonl").read_text().splitlines()]
     shared = [(feature, s) for feature in found.metrics["features"] for s in feature["shared_concepts"]]
     assert shared

@@ -1096,6 +1096,7 @@ EXCEPTIONS = {
         sae.concepts: principal_components random_features logistic_probe
         sae.concept_report: concept_report scores_of category_scores absorbed_share
         sae.spans: SpanScore span_scores span_summary
+        sae.splits: Shortfall shortfalls
         sae.detectors: best_detectors best_detectors_by_columns Detectors judge Judged joined_detectors
         sae.recovery: assign
     """,

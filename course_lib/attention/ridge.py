@@ -300,7 +300,7 @@ def ridge_attention(
     queries than keys, causal queries are the last of the sequence: query i sees the keys up to i + keys - queries.
     Ranges: `penalty` is lambda > 0, `decay` lies above 0 and at most at 1. The chunk form computes inverse and memory anew
     from the sums of all pairs after d and 2 d tokens (with decay after every d), and with `refresh_every` = r every r
-    chunks: worth it where keys bring new directions late.
+    chunks: that helps where keys bring new directions late.
 
     Raises:
         ValueError: shapes, dtypes or devices do not fit, causal attention gets more queries than keys, `penalty` is not a

@@ -188,7 +188,7 @@ class ActivationStore:
     def _raise_for(self, damaged: list[str]) -> None:
         if damaged:
             raise StoreError(
-                f"the store {self.directory} is damaged: {'; '.join(damaged)}; {AGAIN} to mend these shards alone"
+                f"the store {self.directory} is damaged: {'; '.join(damaged)}; {AGAIN} to write these shards alone"
             )
 
 
@@ -430,7 +430,7 @@ def _write(path: Path, data: bytes) -> None:
     except OSError as error:
         raise StoreError(
             f"{path} ({len(data):,} bytes) cannot be written: {error.strerror or error}; all finished shards are "
-            f"kept: make room or mend the disk, and {AGAIN}"
+            f"kept: make room or repair the disk, and {AGAIN}"
         ) from error
 
 

@@ -51,7 +51,7 @@ def pathwise_gradients(
     std: float | int,
     noise: Float[Tensor, "samples k"],
 ) -> Float[Tensor, "samples k"]:
-    """grad f(mu + sigma z) for each sample: the reparameterised gradient for the mean (07.3).
+    """grad f(mu + sigma z) for each sample: the reparameterised gradient with respect to mu (07.3).
 
     It is unbiased for a continuous f that is differentiable but for kinks. Where f jumps, the derivative
     that autograd sees knows nothing of the jump; an f that autograd cannot see through at all, such as

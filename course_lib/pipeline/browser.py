@@ -66,7 +66,9 @@ class FeatureBrowser:
         self.model, self.tokenizer = load(run.metrics["run"]["model"])
         self.autoencoder = sae.load(run.out / "sparse")
         self.site = site_of(run.metrics["run"]["site"])
-        content = json.loads((run.out / "concepts.json").read_text(encoding="utf-8"))
+        content, concepts = {"skipped": [], "scores": {"features": []}}, run.out / "concepts.json"
+        if concepts.is_file():  # a run on own text has none
+            content = json.loads(concepts.read_text(encoding="utf-8"))
         self.skipped = frozenset(content["skipped"])
         self.rows: dict[int, list[dict[str, Any]]] = {}
         for row in sorted(content["scores"]["features"], key=lambda row: -row["f1"]):

@@ -14,6 +14,7 @@ from course_lib.pipeline.results import Results, SparseRun, StackedRun
 from course_lib.sae import History, TrainConfig
 from course_lib.sae.concept_report import AUROC_REACHED, TOGETHER, ConceptReport
 from course_lib.sae.detectors import REACHED, SHARED
+from course_lib.sae.splits import MARGIN
 
 GREY = "#5b5b5b"
 STYLES = ((BLUE, "--"), (RED, "-."), (GREEN, ":"))
@@ -76,7 +77,7 @@ def write_page(path: Path, results: dict[str, Any], *, figures: dict[str, PageFi
         "–" if share is None else f"{100 * share:.{digits}f}%"
     )
     environment.globals["span_units"] = _SPAN_UNITS
-    bars = {"reached": REACHED, "shared": SHARED, "auroc_reached": AUROC_REACHED}
+    bars = {"reached": REACHED, "shared": SHARED, "auroc_reached": AUROC_REACHED, "margin": f"{MARGIN:.0%}"}
     page = environment.get_template("report.html.j2").render(**results, figures=figures, **bars)
     path.write_text(page, encoding="utf-8")
 
@@ -194,8 +195,16 @@ def said_of_concepts(metrics: dict[str, Any]) -> str:
         f"{found['lexical_judged']} with enough sentences there; neurons {share(summary['neurons']['lexical_shared'])}\n"
         f"splitting: two features together reach {share(found['lexical_together']['2'])}, four "
         f"{share(found['lexical_together']['4'])}; {found['lexical_units']} different features are detectors"
+        + _said_of_shortfalls(metrics["shortfalls"])
         + _said_of_tokens(metrics["spans"])
         + _said_of_absorption(metrics["absorption"])
+    )
+
+
+def _said_of_shortfalls(found: dict[str, Any]) -> str:
+    return (
+        f"\nbelow F1 {REACHED}: {found['n']} concepts; the feature of {found['split']} fires or not by grammar or language, "
+        f"that of {found['merger']} also for another word, beyond chance; {found['neither']} neither"
     )
 
 

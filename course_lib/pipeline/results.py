@@ -228,6 +228,10 @@ class Results:
             "categories": None if self.concepts is None else [asdict(c) for c in self.concepts.categories],
             "absorption": None if self.concepts is None else self.concepts.absorption(),
             "spans": None if self.concepts is None else self.concepts.span_summary(),
+            "shortfalls": None
+            if self.concepts is None
+            else self.concepts.shortfall_summary()
+            | {"concepts": [asdict(s) for s in self.concepts.shortfalls]},
             "features": [asdict(feature) for feature in self.sparse.features],
         }
 

@@ -33,6 +33,7 @@ from course_lib.sae.detectors import (
     judge,
 )
 from course_lib.sae.spans import SpanScore, span_scores, span_summary
+from course_lib.sae.splits import Shortfall, shortfalls
 
 AUROC_REACHED = 0.95  # the held-out AUROC beside which F1 is shown: many units reach it that are no detectors
 TOGETHER = (1, 2, 4)  # numbers of units whose calls are joined
@@ -99,6 +100,9 @@ class ConceptReport:
 
     `spans` has a row a lexical concept for "features", "neurons", "components", "random" and "directions" (as many
     random ones as neurons), where it is known which tokens are its words'.
+
+    `shortfalls` says of each lexical concept whose feature does not reach `REACHED` what it misses and what it calls
+    instead, lowest F1 first: what divides hits from misses is a concept that is not lexical, or a language.
     """
 
     scores: dict[str, list[ConceptScore]]
@@ -107,6 +111,7 @@ class ConceptReport:
     skipped: list[str]
     settings: dict[str, float | int]
     spans: dict[str, list[SpanScore]] = field(default_factory=dict)
+    shortfalls: list[Shortfall] = field(default_factory=list)
 
     def absorption(self) -> dict[str, float | int | None]:
         """How many words have a detector other than their category's, and the means of both shares over them."""
@@ -118,6 +123,12 @@ class ConceptReport:
             "absorbed": mean([c.absorbed for c in known]),
             "absorbed_random": mean([c.absorbed_random for c in known]),
         }
+
+    def shortfall_summary(self) -> dict[str, int]:
+        """How many lexical concepts fall short, how many are split, merged, and neither."""
+        neither = sum(not (s.split or s.merger) for s in self.shortfalls)
+        splits, mergers = (sum(getattr(s, kind) for s in self.shortfalls) for kind in ("split", "merger"))
+        return {"n": len(self.shortfalls), "split": splits, "merger": mergers, "neither": neither}
 
     def span_summary(self) -> dict[str, dict[str, float | int]]:
         """For each set of units in `spans`: shares and medians over the concepts, see `spans.span_summary`."""
@@ -177,6 +188,8 @@ class ConceptReport:
             "categories": [asdict(c) for c in self.categories],
             "span_summary": self.span_summary(),
             "spans": {name: [asdict(s) for s in rows] for name, rows in self.spans.items()},
+            "shortfall_summary": self.shortfall_summary(),
+            "shortfalls": [asdict(s) for s in self.shortfalls],
             "scores": {name: [asdict(s) for s in rows] for name, rows in self.scores.items()},
         }
         return json.dumps(content, indent=indent, allow_nan=False) + "\n"
@@ -254,8 +267,8 @@ def concept_report(
     own_train, own_held_out, names = of(kept)
     tables = [rows.largest(code) for rows, code in zip((own_train, own_held_out), features, strict=True)]
     sparse = [table if table.is_sparse else table.to_sparse_coo() for table in tables]
-    judged = judge(best_detectors(sparse[0], own_train.labels), sparse[1], own_held_out)
-    scores = {"features": scores_of(judged, own_train, concepts=names, categories=categories)}
+    of_features = judge(best_detectors(sparse[0], own_train.labels), sparse[1], own_held_out)
+    scores = {"features": scores_of(of_features, own_train, concepts=names, categories=categories)}
 
     word_train, word_held_out, names = of(asked)
     dense = [table.to_dense() if table.is_sparse else table for table in tables]
@@ -327,7 +340,42 @@ def concept_report(
         [s for s in scores["features"] if s.concept in joined],
         generator=generator,
     )
-    return ConceptReport(scores, by_category, frozenset(lexical), skipped, settings, spans)
+    below = sorted((s.f1, s.concept) for s in scores["features"] if s.concept in joined and s.f1 < REACHED)
+    short = _shortfalls(
+        of_features.detectors.calls(sparse[1]),
+        own_held_out,
+        [s.concept for s in scores["features"]],
+        lexical,
+        [concept for _, concept in below],
+        generator,
+    )
+    return ConceptReport(scores, by_category, frozenset(lexical), skipped, settings, spans, short)
+
+
+def _shortfalls(
+    calls: Tensor,
+    rows: LabelledRows,
+    names: Sequence[str],
+    lexical: Collection[str],
+    below: Sequence[str],
+    generator: torch.Generator,
+) -> list[Shortfall]:
+    """What divides and what is taken for the concepts `below`, in their order."""
+    of_words = torch.tensor([name in lexical for name in names])
+    spoken = sorted(set(rows.languages or ()))
+    speaks = torch.tensor([[one == language for language in spoken] for one in rows.languages or ()])
+    labels = rows.labels[:, ~of_words].bool()
+    found = shortfalls(
+        calls[:, of_words],
+        rows.labels[:, of_words].bool(),
+        concepts=[name for name in names if name in lexical],
+        labels=torch.cat([labels, speaks], dim=1) if spoken else labels,
+        names=[name for name in names if name not in lexical] + spoken,
+        generator=generator,
+        which=below,
+    )
+    by_name = {one.concept: one for one in found}
+    return [by_name[concept] for concept in below]
 
 
 def scores_of(

@@ -210,10 +210,10 @@ class Exercise:
             return Verdict("malformed", _timeout_message(stopped))
         if mistake is not None:
             return Verdict("mistake", mistake.explanation, mistake.name)
-        for case, complaint in zip(cases, complaints, strict=True):
-            if complaint is not None:
-                called = f" It was called with {_inputs(case)}." if self.kind == "function" else ""
-                return Verdict("malformed", complaint + called)
+        if malformed := [pair for pair in zip(cases, complaints, strict=True) if pair[1] is not None]:
+            case, complaint = min(malformed, key=lambda pair: _size(pair[0]))
+            called = f" It was called with {_inputs(case)}." if self.kind == "function" else ""
+            return Verdict("malformed", complaint + called)
         return Verdict("wrong", self._counterexample(failing))
 
     def share_right(self, answer: Any, *, generator: torch.Generator) -> float:
@@ -470,7 +470,7 @@ def _show(value: Any) -> str:
         return _show(value.item()) if value.ndim == 0 else f"tensor({[_rounded(v) for v in value.tolist()]})"
     if isinstance(value, bool) or not _is_number(value):
         return " ".join(repr(value).split())
-    return f"{_as_float(value):.6g}"
+    return f"{_as_float(value) + 0.0:.6g}"  # + 0.0 writes -0.0 as 0
 
 
 def _inputs(case: Mapping[str, Any]) -> str:
@@ -478,4 +478,4 @@ def _inputs(case: Mapping[str, Any]) -> str:
 
 
 def _rounded(value: Any) -> Any:
-    return [_rounded(v) for v in value] if isinstance(value, list) else float(f"{value:.4g}")
+    return [_rounded(v) for v in value] if isinstance(value, list) else float(f"{value:.4g}") + 0.0

@@ -50,6 +50,13 @@ def test_a_lesson_runs_and_its_sliders_move(page, page_errors, kept, notebook, s
         assert empty_pictures(page) == []
         assert page.locator("mjx-merror").all_inner_texts() == []
         assert wide_equations(page) == []
+    with subtests.test("equations fit a narrow window beside the file browser"):
+        wide = page.viewport_size
+        page.set_viewport_size({"width": 900, "height": wide["height"]})
+        page.wait_for_function("() => document.querySelector('.jp-RenderedMarkdown').clientWidth < 500")
+        too_wide = wide_equations(page)
+        page.set_viewport_size(wide)
+        assert too_wide == []
     with subtests.test("every control has a name"):
         assert panels.count() >= 1
         for panel in panels.all():

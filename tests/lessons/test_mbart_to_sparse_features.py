@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from collections import defaultdict
 
 import numpy as np
 import pytest
@@ -11,9 +12,11 @@ import torch
 from course_lib import pipeline, sae
 from course_lib.lessons import mbart_to_sparse_features as lesson
 from course_lib.lessons.mbart_to_sparse_features import pictures
+from course_lib.mbart import families
 from course_lib.mbart.activations import extract
-from course_lib.mbart.corpus import Sentence, split_of
+from course_lib.mbart.corpus import Sentence, generate, split_of
 from course_lib.pipeline import browser as feature_browser
+from course_lib.pipeline import report
 from course_lib.pipeline.causes import Outcome, right_cases, slots
 from course_lib.sae.concepts import auroc
 from course_lib.teaching.style import text_alternative
@@ -47,6 +50,31 @@ def explorer(run):
 @pytest.fixture
 def browser(explorer):
     return explorer.browser
+
+
+def test_a_run_on_own_text_opens_without_concepts(tmp_path, monkeypatch):
+    monkeypatch.setattr(report, "draw_figures", lambda *_: defaultdict(lambda: report.PageFigure("", "", "")))
+    quick = sae.TrainConfig(steps=5, batch_size=64)
+    own = generate(60, seed=3, languages=("en_XX",))
+    (tmp_path / "own.txt").write_text("".join(f"en_XX\t{sentence.text}\n" for sentence in own))
+    result = pipeline.run(
+        out=tmp_path / "run",
+        text=tmp_path / "own.txt",
+        stacked=pipeline.StackedConfig(training=quick),
+        sparse=pipeline.SparseConfig(n_features=64, training=quick),
+        device="cpu",
+        progress=False,
+    )
+    said = lesson.FeatureExplorer(result).frame(**settings())[1]
+    assert "no concept that was scored has it as its best feature" in said
+
+
+def test_a_model_without_the_four_languages_is_refused_by_name(run, monkeypatch):
+    monkeypatch.setattr(families, "languages", lambda tokenizer: {"en_XX": 0, "de_DE": 1, "es_XX": 2})
+    with pytest.raises(
+        ValueError, match=r"does not know fr_XX; open the run with course_lib\.browse\.browse"
+    ):
+        lesson.FeatureExplorer(run)
 
 
 def settings(**changed):
@@ -376,3 +404,19 @@ def test_sizes_are_drawn_as_stored():
     assert_line(line_labelled(reached, "F1 0.9 or more"), lesson.SIZES, sweep["F1 0.9 or more"])
     assert_line(line_labelled(used, "dead features"), lesson.SIZES, sweep["dead"])
     assert sweep["dead"] == sorted(sweep["dead"])
+
+
+def test_splits_are_drawn_as_the_run_found_them(run):
+    rows = lesson.split_concepts(run)
+    excess = [row["gap"] - row["gap_shuffled"] for row in rows]
+    assert excess == sorted(excess, reverse=True)
+    figure = lesson.plot_splits(run, count=5)
+    labels = [label.get_text() for label in figure.axes[0].get_yticklabels()][::-1]
+    assert [label.partition(",")[0] for label in labels] == [
+        row["concept"].partition(":")[2] for row in rows[:5]
+    ]
+    first = rows[0]
+    said = f"{first['concept']}: {100 * first['recall_with']:.0f}% with {first['divided_by']}"
+    assert said in text_alternative(figure)
+    dots = [line for line in figure.axes[0].lines if line.get_marker() == "o"]
+    assert [dot.get_xdata()[0] for dot in dots][::-1] == [100 * row["recall_with"] for row in rows[:5]]

@@ -214,5 +214,5 @@ def test_codes_keep_what_a_sample_says(explorer, unit, power, k, bias):
 
 def test_angles_pass_the_bound_only_where_pairs_are_alike(explorer):
     assert "more than any affine decoder can" in explorer.frame(power=0.0, unit=lesson.ANGLE)[1]
-    assert "pairs are not worth it" in explorer.frame(power=1.5, k=128, unit=lesson.ANGLE)[1]
+    assert "less than PCA keeps" in explorer.frame(power=1.5, k=128, unit=lesson.ANGLE)[1]
     assert "The best direction keeps" in explorer.frame(power=1.0, k=1, unit="ReLU")[1]

@@ -299,6 +299,9 @@ def test_an_error_on_some_inputs_only_is_shown():
     verdict = grade(WHOLE, answer)
     assert verdict.status == "malformed"
     assert "raised IndexError" in verdict.message
+    generator = rng()
+    smallest = min(WHOLE.draw(generator)["n"] for _ in range(40))
+    assert verdict.message.endswith(f"It was called with n = {smallest}.")
 
 
 def test_a_mistake_that_raises_on_some_inputs_is_recognised():
@@ -488,6 +491,13 @@ def test_tensors_are_shown_in_a_counterexample():
     assert "the expected output is tensor([" in verdict.message
     assert "yours is tensor([" in verdict.message
     assert "\n" not in verdict.message
+
+
+def test_zero_is_shown_without_a_sign():
+    minus = replace(VECTORS, draw=lambda generator: {"values": torch.full((2,), -0.0).double(), "shift": 0.0})
+    verdict = grade(minus, lambda values, shift: values + 1)
+    assert "values = tensor([0.0, 0.0])" in verdict.message
+    assert "the expected output is tensor([0.0, 0.0])" in verdict.message
 
 
 def test_a_wrong_value_reads_the_property_that_it_breaks():

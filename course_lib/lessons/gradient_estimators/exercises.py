@@ -66,10 +66,10 @@ def _is_surrogate_gradient(samples, values, mean, std, baseline, answer):
     "`values` the $f(x_i)$, float64 tensors of one shape; return one number, the mean over the samples.",
     draw=inputs(n=whole(3, 6), noise=normal("n", digits=2), mean=uniform(-2.0, 2.0), std=uniform(1.3, 2.5),
                 samples=lambda mean, noise: mean + noise, values=normal("n", digits=2), baseline=uniform(0.5, 3.0)),
-    properties=[("Your estimate should be the derivative of the mean of (f - b) log p(x) for the mean μ.",
+    properties=[("Your estimate should be the derivative of the mean of (f - b) log p(x) with respect to μ.",
                  _is_surrogate_gradient)],
     hints=(
-        "log p(x) = -(x - μ)²/(2σ²) and a constant. What is its derivative for μ?",
+        "log p(x) = -(x - μ)²/(2σ²) and a constant. What is its derivative with respect to μ?",
         "Subtract the baseline from each value before you multiply it by the score.",
         "Each sample gives (f - b) times (x - μ)/σ²; then take the mean.",
     ),
@@ -78,7 +78,7 @@ def _is_surrogate_gradient(samples, values, mean, std, baseline, answer):
          "You divided by σ once. The derivative of (x - μ)²/(2σ²) keeps σ². (With z = (x - μ)/σ it is z/σ: one σ is hidden "
          "in z.)"),
         ("left out sigma", edit(" / std**2", ""),
-         "σ² is missing: the derivative of (x - μ)²/(2σ²) for μ keeps it in the denominator."),
+         "σ² is missing: the derivative of (x - μ)²/(2σ²) with respect to μ keeps it in the denominator."),
         ("turned the sign", edit("(samples - mean)", "(mean - samples)"),
          "The sign is turned: raising μ makes samples above μ more likely, so their score is positive."),
         ("summed", edit(".mean()", ".sum()"), "You summed over the samples; an expectation is estimated by the mean."),
@@ -91,7 +91,7 @@ def _is_surrogate_gradient(samples, values, mean, std, baseline, answer):
                                   "(values - baseline).mean() * (samples - mean).mean() / std**2"),
          "You multiplied two means. Each sample's value belongs to its own score: multiply first, then average."),
         ("derivative for sigma", edit("(samples - mean) / std**2", "((samples - mean) ** 2 / std**2 - 1) / std"),
-         "That is the score for σ. The gradient is asked for the mean μ."),
+         "That is the score of σ. The gradient with respect to μ is asked for."),
         ("baseline on the score alone", edit("(values - baseline) * (samples - mean)",
                                              "(values * (samples - mean) - baseline)"),
          "You subtracted the baseline after the multiplication. It belongs next to f, inside of the product."),
@@ -121,7 +121,7 @@ def _is_derivative(logits, values, answer):
     properties=[
         ("The entries should sum to 0: adding one constant to all logits changes no probability.",
          lambda answer: abs(float(answer.sum())) < 1e-9),
-        ("The gradient should be the derivative of the expectation for the logits.", _is_derivative),
+        ("The gradient should be the derivative of the expectation with respect to the logits.", _is_derivative),
     ],
     hints=(
         "The score of category x is its one-hot vector minus p. Average f times the score over the categories.",
@@ -132,7 +132,7 @@ def _is_derivative(logits, values, answer):
         ("kept the values alone", edit("(values - p @ values)", "values"),
          "You took p_i f_i, the one-hot part of the score. The part -p adds -p_i E[f]."),
         ("gradient for the probabilities", edit("p * (values - p @ values)", "values.clone()"),
-         "That is the gradient for the probabilities. The chain rule through the softmax is missing."),
+         "That is the gradient with respect to the probabilities. The chain rule through the softmax is missing."),
         ("compared with the plain mean", edit("p @ values", "values.mean()"),
          "You compared with the plain mean of the values; it must be the expectation under p."),
         ("treated the entries as independent", edit("(values - p @ values)", "(1 - p) * values"),

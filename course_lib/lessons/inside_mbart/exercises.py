@@ -121,9 +121,9 @@ def _cross_by_library(decoder_states, encoder_output, w_q, w_k, w_v):
     "`encoder_output`, shape `(T, d)`, has passed the encoder's final LayerNorm. The weights have shape `(d, head_dim)`. "
     "Where a LayerNorm is missing, use `torch.nn.functional.layer_norm(x, x.shape[-1:])`. Return shape `(T', head_dim)`.",
     draw=inputs(
-        queries=whole(2, 3), keys=whole(2, 3), centred=normal("queries 5", digits=1),
-        decoder_states=lambda centred: centred + 1, encoder_output=normal("keys 5", digits=1),
-        w_q=normal("5 2", digits=1), w_k=normal("5 2", digits=1), w_v=normal("5 2", digits=1),
+        queries=whole(2, 3), keys=whole(2, 3), centred=normal("queries 3", digits=1),
+        decoder_states=lambda centred: centred + 1, encoder_output=normal("keys 3", digits=1),
+        w_q=normal("3 2", digits=1), w_k=normal("3 2", digits=1), w_v=normal("3 2", digits=1),
     ),
     properties=[
         ("The output should be what scaled_dot_product_attention gives for the same queries, keys and values.",
@@ -189,8 +189,8 @@ def _lost_by_silencing(weights, y, w_v, w_o, head):
     draw=inputs(
         heads=whole(2, 3), tokens=whole(2, 3), all_heads=lambda heads: 2 * heads,
         logits=normal("heads tokens tokens", digits=2),
-        weights=lambda logits: logits.softmax(dim=-1).round(decimals=2), y=normal("tokens 3", digits=1),
-        w_v=normal("3 all_heads", digits=1), w_o=normal("all_heads 3", digits=1),
+        weights=lambda logits: logits.softmax(dim=-1).round(decimals=2), y=normal("tokens 2", digits=1),
+        w_v=normal("2 all_heads", digits=1), w_o=normal("all_heads 2", digits=1),
         head=lambda heads, generator: int(torch.randint(heads, (), generator=generator)),
     ),
     properties=[

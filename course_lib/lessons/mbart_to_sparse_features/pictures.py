@@ -158,6 +158,61 @@ def plot_concepts(axes, run: "RunResult"):
     )
 
 
+def split_concepts(run: "RunResult") -> list[dict[str, Any]]:
+    """Return the run's concepts below `REACHED` whose hits a label may divide, largest gap above chance first."""
+    rows = [row for row in run.metrics["shortfalls"]["concepts"] if row["gap"] is not None]
+    return sorted(rows, key=lambda row: row["gap_shuffled"] - row["gap"])
+
+
+@lesson.figure(
+    "Where one feature falls short",
+    "recall of the concept's feature (%)",
+    "concept, and what divides it",
+    legend=None,
+    size=(8.0, 5.0),
+    example=pipeline_run,
+    xlim=(-3, 103),
+)
+def plot_splits(axes, run: "RunResult", count: int = 14):
+    """Draw the recall with and without the label that divides a concept most, and the gap that chance gives."""
+    rows = split_concepts(run)[:count][::-1]
+    for place, row in enumerate(rows):
+        low, high = sorted((row["recall_with"], row["recall_without"]))
+        middle, half = 100 * row["recall"], 50 * row["gap_shuffled"]
+        chance = axes.plot(
+            [middle - half, middle + half],
+            [place, place],
+            "-",
+            color=BLACK,
+            linewidth=9,
+            alpha=0.2,
+            solid_capstyle="butt",
+        )
+        axes.plot([100 * low, 100 * high], [place, place], "-", color=BLACK, linewidth=1)
+        has = axes.plot(100 * row["recall_with"], place, "o", color=RED, markersize=8)
+        lacks = axes.plot(100 * row["recall_without"], place, "s", color=SKY, markersize=8, markeredgecolor=BLACK)
+    axes.set_yticks(
+        range(len(rows)),
+        labels=[f"{_named(row['concept'])}, {_named(row['divided_by'])}" for row in rows],
+    )
+    axes.figure.legend(
+        [has[0], lacks[0], chance[0]],
+        ["sentences with the label", "without it", "mean gap by chance"],
+        loc="outside lower center",
+        ncols=3,
+    )
+    said = "; ".join(
+        f"{row['concept']}: {100 * row['recall_with']:.0f}% with {row['divided_by']}, "
+        f"{100 * row['recall_without']:.0f}% without, gap by chance {100 * row['gap_shuffled']:.0f}%"
+        for row in rows[::-1]
+    )
+    return f"Recall of single features by the label that divides the concept's sentences most. {said}."
+
+
+def _named(label: str) -> str:
+    return NAMES.get(label, label.rpartition(":")[2])
+
+
 SIZES = (512, 1024, 2048, 4096)
 SWEEP = Path(__file__).resolve().parents[3] / "tests" / "benchmarks" / "results" / "features.json"
 
@@ -300,7 +355,14 @@ class FeatureExplorer(Explorer):
     continuous = False
 
     def __init__(self, run: "RunResult | None" = None):
+        from course_lib.mbart.families import languages
+
         self.browser = default_browser() if run is None else FeatureBrowser(run)
+        if unknown := set(LANGUAGES) - set(languages(self.browser.tokenizer)):
+            raise ValueError(
+                f"this explorer has the languages {', '.join(LANGUAGES)}, and the run's model does not know "
+                f"{', '.join(sorted(unknown))}; open the run with course_lib.browse.browse instead"
+            )
         super().__init__()
 
     def compute(self, *, rank, factor, sentence, language, target):
@@ -473,8 +535,9 @@ def _what_units_reach(run: "RunResult") -> dict[str, str]:
 
 concepts_prediction = lesson.prediction(
     "29.P1",
-    "For each of the corpus's lexical concepts (dog, red, in the garden) the best single unit is chosen on training "
-    "meanings and scored on held-out ones. Which units reach an F1 of 0.9 for the largest share of the concepts?",
+    "Take the corpus's lexical concepts (grandmother, eat, in the garden) that at least 30 held-out sentences hold. For "
+    "each of them the best single unit is chosen on training meanings and scored on held-out ones. Which units reach an F1 "
+    "of 0.9 for the largest share of these concepts?",
     _what_units_reach,
     answer="the trained sparse features",
     reveal=plot_concepts,

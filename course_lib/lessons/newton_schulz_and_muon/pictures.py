@@ -75,8 +75,8 @@ def count_flops(function: Callable[[Tensor], Tensor], rows: int, columns: int) -
     "singular value",
     size=(6.0, 3.6),
     yscale="log",
-    ylim=(8e-3, 12),
-    legend={"loc": "upper right", "fontsize": 8, "ncols": 2},
+    ylim=(8e-4, 3),
+    legend={"loc": "lower left", "fontsize": 8},
 )
 def plot_question(axes, count: int = 64):
     """Draw a decaying spectrum before and after five steps of three polynomials."""

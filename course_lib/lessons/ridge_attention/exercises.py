@@ -42,6 +42,14 @@ lesson.value(
 )
 
 
+def _apart(n, generator):
+    """Keys with two entries that span the plane, so that least squares without a penalty has one answer too."""
+    while True:
+        keys = torch.randn(n, 2, generator=generator, dtype=torch.float64).round(decimals=1)
+        if float(torch.linalg.svdvals(keys)[-1]) > 0.3:
+            return keys
+
+
 def _from_the_scores(keys, values, query, penalty):
     """V^T (K K^T + lambda I)^-1 K q: the same answer as a weighted sum of values."""
     scores = keys @ keys.T + penalty * torch.eye(len(keys), dtype=keys.dtype)
@@ -53,7 +61,7 @@ def _from_the_scores(keys, values, query, penalty):
     prompt="Write `read_memory(keys, values, query, penalty)`: what ridge attention answers to one query. The rows of "
     "`keys` and `values`, both of shape `(n, d)`, are the pairs; `query` has shape `(d,)`. Return a float64 tensor of "
     "shape `(d,)`.",
-    draw=inputs(n=whole(2, 4), keys=normal("n 2"), values=normal("n 2"), query=normal("2"), penalty=uniform(0.3, 3.0)),
+    draw=inputs(n=whole(2, 4), keys=_apart, values=normal("n 2"), query=normal("2"), penalty=uniform(0.3, 3.0)),
     properties=[
         ("The answer should be the weighted sum of values Vᵀ(KKᵀ + λI)⁻¹Kq.",
          lambda keys, values, query, penalty, answer: close(answer, _from_the_scores(keys, values, query, penalty))),

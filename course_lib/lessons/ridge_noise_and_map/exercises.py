@@ -196,7 +196,9 @@ def _primal_ridge(matrix, target, penalty):
     mistakes=[
         ("the d x d system", _primal_ridge,
          "You solved the d x d system. It has the same solution, but with a tiny λ it is nearly singular, and rounding "
-         "takes the weights out of the span of the rows. The exercise asks for the m x m system."),
+         "takes the weights away from it. The exercise asks for the m x m system.",
+         # By solve, inverse or factor: right where rounding is not blown up.
+         lambda matrix, target, penalty, answer: penalty < 1e-6 or _is_stationary(matrix, target, penalty, answer)),
         ("left out the penalty", edit(" + penalty * torch.eye(len(gram), dtype=gram.dtype)", ""),
          "Without λ this is the minimum-norm solution of Xw = y, not ridge."),
         ("added the penalty everywhere", edit(" * torch.eye(len(gram), dtype=gram.dtype)", ""),

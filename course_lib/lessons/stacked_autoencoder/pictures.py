@@ -429,7 +429,7 @@ class CodeExplorer(Explorer):
             second = f"{units} (linear) {keep} exactly that"
         elif unit == ANGLE:
             of = "the angle of 2 directions" if k == 1 else f"the angles of {2 * k} directions"
-            bound = "more than any affine decoder can" if kept > pca else "less, since here pairs are not worth it"
+            bound = "more than any affine decoder can" if kept > pca else "less than PCA keeps"
             second = f"{units} with {of} {keep} {kept:.1f}%, {bound}"
         else:
             second = f"{units} ({unit}, bias {state['bias']:g}) {keep} {state['share']:.1%} of that, {kept:.1f}%"

@@ -119,6 +119,10 @@ TRIED = {
             y[:, None], torch.linalg.cholesky(X @ X.T + lam * eye(len(X))))[:, 0]),
         ("the d x d system", "primal by solve", lambda X, y, lam: torch.linalg.solve(
             X.T @ X + lam * eye(X.shape[1]), X.T @ y)),
+        ("the d x d system", "primal by inv", lambda X, y, lam: torch.linalg.inv(
+            X.T @ X + lam * eye(X.shape[1])) @ (X.T @ y)),
+        ("the d x d system", "primal by Cholesky", lambda X, y, lam: torch.cholesky_solve(
+            (X.T @ y)[:, None], torch.linalg.cholesky(X.T @ X + lam * eye(X.shape[1])))[:, 0]),
         ("left out the penalty", "minimum norm", lambda X, y, lam: X.T @ torch.linalg.solve(X @ X.T, y)),
         ("added the penalty everywhere", "gram + lambda", lambda X, y, lam: X.T @ torch.linalg.solve(X @ X.T + lam, y)),
         ("squared the penalty", "lambda^2", dual(lambda lam, X: lam**2)),
