@@ -262,6 +262,11 @@ class Explorer:
                 artist.set_animated(True)
             self._canvas.draw()
         self._background = self._canvas.copy_from_bbox(self.figure.bbox)
+        # Laid over the moving curves as pixels, since drawing a legend anew takes a quarter of a frame.
+        legends = [legend for axes in self.figure.axes if (legend := axes.get_legend())]
+        self._legends = [
+            self._canvas.copy_from_bbox(legend.get_window_extent().padded(1)) for legend in legends
+        ]
         self._widgets: dict[str, ipywidgets.Widget] | None = None
         # JupyterLab hands what its widgets send to more than one thread of the kernel, slider and button at once.
         self._lock = threading.RLock()
@@ -290,6 +295,8 @@ class Explorer:
             renderer = self._canvas.get_renderer()
             for artist in self._moving:
                 artist.draw(renderer)
+            for legend in self._legends:
+                self._canvas.restore_region(legend)
             return _encode(np.asarray(self._canvas.buffer_rgba())), self.words(state)
 
     # The strip and the text alternative: what a reader without a kernel sees.

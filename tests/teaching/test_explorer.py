@@ -166,6 +166,20 @@ def test_a_frame_is_a_picture_of_the_figures_size_and_leaves_no_trace_in_the_nex
     assert wave.frame(count=5, shape="zero")[0] == first == Wave().frame(count=5, shape="zero")[0]
 
 
+def test_a_curve_goes_under_the_legend_so_that_its_words_stay_readable():
+    wave = Wave()
+    legend = wave.figure.axes[0].get_legend().get_window_extent()
+    rows = slice(int(wave.figure.bbox.height - legend.y1) + 2, int(wave.figure.bbox.height - legend.y0) - 2)
+    columns = slice(int(legend.x0) + 2, int(legend.x1) - 2)
+    pictures = [
+        np.asarray(Image.open(io.BytesIO(wave.frame(shape=shape, count=5)[0]))) for shape in ("sine", "zero")
+    ]
+    x = wave.figure.axes[0].transData.transform(np.stack([X, np.sin(5 * X)], axis=1))
+    assert legend.count_contains(x) > 0  # the sine does pass there
+    assert (pictures[0] != pictures[1]).any()
+    assert (pictures[0][rows, columns] == pictures[1][rows, columns]).all()
+
+
 def test_a_frame_does_not_redraw_the_background(monkeypatch):
     wave = Wave()
 

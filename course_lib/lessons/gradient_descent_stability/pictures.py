@@ -45,7 +45,7 @@ def plot_question(axes, losses: Mapping[float, Tensor]):
     """Draw loss against step for one run a step size, in the order given."""
     lines(axes, None, {f"$\\eta$ = {step_size:g}": loss for step_size, loss in losses.items()})
     fates = [f"{s:g} {'grows' if loss[-1] > loss[0] else 'falls'}" for s, loss in losses.items()]
-    return f"Loss against step on a logarithmic axis, one curve a step size: {', '.join(fates)}."
+    return f"Loss against step on a logarithmic axis, one curve for each step size: {', '.join(fates)}."
 
 
 @lesson.figure(

@@ -305,6 +305,7 @@ class BallExplorer(Explorer):
         entries = [round(f(math.radians(angle)), 12) for f in (math.cos, math.sin)]
         gradient = torch.tensor(entries, dtype=torch.float64)
         step, boundary = lp_step(gradient, p=p, radius=radius), ball(p, radius)
+        pointed = arrow(step)
         lowest = float(gradient @ step)
         along, foot = np.array([-gradient[1], gradient[0]]), lowest * gradient.numpy()
         sizes = gradient.abs()
@@ -312,7 +313,7 @@ class BallExplorer(Explorer):
             "boundary": tuple(boundary),
             "touching": tuple(np.stack([foot - 6 * along, foot + 6 * along], axis=1)),
             "gradient": tuple(arrow(gradient)),
-            "step": tuple(arrow(step)),
+            "step": [tuple(pointed[:, :2]), tuple(pointed[:, 1:])],  # a dashed shaft, a head without gaps
             "changes": gradient.numpy() @ boundary,
             "lowest": (math.degrees(math.atan2(step[1], step[0])) % 360, lowest),
             "edge": (p == 1 and bool(sizes[0] == sizes[1])) or (p == math.inf and bool((sizes == 0).any())),
@@ -323,16 +324,19 @@ class BallExplorer(Explorer):
     def draw(self, plane, around):
         """Draw the level 0, and ball, arrows, touching line, curve and lowest point to be moved."""
         around.axhline(0, color=BLACK, linewidth=0.8, linestyle="-")
-        on_the_boundary, steepest = {"color": BLUE, "linestyle": "-"}, {"color": RED, "linestyle": "--"}
+        on_the_boundary, steepest = {"color": BLUE, "linestyle": "-"}, {"color": RED, "linewidth": 2.6}
         artists = {
             "boundary": plane.plot([], [], **on_the_boundary, linewidth=1.4, label="ball"),
             "touching": plane.plot([], [], color="0.5", linestyle=":", linewidth=1.4, label="level line"),
             "gradient": plane.plot([], [], color=BLACK, linestyle="-", linewidth=2.0, label="gradient"),
-            "step": plane.plot([], [], **steepest, linewidth=2.6, label="steepest step"),
+            "step": plane.plot([], [], **steepest, linestyle="--", label="steepest step"),
+            "head": plane.plot([], [], **steepest, linestyle="-"),
             "changes": around.plot(np.zeros(361), **on_the_boundary, label="on the boundary"),
             "lowest": around.plot([], [], color=RED, marker="o", markersize=9, linestyle="none", label="steepest step"),
         }
-        return {name: line for name, (line,) in artists.items()}
+        moving = {name: line for name, (line,) in artists.items()}
+        shaft, head = moving.pop("step"), moving.pop("head")
+        return {**moving, "step": [shaft, head]}
 
     def words(self, state):
         """Say which step is steepest, what it gains, and how far it turns from the negative gradient."""

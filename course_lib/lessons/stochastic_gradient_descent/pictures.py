@@ -64,10 +64,11 @@ def plot_question(axes, losses: Mapping[str, Tensor], floor: float):
     """Draw one loss curve a problem on a logarithmic axis, and the least loss that the second one has."""
     lines(axes, None, losses, linewidth=1.4)
     axes.axhline(floor, color=BLACK, linewidth=1, linestyle=":", label=f"least loss of the second, {floor:.2f}")
-    ends = "; ".join(f"{name}: from {float(v[0]):.2g} to {float(v[-1]):.1g}" for name, v in losses.items())
+    (many, first), (few, second) = losses.items()
     return (
-        f"Loss against step on a logarithmic axis for SGD with one sample a step. {ends}. The first curve falls "
-        f"along a straight line, the second one jumps about above the least loss that it can have, {floor:.2f}."
+        f"Loss against step on a logarithmic axis for SGD with one sample a step. With {many} it falls along a straight "
+        f"line, from {float(first[0]):.0f} to below {10 ** math.ceil(math.log10(first[-1])):.0e}. With {few} it jumps about "
+        f"above the least loss that it can have, {floor:.2f}, and ends at {float(second[-1]):.1f}."
     )
 
 
@@ -363,6 +364,7 @@ class SgdExplorer(Explorer):
             "by_distance": _curve(first * (1 - by_distance) ** t) if common and by_distance >= 0 else nothing,
             "gains": [(grid[gain > 1e-6], gain[gain > 1e-6]) if common else nothing for gain in gains(grid)],
             "floor": nothing if common else ((0, self.steps), (floor, floor)),
+            "no_bound": "" if common else "no common solution:\nneither bound holds",
             "here": ((step_size, step_size), (1e-5, 1)),
             "smallest_loss": floor,
             "common": common,
@@ -378,7 +380,8 @@ class SgdExplorer(Explorer):
         (floor,) = decay.plot([], [], color=BLACK, linestyle=":", label="smallest loss")
         curves = lines(gains, [], ["loss", "distance"], first=1)
         (here,) = gains.plot([], [], color=BLACK, linestyle=":", linewidth=1.2, label="$\\eta$ now")
-        bounds = {"by_loss": loss, "by_distance": distance, "gains": curves}
+        no_bound = gains.text(0.5, 0.5, "", transform=gains.transAxes, ha="center", va="center")
+        bounds = {"by_loss": loss, "by_distance": distance, "gains": curves, "no_bound": no_bound}
         return {"runs": runs, "mean": mean, "floor": floor, "here": here, **bounds}
 
     def words(self, state):
