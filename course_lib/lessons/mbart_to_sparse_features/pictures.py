@@ -201,12 +201,12 @@ def plot_splits(axes, run: "RunResult", count: int = 14):
         loc="outside lower center",
         ncols=3,
     )
-    said = "; ".join(
-        f"{row['concept']}: {100 * row['recall_with']:.0f}% with {row['divided_by']}, "
-        f"{100 * row['recall_without']:.0f}% without, gap by chance {100 * row['gap_shuffled']:.0f}%"
-        for row in rows[::-1]
+    longer = sum(row["gap"] > row["gap_shuffled"] for row in rows)
+    return (
+        f"One row for each of the {len(rows)} concepts below {REACHED} with the largest gap above chance: the recall of its "
+        "feature in sentences with the label that divides them most, and without it, beside a bar as long as the mean gap "
+        f"by chance. In {longer} rows the gap is longer than the bar."
     )
-    return f"Recall of single features by the label that divides the concept's sentences most. {said}."
 
 
 def _named(label: str) -> str:
