@@ -546,7 +546,11 @@ def delta_rule(
     chunk_size: int = 64,
     initial_state: DeltaState | None = None,
     return_state: bool = False,
+    padding_mask: Tensor | None = None,
+    is_causal: bool | None = None,
+    scale: float | int | None = None,
     enable_gqa: bool = False,
+    dropout_p: float | int = 0.0,
 ) -> Float[Tensor, "... queries d_v"] | tuple[Float[Tensor, "... queries d_v"], DeltaState]:
     """Return y_i = W_i^T q_i for W_i = W_{i-1} + eta_i k_i (v_i - W_{i-1}^T k_i)^T: one gradient step a token (17.15).
 
@@ -556,15 +560,24 @@ def delta_rule(
 
     Shapes: as in `ridge_attention`, causal, with `attn_mask` and states as there; `step_size` is a number or one a token,
     (..., keys). Half precision is computed in float32. With `enable_gqa` each head of k and v serves as many neighbouring
-    heads of q as there are more of them; states and step sizes are those of the heads of q.
+    heads of q as there are more of them; states and step sizes are those of the heads of q. As torch calls it:
+    `padding_mask` is boolean, (batch, keys), True takes part; `scale` multiplies the queries; `is_causal` may be True, which
+    the rule is in any case; `dropout_p` must be 0.
     Ranges: eta_i |k_i|^2 lies between 0 and 2, beyond which errors grow from token to token.
 
     Raises:
-        ValueError: shapes, dtypes or devices do not fit, there are more queries than keys, `chunk_size` is below 1, or
-            the state is another one's.
+        ValueError: shapes, dtypes or devices do not fit, there are more queries than keys, `chunk_size` is below 1,
+            `is_causal` is False, or the state is another one's.
     Source: I. Schlag, K. Irie and J. Schmidhuber, arXiv:2102.11174; in chunks S. Yang et al., arXiv:2406.06484.
     """
-    q, k, v, attn_mask = as_torch_takes_them(q, k, v, attn_mask, enable_gqa=enable_gqa)
+    check_no_dropout(dropout_p)
+    if is_causal is False:
+        raise ValueError("is_causal must be True or left out, got False: the rule learns from token to token")
+    q, k, v, attn_mask = as_torch_takes_them(
+        q, k, v, attn_mask, padding_mask=padding_mask, enable_gqa=enable_gqa
+    )
+    if scale is not None:
+        q = q * scale
     check_causal(q, k)
     if chunk_size < 1:
         raise ValueError(f"chunk_size must be 1 or more, got {chunk_size}")

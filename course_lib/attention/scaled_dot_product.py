@@ -245,21 +245,28 @@ def qk_norm_attention(
     scale: float | int | Float[Tensor, "..."],
     attn_mask: Tensor | None = None,
     causal: bool = False,
+    padding_mask: Tensor | None = None,
+    is_causal: bool | None = None,
     enable_gqa: bool = False,
+    dropout_p: float | int = 0.0,
 ) -> Float[Tensor, "... q_len v_dim"]:
     """Attention with the scores g cos(q_i, k_j) (13.16): none is larger than g, whatever the weights of the layer.
 
-    Units: `scale` is g, usually learned: a tensor of shape () or (..., 1, 1). `enable_gqa` as in `attention`.
+    Units: `scale` is g, usually learned: a tensor of shape () or (..., 1, 1). `padding_mask`, `is_causal`,
+    `enable_gqa` and `dropout_p` are those of `attention`.
 
     Raises:
         ValueError: as `attention`.
     Source: Henry, Dachapally, Pawar and Chen (2020), arXiv:2010.04245.
     """
-    q, k, v, attn_mask = as_torch_takes_them(q, k, v, attn_mask, enable_gqa=enable_gqa)
+    causal = causal if is_causal is None else is_causal
+    q, k, v, attn_mask = as_torch_takes_them(
+        q, k, v, attn_mask, padding_mask=padding_mask, enable_gqa=enable_gqa
+    )
     _check(q, k, v, attn_mask, causal, scale)
     (k,) = clear_hidden(attn_mask, k)
     q, k = (functional.normalize(tensor, dim=-1) for tensor in (q, k))
-    return attention(q, k, v, attn_mask=attn_mask, causal=causal, scale=scale)
+    return attention(q, k, v, attn_mask=attn_mask, causal=causal, scale=scale, dropout_p=dropout_p)
 
 
 # Hard attention

@@ -89,6 +89,42 @@ def test_grouped_heads_of_the_relatives(form):
         form(q, k, v)
 
 
+@pytest.mark.parametrize("form", [partial(delta_rule, step_size=0.1), partial(qk_norm_attention, scale=3.0)])
+def test_padding_masks_of_the_relatives(form):
+    q, k, v = draw(2, 3)
+    padding = torch.tensor([[True, True, True, False, False], [True, False, True, True, True]])
+    mask = padding[:, None, None, :]
+    wanted = form(q, k, v, attn_mask=mask, is_causal=True)
+    k, v = (x.masked_fill(~mask.mT, math.nan) for x in (k, v))
+    same(form(q, k, v, padding_mask=padding, is_causal=True), wanted)
+    with pytest.raises(ValueError, match="padding_mask must be boolean of shape"):
+        form(q, k, v, padding_mask=padding[:1])
+
+
+def test_qk_norm_is_called_as_attention_is():
+    q, k, v = draw(2, 3)
+    for causal in (False, True):
+        wanted = qk_norm_attention(q, k, v, scale=3.0, causal=causal)
+        assert torch.equal(qk_norm_attention(q, k, v, scale=3.0, causal=not causal, is_causal=causal), wanted)
+    torch.manual_seed(0)
+    dropped = qk_norm_attention(q, k, v, scale=3.0, dropout_p=0.5)
+    units = [torch.nn.functional.normalize(x, dim=-1) for x in (q, k)]
+    torch.manual_seed(0)
+    assert torch.equal(dropped, attention(*units, v, scale=3.0, dropout_p=0.5))
+    assert not torch.allclose(dropped, qk_norm_attention(q, k, v, scale=3.0))
+
+
+def test_the_delta_rule_is_called_as_attention_is():
+    q, k, v = draw(2, 3)
+    wanted = delta_rule(q, k, v, step_size=0.1)
+    assert torch.equal(delta_rule(q, k, v, step_size=0.1, is_causal=True), wanted)
+    same(delta_rule(q, k, v, step_size=0.1, scale=0.5), 0.5 * wanted)
+    with pytest.raises(ValueError, match="is_causal must be True or left out, got False"):
+        delta_rule(q, k, v, is_causal=False)
+    with pytest.raises(ValueError, match="dropout_p must be 0"):
+        delta_rule(q, k, v, dropout_p=0.1)
+
+
 @every_form
 def test_leading_dimensions_that_broadcast(name):
     q, _, _ = draw(2, 3)
