@@ -34,9 +34,7 @@ from course_lib.attention.states import AttentionState
 FeatureMap = Callable[[Tensor], Tensor]
 Decay = float | int | Float[Tensor, "..."] | None
 PENDING = 64  # tokens that wait until they are added to the sums of a state
-ROUNDED = (
-    64  # tokens whose positive sum is left to one product of matrices, which may round to one side at each
-)
+ROUNDED = 64  # tokens of a positive sum in one product of matrices, which may round to one side at each
 BLOCK_ROWS = 8  # rows of x that meet all later rows at once: few small products, little counted twice
 
 

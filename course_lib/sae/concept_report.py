@@ -360,7 +360,7 @@ def _shortfalls(
     below: Sequence[str],
     generator: torch.Generator,
 ) -> list[Shortfall]:
-    """What divides and what is taken for the concepts `below`, in their order."""
+    """Say of the concepts `below`, in their order, what they miss and what they call instead."""
     of_words = torch.tensor([name in lexical for name in names])
     spoken = sorted(set(rows.languages or ()))
     speaks = torch.tensor([[one == language for language in spoken] for one in rows.languages or ()])
