@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Literal
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -60,10 +61,10 @@ def minimax_quintic(lower: float | int, upper: float | int) -> tuple[Quintic, fl
         return tuple(k / upper**power for k, power in zip(FLAT, (1, 3, 5), strict=True)), 0.0
     inner, error = [(3 * lower + upper) / 4, (lower + 3 * upper) / 4], -math.inf
     while True:
-        points = torch.tensor([lower, *inner, upper], dtype=torch.float64)
-        signs = torch.tensor([1.0, -1.0, 1.0, -1.0], dtype=torch.float64)
-        system = torch.stack([points, points**3, points**5, signs], dim=1)
-        a, b, c, level = torch.linalg.solve(system, torch.ones(4, dtype=torch.float64)).tolist()
+        # In numpy: torch under a mode of its own (fake tensors, a default device) would not give numbers.
+        points = np.array([lower, *inner, upper])
+        system = np.stack([points, points**3, points**5, [1, -1, 1, -1]], axis=1)
+        a, b, c, level = np.linalg.solve(system, np.ones(4)).tolist()
         if level <= error + 1e-15:
             return (a, b, c), level
         # The extrema: p'(s) = a + 3 b s^2 + 5 c s^4 = 0, a quadratic equation for s^2.

@@ -9,6 +9,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils.flop_counter import FlopCounterMode
 
 from course_lib.optimization import newton_schulz as module
@@ -170,6 +171,13 @@ def test_on_a_short_interval_the_best_quintic_is_flat_at_one():
     assert minimax_quintic(1, 1)[0] == FLAT
     assert minimax_quintic(0.99, 1.01)[0] == pytest.approx(FLAT, abs=1e-3)
     assert minimax_quintic(2, 2)[0] == (15 / 16, -10 / 64, 3 / 256)
+
+
+def test_the_table_can_be_made_while_torch_computes_no_numbers():
+    """The first call may come while a model is traced."""
+    with FakeTensorMode(), torch.device("meta"):
+        made = polar_express.__wrapped__(4)
+    assert made == polar_express(4)
 
 
 def test_the_composition_is_the_published_table():
