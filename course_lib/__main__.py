@@ -206,7 +206,9 @@ def activations(
         typer.Option(help="encoder.final, encoder.3 (after layer 3), decoder.-1.mlp; parts: attention, mlp."),
     ] = "encoder.final",
     pool: Annotated[Pool, typer.Option(help="One row a token, or the mean of a sentence.")] = Pool.tokens,
-    dtype: Annotated[Dtype, typer.Option(help="auto: bfloat16 where the hardware has it.")] = Dtype.auto,
+    dtype: Annotated[
+        Dtype, typer.Option(help="auto: bfloat16 where the hardware is faster with it.")
+    ] = Dtype.auto,
     sentences: Sentences = None,
     include_special: Annotated[bool, typer.Option(help="Keep language codes and </s> too.")] = False,
     shard_size: Annotated[int, typer.Option(help="Sentences in a file; memory grows with it.")] = 1024,

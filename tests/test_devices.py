@@ -14,13 +14,33 @@ def test_the_named_device_is_taken_and_a_missing_one_refused():
             devices.usable_device(name)
 
 
-@pytest.mark.parametrize("name", ["avx512_bf16", "amx_bf16", "arm_bf16", "bf16"])
-def test_a_processor_with_bfloat16_products_is_known(name, monkeypatch):
-    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {name: True, "avx512_f": False})
+def capable_of(monkeypatch, *names):
+    monkeypatch.setattr(
+        torch.cpu, "get_capabilities", lambda: dict.fromkeys(names, True) | {"avx512_f": False}
+    )
+
+
+@pytest.mark.parametrize("name", ["amx_bf16", "arm_bf16", "bf16"])
+def test_a_processor_with_fast_bfloat16_products_is_known(name, monkeypatch):
+    capable_of(monkeypatch, name)
     assert devices.fast_dtype("cpu") == torch.bfloat16
-    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {name: False, "avx512_f": True})
+    # AVX-512 alone has the instructions, and products of half the speed of float32.
+    capable_of(monkeypatch, "avx512_bf16", "avx512_vnni")
     assert devices.fast_dtype("cpu") == torch.float32
     assert devices.fast_dtype("meta") == torch.float32
+
+
+@pytest.mark.parametrize("name", ["avx512_vnni", "amx_int8"])
+def test_a_processor_with_fast_integer_products_is_known(name, monkeypatch):
+    monkeypatch.setattr(torch, "_int_mm", print, raising=False)
+    capable_of(monkeypatch, name)
+    assert devices.multiplies_int8("cpu")
+    assert not devices.multiplies_int8("meta")
+    monkeypatch.delattr(torch, "_int_mm")
+    assert not devices.multiplies_int8("cpu")
+    capable_of(monkeypatch, "avx512_bf16", "avx_vnni")
+    monkeypatch.setattr(torch, "_int_mm", print, raising=False)
+    assert not devices.multiplies_int8("cpu")
 
 
 def test_a_gpu_has_them_from_compute_capability_8_on(monkeypatch):
