@@ -41,7 +41,7 @@ from course_lib.optimization import (
 )
 from course_lib.optimization import stochastic_gradient_descent as sgd
 from course_lib.representation import attention_only, circuits, erasure, head_scores, lora, pca, purification
-from course_lib.sae import by_hand, kernels, losses, memory, metrics, recovery, resonance, sparse
+from course_lib.sae import by_hand, kernels, losses, memory, metrics, recovery, resonance, screening, sparse
 from course_lib.theory import attention_margin as margin
 from course_lib.theory import hawkes, markov_chains, tensor_nuclear_norm
 from course_lib.theory import in_context_regression as icr
@@ -762,6 +762,12 @@ CASES = {
     "sae.kernels.sparse_reconstruction": sparse_code,
     "sae.kernels.relu_l1": sparse_code,
     "sae.kernels.topk_code": sparse_code,
+    "sae.kernels.even_code": sparse_code,
+    "sae.kernels.largest": lambda r: kernels.largest(r(5, 32), 3),
+    "sae.kernels.entries_of_product": sparse_code,
+    "sae.screening.topk_code": lambda r: screening.topk_code(
+        r(5, 6), r(32, 6), r(32), k=3, compute_dtype=torch.float32
+    ),
     "sae.kernels.nested_reconstruction": sparse_code,
     "sae.kernels.residual_reconstruction": sparse_code,
     "sae.kernels.gated": sparse_code,
@@ -1026,6 +1032,9 @@ EXCEPTIONS = {
         theory.in_context_regression: best_head served_error emergence_time zero_sum_error
         theory.restricted_minimax: one_trial_rule two_point_limit classical_limit
         theory.markov_chains: check_lags
+    """,
+    "is for processors with integer products, and says so": """
+        sae.screening: screened
     """,
     "makes its tensors from numbers alone, on the CPU": """
         attention.rotary: layout_order

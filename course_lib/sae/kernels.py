@@ -61,14 +61,20 @@ def topk_code(
     low, weight, bias = (memory.converted(t, compute_dtype) for t in (centred, encoder_weight, encoder_bias))
     blocks = low.split(BLOCK if low.device.type == "cpu" else len(low))
     pre = memory.empty(len(blocks[0]), len(weight), like=low)
-    found = [_largest(torch.addmm(bias, block, weight.T, out=pre[: len(block)]), k) for block in blocks]
+    found = [largest(torch.addmm(bias, block, weight.T, out=pre[: len(block)]), k) for block in blocks]
     values, columns = (torch.cat(parts) for parts in zip(*found, strict=True))
-    offsets = torch.arange(0, columns.numel() + 1, k, device=low.device)
-    rows = torch.arange(len(low), device=low.device).repeat_interleave(k)
-    return SparseCode(values.relu().to(centred.dtype).flatten(), columns.flatten(), rows, offsets)
+    return even_code(values.relu().to(centred.dtype), columns)
 
 
-def _largest(pre: Float[Tensor, "batch features"], k: int) -> tuple[Tensor, Tensor]:
+def even_code(values: Float[Tensor, "batch k"], columns: Int[Tensor, "batch k"]) -> SparseCode:
+    """The code with k entries in each row."""
+    n, k = columns.shape
+    rows = torch.arange(n, device=columns.device).repeat_interleave(k)
+    offsets = torch.arange(0, n * k + 1, k, device=columns.device)
+    return SparseCode(values.flatten(), columns.flatten(), rows, offsets)
+
+
+def largest(pre: Float[Tensor, "batch features"], k: int) -> tuple[Tensor, Tensor]:
     """Values and places of the k largest entries of each row, in any order.
 
     A tournament: the k largest entries are among the k groups with the largest maxima (a group that is not one
@@ -204,7 +210,7 @@ class _SparseReconstruction(torch.autograd.Function):
         parts = gradient.chunk(ctx.blocks)
         for part, after in zip(parts[-2::-1], parts[:0:-1], strict=True):
             part.add_(after)
-        by_value = factor * _entries_of_product(gradient, decoder_weight, code)
+        by_value = factor * entries_of_product(gradient, decoder_weight, code)
         by_value = torch.where(code.values > 0, by_value, 0)
         n_features = len(encoder_weight)
         by_feature = code.columns.int().argsort(stable=True)
@@ -253,7 +259,7 @@ def _summed_rows(
     return sums
 
 
-def _entries_of_product(left: Tensor, right: Tensor, code: SparseCode) -> Tensor:
+def entries_of_product(left: Tensor, right: Tensor, code: SparseCode) -> Tensor:
     """(left @ right) at the entries of `code` only."""
     if left.is_cuda or (left.device.type == "cpu" and torch.backends.mkl.is_available()):
         with warnings.catch_warnings():

@@ -40,10 +40,11 @@ class TrainConfig:
     full penalty on random features would silence many for good before they have found a direction.
 
     `precision` is that of the large matrix products; weights, optimiser and loss are always in the
-    autoencoder's own dtype. "auto" takes bfloat16 where the hardware multiplies it and the layer is wide
-    enough to gain. `unit_norm_decoder` keeps the decoder columns of a sparse autoencoder at length 1: their
-    gradients lose the part along them and they are rescaled after every step. Every `revive_every`
-    steps (0: never) features that fired in no row of those steps are dead, and are started again at
+    autoencoder's own dtype. "auto" takes bfloat16 where the hardware multiplies it faster than float32 and the
+    layer is wide enough to gain. With either, the k largest features of a row are decided in float32 where they
+    are looked for in integers first (`sae.screening`). `unit_norm_decoder` keeps the decoder columns of a sparse
+    autoencoder at length 1: their gradients lose the part along them and they are rescaled after every step.
+    Every `revive_every` steps (0: never) features that fired in no row of those steps are dead, and are started again at
     badly explained rows; none are revived while the step size decays. `buffer_rows` rows of a store are
     shuffled together in memory.
     """

@@ -5,7 +5,8 @@ readable form under a plain float32 loop, and two floors, in the dtype that our 
 everything from drawing the rows to the changed weights.
 
 - products: those that cannot be left out (one for TopK, five for ReLU, four for the bottleneck), on operands
-  that lie as the product likes them best, into memory that is there already;
+  that lie as the product likes them best, into memory that is there already; TopK's in 8-bit integers where the
+  processor multiplies them, and beside it in float32;
 - with memory traffic: these, Adam's seven passes over the weights (four read, three written: the fused optimiser
   on one stretch of memory), and for TopK one look at all pre-activations (the largest of each row).
 
@@ -27,6 +28,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from course_lib import devices
 from course_lib.sae import (
     Autoencoder,
     GroupBiasAdaptedAutoencoder,
@@ -100,6 +102,13 @@ def floor_steps(
     }
     if table is not None:
         pre = torch.randn(table).to(dtype)
+        if devices.multiplies_int8("cpu"):
+            (n, inner, m), *_ = products
+            rows, columns = (torch.randint(-99, 99, (size, inner), dtype=torch.int8) for size in (n, m))
+            whole = torch.empty(512, m, dtype=torch.int32)
+            forms["floor, products, integers"] = lambda: [
+                torch._int_mm(block, columns.T, out=whole) for block in rows.split(512)
+            ]
         forms["floor, top-k, row maxima"] = lambda: pre.amax(dim=1)
         forms["floor, top-k, column maxima"] = lambda: pre.amax(dim=0)
     return forms
@@ -191,11 +200,13 @@ def topk(x: torch.Tensor, peers: Peers) -> dict[str, Spread]:
     def make() -> TopKSparseAutoencoder:
         return TopKSparseAutoencoder(WIDTH, FEATURES, k=K, generator=seeded())
 
+    weight, pre = torch.randn(FEATURES, WIDTH), torch.empty(BATCH, FEATURES)
     kept = TrainConfig(**{**vars(CONFIG), "unit_norm_decoder": True, "revive_every": 1000})
     mine = {
         "ours": our_step(make(), x),
         "ours with unit-norm decoder and dead features revived": our_step(make(), x, kept),
         "plain float32 loop": plain_step(make(), x),
+        "its product alone in float32": lambda: torch.mm(x[:BATCH], weight.T, out=pre),
         **floor_steps([(BATCH, WIDTH, FEATURES)], make(), table=(BATCH, FEATURES)),
     }
     seconds = interleaved(mine, peers.steps("SAELens TopK", "sparsify TopK"), rounds=ROUNDS)
@@ -293,5 +304,5 @@ def run() -> dict[str, Spread]:
     finally:
         peers.close()
     return (
-        rows | adaptation(x) | loss_curves(x[:, :256].contiguous(), features=2048, batch_size=1024, steps=150)
+        rows | adaptation(x) | loss_curves(x[:, :256].contiguous(), features=4096, batch_size=1024, steps=150)
     )

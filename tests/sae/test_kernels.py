@@ -159,12 +159,12 @@ def test_gradients_keep_the_layout_of_their_weights():
 @pytest.mark.parametrize("k", [1, 7, 32])
 def test_the_tournament_finds_the_largest(k):
     pre = torch.randn(50, 1024, generator=seeded())
-    values, columns = kernels._largest(pre, k)
+    values, columns = kernels.largest(pre, k)
     assert torch.equal(values.sort(dim=-1).values, pre.topk(k, dim=-1).values.flip(-1))
     assert torch.equal(pre.gather(1, columns), values)
     tied = pre.round()  # many equal entries: the values are those of any choice
-    assert torch.equal(kernels._largest(tied, k)[0].sort(dim=-1).values, tied.topk(k).values.flip(-1))
-    columns = kernels._largest(tied, k)[1].sort(dim=-1).values
+    assert torch.equal(kernels.largest(tied, k)[0].sort(dim=-1).values, tied.topk(k).values.flip(-1))
+    columns = kernels.largest(tied, k)[1].sort(dim=-1).values
     assert (columns.diff(dim=-1) > 0).all()  # no place twice
 
 
@@ -177,9 +177,9 @@ def test_products_at_the_entries_of_a_code_both_ways(monkeypatch):
     )
     left, right = torch.randn(4, 5, generator=seeded(1)), torch.randn(5, 9, generator=seeded(2))
     expected = (left @ right)[code.rows, code.columns]
-    torch.testing.assert_close(kernels._entries_of_product(left, right, code), expected)
+    torch.testing.assert_close(kernels.entries_of_product(left, right, code), expected)
     monkeypatch.setattr(torch.backends.mkl, "is_available", lambda: False)
-    torch.testing.assert_close(kernels._entries_of_product(left, right, code), expected)
+    torch.testing.assert_close(kernels.entries_of_product(left, right, code), expected)
 
 
 def test_counts_are_exact_in_bfloat16():

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from course_lib.sae import kernels, losses
+from course_lib.sae import kernels, losses, screening
 from course_lib.sae.autoencoder import check_width
 from course_lib.sae.batches import RowSource, mean_and_scale
 from course_lib.sae.sparse.base import SparseAutoencoder
@@ -140,7 +140,7 @@ class CrosscoderSparseAutoencoder(SparseAutoencoder):
         with torch.no_grad():
             # The k largest p_i n_i are those of an encoder with rows n_i W_e[i] and biases n_i b_i.
             norms = self.site_norms().sum(dim=0)
-            code = kernels.topk_code(
+            code = screening.topk_code(
                 centred,
                 self.encoder_weight * norms[:, None],
                 self.encoder_bias * norms,

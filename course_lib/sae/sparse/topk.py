@@ -7,7 +7,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from course_lib import parallel
-from course_lib.sae import kernels, losses
+from course_lib.sae import kernels, losses, screening
 from course_lib.sae.sparse.base import SparseAutoencoder
 
 
@@ -102,7 +102,7 @@ class TopKSparseAutoencoder(SparseAutoencoder):
     ) -> dict[str, Float[Tensor, ""]]:
         with torch.no_grad():
             centred = x.sub_(self.decoder_bias)
-            code = kernels.topk_code(
+            code = screening.topk_code(
                 centred, self.encoder_weight, self.encoder_bias, k=self.k, compute_dtype=dtype
             )
         return self._sparse_training_parts(centred, code, dtype)
