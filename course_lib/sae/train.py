@@ -37,7 +37,8 @@ class TrainConfig:
 
     The step size rises linearly over the first `warm_up` share of steps and falls linearly to 0 over the
     last `decay` share. The sparsity weight rises linearly over the first `sparsity_warm_up` share: a
-    full penalty on random features would silence many for good before they have found a direction.
+    full penalty on random features would silence many for good before they have found a direction. `betas` are
+    Adam's, of the means of gradients and of their squares.
 
     `precision` is that of the large matrix products; weights, optimiser and loss are always in the
     autoencoder's own dtype. "auto" takes bfloat16 where the hardware multiplies it faster than float32 and the
@@ -52,6 +53,7 @@ class TrainConfig:
     steps: int = 1000
     batch_size: int = 256
     step_size: float | int = 1e-3
+    betas: tuple[float, float] = (0.9, 0.999)
     warm_up: float | int = 0.05
     decay: float | int = 0.3
     sparsity_warm_up: float | int = 0.2
@@ -67,6 +69,8 @@ class TrainConfig:
                 raise ValueError(f"{name} is {getattr(self, name)}; expected at least 1")
         if not 0 < self.step_size < float("inf"):
             raise ValueError(f"step_size is {self.step_size}; expected a positive number")
+        if len(self.betas) != 2 or not all(0 <= beta < 1 for beta in self.betas):
+            raise ValueError(f"betas is {self.betas}; expected two numbers from 0 to below 1")
         for name in ("warm_up", "decay", "sparsity_warm_up"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ValueError(f"{name} is {getattr(self, name)}; expected a share of steps, 0 to 1")
@@ -242,7 +246,9 @@ class _Run:
             )
         # The fused optimiser walks through contiguous memory, and copies a transposed matrix there and back.
         self.walked = {p: p if p.is_contiguous() else p.detach().mT for p in autoencoder.parameters()}
-        self.optimizer = torch.optim.Adam(self.walked.values(), lr=config.step_size, fused=True)
+        self.optimizer = torch.optim.Adam(
+            self.walked.values(), lr=config.step_size, betas=config.betas, fused=True
+        )
         self.memory = Memory()
         self.history, self.pending = History(), []
 

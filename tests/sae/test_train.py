@@ -182,6 +182,8 @@ def test_labels_must_match_and_divergence_is_reported():
         {"steps": 0},
         {"batch_size": 0},
         {"step_size": 0.0},
+        {"betas": (0.9, 1.0)},
+        {"betas": (0.9,)},
         {"warm_up": 1.5},
         {"decay": -0.1},
         {"record_every": 0},
@@ -384,3 +386,17 @@ def test_a_revived_feature_starts_small_and_without_the_optimisers_memory():
         kept = run.optimizer.state[model.encoder_weight][moments].abs().sum(dim=1)
         assert kept[3] == 0
         assert (kept[~dead] > 0).any()
+
+
+def test_betas_are_those_of_the_optimiser():
+    """With betas of 0 nothing is remembered: every step is the sign of its own gradient."""
+    config = TrainConfig(steps=2, step_size=0.01, warm_up=0, decay=0, batch_size=100)
+    models = {}
+    for betas in ((0.0, 0.0), (0.9, 0.999)):
+        model = ReluSparseAutoencoder(24, l1=0.1, generator=seeded())
+        before = model.encoder_bias.detach().clone()
+        train(model, planted(), dataclasses.replace(config, betas=betas), generator=seeded(1), progress=False)
+        models[betas] = (model.encoder_bias.detach() - before) / config.step_size
+    steps = models[0.0, 0.0]
+    assert torch.isin(steps.round(decimals=3).abs(), torch.tensor([0.0, 1.0, 2.0])).all()
+    assert not torch.isin(models[0.9, 0.999].round(decimals=3).abs(), torch.tensor([0.0, 1.0, 2.0])).all()
