@@ -30,8 +30,9 @@ class StackedConfig:
 class SparseConfig:
     """The sparse autoencoder of a run: number of features (None: 8 d), active features a token, training, kind.
 
-    The default is the best TopK of 2,000 steps of 1,024 rows in `tests/benchmarks/results/features.json`: of 2 d features
-    some stand for several words (271 for 368 concepts), of 8 d nearly every word of the built-in corpus has its own.
+    The default is the best TopK of 2,000 steps of 1,024 rows in `tests/benchmarks/results/gpu/features.json`: of 2 d
+    features some stand for several words (271 for 368 concepts), of 8 d nearly every word of the built-in corpus has
+    its own.
     """
 
     n_features: int | None = None

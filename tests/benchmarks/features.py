@@ -4,7 +4,8 @@ TopK autoencoders with decoder columns of length 1 on the token states of senten
 concept's unit and threshold are chosen on training meanings and judged on held-out ones (`sae.detectors`). Shares are
 of the lexical concepts with at least `LEAST` held-out sentences, in %, on several seeds. Beside them stands the same
 autoencoder untrained. By token: medians over the concepts of what `sae.spans` measures. Absorption: the share of the
-sentences with a word in which its own feature fires and its category's is silent; for pairs, another category's.
+sentences with a word in which its own feature fires and its category's is silent; for pairs, another category's. Of
+the concepts below, the share whose unit fires or not by grammar or language, or for another word too (`sae.splits`).
 
 `run()` takes some minutes: `GRID` with `SEEDS`. Without the contrastive loss at the end of its training a model is
 `course-mbart-unaligned`; `figures(model=...)` asks any model, at either side, in any grid:
@@ -20,12 +21,13 @@ from typing import Literal
 import torch
 
 from course_lib import sae
-from course_lib.mbart.corpus import CONCEPTS, LEXICAL_CONCEPTS, generate
+from course_lib.mbart.corpus import CONCEPTS, GRAMMATICAL_CONCEPTS, LANGUAGES, LEXICAL_CONCEPTS, generate
 from course_lib.pipeline.text import token_concepts
 from course_lib.sae import concepts
 from course_lib.sae.concept_report import ConceptReport, category_scores, scores_of
 from course_lib.sae.detectors import REACHED, SHARED, best_detectors, joined_detectors, judge
 from course_lib.sae.spans import span_scores, span_summary
+from course_lib.sae.splits import shortfalls
 from tests.benchmarks.timing import Spread
 
 LEAST, SENTENCES, SEEDS = 30, 12_000, (0, 1)
@@ -52,7 +54,7 @@ GRID = (
 
 
 def states_of(model: str, side: Literal["encoder", "decoder"], *, split: str, sentences: int):
-    """Token states of held-out or training sentences, labelled with the lexical concepts of their sentence."""
+    """Token states of held-out or training sentences with the lexical concepts of their sentence; its grammar."""
     from course_lib.mbart.activations import Site, extract
     from course_lib.mbart.model import load
 
@@ -62,7 +64,9 @@ def states_of(model: str, side: Literal["encoder", "decoder"], *, split: str, se
     found = extract(*read, drawn, [site], pool="tokens", progress=False)[site]
     spoken = token_concepts(read[1], drawn, target=side == "decoder")
     labels = concepts.label_table([s.concepts for s in drawn], LEXICAL_CONCEPTS)
-    return concepts.LabelledRows(
+    spoken_in = [[*s.concepts, s.language] for s in drawn]
+    grammar = concepts.label_table(spoken_in, (*GRAMMATICAL_CONCEPTS, *LANGUAGES))
+    rows = concepts.LabelledRows(
         found.values.float(),
         labels,
         [s.language for s in drawn],
@@ -70,10 +74,13 @@ def states_of(model: str, side: Literal["encoder", "decoder"], *, split: str, se
         found.sentence,
         concepts.label_table(spoken, LEXICAL_CONCEPTS),
     )
+    return rows, grammar
 
 
-def measured(setting: Setting, train, held_out, *, seed: int, trained: bool = True) -> dict[str, float]:
-    """The figures of one autoencoder, by name."""
+def measured(
+    setting: Setting, train, held_out, grammar, *, seed: int, trained: bool = True
+) -> dict[str, float]:
+    """The figures of one TopK autoencoder, by name."""
     autoencoder = sae.TopKSparseAutoencoder(
         train.states.shape[1],
         setting.n_features,
@@ -93,6 +100,13 @@ def measured(setting: Setting, train, held_out, *, seed: int, trained: bool = Tr
         generator=torch.Generator().manual_seed(1000 + seed),
         progress=False,
     )
+    return judged_figures(autoencoder, train, held_out, grammar, seed=seed)
+
+
+def judged_figures(
+    autoencoder: sae.SparseAutoencoder, train, held_out, grammar, *, seed: int
+) -> dict[str, float]:
+    """What an autoencoder knows of the concepts; `grammar` is what may divide them in the held-out sentences."""
     enough = held_out.labels.sum(dim=0) >= LEAST
     labels = [rows.labels[:, enough] for rows in (train, held_out)]
     codes = [concepts.encode_rows(autoencoder, rows.states) for rows in (train, held_out)]
@@ -116,6 +130,16 @@ def measured(setting: Setting, train, held_out, *, seed: int, trained: bool = Tr
             categories=CONCEPTS,
         )
     )
+    below = {score.concept for score in scores if score.f1 < REACHED}
+    short = shortfalls(
+        judged.detectors.calls(tables[1]),
+        labels[1],
+        concepts=names,
+        labels=grammar,
+        names=(*GRAMMATICAL_CONCEPTS, *LANGUAGES),
+        generator=pairs,
+        which=below,
+    )
     together = joined_detectors(tables[0], labels[0], tables[1], labels[1], sizes=(2, 4))
     return {
         "concepts scored": int(enough.sum()),
@@ -129,6 +153,10 @@ def measured(setting: Setting, train, held_out, *, seed: int, trained: bool = Tr
         "words called, median %": 100 * by_token["words"],
         "absorbed, %": 100 * absorbed["absorbed"],
         "absorbed in random pairs, %": 100 * absorbed["absorbed_random"],
+        f"below F1 {REACHED}, split by grammar or language, %": 100
+        * sum(s.split for s in short)
+        / len(names),
+        f"below F1 {REACHED}, also another word's, %": 100 * sum(s.merger for s in short) / len(names),
         "different units": len(set(found.unit.tolist())),
         "dead features": int((tables[0].amax(dim=0) <= 0).sum()),
     }
@@ -144,13 +172,14 @@ def figures(
 ) -> dict[str, Spread]:
     """The figures of all settings over the seeds, and of the largest one untrained."""
     torch.set_num_threads(1)
-    train, held_out = (
+    (train, _), (held_out, grammar) = (
         states_of(model, side, split=split, sentences=sentences) for split in ("train", "test")
     )
-    runs = {str(setting): [measured(setting, train, held_out, seed=s) for s in seeds] for setting in grid}
+    asked = (train, held_out, grammar)
+    runs = {str(setting): [measured(setting, *asked, seed=s) for s in seeds] for setting in grid}
     largest = max(grid, key=lambda setting: setting.n_features)
     name = f"{largest.n_features} features, k = {largest.k}, untrained"
-    runs[name] = [measured(largest, train, held_out, seed=s, trained=False) for s in seeds]
+    runs[name] = [measured(largest, *asked, seed=s, trained=False) for s in seeds]
     return {
         f"{model} {side}, {setting}: {what}": Spread.of([one[what] for one in found])
         for setting, found in runs.items()

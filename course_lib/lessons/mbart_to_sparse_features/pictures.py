@@ -214,7 +214,7 @@ def _named(label: str) -> str:
 
 
 SIZES = (512, 1024, 2048, 4096)
-SWEEP = Path(__file__).resolve().parents[3] / "tests" / "benchmarks" / "results" / "features.json"
+SWEEP = Path(__file__).resolve().parents[3] / "tests" / "benchmarks" / "results" / "gpu" / "features.json"
 
 
 def size_sweep() -> dict[str, list[float]]:

@@ -1,0 +1,203 @@
+"""What each kind of sparse autoencoder makes of the concepts of `course-mbart`, at about as many active features.
+
+Token states of the encoder, 2,048 features, decoder columns of length 1, 2,000 steps of 1,024 rows. k is 8; where a
+weight decides how many features are active, it is one of `WEIGHTS`, with which they are about as many. The figures
+are those of `features`, on the same sentences, and the held-out variance that is explained.
+
+End to end: TopK, and after it `MORE` steps on the change of the model's output (KL) instead of the states. Beside it the
+same number of further steps on the states. Both read pairs of a held-out sentence and its translation: the rise of the
+cross-entropy and the KL when the reconstructions are put in.
+
+Two languages: a crosscoder reads the mean states of a sentence in English and in German side by side, of both models, and,
+as a control, of two unlike sentences. A feature is shared where neither language has 0.7 or more of its decoder norms.
+
+Everything on `SEEDS`, each in a process of its own.
+"""
+
+import dataclasses
+import os
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+
+import torch
+
+from course_lib import sae
+from course_lib.mbart.corpus import draw_meanings, render
+from course_lib.sae import metrics
+from course_lib.sae.sparse import exclusive_site
+from course_lib.sae.sparse.crosscoder import SHARED
+from tests.benchmarks.features import SENTENCES, judged_figures, states_of
+from tests.benchmarks.timing import Spread
+
+FEATURES, K, SEEDS, MORE, PAIRS = 2048, 8, (0, 1, 2), 300, 6000
+CONFIG = sae.TrainConfig(
+    steps=2000, batch_size=1024, step_size=4e-3, unit_norm_decoder=True, revive_every=250
+)
+WEIGHTS = {"ReLU + L1": 0.3, "JumpReLU": 0.003, "gated": 0.3}
+Make = Callable[[int, torch.Generator], sae.SparseAutoencoder]
+KINDS: dict[str, Make] = {
+    "TopK": lambda d, g: sae.TopKSparseAutoencoder(d, FEATURES, k=K, generator=g),
+    "TopK + AuxK": lambda d, g: sae.TopKSparseAutoencoder(
+        d, FEATURES, k=K, aux_k=64, dead_after=50_000, generator=g
+    ),
+    "BatchTopK": lambda d, g: sae.BatchTopKSparseAutoencoder(d, FEATURES, k=K, generator=g),
+    "Matryoshka TopK": lambda d, g: sae.MatryoshkaTopKSparseAutoencoder(d, FEATURES, k=K, generator=g),
+    "Matryoshka BatchTopK": lambda d, g: sae.MatryoshkaBatchTopKSparseAutoencoder(
+        d, FEATURES, k=K, generator=g
+    ),
+    "ReLU + L1": lambda d, g: sae.ReluSparseAutoencoder(d, FEATURES, l1=WEIGHTS["ReLU + L1"], generator=g),
+    "JumpReLU": lambda d, g: sae.JumpReluSparseAutoencoder(d, FEATURES, l0=WEIGHTS["JumpReLU"], generator=g),
+    "gated": lambda d, g: sae.GatedSparseAutoencoder(d, FEATURES, l1=WEIGHTS["gated"], generator=g),
+}
+
+
+def seeded(seed: int) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def fitted(make: Make, rows: torch.Tensor, seed: int, config: sae.TrainConfig) -> sae.SparseAutoencoder:
+    autoencoder = make(rows.shape[1], seeded(seed))
+    sae.train(autoencoder, rows, config, generator=seeded(1000 + seed), progress=False)
+    return autoencoder
+
+
+@torch.no_grad()
+def coded(autoencoder: sae.SparseAutoencoder, rows: torch.Tensor) -> dict[str, float]:
+    features = autoencoder.encode(rows)
+    return {
+        "active features": metrics.l0(features),
+        "variance explained, %": 100 * metrics.explained_variance(rows, autoencoder.decode(features)),
+    }
+
+
+def kinds(seed: int, states, config: sae.TrainConfig) -> dict[str, dict[str, float]]:
+    """The figures of every kind."""
+    train, held_out, grammar = states
+    found = {}
+    for name, make in KINDS.items():
+        autoencoder = fitted(make, train.states, seed, config)
+        found[name] = coded(autoencoder, held_out.states[:20_000]) | judged_figures(
+            autoencoder, train, held_out, grammar, seed=seed
+        )
+    return found
+
+
+def translations(n: int, *, split: str, languages: tuple[str, str], seed: int):
+    """Meanings of a split said in two languages."""
+    meanings = draw_meanings(n, seed=seed, split=split)
+    return tuple([render(meaning, language) for meaning in meanings] for language in languages)
+
+
+def end_to_end(
+    seed: int, states, config: sae.TrainConfig, more: int, n_pairs: int
+) -> dict[str, dict[str, float]]:
+    """TopK after further steps on the model's output, and after as many on the states."""
+    from course_lib.mbart.activations import Site
+    from course_lib.mbart.model import load
+    from course_lib.mbart.splicing import loss_recovered
+    from course_lib.pipeline.end_to_end import EndToEnd
+
+    train, held_out, grammar = states
+    model, tokenizer = load("course-mbart")
+    model.requires_grad_(False)
+    site = Site("encoder")
+    read = translations(n_pairs, split="train", languages=("en_XX", "de_DE"), seed=seed)
+    asked = translations(min(400, n_pairs), split="test", languages=("en_XX", "de_DE"), seed=seed)
+    objectives = {
+        "TopK": None,
+        f"TopK and {more} steps on the states": None,
+        f"TopK and {more} steps end to end": EndToEnd(model, tokenizer, site, *read),
+    }
+    first = fitted(KINDS["TopK"], train.states, seed, config)
+    found = {}
+    for name, objective in objectives.items():
+        autoencoder = fitted(KINDS["TopK"], train.states[:1000], seed, dataclasses.replace(config, steps=1))
+        autoencoder.load_state_dict(first.state_dict())
+        if name != "TopK":
+            again = dataclasses.replace(
+                config, steps=more, step_size=5e-4, revive_every=0, batch_size=32 if objective else 1024
+            )
+            sae.train(
+                autoencoder, train.states, again, generator=seeded(seed), progress=False, objective=objective
+            )
+        spliced = loss_recovered(model, tokenizer, autoencoder, site, *asked, progress=False)
+        found[name] = {
+            "cross-entropy as it is": spliced.clean,
+            "cross-entropy, reconstructions put in": spliced.spliced,
+            "KL, reconstructions put in": spliced.kl_spliced,
+            **coded(autoencoder, held_out.states[:20_000]),
+        }
+        wanted = ("F1 0.9, %", "same unit at F1 0.8 in three languages, %")
+        judged = judged_figures(autoencoder, train, held_out, grammar, seed=seed)
+        found[name] |= {what: judged[what] for what in wanted}
+    return found
+
+
+def two_languages(seed: int, config: sae.TrainConfig, n_pairs: int) -> dict[str, dict[str, float]]:
+    """How many features of a crosscoder are shared between languages."""
+    from course_lib.mbart.activations import Site, extract
+    from course_lib.mbart.model import load
+
+    found = {}
+    for name in ("course-mbart", "course-mbart-unaligned"):
+        read, site = load(name), Site("encoder")
+        means = [
+            extract(*read, said, [site], pool="mean", progress=False)[site].values.float()
+            for said in translations(n_pairs, split="train", languages=("en_XX", "de_DE"), seed=seed)
+        ]
+        pairs = {"": means, ", unlike sentences": [means[0], means[1].roll(1, dims=0)]}
+        for what, (english, german) in pairs.items():
+            rows = torch.cat([english, german], dim=1)
+            autoencoder = fitted(
+                lambda d, g: sae.CrosscoderSparseAutoencoder(
+                    d, FEATURES, sites=(d // 2, d // 2), k=4 * K, generator=g
+                ),
+                rows,
+                seed,
+                dataclasses.replace(config, steps=config.steps // 2),
+            )
+            with torch.no_grad():
+                alive = autoencoder.encode(rows).amax(dim=0) > 0
+                where = exclusive_site(autoencoder.shares(), threshold=0.7)[alive]
+                shared = 100 * (where == SHARED).double().mean().item()
+                explained = metrics.explained_variance(rows, autoencoder(rows))
+            found[f"crosscoder, {name}{what}"] = {
+                "features alive": int(alive.sum()),
+                "shared, %": shared,
+                "variance explained, %": 100 * explained,
+            }
+    return found
+
+
+def of_seed(seed: int, sentences: int, config: sae.TrainConfig, more: int, n_pairs: int):
+    """All figures of one seed, by candidate."""
+    torch.set_num_threads(1)
+    train, _ = states_of("course-mbart", "encoder", split="train", sentences=sentences)
+    held_out, grammar = states_of("course-mbart", "encoder", split="test", sentences=sentences)
+    states = (train, held_out, grammar)
+    return (
+        kinds(seed, states, config)
+        | {
+            f"end to end: {name}": row
+            for name, row in end_to_end(seed, states, config, more, n_pairs).items()
+        }
+        | two_languages(seed, config, n_pairs)
+    )
+
+
+def run(
+    *, seeds: tuple[int, ...] = SEEDS, sentences: int = SENTENCES, steps: int = CONFIG.steps,
+    more: int = MORE, n_pairs: int = PAIRS,
+) -> dict[str, Spread]:  # fmt: skip
+    """Return the figures of every candidate over the seeds."""
+    config = dataclasses.replace(CONFIG, steps=steps)
+    jobs = min(len(seeds), os.cpu_count() or 1)
+    with ProcessPoolExecutor(max_workers=jobs, mp_context=get_context("spawn")) as pool:
+        asked = [pool.submit(of_seed, seed, sentences, config, more, n_pairs) for seed in seeds]
+        runs = [one.result() for one in asked]
+    return {
+        f"{name}: {what}": Spread.of([run[name][what] for run in runs])
+        for name, row in runs[0].items()
+        for what in row
+    }
