@@ -12,7 +12,7 @@ TEACHER_ARGS ?=
 export MPLCONFIGDIR := $(CURDIR)/.venv/matplotlib
 # JupyterLab refuses to start as root (containers) unless it is told to.
 ROOT_ARG := $(if $(filter 0,$(shell id -u)),--allow-root)
-BENCH_PARTS := explorer ridge mup newton_schulz convolution graphs recurrent state_space pca erasure lora circuits hawkes socp attention generation recall extraction sae stacked kinds features causes browse
+BENCH_PARTS := explorer ridge mup newton_schulz convolution graphs recurrent state_space pca erasure lora circuits hawkes socp attention generation recall extraction sae stacked kinds features concept_kinds causes browse
 
 # Modules that annotate shapes: the unit tests check these at every call. All others would run for nothing through
 # the same wrappers, several times slower.

@@ -41,6 +41,7 @@ PARTS = {
     "stacked": ("stacked",),
     "kinds": ("kinds",),
     "features": ("features",),
+    "concept_kinds": ("concept_kinds",),
     "causes": ("causes",),
     "browse": ("browse",),
     "socp": ("socp",),
