@@ -81,6 +81,10 @@ class TrainConfig:
                 f"revive_every is {self.revive_every}; expected a number of steps, or 0 for never"
             )
 
+    def as_dict(self) -> dict[str, Any]:
+        """All settings, in what JSON holds."""
+        return asdict(self) | {"betas": list(self.betas)}
+
     def step_size_at(self, step: int) -> float:
         """Step size of step 0, 1, ..., steps - 1."""
         rise = _ramp(step + 1, self.warm_up * self.steps)
@@ -260,7 +264,7 @@ class _Run:
         found = {
             "kind": self.autoencoder.kind,
             "autoencoder": self.autoencoder.config(),
-            "config": asdict(self.config),
+            "config": self.config.as_dict(),
             "rows": n,
             "shuffled": "whole" if isinstance(self.activations, Tensor) else "by buffers",
             "activations": hashlib.sha256(sample.numpy()).hexdigest()[:16],
