@@ -15,6 +15,7 @@ Everything on `SEEDS`, each in a process of its own.
 """
 
 import dataclasses
+import math
 import os
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
@@ -195,8 +196,9 @@ def run(
     with ProcessPoolExecutor(max_workers=jobs, mp_context=get_context("spawn")) as pool:
         asked = [pool.submit(of_seed, seed, sentences, config, more, n_pairs) for seed in seeds]
         runs = [one.result() for one in asked]
-    return {
-        f"{name}: {what}": Spread.of([run[name][what] for run in runs])
+    values = {
+        f"{name}: {what}": [run[name][what] for run in runs if not math.isnan(run[name][what])]
         for name, row in runs[0].items()
         for what in row
     }
+    return {name: Spread.of(known) for name, known in values.items() if known}
