@@ -324,6 +324,20 @@ MUTANTS = [
         ("tests/sae/test_kernels.py",),
     ),
     Mutant(
+        "screening-never-doubts",
+        "sae/screening.py",
+        "SAFE * error > values.amin(dim=1).relu()",
+        "SAFE * error > torch.inf",
+        ("tests/sae/test_screening.py",),
+    ),
+    Mutant(
+        "screening-forgets-the-bias",
+        "sae/screening.py",
+        "(step * LARGEST * extra))[:, None]",
+        "(step * LARGEST * extra))[:, None] * 0",
+        ("tests/sae/test_screening.py",),
+    ),
+    Mutant(
         "aux-of-all-features",
         "sae/sparse/topk.py",
         "torch.where(dead, pre, -torch.inf)",

@@ -5,7 +5,7 @@ They are faster for three reasons.
 
 - Of 8,192 features 32 are active in a row. Only the encoder has to look at all of them: the decoder
   reads 32 columns a row, and the gradients of both weights are products with a sparse matrix.
-- Large products are taken in `compute_dtype`. In bfloat16 they take half the time; weights, their
+- Large products are taken in `compute_dtype`. bfloat16 takes half the time on hardware made for it; weights, their
   gradients' sums, the optimiser and the loss stay in float32, where small steps are not rounded away.
 - The gradient is known on paper, so that intermediate results which autograd would keep or compute
   again (masks, broadcast norms, float32 copies) are never made.
