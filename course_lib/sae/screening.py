@@ -1,7 +1,7 @@
 """The k largest features of each row, found in small integers and decided in float32.
 
-Of 8,192 pre-activations of a row 32 are kept. To see which ones need no exact numbers: a processor with products of
-8-bit integers takes them in a quarter of the time of float32 ones. So all pre-activations are estimated from rounded
+Of 8,192 pre-activations of a row 32 are kept. Which ones can be seen without exact numbers, and a processor that
+multiplies 8-bit integers does so in a quarter of the time of float32. So all pre-activations are estimated from rounded
 states and weights, the largest k and a few more of each row are computed exactly, and the k largest of these are
 taken. What the estimates miss by is then known. A row in which something that was left out may come close to the
 k-th one is done again as a whole, so that rounding decides nothing.
@@ -63,10 +63,9 @@ def screened(
         products = torch._int_mm(block, weights.T, out=estimates[: len(block)])
         found.append(kernels.largest(products, count))
     estimated, columns = (torch.cat(parts) for parts in zip(*found, strict=True))
-    places = kernels.even_code(torch.zeros_like(estimated, dtype=centred.dtype), columns)
-    exact = (
-        kernels.entries_of_product(centred, encoder_weight.T, places).view(n, count) + encoder_bias[columns]
-    )
+    entries = kernels.even_code(torch.zeros_like(estimated, dtype=centred.dtype), columns)
+    exact = kernels.entries_of_product(centred, encoder_weight.T, entries).view(n, count)
+    exact += encoder_bias[columns]
     values, places = exact.topk(k, dim=-1, sorted=False)
     estimated = estimated * step
     error = (estimated - exact).square_().mean().sqrt()
@@ -99,7 +98,7 @@ def _small_integers(
     most = encoder_bias.abs().amax() / (step * LARGEST**2)
     if not torch.isfinite(step + most):
         return None
-    extra = int(most.ceil().clamp(1, 32))
+    extra = 2 ** int(most.log2().ceil().clamp(0, 5))  # few different shapes, which memory is kept for
     bias = (encoder_bias / (step * LARGEST * extra))[:, None]
     return (
         _rounded(centred, balance / unit, torch.full((1, 1), LARGEST), extra),
