@@ -33,7 +33,7 @@ class SparseConfig:
     The default is the best TopK of 2,000 steps of 1,024 rows in `tests/benchmarks/results/gpu/features.json`: of 2 d
     features some stand for several words (271 for 368 concepts), of 8 d nearly every word of the built-in corpus has
     its own. Adam remembers the squares of the last ten steps or so: with its usual thousand, fewer concepts have one
-    feature (88% for 90% of them, `tests/benchmarks/results/features.json`).
+    feature (88% for 91% of them, `tests/benchmarks/results/features.json`).
     """
 
     n_features: int | None = None
