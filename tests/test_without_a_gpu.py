@@ -1230,7 +1230,8 @@ def test_forward_on_a_fake_gpu(name):
 def test_a_training_step_reads_nothing_back(kind, unit_norm, monkeypatch):
     """The step of `train` itself: batch, loss, backward, optimiser, and what each kind does before and after."""
     adam = torch.optim.Adam
-    monkeypatch.setattr(torch.optim, "Adam", lambda p, lr, fused: adam(p, lr=lr))  # meta has no fused one
+    # Meta has no fused one.
+    monkeypatch.setattr(torch.optim, "Adam", lambda p, lr, betas, fused: adam(p, lr=lr, betas=betas))
     free = issubclass(kind, sae.SparseAutoencoder) and kind is not sae.GroupBiasAdaptedAutoencoder
     config = sae.TrainConfig(
         steps=9,

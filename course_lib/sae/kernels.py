@@ -21,7 +21,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Real
 from torch import Tensor
 from torch.nn import functional
 
@@ -74,7 +74,7 @@ def even_code(values: Float[Tensor, "batch k"], columns: Int[Tensor, "batch k"])
     return SparseCode(values.flatten(), columns.flatten(), rows, offsets)
 
 
-def largest(pre: Float[Tensor, "batch features"], k: int) -> tuple[Tensor, Tensor]:
+def largest(pre: Real[Tensor, "batch features"], k: int) -> tuple[Tensor, Tensor]:
     """Values and places of the k largest entries of each row, in any order.
 
     A tournament: the k largest entries are among the k groups with the largest maxima (a group that is not one

@@ -183,7 +183,7 @@ def test_labels_must_match_and_divergence_is_reported():
         {"batch_size": 0},
         {"step_size": 0.0},
         {"betas": (0.9, 1.0)},
-        {"betas": (0.9,)},
+        {"betas": (-0.1, 0.9)},
         {"warm_up": 1.5},
         {"decay": -0.1},
         {"record_every": 0},
