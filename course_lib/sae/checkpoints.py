@@ -68,6 +68,8 @@ def latest(directory: Path) -> tuple[dict[str, Tensor], dict[str, Any], Path] | 
     found = _all(directory)
     if not found:
         return None
+    for old in found[:-KEPT]:  # left by a process that was killed between writing one and removing another
+        old.unlink(missing_ok=True)
     path = found[-1]
     try:
         with safe_open(path, framework="pt") as file:
