@@ -51,7 +51,7 @@ def screened(
     *,
     k: int,
 ) -> kernels.SparseCode:
-    """The code of `topk_code` by estimates, wherever they are fast or slow."""
+    """The code of `topk_code` by estimates, fast or slow, for k + `SPARE` features or more."""
     n, count = len(centred), k + SPARE
     small = _small_integers(centred, encoder_weight, encoder_bias)
     if small is None:

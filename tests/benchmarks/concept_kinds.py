@@ -11,6 +11,7 @@ when the reconstructions are put in.
 Everything on `SEEDS`, each in a process of its own.
 """
 
+import copy
 import dataclasses
 import math
 import os
@@ -78,10 +79,10 @@ def kinds(seed: int, states, config: sae.TrainConfig) -> dict[str, dict[str, flo
     return found
 
 
-def translations(n: int, *, split: str, languages: tuple[str, str], seed: int):
-    """Meanings of a split said in two languages."""
+def translations(n: int, *, split: str, seed: int):
+    """Meanings of a split said in English and in German."""
     meanings = draw_meanings(n, seed=seed, split=split)
-    return tuple([render(meaning, language) for meaning in meanings] for language in languages)
+    return tuple([render(meaning, language) for meaning in meanings] for language in ("en_XX", "de_DE"))
 
 
 def end_to_end(
@@ -97,8 +98,8 @@ def end_to_end(
     model, tokenizer = load("course-mbart")
     model.requires_grad_(False)
     site = Site("encoder")
-    read = translations(n_pairs, split="train", languages=("en_XX", "de_DE"), seed=seed)
-    asked = translations(min(400, n_pairs), split="test", languages=("en_XX", "de_DE"), seed=seed)
+    read = translations(n_pairs, split="train", seed=seed)
+    asked = translations(min(400, n_pairs), split="test", seed=seed)
     objectives = {
         "TopK": None,
         f"TopK and {more} steps on the states": None,
@@ -107,8 +108,7 @@ def end_to_end(
     first = fitted(KINDS["TopK"], train.states, seed, config)
     found = {}
     for name, objective in objectives.items():
-        autoencoder = fitted(KINDS["TopK"], train.states[:1000], seed, dataclasses.replace(config, steps=1))
-        autoencoder.load_state_dict(first.state_dict())
+        autoencoder = copy.deepcopy(first)
         if name != "TopK":
             again = dataclasses.replace(
                 config, steps=more, step_size=5e-4, revive_every=0, batch_size=32 if objective else 1024
