@@ -19,7 +19,7 @@ BENCH_PARTS := explorer ridge mup newton_schulz convolution graphs recurrent sta
 SHAPED = $(shell grep -rl --include="*.py" "^from jaxtyping" course_lib | sort | sed 's|\.py$$||; s|/__init__$$||; s|/|.|g' | paste -sd, -)
 
 # What the parts of the tests look at, all of it unless told otherwise: make unit UNIT=tests/sae
-UNIT = tests --ignore=tests/browser --ignore=tests/site/pages --ignore=tests/teacher/pages
+UNIT = tests --ignore=tests/browser --ignore=tests/editions/site/pages --ignore=tests/editions/teacher/pages
 NOTEBOOKS = notebooks
 BROWSER = tests/browser
 
@@ -87,19 +87,19 @@ figures: $(READY)
 	$(BIN)/python -m course_lib figures
 
 site: $(READY)
-	$(BIN)/python -m course_lib.site $(SITE_ARGS)
+	$(BIN)/python -m course_lib.editions.site $(SITE_ARGS)
 
 # Builds the site, and opens its pages in Chromium.
 site-test: site
-	$(BIN)/python -m pytest -q -n 2 -p no:nbval tests/site/pages
+	$(BIN)/python -m pytest -q -n 2 -p no:nbval tests/editions/site/pages
 
 teacher: $(READY)
-	$(BIN)/python -m course_lib.teacher $(TEACHER_ARGS)
+	$(BIN)/python -m course_lib.editions.teacher $(TEACHER_ARGS)
 
 # Builds three lessons of it, and opens every page of these in Chromium.
 teacher-test: $(READY)
-	$(BIN)/python -m course_lib.teacher $(or $(TEACHER_ARGS),00 01 12)
-	$(BIN)/python -m pytest -q -n 2 -p no:nbval tests/teacher/pages
+	$(BIN)/python -m course_lib.editions.teacher $(or $(TEACHER_ARGS),00 01 12)
+	$(BIN)/python -m pytest -q -n 2 -p no:nbval tests/editions/teacher/pages
 
 # nbgrader puts a menu into the JupyterLab of its environment, so it gets one of its own, on top of the course's.
 .venv/grading/.ready: $(READY)
@@ -111,13 +111,13 @@ teacher-test: $(READY)
 
 # Hands lessons out through nbgrader itself, and lets it grade right, wrong and empty answers.
 grading-test: .venv/grading/.ready
-	JUPYTER_PATH="$(CURDIR)/.venv/share/jupyter" .venv/grading/bin/python -m pytest -q -p no:nbval tests/grading/test_hand_out.py
+	JUPYTER_PATH="$(CURDIR)/.venv/share/jupyter" .venv/grading/bin/python -m pytest -q -p no:nbval tests/editions/grading/test_hand_out.py
 
 doctor: $(READY)
 	$(BIN)/python -m course_lib doctor
 
 bench: $(READY)
-	$(BIN)/python -m tests.benchmarks $(filter $(BENCH_PARTS),$(MAKECMDGOALS))
+	$(BIN)/python -m benchmarks $(filter $(BENCH_PARTS),$(MAKECMDGOALS))
 
 mutants: $(READY)
 	$(BIN)/python -m tests.mutants

@@ -171,9 +171,9 @@ def browse(
     """Browse the features of a run in a page on this machine; its index is made at the first time."""
     import webbrowser
 
-    from course_lib.browse.index import IndexUnavailable
-    from course_lib.browse.page import export as write
-    from course_lib.browse.server import open_or_build, serve
+    from course_lib.interpret.browser.index import IndexUnavailable
+    from course_lib.interpret.browser.page import export as write
+    from course_lib.interpret.browser.server import open_or_build, serve
 
     options = {"effects": effects, "device": device, "threads": threads, "progress": progress}
     with explained(IndexUnavailable, ValueError, OSError):
@@ -362,8 +362,8 @@ def progress(
     """
     from rich.console import Console
 
+    from course_lib.editions.grading import progress_table as tables
     from course_lib.files import replacing
-    from course_lib.grading import progress_table as tables
 
     with explained(ValueError, OSError):
         collected = tables.collect(directory)
@@ -398,7 +398,7 @@ def hand_out(
 
     Each lesson is an assignment, and each exercise in it gives as many points as it has stars.
     """
-    from course_lib.grading import hand_out as handing
+    from course_lib.editions.grading import hand_out as handing
 
     with explained(ValueError, OSError, RuntimeError):
         handing.needs_nbgrader()

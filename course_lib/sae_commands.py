@@ -214,8 +214,8 @@ def _spliced(
     """Print the cross-entropy of reading sentences back with the states at the store's site clean and replaced."""
     from itertools import islice
 
+    from course_lib.language.corpus import generate
     from course_lib.mbart.activation_store import read_lines
-    from course_lib.mbart.corpus import generate
     from course_lib.mbart.families import languages
     from course_lib.mbart.model import load
     from course_lib.mbart.splicing import loss_recovered

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
-COPIED = ("course_lib", "tests", "notebooks", "pyproject.toml")
+COPIED = ("benchmarks", "course_lib", "tests", "notebooks", "pyproject.toml")
 # A loop that a mutant makes endless ends here. It is CPU time of one process: a busy machine changes nothing.
 CPU_LIMIT_S = 1200
 
@@ -384,7 +384,7 @@ MUTANTS = [
         "sae/concepts.py",
         "f1[:, :-1][falling[:, :-1] == falling[:, 1:]] = -1",
         "f1[:, :-1][falling[:, :-1] < falling[:, 1:]] = -1",
-        ("tests/sae/test_concepts.py",),
+        ("tests/interpret/test_concepts.py",),
     ),
     # mbart
     Mutant(
@@ -413,7 +413,7 @@ MUTANTS = [
         "mbart/noise.py",
         "int(mask_share * n_words + rng.random())",
         "int(mask_share * n_words + 0.5)",
-        ("tests/mbart/test_noise.py",),
+        ("tests/language/test_noise.py",),
     ),
     Mutant(
         "steering-drops-what-is-not-reconstructed",

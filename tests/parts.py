@@ -24,7 +24,7 @@ SMOKE = {
     "unit": {
         "tests/attention/test_shapes.py",
         "tests/lessons/test_catalog.py",
-        "tests/mbart/test_noise.py",
+        "tests/language/test_noise.py",
         "tests/notebooks/test_structure.py",
         "tests/optimization/test_gradient_descent.py",
         "tests/representation/test_variance.py",

@@ -8,8 +8,8 @@ from scipy.stats import binomtest
 from torch.nn.functional import one_hot
 
 from course_lib.figures import text_alternative
+from course_lib.language.corpus import Meaning, Phrase, Sentence, draw_meanings, render
 from course_lib.mbart.activations import Site, extract
-from course_lib.mbart.corpus import Meaning, Phrase, Sentence, draw_meanings, render
 from course_lib.mbart.model import load
 from course_lib.pipeline import causes
 from course_lib.pipeline.causes import Case, Effect, Outcome, effect

@@ -131,8 +131,8 @@ def test_test_and_quick_run_the_parts(ready):
             "unit",
             [
                 "pytest -q -n 2 --dist loadgroup -p no:nbval --jaxtyping-packages=",
-                ",beartype.beartype tests --ignore=tests/browser --ignore=tests/site/pages "
-                "--ignore=tests/teacher/pages",
+                ",beartype.beartype tests --ignore=tests/browser --ignore=tests/editions/site/pages "
+                "--ignore=tests/editions/teacher/pages",
             ],
         ),
         ("notebooks", ["--nbval --nbval-current-env -p tests.notebooks.solutions", " notebooks"]),

@@ -7,9 +7,9 @@ import torch
 from typer.testing import CliRunner
 
 from course_lib.__main__ import app
-from course_lib.browse.live import Live
+from course_lib.interpret.browser.live import Live
+from course_lib.language.corpus import generate
 from course_lib.mbart.activation_store import ActivationStore
-from course_lib.mbart.corpus import generate
 from tests.tiny_families import write_tiny
 
 TEXTS = [s.text for s in generate(200, seed=3, languages=["en_XX"]) if len(s.text) < 45][:60]

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from course_lib import sae
+from course_lib.language.corpus import generate
 from course_lib.mbart.activations import Site, extract
-from course_lib.mbart.corpus import generate
 from course_lib.mbart.model import load
 from course_lib.pipeline import run
 from tests.test_without_a_gpu import AUTOENCODERS, CASES, Inputs, tensors

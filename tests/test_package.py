@@ -15,7 +15,17 @@ from tests import HANG_S
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "course_lib"
-TOPICS = ("optimization", "architectures", "attention", "representation", "theory", "mbart", "sae")
+TOPICS = (
+    "optimization",
+    "architectures",
+    "attention",
+    "representation",
+    "theory",
+    "language",
+    "mbart",
+    "sae",
+    "interpret",
+)
 HEAVY = ("torch", "transformers", "matplotlib", "ipywidgets", "numpy")
 MBART_LESSONS = {"inside_mbart", "stacked_autoencoder", "mbart_to_sparse_features"}
 ROOMS = tuple(f"course_lib.{room}" for room in ("devices", "doctor", "figures", "files", "parallel"))
@@ -114,7 +124,8 @@ def within(name: str, packages: tuple[str, ...]) -> bool:
 def forbidden_for(module: str) -> tuple[str, ...]:
     """What a module may not import, by its place.
 
-    notebooks -> lessons -> (teaching, topic modules); mbart -> sae -> pipeline; the rooms that all share know none.
+    notebooks -> lessons -> (teaching, topic modules);
+    language -> mbart -> sae -> interpret -> pipeline -> editions; the rooms that all share know none.
     """
     forbidden: tuple[str, ...] = ()
     topics = tuple(f"course_lib.{topic}" for topic in TOPICS)
@@ -122,6 +133,12 @@ def forbidden_for(module: str) -> tuple[str, ...]:
         forbidden += ("course_lib.figures", "matplotlib", "ipywidgets")
     if within(module, ("course_lib.mbart",)):
         forbidden += ("course_lib.sae",)
+    if within(module, ("course_lib.language",)):
+        forbidden += ("course_lib.mbart",)
+    if within(module, ("course_lib.language", "course_lib.mbart", "course_lib.sae")):
+        forbidden += ("course_lib.interpret",)
+    if not within(module, ("course_lib.editions", "course_lib.__main__")):
+        forbidden += ("course_lib.editions",)
     if within(module, (*topics, "course_lib.pipeline", *ROOMS)):
         forbidden += ("course_lib.teaching", "course_lib.lessons")
     if within(module, (*topics, "course_lib.teaching", *ROOMS)):

@@ -84,7 +84,7 @@ def test_a_changed_file_has_the_tests_of_its_row(changed, tests):
 
 def test_a_module_without_tests_of_its_name_has_those_that_import_it():
     assert parts.tests_of(Path("course_lib/attention/no_such_module.py")) == set()
-    assert "tests/mbart/test_corpus.py" in parts.tests_of(Path("course_lib/mbart/lexicon.py"))
+    assert "tests/language/test_corpus.py" in parts.tests_of(Path("course_lib/language/lexicon.py"))
 
 
 def test_changed_files_are_those_that_git_sees_changed_or_does_not_know(tmp_path, monkeypatch):

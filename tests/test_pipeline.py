@@ -12,13 +12,13 @@ from safetensors.torch import load_file
 from transformers import AutoConfig, MBartConfig, MBartForConditionalGeneration
 
 from course_lib import devices, pipeline, sae
+from course_lib.interpret.detectors import REACHED
+from course_lib.language.corpus import LEXICAL_CONCEPTS, Sentence, generate, split_of
 from course_lib.mbart import packed
-from course_lib.mbart.corpus import LEXICAL_CONCEPTS, Sentence, generate, split_of
 from course_lib.pipeline import InputError, SparseConfig, StackedConfig, autoencoders, report, run
 from course_lib.pipeline.results import SentenceStates, StackedRun, StackedScores, TokenStates
 from course_lib.pipeline.run import check_request
 from course_lib.pipeline.text import token_concepts
-from course_lib.sae.detectors import REACHED
 from tests.drawing import assert_clear_layout
 from tests.tiny_mbart import SENTENCES, write_tiny_mbart
 

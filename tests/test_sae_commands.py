@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 
 from course_lib import sae
 from course_lib.__main__ import app
+from course_lib.language.corpus import Sentence
 from course_lib.mbart.activation_store import ActivationStore
-from course_lib.mbart.corpus import Sentence
 from course_lib.mbart.model import load
 from course_lib.mbart.splicing import loss_recovered
 from course_lib.options import Kind

@@ -17,7 +17,7 @@ from transformers import (
     NllbTokenizer,
 )
 
-from course_lib.mbart.corpus import generate
+from course_lib.language.corpus import generate
 from course_lib.mbart.families import languages
 from tests.tiny_mbart import SENTENCES
 

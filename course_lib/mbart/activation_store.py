@@ -30,9 +30,9 @@ from tqdm.auto import tqdm
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from course_lib import files, parallel
+from course_lib.language.corpus import Sentence
+from course_lib.language.text import TABLES, full_codes, read_fields
 from course_lib.mbart.activations import Reader, Site, States, Window, ahead
-from course_lib.mbart.corpus import Sentence
-from course_lib.mbart.text import TABLES, full_codes, read_fields
 
 RowIndex = slice | Int[Tensor, " chosen"] | Bool[Tensor, " rows"]
 

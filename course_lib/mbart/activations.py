@@ -19,7 +19,7 @@ from torch.nn import functional
 from tqdm.auto import tqdm
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from course_lib.mbart.corpus import Sentence
+from course_lib.language.corpus import Sentence
 from course_lib.mbart.families import framed, languages, shifted
 from course_lib.mbart.packed import Packed, Site, stages
 

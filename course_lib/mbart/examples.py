@@ -9,9 +9,9 @@ from jaxtyping import Int
 from torch import Tensor
 from transformers import MBart50Tokenizer
 
+from course_lib.language.corpus import Meaning, draw_meanings, minimal_pairs, split_of
+from course_lib.language.noise import Document, Noised, Word, noise
 from course_lib.mbart.config import FAMILY, PretrainConfig
-from course_lib.mbart.corpus import Meaning, draw_meanings, minimal_pairs, split_of
-from course_lib.mbart.noise import Document, Noised, Word, noise
 
 IGNORED = -100
 """The label that transformers' loss leaves out."""

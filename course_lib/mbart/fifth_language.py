@@ -12,9 +12,9 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from transformers import MBart50Tokenizer, MBartForConditionalGeneration
 
-from course_lib.mbart.corpus import LANGUAGES, Meaning, render
+from course_lib.language.corpus import LANGUAGES, Meaning, render
+from course_lib.language.lexicon import NOUNS, PLACES, TIMES, VERBS
 from course_lib.mbart.examples import IGNORED, Texts, padded
-from course_lib.mbart.lexicon import NOUNS, PLACES, TIMES, VERBS
 from course_lib.mbart.scores import translate
 
 FIFTH = "gl_ES"

@@ -26,7 +26,7 @@ _CARD = Template(
 # {{ name }}
 
 A small MBartForConditionalGeneration for learning and for tests. It knows the generated corpus of
-`course_lib.mbart.corpus` and nothing else: on other text its states say little.
+`course_lib.language.corpus` and nothing else: on other text its states say little.
 
 - Model: d_model {{ c.d_model }}, {{ c.layers }} + {{ c.layers }} layers, {{ c.heads }} heads, feed-forward {{ c.ffn_dim }},
   {{ c.max_positions }} positions, {{ "{:,}".format(parameters) }} parameters, embeddings scaled by sqrt(d_model);

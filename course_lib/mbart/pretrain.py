@@ -26,9 +26,9 @@ from tqdm.auto import tqdm
 from transformers import MBart50Tokenizer, MBartConfig, MBartForConditionalGeneration
 
 from course_lib import files
+from course_lib.language.corpus import LANGUAGES, render
 from course_lib.mbart.activations import uncounted_ids
 from course_lib.mbart.config import FAMILY, PretrainConfig
-from course_lib.mbart.corpus import LANGUAGES, render
 from course_lib.mbart.examples import (
     IGNORED,
     Texts,

@@ -15,9 +15,9 @@ from transformers import (
     PreTrainedTokenizerBase,
 )
 
+from course_lib.language.corpus import LANGUAGES, draw_meanings, minimal_pairs, render
 from course_lib.mbart.activations import pooled_states
 from course_lib.mbart.config import PretrainConfig
-from course_lib.mbart.corpus import LANGUAGES, draw_meanings, minimal_pairs, render
 from course_lib.mbart.examples import IGNORED, Texts, flatten, noised, padded, translation_pair
 from course_lib.mbart.families import languages, shifted
 

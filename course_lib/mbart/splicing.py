@@ -18,8 +18,8 @@ from torch.nn.utils.rnn import pad_sequence
 from tqdm.auto import tqdm
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from course_lib.language.corpus import Sentence
 from course_lib.mbart.activations import tokenise, uncounted_ids
-from course_lib.mbart.corpus import Sentence
 from course_lib.mbart.examples import IGNORED
 from course_lib.mbart.families import forced, norm_first, shifted
 from course_lib.mbart.packed import Site

@@ -16,7 +16,7 @@ from pathlib import Path
 import sentencepiece
 from transformers import MBart50Tokenizer
 
-from course_lib.mbart.corpus import Sentence
+from course_lib.language.corpus import Sentence
 
 # Characters that the tokenizer knows even where the corpus has none of them: learners type their own.
 _REQUIRED_CHARACTERS = "".join(map(chr, range(33, 127))) + "àâäáçéèêëíîïñóôöœúùûüßÀÂÄÁÇÉÈÊËÍÎÏÑÓÔÖŒÚÙÛÜ¿¡«»’"

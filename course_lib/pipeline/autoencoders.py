@@ -7,7 +7,9 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from course_lib import sae
-from course_lib.mbart.corpus import CONCEPTS, LEXICAL_CONCEPTS, Sentence
+from course_lib.interpret import concepts
+from course_lib.interpret.concept_report import ConceptReport, concept_report
+from course_lib.language.corpus import CONCEPTS, LEXICAL_CONCEPTS, Sentence
 from course_lib.pipeline.config import dictionary
 from course_lib.pipeline.results import (
     Feature,
@@ -23,8 +25,7 @@ from course_lib.pipeline.results import (
     TopSentence,
 )
 from course_lib.pipeline.seeds import generator
-from course_lib.sae import concepts, metrics
-from course_lib.sae.concept_report import ConceptReport, concept_report
+from course_lib.sae import metrics
 from course_lib.sae.losses import NO_LABEL
 
 # Held-out sentences that must hold a concept before a unit is judged on it.

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from course_lib import sae
-from course_lib.mbart.corpus import Sentence
+from course_lib.language.corpus import Sentence
 from course_lib.pipeline.config import site_of
 
 if TYPE_CHECKING:

@@ -27,7 +27,8 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from course_lib.figures import BLUE, RED, describe, new_figure, styled
-from course_lib.mbart.corpus import (
+from course_lib.interpret.concepts import token_concepts
+from course_lib.language.corpus import (
     LANGUAGES,
     LEXICAL_CONCEPTS,
     TENSES,
@@ -37,9 +38,8 @@ from course_lib.mbart.corpus import (
     draw_meanings,
     render,
 )
-from course_lib.mbart.lexicon import ADJECTIVES, DETERMINERS, NOUNS, PLACES, TIMES, VERBS
+from course_lib.language.lexicon import ADJECTIVES, DETERMINERS, NOUNS, PLACES, TIMES, VERBS
 from course_lib.sae import Autoencoder
-from course_lib.sae.concepts import token_concepts
 
 if TYPE_CHECKING:
     from transformers import MBartForConditionalGeneration, PreTrainedTokenizerBase

@@ -13,8 +13,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from course_lib.language.corpus import Sentence
 from course_lib.mbart.activations import tokenise, uncounted_ids
-from course_lib.mbart.corpus import Sentence
 from course_lib.mbart.examples import IGNORED
 from course_lib.mbart.packed import Site
 from course_lib.mbart.splicing import check_width, log_probabilities, padded_pairs, replaced

@@ -10,11 +10,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from course_lib.figures import BLACK, BLUE, GREEN, RED, describe, new_figure, save_svg, styled
+from course_lib.interpret.concept_report import AUROC_REACHED, TOGETHER, ConceptReport
+from course_lib.interpret.detectors import REACHED, SHARED
+from course_lib.interpret.splits import MARGIN
 from course_lib.pipeline.results import Results, SparseRun, StackedRun
 from course_lib.sae import History, TrainConfig
-from course_lib.sae.concept_report import AUROC_REACHED, TOGETHER, ConceptReport
-from course_lib.sae.detectors import REACHED, SHARED
-from course_lib.sae.splits import MARGIN
 
 GREY = "#5b5b5b"
 STYLES = ((BLUE, "--"), (RED, "-."), (GREEN, ":"))

@@ -8,8 +8,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from course_lib import sae
-from course_lib.mbart.corpus import Sentence
-from course_lib.sae.concept_report import ConceptReport
+from course_lib.interpret.concept_report import ConceptReport
+from course_lib.language.corpus import Sentence
 
 
 @dataclass(frozen=True)
@@ -30,10 +30,10 @@ class StackedConfig:
 class SparseConfig:
     """The sparse autoencoder of a run: number of features (None: 8 d), active features a token, training, kind.
 
-    The default is the best TopK of 2,000 steps of 1,024 rows in `tests/benchmarks/results/gpu/features.json`: of 2 d
+    The default is the best TopK of 2,000 steps of 1,024 rows in `course_lib/measured/gpu/features.json`: of 2 d
     features some stand for several words (271 for 368 concepts), of 8 d nearly every word of the built-in corpus has
     its own. Adam remembers the squares of the last ten steps or so: with its usual thousand, fewer concepts have one
-    feature (88% for 91% of them, `tests/benchmarks/results/features.json`).
+    feature (88% for 91% of them, `course_lib/measured/features.json`).
     """
 
     n_features: int | None = None
@@ -249,6 +249,9 @@ class RunResult:
 
     out: Path
     metrics: dict[str, Any]
+
+    def __fspath__(self) -> str:
+        return str(self.out)
 
     @property
     def report(self) -> Path:

@@ -18,7 +18,8 @@ from torch import Tensor
 import course_lib
 from course_lib import devices, sae
 from course_lib.files import check_free, new_directory
-from course_lib.mbart.corpus import LANGUAGES, Sentence
+from course_lib.interpret.concept_report import TooFewRowsError
+from course_lib.language.corpus import LANGUAGES, Sentence
 from course_lib.pipeline.autoencoders import (
     learned_by_heart,
     not_scored,
@@ -47,7 +48,6 @@ from course_lib.pipeline.text import (
     token_concepts,
 )
 from course_lib.pipeline.unread import unknown_pieces, unread_by_shipped
-from course_lib.sae.concept_report import TooFewRowsError
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase

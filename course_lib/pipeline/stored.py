@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from course_lib.mbart.corpus import Sentence
+from course_lib.language.corpus import Sentence
 from course_lib.pipeline.results import TokenStates
 from course_lib.pipeline.text import InputError
 

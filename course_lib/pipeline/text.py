@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from course_lib.mbart.corpus import Sentence, generate, split_of
-from course_lib.mbart.text import TABLES, full_codes, read_fields
+from course_lib.interpret import concepts
+from course_lib.language.corpus import Sentence, generate, split_of
+from course_lib.language.text import TABLES, full_codes, read_fields
 from course_lib.pipeline.seeds import generator
-from course_lib.sae import concepts
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from course_lib.mbart.corpus import LANGUAGES, Sentence, generate
+from course_lib.language.corpus import LANGUAGES, Sentence, generate
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase

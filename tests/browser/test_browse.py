@@ -5,10 +5,10 @@ import re
 import nbformat
 import pytest
 
-from course_lib.browse.page import export
-from course_lib.browse.server import serve
-from tests.browse.runs import HOSTILE, make_run, write_concepts
+from course_lib.interpret.browser.page import export
+from course_lib.interpret.browser.server import serve
 from tests.browser.learner import STUCK, close, errors, open_notebook, run_all
+from tests.interpret.browser.runs import HOSTILE, make_run, write_concepts
 from tests.tiny_mbart import write_tiny_mbart
 
 pytestmark = pytest.mark.xdist_group("browse")
@@ -57,7 +57,9 @@ def status(page, words):
 
 
 def test_the_page_works_inside_a_notebook(desk, lab, run):
-    cell = f"from course_lib.browse import browse\n\nbrowse({str(run)!r}, effects=3, progress=False)"
+    cell = (
+        f"from course_lib.interpret.browser import browse\n\nbrowse({str(run)!r}, effects=3, progress=False)"
+    )
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell)])
     notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
     nbformat.write(notebook, lab.root / "notebooks" / "browse.ipynb")

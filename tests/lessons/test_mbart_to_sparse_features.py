@@ -10,15 +10,15 @@ import pytest
 import torch
 
 from course_lib import pipeline, sae
+from course_lib.interpret.concepts import auroc
+from course_lib.language.corpus import Sentence, generate, split_of
 from course_lib.lessons import mbart_to_sparse_features as lesson
 from course_lib.lessons.mbart_to_sparse_features import pictures
 from course_lib.mbart import families
 from course_lib.mbart.activations import extract
-from course_lib.mbart.corpus import Sentence, generate, split_of
 from course_lib.pipeline import browser as feature_browser
 from course_lib.pipeline import report
 from course_lib.pipeline.causes import Outcome, right_cases, slots
-from course_lib.sae.concepts import auroc
 from course_lib.teaching.style import text_alternative
 from course_lib.teaching.token_map import shortened
 from tests.drawing import assert_clear_layout, assert_line, line_labelled

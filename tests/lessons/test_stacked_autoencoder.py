@@ -29,8 +29,8 @@ def test_the_lesson_does_not_import_transformers():
 
 
 def test_the_states_are_the_models_pooled_encoder_states():
+    from course_lib.language.corpus import generate
     from course_lib.mbart.activations import pooled_states
-    from course_lib.mbart.corpus import generate
     from course_lib.mbart.model import load
 
     states = lesson.sentence_states()
@@ -42,8 +42,8 @@ def test_the_states_are_the_models_pooled_encoder_states():
 
 
 def test_labelled_states_are_of_the_decoder_with_the_languages_of_their_sentences():
+    from course_lib.language.corpus import LANGUAGES, generate
     from course_lib.mbart.activations import pooled_states
-    from course_lib.mbart.corpus import LANGUAGES, generate
     from course_lib.mbart.model import load
 
     states, languages = lesson.labelled_states(8, split="test")

@@ -2,8 +2,8 @@
 
 import pytest
 
+from course_lib.language.corpus import generate
 from course_lib.mbart.config import PretrainConfig
-from course_lib.mbart.corpus import generate
 from course_lib.mbart.pretrain import random_model
 from course_lib.mbart.tokenizer import train_tokenizer
 

@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from course_lib.language.corpus import Sentence
 from course_lib.mbart import activation_store as stores
 from course_lib.mbart.activation_store import ActivationStore, StoreError, read_text, write_store
 from course_lib.mbart.activations import NotFiniteError, Site, extract
-from course_lib.mbart.corpus import Sentence
 from course_lib.mbart.model import load
 from tests.tiny_mbart import SENTENCES, write_tiny_mbart
 

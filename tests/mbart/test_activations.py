@@ -8,6 +8,7 @@ import torch
 from transformers import MBartConfig, MBartForConditionalGeneration
 from transformers.models.mbart.modeling_mbart import shift_tokens_right
 
+from course_lib.language.corpus import Sentence, generate
 from course_lib.mbart.activations import (
     NotFiniteError,
     Site,
@@ -16,7 +17,6 @@ from course_lib.mbart.activations import (
     padded_pooled_states,
     pooled_states,
 )
-from course_lib.mbart.corpus import Sentence, generate
 
 
 def adversarial_sentences():

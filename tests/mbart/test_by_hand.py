@@ -12,9 +12,9 @@ from safetensors.torch import load_file
 from transformers import MBartConfig, MBartForConditionalGeneration
 from transformers.models.mbart.modeling_mbart import shift_tokens_right
 
+from course_lib.language.corpus import generate
 from course_lib.mbart import by_hand
 from course_lib.mbart.activations import masked_mean
-from course_lib.mbart.corpus import generate
 from course_lib.mbart.model import COURSE_MBART_DIR, load
 
 PAD = 1

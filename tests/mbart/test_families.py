@@ -9,6 +9,8 @@ import pytest
 import torch
 from torch.nn.utils.rnn import pad_sequence
 
+from course_lib.language.corpus import Sentence
+from course_lib.language.text import full_codes
 from course_lib.mbart.activation_store import tokenizer_sha256, write_store
 from course_lib.mbart.activations import (
     Site,
@@ -18,12 +20,10 @@ from course_lib.mbart.activations import (
     tokenise,
     uncounted_ids,
 )
-from course_lib.mbart.corpus import Sentence
 from course_lib.mbart.families import languages, spans
 from course_lib.mbart.model import ModelUnavailable, load
 from course_lib.mbart.scores import translate
 from course_lib.mbart.splicing import loss_recovered, replaced, steered
-from course_lib.mbart.text import full_codes
 from course_lib.sae import ReluSparseAutoencoder
 from tests.tiny_families import FAMILIES, SPOKEN, write_tiny
 

@@ -7,8 +7,8 @@ import torch
 from transformers import AutoTokenizer, MBartConfig, MBartForConditionalGeneration
 from transformers.models.mbart.modeling_mbart import shift_tokens_right
 
+from course_lib.language.corpus import Sentence
 from course_lib.mbart.activations import Site, extract, uncounted_ids
-from course_lib.mbart.corpus import Sentence
 from course_lib.mbart.splicing import loss_recovered, replaced, spliced, steered
 from course_lib.sae import ReluSparseAutoencoder
 from course_lib.sae.autoencoder import Autoencoder

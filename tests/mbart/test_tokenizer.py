@@ -3,8 +3,8 @@
 import pytest
 from transformers import MBart50Tokenizer
 
-from course_lib.mbart.corpus import LANGUAGES, Meaning, Phrase, generate, render
-from course_lib.mbart.lexicon import NOUNS
+from course_lib.language.corpus import LANGUAGES, Meaning, Phrase, generate, render
+from course_lib.language.lexicon import NOUNS
 from course_lib.mbart.model import load
 from course_lib.mbart.tokenizer import candidate_pieces, train_tokenizer
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import nbformat
 
-from course_lib.teacher.solved import run
+from course_lib.editions.teacher.solved import run
 
 NOTEBOOKS = Path(__file__).resolve().parents[2] / "notebooks"
 

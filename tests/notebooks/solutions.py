@@ -10,7 +10,7 @@ from functools import cache
 import nbformat
 from nbval.plugin import IPyNbCell
 
-from course_lib.teacher.solved import solved
+from course_lib.editions.teacher.solved import solved
 from tests.notebooks.order import rank
 
 

@@ -18,8 +18,8 @@ from matplotlib.patches import Rectangle
 from torch import Tensor
 
 from course_lib import mbart
+from course_lib.language.corpus import LANGUAGES
 from course_lib.mbart import by_hand
-from course_lib.mbart.corpus import LANGUAGES
 from course_lib.teaching import Choice, Explorer, Slider, TextBox, contents, lines, panels
 from course_lib.teaching.style import BLACK, BLUE, ORANGE, RED
 from course_lib.teaching.token_map import fill_map, shortened, token_map

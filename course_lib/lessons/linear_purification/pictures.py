@@ -219,7 +219,7 @@ def mbart():
 @cache
 def sentences(split: str):
     """Return generated sentences in four languages: 1,200 to fit on, or 400 new meanings."""
-    from course_lib.mbart.corpus import generate
+    from course_lib.language.corpus import generate
 
     return generate(1200, seed=1) if split == "train" else generate(400, seed=2, split="test")
 
@@ -230,9 +230,9 @@ def token_states(site: str, split: str) -> tuple[Tensor, Tensor, Tensor]:
 
     Languages count from 0; determiners from 1, with 0 for tokens that are none.
     """
+    from course_lib.interpret.concepts import token_concepts
+    from course_lib.language.corpus import LANGUAGES, LEXICAL_CONCEPTS
     from course_lib.mbart.activations import Site, extract
-    from course_lib.mbart.corpus import LANGUAGES, LEXICAL_CONCEPTS
-    from course_lib.sae.concepts import token_concepts
 
     model, tokenizer = mbart()
     read = sentences(split)
@@ -261,8 +261,8 @@ def exact_match(
     """
     from contextlib import nullcontext
 
+    from course_lib.language.corpus import LANGUAGES, draw_meanings, render
     from course_lib.mbart.activations import Site
-    from course_lib.mbart.corpus import LANGUAGES, draw_meanings, render
     from course_lib.mbart.examples import Texts, translation_pair
     from course_lib.mbart.scores import translate
     from course_lib.mbart.splicing import replaced

@@ -11,8 +11,8 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from course_lib.figures import describe
-from course_lib.mbart.corpus import generate
-from course_lib.mbart.lexicon import NOUNS
+from course_lib.language.corpus import generate
+from course_lib.language.lexicon import NOUNS
 from course_lib.pipeline.causes import (
     Case,
     Outcome,
@@ -109,7 +109,7 @@ CONTROLS = {
     "random": "random direction, as far as its features",
     "reconstruction": "reconstruction of the whole sentence",
 }
-LARGE = Path(__file__).resolve().parents[3] / "tests" / "benchmarks" / "results" / "causes.json"
+LARGE = Path(__file__).resolve().parents[2] / "measured" / "causes.json"
 STORED_ARMS = {
     "one feature": "encoder, switched off: detector",
     "opposite": "encoder, switched off: detector, factor -1",

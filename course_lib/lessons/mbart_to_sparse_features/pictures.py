@@ -19,9 +19,9 @@ from matplotlib.colors import PowerNorm
 from matplotlib.patches import Rectangle
 from torch import Tensor
 
-from course_lib.mbart.corpus import LANGUAGES, draw_meanings, generate, render
+from course_lib.interpret.detectors import REACHED, SHARED
+from course_lib.language.corpus import LANGUAGES, draw_meanings, generate, render
 from course_lib.pipeline.browser import Example, FeatureBrowser, Told
-from course_lib.sae.detectors import REACHED, SHARED
 from course_lib.teaching import Choice, Explorer, Slider, TextBox, contents, lines
 from course_lib.teaching.explorer import set_data
 from course_lib.teaching.style import BLACK, ORANGE, RED, SKY
@@ -214,7 +214,7 @@ def _named(label: str) -> str:
 
 
 SIZES = (512, 1024, 2048, 4096)
-SWEEP = Path(__file__).resolve().parents[3] / "tests" / "benchmarks" / "results" / "gpu" / "features.json"
+SWEEP = Path(__file__).resolve().parents[2] / "measured" / "gpu" / "features.json"
 
 
 def size_sweep() -> dict[str, list[float]]:
@@ -361,7 +361,7 @@ class FeatureExplorer(Explorer):
         if unknown := set(LANGUAGES) - set(languages(self.browser.tokenizer)):
             raise ValueError(
                 f"this explorer has the languages {', '.join(LANGUAGES)}, and the run's model does not know "
-                f"{', '.join(sorted(unknown))}; open the run with course_lib.browse.browse instead"
+                f"{', '.join(sorted(unknown))}; open the run with course_lib.interpret.browser.browse instead"
             )
         super().__init__()
 

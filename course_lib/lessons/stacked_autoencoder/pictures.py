@@ -31,8 +31,8 @@ def sentence_states(n_sentences: int = 3000, *, seed: int = 27, trained: bool = 
     The sentences have distinct meanings and take the languages in turn; they are read once a process. Not `trained`:
     the same model with the random weights that transformers starts it from.
     """
+    from course_lib.language.corpus import generate
     from course_lib.mbart.activations import Site, extract
-    from course_lib.mbart.corpus import generate
     from course_lib.mbart.model import load
 
     model, tokenizer = load("course-mbart")
@@ -48,8 +48,8 @@ def sentence_states(n_sentences: int = 3000, *, seed: int = 27, trained: bool = 
 
 def labelled_states(n_sentences: int, *, split: str, side: str = "decoder") -> tuple[Tensor, Tensor]:
     """Return one row a sentence, of the model's decoder or encoder, and the number of each sentence's language."""
+    from course_lib.language.corpus import LANGUAGES, generate
     from course_lib.mbart.activations import Site, extract
-    from course_lib.mbart.corpus import LANGUAGES, generate
     from course_lib.mbart.model import load
 
     site, sentences = Site(side), generate(n_sentences, seed=28, split=split)
@@ -211,7 +211,7 @@ def plot_depths(axes, *, steps: int = 400, every: int = 25):
 
 
 BETAS, GAMMAS = (0, 0.01, 0.1, 0.3, 1, 3), (0, 0.002, 0.02, 0.2)
-SWEEP = Path(__file__).resolve().parents[3] / "tests" / "benchmarks" / "results" / "stacked.json"
+SWEEP = Path(__file__).resolve().parents[2] / "measured" / "stacked.json"
 
 
 def aims_sweep() -> dict[str, dict[str, list[float]]]:

@@ -316,7 +316,7 @@ def course_model() -> tuple:
 @cache
 def copied_sentences() -> Tensor:
     """Return French sentences of one length as token rows, each once: the task is to write them again."""
-    from course_lib.mbart.corpus import draw_meanings, render
+    from course_lib.language.corpus import draw_meanings, render
 
     _, tokenizer, _ = course_model()
     texts = [render(meaning, "fr_XX").text for meaning in draw_meanings(400, seed=5, split="test")]
@@ -335,7 +335,7 @@ def copy_run(model: torch.nn.Module, heads: Heads) -> tuple[Recording, Tensor, T
 @cache
 def translation_pairs(count: int = 32) -> tuple[list[list[int]], list[list[int]]]:
     """Return held-out sentences and their translations, as token rows that begin with a language code."""
-    from course_lib.mbart.corpus import LANGUAGES, draw_meanings, render
+    from course_lib.language.corpus import LANGUAGES, draw_meanings, render
 
     _, tokenizer, _ = course_model()
     sides = ([], [])

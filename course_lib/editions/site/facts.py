@@ -1,0 +1,223 @@
+"""What a page needs of its lesson besides the notebook: predictions, hints, and explorers rendered as frames.
+
+A page has no kernel. So every control of an explorer gets a row of frames through the default setting: one control
+moves, the others stand at their defaults. Two controls that act together (`Explorer.together`) get a grid of frames
+as well, one for each pair of their settings. Frames and sentences come from `Explorer.frame`, as in the notebook.
+Rendering costs far more than reading, so the result is kept in a folder that is named by a hash of all sources that
+may have a say in it.
+"""
+
+import hashlib
+import importlib.metadata
+import io
+import json
+import multiprocessing
+import shutil
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+from tqdm import tqdm
+
+from course_lib.files import new_directory
+from course_lib.lessons.catalog import LESSONS, Lesson
+from course_lib.teaching import Choice, Explorer, Slider, contents
+
+PACKAGE = Path(__file__).resolve().parents[2]
+# What no lesson's frames depend on; the other lessons' folders are left out, too.
+APART = ("editions/", "pipeline/", "interpret/browser/")
+# The positions of one slider, in the order in which they are tried until an explorer is small enough.
+POSITIONS = (9, 7, 5, 3)
+LIMIT = 1_500_000  # bytes an explorer
+DPI = 110
+COLOURS = 64
+
+
+def gather(
+    cache: Path, *, workers: int = 1, lessons: Sequence[Lesson] = LESSONS
+) -> dict[str, dict[str, Any]]:
+    """Return the facts of each lesson by its number, from `cache` where its sources have not changed.
+
+    `workers` is the number of processes. The folder of a lesson, `cache / facts["folder"]`, holds its frames.
+
+    Raises:
+        ValueError: `workers` is below 1, or an explorer does not fit into its limit.
+    """
+    if workers < 1:
+        raise ValueError(f"workers must be at least 1, got {workers}")
+    cache.mkdir(parents=True, exist_ok=True)
+    folders = [cache / f"{lesson.number}-{fingerprint(lesson)}" for lesson in lessons]
+    missing = [(one, at) for one, at in zip(lessons, folders, strict=True) if not at.is_dir()]
+    for old in set(cache.iterdir()) - set(folders):
+        if old.name[:3] in {f"{lesson.number}-" for lesson in lessons}:
+            shutil.rmtree(old)
+    if missing:
+        for _ in tqdm(_run(missing, workers), total=len(missing), desc="explorers", unit=" lessons"):
+            pass
+    facts = {}
+    for lesson, folder in zip(lessons, folders, strict=True):
+        facts[lesson.number] = json.loads((folder / "facts.json").read_text(encoding="utf-8"))
+        facts[lesson.number]["folder"] = folder.name
+    return facts
+
+
+def _run(missing: Sequence[tuple[Lesson, Path]], workers: int) -> Iterator[None]:
+    slugs = [lesson.slug for lesson, _ in missing]
+    folders = [folder for _, folder in missing]
+    if workers == 1:
+        yield from map(write, slugs, folders)
+    else:
+        # Spawned, since torch's threads do not survive a fork.
+        with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn")) as pool:
+            yield from pool.map(write, slugs, folders)
+
+
+def fingerprint(lesson: Lesson) -> str:
+    """Return a hash of the lesson's package, of the library that it may use, and of what draws."""
+    digest = hashlib.sha256()
+    for name in ("matplotlib", "pillow", "torch", "numpy"):
+        digest.update(importlib.metadata.version(name).encode())
+    for path in sorted([*PACKAGE.rglob("*.py"), PACKAGE / "editions" / "site" / "facts.py"]):
+        parts = path.relative_to(PACKAGE).parts
+        other = parts[0] == "lessons" and len(parts) > 2 and parts[1] != lesson.slug
+        apart = "/".join(parts).startswith(APART) and parts[-1] != "facts.py"
+        if not other and not apart:
+            digest.update(str(parts).encode() + path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def write(slug: str, folder: Path) -> None:
+    """Render the explorers of a lesson into `folder` and write `facts.json` beside them."""
+    import torch
+
+    torch.set_num_threads(1)
+    importlib.import_module(f"course_lib.lessons.{slug}")
+    register = contents(f"course_lib.lessons.{slug}.pictures")
+    predictions = {number: ask.example() for number, ask in register.predictions.items()}
+    with new_directory(folder) as made:
+        facts = {
+            "predictions": {
+                number: {"choices": list(one.choices.items()), "answer": one.answer}
+                for number, one in predictions.items()
+            },
+            "hints": {number: list(exercise.hints) for number, exercise in register.exercises.items()},
+            "explorers": {name: rows(kind, made / name) for name, kind in register.explorers.items()},
+        }
+        (made / "facts.json").write_text(json.dumps(facts, ensure_ascii=False), encoding="utf-8")
+
+
+def rows(kind: type[Explorer], folder: Path, *, limit: int = LIMIT) -> dict[str, Any]:
+    """Render a row of frames for every control of an explorer, as WebP files in `folder`; return what they show.
+
+    Shapes: of `controls`, each has as many `values` as `words` and `files`; `default` is the index of the default
+    in them. `grid`, None where no two controls act together, has the places of the two in `controls`, and `words` and
+    `files` with a line for each value of the first and in it an entry for each value of the second. Units: `size` in
+    pixels of the page, `bytes` of all files together, at most `limit`.
+
+    Raises:
+        ValueError: even with three positions a slider the files are larger than `limit`.
+    """
+    # The notebook's frames are made for twice the pixels of a page.
+    explorer = type(kind.__name__, (kind,), {"dpi": DPI})()
+    for positions in POSITIONS:
+        made = _rows(explorer, positions)
+        size = sum(len(picture) for picture in made["pictures"].values())
+        if size <= limit:
+            break
+    else:
+        raise ValueError(f"the frames of {kind.__name__} take {size} bytes, and at most {limit} are allowed")
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, picture in made.pop("pictures").items():
+        (folder / name).write_bytes(picture)
+    return {**made, "bytes": size}
+
+
+def _rows(explorer: Explorer, positions: int) -> dict[str, Any]:
+    defaults = {name: control.default for name, control in explorer.controls.items()}
+    settings = {name: settings_of(control, positions) for name, control in explorer.controls.items()}
+    pictures, said = {}, {}
+
+    def frame(changed: dict[str, Any]) -> str:
+        """The file of a setting; a setting that is met again is not drawn again."""
+        moved = [name for name, value in changed.items() if value != defaults[name]]
+        places = [f"{list(settings).index(name)}-{settings[name].index(changed[name])}" for name in moved]
+        file = f"{'_'.join(places) or 'default'}.webp"
+        if file not in pictures:
+            png, said[file] = explorer.frame(**{**defaults, **changed})
+            pictures[file] = small(png)
+        return file
+
+    controls = []
+    for name, control in explorer.controls.items():
+        files = [frame({name: value}) for value in settings[name]]
+        controls.append(
+            {
+                "label": control.description if isinstance(control, Slider) else control.label,
+                "about": control.tooltip,
+                "symbol": control.symbol if isinstance(control, Slider) else "",
+                "kind": "slider" if isinstance(control, Slider) else "choice",
+                "values": [shown(control, value) for value in settings[name]],
+                "default": settings[name].index(control.default),
+                "files": files,
+                "words": [said[file] for file in files],
+            }
+        )
+    grid = None
+    if explorer.together:
+        one, other = explorer.together
+        files = [[frame({one: a, other: b}) for b in settings[other]] for a in settings[one]]
+        grid = {
+            "controls": [list(settings).index(name) for name in explorer.together],
+            "files": files,
+            "words": [[said[file] for file in line] for line in files],
+        }
+    return {
+        "title": explorer.title,
+        "summary": explorer.summary,
+        "size": [round(96 * inches) for inches in explorer.size],
+        "controls": controls,
+        "grid": grid,
+        "pictures": pictures,
+    }
+
+
+def settings_of(control: Any, positions: int) -> list[Any]:
+    """Return the settings of a row: all options of a choice, or at most `positions` of a slider.
+
+    Those of a slider are nearly even, lie on its steps, and the ends and the default are among them.
+    """
+    if isinstance(control, Choice):
+        return list(control.options)
+    if not isinstance(control, Slider):
+        return list(dict.fromkeys(control.values()))
+    steps = round((control.maximum - control.minimum) / control.step)
+    default = round((control.default - control.minimum) / control.step)
+    # The share of positions on either side of the default is that of the slider's length.
+    count = min(positions - 1, steps)
+    left = min(max(round(count * default / steps), default > 0), count - (default < steps))
+    indices = {round(default * i / left) for i in range(left)} if left else set()
+    right = count - left
+    indices |= (
+        {default + round((steps - default) * i / right) for i in range(right + 1)} if right else {default}
+    )
+    exact = {0: control.minimum, default: control.default, steps: control.maximum}
+    values = [exact.get(i, control.minimum + i * control.step) for i in sorted(indices)]
+    return [value if control.whole else float(f"{value:.10g}") for value in values]
+
+
+def shown(control: Any, value: Any) -> str:
+    """Return a setting as the page shows it beside the control."""
+    if isinstance(control, Slider):
+        return f"{value:g}" + (f" {control.unit}" if control.unit else "")
+    return str(value) or "(empty)"
+
+
+def small(png: bytes) -> bytes:
+    """Encode a frame as lossless WebP of few colours: lines stay sharp, and it is a fraction of the PNG's size."""
+    drawn = Image.open(io.BytesIO(png)).convert("RGB")
+    few = drawn.quantize(COLOURS, method=Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE)
+    made = io.BytesIO()
+    few.convert("RGB").save(made, format="webp", lossless=True, method=2)
+    return made.getvalue()

@@ -1,0 +1,262 @@
+"""The pages around the lessons: the front page, how to open a lesson with a kernel, the symbols."""
+
+import html
+import re
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote
+
+from nbformat import NotebookNode
+
+from course_lib.editions.site.pages import explorer
+from course_lib.editions.site.symbols import SYMBOLS, anchor_of, letter
+from course_lib.lessons.catalog import LESSONS, PARTS, PATHS, Lesson, lessons_for
+
+QUESTION = re.compile(r"\*\*([^*]+?\?)\*\*")
+SENTENCE = re.compile(r"[^.?!]*\?")
+MISTAKE = re.compile(r"^\*\*\d+\. (.+?)\*\*", re.MULTILINE)
+HOLDS = re.compile(r"^\(\d\d\.\w+\) holds", re.MULTILINE)
+REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+")
+
+# The name that a reader meets for each of the catalog's paths, and whom it is for.
+PATH_AIMS = {
+    "Optimisation": "What decides whether training works: step sizes, norms, widths, estimators.",
+    "Attention": "What an attention layer computes, what it costs, and what cheaper ones give up.",
+    "Interpretability": "From activations to named features, with controls at every step.",
+}
+
+
+def index(notebooks: Mapping[str, NotebookNode], facts: Mapping[str, Mapping[str, Any]], readme: str) -> str:
+    """Return the front page, in MyST Markdown, from the notebooks by file name, the facts of the lessons and README.
+
+    Raises:
+        ValueError: a lesson has no question, or README no table of measurements.
+    """
+    claims = sum(len(HOLDS.findall(printed(notebook))) for notebook in notebooks.values())
+    wrong = {lesson: mistakes(notebooks[lesson.notebook]) for lesson in LESSONS}
+    trees = []
+    for part, name in PARTS.items():
+        entries = "\n".join(
+            f"lessons/{lesson.notebook.removesuffix('.ipynb')}" for lesson in LESSONS if lesson.part == part
+        )
+        trees.append(f"```{{toctree}}\n:hidden:\n:caption: {part and part + ' '}{name}\n\n{entries}\n```")
+    trees.append("```{toctree}\n:hidden:\n:caption: Around the lessons\n\nopen\nsymbols\napi/index\n```")
+    hours = sum(lesson.minutes for lesson in LESSONS) / 60
+    return "\n\n".join(
+        [
+            "# Why the rules of deep learning hold",
+            f"{len(LESSONS)} lessons take one rule of modern deep learning each, derive it in a few lines, and measure "
+            f"every numbered statement: {claims:,} measurements stand on these pages, each below the equation that it "
+            "tests. The last part takes everything into one real system, from text through an mBART model to named "
+            f"features. All lessons together take about {hours:.0f} hours.",
+            "Move a slider below, or start with [lesson 00](lessons/00_start_here.ipynb). "
+            "[In JupyterLab](open.md) the exercises tell you which mistake you made.",
+            "## Three paths",
+            paths(),
+            "## The question of each lesson",
+            *(_part(part, notebooks, facts) for part in PARTS),
+            "## What was measured",
+            "On one machine with two cores, unless stated otherwise; ratios are CPU time of one thread.",
+            f'<div class="course-measured">\n\n{measured(readme)}\n\n</div>',
+            "## What was found wrong in the sources",
+            f"The course grew out of five collections of notes. The lessons quote {sum(map(len, wrong.values()))} "
+            "passages that are wrong or need a condition; the code beside each shows what is right.",
+            _mistakes(wrong),
+            *trees,
+        ]
+    )
+
+
+def printed(notebook: NotebookNode) -> str:
+    """Return all that the cells of a stored notebook printed."""
+    outputs = [out for cell in notebook.cells if cell.cell_type == "code" for out in cell.outputs]
+    return "\n".join(out.text for out in outputs if out.output_type == "stream")
+
+
+def section(notebook: NotebookNode, title: str) -> str:
+    """Return the Markdown of the section whose heading begins with `title`, empty where there is none."""
+    text = "\n\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
+    found = re.search(rf"^## {re.escape(title)}[^\n]*\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
+    return found[1].strip() if found else ""
+
+
+def question(notebook: NotebookNode, lesson: Lesson) -> str:
+    """Return the question that a lesson asks: the one it prints in bold, else the last one of its first section.
+
+    Raises:
+        ValueError: its section "The question" asks nothing.
+    """
+    text = section(notebook, "The question")
+    asked = QUESTION.findall(text) or [one.strip() for one in SENTENCE.findall(text)][-1:]
+    if not asked:
+        if not lesson.part:  # the lesson on the course itself asks nothing
+            return "How does this course work?"
+        raise ValueError(
+            f"{lesson.notebook} must ask something in its section 'The question', found {text[:80]!r}"
+        )
+    first = asked[0]
+    return first[0].upper() + first[1:]
+
+
+def mistakes(notebook: NotebookNode) -> list[str]:
+    """Return the titles of what a lesson quotes as wrong, in its section on the notes."""
+    return MISTAKE.findall(section(notebook, "What the notes say wrongly"))
+
+
+def paths() -> str:
+    """Return the paths of the catalog as cards: what each is for, its lessons in order, its hours."""
+    cards = []
+    for name, goals in PATHS.items():
+        taken = lessons_for(*goals)
+        links = " ".join(
+            f'<a href="lessons/{one.notebook.removesuffix(".ipynb")}.html" title="{html.escape(one.title)}">{one.number}</a>'
+            for one in taken
+        )
+        hours = sum(one.minutes for one in taken) / 60
+        cards.append(
+            f'<section class="course-card"><h3>{name}</h3><p>{PATH_AIMS[name]}</p>'
+            f"<p><strong>{len(taken)} lessons, about {hours:.0f} hours.</strong> Each comes after what it needs: "
+            f'<span class="course-numbers">{links}</span></p></section>'
+        )
+    return f'<div class="course-cards">{"".join(cards)}</div>'
+
+
+def _part(part: str, notebooks: Mapping[str, NotebookNode], facts: Mapping[str, Mapping[str, Any]]) -> str:
+    blocks = [f"### {part} {PARTS[part]}" if part else f"### {PARTS[part]}"]
+    for lesson in LESSONS:
+        if lesson.part != part:
+            continue
+        own = facts[lesson.number]
+        name, about = list(own["explorers"].items())[-1]
+        needs = ", ".join(lesson.needs.split()) or "nothing"
+        blocks += [
+            f"#### [{lesson.number} {lesson.title}](lessons/{lesson.notebook})",
+            question(notebooks[lesson.notebook], lesson),
+            explorer(about, f"_explorers/{own['folder']}/{name}", first_only=True),
+            f'<p class="course-needs">{lesson.minutes} minutes, after: {needs}</p>',
+        ]
+    return "\n\n".join(blocks)
+
+
+def measured(readme: str) -> str:
+    """Return the table of the section "Measured" of README, as it stands there.
+
+    Raises:
+        ValueError: there is none.
+    """
+    found = re.search(r"^## Measured\n.*?((?:^\|[^\n]*\n)+)", readme, re.MULTILINE | re.DOTALL)
+    if not found:
+        raise ValueError("README must have a table in its section '## Measured', and none was found")
+    return found[1].strip()
+
+
+def _mistakes(wrong: Mapping[Lesson, list[str]]) -> str:
+    rows = []
+    for lesson, titles in wrong.items():
+        if titles:
+            target = f"lessons/{lesson.notebook}#What-the-notes-say-wrongly"
+            rows.append(
+                f"- [{lesson.number} {lesson.title}]({target}): "
+                + "; ".join(t.rstrip(".") for t in titles)
+                + "."
+            )
+    return "\n".join(rows)
+
+
+# Opening a lesson
+
+
+def open_page(repository: str = "") -> str:
+    """Return the page on how a lesson is opened with a kernel, with links to Binder where `repository` is known.
+
+    Raises:
+        ValueError: `repository` is not of the form "owner/name".
+    """
+    if repository and not REPOSITORY.fullmatch(repository):
+        raise ValueError(f"repository must be 'owner/name' on GitHub, got {repository!r}")
+    source = f"git clone https://github.com/{repository}.git course && cd course\n" if repository else ""
+    where = "" if repository else " Call it in the folder of the course."
+    rows = []
+    for lesson in LESSONS:
+        links = f"`notebooks/{lesson.notebook}`"
+        if repository:
+            links += f", [on Binder]({binder(repository, lesson)})"
+        rows.append(
+            f'<div class="course-anchor" id="lesson-{lesson.number}"></div>\n\n**{lesson.number} {lesson.title}**: {links}'
+        )
+    return "\n\n".join(
+        [
+            "# Open the course in JupyterLab",
+            "On these pages you read, predict and move explorers. In JupyterLab you also change the code, and answers to "
+            "exercises are checked: you are told which mistake you made. You need Python 3.11 or 3.12 and make.",
+            f"```\n{source}make lab\n```",
+            f"The command sets everything up at its first call and opens lesson 00.{where} "
+            "Open another lesson from the list of files at the left:",
+            *rows,
+        ]
+    )
+
+
+def binder(repository: str, lesson: Lesson) -> str:
+    """Return the address that opens a lesson on Binder."""
+    path = quote(f"notebooks/{lesson.notebook}", safe="")
+    return f"https://mybinder.org/v2/gh/{repository}/HEAD?labpath={path}"
+
+
+# Symbols
+
+
+def symbols_page(facts: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return the page of symbols: those that the lessons' text introduces, and those that an explorer can move."""
+    return "\n\n".join(
+        [
+            "# Symbols",
+            "A letter means one thing in a lesson, and may mean another in the next. Each link leads to the place "
+            "where the lesson introduces the symbol.",
+            "## Greek letters",
+            introduced(greek=True),
+            "## Latin letters",
+            introduced(greek=False),
+            "## What the explorers move",
+            moved(facts),
+        ]
+    )
+
+
+def introduced(*, greek: bool) -> str:
+    """Return the table of symbols in the lessons' text with Greek or Latin letters, what each stands for, and where."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for lesson in LESSONS:
+        page = f"lessons/{lesson.notebook.removesuffix('.ipynb')}.html"
+        for symbol, meaning in SYMBOLS[lesson.number].items():
+            if (len(letter(symbol)) > 1) == greek:
+                link = f'<a href="{page}#{anchor_of(lesson.number, symbol)}">{lesson.number}</a>'
+                found.setdefault((symbol, meaning), []).append(link)
+    rows = ["| Symbol | Stands for | Introduced in |", "|---|---|---|"]
+    for symbol, meaning in sorted(found, key=lambda one: (letter(one[0]).lower(), one[0], one[1])):
+        rows.append(f"| ${symbol}$ | {_cell(meaning)} | {', '.join(found[symbol, meaning])} |")
+    return "\n".join(rows)
+
+
+def moved(facts: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return the table of the symbols that an explorer can move, what each stands for, and in which lessons."""
+    found: dict[str, dict[str, list[Lesson]]] = {}
+    for lesson in LESSONS:
+        for about in facts[lesson.number]["explorers"].values():
+            for control in about["controls"]:
+                if control["symbol"]:
+                    name = control["label"].replace(f" {control['symbol']}", "", 1)
+                    lessons = found.setdefault(control["symbol"], {}).setdefault(name, [])
+                    if lesson not in lessons:
+                        lessons.append(lesson)
+    rows = ["| Symbol | Stands for | Lessons |", "|---|---|---|"]
+    for symbol, meanings in sorted(found.items(), key=lambda item: item[0].lower()):
+        for name, lessons in meanings.items():
+            links = ", ".join(f"[{one.number}](lessons/{one.notebook})" for one in lessons)
+            rows.append(f"| {_cell(symbol)} | {_cell(name)} | {links} |")
+    return "\n".join(rows)
+
+
+def _cell(text: str) -> str:
+    """Take the meaning from the characters that a table in Markdown would read as markup."""
+    return "".join(f"\\{c}" if c in "\\`*_<>|$[]" else c for c in text)

@@ -1,0 +1,269 @@
+"""A lesson plan, taken from the lesson itself: minutes, what to prepare, to show and to ask, what goes wrong."""
+
+import ast
+import html
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from nbformat import NotebookNode
+
+from course_lib.editions.site.front import mistakes, section
+from course_lib.editions.site.pages import EXERCISE, EXPLORER, PREDICTION
+from course_lib.lessons.catalog import LESSONS, Lesson
+from course_lib.teaching import Exercise, Explorer, Mistake, Prediction
+from course_lib.teaching.exercise import N_CASES
+from course_lib.teaching.register import Contents
+
+HEADING = re.compile(r"^##+ (.+)$", re.MULTILINE)
+ABOUT = re.compile(r"^\*\*(\w+)\.\*\* (.+)$", re.MULTILINE)
+# "15 minutes more", "takes another 20", "take 20 more", "a second sitting of about 40 minutes"
+MORE = re.compile(r"(\d+) (?:minutes )?more\b|\btakes another (\d+)|second sitting of about (\d+) minutes")
+# What a line of code, and a picture or a question that is talked about, count for, in words of text.
+LINE, PICTURE = 10, 100
+MARKUP = re.compile(r"[|$*_`\[\]\\]")
+
+
+@dataclass
+class Part:
+    """A section of a lesson: its title, its length in words, the numbers of its exercises and predictions."""
+
+    title: str
+    length: int = 0
+    exercises: list[str] = field(default_factory=list)
+    predictions: list[str] = field(default_factory=list)
+
+    @property
+    def optional(self) -> bool:
+        """Whether its title says that it may be left out."""
+        return self.title.startswith("Optional")
+
+
+def parts(notebook: NotebookNode) -> list[Part]:
+    """Return the sections of a lesson in order, those without anything of their own left out."""
+    found = [Part("Opening")]
+    for cell in notebook.cells:
+        if cell.cell_type == "markdown":
+            before, *rest = HEADING.split(cell.source)
+            found[-1].length += len(before.split())
+            for title, text in zip(rest[::2], rest[1::2], strict=True):
+                found.append(Part(title, len(text.split())))
+        elif cell.cell_type == "code" and "exercise" not in cell.metadata:
+            shown = [output.get("data", {}) for output in cell.outputs]
+            texts = [one.get("text/markdown", "") for one in shown]
+            if asked := [found_in[1] for text in texts if (found_in := EXERCISE.match(text))]:
+                found[-1].exercises += asked
+                continue
+            found[-1].predictions += [found_in[1] for text in texts if (found_in := PREDICTION.match(text))]
+            pictures = sum("image/png" in one or "text/html" in one for one in shown)
+            found[-1].length += LINE * sum(bool(line.strip()) for line in cell.source.splitlines())
+            found[-1].length += PICTURE * (pictures + any(map(PREDICTION.match, texts)))
+    return [one for one in found[1:] if one.length or one.exercises]
+
+
+def more(notebook: NotebookNode) -> int:
+    """Return the minutes that the lesson's optional sections take beyond its own, 0 where they are within."""
+    said = MORE.search(dict(ABOUT.findall(notebook.cells[0].source)).get("Time", ""))
+    return int(next(filter(None, said.groups()))) if said else 0
+
+
+def timed(
+    lesson: Lesson, notebook: NotebookNode, exercises: Mapping[str, Exercise]
+) -> list[tuple[Part, int]]:
+    """Return the sections with their minutes, whole numbers that add up to those of the lesson.
+
+    An exercise takes the minutes that it names. The rest of the lesson's time is spread over the sections by their
+    length. Optional sections share the time that the lesson gives them on top, where it does.
+    """
+    found, extra = parts(notebook), more(notebook)
+    apart = [one for one in found if one.optional and extra]
+    within = [one for one in found if one not in apart]
+    minutes = {}
+    for group, total in ((within, lesson.minutes), (apart, extra)):
+        own = [sum(exercises[number].minutes for number in one.exercises) for one in group]
+        rest = shares([one.length for one in group], max(total - sum(own), 0))
+        minutes |= {id(one): a + b for one, a, b in zip(group, own, rest, strict=True)}
+    return [(one, minutes[id(one)]) for one in found]
+
+
+def shares(weights: Sequence[float], total: int) -> list[int]:
+    """Split a whole number in proportion to weights, into whole numbers that add up to it."""
+    exact = [total * weight / max(sum(weights), 1) for weight in weights]
+    made = [int(value) for value in exact]
+    by_loss = sorted(range(len(made)), key=lambda i: made[i] - exact[i])
+    for i in by_loss[: total - sum(made)] if made else ():
+        made[i] += 1
+    return made
+
+
+# The page
+
+
+def page(
+    lesson: Lesson,
+    notebook: NotebookNode,
+    register: Contents,
+    predictions: Sequence[Prediction],
+    seconds: float,
+) -> str:
+    """Return the plan of a lesson in MyST Markdown; `seconds` is what its notebook took to run."""
+    said = dict(ABOUT.findall(notebook.cells[0].source))
+    place = lesson.notebook.removesuffix(".ipynb")
+    code = "\n".join(one.source for one in notebook.cells if one.cell_type == "code")
+    first = next((name for name in EXPLORER.findall(code) if name in register.explorers), None)
+    blocks = [
+        f"# {lesson.number} Plan: {lesson.title}",
+        said["Goal"],
+        f"[Notebook with solutions](../lessons/{place}.ipynb), [bank](../banks/{place}.md), "
+        f'<a href="../slides/{place}.html">slides</a>, <a href="../notebooks/{place}.ipynb" download>notebook file</a>',
+        "## Prepare",
+        prepare(lesson, said, register, seconds),
+        "## Minutes",
+        minutes(lesson, notebook, register),
+        "## Ask",
+        "Ask before the figure, the claim or the sentence that answers it; each choice has an answer in the "
+        f"[bank](../banks/{place}.md#Predictions).",
+        *(asked(one) for one in predictions),
+        "## Show",
+        *(shown(kind, notebook, first=name == first) for name, kind in register.explorers.items()),
+        "## Likely misunderstandings",
+        misunderstandings(lesson, notebook, register),
+        f"```{{toctree}}\n:hidden:\n\n../lessons/{place}\n../banks/{place}\n```",
+    ]
+    return "\n\n".join(blocks)
+
+
+def prepare(lesson: Lesson, said: Mapping[str, str], register: Contents, seconds: float) -> str:
+    """Return what a teacher does before the lesson, as a list."""
+    needed = lesson.needs.split()
+    plans = ", ".join(
+        f"[{one.number} {one.title}](../plans/{one.notebook.removesuffix('.ipynb')}.md)"
+        for one in LESSONS
+        if one.number in needed
+    )
+    asked = ", ".join(register.predictions)
+    total = sum(one.minutes for one in register.exercises.values())
+    rows = [
+        f"What the students need: {said.get('Prerequisites', 'nothing')}",
+        *([f"Lessons before this one: {plans}."] if plans else []),
+        "Run the notebook once on the machine that you will show it on. Here it took "
+        f"{seconds:.0f} seconds, solutions included.",
+        f"Make the guesses of {asked} yourself before the lesson: they are asked before anything gives them away.",
+        f"Choose exercises for the lesson and for later: all {len(register.exercises)} take {total} minutes.",
+    ]
+    return "\n".join(f"- {row}" for row in rows)
+
+
+def minutes(lesson: Lesson, notebook: NotebookNode, register: Contents) -> str:
+    """Return the table of sections with their minutes, and how these come about."""
+    rows = ["| Section | Minutes | Predictions and exercises |", "|---|---|---|"]
+    extra = more(notebook)
+    for part, taken in timed(lesson, notebook, register.exercises):
+        held = [*part.predictions, *(f"{n} ({register.exercises[n].minutes})" for n in part.exercises)]
+        share = f"{taken or 'under 1'}{' (on top)' if part.optional and extra else ''}"
+        rows.append(f"| {part.title} | {share} | {', '.join(held)} |")
+    on_top = f", and {extra} more with its optional sections" if extra else ""
+    return (
+        f"The lesson takes {lesson.minutes} minutes{on_top}. Each exercise takes the minutes in brackets; the rest "
+        f"is spread over the sections by their length, where a line of code counts as {LINE} words, and a figure, an "
+        f"explorer or a prediction as {PICTURE}.\n\n" + "\n".join(rows)
+    )
+
+
+def asked(about: Prediction) -> str:
+    """Return a prediction as it is asked, without its answer."""
+    choices = "".join(f"<li>{html.escape(choice)}</li>" for choice in about.choices)
+    return f"**{about.id}.** {about.question}\n\n<ul>{choices}</ul>"
+
+
+def shown(kind: type[Explorer], notebook: NotebookNode, *, first: bool) -> str:
+    """Return an explorer's settings with what each shows in words, and for the first what its notebook says to try."""
+    rows = ["| Setting | What it shows |", "|---|---|"]
+    for setting, words in settings(kind, notebook):
+        rows.append(f"| {cell(setting)} | {cell(words)} |")
+    tried = [line for line in section(notebook, "Explorer").splitlines() if line.startswith("- ")]
+    todo = ["Things to try, from the notebook:", "\n".join(tried)] if tried and first else []
+    return "\n\n".join([f"### {kind.title}", f"<p>{html.escape(kind.summary)}</p>", *todo, "\n".join(rows)])
+
+
+def settings(kind: type[Explorer], notebook: NotebookNode) -> list[tuple[str, str]]:
+    """Return settings of an explorer with its words: at the start, each control at its ends, and those of the notebook."""
+    explorer = kind()
+    start = dict(explorer.settings)
+    said = lambda changed: ", ".join(explorer.controls[n].say(v) for n, v in changed.items())  # noqa: E731
+    changes = [{}, *set_in(notebook, kind.__name__)]
+    for name, control in explorer.controls.items():
+        changes += [{name: value} for value in dict.fromkeys(control.values()) if value != start[name]]
+    return [
+        (
+            said(one) or f"At the start: {said(start)}",
+            explorer.words(explorer.compute(**explorer.checked({**start, **one}))),
+        )
+        for one in changes
+    ]
+
+
+def set_in(notebook: NotebookNode, name: str) -> list[dict[str, Any]]:
+    """Return the settings that a notebook gives, by literal values, to the explorer of a class of this name."""
+    held, found = set(), []
+    for cell in notebook.cells:
+        if cell.cell_type != "code":
+            continue
+        for node in ast.walk(ast.parse(cell.source)):
+            if isinstance(node, ast.Assign) and f"lesson.{name}(" in ast.unparse(node.value):
+                held |= {target.id for target in node.targets if isinstance(target, ast.Name)}
+            elif isinstance(node, ast.Call) and ast.unparse(node.func) in {f"{one}.set" for one in held}:
+                values = {one.arg: one.value for one in node.keywords}
+                if all(isinstance(value, ast.Constant) for value in values.values()):
+                    found.append({key: value.value for key, value in values.items()})
+    return found
+
+
+def misunderstandings(lesson: Lesson, notebook: NotebookNode, register: Contents) -> str:
+    """Return the likely misunderstandings of a lesson, the most telling first.
+
+    First comes what the sources of the lesson have wrong. Then come mistakes from the banks, those first that give
+    right outputs on the largest share of fresh inputs: a check by hand is the least likely to find them.
+    """
+    blocks = []
+    name = lesson.notebook.removesuffix(".ipynb")
+    if wrong := mistakes(notebook):
+        blocks += [
+            "What the notes that the lesson grew out of have wrong, "
+            f"[each with a counterexample](../lessons/{name}.ipynb#What-the-notes-say-wrongly):",
+            "\n".join(f"- {title}" for title in wrong),
+        ]
+    rows = [
+        f"<li><strong>{exercise.id}, {html.escape(mistake.name)}</strong>"
+        f"{f', right on {share:.0%} of the inputs' if share else ''}. {html.escape(mistake.explanation)}</li>"
+        for share, exercise, mistake in telling(register)
+    ]
+    blocks += [
+        "From the bank, at most two of an exercise, those first that a check by hand is least likely to find: they are "
+        f"right on the largest share of {N_CASES} random inputs. [All mistakes](../banks/{name}.md) are in the bank.",
+        f"<ol>{''.join(rows)}</ol>",
+    ]
+    return "\n\n".join(blocks)
+
+
+def telling(register: Contents) -> list[tuple[float, Exercise, Mistake]]:
+    """Return two mistakes of each exercise with the share of inputs on which they are right, the largest first."""
+    found = []
+    for exercise in register.exercises.values():
+        rated = [(hides(exercise, mistake), exercise, mistake) for mistake in exercise.mistakes]
+        found += sorted(rated, key=lambda one: -one[0])[:2]
+    return sorted(found, key=lambda one: -one[0])
+
+
+def hides(exercise: Exercise, mistake: Mistake) -> float:
+    """Return the share of random inputs on which a mistake gives a right output; 0 where there are no inputs."""
+    if exercise.kind != "function":
+        return 0.0
+    return exercise.share_right(exercise.wrong_answer(mistake), generator=torch.Generator().manual_seed(0))
+
+
+def cell(text: str) -> str:
+    """Return plain text as a cell of a table in Markdown."""
+    return MARKUP.sub(lambda found: f"&#{ord(found[0])};", html.escape(" ".join(text.split())))

@@ -1,0 +1,67 @@
+"""The page: one HTML document with its style, its script and, where it is exported, its data inside."""
+
+import base64
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import jinja2
+
+from course_lib.files import replacing
+from course_lib.interpret.browser.index import FeatureIndex
+
+_HERE = Path(__file__).parent
+FRAMED_BY = (
+    "frame-ancestors 'self' http://127.0.0.1:* http://localhost:* https://127.0.0.1:* https://localhost:*"
+)
+"""Who may show the page inside another one: JupyterLab on this machine."""
+
+
+def policy() -> str:
+    """The content security policy: this script and this style, no other resource, and requests to the server alone."""
+    script, style = (
+        f"'sha256-{base64.b64encode(hashlib.sha256(_part(name).encode()).digest()).decode()}'"
+        for name in ("page.js", "page.css")
+    )
+    return (
+        f"default-src 'none'; script-src {script}; style-src {style}; connect-src 'self'; img-src data:; base-uri 'none'; "
+        "form-action 'none'"
+    )
+
+
+def page(data: dict[str, Any]) -> str:
+    """The document with `data` inside, from which the script reads; any text in it stays text.
+
+    Data stands in a block that browsers do not run, and no `<` in it ends that block.
+    """
+    content = as_json(data).replace("<", "\\u003c")
+    return jinja2.Template(_part("page.html")).render(
+        policy=policy(), style=_part("page.css"), script=_part("page.js"), data=content
+    )
+
+
+def export(index: FeatureIndex, path: Path | str, *, n_features: int = 200) -> None:
+    """Write the `n_features` strongest features as one static HTML file, which needs neither server nor model.
+
+    Raises ValueError for fewer than 1 feature, and OSError where the file cannot be written.
+    """
+    if n_features < 1:
+        raise ValueError(f"features is {n_features}; expected at least 1")
+    chosen = index.ranked()[:n_features].tolist()
+    data = {
+        "about": index.about,
+        "list": index.summary(chosen),
+        "features": {feature: index.feature(feature) for feature in chosen},
+    }
+    with replacing(path) as file:
+        file.write(page(data).encode())
+
+
+def as_json(value: Any) -> str:
+    """JSON that every browser reads: no NaN, and text as it is."""
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
+
+def _part(name: str) -> str:
+    return (_HERE / name).read_text(encoding="utf-8")

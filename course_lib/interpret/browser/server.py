@@ -1,0 +1,291 @@
+"""Answers the page on this machine: tornado, because it comes with JupyterLab and is kept by the same people.
+
+What is asked of the index is answered at once; what needs the model goes to one other thread, and the model is loaded
+when it is first asked for. Safety: the server listens on 127.0.0.1 alone. Page and data are given for a random token
+only: without it another user of the machine could read the run. Data is asked for with the token in a header and
+never by a cookie, so that another site's page cannot ask in the reader's name: a browser does not send such a header to
+another site before it was allowed to, and nobody is. Names other than this machine's own are refused, because a
+foreign name that points to 127.0.0.1 would make a foreign page the same site.
+"""
+
+import asyncio
+import hmac
+import html
+import json
+import os
+import secrets
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
+
+from tornado.httpserver import HTTPServer
+from tornado.netutil import bind_sockets
+from tornado.web import Application, HTTPError, RequestHandler
+
+from course_lib.interpret.browser.index import FeatureIndex, IndexMissing, IndexUnavailable, fingerprint
+from course_lib.interpret.browser.page import FRAMED_BY, as_json, page, policy
+
+if TYPE_CHECKING:
+    from course_lib.interpret.browser.live import Live
+
+HOST = "127.0.0.1"
+_LARGEST_BODY = 1 << 20
+
+
+class Asked:
+    """Answers of index and model. `live` is loaded once, by the one thread that uses it."""
+
+    def __init__(self, index: FeatureIndex, load: Callable[[], "Live"]):
+        self.index, self.load = index, load
+        self.thread = ThreadPoolExecutor(1, thread_name_prefix="browse-model")
+
+    @cached_property
+    def live(self) -> "Live":
+        """The run's model."""
+        return self.load()
+
+    @cached_property
+    def page(self) -> bytes:
+        """The page, with the list of all features inside."""
+        return page({"about": self.index.about, "list": self.index.summary(), "features": None}).encode()
+
+    def read(self, body: dict[str, Any]) -> Any:
+        """Features by token of `text` in `language`."""
+        return self.live.read(_text(body, "text"), body.get("language") or None)
+
+    def translate(self, body: dict[str, Any]) -> Any:
+        """Translations of `text` from `source` to `target`, with `changes`."""
+        from course_lib.interpret.browser.live import read_change
+
+        changes = body.get("changes", [])
+        if not isinstance(changes, list):
+            raise ValueError(f"changes is {changes!r}; expected a list")
+        languages = (body.get(name) or None for name in ("source", "target"))
+        return self.live.compare(_text(body, "text"), *languages, [read_change(change) for change in changes])
+
+    def effect(self, body: dict[str, Any]) -> Any:
+        """The effect of `feature`, measured now."""
+        from course_lib.interpret.browser.live import strongest_sentences
+
+        feature = body.get("feature")
+        if not isinstance(feature, int) or not 0 <= feature < self.index.n_features:
+            raise ValueError(
+                f"feature is {feature!r}; expected a number from 0 to {self.index.n_features - 1}"
+            )
+        sentences = strongest_sentences(self.index, [feature])
+        if not sentences[0]:
+            raise ValueError(f"feature {feature} is active nowhere; it has no effect to be measured")
+        return self.live.effects([feature], sentences).row(0)
+
+
+def _text(body: dict[str, Any], name: str) -> str:
+    if not isinstance(body.get(name), str):
+        raise ValueError(f"{name} is {body.get(name)!r}; expected a text")
+    return body[name]
+
+
+class _Handler(RequestHandler):
+    def initialize(self, asked: Asked, token: str) -> None:
+        self.asked, self.token = asked, token
+
+    def set_default_headers(self) -> None:
+        self.set_header("Content-Security-Policy", f"{policy()}; {FRAMED_BY}")
+        self.set_header("X-Content-Type-Options", "nosniff")
+        self.set_header("Referrer-Policy", "no-referrer")
+        self.set_header("Cross-Origin-Resource-Policy", "same-origin")
+        self.set_header("Cache-Control", "no-store")
+        self.clear_header("Server")
+
+    def prepare(self) -> None:
+        if self.request.host_name not in (HOST, "localhost"):
+            raise HTTPError(403, reason="this server answers under the name of this machine alone")
+        if not hmac.compare_digest(self.given_token().encode(), self.token.encode()):
+            raise HTTPError(403, reason="the token is missing or wrong: use the address that was printed")
+
+    def given_token(self) -> str:
+        return self.request.headers.get("Authorization", "").removeprefix("token ")
+
+    def answer(self, value: Any) -> None:
+        self.set_header("Content-Type", "application/json; charset=utf-8")
+        self.finish(as_json(value))
+
+    def write_error(self, status_code: int, **_: Any) -> None:
+        self.answer({"error": self._reason})
+
+    def log_exception(self, kind: Any, value: Any, traceback: Any) -> None:
+        if not isinstance(value, HTTPError):
+            super().log_exception(kind, value, traceback)
+
+
+class _Page(_Handler):
+    def given_token(self) -> str:
+        return self.get_query_argument("token", "")
+
+    def get(self) -> None:
+        self.set_header("Content-Type", "text/html; charset=utf-8")
+        self.finish(self.asked.page)
+
+
+class _Missing(_Handler):
+    def prepare(self) -> None:
+        super().prepare()
+        raise HTTPError(404)
+
+
+class _Feature(_Handler):
+    def get(self, number: str) -> None:
+        try:
+            self.answer(
+                self.asked.index.feature(
+                    int(number), language=self.get_query_argument("language", "") or None
+                )
+            )
+        except ValueError as error:
+            self.set_status(400)
+            self.answer({"error": str(error)})
+
+
+class _Model(_Handler):
+    async def post(self, name: str) -> None:
+        try:
+            body = json.loads(self.request.body)
+            if not isinstance(body, dict):
+                raise ValueError(f"the request holds {type(body).__name__}; expected an object")
+            work = partial(getattr(self.asked, name), body)
+            self.answer(await asyncio.get_running_loop().run_in_executor(self.asked.thread, work))
+        except (ValueError, IndexUnavailable) as error:
+            self.set_status(400)
+            self.answer({"error": str(error)})
+        except RuntimeError as error:
+            from course_lib.mbart.model import ModelUnavailable
+
+            if not isinstance(error, ModelUnavailable):
+                raise
+            self.set_status(503)
+            self.answer({"error": str(error)})
+
+
+class Server:
+    """The page of a run, served by a thread of its own until `close`, or until the process ends.
+
+    `port` 0 is any free one. Raises OSError where the port is taken.
+    """
+
+    def __init__(self, index: FeatureIndex, load: Callable[[], "Live"], *, port: int = 0):
+        self.token = secrets.token_urlsafe(24)
+        self.asked = Asked(index, load)
+        sockets = bind_sockets(port, HOST)
+        self.port = sockets[0].getsockname()[1]
+        given = {"asked": self.asked, "token": self.token}
+        application = Application(
+            [
+                (r"/", _Page, given),
+                (r"/api/feature/(\d{1,9})", _Feature, given),
+                (r"/api/(read|translate|effect)", _Model, given),
+            ],
+            default_handler_class=_Missing,
+            default_handler_args=given,
+            compress_response=True,
+            log_function=lambda handler: None,
+        )
+        self._loop = asyncio.new_event_loop()
+        self._server: HTTPServer | None = None
+        started = threading.Event()
+
+        async def start() -> None:
+            self._server = HTTPServer(application, max_body_size=_LARGEST_BODY)
+            self._server.add_sockets(sockets)
+            started.set()
+
+        def serve() -> None:
+            asyncio.set_event_loop(self._loop)
+            self._loop.run_until_complete(start())
+            self._loop.run_forever()
+            self._loop.close()
+
+        self.thread = threading.Thread(target=serve, name="browse-server", daemon=True)
+        self.thread.start()
+        started.wait()
+
+    @property
+    def address(self) -> str:
+        """Where the page is, with the token."""
+        return f"http://{HOST}:{self.port}/?{urlencode({'token': self.token})}"
+
+    def wait(self) -> None:
+        """Return when the server is closed; an interrupt (Ctrl+C) closes it."""
+        try:
+            self.thread.join()
+        except KeyboardInterrupt:
+            self.close()
+
+    def close(self) -> None:
+        """Stop answering. A second call does nothing."""
+
+        async def stop() -> None:
+            self._server.stop()
+            await self._server.close_all_connections()
+            self._loop.stop()
+
+        if self.thread.is_alive():
+            asyncio.run_coroutine_threadsafe(stop(), self._loop)
+            self.thread.join()
+            self.asked.thread.shutdown(wait=False, cancel_futures=True)
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        address = html.escape(self.address)
+        return {
+            "text/plain": f"Feature browser: {self.address}",
+            "text/html": (
+                f'<p>Feature browser: <a href="{address}" target="_blank" rel="noopener">{address}</a></p>'
+                f'<iframe src="{address}" title="Feature browser" width="100%" height="760" '
+                'style="border: 1px solid #8888"></iframe>'
+            ),
+        }
+
+
+def serve(
+    run: Path | str,
+    *,
+    port: int = 0,
+    effects: int | None = None,
+    device: str | None = None,
+    threads: int | None = None,
+    progress: bool = True,
+) -> Server:
+    """Open the index of the run in directory `run`, which is made where there is none, and serve its page.
+
+    See `build_index` for `effects`, and for what is raised beside OSError for a port that is taken.
+    """
+
+    def load() -> "Live":
+        from course_lib.interpret.browser.live import Live
+
+        return Live(run, device=device, threads=threads)
+
+    index = open_or_build(run, effects=effects, device=device, threads=threads, progress=progress)
+    return Server(index, load, port=port)
+
+
+def open_or_build(run: Path | str, **options: Any) -> FeatureIndex:
+    """The index of a run, made where there is none; torch is loaded only then."""
+    try:
+        return FeatureIndex.open(run)
+    except IndexMissing:
+        fingerprint(Path(run))  # what is no run is refused before torch is loaded
+        from course_lib.interpret.browser.build import build_index
+
+        return build_index(run, **options)
+
+
+def browse(run: os.PathLike | str, **options: Any) -> Server:
+    """Serve the features of a run to this notebook: as the last value of a cell it shows the page.
+
+    `run` is a result of `pipeline.run` or its directory; `options` are those of `serve`. The server ends with the
+    kernel, or by `close()` of what is returned, whose `address` opens in any browser of this machine.
+    """
+    return serve(Path(run), **options)

@@ -1,8 +1,0 @@
-"""The edition for teachers: every lesson with its solutions, its plan, its bank of mistakes and its slides.
-
-    python -m course_lib.teacher 15 16 --out build/teacher
-
-`solved` fills in and runs the notebooks, `bank`, `plan` and `slides` write what belongs to a lesson from the lesson's
-own objects and its notebook, and `build` joins them to linked pages with the looks of `course_lib.site`. The pages
-hold all answers: they are no part of the public site.
-"""

@@ -1,0 +1,276 @@
+"""A lesson handed out through nbgrader comes back with the points that its answers deserve.
+
+What nbgrader does itself is tested where it is installed: `make grading-test` gives it an environment of its own.
+"""
+
+import csv
+import re
+import sys
+from importlib.util import find_spec
+from itertools import pairwise
+from pathlib import Path
+
+import nbformat
+import pytest
+from typer.testing import CliRunner
+
+from course_lib.__main__ import app
+from course_lib.editions.grading import hand_out
+from course_lib.lessons import exercises_of
+from course_lib.lessons.catalog import LESSONS
+
+ROOT = Path(__file__).resolve().parents[3]
+NOTEBOOKS = ROOT / "notebooks"
+START = "00_start_here"
+
+needs_nbgrader = pytest.mark.skipif(
+    find_spec("nbgrader") is None, reason="nbgrader is not installed (the extra named grading)"
+)
+
+
+def read(path):
+    return nbformat.read(path, as_version=4)
+
+
+def answer_cells(notebook):
+    return {cell.metadata.exercise: cell for cell in notebook.cells if "exercise" in cell.metadata}
+
+
+# ---------------------------------------------------------------- judging
+
+
+def test_the_reference_is_solved(capsys):
+    exercise = exercises_of("00")["00.2"]
+    hand_out.judge("00.2", exercise.reference)
+    assert capsys.readouterr().out == "Exercise 00.2: solved.\n"
+
+
+@pytest.mark.parametrize("mistake", exercises_of("00")["00.2"].mistakes, ids=lambda mistake: mistake.name)
+def test_a_mistake_raises_its_sentence(mistake):
+    wrong = exercises_of("00")["00.2"].wrong_answer(mistake)
+    with pytest.raises(hand_out.NotSolvedError, match=re.escape(mistake.explanation)) as raised:
+        hand_out.judge("00.2", wrong)
+    assert raised.value._render_traceback_() == [f"Exercise 00.2: {mistake.explanation}"]
+
+
+def test_what_is_not_attempted_gets_no_points():
+    with pytest.raises(hand_out.NotSolvedError, match="not attempted"):
+        hand_out.judge("00.1", ...)
+
+
+def test_a_right_answer_that_logs_writes_nothing_to_stderr(capfd):
+    """nbgrader gives no points to a cell that does."""
+
+    def power(factor, count):
+        sys.stderr.write("working\n")
+        return factor**count
+
+    hand_out.judge("00.2", power)
+    assert capfd.readouterr().err == ""
+
+
+# ---------------------------------------------------------------- the source
+
+
+@pytest.fixture(scope="module", params=[lesson for lesson in LESSONS if lesson.number in ("00", "13")])
+def lesson(request):
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def stored(lesson):
+    return read(NOTEBOOKS / lesson.notebook)
+
+
+@pytest.fixture(scope="module")
+def source(stored):
+    return hand_out.source_notebook(stored)
+
+
+def test_every_exercise_of_the_course_is_judged_once_and_right_below_its_answer():
+    """With as many points as it has stars."""
+    for lesson in LESSONS:
+        cells = hand_out.source_notebook(read(NOTEBOOKS / lesson.notebook)).cells
+        found = {}
+        for answer, judging in pairwise(cells):
+            if judging.metadata.get("nbgrader", {}).get("grade"):
+                number = answer.metadata.exercise
+                name = re.search(r"\.check\((\w+)\)", answer.source)[1]
+                assert f'judge("{number}", {name})' in judging.source
+                found[number] = judging.metadata.nbgrader.points
+        assert list(found.items()) == [(e.id, e.difficulty) for e in exercises_of(lesson.number).values()]
+
+
+def test_the_source_is_the_lesson_and_the_solutions_stand_between_marks(stored, source):
+    """Taken out as nbgrader does, they leave the cells of the lesson but for empty lines."""
+    kept = [cell for cell in source.cells if not cell.metadata.get("nbgrader", {}).get("grade")]
+    for cell, original in zip(kept, stored.cells, strict=True):
+        without = re.sub(r"### BEGIN SOLUTION\n.*?\n### END SOLUTION\n", "\n", cell.source, flags=re.DOTALL)
+        assert without.replace("\n", "") == hand_out.relinked(original.source, ()).replace("\n", "")
+        assert not cell.get("outputs")
+    for cell in answer_cells(source).values():
+        assert ".reference\n### END SOLUTION" in cell.source
+    nbformat.validate(source)
+    assert len({cell.id for cell in source.cells}) == len(source.cells)
+
+
+def test_the_stored_notebook_is_not_changed(lesson, stored, source):
+    assert stored == read(NOTEBOOKS / lesson.notebook)
+
+
+@pytest.mark.parametrize(
+    ("text", "made"),
+    [
+        (
+            "See [13](13_attention_scaling.ipynb).",
+            "See [13](../13_attention_scaling/13_attention_scaling.ipynb).",
+        ),
+        ("The [map](00_start_here.ipynb#The-map) of [it](x.html)", "The map of [it](x.html)"),
+        ("[a](13_b.ipynb#C)[d](14_e.ipynb)", "[a](../13_b/13_b.ipynb#C)d"),
+        ("13_b.ipynb and [13]", "13_b.ipynb and [13]"),
+    ],
+)
+def test_a_link_leads_to_the_folder_of_a_lesson_that_is_handed_out(text, made):
+    assert hand_out.relinked(text, {"13"}) == made
+
+
+def test_every_link_of_handed_out_lessons_leads_to_a_file(tmp_path, monkeypatch):
+    """Those of one call, and those of an earlier call; the rest of the course is named without a link."""
+    monkeypatch.setattr(hand_out, "needs_nbgrader", lambda: None)
+    monkeypatch.setattr(hand_out, "release", lambda directory, assignment: directory)
+    for numbers in (["00"], ["14", "15"]):
+        done = CliRunner().invoke(app, ["hand-out", str(tmp_path), *numbers, "--notebooks", str(NOTEBOOKS)])
+        assert done.exit_code == 0, done.output
+    targets = set()
+    for path in (tmp_path / "source").glob("1*/*.ipynb"):
+        text = "\n".join(cell.source for cell in read(path).cells if cell.cell_type == "markdown")
+        for target in re.findall(r"\]\(([^)#]*\.ipynb)", text):
+            assert (path.parent / target).is_file()
+            targets.add(f"{path.name[:2]} to {Path(target).name[:2]}")
+    assert {"14 to 00", "14 to 15", "15 to 14"} <= targets
+    assert {target[-2:] for target in targets} == {"00", "14", "15"}
+
+
+def test_what_a_teacher_changed_is_not_overwritten(tmp_path, lesson):
+    path = hand_out.write_source(tmp_path, lesson, NOTEBOOKS)
+    path.write_text("changed")
+    (tmp_path / hand_out.CONFIG_NAME).write_text("# changed")
+    with pytest.raises(FileExistsError, match="is there already"):
+        hand_out.write_source(tmp_path, lesson, NOTEBOOKS)
+    other = next(one for one in LESSONS if one.number == "01")
+    hand_out.write_source(tmp_path, other, NOTEBOOKS)
+    assert path.read_text() == "changed"
+    assert (tmp_path / hand_out.CONFIG_NAME).read_text() == "# changed"
+
+
+def test_lessons_are_chosen_by_number(tmp_path):
+    assert [one.number for one in hand_out.chosen(["13", "00"], NOTEBOOKS)] == ["13", "00"]
+    assert hand_out.chosen([], NOTEBOOKS) == list(LESSONS)
+    with pytest.raises(ValueError, match="no notebook of lesson 77"):
+        hand_out.chosen(["00", "77"], NOTEBOOKS)
+    with pytest.raises(ValueError, match="no notebook of a lesson lies in"):
+        hand_out.chosen([], tmp_path)
+
+
+def test_without_nbgrader_the_command_says_how_to_install_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(hand_out, "find_spec", lambda name: None)
+    done = CliRunner().invoke(app, ["hand-out", str(tmp_path / "course"), "00"])
+    assert done.exit_code == 2
+    assert "pip install -c constraints.txt -e '.[grading]'" in done.stderr
+    assert not (tmp_path / "course").exists()
+
+
+# ---------------------------------------------------------------- there and back
+
+RIGHT = {
+    "00.1": "answer = 7",
+    "00.2": "def power(factor, count):\n    return factor**count",
+    "00.3": 'answer = {"factor": -2}',
+}
+WRONG = {
+    "00.1": "answer = 6",
+    "00.2": "def power(factor, count):\n    return factor * count",
+    "00.3": 'answer = {"factor": 0.5}',
+}
+SENTENCES = (
+    "0.5⁶ = 0.015625, which is still above 0.01. One more.",
+    "That is factor times count: adding the factor count times. Here it is multiplied.",
+    "Between 0 and 1 the sentence is right: look at negative numbers.",
+)
+LEARNERS = {
+    "right": RIGHT,
+    "wrong": WRONG,
+    "empty": {},
+    "partly": {**RIGHT, "00.1": "answer = (", "00.3": "..."},
+}
+
+
+@pytest.fixture(scope="module")
+def short_lesson(tmp_path_factory):
+    """The first lesson's notebook with its exercises alone, so that it is graded in seconds."""
+    folder = tmp_path_factory.mktemp("notebooks")
+    notebook = read(NOTEBOOKS / f"{START}.ipynb")
+    setup = nbformat.v4.new_code_cell(
+        "from course_lib.lessons import start_here as lesson\n\nexercises = lesson.EXERCISES"
+    )
+    notebook.cells = [setup, *answer_cells(notebook).values()]
+    nbformat.write(notebook, folder / f"{START}.ipynb")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def course(short_lesson, tmp_path_factory):
+    """A course directory in which four learners handed in and nbgrader has graded."""
+    course = tmp_path_factory.mktemp("course")
+    done = CliRunner().invoke(app, ["hand-out", str(course), "00", "--notebooks", str(short_lesson)])
+    assert done.exit_code == 0, done.output
+    for learner, answers in LEARNERS.items():
+        notebook = read(course / "release" / START / f"{START}.ipynb")
+        for number, cell in answer_cells(notebook).items():
+            check = cell.source.splitlines()[-1]
+            cell.source = f"{answers[number]}\n{check}" if number in answers else cell.source
+        if learner == "wrong":
+            # A learner who puts something else into the cells that judge.
+            for cell in notebook.cells:
+                cell.source = "pass" if cell.source.endswith("point.") else cell.source
+        path = course / "submitted" / learner / START / f"{START}.ipynb"
+        path.parent.mkdir(parents=True)
+        nbformat.write(notebook, path)
+    hand_out.nbgrader(course, "autograde", START)
+    hand_out.nbgrader(course, "generate_feedback", START)
+    hand_out.nbgrader(course, "export", "--to", "grades.csv")
+    return course
+
+
+@needs_nbgrader
+def test_the_learners_copy_holds_no_solution_and_no_judging(course):
+    released = (course / "release" / START / f"{START}.ipynb").read_text(encoding="utf-8")
+    for absent in ("reference", "judge(", "SOLUTION", "HIDDEN"):
+        assert absent not in released
+    stored = answer_cells(read(NOTEBOOKS / f"{START}.ipynb"))
+    handed = answer_cells(read(course / "release" / START / f"{START}.ipynb"))
+    for number, cell in stored.items():
+        assert handed[number].source.replace("\n", "") == cell.source.replace("\n", "")
+
+
+@needs_nbgrader
+def test_points_are_full_none_none_and_in_part(course):
+    with (course / "grades.csv").open(encoding="utf-8", newline="") as file:
+        rows = {
+            row["student_id"]: (float(row["raw_score"]), float(row["max_score"]))
+            for row in csv.DictReader(file)
+        }
+    assert rows == {"right": (3, 3), "wrong": (0, 3), "empty": (0, 3), "partly": (1, 3)}
+
+
+@needs_nbgrader
+def test_the_feedback_holds_the_sentence_of_each_mistake(course):
+    pages = {
+        learner: (course / "feedback" / learner / START / f"{START}.html").read_text(encoding="utf-8")
+        for learner in LEARNERS
+    }
+    for sentence in SENTENCES:
+        # Once from the learner's own check, and once from the judge.
+        assert pages["wrong"].count(sentence) >= 2
+        assert sentence not in pages["right"] + pages["empty"]
+    assert "Exercise 00.2: not attempted yet." in pages["empty"]

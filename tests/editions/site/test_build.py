@@ -1,0 +1,42 @@
+"""Sphinx leaves a page alone that did not change, unless what makes the pages did."""
+
+import subprocess
+import sys
+
+from course_lib.editions.site import build
+
+# Sphinx registers its parts once for a process, so that each build has its own.
+BUILD = """
+import sys
+from pathlib import Path
+from course_lib.editions.site import build
+
+folder = Path(sys.argv[1])
+build.digest = lambda modules: sys.argv[2]
+sys.exit(build.sphinx(folder / "source", folder / "out", folder / "doctrees", {}))
+"""
+
+
+def test_pages_are_made_anew_when_what_makes_them_changes(tmp_path):
+    (tmp_path / "source").mkdir()
+    (tmp_path / "source" / "index.md").write_text("# Title\n\nText of the page.", encoding="utf-8")
+    page = tmp_path / "out" / "index.html"
+    found = []
+    for digest in ("one", "one", "two"):
+        subprocess.run([sys.executable, "-c", BUILD, str(tmp_path), digest], check=True, capture_output=True)
+        found.append("Text of the page." in page.read_text(encoding="utf-8"))
+        page.write_text("left alone", encoding="utf-8")
+    assert found == [True, False, True]
+
+
+def test_the_digest_follows_the_modules_of_a_folder(tmp_path):
+    (tmp_path / "a.py").write_text("x = 1")
+    before = build.digest(tmp_path)
+    (tmp_path / "notes.txt").write_text("")
+    assert build.digest(tmp_path) == before
+    (tmp_path / "b.py").write_text("")
+    assert build.digest(tmp_path) != before
+    (tmp_path / "b.py").unlink()
+    assert build.digest(tmp_path) == before
+    (tmp_path / "a.py").write_text("x = 2")
+    assert build.digest(tmp_path) != before

@@ -1,0 +1,115 @@
+"""Slides: text split where it may be, code below its slide, no solution, nothing from another host."""
+
+import re
+
+import pytest
+from nbformat import v4
+
+from course_lib.editions.teacher import slides
+from course_lib.lessons.catalog import LESSONS
+from course_lib.teaching.exercise import source_of
+from tests.editions.teacher.conftest import register_of, stored
+
+
+def test_blocks_keep_an_equation_with_its_sentence_and_split_lists():
+    text = "## Title\n\nA line,\n\n$$a\n= b. \\tag{01.1}$$\n\nMore $x$ and\nmore.\n\n- one\n- two\n\n1. first\n2. second"
+    assert slides.blocks(text) == [
+        "## Title",
+        "A line,\n\n$$a\n= b. \\tag{01.1}$$",
+        "More $x$ and\nmore.",
+        "- one",
+        "- two",
+        "1. first",
+        "2. second",
+    ]
+
+
+def test_code_and_tables_are_not_torn_apart():
+    code, table = "```\na\n\n- b\n```", "| a | b |\n|---|---|\n| 1 | 2 |"
+    assert slides.blocks(f"{code}\n\n{table}") == [code, table]
+
+
+@pytest.mark.parametrize("lesson", LESSONS, ids=lambda lesson: lesson.number)
+def test_no_word_of_a_lesson_is_lost(lesson):
+    for cell in stored(lesson).cells:
+        if cell.cell_type == "markdown":
+            assert "".join("".join(slides.blocks(cell.source)).split()) == "".join(cell.source.split())
+
+
+def test_long_text_goes_on_to_another_slide():
+    words = "word " * 60
+    notebook = v4.new_notebook(cells=[v4.new_markdown_cell("# Title\n\n" + "\n\n".join([words] * 7))])
+    made = slides.slides(notebook, None, {})
+    assert [slide.title for slide in made] == ["Title"] * len(made)
+    assert len(made) == 3
+    assert all(slide.lines <= slides.LINES for slide in made)
+    assert sum(len(slide.blocks) for slide in made) == 7
+
+
+def test_code_stands_below_and_what_follows_beside():
+    printed = v4.new_output("stream", name="stdout", text="(99.1) holds: 1 < 2\n")
+    cells = [
+        v4.new_markdown_cell("## One\n\nText."),
+        v4.new_code_cell("print(1)", outputs=[printed]),
+        v4.new_markdown_cell("More."),
+        v4.new_code_cell("secret = 1", metadata={"exercise": "99.1"}),
+    ]
+    first, second = slides.slides(v4.new_notebook(cells=cells), None, {})
+    assert "Text." in first.text
+    assert "(99.1) holds: 1 &lt; 2" in first.text
+    assert first.below == ["### One\n\n```python\nprint(1)\n```"]
+    assert second.text == "## One\n\nMore."
+    assert second.below == []
+
+
+@pytest.fixture(scope="module")
+def start():
+    """Lesson 00, which draws quickly: itself, its notebook, its register and its predictions."""
+    lesson = LESSONS[0]
+    register = register_of(lesson)
+    return lesson, stored(lesson), register, {n: ask.example() for n, ask in register.predictions.items()}
+
+
+def test_the_slides_of_a_lesson(start):
+    _, notebook, register, predictions = start
+    made = slides.slides(notebook, register, predictions)
+    shown = "\n".join(text for slide in made for text in [slide.text, *slide.below])
+    assert [one.prompt for one in register.exercises.values() if one.prompt not in shown] == []
+    assert "Stuck?" not in shown
+    references = [one.reference for one in register.exercises.values() if callable(one.reference)]
+    assert [one for one in references if source_of(one).strip() in shown] == []
+    for prediction in predictions.values():
+        (asked,) = [slide for slide in made if f"**Prediction {prediction.id}.**" in slide.text]
+        answers, figure, *_ = asked.below
+        assert not any(why in asked.text for why in prediction.choices.values())
+        assert answers.count('class="right"') == 1
+        assert "<img" in figure
+    # Every claim that was printed, on the slide above its code.
+    claims = {cell.source for cell in notebook.cells if "\nclaim(" in cell.source}
+    above = {
+        text.partition("```python\n")[2].removesuffix("\n```"): slide
+        for slide in made
+        for text in slide.below
+    }
+    assert claims
+    assert [source for source in claims if "holds" not in above[source].text] == []
+
+
+def test_the_page_loads_only_what_lies_beside_it(start):
+    page = slides.page(*start)
+    loaded = re.findall(r'(?:src|<link[^>]*href)="([^"]{1,200})', page)
+    local = [one for one in loaded if not one.startswith("data:")]
+    assert sorted(set(local)) == [
+        "../_static/icon.svg", "reveal/reveal.css", "reveal/reveal.js", "slides.css", "slides.js",
+    ]  # fmt: skip
+    assert "<title>00 Start here: slides</title>" in page
+    assert 'href="../lessons/01_gradient_descent_stability.html"' in page
+
+
+def test_a_function_of_a_lesson_is_no_explorer(start):
+    _, _, register, _ = start
+    strip = v4.new_output("display_data", data={"text/html": slides.STRIP})
+    (name,) = list(register.explorers)[:1]
+    cell = v4.new_code_cell(f"explorer = lesson.{name}()\nlesson.film()", outputs=[strip])
+    (slide,) = slides.slides(v4.new_notebook(cells=[cell]), register, {})
+    assert len(slide.below) == 2 + 1  # its first control at both ends, and the code

@@ -1,0 +1,355 @@
+"""The index against what the model and the autoencoder say themselves, dense and one thing at a time."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections import defaultdict
+
+import numpy as np
+import pytest
+import torch
+
+from course_lib import pipeline, sae
+from course_lib.files import locked
+from course_lib.interpret.browser import (
+    FeatureIndex,
+    IndexMissing,
+    IndexOutdated,
+    IndexUnavailable,
+    browse,
+    build,
+)
+from course_lib.interpret.browser.build import build_index
+from course_lib.interpret.browser.index import DIRECTORY, by_feature, fingerprint, parts, shown
+from course_lib.interpret.browser.live import EFFECT_SENTENCES, Live, strongest_sentences
+from course_lib.language.corpus import Sentence
+from course_lib.mbart.activations import Site, extract
+from course_lib.pipeline import SparseConfig, StackedConfig, report
+from tests.interpret.browser.runs import HOSTILE, make_run
+from tests.tiny_mbart import SENTENCES
+
+
+@pytest.fixture(scope="module")
+def live(run):
+    return Live(run, threads=1)
+
+
+@pytest.fixture(scope="module")
+def sentences(run):
+    rows = map(json.loads, (run / "sentences.jsonl").read_text().splitlines())
+    return [Sentence(row["text"], row["language"]) for row in rows]
+
+
+@pytest.fixture(scope="module")
+def dense(live, sentences):
+    """Activations (tokens, features) and the sentence of each token, by the parts of the library that are older."""
+    states = extract(live.model, live.tokenizer, sentences, [Site("encoder")], progress=False)[
+        Site("encoder")
+    ]
+    lengths = live.autoencoder.decoder_weight.norm(dim=0)
+    return (live.autoencoder.encode(states.values) * lengths).numpy(), states.sentence.numpy()
+
+
+def test_the_columns_are_the_code(index, dense):
+    code, _ = dense
+    found = np.zeros_like(code)
+    for feature in range(index.n_features):
+        tokens, values = index.column(feature)
+        found[tokens, feature] = values
+    np.testing.assert_allclose(found, code, rtol=1e-5, atol=1e-7)
+    assert index.about["kept"] == pytest.approx(1)
+
+
+def test_numbers_of_a_feature(index, dense):
+    code, _ = dense
+    for feature in (int(index.ranked()[0]), int(index.ranked()[20])):
+        column, found = code[:, feature], index.feature(feature)
+        active = column[column > 0]
+        assert found["count"] == len(active) == sum(found["histogram"]["counts"])
+        assert found["density"] == pytest.approx(len(active) / len(column), rel=1e-3)
+        assert found["largest"] == pytest.approx(active.max(), rel=1e-3)
+        assert found["mean"] == pytest.approx(active.mean(), rel=1e-3)
+        assert found["strength"] == pytest.approx(np.sqrt(np.square(column).mean()), rel=1e-3)
+        assert found["histogram"]["edges"][-1] == pytest.approx(active.max(), rel=1e-3)
+    strengths = np.sqrt(np.square(code).mean(axis=0))
+    np.testing.assert_allclose(strengths[index.ranked()], np.sort(strengths)[::-1], rtol=1e-5)
+
+
+def test_sentences_are_the_strongest_different_ones_and_those_at_quantiles(index, dense, sentences):
+    code, of = dense
+    feature = int(index.ranked()[0])
+    largest = np.zeros(len(sentences))
+    np.maximum.at(largest, of, code[:, feature])
+    groups = {group["quantile"]: group["sentences"] for group in index.feature(feature)["groups"]}
+    strongest = [row["activation"] for row in groups["strongest"]]
+    np.testing.assert_allclose(strongest, np.sort(largest)[::-1][: len(strongest)], rtol=1e-3)
+    middle = np.median(largest[largest > 0])
+    at_middle = [row["activation"] for row in groups[0.5]]
+    assert min(at_middle) <= middle * 1.001
+    assert max(at_middle) >= middle * 0.999
+    assert list(groups) == ["strongest", 0.9, 0.75, 0.5, 0.25, 0.05]
+    for row in groups["strongest"]:
+        assert "".join(text for text, _ in row["parts"]) == sentences[row["id"]].text
+        assert max(value or 0 for _, value in row["parts"]) == row["activation"]
+        assert row["held_out"] == (row["id"] % 3 == 0)
+
+
+def test_equal_sentences_are_shown_once(tiny, tmp_path):
+    run = make_run(tmp_path / "run", tiny, texts=[*SENTENCES[:3]] * 4)
+    index = build_index(run, effects=0, threads=1, progress=False)
+    shown_texts = [
+        "".join(text for text, _ in row["parts"])
+        for row in index.feature(int(index.ranked()[0]))["groups"][0]["sentences"]
+    ]
+    assert len(shown_texts) == len(set(shown_texts)) <= 3
+
+
+def test_sentences_of_one_language(index):
+    feature = int(index.ranked()[0])
+    found = index.feature(feature, language="fr_XX")
+    rows = [row for group in found["groups"] for row in group["sentences"]]
+    assert {row["language"] for row in rows} == {"fr_XX"}
+    assert 0 < found["sentences"] < index.feature(feature)["sentences"]
+
+
+def test_tokens_and_languages(index, dense, sentences, live):
+    code, of = dense
+    feature = int(index.ranked()[0])
+    column = code[:, feature]
+    ids, _ = live.spans([sentence.text for sentence in sentences])
+    pieces = np.array(live.tokenizer.convert_ids_to_tokens([token for row in ids for token in row]))
+    found = index.feature(feature)
+    for row in found["tokens"][:3]:
+        at = np.array([shown(piece) == row["token"] for piece in pieces])
+        assert row["of"] == at.sum()
+        assert row["count"] == (column[at] > 0).sum()
+        assert row["share"] == pytest.approx(column[at].sum() / column.sum(), rel=1e-3)
+    shares = [row["share"] for row in found["tokens"]]
+    assert shares == sorted(shares, reverse=True)
+    spoken = np.array([sentences[i].language for i in of])
+    assert found["languages"] == [
+        {"language": name, "rate": pytest.approx((column[spoken == name] > 0).mean(), rel=1e-3)}
+        for name in ("en_XX", "fr_XX")
+    ]
+
+
+def test_nearest_features_by_the_decoder(index, live):
+    units = torch.nn.functional.normalize(live.autoencoder.decoder_weight.detach().T, dim=1)
+    cosine = units @ units.T
+    cosine.fill_diagonal_(-2)
+    found = index.feature(5)["nearest"]
+    best = cosine[5].topk(8)
+    assert [row["id"] for row in found] == best.indices.tolist()
+    assert [row["cosine"] for row in found] == pytest.approx(best.values.tolist(), rel=1e-3)
+    # The features are random directions here, and so is the control.
+    assert index.about["random_nearest"] == pytest.approx(float(cosine.amax(dim=1).median()), rel=0.1)
+
+
+def test_concepts_with_their_controls(index):
+    assert index.feature(3)["concepts"] == [
+        {"concept": "<b>tool:nail</b>", "f1": 0.95, "auroc": 0.99, "positives_held_out": 40},
+        {
+            "concept": "tool:hammer",
+            "f1": 0.9123,
+            "auroc": 0.99,
+            "positives_held_out": 40,
+            "f1_neurons": 0.25,
+        },
+    ]
+    assert index.feature(4)["concepts"] == []
+    assert index.summary([3])["concepts"] == [
+        [["<b>tool:nail</b>", 0.95, 0.99], ["tool:hammer", 0.9123, 0.99]]
+    ]
+
+
+def test_effects_are_those_of_switching_the_feature_off(index, live):
+    """Against transformers' own forward of one sentence after the other, with the state changed by `steered`."""
+    from course_lib.mbart.activations import tokenise
+    from course_lib.mbart.splicing import log_probabilities, padded_pairs, steered
+
+    features = index.ranked()[:5].tolist()
+    feature = features[1]
+    rows = strongest_sentences(index, [feature])[0]
+    assert len(rows) == EFFECT_SENTENCES
+    change, divergence = torch.zeros(live.model.config.vocab_size), 0.0
+    with torch.no_grad():
+        for sentence in rows:
+            read = tokenise(live.tokenizer, [sentence])
+            inputs, labels = padded_pairs(read, read, live.model)
+            clean = log_probabilities(live.model, inputs, labels != -100)
+            with steered(live.model, live.autoencoder, live.site, {feature: 0.0}, skipped_ids=live.skipped):
+                off = log_probabilities(live.model, inputs, labels != -100)
+            change += (clean.exp() - off.exp()).sum(dim=0) / len(rows)
+            divergence += float((clean.exp() * (clean - off)).sum()) / len(rows)
+    found = index.feature(feature)["effect"]
+    assert found["divergence"] == pytest.approx(divergence, rel=1e-2, abs=1e-7)
+    for row, best in zip(found["raised"][:3], change.topk(3).values.tolist(), strict=True):
+        assert row["change"] == pytest.approx(best, rel=1e-2)
+    assert found["raised"][0]["token"] == shown(
+        live.tokenizer.convert_ids_to_tokens([int(change.argmax())])[0]
+    )
+    assert found["lowered"][0]["change"] == pytest.approx(float(change.min()), rel=1e-2)
+    assert 0 < found["divergence_random"] != found["divergence"]
+    assert index.feature(int(index.ranked()[5]))["effect"] is None
+    now = live.effects([feature], [rows]).row(0)
+    assert now["raised"][0] == pytest.approx(found["raised"][0], rel=1e-3)
+
+
+def test_at_the_decoders_end_effects_are_logits_of_all_features(tiny, tmp_path):
+    run = make_run(tmp_path / "run", tiny, site="decoder")
+    index = build_index(run, threads=1, progress=False)
+    live = Live(run, threads=1)
+    feature = int(index.ranked()[3])
+    mean = index.column(feature)[1].mean()
+    state = torch.randn(32, generator=torch.Generator().manual_seed(1))
+    direction = live.autoencoder.decoder_weight[:, feature].detach()
+    added = direction / direction.norm() * mean * live.autoencoder.input_scale
+    with torch.no_grad():
+        change = live.model.lm_head(state + added) - live.model.lm_head(state)
+    change = change - change.mean()
+    found = index.feature(feature)["effect"]
+    assert found["raised"][0]["change"] == pytest.approx(float(change.max()), rel=1e-2)
+    assert found["raised"][0]["token"] == shown(
+        live.tokenizer.convert_ids_to_tokens([int(change.argmax())])[0]
+    )
+    assert found["lowered"][0]["change"] == pytest.approx(float(change.min()), rel=1e-2)
+    assert found["divergence"] is None
+    assert all(index.feature(other)["effect"] for other in index.ranked()[:10].tolist())
+    rows = live.spans([HOSTILE])[1][0]
+    assert HOSTILE[slice(*rows[0])] == "the"
+
+
+def test_a_run_of_the_pipeline_without_concepts_and_languages_opens(tiny, tmp_path, monkeypatch):
+    drawn = defaultdict(lambda: report.PageFigure("", "", ""))  # the pictures take most of a run's time
+    monkeypatch.setattr(report, "draw_figures", lambda *_: drawn)
+    quick = sae.TrainConfig(steps=20, batch_size=64)
+    (tmp_path / "own.txt").write_text("\n".join(SENTENCES[:80]))
+    result = pipeline.run(
+        out=tmp_path / "run",
+        model=str(tiny),
+        text=tmp_path / "own.txt",
+        stacked=StackedConfig(training=quick),
+        sparse=SparseConfig(n_features=64, training=quick),
+        device="cpu",
+        progress=False,
+    )
+    server = browse(result, effects=0, progress=False)
+    try:
+        found = server.asked.index.feature(int(server.asked.index.ranked()[0]))
+        assert (found["languages"], found["concepts"], found["effect"]) == ([], [], None)
+        assert found["groups"][0]["sentences"][0]["language"] is None
+        shown_here = server._repr_mimebundle_()
+        assert server.address in shown_here["text/plain"]
+        assert f'<iframe src="{server.address}"' in shown_here["text/html"]
+    finally:
+        server.close()
+        server.close()
+
+
+def test_a_site_in_the_middle_and_a_dense_code(tiny, tmp_path, monkeypatch):
+    monkeypatch.setattr(build, "MAX_ACTIVE", 5)
+    generator = torch.Generator().manual_seed(0)
+    autoencoder = sae.ReluSparseAutoencoder(32, 64, generator=generator)
+    run = make_run(tmp_path / "run", tiny, site="encoder.1.mlp", autoencoder=autoencoder)
+    index = build_index(run, effects=0, threads=1, progress=False)
+    assert index.about["site"] == "encoder.1.mlp"
+    active = np.zeros(index.about["tokens"], int)
+    for feature in range(64):
+        np.add.at(active, index.column(feature)[0], 1)
+    assert active.max() == 5
+    assert 0 < index.about["kept"] < 1
+
+
+def test_what_is_unusable_is_named(run, index, tiny, tmp_path):
+    with pytest.raises(ValueError, match="feature is 96; the run has 0 to 95"):
+        index.feature(96)
+    with pytest.raises(ValueError, match="language is 'xx'; the run has en_XX, fr_XX"):
+        index.feature(0, language="xx")
+    with pytest.raises(IndexMissing, match="expected the directory of a pipeline run"):
+        build_index(tmp_path)
+    with pytest.raises(ValueError, match="effects is -1"):
+        build_index(run, effects=-1)
+    other = tmp_path / "other"
+    shutil.copytree(run, other)
+    assert FeatureIndex.open(other).n_features == 96
+    (other / "sentences.jsonl").write_text('{"text": "the dog.", "language": null}\n')
+    with pytest.raises(IndexOutdated, match="made of other files"):
+        FeatureIndex.open(other)
+    shutil.rmtree(other / DIRECTORY)
+    with (
+        locked(other / f".{DIRECTORY}.lock", busy=RuntimeError()),
+        pytest.raises(IndexUnavailable, match="another process"),
+    ):
+        build_index(other, progress=False)
+    described = json.loads((other / "metrics.json").read_text())
+    described["run"]["model"] = str(tmp_path / "nowhere")
+    (other / "metrics.json").write_text(json.dumps(described))
+    with pytest.raises(IndexUnavailable, match="nowhere"):
+        build_index(other, progress=False)
+
+
+def test_a_stopped_build_leaves_nothing(tiny, tmp_path, monkeypatch):
+    run = make_run(tmp_path / "run", tiny)
+
+    def stop(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(build, "write_index", stop)
+    with pytest.raises(KeyboardInterrupt):
+        build_index(run, progress=False)
+    assert sorted(path.name for path in run.iterdir() if not path.name.endswith(".lock")) == [
+        "metrics.json",
+        "sentences.jsonl",
+        "sparse",
+    ]
+
+
+def test_an_autoencoder_that_is_not_sparse_or_of_another_width_is_refused(run, tiny, tmp_path):
+    other = tmp_path / "other"
+    shutil.copytree(run, other, ignore=shutil.ignore_patterns("sparse", DIRECTORY))
+    sae.save(sae.StackedAutoencoder(32, (8, 4)), other / "sparse")
+    with pytest.raises(ValueError, match="expected a sparse one"):
+        Live(other)
+    shutil.rmtree(other / "sparse")
+    sae.save(sae.TopKSparseAutoencoder(16, 64, k=4), other / "sparse")
+    with pytest.raises(ValueError, match="d_model 16, the model 32"):
+        Live(other)
+
+
+def test_opening_loads_no_torch(index, run):
+    code = (
+        "import sys\nfrom course_lib.interpret.browser.server import open_or_build\n"
+        f"open_or_build({str(run)!r}).feature(0)\nprint(sorted({{'torch', 'transformers'}} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_entries_are_sorted_by_feature_and_stay_in_order():
+    feature = np.array([2, 0, 2, 1, 0])
+    start, token, value = by_feature(feature, np.arange(5), np.array([0.5, 1.0, 1.5, 2.0, 2.5]), n_features=4)
+    assert start.tolist() == [0, 2, 3, 5, 5]
+    assert token.tolist() == [1, 4, 3, 0, 2]
+    assert value.tolist() == [1.0, 2.5, 2.0, 0.5, 1.5]
+
+
+def test_parts_give_back_the_text():
+    spans = np.array([(1, 3), (3, 3), (4, 6), (4, 6)])
+    found = parts(" ab cd!", spans, np.array([0.5, 0.0, 0.0, 0.25]))
+    assert found == [[" ", None], ["ab", 0.5], [" ", None], ["cd", 0.25], ["!", None]]
+    assert [shown(piece) for piece in ("▁dog", "▁", "mer", ".")] == ["dog", "␣", "…mer", "."]
+
+
+def test_the_fingerprint_is_of_the_content(run, tmp_path, monkeypatch):
+    other = tmp_path / "other"
+    shutil.copytree(run, other)
+    text = other / "sentences.jsonl"
+    os.utime(text, ns=(0, 0))  # a copy of another time
+    assert FeatureIndex.open(other).n_features == 96
+    text.write_bytes(text.read_bytes().replace(b"the", b"thy", 1))
+    with pytest.raises(IndexOutdated):
+        FeatureIndex.open(other)
+    monkeypatch.setattr("hashlib.file_digest", None)  # what was not touched is not read
+    assert fingerprint(run, unless=FeatureIndex.open(run).about["fingerprint"])

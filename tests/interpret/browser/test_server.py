@@ -1,0 +1,179 @@
+"""Who gets an answer, and what it is."""
+
+import gzip
+import http.client
+import json
+import re
+
+import pytest
+from typer.testing import CliRunner
+
+from course_lib.__main__ import app
+from course_lib.interpret.browser.index import FeatureIndex
+from course_lib.interpret.browser.page import export, page
+from course_lib.interpret.browser.server import Server, serve
+from course_lib.mbart.model import ModelUnavailable
+
+
+@pytest.fixture(scope="module")
+def server(index, run):
+    started = serve(run, threads=1, progress=False)
+    yield started
+    started.close()
+
+
+def ask(server, path, body=None, *, token=None, host=None, method=None, **headers):
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+    headers |= {"Host": host or f"127.0.0.1:{server.port}"}
+    headers["Authorization"] = f"token {server.token if token is None else token}"
+    sent = None if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
+    connection.request(method or ("GET" if body is None else "POST"), path, sent, headers)
+    answer = connection.getresponse()
+    content = answer.read()
+    if answer.headers.get("Content-Encoding") == "gzip":
+        content = gzip.decompress(content)
+    connection.close()
+    return answer.status, content.decode(), answer.headers
+
+
+def test_the_page_and_a_feature(server, index):
+    status, text, headers = ask(server, f"/?token={server.token}", token="")
+    assert status == 200
+    assert json.loads(data_of(text))["list"] == index.summary()
+    assert "frame-ancestors 'self' http://127.0.0.1:*" in headers["Content-Security-Policy"]
+    assert "Set-Cookie" not in headers
+    assert "Access-Control-Allow-Origin" not in headers
+    feature = int(index.ranked()[0])
+    status, text, _ = ask(server, f"/api/feature/{feature}?language=fr_XX")
+    assert (status, json.loads(text)) == (200, index.feature(feature, language="fr_XX"))
+
+
+def data_of(text):
+    (data,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', text, re.DOTALL)
+    return data
+
+
+@pytest.mark.parametrize("path", ["/", "/?token=wrong", "/?token=%C3%A4", "/api/feature/0", "/nothing"])
+def test_nothing_without_the_token(server, path):
+    status, text, _ = ask(server, path, token="wrong")
+    assert status == 403
+    assert "token" in json.loads(text)["error"]
+
+
+def test_other_sites_get_nothing(server):
+    # A foreign name that points here, as in DNS rebinding, even with the token.
+    assert ask(server, "/api/feature/0", host=f"evil.example:{server.port}")[0] == 403
+    assert ask(server, "/api/feature/0", host=f"localhost:{server.port}")[0] == 200
+    # A page elsewhere asks whether it may send the header: no.
+    status, _, headers = ask(server, "/api/read", method="OPTIONS", token="", Origin="https://evil.example")
+    assert status == 403
+    assert not [name for name in headers if name.lower().startswith("access-control")]
+    # The token in the address opens the page alone, so that no link and no form of another site asks the model.
+    assert ask(server, f"/api/read?token={server.token}", {"text": "the dog."}, token="")[0] == 403
+
+
+def test_the_model_answers(server, index):
+    status, text, _ = ask(server, "/api/read", {"text": "the dog sees a house.", "language": "en_XX"})
+    assert (status, len(json.loads(text)["tokens"])) == (200, 6)
+    feature = int(index.ranked()[0])
+    asked = {"text": "the dog sees a house.", "source": "en_XX", "target": "fr_XX"}
+    change = {"feature": feature, "mode": "scale", "number": 0, "token": None}
+    status, text, _ = ask(server, "/api/translate", asked | {"changes": [change]})
+    assert (status, sorted(json.loads(text))) == (200, ["changed", "original", "reconstructed"])
+    status, text, _ = ask(server, "/api/effect", {"feature": feature})
+    assert json.loads(text)["divergence"] == pytest.approx(
+        index.feature(feature)["effect"]["divergence"], rel=0.01
+    )
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "words"),
+    [
+        ("/api/feature/96", None, "feature is 96"),
+        ("/api/feature/0?language=xx", None, "language is 'xx'"),
+        ("/api/read", b"{", "Expecting property name"),
+        ("/api/read", [], "the request holds list"),
+        ("/api/read", {"text": 3}, "text is 3; expected a text"),
+        ("/api/translate", {"text": "the dog.", "changes": "x"}, "changes is 'x'"),
+        ("/api/translate", {"text": "the dog.", "changes": ["x"]}, "change is 'x'"),
+        ("/api/effect", {"feature": 96}, "feature is 96"),
+        ("/api/effect", {"feature": "0"}, "feature is '0'"),
+    ],
+)
+def test_bad_requests_are_explained(server, path, body, words):
+    status, text, _ = ask(server, path, body)
+    assert status == 400
+    assert words in json.loads(text)["error"]
+
+
+def test_unknown_addresses(server):
+    assert ask(server, "/api/features")[0] == 404
+    assert ask(server, "/../sentences.jsonl")[0] == 404
+
+
+def test_a_model_that_is_not_there_is_said_and_the_rest_answers(index):
+    def load():
+        raise ModelUnavailable("no such model")
+
+    started = Server(index, load)
+    try:
+        status, text, _ = ask(started, "/api/read", {"text": "the dog."})
+        assert (status, json.loads(text)) == (503, {"error": "no such model"})
+        assert ask(started, "/api/feature/0")[0] == 200
+        with pytest.raises(OSError, match="in use"):
+            Server(index, load, port=started.port)
+    finally:
+        started.close()
+
+
+def test_data_cannot_end_its_block():
+    text = page({"about": {"run": "</script><script>alert(1)</script><!-- {{ style }}"}, "list": {}})
+    assert json.loads(data_of(text))["about"]["run"].startswith("</script><script>alert(1)")
+    assert text.count("<script") == 2
+
+
+def test_the_command_exports_and_explains(index, run, tmp_path):
+    out = tmp_path / "page.html"
+    done = CliRunner().invoke(app, ["browse", str(run), "--export", str(out), "--features", "7"])
+    assert done.exit_code == 0, done.output
+    data = json.loads(data_of(out.read_text()))
+    strongest = [str(feature) for feature in index.ranked()[:7]]
+    assert sorted(data["features"]) == sorted(strongest)
+    assert data["features"][strongest[0]] == index.feature(int(strongest[0]))
+    for options, words in (
+        ([str(tmp_path)], "expected the directory of a pipeline run"),
+        ([str(run), "--export", str(tmp_path / "no" / "page.html")], "No such file"),
+        ([str(run), "--export", str(out), "--features", "0"], "features is 0"),
+    ):
+        done = CliRunner().invoke(app, ["browse", *options])
+        assert done.exit_code == 2
+        assert words in done.stderr
+    with pytest.raises(ValueError, match="features is 0"):
+        export(FeatureIndex.open(run), out, n_features=0)
+
+
+def test_the_command_serves_until_it_is_interrupted(index, run, monkeypatch):
+    opened, waited = [], []
+    monkeypatch.setattr("webbrowser.open", opened.append)
+    monkeypatch.setattr(Server, "wait", lambda self: (waited.append(self), self.close()))
+    done = CliRunner().invoke(app, ["browse", str(run)])
+    assert done.exit_code == 0, done.output
+    assert opened == [waited[0].address]
+    assert waited[0].address in done.stdout
+    assert not waited[0].thread.is_alive()
+    CliRunner().invoke(app, ["browse", str(run), "--no-browser", "--port", str(waited[0].port)])
+    assert len(opened) == 1
+    assert waited[1].port == waited[0].port
+
+
+def test_an_interrupt_closes_the_server(index, monkeypatch):
+    started = Server(index, load=lambda: None)
+    join = started.thread.join
+    monkeypatch.setattr(started.thread, "join", lambda: monkeypatch.undo() or interrupt())
+
+    def interrupt():
+        raise KeyboardInterrupt
+
+    started.wait()
+    join(timeout=60)
+    assert not started.thread.is_alive()
