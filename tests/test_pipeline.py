@@ -616,7 +616,9 @@ def test_the_scores_of_a_sparse_code_are_those_of_its_dense_rows():
     code, scores = autoencoders.read_code(made, tokens, batch_size=16)
     with torch.no_grad():
         dense = made.encode(states)
-    assert torch.equal(code.to_dense(), dense)
+    # The products of 16 rows and of all 50 may differ in their last digit.
+    assert torch.equal(code.to_dense() > 0, dense > 0)
+    torch.testing.assert_close(code.to_dense(), dense)
     for side, rows in (("train", ~held_out), ("held_out", held_out)):
         assert scores[side].rows == int(rows.sum())
         assert scores[side].l0 == pytest.approx((dense[rows] > 0).sum(dim=1).double().mean().item())
