@@ -87,18 +87,18 @@ figures: $(READY)
 	$(BIN)/python -m course_lib figures
 
 site: $(READY)
-	$(BIN)/python -m course_lib.editions.site $(SITE_ARGS)
+	$(BIN)/python -m course_lib site $(SITE_ARGS)
 
 # Builds the site, and opens its pages in Chromium.
 site-test: site
 	$(BIN)/python -m pytest -q -n 2 -p no:nbval tests/editions/site/pages
 
 teacher: $(READY)
-	$(BIN)/python -m course_lib.editions.teacher $(TEACHER_ARGS)
+	$(BIN)/python -m course_lib teacher $(TEACHER_ARGS)
 
 # Builds three lessons of it, and opens every page of these in Chromium.
 teacher-test: $(READY)
-	$(BIN)/python -m course_lib.editions.teacher $(or $(TEACHER_ARGS),00 01 12)
+	$(BIN)/python -m course_lib teacher $(or $(TEACHER_ARGS),00 01 12)
 	$(BIN)/python -m pytest -q -n 2 -p no:nbval tests/editions/teacher/pages
 
 # nbgrader puts a menu into the JupyterLab of its environment, so it gets one of its own, on top of the course's.

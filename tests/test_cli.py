@@ -1,7 +1,9 @@
 import os
+import re
 import subprocess
 import sys
 from functools import partial
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -119,6 +121,61 @@ def test_the_pipeline_passes_its_options_on(monkeypatch, tmp_path):
     assert (seen["threads"], seen["site"], seen["n_sentences"]) == (2, "decoder", 70)
     CliRunner().invoke(app, ["pipeline", "--out", str(tmp_path / "o")])
     assert seen["threads"] is None
+
+
+def test_the_page_of_help_shows_every_command_once_with_one_line_by_reader():
+    done = CliRunner().invoke(app, ["--help"], prog_name="course", env={"COLUMNS": "120"})
+    assert done.exit_code == 0
+    panels = re.split(r"^╭─ ", done.stdout, flags=re.M)[1:]
+    shown = {panel.split(" ─")[0]: re.findall(r"^│ ([a-z]\S*) +(\S.*?) +│$", panel, re.M) for panel in panels}
+    readers = {
+        "Learn": ["doctor", "site"],
+        "Run on your text": ["pipeline", "browse", "activations", "sae"],
+        "Teach": ["hand-out", "progress", "teacher"],
+        "Maintain the course": ["figures", "pretrain"],
+    }
+    assert {
+        name: [command for command, _ in rows] for name, rows in shown.items() if name != "Options"
+    } == readers
+    lines = [line for name in readers for _, line in shown[name]]
+    assert [line for line in lines if not line.endswith(".")] == []
+    examples = re.findall(r"^ course (\S+) +.*", done.stdout, re.M)
+    assert {"doctor", "pipeline", "browse"} <= set(examples)
+    assert done.stdout.split()[:2] == ["Usage:", "course"]
+
+
+def test_the_command_of_a_module_calls_itself_course():
+    done = subprocess.run([sys.executable, "-m", "course_lib", "sae"], capture_output=True, text=True)
+    assert "Usage: course sae [OPTIONS] COMMAND" in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(("command", "edition"), [("site", "site"), ("teacher", "teacher")])
+@pytest.mark.parametrize("warnings", [0, 3])
+def test_an_edition_is_built_as_asked_and_a_warning_is_a_failure(
+    command, edition, warnings, monkeypatch, tmp_path
+):
+    seen = {}
+
+    def built(notebooks, out, **settings):
+        seen.update(settings, notebooks=notebooks, out=out)
+        return warnings
+
+    monkeypatch.setattr(f"course_lib.editions.{edition}.build.build", built)
+    more = ["15", "16"] if command == "teacher" else ["--repository", "someone/a-course"]
+    options = ["--out", str(tmp_path), "--workers", "3", "--notebooks", "n"]
+    done = CliRunner().invoke(app, [command, *more, *options])
+    assert done.exit_code == (1 if warnings else 0)
+    assert f"{tmp_path / 'index.html'} is the first page; Sphinx gave {warnings} warnings" in done.stdout
+    assert (seen["notebooks"], seen["out"], seen["workers"]) == (Path("n"), tmp_path, 3)
+    assert seen.get("numbers", seen.get("repository")) == (more if command == "teacher" else more[1])
+
+
+def test_an_edition_without_its_extra_says_what_to_install(monkeypatch):
+    monkeypatch.setattr("course_lib.commands.options.find_spec", lambda name: None)
+    for command in ("site", "teacher"):
+        done = CliRunner().invoke(app, [command])
+        assert done.exit_code == 2
+        assert "pip install -c constraints.txt -e '.[site]'" in done.stderr
 
 
 def test_help_is_quick_because_nothing_heavy_is_loaded():

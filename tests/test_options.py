@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from course_lib import pipeline
 from course_lib.__main__ import app
-from course_lib.options import Kind
+from course_lib.commands.options import Kind
 from course_lib.pipeline import InputError, SparseConfig, StackedConfig
 from course_lib.pipeline.config import PENALTIES, choice_of, dictionary, site_of, sparse_config
 from course_lib.sae import TrainConfig

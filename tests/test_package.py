@@ -137,7 +137,7 @@ def forbidden_for(module: str) -> tuple[str, ...]:
         forbidden += ("course_lib.mbart",)
     if within(module, ("course_lib.language", "course_lib.mbart", "course_lib.sae")):
         forbidden += ("course_lib.interpret",)
-    if not within(module, ("course_lib.editions", "course_lib.__main__")):
+    if not within(module, ("course_lib.editions", "course_lib.commands")):
         forbidden += ("course_lib.editions",)
     if within(module, (*topics, "course_lib.pipeline", *ROOMS)):
         forbidden += ("course_lib.teaching", "course_lib.lessons")

@@ -14,11 +14,11 @@ from typer.testing import CliRunner
 
 from course_lib import sae
 from course_lib.__main__ import app
+from course_lib.commands.options import Kind
 from course_lib.language.corpus import Sentence
 from course_lib.mbart.activation_store import ActivationStore
 from course_lib.mbart.model import load
 from course_lib.mbart.splicing import loss_recovered
-from course_lib.options import Kind
 from course_lib.pipeline import SparseConfig
 from course_lib.sae import checkpoints, sae_lens_format
 from tests.tiny_families import write_tiny

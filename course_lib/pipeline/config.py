@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from course_lib import sae
-from course_lib.options import Kind
 from course_lib.pipeline.results import SparseConfig, StackedConfig
 from course_lib.pipeline.text import InputError
 
@@ -15,15 +14,15 @@ if TYPE_CHECKING:
 
 # Each kind, and what sets how many features are active: their number, or the weight of a penalty.
 _KINDS: dict[str, tuple[type[sae.SparseAutoencoder], str]] = {
-    Kind.topk: (sae.TopKSparseAutoencoder, "k"),
-    Kind.batchtopk: (sae.BatchTopKSparseAutoencoder, "k"),
-    Kind.matryoshka: (sae.MatryoshkaTopKSparseAutoencoder, "k"),
-    Kind.matryoshka_batchtopk: (sae.MatryoshkaBatchTopKSparseAutoencoder, "k"),
-    Kind.relu: (sae.ReluSparseAutoencoder, "l1"),
-    Kind.gated: (sae.GatedSparseAutoencoder, "l1"),
-    Kind.jumprelu: (sae.JumpReluSparseAutoencoder, "l0"),
+    "topk": (sae.TopKSparseAutoencoder, "k"),
+    "batchtopk": (sae.BatchTopKSparseAutoencoder, "k"),
+    "matryoshka": (sae.MatryoshkaTopKSparseAutoencoder, "k"),
+    "matryoshka-batchtopk": (sae.MatryoshkaBatchTopKSparseAutoencoder, "k"),
+    "relu": (sae.ReluSparseAutoencoder, "l1"),
+    "gated": (sae.GatedSparseAutoencoder, "l1"),
+    "jumprelu": (sae.JumpReluSparseAutoencoder, "l0"),
 }
-PENALTIES: dict[str, float] = {Kind.relu: 0.3, Kind.gated: 0.3, Kind.jumprelu: 0.003}
+PENALTIES: dict[str, float] = {"relu": 0.3, "gated": 0.3, "jumprelu": 0.003}
 
 
 def site_of(text: str) -> "Site":

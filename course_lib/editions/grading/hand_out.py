@@ -19,7 +19,6 @@ import sysconfig
 from collections.abc import Collection, Sequence
 from contextlib import redirect_stderr
 from copy import deepcopy
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -160,14 +159,6 @@ def write_source(directory: Path, lesson: Lesson, notebooks: Path, handed: Colle
     notebook = nbformat.read(notebooks / lesson.notebook, as_version=4)
     nbformat.write(source_notebook(notebook, {lesson.number, *handed, *there}), path)
     return path
-
-
-def needs_nbgrader() -> None:
-    """Raise a RuntimeError that says how to install nbgrader where it is not installed."""
-    if find_spec("nbgrader") is None:
-        raise RuntimeError(
-            "nbgrader is not installed; install it with: python -m pip install -c constraints.txt -e '.[grading]'"
-        )
 
 
 def nbgrader(directory: Path, *arguments: str) -> str:

@@ -15,6 +15,7 @@ import pytest
 from typer.testing import CliRunner
 
 from course_lib.__main__ import app
+from course_lib.commands import options
 from course_lib.editions.grading import hand_out
 from course_lib.lessons import exercises_of
 from course_lib.lessons.catalog import LESSONS
@@ -136,7 +137,7 @@ def test_a_link_leads_to_the_folder_of_a_lesson_that_is_handed_out(text, made):
 
 def test_every_link_of_handed_out_lessons_leads_to_a_file(tmp_path, monkeypatch):
     """Those of one call, and those of an earlier call; the rest of the course is named without a link."""
-    monkeypatch.setattr(hand_out, "needs_nbgrader", lambda: None)
+    monkeypatch.setattr(options, "require", lambda module, extra: None)
     monkeypatch.setattr(hand_out, "release", lambda directory, assignment: directory)
     for numbers in (["00"], ["14", "15"]):
         done = CliRunner().invoke(app, ["hand-out", str(tmp_path), *numbers, "--notebooks", str(NOTEBOOKS)])
@@ -173,7 +174,7 @@ def test_lessons_are_chosen_by_number(tmp_path):
 
 
 def test_without_nbgrader_the_command_says_how_to_install_it(tmp_path, monkeypatch):
-    monkeypatch.setattr(hand_out, "find_spec", lambda name: None)
+    monkeypatch.setattr(options, "find_spec", lambda name: None)
     done = CliRunner().invoke(app, ["hand-out", str(tmp_path / "course"), "00"])
     assert done.exit_code == 2
     assert "pip install -c constraints.txt -e '.[grading]'" in done.stderr

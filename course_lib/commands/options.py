@@ -1,12 +1,14 @@
-"""Options of the commands, given one by one or in a file. Loads nothing heavy, so that `--help` answers at once."""
+"""Options that commands share, given one by one or in a file. Loads nothing heavy, so that `--help` answers at once."""
 
 import json
+import os
 import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
@@ -23,11 +25,56 @@ class Kind(StrEnum):
     matryoshka_batchtopk = "matryoshka-batchtopk"
 
 
+# Options that several commands take, each declared once.
+Model = Annotated[str, typer.Option(help="Hub name, local directory, or the built-in course-mbart.")]
+Sentences = Annotated[
+    int | None, typer.Option(help="Use so many sentences (default: the whole file, 12000 of builtin).")
+]
+Notebooks = Annotated[Path, typer.Option(help="Folder of the lessons' notebooks.")]
+Device = Annotated[
+    str | None, typer.Option(help="cpu, cuda, cuda:1, ... (default: cuda where there is one).")
+]
+Threads = Annotated[
+    int | None, typer.Option(help="CPU threads of torch (default: one for small models, else torch's own).")
+]
+WORKERS = os.cpu_count() or 1
+Workers = Annotated[int, typer.Option(help="Processes that work at the same time.")]
+Progress = Annotated[bool, typer.Option(help="Show progress bars.")]
+
+# The sparse autoencoder that `pipeline` and `sae train` make.
+KindOfAutoencoder = Annotated[Kind, typer.Option(help="Kind of sparse autoencoder.")]
+Features = Annotated[
+    int | None,
+    typer.Option(help="Features of the sparse autoencoder (default: eight times the model's width)."),
+]
+K = Annotated[int | None, typer.Option(help="Active features a token, of kinds that fix it (default: 8).")]
+Penalty = Annotated[
+    float | None,
+    typer.Option(
+        help="Weight of the sparsity penalty, of kinds without k (default: relu and gated 0.3, jumprelu 0.003)."
+    ),
+]
+Steps = Annotated[int | None, typer.Option(help="Training steps of the sparse autoencoder (default: 2000).")]
+
 _NUMBERS = dict.fromkeys(("sentences", "features", "k", "steps", "batch_size", "seed", "threads"), int) | {
     "penalty": float,
     "step_size": float,
 }
 _WORDS = {int: "a whole number", float: "a number", str: "text"}
+
+
+def require(module: str, extra: str) -> None:
+    """Raise a RuntimeError that states how to install an extra of this project where a module of it is not installed."""
+    if find_spec(module) is None:
+        raise RuntimeError(
+            f"{module} is not installed; install it with: python -m pip install -c constraints.txt -e '.[{extra}]'"
+        )
+
+
+def finish(page: Path, warnings: int) -> None:
+    """Print where the first page of a build is, and leave with code 1 where Sphinx warned."""
+    typer.echo(f"{page} is the first page; Sphinx gave {warnings} warnings")
+    raise typer.Exit(1 if warnings else 0)
 
 
 @contextmanager
@@ -40,7 +87,7 @@ def explained(*errors: type[Exception]) -> Iterator[None]:
         raise typer.Exit(2) from None
 
 
-def from_file(context, config: Path | None) -> Path | None:
+def read_defaults(context: typer.Context, config: Path | None) -> Path | None:
     """Let the options of a file be the defaults of the command, as the callback of its `--config`, which is eager.
 
     The file is TOML, with options by name, or the `metrics.json` of a run, whose options are repeated. A file that
@@ -80,3 +127,13 @@ def _read(config: Path) -> dict[str, Any]:
             f"{config} records a run made from Python with settings that the command has no options for"
         )
     return {key: value for key, value in choice.items() if value is not None}
+
+
+Config = Annotated[
+    Path | None,
+    typer.Option(
+        help="Options in TOML, or the metrics.json of a run to repeat; options given here win.",
+        callback=read_defaults,
+        is_eager=True,
+    ),
+]

@@ -1,4 +1,4 @@
-"""The commands `python -m course_lib sae train | evaluate | export`: dictionaries of states that are stored.
+"""The commands `course sae train | evaluate | export`: dictionaries of states that are stored.
 
 A run of `train` is a directory: `choice.json`, what was asked for and of which store; `checkpoints/`, from which the
 same command goes on; and at the end, whole or not at all, `autoencoder/`.
@@ -11,11 +11,10 @@ from typing import Annotated, Any
 
 import typer
 
-from course_lib.options import Kind, explained, from_file
+from course_lib.commands import options
+from course_lib.commands.options import explained
 
-app = typer.Typer(
-    help="Train, evaluate and export sparse autoencoders of stored states.", no_args_is_help=True
-)
+app = typer.Typer(help="Train, evaluate and export sparse autoencoders.", no_args_is_help=True)
 
 CHOICE, CHECKPOINTS, AUTOENCODER = "choice.json", "checkpoints", "autoencoder"
 # What of a store's manifest says where its rows are from.
@@ -27,9 +26,6 @@ _ORIGIN = (
 Run = Annotated[
     Path, typer.Argument(help="A run of `sae train` or of `pipeline`, or a directory with an autoencoder.")
 ]
-Device = Annotated[str | None, typer.Option(help="cpu, cuda, ... (default: cuda where there is one).")]
-Threads = Annotated[int | None, typer.Option(help="CPU threads of torch (default: one for small models).")]
-Progress = Annotated[bool, typer.Option(help="Show progress bars.")]
 
 
 class Format(StrEnum):
@@ -43,33 +39,24 @@ class Format(StrEnum):
 def train(
     out: Annotated[Path, typer.Option(help="Directory of the run; one that was stopped goes on.")],
     store: Annotated[Path, typer.Option(help="A store that `activations` wrote.")],
-    kind: Annotated[Kind, typer.Option(help="Kind of sparse autoencoder.")] = Kind.topk,
-    features: Annotated[
-        int | None, typer.Option(help="Features (default: eight times the states' width).")
-    ] = None,
-    k: Annotated[
-        int | None, typer.Option(help="Active features a row, of kinds that fix it (default: 8).")
-    ] = None,
-    penalty: Annotated[
-        float | None,
-        typer.Option(
-            help="Weight of the sparsity penalty, of kinds without k (default: relu and gated 0.3, jumprelu 0.003)."
-        ),
-    ] = None,
-    steps: Annotated[int | None, typer.Option(help="Training steps (default: 2000).")] = None,
+    kind: options.KindOfAutoencoder = options.Kind.topk,
+    features: options.Features = None,
+    k: options.K = None,
+    penalty: options.Penalty = None,
+    steps: options.Steps = None,
     batch_size: Annotated[int | None, typer.Option(help="Rows a step (default: 1024).")] = None,
     step_size: Annotated[float | None, typer.Option(help="Adam's step size (default: 0.004).")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the weights and of the order of rows.")] = 0,
     checkpoint_every: Annotated[int, typer.Option(help="Steps between two checkpoints.")] = 500,
-    device: Device = None,
-    threads: Threads = None,
-    config: Annotated[
-        Path | None,
-        typer.Option(help="Options in TOML; options given here win.", callback=from_file, is_eager=True),
-    ] = None,
-    progress: Progress = True,
+    device: options.Device = None,
+    threads: options.Threads = None,
+    config: options.Config = None,
+    progress: options.Progress = True,
 ) -> None:
-    """Train a sparse autoencoder on a store; give the same command again to go on after a stop."""
+    """Train a sparse autoencoder on stored activations.
+
+    Give the same command again to go on after a stop.
+    """
     with explained(ValueError, RuntimeError, OSError):
         from dataclasses import asdict, replace
 
@@ -168,11 +155,14 @@ def evaluate(
         str, typer.Option(help="What the model reads then: a UTF-8 file, or builtin.")
     ] = "builtin",
     sentences: Annotated[int, typer.Option(help="Sentences of it.")] = 200,
-    device: Device = None,
-    threads: Threads = None,
-    progress: Progress = True,
+    device: options.Device = None,
+    threads: options.Threads = None,
+    progress: options.Progress = True,
 ) -> None:
-    """Print explained variance, active and dead features; with a model also cross-entropy before and after splicing."""
+    """Measure a sparse autoencoder on stored activations.
+
+    Prints explained variance, active and dead features; with a model also its cross-entropy before and after splicing.
+    """
     with explained(ValueError, RuntimeError, OSError):
         from course_lib import devices
         from course_lib.pipeline.stored import open_store
@@ -248,7 +238,7 @@ def export(
         typer.Option(help="saelens: what sae_lens.SAE reads; safetensors: what course_lib.sae.load reads."),
     ] = Format.saelens,
 ) -> None:
-    """Write the sparse autoencoder of a run for other programs."""
+    """Write a sparse autoencoder for other programs."""
     with explained(ValueError, OSError):
         from course_lib import sae
         from course_lib.sae import sae_lens_format

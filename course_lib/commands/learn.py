@@ -1,0 +1,40 @@
+"""Commands for learners: `doctor` and `site`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from course_lib.commands import options
+from course_lib.commands.options import explained
+
+
+def doctor() -> None:
+    """Check this machine for the lessons: what is wrong, and how to fix it."""
+    from course_lib.doctor import main
+
+    raise typer.Exit(main())
+
+
+def site(
+    notebooks: options.Notebooks = Path("notebooks"),
+    out: Annotated[Path, typer.Option(help="Folder that the site is written to.")] = Path("build/site"),
+    work: Annotated[Path, typer.Option(help="Folder of what a later build uses again.")] = Path(
+        "build/site-work"
+    ),
+    readme: Annotated[Path, typer.Option(help="The page with the table of measurements.")] = Path(
+        "README.md"
+    ),
+    repository: Annotated[str, typer.Option(help="owner/name on GitHub, for links to Binder.")] = "",
+    workers: options.Workers = options.WORKERS,
+) -> None:
+    """Build the course as pages to read in a browser.
+
+    They need no installation. The notebooks are shown as they are stored; no cell is run.
+    """
+    with explained(ValueError, OSError, RuntimeError):
+        options.require("sphinx", "site")
+        from course_lib.editions.site.build import build
+
+        warnings = build(notebooks, out, work=work, readme=readme, repository=repository, workers=workers)
+    options.finish(out / "index.html", warnings)

@@ -1,0 +1,71 @@
+"""Commands for those who maintain the course: `figures` and `pretrain`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from course_lib.commands import options
+from course_lib.commands.options import explained
+
+
+def figures(
+    directory: Annotated[Path, typer.Argument(help="Where to write them.")] = Path("figures"),
+) -> None:
+    """Redraw the lessons' figures."""
+    from course_lib.lessons import draw_figures
+
+    draw_figures(directory)
+
+
+def pretrain(
+    out: Annotated[
+        Path, typer.Option(help="Directory for model, tokenizer and scores; must not hold anything.")
+    ],
+    steps: Annotated[
+        int | None, typer.Option(help="Optimiser steps that translate, after those that denoise.")
+    ] = None,
+    denoising_steps: Annotated[int | None, typer.Option(help="Optimiser steps that denoise.")] = None,
+    meanings: Annotated[
+        int | None, typer.Option(help="Meanings of the corpus to train on, a multiple of 4.")
+    ] = None,
+    pieces: Annotated[
+        int | None, typer.Option(help="Pieces of the tokenizer (default: 3100); few meanings yield fewer.")
+    ] = None,
+    batch_size: Annotated[
+        int | None, typer.Option(help="Documents or sentences in a step, a multiple of 4.")
+    ] = None,
+    alignment_share: Annotated[
+        float | None,
+        typer.Option(help="Share of the translating steps, the last, that align (default: 0.2; 0: none)."),
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of the corpus and of the training.")] = None,
+    device: options.Device = None,
+    threads: Annotated[int | None, typer.Option(help="CPU threads of torch (default: torch's own).")] = None,
+    progress: options.Progress = True,
+) -> None:
+    """Pretrain the small mBART that is shipped, or another.
+
+    It is trained on the built-in corpus; without options it is the one that is shipped.
+    A run that was stopped goes on from its last checkpoint when the same command is given again.
+    """
+    from course_lib.devices import threads as threads_set
+    from course_lib.devices import usable_device
+    from course_lib.mbart.config import PretrainConfig
+    from course_lib.mbart.pretrain import pretrain as run
+
+    given = {
+        "translation_steps": steps,
+        "denoising_steps": denoising_steps,
+        "n_meanings": meanings,
+        "pieces": pieces,
+        "batch_size": batch_size,
+        "alignment_share": alignment_share,
+        "seed": seed,
+    }
+    with explained(ValueError, FileExistsError), threads_set(threads):
+        config = PretrainConfig(**{name: value for name, value in given.items() if value is not None})
+        scores = run(config, out, device=usable_device(device), progress=progress)
+    for name, value in scores.items():
+        typer.echo(f"{name}: {value:.4g}")
+    typer.echo(f"model: {out}")

@@ -1,0 +1,103 @@
+"""Commands for those who teach: `teacher`, `hand-out` and `progress`."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from course_lib.commands import options
+from course_lib.commands.options import explained
+
+
+class Grader(StrEnum):
+    """Tools that hand out and grade notebooks."""
+
+    nbgrader = "nbgrader"
+
+
+def teacher(
+    lessons: Annotated[list[str] | None, typer.Argument(help="Numbers of lessons (default: all).")] = None,
+    notebooks: options.Notebooks = Path("notebooks"),
+    out: Annotated[Path, typer.Option(help="Folder that the edition is written to.")] = Path("build/teacher"),
+    work: Annotated[Path, typer.Option(help="Folder of what a later build uses again.")] = Path(
+        "build/teacher-work"
+    ),
+    workers: options.Workers = options.WORKERS,
+) -> None:
+    """Build plans, solutions, banks of mistakes and slides.
+
+    The notebooks are run with their solutions; what has not changed since an earlier build is kept. The pages hold all
+    answers: keep them from pages that students read.
+    """
+    with explained(ValueError, OSError, RuntimeError):
+        options.require("sphinx_revealjs", "site")
+        from course_lib.editions.teacher.build import build
+
+        warnings = build(notebooks, out, work=work, numbers=lessons or (), workers=workers)
+    options.finish(out / "index.html", warnings)
+
+
+def hand_out(
+    directory: Annotated[Path, typer.Argument(help="Course directory of the grading tool, new or begun.")],
+    lessons: Annotated[list[str] | None, typer.Argument(help="Numbers of lessons (default: all).")] = None,
+    grader: Annotated[Grader, typer.Option("--for", help="The grading tool.")] = Grader.nbgrader,
+    notebooks: options.Notebooks = Path("notebooks"),
+) -> None:
+    """Make assignments of lessons, without solutions.
+
+    The grading tool grades the answers by their behaviour. Each lesson is an assignment, and each exercise in it
+    gives as many points as it has stars.
+    """
+    from course_lib.editions.grading import hand_out as handing
+
+    with explained(ValueError, OSError, RuntimeError):
+        options.require("nbgrader", "grading")
+        taken = handing.chosen(lessons or [], notebooks)
+        for lesson in taken:
+            source = handing.write_source(directory, lesson, notebooks, [one.number for one in taken])
+            typer.echo(f"to hand out: {handing.release(directory, source.stem)}")
+    typer.echo(f"collect the notebooks in {directory / 'submitted'}/LEARNER/ASSIGNMENT, then in {directory}:")
+    typer.echo("nbgrader autograde ASSIGNMENT && nbgrader generate_feedback ASSIGNMENT && nbgrader export")
+
+
+def progress(
+    directory: Annotated[
+        Path, typer.Argument(help="Folder of progress files, *.json, one a learner; subfolders count.")
+    ],
+    csv: Annotated[Path | None, typer.Option(help="Write who solved what to this file, as CSV.")] = None,
+    html: Annotated[Path | None, typer.Option(help="Write all tables to this file, as a page.")] = None,
+    details: Annotated[
+        bool, typer.Option("--details", help="Also print each exercise of each learner.")
+    ] = False,
+) -> None:
+    """Compare learners: who solved what, and common mistakes.
+
+    A learner is named by the path of the file, and by nothing else: rename the files to hide who is who. The files
+    are only read, and nothing is sent anywhere.
+    """
+    from rich.console import Console
+
+    from course_lib.editions.grading import progress_table as tables
+    from course_lib.files import replacing
+
+    with explained(ValueError, OSError):
+        collected = tables.collect(directory)
+        shown = [
+            tables.by_learner(collected),
+            tables.by_exercise(collected),
+            tables.common_mistakes(collected),
+        ]
+        every = tables.details(collected)
+        for path, written in (
+            (csv, lambda: tables.to_csv(every)),
+            (html, lambda: tables.to_html([*shown, every], collected.unread)),
+        ):
+            if path is not None:
+                with replacing(path) as file:
+                    file.write(written())
+    console = Console()
+    for table in [*shown, every] if details else shown:
+        tables.print_table(table, console)
+    for line in collected.unread:
+        typer.echo(line, err=True)

@@ -1,0 +1,222 @@
+"""Commands that take text through a model: `pipeline`, `browse` and `activations`."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from course_lib.commands import options
+from course_lib.commands.options import explained
+
+
+class Pool(StrEnum):
+    """One row a token, or one a sentence."""
+
+    tokens = "tokens"
+    mean = "mean"
+
+
+class Dtype(StrEnum):
+    """What a model computes in."""
+
+    auto = "auto"
+    float32 = "float32"
+    bfloat16 = "bfloat16"
+
+
+def pipeline(
+    out: Annotated[Path, typer.Option(help="Directory for the results; must not hold anything yet.")],
+    model: options.Model = "course-mbart",
+    text: Annotated[
+        str,
+        typer.Option(help="UTF-8 file, one sentence a line, optionally language<TAB>sentence; or builtin."),
+    ] = "builtin",
+    site: Annotated[
+        str,
+        typer.Option(
+            help="States that the autoencoders are trained on: encoder, decoder, or a site like encoder.6.mlp."
+        ),
+    ] = "encoder",
+    sentences: options.Sentences = None,
+    kind: options.KindOfAutoencoder = options.Kind.topk,
+    features: options.Features = None,
+    k: options.K = None,
+    penalty: options.Penalty = None,
+    steps: options.Steps = None,
+    store: Annotated[
+        Path | None,
+        typer.Option(help="Take tokens' states from this store, which `activations` wrote of the same text."),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the corpus, the split and the training.")] = 0,
+    device: options.Device = None,
+    threads: options.Threads = None,
+    config: options.Config = None,
+    progress: options.Progress = True,
+) -> None:
+    """Find named features in text: model, autoencoders, report."""
+    from course_lib.mbart.model import ModelUnavailable
+    from course_lib.pipeline import InputError, run
+    from course_lib.pipeline.config import sparse_config
+
+    with explained(InputError, ModelUnavailable):
+        sparse = sparse_config(kind=kind.value, features=features, k=k, penalty=penalty, steps=steps)
+        result = run(
+            out=out,
+            model=model,
+            text=text,
+            site=site,
+            seed=seed,
+            n_sentences=sentences,
+            sparse=sparse,
+            store=store,
+            device=device,
+            threads=threads,
+            progress=progress,
+        )
+    stacked, sparse = result.metrics["stacked"], result.metrics["sparse"]
+    width, n_features = stacked["code_width"], sparse["config"]["n_features"]
+    typer.echo(
+        f"stacked autoencoder: {width} units explain {stacked['held_out']['explained_variance']:.1%} of held-out "
+        f"variance ({stacked['train']['explained_variance']:.1%} in training, "
+        f"PCA bound {stacked['train']['pca_bound']:.1%})\n"
+        f"sparse autoencoder: {sparse['held_out']['l0']:.1f} of {n_features} features active at a token explain "
+        f"{sparse['held_out']['explained_variance']:.1%} of held-out variance; "
+        f"{sparse['train']['dead']} are dead in training"
+    )
+    if result.metrics["concepts"]:
+        from course_lib.pipeline.report import said_of_concepts
+
+        typer.echo(said_of_concepts(result.metrics))
+    typer.echo(f"report: {result.report}")
+    for warning in result.metrics["run"]["warnings"]:
+        typer.echo(f"warning: {warning}", err=True)
+
+
+def browse(
+    run: Annotated[Path, typer.Argument(help="Directory of a pipeline run.")],
+    port: Annotated[int, typer.Option(help="Port on 127.0.0.1; 0 is any free one.", min=0, max=65535)] = 0,
+    browser: Annotated[bool, typer.Option(help="Open the page in a browser.")] = True,
+    export: Annotated[
+        Path | None, typer.Option(help="Write one static HTML file instead of serving the page.")
+    ] = None,
+    features: Annotated[int, typer.Option(help="Features in that file, the strongest first.")] = 200,
+    effects: Annotated[
+        int | None,
+        typer.Option(
+            help="Features whose effect on the output is measured when the index is made "
+            "(default: 256, from width 512 on 32)."
+        ),
+    ] = None,
+    device: options.Device = None,
+    threads: options.Threads = None,
+    progress: options.Progress = True,
+) -> None:
+    """Browse the features that a run found, in a page.
+
+    The page is served on this machine only. Its index is made at the first call.
+    """
+    import webbrowser
+
+    from course_lib.interpret.browser.index import IndexUnavailable
+    from course_lib.interpret.browser.page import export as write
+    from course_lib.interpret.browser.server import open_or_build, serve
+
+    options = {"effects": effects, "device": device, "threads": threads, "progress": progress}
+    with explained(IndexUnavailable, ValueError, OSError):
+        if export is not None:
+            write(open_or_build(run, **options), export, n_features=features)
+            typer.echo(f"page: {export}")
+            return
+        server = serve(run, port=port, **options)
+    typer.echo(f"feature browser: {server.address}\nCtrl+C ends it")
+    if browser:
+        webbrowser.open(server.address)
+    server.wait()
+
+
+def activations(
+    out: Annotated[
+        Path, typer.Option(help="Directory of the store; one that a run left unfinished goes on.")
+    ],
+    text: Annotated[
+        str,
+        typer.Option(
+            help="UTF-8 file of lines: sentence, language<TAB>sentence, or two of these for encoder and decoder; "
+            ".jsonl, .parquet or .csv with a column text; or builtin."
+        ),
+    ] = "builtin",
+    model: options.Model = "course-mbart",
+    site: Annotated[
+        str,
+        typer.Option(help="encoder.final, encoder.3 (after layer 3), decoder.-1.mlp; parts: attention, mlp."),
+    ] = "encoder.final",
+    pool: Annotated[Pool, typer.Option(help="One row a token, or the mean of a sentence.")] = Pool.tokens,
+    dtype: Annotated[
+        Dtype, typer.Option(help="auto: bfloat16 where the hardware is faster with it.")
+    ] = Dtype.auto,
+    sentences: options.Sentences = None,
+    include_special: Annotated[bool, typer.Option(help="Keep language codes and </s> too.")] = False,
+    shard_size: Annotated[int, typer.Option(help="Sentences in a file; memory grows with it.")] = 1024,
+    tokens_per_batch: Annotated[
+        int | None, typer.Option(help="Tokens the model reads at once (default: 2048, on a GPU 16384).")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the built-in corpus.")] = 0,
+    device: options.Device = None,
+    threads: options.Threads = None,
+    progress: options.Progress = True,
+) -> None:
+    """Store a model's activations on disk.
+
+    Give the same command again to go on after a stop, and run it under torchrun to share the work.
+    """
+    from itertools import islice
+
+    from course_lib.mbart.model import ModelUnavailable, load
+    from course_lib.pipeline import BUILTIN, InputError, read_text
+
+    with explained(InputError, ModelUnavailable, ValueError, FileNotFoundError):
+        import torch
+
+        from course_lib import devices, parallel
+        from course_lib.mbart import activation_store as stores
+        from course_lib.mbart.activations import NotFiniteError
+        from course_lib.mbart.families import languages
+
+        where = stores.Site.parse(site)
+        if sentences is not None and sentences < 1:
+            raise ValueError(f"{sentences} sentences asked for; expected at least 1")
+        if device is None and parallel.local_rank() is not None and torch.cuda.is_available():
+            device = f"cuda:{parallel.local_rank()}"
+        used = devices.usable_device(device)
+        chosen = devices.fast_dtype(used) if dtype is Dtype.auto else getattr(torch, dtype.value)
+        mbart, tokenizer = load(model, device=used, dtype=chosen)
+        if text == BUILTIN:
+            # The text of the pipeline, so that it can train on the store.
+            spoken = [line.sentence for line in read_text(BUILTIN, seed=seed, limit=sentences)]
+        else:
+            spoken = islice(stores.read_text(text, languages=languages(tokenizer)), sentences)
+    with parallel.process_group(), parallel.synchronised():
+        with (
+            explained(stores.StoreError, NotFiniteError, ValueError),
+            devices.threads(devices.threads_for(mbart.config.d_model) if threads is None else threads),
+        ):
+            store = stores.write_store(
+                out,
+                mbart,
+                tokenizer,
+                spoken,
+                site=where,
+                pool=pool.value,
+                model_name=model,
+                shard_size=shard_size,
+                include_special=include_special,
+                tokens_per_batch=tokens_per_batch,
+                progress=progress,
+            )
+        first = parallel.rank() == 0
+    if first:
+        typer.echo(
+            f"{len(store):,} rows of {store.d_model} {store.manifest['dtype']} numbers from "
+            f"{store.manifest['sentences']:,} sentences at {store.site}\nstore: {out}"
+        )
