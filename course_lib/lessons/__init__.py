@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from course_lib.lessons.catalog import LESSONS, Lesson
 
 if TYPE_CHECKING:
-    from course_lib.teaching import Exercise
+    from course_lib.teaching import Contents, Exercise
 
 
 def lesson_modules() -> Iterator[tuple[Lesson, ModuleType]]:
@@ -21,10 +21,14 @@ def lesson_modules() -> Iterator[tuple[Lesson, ModuleType]]:
             yield lesson, import_module(name)
 
 
+def contents_of(lesson: Lesson) -> "Contents":
+    """Return what a lesson's package holds: its symbols, figures, explorers, predictions and exercises."""
+    return import_module(f"{__name__}.{lesson.slug}").lesson
+
+
 def exercises_of(number: str) -> "Mapping[str, Exercise]":
     """Return the exercises of the lesson of that number, by their ids; none where there is no such lesson."""
-    slugs = [lesson.slug for lesson in LESSONS if lesson.number == number]
-    return import_module(f"{__name__}.{slugs[0]}").EXERCISES if slugs else {}
+    return next((contents_of(lesson).exercises for lesson in LESSONS if lesson.number == number), {})
 
 
 def draw_figures(directory: Path) -> list[Path]:

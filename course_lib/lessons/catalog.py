@@ -1,4 +1,4 @@
-"""The lessons of the course, in order: the one list that the map, the README and the tests read."""
+"""The lessons of the course, in order: the one list that registers a lesson."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,9 +29,14 @@ class Lesson:
     minutes: int
 
     @property
+    def name(self) -> str:
+        """Number and slug, the name of its notebook and of its pages: 01_gradient_descent_stability."""
+        return f"{self.number}_{self.slug}"
+
+    @property
     def notebook(self) -> str:
         """File name of the lesson's notebook."""
-        return f"{self.number}_{self.slug}.ipynb"
+        return f"{self.name}.ipynb"
 
     def is_open(self, notebooks: Path) -> bool:
         """Whether the lesson is there: its notebook lies in the folder `notebooks`."""
@@ -77,11 +82,25 @@ LESSONS = tuple(
     )
 )
 
+
+def part_title(part: str) -> str:
+    """Return a part's number and name: "I Optimisation"."""
+    return f"{part} {PARTS[part]}".strip()
+
+
 # Three ways through the course: the lessons where each ends. What these need belongs to the path.
 PATHS = {
     "Optimisation": ("05", "06", "07", "09", "20", "30", "32"),
     "Attention": ("12", "14", "16", "17", "22", "23"),
     "Interpretability": ("19", "21", "22", "29"),
+}
+
+
+# The name that a reader meets for each path, and whom it is for.
+PATH_AIMS = {
+    "Optimisation": "What decides whether training works: step sizes, norms, widths, estimators.",
+    "Attention": "What an attention layer computes, what it costs, and what cheaper ones give up.",
+    "Interpretability": "From activations to named features, with controls at every step.",
 }
 
 
@@ -113,12 +132,13 @@ def path_table(notebooks: Path) -> str:
     return "\n".join(rows)
 
 
-def lesson_map(notebooks: Path, *, prefix: str = "") -> str:
-    """Return the table of lessons in Markdown: open lessons are links, `prefix` before the file's name."""
+def lesson_map(notebooks: Path) -> str:
+    """Return the table of lessons in Markdown: open lessons are links."""
     rows = ["| | Lesson | Part | |", "|---|---|---|---|"]
     for lesson in LESSONS:
         opened = lesson.is_open(notebooks)
-        title = f"[{lesson.title}]({prefix}{lesson.notebook})" if opened else lesson.title
-        part = f"{lesson.part} {PARTS[lesson.part]}".strip()
-        rows.append(f"| {lesson.number} | {title} | {part} | {'open' if opened else 'in preparation'} |")
+        title = f"[{lesson.title}]({lesson.notebook})" if opened else lesson.title
+        rows.append(
+            f"| {lesson.number} | {title} | {part_title(lesson.part)} | {'open' if opened else 'in preparation'} |"
+        )
     return "\n".join(rows)

@@ -8,12 +8,13 @@ from course_lib.teaching.laws import inputs, integers, normal, one_of, uniform, 
 from course_lib.teaching.layout import lines, panels
 from course_lib.teaching.prediction import Prediction
 from course_lib.teaching.progress import Progress
-from course_lib.teaching.register import contents
+from course_lib.teaching.register import Contents
 from course_lib.teaching.style import show
 
 __all__ = [
     "Choice",
     "ClaimError",
+    "Contents",
     "Exercise",
     "Explorer",
     "Mistake",
@@ -25,7 +26,6 @@ __all__ = [
     "Verdict",
     "claim",
     "close",
-    "contents",
     "describe",
     "edit",
     "inputs",

@@ -1,8 +1,6 @@
-"""What a lesson holds: one register of its figures, explorers, predictions and exercises.
+"""What a lesson holds: one register of its symbols, figures, explorers, predictions and exercises.
 
-    lesson = contents(__name__)
-
-gives the modules of one lesson's package the same register, as `logging.getLogger(__name__)` does for a logger.
+A lesson's package makes it in `contents.py`, where its other modules import it from, and offers it as `lesson`.
 """
 
 import inspect
@@ -19,18 +17,15 @@ from course_lib.teaching.layout import panels
 from course_lib.teaching.prediction import Prediction
 from course_lib.teaching.style import describe, new_figure, styled
 
-_REGISTERS: dict[str, "Contents"] = {}
-
-
-def contents(module: str) -> "Contents":
-    """Return the register of the package that the module belongs to, or of the module itself."""
-    return _REGISTERS.setdefault(module.rpartition(".")[0] or module, Contents())
-
 
 class Contents:
-    """The figures, explorers, predictions and exercises of one lesson, by name or number, in order."""
+    """The figures, explorers, predictions and exercises of one lesson, by name or number, in order.
 
-    def __init__(self):
+    `symbols` are those that its text introduces, in TeX, each with what it stands for.
+    """
+
+    def __init__(self, *, symbols: Mapping[str, str] | None = None):
+        self.symbols: dict[str, str] = dict(symbols or {})
         self.figures: dict[str, Callable[[], Figure]] = {}
         self.explorers: dict[str, type[Explorer]] = {}
         self.predictions: dict[str, Callable[..., Prediction]] = {}

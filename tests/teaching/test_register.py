@@ -7,19 +7,13 @@ import torch
 
 from course_lib.teaching.explorer import Explorer
 from course_lib.teaching.laws import inputs, whole
-from course_lib.teaching.register import Contents, contents
+from course_lib.teaching.register import Contents
 from course_lib.teaching.style import text_alternative
 
 
 @pytest.fixture
 def lesson():
     return Contents()
-
-
-def test_the_modules_of_a_package_share_a_register():
-    assert contents("one.lesson.pictures") is contents("one.lesson.exercises")
-    assert contents("one.lesson.pictures") is not contents("one.other.pictures")
-    assert contents("alone") is contents("alone")
 
 
 def test_a_figure_is_labelled_described_and_registered_by_name(lesson):

@@ -1,9 +1,9 @@
 """The course as pages that can be read without installing anything: a static site from the stored notebooks.
 
-    python -m course_lib.editions.site --out build/site
+    course site --out build/site
 
 `facts` asks a lesson's register for what its page needs besides the notebook (choices of predictions, hints, frames
-of explorers), `pages` turns a stored notebook into one that Sphinx reads, `symbols` says what each symbol stands for
-and where, `front` writes the pages around the lessons, `extension` is what Sphinx loads, and `build` joins them. No
-cell of a notebook is run.
+of explorers), `pages` turns a stored notebook into one that Sphinx reads, `symbols` finds where a lesson
+introduces its symbols, `front` writes the pages around the lessons, `extension` is what Sphinx loads, and `build`
+joins them. No cell of a notebook is run.
 """

@@ -1,4 +1,4 @@
-"""What a page needs of its lesson besides the notebook: predictions, hints, and explorers rendered as frames.
+"""What a page needs of its lesson besides the notebook: symbols, predictions, hints, and explorers as frames.
 
 A page has no kernel. So every control of an explorer gets a row of frames through the default setting: one control
 moves, the others stand at their defaults. Two controls that act together (`Explorer.together`) get a grid of frames
@@ -7,27 +7,20 @@ Rendering costs far more than reading, so the result is kept in a folder that is
 may have a say in it.
 """
 
-import hashlib
-import importlib.metadata
 import io
 import json
-import multiprocessing
-import shutil
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from PIL import Image
-from tqdm import tqdm
 
+from course_lib.editions.cache import fingerprint, folder_of, make_missing
 from course_lib.files import new_directory
+from course_lib.lessons import contents_of
 from course_lib.lessons.catalog import LESSONS, Lesson
-from course_lib.teaching import Choice, Explorer, Slider, contents
+from course_lib.teaching import Choice, Explorer, Slider
 
-PACKAGE = Path(__file__).resolve().parents[2]
-# What no lesson's frames depend on; the other lessons' folders are left out, too.
-APART = ("editions/", "pipeline/", "interpret/browser/")
 # The positions of one slider, in the order in which they are tried until an explorer is small enough.
 POSITIONS = (9, 7, 5, 3)
 LIMIT = 1_500_000  # bytes an explorer
@@ -45,59 +38,26 @@ def gather(
     Raises:
         ValueError: `workers` is below 1, or an explorer does not fit into its limit.
     """
-    if workers < 1:
-        raise ValueError(f"workers must be at least 1, got {workers}")
     cache.mkdir(parents=True, exist_ok=True)
-    folders = [cache / f"{lesson.number}-{fingerprint(lesson)}" for lesson in lessons]
-    missing = [(one, at) for one, at in zip(lessons, folders, strict=True) if not at.is_dir()]
-    for old in set(cache.iterdir()) - set(folders):
-        if old.name[:3] in {f"{lesson.number}-" for lesson in lessons}:
-            shutil.rmtree(old)
-    if missing:
-        for _ in tqdm(_run(missing, workers), total=len(missing), desc="explorers", unit=" lessons"):
-            pass
+    folders = {lesson: folder_of(cache, lesson, fingerprint(lesson)) for lesson in lessons}
+    make_missing(write, {lesson: (lesson,) for lesson in lessons}, folders, workers=workers)
     facts = {}
-    for lesson, folder in zip(lessons, folders, strict=True):
+    for lesson, folder in folders.items():
         facts[lesson.number] = json.loads((folder / "facts.json").read_text(encoding="utf-8"))
         facts[lesson.number]["folder"] = folder.name
     return facts
 
 
-def _run(missing: Sequence[tuple[Lesson, Path]], workers: int) -> Iterator[None]:
-    slugs = [lesson.slug for lesson, _ in missing]
-    folders = [folder for _, folder in missing]
-    if workers == 1:
-        yield from map(write, slugs, folders)
-    else:
-        # Spawned, since torch's threads do not survive a fork.
-        with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn")) as pool:
-            yield from pool.map(write, slugs, folders)
-
-
-def fingerprint(lesson: Lesson) -> str:
-    """Return a hash of the lesson's package, of the library that it may use, and of what draws."""
-    digest = hashlib.sha256()
-    for name in ("matplotlib", "pillow", "torch", "numpy"):
-        digest.update(importlib.metadata.version(name).encode())
-    for path in sorted([*PACKAGE.rglob("*.py"), PACKAGE / "editions" / "site" / "facts.py"]):
-        parts = path.relative_to(PACKAGE).parts
-        other = parts[0] == "lessons" and len(parts) > 2 and parts[1] != lesson.slug
-        apart = "/".join(parts).startswith(APART) and parts[-1] != "facts.py"
-        if not other and not apart:
-            digest.update(str(parts).encode() + path.read_bytes())
-    return digest.hexdigest()[:16]
-
-
-def write(slug: str, folder: Path) -> None:
+def write(lesson: Lesson, folder: Path) -> None:
     """Render the explorers of a lesson into `folder` and write `facts.json` beside them."""
     import torch
 
     torch.set_num_threads(1)
-    importlib.import_module(f"course_lib.lessons.{slug}")
-    register = contents(f"course_lib.lessons.{slug}.pictures")
+    register = contents_of(lesson)
     predictions = {number: ask.example() for number, ask in register.predictions.items()}
     with new_directory(folder) as made:
         facts = {
+            "symbols": register.symbols,
             "predictions": {
                 number: {"choices": list(one.choices.items()), "answer": one.answer}
                 for number, one in predictions.items()

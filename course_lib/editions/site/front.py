@@ -8,39 +8,29 @@ from urllib.parse import quote
 
 from nbformat import NotebookNode
 
+from course_lib.editions.html import toctree
+from course_lib.editions.notebooks import printed
 from course_lib.editions.site.pages import explorer
-from course_lib.editions.site.symbols import SYMBOLS, anchor_of, letter
-from course_lib.lessons.catalog import LESSONS, PARTS, PATHS, Lesson, lessons_for
+from course_lib.editions.site.symbols import anchor_of, letter
+from course_lib.lessons.catalog import LESSONS, PARTS, PATH_AIMS, PATHS, Lesson, lessons_for, part_title
 
-QUESTION = re.compile(r"\*\*([^*]+?\?)\*\*")
-SENTENCE = re.compile(r"[^.?!]*\?")
-MISTAKE = re.compile(r"^\*\*\d+\. (.+?)\*\*", re.MULTILINE)
 HOLDS = re.compile(r"^\(\d\d\.\w+\) holds", re.MULTILINE)
 REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+")
-
-# The name that a reader meets for each of the catalog's paths, and whom it is for.
-PATH_AIMS = {
-    "Optimisation": "What decides whether training works: step sizes, norms, widths, estimators.",
-    "Attention": "What an attention layer computes, what it costs, and what cheaper ones give up.",
-    "Interpretability": "From activations to named features, with controls at every step.",
-}
 
 
 def index(notebooks: Mapping[str, NotebookNode], facts: Mapping[str, Mapping[str, Any]], readme: str) -> str:
     """Return the front page, in MyST Markdown, from the notebooks by file name, the facts of the lessons and README.
 
     Raises:
-        ValueError: a lesson has no question, or README no table of measurements.
+        ValueError: README has no table of measurements.
     """
-    claims = sum(len(HOLDS.findall(printed(notebook))) for notebook in notebooks.values())
-    wrong = {lesson: mistakes(notebooks[lesson.notebook]) for lesson in LESSONS}
-    trees = []
-    for part, name in PARTS.items():
-        entries = "\n".join(
-            f"lessons/{lesson.notebook.removesuffix('.ipynb')}" for lesson in LESSONS if lesson.part == part
-        )
-        trees.append(f"```{{toctree}}\n:hidden:\n:caption: {part and part + ' '}{name}\n\n{entries}\n```")
-    trees.append("```{toctree}\n:hidden:\n:caption: Around the lessons\n\nopen\nsymbols\napi/index\n```")
+    claims = sum(len(HOLDS.findall(printed(*notebook.cells))) for notebook in notebooks.values())
+    wrong = {lesson: notebooks[lesson.notebook].metadata.course.mistakes for lesson in LESSONS}
+    trees = [
+        toctree(part_title(part), [f"lessons/{lesson.name}" for lesson in LESSONS if lesson.part == part])
+        for part in PARTS
+    ]
+    trees.append(toctree("Around the lessons", ["open", "symbols", "api/index"]))
     hours = sum(lesson.minutes for lesson in LESSONS) / 60
     return "\n\n".join(
         [
@@ -67,49 +57,13 @@ def index(notebooks: Mapping[str, NotebookNode], facts: Mapping[str, Mapping[str
     )
 
 
-def printed(notebook: NotebookNode) -> str:
-    """Return all that the cells of a stored notebook printed."""
-    outputs = [out for cell in notebook.cells if cell.cell_type == "code" for out in cell.outputs]
-    return "\n".join(out.text for out in outputs if out.output_type == "stream")
-
-
-def section(notebook: NotebookNode, title: str) -> str:
-    """Return the Markdown of the section whose heading begins with `title`, empty where there is none."""
-    text = "\n\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
-    found = re.search(rf"^## {re.escape(title)}[^\n]*\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
-    return found[1].strip() if found else ""
-
-
-def question(notebook: NotebookNode, lesson: Lesson) -> str:
-    """Return the question that a lesson asks: the one it prints in bold, else the last one of its first section.
-
-    Raises:
-        ValueError: its section "The question" asks nothing.
-    """
-    text = section(notebook, "The question")
-    asked = QUESTION.findall(text) or [one.strip() for one in SENTENCE.findall(text)][-1:]
-    if not asked:
-        if not lesson.part:  # the lesson on the course itself asks nothing
-            return "How does this course work?"
-        raise ValueError(
-            f"{lesson.notebook} must ask something in its section 'The question', found {text[:80]!r}"
-        )
-    first = asked[0]
-    return first[0].upper() + first[1:]
-
-
-def mistakes(notebook: NotebookNode) -> list[str]:
-    """Return the titles of what a lesson quotes as wrong, in its section on the notes."""
-    return MISTAKE.findall(section(notebook, "What the notes say wrongly"))
-
-
 def paths() -> str:
     """Return the paths of the catalog as cards: what each is for, its lessons in order, its hours."""
     cards = []
     for name, goals in PATHS.items():
         taken = lessons_for(*goals)
         links = " ".join(
-            f'<a href="lessons/{one.notebook.removesuffix(".ipynb")}.html" title="{html.escape(one.title)}">{one.number}</a>'
+            f'<a href="lessons/{one.name}.html" title="{html.escape(one.title)}">{one.number}</a>'
             for one in taken
         )
         hours = sum(one.minutes for one in taken) / 60
@@ -122,7 +76,7 @@ def paths() -> str:
 
 
 def _part(part: str, notebooks: Mapping[str, NotebookNode], facts: Mapping[str, Mapping[str, Any]]) -> str:
-    blocks = [f"### {part} {PARTS[part]}" if part else f"### {PARTS[part]}"]
+    blocks = [f"### {part_title(part)}"]
     for lesson in LESSONS:
         if lesson.part != part:
             continue
@@ -131,7 +85,7 @@ def _part(part: str, notebooks: Mapping[str, NotebookNode], facts: Mapping[str, 
         needs = ", ".join(lesson.needs.split()) or "nothing"
         blocks += [
             f"#### [{lesson.number} {lesson.title}](lessons/{lesson.notebook})",
-            question(notebooks[lesson.notebook], lesson),
+            notebooks[lesson.notebook].metadata.course.question,
             explorer(about, f"_explorers/{own['folder']}/{name}", first_only=True),
             f'<p class="course-needs">{lesson.minutes} minutes, after: {needs}</p>',
         ]
@@ -214,23 +168,23 @@ def symbols_page(facts: Mapping[str, Mapping[str, Any]]) -> str:
             "A letter means one thing in a lesson, and may mean another in the next. Each link leads to the place "
             "where the lesson introduces the symbol.",
             "## Greek letters",
-            introduced(greek=True),
+            introduced(facts, greek=True),
             "## Latin letters",
-            introduced(greek=False),
+            introduced(facts, greek=False),
             "## What the explorers move",
             moved(facts),
         ]
     )
 
 
-def introduced(*, greek: bool) -> str:
+def introduced(facts: Mapping[str, Mapping[str, Any]], *, greek: bool) -> str:
     """Return the table of symbols in the lessons' text with Greek or Latin letters, what each stands for, and where."""
     found: dict[tuple[str, str], list[str]] = {}
     for lesson in LESSONS:
-        page = f"lessons/{lesson.notebook.removesuffix('.ipynb')}.html"
-        for symbol, meaning in SYMBOLS[lesson.number].items():
+        for place, (symbol, meaning) in enumerate(facts[lesson.number]["symbols"].items(), start=1):
             if (len(letter(symbol)) > 1) == greek:
-                link = f'<a href="{page}#{anchor_of(lesson.number, symbol)}">{lesson.number}</a>'
+                page = f"lessons/{lesson.name}.html#{anchor_of(lesson.number, place)}"
+                link = f'<a href="{page}">{lesson.number}</a>'
                 found.setdefault((symbol, meaning), []).append(link)
     rows = ["| Symbol | Stands for | Introduced in |", "|---|---|---|"]
     for symbol, meaning in sorted(found, key=lambda one: (letter(one[0]).lower(), one[0], one[1])):

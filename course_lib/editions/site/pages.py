@@ -19,6 +19,7 @@ from typing import Any
 
 from nbformat import NotebookNode, v4
 
+from course_lib.editions.notebooks import EXERCISE, EXPLORER, PREDICTION, STRIP, WIDGET
 from course_lib.lessons.catalog import PARTS, Lesson
 
 TAG = re.compile(r"\\tag\{(\d\d\.\w+)\}")
@@ -29,12 +30,7 @@ NO_TEXT = re.compile(
     r"```.*?```|(`+)(?!`).+?(?<!`)\1(?!`)|\$\$.+?\$\$|(?<!\\)\$[^$]+?(?<!\\)\$|^#+ .*?$|\[[^\]\n]*\]\([^)\s]*\)",
     re.DOTALL | re.MULTILINE,
 )
-PREDICTION = re.compile(r"\*\*Prediction (\d\d\.P\d+)\.\*\*")
-EXERCISE = re.compile(r"\*\*(\d\d\.\d+) ")
 HEADING = re.compile(r"^##+ ", re.MULTILINE)
-EXPLORER = re.compile(r"\blesson\.(\w+)\(")
-WIDGET = "application/vnd.jupyter.widget-view+json"
-STRIP = "<details><summary>For reading without a kernel"
 
 
 def anchors(notebooks: Mapping[str, NotebookNode]) -> dict[str, str]:
@@ -361,7 +357,7 @@ def documented(module: str) -> bool:
     parts = module.split(".")
     return (
         parts[0] == "course_lib"
-        and parts[1:2] not in (["lessons"], ["editions"])
+        and parts[1:2] not in (["lessons"], ["editions"], ["commands"])
         and parts[1:3] != ["interpret", "browser"]
         and not any(part.startswith("_") for part in parts)
     )

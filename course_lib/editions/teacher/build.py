@@ -1,38 +1,33 @@
 """Build the edition for teachers: make what belongs to each lesson, and join it to linked pages."""
 
-import hashlib
-import importlib
 import json
-import multiprocessing
 import re
 import shutil
 import time
-from collections.abc import Collection, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import nbformat
 import sphinx_revealjs
 from nbformat import NotebookNode
-from tqdm import tqdm
 
-from course_lib.editions.site.build import STATIC, mathjax, name_all, read, sphinx, write
-from course_lib.editions.site.facts import PACKAGE, fingerprint
+from course_lib.editions.cache import find_made, fingerprint, folder_of, make_missing, sources
+from course_lib.editions.html import STATIC, make_accessible, mathjax, sphinx, toctree, write
+from course_lib.editions.notebooks import read
 from course_lib.editions.site.pages import anchors, linked
 from course_lib.editions.site.pages import page as notebook_page
 from course_lib.editions.teacher import bank, plan, slides
 from course_lib.editions.teacher.solved import run, solved, unsolved
 from course_lib.files import new_directory
-from course_lib.lessons.catalog import LESSONS, PARTS, Lesson
-from course_lib.teaching import contents
-from course_lib.teaching.register import Contents
+from course_lib.lessons import contents_of
+from course_lib.lessons.catalog import LESSONS, PARTS, Lesson, part_title
+from course_lib.teaching import Contents
 
 HERE = Path(__file__).parent
 TITLE = "Why the rules of deep learning hold: for teachers"
-# What a run, and what is made of it, depend on besides what `course_lib.editions.site.facts.fingerprint` knows.
+# What a run, and what is made of it, depend on besides what `course_lib.editions.cache.fingerprint` knows.
 RUN = ("editions/teacher/solved.py", "pipeline", "interpret/browser")
-MADE = ("editions/teacher",)
+MADE = ("editions",)
 # A link to a page of a lesson, in Markdown and in HTML.
 LINK = re.compile(r"\[([^\[\]]*)\]\((?:\.\./\w+/)?(\d\d)_\w+\.(?:ipynb|md)[^)\s]*\)")
 ANCHOR = re.compile(r"<a href=\"\.\./lessons/(\d\d)_[^\"]*\">(.*?)</a>")
@@ -49,27 +44,24 @@ def build(notebooks: Path, out: Path, *, work: Path, numbers: Sequence[str] = ()
         ValueError: there is no lesson of such a number, `workers` is below 1, or a reference does not solve its exercise.
         FileNotFoundError: a lesson's notebook is not there.
     """
-    if workers < 1:
-        raise ValueError(f"workers must be at least 1, got {workers}")
     if unknown := set(numbers) - {lesson.number for lesson in LESSONS}:
         raise ValueError(f"numbers must be those of lessons, got {sorted(unknown)}")
     chosen = [lesson for lesson in LESSONS if not numbers or lesson.number in numbers]
     make_all(chosen, notebooks, work, workers=workers)
-    made = {lesson: folder for lesson in LESSONS for folder in kept(work / "made", lesson)}
+    made = {lesson: folder for lesson in LESSONS for folder in find_made(work / "made", lesson)}
     numbers = {lesson.number for lesson in made}
     where = anchors({lesson.notebook: read(notebooks / lesson.notebook) for lesson in made})
     source = work / "source"
     write(source, pages(made, where, source))
     warnings = sphinx(source, out, work / "doctrees", where, title=TITLE)
     for lesson, folder in made.items():
-        name = lesson.notebook.removesuffix(".ipynb")
         for kind in ("notebooks", "slides"):
             (out / kind).mkdir(exist_ok=True)
-        shutil.copy(folder / "notebook.ipynb", out / "notebooks" / f"{name}.ipynb")
+        shutil.copy(folder / "notebook.ipynb", out / "notebooks" / lesson.notebook)
         deck = (folder / "slides.html").read_text(encoding="utf-8")
-        (out / "slides" / f"{name}.html").write_text(reachable(deck, numbers), encoding="utf-8")
+        (out / "slides" / f"{lesson.name}.html").write_text(reachable(deck, numbers), encoding="utf-8")
     parts_of_slides(out)
-    name_all(out)
+    make_accessible(out)
     return warnings
 
 
@@ -78,84 +70,45 @@ def build(notebooks: Path, out: Path, *, work: Path, numbers: Sequence[str] = ()
 
 def make_all(lessons: Sequence[Lesson], notebooks: Path, work: Path, *, workers: int) -> None:
     """Run lessons and make their texts, each in a folder of `work` that its sources name; what is there is kept."""
-    tasks = []
+    runs, made = {}, {}
     for lesson in lessons:
         ran = sources(RUN, fingerprint(lesson).encode(), (notebooks / lesson.notebook).read_bytes())
-        made = sources(MADE, ran.encode())
-        tasks.append((lesson, notebooks, work / "runs", ran, work / "made", made))
-    missing = [task for task in tasks if not folder_of(*task[4:], task[0]).is_dir()]
-    for _ in tqdm(_make_each(missing, workers), total=len(missing), unit=" lessons"):
-        pass
+        runs[lesson] = folder_of(work / "runs", lesson, ran)
+        made[lesson] = folder_of(work / "made", lesson, sources(MADE, ran.encode()))
+    make_missing(run_solved, {lesson: (lesson, notebooks) for lesson in lessons}, runs, workers=workers)
+    make_missing(write_parts, {lesson: (lesson, runs[lesson]) for lesson in lessons}, made, workers=workers)
 
 
-def _make_each(tasks: Sequence[tuple], workers: int) -> Iterator[None]:
-    if workers == 1:
-        for task in tasks:
-            yield make(*task)
-        return
-    # Spawned, since torch's threads do not survive a fork.
-    with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn")) as pool:
-        for done in [pool.submit(make, *task) for task in tasks]:
-            yield done.result()
-
-
-def sources(names: Sequence[str], *begin: bytes) -> str:
-    """Return a hash of `begin` and of the files or folders of the package that are named."""
-    digest = hashlib.sha256(b"".join(begin))
-    for name in names:
-        for path in sorted([PACKAGE / name, *(PACKAGE / name).rglob("*")]):
-            if path.is_file() and path.suffix != ".pyc":
-                digest.update(path.read_bytes())
-    return digest.hexdigest()[:16]
-
-
-def folder_of(cache: Path, name: str, lesson: Lesson) -> Path:
-    """Return the folder of `cache` that holds a lesson as made from sources of this hash."""
-    return cache / f"{lesson.number}-{name}"
-
-
-def kept(cache: Path, lesson: Lesson) -> list[Path]:
-    """Return the folders of `cache` that hold a lesson."""
-    return sorted(cache.glob(f"{lesson.number}-*"))
-
-
-@contextmanager
-def only(folder: Path, lesson: Lesson) -> Iterator[Path]:
-    """Give a new folder to fill, which takes the place of those that hold the lesson beside it."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with new_directory(folder) as made:
-        yield made
-    for old in set(kept(folder.parent, lesson)) - {folder}:
-        shutil.rmtree(old)
-
-
-def make(lesson: Lesson, notebooks: Path, runs: Path, ran: str, texts: Path, made: str) -> None:
-    """Run a lesson's notebook with its solutions, unless it was, and write what is made of it.
+def run_solved(lesson: Lesson, notebooks: Path, folder: Path) -> None:
+    """Run a lesson's notebook with its solutions; write it into `folder`, and how many seconds it took.
 
     Raises:
         ValueError: a reference does not solve its exercise in the notebook.
     """
+    notebook = solved(read(notebooks / lesson.notebook), contents_of(lesson).exercises)
+    start = time.perf_counter()
+    run(notebook, notebooks)
+    seconds = time.perf_counter() - start
+    if wrong := unsolved(notebook):
+        raise ValueError(f"{lesson.notebook}: the references of {wrong} do not solve their exercises")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with new_directory(folder) as made:
+        nbformat.write(notebook, made / "notebook.ipynb")
+        (made / "seconds.json").write_text(json.dumps(seconds), encoding="utf-8")
+
+
+def write_parts(lesson: Lesson, ran: Path, folder: Path) -> None:
+    """Write what is made of a lesson into `folder`, from the folder in which `run_solved` left its notebook."""
     import torch
 
     torch.set_num_threads(1)
-    importlib.import_module(f"course_lib.lessons.{lesson.slug}")
-    register = contents(f"course_lib.lessons.{lesson.slug}.pictures")
-    if not (held := folder_of(runs, ran, lesson)).is_dir():
-        notebook = solved(read(notebooks / lesson.notebook), register.exercises)
-        start = time.perf_counter()
-        run(notebook, notebooks)
-        seconds = time.perf_counter() - start
-        if wrong := unsolved(notebook):
-            raise ValueError(f"{lesson.notebook}: the references of {wrong} do not solve their exercises")
-        with only(held, lesson) as folder:
-            nbformat.write(notebook, folder / "notebook.ipynb")
-            (folder / "seconds.json").write_text(json.dumps(seconds), encoding="utf-8")
-    with only(folder_of(texts, made, lesson), lesson) as folder:
-        shutil.copy(held / "notebook.ipynb", folder)
-        notebook = nbformat.read(held / "notebook.ipynb", as_version=4)
-        seconds = json.loads((held / "seconds.json").read_text(encoding="utf-8"))
-        for name, text in parts(lesson, notebook, register, seconds).items():
-            (folder / name).write_text(text, encoding="utf-8")
+    notebook = nbformat.read(ran / "notebook.ipynb", as_version=4)
+    seconds = json.loads((ran / "seconds.json").read_text(encoding="utf-8"))
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with new_directory(folder) as made:
+        shutil.copy(ran / "notebook.ipynb", made)
+        for name, text in parts(lesson, notebook, contents_of(lesson), seconds).items():
+            (made / name).write_text(text, encoding="utf-8")
 
 
 def parts(lesson: Lesson, notebook: NotebookNode, register: Contents, seconds: float) -> dict[str, str]:
@@ -179,11 +132,10 @@ def pages(made: dict[Lesson, Path], where: dict[str, str], source: Path) -> dict
     numbers = {lesson.number for lesson in made}
     found = {"index.md": index(made)}
     for lesson, folder in made.items():
-        name = lesson.notebook.removesuffix(".ipynb")
         for kind in ("plans", "banks"):
             text = (folder / f"{kind}.md").read_text(encoding="utf-8")
             text = TO_LESSON.sub(r"](../lessons/\1", text)
-            found[f"{kind}/{name}.md"] = linked(reachable(text, numbers), where, prefix="../lessons/")
+            found[f"{kind}/{lesson.name}.md"] = linked(reachable(text, numbers), where, prefix="../lessons/")
         notebook = nbformat.read(folder / "notebook.ipynb", as_version=4)
         predictions = json.loads((folder / "predictions.json").read_text(encoding="utf-8"))
         facts = {"predictions": predictions, "hints": {}, "explorers": {}, "folder": ""}
@@ -212,21 +164,17 @@ def index(made: Collection[Lesson]) -> str:
         "These pages hold all answers. Keep them from pages that students read.",
     ]
     trees = []
-    for part, title in PARTS.items():
+    for part in PARTS:
         lessons = [lesson for lesson in made if lesson.part == part]
-        if not lessons:
-            continue
-        rows = []
-        for lesson in lessons:
-            name = lesson.notebook.removesuffix(".ipynb")
-            rows.append(
-                f"- {lesson.number} {lesson.title}, {lesson.minutes} minutes: [plan](plans/{name}.md), "
-                f"[solutions](lessons/{name}.ipynb), [bank](banks/{name}.md), "
-                f'<a href="slides/{name}.html">slides</a>'
-            )
-        entries = "\n".join(f"plans/{lesson.notebook.removesuffix('.ipynb')}" for lesson in lessons)
-        blocks += [f"## {f'{part} {title}'.strip()}", "\n".join(rows)]
-        trees.append(f"```{{toctree}}\n:hidden:\n:caption: {f'{part} {title}'.strip()}\n\n{entries}\n```")
+        if lessons:
+            rows = [
+                f"- {one.number} {one.title}, {one.minutes} minutes: [plan](plans/{one.name}.md), "
+                f"[solutions](lessons/{one.notebook}), [bank](banks/{one.name}.md), "
+                f'<a href="slides/{one.name}.html">slides</a>'
+                for one in lessons
+            ]
+            blocks += [f"## {part_title(part)}", "\n".join(rows)]
+            trees.append(toctree(part_title(part), [f"plans/{one.name}" for one in lessons]))
     return "\n\n".join([*blocks, *trees])
 
 

@@ -10,17 +10,13 @@ from typing import Any
 import torch
 from nbformat import NotebookNode
 
-from course_lib.editions.site.front import mistakes, section
-from course_lib.editions.site.pages import EXERCISE, EXPLORER, PREDICTION
+from course_lib.editions.notebooks import EXERCISE, EXPLORER, PREDICTION, section
 from course_lib.lessons.catalog import LESSONS, Lesson
 from course_lib.teaching import Exercise, Explorer, Mistake, Prediction
 from course_lib.teaching.exercise import N_CASES
 from course_lib.teaching.register import Contents
 
 HEADING = re.compile(r"^##+ (.+)$", re.MULTILINE)
-ABOUT = re.compile(r"^\*\*(\w+)\.\*\* (.+)$", re.MULTILINE)
-# "15 minutes more", "takes another 20", "take 20 more", "a second sitting of about 40 minutes"
-MORE = re.compile(r"(\d+) (?:minutes )?more\b|\btakes another (\d+)|second sitting of about (\d+) minutes")
 # What a line of code, and a picture or a question that is talked about, count for, in words of text.
 LINE, PICTURE = 10, 100
 MARKUP = re.compile(r"[|$*_`\[\]\\]")
@@ -63,12 +59,6 @@ def parts(notebook: NotebookNode) -> list[Part]:
     return [one for one in found[1:] if one.length or one.exercises]
 
 
-def more(notebook: NotebookNode) -> int:
-    """Return the minutes that the lesson's optional sections take beyond its own, 0 where they are within."""
-    said = MORE.search(dict(ABOUT.findall(notebook.cells[0].source)).get("Time", ""))
-    return int(next(filter(None, said.groups()))) if said else 0
-
-
 def timed(
     lesson: Lesson, notebook: NotebookNode, exercises: Mapping[str, Exercise]
 ) -> list[tuple[Part, int]]:
@@ -77,7 +67,7 @@ def timed(
     An exercise takes the minutes that it names. The rest of the lesson's time is spread over the sections by their
     length. Optional sections share the time that the lesson gives them on top, where it does.
     """
-    found, extra = parts(notebook), more(notebook)
+    found, extra = parts(notebook), notebook.metadata.course.optional_minutes
     apart = [one for one in found if one.optional and extra]
     within = [one for one in found if one not in apart]
     minutes = {}
@@ -109,17 +99,16 @@ def page(
     seconds: float,
 ) -> str:
     """Return the plan of a lesson in MyST Markdown; `seconds` is what its notebook took to run."""
-    said = dict(ABOUT.findall(notebook.cells[0].source))
-    place = lesson.notebook.removesuffix(".ipynb")
+    place = lesson.name
     code = "\n".join(one.source for one in notebook.cells if one.cell_type == "code")
     first = next((name for name in EXPLORER.findall(code) if name in register.explorers), None)
     blocks = [
         f"# {lesson.number} Plan: {lesson.title}",
-        said["Goal"],
+        notebook.metadata.course.goal,
         f"[Notebook with solutions](../lessons/{place}.ipynb), [bank](../banks/{place}.md), "
         f'<a href="../slides/{place}.html">slides</a>, <a href="../notebooks/{place}.ipynb" download>notebook file</a>',
         "## Prepare",
-        prepare(lesson, said, register, seconds),
+        prepare(lesson, notebook, register, seconds),
         "## Minutes",
         minutes(lesson, notebook, register),
         "## Ask",
@@ -135,18 +124,16 @@ def page(
     return "\n\n".join(blocks)
 
 
-def prepare(lesson: Lesson, said: Mapping[str, str], register: Contents, seconds: float) -> str:
+def prepare(lesson: Lesson, notebook: NotebookNode, register: Contents, seconds: float) -> str:
     """Return what a teacher does before the lesson, as a list."""
     needed = lesson.needs.split()
     plans = ", ".join(
-        f"[{one.number} {one.title}](../plans/{one.notebook.removesuffix('.ipynb')}.md)"
-        for one in LESSONS
-        if one.number in needed
+        f"[{one.number} {one.title}](../plans/{one.name}.md)" for one in LESSONS if one.number in needed
     )
     asked = ", ".join(register.predictions)
     total = sum(one.minutes for one in register.exercises.values())
     rows = [
-        f"What the students need: {said.get('Prerequisites', 'nothing')}",
+        f"What the students need: {notebook.metadata.course.background}",
         *([f"Lessons before this one: {plans}."] if plans else []),
         "Run the notebook once on the machine that you will show it on. Here it took "
         f"{seconds:.0f} seconds, solutions included.",
@@ -159,7 +146,7 @@ def prepare(lesson: Lesson, said: Mapping[str, str], register: Contents, seconds
 def minutes(lesson: Lesson, notebook: NotebookNode, register: Contents) -> str:
     """Return the table of sections with their minutes, and how these come about."""
     rows = ["| Section | Minutes | Predictions and exercises |", "|---|---|---|"]
-    extra = more(notebook)
+    extra = notebook.metadata.course.optional_minutes
     for part, taken in timed(lesson, notebook, register.exercises):
         held = [*part.predictions, *(f"{n} ({register.exercises[n].minutes})" for n in part.exercises)]
         share = f"{taken or 'under 1'}{' (on top)' if part.optional and extra else ''}"
@@ -228,11 +215,10 @@ def misunderstandings(lesson: Lesson, notebook: NotebookNode, register: Contents
     right outputs on the largest share of fresh inputs: a check by hand is the least likely to find them.
     """
     blocks = []
-    name = lesson.notebook.removesuffix(".ipynb")
-    if wrong := mistakes(notebook):
+    if wrong := notebook.metadata.course.mistakes:
         blocks += [
             "What the notes that the lesson grew out of have wrong, "
-            f"[each with a counterexample](../lessons/{name}.ipynb#What-the-notes-say-wrongly):",
+            f"[each with a counterexample](../lessons/{lesson.notebook}#What-the-notes-say-wrongly):",
             "\n".join(f"- {title}" for title in wrong),
         ]
     rows = [
@@ -242,7 +228,7 @@ def misunderstandings(lesson: Lesson, notebook: NotebookNode, register: Contents
     ]
     blocks += [
         "From the bank, at most two of an exercise, those first that a check by hand is least likely to find: they are "
-        f"right on the largest share of {N_CASES} random inputs. [All mistakes](../banks/{name}.md) are in the bank.",
+        f"right on the largest share of {N_CASES} random inputs. [All mistakes](../banks/{lesson.name}.md) are in the bank.",
         f"<ol>{''.join(rows)}</ol>",
     ]
     return "\n\n".join(blocks)

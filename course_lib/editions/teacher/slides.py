@@ -17,7 +17,7 @@ from nbconvert.exporters import SlidesExporter
 from nbformat import NotebookNode, v4
 from traitlets.config import Config
 
-from course_lib.editions.site.pages import EXERCISE, EXPLORER, PREDICTION, STRIP, WIDGET
+from course_lib.editions.notebooks import EXERCISE, EXPLORER, PREDICTION, STRIP, WIDGET
 from course_lib.lessons.catalog import Lesson
 from course_lib.teaching import Prediction
 from course_lib.teaching.register import Contents

@@ -14,6 +14,7 @@ from typing import Any
 
 from nbformat import NotebookNode
 
+from course_lib.editions.notebooks import printed
 from course_lib.teaching import Exercise
 from course_lib.teaching.exercise import source_of
 
@@ -128,8 +129,3 @@ def unsolved(notebook: NotebookNode) -> list[str]:
         if "exercise" in cell.metadata
         and f"Exercise {cell.metadata.exercise}: solved." not in printed(cell).splitlines()
     ]
-
-
-def printed(cell: NotebookNode) -> str:
-    """Return what a code cell printed."""
-    return "".join(output.text for output in cell.outputs if output.output_type == "stream")

@@ -2,9 +2,8 @@
 
 import torch
 
-from course_lib.teaching import close, contents, edit, inputs, integers, near, normal, uniform
-
-lesson = contents(__name__)
+from course_lib.lessons.attention_margin.contents import lesson
+from course_lib.teaching import close, edit, inputs, integers, near, normal, uniform
 
 
 @lesson.exercise(

@@ -6,7 +6,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from course_lib.teaching import Choice, Explorer, Slider, contents, lines, panels
+from course_lib.lessons.attention_margin.contents import lesson
+from course_lib.teaching import Choice, Explorer, Slider, lines, panels
 from course_lib.teaching.style import BLACK, BLUE, GREEN, RED
 from course_lib.theory.attention_margin import (
     Constraints,
@@ -21,8 +22,6 @@ from course_lib.theory.attention_margin import (
     planted_samples,
     stacked,
 )
-
-lesson = contents(__name__)
 
 GREY, PALE = "0.55", "0.85"
 SEEDS = range(10)

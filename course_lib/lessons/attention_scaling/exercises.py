@@ -5,9 +5,8 @@ from itertools import pairwise
 
 import torch
 
-from course_lib.teaching import close, contents, edit, inputs, normal, uniform, whole
-
-lesson = contents(__name__)
+from course_lib.lessons.attention_scaling.contents import lesson
+from course_lib.teaching import close, edit, inputs, normal, uniform, whole
 
 # The worked example of the notes: one query, four keys with their values.
 QUERY = (1.0, 1.0, 2.0)

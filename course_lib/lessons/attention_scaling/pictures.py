@@ -15,10 +15,9 @@ from course_lib.attention.scaled_dot_product import (
     score_moments,
     softmax_jacobian,
 )
-from course_lib.teaching import Explorer, Slider, contents, lines, panels
+from course_lib.lessons.attention_scaling.contents import lesson
+from course_lib.teaching import Explorer, Slider, lines, panels
 from course_lib.teaching.style import BLACK, BLUE, GREEN, RED
-
-lesson = contents(__name__)
 
 
 def jacobian_size(weights: Tensor) -> Tensor:

@@ -5,10 +5,9 @@ from dataclasses import replace
 import torch
 from torch.func import grad
 
+from course_lib.lessons.autoencoders_by_hand.contents import lesson
 from course_lib.sae.by_hand import AUTOENCODER, forward, matrix, squared_error
-from course_lib.teaching import close, contents, edit, inputs, integers, uniform, whole
-
-lesson = contents(__name__)
+from course_lib.teaching import close, edit, inputs, integers, uniform, whole
 
 
 def _column(*numbers):

@@ -8,6 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 from torch import Tensor
 
+from course_lib.lessons.autoencoders_by_hand.contents import lesson
 from course_lib.sae.by_hand import (
     AUTOENCODER,
     DECODER,
@@ -25,10 +26,8 @@ from course_lib.sae.by_hand import (
     squared_error,
     step,
 )
-from course_lib.teaching import Explorer, Slider, contents, lines, panels
+from course_lib.teaching import Explorer, Slider, lines, panels
 from course_lib.teaching.style import BLACK, BLUE, GREEN, RED, SKY
-
-lesson = contents(__name__)
 
 
 @cache

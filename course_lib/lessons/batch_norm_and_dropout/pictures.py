@@ -14,10 +14,9 @@ from course_lib.architectures.normalisation import (
     generalised_ridge,
     naive_batch_norm,
 )
-from course_lib.teaching import Choice, Explorer, Slider, contents, lines, panels
+from course_lib.lessons.batch_norm_and_dropout.contents import lesson
+from course_lib.teaching import Choice, Explorer, Slider, lines, panels
 from course_lib.teaching.style import BLACK, BLUE, GREEN, ORANGE, PURPLE, RED
-
-lesson = contents(__name__)
 
 F64 = {"dtype": torch.float64}
 GRADIENT = torch.tensor([1.0, 2.0, 3.0, 6.0], **F64)

@@ -3,9 +3,8 @@
 import torch
 from torch.nn import functional
 
-from course_lib.teaching import close, contents, edit, inputs, normal
-
-lesson = contents(__name__)
+from course_lib.lessons.convolution.contents import lesson
+from course_lib.teaching import close, edit, inputs, normal
 
 
 def _places(**options):

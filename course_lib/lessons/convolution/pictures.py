@@ -16,10 +16,9 @@ from course_lib.architectures.convolution import (
     receptive_field,
     weight_gradient_std,
 )
-from course_lib.teaching import Choice, Explorer, Slider, contents, lines, panels
+from course_lib.lessons.convolution.contents import lesson
+from course_lib.teaching import Choice, Explorer, Slider, lines, panels
 from course_lib.teaching.style import BLACK, BLUE, GREEN, ORANGE, RED
-
-lesson = contents(__name__)
 
 EDGES = torch.tensor([[-1.0, -1.0, -1.0], [0.0, 0.0, 0.0], [1.0, 1.0, 1.0]], dtype=torch.float64)
 LETTERS = "abcdefghi"

@@ -4,6 +4,7 @@ import numpy as np
 import torch
 from matplotlib.axes import Axes
 
+from course_lib.lessons.feature_recovery.contents import lesson
 from course_lib.lessons.feature_recovery.measurements import (
     DIMENSIONS,
     LOG_RATIOS,
@@ -18,10 +19,8 @@ from course_lib.lessons.feature_recovery.measurements import (
 )
 from course_lib.sae.planted import PlantedDictionary
 from course_lib.sae.resonance import resonance_band, thresholds
-from course_lib.teaching import Explorer, Slider, contents, lines, panels
+from course_lib.teaching import Explorer, Slider, lines, panels
 from course_lib.teaching.style import BLACK, BLUE, RED
-
-lesson = contents(__name__)
 
 
 @lesson.figure(

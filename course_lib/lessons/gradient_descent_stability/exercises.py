@@ -4,10 +4,9 @@ import math
 
 import torch
 
+from course_lib.lessons.gradient_descent_stability.contents import lesson
 from course_lib.optimization.gradient_descent import worst_rate
-from course_lib.teaching import contents, edit, inputs, normal, one_of, uniform, whole
-
-lesson = contents(__name__)
+from course_lib.teaching import edit, inputs, normal, one_of, uniform, whole
 
 
 def _shrinks(step_size, *, sigma=2.0, steps=400):

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from course_lib.lessons.gradient_descent_stability.contents import lesson
 from course_lib.optimization.gradient_descent import (
     best_heavy_ball,
     best_step,
@@ -22,10 +23,9 @@ from course_lib.optimization.gradient_descent import (
     svd_coordinates,
     worst_rate,
 )
-from course_lib.teaching import Explorer, Slider, contents, lines, panels
+from course_lib.teaching import Explorer, Slider, lines, panels
 from course_lib.teaching.style import BLACK, RED
 
-lesson = contents(__name__)
 SPECTRUM = torch.tensor([2.0, 1.7, 1.4, 1.1, 0.8], dtype=torch.float64)
 
 

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from course_lib.figures import BLACK, BLUE, GREEN, RED
+from course_lib.lessons.gradient_estimators.contents import lesson
 from course_lib.optimization.gradient_estimators import (
     cosine_variances,
     gumbel_softmax,
@@ -16,9 +17,7 @@ from course_lib.optimization.gradient_estimators import (
     quadratic_score_variance,
     score_gradients,
 )
-from course_lib.teaching import Choice, Explorer, Slider, contents, lines, panels
-
-lesson = contents(__name__)
+from course_lib.teaching import Choice, Explorer, Slider, lines, panels
 
 
 def square(x: Tensor) -> Tensor:

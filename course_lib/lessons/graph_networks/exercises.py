@@ -3,9 +3,8 @@
 import torch
 
 from course_lib.architectures.graphs import adjacency_matrix, aggregate_edges, walk_counts
-from course_lib.teaching import close, contents, edit
-
-lesson = contents(__name__)
+from course_lib.lessons.graph_networks.contents import lesson
+from course_lib.teaching import close, edit
 
 
 def _square():

@@ -11,10 +11,9 @@ from matplotlib.patches import Rectangle
 from torch import Tensor
 
 from course_lib.architectures.graphs import adjacency_matrix, batch_graphs, normalised_edges, refine_colours
-from course_lib.teaching import Choice, Explorer, Slider, contents, lines, panels
+from course_lib.lessons.graph_networks.contents import lesson
+from course_lib.teaching import Choice, Explorer, Slider, lines, panels
 from course_lib.teaching.style import BLACK, BLUE, GREEN, ORANGE, RED
-
-lesson = contents(__name__)
 
 GREY, PALE = "0.55", "0.92"
 

@@ -2,9 +2,8 @@
 
 import torch
 
-from course_lib.teaching import close, contents, edit, inputs, normal, uniform
-
-lesson = contents(__name__)
+from course_lib.lessons.hawkes_tensor_recovery.contents import lesson
+from course_lib.teaching import close, edit, inputs, normal, uniform
 
 
 @lesson.exercise(

@@ -7,7 +7,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from course_lib.teaching import Choice, Explorer, Slider, contents, lines, panels
+from course_lib.lessons.hawkes_tensor_recovery.contents import lesson
+from course_lib.teaching import Choice, Explorer, Slider, lines, panels
 from course_lib.teaching.style import BLUE, GREEN, ORANGE, RED
 from course_lib.theory.hawkes import (
     PENALTIES,
@@ -20,8 +21,6 @@ from course_lib.theory.hawkes import (
     simulate,
 )  # fmt: skip
 from course_lib.theory.tensor_nuclear_norm import LOW_RANK, low_rank_norm, matrices, numerical_ranks
-
-lesson = contents(__name__)
 
 SEEDS = range(3)
 LENGTHS = (1000, 4000, 16000)

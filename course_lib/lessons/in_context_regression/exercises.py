@@ -2,10 +2,9 @@
 
 import torch
 
-from course_lib.teaching import close, contents, edit, inputs, near, normal, whole
+from course_lib.lessons.in_context_regression.contents import lesson
+from course_lib.teaching import close, edit, inputs, near, normal, whole
 from course_lib.theory.in_context_regression import emergence_time
-
-lesson = contents(__name__)
 
 
 @lesson.exercise(

@@ -7,7 +7,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from course_lib.teaching import Explorer, Slider, contents, lines, panels
+from course_lib.lessons.in_context_regression.contents import lesson
+from course_lib.teaching import Explorer, Slider, lines, panels
 from course_lib.teaching.style import BLACK, BLUE, ORANGE, RED
 from course_lib.theory.in_context_regression import (
     History,
@@ -24,8 +25,6 @@ from course_lib.theory.in_context_regression import (
     winners,
     zero_sum_error,
 )
-
-lesson = contents(__name__)
 
 GREY = "0.55"
 TASKS = Tasks()  # three tasks with four features each, 60 examples, noise 0.2

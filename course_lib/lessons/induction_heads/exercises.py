@@ -2,10 +2,9 @@
 
 import torch
 
-from course_lib.teaching import close, contents, edit, inputs, near, normal, one_of, uniform
+from course_lib.lessons.induction_heads.contents import lesson
+from course_lib.teaching import close, edit, inputs, near, normal, one_of, uniform
 from course_lib.theory.markov_chains import Chains, criterion, next_table
-
-lesson = contents(__name__)
 
 
 @lesson.exercise(

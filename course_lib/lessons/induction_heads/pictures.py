@@ -10,9 +10,10 @@ import torch
 from matplotlib.patches import Rectangle
 from torch import Tensor
 
+from course_lib.lessons.induction_heads.contents import lesson
 from course_lib.representation.attention_only import AttentionOnly
 from course_lib.representation.head_scores import offset_score, read_heads, record, replaced
-from course_lib.teaching import Choice, Explorer, Slider, contents, lines, panels
+from course_lib.teaching import Choice, Explorer, Slider, lines, panels
 from course_lib.teaching.style import BLACK, BLUE, ORANGE, RED
 from course_lib.theory.induction_heads import (
     Examples,
@@ -38,8 +39,6 @@ from course_lib.theory.markov_chains import (
     oracle,
     random_chains,
 )
-
-lesson = contents(__name__)
 
 GREY, PALE = "0.55", "0.88"
 SETS = tuple(lags for size in (1, 2, 3) for lags in combinations((1, 2, 3), size))

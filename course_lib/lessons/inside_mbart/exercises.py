@@ -5,9 +5,8 @@ import math
 import torch
 from torch.nn.functional import layer_norm, scaled_dot_product_attention
 
-from course_lib.teaching import contents, edit, inputs, normal, whole
-
-lesson = contents(__name__)
+from course_lib.lessons.inside_mbart.contents import lesson
+from course_lib.teaching import edit, inputs, normal, whole
 
 
 def _two_key_output(scores, values):

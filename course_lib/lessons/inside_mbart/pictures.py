@@ -19,12 +19,12 @@ from torch import Tensor
 
 from course_lib import mbart
 from course_lib.language.corpus import LANGUAGES
+from course_lib.lessons.inside_mbart.contents import lesson
 from course_lib.mbart import by_hand
-from course_lib.teaching import Choice, Explorer, Slider, TextBox, contents, lines, panels
+from course_lib.teaching import Choice, Explorer, Slider, TextBox, lines, panels
 from course_lib.teaching.style import BLACK, BLUE, ORANGE, RED
 from course_lib.teaching.token_map import fill_map, shortened, token_map
 
-lesson = contents(__name__)
 SENTENCES = ("The old woman sees a small dog.", "The dog sleeps.")
 MAX_TOKENS = 24
 LONGEST_LABEL = 9

@@ -4,9 +4,9 @@ import math
 
 import torch
 
-from course_lib.teaching import close, contents, edit, inputs, normal, uniform, whole
+from course_lib.lessons.kernelized_attention.contents import lesson
+from course_lib.teaching import close, edit, inputs, normal, uniform, whole
 
-lesson = contents(__name__)
 POINTS = torch.randn(30, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
 
 

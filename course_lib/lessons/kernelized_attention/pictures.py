@@ -20,10 +20,9 @@ from course_lib.attention.kernelized import (
     softmax_multiply_adds,
 )
 from course_lib.attention.recall import TASKS, recall_accuracy, recall_decoder, train_to_recall
-from course_lib.teaching import Choice, Explorer, Slider, contents, lines, panels
+from course_lib.lessons.kernelized_attention.contents import lesson
+from course_lib.teaching import Choice, Explorer, Slider, lines, panels
 from course_lib.teaching.style import BLACK, BLUE, GREEN, ORANGE, RED
-
-lesson = contents(__name__)
 
 # Median time of `linear_attention` with the quadratic kernel divided by that of scaled_dot_product_attention, by
 # (head dimension, causal), for N = 256, 512, ...: one head, float32, CPU time of one thread, on a 2-core x86-64 machine

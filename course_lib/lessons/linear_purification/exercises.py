@@ -2,11 +2,9 @@
 
 import torch
 
+from course_lib.lessons.linear_purification.contents import lesson
 from course_lib.representation.purification import purification_gradient
-from course_lib.teaching import close, contents, edit, inputs, near, normal, uniform
-
-lesson = contents(__name__)
-
+from course_lib.teaching import close, edit, inputs, near, normal, uniform
 
 lesson.value(
     "19.1", "A penalty for three quarters", difficulty=1, minutes=5,

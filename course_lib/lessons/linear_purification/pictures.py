@@ -9,12 +9,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from course_lib.lessons.linear_purification.contents import lesson
 from course_lib.representation.erasure import Eraser, ErasureMoments, concept_columns, fit_eraser
 from course_lib.representation.purification import Purifier, shrink_factors
-from course_lib.teaching import Explorer, Slider, contents, lines, panels
+from course_lib.teaching import Explorer, Slider, lines, panels
 from course_lib.teaching.style import BLACK, BLUE, ORANGE, RED
-
-lesson = contents(__name__)
 
 GREY = "0.55"
 SPECTRUM = torch.tensor([10.0, 8.0, 4.0, 1.0, 0.5, 0.36, 0.16, 0.01], dtype=torch.float64)  # the notes' example

@@ -2,10 +2,8 @@
 
 import torch
 
-from course_lib.teaching import close, contents, edit, inputs, near, normal, uniform, whole
-
-lesson = contents(__name__)
-
+from course_lib.lessons.low_rank_adaptation.contents import lesson
+from course_lib.teaching import close, edit, inputs, near, normal, uniform, whole
 
 lesson.value(
     "20.1", "What trains", difficulty=1, minutes=4,

@@ -8,12 +8,11 @@ import torch
 from matplotlib.patches import Rectangle
 from torch import Tensor
 
+from course_lib.lessons.low_rank_adaptation.contents import lesson
 from course_lib.lessons.low_rank_adaptation.measurements import GRID, RANKS, measured
 from course_lib.representation.lora import adapter_scale
-from course_lib.teaching import Choice, Explorer, Slider, contents, lines, panels
+from course_lib.teaching import Choice, Explorer, Slider, lines, panels
 from course_lib.teaching.style import BLACK, BLUE, GREEN, ORANGE, RED
-
-lesson = contents(__name__)
 
 GREY, PALE = "0.55", "0.88"
 FULL, PER_RANK = 6_602_240, 33_792  # numbers that train: all of course-mbart, an adapter for each unit of its rank

@@ -5,10 +5,10 @@ import math
 import numpy as np
 import torch
 
+from course_lib.lessons.maximal_update_parametrization.contents import lesson
 from course_lib.optimization.mup import sign_change_mean_square
-from course_lib.teaching import close, contents, edit, inputs, near, normal, one_of, whole
+from course_lib.teaching import close, edit, inputs, near, normal, one_of, whole
 
-lesson = contents(__name__)
 _LAW = sign_change_mean_square(4, step_size=1)
 
 

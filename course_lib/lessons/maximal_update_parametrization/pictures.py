@@ -9,11 +9,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from course_lib.lessons.maximal_update_parametrization.contents import lesson
 from course_lib.optimization.mup import layer_outputs, param_groups, parametrize, rounding_loss
-from course_lib.teaching import Explorer, Slider, contents, lines, panels
+from course_lib.teaching import Explorer, Slider, lines, panels
 from course_lib.teaching.style import BLUE
 
-lesson = contents(__name__)
 WIDTHS, EXPONENTS = (32, 128, 512), tuple(range(-10, -1))
 LAYERS = {"0": "first", "2": "hidden", "4": "readout"}
 PARAMETRIZATIONS = {"SP": "Standard parametrization", "muP": "Maximal update parametrization"}

@@ -13,6 +13,7 @@ from torch import Tensor
 from course_lib.figures import describe
 from course_lib.language.corpus import generate
 from course_lib.language.lexicon import NOUNS
+from course_lib.lessons.mbart_to_sparse_features.contents import lesson
 from course_lib.pipeline.causes import (
     Case,
     Outcome,
@@ -24,12 +25,9 @@ from course_lib.pipeline.causes import (
     slots,
     word_concepts,
 )
-from course_lib.teaching import contents
 
 if TYPE_CHECKING:
     from course_lib.pipeline.browser import FeatureBrowser
-
-lesson = contents(__name__)
 
 GOOD = 0.8  # training F1 from which a concept's detector is used
 

@@ -21,8 +21,9 @@ from torch import Tensor
 
 from course_lib.interpret.detectors import REACHED, SHARED
 from course_lib.language.corpus import LANGUAGES, draw_meanings, generate, render
+from course_lib.lessons.mbart_to_sparse_features.contents import lesson
 from course_lib.pipeline.browser import Example, FeatureBrowser, Told
-from course_lib.teaching import Choice, Explorer, Slider, TextBox, contents, lines
+from course_lib.teaching import Choice, Explorer, Slider, TextBox, lines
 from course_lib.teaching.explorer import set_data
 from course_lib.teaching.style import BLACK, ORANGE, RED, SKY
 from course_lib.teaching.token_map import fill_map, shortened, token_map
@@ -30,7 +31,6 @@ from course_lib.teaching.token_map import fill_map, shortened, token_map
 if TYPE_CHECKING:
     from course_lib.pipeline import RunResult
 
-lesson = contents(__name__)
 N_SENTENCES, SPARSE_STEPS = 4800, 500
 NAMES = {"en_XX": "English", "fr_XX": "French", "de_DE": "German", "es_XX": "Spanish"}
 

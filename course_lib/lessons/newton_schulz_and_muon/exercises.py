@@ -4,11 +4,10 @@ import math
 
 import torch
 
+from course_lib.lessons.newton_schulz_and_muon.contents import lesson
 from course_lib.lessons.newton_schulz_and_muon.pictures import compose, count_flops
 from course_lib.optimization.newton_schulz import CUBIC, odd_polynomial
-from course_lib.teaching import contents, edit, inputs, normal, uniform, whole
-
-lesson = contents(__name__)
+from course_lib.teaching import edit, inputs, normal, uniform, whole
 
 
 def _is_counted(answer):

@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
 from course_lib.figures import BLACK, BLUE
+from course_lib.lessons.newton_schulz_and_muon.contents import lesson
 from course_lib.optimization.muon import Muon
 from course_lib.optimization.newton_schulz import (
     CUBIC,
@@ -21,9 +22,8 @@ from course_lib.optimization.newton_schulz import (
     orthogonalize,
     polar_express,
 )
-from course_lib.teaching import Choice, Explorer, Slider, contents, lines, panels
+from course_lib.teaching import Choice, Explorer, Slider, lines, panels
 
-lesson = contents(__name__)
 FAMILIES = ("cubic", "Keller", "Polar Express")
 LOOKED_AT = FAMILIES[::-1]  # the best first: it gets the first colour of every figure
 

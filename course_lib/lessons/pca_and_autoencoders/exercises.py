@@ -2,10 +2,9 @@
 
 import torch
 
+from course_lib.lessons.pca_and_autoencoders.contents import lesson
 from course_lib.representation.pca import linear_gradients, linear_loss, reconstruction_loss
-from course_lib.teaching import close, contents, edit, inputs, near, normal, uniform, whole
-
-lesson = contents(__name__)
+from course_lib.teaching import close, edit, inputs, near, normal, uniform, whole
 
 
 @lesson.exercise(

@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from course_lib.lessons.pca_and_autoencoders.contents import lesson
 from course_lib.representation.pca import (
     critical_point,
     falling_rates,
@@ -15,10 +16,8 @@ from course_lib.representation.pca import (
     pca,
     shrinkage,
 )
-from course_lib.teaching import Choice, Explorer, Slider, contents, lines, panels
+from course_lib.teaching import Choice, Explorer, Slider, lines, panels
 from course_lib.teaching.style import BLACK, BLUE, GREEN, ORANGE, RED
-
-lesson = contents(__name__)
 
 GREY, PALE = "0.55", "0.85"
 VALUES = torch.tensor([4.0, 2.0, 1.0, 0.3], dtype=torch.float64)  # the spectrum of the lesson's data

@@ -5,10 +5,8 @@ import math
 import torch
 
 from course_lib.attention.random_features import relative_variance
-from course_lib.teaching import close, contents, edit, inputs, near, normal, one_of, uniform, whole
-
-lesson = contents(__name__)
-
+from course_lib.lessons.random_features.contents import lesson
+from course_lib.teaching import close, edit, inputs, near, normal, one_of, uniform, whole
 
 lesson.value(
     "16.1", "The width inside softmax", difficulty=1, minutes=4,

@@ -19,11 +19,11 @@ from course_lib.attention.random_features import (
     random_feature_attention,
     trigonometric_features,
 )
-from course_lib.teaching import Choice, Explorer, Slider, contents, lines, panels
+from course_lib.lessons.random_features.contents import lesson
+from course_lib.teaching import Choice, Explorer, Slider, lines, panels
 from course_lib.teaching.layout import LOOKS
 from course_lib.teaching.style import BLACK, BLUE, GREEN, RED
 
-lesson = contents(__name__)
 FAMILIES = {"positive": positive_features, "trigonometric": trigonometric_features}
 
 

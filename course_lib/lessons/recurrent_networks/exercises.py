@@ -2,9 +2,8 @@
 
 import torch
 
-from course_lib.teaching import close, contents, edit, inputs, normal, whole
-
-lesson = contents(__name__)
+from course_lib.lessons.recurrent_networks.contents import lesson
+from course_lib.teaching import close, edit, inputs, normal, whole
 
 lesson.value(
     "11.1", "One weight, three steps", difficulty=1, minutes=4,

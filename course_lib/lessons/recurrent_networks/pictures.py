@@ -8,10 +8,9 @@ import torch
 from torch import Tensor, nn
 
 from course_lib.architectures.recurrent import gru, power_norms, rnn, spectral_radius
-from course_lib.teaching import Explorer, Slider, contents, lines, panels
+from course_lib.lessons.recurrent_networks.contents import lesson
+from course_lib.teaching import Explorer, Slider, lines, panels
 from course_lib.teaching.style import BLACK, BLUE, RED
-
-lesson = contents(__name__)
 
 # The recall task: name the first symbol, after distractors
 

@@ -2,10 +2,9 @@
 
 import torch
 
-from course_lib.teaching import contents, edit, inputs, uniform, whole
+from course_lib.lessons.restricted_minimax.contents import lesson
+from course_lib.teaching import edit, inputs, uniform, whole
 from course_lib.theory.restricted_minimax import bayes_rule, likelihood, risk, two_point_limit
-
-lesson = contents(__name__)
 
 
 @lesson.exercise(

@@ -7,7 +7,8 @@ import torch
 from scipy.stats import beta
 from torch import Tensor
 
-from course_lib.teaching import Choice, Explorer, Slider, contents, lines, panels
+from course_lib.lessons.restricted_minimax.contents import lesson
+from course_lib.teaching import Choice, Explorer, Slider, lines, panels
 from course_lib.teaching.style import BLUE
 from course_lib.theory.restricted_minimax import (
     Solution,
@@ -17,8 +18,6 @@ from course_lib.theory.restricted_minimax import (
     risk,
     worst_case,
 )
-
-lesson = contents(__name__)
 
 F64 = torch.float64
 GREY = "0.45"

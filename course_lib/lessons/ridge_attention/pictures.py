@@ -17,10 +17,10 @@ from course_lib.attention.ridge import (
     ridge_memory,
     sherman_morrison,
 )
-from course_lib.teaching import Explorer, Slider, contents, lines, panels
+from course_lib.lessons.ridge_attention.contents import lesson
+from course_lib.teaching import Explorer, Slider, lines, panels
 from course_lib.teaching.style import BLACK, BLUE, RED
 
-lesson = contents(__name__)
 METHODS = ("softmax attention", "linear attention", "delta rule", "ridge attention")
 
 

@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from course_lib.lessons.ridge_noise_and_map.contents import lesson
 from course_lib.optimization.ridge import (
     mean_factor,
     mean_limit,
@@ -22,10 +23,8 @@ from course_lib.optimization.ridge import (
     stationary_moments,
     typical_factor,
 )
-from course_lib.teaching import Explorer, Slider, contents, lines, panels
+from course_lib.teaching import Explorer, Slider, lines, panels
 from course_lib.teaching.style import BLACK, BLUE, ORANGE, RED
-
-lesson = contents(__name__)
 
 
 def wiggly_data(*, rows: int = 12, seed: int = 3) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:

@@ -6,9 +6,8 @@ import math
 import torch
 
 from course_lib.attention.rotary import layout_order, rope
-from course_lib.teaching import contents, edit, inputs, normal, uniform, whole
-
-lesson = contents(__name__)
+from course_lib.lessons.rotary_position_embedding.contents import lesson
+from course_lib.teaching import edit, inputs, normal, uniform, whole
 
 
 def _near(wanted):

@@ -20,9 +20,9 @@ from course_lib.attention.rotary import (
     yarn_frequencies,
 )
 from course_lib.figures import BLACK, BLUE, RED
-from course_lib.teaching import Choice, Explorer, Slider, contents, lines, panels
+from course_lib.lessons.rotary_position_embedding.contents import lesson
+from course_lib.teaching import Choice, Explorer, Slider, lines, panels
 
-lesson = contents(__name__)
 EULER_GAMMA = 0.5772156649015329
 SENTENCE = ("the", "dog", "bit", "the", "man")
 EXTENSIONS = ("none", "interpolation, 4 times", "NTK-aware base, 4 times")

@@ -2,9 +2,8 @@
 
 import torch
 
-from course_lib.teaching import close, contents, edit, inputs, uniform
-
-lesson = contents(__name__)
+from course_lib.lessons.sparse_socp.contents import lesson
+from course_lib.teaching import close, edit, inputs, uniform
 
 
 @lesson.exercise(

@@ -8,13 +8,12 @@ from time import perf_counter
 import numpy as np
 import torch
 
-from course_lib.teaching import Explorer, Slider, contents, lines, panels
+from course_lib.lessons.sparse_socp.contents import lesson
+from course_lib.teaching import Explorer, Slider, lines, panels
 from course_lib.teaching.style import BLACK, BLUE, GREEN, ORANGE, RED
 from course_lib.theory import power_flow as flow
 from course_lib.theory import sparse_socp as cones
 from course_lib.theory.sparse_socp import QCQP, all_pairs, cycle_edges, lattice, lattice_edges, sdp, signed_graph, socp
-
-lesson = contents(__name__)
 
 GREY = "0.55"
 # Without CLARABEL the page's cones are solved by linear programmes; semidefinite problems and power flows are left out.

@@ -4,10 +4,9 @@ import math
 
 import torch
 
+from course_lib.lessons.stacked_autoencoder.contents import lesson
 from course_lib.representation.variance import kept_by_code, unit_share
-from course_lib.teaching import contents, edit, inputs, integers, normal, one_of, uniform, whole
-
-lesson = contents(__name__)
+from course_lib.teaching import edit, inputs, integers, normal, one_of, uniform, whole
 
 
 def _parameters(*shapes):

@@ -13,14 +13,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from course_lib.lessons.stacked_autoencoder.contents import lesson
 from course_lib.representation.normality import moment_scores
 from course_lib.representation.variance import ANGLE_SHARE, components_needed, relu_share, unit_share
 from course_lib.sae.metrics import explained_variance, pca_curve
 from course_lib.sae.stacked import StackedAutoencoder
-from course_lib.teaching import Choice, Explorer, Slider, contents, lines, panels
+from course_lib.teaching import Choice, Explorer, Slider, lines, panels
 from course_lib.teaching.style import BLACK, BLUE, RED
 
-lesson = contents(__name__)
 WIDTH = 32  # of the code: an eighth of the shipped model's 256 dimensions, as 128 is of 1024
 
 

@@ -1,8 +1,7 @@
 """Exercises of lesson 00, start_here."""
 
-from course_lib.teaching import contents, edit, inputs, uniform, whole
-
-lesson = contents(__name__)
+from course_lib.lessons.start_here.contents import lesson
+from course_lib.teaching import edit, inputs, uniform, whole
 
 lesson.value(
     "00.1", "How often", difficulty=1, minutes=2,

@@ -2,10 +2,9 @@
 
 import numpy as np
 
-from course_lib.teaching import Explorer, Slider, contents, lines, panels
+from course_lib.lessons.start_here.contents import lesson
+from course_lib.teaching import Explorer, Slider, lines, panels
 from course_lib.teaching.style import BLACK
-
-lesson = contents(__name__)
 
 
 @lesson.explorer

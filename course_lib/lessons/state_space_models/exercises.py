@@ -2,10 +2,8 @@
 
 import torch
 
-from course_lib.teaching import close, contents, edit, inputs, normal, uniform, whole
-
-lesson = contents(__name__)
-
+from course_lib.lessons.state_space_models.contents import lesson
+from course_lib.teaching import close, edit, inputs, normal, uniform, whole
 
 lesson.value(
     "12.1", "Three tokens by hand", difficulty=1, minutes=5,

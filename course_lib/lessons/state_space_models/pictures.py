@@ -17,10 +17,9 @@ from course_lib.architectures.state_space import (
     hippo_reconstruct,
     hippo_state,
 )
-from course_lib.teaching import Choice, Explorer, Slider, contents, lines, panels
+from course_lib.lessons.state_space_models.contents import lesson
+from course_lib.teaching import Choice, Explorer, Slider, lines, panels
 from course_lib.teaching.style import BLACK, BLUE, GREEN, ORANGE, RED
-
-lesson = contents(__name__)
 
 
 def normal(*shape: int, seed: int) -> Tensor:

@@ -4,10 +4,9 @@ import math
 
 import torch
 
+from course_lib.lessons.steepest_descent.contents import lesson
 from course_lib.optimization.steepest_descent import dual_norm, primal_norm
-from course_lib.teaching import contents, edit, inputs, integers, uniform, whole
-
-lesson = contents(__name__)
+from course_lib.teaching import edit, inputs, integers, uniform, whole
 
 
 def _length_objective(length):

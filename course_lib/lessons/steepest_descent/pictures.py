@@ -7,11 +7,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from course_lib.lessons.steepest_descent.contents import lesson
 from course_lib.optimization.steepest_descent import constrained_step, dual_norm, lp_step, penalized_step
-from course_lib.teaching import Explorer, Slider, contents, lines, panels
+from course_lib.teaching import Explorer, Slider, lines, panels
 from course_lib.teaching.style import BLACK, BLUE, RED
 
-lesson = contents(__name__)
 NORMS = {"l2": ("L2", 2), "linf": ("L∞", math.inf), "l1": ("L1", 1)}
 EXAMPLE = torch.tensor([3.0, -1.0, 2.0], dtype=torch.float64)
 HESSIAN = torch.diag(torch.tensor([1.0, 6.0], dtype=torch.float64))

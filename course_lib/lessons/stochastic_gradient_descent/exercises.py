@@ -4,10 +4,9 @@ import math
 
 import torch
 
+from course_lib.lessons.stochastic_gradient_descent.contents import lesson
 from course_lib.optimization.stochastic_gradient_descent import distance_factor, expected_change, loss_bound_step
-from course_lib.teaching import contents, edit, inputs, near, normal, one_of, uniform, whole
-
-lesson = contents(__name__)
+from course_lib.teaching import edit, inputs, near, normal, one_of, uniform, whole
 
 
 def _wide(rows, columns, generator):

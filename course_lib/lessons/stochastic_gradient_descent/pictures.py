@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from course_lib.lessons.stochastic_gradient_descent.contents import lesson
 from course_lib.optimization.stochastic_gradient_descent import (
     constants,
     distance_bound_step,
@@ -20,10 +21,9 @@ from course_lib.optimization.stochastic_gradient_descent import (
     minimum_norm_solution,
     stochastic_gradient_descent,
 )
-from course_lib.teaching import Explorer, Slider, contents, lines, panels
+from course_lib.teaching import Explorer, Slider, lines, panels
 from course_lib.teaching.style import BLACK, BLUE, RED
 
-lesson = contents(__name__)
 GREY = {"color": "0.6", "linewidth": 0.9, "linestyle": "-"}
 
 

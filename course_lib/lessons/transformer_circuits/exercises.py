@@ -2,10 +2,8 @@
 
 import torch
 
-from course_lib.teaching import close, contents, edit, inputs, normal, whole
-
-lesson = contents(__name__)
-
+from course_lib.lessons.transformer_circuits.contents import lesson
+from course_lib.teaching import close, edit, inputs, normal, whole
 
 lesson.value(
     "21.1", "How many numbers a head has", difficulty=1, minutes=6,

@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from course_lib.lessons.transformer_circuits.contents import lesson
 from course_lib.representation.attention_only import (
     AttentionOnly,
     planted_induction,
@@ -22,10 +23,8 @@ from course_lib.representation.head_scores import (
     record,
     replaced,
 )
-from course_lib.teaching import Choice, Explorer, Slider, contents, lines, panels
+from course_lib.teaching import Choice, Explorer, Slider, lines, panels
 from course_lib.teaching.style import BLACK, BLUE, GREEN, ORANGE, RED
-
-lesson = contents(__name__)
 
 GREY, PALE = "0.55", "0.88"
 

@@ -1,6 +1,5 @@
 """Explorers as rows of frames: through the default, within their size, with the words of each setting."""
 
-import importlib
 import io
 
 import numpy as np
@@ -8,8 +7,9 @@ import pytest
 from PIL import Image
 
 from course_lib.editions.site import facts
+from course_lib.lessons import contents_of
 from course_lib.lessons.catalog import LESSONS
-from course_lib.teaching import Choice, Explorer, Slider, TextBox, contents, panels
+from course_lib.teaching import Choice, Explorer, Slider, TextBox, panels
 
 
 class Line(Explorer):
@@ -126,8 +126,7 @@ def test_two_controls_that_act_together_get_every_pair_of_their_settings(tmp_pat
 def test_at_least_ten_explorers_show_two_controls_together():
     pairs = {}
     for lesson in LESSONS:
-        importlib.import_module(f"course_lib.lessons.{lesson.slug}")
-        for kind in contents(f"course_lib.lessons.{lesson.slug}.pictures").explorers.values():
+        for kind in contents_of(lesson).explorers.values():
             if kind.together:
                 pairs[lesson.number] = kind.together
     assert len(pairs) >= 10
@@ -158,8 +157,8 @@ def test_a_large_explorer_gets_fewer_positions_and_one_that_is_too_large_an_erro
 def test_facts_are_made_once_and_again_when_a_source_changes(tmp_path, monkeypatch):
     made = []
 
-    def write(slug, folder):
-        made.append(slug)
+    def write(lesson, folder):
+        made.append(lesson)
         folder.mkdir()
         (folder / "facts.json").write_text('{"hints": {}}')
 
@@ -167,35 +166,13 @@ def test_facts_are_made_once_and_again_when_a_source_changes(tmp_path, monkeypat
     lessons = LESSONS[:2]
     first = facts.gather(tmp_path, lessons=lessons)
     assert facts.gather(tmp_path, lessons=lessons) == first
-    assert made == [lesson.slug for lesson in lessons]
+    assert made == list(lessons)
     monkeypatch.setattr(facts, "fingerprint", lambda lesson: "changed")
     assert facts.gather(tmp_path, lessons=lessons)["01"]["folder"] == "01-changed"
-    assert made == 2 * [lesson.slug for lesson in lessons]
+    assert made == 2 * list(lessons)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["00-changed", "01-changed"]
     with pytest.raises(ValueError, match="workers must be at least 1, got 0"):
         facts.gather(tmp_path, workers=0)
-
-
-def test_the_fingerprint_reads_the_lesson_and_the_library_but_no_other_lesson(tmp_path, monkeypatch):
-    lesson, other = LESSONS[1], LESSONS[2]
-    places = {
-        "own": tmp_path / "lessons" / lesson.slug / "pictures.py",
-        "other": tmp_path / "lessons" / other.slug / "pictures.py",
-        "library": tmp_path / "attention" / "ridge.py",
-        "pages": tmp_path / "editions" / "site" / "pages.py",
-        "facts": tmp_path / "editions" / "site" / "facts.py",
-    }
-    for path in places.values():
-        path.parent.mkdir(parents=True) if not path.parent.exists() else None
-        path.write_text("x = 1")
-    monkeypatch.setattr(facts, "PACKAGE", tmp_path)
-    before = facts.fingerprint(lesson)
-    changes = {}
-    for name, path in places.items():
-        path.write_text("x = 2")
-        changes[name] = facts.fingerprint(lesson) != before
-        path.write_text("x = 1")
-    assert changes == {"own": True, "other": False, "library": True, "pages": False, "facts": True}
 
 
 def test_the_facts_of_a_lesson_come_from_its_register(tmp_path, monkeypatch):
@@ -203,6 +180,7 @@ def test_the_facts_of_a_lesson_come_from_its_register(tmp_path, monkeypatch):
     made = facts.gather(tmp_path, lessons=LESSONS[:1])["00"]
     from course_lib.lessons import start_here
 
+    assert made["symbols"] == start_here.lesson.symbols
     asked = start_here.sign_prediction.example()
     assert made["predictions"]["00.P1"] == {
         "choices": [list(c) for c in asked.choices.items()],

@@ -3,49 +3,11 @@
 import re
 from urllib.parse import parse_qs, urlsplit
 
-import nbformat
 import pytest
-from nbformat import v4
 
-from course_lib.editions.site import front, symbols
+from course_lib.editions.site import front
 from course_lib.lessons.catalog import LESSONS, PATHS, lessons_for
 from tests.editions.site.pages.conftest import ROOT
-
-
-def notebook(*cells):
-    return v4.new_notebook(cells=[v4.new_markdown_cell(text) for text in cells])
-
-
-@pytest.mark.parametrize(
-    ("text", "asked"),
-    [
-        ("Something happens. **what sets it, and when?** More.", "What sets it, and when?"),
-        ("Does it? Yes. But which one is it? See below.", "But which one is it?"),
-    ],
-)
-def test_the_question_is_the_one_in_bold_or_the_last(text, asked):
-    made = notebook("# T", f"## The question\n\n{text}", "## Next\n\nIs **this another?**")
-    assert front.question(made, LESSONS[1]) == asked
-
-
-def test_a_lesson_without_a_question_is_an_error():
-    with pytest.raises(ValueError, match=r"01_\w+.ipynb must ask something"):
-        front.question(notebook("## The question\n\nNone."), LESSONS[1])
-
-
-@pytest.mark.parametrize("lesson", LESSONS[1:], ids=lambda lesson: lesson.number)
-def test_every_lesson_asks(lesson):
-    read = nbformat.read(ROOT / "notebooks" / lesson.notebook, as_version=4)
-    assert front.question(read, lesson).endswith("?")
-
-
-def test_what_was_wrong_is_counted_in_its_section_only():
-    made = notebook(
-        "**1. Not here.** x",
-        "## What the notes say wrongly\n\n**1. A sign.** x",
-        "**2. A *b* c.** y\n\n## Z\n\n**3. No.**",
-    )
-    assert front.mistakes(made) == ["A sign.", "A *b* c."]
 
 
 def test_measurements_are_read_from_readme():
@@ -104,23 +66,18 @@ def test_what_the_explorers_move_is_listed_with_its_lessons():
     assert len(rows) == 2
 
 
-def test_a_symbol_of_the_text_leads_to_where_each_lesson_introduces_it(monkeypatch):
-    empty = {lesson.number: {} for lesson in LESSONS}
-    given = {
-        **empty,
-        "01": {r"\eta": "step size", "w^*": "solution"},
-        "02": {"B": "price", r"\eta": "step size"},
-        "03": {r"\eta": "width"},
-    }
-    monkeypatch.setattr(front, "SYMBOLS", given)
-    monkeypatch.setattr(symbols, "SYMBOLS", given)
-    first, second, third = (lesson.notebook.removesuffix(".ipynb") for lesson in LESSONS[1:4])
-    assert front.introduced(greek=True).splitlines()[2:] == [
+def test_a_symbol_of_the_text_leads_to_where_each_lesson_introduces_it():
+    facts = {lesson.number: {"symbols": {}} for lesson in LESSONS}
+    facts["01"]["symbols"] = {r"\eta": "step size", "w^*": "solution"}
+    facts["02"]["symbols"] = {"B": "price", r"\eta": "step size"}
+    facts["03"]["symbols"] = {r"\eta": "width"}
+    first, second, third = (lesson.name for lesson in LESSONS[1:4])
+    assert front.introduced(facts, greek=True).splitlines()[2:] == [
         f'| $\\eta$ | step size | <a href="lessons/{first}.html#symbol-01-1">01</a>, '
         f'<a href="lessons/{second}.html#symbol-02-2">02</a> |',
         f'| $\\eta$ | width | <a href="lessons/{third}.html#symbol-03-1">03</a> |',
     ]
-    assert [row.split(" | ")[0] for row in front.introduced(greek=False).splitlines()[2:]] == [
+    assert [row.split(" | ")[0] for row in front.introduced(facts, greek=False).splitlines()[2:]] == [
         "| $B$",
         "| $w^*$",
     ]

@@ -5,6 +5,7 @@ import pytest
 from nbformat import v4
 
 from course_lib.editions.site import symbols
+from course_lib.lessons import contents_of
 from course_lib.lessons.catalog import LESSONS
 from tests.editions.site.pages.conftest import ROOT
 
@@ -12,10 +13,11 @@ from tests.editions.site.pages.conftest import ROOT
 @pytest.mark.parametrize("lesson", LESSONS, ids=lambda lesson: lesson.number)
 def test_every_symbol_is_introduced_by_its_lesson(lesson):
     notebook = nbformat.read(ROOT / "notebooks" / lesson.notebook, as_version=4)
-    found = symbols.places(notebook, lesson.number)
-    assert found.keys() == symbols.SYMBOLS[lesson.number].keys()
+    listed = contents_of(lesson).symbols
+    found = symbols.places(notebook, lesson.number, listed)
+    assert list(found) == [symbols.anchor_of(lesson.number, place) for place in range(1, len(listed) + 1)]
     assert len(found) >= (6 if lesson.part else 1)
-    for symbol, cell in found.items():
+    for symbol, cell in zip(listed, found.values(), strict=True):
         assert symbol in notebook.cells[cell].source
 
 
@@ -37,13 +39,13 @@ def text(*cells):
         ("With $b$ at hand\n\n### Next\n\nevery step multiplies the price.", False),
     ],
 )
-def test_symbol_and_words_stand_in_one_section(source, found, monkeypatch):
-    monkeypatch.setattr(symbols, "SYMBOLS", {"01": {"b": "price that multiplies a step"}})
+def test_symbol_and_words_stand_in_one_section(source, found):
+    listed = {"b": "price that multiplies a step"}
     if found:
-        assert symbols.places(text("Other", source), "01") == {"b": 2}
+        assert symbols.places(text("Other", source), "01", listed) == {"symbol-01-1": 2}
     else:
         with pytest.raises(ValueError, match=r"lesson 01 says nowhere together with \$b\$"):
-            symbols.places(text("Other", source), "01")
+            symbols.places(text("Other", source), "01", listed)
 
 
 @pytest.mark.parametrize(

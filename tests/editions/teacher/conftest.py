@@ -1,21 +1,15 @@
 """One lesson as the edition for teachers sees it: its register and its stored notebook."""
 
-import importlib
 from pathlib import Path
 
 import nbformat
 import pytest
 
+from course_lib.lessons import contents_of
 from course_lib.lessons.catalog import LESSONS
-from course_lib.teaching import contents
 
 NOTEBOOKS = Path(__file__).resolve().parents[3] / "notebooks"
 BY_NUMBER = {lesson.number: lesson for lesson in LESSONS}
-
-
-def register_of(lesson):
-    importlib.import_module(f"course_lib.lessons.{lesson.slug}")
-    return contents(f"course_lib.lessons.{lesson.slug}.pictures")
 
 
 def stored(lesson):
@@ -29,7 +23,7 @@ def lesson():
 
 @pytest.fixture(scope="session")
 def register(lesson):
-    return register_of(lesson)
+    return contents_of(lesson)
 
 
 @pytest.fixture(scope="session")

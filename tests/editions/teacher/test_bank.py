@@ -5,14 +5,14 @@ import html
 import pytest
 
 from course_lib.editions.teacher import bank
+from course_lib.lessons import contents_of
 from course_lib.lessons.catalog import LESSONS
 from course_lib.teaching.exercise import Edit, edited_source, source_of
-from tests.editions.teacher.conftest import register_of
 
 
 @pytest.mark.parametrize("lesson", LESSONS, ids=lambda lesson: lesson.number)
 def test_every_exercise_stands_with_all_that_is_known_of_it(lesson):
-    exercises = list(register_of(lesson).exercises.values())
+    exercises = list(contents_of(lesson).exercises.values())
     page = bank.page(lesson, exercises, [])
     plain = html.unescape(page)
     for exercise in exercises:

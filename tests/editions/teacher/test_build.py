@@ -38,25 +38,6 @@ def test_the_first_page_leads_to_all_that_was_made():
     assert "## IV" not in page
 
 
-def test_a_changed_source_has_another_hash(tmp_path):
-    same = build.sources(["editions/teacher"], b"a")
-    assert build.sources(["editions/teacher"], b"a") == same
-    assert build.sources(["editions/teacher"], b"b") != same
-    assert build.sources(["editions/teacher/solved.py"], b"a") != same
-
-
-def test_a_new_folder_takes_the_place_of_the_old_ones_of_its_lesson(tmp_path):
-    lesson = LESSONS[1]
-    (tmp_path / "01-old").mkdir()
-    (tmp_path / "02-other").mkdir()
-    with pytest.raises(RuntimeError), build.only(tmp_path / "01-new", lesson):
-        raise RuntimeError
-    assert [path.name for path in build.kept(tmp_path, lesson)] == ["01-old"]
-    with build.only(tmp_path / "01-new", lesson) as folder:
-        (folder / "text").touch()
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["01-new", "02-other"]
-
-
 @pytest.mark.parametrize(("numbers", "workers", "match"), [(["99"], 1, "99"), ([], 0, "workers")])
 def test_wrong_arguments_are_named(tmp_path, numbers, workers, match):
     with pytest.raises(ValueError, match=match):

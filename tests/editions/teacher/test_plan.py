@@ -1,25 +1,20 @@
 """A plan's minutes add up, nothing in it answers a prediction, and what it shows is what the explorer says."""
 
 import html
-import re
 
 import pytest
-from nbformat import v4
 
 from course_lib.editions.teacher import plan
+from course_lib.lessons import contents_of
 from course_lib.lessons.catalog import LESSONS
-from tests.editions.teacher.conftest import register_of, stored
+from tests.editions.teacher.conftest import stored
 
 
 @pytest.mark.parametrize("lesson", LESSONS, ids=lambda lesson: lesson.number)
 def test_minutes_add_up_and_every_question_has_a_section(lesson):
-    notebook, register = stored(lesson), register_of(lesson)
+    notebook, register = stored(lesson), contents_of(lesson)
     timed = plan.timed(lesson, notebook, register.exercises)
-    extra = plan.more(notebook)
-    said = dict(plan.ABOUT.findall(notebook.cells[0].source)).get("Time", "")
-    numbers = re.findall(r"(?<![\w.])\d+(?!\.?\d)", said)  # "25.5" is an exercise
-    on_top = "optional" in said and not re.search(r"\d of the", said)
-    assert extra == (int(numbers[1]) if on_top else 0)
+    extra = notebook.metadata.course.optional_minutes
     assert sum(minutes for part, minutes in timed if not (part.optional and extra)) == lesson.minutes
     for part, minutes in timed:
         assert minutes >= sum(register.exercises[number].minutes for number in part.exercises)
@@ -33,20 +28,6 @@ def test_minutes_add_up_and_every_question_has_a_section(lesson):
 )
 def test_shares_are_whole_and_in_proportion(weights, total, expected):
     assert plan.shares(weights, total) == expected
-
-
-@pytest.mark.parametrize(
-    ("said", "minutes"),
-    [
-        ("About 90 minutes. The section on momentum is optional: 15 minutes more.", 15),
-        ("About 100 minutes. Two sections are optional, about 20 of the 100 minutes.", 0),
-        ("About 90 minutes. Sections marked *optional* are a second sitting of about 40 minutes.", 40),
-        ("About 90 minutes. The section marked *optional* takes another 20.", 20),
-    ],
-)
-def test_optional_minutes_are_read_from_the_lesson(said, minutes):
-    cell = v4.new_markdown_cell(f"# Title\n\n**Goal.** Know.\n\n**Time.** {said}")
-    assert plan.more(v4.new_notebook(cells=[cell])) == minutes
 
 
 def test_a_prediction_is_asked_without_its_answer(predictions):

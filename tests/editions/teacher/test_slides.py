@@ -6,9 +6,10 @@ import pytest
 from nbformat import v4
 
 from course_lib.editions.teacher import slides
+from course_lib.lessons import contents_of
 from course_lib.lessons.catalog import LESSONS
 from course_lib.teaching.exercise import source_of
-from tests.editions.teacher.conftest import register_of, stored
+from tests.editions.teacher.conftest import stored
 
 
 def test_blocks_keep_an_equation_with_its_sentence_and_split_lists():
@@ -66,7 +67,7 @@ def test_code_stands_below_and_what_follows_beside():
 def start():
     """Lesson 00, which draws quickly: itself, its notebook, its register and its predictions."""
     lesson = LESSONS[0]
-    register = register_of(lesson)
+    register = contents_of(lesson)
     return lesson, stored(lesson), register, {n: ask.example() for n, ask in register.predictions.items()}
 
 

@@ -8,9 +8,10 @@ import pytest
 import torch
 
 from course_lib.editions.teacher.solved import answer_source, imported, needs, run, solved, unsolved
+from course_lib.lessons import contents_of
 from course_lib.lessons.catalog import LESSONS
 from course_lib.teaching import Exercise, Mistake
-from tests.editions.teacher.conftest import register_of, stored
+from tests.editions.teacher.conftest import stored
 
 CHECK = 'exercises["99.1"].check(answer)'
 
@@ -68,7 +69,7 @@ def test_what_a_function_needs_are_names_of_its_module_only():
 @pytest.mark.parametrize("lesson", LESSONS, ids=lambda lesson: lesson.number)
 def test_every_answer_of_every_lesson_is_filled_in(lesson):
     notebook = stored(lesson)
-    filled = solved(notebook, register_of(lesson).exercises)
+    filled = solved(notebook, contents_of(lesson).exercises)
     for before, after in zip(notebook.cells, filled.cells, strict=True):
         if "exercise" in before.metadata:
             compile(after.source, "answer", "exec")
@@ -91,7 +92,7 @@ def test_a_run_shows_which_solutions_pass(tmp_path: Path):
         'answer = 8\nexercises["00.3"].check(answer)', metadata={"exercise": "00.3"}
     )
     notebook = nbformat.v4.new_notebook(cells=[setup, right])
-    notebook = solved(notebook, register_of(LESSONS[0]).exercises)
+    notebook = solved(notebook, contents_of(LESSONS[0]).exercises)
     notebook.cells.append(wrong)
     run(notebook, tmp_path)
     assert unsolved(notebook) == ["00.3"]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from course_lib.editions.site.build import accessible
+from course_lib.editions.html import accessible
 
 
 @pytest.mark.parametrize(

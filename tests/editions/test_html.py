@@ -3,17 +3,15 @@
 import subprocess
 import sys
 
-from course_lib.editions.site import build
-
 # Sphinx registers its parts once for a process, so that each build has its own.
 BUILD = """
 import sys
 from pathlib import Path
-from course_lib.editions.site import build
+from course_lib.editions import html
 
 folder = Path(sys.argv[1])
-build.digest = lambda modules: sys.argv[2]
-sys.exit(build.sphinx(folder / "source", folder / "out", folder / "doctrees", {}))
+html.sources = lambda names: sys.argv[2]
+sys.exit(html.sphinx(folder / "source", folder / "out", folder / "doctrees", {}, title="Pages"))
 """
 
 
@@ -27,16 +25,3 @@ def test_pages_are_made_anew_when_what_makes_them_changes(tmp_path):
         found.append("Text of the page." in page.read_text(encoding="utf-8"))
         page.write_text("left alone", encoding="utf-8")
     assert found == [True, False, True]
-
-
-def test_the_digest_follows_the_modules_of_a_folder(tmp_path):
-    (tmp_path / "a.py").write_text("x = 1")
-    before = build.digest(tmp_path)
-    (tmp_path / "notes.txt").write_text("")
-    assert build.digest(tmp_path) == before
-    (tmp_path / "b.py").write_text("")
-    assert build.digest(tmp_path) != before
-    (tmp_path / "b.py").unlink()
-    assert build.digest(tmp_path) == before
-    (tmp_path / "a.py").write_text("x = 2")
-    assert build.digest(tmp_path) != before
