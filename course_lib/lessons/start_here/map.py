@@ -7,10 +7,9 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
 from course_lib.lessons.catalog import LESSONS, PARTS, PATHS, Lesson, lessons_for
-from course_lib.teaching import Choice, Explorer, contents, panels
+from course_lib.lessons.start_here.contents import lesson
+from course_lib.teaching import Choice, Explorer, panels
 from course_lib.teaching.style import BLUE, ORANGE
-
-lesson = contents(__name__)
 
 BOX = (0.88, 0.86)
 _LINE = "#b8b8b8"
@@ -109,8 +108,8 @@ class MapExplorer(Explorer):
         "lessons that come before it, one after another",
         "parts of the course",
         legend=None,
-        xlim=(-0.5, 7.5),
-        ylim=(16.6, -0.6),
+        xlim=(-0.5, max(across for across, _ in places().values()) + 0.5),
+        ylim=(max(down for _, down in places().values()) + 0.6, -0.6),
         yticks=[()],
     )
 
