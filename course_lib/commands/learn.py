@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from course_lib.commands import options
-from course_lib.commands.options import explained
+from course_lib.commands.options import explain_errors
 
 
 def doctor() -> None:
@@ -32,7 +32,7 @@ def site(
 
     They need no installation. The notebooks are shown as they are stored; no cell is run.
     """
-    with explained(ValueError, OSError, RuntimeError):
+    with explain_errors(ValueError, OSError, RuntimeError):
         options.require("sphinx", "site")
         from course_lib.editions.site.build import build
 

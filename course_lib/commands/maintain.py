@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from course_lib.commands import options
-from course_lib.commands.options import explained
+from course_lib.commands.options import explain_errors
 
 
 def figures(
@@ -63,7 +63,7 @@ def pretrain(
         "alignment_share": alignment_share,
         "seed": seed,
     }
-    with explained(ValueError, FileExistsError), threads_set(threads):
+    with explain_errors(ValueError, FileExistsError), threads_set(threads):
         config = PretrainConfig(**{name: value for name, value in given.items() if value is not None})
         scores = run(config, out, device=usable_device(device), progress=progress)
     for name, value in scores.items():

@@ -78,7 +78,7 @@ def finish(page: Path, warnings: int) -> None:
 
 
 @contextmanager
-def explained(*errors: type[Exception]) -> Iterator[None]:
+def explain_errors(*errors: type[Exception]) -> Iterator[None]:
     """Print errors that the user can fix and leave with code 2; let all others raise."""
     try:
         yield
@@ -96,7 +96,7 @@ def read_defaults(context: typer.Context, config: Path | None) -> Path | None:
     if config is None:
         return None
     known = [p.name for p in context.command.params if p.name not in ("out", "config", "progress")]
-    with explained(ValueError, FileNotFoundError):
+    with explain_errors(ValueError, FileNotFoundError):
         found = _read(config)
         for key, value in found.items():
             if key not in known:

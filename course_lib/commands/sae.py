@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from course_lib.commands import options
-from course_lib.commands.options import explained
+from course_lib.commands.options import explain_errors
 
 app = typer.Typer(help="Train, evaluate and export sparse autoencoders.", no_args_is_help=True)
 
@@ -57,7 +57,7 @@ def train(
 
     Give the same command again to go on after a stop.
     """
-    with explained(ValueError, RuntimeError, OSError):
+    with explain_errors(ValueError, RuntimeError, OSError):
         from dataclasses import asdict, replace
 
         from course_lib import devices, sae
@@ -79,7 +79,7 @@ def train(
             "seed": seed,
             "store": {name: rows.manifest[name] for name in _ORIGIN},
         }
-        _begin(out, json.loads(json.dumps(choice)))
+        _record_choice(out, json.loads(json.dumps(choice)))
         if not (out / AUTOENCODER).is_dir():
             threads = devices.threads_for(rows.d_model) if threads is None else threads
             with devices.threads(threads):
@@ -96,18 +96,18 @@ def train(
     typer.echo(f"autoencoder: {out / AUTOENCODER}")
 
 
-def _begin(out: Path, choice: dict[str, Any]) -> None:
+def _record_choice(out: Path, choice: dict[str, Any]) -> None:
     """Write down what a run is asked for. Raises ValueError where `out` holds another run or something else."""
     from course_lib.files import replacing
 
     path = out / CHOICE
     if path.is_file():
         before = json.loads(path.read_text(encoding="utf-8"))
-        for name, value in _flat(choice).items():
+        for name, value in _flatten(choice).items():
             # The same weights may be reached by another name.
-            if name != "store.model" and _flat(before).get(name) != value:
+            if name != "store.model" and _flatten(before).get(name) != value:
                 raise ValueError(
-                    f"{out} is another run: its {name} is {_flat(before).get(name)!r}, now {value!r}; choose another "
+                    f"{out} is another run: its {name} is {_flatten(before).get(name)!r}, now {value!r}; choose another "
                     "directory, or remove this one"
                 )
         return
@@ -119,14 +119,14 @@ def _begin(out: Path, choice: dict[str, Any]) -> None:
         file.write((json.dumps(choice, indent=1) + "\n").encode())
 
 
-def _flat(choice: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+def _flatten(choice: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     found = {}
     for name, value in choice.items():
-        found |= _flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {prefix + name: value}
+        found |= _flatten(value, f"{prefix}{name}.") if isinstance(value, dict) else {prefix + name: value}
     return found
 
 
-def _read(run: Path, *, device: Any = "cpu") -> tuple[Any, dict[str, Any] | None]:
+def _load_run(run: Path, *, device: Any = "cpu") -> tuple[Any, dict[str, Any] | None]:
     """The sparse autoencoder of a run, and what is known of the states that it was trained on."""
     from course_lib import sae
 
@@ -163,14 +163,14 @@ def evaluate(
 
     Prints explained variance, active and dead features; with a model also its cross-entropy before and after splicing.
     """
-    with explained(ValueError, RuntimeError, OSError):
+    with explain_errors(ValueError, RuntimeError, OSError):
         from course_lib import devices
         from course_lib.pipeline.stored import open_store
         from course_lib.sae import metrics
 
         used = devices.usable_device(device)
         rows = open_store(store)
-        autoencoder, origin = _read(run, device=used)
+        autoencoder, origin = _load_run(run, device=used)
         for name in ("site", "weights_sha256"):
             known = (origin or {}).get(name)
             if known is not None and known != rows.manifest[name]:
@@ -186,7 +186,7 @@ def evaluate(
             typer.echo(f"active features a row (l0): {found.l0:.2f}")
             typer.echo(f"dead features: {found.n_dead} of {found.code_width}")
             if model is not None:
-                _spliced(
+                _print_spliced_loss(
                     autoencoder,
                     rows,
                     model,
@@ -198,7 +198,7 @@ def evaluate(
                 )
 
 
-def _spliced(
+def _print_spliced_loss(
     autoencoder: Any, rows: Any, name: str, *, text: str, n: int, device: Any, progress: bool, store: Path
 ) -> None:
     """Print the cross-entropy of reading sentences back with the states at the store's site clean and replaced."""
@@ -239,11 +239,11 @@ def export(
     ] = Format.saelens,
 ) -> None:
     """Write a sparse autoencoder for other programs."""
-    with explained(ValueError, OSError):
+    with explain_errors(ValueError, OSError):
         from course_lib import sae
         from course_lib.sae import sae_lens_format
 
-        autoencoder, origin = _read(run)
+        autoencoder, origin = _load_run(run)
         if format is Format.saelens:
             known = {"model_name": origin["model"], "hook_name": origin["site"]} if origin else {}
             sae_lens_format.export(autoencoder, out, metadata=known)

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from course_lib.commands import options
-from course_lib.commands.options import explained
+from course_lib.commands.options import explain_errors
 
 
 class Grader(StrEnum):
@@ -30,7 +30,7 @@ def teacher(
     The notebooks are run with their solutions; what has not changed since an earlier build is kept. The pages hold all
     answers: keep them from pages that students read.
     """
-    with explained(ValueError, OSError, RuntimeError):
+    with explain_errors(ValueError, OSError, RuntimeError):
         options.require("sphinx_revealjs", "site")
         from course_lib.editions.teacher.build import build
 
@@ -51,9 +51,9 @@ def hand_out(
     """
     from course_lib.editions.grading import hand_out as handing
 
-    with explained(ValueError, OSError, RuntimeError):
+    with explain_errors(ValueError, OSError, RuntimeError):
         options.require("nbgrader", "grading")
-        taken = handing.chosen(lessons or [], notebooks)
+        taken = handing.choose_lessons(lessons or [], notebooks)
         for lesson in taken:
             source = handing.write_source(directory, lesson, notebooks, [one.number for one in taken])
             typer.echo(f"to hand out: {handing.release(directory, source.stem)}")
@@ -81,7 +81,7 @@ def progress(
     from course_lib.editions.grading import progress_table as tables
     from course_lib.files import replacing
 
-    with explained(ValueError, OSError):
+    with explain_errors(ValueError, OSError):
         collected = tables.collect(directory)
         shown = [
             tables.by_learner(collected),

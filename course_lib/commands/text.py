@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from course_lib.commands import options
-from course_lib.commands.options import explained
+from course_lib.commands.options import explain_errors
 
 
 class Pool(StrEnum):
@@ -59,7 +59,7 @@ def pipeline(
     from course_lib.pipeline import InputError, run
     from course_lib.pipeline.config import sparse_config
 
-    with explained(InputError, ModelUnavailable):
+    with explain_errors(InputError, ModelUnavailable):
         sparse = sparse_config(kind=kind.value, features=features, k=k, penalty=penalty, steps=steps)
         result = run(
             out=out,
@@ -123,7 +123,7 @@ def browse(
     from course_lib.interpret.browser.server import open_or_build, serve
 
     options = {"effects": effects, "device": device, "threads": threads, "progress": progress}
-    with explained(IndexUnavailable, ValueError, OSError):
+    with explain_errors(IndexUnavailable, ValueError, OSError):
         if export is not None:
             write(open_or_build(run, **options), export, n_features=features)
             typer.echo(f"page: {export}")
@@ -175,7 +175,7 @@ def activations(
     from course_lib.mbart.model import ModelUnavailable, load
     from course_lib.pipeline import BUILTIN, InputError, read_text
 
-    with explained(InputError, ModelUnavailable, ValueError, FileNotFoundError):
+    with explain_errors(InputError, ModelUnavailable, ValueError, FileNotFoundError):
         import torch
 
         from course_lib import devices, parallel
@@ -198,7 +198,7 @@ def activations(
             spoken = islice(stores.read_text(text, languages=languages(tokenizer)), sentences)
     with parallel.process_group(), parallel.synchronised():
         with (
-            explained(stores.StoreError, NotFiniteError, ValueError),
+            explain_errors(stores.StoreError, NotFiniteError, ValueError),
             devices.threads(devices.threads_for(mbart.config.d_model) if threads is None else threads),
         ):
             store = stores.write_store(

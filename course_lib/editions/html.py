@@ -89,14 +89,14 @@ PARAMETERS = re.compile(r'<dl>\n((?:<dd><em class="sig-param">.*?</dd>\n)+)</dl>
 
 
 def make_accessible(folder: Path) -> None:
-    """Make all pages of the theme in a folder accessible, see `accessible`."""
+    """Make all pages of the theme in a folder accessible, see `name_landmarks`."""
     for path in folder.rglob("*.html"):
         made = path.read_text(encoding="utf-8")
-        if (named := accessible(made)) != made:
+        if (named := name_landmarks(made)) != made:
             path.write_text(named, encoding="utf-8")
 
 
-def accessible(html: str) -> str:
+def name_landmarks(html: str) -> str:
     """Return a page of the theme with names for its landmarks and headings; a second call changes nothing.
 
     The parameters of a long signature, which Sphinx writes as definitions without terms, become a list.

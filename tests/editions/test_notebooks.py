@@ -1,13 +1,15 @@
 """What a lesson's metadata state is what its page says, and a notebook without them is refused."""
 
 import re
+from pathlib import Path
 
 import nbformat
 import pytest
 
 from course_lib.editions import notebooks
 from course_lib.lessons.catalog import LESSONS
-from tests.editions.teacher.conftest import NOTEBOOKS
+
+NOTEBOOKS = Path(__file__).resolve().parents[2] / "notebooks"
 
 
 @pytest.fixture(params=LESSONS, ids=lambda lesson: lesson.number)

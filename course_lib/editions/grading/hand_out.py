@@ -80,14 +80,14 @@ def source_notebook(notebook: nbformat.NotebookNode, handed: Collection[str] = (
         if cell.cell_type == "code":
             cell.outputs, cell.execution_count = [], None
         elif cell.cell_type == "markdown":
-            cell.source = relinked(cell.source, handed)
+            cell.source = relink(cell.source, handed)
         made.cells.append(cell)
         if "exercise" in cell.metadata:
             made.cells.append(_graded(cell))
     return made
 
 
-def relinked(text: str, handed: Collection[str]) -> str:
+def relink(text: str, handed: Collection[str]) -> str:
     """Return Markdown whose links to lessons hold in a handed-out folder; those to lessons not in `handed` are text."""
 
     def link(found: re.Match[str]) -> str:
@@ -125,7 +125,7 @@ def _marks(identity: str, **marks: Any) -> dict[str, Any]:
     return plain | {"grade_id": identity, "schema_version": 3} | marks
 
 
-def chosen(numbers: Sequence[str], notebooks: Path) -> list[Lesson]:
+def choose_lessons(numbers: Sequence[str], notebooks: Path) -> list[Lesson]:
     """Return the lessons of these numbers, or all, whose notebooks lie in a folder.
 
     Raises:

@@ -10,7 +10,7 @@ from course_lib.editions.html import make_accessible, mathjax, sphinx, write
 from course_lib.editions.notebooks import read
 from course_lib.editions.site import front, symbols
 from course_lib.editions.site.facts import gather
-from course_lib.editions.site.pages import anchors, documented, library_page, page
+from course_lib.editions.site.pages import anchors, has_page, library_page, page
 from course_lib.lessons.catalog import LESSONS
 
 TITLE = "Why the rules of deep learning hold"
@@ -64,7 +64,7 @@ def library() -> dict[str, str]:
     """Return the pages of the library, one a package with a section for each module, and their index."""
     pages: dict[str, list[str]] = {}
     for module in pkgutil.walk_packages(course_lib.__path__, "course_lib."):
-        if documented(module.name):
+        if has_page(module.name):
             name = module.name
             section = (
                 f"{name}\n{'-' * len(name)}\n\n.. automodule:: {name}\n   :members:\n   :ignore-module-all:\n"

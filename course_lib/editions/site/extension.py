@@ -65,7 +65,7 @@ MARKUP = re.compile(r"([\\*|_])")
 SECTION = re.compile(r"(?:Args|Raises|Returns|Yields):$")
 
 
-def restructured(docstring: str, where: Mapping[str, str]) -> str:
+def to_restructured_text(docstring: str, where: Mapping[str, str]) -> str:
     """Return a docstring as reStructuredText: prose and lists as they are, what is set in columns as it stands."""
     made = []
     for paragraph in re.split(r"\n\s*\n", docstring):
@@ -75,11 +75,11 @@ def restructured(docstring: str, where: Mapping[str, str]) -> str:
         if indented and not bullets and not SECTION.match(lines[0]):
             made.append("\n".join(["::", "", *(f"    {line}" for line in lines)]))
         else:
-            made.append(plain(paragraph, where))
+            made.append(escape_prose(paragraph, where))
     return "\n\n".join(made)
 
 
-def plain(text: str, where: Mapping[str, str]) -> str:
+def escape_prose(text: str, where: Mapping[str, str]) -> str:
     """Return text of a docstring as reStructuredText: code between backticks, all else as it stands.
 
     A mention of an equation, `(15.4)`, becomes a link to it, where `where` (`pages.anchors`) has it.
@@ -103,10 +103,10 @@ def plain(text: str, where: Mapping[str, str]) -> str:
 
 
 def _docstring(app: Sphinx, what: str, name: str, thing: Any, options: Any, lines: list[str]) -> None:
-    lines[:] = restructured("\n".join(lines), app.config.course_anchors).splitlines()
+    lines[:] = to_restructured_text("\n".join(lines), app.config.course_anchors).splitlines()
 
 
-def readable(signature: str) -> str:
+def shorten_signature(signature: str) -> str:
     """Return a signature without the modules of its annotations: `Float[Tensor, "tokens d_model"]`."""
     return re.sub(r"~?\b(?:jaxtyping|torch|collections\.abc|typing|pathlib|numpy)\.(?=[A-Z])", "", signature)
 
@@ -114,4 +114,4 @@ def readable(signature: str) -> str:
 def _signature(
     app: Sphinx, what: str, name: str, thing: Any, options: Any, signature: str | None, returns: str | None
 ) -> tuple[str | None, str | None]:
-    return signature and readable(signature), returns and readable(returns)
+    return signature and shorten_signature(signature), returns and shorten_signature(returns)

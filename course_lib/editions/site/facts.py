@@ -63,12 +63,12 @@ def write(lesson: Lesson, folder: Path) -> None:
                 for number, one in predictions.items()
             },
             "hints": {number: list(exercise.hints) for number, exercise in register.exercises.items()},
-            "explorers": {name: rows(kind, made / name) for name, kind in register.explorers.items()},
+            "explorers": {name: render_rows(kind, made / name) for name, kind in register.explorers.items()},
         }
         (made / "facts.json").write_text(json.dumps(facts, ensure_ascii=False), encoding="utf-8")
 
 
-def rows(kind: type[Explorer], folder: Path, *, limit: int = LIMIT) -> dict[str, Any]:
+def render_rows(kind: type[Explorer], folder: Path, *, limit: int = LIMIT) -> dict[str, Any]:
     """Render a row of frames for every control of an explorer, as WebP files in `folder`; return what they show.
 
     Shapes: of `controls`, each has as many `values` as `words` and `files`; `default` is the index of the default
@@ -106,7 +106,7 @@ def _rows(explorer: Explorer, positions: int) -> dict[str, Any]:
         file = f"{'_'.join(places) or 'default'}.webp"
         if file not in pictures:
             png, said[file] = explorer.frame(**{**defaults, **changed})
-            pictures[file] = small(png)
+            pictures[file] = encode_frame(png)
         return file
 
     controls = []
@@ -118,7 +118,7 @@ def _rows(explorer: Explorer, positions: int) -> dict[str, Any]:
                 "about": control.tooltip,
                 "symbol": control.symbol if isinstance(control, Slider) else "",
                 "kind": "slider" if isinstance(control, Slider) else "choice",
-                "values": [shown(control, value) for value in settings[name]],
+                "values": [format_setting(control, value) for value in settings[name]],
                 "default": settings[name].index(control.default),
                 "files": files,
                 "words": [said[file] for file in files],
@@ -167,14 +167,14 @@ def settings_of(control: Any, positions: int) -> list[Any]:
     return [value if control.whole else float(f"{value:.10g}") for value in values]
 
 
-def shown(control: Any, value: Any) -> str:
+def format_setting(control: Any, value: Any) -> str:
     """Return a setting as the page shows it beside the control."""
     if isinstance(control, Slider):
         return f"{value:g}" + (f" {control.unit}" if control.unit else "")
     return str(value) or "(empty)"
 
 
-def small(png: bytes) -> bytes:
+def encode_frame(png: bytes) -> bytes:
     """Encode a frame as lossless WebP of few colours: lines stay sharp, and it is a fraction of the PNG's size."""
     drawn = Image.open(io.BytesIO(png)).convert("RGB")
     few = drawn.quantize(COLOURS, method=Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE)

@@ -47,7 +47,7 @@ def index(notebooks: Mapping[str, NotebookNode], facts: Mapping[str, Mapping[str
             *(_part(part, notebooks, facts) for part in PARTS),
             "## What was measured",
             "On one machine with two cores, unless stated otherwise; ratios are CPU time of one thread.",
-            f'<div class="course-measured">\n\n{measured(readme)}\n\n</div>',
+            f'<div class="course-measured">\n\n{read_measurements(readme)}\n\n</div>',
             "## What was found wrong in the sources",
             f"The course grew out of five collections of notes. The lessons quote {sum(map(len, wrong.values()))} "
             "passages that are wrong or need a condition; the code beside each shows what is right.",
@@ -92,7 +92,7 @@ def _part(part: str, notebooks: Mapping[str, NotebookNode], facts: Mapping[str, 
     return "\n\n".join(blocks)
 
 
-def measured(readme: str) -> str:
+def read_measurements(readme: str) -> str:
     """Return the table of the section "Measured" of README, as it stands there.
 
     Raises:
@@ -168,16 +168,16 @@ def symbols_page(facts: Mapping[str, Mapping[str, Any]]) -> str:
             "A letter means one thing in a lesson, and may mean another in the next. Each link leads to the place "
             "where the lesson introduces the symbol.",
             "## Greek letters",
-            introduced(facts, greek=True),
+            list_symbols(facts, greek=True),
             "## Latin letters",
-            introduced(facts, greek=False),
+            list_symbols(facts, greek=False),
             "## What the explorers move",
-            moved(facts),
+            list_controls(facts),
         ]
     )
 
 
-def introduced(facts: Mapping[str, Mapping[str, Any]], *, greek: bool) -> str:
+def list_symbols(facts: Mapping[str, Mapping[str, Any]], *, greek: bool) -> str:
     """Return the table of symbols in the lessons' text with Greek or Latin letters, what each stands for, and where."""
     found: dict[tuple[str, str], list[str]] = {}
     for lesson in LESSONS:
@@ -192,7 +192,7 @@ def introduced(facts: Mapping[str, Mapping[str, Any]], *, greek: bool) -> str:
     return "\n".join(rows)
 
 
-def moved(facts: Mapping[str, Mapping[str, Any]]) -> str:
+def list_controls(facts: Mapping[str, Mapping[str, Any]]) -> str:
     """Return the table of the symbols that an explorer can move, what each stands for, and in which lessons."""
     found: dict[str, dict[str, list[Lesson]]] = {}
     for lesson in LESSONS:

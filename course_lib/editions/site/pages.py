@@ -56,7 +56,7 @@ def anchors(notebooks: Mapping[str, NotebookNode]) -> dict[str, str]:
     return claims | equations
 
 
-def linked(text: str, where: Mapping[str, str], *, prefix: str = "") -> str:
+def link_equations(text: str, where: Mapping[str, str], *, prefix: str = "") -> str:
     """Return Markdown whose mentions `(01.4)` are links, and whose numbered equations are anchors.
 
     `where` is what `anchors` returns; a number that it lacks stays text. `prefix` leads to the lessons' folder.
@@ -115,10 +115,10 @@ def page(
             heading = HEADING.search(cell.source) if asked else None
             before = cell.source[: heading.start()] if heading else cell.source
             if before:
-                made.append(v4.new_markdown_cell(linked(before, where)))
-            cells += map(waiting, made) if asked else made
+                made.append(v4.new_markdown_cell(link_equations(before, where)))
+            cells += map(hide_until_guessed, made) if asked else made
             if heading:
-                cells.append(v4.new_markdown_cell(linked(cell.source[heading.start() :], where)))
+                cells.append(v4.new_markdown_cell(link_equations(cell.source[heading.start() :], where)))
                 asked = False
         elif cell.cell_type == "code":
             numbers = dict.fromkeys(n for n in CLAIM.findall(cell.source) if n not in placed)
@@ -131,7 +131,7 @@ def page(
             texts = [output.get("data", {}).get("text/markdown", "") for output in cell.outputs]
             asks = any(map(PREDICTION.match, texts))
             asked = asked and not asks and not any(map(EXERCISE.match, texts))
-            cells += map(waiting, made) if asked else made
+            cells += map(hide_until_guessed, made) if asked else made
             asked = guess and (asked or asks)
     _number(cells[0], lesson)
     if library:
@@ -205,7 +205,7 @@ def _text(
     if "image/png" in data:
         return _figure(data, output.metadata.get("image/png", {}), lesson, pictures)
     if "text/markdown" in data:
-        text = linked(data["text/markdown"], where)
+        text = link_equations(data["text/markdown"], where)
         if number := PREDICTION.match(text):
             text += "\n\n" + prediction(number[1], facts["predictions"][number[1]])
         elif (number := EXERCISE.match(text)) and number[1] in facts["hints"]:
@@ -235,7 +235,7 @@ def _figure(data: Mapping[str, str], metadata: Mapping[str, Any], lesson: Lesson
 # What the reader answers
 
 
-def waiting(cell: NotebookNode) -> NotebookNode:
+def hide_until_guessed(cell: NotebookNode) -> NotebookNode:
     """Mark a cell of a page as what answers a prediction: the page's script hides it until the guess is made."""
     if cell.cell_type == "code":
         cell.metadata.tags = [*cell.metadata.tags, "course-answer"]
@@ -319,7 +319,7 @@ def library_links(notebook: NotebookNode) -> str:
         for node in ast.walk(ast.parse(cell.source)):
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("course_lib"):
                 for alias in node.names:
-                    if place := defined(node.module, alias.name):
+                    if place := find_place(node.module, alias.name):
                         links[alias.name] = place
     if not links:
         return ""
@@ -332,12 +332,12 @@ def library_links(notebook: NotebookNode) -> str:
     )
 
 
-def defined(module: str, name: str) -> str | None:
+def find_place(module: str, name: str) -> str | None:
     """Return the place in the library's pages of what `from module import name` gives, None where it has none."""
     thing = getattr(importlib.import_module(module), name, None)
     home = getattr(thing, "__module__", None) or ""
     if (
-        not documented(home)
+        not has_page(home)
         or not hasattr(thing, "__qualname__")
         or vars(importlib.import_module(home)).get(name) is not thing
     ):
@@ -352,7 +352,7 @@ def library_page(module: str) -> str:
     return "api/" + (".".join(parts[:2]) if package else "course_lib")
 
 
-def documented(module: str) -> bool:
+def has_page(module: str) -> bool:
     """Whether a module of the package has a page of its own: lessons and commands have none."""
     parts = module.split(".")
     return (

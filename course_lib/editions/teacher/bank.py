@@ -47,7 +47,7 @@ def exercise(about: Exercise, module: str) -> str:
         parts += [
             f'<div class="course-mistake"><p><strong>{html.escape(one.name)}</strong></p>'
             f"<p>{html.escape(one.explanation)}</p></div>",
-            looks(about, one, module),
+            show_mistake(about, one, module),
         ]
     return "\n\n".join(parts)
 
@@ -62,11 +62,11 @@ def solution(about: Exercise) -> str:
     return source_of(about.reference).rstrip() if callable(about.reference) else repr(about.reference)
 
 
-def looks(about: Exercise, mistake: Mistake, module: str) -> str:
+def show_mistake(about: Exercise, mistake: Mistake, module: str) -> str:
     """Return what a mistake looks like, as blocks of code: the wrong answer, and the test that recognises it."""
-    wrong, test = written(module)[mistake.name, mistake.explanation]
+    wrong, test = read_mistakes(module)[mistake.name, mistake.explanation]
     if isinstance(mistake.solution, Edit):
-        block = code(difference(about, mistake.solution), "diff")
+        block = code(diff_from_reference(about, mistake.solution), "diff")
     elif not callable(mistake.solution):
         block = code(repr(mistake.solution))
     else:
@@ -78,7 +78,7 @@ def looks(about: Exercise, mistake: Mistake, module: str) -> str:
     return f"{block}\n\nAn answer is taken for it when this holds:\n\n{code(ast.unparse(test))}"
 
 
-def difference(about: Exercise, change: Edit) -> str:
+def diff_from_reference(about: Exercise, change: Edit) -> str:
     """Return the lines by which a mistake differs from the reference."""
     right, wrong = source_of(about.reference), edited_source(about.reference, change)
     lines = difflib.unified_diff(right.splitlines(), wrong.splitlines(), n=0, lineterm="")
@@ -86,7 +86,7 @@ def difference(about: Exercise, change: Edit) -> str:
 
 
 @cache
-def written(module: str) -> Mapping[tuple[str, str], tuple[ast.expr, ast.expr | None]]:
+def read_mistakes(module: str) -> Mapping[tuple[str, str], tuple[ast.expr, ast.expr | None]]:
     """Return how the mistakes of a module are written: solution and test, by their name and sentence."""
     found = {}
     for node in ast.walk(ast.parse(inspect.getsource(importlib.import_module(module)))):

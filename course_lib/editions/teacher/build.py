@@ -14,10 +14,10 @@ from nbformat import NotebookNode
 from course_lib.editions.cache import find_made, fingerprint, folder_of, make_missing, sources
 from course_lib.editions.html import STATIC, make_accessible, mathjax, sphinx, toctree, write
 from course_lib.editions.notebooks import read
-from course_lib.editions.site.pages import anchors, linked
+from course_lib.editions.site.pages import anchors, link_equations
 from course_lib.editions.site.pages import page as notebook_page
 from course_lib.editions.teacher import bank, plan, slides
-from course_lib.editions.teacher.solved import run, solved, unsolved
+from course_lib.editions.teacher.solved import find_unsolved, run, solved
 from course_lib.files import new_directory
 from course_lib.lessons import contents_of
 from course_lib.lessons.catalog import LESSONS, PARTS, Lesson, part_title
@@ -59,8 +59,8 @@ def build(notebooks: Path, out: Path, *, work: Path, numbers: Sequence[str] = ()
             (out / kind).mkdir(exist_ok=True)
         shutil.copy(folder / "notebook.ipynb", out / "notebooks" / lesson.notebook)
         deck = (folder / "slides.html").read_text(encoding="utf-8")
-        (out / "slides" / f"{lesson.name}.html").write_text(reachable(deck, numbers), encoding="utf-8")
-    parts_of_slides(out)
+        (out / "slides" / f"{lesson.name}.html").write_text(unlink_missing(deck, numbers), encoding="utf-8")
+    copy_slide_files(out)
     make_accessible(out)
     return warnings
 
@@ -89,7 +89,7 @@ def run_solved(lesson: Lesson, notebooks: Path, folder: Path) -> None:
     start = time.perf_counter()
     run(notebook, notebooks)
     seconds = time.perf_counter() - start
-    if wrong := unsolved(notebook):
+    if wrong := find_unsolved(notebook):
         raise ValueError(f"{lesson.notebook}: the references of {wrong} do not solve their exercises")
     folder.parent.mkdir(parents=True, exist_ok=True)
     with new_directory(folder) as made:
@@ -135,7 +135,9 @@ def pages(made: dict[Lesson, Path], where: dict[str, str], source: Path) -> dict
         for kind in ("plans", "banks"):
             text = (folder / f"{kind}.md").read_text(encoding="utf-8")
             text = TO_LESSON.sub(r"](../lessons/\1", text)
-            found[f"{kind}/{lesson.name}.md"] = linked(reachable(text, numbers), where, prefix="../lessons/")
+            found[f"{kind}/{lesson.name}.md"] = link_equations(
+                unlink_missing(text, numbers), where, prefix="../lessons/"
+            )
         notebook = nbformat.read(folder / "notebook.ipynb", as_version=4)
         predictions = json.loads((folder / "predictions.json").read_text(encoding="utf-8"))
         facts = {"predictions": predictions, "hints": {}, "explorers": {}, "folder": ""}
@@ -143,12 +145,12 @@ def pages(made: dict[Lesson, Path], where: dict[str, str], source: Path) -> dict
         shown = notebook_page(notebook, lesson, facts, where, pictures=pictures, library=False, guess=False)
         for cell in shown.cells:
             if cell.cell_type == "markdown":
-                cell.source = reachable(cell.source, numbers)
+                cell.source = unlink_missing(cell.source, numbers)
         found[f"lessons/{lesson.notebook}"] = json.dumps(shown, ensure_ascii=False)
     return found
 
 
-def reachable(text: str, numbers: Collection[str]) -> str:
+def unlink_missing(text: str, numbers: Collection[str]) -> str:
     """Return Markdown or HTML whose links to lessons that are not among `numbers` are plain text."""
     text = LINK.sub(lambda found: found[0] if found[2] in numbers else found[1], text)
     return ANCHOR.sub(lambda found: found[0] if found[1] in numbers else found[2], text)
@@ -178,7 +180,7 @@ def index(made: Collection[Lesson]) -> str:
     return "\n\n".join([*blocks, *trees])
 
 
-def parts_of_slides(out: Path) -> None:
+def copy_slide_files(out: Path) -> None:
     """Put reveal.js, which a package brings along, MathJax and the slides' own files beside the slides."""
     mathjax(out / "_static" / "mathjax")
     shutil.copy(STATIC / "icon.svg", out / "_static")

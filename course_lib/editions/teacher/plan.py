@@ -59,7 +59,7 @@ def parts(notebook: NotebookNode) -> list[Part]:
     return [one for one in found[1:] if one.length or one.exercises]
 
 
-def timed(
+def assign_minutes(
     lesson: Lesson, notebook: NotebookNode, exercises: Mapping[str, Exercise]
 ) -> list[tuple[Part, int]]:
     """Return the sections with their minutes, whole numbers that add up to those of the lesson.
@@ -73,12 +73,12 @@ def timed(
     minutes = {}
     for group, total in ((within, lesson.minutes), (apart, extra)):
         own = [sum(exercises[number].minutes for number in one.exercises) for one in group]
-        rest = shares([one.length for one in group], max(total - sum(own), 0))
+        rest = split_in_proportion([one.length for one in group], max(total - sum(own), 0))
         minutes |= {id(one): a + b for one, a, b in zip(group, own, rest, strict=True)}
     return [(one, minutes[id(one)]) for one in found]
 
 
-def shares(weights: Sequence[float], total: int) -> list[int]:
+def split_in_proportion(weights: Sequence[float], total: int) -> list[int]:
     """Split a whole number in proportion to weights, into whole numbers that add up to it."""
     exact = [total * weight / max(sum(weights), 1) for weight in weights]
     made = [int(value) for value in exact]
@@ -114,9 +114,9 @@ def page(
         "## Ask",
         "Ask before the figure, the claim or the sentence that answers it; each choice has an answer in the "
         f"[bank](../banks/{place}.md#Predictions).",
-        *(asked(one) for one in predictions),
+        *(write_question(one) for one in predictions),
         "## Show",
-        *(shown(kind, notebook, first=name == first) for name, kind in register.explorers.items()),
+        *(write_explorer(kind, notebook, first=name == first) for name, kind in register.explorers.items()),
         "## Likely misunderstandings",
         misunderstandings(lesson, notebook, register),
         f"```{{toctree}}\n:hidden:\n\n../lessons/{place}\n../banks/{place}\n```",
@@ -147,7 +147,7 @@ def minutes(lesson: Lesson, notebook: NotebookNode, register: Contents) -> str:
     """Return the table of sections with their minutes, and how these come about."""
     rows = ["| Section | Minutes | Predictions and exercises |", "|---|---|---|"]
     extra = notebook.metadata.course.optional_minutes
-    for part, taken in timed(lesson, notebook, register.exercises):
+    for part, taken in assign_minutes(lesson, notebook, register.exercises):
         held = [*part.predictions, *(f"{n} ({register.exercises[n].minutes})" for n in part.exercises)]
         share = f"{taken or 'under 1'}{' (on top)' if part.optional and extra else ''}"
         rows.append(f"| {part.title} | {share} | {', '.join(held)} |")
@@ -159,17 +159,17 @@ def minutes(lesson: Lesson, notebook: NotebookNode, register: Contents) -> str:
     )
 
 
-def asked(about: Prediction) -> str:
+def write_question(about: Prediction) -> str:
     """Return a prediction as it is asked, without its answer."""
     choices = "".join(f"<li>{html.escape(choice)}</li>" for choice in about.choices)
     return f"**{about.id}.** {about.question}\n\n<ul>{choices}</ul>"
 
 
-def shown(kind: type[Explorer], notebook: NotebookNode, *, first: bool) -> str:
+def write_explorer(kind: type[Explorer], notebook: NotebookNode, *, first: bool) -> str:
     """Return an explorer's settings with what each shows in words, and for the first what its notebook says to try."""
     rows = ["| Setting | What it shows |", "|---|---|"]
     for setting, words in settings(kind, notebook):
-        rows.append(f"| {cell(setting)} | {cell(words)} |")
+        rows.append(f"| {escape_cell(setting)} | {escape_cell(words)} |")
     tried = [line for line in section(notebook, "Explorer").splitlines() if line.startswith("- ")]
     todo = ["Things to try, from the notebook:", "\n".join(tried)] if tried and first else []
     return "\n\n".join([f"### {kind.title}", f"<p>{html.escape(kind.summary)}</p>", *todo, "\n".join(rows)])
@@ -180,7 +180,7 @@ def settings(kind: type[Explorer], notebook: NotebookNode) -> list[tuple[str, st
     explorer = kind()
     start = dict(explorer.settings)
     said = lambda changed: ", ".join(explorer.controls[n].say(v) for n, v in changed.items())  # noqa: E731
-    changes = [{}, *set_in(notebook, kind.__name__)]
+    changes = [{}, *read_settings(notebook, kind.__name__)]
     for name, control in explorer.controls.items():
         changes += [{name: value} for value in dict.fromkeys(control.values()) if value != start[name]]
     return [
@@ -192,7 +192,7 @@ def settings(kind: type[Explorer], notebook: NotebookNode) -> list[tuple[str, st
     ]
 
 
-def set_in(notebook: NotebookNode, name: str) -> list[dict[str, Any]]:
+def read_settings(notebook: NotebookNode, name: str) -> list[dict[str, Any]]:
     """Return the settings that a notebook gives, by literal values, to the explorer of a class of this name."""
     held, found = set(), []
     for cell in notebook.cells:
@@ -224,7 +224,7 @@ def misunderstandings(lesson: Lesson, notebook: NotebookNode, register: Contents
     rows = [
         f"<li><strong>{exercise.id}, {html.escape(mistake.name)}</strong>"
         f"{f', right on {share:.0%} of the inputs' if share else ''}. {html.escape(mistake.explanation)}</li>"
-        for share, exercise, mistake in telling(register)
+        for share, exercise, mistake in rank_mistakes(register)
     ]
     blocks += [
         "From the bank, at most two of an exercise, those first that a check by hand is least likely to find: they are "
@@ -234,22 +234,22 @@ def misunderstandings(lesson: Lesson, notebook: NotebookNode, register: Contents
     return "\n\n".join(blocks)
 
 
-def telling(register: Contents) -> list[tuple[float, Exercise, Mistake]]:
+def rank_mistakes(register: Contents) -> list[tuple[float, Exercise, Mistake]]:
     """Return two mistakes of each exercise with the share of inputs on which they are right, the largest first."""
     found = []
     for exercise in register.exercises.values():
-        rated = [(hides(exercise, mistake), exercise, mistake) for mistake in exercise.mistakes]
+        rated = [(share_right(exercise, mistake), exercise, mistake) for mistake in exercise.mistakes]
         found += sorted(rated, key=lambda one: -one[0])[:2]
     return sorted(found, key=lambda one: -one[0])
 
 
-def hides(exercise: Exercise, mistake: Mistake) -> float:
+def share_right(exercise: Exercise, mistake: Mistake) -> float:
     """Return the share of random inputs on which a mistake gives a right output; 0 where there are no inputs."""
     if exercise.kind != "function":
         return 0.0
     return exercise.share_right(exercise.wrong_answer(mistake), generator=torch.Generator().manual_seed(0))
 
 
-def cell(text: str) -> str:
+def escape_cell(text: str) -> str:
     """Return plain text as a cell of a table in Markdown."""
     return MARKUP.sub(lambda found: f"&#{ord(found[0])};", html.escape(" ".join(text.split())))

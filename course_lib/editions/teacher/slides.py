@@ -71,7 +71,7 @@ def slides(notebook: NotebookNode, register: Contents, predictions: Mapping[str,
         elif cell.cell_type == "code" and "exercise" not in cell.metadata:
             live = any(WIDGET in output.get("data", {}) for output in cell.outputs)
             for output in cell.outputs:
-                for text, lines, below in shown(output, cell.source, register, predictions):
+                for text, lines, below in render_output(output, cell.source, register, predictions):
                     add(text, lines)
                     made[-1].below += below
             if made and not live and not EXERCISE.match(first_text(cell)):
@@ -112,7 +112,7 @@ def first_text(cell: NotebookNode) -> str:
     return next((o.data["text/markdown"] for o in cell.outputs if "text/markdown" in o.get("data", {})), "")
 
 
-def shown(
+def render_output(
     output: NotebookNode, source: str, register: Contents, predictions: Mapping[str, Prediction]
 ) -> Iterator[tuple[str, float, list[str]]]:
     """What stands for an output: Markdown, its height in lines, and the slides below it."""

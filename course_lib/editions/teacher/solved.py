@@ -38,7 +38,7 @@ def answer_source(exercise: Exercise, source: str, bound: Mapping[str, ast.stmt]
     first = written.body[1 if ast.get_docstring(written) else 0].lineno - 1
     lines = text.splitlines()
     above = []
-    for needed in sorted(needs(reference)):
+    for needed in sorted(find_needed_names(reference)):
         if needed not in bound:
             above.append(_import(needed, reference))
         elif _bound(needed, bound[needed]) is not reference.__globals__[needed]:
@@ -50,7 +50,7 @@ def answer_source(exercise: Exercise, source: str, bound: Mapping[str, ast.stmt]
     return "\n".join([*lines, "", "", check])
 
 
-def needs(function: Callable) -> set[str]:
+def find_needed_names(function: Callable) -> set[str]:
     """Return the names in the source of a function that its module gives."""
     written = {node.id for node in ast.walk(ast.parse(source_of(function))) if isinstance(node, ast.Name)}
     return written & _global_names(function.__code__) & set(function.__globals__)
@@ -70,7 +70,7 @@ def _import(name: str, function: Callable) -> str:
     return f"from {home if public else function.__module__} import {name}"
 
 
-def imported(source: str) -> dict[str, ast.stmt]:
+def read_imports(source: str) -> dict[str, ast.stmt]:
     """Return the import statements of a cell by the names that they bind."""
     return {
         alias.asname or alias.name.partition(".")[0]: node
@@ -93,7 +93,7 @@ def solved(notebook: NotebookNode, exercises: dict[str, Exercise]) -> NotebookNo
         if cell.cell_type == "code":
             if "exercise" in cell.metadata:
                 cell.source = answer_source(exercises[cell.metadata.exercise], cell.source, bound)
-            bound |= imported(cell.source)
+            bound |= read_imports(cell.source)
     return filled
 
 
@@ -121,7 +121,7 @@ def run(notebook: NotebookNode, folder: Path) -> None:
             widget.pop("buffers", None)
 
 
-def unsolved(notebook: NotebookNode) -> list[str]:
+def find_unsolved(notebook: NotebookNode) -> list[str]:
     """Return the numbers of the exercises whose check, as the notebook ran, did not print that they are solved."""
     return [
         cell.metadata.exercise

@@ -107,7 +107,7 @@ def test_the_source_is_the_lesson_and_the_solutions_stand_between_marks(stored, 
     kept = [cell for cell in source.cells if not cell.metadata.get("nbgrader", {}).get("grade")]
     for cell, original in zip(kept, stored.cells, strict=True):
         without = re.sub(r"### BEGIN SOLUTION\n.*?\n### END SOLUTION\n", "\n", cell.source, flags=re.DOTALL)
-        assert without.replace("\n", "") == hand_out.relinked(original.source, ()).replace("\n", "")
+        assert without.replace("\n", "") == hand_out.relink(original.source, ()).replace("\n", "")
         assert not cell.get("outputs")
     for cell in answer_cells(source).values():
         assert ".reference\n### END SOLUTION" in cell.source
@@ -132,7 +132,7 @@ def test_the_stored_notebook_is_not_changed(lesson, stored, source):
     ],
 )
 def test_a_link_leads_to_the_folder_of_a_lesson_that_is_handed_out(text, made):
-    assert hand_out.relinked(text, {"13"}) == made
+    assert hand_out.relink(text, {"13"}) == made
 
 
 def test_every_link_of_handed_out_lessons_leads_to_a_file(tmp_path, monkeypatch):
@@ -165,12 +165,12 @@ def test_what_a_teacher_changed_is_not_overwritten(tmp_path, lesson):
 
 
 def test_lessons_are_chosen_by_number(tmp_path):
-    assert [one.number for one in hand_out.chosen(["13", "00"], NOTEBOOKS)] == ["13", "00"]
-    assert hand_out.chosen([], NOTEBOOKS) == list(LESSONS)
+    assert [one.number for one in hand_out.choose_lessons(["13", "00"], NOTEBOOKS)] == ["13", "00"]
+    assert hand_out.choose_lessons([], NOTEBOOKS) == list(LESSONS)
     with pytest.raises(ValueError, match="no notebook of lesson 77"):
-        hand_out.chosen(["00", "77"], NOTEBOOKS)
+        hand_out.choose_lessons(["00", "77"], NOTEBOOKS)
     with pytest.raises(ValueError, match="no notebook of a lesson lies in"):
-        hand_out.chosen([], tmp_path)
+        hand_out.choose_lessons([], tmp_path)
 
 
 def test_without_nbgrader_the_command_says_how_to_install_it(tmp_path, monkeypatch):

@@ -7,7 +7,7 @@ import pytest
 from docutils.core import publish_string
 from docutils.utils import Reporter
 
-from course_lib.editions.site.extension import plain, readable, restructured
+from course_lib.editions.site.extension import escape_prose, shorten_signature, to_restructured_text
 
 WHERE = {"15.4": "15_a.html#eq-15.4"}
 
@@ -40,28 +40,28 @@ def text_of(made):
 )
 def test_a_docstring_keeps_its_words(docstring):
     words = " ".join(docstring.replace("`", "").split())
-    assert text_of(html(restructured(docstring, {}))).replace("- ", "") == words.replace("- ", "")
+    assert text_of(html(to_restructured_text(docstring, {}))).replace("- ", "") == words.replace("- ", "")
 
 
 def test_columns_stand_as_they_are_and_prose_does_not():
-    made = html(restructured("Prose.\n\n    a    b\n    1    2", {}))
+    made = html(to_restructured_text("Prose.\n\n    a    b\n    1    2", {}))
     assert "<p>Prose.</p>" in made
     assert "a    b\n" in made
     assert "<pre" in made
 
 
 def test_an_equation_is_a_link_where_it_is_known():
-    made = html(plain("by (15.4), not (99.1) or `(15.4)`", WHERE))
+    made = html(escape_prose("by (15.4), not (99.1) or `(15.4)`", WHERE))
     assert made.count("../lessons/15_a.html#eq-15.4") == 1
     assert text_of(made) == "by (15.4), not (99.1) or (15.4)"
 
 
 def test_a_section_is_left_to_napoleon():
     text = "Raises:\n    ValueError: `x` is not above 0."
-    assert restructured(text, {}).startswith("Raises:\n    ValueError: ")
+    assert to_restructured_text(text, {}).startswith("Raises:\n    ValueError: ")
 
 
 def test_annotations_are_read_without_their_modules():
     raw = "(q: ~jaxtyping.Float[Tensor, '... q_len d'], *, mask: ~torch.Tensor | None, g: torch.nn.Module) -> x.torchy.A"
     shown = "(q: Float[Tensor, '... q_len d'], *, mask: Tensor | None, g: torch.nn.Module) -> x.torchy.A"
-    assert readable(raw) == shown
+    assert shorten_signature(raw) == shown

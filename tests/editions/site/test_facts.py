@@ -75,11 +75,11 @@ def test_a_row_is_even_and_holds_ends_and_default(default, low, high, step, posi
 def test_other_controls_show_all_that_they_offer():
     assert facts.settings_of(Choice("a", "b", "y", ("x", "y", "z", "w")), 3) == ["x", "y", "z", "w"]
     assert facts.settings_of(TextBox("a", "b", "one", "two"), 3) == ["", "one", "two"]
-    assert facts.shown(TextBox("a", "b", "one", "two"), "") == "(empty)"
+    assert facts.format_setting(TextBox("a", "b", "one", "two"), "") == "(empty)"
 
 
 def test_rows_hold_the_frames_and_words_of_the_explorer(tmp_path):
-    made = facts.rows(Line, tmp_path)
+    made = facts.render_rows(Line, tmp_path)
     slope, style = made["controls"]
     assert (slope["label"], slope["kind"], slope["values"][slope["default"]]) == (
         "slope a (m)",
@@ -99,7 +99,7 @@ def test_rows_hold_the_frames_and_words_of_the_explorer(tmp_path):
 
 
 def test_two_controls_that_act_together_get_every_pair_of_their_settings(tmp_path):
-    made = facts.rows(Plane, tmp_path)
+    made = facts.render_rows(Plane, tmp_path)
     slope, style = made["controls"]
     grid = made["grid"]
     assert grid["controls"] == [1, 0]
@@ -134,7 +134,7 @@ def test_at_least_ten_explorers_show_two_controls_together():
 
 
 def test_a_frame_is_the_explorers_picture_in_few_colours(tmp_path):
-    made = facts.rows(Line, tmp_path)
+    made = facts.render_rows(Line, tmp_path)
     drawn = type("Line", (Line,), {"dpi": facts.DPI})()
     slope = made["controls"][0]
     for name, value in ((slope["files"][0], -1.0), (slope["files"][-1], 1.0)):
@@ -146,12 +146,12 @@ def test_a_frame_is_the_explorers_picture_in_few_colours(tmp_path):
 
 
 def test_a_large_explorer_gets_fewer_positions_and_one_that_is_too_large_an_error(tmp_path):
-    whole = facts.rows(Line, tmp_path / "whole")
-    less = facts.rows(Line, tmp_path / "less", limit=whole["bytes"] - 1)
+    whole = facts.render_rows(Line, tmp_path / "whole")
+    less = facts.render_rows(Line, tmp_path / "less", limit=whole["bytes"] - 1)
     assert len(less["controls"][0]["values"]) < len(whole["controls"][0]["values"])
     assert less["bytes"] < whole["bytes"]
     with pytest.raises(ValueError, match=r"frames of Line take \d+ bytes, and at most 10 are allowed"):
-        facts.rows(Line, tmp_path / "none", limit=10)
+        facts.render_rows(Line, tmp_path / "none", limit=10)
 
 
 def test_facts_are_made_once_and_again_when_a_source_changes(tmp_path, monkeypatch):
@@ -176,7 +176,7 @@ def test_facts_are_made_once_and_again_when_a_source_changes(tmp_path, monkeypat
 
 
 def test_the_facts_of_a_lesson_come_from_its_register(tmp_path, monkeypatch):
-    monkeypatch.setattr(facts, "rows", lambda kind, folder: {"title": kind.title})
+    monkeypatch.setattr(facts, "render_rows", lambda kind, folder: {"title": kind.title})
     made = facts.gather(tmp_path, lessons=LESSONS[:1])["00"]
     from course_lib.lessons import start_here
 

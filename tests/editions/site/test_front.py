@@ -12,15 +12,15 @@ from tests.editions.site.pages.conftest import ROOT
 
 def test_measurements_are_read_from_readme():
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    table = front.measured(readme)
+    table = front.read_measurements(readme)
     assert table.startswith("| what | figure |")
     assert table in readme
     assert (
-        front.measured("# A\n\n| x |\n|---|\n\n## Measured\n\nb\n\n| y |\n|---|\n| 1 |\n\nc | d")
+        front.read_measurements("# A\n\n| x |\n|---|\n\n## Measured\n\nb\n\n| y |\n|---|\n| 1 |\n\nc | d")
         == "| y |\n|---|\n| 1 |"
     )
     with pytest.raises(ValueError, match="README must have a table"):
-        front.measured("# A\n\n| x |\n")
+        front.read_measurements("# A\n\n| x |\n")
 
 
 def test_paths_have_their_lessons_and_hours():
@@ -59,7 +59,7 @@ def test_what_the_explorers_move_is_listed_with_its_lessons():
     facts["02"]["explorers"]["B"] = {
         "controls": [control("η", "step size η"), control("|x|", "length |x| (m)")]
     }
-    rows = [line for line in front.moved(facts).splitlines() if line.startswith("| ")][1:]
+    rows = [line for line in front.list_controls(facts).splitlines() if line.startswith("| ")][1:]
     one, two = f"[01](lessons/{LESSONS[1].notebook})", f"[02](lessons/{LESSONS[2].notebook})"
     assert f"| η | step size | {one}, {two} |" in rows
     assert f"| \\|x\\| | length (m) | {two} |" in rows
@@ -72,12 +72,12 @@ def test_a_symbol_of_the_text_leads_to_where_each_lesson_introduces_it():
     facts["02"]["symbols"] = {"B": "price", r"\eta": "step size"}
     facts["03"]["symbols"] = {r"\eta": "width"}
     first, second, third = (lesson.name for lesson in LESSONS[1:4])
-    assert front.introduced(facts, greek=True).splitlines()[2:] == [
+    assert front.list_symbols(facts, greek=True).splitlines()[2:] == [
         f'| $\\eta$ | step size | <a href="lessons/{first}.html#symbol-01-1">01</a>, '
         f'<a href="lessons/{second}.html#symbol-02-2">02</a> |',
         f'| $\\eta$ | width | <a href="lessons/{third}.html#symbol-03-1">03</a> |',
     ]
-    assert [row.split(" | ")[0] for row in front.introduced(facts, greek=False).splitlines()[2:]] == [
+    assert [row.split(" | ")[0] for row in front.list_symbols(facts, greek=False).splitlines()[2:]] == [
         "| $B$",
         "| $w^*$",
     ]

@@ -63,17 +63,17 @@ FACTS = {
     ],
 )
 def test_a_mention_becomes_a_link_where_it_is_text(text, expected):
-    assert pages.linked(text, WHERE) == expected
+    assert pages.link_equations(text, WHERE) == expected
 
 
 def test_an_equation_gets_an_anchor_before_it_as_a_block_of_its_own():
-    made = pages.linked("so\n\n$$x = 1 \\tag{01.4}$$\n\nand", {})
+    made = pages.link_equations("so\n\n$$x = 1 \\tag{01.4}$$\n\nand", {})
     assert made == 'so\n\n<div class="course-anchor" id="eq-01.4"></div>\n\n$$x = 1 \\tag{01.4}$$\n\nand'
-    assert "id=" not in pages.linked("$$x = 1$$ and `\\tag{01.4}`", {}).split("`")[0]
+    assert "id=" not in pages.link_equations("$$x = 1$$ and `\\tag{01.4}`", {}).split("`")[0]
 
 
 def test_in_a_list_the_equation_keeps_its_indent():
-    assert pages.linked("- so\n\n  $$x \\tag{01.4}$$", {}).endswith("</div>\n\n  $$x \\tag{01.4}$$")
+    assert pages.link_equations("- so\n\n  $$x \\tag{01.4}$$", {}).endswith("</div>\n\n  $$x \\tag{01.4}$$")
 
 
 def notebook(*cells):
@@ -283,7 +283,7 @@ def test_what_answers_a_prediction_waits_up_to_the_next_heading_or_exercise(end,
     ],
 )
 def test_where_a_name_is_documented(module, name, place):
-    assert pages.defined(module, name) == place
+    assert pages.find_place(module, name) == place
 
 
 def test_a_build_is_repeatable(tmp_path):

@@ -27,7 +27,7 @@ def test_every_exercise_stands_with_all_that_is_known_of_it(lesson):
 
 def test_a_changed_line_is_shown_with_the_right_one(register):
     exercise = register.exercises["01.2"]
-    shown = bank.difference(exercise, exercise.mistakes[0].solution)
+    shown = bank.diff_from_reference(exercise, exercise.mistakes[0].solution)
     right, wrong = shown.splitlines()
     assert right.startswith("-") and wrong.startswith("+")  # noqa: PT018
     assert right[1:] in source_of(exercise.reference)
@@ -40,7 +40,7 @@ def test_a_mistake_shows_how_it_is_written_and_recognised(register):
     looks = {}
     for exercise in register.exercises.values():
         for mistake in exercise.mistakes:
-            looks[exercise.id, mistake.name] = bank.looks(exercise, mistake, module)
+            looks[exercise.id, mistake.name] = bank.show_mistake(exercise, mistake, module)
             if isinstance(mistake.solution, Edit):
                 assert "```diff" in looks[exercise.id, mistake.name]
     assert "-0.5" in looks["01.1", "negative step"]

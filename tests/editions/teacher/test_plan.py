@@ -13,7 +13,7 @@ from tests.editions.teacher.conftest import stored
 @pytest.mark.parametrize("lesson", LESSONS, ids=lambda lesson: lesson.number)
 def test_minutes_add_up_and_every_question_has_a_section(lesson):
     notebook, register = stored(lesson), contents_of(lesson)
-    timed = plan.timed(lesson, notebook, register.exercises)
+    timed = plan.assign_minutes(lesson, notebook, register.exercises)
     extra = notebook.metadata.course.optional_minutes
     assert sum(minutes for part, minutes in timed if not (part.optional and extra)) == lesson.minutes
     for part, minutes in timed:
@@ -27,12 +27,12 @@ def test_minutes_add_up_and_every_question_has_a_section(lesson):
     [([1, 1, 1], 10, [4, 3, 3]), ([3, 1], 4, [3, 1]), ([0, 5], 7, [0, 7]), ([], 5, []), ([0, 0], 0, [0, 0])],
 )
 def test_shares_are_whole_and_in_proportion(weights, total, expected):
-    assert plan.shares(weights, total) == expected
+    assert plan.split_in_proportion(weights, total) == expected
 
 
 def test_a_prediction_is_asked_without_its_answer(predictions):
     for prediction in predictions.values():
-        text = html.unescape(plan.asked(prediction))
+        text = html.unescape(plan.write_question(prediction))
         assert prediction.question in text
         assert [choice for choice in prediction.choices if choice not in text] == []
         assert [why for why in prediction.choices.values() if why in text] == []
@@ -54,7 +54,7 @@ def test_settings_show_what_the_explorer_says(register, notebook):
 
 
 def test_mistakes_that_hide_come_first(register):
-    telling = plan.telling(register)
+    telling = plan.rank_mistakes(register)
     shares = [share for share, _, _ in telling]
     assert shares == sorted(shares, reverse=True)
     assert 0 < shares[0] < 1
@@ -66,7 +66,11 @@ def test_mistakes_that_hide_come_first(register):
     assert telling[0][2].name == "rounded up"
     best = register.exercises["01.5"]
     by_name = {mistake.name: mistake for mistake in best.mistakes}
-    assert plan.hides(best, by_name["kept the zero"]) > plan.hides(best, by_name["the limit itself"]) == 0
+    assert (
+        plan.share_right(best, by_name["kept the zero"])
+        > plan.share_right(best, by_name["the limit itself"])
+        == 0
+    )
 
 
 def test_a_page_holds_all_its_parts(lesson, notebook, register, predictions):
@@ -82,5 +86,5 @@ def test_a_page_holds_all_its_parts(lesson, notebook, register, predictions):
 
 @pytest.mark.parametrize("text", ["a | b", "$x$ and w*", "`code`", "[a](b)", "<b>"])
 def test_a_cell_of_a_table_is_plain_text(text):
-    assert html.unescape(plan.cell(text)) == text
-    assert not set("|$*`[]<>") & set(plan.cell(text))
+    assert html.unescape(plan.escape_cell(text)) == text
+    assert not set("|$*`[]<>") & set(plan.escape_cell(text))

@@ -7,7 +7,14 @@ import nbformat
 import pytest
 import torch
 
-from course_lib.editions.teacher.solved import answer_source, imported, needs, run, solved, unsolved
+from course_lib.editions.teacher.solved import (
+    answer_source,
+    find_needed_names,
+    find_unsolved,
+    read_imports,
+    run,
+    solved,
+)
 from course_lib.lessons import contents_of
 from course_lib.lessons.catalog import LESSONS
 from course_lib.teaching import Exercise, Mistake
@@ -47,12 +54,12 @@ def test_a_function_gets_its_name_and_what_it_needs():
 
 
 def test_a_name_that_the_notebook_has_is_not_imported_again():
-    source = answer_source(exercise(halved), CHECK, imported("import math\nx = 1"))
+    source = answer_source(exercise(halved), CHECK, read_imports("import math\nx = 1"))
     assert "import" not in source
 
 
 def test_a_name_that_means_another_thing_in_the_notebook_is_imported_inside():
-    source = answer_source(exercise(halved), CHECK, imported("import torch as math"))
+    source = answer_source(exercise(halved), CHECK, read_imports("import torch as math"))
     lines = source.splitlines()
     assert lines[0].startswith("def halved")
     assert lines[2] == "    import math"
@@ -63,7 +70,7 @@ def test_a_name_that_means_another_thing_in_the_notebook_is_imported_inside():
 
 
 def test_what_a_function_needs_are_names_of_its_module_only():
-    assert needs(halved) == {"math"}
+    assert find_needed_names(halved) == {"math"}
 
 
 @pytest.mark.parametrize("lesson", LESSONS, ids=lambda lesson: lesson.number)
@@ -95,5 +102,5 @@ def test_a_run_shows_which_solutions_pass(tmp_path: Path):
     notebook = solved(notebook, contents_of(LESSONS[0]).exercises)
     notebook.cells.append(wrong)
     run(notebook, tmp_path)
-    assert unsolved(notebook) == ["00.3"]
+    assert find_unsolved(notebook) == ["00.3"]
     assert notebook.cells[1].execution_count == 2
