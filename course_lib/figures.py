@@ -9,6 +9,7 @@ import io
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
+from typing import BinaryIO
 
 import matplotlib
 from cycler import cycler
@@ -95,7 +96,7 @@ def png_bytes(figure: Figure, *, dpi: float | int) -> bytes:
     return small.getvalue()
 
 
-def save_svg(figure: Figure, path: Path) -> None:
+def save_svg(figure: Figure, file: Path | BinaryIO) -> None:
     """Write a figure as SVG whose title is its text alternative; the same figure gives the same bytes."""
     with matplotlib.rc_context(STYLE):
-        figure.savefig(path, format="svg", metadata={"Date": None, "Title": text_alternative(figure)})
+        figure.savefig(file, format="svg", metadata={"Date": None, "Title": text_alternative(figure)})

@@ -63,7 +63,7 @@ def test_the_number_of_sentences_can_be_limited(model, text, tmp_path):
     ("more", "words"),
     [
         (["--site", "encoder.9"], "the encoder has layers 1 to 1"),
-        (["--site", "encoder"], "such as encoder.final"),
+        (["--site", "encoder.last"], "such as encoder.final"),
         (["--text", "none.txt"], "none.txt is not a file"),
         (["--model", "no/such/model"], "neither a directory that exists nor a hub name"),
         (["--device", "abacus"], "cannot be used"),

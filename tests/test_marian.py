@@ -7,7 +7,7 @@ import torch
 from typer.testing import CliRunner
 
 from course_lib.__main__ import app
-from course_lib.interpret.browser.live import Live
+from course_lib.interpret.browser.features import FeatureBrowser
 from course_lib.language.corpus import generate
 from course_lib.mbart.activation_store import ActivationStore
 from tests.tiny_families import write_tiny
@@ -41,15 +41,15 @@ def test_text_goes_to_a_report_and_a_page_of_features(site, folder, tmp_path):
     call("browse", out, "--export", page)
     assert page.is_file()
     # Typed in, a sentence has the tokens that the run read; its translation needs no language.
-    live = Live(out, device="cpu")
-    tokens = live.read(TEXTS[0], None)["tokens"]
-    assert "".join(token["text"].replace("␣", "") for token in tokens) == TEXTS[0].replace(" ", "")
-    cutter = live.tokenizer.spm_source if site == "encoder" else live.tokenizer.spm_target
+    browser = FeatureBrowser(out, device="cpu")
+    tokens = browser.read(TEXTS[0], None).tokens
+    assert "".join(token.replace("␣", "") for token in tokens) == TEXTS[0].replace(" ", "")
+    cutter = browser.tokenizer.spm_source if site == "encoder" else browser.tokenizer.spm_target
     assert len(tokens) == len(cutter.encode(TEXTS[0]))
-    found = live.compare(TEXTS[0], None, None, [])
+    found = browser.compare(TEXTS[0], None, None, [])
     assert found["changed"] == found["original"]
     with pytest.raises(ValueError, match="language is 'de'"):
-        live.read(TEXTS[0], "de")
+        browser.read(TEXTS[0], "de")
 
 
 def test_a_store_is_trained_on_and_judged_by_the_models_loss(folder, tmp_path):

@@ -127,5 +127,5 @@ def test_states_are_those_of_the_cpu():
 
 def test_the_pipeline_runs_on_the_gpu(tmp_path):
     found = run(out=tmp_path / "run", n_sentences=300, device="cuda", progress=False)
-    assert found.metrics["run"]["device"].startswith("cuda (")
-    assert found.metrics["sparse"]["held_out"]["explained_variance"] > 0.3
+    assert found.metrics.run.device.startswith("cuda (")
+    assert found.metrics.sparse.held_out.explained_variance > 0.3

@@ -13,9 +13,11 @@ from typer.testing import CliRunner
 from course_lib import pipeline
 from course_lib.__main__ import app
 from course_lib.commands.options import Kind
+from course_lib.interpret.run_directory import metrics_as_json
 from course_lib.pipeline import InputError, SparseConfig, StackedConfig
-from course_lib.pipeline.config import PENALTIES, choice_of, dictionary, site_of, sparse_config
+from course_lib.pipeline.config import PENALTIES, dictionary, record_choice, sparse_config
 from course_lib.sae import TrainConfig
+from tests.interpret.browser.runs import some_metrics
 from tests.tiny_families import write_tiny
 from tests.tiny_mbart import SENTENCES, write_tiny_mbart
 
@@ -150,13 +152,13 @@ def test_a_kind_that_there_is_not_is_refused(tmp_path):
 def test_a_file_that_is_not_there_and_a_record_without_options(tmp_path):
     done = command("pipeline", "--out", tmp_path / "o", "--config", tmp_path / "none.toml", code=2)
     assert "is not a file" in done.stderr
-    (tmp_path / "metrics.json").write_text('{"run": {"choice": null}}')
+    (tmp_path / "metrics.json").write_text(json.dumps(metrics_as_json(some_metrics(), None)))
     done = command("pipeline", "--out", tmp_path / "o", "--config", tmp_path / "metrics.json", code=2)
     assert "made from Python" in done.stderr
     own = SparseConfig(training=TrainConfig(steps=7, step_size=0.5))
-    assert choice_of(own, StackedConfig(), 64) is None
-    assert choice_of(SparseConfig(), StackedConfig(beta=0.0), 64) is None
-    assert choice_of(SparseConfig(), StackedConfig(), 64)["steps"] == SparseConfig().training.steps
+    assert record_choice(own, StackedConfig(), 64) is None
+    assert record_choice(SparseConfig(), StackedConfig(beta=0.0), 64) is None
+    assert record_choice(SparseConfig(), StackedConfig(), 64)["steps"] == SparseConfig().training.steps
 
 
 def test_the_pipeline_trains_on_a_store_of_the_same_text_and_model(quick, model, text, stores, tmp_path):
@@ -221,7 +223,6 @@ def test_help_states_the_defaults():
         assert default in said
 
 
-def test_a_side_alone_is_its_last_hidden_state():
-    assert str(site_of("decoder")) == "decoder.final"
-    with pytest.raises(InputError, match="side is 'both'"):
-        site_of("both")
+def test_a_site_that_there_is_not_is_refused(tmp_path):
+    done = command("pipeline", "--out", tmp_path / "o", "--sentences", 60, "--site", "both", code=2)
+    assert "side is 'both'" in done.stderr

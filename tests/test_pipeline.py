@@ -8,16 +8,16 @@ from html.parser import HTMLParser
 import pytest
 import torch
 from matplotlib.figure import Figure
-from safetensors.torch import load_file
 from transformers import AutoConfig, MBartConfig, MBartForConditionalGeneration
 
 from course_lib import devices, pipeline, sae
 from course_lib.interpret.detectors import REACHED
+from course_lib.interpret.run_directory import RunDirectory, metrics_as_json
 from course_lib.language.corpus import LEXICAL_CONCEPTS, Sentence, generate, split_of
 from course_lib.mbart import packed
 from course_lib.pipeline import InputError, SparseConfig, StackedConfig, autoencoders, report, run
-from course_lib.pipeline.results import SentenceStates, StackedRun, StackedScores, TokenStates
-from course_lib.pipeline.run import check_request
+from course_lib.pipeline.autoencoders import StackedRun
+from course_lib.pipeline.states import SentenceStates, TokenStates
 from course_lib.pipeline.text import token_concepts
 from tests.drawing import assert_clear_layout
 from tests.tiny_mbart import SENTENCES, write_tiny_mbart
@@ -79,7 +79,7 @@ def unsupervised(model, tmp_path_factory):
 
 
 def test_everything_is_there(result):
-    found = {str(path.relative_to(result.out)) for path in result.out.rglob("*") if path.is_file()}
+    found = {str(path.relative_to(result.path)) for path in result.path.rglob("*") if path.is_file()}
     figures = {"explained_variance", "firing_rates", "sparse_loss", "stacked_loss"}
     assert found == {
         "activations.safetensors",
@@ -93,17 +93,18 @@ def test_everything_is_there(result):
         ),
         *(f"figures/{name}.svg" for name in figures),
     }
-    assert [path.name for path in result.out.parent.iterdir()] == ["first"]
-    assert json.loads((result.out / "metrics.json").read_text()) == result.metrics
+    assert [path.name for path in result.path.parent.iterdir()] == ["first"]
+    written = json.loads((result.path / "metrics.json").read_text())
+    assert written == metrics_as_json(result.metrics, result.concepts)
 
 
 def test_sentences_and_states_are_in_the_order_of_the_file(result, model):
-    rows = [json.loads(line) for line in (result.out / "sentences.jsonl").read_text().splitlines()]
-    assert [row["text"] for row in rows] == SENTENCES
-    assert [row["language"] for row in rows[:4]] == [None, "en_XX", "fr_XX", "de_DE"]
-    held_out = sum(row["split"] == "held_out" for row in rows)
-    assert held_out == result.metrics["run"]["held_out"] == round(0.1 * len(SENTENCES))
-    states = load_file(result.out / "activations.safetensors")
+    rows = result.sentences
+    assert [row.text for row in rows] == SENTENCES
+    assert [row.language for row in rows[:4]] == [None, "en_XX", "fr_XX", "de_DE"]
+    held_out = sum(row.held_out for row in rows)
+    assert held_out == result.metrics.run.held_out == round(0.1 * len(SENTENCES))
+    states = result.vectors()
     assert {name: tuple(table.shape) for name, table in states.items()} == {
         "encoder": (len(SENTENCES), 32),
         "decoder": (len(SENTENCES), 32),
@@ -118,48 +119,46 @@ def test_sentences_and_states_are_in_the_order_of_the_file(result, model):
 
 
 def test_saved_autoencoders_give_the_reported_numbers(result, model):
-    states = load_file(result.out / "activations.safetensors")["encoder"]
-    rows = [json.loads(line) for line in (result.out / "sentences.jsonl").read_text().splitlines()]
-    train = torch.tensor([row["split"] == "train" for row in rows])
-    stacked = sae.load(result.out / "stacked")
+    states = result.vectors()["encoder"]
+    train = torch.tensor([not row.held_out for row in result.sentences])
+    stacked = result.stacked()
     with torch.no_grad():
         explained = sae.metrics.explained_variance(states[train], stacked(states[train]))
-    assert explained == pytest.approx(result.metrics["stacked"]["train"]["explained_variance"], abs=1e-6)
+    assert explained == pytest.approx(result.metrics.stacked.train.explained_variance, abs=1e-6)
 
     from course_lib.mbart.activations import Site, extract
     from course_lib.mbart.model import load
 
     mbart, tokenizer = load(model)
     site = Site("encoder")
-    sentences = [Sentence(row["text"], row["language"]) for row in rows]
+    sentences = [row.sentence for row in result.sentences]
     of_tokens = extract(mbart, tokenizer, sentences, [site], progress=False)[site]
-    assert len(of_tokens.values) == result.metrics["run"]["tokens"]
-    measured = sae.metrics.evaluate(
-        sae.load(result.out / "sparse"), of_tokens.values[train[of_tokens.sentence]]
-    )
-    reported = result.metrics["sparse"]["train"]
-    assert measured.n_rows == reported["rows"]
-    assert measured.explained_variance == pytest.approx(reported["explained_variance"], abs=1e-6)
-    assert measured.l0 == pytest.approx(reported["l0"], abs=1e-4)
+    assert len(of_tokens.values) == result.metrics.run.tokens
+    measured = sae.metrics.evaluate(result.sparse(), of_tokens.values[train[of_tokens.sentence]])
+    reported = result.metrics.sparse.train
+    assert measured.n_rows == reported.rows
+    assert measured.explained_variance == pytest.approx(reported.explained_variance, abs=1e-6)
+    assert measured.l0 == pytest.approx(reported.l0, abs=1e-4)
 
 
 def test_numbers_are_plausible(result):
-    stacked, sparse = result.metrics["stacked"], result.metrics["sparse"]
-    assert stacked["code_width"] == 4
-    assert sparse["config"]["n_features"] == 128
+    stacked, sparse = result.metrics.stacked, result.metrics.sparse
+    assert stacked.code_width == 4
+    assert sparse.config["n_features"] == 128
     for side in ("train", "held_out"):
-        assert 0 < stacked[side]["explained_variance"] <= stacked[side]["pca_bound"] < 1
-        assert 0 < sparse[side]["explained_variance"] < 1
-    assert stacked["held_out"]["pca_of_train"] <= stacked["held_out"]["pca_bound"]
-    assert stacked["supervised"]
-    assert stacked["config"]["n_outputs"] == 3
-    assert set(result.metrics["run"]["languages"]) == {"de_DE", "en_XX", "fr_XX", "not given"}
-    strengths = [feature["strength"] for feature in result.metrics["features"]]
+        of_stacked = getattr(stacked, side)
+        assert 0 < of_stacked.explained_variance <= of_stacked.pca_bound < 1
+        assert 0 < getattr(sparse, side).explained_variance < 1
+    assert stacked.held_out.pca_of_train <= stacked.held_out.pca_bound
+    assert stacked.supervised
+    assert stacked.config["n_outputs"] == 3
+    assert set(result.metrics.run.languages) == {"de_DE", "en_XX", "fr_XX", "not given"}
+    strengths = [feature.strength for feature in result.metrics.features]
     assert strengths == sorted(strengths, reverse=True)
-    for feature in result.metrics["features"]:
-        activations = [sentence["activation"] for sentence in feature["sentences"]]
+    for feature in result.metrics.features:
+        activations = [sentence.activation for sentence in feature.sentences]
         assert activations == sorted(activations, reverse=True)
-        assert all(SENTENCES[s["row"]] == s["text"] for s in feature["sentences"])
+        assert all(SENTENCES[s.row] == s.text for s in feature.sentences)
 
 
 class Page(HTMLParser):
@@ -189,35 +188,34 @@ def test_the_page_stands_alone_and_says_what_was_measured(result):
         assert base64.b64decode(image["src"].partition(",")[2]).lstrip().startswith(b"<?xml")
     words = " ".join(page.words)
     for side in ("train", "held_out"):
-        for name in ("stacked", "sparse"):
-            assert f"{result.metrics[name][side]['explained_variance']:.1%}" in words
-    assert f"{result.metrics['stacked']['train']['pca_bound']:.1%}" in words
-    first = result.metrics["features"][0]["sentences"][0]
-    assert first["text"] in words
-    assert first["piece"] in first["text"]
-    assert result.metrics["concepts"] is None
+        for trained in (result.metrics.stacked, result.metrics.sparse):
+            assert f"{getattr(trained, side).explained_variance:.1%}" in words
+    assert f"{result.metrics.stacked.train.pca_bound:.1%}" in words
+    first = result.metrics.features[0].sentences[0]
+    assert first.text in words
+    assert first.piece in first.text
+    assert result.concepts is None
     assert "Concepts" not in words
     assert "cross-entropy of a linear classifier" in words
 
 
 def test_the_same_seed_gives_the_same_numbers_and_another_does_not(result, model, text, tmp_path):
     def numbers(metrics):
-        kept = {key: value for key, value in metrics["run"].items() if key != "seconds"}
-        return metrics | {"run": kept}
+        return dataclasses.replace(metrics, run=dataclasses.replace(metrics.run, seconds={}))
 
     again = quick(model=model, text=text, out=tmp_path / "again", seed=3)
     assert numbers(again.metrics) == numbers(result.metrics)
     other = quick(model=model, text=text, out=tmp_path / "other", seed=4)
-    assert other.metrics["stacked"]["train"] != result.metrics["stacked"]["train"]
+    assert other.metrics.stacked.train != result.metrics.stacked.train
 
 
 def test_without_languages_nothing_is_supervised(unsupervised):
     found, _ = unsupervised
-    assert not found.metrics["stacked"]["supervised"]
-    assert found.metrics["stacked"]["config"]["gamma"] == 0
+    assert not found.metrics.stacked.supervised
+    assert found.metrics.stacked.config["gamma"] == 0
     assert "switched off (gamma = 0)" in found.report.read_text()
-    means = load_file(found.out / "activations.safetensors")
-    centre = sae.load(found.out / "sparse").input_mean
+    means = found.vectors()
+    centre = found.sparse().input_mean
     # The mean over tokens lies near the mean over sentences of the same side, far from that of the other.
     near, far = ((centre - means[side].mean(dim=0)).norm() for side in ("decoder", "encoder"))
     assert near < far / 3
@@ -243,7 +241,7 @@ def test_a_small_model_gets_one_thread_and_the_user_what_is_asked_for(model, tex
         asked = quick(model=model, text=text, out=tmp_path / "asked", threads=2)
         assert torch.get_num_threads() == 3
     for done, threads in ((alone, 1), (asked, 2)):
-        assert done.metrics["run"]["threads"] == threads
+        assert done.metrics.run.threads == threads
         assert f'<th scope="row">Threads</th><td>{threads}</td>' in done.report.read_text()
 
 
@@ -253,11 +251,11 @@ def test_the_built_in_model_says_that_it_has_not_read_other_text_and_only_then(c
     spoken = generate(60, seed=8, split="test")
     read.write_text("\n".join(f"{s.language}\t{s.text}" if coded else s.text for s in spoken))
     found = quick(model="course-mbart", text=read, out=tmp_path / "its_own")
-    assert not [w for w in found.metrics["run"]["warnings"] if "course-mbart" in w or "unknown" in w]
+    assert not [w for w in found.metrics.run.warnings if "course-mbart" in w or "unknown" in w]
     # Words that it knows, said in another way: nothing is unknown, and still it cannot read them.
     (tmp_path / "other.txt").write_text("\n".join(("en\t" if coded else "") + s for s in SENTENCES[:60]))
     found = quick(model="course-mbart", text=tmp_path / "other.txt", out=tmp_path / "other")
-    (warning,) = [w for w in found.metrics["run"]["warnings"] if "course-mbart" in w or "unknown" in w]
+    (warning,) = [w for w in found.metrics.run.warnings if "course-mbart" in w or "unknown" in w]
     assert warning.startswith("course-mbart has read nothing but the generated")
     text, own = map(float, re.search(r"costs it (\S+) nats .*corpus (\S+);", warning).groups())
     assert text > 1 > 100 * own
@@ -269,7 +267,7 @@ def test_a_text_of_unknown_pieces_is_called_so(model, tmp_path):
         "\n".join(s.replace("dog", "Ж").replace("cat", "Щ") for s in SENTENCES)
     )
     found = quick(model=model, text=tmp_path / "text.txt", out=tmp_path / "out")
-    (warning,) = [w for w in found.metrics["run"]["warnings"] if "unknown" in w]
+    (warning,) = [w for w in found.metrics.run.warnings if "unknown" in w]
     share = float(re.match(r"(\S+)%", warning)[1])
     words = [word for s in SENTENCES for word in s.split()]
     assert 0.5 < share / (100 * sum(word in ("dog", "cat") for word in words) / len(words)) < 1
@@ -284,7 +282,7 @@ def test_the_page_escapes_sentences_and_shows_warnings(model, tmp_path, monkeypa
     page = done.report.read_text()
     assert "<script" not in page
     assert "&lt;script&gt;" in page
-    of_heart = [w for w in done.metrics["run"]["warnings"] if "by heart" in w]
+    of_heart = [w for w in done.metrics.run.warnings if "by heart" in w]
     assert len(of_heart) == page.count("by heart") == 2
 
 
@@ -327,52 +325,53 @@ def test_the_builtin_corpus_names_concepts(model, tmp_path, monkeypatch):
         stacked=dataclasses.replace(STACKED, training=short),
         sparse=dataclasses.replace(SPARSE, training=short),
     )
-    assert (found.metrics["run"]["sentences"], found.metrics["run"]["held_out"]) == (600, 275)
-    features = found.metrics["concepts"]["features"]
-    content = json.loads((found.out / "concepts.json").read_text())
-    assert set(content["scores"]) == {"features", "neurons", "components", "random", "probe"}
-    corpus = [json.loads(line) for line in (found.out / "sentences.jsonl").read_text().splitlines()]
-    held_out = Counter(c for row in corpus if row["split"] == "held_out" for c in row["concepts"])
-    scored = {row["concept"] for row in content["scores"]["features"]}
-    assert all(held_out[concept] >= 5 for concept in scored)
+    assert (found.metrics.run.sentences, found.metrics.run.held_out) == (600, 275)
+    scored = found.concepts
+    features = scored.summary()["features"]
+    assert set(scored.scores) == {"features", "neurons", "components", "random", "probe"}
+    corpus = found.sentences
+    held_out = Counter(c for row in corpus if row.held_out for c in row.concepts)
+    assert all(held_out[score.concept] >= 5 for score in scored.scores["features"])
     # What is not scored is said, and is not shown as missing.
     assert features["n_lexical"] + features["lexical_not_scored"] == len(LEXICAL_CONCEPTS)
     assert features["lexical_not_scored"] > 0
-    (note,) = (w for w in found.metrics["run"]["warnings"] if "not scored" in w)
+    (note,) = (w for w in found.metrics.run.warnings if "not scored" in w)
     assert note.startswith(f"{features['lexical_not_scored']} of {len(LEXICAL_CONCEPTS)} lexical concepts")
-    assert {p.name for p in (found.out / "figures").iterdir()} >= {"concepts.svg", "splitting.svg"}
+    assert {p.name for p in (found.path / "figures").iterdir()} >= {"concepts.svg", "splitting.svg"}
     page = found.report.read_text()
     assert "<h2>Concepts</h2>" in page
     assert f"{features['lexical_median_f1']:.2f}" in page
     assert f"of {features['lexical_not_scored']} others nothing is known" in page
-    lines = report.said_of_concepts(found.metrics)
+    lines = report.describe_concepts(scored)
     assert f"{features['lexical_reached']:.1%} of {features['n_lexical']} lexical concepts" in lines
-    spans, absorbed = found.metrics["spans"], found.metrics["absorption"]
+    spans, absorbed = scored.span_summary(), scored.absorption()
     assert list(spans) == ["features", "neurons", "components", "random", "directions"]
     assert {one["n"] for one in spans.values()} == {features["n_lexical"]}
     assert f"precision of {spans['features']['precision']:.2f}" in lines
     assert all(label in page for label in ("random directions", "words called", "random pair"))
     assert f"silent in {absorbed['absorbed']:.1%} of the sentences" in lines
     assert f"{absorbed['absorbed_random']:.1%} for the other category" in page
-    assert json.dumps(spans) == json.dumps(content["span_summary"])
-    short = found.metrics["shortfalls"]
+    short = scored.shortfall_summary()
     below = sorted(
-        (s["f1"], s["concept"]) for s in content["scores"]["features"] if s["together"] and s["f1"] < REACHED
+        (score.f1, score.concept)
+        for score in scored.scores["features"]
+        if score.together and score.f1 < REACHED
     )
-    assert [row["concept"] for row in short["concepts"]] == [concept for _, concept in below]
-    assert (short["concepts"], short["n"]) == (content["shortfalls"], len(below))
+    assert [row.concept for row in scored.shortfalls] == [concept for _, concept in below]
+    assert short["n"] == len(below)
+    written = json.loads((found.path / "metrics.json").read_text())
+    assert written == metrics_as_json(found.metrics, scored)
     assert f"below F1 0.9: {short['n']} concepts; the feature of {short['split']} fires or not" in lines
     assert "Where one feature falls short" in page
     assert all(f"<td>{concept}</td>" in page for _, concept in below)
-    corpus = [json.loads(line) for line in (found.out / "sentences.jsonl").read_text().splitlines()]
-    shared = [(feature, s) for feature in found.metrics["features"] for s in feature["shared_concepts"]]
+    shared = [(feature, s) for feature in found.metrics.features for s in feature.shared_concepts]
     assert shared
     for feature, entry in shared:
-        top = [corpus[sentence["row"]]["concepts"] for sentence in feature["sentences"]]
-        assert sum(entry["concept"] in concepts for concepts in top) == entry["count"] >= 0.75 * len(top)
-        usual = sum(entry["concept"] in row["concepts"] for row in corpus) / len(corpus)
-        assert entry["usual_share"] == pytest.approx(usual)
-        assert entry["count"] / entry["of"] >= 2 * usual
+        top = [corpus[sentence.row].concepts for sentence in feature.sentences]
+        assert sum(entry.concept in concepts for concepts in top) == entry.count >= 0.75 * len(top)
+        usual = sum(entry.concept in row.concepts for row in corpus) / len(corpus)
+        assert entry.usual_share == pytest.approx(usual)
+        assert entry.count / entry.of >= 2 * usual
 
 
 @pytest.mark.parametrize("layers", [1, pytest.param(12, marks=pytest.mark.nightly)])
@@ -394,16 +393,16 @@ def test_the_architecture_of_mbart_large_50_goes_to_128(layers, tmp_path):
         stacked=dataclasses.replace(STACKED, training=few),
         sparse=SparseConfig(training=few),
     )
-    assert found.metrics["stacked"]["config"]["widths"] == [512, 128]
-    assert sae.load(found.out / "stacked").code_width == 128
-    assert sae.load(found.out / "sparse").n_features == 8192
+    assert found.metrics.stacked.config["widths"] == [512, 128]
+    assert found.stacked().code_width == 128
+    assert found.sparse().n_features == 8192
 
 
 def test_too_few_sentences_to_score_concepts_on_are_reported(tmp_path):
     found = quick(model="course-mbart", text="builtin", out=tmp_path / "out", n_sentences=60)
-    assert found.metrics["concepts"] is None
-    assert not any("course-mbart" in w for w in found.metrics["run"]["warnings"])
-    (note,) = (w for w in found.metrics["run"]["warnings"] if "concepts" in w)
+    assert found.concepts is None
+    assert not any("course-mbart" in w for w in found.metrics.run.warnings)
+    (note,) = (w for w in found.metrics.run.warnings if "concepts" in w)
     assert note.startswith(
         "concepts were not scored: no lexical concept has 10 rows in train and 30 in held_out"
     )
@@ -470,7 +469,7 @@ def test_unusable_arguments_are_named(model, text, tmp_path):
     with pytest.raises(InputError, match="threads is 0; expected 1 or more"):
         quick(model=model, text=text, out=tmp_path / "out", threads=0)
     with pytest.raises(InputError, match="site 'both': side is 'both'; expected 'encoder' or 'decoder'"):
-        check_request(out=tmp_path / "out", site="both", n_sentences=None)
+        quick(model=model, text=text, out=tmp_path / "out", site="both")
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
@@ -478,7 +477,7 @@ def test_an_interrupted_run_leaves_nothing(error, model, text, tmp_path, monkeyp
     def stop(*args, **kwargs):
         raise error
 
-    monkeypatch.setattr(report, "write_page", stop)
+    monkeypatch.setattr(RunDirectory, "write_report", stop)
     few = dataclasses.replace(QUICK, steps=2)
     with pytest.raises(error):
         quick(
@@ -532,7 +531,7 @@ def test_the_builtin_text_is_held_out_as_it_was_from_pretraining():
 
 def test_figures_show_what_was_measured(result):
     stacked = StackedRun(
-        autoencoder=sae.load(result.out / "stacked"),
+        autoencoder=result.stacked(),
         config=STACKED,
         history=sae.History(
             steps=[10, 20],
@@ -540,14 +539,15 @@ def test_figures_show_what_was_measured(result):
         ),
         pca_curve=torch.tensor([0.3, 0.5, 0.6, 0.8, 1.0]),
         supervised=True,
-        **{side: StackedScores(**result.metrics["stacked"][side]) for side in ("train", "held_out")},
+        train=result.metrics.stacked.train,
+        held_out=result.metrics.stacked.held_out,
     )
     figure, _, _ = report._explained_variance(stacked)
     pca, _, train, held_out = figure.axes[0].lines
     assert list(pca.get_ydata()) == pytest.approx([0.3, 0.5, 0.6, 0.8, 1.0])
     assert (train.get_xdata()[0], held_out.get_xdata()[0]) == (4, 4)
-    assert train.get_ydata()[0] == result.metrics["stacked"]["train"]["explained_variance"]
-    assert held_out.get_ydata()[0] == result.metrics["stacked"]["held_out"]["explained_variance"]
+    assert train.get_ydata()[0] == result.metrics.stacked.train.explained_variance
+    assert held_out.get_ydata()[0] == result.metrics.stacked.held_out.explained_variance
 
     figure, alt, _ = report._stacked_loss(stacked)
     curves = {line.get_label(): list(line.get_ydata()) for line in figure.axes[0].lines}
@@ -579,10 +579,10 @@ def test_a_folder_that_cannot_be_made_is_refused(model, text, tmp_path):
 
 
 def test_sentences_learned_by_heart_are_called_so():
-    (warning,) = autoencoders.learned_by_heart("stacked", 0.988, -0.412)
+    (warning,) = autoencoders.warn_of_overfitting("stacked", 0.988, -0.412)
     assert "stacked autoencoder explains 99% of the variance in training and -41%" in warning
-    assert autoencoders.learned_by_heart("stacked", 0.82, 0.81) == []
-    assert autoencoders.learned_by_heart("sparse", 0.88, 0.78) == []
+    assert autoencoders.warn_of_overfitting("stacked", 0.82, 0.81) == []
+    assert autoencoders.warn_of_overfitting("sparse", 0.88, 0.78) == []
 
 
 def test_tokens_are_labelled_with_the_concepts_of_their_words():

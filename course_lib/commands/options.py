@@ -1,6 +1,5 @@
 """Options that commands share, given one by one or in a file. Loads nothing heavy, so that `--help` answers at once."""
 
-import json
 import os
 import tomllib
 from collections.abc import Iterator
@@ -113,12 +112,13 @@ def _read(config: Path) -> dict[str, Any]:
         raise FileNotFoundError(
             f"{config} is not a file; expected options in TOML, or the metrics.json of a run"
         )
-    content = config.read_bytes()
     try:
         if config.suffix != ".json":
-            return tomllib.loads(content.decode("utf-8"))
-        choice = json.loads(content)["run"]["choice"]
-    except (ValueError, KeyError, TypeError) as error:
+            return tomllib.loads(config.read_text(encoding="utf-8"))
+        from course_lib.interpret.run_directory import read_metrics
+
+        choice = read_metrics(config).run.choice
+    except ValueError as error:
         raise ValueError(
             f"{config} cannot be read ({error}); expected options in TOML, or the metrics.json of a run"
         ) from error

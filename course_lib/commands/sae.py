@@ -63,7 +63,7 @@ def train(
         from course_lib import devices, sae
         from course_lib.pipeline.config import dictionary, sparse_config
         from course_lib.pipeline.seeds import generator
-        from course_lib.pipeline.stored import open_store
+        from course_lib.pipeline.states import open_store
 
         rows = open_store(store)
         settings = sparse_config(kind=kind.value, features=features, k=k, penalty=penalty, steps=steps)
@@ -136,10 +136,11 @@ def _load_run(run: Path, *, device: Any = "cpu") -> tuple[Any, dict[str, Any] | 
         if not place.is_dir():
             raise FileNotFoundError(f"{run} is not finished; run the same `sae train` again to finish it")
     elif (run / "metrics.json").is_file():
-        place = run / "sparse"
-        described = json.loads((run / "metrics.json").read_text(encoding="utf-8"))["run"]
-        site = described["site"] + (".final" if "." not in described["site"] else "")
-        origin = {"model": described["model"], "site": site}
+        from course_lib.interpret.run_directory import RunDirectory
+        from course_lib.mbart.site import Site
+
+        described = RunDirectory(run).metrics.run
+        place, origin = run / "sparse", {"model": described.model, "site": str(Site.parse(described.site))}
     return sae.load(place, device=device), origin
 
 
@@ -165,7 +166,7 @@ def evaluate(
     """
     with explain_errors(ValueError, RuntimeError, OSError):
         from course_lib import devices
-        from course_lib.pipeline.stored import open_store
+        from course_lib.pipeline.states import open_store
         from course_lib.sae import metrics
 
         used = devices.usable_device(device)
@@ -209,7 +210,7 @@ def _print_spliced_loss(
     from course_lib.mbart.families import languages
     from course_lib.mbart.model import load
     from course_lib.mbart.splicing import loss_recovered
-    from course_lib.pipeline.stored import check_model
+    from course_lib.pipeline.states import check_model
 
     model, tokenizer = load(name, device=device)
     check_model(rows.manifest, model, tokenizer, what=f"the store {store}")

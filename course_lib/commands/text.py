@@ -74,22 +74,21 @@ def pipeline(
             threads=threads,
             progress=progress,
         )
-    stacked, sparse = result.metrics["stacked"], result.metrics["sparse"]
-    width, n_features = stacked["code_width"], sparse["config"]["n_features"]
+    stacked, sparse = result.metrics.stacked, result.metrics.sparse
     typer.echo(
-        f"stacked autoencoder: {width} units explain {stacked['held_out']['explained_variance']:.1%} of held-out "
-        f"variance ({stacked['train']['explained_variance']:.1%} in training, "
-        f"PCA bound {stacked['train']['pca_bound']:.1%})\n"
-        f"sparse autoencoder: {sparse['held_out']['l0']:.1f} of {n_features} features active at a token explain "
-        f"{sparse['held_out']['explained_variance']:.1%} of held-out variance; "
-        f"{sparse['train']['dead']} are dead in training"
+        f"stacked autoencoder: {stacked.code_width} units explain {stacked.held_out.explained_variance:.1%} of held-out "
+        f"variance ({stacked.train.explained_variance:.1%} in training, "
+        f"PCA bound {stacked.train.pca_bound:.1%})\n"
+        f"sparse autoencoder: {sparse.held_out.l0:.1f} of {sparse.config['n_features']} features active at a token "
+        f"explain {sparse.held_out.explained_variance:.1%} of held-out variance; "
+        f"{sparse.train.dead} are dead in training"
     )
-    if result.metrics["concepts"]:
-        from course_lib.pipeline.report import said_of_concepts
+    if result.concepts is not None:
+        from course_lib.pipeline.report import describe_concepts
 
-        typer.echo(said_of_concepts(result.metrics))
+        typer.echo(describe_concepts(result.concepts))
     typer.echo(f"report: {result.report}")
-    for warning in result.metrics["run"]["warnings"]:
+    for warning in result.metrics.run.warnings:
         typer.echo(f"warning: {warning}", err=True)
 
 

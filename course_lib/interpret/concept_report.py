@@ -183,6 +183,7 @@ class ConceptReport:
         content = {
             "settings": self.settings,
             "summary": self.summary(),
+            "lexical": sorted(self.lexical),
             "skipped": self.skipped,
             "absorption": self.absorption(),
             "categories": [asdict(c) for c in self.categories],

@@ -11,78 +11,17 @@ forward in evaluation mode, layer for layer (`tests/mbart/test_families.py` hold
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import groupby
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional
-from transformers import PreTrainedConfig, PreTrainedModel
+from transformers import PreTrainedModel
 
 from course_lib.mbart.families import embedded, norm_first
-
-FINAL = "final"
-
-
-@dataclass(frozen=True)
-class Site:
-    """A place in the model whose values are taken.
-
-    - `layer` 0 is the output of the embeddings, `layer` i that of layer i, -1 that of the last one.
-    - `part` "residual" is the stream after the layer; "attention", "cross_attention" (decoder) and "mlp" are
-      what these blocks add to it, after their last projection.
-    - `layer` "final" is the last hidden state, after the stack's final LayerNorm: what transformers calls
-      `last_hidden_state`. It is not the output of the last layer, which is the value before that norm. BART and
-      Marian have a norm after each block instead: theirs is the output of the last layer.
-
-    Written `encoder.final`, `encoder.3`, `decoder.-1.mlp`. Raises ValueError for anything else.
-    """
-
-    side: str
-    layer: int | str = FINAL
-    part: str = "residual"
-
-    def __post_init__(self) -> None:
-        parts = ("residual", "attention", "mlp") + ("cross_attention",) * (self.side == "decoder")
-        if self.side not in ("encoder", "decoder"):
-            raise ValueError(f"side is {self.side!r}; expected 'encoder' or 'decoder'")
-        if isinstance(self.layer, str) and self.layer != FINAL:
-            raise ValueError(f"layer is {self.layer!r}; expected a number or {FINAL!r}")
-        if self.part not in parts:
-            raise ValueError(f"part is {self.part!r}; the {self.side} has {', '.join(parts)}")
-        if self.layer in (0, FINAL) and self.part != "residual":
-            raise ValueError(f"layer {self.layer} has no {self.part}; expected part 'residual' there")
-
-    @classmethod
-    def parse(cls, text: str) -> "Site":
-        """Read `side.layer` or `side.layer.part`, such as `encoder.final` or `decoder.-1.mlp`."""
-        side, _, rest = text.partition(".")
-        layer, _, part = rest.partition(".")
-        if layer != FINAL:
-            try:
-                layer = int(layer)
-            except ValueError:
-                raise ValueError(
-                    f"site is {text!r}; expected side.layer or side.layer.part, such as encoder.final, "
-                    "encoder.3 or decoder.-1.mlp"
-                ) from None
-        return cls(side, layer, part or "residual")
-
-    def __str__(self) -> str:
-        return f"{self.side}.{self.layer}" + (f".{self.part}" if self.part != "residual" else "")
-
-    def resolved(self, config: PreTrainedConfig) -> "Site":
-        """The same site counted from the front. Raises ValueError for a layer that the model does not have."""
-        if self.layer == FINAL:
-            return self
-        n_layers = getattr(config, f"{self.side}_layers")
-        if not -n_layers <= self.layer <= n_layers:
-            raise ValueError(
-                f"layer is {self.layer}; the {self.side} has layers 1 to {n_layers}, 0 before them, and "
-                f"-1 to -{n_layers} from the end"
-            )
-        return replace(self, layer=self.layer + n_layers + 1) if self.layer < 0 else self
+from course_lib.mbart.site import Site
 
 
 @dataclass(frozen=True)

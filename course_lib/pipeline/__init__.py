@@ -2,17 +2,18 @@
 
 One call, `pipeline.run`, and one command, `python -m course_lib pipeline`. The stacked autoencoder compresses
 sentences, the means of their tokens' states; the sparse one takes the states of single tokens apart, because
-a mean over a sentence mixes what its words say. `text` reads and splits the sentences, `run` takes them
-through the model, `autoencoders` trains on the states, `report` draws what came out, and `results` is what they
-hand to each other. `end_to_end` is an objective for training on the model's output.
+a mean over a sentence mixes what its words say. `text` reads and splits the sentences, `states` takes them
+through the model, `autoencoders` trains on the states, `report` draws what came out, and `run` does all of it in
+order. The files of a run are written and read by `course_lib.interpret.run_directory`, which stands below because the
+browser of features opens runs too. `end_to_end` is an objective for training on the model's output.
 """
 
-from course_lib.pipeline.results import RunResult, SparseConfig, StackedConfig
+from course_lib.interpret.run_directory import RunDirectory, RunError
+from course_lib.pipeline.config import InputError, SparseConfig, StackedConfig
 from course_lib.pipeline.run import run
 from course_lib.pipeline.text import (
     BUILTIN,
     BUILTIN_SENTENCES,
-    InputError,
     Line,
     read_text,
     resolve_languages,
@@ -24,7 +25,8 @@ __all__ = [
     "BUILTIN_SENTENCES",
     "InputError",
     "Line",
-    "RunResult",
+    "RunDirectory",
+    "RunError",
     "SparseConfig",
     "StackedConfig",
     "read_text",

@@ -1,6 +1,7 @@
 """Both autoencoders of a run: trained, scored, and the sparse one's features described."""
 
 from collections import Counter
+from dataclasses import dataclass
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -9,22 +10,19 @@ from torch import Tensor
 from course_lib import sae
 from course_lib.interpret import concepts
 from course_lib.interpret.concept_report import ConceptReport, concept_report
-from course_lib.language.corpus import CONCEPTS, LEXICAL_CONCEPTS, Sentence
-from course_lib.pipeline.config import dictionary
-from course_lib.pipeline.results import (
+from course_lib.interpret.run_directory import (
     Feature,
-    SentenceStates,
     SharedConcept,
-    SparseConfig,
-    SparseRun,
+    SparseMetrics,
     SparseScores,
-    StackedConfig,
-    StackedRun,
+    StackedMetrics,
     StackedScores,
-    TokenStates,
     TopSentence,
 )
+from course_lib.language.corpus import CONCEPTS, LEXICAL_CONCEPTS, Sentence
+from course_lib.pipeline.config import SparseConfig, StackedConfig, dictionary
 from course_lib.pipeline.seeds import generator
+from course_lib.pipeline.states import SentenceStates, TokenStates
 from course_lib.sae import metrics
 from course_lib.sae.losses import NO_LABEL
 
@@ -37,6 +35,49 @@ OVERFIT_FROM = 0.2
 # A concept is called shared by a feature's top sentences from this share of them on, and only where it is
 # this many times as frequent there as among all sentences.
 SHARED_FROM, SHARED_LIFT = 0.75, 2.0
+
+
+@dataclass(frozen=True)
+class StackedRun:
+    """A trained stacked autoencoder, its curves, the PCA curve of its training rows, and its scores."""
+
+    autoencoder: sae.StackedAutoencoder
+    config: StackedConfig
+    history: sae.History
+    pca_curve: Float[Tensor, " components"]
+    supervised: bool
+    train: StackedScores
+    held_out: StackedScores
+
+    def metrics(self) -> StackedMetrics:
+        """What is kept of it in a run's files."""
+        return StackedMetrics(
+            self.autoencoder.config(),
+            self.config.training.as_dict(),
+            self.autoencoder.code_width,
+            self.supervised,
+            self.train,
+            self.held_out,
+        )
+
+
+@dataclass(frozen=True)
+class SparseRun:
+    """A trained sparse autoencoder: curves, sparse code of all tokens, firing rates in training, scores, top features."""
+
+    autoencoder: sae.SparseAutoencoder
+    config: SparseConfig
+    history: sae.History
+    code: Float[Tensor, "tokens features"]
+    firing_rates: Float[Tensor, " features"]
+    train: SparseScores
+    held_out: SparseScores
+    features: list[Feature]
+
+    def metrics(self) -> SparseMetrics:
+        """What is kept of it in a run's files."""
+        training = self.config.training.as_dict()
+        return SparseMetrics(self.autoencoder.config(), training, self.train, self.held_out)
 
 
 def train_stacked(rows: SentenceStates, config: StackedConfig, *, seed: int, progress: bool) -> StackedRun:
@@ -300,7 +341,7 @@ def score_concepts(
     )
 
 
-def not_scored(report: ConceptReport) -> list[str]:
+def warn_of_unscored(report: ConceptReport) -> list[str]:
     """A warning where lexical concepts have too few sentences to be scored, else none."""
     missing = sorted(report.lexical & set(report.skipped))
     if not missing:
@@ -312,7 +353,7 @@ def not_scored(report: ConceptReport) -> list[str]:
     ]
 
 
-def learned_by_heart(kind: str, train: float, held_out: float) -> list[str]:
+def warn_of_overfitting(kind: str, train: float, held_out: float) -> list[str]:
     """A warning where an autoencoder explains its training sentences far better than held-out ones, else none."""
     if train - held_out <= OVERFIT_FROM:
         return []

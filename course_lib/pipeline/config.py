@@ -1,16 +1,56 @@
-"""What may be chosen: the site, and the kind, size and sparsity of the sparse autoencoder."""
+"""What may be chosen of both autoencoders: kind, sizes, sparsity, training."""
 
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
 
 from course_lib import sae
-from course_lib.pipeline.results import SparseConfig, StackedConfig
-from course_lib.pipeline.text import InputError
 
-if TYPE_CHECKING:
-    from course_lib.mbart.activations import Site
+
+class InputError(ValueError):
+    """Something that was asked for cannot be used; the message says what, where and what to do."""
+
+
+@dataclass(frozen=True)
+class StackedConfig:
+    """The stacked autoencoder of a run: widths (None: d/2, d/8), loss weights and training.
+
+    With `beta` 0.01 no unit of `course-mbart`'s code comes within 0.025 of `rho`; with 0.3 all do (lesson 27).
+    """
+
+    widths: tuple[int, ...] | None = None
+    beta: float = 0.3
+    rho: float = 0.05
+    gamma: float = 0.02
+    training: sae.TrainConfig = field(default_factory=lambda: sae.TrainConfig(steps=3000, step_size=1e-2))
+
+
+@dataclass(frozen=True)
+class SparseConfig:
+    """The sparse autoencoder of a run: number of features (None: 8 d), active features a token, training, kind.
+
+    The default is the best TopK of 2,000 steps of 1,024 rows in `course_lib/measured/gpu/features.json`: of 2 d
+    features some stand for several words (271 for 368 concepts), of 8 d nearly every word of the built-in corpus has
+    its own. Adam remembers the squares of the last ten steps or so: with its usual thousand, fewer concepts have one
+    feature (88% for 91% of them, `course_lib/measured/features.json`).
+    """
+
+    n_features: int | None = None
+    k: int = 8
+    training: sae.TrainConfig = field(
+        default_factory=lambda: sae.TrainConfig(
+            steps=2000,
+            batch_size=1024,
+            step_size=4e-3,
+            betas=(0.9, 0.9),
+            unit_norm_decoder=True,
+            revive_every=250,
+        )
+    )
+    kind: str = "topk"
+    penalty: float | int | None = None  # of kinds without k; None: `PENALTIES`
+
 
 # Each kind, and what sets how many features are active: their number, or the weight of a penalty.
 _KINDS: dict[str, tuple[type[sae.SparseAutoencoder], str]] = {
@@ -23,16 +63,6 @@ _KINDS: dict[str, tuple[type[sae.SparseAutoencoder], str]] = {
     "jumprelu": (sae.JumpReluSparseAutoencoder, "l0"),
 }
 PENALTIES: dict[str, float] = {"relu": 0.3, "gated": 0.3, "jumprelu": 0.003}
-
-
-def site_of(text: str) -> "Site":
-    """The site that `encoder`, `encoder.6.mlp` and the like name. Raises InputError for anything else."""
-    from course_lib.mbart.activations import Site
-
-    try:
-        return Site(text) if "." not in text else Site.parse(text)
-    except ValueError as error:
-        raise InputError(f"site {text!r}: {error}") from error
 
 
 def sparse_config(
@@ -88,7 +118,7 @@ def dictionary(
         raise InputError(str(error)) from error
 
 
-def choice_of(
+def record_choice(
     sparse: SparseConfig, stacked: StackedConfig, n_features: int, **others: Any
 ) -> dict[str, Any] | None:
     """The options of the command that make this run again; None where it has no options for some setting."""

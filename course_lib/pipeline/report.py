@@ -1,6 +1,7 @@
 """The figures and the page of a pipeline run."""
 
 import base64
+import io
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from course_lib.figures import BLACK, BLUE, GREEN, RED, describe, new_figure, sa
 from course_lib.interpret.concept_report import AUROC_REACHED, TOGETHER, ConceptReport
 from course_lib.interpret.detectors import REACHED, SHARED
 from course_lib.interpret.splits import MARGIN
-from course_lib.pipeline.results import Results, SparseRun, StackedRun
+from course_lib.pipeline.autoencoders import SparseRun, StackedRun
 from course_lib.sae import History, TrainConfig
 
 GREY = "#5b5b5b"
@@ -35,37 +36,42 @@ _SPAN_UNITS = {name: _UNITS[name][0] for name in _UNITS if name != "probe"} | {
 
 @dataclass(frozen=True)
 class PageFigure:
-    """A figure in the page: its file's content as a data address, its text alternative and its caption."""
+    """A figure of the page: SVG, its text alternative and its caption."""
 
-    source: str
+    svg: str
     alt: str
     caption: str
 
+    @property
+    def source(self) -> str:
+        """The picture as a data address."""
+        return f"data:image/svg+xml;base64,{base64.b64encode(self.svg.encode()).decode()}"
+
 
 @styled
-def draw_figures(directory: Path, results: Results) -> dict[str, PageFigure]:
-    """Write every figure of the report to `directory` as SVG, and return them for the page."""
-    directory.mkdir()
+def draw_figures(
+    stacked: StackedRun, sparse: SparseRun, concepts: ConceptReport | None
+) -> dict[str, PageFigure]:
+    """Draw every figure of the report."""
     drawn = {
-        "stacked_loss": _stacked_loss(results.stacked),
-        "explained_variance": _explained_variance(results.stacked),
-        "sparse_loss": _sparse_loss(results.sparse),
-        "firing_rates": _firing_rates(results.sparse),
+        "stacked_loss": _stacked_loss(stacked),
+        "explained_variance": _explained_variance(stacked),
+        "sparse_loss": _sparse_loss(sparse),
+        "firing_rates": _firing_rates(sparse),
     }
-    if results.concepts is not None:
-        drawn["concepts"] = _concepts(results.concepts)
-        drawn["splitting"] = _splitting(results.concepts)
+    if concepts is not None:
+        drawn["concepts"] = _concepts(concepts)
+        drawn["splitting"] = _splitting(concepts)
     pictures = {}
     for name, (figure, alt, caption) in drawn.items():
-        path = directory / f"{name}.svg"
-        save_svg(describe(figure, alt), path)
-        encoded = base64.b64encode(path.read_bytes()).decode()
-        pictures[name] = PageFigure(f"data:image/svg+xml;base64,{encoded}", alt, caption)
+        file = io.BytesIO()
+        save_svg(describe(figure, alt), file)
+        pictures[name] = PageFigure(file.getvalue().decode(), alt, caption)
     return pictures
 
 
-def write_page(path: Path, results: dict[str, Any], *, figures: dict[str, PageFigure]) -> None:
-    """Write the self-contained page."""
+def page(metrics: dict[str, Any], figures: dict[str, PageFigure]) -> str:
+    """The self-contained page of a run, from the content of its metrics.json."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent),
         autoescape=True,
@@ -78,8 +84,7 @@ def write_page(path: Path, results: dict[str, Any], *, figures: dict[str, PageFi
     )
     environment.globals["span_units"] = _SPAN_UNITS
     bars = {"reached": REACHED, "shared": SHARED, "auroc_reached": AUROC_REACHED, "margin": f"{MARGIN:.0%}"}
-    page = environment.get_template("report.html.j2").render(**results, figures=figures, **bars)
-    path.write_text(page, encoding="utf-8")
+    return environment.get_template("report.html.j2").render(**metrics, figures=figures, **bars)
 
 
 def _canvas(x_label: str, y_label: str) -> tuple[Figure, Axes]:
@@ -178,9 +183,9 @@ def _explained_variance(run: StackedRun) -> tuple[Figure, str, str]:
     )
 
 
-def said_of_concepts(metrics: dict[str, Any]) -> str:
-    """The lines of the command on concepts, from the content of metrics.json."""
-    summary, share = metrics["concepts"], _percent
+def describe_concepts(report: ConceptReport) -> str:
+    """The lines of the command on concepts."""
+    summary, share = report.summary(), _percent
     found = summary["features"]
     others = ", ".join(
         f"{_UNITS[name][0]} {share(summary[name]['lexical_reached'])}"
@@ -195,20 +200,20 @@ def said_of_concepts(metrics: dict[str, Any]) -> str:
         f"{found['lexical_judged']} with enough sentences there; neurons {share(summary['neurons']['lexical_shared'])}\n"
         f"splitting: two features together reach {share(found['lexical_together']['2'])}, four "
         f"{share(found['lexical_together']['4'])}; {found['lexical_units']} different features are detectors"
-        + _said_of_shortfalls(metrics["shortfalls"])
-        + _said_of_tokens(metrics["spans"])
-        + _said_of_absorption(metrics["absorption"])
+        + _shortfall_line(report.shortfall_summary())
+        + _token_line(report.span_summary())
+        + _absorption_line(report.absorption())
     )
 
 
-def _said_of_shortfalls(found: dict[str, Any]) -> str:
+def _shortfall_line(found: dict[str, Any]) -> str:
     return (
         f"\nbelow F1 {REACHED}: {found['n']} concepts; the feature of {found['split']} fires or not by grammar or language, "
         f"that of {found['merger']} also for another word, beyond chance; {found['neither']} neither"
     )
 
 
-def _said_of_tokens(spans: dict[str, Any]) -> str:
+def _token_line(spans: dict[str, Any]) -> str:
     if not spans:
         return ""
     others = ", ".join(f"{_SPAN_UNITS[name]} {spans[name]['f1']:.2f}" for name in spans if name != "features")
@@ -220,7 +225,7 @@ def _said_of_tokens(spans: dict[str, Any]) -> str:
     )
 
 
-def _said_of_absorption(found: dict[str, Any]) -> str:
+def _absorption_line(found: dict[str, Any]) -> str:
     if found["absorbed"] is None:
         return ""
     return (

@@ -1,56 +1,80 @@
 """A whole run, from text to the directory that holds what was found."""
 
 import hashlib
-import json
 import platform
 import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
-from safetensors.torch import save as to_bytes
-from torch import Tensor
 
 import course_lib
-from course_lib import devices, sae
+from course_lib import devices
 from course_lib.files import check_free, new_directory
-from course_lib.interpret.concept_report import TooFewRowsError
+from course_lib.interpret.concept_report import ConceptReport, TooFewRowsError
+from course_lib.interpret.run_directory import (
+    Description,
+    Metrics,
+    RunDirectory,
+    RunSentence,
+    metrics_as_json,
+)
 from course_lib.language.corpus import LANGUAGES, Sentence
+from course_lib.mbart.site import Site
 from course_lib.pipeline.autoencoders import (
-    learned_by_heart,
-    not_scored,
+    SparseRun,
+    StackedRun,
     score_concepts,
     train_sparse,
     train_stacked,
+    warn_of_overfitting,
+    warn_of_unscored,
 )
-from course_lib.pipeline.config import choice_of, site_of
-from course_lib.pipeline.results import (
-    Description,
-    Results,
-    RunResult,
-    SentenceStates,
-    SparseConfig,
-    StackedConfig,
-    TokenStates,
-)
-from course_lib.pipeline.stored import stored_tokens
+from course_lib.pipeline.config import InputError, SparseConfig, StackedConfig, record_choice
+from course_lib.pipeline.states import SentenceStates, TokenStates, read_states
 from course_lib.pipeline.text import (
     BUILTIN,
     MIN_SENTENCES,
-    InputError,
+    Line,
     read_text,
     resolve_languages,
     split,
-    token_concepts,
+    warn_of_unknown_pieces,
+    warn_of_unread_text,
 )
-from course_lib.pipeline.unread import unknown_pieces, unread_by_shipped
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+
+@dataclass(frozen=True)
+class Request:
+    """What `run` was asked for."""
+
+    out: Path
+    model: str
+    text: Path | str
+    site: Site
+    seed: int
+    n_sentences: int | None
+    stacked: StackedConfig
+    sparse: SparseConfig
+    store: Path | str | None
+    progress: bool
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """The model on its device, and the sentences in languages that it knows."""
+
+    model: "PreTrainedModel"
+    tokenizer: "PreTrainedTokenizerBase"
+    sentences: list[Sentence]
+    device: torch.device
 
 
 def run(
@@ -67,7 +91,7 @@ def run(
     device: torch.device | str | None = None,
     threads: int | None = None,
     progress: bool = True,
-) -> RunResult:
+) -> RunDirectory:
     """Run the pipeline and write everything to `out`.
 
     `model` is a hub name, a local directory or "course-mbart"; `text` a file or "builtin". `n_sentences`
@@ -85,119 +109,191 @@ def run(
     Raises InputError for text, site, store, sizes, threads or `out` that cannot be used, and ModelUnavailable for a
     model that cannot be loaded. After an error or an interrupt nothing is left at `out`.
     """
-    check_request(out=Path(out), site=site, n_sentences=n_sentences, threads=threads)
-    stacked, sparse = stacked or StackedConfig(), sparse or SparseConfig()
-    site = site.removesuffix(".final")
+    request = Request(
+        out=Path(out),
+        model=model,
+        text=text,
+        site=_parse_site(site),
+        seed=seed,
+        n_sentences=n_sentences,
+        stacked=stacked or StackedConfig(),
+        sparse=sparse or SparseConfig(),
+        store=store,
+        progress=progress,
+    )
+    _check_request(request, threads=threads)
     clock = _Clock()
     with clock("text"):
         lines = read_text(text, seed=seed, limit=n_sentences)
     with clock("model"):
         # transformers takes seconds to load, which an error about the text need not wait for.
-        from course_lib.mbart.families import languages
-        from course_lib.mbart.model import SHIPPED, load
-
-        device = _usable_device(device)
-        mbart, tokenizer = load(model, device=device, dtype=torch.float32)
-        # The tokenizer has the codes of all of mBART-50; the built-in models have only read their corpus.
-        known = LANGUAGES if model in SHIPPED else languages(tokenizer)
-        sentences = resolve_languages(lines, known=known, source=str(text))
+        inputs = _load_inputs(request, lines, device)
     if threads is None:
-        threads = devices.threads_for(mbart.config.d_model)
-    with devices.threads(threads), _writable(out) as partial:
-        held_out = split(sentences, seed=seed)
-        with clock("activations"):
-            vectors, tokens = read_states(
-                mbart, tokenizer, sentences, site=site, held_out=held_out, store=store, progress=progress
-            )
-        rows = SentenceStates(sentences, vectors[site].to(device), held_out.to(device))
-        with clock("stacked autoencoder"):
-            stacked_run = train_stacked(rows, stacked, seed=seed, progress=progress)
-        with clock("sparse autoencoder"):
-            sparse_run = train_sparse(tokens, sparse, seed=seed, device=device, progress=progress)
-        notes = unknown_pieces(tokens.pieces, tokenizer)
-        if model in SHIPPED and text != BUILTIN:
-            notes += unread_by_shipped(model, mbart, tokenizer, sentences)
-        for kind, trained in (("stacked", stacked_run), ("sparse", sparse_run)):
-            explained = trained.train.explained_variance, trained.held_out.explained_variance
-            notes += learned_by_heart(kind, *explained)
-        with clock("concepts"):
-            try:
-                scored = score_concepts(sparse_run.code, tokens, seed=seed)
-                notes += not_scored(scored) if scored else []
-            except TooFewRowsError as error:
-                scored = None
-                notes.append(f"concepts were not scored: {error}")
-        described = Description(
-            model=str(model),
-            text=str(text),
-            text_sha256=_digest(sentences),
-            site=site,
-            seed=seed,
-            d_model=rows.states.shape[1],
-            sentences=len(sentences),
-            train=int((~held_out).sum()),
-            held_out=int(held_out.sum()),
-            tokens=len(tokens.states),
-            languages=dict(sorted(Counter(s.language or "not given" for s in sentences).items())),
-            device=devices.describe(device),
-            threads=torch.get_num_threads(),
-            versions=_versions(),
-            choice=choice_of(
-                sparse,
-                stacked,
-                sparse_run.autoencoder.n_features,
-                model=str(model),
-                text=str(text),
-                site=site,
-                sentences=n_sentences,
-                seed=seed,
-                store=None if store is None else str(store),
-                device=str(device),
-                threads=threads,
-            ),
-        )
-        found = Results(described, stacked_run, sparse_run, scored, clock.seconds, notes)
-        with clock("report"):
-            from course_lib.pipeline import report
-
-            _write_tables(partial, vectors, rows, described)
-            sae.save(stacked_run.autoencoder, partial / "stacked")
-            sae.save(sparse_run.autoencoder, partial / "sparse")
-            figures = report.draw_figures(partial / "figures", found)
-        if scored is not None:
-            (partial / "concepts.json").write_text(scored.to_json(), encoding="utf-8")
-        metrics = found.as_dict()
-        (partial / "metrics.json").write_text(
-            json.dumps(metrics, indent=1, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8"
-        )
-        report.write_page(partial / "report.html", metrics, figures=figures)
-    return RunResult(out=Path(out), metrics=metrics)
+        threads = devices.threads_for(inputs.model.config.d_model)
+    with devices.threads(threads), _writable(request.out) as partial:
+        _run_stages(request, inputs, RunDirectory(partial), clock)
+    return RunDirectory(out)
 
 
-def check_request(*, out: Path, site: str, n_sentences: int | None, threads: int | None = None) -> None:
+def _check_request(request: Request, *, threads: int | None) -> None:
     """Raise InputError for arguments that no text or model can make good."""
-    site_of(site)
-    if n_sentences is not None and n_sentences < MIN_SENTENCES:
+    if request.n_sentences is not None and request.n_sentences < MIN_SENTENCES:
         raise InputError(
-            f"{n_sentences} sentences asked for; at least {MIN_SENTENCES} are needed to train on"
+            f"{request.n_sentences} sentences asked for; at least {MIN_SENTENCES} are needed to train on"
         )
     if threads is not None and threads < 1:
         raise InputError(f"threads is {threads}; expected 1 or more")
     try:
-        check_free(out)
+        check_free(request.out)
     except FileExistsError as error:
         raise InputError(str(error)) from error
 
 
-def _usable_device(name: torch.device | str | None) -> torch.device:
+# --- Stages ----------------------------------------------------------------------------------------
+
+
+def _parse_site(text: str) -> Site:
     try:
-        return devices.usable_device(name)
+        return Site.parse(text)
+    except ValueError as error:
+        raise InputError(f"site {text!r}: {error}") from error
+
+
+def _load_inputs(request: Request, lines: list[Line], device: torch.device | str | None) -> Inputs:
+    from course_lib.mbart.families import languages
+    from course_lib.mbart.model import SHIPPED, load
+
+    try:
+        used = devices.usable_device(device)
     except ValueError as error:
         raise InputError(str(error)) from error
+    model, tokenizer = load(request.model, device=used, dtype=torch.float32)
+    # The tokenizer has the codes of all of mBART-50; the built-in models have only read their corpus.
+    known = LANGUAGES if request.model in SHIPPED else languages(tokenizer)
+    sentences = resolve_languages(lines, known=known, source=str(request.text))
+    return Inputs(model, tokenizer, sentences, used)
+
+
+def _run_stages(request: Request, inputs: Inputs, directory: RunDirectory, clock: "_Clock") -> None:
+    """Read, train, score, and write the directory."""
+    seed, progress = request.seed, request.progress
+    held_out = split(inputs.sentences, seed=seed)
+    with clock("activations"):
+        vectors, tokens = read_states(
+            inputs.model,
+            inputs.tokenizer,
+            inputs.sentences,
+            site=request.site,
+            held_out=held_out,
+            store=request.store,
+            progress=progress,
+        )
+    rows = SentenceStates(
+        inputs.sentences, vectors[request.site.short].to(inputs.device), held_out.to(inputs.device)
+    )
+    with clock("stacked autoencoder"):
+        stacked = train_stacked(rows, request.stacked, seed=seed, progress=progress)
+    with clock("sparse autoencoder"):
+        sparse = train_sparse(tokens, request.sparse, seed=seed, device=inputs.device, progress=progress)
+    warnings = _warnings(request, inputs, tokens, stacked, sparse)
+    with clock("concepts"):
+        concepts, notes = _scored(sparse, tokens, seed=seed)
+    with clock("report"):
+        # matplotlib is loaded where something is drawn.
+        from course_lib.pipeline import report
+
+        figures = report.draw_figures(stacked, sparse, concepts)
+    described = _describe(
+        request, inputs, rows, tokens, sparse, seconds=clock.seconds, warnings=warnings + notes
+    )
+    metrics = Metrics(described, stacked.metrics(), sparse.metrics(), sparse.features)
+    directory.write(
+        metrics,
+        [
+            RunSentence(s.text, s.language, s.concepts, "held_out" if out else "train")
+            for s, out in zip(inputs.sentences, held_out.tolist(), strict=True)
+        ],
+        stacked=stacked.autoencoder,
+        sparse=sparse.autoencoder,
+        vectors=vectors,
+        concepts=concepts,
+    )
+    page = report.page(metrics_as_json(metrics, concepts), figures)
+    directory.write_report(page, {name: figure.svg for name, figure in figures.items()})
+
+
+def _warnings(
+    request: Request, inputs: Inputs, tokens: TokenStates, stacked: StackedRun, sparse: SparseRun
+) -> list[str]:
+    """What a reader must know before believing a number: text that the model has not read, and overfitting."""
+    from course_lib.mbart.model import SHIPPED
+
+    found = warn_of_unknown_pieces(tokens.pieces, inputs.tokenizer)
+    if request.model in SHIPPED and request.text != BUILTIN:
+        found += warn_of_unread_text(request.model, inputs.model, inputs.tokenizer, inputs.sentences)
+    for kind, trained in (("stacked", stacked), ("sparse", sparse)):
+        found += warn_of_overfitting(
+            kind, trained.train.explained_variance, trained.held_out.explained_variance
+        )
+    return found
+
+
+def _scored(sparse: SparseRun, tokens: TokenStates, *, seed: int) -> tuple[ConceptReport | None, list[str]]:
+    """The scores on known concepts, None where there are none, and warnings about what was not scored."""
+    try:
+        report = score_concepts(sparse.code, tokens, seed=seed)
+    except TooFewRowsError as error:
+        return None, [f"concepts were not scored: {error}"]
+    return report, warn_of_unscored(report) if report else []
+
+
+def _describe(
+    request: Request,
+    inputs: Inputs,
+    rows: SentenceStates,
+    tokens: TokenStates,
+    sparse: SparseRun,
+    *,
+    seconds: dict[str, float],
+    warnings: list[str],
+) -> Description:
+    threads, held_out = torch.get_num_threads(), int(rows.held_out.sum())
+    model, text, site = str(request.model), str(request.text), request.site.short
+    return Description(
+        model=model,
+        text=text,
+        text_sha256=_digest(rows.sentences),
+        site=site,
+        seed=request.seed,
+        d_model=rows.states.shape[1],
+        sentences=len(rows.sentences),
+        train=len(rows.sentences) - held_out,
+        held_out=held_out,
+        tokens=len(tokens.states),
+        languages=dict(sorted(Counter(s.language or "not given" for s in rows.sentences).items())),
+        device=devices.describe(inputs.device),
+        threads=threads,
+        versions=_versions(),
+        choice=record_choice(
+            request.sparse,
+            request.stacked,
+            sparse.autoencoder.n_features,
+            model=model,
+            text=text,
+            site=site,
+            sentences=request.n_sentences,
+            seed=request.seed,
+            store=None if request.store is None else str(request.store),
+            device=str(inputs.device),
+            threads=threads,
+        ),
+        seconds=seconds,
+        warnings=warnings,
+    )
 
 
 @contextmanager
-def _writable(out: Path | str) -> Iterator[Path]:
+def _writable(out: Path) -> Iterator[Path]:
     """`new_directory`, whose failure to be made is the caller's to fix."""
     with ExitStack() as stack:
         try:
@@ -205,80 +301,6 @@ def _writable(out: Path | str) -> Iterator[Path]:
         except OSError as error:
             raise InputError(f"out {str(out)!r} cannot be written: {error.strerror or error}") from error
         yield partial
-
-
-def read_states(
-    model: "PreTrainedModel",
-    tokenizer: "PreTrainedTokenizerBase",
-    sentences: list[Sentence],
-    *,
-    site: str,
-    held_out: Tensor,
-    store: Path | str | None = None,
-    progress: bool,
-) -> tuple[dict[str, Tensor], TokenStates]:
-    """Read the sentences once: their vectors in encoder, decoder and at `site`, and the states of their tokens there.
-
-    With `store` the states of tokens are those of the store, and the model is read for vectors alone.
-
-    Raises InputError for a site that the model does not have, for a sentence without a token, or longer than the model
-    can read, and for a store that is not of this model, text and site.
-    """
-    from course_lib.mbart.activations import extract
-
-    where = site_of(site)
-    sites = {side: site_of(side) for side in ("encoder", "decoder")} | {site: where}
-    pools = dict.fromkeys(sites.values(), "mean") | ({} if store is not None else {where: "both"})
-    try:
-        where.resolved(model.config)
-    except ValueError as error:
-        raise InputError(str(error)) from error
-    tokens = None
-    if store is not None:
-        tokens = stored_tokens(store, model, tokenizer, sentences, site=where, held_out=held_out)
-    try:
-        states = extract(model, tokenizer, sentences, list(pools), pool=pools, progress=progress)
-    except ValueError as error:
-        raise InputError(f"{error} (sentences are counted without blank lines)") from error
-    if tokens is None:
-        of_site = states[where]
-        tokens = TokenStates(
-            sentences,
-            of_site.values.float(),
-            of_site.sentence,
-            tokenizer.convert_ids_to_tokens(of_site.token.tolist()),
-            held_out[of_site.sentence],
-        )
-    if any(sentence.words for sentence in sentences):
-        tokens = replace(
-            tokens, concepts=token_concepts(tokenizer, sentences, target=where.side == "decoder")
-        )
-    vectors = {
-        name: states[place].means if pools[place] == "both" else states[place].values
-        for name, place in sites.items()
-    }
-    return vectors, tokens
-
-
-# --- What is written -------------------------------------------------------------------------------
-
-
-def _write_tables(
-    directory: Path, vectors: dict[str, Tensor], rows: SentenceStates, described: Description
-) -> None:
-    """The sentence vectors, and the sentences in the same order."""
-    origin = {key: str(getattr(described, key)) for key in ("model", "text", "text_sha256", "seed")}
-    contiguous = {name: table.contiguous() for name, table in vectors.items()}
-    (directory / "activations.safetensors").write_bytes(to_bytes(contiguous, metadata=origin))
-    with (directory / "sentences.jsonl").open("w", encoding="utf-8") as file:
-        for sentence, out in zip(rows.sentences, rows.held_out.tolist(), strict=True):
-            row = {
-                "text": sentence.text,
-                "language": sentence.language,
-                "concepts": sorted(sentence.concepts),
-                "split": "held_out" if out else "train",
-            }
-            file.write(json.dumps(row, ensure_ascii=False) + "\n")
 
 
 class _Clock:

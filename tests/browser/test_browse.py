@@ -8,7 +8,7 @@ import pytest
 from course_lib.interpret.browser.page import export
 from course_lib.interpret.browser.server import serve
 from tests.browser.learner import STUCK, close, errors, open_notebook, run_all
-from tests.interpret.browser.runs import HOSTILE, make_run, write_concepts
+from tests.interpret.browser.runs import HOSTILE, make_run, some_concepts
 from tests.tiny_mbart import write_tiny_mbart
 
 pytestmark = pytest.mark.xdist_group("browse")
@@ -18,9 +18,7 @@ pytestmark = pytest.mark.xdist_group("browse")
 def run(tmp_path_factory):
     root = tmp_path_factory.mktemp("browse")
     write_tiny_mbart(root / "model")
-    run = make_run(root / "run", root / "model")
-    write_concepts(run)
-    return run
+    return make_run(root / "run", root / "model", concepts=some_concepts())
 
 
 @pytest.fixture(scope="module")
@@ -102,7 +100,7 @@ def test_sorted_by_what_is_asked(page, server, browser):
     page.goto(server.address + "#view=features&sort=density")
     status(page, "96 features")
     shown = [int(link.inner_text()) for link in page.locator("tbody a").all()]
-    counts = server.asked.index.tables["count"]
+    counts = server.index.tables["count"]
     assert [counts[i] for i in shown] == sorted((counts[i] for i in shown), reverse=True)
     page.goto(server.address + "#view=features&sort=f1")
     page.reload()
@@ -111,7 +109,7 @@ def test_sorted_by_what_is_asked(page, server, browser):
 
 
 def test_text_of_a_run_stays_text(page, server):
-    index = server.asked.index
+    index = server.index
     tokens = set(range(*index.tables["sentence_start"][:2]))
     feature = max(
         range(96), key=lambda i: sum(index.column(i)[1][[t in tokens for t in index.column(i)[0].tolist()]])
@@ -162,7 +160,7 @@ def test_a_sentence_its_changes_and_their_link(page, server):
 
 
 def test_an_effect_is_measured_when_it_is_asked_for(page, server):
-    feature = int(server.asked.index.ranked()[4])
+    feature = int(server.index.ranked()[4])
     page.goto(f"{server.address}#view=features&feature={feature}")
     page.get_by_role("button", name="Measure it now").click()
     status(page, f"The effect of feature {feature} is measured.")
@@ -188,7 +186,7 @@ def test_no_width_scrolls_sideways_and_every_control_has_a_name(page, server, sc
 
 def test_the_exported_file_works_alone(page, server, tmp_path):
     out = tmp_path / "features.html"
-    index = server.asked.index
+    index = server.index
     export(index, out, n_features=5)
     page.goto(out.as_uri())
     status(page, "5 features")

@@ -1,6 +1,8 @@
 """What lesson 29's figures show, and what its feature browser finds, draws and says. On a run too short to learn much."""
 
+import dataclasses
 import json
+import re
 import subprocess
 import sys
 from collections import defaultdict
@@ -10,13 +12,13 @@ import pytest
 import torch
 
 from course_lib import pipeline, sae
+from course_lib.interpret.browser.features import Change
 from course_lib.interpret.concepts import auroc
 from course_lib.language.corpus import Sentence, generate, split_of
 from course_lib.lessons import mbart_to_sparse_features as lesson
 from course_lib.lessons.mbart_to_sparse_features import pictures
 from course_lib.mbart import families
 from course_lib.mbart.activations import extract
-from course_lib.pipeline import browser as feature_browser
 from course_lib.pipeline import report
 from course_lib.pipeline.causes import Outcome, right_cases, slots
 from course_lib.teaching.style import text_alternative
@@ -72,7 +74,7 @@ def test_a_run_on_own_text_opens_without_concepts(tmp_path, monkeypatch):
 def test_a_model_without_the_four_languages_is_refused_by_name(run, monkeypatch):
     monkeypatch.setattr(families, "languages", lambda tokenizer: {"en_XX": 0, "de_DE": 1, "es_XX": 2})
     with pytest.raises(
-        ValueError, match=r"does not know fr_XX; open the run with course_lib\.browse\.browse"
+        ValueError, match=r"does not know fr_XX; open the run with course_lib\.interpret\.browser\.browse"
     ):
         lesson.FeatureExplorer(run)
 
@@ -119,7 +121,7 @@ def test_strange_words_are_named(text, language, said):
     ],
 )
 def test_a_token_belongs_to_the_word_around_it(text, place, word):
-    start, end = feature_browser.word_at(text, *place)
+    start, end = pictures.word_at(text, *place)
     assert text[start:end] == word
 
 
@@ -141,70 +143,60 @@ def test_words_that_differ_are_marked(before, after, differ):
 # The browser
 
 
-def test_activations_are_those_of_the_autoencoder_times_the_lengths(browser):
-    sentence = Sentence(TEXT, "en_XX")
-    states = extract(browser.model, browser.tokenizer, [sentence], [browser.site], progress=False)[
-        browser.site
-    ]
-    lengths = browser.autoencoder.decoder_weight.norm(dim=0)
+def test_what_is_shown_of_a_sentence_is_the_autoencoders_code(explorer, browser):
+    states = extract(
+        browser.model, browser.tokenizer, [Sentence(TEXT, "en_XX")], [browser.site], progress=False
+    )[browser.site]
     with torch.no_grad():
-        expected = browser.autoencoder.encode(states.values) * lengths
-    reading = browser.read(TEXT, "en_XX")
-    assert len(reading.pieces) == len(expected)
-    assert set(reading.features) == set(expected.amax(dim=0).nonzero()[:, 0].tolist())
-    torch.testing.assert_close(torch.from_numpy(reading.activation), expected[:, list(reading.features)].T)
-    assert (np.diff(reading.activation.max(axis=1)) <= 0).all()
+        expected = browser.autoencoder.encode(states.values) * browser.autoencoder.decoder_weight.norm(dim=0)
+    state = explorer.compute(**settings(sentence=TEXT))
+    order = expected.amax(dim=0).argsort(descending=True, stable=True)
+    shown = order[: len(state["activation"])]
+    torch.testing.assert_close(torch.from_numpy(state["activation"]), expected[:, shown].T)
+    assert state["n_active"] == int((expected > 0).any(dim=0).sum())
+    assert state["feature"] == int(order[state["place"]])
+    assert "".join(state["tokens"]).replace("␣", "") == TEXT.replace(" ", "")
 
 
-def test_only_held_out_sentences_are_shown_the_strongest_first(browser):
-    texts = [s.text for s in browser.sentences]
-    feature = browser.read(TEXT, "en_XX").features[0]
-    examples = browser.examples(feature)
-    largest = torch.zeros(len(texts)).scatter_reduce(
-        0, browser.states.sentence, browser.code[:, feature], "amax"
-    )
-    assert [e.activation for e in examples] == sorted((e.activation for e in examples), reverse=True)
-    assert examples[0].activation == pytest.approx(float(largest.max()))
-    of_language = [sum(e.sentence.language == language for e in examples) for language in lesson.LANGUAGES]
+def test_only_held_out_sentences_are_shown_the_strongest_first(explorer, browser, run):
+    held_out = [row.sentence for row in run.sentences if row.held_out]
+    assert len(held_out) == run.metrics.run.held_out < len(run.sentences) == SENTENCES
+    state = explorer.compute(**settings(sentence=TEXT))
+    states = browser.states(held_out)
+    column = browser.activations(states.values)[:, state["feature"]]
+    largest = torch.zeros(len(held_out)).scatter_reduce(0, states.sentence, column, "amax")
+    examples, texts = state["examples"], [sentence.text for sentence in held_out]
+    found = [example["activation"] for example in examples]
+    assert found == sorted(found, reverse=True)
+    assert found[0] == pytest.approx(float(largest.max()), rel=1e-3)
+    of_language = [sum(e["language"] == language for e in examples) for language in lesson.LANGUAGES]
     assert max(of_language) <= 2
     for example in examples:
-        row = texts.index(example.sentence.text)
-        assert example.activation == pytest.approx(float(largest[row]))
-        word = example.sentence.text[slice(*example.span)]
-        assert word
-        assert f"[{word}]" in pictures._excerpt(example)
-        assert len(pictures._excerpt(example)) <= lesson.EXCERPT + 6
+        row = texts.index("".join(part for part, _ in example["parts"]))
+        assert example["activation"] == pytest.approx(float(largest[row]), rel=1e-3)
+        place = int(column.where(states.sentence == row, -1).argmax())
+        excerpt = pictures._excerpt(example)
+        (word,) = re.findall(r"\[(.*?)\]", excerpt)
+        piece = browser.tokenizer.convert_ids_to_tokens(int(states.token[place])).replace("▁", "")
+        assert piece in word
+        assert len(excerpt) <= lesson.EXCERPT + 6
 
 
-def test_the_browser_reads_what_the_run_held_out(browser, run):
-    rows = [json.loads(row) for row in (run.out / "sentences.jsonl").read_text(encoding="utf-8").splitlines()]
-    assert len(rows) == SENTENCES
-    held_out = [row["text"] for row in rows if row["split"] == "held_out"]
-    assert [s.text for s in browser.sentences] == held_out
-    assert len(held_out) == run.metrics["run"]["held_out"]
-
-
-def test_features_are_named_by_a_concept_they_detect_well(browser):
-    assert browser.rows
-    for feature, rows in browser.rows.items():
-        told = browser.concepts(feature)
-        assert [t.f1 for t in told] == sorted((row["f1"] for row in rows), reverse=True)
-        assert [(t.reached, t.scored) for t in told] == [
-            (row["languages_reached"], row["languages_scored"]) for row in rows
-        ]
-        good = told[0].f1 >= feature_browser.NAMED_FROM
-        assert browser.name(feature) == (told[0].concept if good else f"feature {feature}")
+def test_features_are_named_by_a_concept_they_detect_well(explorer, run):
+    index = explorer.index
+    assert index.concepts
+    for feature, rows in index.concepts.items():
+        scores = [s for s in run.concepts.scores["features"] if s.unit == feature and s.sign > 0]
+        scores.sort(key=lambda score: (-score.f1, -score.auroc))
+        assert [row["concept"] for row in rows] == [score.concept for score in scores]
+        assert [row["f1"] for row in rows] == pytest.approx([score.f1 for score in scores], rel=1e-3)
+        good = rows[0]["f1"] >= 0.8
+        assert index.name(feature) == (rows[0]["concept"] if good else f"feature {feature}")
         # Thin evidence gives no name.
         assert all(row["positives_held_out"] >= 30 for row in rows)
-        assert not {row["concept"] for row in rows} & browser.skipped
-    strongest = browser.lexical(TEXT, "en_XX")
-    names = [browser.name(i) for i in browser.read(TEXT, "en_XX").features]
-    lexical = [name for name in names if ":" in name and not name.startswith("grammar")]
-    assert (strongest is None) == (not lexical)
-    assert strongest is None or browser.name(strongest) == lexical[0]
-    unknown = next(i for i in range(browser.autoencoder.n_features) if i not in browser.rows)
-    assert browser.name(unknown) == f"feature {unknown}"
-    assert browser.concepts(unknown) == []
+        assert not {row["concept"] for row in rows} & set(run.concepts.skipped)
+    unknown = next(i for i in range(index.n_features) if i not in index.concepts)
+    assert index.name(unknown) == f"feature {unknown}"
 
 
 def test_only_what_fires_and_is_changed_changes_the_translation(browser):
@@ -212,10 +204,14 @@ def test_only_what_fires_and_is_changed_changes_the_translation(browser):
     silent = next(i for i in range(browser.autoencoder.n_features) if i not in features)
     original = browser.translate(TEXT, "en_XX", "de_DE")
     assert original
-    assert browser.translate(TEXT, "en_XX", "de_DE", {features[0]: 1}) == original
-    assert browser.translate(TEXT, "en_XX", "de_DE", {silent: 0}) == original
-    everything_off = browser.translate(TEXT, "en_XX", "de_DE", dict.fromkeys(features, 0))
-    assert everything_off != original
+
+    def scaled(factors):
+        changes = [Change(feature, "scale", factor) for feature, factor in factors.items()]
+        return browser.translate(TEXT, "en_XX", "de_DE", changes)
+
+    assert scaled({features[0]: 1}) == original
+    assert scaled({silent: 0}) == original
+    assert scaled(dict.fromkeys(features, 0)) != original
 
 
 # The explorer
@@ -249,7 +245,7 @@ def test_words_and_picture_say_the_same(explorer):
         assert f"Feature {state['feature']} (" in words
         assert f"number {state['place'] + 1} of the {state['n_active']}" in words
         shown = [text.get_text() for text in explorer.artists["columns"] if text.get_text()]
-        assert shown == [shortened(piece, 9) for piece in state["pieces"]]
+        assert shown == [shortened(token, 9) for token in state["tokens"]]
         box = explorer.artists["box"]
         n_rows = len(state["activation"])
         assert box.get_y() == pytest.approx(1 - (state["place"] + 1) / n_rows)
@@ -272,7 +268,8 @@ def test_words_that_differ_are_red_and_between_stars(explorer):
 
 def test_a_rank_beyond_the_last_feature_is_the_last(explorer, browser, monkeypatch):
     full = browser.read(TEXT, "en_XX")
-    few = full._replace(features=full.features[:3], activation=full.activation[:3])
+    kept = torch.zeros_like(full.largest).index_fill(0, torch.tensor(full.features[:3]), 1)
+    few = dataclasses.replace(full, activation=full.activation * kept)
     monkeypatch.setattr(browser, "read", lambda *_: few)
     state = explorer.compute(**settings(rank=8))
     assert state["feature"] == full.features[2]
@@ -292,7 +289,7 @@ def test_curves_are_the_scores_best_first(run):
     figure = lesson.plot_concepts(run)
     scores, shares = lesson.concept_scores(run), lesson.lexical_shares(run)
     for units, label in lesson.UNITS.items():
-        values = sorted((row["f1"] for row in scores[units]), reverse=True)
+        values = sorted((score.f1 for score in scores[units]), reverse=True)
         assert values
         assert_line(
             line_labelled(figure.axes[0], label), 100 * np.arange(1, len(values) + 1) / len(values), values
@@ -338,10 +335,12 @@ def test_nouns_are_drawn_with_their_features_and_an_aim_of_their_kind(browser, m
         "animal:cow": 0.79,
         "colour:red": 1.0,
     }
-    rows = {
-        3 * i: [{"concept": concept, "f1_train": f1}] for i, (concept, f1) in enumerate(detected.items(), 1)
-    }
-    monkeypatch.setattr(browser, "rows", rows)
+    report = browser.run.concepts
+    scored = [
+        dataclasses.replace(report.scores["features"][0], concept=concept, unit=3 * i, sign=1, f1_train=f1)
+        for i, (concept, f1) in enumerate(detected.items(), 1)
+    ]
+    monkeypatch.setitem(report.scores, "features", scored)
     nouns = lesson.noun_cases(browser, 6, n_sentences=200)
     assert nouns.concepts == ["animal:cat", "animal:dog", "animal:horse"]
     assert nouns.detectors.tolist() == [6, 3, 9]
@@ -387,13 +386,12 @@ def test_the_large_experiment_is_drawn_as_stored():
 
 
 def test_vectors_are_the_runs_by_split_and_language(run):
-    rows = [json.loads(row) for row in (run.out / "sentences.jsonl").read_text(encoding="utf-8").splitlines()]
     vectors = lesson.sentence_vectors(run)
     assert list(vectors) == ["encoder", "decoder"]
     for splits in vectors.values():
         for split, (states, languages) in splits.items():
-            chosen = [row["language"] for row in rows if row["split"] == split]
-            assert len(states) == len(chosen) == run.metrics["run"][split]
+            chosen = [row.language for row in run.sentences if row.split == split]
+            assert len(states) == len(chosen) == getattr(run.metrics.run, split)
             assert [lesson.LANGUAGES[i] for i in languages] == chosen
     assert not torch.equal(vectors["encoder"]["train"][0], vectors["decoder"]["train"][0])
 
@@ -408,14 +406,14 @@ def test_sizes_are_drawn_as_stored():
 
 def test_splits_are_drawn_as_the_run_found_them(run):
     rows = lesson.split_concepts(run)
-    excess = [row["gap"] - row["gap_shuffled"] for row in rows]
+    excess = [row.gap - row.gap_shuffled for row in rows]
     assert excess == sorted(excess, reverse=True)
     figure = lesson.plot_splits(run, count=5)
     labels = [label.get_text() for label in figure.axes[0].get_yticklabels()][::-1]
     assert [label.partition(",")[0] for label in labels] == [
-        row["concept"].partition(":")[2] for row in rows[:5]
+        row.concept.partition(":")[2] for row in rows[:5]
     ]
     longer = sum(gap > 0 for gap in excess[:5])
     assert f"In {longer} rows the gap is longer" in text_alternative(figure)
     dots = [line for line in figure.axes[0].lines if line.get_marker() == "o"]
-    assert [dot.get_xdata()[0] for dot in dots][::-1] == [100 * row["recall_with"] for row in rows[:5]]
+    assert [dot.get_xdata()[0] for dot in dots][::-1] == [100 * row.recall_with for row in rows[:5]]

@@ -472,12 +472,14 @@ def test_a_sentence_with_nan_is_named(tiny_directory, tokenizer):
 )
 def test_a_site_is_read_as_it_is_written(text):
     assert str(Site.parse(text)) == text
+    assert Site.parse(Site.parse(text).short) == Site.parse(text)
+    assert (Site.parse("decoder"), Site("decoder").short) == (Site("decoder"), "decoder")
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("encoder", "expected side.layer"),
+        ("encoder.", "expected side.layer"),
         ("encoder.last", "such as encoder.final"),
         ("middle.1", "side is 'middle'"),
         ("encoder.1.cross_attention", "the encoder has residual, attention, mlp"),

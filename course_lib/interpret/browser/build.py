@@ -1,6 +1,5 @@
 """Makes the index of a run: its text goes through the model once more, and the code of every token is kept."""
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,20 +11,20 @@ from tqdm.auto import tqdm
 
 from course_lib import devices
 from course_lib.files import locked, new_directory
+from course_lib.interpret.browser.features import EFFECT_SENTENCES, FeatureBrowser, strongest_sentences
 from course_lib.interpret.browser.index import (
     DIRECTORY,
     FeatureIndex,
-    IndexMissing,
     IndexUnavailable,
     Reading,
     by_feature,
+    concept_rows,
     fingerprint,
     write_effects,
     write_index,
 )
-from course_lib.interpret.browser.live import EFFECT_SENTENCES, Live, strongest_sentences
 from course_lib.language.corpus import Sentence
-from course_lib.mbart.activations import NotFiniteError, extract
+from course_lib.mbart.activations import NotFiniteError
 from course_lib.mbart.model import ModelUnavailable
 
 CHUNK = 1024
@@ -60,9 +59,9 @@ def build_index(
     decoder's output is measured; for the decoder's final states it is a matrix product, and given for all.
     At most 128 active features of a token are kept; `about["kept"]` is the share of squared activation in them.
 
-    Raises IndexMissing for a directory that holds no run, IndexOutdated for an index of other files,
-    IndexUnavailable where the model cannot be loaded, its states are not finite, or another process is making the
-    index, and ValueError for fewer than 0 effects.
+    Raises IndexMissing for a directory that holds no run, RunError for one that is damaged, IndexOutdated for an index
+    of other files, IndexUnavailable where the model cannot be loaded, its states are not finite, or another process is
+    making the index, and ValueError for fewer than 0 effects.
     """
     run = Path(run)
     if effects is not None and effects < 0:
@@ -72,76 +71,75 @@ def build_index(
     with locked(run / f".{DIRECTORY}.lock", busy=busy):
         if not (run / DIRECTORY / "about.json").is_file():
             try:
-                live = Live(run, device=device, threads=threads)
-                _make(live, run, of_run, effects=effects, progress=progress)
+                browser = FeatureBrowser(run, device=device, threads=threads)
+                _make(browser, run, of_run, effects=effects, progress=progress)
             except (ModelUnavailable, NotFiniteError) as error:
                 raise IndexUnavailable(str(error)) from error
     return FeatureIndex.open(run)
 
 
-def _make(live: Live, run: Path, of_run: dict[str, list], *, effects: int | None, progress: bool) -> None:
-    with (run / "sentences.jsonl").open(encoding="utf-8") as file:
-        rows = [json.loads(line) for line in file]
-    if not rows:
-        raise IndexMissing(f"{run / 'sentences.jsonl'} holds no sentence; expected those of a pipeline run")
-    sentences = [Sentence(row["text"], row.get("language")) for row in rows]
-    held_out = np.array([row.get("split") == "held_out" for row in rows])
-    with devices.threads(live.threads):
-        reading, kept = read_run(live, sentences, held_out, progress=progress)
+def _make(
+    browser: FeatureBrowser, run: Path, of_run: dict[str, list], *, effects: int | None, progress: bool
+) -> None:
+    rows = browser.run.sentences
+    held_out = np.array([row.held_out for row in rows])
+    with devices.threads(browser.threads):
+        reading, kept = read_run(browser, [row.sentence for row in rows], held_out, progress=progress)
     about = {
         "fingerprint": of_run,
         "run": run.resolve().name,
-        "model": live.name,
-        "site": str(live.site),
-        "d_model": live.autoencoder.d_model,
-        "kind": live.autoencoder.kind,
+        "model": browser.name,
+        "site": str(browser.site),
+        "d_model": browser.autoencoder.d_model,
+        "kind": browser.autoencoder.kind,
         "units": UNITS,
         "kept": kept,
-        "known_languages": live.known_languages,
-        "default_language": live.default_language,
-        "effects": BY_LOGITS if live.exact_logits else BY_STEERING,
-        "effects_unit": "logits" if live.exact_logits else "times a sentence",
+        "known_languages": browser.known_languages,
+        "default_language": browser.default_language,
+        "effects": BY_LOGITS if browser.exact_logits else BY_STEERING,
+        "effects_unit": "logits" if browser.exact_logits else "times a sentence",
     }
-    directions = live.autoencoder.decoder_weight.detach().T.float().cpu().numpy()
+    directions = browser.autoencoder.decoder_weight.detach().T.float().cpu().numpy()
     if effects is None:
-        effects = EFFECTS if live.autoencoder.d_model < devices.WIDE else EFFECTS_WIDE
+        effects = EFFECTS if browser.autoencoder.d_model < devices.WIDE else EFFECTS_WIDE
     with new_directory(run / DIRECTORY) as partial:
-        write_index(partial, reading, directions, about=about)
-        index = FeatureIndex.read(partial, run=run)
-        if live.exact_logits:
-            write_effects(partial, live.logit_effects(torch.tensor(index.tables["mean"])))
+        concepts = concept_rows(browser.run.concepts)
+        write_index(partial, reading, directions, about=about, concepts=concepts)
+        index = FeatureIndex.read(partial)
+        if browser.exact_logits:
+            write_effects(partial, browser.logit_effects(torch.tensor(index.tables["mean"])))
         elif chosen := [
             feature for feature in index.ranked()[:effects].tolist() if index.tables["count"][feature]
         ]:
             with tqdm(total=len(chosen), desc="effects", unit="feature", disable=not progress) as bar:
                 write_effects(
-                    partial, live.effects(chosen, strongest_sentences(index, chosen), advance=bar.update)
+                    partial, browser.effects(chosen, strongest_sentences(index, chosen), advance=bar.update)
                 )
 
 
 def read_run(
-    live: Live, sentences: list[Sentence], held_out: np.ndarray, *, progress: bool
+    browser: FeatureBrowser, sentences: list[Sentence], held_out: np.ndarray, *, progress: bool
 ) -> tuple[Reading, float]:
     """The code of all tokens of some sentences, and the share of squared activation that is kept of it."""
-    n_features = live.autoencoder.code_width
+    n_features = browser.autoencoder.code_width
     pieces: dict[int, int] = {}  # the tokenizer's number of a piece and ours, in the order of the text
     active, token_sentence, token_span, token_piece = [], [], [], []
     squares, n_tokens = np.zeros(2), 0
     with tqdm(total=len(sentences), desc="index", unit="sentence", disable=not progress) as bar:
         for first in range(0, len(sentences), CHUNK):
             chunk = sentences[first : first + CHUNK]
-            states = extract(live.model, live.tokenizer, chunk, [live.site], progress=False)[live.site]
-            ids, spans = live.spans([sentence.text for sentence in chunk])
+            states = browser.states(chunk)
+            ids, spans = browser.spans([sentence.text for sentence in chunk])
             flat = [token for row in ids for token in row]
             if flat != states.token.tolist():
                 raise RuntimeError(
-                    f"the tokenizer of {live.name!r} cuts sentences {first + 1} to {first + len(chunk)} differently "
+                    f"the tokenizer of {browser.name!r} cuts sentences {first + 1} to {first + len(chunk)} differently "
                     "with and without the language's code; their tokens cannot be placed in the text"
                 )
             token_sentence.append(first + states.sentence.numpy())
             token_span.append(np.array([span for row in spans for span in row], np.int32))
             token_piece.append(np.array([pieces.setdefault(token, len(pieces)) for token in flat], np.int32))
-            for rows, features, values, whole in _active(live, states.values):
+            for rows, features, values, whole in _active(browser, states.values):
                 active.append((features, rows + n_tokens, values))
                 squares += (np.square(values, dtype=np.float64).sum(), whole)
             n_tokens += len(flat)
@@ -154,19 +152,19 @@ def read_run(
         np.concatenate(token_sentence),
         np.concatenate(token_span),
         np.concatenate(token_piece),
-        live.tokenizer.convert_ids_to_tokens(list(pieces)),
+        browser.tokenizer.convert_ids_to_tokens(list(pieces)),
         *by_feature(*columns, n_features=n_features),
     )
     return reading, float(squares[0] / max(squares[1], 1e-300))
 
 
 def _active(
-    live: Live, states: Float[Tensor, "rows d_model"]
+    browser: FeatureBrowser, states: Float[Tensor, "rows d_model"]
 ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray, float]]:
     """Rows, features and values of the active entries, batch by batch, and the sum of all their squares."""
     first = 0
     for batch in states.split(2048):
-        code = live.activations(batch)
+        code = browser.activations(batch)
         whole = code.double().square().sum().item()
         if int((code > 0).sum(dim=1).max()) > MAX_ACTIVE:
             least = code.topk(MAX_ACTIVE, dim=1).values[:, -1:]

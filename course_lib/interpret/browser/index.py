@@ -12,21 +12,28 @@ mean square length of the centred training states. Only numpy is imported here: 
 import hashlib
 import json
 import os
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-FORMAT = 1
+from course_lib.interpret.run_directory import RunDirectory
+
+if TYPE_CHECKING:
+    from course_lib.interpret.concept_report import ConceptReport
+
+FORMAT = 2
 DIRECTORY = "browse"
 """Where in a run the index is."""
 TOP_TOKENS = NEAREST = 8
 BINS = 24
 QUANTILES = (0.9, 0.75, 0.5, 0.25, 0.05)
+NAMED_FROM = 0.8
+"""Held-out F1 from which a feature is called by its concept."""
 STRONGEST, AT_QUANTILE = 8, 3
 """How many sentences are shown: the strongest ones, and at each quantile."""
 _DRAWN = 256
@@ -135,11 +142,12 @@ def write_index(
     directions: Float[np.ndarray, "features d_model"],
     *,
     about: Mapping[str, Any],
+    concepts: Mapping[int, list[dict[str, Any]]] | None = None,
 ) -> None:
     """Write the index of a reading, without effects, to a directory that exists.
 
-    `directions` are the decoder's columns, of any length; `about` is kept beside the tables. About 30 bytes of memory
-    are needed for each active entry of the code.
+    `directions` are the decoder's columns, of any length; `about` is kept beside the tables, and so are `concepts`, see
+    `concept_rows`. About 30 bytes of memory are needed for each active entry of the code.
 
     Raises ValueError for another number of directions than of features.
     """
@@ -180,6 +188,7 @@ def write_index(
     for name, table in tables.items():
         np.save(directory / f"{name}.npy", table)
     _write_json(directory / "pieces.json", reading.pieces)
+    _write_json(directory / "concepts.json", concepts or {})
     _write_json(directory / "about.json", described)
 
 
@@ -287,16 +296,17 @@ def fingerprint(run: Path, *, unless: Mapping[str, Any] | None = None) -> dict[s
     there. Raises IndexMissing where a file is not there.
     """
     found = {}
-    for name in ("sparse/config.json", "sparse/model.safetensors", "sentences.jsonl"):
+    for path in RunDirectory(run).indexed:
+        name = path.relative_to(run).as_posix()
         try:
-            with (run / name).open("rb") as file:
+            with path.open("rb") as file:
                 status = os.fstat(file.fileno())
                 stamp, old = [status.st_size, status.st_mtime_ns], (unless or {}).get(name, [])
                 known = old[2] if old[:2] == stamp else None
                 found[name] = [*stamp, known or hashlib.file_digest(file, "sha256").hexdigest()]
         except OSError as error:
             raise IndexMissing(
-                f"{run / name} cannot be read ({error.strerror}); expected the directory of a pipeline run"
+                f"{path} cannot be read ({error.strerror}); expected the directory of a pipeline run"
             ) from error
     return found
 
@@ -310,7 +320,6 @@ def _same_files(a: Mapping[str, list], b: Mapping[str, list]) -> bool:
 class FeatureIndex:
     """The index of a run, memory-mapped. `open` reads it; the methods answer in plain data for JSON."""
 
-    run: Path
     about: dict[str, Any]
     pieces: list[str]
     tables: dict[str, np.ndarray]
@@ -333,11 +342,11 @@ class FeatureIndex:
                 f"{run / DIRECTORY} was made of other files than those of {run} today, or by another version; "
                 "remove that directory, and the index is made again"
             )
-        return cls.read(run / DIRECTORY, run=run)
+        return cls.read(run / DIRECTORY)
 
     @classmethod
-    def read(cls, directory: Path, *, run: Path) -> "FeatureIndex":
-        """Map the files of `directory`, which nobody compares with those of `run`; concepts are the run's."""
+    def read(cls, directory: Path) -> "FeatureIndex":
+        """Map the files of `directory`, without comparing them with those of the run."""
         # Plain views: numpy's own class for mapped files takes longer for each small look.
         tables = {
             file.stem: np.load(file, mmap_mode="r").view(np.ndarray) for file in directory.glob("*.npy")
@@ -346,13 +355,13 @@ class FeatureIndex:
         if "effect_features" in tables:
             measured = (tables[f"effect_{name}"] for name in _EFFECTS)
             effects = Effects(*measured, _read_json(directory / "effect_pieces.json"))
+        concepts = _read_json(directory / "concepts.json")
         return cls(
-            run,
             _read_json(directory / "about.json"),
             _read_json(directory / "pieces.json"),
             tables,
             effects,
-            _concept_rows(run / "concepts.json"),
+            {int(feature): rows for feature, rows in concepts.items()},
         )
 
     @property
@@ -384,7 +393,7 @@ class FeatureIndex:
                 for row in tables["top_token"][chosen].tolist()
             ],
             "concepts": [
-                [[row["concept"], row.get("f1"), row.get("auroc")] for row in self.concepts.get(feature, [])]
+                [[row["concept"], row["f1"], row["auroc"]] for row in self.concepts.get(feature, [])]
                 for feature in chosen.tolist()
             ],
         }
@@ -451,10 +460,28 @@ class FeatureIndex:
         first, last = self.tables["active_start"][feature : feature + 2]
         return self.tables["active_token"][first:last], self.tables["active_value"][first:last]
 
-    def strongest(self, feature: int, n: int) -> list[int]:
-        """The n different sentences with a feature's largest activations, the strongest first; fewer where it is rare."""
+    def name(self, feature: int) -> str:
+        """The best concept of a feature that detects one well, else its number."""
+        best = self.concepts.get(feature, [])[:1]
+        return best[0]["concept"] if best and best[0]["f1"] >= NAMED_FROM else f"feature {feature}"
+
+    def strongest(
+        self, feature: int, n: int, *, held_out: bool = False, per_language: int | None = None
+    ) -> list[int]:
+        """The n different sentences with a feature's largest activations, the strongest first; fewer where it is rare.
+
+        With `held_out` those alone on which nothing was trained; at most `per_language` of one language.
+        """
         sentences, largest = self._by_sentence(*self.column(feature))
-        return sentences[self._different(sentences, np.argsort(-largest, kind="stable"), n)].tolist()
+        if held_out:
+            kept = self.tables["sentence_held_out"][sentences]
+            sentences, largest = sentences[kept], largest[kept]
+        order = np.argsort(-largest, kind="stable")
+        return sentences[self._different(sentences, order, n, per_language=per_language)].tolist()
+
+    def example(self, sentence: int, feature: int) -> dict[str, Any]:
+        """A sentence with the activation of a feature at each of its parts."""
+        return self._example(sentence, *self.column(feature))
 
     def text(self, sentence: int) -> str:
         """A sentence as it was given."""
@@ -477,14 +504,24 @@ class FeatureIndex:
         return sentence[first], np.maximum.reduceat(values, first)
 
     def _different(
-        self, sentences: Int[np.ndarray, " sentences"], order: Int[np.ndarray, " sentences"], n: int
+        self,
+        sentences: Int[np.ndarray, " sentences"],
+        order: Int[np.ndarray, " sentences"],
+        n: int,
+        *,
+        per_language: int | None = None,
     ) -> list[int]:
-        """The first n places of an order whose texts are different."""
+        """The first n places of an order whose texts are different, at most so many of a language."""
         found: dict[str, int] = {}
+        of_language: Counter[str | None] = Counter()
         for place in order:
             if len(found) == n:
                 break
-            found.setdefault(self.text(int(sentences[place])), int(place))
+            sentence = int(sentences[place])
+            text, language = self.text(sentence), self.language(sentence)
+            if text not in found and (per_language is None or of_language[language] < per_language):
+                found[text] = int(place)
+                of_language[language] += 1
         return list(found.values())
 
     def _examples(
@@ -557,33 +594,36 @@ def parts(
     return found
 
 
-def _concept_rows(path: Path) -> dict[int, list[dict[str, Any]]]:
+def concept_rows(report: "ConceptReport | None") -> dict[int, list[dict[str, Any]]]:
     """For each feature the concepts that it detects best of all features, beside a neuron and a random feature.
 
-    Concepts that a feature's silence detects are left out. Fields that a run does not have are left out, too.
+    Concepts that a feature's silence detects are left out.
     """
-    if not path.is_file():
-        return {}
-    scores = _read_json(path).get("scores", {})
-    controls = {
-        kind: {row["concept"]: row for row in scores.get(kind, [])} for kind in ("neurons", "random", "probe")
-    }
-    kept = ("concept", "f1", "auroc", "positives_held_out", "languages_reached", "languages_scored")
     found: dict[int, list[dict[str, Any]]] = defaultdict(list)
-    for row in scores.get("features", []):
-        if row.get("sign", 1) > 0:
-            described = {name: _plain(row[name]) for name in kept if name in row}
-            for kind, rows in controls.items():
-                if "f1" in rows.get(row["concept"], {}):
-                    described[f"f1_{kind}"] = _plain(rows[row["concept"]]["f1"])
-            found[row["unit"]].append(described)
-    for rows in found.values():
-        rows.sort(key=lambda row: (-(row.get("f1") or 0.0), -(row.get("auroc") or 0.0)))
+    if report is None:
+        return {}
+    controls = {
+        kind: {score.concept: score.f1 for score in report.scores.get(kind, [])}
+        for kind in ("neurons", "random", "probe")
+    }
+    for score in sorted(report.scores["features"], key=lambda score: (-score.f1, -score.auroc)):
+        if score.sign > 0:
+            found[score.unit].append(
+                {
+                    "concept": score.concept,
+                    "f1": _short(score.f1),
+                    "auroc": _short(score.auroc),
+                    "positives_held_out": score.positives_held_out,
+                    "languages_reached": score.languages_reached,
+                    "languages_scored": score.languages_scored,
+                }
+                | {
+                    f"f1_{kind}": _short(scores[score.concept])
+                    for kind, scores in controls.items()
+                    if score.concept in scores
+                }
+            )
     return dict(found)
-
-
-def _plain(value: Any) -> Any:
-    return _short(value) if isinstance(value, float) else value
 
 
 def _short(value: float | np.floating) -> float:

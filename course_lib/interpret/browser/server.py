@@ -30,21 +30,21 @@ from course_lib.interpret.browser.index import FeatureIndex, IndexMissing, Index
 from course_lib.interpret.browser.page import FRAMED_BY, as_json, page, policy
 
 if TYPE_CHECKING:
-    from course_lib.interpret.browser.live import Live
+    from course_lib.interpret.browser.features import FeatureBrowser
 
 HOST = "127.0.0.1"
 _LARGEST_BODY = 1 << 20
 
 
-class Asked:
-    """Answers of index and model. `live` is loaded once, by the one thread that uses it."""
+class _Answers:
+    """Answers of index and model. The model is loaded once, by the one thread that uses it."""
 
-    def __init__(self, index: FeatureIndex, load: Callable[[], "Live"]):
+    def __init__(self, index: FeatureIndex, load: Callable[[], "FeatureBrowser"]):
         self.index, self.load = index, load
         self.thread = ThreadPoolExecutor(1, thread_name_prefix="browse-model")
 
     @cached_property
-    def live(self) -> "Live":
+    def browser(self) -> "FeatureBrowser":
         """The run's model."""
         return self.load()
 
@@ -55,21 +55,23 @@ class Asked:
 
     def read(self, body: dict[str, Any]) -> Any:
         """Features by token of `text` in `language`."""
-        return self.live.read(_text(body, "text"), body.get("language") or None)
+        return self.browser.read(_text(body, "text"), body.get("language") or None).as_dict()
 
     def translate(self, body: dict[str, Any]) -> Any:
         """Translations of `text` from `source` to `target`, with `changes`."""
-        from course_lib.interpret.browser.live import read_change
+        from course_lib.interpret.browser.features import read_change
 
         changes = body.get("changes", [])
         if not isinstance(changes, list):
             raise ValueError(f"changes is {changes!r}; expected a list")
         languages = (body.get(name) or None for name in ("source", "target"))
-        return self.live.compare(_text(body, "text"), *languages, [read_change(change) for change in changes])
+        return self.browser.compare(
+            _text(body, "text"), *languages, [read_change(change) for change in changes]
+        )
 
     def effect(self, body: dict[str, Any]) -> Any:
         """The effect of `feature`, measured now."""
-        from course_lib.interpret.browser.live import strongest_sentences
+        from course_lib.interpret.browser.features import strongest_sentences
 
         feature = body.get("feature")
         if not isinstance(feature, int) or not 0 <= feature < self.index.n_features:
@@ -79,7 +81,7 @@ class Asked:
         sentences = strongest_sentences(self.index, [feature])
         if not sentences[0]:
             raise ValueError(f"feature {feature} is active nowhere; it has no effect to be measured")
-        return self.live.effects([feature], sentences).row(0)
+        return self.browser.effects([feature], sentences).row(0)
 
 
 def _text(body: dict[str, Any], name: str) -> str:
@@ -89,8 +91,8 @@ def _text(body: dict[str, Any], name: str) -> str:
 
 
 class _Handler(RequestHandler):
-    def initialize(self, asked: Asked, token: str) -> None:
-        self.asked, self.token = asked, token
+    def initialize(self, answers: _Answers, token: str) -> None:
+        self.answers, self.token = answers, token
 
     def set_default_headers(self) -> None:
         self.set_header("Content-Security-Policy", f"{policy()}; {FRAMED_BY}")
@@ -127,7 +129,7 @@ class _Page(_Handler):
 
     def get(self) -> None:
         self.set_header("Content-Type", "text/html; charset=utf-8")
-        self.finish(self.asked.page)
+        self.finish(self.answers.page)
 
 
 class _Missing(_Handler):
@@ -140,7 +142,7 @@ class _Feature(_Handler):
     def get(self, number: str) -> None:
         try:
             self.answer(
-                self.asked.index.feature(
+                self.answers.index.feature(
                     int(number), language=self.get_query_argument("language", "") or None
                 )
             )
@@ -155,8 +157,8 @@ class _Model(_Handler):
             body = json.loads(self.request.body)
             if not isinstance(body, dict):
                 raise ValueError(f"the request holds {type(body).__name__}; expected an object")
-            work = partial(getattr(self.asked, name), body)
-            self.answer(await asyncio.get_running_loop().run_in_executor(self.asked.thread, work))
+            work = partial(getattr(self.answers, name), body)
+            self.answer(await asyncio.get_running_loop().run_in_executor(self.answers.thread, work))
         except (ValueError, IndexUnavailable) as error:
             self.set_status(400)
             self.answer({"error": str(error)})
@@ -175,12 +177,12 @@ class Server:
     `port` 0 is any free one. Raises OSError where the port is taken.
     """
 
-    def __init__(self, index: FeatureIndex, load: Callable[[], "Live"], *, port: int = 0):
+    def __init__(self, index: FeatureIndex, load: Callable[[], "FeatureBrowser"], *, port: int = 0):
         self.token = secrets.token_urlsafe(24)
-        self.asked = Asked(index, load)
+        self.index, self.answers = index, _Answers(index, load)
         sockets = bind_sockets(port, HOST)
         self.port = sockets[0].getsockname()[1]
-        given = {"asked": self.asked, "token": self.token}
+        given = {"answers": self.answers, "token": self.token}
         application = Application(
             [
                 (r"/", _Page, given),
@@ -234,7 +236,7 @@ class Server:
         if self.thread.is_alive():
             asyncio.run_coroutine_threadsafe(stop(), self._loop)
             self.thread.join()
-            self.asked.thread.shutdown(wait=False, cancel_futures=True)
+            self.answers.thread.shutdown(wait=False, cancel_futures=True)
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         address = html.escape(self.address)
@@ -262,10 +264,10 @@ def serve(
     See `build_index` for `effects`, and for what is raised beside OSError for a port that is taken.
     """
 
-    def load() -> "Live":
-        from course_lib.interpret.browser.live import Live
+    def load() -> "FeatureBrowser":
+        from course_lib.interpret.browser.features import FeatureBrowser
 
-        return Live(run, device=device, threads=threads)
+        return FeatureBrowser(run, device=device, threads=threads)
 
     index = open_or_build(run, effects=effects, device=device, threads=threads, progress=progress)
     return Server(index, load, port=port)

@@ -27,7 +27,7 @@ from course_lib.pipeline.causes import (
 )
 
 if TYPE_CHECKING:
-    from course_lib.pipeline.browser import FeatureBrowser
+    from course_lib.interpret.browser.features import FeatureBrowser
 
 GOOD = 0.8  # training F1 from which a concept's detector is used
 
@@ -58,18 +58,15 @@ class NounCases:
 
 def noun_cases(browser: "FeatureBrowser", n_cases: int, *, seed: int = 29, n_sentences: int = 1000) -> NounCases:
     """Draw cases of nouns with a good detector; training sentences say which features belong to which noun."""
-    from course_lib.mbart.activations import extract
-
     nouns = {noun.concept for noun in NOUNS.values()}
     good = {
-        row["concept"]: unit
-        for unit, rows in browser.rows.items()
-        for row in rows
-        if row["concept"] in nouns and row["f1_train"] >= GOOD
+        score.concept: score.unit
+        for score in browser.run.concepts.scores["features"]
+        if score.concept in nouns and score.sign > 0 and score.f1_train >= GOOD
     }
     concepts = sorted(good)
     read = generate(n_sentences, seed=seed)
-    states = extract(browser.model, browser.tokenizer, read, [browser.site], progress=False)[browser.site]
+    states = browser.states(read)
     with torch.no_grad():
         code = browser.autoencoder.encode(states.values)
     held = word_concepts(browser.tokenizer, read, concepts)

@@ -22,14 +22,15 @@ from torch import Tensor
 from course_lib.interpret.detectors import REACHED, SHARED
 from course_lib.language.corpus import LANGUAGES, draw_meanings, generate, render
 from course_lib.lessons.mbart_to_sparse_features.contents import lesson
-from course_lib.pipeline.browser import Example, FeatureBrowser, Told
 from course_lib.teaching import Choice, Explorer, Slider, TextBox, lines
 from course_lib.teaching.explorer import set_data
 from course_lib.teaching.style import BLACK, ORANGE, RED, SKY
 from course_lib.teaching.token_map import fill_map, shortened, token_map
 
 if TYPE_CHECKING:
-    from course_lib.pipeline import RunResult
+    from course_lib.interpret.concept_report import ConceptScore
+    from course_lib.interpret.run_directory import RunDirectory
+    from course_lib.interpret.splits import Shortfall
 
 N_SENTENCES, SPARSE_STEPS = 4800, 500
 NAMES = {"en_XX": "English", "fr_XX": "French", "de_DE": "German", "es_XX": "Spanish"}
@@ -42,7 +43,7 @@ EXCERPT = 45
 
 def lesson_run(
     out: Path | str, *, n_sentences: int = N_SENTENCES, sparse_steps: int = SPARSE_STEPS, progress: bool = True
-) -> "RunResult":
+) -> "RunDirectory":
     """Run the whole pipeline on the built-in model and corpus, shortened to what a lesson can wait for."""
     from course_lib import pipeline, sae
 
@@ -62,27 +63,27 @@ def lesson_run(
 
 
 @lru_cache(maxsize=1)
-def pipeline_run() -> "RunResult":
+def pipeline_run() -> "RunDirectory":
     """The run that the pictures outside a notebook are drawn from, made once a process."""
     folder = tempfile.TemporaryDirectory(prefix="course-run-")
     atexit.register(folder.cleanup)
     return lesson_run(Path(folder.name) / "run", progress=False)
 
 
-def concept_scores(run: "RunResult") -> dict[str, list[dict[str, Any]]]:
-    """Return the rows of a run's concepts.json by set of units, those of the lexical concepts."""
-    scores = json.loads((run.out / "concepts.json").read_text(encoding="utf-8"))["scores"]
-    return {units: [row for row in rows if row["category"] != "grammar"] for units, rows in scores.items()}
+def concept_scores(run: "RunDirectory") -> dict[str, list["ConceptScore"]]:
+    """Return the scores of a run's detectors by set of units, those of the lexical concepts."""
+    report = run.concepts
+    return {units: [s for s in scores if s.concept in report.lexical] for units, scores in report.scores.items()}
 
 
-def lexical_shares(run: "RunResult") -> dict[str, float]:
+def lexical_shares(run: "RunDirectory") -> dict[str, float]:
     """Return for each set of units the share of the scored lexical concepts that it reaches."""
-    return {units: found["lexical_reached"] for units, found in run.metrics["concepts"].items()}
+    return {units: found["lexical_reached"] for units, found in run.concepts.summary().items()}
 
 
-def shared_shares(run: "RunResult") -> dict[str, float]:
+def shared_shares(run: "RunDirectory") -> dict[str, float]:
     """Return for each set of units the share of the judged concepts whose one unit serves three languages or more."""
-    return {units: found["lexical_shared"] for units, found in run.metrics["concepts"].items()}
+    return {units: found["lexical_shared"] for units, found in run.concepts.summary().items()}
 
 
 def translation_pairs(n_pairs: int, *, source: str = "en_XX", target: str = "de_DE") -> tuple[list, list]:
@@ -140,12 +141,12 @@ UNITS = {
     xlim=(0, 100),
     ylim=(0, 1.03),
 )
-def plot_concepts(axes, run: "RunResult"):
+def plot_concepts(axes, run: "RunDirectory"):
     """Draw the held-out F1 of the scored lexical concepts, best first, for the features and their yardsticks."""
     found, scores = lexical_shares(run), concept_scores(run)
     curves = {}
     for units, label in UNITS.items():
-        values = sorted((row["f1"] for row in scores[units]), reverse=True)
+        values = sorted((score.f1 for score in scores[units]), reverse=True)
         curves[label] = 100 * np.arange(1, len(values) + 1) / len(values), values
     lines(axes, None, curves)
     axes.axhline(REACHED, color=BLACK, linewidth=1, linestyle=(0, (6, 3)))
@@ -158,10 +159,10 @@ def plot_concepts(axes, run: "RunResult"):
     )
 
 
-def split_concepts(run: "RunResult") -> list[dict[str, Any]]:
+def split_concepts(run: "RunDirectory") -> list["Shortfall"]:
     """Return the run's concepts below `REACHED` whose hits a label may divide, largest gap above chance first."""
-    rows = [row for row in run.metrics["shortfalls"]["concepts"] if row["gap"] is not None]
-    return sorted(rows, key=lambda row: row["gap_shuffled"] - row["gap"])
+    rows = [row for row in run.concepts.shortfalls if row.gap is not None]
+    return sorted(rows, key=lambda row: row.gap_shuffled - row.gap)
 
 
 @lesson.figure(
@@ -173,12 +174,12 @@ def split_concepts(run: "RunResult") -> list[dict[str, Any]]:
     example=pipeline_run,
     xlim=(-3, 103),
 )
-def plot_splits(axes, run: "RunResult", count: int = 14):
+def plot_splits(axes, run: "RunDirectory", count: int = 14):
     """Draw the recall with and without the label that divides a concept most, and the gap that chance gives."""
     rows = split_concepts(run)[:count][::-1]
     for place, row in enumerate(rows):
-        low, high = sorted((row["recall_with"], row["recall_without"]))
-        middle, half = 100 * row["recall"], 50 * row["gap_shuffled"]
+        low, high = sorted((row.recall_with, row.recall_without))
+        middle, half = 100 * row.recall, 50 * row.gap_shuffled
         chance = axes.plot(
             [middle - half, middle + half],
             [place, place],
@@ -189,11 +190,11 @@ def plot_splits(axes, run: "RunResult", count: int = 14):
             solid_capstyle="butt",
         )
         axes.plot([100 * low, 100 * high], [place, place], "-", color=BLACK, linewidth=1)
-        has = axes.plot(100 * row["recall_with"], place, "o", color=RED, markersize=8)
-        lacks = axes.plot(100 * row["recall_without"], place, "s", color=SKY, markersize=8, markeredgecolor=BLACK)
+        has = axes.plot(100 * row.recall_with, place, "o", color=RED, markersize=8)
+        lacks = axes.plot(100 * row.recall_without, place, "s", color=SKY, markersize=8, markeredgecolor=BLACK)
     axes.set_yticks(
         range(len(rows)),
-        labels=[f"{_named(row['concept'])}, {_named(row['divided_by'])}" for row in rows],
+        labels=[f"{_named(row.concept)}, {_named(row.divided_by)}" for row in rows],
     )
     axes.figure.legend(
         [has[0], lacks[0], chance[0]],
@@ -201,7 +202,7 @@ def plot_splits(axes, run: "RunResult", count: int = 14):
         loc="outside lower center",
         ncols=3,
     )
-    longer = sum(row["gap"] > row["gap_shuffled"] for row in rows)
+    longer = sum(row.gap > row.gap_shuffled for row in rows)
     return (
         f"One row for each of the {len(rows)} concepts below {REACHED} with the largest gap above chance: the recall of its "
         "feature in sentences with the label that divides them most, and without it, beside a bar as long as the mean gap "
@@ -263,25 +264,16 @@ def plot_sizes(reached, used, sweep: dict[str, list[float]]):
     return f"Left: concepts that a feature reaches, by the number of features. Right: features. {said}."
 
 
-def sentence_vectors(run: "RunResult") -> dict[str, dict[str, tuple[Tensor, Tensor]]]:
+def sentence_vectors(run: "RunDirectory") -> dict[str, dict[str, tuple[Tensor, Tensor]]]:
     """Return the run's pooled states and the numbers of their languages, by side of the model and by split."""
-    from safetensors.torch import load_file
-
-    with (run.out / "sentences.jsonl").open(encoding="utf-8") as file:
-        rows = [json.loads(row) for row in file]
-    languages = torch.tensor([LANGUAGES.index(row["language"]) for row in rows])
-    splits = {split: torch.tensor([row["split"] == split for row in rows]) for split in ("train", "held_out")}
-    saved = load_file(run.out / "activations.safetensors")
+    rows = run.sentences
+    languages = torch.tensor([LANGUAGES.index(row.language) for row in rows])
+    splits = {split: torch.tensor([row.split == split for row in rows]) for split in ("train", "held_out")}
+    saved = run.vectors()
     return {
         side: {split: (saved[side][chosen], languages[chosen]) for split, chosen in splits.items()}
         for side in ("encoder", "decoder")
     }
-
-
-@lru_cache(maxsize=1)
-def default_browser() -> FeatureBrowser:
-    """The browser of `pipeline_run`, made once a process."""
-    return FeatureBrowser(pipeline_run())
 
 
 @lru_cache(maxsize=len(LANGUAGES))
@@ -354,10 +346,16 @@ class FeatureExplorer(Explorer):
     size = (10.4, 6.6)
     continuous = False
 
-    def __init__(self, run: "RunResult | None" = None):
+    def __init__(self, run: "RunDirectory | None" = None):
+        from course_lib.interpret.browser.features import FeatureBrowser
+        from course_lib.interpret.browser.server import open_or_build
         from course_lib.mbart.families import languages
 
-        self.browser = default_browser() if run is None else FeatureBrowser(run)
+        run = pipeline_run() if run is None else run
+        self.browser = FeatureBrowser(run)
+        self.index = open_or_build(run, effects=0, progress=False)
+        self.largest = float(self.index.tables["largest"].max())
+        self.translate = lru_cache(maxsize=256)(self.browser.translate)
         if unknown := set(LANGUAGES) - set(languages(self.browser.tokenizer)):
             raise ValueError(
                 f"this explorer has the languages {', '.join(LANGUAGES)}, and the run's model does not know "
@@ -367,29 +365,34 @@ class FeatureExplorer(Explorer):
 
     def compute(self, *, rank, factor, sentence, language, target):
         """Return what fires, the chosen feature with its sentences and concepts, and both translations."""
-        browser = self.browser
+        from course_lib.interpret.browser.features import Change
+
+        index = self.index
         state = {"factor": factor, "language": language, "target": target, "problem": self._problem(sentence)}
         if state["problem"]:
             return state
-        reading = browser.read(sentence, language)
+        reading = self.browser.read(sentence, language)
         place = min(rank, len(reading.features)) - 1
         feature = reading.features[place]
-        original = browser.translate(sentence, language, target)
-        steered = original if factor == 1 else browser.translate(sentence, language, target, {feature: factor})
+        activation = reading.activation[:, reading.features[:SHOWN_FEATURES]].T.numpy()
+        original = self.translate(sentence, language, target)
+        change = Change(feature, "scale", factor)
+        steered = original if factor == 1 else self.translate(sentence, language, target, (change,))
+        examples = index.strongest(feature, SHOWN_SENTENCES, held_out=True, per_language=2)
         before, after = changed_words(original, steered)
         return {
             **state,
             "note": strange_words(sentence, language),
-            "pieces": reading.pieces,
-            "names": [browser.name(i) for i in reading.features[:SHOWN_FEATURES]],
-            "activation": reading.activation[:SHOWN_FEATURES],
+            "tokens": reading.tokens,
+            "names": [index.name(i) for i in reading.features[:SHOWN_FEATURES]],
+            "activation": activation,
             "n_active": len(reading.features),
             "place": place,
             "asked": rank - 1,
             "feature": feature,
-            "strongest": reading.pieces[int(reading.activation[place].argmax())],
-            "examples": browser.examples(feature, n=SHOWN_SENTENCES),
-            "concepts": browser.concepts(feature)[:SHOWN_CONCEPTS],
+            "strongest": reading.tokens[int(activation[place].argmax())],
+            "examples": [index.example(sentence, feature) for sentence in examples],
+            "concepts": index.concepts.get(feature, [])[:SHOWN_CONCEPTS],
             "original": before,
             "steered": after,
         }
@@ -406,24 +409,24 @@ class FeatureExplorer(Explorer):
     def draw(self, figure):
         """Draw an empty map, empty bars and lines, and places for the words of two translations."""
         axes = figure.subplot_mosaic(
-            [["heat", "top"], ["heat", "told"], ["lines", "lines"]],
+            [["heat", "top"], ["heat", "scores"], ["lines", "lines"]],
             height_ratios=(2.0, 1.45, 1.05),
             width_ratios=(1.12, 1),
         )
-        heat, top, told, below = (axes[name] for name in ("heat", "top", "told", "lines"))
-        for one in (top, told, below):
+        heat, top, scores, below = (axes[name] for name in ("heat", "top", "scores", "lines"))
+        for one in (top, scores, below):
             one.set_yticks([])
             one.grid(visible=False)
         artists = token_map(
-            heat, rows=SHOWN_FEATURES, columns=MAX_TOKENS, cmap="Blues", norm=PowerNorm(0.6, 0, self.browser.top)
+            heat, rows=SHOWN_FEATURES, columns=MAX_TOKENS, cmap="Blues", norm=PowerNorm(0.6, 0, self.largest)
         )
         heat.set_title("What fires in the sentence")
         heat.set_xlabel("token", labelpad=42)
         heat.set_ylabel("feature, the strongest first", labelpad=118)
         top.set(title="Sentences that excite it most", xlabel="activation", ylabel="strongest first")
-        top.set(xlim=(0, 1.02 * self.browser.top), ylim=(SHOWN_SENTENCES - 0.4, -0.6))
-        told.set(title="Concepts whose best feature it is", xlabel="held-out F1", ylabel="best first")
-        told.set(xlim=(0, 1.0), ylim=(SHOWN_CONCEPTS - 0.4, -0.6))
+        top.set(xlim=(0, 1.02 * self.largest), ylim=(SHOWN_SENTENCES - 0.4, -0.6))
+        scores.set(title="Concepts whose best feature it is", xlabel="held-out F1", ylabel="best first")
+        scores.set(xlim=(0, 1.0), ylim=(SHOWN_CONCEPTS - 0.4, -0.6))
         below.set(xlim=(0, LINE_WIDTH), ylim=(0, 4), xticks=[], ylabel="translation")
         below.set_xlabel("words that differ are red and between stars")
         small = {"va": "center", "fontsize": 8, "parse_math": False}
@@ -432,9 +435,9 @@ class FeatureExplorer(Explorer):
         return {
             **artists,
             "bars": list(top.barh(places, 0.0, color=SKY, height=0.8, alpha=0.6)),
-            "sentences": [top.text(0.01 * self.browser.top, place, "", **small) for place in places],
-            "scores": list(told.barh(ranks, 0.0, color=ORANGE, height=0.8, alpha=0.5)),
-            "concepts": [told.text(0.01, place, "", **small) for place in ranks],
+            "sentences": [top.text(0.01 * self.largest, place, "", **small) for place in places],
+            "scores": list(scores.barh(ranks, 0.0, color=ORANGE, height=0.8, alpha=0.5)),
+            "concepts": [scores.text(0.01, place, "", **small) for place in ranks],
             "labels": [below.text(1, height, "", va="center", fontsize=9, color="0.35") for height in (3.5, 1.6)],
             "before": [below.text(2, 2.65, "", **mono) for _ in range(SHOWN_WORDS)],
             "after": [below.text(2, 0.75, "", **mono) for _ in range(SHOWN_WORDS)],
@@ -443,20 +446,20 @@ class FeatureExplorer(Explorer):
     def update(self, artists, state):
         """Set the map, the box, sentences, scores and the words of both translations."""
         examples, concepts = state.get("examples", []), state.get("concepts", [])
-        told = [f"{row.concept}   {row.f1:.2f}   {_languages(row)}" for row in concepts]
+        scored = [f"{row['concept']}   {row['f1']:.2f}   {_languages(row)}" for row in concepts]
         labels = []
         if state["problem"]:
             fill_map(artists, None, message="no sentence to show")
         else:
             names = [shortened(name, 22) for name in state["names"]]
-            pieces = [shortened(piece, 9) for piece in state["pieces"]]
-            fill_map(artists, state["activation"], names, pieces, box=(state["place"], None))
-            told = told or ["of no concept that was scored"]
+            tokens = [shortened(token, 9) for token in state["tokens"]]
+            fill_map(artists, state["activation"], names, tokens, box=(state["place"], None))
+            scored = scored or ["of no concept that was scored"]
             target = NAMES[state["target"]]
             labels = [f"{target}, as it is", f"{target}, the chosen feature times {state['factor']:g}"]
-        for name, words in (("sentences", map(_excerpt, examples)), ("concepts", told), ("labels", labels)):
+        for name, words in (("sentences", map(_excerpt, examples)), ("concepts", scored), ("labels", labels)):
             set_data(artists[name], _padded(words, len(artists[name]), ""))
-        widths = {"bars": [e.activation for e in examples], "scores": [row.f1 for row in concepts]}
+        widths = {"bars": [example["activation"] for example in examples], "scores": [row["f1"] for row in concepts]}
         for name, values in widths.items():
             for bar, width in zip(artists[name], _padded(values, len(artists[name]), 0.0), strict=True):
                 bar.set_width(width)
@@ -472,7 +475,7 @@ class FeatureExplorer(Explorer):
         known = "no concept that was scored has it as its best feature"
         if concepts:
             best = concepts[0]
-            known = f"{best.concept}, held-out F1 {best.f1:.2f}, AUROC {best.auroc:.2f}, {_languages(best)}"
+            known = f"{best['concept']}, held-out F1 {best['f1']:.2f}, AUROC {best['auroc']:.2f}, {_languages(best)}"
         place, factor = state["place"] + 1, state["factor"]
         fewer = "" if state["asked"] < state["n_active"] else " No more fire here, so it is the last one."
         before, after = (" ".join(word for word, _ in state[name]) for name in ("original", "steered"))
@@ -490,22 +493,35 @@ def _padded(values: Iterable, length: int, blank: Any) -> list:
     return found + [blank] * (length - len(found))
 
 
-def _languages(told: Told) -> str:
+def _languages(row: dict[str, Any]) -> str:
     """In how many languages a concept's feature detects it."""
-    if not told.scored:
+    if not row["languages_scored"]:
         return "too rare to say in which languages"
-    return f"F1 {SHARED} in {told.reached} of {told.scored} languages"
+    return f"F1 {SHARED} in {row['languages_reached']} of {row['languages_scored']} languages"
 
 
-def _excerpt(example: Example) -> str:
+def word_at(text: str, start: int, end: int) -> tuple[int, int]:
+    """The word that some characters belong to, without the signs around it."""
+    middle = min((start + end) // 2, len(text) - 1)
+    for word in re.finditer(r"[\w'’-]+|\S", text):
+        if word.start() <= middle < word.end():
+            return word.span()
+    return (start, end)
+
+
+def _excerpt(example: dict[str, Any]) -> str:
     """The sentence with the exciting word in brackets, cut to what there is room for."""
-    text, (start, end) = example.sentence.text, example.span
+    parts = example["parts"]
+    text = "".join(part for part, _ in parts)
+    place = max(range(len(parts)), key=lambda i: parts[i][1] or 0.0)
+    first = sum(len(part) for part, _ in parts[:place])
+    start, end = word_at(text, first, first + len(parts[place][0]))
     marked = f"{text[:start]}[{text[start:end]}]{text[end:]}"
     if len(marked) > EXCERPT:
         first = max(0, min(start - EXCERPT // 3, len(marked) - EXCERPT))
         marked = ("…" if first else "") + marked[first : first + EXCERPT].strip()
         marked += "…" if first + EXCERPT < len(text) + 2 else ""
-    return f"{example.sentence.language[:2]}  {marked}"
+    return f"{example['language'][:2]}  {marked}"
 
 
 def _set_words(texts: list, words: Sequence[tuple[str, bool]]) -> None:
@@ -519,7 +535,7 @@ def _set_words(texts: list, words: Sequence[tuple[str, bool]]) -> None:
         column += len(shown) + 1 if fits else LINE_WIDTH
 
 
-def _what_units_reach(run: "RunResult") -> dict[str, str]:
+def _what_units_reach(run: "RunDirectory") -> dict[str, str]:
     found = {units: f"{100 * share:.0f}%" for units, share in lexical_shares(run).items()}
     return {
         "single neurons": f"A neuron serves many concepts at once: they reach {found['neurons']} of the concepts, "

@@ -1,7 +1,7 @@
 import pytest
 
 from course_lib.interpret.browser.build import build_index
-from tests.interpret.browser.runs import make_run, write_concepts
+from tests.interpret.browser.runs import make_run, some_concepts
 from tests.tiny_mbart import write_tiny_mbart
 
 
@@ -14,9 +14,7 @@ def tiny(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def run(tiny, tmp_path_factory):
-    directory = make_run(tmp_path_factory.mktemp("browse") / "run", tiny)
-    write_concepts(directory)
-    return directory
+    return make_run(tmp_path_factory.mktemp("browse") / "run", tiny, concepts=some_concepts())
 
 
 @pytest.fixture(scope="session")

@@ -22,34 +22,34 @@ from course_lib.interpret.browser import (
     build,
 )
 from course_lib.interpret.browser.build import build_index
+from course_lib.interpret.browser.features import EFFECT_SENTENCES, FeatureBrowser, strongest_sentences
 from course_lib.interpret.browser.index import DIRECTORY, by_feature, fingerprint, parts, shown
-from course_lib.interpret.browser.live import EFFECT_SENTENCES, Live, strongest_sentences
+from course_lib.interpret.run_directory import RunDirectory, metrics_as_json
 from course_lib.language.corpus import Sentence
 from course_lib.mbart.activations import Site, extract
 from course_lib.pipeline import SparseConfig, StackedConfig, report
-from tests.interpret.browser.runs import HOSTILE, make_run
+from tests.interpret.browser.runs import HOSTILE, make_run, some_metrics
 from tests.tiny_mbart import SENTENCES
 
 
 @pytest.fixture(scope="module")
-def live(run):
-    return Live(run, threads=1)
+def browser(run):
+    return FeatureBrowser(run, threads=1)
 
 
 @pytest.fixture(scope="module")
 def sentences(run):
-    rows = map(json.loads, (run / "sentences.jsonl").read_text().splitlines())
-    return [Sentence(row["text"], row["language"]) for row in rows]
+    return [Sentence(row.text, row.language) for row in RunDirectory(run).sentences]
 
 
 @pytest.fixture(scope="module")
-def dense(live, sentences):
+def dense(browser, sentences):
     """Activations (tokens, features) and the sentence of each token, by the parts of the library that are older."""
-    states = extract(live.model, live.tokenizer, sentences, [Site("encoder")], progress=False)[
+    states = extract(browser.model, browser.tokenizer, sentences, [Site("encoder")], progress=False)[
         Site("encoder")
     ]
-    lengths = live.autoencoder.decoder_weight.norm(dim=0)
-    return (live.autoencoder.encode(states.values) * lengths).numpy(), states.sentence.numpy()
+    lengths = browser.autoencoder.decoder_weight.norm(dim=0)
+    return (browser.autoencoder.encode(states.values) * lengths).numpy(), states.sentence.numpy()
 
 
 def test_the_columns_are_the_code(index, dense):
@@ -114,12 +114,12 @@ def test_sentences_of_one_language(index):
     assert 0 < found["sentences"] < index.feature(feature)["sentences"]
 
 
-def test_tokens_and_languages(index, dense, sentences, live):
+def test_tokens_and_languages(index, dense, sentences, browser):
     code, of = dense
     feature = int(index.ranked()[0])
     column = code[:, feature]
-    ids, _ = live.spans([sentence.text for sentence in sentences])
-    pieces = np.array(live.tokenizer.convert_ids_to_tokens([token for row in ids for token in row]))
+    ids, _ = browser.spans([sentence.text for sentence in sentences])
+    pieces = np.array(browser.tokenizer.convert_ids_to_tokens([token for row in ids for token in row]))
     found = index.feature(feature)
     for row in found["tokens"][:3]:
         at = np.array([shown(piece) == row["token"] for piece in pieces])
@@ -135,8 +135,8 @@ def test_tokens_and_languages(index, dense, sentences, live):
     ]
 
 
-def test_nearest_features_by_the_decoder(index, live):
-    units = torch.nn.functional.normalize(live.autoencoder.decoder_weight.detach().T, dim=1)
+def test_nearest_features_by_the_decoder(index, browser):
+    units = torch.nn.functional.normalize(browser.autoencoder.decoder_weight.detach().T, dim=1)
     cosine = units @ units.T
     cosine.fill_diagonal_(-2)
     found = index.feature(5)["nearest"]
@@ -149,12 +149,21 @@ def test_nearest_features_by_the_decoder(index, live):
 
 def test_concepts_with_their_controls(index):
     assert index.feature(3)["concepts"] == [
-        {"concept": "<b>tool:nail</b>", "f1": 0.95, "auroc": 0.99, "positives_held_out": 40},
+        {
+            "concept": "<b>tool:nail</b>",
+            "f1": 0.95,
+            "auroc": 0.99,
+            "positives_held_out": 40,
+            "languages_reached": 2,
+            "languages_scored": 3,
+        },
         {
             "concept": "tool:hammer",
             "f1": 0.9123,
             "auroc": 0.99,
             "positives_held_out": 40,
+            "languages_reached": 2,
+            "languages_scored": 3,
             "f1_neurons": 0.25,
         },
     ]
@@ -164,7 +173,7 @@ def test_concepts_with_their_controls(index):
     ]
 
 
-def test_effects_are_those_of_switching_the_feature_off(index, live):
+def test_effects_are_those_of_switching_the_feature_off(index, browser):
     """Against transformers' own forward of one sentence after the other, with the state changed by `steered`."""
     from course_lib.mbart.activations import tokenise
     from course_lib.mbart.splicing import log_probabilities, padded_pairs, steered
@@ -173,14 +182,16 @@ def test_effects_are_those_of_switching_the_feature_off(index, live):
     feature = features[1]
     rows = strongest_sentences(index, [feature])[0]
     assert len(rows) == EFFECT_SENTENCES
-    change, divergence = torch.zeros(live.model.config.vocab_size), 0.0
+    change, divergence = torch.zeros(browser.model.config.vocab_size), 0.0
     with torch.no_grad():
         for sentence in rows:
-            read = tokenise(live.tokenizer, [sentence])
-            inputs, labels = padded_pairs(read, read, live.model)
-            clean = log_probabilities(live.model, inputs, labels != -100)
-            with steered(live.model, live.autoencoder, live.site, {feature: 0.0}, skipped_ids=live.skipped):
-                off = log_probabilities(live.model, inputs, labels != -100)
+            read = tokenise(browser.tokenizer, [sentence])
+            inputs, labels = padded_pairs(read, read, browser.model)
+            clean = log_probabilities(browser.model, inputs, labels != -100)
+            with steered(
+                browser.model, browser.autoencoder, browser.site, {feature: 0.0}, skipped_ids=browser.skipped
+            ):
+                off = log_probabilities(browser.model, inputs, labels != -100)
             change += (clean.exp() - off.exp()).sum(dim=0) / len(rows)
             divergence += float((clean.exp() * (clean - off)).sum()) / len(rows)
     found = index.feature(feature)["effect"]
@@ -188,36 +199,36 @@ def test_effects_are_those_of_switching_the_feature_off(index, live):
     for row, best in zip(found["raised"][:3], change.topk(3).values.tolist(), strict=True):
         assert row["change"] == pytest.approx(best, rel=1e-2)
     assert found["raised"][0]["token"] == shown(
-        live.tokenizer.convert_ids_to_tokens([int(change.argmax())])[0]
+        browser.tokenizer.convert_ids_to_tokens([int(change.argmax())])[0]
     )
     assert found["lowered"][0]["change"] == pytest.approx(float(change.min()), rel=1e-2)
     assert 0 < found["divergence_random"] != found["divergence"]
     assert index.feature(int(index.ranked()[5]))["effect"] is None
-    now = live.effects([feature], [rows]).row(0)
+    now = browser.effects([feature], [rows]).row(0)
     assert now["raised"][0] == pytest.approx(found["raised"][0], rel=1e-3)
 
 
 def test_at_the_decoders_end_effects_are_logits_of_all_features(tiny, tmp_path):
     run = make_run(tmp_path / "run", tiny, site="decoder")
     index = build_index(run, threads=1, progress=False)
-    live = Live(run, threads=1)
+    browser = FeatureBrowser(run, threads=1)
     feature = int(index.ranked()[3])
     mean = index.column(feature)[1].mean()
     state = torch.randn(32, generator=torch.Generator().manual_seed(1))
-    direction = live.autoencoder.decoder_weight[:, feature].detach()
-    added = direction / direction.norm() * mean * live.autoencoder.input_scale
+    direction = browser.autoencoder.decoder_weight[:, feature].detach()
+    added = direction / direction.norm() * mean * browser.autoencoder.input_scale
     with torch.no_grad():
-        change = live.model.lm_head(state + added) - live.model.lm_head(state)
+        change = browser.model.lm_head(state + added) - browser.model.lm_head(state)
     change = change - change.mean()
     found = index.feature(feature)["effect"]
     assert found["raised"][0]["change"] == pytest.approx(float(change.max()), rel=1e-2)
     assert found["raised"][0]["token"] == shown(
-        live.tokenizer.convert_ids_to_tokens([int(change.argmax())])[0]
+        browser.tokenizer.convert_ids_to_tokens([int(change.argmax())])[0]
     )
     assert found["lowered"][0]["change"] == pytest.approx(float(change.min()), rel=1e-2)
     assert found["divergence"] is None
     assert all(index.feature(other)["effect"] for other in index.ranked()[:10].tolist())
-    rows = live.spans([HOSTILE])[1][0]
+    rows = browser.spans([HOSTILE])[1][0]
     assert HOSTILE[slice(*rows[0])] == "the"
 
 
@@ -237,7 +248,7 @@ def test_a_run_of_the_pipeline_without_concepts_and_languages_opens(tiny, tmp_pa
     )
     server = browse(result, effects=0, progress=False)
     try:
-        found = server.asked.index.feature(int(server.asked.index.ranked()[0]))
+        found = server.index.feature(int(server.index.ranked()[0]))
         assert (found["languages"], found["concepts"], found["effect"]) == ([], [], None)
         assert found["groups"][0]["sentences"][0]["language"] is None
         shown_here = server._repr_mimebundle_()
@@ -283,9 +294,8 @@ def test_what_is_unusable_is_named(run, index, tiny, tmp_path):
         pytest.raises(IndexUnavailable, match="another process"),
     ):
         build_index(other, progress=False)
-    described = json.loads((other / "metrics.json").read_text())
-    described["run"]["model"] = str(tmp_path / "nowhere")
-    (other / "metrics.json").write_text(json.dumps(described))
+    moved = metrics_as_json(some_metrics(str(tmp_path / "nowhere")), None)
+    (other / "metrics.json").write_text(json.dumps(moved))
     with pytest.raises(IndexUnavailable, match="nowhere"):
         build_index(other, progress=False)
 
@@ -311,11 +321,11 @@ def test_an_autoencoder_that_is_not_sparse_or_of_another_width_is_refused(run, t
     shutil.copytree(run, other, ignore=shutil.ignore_patterns("sparse", DIRECTORY))
     sae.save(sae.StackedAutoencoder(32, (8, 4)), other / "sparse")
     with pytest.raises(ValueError, match="expected a sparse one"):
-        Live(other)
+        FeatureBrowser(other)
     shutil.rmtree(other / "sparse")
     sae.save(sae.TopKSparseAutoencoder(16, 64, k=4), other / "sparse")
     with pytest.raises(ValueError, match="d_model 16, the model 32"):
-        Live(other)
+        FeatureBrowser(other)
 
 
 def test_opening_loads_no_torch(index, run):

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from course_lib.interpret.browser import live as live_module
-from course_lib.interpret.browser.live import Change, Live, read_change
+from course_lib.interpret.browser import features
+from course_lib.interpret.browser.features import Change, FeatureBrowser, read_change
 from course_lib.language.corpus import Sentence
 from course_lib.mbart.activations import extract, tokenise
 from course_lib.mbart.splicing import spliced, steered
@@ -14,8 +14,8 @@ TEXT = "the dog sees the bread."
 
 
 @pytest.fixture(scope="module")
-def live(run):
-    return Live(run, threads=1)
+def browser(run):
+    return FeatureBrowser(run, threads=1)
 
 
 def encoder_states(model, rows):
@@ -23,12 +23,14 @@ def encoder_states(model, rows):
         return model.model.encoder(input_ids=torch.tensor(rows)).last_hidden_state
 
 
-def test_features_by_token_are_the_code(live):
-    found = live.read(HOSTILE, "en_XX")
-    states = extract(live.model, live.tokenizer, [Sentence(HOSTILE, "en_XX")], [live.site], progress=False)[
-        live.site
-    ]
-    code = (live.autoencoder.encode(states.values) * live.autoencoder.decoder_weight.norm(dim=0)).detach()
+def test_features_by_token_are_the_code(browser):
+    found = browser.read(HOSTILE, "en_XX").as_dict()
+    states = extract(
+        browser.model, browser.tokenizer, [Sentence(HOSTILE, "en_XX")], [browser.site], progress=False
+    )[browser.site]
+    code = (
+        browser.autoencoder.encode(states.values) * browser.autoencoder.decoder_weight.norm(dim=0)
+    ).detach()
     assert len(found["tokens"]) == len(code)
     for token, row in zip(found["tokens"], code, strict=True):
         best = row.topk(4)
@@ -39,49 +41,49 @@ def test_features_by_token_are_the_code(live):
 
 
 @pytest.mark.parametrize("mode", ["scale", "set"])
-def test_the_translations_read_states_as_steered_and_spliced_make_them(live, mode, monkeypatch):
+def test_the_translations_read_states_as_steered_and_spliced_make_them(browser, mode, monkeypatch):
     """The random model writes nothing; what its decoder would read is compared instead."""
-    strongest = [row["id"] for row in live.read(TEXT, "en_XX")["features"][:3]]
+    strongest = browser.read(TEXT, "en_XX").features[:3]
     numbers = dict(zip(strongest, (0.0, 2.0, 3.0), strict=True))
-    lengths = live.autoencoder.decoder_weight.detach().norm(dim=0)
+    lengths = browser.autoencoder.decoder_weight.detach().norm(dim=0)
     seen = []
 
     def noted(model, _, rows, codes):
         seen.append(encoder_states(model, rows))
-        assert codes == [live.tokenizer.lang_code_to_id["fr_XX"]]
+        assert codes == [browser.tokenizer.lang_code_to_id["fr_XX"]]
         return [codes]
 
-    monkeypatch.setattr(live_module, "translate", noted)
-    live.compare(TEXT, "en_XX", "fr_XX", [Change(i, mode, number) for i, number in numbers.items()])
-    live.compare(TEXT, "en_XX", "fr_XX", [])
-    rows = tokenise(live.tokenizer, [Sentence(TEXT, "en_XX")])
+    monkeypatch.setattr(features, "translate", noted)
+    browser.compare(TEXT, "en_XX", "fr_XX", [Change(i, mode, number) for i, number in numbers.items()])
+    browser.compare(TEXT, "en_XX", "fr_XX", [])
+    rows = tokenise(browser.tokenizer, [Sentence(TEXT, "en_XX")])
     given = {i: x / float(lengths[i]) for i, x in numbers.items()} if mode == "set" else numbers
-    options = {"skipped_ids": live.skipped}
-    original = encoder_states(live.model, rows)
-    with spliced(live.model, live.autoencoder, live.site, **options):
-        reconstructed = encoder_states(live.model, rows)
+    options = {"skipped_ids": browser.skipped}
+    original = encoder_states(browser.model, rows)
+    with spliced(browser.model, browser.autoencoder, browser.site, **options):
+        reconstructed = encoder_states(browser.model, rows)
     named = "value" if mode == "set" else "factor"
-    with steered(live.model, live.autoencoder, live.site, given, mode=named, **options):
-        changed = encoder_states(live.model, rows)
+    with steered(browser.model, browser.autoencoder, browser.site, given, mode=named, **options):
+        changed = encoder_states(browser.model, rows)
     wanted = (original, reconstructed, changed, original, reconstructed, original)
     for found, expected in zip(seen, wanted, strict=True):
         torch.testing.assert_close(found, expected)
     assert not torch.allclose(original, changed, atol=0.01)
 
 
-def test_a_change_at_one_token_leaves_the_others(live):
+def test_a_change_at_one_token_leaves_the_others(browser):
     x = torch.randn(5, 32, generator=torch.Generator().manual_seed(3))
-    feature = int(live.autoencoder.encode(x).amax(dim=0).argmax())
-    everywhere = live._changed(x, [Change(feature, "set", 2.0)])
-    at_two = live._changed(x, [Change(feature, "set", 2.0, 2)])
+    feature = int(browser.autoencoder.encode(x).amax(dim=0).argmax())
+    everywhere = browser._changed(x, [Change(feature, "set", 2.0)])
+    at_two = browser._changed(x, [Change(feature, "set", 2.0, 2)])
     torch.testing.assert_close(at_two[2], everywhere[2])
     torch.testing.assert_close(at_two[[0, 1, 3, 4]], x[[0, 1, 3, 4]])
     assert not torch.allclose(everywhere[0], x[0])
 
 
-def test_what_cannot_be_read_or_changed_is_named(live, tiny, tmp_path):
+def test_what_cannot_be_read_or_changed_is_named(browser, tiny, tmp_path):
     def compare(*changes, text=TEXT, source="en_XX", target="fr_XX"):
-        return live.compare(text, source, target, changes)
+        return browser.compare(text, source, target, changes)
 
     for words, call in {
         "feature is 96; the run has 0 to 95": lambda: compare(Change(96, "scale", 0)),
@@ -89,7 +91,7 @@ def test_what_cannot_be_read_or_changed_is_named(live, tiny, tmp_path):
         "language is 'xx'": lambda: compare(target="xx"),
         "text is ' '": lambda: compare(text=" "),
         "at most 11 are translated": lambda: compare(text="the " * 20),
-        "has no token": lambda: live.read("  ", "en_XX"),
+        "has no token": lambda: browser.read("  ", "en_XX"),
         "mode is 'off'": lambda: Change(0, "off", 0),
         "expected a finite number": lambda: Change(0, "scale", float("inf")),
         "expected 0 or more": lambda: Change(0, "set", -1),
@@ -98,7 +100,7 @@ def test_what_cannot_be_read_or_changed_is_named(live, tiny, tmp_path):
     }.items():
         with pytest.raises(ValueError, match=words):
             call()
-    decoder = Live(make_run(tmp_path / "run", tiny, site="decoder"), threads=1)
+    decoder = FeatureBrowser(make_run(tmp_path / "run", tiny, site="decoder"), threads=1)
     with pytest.raises(ValueError, match="the decoder writes its own tokens"):
         decoder.compare(TEXT, "en_XX", "fr_XX", [Change(0, "scale", 0, 1)])
     assert decoder.compare(TEXT, None, "fr_XX", [Change(0, "scale", 0)]).keys()

@@ -1,9 +1,10 @@
 """A run's model beside its sparse autoencoder: reads sentences that are typed in, and changes features on the way."""
 
-import json
 import math
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +13,15 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from course_lib import devices, sae
-from course_lib.interpret.browser.index import Effects, FeatureIndex, IndexMissing, parts
+from course_lib import devices
+from course_lib.interpret.browser.index import Effects, FeatureIndex, parts
+from course_lib.interpret.run_directory import RunDirectory
 from course_lib.language.corpus import LANGUAGES, Sentence
 from course_lib.mbart import families, splicing
-from course_lib.mbart.activations import Site, extract, tokenise, uncounted_ids
+from course_lib.mbart.activations import Site, States, extract, tokenise, uncounted_ids
 from course_lib.mbart.families import languages
 from course_lib.mbart.model import COURSE_MBART, load
 from course_lib.mbart.scores import translate
-from course_lib.sae.sparse import SparseAutoencoder
 
 EFFECT_SENTENCES = 4
 """The strongest sentences of a feature on which its effect is measured."""
@@ -51,30 +52,77 @@ class Change:
             raise ValueError(f"the activation of feature {self.feature} is {self.number}; expected 0 or more")
 
 
-class Live:
-    """Model, tokenizer and sparse autoencoder of the run in directory `run`.
+@dataclass(frozen=True)
+class SentenceCode:
+    """The activations of all features at the tokens of a sentence, and between which characters each token stands."""
 
-    Raises IndexMissing for a directory that holds no run, ModelUnavailable for a model that cannot be loaded, and
-    ValueError for a run whose autoencoder is not a sparse one of this model's states.
+    text: str
+    spans: list[tuple[int, int]]
+    activation: Float[Tensor, "tokens features"]
+
+    @property
+    def tokens(self) -> list[str]:
+        """The characters of each token; a blank is shown as one."""
+        return [self.text[start:end] or "␣" for start, end in self.spans]
+
+    @cached_property
+    def largest(self) -> Float[Tensor, " features"]:
+        """The largest activation of each feature."""
+        return self.activation.amax(dim=0)
+
+    @cached_property
+    def features(self) -> list[int]:
+        """The active features, the strongest first."""
+        order = self.largest.argsort(descending=True, stable=True)
+        return order[self.largest[order] > 0].tolist()
+
+    def as_dict(self) -> dict[str, Any]:
+        """What the page shows: the strongest features of each token, and each feature along the sentence."""
+        values, features = self.activation.topk(min(SHOWN_AT_TOKEN, self.activation.shape[1]), dim=1)
+        spans = np.array(self.spans)
+        return {
+            "tokens": [
+                {
+                    "text": text,
+                    "active": int((row > 0).sum()),
+                    "features": [
+                        {"id": feature, "activation": round(value, 4)}
+                        for feature, value in zip(of_token, strengths, strict=True)
+                        if value > 0
+                    ],
+                }
+                for text, row, of_token, strengths in zip(
+                    self.tokens, self.activation, features.tolist(), values.tolist(), strict=True
+                )
+            ],
+            "features": [
+                {
+                    "id": feature,
+                    "activation": round(float(self.largest[feature]), 4),
+                    "parts": parts(self.text, spans, self.activation[:, feature].numpy()),
+                }
+                for feature in self.features
+            ],
+        }
+
+
+class FeatureBrowser:
+    """The sparse autoencoder of a run beside its model: what is active in a sentence, and what features do.
+
+    Activations are in the units of the index. Raises RunError for a directory that holds no run or one whose
+    autoencoder is not sparse, ModelUnavailable for a model that cannot be loaded, and ValueError where the
+    autoencoder is not one of this model's states.
     """
 
     def __init__(
         self, run: Path | str, *, device: torch.device | str | None = None, threads: int | None = None
     ):
-        run = Path(run)
-        try:
-            described = json.loads((run / "metrics.json").read_text(encoding="utf-8"))["run"]
-        except OSError as error:
-            raise IndexMissing(f"{run} holds no metrics.json; expected a pipeline run") from error
-        self.name, name = described["model"], described["site"]
-        self.site = Site(name) if name in ("encoder", "decoder") else Site.parse(name)
+        self.run = RunDirectory(run)
+        described = self.run.metrics.run
+        self.name, self.site = described.model, Site.parse(described.site)
         device = devices.usable_device(device)
         self.model, self.tokenizer = load(self.name, device=device)
-        self.autoencoder = sae.load(run / "sparse", device=device).requires_grad_(False)
-        if not isinstance(self.autoencoder, SparseAutoencoder):
-            raise ValueError(
-                f"{run / 'sparse'} holds a {self.autoencoder.kind!r} autoencoder; expected a sparse one"
-            )
+        self.autoencoder = self.run.sparse(device=device).requires_grad_(False)
         splicing.check_width(self.autoencoder, self.model)
         self.lengths = self.autoencoder.decoder_weight.norm(dim=0)
         self.threads = devices.threads_for(self.model.config.d_model) if threads is None else threads
@@ -87,6 +135,10 @@ class Live:
     def exact_logits(self) -> bool:
         """Whether the states are those that the output weights read: a feature's effect is then a matrix product."""
         return self.site == Site("decoder")
+
+    def states(self, sentences: Sequence[Sentence]) -> States:
+        """The states of the sentences' tokens at the run's site."""
+        return extract(self.model, self.tokenizer, sentences, [self.site], progress=False)[self.site]
 
     @torch.no_grad()
     def activations(self, states: Float[Tensor, "rows d_model"]) -> Float[Tensor, "rows features"]:
@@ -104,59 +156,50 @@ class Live:
             spans.append([_without_blanks(text, *offsets[place]) for place in kept])
         return ids, spans
 
-    def read(self, text: str, language: str | None) -> dict[str, Any]:
-        """Which features are active at which token of a sentence, the strongest first.
+    def read(self, text: str, language: str | None) -> SentenceCode:
+        """Which features are active at which token of a sentence.
 
         Raises ValueError for a sentence without a token, one that is too long, and an unknown language.
         """
         with devices.threads(self.threads):
-            states = extract(
-                self.model,
-                self.tokenizer,
-                [Sentence(text, self._language(language))],
-                [self.site],
-                progress=False,
-            )
-            activation = self.activations(states[self.site].values).cpu()
+            states = self.states([Sentence(text, self._language(language))])
+            activation = self.activations(states.values).cpu()
         (spans,) = self.spans([text])[1]
-        largest = activation.amax(dim=0)
-        order = largest.argsort(descending=True, stable=True)
-        values, features = activation.topk(min(SHOWN_AT_TOKEN, activation.shape[1]), dim=1)
-        return {
-            "tokens": [
-                {
-                    "text": text[start:end] or "␣",
-                    "active": int((row > 0).sum()),
-                    "features": [
-                        {"id": feature, "activation": round(value, 4)}
-                        for feature, value in zip(of_token, strengths, strict=True)
-                        if value > 0
-                    ],
-                }
-                for (start, end), row, of_token, strengths in zip(
-                    spans, activation, features.tolist(), values.tolist(), strict=True
-                )
-            ],
-            "features": [
-                {
-                    "id": feature,
-                    "activation": round(float(largest[feature]), 4),
-                    "parts": parts(text, np.array(spans), activation[:, feature].numpy()),
-                }
-                for feature in order[largest[order] > 0].tolist()
-            ],
-        }
+        return SentenceCode(text, spans, activation)
 
-    def compare(
-        self, text: str, source: str | None, target: str | None, changes: Sequence[Change]
-    ) -> dict[str, str]:
-        """Greedy translations: of the model as it is, with the states reconstructed, and with features changed.
+    def translate(
+        self, text: str, source: str | None, target: str | None, changes: Sequence[Change] = ()
+    ) -> str:
+        """Return the greedy translation, with features changed on the way.
 
-        `changed` is x + decode(f') - decode(f), which keeps what the autoencoder does not reconstruct.
+        A state x becomes x + decode(f') - decode(f), which keeps what the autoencoder does not reconstruct.
 
         Raises ValueError for a text or a language that cannot be read, and for a change of a feature or a token
         that is not there.
         """
+        rows, code = self._tokens_and_target(text, source, target)
+        return self._translate(rows, code, self._changing(rows, changes))
+
+    def compare(
+        self, text: str, source: str | None, target: str | None, changes: Sequence[Change]
+    ) -> dict[str, str]:
+        """Return translations of the model as it is, with the states reconstructed, and as `translate` changes them.
+
+        Raises what `translate` raises.
+        """
+        rows, code = self._tokens_and_target(text, source, target)
+        ways = {
+            "original": nullcontext(),
+            "reconstructed": splicing.spliced(
+                self.model, self.autoencoder, self.site, skipped_ids=self.skipped
+            ),
+            "changed": self._changing(rows, changes),
+        }
+        return {name: self._translate(rows, code, way) for name, way in ways.items()}
+
+    def _tokens_and_target(
+        self, text: str, source: str | None, target: str | None
+    ) -> tuple[list[list[int]], int | None]:
         source, target = self._language(source), self._language(target)
         if not text.strip():
             raise ValueError(f"text is {text!r}; expected a sentence")
@@ -166,23 +209,19 @@ class Live:
             raise ValueError(
                 f"the sentence has {len(rows[0])} tokens; at most {limit} are translated here: shorten it"
             )
+        return rows, languages(self.tokenizer).get(target)
+
+    def _changing(self, rows: list[list[int]], changes: Sequence[Change]) -> AbstractContextManager[None]:
         self._check(changes, n_tokens=sum(token not in self.skipped for token in rows[0]))
-        code = [languages(self.tokenizer).get(target)]
+        if not changes:
+            return nullcontext()
+        change = splicing.in_its_dtype(self.autoencoder, lambda x: self._changed(x, changes))
+        return splicing.replaced(self.model, self.site, change, skipped_ids=self.skipped)
 
-        def translated() -> str:
-            return self.tokenizer.decode(
-                translate(self.model, self.tokenizer, rows, code)[0], skip_special_tokens=True
-            )
-
-        options = {"skipped_ids": self.skipped}
-        changing = splicing.in_its_dtype(self.autoencoder, lambda x: self._changed(x, changes))
-        with devices.threads(self.threads):
-            found = {"original": translated()}
-            with splicing.spliced(self.model, self.autoencoder, self.site, **options):
-                found["reconstructed"] = translated()
-            with splicing.replaced(self.model, self.site, changing, **options):
-                found["changed"] = translated()
-        return found
+    def _translate(self, rows: list[list[int]], code: int | None, way: AbstractContextManager[None]) -> str:
+        with devices.threads(self.threads), way:
+            (written,) = translate(self.model, self.tokenizer, rows, [code])
+        return self.tokenizer.decode(written, skip_special_tokens=True)
 
     def effects(
         self,

@@ -1,0 +1,166 @@
+"""The states that a run trains on: read by the model, or those of tokens taken from a store that `activations` wrote."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from course_lib.language.corpus import Sentence
+from course_lib.mbart.site import Site
+from course_lib.pipeline.config import InputError
+from course_lib.pipeline.text import token_concepts
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+    from course_lib.mbart.activation_store import ActivationStore
+
+
+@dataclass(frozen=True)
+class SentenceStates:
+    """Sentences, their pooled states (sentences, d_model), and which of them are held out."""
+
+    sentences: list[Sentence]
+    states: Tensor
+    held_out: Tensor
+
+    @property
+    def sides(self) -> dict[str, Tensor]:
+        """States to train on and held-out states."""
+        return {"train": self.states[~self.held_out], "held_out": self.states[self.held_out]}
+
+
+@dataclass(frozen=True)
+class TokenStates:
+    """States of all tokens of some sentences, and for each token its sentence, piece and side."""
+
+    sentences: list[Sentence]
+    states: Float[Tensor, "tokens d_model"]
+    sentence: Int[Tensor, " tokens"]
+    pieces: list[str]
+    held_out: Bool[Tensor, " tokens"]
+    concepts: list[frozenset[str]] | None = (
+        None  # those of whose word each token is a part, where words are known
+    )
+
+    @property
+    def sides(self) -> dict[str, Tensor]:
+        """States to train on and held-out states."""
+        return {"train": self.states[~self.held_out], "held_out": self.states[self.held_out]}
+
+    def largest(self, values: Float[Tensor, "tokens units"]) -> Float[Tensor, "sentences units"]:
+        """The largest value of each unit over the tokens of each sentence."""
+        index = self.sentence[:, None].expand_as(values)
+        empty = values.new_full((len(self.sentences), values.shape[1]), -float("inf"))
+        return empty.scatter_reduce(0, index, values, "amax")
+
+
+def read_states(
+    model: "PreTrainedModel",
+    tokenizer: "PreTrainedTokenizerBase",
+    sentences: list[Sentence],
+    *,
+    site: Site,
+    held_out: Tensor,
+    store: Path | str | None = None,
+    progress: bool,
+) -> tuple[dict[str, Tensor], TokenStates]:
+    """Read the sentences once: their vectors in encoder, decoder and at `site`, and the states of their tokens there.
+
+    With `store` the states of tokens are those of the store, and the model is read for vectors alone.
+
+    Raises InputError for a site that the model does not have, for a sentence without a token, or longer than the model
+    can read, and for a store that is not of this model, text and site.
+    """
+    from course_lib.mbart.activations import extract
+
+    sites = {place.short: place for place in (Site("encoder"), Site("decoder"), site)}
+    pools = dict.fromkeys(sites.values(), "mean") | ({} if store is not None else {site: "both"})
+    try:
+        site.resolved(model.config)
+    except ValueError as error:
+        raise InputError(str(error)) from error
+    tokens = None
+    if store is not None:
+        tokens = stored_tokens(store, model, tokenizer, sentences, site=site, held_out=held_out)
+    try:
+        states = extract(model, tokenizer, sentences, list(pools), pool=pools, progress=progress)
+    except ValueError as error:
+        raise InputError(f"{error} (sentences are counted without blank lines)") from error
+    if tokens is None:
+        of_site = states[site]
+        tokens = TokenStates(
+            sentences,
+            of_site.values.float(),
+            of_site.sentence,
+            tokenizer.convert_ids_to_tokens(of_site.token.tolist()),
+            held_out[of_site.sentence],
+        )
+    if any(sentence.words for sentence in sentences):
+        tokens = replace(tokens, concepts=token_concepts(tokenizer, sentences, target=site.side == "decoder"))
+    vectors = {
+        name: states[place].means if pools[place] == "both" else states[place].values
+        for name, place in sites.items()
+    }
+    return vectors, tokens
+
+
+def open_store(directory: Path | str) -> "ActivationStore":
+    """A finished store. Raises InputError where there is none, or it is damaged or not finished."""
+    from course_lib.mbart.activation_store import ActivationStore, StoreError
+
+    try:
+        return ActivationStore(directory)
+    except (FileNotFoundError, StoreError) as error:
+        raise InputError(str(error)) from error
+
+
+def check_model(
+    manifest: dict, model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase", *, what: str
+) -> None:
+    """Raise InputError unless what is described there comes from this model and tokenizer."""
+    from course_lib.mbart.activation_store import tokenizer_sha256, weights_sha256
+
+    dtype = getattr(torch, manifest["computed_in"])
+    if manifest["weights_sha256"] != weights_sha256(model, dtype=dtype):
+        raise InputError(
+            f"{what} is of another model, {manifest['model']!r}: its weights differ from this one's"
+        )
+    if manifest["tokenizer_sha256"] != tokenizer_sha256(tokenizer):
+        raise InputError(f"{what} was made with another tokenizer than this model's")
+
+
+def stored_tokens(
+    directory: Path | str,
+    model: "PreTrainedModel",
+    tokenizer: "PreTrainedTokenizerBase",
+    sentences: list[Sentence],
+    *,
+    site: Site,
+    held_out: Tensor,
+) -> TokenStates:
+    """The rows of a store as the states of the tokens of these sentences, brought into memory.
+
+    Raises InputError for the store of another model, tokenizer, text or site, and for one whose rows are means or
+    hold language codes and `</s>` too.
+    """
+    from course_lib.mbart.activation_store import text_sha256
+
+    store = open_store(directory)
+    manifest, what = store.manifest, f"the store {directory}"
+    check_model(manifest, model, tokenizer, what=what)
+    wanted = {"site": str(site.resolved(model.config)), "pool": "tokens", "include_special": False}
+    for name, value in wanted.items():
+        if manifest[name] != value:
+            raise InputError(f"{what} has {name} {manifest[name]!r}; expected {value!r}")
+    if manifest["text_sha256"] != text_sha256(sentences, shard_size=manifest["shard_size"]):
+        raise InputError(
+            f"{what} was made from another text, or another part of it: it has {manifest['sentences']} sentences, "
+            f"the text here {len(sentences)}"
+        )
+    of_row = store.column("sentence")
+    pieces = tokenizer.convert_ids_to_tokens(store.column("token").tolist())
+    return TokenStates(sentences, store[:].float(), of_row, pieces, held_out[of_row])
