@@ -12,12 +12,14 @@ from course_lib.teaching.style import describe, new_figure
 from tests.lessons import MODULES
 
 
-def test_33_lessons_are_numbered_in_order():
-    assert [lesson.number for lesson in LESSONS] == [f"{n:02d}" for n in range(33)]
+def test_lessons_are_numbered_in_order():
+    assert [lesson.number for lesson in LESSONS] == [f"{n:02d}" for n in range(len(LESSONS))]
 
 
 def test_slugs_and_titles_are_unique_and_parts_known():
-    assert len({lesson.slug for lesson in LESSONS}) == len({lesson.title for lesson in LESSONS}) == 33
+    assert (
+        len({lesson.slug for lesson in LESSONS}) == len({lesson.title for lesson in LESSONS}) == len(LESSONS)
+    )
     for lesson in LESSONS:
         assert re.fullmatch(r"[a-z][a-z0-9_]*", lesson.slug)
         assert lesson.notebook == f"{lesson.number}_{lesson.slug}.ipynb"
@@ -35,14 +37,14 @@ def test_modules_are_those_of_lessons_and_hold_what_a_lesson_needs():
         assert all(key == e.id and key.startswith(lesson.number + ".") for key, e in module.EXERCISES.items())
 
 
-@pytest.mark.parametrize("there", [[], [0], [1, 31], range(33)])
+@pytest.mark.parametrize("there", [[], [0], [1, len(LESSONS) - 2], range(len(LESSONS))])
 def test_the_map_links_exactly_the_notebooks_that_exist(tmp_path, there):
     for number in there:
         (tmp_path / LESSONS[number].notebook).write_text("{}")
     (tmp_path / "99_something_else.ipynb").write_text("{}")
     (tmp_path / "05_maximal_update_parametrization.ipynb.bak").write_text("{}")
     rows = lesson_map(tmp_path).splitlines()[2:]
-    assert len(rows) == 33
+    assert len(rows) == len(LESSONS)
     for number, (lesson, row) in enumerate(zip(LESSONS, rows, strict=True)):
         assert row.startswith(f"| {lesson.number} | ")
         assert (f"[{lesson.title}]({lesson.notebook})" in row) == (number in there)
@@ -71,8 +73,9 @@ def test_the_way_to_a_lesson_is_all_that_it_needs_in_order(goals, way):
 
 
 def test_a_way_to_no_lesson_is_refused():
-    with pytest.raises(ValueError, match="goals must be numbers of lessons, '00' to '32', got '33'"):
-        lessons_for("05", "33")
+    last, none = LESSONS[-1].number, f"{len(LESSONS):02d}"
+    with pytest.raises(ValueError, match=f"goals must be numbers of lessons, '00' to '{last}', got '{none}'"):
+        lessons_for("05", none)
 
 
 def test_the_paths_link_the_notebooks_that_exist(tmp_path):
@@ -104,7 +107,7 @@ def test_the_arrows_lead_to_a_lesson_from_all_that_it_needs_and_none_is_spare():
         assert reached(ARROWS, lesson.number) == needed
     for arrow in ARROWS:
         assert arrow[1] not in reached([other for other in ARROWS if other != arrow], arrow[0])
-    assert len(GOALS) == 3 + 32
+    assert len(GOALS) == len(PATHS) + len(LESSONS) - 1
 
 
 def test_a_folder_is_not_a_notebook(tmp_path):
