@@ -5,10 +5,17 @@ import pytest
 from course_lib.teaching.style import text_alternative
 from tests.drawing import assert_clear_layout
 from tests.lessons import MODULES, PREDICTIONS
+from tests.lessons.learners import GIVEN_AWAY, LEARNERS
 
 
 def test_every_lesson_asks():
     assert {number.split(".")[0] for number, _ in PREDICTIONS} == set(MODULES)
+
+
+def test_every_prediction_has_the_words_that_would_give_it_away():
+    listed = [number for module in LEARNERS.values() for number in module.GIVES_AWAY]
+    assert sorted(listed) == sorted(number for number, _ in PREDICTIONS)
+    assert set(GIVEN_AWAY) <= set(listed)
 
 
 @pytest.mark.parametrize(("number", "ask"), PREDICTIONS, ids=lambda v: v if isinstance(v, str) else "")

@@ -40,6 +40,8 @@ lesson.value(
          "You divided by n - 1 = 4. The mean of five values divides by 5."),
         ("sign", {"first": 8.0, "second": 2.0},
          "When x₂ grows, the mean grows and y₁ falls: the gradient at x₂ is negative."),
+        ("exchanged", {"first": -2.0, "second": 8.0},
+         "Your two numbers are exchanged: the loss depends on y₁, and x₁ moves it most."),
     ],
 )
 
@@ -76,6 +78,8 @@ def _through_autograd(x, g, gamma):
          "You multiplied x̂ by the sum of g x̂. x̂ has the squared length n, so that the projection takes the mean."),
         ("no 1/s", edit("gamma / s * ", "gamma * "),
          "What is left is right up to a factor: the layer divides by s, and so does its gradient."),
+        ("divided by the variance", edit("gamma / s * ", "gamma / s**2 * "),
+         "You divided by s². The layer divides by s, and so does its gradient."),
         ("unbiased", edit("square().mean().sqrt()", "square().sum().div(len(x) - 1).sqrt()"),
          "You used n - 1 in s. Training divides by n; n - 1 is for the running statistics only."),
         ("no weight", edit("gamma / s", "1 / s"),
@@ -170,6 +174,11 @@ lesson.flaw(
          "You kept the last batch only."),
         ("one variance", edit("batch.var(0)", "batch.var().expand(batch.shape[1])"),
          "You took one variance over examples and channels. Each channel has its own."),
+        ("mean over the batches", edit("torch.ones_like", "torch.zeros_like",
+                                       "(1 - momentum) * running + momentum * batch.var(0)",
+                                       "running + batch.var(0) / len(batches)"),
+         "You averaged the batches evenly, as PyTorch does for momentum=None. Here each batch moves what is stored by the "
+         "share momentum."),
     ],
 )
 def running_variance(batches, momentum):
@@ -213,6 +222,10 @@ lesson.value(
          near(2.0, within=1e-6)),
         ("over keep squared", 20.0, "You divided the variance factor (1 - q) by q²; q(1 - q)/q² is (1 - q)/q.",
          near(20.0, within=1e-4)),
+        ("p itself", 0.8, "That is p. The penalty is the variance of a masked and rescaled entry, over x².",
+         near(0.8, within=1e-6)),
+        ("second moment", 5.0, "That is 1/(1 - p), the mean square of a rescaled mask. Its variance is smaller by 1, the "
+         "square of its mean.", near(5.0, within=1e-6)),
     ],
 )
 
@@ -255,6 +268,8 @@ def _slope(matrix, target, keep, answer):
          "You solved for the mean of the inputs. The variance of the masks adds a penalty."),
         ("mean for sum", edit("square().sum(0)", "square().mean(0)"),
          "Your penalty has the mean square of a column. The loss adds over the rows, and so does the variance."),
+        ("dropout not seen", edit(" + (1 - keep) / keep * torch.diag(lengths)", "", " / keep", ""),
+         "That is least squares without dropout: no penalty, and weights for inputs without a mask."),
     ],
 )
 def trained_weights(matrix, target, keep):

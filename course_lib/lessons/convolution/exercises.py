@@ -37,6 +37,9 @@ lesson.value(
          "You added the padding once: there are 4 zeros on each side, 8 together."),
         ("the size kept", 20,
          "P = D(K - 1)/2 keeps the size, but only at stride 1. The stride of 2 takes every second place."),
+        ("not rounded", 10.5,
+         "The kernel cannot stop between two places. A last place that does not fit gives no output: round down.",
+         lambda answer: 10 < answer < 11),
     ],
 )
 
@@ -85,6 +88,9 @@ def _layers(generator):
          "One pixel is missing: a chain without layers has a field of 1, the pixel itself."),
         ("strides added", edit("step *= stride", "step += stride"),
          "Strides multiply: two layers of stride 3 make steps of 9 pixels."),
+        ("last layer first", edit("zip(kernels, strides, strict=True)", "zip(kernels[::-1], strides[::-1], strict=True)"),
+         "You took the layers in reverse order. The lists start with the first layer, and a step of a layer is as long as "
+         "the strides *before* it make it."),
     ],
 )
 def receptive_field(kernels, strides):
@@ -140,6 +146,8 @@ def _by_autograd(x, dy, *, of):
          "You took the mean over the places. Every place adds its share to the loss: the gradient is the sum."),
         ("one place only", edit("(x[top : top + rows, left : left + cols] * dy).sum()", "x[top, left] * dy.sum()"),
          "You took the same pixel for all outputs. The weight w_hl meets another pixel in every output."),
+        ("dy left out", edit(" * dy).sum()", ").sum()"),
+         "You added up the pixels that the weight meets. Each of them counts with the gradient of its output, dy_ij."),
     ],
 )
 def kernel_gradient(x, dy):
@@ -185,6 +193,9 @@ lesson.flaw(
         ("pixels with a minus", {"a": -0.5, "b": 0.5},
          "The variance is below 2, but the statement is about pixels with a positive correlation: a > 0 is asked for.",
          lambda a, b: _bounded(a, b) and a < 0),
+        ("pixels independent", {"a": 0.0, "b": -0.5},
+         "With a = 0 the pixels are not correlated, and the statement says nothing about them.",
+         lambda a, b: _bounded(a, b) and a == 0),
         ("not a correlation", {"a": 2.0, "b": -1.0},
          "A correlation lies between -1 and 1.",
          lambda a, b: not _bounded(a, b)),
@@ -274,6 +285,10 @@ def _pooled(x, dy, size, stride):
         ("windows side by side", edit("x[i * stride : i * stride + size]", "x[i * size : (i + 1) * size]" , "i * "
         "stride + int", "i * size + int"),
          "Your windows stand side by side, i · size apart. They start i · stride apart."),
+        ("smallest pixel", edit("argmax", "argmin"),
+         "You gave the gradient to the smallest pixel of the window. The largest one decides the output."),
+        ("times the pixel", edit("return dx", "return dx * x"),
+         "You multiplied by the pixel. The output is the pixel itself: its derivative with respect to it is 1."),
     ],
 )
 def max_pool_gradient(x, dy, size, stride):

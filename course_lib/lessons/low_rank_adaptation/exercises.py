@@ -136,7 +136,7 @@ def _same(w, d):
 
 
 def _gradient(generator):
-    u, v = (torch.linalg.qr(torch.randn(n, 3, generator=generator, dtype=torch.float64)).Q for n in (4, 5))
+    u, v = (torch.linalg.qr(torch.randn(n, 3, generator=generator, dtype=torch.float64)).Q for n in (3, 4))
     sizes = torch.tensor([3.0, 2.0, 1.0]).double() + 0.5 * torch.rand(3, generator=generator).double()
     return (u * sizes) @ v.T
 

@@ -83,10 +83,10 @@ lesson.value(
 
 def _patterns(generator):
     """Three symmetric matrices, the first two of which cancel on one edge in a sum."""
-    draw = torch.randint(-2, 3, (3, 5, 5), generator=generator).double()
-    draw = (draw * (torch.rand(3, 5, 5, generator=generator) < 0.4)).triu()
+    draw = torch.randint(-2, 3, (3, 4, 4), generator=generator).double()
+    draw = (draw * (torch.rand(3, 4, 4, generator=generator) < 0.4)).triu()
     draw[0, 0, 1], draw[1, 0, 1], draw[2, 0, 1] = 1, -1, 0
-    draw[:, 3, 4] = torch.tensor([0.0, 0.0, 2.0])
+    draw[:, 2, 3] = torch.tensor([0.0, 0.0, 2.0])
     return draw + draw.triu(1).mT
 
 

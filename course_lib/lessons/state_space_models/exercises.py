@@ -31,6 +31,8 @@ lesson.value(
          "You let u₀ fade once. Between token 0 and token 2 lie two steps."),
         ("kernel not turned", 19.25,
          "You multiplied K_l with u_l. The tap K_l belongs to the token that lies l steps back, u_(t-l)."),
+        ("input not doubled", 8.75,
+         "You left out the factor 2 with which the input enters the state."),
     ],
 )
 
@@ -77,6 +79,10 @@ def _by_loop(a, b, c, u):
          "holds u_t."),
         ("without b", edit("b * c * ", "c * "),
          "The factor b, with which the input enters the state, is missing."),
+        ("without c", edit("b * c * ", "b * "),
+         "The factor c, with which the output reads the state, is missing."),
+        ("response to a switch", edit("return taps", "return taps.cumsum(0)"),
+         "Your taps add up: that is the response to an input that stays at 1. The kernel answers a single 1."),
         ("mean for the sum", edit(".sum(-1)", ".mean(-1)"),
          "You took the mean over the poles. The outputs of all poles are added."),
         ("turned round", edit("return taps", "return taps.flip(0)"),
@@ -116,6 +122,11 @@ def kernel(a, b, c, length):
          "You kept the term L p pᵀ and dropped the higher ones. That is good for small p only."),
         ("one power of s too many", edit("((1 + s) ** power - 1) / s", "(1 + s) ** power - 1"),
          "Your factor is s times too large: (p pᵀ)^l is p pᵀ times s^(l-1), not s^l."),
+        ("only the highest order", edit("((1 + s) ** power - 1) / s", "s ** (power - 1)"),
+         "You kept the identity and (p pᵀ)^L. The terms between them are missing: the binomial sum has all of them."),
+        ("entry by entry", edit("factor * torch.outer(p, p)", "0 * factor", "return torch.eye",
+                                "return (torch.outer(p, p) + torch.eye", "to(p) +", "to(p)) ** power +"),
+         "`**` raises each entry of the matrix to the power. A power of a matrix repeats the product."),
     ],
 )
 def rank_one_power(p, power):
@@ -196,6 +207,9 @@ lesson.flaw(
          "it the next smaller even one is taken."),
         ("not cut", edit("[: len(u)]", ""),
          "Your output is as long as the circle. Keep as many outputs as u has tokens."),
+        ("not flipped", edit("rfft(taps, size)", "rfft(taps.flip(0), size)"),
+         "Your newest token meets the last tap. K_0 belongs to the newest token: `conv1d` does not flip its weights, a "
+         "convolution does."),
     ],
 )
 def convolve(u, taps):
@@ -245,6 +259,8 @@ def _token_by_token(state, k, v, decay):
          "The tokens of your chunk do not decay: earlier ones must count less."),
         ("transposed", edit("(k * weights[:, None]).mT @ v", "v.mT @ (k * weights[:, None])"),
          "Your sum of products is transposed: keys index the rows of the state, values the columns."),
+        ("no old state", edit("decay ** len(k) * state + ", ""),
+         "The state from before the chunk is missing. What is left of it is added to the chunk's products."),
     ],
 )
 def next_state(state, k, v, decay):

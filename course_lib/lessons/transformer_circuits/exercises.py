@@ -96,7 +96,7 @@ lesson.flaw(
     prompt="Write `head_output(x, w_qk, w_ov, d_head)`: `x` holds one token in each row, float64, and `w_qk`, `w_ov` are "
     "the two "
     "circuits of a causal head. Return what the head adds to the stream, in the shape of `x`: (21.3), softmax, (21.4).",
-    draw=inputs(n=whole(3, 4), x=normal("n 4"), w_qk=normal("4 4"), w_ov=normal("4 4"), d_head=whole(2, 3)),
+    draw=inputs(n=whole(3, 4), x=normal("n 3"), w_qk=normal("3 3"), w_ov=normal("3 3"), d_head=whole(1, 2)),
     properties=[
         ("The first token sees itself alone: its row should be x[0] W_OV.",
          lambda x, w_ov, answer: close(answer[0], x[0] @ w_ov)),

@@ -2,10 +2,10 @@
 
 One module a lesson, named like its package, holds
 
-- `TRIED`: for each exercise, answers that a learner might give: the verdict that is right ("solved", "wrong",
+- `ANSWERS`: for each exercise, answers that a learner might give: the verdict that is right ("solved", "wrong",
   "malformed" or the name of a mistake of the bank), in words what was done, and the answer (a value, a function, or an
   `edit` of the reference);
-- `TOLD`: for each prediction, regular expressions for the words and numbers that give its answer away.
+- `GIVES_AWAY`: for each prediction, regular expressions for the words and numbers that give its answer away.
 """
 
 from collections.abc import Callable
@@ -19,3 +19,16 @@ LEARNERS = {
     path.stem: import_module(f"{__name__}.{path.stem}")
     for path in sorted(Path(__file__).parent.glob("[a-z]*.py"))
 }
+"""Answers that learners give, beyond the banks: each gets the verdict that is right for it."""
+
+GIVEN_AWAY = {
+    "00.P1": "equation (00.1) states the condition |f| < 1 in the cells before",
+    "12.P3": "the claims (12.3) before the question give the work of doubling, 60 times that of the loop",
+    "20.P3": "the lesson's goal says that an adapter forgets",
+    "21.P1": "the lesson's goal says that no change of basis inside a head matters",
+    "21.P2": "the text before says that all four heads copy and that the work is spread over them",
+    "23.P1": "the first code cell imports one_head_each",
+    "24.P1": "the first code cell imports nuclear_norm and nuclear_svm",
+    "31.P1": "the lesson's goal says that a delay is a phase",
+}
+"""Predictions whose answer stands before the question today, and where; an entry goes when its page is fixed."""

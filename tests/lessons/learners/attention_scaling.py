@@ -7,7 +7,7 @@ import torch
 
 from course_lib.teaching import edit
 
-TOLD = {
+GIVES_AWAY = {
     "13.P1": [
         r"(?i)\*four\* times as wide",
         r"scale would have to be four times smaller",
@@ -65,7 +65,7 @@ def by_bisection(n_keys, weight):
     return low
 
 
-TRIED = {
+ANSWERS = {
     "13.1": [
         ("solved", "root of 16 times 81", math.sqrt(16 * 81)),
         ("solved", "as a tensor", torch.tensor(36)),

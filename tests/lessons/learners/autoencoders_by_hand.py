@@ -69,7 +69,7 @@ def step_in_place(x, w_e, b_e, w_d, b_d, l1, step_size):
     return w_e
 
 
-TRIED = {
+ANSWERS = {
     "25.1": [
         ("solved", "floats", {key: float(value) for key, value in RIGHT.items()}),
         ("solved", "tensors", {key: torch.tensor(value) for key, value in RIGHT.items()}),
@@ -175,7 +175,7 @@ TRIED = {
     ],
 }  # fmt: skip
 
-TOLD = {
+GIVES_AWAY = {
     "25.P1": [r"gets no gradient", r"passes nothing on", r"the mask removes it"],
     "25.P2": [r"[Ll]arger (decoder )?columns|columns (grow|longer)", r"Divide the features", r"plain sum"],
 }

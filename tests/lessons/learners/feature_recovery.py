@@ -32,7 +32,7 @@ def two(angle_1, angle_2, strength_1, strength_2):
     return {"angle_1": angle_1, "angle_2": angle_2, "strength_1": strength_1, "strength_2": strength_2}
 
 
-TRIED = {
+ANSWERS = {
     "28.1": [
         ("solved", "if and else", lambda projection, penalty: (
             projection - penalty / 2 if 2 * projection > penalty else 0)),
@@ -115,7 +115,7 @@ TRIED = {
     ],
 }  # fmt: skip
 
-TOLD = {
+GIVES_AWAY = {
     "28.P1": [r"[Pp] = f/2", r"somewhat \*less\* often", r"half as often"],
     "28.P2": [r"A small error says nothing", r"no error at all", r"nothing is recovered", r"none at 32"],
 }

@@ -9,7 +9,7 @@ import torch
 from course_lib.optimization.gradient_descent import best_step, gradient_descent, steps_to_accuracy
 from course_lib.teaching import edit
 
-TOLD = {
+GIVES_AWAY = {
     "01.P1": [r"changes sign", r"-0\.6\b", r"zigzag", r"negative factor|factor is negative"],
     "01.P2": [r"edge of stability", r"loss keeps falling", r"settles at 2", r"sits at the border"],
 }
@@ -84,7 +84,7 @@ def case(**changed):
     return {"singular_value": 2.0, "target": 3.0, "start": 0.0, "step_size": 0.1, "steps": 5, **changed}
 
 
-TRIED = {
+ANSWERS = {
     "01.1": [
         ("solved", "a fraction", Fraction(1, 2)),
         ("solved", "a tensor", torch.tensor(0.5)),
@@ -147,7 +147,8 @@ TRIED = {
         ("solved", "overshooting, an even number of steps", case(step_size=0.2, steps=2)),
         ("solved", "no step, factor 1/5", case(steps=0)),
         ("solved", "a start beyond the solution", case(start=10.0, steps=3)),
-        ("solved", "whole numbers", {"singular_value": 1, "target": 1, "start": 0, "step_size": Fraction(1, 4), "steps": 4}),
+        ("solved", "whole numbers",
+         {"singular_value": 1, "target": 1, "start": 0, "step_size": Fraction(1, 4), "steps": 4}),
         ("solved", "many steps with a small step", case(step_size=0.001, steps=1000)),
         ("one step", "the first step", case(steps=1, start=7.0)),
         ("start at the solution", "start at y / sigma", case(target=4.0, start=2.0)),

@@ -4,7 +4,7 @@ import math
 
 import torch
 
-TOLD = {
+GIVES_AWAY = {
     "07.P1": [r"10,?830", r"baseline \$-100\$", r"10 added", r"(?i)sees f' alone|f'\$ does not change"],
     "07.P2": [
         r"(?i)grows fourfold",
@@ -48,7 +48,7 @@ def case(frequency, mean, std):
     return {"frequency": frequency, "mean": mean, "std": std}
 
 
-TRIED = {
+ANSWERS = {
     "07.1": [
         ("solved", "mu^2 + 3 sigma^2", 1**2 + 3 * 2**2),
         ("solved", "as a tensor", torch.tensor(13.0)),

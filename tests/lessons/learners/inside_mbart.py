@@ -43,7 +43,7 @@ def head_by_views(weights, y, w_v, w_o, head):
 
 CAUSAL = "torch.ones_like(scores).tril().bool() & real"
 
-TRIED = {
+ANSWERS = {
     "26.1": [
         ("solved", "exact", 5.0),
         ("solved", "a whole number", 5),
@@ -135,7 +135,7 @@ TRIED = {
     ],
 }  # fmt: skip
 
-TOLD = {
+GIVES_AWAY = {
     "26.P1": [r"\bcausal\b", r"all later (ones|positions)", r"must not look ahead", r"earlier states stay"],
     "26.P2": [r"Pads have states", r"a pad.s state is no zero", r"states like any"],
 }

@@ -9,7 +9,7 @@ from course_lib.attention.kernelized import Quadratic, linear_attention
 from course_lib.attention.ridge import DeltaState, delta_rule
 from course_lib.teaching import edit
 
-TOLD = {
+GIVES_AWAY = {
     "15.P1": [r"2,?17[89]", r"2,?145"],
     "15.P2": [r"weighs as\nmuch|weighs as much", r"even about"],
     "15.P3": [r"delta rule", r"15 tokens back", r"(?i)crosstalk"],
@@ -121,7 +121,7 @@ def _unit(write):
     return lambda state, key, value, eta: write(state, key / key.norm(), value, eta)
 
 
-TRIED = {
+ANSWERS = {
     "15.1": [
         ("solved", "as a float", 10.0),
         ("solved", "by the binomial coefficient", math.comb(5, 2)),

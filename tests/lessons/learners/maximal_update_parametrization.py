@@ -39,7 +39,7 @@ def _by_bisection(gradient, radius):
 
 SQRT2, LAW = math.sqrt(2), 32 / math.pi + 4 - 8 / math.pi
 
-TRIED = {
+ANSWERS = {
     "05.1": [
         ("solved", "two decimals", 11.64),
         ("solved", "the sum of both kinds of terms", 4 + 12 * 2 / math.pi),
@@ -212,7 +212,7 @@ TRIED = {
     ],
 }
 
-TOLD = {
+GIVES_AWAY = {
     "05.P1": [
         r"hidden \+1\.3",
         r"all \$d_\{in\}\$ terms add up",

@@ -5,7 +5,7 @@ import torch
 from course_lib.teaching import edit
 from tests.lessons.learners import Answers
 
-TOLD = {
+GIVES_AWAY = {
     "29.P1": [r"features reach so much more", r"29\.e1"],
     "29.P2": [
         r"changes the noun in \d+%|the word changed in \d+%",
@@ -123,7 +123,7 @@ def _projected(x, code, decoder, feature, scale):
     return x - torch.outer(x @ direction, direction)
 
 
-TRIED: Answers = {
+ANSWERS: Answers = {
     "29.1": [
         ("solved", "kept by the size of the k-th", _by_threshold),
         ("solved", "ranks by sorting twice", _by_sorting),

@@ -74,7 +74,7 @@ def _least_squares(lower):
 
 SHORT, LONG = 768, 3072
 
-TRIED = {
+ANSWERS = {
     "06.1": [
         ("solved", "2 mnp twice", 2 * SHORT * LONG * SHORT + 2 * LONG * SHORT * SHORT),
         ("solved", "the number", 7_247_757_312),
@@ -189,7 +189,7 @@ TRIED = {
     ],
 }
 
-TOLD = {
+GIVES_AWAY = {
     "06.P1": [
         r"p\(2\) = -1",
         r"go to 0, -1, minus the root of 5",

@@ -7,7 +7,7 @@ import torch
 from course_lib.attention.random_features import relative_variance
 from course_lib.teaching import edit
 
-TOLD = {
+GIVES_AWAY = {
     "16.P1": [r"0\.48|48%", r"about as often as positive"],
     "16.P2": [r"nine million", r"e\^\{16\}"],
 }
@@ -52,7 +52,7 @@ def _plain(q, keys, frequencies):
     return scores / scores.sum()
 
 
-TRIED = {
+ANSWERS = {
     "16.1": [
         ("solved", "the root of 8", math.sqrt(8)),
         ("solved", "three digits", 2.83),

@@ -5,7 +5,7 @@ import torch
 from course_lib.attention.ridge import ridge_attention, ridge_memory
 from course_lib.teaching import edit
 
-TOLD = {
+GIVES_AWAY = {
     "17.P1": [r"16,?777,?216", r"factor of two", r"1\.94 times"],
     "17.P3": [r"mean of both", r"each counts a half"],
     "17.P2": [r"between 16 and 100", r"first \$d\$ keys come in", r"soon after 16"],
@@ -122,7 +122,7 @@ def _two_sums(K, V, penalty, fade_gram, fade_cross):
     return torch.linalg.inv(gram) @ cross
 
 
-TRIED = {
+ANSWERS = {
     "17.1": [
         ("solved", "as a fraction", 26 / 10),
         ("solved", "a tensor", torch.tensor(2.6, dtype=torch.float64)),

@@ -9,7 +9,7 @@ import torch
 from course_lib.optimization.ridge import posterior, ridge, second_moment_limit
 from course_lib.teaching import edit
 
-TOLD = {
+GIVES_AWAY = {
     "03.P1": [r"1\.225", r"second moment grows"],
     "03.P2": [r"paths? shrinks?\b", r"path of the error shrinks", r"E a² = 1\.2|1\.225", r"paths too rare"],
 }
@@ -55,7 +55,7 @@ def case(**changed):
     return {"x": 1.0, "sigma": 1.0, "step_size": 0.45, **changed}
 
 
-TRIED = {
+ANSWERS = {
     "03.1": [
         ("solved", "a product", 50 * 0.2**2),
         ("solved", "a fraction", Fraction(2)),
@@ -77,7 +77,8 @@ TRIED = {
         ("solved", "the library's", lambda x, s: second_moment_limit(x, noise=s)),
         ("solved", "bisection", by_bisection),
         ("solved", "as a tensor", lambda x, s: torch.tensor(limit()(x, s))),
-        ("solved", "completed square", lambda x, s: 2 * (x**2 + s**2) / ((x**2 + s**2) ** 2 + 4 * x**2 * s**2 + 2 * s**4)),
+        ("solved", "completed square",
+         lambda x, s: 2 * (x**2 + s**2) / ((x**2 + s**2) ** 2 + 4 * x**2 * s**2 + 2 * s**4)),
         ("the notes' limit", "1/(x^2 + s^2)", lambda x, s: 1 / (x**2 + s**2)),
         ("limit of the mean", "2/(x^2 + s^2)", lambda x, s: 2 / (x * x + s * s)),
         ("fourth moment without the 3", "E N^4 = s^4", limit(last=1)),
@@ -143,7 +144,8 @@ TRIED = {
          - p * X.T @ torch.linalg.inv(p * X @ X.T + v * eye(len(X))) @ X * p),
         ("solved", "the library's", lambda X, v, p: posterior(
             X, torch.zeros(len(X)).double(), noise_variance=v, prior_variance=p)[1]),
-        ("without the noise in front", "(X^T X + lambda I)^-1", lambda X, v, p: torch.linalg.inv(X.T @ X + v / p * eye(2))),
+        ("without the noise in front", "(X^T X + lambda I)^-1",
+         lambda X, v, p: torch.linalg.inv(X.T @ X + v / p * eye(2))),
         ("ratio upside down", "lambda = p/v", lambda X, v, p: v * torch.linalg.inv(X.T @ X + p / v * eye(2))),
         ("prior of variance one", "p = 1", lambda X, v, p: v * torch.linalg.inv(X.T @ X + v * eye(2))),
         ("noise of variance one", "v = 1", lambda X, v, p: torch.linalg.inv(X.T @ X + eye(2) / p)),
@@ -152,7 +154,8 @@ TRIED = {
         ("the prior alone", "p I", lambda X, v, p: p * eye(2)),
         ("no prior", "v (X^T X)^-1", lambda X, v, p: v * torch.linalg.inv(X.T @ X)),
         ("covariance of the data", "of y", lambda X, v, p: p * X @ X.T + v * eye(len(X))),
-        ("p in front instead of v", "p (X^T X + v/p I)^-1", lambda X, v, p: p * torch.linalg.inv(X.T @ X + v / p * eye(2))),
+        ("p in front instead of v", "p (X^T X + v/p I)^-1",
+         lambda X, v, p: p * torch.linalg.inv(X.T @ X + v / p * eye(2))),
         ("variances only", "the diagonal", lambda X, v, p: torch.linalg.inv(X.T @ X / v + eye(2) / p).diagonal()),
         ("roots of the variances", "deviations", edit("/ noise_variance", "/ noise_variance**0.5",
                                                        "/ prior_variance", "/ prior_variance**0.5")),

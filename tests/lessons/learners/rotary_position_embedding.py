@@ -14,7 +14,7 @@ from course_lib.attention.rotary import (
 )
 from course_lib.teaching import edit
 
-TOLD = {
+GIVES_AWAY = {
     "14.P1": [
         r"(?i)rather than far, on average",
         r"(?i)nearly half the time",
@@ -129,7 +129,7 @@ def pair_by_pair(w, s, L, slow, fast):
     return new
 
 
-TRIED = {
+ANSWERS = {
     "14.1": [
         ("solved", "real part of a product", (-10j * cmath.exp(3j)).real),
         ("solved", "three decimals", 1.411),

@@ -65,7 +65,7 @@ def relu_by_integration(bias):
     return float((p * u * r).sum() ** 2 / ((p * r * r).sum() - (p * r).sum() ** 2))
 
 
-TRIED = {
+ANSWERS = {
     "27.1": [
         ("solved", "a float", 722560.0),
         ("solved", "computed", 1024 * 512 + 512 + 512 * 128 + 128 + 128 * 1024 + 1024),
@@ -144,7 +144,7 @@ TRIED = {
     ],
 }  # fmt: skip
 
-TOLD = {
+GIVES_AWAY = {
     "27.P1": [r"9\.1[67]", r"0\.0917", r"0\.7334711"],
     "27.P2": [r"every encoder", r"depth of the encoder does not matter", r"no encoder passes", r"[Ee]ckart"],
 }

@@ -50,7 +50,7 @@ def _rms(factor):
     return lambda gradient, radius: -radius * factor(*gradient.shape) * _by_numpy(gradient, -1.0)
 
 
-TRIED = {
+ANSWERS = {
     "04.1": [
         ("solved", "three halves", 1.5),
         ("solved", "a tensor", torch.tensor(1.5)),
@@ -187,7 +187,7 @@ TRIED = {
     ],
 }
 
-TOLD = {
+GIVES_AWAY = {
     "04.P1": [
         r"kept by every rotation",
         r"l2 +rotation: kept",

@@ -12,7 +12,7 @@ from course_lib.optimization.stochastic_gradient_descent import (
     minimum_norm_solution,
 )
 
-TOLD = {
+GIVES_AWAY = {
     "02.P1": [r"orders of magnitude", r"ten-thousandth", r"although its bound is above 1"],
     "02.P2": [r"1/19\b|frac1\{19\}", r"in proportion", r"about half the excess"],
 }
@@ -63,7 +63,7 @@ def case(**changed):
     return {"sigma_1": 2.0, "sigma_2": 1.0, "step_size": 0.1, "weight_1": 0.0, "weight_2": 1.0, **changed}
 
 
-TRIED = {
+ANSWERS = {
     "02.1": [
         ("solved", "pinv", lambda X, y: torch.linalg.pinv(X) @ y),
         ("solved", "lstsq with its default driver", lambda X, y: torch.linalg.lstsq(X, y[:, None]).solution[:, 0]),
@@ -118,7 +118,8 @@ TRIED = {
         ("smallest eigenvalue of the d x d matrix", "X^T X", factor(smallest=lambda s: 0)),
         ("largest curvature in the gain", "sigma_max twice", factor(smallest=lambda s: s.max() ** 2)),
         ("sign of the price", "minus twice", factor(sign=-1)),
-        ("columns for rows", "longest column", lambda X, eta, c: 1 - 2 * c * eta / len(X) * torch.linalg.svdvals(X)[-1] ** 2
+        ("columns for rows", "longest column",
+         lambda X, eta, c: 1 - 2 * c * eta / len(X) * torch.linalg.svdvals(X)[-1] ** 2
          + (c * eta) ** 2 / len(X) * torch.linalg.svdvals(X)[0] ** 2 * X.square().sum(0).max()),
         ("the change, not the factor", "forgot the 1", lambda X, eta, c: factor()(X, eta, c) - 1),
         ("wrong", "no step in it", lambda X, eta, c: factor()(X, 1.0, c)),

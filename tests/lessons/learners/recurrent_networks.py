@@ -1,0 +1,160 @@
+"""What learners of lesson 11 answer, and what gives its predictions away."""
+
+import torch
+
+from course_lib.teaching import edit
+
+GIVES_AWAY = {
+    "11.P1": [r"non-normal", r"ten ?fold", r"10\.02"],
+    "11.P2": [r"3w|3 w", r"(?i)held fixed", r"immediate"],
+    "11.P3": [r"(?i)starts? open|open gates?", r"(?i)forget bias|bias of the forget"],
+}
+
+
+def by_power(W_h, W_y, error, distance):
+    return torch.linalg.matrix_power(W_h, distance).T @ W_y.T @ (2 * error)
+
+
+def by_rows(W_h, W_y, error, distance):
+    """The gradient as a row, multiplied from the right."""
+    gradient = 2 * error @ W_y
+    for _ in range(distance):
+        gradient = gradient @ W_h
+    return gradient
+
+
+def by_autograd(W_h, W_y, error, distance):
+    h = torch.zeros(len(W_h), dtype=W_h.dtype, requires_grad=True)
+    state = h
+    for _ in range(distance):
+        state = W_h @ state
+    return torch.autograd.grad((W_y @ state + error).square().sum(), h)[0]
+
+
+def by_steps(deltas, states, h0):
+    total, before = 0, h0
+    for delta, state in zip(deltas, states, strict=True):
+        total, before = total + delta.T @ before, state
+    return total
+
+
+def paired(deltas, before):
+    return sum(delta.T @ state for delta, state in zip(deltas, before, strict=True))
+
+
+def flattened(deltas, states, h0):
+    before = torch.cat([h0[None], states])[:-1]
+    return deltas.flatten(0, 1).T @ before.flatten(0, 1)
+
+
+def rolled(deltas, states, h0):
+    return paired(deltas, states.roll(1, 0))
+
+
+def recursive(states, upstream, W_h):
+    slope, found = 1 - states.square(), upstream * 0
+    found[-1] = slope[-1] * upstream[-1]
+    for t in range(len(states) - 2, -1, -1):
+        found[t] = slope[t] * (upstream[t] + found[t + 1] @ W_h)
+    return found
+
+
+def by_all_paths(states, upstream, W_h):
+    """Every later loss sends its own gradient back to every step."""
+    found = torch.zeros_like(states)
+    for end in range(len(states)):
+        gradient = upstream[end]
+        for t in range(end, -1, -1):
+            delta = (1 - states[t] ** 2) * gradient
+            found[t] += delta
+            gradient = W_h.T @ delta
+    return found
+
+
+def next_slope(states, upstream, W_h):
+    slope = 1 - states**2
+    found = slope * upstream
+    for t in range(len(states) - 2, -1, -1):
+        found[t] = slope[t] * upstream[t] + slope[t + 1] * (W_h.T @ found[t + 1])
+    return found
+
+
+def one_step_back(states, upstream, W_h):
+    """Truncated after one step."""
+    slope = 1 - states**2
+    direct = slope * upstream
+    later = torch.cat([direct[1:], torch.zeros_like(direct[:1])])
+    return direct + slope * (later @ W_h)
+
+
+def matrix(eigenvalue, a):
+    return {"eigenvalue": eigenvalue, "a": a}
+
+
+ANSWERS = {
+    "11.1": [
+        ("solved", "three equal shares", 3 * 2**2),
+        ("solved", "autograd", torch.tensor(12.0)),
+        ("full derivatives", "12 + 8 + 4", 24),
+        ("the last copy only", "w^2", 2**2),
+        ("the loss", "w^3", 2**3),
+        ("states added", "the immediate derivatives", 1 + 2 + 4),
+        ("wrong", "the derivative of w^2, three times", 3 * 2),
+        ("malformed", "the three shares", [4, 4, 4]),
+    ],
+    "11.2": [
+        ("solved", "a power of the matrix", by_power),
+        ("solved", "rows, from the right", by_rows),
+        ("solved", "autograd", by_autograd),
+        ("not transposed", "a power of W_h", lambda W_h, W_y, error, distance: torch.linalg.matrix_power(W_h, distance)
+         @ W_y.T @ (2 * error)),
+        ("no factor 2", "a loss with 1/2", lambda W_h, W_y, error, distance: by_power(W_h, W_y, error / 2, distance)),
+        ("one step too many", "counted from the output", lambda W_h, W_y, error, distance: by_power(
+            W_h, W_y, error, distance + 1)),
+        ("one step too few", "range(1, distance)", edit("range(distance)", "range(1, distance)")),
+        ("entrywise power", "** on a matrix", lambda W_h, W_y, error, distance: (W_h**distance).T @ W_y.T @ (2 * error)),
+        ("the output's matrix once a step", "a loss at every step", lambda W_h, W_y, error, distance: sum(
+            by_power(W_h, W_y, error, d) for d in range(distance + 1))),
+        ("malformed", "the error's size", lambda W_h, W_y, error, distance: 2 * error),
+    ],
+    "11.3": [
+        ("solved", "a just large enough", matrix(0.5, 1.1)),
+        ("solved", "a negative coupling", matrix(0.9, -3)),
+        ("solved", "an eigenvalue near 0", matrix(0.001, 1000.0)),
+        ("not below 1", "an unstable one", matrix(1.5, 0.0)),
+        ("not below 1", "on the border", matrix(1, 5)),
+        ("no coupling", "a multiple of the identity", matrix(0.5, 0)),
+        ("one step only", "longer after one step", matrix(0.1, 3.0)),
+        ("wrong", "a weak coupling", matrix(0.5, 0.1)),
+        ("wrong", "a negative eigenvalue", matrix(-0.5, 10.0)),
+        ("malformed", "the matrix itself", torch.tensor([[0.5, 10.0], [0.0, 0.5]])),
+    ],
+    "11.4": [
+        ("solved", "step by step", by_steps),
+        ("solved", "one product of flat tables", flattened),
+        ("the same step's state", "paired as they come", lambda deltas, states, h0: paired(deltas, states)),
+        ("transposed", "states from the left", lambda deltas, states, h0: by_steps(deltas, states, h0).T),
+        ("mean over the batch", "divided by the batch",
+         lambda deltas, states, h0: by_steps(deltas, states, h0) / len(h0)),
+        ("without the first step", "states before only", lambda deltas, states, h0: paired(deltas[1:], states[:-1])),
+        ("the last step only", "no sum over time", lambda deltas, states, h0: deltas[-1].T @ states[-2]),
+        ("wrong", "rolled round: the last state for h0", rolled),
+        ("malformed", "a matrix for each step", lambda deltas, states, h0: deltas.mT @ states),
+    ],
+    "11.5": [
+        ("solved", "rows, from the right", recursive),
+        ("solved", "every path of its own", by_all_paths),
+        ("not transposed", "W_h from the left", edit("W_h.T", "W_h")),
+        ("no slope", "a linear network", lambda states, upstream, W_h: recursive(states * 0, upstream, W_h)),
+        ("slope on one part", "the slope inside the recursion", edit("* (upstream[t] + W_h.T @ later)",
+                                                                  "* (W_h.T @ later) + upstream[t]")),
+        ("1 - h", "forgot the square", edit("states[t] ** 2", "states[t]")),
+        ("sigmoid's slope", "h (1 - h)", edit("1 - states[t] ** 2", "states[t] - states[t] ** 2")),
+        ("tanh twice", "the slope of tanh(h)", lambda states, upstream, W_h: recursive(states.tanh(), upstream, W_h)),
+        ("the last loss only", "one loss, at the end", lambda states, upstream, W_h: recursive(
+            states, torch.cat([upstream[:-1] * 0, upstream[-1:]]), W_h)),
+        ("forward in time", "from the first step", edit("reversed(range(len(states)))", "range(len(states))")),
+        ("wrong", "the slope of the next step", next_slope),
+        ("malformed", "the last step first", lambda states, upstream, W_h: list(recursive(states, upstream, W_h))),
+    ],
+}  # fmt: skip
