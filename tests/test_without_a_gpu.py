@@ -103,11 +103,13 @@ VALUES = {
 
 
 def call(function: Callable, r: Inputs) -> object:
-    """Call a function with inputs made from its annotations; what has a default is left out, but for the device."""
+    """Call a function with inputs made from its annotations; what has a default is left out, but device and mask."""
     positional, named = [], {}
     for parameter in inspect.signature(function, eval_str=True).parameters.values():
         if parameter.name == "device":
             named["device"] = torch.device(r.device)
+        elif parameter.name == "causal":
+            named["causal"] = True
         elif parameter.default is parameter.empty and parameter.kind in (0, 1):
             positional.append(made(parameter.annotation, parameter.name, r))
         elif parameter.default is parameter.empty and parameter.kind == parameter.KEYWORD_ONLY:
