@@ -3,6 +3,14 @@
 `python -m tests.mutants` plants each of them in a copy of the tree and runs the tests of its part; names choose some.
 With `--unchanged` the same tests run without any slip: all have to pass, else a caught mutant says nothing.
 A mutant that does not apply has lost the text that it changes: aim it at what stands there now.
+
+Why a list and not mutmut (3.8.1, tried on two modules with the one test file of each, one process, on a busy machine):
+it makes 172 mutants of `sae/losses.py` (169 lines), of which 143 are caught, in 4 min 7 s, and 266 of
+`theory/tensor_nuclear_norm.py` (131 lines), 249 caught, in 5 min 38 s: one to two a line, at one a second. Its mutants
+swap operators and constants and drop arguments; the survivors of losses are for a third wording of errors, and others
+change nothing (`dim=+1` of a matrix, a dtype that is the same). The slips here are what somebody who knows the
+mathematics gets wrong: a gradient that is not detached, a state that is not restored, rows out of step with labels.
+Most take more than one token. mutmut is worth a run by hand on a module that is new.
 """
 
 import argparse

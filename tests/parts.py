@@ -6,7 +6,6 @@
 A part is a target of the Makefile, which has the commands. The last line names the parts that failed.
 """
 
-import ast
 import os
 import subprocess
 import sys
@@ -15,8 +14,6 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 SUMMARY = ROOT / ".venv" / "last_test"
-# What more lessons than this import is no lesson's own: the smoke tests stand for them.
-FEW = 3
 PARTS = ("lint", "unit", "notebooks", "browser")
 
 # What `make quick` always runs: a few seconds of each room, the shortest notebook, the kit in the browser.
@@ -79,47 +76,19 @@ def changed_files() -> set[Path]:
 
 
 def quick_choice(changed: set[Path]) -> dict[str, set[str]]:
-    """Return for each part what `make quick` runs."""
-    tests = {test for path in changed for test in tests_of(path)}
-    notebooks = {test for test in tests if test.endswith(".ipynb")}
-    return SMOKE | {"unit": SMOKE["unit"] | tests - notebooks, "notebooks": SMOKE["notebooks"] | notebooks}
+    """Return for each part what `make quick` runs: SMOKE, and the tests and notebooks of the names that changed.
 
-
-def tests_of(changed: Path) -> set[str]:
-    """Return the unit tests and notebooks that a changed file concerns.
-
-    A lesson has the tests of its name and its notebook. Another module has the tests of its name (where there are
-    none, those of its folder that import it) and the tests of the lessons that import it, if they are few.
+    A module has the tests of its name, and a lesson, all of whose files lie in one folder, those of the folder's.
     """
-    found: list[Path] = []
-    if changed.match("notebooks/*.ipynb") or (changed.match("test_*.py") and changed.parts[1] != "browser"):
-        found = [ROOT / changed]
-    elif changed.match("course_lib/lessons/*.py") or changed.match("course_lib/lessons/*/*.py"):
-        slug = changed.relative_to("course_lib/lessons").with_suffix("").parts[0]
-        found = [*ROOT.glob(f"tests/lessons/test_{slug}.py"), *ROOT.glob(f"notebooks/??_{slug}.ipynb")]
-    elif changed.parts[0] == "course_lib" and changed.suffix == ".py":
-        module = ".".join(changed.with_suffix("").parts)
-        tests = ROOT / "tests" / changed.parent.relative_to("course_lib")
-        lessons = ROOT / "course_lib" / "lessons"
-        found = list(tests.glob(f"test_{changed.stem}.py")) or [
-            test for test in tests.glob("test_*.py") if module in imports(test)
-        ]
-        files = [path for path in lessons.rglob("*.py") if module in imports(path)]
-        slugs = {path.relative_to(lessons).with_suffix("").parts[0] for path in files}
-        if len(slugs) <= FEW:
-            found += [test for slug in slugs for test in ROOT.glob(f"tests/lessons/test_{slug}.py")]
-    return {path.relative_to(ROOT).as_posix() for path in found}
-
-
-def imports(path: Path) -> set[str]:
-    """Return the dotted names that a file imports, `from a import b` as a and a.b."""
-    found = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Import):
-            found |= {name.name for name in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            found |= {node.module, *(f"{node.module}.{name.name}" for name in node.names)}
-    return found
+    names = {path.parent.name if path.match("course_lib/lessons/*/*") else path.stem for path in changed}
+    tests = [path for path in (ROOT / "tests").rglob("test_*.py") if path.stem.removeprefix("test_") in names]
+    tests += [ROOT / path for path in changed if path.match("tests/**/test_*.py")]
+    unit = {path.relative_to(ROOT).as_posix() for path in tests if "browser" not in path.parts}
+    notebooks = [path for path in (ROOT / "notebooks").glob("*.ipynb") if {path.stem, path.stem[3:]} & names]
+    return SMOKE | {
+        "unit": SMOKE["unit"] | unit,
+        "notebooks": SMOKE["notebooks"] | {path.relative_to(ROOT).as_posix() for path in notebooks},
+    }
 
 
 if __name__ == "__main__":

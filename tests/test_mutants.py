@@ -2,14 +2,15 @@
 
 from pathlib import Path
 
-import pytest
-
 import course_lib
 from tests.mutants import MUTANTS, place_of, sources
 
-TEXTS = sources(Path(course_lib.__file__).parent)
 
-
-@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
-def test_each_slip_applies_once(mutant):
-    place_of(mutant, TEXTS)
+def test_each_slip_applies_once():
+    texts, lost = sources(Path(course_lib.__file__).parent), []
+    for mutant in MUTANTS:
+        try:
+            place_of(mutant, texts)
+        except ValueError as error:
+            lost.append(f"{mutant.name}: {error}")
+    assert not lost

@@ -1,6 +1,6 @@
 """What `test_without_a_gpu` asks of devices that hold no numbers, asked of a GPU: the numbers of the CPU.
 
-Every test here is skipped where there is no GPU. Products run in full float32 there (TF32 is off).
+The file is skipped as one where there is no GPU. Products run in full float32 there (TF32 is off).
 """
 
 import pytest
@@ -14,7 +14,8 @@ from course_lib.mbart.model import load
 from course_lib.pipeline import run
 from tests.test_without_a_gpu import AUTOENCODERS, CASES, Inputs, tensors
 
-pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
+if not torch.cuda.is_available():
+    pytest.skip("there is no GPU", allow_module_level=True)
 
 # Cases that draw on the device itself, or magnify the rounding of bfloat16; and those that only round to it.
 OWN_NUMBERS = """

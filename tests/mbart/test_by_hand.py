@@ -104,7 +104,7 @@ def test_the_shipped_model_layer_by_layer():
     assert_equal_layer_by_layer(model, inputs["input_ids"], inputs["attention_mask"], tolerance=1e-5)
 
 
-@pytest.mark.parametrize("layers", [2, pytest.param(12, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("layers", [2, 12])
 def test_the_architecture_of_mbart_large_50_layer_by_layer(layers):
     """Width 1024, 12 + 12 layers, 16 heads, 4096 inner units: the class's defaults; a small vocabulary for memory."""
     config = MBartConfig(vocab_size=1000, scale_embedding=True)
