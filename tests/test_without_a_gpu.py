@@ -21,7 +21,10 @@ from course_lib import parallel, sae
 from course_lib.architectures import convolution, graphs, normalisation, recurrent, selective, state_space
 from course_lib.attention import (
     decay,
+    feature_maps,
+    fused_quadratic,
     kernelized,
+    kernelized_chunks,
     random_features,
     recall,
     rotary,
@@ -88,6 +91,13 @@ def circuit_norms(r: Inputs) -> list[Tensor]:
     """What a circuit computes in r x r matrices; eigenvalues of unsymmetric ones have no gradient on meta."""
     made = circuits.Circuit(r(6, 3), r(3, 6))
     return [made.norm(), made.then(made.transposed()).matrix(), made.apply(r(4, 6))]
+
+
+def chunk_inputs(r, feature_map):
+    """Tokens and form of one chunked call."""
+    weights, floor = r(2, 5, 1).detach().square(), r(2, 5, 1).detach().square()
+    tokens = kernelized_chunks.Tokens(r(2, 5, 4), r(2, 5, 4), r(2, 5, 3), weights, floor)
+    return tokens, kernelized_chunks.Form(feature_map, causal=True, normalize=True, chunk_size=2)
 
 
 def both(function, **options):
@@ -485,11 +495,20 @@ CASES = {
         decay.decayed_sums(*decayed_inputs(r, 5), r(2, 3, 4), size=2)
     ),
     "attention.kernelized.LinearState": linear_state,
-    "attention.kernelized.Quadratic": lambda r: kernelized.linear_attention(
+    "attention.feature_maps.compute_features": lambda r: feature_maps.compute_features(
+        kernelized.elu_features, r(2, 5, 4)
+    ),
+    "attention.kernelized_chunks.attend_in_chunks": lambda r: list(
+        kernelized_chunks.attend_in_chunks(*chunk_inputs(r, kernelized.elu_features), None)
+    ),
+    "attention.fused_quadratic.attend_by_products": lambda r: fused_quadratic.attend_by_products(
+        *chunk_inputs(r, kernelized.Quadratic()), None
+    )[0],
+    "attention.feature_maps.Quadratic": lambda r: kernelized.linear_attention(
         *r.qkv(), feature_map=kernelized.Quadratic(), causal=True, chunk_size=2
     ),
-    "attention.kernelized.elu_features": lambda r: kernelized.elu_features(r(5, 4)),
-    "attention.kernelized.exp_similarity": lambda r: kernelized.exp_similarity(*r.qkv()[:2]),
+    "attention.feature_maps.elu_features": lambda r: kernelized.elu_features(r(5, 4)),
+    "attention.feature_maps.exp_similarity": lambda r: kernelized.exp_similarity(*r.qkv()[:2]),
     "attention.kernelized.kernel_attention": both(
         kernelized.kernel_attention, similarity=kernelized.exp_similarity
     ),
@@ -616,17 +635,19 @@ CASES = {
     "attention.scaled_dot_product.score_moments": lambda r: scaled_dot_product.score_moments(r(4), std=1.0),
     "attention.scaled_dot_product.softmax_jacobian": lambda r: scaled_dot_product.softmax_jacobian(r(2, 4)),
     "attention.scaled_dot_product.entropy": lambda r: scaled_dot_product.entropy(r(2, 4)),
-    "attention.shapes.as_torch_takes_them": lambda r: list(
-        shapes.as_torch_takes_them(
+    "attention.shapes.normalize_inputs": lambda r: list(
+        shapes.normalize_inputs(
             r(2, 4, 5, 3),
             r(2, 2, 6, 3),
             r(1, 2, 6, 3),
-            None,
             padding_mask=r(2, 6).detach() > 0,
             enable_gqa=True,
         )
     ),
-    "attention.shapes.clear_hidden": lambda r: shapes.clear_hidden(r(4, 5).detach(), r(2, 5, 3), r(2, 5, 6)),
+    "attention.shapes.zero_hidden": lambda r: shapes.zero_hidden(r(4, 5).detach(), r(2, 5, 3), r(2, 5, 6)),
+    "attention.shapes.hide_keys": lambda r: list(
+        shapes.hide_keys(r(1, 5).detach() > 0, r(2, 5, 4), r(2, 5, 3))
+    ),
     "attention.shapes.key_weights": lambda r: shapes.key_weights(r(1, 5).detach() > 0, r(2, 5, 4)),
     "attention.shapes.merge_leading": lambda r: shapes.merge_leading(r(2, 3, 5, 4)),
     # optimization
@@ -781,16 +802,6 @@ CASES = {
         scale=2.0,
         compute_dtype=torch.float32,
     ),
-    "sae.kernels.stacked_error": lambda r: kernels.stacked_error(
-        r(5, 6).detach(),
-        [(r(4, 6), r(4)), (r(2, 4), r(2))],
-        (r(6, 2), r(6)),
-        mean=r(6).detach(),
-        spread=r().detach(),
-        activation="sigmoid",
-        scale=2.0,
-        compute_dtype=torch.float32,
-    ),
     "sae.memory.empty": lambda r: memory.empty(3, 4, like=r(2)).zero_(),
     "sae.memory.converted": lambda r: memory.converted(r(3, 4), torch.bfloat16),
     "sae.losses.reconstruction": lambda r: losses.reconstruction(r(5, 6), r(5, 6)),
@@ -801,10 +812,7 @@ CASES = {
     "sae.losses.combined": lambda r: losses.combined(r(), r(), r(), beta=0.1, gamma=0.1),
     "sae.losses.decoder_weighted_l1": lambda r: losses.decoder_weighted_l1(r(5, 4), r(6, 4)),
     "sae.metrics.firing_rates": lambda r: metrics.firing_rates(r(5, 8)),
-    "sae.metrics.dead_units": lambda r: metrics.dead_units(r(5, 8)),
-    "sae.metrics.dense_units": lambda r: metrics.dense_units(r(5, 8)),
     "sae.metrics.UnitActivity": unit_activity,
-    "sae.metrics.top_rows": lambda r: metrics.top_rows(r(5, 8), 2),
     "sae.recovery.cosines": lambda r: recovery.cosines(r(6, 8), r(4, 6)),
     "sae.resonance.thresholds": lambda r: resonance.thresholds(r(9, 4), frequency=0.3),
     "sae.resonance.resonance_step": lambda r: resonance.resonance_step(r(4, 6), r(9, 6), frequency=0.3),
@@ -1004,9 +1012,11 @@ EXCEPTIONS = {
     "takes and returns Python numbers, text or functions, no tensor": """
         architectures.convolution: output_size receptive_field fft_size weight_gradient_std effective_width
         architectures.graphs: simple_path_counts refine_colours
+        attention.feature_maps: sum_dtype
+        attention.kernelized_chunks: slices
         attention.kernelized: softmax_multiply_adds linear_multiply_adds crossover_length memory_crossover_length
         attention.ridge: operations
-        attention.rotary: ntk_aware_base dynamic_ntk_scale yarn_attention_factor
+        attention.rotary: ntk_aware_base yarn_attention_factor
         optimization.gradient_descent: steps_to_accuracy
         optimization.gradient_estimators: gaussian_expectation quadratic_score_variance cosine_variances
         optimization.muon: shape_factor
@@ -1064,7 +1074,7 @@ EXCEPTIONS = {
         theory.markov_chains: random_chains draw_tokens
     """,
     "measures its input: what it returns is a Python number": """
-        attention.recall: recall_accuracy compare_recall
+        attention.recall: recall_accuracy
         optimization.gradient_descent: stability_limit worst_rate best_step svd_coordinates sharpness
         optimization.gradient_descent: heavy_ball_rate best_heavy_ball
         optimization.gradient_estimators: best_baseline
@@ -1122,13 +1132,12 @@ EXCEPTIONS = {
     """,
     "checks shapes and dtypes and returns nothing": """
         architectures.state_space: check_sequence check_shape check_whole
-        attention.shapes: check_qkv check_causal check_no_dropout without_autocast
+        attention.shapes: check_qkv check_causal without_autocast
         representation.pca: check_table
     """,
     "reads files, or tables of any kind, on the way to the device": """
         representation.peft_format: save load
         sae.batches: RowSource Batches mean_and_scale check_finite
-        sae.sparse.crosscoder: SideBySide
         sae.checkpoints: only_run write latest
         sae.io: save load
         sae.sae_lens_format: export load
@@ -1146,6 +1155,8 @@ EXCEPTIONS = {
     """,
     "is a base class or a tuple of results of what is in the table": """
         attention.layers: DecoderConfig
+        attention.kernelized_chunks: Tokens Form
+        attention.shapes: TorchOptions Inputs
         attention.states: AttentionState
         attention.random_features: RandomFeatures TrigonometricFeatures PositiveFeatures
         sae.autoencoder: Autoencoder
