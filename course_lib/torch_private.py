@@ -6,6 +6,7 @@ the numbers of `draw_gamma`.
 
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -56,6 +57,5 @@ def draw_gamma(concentration: Tensor, *, generator: torch.Generator | None = Non
     if hasattr(torch, "_standard_gamma"):
         return torch._standard_gamma(concentration, generator=generator)
     seed = int(torch.randint(2**62, (), generator=generator, device=concentration.device))
-    with torch.random.fork_rng():
-        torch.manual_seed(seed)
-        return torch.distributions.Gamma(concentration, torch.ones_like(concentration)).sample()
+    drawn = np.random.default_rng(seed).standard_gamma(concentration.cpu().numpy())
+    return torch.as_tensor(drawn).to(concentration)

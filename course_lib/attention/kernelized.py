@@ -18,14 +18,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from course_lib.attention.decay import decay_mask_with_past, decay_weights
-from course_lib.attention.feature_maps import (
-    FeatureMap,
-    Quadratic,
-    compute_features,
-    elu_features,
-    exp_similarity,
-    sum_dtype,
-)
+from course_lib.attention.feature_maps import FeatureMap, Quadratic, compute_features, sum_dtype
+from course_lib.attention.feature_maps import elu_features as elu_features
+from course_lib.attention.feature_maps import exp_similarity as exp_similarity
 from course_lib.attention.fused_quadratic import attend_by_products
 from course_lib.attention.kernelized_chunks import Form, Tokens, attend_in_chunks
 from course_lib.attention.shapes import (
@@ -39,23 +34,6 @@ from course_lib.attention.shapes import (
     zero_hidden,
 )
 from course_lib.attention.states import AttentionState
-
-__all__ = [
-    "PENDING",
-    "FeatureMap",
-    "LinearState",
-    "Quadratic",
-    "crossover_length",
-    "elu_features",
-    "exp_similarity",
-    "kernel_attention",
-    "linear_attention",
-    "linear_attention_loop",
-    "linear_multiply_adds",
-    "memory_crossover_length",
-    "recurrent_step",
-    "softmax_multiply_adds",
-]
 
 Decay = float | int | Float[Tensor, "..."] | None
 PENDING = 64  # tokens that wait until they are added to the sums of a state
