@@ -155,16 +155,6 @@ def test_sums_in_stretches_are_those_of_the_whole_table(monkeypatch):
         torch.testing.assert_close(kernels._summed_rows(table, places, starts, weights), expected)
 
 
-def test_blocks_of_rows_leave_loss_and_gradients(monkeypatch):
-    found = []
-    for rows in (1000, 300):
-        monkeypatch.setattr(kernels, "STACK_BLOCK", rows)
-        model, x, _ = built("deep bottleneck", dtype=torch.float64)
-        total = model.training_loss(x)["total"]
-        found.append([total, *torch.autograd.grad(3 * total, list(model.parameters()))])
-    torch.testing.assert_close(found[0], found[1], rtol=1e-12, atol=1e-14)
-
-
 def test_gradients_keep_the_layout_of_their_weights():
     # The fused optimiser walks weights and gradients as they lie in memory.
     model, x, _ = built("topk")
