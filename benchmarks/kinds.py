@@ -108,7 +108,7 @@ def measured(autoencoder: SparseAutoencoder, seed: int) -> dict[str, float]:
         "atoms at cosine 0.8, %": 100 * found.share_matched(0.8),
         "atoms at cosine 0.9, %": 100 * found.share_matched(0.9),
         "variance explained, %": 100 * metrics.explained_variance(rows, autoencoder.decode(features)),
-        "dead features": metrics.dead_units(features).sum().item(),
+        "dead features": (metrics.firing_rates(features) == 0).sum().item(),
         "atoms split, %": 100 * share_split(autoencoder.decoder_weight, made.atoms),
         "general silent with special, %": 100 * absorbed.with_special,
         "general silent alone, %": 100 * absorbed.alone,
@@ -157,7 +157,7 @@ def told_apart(autoencoder: CrosscoderSparseAutoencoder, seed: int) -> dict[str,
     rows, codes, where = two_sites(seed)
     rows, codes = rows[ROWS:], codes[ROWS:]
     features = autoencoder.encode(rows)
-    alive = ~metrics.dead_units(features)
+    alive = metrics.firing_rates(features) > 0
     features = features[:, alive]
     both = torch.corrcoef(torch.cat([features, codes], dim=1).T)[: features.shape[1], features.shape[1] :]
     strongest, atom = both.max(dim=1)

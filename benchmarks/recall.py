@@ -7,9 +7,23 @@ each of which repeats itself to the rounding of the processor.
 import torch
 
 from benchmarks.timing import Spread
-from course_lib.attention.recall import FORMS, TASKS, compare_recall
+from course_lib.attention.recall import FORMS, TASKS, recall_accuracy, recall_decoder, train_to_recall
 
 SEEDS = (0, 1, 2)
+SIZES = (4, 8, 16, 32)
+
+
+def accuracies(task: str, *, seed: int, steps: int = 400) -> dict[str, dict[int, float]]:
+    """Train one decoder of each form on a task; its accuracy at each size. "untrained" is softmax before its first step."""
+    draw, vocab_size = TASKS[task]
+    models = {"untrained": recall_decoder("softmax", vocab_size=vocab_size, seed=seed)}
+    for form in FORMS:
+        models[form] = recall_decoder(form, vocab_size=vocab_size, seed=seed)
+        train_to_recall(models[form], draw, SIZES, steps=steps, seed=seed)
+    return {
+        name: {size: recall_accuracy(model, draw, size, seed=seed + 10_000) for size in SIZES}
+        for name, model in models.items()
+    }
 
 
 def run(seeds: tuple[int, ...] = SEEDS) -> dict[str, Spread]:
@@ -17,7 +31,7 @@ def run(seeds: tuple[int, ...] = SEEDS) -> dict[str, Spread]:
     torch.set_num_threads(1)
     rows: dict[str, Spread] = {}
     for task in TASKS:
-        found = [compare_recall(task, seed=seed) for seed in seeds]
+        found = [accuracies(task, seed=seed) for seed in seeds]
         for form in ("untrained", *FORMS):
             for size in found[0][form]:
                 shares = [by_form[form][size] for by_form in found]

@@ -30,7 +30,7 @@ from torch import nn
 
 from benchmarks.sae_peers import BATCH, WIDTH, K, activations
 from benchmarks.timing import Spread
-from course_lib import devices
+from course_lib import devices, torch_private
 from course_lib.sae import (
     Autoencoder,
     GroupBiasAdaptedAutoencoder,
@@ -107,7 +107,7 @@ def floor_steps(
             rows, columns = (torch.randint(-99, 99, (size, inner), dtype=torch.int8) for size in (n, m))
             whole = torch.empty(512, m, dtype=torch.int32)
             forms["floor, products, integers"] = lambda: [
-                torch._int_mm(block, columns.T, out=whole) for block in rows.split(512)
+                torch_private.multiply_int8(block, columns.T, out=whole) for block in rows.split(512)
             ]
         forms["floor, top-k, row maxima"] = lambda: pre.amax(dim=1)
         forms["floor, top-k, column maxima"] = lambda: pre.amax(dim=0)

@@ -5,6 +5,8 @@ from contextlib import contextmanager
 
 import torch
 
+from course_lib import torch_private
+
 WIDE = 512
 """d_model from which a second thread saves more time than it waits; see `threads_for`."""
 
@@ -33,7 +35,7 @@ def multiplies_bfloat16(device: torch.device | str) -> bool:
 
 def multiplies_int8(device: torch.device | str) -> bool:
     """Whether it is a CPU that multiplies 8-bit integers in hardware, faster than float32, and torch offers it."""
-    return hasattr(torch, "_int_mm") and _has(torch.device(device), "avx512_vnni", "amx_int8")
+    return torch_private.has_int8_products() and _has(torch.device(device), "avx512_vnni", "amx_int8")
 
 
 def _has(device: torch.device, *names: str) -> bool:

@@ -185,8 +185,8 @@ MUTANTS = [
     Mutant(
         "nesterov-weights-swapped",
         "optimization/muon.py",
-        "torch._foreach_lerp([grads[i] for i in batch], moved, momentum)",
-        "torch._foreach_lerp([grads[i] for i in batch], moved, 1 - momentum)",
+        "torch_private.lerp_each([grads[i] for i in batch], moved, momentum)",
+        "torch_private.lerp_each([grads[i] for i in batch], moved, 1 - momentum)",
         ("tests/optimization/test_muon.py",),
     ),
     Mutant(
@@ -234,23 +234,23 @@ MUTANTS = [
     ),
     Mutant(
         "causal-backward-leaves-out-the-diagonal",
-        "attention/kernelized.py",
-        'keep = torch.tril if causal == "past" else torch.triu',
-        'keep = torch.tril if causal == "past" else lambda scores: scores.triu(1)',
+        "attention/fused_quadratic.py",
+        'keep = torch.tril if direction == "past" else torch.triu',
+        'keep = torch.tril if direction == "past" else lambda scores: scores.triu(1)',
         ("tests/attention/test_kernelized.py",),
     ),
     Mutant(
         "denominator-counts-masked-keys",
-        "attention/kernelized.py",
+        "attention/fused_quadratic.py",
         "y[..., at] * w[:, at].mT",
         "y[..., at]",
         ("tests/attention/test_kernelized.py",),
     ),
     Mutant(
         "fading-values-keep-their-weight",
-        "attention/kernelized.py",
-        "sums.absorb(y, to_end * a, to_end * w)",
-        "sums.absorb(y, a, to_end * w)",
+        "attention/kernelized_chunks.py",
+        "mask[:, -1, 1:, None] * values",
+        "values",
         ("tests/attention/test_states.py",),
     ),
     Mutant(
@@ -313,8 +313,8 @@ MUTANTS = [
     Mutant(
         "l1-kernel-forgets-the-norms-gradient",
         "sae/kernels.py",
-        "by_part += part * factor",
-        "by_part += 0 * factor",
+        "grad_part += part * factor",
+        "grad_part += 0 * factor",
         ("tests/sae/test_kernels.py",),
     ),
     Mutant(

@@ -27,7 +27,10 @@ from course_lib import sae
 from course_lib.architectures import convolution, graphs, normalisation, recurrent
 from course_lib.attention import (
     decay,
+    feature_maps,
+    fused_quadratic,
     kernelized,
+    kernelized_chunks,
     random_features,
     recall,
     rotary,
@@ -146,6 +149,13 @@ def circuit_norms(r: Inputs) -> list[Tensor]:
     """What a circuit computes in r x r matrices; eigenvalues of unsymmetric ones have no gradient on meta."""
     made = circuits.Circuit(r(6, 3), r(3, 6))
     return [made.norm(), made.then(made.transposed()).matrix(), made.apply(r(4, 6))]
+
+
+def chunk_inputs(r, feature_map):
+    """Tokens and form of one chunked call."""
+    weights, floor = r(2, 5, 1).detach().square(), r(2, 5, 1).detach().square()
+    tokens = kernelized_chunks.Tokens(r(2, 5, 4), r(2, 5, 4), r(2, 5, 3), weights, floor)
+    return tokens, kernelized_chunks.Form(feature_map, causal=True, normalize=True, chunk_size=2)
 
 
 def both(function, **options):
@@ -382,7 +392,7 @@ FROM_SIGNATURE = """
     architectures.selective: scan_loop scan_by_doubling selective_step selective_scan_loop
     architectures.selective: selective_scan decayed_step decayed_attention_loop decayed_attention
     attention.decay: decay_mask decay_mask_with_past decayed_sums
-    attention.kernelized: elu_features exp_similarity
+    attention.feature_maps: elu_features exp_similarity
     attention.random_features: gaussian_kernel relative_variance orthogonal_covariance
     attention.random_features: attention_error
     attention.ridge: ridge_memory cholesky_update delta_rule_loop conjugate_gradient
@@ -392,7 +402,7 @@ FROM_SIGNATURE = """
     attention.scaled_dot_product: attention_scores attention_weights naive_attention attention
     attention.scaled_dot_product: qk_norm_attention argmax_keys argmax_attention score_moments
     attention.scaled_dot_product: softmax_jacobian entropy
-    attention.shapes: as_torch_takes_them merge_leading
+    attention.shapes: merge_leading
     optimization.gradient_descent: least_squares_loss gradient_descent heavy_ball
     optimization.gradient_descent: contraction_factors closed_form
     optimization.gradient_estimators: leave_one_out categorical_gradient categorical_score_gradients
@@ -411,7 +421,7 @@ FROM_SIGNATURE = """
     sae.memory: empty converted
     sae.losses: reconstruction bernoulli_kl kl_sparsity squared_error cross_entropy combined
     sae.losses: decoder_weighted_l1
-    sae.metrics: firing_rates dead_units dense_units top_rows
+    sae.metrics: firing_rates
     sae.recovery: cosines
     sae.resonance: thresholds resonance_step resonate
     representation.circuits: circuit_gradients composition token_path
@@ -483,7 +493,16 @@ CASES = {
         r(2, 2), r(2), r(2), keep=0.8
     ),
     "attention.kernelized.LinearState": linear_state,
-    "attention.kernelized.Quadratic": lambda r: kernelized.linear_attention(
+    "attention.feature_maps.compute_features": lambda r: feature_maps.compute_features(
+        kernelized.elu_features, r(2, 5, 4)
+    ),
+    "attention.kernelized_chunks.attend_in_chunks": lambda r: list(
+        kernelized_chunks.attend_in_chunks(*chunk_inputs(r, kernelized.elu_features), None)
+    ),
+    "attention.fused_quadratic.attend_by_products": lambda r: fused_quadratic.attend_by_products(
+        *chunk_inputs(r, kernelized.Quadratic()), None
+    )[0],
+    "attention.feature_maps.Quadratic": lambda r: kernelized.linear_attention(
         *r.qkv(), feature_map=kernelized.Quadratic(), causal=True, chunk_size=2
     ),
     "attention.kernelized.recurrent_step": lambda r: kernelized.recurrent_step(
@@ -553,6 +572,19 @@ CASES = {
     ],
     "attention.rotary.convert_layout": lambda r: rotary.convert_layout(
         r(8, 3), head_dim=4, source="half", target="interleaved"
+    ),
+    "attention.shapes.normalize_inputs": lambda r: list(
+        shapes.normalize_inputs(
+            r(2, 4, 5, 3),
+            r(2, 2, 6, 3),
+            r(1, 2, 6, 3),
+            padding_mask=r(2, 6).detach() > 0,
+            enable_gqa=True,
+        )
+    ),
+    "attention.shapes.zero_hidden": lambda r: shapes.zero_hidden(r(4, 5).detach(), r(2, 5, 3), r(2, 5, 6)),
+    "attention.shapes.hide_keys": lambda r: list(
+        shapes.hide_keys(r(1, 5).detach() > 0, r(2, 5, 4), r(2, 5, 3))
     ),
     "attention.shapes.key_weights": lambda r: shapes.key_weights(r(1, 5).detach() > 0, r(2, 5, 4)),
     "optimization.muon.Muon": muon_step,
@@ -678,16 +710,6 @@ CASES = {
     ),
     "sae.by_hand.sparse_backward": lambda r: by_hand.sparse_backward(*hand_pass(r), l1=0.1),
     "sae.kernels.entries_of_product": sparse_code,
-    "sae.kernels.stacked_error": lambda r: kernels.stacked_error(
-        r(5, 6).detach(),
-        [(r(4, 6), r(4)), (r(2, 4), r(2))],
-        (r(6, 2), r(6)),
-        mean=r(6).detach(),
-        spread=r().detach(),
-        activation="sigmoid",
-        scale=2.0,
-        compute_dtype=torch.float32,
-    ),
     "theory.attention_margin.flow_by_euler": lambda r: margin.flow_by_euler(
         samples(r), [r(4, 4), r(4, 4)], diagonal=False, step=0.1, steps=2
     ),

@@ -12,20 +12,18 @@ q.k / sigma^2 the scores q.k / sqrt(head_dim) of softmax attention.
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Unpack
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from course_lib.attention.shapes import (
-    as_torch_takes_them,
-    check_causal,
-    check_no_dropout,
+    TorchOptions,
     check_qkv,
-    clear_hidden,
-    key_weights,
+    hide_keys,
     merge_leading,
+    normalize_inputs,
     without_autocast,
 )
 from course_lib.attention.states import AttentionState
@@ -234,11 +232,8 @@ def random_feature_attention(
     chunk_size: int = 128,
     initial_state: RandomFeatureState | None = None,
     return_state: bool = False,
-    padding_mask: Tensor | None = None,
-    is_causal: bool | None = None,
     scale: float | int | None = None,
-    enable_gqa: bool = False,
-    dropout_p: float | int = 0.0,
+    **call: Unpack[TorchOptions],
 ) -> Float[Tensor, "... queries d_v"] | tuple[Float[Tensor, "... queries d_v"], RandomFeatureState]:
     """Estimate softmax attention with scores q.k / sigma^2, in time linear in the sequence (16.11).
 
@@ -256,10 +251,8 @@ def random_feature_attention(
     A state stands for all keys of earlier calls, which every query sees: with `return_state` the result is (output,
     state), and `initial_state` goes on from it, by one token or by many, with gradients into the state.
 
-    As torch calls it: `is_causal`, where given, counts in place of `causal`; `enable_gqa` repeats heads of k and v, and
-    leading dimensions of size 1 are repeated (a state then is one for each head of q); `padding_mask` is boolean, (batch,
-    keys), True takes part; `scale`, above 0, makes the scores scale q.k, in
-    place of 1 / sigma^2; `dropout_p` must be 0.
+    As torch calls it: `scale`, above 0, makes the scores scale q.k, in place of 1 / sigma^2; the other options are
+    `TorchOptions`. Where heads are repeated, a state is one for each head of q.
 
     Shapes: any leading dimensions; `attn_mask` is (..., 1, keys), True takes part; a query that sees no key gets
     zeros. Half precision is computed in float32 and returned in its own dtype. With fewer queries than keys, causal
@@ -271,25 +264,19 @@ def random_feature_attention(
             `chunk_size` is below 1, or the state is another one's.
     Source: Choromanski et al. (2021), arXiv:2009.14794; the maxima by feature are this course's.
     """
-    causal = causal if is_causal is None else is_causal
-    check_no_dropout(dropout_p)
-    q, k, v, attn_mask = as_torch_takes_them(
-        q, k, v, attn_mask, padding_mask=padding_mask, enable_gqa=enable_gqa
-    )
+    q, k, v, attn_mask, causal = normalize_inputs(q, k, v, attn_mask, causal, **call)
     if scale is not None:
         if not 0 < scale < math.inf:
             raise ValueError(f"scale must be a finite number above 0, got {scale}")
         q, k = (x * (math.sqrt(scale) * _width(features.sigma, x.shape[-1])) for x in (q, k))
-    if causal:
-        check_causal(q, k)
     if chunk_size < 1:
         raise ValueError(f"chunk_size must be 1 or more, got {chunk_size}")
     shape, dtype = (*q.shape[:-1], v.shape[-1]), q.dtype
-    visible = None if attn_mask is None else merge_leading(key_weights(attn_mask, k)) > 0
+    k, v, weights = hide_keys(attn_mask, k, v)
+    visible = None if weights is None else merge_leading(weights) > 0
     stateful = return_state or initial_state is not None
     if not stateful and not (q.shape[-2] and k.shape[-2]):
         return v.new_zeros(shape)
-    k, v = clear_hidden(attn_mask, k, v)
     state = _start(initial_state, k, v, features)
     q, k, v = (merge_leading(x).to(state.sums.dtype) for x in (q, k, v))
     with without_autocast(q.device):  # exponents and sums need their digits

@@ -152,31 +152,3 @@ def recall_accuracy(model: Decoder, task: Task, size: int, *, batch: int = 64, s
     tokens, answers = task(batch, size, generator=torch.Generator(device).manual_seed(seed), device=device)
     asked = answers != NO_ANSWER
     return float((model(tokens).argmax(-1) == answers)[asked].double().mean())
-
-
-def compare_recall(
-    task: str,
-    *,
-    forms: tuple[str, ...] = tuple(FORMS),
-    sizes: tuple[int, ...] = (4, 8, 16, 32),
-    steps: int = 400,
-    seed: int = 0,
-) -> dict[str, dict[int, float]]:
-    """Train one decoder of each form on a task, and return its accuracy at each size: {form: {size: share}}.
-
-    "untrained" stands beside them: the softmax decoder before its first step.
-
-    Raises:
-        ValueError: the task is none of TASKS, a form none of FORMS, or there are fewer than 20 steps.
-    """
-    if task not in TASKS:
-        raise ValueError(f"task must be one of {list(TASKS)}, got {task!r}")
-    draw, vocab_size = TASKS[task]
-    models = {"untrained": recall_decoder("softmax", vocab_size=vocab_size, seed=seed)}
-    for form in forms:
-        models[form] = recall_decoder(form, vocab_size=vocab_size, seed=seed)
-        train_to_recall(models[form], draw, sizes, steps=steps, seed=seed)
-    return {
-        name: {size: recall_accuracy(model, draw, size, seed=seed + 10_000) for size in sizes}
-        for name, model in models.items()
-    }

@@ -12,7 +12,7 @@ same outputs with lambda = 1. A lambda that is to be learned is therefore a scal
 
 import math
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, Unpack
 
 import torch
 from jaxtyping import Float
@@ -20,13 +20,12 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from course_lib.attention.shapes import (
-    as_torch_takes_them,
+    TorchOptions,
     check_causal,
-    check_no_dropout,
     check_qkv,
-    clear_hidden,
-    key_weights,
+    hide_keys,
     merge_leading,
+    normalize_inputs,
     without_autocast,
 )
 from course_lib.attention.states import AttentionState
@@ -220,9 +219,7 @@ class RidgeState(AttentionState):
                 f"(*{tuple(expected[0])}, keys, {expected[2]}), got {tuple(k.shape)} and {tuple(v.shape)}"
             )
         _check_decay(decay)
-        if attn_mask is not None:
-            key_weights(attn_mask, k)  # refuses a mask that is none over keys
-            k, v = clear_hidden(attn_mask, k, v)
+        k, v, _ = hide_keys(attn_mask, k, v)
         k, v = _weighed(k.to(self.gram.dtype), v.to(self.gram.dtype), decay)
         faded = decay ** k.shape[-2]
         sums = torch.cat([self.gram, self.cross], dim=-1)
@@ -273,11 +270,8 @@ def ridge_attention(
     decay: float | int = 1.0,
     initial_state: RidgeState | None = None,
     return_state: bool = False,
-    padding_mask: Tensor | None = None,
-    is_causal: bool | None = None,
     scale: float | int | None = None,
-    enable_gqa: bool = False,
-    dropout_p: float | int = 0.0,
+    **call: Unpack[TorchOptions],
 ) -> Float[Tensor, "... queries d_v"] | tuple[Float[Tensor, "... queries d_v"], RidgeState]:
     """Return y_i = W_i^T q_i with W_i the ridge memory of the pairs up to i, or of all pairs (17.4, 17.13).
 
@@ -291,9 +285,8 @@ def ridge_attention(
     vanishes, so that keys of the last few 1 / (1 - gamma) tokens must span all directions. States and decay belong to the
     chunk form, decay also to "solve".
 
-    As torch calls it: `is_causal`, where given, counts in place of `causal`; `enable_gqa` repeats heads of k and v, and
-    leading dimensions of size 1 are repeated (a state then is one for each head of q); `padding_mask` is boolean, (batch,
-    keys), True takes part; `scale` multiplies the queries; `dropout_p` must be 0.
+    As torch calls it: `scale` multiplies the queries; the other options are `TorchOptions`. Where heads are repeated, a
+    state is one for each head of q.
 
     Shapes: (..., seq, head_dim) with any leading dimensions, as scaled_dot_product_attention takes it; `attn_mask`
     is boolean, (..., 1, keys): a key where it is False is not stored. Half precision is computed in float32. With fewer
@@ -308,11 +301,7 @@ def ridge_attention(
             range or not causal, or the state is another one's.
         RuntimeError: rounding makes a positive definite matrix indefinite. (Compiled, torch's own LinAlgError.)
     """
-    causal = causal if is_causal is None else is_causal
-    check_no_dropout(dropout_p)
-    q, k, v, attn_mask = as_torch_takes_them(
-        q, k, v, attn_mask, padding_mask=padding_mask, enable_gqa=enable_gqa
-    )
+    q, k, v, attn_mask, causal = normalize_inputs(q, k, v, attn_mask, causal, **call)
     if scale is not None:
         q = q * scale
     _check_penalty(penalty)
@@ -335,14 +324,10 @@ def ridge_attention(
         )
     if stateful and method != "chunk":
         raise ValueError(f"a state needs method 'chunk', got {method!r}")
-    if causal:
-        check_causal(q, k)
     lead, dtype = q.shape[:-1], q.dtype
     if not stateful and not k.numel():
         return q.new_zeros(*lead, v.shape[-1])
-    if attn_mask is not None:
-        key_weights(attn_mask, k)  # refuses a mask that is none over keys
-        k, v = clear_hidden(attn_mask, k, v)  # a key of zeros changes neither K^T K nor K^T V
+    k, v, _ = hide_keys(attn_mask, k, v)  # a key of zeros changes neither K^T K nor K^T V
     state = _start(initial_state, k, v, penalty) if stateful else None
     work = _work_dtype(dtype) if state is None else state.gram.dtype
     q, k, v = (merge_leading(x).to(work) for x in (q, k, v))
@@ -355,9 +340,9 @@ def ridge_attention(
             y = _by_one_solve(q, k, v, penalty)
         else:
             options = (chunk_size, refresh_every, decay, state) if method == "chunk" else ()
-            ahead = k.shape[1] - q.shape[1]  # no one asks there
-            asked = pad(q, (0, 0, ahead, 0))
-            y = forms[method](asked, k, v, penalty, *((decay,) if method == "solve" else options))[:, ahead:]
+            ahead = k.shape[1] - q.shape[1]  # queries of 0, whose outputs are left out
+            padded = pad(q, (0, 0, ahead, 0))
+            y = forms[method](padded, k, v, penalty, *((decay,) if method == "solve" else options))[:, ahead:]
     y = y.to(dtype).reshape(*lead, v.shape[-1])
     return (y, new.unmerged(lead[:-1])) if return_state else y
 
@@ -546,11 +531,8 @@ def delta_rule(
     chunk_size: int = 64,
     initial_state: DeltaState | None = None,
     return_state: bool = False,
-    padding_mask: Tensor | None = None,
-    is_causal: bool | None = None,
     scale: float | int | None = None,
-    enable_gqa: bool = False,
-    dropout_p: float | int = 0.0,
+    **call: Unpack[TorchOptions],
 ) -> Float[Tensor, "... queries d_v"] | tuple[Float[Tensor, "... queries d_v"], DeltaState]:
     """Return y_i = W_i^T q_i for W_i = W_{i-1} + eta_i k_i (v_i - W_{i-1}^T k_i)^T: one gradient step a token (17.15).
 
@@ -559,10 +541,9 @@ def delta_rule(
     from chunk to chunk is products of matrices.
 
     Shapes: as in `ridge_attention`, causal, with `attn_mask` and states as there; `step_size` is a number or one a token,
-    (..., keys). Half precision is computed in float32. With `enable_gqa` each head of k and v serves as many neighbouring
-    heads of q as there are more of them; states and step sizes are those of the heads of q. As torch calls it:
-    `padding_mask` is boolean, (batch, keys), True takes part; `scale` multiplies the queries; `is_causal` may be True, which
-    the rule is in any case; `dropout_p` must be 0.
+    (..., keys). Half precision is computed in float32. As torch calls it: `scale` multiplies the queries; the other
+    options are `TorchOptions`, of which `is_causal` may be True, as the rule is in any case. Where heads are repeated,
+    states and step sizes are those of the heads of q.
     Ranges: eta_i |k_i|^2 lies between 0 and 2, beyond which errors grow from token to token.
 
     Raises:
@@ -570,21 +551,15 @@ def delta_rule(
             `is_causal` is False, or the state is another one's.
     Source: I. Schlag, K. Irie and J. Schmidhuber, arXiv:2102.11174; in chunks S. Yang et al., arXiv:2406.06484.
     """
-    check_no_dropout(dropout_p)
-    if is_causal is False:
+    q, k, v, attn_mask, causal = normalize_inputs(q, k, v, attn_mask, True, **call)
+    if not causal:
         raise ValueError("is_causal must be True or left out, got False: the rule learns from token to token")
-    q, k, v, attn_mask = as_torch_takes_them(
-        q, k, v, attn_mask, padding_mask=padding_mask, enable_gqa=enable_gqa
-    )
     if scale is not None:
         q = q * scale
-    check_causal(q, k)
     if chunk_size < 1:
         raise ValueError(f"chunk_size must be 1 or more, got {chunk_size}")
     eta = _steps(step_size, k)
-    if attn_mask is not None:
-        key_weights(attn_mask, k)  # refuses a mask that is none over keys
-        k, v = clear_hidden(attn_mask, k, v)  # a key of zeros moves nothing
+    k, v, _ = hide_keys(attn_mask, k, v)  # a key of zeros moves nothing
     lead, dtype, length = q.shape[:-1], q.dtype, k.shape[-2]
     work = _work_dtype(dtype)
     if initial_state is None:
@@ -600,7 +575,9 @@ def delta_rule(
             )
         work = torch.promote_types(work, weights.dtype)
     q, k, v, eta, weights = (merge_leading(x).to(work) for x in (q, k, v, eta, weights))
-    q = pad(q, (0, 0, length - q.shape[1], 0))  # no one asks before the first query
+    q = pad(
+        q, (0, 0, length - q.shape[1], 0)
+    )  # queries of 0 before the first one, whose outputs are left out
     outputs = [v[:, :0]]
     with without_autocast(q.device):
         if length:

@@ -129,22 +129,6 @@ def ntk_frequencies(
     return rope_frequencies(rotary_dim, base=base, device=device)
 
 
-def dynamic_ntk_scale(scale: float | int, *, length: int, trained_length: int) -> float:
-    """s max(L, L_0) / L_0 - (s - 1): a scale for `ntk_frequencies` that grows with the text, from 1 up to L_0 on.
-
-    Units: L is `length`, the tokens of the text, and L_0 is `trained_length`, those of the texts in training; `scale` is s.
-
-    Raises:
-        ValueError: `scale` is below 1, or a length is not above 0.
-
-    Source: "dynamic NTK", discussed in Peng et al. 2023, arXiv:2309.00071.
-    """
-    _check_scale(scale)
-    _check_length(length, "length")
-    _check_length(trained_length)
-    return scale * max(length, trained_length) / trained_length - (scale - 1)
-
-
 def turns_in(frequencies: Float[Tensor, " pairs"], length: float | int) -> Float[Tensor, " pairs"]:
     """r_i = L omega_i / (2 pi): how many turns pair i makes over a text of L positions."""
     return length * frequencies / (2 * math.pi)

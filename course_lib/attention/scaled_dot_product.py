@@ -16,13 +16,20 @@ that may look at nothing has weights 0 and output 0.
 """
 
 import math
+from typing import Unpack
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional
 
-from course_lib.attention.shapes import as_torch_takes_them, check_causal, check_qkv, clear_hidden
+from course_lib.attention.shapes import (
+    TorchOptions,
+    check_causal,
+    check_qkv,
+    normalize_inputs,
+    zero_hidden,
+)
 
 Scale = float | int | Float[Tensor, "..."] | None
 
@@ -60,12 +67,12 @@ def _check(q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None, causal: bo
         raise ValueError("head_dim is 0, and the default scale is 1/sqrt(head_dim): give scale")
 
 
-def _added(attn_mask: Tensor | None, q: Tensor) -> Tensor | None:
+def _cast_mask(attn_mask: Tensor | None, q: Tensor) -> Tensor | None:
     """Bring a mask that is added to the dtype of the scores."""
     return attn_mask if attn_mask is None or attn_mask.dtype == torch.bool else attn_mask.to(q.dtype)
 
 
-def _and_past(attn_mask: Tensor | None, q_len: int, k_len: int, device: torch.device) -> Tensor:
+def _close_future(attn_mask: Tensor | None, q_len: int, k_len: int, device: torch.device) -> Tensor:
     """Close the future: entry (i, j) of the mask stays as it is for j <= i + k_len - q_len only."""
     past = torch.ones(q_len, k_len, dtype=torch.bool, device=device).tril(k_len - q_len)
     if attn_mask is None:
@@ -73,13 +80,13 @@ def _and_past(attn_mask: Tensor | None, q_len: int, k_len: int, device: torch.de
     return attn_mask & past if attn_mask.dtype == torch.bool else attn_mask.masked_fill(~past, -math.inf)
 
 
-def _sees_nothing(scores: Tensor) -> Tensor:
+def _is_blind(scores: Tensor) -> Tensor:
     return (scores == -math.inf).all(-1, keepdim=True)
 
 
 def _softmax_rows(scores: Tensor) -> Tensor:
     """Softmax over the last dimension; a row of minus infinities gives zeros, and zeros as gradient, not NaN."""
-    blind = _sees_nothing(scores)
+    blind = _is_blind(scores)
     return torch.softmax(scores.masked_fill(blind, 0), -1).masked_fill(blind, 0)
 
 
@@ -103,13 +110,13 @@ def attention_scores(
         ValueError: q and k do not belong together, mask or scale do not fit, or causal gets more queries than keys.
     """
     _check(q, k, k, attn_mask, causal, scale)
-    attn_mask = _added(attn_mask, q)
-    (k,) = clear_hidden(attn_mask, k)
+    attn_mask = _cast_mask(attn_mask, q)
+    (k,) = zero_hidden(attn_mask, k)
     if scale is None:
         scale = q.shape[-1] ** -0.5
     scores = q @ k.mT * (scale.to(q.dtype) if isinstance(scale, Tensor) else scale)
     if causal:
-        attn_mask = _and_past(attn_mask, q.shape[-2], k.shape[-2], q.device)
+        attn_mask = _close_future(attn_mask, q.shape[-2], k.shape[-2], q.device)
     if attn_mask is None:
         return scores
     if attn_mask.dtype == torch.bool:
@@ -149,7 +156,7 @@ def naive_attention(
     """
     check_qkv(q, k, v)
     weights = attention_weights(q, k, attn_mask=attn_mask, causal=causal, scale=scale)
-    return weights @ clear_hidden(attn_mask, v)[0]
+    return weights @ zero_hidden(attn_mask, v)[0]
 
 
 # Attention by the fused kernel
@@ -170,7 +177,7 @@ def _four_dims_mask(mask: Tensor, lead: torch.Size) -> Tensor:
     return _four_dims(mask, len(lead))
 
 
-def _one_token_of_grouped_heads(q: Tensor, k: Tensor, v: Tensor, scale: Scale) -> bool:
+def _is_token_of_grouped_heads(q: Tensor, k: Tensor, v: Tensor, scale: Scale) -> bool:
     """Whether this is a step of decoding in which several heads of q belong to one of k and v."""
     if min(x.ndim for x in (q, k, v)) < 3 or q.shape[-2] != 1 or isinstance(scale, Tensor):
         return False
@@ -186,47 +193,41 @@ def attention(
     attn_mask: Tensor | None = None,
     causal: bool = False,
     scale: Scale = None,
-    padding_mask: Tensor | None = None,
-    is_causal: bool | None = None,
-    enable_gqa: bool = False,
     dropout_p: float | int = 0.0,
+    **call: Unpack[TorchOptions],
 ) -> Float[Tensor, "... q_len v_dim"]:
     """o_i = sum_j alpha_ij v_j (13.1), equal to `naive_attention` without its matrix of weights.
 
     torch chooses its fused kernels by the shape, and on a CPU takes them for four dimensions only. Any other number
     of dimensions is therefore turned into four, by views where the memory layout allows it.
 
-    As torch calls it: `is_causal`, where given, counts in place of `causal`; `enable_gqa` repeats heads of k and v, but
-    for a single query without a mask; leading dimensions of size 1 are repeated; `padding_mask` is boolean, (batch,
-    k_len), True takes part; `dropout_p` is the probability that a weight is set to 0, at every call: give 0 outside
-    training.
+    As torch calls it: `dropout_p` is the probability that a weight is set to 0, at every call: give 0 outside training;
+    the other options are `TorchOptions`. A single query without a mask needs no repeated heads.
 
     Raises:
         ValueError: q, k and v do not belong together, masks, scale or dropout do not fit, or causal gets more queries
             than keys.
     """
-    causal = causal if is_causal is None else is_causal
     if not 0 <= dropout_p < 1:
         raise ValueError(f"dropout_p must lie between 0 and 1, without 1, got {dropout_p}")
-    if enable_gqa and attn_mask is padding_mask is None and _one_token_of_grouped_heads(q, k, v, scale):
+    unmasked = attn_mask is None and call.get("padding_mask") is None
+    if call.get("enable_gqa") and unmasked and _is_token_of_grouped_heads(q, k, v, scale):
         # Queries that share a head of keys stand as rows before it: the cache is not repeated.
         rows = q.squeeze(-2).unflatten(-2, (k.shape[-3], -1))
         return attention(rows, k, v, scale=scale, dropout_p=dropout_p).flatten(-3, -2).unsqueeze(-2)
-    q, k, v, attn_mask = as_torch_takes_them(
-        q, k, v, attn_mask, padding_mask=padding_mask, enable_gqa=enable_gqa
-    )
+    q, k, v, attn_mask, causal = normalize_inputs(q, k, v, attn_mask, causal, **call)
     _check(q, k, v, attn_mask, causal, scale)
-    attn_mask = _added(attn_mask, q)
+    attn_mask = _cast_mask(attn_mask, q)
     if isinstance(scale, Tensor):  # torch's own argument takes a number and gives it no gradient
         q, scale = q * scale.to(q.dtype), 1.0
     lead, q_len, k_len = q.shape[:-2], q.shape[-2], k.shape[-2]
-    k, v = clear_hidden(attn_mask, k, v)
+    k, v = zero_hidden(attn_mask, k, v)
     if causal and q_len == 1:
         causal = False  # the last token sees all keys
     if causal and (
         attn_mask is not None or q_len < k_len
     ):  # torch allows only one mask, and aligns at the top left
-        attn_mask, causal = _and_past(attn_mask, q_len, k_len, q.device), False
+        attn_mask, causal = _close_future(attn_mask, q_len, k_len, q.device), False
     if attn_mask is not None:
         attn_mask = _four_dims_mask(attn_mask, lead)
     if len(lead) != 2:
@@ -245,26 +246,20 @@ def qk_norm_attention(
     scale: float | int | Float[Tensor, "..."],
     attn_mask: Tensor | None = None,
     causal: bool = False,
-    padding_mask: Tensor | None = None,
-    is_causal: bool | None = None,
-    enable_gqa: bool = False,
     dropout_p: float | int = 0.0,
+    **call: Unpack[TorchOptions],
 ) -> Float[Tensor, "... q_len v_dim"]:
     """Attention with the scores g cos(q_i, k_j) (13.16): none is larger than g, whatever the weights of the layer.
 
-    Units: `scale` is g, usually learned: a tensor of shape () or (..., 1, 1). `padding_mask`, `is_causal`,
-    `enable_gqa` and `dropout_p` are those of `attention`.
+    Units: `scale` is g, usually learned: a tensor of shape () or (..., 1, 1). All other options are those of `attention`.
 
     Raises:
         ValueError: as `attention`.
     Source: Henry, Dachapally, Pawar and Chen (2020), arXiv:2010.04245.
     """
-    causal = causal if is_causal is None else is_causal
-    q, k, v, attn_mask = as_torch_takes_them(
-        q, k, v, attn_mask, padding_mask=padding_mask, enable_gqa=enable_gqa
-    )
+    q, k, v, attn_mask, causal = normalize_inputs(q, k, v, attn_mask, causal, **call)
     _check(q, k, v, attn_mask, causal, scale)
-    (k,) = clear_hidden(attn_mask, k)
+    (k,) = zero_hidden(attn_mask, k)
     q, k = (functional.normalize(tensor, dim=-1) for tensor in (q, k))
     return attention(q, k, v, attn_mask=attn_mask, causal=causal, scale=scale, dropout_p=dropout_p)
 
@@ -307,11 +302,11 @@ def argmax_attention(
     check_qkv(q, k, v)
     scores = attention_scores(q, k, attn_mask=attn_mask, causal=causal, scale=scale)
     weights = torch.zeros_like(scores).scatter(-1, argmax_keys(scores)[..., None], 1.0)
-    weights = weights.masked_fill(_sees_nothing(scores), 0)
+    weights = weights.masked_fill(_is_blind(scores), 0)
     if straight_through:
         soft = _softmax_rows(scores)
         weights = weights + (soft - soft.detach())  # adds exactly 0, and the gradient of the softmax
-    return weights @ clear_hidden(attn_mask, v)[0]
+    return weights @ zero_hidden(attn_mask, v)[0]
 
 
 # What the scale does

@@ -7,6 +7,7 @@ a view where the memory allows it, so that a call with 2 or 5 dimensions costs w
 
 import math
 from contextlib import AbstractContextManager, nullcontext
+from typing import NamedTuple, TypedDict
 
 import torch
 from torch import Tensor
@@ -40,24 +41,49 @@ def check_qkv(q: Tensor, k: Tensor, v: Tensor) -> None:
         raise ValueError(f"k and v must have the same length, got {k.shape[-2]} and {v.shape[-2]}")
 
 
-def as_torch_takes_them(
+class TorchOptions(TypedDict, total=False):
+    """What attention functions take besides their own options, named as torch names it.
+
+    `is_causal`, where given, counts in place of `causal`. With `enable_gqa` the dimension before seq is heads, and each head
+    of k and v serves as many neighbouring heads of q as there are more of them. `padding_mask` is boolean, (batch, k_len),
+    True takes part: the first leading dimension is the batch. Leading dimensions of size 1 are repeated.
+    """
+
+    is_causal: bool | None
+    enable_gqa: bool
+    padding_mask: Tensor | None
+
+
+class Inputs(NamedTuple):
+    """q, k and v with equal leading dimensions, one mask, and whether attention is causal."""
+
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    attn_mask: Tensor | None
+    causal: bool
+
+
+def normalize_inputs(
     q: Tensor,
     k: Tensor,
     v: Tensor,
-    attn_mask: Tensor | None,
+    attn_mask: Tensor | None = None,
+    causal: bool = False,
     *,
-    padding_mask: Tensor | None = None,
+    is_causal: bool | None = None,
     enable_gqa: bool = False,
-) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
-    """Return q, k and v with equal leading dimensions, checked, and one mask.
+    padding_mask: Tensor | None = None,
+) -> Inputs:
+    """Turn a call with `TorchOptions` into one without them, checked.
 
-    Shapes: leading dimensions that broadcast are expanded. With `enable_gqa` the dimension before seq is heads, and each
-    head of k and v serves as many neighbouring heads of q as there are more of them. `padding_mask` is boolean, (batch,
-    k_len), True takes part: the first leading dimension is the batch. It closes keys that `attn_mask` leaves open.
+    The padding mask closes keys that `attn_mask` leaves open, be it boolean or added to the scores.
 
     Raises:
-        ValueError: tensors do not belong together, heads are no multiple, or the padding mask does not fit.
+        ValueError: tensors do not belong together, heads are no multiple, the padding mask does not fit, or causal
+            attention gets more queries than keys.
     """
+    causal = causal if is_causal is None else is_causal
     if enable_gqa and min(x.ndim for x in (q, k, v)) >= 3:
         heads = q.shape[-3], k.shape[-3], v.shape[-3]
         if 0 in heads or heads[1] != heads[2] or heads[0] % heads[1]:
@@ -72,8 +98,10 @@ def as_torch_takes_them(
             lead = torch.broadcast_shapes(*(x.shape[:-2] for x in (q, k, v)))
             q, k, v = (x.expand(*lead, *x.shape[-2:]) for x in (q, k, v))
     check_qkv(q, k, v)
+    if causal:
+        check_causal(q, k)
     if padding_mask is None:
-        return q, k, v, attn_mask
+        return Inputs(q, k, v, attn_mask, causal)
     batch, length = q.shape[:-2][:1] or (1,), k.shape[-2]
     if padding_mask.dtype != torch.bool or padding_mask.shape != (*batch, length):
         raise ValueError(
@@ -82,23 +110,12 @@ def as_torch_takes_them(
         )
     padding_mask = padding_mask.reshape(*q.shape[:-2][:1], *[1] * (q.ndim - 2), length)
     if attn_mask is None:
-        return q, k, v, padding_mask
-    if attn_mask.dtype == torch.bool:
-        return q, k, v, attn_mask & padding_mask
-    return q, k, v, attn_mask.masked_fill(~padding_mask, -math.inf)
-
-
-def check_no_dropout(dropout_p: float | int) -> None:
-    """Refuse dropout where no weights are formed that could be dropped.
-
-    Raises:
-        ValueError: `dropout_p` is not 0.
-    """
-    if dropout_p:
-        raise ValueError(
-            f"dropout_p must be 0, got {dropout_p}: in linear time no attention weights are formed that could be dropped; "
-            "drop entries of the output instead"
-        )
+        attn_mask = padding_mask
+    elif attn_mask.dtype == torch.bool:
+        attn_mask = attn_mask & padding_mask
+    else:
+        attn_mask = attn_mask.masked_fill(~padding_mask, -math.inf)
+    return Inputs(q, k, v, attn_mask, causal)
 
 
 def check_causal(q: Tensor, k: Tensor) -> None:
@@ -145,7 +162,17 @@ def key_weights(attn_mask: Tensor | None, k: Tensor) -> Tensor | None:
     return weights.mT.to(k.dtype)
 
 
-def clear_hidden(attn_mask: Tensor | None, *tensors: Tensor) -> tuple[Tensor, ...]:
+def hide_keys(attn_mask: Tensor | None, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Return k and v with masked keys set to 0, and the weights of the keys (`key_weights`).
+
+    Raises:
+        ValueError: as `key_weights`.
+    """
+    weights = key_weights(attn_mask, k)
+    return *zero_hidden(attn_mask, k, v), weights
+
+
+def zero_hidden(attn_mask: Tensor | None, *tensors: Tensor) -> tuple[Tensor, ...]:
     """Set to 0 the keys or values that no query may look at: padding may hold anything, NaN and infinity included.
 
     A weight of 0 does not keep it out, since 0 times NaN is NaN; and a gradient of 0 does not either.

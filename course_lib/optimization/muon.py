@@ -24,6 +24,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim.adamw import adamw
 
+from course_lib import torch_private
 from course_lib.optimization.newton_schulz import Quintic, orthogonalize
 
 # On a CPU one product of a batch is faster than many products for matrices this small, and in bfloat16 only.
@@ -171,13 +172,13 @@ class Muon(torch.optim.Optimizer):
                 self.state[p]["momentum_buffer"] = torch.zeros_like(p.grad)
         means = [self.state[p]["momentum_buffer"] for p in params]
         lr, momentum = float(group["lr"]), group["momentum"]
-        torch._foreach_lerp_(means, grads, 1 - momentum)
+        torch_private.lerp_each_(means, grads, 1 - momentum)
         if group["weight_decay"]:
-            torch._foreach_mul_(params, 1 - lr * group["weight_decay"])
+            torch_private.multiply_each_(params, 1 - lr * group["weight_decay"])
         for batch in _batches(grads, group["compute_dtype"]):
             moved = [means[i] for i in batch]
             if group["nesterov"]:
-                moved = torch._foreach_lerp([grads[i] for i in batch], moved, momentum)
+                moved = torch_private.lerp_each([grads[i] for i in batch], moved, momentum)
             for i, update in zip(batch, _orthogonalized(moved, group), strict=True):
                 factor = shape_factor(params[i].shape, group["adjust_lr_fn"])
                 params[i].add_(update.reshape(params[i].shape), alpha=-lr * factor)

@@ -18,7 +18,6 @@ from course_lib.sae.sparse import (
     MatryoshkaBatchTopKSparseAutoencoder,
     MatryoshkaTopKSparseAutoencoder,
     ReluSparseAutoencoder,
-    SideBySide,
     SparseAutoencoder,
     TopKSparseAutoencoder,
 )
@@ -37,7 +36,6 @@ __all__ = [
     "MatryoshkaBatchTopKSparseAutoencoder",
     "MatryoshkaTopKSparseAutoencoder",
     "ReluSparseAutoencoder",
-    "SideBySide",
     "SparseAutoencoder",
     "StackedAutoencoder",
     "TopKSparseAutoencoder",

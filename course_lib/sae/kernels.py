@@ -28,7 +28,6 @@ from torch.nn import functional
 from course_lib.sae import memory
 
 BLOCK, GROUP = 2048, 16
-STACK_BLOCK = 512
 STRETCH, CACHE = 256, 2**21  # bytes
 
 
@@ -205,13 +204,13 @@ class _SparseReconstruction(torch.autograd.Function):
         gradient = residual
         if ctx.blocks > 1:
             gradient, factor = residual * factor.repeat_interleave(n)[:, None], 1
-        by_decoder_bias = factor * gradient.sum(dim=0) if ctx.own_target else 0
+        grad_decoder_bias = factor * gradient.sum(dim=0) if ctx.own_target else 0
         # A block's features are in the reconstructions of all later prefixes, too.
         parts = gradient.chunk(ctx.blocks)
         for part, after in zip(parts[-2::-1], parts[:0:-1], strict=True):
             part.add_(after)
-        by_value = factor * entries_of_product(gradient, decoder_weight, code)
-        by_value = torch.where(code.values > 0, by_value, 0)
+        grad_value = factor * entries_of_product(gradient, decoder_weight, code)
+        grad_value = torch.where(code.values > 0, grad_value, 0)
         n_features = len(encoder_weight)
         by_feature = code.columns.int().argsort(stable=True)
         # bincount would do, but it reads the largest column back.
@@ -227,13 +226,13 @@ class _SparseReconstruction(torch.autograd.Function):
             weights = weights[by_feature].to(low)
             return _summed_rows(states.to(low), rows, starts, weights).to(states.dtype)
 
-        by_encoder_bias = by_value.new_zeros(n_features).index_add_(0, code.columns, by_value)
+        grad_encoder_bias = grad_value.new_zeros(n_features).index_add_(0, code.columns, grad_value)
         return (
             *(None,) * 5,
-            summed(by_value, centred, rows % n if ctx.blocks > 1 else rows),
-            by_encoder_bias,
+            summed(grad_value, centred, rows % n if ctx.blocks > 1 else rows),
+            grad_encoder_bias,
             summed(factor * code.values, gradient, rows).T,
-            by_decoder_bias - by_encoder_bias @ encoder_weight,
+            grad_decoder_bias - grad_encoder_bias @ encoder_weight,
         )
 
 
@@ -333,29 +332,29 @@ class _ReluL1(torch.autograd.Function):
         return _mean_square(residual), sums @ norms / len(residual), sums
 
     @staticmethod
-    def backward(ctx, by_reconstruction, by_l1, _):
+    def backward(ctx, grad_reconstruction, grad_l1, _):
         low, features, residual, sums, by_site, decoder, encoder_weight, decoder_weight = ctx.saved_tensors
         norms = by_site.sum(dim=0)
         n, dtype, precise = len(residual), features.dtype, residual.dtype
-        factor = 2 * by_reconstruction / n
+        factor = 2 * grad_reconstruction / n
         gradient = torch.mul(residual, factor, out=memory.empty(*residual.shape, like=residual))
         low_gradient = memory.converted(gradient, dtype)
-        # The L1's own gradient, by_l1 ||W_d[:, i]|| / n in every active f_i, rides on the product.
-        by_pre = memory.empty(*features.shape, like=features)
-        torch.addmm((by_l1 / n * norms).to(dtype), low_gradient, decoder, out=by_pre)
-        torch.ops.aten.threshold_backward(by_pre, features, 0, grad_input=by_pre)
-        by_encoder_bias = _column_sums(by_pre).to(precise)
-        by_decoder = _product(features.T, low_gradient, precise).T
-        shrink = by_l1 / n * torch.where(by_site > 0, sums / by_site, 0)
-        parts = by_decoder.split(ctx.sites), decoder_weight.split(ctx.sites), shrink
-        for by_part, part, factor in zip(*parts, strict=True):
-            by_part += part * factor
+        # The L1's own gradient, grad_l1 ||W_d[:, i]|| / n in every active f_i, rides on the product.
+        grad_pre = memory.empty(*features.shape, like=features)
+        torch.addmm((grad_l1 / n * norms).to(dtype), low_gradient, decoder, out=grad_pre)
+        torch.ops.aten.threshold_backward(grad_pre, features, 0, grad_input=grad_pre)
+        grad_encoder_bias = _column_sums(grad_pre).to(precise)
+        grad_decoder = _product(features.T, low_gradient, precise).T
+        shrink = grad_l1 / n * torch.where(by_site > 0, sums / by_site, 0)
+        parts = grad_decoder.split(ctx.sites), decoder_weight.split(ctx.sites), shrink
+        for grad_part, part, factor in zip(*parts, strict=True):
+            grad_part += part * factor
         return (
             None,
-            _product(by_pre.T, low, precise),
-            by_encoder_bias,
-            by_decoder,
-            gradient.sum(dim=0) - by_encoder_bias @ encoder_weight,
+            _product(grad_pre.T, low, precise),
+            grad_encoder_bias,
+            grad_decoder,
+            gradient.sum(dim=0) - grad_encoder_bias @ encoder_weight,
             None,
             None,
         )
@@ -433,34 +432,34 @@ class _Gated(torch.autograd.Function):
         return _mean_square(residual), gate_sums @ norms / n, _mean_square(of_gate), sums
 
     @staticmethod
-    def backward(ctx, by_reconstruction, by_l1, by_gate_loss, _):
+    def backward(ctx, grad_reconstruction, grad_l1, grad_gate_loss, _):
         (
             low, read, gate, features, residual, of_gate, gate_sums, norms, scale, decoder,
             encoder_weight, decoder_weight,
         ) = ctx.saved_tensors  # fmt: skip
         n, dtype, precise = len(residual), features.dtype, residual.dtype
-        gradient = residual * (2 * by_reconstruction / n)
+        gradient = residual * (2 * grad_reconstruction / n)
         low_gradient = gradient.to(dtype)
-        by_magnitude = torch.ops.aten.threshold_backward(low_gradient @ decoder, features, 0)
-        by_gate = torch.addmm(
-            (by_l1 / n * norms).to(dtype), (of_gate * (2 * by_gate_loss / n)).to(dtype), decoder
+        grad_magnitude = torch.ops.aten.threshold_backward(low_gradient @ decoder, features, 0)
+        grad_gate = torch.addmm(
+            (grad_l1 / n * norms).to(dtype), (of_gate * (2 * grad_gate_loss / n)).to(dtype), decoder
         )
-        by_gate = torch.ops.aten.threshold_backward(by_gate, gate, 0)
-        by_encoder_bias = _column_sums(by_gate).to(precise)
-        by_magnitude_bias = _column_sums(by_magnitude).to(precise)
-        by_log_scale = scale * _column_sums(by_magnitude * read).to(precise)
-        by_read = torch.addcmul(by_gate, by_magnitude, scale.to(dtype))
-        by_decoder = (features.T @ low_gradient).to(precise).T
-        by_decoder += decoder_weight * (by_l1 / n * torch.where(norms > 0, gate_sums / norms, 0))
-        by_decoder_bias = gradient.sum(dim=0) - _column_sums(by_read).to(precise) @ encoder_weight
+        grad_gate = torch.ops.aten.threshold_backward(grad_gate, gate, 0)
+        grad_encoder_bias = _column_sums(grad_gate).to(precise)
+        grad_magnitude_bias = _column_sums(grad_magnitude).to(precise)
+        grad_log_scale = scale * _column_sums(grad_magnitude * read).to(precise)
+        grad_read = torch.addcmul(grad_gate, grad_magnitude, scale.to(dtype))
+        grad_decoder = (features.T @ low_gradient).to(precise).T
+        grad_decoder += decoder_weight * (grad_l1 / n * torch.where(norms > 0, gate_sums / norms, 0))
+        grad_decoder_bias = gradient.sum(dim=0) - _column_sums(grad_read).to(precise) @ encoder_weight
         return (
             None,
-            (by_read.T @ low).to(precise),
-            by_encoder_bias,
-            by_log_scale,
-            by_magnitude_bias,
-            by_decoder,
-            by_decoder_bias,
+            (grad_read.T @ low).to(precise),
+            grad_encoder_bias,
+            grad_log_scale,
+            grad_magnitude_bias,
+            grad_decoder,
+            grad_decoder_bias,
             None,
         )
 
@@ -499,81 +498,33 @@ def stacked_reconstruction(
 class _StackedReconstruction(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, activation, scale, dtype, *parameters):
-        weights, biases = _stack(parameters, scale, dtype)
-        values, residual = _up_and_down(x, weights, biases, activation, scale)
+        first, *others = parameters[::2]
+        weights = [(first * scale).to(dtype), *(w.to(dtype) for w in others)]
+        biases = [b.to(dtype) for b in parameters[1::2]]
+        values, residual = _reconstruct(x, weights, biases, activation, scale)
         ctx.save_for_backward(residual, *values, *weights)
         ctx.activation, ctx.scale = activation, scale
+        ctx.set_materialize_grads(False)  # no table of zeros for a code that the loss does not use
         return _mean_square(residual), values[-1].to(x.dtype)
 
     @staticmethod
-    def backward(ctx, by_loss, by_code):
+    def backward(ctx, grad_loss, grad_code):
         residual, *saved = ctx.saved_tensors
+        if grad_loss is None:
+            grad_loss = residual.new_zeros(())
         depth = len(saved) // 2
-        factor = -2 * by_loss / (len(residual) * ctx.scale)
-        weights = _with_factor(saved[depth:], factor, residual.dtype)
-        gradients = _gradients(residual, saved[:depth], weights, ctx.activation, by_code)
-        return None, None, None, None, *_with_factors(gradients, ctx.scale, factor)
-
-
-def stacked_error(
-    batch: Float[Tensor, "batch d_model"],
-    layers: list[tuple[Float[Tensor, "_ _"], Float[Tensor, " _"]]],
-    decoder: tuple[Float[Tensor, "d_model code"], Float[Tensor, " d_model"]],
-    *,
-    mean: Float[Tensor, " d_model"],
-    spread: Float[Tensor, ""],
-    activation: str,
-    scale: float | int,
-    compute_dtype: torch.dtype,
-) -> Float[Tensor, ""]:
-    """The loss of `stacked_reconstruction` for x = (batch - mean) / spread, where nobody asks for the code.
-
-    Blocks of rows go up and down and back again one after the other: what is computed of them stays in the cache.
-    """
-    flat = [parameter for layer in (*layers, decoder) for parameter in layer]
-    return _StackedError.apply(batch, mean, spread, activation, scale, compute_dtype, *flat)
-
-
-class _StackedError(torch.autograd.Function):
-    # Gradients are computed on the way forward, for an upstream gradient of 1.
-
-    @staticmethod
-    def forward(ctx, batch, mean, spread, activation, scale, dtype, *parameters):
-        weights, biases = _stack(parameters, scale, dtype)
-        factor = -2 / (len(batch) * scale)
-        weights_back = _with_factor(weights, factor, mean.dtype)
-        loss, gradients = 0, None
-        for block in batch.split(STACK_BLOCK if batch.device.type == "cpu" else len(batch)):
-            x = (block - mean).div_(spread)
-            values, residual = _up_and_down(x, weights, biases, activation, scale)
-            flat = residual.flatten()
-            loss = loss + flat.dot(flat)
-            found = _gradients(residual, values, weights_back, activation, None)
-            for total, of_block in zip(gradients or (), found, strict=False):
-                total += of_block
-            gradients = gradients or found
-        ctx.save_for_backward(*_with_factors(gradients, scale, factor))
-        return loss / len(batch)
-
-    @staticmethod
-    def backward(ctx, by_loss):
-        return *(None,) * 6, *(by_loss * gradient for gradient in ctx.saved_tensors)
+        values, weights = saved[:depth], saved[depth:]
+        # The gradient in what the decoder writes is `factor` times the residual.
+        factor = -2 * grad_loss / (len(residual) * ctx.scale)
+        weights[-1] = (weights[-1].to(residual.dtype) * factor).to(weights[-1].dtype)
+        first, *others, weight, bias = _gradients(residual, values, weights, ctx.activation, grad_code)
+        return *(None,) * 4, first * ctx.scale, *others, weight * factor, bias * factor
 
 
 # Tables of states are long and weights are small: factors are multiplied into weights wherever they can be.
 
 
-def _stack(
-    parameters: tuple[Tensor, ...], scale: float | int, dtype: torch.dtype
-) -> tuple[list[Tensor], list[Tensor]]:
-    """Weights, the first of them times `scale`, and biases."""
-    first, *others = parameters[::2]
-    return [(first * scale).to(dtype), *(w.to(dtype) for w in others)], [
-        b.to(dtype) for b in parameters[1::2]
-    ]
-
-
-def _up_and_down(
+def _reconstruct(
     x: Tensor, weights: list[Tensor], biases: list[Tensor], activation: str, scale: float | int
 ) -> tuple[list[Tensor], Tensor]:
     """What each layer and the decoder read, and x - x'."""
@@ -587,31 +538,21 @@ def _up_and_down(
 
 
 def _gradients(
-    residual: Tensor, values: list[Tensor], weights: list[Tensor], activation: str, by_code: Tensor | None
+    residual: Tensor, values: list[Tensor], weights: list[Tensor], activation: str, grad_code: Tensor | None
 ) -> list[Tensor]:
-    """Gradients of weights and biases but for the factors of `_with_factors`; the last of `weights` has its own."""
+    """Gradients of weights and biases, without the factors of first and last layer; the last of `weights` has its own."""
     slope = (
         torch.ops.aten.threshold_backward
         if activation == "relu"
         else lambda gradient, value, _: torch.ops.aten.sigmoid_backward(gradient, value)
     )
     precise, dtype = residual.dtype, values[0].dtype
-    by_output, gradients = residual.to(dtype), []
+    grad_output, gradients = residual.to(dtype), []
     for i in reversed(range(len(values))):
-        gradients[:0] = (by_output.T @ values[i]).to(precise), _column_sums(by_output).to(precise)
+        gradients[:0] = (grad_output.T @ values[i]).to(precise), _column_sums(grad_output).to(precise)
         if i:
-            by_value = by_output @ weights[i]
-            if i == len(values) - 1 and by_code is not None:
-                by_value = by_value + by_code.to(dtype)
-            by_output = slope(by_value, values[i], 0)
+            grad_value = grad_output @ weights[i]
+            if i == len(values) - 1 and grad_code is not None:
+                grad_value = grad_value + grad_code.to(dtype)
+            grad_output = slope(grad_value, values[i], 0)
     return gradients
-
-
-def _with_factor(weights: list[Tensor], factor: Tensor | float, precise: torch.dtype) -> list[Tensor]:
-    """The decoder's weights times `factor`: the gradient in its output is `factor` times the residual."""
-    return [*weights[:-1], (weights[-1].to(precise) * factor).to(weights[-1].dtype)]
-
-
-def _with_factors(gradients: list[Tensor], scale: float | int, factor: Tensor | float) -> list[Tensor]:
-    first, *others, weight, bias = gradients
-    return [first * scale, *others, weight * factor, bias * factor]

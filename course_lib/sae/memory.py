@@ -23,12 +23,12 @@ class Memory:
         self._taken: Counter[tuple] = Counter()
 
     def empty(self, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
-        """A table that nobody else has in this step, with what the step before left in it."""
+        """A table of its own for this step, with what the step before left in it."""
         tables, taken = self._tables.setdefault((shape, dtype), []), self._taken[shape, dtype]
         self._taken[shape, dtype] += 1
         if taken == len(tables):
             tables.append(torch.empty(shape, dtype=dtype))
-        # A tensor of its own: autograd keeps a gradient that nobody else refers to, and copies others.
+        # A tensor of its own: autograd keeps a gradient to which nothing else refers, and copies others.
         return tables[taken].detach()
 
     @contextmanager

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from course_lib.representation.pca import RunningMoments, pca
@@ -158,18 +158,6 @@ def firing_rates(features: Float[Tensor, "rows features"]) -> Float[Tensor, " fe
     return (features > 0).double().mean(dim=0)
 
 
-def dead_units(features: Float[Tensor, "rows features"]) -> Bool[Tensor, " features"]:
-    """Features that are active in none of these rows. The rows given are the window: state them."""
-    return ~(features > 0).any(dim=0)
-
-
-def dense_units(
-    features: Float[Tensor, "rows features"], *, share: float | int = DENSE_SHARE
-) -> Bool[Tensor, " features"]:
-    """Features that are active in more than `share` of these rows: they say little about any one row."""
-    return firing_rates(features) > share
-
-
 class UnitActivity:
     """L0, firing rates, dead and dense units, gathered over chunks of rows in their order.
 
@@ -286,11 +274,3 @@ def evaluate(
 def _batches(activations: RowSource, size: int) -> Iterator[Tensor]:
     for start in range(0, len(activations), size):
         yield activations[start : start + size]
-
-
-def top_rows(
-    features: Float[Tensor, "rows features"], n: int
-) -> tuple[Float[Tensor, "features top"], Int[Tensor, "features top"]]:
-    """The `n` rows that excite each feature most: activations in decreasing order, and row indices."""
-    values, rows = features.topk(min(n, len(features)), dim=0)
-    return values.T, rows.T

@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float, Int8
 from torch import Tensor
 
-from course_lib import devices
+from course_lib import devices, torch_private
 from course_lib.sae import kernels, memory
 
 BLOCK = 512
@@ -31,7 +31,11 @@ def topk_code(
 ) -> kernels.SparseCode:
     """`kernels.topk_code` with values in float32, estimated first where that is faster.
 
-    It is for float32 on a processor that multiplies 8-bit integers, a large `encoder_weight` and finite biases.
+    It is for float32 on a processor that multiplies 8-bit integers, a large `encoder_weight` and finite biases. Measured, in
+    CPU time of one thread: on a processor with AVX-512 VNNI a step of `sae train` from 1,024 to 8,192 features takes 0.61
+    of the time without it. On an AVX2 processor, where it is not used, a step with it would take 4.1 times the
+    time without (256 rows). The dictionary of `pipeline`'s default has 0.5 M weights, fewer than `SMALLEST`, and never uses
+    it; with as many (128 to 4,096) a step would take 10 times as long on the AVX2 processor.
     """
     if not (
         centred.dtype == torch.float32
@@ -60,7 +64,7 @@ def screened(
     estimates = memory.empty(min(BLOCK, n), len(weights), like=centred, dtype=torch.int32)
     found = []
     for block in states.split(BLOCK):
-        products = torch._int_mm(block, weights.T, out=estimates[: len(block)])
+        products = torch_private.multiply_int8(block, weights.T, out=estimates[: len(block)])
         found.append(kernels.largest(products, count))
     estimated, columns = (torch.cat(parts) for parts in zip(*found, strict=True))
     entries = kernels.even_code(torch.zeros_like(estimated, dtype=centred.dtype), columns)

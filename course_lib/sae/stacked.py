@@ -194,9 +194,5 @@ class StackedAutoencoder(Autoencoder):
             "scale": self.d_model**0.5,
             "compute_dtype": compute_dtype or self.input_mean.dtype,
         }
-        if self.beta == 0 and (self.gamma == 0 or labels is None):
-            self._check_states(batch)
-            error = kernels.stacked_error(batch, *stack, mean=self.input_mean, spread=self.input_scale, **how)
-            return {"reconstruction": error, "total": error}
         reconstruction, code = kernels.stacked_reconstruction(self._normalised(batch), *stack, **how)
         return self._parts_of(reconstruction, code, labels, sparsity_scale)

@@ -249,9 +249,9 @@ class _Run:
                 f"batch_size is {size} with {parallel.world_size()} processes; expected a multiple of their number"
             )
         # The fused optimiser walks through contiguous memory, and copies a transposed matrix there and back.
-        self.walked = {p: p if p.is_contiguous() else p.detach().mT for p in autoencoder.parameters()}
+        self.contiguous = {p: p if p.is_contiguous() else p.detach().mT for p in autoencoder.parameters()}
         self.optimizer = torch.optim.Adam(
-            self.walked.values(), lr=config.step_size, betas=config.betas, fused=True
+            self.contiguous.values(), lr=config.step_size, betas=config.betas, fused=True
         )
         self.memory = Memory()
         self.history, self.pending = History(), []
@@ -306,9 +306,9 @@ class _Run:
             weight = self.autoencoder.decoder_weight
             remove_radial_(weight.grad.T, weight.detach().T)
         self.optimizer.param_groups[0]["lr"] = self.config.step_size_at(step)
-        for parameter, walked in self.walked.items():
-            if walked is not parameter:
-                walked.grad = None if parameter.grad is None else parameter.grad.mT
+        for parameter, flat in self.contiguous.items():
+            if flat is not parameter:
+                flat.grad = None if parameter.grad is None else parameter.grad.mT
         self.optimizer.step()
         if self.config.unit_norm_decoder:
             rescale_columns_(self.autoencoder.decoder_weight)
@@ -365,7 +365,10 @@ class _Run:
 
     def _optimizer_state(self, parameter: nn.Parameter) -> dict[str, Tensor]:
         """What the optimiser knows of a parameter, in the parameter's own shape; empty before the first step."""
-        state, turned = self.optimizer.state[self.walked[parameter]], self.walked[parameter] is not parameter
+        state, turned = (
+            self.optimizer.state[self.contiguous[parameter]],
+            self.contiguous[parameter] is not parameter,
+        )
         return {name: value.mT if turned and value.ndim else value for name, value in state.items()}
 
     def save(self, directory: Path, step: int) -> None:
@@ -411,14 +414,14 @@ class _Run:
         for name, parameter in self.autoencoder.named_parameters():
             if f"adam.step.{name}" not in tensors:
                 continue  # no gradient reaches it
-            walked = self.walked[parameter]
+            flat = self.contiguous[parameter]
             moments = {key: tensors[f"adam.{key}.{name}"] for key in ("exp_avg", "exp_avg_sq")}
-            if walked is not parameter:
+            if flat is not parameter:
                 moments = {key: value.mT for key, value in moments.items()}
-            moments = {key: torch.zeros_like(walked).copy_(value) for key, value in moments.items()}
+            moments = {key: torch.zeros_like(flat).copy_(value) for key, value in moments.items()}
             # On a GPU the fused optimiser keeps its count of steps there too.
             count = tensors[f"adam.step.{name}"].to(parameter.device)
-            self.optimizer.state[walked] = {"step": count, **moments}
+            self.optimizer.state[flat] = {"step": count, **moments}
         self._watch()
         if self.config.revive_every:
             self.autoencoder.fired.copy_(tensors["fired"])

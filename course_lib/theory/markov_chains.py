@@ -14,6 +14,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from course_lib import torch_private
+
 _SQUARINGS = 20
 
 
@@ -95,7 +97,7 @@ def random_chains(
         raise ValueError(f"alpha must be a positive finite number, got {alpha!r}")
     shape = (count, *(tokens,) * (len(parents) + 1))
     concentration = torch.full(shape, float(alpha), dtype=dtype, device=device)
-    gammas = torch._standard_gamma(concentration, generator=generator) + torch.finfo(dtype).tiny
+    gammas = torch_private.draw_gamma(concentration, generator=generator) + torch.finfo(dtype).tiny
     return Chains(gammas / gammas.sum(dim=-1, keepdim=True), parents)
 
 

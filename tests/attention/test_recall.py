@@ -9,7 +9,6 @@ from course_lib.attention.recall import (
     NO_ANSWER,
     TASKS,
     associative_recall,
-    compare_recall,
     copying,
     recall_accuracy,
     recall_decoder,
@@ -103,13 +102,11 @@ def test_all_sums_have_d_times_d_numbers():
 
 
 def test_training_finds_the_circuit_and_no_training_does_not():
-    found = compare_recall("recall", forms=("softmax",), sizes=(4,), steps=120)
-    assert set(found) == {"untrained", "softmax"}
-    assert found["untrained"][4] < 0.2
-    assert found["softmax"][4] > 0.5
-    assert compare_recall("recall", forms=(), sizes=(4,), seed=1) != compare_recall(
-        "recall", forms=(), sizes=(4,)
-    )
+    task, vocab_size = TASKS["recall"]
+    model = recall_decoder("softmax", vocab_size=vocab_size)
+    assert recall_accuracy(model, task, 4) < 0.2
+    train_to_recall(model, task, (4,), steps=120)
+    assert recall_accuracy(model, task, 4) > 0.5
 
 
 def test_training_repeats_itself_and_leaves_the_global_generator_alone():
@@ -130,8 +127,12 @@ def test_wrong_calls_are_refused():
         (lambda: associative_recall(1, 0, n_keys=4), "1 or more, got batch 1, pairs 0"),
         (lambda: copying(1, 5, n_tokens=4), "n_tokens = 4 .* got 5 and 1"),
         (lambda: recall_decoder("rnn", vocab_size=4), "form must be one of .* got 'rnn'"),
-        (lambda: compare_recall("sorting"), "task must be one of .* got 'sorting'"),
-        (lambda: compare_recall("copying", steps=10), "steps must be at least 20, got 10"),
+        (
+            lambda: train_to_recall(
+                recall_decoder("linear", vocab_size=4), TASKS["copying"][0], (4,), steps=10
+            ),
+            "steps must be at least 20, got 10",
+        ),
     ):
         with pytest.raises(ValueError, match=reason):
             call()

@@ -16,7 +16,6 @@ from course_lib.attention.rotary import (
     apply_rotary,
     apply_rotary_by_pairs,
     convert_layout,
-    dynamic_ntk_scale,
     interpolated_frequencies,
     layout_order,
     llama3_frequencies,
@@ -481,10 +480,6 @@ def test_fast_pairs_are_kept_and_slow_ones_interpolated(extend):
     torch.testing.assert_close(extend(1), plain)
 
 
-def test_the_dynamic_scale_is_1_up_to_the_trained_length():
-    assert [dynamic_ntk_scale(4, length=n, trained_length=100) for n in (1, 100, 200)] == [1, 1, 5]
-
-
 def test_a_table_of_its_own_for_rope():
     x, positions = normal(3, 8), at(0, 5, 70)
     own = llama3_frequencies(rope_frequencies(4, base=100), scale=8, trained_length=64)
@@ -582,7 +577,6 @@ def test_wrong_extensions_are_refused():
         (lambda: llama3_frequencies(plain, slow_turns=0), "slow_turns < fast_turns, got 0 and 4"),
         (lambda: llama3_frequencies(plain, trained_length=-1), "trained_length must be .* got -1"),
         (lambda: ntk_frequencies(2, scale=2), "rotary_dim must be an even number, 4 or more"),
-        (lambda: dynamic_ntk_scale(2, length=0, trained_length=4), "length must be .* got 0"),
         (lambda: yarn_attention_factor(2, mscale=-1), "mscale must be .* got -1"),
         (lambda: yarn_attention_factor(0.9), "scale must be .* got 0.9"),
         (lambda: rope(normal(2, 8), at(0, 1), frequencies=plain, rotary_dim=8), "got 4 and 8"),
@@ -693,7 +687,7 @@ def test_extensions_are_transformers_own(kind, base, factor, partial, trained, l
         found = interpolated_frequencies(plain, scale=factor)
     elif kind == "dynamic":
         expected, size = theirs("dynamic", **common, seq_len=length)
-        scale = dynamic_ntk_scale(factor, length=length, trained_length=trained)
+        scale = factor * max(length, trained) / trained - (factor - 1)
         found = ntk_frequencies(dim, base=base, scale=scale)
     elif kind == "llama3":
         expected, size = theirs("llama3", **common, low_freq_factor=slow, high_freq_factor=fast)

@@ -11,7 +11,6 @@ from course_lib.sae import (
     MatryoshkaBatchTopKSparseAutoencoder,
     MatryoshkaTopKSparseAutoencoder,
     ReluSparseAutoencoder,
-    SideBySide,
     StackedAutoencoder,
     TopKSparseAutoencoder,
 )
@@ -161,8 +160,6 @@ def test_same_generator_same_weights_and_the_global_one_is_left_alone():
         (lambda: CrosscoderSparseAutoencoder(8, sites=(8, 0)), "sites is 0"),
         (lambda: CrosscoderSparseAutoencoder(8, 16, sites=(4, 4), k=17), "k is 17"),
         (lambda: CrosscoderSparseAutoencoder(8, 16, sites=(4, 4), k=2, l1=0.1), "k is 2 and l1 0.1"),
-        (lambda: SideBySide(torch.ones(3, 2)), r"sources have \[3\] rows"),
-        (lambda: SideBySide(torch.ones(3, 2), torch.ones(4, 2)), r"sources have \[3, 4\] rows"),
         (lambda: exclusive_site(torch.ones(2, 3) / 2, threshold=0.5), "threshold is 0.5"),
         (lambda: JumpReluSparseAutoencoder(8, l0=-1.0), "l0 is -1"),
         (lambda: JumpReluSparseAutoencoder(8, bandwidth=0.0), "bandwidth is 0"),
@@ -239,14 +236,14 @@ def test_jump_relu_has_the_gradients_of_its_rectangle_kernel():
     features = model._activate(pre)
     torch.testing.assert_close(features, torch.tensor([[0, 3], [0.55, 0], [0.7, 0]]))
     upstream = torch.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
-    by_pre, by_log = torch.autograd.grad(features, (pre, model.log_threshold), upstream)
-    assert by_pre.tolist() == [[0, 2], [3, 0], [5, 0]]
+    grad_pre, grad_log = torch.autograd.grad(features, (pre, model.log_threshold), upstream)
+    assert grad_pre.tolist() == [[0, 2], [3, 0], [5, 0]]
     # d theta / d log theta = theta; within 0.1 of 0.5 lie 0.45 and 0.55 of the first, 0.45 of the second.
-    assert by_log.tolist() == pytest.approx([-0.5 * 0.5 / 0.2 * (1 + 3), -0.5 * 0.5 / 0.2 * 6])
+    assert grad_log.tolist() == pytest.approx([-0.5 * 0.5 / 0.2 * (1 + 3), -0.5 * 0.5 / 0.2 * 6])
     weight, count = model._penalties(pre, features)["l0"]
     assert (weight, count.item()) == (1.0, 1.0)
-    (by_log,) = torch.autograd.grad(count, model.log_threshold)
-    assert by_log.tolist() == pytest.approx([-0.5 / 0.2 * 2 / 3, -0.5 / 0.2 / 3])
+    (grad_log,) = torch.autograd.grad(count, model.log_threshold)
+    assert grad_log.tolist() == pytest.approx([-0.5 / 0.2 * 2 / 3, -0.5 / 0.2 / 3])
 
 
 def test_bias_adaptation_by_hand():
@@ -413,17 +410,15 @@ def test_the_gates_loss_trains_the_encoder_alone():
 
 def test_a_crosscoder_is_a_sum_of_encoders_and_a_decoder_a_site():
     one, other = rows(50, 10) - 7, 100 * rows(50, 6, seed=3)
-    source = SideBySide(one, other)
-    assert source.widths == (10, 6)
-    assert torch.equal(source[torch.tensor([4, 2])], torch.cat([one, other], dim=1)[[4, 2]])
-    model = CrosscoderSparseAutoencoder(16, 40, sites=source.widths, l1=0.1, generator=rng())
+    source = torch.cat([one, other], dim=1)
+    model = CrosscoderSparseAutoencoder(16, 40, sites=(10, 6), l1=0.1, generator=rng())
     model.fit_normalisation(source)
-    z = model.normalise(source[:])
+    z = model.normalise(source)
     # Each site has half of the variance, however large its states are.
     torch.testing.assert_close(
         torch.stack([part.square().sum(dim=1).mean() for part in z.split((10, 6), 1)]), torch.full((2,), 0.5)
     )
-    code = model.encode(source[:])
+    code = model.encode(source)
     read = sum(
         part @ weight.T
         for part, weight in zip(z.split((10, 6), 1), model.encoder_weight.split((10, 6), 1), strict=True)
@@ -433,7 +428,7 @@ def test_a_crosscoder_is_a_sum_of_encoders_and_a_decoder_a_site():
     torch.testing.assert_close(
         norms, torch.stack([model.decoder_weight[:10].norm(dim=0), model.decoder_weight[10:].norm(dim=0)])
     )
-    torch.testing.assert_close(model.loss(source[:])["l1"], (code * norms.sum(dim=0)).sum(dim=1).mean())
+    torch.testing.assert_close(model.loss(source)["l1"], (code * norms.sum(dim=0)).sum(dim=1).mean())
     assert code.shape == (50, 40)
 
 
@@ -466,6 +461,6 @@ def test_topk_of_a_crosscoder_weighs_by_what_is_written():
 def test_a_site_without_variance_is_named():
     model = CrosscoderSparseAutoencoder(16, 40, sites=(10, 6), k=3)
     with pytest.raises(ValueError, match="no variance in columns 10 to 15"):
-        model.fit_normalisation(SideBySide(rows(20, 10), torch.ones(20, 6)))
+        model.fit_normalisation(torch.cat([rows(20, 10), torch.ones(20, 6)], dim=1))
     with pytest.raises(RuntimeError, match="one by one"):
         model.set_normalisation(torch.zeros(16), torch.ones(()))

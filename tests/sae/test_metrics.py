@@ -79,12 +79,10 @@ def test_sparsity_metrics_by_hand():
     features = torch.tensor([[0.0, 1.0, 0.0], [0.0, 3.0, 2.0], [0.0, 2.0, 0.0], [0.0, 0.5, 0.0]])
     assert metrics.l0(features) == 1.25
     assert metrics.firing_rates(features).tolist() == [0, 1, 0.25]
-    assert metrics.dead_units(features).tolist() == [True, False, False]
-    assert metrics.dead_units(features[2:]).tolist() == [True, False, True]
-    values, rows = metrics.top_rows(features, 2)
-    assert values[1].tolist() == [3, 2]
-    assert rows[1].tolist() == [1, 2]
-    assert metrics.top_rows(features, 9)[0].shape == (3, 4)
+    activity = metrics.UnitActivity()
+    activity.update(features)
+    assert activity.dead().tolist() == [True, False, False]
+    assert activity.dead(window=2).tolist() == [True, False, True]
 
 
 def test_fvu_is_the_rest():
@@ -95,9 +93,11 @@ def test_fvu_is_the_rest():
 def test_dense_units_by_hand():
     features = torch.eye(20)[:, :3]
     features[:3, 0] = 1
-    assert metrics.dense_units(features).tolist() == [True, False, False]
-    assert metrics.dense_units(features, share=0.04).tolist() == [True, True, True]
-    assert metrics.dense_units(features, share=0.05).tolist() == [True, False, False]
+    activity = metrics.UnitActivity()
+    activity.update(features)
+    assert activity.dense().tolist() == [True, False, False]
+    assert activity.dense(share=0.04).tolist() == [True, True, True]
+    assert activity.dense(share=0.05).tolist() == [True, False, False]
 
 
 def test_activity_in_chunks_is_that_of_the_whole():
@@ -112,10 +112,10 @@ def test_activity_in_chunks_is_that_of_the_whole():
     assert activity.n_rows == 101
     assert activity.l0() == pytest.approx(metrics.l0(features))
     torch.testing.assert_close(activity.firing_rates(), metrics.firing_rates(features))
-    assert activity.dense().tolist() == metrics.dense_units(features).tolist()
+    assert activity.dense().tolist() == (metrics.firing_rates(features) > metrics.DENSE_SHARE).tolist()
     for window in (1, 41, 42, 101):
-        assert activity.dead(window=window).tolist() == metrics.dead_units(features[-window:]).tolist()
-    assert activity.dead().tolist() == metrics.dead_units(features).tolist()
+        assert activity.dead(window=window).tolist() == (~(features[-window:] > 0).any(dim=0)).tolist()
+    assert activity.dead().tolist() == (~(features > 0).any(dim=0)).tolist()
     assert activity.dead(window=41)[1]
     assert not activity.dead(window=42)[1]
     with pytest.raises(ValueError, match="window is 102; expected 1 to the 101 rows"):
@@ -192,8 +192,8 @@ def test_evaluate_goes_over_all_rows_of_a_store_once():
     assert got.explained_variance < got.pca_bound
     assert (got.n_rows, got.code_width, got.window) == (150, 4, 30)
     assert got.l0 == pytest.approx(metrics.l0(code))
-    assert got.n_dead == int(metrics.dead_units(code[-30:]).sum())
-    assert got.n_dense == int(metrics.dense_units(code).sum())
+    assert got.n_dead == int((~(code[-30:] > 0).any(dim=0)).sum())
+    assert got.n_dense == int((metrics.firing_rates(code) > metrics.DENSE_SHARE).sum())
     wide = StackedAutoencoder(12, [12], "relu", generator=torch.Generator().manual_seed(0))
     assert metrics.evaluate(wide, x).pca_bound is None
     assert metrics.evaluate(wide, x).window == 150

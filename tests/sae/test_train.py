@@ -75,7 +75,7 @@ def test_aux_wakes_features_that_start_dead():
         with torch.no_grad():
             model.encoder_bias[24:] = -0.35
         train(model, x, SHORT, generator=seeded(), progress=False)
-        dead[aux_k] = metrics.dead_units(model.encode(x)).sum().item()
+        dead[aux_k] = (metrics.firing_rates(model.encode(x)) == 0).sum().item()
     assert dead[0] >= 50
     assert dead[16] <= 20
 
@@ -297,7 +297,7 @@ def test_revived_features_live():
             model.encoder_bias[:60] = -10  # dead from the start
         config = dataclasses.replace(SHORT, revive_every=revive_every)
         history = train(model, planted(), config, generator=seeded(), progress=False)
-        return int(metrics.dead_units(model.encode(planted())).sum()), history
+        return int((metrics.firing_rates(model.encode(planted())) == 0).sum()), history
 
     untouched, _ = dead_after(0)
     revived, history = dead_after(50)

@@ -19,7 +19,7 @@ Here is the readable, dense form of each. What `train` runs computes the same by
 
 from course_lib.sae.sparse.base import SparseAutoencoder, remove_radial_, rescale_columns_
 from course_lib.sae.sparse.batch_topk import BatchTopKSparseAutoencoder
-from course_lib.sae.sparse.crosscoder import CrosscoderSparseAutoencoder, SideBySide, exclusive_site
+from course_lib.sae.sparse.crosscoder import CrosscoderSparseAutoencoder, exclusive_site
 from course_lib.sae.sparse.gated import GatedSparseAutoencoder
 from course_lib.sae.sparse.group_bias import GroupBiasAdaptedAutoencoder, adapted_bias
 from course_lib.sae.sparse.jump_relu import JumpReluSparseAutoencoder
@@ -41,7 +41,6 @@ __all__ = [
     "MatryoshkaBatchTopKSparseAutoencoder",
     "MatryoshkaTopKSparseAutoencoder",
     "ReluSparseAutoencoder",
-    "SideBySide",
     "SparseAutoencoder",
     "TopKSparseAutoencoder",
     "adapted_bias",

@@ -28,7 +28,7 @@ class SparseAutoencoder(Autoencoder):
         self.n_features = 4 * d_model if n_features is None else n_features
         check_width("n_features", self.n_features)
         self._make_weights(_random_rows(self.n_features, d_model, generator))
-        # Features seen to fire in training, for whoever looks after dead ones; None: nobody asks.
+        # Features seen to fire in training, to find dead ones; None: not recorded.
         self.fired: Bool[Tensor, " features"] | None = None
 
     def _make_weights(self, rows: Float[Tensor, "features d_model"]) -> None:

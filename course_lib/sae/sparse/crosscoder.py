@@ -169,27 +169,6 @@ def exclusive_site(
     return torch.where(largest >= threshold, site, SHARED)
 
 
-class SideBySide:
-    """Rows of several sources next to each other, as a crosscoder reads them; source s has width `widths[s]`.
-
-    Row n of all sources is the same position, sentence or pair. Raises ValueError for fewer than two sources, or
-    sources of different lengths.
-    """
-
-    def __init__(self, *sources: RowSource) -> None:
-        lengths = [len(source) for source in sources]
-        if len(sources) < 2 or len(set(lengths)) != 1:
-            raise ValueError(f"sources have {lengths} rows; expected two or more of the same length")
-        self.sources = sources
-        self.widths = tuple(source[:1].shape[-1] for source in sources)
-
-    def __len__(self) -> int:
-        return len(self.sources[0])
-
-    def __getitem__(self, rows: slice | Tensor) -> Float[Tensor, "rows d_model"]:
-        return torch.cat([source[rows] for source in self.sources], dim=-1)
-
-
 class _Columns:
     """Some columns of a source of rows."""
 
