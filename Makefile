@@ -12,7 +12,8 @@ TEACHER_ARGS ?=
 export MPLCONFIGDIR := $(CURDIR)/.venv/matplotlib
 # JupyterLab refuses to start as root (containers) unless it is told to.
 ROOT_ARG := $(if $(filter 0,$(shell id -u)),--allow-root)
-BENCH_PARTS := explorer ridge mup newton_schulz convolution graphs recurrent state_space pca erasure lora circuits hawkes socp attention generation recall extraction sae stacked kinds features concept_kinds causes browse
+# What stands after `bench` names parts: the list of them is that of `python -m benchmarks --list`.
+BENCH_PARTS := $(if $(filter bench,$(MAKECMDGOALS)),$(filter-out bench,$(MAKECMDGOALS)))
 
 # Modules that annotate shapes: the unit tests check these at every call. All others would run for nothing through
 # the same wrappers, several times slower.
@@ -117,7 +118,7 @@ doctor: $(READY)
 	$(BIN)/python -m course_lib doctor
 
 bench: $(READY)
-	$(BIN)/python -m benchmarks $(filter $(BENCH_PARTS),$(MAKECMDGOALS))
+	$(BIN)/python -m benchmarks $(BENCH_PARTS)
 
 mutants: $(READY)
 	$(BIN)/python -m tests.mutants

@@ -3,14 +3,20 @@
 import argparse
 import json
 import os
+from collections.abc import Mapping
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict
+from dataclasses import asdict, is_dataclass
+from datetime import date
 from multiprocessing import get_context
 from pathlib import Path
+from typing import Any
 
-from benchmarks.timing import machine, run_module
+from benchmarks import page
+from benchmarks.timing import run_module
+from course_lib import files
+from course_lib.measured import FORMAT
 
-# Each part and the modules beside this file whose figures it prints.
+# The one list of parts. Each and the modules beside this file whose figures it prints.
 PARTS = {
     "explorer": ("explorer",),
     "ridge": ("ridge",),
@@ -34,11 +40,14 @@ PARTS = {
     "pca": ("pca",),
     "erasure": ("erasure",),
     "lora": ("lora",),
+    "low_rank_adaptation": ("low_rank_adaptation",),
     "circuits": ("circuits",),
     "hawkes": ("hawkes",),
+    "hawkes_maps": ("hawkes_maps",),
     "extraction": ("extraction",),
     "sae": ("sae",),
     "stacked": ("stacked",),
+    "feature_recovery": ("feature_recovery",),
     "kinds": ("kinds",),
     "features": ("features",),
     "concept_kinds": ("concept_kinds",),
@@ -46,14 +55,54 @@ PARTS = {
     "browse": ("browse",),
     "socp": ("socp",),
 }
-RESULTS = Path(__file__).resolve().parents[1] / "course_lib" / "measured"
+STORE = Path(__file__).resolve().parents[1] / "course_lib" / "measured"
+
+
+def save(part: str, figures: Mapping[str, Any], known: Mapping[str, Any], store: Path = STORE) -> Path:
+    """Write the figures of a part with their origin, and return the file: on a GPU one in `gpu`."""
+    origin = {
+        "machine": known["machine"],
+        "date": date.today().isoformat(),
+        "command": f"make bench {part}",
+        "versions": known["versions"],
+        "seeds": known["seeds"],
+    }
+    if known["settings"]:
+        origin["settings"] = known["settings"]
+    stored = {
+        "format": FORMAT,
+        "origin": origin,
+        "figures": {name: asdict(value) if is_dataclass(value) else value for name, value in figures.items()},
+    }
+    place = store / "gpu" if "gpu" in known["machine"] else store
+    place.mkdir(parents=True, exist_ok=True)
+    with files.replacing(place / f"{part}.json") as file:
+        file.write(json.dumps(stored, indent=1).encode() + b"\n")
+    return place / f"{part}.json"
+
+
+def measure(part: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the figures of a part, and what its processes know of their origin."""
+    figures, known = {}, {"seeds": None, "settings": None, "versions": {}}
+    for module in PARTS[part]:
+        # In a process of its own: what one leaves to the memory allocator changes the times of the next.
+        with ProcessPoolExecutor(max_workers=1, mp_context=get_context("spawn")) as pool:
+            found, about = pool.submit(run_module, module).result()
+        figures |= found
+        known |= {name: about[name] or known[name] for name in ("seeds", "settings")}
+        known |= {"machine": about["machine"], "versions": known["versions"] | about["versions"]}
+    return figures, known
 
 
 def main() -> None:
     """Run the named parts and print their figures."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("parts", nargs="*", metavar="PART", help="one of what --list prints; all without one")
+    parser.add_argument("--list", action="store_true", help="print the names of the parts and stop")
     parser.add_argument(
-        "parts", nargs="*", metavar="PART", help=f"any of {', '.join(PARTS)}; all without one"
+        "--page",
+        action="store_true",
+        help="write what is stored to benchmarks/README.md and to the section 'Measured' of README.md, and stop",
     )
     parser.add_argument(
         "--save",
@@ -63,25 +112,21 @@ def main() -> None:
     chosen = parser.parse_args()
     if unknown := set(chosen.parts) - set(PARTS):
         parser.error(f"PART must be among {', '.join(PARTS)}, got {', '.join(sorted(unknown))}")
+    if chosen.list:
+        print(*PARTS, sep="\n")
+        return
+    if chosen.page:
+        page.write()
+        return
     # Figures are those of one thread, in the peers' libraries too.
     os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")
     for part in chosen.parts or PARTS:
-        figures = {}
-        for module in PARTS[part]:
-            # In a process of its own: what one leaves to the memory allocator changes the times of the next.
-            with ProcessPoolExecutor(max_workers=1, mp_context=get_context("spawn")) as pool:
-                figures |= pool.submit(run_module, module).result()
+        figures, known = measure(part)
         print(f"{part}: median [quartiles]")
-        for name, spread in figures.items():
-            print(f"  {name:58s} {spread}")
+        for name, figure in figures.items():
+            print(f"  {name:58s} {figure}")
         if chosen.save:
-            kept = {
-                "machine": machine(),
-                "figures": {name: asdict(spread) for name, spread in figures.items()},
-            }
-            place = RESULTS / "gpu" if "gpu" in kept["machine"] else RESULTS
-            place.mkdir(parents=True, exist_ok=True)
-            (place / f"{part}.json").write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
+            print(f"  stored in {save(part, figures, known)}")
 
 
 if __name__ == "__main__":

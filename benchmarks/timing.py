@@ -1,32 +1,21 @@
 """Interleaved timing: every candidate once a round, ratios inside the round, medians with quartiles."""
 
 import platform
+import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from importlib import import_module
+from importlib.metadata import packages_distributions, version
+from typing import Any
 
-import numpy as np
+from course_lib.measured import Spread
 
+# What a figure may owe something to: torch's companions, and the peers.
+LIBRARIES = (
+    "clarabel", "concept-erasure", "cvxpy", "mambapy", "numpy", "onnxruntime", "openvino", "peft", "sae-lens",
+    "scikit-learn", "torch", "torch-geometric", "transformer-lens", "transformers",
+)  # fmt: skip
 
-@dataclass(frozen=True)
-class Spread:
-    """A median with its quartiles."""
-
-    median: float
-    q25: float
-    q75: float
-
-    @classmethod
-    def of(cls, values) -> "Spread":
-        """Summarise a list of numbers."""
-        q25, median, q75 = np.percentile(values, [25, 50, 75])
-        return cls(round(float(median), 4), round(float(q25), 4), round(float(q75), 4))
-
-    def __str__(self) -> str:
-        median, q25, q75 = (
-            f"{v:,.0f}" if v >= 1000 else f"{v:.3g}" for v in (self.median, self.q25, self.q75)
-        )
-        return f"{median} [{q25}..{q75}]"
+__all__ = ["Spread", "interleave", "machine", "run_module", "versions"]
 
 
 def interleave(
@@ -47,9 +36,21 @@ def interleave(
     return seconds
 
 
-def run_module(name: str) -> dict[str, Spread]:
-    """Return the figures of one module of benchmarks."""
-    return import_module(f"benchmarks.{name}").run()
+def run_module(name: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the figures of one module of benchmarks, and what of their origin is known in its process only."""
+    module = import_module(f"benchmarks.{name}")
+    figures = module.run()
+    known = {"seeds": getattr(module, "SEEDS", None), "settings": getattr(module, "SETTINGS", None)}
+    return figures, known | {"machine": machine(), "versions": versions()}
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of Python and of the libraries that this process has imported and that a figure may owe to."""
+    owners = packages_distributions()
+    found = {name for module in list(sys.modules) for name in owners.get(module, [])}
+    return {"python": platform.python_version()} | {
+        name: version(name) for name in sorted(found & {*LIBRARIES})
+    }
 
 
 def machine() -> dict[str, str | int]:
@@ -63,5 +64,4 @@ def machine() -> dict[str, str | int]:
         "system": platform.system(),
         "processor": platform.machine(),
         "cores": os.cpu_count() or 1,
-        "python": platform.python_version(),
     }

@@ -5,7 +5,7 @@ from course_lib.teaching.claims import ClaimError, claim
 from course_lib.teaching.exercise import Exercise, Mistake, Property, Verdict, close, edit, near
 from course_lib.teaching.explorer import Choice, Explorer, Slider, TextBox
 from course_lib.teaching.laws import inputs, integers, normal, one_of, uniform, whole
-from course_lib.teaching.layout import lines, panels
+from course_lib.teaching.layout import lines, markdown_table, panels
 from course_lib.teaching.prediction import Prediction
 from course_lib.teaching.progress import Progress
 from course_lib.teaching.register import Contents
@@ -31,6 +31,7 @@ __all__ = [
     "inputs",
     "integers",
     "lines",
+    "markdown_table",
     "near",
     "new_figure",
     "normal",

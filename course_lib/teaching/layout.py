@@ -3,10 +3,11 @@
 A setting given as a list goes to the axes one by one; anything else goes to all of them.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from IPython.display import Markdown
 from matplotlib.axes import Axes
 from matplotlib.figure import FigureBase
 from matplotlib.lines import Line2D
@@ -88,3 +89,9 @@ def lines(
         data = y if isinstance(y, tuple) else (y,) if x is None else (x, y)
         drawn += axes.plot(*data, label=label, **{**LOOKS[place % len(LOOKS)], **common})
     return drawn
+
+
+def markdown_table(header: Sequence[object], rows: Iterable[Sequence[object]]) -> Markdown:
+    """Return a table to be shown by a cell; numbers stand as they are given, so they come formatted."""
+    lines_of = [header, ["---"] * len(header), *rows]
+    return Markdown("\n".join(f"| {' | '.join(map(str, row))} |" for row in lines_of))

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from course_lib.lessons import feature_recovery as lesson
+from course_lib.measured import figures, measured, origin
 from course_lib.sae.resonance import resonance_band
 from course_lib.teaching.style import text_alternative
 from tests.drawing import assert_line, line_labelled
@@ -17,25 +18,25 @@ def figure(name):
 
 
 def test_stored_measurements_are_complete_and_those_of_these_settings():
-    stored = lesson.measured()
-    assert stored["settings"] == lesson.settings()
-    assert stored["seeds"] == list(lesson.SEEDS)
-    assert set(stored["versions"]) == {"torch", "python"}
-    for name, knobs in lesson.KNOBS.items():
-        assert [float(k) for k in stored["curves"][name]] == [float(k) for k in knobs]
-        for runs in stored["curves"][name].values():
-            assert len(runs) == len(lesson.SEEDS)
-            assert all(0 <= run["0.9"] <= run["0.8"] <= 1 for run in runs)
-    assert list(stored["resonance"]) == [f"{d},{s}" for d, s in lesson.RESONANCE]
-    assert all(np.shape(runs) == (3, len(lesson.RATIOS)) for runs in stored["resonance"].values())
-    assert len(stored["explorer"]) == len(lesson.DIMENSIONS) * len(lesson.ACTIVE)
+    stored, known = figures("feature_recovery"), origin("feature_recovery")
+    assert known["settings"] == lesson.settings()
+    assert known["seeds"] == list(lesson.SEEDS)
+    assert {"torch", "python"} <= set(known["versions"])
+    curves = [f"curve: {name}, {knob}" for name, knobs in lesson.KNOBS.items() for knob in knobs]
+    for name in curves:
+        assert len(stored[name]) == len(lesson.SEEDS)
+        assert all(0 <= run["0.9"] <= run["0.8"] <= 1 for run in stored[name])
+    resonance = [f"resonance: {d}, {s}" for d, s in lesson.RESONANCE]
+    assert all(np.shape(stored[name]) == (3, len(lesson.RATIOS)) for name in resonance)
+    explorer = [f"explorer: {d}, {s}" for d in lesson.DIMENSIONS for s in lesson.ACTIVE]
+    assert set(stored) == {*curves, "frequencies", *resonance, *explorer}
 
 
 # Another processor rounds another way, and training carries that on: near the middle of a curve an atom or
 # two of 32 may change sides, at its ends none does.
 @pytest.mark.parametrize(("trainer", "knob"), [("topk", 8), ("topk", 32), ("l1", 0.1), ("gba", 0.28)])
 def test_points_of_the_curves_can_be_measured_again(trainer, knob):
-    stored = lesson.measured()["curves"][trainer][str(knob)][0]
+    stored = measured("feature_recovery", f"curve: {trainer}, {knob}")[0]
     again = lesson.measure_point(trainer, knob, seed=0)
     assert again["0.8"] == pytest.approx(stored["0.8"], abs=0.2)
     assert again["fvu"] == pytest.approx(stored["fvu"], rel=0.1, abs=0.002)
@@ -44,7 +45,7 @@ def test_points_of_the_curves_can_be_measured_again(trainer, knob):
 
 def test_a_curve_of_resonance_can_be_measured_again():
     again = lesson.measure_resonance(32, 2, seed=0)
-    stored = lesson.measured()["resonance"]["32,2"][0]
+    stored = measured("feature_recovery", "resonance: 32, 2")[0]
     np.testing.assert_allclose(again, stored, atol=0.1)
     assert again[lesson.RATIOS.index(0.5)] >= 0.9
     assert again[lesson.RATIOS.index(8)] <= 0.05
@@ -74,7 +75,7 @@ def test_l1_runs_half_the_penalty_below():
 def test_resonance_curves_are_the_means_of_what_was_measured():
     axes = figure("resonance").axes[0]
     for d_model, active in lesson.RESONANCE:
-        means = np.mean(lesson.measured()["resonance"][f"{d_model},{active}"], axis=0)
+        means = np.mean(measured("feature_recovery", f"resonance: {d_model}, {active}"), axis=0)
         assert_line(line_labelled(axes, f"$d$ = {d_model}, $s$ = {active}"), lesson.RATIOS, means)
     means = np.asarray(line_labelled(axes, "$d$ = 32, $s$ = 2").get_ydata())
     assert lesson.RATIOS[means.argmax()] in (0.25, 0.5, 0.75)
@@ -98,7 +99,7 @@ def test_every_trainer_has_a_range_and_errors_are_lowest_beyond_it():
 def test_locked_units_fire_as_often_as_their_features():
     axes = figure("frequencies").axes[0]
     drawn = sum(len(line.get_xdata()) for line in axes.lines if line.get_label().startswith("target"))
-    found = np.concatenate([np.array(run) for run in lesson.measured()["frequencies"]])
+    found = lesson.frequencies()
     assert drawn == len(found) >= 30
     assert np.corrcoef(np.log(found[:, 1]), np.log(found[:, 2]))[0, 1] > 0.8
 

@@ -1,6 +1,7 @@
 """What the curves of lesson 15 are, and what its explorer says."""
 
 import math
+import re
 
 import numpy as np
 import pytest
@@ -49,10 +50,27 @@ def test_the_measured_ratios_fall_below_one():
     for axes, causal in zip(lesson.plot_measured().axes, (False, True), strict=True):
         assert_legend(axes, ["D = 16", "D = 32", "D = 64"])
         for d in (16, 32, 64):
-            ratios = lesson.MEASURED[d, causal]
-            lengths = lesson.MEASURED_LENGTHS[: len(ratios)]
+            stored = lesson.measured_ratios(d, causal=causal)
+            lengths, ratios = list(stored), list(stored.values())
             assert_line(line_labelled(axes, f"D = {d}"), lengths, ratios)
             assert ratios[-1] < 1 < ratios[0]
+            crossing = lesson.measured_crossing(d, causal=causal)
+            assert (
+                max(n for n in stored if stored[n] > 1) <= crossing <= min(n for n in stored if stored[n] < 1)
+            )
+
+
+def test_the_table_of_crossings_holds_the_stored_ones():
+    _, _, *rows = lesson.measured_table().data.splitlines()
+    assert len(rows) == 3
+    for row, d in zip(rows, (64, 32, 16), strict=True):
+        for cell, causal in zip(row.split("|")[2:4], (False, True), strict=True):
+            crossing, counted = (int(n.replace(",", "")) for n in re.findall(r"[\d,]+", cell))
+            assert crossing == pytest.approx(lesson.measured_crossing(d, causal=causal), abs=5)
+            # N^2 (D + M) = 2 N C (M + 1), and under a causal mask N (N + 1) / 2 of the pairs.
+            features = (d + 1) * (d + 2) // 2
+            bound = 2 * features * (d + 1) / (2 * d)
+            assert counted - 1 < (2 * bound - 1 if causal else bound) <= counted
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

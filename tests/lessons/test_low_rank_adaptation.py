@@ -5,7 +5,8 @@ import pytest
 import torch
 
 from course_lib.lessons import low_rank_adaptation as lesson
-from course_lib.lessons.low_rank_adaptation.measurements import plan
+from course_lib.lessons.low_rank_adaptation.measurements import SETTINGS, plan
+from course_lib.measured import figures, origin
 from tests.drawing import line_labelled
 
 EXERCISES = lesson.EXERCISES
@@ -57,7 +58,9 @@ def test_the_path_from_one_zero_factor_ends_in_the_valley():
 
 
 def test_every_planned_run_is_stored_and_the_captions_tell_its_numbers():
-    runs = lesson.measured()["runs"]
+    runs = figures("low_rank_adaptation")
+    before = runs.pop("before training")
+    assert origin("low_rank_adaptation")["settings"] == SETTINGS
     assert set(runs) == {f"{trained} {part} {step:g}" for trained, part, step in plan()}
     best = lesson.best_runs()
     assert best["full"][0] == 3e-3
@@ -65,7 +68,7 @@ def test_every_planned_run_is_stored_and_the_captions_tell_its_numbers():
     assert [round(best[r][1]["fifth_loss"], 2) for r in ("1", "2", "4", "full")] == [0.91, 0.68, 0.46, 0.18]
     assert all(0.36 < best[r][1]["fifth_loss"] < 0.4 for r in ("8", "16", "32"))
     assert all(runs[f"{r} all 0.03"]["fifth_loss"] > 4 for r in lesson.RANKS)
-    assert lesson.measured()["none"]["four_loss"] < 0.01
+    assert before["four_loss"] < 0.01
     curve = line_labelled(lesson.plot_step_sizes().axes[0], "rank 8")
     assert curve.get_ydata()[2] == runs["8 all 0.01"]["fifth_loss"]
 

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import torch
+from IPython.display import Markdown
 from matplotlib.colors import hsv_to_rgb
 from matplotlib.patches import Rectangle
 from torch import Tensor
@@ -17,7 +18,8 @@ from course_lib.architectures.convolution import (
     weight_gradient_std,
 )
 from course_lib.lessons.convolution.contents import lesson
-from course_lib.teaching import Choice, Explorer, Slider, lines, panels
+from course_lib.measured import quote
+from course_lib.teaching import Choice, Explorer, Slider, lines, markdown_table, panels
 from course_lib.teaching.style import BLACK, BLUE, GREEN, ORANGE, RED
 
 EDGES = torch.tensor([[-1.0, -1.0, -1.0], [0.0, 0.0, 0.0], [1.0, 1.0, 1.0]], dtype=torch.float64)
@@ -75,6 +77,13 @@ def _paint(cells: np.ndarray) -> np.ndarray:
     picture = cells.repeat(CELL, 0).repeat(CELL, 1)
     picture[::CELL], picture[:, ::CELL] = 1.0, 1.0
     return picture
+
+
+def measured_table() -> Markdown:
+    """Return what `make bench convolution` stored of depthwise products by FFT."""
+    sizes = (3, 5, 7, 9, 11, 15, 31)
+    times = [quote("convolution", f"depthwise by FFT / conv2d, depthwise, K = {k}") for k in sizes]
+    return markdown_table(("$K$", *sizes), [("time / time of conv2d", *times)])
 
 
 @lesson.explorer

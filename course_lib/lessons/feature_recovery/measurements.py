@@ -1,19 +1,14 @@
-"""What the figures of lesson 28 draw, measured once.
+"""What the figures of lesson 28 draw: the settings, and how one point of them is measured.
 
-The curves over all settings take minutes: `python -m course_lib.lessons.feature_recovery` writes what it found to
-measurements.json beside this file.
+The curves over all settings take minutes: `make bench feature_recovery` measures them again.
 """
 
-import json
-import platform
-from functools import cache, lru_cache
-from importlib.metadata import version
-from pathlib import Path
+from functools import lru_cache
 
 import numpy as np
 import torch
-from tqdm.auto import tqdm
 
+from course_lib.measured import measured
 from course_lib.sae.planted import PlantedDictionary, log_spaced_frequencies
 from course_lib.sae.recovery import cosines, recovery
 from course_lib.sae.resonance import random_neurons, resonate
@@ -24,8 +19,6 @@ from course_lib.sae.sparse import (
     TopKSparseAutoencoder,
 )
 from course_lib.sae.train import TrainConfig, train
-
-MEASURED = Path(__file__).with_suffix(".json")
 
 # 32 atoms in 24 dimensions; half of the rows hold 2 of them, half 6: each atom is in 1 row of 8.
 TOY = {"n_atoms": 32, "d_model": 24, "active": (2, 6), "n_rows": 8000, "n_features": 128}
@@ -131,27 +124,6 @@ def settings() -> dict:
     return {**TOY, "active": list(TOY["active"]), **training, **ADAPTATION}
 
 
-def measure() -> dict:
-    """Measure all that measurements.json holds; about 3 minutes of one CPU thread."""
-    torch.set_num_threads(1)
-    result = {
-        "settings": settings(),
-        "seeds": SEEDS,
-        "versions": {"torch": version("torch"), "python": platform.python_version()},
-        "curves": {name: {} for name in KNOBS},
-    }
-    points = [(name, knob) for name, knobs in KNOBS.items() for knob in knobs]
-    for name, knob in tqdm(points, desc="trainers"):
-        result["curves"][name][str(knob)] = [measure_point(name, knob, seed) for seed in SEEDS]
-    result["frequencies"] = [measure_frequencies(seed) for seed in tqdm(SEEDS, desc="frequencies")]
-    result["resonance"] = {
-        f"{d_model},{active}": [measure_resonance(d_model, active, seed) for seed in SEEDS]
-        for d_model, active in tqdm(RESONANCE, desc="resonance")
-    }
-    result["explorer"] = measure_explorer()
-    return result
-
-
 # The explorer's own, smaller setting: a frame has to take milliseconds.
 SMALL = {"n_atoms": 64, "n_rows": 1200, "n_neurons": 192, "steps": 5}
 DIMENSIONS, ACTIVE = range(16, 65, 8), range(1, 5)
@@ -179,7 +151,7 @@ def small_run(log_ratio: float | int, d_model: int, active: int) -> tuple[torch.
 def measure_explorer() -> dict[str, list[float]]:
     """Return the share recovered at cosine 0.9 for every dimension, number of active atoms and ratio."""
     return {
-        f"{d_model},{active}": [
+        f"{d_model}, {active}": [
             (small_run(ratio, d_model, active)[1].amax(dim=1) >= 0.9).double().mean().item() for ratio in LOG_RATIOS
         ]
         for d_model in DIMENSIONS
@@ -187,13 +159,12 @@ def measure_explorer() -> dict[str, list[float]]:
     }
 
 
-@cache
-def measured() -> dict:
-    """Return what was measured, as stored."""
-    return json.loads(MEASURED.read_text())
+def frequencies() -> np.ndarray:
+    """Return target, realised and feature frequency (columns) of every unit that was stored, of all seeds."""
+    return np.array([unit for run in measured("feature_recovery", "frequencies") for unit in run])
 
 
 def curve(trainer: str, what: str) -> tuple[np.ndarray, np.ndarray]:
     """Return the knob's values and, for each (rows) and seed (columns), what was measured: a key of `measure_point`."""
-    points = measured()["curves"][trainer]
-    return np.array([float(k) for k in points]), np.array([[run[what] for run in runs] for runs in points.values()])
+    points = [measured("feature_recovery", f"curve: {trainer}, {knob}") for knob in KNOBS[trainer]]
+    return np.array(KNOBS[trainer], dtype=float), np.array([[run[what] for run in runs] for runs in points])

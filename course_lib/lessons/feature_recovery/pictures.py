@@ -13,10 +13,11 @@ from course_lib.lessons.feature_recovery.measurements import (
     SMALL,
     TOY,
     curve,
-    measured,
+    frequencies,
     small_run,
     small_setting,
 )
+from course_lib.measured import measured
 from course_lib.sae.planted import PlantedDictionary
 from course_lib.sae.resonance import resonance_band, thresholds
 from course_lib.teaching import Explorer, Slider, lines, panels
@@ -89,10 +90,10 @@ def plot_resonance(axes):
     low, high = (edge * 32 for edge in resonance_band(64, 2))
     axes.axvspan(low, high, color="0.88", label="band of the theorem, $s$ = 2")
     for place, (d_model, active) in enumerate(RESONANCE):
-        shares = np.array(measured()["resonance"][f"{d_model},{active}"]).T
+        shares = np.array(measured("feature_recovery", f"resonance: {d_model}, {active}")).T
         _mean_and_range(axes, RATIOS, shares, f"$d$ = {d_model}, $s$ = {active}", place)
     axes.minorticks_off()
-    best = np.mean(measured()["resonance"]["32,2"], axis=0)
+    best = np.mean(measured("feature_recovery", "resonance: 32, 2"), axis=0)
     return (
         "Share of 64 atoms recovered against the target frequency over the feature frequency, mean and range of three "
         f"seeds. With d = 32 and two active atoms it is {best[RATIOS.index(0.5)]:.2f} at a half, "
@@ -154,7 +155,7 @@ def plot_curves(left, middle, right):
 )
 def plot_frequencies(axes):
     """Draw realised against feature frequency for units that are locked on a feature, by target."""
-    found = np.array([row for run in measured()["frequencies"] for row in run])
+    found = frequencies()
     axes.plot([0.006, 0.3], [0.006, 0.3], color=BLACK, linestyle="-", linewidth=1, label="equal")
     for place, target in enumerate(sorted(set(found[:, 0]), reverse=True)):
         _, realised, feature = found[found[:, 0] == target].T
@@ -238,7 +239,7 @@ class ResonanceExplorer(Explorer):
         return {
             # For s = 1 the band is a single point: a sliver keeps it in sight.
             "area": (low - 0.02, 0, high - low + 0.04, 0.86),
-            "shares": np.array(measured()["explorer"][f"{d_model},{active}"]),
+            "shares": np.array(measured("feature_recovery", f"explorer: {d_model}, {active}")),
             "point": (log_ratio, found / len(best)),
             "counts": counts,
             "cut": ([threshold] * 2, [0, 0.48]),

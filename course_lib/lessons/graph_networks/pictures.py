@@ -6,13 +6,15 @@ from itertools import pairwise
 
 import numpy as np
 import torch
+from IPython.display import Markdown
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 from torch import Tensor
 
 from course_lib.architectures.graphs import adjacency_matrix, batch_graphs, normalised_edges, refine_colours
 from course_lib.lessons.graph_networks.contents import lesson
-from course_lib.teaching import Choice, Explorer, Slider, lines, panels
+from course_lib.measured import quote
+from course_lib.teaching import Choice, Explorer, Slider, lines, markdown_table, panels
 from course_lib.teaching.style import BLACK, BLUE, GREEN, ORANGE, RED
 
 GREY, PALE = "0.55", "0.92"
@@ -135,6 +137,24 @@ def _all_starts(form: str) -> tuple[Tensor, Tensor]:
     """Return what the nodes hold and the angle to the limit pattern, for every depth and every start."""
     held = propagate(form, torch.eye(8).double(), LAYERS, BRIDGE).mT
     return held, angle(held, limit_pattern("GCN" if form == "GCN + start" else form, BRIDGE, 8))
+
+
+def measured_table() -> Markdown:
+    """Return what `make bench graphs` stored of sums, means, maxima and a whole layer against PyG."""
+
+    def row(call: str, how: str) -> tuple[str, ...]:
+        peers = ["edge_index", "adj_t"] if how != "max" else ["edge_index"]
+        return tuple(quote("graphs", f"{call}, {how} / PyG {peer}, {how}") for peer in peers)
+
+    layer = quote("graphs", "gcn_layer / PyG GCNConv, edges normalised before")
+    rows = [
+        ("sum, `aggregate`", *row("aggregate", "sum")),
+        ("mean, `aggregate`", *row("aggregate", "mean")),
+        ("maximum, `aggregate`", *row("aggregate", "max"), "not measured"),
+        ("sum, `aggregate_edges`", *row("aggregate_edges", "sum")),
+        ("`gcn_layer` against `GCNConv`, edges normalised before", layer, "not measured"),
+    ]
+    return markdown_table(("", "against `edge_index`", "against `adj_t`"), rows)
 
 
 @lesson.explorer

@@ -5,10 +5,12 @@ from functools import cache
 
 import numpy as np
 import torch
+from IPython.display import Markdown
 from torch import Tensor
 
 from course_lib.lessons.hawkes_tensor_recovery.contents import lesson
-from course_lib.teaching import Choice, Explorer, Slider, lines, panels
+from course_lib.measured import quote
+from course_lib.teaching import Choice, Explorer, Slider, lines, markdown_table, panels
 from course_lib.teaching.style import BLUE, GREEN, ORANGE, RED
 from course_lib.theory.hawkes import (
     PENALTIES,
@@ -225,6 +227,16 @@ def plot_phase(left, right):
         "those to place 2, the same two bins later. Right the same six numbers in the DFT slice f = 1, as arrows: the "
         "three arrows of place 2 are those of place 1, all turned clockwise by the same 60 degrees."
     )
+
+
+def measured_table() -> Markdown:
+    """Return what `make bench hawkes_maps` stored of the fits to both maps."""
+    columns = [(name, what) for name in ("hub", "straight") for what in ("error", "share of gain")]
+    rows = [
+        (label, *(quote("hawkes_maps", f"{penalty}: {name}, {what}", ".2f") for name, what in columns))
+        for label, penalty in (("ridge", "ridge"), ("Fourier", "fourier"), ("time slices", "slices"))
+    ]
+    return markdown_table(("", *(f"{name}: {what}" for name, what in columns)), rows)
 
 
 @lesson.explorer

@@ -6,6 +6,7 @@ from functools import cache
 
 import numpy as np
 import torch
+from IPython.display import Markdown
 from matplotlib.patches import Rectangle
 from torch import Tensor
 
@@ -21,21 +22,43 @@ from course_lib.attention.kernelized import (
 )
 from course_lib.attention.recall import TASKS, recall_accuracy, recall_decoder, train_to_recall
 from course_lib.lessons.kernelized_attention.contents import lesson
-from course_lib.teaching import Choice, Explorer, Slider, lines, panels
+from course_lib.measured import measured
+from course_lib.teaching import Choice, Explorer, Slider, lines, markdown_table, panels
 from course_lib.teaching.style import BLACK, BLUE, GREEN, ORANGE, RED
 
-# Median time of `linear_attention` with the quadratic kernel divided by that of scaled_dot_product_attention, by
-# (head dimension, causal), for N = 256, 512, ...: one head, float32, CPU time of one thread, on a 2-core x86-64 machine
-# without GPU (`make bench attention`).
-MEASURED_LENGTHS = tuple(2**power for power in range(8, 16))
-MEASURED: dict[tuple[int, bool], tuple[float, ...]] = {
-    (16, False): (6.54, 3.37, 1.69, 0.795, 0.352, 0.157),
-    (32, False): (7.76, 4.02, 1.71, 0.846, 0.408, 0.187),
-    (64, False): (13.2, 6.32, 3.14, 1.6, 0.755, 0.374, 0.181, 0.0932),
-    (16, True): (4.55, 3.17, 2.37, 1.54, 0.764, 0.39),
-    (32, True): (3.54, 2.97, 2.59, 1.74, 0.855, 0.469),
-    (64, True): (3.07, 3.95, 3.95, 2.42, 1.48, 0.792, 0.419, 0.251),
-}
+# What `make bench attention` stored of `linear_attention` with the quadratic kernel against scaled_dot_product_attention:
+# one head, float32, CPU time of one thread. The longest texts were timed at D = 64 only.
+MEASURED_LENGTHS = {16: 8192, 32: 8192, 64: 32768}
+
+
+def measured_ratios(d: int, *, causal: bool) -> dict[int, float]:
+    """Return the time of linear attention over that of softmax attention for each length from 256 on."""
+    lengths = [2**power for power in range(8, 16) if 2**power <= MEASURED_LENGTHS[d]]
+    if d == 64:
+        name = f"quadratic kernel / SDPA, {'causal' if causal else 'no mask'}, N={{}}"
+    else:
+        name = f"linear / SDPA, {'causal, ' if causal else ''}D={d}, N={{}}"
+    return {length: measured("attention", name.format(length)) for length in lengths}
+
+
+def measured_crossing(d: int, *, causal: bool) -> float:
+    """Return the length from which on linear attention was faster."""
+    if d == 64:
+        return measured("attention", f"crossover N measured, quadratic kernel, {'causal' if causal else 'no mask'}")
+    return measured("attention", f"crossover N measured, {'causal, ' if causal else ''}D={d}")
+
+
+def measured_table() -> Markdown:
+    """Return the lengths from which on linear attention was faster, and beside them those that the count says."""
+
+    def cell(d: int, *, causal: bool) -> str:
+        counted = crossover_length(d, d, n_features=(d + 1) * (d + 2) // 2, causal=causal)
+        return f"{round(measured_crossing(d, causal=causal), -1):,.0f} ({math.ceil(counted):,})"
+
+    header = ("$D = M$", "crosses, no mask (by the count)", "crosses, causal (by the count)")
+    return markdown_table(header, [(d, cell(d, causal=False), cell(d, causal=True)) for d in (64, 32, 16)])
+
+
 LENGTHS = [2**power for power in range(6, 17)]
 
 
@@ -240,11 +263,11 @@ def plot_memory(axes, d: int = 64, chunk: int = 256):
 def plot_measured(left, right):
     """Draw the measured ratio of times against the length, for three head dimensions."""
     for axes, causal in ((left, False), (right, True)):
-        ratios = {f"D = {d}": ratio for (d, masked), ratio in MEASURED.items() if masked == causal}
-        curves = {name: (MEASURED_LENGTHS[: len(ratio)], ratio) for name, ratio in ratios.items()}
+        ratios = {d: measured_ratios(d, causal=causal) for d in MEASURED_LENGTHS}
+        curves = {f"D = {d}": (list(ratio), list(ratio.values())) for d, ratio in ratios.items()}
         lines(axes, None, curves, marker="o", markersize=5)
         axes.axhline(1, color=BLACK, linewidth=1.0, linestyle="-")
-    ends = " and ".join(f"{MEASURED[64, causal][-1]:.2f}" for causal in (False, True))
+    ends = " and ".join(f"{measured_ratios(64, causal=causal)[32768]:.2f}" for causal in (False, True))
     return (
         "Measured time of the quadratic kernel in linear time divided by that of PyTorch's softmax attention, against the "
         "length, both logarithmic, without a mask on the left and causal on the right, for D = 16, 32 and 64. All lines "

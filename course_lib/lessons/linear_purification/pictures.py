@@ -7,12 +7,15 @@ from functools import cache, partial
 
 import numpy as np
 import torch
+from IPython.display import Markdown
 from torch import Tensor
 
 from course_lib.lessons.linear_purification.contents import lesson
+from course_lib.measured import measured as stored
+from course_lib.measured import quote
 from course_lib.representation.erasure import Eraser, ErasureMoments, concept_columns, fit_eraser
 from course_lib.representation.purification import Purifier, shrink_factors
-from course_lib.teaching import Explorer, Slider, lines, panels
+from course_lib.teaching import Explorer, Slider, lines, markdown_table, panels
 from course_lib.teaching.style import BLACK, BLUE, ORANGE, RED
 
 GREY = "0.55"
@@ -324,6 +327,29 @@ def plot_translations(axes, shares):
 
 
 # The explorer
+
+
+def measured_table() -> Markdown:
+    """Return what `make bench erasure` stored of the time against concept-erasure, and of what a probe still finds."""
+
+    def left(case: str, who: str) -> str:
+        found = stored("erasure", f"R^2, {case}: {who}")
+        if found < 1e-14:
+            return "below $10^{-14}$"
+        if found > 0.01:
+            return f"{found:.2g}"
+        return "${}\\cdot10^{{{}}}$".format(*(int(part) for part in f"{found:.0e}".split("e")))
+
+    cases = {
+        "ten classes": "balanced",
+        "23 positives": "23 positives",
+        "scales 1 to $10^4$": "scales 1 to 1e4",
+    }
+    rows = [("fit and erase, ten classes", quote("erasure", "fit and erase / concept-erasure"), 1)]
+    for label, case in cases.items():
+        before = quote("erasure", f"R^2, {case}: before")
+        rows.append((f"$R^2$, {label} ({before} before)", left(case, "ours"), left(case, "concept-erasure")))
+    return markdown_table(("", "`fit_eraser`, `erase`", "concept-erasure"), rows)
 
 
 @lesson.explorer

@@ -5,13 +5,15 @@ from functools import cache
 import matplotlib
 import numpy as np
 import torch
+from IPython.display import Markdown
 from matplotlib.patches import Rectangle
 from torch import Tensor
 
 from course_lib.lessons.low_rank_adaptation.contents import lesson
-from course_lib.lessons.low_rank_adaptation.measurements import GRID, RANKS, measured
+from course_lib.lessons.low_rank_adaptation.measurements import GRID, RANKS, plan
+from course_lib.measured import measured, quote
 from course_lib.representation.lora import adapter_scale
-from course_lib.teaching import Choice, Explorer, Slider, lines, panels
+from course_lib.teaching import Choice, Explorer, Slider, lines, markdown_table, panels
 from course_lib.teaching.style import BLACK, BLUE, GREEN, ORANGE, RED
 
 GREY, PALE = "0.55", "0.88"
@@ -64,10 +66,21 @@ def small_runs(init: str, scaling: str) -> np.ndarray:
 # The question
 
 
+def stored_runs() -> dict[str, dict[str, float]]:
+    """Return what `make bench low_rank_adaptation` stored of each run: its losses, by what, where and with which step."""
+    names = [f"{trained} {part} {step:g}" for trained, part, step in plan()]
+    return {name: measured("low_rank_adaptation", name) for name in names}
+
+
+def before_training() -> dict[str, float]:
+    """Return what the model scored before any of these runs."""
+    return measured("low_rank_adaptation", "before training")
+
+
 def best_runs(part: str = "all") -> dict[str, tuple[float, dict]]:
     """Return for everything that was trained its best step size of the grid and what was scored there."""
     found: dict[str, tuple[float, dict]] = {}
-    for name, scores in measured()["runs"].items():
+    for name, scores in stored_runs().items():
         trained, layers, step = name.split()
         if layers == part and scores["fifth_loss"] < found.get(trained, (0.0, {"fifth_loss": 99.0}))[1]["fifth_loss"]:
             found[trained] = (float(step), scores)
@@ -194,7 +207,7 @@ def plot_changes(*panels):
                xscale="log", yscale="log", xlim=(2.5e-4, 0.16), legend="center right")  # fmt: skip
 def plot_step_sizes(axes):
     """Draw the loss against the step size, for adapters and for full training."""
-    runs = measured()["runs"]
+    runs = stored_runs()
     curves = {}
     for name in ("full", "1", "2", "4", "8", "32"):
         steps = sorted(GRID["full" if name == "full" else "adapter"])
@@ -215,7 +228,7 @@ def plot_step_sizes(axes):
                ylim=(0, 9), xlim=(0, 2))  # fmt: skip
 def plot_forgetting(axes):
     """Draw every run: its loss on the new language against its loss on the old ones."""
-    runs = measured()["runs"]
+    runs = stored_runs()
     for label, mark, color, chosen in (
         ("the whole model", "*", ORANGE, lambda t: t == "full"), ("ranks 1, 2", "o", BLUE, lambda t: t in "12"),
         ("ranks 4, 8", "s", GREEN, lambda t: t in "48"), ("ranks 16, 32", "D", RED, lambda t: t in ("16", "32")),
@@ -223,7 +236,8 @@ def plot_forgetting(axes):
         found = [s for n, s in runs.items() if chosen(n.split()[0]) and n.split()[1] == "all"]
         axes.plot([s["fifth_loss"] for s in found], [s["four_loss"] for s in found], mark, color=color, linestyle="none",
                   markersize=11 if mark == "*" else 6, label=label)  # fmt: skip
-    axes.axhline(measured()["none"]["four_loss"], color=GREY, linestyle=":", label="before (0.01)")
+    before = before_training()["four_loss"]
+    axes.axhline(before, color=GREY, linestyle=":", label="before (0.01)")
     return (
         "The loss among the four old languages against the loss on the fifth, a mark for each run below 2 (those at "
         "step size 0.03 failed). All lie far above the dotted line at 0.01, the old languages before training. Those that "
@@ -233,6 +247,23 @@ def plot_forgetting(axes):
 
 
 # The explorer
+
+
+def measured_table() -> Markdown:
+    """Return what `make bench lora` stored of a layer's time against PEFT's."""
+    layers = {
+        "the frozen layer alone": "floor (frozen W)",
+        "`LoRALinear`": "LoRALinear",
+        "the formed weight, (20.1)": "merged",
+        "`LoRALinear`, DoRA": "DoRA",
+        "PEFT, DoRA": "PEFT's DoRA",
+    }
+    settings = [f"{dtype}, {rows} rows" for dtype in ("fp32", "bf16") for rows in (512, 4096)]
+    rows = [
+        (label, *(quote("lora", f"{setting}: {name} / PEFT", ".2f") for setting in settings))
+        for label, name in layers.items()
+    ]
+    return markdown_table(("", "float32, 512 rows", "4,096 rows", "bfloat16, 512 rows", "4,096 rows"), rows)
 
 
 @lesson.explorer

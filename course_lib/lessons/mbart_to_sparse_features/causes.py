@@ -1,9 +1,7 @@
 """What lesson 29 needs to ask what features cause: nouns in sentences to be translated, and the features of each."""
 
-import json
 import random
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
@@ -14,6 +12,7 @@ from course_lib.figures import describe
 from course_lib.language.corpus import generate
 from course_lib.language.lexicon import NOUNS
 from course_lib.lessons.mbart_to_sparse_features.contents import lesson
+from course_lib.measured import measured
 from course_lib.pipeline.causes import (
     Case,
     Outcome,
@@ -104,7 +103,6 @@ CONTROLS = {
     "random": "random direction, as far as its features",
     "reconstruction": "reconstruction of the whole sentence",
 }
-LARGE = Path(__file__).resolve().parents[2] / "measured" / "causes.json"
 STORED_ARMS = {
     "one feature": "encoder, switched off: detector",
     "opposite": "encoder, switched off: detector, factor -1",
@@ -119,8 +117,7 @@ STORED_ARMS = {
 
 def stored_outcomes(arms: dict[str, str]) -> dict[str, Outcome]:
     """Return what `make bench causes` stored under the names of some arms."""
-    figures = json.loads(LARGE.read_text(encoding="utf-8"))["figures"]
-    return {arm: Outcome(**figures[name]) for arm, name in arms.items()}
+    return {arm: Outcome(**measured("causes", name)) for arm, name in arms.items()}
 
 
 def draw_nouns(outcomes: dict[str, Outcome] | None = None) -> Figure:

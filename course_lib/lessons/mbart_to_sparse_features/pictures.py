@@ -4,7 +4,6 @@ The pipeline, and with it transformers, is imported where it runs: the module it
 """
 
 import atexit
-import json
 import re
 import tempfile
 from collections.abc import Iterable, Sequence
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from IPython.display import Markdown
 from matplotlib.colors import PowerNorm
 from matplotlib.patches import Rectangle
 from torch import Tensor
@@ -22,7 +22,8 @@ from torch import Tensor
 from course_lib.interpret.detectors import REACHED, SHARED
 from course_lib.language.corpus import LANGUAGES, draw_meanings, generate, render
 from course_lib.lessons.mbart_to_sparse_features.contents import lesson
-from course_lib.teaching import Choice, Explorer, Slider, TextBox, lines
+from course_lib.measured import measured, quote
+from course_lib.teaching import Choice, Explorer, Slider, TextBox, lines, markdown_table
 from course_lib.teaching.explorer import set_data
 from course_lib.teaching.style import BLACK, ORANGE, RED, SKY
 from course_lib.teaching.token_map import fill_map, shortened, token_map
@@ -214,13 +215,23 @@ def _named(label: str) -> str:
     return NAMES.get(label, label.rpartition(":")[2])
 
 
+def alignment_table() -> Markdown:
+    """Return what a sweep on a GPU stored of both shipped models, at either side: shares of the lexical concepts."""
+    rows = []
+    for side in ("encoder", "decoder"):
+        for model in ("course-mbart", "course-mbart-unaligned"):
+            name = f"{model} {side}, 2048 features, k = 8, 2000 steps of 0.003"
+            wanted = ("F1 0.9, %", "same unit at F1 0.8 in three languages, %")
+            shares = (f"{quote('gpu/features', f'{name}: {what}', '.0f')}%" for what in wanted)
+            rows.append((f"`{model}`, {side}", *shares))
+    return markdown_table(("model, states", "F1 0.9 or more", "same feature at F1 0.8 in three languages"), rows)
+
+
 SIZES = (512, 1024, 2048, 4096)
-SWEEP = Path(__file__).resolve().parents[2] / "measured" / "gpu" / "features.json"
 
 
 def size_sweep() -> dict[str, list[float]]:
     """Return what `make bench features` stored for each of `SIZES`: shares of the 368 lexical concepts, dead features."""
-    figures = json.loads(SWEEP.read_text(encoding="utf-8"))["figures"]
     name = "course-mbart encoder, {} features, k = 8, 2000 steps of 0.002: {}"
     wanted = {
         "F1 0.9 or more": "F1 0.9, %",
@@ -228,7 +239,9 @@ def size_sweep() -> dict[str, list[float]]:
         "different detectors": "different units",
         "dead": "dead features",
     }
-    return {what: [figures[name.format(size, stored)]["median"] for size in SIZES] for what, stored in wanted.items()}
+    return {
+        what: [measured("gpu/features", name.format(size, stored)) for size in SIZES] for what, stored in wanted.items()
+    }
 
 
 @lesson.figure(

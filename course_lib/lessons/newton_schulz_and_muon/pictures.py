@@ -11,6 +11,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from course_lib.figures import BLACK, BLUE
 from course_lib.lessons.newton_schulz_and_muon.contents import lesson
+from course_lib.measured import figures
 from course_lib.optimization.muon import Muon
 from course_lib.optimization.newton_schulz import (
     CUBIC,
@@ -22,7 +23,7 @@ from course_lib.optimization.newton_schulz import (
     orthogonalize,
     polar_express,
 )
-from course_lib.teaching import Choice, Explorer, Slider, lines, panels
+from course_lib.teaching import Choice, Explorer, Slider, lines, markdown_table, panels
 
 FAMILIES = ("cubic", "Keller", "Polar Express")
 LOOKED_AT = FAMILIES[::-1]  # the best first: it gets the first colour of every figure
@@ -399,31 +400,49 @@ def plot_memory(axes):
     )
 
 
-# Medians of `make bench newton_schulz` on a 2-core x86-64 machine without GPU, torch 2.13, one thread: time by that of a
-# singular value decomposition in float32 for three shapes, then ||XX^T - I||_F / sqrt(n) at 1024 x 1024 for two spectra.
-MEASURED = {
-    "singular value decomposition, float32": (1, 1, 1, 6e-7, 6e-7),
-    "torch.optim.Muon's, bfloat16": (0.43, 0.42, 0.59, 0.35, 0.58),
-    "Polar Express, 5 steps, bfloat16": (0.47, 0.42, 0.39, 0.18, 0.18),
-    "Keller, 5 steps, float32": (0.75, 0.94, 0.69, 0.35, 0.58),
-    "Polar Express, 5 steps, float32": (0.74, 0.94, 0.69, 0.18, 0.18),
-    "cubic, 5 steps, float32": (0.54, 0.67, 0.56, 0.59, 0.99),
-    "Polar Express and flat quintics to 1e-5": (None, 2.2, None, 6e-7, None),
-    "cubic to 1e-5, float32": (None, 3.8, None, 6e-6, None),
+# What `make bench newton_schulz` stored, and how the table calls it: time by that of a singular value decomposition in
+# float32 for three shapes, then ||XX^T - I||_F / sqrt(n) at 1024 x 1024 for two spectra.
+METHODS = {
+    "singular value decomposition, float32": None,
+    "torch.optim.Muon's, bfloat16": "torch.optim.Muon's",
+    "Polar Express, 5 steps, bfloat16": "Polar Express 5, bfloat16",
+    "Keller, 5 steps, float32": "Keller 5, float32",
+    "Polar Express, 5 steps, float32": "Polar Express 5, float32",
+    "cubic, 5 steps, float32": "cubic 5, float32",
+    "Polar Express and flat quintics to 1e-5": "polar_factor, iteration",
+    "cubic to 1e-5, float32": "cubic to 1e-5, float32",
 }
+
+
+def stored_row(method: str | None) -> list[float | None]:
+    """Return a method's three times and two errors as they are stored; what was not measured is None."""
+    stored = figures("newton_schulz")
+    if method is None:  # the decomposition itself, which `polar_factor` takes
+        times, method = [1, 1, 1], "polar_factor"
+    else:
+        times = [stored.get(f"{shape}: {method} / SVD") for shape in ("256x256", "1024x1024", "4096x1024")]
+
+    def error(spectrum: str) -> float | None:
+        small = stored.get(f"1e6 x error on {spectrum} 1024x1024, {method}")
+        return stored.get(f"error on {spectrum} 1024x1024, {method}") if small is None else small / 1e6
+
+    return [*times, error("gaussian"), error("1/k")]
+
+
 _COLUMNS = ("256 x 256", "1024 x 1024", "4096 x 1024", "error, Gaussian", "error, $1/k$")
 
 
 def measured_table() -> Markdown:
     """Return the measured times and errors as a table; a method faster than the decomposition has its time in bold."""
 
-    def cell(value: float | int | None, *, is_time: bool) -> str:
+    is_time = (True, True, True, False, False)
+
+    def cell(value: float | int | None, is_time: bool) -> str:
         text = "" if value is None else f"{value:.2g}"
         return f"**{text}**" if is_time and value is not None and value < 0.95 else text
 
-    rows = [("method", *_COLUMNS), ("---",) * (1 + len(_COLUMNS))]
-    rows += [(name, *(cell(v, is_time=i < 3) for i, v in enumerate(row))) for name, row in MEASURED.items()]
-    return Markdown("\n".join(f"| {' | '.join(row)} |" for row in rows))
+    rows = [(name, *map(cell, stored_row(method), is_time)) for name, method in METHODS.items()]
+    return markdown_table(("method", *_COLUMNS), rows)
 
 
 @lesson.explorer

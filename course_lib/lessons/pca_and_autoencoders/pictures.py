@@ -5,9 +5,11 @@ from itertools import combinations
 
 import numpy as np
 import torch
+from IPython.display import Markdown
 from torch import Tensor
 
 from course_lib.lessons.pca_and_autoencoders.contents import lesson
+from course_lib.measured import measured, quote
 from course_lib.representation.pca import (
     critical_point,
     falling_rates,
@@ -16,7 +18,7 @@ from course_lib.representation.pca import (
     pca,
     shrinkage,
 )
-from course_lib.teaching import Choice, Explorer, Slider, lines, panels
+from course_lib.teaching import Choice, Explorer, Slider, lines, markdown_table, panels
 from course_lib.teaching.style import BLACK, BLUE, GREEN, ORANGE, RED
 
 GREY, PALE = "0.55", "0.85"
@@ -220,6 +222,30 @@ def _names(points: list[tuple[int, float]]) -> list[tuple[float, float, str]]:
         said.setdefault((falling, round(loss, 2)), []).append(f"{i + 1}{j + 1}")
     there = [(falling + 0.3, loss, ", ".join(names)) for (falling, loss), names in said.items()]
     return there + [(0.0, 0.0, "")] * (len(points) - len(there))
+
+
+def measured_table() -> Markdown:
+    """Return what `make bench pca` stored of times against the peers, and of the variance that each loses."""
+
+    def lost(spectrum: str, name: str) -> str:
+        figure = f"variance lost, {spectrum} spectrum: {name}"
+        return "below $10^{-13}$" if measured("pca", figure) < 1e-13 else quote("pca", figure, "#.2g", scale=100) + "%"
+
+    peers = {
+        "scikit-learn, `auto` (randomised here)": ("scikit-learn auto", "auto"),
+        "scikit-learn, `covariance_eigh`": ("scikit-learn covariance_eigh", "covariance_eigh"),
+        "`torch.pca_lowrank`": ("torch.pca_lowrank", "pca_lowrank"),
+    }
+    rows = [
+        (
+            label,
+            *(quote("pca", f"pca / {peer}, torch.{dtype}", ".2f") for dtype in ("float32", "float64")),
+            *(lost(spectrum, name) for spectrum in ("flat", "falling")),
+        )
+        for label, (peer, name) in peers.items()
+    ]
+    rows.append(("`pca`", 1, 1, lost("flat", "pca"), lost("falling", "pca")))
+    return markdown_table(("", "float32", "float64", "lost, flat", "lost, falling"), rows)
 
 
 @lesson.explorer

@@ -5,11 +5,13 @@ from collections.abc import Mapping
 
 import numpy as np
 import torch
+from IPython.display import Markdown
 from torch import Tensor, nn
 
 from course_lib.architectures.recurrent import gru, power_norms, rnn, spectral_radius
 from course_lib.lessons.recurrent_networks.contents import lesson
-from course_lib.teaching import Explorer, Slider, lines, panels
+from course_lib.measured import quote
+from course_lib.teaching import Explorer, Slider, lines, markdown_table, panels
 from course_lib.teaching.style import BLACK, BLUE, RED
 
 # The recall task: name the first symbol, after distractors
@@ -244,6 +246,19 @@ def plot_recall(left, right, gradients: Mapping[str, np.ndarray], accuracies: Ma
 
 
 # The explorer
+
+
+def measured_table() -> Markdown:
+    """Return what `make bench recurrent` stored of the layers against PyTorch's."""
+    sizes = ("256 x 32 x 128", "1024 x 16 x 64", "1024 x 1 x 64")
+    layers = {
+        "`rnn` / nn.RNN": "our RNN / nn.RNN",
+        "`gru` / nn.GRU": "our GRU / nn.GRU",
+        "`gru`, reset before / nn.GRU": "our GRU, reset before / nn.GRU",
+        "`min_gru` / nn.RNN": "minGRU / nn.RNN",
+    }
+    rows = [(label, *(quote("recurrent", f"{name}, {size}") for size in sizes)) for label, name in layers.items()]
+    return markdown_table(("steps × batch × units", *(size.replace("x", "×") for size in sizes)), rows)
 
 
 @lesson.explorer

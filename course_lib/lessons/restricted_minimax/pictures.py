@@ -4,11 +4,12 @@ from functools import cache
 
 import numpy as np
 import torch
+from IPython.display import Markdown
 from scipy.stats import beta
 from torch import Tensor
 
 from course_lib.lessons.restricted_minimax.contents import lesson
-from course_lib.teaching import Choice, Explorer, Slider, lines, panels
+from course_lib.teaching import Choice, Explorer, Slider, lines, markdown_table, panels
 from course_lib.teaching.style import BLUE
 from course_lib.theory.restricted_minimax import (
     Solution,
@@ -70,6 +71,20 @@ def plot_question(axes):
 
 
 # One trial
+
+
+def practice_table() -> Markdown:
+    """Return what the rules say of 20 parts of which at most 5% are bad, and their risks over the minimax risk."""
+    best, others = solved(20, 0.05), rivals(20, 0.05)
+    evenly = (torch.arange(4000, dtype=F64) + 0.5) / 4000 * 0.05
+    rules = {"minimax": best.rule, **others, "plain $x/n$": torch.arange(21, dtype=F64) / 20}
+    rows = []
+    for name, rule in rules.items():
+        largest, average = worst_case(rule, 0.05)[0] / best.upper, risk(rule, evenly).mean() / best.upper
+        said = (f"{100 * estimate:.2f}%" for estimate in rule[:3].tolist())
+        rows.append((name.replace(" x/n", " $x/n$"), *said, f"{float(largest):.2f}", f"{float(average):.2f}"))
+    header = ("20 parts, at most 5% bad", "0 bad", "1 bad", "2 bad", "largest risk", "average risk")
+    return markdown_table(header, rows)
 
 
 @lesson.explorer

@@ -5,6 +5,7 @@ from functools import cache
 
 import numpy as np
 import torch
+from IPython.display import Markdown
 from matplotlib.patches import Rectangle
 from torch import Tensor
 from torch.nn.functional import normalize
@@ -18,7 +19,8 @@ from course_lib.attention.ridge import (
     sherman_morrison,
 )
 from course_lib.lessons.ridge_attention.contents import lesson
-from course_lib.teaching import Explorer, Slider, lines, panels
+from course_lib.measured import quote
+from course_lib.teaching import Explorer, Slider, lines, markdown_table, panels
 from course_lib.teaching.style import BLACK, BLUE, RED
 
 METHODS = ("softmax attention", "linear attention", "delta rule", "ridge attention")
@@ -324,6 +326,13 @@ def plot_conjugate_gradient(axes):
         "After 30 steps it is at rounding level for lambda = 1 and about 0.00001 for 0.1, but a few percent for 0.01 and "
         "more than half for 0.0001."
     )
+
+
+def measured_table() -> Markdown:
+    """Return what `make bench attention` stored of the chunk form against the token loop."""
+    shapes = ("1 x 512", "16 x 512", "1 x 4096", "16 x 2048")
+    times = [quote("attention", f"{shape}: chunk / Sherman-Morrison loop", ".2f") for shape in shapes]
+    return markdown_table(("heads x tokens", *shapes), [("chunk form / token loop", *times)])
 
 
 @lesson.explorer

@@ -5,9 +5,11 @@ from collections.abc import Mapping
 
 import numpy as np
 import torch
+from IPython.display import Markdown
 from torch import Tensor
 
 from course_lib.lessons.ridge_noise_and_map.contents import lesson
+from course_lib.measured import quote
 from course_lib.optimization.ridge import (
     mean_factor,
     mean_limit,
@@ -23,7 +25,7 @@ from course_lib.optimization.ridge import (
     stationary_moments,
     typical_factor,
 )
-from course_lib.teaching import Explorer, Slider, lines, panels
+from course_lib.teaching import Explorer, Slider, lines, markdown_table, panels
 from course_lib.teaching.style import BLACK, BLUE, ORANGE, RED
 
 
@@ -255,6 +257,17 @@ def plot_two_systems(axes, rows: int = 200):
         f"Operations of the two systems against the number of columns, on logarithmic axes, for {rows} rows. The "
         "primal is cheaper for fewer columns than rows, the dual for more; they cross where the two are equal."
     )
+
+
+def measured_table() -> Markdown:
+    """Return what `make bench ridge` stored of the primal system's time over the dual one's, beside the operations'."""
+    columns = (100, 200, 400, 800, 1600)
+    counted = [ridge_flops(400, d, system="primal") / ridge_flops(400, d, system="dual") for d in columns]
+    rows = [
+        ("measured", *(quote("ridge", f"400 x {d}: d x d / m x m system") for d in columns)),
+        ("by (03.14)", *(f"{ratio:.2g}" for ratio in counted)),
+    ]
+    return markdown_table(("columns $d$", *columns), rows)
 
 
 @lesson.explorer

@@ -3,10 +3,8 @@
 The model, and with it transformers, is loaded where it is needed: the module itself stays light.
 """
 
-import json
 import math
 from functools import cache
-from pathlib import Path
 
 import matplotlib
 import numpy as np
@@ -14,6 +12,7 @@ import torch
 from torch import Tensor
 
 from course_lib.lessons.stacked_autoencoder.contents import lesson
+from course_lib.measured import measured
 from course_lib.representation.normality import moment_scores
 from course_lib.representation.variance import ANGLE_SHARE, components_needed, relu_share, unit_share
 from course_lib.sae.metrics import explained_variance, pca_curve
@@ -211,7 +210,6 @@ def plot_depths(axes, *, steps: int = 400, every: int = 25):
 
 
 BETAS, GAMMAS = (0, 0.01, 0.1, 0.3, 1, 3), (0, 0.002, 0.02, 0.2)
-SWEEP = Path(__file__).resolve().parents[2] / "measured" / "stacked.json"
 
 
 def aims_sweep() -> dict[str, dict[str, list[float]]]:
@@ -220,21 +218,16 @@ def aims_sweep() -> dict[str, dict[str, list[float]]]:
     Mean activation and explained variance stand over `BETAS` at gamma = 0.02, the reader's share of right languages
     over `GAMMAS` at beta = 1, and the same for a reader of shuffled labels.
     """
-    figures = json.loads(SWEEP.read_text(encoding="utf-8"))["figures"]
-
-    def median(name: str) -> float:
-        return figures[name]["median"]
-
     return {
         side: {
-            what: [median(f"{side}, beta = {b:g}, gamma = {g:g}, 800 steps: {what}") for b, g in settings]
+            what: [measured("stacked", f"{side}, beta = {b:g}, gamma = {g:g}, 800 steps: {what}") for b, g in settings]
             for what, settings in (
                 ("mean activation", [(b, 0.02) for b in BETAS]),
                 ("variance explained, %", [(b, 0.02) for b in BETAS]),
                 ("reader right, %", [(1, g) for g in GAMMAS]),
             )
         }
-        | {"shuffled": [median(f"{side}, gamma = 0.02, shuffled labels: right, %")]}
+        | {"shuffled": [measured("stacked", f"{side}, gamma = 0.02, shuffled labels: right, %")]}
         for side in ("encoder", "decoder")
     }
 

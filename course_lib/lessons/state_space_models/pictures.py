@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import torch
+from IPython.display import Markdown
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
@@ -18,7 +19,8 @@ from course_lib.architectures.state_space import (
     hippo_state,
 )
 from course_lib.lessons.state_space_models.contents import lesson
-from course_lib.teaching import Choice, Explorer, Slider, lines, panels
+from course_lib.measured import quote
+from course_lib.teaching import Choice, Explorer, Slider, lines, markdown_table, panels
 from course_lib.teaching.style import BLACK, BLUE, GREEN, ORANGE, RED
 
 
@@ -60,6 +62,29 @@ def plot_question(left, middle, right):
 
 END = 8.0
 RULES = {"Euler": "euler", "zero-order hold": "zero-order hold", "bilinear": "bilinear"}
+
+
+def measured_table() -> Markdown:
+    """Return what `make bench state_space` stored of the fast forms against the plain ones."""
+    powers = ("two tables of powers and FFT (12.5)", "all $N\\times L$ powers by exponentials, and FFT")
+    loop = "loop over tokens, autograd"
+    forms = {
+        powers: ("diagonal / full table of powers", ("N = 16", "N = 32", "N = 64")),
+        ("selective scan in chunks (12.12)", loop): ("selective / loop over unbind", ("N = 16", "N = 64")),
+        ("mambapy's scan", "the same loop"): ("mambapy / loop over unbind", ("N = 16", "N = 64")),
+        ("decay in chunks (12.14)", loop): ("decay in chunks / loop", ("16 x 64", "64 x 64")),
+    }
+    sizes = {"16 x 64": "$d\\times d_v = 16\\times64$", "64 x 64": "$d\\times d_v = 64\\times64$"}
+    rows = [
+        (
+            *(label if n == 0 else ("", "")),
+            sizes.get(size, f"${size}$"),
+            quote("state_space", f"{name}, {size}", quartiles=True),
+        )
+        for label, (name, measured_at) in forms.items()
+        for n, size in enumerate(measured_at)
+    ]
+    return markdown_table(("fast form", "against", "size of the state", "time / time"), rows)
 
 
 @lesson.explorer

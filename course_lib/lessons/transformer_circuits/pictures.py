@@ -5,9 +5,11 @@ from functools import cache
 
 import numpy as np
 import torch
+from IPython.display import Markdown
 from torch import Tensor
 
 from course_lib.lessons.transformer_circuits.contents import lesson
+from course_lib.measured import quote
 from course_lib.representation.attention_only import (
     AttentionOnly,
     planted_induction,
@@ -23,7 +25,7 @@ from course_lib.representation.head_scores import (
     record,
     replaced,
 )
-from course_lib.teaching import Choice, Explorer, Slider, lines, panels
+from course_lib.teaching import Choice, Explorer, Slider, lines, markdown_table, panels
 from course_lib.teaching.style import BLACK, BLUE, GREEN, ORANGE, RED
 
 GREY, PALE = "0.55", "0.88"
@@ -222,6 +224,18 @@ def plot_ablation(axes):
 def _turning() -> Tensor:
     spin = torch.randn(16, 16, generator=torch.Generator().manual_seed(3))
     return (spin - spin.T) / 4
+
+
+def measured_table() -> Markdown:
+    """Return what `make bench circuits` stored of all scores of a model, against TransformerLens."""
+    theirs, ours = "all_composition_scores, Q + K + V", "composition_scores"
+    seconds = [quote("circuits", f"{name}: CPU seconds", ".1f", quartiles=True) for name in (theirs, ours)]
+    ratio = quote("circuits", f"{ours} / {theirs}", quartiles=True)
+    rows = [
+        ("TransformerLens, `all_composition_scores`, three modes", seconds[0], 1),
+        ("`composition_scores`, three modes", seconds[1], ratio),
+    ]
+    return markdown_table(("", "seconds", "over `all_composition_scores`"), rows)
 
 
 @lesson.explorer
