@@ -110,7 +110,7 @@ wheel-test: $(READY)
 
 doctor:
 	$(SET_UP) --only lab
-	$(BIN)/python -m course_lib doctor --details
+	$(BIN)/python -m course_lib.doctor --details
 
 bench: $(READY)
 	$(BIN)/python -m benchmarks $(filter $(BENCH_PARTS),$(MAKECMDGOALS))

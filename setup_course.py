@@ -107,14 +107,14 @@ def install(level: str) -> int:
             return 1
     what = ["-c", "constraints.txt", "-e", f".[{LEVELS[level]}]"]
     print(f"2/3 packages for `{level}`", flush=True)
-    if by_uv(what) and by_pip(what):
+    if by_uv(python(), what) and by_pip(python(), what):
         return 1
     files = [file.stat() for file in VENV.rglob("*") if file.is_file() and not file.is_symlink()]
     print(f"    {sum(file.st_size for file in files) / 1e6:,.0f} MB in .venv", flush=True)
     return 0
 
 
-def by_uv(what: list[str]) -> int:
+def by_uv(interpreter: Path, what: list[str]) -> int:
     """Install by uv, which takes a tenth of pip's time; not 0 where that failed.
 
     uv does not read pip's settings, so it is told them: where pip finds a torch for the CPU, uv must find it too.
@@ -122,12 +122,12 @@ def by_uv(what: list[str]) -> int:
     uv = shutil.which("uv")
     if uv is None:
         got = subprocess.run(
-            [python(), "-m", "pip", "install", "-q", "-c", "constraints.txt", "uv"], cwd=ROOT
+            [interpreter, "-m", "pip", "install", "-qq", "-c", "constraints.txt", "uv"], cwd=ROOT
         )
         if got.returncode:
             return got.returncode
-        uv = python().with_name("uv" + python().suffix)
-    asked = subprocess.run([python(), "-m", "pip", "config", "list"], capture_output=True, text=True)
+        uv = interpreter.with_name("uv" + interpreter.suffix)
+    asked = subprocess.run([interpreter, "-m", "pip", "config", "list"], capture_output=True, text=True)
     sources = []
     for line in asked.stdout.splitlines():
         name, _, value = line.partition("=")
@@ -136,16 +136,23 @@ def by_uv(what: list[str]) -> int:
             sources += [word for each in ast.literal_eval(value).split() for word in (f"--{setting}", each)]
     # As pip does: the best version of all indexes, not the first index that knows the name.
     strategy = ["--index-strategy", "unsafe-best-match"]
-    return subprocess.run(
-        [uv, "pip", "install", "--python", python(), *strategy, *sources, *what], cwd=ROOT
-    ).returncode
+    command = [uv, "pip", "install", "--python", interpreter, *strategy, *sources, *what]
+    installing = subprocess.Popen(
+        command, cwd=ROOT, stderr=subprocess.PIPE, encoding="utf-8", errors="replace"
+    )
+    for line in installing.stderr:
+        if not line.startswith((" + ", " - ")):  # a line for each package, once all is done
+            print(f"    {line.rstrip()}", flush=True)
+    return installing.wait()
 
 
-def by_pip(what: list[str]) -> int:
+def by_pip(interpreter: Path, what: list[str]) -> int:
     """Install by pip; not 0 where that failed."""
     # Compiled when first imported: to compile all of it would take as long as to unpack it.
     options = ["--disable-pip-version-check", "--no-compile", "--progress-bar", "off"]
-    return told([python(), "-m", "pip", "install", *options, *what], VENV / "set_up.log")
+    return told(
+        [interpreter, "-m", "pip", "install", *options, *what], interpreter.parent.parent / "set_up.log"
+    )
 
 
 def told(command: list, log: Path) -> int:
