@@ -39,7 +39,7 @@ help:
 
 # What is installed, and whether anything has to be, setup_course.py knows.
 SET_UP = @$(or $(PYTHON),false) -c "" 2>/dev/null || { \
-	echo "No Python 3.11 to 3.14 was found$(if $(PYTHON), at $(PYTHON)). Name one: make lab PYTHON=/path/to/python"; exit 1; }; \
+	echo "No Python 3.11 to 3.14 was found$(if $(PYTHON), at $(PYTHON),). Name one: make lab PYTHON=/path/to/python"; exit 1; }; \
 	$(PYTHON) setup_course.py
 
 lab:

@@ -19,7 +19,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent
@@ -217,14 +216,14 @@ def trust(interpreter: str) -> None:
     subprocess.run([interpreter, "-m", "jupyter", "trust", *notebooks], stdout=subprocess.DEVNULL, check=True)
 
 
-def open_lab(arguments: list[str], *, run: Callable = subprocess.run) -> int:
+def open_lab(arguments: list[str]) -> int:
     """Open the course on this machine only, with a token, until Ctrl+C."""
     command = [python(), "-m", "jupyter", "lab", "--ip=127.0.0.1", f"--ServerApp.root_dir={ROOT}"]
     command += ["--LabApp.default_url=/lab/tree/notebooks/00_start_here.ipynb"]
     if hasattr(os, "geteuid") and os.geteuid() == 0:
         command.append("--allow-root")  # containers: JupyterLab refuses to start as root unless it is told to
     try:
-        return run([*command, *arguments], cwd=ROOT, env=environment()).returncode
+        return subprocess.run([*command, *arguments], cwd=ROOT, env=environment()).returncode
     except KeyboardInterrupt:
         return 0
 

@@ -17,7 +17,12 @@ import setup_course
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCES = ("course_lib", "pyproject.toml", "README.md", "LICENSE", "NOTICE")
-SENTENCES = "The cat sees a dog.\nA boy reads the book.\nThe dog eats bread.\nThe girl sings.\n"
+SENTENCES = [
+    f"The {who} {does} a {what}."
+    for who in ("boy", "girl", "teacher", "doctor")
+    for does in ("sees", "reads", "draws", "buys")
+    for what in ("book", "house", "bird", "letter", "car")
+]
 
 IMPORT = """
 import sys, course_lib
@@ -79,7 +84,7 @@ def install(wheel: Path, environment: Path) -> Path:
 
 def use(programs: Path, folder: Path) -> list[str]:
     """Run what a user of the wheel runs; return the names of the steps that failed."""
-    (folder / "text.txt").write_text(SENTENCES * 8, encoding="utf-8")
+    (folder / "text.txt").write_text("\n".join(SENTENCES), encoding="utf-8")
     hidden = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
     env = {name: value for name, value in os.environ.items() if name not in hidden}
     env |= {"HF_HUB_OFFLINE": "1", "MPLCONFIGDIR": str(folder / "matplotlib")}
