@@ -1,17 +1,16 @@
 # Two commands: `make lab` opens the course, `make test` checks everything in it (`make quick`: what changed).
-# Both need Python 3.11 or 3.12 and make, nothing else.
+# Both need Python 3.11 to 3.14 and make, nothing else; without make, setup_course.py does what `make lab` does.
 
-PYTHON ?= $(shell for p in python3.11 python3.12 python3 python; do \
-	$$p -c 'import sys; sys.exit(sys.version_info[:2] not in ((3, 11), (3, 12)))' 2>/dev/null && echo $$p && break; done)
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.14 python; do \
+	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 14))' 2>/dev/null && echo $$p && break; done)
 BIN := .venv/bin
-READY := .venv/.ready
+READY := .venv/.ready-test
+PEERS ?=
 LAB_ARGS ?=
 SITE_ARGS ?=
 TEACHER_ARGS ?=
 # Matplotlib's list of fonts belongs to this environment: a list that another one left may name files that are gone.
 export MPLCONFIGDIR := $(CURDIR)/.venv/matplotlib
-# JupyterLab refuses to start as root (containers) unless it is told to.
-ROOT_ARG := $(if $(filter 0,$(shell id -u)),--allow-root)
 # What stands after `bench` names parts: the list of them is that of `python -m benchmarks --list`.
 BENCH_PARTS := $(if $(filter bench,$(MAKECMDGOALS)),$(filter-out bench,$(MAKECMDGOALS)))
 
@@ -24,10 +23,11 @@ UNIT = tests --ignore=tests/browser --ignore=tests/editions/site/pages --ignore=
 NOTEBOOKS = notebooks
 BROWSER = tests/browser
 
-.PHONY: help lab test quick store figures bench mutants doctor site site-test teacher teacher-test grading-test lint unit notebooks browser $(BENCH_PARTS)
+.PHONY: help lab test quick store figures bench mutants doctor site site-test teacher teacher-test grading-test wheel-test lint unit notebooks browser $(BENCH_PARTS)
 
 help:
-	@echo "make lab      set up and open the course in JupyterLab (LAB_ARGS=... passes arguments on)"
+	@echo "make lab      set up and open the course in JupyterLab (LAB_ARGS=... passes arguments on; PEERS=1: also what"
+	@echo "              single lessons compare with)"
 	@echo "make test     set up and check everything: lint, unit tests, notebooks, browser"
 	@echo "make quick    the same for what changed since the last commit, and something small of each part"
 	@echo "make store    run the notebooks and store them as they ran (LESSONS=\"01 15\": some of them)"
@@ -38,26 +38,17 @@ help:
 	@echo "make mutants  plant slips in copies of the library and show which of them the tests notice"
 	@echo "make doctor   say what is wrong with this environment and how to fix it"
 
+# What is installed, and whether anything has to be, setup_course.py knows.
+SET_UP = @$(or $(PYTHON),false) -c "" 2>/dev/null || { \
+	echo "No Python 3.11 to 3.14 was found$(if $(PYTHON), at $(PYTHON),). Name one: make lab PYTHON=/path/to/python"; exit 1; }; \
+	$(PYTHON) setup_course.py
+
+lab:
+	$(SET_UP) $(if $(PEERS),--peers) -- $(LAB_ARGS)
+
 # The stamp is newer than the files that decide what is installed: a second call installs nothing.
 $(READY): pyproject.toml constraints.txt lab-settings.json
-	@test -n "$(PYTHON)" || { echo "No Python 3.11 or 3.12 was found. Install one, or name it: make lab PYTHON=/path/to/python"; exit 1; }
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] not in ((3, 11), (3, 12)))' 2>/dev/null || { echo "PYTHON=$(PYTHON) is not a Python 3.11 or 3.12. Name one that is: make lab PYTHON=/path/to/python"; exit 1; }
-	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "$(PYTHON) has no venv module (Debian and Ubuntu: apt install python3-venv). Install it and call make again."; exit 1; }
-	$(eval SET_UP_AT := $(shell date +%s))
-	$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt -e ".[peers,site,test]"
-	@# No pop-up about news and no look for updates at the first start.
-	mkdir -p .venv/share/jupyter/lab/settings
-	cp lab-settings.json .venv/share/jupyter/lab/settings/overrides.json
-	@# Made now, or the first notebook that draws would say so in its output.
-	$(BIN)/python -c "import matplotlib.font_manager"
-	touch $(READY)
-	@echo "set up in $$(($$(date +%s) - $(SET_UP_AT))) s"
-
-lab: $(READY)
-	$(BIN)/jupyter trust notebooks/*.ipynb
-	$(BIN)/jupyter lab --ip=127.0.0.1 --ServerApp.root_dir="$(CURDIR)" \
-		--LabApp.default_url=/lab/tree/notebooks/00_start_here.ipynb $(ROOT_ARG) $(LAB_ARGS)
+	$(SET_UP) --only test
 
 # Runs the four parts below one after the other, and says at the end how long each took and which failed.
 test quick: $(READY)
@@ -107,15 +98,20 @@ teacher-test: $(READY)
 	$(BIN)/python -m venv .venv/grading
 	$(BIN)/python -c "import sysconfig; print('import site; site.addsitedir(%r)' % sysconfig.get_path('purelib'))" \
 		> "$$(.venv/grading/bin/python -c "import sysconfig; print(sysconfig.get_path('purelib'))")/course.pth"
-	.venv/grading/bin/python -m pip install --disable-pip-version-check -q -c constraints.txt -e ".[grading]"
+	.venv/grading/bin/python -m pip install --disable-pip-version-check --no-compile -q -c constraints.txt -e ".[grading]"
 	touch $@
 
 # Hands lessons out through nbgrader itself, and lets it grade right, wrong and empty answers.
 grading-test: .venv/grading/.ready
 	JUPYTER_PATH="$(CURDIR)/.venv/share/jupyter" .venv/grading/bin/python -m pytest -q -p no:nbval tests/editions/grading/test_hand_out.py
 
-doctor: $(READY)
-	$(BIN)/python -m course_lib doctor
+# Builds the wheel, installs it and nothing else of this project outside the checkout, and uses it there.
+wheel-test: $(READY)
+	$(BIN)/python -m tests.wheel
+
+doctor:
+	$(SET_UP) --only lab
+	$(BIN)/python -m course_lib.doctor --details
 
 bench: $(READY)
 	$(BIN)/python -m benchmarks $(BENCH_PARTS)

@@ -13,9 +13,6 @@ import re
 import shlex
 import shutil
 import sys
-import threading
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,10 +21,7 @@ from typing import Any, Literal
 Status = Literal["ok", "warn", "fail"]
 
 DISTRIBUTION = "course-lib"
-SUPPORTED_PYTHON = ((3, 11), (3, 12))
-HUB = "https://huggingface.co"
-HUB_TIMEOUT_S = 2.0
-GB = 10**9
+SUPPORTED_PYTHON = ((3, 11), (3, 12), (3, 13), (3, 14))
 # The lab extension and ipywidgets are released together but count their majors apart.
 MANAGER_MAJOR = {7: 3, 8: 5}
 
@@ -44,11 +38,20 @@ class Finding:
 
 @dataclass(frozen=True)
 class Findings:
-    """Findings as a small table: HTML in a notebook, plain text elsewhere."""
+    """Findings: one line where all is well, else a small table; HTML in a notebook, plain text elsewhere."""
 
     findings: tuple[Finding, ...]
 
+    @property
+    def in_order(self) -> str:
+        """The one line to say where nothing has to be mended; empty where something has."""
+        if any(finding.mend for finding in self.findings):
+            return ""
+        return "Everything is in order: " + "; ".join(finding.detail for finding in self.findings) + "."
+
     def __repr__(self) -> str:
+        if self.in_order:
+            return self.in_order
         lines = []
         for finding in self.findings:
             lines.append(f"{finding.status:<5} {finding.name:<17} {finding.detail}")
@@ -57,6 +60,8 @@ class Findings:
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
+        if self.in_order:
+            return f'<span style="color:#1a7f37">{html.escape(self.in_order)}</span>'
         rows = ""
         for finding in self.findings:
             mend = f"<code>{html.escape(finding.mend)}</code>" if finding.mend else ""
@@ -89,7 +94,7 @@ def _reinstall(checkout: Path | None, requirements: Sequence[str] = ()) -> str:
         return _in_checkout("make lab", checkout)
     if checkout:
         return _in_checkout(
-            _python("-m", "pip", "install", "-c", "constraints.txt", "-e", ".[peers,site,test]"), checkout
+            _python("-m", "pip", "install", "-c", "constraints.txt", "-e", ".[lab]"), checkout
         )
     return _python("-m", "pip", "install", "--upgrade", *(requirements or [DISTRIBUTION]))
 
@@ -106,7 +111,7 @@ def check_python(version: Sequence[int], *, checkout: Path | None) -> Finding:
     mend = "rm -rf .venv && make lab PYTHON=python3.12" if checkout else "python3.12 -m venv .venv"
     status: Status = "fail" if major_minor < SUPPORTED_PYTHON[0] else "warn"
     return Finding(
-        "Python", status, f"{detail}; the course is tested with 3.11 and 3.12", _in_checkout(mend, checkout)
+        "Python", status, f"{detail}; the course runs on 3.11 to 3.14", _in_checkout(mend, checkout)
     )
 
 
@@ -125,7 +130,7 @@ def check_versions(
     from packaging.utils import canonicalize_name
 
     broken, differing = [], []
-    for requirement in _applying(requirements):
+    for requirement in _applying(requirements, extra="lab" if checkout else ""):
         version = installed.get(canonicalize_name(requirement.name))
         if version is None:
             broken.append((f"{requirement.name} is not installed", requirement))
@@ -139,7 +144,7 @@ def check_versions(
     wrong = broken or differing
     if not wrong:
         against = "constraints.txt" if constraints is not None else "the ranges that course-lib asks for"
-        return Finding("package versions", "ok", f"agree with {against}")
+        return Finding("package versions", "ok", f"package versions agree with {against}")
     detail = "; ".join(text for text, _ in wrong[:4])
     if len(wrong) > 4:
         detail += f"; and {len(wrong) - 4} more"
@@ -227,84 +232,6 @@ def check_widget_manager(
     return Finding(name, "ok", f"{versions}, anywidget {anywidget}")
 
 
-def check_trust(*, notebooks: Sequence[Path], notary: Any, checkout: Path | None) -> Finding:
-    """Every notebook is signed, so that JupyterLab shows its stored pictures before it is run.
-
-    `notary` is an `nbformat.sign.NotebookNotary`.
-    """
-    import nbformat
-
-    name = "notebook trust"
-    if not notebooks:
-        return Finding(name, "ok", "no notebooks here")
-    unreadable, untrusted = [], []
-    for path in notebooks:
-        try:
-            notebook = nbformat.read(path, as_version=4)
-        except Exception:  # a damaged file can break the reader in any way; what counts is which file
-            unreadable.append(path.name)
-            continue
-        if not notary.check_signature(notebook):
-            untrusted.append(path.name)
-    if unreadable:
-        # The damaged file may hold somebody's answers: it is set aside, not overwritten.
-        files = [shlex.quote(f"notebooks/{each}") for each in unreadable]
-        restore = " && ".join(f"mv {file} {file}.damaged && git checkout HEAD -- {file}" for file in files)
-        mend = _in_checkout(restore, checkout)
-        return Finding(name, "fail", f"not a notebook that can be read: {', '.join(unreadable)}", mend)
-    if untrusted:
-        listed = ", ".join(untrusted[:3]) + (", ..." if len(untrusted) > 3 else "")
-        return Finding(
-            name,
-            "warn",
-            f"{len(untrusted)} of {len(notebooks)} not trusted: {listed}",
-            _in_checkout(f"{_python('-m', 'jupyter', 'trust')} notebooks/*.ipynb", checkout),
-        )
-    return Finding(name, "ok", f"{len(notebooks)} trusted")
-
-
-def check_device(torch: Any) -> Finding:
-    """The device that models run on: the first CUDA device, else MPS, else the CPU. `torch` is the module."""
-    if torch.cuda.is_available():
-        return Finding("device", "ok", f"cuda: {torch.cuda.get_device_name(0)}")
-    if torch.backends.mps.is_available():
-        return Finding("device", "ok", "mps")
-    threads = torch.get_num_threads()
-    return Finding("device", "ok", f"cpu, {threads} thread{'s' if threads != 1 else ''}")
-
-
-def check_disk(free_bytes: int) -> Finding:
-    """There is room for checkpoints and activations: a warning under 5 GB, a failure under 1 GB."""
-    detail = f"{free_bytes / GB:.1f} GB free"
-    if free_bytes >= 5 * GB:
-        return Finding("disk", "ok", detail)
-    status: Status = "warn" if free_bytes >= GB else "fail"
-    wanted = 5 if status == "warn" else 1
-    return Finding("disk", status, f"{detail}, less than {wanted} GB", _python("-m", "pip", "cache", "purge"))
-
-
-def check_hub(*, environment: Mapping[str, str], head: Callable[[str], int]) -> Finding:
-    """Whether checkpoints can be fetched. Being offline is no failure: the built-in model is on disk.
-
-    `head` returns the status code of a HEAD request and raises where none came back.
-    """
-    name, still = "hub", "the built-in model works without it"
-    if environment.get("HF_HUB_OFFLINE", "").upper() in {"1", "ON", "YES", "TRUE"}:
-        return Finding(
-            name, "warn", f"offline, because HF_HUB_OFFLINE is set; {still}", "unset HF_HUB_OFFLINE"
-        )
-    endpoint = environment.get("HF_ENDPOINT", HUB).rstrip("/")
-    mend = shlex.join(["curl", "--head", endpoint])
-    try:
-        code = head(endpoint)
-    except Exception as error:  # whatever went wrong on the way, it means offline
-        reason = getattr(error, "reason", error)
-        return Finding(name, "warn", f"{endpoint} cannot be reached ({reason}); {still}", mend)
-    if code >= 400:
-        return Finding(name, "warn", f"{endpoint} answered with status {code}; {still}", mend)
-    return Finding(name, "ok", f"{endpoint} is reachable")
-
-
 # ---------------------------------------------------------------- what the checks look at
 
 
@@ -324,12 +251,12 @@ def _lines(text: str) -> list[str]:
     return [line for line in (line.split("#")[0].strip() for line in text.splitlines()) if line]
 
 
-def _applying(requirements: Sequence[str]) -> list[Any]:
-    """The requirements whose markers hold here, extras left out."""
+def _applying(requirements: Sequence[str], *, extra: str = "") -> list[Any]:
+    """The requirements whose markers hold here, those of the one extra among them."""
     from packaging.requirements import Requirement
 
     parsed = [Requirement(line) for line in requirements]
-    return [each for each in parsed if each.marker is None or each.marker.evaluate({"extra": ""})]
+    return [each for each in parsed if each.marker is None or each.marker.evaluate({"extra": extra})]
 
 
 def _installed() -> dict[str, str]:
@@ -396,30 +323,6 @@ def _kernelspec_program() -> str | None:
         return None
 
 
-def _head(url: str) -> int:
-    """The status of a HEAD request, within the time limit as a whole: name resolution has none of its own."""
-    outcome: list[int | Exception] = []
-
-    def ask() -> None:
-        try:
-            request = urllib.request.Request(url, method="HEAD")
-            with urllib.request.urlopen(request, timeout=HUB_TIMEOUT_S) as answer:
-                outcome.append(answer.status)
-        except urllib.error.HTTPError as error:
-            outcome.append(error.code)
-        except Exception as error:  # carried over to the caller's thread
-            outcome.append(error)
-
-    thread = threading.Thread(target=ask, daemon=True)
-    thread.start()
-    thread.join(HUB_TIMEOUT_S)
-    if not outcome:
-        raise TimeoutError(f"no answer within {HUB_TIMEOUT_S:g} s")
-    if isinstance(outcome[0], Exception):
-        raise outcome[0]
-    return outcome[0]
-
-
 def _versions_here(checkout: Path | None) -> Finding:
     try:
         requirements = importlib.metadata.requires(DISTRIBUTION) or []
@@ -450,19 +353,6 @@ def _widgets_here(checkout: Path | None) -> Finding:
     )
 
 
-def _trust_here(checkout: Path | None) -> Finding:
-    from nbformat.sign import NotebookNotary
-
-    notebooks = sorted((checkout / "notebooks").glob("*.ipynb")) if checkout else []
-    return check_trust(notebooks=notebooks, notary=NotebookNotary(), checkout=checkout)
-
-
-def _device_here() -> Finding:
-    import torch
-
-    return check_device(torch)
-
-
 def guarded(name: str, check: Callable[[], Finding], *, mend: str) -> Finding:
     """The finding of `check`, or a failed one that names the exception: one broken check hides no other."""
     try:
@@ -486,10 +376,6 @@ def examine(*, start: Path | None = None) -> list[Finding]:
         ("package versions", lambda: _versions_here(checkout)),
         ("kernel and server", _kernel_here),
         ("widget manager", lambda: _widgets_here(checkout)),
-        ("notebook trust", lambda: _trust_here(checkout)),
-        ("device", _device_here),
-        ("disk", lambda: check_disk(shutil.disk_usage(checkout or Path.cwd()).free)),
-        ("hub", lambda: check_hub(environment=os.environ, head=_head)),
     ]
     return [guarded(name, check, mend=_reinstall(checkout)) for name, check in checks]
 
@@ -499,8 +385,8 @@ def report() -> Findings:
     return Findings(tuple(examine()))
 
 
-def print_findings(findings: Sequence[Finding]) -> None:
-    """A table on the terminal, and below it the commands, unwrapped so that they can be copied."""
+def print_findings(findings: Sequence[Finding], *, details: bool = False) -> None:
+    """One green line where all is well; else, or for `details`, each finding, and the commands unwrapped to copy."""
     try:
         from rich.console import Console
         from rich.table import Table
@@ -508,23 +394,27 @@ def print_findings(findings: Sequence[Finding]) -> None:
     except ImportError:  # the doctor has to speak in an environment that lacks rich, too
         print(Findings(tuple(findings)))
         return
+    console = Console()
+    in_order = Findings(tuple(findings)).in_order
+    if in_order and not details:
+        console.print(Text(in_order, style="green"), soft_wrap=True)
+        return
     styles = {"ok": "green", "warn": "yellow", "fail": "bold red"}
     table = Table("", "check", "what was found")
     for finding in findings:
         table.add_row(Text(finding.status, style=styles[finding.status]), finding.name, Text(finding.detail))
-    console = Console()
     console.print(table)
     for finding in findings:
         if finding.mend:
             console.print(Text(f"To fix {finding.name}:\n  {finding.mend}"), soft_wrap=True)
 
 
-def main() -> int:
+def main(*, details: bool = False) -> int:
     """Print the findings about this environment; 1 where one of them is a failure, else 0."""
     findings = examine()
-    print_findings(findings)
+    print_findings(findings, details=details)
     return int(any(finding.status == "fail" for finding in findings))
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(main(details="--details" in sys.argv[1:]))

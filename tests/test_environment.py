@@ -24,12 +24,12 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parents[1]
-FIRST_PARTY = {"benchmarks", "course_lib", "tests"}
+PACKAGE = ROOT / "course_lib"
+FIRST_PARTY = {"benchmarks", "course_lib", "setup_course", "tests"}
 
 # Declared and used, but by no import statement.
 USED_WITHOUT_IMPORT = {
     "jupyterlab": "the program that `make lab` starts",
-    "numpydoc": "without it no class of tick can be made, and tick 0.8.0.2 does not ask for it",
     "nbgrader": "the program that `hand-out` calls",
     "nbval": "the pytest plugin behind `make test`'s notebook run",
     "protobuf": "the format of sentencepiece.bpe.model: without it transformers cannot read the file",
@@ -51,8 +51,15 @@ ADMITTED = {
     "torch": ["2.11.0", "2.12.0", "2.13.0"],
     "transformers": ["5.17.0", "5.23.0", "5.99.0"],
 }
-ADMITTED_PYTHONS = ["3.11.0", "3.11.14", "3.12.0", "3.12.12"]
+ADMITTED_PYTHONS = ["3.11.0", "3.11.14", "3.12.0", "3.12.12", "3.13.0", "3.13.9", "3.14.0"]
+EVERYTHING = ("grading", "lab", "peers", "site", "tables", "tensorboard", "test")
 
+
+BY_PIP = [
+    "--extra-index-url https://download.pytorch.org/whl/cpu",
+    "--constraint constraints.txt",
+    "--editable .[lab,peers]",
+]
 
 # ---------------------------------------------------------------- reading
 
@@ -125,7 +132,12 @@ def declared(project: dict, *extras: str) -> dict[str, SpecifierSet]:
     for extra in extras:
         lines += project["project"]["optional-dependencies"][extra]
     parsed = [Requirement(line) for line in lines]
-    return {canonicalize_name(requirement.name): requirement.specifier for requirement in parsed}
+    # An extra may name others of this project.
+    return {
+        canonicalize_name(requirement.name): requirement.specifier
+        for requirement in parsed
+        if requirement.name != project["project"]["name"]
+    }
 
 
 def pinned(constraints: str) -> dict[str, str]:
@@ -187,7 +199,7 @@ def narrow(project: dict) -> list[str]:
 
 
 def environment_faults(environment: dict) -> list[str]:
-    """Python and pip from conda-forge, this project by pip, nothing else."""
+    """Python and pip from conda-forge, this project by pip with a torch for the CPU, nothing else."""
     faults = []
     if environment["channels"] != ["conda-forge", "nodefaults"]:
         faults.append(f"channels are {environment['channels']}")
@@ -199,11 +211,11 @@ def environment_faults(environment: dict) -> list[str]:
         else:
             name, _, version = entry.partition("=")
             names.append(name)
-            if name == "python" and version not in ("3.11", "3.12"):
+            if name == "python" and f"{version}.0" not in ADMITTED_PYTHONS:
                 faults.append(f"python is {version}")
     if names != ["python", "pip"]:
         faults.append(f"conda installs {names}")
-    if by_pip != ["--constraint constraints.txt", "--editable .[peers]"]:
+    if by_pip != BY_PIP:
         faults.append(f"pip installs {by_pip}")
     return faults
 
@@ -270,34 +282,68 @@ def makefile():
     return (ROOT / "Makefile").read_text(encoding="utf-8")
 
 
+# What comes with an extra, and where it may be imported without a word of what to install.
+ROOMS_OF_EXTRAS = {
+    "editions/grading": "grading",
+    "editions": "site",
+    "doctor.py": "lab",
+}
+
+
 def test_the_library_imports_core_dependencies_only(project):
-    """What it can do without, and says so, may come with the extra for peers."""
-    sources = sources_under("course_lib")
-    grading = sources_under("course_lib/editions/grading")
-    site = [source for source in sources_under("course_lib/editions") if source not in grading]
-    needed = third_party(without_guarded(source) for source in sources if source not in site)
+    """What it can do without, and says so, may come with an extra."""
+    rooms = {
+        room: [PACKAGE / room] if room.endswith(".py") else list((PACKAGE / room).rglob("*.py"))
+        for room in ROOMS_OF_EXTRAS
+    }
+    for room, extra in ROOMS_OF_EXTRAS.items():
+        assert rooms[room]
+        own = [path for path in rooms[room] if room != "editions" or path not in rooms["editions/grading"]]
+        needed = third_party(path.read_text(encoding="utf-8") for path in own)
+        assert undeclared(needed, declared(project, extra)) == [], room
+    apart = {path for paths in rooms.values() for path in paths}
+    sources = [path.read_text(encoding="utf-8") for path in PACKAGE.rglob("*.py") if path not in apart]
+    needed = third_party(without_guarded(source) for source in sources)
     assert {"torch", "numpy"} <= needed
     assert undeclared(needed, declared(project)) == []
-    assert undeclared(third_party(site), declared(project, "site")) == []
-    sources = [source for source in sources if source not in site]
-    assert undeclared(third_party(sources), declared(project, "peers")) == []
+    assert undeclared(third_party(sources), declared(project, "tables", "tensorboard")) == []
 
 
-def test_the_notebooks_import_core_dependencies_and_peers_only(project):
+def test_an_import_that_an_extra_brings_names_the_extra():
+    found = re.findall(r"course-lib\[(\w+)\]", "\n".join(sources_under("course_lib")))
+    assert {"tables", "tensorboard", "peers"} <= set(found)
+    assert set(found) <= set(EVERYTHING)
+
+
+def test_the_notebooks_import_what_is_installed_with_them(project):
     imports = third_party(notebook_sources())
     assert {"torch", "scikit-learn"} <= imports
-    assert undeclared(imports, declared(project, "peers")) == []
+    assert undeclared(imports, declared(project, "lab", "peers")) == []
 
 
 def test_the_tests_import_declared_dependencies_only(project):
     imports = third_party(sources_under("tests"))
     assert {"pytest", "pyyaml"} <= imports
-    assert undeclared(imports, declared(project, "peers", "site", "test")) == []
+    assert undeclared(imports, declared(project, *EVERYTHING)) == []
+
+
+def test_the_tests_install_everything_but_the_grading_tool(project):
+    (own,) = [
+        Requirement(line)
+        for line in project["project"]["optional-dependencies"]["test"]
+        if Requirement(line).name == "course-lib"
+    ]
+    assert own.extras == set(EVERYTHING) - {"grading", "test"}
 
 
 def test_every_dependency_is_used(project):
-    imports = third_party(sources_under("course_lib") + sources_under("tests") + notebook_sources())
-    assert unused(declared(project, "grading", "peers", "site", "test"), imports, USED_WITHOUT_IMPORT) == []
+    imports = third_party(
+        sources_under("course_lib")
+        + sources_under("tests")
+        + sources_under("benchmarks")
+        + notebook_sources()
+    )
+    assert unused(declared(project, *EVERYTHING), imports, USED_WITHOUT_IMPORT) == []
 
 
 def test_core_dependencies_are_not_there_for_the_tests_alone(project):
@@ -307,7 +353,7 @@ def test_core_dependencies_are_not_there_for_the_tests_alone(project):
 
 
 def test_every_dependency_is_pinned_inside_its_range(project, pins):
-    assert unpinned(declared(project, "grading", "peers", "site", "test"), pins) == []
+    assert unpinned(declared(project, *EVERYTHING), pins) == []
 
 
 def test_the_ranges_are_as_wide_as_promised(project):
@@ -324,9 +370,29 @@ def test_every_command_in_the_readme_exists(makefile):
     assert command_faults(readme, targets=make_targets(), makefile=makefile, is_command=is_command) == []
 
 
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / ".github" / "workflows").glob("*.yml")), ids=lambda path: path.stem
+)
+def test_a_workflow_calls_targets_that_exist(path):
+    workflow = yaml.safe_load(path.read_text(encoding="utf-8"))
+    steps = [step for job in workflow["jobs"].values() for step in job["steps"]]
+    commands = [shlex.split(step["run"]) for step in steps if "run" in step]
+    called = {words[1] for words in commands if words[0] == "make"}
+    assert called
+    assert called <= make_targets()
+    # Actions are pinned by their major version.
+    assert [step["uses"] for step in steps if not re.search(r"@v\d+$", step.get("uses", "@v1"))] == []
+    pythons = {
+        python
+        for job in workflow["jobs"].values()
+        for python in job.get("strategy", {}).get("matrix", {}).get("python", ())
+    }
+    assert all(f"{python}.0" in ADMITTED_PYTHONS for python in pythons)
+
+
 def test_every_command_in_the_makefile_exists(makefile):
     names = set(re.findall(r"-m course_lib (\w+)", makefile))
-    assert {"doctor", "figures"} <= names
+    assert "figures" in names
     assert [name for name in sorted(names) if not is_command(name)] == []
     assert not is_command("no-such-command")
 
@@ -342,6 +408,7 @@ def test_help_names_every_target(makefile):
         "site-test",
         "teacher-test",
         "grading-test",
+        "wheel-test",
     }
     assert helped == make_targets() - parts
 
@@ -438,7 +505,7 @@ def test_a_narrowed_python_is_found(project, pythons, fault):
 
 ENVIRONMENT = {
     "channels": ["conda-forge", "nodefaults"],
-    "dependencies": ["python=3.11", "pip", {"pip": ["--constraint constraints.txt", "--editable .[peers]"]}],
+    "dependencies": ["python=3.12", "pip", {"pip": BY_PIP}],
 }
 
 
@@ -446,9 +513,9 @@ ENVIRONMENT = {
     ("change", "fault"),
     [
         ({"channels": ["defaults"]}, "channels are"),
-        ({"dependencies": ["python=3.13", "pip"]}, "python is 3.13"),
+        ({"dependencies": ["python=3.15", "pip"]}, "python is 3.15"),
         ({"dependencies": ["python=3.11", "pip", "numpy"]}, "conda installs"),
-        ({"dependencies": ["python=3.11", "pip", {"pip": ["--editable .[peers]", "numpy"]}]}, "pip installs"),
+        ({"dependencies": ["python=3.11", "pip", {"pip": BY_PIP[1:]}]}, "pip installs"),
         ({"dependencies": ["python=3.11", "pip"]}, "pip installs []"),
     ],
 )

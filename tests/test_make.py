@@ -1,11 +1,13 @@
-"""The two commands do what they promise: asked of make itself, on copies, so that nothing is installed."""
+"""The two commands do what they promise: asked of make and of setup_course.py, on copies, so that nothing is installed."""
 
+import importlib.util
 import os
 import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -13,7 +15,7 @@ from tests import HANG_S
 from tests.parts import PARTS
 
 ROOT = Path(__file__).resolve().parents[1]
-INSTALLS = "-m pip install"
+INSTALLS = "setup_course.py"
 
 
 def make(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess:
@@ -37,7 +39,7 @@ def make(folder: Path, *arguments: str, **environment: str) -> subprocess.Comple
 @pytest.fixture
 def fresh(tmp_path):
     """What a clone has before the first call: no .venv."""
-    for name in ("Makefile", "pyproject.toml", "constraints.txt", "lab-settings.json"):
+    for name in ("Makefile", "pyproject.toml", "constraints.txt", "lab-settings.json", "setup_course.py"):
         shutil.copy(ROOT / name, tmp_path)
         os.utime(tmp_path / name, (1000, 1000))
     return tmp_path
@@ -46,76 +48,181 @@ def fresh(tmp_path):
 @pytest.fixture
 def ready(fresh):
     """The same after an installation that is newer than what decided it."""
-    stamp = fresh / ".venv" / ".ready"
+    stamp = fresh / ".venv" / ".ready-test"
     stamp.parent.mkdir()
     stamp.touch()
     os.utime(stamp, (2000, 2000))
     return fresh
 
 
+@pytest.fixture
+def course(ready, monkeypatch):
+    """setup_course.py of such a copy, with a stand-in for every program: what it runs is written down, not run."""
+    spec = importlib.util.spec_from_file_location("setup_course_copy", ready / "setup_course.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    calls = []
+
+    def run(command, **options):
+        calls.append([str(word) for word in command])
+        return SimpleNamespace(returncode=0, stdout="", stderr="")
+
+    monkeypatch.setattr(module, "subprocess", SimpleNamespace(run=run, DEVNULL=None))
+    return SimpleNamespace(main=module.main, calls=calls, module=module)
+
+
 # ---------------------------------------------------------------- make lab
 
 
-def lab_line(folder: Path, *arguments: str) -> str:
-    """The one line that starts JupyterLab, continuation lines joined."""
-    planned = make(folder, "-n", "lab", *arguments)
-    assert planned.returncode == 0, planned.stderr
-    (line,) = [line for line in planned.stdout.replace("\\\n", " ").splitlines() if "jupyter lab" in line]
+def lab_line(course, *arguments: str) -> list[str]:
+    """The one command that starts JupyterLab."""
+    # A plain script may be run again in the same process: only the last start counts.
+    course.calls.clear()
+    assert course.main(list(arguments)) == 0
+    (line,) = [call for call in course.calls if call[1:4] == ["-m", "jupyter", "lab"]]
     return line
 
 
-def test_lab_passes_arguments_on(ready):
-    assert lab_line(ready, "LAB_ARGS=--no-browser --port 8899").endswith(" --no-browser --port 8899")
-    assert "--port" not in lab_line(ready)
-    assert "--no-browser" not in lab_line(ready)
+def test_make_lab_hands_arguments_and_peers_on(ready):
+    planned = make(ready, "-n", "lab", "LAB_ARGS=--no-browser --port 8899", "PEERS=1").stdout
+    assert "setup_course.py --peers -- --no-browser --port 8899" in planned
+    assert "--peers" not in make(ready, "-n", "lab").stdout
 
 
-def test_lab_listens_on_loopback_only_and_keeps_the_token(ready):
-    words = lab_line(ready, "LAB_ARGS=--no-browser --port 8899").split()
+def test_lab_passes_arguments_on(course):
+    assert lab_line(course, "--", "--no-browser", "--port", "8899")[-3:] == ["--no-browser", "--port", "8899"]
+    assert "--port" not in lab_line(course)
+    assert "--no-browser" not in lab_line(course)
+
+
+def test_lab_listens_on_loopback_only_and_keeps_the_token(course):
+    words = lab_line(course, "--", "--no-browser", "--port", "8899")
     assert [word for word in words if "ip" in word.partition("=")[0]] == ["--ip=127.0.0.1"]
     assert [word for word in words if "token" in word or "password" in word or "auth" in word] == []
 
 
-def test_lab_trusts_the_notebooks_and_opens_the_first(ready):
-    planned = make(ready, "-n", "lab").stdout
-    assert planned.index("jupyter trust notebooks/*.ipynb") < planned.index("jupyter lab")
-    assert "default_url=/lab/tree/notebooks/00_start_here.ipynb" in lab_line(ready)
+def test_lab_trusts_the_notebooks_and_opens_the_first(course, ready):
+    (ready / "notebooks").mkdir()
+    (ready / "notebooks" / "00_start_here.ipynb").touch()
+    line = lab_line(course)
+    assert "--LabApp.default_url=/lab/tree/notebooks/00_start_here.ipynb" in line
+    assert [call[1:4] for call in course.calls] == [["-m", "jupyter", "trust"], ["-m", "jupyter", "lab"]]
+    assert course.calls[0][4:] == [str(ready / "notebooks" / "00_start_here.ipynb")]
 
 
 # ---------------------------------------------------------------- what is installed, and when
 
 
-@pytest.mark.parametrize("target", ["lab", "test", "quick", *PARTS, "figures", "bench", "doctor"])
+@pytest.mark.parametrize("target", ["test", "quick", *PARTS, "figures", "bench", "doctor"])
 def test_every_target_installs_first_in_a_fresh_clone(fresh, target):
-    planned = make(fresh, "-n", target, f"PYTHON={sys.executable}").stdout
+    planned = make(fresh, "-n", target, "PYTHON=python3").stdout
     assert planned.count(INSTALLS) == 1
-    assert "-c constraints.txt" in planned
-    assert planned.index("-m venv .venv") < planned.index(INSTALLS) < planned.index("touch .venv/.ready")
+    assert f"{INSTALLS} --only {'lab' if target == 'doctor' else 'test'}" in planned
+    assert planned.index(INSTALLS) < planned.index(".venv/bin/")
 
 
-@pytest.mark.parametrize("target", ["lab", "test"])
-def test_a_second_call_installs_nothing(ready, target):
-    planned = make(ready, "-n", target)
+def test_a_second_make_test_installs_nothing(ready):
+    planned = make(ready, "-n", "test")
     assert planned.returncode == 0
-    assert "pip" not in planned.stdout
-    assert "-m venv" not in planned.stdout
+    assert INSTALLS not in planned.stdout
 
 
-@pytest.mark.parametrize("changed", ["constraints.txt", "pyproject.toml"])
-def test_a_changed_list_of_dependencies_installs_again(ready, changed):
+def installed(course, *arguments: str) -> list[list[str]]:
+    course.calls.clear()
+    course.module.by_uv = lambda interpreter, what: course.calls.append(what) or 0
+    course.module.prepare = lambda prefix, interpreter: None
+    assert course.main(list(arguments)) == 0
+    return [call for call in course.calls if "-e" in call]
+
+
+def test_each_command_installs_its_part_once(course, ready):
+    (ready / ".venv" / ".ready-test").unlink()
+    for arguments, extras in (
+        (["--only", "lab"], "lab"),
+        (["--peers"], "lab,peers"),
+        (["--only", "test"], "test"),
+    ):
+        assert installed(course, *arguments) == [["-c", "constraints.txt", "-e", f".[{extras}]"]]
+        assert installed(course, *arguments) == []
+    # What holds all of it holds its parts.
+    assert installed(course, "--only", "lab") == installed(course) == []
+
+
+@pytest.mark.parametrize("changed", ["constraints.txt", "pyproject.toml", "lab-settings.json"])
+def test_a_changed_list_of_dependencies_installs_again(course, ready, changed):
+    assert installed(course, "--only", "test") == []
     os.utime(ready / changed, (3000, 3000))
-    assert make(ready, "-n", "lab", f"PYTHON={sys.executable}").stdout.count(INSTALLS) == 1
+    assert len(installed(course, "--only", "test")) == 1
+    os.utime(ready / changed, (3000, 3000))
+    assert INSTALLS not in make(ready, "-n", "test", f"PYTHON={sys.executable}").stdout
 
 
-def test_a_failed_installation_is_tried_again(fresh):
-    python = fresh / ".venv" / "bin" / "python"
-    python.parent.mkdir(parents=True)
-    python.write_text('#!/bin/sh\necho "$@" >> calls\ncase "$*" in *install*) exit 1;; esac\n')
-    python.chmod(0o755)
-    for calls in (1, 2):
-        assert make(fresh, "doctor", f"PYTHON={sys.executable}").returncode != 0
-        assert (fresh / "calls").read_text().count("pip install") == calls
-    assert not (fresh / ".venv" / ".ready").exists()
+def test_pip_takes_over_where_uv_fails_and_a_failure_is_tried_again(course, ready):
+    os.utime(ready / "pyproject.toml", (3000, 3000))
+    tried = []
+    course.module.by_uv = lambda interpreter, what: tried.append("uv") or 1
+    course.module.by_pip = lambda interpreter, what: tried.append("pip") or 1
+    for _ in range(2):
+        assert course.main(["--only", "test"]) == 1
+    assert tried == ["uv", "pip"] * 2
+
+
+def test_where_pip_looks_uv_looks_too(course, monkeypatch):
+    settings = "global.find-links='/of/wheels /more'\nglobal.cert='x'\n:env:.index-url='https://mirror.example/simple'\n"
+    started = []
+
+    def popen(command, **options):
+        started.append([str(word) for word in command])
+        return SimpleNamespace(stderr=[], wait=lambda: 0)
+
+    fake = SimpleNamespace(
+        run=lambda command, **options: SimpleNamespace(returncode=0, stdout=settings), Popen=popen, PIPE=None
+    )
+    monkeypatch.setattr(course.module, "subprocess", fake)
+    monkeypatch.setattr(course.module.shutil, "which", lambda name: None)
+    assert course.module.by_uv(Path("/env/bin/python"), ["-e", "."]) == 0
+    (line,) = started
+    assert line[0] == "/env/bin/uv"
+    wanted = [
+        "--find-links",
+        "/of/wheels",
+        "--find-links",
+        "/more",
+        "--index-url",
+        "https://mirror.example/simple",
+    ]
+    assert line[line.index("--find-links") : -2] == wanted
+
+
+def test_what_pip_does_can_be_seen(course, tmp_path, monkeypatch, capsys):
+    said = [
+        "Collecting torch",
+        "  Downloading torch-2.whl (191.8 MB)",
+        "  Downloading six.whl (11 kB)",
+        "Installing collected packages: a, b, c",
+    ]
+    monkeypatch.setattr(course.module, "subprocess", subprocess)
+    program = f"print({chr(10).join(said)!r})"
+    log = tmp_path / "log"
+    assert course.module.told([sys.executable, "-c", program], log) == 0
+    assert capsys.readouterr().out.split("\n")[:-1] == [
+        "    downloading torch-2.whl (191.8 MB)",
+        "    installing 3 packages",
+    ]
+    assert log.read_text().splitlines() == said
+    assert course.module.told([sys.executable, "-c", "print('no such thing'); raise SystemExit(3)"], log) == 3
+    assert "no such thing" in capsys.readouterr().out
+
+
+def test_it_runs_where_there_is_no_make(ready):
+    called = subprocess.run(
+        [sys.executable, "setup_course.py", "--only", "lab"],
+        cwd=ready,
+        env={"PATH": ""},
+        capture_output=True,
+        text=True,
+    )
+    assert (called.returncode, called.stdout) == (0, "")
 
 
 def test_test_and_quick_run_the_parts(ready):
@@ -150,7 +257,7 @@ def test_a_part_looks_at_everything_unless_told_otherwise(ready, part, steps):
 
 
 def test_shapes_are_checked_in_every_module_that_says_them():
-    planned = make(ROOT, "-n", "-o", ".venv/.ready", "unit").stdout
+    planned = make(ROOT, "-n", "-o", ".venv/.ready-test", "unit").stdout
     checked = re.search(r"--jaxtyping-packages=(\S+),beartype.beartype", planned)[1].split(",")
     modules = [
         path for path in (ROOT / "course_lib").rglob("*.py") if "\nfrom jaxtyping import" in path.read_text()
@@ -163,17 +270,23 @@ def test_shapes_are_checked_in_every_module_that_says_them():
 # ---------------------------------------------------------------- a wrong Python
 
 
-@pytest.mark.parametrize("python", ["/no/such/python", "old"])
-def test_a_wrong_python_is_named(fresh, python):
-    if python == "old":
-        # What any Python but 3.11 and 3.12 answers to the question that the Makefile asks it.
-        python = str(fresh / "python3.9")
-        Path(python).write_text("#!/bin/sh\nexit 1\n")
-        Path(python).chmod(0o755)
+def test_a_wrong_python_is_named(course, ready, monkeypatch, capsys):
+    (ready / ".venv" / ".ready-test").unlink()
+    monkeypatch.setattr(
+        course.module, "sys", SimpleNamespace(version_info=(3, 10, 4), executable="/of/an/old/python")
+    )
+    assert course.main(["--only", "lab"]) == 1
+    said = capsys.readouterr().out
+    assert "/of/an/old/python is Python 3.10.4; the course needs one of 3.11, 3.12, 3.13, 3.14" in said
+    assert "make lab PYTHON=/path/to/python" in said
+    assert course.calls == []
+
+
+@pytest.mark.parametrize("python", ["/no/such/python", ""])
+def test_no_python_is_said(fresh, python):
     called = make(fresh, "lab", f"PYTHON={python}")
     assert called.returncode != 0
-    assert f"PYTHON={python} is not a Python 3.11 or 3.12" in called.stdout
-    assert "make lab PYTHON=/path/to/python" in called.stdout
+    assert f"No Python 3.11 to 3.14 was found{f' at {python}' if python else ''}." in called.stdout
     assert not (fresh / ".venv").exists()
 
 
@@ -181,30 +294,23 @@ def test_the_python_of_the_machine_is_found(fresh, monkeypatch):
     monkeypatch.setenv("PYTHON", "/of/an/outer/make/test")
     programs = fresh / "programs"
     programs.mkdir()
-    for name in ("make", "sh", "id"):
+    for name in ("make", "sh"):
         (programs / name).symlink_to(shutil.which(name))
-    # Only python3.12 is one of the two: the others are absent or answer that they are not.
+    # Only python3.12 is one of the right ones: the others are absent or answer that they are not.
     for name, answer in (("python3.12", 0), ("python3", 1), ("python", 1)):
         (programs / name).write_text(f"#!{shutil.which('sh')}\nexit {answer}\n")
         (programs / name).chmod(0o755)
     planned = make(fresh, "-n", "lab", PATH=str(programs))
-    assert "|| python3.12 -m venv .venv" in planned.stdout
+    assert "python3.12 setup_course.py" in planned.stdout
 
 
-def test_no_python_is_said(fresh):
-    called = make(fresh, "lab", "PYTHON=")
-    assert called.returncode != 0
-    assert "No Python 3.11 or 3.12 was found" in called.stdout
-    assert not (fresh / ".venv").exists()
-
-
-def test_a_python_without_venv_is_said(fresh):
-    python = fresh / "python3.11"
-    python.write_text('#!/bin/sh\ncase "$*" in *ensurepip*) exit 1;; esac\n')
-    python.chmod(0o755)
-    called = make(fresh, "lab", f"PYTHON={python}")
-    assert called.returncode != 0
-    assert "has no venv module" in called.stdout
+def test_a_python_without_venv_is_said(course, ready, monkeypatch, capsys):
+    (ready / ".venv" / ".ready-test").unlink()
+    monkeypatch.setattr(
+        course.module.subprocess, "run", lambda command, **options: SimpleNamespace(returncode=1)
+    )
+    assert course.main(["--only", "lab"]) == 1
+    assert "apt install python3-venv" in capsys.readouterr().out
 
 
 # ---------------------------------------------------------------- continuous integration
@@ -227,14 +333,14 @@ def test_ci_installs_chromium_and_calls_all_tests(tmp_path, has_browser):
     calls = log.read_text().splitlines()
     wanted = [
         f"make {target} browser=1 in {ROOT}"
-        for target in ("test", "site-test", "teacher-test", "grading-test")
+        for target in ("test", "site-test", "teacher-test", "grading-test", "wheel-test")
     ]
-    assert calls[-4:] == wanted
+    assert calls[-5:] == wanted
     installs = [call for call in calls if call.startswith("apt-get install") and "chromium" in call]
     assert len(installs) == (0 if has_browser else 1)
 
 
-@pytest.mark.parametrize("failing", ["test", "site-test", "teacher-test", "grading-test"])
+@pytest.mark.parametrize("failing", ["test", "site-test", "teacher-test", "grading-test", "wheel-test"])
 def test_ci_fails_where_one_of_them_fails(tmp_path, failing):
     programs = {"make": f'#!/bin/sh\n[ "$1" != {failing} ] || exit 2\n', "chromium": "#!/bin/sh\n"}
     for name, text in programs.items():

@@ -282,7 +282,7 @@ def wheel(tmp_path_factory):
     tree = folder / "tree"
     shutil.copytree(PACKAGE, tree / "course_lib")
     shutil.copytree(ROOT / "tests", tree / "tests")
-    for name in ("pyproject.toml", "README.md"):
+    for name in ("pyproject.toml", "README.md", "LICENSE", "NOTICE"):
         shutil.copy(ROOT / name, tree)
     command = [
         "pip",

@@ -503,7 +503,12 @@ def read_text(path: Path | str, *, languages: Iterable[str] = ()) -> Iterator[An
     kind = TABLES.get(Path(path).suffix)
     if kind is None:
         return read_lines(path, languages=languages)
-    from datasets import load_dataset  # it takes a second to load, which lines of text need not wait for
+    try:
+        from datasets import load_dataset  # it takes a second to load, which lines of text need not wait for
+    except ImportError:
+        raise ImportError(
+            f"a {Path(path).suffix} file needs the package datasets: pip install 'course-lib[tables]'"
+        ) from None
 
     return iter(load_dataset(kind, data_files=str(path), split="train", streaming=True))
 

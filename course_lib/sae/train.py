@@ -516,7 +516,12 @@ def _metrics(
                 file.write("".join(_lines_up_to(metrics_file, after)).encode())
             lines = stack.enter_context(metrics_file.open("a", encoding="utf-8"))
         if tensorboard_dir is not None:
-            from torch.utils.tensorboard import SummaryWriter
+            try:
+                from torch.utils.tensorboard import SummaryWriter
+            except ImportError:
+                raise ImportError(
+                    "tensorboard_dir needs the package tensorboard: pip install 'course-lib[tensorboard]'"
+                ) from None
 
             board = stack.enter_context(SummaryWriter(str(tensorboard_dir), purge_step=after + 1))
 

@@ -6,6 +6,7 @@ from course_lib.teaching.exercise import Exercise, Mistake, Property, Verdict, c
 from course_lib.teaching.explorer import Choice, Explorer, Slider, TextBox
 from course_lib.teaching.laws import inputs, integers, normal, one_of, uniform, whole
 from course_lib.teaching.layout import lines, markdown_table, panels
+from course_lib.teaching.peers import has_peer
 from course_lib.teaching.prediction import Prediction
 from course_lib.teaching.progress import Progress
 from course_lib.teaching.register import Contents
@@ -28,6 +29,7 @@ __all__ = [
     "close",
     "describe",
     "edit",
+    "has_peer",
     "inputs",
     "integers",
     "lines",

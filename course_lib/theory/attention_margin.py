@@ -386,15 +386,10 @@ def nuclear_svm(given: Constraints) -> Float[Tensor, "d d"]:
     ||W||_* is half the smallest tr A + tr B for which [[A, W], [W^T, B]] is positive semidefinite.
 
     Raises:
-        ImportError: CLARABEL is not installed.
         ValueError: the features are not those of full weights, no W satisfies the constraints, or there are several sets.
     """
-    try:
-        import clarabel
-    except ImportError:
-        raise ImportError(
-            "nuclear_svm needs the package clarabel, of this course's extra: pip install 'course-lib[peers]'"
-        ) from None
+    import clarabel
+
     rows = given.table()
     if given.features.ndim != 4:
         raise ValueError(

@@ -387,16 +387,11 @@ def minimax_by_cones(n: int, eta: float | int, *, points: int = 241) -> Float[Te
     prior, so that it is independent of `minimax`.
 
     Raises:
-        ImportError: CLARABEL is not installed.
         ValueError: n or eta is out of range.
         RuntimeError: the solver gives up.
     """
-    try:
-        import clarabel
-    except ImportError:
-        raise ImportError(
-            "minimax_by_cones needs the package clarabel, of this course's extra: pip install 'course-lib[peers]'"
-        ) from None
+    import clarabel
+
     _check(n, eta)
     atoms = torch.linspace(0, float(eta), points, dtype=F64)
     roots = likelihood(atoms, n).sqrt().numpy()

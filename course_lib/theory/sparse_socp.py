@@ -292,16 +292,11 @@ def conic_solve(
     `tolerance` bounds the gap between primal and dual value and all residuals, relative to the numbers of the problem.
 
     Raises:
-        ImportError: CLARABEL is not installed.
         ValueError: the problem is infeasible or unbounded.
         RuntimeError: the solver gave up.
     """
-    try:
-        import clarabel
-    except ImportError:
-        raise ImportError(
-            "this relaxation needs the package clarabel, of this course's extra: pip install 'course-lib[peers]'"
-        ) from None
+    import clarabel
+
     kinds = {
         "zero": clarabel.ZeroConeT,
         "nonnegative": clarabel.NonnegativeConeT,

@@ -21,7 +21,6 @@ def state_of(**settings):
 
 
 def test_stored_semidefinite_values_are_those_of_the_solver():
-    pytest.importorskip("clarabel")
     seen = set()
     for flips in ([], [0], [8], [0, 4], [0, 9], [0, 2, 4, 6]):
         signs = np.where(np.isin(np.arange(12), flips), 1.0, -1.0)
@@ -83,7 +82,6 @@ def test_the_question_shows_two_kinds():
 
 
 def test_flows_agree_on_the_tree_and_part_on_the_loops():
-    pytest.importorskip("clarabel")
     bound, cost = lesson.flow_costs(True).T
     np.testing.assert_allclose(bound, cost, atol=1e-4)
     bound, cost = lesson.flow_costs(False).T

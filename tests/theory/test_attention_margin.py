@@ -1,7 +1,5 @@
 """Softmax attention on separable samples: loss, gradient, flows and the three separating problems."""
 
-import sys
-
 import numpy as np
 import pytest
 import torch
@@ -218,7 +216,6 @@ def test_frobenius_svm_meets_its_optimality_conditions(samples):
 
 
 def test_nuclear_svm_beats_every_nearby_separating_matrix(samples):
-    pytest.importorskip("clarabel")
     given = am.constraints(samples, diagonal=False)
     best = am.nuclear_svm(given)
     norm = lambda weight: am.nuclear_norm(weight, diagonal=False)  # noqa: E731
@@ -235,16 +232,8 @@ def test_nuclear_svm_beats_every_nearby_separating_matrix(samples):
     np.testing.assert_allclose(am.nuclear_svm(given), [[0.5, 0], [0, 0]], atol=1e-5)
 
 
-def test_nuclear_svm_without_clarabel_says_what_to_install(samples, monkeypatch):
-    monkeypatch.setitem(sys.modules, "clarabel", None)
-    with pytest.raises(ImportError, match=r"course-lib\[peers\]"):
-        am.nuclear_svm(am.constraints(samples, diagonal=False))
-
-
 @pytest.mark.parametrize("solve", [am.frobenius_svm, am.l1_svm, am.nuclear_svm])
 def test_what_cannot_be_separated(solve):
-    if solve is am.nuclear_svm:
-        pytest.importorskip("clarabel")
     rows = torch.tensor([[[1.0, 0.0]], [[-1.0, 0.0]]], dtype=F64)
     features = torch.diag_embed(rows) if solve is am.nuclear_svm else rows
     with pytest.raises(ValueError, match="not separable"):

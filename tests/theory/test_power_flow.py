@@ -22,11 +22,6 @@ def two_buses(**changes):
     return replace(made, **changes)
 
 
-@pytest.fixture
-def clarabel():
-    return pytest.importorskip("clarabel")
-
-
 def some_voltages(n, seed=0):
     draw = np.random.default_rng(seed)
     return (1 + 0.1 * draw.standard_normal(n)) * np.exp(0.3j * draw.standard_normal(n))
@@ -59,7 +54,7 @@ def test_rows_are_the_powers(radial):
     assert len(right) == rows.shape[0] == 42 + 2 * len(network.lines)
 
 
-def test_two_buses_by_hand(clarabel):
+def test_two_buses_by_hand():
     """At the highest voltage v the load takes u with u (v - u) = 0.05: the generator sends v (v - u) / 0.1."""
     v = 1.05
     u = (v + np.sqrt(v * v - 0.2)) / 2
@@ -71,7 +66,7 @@ def test_two_buses_by_hand(clarabel):
     assert pf.flow_local(network)[0] == pytest.approx(wanted, abs=1e-5)
 
 
-def test_radial_is_exact_and_its_voltages_are_recovered(clarabel):
+def test_radial_is_exact_and_its_voltages_are_recovered():
     network = pf.seven_buses(radial=True)
     found, dense = pf.flow_socp(network), pf.flow_socp(network, dense=True)
     assert (found.cones, dense.cones) == (6, 21)
@@ -88,7 +83,7 @@ def test_radial_is_exact_and_its_voltages_are_recovered(clarabel):
     np.testing.assert_allclose(abs(local), abs(V), atol=1e-3)
 
 
-def test_meshed_has_tight_cones_whose_angles_do_not_add_up(clarabel):
+def test_meshed_has_tight_cones_whose_angles_do_not_add_up():
     network = pf.seven_buses(radial=False)
     found = pf.flow_socp(network)
     assert found.cones == 8
@@ -106,7 +101,7 @@ def test_meshed_has_tight_cones_whose_angles_do_not_add_up(clarabel):
     assert pf.loop_angle(found, loops[0][::-1]) == pytest.approx(-pf.loop_angle(found, loops[0]))
 
 
-def test_a_limit_is_kept(clarabel):
+def test_a_limit_is_kept():
     network = pf.seven_buses(radial=True)
     tight = replace(network, limit=np.where(np.arange(6) == 0, 0.4, network.limit))
     assert pf.flow_socp(tight).value > pf.flow_socp(network).value + 0.1
@@ -141,7 +136,7 @@ def test_voltages_need_a_connected_network():
         pf.tree_voltages(network, found)
 
 
-def test_too_much_load_is_said(clarabel):
+def test_too_much_load_is_said():
     heavy = two_buses(demand=np.array([0j, 5 + 0j]))
     with pytest.raises(ValueError, match="infeasible"):
         pf.flow_socp(heavy)

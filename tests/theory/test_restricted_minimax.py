@@ -1,7 +1,5 @@
 """A proportion of at most eta: risks, closed forms with the range where they hold, and the solver's certificate."""
 
-import sys
-
 import numpy as np
 import pytest
 import torch
@@ -213,15 +211,8 @@ def test_updates_and_newton_agree_on_one_grid():
 
 @pytest.mark.parametrize(("n", "eta"), [(1, 0.5), (5, 0.5), (20, 0.3)])
 def test_cones_find_the_same_largest_risk(n, eta):
-    pytest.importorskip("clarabel")
     rule = rm.minimax_by_cones(n, eta)
     assert rm.worst_case(rule, eta)[0] == pytest.approx(rm.minimax(n, eta).upper, rel=1e-5)
-
-
-def test_cones_say_what_to_install(monkeypatch):
-    monkeypatch.setitem(sys.modules, "clarabel", None)
-    with pytest.raises(ImportError, match=r"course-lib\[peers\]"):
-        rm.minimax_by_cones(1, 0.5)
 
 
 def test_a_gap_that_is_too_large_is_an_error():

@@ -1,7 +1,5 @@
 """Cone relaxations of quadratic programmes: which cones are needed, and when the bound is the minimum."""
 
-import sys
-
 import numpy as np
 import pytest
 import torch
@@ -13,11 +11,6 @@ from course_lib.theory.sparse_socp import QCQP
 
 rng = lambda seed: torch.Generator().manual_seed(seed)  # noqa: E731
 PAIR = np.array([[0, 1]])
-
-
-@pytest.fixture
-def clarabel():
-    return pytest.importorskip("clarabel")
 
 
 def signed(k, *positive):
@@ -124,7 +117,7 @@ def test_switching_of_several_parts_and_signs_that_disagree():
 # Relaxations
 
 
-def test_one_pair_by_hand(clarabel):
+def test_one_pair_by_hand():
     """min -2 x1 x2 with x1^2 <= 1 and x2^2 <= 4: X12 = 2."""
     problem = QCQP([[[0, -1], [-1, 0]], np.diag([1.0, 0]), np.diag([0, 1.0])], np.array([1.0, 4.0]))
     for solve in (ss.socp, ss.socp_by_cuts, ss.sdp):
@@ -135,7 +128,7 @@ def test_one_pair_by_hand(clarabel):
 
 
 @pytest.mark.parametrize("wrong", [0.0, 0.5])
-def test_sparse_dense_and_cuts_have_one_value(clarabel, wrong):
+def test_sparse_dense_and_cuts_have_one_value(wrong):
     for seed in range(3):
         problem = ss.lattice(4, wrong=wrong, generator=rng(seed))
         sparse, dense = ss.socp(problem), ss.socp(problem, ss.all_pairs(16))
@@ -150,7 +143,7 @@ def test_sparse_dense_and_cuts_have_one_value(clarabel, wrong):
         assert (np.array(forms[1:]) <= problem.bounds + 1e-6).all()
 
 
-def test_good_signs_are_solved_and_mixed_ones_leave_a_gap(clarabel):
+def test_good_signs_are_solved_and_mixed_ones_leave_a_gap():
     for seed in range(3):
         good = ss.lattice(4, generator=rng(seed))
         found = ss.socp(good)
@@ -166,7 +159,7 @@ def test_good_signs_are_solved_and_mixed_ones_leave_a_gap(clarabel):
 
 
 @pytest.mark.parametrize("k", [3, 4, 7])
-def test_cycles_by_their_formulas(clarabel, k):
+def test_cycles_by_their_formulas(k):
     turned, even = signed(k, 0), signed(k, 0, 1)
     assert ss.socp(turned).value == pytest.approx(-2 * k, abs=1e-5)
     assert ss.sdp(turned).value == pytest.approx(-2 * k * np.cos(np.pi / k), abs=1e-5)
@@ -175,7 +168,7 @@ def test_cycles_by_their_formulas(clarabel, k):
     assert ss.sdp(even).value == pytest.approx(-2 * k, abs=1e-5)
 
 
-def test_a_missing_cone_lowers_the_bound_or_takes_it_away(clarabel):
+def test_a_missing_cone_lowers_the_bound_or_takes_it_away():
     base = ss.lattice(4, generator=rng(1))
     far = base.matrices[1].tolil()
     far[0, 15] = far[15, 0] = -0.1
@@ -186,7 +179,7 @@ def test_a_missing_cone_lowers_the_bound_or_takes_it_away(clarabel):
             solve(base, ss.lattice_edges(4)[1:])
 
 
-def test_a_vertex_without_an_edge_has_no_negative_square(clarabel):
+def test_a_vertex_without_an_edge_has_no_negative_square():
     """min x3^2 - 2 x1 x2: without X33 >= 0 there would be no minimum."""
     Q = np.zeros((3, 3))
     Q[0, 1] = Q[1, 0] = -1
@@ -195,7 +188,7 @@ def test_a_vertex_without_an_edge_has_no_negative_square(clarabel):
         assert solve(QCQP([Q, np.diag([1.0, 1, 0])], np.ones(1))).value == pytest.approx(-1, abs=1e-5)
 
 
-def test_infeasible_is_said(clarabel):
+def test_infeasible_is_said():
     problem = QCQP([np.eye(2), -np.eye(2), np.eye(2)], np.array([-3.0, 1.0]))
     with pytest.raises(ValueError, match="infeasible"):
         ss.socp(problem)
@@ -203,7 +196,7 @@ def test_infeasible_is_said(clarabel):
         ss.socp_by_cuts(problem)
 
 
-def test_linear_terms_by_hand(clarabel):
+def test_linear_terms_by_hand():
     """min x^2 - 2 x with x^2 <= 4 has its minimum -1 at x = 1."""
     problem = QCQP([np.eye(1), np.eye(1)], np.array([4.0]), linear=np.array([[-1.0], [0.0]]))
     lifted = ss.with_apex(problem)
@@ -227,12 +220,6 @@ def test_no_feasible_point_is_said():
     problem = QCQP([np.eye(2), -np.eye(2), np.eye(2)], np.array([-3.0, 1.0]))
     with pytest.raises(RuntimeError, match="no feasible point"):
         ss.local_minimum(problem, np.ones(2))
-
-
-def test_without_clarabel_it_says_what_to_install(monkeypatch):
-    monkeypatch.setitem(sys.modules, "clarabel", None)
-    with pytest.raises(ImportError, match="pip install 'course-lib\\[peers\\]'"):
-        ss.socp(signed(3))
 
 
 def test_generators():

@@ -1,7 +1,9 @@
 """Records, figures, explorer and predictions of lesson 31, Hawkes processes by tensor recovery."""
 
+import json
 from dataclasses import dataclass, replace
 from functools import cache
+from importlib.resources import files
 
 import numpy as np
 import torch
@@ -46,6 +48,12 @@ KINDS = {"delayed": "delays 0 to 3", "short": "delays 0 to 2", "separable": "sep
 def rng(seed: int) -> torch.Generator:
     """Return a fresh generator."""
     return torch.Generator().manual_seed(seed)
+
+
+def tick_errors() -> dict[str, float]:
+    """Return relative errors of the matrix B by tick's fits of the delayed process, as they were stored once."""
+    stored = files("course_lib").joinpath("measured", "tick.json").read_text(encoding="utf-8")
+    return json.loads(stored)["figures"]
 
 
 # Records of twelve places

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from functools import cache
-from importlib.util import find_spec
 from time import perf_counter
 
 import numpy as np
@@ -16,10 +15,7 @@ from course_lib.theory import sparse_socp as cones
 from course_lib.theory.sparse_socp import QCQP, all_pairs, cycle_edges, lattice, lattice_edges, sdp, signed_graph, socp
 
 GREY = "0.55"
-# Without CLARABEL the page's cones are solved by linear programmes; semidefinite problems and power flows are left out.
-SOLVER = find_spec("clarabel") is not None
-solve = socp if SOLVER else cones.socp_by_cuts
-MISSING = "This cell needs the package clarabel: pip install 'course-lib[peers]'"
+solve = socp
 
 
 def rng(seed: int) -> torch.Generator:
@@ -104,7 +100,7 @@ def plot_completion(axes):
 @cache
 def sizes() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return lattice sizes, bounds with sparse and with dense cones, and numbers of both cones."""
-    ks = np.arange(3, 8 if SOLVER else 6)
+    ks = np.arange(3, 8)
     found = []
     for k in ks:
         problem = lattice(int(k), generator=rng(1))
