@@ -14,15 +14,14 @@ from typing import Any, Literal, Protocol, runtime_checkable
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
-from torch.nn.utils.rnn import pad_sequence
 from tqdm.auto import tqdm
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from course_lib.language.corpus import Sentence
 from course_lib.mbart.activations import tokenise, uncounted_ids
-from course_lib.mbart.examples import IGNORED
 from course_lib.mbart.families import forced, norm_first, shifted
 from course_lib.mbart.packed import Site
+from course_lib.mbart.translation import IGNORED, pad_rows
 
 HiddenStates = Float[Tensor, "rows d_model"]
 
@@ -319,9 +318,7 @@ def padded_pairs(
     labels = [[IGNORED if i == forced(row, config) else t for i, t in enumerate(row)] for row in predicted]
     decoder = [shifted(row, config) for row in predicted]
     ids, decoder_ids, labels = (
-        pad_sequence([torch.tensor(row) for row in rows], batch_first=True, padding_value=value).to(
-            model.device
-        )
+        pad_rows(rows, value).to(model.device)
         for rows, value in ((read, pad), (decoder, pad), (labels, IGNORED))
     )
     # The decoder needs no mask: it is causal, and the pads stand to the right of all that counts.

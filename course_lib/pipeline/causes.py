@@ -365,8 +365,8 @@ def translations(
     Language code and `</s>` keep their states. Raises ValueError for a site that the model does not have.
     """
     from course_lib.mbart.activations import tokenise, uncounted_ids
-    from course_lib.mbart.scores import translate
     from course_lib.mbart.splicing import replaced
+    from course_lib.mbart.translation import translate
 
     rows = tokenise(tokenizer, [case.read for case in cases])
     codes = [tokenizer.lang_code_to_id[case.target] for case in cases]

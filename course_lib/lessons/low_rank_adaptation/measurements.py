@@ -51,8 +51,8 @@ def shuffled(model) -> None:
 def measure() -> None:
     """Run what is not yet in the file, and write it after each run."""
     from course_lib.language.corpus import draw_meanings
-    from course_lib.mbart import fifth_language as fifth
     from course_lib.mbart.model import load
+    from course_lib.mbart.pretraining import fifth_language as fifth
 
     torch.set_num_threads(1)
     model, tokenizer = load()
