@@ -232,16 +232,9 @@ class SplicedLoss:
 
         NaN where zeros do not raise the loss.
         """
-        return _recovered(self.zero_ablated, self.spliced, self.clean)
-
-    @property
-    def recovered_from_mean(self) -> float:
-        """The same against the mean state, which is often harder to beat than zeros."""
-        return _recovered(self.mean_ablated, self.spliced, self.clean)
-
-
-def _recovered(ablated: float, replaced: float, clean: float) -> float:
-    return (ablated - replaced) / (ablated - clean) if ablated > clean else math.nan
+        if self.zero_ablated <= self.clean:
+            return math.nan
+        return (self.zero_ablated - self.spliced) / (self.zero_ablated - self.clean)
 
 
 @torch.no_grad()
