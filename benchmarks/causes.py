@@ -21,32 +21,27 @@ from torch import Tensor
 from benchmarks.timing import Spread
 from course_lib.interpret.concepts import LabelledRows, encode_rows, label_table
 from course_lib.interpret.detectors import Detectors, best_detectors
+from course_lib.interpret.interventions import (
+    Edit,
+    add_vectors,
+    edit_all_tokens,
+    edit_features,
+    edit_other_feature,
+    edit_tokens,
+    erase_direction,
+    find_word_tokens,
+    keep_correct,
+    measure_effects,
+    move_randomly,
+    reconstruct,
+)
+from course_lib.interpret.outcomes import Outcome
+from course_lib.interpret.word_table import WordTable, number_concepts
 from course_lib.language.corpus import LANGUAGES, LEXICAL_CONCEPTS, draw_meanings, render
 from course_lib.language.lexicon import NOUNS
+from course_lib.language.word_cases import Case, Effect, draw_cases, find_slots
 from course_lib.mbart.activations import Site, extract
 from course_lib.mbart.model import load
-from course_lib.pipeline.causes import (
-    Case,
-    Effect,
-    Outcome,
-    WordTable,
-    another_feature,
-    at,
-    draw_cases,
-    effects,
-    erased,
-    everywhere,
-    neuron_set,
-    own_tokens,
-    random_direction,
-    reconstructed,
-    rewritten,
-    right_cases,
-    set_to,
-    shifted,
-    slots,
-    word_concepts,
-)
 from course_lib.sae import TopKSparseAutoencoder, TrainConfig, train
 
 SENTENCES, FEATURES, K, STEPS, CASES, SEEDS = 24_000, 2048, 8, 2000, 310, (0, 1)
@@ -94,7 +89,7 @@ class Training:
         rows = LabelledRows(states.values, self.labels, groups=states.sentence)
         detectors = best_detectors(rows.largest(code).to_sparse_coo(), self.labels)
         read = self.targets if site.side == "decoder" else self.sentences
-        held = word_concepts(self.tokenizer, read, CONCEPTS)
+        held = number_concepts(self.tokenizer, read, CONCEPTS)
         return Dictionary(made, detectors, WordTable.of(states.values, code, held, len(CONCEPTS)))
 
     @cached_property
@@ -162,27 +157,37 @@ class Study:
         )
         self.concept = torch.tensor([NUMBER[case.concept] for case in cases])
         self.unit = dictionary.detectors.unit[self.concept]
-        self.own = own_tokens(training.tokenizer, cases)
+        self.own = find_word_tokens(training.tokenizer, cases)
         self.found: dict[str, list[Effect]] = {}
 
     def off(self, precision: float, factor: float = 0.0):
         """Switch off the features of each case's concept."""
         features = self.dictionary.features(precision)[self.concept]
-        return rewritten(self.dictionary.autoencoder, features, factor=factor)
+        return edit_features(self.dictionary.autoencoder, features, factor=factor)
 
     def run(self, name: str, changes: dict) -> None:
-        self.found[name] = effects(self.training.model, self.training.tokenizer, self.cases, changes)
+        self.found[name] = measure_effects(self.training.model, self.training.tokenizer, self.cases, changes)
 
     def own_only(self, arms: dict) -> None:
         for name, edit in arms.items():
-            self.run(name, {self.site: at(self.own, edit)})
+            self.run(name, {self.site: edit_tokens(self.own, edit)})
+
+
+def set_states(states: Tensor) -> Edit:
+    """Put one state for each case in the place of all."""
+    return lambda x, case: states[case]
+
+
+def set_neuron(neurons: Tensor, values: Tensor) -> Edit:
+    """Set one coordinate of the states of each case to a value, such as its mean."""
+    return lambda x, case: x.scatter(1, neurons[case, None], values[case, None])
 
 
 def fires(training: Training, dictionary: Dictionary, cases: list[Case], features: Tensor) -> list[bool]:
     """Whether any of some features (cases, code) of each case fires at its word, at the encoder's end."""
-    read = [case.read for case in cases]
+    read = [case.sentence for case in cases]
     states = extract(training.model, training.tokenizer, read, [ENCODER], progress=False)[ENCODER]
-    own = own_tokens(training.tokenizer, cases)[states.sentence, states.position]
+    own = find_word_tokens(training.tokenizer, cases)[states.sentence, states.position]
     active = ((dictionary.autoencoder.encode(states.values) > 0) & features[states.sentence]).any(dim=1) & own
     return torch.zeros(len(cases)).index_add(0, states.sentence, active.float()).gt(0).tolist()
 
@@ -201,43 +206,47 @@ def switched_off(study: Study) -> None:
             "features, 0.5": study.off(0.5),
             "features, 0.2": many,
             "features, 0.1": study.off(0.1),
-            "detector's direction, erased": erased(
+            "detector's direction, erased": erase_direction(
                 made.decoder_weight.T[unit], study.dictionary.of_kind[concept]
             ),
-            "difference of means, erased": erased(way, study.dictionary.of_kind[concept]),
-            "state of its kind": set_to(study.dictionary.of_kind[concept]),
+            "difference of means, erased": erase_direction(way, study.dictionary.of_kind[concept]),
+            "state of its kind": set_states(study.dictionary.of_kind[concept]),
         }
     )
-    study.run("detector, all tokens", {study.site: everywhere(one)})
-    study.run("features, 0.2, all tokens", {study.site: everywhere(many)})
+    study.run("detector, all tokens", {study.site: edit_all_tokens(one)})
+    study.run("features, 0.2, all tokens", {study.site: edit_all_tokens(many)})
 
     other, unnamed = study.dictionary.other[concept], study.dictionary.unnamed
     best, means = study.training.neurons
     study.own_only(
         {
-            "control: random direction, as far as detector": random_direction(one, generator),
-            "control: random direction, as far as features": random_direction(many, generator),
-            "control: another active feature": another_feature(made, unit, other),
-            "control: another active feature, as far": another_feature(made, unit, other, like=one),
-            "control: unnamed active feature": another_feature(made, unit, other & unnamed),
-            "control: unnamed active feature, as far": another_feature(made, unit, other & unnamed, like=one),
-            "control: best neuron, its mean": neuron_set(best[concept], means[best[concept]]),
+            "control: random direction, as far as detector": move_randomly(one, generator),
+            "control: random direction, as far as features": move_randomly(many, generator),
+            "control: another active feature": edit_other_feature(made, unit, other),
+            "control: another active feature, as far": edit_other_feature(made, unit, other, like=one),
+            "control: unnamed active feature": edit_other_feature(made, unit, other & unnamed),
+            "control: unnamed active feature, as far": edit_other_feature(
+                made, unit, other & unnamed, like=one
+            ),
+            "control: best neuron, its mean": set_neuron(best[concept], means[best[concept]]),
         }
     )
-    study.run("control: reconstruction, all tokens", {study.site: everywhere(reconstructed(made))})
+    study.run("control: reconstruction, all tokens", {study.site: edit_all_tokens(reconstruct(made))})
     # Another word's features, where they fire: here "elsewhere" is that word.
     good = study.dictionary.named
     elsewhere = []
     for case in study.cases:
         said = [
-            c for c in sorted(case.read.concepts) if c in NUMBER and c != case.concept and good[NUMBER[c]]
+            c for c in sorted(case.sentence.concepts) if c in NUMBER and c != case.concept and good[NUMBER[c]]
         ]
-        elsewhere.append(NUMBER[random.Random(case.read.text).choice(said)] if said else NUMBER[case.concept])
+        elsewhere.append(
+            NUMBER[random.Random(case.sentence.text).choice(said)] if said else NUMBER[case.concept]
+        )
     features = study.dictionary.features(0.2)[torch.tensor(elsewhere)]
     has = torch.tensor(elsewhere) != concept
     study.run(
         "control: features of another word",
-        {study.site: everywhere(rewritten(made, features & has[:, None]))},
+        {study.site: edit_all_tokens(edit_features(made, features & has[:, None]))},
     )
 
 
@@ -250,7 +259,7 @@ def aims(study: Study, *, same_kind: bool) -> list[str]:
             for i, c in enumerate(CONCEPTS)
             if IS_NOUN[i]
             and study.dictionary.named[i]
-            and not slots(case.meaning, c)
+            and not find_slots(case.meaning, c)
             and (not same_kind or KINDS[i] == KINDS[NUMBER[case.concept]])
         ]
         chosen.append(rng.choice(fitting))
@@ -265,7 +274,7 @@ def exchanged(study: Study, aimed: list[str], *, arms: tuple[str, ...] | None = 
     def swap(precision: float, strength: float = 1.0):
         features = study.dictionary.features(precision)
         values = torch.where(features[aim], strength * table.activation[aim], 0)
-        return rewritten(made, features[study.concept], values=values)
+        return edit_features(made, features[study.concept], values=values)
 
     way = table.state[aim] - table.state[study.concept]
     alive = (table.recall.sum(dim=0) > 0) & ~study.dictionary.features(0.05).any(dim=0)
@@ -279,10 +288,10 @@ def exchanged(study: Study, aimed: list[str], *, arms: tuple[str, ...] | None = 
         "features, 0.2": swap(0.2),
         "features, 0.05": swap(0.05),
         "features, 0.05, 1.5 times as strong": swap(0.05, 1.5),
-        "difference of means": shifted(way),
-        "state of the other": set_to(table.state[aim]),
-        "control: random direction, as far as features, 0.05": random_direction(swap(0.05), generator),
-        "control: unnamed feature for the other's, twice as strong": rewritten(
+        "difference of means": add_vectors(way),
+        "state of the other": set_states(table.state[aim]),
+        "control: random direction, as far as features, 0.05": move_randomly(swap(0.05), generator),
+        "control: unnamed feature for the other's, twice as strong": edit_features(
             made, study.dictionary.features(2)[study.concept], values=unnamed
         ),
     }
@@ -297,11 +306,11 @@ def earlier(training: Training, final: Study, nouns: Study, seed: int) -> dict[s
         {
             "detector": study.off(2),
             "features, 0.2": study.off(0.2),
-            "difference of means, erased": erased(
+            "difference of means, erased": erase_direction(
                 (dictionary.table.state - dictionary.of_kind)[study.concept],
                 dictionary.of_kind[study.concept],
             ),
-            "control: random direction, as far as features": random_direction(study.off(0.2), seeded(seed)),
+            "control: random direction, as far as features": move_randomly(study.off(0.2), seeded(seed)),
         }
     )
     found = counted("encoder.1, switched off", study)
@@ -316,16 +325,16 @@ def decoder(training: Training, final: Study, seed: int) -> dict[str, Outcome]:
     study = Study(training, training.dictionary(DECODER, seed), DECODER, final.cases, seed)
     one, many, inside = study.off(2), study.off(0.2), final.off(0.2)
     generator = seeded(seed)
-    study.run("detector, all tokens", {DECODER: everywhere(one)})
-    study.run("detector, factor -1, all tokens", {DECODER: everywhere(study.off(2, -1.0))})
-    study.run("features, 0.2, all tokens", {DECODER: everywhere(many)})
+    study.run("detector, all tokens", {DECODER: edit_all_tokens(one)})
+    study.run("detector, factor -1, all tokens", {DECODER: edit_all_tokens(study.off(2, -1.0))})
+    study.run("features, 0.2, all tokens", {DECODER: edit_all_tokens(many)})
     study.run(
         "control: random direction, as far as detector",
-        {DECODER: everywhere(random_direction(one, generator))},
+        {DECODER: edit_all_tokens(move_randomly(one, generator))},
     )
     study.run(
         "detector there, features 0.2 in the encoder",
-        {ENCODER: at(final.own, inside), DECODER: everywhere(one)},
+        {ENCODER: edit_tokens(final.own, inside), DECODER: edit_all_tokens(one)},
     )
     return counted("decoder, switched off", study)
 
@@ -340,7 +349,7 @@ def counted(group: str, study: Study, aimed: list[str] | None = None) -> dict[st
 
 def by_speech(study: Study) -> dict[str, Outcome]:
     """The main arms by the part of speech of the word."""
-    parts = [slots(case.meaning, case.concept)[0][1] for case in study.cases]
+    parts = [find_slots(case.meaning, case.concept)[0][1] for case in study.cases]
     found = {}
     for arm in ("detector", "features, 0.2"):
         for part in sorted(set(parts)):
@@ -358,7 +367,7 @@ def run() -> dict[str, Outcome | Spread]:
         dictionary = training.dictionary(ENCODER, seed)
         named = [c for c, good in zip(CONCEPTS, dictionary.named.tolist(), strict=True) if good]
         drawn = draw_cases(named, CASES, seed=seed)
-        right = right_cases(training.model, training.tokenizer, drawn)
+        right = keep_correct(training.model, training.tokenizer, drawn)
         unit = dictionary.detectors.unit[torch.tensor([NUMBER[case.concept] for case in right])]
         firing = fires(training, dictionary, right, torch.nn.functional.one_hot(unit, FEATURES).bool())
         final = Study(

@@ -9,8 +9,8 @@ from tqdm.auto import tqdm
 
 from course_lib.language.corpus import draw_meanings
 from course_lib.lessons.low_rank_adaptation.measurements import SETTINGS, adapted_copy, plan
-from course_lib.mbart import fifth_language as fifth
 from course_lib.mbart.model import load
+from course_lib.mbart.pretraining import fifth_language as fifth
 
 SEEDS = (20,)
 

@@ -196,7 +196,7 @@ def test_pretrain_passes_its_options_on(monkeypatch, tmp_path):
         seen.update(config=config, out=out, device=device, progress=progress)
         return {"accuracy": 0.5}
 
-    monkeypatch.setattr("course_lib.mbart.pretrain.pretrain", recorded)
+    monkeypatch.setattr("course_lib.mbart.pretraining.pretrain.pretrain", recorded)
     options = [
         "--out",
         str(tmp_path / "m"),

@@ -133,6 +133,13 @@ def forbidden_for(module: str) -> tuple[str, ...]:
         forbidden += ("course_lib.figures", "matplotlib", "ipywidgets")
     if within(module, ("course_lib.mbart",)):
         forbidden += ("course_lib.sae",)
+    pretraining = ("course_lib.mbart.pretraining",)
+    if within(module, ("course_lib.mbart",)) and not within(module, pretraining):
+        # What reads real models knows how text is stored, and nothing of the generated language but a sentence.
+        forbidden += (
+            *pretraining,
+            *(f"course_lib.language.{part}" for part in ("grammar", "lexicon", "noise")),
+        )
     if within(module, ("course_lib.language",)):
         forbidden += ("course_lib.mbart",)
     if within(module, ("course_lib.language", "course_lib.mbart", "course_lib.sae")):
@@ -232,6 +239,8 @@ def test_a_circle_is_found(sources):
         ("course_lib.teaching.claims", "from ..lessons import start_here"),
         ("course_lib.lessons.attention_scaling", "from transformers import AutoModel"),
         ("course_lib.mbart.splicing", "from course_lib.sae.autoencoder import Autoencoder"),
+        ("course_lib.mbart.splicing", "from course_lib.mbart.pretraining.scores import retrieval_top1"),
+        ("course_lib.mbart.activations", "from course_lib.language import lexicon"),
         ("course_lib.sae.train", "from course_lib.pipeline import run"),
         ("course_lib.sae.metrics", "from course_lib.figures import new_figure"),
         ("course_lib.pipeline.report", "from course_lib.teaching.style import show"),

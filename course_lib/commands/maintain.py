@@ -51,8 +51,8 @@ def pretrain(
     """
     from course_lib.devices import threads as threads_set
     from course_lib.devices import usable_device
-    from course_lib.mbart.config import PretrainConfig
-    from course_lib.mbart.pretrain import pretrain as run
+    from course_lib.mbart.pretraining.config import PretrainConfig
+    from course_lib.mbart.pretraining.pretrain import pretrain as run
 
     given = {
         "translation_steps": steps,

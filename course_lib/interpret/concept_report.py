@@ -1,18 +1,19 @@
-"""How well single units of a code say which known concepts a row holds, beside what nobody trained for it.
+"""How well single units of a code detect known concepts, compared with baselines.
 
-Whatever is chosen (the unit, its sign, its threshold) is chosen on training rows, and the score is that of
-held-out rows, so having thousands of units to choose from gains nothing by itself. What counts is F1; the AUROC
-of the same unit stands beside it, because it is lenient where a concept is rare (see `detectors`).
+Everything that is chosen (the unit, its sign, its threshold) is chosen on training rows and scored on held-out rows,
+so having thousands of units to choose from gains nothing by itself. The measure is F1. The AUROC of the same unit
+stands beside it: AUROC is lenient where a concept is rare (see `detectors`).
 """
 
 import json
 import statistics
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
+from typing import NamedTuple
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from course_lib.interpret.concepts import (
@@ -35,7 +36,7 @@ from course_lib.interpret.detectors import (
 from course_lib.interpret.spans import SpanScore, span_scores, span_summary
 from course_lib.interpret.splits import Shortfall, shortfalls
 
-AUROC_REACHED = 0.95  # the held-out AUROC beside which F1 is shown: many units reach it that are no detectors
+AUROC_REACHED = 0.95  # the held-out AUROC shown beside F1: many units reach it that are no detectors
 TOGETHER = (1, 2, 4)  # numbers of units whose calls are joined
 _TOLERANCE = 1e-3  # of the probe's gradient; 1e-5 takes twice the time and changes no F1 by 0.001
 
@@ -68,14 +69,14 @@ class ConceptScore:
 class CategoryScore:
     """The best feature for "any word of this category", beside the words' own.
 
-    `f1` is its held-out F1 for the category, `own_unit` the number of the category's `n` words that have it as
-    their detector too: one feature that says "a tool" and stands for "hammer" because nothing better does.
-    `silent` is the share of held-out rows with one of its words in which it does not fire, by whether that word
-    has a feature of its own (`with_special`) or not (`without`); None where there are no such words.
+    `f1` is its held-out F1 for the category. `own_unit` is the number of the category's `n` words that have it as
+    their detector, too: one feature for "a tool" is the best there is for "hammer".
+    `silent` is the share of held-out rows with one of its words in which it does not fire: `with_special` for words
+    that have a good detector of their own, `without` for the others; None where there are no such words.
 
-    `absorbed` is the share of held-out rows with a word of it in which it is silent and the word's own detector
-    fires, each by its threshold: the mean over the words whose detector is another unit. `absorbed_random` is the
-    same where each word is paired with a random other category: what a unit that ignores the word comes to. None
+    `absorbed` is the share of held-out rows with a word of the category in which it is silent and the word's own
+    detector fires, each by its threshold: the mean over the words whose detector is another unit. `absorbed_random`
+    is the same with each word paired with a random other category: the value for a unit that ignores the word. None
     where there are no such words, or no other category.
     """
 
@@ -92,17 +93,17 @@ class CategoryScore:
 
 @dataclass(frozen=True)
 class ConceptReport:
-    """Concept scores of an autoencoder's features and of the yardsticks beside them.
+    """Concept scores of an autoencoder's features and of the baselines beside them.
 
-    `scores` holds one row a concept for each of "features", "neurons", "components", "random" and "probe": of all
-    concepts for the features, of the lexical ones for the others. The probe of a concept is its own unit.
+    `scores` holds one row for each concept in "features", "neurons", "components", "random" and "probe": all concepts
+    for the features, the lexical ones for the others. The probe of a concept is a unit of its own.
     `skipped` are the concepts with too few rows: nothing is known about them.
 
-    `spans` has a row a lexical concept for "features", "neurons", "components", "random" and "directions" (as many
-    random ones as neurons), where it is known which tokens are its words'.
+    `spans` has a row for each lexical concept in "features", "neurons", "components", "random" and "directions" (as
+    many random ones as neurons), where the tokens of its words are known.
 
-    `shortfalls` says of each lexical concept whose feature does not reach `REACHED` what it misses and what it calls
-    instead, lowest F1 first: what divides hits from misses is a concept that is not lexical, or a language.
+    `shortfalls` has a row for each lexical concept whose feature does not reach `REACHED`, lowest F1 first: what it
+    misses and what it calls instead. What divides hits from misses is a concept that is not lexical, or a language.
     """
 
     scores: dict[str, list[ConceptScore]]
@@ -114,7 +115,7 @@ class ConceptReport:
     shortfalls: list[Shortfall] = field(default_factory=list)
 
     def absorption(self) -> dict[str, float | int | None]:
-        """How many words have a detector other than their category's, and the means of both shares over them."""
+        """Count the words whose detector is not their category's, and average both shares over them."""
         known = [c for c in self.categories if None not in (c.absorbed, c.absorbed_random)]
         words = [c.n - c.own_unit for c in known]
         mean = partial(statistics.fmean, weights=words) if words else (lambda shares: None)
@@ -125,17 +126,17 @@ class ConceptReport:
         }
 
     def shortfall_summary(self) -> dict[str, int]:
-        """How many lexical concepts fall short, how many are split, merged, and neither."""
+        """Count the lexical concepts that fall short, and those that are split, merged, and neither."""
         neither = sum(not (s.split or s.merger) for s in self.shortfalls)
         splits, mergers = (sum(getattr(s, kind) for s in self.shortfalls) for kind in ("split", "merger"))
         return {"n": len(self.shortfalls), "split": splits, "merger": mergers, "neither": neither}
 
     def span_summary(self) -> dict[str, dict[str, float | int]]:
-        """For each set of units in `spans`: shares and medians over the concepts, see `spans.span_summary`."""
+        """Summarise each set of units in `spans` by shares and medians over the concepts (`spans.span_summary`)."""
         return {name: span_summary(scores) for name, scores in self.spans.items()}
 
     def summary(self) -> dict[str, dict[str, object]]:
-        """For each set of units: shares of the scored lexical concepts, and figures by category.
+        """Summarise each set of units: shares of the scored lexical concepts, and figures by category.
 
         "lexical_reached" is the share with a held-out F1 of at least `REACHED`, "lexical_auroc" that with an AUROC
         of at least `AUROC_REACHED`. "lexical_judged" counts the concepts with enough rows in 3 languages or more,
@@ -202,7 +203,44 @@ def _share(holds) -> float | None:
 
 
 class TooFewRowsError(ValueError):
-    """Rows that are too few to score any concept on."""
+    """There are too few rows to score any concept."""
+
+
+class _Units(NamedTuple):
+    """Values of a set of units on training and on held-out states; `signed` where a unit's negative counts, too."""
+
+    values: Sequence[Float[Tensor, "_ units"]]
+    signed: bool
+
+
+@dataclass(frozen=True)
+class _Sides:
+    """Training and held-out rows with labels of the same `concepts`."""
+
+    train: LabelledRows
+    held_out: LabelledRows
+    concepts: list[str]
+    categories: Mapping[str, str]
+
+    def __iter__(self) -> Iterator[LabelledRows]:
+        return iter((self.train, self.held_out))
+
+    def select(self, chosen: Bool[Tensor, " concepts"]) -> "_Sides":
+        """Keep the labels of some concepts."""
+        sides = (
+            replace(
+                rows,
+                labels=rows.labels[:, chosen],
+                part_labels=None if rows.part_labels is None else rows.part_labels[:, chosen],
+            )
+            for rows in self
+        )
+        names = [c for c, keep in zip(self.concepts, chosen.tolist(), strict=True) if keep]
+        return _Sides(*sides, names, self.categories)
+
+    def scores(self, judged: Judged) -> list[ConceptScore]:
+        """Return one row for each concept."""
+        return scores_of(judged, self.train, concepts=self.concepts, categories=self.categories)
 
 
 def concept_report(
@@ -222,110 +260,46 @@ def concept_report(
 
     `features` are the codes of the training and of the held-out states (`encode_rows`), sparse or dense and not
     negative. `concepts` names the labels' columns, `categories` gives the category of each and `lexical` those
-    that are words of content. Random features are as many, with as many active in a state as the features have on
-    the mean of the training states. Of rows with groups every unit's largest value counts, for neurons and
-    components in either direction, and the probe reads the mean states. Where rows have `part_labels`, units are
-    scored as detectors of a concept's tokens, too (`spans`), beside them random directions in either direction.
+    that are words of content. There are as many random features, with as many active in a state, as features are on
+    average in training. Of rows with groups every unit's largest value counts, for neurons and components in
+    either direction, and the probe reads the mean states. Where rows have `part_labels`, units are also scored as
+    detectors of a concept's tokens (`spans`), beside random directions.
 
     A concept is scored with `min_train` rows that hold it in training and `min_held_out` held-out ones.
 
     Raises ValueError where a held-out meaning is a training meaning and for tables that do not fit, and
     TooFewRowsError where no concept (of the lexical ones, where there are any) has enough rows.
     """
-    for name, rows in (("train", train), ("held_out", held_out)):
-        if rows.labels.shape[1] != len(concepts):
-            raise ValueError(
-                f"{name} has labels for {rows.labels.shape[1]} concepts; {len(concepts)} are named"
-            )
-    shared = set(train.meanings or ()) & set(held_out.meanings or ())
-    if shared:
-        raise ValueError(
-            f"{len(shared)} meanings, such as {min(shared)}, are in train and in held_out; split rows by "
-            "meaning, or a unit is scored on translations of what it was chosen on"
-        )
-    kept = (train.labels.sum(dim=0) >= max(1, min_train)) & (
-        held_out.labels.sum(dim=0) >= max(1, min_held_out)
-    )
-    words = torch.tensor([concept in lexical for concept in concepts])
-    asked = kept & words if words.any() else kept
-    if not asked.any():
-        raise TooFewRowsError(
-            f"no {'lexical ' * bool(words.any())}concept has {min_train} rows in train and {min_held_out} in "
-            "held_out; give more rows or lower min_train and min_held_out"
-        )
-
-    def of(chosen: Tensor) -> tuple[LabelledRows, LabelledRows, list[str]]:
-        sides = (
-            replace(
-                rows,
-                labels=rows.labels[:, chosen],
-                part_labels=None if rows.part_labels is None else rows.part_labels[:, chosen],
-            )
-            for rows in (train, held_out)
-        )
-        return *sides, [c for c, keep in zip(concepts, chosen.tolist(), strict=True) if keep]
-
-    own_train, own_held_out, names = of(kept)
-    tables = [rows.largest(code) for rows, code in zip((own_train, own_held_out), features, strict=True)]
+    sides = _Sides(train, held_out, list(concepts), categories)
+    _check_sides(sides)
+    kept, asked = _concepts_with_enough_rows(sides, lexical, min_train=min_train, min_held_out=min_held_out)
+    all_kept, words = sides.select(kept), sides.select(asked)
+    tables = [rows.largest(code) for rows, code in zip(sides, features, strict=True)]
     sparse = [table if table.is_sparse else table.to_sparse_coo() for table in tables]
-    of_features = judge(best_detectors(sparse[0], own_train.labels), sparse[1], own_held_out)
-    scores = {"features": scores_of(of_features, own_train, concepts=names, categories=categories)}
-
-    word_train, word_held_out, names = of(asked)
-    dense = [table.to_dense() if table.is_sparse else table for table in tables]
-    together = joined_detectors(
-        dense[0], word_train.labels, dense[1], word_held_out.labels, sizes=TOGETHER
-    ).T.tolist()
-    joined = {c: tuple(values) for c, values in zip(names, together, strict=True)}
-    scores["features"] = [replace(s, together=joined.get(s.concept, ())) for s in scores["features"]]
-
-    states = (train.states.float(), held_out.states.float())
-    per_row = _active(features[0]) / len(train.states)
-    yardsticks = {
-        "neurons": (states, True),
-        "components": (tuple(table.float() for table in principal_components(states[0], *states)), True),
-        "random": (
-            random_features(
-                states[0],
-                *states,
-                n_features=features[0].shape[1],
-                active=max(1, round(per_row)),
-                generator=generator,
-            ),
-            False,
-        ),
+    judged = judge(best_detectors(sparse[0], all_kept.train.labels), sparse[1], all_kept.held_out)
+    baselines = _baselines(features[0], sides, generator)
+    scores = {
+        "features": _add_joined(all_kept.scores(judged), tables, words),
+        **{name: _score_units(units, words) for name, units in baselines.items()},
     }
-    for name, (values, signed) in yardsticks.items():
-        judged = _judge_units(values, word_train, word_held_out, signed=signed)
-        found = scores_of(judged, word_train, concepts=names, categories=categories)
-        n_units = values[0].shape[1]
-        scores[name] = [s if s.unit < n_units else replace(s, unit=s.unit - n_units, sign=-1) for s in found]
-    spans = {}
-    if word_train.part_labels is not None and word_held_out.part_labels is not None:
-        directions = torch.randn(2 * [train.states.shape[1]], generator=generator)
-        directions /= directions.norm(dim=0)
-        mean = states[0].mean(dim=0)
-        sets = {"features": (features, False)} | yardsticks
-        sets["directions"] = tuple((side - mean) @ directions for side in states), True
-        for name, (values, signed) in sets.items():
-            spans[name] = span_scores(
-                *values,
-                word_train.part_labels,
-                word_held_out.part_labels,
-                sentences=word_held_out.groups,
-                concepts=names,
-                categories=categories,
-                signed=signed,
-            )
-    judged = _judge_probes(word_train, word_held_out, ridge=ridge)
-    scores["probe"] = scores_of(judged, word_train, concepts=names, categories=categories)
-
+    spans = _score_spans({"features": _Units(features, False)} | baselines, words, generator)
+    scores["probe"] = words.scores(_judge_probes(*words, ridge=ridge))
+    of_words = [score for score in scores["features"] if score.together]
+    by_category = category_scores(sparse, *words, of_words, generator=generator)
+    below = sorted((score.f1, score.concept) for score in of_words if score.f1 < REACHED)
+    short = _shortfalls(
+        judged.detectors.calls(sparse[1]),
+        all_kept,
+        lexical,
+        [concept for _, concept in below if concept in lexical],
+        generator,
+    )
     settings = {
         "rows_train": len(train.labels),
         "rows_held_out": len(held_out.labels),
         "d_model": train.states.shape[1],
         "n_features": features[0].shape[1],
-        "active_per_row": per_row,
+        "active_per_row": _active_per_row(features[0]),
         "reached": REACHED,
         "shared": SHARED,
         "auroc_reached": AUROC_REACHED,
@@ -333,35 +307,99 @@ def concept_report(
         "min_held_out": min_held_out,
         "ridge": ridge,
     }
-    skipped = [c for c, keep in zip(concepts, kept.tolist(), strict=True) if not keep]
-    by_category = category_scores(
-        sparse,
-        word_train,
-        word_held_out,
-        [s for s in scores["features"] if s.concept in joined],
-        generator=generator,
-    )
-    below = sorted((s.f1, s.concept) for s in scores["features"] if s.concept in joined and s.f1 < REACHED)
-    short = _shortfalls(
-        of_features.detectors.calls(sparse[1]),
-        own_held_out,
-        [s.concept for s in scores["features"]],
-        lexical,
-        [concept for _, concept in below],
-        generator,
-    )
+    skipped = sides.select(~kept).concepts
     return ConceptReport(scores, by_category, frozenset(lexical), skipped, settings, spans, short)
 
 
+def _check_sides(sides: _Sides) -> None:
+    for name, rows in zip(("train", "held_out"), sides, strict=True):
+        if rows.labels.shape[1] != len(sides.concepts):
+            raise ValueError(
+                f"{name} has labels for {rows.labels.shape[1]} concepts; {len(sides.concepts)} are named"
+            )
+    shared = set(sides.train.meanings or ()) & set(sides.held_out.meanings or ())
+    if shared:
+        raise ValueError(
+            f"{len(shared)} meanings, such as {min(shared)}, are in train and in held_out; split rows by "
+            "meaning, or a unit is scored on translations of what it was chosen on"
+        )
+
+
+def _concepts_with_enough_rows(
+    sides: _Sides, lexical: Collection[str], *, min_train: int, min_held_out: int
+) -> tuple[Bool[Tensor, " concepts"], Bool[Tensor, " concepts"]]:
+    """Return which concepts have enough rows, and which of these are lexical (all, where none is lexical)."""
+    train, held_out = (rows.labels.sum(dim=0) for rows in sides)
+    kept = (train >= max(1, min_train)) & (held_out >= max(1, min_held_out))
+    words = torch.tensor([concept in lexical for concept in sides.concepts])
+    asked = kept & words if words.any() else kept
+    if not asked.any():
+        raise TooFewRowsError(
+            f"no {'lexical ' * bool(words.any())}concept has {min_train} rows in train and {min_held_out} in "
+            "held_out; give more rows or lower min_train and min_held_out"
+        )
+    return kept, asked
+
+
+def _add_joined(
+    scores: Sequence[ConceptScore], tables: Sequence[Tensor], words: _Sides
+) -> list[ConceptScore]:
+    """Add the held-out F1 of joined features to the scores of `words`."""
+    train, held_out = (table.to_dense() if table.is_sparse else table for table in tables)
+    found = joined_detectors(train, words.train.labels, held_out, words.held_out.labels, sizes=TOGETHER)
+    joined = {c: tuple(values) for c, values in zip(words.concepts, found.T.tolist(), strict=True)}
+    return [replace(score, together=joined.get(score.concept, ())) for score in scores]
+
+
+def _baselines(code: Tensor, sides: _Sides, generator: torch.Generator) -> dict[str, _Units]:
+    """Compute the units that features are compared with, on training and held-out states."""
+    states = tuple(rows.states.float() for rows in sides)
+    components = tuple(table.float() for table in principal_components(states[0], *states))
+    active = max(1, round(_active_per_row(code)))
+    random = random_features(states[0], *states, n_features=code.shape[1], active=active, generator=generator)
+    return {
+        "neurons": _Units(states, True),
+        "components": _Units(components, True),
+        "random": _Units(random, False),
+    }
+
+
+def _score_units(units: _Units, words: _Sides) -> list[ConceptScore]:
+    """Choose and score a unit for each concept, with its sign."""
+    n_units = units.values[0].shape[1]
+    found = words.scores(_judge_units(units, words))
+    return [s if s.unit < n_units else replace(s, unit=s.unit - n_units, sign=-1) for s in found]
+
+
+def _score_spans(
+    sets: Mapping[str, _Units], words: _Sides, generator: torch.Generator
+) -> dict[str, list[SpanScore]]:
+    """Score each set of units, and random directions, as detectors of the concepts' tokens where these are known."""
+    if any(rows.part_labels is None for rows in words):
+        return {}
+    states = [rows.states.float() for rows in words]
+    directions = torch.randn(2 * [states[0].shape[1]], generator=generator)
+    directions /= directions.norm(dim=0)
+    mean = states[0].mean(dim=0)
+    projected = [(side - mean) @ directions for side in states]
+    return {
+        name: span_scores(
+            *units.values,
+            *(rows.part_labels for rows in words),
+            sentences=words.held_out.groups,
+            concepts=words.concepts,
+            categories=words.categories,
+            signed=units.signed,
+        )
+        for name, units in (*sets.items(), ("directions", _Units(projected, True)))
+    }
+
+
 def _shortfalls(
-    calls: Tensor,
-    rows: LabelledRows,
-    names: Sequence[str],
-    lexical: Collection[str],
-    below: Sequence[str],
-    generator: torch.Generator,
+    calls: Tensor, sides: _Sides, lexical: Collection[str], below: Sequence[str], generator: torch.Generator
 ) -> list[Shortfall]:
-    """Say of the concepts `below`, in their order, what they miss and what they call instead."""
+    """Find what the concepts `below` miss and what they call instead, in their order."""
+    rows, names = sides.held_out, sides.concepts
     of_words = torch.tensor([name in lexical for name in names])
     spoken = sorted(set(rows.languages or ()))
     speaks = torch.tensor([[one == language for language in spoken] for one in rows.languages or ()])
@@ -382,7 +420,7 @@ def _shortfalls(
 def scores_of(
     judged: Judged, train: LabelledRows, *, concepts: Sequence[str], categories: Mapping[str, str]
 ) -> list[ConceptScore]:
-    """Return one row a concept of what `judge` found, for units that are not negative."""
+    """Return one row for each concept of what `judge` found, for units that are not negative."""
     columns = (
         train.labels.sum(dim=0),
         judged.positives,
@@ -409,15 +447,12 @@ def category_scores(
 ) -> list[CategoryScore]:
     """Return for each category of two or more words the best unit for any of them.
 
-    `tables` are the values of training and held-out rows, `scores` one row a column of the labels; the generator
-    draws the random pairs of `absorbed_random`. Raises ValueError where they are not as many.
+    `tables` are the values of training and held-out rows, `scores` one row for each column of the labels; the
+    generator draws the random pairs of `absorbed_random`. Raises ValueError where their numbers differ.
     """
     if len(scores) != train.labels.shape[1]:
         raise ValueError(f"scores has {len(scores)} rows for {train.labels.shape[1]} columns of labels")
-    members: dict[str, list[int]] = {}
-    for column, score in enumerate(scores):
-        members.setdefault(score.category, []).append(column)
-    members = {category: columns for category, columns in members.items() if len(columns) > 1}
+    members = _members(scores)
     if not members:
         return []
     labels = [
@@ -426,46 +461,46 @@ def category_scores(
     ]
     found = best_detectors(tables[0], labels[0])
     judged = judge(found, tables[1], replace(held_out, labels=labels[1], part_labels=None))
-    calls = found.calls(tables[1])
     words = Detectors(
         *(torch.tensor([getattr(score, name) for score in scores]) for name in ("unit", "threshold", "f1"))
     )
-    special = words.calls(tables[1])
+    general, special, holds = found.calls(tables[1]), words.calls(tables[1]), held_out.labels
     result = []
     for i, (category, columns) in enumerate(members.items()):
-        own = [c for c in columns if scores[c].unit != found.unit[i]]
-        others = torch.tensor([j for j in range(len(members)) if j != i])
-        holds, fires = held_out.labels[:, own], special[:, own]
-        absorbed = absorbed_random = None
-        if own:
-            absorbed = absorbed_share(calls[:, [i] * len(own)], fires, holds).mean().item()
-        if own and len(others):
-            drawn = others[torch.randint(len(others), (len(own),), generator=generator)]
-            absorbed_random = absorbed_share(calls[:, drawn], fires, holds).mean().item()
-
-        def silent(special: bool, i: int = i, columns: list[int] = columns) -> float | None:
-            chosen = [
-                c for c in columns if (scores[c].f1 >= REACHED) == special and scores[c].unit != found.unit[i]
-            ]
-            rows = held_out.labels[:, chosen].any(dim=1)
-            return (~calls[rows, i]).double().mean().item() if rows.any() else None
-
-        unit = int(found.unit[i])
-        same = sum(scores[c].unit == unit for c in columns)
-        result.append(
-            CategoryScore(
-                category,
-                len(columns),
-                unit,
-                float(judged.f1[i]),
-                same,
-                silent(True),
-                silent(False),
-                absorbed,
-                absorbed_random,
-            )
-        )
+        others = [c for c in columns if scores[c].unit != found.unit[i]]  # words with another detector
+        pairs = _random_pairs(i, len(members), len(others), generator)
+        reached = [[c for c in others if (scores[c].f1 >= REACHED) == good] for good in (True, False)]
+        silent = [_silent_share(general[:, i], holds[:, chosen].any(dim=1)) for chosen in reached]
+        absorbed = [
+            absorbed_share(general[:, chosen], special[:, others], holds[:, others]).mean().item()
+            if len(chosen)
+            else None
+            for chosen in ([i] * len(others), pairs)
+        ]
+        unit, f1, n = int(found.unit[i]), float(judged.f1[i]), len(columns)
+        result.append(CategoryScore(category, n, unit, f1, n - len(others), *silent, *absorbed))
     return result
+
+
+def _members(scores: Sequence[ConceptScore]) -> dict[str, list[int]]:
+    """Return the columns of each category that has two or more."""
+    members: dict[str, list[int]] = {}
+    for column, score in enumerate(scores):
+        members.setdefault(score.category, []).append(column)
+    return {category: columns for category, columns in members.items() if len(columns) > 1}
+
+
+def _random_pairs(i: int, n: int, size: int, generator: torch.Generator) -> Int[Tensor, " pairs"]:
+    """Draw `size` categories out of `n`, none of them `i`; no pairs where there is no other category."""
+    others = torch.tensor([j for j in range(n) if j != i], dtype=torch.long)
+    if not size or not len(others):
+        return others[:0]
+    return others[torch.randint(len(others), (size,), generator=generator)]
+
+
+def _silent_share(calls: Bool[Tensor, " rows"], chosen: Bool[Tensor, " rows"]) -> float | None:
+    """Share of the chosen rows that are not called; None where no row is chosen."""
+    return (~calls[chosen]).double().mean().item() if chosen.any() else None
 
 
 def absorbed_share(
@@ -475,28 +510,26 @@ def absorbed_share(
 ) -> Float[Tensor, " pairs"]:
     """Share of the rows that hold a word in which the general detector is silent and the word's own one calls.
 
-    An autoencoder saves an active feature where the special one writes the general direction, too: the general feature
+    An autoencoder saves an active feature if the special one also writes the general direction: the general feature
     is then absorbed. 0 where no row holds the word. Source: Chanin et al. (2024), arXiv:2409.14507.
     """
     return (~general & special & holds).sum(dim=0).double() / holds.sum(dim=0).clamp(min=1)
 
 
-def _active(code: Tensor) -> int:
-    return int((code.coalesce().values() if code.is_sparse else code).count_nonzero())
+def _active_per_row(code: Tensor) -> float:
+    return int((code.coalesce().values() if code.is_sparse else code).count_nonzero()) / len(code)
 
 
-def _judge_units(
-    values: Sequence[Tensor], train: LabelledRows, held_out: LabelledRows, *, signed: bool
-) -> Judged:
-    """Choose and judge units of a set; the largest value and the largest negative one are two things."""
+def _judge_units(units: _Units, sides: _Sides) -> Judged:
+    """Choose and judge units of a set; the largest value and the largest negative one count as two units."""
     tables = []
-    for table, rows in zip(values, (train, held_out), strict=True):
-        if signed:
+    for table, rows in zip(units.values, sides, strict=True):
+        if units.signed:
             tables.append(torch.cat([rows.largest(table), rows.largest(-table)], dim=1))
         else:
             largest = rows.largest(table)
             tables.append(largest if largest.is_sparse else largest.to_sparse_coo())
-    return judge(best_detectors(tables[0], train.labels), tables[1], held_out)
+    return judge(best_detectors(tables[0], sides.train.labels), tables[1], sides.held_out)
 
 
 def _judge_probes(train: LabelledRows, held_out: LabelledRows, *, ridge: float | int) -> Judged:

@@ -1,12 +1,12 @@
-"""What concept scores are made of: AUROC, F1, labelled rows, and the yardsticks beside an autoencoder's features.
+"""The parts of concept scores: AUROC, F1, labelled rows, and the baselines beside an autoencoder's features.
 
 A low reconstruction error says little about concepts: a few dominant directions can hold most of the
 variance. Here each concept is a binary label on the rows (sentences or tokens), and a unit is scored as a
 detector of it. `detectors` chooses and judges units, `concept_report` compares sets of them.
 
-Beside the features of an autoencoder stand four yardsticks: single neurons (the raw dimensions), principal
+The features of an autoencoder are compared with four baselines: single neurons (the raw dimensions), principal
 components, random features of equal number and sparsity, and a logistic probe, which may use all dimensions
-at once. Of rows with groups (the tokens of a sentence) it reads the means, units their largest values.
+at once. Where rows have groups (the tokens of a sentence), the probe reads means and units their largest values.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -167,12 +167,12 @@ def f1_scores(
 class LabelledRows:
     """Hidden states of sentences or tokens, and which concepts each row holds.
 
-    `languages` names the language of each row; without it nothing is said about languages. `meanings` are
+    `languages` names the language of each row; without it no scores by language are computed. `meanings` are
     those of `Sentence.meaning`: with them, `concept_report` refuses rows whose meanings were trained on.
 
-    With `groups` the states are those of parts (the tokens of sentences) and all else is about the wholes:
-    states[i] belongs to the whole groups[i], and a unit's value for a whole is its largest over the parts.
-    `part_labels` then says which concepts each part holds: the tokens of a concept's word.
+    With `groups` the states belong to parts (the tokens of sentences) and everything else to rows:
+    states[i] is a part of row groups[i], and a unit's value for a row is its largest over the parts.
+    `part_labels` then holds the concepts of each part: a token of a concept's word holds it.
     """
 
     states: Float[Tensor, "states d_model"]
@@ -207,7 +207,7 @@ class LabelledRows:
             )
 
     def largest(self, values: Float[Tensor, "states units"]) -> Float[Tensor, "rows units"]:
-        """The largest value of each unit in each group; without groups the values themselves.
+        """Return the largest value of each unit in each group; without groups the values themselves.
 
         Sparse (COO) values are taken to be 0 where nothing is stored, and never negative.
         """
@@ -229,7 +229,7 @@ class LabelledRows:
         )
 
     def mean(self) -> Float[Tensor, "rows d_model"]:
-        """The mean state of each group; without groups the states themselves."""
+        """Return the mean state of each group; without groups the states themselves."""
         if self.groups is None:
             return self.states
         sums = torch.zeros(len(self.labels), self.states.shape[1]).index_add(
@@ -239,7 +239,7 @@ class LabelledRows:
 
 
 def label_table(held: Sequence[Collection[str]], concepts: Sequence[str]) -> Bool[Tensor, "rows concepts"]:
-    """Labels of rows from the concepts that each holds, for instance `[s.concepts for s in sentences]`.
+    """Make the labels of rows from the concepts that each holds, such as `[s.concepts for s in sentences]`.
 
     Concepts that are not in `concepts` are left out. Raises ValueError where a name stands twice in it.
     """
@@ -257,7 +257,7 @@ def label_table(held: Sequence[Collection[str]], concepts: Sequence[str]) -> Boo
 def token_concepts(
     spans: Sequence[tuple[int, int, str]], offsets: Sequence[tuple[int, int]]
 ) -> list[frozenset[str]]:
-    """Concepts of each token of a sentence: those of the character spans that it overlaps.
+    """Return the concepts of each token of a sentence: those of the character spans that it overlaps.
 
     `spans` are `(start, end, concept)` as `Sentence.words` holds them, `offsets` the `(start, end)` of each
     token in the same text, as a tokenizer's `return_offsets_mapping` gives them.
@@ -272,7 +272,7 @@ def token_concepts(
 def encode_rows(
     autoencoder: Autoencoder, states: Float[Tensor, "rows d_model"], *, batch_size: int = 4096
 ) -> Float[Tensor, "rows code"]:
-    """Code of all rows on the CPU in float32, batch by batch: a sparse COO tensor where few units are active.
+    """Encode all rows batch by batch, to float32 on the CPU: a sparse COO tensor where few units are active.
 
     For 30 active of 4,096 features that takes a thirtieth of the memory of the dense table.
     """
@@ -284,13 +284,13 @@ def encode_rows(
     return torch.cat(parts)
 
 
-# --- the yardsticks --------------------------------------------------------------------------------
+# --- baselines -------------------------------------------------------------------------------------
 
 
 def principal_components(
     fitted_on: Float[Tensor, "rows d_model"], *applied_to: Float[Tensor, "_ d_model"]
 ) -> tuple[Tensor, ...]:
-    """Coordinates of tables of rows along all principal components of `fitted_on`."""
+    """Project tables of rows on all principal components of `fitted_on`."""
     mean = fitted_on.double().mean(dim=0)
     centred = fitted_on.double() - mean
     directions = torch.linalg.eigh(centred.T @ centred).eigenvectors.flip(1)
@@ -304,7 +304,7 @@ def random_features(
     active: int,
     generator: torch.Generator,
 ) -> tuple[Tensor, ...]:
-    """Features that nobody trained: the `active` largest projections on random unit directions.
+    """Compute untrained features: the `active` largest projections on random unit directions.
 
     f = TopK(ReLU(W (x - mean))), rows of W uniform on the unit sphere, the mean that of `fitted_on`. Sparse
     COO tensors.
@@ -341,7 +341,7 @@ def logistic_probe(
     tolerance: float | int = 1e-7,
     max_iterations: int = 100,
 ) -> tuple[Float[Tensor, "d_model concepts"], Float[Tensor, " concepts"]]:
-    """Weights and biases of logistic regressions of every concept on the states.
+    """Fit a logistic regression of every concept on the states; return weights and biases.
 
     min_{w, b} (1/N) sum_n log(1 + exp(-y_n (w.x_n + b))) + (ridge / 2) ||w||^2 with y = +-1 and each
     dimension of x centred and divided by its standard deviation; the weights returned are for raw states.
@@ -382,7 +382,7 @@ def _logistic_minimum(
 ) -> Float[Tensor, "d concepts"]:
     """Minima of mean_n log(1 + exp(-y_n w.x_n)) + sum_i penalty_i w_i^2 / 2, a column a concept."""
     n = len(x)
-    # A probe that knows nothing calls each concept at its rate: the bias starts there, and all else at 0.
+    # Without states the best probe predicts each concept's rate: the bias starts there, and all else at 0.
     w = x.new_zeros(x.shape[1], target.shape[1])
     w[-1] = torch.logit(target.mean(dim=0).clamp(1 / (2 * n), 1 - 1 / (2 * n)))
     for _ in range(max_iterations):

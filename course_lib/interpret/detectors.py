@@ -1,12 +1,12 @@
-"""Units as detectors of concepts, judged by F1: what a name on a feature is worth.
+"""Units as detectors of concepts, judged by F1: how well the name of a feature fits.
 
-AUROC asks whether rows with a concept rank above rows without it, and is lenient where a concept is rare: a unit
+AUROC measures whether rows with a concept rank above rows without it. It is lenient where a concept is rare: a unit
 that fires for every tool reaches 0.95 for "hammer" although most of its calls are wrong. F1, the harmonic mean of
-precision and recall, is not: that unit's F1 for "hammer" is low. Here the unit and its threshold are those with
-the largest F1 on training rows, and what counts is the F1 of that unit with that threshold on held-out rows.
+precision and recall, is not: that unit's F1 for "hammer" is low. Here unit and threshold have the largest F1 on
+training rows, and the score is their F1 on held-out rows.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -25,7 +25,7 @@ _DEEP = 16  # of a dense table's rows one in so many is looked at first, in each
 
 @dataclass(frozen=True)
 class Detectors:
-    """One detector a concept: the rows whose value of `unit` exceeds `threshold`; and its F1 where it was chosen."""
+    """One detector for each concept: it calls rows whose value of `unit` exceeds `threshold`; `f1` is in training."""
 
     unit: Int[Tensor, " concepts"]
     threshold: Float[Tensor, " concepts"]
@@ -77,70 +77,133 @@ def _reach(positives: Tensor, f1: Tensor) -> Tensor:
 
 def _best_to_depth(scores: Tensor, labels: Tensor, depth: int) -> Detectors:
     """`best_detectors` of detectors that call at most `depth` rows."""
-    positives = labels.sum(dim=0)
-    n_concepts, dtype = labels.shape[1], torch.float64
-    best = Detectors(
-        torch.zeros(n_concepts, dtype=torch.long),
-        torch.full((n_concepts,), float("inf"), dtype=scores.dtype),
-        torch.zeros(n_concepts, dtype=dtype),
+    n_concepts = labels.shape[1]
+    search = _Search(
+        Detectors(
+            torch.zeros(n_concepts, dtype=torch.long),
+            torch.full((n_concepts,), float("inf"), dtype=scores.dtype),
+            torch.zeros(n_concepts, dtype=torch.float64),
+        ),
+        positives=labels.sum(dim=0),
+        empty=0.0 if scores.is_sparse else None,
     )
-    empty = 0.0 if scores.is_sparse else None
     # Frequent concepts are counted one by one along the sorted entries, rare ones all together.
-    common = positives > len(labels) / _RARE
-    rare = labels & ~common
-    holding, held = rare.nonzero().T
-    of_row = rare.sum(dim=1)
-    first = of_row.cumsum(0) - of_row
-    per_row = max(1, round(len(held) / max(1, len(labels))))
+    common = search.positives > len(labels) / _RARE
+    rare = _HeldConcepts.of(labels & ~common)
+    per_row = max(1, round(len(rare.concept) / max(1, len(labels))))
     for row, unit, value in _falling(scores, depth=depth, per_row=per_row):
-        # Rows called down to each entry of its unit; of equal values all are called together.
-        start = torch.ones(len(unit), dtype=torch.bool)
-        start[1:] = unit[1:] != unit[:-1]
+        block = _Block.of(row, unit, value, depth=depth)
+        for concept in common.nonzero()[:, 0].tolist():
+            search.try_concept(concept, labels[:, concept], block)
+        search.try_rare(rare, block)
+    return search.best
+
+
+@dataclass(frozen=True)
+class _Block:
+    """Entries of some units: by unit, and within it by falling value.
+
+    `rank` counts the unit's entries above each, `first` is the place of the unit's first entry and `end` that of the
+    last one of equal value. `calls` counts the rows that a threshold below the entry calls.
+    """
+
+    row: Int[Tensor, " entries"]
+    unit: Int[Tensor, " entries"]
+    value: Float[Tensor, " entries"]
+    rank: Int[Tensor, " entries"]
+    first: Int[Tensor, " entries"]
+    end: Int[Tensor, " entries"]
+    calls: Float[Tensor, " entries"]
+
+    @classmethod
+    def of(cls, row: Tensor, unit: Tensor, value: Tensor, *, depth: int) -> "_Block":
+        start = _differs_from_previous(unit)
         last = torch.ones_like(start)
         last[:-1] = start[1:] | (value[1:] != value[:-1])
         place = torch.arange(len(unit))
-        offset = torch.where(start, place, 0).cummax(0).values
+        first = torch.where(start, place, 0).cummax(0).values
         end = torch.where(last, place, len(unit)).flip(0).cummin(0).values.flip(0)
-        calls = (end - offset + 1).to(dtype)
+        calls = (end - first + 1).double()
         calls[calls > depth] = torch.inf  # more rows than are here may have that value
-        for concept in common.nonzero()[:, 0].tolist():
-            holds = labels[:, concept][row]
-            hits = holds.cumsum(0)
-            f1 = 2 * (hits - hits[offset] + holds[offset]) / (calls + positives[concept])
-            at = f1.argmax()
-            if f1[at] > best.f1[concept]:
-                best.unit[concept], best.f1[concept] = unit[at], f1[at]
-                best.threshold[concept] = _below(value, unit, end[at], empty=empty)
-        # Rows of a concept that are too deep to be better than the best so far need not be looked at.
-        reach = _reach(positives, best.f1)
-        rank = place - offset
-        deepest = torch.zeros(len(labels), dtype=dtype).scatter_reduce(0, holding, reach[held], "amax")
-        seen = (rank < deepest[row]).nonzero()[:, 0]
-        # One triple for each rare concept that an entry's row holds, sorted by unit and concept, order kept within.
-        times = of_row[row[seen]]
+        return cls(row, unit, value, place - first, first, end, calls)
+
+
+@dataclass(frozen=True)
+class _HeldConcepts:
+    """The concepts that each row holds, row after row: `row` and `concept` of each pair, `n` pairs from `first` on."""
+
+    row: Int[Tensor, " pairs"]
+    concept: Int[Tensor, " pairs"]
+    n: Int[Tensor, " rows"]
+    first: Int[Tensor, " rows"]
+
+    @classmethod
+    def of(cls, labels: Bool[Tensor, "rows concepts"]) -> "_HeldConcepts":
+        n = labels.sum(dim=1)
+        return cls(*labels.nonzero().T, n, n.cumsum(0) - n)
+
+
+@dataclass(frozen=True)
+class _Search:
+    """The best detectors of the blocks so far, which each further block may improve; `empty` is for `_below`."""
+
+    best: Detectors
+    positives: Int[Tensor, " concepts"]
+    empty: float | None
+
+    def try_concept(self, concept: int, holds: Bool[Tensor, " rows"], block: _Block) -> None:
+        """Count one concept along all entries."""
+        held = holds[block.row]
+        hits = held.cumsum(0)
+        hits = hits - hits[block.first] + held[block.first]
+        f1 = 2 * hits / (block.calls + self.positives[concept])
+        at = f1.argmax()
+        if f1[at] > self.best.f1[concept]:
+            self._choose(concept, at, f1[at], block)
+
+    def try_rare(self, rare: _HeldConcepts, block: _Block) -> None:
+        """Count all rare concepts at once, along the entries whose rows hold them."""
+        entry, concept = self._triples(rare, block)
+        new = _differs_from_previous(block.unit[entry] * len(self.positives) + concept)
+        index = torch.arange(len(entry))
+        hits = index - torch.where(new, index, 0).cummax(0).values + 1
+        f1 = 2 * hits / (block.calls[entry] + self.positives[concept])
+        top = self.best.f1.scatter_reduce(0, concept, f1, "amax")
+        # The first triple, and so the lowest unit and highest threshold, that is as good as the best and better than before.
+        wins = (f1 == top[concept]) & (f1 > self.best.f1[concept])
+        none = len(entry)
+        chosen = torch.full_like(self.positives, none).scatter_reduce(0, concept[wins], index[wins], "amin")
+        better = chosen < none
+        self._choose(better, entry[chosen[better]], top[better], block)
+
+    def _triples(self, rare: _HeldConcepts, block: _Block) -> tuple[Tensor, Tensor]:
+        """One triple (unit, concept, entry) for each rare concept that an entry's row holds, in this order.
+
+        Left out are entries of a concept that are too deep to be better than its best so far.
+        """
+        reach = _reach(self.positives, self.best.f1)
+        deepest = torch.zeros_like(rare.n, dtype=reach.dtype)
+        deepest.scatter_reduce_(0, rare.row, reach[rare.concept], "amax")
+        seen = (block.rank < deepest[block.row]).nonzero()[:, 0]
+        times = rare.n[block.row[seen]]
         entry = seen.repeat_interleave(times)
         step = torch.arange(len(entry)) - (times.cumsum(0) - times).repeat_interleave(times)
-        concept = held[first[row[entry]] + step]
-        near = rank[entry] < reach[concept]
+        concept = rare.concept[rare.first[block.row[entry]] + step]
+        near = block.rank[entry] < reach[concept]
         entry, concept = entry[near], concept[near]
-        order = (unit[entry] * n_concepts + concept).argsort(stable=True)
-        entry, concept = entry[order], concept[order]
-        key = unit[entry] * n_concepts + concept
-        new = torch.ones(len(key), dtype=torch.bool)
-        new[1:] = key[1:] != key[:-1]
-        index = torch.arange(len(key))
-        hits = index - torch.where(new, index, 0).cummax(0).values + 1
-        f1 = 2 * hits / (calls[entry] + positives[concept])
-        top = best.f1.scatter_reduce(0, concept, f1, "amax")
-        # The first triple, and so the lowest unit and highest threshold, that is as good as the best and better than before.
-        wins = (f1 == top[concept]) & (f1 > best.f1[concept])
-        chosen = torch.full((n_concepts,), len(key)).scatter_reduce(0, concept[wins], index[wins], "amin")
-        better = chosen < len(key)
-        at = entry[chosen[better]]
-        best.unit[better] = unit[at]
-        best.threshold[better] = _below(value, unit, end[at], empty=empty)
-        best.f1[better] = top[better]
-    return best
+        order = (block.unit[entry] * len(self.positives) + concept).argsort(stable=True)
+        return entry[order], concept[order]
+
+    def _choose(self, concept: int | Tensor, at: Tensor, f1: Tensor, block: _Block) -> None:
+        self.best.unit[concept] = block.unit[at]
+        self.best.threshold[concept] = _below(block.value, block.unit, block.end[at], empty=self.empty)
+        self.best.f1[concept] = f1
+
+
+def _differs_from_previous(values: Int[Tensor, " entries"]) -> Bool[Tensor, " entries"]:
+    new = torch.ones_like(values, dtype=torch.bool)
+    new[1:] = values[1:] != values[:-1]
+    return new
 
 
 def best_detectors_by_columns(
@@ -209,10 +272,10 @@ def _columns(values: Tensor, units: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Judged:
-    """What the detectors of some concepts are worth on held-out rows, one entry a concept.
+    """Scores of detectors on held-out rows, one entry for each concept.
 
-    `languages` counts the languages on whose rows the F1 is at least `SHARED`; `scored` those with enough
-    positive rows to say so.
+    `languages` counts the languages on whose rows the F1 is at least `SHARED`, out of the `scored` ones, which have
+    enough positive rows.
     """
 
     detectors: Detectors
@@ -227,7 +290,7 @@ class Judged:
         return float((self.f1 >= REACHED).double().mean())
 
     def shared(self, languages: int = 3) -> float:
-        """Return the share of concepts whose one unit is their detector in so many languages or more."""
+        """Return the share of concepts whose one unit detects them in at least this many languages."""
         return float((self.languages >= languages).double().mean())
 
 
@@ -273,37 +336,51 @@ def joined_detectors(
     Units are added one by one, each with the threshold above 0 for which the calls of all have the largest F1 on
     the training rows, as long as that rises. They come from the `candidates` that look best alone: by the harmonic
     mean of the share of a concept's rows in which a unit is positive and of the share of its squares that lie in
-    these rows. How much F1 rises from one unit to several says how far a concept is split among features. Dense
+    these rows. A rise of F1 from one unit to several measures how far a concept is split among features. Dense
     tables.
     """
     result = torch.zeros(len(sizes), labels.shape[1], dtype=torch.float64)
-    fires, squares, truths = (scores > 0).float(), scores.clamp(min=0).square(), labels.float()
-    recall = truths.T @ fires / labels.sum(dim=0)[:, None].clamp(min=1)
-    precision = truths.T @ squares / squares.sum(dim=0).clamp(min=torch.finfo(scores.dtype).tiny)
-    alone = 2 * recall * precision / (recall + precision).clamp(min=torch.finfo(scores.dtype).tiny)
-    pools = alone.topk(min(candidates, scores.shape[1]), dim=1).indices
-    for concept, pool in enumerate(pools):
+    fires = scores > 0
+    for concept, pool in enumerate(_candidates(scores, labels, candidates)):
         # Rows without the concept in which no candidate is positive are never called.
         rows = (labels[:, concept] | fires[:, pool].any(dim=1)).nonzero()[:, 0]
-        values, label = scores[rows[:, None], pool], labels[rows, concept]
-        pairs = label[:, None].expand(-1, len(pool))
-        called = torch.zeros(len(rows), dtype=torch.bool)
-        called_out = torch.zeros(len(held_out), dtype=torch.bool)
-        best = 0.0
-        rises = True
-        for size in range(1, max(sizes) + 1):
-            if rises:
-                joined = values.masked_fill(called[:, None], torch.inf)
-                cut = best_thresholds(joined, pairs).clamp(min=torch.finfo(scores.dtype).tiny)
-                f1 = f1_scores(joined > cut, pairs)
-                top = int(f1.argmax())
-                rises = float(f1[top]) > best
-            if rises:
-                best = float(f1[top])
-                called |= values[:, top] > cut[top]
-                called_out |= held_out[:, pool[top]] > cut[top]
+        joined = _join(scores[rows[:, None], pool], labels[rows, concept], held_out[:, pool])
+        for size, called in zip(range(1, max(sizes) + 1), joined, strict=False):
             if size in sizes:
                 result[list(sizes).index(size), concept] = f1_scores(
-                    called_out[:, None], truth[:, concept, None]
+                    called[:, None], truth[:, concept, None]
                 )[0]
     return result
+
+
+def _candidates(scores: Tensor, labels: Tensor, n: int) -> Int[Tensor, "concepts candidates"]:
+    """Return the units of each concept that look best alone."""
+    fires, squares, truths = (scores > 0).float(), scores.clamp(min=0).square(), labels.float()
+    tiny = torch.finfo(scores.dtype).tiny
+    recall = truths.T @ fires / labels.sum(dim=0)[:, None].clamp(min=1)
+    precision = truths.T @ squares / squares.sum(dim=0).clamp(min=tiny)
+    alone = 2 * recall * precision / (recall + precision).clamp(min=tiny)
+    return alone.topk(min(n, scores.shape[1]), dim=1).indices
+
+
+def _join(
+    values: Float[Tensor, "rows candidates"],
+    label: Bool[Tensor, " rows"],
+    held_out: Float[Tensor, "other candidates"],
+) -> Iterator[Bool[Tensor, " other"]]:
+    """Yield which held-out rows 1, 2, 3, ... units call together; the same again once no unit helps in training."""
+    labels = label[:, None].expand_as(values)
+    called, called_out = label.new_zeros(len(values)), label.new_zeros(len(held_out))
+    best, rises = 0.0, True
+    while True:
+        if rises:
+            joined = values.masked_fill(called[:, None], torch.inf)
+            cut = best_thresholds(joined, labels).clamp(min=torch.finfo(values.dtype).tiny)
+            f1 = f1_scores(joined > cut, labels)
+            top = int(f1.argmax())
+            rises = float(f1[top]) > best
+        if rises:
+            best = float(f1[top])
+            called = called | (values[:, top] > cut[top])
+            called_out = called_out | (held_out[:, top] > cut[top])
+        yield called_out

@@ -1,4 +1,4 @@
-"""Where a concept stands: units as detectors of the tokens of its words, beside those of sentences that hold it.
+"""Where a unit fires: units as detectors of the tokens of a concept's words, and not of sentences that hold it.
 
 A sentence's value of a unit is its largest over the tokens, wherever that is: a unit that fires at the full stop of each
 sentence with a dog is a perfect detector of sentences. Here every token is a row, and holds a concept where it is

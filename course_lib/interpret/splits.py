@@ -1,4 +1,4 @@
-"""Where the one detector of a concept falls short: what tells its hits from its misses, and what it calls instead."""
+"""Why a concept's detector falls short: what separates its hits from its misses, and what it calls instead."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -7,23 +7,23 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-MARGIN = 0.25  # above what chance gives, from which on a gap is a split and a share a merger
+MARGIN = 0.25  # how far above chance a gap is a split, and a share a merger
 
 
 @dataclass(frozen=True)
 class Shortfall:
     """Why a concept's detector misses rows that hold the concept, and which rows it calls that do not.
 
-    - `precision` and `recall`: of its calls. None is the precision of a detector without calls.
-    - `divided_by`: the label that tells hits from misses best among the rows with the concept: the recall is `recall_with`
-      in rows with that label and `recall_without` in the others. `gap` is their difference, and `gap_shuffled` the mean
-      largest gap of any label where the same number of hits falls on rows by chance. A gap far above it is a split: some
-      other unit stands for the concept there. `split` says whether it is `MARGIN` or more above it.
-    - `mistaken_for`: the concept that most of the false calls hold. `mistaken` is its share of them and
-      `mistaken_by_chance` the mean largest share of any concept in as many rows drawn by chance from those without the
-      concept. A share far above it is a merger: one unit stands for both. `merger` says whether it is by `MARGIN`.
+    - `precision` and `recall` are those of its calls. A detector without calls has the precision None.
+    - `divided_by` is the label that best separates hits from misses among the rows with the concept: the recall is
+      `recall_with` in rows with that label and `recall_without` in the others. `gap` is their difference, and
+      `gap_shuffled` the mean largest gap of any label when the same number of hits falls on rows at random. A gap that
+      is larger by `MARGIN` is a `split`: some other unit stands for the concept there.
+    - `mistaken_for` is the concept that most of the false calls hold. `mistaken` is its share of them and
+      `mistaken_by_chance` the mean largest share of any concept in as many random rows without the concept. A share
+      that is larger by `MARGIN` is a `merger`: one unit stands for both.
 
-    The figures of a part are None where rows are too few, on either side, to ask.
+    The fields of a part are None where there are too few rows on either side.
     """
 
     concept: str
@@ -61,12 +61,12 @@ def shortfalls(
     least: int = 10,
     draws: int = 20,
 ) -> list[Shortfall]:
-    """Ask of each detector of a concept what divides its hits from its misses, and what its false calls hold.
+    """Find for each concept's detector what divides its hits from its misses, and what its false calls hold.
 
-    Shapes: `calls` says which rows the detector of each concept calls and `holds` which rows hold it; `labels` are
-    what may divide a concept (grammar, language), named by `names`. `which` are the concepts to ask of: None means all.
-    Units: a label divides only if `least` rows of the concept have it and `least` do not; false calls are read where
-    there are `least` of them. `draws` shufflings give the figures by chance.
+    `calls` are the rows that the detector of each concept calls and `holds` those that hold it; `labels` are what may
+    divide a concept (grammar, language), named by `names`. `which` are the concepts to look at: None means all.
+    A label divides only if `least` rows of the concept have it and `least` do not; false calls are examined if there
+    are `least` of them. `draws` shufflings give the values by chance.
 
     Raises:
         ValueError: tables and names do not fit, or `least` or `draws` is below 1.

@@ -1,7 +1,6 @@
-"""mBART from text to activations: a generated corpus, the model, its pretraining, its states.
+"""Read the states of mBART and its kin: load a model, take activations from any site, put reconstructions back.
 
-`corpus` writes parallel sentences whose concepts are known, `model` loads a checkpoint, and `pretrain` made
-the small one that is shipped beside this file, from the `examples` that `scores` judges it on, too. `activations`
-reads the states of any layer (`packed` without padding), `activation_store` keeps them on disk, `splicing` puts
-reconstructions back. `by_hand` is the model written out.
+`model` loads a checkpoint, `families` says how its kin differ, `activations` reads the states of any layer (`packed`
+without padding), `activation_store` keeps them on disk, `splicing` puts reconstructions back and `translation` writes
+greedy translations. `by_hand` is the model written out. `pretraining` made the small models that are shipped here.
 """

@@ -22,6 +22,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from course_lib.language.corpus import Sentence
 from course_lib.mbart.families import framed, languages, shifted
 from course_lib.mbart.packed import Packed, Site, stages
+from course_lib.mbart.translation import pad_rows
 
 __all__ = [
     "NotFiniteError",
@@ -210,10 +211,8 @@ def padded_pooled_states(
 def _padded(
     rows: list[list[int]], pad: int
 ) -> tuple[Int[Tensor, "sentences tokens"], Bool[Tensor, "sentences tokens"]]:
-    """Rows of ids, filled up on the right, and where they are not."""
-    filled = torch.nn.utils.rnn.pad_sequence(
-        [torch.tensor(row) for row in rows], batch_first=True, padding_value=pad
-    )
+    """Pad rows of ids; return them and the mask that is true for their own tokens."""
+    filled = pad_rows(rows, pad)
     return filled, torch.arange(filled.shape[1]) < torch.tensor([len(row) for row in rows])[:, None]
 
 

@@ -14,15 +14,14 @@ from typing import Any, Literal, Protocol, runtime_checkable
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
-from torch.nn.utils.rnn import pad_sequence
 from tqdm.auto import tqdm
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from course_lib.language.corpus import Sentence
 from course_lib.mbart.activations import tokenise, uncounted_ids
-from course_lib.mbart.examples import IGNORED
 from course_lib.mbart.families import forced, norm_first, shifted
 from course_lib.mbart.packed import Site
+from course_lib.mbart.translation import IGNORED, pad_rows
 
 HiddenStates = Float[Tensor, "rows d_model"]
 
@@ -233,16 +232,9 @@ class SplicedLoss:
 
         NaN where zeros do not raise the loss.
         """
-        return _recovered(self.zero_ablated, self.spliced, self.clean)
-
-    @property
-    def recovered_from_mean(self) -> float:
-        """The same against the mean state, which is often harder to beat than zeros."""
-        return _recovered(self.mean_ablated, self.spliced, self.clean)
-
-
-def _recovered(ablated: float, replaced: float, clean: float) -> float:
-    return (ablated - replaced) / (ablated - clean) if ablated > clean else math.nan
+        if self.zero_ablated <= self.clean:
+            return math.nan
+        return (self.zero_ablated - self.spliced) / (self.zero_ablated - self.clean)
 
 
 @torch.no_grad()
@@ -319,9 +311,7 @@ def padded_pairs(
     labels = [[IGNORED if i == forced(row, config) else t for i, t in enumerate(row)] for row in predicted]
     decoder = [shifted(row, config) for row in predicted]
     ids, decoder_ids, labels = (
-        pad_sequence([torch.tensor(row) for row in rows], batch_first=True, padding_value=value).to(
-            model.device
-        )
+        pad_rows(rows, value).to(model.device)
         for rows, value in ((read, pad), (decoder, pad), (labels, IGNORED))
     )
     # The decoder needs no mask: it is causal, and the pads stand to the right of all that counts.

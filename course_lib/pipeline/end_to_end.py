@@ -15,9 +15,9 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from course_lib.language.corpus import Sentence
 from course_lib.mbart.activations import tokenise, uncounted_ids
-from course_lib.mbart.examples import IGNORED
 from course_lib.mbart.packed import Site
 from course_lib.mbart.splicing import check_width, log_probabilities, padded_pairs, replaced
+from course_lib.mbart.translation import IGNORED
 from course_lib.sae.autoencoder import Autoencoder
 from course_lib.sae.losses import check_weight
 

@@ -83,6 +83,13 @@ def test_concepts_with_too_few_rows_are_left_out_and_named(report):
     assert report.summary()["features"]["lexical_not_scored"] == 1
 
 
+def test_without_lexical_concepts_all_are_scored_and_no_shortfall_is_sought():
+    report = reported(world(1600, 0), world(800, 1), lexical=[])
+    assert {r.concept for r in report.scores["neurons"]} == set(NAMES) - {"place:rare"}
+    assert min(r.f1 for r in report.scores["features"]) < 0.9
+    assert report.shortfalls == []
+
+
 def test_the_summary_counts_and_json_holds_it(report):
     features = report.summary()["features"]
     assert (features["n_concepts"], features["n_lexical"]) == (5, 4)

@@ -14,13 +14,15 @@ import torch
 from course_lib import pipeline, sae
 from course_lib.interpret.browser.features import Change
 from course_lib.interpret.concepts import auroc
+from course_lib.interpret.interventions import keep_correct
+from course_lib.interpret.outcomes import Outcome
 from course_lib.language.corpus import Sentence, generate, split_of
+from course_lib.language.word_cases import find_slots
 from course_lib.lessons import mbart_to_sparse_features as lesson
 from course_lib.lessons.mbart_to_sparse_features import pictures
 from course_lib.mbart import families
 from course_lib.mbart.activations import extract
 from course_lib.pipeline import report
-from course_lib.pipeline.causes import Outcome, right_cases, slots
 from course_lib.teaching.style import text_alternative
 from course_lib.teaching.token_map import shortened
 from tests.drawing import assert_clear_layout, assert_line, line_labelled
@@ -345,12 +347,12 @@ def test_nouns_are_drawn_with_their_features_and_an_aim_of_their_kind(browser, m
     assert nouns.concepts == ["animal:cat", "animal:dog", "animal:horse"]
     assert nouns.detectors.tolist() == [6, 3, 9]
     assert nouns.cases
-    assert right_cases(browser.model, browser.tokenizer, nouns.cases) == nouns.cases
+    assert keep_correct(browser.model, browser.tokenizer, nouns.cases) == nouns.cases
     assert [nouns.concepts[i] for i in nouns.concept] == [case.concept for case in nouns.cases]
     assert [nouns.concepts[i] for i in nouns.aim] == nouns.aims
     for case, aim in zip(nouns.cases, nouns.aims, strict=True):
         assert aim != case.concept
-        assert not slots(case.meaning, aim)
+        assert not find_slots(case.meaning, aim)
     assert nouns.own.any(dim=1).all()
     assert not nouns.own[:, 0].any()
     assert nouns.features(2).nonzero().tolist() == [[0, 6], [1, 3], [2, 9]]
@@ -374,6 +376,18 @@ def test_without_a_run_the_picture_of_causes_shows_the_stored_benchmark():
     ]
     places = np.concatenate([np.ravel(line.get_xdata()) for line in drawn.axes[0].lines])
     assert np.isclose(places, 100 * stored["changed"] / stored["n"]).any()
+
+
+def test_the_picture_of_arms_says_what_it_shows():
+    outcome, control = Outcome(300, 240, 30, 20, 100, 40, 2400), Outcome(300, 3, 6, 0, 0, 9, 2400)
+    figure = lesson.draw_arms(
+        {"switched off": {"feature": outcome, "random direction": control}}, controls=["random direction"]
+    )
+    assert "feature: the word changed in 80%, another word in 10%" in text_alternative(figure)
+    points = [line for line in figure.axes[0].lines if line.get_marker() in "os" and len(line.get_xdata())]
+    assert [float(line.get_xdata()[0]) for line in points] == [80, 10, 1, 2]
+    assert [line.get_markerfacecolor() == "white" for line in points] == [False, False, True, True]
+    assert [tick.get_text() for tick in figure.axes[0].get_yticklabels()] == ["feature", "random direction"]
 
 
 def test_the_large_experiment_is_drawn_as_stored():

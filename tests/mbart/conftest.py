@@ -3,9 +3,9 @@
 import pytest
 
 from course_lib.language.corpus import generate
-from course_lib.mbart.config import PretrainConfig
-from course_lib.mbart.pretrain import random_model
-from course_lib.mbart.tokenizer import train_tokenizer
+from course_lib.mbart.pretraining.config import PretrainConfig
+from course_lib.mbart.pretraining.pretrain import random_model
+from course_lib.mbart.pretraining.tokenizer import train_tokenizer
 
 TINY = PretrainConfig(
     d_model=16,

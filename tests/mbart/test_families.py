@@ -22,8 +22,8 @@ from course_lib.mbart.activations import (
 )
 from course_lib.mbart.families import languages, spans
 from course_lib.mbart.model import ModelUnavailable, load
-from course_lib.mbart.scores import translate
 from course_lib.mbart.splicing import loss_recovered, replaced, steered
+from course_lib.mbart.translation import translate
 from course_lib.sae import ReluSparseAutoencoder
 from tests.tiny_families import FAMILIES, SPOKEN, write_tiny
 

@@ -21,7 +21,7 @@ from course_lib.mbart import families, splicing
 from course_lib.mbart.activations import Site, States, extract, tokenise, uncounted_ids
 from course_lib.mbart.families import languages
 from course_lib.mbart.model import COURSE_MBART, load
-from course_lib.mbart.scores import translate
+from course_lib.mbart.translation import translate
 
 EFFECT_SENTENCES = 4
 """The strongest sentences of a feature on which its effect is measured."""

@@ -265,9 +265,9 @@ def exact_match(
 
     from course_lib.language.corpus import LANGUAGES, draw_meanings, render
     from course_lib.mbart.activations import Site
-    from course_lib.mbart.examples import Texts, translation_pair
-    from course_lib.mbart.scores import translate
+    from course_lib.mbart.pretraining.examples import Texts, translation_pair
     from course_lib.mbart.splicing import replaced
+    from course_lib.mbart.translation import translate
 
     model, tokenizer = mbart()
     rng, meanings = np.random.default_rng(0), draw_meanings(n_pairs, seed=3, split="test")

@@ -1,6 +1,7 @@
 """What lesson 29 needs to ask what features cause: nouns in sentences to be translated, and the features of each."""
 
 import random
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -8,22 +9,15 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from course_lib.figures import describe
+from course_lib.figures import BLUE, RED, describe, new_figure, styled
+from course_lib.interpret.interventions import find_word_tokens, keep_correct
+from course_lib.interpret.outcomes import Outcome
+from course_lib.interpret.word_table import WordTable, number_concepts
 from course_lib.language.corpus import generate
 from course_lib.language.lexicon import NOUNS
+from course_lib.language.word_cases import Case, draw_cases, find_slots
 from course_lib.lessons.mbart_to_sparse_features.contents import lesson
 from course_lib.measured import measured
-from course_lib.pipeline.causes import (
-    Case,
-    Outcome,
-    WordTable,
-    draw_arms,
-    draw_cases,
-    own_tokens,
-    right_cases,
-    slots,
-    word_concepts,
-)
 
 if TYPE_CHECKING:
     from course_lib.interpret.browser.features import FeatureBrowser
@@ -68,27 +62,67 @@ def noun_cases(browser: "FeatureBrowser", n_cases: int, *, seed: int = 29, n_sen
     states = browser.states(read)
     with torch.no_grad():
         code = browser.autoencoder.encode(states.values)
-    held = word_concepts(browser.tokenizer, read, concepts)
+    held = number_concepts(browser.tokenizer, read, concepts)
     table = WordTable.of(states.values, code.to_sparse_coo(), held, len(concepts))
     drawn = draw_cases(concepts, n_cases, seed=seed, pool=1200)
-    cases = right_cases(browser.model, browser.tokenizer, drawn)
+    cases = keep_correct(browser.model, browser.tokenizer, drawn)
     rng, number = random.Random(seed), {concept: i for i, concept in enumerate(concepts)}
     aims = [
         rng.choice(
-            [c for c in concepts if c.split(":")[0] == case.concept.split(":")[0] and not slots(case.meaning, c)]
+            [c for c in concepts if c.split(":")[0] == case.concept.split(":")[0] and not find_slots(case.meaning, c)]
         )
         for case in cases
     ]
     return NounCases(
         cases=cases,
         aims=aims,
-        own=own_tokens(browser.tokenizer, cases),
+        own=find_word_tokens(browser.tokenizer, cases),
         concept=torch.tensor([number[case.concept] for case in cases]),
         aim=torch.tensor([number[aim] for aim in aims]),
         concepts=concepts,
         detectors=torch.tensor([good[concept] for concept in concepts]),
         table=table,
     )
+
+
+@styled
+def draw_arms(groups: Mapping[str, Mapping[str, Outcome]], *, controls: Sequence[str]) -> Figure:
+    """Draw how often the word changed, and how often another word, for the arms of some groups.
+
+    Arms named in `controls` are drawn hollow. Bars are 95% intervals (`Outcome.share`).
+    """
+    names = [(group, arm) for group, arms in groups.items() for arm in arms]
+    figure = new_figure(7.2, 1.1 + 0.24 * (len(names) + len(groups)))
+    axes = figure.add_subplot()
+    height, ticks, labels, shares = 0.0, [], [], []
+    for group, arms in groups.items():
+        axes.text(0, height, group, fontweight="bold", va="center", fontsize=9.5)
+        height += 1
+        for arm, outcome in arms.items():
+            for what, color, marker, lift in (("changed", BLUE, "o", -0.13), ("elsewhere", RED, "s", 0.13)):
+                share, low, high = (100 * value for value in outcome.share(what))
+                face = "white" if arm in controls else color
+                axes.plot([low, high], [height + lift] * 2, color=color, linewidth=1.2, linestyle="-")
+                axes.plot(share, height + lift, marker, color=color, markerfacecolor=face, markersize=5)
+            shares.append(
+                f"{group}, {arm}: the word changed in {100 * outcome.changed / outcome.n:.0f}%, "
+                f"another word in {100 * outcome.elsewhere / outcome.n:.0f}%"
+            )
+            ticks.append(height)
+            labels.append(arm)
+            height += 1
+    axes.set(xlim=(-2, 102), ylim=(height - 0.3, -0.7), xlabel="sentences, %", yticks=ticks, yticklabels=labels)
+    axes.grid(axis="y", visible=False)
+    handles = [
+        axes.plot([], [], marker, color=color, markerfacecolor=face, linestyle="none", label=label)[0]
+        for marker, color, face, label in (
+            ("o", BLUE, BLUE, "the word changed"),
+            ("s", RED, RED, "another word changed"),
+            ("o", BLUE, "white", "hollow: controls"),
+        )
+    ]
+    figure.legend(handles=handles, loc="outside upper center", ncols=3, frameon=False)
+    return describe(figure, ". ".join(shares) + ".")
 
 
 ARMS = {

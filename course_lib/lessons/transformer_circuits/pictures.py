@@ -361,11 +361,11 @@ def translation_pairs(count: int = 32) -> tuple[list[list[int]], list[list[int]]
 
 def translation_loss(chosen: tuple[int, ...] = ()) -> float:
     """Return the loss in nats a token of the right translations, some heads replaced by their mean results."""
-    from course_lib.mbart.examples import IGNORED, padded
+    from course_lib.mbart.translation import IGNORED, pad_rows
 
     model, tokenizer, heads = course_model()
     sources, targets = translation_pairs()
-    ids, labels = padded(sources, tokenizer.pad_token_id), padded(targets, IGNORED)
+    ids, labels = pad_rows(sources, tokenizer.pad_token_id), pad_rows(targets, IGNORED)
     means = {i: copy_run_results()[i].mean((0, 1)) for i in chosen}
     with torch.no_grad(), replaced(model, heads, means):
         return float(model(input_ids=ids, attention_mask=ids != tokenizer.pad_token_id, labels=labels).loss)

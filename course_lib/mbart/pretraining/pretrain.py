@@ -28,19 +28,18 @@ from transformers import MBart50Tokenizer, MBartConfig, MBartForConditionalGener
 from course_lib import files
 from course_lib.language.corpus import LANGUAGES, render
 from course_lib.mbart.activations import uncounted_ids
-from course_lib.mbart.config import FAMILY, PretrainConfig
-from course_lib.mbart.examples import (
-    IGNORED,
+from course_lib.mbart.pretraining.config import FAMILY, PretrainConfig
+from course_lib.mbart.pretraining.examples import (
     Texts,
     denoising_pair,
     draw_families,
-    padded,
     translation_pair,
     translation_pairs,
 )
-from course_lib.mbart.model_card import model_card
-from course_lib.mbart.scores import held_out_scores
-from course_lib.mbart.tokenizer import candidate_pieces, train_tokenizer
+from course_lib.mbart.pretraining.model_card import model_card
+from course_lib.mbart.pretraining.scores import held_out_scores
+from course_lib.mbart.pretraining.tokenizer import candidate_pieces, train_tokenizer
+from course_lib.mbart.translation import IGNORED, pad_rows
 
 # Sequences are drawn for so many batches at once and sorted by length, so that little of a batch is padding.
 _WINDOW = 8
@@ -257,7 +256,7 @@ def _window(
     pairs = [pair for group in groups for pair in group]
     for batch in rng.permutation(n_batches):
         sources, targets = zip(*pairs[batch * size : (batch + 1) * size], strict=True)
-        yield padded(sources, tokenizer.pad_token_id), padded(targets, IGNORED), aligned
+        yield pad_rows(sources, tokenizer.pad_token_id), pad_rows(targets, IGNORED), aligned
 
 
 def _write_checkpoint(checkpoint: Path, config, model, optimiser, rng, losses, seconds) -> None:

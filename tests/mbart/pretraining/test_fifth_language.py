@@ -4,8 +4,8 @@ import numpy as np
 import torch
 
 from course_lib.language.corpus import Meaning, Phrase, draw_meanings
-from course_lib.mbart import fifth_language as fifth
 from course_lib.mbart.model import load
+from course_lib.mbart.pretraining import fifth_language as fifth
 from course_lib.representation import lora
 
 

@@ -6,7 +6,7 @@ from transformers import MBart50Tokenizer
 from course_lib.language.corpus import LANGUAGES, Meaning, Phrase, generate, render
 from course_lib.language.lexicon import NOUNS
 from course_lib.mbart.model import load
-from course_lib.mbart.tokenizer import candidate_pieces, train_tokenizer
+from course_lib.mbart.pretraining.tokenizer import candidate_pieces, train_tokenizer
 
 
 def said(language, *phrases):

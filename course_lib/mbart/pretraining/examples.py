@@ -4,17 +4,11 @@ import random
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
-import torch
-from jaxtyping import Int
-from torch import Tensor
 from transformers import MBart50Tokenizer
 
 from course_lib.language.corpus import Meaning, draw_meanings, minimal_pairs, split_of
 from course_lib.language.noise import Document, Noised, Word, noise
-from course_lib.mbart.config import FAMILY, PretrainConfig
-
-IGNORED = -100
-"""The label that transformers' loss leaves out."""
+from course_lib.mbart.pretraining.config import FAMILY, PretrainConfig
 
 
 class Texts:
@@ -98,12 +92,6 @@ def noised(
 def flatten(document: Document, separator_id: int) -> list[int]:
     """The token ids of a document, each sentence ended by the separator."""
     return [t for sentence in document for word in (*sentence, (separator_id,)) for t in word]
-
-
-def padded(rows: Sequence[Sequence[int]], value: int) -> Int[Tensor, "rows tokens"]:
-    """Rows of ids, filled up on the right."""
-    longest = max(map(len, rows))
-    return torch.tensor([[*row, *[value] * (longest - len(row))] for row in rows])
 
 
 def draw_families(n_meanings: int, *, seed: int) -> list[Meaning]:

@@ -10,13 +10,19 @@ import torch
 from transformers import AutoTokenizer, MBart50Tokenizer, MBartForConditionalGeneration
 from transformers.models.mbart.modeling_mbart import shift_tokens_right
 
-import course_lib.mbart.pretrain as pretrain_module
+import course_lib.mbart.pretraining.pretrain as pretrain_module
 from course_lib.language.corpus import LANGUAGES, concepts_of, draw_meanings, render, split_of
-from course_lib.mbart.config import FAMILY, PretrainConfig
-from course_lib.mbart.examples import Texts, denoising_pair, draw_families, flatten, translation_pair
 from course_lib.mbart.model import COURSE_MBART_DIR, SHIPPED, UNALIGNED, load
-from course_lib.mbart.pretrain import alignment_loss, pretrain, random_model, train
-from course_lib.mbart.scores import (
+from course_lib.mbart.pretraining.config import FAMILY, PretrainConfig
+from course_lib.mbart.pretraining.examples import (
+    Texts,
+    denoising_pair,
+    draw_families,
+    flatten,
+    translation_pair,
+)
+from course_lib.mbart.pretraining.pretrain import alignment_loss, pretrain, random_model, train
+from course_lib.mbart.pretraining.scores import (
     denoising_scores,
     hard_retrieval_scores,
     retrieval_scores,

@@ -14,8 +14,8 @@ from transformers import MBart50Tokenizer, MBartForConditionalGeneration
 
 from course_lib.language.corpus import LANGUAGES, Meaning, render
 from course_lib.language.lexicon import NOUNS, PLACES, TIMES, VERBS
-from course_lib.mbart.examples import IGNORED, Texts, padded
-from course_lib.mbart.scores import translate
+from course_lib.mbart.pretraining.examples import Texts
+from course_lib.mbart.translation import IGNORED, pad_rows, translate
 
 FIFTH = "gl_ES"
 """The code that stands for the fifth language; the text is not Galician."""
@@ -74,10 +74,10 @@ def draw_batch(
         for side, language in ((sources, one), (targets, target or other)):
             code = tokenizer.lang_code_to_id[language]
             side.append([code, *texts.sentence(language, row), tokenizer.eos_token_id])
-    labels = padded(targets, IGNORED)
+    labels = pad_rows(targets, IGNORED)
     labels[:, 0] = IGNORED
-    decoder = padded([[tokenizer.eos_token_id, *target[:-1]] for target in targets], tokenizer.pad_token_id)
-    return (padded(sources, tokenizer.pad_token_id), decoder, labels), sources, targets
+    decoder = pad_rows([[tokenizer.eos_token_id, *target[:-1]] for target in targets], tokenizer.pad_token_id)
+    return (pad_rows(sources, tokenizer.pad_token_id), decoder, labels), sources, targets
 
 
 def batch_loss(model: nn.Module, tokenizer: MBart50Tokenizer, batch) -> Float[Tensor, ""]:

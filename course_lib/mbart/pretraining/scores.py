@@ -1,25 +1,19 @@
 """How good a pretrained model is, on meanings that it was not trained on."""
 
 import random
-from collections.abc import Sequence
 from itertools import permutations
 
 import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
-from transformers import (
-    MBart50Tokenizer,
-    MBartForConditionalGeneration,
-    PreTrainedModel,
-    PreTrainedTokenizerBase,
-)
+from transformers import MBart50Tokenizer, MBartForConditionalGeneration
 
 from course_lib.language.corpus import LANGUAGES, draw_meanings, minimal_pairs, render
 from course_lib.mbart.activations import pooled_states
-from course_lib.mbart.config import PretrainConfig
-from course_lib.mbart.examples import IGNORED, Texts, flatten, noised, padded, translation_pair
-from course_lib.mbart.families import languages, shifted
+from course_lib.mbart.pretraining.config import PretrainConfig
+from course_lib.mbart.pretraining.examples import Texts, flatten, noised, translation_pair
+from course_lib.mbart.translation import IGNORED, pad_rows, translate
 
 _SEED = 12345
 _BATCH = 64
@@ -97,46 +91,6 @@ def translation_scores(
         written = translate(model, tokenizer, sources, [target[0] for target in targets])
         exact += sum(a == list(b) for a, b in zip(written, targets, strict=True))
     return {"translation_loss": loss_sum / tokens, "translation_exact_match": exact / n_pairs}
-
-
-def translate(
-    model: PreTrainedModel,
-    tokenizer: PreTrainedTokenizerBase,
-    sources: Sequence[Sequence[int]],
-    codes: Sequence[int | None],
-) -> list[list[int]]:
-    """Greedy translations of token rows into the languages of `codes`, from language code to `</s>`.
-
-    A code is an id of `families.languages`, None for a model that has none: BART's rows then begin with `<s>`,
-    Marian's with a word. A Marian model reads the code in front of the source, in place of one that stands there.
-    """
-    config, known = model.config, languages(tokenizer).values()
-    # mBART-25's decoder begins with the code and no `</s>`.
-    code_alone = config.model_type == "mbart" and tokenizer("")["input_ids"][-1] in known
-    if config.model_type == "marian":
-        bare = [row[1:] if row[0] in known else row for row in map(list, sources)]
-        sources = [row if code is None else [code, *row] for row, code in zip(bare, codes, strict=True)]
-        starts = [[config.decoder_start_token_id] for _ in sources]
-    else:
-        first = [tokenizer.bos_token_id if code is None else code for code in codes]
-        starts = [[code] if code_alone else shifted([code, tokenizer.eos_token_id], config) for code in first]
-    inputs = padded(sources, tokenizer.pad_token_id).to(model.device)
-    longest = min(2 * inputs.shape[1] + 16, config.max_position_embeddings - len(starts[0]))
-    with torch.inference_mode():
-        out = model.generate(
-            input_ids=inputs,
-            attention_mask=(inputs != tokenizer.pad_token_id).long(),
-            decoder_input_ids=torch.tensor(starts, device=model.device),
-            decoder_start_token_id=[start[0] for start in starts],
-            max_new_tokens=longest,
-            num_beams=1,
-            do_sample=False,
-        )
-    rows = []
-    for row in out[:, 0 if code_alone else 1 :].tolist():
-        end = row.index(tokenizer.eos_token_id) + 1 if tokenizer.eos_token_id in row else len(row)
-        rows.append(row[:end])
-    return rows
 
 
 def retrieval_scores(
@@ -218,8 +172,8 @@ def _token_ranges(document, masked: frozenset[tuple[int, int]]) -> list[tuple[in
 
 def _teacher_forced(model, tokenizer, sources, targets) -> tuple[Tensor, Tensor]:
     """Loss of every target token, and whether it is the most probable one."""
-    inputs = padded(sources, tokenizer.pad_token_id).to(model.device)
-    labels = padded(targets, IGNORED).to(model.device)
+    inputs = pad_rows(sources, tokenizer.pad_token_id).to(model.device)
+    labels = pad_rows(targets, IGNORED).to(model.device)
     logits = model(
         input_ids=inputs, attention_mask=inputs != tokenizer.pad_token_id, labels=labels
     ).logits.float()
