@@ -437,13 +437,17 @@ def _machine(about: dict) -> str:
     return ", ".join(word for word in words if word) or "not noted"
 
 
+def _command(about: dict) -> str:
+    return f"`{about['command']}`" if about["command"] else about["note"]
+
+
 def origins() -> str:
     """Return a table of all stored parts: when, where, with what, and the command that repeats them."""
     rows = ["| part | date | machine | versions | again by |", "|---|---|---|---|---|"]
     for part in parts():
         about = origin(part)
         rows.append(
-            f"| {part} | {about['date']} | {_machine(about)} | {_versions(about)} | `{about['command']}` |"
+            f"| {part} | {about['date']} | {_machine(about)} | {_versions(about)} | {_command(about)} |"
         )
     return "\n".join(rows)
 

@@ -1,21 +1,22 @@
-"""What the README shows works: its Python runs and its links lead somewhere."""
+"""What README and docs show works: their Python runs and their links lead somewhere."""
 
-import linecache
 import re
 from functools import partial
 from pathlib import Path
 
+import pytest
 import torch
 from torch import nn
 
 from course_lib import pipeline, sae, teaching
+from course_lib.lessons.catalog import LESSONS
 from course_lib.mbart.activation_store import write_store
 from course_lib.mbart.activations import Site
 from course_lib.mbart.model import load
 from tests.tiny_mbart import SENTENCES, write_tiny_mbart
 
 ROOT = Path(__file__).resolve().parents[1]
-README = (ROOT / "README.md").read_text(encoding="utf-8")
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), ROOT / "benchmarks" / "README.md"])
 BLOCK = re.compile(r"^```python\n(.*?)^```$", flags=re.M | re.S)
 
 
@@ -29,7 +30,7 @@ class Net(nn.Sequential):
 
 
 def given(directory):
-    """Return what a reader brings along: a model, a network, states with their labels, a lesson and its kit."""
+    """Return what a reader brings along: a model, a network, states with their labels, and the lessons' kit."""
     kit = {name: getattr(teaching, name) for name in teaching.__all__}
     return kit | {
         "model": load(str(directory / "tiny"))[0],
@@ -37,11 +38,15 @@ def given(directory):
         "net": Net(width=16),
         "states": torch.randn(200, 8, generator=torch.Generator().manual_seed(0)),
         "labels": torch.arange(200) % 3,
-        "lesson": teaching.contents("readme"),
     }
 
 
-def test_every_python_block_runs(tmp_path, monkeypatch):
+def blocks(page):
+    return list(BLOCK.finditer(page.read_text(encoding="utf-8")))
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page)], ids=lambda page: page.name)
+def test_every_python_block_runs(page, tmp_path, monkeypatch):
     """One after the other in one directory, with fewer steps and sentences."""
     monkeypatch.chdir(tmp_path)
     config = sae.TrainConfig
@@ -55,23 +60,25 @@ def test_every_python_block_runs(tmp_path, monkeypatch):
     monkeypatch.setattr(pipeline, "run", partial(pipeline.run, **small))
     write_tiny_mbart(tmp_path / "tiny")
     write_store("runs/states", *load("tiny"), SENTENCES[:60], site=Site("encoder"), progress=False)
-    # Where an exercise is written, the source of its reference is read.
-    linecache.cache["README.md"] = (len(README), None, README.splitlines(keepends=True), "README.md")
-    names, blocks = {}, list(BLOCK.finditer(README))
-    assert blocks
-    for block in blocks:
-        names |= {"__name__": "readme", **given(tmp_path)}
-        lines_above = README.count("\n", 0, block.start(1))
-        exec(compile("\n" * lines_above + block[1], "README.md", "exec"), names)
+    names = {}
+    for block in blocks(page):
+        names |= {"__name__": "page", **given(tmp_path)}
+        lines_above = block.string.count("\n", 0, block.start(1))
+        exec(compile("\n" * lines_above + block[1], page.name, "exec"), names)
 
 
-def test_links_and_pictures_exist():
-    targets = [t for t in re.findall(r"\]\(([^)\s]+)\)", README) if not t.startswith("http")]
-    assert any(target.startswith("figures/") for target in targets)
-    for target in targets:
-        assert (ROOT / target).exists(), target
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_and_pictures_exist(page):
+    text = page.read_text(encoding="utf-8")
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        if not target.startswith(("http", "#")):
+            assert (page.parent / target.split("#")[0]).exists(), target
+    for alternative in re.findall(r"!\[([^\]]*)\]", text):
+        assert len(alternative) > 40
 
 
-def test_pictures_have_a_text_alternative():
-    for text in re.findall(r"!\[([^\]]*)\]", README):
-        assert len(text) > 40
+def test_the_readme_shows_a_picture_and_every_lesson():
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert "](figures/" in readme
+    for lesson in LESSONS:
+        assert f"[{lesson.number}](notebooks/{lesson.notebook}) {lesson.title}" in readme

@@ -1,9 +1,7 @@
 """Records, figures, explorer and predictions of lesson 31, Hawkes processes by tensor recovery."""
 
-import json
 from dataclasses import dataclass, replace
 from functools import cache
-from importlib.resources import files
 
 import numpy as np
 import torch
@@ -11,7 +9,7 @@ from IPython.display import Markdown
 from torch import Tensor
 
 from course_lib.lessons.hawkes_tensor_recovery.contents import lesson
-from course_lib.measured import quote
+from course_lib.measured import figures, quote
 from course_lib.teaching import Choice, Explorer, Slider, lines, markdown_table, panels
 from course_lib.teaching.style import BLUE, GREEN, ORANGE, RED
 from course_lib.theory.hawkes import (
@@ -52,8 +50,7 @@ def rng(seed: int) -> torch.Generator:
 
 def tick_errors() -> dict[str, float]:
     """Return relative errors of the matrix B by tick's fits of the delayed process, as they were stored once."""
-    stored = files("course_lib").joinpath("measured", "tick.json").read_text(encoding="utf-8")
-    return json.loads(stored)["figures"]
+    return figures("tick")
 
 
 # Records of twelve places

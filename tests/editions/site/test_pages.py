@@ -116,7 +116,7 @@ def test_title_part_and_library(tmp_path):
         '# 01 When it is stable\n\n<p class="course-part">Part I, Optimisation</p>\n'
     )
     places = re.findall(r'href="([^"]*)"', title.source)
-    assert "../api/course_lib.attention.html#course_lib.attention.kernelized.elu_features" in places
+    assert "../api/course_lib.attention.html#course_lib.attention.feature_maps.elu_features" in places
     assert not [place for place in places if "lessons" in place]
     assert kept.source == code.source
 
@@ -275,7 +275,7 @@ def test_what_answers_a_prediction_waits_up_to_the_next_heading_or_exercise(end,
         (
             "course_lib.attention",
             "elu_features",
-            "api/course_lib.attention.html#course_lib.attention.kernelized.elu_features",
+            "api/course_lib.attention.html#course_lib.attention.feature_maps.elu_features",
         ),
         ("course_lib.attention.kernelized", "PENDING", None),
         ("course_lib.attention.kernelized", "checkpoint", None),
