@@ -23,7 +23,7 @@ UNIT = tests --ignore=tests/browser --ignore=tests/editions/site/pages --ignore=
 NOTEBOOKS = notebooks
 BROWSER = tests/browser
 
-.PHONY: help lab test quick store figures bench mutants doctor site site-test teacher teacher-test grading-test wheel-test lint unit notebooks browser $(BENCH_PARTS)
+.PHONY: help lab test quick store figures pictures bench mutants doctor site site-test teacher teacher-test grading-test wheel-test lint unit notebooks browser $(BENCH_PARTS)
 
 help:
 	@echo "make lab      set up and open the course in JupyterLab (LAB_ARGS=... passes arguments on; PEERS=1: also what"
@@ -32,6 +32,7 @@ help:
 	@echo "make quick    the same for what changed since the last commit, and something small of each part"
 	@echo "make store    run the notebooks and store them as they ran (LESSONS=\"01 15\": some of them)"
 	@echo "make figures  draw every lesson's figures to figures/"
+	@echo "make pictures redraw the pictures of the README in a browser"
 	@echo "make site     build the course as static pages in build/site/ (SITE_ARGS=... passes arguments on)"
 	@echo "make teacher  build plans, solutions, banks and slides in build/teacher/ (TEACHER_ARGS=\"15 16\": some lessons)"
 	@echo "make bench    run the benchmarks (make bench explorer: one part)"
@@ -78,6 +79,9 @@ store: $(READY)
 figures: $(READY)
 	$(BIN)/python -m course_lib figures
 
+pictures: $(READY)
+	$(BIN)/python -m pytest -q -p no:nbval tests/browser/pictures.py
+
 site: $(READY)
 	$(BIN)/python -m course_lib site $(SITE_ARGS)
 
@@ -111,7 +115,7 @@ wheel-test: $(READY)
 
 doctor:
 	$(SET_UP) --only lab
-	$(BIN)/python -m course_lib.doctor --details
+	$(BIN)/python -m course_lib doctor --details
 
 bench: $(READY)
 	$(BIN)/python -m benchmarks $(BENCH_PARTS)

@@ -9,11 +9,13 @@ from course_lib.commands import options
 from course_lib.commands.options import explain_errors
 
 
-def doctor() -> None:
+def doctor(
+    details: Annotated[bool, typer.Option("--details", help="Say what was found to be right, too.")] = False,
+) -> None:
     """Check this machine for the lessons: what is wrong, and how to fix it."""
     from course_lib.doctor import main
 
-    raise typer.Exit(main())
+    raise typer.Exit(main(details=details))
 
 
 def site(
