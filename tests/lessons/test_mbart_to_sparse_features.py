@@ -1,7 +1,6 @@
 """What lesson 29's figures show, and what its feature browser finds, draws and says. On a run too short to learn much."""
 
 import dataclasses
-import json
 import re
 import subprocess
 import sys
@@ -22,6 +21,7 @@ from course_lib.lessons import mbart_to_sparse_features as lesson
 from course_lib.lessons.mbart_to_sparse_features import pictures
 from course_lib.mbart import families
 from course_lib.mbart.activations import extract
+from course_lib.measured import measured
 from course_lib.pipeline import report
 from course_lib.teaching.style import text_alternative
 from course_lib.teaching.token_map import shortened
@@ -371,9 +371,7 @@ def test_the_picture_of_causes_has_all_arms_and_words_without_digits_of_the_run(
 
 def test_without_a_run_the_picture_of_causes_shows_the_stored_benchmark():
     drawn = lesson.draw_nouns()
-    stored = json.loads(lesson.LARGE.read_text(encoding="utf-8"))["figures"][
-        "encoder, switched off: detector"
-    ]
+    stored = measured("causes", "encoder, switched off: detector")
     places = np.concatenate([np.ravel(line.get_xdata()) for line in drawn.axes[0].lines])
     assert np.isclose(places, 100 * stored["changed"] / stored["n"]).any()
 
