@@ -429,7 +429,7 @@ FROM_SIGNATURE = """
     representation.head_scores: matching_score
     sae.sparse.topk: largest_of_rows
     theory.markov_chains: generalised_head
-    theory.induction_heads: predicted_rates matched_weight
+    theory.induction_heads: matched_weight
     theory.attention_margin: attention_output exponential_loss pull excess
     theory.restricted_minimax: likelihood risk risk_by_sum risk_slope bayes_rule bayes_risk
     theory.in_context_regression: winners one_head_each shares

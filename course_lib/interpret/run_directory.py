@@ -13,6 +13,7 @@ asked for.
 
 import json
 import math
+import os
 import types
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, asdict, dataclass, fields, is_dataclass
@@ -176,7 +177,7 @@ class RunDirectory:
     Raises RunError where a file is not there, is damaged, or is of another format.
     """
 
-    def __init__(self, path: Path | str):
+    def __init__(self, path: os.PathLike | str):
         self.path = Path(path)
 
     def __fspath__(self) -> str:

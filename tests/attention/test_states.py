@@ -191,7 +191,10 @@ def test_a_query_that_sees_nothing_gets_zeros_until_a_key_is_seen(name):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("name", ["quadratic", "elu"])
 def test_long_texts_in_pieces_and_at_once(name, dtype, length):
-    """A state of bfloat16 sums was off by 98% at token 4,000."""
+    """A state of bfloat16 sums was off by 98% at token 4,000.
+
+    Roundings of float32 walk at random over the tokens; how far depends on the processor's order of summing.
+    """
     lengths = [length - 1_000, 377, *[40] * 12, *[1] * 143]
     tensors = draw(1, length=length, d=4, dtype=dtype)
     tensors[1][:, 1::2] = tensors[1][:, :1]  # half of the keys are alike: roundings of one kind add up
@@ -202,7 +205,8 @@ def test_long_texts_in_pieces_and_at_once(name, dtype, length):
         pieces = in_pieces(form, tensors, lengths)[0][:, -1_000:]
     for found in (whole, pieces):
         error = float((found - exact).norm() / exact.norm())
-        assert error <= (1e-6 if dtype == torch.float32 else torch.finfo(dtype).eps / 2)
+        walk = length**0.5 if dtype == torch.float32 else 1
+        assert error <= walk * torch.finfo(dtype).eps / 2
 
 
 @pytest.mark.nightly

@@ -116,9 +116,9 @@ def test_batches_give_what_one_table_gives(cuts, dtype):
     torch.testing.assert_close(moments.probe_r2(), probe_r2(x, labels), rtol=tolerance, atol=tolerance)
 
 
-def hard(kind: str, n: int = 20_000, d: int = 24) -> tuple[torch.Tensor, torch.Tensor]:
+def hard(kind: str, n: int = 20_000, d: int = 24, seed: int = 1) -> tuple[torch.Tensor, torch.Tensor]:
     """float32 states of three kinds that are hard for a tolerance in units of the data."""
-    g = torch.Generator().manual_seed(1)
+    g = torch.Generator().manual_seed(seed)
     if kind == "rare":
         z = torch.zeros(n, 1)
         z[torch.randperm(n, generator=g)[:23]] = 1
@@ -140,12 +140,18 @@ def test_a_probe_reads_nothing_from_float32(kind):
 
 
 def test_two_parts_of_the_written_directions_leave_less_in_the_rounding():
-    """A probe that counts directions of 1e-8 of the spread reads what rounding left: less than half as much."""
-    x, z = hard("balanced")
-    eraser = fit_eraser(x, z)
-    mean, read, write = (t.float() for t in (eraser.mean, eraser.read, eraser.write))
-    single = r2_by_lstsq(x - (x - mean) @ read.T @ write.T, z, cut=1e-8)
-    assert r2_by_lstsq(eraser.erase(x), z, cut=1e-8) < single / 2
+    """A probe that counts directions of 1e-8 of the spread reads what rounding left: less than half as much.
+
+    On average over four draws: what rounding leaves in one of them differs between processors.
+    """
+    single, both = 0.0, 0.0
+    for seed in range(1, 5):
+        x, z = hard("balanced", seed=seed)
+        eraser = fit_eraser(x, z)
+        mean, read, write = (t.float() for t in (eraser.mean, eraser.read, eraser.write))
+        single += r2_by_lstsq(x - (x - mean) @ read.T @ write.T, z, cut=1e-8)
+        both += r2_by_lstsq(eraser.erase(x), z, cut=1e-8)
+    assert both < single / 2
 
 
 def test_a_large_mean_a_constant_and_a_copied_feature():

@@ -1,5 +1,6 @@
 """Makes the index of a run: its text goes through the model once more, and the code of every token is kept."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -46,7 +47,7 @@ BY_STEERING = (
 
 
 def build_index(
-    run: Path | str,
+    run: os.PathLike | str,
     *,
     effects: int | None = None,
     device: torch.device | str | None = None,

@@ -1,11 +1,11 @@
 """A run's model beside its sparse autoencoder: reads sentences that are typed in, and changes features on the way."""
 
 import math
+import os
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -115,7 +115,7 @@ class FeatureBrowser:
     """
 
     def __init__(
-        self, run: Path | str, *, device: torch.device | str | None = None, threads: int | None = None
+        self, run: os.PathLike | str, *, device: torch.device | str | None = None, threads: int | None = None
     ):
         self.run = RunDirectory(run)
         described = self.run.metrics.run

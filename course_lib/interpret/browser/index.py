@@ -327,7 +327,7 @@ class FeatureIndex:
     concepts: dict[int, list[dict[str, Any]]]
 
     @classmethod
-    def open(cls, run: Path | str) -> "FeatureIndex":
+    def open(cls, run: os.PathLike | str) -> "FeatureIndex":
         """Open the index of the run in directory `run`.
 
         Raises IndexMissing where there is none, and IndexOutdated where the run's files are not those it was made of.

@@ -251,7 +251,7 @@ class Server:
 
 
 def serve(
-    run: Path | str,
+    run: os.PathLike | str,
     *,
     port: int = 0,
     effects: int | None = None,
@@ -273,7 +273,7 @@ def serve(
     return Server(index, load, port=port)
 
 
-def open_or_build(run: Path | str, **options: Any) -> FeatureIndex:
+def open_or_build(run: os.PathLike | str, **options: Any) -> FeatureIndex:
     """The index of a run, made where there is none; torch is loaded only then."""
     try:
         return FeatureIndex.open(run)

@@ -144,7 +144,8 @@ def _small(w_1, u_1, w_2, u_2):
 
 
 def _later(w_1, u_1, w_2, u_2):
-    return emergence_time(w_1, u_1, 4) > 1.01 * emergence_time(w_2, u_2, 4)
+    first, second = (float(w_1), float(u_1)), (float(w_2), float(u_2))
+    return emergence_time(*first, 4) > 1.01 * emergence_time(*second, 4)
 
 
 lesson.flaw(

@@ -119,9 +119,9 @@ lesson.flaw(
 
 
 def _groups(generator):
-    label = torch.arange(8) % 2
+    label = torch.arange(12) % 2
     draw = lambda *shape: torch.randn(*shape, generator=generator, dtype=torch.float64)  # noqa: E731
-    x, shift = draw(8, 3) @ draw(3, 3), draw(3)
+    x, shift = draw(12, 3) @ draw(3, 3), draw(3)
     return (x + label[:, None] * shift + torch.randint(2, 5, (3,), generator=generator)).round(decimals=1)
 
 
@@ -131,7 +131,7 @@ def _groups(generator):
     "1. Return "
     "the table `new`, which has the same features, erased by LEACE as fitted to `x` and `label`: the smallest change "
     "after which no linear probe finds the class in `x`. You may not use `course_lib`.",
-    draw=inputs(x=_groups, label=lambda: torch.arange(8) % 2, new=normal("2 3")),
+    draw=inputs(x=_groups, label=lambda: torch.arange(12) % 2, new=normal("2 3")),
     properties=[
         ("What is taken out of each row should lie along the difference of the class means.",
          lambda x, label, new, answer: _along(x, label, new, answer)),
