@@ -235,7 +235,7 @@ def test_pretrain_explains_what_it_cannot_use(tmp_path):
 
 
 def test_doctor_ends_with_its_own_exit_code(monkeypatch):
-    monkeypatch.setattr("course_lib.doctor.main", lambda: 7)
+    monkeypatch.setattr("course_lib.doctor.main", lambda *, details: 7)
     assert CliRunner().invoke(app, ["doctor"]).exit_code == 7
 
 

@@ -29,7 +29,7 @@ def test_lesson_01(page):
 
 def test_feature_browser(browser, tmp_path):
     run = pipeline.run(out=tmp_path / "run", progress=False)
-    server = serve(run.out, progress=False)
+    server = serve(run, progress=False)
     try:
         shown = browser.new_page(viewport={"width": 1280, "height": 900})
         shown.goto(server.address)
