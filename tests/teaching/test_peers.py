@@ -70,9 +70,13 @@ def is_guard(node: ast.stmt, answers: set[str]) -> bool:
 
 
 def names(node: ast.AST, context: type) -> set[str]:
-    return {
+    """Names that a statement reads or, by assignment or import, sets."""
+    found = {
         each.id for each in ast.walk(node) if isinstance(each, ast.Name) and isinstance(each.ctx, context)
     }
+    if context is ast.Store:
+        found |= {(alias.asname or alias.name) for alias in ast.walk(node) if isinstance(alias, ast.alias)}
+    return found
 
 
 def used_without_peer(sources: list[str]) -> list[str]:
