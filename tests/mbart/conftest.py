@@ -17,7 +17,7 @@ TINY = PretrainConfig(
     denoising_steps=8,
     translation_steps=12,
     batch_size=8,
-    learning_rate=1e-2,
+    step_size=1e-2,
     warmup_steps=2,
     precision="float32",
 )

@@ -35,7 +35,7 @@ class PretrainConfig:
     max_document: int = 3
     mask_share: float = 0.35
     span_mean: float = 3.0
-    learning_rate: float = 2e-3
+    step_size: float = 2e-3
     warmup_steps: int = 200
     weight_decay: float = 0.01
     max_gradient_norm: float = 1.0

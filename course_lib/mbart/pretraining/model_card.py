@@ -46,7 +46,7 @@ A small MBartForConditionalGeneration for learning and for tests. It knows the g
 {%- else %}
   No loss asks that translations have like states.
 {%- endif %}
-- Training: {{ "{:,}".format(c.steps) }} steps of {{ c.batch_size }} sequences, AdamW, peak learning rate {{ c.learning_rate }}, {{ c.warmup_steps }} warm-up
+- Training: {{ "{:,}".format(c.steps) }} steps of {{ c.batch_size }} sequences, AdamW, peak learning rate {{ c.step_size }}, {{ c.warmup_steps }} warm-up
   steps, linear decay, {{ c.precision }} products, seed {{ c.seed }}. It took {{ "%.0f" % scores.training_cpu_minutes }} minutes of CPU time on {{ machine }}
   (torch {{ torch }}, transformers {{ transformers }}). Training loss of the last 50 steps: {{ "%.3f" % scores.final_training_loss }}.
 - Command: `{{ command }}`

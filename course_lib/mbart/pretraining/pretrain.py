@@ -174,7 +174,7 @@ def train(
                 optimiser.zero_grad(set_to_none=True)
                 loss.backward()
                 torch.nn.utils.clip_grad_norm_(model.parameters(), config.max_gradient_norm)
-                optimiser.param_groups[0]["lr"] = config.learning_rate * _schedule(len(losses), config)
+                optimiser.param_groups[0]["lr"] = config.step_size * _schedule(len(losses), config)
                 optimiser.step()
                 losses.append(loss.item())
                 bar.update()
