@@ -65,7 +65,7 @@ unit: $(READY)
 # The two limits, in seconds, guard against a hang only. A plain --nbval run does not need the plugin.
 notebooks: $(READY)
 	COURSE_PROGRESS=$$(mktemp -d)/progress.json $(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder \
-		--nbval --nbval-current-env -p tests.notebooks.solutions -p tests.notebooks.kernels --nbval-cell-timeout 900 \
+		--nbval --nbval-current-env --nbval-sanitize-with tests/notebooks/sanitize.cfg -p tests.notebooks.solutions -p tests.notebooks.kernels --nbval-cell-timeout 900 \
 		--nbval-kernel-startup-timeout 900 $(NOTEBOOKS)
 
 browser: $(READY)

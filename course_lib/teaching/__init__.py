@@ -1,14 +1,15 @@
 """The kit that every lesson is built from: claims, predictions, exercises, explorers, figures."""
 
 from course_lib.figures import describe, new_figure, styled
-from course_lib.teaching.claims import ClaimError, claim
+from course_lib.teaching.claims import ClaimError, claim, fact
 from course_lib.teaching.exercise import Exercise, Mistake, Property, Verdict, close, edit, near
-from course_lib.teaching.explorer import Choice, Explorer, Slider, TextBox
+from course_lib.teaching.explorer import Choice, Explorer, Slider, Switch, TextBox
 from course_lib.teaching.laws import inputs, integers, normal, one_of, uniform, whole
 from course_lib.teaching.layout import lines, markdown_table, panels
 from course_lib.teaching.peers import has_peer
-from course_lib.teaching.prediction import Prediction
+from course_lib.teaching.prediction import Prediction, right
 from course_lib.teaching.progress import Progress
+from course_lib.teaching.quiz import Quiz, Sentence
 from course_lib.teaching.register import Contents
 from course_lib.teaching.style import show
 
@@ -22,13 +23,17 @@ __all__ = [
     "Prediction",
     "Progress",
     "Property",
+    "Quiz",
+    "Sentence",
     "Slider",
+    "Switch",
     "TextBox",
     "Verdict",
     "claim",
     "close",
     "describe",
     "edit",
+    "fact",
     "has_peer",
     "inputs",
     "integers",
@@ -39,6 +44,7 @@ __all__ = [
     "normal",
     "one_of",
     "panels",
+    "right",
     "show",
     "styled",
     "uniform",

@@ -188,14 +188,46 @@ class TextBox:
         )
 
 
-Control = Slider | Choice | TextBox
+@dataclass(frozen=True)
+class Switch:
+    """Something that is off or on: a result that the page derives later, a constraint, a second curve."""
+
+    label: str
+    tooltip: str
+    default: bool = False
+
+    def values(self) -> tuple[bool, bool, bool]:
+        """Return off, the default, and on."""
+        return (False, self.default, True)
+
+    def say(self, value: bool) -> str:
+        """Say a setting in words."""
+        return f"{self.label}: {'on' if value else 'off'}"
+
+    def check(self, name: str, value: Any) -> None:
+        """Raise ValueError where `value` is not a bool."""
+        if not isinstance(value, bool):
+            raise ValueError(f"{name} must be True or False, got {value!r}")
+
+    def widget(self) -> ipywidgets.Widget:
+        """Make the control."""
+        return ipywidgets.Checkbox(
+            value=self.default,
+            description=self.label,
+            tooltip=self.tooltip,
+            style=_DESCRIPTION,
+            layout=_LAYOUT,
+        )
+
+
+Control = Slider | Choice | TextBox | Switch
 
 
 class Explorer:
     """Base class of every interactive figure.
 
     A subclass sets `title`, `summary` (the text alternative of the figure as a whole), its controls as attributes
-    (`Slider`, `Choice` or `TextBox`, named as `compute`'s keyword arguments; the first one is the one that the
+    (`Slider`, `Choice`, `TextBox` or `Switch`, named as `compute`'s keyword arguments; the first one is the one that the
     static strip sweeps) and its axes as `layout` (`panels`). Where two controls decide together what happens,
     `together` names them: a page without a kernel then shows all their combinations. It defines
 

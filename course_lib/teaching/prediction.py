@@ -1,24 +1,51 @@
-"""Predict, then look: the learner commits a guess, and only then is the figure drawn."""
+"""Predict, then look: the learner records a guess, and only then is the figure drawn.
+
+Cells that answer a prediction carry its number in their metadata, `{"course": {"answers": "15.P1"}}`. In JupyterLab
+they wait for the guess, or for "Show me", also after all cells ran.
+"""
 
 from collections.abc import Callable, Mapping
 
-import ipywidgets
 from IPython.display import Markdown, display
 from matplotlib.figure import Figure
 
+from course_lib.teaching.panel import Panel
 from course_lib.teaching.progress import Progress
-from course_lib.teaching.style import png_bytes, text_alternative
-from course_lib.teaching.words import PANEL_CLASS, Words
+
+
+class RightSentence(str):
+    """A sentence that belongs to the right choice."""
+
+
+def right(sentence: str) -> RightSentence:
+    """Mark the sentence of the right choice: `{"It falls": right("Gravity."), "It rises": "It goes down."}`."""
+    return RightSentence(sentence)
+
+
+def the_right_one(choices: Mapping[str, str], answer: str | None = None) -> str:
+    """Return the choice whose sentence is marked `right`, or `answer` where it is named apart.
+
+    Raises:
+        ValueError: there are fewer than two choices, `answer` is not one of them, or not exactly one is right.
+    """
+    marked = [choice for choice, sentence in choices.items() if isinstance(sentence, RightSentence)]
+    found = marked if answer is None else [answer]
+    if len(choices) < 2 or len(found) != 1 or found[0] not in choices or (marked and marked != found):
+        raise ValueError(
+            f"exactly one of at least two choices {list(choices)} must be right, got {found or 'none'}"
+        )
+    return found[0]
 
 
 class Prediction:
     """A question with a few answers, whose figure appears after a guess.
 
-    `choices` maps each answer to the sentence that a learner who picked it should read; `answer` is the
-    right one. `reveal` draws the figure; it is not called before a guess.
+    `choices` maps each answer to the sentence that a learner who picked it should read; the right one is
+    marked by `right` or named by `answer`. `reveal` draws the figure; it is not called before a guess. A guess that
+    the progress file holds is shown again where `again` is true.
 
     Raises:
-        ValueError: `answer` is not among `choices`, or there are fewer than two of them.
+        ValueError: there are fewer than two choices, or not exactly one is right.
     """
 
     def __init__(
@@ -27,35 +54,26 @@ class Prediction:
         question: str,
         *,
         choices: Mapping[str, str],
-        answer: str,
+        answer: str | None = None,
         reveal: Callable[[], Figure],
         progress: Progress | None = None,
     ):
-        if len(choices) < 2 or answer not in choices:
-            raise ValueError(f"answer must be one of at least two choices {list(choices)}, got {answer!r}")
-        self.id, self.question, self.choices, self.answer = prediction_id, question, dict(choices), answer
+        self.answer = the_right_one(choices, answer)
+        self.id, self.question = prediction_id, question
+        self.choices = {choice: str(sentence) for choice, sentence in choices.items()}
         self.reveal, self.progress = reveal, progress or Progress()
         self.guess: str | None = None
-        self._options = ipywidgets.RadioButtons(
-            options=list(choices), value=None, layout=ipywidgets.Layout(width="auto")
+        self._panel = Panel(
+            choices,
+            label="Record my guess",
+            tooltip=f"Record the guess of prediction {prediction_id}",
+            answered=self.record,
+            opens=prediction_id,
         )
-        self._button = ipywidgets.Button(
-            description="Commit my guess",
-            tooltip=f"Commit the guess of prediction {prediction_id}",
-            disabled=True,
-        )
-        self._words = Words()
-        self._picture = ipywidgets.Image(format="png", layout=ipywidgets.Layout(display="none"))
-        self._options.observe(self._on_choice, "value")
-        self._button.on_click(lambda _: self.commit(self._options.value))
-        self.widget = ipywidgets.VBox([self._options, self._button, self._words, self._picture])
-        self.widget.add_class(PANEL_CLASS)
+        self.widget = self._panel.widget
 
-    def _on_choice(self, change) -> None:
-        self._button.disabled = change["new"] is None
-
-    def commit(self, guess: str) -> None:
-        """Take the guess, say whether it was right and why, and draw the figure.
+    def record(self, guess: str) -> None:
+        """Keep the guess, say whether it was right and why, and draw the figure.
 
         Raises:
             ValueError: `guess` is not one of the choices.
@@ -65,15 +83,11 @@ class Prediction:
         self.guess = guess
         right = guess == self.answer
         self.progress.record_prediction(self.id, guess=guess, right=right)
-        figure = self.reveal()
-        self._options.value = guess
-        self._picture.value = png_bytes(figure, dpi=192)
-        self._picture.layout = ipywidgets.Layout(
-            width=f"{round(figure.get_figwidth() * 96)}px", max_width="100%"
-        )
-        self._words.alt = text_alternative(figure)
         opening = "As you predicted." if right else f"Not what happens. You predicted: {guess}."
-        self._words.text = f"{opening} {self.choices[guess]}"
+        self._panel.show(guess, f"{opening} {self.choices[guess]}", self.reveal())
 
     def _ipython_display_(self) -> None:
+        earlier = self.progress.read()["predictions"].get(self.id, {}).get("guess")
+        if self.guess is None and earlier in self.choices:
+            self.record(earlier)
         display(Markdown(f"**Prediction {self.id}.** {self.question}"), self.widget)

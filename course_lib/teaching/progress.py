@@ -16,11 +16,14 @@ DEFAULT_NAME = ".course_progress.json"
 _FIELDS = {
     "exercises": {"attempts": int, "hints": int, "solved": bool, "mistakes": dict},
     "predictions": {"guess": str, "right": bool},
+    "sentences": {"choice": str, "right": bool},
 }
+# What files from before there were quizzes lack.
+_LATER = ("sentences",)
 
 
 def parsed(text: str) -> dict[str, dict[str, dict]]:
-    """Return what the text of a progress file holds: {"exercises": {id: {...}}, "predictions": {id: {...}}}.
+    """Return what the text of a progress file holds, by id: {"exercises": {...}, "predictions": {...}, "sentences": {...}}.
 
     Raises:
         ValueError: the text is not that of a progress file.
@@ -28,7 +31,10 @@ def parsed(text: str) -> dict[str, dict[str, dict]]:
     try:
         state = json.loads(text)
         return {
-            kind: {name: _entry(fields, entry) for name, entry in state[kind].items()}
+            kind: {
+                name: _entry(fields, entry)
+                for name, entry in (state.get(kind, {}) if kind in _LATER else state[kind]).items()
+            }
             for kind, fields in _FIELDS.items()
         }
     except (KeyError, TypeError, AttributeError, RecursionError) as error:
@@ -64,17 +70,17 @@ class Report:
 
 
 class Progress:
-    """Solved exercises, hints taken and predictions made, saved at every change."""
+    """Solved exercises, hints taken, predictions made and sentences marked, saved at every change."""
 
     def __init__(self, path: Path | str | None = None):
         self.path = Path(path or os.environ.get(VARIABLE) or DEFAULT_NAME)
 
     def read(self) -> dict[str, dict[str, dict]]:
-        """Return {"exercises": {id: {...}}, "predictions": {id: {...}}}; empty where nothing was done yet.
+        """Return by id {"exercises": {...}, "predictions": {...}, "sentences": {...}}; empty where nothing was done yet.
 
         A file that is not readable as progress is kept under another name, never overwritten.
         """
-        empty = {"exercises": {}, "predictions": {}}
+        empty = {kind: {} for kind in _FIELDS}
         if not self.path.exists():
             return empty
         try:
@@ -117,6 +123,12 @@ class Progress:
         state["predictions"].setdefault(prediction_id, {"guess": guess, "right": right})
         self._write(state)
 
+    def record_sentence(self, sentence_id: str, *, choice: str, right: bool) -> None:
+        """Keep how a sentence of a quiz was first marked."""
+        state = self.read()
+        state["sentences"].setdefault(sentence_id, {"choice": choice, "right": right})
+        self._write(state)
+
     def exercise(self, exercise_id: str) -> dict:
         """Return {"attempts", "hints", "solved", "mistakes"} of one exercise; mistakes are counted by name."""
         return self.read()["exercises"].get(exercise_id, _untouched())
@@ -130,13 +142,15 @@ class Progress:
             exercises = [e for name, e in state["exercises"].items() if name.startswith(number + ".")]
             tried = sum(e["attempts"] > 0 for e in exercises)
             guesses = [p for name, p in state["predictions"].items() if name.startswith(number + ".")]
+            marked = [s for name, s in state["sentences"].items() if name.startswith(number + ".")]
             rows.append(
                 f"| {number} | {sum(e['solved'] for e in exercises)} of {tried} tried "
-                f"| {sum(e['hints'] for e in exercises)} | {sum(p['right'] for p in guesses)} of {len(guesses)} |"
+                f"| {sum(e['hints'] for e in exercises)} | {sum(p['right'] for p in guesses)} of {len(guesses)} "
+                f"| {sum(s['right'] for s in marked)} of {len(marked)} |"
             )
         if not rows:
             return Report("Nothing recorded yet: solve an exercise, then run this cell again.")
-        header = "| Lesson | Exercises solved | Hints read | Predictions right |\n|---|---|---|---|\n"
+        header = "| Lesson | Exercises solved | Hints read | Predictions right | Sentences right |\n|---|---|---|---|---|\n"
         return Report(header + "\n".join(rows))
 
     def reset(self) -> None:

@@ -1,4 +1,4 @@
-"""What a lesson holds: one register of its symbols, figures, explorers, predictions and exercises.
+"""What a lesson holds: one register of its symbols, figures, explorers, predictions, exercises and sentences to judge.
 
 A lesson's package makes it in `contents.py`, where its other modules import it from, and offers it as `lesson`.
 """
@@ -14,12 +14,13 @@ from course_lib.teaching.exercise import Exercise, Mistake, Property
 from course_lib.teaching.explorer import Explorer
 from course_lib.teaching.laws import Inputs
 from course_lib.teaching.layout import panels
-from course_lib.teaching.prediction import Prediction
+from course_lib.teaching.prediction import Prediction, the_right_one
+from course_lib.teaching.quiz import Quiz, Sentence
 from course_lib.teaching.style import describe, new_figure, styled
 
 
 class Contents:
-    """The figures, explorers, predictions and exercises of one lesson, by name or number, in order.
+    """The figures, explorers, predictions, exercises and sentences of one lesson, by name or number, in order.
 
     `symbols` are those that its text introduces, in TeX, each with what it stands for.
     """
@@ -30,6 +31,7 @@ class Contents:
         self.explorers: dict[str, type[Explorer]] = {}
         self.predictions: dict[str, Callable[..., Prediction]] = {}
         self.exercises: dict[str, Exercise] = {}
+        self.sentences: dict[str, Sentence] = {}
 
     def figure(
         self,
@@ -92,10 +94,12 @@ class Contents:
         question: str,
         choices: Mapping[str, str] | Callable[..., Mapping[str, str]],
         *,
-        answer: str,
+        answer: str | None = None,
         reveal: Callable[..., Figure],
     ) -> Callable[..., Prediction]:
         """Register a prediction; return what a notebook calls to ask it.
+
+        The right choice is named by `answer`, or its sentence is marked: `right("...")`.
 
         The arguments of that call, what the page has measured, go on to `reveal`, and to `choices` where that is a
         function: its sentences then say what was measured.
@@ -120,8 +124,26 @@ class Contents:
         ask.__doc__ = f"Ask prediction {number}: {question}"
         ask.reveal = reveal
         ask.example = example
+        if not callable(choices):
+            the_right_one(choices, answer)
         self._add(self.predictions, number, ask)
         return ask
+
+    def sentence(
+        self, number: str, text: str, *, answer: bool | str, conditions: Sequence[str] = ()
+    ) -> Callable[[Callable], Callable]:
+        """Register a sentence of the quiz; the decorated function computes what decides, its docstring says why."""
+
+        def register(run: Callable) -> Callable:
+            sentence = Sentence(number, text, answer=answer, run=run, conditions=tuple(conditions))
+            self._add(self.sentences, number, sentence)
+            return run
+
+        return register
+
+    def quiz(self) -> Quiz:
+        """Return the quiz of all sentences, for the page to show."""
+        return Quiz(list(self.sentences.values()))
 
     def exercise(
         self, number: str, title: str, *, draw: Inputs | Callable[..., dict], **about: Any

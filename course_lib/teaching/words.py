@@ -6,6 +6,10 @@ it also names, from their visible labels, the sliders of the explorer that it st
 
 And it puts the controls back where Reset is pressed. The page keeps the last values of a drag until the kernel has
 taken the earlier ones: a kernel that resets alone is overtaken by them.
+
+And it keeps the cells that answer a prediction closed until the guess is recorded. JupyterLab opens the outputs of a cell
+that runs, so that hiding them in the stored notebook is not enough: the cells that name the prediction in their
+metadata get a note in the place of what they show, and open with the guess or by the note's button.
 """
 
 import anywidget
@@ -67,8 +71,70 @@ function render({ model, el }) {
     }
   };
   document.addEventListener("click", reset);
+
+  // Cells whose metadata have course.answers = opens: the notebook's model knows them, by their place.
+  const opens = model.get("opens");
+  const notebook = () => el.closest(".jp-Notebook");
+  const closed = () => opens && !model.get("answered");
+  const waiting = () => {
+    const known = model.widget_manager.context?.model?.cells;
+    const root = notebook();
+    if (!known || !root) return [];
+    const nodes = [...root.querySelectorAll(".jp-Cell")];
+    return nodes.filter((node, at) => {
+      const place = Number(node.dataset.windowedListIndex ?? at);
+      const cell = place < known.length ? known.get(place) : null;
+      return cell?.getMetadata("course")?.answers === opens;
+    });
+  };
+  const showMe = () => { model.set("answered", true); model.save_changes(); };
+  const note = () => {
+    const line = document.createElement("div");
+    line.className = "course-note";
+    line.dataset.prediction = opens;
+    line.append(`What answers ${opens} is shown here after your guess. `);
+    const button = document.createElement("button");
+    button.textContent = "Show me";
+    button.setAttribute("aria-label", `Show me what answers ${opens}`);
+    button.addEventListener("click", showMe);
+    line.append(button);
+    return line;
+  };
+  const gate = () => {
+    let last = null;
+    for (const node of waiting()) {
+      const has = node.querySelector(":scope > .course-note");
+      if (closed()) {
+        node.classList.add("course-waits");
+        // One note where several cells stand in a row.
+        const follows = last && last === node.previousElementSibling;
+        if (!has && !follows) node.append(note());
+        last = node;
+      } else {
+        has?.remove();
+        node.classList.remove("course-waits");
+        node.querySelector(".jp-Cell-outputWrapper .jp-OutputPlaceholder .jp-Placeholder-content")?.click();
+      }
+    }
+  };
+  let gated = null;
+  const watch = () => {
+    const root = notebook();
+    if (!root) { if (!stopped) requestAnimationFrame(watch); return; }
+    // Cells far away are drawn when the reader comes near them.
+    const list = root.querySelector(".jp-WindowedPanel-viewport") ?? root;
+    gated = new MutationObserver(() => { if (closed()) gate(); });
+    gated.observe(list, { childList: true });
+    gate();
+  };
+  if (opens) {
+    model.on("change:answered", gate);
+    watch();
+  }
   return () => {
     stopped = true;
+    gated?.disconnect();
+    model.off("change:answered", gate);
     document.removeEventListener("click", reset);
     observer?.disconnect();
     model.off("change:text", update);
@@ -82,6 +148,10 @@ _STYLE = """
 .course-words { margin: 4px 0; padding: 6px 10px; max-width: 70em; line-height: 1.4;
   border-left: 4px solid #0072B2; background: rgba(0, 114, 178, 0.08);
   font-family: var(--jp-content-font-family, sans-serif); color: var(--jp-content-font-color1, inherit); }
+.course-waits.jp-MarkdownCell .jp-Cell-inputWrapper,
+.course-waits .jp-Cell-outputWrapper { display: none !important; }
+.course-note { margin: 6px 0 6px 64px; color: var(--jp-content-font-color2, inherit);
+  font-family: var(--jp-content-font-family, sans-serif); font-size: var(--jp-content-font-size1, 14px); }
 .course-panel .noUi-handle:focus-visible, .course-panel .widget-readout:focus-visible,
 .course-panel button:focus-visible, .course-panel input:focus-visible {
   outline: 3px solid #0072B2; outline-offset: 2px; }
@@ -94,6 +164,7 @@ class Words(anywidget.AnyWidget):
     """A line of text, announced when it changes; put it in a box that has the class `PANEL_CLASS`.
 
     A button of the class `RESET_CLASS` in the same box gives each control its `start`: {model id: state of the model}.
+    Cells of the notebook whose metadata name `opens` as what they answer wait until `answered`.
     """
 
     _esm = _MODULE
@@ -101,3 +172,5 @@ class Words(anywidget.AnyWidget):
     text = traitlets.Unicode("").tag(sync=True)
     alt = traitlets.Unicode("").tag(sync=True)
     start = traitlets.Dict().tag(sync=True)
+    opens = traitlets.Unicode("").tag(sync=True)
+    answered = traitlets.Bool(False).tag(sync=True)

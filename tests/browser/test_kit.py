@@ -140,7 +140,7 @@ def test_code_moves_the_panel(kit, panel):
 
 def test_a_prediction_shows_its_figure_only_after_the_guess(kit):
     panel = kit.locator(".course-panel", has=kit.locator("input[type=radio]"))
-    button = panel.get_by_role("button", name="Commit my guess")
+    button = panel.get_by_role("button", name="Record my guess")
     assert button.is_disabled()
     assert not panel.locator("img").is_visible()
     panel.get_by_label("They grow and change sign").check()

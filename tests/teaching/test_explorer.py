@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Circle
 from PIL import Image
 
-from course_lib.teaching.explorer import Choice, Explorer, Slider, TextBox, set_data
+from course_lib.teaching.explorer import Choice, Explorer, Slider, Switch, TextBox, set_data
 from course_lib.teaching.layout import LOOKS, lines, panels
 from course_lib.teaching.style import text_alternative
 from course_lib.teaching.words import PANEL_CLASS, RESET_CLASS, Words
@@ -356,3 +356,19 @@ def test_controls_say_their_values():
 def test_a_control_whose_default_cannot_be_set_is_refused(control, change, message):
     with pytest.raises(ValueError, match=message):
         replace(control, **change)
+
+
+def test_a_switch_is_off_or_on():
+    switch = Switch("Reveal the count", "Shows what step 2 derives")
+    assert switch.values() == (False, False, True)
+    assert (switch.say(False), switch.say(True)) == ("Reveal the count: off", "Reveal the count: on")
+    box = switch.widget()
+    assert (box.value, box.description, box.tooltip) == (
+        False,
+        "Reveal the count",
+        "Shows what step 2 derives",
+    )
+    switch.check("reveal", True)
+    for wrong in (1, "on", None):
+        with pytest.raises(ValueError, match="reveal must be True or False"):
+            switch.check("reveal", wrong)

@@ -3,7 +3,7 @@
 import ipywidgets
 import pytest
 
-from course_lib.teaching.prediction import Prediction
+from course_lib.teaching.prediction import Prediction, right
 from course_lib.teaching.progress import Progress
 from course_lib.teaching.style import describe, new_figure, text_alternative
 from course_lib.teaching.words import PANEL_CLASS, Words
@@ -67,8 +67,8 @@ def test_every_guess_has_its_sentence_and_shows_the_figure(prediction, guess):
 
 
 def test_only_the_first_guess_is_recorded(prediction):
-    prediction.commit("up")
-    prediction.commit("down")
+    prediction.record("up")
+    prediction.record("down")
     assert parts(prediction)[2].text.startswith("As you predicted.")
     assert parts(prediction)[0].value == "down"
     assert Progress().read()["predictions"] == {"90.P1": {"guess": "up", "right": False}}
@@ -77,7 +77,7 @@ def test_only_the_first_guess_is_recorded(prediction):
 def test_an_unknown_guess_is_refused_and_shows_nothing(prediction):
     for guess in ("none of these", None):
         with pytest.raises((ValueError, TypeError), match=r"guess must be one of|Type-check error"):
-            prediction.commit(guess)
+            prediction.record(guess)
     assert prediction.drawn == []
     assert parts(prediction)[3].value == b""
     assert Progress().read()["predictions"] == {}
@@ -94,8 +94,39 @@ def test_the_cell_shows_the_question_and_the_panel(prediction, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("choices", "answer"), [({"a": "A.", "b": "B."}, "c"), ({"a": "A."}, "a"), ({}, "a")]
+    ("choices", "answer"),
+    [
+        ({"a": "A.", "b": "B."}, "c"),
+        ({"a": "A."}, "a"),
+        ({}, "a"),
+        ({"a": "A.", "b": "B."}, None),
+        ({"a": right("A."), "b": right("B.")}, None),
+        ({"a": right("A."), "b": "B."}, "b"),
+    ],
 )
 def test_a_question_without_a_choice_or_an_answer_is_refused(choices, answer):
-    with pytest.raises(ValueError, match="answer must be one of at least two choices"):
+    with pytest.raises(ValueError, match="exactly one of at least two choices"):
         Prediction("90.P1", "?", choices=choices, answer=answer, reveal=new_figure)
+
+
+def test_the_right_choice_is_marked_by_its_sentence():
+    asked = Prediction("90.P2", "?", choices={"a": "No.", "b": right("Yes.")}, reveal=new_figure)
+    assert (asked.answer, asked.choices) == ("b", {"a": "No.", "b": "Yes."})
+
+
+def test_cells_that_answer_open_with_the_guess(prediction):
+    words = parts(prediction)[2]
+    assert (words.opens, words.answered) == ("90.P1", False)
+    prediction.record("up")
+    assert words.answered
+
+
+def test_a_recorded_guess_is_shown_again_and_counts_once(prediction, monkeypatch):
+    prediction.record("up")
+    monkeypatch.setattr("course_lib.teaching.prediction.display", lambda *things: None)
+    again = Prediction("90.P1", "?", choices=CHOICES, answer="down", reveal=prediction.reveal)
+    assert parts(again)[0].value is None
+    again._ipython_display_()
+    assert (parts(again)[0].value, again.guess) == ("up", "up")
+    assert parts(again)[2].text.startswith("Not what happens. You predicted: up.")
+    assert Progress().read()["predictions"] == {"90.P1": {"guess": "up", "right": False}}

@@ -7,7 +7,7 @@ import pytest
 
 from course_lib.teaching.progress import Progress
 
-EMPTY = {"exercises": {}, "predictions": {}}
+EMPTY = {"exercises": {}, "predictions": {}, "sentences": {}}
 
 
 @pytest.fixture
@@ -141,12 +141,14 @@ def test_the_report_counts_lesson_by_lesson(progress):
     progress.record_hint("01.2", 1)
     progress.record_prediction("01.P1", guess="a", right=True)
     progress.record_prediction("01.P2", guess="b", right=False)
+    progress.record_sentence("01.Q1", choice="True", right=True)
+    progress.record_sentence("01.Q1", choice="False", right=False)
     report = progress.report()
     assert repr(report).splitlines() == [
-        "| Lesson | Exercises solved | Hints read | Predictions right |",
-        "|---|---|---|---|",
-        "| 00 | 1 of 1 tried | 2 | 0 of 0 |",
-        "| 01 | 1 of 2 tried | 1 | 1 of 2 |",
+        "| Lesson | Exercises solved | Hints read | Predictions right | Sentences right |",
+        "|---|---|---|---|---|",
+        "| 00 | 1 of 1 tried | 2 | 0 of 0 | 0 of 0 |",
+        "| 01 | 1 of 2 tried | 1 | 1 of 2 | 1 of 1 |",
     ]
     assert report._repr_markdown_() == repr(report)
 

@@ -19,7 +19,7 @@ from course_lib.editions.cache import fingerprint, folder_of, make_missing
 from course_lib.files import new_directory
 from course_lib.lessons import contents_of
 from course_lib.lessons.catalog import LESSONS, Lesson
-from course_lib.teaching import Choice, Explorer, Slider
+from course_lib.teaching import Choice, Explorer, Slider, Switch
 
 # The positions of one slider, in the order in which they are tried until an explorer is small enough.
 POSITIONS = (9, 7, 5, 3)
@@ -150,6 +150,8 @@ def settings_of(control: Any, positions: int) -> list[Any]:
     """
     if isinstance(control, Choice):
         return list(control.options)
+    if isinstance(control, Switch):
+        return [False, True]
     if not isinstance(control, Slider):
         return list(dict.fromkeys(control.values()))
     steps = round((control.maximum - control.minimum) / control.step)
@@ -171,6 +173,8 @@ def format_setting(control: Any, value: Any) -> str:
     """Return a setting as the page shows it beside the control."""
     if isinstance(control, Slider):
         return f"{value:g}" + (f" {control.unit}" if control.unit else "")
+    if isinstance(control, Switch):
+        return "on" if value else "off"
     return str(value) or "(empty)"
 
 

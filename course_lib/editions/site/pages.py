@@ -263,7 +263,7 @@ def prediction(number: str, about: Mapping[str, Any]) -> str:
     return (
         f'<form class="course-prediction" id="prediction-{number}">'
         f"<fieldset><legend>Your prediction {number}</legend>{''.join(options)}"
-        '<button type="submit" disabled>Make my guess</button></fieldset><p role="status" aria-live="polite"></p>'
+        '<button type="submit" disabled>Record my guess</button></fieldset><p role="status" aria-live="polite"></p>'
         f"<details><summary>All answers to {number}</summary><dl>{''.join(answers)}</dl></details></form>"
     )
 
