@@ -36,7 +36,7 @@ help:
 	@echo "make site     build the course as static pages in build/site/ (SITE_ARGS=... passes arguments on)"
 	@echo "make teacher  build plans, solutions, banks and slides in build/teacher/ (TEACHER_ARGS=\"15 16\": some lessons)"
 	@echo "make bench    run the benchmarks (make bench explorer: one part)"
-	@echo "make mutants  plant slips in copies of the library and show which of them the tests notice"
+	@echo "make mutants  plant slips in copies of the library and in the lessons' experiments, and show which are noticed"
 	@echo "make doctor   say what is wrong with this environment and how to fix it"
 
 # What is installed, and whether anything has to be, setup_course.py knows.
@@ -122,6 +122,7 @@ bench: $(READY)
 
 mutants: $(READY)
 	$(BIN)/python -m tests.mutants
+	$(BIN)/python -m tests.notebooks.neighbours
 
 # `make bench explorer` names a part of the benchmarks: the part itself is no target of its own.
 $(BENCH_PARTS):

