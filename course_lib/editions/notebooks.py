@@ -17,6 +17,7 @@ FIELDS = (
 PREDICTION = re.compile(r"\*\*Prediction (\d\d\.P\d+)\.\*\*")
 EXERCISE = re.compile(r"\*\*(\d\d\.\d+) ")
 STRIP = "<details><summary>For reading without a kernel"
+FOLDED_QUIZ = f"{STRIP}: the sentences"
 WIDGET = "application/vnd.jupyter.widget-view+json"
 # The explorers that a code cell makes.
 EXPLORER = re.compile(r"\blesson\.(\w+)\(")
@@ -35,6 +36,16 @@ def read(path: Path) -> NotebookNode:
     if missing := [name for name in FIELDS if name not in notebook.metadata.get("course", {})]:
         raise ValueError(f"the metadata of {path} must have course.{missing[0]}, and have none")
     return notebook
+
+
+def third_edition(notebook: NotebookNode) -> bool:
+    """Whether a lesson names in its cells' metadata what answers a prediction, and has a quiz and a budget."""
+    return notebook.metadata.get("course", {}).get("edition") == 3
+
+
+def answers(cell: NotebookNode) -> str | None:
+    """Return the number of the prediction that a cell answers, None for other cells."""
+    return cell.metadata.get("course", {}).get("answers")
 
 
 def section(notebook: NotebookNode, title: str) -> str:

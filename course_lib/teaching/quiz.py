@@ -150,19 +150,22 @@ def verdict(sentence: Sentence) -> str:
     return fixed.get(sentence.right, sentence.right)
 
 
+def inline_picture(figure: Figure | None) -> str:
+    """Return a figure as an image in HTML that needs no file, empty where there is none."""
+    if figure is None:
+        return ""
+    data = base64.b64encode(png_bytes(figure, dpi=110)).decode()
+    alt, width = html.escape(text_alternative(figure)), round(figure.get_figwidth() * 80)
+    return f'<img alt="{alt}" width="{width}" src="data:image/png;base64,{data}"/>'
+
+
 def folded(sentence: Sentence) -> str:
     """Return a sentence as an item of a list in HTML, with its answer folded below it."""
     shown = sentence.shown()
-    picture = ""
-    if shown.figure is not None:
-        data = base64.b64encode(png_bytes(shown.figure, dpi=110)).decode()
-        width = round(shown.figure.get_figwidth() * 80)
-        alt = html.escape(text_alternative(shown.figure))
-        picture = f'<img alt="{alt}" width="{width}" src="data:image/png;base64,{data}"/>'
     options = ", ".join(html.escape(option) for option in sentence.options)
     measured = html.escape(shown.text).replace("\n", "<br/>")
     return (
         f"<li>{html.escape(sentence.text)} <em>({options}?)</em><details><summary>Answer to {sentence.id}</summary>"
-        f"<p><strong>{html.escape(verdict(sentence).capitalize())}.</strong> "
-        f"{html.escape(sentence.explanation)}</p><p>Measured: {measured}</p>{picture}</details></li>"
+        f"<p><strong>{html.escape(verdict(sentence).capitalize())}.</strong> {html.escape(sentence.explanation)}</p>"
+        f"<p>Measured: {measured}</p>{inline_picture(shown.figure)}</details></li>"
     )

@@ -19,7 +19,8 @@ from course_lib.editions.cache import fingerprint, folder_of, make_missing
 from course_lib.files import new_directory
 from course_lib.lessons import contents_of
 from course_lib.lessons.catalog import LESSONS, Lesson
-from course_lib.teaching import Choice, Explorer, Slider, Switch
+from course_lib.teaching import Choice, Explorer, Sentence, Slider, Switch
+from course_lib.teaching.quiz import inline_picture, verdict
 
 # The positions of one slider, in the order in which they are tried until an explorer is small enough.
 POSITIONS = (9, 7, 5, 3)
@@ -62,10 +63,26 @@ def write(lesson: Lesson, folder: Path) -> None:
                 number: {"choices": list(one.choices.items()), "answer": one.answer}
                 for number, one in predictions.items()
             },
+            "sentences": [sentence(one) for one in register.sentences.values()],
             "hints": {number: list(exercise.hints) for number, exercise in register.exercises.items()},
             "explorers": {name: render_rows(kind, made / name) for name, kind in register.explorers.items()},
         }
         (made / "facts.json").write_text(json.dumps(facts, ensure_ascii=False), encoding="utf-8")
+
+
+def sentence(about: Sentence) -> dict[str, Any]:
+    """Return a sentence of a quiz with its answer; what decides is run here."""
+    shown = about.shown()
+    return {
+        "id": about.id,
+        "text": about.text,
+        "options": list(about.options),
+        "right": about.right,
+        "verdict": verdict(about).capitalize(),
+        "why": about.explanation,
+        "measured": shown.text,
+        "picture": inline_picture(shown.figure),
+    }
 
 
 def render_rows(kind: type[Explorer], folder: Path, *, limit: int = LIMIT) -> dict[str, Any]:

@@ -9,12 +9,13 @@ from urllib.parse import quote
 from nbformat import NotebookNode
 
 from course_lib.editions.html import toctree
-from course_lib.editions.notebooks import printed
+from course_lib.editions.notebooks import printed, third_edition
 from course_lib.editions.site.pages import explorer
 from course_lib.editions.site.symbols import anchor_of, letter
 from course_lib.lessons.catalog import LESSONS, PARTS, PATH_AIMS, PATHS, Lesson, lessons_for, part_title
+from course_lib.teaching.quiz import TRUE
 
-HOLDS = re.compile(r"^\(\d\d\.\w+\) holds", re.MULTILINE)
+MEASURED = re.compile(r"^\(\d\d\.\w+\) ", re.MULTILINE)
 REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+")
 
 
@@ -24,8 +25,14 @@ def index(notebooks: Mapping[str, NotebookNode], facts: Mapping[str, Mapping[str
     Raises:
         ValueError: README has no table of measurements.
     """
-    claims = sum(len(HOLDS.findall(printed(*notebook.cells))) for notebook in notebooks.values())
-    wrong = {lesson: notebooks[lesson.notebook].metadata.course.mistakes for lesson in LESSONS}
+    claims = sum(len(MEASURED.findall(printed(*notebook.cells))) for notebook in notebooks.values())
+    wrong = {
+        lesson: [
+            *notebooks[lesson.notebook].metadata.course.mistakes,
+            *(one["text"] for one in facts[lesson.number].get("sentences", ()) if one["right"] != TRUE),
+        ]
+        for lesson in LESSONS
+    }
     trees = [
         toctree(part_title(part), [f"lessons/{lesson.name}" for lesson in LESSONS if lesson.part == part])
         for part in PARTS
@@ -48,10 +55,10 @@ def index(notebooks: Mapping[str, NotebookNode], facts: Mapping[str, Mapping[str
             "## What was measured",
             "On one machine with two cores, unless stated otherwise; ratios are CPU time of one thread.",
             f'<div class="course-measured">\n\n{read_measurements(readme)}\n\n</div>',
-            "## What was found wrong in the sources",
-            f"The course grew out of five collections of notes. The lessons quote {sum(map(len, wrong.values()))} "
-            "passages that are wrong or need a condition; the code beside each shows what is right.",
-            _mistakes(wrong),
+            "## Sentences that tempt",
+            f"The course grew out of five collections of notes. The lessons put {sum(map(len, wrong.values()))} "
+            "statements to the test that are wrong or need a condition; the code beside each shows what is right.",
+            _mistakes(wrong, notebooks),
             *trees,
         ]
     )
@@ -104,11 +111,13 @@ def read_measurements(readme: str) -> str:
     return found[1].strip()
 
 
-def _mistakes(wrong: Mapping[Lesson, list[str]]) -> str:
+def _mistakes(wrong: Mapping[Lesson, list[str]], notebooks: Mapping[str, NotebookNode]) -> str:
     rows = []
     for lesson, titles in wrong.items():
         if titles:
-            target = f"lessons/{lesson.notebook}#What-the-notes-say-wrongly"
+            quiz = third_edition(notebooks[lesson.notebook])
+            section = "Which-of-these-sentences-are-true?" if quiz else "What-the-notes-say-wrongly"
+            target = f"lessons/{lesson.notebook}#{section}"
             rows.append(
                 f"- [{lesson.number} {lesson.title}]({target}): "
                 + "; ".join(t.rstrip(".") for t in titles)

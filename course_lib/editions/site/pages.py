@@ -19,7 +19,16 @@ from typing import Any
 
 from nbformat import NotebookNode, v4
 
-from course_lib.editions.notebooks import EXERCISE, EXPLORER, PREDICTION, STRIP, WIDGET
+from course_lib.editions.notebooks import (
+    EXERCISE,
+    EXPLORER,
+    FOLDED_QUIZ,
+    PREDICTION,
+    STRIP,
+    WIDGET,
+    answers,
+    third_edition,
+)
 from course_lib.lessons.catalog import PARTS, Lesson
 
 TAG = re.compile(r"\\tag\{(\d\d\.\w+)\}")
@@ -104,15 +113,19 @@ def page(
     """Return the page of a lesson, as a notebook that Sphinx reads; its figures are written into `pictures`.
 
     `facts` is what `facts.gather` returns for the lesson. `introduced` holds the cells that introduce
-    symbols, by the ids that they get. `library` links to the library's pages. With `guess`, what stands between a
-    prediction and the next heading or exercise waits for the reader's guess. The stored notebook is not changed.
+    symbols, by the ids that they get. `library` links to the library's pages. With `guess`, what answers a
+    prediction waits for the reader's guess: the cells that say so, or, on pages of the second edition, what stands
+    between it and the next heading or exercise. The stored notebook is not changed.
     """
     cells, placed, asked = [], set(), False
+    by_cell = third_edition(notebook)
     for i, cell in enumerate(notebook.cells):
         ids = [name for name, at in (introduced or {}).items() if at == i]
         made = [v4.new_markdown_cell("".join(map(target, ids)))] if ids else []
+        if by_cell:
+            asked = guess and answers(cell) is not None
         if cell.cell_type == "markdown":
-            heading = HEADING.search(cell.source) if asked else None
+            heading = HEADING.search(cell.source) if asked and not by_cell else None
             before = cell.source[: heading.start()] if heading else cell.source
             if before:
                 made.append(v4.new_markdown_cell(link_equations(before, where)))
@@ -128,6 +141,9 @@ def page(
             if own:
                 made.append(v4.new_markdown_cell("".join(map(anchor, own))))
             made += _code(cell, lesson, facts, where, pictures)
+            if by_cell:
+                cells += map(hide_until_guessed, made) if asked else made
+                continue
             texts = [output.get("data", {}).get("text/markdown", "") for output in cell.outputs]
             asks = any(map(PREDICTION.match, texts))
             asked = asked and not asks and not any(map(EXERCISE.match, texts))
@@ -166,26 +182,26 @@ def _code(
     pictures: Path,
 ) -> Iterator[NotebookNode]:
     """A code cell and its outputs in their order: those that are text become Markdown, the others stay outputs."""
-    source, shown = cell.source, []
+    source, shown, hidden = cell.source, [], bool(cell.metadata.get("jupyter", {}).get("source_hidden"))
     for output in cell.outputs:
         made = _text(output, cell.source, lesson, facts, where, pictures)
         if made is None:
             shown.append(output)
             continue
         if made and (source is not None or shown):
-            yield _piece(source, shown, made)
+            yield _piece(source, shown, made, hidden)
             source, shown = None, []
         if made:
             yield v4.new_markdown_cell(made)
     if source is not None or shown:
-        yield _piece(source, shown, "")
+        yield _piece(source, shown, "", hidden)
 
 
-def _piece(source: str | None, outputs: Sequence[NotebookNode], follows: str) -> NotebookNode:
+def _piece(source: str | None, outputs: Sequence[NotebookNode], follows: str, hidden: bool) -> NotebookNode:
     tags = []
     if source is None or EXERCISE.match(follows):  # `exercises["01.1"]` shows the text that follows it
         tags = ["remove-input"]
-    elif 'class="course-' in follows or PREDICTION.match(follows):
+    elif hidden or 'class="course-' in follows or PREDICTION.match(follows):
         tags = ["hide-input"]
     return v4.new_code_cell(source or "", outputs=list(outputs), metadata={"tags": tags})
 
@@ -211,6 +227,8 @@ def _text(
         elif (number := EXERCISE.match(text)) and number[1] in facts["hints"]:
             text += "\n\n" + hints(number[1], facts["hints"][number[1]], lesson)
         return text
+    if data.get("text/html", "").startswith(FOLDED_QUIZ) and facts.get("sentences"):
+        return quiz(facts["sentences"])
     if data.get("text/html", "").startswith(STRIP):
         names = [name for name in EXPLORER.findall(source) if name in facts["explorers"]]
         frames = f"../_explorers/{facts['folder']}"
@@ -249,23 +267,63 @@ def prediction(number: str, about: Mapping[str, Any]) -> str:
 
     `about` holds `choices`, pairs of a choice and the sentence that explains it, and `answer`, the right choice.
     """
-    options, answers = [], []
-    for i, (choice, why) in enumerate(about["choices"]):
-        right = choice == about["answer"]
-        options.append(
-            f'<label><input type="radio" name="{number}" value="{i}"> <span>{html.escape(choice)}</span></label>'
-        )
-        mark = "Right" if right else "Not what happens"
-        answers.append(
-            f"<dt>{html.escape(choice)}</dt>"
-            f'<dd data-right="{str(right).lower()}"><strong>{mark}.</strong> {html.escape(why)}</dd>'
-        )
-    return (
-        f'<form class="course-prediction" id="prediction-{number}">'
-        f"<fieldset><legend>Your prediction {number}</legend>{''.join(options)}"
-        '<button type="submit" disabled>Record my guess</button></fieldset><p role="status" aria-live="polite"></p>'
-        f"<details><summary>All answers to {number}</summary><dl>{''.join(answers)}</dl></details></form>"
+    said = [(choice, choice == about["answer"], why) for choice, why in about["choices"]]
+    return form(
+        number,
+        f"Your prediction {number}",
+        "Record my guess",
+        said,
+        ("As you predicted.", "Not what happens."),
     )
+
+
+def form(
+    number: str, legend: str, button: str, said: Sequence[tuple[str, bool, str]], openings: tuple[str, str]
+) -> str:
+    """Return a form with a choice of answers: for each its text, whether it is right, and why.
+
+    `openings` are said before why, to who is right and to who is not.
+    """
+    options = "".join(
+        f'<label><input type="radio" name="{number}" value="{i}"> <span>{html.escape(choice)}</span></label>'
+        for i, (choice, _, _) in enumerate(said)
+    )
+    found = "".join(
+        f'<dt>{html.escape(choice)}</dt><dd data-right="{str(right).lower()}">'
+        f"<strong>{'Right.' if right else openings[1]}</strong> "
+        f"{html.escape(why)}</dd>"
+        for choice, right, why in said
+    )
+    return (
+        f'<form class="course-prediction" id="prediction-{number}" data-right="{openings[0]}" data-wrong="{openings[1]}">'
+        f"<fieldset><legend>{legend}</legend>{options}"
+        f'<button type="submit" disabled>{button}</button></fieldset><p role="status" aria-live="polite"></p>'
+        f"<details><summary>All answers to {number}</summary><dl>{found}</dl></details></form>"
+    )
+
+
+def quiz(sentences: Sequence[Mapping[str, Any]]) -> str:
+    """Return the sentences of a quiz, each with a form and, hidden until it is answered, what was measured.
+
+    Each holds `id`, `text`, `options`, `right`, `verdict`, `why`, `measured` and `picture` (HTML, or empty).
+    """
+    parts = []
+    for one in sentences:
+        said = [
+            (
+                option,
+                option == one["right"],
+                one["why"] if option == one["right"] else f"{one['verdict']}. {one['why']}",
+            )
+            for option in one["options"]
+        ]
+        measured = html.escape(one["measured"]).replace("\n", "<br/>")
+        parts += [
+            f"<p><strong>{one['id']}</strong> {html.escape(one['text'])}</p>",
+            form(one["id"], f"Your answer to {one['id']}", "Check", said, ("Right.", "No.")),
+            f'<div class="course-answer"><p>Measured: {measured}</p>{one["picture"]}</div>',
+        ]
+    return "\n\n".join(parts)
 
 
 def hints(number: str, said: Sequence[str], lesson: Lesson) -> str:

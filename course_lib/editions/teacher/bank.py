@@ -9,12 +9,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 
 from course_lib.lessons.catalog import Lesson
-from course_lib.teaching import Exercise, Mistake, Prediction
+from course_lib.teaching import Exercise, Mistake, Prediction, Sentence
 from course_lib.teaching.exercise import KINDS, Edit, edited_source, source_of
+from course_lib.teaching.quiz import folded
 
 
-def page(lesson: Lesson, exercises: Sequence[Exercise], predictions: Sequence[Prediction]) -> str:
-    """Return the page, in MyST Markdown, of all exercises and predictions of a lesson."""
+def page(
+    lesson: Lesson,
+    exercises: Sequence[Exercise],
+    predictions: Sequence[Prediction],
+    sentences: Sequence[Sentence] = (),
+) -> str:
+    """Return the page, in MyST Markdown, of all exercises, predictions and sentences of the quiz of a lesson."""
     module = f"course_lib.lessons.{lesson.slug}.exercises"
     return "\n\n".join(
         [
@@ -25,6 +31,11 @@ def page(lesson: Lesson, exercises: Sequence[Exercise], predictions: Sequence[Pr
             *(exercise(one, module) for one in exercises),
             "## Predictions",
             *map(prediction, predictions),
+            *(
+                ["## Sentences of the quiz", f"<ol>{''.join(map(folded, sentences))}</ol>"]
+                if sentences
+                else []
+            ),
         ]
     )
 

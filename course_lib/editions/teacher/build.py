@@ -117,7 +117,9 @@ def parts(lesson: Lesson, notebook: NotebookNode, register: Contents, seconds: f
     asked = list(predictions.values())
     answers = {one.id: {"choices": list(one.choices.items()), "answer": one.answer} for one in asked}
     return {
-        "banks.md": bank.page(lesson, list(register.exercises.values()), asked),
+        "banks.md": bank.page(
+            lesson, list(register.exercises.values()), asked, list(register.sentences.values())
+        ),
         "plans.md": plan.page(lesson, notebook, register, asked, seconds),
         "slides.html": slides.page(lesson, notebook, register, predictions),
         "predictions.json": json.dumps(answers, ensure_ascii=False),

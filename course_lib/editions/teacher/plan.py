@@ -10,10 +10,12 @@ from typing import Any
 import torch
 from nbformat import NotebookNode
 
+from course_lib.editions.budget import APPENDIX, TASKS
 from course_lib.editions.notebooks import EXERCISE, EXPLORER, PREDICTION, section
 from course_lib.lessons.catalog import LESSONS, Lesson
 from course_lib.teaching import Exercise, Explorer, Mistake, Prediction
 from course_lib.teaching.exercise import N_CASES
+from course_lib.teaching.quiz import TRUE, verdict
 from course_lib.teaching.register import Contents
 
 HEADING = re.compile(r"^##+ (.+)$", re.MULTILINE)
@@ -34,7 +36,12 @@ class Part:
     @property
     def optional(self) -> bool:
         """Whether its title says that it may be left out."""
-        return self.title.startswith("Optional")
+        return self.title.startswith("Optional") or self.appendix
+
+    @property
+    def appendix(self) -> bool:
+        """Whether it is the appendix, for which a lesson's minutes leave no room."""
+        return self.title == APPENDIX
 
 
 def parts(notebook: NotebookNode) -> list[Part]:
@@ -68,7 +75,7 @@ def assign_minutes(
     length. Optional sections share the time that the lesson gives them on top, where it does.
     """
     found, extra = parts(notebook), notebook.metadata.course.optional_minutes
-    apart = [one for one in found if one.optional and extra]
+    apart = [one for one in found if one.appendix or (one.optional and extra)]
     within = [one for one in found if one not in apart]
     minutes = {}
     for group, total in ((within, lesson.minutes), (apart, extra)):
@@ -149,11 +156,12 @@ def minutes(lesson: Lesson, notebook: NotebookNode, register: Contents) -> str:
     extra = notebook.metadata.course.optional_minutes
     for part, taken in assign_minutes(lesson, notebook, register.exercises):
         held = [*part.predictions, *(f"{n} ({register.exercises[n].minutes})" for n in part.exercises)]
-        share = f"{taken or 'under 1'}{' (on top)' if part.optional and extra else ''}"
+        on_top = part.appendix or (part.optional and extra)
+        share = f"{taken or 'under 1'}{' (on top)' if on_top else ''}"
         rows.append(f"| {part.title} | {share} | {', '.join(held)} |")
-    on_top = f", and {extra} more with its optional sections" if extra else ""
+    more = f", and {extra} more with its optional sections" if extra else ""
     return (
-        f"The lesson takes {lesson.minutes} minutes{on_top}. Each exercise takes the minutes in brackets; the rest "
+        f"The lesson takes {lesson.minutes} minutes{more}. Each exercise takes the minutes in brackets; the rest "
         f"is spread over the sections by their length, where a line of code counts as {LINE} words, and a figure, an "
         f"explorer or a prediction as {PICTURE}.\n\n" + "\n".join(rows)
     )
@@ -170,9 +178,17 @@ def write_explorer(kind: type[Explorer], notebook: NotebookNode, *, first: bool)
     rows = ["| Setting | What it shows |", "|---|---|"]
     for setting, words in settings(kind, notebook):
         rows.append(f"| {escape_cell(setting)} | {escape_cell(words)} |")
-    tried = [line for line in section(notebook, "Explorer").splitlines() if line.startswith("- ")]
+    tried = [line for line in tasks(notebook).splitlines() if line.startswith("- ")]
     todo = ["Things to try, from the notebook:", "\n".join(tried)] if tried and first else []
     return "\n\n".join([f"### {kind.title}", f"<p>{html.escape(kind.summary)}</p>", *todo, "\n".join(rows)])
+
+
+def tasks(notebook: NotebookNode) -> str:
+    """Return the Markdown with what a notebook asks to try in its explorers."""
+    cells = [
+        one.source for one in notebook.cells if one.cell_type == "markdown" and one.source.startswith(TASKS)
+    ]
+    return "\n\n".join(cells) or section(notebook, "Explorer")
 
 
 def settings(kind: type[Explorer], notebook: NotebookNode) -> list[tuple[str, str]]:
@@ -211,10 +227,22 @@ def read_settings(notebook: NotebookNode, name: str) -> list[dict[str, Any]]:
 def misunderstandings(lesson: Lesson, notebook: NotebookNode, register: Contents) -> str:
     """Return the likely misunderstandings of a lesson, the most telling first.
 
-    First comes what the sources of the lesson have wrong. Then come mistakes from the banks, those first that give
-    right outputs on the largest share of fresh inputs: a check by hand is the least likely to find them.
+    First come tempting sentences, those of the quiz or what the sources of the lesson have wrong. Then come mistakes
+    from the banks, those first that give right outputs on the largest share of fresh inputs: a check by hand is the
+    least likely to find them.
     """
     blocks = []
+    if tempting := [one for one in register.sentences.values() if one.right != TRUE]:
+        rows = [
+            f"<li>{html.escape(one.text)} <strong>{html.escape(verdict(one).capitalize())}.</strong> "
+            f"{html.escape(one.explanation)}</li>"
+            for one in tempting
+        ]
+        blocks += [
+            "Sentences of the quiz that tempt, "
+            f"[each with what decides](../lessons/{lesson.notebook}#Which-of-these-sentences-are-true?):",
+            f"<ul>{''.join(rows)}</ul>",
+        ]
     if wrong := notebook.metadata.course.mistakes:
         blocks += [
             "What the notes that the lesson grew out of have wrong, "

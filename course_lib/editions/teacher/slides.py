@@ -17,7 +17,7 @@ from nbconvert.exporters import SlidesExporter
 from nbformat import NotebookNode, v4
 from traitlets.config import Config
 
-from course_lib.editions.notebooks import EXERCISE, EXPLORER, PREDICTION, STRIP, WIDGET
+from course_lib.editions.notebooks import EXERCISE, EXPLORER, FOLDED_QUIZ, PREDICTION, STRIP, WIDGET
 from course_lib.lessons.catalog import Lesson
 from course_lib.teaching import Prediction
 from course_lib.teaching.register import Contents
@@ -129,7 +129,7 @@ def render_output(
     elif EXERCISE.match(data.get("text/markdown", "")):
         text = STUCK.sub("", data["text/markdown"])
         yield text, height(text), []
-    elif data.get("text/html", "").startswith(STRIP):
+    elif data.get("text/html", "").startswith(STRIP) and not data["text/html"].startswith(FOLDED_QUIZ):
         for name in EXPLORER.findall(source):
             if name in register.explorers:
                 yield from explorer(register, name)

@@ -290,3 +290,58 @@ def test_a_build_is_repeatable(tmp_path):
     cells = [v4.new_markdown_cell("a"), v4.new_code_cell("b")]
     once, again = (page_of(*cells, tmp_path=tmp_path) for _ in range(2))
     assert once == again
+
+
+SENTENCES = [
+    {
+        "id": "01.Q1",
+        "text": "It always <falls>.",
+        "options": ["True", "False", "only if |f| < 1"],
+        "right": "only if |f| < 1",
+        "verdict": "Only if |f| < 1",
+        "why": "Powers grow.",
+        "measured": "2 to the 3rd is 8\nmore",
+        "picture": '<img alt="Powers" src="data:,"/>',
+    }
+]
+
+
+def third(*cells, tmp_path):
+    title = v4.new_markdown_cell("# When it is stable\n\n**Goal.** Know.")
+    made = notebook(title, *cells)
+    made.metadata.course = {"edition": 3}
+    facts = {**FACTS, "sentences": SENTENCES}
+    return pages.page(made, LESSON, facts, WHERE, pictures=tmp_path / "pictures").cells[1:]
+
+
+def test_on_a_page_of_the_third_edition_the_cells_that_answer_wait_and_no_others(tmp_path):
+    asked = v4.new_code_cell("lesson.ask()", outputs=[output(markdown="**Prediction 01.P1.** What?")])
+    between = v4.new_markdown_cell("No answer.")
+    says = {"course": {"answers": "01.P1"}}
+    text = v4.new_markdown_cell("It falls.\n\n## Next\n\nBecause.", metadata=says)
+    code = v4.new_code_cell("f(1)", outputs=[v4.new_output("stream", text="0.9")], metadata=says)
+    _, _, kept, waits, run, after = third(
+        asked, between, text, code, v4.new_markdown_cell("Then."), tmp_path=tmp_path
+    )
+    assert kept.source == "No answer."
+    assert waits.source == '<div class="course-answer">\n\nIt falls.\n\n## Next\n\nBecause.\n\n</div>'
+    assert run.metadata.tags == ["course-answer"]
+    assert after.source == "Then."
+
+
+def test_hidden_source_stays_hidden(tmp_path):
+    code = v4.new_code_cell("import math", metadata={"jupyter": {"source_hidden": True}})
+    (made,) = third(code, tmp_path=tmp_path)
+    assert made.metadata.tags == ["hide-input"]
+
+
+def test_a_quiz_is_a_form_for_each_sentence_and_what_was_measured_waits(tmp_path):
+    folded = output(html="<details><summary>For reading without a kernel: the sentences</summary></details>")
+    _, made = third(v4.new_code_cell("lesson.quiz()", outputs=[folded]), tmp_path=tmp_path)
+    assert "<p><strong>01.Q1</strong> It always &lt;falls&gt;.</p>" in made.source
+    assert 'id="prediction-01.Q1" data-right="Right." data-wrong="No."' in made.source
+    assert made.source.count('<input type="radio" name="01.Q1"') == 3
+    assert '<dd data-right="true"><strong>Right.</strong> Powers grow.</dd>' in made.source
+    assert made.source.count("<strong>No.</strong> Only if |f| &lt; 1. Powers grow.") == 2
+    waits = '<div class="course-answer"><p>Measured: 2 to the 3rd is 8<br/>more</p><img alt="Powers" src="data:,"/></div>'
+    assert made.source.endswith(waits)

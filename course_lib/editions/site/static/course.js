@@ -154,13 +154,35 @@ function prediction(form, i, forms) {
     event.preventDefault();
     const choice = choices[form.querySelector("input:checked").value];
     const why = choice.nextElementSibling;
-    const opening = why.dataset.right === "true" ? "As you predicted. " : "Not what happens. ";
-    line.textContent = opening + [...why.childNodes].slice(1).map((node) => node.textContent).join("").trim();
+    const opening = why.dataset.right === "true" ? form.dataset.right : form.dataset.wrong;
+    line.textContent = `${opening} ` + [...why.childNodes].slice(1).map((node) => node.textContent).join("").trim();
     line.className = "course-words";
     unfold.hidden = false;
     peek.hidden = true;
     reveal(true);
   });
+}
+
+/* The appendix is folded; a link into it unfolds it. */
+function appendix(section) {
+  const heading = section.querySelector("h2");
+  const folded = document.createElement("details");
+  const summary = document.createElement("summary");
+  folded.className = "course-appendix";
+  summary.textContent = "Show the appendix";
+  folded.append(summary);
+  while (heading.nextSibling) folded.append(heading.nextSibling);
+  section.append(folded);
+  folded.addEventListener("toggle", reachable);
+  const meant = () => {
+    const place = location.hash && document.getElementById(decodeURIComponent(location.hash.slice(1)));
+    if (!place || !folded.contains(place)) return;
+    folded.open = true;
+    place.scrollIntoView();
+  };
+  window.addEventListener("hashchange", meant);
+  window.addEventListener("beforeprint", () => { folded.open = true; });
+  meant();
 }
 
 /* What scrolls sideways can be reached by keyboard. */
@@ -180,6 +202,7 @@ function reachable() {
 
 document.querySelectorAll(".course-explorer").forEach(explorer);
 document.querySelectorAll(".course-prediction").forEach(prediction);
+document.querySelectorAll("section#Appendix").forEach(appendix);
 const typeset = window.MathJax?.startup?.promise ?? Promise.resolve();
 typeset.then(() => { reachable(); document.documentElement.dataset.ready = "true"; });
 let waiting;
