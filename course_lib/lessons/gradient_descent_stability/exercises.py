@@ -110,6 +110,20 @@ def _factor(singular_value, step_size):
     return abs(1 - 2 * step_size * singular_value**2)
 
 
+def _off_ties(singular_value, share, accuracy):
+    """A step size near `share` of its limit for which no power of the factor meets the accuracy.
+
+    The powers of 1 - 0.9 meet 0.1, 0.01, ... in exact arithmetic, and rounding decides which side of them a float is on.
+    """
+    step_size = round(share / singular_value**2, 3)
+    while 0 < (factor := _factor(singular_value, step_size)) < 1:
+        powers = math.log(accuracy) / math.log(factor)
+        if abs(powers - round(powers)) > 1e-6:
+            break
+        step_size = round(step_size + 0.001, 3)
+    return step_size
+
+
 @lesson.exercise(
     "01.3", "How many steps", difficulty=2, minutes=10,
     prompt="Write `first_step_below(singular_value, step_size, accuracy)`: from $w_0 = 0$ on the loss $(y - \\sigma w)^2$, "
@@ -117,9 +131,8 @@ def _factor(singular_value, step_size):
     "$0 < \\varepsilon < 1$. Both $\\eta$ below and above $1/(2\\sigma^2)$ will be tried.",
     # Both sides of 1 / (2 sigma^2): below it the iterates approach from one side, above it they overshoot.
     draw=inputs(
-        singular_value=uniform(0.5, 2.0, digits=1), share=uniform(0.08, 0.92),
-        step_size=lambda singular_value, share: round(share / singular_value**2, 3),
-        accuracy=one_of(0.5, 0.1, 0.01, 0.001),
+        singular_value=uniform(0.5, 2.0, digits=1), share=uniform(0.08, 0.92), goal=one_of(0.5, 0.1, 0.01, 0.001),
+        step_size=lambda singular_value, share, goal: _off_ties(singular_value, share, goal), accuracy=lambda goal: goal,
     ).sometimes(0.4,  # where a wrong rounding or a missing case shows: powers that meet epsilon, and a factor of 0
         {"singular_value": 1.0, "step_size": 0.25, "accuracy": 0.25},
         {"singular_value": 1.0, "step_size": 0.75, "accuracy": 0.125},

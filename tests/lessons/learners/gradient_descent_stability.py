@@ -49,6 +49,14 @@ def counted(singular_value, step_size, accuracy):
     return steps
 
 
+def counted_exactly(singular_value, step_size, accuracy):
+    factor = 1 - 2 * Fraction(str(step_size)) * Fraction(str(singular_value)) ** 2
+    error, steps = Fraction(1), 0
+    while abs(error) >= Fraction(str(accuracy)):
+        error, steps = error * factor, steps + 1
+    return steps
+
+
 def counted_signed(singular_value, step_size, accuracy):
     error, steps = 1.0, 0
     while error >= accuracy:
@@ -125,6 +133,9 @@ ANSWERS = {
         ("solved", "a whole number as a float", lambda s, eta, eps: float(counted(s, eta, eps))),
         ("solved", "base 10", edit("math.log(accuracy) / math.log(factor)",
                                    "round(math.log10(accuracy) / math.log10(factor), 9)")),
+        ("solved", "a loop over exact fractions", counted_exactly),
+        ("solved", "logarithms to the base 10", lambda s, eta, eps: 1 if 2 * eta * s**2 == 1 else math.floor(
+            math.log10(eps) / math.log10(abs(1 - 2 * eta * s**2))) + 1),
         ("no case for a factor of 0", "plain formula",
          lambda s, eta, eps: math.floor(math.log(eps) / math.log(abs(1 - 2 * eta * s**2))) + 1),
         ("left out the absolute value", "the notes' formula, with the case of 0",
