@@ -51,7 +51,11 @@ def _first_columns(matrix, target):
          "other, here they are not."),
         ("used the first columns only", _first_columns,
          "You solved for as many weights as there are rows and set the rest to 0: a solution, not the shortest.",
-         lambda matrix, target, answer: bool((answer[len(target):] == 0).all())),
+         lambda matrix, target, answer: bool((answer[len(target):] == 0).all())
+         and torch.allclose(matrix @ answer, target, atol=1e-7)),
+        ("zeros", lambda matrix, target: target.new_zeros(matrix.shape[1]),
+         "w = 0 is the shortest vector of all, but it does not solve Xw = y: first solve, then be short.",
+         lambda answer: bool((answer == 0).all())),
         ("start of the shifted problem", edit("return ", "return -"),
          "You returned -w*, the start of the shifted problem w' = w - w*. The exercise asks for w* itself."),
         ("ridge", edit("matrix @ matrix.T", "matrix @ matrix.T + torch.eye(len(target), dtype=target.dtype)"),

@@ -86,6 +86,12 @@ ANSWERS = {
         ("ridge", "penalty 1", lambda X, y: X.T @ torch.linalg.inv(X @ X.T + torch.eye(len(y)).double()) @ y),
         ("shape of a column", "kept the column", lambda X, y: torch.linalg.pinv(X) @ y[:, None]),
         ("wrong", "ten steps of gradient descent", by_sgd),
+        ("zeros", "the shortest vector", lambda X, y: torch.zeros(X.shape[1]).double()),
+        ("wrong", "the target, filled up with zeros",
+         lambda X, y: torch.cat([y, torch.zeros(X.shape[1] - len(y)).double()])),
+        ("wrong", "X^T y cut off", lambda X, y: (X.T @ y) * (torch.arange(X.shape[1]) < len(y))),
+        ("wrong", "the last columns only",
+         lambda X, y: torch.cat([torch.zeros(X.shape[1] - len(y)).double(), torch.linalg.solve(X[:, -len(y) :], y)])),
     ],
     "02.2": [
         ("solved", "a fraction", Fraction(3)),
