@@ -47,6 +47,8 @@ lesson.value(
 
 
 def _is_smallest(variances, share, answer):
+    if not float(answer).is_integer():
+        return False
     values, k = sorted(variances.tolist(), reverse=True), int(answer)
     return 1 <= k <= len(values) and sum(values[:k]) >= share * sum(values) > sum(values[: k - 1])
 
@@ -64,7 +66,11 @@ def _reached_exactly(share, *variances):
     draw=inputs(n=whole(3, 6), variances=integers("n", 1, 40), share=one_of(0.373, 0.531, 0.617, 0.733, 0.829, 0.911))
     .sometimes(0.5, _reached_exactly(0.5, 8.0, 4.0, 2.0, 2.0), _reached_exactly(0.75, 2.0, 8.0, 2.0, 4.0),
                _reached_exactly(0.5, 4.0, 2.0, 8.0, 2.0), _reached_exactly(0.75, 2.0, 2.0, 4.0, 8.0)),
-    properties=[("That many of the largest variances should reach the share, and one fewer should not.", _is_smallest)],
+    properties=[
+        ("The number of components should be a whole number, 1 or more.",
+         lambda answer: answer >= 1 and float(answer).is_integer()),
+        ("That many of the largest variances should reach the share, and one fewer should not.", _is_smallest),
+    ],
     hints=(
         "Which components would you keep first, and does the order of the tensor say so?",
         "Sort in decreasing order and take the partial sums with cumsum.",
@@ -89,6 +95,17 @@ def _reached_exactly(share, *variances):
         ("always one", edit("share * kept[-1]", "share"),
          "Your answer is 1 for every input. Compare the partial sums (cumsum) of the sorted variances with the share times "
          "their total.", lambda answer: answer == 1),
+        ("always zero", edit("share * kept[-1]", "share", " + 1", ""),
+         "Your answer is 0 for every input, and no component keeps nothing. Count the partial sums that are below the share "
+         "times their total, then add 1.", lambda answer: answer == 0),
+        ("all of them", edit("int((kept < share * kept[-1]).sum()) + 1", "int((kept > share).sum())"),
+         "Your answer is the number of all components for every input. Fewer reach the share as a rule: compare the partial "
+         "sums (cumsum) of the sorted variances with the share times their total.",
+         lambda variances, answer: answer == len(variances)),
+        ("a share of components", edit("int((kept < share * kept[-1]).sum()) + 1",
+                                       "(kept < share * kept[-1]).sum() + share"),
+         "Your answer is not a whole number. Components are kept or left out: count them.",
+         lambda answer: not float(answer).is_integer()),
     ],
 )
 def components_for(variances, share):

@@ -95,6 +95,13 @@ ANSWERS = {
         ("always one", "not divided by the total", edit("share * kept[-1]", "share")),
         ("always one", "mean of the variances", edit("share * kept[-1]", "share * variances.mean()")),
         ("always one", "variances above the share", edit(".cumsum(dim=0)", "")),
+        ("always one", "a constant", lambda variances, share: 1),
+        ("always zero", "zeros", lambda variances, share: 0),
+        ("always zero", "the total forgotten, no + 1", lambda variances, share: int((variances.cumsum(0) < share).sum())),
+        ("all of them", "every partial sum above the share", lambda variances, share: int(
+            (variances.sort(descending=True).values.cumsum(0) >= share).sum())),
+        ("all of them", "the length", lambda variances, share: len(variances)),
+        ("a share of components", "the count plus 0.4", edit(" + 1", " + 1.4")),
     ],
     "27.3": [
         ("solved", "pseudo-inverse", kept_by_regression),
