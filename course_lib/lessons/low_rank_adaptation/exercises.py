@@ -38,7 +38,8 @@ lesson.value(
         ("A small change of B should change the sum of grad · y at this rate.",
          lambda grad, x, lora_A, scale, answer: _slope(grad, x, lora_A, scale, answer)),
     ],
-    agrees="It should be what autograd finds.",
+    agrees="Entry (i, j) should be the rate at which the sum of grad · y over all examples grows with entry (i, j) of "
+    "B alone.",
     hints=(
         "What does B multiply? Compute that first, for all rows.",
         "The gradient of a matrix is a sum over examples of products: the gradient behind it times the input before it.",
@@ -86,7 +87,10 @@ lesson.value(
         ("s squared alone", 1 / 81, "s² falls by 81, but nine times as many rows of A are summed.",
          near(1 / 81, within=1e-4)),
         ("upside down", 9, "It is the other way round: with α/r a larger rank moves less."),
-        ("a root", 1 / 3, "That would be α/√r with s entering once. Here s = α/r enters twice.", near(1 / 3, within=4e-3)),
+        ("a root", 1 / 3, "1/3 is the root of the right factor. The change is s² times a sum over r rows of A: s² "
+         "falls by 81, the sum grows by 9, and no root is taken.", near(1 / 3, within=4e-3)),
+        ("s once", 1 / 27, "1/27 is 1/81 times the root of 9. The sum over the rows of A grows by 9 itself: on average "
+         "AᵀA is r/(3d) times the identity.", near(1 / 27, within=4e-4)),
         ("the change of the rank", 32, "32 is the difference of the ranks. Look for a ratio."),
     ],
 )
@@ -108,7 +112,7 @@ lesson.flaw(
     "rounded to float32. The answer is a dictionary with the numbers `w` and `d`.",
     answer={"w": 1.1, "d": 1.0},
     properties=[
-        ("d should be smaller than w in size, and neither be 0.", _small),
+        ("Neither number should be 0, d at most as large as w in size, and w below 10⁶ in size.", _small),
         ("In float32, this sum minus d is w again, bit by bit.", lambda w, d: _back(w, d)[0] != _back(w, d)[1]),
     ],
     hints=(
@@ -117,15 +121,15 @@ lesson.flaw(
         "Let the sum pass a power of two, so that it has one digit less behind the point than w has.",
     ),
     mistakes=[
-        ("whole numbers", {"w": 3, "d": 1}, "Small whole numbers are added exactly in float32. Take a number that has "
-         "many binary digits.",
+        ("whole numbers", {"w": 3, "d": 1}, "Whole numbers below 2²⁴ are added exactly in float32. Take a number "
+         "with many binary digits behind the point.",
          lambda w, d: _small(w, d) and float(w).is_integer() and float(d).is_integer() and _same(w, d)),
-        ("the update is the larger one", {"w": 1e-9, "d": 1.0}, "There the weight is lost in the update. Here the "
-         "update must not be larger than the weight.", lambda w, d: 0 < abs(w) < abs(d)),
+        ("the update is the larger one", {"w": 1e-9, "d": 1.0}, "A large update takes digits from the weight, but "
+         "here it must not be larger than the weight: |d| ≤ |w|.", lambda w, d: 0 < abs(w) < abs(d)),
         ("no update", {"w": 1.0, "d": 0}, "With d = 0 nothing was merged.", lambda w, d: d == 0),
         ("halves", {"w": 1.5, "d": 0.25}, "Binary fractions with few digits are added exactly. Take a number that has many.",
          lambda w, d: _small(w, d) and _same(w, d) and not (float(w).is_integer() and float(d).is_integer())
-         and float(w * 1024).is_integer() and float(d * 1024).is_integer()),
+         and all(float(v * 1024).is_integer() and abs(v) * 1024 < 2**23 for v in (w, d))),
     ],
 )
 
