@@ -109,8 +109,10 @@ lesson.value(
     "`estimate`.",
     answer={"weight": 1 / 1.8, "estimate": 0.16 / 1.8},
     properties=[
-        ("The weight is another one.", lambda weight: abs(weight - 1 / 1.8) < 1e-3),
-        ("The estimate is another one.", lambda estimate: abs(estimate - 0.16 / 1.8) < 5e-4),
+        ("With this weight the Bayes rule of the prior has different risks at 0 and at 0.2.",
+         lambda weight: abs(weight - 1 / 1.8) < 1e-3),
+        ("The estimate should be the mean of θ after two failures: 0.2 times the weight that 0.2 then has.",
+         lambda estimate: abs(estimate - 0.16 / 1.8) < 5e-4),
     ],
     hints=(
         "The risk at 0 is $\\delta_0^2$. At $\\eta$ only a count of 0 costs anything. How probable is it?",
@@ -119,8 +121,8 @@ lesson.value(
         "prior weight.",
     ),
     mistakes=[
-        ("weight of 0", {"weight": 0.8 / 1.8, "estimate": 0.16 / 1.8}, "That is the weight of 0. The other atom "
-         "is asked for.",
+        ("weight of 0", {"weight": 0.8 / 1.8, "estimate": 0.16 / 1.8}, "4/9 is the prior weight of 0, and "
+         "also the weight of 0.2 once both trials have failed. The prior weight of 0.2 is asked for.",
          lambda weight, estimate: abs(weight - 0.8 / 1.8) < 1e-3),
         ("one trial", {"weight": 1 / (1 + 0.8**0.5), "estimate": 0.2 * 0.8**0.5 / (1 + 0.8**0.5)},
          "You took s for one trial. With two, both have to fail.",
@@ -170,6 +172,12 @@ lesson.flaw(
 )
 
 
+def _least_average(atoms, weights, n):
+    """The smallest average risk of any rule: the variance of theta given the count, on average."""
+    joint = weights[:, None] * likelihood(atoms, n)
+    return float(atoms.square() @ weights - ((atoms @ joint).square() / joint.sum(0)).sum())
+
+
 @lesson.exercise(
     "30.6", "A certificate", difficulty=3, minutes=12,
     prompt="Write `bounds(rule, atoms, weights, places)`: any rule (a tensor of $n + 1$ estimates), any prior, "
@@ -178,7 +186,16 @@ lesson.flaw(
     "call `risk(rule, thetas)` and `bayes_rule(atoms, weights, n)`.",
     draw=inputs(n=whole(1, 3), size=lambda n: n + 1, rule=uniform(0, 1, "size"), atoms=uniform(0.05, 0.95, "3"),
                 raw=uniform(0.1, 1, "3"), weights=lambda raw: raw / raw.sum(), places=uniform(0, 1, "6")),
-    agrees="The first should be the Bayes risk of the prior, the second the largest risk of the rule at the places.",
+    properties=[
+        ("The first number is no bound from below: some rule has a smaller average risk under this prior.",
+         lambda atoms, weights, rule, answer: answer[0] <= _least_average(atoms, weights, len(rule) - 1) * (1 + 1e-6)),
+        ("The first number is a bound from below, but not the best that (30.4) gives for this prior.",
+         lambda atoms, weights, rule, answer: answer[0] >= _least_average(atoms, weights, len(rule) - 1) * (1 - 1e-6)),
+        ("At one of the places the rule's risk is larger than your second number.",
+         lambda rule, places, answer: float(answer[1]) >= float(risk(rule, places).max()) * (1 - 1e-6)),
+        ("At none of the places is the rule's risk as large as your second number.",
+         lambda rule, places, answer: float(answer[1]) <= float(risk(rule, places).max()) * (1 + 1e-6)),
+    ],
     hints=(
         "A bound from below has to hold for *every* rule. Which rule does best against this prior?",
         "The average risk under the prior is smallest for the prior's own Bayes rule.",
@@ -194,6 +211,12 @@ lesson.flaw(
          "You looked for the largest risk at the atoms alone. Nature may answer elsewhere."),
         ("the Bayes rule twice", edit("risk(rule, places)", "risk(best, places)"),
          "You measured the largest risk of the Bayes rule. The given rule's is asked for."),
+        ("exchanged", edit("weights @ risk(best, atoms), risk(rule, places).max()",
+                           "risk(rule, places).max(), weights @ risk(best, atoms)"),
+         "You exchanged the two: the bound from below comes first."),
+        ("largest for the average", edit("weights @ risk(best, atoms)", "risk(best, atoms).max()"),
+         "The first is the largest risk of the Bayes rule at the atoms, and that of another rule may be smaller. The "
+         "average is the bound."),
         ("weights left out", edit("weights @ risk(best, atoms)", "risk(best, atoms).mean()"),
          "You averaged over the atoms with equal weights. The prior has its own."),
         ("smallest at the atoms", edit("weights @ risk(best, atoms)", "risk(best, atoms).min()"),

@@ -119,6 +119,8 @@ ANSWERS = {
         ("solved", "fractions", two_points(Fraction(5, 9), Fraction(4, 45))),
         ("solved", "rounded", two_points(0.5556, 0.0889)),
         ("weight of 0", "the other atom", two_points(4 / 9, 4 / 45)),
+        ("weight of 0", "the weight after two failures", two_points(0.0889 / 0.2, 0.0889)),
+        ("wrong", "the weight times the estimate", two_points(5 / 9, 0.2 * 5 / 9)),
         ("one trial", "one failure", two_points(1 / (1 + 0.8**0.5), 0.2 * 0.8**0.5 / (1 + 0.8**0.5))),
         ("s squared", "0.64 for s", two_points(1 / 1.64, 0.2 * 0.64 / 1.64)),
         ("equal weights", "one half", two_points(0.5, 0.2 * 0.64 / 1.64)),
@@ -148,7 +150,12 @@ ANSWERS = {
             count_by_count(atoms, weights, len(rule) - 1), atoms, weights, places)),
         ("smallest at the atoms", "the minimum", edit("weights @ risk(best, atoms)", "risk(best, atoms).min()")),
         ("weights left out", "the plain mean", edit("weights @ risk(best, atoms)", "risk(best, atoms).mean()")),
-        ("wrong", "exchanged", lambda rule, atoms, weights, places: by_posterior_variance(
+        ("wrong", "half of the bound", edit("weights @ risk(best, atoms)", "weights @ risk(best, atoms) / 2")),
+        ("wrong", "the largest of both", edit(
+            "risk(rule, places).max()", "torch.maximum(risk(rule, places), risk(best, places)).max()")),
+        ("largest for the average", "the Bayes rule's largest risk", edit(
+            "weights @ risk(best, atoms)", "risk(best, atoms).max()")),
+        ("exchanged", "upper bound first", lambda rule, atoms, weights, places: by_posterior_variance(
             rule, atoms, weights, places).flip(0)),
         ("malformed", "the lower bound alone", lambda rule, atoms, weights, places: by_posterior_variance(
             rule, atoms, weights, places)[:1]),
