@@ -1,10 +1,19 @@
 """Exercises of lesson 22, induction heads."""
 
+import math
+
 import torch
 
 from course_lib.lessons.induction_heads.contents import lesson
 from course_lib.teaching import close, edit, inputs, near, normal, one_of, uniform
 from course_lib.theory.markov_chains import Chains, criterion, next_table
+
+
+def _matches(tokens, lags):
+    """Whether each place has the past of the place to come: shifted copies of the tokens, compared all at once."""
+    places = torch.arange(len(tokens))
+    alike = [tokens.roll(lag) == tokens[-lag] for lag in lags]
+    return torch.stack(alike).all(dim=0) & (places >= max(lags))
 
 
 @lesson.exercise(
@@ -17,6 +26,15 @@ from course_lib.theory.markov_chains import Chains, criterion, next_table
     draw=inputs(tokens=lambda generator: torch.randint(3, (16,), generator=generator),
                 lags=one_of((1,), (2,), (1, 2), (1, 3)), vocabulary=3).sometimes(
         0.2, {"tokens": torch.tensor([0, 1, 0, 1, 1, 0, 2]), "lags": (1,), "vocabulary": 3}),
+    properties=[
+        ("No share should be below 0, and together they should give 1; where no place matches, all should be 0.",
+         lambda tokens, lags, answer: bool((answer >= 0).all())
+         and math.isclose(float(answer.sum()), float(_matches(tokens, lags).any()), abs_tol=1e-6)),
+        ("A token that stands at no matching place should have the share 0.",
+         lambda tokens, lags, vocabulary, answer: all(
+             answer[v] == 0 or bool((_matches(tokens, lags) & (tokens == v)).any()) for v in range(vocabulary))),
+    ],
+    agrees="Each share should be the number of matching places that hold the token, over the number of matching places.",
     hints=(
         "The place to come has the number len(tokens). Which tokens stand 1 and 2 before it?",
         "Go through the places from max(lags) on, and compare lag by lag.",
@@ -32,6 +50,9 @@ from course_lib.theory.markov_chains import Chains, criterion, next_table
         ("once", edit("+= 1", "= 1"), "Each token counts as often as it occurs at a matching place."),
         ("all places", edit("counts.sum().clamp(min=1)", "len(tokens)"), "You divided by the number of tokens. The shares "
          "are among the places that match."),
+        ("last match", edit("range(max(lags), len(tokens))", "reversed(range(max(lags), len(tokens)))",
+                            "counts[tokens[place]] += 1", "counts[tokens[place]] += 1\n            break"),
+         "You kept the last matching place alone. All places that match count alike."),
         ("unigram", lambda tokens, lags, vocabulary: torch.bincount(tokens, minlength=vocabulary).double() / len(tokens),
          "Those are the shares among all places: the past plays no part."),
     ],
@@ -51,6 +72,15 @@ def match_shares(tokens, lags, vocabulary):
         "column for "
     "each next token, all positive, with the sum 1, float64. Return I(S) of (22.6) as one number.",
     draw=inputs(joint=lambda generator: _table(generator)),
+    properties=[
+        ("It should be positive: no row of this table has exactly the law of the next token in all rows.",
+         lambda answer: answer > 0),
+        ("It should be less than the plain chi-square of the table, whose rows count with their sums and not the squares.",
+         lambda joint, answer:
+         float(answer) < float((joint.square() / (joint.sum(1, keepdim=True) * joint.sum(0))).sum()) - 1),
+    ],
+    agrees="Each row should add the squared distance between its law μ(e|x) and μ(e), each square over μ(e), times the "
+    "square of its sum μ(x).",
     hints=(
         "From the joint law come three others: of the row, of the column, and of the column given the row.",
         "μ(e) is the sum of a column, and μ(x) the sum of a row.",
@@ -68,6 +98,12 @@ def match_shares(tokens, lags, vocabulary):
         ("uniform next token", edit("next_token = joint.sum(dim=0)",
                                     "next_token = torch.full_like(joint[0], 1 / joint.shape[1])"),
          "You took all next tokens as equally frequent. μ(e) is the sum of a column."),
+        ("distance not divided", lambda joint: (
+            joint / joint.sum(1, keepdim=True) - joint.sum(0)).square().sum(1) @ joint.sum(1).square(),
+         "You added the squared distances as they are. Each is divided by μ(e), so that rare tokens count as well."),
+        ("mutual information", lambda joint: (joint * (joint / joint.sum(1, keepdim=True) / joint.sum(0)).log()).sum(),
+         "That is the mutual information. (22.6) has squares in the place of logarithms, and the squares of the rows' "
+         "sums."),
         ("law not squared", edit("law.square() / next_token", "law / next_token"), "The law of the next token "
          "enters squared."),
     ],

@@ -28,6 +28,13 @@ def with_lists(tokens, lags, vocabulary):
     )
 
 
+def last_match(tokens, lags, vocabulary):
+    for place in range(len(tokens) - 1, max(lags) - 1, -1):
+        if all(tokens[place - lag] == tokens[-lag] for lag in lags):
+            return functional.one_hot(tokens[place], vocabulary).double()
+    return torch.zeros(vocabulary).double()
+
+
 def not_guarded(tokens, lags, vocabulary):
     found = by_windows(tokens, lags, vocabulary)
     return found / found.sum()
@@ -71,12 +78,21 @@ ANSWERS = {
         ("once", "a set of tokens", edit("+= 1", "= 1")),
         ("all places", "divided by the length", edit("counts.sum().clamp(min=1)", "len(tokens)")),
         ("unigram", "no past", lambda tokens, lags, vocabulary: functional.one_hot(tokens, vocabulary).double().mean(0)),
+        ("last match", "the last match alone", last_match),
+        ("wrong", "a place too many", lambda tokens, lags, vocabulary: by_windows(
+            torch.cat([tokens, tokens[:1]]), lags, vocabulary)),
         ("malformed", "0 / 0 without a match", not_guarded),
         ("malformed", "float32", lambda tokens, lags, vocabulary: by_windows(tokens, lags, vocabulary).float()),
     ],
     "22.2": [
         ("solved", "multiplied out", by_joint),
         ("solved", "row by row", row_by_row),
+        ("solved", "distances of the laws", lambda joint: (
+            (joint / joint.sum(1, keepdim=True) - joint.sum(0)).square() / joint.sum(0)).sum(1) @ joint.sum(1).square()),
+        ("distance not divided", "distances not divided by the law", lambda joint: (
+            joint / joint.sum(1, keepdim=True) - joint.sum(0)).square().sum(1) @ joint.sum(1).square()),
+        ("mutual information", "the mutual information", lambda joint: (
+            joint * (joint / joint.sum(1, keepdim=True) / joint.sum(0)).log()).sum()),
         ("plain chi-square", "rows weighted once",
          lambda joint: (joint.square() / joint.sum(0) / joint.sum(1, keepdim=True)).sum() - 1),
         ("no -1", "the first term", lambda joint: (joint.square() / joint.sum(0)).sum()),
