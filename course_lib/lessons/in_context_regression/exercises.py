@@ -13,6 +13,12 @@ from course_lib.theory.in_context_regression import emergence_time
     "examples, one column for each task, and `w` one weight for each feature, all float64. Return the averages of the "
     "answers, one for each task, with the softmax weights of (23.2).",
     draw=inputs(x=normal("4 3"), y=normal("4 2"), query=normal("3"), w=normal("3")),
+    properties=[
+        ("An average lies between the smallest and the largest answer of its task.",
+         lambda y, answer: bool(((y.amin(0) - 1e-9 <= answer) & (answer <= y.amax(0) + 1e-9)).all())),
+    ],
+    agrees="The weights of two examples should differ by the factor exp of the difference of their scores, where the "
+    "score of an example compares it with the query feature by feature, each feature with its weight in w.",
     hints=(
         "Each example has one score: how does it compare with the query?",
         "The softmax runs over the examples, so that their weights sum to 1.",
@@ -27,6 +33,8 @@ from course_lib.theory.in_context_regression import emergence_time
         ("scaled", edit("x @ (w * query)", "x @ (w * query) / len(w) ** 0.5"),
          "You divided the scores by the root of the number of features, as common attention layers do. Here w holds "
          "every scale."),
+        ("best example", edit("weights @ y", "y[weights.argmax()]"),
+         "You kept the example with the largest score alone. Softmax gives every example a weight above 0."),
         ("plain mean", edit("weights @ y", "y.mean(dim=0)"), "That is the plain mean: the query plays no part."),
         ("summed over tasks", edit("weights @ y", "(weights @ y).sum() * torch.ones(y.shape[1], dtype=y.dtype)"),
          "You added the tasks. Each task has an average of its own."),

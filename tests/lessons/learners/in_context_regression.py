@@ -65,6 +65,7 @@ ANSWERS = {
         ("divided by the sum", "normalised without exp", lambda x, y, query, w: (s := x @ (w * query)) @ y / s.sum()),
         ("w left out", "all features alike", lambda x, y, query, w: (x @ query).softmax(0) @ y),
         ("scaled", "PyTorch's default scale", library_default),
+        ("best example", "the nearest example", lambda x, y, query, w: y[(x @ (w * query)).argmax()]),
         ("plain mean", "no query", lambda x, y, query, w: y.mean(0)),
         ("wrong", "exponentials, not divided", lambda x, y, query, w: (x @ (w * query)).exp() @ y),
         ("malformed", "float32", lambda x, y, query, w: by_library(x, y, query, w).float()),
