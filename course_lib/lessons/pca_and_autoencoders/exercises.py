@@ -109,7 +109,7 @@ lesson.flaw(
         ("A small step against it should lower the loss at the rate of its squared length.",
          lambda encoder, decoder, x, answer: _falls(encoder, decoder, x, answer)),
     ],
-    agrees="It should be what autograd finds.",
+    agrees="Entry (i, j) should be the rate at which the loss grows with entry (i, j) of W₂ alone.",
     hints=(
         "Write the residual of one example, and what a small change of $W_2$ does to it.",
         "The codes $W_1x_n$ multiply $W_2$: the gradient is a sum of products of errors and codes.",

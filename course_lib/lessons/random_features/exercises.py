@@ -216,7 +216,7 @@ def _keys(length, direction, q, rows):
     ),
     properties=[
         ("The weights add up to 1.", lambda answer: abs(answer.sum() - 1) < 1e-9),
-        ("Sums of exponentials, taken by their logarithms, give other weights.",
+        ("Two weights should be to each other as the keys' sums of exp(ωᵀq + ωᵀk - |k|²/2) over all frequencies ω.",
          lambda q, keys, frequencies, answer: close(answer, _by_logarithms(q, keys, frequencies))),
     ],
     hints=(
@@ -239,6 +239,13 @@ def _keys(length, direction, q, rows):
         ("norm without the half", edit("keepdim=True) / 2", "keepdim=True)"),
          "Your factor is exp(-|k|²). The half is missing: positive features have exp(-|k|²/2)."),
         ("not normalised", edit(" / weights.sum()", ""), "These are the numerators. Divide by their sum."),
+        ("one feature for each key", lambda q, keys, frequencies: (
+            frequencies @ (q + keys).mT - keys.square().sum(1) / 2).amax(0).softmax(0),
+         "You kept only each key's largest exponent. The other features add to the sum: take the logarithm of the "
+         "whole sum."),
+        ("equal weights", lambda q, keys, frequencies: torch.full_like(keys[:, 0], 1 / len(keys)),
+         "All your weights are equal: neither the query nor the keys play a part.",
+         lambda answer: bool((answer - answer.mean()).abs().amax() < 1e-9)),
         ("softmax attention", lambda q, keys, frequencies: (keys @ q).softmax(0),
          "That is exact softmax attention. The weights that these frequencies give are asked for."),
         ("the query alone", edit("frequencies @ q + top", "frequencies @ q"),

@@ -245,6 +245,11 @@ ANSWERS = {
         ),
         (
             "wrong",
+            "features averaged before the product",
+            lambda q, keys, w: (keys @ w.mean(0) + (w @ q).mean() - (keys**2).sum(1) / 2).softmax(0),
+        ),
+        (
+            "equal weights",
             "uniform weights",
             lambda q, keys, w: torch.full((len(keys),), 1 / len(keys), dtype=q.dtype),
         ),
@@ -257,7 +262,7 @@ ANSWERS = {
             ),
         ),
         (
-            "wrong",
+            "one feature for each key",
             "largest feature alone",
             lambda q, keys, w: (w @ (q[:, None] + keys.T) - (keys**2).sum(1) / 2).amax(0).softmax(0),
         ),
