@@ -133,7 +133,9 @@ def _by_autograd(weights, upstream):
     "shape `(n,)`. Return a tensor of that shape. It can be done without an $n \\times n$ matrix.",
     draw=inputs(n=whole(2, 4), scores=normal("n"), weights=lambda scores: scores.softmax(-1), upstream=normal("n")),
     properties=[
-        ("It should equal the gradient that autograd finds.",
+        ("The gradient should add up to 0: a number added to all scores changes no weight.",
+         lambda answer: abs(float(answer.sum())) < 1e-6),
+        ("Entry i should be the rate at which the sum of upstream · α grows with score i alone, which moves all weights.",
          lambda weights, upstream, answer: close(answer, _by_autograd(weights, upstream))),
     ],
     hints=(

@@ -20,7 +20,10 @@ lesson.value(
     "gradient reaches $x_1$, and which one $x_2$? Give a dictionary with the numbers `first` and `second`.",
     answer={"first": 8.0, "second": -2.0},
     properties=[
-        ("Autograd finds another gradient at x₁ or x₂.", lambda first, second: _gradient_by_autograd(first, second)),
+        ("The five gradients should add up to 0: a number added to all five examples changes no output.",
+         lambda first, second: abs(first + 4 * second) < 1e-6),
+        ("The rate at which 5 y₁ grows with x₁ alone, or with x₂ alone, is not yours.",
+         lambda first, second: _gradient_by_autograd(first, second)),
     ],
     hints=(
         "How does y₁ change when x₂ grows? x₂ is a part of the mean.",
@@ -59,7 +62,11 @@ def _through_autograd(x, g, gamma):
     "(no eps). Return the gradient at `x`, shape `(n,)`, without autograd.",
     draw=inputs(n=whole(3, 6), x=uniform(-3, 3, "n"), g=normal("n"), gamma=uniform(0.5, 3)),
     properties=[
-        ("Autograd finds another gradient.",
+        ("The gradient should add up to 0: a number added to all x changes no output.",
+         lambda answer: abs(float(answer.sum())) < 1e-6),
+        ("The gradient should be orthogonal to x - x̄: spreading x about its mean changes no output.",
+         lambda x, answer: abs(float((x - x.mean()) @ answer)) < 1e-6),
+        ("Entry i should be the rate at which the sum of g · y grows with x_i alone, through the mean and s as well.",
          lambda x, g, gamma, answer: close(answer, _through_autograd(x, g, gamma), atol=1e-7)),
     ],
     hints=(

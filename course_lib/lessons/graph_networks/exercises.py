@@ -245,7 +245,10 @@ lesson.value(
     "with respect to its input, in the same shape. Edges may stand twice.",
     draw=lambda generator: {name: value for name, value in _drawn(generator).items() if name != "x"},
     properties=[
-        ("It should be what autograd finds for the sum of y · dy.",
+        ("Every node with edges into it should hand its row of dy back in full, and no other node anything: the "
+         "columns of your answer have other sums.",
+         lambda dy, edge_index, answer: close(answer.sum(0), dy[edge_index[1].unique()].sum(0), atol=1e-7)),
+        ("Row i should be the rate at which the sum of y · dy grows with the features of node i alone.",
          lambda dy, edge_index, answer: close(answer, _by_autograd(dy, edge_index))),
     ],
     hints=(

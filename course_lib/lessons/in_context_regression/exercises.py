@@ -106,7 +106,7 @@ lesson.value(
         ("A small step along it should change the loss at the rate of its squared length.",
          lambda x, y, query, target, w, u, answer: _rises(x, y, query, target, w, u, answer)),
     ],
-    agrees="It should be what autograd finds.",
+    agrees="Entry i should be the rate at which the loss grows with entry i of w alone, which changes all softmax weights.",
     hints=(
         "By the chain rule: first the loss with respect to each score, then each score with respect to w.",
         "The softmax's derivative: a score raises its own weight and lowers all others.",

@@ -212,7 +212,8 @@ lesson.flaw(
         ("The sum of the squares of c should not change: its rate is 2 c · dc/dt.",
          lambda c, answer: close(float((c * answer).sum()), 0.0, atol=1e-7)),
     ],
-    agrees="It should be what autograd finds.",
+    agrees="Entry i should be the rate at which a Σ p_S I(S) grows with entry i of c alone, which changes all the "
+    "shares p_S.",
     hints=(
         "Take the derivative of p_S with respect to c_T first, for T equal to S and for T other than S.",
         "∂p_S/∂c_T = 2 c_T (1[S = T] - p_S) / Σ c².",
