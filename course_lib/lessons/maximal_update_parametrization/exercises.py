@@ -76,8 +76,8 @@ lesson.value(
         lr=lambda thousandths: thousandths / 1000,
     ),
     properties=[
-        ("The change that one step makes to an output should be that of the base: it adds up fan_in moves.",
-         lambda fan_in, base_fan_in, lr, answer: math.isclose(float(answer) * fan_in, lr * base_fan_in, rel_tol=1e-9)),
+        ("One output adds up fan_in moves of its weights: the step size times fan_in should be what it is in the base.",
+         lambda fan_in, base_fan_in, lr, answer: math.isclose(float(answer) * fan_in, lr * base_fan_in, rel_tol=1e-6)),
     ],
     hints=(
         "Adam moves each entry by about its step size, in the direction of the sign of its gradient.",
@@ -180,11 +180,13 @@ lesson.flaw(
 @lesson.exercise(
     "05.4", "Three numbers of a layer at unit scale", difficulty=2, minutes=8,
     prompt="A layer is $y = cWx$ with $W$ of shape `(d_out, d_in)` and entries $N(0, 1)$. Write `unit_scale(d_out, "
-    "d_in)`: a float64 tensor of three numbers, the $c$ with which inputs of RMS 1 have outputs of RMS 1 on average at "
-    "the start; the largest $\\alpha$ for which no step $-\\alpha\\,\\mathrm{sign}(gx^\\top)$ changes the output of an "
-    "RMS-1 input by an RMS above 1; and the largest $\\alpha$ for which no step $-\\alpha UV^\\top$ does.",
+    "d_in)`: a float64 tensor of three numbers, the positive $c$ with which inputs of RMS 1 have outputs of RMS 1 on "
+    "average at the start; the largest $\\alpha$ for which no step $-\\alpha\\,\\mathrm{sign}(gx^\\top)$ changes the "
+    "output of an RMS-1 input by an RMS above 1; and the largest $\\alpha$ for which no step $-\\alpha UV^\\top$ does.",
     draw=inputs(d_out=whole(2, 90), d_in=whole(2, 90)),
     properties=[
+        ("All three numbers should be positive: the minus of a step stands before its α already.",
+         lambda answer: bool((answer > 0).all())),
         ("With your c the outputs do not have RMS 1 on average at the start.",
          lambda d_in, answer: math.isclose(float(answer[0]) ** 2 * d_in, 1, rel_tol=1e-6)),
         ("The longest sign step should change the output of x by exactly RMS 1, for x with entries ±1.",
@@ -212,6 +214,8 @@ lesson.flaw(
          "Your Muon step is the square of the longest one: the bound on the spectral norm is √d_out, not d_out."),
         ("shapes swapped", edit("[d_in**-0.5, d_in**-0.5, d_out**0.5]", "[d_out**-0.5, d_out**-0.5, d_in**0.5]"),
          "You took the shape as (d_in, d_out). Rows of W are outputs: d_in terms add up in each."),
+        ("steps with the minus", edit(", d_in**-0.5, d_out", ", -(d_in**-0.5), -d_out"),
+         "Both α are negative. The minus of the steps stands before α already: with a negative α they would go uphill."),
         ("c over the inputs", edit("[d_in**-0.5", "[1 / d_in"),
          "Your c is 1/d_in. The terms of y have random signs at the start: their sum has size √d_in, so c = 1/√d_in."),
         ("Muon's step from the inputs", edit("d_out**0.5", "d_in**0.5"),

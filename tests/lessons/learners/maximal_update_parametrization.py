@@ -60,6 +60,7 @@ ANSWERS = {
     "05.2": [
         ("solved", "over the growth", _rate(lambda out, fan_in, base_out, base: 1 / (fan_in / base))),
         ("solved", "base over width", _rate(lambda out, fan_in, base_out, base: base / fan_in)),
+        ("solved", "in float32", lambda out, fan_in, base_out, base, lr: torch.tensor(lr) * base / fan_in),
         ("the same for all", "lr", _rate(lambda *fans: 1.0)),
         ("the wrong fan", "growth of the outputs", _rate(lambda out, fan_in, base_out, base: base_out / out)),
         (
@@ -127,6 +128,21 @@ ANSWERS = {
             "solved",
             "from the spectral norms",
             _three(lambda out, fan_in: [fan_in**-0.5, out**0.5 / (fan_in * out) ** 0.5, out**0.5]),
+        ),
+        (
+            "steps with the minus",
+            "signed steps",
+            _three(lambda out, fan_in: [fan_in**-0.5, -(fan_in**-0.5), -math.sqrt(out)]),
+        ),
+        (
+            "wrong",
+            "c with a minus",
+            _three(lambda out, fan_in: [-(fan_in**-0.5), -(fan_in**-0.5), out**0.5]),
+        ),
+        (
+            "wrong",
+            "Muon's step with a minus",
+            _three(lambda out, fan_in: [fan_in**-0.5, fan_in**-0.5, -(out**0.5)]),
         ),
         ("c upside down", "the notes' c", _three(lambda out, fan_in: [fan_in**0.5, fan_in**-0.5, out**0.5])),
         (
