@@ -1,5 +1,7 @@
 """Exercises of lesson 07, gradient_estimators."""
 
+import math
+
 import torch
 
 from course_lib.lessons.gradient_estimators.contents import lesson
@@ -170,8 +172,15 @@ def _score_wins(frequency, mean, std):
     return pathwise >= 2 * score > 0
 
 
+def _is_seen(frequency, mean, std):
+    """Whether the true derivative is at least a tenth of the score estimate's standard deviation in size."""
+    score, _ = cosine_variances(frequency=float(frequency), mean=float(mean), std=float(std))
+    slope = frequency * math.sin(frequency * mean) * math.exp(-((frequency * std) ** 2) / 2)
+    return abs(slope) >= 0.1 * math.sqrt(score)
+
+
 def _case(**changed):
-    return {"frequency": 8.0, "mean": 1.0, "std": 0.5, **changed}
+    return {"frequency": 2.0, "mean": 1.0, "std": 1.0, **changed}
 
 
 lesson.flaw(
@@ -179,22 +188,26 @@ lesson.flaw(
     prompt="It is often said that the reparameterised gradient, where it exists, has the smaller variance. Refute it with a "
     "smooth function, $f(x) = \\cos(ax)$ and $x \\sim N(\\mu, \\sigma^2)$, without any baseline: give a dictionary with the "
     "numbers `frequency` ($a$), `mean` ($\\mu$) and `std` ($\\sigma \\ge 0.001$), all at most 10,000 in size, for which the "
-    "reparameterised estimate has at least twice the variance of the score estimate.",
+    "reparameterised estimate has at least twice the variance of the score estimate. And both should estimate something: "
+    "the true derivative by the mean, $-a\\, e^{-a^2\\sigma^2/2} \\sin(a\\mu)$, should be at least a tenth of the score "
+    "estimate's standard deviation in size.",
     answer=_case(),
     properties=[
         ("Take σ of at least 0.001, and all three numbers at most 10,000 in size.", _fair),
         ("For your numbers the reparameterised variance is below twice the score function's.", _score_wins),
+        ("The true derivative is below a tenth of the score estimate's standard deviation: noise hides it.", _is_seen),
     ],
     hints=(
         "The reparameterised estimate is -a sin(ax). How large is its mean square when a is large?",
         "The score estimate is cos(ax) z/σ, and the cosine is at most 1 in size.",
-        "Compare a²/2 with 1/(2σ²): what must the product aσ be?",
+        "Compare a²/2 with 1/(2σ²): aσ must be above 1. But the derivative falls as exp(-a²σ²/2): which values are left? "
+        "Choose μ for a sine of about 1.",
     ),
     mistakes=[
         ("a constant function", _case(frequency=0.0),
          "With a = 0 the function is constant: the reparameterised gradient is exactly 0, without any variance.",
          lambda frequency, mean, std: _fair(frequency, mean, std) and frequency == 0),
-        ("a slow wave", _case(frequency=1.0),
+        ("a slow wave", _case(frequency=0.5),
          "Your wave is slow: |a|σ is below 1, so x stays within a fraction of a period, and there the derivative is small. "
          "Take a larger frequency.",
          lambda frequency, mean, std: _fair(frequency, mean, std) and 0 < abs(frequency) * std < 1 and std >= 0.1),
@@ -204,8 +217,18 @@ lesson.flaw(
          lambda frequency, mean, std: _fair(frequency, mean, std) and 0 < abs(frequency) * std < 1 and std < 0.1),
         ("not a standard deviation", _case(std=-0.5),
          "σ is a standard deviation: take it positive, 0.001 or more.", lambda std: std < 1e-3),
-        ("close to the border", _case(frequency=2.2),
-         "You are near the border |a|σ = 1, where the two are about equal. Go well beyond it.",
+        ("nothing left to estimate", _case(frequency=8.0, std=0.5),
+         "The variances are as asked, but the wave turns so often within σ that it averages out: the factor "
+         "exp(-a²σ²/2) leaves almost no derivative. Make |a|σ smaller, still above 1.",
+         lambda frequency, mean, std: _fair(frequency, mean, std) and abs(frequency) * std > 2.7
+         and _score_wins(frequency, mean, std)),
+        ("mean at a crest", _case(mean=0.0),
+         "The variances are as asked, but your μ lies at or near a crest or a trough of the wave, where sin(aμ) is "
+         "small, and the true derivative with it. Move μ towards a quarter of a wave.",
+         lambda frequency, mean, std: _fair(frequency, mean, std) and abs(frequency) * std <= 2.7
+         and abs(math.sin(frequency * mean)) < 0.5 and _score_wins(frequency, mean, std)),
+        ("close to the border", _case(frequency=1.2),
+         "You are near the border |a|σ = 1, where the two are about equal. Go further beyond it.",
          lambda frequency, mean, std: _fair(frequency, mean, std) and 1 <= abs(frequency) * std <= 1.5
          and not _score_wins(frequency, mean, std)),
     ],
