@@ -8,38 +8,42 @@ from course_lib.teaching import close, edit, inputs, normal
 
 
 def _places(**options):
-    return functional.conv1d(torch.zeros(1, 1, 20), torch.zeros(1, 1, 5), **options).shape[-1]
+    return functional.conv1d(torch.zeros(1, 1, 20), torch.zeros(1, 1, 3), **options).shape[-1]
 
 
 lesson.value(
     "08.1", "How many outputs", difficulty=1, minutes=3,
-    prompt="An image has 20 pixels along one axis. A kernel of size $K = 5$ with dilation $D = 2$ slides over it "
-    "with stride "
-    "$S = 2$, after a padding of $P = 4$ zeros on each side. How many outputs are there along this axis?",
-    answer=10,
+    prompt="An image has 20 pixels along one axis. A kernel of size $K = 3$ with dilation $D = 5$ slides over it "
+    "with stride $S = 2$, after a padding of $P = 6$ zeros on each side. How many outputs are there along this axis?",
+    answer=11,
     properties=[
         ("PyTorch's own layer with these settings returns another number of outputs.",
-         lambda answer: answer == _places(stride=2, padding=4, dilation=2)),
+         lambda answer: answer == _places(stride=2, padding=6, dilation=5)),
     ],
     hints=(
         "How many pixels are there with the padding, and how many does the kernel reach over?",
-        "With dilation 2 a kernel of 5 weights leaves one pixel out between two weights.",
+        "With dilation 5 a kernel leaves four pixels out between two neighbouring weights.",
         "Count the places: the first one, and one more for every two pixels that are left.",
     ),
     mistakes=[
-        ("no first place", 9,
+        ("no first place", 10,
          "You divided what is left by the stride, and forgot the first place: add 1."),
-        ("rounded up", 11,
-         "You rounded up. A last place that does not fit completely gives no output: round down."),
-        ("no dilation", 12,
-         "That is right for D = 1. With D = 2 the kernel reaches over D(K - 1) + 1 = 9 pixels, not 5."),
+        ("one place too many", 12,
+         "One place too many. A last place that does not fit completely gives no output: round down. And the kernel reaches "
+         "over D(K - 1) + 1 = 11 pixels: D(K - 1) is the distance from its first weight to its last."),
+        ("no dilation", 15,
+         "That is right for D = 1. With D = 5 the kernel reaches over D(K - 1) + 1 = 11 pixels, not 3."),
+        ("reach of DK", 9,
+         "You let the kernel reach over DK = 15 pixels. K weights have K - 1 distances between them: D(K - 1) + 1 = 11."),
         ("padding once", 8,
-         "You added the padding once: there are 4 zeros on each side, 8 together."),
+         "You added the padding once: there are 6 zeros on each side, 12 together."),
+        ("no padding", 5, "You left the padding out: there are 6 zeros on each side, 12 together."),
+        ("no stride", 22, "That is right at stride 1. The stride of 2 takes every second of these places."),
         ("the size kept", 20,
-         "P = D(K - 1)/2 keeps the size, but only at stride 1. The stride of 2 takes every second place."),
-        ("not rounded", 10.5,
+         "A padding can keep the size, but only at stride 1. The stride of 2 takes every second place."),
+        ("not rounded", 11.5,
          "The kernel cannot stop between two places. A last place that does not fit gives no output: round down.",
-         lambda answer: 10 < answer < 11),
+         lambda answer: 11 < answer < 12),
     ],
 )
 
@@ -221,9 +225,8 @@ lesson.flaw(
     ),
     mistakes=[
         ("kernel turned", edit("w[top, left]", "w[-1 - top, -1 - left]"),
-         "You turned the kernel and placed it from the top left as well: that turns it twice. Either add w_hl · dy "
-         "at (h, l), or "
-         "slide the turned kernel over the padded dy."),
+         "Your kernel is turned by 180 degrees where it should not be, or is not where it should be. Either add w_hl · dy, "
+         "with the kernel as it is, at (h, l), or slide the turned kernel over the padded dy."),
         ("mirrored rows", edit("w[top, left]", "w[-1 - top, left]"),
          "The rows of your kernel are in the wrong order, the columns are right."),
         ("mirrored columns", edit("w[top, left]", "w[top, -1 - left]"),
@@ -231,7 +234,8 @@ lesson.flaw(
         ("assigned, not added", edit("+= w", "= w"),
          "You overwrote what earlier weights had left. A pixel that several outputs read adds up all their gradients."),
         ("dy turned round", edit("* dy", "* dy.flip(0, 1)"),
-         "You turned dy by 180 degrees. In the sliding form it is the kernel that is turned, and only the kernel."),
+         "Against the kernel, your dy is turned by 180 degrees. Either add w_hl · dy, with dy as it is, at (h, l), or slide "
+         "the turned kernel over the padded dy. (If dy slides over the padded kernel, it is dy that has to be turned.)"),
     ],
 )
 def image_gradient(dy, w):
