@@ -2,7 +2,7 @@
 
 from course_lib.figures import describe, new_figure, styled
 from course_lib.teaching.claims import ClaimError, claim, fact
-from course_lib.teaching.exercise import Exercise, Mistake, Property, Verdict, close, edit, near
+from course_lib.teaching.exercise import Exercise, Mistake, Property, Verdict, but, close, edit, near
 from course_lib.teaching.explorer import Choice, Explorer, Slider, Switch, TextBox
 from course_lib.teaching.laws import inputs, integers, normal, one_of, uniform, whole
 from course_lib.teaching.layout import lines, markdown_table, panels
@@ -29,6 +29,7 @@ __all__ = [
     "Switch",
     "TextBox",
     "Verdict",
+    "but",
     "claim",
     "close",
     "describe",

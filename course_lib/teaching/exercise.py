@@ -7,28 +7,61 @@ inputs are drawn. The learner reads the sentence of the one that is left, or the
 
 A test (of a property, or of a mistake) is a function whose parameters are named after what it looks at: inputs, the
 entries of an answer that is a dictionary, or `answer` for the answer as a whole.
+
+A function is called where it can be stopped (`course_lib.teaching.sandbox` says where that is), and everything that
+decides is computed in the kernel, with the libraries as they were when the kit was imported.
 """
 
-import ast
 import inspect
 import math
-import textwrap
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
-from numbers import Real
 from typing import Any, Literal
 
-import numpy as np
 import torch
 from IPython.display import Markdown, display
 
+from course_lib.teaching.beside import beside
+from course_lib.teaching.originals import original_libraries
 from course_lib.teaching.progress import Progress
-from course_lib.teaching.sandbox import Outcome, TimeLimitError, call_each, does_nothing
+from course_lib.teaching.sandbox import (
+    MEMORY,
+    EndedError,
+    Outcome,
+    TimeLimitError,
+    call_each,
+    call_ours,
+    does_nothing,
+)
+from course_lib.teaching.sources import Edit, edit, edited, edited_source, source_of
+from course_lib.teaching.written import as_float, difference, direction, is_number, shown, typed_inputs
+
+__all__ = [
+    "Edit",
+    "Exercise",
+    "Mistake",
+    "Property",
+    "Verdict",
+    "but",
+    "close",
+    "edit",
+    "edited",
+    "edited_source",
+    "near",
+    "source_of",
+]
 
 N_CASES = 40
 ROUNDS_TO_TELL_APART = 25
+LINES_SHOWN = 10  # of what an answer prints
 KINDS = {"value": "compute a value", "function": "write a function", "flaw": "find the flaw"}
+FORBIDDEN = {
+    "autograd": "The numbers are right, but the prompt asks for a derivative written by you, without autograd.",
+    "loop": "The numbers are right, but the prompt asks for no Python loop over the input.",
+    "overwritten inputs": "The numbers are right, but the prompt asks to leave the inputs as they are, and your "
+    "function changes one of them. Work on a copy.",
+}
 
 
 @dataclass(frozen=True)
@@ -37,24 +70,6 @@ class Property:
 
     sentence: str
     holds: Callable[..., bool]
-
-
-@dataclass(frozen=True)
-class Edit:
-    """A wrong solution as its difference from the reference: pairs of old and new source text, in order."""
-
-    pairs: tuple[tuple[str, str], ...]
-
-
-def edit(*texts: str) -> Edit:
-    """Return the edit that puts the second text in the place of the first, the fourth in that of the third, ...
-
-    Raises:
-        ValueError: the number of texts is odd or zero.
-    """
-    if not texts or len(texts) % 2:
-        raise ValueError(f"edit takes pairs of old and new text, got {len(texts)} texts")
-    return Edit(tuple(zip(texts[::2], texts[1::2], strict=True)))
 
 
 @dataclass(frozen=True)
@@ -74,11 +89,12 @@ class Mistake:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of an answer: `status` and the line to read."""
+    """What became of an answer: `status`, the line to read, and the start of what the answer printed."""
 
     status: Literal["not attempted", "solved", "mistake", "malformed", "wrong"]
     message: str
     mistake: str | None = None
+    printed: str = ""
 
 
 @dataclass(frozen=True)
@@ -101,9 +117,31 @@ class Exercise:
     in a sentence or there are no properties, when it is that of the reference. `same` decides when two outputs
     count as equal.
 
+    `needs` are what the prompt asks of an answer before it counts, above all of a counterexample: sigma is positive,
+    the step is stable. They are tested first and in their order; where one fails, its sentence is read, and no mistake
+    is looked for. So a mistake's test need not repeat them: it is asked only where all of them hold *but* a property
+    fails. `but(test)` writes that down, and `but()` takes all that is left:
+
+        needs=[("Take sigma > 0.", lambda sigma: sigma > 0)],
+        properties=[("Your numbers agree with the formula.", lambda sigma, steps: ...)],
+        mistakes=[
+            ("one step", {"sigma": 2.0, "steps": 1}, "With one step it is right.", but(lambda steps: steps == 1)),
+            ("too slow", {"sigma": 0.1, "steps": 2}, "The two are too close. Take a larger sigma.", but()),
+        ],
+
+    `forbids` names what the prompt forbids. A right answer that does it is refused with a sentence about it:
+
+        forbids=("autograd",)            torch computes a derivative, by whatever name it was called
+        forbids=("loop",)                a line of the learner's own code runs the more often the larger the input
+                                         is, in a loop, a comprehension, a recursion or a function that is mapped
+        forbids=("overwritten inputs",)  an input is another one after the call
+
+    A loop is seen where the sizes of the inputs are drawn: let `draw` vary them. One with a fixed number of rounds is
+    no loop over the input.
+
     Raises:
-        ValueError: hints or mistakes are missing, `kind` or `difficulty` is unknown, or a function comes without
-            `draw`.
+        ValueError: hints or mistakes are missing, `kind` or `difficulty` is unknown, a function comes without
+            `draw`, or `forbids` names something else.
     """
 
     id: str
@@ -116,7 +154,9 @@ class Exercise:
     hints: tuple[str, str, str]
     mistakes: tuple[Mistake, ...]
     draw: Callable[[torch.Generator], dict[str, Any]] | None = None
+    needs: tuple[Property, ...] = ()
     properties: tuple[Property, ...] = ()
+    forbids: tuple[str, ...] = ()
     agrees: str | None = None
     same: Callable[[Any, Any], bool] | None = None
     time_limit: float = 5.0
@@ -136,6 +176,10 @@ class Exercise:
             raise ValueError(
                 f"exercise {self.id}: a function is judged on fresh inputs, and draw= is missing"
             )
+        if unknown := [name for name in self.forbids if name not in FORBIDDEN]:
+            raise ValueError(
+                f"exercise {self.id}: forbids= takes names of {list(FORBIDDEN)}, got {unknown[0]!r}"
+            )
 
     # What the learner calls.
 
@@ -144,7 +188,15 @@ class Exercise:
         verdict = self.grade(answer, generator=fresh_generator())
         if verdict.status != "not attempted":
             Progress().record_attempt(self.id, solved=verdict.status == "solved", mistake=verdict.mistake)
+        if verdict.printed:
+            print(verdict.printed)
         print(f"Exercise {self.id}: {verdict.message}")
+        if (
+            self.kind == "function"
+            and verdict.status == "solved"
+            and (other := beside(answer, self.reference))
+        ):
+            print(other)
 
     def hint(self) -> None:
         """Show the next hint; the third one stays the last."""
@@ -163,7 +215,7 @@ class Exercise:
         elif callable(self.reference):
             print(source_of(self.reference))
         else:
-            print(f"One right answer: {_show(self.reference)}")
+            print(f"One right answer: {shown(self.reference)}")
 
     def _ipython_display_(self) -> None:
         stars = "★" * self.difficulty + "☆" * (3 - self.difficulty)
@@ -185,42 +237,76 @@ class Exercise:
             return Verdict("not attempted", "not attempted yet.")
         wanted = "a function" if self.kind == "function" else "a value, not a function"
         if callable(answer) != (self.kind == "function"):
-            return Verdict("malformed", f"{_show(answer)} was given, and the answer should be {wanted}.")
+            return Verdict("malformed", f"{shown(answer)} was given, and the answer should be {wanted}.")
         if answer is None:
             return Verdict("malformed", "None was given. Put your answer in the place of `...`.")
-        cases = self._cases(generator)
-        function = answer if self.kind == "function" else Answer(answer)
-        if (complaint := _signature_complaint(function, cases[0])) is not None:
+        with original_libraries():
+            cases = self._cases(generator)
+        if self.kind == "function" and (complaint := _signature_complaint(answer, cases[0])) is not None:
             return Verdict("malformed", complaint)
         try:
-            outcomes = call_each(function, cases, seconds=self.time_limit)
+            outcomes = self._called(answer, cases, watch=self.forbids)
             if any(outcome.value is ... for outcome in outcomes):
                 return Verdict("not attempted", "not attempted yet.")
-            expected = self._expected(cases)
-            complaints = [_complaint(o, e) for o, e in zip(outcomes, expected, strict=True)]
-            failing = [
-                (case, outcome, sentence)
-                for case, outcome, complaint, right in zip(cases, outcomes, complaints, expected, strict=True)
-                if (sentence := complaint or self._broken_property(case, outcome.value, right)) is not None
-            ]
-            if not failing:
-                return Verdict("solved", "solved.")
-            mistake = self._recognised(function, cases, outcomes, expected, generator)
+            with original_libraries() as replaced:
+                verdict = self._judged(answer, cases, outcomes, generator)
         except TimeLimitError as stopped:
             return Verdict("malformed", _timeout_message(stopped))
+        except EndedError as ended:
+            return Verdict("malformed", f"your function {ended}. It should return its answer.")
+        message = verdict.message + (_about_replaced(replaced) if replaced else "")
+        return replace(verdict, message=message, printed=_printed(outcomes))
+
+    def _called(self, answer: Any, cases: Sequence[dict], *, watch: Sequence[str] = ()) -> list[Outcome]:
+        if self.kind != "function":
+            return list(call_ours(Answer(answer), cases))
+        return call_each(answer, cases, seconds=self.time_limit, watch=watch)
+
+    def _judged(self, answer, cases, outcomes, generator) -> Verdict:
+        expected = self._expected(cases)
+        complaints = [_complaint(o, e) for o, e in zip(outcomes, expected, strict=True)]
+        judged = list(zip(cases, outcomes, complaints, expected, strict=True))
+        unmet = [
+            (case, outcome, need.sentence, right)
+            for case, outcome, complaint, right in judged
+            for need in self.needs
+            if complaint is None and not _says(need.holds, case, outcome.value)
+        ]
+        failing = unmet or [
+            (case, outcome, sentence, right)
+            for case, outcome, complaint, right in judged
+            if (sentence := complaint or self._broken_property(case, outcome.value, right)) is not None
+        ]
+        if not failing:
+            return self._forbidden(outcomes) or Verdict("solved", "solved.")
+        mistake = None if unmet else self._recognised(answer, cases, outcomes, expected, generator)
         if mistake is not None:
             return Verdict("mistake", mistake.explanation, mistake.name)
         if malformed := [pair for pair in zip(cases, complaints, strict=True) if pair[1] is not None]:
             case, complaint = min(malformed, key=lambda pair: _size(pair[0]))
-            called = f" It was called with {_inputs(case)}." if self.kind == "function" else ""
+            called = f" It was called with {typed_inputs(case)}." if self.kind == "function" else ""
             return Verdict("malformed", complaint + called)
         return Verdict("wrong", self._counterexample(failing))
 
+    def _forbidden(self, outcomes: Sequence[Outcome]) -> Verdict | None:
+        """Return the refusal of right outputs that came about in a way that the prompt forbids."""
+        watched = [dict(outcome.watched) for outcome in outcomes]
+        for name in self.forbids:
+            if name != "loop":
+                if any(name in seen for seen in watched):
+                    return Verdict("mistake", FORBIDDEN[name], name)
+                continue
+            runs = sorted((seen["loop"] for seen in watched if "loop" in seen), key=lambda run: run[1])
+            if runs and runs[0][1] < runs[-1][1]:
+                line, most = runs[-1]
+                said = f" Line {line} of yours runs {most} times for one of the inputs, {runs[0][1]} for another."
+                return Verdict("mistake", FORBIDDEN[name] + said, name)
+        return None
+
     def share_right(self, answer: Any, *, generator: torch.Generator) -> float:
         """Return the share, 0 to 1, of fresh inputs on which a well-formed answer gives a right output."""
-        function = answer if self.kind == "function" else Answer(answer)
         cases = self._cases(generator)
-        outcomes = call_each(function, cases, seconds=self.time_limit)
+        outcomes = self._called(answer, cases)
         right = [
             _complaint(outcome, expected) is None
             and self._broken_property(case, outcome.value, expected) is None
@@ -243,10 +329,12 @@ class Exercise:
             if not _says(prop.holds, case, value):
                 return prop.sentence
         if (self.agrees or not self.properties) and not (self.same or close)(value, expected):
-            return self.agrees or "Another result is expected."
+            if self.kind == "function":
+                return self.agrees or ""
+            return " ".join(filter(None, [self.agrees, direction(expected, value)]))
         return None
 
-    def _recognised(self, function, cases, outcomes, expected, generator) -> Mistake | None:
+    def _recognised(self, answer, cases, outcomes, expected, generator) -> Mistake | None:
         """Return the one mistake that behaves as the answer does, drawing more inputs while several do."""
         candidates = list(self.mistakes)
         for _ in range(ROUNDS_TO_TELL_APART):
@@ -254,7 +342,7 @@ class Exercise:
             if len(candidates) <= 1 or self.kind != "function":
                 break
             cases = self._cases(generator)
-            outcomes = call_each(function, cases, seconds=self.time_limit)
+            outcomes = self._called(answer, cases)
             expected = self._expected(cases)
         return candidates[0] if candidates else None
 
@@ -271,30 +359,32 @@ class Exercise:
             self._alike(theirs, mine, e)
             for some in (slice(1), slice(1, None))
             for theirs, mine, e in zip(
-                call_each(wrong, cases[some], seconds=self.time_limit),
-                outcomes[some],
-                expected[some],
-                strict=True,
+                call_ours(wrong, cases[some]), outcomes[some], expected[some], strict=True
             )
         )
 
     def _alike(self, a: Outcome, b: Outcome, expected: Any) -> bool:
         """Whether two calls did the same: an error of the same kind, or equal outputs."""
         if a.raised or b.raised:
-            return a.raised and b.raised and type(a.error) is type(b.error)
+            return a.raised and b.raised and a.error.kind == b.error.kind
         # `same` may rely on outputs of the right form; a learner's output may have any.
         well_formed = _complaint(a, expected) is None and _complaint(b, expected) is None
         return (self.same if self.same and well_formed else close)(a.value, b.value)
 
     def _counterexample(self, failing) -> str:
-        case, outcome, sentence = min(failing, key=lambda item: _size(item[0]))
+        case, outcome, sentence, expected = min(failing, key=lambda item: _size(item[0]))
         if self.kind != "function":
             return f"not yet. {sentence}"
-        expected = self._expected([case])[0]
-        return (
-            f"not yet. {sentence} The smallest counterexample found: for {_inputs(case)} "
-            f"the expected output is {_show(expected)}, yours is {_show(outcome.value)}."
-        )
+        told = " ".join(filter(None, ["not yet.", sentence, "The smallest counterexample found: for"]))
+        return f"{told} {typed_inputs(case)} {difference(expected, outcome.value)}."
+
+
+def but(test: Callable[..., bool] | None = None) -> Callable[..., bool]:
+    """Return the test of a mistake that all `needs` of the exercise meet, but a property fails, and `test` holds.
+
+    A mistake's test is asked only then; without `test` the mistake takes every such answer, so that it stands last.
+    """
+    return (lambda: True) if test is None else test
 
 
 def fresh_generator() -> torch.Generator:
@@ -313,6 +403,23 @@ def _timeout_message(stopped: TimeLimitError) -> str:
     )
 
 
+def _about_replaced(names: Sequence[str]) -> str:
+    several = f"{names[0]} and {len(names) - 1} others" if len(names) > 1 else names[0]
+    return f" (In this kernel {several} was replaced. You were judged with the library's own.)"
+
+
+def _printed(outcomes: Sequence[Outcome]) -> str:
+    """Return the start of what an answer printed, and say how much it was."""
+    first = next((outcome.printed for outcome in outcomes if outcome.printed.strip()), "")
+    lines = first.splitlines()[:LINES_SHOWN]
+    total = sum(outcome.lines for outcome in outcomes)
+    if total > len(lines):
+        lines.append(
+            f"(Your function printed {total} lines in {len(outcomes)} calls. Its first ones stand above.)"
+        )
+    return "\n".join(lines)
+
+
 def _signature_complaint(function: Callable, case: Mapping[str, Any]) -> str | None:
     try:
         inspect.signature(function).bind(*case.values())
@@ -321,46 +428,6 @@ def _signature_complaint(function: Callable, case: Mapping[str, Any]) -> str | N
     except ValueError:  # builtins without a signature are called as they are
         return None
     return None
-
-
-def source_of(function: Callable) -> str:
-    """Return the source of a function from its `def` on, without decorators."""
-    source = textwrap.dedent(inspect.getsource(inspect.unwrap(function)))
-    start = ast.parse(source).body[0].lineno - 1
-    return "".join(source.splitlines(keepends=True)[start:])
-
-
-def edited_source(reference: Callable, change: Edit) -> str:
-    """Return the source of the reference with some of it changed.
-
-    Raises:
-        ValueError: an old text does not stand in the source exactly once.
-    """
-    source = source_of(reference)
-    for old, new in change.pairs:
-        if (count := source.count(old)) != 1:
-            raise ValueError(
-                f"{old!r} stands {count} times in {reference.__name__}, and an edit needs it once:\n{source}"
-            )
-        source = source.replace(old, new)
-    return source
-
-
-@cache
-def edited(reference: Callable, change: Edit) -> Callable:
-    """Return the reference with some of its source changed.
-
-    Raises:
-        ValueError: an old text does not stand in the source exactly once.
-    """
-    source = edited_source(reference, change)
-    scope: dict[str, Any] = {}
-    exec(
-        compile(source, f"<{reference.__name__} edited>", "exec"),
-        inspect.unwrap(reference).__globals__,
-        scope,
-    )
-    return scope[reference.__name__]
 
 
 def _says(test: Callable, case: Mapping, value: Any) -> bool:
@@ -377,36 +444,20 @@ def _parameters(test: Callable) -> tuple[str, ...]:
     return tuple(inspect.signature(test).parameters)
 
 
-def _is_number(value: Any) -> bool:
-    if isinstance(value, torch.Tensor):
-        return value.ndim == 0 and value.dtype != torch.bool and not value.is_complex()
-    if isinstance(value, np.ndarray | np.generic):
-        return value.ndim == 0 and value.dtype.kind in "iuf"
-    return isinstance(value, Real) and not isinstance(value, bool)
-
-
-def _as_float(number: Any) -> float:
-    """Return a number as a float; a whole number too large for one counts as infinite."""
-    try:
-        return float(number)
-    except OverflowError:
-        return math.inf
-
-
 def _complaint(outcome: Outcome, expected: Any) -> str | None:
     """Say in one line what is wrong with the form of an output, before its value is looked at."""
     value = outcome.value
     if outcome.raised:
         where = f" at {outcome.line}" if outcome.line else ""
-        said = " ".join(str(outcome.error).split())
-        return f"your function raised {type(outcome.error).__name__}{where}" + (
-            f" ({said})." if said else "."
-        )
+        said = outcome.error.text
+        if outcome.error.name == "MemoryError" and not said:
+            said = f"it may take {MEMORY / 2**30:.0f} GiB"
+        return f"your function raised {outcome.error.name}{where}" + (f" ({said})." if said else ".")
     if value is None:
         return "your function returned None. Is a `return` missing?"
     if isinstance(expected, torch.Tensor) and expected.ndim > 0:
         if not isinstance(value, torch.Tensor):
-            return f"a torch.Tensor of shape {tuple(expected.shape)} is expected, you gave {_show(value)}."
+            return f"a torch.Tensor of shape {tuple(expected.shape)} is expected, you gave {shown(value)}."
         if value.shape != expected.shape:
             return f"the shape should be {tuple(expected.shape)}, yours is {tuple(value.shape)}."
         if value.dtype != expected.dtype:
@@ -415,19 +466,19 @@ def _complaint(outcome: Outcome, expected: Any) -> str | None:
             return "your output contains NaN or infinity."
     elif isinstance(expected, dict):
         if not isinstance(value, dict) or set(value) != set(expected):
-            return f"a dictionary with the keys {list(expected)} is expected, you gave {_show(value)}."
-        if unfit := [key for key in expected if not _is_number(value[key])]:
-            return f"{unfit[0]!r} should be a number, you gave {_show(value[unfit[0]])}."
-        if unfit := [key for key in expected if not math.isfinite(_as_float(value[key]))]:
-            return f"{unfit[0]!r} should be a finite number, you gave {_show(value[unfit[0]])}."
+            return f"a dictionary with the keys {list(expected)} is expected, you gave {shown(value)}."
+        if unfit := [key for key in expected if not is_number(value[key])]:
+            return f"{unfit[0]!r} should be a number, you gave {shown(value[unfit[0]])}."
+        if unfit := [key for key in expected if not math.isfinite(as_float(value[key]))]:
+            return f"{unfit[0]!r} should be a finite number, you gave {shown(value[unfit[0]])}."
     elif isinstance(expected, str):
         if not isinstance(value, str):
-            return f"a string is expected, you gave {_show(value)}."
-    elif _is_number(expected):
-        if not _is_number(value):
-            return f"a single number is expected, you gave {_show(value)}."
-        if not math.isfinite(_as_float(value)):
-            return f"a finite number is expected, you gave {_show(value)}."
+            return f"a string is expected, you gave {shown(value)}."
+    elif is_number(expected):
+        if not is_number(value):
+            return f"a single number is expected, you gave {shown(value)}."
+        if not math.isfinite(as_float(value)):
+            return f"a finite number is expected, you gave {shown(value)}."
     return None
 
 
@@ -440,8 +491,8 @@ def close(a: Any, b: Any, *, rtol: float = 1e-6, atol: float = 1e-9) -> bool:
             return False
         wide = torch.complex128 if a.is_complex() else torch.float64
         return torch.allclose(a.to(wide), b.to(wide), rtol=rtol, atol=atol, equal_nan=True)
-    if _is_number(a) and _is_number(b):
-        a, b = _as_float(a), _as_float(b)
+    if is_number(a) and is_number(b):
+        a, b = as_float(a), as_float(b)
         return a == b or (math.isnan(a) and math.isnan(b)) or math.isclose(a, b, rel_tol=rtol, abs_tol=atol)
     return type(a) is type(b) and not isinstance(a, torch.Tensor) and bool(a == b)
 
@@ -458,24 +509,3 @@ def _size(case: Mapping[str, Any]) -> float:
         tensor = torch.as_tensor(value, dtype=torch.float64) if not isinstance(value, str) else torch.zeros(1)
         total += 100 * tensor.numel() + float(tensor.abs().sum())
     return total
-
-
-def _show(value: Any) -> str:
-    """Write a value the way a learner would type it, short."""
-    if callable(value):
-        return f"a function ({getattr(value, '__name__', type(value).__name__)})"
-    if isinstance(value, torch.Tensor) and value.dtype == torch.bool:
-        return f"tensor({value.tolist()})"
-    if isinstance(value, torch.Tensor):
-        return _show(value.item()) if value.ndim == 0 else f"tensor({[_rounded(v) for v in value.tolist()]})"
-    if isinstance(value, bool) or not _is_number(value):
-        return " ".join(repr(value).split())
-    return f"{_as_float(value) + 0.0:.6g}"  # + 0.0 writes -0.0 as 0
-
-
-def _inputs(case: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name} = {_show(value)}" for name, value in case.items())
-
-
-def _rounded(value: Any) -> Any:
-    return [_rounded(v) for v in value] if isinstance(value, list) else float(f"{value:.4g}") + 0.0

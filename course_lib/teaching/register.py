@@ -174,12 +174,20 @@ class Contents:
         self._judge(number, title, kind="flaw", reference=answer, **about)
 
     def _judge(
-        self, number: str, title: str, *, mistakes: Sequence[tuple], properties: Sequence[tuple] = (), **about
+        self,
+        number: str,
+        title: str,
+        *,
+        mistakes: Sequence[tuple],
+        needs: Sequence[tuple] = (),
+        properties: Sequence[tuple] = (),
+        **about,
     ) -> None:
         exercise = Exercise(
             id=number,
             title=title,
             mistakes=tuple(Mistake(*row) for row in mistakes),
+            needs=tuple(Property(*row) for row in needs),
             properties=tuple(Property(*row) for row in properties),
             **about,
         )

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from course_lib.teaching import sandbox
 from course_lib.teaching.exercise import (
     Edit,
     Exercise,
@@ -209,7 +210,7 @@ def test_a_malformed_output_is_named(answer, message):
 MALFORMED_NUMBERS = [
     ("seven", "a single number is expected, you gave 'seven'"),
     ([9.0], "a single number is expected, you gave [9.0]"),
-    (torch.tensor([9.0]), "a single number is expected, you gave tensor([9.0])"),
+    (torch.tensor([9.0]), "a single number is expected, you gave torch.tensor([9.0])"),
     (np.array([9.0, 1.0]), "a single number is expected"),
     (True, "a single number is expected, you gave True"),
     (9 + 0j, "a single number is expected"),
@@ -344,7 +345,14 @@ def test_an_endless_loop_comes_back_as_stopped(answer, capsys):
     assert Progress().exercise("90.1")["attempts"] == 1
 
 
-def test_a_sleeping_function_is_set_aside_and_said_to_be():
+def test_a_sleeping_function_is_stopped():
+    verdict = grade(replace(VECTORS, time_limit=0.1), lambda values, shift: time.sleep(30))
+    assert verdict.status == "malformed"
+    assert "stopped after 0.1 s" in verdict.message
+
+
+def test_in_a_thread_a_sleeping_function_is_set_aside_and_said_to_be(monkeypatch):
+    monkeypatch.setattr(sandbox, "can_fork", lambda: False)
     verdict = grade(replace(VECTORS, time_limit=0.1), lambda values, shift: time.sleep(3))
     assert verdict.status == "malformed"
     assert "stopped after 0.1 s" in verdict.message

@@ -49,8 +49,10 @@ def exercise(about: Exercise, module: str) -> str:
         "**Reference solution**",
         code(solution(about)),
     ]
-    if about.properties or about.agrees:
-        said = [one.sentence for one in about.properties] + [about.agrees] * bool(about.agrees)
+    if about.needs or about.properties or about.agrees:
+        said = [one.sentence for one in (*about.needs, *about.properties)] + [about.agrees] * bool(
+            about.agrees
+        )
         parts += ["**What else a wrong answer is told**", listed("ul", said)]
     parts += ["**Hints**", listed("ol", about.hints)]
     parts.append(f"**{len(about.mistakes)} mistakes that the checker knows**")

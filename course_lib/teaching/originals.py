@@ -1,0 +1,72 @@
+"""The libraries as they were when the kit was imported: what an answer is judged with.
+
+A cell may replace `torch.allclose` for good, by accident or to see what happens. An answer is still called in the
+kernel as it is; the tests of the exercise see the functions that the libraries came with.
+"""
+
+import builtins
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy
+import torch
+
+_NAMESPACES = {
+    "torch": torch,
+    "torch.linalg": torch.linalg,
+    "torch.autograd": torch.autograd,
+    "torch.nn.functional": torch.nn.functional,
+    "torch.Tensor": torch.Tensor,
+    "numpy": numpy,
+    "numpy.linalg": numpy.linalg,
+    "math": math,
+    "builtins": builtins,
+}
+# IPython replaces others of the built-in functions itself, around every cell.
+_BUILTINS = {"abs", "all", "any", "bool", "float", "int", "isinstance", "len", "max", "min", "round", "set"}
+_BUILTINS |= {"sorted", "sum", "type", "zip"}
+
+
+def _functions(name: str) -> dict[str, object]:
+    return {
+        key: value
+        for key, value in vars(_NAMESPACES[name]).items()
+        if callable(value) and (name != "builtins" or key in _BUILTINS)
+    }
+
+
+_ORIGINALS = {name: _functions(name) for name in _NAMESPACES}
+
+
+def _replaced() -> Iterator[tuple[str, str]]:
+    for name, functions in _ORIGINALS.items():
+        now = vars(_NAMESPACES[name])
+        yield from ((name, key) for key, function in functions.items() if now.get(key) is not function)
+    # A method that torch.Tensor inherits is replaced by a new one of its own.
+    own = _ORIGINALS["torch.Tensor"]
+    yield from (
+        ("torch.Tensor", key)
+        for key in vars(torch.Tensor)
+        if key not in own and hasattr(torch.Tensor.__base__, key) and not key.startswith("__")
+    )
+
+
+@contextmanager
+def original_libraries() -> Iterator[list[str]]:
+    """Put the original functions back for the time of the block; yield the names of those that were replaced."""
+    replaced = list(_replaced())
+    now = {(name, key): vars(_NAMESPACES[name]).get(key) for name, key in replaced}
+    for name, key in replaced:
+        if key in _ORIGINALS[name]:
+            setattr(_NAMESPACES[name], key, _ORIGINALS[name][key])
+        else:
+            delattr(_NAMESPACES[name], key)
+    try:
+        yield [f"{name}.{key}" for name, key in replaced]
+    finally:
+        for (name, key), function in now.items():
+            if function is None:
+                delattr(_NAMESPACES[name], key)
+            else:
+                setattr(_NAMESPACES[name], key, function)
