@@ -21,6 +21,7 @@ import contextlib
 import ctypes
 import dis
 import gc
+import importlib.util
 import io
 import linecache
 import marshal
@@ -36,7 +37,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache
 from pathlib import Path
@@ -143,11 +144,14 @@ def call_each(
 def call_ours(function: Callable, cases: Sequence[dict[str, Any]]) -> Iterator[Outcome]:
     """Yield what a function of the course gives for each case: without limits, and as a learner's would come back."""
     for case in cases:
-        yield _outcome(function, case, ())
+        yield _as_returned(_outcome(function, case, ()))
 
 
 def _outcome(function: Callable, case: dict[str, Any], watch: Collection[str]) -> Outcome:
-    """Call the function once. A learner may raise anything, SystemExit included: it is shown, not hidden."""
+    """Call the function once, and write down its value as plain data.
+
+    A learner may raise anything, SystemExit included: it is shown, not hidden.
+    """
     given = deepcopy(list(case.values()))
     seen: dict[str, Any] = {}
     try:
@@ -155,24 +159,43 @@ def _outcome(function: Callable, case: dict[str, Any], watch: Collection[str]) -
             value = function(*given)
         if "overwritten inputs" in watch and not _same_bits(given, list(case.values())):
             seen["overwritten inputs"] = True
-        return Outcome(value=_restored(_plain(value)), watched=tuple(seen.items()))
+        return Outcome(value=_plain(value), watched=tuple(seen.items()))
     except _Stopped:
         raise
     except BaseException as error:
         return Outcome(error=_described(error), line=_own_line(error, function), watched=tuple(seen.items()))
 
 
+def _as_returned(outcome: Outcome) -> Outcome:
+    return replace(outcome, value=_restored(outcome.value))
+
+
 # In a child of the process.
 
 
 def _in_child(function, cases, seconds, watch) -> list[Outcome]:
+    imported: set[str] = set()
+    while True:
+        sent = marshal.loads(_sent_by_a_child(function, cases, seconds, watch, imported))
+        if isinstance(sent, list):
+            return [_read(outcome) for outcome in sent]
+        # The answer is about to import a library, torch's compiler for instance, which takes seconds and would be
+        # lost with the child every time: the kernel imports it, and the answer starts anew.
+        imported.add(sent)
+        with contextlib.suppress(
+            Exception
+        ):  # a library that fails here fails in the answer, and is shown there
+            importlib.import_module(sent)
+
+
+def _sent_by_a_child(function, cases, seconds, watch, imported) -> bytes:
     read, write = os.pipe()
     with warnings.catch_warnings():
         # Python 3.12 warns of forking beside other threads, which every kernel has. The child uses none of them.
         warnings.simplefilter("ignore", DeprecationWarning)
         child = os.fork()
     if child == 0:
-        _be_the_child(function, cases, seconds, watch, write)
+        _be_the_child(function, cases, seconds, watch, imported, write)
     os.close(write)
     _reap()
     status = None
@@ -189,7 +212,7 @@ def _in_child(function, cases, seconds, watch) -> list[Outcome]:
         if status is None:
             _ending.append(child)  # the system takes its memory back meanwhile: nobody waits for that
     if payload is not None:
-        return [_read(outcome) for outcome in marshal.loads(payload)]
+        return payload
     if not in_time or (os.WIFSIGNALED(status) and os.WTERMSIG(status) in (signal.SIGPROF, signal.SIGXCPU)):
         raise TimeLimitError(seconds, ended=True)
     if os.WIFSIGNALED(status):
@@ -227,27 +250,37 @@ def _received(descriptor: int, deadline: float) -> tuple[bytes | None, bool]:
     return b"".join(chunks), True
 
 
-def _be_the_child(function, cases, seconds, watch, write) -> None:
+def _be_the_child(function, cases, seconds, watch, imported, write) -> None:
     """Call the function under the limits, send what it gave, and end the process whatever happens."""
     own = os.getpid()
+
+    def send(sent: Any) -> None:
+        if os.getpid() != own:  # the function forked, and this is its child
+            os._exit(0)
+        payload = marshal.dumps(sent)
+        if len(payload) > LARGEST:
+            error = ("builtins.MemoryError", f"its outputs take {len(payload) / 2**20:.0f} MiB")
+            payload = marshal.dumps([(None, error, "", (), "", 0)] * len(cases))
+        with open(write, "wb", closefd=False) as pipe:
+            pipe.write(len(payload).to_bytes(8, "big") + payload)
+        os._exit(0)
+
+    def hook(event: str, arguments: tuple) -> None:
+        if event == "import" and arguments[0] not in imported and _is_a_librarys(arguments[0]):
+            send(arguments[0])
+
     try:
         _limit(seconds)
         tap = _Tap()
         sys.stdout = sys.stderr = tap
+        sys.addaudithook(hook)
         outcomes = []
         for case in cases:
             outcome = _outcome(function, case, watch)
             printed, lines = tap.taken()
             error = outcome.error and (outcome.error.kind, outcome.error.text)
-            outcomes.append((_plain(outcome.value), error, outcome.line, outcome.watched, printed, lines))
-        if os.getpid() != own:  # the function forked, and this is its child
-            os._exit(0)
-        payload = marshal.dumps(outcomes)
-        if len(payload) > LARGEST:
-            error = ("builtins.MemoryError", f"its outputs take {len(payload) / 2**20:.0f} MiB")
-            payload = marshal.dumps([(None, error, "", (), "", 0)] * len(outcomes))
-        with open(write, "wb", closefd=False) as pipe:
-            pipe.write(len(payload).to_bytes(8, "big") + payload)
+            outcomes.append((outcome.value, error, outcome.line, outcome.watched, printed, lines))
+        send(outcomes)
     finally:
         os._exit(1)
 
@@ -409,6 +442,7 @@ def _watching(watch: Collection[str], seen: dict[str, Any]) -> Iterator[None]:
     def profile(frame, event, _argument):
         if event == "call" and frame.f_code in _derivatives():
             seen["autograd"] = True
+            sys.setprofile(None)  # which makes everything slower
 
     def trace(frame, event, _argument):
         if not _is_own(frame.f_code.co_filename):
@@ -438,13 +472,25 @@ def _watching(watch: Collection[str], seen: dict[str, Any]) -> Iterator[None]:
 def _derivatives() -> frozenset:
     """The code of the functions that all of torch's derivatives go through, whatever name they are called by."""
     entries = (torch.autograd.grad, torch.autograd.backward, torch.autograd.forward_ad.make_dual)
-    return frozenset(entry.__code__ for entry in entries)
+    names = ("grad", "grad_and_value", "vjp", "jvp", "jacrev", "jacfwd", "hessian", "linearize")
+    ways = (getattr(torch.func, name) for name in names)
+    return frozenset(entry.__code__ for entry in (*entries, *ways))
 
 
 @cache
 def _libraries() -> tuple[str, ...]:
     paths = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
     return (*sorted(paths), str(Path(__file__).parents[1]), "<frozen")
+
+
+@cache
+def _is_a_librarys(module: str) -> bool:
+    """Whether a module belongs to a package that is installed."""
+    try:
+        spec = importlib.util.find_spec(module.partition(".")[0])
+    except (ImportError, ValueError):
+        return False
+    return spec is not None and spec.origin is not None and not _is_own(spec.origin)
 
 
 @cache
@@ -469,7 +515,7 @@ def _in_thread(function, cases, seconds, watch) -> list[Outcome]:
             if stopping.is_set():  # the function swallowed the exception and returned
                 return
             try:
-                outcomes.append(_outcome(function, case, watch))
+                outcomes.append(_as_returned(_outcome(function, case, watch)))
             except _Stopped:
                 return
 

@@ -324,6 +324,33 @@ def test_an_answer_that_asks_for_input_is_not_waited_for():
     assert outcome.error.name == "EOFError"
 
 
+IMPORTS = """
+import sys
+from course_lib.teaching.sandbox import call_each
+
+def optimizes(x):  # which imports torch's compiler: 2 to 8 s
+    weight = torch.tensor(x, requires_grad=True)
+    optimizer = torch.optim.SGD([weight], lr=0.5)
+    (weight * weight).backward()
+    optimizer.step()
+    return float(weight)
+
+def fails(x):
+    import no_such_library
+
+import torch
+print([outcome.value for outcome in call_each(optimizes, [{"x": 1.0}], seconds=1.0)], "torch._dynamo" in sys.modules)
+print(call_each(fails, [{"x": 1.0}], seconds=1.0)[0].error.name)
+"""
+
+
+@needs_fork
+def test_libraries_are_imported_once_and_outside_of_the_limit():
+    command = [sys.executable, "-c", IMPORTS]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.stdout == "[0.0] True\nModuleNotFoundError\n", done.stderr
+
+
 @needs_fork
 def test_children_do_not_stay():
     for _ in range(5):
