@@ -1,7 +1,8 @@
 """The libraries as they were when the kit was imported: what an answer is judged with.
 
 A cell may replace `torch.allclose` for good, by accident or to see what happens. An answer is still called in the
-kernel as it is; the tests of the exercise see the functions that the libraries came with.
+kernel as it is; the tests of the exercise see the functions that the libraries came with. A replacement that an
+installed package makes stays: torch's compiler, for one, wraps some of torch's functions when it is imported.
 """
 
 import builtins
@@ -11,6 +12,8 @@ from contextlib import contextmanager
 
 import numpy
 import torch
+
+from course_lib.teaching.sandbox import is_own
 
 _NAMESPACES = {
     "torch": torch,
@@ -37,19 +40,25 @@ def _functions(name: str) -> dict[str, object]:
 
 
 _ORIGINALS = {name: _functions(name) for name in _NAMESPACES}
+_TENSORS_OWN = frozenset(vars(torch.Tensor))
 
 
 def _replaced() -> Iterator[tuple[str, str]]:
     for name, functions in _ORIGINALS.items():
         now = vars(_NAMESPACES[name])
-        yield from ((name, key) for key, function in functions.items() if now.get(key) is not function)
+        yield from (
+            (name, key)
+            for key, function in functions.items()
+            if now.get(key) is not function and not _is_a_packages(now.get(key))
+        )
     # A method that torch.Tensor inherits is replaced by a new one of its own.
-    own = _ORIGINALS["torch.Tensor"]
-    yield from (
-        ("torch.Tensor", key)
-        for key in vars(torch.Tensor)
-        if key not in own and hasattr(torch.Tensor.__base__, key) and not key.startswith("__")
-    )
+    new = {key for key in vars(torch.Tensor).keys() - _TENSORS_OWN if hasattr(torch.Tensor.__base__, key)}
+    yield from (("torch.Tensor", key) for key in new if not _is_a_packages(getattr(torch.Tensor, key)))
+
+
+def _is_a_packages(replacement: object) -> bool:
+    code = getattr(replacement, "__code__", None)
+    return code is not None and not is_own(code.co_filename)
 
 
 @contextmanager

@@ -445,7 +445,7 @@ def _watching(watch: Collection[str], seen: dict[str, Any]) -> Iterator[None]:
             sys.setprofile(None)  # which makes everything slower
 
     def trace(frame, event, _argument):
-        if not _is_own(frame.f_code.co_filename):
+        if not is_own(frame.f_code.co_filename):
             return None
         if event == "line":
             times[frame.f_code.co_filename, frame.f_lineno] += 1
@@ -490,11 +490,11 @@ def _is_a_librarys(module: str) -> bool:
         spec = importlib.util.find_spec(module.partition(".")[0])
     except (ImportError, ValueError):
         return False
-    return spec is not None and spec.origin is not None and not _is_own(spec.origin)
+    return spec is not None and spec.origin is not None and not is_own(spec.origin)
 
 
 @cache
-def _is_own(filename: str) -> bool:
+def is_own(filename: str) -> bool:
     """Whether code is the learner's: not Python's, a package's or the course's."""
     return not filename.startswith(_libraries())
 

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 ENTRIES = 40  # of an input; a larger tensor is named by its shape
-COMPARED = 16  # entries of two outputs that are written side by side
+COMPARED = 240  # characters of two outputs that are written side by side
 LONGEST = 200  # characters of a value that no tensor holds
 DEFAULT_DTYPES = (torch.float32, torch.int64, torch.bool, torch.complex64)
 TIMES = {
@@ -164,14 +164,15 @@ def difference(expected: Any, value: Any) -> str:
     clear = _clearly(pairs)
     digits = _digits(clear, 6 if is_number(expected) else 4)
     off = how_off(expected, value)
-    if isinstance(expected, torch.Tensor) and expected.numel() > COMPARED:
+    told = f"the expected output is {shown(expected, digits)}, yours is {shown(value, digits)}{off}"
+    if isinstance(expected, torch.Tensor) and (expected.numel() > ENTRIES or len(told) > COMPARED):
         place, theirs, mine = clear[0]
         return (
-            f"the expected output and yours, of shape {tuple(expected.shape)}, differ in {len(clear)} of "
-            f"{expected.numel()} entries, first at {place}: the expected entry is {theirs:.{digits}g}, yours is "
+            f"the expected output is of shape {tuple(expected.shape)}, yours is another one in {len(clear)} of "
+            f"{expected.numel()} entries, first at {place}: {theirs:.{digits}g} is expected, yours is "
             f"{mine:.{digits}g}{off}"
         )
-    return f"the expected output is {shown(expected, digits)}, yours is {shown(value, digits)}{off}"
+    return told
 
 
 def how_off(expected: Any, value: Any) -> str:

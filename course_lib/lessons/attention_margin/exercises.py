@@ -53,6 +53,7 @@ def _scores(generator):
         ("A small change of one margin should change y f at this rate.",
          lambda margins, gaps, answer: _rates(margins, gaps, answer)),
     ],
+    forbids=("autograd",),
     hints=(
         "Write $yf$ as the best score minus what the other tokens cost, as in (24.3).",
         "For a softmax, $\\partial p_u/\\partial m_t = -p_u([u = t] - p_t)$. Multiply by $-\\Delta_u$ and add up.",

@@ -238,6 +238,7 @@ def _layer_gradients(x, w1, b1, w2, b2):
          lambda x, w1, b1, w2, b2, answer:
          close(answer[:w1.numel() + len(b1)], _layer_gradients(x, w1, b1, w2, b2)[0])),
     ],
+    forbids=("autograd",),
     hints=(
         "First a forward pass that keeps both sums and the hidden values: the backward pass needs them all.",
         "The error of layer 2 is exercise 25.2; times the values that layer 2 read, transposed, it is that layer's "

@@ -6,7 +6,7 @@ import torch
 
 from course_lib.lessons.gradient_descent_stability.contents import lesson
 from course_lib.optimization.gradient_descent import worst_rate
-from course_lib.teaching import edit, inputs, normal, one_of, uniform, whole
+from course_lib.teaching import but, edit, inputs, normal, one_of, uniform, whole
 
 
 def _shrinks(step_size, *, sigma=2.0, steps=400):
@@ -107,7 +107,7 @@ def gradient_step(matrix, target, weights, step_size):
 
 
 def _factor(singular_value, step_size):
-    return abs(1 - 2 * step_size * singular_value**2)
+    return 1 - 2 * step_size * singular_value**2
 
 
 def _off_ties(singular_value, share, accuracy):
@@ -142,10 +142,11 @@ def _off_ties(singular_value, share, accuracy):
     properties=[
         ("The number of steps is a whole number, 1 or more.", lambda answer: answer >= 1 and float(answer).is_integer()),
         ("After your number of steps the error is not yet below the accuracy.",
-         lambda singular_value, step_size, accuracy, answer: _factor(singular_value, step_size) ** float(answer) < accuracy),
+         lambda singular_value, step_size, accuracy, answer:
+         abs(_factor(singular_value, step_size)) ** float(answer) < accuracy),
         ("One step earlier the error is below the accuracy already.",
          lambda singular_value, step_size, accuracy, answer:
-         _factor(singular_value, step_size) ** (float(answer) - 1) >= accuracy),
+         abs(_factor(singular_value, step_size)) ** (float(answer) - 1) >= accuracy),
     ],
     hints=(
         "From w_0 = 0 the relative error after t steps is |1 - 2ησ²| to the power t.",
@@ -199,11 +200,6 @@ def _iterates(singular_value, target, start, step_size, steps):
     return weight, solution + (1 - 2 * step_size * singular_value**2) * (start - solution)
 
 
-def _admissible(singular_value, step_size, steps):
-    whole_and_few = float(steps).is_integer() and 0 <= steps <= 10_000
-    return whole_and_few and singular_value > 0 and 0 < step_size < 1 / singular_value**2
-
-
 def _alike(singular_value, target, start, step_size, steps):
     true, printed = _iterates(singular_value, target, start, step_size, steps)
     return abs(true - printed) <= 0.05 * abs(start - target / singular_value)
@@ -220,8 +216,16 @@ lesson.flaw(
     "`start` ($w_0$), `step_size` (a stable one, $0 < \\eta < 1/\\sigma^2$) and `steps` ($t$) for which the true "
     "iterate and the printed one differ by more than 5% of the error at the start, $|w_0 - y/\\sigma|$.",
     answer=_case(),
+    needs=[
+        ("Take σ > 0.", lambda singular_value: singular_value > 0),
+        ("The number of steps must be whole, between 0 and 10,000.",
+         lambda steps: float(steps).is_integer() and 0 <= steps <= 10_000),
+        ("The step size must be positive: with 0 nothing moves, and below 0 every step climbs.",
+         lambda step_size: step_size > 0),
+        ("Your step is unstable, η ≥ 1/σ²: choose one for which gradient descent converges.",
+         lambda singular_value, step_size: step_size < 1 / singular_value**2),
+    ],
     properties=[
-        ("Take σ > 0, a whole number of steps up to 10,000 and a stable step size, 0 < η < 1/σ².", _admissible),
         ("The printed formula and the true iterate agree for your numbers to 5%.", lambda answer: not _alike(**answer)),
     ],
     hints=(
@@ -232,43 +236,25 @@ lesson.flaw(
     mistakes=[
         ("one step", _case(steps=1),
          "With one step the printed formula is right: what it lost is the exponent t, and x¹ = x.",
-         lambda singular_value, step_size, steps: _admissible(singular_value, step_size, steps) and steps == 1),
+         but(lambda steps: steps == 1)),
         ("start at the solution", _case(start=1.5),
          "You start at the solution, where every formula stays: choose w₀ different from y/σ.",
-         lambda singular_value, target, start, step_size, steps:
-         _admissible(singular_value, step_size, steps) and start == target / singular_value),
-        ("solved in one step", _case(step_size=0.125),
-         "Your factor 1 - 2ησ² is (nearly) 0: after one step the error is gone, and any power of 0 is 0.",
-         lambda singular_value, step_size, steps:
-         _admissible(singular_value, step_size, steps) and steps > 1 and _factor(singular_value, step_size) < 0.05),
-        ("barely moving", _case(singular_value=1.0, step_size=0.001, steps=3),
-         "Your factor 1 - 2ησ² is nearly 1 and the steps are few: both formulas hardly move. Take a larger step size or "
-         "more steps.",
-         lambda singular_value, step_size, steps, answer:
-         _admissible(singular_value, step_size, steps) and steps > 1 and _alike(**answer)
-         and 0.95 < 1 - 2 * step_size * singular_value**2 < 1),
-        ("an unstable step", _case(step_size=0.3),
-         "Your step is unstable, η ≥ 1/σ²: choose one for which gradient descent converges.",
-         lambda singular_value, step_size: singular_value > 0 and step_size >= 1 / singular_value**2),
+         but(lambda singular_value, target, start: start == target / singular_value)),
         ("no step at all", _case(steps=0, step_size=0.001),
          "With no step the iterate is the start, and the printed formula is already wrong; but for your factor the gap "
          "is too small to count. Take a few steps.",
-         lambda singular_value, step_size, steps, answer:
-         _admissible(singular_value, step_size, steps) and steps == 0 and _alike(**answer)),
-        ("a step that is not positive", _case(step_size=-0.1),
-         "The step size must be positive: with 0 nothing moves, and below 0 every step climbs.",
-         lambda step_size: step_size <= 0),
-        ("a singular value that is not positive", _case(singular_value=-2.0),
-         "Take σ > 0.", lambda singular_value: singular_value <= 0),
-        ("a number of steps that is not whole", _case(steps=2.5),
-         "The number of steps must be whole, between 0 and 10,000.",
-         lambda steps: not float(steps).is_integer() or not 0 <= steps <= 10_000),
+         but(lambda steps: steps == 0)),
+        ("solved in one step", _case(step_size=0.125),
+         "Your factor 1 - 2ησ² is (nearly) 0: after one step the error is gone, and any power of 0 is 0.",
+         but(lambda singular_value, step_size: abs(_factor(singular_value, step_size)) < 0.05)),
+        ("barely moving", _case(singular_value=1.0, step_size=0.001, steps=3),
+         "Your factor 1 - 2ησ² is nearly 1 and the steps are few: both formulas hardly move. Take a larger step size or "
+         "more steps.",
+         but(lambda singular_value, step_size: _factor(singular_value, step_size) > 0.95)),
         ("an overshoot that shrinks slowly", _case(step_size=0.2495, steps=3),
          "Your factor is nearly -1 and the number of steps odd: both formulas give nearly the same. Take an even number, "
          "or more steps.",
-         lambda singular_value, step_size, steps, answer:
-         _admissible(singular_value, step_size, steps) and steps > 1 and _alike(**answer)
-         and -1 < 1 - 2 * step_size * singular_value**2 < -0.95),
+         but(lambda singular_value, step_size: _factor(singular_value, step_size) < -0.95)),
     ],
 )
 

@@ -6,7 +6,7 @@ import torch
 
 from course_lib.lessons.gradient_estimators.contents import lesson
 from course_lib.optimization.gradient_estimators import cosine_variances, gaussian_expectation
-from course_lib.teaching import edit, inputs, normal, uniform, whole
+from course_lib.teaching import but, edit, inputs, normal, uniform, whole
 
 
 def _variance_with(baseline):
@@ -163,10 +163,6 @@ def softmax_gradient(logits, values):
     return p * (values - p @ values)
 
 
-def _fair(frequency, mean, std):
-    return max(abs(frequency), abs(mean), abs(std)) <= 1e4 and std >= 1e-3
-
-
 def _score_wins(frequency, mean, std):
     score, pathwise = cosine_variances(frequency=float(frequency), mean=float(mean), std=float(std))
     return pathwise >= 2 * score > 0
@@ -192,8 +188,11 @@ lesson.flaw(
     "the true derivative by the mean, $-a\\, e^{-a^2\\sigma^2/2} \\sin(a\\mu)$, should be at least a tenth of the score "
     "estimate's standard deviation in size.",
     answer=_case(),
+    needs=[
+        ("σ is a standard deviation: take it positive, 0.001 or more.", lambda std: std >= 1e-3),
+        ("Take all three numbers at most 10,000 in size.", lambda answer: max(map(abs, answer.values())) <= 1e4),
+    ],
     properties=[
-        ("Take σ of at least 0.001, and all three numbers at most 10,000 in size.", _fair),
         ("For your numbers the reparameterised variance is below twice the score function's.", _score_wins),
         ("The true derivative is below a tenth of the score estimate's standard deviation: noise hides it.", _is_seen),
     ],
@@ -206,31 +205,27 @@ lesson.flaw(
     mistakes=[
         ("a constant function", _case(frequency=0.0),
          "With a = 0 the function is constant: the reparameterised gradient is exactly 0, without any variance.",
-         lambda frequency, mean, std: _fair(frequency, mean, std) and frequency == 0),
+         but(lambda frequency: frequency == 0)),
         ("a slow wave", _case(frequency=0.5),
          "Your wave is slow: |a|σ is below 1, so x stays within a fraction of a period, and there the derivative is small. "
          "Take a larger frequency.",
-         lambda frequency, mean, std: _fair(frequency, mean, std) and 0 < abs(frequency) * std < 1 and std >= 0.1),
+         but(lambda frequency, std: 0 < abs(frequency) * std < 1 and std >= 0.1)),
         ("hardly any noise", _case(std=0.01),
          "Your σ is so small that the score z/σ is huge: the score function loses when the distribution is narrow. Raise "
          "σ.",
-         lambda frequency, mean, std: _fair(frequency, mean, std) and 0 < abs(frequency) * std < 1 and std < 0.1),
-        ("not a standard deviation", _case(std=-0.5),
-         "σ is a standard deviation: take it positive, 0.001 or more.", lambda std: std < 1e-3),
+         but(lambda frequency, std: 0 < abs(frequency) * std < 1 and std < 0.1)),
         ("nothing left to estimate", _case(frequency=8.0, std=0.5),
          "The variances are as asked, but the wave turns so often within σ that it averages out: the factor "
          "exp(-a²σ²/2) leaves almost no derivative. Make |a|σ smaller, still above 1.",
-         lambda frequency, mean, std: _fair(frequency, mean, std) and abs(frequency) * std > 2.7
-         and _score_wins(frequency, mean, std)),
+         but(lambda frequency, mean, std: abs(frequency) * std > 2.7 and _score_wins(frequency, mean, std))),
         ("mean at a crest", _case(mean=0.0),
          "The variances are as asked, but your μ lies at or near a crest or a trough of the wave, where sin(aμ) is "
          "small, and the true derivative with it. Move μ towards a quarter of a wave.",
-         lambda frequency, mean, std: _fair(frequency, mean, std) and abs(frequency) * std <= 2.7
-         and abs(math.sin(frequency * mean)) < 0.5 and _score_wins(frequency, mean, std)),
+         but(lambda frequency, mean, std: abs(frequency) * std <= 2.7
+             and abs(math.sin(frequency * mean)) < 0.5 and _score_wins(frequency, mean, std))),
         ("close to the border", _case(frequency=1.2),
          "You are near the border |a|σ = 1, where the two are about equal. Go further beyond it.",
-         lambda frequency, mean, std: _fair(frequency, mean, std) and 1 <= abs(frequency) * std <= 1.5
-         and not _score_wins(frequency, mean, std)),
+         but(lambda frequency, mean, std: 1 <= abs(frequency) * std <= 1.5 and not _score_wins(frequency, mean, std))),
     ],
 )
 

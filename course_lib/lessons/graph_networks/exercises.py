@@ -4,7 +4,7 @@ import torch
 
 from course_lib.architectures.graphs import adjacency_matrix, aggregate_edges, walk_counts
 from course_lib.lessons.graph_networks.contents import lesson
-from course_lib.teaching import close, edit
+from course_lib.teaching import but, close, edit
 
 
 def _square():
@@ -47,10 +47,6 @@ def _steps(i, j):
     return abs(i - j)
 
 
-def _nodes(i, j, k):
-    return all(v == int(v) for v in (i, j, k)) and 1 <= i <= 5 and 1 <= j <= 5 and k >= 1
-
-
 lesson.flaw(
     "10.2", "What a maximum marks", difficulty=1, minutes=6,
     prompt="\"With the maximum over neighbours in the place of the sum, and one-hot inputs, channel $i$ of node $j$ "
@@ -61,9 +57,13 @@ lesson.flaw(
     "and the number of "
     "layers `k`, so that a path of at most $k$ edges exists and the entry is 0.",
     answer={"i": 1, "j": 2, "k": 2},
+    needs=[
+        ("i and j should be whole numbers from 1 to 5, and k one of at least 1.",
+         lambda i, j, k: all(v == int(v) for v in (i, j, k)) and 1 <= i <= 5 and 1 <= j <= 5 and k >= 1),
+        ("The statement fails there too, by a path without edges; but two different nodes are asked for.",
+         lambda i, j: i != j),
+    ],
     properties=[
-        ("i and j should be whole numbers from 1 to 5, and k one of at least 1.", _nodes),
-        ("The two nodes should be different ones.", lambda i, j: i != j),
         ("From i to j it takes more than k edges: then 0 is right.", lambda i, j, k: _steps(i, j) <= k),
         ("The entry is 1 there: a walk of exactly k edges exists.", lambda i, j, k: (_steps(i, j) - k) % 2 == 1),
     ],
@@ -73,15 +73,12 @@ lesson.flaw(
         "Take neighbours, and a number of layers after which the 1 cannot be at the other one.",
     ),
     mistakes=[
-        ("a walk fits", {"i": 1, "j": 2, "k": 3},
-         "A walk of exactly k edges exists there (going back and forth counts), so the entry is 1.",
-         lambda i, j, k: _nodes(i, j, k) and i != j and _steps(i, j) <= k and (_steps(i, j) - k) % 2 == 0),
         ("out of reach", {"i": 1, "j": 5, "k": 2},
          "No path of at most k edges leads there: the entry is 0, as the statement says.",
-         lambda i, j, k: _nodes(i, j, k) and i != j and _steps(i, j) > k),
-        ("the same node", {"i": 2, "j": 2, "k": 1},
-         "The statement fails there too, by a path without edges; but two different nodes are asked for.",
-         lambda i, j, k: _nodes(i, j, k) and i == j),
+         but(lambda i, j, k: _steps(i, j) > k)),
+        ("a walk fits", {"i": 1, "j": 2, "k": 3},
+         "A walk of exactly k edges exists there (going back and forth counts), so the entry is 1.",
+         but()),
     ],
 )
 
@@ -112,6 +109,7 @@ def _drawn(generator):
         ("Row j should be the sum of the rows of x over all edges that end in j.",
          lambda x, edge_index, answer: close(answer, aggregate_edges(x, edge_index))),
     ],
+    forbids=("overwritten inputs",),
     hints=(
         "Which row of edge_index says where a message comes from, and which says where it is added?",
         "`y[target] += x[source]` with tensors of indices writes each target once only, however often it stands there.",

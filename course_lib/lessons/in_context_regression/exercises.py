@@ -107,6 +107,7 @@ lesson.value(
          lambda x, y, query, target, w, u, answer: _rises(x, y, query, target, w, u, answer)),
     ],
     agrees="Entry i should be the rate at which the loss grows with entry i of w alone, which changes all softmax weights.",
+    forbids=("autograd",),
     hints=(
         "By the chain rule: first the loss with respect to each score, then each score with respect to w.",
         "The softmax's derivative: a score raises its own weight and lowers all others.",

@@ -214,6 +214,7 @@ lesson.flaw(
     ],
     agrees="Entry i should be the rate at which a Σ p_S I(S) grows with entry i of c alone, which changes all the "
     "shares p_S.",
+    forbids=("autograd",),
     hints=(
         "Take the derivative of p_S with respect to c_T first, for T equal to S and for T other than S.",
         "∂p_S/∂c_T = 2 c_T (1[S = T] - p_S) / Σ c².",

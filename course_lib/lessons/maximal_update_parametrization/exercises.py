@@ -7,7 +7,7 @@ import torch
 
 from course_lib.lessons.maximal_update_parametrization.contents import lesson
 from course_lib.optimization.mup import sign_change_mean_square
-from course_lib.teaching import close, edit, inputs, near, normal, one_of, whole
+from course_lib.teaching import but, close, edit, inputs, near, normal, one_of, whole
 
 _LAW = sign_change_mean_square(4, step_size=1)
 
@@ -127,18 +127,6 @@ def _sizes(answer):
     return float(np.linalg.norm(W, 2)), rms(h), rms(W @ h)
 
 
-def _fault(answer):
-    """Name what keeps a proposed counterexample from being one."""
-    norm, size, after = _sizes(answer)
-    if norm < 1e-3:
-        return "zero matrix"
-    if abs(norm - 1) > 1e-3:
-        return "norm"
-    if abs(size - 1) > 1e-3:
-        return "length" if abs(size - math.sqrt(0.5)) < 1e-3 else "size"
-    return "none" if after <= 0.01 else "kept" if after > 0.99 else "smaller"
-
-
 lesson.flaw(
     "05.3", "Bounded, but not of that size", difficulty=2, minutes=8,
     prompt="The notes say: if $\\lVert W\\rVert_2 = \\sqrt{n_l/n_{l-1}}$ and the entries of $h$ have size 1, then "
@@ -146,9 +134,16 @@ lesson.flaw(
     "`w_11`, `w_12`, `w_21`, `w_22`, `h_1`, `h_2` such that $\\lVert W\\rVert_2 = 1$ and $\\mathrm{RMS}(h) = 1$ (each "
     "to 0.001), and $\\mathrm{RMS}(Wh) \\le 0.01$.",
     answer=_case((1.0, 0.0, 0.0, 0.0), (0.0, math.sqrt(2))),
+    needs=[
+        ("Your W is zero, and so is its spectral norm. It should be 1.", lambda answer: _sizes(answer)[0] >= 1e-3),
+        ("The spectral norm of your W, its largest singular value, is not 1. Divide W by it.",
+         lambda answer: abs(_sizes(answer)[0] - 1) <= 1e-3),
+        ("Your h has Euclidean length 1. Its RMS is then 1/√2: the length should be √2.",
+         lambda answer: abs(_sizes(answer)[1] - math.sqrt(0.5)) >= 1e-3),
+        ("RMS(h) is not 1: a small h has a small Wh without any fault of W.",
+         lambda answer: abs(_sizes(answer)[1] - 1) <= 1e-3),
+    ],
     properties=[
-        ("The spectral norm of W should be 1.", lambda answer: abs(_sizes(answer)[0] - 1) <= 1e-3),
-        ("RMS(h) should be 1.", lambda answer: abs(_sizes(answer)[1] - 1) <= 1e-3),
         ("RMS(Wh) is above 0.01.", lambda answer: _sizes(answer)[2] <= 0.01),
     ],
     hints=(
@@ -157,22 +152,13 @@ lesson.flaw(
         "Put h along the direction with singular value 0. RMS(h) = 1 means that its Euclidean length is √2.",
     ),
     mistakes=[
-        ("the zero matrix", _case((0.0,) * 4, (1.0, 1.0)),
-         "Your W is zero, and so is its spectral norm. It should be 1.", lambda answer: _fault(answer) == "zero matrix"),
-        ("another spectral norm", _case((1.0, -1.0, -1.0, 1.0), (1.0, 1.0)),
-         "The spectral norm of your W, its largest singular value, is not 1. Divide W by it.",
-         lambda answer: _fault(answer) == "norm"),
-        ("Euclidean length 1", _case((1.0, 0.0, 0.0, 0.0), (0.0, 1.0)),
-         "Your h has Euclidean length 1. Its RMS is then 1/√2: the length should be √2.",
-         lambda answer: _fault(answer) == "length"),
-        ("another size of h", _case((1.0, 0.0, 0.0, 0.0), (0.0, 0.001)),
-         "RMS(h) is not 1: a small h has a small Wh without any fault of W.", lambda answer: _fault(answer) == "size"),
         ("nothing lost", _case((1.0, 0.0, 0.0, 1.0), (1.0, -1.0)),
          "Your W keeps the size of this h: h lies along directions with singular value 1.",
-         lambda answer: _fault(answer) == "kept"),
+         but(lambda answer: _sizes(answer)[2] > 0.99)),
         ("not enough lost", _case((1.0, 0.0, 0.0, 0.0), (1.0, 1.0)),
          "Norm and RMS are right, but part of h still lies along a direction that W does not send to 0. Give W the singular "
-         "value 0, and put h along that direction alone.", lambda answer: _fault(answer) == "smaller"),
+         "value 0, and put h along that direction alone.",
+         but()),
     ],
 )
 

@@ -7,7 +7,7 @@ import torch
 from course_lib.lessons.newton_schulz_and_muon.contents import lesson
 from course_lib.lessons.newton_schulz_and_muon.pictures import compose, count_flops
 from course_lib.optimization.newton_schulz import CUBIC, odd_polynomial
-from course_lib.teaching import edit, inputs, normal, uniform, whole
+from course_lib.teaching import but, edit, inputs, normal, uniform, whole
 
 
 def _is_counted(answer):
@@ -121,10 +121,12 @@ lesson.flaw(
     "normalise $G$. Give a counterexample: a singular value $s_0 > 0$ (a number) from which "
     "$s \\leftarrow \\frac12(3s - s^3)$, repeated for ever, does not come to 1.",
     answer=2.0,
-    properties=[
-        ("A singular value that has a direction in $UV^\\top$ is above 0.", lambda answer: float(answer) > 0),
-        ("From your number the cubic arrives at 1.", _escapes),
+    needs=[
+        ("0 stays 0, but then UVᵀ (the factor that keeps zero directions at zero) has 0 there as well. Take a number "
+         "above 0.", lambda answer: answer != 0),
+        ("Singular values are never negative: the sign belongs to the singular vectors.", lambda answer: answer > 0),
     ],
+    properties=[("From your number the cubic arrives at 1.", _escapes)],
     hints=(
         "Where is p(s) = 0? Beyond that point the sign changes.",
         "A value that lands on -1 stays there, since p(-1) = -1.",
@@ -133,17 +135,13 @@ lesson.flaw(
     mistakes=[
         ("the fixed point", 1.0,
          "1 is where the cubic stays: a matrix with that singular value is already orthogonal.",
-         lambda answer: abs(float(answer) - 1) < 1e-9),
+         but(lambda answer: abs(answer - 1) < 1e-9)),
         ("inside the region", 0.5, "Your number lies between 0 and √3, where the cubic always arrives at 1.",
-         lambda answer: 0 < float(answer) < math.sqrt(3) - 1e-6 and abs(float(answer) - 1) >= 1e-9),
-        ("zero", 0.0,
-         "0 stays 0, but then UVᵀ (the factor that keeps zero directions at zero) has 0 there as well. Take a number "
-         "above 0.", lambda answer: float(answer) == 0),
-        ("negative", -2.0, "Singular values are never negative: the sign belongs to the singular vectors.",
-         lambda answer: float(answer) < 0),
+         but(lambda answer: answer < math.sqrt(3))),
         ("comes back", 2.2,
          "Your number is outside the region, but this one comes back: it changes its sign an even number of times on the "
-         "way and arrives at 1.", lambda answer: float(answer) >= math.sqrt(3) and not _escapes(answer)),
+         "way and arrives at 1.",
+         but()),
     ],
 )
 

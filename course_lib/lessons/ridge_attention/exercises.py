@@ -231,6 +231,7 @@ def _token_by_token(inverse, weights, queries, keys, values):
          lambda inverse, weights, queries, keys, values, answer: close(
              answer, _token_by_token(inverse, weights, queries, keys, values))),
     ],
+    forbids=("loop",),
     hints=(
         "For the last token it is Q W plus Q P Kᵀ (I + K P Kᵀ)⁻¹ (V - K W). What must change for earlier ones?",
         "Factor I + K P Kᵀ = L Lᵀ. The top left block of L belongs to the first tokens alone, as do the top rows of L⁻¹B.",

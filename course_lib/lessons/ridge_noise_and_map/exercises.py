@@ -6,7 +6,7 @@ import torch
 
 from course_lib.lessons.ridge_noise_and_map.contents import lesson
 from course_lib.optimization.ridge import noisy_copies, ridge
-from course_lib.teaching import edit, inputs, normal, one_of, uniform, whole
+from course_lib.teaching import but, edit, inputs, normal, one_of, uniform, whole
 
 
 def _fits_noisy_rows(answer):
@@ -106,28 +106,22 @@ def longest_step(x, sigma):
     return 2 * square / fourth
 
 
-def _below_printed(x, sigma, step_size):
-    return sigma >= 0 and x > 0 and 0 < step_size < 1 / (x**2 + sigma**2)
-
-
-def _grows(x, sigma, step_size):
-    return _mean_square_factor(x, sigma, step_size) > 1.01
-
-
-def _printed_is_safe(x, sigma):
-    return x**2 >= (1 + math.sqrt(2)) * sigma**2
-
-
 lesson.flaw(
     "03.3", "Catch the printed limit", difficulty=2, minutes=8,
     prompt="The notes say that noisy gradient descent on $\\frac12((x + N)w - y)^2$ is stable for "
     "$0 < \\eta < 1/(x^2 + \\sigma^2)$. Give a counterexample: a dictionary with the numbers `x` $> 0$, `sigma` "
     "$\\ge 0$ and `step_size`, within the printed limit, for which $E\\,w_t^2$ (with $y = 0$) grows by more than 1% a step.",
     answer={"x": 1.0, "sigma": 1.0, "step_size": 0.45},
+    needs=[
+        ("Take an input x > 0.", lambda x: x > 0),
+        ("A standard deviation is 0 or more.", lambda sigma: sigma >= 0),
+        ("The printed condition has η > 0: take a positive step.", lambda step_size: step_size > 0),
+        ("Your step is beyond the printed limit, so the notes do not call it stable.",
+         lambda x, sigma, step_size: step_size < 1 / (x**2 + sigma**2)),
+    ],
     properties=[
-        ("Take x > 0, sigma of 0 or more and a step size within the printed limit.", _below_printed),
         ("For your numbers the second moment does not grow by more than 1% a step.",
-         lambda answer: _below_printed(**answer) and _grows(**answer)),
+         lambda x, sigma, step_size: _mean_square_factor(x, sigma, step_size) > 1.01),
     ],
     hints=(
         "The printed condition is about the mean. Which condition does the second moment add?",
@@ -137,24 +131,14 @@ lesson.flaw(
     mistakes=[
         ("no noise", {"x": 1.0, "sigma": 0.0, "step_size": 0.9},
          "Without noise the second moment is the square of the mean, and the printed limit is safe.",
-         lambda sigma, answer: _below_printed(**answer) and sigma == 0),
+         but(lambda sigma: sigma == 0)),
         ("too little noise", {"x": 2.0, "sigma": 0.5, "step_size": 0.22},
          "With x² ≥ (1 + √2)σ² the printed limit happens to be safe: take more noise.",
-         lambda x, sigma, answer: _below_printed(**answer) and sigma > 0 and _printed_is_safe(x, sigma)),
+         but(lambda x, sigma: x**2 >= (1 + math.sqrt(2)) * sigma**2)),
         ("too short a step", {"x": 1.0, "sigma": 1.0, "step_size": 0.3},
          "Your noise is large enough, but this step is below the limit of the second moment, or hardly above it: take a "
          "longer one.",
-         lambda x, sigma, answer: _below_printed(**answer) and not _printed_is_safe(x, sigma) and not _grows(**answer)),
-        ("beyond the printed limit", {"x": 1.0, "sigma": 1.0, "step_size": 0.6},
-         "Your step is beyond the printed limit, so the notes do not call it stable.",
-         lambda x, sigma, step_size: x > 0 and sigma >= 0 and step_size >= 1 / (x**2 + sigma**2)),
-        ("no positive step", {"x": 1.0, "sigma": 1.0, "step_size": -0.1},
-         "The printed condition has η > 0: take a positive step.",
-         lambda x, sigma, step_size: x > 0 and sigma >= 0 and step_size <= 0),
-        ("input not positive", {"x": -1.0, "sigma": 1.0, "step_size": 0.45}, "Take an input x > 0.",
-         lambda x: x <= 0),
-        ("a negative deviation", {"x": 1.0, "sigma": -1.0, "step_size": 0.45}, "A standard deviation is 0 or more.",
-         lambda x, sigma: x > 0 and sigma < 0),
+         but()),
     ],
 )
 

@@ -6,7 +6,7 @@ import torch
 
 from course_lib.lessons.steepest_descent.contents import lesson
 from course_lib.optimization.steepest_descent import dual_norm, primal_norm
-from course_lib.teaching import edit, inputs, integers, uniform, whole
+from course_lib.teaching import but, edit, inputs, integers, uniform, whole
 
 
 def _length_objective(length):
@@ -122,8 +122,6 @@ def _is_lower(gradient_1, gradient_2, alpha, step_1, step_2):
 
 def _diagnosis(gradient_1, gradient_2, alpha, step_1, step_2):
     """Name what keeps a proposed counterexample from being one."""
-    if alpha <= 0:
-        return "no penalty"
     if _is_lower(gradient_1, gradient_2, alpha, step_1, step_2):
         return "none"
     printed, step = (-alpha / 2 * gradient_1, -alpha / 2 * gradient_2), (step_1, step_2)
@@ -154,8 +152,10 @@ lesson.flaw(
     "numbers `gradient_1`, `gradient_2`, `alpha` ($\\alpha > 0$), `step_1` and `step_2`, such that this objective is "
     "lower at your step than at $-\\frac\\alpha2 g$, by 0.01 or more.",
     answer=_case(3.0, 4.0, 0.4, -6.0, -8.0),
+    needs=[
+        ("With α of 0 or below the second term is no penalty. Take α > 0.", lambda alpha: alpha > 0),
+    ],
     properties=[
-        ("Take α > 0.", lambda alpha: alpha > 0),
         ("At your step the objective is not lower than at the notes' minimiser.", _is("none")),
     ],
     hints=(
@@ -166,9 +166,7 @@ lesson.flaw(
     mistakes=[
         ("no gradient", _case(0.0, 0.0, 0.4, -0.3, -0.4),
          "With g = 0 the best step is 0, and so is the notes'. Take a gradient that is not 0.",
-         lambda gradient_1, gradient_2, alpha: alpha > 0 and gradient_1 == gradient_2 == 0),
-        ("a penalty below zero", _case(3.0, 4.0, -0.4, -6.0, -8.0),
-         "With α of 0 or below the second term is no penalty. Take α > 0.", _is("no penalty")),
+         but(lambda gradient_1, gradient_2: gradient_1 == gradient_2 == 0)),
         ("the same step", _case(3.0, 4.0, 0.4, -0.6, -0.8),
          "Your step is the notes' own, -(α/2)g: give another one that is better.", _is("same")),
         ("uphill", _case(3.0, 4.0, 0.4, 0.6, 0.8),

@@ -6,7 +6,7 @@ import torch
 
 from course_lib.lessons.stochastic_gradient_descent.contents import lesson
 from course_lib.optimization.stochastic_gradient_descent import distance_factor, expected_change, loss_bound_step
-from course_lib.teaching import edit, inputs, near, normal, one_of, uniform, whole
+from course_lib.teaching import but, edit, inputs, near, normal, one_of, uniform, whole
 
 
 def _wide(rows, columns, generator):
@@ -193,12 +193,6 @@ def guaranteed_factor(matrix, step_size, gain):
     return 1 - linear * step_size + quadratic * step_size**2
 
 
-def _allowed(sigma_1, sigma_2, step_size, weight_1, weight_2):
-    """Numbers of a size that floats square without loss, and a problem as the notes assume it."""
-    weight = max(abs(weight_1), abs(weight_2))
-    return all(1e-6 <= number <= 1e6 for number in (sigma_1, sigma_2, step_size)) and 1e-6 <= weight <= 1e6
-
-
 def _catches(sigma_1, sigma_2, step_size, weight_1, weight_2):
     """Whether the true E[A] of the problem with rows (sigma_1, 0) and (0, sigma_2) is above the printed bound."""
     matrix = torch.diag(torch.tensor([sigma_1, sigma_2], dtype=torch.float64))
@@ -220,10 +214,20 @@ lesson.flaw(
     "`sigma_2`, `step_size` (all three positive), `weight_1` and `weight_2` (the entries of $\\tilde w$, not both 0) for "
     "which $E[A]$ is above the printed bound by more than 1% of it.",
     answer=_case(),
+    needs=[
+        ("Your error is 0: nothing moves there, and both sides are 0.",
+         lambda weight_1, weight_2: weight_1 != 0 or weight_2 != 0),
+        ("Your step is zero or goes uphill: the bound is meant for η > 0.", lambda step_size: step_size > 0),
+        ("Singular values are not negative: take σ₁ > 0 and σ₂ > 0.", lambda sigma_1, sigma_2: min(sigma_1, sigma_2) >= 0),
+        ("One of your σ is 0, so the rows are dependent; the notes assume full rank.",
+         lambda sigma_1, sigma_2: min(sigma_1, sigma_2) > 0),
+        # Numbers of a size that floats square without loss.
+        ("Take σ₁, σ₂ and η from 0.000001 to 1,000,000, and weights up to 1,000,000 in size.",
+         lambda sigma_1, sigma_2, step_size, weight_1, weight_2:
+         all(1e-6 <= v <= 1e6 for v in (sigma_1, sigma_2, step_size, max(abs(weight_1), abs(weight_2))))),
+    ],
     properties=[
-        ("Take σ₁, σ₂ and η from 0.000001 to 1,000,000, weights up to 1,000,000 in size and not both 0.", _allowed),
-        ("For your numbers the printed bound holds, or is missed by 1% at most.",
-         lambda answer: _allowed(**answer) and _catches(**answer)),
+        ("For your numbers the printed bound holds, or is missed by 1% at most.", lambda answer: _catches(**answer)),
     ],
     hints=(
         "For this step (02.7) has 2/n where the notes print 4/n. For which errors is (02.7) an equality?",
@@ -231,19 +235,14 @@ lesson.flaw(
         "Put the error along the direction of the smaller singular value, or at least mostly.",
     ),
     mistakes=[
-        ("error along the larger direction", _case(weight_1=1.0, weight_2=0.0),
+        ("error along the larger direction alone", _case(weight_1=1.0, weight_2=0.0),
+         "Your error has no part along the smaller singular value: A is then so negative that even the printed bound "
+         "holds.",
+         but(lambda sigma_1, sigma_2, weight_1, weight_2: (weight_2 if sigma_1 > sigma_2 else weight_1) == 0)),
+        ("error along the larger direction", _case(weight_1=1.0),
          "Your error lies mostly along the larger singular value, where A is so negative that even the printed bound "
          "holds.",
-         lambda answer: _allowed(**answer) and not _catches(**answer)),
-        ("at the solution", _case(weight_2=0.0), "Your error is 0: nothing moves there, and both sides are 0.",
-         lambda weight_1, weight_2: weight_1 == weight_2 == 0),
-        ("no step", _case(step_size=-0.1), "Your step is zero or goes uphill: the bound is meant for η > 0.",
-         lambda step_size, weight_1, weight_2: step_size <= 0 and (weight_1 != 0 or weight_2 != 0)),
-        ("dependent rows", _case(sigma_2=0.0), "One of your σ is 0, so the rows are dependent; the notes assume full rank.",
-         lambda sigma_1, sigma_2, step_size, weight_1, weight_2:
-         min(sigma_1, sigma_2) == 0 and step_size > 0 and (weight_1 != 0 or weight_2 != 0)),
-        ("negative singular value", _case(sigma_2=-1.0), "Singular values are not negative: take σ₁ > 0 and σ₂ > 0.",
-         lambda sigma_1, sigma_2: min(sigma_1, sigma_2) < 0),
+         but()),
     ],
 )
 

@@ -75,7 +75,7 @@ ANSWERS = {
         ("malformed", "the sums", lambda tokens, query, scores: one_by_one(tokens, query, scores).sum(1)),
     ],
     "24.2": [
-        ("solved", "autograd", by_autograd),
+        ("autograd", "autograd", by_autograd),
         ("solved", "the softmax's Jacobian", by_jacobian),
         ("optimal token forgotten", "a softmax of three", others_only),
         ("average left out", "p times the gap", edit("gaps - (p * gaps).sum()", "gaps")),

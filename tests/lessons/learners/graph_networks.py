@@ -83,8 +83,8 @@ ANSWERS = {
         ("a walk fits", "neighbours, three layers", walk(2, 3, 3)),
         ("a walk fits", "exactly k edges", walk(1, 3, 2)),
         ("out of reach", "the ends of the path", walk(1, 5, 3)),
-        ("the same node", "an odd number of layers back", walk(3, 3, 3)),
-        ("wrong", "counted from 0", walk(0, 1, 2)),
+        ("need", "an odd number of layers back", walk(3, 3, 3)),
+        ("need", "counted from 0", walk(0, 1, 2)),
         ("malformed", "a tuple", (1, 2, 2)),
     ],
     "10.3": [

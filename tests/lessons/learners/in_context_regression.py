@@ -92,7 +92,7 @@ ANSWERS = {
         ("malformed", "the split", (3, 2)),
     ],
     "23.4": [
-        ("solved", "autograd", by_autograd),
+        ("autograd", "autograd", by_autograd),
         ("solved", "a covariance", by_covariance),
         ("not centred", "y for y - m", edit("(y - average)", "y")),
         ("query left out", "without the query", edit("(slopes @ x) * query", "slopes @ x")),

@@ -125,7 +125,7 @@ ANSWERS = {
         ("malformed", "a table", [[0.1, 0.9], [0.15, 0.85]]),
     ],
     "22.5": [
-        ("solved", "autograd", by_autograd),
+        ("autograd", "autograd", by_autograd),
         ("solved", "the Jacobian of the shares", by_jacobian),
         ("sign", "uphill in the loss", lambda c, values, a: -by_autograd(c, values, a)),
         ("not centred", "each by itself", lambda c, values, a: 2 * a * c * values / c.square().sum()),

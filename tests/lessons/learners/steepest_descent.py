@@ -118,7 +118,7 @@ ANSWERS = {
         ("solved", "numbers of torch", _case(*torch.tensor([3.0, 0.0, 1.0, -9.0, 0.0]))),
         ("the same step", "the notes' step rounded", _case(1.0, 2.0, 0.5, -0.25, -0.5)),
         ("uphill", "sign of the step turned", _case(1.0, 2.0, 0.5, 0.25, 0.5)),
-        ("a penalty below zero", "alpha 0", _case(1.0, 2.0, 0.0, -1.0, -2.0)),
+        ("need", "alpha 0", _case(1.0, 2.0, 0.0, -1.0, -2.0)),
         ("no gradient", "zero gradient, no step", _case(0, 0, 1, 0, 0)),
         ("on the border", "length 1 and alpha 1", _case(0.6, 0.8, 1.0, -6.0, -8.0)),
         ("shorter where longer is better", "no step, large gradient", _case(3.0, 4.0, 1.0, 0.0, 0.0)),
