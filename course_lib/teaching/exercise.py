@@ -404,8 +404,10 @@ def _timeout_message(stopped: TimeLimitError) -> str:
 
 
 def _about_replaced(names: Sequence[str]) -> str:
-    several = f"{names[0]} and {len(names) - 1} others" if len(names) > 1 else names[0]
-    return f" (In this kernel {several} was replaced. You were judged with the library's own.)"
+    others = {1: " was", 2: " and one other function were"}.get(
+        len(names), f" and {len(names) - 1} other functions were"
+    )
+    return f" (In this kernel {names[0]}{others} replaced. You were judged with the library's own.)"
 
 
 def _printed(outcomes: Sequence[Outcome]) -> str:
@@ -414,9 +416,8 @@ def _printed(outcomes: Sequence[Outcome]) -> str:
     lines = first.splitlines()[:LINES_SHOWN]
     total = sum(outcome.lines for outcome in outcomes)
     if total > len(lines):
-        lines.append(
-            f"(Your function printed {total} lines in {len(outcomes)} calls. Its first ones stand above.)"
-        )
+        start = f"these are the first {len(lines)}"
+        lines.append(f"(Your function printed {total:,} lines in {len(outcomes)} calls: {start}.)")
     return "\n".join(lines)
 
 

@@ -353,15 +353,25 @@ def _plain(value: Any) -> Any:
         return ("other", type(value).__qualname__, "something nested without end")
 
 
+# What returns a value of a built-in type, where it is one of a class of the learner's that is derived from it.
+_ITSELF = {
+    int: int.__pos__,
+    float: float.__pos__,
+    complex: complex.__pos__,
+    str: str.__str__,
+    bytes: lambda value: bytes.__getitem__(value, slice(None)),
+}
+
+
 def _as_plain(value: Any) -> Any:
     if isinstance(value, np.ndarray | np.generic) and value.dtype.kind in "biufcSU":
         scalar = not isinstance(value, np.ndarray)
         return ("numpy", value.dtype.str, value.shape, np.asarray(value).tobytes(), scalar)
     if value is None or value is ... or isinstance(value, bool):
         return value
-    for kind in (int, float, complex, str, bytes):
+    for kind, itself in _ITSELF.items():
         if isinstance(value, kind):
-            return value if type(value) is kind else kind.__new__(kind, value)
+            return itself(value)
     if isinstance(value, Fraction):
         return ("fraction", value.numerator, value.denominator)
     if isinstance(value, torch.Tensor) and value.layout is torch.strided and value.device.type == "cpu":

@@ -1,6 +1,7 @@
 """The judge of an exercise: every kind of answer gets its own line, and no answer breaks it or fools it."""
 
 import math
+import os
 import time
 from dataclasses import replace
 
@@ -8,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from course_lib.teaching import sandbox
+from course_lib.teaching import but, sandbox
 from course_lib.teaching.exercise import (
     Edit,
     Exercise,
@@ -385,6 +386,180 @@ def test_an_output_that_is_an_input_is_judged_by_its_value_at_return():
     assert grade(VECTORS, same_object).status == "wrong"
 
 
+def test_a_patched_library_does_not_make_an_answer_right(monkeypatch):
+    answer = lambda values, shift: 3 * values + shift  # noqa: E731
+    assert grade(VECTORS, answer).status == "wrong"
+    monkeypatch.setattr(torch, "allclose", lambda *_, **__: True)
+    monkeypatch.setattr(torch.Tensor, "abs", lambda self: self * 0)
+    verdict = grade(VECTORS, answer)
+    assert verdict.status == "wrong"
+    assert "(In this kernel torch.allclose and 1 others was replaced." not in verdict.message
+    assert "In this kernel torch.allclose and one other function were replaced" in verdict.message
+    assert torch.allclose(torch.zeros(1), torch.ones(1)), "the kernel keeps what it was given"
+    assert float(torch.tensor(-1.0).abs()) == 0
+
+
+def test_an_answer_sees_the_kernel_as_it_is(monkeypatch):
+    monkeypatch.setattr(torch, "square", lambda value: value**3)
+    verdict = grade(WHOLE, lambda n: float(torch.square(torch.tensor(n))))
+    assert verdict.mistake == "cube"
+    assert "torch.square was replaced" in verdict.message
+
+
+@pytest.mark.skipif(not sandbox.can_fork(), reason="answers run in a thread here")
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (lambda n: 10 ** (10**9), "stopped after 0.5 s. Does a loop"),
+        (
+            lambda n: os._exit(0),
+            "your function ended the process in which it ran (exit code 0). It should return",
+        ),
+        (lambda n: len(bytearray(2**37)), "raised MemoryError at line"),
+        (lambda n: object, "a single number is expected, you gave a function (object)"),
+    ],
+)
+def test_nothing_that_an_answer_does_ends_the_kernel(answer, said):
+    verdict = grade(replace(WHOLE, time_limit=0.5), answer)
+    assert verdict.status == "malformed"
+    assert said in verdict.message
+    assert grade(WHOLE, square).status == "solved"
+
+
+def test_a_value_that_says_it_is_right_is_not_believed():
+    class Agreeable(float):
+        def __eq__(self, other):
+            return True
+
+        __hash__ = float.__hash__
+
+        def __sub__(self, other):
+            return 0.0
+
+        def __float__(self):
+            return 9.0
+
+    assert grade(VALUE, Agreeable(3)).status == "wrong"
+    assert grade(WHOLE, lambda n: Agreeable(n)).status == "wrong"
+
+
+# What an answer prints
+
+
+@pytest.mark.skipif(not sandbox.can_fork(), reason="a thread prints to the kernel")
+def test_what_an_answer_prints_is_shown_in_front_of_the_verdict_and_cut(capsys):
+    WHOLE.check(lambda n: [print(f"step {k}") for k in range(100_000 // 40)] and n * n)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:10] == [f"step {k}" for k in range(10)]
+    assert lines[10] == "(Your function printed 100,000 lines in 40 calls: these are the first 10.)"
+    assert lines[11:] == ["Exercise 90.2: solved."]
+    WHOLE.check(lambda n: n * n)
+    assert capsys.readouterr().out == "Exercise 90.2: solved.\n"
+
+
+# What is needed, and what is forbidden
+
+NEEDS = replace(
+    FLAW,
+    id="90.5",
+    needs=(
+        Property("Take n > 0.", lambda n: n > 0),
+        Property("Take a whole number.", lambda n: float(n).is_integer()),
+    ),
+    properties=(Property("1 / n is above 0.1.", lambda n: 1 / n < 0.1),),
+    reference={"n": 20.0},
+    mistakes=(
+        Mistake("one", {"n": 1.0}, "That is one.", but(lambda n: n == 1)),
+        Mistake("small", {"n": 3.0}, "Too small.", but()),
+    ),
+)
+
+
+@pytest.mark.parametrize(
+    ("n", "status", "message"),
+    [
+        (20, "solved", "solved."),
+        (-1, "wrong", "not yet. Take n > 0."),
+        (-0.5, "wrong", "not yet. Take n > 0."),
+        (1.5, "wrong", "not yet. Take a whole number."),
+        (20.5, "wrong", "not yet. Take a whole number."),
+        (1, "mistake", "That is one."),
+        (7, "mistake", "Too small."),
+        ("x", "malformed", "'n' should be a number, you gave 'x'."),
+    ],
+)
+def test_what_is_needed_comes_before_mistakes(n, status, message):
+    verdict = grade(NEEDS, {"n": n})
+    assert (verdict.status, verdict.message) == (status, message)
+
+
+def test_a_function_that_breaks_a_need_reads_its_sentence_with_a_counterexample():
+    positive = replace(WHOLE, needs=(Property("It is above 0.", lambda answer: answer > 0),))
+    verdict = grade(positive, lambda n: -2 * n)
+    assert verdict.status == "wrong"
+    assert verdict.message.startswith("not yet. It is above 0. The smallest counterexample found: for n = ")
+    assert grade(positive, lambda n: 2 * n).mistake == "double"
+    assert grade(positive, square).status == "solved"
+
+
+def by_autograd(values, shift):
+    leaf = values.clone().requires_grad_()
+    return torch.autograd.grad((leaf * leaf + shift * leaf).sum(), leaf)[0]
+
+
+def entry_by_entry(values, shift):
+    total = torch.empty_like(values)
+    for i in range(len(values)):
+        total[i] = 2 * values[i] + shift
+    return total
+
+
+def in_place(values, shift):
+    return values.mul_(2).add_(shift)
+
+
+SIZED = replace(
+    VECTORS,
+    draw=lambda generator: {
+        "values": torch.randn(
+            int(torch.randint(2, 6, (), generator=generator)), generator=generator, dtype=torch.float64
+        ),
+        "shift": 1.5,
+    },
+    time_limit=5.0,
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "answer", "sentence"),
+    [
+        ("autograd", by_autograd, "without autograd"),
+        ("loop", entry_by_entry, "no Python loop over the input"),
+        ("overwritten inputs", in_place, "leave the inputs as they are"),
+    ],
+)
+def test_a_right_answer_that_does_what_is_forbidden_is_refused(name, answer, sentence):
+    assert grade(SIZED, answer).status == "solved"
+    forbidding = replace(SIZED, forbids=(name,))
+    verdict = grade(forbidding, answer)
+    assert (verdict.status, verdict.mistake) == ("mistake", name)
+    assert sentence in verdict.message
+    assert grade(forbidding, doubled).status == "solved"
+    others = {by_autograd, entry_by_entry, in_place} - {answer}
+    assert all(grade(forbidding, other).status == "solved" for other in others)
+
+
+def test_a_refused_loop_is_named_by_its_line():
+    verdict = grade(replace(SIZED, forbids=("loop",)), entry_by_entry)
+    number = entry_by_entry.__code__.co_firstlineno
+    assert any(f"Line {number + k} of yours runs " in verdict.message for k in (2, 3))
+
+
+def test_a_wrong_answer_reads_its_mistake_though_it_does_what_is_forbidden():
+    forbidding = replace(SIZED, forbids=("autograd", "loop", "overwritten inputs"))
+    assert grade(forbidding, lambda values, shift: values.add_(shift)).mistake == "not doubled"
+
+
 # The mistake bank
 
 
@@ -453,7 +628,7 @@ def test_without_properties_or_with_agrees_the_reference_decides():
     said = replace(WHOLE, properties=(), agrees="It should be the square.")
     for exercise, sentence in (
         (said, "It should be the square."),
-        (replace(said, agrees=None), "Another result"),
+        (replace(said, agrees=None), "The smallest counterexample found: for n = "),
     ):
         assert grade(exercise, lambda n: n**2).status == "solved"
         assert grade(exercise, lambda n: n**2 + 0.5).message.startswith(f"not yet. {sentence}")
@@ -488,31 +663,81 @@ def test_an_unknown_mistake_gets_the_smallest_counterexample_drawn(seed):
     assert (verdict.status, verdict.mistake) == ("wrong", None)
     assert verdict.message == (
         f"not yet. The result is the square. The smallest counterexample found: for n = {n} "
-        f"the expected output is {float(n * n):.6g}, yours is {float(n * n + 1):.6g}."
+        f"the expected output is {float(n * n):.6g}, yours is {float(n * n + 1):.6g}, too large by 1."
     )
 
 
 def test_tensors_are_shown_in_a_counterexample():
     verdict = grade(VECTORS, lambda values, shift: 3 * values)
-    assert "for values = tensor([" in verdict.message
+    assert "for values = torch.tensor([" in verdict.message
     assert ", shift = 1." in verdict.message
-    assert "the expected output is tensor([" in verdict.message
-    assert "yours is tensor([" in verdict.message
+    assert "the expected output is torch.tensor([" in verdict.message
+    assert "yours is torch.tensor([" in verdict.message
     assert "\n" not in verdict.message
 
 
 def test_zero_is_shown_without_a_sign():
     minus = replace(VECTORS, draw=lambda generator: {"values": torch.full((2,), -0.0).double(), "shift": 0.0})
     verdict = grade(minus, lambda values, shift: values + 1)
-    assert "values = tensor([0.0, 0.0])" in verdict.message
-    assert "the expected output is tensor([0.0, 0.0])" in verdict.message
+    assert "values = torch.tensor([0.0, 0.0], dtype=torch.float64)" in verdict.message
+    assert "the expected output is torch.tensor([0.0, 0.0], dtype=torch.float64)" in verdict.message
 
 
 def test_a_wrong_value_reads_the_property_that_it_breaks():
     assert grade(VALUE, 11).message == "not yet. It is the square of 3."
 
 
+@pytest.mark.parametrize(
+    ("value", "message"), [(8.0, "Your number is too small."), (11, "Your number is too large.")]
+)
+def test_a_wrong_value_without_a_sentence_reads_which_way_it_is_off(value, message):
+    exercise = replace(VALUE, properties=(), same=None)
+    assert grade(exercise, value).message == f"not yet. {message}"
+    said = replace(exercise, agrees="It is the square of 3.")
+    assert grade(said, value).message == f"not yet. It is the square of 3. {message}"
+    pair = replace(exercise, reference={"a": 1.0, "b": 9.0})
+    assert (
+        grade(pair, {"a": 1.0, "b": value}).message == f"not yet. {message.replace('Your number', repr('b'))}"
+    )
+
+
+def test_a_counterexample_can_be_pasted_and_fails_again():
+    exact = replace(VECTORS, properties=(), draw=lambda generator: {
+        "values": torch.randn(3, generator=generator, dtype=torch.float64) / 3,
+        "shift": float(torch.rand((), generator=generator)) / 3,
+    })  # fmt: skip
+    answer = lambda values, shift: torch.where(values > 0.1, 2 * values + shift, 2 * values - shift)  # noqa: E731
+    message = grade(exact, answer).message
+    pasted = message.partition("found: for ")[2].partition(" the expected")[0].replace(", shift", "; shift")
+    scope = {"torch": torch}
+    exec(pasted, scope)
+    assert not torch.allclose(
+        answer(scope["values"], scope["shift"]), doubled(scope["values"], scope["shift"])
+    )
+    drawn = [exact.draw(g) for g in [rng()] for _ in range(40)]
+    assert any(
+        torch.equal(scope["values"], case["values"]) and scope["shift"] == case["shift"] for case in drawn
+    )
+
+
 # check, hint, solution
+
+
+def another_way(values, shift):
+    return torch.stack([value + value + shift for value in values])
+
+
+def test_solved_shows_the_reference_where_it_is_written_differently(capsys):
+    VECTORS.check(another_way)
+    said = capsys.readouterr().out
+    assert said.startswith(
+        "Exercise 90.1: solved.\n\nThe reference writes it this way:\n\ndef doubled(values, shift):"
+    )
+    assert said.endswith(
+        "    return 2 * values + shift\n\nYours runs a Python loop; the reference has none.\n"
+    )
+    VECTORS.check(doubled)
+    assert capsys.readouterr().out == "Exercise 90.1: solved.\n"
 
 
 def test_check_prints_one_line_and_records(capsys):
@@ -527,11 +752,12 @@ def test_check_prints_one_line_and_records(capsys):
     assert len(capsys.readouterr().out.splitlines()) == 1
 
 
-def test_check_draws_other_inputs_every_time():
-    seen = []
+def test_check_draws_other_inputs_every_time(capsys):
+    said = []
     for _ in range(2):
-        WHOLE.check(lambda n: seen.append(n) or n)
-    assert seen[:40] != seen[len(seen) // 2 :][:40]
+        WHOLE.check(lambda n: print(n) or n * n)
+        said.append(capsys.readouterr().out)
+    assert said[0] != said[1]
 
 
 def test_hints_go_one_two_three_three(capsys):
@@ -601,6 +827,7 @@ def test_a_title_ends_with_one_mark(monkeypatch, title, shown):
         ({"hints": ("one", "two")}, "three hints"),
         ({"mistakes": WHOLE.mistakes[:1]}, "at least two mistakes"),
         ({"draw": None}, "draw= is missing"),
+        ({"forbids": ("loops",)}, "forbids= takes names of"),
     ],
 )
 def test_an_incomplete_exercise_is_refused(change, message):

@@ -492,6 +492,13 @@ def test_other_objects_come_back_as_a_description():
     (outcome,) = call_each(lambda x: Deaf(3), CASES[:1], seconds=5.0)
     assert type(outcome.value) is float
     assert outcome.value != 4.0
+    deafs = [
+        type("Deaf", (kind,), {})(value)
+        for kind, value in ((int, 3), (str, "a"), (bytes, b"a"), (complex, 1j))
+    ]
+    (outcome,) = call_each(lambda x: deafs, CASES[:1], seconds=5.0)
+    assert outcome.value == [3, "a", b"a", 1j]
+    assert [type(one) for one in outcome.value] == [int, str, bytes, complex]
 
 
 # Watching
