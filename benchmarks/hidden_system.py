@@ -20,7 +20,10 @@ from course_lib.measured import Spread
 SEEDS = tuple(range(5))
 SECONDS, RATES = 3.0, (0.003, 0.01, 0.03, 0.1)
 TAPS = (16, 64, 256, 1024, 2048)
-PENALTIES, GROWTH = (1.0, 10.0, 100.0, 1000.0), (None, 100.0, 250.0, 600.0)  # tokens in which a penalty grows e-fold
+PENALTIES, GROWTH = (
+    (1.0, 10.0, 100.0, 1000.0),
+    (None, 100.0, 250.0, 600.0),
+)  # tokens in which a penalty grows e-fold
 SETTINGS = {
     "seconds": SECONDS, "rates": list(RATES), "records": experiment.RECORDS, "length": experiment.LENGTH,
     "held_out_length": experiment.LONGER * experiment.LENGTH, "noise": experiment.NOISE, "poles": experiment.POLES,
@@ -39,7 +42,10 @@ def run() -> dict:
     identify("convolution", records[0], rate=0.01, updates=20)  # warm up
     for arm in ARMS:
         runs = {
-            rate: [identify(arm, r, rate=rate, seconds=SECONDS, seed=s) for s, r in zip(SEEDS, records, strict=True)]
+            rate: [
+                identify(arm, r, rate=rate, seconds=SECONDS, seed=s)
+                for s, r in zip(SEEDS, records, strict=True)
+            ]
             for rate in RATES
         }
         last = {rate: [one.errors[-1] for one in several] for rate, several in runs.items()}
@@ -85,7 +91,8 @@ def _free_taps(records: list[Records]) -> dict:
     for taps in TAPS:
         for kind, growths in (("flat", GROWTH[:1]), ("growing", GROWTH[1:])):
             best = min(
-                (key for key in errors if key[0] == taps and key[1] in growths), key=lambda key: np.median(errors[key])
+                (key for key in errors if key[0] == taps and key[1] in growths),
+                key=lambda key: np.median(errors[key]),
             )
             found[f"{taps} free taps, {kind} penalty"] = {
                 "errors": _rounded(errors[best]), "penalty": best[2], "growth": best[1],
