@@ -108,11 +108,14 @@ class Layer:
 
 @dataclass
 class Trained:
-    """What training gave: the held-out error after each looked-at number of updates, and the CPU seconds until then."""
+    """What training gave: the held-out error after each looked-at number of updates, the CPU seconds until then, and
+    the layer's poles and weights at the end.
+    """
 
     updates: list[int] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
     errors: list[float] = field(default_factory=list)
+    layer: tuple[Tensor, Tensor] | None = None
 
 
 def identify(
@@ -146,6 +149,7 @@ def identify(
             found.updates.append(count)
             found.seconds.append(spent)
             if spent >= seconds or count >= updates:
+                found.layer = tuple(value.detach() for value in layer())
                 return found
             later = [n for n in look_at if n > count] if look_at else [max(count + 1, int(1.25 * count))]
             next_look = later[0] if later else -1

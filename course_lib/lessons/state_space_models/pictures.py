@@ -183,7 +183,9 @@ class BoxExplorer(Explorer):
         "turn of the pole", "arg a", "The angle by which the state turns in each token", 0.3, 0.0, 1.5, 0.1, "rad"
     )
     rule = Choice("rule", "What happens to the state in each step", FIXED, RULES)
-    loudness = Slider("size of the input", "s", "All inputs, and the click, are multiplied by it", 0.1, 0.1, 3.0, 0.1)
+    loudness = Slider(
+        "size of the input", "s", "All inputs, and the click, are multiplied by it", 0.02, 0.02, 3.0, 0.02
+    )
     token = Slider("chosen token", "t", "The output whose weights are shown in the middle", 30, 0, TOKENS - 1, 1)
     together = ("rule", "loudness")
     size = (11.4, 3.9)
@@ -192,7 +194,7 @@ class BoxExplorer(Explorer):
         ["real part", "token s", "token t"],
         ["imaginary part", "", "yₜ / size of the input"],
         grid=(1, 3),
-        legend=[None, "upper right", "upper left"],
+        legend=[None, "lower right", "upper left"],
         subplots={"width_ratios": [1, 1.5, 1.6]},
         xlim=[(-1.1, 1.1), (-1, TOKENS), (-1, TOKENS)],
         ylim=[(-1.1, 1.1), (-2.8, 3.6), (-11, 13)],
@@ -413,7 +415,7 @@ class ScanExplorer(Explorer):
         "the token with weight 1, pale where the token has faded, white where it is not there yet. Right, the loop's "
         "states as a line and the entries as dots."
     )
-    rounds = Slider("rounds", "r", "How many rounds have been made", 0, 0, 6, 1)
+    rounds = Slider("rounds", "r", "How many rounds have been made", 1, 0, 6, 1)
     rule = Choice("decays", "Whether all tokens share one decay", FIXED, (FIXED, CLOCK))
     together = ("rounds", "rule")
     size = (9.4, 4.2)
@@ -422,10 +424,10 @@ class ScanExplorer(Explorer):
         ["token s", "token t"],
         ["entry t", "state xₜ"],
         grid=(1, 2),
-        legend=[None, "lower right"],
+        legend=[None, "upper right"],
         subplots={"width_ratios": [1, 1.6]},
         xlim=[(-0.5, TOKENS - 0.5), (-1, TOKENS)],
-        ylim=[(TOKENS - 0.5, -0.5), (-6, 6)],
+        ylim=[(TOKENS - 0.5, -0.5), (-6, 8)],
     )
 
     def compute(self, *, rounds, rule):
@@ -489,11 +491,11 @@ def plot_prompt(axes):
     axes.plot(np.arange(48, 64), steps, "o", color=ORANGE, markersize=5, label="16 outputs by steps, from one state")
     fresh = run_box(u[48:], FIXED, TURNING)
     axes.plot(np.arange(48, 64), fresh, color=RED, linestyle="--", label="the same steps from an empty state")
-    gap = float(np.abs(np.array(steps) - whole[48:]).max())
+    gap, lost = (float(np.abs(np.array(found) - whole[48:]).max()) for found in (steps, fresh))
     return (
         "Outputs of box D. On a blue background the first 48, found by one convolution; then 16 dots found by steps from "
-        f"the state that the prompt has left, which differ from the loop over all 64 by {gap:.0e} at most. A dashed line "
-        "shows the same steps from an empty state: it starts far off and comes nearer only as the prompt fades."
+        f"the state that the prompt has left: the loop over all 64 gives {'the same' if gap < 1e-12 else 'others'}. A "
+        f"dashed line shows the same steps from an empty state, off by up to {lost:.1f}."
     )
 
 

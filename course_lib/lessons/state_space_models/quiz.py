@@ -13,7 +13,6 @@ from course_lib.lessons.state_space_models.pictures import (
     Meter,
     box_d_kernel,
     convolve_by_halves,
-    counts,
     noise,
     normal,
 )
@@ -27,7 +26,7 @@ from course_lib.teaching import fact
     conditions=("only if taps of negative index count as 0", "only if D = 0"),
 )
 def sum_to_the_end():
-    """An output cannot hear later tokens, so the sum ends at t. In Python, K[-1] is the last tap, and the sum wraps round."""
+    """An output cannot hear later tokens, so the sum ends at t. In Python, K[-1] is the last tap: the sum wraps round."""
     one = lambda *values: torch.tensor(values, dtype=torch.float64)  # noqa: E731
     u = one(1, 0, 2, -1, 4)
     kernel = ssm_kernel(one(0.5)[:, None], one(2), one(3), length=5)
@@ -135,21 +134,7 @@ def cheap_and_unstable():
     )  # fmt: skip
 
 
-@lesson.sentence("12.Q6", "A scan by doubling is fast because it makes fewer operations than the loop.", answer=False)
-def fewer_rounds_not_less_work():
-    """It makes more operations. Only few of them have to wait for each other, which helps where there are many processors."""
-    found = counts(4096)
-    (depth, work), (depth_s, work_s) = found["loop"], found["scan by doubling"]
-    return "\n".join(
-        [
-            fact("4,096 tokens: {:.3g} times the operations of the loop", work_s / work, at_least=16),
-            fact("the longest chain: {} operations", depth_s, equals=24, within=0),
-            fact("that of the loop: {}", depth, equals=8192, within=0),
-        ]
-    )
-
-
-@lesson.sentence("12.Q7", "With a tanh in the loop, no way leads to the outputs but token by token.", answer=False)
+@lesson.sentence("12.Q6", "With a tanh in the loop, no way leads to the outputs but token by token.", answer=False)
 def newton_over_scans():
     """No single scan is exact. But guess all states, replace the tanh by its tangents there, and solve by a scan: these
     are Newton's steps. Here a few rounds of them reach the loop, to rounding."""
@@ -174,7 +159,7 @@ def newton_over_scans():
 
 
 @lesson.sentence(
-    "12.Q8", "To write text token by token, the convolution is the cheapest of the three forms.", answer=False
+    "12.Q7", "To write text token by token, the convolution is the cheapest of the three forms.", answer=False
 )
 def the_next_token():
     """A new output by the kernel needs all earlier inputs. The loop needs its state: the same work at every token."""
