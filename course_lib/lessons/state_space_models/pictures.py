@@ -712,4 +712,23 @@ work_prediction = lesson.prediction(
     reveal=plot_counts,
 )
 
+race_prediction = lesson.prediction(
+    "12.P4",
+    "In 3 CPU seconds the plain loop makes a few updates, the convolution hundreds, and the loop that is cut every 64 "
+    "tokens hundreds as well. Where does the cut loop end?",
+    {
+        "Near the convolution": "It makes nearly as many updates. But the pole of size 0.998 answers for some 500 tokens, "
+        "and gradients that end after 64 hardly see it.",
+        "Between the free taps and the convolution": "It has the poles, which the free taps have not. But its gradients "
+        "end after 64 tokens, and a kernel of 1,024 free taps sees further than that.",
+        "Between the loop and the best free taps": right(
+            "It makes many more updates than the loop, so it learns the fast pole and some of the slow one. Its gradients "
+            "end after 64 tokens, and 1,024 free taps see further."
+        ),
+        "Behind the plain loop": "Its gradients are wrong about the slow pole, but right about the fast one, and it makes "
+        "many more updates.",
+    },
+    reveal=plot_race,
+)
+
 FIGURES = lesson.figures
