@@ -7,8 +7,8 @@ from course_lib.teaching import close, edit, inputs, normal, uniform, whole
 
 lesson.value(
     "12.1", "Three tokens by hand", difficulty=1, minutes=5,
-    prompt="In (12.1) let the state be one number: $x_t = \\frac12x_{t-1} + 2u_t$ and $y_t = 3x_t + u_t$, from 0 on. The input is "
-    "$u_0, u_1, u_2 = 1, 0, 2$. What is $y_2$?",
+    prompt="In (12.1) let the state be one number: $x_t = \\frac12x_{t-1} + 2u_t$ and $y_t = 3x_t + u_t$, from 0 on. The "
+    "input is $u_0, u_1, u_2 = 1, 0, 2$. What is $y_2$?",
     answer=15.5,
     properties=[
         ("The loop over the three tokens ends with another number.", lambda answer: close(answer, _three_tokens())),
