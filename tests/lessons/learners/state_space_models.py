@@ -168,7 +168,8 @@ ANSWERS = {
         ("solved", "entry by entry", lambda later, earlier: torch.tensor(
             [float(later[0] * earlier[0]), float(later[0] * earlier[1] + later[1])], dtype=later.dtype)),
         ("other order", "the arguments exchanged", lambda later, earlier: through_both(earlier, later)),
-        ("nothing fades", "inputs added", lambda later, earlier: torch.stack([later[0] * earlier[0], later[1] + earlier[1]])),
+        ("nothing fades", "inputs added", lambda later, earlier: torch.stack(
+            [later[0] * earlier[0], later[1] + earlier[1]])),
         ("decays added", "a sum of decays", lambda later, earlier: torch.stack(
             [later[0] + earlier[0], later[0] * earlier[1] + later[1]])),
         ("first input lost", "only the last input", lambda later, earlier: torch.stack([later[0] * earlier[0], later[1]])),
@@ -195,7 +196,8 @@ ANSWERS = {
         ("inputs added", "nothing fades", lambda steps, distance: torch.stack([
             round_by_columns(steps, distance)[0],
             torch.cat([steps[1, :distance], steps[1, distance:] + steps[1, :-distance]])])),
-        ("wrong", "all earlier tokens at once", lambda steps, distance: torch.stack([steps[0].cumprod(0), steps[1].cumsum(0)])),
+        ("wrong", "all earlier tokens at once", lambda steps, distance: torch.stack(
+            [steps[0].cumprod(0), steps[1].cumsum(0)])),
         ("wrong", "the partner to the right", lambda steps, distance: round_by_columns(steps.flip(1), distance).flip(1)),
         ("malformed", "first tokens dropped", lambda steps, distance: round_by_columns(steps, distance)[:, distance:]),
     ],
