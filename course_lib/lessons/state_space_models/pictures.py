@@ -82,10 +82,7 @@ def plot_boxes(*panels_):
         axes.vlines(np.arange(40), 0, click_answer(rule, pole)[:40], color=BLUE)
         axes.plot(click_answer(rule, pole)[:40], "o", color=BLUE, markersize=4)
         axes.axhline(0, color=BLACK, linewidth=0.8)
-    return (
-        "What four boxes answer to a single 1 at token 0. A starts at 1 and fades evenly; B starts at 0.76 and fades "
-        "faster at first; C falls in uneven steps, by 0.5 and by 0.9 in turn; D swings around 0 while it fades slowly."
-    )
+    return "Four answers to a single 1 at token 0: A fades evenly from 1, B from 0.76, C in uneven steps; D swings around 0."
 
 
 @lesson.figure(list(BOXES), "token t", "output yₜ", size=(10.4, 5.6), grid=(2, 2), legend="upper right", ylim=(-9, 9))
@@ -98,8 +95,8 @@ def plot_noise(*panels_):
         axes.plot(added, "o", color=ORANGE, markersize=3.5, label="clicks, shifted and added")
         gaps.append(float(np.abs(loop - added).max()))
     return (
-        "The outputs of the four boxes for the same noise as lines, and what is built from their clicks as dots. In A "
-        f"and D the dots lie on the line; in B they are off by up to {gaps[1]:.1f}, in C by up to {gaps[2]:.1f}."
+        "Outputs for the same noise as lines, and what is built from clicks as dots. In A and D the dots lie on the line; "
+        f"in B they are off by up to {gaps[1]:.1f}, in C by up to {gaps[2]:.1f}."
     )
 
 
@@ -125,9 +122,8 @@ def plot_added(left, right_):
     lines(right_, np.arange(40), {"the loop of box D": run_box(u, FIXED, TURNING)})
     right_.plot(total, "o", color=ORANGE, markersize=4, label="sum of the three")
     return (
-        "Left, three waves that start at tokens 0, 6 and 15 with heights 1, -0.5 and 1.5: each is the click's answer of "
-        "box D, shifted and multiplied. Right, the output of the loop for these three inputs as a line, and the sum of "
-        "the three waves as dots on it."
+        "Left, what inputs of 1, -0.5 and 1.5 start at tokens 0, 6 and 15: the click's answer, shifted and multiplied. "
+        "Right, the loop's output as a line, and the sum of the three as dots on it."
     )
 
 
@@ -157,9 +153,8 @@ def plot_spiral(left, right_):
         left.annotate(f"l = {lag}", (powers[lag].real, powers[lag].imag), (5, 5), textcoords="offset points")
         right_.annotate(f"l = {lag}", (lag, powers[lag].real), (5, 5), textcoords="offset points")
     return (
-        "Left, the powers 1, a, a², ... of a pole inside of the unit circle: a spiral that winds towards 0, one step of "
-        "0.3 rad for each token. Right, the real parts of the same points against the exponent: a wave that fades. Four "
-        "points are marked in both: lags 0, 5, 10 and 21."
+        "Left, the powers of the pole: a spiral that winds towards 0. Right, their real parts: a wave that fades. Lags 0, "
+        "5, 10 and 21 are marked in both."
     )
 
 
@@ -283,9 +278,8 @@ def plot_wrap(left, right_):
     right_.plot(np.arange(TOKENS), short, "o", color=ORANGE, markersize=3.5, label="circle of 64")
     agree = int((np.abs(short - full[:TOKENS]) < 1e-9).sum())
     return (
-        "Left, the full convolution of 64 inputs with 64 taps of box D: 127 outputs, of which the last 63 run past the "
-        "end and are red. Right, the same red part moved to token 0, and the outputs of a Fourier transform of size 64 "
-        f"as dots: each is the sum of the blue and the red curve. {agree} of the 64 agrees with the blue curve, the last."
+        "Left, all 127 outputs; the last 63 are red. Right, the red part moved to token 0: with size 64 (dots) the outputs "
+        f"are the sum of blue and red, and {agree} of the 64 lies on blue, the last."
     )
 
 
@@ -373,11 +367,9 @@ def plot_counts(left, right):
         lines(axes, lengths, {name: [f[name][place] for f in found] for name in found[0]}, marker="o", markersize=4)
     last = found[-1]
     return (
-        "Left, the depth against the number of tokens, both logarithmic: the loop rises in proportion to it, to "
-        f"{last['loop'][0]:,} for 4,096 tokens; the scan by doubling needs {last['scan by doubling'][0]} and the "
-        f"convolution {last['convolution by FFT'][0]}. Right, the work: here the loop is the lowest with "
-        f"{last['loop'][1]:,} operations, the scan needs {last['scan by doubling'][1]:,} and the convolution "
-        f"{last['convolution by FFT'][1]:,}."
+        f"Left, operations in a row, for 4,096 tokens: loop {last['loop'][0]:,}, scan {last['scan by doubling'][0]}, "
+        f"convolution {last['convolution by FFT'][0]}. Right, all operations: {last['loop'][1]:,}, "
+        f"{last['scan by doubling'][1]:,} and {last['convolution by FFT'][1]:,}."
     )
 
 
@@ -397,9 +389,8 @@ def plot_scan(axes):
     axes.set(xlim=(-0.6, 7.6), ylim=(3.5, -0.5), xticks=range(8), yticks=range(4))
     axes.grid(visible=False)
     return (
-        "Eight tokens in a row, and below them three rounds. In round 1 each entry is joined with its left "
-        "neighbour, in round 2 with the entry two places to the left, in round 3 with that four places to the left. "
-        "After them each entry stands for all tokens from 0 up to its own. Entries that do so already have a green frame."
+        "Eight tokens and three rounds: each entry is joined with the one 1, then 2, then 4 places to its left. Entries "
+        "that stand for all tokens up to their own have a green frame."
     )
 
 
@@ -460,7 +451,7 @@ class ScanExplorer(Explorer):
         """Say how many tokens an entry stands for."""
         rounds, rule = state["setting"]
         reach = state["final"]
-        gap = "all entries are the loop's states" if state["gap"] < 1e-9 else f"the largest gap is {state['gap']:.2f}"
+        gap = "all entries are the loop's states" if state["gap"] < 1e-9 else f"the largest gap is {state['gap']:.2g}"
         said = "its own token only" if reach == 1 else f"up to {reach} tokens"
         return f"{rule[0].upper()}{rule[1:]}, after {rounds} rounds: each entry stands for {said}; {gap}."
 
@@ -491,9 +482,9 @@ def plot_prompt(axes):
     axes.plot(np.arange(48, 64), fresh, color=RED, linestyle="--", label="the same steps from an empty state")
     gap, lost = (float(np.abs(np.array(found) - whole[48:]).max()) for found in (steps, fresh))
     return (
-        "Outputs of box D. On a blue background the first 48, found by one convolution; then 16 dots found by steps from "
-        f"the state that the prompt has left: the loop over all 64 gives {'the same' if gap < 1e-12 else 'others'}. A "
-        f"dashed line shows the same steps from an empty state, off by up to {lost:.1f}."
+        "On blue, 48 outputs of box D by one convolution; then 16 by steps from the state that it leaves (dots), "
+        f"{'the same as' if gap < 1e-12 else 'other than'} the loop's. Dashed, the same steps from an empty state: off by "
+        f"up to {lost:.1f}."
     )
 
 
@@ -581,7 +572,7 @@ def plot_race(left, right_):
             axes.plot(grid, np.median(errors, 0), color=color, linestyle=style, label=f"{arm} (rate {rate:g})")
             axes.fill_between(grid, errors.min(0), errors.max(0), color=color, alpha=0.15, linewidth=0)
         last = measured("hidden_system", f"{arm}, best")
-        said.append(f"{arm} {np.median(last['errors']):.2g} after {np.median(last['updates']):,.0f} updates")
+        said.append(f"{arm} {np.median(last['errors']):.2g}")
         ends[arm] = float(np.median(last["errors"]))
     # Labels at the ends of the curves, each at least a little above the one below.
     height = 0.0
@@ -597,9 +588,8 @@ def plot_race(left, right_):
     left.annotate(f"best free taps ({taps[0]:,})", (0.05, level), (0, 4), textcoords="offset points", fontsize=9)
     left.set_xlim(0, 4.1)
     return (
-        "Left, the held-out error of four ways to train the same layer against CPU seconds; right, against the number "
-        f"of updates; bands span five seeds. After 3 CPU seconds the medians are: {'; '.join(said)}. A line marks the "
-        f"best free taps, {level:.2g}."
+        "Held-out error, median and range of five seeds, against CPU seconds (left) and updates (right). Medians after 3 "
+        f"seconds: {'; '.join(said)}. The line is that of the best free taps, {level:.2g}."
     )
 
 
@@ -626,13 +616,19 @@ def race_table() -> Markdown:
         kind, errors = min(
             ((kind, errors) for count, kind, errors in rivals() if count == taps), key=lambda row: np.median(row[1])
         )
-        rows.append((f"{taps} free taps, ridge, {kind} penalty", "0", "", *spread(errors)))
+        rows.append((f"{taps:,} free taps, {kind} penalty", "", "", *spread(errors)))
     return markdown_table(("arm", "updates, median", "rate", "error, median", "five seeds"), rows)
+
+
+def _hidden_as_found() -> dict[str, tuple[Tensor, Tensor]]:
+    """Return the hidden system in the place of two trained layers, for a picture without training."""
+    a, c = experiment.hidden_system()
+    return {"convolution": (a[0], c[0]), "loop": (0.9 * a[0], c[0])}
 
 
 @lesson.figure(
     ["convolution", "loop"], "real part", "imaginary part", size=(9.6, 4.4), grid=(1, 2), legend="lower left",
-    xlim=(0.55, 1.05), ylim=(-0.05, 0.62), example=lambda: ({},),
+    xlim=(0.55, 1.05), ylim=(-0.05, 0.62), example=_hidden_as_found,
 )  # fmt: skip
 def plot_found(left, right_, layers):
     """Draw where the poles of two trained layers lie, and those of the hidden system."""
