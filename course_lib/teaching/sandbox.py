@@ -20,6 +20,7 @@ import builtins
 import contextlib
 import ctypes
 import dis
+import faulthandler
 import gc
 import importlib.util
 import io
@@ -296,6 +297,7 @@ def _limit(seconds: float) -> None:
         os.dup2(nothing, descriptor)
     sys.stdin = open(os.devnull)  # noqa: SIM115 - for as long as the process lives
     builtins.input = _no_input
+    faulthandler.disable()  # which would write to the kernel's terminal
     for number in (signal.SIGINT, signal.SIGPROF, signal.SIGXCPU):
         signal.signal(number, signal.SIG_DFL)
     signal.setitimer(signal.ITIMER_PROF, seconds)  # which the system enforces, in the middle of any call
