@@ -248,8 +248,8 @@ ANSWERS = {
         ("malformed", "vectors", {"u": [2, 0], "v": [-1, 0]}),
     ],
     "17.5": [
-        ("solved", "updates in turn", _in_turn),
-        ("solved", "one solve for each prefix", _prefixes),
+        ("loop", "updates in turn", _in_turn),
+        ("loop", "one solve for each prefix", _prefixes),
         (
             "solved",
             "inverse of the factor",
