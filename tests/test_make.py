@@ -242,7 +242,13 @@ def test_test_and_quick_run_the_parts(ready):
                 "--ignore=tests/editions/teacher/pages",
             ],
         ),
-        ("notebooks", ["--nbval --nbval-current-env -p tests.notebooks.solutions", " notebooks"]),
+        (
+            "notebooks",
+            [
+                "--nbval --nbval-current-env --nbval-sanitize-with tests/notebooks/sanitize.cfg -p",
+                " notebooks",
+            ],
+        ),
         ("browser", ["pytest -q -n 2 --dist loadgroup tests/browser"]),
     ],
 )
