@@ -19,7 +19,7 @@ from course_lib.lessons.state_space_models.experiment import ARMS, Records, iden
 from course_lib.measured import Spread
 
 SEEDS = tuple(range(5))
-SECONDS, RATES = 3.0, (0.001, 0.003, 0.01, 0.03)
+SECONDS, RATES = 3.0, (0.003, 0.01, 0.03, 0.1)
 TAPS = (16, 64, 256, 1024, 2048)
 PENALTIES, GROWTH = (
     (1.0, 10.0, 100.0, 1000.0),
@@ -64,10 +64,8 @@ def run() -> dict:
         found[f"{arm}, ms an update"] = Spread.of(
             [1000 * one.seconds[-1] / one.updates[-1] for several in runs.values() for one in several]
         )
-    for arm in ARMS[
-        1:4
-    ]:  # the same gradients with the same rate; the cut loop's are others, so each has its own best
-        rate = found[f"{arm if arm in experiment.FORMS else 'convolution'}, best"]["rate"]
+    rate = found["convolution, best"]["rate"]
+    for arm in ARMS[1:4]:
         same = [
             identify("convolution", r, rate=rate, updates=count, seed=s).errors[-1]
             for s, r, count in zip(SEEDS, records, found[f"{arm}, best"]["updates"], strict=True)

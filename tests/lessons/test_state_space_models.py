@@ -134,14 +134,6 @@ def test_the_prompt_hands_over_its_state():
     assert steps.get_ydata() == pytest.approx(whole[48:], abs=1e-9)
 
 
-def test_the_memory_of_the_figure():
-    for axes, now in zip(lesson.plot_memory().axes, (400, 1000), strict=True):
-        signal = line_labelled(axes, "signal").get_ydata()[:now]
-        read = line_labelled(axes, "read from the state").get_ydata()
-        assert np.abs(read - signal)[20:].max() < 0.25
-        assert np.sqrt(np.mean((read - signal) ** 2)) < 0.1
-
-
 def test_three_forms_of_the_layer_share_outputs_and_gradients():
     u = torch.randn(2, 70, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     layer, found = experiment.Layer(0), []

@@ -11,7 +11,6 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.weak import WeakIdKeyDictionary
 
 from course_lib.architectures.selective import scan_by_doubling, scan_loop
-from course_lib.architectures.state_space import hippo_reconstruct, hippo_state
 from course_lib.lessons.state_space_models import experiment
 from course_lib.lessons.state_space_models.contents import lesson
 from course_lib.measured import measured, quote
@@ -75,7 +74,7 @@ def shifted_clicks(u: np.ndarray, answer: np.ndarray) -> np.ndarray:
     return np.convolve(u, answer)[: len(u)]
 
 
-@lesson.figure(list(BOXES), "token t", "output yₜ", size=(10.4, 5.2), grid=(2, 2), legend=None, ylim=(-1.1, 1.15))
+@lesson.figure(list(BOXES), "token t", "output yₜ", size=(7.6, 3.5), grid=(2, 2), legend=None, ylim=(-1.1, 1.15))
 def plot_boxes(*panels_):
     """Draw what four boxes answer to one click."""
     for axes, (rule, pole) in zip(panels_, BOXES.values(), strict=True):
@@ -85,7 +84,7 @@ def plot_boxes(*panels_):
     return "Four answers to a single 1 at token 0: A fades evenly from 1, B from 0.76, C in uneven steps; D swings around 0."
 
 
-@lesson.figure(list(BOXES), "token t", "output yₜ", size=(10.4, 5.6), grid=(2, 2), legend="upper right", ylim=(-9, 9))
+@lesson.figure(list(BOXES), "token t", "output yₜ", size=(7.6, 4.0), grid=(2, 2), legend="upper right", ylim=(-9, 9))
 def plot_noise(*panels_):
     """Draw outputs for noise beside the sum of shifted clicks."""
     u, gaps = noise(), []
@@ -104,7 +103,7 @@ def plot_noise(*panels_):
     ["three inputs, and what each leaves behind", "all of them added"],
     "token t",
     "output yₜ",
-    size=(10.4, 3.8),
+    size=(7.6, 2.8),
     grid=(1, 2),
     legend="upper right",
     ylim=(-1.6, 2.6),
@@ -131,7 +130,7 @@ def plot_added(left, right_):
     ["powers of the pole of box D", "their real parts: the kernel"],
     ["real part", "tokens later l"],
     ["imaginary part", "Kₗ"],
-    size=(10.4, 4.4),
+    size=(7.6, 3.0),
     grid=(1, 2),
     legend=None,
     subplots={"width_ratios": [1, 1.5]},
@@ -181,7 +180,9 @@ class BoxExplorer(Explorer):
     )
     token = Slider("chosen token", "t", "The output whose weights are shown in the middle", 30, 0, TOKENS - 1, 1)
     together = ("rule", "loudness")
-    size = (11.4, 3.9)
+    size = (9.6, 3.2)
+    strip_scale = 0.55
+    dpi = 100
     layout = panels(
         ["pole and powers", "input uₛ, weights over it", "outputs"],
         ["real part", "token s", "token t"],
@@ -259,7 +260,7 @@ def box_d_kernel() -> np.ndarray:
     ["all 127 outputs", "size 64: the red part falls on the start"],
     "token t",
     "output yₜ",
-    size=(10.4, 4.0),
+    size=(7.6, 3.0),
     grid=(1, 2),
     legend="upper right",
     subplots={"width_ratios": [1.7, 1], "sharey": True},
@@ -353,7 +354,7 @@ def counts(length: int) -> dict[str, tuple[int, int]]:
     ["depth: the longest chain that has to wait", "work: all multiplications and additions"],
     "tokens L",
     "operations",
-    size=(9.6, 4.0),
+    size=(7.6, 3.1),
     grid=(1, 2),
     legend="upper left",
     xscale="log",
@@ -373,7 +374,7 @@ def plot_counts(left, right):
     )
 
 
-@lesson.figure("Scan by doubling: what each entry stands for", "token t", "after round", size=(8.4, 3.6), legend=None)
+@lesson.figure("Scan by doubling: what each entry stands for", "token t", "after round", size=(7.2, 2.9), legend=None)
 def plot_scan(axes):
     """Draw which entries are put together in each round."""
     for t in range(8):
@@ -407,7 +408,9 @@ class ScanExplorer(Explorer):
     rounds = Slider("rounds", "r", "How many rounds have been made", 1, 0, 6, 1)
     rule = Choice("decays", "Whether all tokens share one decay", FIXED, (FIXED, CLOCK))
     together = ("rounds", "rule")
-    size = (9.4, 4.2)
+    size = (7.2, 2.9)
+    strip_scale = 0.55
+    dpi = 100
     layout = panels(
         ["what each entry holds", "entries after this round"],
         ["token s", "token t"],
@@ -463,7 +466,7 @@ class ScanExplorer(Explorer):
     "Read at once, then go on token by token",
     "token t",
     "output yₜ",
-    size=(9.6, 3.6),
+    size=(7.2, 2.7),
     legend="upper left",
     ylim=(-9, 10),
 )
@@ -501,33 +504,6 @@ def smooth_signals(count: int, *, seed: int, length: int = 1000) -> Tensor:
     return signals / signals.std(0)
 
 
-@lesson.figure(
-    ["32 numbers at token 400", "the same 32 at token 1,000"],
-    "token",
-    "signal",
-    size=(10.4, 3.9),
-    grid=(1, 2),
-    legend="upper left",
-    xlim=(0, 1000),
-    ylim=(-2.8, 4.0),
-)
-def plot_memory(*panels):
-    """Draw a signal and what a HiPPO state of 32 numbers remembers of it, at two times."""
-    signal = smooth_signals(1, seed=1)[:, 0]
-    for axes, now in zip(panels, (400, 1000), strict=True):
-        state = hippo_state(signal[:now], 32)
-        back = hippo_reconstruct(state, (torch.arange(now, dtype=torch.float64) + 0.5) / now)
-        lines(axes, None, {"signal": (np.arange(1000), signal), "read from the state": (np.arange(now), back)})
-        axes.axvline(now, color=BLACK, linewidth=0.8)
-    return (
-        "A wavy signal of 1,000 tokens, twice. Left, what 32 numbers that were updated token by token up to "
-        "token 400 say "
-        "about the past: a curve that lies on the signal from token 0 to 400. Right, the same 32 numbers at "
-        "token 1,000: "
-        "the curve now covers all 1,000 tokens and lies on the signal but for small ripples at its start."
-    )
-
-
 # The closing experiment
 
 ARM_LOOKS = {
@@ -551,7 +527,7 @@ def _curves(arm: str, key: str, grid: np.ndarray) -> np.ndarray:
     ["the same CPU time", "the same number of updates"],
     ["CPU seconds of one thread", "updates"],
     "error on held-out records",
-    size=(11.4, 4.4),
+    size=(8.8, 3.5),
     grid=(1, 2),
     legend=[None, "lower left"],
     subplots={"sharey": True},
@@ -627,7 +603,7 @@ def _hidden_as_found() -> dict[str, tuple[Tensor, Tensor]]:
 
 
 @lesson.figure(
-    ["convolution", "loop"], "real part", "imaginary part", size=(9.6, 4.4), grid=(1, 2), legend="lower left",
+    ["convolution", "loop"], "real part", "imaginary part", size=(7.2, 3.0), grid=(1, 2), legend="lower left",
     xlim=(0.55, 1.05), ylim=(-0.05, 0.62), example=_hidden_as_found,
 )  # fmt: skip
 def plot_found(left, right_, layers):
