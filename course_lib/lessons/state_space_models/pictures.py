@@ -74,7 +74,7 @@ def shifted_clicks(u: np.ndarray, answer: np.ndarray) -> np.ndarray:
     return np.convolve(u, answer)[: len(u)]
 
 
-@lesson.figure(list(BOXES), "token t", "output yₜ", size=(7.6, 3.5), grid=(2, 2), legend=None, ylim=(-1.1, 1.15))
+@lesson.figure(list(BOXES), "token t", "output yₜ", size=(6.4, 3.1), grid=(2, 2), legend=None, ylim=(-1.1, 1.15))
 def plot_boxes(*panels_):
     """Draw what four boxes answer to one click."""
     for axes, (rule, pole) in zip(panels_, BOXES.values(), strict=True):
@@ -84,7 +84,7 @@ def plot_boxes(*panels_):
     return "Four answers to a single 1 at token 0: A fades evenly from 1, B from 0.76, C in uneven steps; D swings around 0."
 
 
-@lesson.figure(list(BOXES), "token t", "output yₜ", size=(7.6, 4.0), grid=(2, 2), legend="upper right", ylim=(-9, 9))
+@lesson.figure(list(BOXES), "token t", "output yₜ", size=(6.6, 3.5), grid=(2, 2), legend="upper right", ylim=(-9, 9))
 def plot_noise(*panels_):
     """Draw outputs for noise beside the sum of shifted clicks."""
     u, gaps = noise(), []
@@ -103,7 +103,7 @@ def plot_noise(*panels_):
     ["three inputs, and what each leaves behind", "all of them added"],
     "token t",
     "output yₜ",
-    size=(7.6, 2.8),
+    size=(6.6, 2.5),
     grid=(1, 2),
     legend="upper right",
     ylim=(-1.6, 2.6),
@@ -130,7 +130,7 @@ def plot_added(left, right_):
     ["powers of the pole of box D", "their real parts: the kernel"],
     ["real part", "tokens later l"],
     ["imaginary part", "Kₗ"],
-    size=(7.6, 3.0),
+    size=(6.6, 2.6),
     grid=(1, 2),
     legend=None,
     subplots={"width_ratios": [1, 1.5]},
@@ -260,7 +260,7 @@ def box_d_kernel() -> np.ndarray:
     ["all 127 outputs", "size 64: the red part falls on the start"],
     "token t",
     "output yₜ",
-    size=(7.6, 3.0),
+    size=(6.6, 2.6),
     grid=(1, 2),
     legend="upper right",
     subplots={"width_ratios": [1.7, 1], "sharey": True},
@@ -354,7 +354,7 @@ def counts(length: int) -> dict[str, tuple[int, int]]:
     ["depth: the longest chain that has to wait", "work: all multiplications and additions"],
     "tokens L",
     "operations",
-    size=(7.6, 3.1),
+    size=(6.6, 2.8),
     grid=(1, 2),
     legend="upper left",
     xscale="log",
@@ -374,7 +374,7 @@ def plot_counts(left, right):
     )
 
 
-@lesson.figure("Scan by doubling: what each entry stands for", "token t", "after round", size=(7.2, 2.9), legend=None)
+@lesson.figure("Scan by doubling: what each entry stands for", "token t", "after round", size=(6.2, 2.5), legend=None)
 def plot_scan(axes):
     """Draw which entries are put together in each round."""
     for t in range(8):
@@ -401,9 +401,8 @@ class ScanExplorer(Explorer):
 
     title = "A scan, round by round"
     summary = (
-        "Left, a square with one row for each entry and one column for each token: dark where the entry already holds "
-        "the token with weight 1, pale where the token has faded, white where it is not there yet. Right, the loop's "
-        "states as a line and the entries as dots."
+        "Left, a square with one row for each entry and one column for each token, dark where the entry already holds the "
+        "token. Right, the loop's states as a line and the entries as dots."
     )
     rounds = Slider("rounds", "r", "How many rounds have been made", 1, 0, 6, 1)
     rule = Choice("decays", "Whether all tokens share one decay", FIXED, (FIXED, CLOCK))
@@ -433,6 +432,7 @@ class ScanExplorer(Explorer):
             weights = np.concatenate([weights[:distance], later])
         loop = run_box(u, rule, 0.9)
         return {
+            "held": (weights > 0).astype(float),
             "weights": weights,
             "loop": (np.arange(TOKENS), loop),
             "entries": (np.arange(TOKENS), x),
@@ -445,7 +445,7 @@ class ScanExplorer(Explorer):
         """Draw the square of weights, and lines and dots that move."""
         left.grid(visible=False)
         return {
-            "weights": left.imshow(np.eye(TOKENS), cmap="Blues", vmin=0, vmax=1, aspect="auto"),
+            "held": left.imshow(np.eye(TOKENS), cmap="Blues", vmin=0, vmax=1, aspect="auto"),
             "loop": right_.plot([], [], color=BLUE, label="loop")[0],
             "entries": right_.plot([], [], "o", color=ORANGE, markersize=4, label="entries")[0],
         }
@@ -466,7 +466,7 @@ class ScanExplorer(Explorer):
     "Read at once, then go on token by token",
     "token t",
     "output yₜ",
-    size=(7.2, 2.7),
+    size=(6.2, 2.4),
     legend="upper left",
     ylim=(-9, 10),
 )
@@ -527,7 +527,7 @@ def _curves(arm: str, key: str, grid: np.ndarray) -> np.ndarray:
     ["the same CPU time", "the same number of updates"],
     ["CPU seconds of one thread", "updates"],
     "error on held-out records",
-    size=(8.8, 3.5),
+    size=(7.6, 3.0),
     grid=(1, 2),
     legend=[None, "lower left"],
     subplots={"sharey": True},
@@ -594,32 +594,6 @@ def race_table() -> Markdown:
         )
         rows.append((f"{taps:,} free taps, {kind} penalty", "", "", *spread(errors)))
     return markdown_table(("arm", "updates, median", "rate", "error, median", "five seeds"), rows)
-
-
-def _hidden_as_found() -> dict[str, tuple[Tensor, Tensor]]:
-    """Return the hidden system in the place of two trained layers, for a picture without training."""
-    a, c = experiment.hidden_system()
-    return {"convolution": (a[0], c[0]), "loop": (0.9 * a[0], c[0])}
-
-
-@lesson.figure(
-    ["convolution", "loop"], "real part", "imaginary part", size=(7.2, 3.0), grid=(1, 2), legend="lower left",
-    xlim=(0.55, 1.05), ylim=(-0.05, 0.62), example=_hidden_as_found,
-)  # fmt: skip
-def plot_found(left, right_, layers):
-    """Draw where the poles of two trained layers lie, and those of the hidden system."""
-    angle = np.linspace(0, 0.8, 100)
-    hidden = experiment.hidden_system()[0][0].numpy()
-    for axes, (_, layer) in zip((left, right_), layers.items(), strict=False):
-        a, c = (value.detach().numpy() for value in layer)
-        share = np.abs(c) / np.sqrt(1 - np.abs(a) ** 2)
-        axes.scatter(a.real, a.imag, s=20 + 300 * share / share.max(), color=BLUE, alpha=0.6, label="found")
-    for axes in (left, right_):
-        axes.plot(np.cos(angle), np.sin(angle), color=BLACK, linewidth=1)
-        axes.plot(hidden.real, hidden.imag, "x", color=RED, markersize=11, markeredgewidth=2.5, label="hidden")
-    return (
-        "Poles of the hidden system as crosses and those of the trained layers as discs, larger where they count more."
-    )
 
 
 def measured_table() -> Markdown:
