@@ -2,3 +2,4 @@
 
 from course_lib.lessons.kernelized_attention.exercises import *
 from course_lib.lessons.kernelized_attention.pictures import *
+from course_lib.lessons.kernelized_attention.quiz import *
