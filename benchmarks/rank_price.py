@@ -12,7 +12,7 @@ import torch
 from course_lib.attention.retrieval import SOFTMAX, SQUARE, elu_form, learn_to_retrieve
 
 SEEDS = (0, 1, 2, 3, 4)
-SETTINGS = {"d": 8, "steps": 300, "rates": [0.01, 0.03, 0.1, 0.3]}
+SETTINGS = {"d": 8, "steps": 300, "rates": [0.01, 0.03, 0.1, 0.3, 1.0]}
 ARMS = {
     "softmax": SOFTMAX,
     "square, C = 45": SQUARE,

@@ -23,6 +23,7 @@ from course_lib.attention.retrieval import SOFTMAX, SQUARE, elu_form, learn_to_r
 from course_lib.lessons.kernelized_attention.contents import lesson
 from course_lib.measured import measured
 from course_lib.teaching import Choice, Explorer, Slider, Switch, lines, markdown_table, panels, right
+from course_lib.teaching.layout import LOOKS
 from course_lib.teaching.style import BLACK, BLUE, GREEN, ORANGE, PURPLE, RED
 
 Similarity = Callable[[Tensor, Tensor], Tensor]
@@ -138,7 +139,7 @@ def plot_layers(*axes):
     at = torch.linspace(-2, 2, 13, dtype=torch.float64)
     layers = [torch.outer(at**2, at**2), torch.outer(-2 * at, at), torch.ones(13, 13, dtype=torch.float64)]
     for one, table, sign in zip(axes, [sum(layers), *layers], ("=", "+", "+", ""), strict=True):
-        one.imshow(table, cmap="RdBu_r", vmin=-16, vmax=16, extent=(-2.15, 2.15, 2.15, -2.15))
+        one.imshow(table.numpy(), cmap="RdBu_r", vmin=-16, vmax=16, extent=(-2.15, 2.15, 2.15, -2.15))
         one.text(1.14, 0.5, sign, transform=one.transAxes, fontsize=20, ha="center", va="center")
     return (
         "Four tables of 13 queries by 13 keys between -2 and 2, red for positive and blue for negative numbers. The first, "
@@ -367,7 +368,7 @@ def _spread(axes, x, found: list[list[float]], *, place: int, label: str, **look
 
 
 @lesson.figure(
-    ["32 tokens: the floor of C features is reached, then left", "The price grows with the length"],
+    ["32 tokens: on the floor with few features, above it with many", "A price that grows with the length"],
     ["number of features C", "number of tokens N"],
     "part of the values missed",
     size=(11.2, 4.3),
@@ -384,7 +385,7 @@ def plot_price(left, right_axes):
     found = [price(f"elu + 1, C = {count}") for count in PRICE_FEATURES]
     _spread(left, PRICE_FEATURES, found, place=2, label="elu + 1, learned columns", linestyle="none")
     square = price("square, C = 45")
-    left.plot([45], [mean(square)], "s", color=ORANGE, markersize=8, label="square, C = 45")
+    left.plot([45], [mean(square)], "s", color=LOOKS[1]["color"], markersize=8, label="square, C = 45")
     left.axhline(mean(price("softmax")), color=BLUE, linestyle="--", linewidth=1.5, label="softmax")
     for place, name in enumerate(ARMS):
         _spread(right_axes, PRICE_LENGTHS, [price(name, length=n) for n in PRICE_LENGTHS], place=place, label=name)
@@ -430,7 +431,7 @@ def plot_weights(first, second, third, fourth, tables: dict[str, Tensor]):
     for one in (first, second, third, fourth):
         weights = tables[one.get_title()]
         order = _grouped(weights)
-        one.imshow(weights[order][:, order], cmap="Blues", vmin=0, vmax=1)
+        one.imshow(weights[order][:, order].numpy(), cmap="Blues", vmin=0, vmax=1)
         off = (weights - torch.eye(len(weights), dtype=weights.dtype)).square().sum() / len(weights)
         one.set_title(f"{one.get_title()}: misses {float(off):.2f}", fontsize=11)
     return (
@@ -485,7 +486,7 @@ class RankExplorer(Explorer):
         table = SIMILARITIES[similarity](q[:length], k[:length])
         sizes = torch.linalg.svdvals(table)
         sizes = (sizes / sizes[0]).numpy()
-        picture = np.ma.masked_all((MOST, MOST))
+        picture = np.ma.array(np.zeros((MOST, MOST)), mask=True)
         strong = (
             table.abs().flatten().quantile(0.95)
         )  # the strongest twentieth in full colour: a few would hide the rest
@@ -509,7 +510,7 @@ class RankExplorer(Explorer):
     def draw(self, table, values):
         """Draw the empty table, the line of rounding and the singular values."""
         image = table.imshow(
-            np.ma.masked_all((MOST, MOST)), cmap="RdBu_r", vmin=-1, vmax=1, extent=(0, MOST, MOST, 0), aspect="auto"
+            np.ma.array(np.zeros((MOST, MOST)), mask=True), cmap="RdBu_r", vmin=-1, vmax=1, extent=(0, MOST, MOST, 0), aspect="auto"
         )
         values.axhline(ROUNDING, linestyle=":", color="0.3", linewidth=1.5, label="below: rounding")
         (sizes,) = values.plot([], [], "o", color=BLUE, markersize=4)

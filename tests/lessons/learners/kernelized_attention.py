@@ -11,7 +11,7 @@ from course_lib.teaching import edit
 GIVES_AWAY = {
     "15.P1": [r"stops at 15", r"(?i)maps? of their own", r"(q - k|q-k).{0,40}\b6\b"],
     "15.P2": [r"2,?17[89]", r"4,?357"],
-    "15.P3": [r"0\.56", r"(?i)floor is reached"],
+    "15.P3": [r"0\.56", r"(?i)on the floor"],
 }
 
 
@@ -284,4 +284,22 @@ ANSWERS = {
             lambda phi_q, phi_k, v, u, z: phi_q @ (u + phi_k.T @ v) / (phi_q @ (z + phi_k.sum(0)))[:, None],
         ),
     ],
+}
+
+
+NEIGHBOURS = {
+    "15.2": ("torch.outer(-2 * at, at)", "torch.outer(2 * at, at)"),
+    "15.3": ("sim(refs_q[:count], k))", "sim(refs_k[:count], k))"),
+    "15.4": ("+ 2 * cross\n", "+ cross\n"),
+    "15.6": (
+        "rank = torch.linalg.matrix_rank((q @ k.T + 1) ** 2)",
+        "rank = torch.linalg.matrix_rank((q @ k.T) ** 2)",
+    ),
+    "15.7": ("equals=1024**2 * (64 + 64)", "equals=1024**2 * 64"),
+    "15.10": ("counter.get_total_flops() // 2", "(counter.get_total_flops() - n**2) // 2"),
+    "15.8": ("sums = phi_k.T @", "sums = phi_q.T @"),
+    "15.12": ("z + phi_k.sum(0)", "z"),
+    "15.13": ("(phi_q @ phi_k.T).tril()", "(phi_q @ phi_k.T).tril(-1)"),
+    "15.14": ("elu_form(8)", "elu_form(16)"),
+    "15.e1": ('"square, C = 45": SQUARE', '"square, C = 45": elu_form(45)'),
 }
