@@ -510,7 +510,12 @@ class RankExplorer(Explorer):
     def draw(self, table, values):
         """Draw the empty table, the line of rounding and the singular values."""
         image = table.imshow(
-            np.ma.array(np.zeros((MOST, MOST)), mask=True), cmap="RdBu_r", vmin=-1, vmax=1, extent=(0, MOST, MOST, 0), aspect="auto"
+            np.ma.array(np.zeros((MOST, MOST)), mask=True),
+            cmap="RdBu_r",
+            vmin=-1,
+            vmax=1,
+            extent=(0, MOST, MOST, 0),
+            aspect="auto",
         )
         values.axhline(ROUNDING, linestyle=":", color="0.3", linewidth=1.5, label="below: rounding")
         (sizes,) = values.plot([], [], "o", color=BLUE, markersize=4)
