@@ -265,10 +265,11 @@ def _continued(phi_q, phi_k, v, u, z):
     "15.6", "One chunk at a time", difficulty=3, minutes=9,
     prompt="Write `chunk_outputs(phi_q, phi_k, v, u, z)`: the causal outputs of one chunk of $n$ tokens. "
     "`phi_q`, `phi_k` $(n, C)$ and `v` $(n, M)$ belong to the chunk; the state `u` $(C, M)$ and `z` $(C,)$ holds the "
-    "sums over all tokens *before* it. Return `(n, M)`. (A loop over the tokens passes; two products of matrices and a "
-    "triangle are faster.)",
+    "sums over all tokens *before* it. Return `(n, M)`, use no loop over the tokens, and "
+    "leave `u` and `z` as they are.",
+    forbids=("loop", "overwritten inputs"),
     draw=inputs(
-        n=whole(3, 5), c=whole(2, 3), phi_q=uniform(0.1, 2.5, "n c"), phi_k=uniform(0.1, 2.5, "n c"), v=normal("n 2"),
+        n=whole(2, 5), c=2, phi_q=uniform(0.1, 2.5, "n c"), phi_k=uniform(0.1, 2.5, "n c"), v=normal("n 2"),
         past_keys=uniform(0.1, 2.5, "4 c"), past_values=normal("4 2"),
         u=lambda past_keys, past_values: past_keys.T @ past_values, z=lambda past_keys: past_keys.sum(0),
     ),

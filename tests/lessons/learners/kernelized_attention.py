@@ -86,6 +86,21 @@ def _token_by_token(phi_q, phi_k, v, u, z):
     return torch.stack(out)
 
 
+def _past_and_chunk(phi_q, phi_k, v, u, z):
+    n = len(v)
+    weights = torch.cat([phi_q, torch.tril(torch.einsum("ic,jc->ij", phi_q, phi_k))], 1)
+    top, bottom = torch.cat([u, v]), torch.cat([z, z.new_ones(n)])
+    return (weights @ top) / (weights @ bottom).unsqueeze(1)
+
+
+def _summed_in_place(phi_q, phi_k, v, u, z):
+    near = (phi_q @ phi_k.T).tril()
+    out = (phi_q @ u + near @ v) / (phi_q @ z + near.sum(1))[:, None]
+    u += phi_k.T @ v
+    z += phi_k.sum(0)
+    return out
+
+
 def _joined(phi_q, phi_k, v, u, z):
     near = (phi_q @ phi_k.T) * torch.ones(len(v), len(v), dtype=v.dtype).tril()
     both = torch.cat([u, z[:, None]], 1)
@@ -234,7 +249,9 @@ ANSWERS = {
         ),
     ],
     "15.6": [
-        ("solved", "token by token", _token_by_token),
+        ("solved", "past and chunk as one table", _past_and_chunk),
+        ("loop", "token by token", _token_by_token),
+        ("overwritten inputs", "sums changed in place", _summed_in_place),
         ("solved", "ones appended to the values", _joined),
         ("forgot the state", "linear attention of the chunk", lambda a, b, v, u, z: _cumulative(a, b, v)),
         ("forgot the chunk", "the state alone", lambda a, b, v, u, z: a @ u / (a @ z).unsqueeze(1)),
