@@ -7,6 +7,7 @@ from statistics import mean
 import numpy as np
 import torch
 from IPython.display import Markdown
+from matplotlib import colormaps
 from matplotlib.patches import Rectangle
 from torch import Tensor
 
@@ -119,9 +120,8 @@ def plot_question(axes):
             axes.text(x + width / 2, y, name, ha="center", va="center", fontsize=9 if color else 16)
             x += width + 0.3
     return (
-        "Two rows of rectangles, matrices drawn to scale. Above, Q times K transposed gives a large square of N by N "
-        "numbers, which then meets V. Below, K transposed times V gives a small square of D by D numbers, which then "
-        "meets Q. Both rows end in the same output of N by D numbers."
+        "Two rows of matrices, drawn to scale. Above, Q times K transposed is a large square of N by N numbers, which then "
+        "meets V. Below, K transposed times V is a small square, which then meets Q."
     )
 
 
@@ -139,12 +139,13 @@ def plot_layers(*axes):
     at = torch.linspace(-2, 2, 13, dtype=torch.float64)
     layers = [torch.outer(at**2, at**2), torch.outer(-2 * at, at), torch.ones(13, 13, dtype=torch.float64)]
     for one, table, sign in zip(axes, [sum(layers), *layers], ("=", "+", "+", ""), strict=True):
-        one.imshow(table.numpy(), cmap="RdBu_r", vmin=-16, vmax=16, extent=(-2.15, 2.15, 2.15, -2.15))
+        one.imshow(
+            table.numpy(), cmap=colormaps["RdBu_r"].resampled(9), vmin=-16, vmax=16, extent=(-2.15, 2.15, 2.15, -2.15)
+        )
         one.text(1.14, 0.5, sign, transform=one.transAxes, fontsize=20, ha="center", va="center")
     return (
-        "Four tables of 13 queries by 13 keys between -2 and 2, red for positive and blue for negative numbers. The first, "
-        "(qk - 1) squared, is the sum of the other three: q squared times k squared, red in all corners; -2q times k, blue "
-        "where q and k agree in sign and red where they differ; and 1 everywhere. Each of the three is a column times a row."
+        "Four tables of 13 queries by 13 keys, red for positive and blue for negative numbers. The first is the sum of the "
+        "other three, each of which is a column times a row."
     )
 
 
@@ -152,7 +153,7 @@ def plot_layers(*axes):
     "A table of N tokens: how many columns does it need?",
     "tokens N",
     "rank of the N × N table",
-    size=(7.4, 4.4),
+    size=(6.6, 3.9),
     legend=None,
     xlim=(0, 310),
     ylim=(0, 320),
@@ -167,9 +168,8 @@ def plot_ranks(axes, d: int = 4):
         place = {"max(0, q·k)": (150, 215), "‖q - k‖": (220, 150), "(q·k - 1)²": (235, 32)}.get(name, (110, 32))
         axes.text(*place, f"{name}: {last} at N = 300", color=line.get_color(), fontsize=10, ha="center")
     return (
-        f"Rank of the table of similarities against the number of random tokens, D = {d}. (q·k - 1)² stops at "
-        f"{ranks['(q·k - 1)²'][-1]} and ‖q - k‖² at {ranks['‖q - k‖²'][-1]}, whatever N is. max(0, q·k) and ‖q - k‖ grow "
-        "along with N, up to 300 for 300 tokens."
+        f"Rank of the table against the number of random tokens, D = {d}. (q·k - 1)² stops at {ranks['(q·k - 1)²'][-1]} and "
+        f"‖q - k‖² at {ranks['‖q - k‖²'][-1]}; the other two grow along with N, up to 300."
     )
 
 
@@ -200,16 +200,15 @@ def plot_features(axes):
         axes.add_patch(Rectangle((5.5, 4.2 - 0.8 * place), 0.5, 0.5, facecolor=color, edgecolor=BLACK, alpha=0.5))
         axes.text(6.15, 4.45 - 0.8 * place, meaning, va="center", fontsize=9)
     return (
-        "A table of all products of two entries of (1, x) for D = 4. The diagonal holds 1 and the squares, the first row "
-        "the single entries, and the rest the products of two different entries, the largest group. What stands below "
-        "the diagonal, drawn pale, repeats what stands above: those products come twice and become one feature with the "
-        "factor root 2."
+        "All products of two entries of (1, x), for D = 4. What stands below the diagonal, drawn pale, repeats what stands "
+        "above: those products come twice and become one feature with the factor √2. Products of two different entries are "
+        "the largest group."
     )
 
 
 @lesson.figure(
     ["chunks of 1: the recurrence", "chunks of 4", "one chunk: the whole table"],
-    size=(11.2, 4.4),
+    size=(9.6, 3.9),
     bare=True,
     grid=(1, 3),
     xlim=(-0.8, 12.3),
@@ -233,15 +232,14 @@ def plot_chunks(ones, fours, whole, tokens: int = 12):
         said = f"{computed} similarities computed,\nstate read {reads} times"
         axes.text(tokens / 2, -0.4, said, ha="center", va="top", fontsize=10)
     return (
-        f"Three tables of {tokens} queries by {tokens} keys under a causal mask, where red cells are similarities that are "
-        "computed one by one and grey cells, framed in blue, are keys that a query reads from the state. Chunks of 1: only "
-        "the diagonal is red, and the state is read at each token. Chunks of 4: three red triangles along the diagonal, "
-        "and two framed blocks. One chunk: the whole lower triangle is red, and no state is read."
+        f"Tables of {tokens} queries by {tokens} keys under a causal mask. Red cells are similarities that are computed; "
+        "grey ones, framed in blue, are keys that a query reads from the state. "
+        "Larger chunks compute more, and read less often."
     )
 
 
 @lesson.figure(
-    None, "sequence length N", "multiply-adds", size=(7.2, 4.2), legend="upper left", xscale="log", yscale="log"
+    None, "sequence length N", "multiply-adds", size=(6.6, 3.9), legend="upper left", xscale="log", yscale="log"
 )
 def plot_costs(axes, d: int = 64):
     """Draw multiply-adds of softmax attention and of two regrouped forms against the length, D = M."""
@@ -258,37 +256,9 @@ def plot_costs(axes, d: int = 64):
         axes.annotate(f"N = {math.ceil(n):,}", (n, cost), offset, textcoords="offset points", fontsize=9)
     axes.set_title(f"Where the lines cross (D = M = {d})")
     return (
-        f"Multiply-adds against the length of the sequence, both logarithmic, for D = M = {d}. The two lines of softmax "
-        f"attention have slope 2, those of the linear forms slope 1. The quadratic kernel crosses softmax at N = "
-        f"{math.ceil(first):,} and causal softmax at {math.ceil(second):,}; elu + 1 lies below both from the left end on "
-        "or shortly after."
-    )
-
-
-@lesson.figure(
-    ["without a mask", "causal"],
-    "sequence length N",
-    "time / time of softmax",
-    size=(8.6, 4.0),
-    grid=(1, 2),
-    legend="lower left",
-    subplots={"sharey": True},
-    xscale="log",
-    yscale="log",
-    ylim=(0.05, 20),
-)
-def plot_measured(left, right):
-    """Draw the measured ratio of times against the length, for three head dimensions."""
-    for axes, causal in ((left, False), (right, True)):
-        ratios = {d: measured_ratios(d, causal=causal) for d in MEASURED_LENGTHS}
-        curves = {f"D = {d}": (list(ratio), list(ratio.values())) for d, ratio in ratios.items()}
-        lines(axes, None, curves, marker="o", markersize=5)
-        axes.axhline(1, color=BLACK, linewidth=1.0, linestyle="-")
-    ends = " and ".join(f"{measured_ratios(64, causal=causal)[32768]:.2f}" for causal in (False, True))
-    return (
-        "Measured time of the quadratic kernel in linear time divided by that of PyTorch's softmax attention, against the "
-        "length, both logarithmic, without a mask on the left and causal on the right, for D = 16, 32 and 64. All lines "
-        f"fall below 1; for D = 64 they end at {ends} for N = 32,768."
+        "Multiply-adds against the length, both logarithmic. The lines of softmax attention have slope 2, those of the "
+        f"regrouped forms slope 1. The square meets softmax at N = {math.ceil(first):,}, and causal softmax at "
+        f"{math.ceil(second):,}."
     )
 
 
@@ -308,30 +278,6 @@ def cancellation(*, signed: bool, length: int = 256, d: int = 4, seed: int = 0) 
     return weights.abs().sum(-1) / weights.sum(-1).abs(), error
 
 
-@lesson.figure(
-    "Similarities that cancel cost digits",
-    "Σ|sim| / |Σ sim|",
-    "relative error in float32",
-    legend="upper left",
-    xscale="log",
-    yscale="log",
-)
-def plot_cancellation(axes):
-    """Draw float32's error against the cancellation in the denominator, for signed and positive features."""
-    for signed, look, name in ((True, "o", "φ(x) = x"), (False, "s", "φ(x) = elu(x) + 1")):
-        factor, error = cancellation(signed=signed)
-        color = RED if signed else BLUE
-        axes.plot(factor, error.clamp(min=1e-9), look, color=color, markersize=4, label=name)
-    reach = np.array([1, 1e4])
-    axes.plot(reach, 2**-24 * reach, ":", color=BLACK, label="$2^{-24}$ times the factor")
-    return (
-        "Relative error of the output in float32, one point a query, against the sum of the similarities' sizes divided by "
-        "the size of their sum, both logarithmic. With features of both signs the factor ranges from about 10 to more "
-        "than 10,000 and the error grows with it. With elu + 1 the factor is 1 for every query and the error stays "
-        "near the rounding of float32."
-    )
-
-
 # The closing experiment: what `make bench rank_price` stored, and the tables of weights of one run.
 
 ARMS = ("softmax", "square, C = 45", "elu + 1, C = 8", "elu + 1, C = 45")
@@ -345,18 +291,13 @@ def price(name: str, *, length: int = 32) -> list[float]:
 
 
 def price_table() -> Markdown:
-    """Return what each arm missed for every number of tokens: mean, and least and greatest of the seeds."""
-
-    def cell(name: str, length: int) -> str:
-        found = price(name, length=length)
-        return f"{mean(found):.3f} ({min(found):.3f} to {max(found):.3f})"
-
-    rows = [(name, *(cell(name, length) for length in PRICE_LENGTHS)) for name in ARMS]
-    floors = [
-        (f"floor 1 - C/N, C = {count}", *(f"{max(0, 1 - count / length):.3f}" for length in PRICE_LENGTHS))
-        for count in (8, 45)
-    ]
-    return markdown_table(("missed", *(f"N = {length}" for length in PRICE_LENGTHS)), [*rows, *floors])
+    """Return what each arm missed on 32 tokens: mean, least and greatest of the seeds, and the best rate."""
+    rows = []
+    for name in ARMS:
+        found = price(name)
+        rate = measured("rank_price", f"N = 32, {name}, best rate")
+        rows.append((name, f"{mean(found):.3f}", f"{min(found):.3f} to {max(found):.3f}", f"{rate:g}"))
+    return markdown_table(("32 tokens", "missed, mean", "five seeds", "best rate"), rows)
 
 
 def _spread(axes, x, found: list[list[float]], *, place: int, label: str, **look) -> None:
@@ -368,10 +309,10 @@ def _spread(axes, x, found: list[list[float]], *, place: int, label: str, **look
 
 
 @lesson.figure(
-    ["32 tokens: on the floor with few features, above it with many", "A price that grows with the length"],
+    ["32 tokens: on the floor, then above it", "More tokens, more missed"],
     ["number of features C", "number of tokens N"],
     "part of the values missed",
-    size=(11.2, 4.3),
+    size=(8.8, 3.7),
     grid=(1, 2),
     xlim=[(0, 67), (6.5, 80)],
     ylim=(-0.03, 1.02),
@@ -391,13 +332,11 @@ def plot_price(left, right_axes):
         _spread(right_axes, PRICE_LENGTHS, [price(name, length=n) for n in PRICE_LENGTHS], place=place, label=name)
     right_axes.set_xticks(PRICE_LENGTHS, PRICE_LENGTHS)
     right_axes.set_xticks([], minor=True)
-    eight, learned = price("elu + 1, C = 8"), price("elu + 1, C = 45")
+    learned = price("elu + 1, C = 45")
     return (
-        "Part of the values that is missed after training, mean and range of five seeds. Left, 32 tokens against the number "
-        f"of features: elu + 1 of learned columns lies on the floor 1 - C/N up to C = 16, at C = 8 with {mean(eight):.2f}, "
-        f"and above it from C = 24 on, with {mean(learned):.2f} at C = 45; the square, with the same 45 features, misses "
-        f"{mean(square):.2f}, and softmax almost nothing. Right, against the number of tokens: the lines of all maps with "
-        "finitely many features rise, and that of softmax does not."
+        "Part of the values missed after training, mean and range of five seeds. Left, 32 tokens: elu + 1 of learned "
+        f"columns lies on the floor up to C = 16 and above it from C = 24 on, with {mean(learned):.2f} at C = 45, "
+        f"where the square misses {mean(square):.2f}. Right: all lines but that of softmax rise with the number of tokens."
     )
 
 
@@ -435,10 +374,9 @@ def plot_weights(first, second, third, fourth, tables: dict[str, Tensor]):
         off = (weights - torch.eye(len(weights), dtype=weights.dtype)).square().sum() / len(weights)
         one.set_title(f"{one.get_title()}: misses {float(off):.2f}", fontsize=11)
     return (
-        "Four tables of the weights with which 32 tokens read each other after training, dark for 1, white for 0. Softmax: "
-        "a dark diagonal, each token reads itself. elu + 1 with 8 features: pale blocks along the diagonal, groups of "
-        "tokens that all read the mean of their group. elu + 1 with 45 features: a dark diagonal with a few small blocks. "
-        "The square with 45 features: a diagonal over a background of weights on other tokens."
+        "The weights with which 32 tokens read each other after training, dark for 1. Softmax: each token reads itself. elu "
+        "+ 1 with 8 features: blocks of tokens that read the mean of their block. With 45: a few small blocks. The square: "
+        "a pale diagonal over weights on other tokens."
     )
 
 
@@ -451,7 +389,7 @@ def _in_words(count: float | int) -> str:
 
 
 ROUNDING = 1e-12  # of the largest singular value: what lies below is rounding
-MOST = 100  # tokens of the largest table
+MOST = 60  # tokens of the largest table
 
 
 @lesson.explorer
@@ -469,6 +407,8 @@ class RankExplorer(Explorer):
     d = Slider("head dimension", "D", "Entries of a query and of a key", 4, 1, 8, 1)
     counted = Switch("Show C", "Say how many features are enough for every N")
     size = (10.4, 4.4)
+    dpi = 100
+    strip_scale = 0.52
     layout = panels(
         ["Table of similarities", "Singular values"],
         ["keys", "number of the singular value"],
@@ -511,7 +451,7 @@ class RankExplorer(Explorer):
         """Draw the empty table, the line of rounding and the singular values."""
         image = table.imshow(
             np.ma.array(np.zeros((MOST, MOST)), mask=True),
-            cmap="RdBu_r",
+            cmap=colormaps["RdBu_r"].resampled(9),
             vmin=-1,
             vmax=1,
             extent=(0, MOST, MOST, 0),
@@ -519,7 +459,7 @@ class RankExplorer(Explorer):
         )
         values.axhline(ROUNDING, linestyle=":", color="0.3", linewidth=1.5, label="below: rounding")
         (sizes,) = values.plot([], [], "o", color=BLUE, markersize=4)
-        return {"table": image, "sizes": sizes, "mark": values.text(60, 1e-6, "", fontsize=13, color=PURPLE)}
+        return {"table": image, "sizes": sizes, "mark": values.text(36, 1e-6, "", fontsize=13, color=PURPLE)}
 
     def words(self, state):
         """Say how many singular values stand out, and on request how many features are enough."""
@@ -553,12 +493,14 @@ class CostExplorer(Explorer):
     causal = Switch("Causal mask", "A token sees itself and the past only, which halves the pairs of softmax attention")
     marked = Switch("Show crossings", "Mark the lengths from which on the regrouped form needs less")
     size = (10.4, 4.2)
+    dpi = 100
+    strip_scale = 0.6
     layout = panels(
         ["Work", "Memory"],
         "sequence length N",
         ["multiply-adds", "stored numbers"],
         grid=(1, 2),
-        legend={"loc": "upper left", "fontsize": 9},
+        legend={"loc": "upper left", "fontsize": 8},
         xscale="log",
         yscale="log",
         xlim=(50, 84000),
