@@ -170,20 +170,18 @@ def test_the_cost_explorer_crosses_where_it_says_and_only_on_request():
         explorer = lesson.CostExplorer()
         _, words = explorer.frame(**settings)
         assert f"C = {features:,}:" in words
-        assert "Less work" not in words
-        assert len(explorer.artists["work crossing"].get_xdata()) == 0
+        assert "Fewer" not in words
+        assert len(explorer.artists["crossing"].get_xdata()) == 0
         _, words = explorer.frame(marked=True)
-        assert f"Less work from N = {crossing:,} on" in words
-        (n,), (y,) = explorer.artists["work crossing"].get_data()
+        assert f"Fewer from N = {crossing:,} on" in words
+        (n,), (y,) = explorer.artists["crossing"].get_data()
         assert math.ceil(n) == crossing
         assert y == pytest.approx((n * (n + 1) / 2 if settings.get("causal") else n**2) * 128)
-        (n,), (y,) = explorer.artists["memory crossing"].get_data()
-        assert n**2 == pytest.approx(y) == features * 65
     _, words = lesson.CostExplorer().frame(power=16, d=128, causal=True)
     assert "0.258 times as many" in words
     explorer = lesson.CostExplorer()
     explorer.frame(d=8, features="elu + 1", marked=True)
-    assert len(explorer.artists["work crossing"].get_xdata()) == 0
+    assert len(explorer.artists["crossing"].get_xdata()) == 0
 
 
 def test_the_price_is_drawn_as_stored():

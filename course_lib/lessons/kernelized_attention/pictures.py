@@ -17,7 +17,6 @@ from course_lib.attention.kernelized import (
     kernel_attention,
     linear_attention,
     linear_multiply_adds,
-    memory_crossover_length,
     softmax_multiply_adds,
 )
 from course_lib.attention.retrieval import SOFTMAX, SQUARE, elu_form, learn_to_retrieve, unit_tokens
@@ -414,7 +413,7 @@ class RankExplorer(Explorer):
         ["keys", "number of the singular value"],
         ["queries", "size, over the largest"],
         grid=(1, 2),
-        legend=[None, "upper right"],
+        legend=[None, "center right"],
         xlim=[(0, MOST), (0, MOST + 2)],
         ylim=[(MOST, 0), (1e-18, 10)],
         yscale=["linear", "log"],
@@ -459,7 +458,7 @@ class RankExplorer(Explorer):
         )
         values.axhline(ROUNDING, linestyle=":", color="0.3", linewidth=1.5, label="below: rounding")
         (sizes,) = values.plot([], [], "o", color=BLUE, markersize=4)
-        return {"table": image, "sizes": sizes, "mark": values.text(36, 1e-6, "", fontsize=13, color=PURPLE)}
+        return {"table": image, "sizes": sizes, "mark": values.text(36, 1e-3, "", fontsize=13, color=PURPLE)}
 
     def words(self, state):
         """Say how many singular values stand out, and on request how many features are enough."""
@@ -479,87 +478,66 @@ class RankExplorer(Explorer):
 
 @lesson.explorer
 class CostExplorer(Explorer):
-    """Counted work and memory of softmax attention and of the regrouped form."""
+    """Counted work of softmax attention and of the regrouped form."""
 
     title = "What does each order cost?"
     summary = (
-        "Left: multiply-adds of softmax attention and of the regrouped form against the length N, both logarithmic. Right: "
-        "what has to be kept beside inputs and output, N squared stored similarities or the sums U and z. The dotted line "
-        "is the length in use."
+        "Multiply-adds of softmax attention and of the regrouped form against the length N, both logarithmic. The "
+        "dotted line is the length in use."
     )
     d = Slider("head dimension", "D = M", "Entries of one query, key or value", 64, 8, 128, 8)
     power = Slider("length", "log₂ N", "The number of tokens is 2 to this power: 12 stands for 4,096", 8, 6, 16, 1)
     features = Choice("feature map", "Which features the regrouped form uses", "square", ("square", "elu + 1"))
     causal = Switch("Causal mask", "A token sees itself and the past only, which halves the pairs of softmax attention")
-    marked = Switch("Show crossings", "Mark the lengths from which on the regrouped form needs less")
-    size = (10.4, 4.2)
-    dpi = 100
-    strip_scale = 0.6
+    marked = Switch("Show the crossing", "Mark the length from which on the regrouped form needs less work")
     layout = panels(
-        ["Work", "Memory"],
+        None,
         "sequence length N",
-        ["multiply-adds", "stored numbers"],
-        grid=(1, 2),
-        legend={"loc": "upper left", "fontsize": 8},
+        "multiply-adds",
+        legend="upper left",
         xscale="log",
         yscale="log",
         xlim=(50, 84000),
-        ylim=[(1e3, 1e15), (10, 1e12)],
+        ylim=(1e3, 1e14),
     )
 
     def compute(self, *, power, d, features, causal, marked):
-        """Return both curves of cost and of memory, and where they cross."""
+        """Return both curves and where they cross."""
         length = 2**power
         count = Quadratic().n_features(d) if features == "square" else d
-        softmax = [softmax_multiply_adds(n, d, d, causal=causal) for n in LENGTHS]
-        linear = [linear_multiply_adds(n, d, n_features=count) for n in LENGTHS]
-        state = count * (d + 1)
         crossing = crossover_length(d, d, n_features=count, causal=causal)
-        in_memory = memory_crossover_length(d, n_features=count)
-        there = lambda n, y: (n, y) if marked and LENGTHS[0] <= n <= LENGTHS[-1] else ([], [])  # noqa: E731
+        seen = marked and LENGTHS[0] <= crossing <= LENGTHS[-1]
         return {
-            "work softmax": (LENGTHS, softmax),
-            "work regrouped": (LENGTHS, linear),
-            "work here": ([length, length], [1e3, 1e13]),
-            "work crossing": there(crossing, crossing * 2 * state),
-            "memory softmax": (LENGTHS, [n**2 for n in LENGTHS]),
-            "memory regrouped": (LENGTHS, [state for _ in LENGTHS]),
-            "memory here": ([length, length], [10, 2e10]),
-            "memory crossing": there(in_memory, state),
+            "softmax": (LENGTHS, [softmax_multiply_adds(n, d, d, causal=causal) for n in LENGTHS]),
+            "regrouped": (LENGTHS, [linear_multiply_adds(n, d, n_features=count) for n in LENGTHS]),
+            "here": ([length, length], [1e3, 1e12]),
+            "crossing": (crossing, crossing * 2 * count * (d + 1)) if seen else ([], []),
             "costs": (
                 softmax_multiply_adds(length, d, d, causal=causal),
                 linear_multiply_adds(length, d, n_features=count),
             ),
-            "crossings": (math.ceil(crossing), math.ceil(in_memory)) if marked else None,
-            "state": state,
+            "from": math.ceil(crossing) if marked else None,
             "length": length,
             "count": count,
             "causal": causal,
         }
 
-    def draw(self, work, memory):
+    def draw(self, axes):
         """Draw empty curves and marks."""
-        artists = {}
-        for name, axes in (("work", work), ("memory", memory)):
-            curves = lines(axes, [], ["softmax" if name == "work" else "stored similarities", "regrouped"])
-            curves += axes.plot([], [], ":", color="0.4", linewidth=2.0, label="N in use")
-            curves += axes.plot([], [], "o", color=BLACK, markersize=7)
-            parts = ("softmax", "regrouped", "here", "crossing")
-            artists |= {f"{name} {part}": curve for part, curve in zip(parts, curves, strict=True)}
-        return artists
+        softmax, regrouped = lines(axes, [], ["softmax", "regrouped"])
+        (here,) = axes.plot([], [], ":", color="0.4", linewidth=2.0, label="N in use")
+        (crossing,) = axes.plot([], [], "o", color=BLACK, markersize=7)
+        return {"softmax": softmax, "regrouped": regrouped, "here": here, "crossing": crossing}
 
     def words(self, state):
         """Say what the length in use costs either way, and on request where the lines cross."""
         softmax, linear = state["costs"]
         said = (
-            f"N = {state['length']:,}, C = {state['count']:,}: {'causal ' if state['causal'] else ''}softmax needs "
-            f"{_in_words(softmax)} multiply-adds, the regrouped form {_in_words(linear)}, {linear / softmax:.3g} times as "
-            f"many; it keeps {_in_words(state['state'])} numbers, N² is {_in_words(state['length'] ** 2)}."
+            f"N = {state['length']:,}, C = {state['count']:,}: {'causal ' if state['causal'] else ''}softmax attention "
+            f"needs {_in_words(softmax)} multiply-adds, the regrouped form {_in_words(linear)}, "
+            f"{linear / softmax:.3g} times as many."
         )
-        if state["crossings"]:
-            work, memory = state["crossings"]
-            said += f" Less work from N = {work:,} on, less memory than N² from N = {memory:,} on."
-        return said
+        return said + (f" Fewer from N = {state['from']:,} on." if state["from"] else "")
 
 
 ask_which = lesson.prediction(
