@@ -37,6 +37,7 @@ PARTS = {
     "graphs": ("graphs",),
     "recurrent": ("recurrent",),
     "state_space": ("state_space",),
+    "selective": ("selective",),
     "pca": ("pca",),
     "erasure": ("erasure",),
     "lora": ("lora",),
