@@ -208,3 +208,16 @@ def copy_errors(
     drawn = [flagged_texts(texts, length, share=share, generator=draw) for draw in draws]
     read, wanted = (torch.stack(part) for part in zip(*drawn, strict=True))
     return (networks(read) - wanted).square().mean((1, 2)) / wanted.square().mean((1, 2))
+
+
+def sensitivities(
+    networks: CopyNetworks, text: Float[Tensor, "length 2"]
+) -> Float[Tensor, "networks length length"]:
+    """Entry (t, j): by how much the answer at token t changes per unit of change of the number at token j, in size."""
+    flags = text[:, 1]
+
+    def answers(numbers: Tensor) -> Tensor:
+        read = torch.stack([numbers, flags], -1)
+        return networks(read.expand(networks.first.weight.shape[0], 1, -1, -1))[:, 0]
+
+    return torch.autograd.functional.jacobian(answers, text[:, 0].clone()).abs()
