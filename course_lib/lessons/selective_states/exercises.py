@@ -5,7 +5,7 @@ from torch import Tensor
 
 from course_lib.architectures.selective_copying import last_flagged
 from course_lib.lessons.selective_states.contents import lesson
-from course_lib.teaching import close, edit, inputs, whole
+from course_lib.teaching import close, edit, inputs, normal, whole
 
 
 def _numbers(like: Tensor) -> Tensor:
@@ -110,74 +110,7 @@ def mask(decay):
     return torch.stack(rows)
 
 
-# A chunk at once, by an answer that is watched
-
-
-class _Tally:
-    def __init__(self):
-        self.operations = 0
-
-
-class Watched(Tensor):
-    """A tensor that counts the operations which it, or anything computed from it, takes part in.
-
-    Copies that are made together share one count. A value that leaves torch (`tolist`, `item`, `numpy`) counts as many
-    operations as a whole loop.
-    """
-
-    LEAVING = 1000
-
-    @staticmethod
-    def of(data: Tensor, tally: _Tally | None = None) -> "Watched":
-        """Watch a tensor."""
-        made = data.as_subclass(Watched)
-        made.tally = tally or _Tally()
-        return made
-
-    def __deepcopy__(self, memo):
-        tally = memo.setdefault("the tally of the inputs", _Tally())
-        return Watched.of(self.as_subclass(Tensor).clone(), tally)
-
-    @classmethod
-    def __torch_function__(cls, func, types, args=(), kwargs=None):
-        """Run one operation and count it."""
-        out = super().__torch_function__(func, types, args, kwargs or {})
-        if getattr(func, "__name__", "") == "__get__":
-            return out  # a shape or a dtype
-        tally = next((t.tally for t in _watched(args) if hasattr(t, "tally")), None) or _Tally()
-        tally.operations += 1 if isinstance(out, Tensor | tuple | list) and _watched((out,)) else 0
-        if getattr(func, "__name__", "") in ("tolist", "item", "numpy", "__float__"):
-            tally.operations += cls.LEAVING
-        for tensor in _watched((out,)):
-            tensor.tally = tally
-        return out
-
-
-def _watched(values) -> list["Watched"]:
-    found = []
-    for value in values:
-        if isinstance(value, Watched):
-            found.append(value)
-        elif isinstance(value, tuple | list):
-            found += _watched(value)
-    return found
-
-
-LONG, OPERATIONS = 64, 48
-
-
-def _chunk(generator: torch.Generator) -> dict[str, Tensor]:
-    """A chunk of 2 to 4 tokens, now and then one of 64."""
-    m = LONG if float(torch.rand((), generator=generator)) < 0.15 else int(torch.randint(2, 5, (), generator=generator))
-
-    def normal(*shape):
-        return torch.randn(*shape, generator=generator, dtype=torch.float64).round(decimals=1)
-
-    decay = torch.tensor([0.0, 0.5, 0.8, 0.9, 1.0]).double()[torch.randint(0, 5, (m,), generator=generator)]
-    if m == LONG:
-        decay = decay.clamp(min=0.9)
-    drawn = {"state": normal(2, 2), "k": normal(m, 2), "v": normal(m, 2), "decay": decay}
-    return {name: Watched.of(value) for name, value in drawn.items()}
+# A chunk at once
 
 
 def _token_by_token(state: Tensor, k: Tensor, v: Tensor, decay: Tensor) -> Tensor:
@@ -186,24 +119,20 @@ def _token_by_token(state: Tensor, k: Tensor, v: Tensor, decay: Tensor) -> Tenso
     return state
 
 
-def _plain(*tensors: Tensor) -> list[Tensor]:
-    return [t.as_subclass(Tensor) for t in tensors]
-
-
 @lesson.exercise(
     "33.3", "A whole chunk in one product", difficulty=3, minutes=12,
     prompt="The memory follows $S_t = \\gamma_tS_{t-1} + k_tv_t^\\top$. Write `next_state(state, k, v, decay)`: the state after a "
     "chunk of tokens, from the `state` before it, keys `k` and values `v` as rows, and the vector `decay`, in which there may "
-    "be zeros. Use one product of matrices and no loop over the tokens: the checker counts your operations on a chunk of "
-    "64 tokens, and allows 48. (`cumprod` counts as one.)",
-    draw=_chunk,
+    "be zeros. Use one product of matrices and no loop over the tokens.",
+    draw=inputs(
+        m=whole(2, 5), state=normal("2 2"), k=normal("m 2"), v=normal("m 2"),
+        decay=lambda m, generator: torch.tensor([0.0, 0.5, 0.8, 0.9, 1.0]).double()[
+            torch.randint(0, 5, (m,), generator=generator)],
+    ),
+    forbids=("loop",),
     properties=[
-        ("On 64 tokens your function takes more than 48 operations on its inputs, or takes them out of torch.",
-         lambda k, answer: len(k) < LONG
-         or (isinstance(answer, Watched) and answer.tally.operations <= OPERATIONS)),
         ("It should be what the loop over the chunk ends with.",
-         lambda state, k, v, decay, answer: close(
-             answer.as_subclass(Tensor), _token_by_token(*_plain(state, k, v, decay)))),
+         lambda state, k, v, decay, answer: close(answer, _token_by_token(state, k, v, decay))),
     ],
     hints=(
         "By which decays has the first token's product been multiplied at the end of the chunk, and by which the last one's?",
@@ -211,13 +140,6 @@ def _plain(*tensors: Tensor) -> list[Tensor]:
         "That product starts with 1 and leaves out decay[0]. The old state is multiplied by all decays.",
     ),
     mistakes=[
-        ("a loop", edit(
-            "    later = torch.cat([torch.ones_like(decay[:1]), decay.flip(0)[:-1]])\n"
-            "    left = later.cumprod(0).flip(0)\n"
-            "    return decay.prod() * state + (left[:, None] * k).mT @ v",
-            "    for i in range(len(k)):\n        state = decay[i] * state + torch.outer(k[i], v[i])\n    return state"),
-         "Your result is right, but your function takes the tokens one after the other. What is left of each token can be "
-         "had for all of them at once: a running product of the decays, from the end."),
         ("own decay too", edit("later = torch.cat([torch.ones_like(decay[:1]), decay.flip(0)[:-1]])",
                                "later = decay.flip(0)"),
          "You let each token decay in its own step as well. In that step it is only added."),

@@ -128,9 +128,9 @@ ANSWERS = {
     "33.3": [
         ("solved", "einsum", by_einsum),
         ("solved", "the last row of a mask", by_a_triangle),
-        ("a loop", "token by token", token_by_token),
-        ("a loop", "a product for each token", a_list_of_products),
-        ("a loop", "in Python's numbers", in_plain_numbers),
+        ("loop", "token by token", token_by_token),
+        ("loop", "a product for each token", a_list_of_products),
+        ("loop", "in Python's numbers", in_plain_numbers),
         ("own decay too", "products from j on", lambda state, k, v, decay: decay.prod() * state
          + (decay.flip(0).cumprod(0).flip(0)[:, None] * k).T @ v),
         ("from the start", "cumprod as it is", lambda state, k, v, decay: decay.prod() * state
