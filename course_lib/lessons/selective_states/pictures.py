@@ -62,7 +62,7 @@ def two_networks() -> tuple[CopyNetworks, CopyNetworks]:
     ["network A", "network B"],
     ["", "token"],
     "number",
-    size=(9.6, 5.4),
+    size=(8.6, 4.6),
     grid=(2, 1),
     legend=[{"loc": "upper center", "ncols": 4, "fontsize": 9}, None],
     subplots={"sharex": True, "sharey": True},
@@ -78,11 +78,10 @@ def plot_two_networks(top, bottom, a, b):
         axes.plot(wanted, color=BLACK, linestyle=":", drawstyle="steps-post", label="wanted")
         axes.plot(answers, color=BLUE, linewidth=1.8, drawstyle="steps-post", label="answer")
         gap = float((answers - wanted).abs().max())
-        said.append(f"network {name} is off by up to {gap:.1f}")
-    flagged = int(text[:, 1].sum())
+        said.append(f"{name} is off by up to ≈{gap:.1f}")
     return (
-        f"A text of 64 numbers as dots, {flagged} of them flagged and drawn large. A dotted staircase shows what is wanted: "
-        f"the last flagged number. The answers are a line: {said[0]}, {said[1]}."
+        "A text of 64 numbers, flagged ones large, the wanted staircase as a dotted line, and the answers: "
+        f"{said[0]}, {said[1]}."
     )
 
 
@@ -101,7 +100,7 @@ class CellExplorer(Explorer):
         "Above, the numbers of the text, flagged ones large, the wanted staircase and the state of one cell. Below, the "
         "weight of each number in the state at the token that the slider chooses."
     )
-    size = (8.6, 5.4)
+    size = (7.8, 4.6)
     keep_other = Slider(
         label="Decay, unflagged token", symbol="a", tooltip="What an unflagged token leaves of the state", default=0.9,
         minimum=0.0, maximum=1.0, step=0.05,
@@ -199,7 +198,7 @@ def _flag_ticks(axes) -> None:
     ["network A", "network B"],
     "number at token j (flagged ones are marked)",
     "answer at token t",
-    size=(10.4, 5.0),
+    size=(8.8, 4.3),
     grid=(1, 2),
     legend=None,
     example=lambda: (torch.eye(64), torch.ones(64, 64).tril() / 2),
@@ -211,12 +210,10 @@ def plot_reach(left, right, a, b):
         picture = axes.imshow(reach, cmap="Blues", vmin=0, vmax=1)
         _flag_ticks(axes)
         share = share_of_the_last_flagged(reach)
-        said.append(f"in network {name} {share:.0%} of what moves an answer comes from the last flagged number")
-    axes.figure.colorbar(picture, ax=[left, right], shrink=0.8, label="change of the answer per unit of the number")
+        said.append(f"≈{100 * share:.0f} of 100 parts in {name}")
     return (
-        "Two maps, dark where the number at token j moves the answer at token t. Below a flagged token the left map has one "
-        "vertical bar, which ends where the next flagged token comes. The bars of the right map change their shade and run on, fainter, "
-        f"below later flags. Added up over the whole text, {said[0]}; {said[1]}."
+        "Dark where the number at token j moves the answer at token t. A: one bar below each flag, until the next flag. B: "
+        f"fainter bars run on. What moves an answer is the last flagged number's to {said[0]} and {said[1]}."
     )
 
 
@@ -232,7 +229,7 @@ def share_of_the_last_flagged(reach: Tensor) -> float:
     ["network A: decay of each unit at each token", "network B: decay of each unit at each token"],
     ["", "token (flagged ones are marked)"],
     "unit",
-    size=(9.6, 4.8),
+    size=(8.4, 4.2),
     grid=(2, 1),
     legend=None,
     example=lambda: (torch.rand(64, 16), torch.rand(16).expand(64, 16)),
@@ -246,10 +243,9 @@ def plot_decays(top, bottom, a, b):
     axes.figure.colorbar(picture, ax=[top, bottom], shrink=0.8, label="decay: 1 keeps, 0 clears")
     slow = a[:, a[FLAGS == 0].mean(0).argmax()]
     return (
-        "Decays of 16 units over 64 tokens, dark where a unit keeps its state. In network A the flagged tokens are light "
-        "columns: its slowest unit keeps "
-        f"{float(slow[FLAGS == 0].mean()):.2f} at unflagged tokens and {float(slow[FLAGS > 0].mean()):.2f} at flagged ones, on "
-        "average. In network B each unit has the same shade from end to end."
+        "Decays of all units, dark where a state is kept. In A the flagged tokens are light columns: its slowest unit keeps "
+        f"≈{float(slow[FLAGS == 0].mean()):.2f} elsewhere and ≈{float(slow[FLAGS > 0].mean()):.2f} there. In B nothing changes "
+        "from token to token."
     )
 
 
@@ -267,7 +263,7 @@ def _errors(axes, arms: list[str], texts: str) -> list[str]:
         errors = seeds_of(arm, texts)
         middle = float(np.median(errors))
         axes.plot(errors, [row] * len(errors), "o", color=BLUE, markersize=5, alpha=0.7)
-        axes.plot([middle, middle], [row - 0.3, row + 0.3], color=RED, linewidth=2)
+        axes.plot([middle, middle], [row - 0.3, row + 0.3], color=RED, linewidth=2, linestyle="-")
         said.append(f"{SAID[arm]} {middle:.2g}")
     axes.set(yticks=range(len(arms)), yticklabels=[SAID[arm] for arm in arms], ylim=(len(arms) - 0.5, -0.5))
     return said
@@ -286,8 +282,8 @@ def plot_missing(axes):
     """Draw the errors of network B's kind, with more units, more steps, and decays that the token sets."""
     said = _errors(axes, [FIXED, WIDE, LONG, SELECTIVE], "64 tokens")
     return (
-        "Errors on new texts on a logarithmic axis, a dot for each of five seeds and a bar at their median. Medians: "
-        + "; ".join(said) + ". All of them have a gate at the entry that sees the flag."
+        "Errors on new texts, a dot for each seed and a bar at the median: "
+        + "; ".join(said) + ". All have a gate at the entry that sees the flag."
     )  # fmt: skip
 
 
@@ -295,7 +291,7 @@ def plot_missing(axes):
     ["64 tokens, as in training", "400 tokens, flags a fifth as frequent"],
     "squared error, divided by that of the answer 0",
     "",
-    size=(11.0, 3.9),
+    size=(9.6, 3.2),
     grid=(1, 2),
     legend=None,
     subplots={"sharey": True},
@@ -307,8 +303,8 @@ def plot_errors(left, right):
     arms = [SELECTIVE, GRU, FIXED, TWO, DIVIDED]
     said = [_errors(axes, arms, texts) for axes, texts in ((left, "64 tokens"), (right, "400 tokens"))]
     return (
-        "Errors on new texts on logarithmic axes, a dot for each of five seeds and a bar at their median. Left, texts of 64 "
-        f"tokens: {'; '.join(said[0])}. Right, texts of 400 tokens with rarer flags: {'; '.join(said[1])}."
+        "Errors on new texts, a dot for each seed and a bar at the median. At 64 tokens the medians are: "
+        f"{'; '.join(said[0])}. At 400: {'; '.join(said[1])}."
     )
 
 
@@ -326,7 +322,7 @@ def errors_table() -> Markdown:
 # The scan
 
 
-@lesson.figure(None, "", "", size=(10.2, 4.0), legend=None)
+@lesson.figure(None, "", "", size=(8.8, 3.4), legend=None)
 def plot_tree(axes):
     """Draw a scan by doubling on eight tokens, two of which clear the state."""
     u = {1: 0.7, 5: -1.2}
@@ -353,10 +349,9 @@ def plot_tree(axes):
     axes.set_xticklabels([f"token {t}" + (" ⚑" if t in u else "") for t in range(8)])
     axes.grid(visible=False)
     return (
-        "Eight tokens, each with its decay and its entry; tokens 1 and 5 are flagged and bring 0 | 0.7 and 0 | -1.2, the "
-        "others 1 | 0. In each of three rounds a box is joined with the one 1, 2 and 4 places to its left. Boxes with a "
-        "solid orange frame have the decay 0: what lies to the left of them can no longer get through. In the last row the "
-        f"right-hand numbers are the states: {', '.join(f'{x:g}' for x in w)}."
+        "Eight tokens as pairs decay | entry; tokens 1 and 5 are flagged. Each round joins boxes 1, 2 and 4 places apart. "
+        "Through a box with an orange frame nothing older gets. The last entries are the states: "
+        f"{', '.join(f'{x:g}' for x in w)}."
     )
 
 
@@ -367,7 +362,7 @@ def plot_tree(axes):
     ["no decay: γ = 1", "γ = 0.8 at every token", "γ = 0 at tokens 4 and 11, else 1"],
     "written: token j",
     "reader: token i",
-    size=(10.6, 3.8),
+    size=(9.0, 3.3),
     grid=(1, 3),
     legend=None,
 )
@@ -380,9 +375,8 @@ def plot_masks(*axes):
         ax.set(xticks=range(0, 16, 4), yticks=range(0, 16, 4))
         ax.grid(visible=False)
     return (
-        "Three masks of 16 by 16, dark where what token j wrote is read in full. Left, without decay: all of the lower "
-        "triangle. Middle, decay 0.8: a band along the diagonal that fades. Right, decay 0 at two tokens: three triangles, "
-        "since nothing after such a token reads what was written before it."
+        "Dark where a reader gets all that was written. Left, no decay. Middle, a band that fades. Right, two decays of 0 cut "
+        "the text into three."
     )
 
 
@@ -416,8 +410,8 @@ def plot_quotients(axes):
         axes.text(y=level, s=f"{name}: 0/0 from token {last + 1:,}", color=look["color"], fontsize=10, **side)
         said.append(f"{name} up to token {last}")
     return (
-        "The quotient of two running products of 1/2, which should be 1/2 at every token. It is, in "
-        f"{' and in '.join(said)}; at the last of these tokens it is 0, and after it there is no number to draw."
+        "The quotient should be 1/2 at every token. It is a number in "
+        f"{' and in '.join(said)}, where it falls to 0."
     )
 
 
@@ -465,12 +459,11 @@ def plot_factors(axes, selective, gru):
     axes.plot(selective, color=BLUE, marker="o", markersize=4, linestyle="none")
     axes.plot(gru, color=RED, marker="s", markersize=4, linestyle="none")
     axes.set_ylim(-2e-7, 3)
-    axes.text(40, 2e-7, "selective memory: squares of 0", color=BLUE, fontsize=10)
-    axes.text(8, 0.7, "GRU", color=RED, fontsize=10)
+    axes.text(40, 2e-7, "selective memory", color=BLUE, fontsize=10)
+    axes.text(8, 0.3, "GRU", color=RED, fontsize=10)
     return (
-        "By how much the factors on the old state change when the number at token 5 is replaced. In the selective memory "
-        f"they change at token 5 and nowhere else. In the GRU they change at {int((gru[6:] > 0).sum())} of the 58 tokens "
-        "after it, too."
+        "By how much the factors change when the number at token 5 is replaced: in the selective memory at token 5 only, in the "
+        "GRU at later tokens too."
     )
 
 
