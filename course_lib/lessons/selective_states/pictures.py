@@ -198,7 +198,7 @@ def _flag_ticks(axes) -> None:
     ["network A", "network B"],
     "number at token j (flagged ones are marked)",
     "answer at token t",
-    size=(8.8, 4.3),
+    size=(8.2, 4.0),
     grid=(1, 2),
     legend=None,
     example=lambda: (torch.eye(64), torch.ones(64, 64).tril() / 2),
