@@ -1,0 +1,5 @@
+"""Lesson 34, fixed_memory: what its notebook shows."""
+
+from course_lib.lessons.fixed_memory.exercises import *
+from course_lib.lessons.fixed_memory.pictures import *
+from course_lib.lessons.fixed_memory.quiz import *
