@@ -42,8 +42,8 @@ def centred(keys: Tensor) -> Tensor:
 
 
 def positive(keys: Tensor) -> Tensor:
-    """Return elu + 1 of the keys, brought to length 1: no entry is negative."""
-    return normalize(elu_features(keys), dim=1)
+    """Return elu + 1 of the keys with entries of size 1, brought to length 1 again: no entry is negative."""
+    return normalize(elu_features(keys.shape[1] ** 0.5 * keys), dim=1)
 
 
 def matches(keys: Tensor, values: Tensor, **write) -> Tensor:
@@ -60,7 +60,7 @@ def own_and_wrong(table: Tensor) -> tuple[Tensor, Tensor]:
 @lesson.figure(
     ["Sums: the right value wins for old and new pairs", "Delta rule: the right value wins for the newest"],
     "pair, in the order of writing",
-    ["match with the answer", None],
+    "match with the answer",
     size=(10.4, 4.2),
     grid=(1, 2),
     subplots={"sharey": True},
@@ -261,7 +261,7 @@ def mean_overlap(keys: Tensor) -> float:
 @lesson.figure(
     list(KINDS),
     "key j",
-    ["key i", None, None, None],
+    "key i (red 1, white 0, blue below 0)",
     size=(11.4, 3.4),
     grid=(1, 4),
     xticks=(),
@@ -273,15 +273,16 @@ def plot_grams(*axes):
     said = []
     for one, (name, make) in zip(axes, KINDS.items(), strict=True):
         keys = make()
-        image = one.imshow(keys @ keys.T, cmap="RdBu_r", vmin=-1, vmax=1)
+        one.imshow(keys @ keys.T, cmap="RdBu_r", vmin=-1, vmax=1)
         one.grid(False)
-        one.set_xlabel(f"mean of two keys: {mean_overlap(keys):.2f}")
-        said.append(f"{name} {mean_overlap(keys):.2f}")
-    axes[-1].figure.colorbar(image, ax=list(axes), shrink=0.75, label="inner product")
+        mean = round(mean_overlap(keys), 2) + 0.0  # no -0.00
+        one.set_xlabel(f"key j; mean of two keys: {mean:.2f}")
+        one.set_ylabel(one.get_ylabel(), fontsize=8)
+        said.append(f"{name} {mean:.2f}")
     return (
         "Inner products of 24 keys with 64 entries, one table for each kind of keys, diagonal 1. Mean of two different "
         f"keys: {', '.join(said)}. Random keys and centred ones have entries of both signs near 0; with elu + 1 "
-        "the whole table is almost 1."
+        "the whole table is far above 0."
     )
 
 
@@ -298,7 +299,7 @@ def weights_of_values(rule: str, **options) -> Tensor:
 @lesson.figure(
     ["sums", f"decay, γ = {DECAY}", "delta rule, η = 1"],
     "write",
-    ["weight in the answer at key A", None, None],
+    "weight in the answer at key A",
     size=(10.4, 3.4),
     grid=(1, 3),
     subplots={"sharey": True},
@@ -364,6 +365,7 @@ def stored_table() -> Markdown:
 @lesson.figure(
     ["Copying: the keys decide", "Keys written again: the rule decides"],
     "share right of 16",
+    "memory",
     size=(10.4, 4.6),
     grid=(1, 2),
     subplots={"sharey": True},
@@ -376,9 +378,11 @@ def plot_trained(left, second):
     said = []
     for axes, task in ((left, "copying"), (second, "rewritten")):
         for row, name in enumerate(names):
-            shown = zip(ARMS[name], ("signed keys", "elu + 1"), (BLUE, ORANGE), "os", (-0.17, 0.17), strict=True)
             if name in BESIDE:
                 shown = [(BESIDE[name], None, GRAY, "D", 0)]
+            else:
+                looks = (("signed keys", "elu + 1"), (BLUE, ORANGE), "os", (-0.17, 0.17))
+                shown = zip(ARMS[name], *looks, strict=True)
             for arm, label, color, look, shift in shown:
                 shares = stored_shares(task, arm)
                 y = len(names) - 1 - row - shift
@@ -412,9 +416,9 @@ class MemoryExplorer(Explorer):
         "Left: the inner product of the answer to one stored key with every stored value, the right value marked by a dot and "
         "the best wrong one by a square. Right: the share of pairs recalled in each quarter, the oldest first."
     )
-    count = Slider("pairs written", "N", "How many pairs of a key and a value are written", 16, 16, 512, 16)
+    count = Slider("pairs written", "N", "How many pairs of a key and a value are written", 128, 16, 512, 16)
     d = Slider("entries", "d", "Entries of a key and of a value; the memory has d times d numbers", 64, 16, 64, 16)
-    rule = Choice("rule", "How a pair is written", "sums", ("sums", "delta rule"))
+    rule = Choice("rule", "How a pair is written", "delta rule", ("sums", "delta rule"))
     step_size = Slider("step size", "η", "Share of the difference that the delta rule writes", 1.0, 0.05, 1.0, 0.05)
     overlap = Slider(
         "overlap of keys", "", "Mean inner product of two different keys", 0.0, 0.0, 0.6, 0.1
@@ -451,8 +455,9 @@ class MemoryExplorer(Explorer):
         wrong = found.clone()
         wrong[asked] = -torch.inf
         best, place = int(wrong.argmax()), torch.linspace(0, 1, count, dtype=torch.float64)
-        x = torch.stack([place, place, torch.full_like(place, torch.nan)], 1).flatten()
-        y = torch.stack([torch.zeros_like(found), found, torch.full_like(found, torch.nan)], 1).flatten()
+        # One line, which returns to the axis between two bars.
+        x = torch.stack([place, place, place], 1).flatten()
+        y = torch.stack([0 * found, found, 0 * found], 1).flatten()
         quarters = hit.double().view(4, -1).mean(1)
         shown = lambda number: min(max(float(number), -1.25), 2.55)  # noqa: E731
         return {
