@@ -2,8 +2,8 @@
 
 Copying a text of different tokens, and looking up the latest value of keys that are written again. One layer, one head of
 16, 800 steps of 16 texts with 4, 8 and 16 tokens or pairs; five seeds. The rules of `MemoryDecoders` see unit keys, with
-both signs or behind elu + 1, and differ in nothing else. Every arm is trained with every step size; the one with the highest mean
-share on texts of a validation set is kept, and the shares are those of other texts.
+both signs or behind elu + 1, and differ in nothing else. Every arm is trained with every step size; the one with the
+highest mean share on texts of a validation set is kept, and the shares are those of other texts.
 """
 
 import torch

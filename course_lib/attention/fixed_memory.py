@@ -1,9 +1,9 @@
-"""What a matrix of fixed size recalls: pairs written into it, what it answers, and which pair the answer is nearest to (lesson 34).
+"""What a matrix of fixed size recalls: pairs written into it, what it answers, and which value is nearest (lesson 34).
 
-A memory U of shape (d, M) is all that a linear attention layer keeps of the past. A pair of a key k and a value v is written by
-addition, after the past has faded, or by the delta rule, which writes what the memory does not answer yet; a query q reads
-U^T q. The answer to a stored key is its value plus crosstalk from all others. Whether it can still be recognised among the
-stored values is another question than how far off it is.
+A memory U of shape (d, M) is all that a linear attention layer keeps of the past. A pair of a key k and a value v is
+written by addition, after the past has faded, or by the delta rule, which writes what the memory does not answer yet; a
+query q reads U^T q. The answer to a stored key is its value plus crosstalk from all others. Whether it can still be
+recognised among the stored values is another question than how far off it is.
 """
 
 import math
@@ -68,7 +68,7 @@ def write_pairs(
         return keys.mT @ values
     if rule == "decay":
         age = torch.arange(len(keys) - 1, -1, -1, dtype=keys.dtype, device=keys.device)
-        return (decay**age[:, None] * keys).mT @ values
+        return (decay ** age[:, None] * keys).mT @ values
     if rule == "delta":
         pair = (x[None] for x in (keys, keys, values))
         _, state = delta_rule(*pair, step_size=step_size, return_state=True)

@@ -122,7 +122,14 @@ def recall_decoder(form: str, *, vocab_size: int, seed: int = 0) -> Decoder:
     """
     if form not in FORMS:
         raise ValueError(f"form must be one of {list(FORMS)}, got {form!r}")
-    sizes = {"d_model": D_MODEL, "n_layers": 1, "n_heads": 1, "head_dim": HEAD_DIM, "d_mlp": 0, "conv_width": 2}
+    sizes = {
+        "d_model": D_MODEL,
+        "n_layers": 1,
+        "n_heads": 1,
+        "head_dim": HEAD_DIM,
+        "d_mlp": 0,
+        "conv_width": 2,
+    }
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return Decoder(DecoderConfig(vocab_size, **{"rope_base": None} | sizes | FORMS[form]))
@@ -181,9 +188,9 @@ class MemoryDecoders(nn.Module):
     - "delta": U += g k (v - U^T k)^T, the gate is the step size (34.4).
 
     A token reads U^T q after its own pair was written. With `positive`, keys and queries go through elu(x) + 1 before they
-    are brought to length 1: no entry is negative, and a large one can stand nearly alone. Beside them stand "softmax" over all tokens, with rotary positions, and "window",
-    softmax over the last WINDOW tokens; both take keys of any length and have no gate. A run starts from numbers that
-    depend on its seed, not on the rule.
+    are brought to length 1: no entry is negative, and a large one can stand nearly alone. Beside them stand "softmax" over
+    all tokens, with rotary positions, and "window", softmax over the last WINDOW tokens; both take keys of any length and
+    have no gate. A run starts from numbers that depend on its seed, not on the rule.
 
     Shapes: parameters and tokens have the runs, one for each of `seeds`, as first dimension.
 
@@ -246,7 +253,9 @@ class MemoryDecoders(nn.Module):
             kept = gate.log().cumsum(-1)
             return (scores * (kept[..., :, None] - kept[..., None, :]).tril().exp()) @ v
         # What is written, u_i = g_i (v_i - sum_(j < i) (k_i.k_j) u_j), solves a triangular system.
-        system = (gate[..., None] * (k @ k.mT)).tril(-1) + torch.eye(k.shape[-2], device=k.device, dtype=k.dtype)
+        system = (gate[..., None] * (k @ k.mT)).tril(-1) + torch.eye(
+            k.shape[-2], device=k.device, dtype=k.dtype
+        )
         written = torch.linalg.solve_triangular(system, gate[..., None] * v, upper=False, unitriangular=True)
         return scores @ written
 

@@ -83,7 +83,7 @@ def test_the_delta_rule_fades_as_a_decay_would(step_size):
 
 
 def test_wrong_calls_are_refused():
-    with pytest.raises(ValueError, match="overlap in .* got 4, 8 and 1.0"):
+    with pytest.raises(ValueError, match=r"overlap in .* got 4, 8 and 1.0"):
         unit_vectors(4, 8, overlap=1.0)
-    with pytest.raises(ValueError, match="rule must be .* got 'sum'"):
+    with pytest.raises(ValueError, match=r"rule must be .* got 'sum'"):
         write_pairs(torch.ones(2, 2), torch.ones(2, 2), rule="sum")

@@ -38,7 +38,9 @@ def test_the_competition_is_that_of_the_hook():
 
 def test_the_explorer_says_what_a_loop_finds_at_every_setting():
     explorer = lesson.MemoryExplorer()
-    grid = itertools.product((16, 128), (16, 64), ("sums", "delta rule"), (1.0, 0.1), (0.0, 0.3), (False, True), (0, 70))
+    grid = itertools.product(
+        (16, 128), (16, 64), ("sums", "delta rule"), (1.0, 0.1), (0.0, 0.3), (False, True), (0, 70)
+    )
     for count, d, rule, step_size, overlap, centre, read in grid:
         _, words = explorer.frame(
             count=count, d=d, rule=rule, step_size=step_size, overlap=overlap, read=read,
@@ -52,7 +54,8 @@ def test_the_explorer_says_what_a_loop_finds_at_every_setting():
         own = nearest_is_own(answers, values)
         asked = round(read / 100 * (count - 1))
         said = re.match(
-            r"Pair (\d+) of (\d+) is (not )?recalled: .* by (-?[\d.]+), .* by (-?[\d.]+)\. .* is ([\d.]+), and (\d+)%", words
+            r"Pair (\d+) of (\d+) is (not )?recalled: .* by (-?[\d.]+), .* by (-?[\d.]+)\. .* is ([\d.]+), and (\d+)%",
+            words,
         )
         assert (int(said[1]), int(said[2]), said[3] is None) == (asked + 1, count, own[asked])
         found = [float(answers[asked] @ v) for v in values]
@@ -94,7 +97,7 @@ def test_the_trained_layers_are_those_that_are_stored():
         assert sorted(drawn) == sorted(stored)
     table = lesson.stored_table().data
     shares = sorted(measured("recall", "rewritten, delta")["right"]["16"])
-    assert f"{shares[2]:.2f} ({shares[0]:.2f} to {shares[4]:.2f})" in table
+    assert f"{shares[2]:.2f} ({shares[0]:.2f}–{shares[4]:.2f})" in table
 
 
 def test_the_live_run_learns():

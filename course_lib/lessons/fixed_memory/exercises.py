@@ -1,10 +1,8 @@
 """Exercises of lesson 34, fixed_memory."""
 
-import math
 
 import torch
 
-from course_lib.attention.fixed_memory import unit_vectors
 from course_lib.lessons.fixed_memory.contents import lesson
 from course_lib.teaching import close, edit, inputs, near, normal, uniform, whole
 
@@ -30,11 +28,13 @@ lesson.value(
     ),
     mistakes=[
         ("the value alone", 20,
-         "That is the value that belongs to k₂. It would be read alone if the other keys were orthogonal to k₂; they are not."),
+         "That is the value that belongs to k₂. It would be read alone if the other keys were orthogonal to k₂; "
+         "they are not."),
         ("crosstalk alone", 30, "That is what the two other pairs add, 6 and 24. The value of k₂ itself comes on top."),
         ("all values", 60, "That is the plain sum of the values. Each counts by the inner product of its key with k₂."),
         ("averaged", 50 / 2.4,
-         "You divided by the sum of the inner products, which makes an average of the values. This memory has no denominator.",
+         "You divided by the sum of the inner products, which makes an average of the values. This memory has "
+         "no denominator.",
          near(50 / 2.4, within=0.1)),
         ("squared products", 42.8, "You squared the inner products. Each enters once: 0.6, 1 and 0.8.",
          near(42.8, within=0.05)),
@@ -53,9 +53,12 @@ def _expected_error(factor, n_pairs, d):
 
 @lesson.exercise(
     "34.2", "Shrink the answer", difficulty=2, minutes=7,
-    prompt="An answer is $v + x$: a value of length 1 plus crosstalk, which points in a random direction and has the expected "
-    "squared length $(N - 1)/d$. The two are orthogonal on average. Write `best_factor(n_pairs, d)`: the factor $c$ by which "
-    "all answers are multiplied, so that the expected squared error $\\mathbb E\\lVert c(v + x) - v\\rVert^2$ is as small as "
+    prompt="An answer is $v + x$: a value of length 1 plus crosstalk, which points in a random direction and "
+           "has the expected "
+    "squared length $(N - 1)/d$ of (34.2). The two are orthogonal on average. Write `best_factor(n_pairs, d)`: "
+    "the factor $c$ by which "
+    "all answers are multiplied, so that the expected squared error $\\mathbb E\\lVert c(v + x) - v\\rVert^2$ "
+    "is as small as "
     "possible.",
     draw=inputs(n_pairs=whole(2, 300), d=whole(4, 128)),
     properties=[
@@ -71,7 +74,7 @@ def _expected_error(factor, n_pairs, d):
     mistakes=[
         ("all pairs count", edit("n_pairs - 1", "n_pairs"),
          "You counted N pairs as crosstalk. The pair that is read is not crosstalk: N - 1."),
-        ("equal lengths", edit("d / (d + n_pairs - 1)", "math.sqrt(d / (d + n_pairs - 1))"),
+        ("equal lengths", edit("d / (d + n_pairs - 1)", "(d / (d + n_pairs - 1)) ** 0.5"),
          "This factor gives the answers the length of the values. The error is smaller still if you shrink further."),
         ("the error left", edit("d / (d + n_pairs - 1)", "(n_pairs - 1) / (d + n_pairs - 1)"),
          "That is the error that is left with the best factor, and not the factor."),
@@ -98,9 +101,11 @@ def _written(state, key, value, step_size):
 
 @lesson.exercise(
     "34.3", "Ask first, write the difference", difficulty=2, minutes=8,
-    prompt="Write `delta_write(state, key, value, step_size)`. The memory `state` is $U$ of shape `(d, M)`. Bring the key to "
+    prompt="Write `delta_write(state, key, value, step_size)`. The memory `state` is $U$ of shape `(d, M)`. "
+           "Bring the key to "
     "length 1, ask the memory what it answers there, and change the memory along this key so that its error at the key, "
-    "value minus answer, shrinks by the factor $1 - \\eta$. At directions orthogonal to the key nothing may change. `key` has "
+    "value minus answer, shrinks by the factor $1 - \\eta$. At directions orthogonal to the key nothing may "
+    "change. `key` has "
     "$d$ entries and any length above 0, `value` has $M$, and `step_size` is $\\eta$, above 0 and at most 1. Return the new "
     "state and leave the old one as it is. This is (34.4).",
     draw=inputs(d=whole(3, 4), m=2, state=normal("d m"), noise=normal("d"), key=lambda noise: noise + 2,
@@ -158,14 +163,24 @@ def delta_write(state, key, value, step_size):
     return state + step_size * torch.outer(key, value - key @ state)
 
 
-def _values(m, generator):
-    return unit_vectors(16, m, generator=generator)
+# Twelve directions of length 1 that can be read.
+_HALF = ((1.0, 0.0), (0.8, 0.6), (0.6, 0.8), (0.0, 1.0), (-0.6, 0.8), (-0.8, 0.6))
+CIRCLE = torch.tensor([*_HALF, *((-a, -b) for a, b in _HALF)], dtype=torch.float64)
+
+
+def _values(generator):
+    return CIRCLE[torch.randperm(len(CIRCLE), generator=generator)[:8]]
 
 
 def _answers(values, generator):
-    """Noisy answers: the older a pair, the noisier."""
-    noise = torch.randn(values.shape, generator=generator, dtype=values.dtype)
-    return values + torch.linspace(1.5, 0.1, len(values), dtype=values.dtype)[:, None] * noise
+    """Noisy answers, the older a pair the noisier, and none as near to one value as to another."""
+    size = torch.linspace(1.2, 0.1, len(values), dtype=values.dtype)[:, None]
+    while True:
+        noise = torch.randn(values.shape, generator=generator, dtype=values.dtype)
+        answers = (values + size * noise).round(decimals=2)
+        first, second = torch.cdist(answers, values).topk(2, largest=False).values.T
+        if float((second - first).min()) > 1e-3:
+            return answers
 
 
 def _quarters(answers, values):
@@ -178,9 +193,10 @@ def _quarters(answers, values):
     "34.4", "Which pairs are lost?", difficulty=2, minutes=8,
     prompt="Write `recall_by_age(answers, values)`. Row $i$ of `answers` is what the memory answers at key $i$, row $i$ of "
     "`values` the value that was stored there; both have shape `(N, M)`, pairs stand in the order of writing, and $N$ is a "
-    "multiple of 4. All values have length 1. A pair is recalled if its own value is the nearest to its answer among all $N$ "
+    "multiple of 4. All values have length 1. A pair is recalled if its own value is the nearest to its answer "
+    "among all $N$ "
     "values. Return a tensor (float64) of four numbers: the share recalled in each quarter of the pairs, oldest first.",
-    draw=inputs(m=whole(2, 4), values=_values, answers=_answers),
+    draw=inputs(values=_values, answers=_answers),
     properties=[
         ("Entry q should be the share of pairs recalled in quarter q, the oldest quarter first.",
          lambda answers, values, answer: close(answer, torch.tensor(_quarters(answers, values), dtype=torch.float64))),
@@ -200,12 +216,14 @@ def _quarters(answers, values):
          "You divided by all N pairs. A quarter has N/4 of them."),
         ("values ask", edit("argmin(1)", "argmin(0)"),
          "You looked for the nearest answer to each value. Each answer looks for its nearest value: argmin along its row."),
-        ("the farthest value", edit("argmin", "argmax"), "You took the value at the largest distance. The nearest has the smallest."),
+        ("the farthest value", edit("argmin", "argmax"), "You took the value at the largest distance. The "
+            "nearest has the smallest."),
         ("up to that age", edit("right.view(4, -1).mean(1)",
                                 "right.cumsum(0)[len(values) // 4 - 1 :: len(values) // 4]"
                                 " / torch.arange(1, 5) / (len(values) // 4)"),
          "Your shares are those of all pairs up to the end of each quarter. Take each quarter alone."),
-        ("lost, not recalled", edit("== torch", "!= torch"), "You returned the share that is lost: 1 minus the share recalled."),
+        ("lost, not recalled", edit("== torch", "!= torch"), "You returned the share that is lost: 1 minus the "
+            "share recalled."),
     ],
 )
 def recall_by_age(answers, values):

@@ -11,7 +11,6 @@ from torch.nn.functional import normalize
 
 from course_lib.attention.feature_maps import elu_features
 from course_lib.attention.fixed_memory import (
-    crosstalk_size,
     expected_recall,
     recalled,
     share_left,
@@ -22,7 +21,7 @@ from course_lib.attention.fixed_memory import (
 from course_lib.attention.recall import TASKS, MemoryDecoders, shares_right, train_side_by_side
 from course_lib.lessons.fixed_memory.contents import lesson
 from course_lib.measured import measured
-from course_lib.teaching import Choice, Explorer, Slider, lines, markdown_table, panels, right
+from course_lib.teaching import Choice, Explorer, Slider, markdown_table, panels, right
 from course_lib.teaching.style import BLACK, BLUE, GREEN, ORANGE, PURPLE, RED, SKY
 
 PAIRS, D, SEED = 128, 64, 7
@@ -79,10 +78,9 @@ def plot_competition(left, second):
         axes.text(127, 1.6, f"recalled: {share:.0%}", ha="right", va="top", fontsize=12, fontweight="bold")
         said.append(f"{name} {share:.0%}")
     return (
-        "For each of 128 pairs, in the order of writing: the inner product of the answer with the right value (dots) and "
-        "with the best of the 127 wrong values (crosses). With sums the dots lie around 1 for all pairs, and most crosses "
-        "below them. With the delta rule the dots rise from below 0.3 for the oldest pairs to near 1 for the newest, and most "
-        f"old ones lie below the crosses. Recalled: {' and '.join(said)}."
+        "Inner product of each of 128 answers with the right value (dots) and with the best of 127 wrong ones (crosses). "
+        "With sums the dots lie around 1, above the crosses. With the delta rule they rise with the order of writing, and "
+        f"most old ones lie below the crosses. Recalled: {' and '.join(said)}."
     )
 
 
@@ -125,10 +123,10 @@ def plot_crosstalk(left, second):
         fontsize=10,
     )
     return (
-        "One answer of the sums taken apart, that of pair 40 of 128. Left: the weight of each stored value in it, the inner "
-        f"product of keys: 1 for its own pair, and random numbers between {float(np.delete(weights, READ).min()):.2f} and "
-        f"{float(np.delete(weights, READ).max()):.2f} for the others. Right: the answer's match with each "
-        f"value: {float(found[READ]):.2f} with the right one, at most {float(found[best]):.2f} with a wrong one."
+        f"One answer of the sums. Left: the weight of each value in it, 1 for its own and "
+        f"{float(np.delete(weights, READ).min()):.2f} "
+        f"to {float(np.delete(weights, READ).max()):.2f} for the others. Right: the answer's match with each value, "
+        f"{float(found[READ]):.2f} with the right one, at most {float(found[best]):.2f} with a wrong one."
     )
 
 
@@ -179,16 +177,21 @@ def plot_race(axes):
         axes.errorbar(list(runs), means, np.abs(ends - means), fmt=look, color=color, capsize=3, markersize=6)
         half = half_recalled(d)
         axes.annotate(
-            f"d = {d}:\nhalf at {half:.0f}", (half, 0.5), (half * 1.12, 0.62), color=color, fontsize=10, fontweight="bold"
+            f"d = {d}:\nhalf at {half:.0f}",
+            (half, 0.5),
+            (half * 1.12, 0.62),
+            color=color,
+            fontsize=10,
+            fontweight="bold",
         )
         said.append(f"{half:.0f} for d = {d}")
     axes.axhline(0.5, color=GRAY, linewidth=1, linestyle=":")
     axes.set_xticks([8, 16, 32, 64, 128, 256, 512], [8, 16, 32, 64, 128, 256, 512])
     axes.set_xticks([], minor=True)
     return (
-        "Share of pairs that sums recall, against the number of pairs, for d = 16, 32 and 64: marks are means over five "
-        "draws with their ranges, curves the race of random matches. The share falls gradually. It is one half "
-        f"at N = {', '.join(said)}."
+        "Share of N pairs that sums recall: marks are means and ranges of five draws, curves the race of random "
+        "matches. It is "
+        f"one half at N = {', '.join(said)}."
     )
 
 
@@ -226,7 +229,12 @@ def plot_fading(left, second):
         own, quarters = fading(step_size)
         left.plot(AGES[::4], own[::4], look, color=color, markersize=4, alpha=0.7)
         left.plot(
-            AGES, share_left(AGES, D, step_size=step_size), style, color=color, linewidth=1.8, label=f"η = {step_size:g}"
+            AGES,
+            share_left(AGES, D, step_size=step_size),
+            style,
+            color=color,
+            linewidth=1.8,
+            label=f"η = {step_size:g}",
         )
         bars = second.bar(
             np.arange(4) + 0.27 * (place - 1), quarters, 0.25, color=color, label=f"η = {step_size:g}",
@@ -236,10 +244,9 @@ def plot_fading(left, second):
         said.append(f"η = {step_size:g}: {', '.join(f'{float(q):.0%}' for q in quarters)}")
     second.set_xticks(range(4), ["oldest", "second", "third", "newest"])
     return (
-        "Delta rule, 128 random pairs in 64 dimensions, means over 20 draws. Left: the match of an answer with the right "
-        "value against the number of pairs written since; marks are measured, curves are η(1 - η/d)^t: a long step starts "
-        "high and fades fast, a short one starts low and hardly fades. Right: the share recalled by quarter of the pairs, "
-        f"oldest first. {'; '.join(said)}."
+        "Delta rule, 128 pairs, 64 entries, means of 20 draws. Left: match with the right value by age; marks are measured, "
+        "curves η(1 - η/d)^t. A long step starts high and fades fast. Right: share recalled by quarter, oldest first. "
+        f"{'; '.join(said)}."
     )
 
 
@@ -280,9 +287,7 @@ def plot_grams(*axes):
         one.set_ylabel(one.get_ylabel(), fontsize=8)
         said.append(f"{name} {mean:.2f}")
     return (
-        "Inner products of 24 keys with 64 entries, one table for each kind of keys, diagonal 1. Mean of two different "
-        f"keys: {', '.join(said)}. Random keys and centred ones have entries of both signs near 0; with elu + 1 "
-        "the whole table is far above 0."
+        f"Inner products of 24 keys with 64 entries, four kinds of keys. Mean of two different keys: {', '.join(said)}."
     )
 
 
@@ -309,9 +314,7 @@ def weights_of_values(rule: str, **options) -> Tensor:
 def plot_rewritten(*axes):
     """Draw the weight of each value written in the answer at one key, for the three rules."""
     said = []
-    for one, (rule, options) in zip(
-        axes, (("sums", {}), ("decay", {"decay": DECAY}), ("delta", {})), strict=True
-    ):
+    for one, (rule, options) in zip(axes, (("sums", {}), ("decay", {"decay": DECAY}), ("delta", {})), strict=True):
         weights = weights_of_values(rule, **options)
         latest = max(i for i, key in enumerate(WRITES) if key == 0)
         colors = [BLUE if i == latest else ORANGE for i in range(len(WRITES))]
@@ -323,9 +326,8 @@ def plot_rewritten(*axes):
         said.append(f"{rule} {', '.join(f'{float(w):.2g}' for w in weights[[0, 3, 5]])}")
     axes[0].text(5, 1.15, "latest", color=BLUE, ha="center", fontsize=10)
     return (
-        "Eight writes to three orthonormal keys A, B, C in the order A B C A B A C B. Bars: the weight of each written "
-        f"value in the answer at A. First, second and third value of A: {'; '.join(said)}. Sums keep all three alike, the decay "
-        "prefers the latest, the delta rule keeps the latest alone."
+        "Eight writes to three orthonormal keys. Bars: the weight of each value in the answer at A, for A's three values: "
+        f"{'; '.join(said)}."
     )
 
 
@@ -350,8 +352,8 @@ def stored_table() -> Markdown:
     def cell(task: str, arm: str) -> str:
         shares = stored_shares(task, arm)
         step = measured("recall", f"{task}, {arm}").get("best step size")
-        at = "" if step is None else f", rate {step:g}"
-        return f"{np.median(shares):.2f} ({min(shares):.2f} to {max(shares):.2f}){at}"
+        at = "" if step is None else f" @{step:g}"
+        return f"{np.median(shares):.2f} ({min(shares):.2f}–{max(shares):.2f}){at}"
 
     rows = [
         (f"{name}, {kind}", cell("copying", arm), cell("rewritten", arm))
@@ -359,7 +361,7 @@ def stored_table() -> Markdown:
         for name, arm in ((name, arms[place]) for name, arms in ARMS.items())
     ]
     rows += [(name, cell("copying", arm), cell("rewritten", arm)) for name, arm in BESIDE.items()]
-    return markdown_table(("memory", "copying 16 tokens", "16 pairs, keys written again"), rows)
+    return markdown_table(("median (range) @rate", "copying", "keys written again"), rows)
 
 
 @lesson.figure(
@@ -375,7 +377,6 @@ def stored_table() -> Markdown:
 def plot_trained(left, second):
     """Draw the stored shares right of each arm, one mark a seed, with a bar at the median."""
     names = [*ARMS, *BESIDE]
-    said = []
     for axes, task in ((left, "copying"), (second, "rewritten")):
         for row, name in enumerate(names):
             if name in BESIDE:
@@ -387,15 +388,20 @@ def plot_trained(left, second):
                 shares = stored_shares(task, arm)
                 y = len(names) - 1 - row - shift
                 axes.plot(
-                    shares, [y] * len(shares), look, color=color, markersize=5, alpha=0.75, label=label if not row else None
+                    shares,
+                    [y] * len(shares),
+                    look,
+                    color=color,
+                    markersize=5,
+                    alpha=0.75,
+                    label=label if not row else None,
                 )
                 axes.plot([np.median(shares)] * 2, [y - 0.15, y + 0.15], "-", color=color, linewidth=2.5)
-                said.append(f"{task}, {arm} {np.median(shares):.2f}")
         axes.set_ylim(-0.6, len(names) + 0.3)
         axes.set_yticks(range(len(names)), names[::-1])
     return (
-        "Share right of 16 on new texts, five seeds an arm as marks, medians as bars, each arm at its best step size. "
-        f"Medians: {'; '.join(said)}."
+        "Share right of 16 on new texts: five seeds as marks, medians as bars, each arm at its best rate. "
+        "The table below holds the numbers."
     )
 
 
@@ -413,23 +419,26 @@ class MemoryExplorer(Explorer):
 
     title = "Write N pairs, read one"
     summary = (
-        "Left: the inner product of the answer to one stored key with every stored value, the right value marked by a dot and "
+        "Left: the inner product of the answer to one stored key with every stored value, the right value "
+        "marked by a dot and "
         "the best wrong one by a square. Right: the share of pairs recalled in each quarter, the oldest first."
     )
     count = Slider("pairs written", "N", "How many pairs of a key and a value are written", 128, 16, 512, 16)
     d = Slider("entries", "d", "Entries of a key and of a value; the memory has d times d numbers", 64, 16, 64, 16)
     rule = Choice("rule", "How a pair is written", "delta rule", ("sums", "delta rule"))
     step_size = Slider("step size", "η", "Share of the difference that the delta rule writes", 1.0, 0.05, 1.0, 0.05)
-    overlap = Slider(
-        "overlap of keys", "", "Mean inner product of two different keys", 0.0, 0.0, 0.6, 0.1
-    )
+    overlap = Slider("overlap of keys", "", "Mean inner product of two different keys", 0.0, 0.0, 0.6, 0.1)
     keys = Choice(
         "keys", "Whether the mean of all keys is subtracted before writing and reading", "as they are",
         ("as they are", "mean subtracted"),
     )  # fmt: skip
-    read = Slider("pair read", "in order of writing (%)", "Which pair is asked: 0 the oldest, 100 the newest", 30, 0, 100, 5)
+    read = Slider(
+        "pair read", "in order of writing (%)", "Which pair is asked: 0 the oldest, 100 the newest", 30, 0, 100, 5
+    )
     together = ("count", "rule")
-    size = (10.4, 4.0)
+    size = (9.6, 3.7)
+    dpi = 100
+    strip_scale = 0.7
     layout = panels(
         ["Match of one answer with each value", "Recalled, by age of the pairs"],
         ["pair, in the order of writing", "quarter of the pairs"],
@@ -513,7 +522,8 @@ recall_prediction = lesson.prediction(
 
 growth_prediction = lesson.prediction(
     "34.P2",
-    "Call N½ the number of random pairs at which sums recall one half. The entries $d$ of keys and values are doubled, from 32 "
+    "Call N½ the number of random pairs at which sums recall one half. The entries $d$ of keys and values are "
+    "doubled, from 32 "
     "to 64. What happens to N½?",
     {
         "It stays the same": "Crosstalk shrinks as d grows: there is more room.",
@@ -530,7 +540,8 @@ growth_prediction = lesson.prediction(
 
 training_prediction = lesson.prediction(
     "34.P3",
-    "Small layers learn to copy 16 different tokens. One has plain sums, and keys that went through elu + 1, so that no entry is "
+    "Small layers learn to copy 16 different tokens. One has plain sums, and keys that went through elu + 1, so "
+    "that no entry is "
     "negative. You may change one thing: take the delta rule for the sums, or take the keys as they are, with both signs. "
     "Which change helps copying more?",
     {
@@ -540,7 +551,8 @@ training_prediction = lesson.prediction(
             "With signed keys all three rules copy far more than any of them does with elu + 1."
         ),
         "Both help about as much": "They do not: the keys move copying by far more than the rule.",
-        "Neither: training finds keys that work": "Training cannot make positive keys orthogonal unless they have no entry in "
+        "Neither: training finds keys that work": "Training cannot make positive keys orthogonal unless they "
+        "have no entry in "
         "common.",
     },
     reveal=plot_trained,

@@ -86,7 +86,7 @@ ANSWERS = {
         ("upside down", "the squared length", lambda n, d: 1 + (n - 1) / d),
         ("wrong", "a half", lambda n, d: 0.5),
         ("wrong", "d / N", lambda n, d: d / n),
-        ("malformed", "no return", lambda n, d: None),
+        ("malformed", "no return", lambda n, d: print(end="")),
     ],
     "34.3": [
         ("solved", "column by column", _one_column_at_a_time),
@@ -128,12 +128,16 @@ ANSWERS = {
         ("values ask", "distances transposed", edit("torch.cdist(answers, values)", "torch.cdist(values, answers)")),
         ("the farthest value", "argmax of distances", edit("argmin(1)", "argmax(1)")),
         ("lost, not recalled", "1 minus", lambda a, v: 1 - _by_group(a, v).view(4, -1).mean(1)),
-        ("up to that age", "cumulative means", lambda a, v: _by_group(a, v).view(4, -1).mean(1).cumsum(0) / torch.arange(1, 5)),
+        ("up to that age", "cumulative means", lambda a, v: _up_to(_by_group(a, v))),
         ("wrong", "zeros", lambda a, v: torch.zeros(4, dtype=torch.float64)),
         ("malformed", "one share for all", lambda a, v: _by_group(a, v).mean()),
         ("malformed", "in float32", lambda a, v: _by_group(a, v).float().view(4, -1).mean(1)),
     ],
 }  # fmt: skip
+
+
+def _up_to(right):
+    return right.view(4, -1).mean(1).cumsum(0) / torch.arange(1, 5)
 
 
 def _by_group(answers, values):
@@ -146,12 +150,14 @@ NEIGHBOURS = {
         'recalled(k, v, write_pairs(k, v, rule="delta")) for k, v in draws',
         "recalled(k, v, write_pairs(k, v)) for k, v in draws",
     ),
-    "34.2": ("crosstalk = (gram - torch.eye(128)) @ values", "crosstalk = gram @ values"),
     "34.s1": ("shrunk = 64 / (64 + 127) * sums", "shrunk = 64 / (64 + 127) * delta"),
     "34.3": ("(128 + 2 * 64 - 2) ** 0.5 / 64", "128**0.5 / 64"),
     "34.r1": ("mean_recall(384, 64) - mean_recall(128, 32)", "mean_recall(512, 64) - mean_recall(128, 32)"),
     "34.5": ("gap = (own - (1 - 1 / 64) ** ages)", "gap = (own - (1 - 2 / 64) ** ages)"),
-    "34.a1": ('claim("34.a1", "step size 0.1 recalls {:.1%}", short[0.1]', 'claim("34.a1", "step size 0.1 recalls {:.1%}", short[0.5]'),
+    "34.a1": ("{:.1%}\", short[0.1]", "{:.1%}\", short[0.5]"),
     "34.k1": ('share("overlap 0.3, centred"), at_least', 'share("overlap 0.3"), at_least'),
     "34.6": ("for g in (0.95, 0.9, 0.8, 0.7, 0.6)", "for g in (1.0,)"),
+    "34.w1": ('"delta": max(mean_right("delta", step_size=s)', '"delta": max(mean_right("sums")'),
+    "34.t1": ('f"{rule}, elu + 1") for rule in rules', 'f"{rule}") for rule in rules'),
+    "34.t2": ('median("rewritten", "delta") -', 'median("rewritten", "sums, elu + 1") -'),
 }  # fmt: skip
