@@ -60,7 +60,7 @@ def own_and_wrong(table: Tensor) -> tuple[Tensor, Tensor]:
     ["Sums: the right value wins for old and new pairs", "Delta rule: the right value wins for the newest"],
     "pair, in the order of writing",
     "match with the answer",
-    size=(10.4, 4.2),
+    size=(9.0, 3.8),
     grid=(1, 2),
     subplots={"sharey": True},
     ylim=(-0.25, 1.75),
@@ -91,7 +91,7 @@ READ = 40  # the pair whose answer is taken apart
     ["Which pairs answer: key by key", "What the answer matches: value by value"],
     "pair j, in the order of writing",
     ["inner product of the key read with key j", "inner product of the answer with value j"],
-    size=(10.4, 4.0),
+    size=(9.2, 3.7),
     grid=(1, 2),
     ylim=(-0.85, 1.3),
     legend=None,
@@ -215,7 +215,7 @@ def fading(step_size: float, draws: int = 20) -> tuple[Tensor, Tensor]:
     ["Each later write takes a share of what is left", "Which pairs are recalled"],
     ["pairs written since, t", "quarter of the pairs, oldest first"],
     ["match with the right value", "share recalled"],
-    size=(10.4, 4.2),
+    size=(9.0, 3.8),
     grid=(1, 2),
     ylim=[(-0.08, 1.15), (0, 1.2)],
     legend=[{"loc": "upper right", "fontsize": 10}, {"loc": "upper center", "ncols": 3, "fontsize": 10}],
@@ -269,7 +269,7 @@ def mean_overlap(keys: Tensor) -> float:
     list(KINDS),
     "key j",
     "key i (red 1, white 0, blue below 0)",
-    size=(11.4, 3.4),
+    size=(11.0, 3.3),
     grid=(1, 4),
     xticks=(),
     yticks=(),
@@ -305,7 +305,7 @@ def weights_of_values(rule: str, **options) -> Tensor:
     ["sums", f"decay, γ = {DECAY}", "delta rule, η = 1"],
     "write",
     "weight in the answer at key A",
-    size=(10.4, 3.4),
+    size=(9.0, 3.1),
     grid=(1, 3),
     subplots={"sharey": True},
     ylim=(0, 1.25),
@@ -368,7 +368,7 @@ def stored_table() -> Markdown:
     ["Copying: the keys decide", "Keys written again: the rule decides"],
     "share right of 16",
     "memory",
-    size=(10.4, 4.6),
+    size=(9.2, 4.3),
     grid=(1, 2),
     subplots={"sharey": True},
     xlim=(-0.03, 1.05),
@@ -405,7 +405,7 @@ def plot_trained(left, second):
     )
 
 
-def trained(rule: str, *, elu: bool, step_size: float, seeds: Sequence[int] = (0, 1), steps: int = 200) -> list[float]:
+def trained(rule: str, *, elu: bool, step_size: float, seeds: Sequence[int] = (0, 1), steps: int = 300) -> list[float]:
     """Train small decoders to copy 4, 8 and 16 tokens; return the share right of 16, one a seed."""
     draw, vocab_size = TASKS["copying"]
     models = MemoryDecoders(rule, vocab_size=vocab_size, seeds=seeds, positive=elu)

@@ -158,6 +158,6 @@ NEIGHBOURS = {
     "34.k1": ('share("overlap 0.3, centred"), at_least', 'share("overlap 0.3"), at_least'),
     "34.6": ("for g in (0.95, 0.9, 0.8, 0.7, 0.6)", "for g in (1.0,)"),
     "34.w1": ('"delta": max(mean_right("delta", step_size=s)', '"delta": max(mean_right("sums")'),
-    "34.t1": ('f"{rule}, elu + 1") for rule in rules', 'f"{rule}") for rule in rules'),
-    "34.t2": ('median("rewritten", "delta") -', 'median("rewritten", "sums, elu + 1") -'),
+    "34.t1": ('signed = of("copying", "sums"', 'signed = of("copying", "sums, elu + 1"'),
+    "34.t2": ('better = of("rewritten", "decay"', 'better = of("rewritten", "sums"'),
 }  # fmt: skip
