@@ -52,6 +52,7 @@ PARTS = {
     "features": ("features",),
     "concept_kinds": ("concept_kinds",),
     "causes": ("causes",),
+    "exchange": ("exchange",),
     "browse": ("browse",),
     "socp": ("socp",),
 }
