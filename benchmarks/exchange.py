@@ -60,9 +60,7 @@ def strongest(cases: Cases) -> Tensor:
 def switched_off(setting: Setting, *, everything: bool = True) -> dict[str, Any]:
     """Nouns with their detector or all their features off, beside controls; with `everything`, words of all kinds."""
     made, generator = setting.autoencoder, seeded(0)
-    nouns = using.draw_word_cases(
-        setting, setting.good(using.NOUN_CONCEPTS), SETTINGS["cases"], seed=OFF
-    )
+    nouns = using.draw_word_cases(setting, setting.good(using.NOUN_CONCEPTS), SETTINGS["cases"], seed=OFF)
     own = nouns.concept
     one = interventions.edit_features(made, setting.alone[own])
     many = interventions.edit_features(made, setting.features(0.1)[own])
@@ -162,7 +160,9 @@ class Exchange:
             return cases.hits(
                 interventions.edit_features(self.random_dictionary, chosen[cases.concept], values=values)
             )
-        if arm == "another word's features":  # what is set is right, what is switched off belongs to a third noun
+        if (
+            arm == "another word's features"
+        ):  # what is set is right, what is switched off belongs to a third noun
             return cases.hits(
                 interventions.edit_features(self.setting.autoencoder, chosen[self.third], values=values)
             )
@@ -186,7 +186,9 @@ AS_FEATURES = ("random", "another word's features")  # controls with the knobs o
 def exchanged(setting: Setting, *, arms: tuple[str, ...] = tuple(GRIDS)) -> dict[str, Any]:
     """Shares by arm, N and draw, with the knobs that other cases chose."""
     width = setting.words.states.shape[1]
-    control = TopKSparseAutoencoder(width, setting.autoencoder.code_width, k=setting.autoencoder.k, generator=seeded(5))
+    control = TopKSparseAutoencoder(
+        width, setting.autoencoder.code_width, k=setting.autoencoder.k, generator=seeded(5)
+    )
     control.fit_normalisation(setting.words.states)
     control.requires_grad_(False)
     random_code = encode_rows(control, setting.words.states)
@@ -203,7 +205,9 @@ def exchanged(setting: Setting, *, arms: tuple[str, ...] = tuple(GRIDS)) -> dict
         labelled = choosing.labels(n, TUNING)
         table = setting.words.table(labelled)
         knobs = {
-            arm: max(GRIDS[arm], key=lambda one: float(choosing.hits(arm, labelled, table, one).double().mean()))  # noqa: B023
+            arm: max(
+                GRIDS[arm], key=lambda one: float(choosing.hits(arm, labelled, table, one).double().mean())
+            )  # noqa: B023
             for arm in arms
         }
         controls = AS_FEATURES if arms == tuple(GRIDS) else ()
@@ -261,6 +265,8 @@ def carried(setting: Setting) -> dict[str, float]:
     """How far from their kind's mean to their own the features of nouns with a good detector go: medians, in percent."""
     numbers = [using.NUMBER[concept] for concept in setting.good(using.NOUN_CONCEPTS)]
     return {
-        f"of the way from its kind's mean: {name}, %": round(100 * float(setting.carried(features)[numbers].median()), 2)
+        f"of the way from its kind's mean: {name}, %": round(
+            100 * float(setting.carried(features)[numbers].median()), 2
+        )
         for name, features in (("detector", setting.alone), ("features", setting.features(0.1)))
     }

@@ -4,3 +4,4 @@ from course_lib.lessons.using_features.contents import lesson
 from course_lib.lessons.using_features.exercises import *
 from course_lib.lessons.using_features.measurements import *
 from course_lib.lessons.using_features.pictures import *
+from course_lib.lessons.using_features.quiz import *

@@ -6,6 +6,7 @@ and the words of some thousand training sentences. transformers is imported wher
 
 import random
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
@@ -19,7 +20,7 @@ from course_lib.interpret.concepts import encode_rows
 from course_lib.interpret.interventions import Edit
 from course_lib.interpret.outcomes import Outcome
 from course_lib.interpret.word_table import WordTable, number_concepts
-from course_lib.language.corpus import LEXICAL_CONCEPTS, Sentence, generate, render
+from course_lib.language.corpus import LEXICAL_CONCEPTS, Sentence, draw_meanings, generate, render
 from course_lib.language.lexicon import NOUNS
 from course_lib.language.word_cases import Case, draw_cases, find_slots, substitute_words
 from course_lib.mbart.site import Site
@@ -122,12 +123,15 @@ class Setting:
         return [concept for concept in concepts if self.f1_train[NUMBER[concept]] >= GOOD]
 
     @torch.no_grad()
-    def read(self, text: str, language: str) -> tuple[list[str], Float[Tensor, "tokens features"]]:
-        """The tokens of a sentence and their code."""
+    def read(
+        self, text: str, language: str
+    ) -> tuple[list[str], Float[Tensor, "tokens d_model"], Float[Tensor, "tokens features"]]:
+        """The tokens of a sentence, their states and their code."""
         from course_lib.mbart.activations import extract
 
         states = extract(self.model, self.tokenizer, [Sentence(text, language)], [SITE], progress=False)[SITE]
-        return self.tokenizer.convert_ids_to_tokens(states.token.tolist()), self.autoencoder.encode(states.values)
+        tokens = self.tokenizer.convert_ids_to_tokens(states.token.tolist())
+        return tokens, states.values, self.autoencoder.encode(states.values)
 
     def translate(
         self, text: str, language: str, targets: Sequence[str], factors: Mapping[int, float | int]
@@ -161,7 +165,12 @@ def labelled_words(
     from course_lib.mbart.activations import extract
 
     states = extract(model, tokenizer, sentences, [SITE], progress=False)[SITE]
-    return Words(states.values, encode_rows(autoencoder, states.values), number_concepts(tokenizer, sentences, CONCEPTS), states.sentence)
+    return Words(
+        states.values,
+        encode_rows(autoencoder, states.values),
+        number_concepts(tokenizer, sentences, CONCEPTS),
+        states.sentence,
+    )
 
 
 @lru_cache(maxsize=1)
@@ -180,6 +189,26 @@ def setting(n_sentences: int = 4000) -> Setting:
         f1_train=torch.tensor([named[concept].f1_train for concept in CONCEPTS]),
         words=labelled_words(model, tokenizer, autoencoder, generate(n_sentences, seed=35, at_least=25)),
     )
+
+
+def held_out_f1(feature: int) -> float:
+    """The best held-out F1 of a feature among the concepts that it was chosen for."""
+    return max(one.f1 for one in detectors() if one.feature == feature and one.f1 is not None)
+
+
+def steered(setting: Setting, factors: Mapping[int, float | int]) -> AbstractContextManager[None]:
+    """While the block runs, features are multiplied by factors at every position, (35.1)."""
+    from course_lib.mbart import splicing
+
+    return splicing.steered(setting.model, setting.autoencoder, SITE, factors)
+
+
+def translation_pairs(
+    n_pairs: int, *, source: str = "en_XX", target: str = "de_DE"
+) -> tuple[list[Sentence], list[Sentence]]:
+    """Held-out sentences and their translations."""
+    meanings = draw_meanings(n_pairs, seed=29, split="test")
+    return [render(m, source) for m in meanings], [render(m, target) for m in meanings]
 
 
 # --- Words to be changed in sentences ----------------------------------------------------------------
@@ -209,9 +238,7 @@ class Cases:
     def effects_of(self, edit: Edit, *, everywhere: bool = False) -> list:
         """What the edit does to each translation."""
         edits = interventions.edit_all_tokens(edit) if everywhere else interventions.edit_tokens(self.own, edit)
-        return interventions.measure_effects(
-            self.setting.model, self.setting.tokenizer, self.cases, {SITE: edits}
-        )
+        return interventions.measure_effects(self.setting.model, self.setting.tokenizer, self.cases, {SITE: edits})
 
     @cached_property
     def aimed(self) -> list[Sentence]:
@@ -273,6 +300,30 @@ def draw_word_cases(
         concept=torch.tensor([NUMBER[case.concept] for case in cases]),
         aim=torch.tensor([NUMBER[aim] for aim in aims]),
     )
+
+
+def measure_off(setting: Setting, n_cases: int = 150, *, seed: int = 2) -> dict[str, dict[str, Outcome]]:
+    """Translate nouns with their detector or all their features off, and under controls; the long run's cases."""
+    cases = draw_word_cases(setting, setting.good(NOUN_CONCEPTS), n_cases, seed=seed)
+    made, own = setting.autoencoder, cases.concept
+    one, many = (interventions.edit_features(made, which[own]) for which in (setting.alone, setting.features(0.1)))
+    other, unit = ~setting.features(0.05)[own], setting.detector[own]
+    generator = torch.Generator().manual_seed(0)
+    return {
+        "At the noun's tokens": {
+            "its detector off": cases.translated(one),
+            "its detector times -1": cases.translated(interventions.edit_features(made, setting.alone[own], factor=-1)),
+            "all its features off": cases.translated(many),
+        },
+        "Controls at the same tokens": {
+            "another active feature off": cases.translated(interventions.edit_other_feature(made, unit, other)),
+            "another active feature, as far": cases.translated(
+                interventions.edit_other_feature(made, unit, other, like=one)
+            ),
+            "random direction, as far as all": cases.translated(interventions.move_randomly(many, generator)),
+            "reconstruction alone": cases.translated(interventions.reconstruct(made), everywhere=True),
+        },
+    }
 
 
 # --- Exchanging one word for another ----------------------------------------------------------------

@@ -12,11 +12,11 @@ import numpy as np
 import torch
 from IPython.display import Markdown
 from matplotlib.patches import FancyArrowPatch, Rectangle
+from torch import Tensor
 
 from course_lib.interpret.outcomes import Outcome
 from course_lib.lessons.using_features.contents import lesson
 from course_lib.lessons.using_features.measurements import (
-    CONCEPTS,
     NUMBER,
     OTHER_LANGUAGES,
     TEXT,
@@ -79,21 +79,17 @@ def sentence_table(
 # --- The pipeline on one line ------------------------------------------------------------------------
 
 
-def _at_word(setting: Setting, concept: str) -> tuple[list[str], int, torch.Tensor]:
-    """The sentence's tokens, the place of the first one of a word, and the code of all."""
-    tokens, code = setting.read(TEXT, "en_XX")
+def _at_word(setting: Setting, concept: str) -> tuple[list[str], int, Tensor, Tensor]:
+    """The sentence's tokens, the place of the first one of a word, and state and code there."""
+    tokens, states, code = setting.read(TEXT, "en_XX")
     place = next(i for i, token in enumerate(tokens) if token.lstrip("▁").startswith(word_of(concept)))
-    return tokens, place, code
+    return tokens, place, states[place], code[place]
 
 
 @lesson.figure(bare=True, size=(9.6, 3.3), legend=None, example=setting, xlim=(0, 100), ylim=(0, 33))
 def plot_line(axes, setting: Setting, concept: str = "food:apple"):
     """Draw the way of one token: tokens, its state, its code, the change, and back into the model."""
-    tokens, place, code = _at_word(setting, concept)
-    state = setting.words.states[0]
-    with torch.no_grad():
-        state = setting.autoencoder.decode(code)[place]
-    own = code[place]
+    tokens, place, state, own = _at_word(setting, concept)
     active = own.argsort(descending=True)[: int((own > 0).sum())]
     axes.text(0, 31, "tokens", fontweight="bold", va="top")
     for i, token in enumerate(tokens):
@@ -224,9 +220,7 @@ def stored(arms: Mapping[str, str], part: str = "exchange") -> dict[str, Outcome
     return {label: Outcome(**measured(part, name)) for label, name in arms.items()}
 
 
-@lesson.figure(
-    size=(8.2, 4.1), legend=None, example=lambda: (example_outcomes(),), x="sentences (%)", y="what is done"
-)
+@lesson.figure(size=(8.2, 4.1), legend=None, example=lambda: (example_outcomes(),), x="sentences (%)", y="what is done")
 def plot_arms(axes, groups: Mapping[str, Mapping[str, Outcome]]):
     """Draw how often the word changed, and how often another word, for the arms of some groups."""
     height, ticks, labels, said = 0.0, [], [], []
@@ -239,7 +233,12 @@ def plot_arms(axes, groups: Mapping[str, Mapping[str, Outcome]]):
                 share, low, high = (100 * value for value in outcome.share(what))
                 axes.plot([low, high], [height + lift] * 2, color=color, linewidth=1.3, linestyle="-")
                 axes.plot(
-                    share, height + lift, marker, color=color, markerfacecolor="white" if hollow else color, markersize=6
+                    share,
+                    height + lift,
+                    marker,
+                    color=color,
+                    markerfacecolor="white" if hollow else color,
+                    markersize=6,
                 )
             said.append(
                 f"{arm}: the word changed in {100 * outcome.changed / outcome.n:.0f}%, another word in "
@@ -259,11 +258,6 @@ def plot_arms(axes, groups: Mapping[str, Mapping[str, Outcome]]):
         frameon=False,
     )  # fmt: skip
     return "Points with 95% intervals. " + ". ".join(said) + "."
-
-
-def off_example() -> tuple:
-    """The groups of the long run."""
-    return (example_outcomes(),)
 
 
 # --- Closing experiment ------------------------------------------------------------------------------
@@ -306,7 +300,7 @@ def plot_exchange(axes, shares: Mapping[str, Mapping[int, Sequence[float]]]):
         for n in COUNTS:
             axes.plot([n] * len(shares[arm][n]), shares[arm][n], ".", color=color, alpha=0.55, markersize=4)
         said.append(f"{label} {', '.join(f'{value:.0f}%' for value in middle)}")
-    for (arm, label), style in zip(LOW_CONTROLS.items(), (":", "--", "-."), strict=True):
+    for (arm, label), style in zip(LOW_CONTROLS.items(), (":", (0, (8, 2))), strict=True):
         middle = [float(np.mean(shares[arm][n])) for n in COUNTS]
         axes.plot(COUNTS, middle, color=GREY, linestyle=style, linewidth=1.3, label=f"control: {label}")
         said.append(f"control, {label} {', '.join(f'{value:.0f}%' for value in middle)}")
@@ -347,14 +341,12 @@ class FeatureSwitches(Explorer):
     def __init__(self, of: Setting | None = None):
         self.setting = of or setting()
         self.translate = lru_cache(maxsize=512)(self._translate)
-        tokens, code = self.setting.read(TEXT, "en_XX")
+        tokens, _, code = self.setting.read(TEXT, "en_XX")
         self.choices = {}
         for word, concept in PLACES.items():
             place = next(i for i, t in enumerate(tokens) if t.lstrip("▁").startswith(word[:3]))
             strongest = code[place].topk(SHOWN)
-            self.choices[word] = [
-                (int(i), float(v)) for i, v in zip(strongest.indices, strongest.values, strict=True)
-            ]
+            self.choices[word] = [(int(i), float(v)) for i, v in zip(strongest.indices, strongest.values, strict=True)]
         dog = self.setting.table.activation[NUMBER["animal:dog"]]
         quiet = torch.where((code > 0).any(dim=0), 0, dog).topk(SHOWN).indices
         self.choices[SILENT] = [(int(i), 0.0) for i in quiet]
@@ -442,23 +434,276 @@ class FeatureSwitches(Explorer):
 
 # --- Predictions -------------------------------------------------------------------------------------
 
+P1_CHOICES = {
+    "in nine of ten or more": (0.85, 1.01, "A good detector need not be all that carries the word."),
+    "in about six of ten": (
+        0.45,
+        0.85,
+        "The detector carries much of the word, not all, and how much differs from noun to noun.",
+    ),
+    "in about three of ten": (
+        0.2,
+        0.45,
+        "The detector is not the only feature of its word, but it does more than that.",
+    ),
+    "in one of ten or fewer": (-0.01, 0.2, "The apple is an exception: most nouns do change."),
+}
 
-def outcome_choices(groups: Mapping[str, Mapping[str, Outcome]]) -> dict[str, str]:
-    """The choices of 35.P1 with what was measured."""
-    arms = {name: 100 * o.changed / o.n for group in groups.values() for name, o in group.items()}
-    one, many = arms["its detector off"], arms["all its features off"]
-    said = f"With its detector off the noun changes in {one:.0f}% of the sentences, with all its features off in {many:.0f}%."
-    bins = {"in nine of ten or more": (90, 101), "in about two thirds": (50, 90), "in about a third": (20, 50),
-            "in one of ten or fewer": (-1, 20)}  # fmt: skip
-    why = {
-        "in nine of ten or more": "A good detector need not be all that carries the word.",
-        "in about two thirds": "The detector carries much of the word, and not all.",
-        "in about a third": "The detector carries a part of the word; other features and the rest say it too.",
-        "in one of ten or fewer": "The model does use the feature: far more nouns change than without an unrelated one.",
-    }
+
+def _off_choices(groups: Mapping[str, Mapping[str, Outcome]]) -> dict[str, str]:
+    """The choices of 35.P1, each with what was measured."""
+    arms = {name: o.changed / o.n for group in groups.values() for name, o in group.items()}
+    one = arms["its detector off"]
+    said = f"Detector off: {one:.0%} of the nouns change. All features off: {arms['all its features off']:.0%}."
     return {
-        name: right(f"{why[name]} {said}") if low <= one < high else f"{why[name]} {said}"
-        for name, (low, high) in bins.items()
+        choice: right(f"{why} {said}") if low <= one < high else f"{why} {said}"
+        for choice, (low, high, why) in P1_CHOICES.items()
     }
 
 
+ask_off = lesson.prediction(
+    "35.P1",
+    "Not the apple alone: take every noun that has a detector with an F1 of 0.8 or more, one sentence each. Its detector is "
+    "switched off at the noun's tokens. In how many sentences does the noun leave the translation?",
+    _off_choices,
+    reveal=plot_arms,
+)
+
+
+@lesson.figure(
+    size=(8.0, 3.0), legend=None, x="exactly the aimed sentence (%)", y="what is done", xlim=(0, 104),
+    example=lambda: (stored_exchange(),),
+)  # fmt: skip
+def plot_exchanged(axes, shares: Mapping[str, float]):
+    """Draw the share of sentences that become exactly the aimed one, for ways to exchange a noun and for controls."""
+    looks = {"features": (BLUE, None), "difference of two means": (RED, "//")}
+    for place, (name, share) in enumerate(shares.items()):
+        color, hatch = looks.get(name, (PALE, None))
+        axes.barh(place, 100 * share, height=0.62, color=color, hatch=hatch, edgecolor="white" if hatch else color)
+        axes.text(100 * share + 1, place, f"{100 * share:.0f}%", va="center", fontsize=9)
+    axes.set_yticks(range(len(shares)), labels=list(shares))
+    axes.set_ylim(len(shares) - 0.4, -0.6)
+    axes.grid(axis="y", visible=False)
+    return "Share of sentences that become exactly the aimed one. " + "; ".join(
+        f"{name}: {100 * share:.0f}%" for name, share in shares.items()
+    ) + "."  # fmt: skip
+
+
+def stored_exchange() -> dict[str, float]:
+    """What the long run stored for all labels, beside its controls."""
+    return {
+        "features": measured("exchange", "exchanged, all labels: features") / 100,
+        "difference of two means": measured("exchange", "exchanged, all labels: means") / 100,
+        "reconstruction alone": measured("exchange", "exchanged: reconstruction") / 100,
+    }
+
+
+ask_means = lesson.prediction(
+    "35.P2",
+    "Now without any dictionary: subtract the mean state of the one noun and add the mean state of the other. In how many "
+    "sentences is the translation exactly the aimed one?",
+    {
+        "about 5%": "One arrow is enough: nouns of a kind lie far apart along the line between their means.",
+        "about 40%": "Nothing is lost by averaging over 256 numbers: with many examples the context averages out.",
+        "about 65%": "It is more: with many examples the context averages out of both means.",
+        "as many as with features": right(
+            "With many labelled examples the arrow between two means needs no dictionary, and no features to be chosen."
+        ),
+    },
+    reveal=plot_exchanged,
+)
+
+ask_labels = lesson.prediction(
+    "35.P3",
+    "Labels are scarce: ONE labelled occurrence of each noun. A mean is then a single state with all its context; features "
+    "are those active in it that seldom fire at the other labelled nouns. Which exchange is exact more often?",
+    {
+        "means, by 15 points or more": "A single state carries its context along: singular, language, neighbours.",
+        "no difference above 5 points": "With many labels that is so. With one, the mean carries its context along.",
+        "features, by 15 points or more": right(
+            "What fires at other nouns too is left out, and with it most of the context. The dictionary stands for labels."
+        ),
+        "both fail in four of five": "One example is already enough for more than half of the nouns.",
+    },
+    reveal=plot_exchange,
+)
+
+
+# --- Arrows ------------------------------------------------------------------------------------------
+
+
+def arrow_chains(
+    setting: Setting, concept: str, factors: Sequence[float | int]
+) -> tuple[dict[float | int, np.ndarray], np.ndarray, list[int]]:
+    """A word's token in the sentence as a chain of what its features add, in a plane, for each factor of its detector.
+
+    The first axis runs from the mean of the word's kind to the word, in units of that distance; the second is the direction
+    across in which the features add most. Returns chains (features + 1, 2), the token's own state (2,), and the features.
+    """
+    _, _, state, code = _at_word(setting, concept)
+    i = NUMBER[concept]
+    way = setting.table.state[i] - setting.of_kind[i]
+    first = way / way.square().sum()
+    active = [int(f) for f in code.argsort(descending=True) if code[f] > 0]
+    active.sort(key=lambda f: f == int(setting.detector[i]))  # the detector last
+    added = setting.autoencoder.decoder_weight.T[active] * (setting.autoencoder.input_scale * code[active])[:, None]
+    across = added - (added @ first)[:, None] * way
+    second = torch.linalg.svd(across, full_matrices=False).Vh[0] / way.norm()
+    plane = torch.stack([first, second], dim=1)
+    start = (setting.autoencoder.decode(torch.zeros(1, len(code)))[0] - setting.of_kind[i]) @ plane
+    chains = {}
+    for factor in factors:
+        scaled = added.clone()
+        scaled[-1] *= factor
+        chains[factor] = torch.cat([start[None], start + (scaled @ plane).cumsum(dim=0)]).numpy()
+    return chains, ((state - setting.of_kind[i]) @ plane).numpy(), active
+
+
+@lesson.figure(
+    "A state is a sum of arrows, and one of them is turned",
+    "way from “some food” (0) to “apple” (1)",
+    "across, in the same unit",
+    size=(7.8, 4.2),
+    legend=None,
+    example=setting,
+)
+def plot_arrows(axes, setting: Setting, concept: str = "food:apple"):
+    """Draw the chain of arrows that make up a word's state, and where it ends with the detector off and turned round."""
+    chains, state, features = arrow_chains(setting, concept, (1, 0, -1))
+    chain = chains[1]
+    for (x0, y0), (x1, y1), feature in zip(chain, chain[1:], features, strict=False):
+        own = feature == features[-1]
+        axes.annotate(
+            "", (x1, y1), (x0, y0),
+            arrowprops={"arrowstyle": "-|>", "color": BLUE if own else GREY, "linewidth": 2.6 if own else 1.4, "shrinkA": 0, "shrinkB": 0},
+        )  # fmt: skip
+    base, (x1, y1) = chain[-2], chain[-1]
+    turned = chains[-1][-1]
+    axes.annotate(
+        "", tuple(turned), tuple(base),
+        arrowprops={"arrowstyle": "-|>", "color": RED, "linewidth": 2.2, "linestyle": "--", "shrinkA": 0, "shrinkB": 0},
+    )  # fmt: skip
+    axes.plot(*state, "*", color=BLACK, markersize=13)
+    axes.plot(*base, "o", color=ORANGE, markersize=8)
+    axes.plot(*chain[0], "s", color=GREY, markersize=6)
+    points = np.vstack([chain, turned[None], state[None]])
+    low, high = points.min(axis=0), points.max(axis=0)
+    span = high - low
+    axes.set_xlim(low[0] - 0.3 * span[0] - 0.1, high[0] + 0.3 * span[0] + 0.1)
+    axes.set_ylim(low[1] - 0.25 * span[1] - 0.1, high[1] + 0.25 * span[1] + 0.1)
+    for text, (x, y), offset, align in (
+        ("the state", state, (8, 8), "left"),
+        ("without its detector", base, (-6, 10), "right"),
+        ("detector times -1", turned, (0, -14), "center"),
+        ("start: no feature", chain[0], (8, -12), "left"),
+        (f"the detector, {features[-1]}", ((base[0] + x1) / 2, (base[1] + y1) / 2), (0, -16), "center"),
+    ):
+        axes.annotate(text, (x, y), xytext=offset, textcoords="offset points", ha=align, fontsize=9)
+    return (
+        f"The state of “{word_of(concept)}” in a plane: arrows of its {len(features)} active features head to tail, the detector's "
+        f"last, from the start without a feature. The end without the detector stands at {base[0]:.2f} of the way from its kind's "
+        f"mean to the word, with it at {x1:.2f}, with the detector times -1 at {turned[0]:.2f}; the state itself, a star, at "
+        f"{state[0]:.2f}."
+    )
+
+
+@lesson.figure(
+    size=(7.4, 2.3), legend=None, x="cross-entropy (nats a token)", y="states that the decoder reads", xscale="log",
+    example=lambda: ({"the model's own": 0.03, "reconstructed": 0.09, "the mean state": 3.03},),
+)  # fmt: skip
+def plot_losses(axes, losses: Mapping[str, float]):
+    """Draw the decoder's cross-entropy with the states as they are and replaced, on a logarithmic axis."""
+    for place, (name, loss) in enumerate(losses.items()):
+        axes.plot([min(losses.values()) / 2, loss], [place, place], color=GREY, linewidth=1, linestyle="-")
+        axes.plot(loss, place, "o", color=BLUE, markersize=8)
+        axes.annotate(f"{loss:.3g}", (loss, place), xytext=(8, 0), textcoords="offset points", va="center", fontsize=9)
+    axes.set_yticks(range(len(losses)), labels=list(losses))
+    axes.set_ylim(len(losses) - 0.4, -0.6)
+    axes.set_xlim(min(losses.values()) / 2, 3 * max(losses.values()))
+    axes.minorticks_off()
+    axes.grid(axis="y", visible=False)
+    return (
+        "Cross-entropy of the right translation: "
+        + "; ".join(f"{name}: {loss:.3g}" for name, loss in losses.items())
+        + " nats."
+    )
+
+
+# --- Tables ------------------------------------------------------------------------------------------
+
+
+def _percent(outcome: Outcome, what: str = "changed") -> str:
+    return f"{100 * getattr(outcome, what) / outcome.n:.0f}%"
+
+
+def kinds_table() -> Markdown:
+    """Return what the long run stored of words of all kinds: the detector off, and the strongest feature off."""
+    rows = []
+    for label, kind in (
+        ("all", "all kinds"),
+        ("adjectives", "adjective"),
+        ("nouns", "noun"),
+        ("places", "place"),
+        ("verbs", "verb"),
+    ):
+        both = stored({arm: f"{kind}: {arm}" for arm in ("detector", "strongest feature")})
+        rows.append((label, both["detector"].n, *map(_percent, both.values())))
+    same = measured("exchange", "all kinds: the detector is the strongest feature, %")
+    only = (measured("exchange", f"all kinds: only the {name} changes the word") for name in ("strongest", "detector"))
+    table = markdown_table(("words", "cases", "changed, detector off", "changed, strongest feature off"), rows)
+    counts = "only the strongest changes the word in {} cases, only the detector in {}".format(*only)
+    return Markdown(f"{table.data}\n\nThe detector is the strongest feature in {same:.0f}% of the cases; {counts}.")
+
+
+def exchange_table() -> Markdown:
+    """Return means and ranges over the draws of labels of the long run, by arm and N."""
+    arms = {
+        "difference of two means": "means",
+        "the same, with neighbours": "means, neighbours",
+        "the same, leading components": "means, leading components",
+        "features, by precision": "features",
+        "all features active there": "active",
+        "random dictionary": "random dictionary",
+    }
+    rows = []
+    for label, arm in arms.items():
+        found = [measured("exchange", f"exchanged, N = {n}: {arm}") for n in COUNTS]
+        rows.append((label, *(f"{np.mean(v):.0f}% ({min(v):.0f} to {max(v):.0f})" for v in found)))
+    return markdown_table(("exactly the aimed sentence", *(f"N = {n}" for n in COUNTS)), rows)
+
+
+def dictionaries_table() -> Markdown:
+    """Return what three dictionaries gave in the long run."""
+    rows = []
+    for label, prefix in (("shipped", ""), ("seed 1", "dictionary 1, "), ("seed 2", "dictionary 2, ")):
+        off = stored({arm: f"{prefix}off: {arm}" for arm in ("detector", "features", "another feature, as far")})
+        way = measured("exchange", f"{prefix}of the way from its kind's mean: detector, %")
+        one, five = (np.mean(measured("exchange", f"{prefix}exchanged, N = {n}: features")) for n in (1, 5))
+        rows.append(
+            (label, off["detector"].n, f"{way:.0f}%", *map(_percent, off.values()), f"{one:.0f}%", f"{five:.0f}%")
+        )
+    return markdown_table(
+        ("dictionary", "nouns", "detector's part of the way", "changed, detector off", "all features off",
+         "another feature, as far", "exchanged, N = 1", "N = 5"), rows,
+    )  # fmt: skip
+
+
+SITES = {
+    "encoder's end, detector": "encoder, switched off: detector",
+    "encoder's end, features": "encoder, switched off: features, 0.2",
+    "after the first layer, detector": "encoder.1, switched off: detector",
+    "after the first layer, features": "encoder.1, switched off: features, 0.2",
+    "decoder's end, detector, all tokens": "decoder, switched off: detector, all tokens",
+    "decoder's end, features, all tokens": "decoder, switched off: features, 0.2, all tokens",
+    "features of another word, where they fire": "encoder, switched off: control: features of another word",
+}
+
+
+def sites_table() -> Markdown:
+    """Return what `make bench causes` stored for edits at other sites: words of all kinds."""
+    found = stored(SITES, "causes")
+    rows = [(label, o.n, _percent(o), _percent(o, "elsewhere")) for label, o in found.items()]
+    return markdown_table(("switched off", "cases", "the word changed", "another word changed"), rows)
+
+
+FIGURES = lesson.figures
