@@ -207,7 +207,7 @@ def exchanged(setting: Setting, *, arms: tuple[str, ...] = tuple(GRIDS)) -> dict
         knobs = {
             arm: max(
                 GRIDS[arm], key=lambda one: float(choosing.hits(arm, labelled, table, one).double().mean())
-            )  # noqa: B023
+            )
             for arm in arms
         }
         controls = AS_FEATURES if arms == tuple(GRIDS) else ()

@@ -79,6 +79,7 @@ LESSONS = tuple(
         ("30", "restricted_minimax", "Restricted minimax estimation", "V", "03", 75),
         ("31", "hawkes_tensor_recovery", "Hawkes processes by tensor recovery", "V", "03 12 18", 80),
         ("32", "sparse_socp", "Sparsity in conic relaxations", "V", "18 24", 80),
+        ("35", "using_features", "The girl eats a green chair", "VI", "29", 85),
     )
 )
 
@@ -92,7 +93,7 @@ def part_title(part: str) -> str:
 PATHS = {
     "Optimisation": ("05", "06", "07", "09", "20", "30", "32"),
     "Attention": ("12", "14", "16", "17", "22", "23"),
-    "Interpretability": ("19", "21", "22", "29"),
+    "Interpretability": ("19", "21", "22", "35"),
 }
 
 

@@ -80,9 +80,9 @@ def switched_off(x, code, decoder, feature, scale):
 
 lesson.value(
     "35.2", "What was recovered", difficulty=1, minutes=4,
-    prompt="On held-out translations the decoder's cross-entropy is 0.03 nats a token. With the encoder's states replaced by "
-    "their reconstructions it is 0.09, with every state replaced by the mean state 3.03. Call the model's own states 1 and "
-    "the mean state 0, on a straight scale of cross-entropy: where do the reconstructions stand?",
+    prompt="On held-out translations the decoder's cross-entropy is 0.03 nats a token. With the encoder's states replaced "
+    "by their reconstructions it is 0.09, with every state replaced by the mean state 3.03. Call the model's own states 1 "
+    "and the mean state 0, on a straight scale of cross-entropy: where do the reconstructions stand?",
     answer=0.98,
     properties=[
         ("The model's own states should stand at 1, the mean state at 0, and yours on the line between.",
@@ -112,10 +112,10 @@ lesson.value(
 
 @lesson.exercise(
     "35.3", "A control that refutes “any push would do”", difficulty=2, minutes=8,
-    prompt="An edit has turned the states `x` into `edited`, both of shape `(tokens, d)`. Someone objects: \"any push as long "
-    "would have changed the word\". Write `pushed_as_far(x, edited, direction)`: each token's state, moved exactly as far as "
-    "the edit moved that token, straight *against* another feature's `direction`, shape `(d,)`, of any length but 0. Return "
-    "shape `(tokens, d)`.",
+    prompt="An edit has turned the states `x` into `edited`, both of shape `(tokens, d)`. Someone objects: \"any push as "
+    "long would have changed the word\". Write `pushed_as_far(x, edited, direction)`: each token's state, moved exactly as "
+    "far as the edit moved that token, straight *against* another feature's `direction`, shape `(d,)`, of any length but 0. "
+    "Return shape `(tokens, d)`.",
     draw=inputs(
         tokens=whole(2, 4), d=whole(2, 4), x=normal("tokens d"), step=normal("tokens d"),
         still=whole(0, 1), edited=lambda x, step, still: x + step * (torch.arange(len(x)) != still)[:, None],
@@ -192,7 +192,7 @@ def pushed_as_far(x, edited, direction):
         ("backwards", edit("x + there - here", "x + here - there"),
          "Your arrow points from the other word to this one: exchange the signs."),
         ("the mean itself", edit("x + there - here", "(there + 0 * x)"),
-         "Every token becomes the mean of the other word: what distinguished the tokens, such as singular and plural, is lost."),
+         "Every token becomes the mean of the other word: what distinguished the tokens, such as their number, is lost."),
         ("added only", edit("x + there - here", "x + there"),
          "You added the other word and left the first one in: subtract its mean."),
         ("taken away only", edit("x + there - here", "x - here"),

@@ -60,7 +60,7 @@ class Words:
         return tokens, place, keys % len(CONCEPTS)
 
     def draw(self, n: int, *, seed: int, concepts: Sequence[str] = CONCEPTS) -> Bool[Tensor, " tokens"]:
-        """Label `n` occurrences of each of some words, drawn at random (all, where there are fewer): which tokens these are."""
+        """Label `n` occurrences of each of some words, drawn at random; of a rarer word all: which tokens these are."""
         tokens, place, held = self._occurrences
         wanted = torch.zeros(len(CONCEPTS), dtype=torch.bool)
         wanted[[NUMBER[concept] for concept in concepts]] = True

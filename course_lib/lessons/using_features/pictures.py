@@ -165,7 +165,7 @@ def plot_carried(axes, setting: Setting, concepts: Sequence[str]):
     said = []
     for place, concept in enumerate(concepts):
         parts, left = shares_of_way(setting, concept), 0.0
-        for k, (name, share) in enumerate(parts[:-1]):
+        for k, (_, share) in enumerate(parts[:-1]):
             color = looks[min(k, len(looks) - 1)][0]
             axes.barh(place, 100 * share, left=100 * left, height=0.7, color=color, edgecolor="white", linewidth=0.8)
             if k == 0:
@@ -269,10 +269,7 @@ CURVES = {
     "active": ("all features active there", ORANGE, "^", "-."),
     "random dictionary": ("features of a random dictionary", GREEN, "v", (0, (5, 1, 1, 1))),
 }
-LOW_CONTROLS = {
-    "another word's features": "a third noun's features off",
-    "random": "random step as long",
-}
+LOW_CONTROLS = {"another word's features": "a third noun's features off"}
 
 
 def exchange_shares() -> dict[str, dict[int, list[float]]]:
@@ -300,7 +297,7 @@ def plot_exchange(axes, shares: Mapping[str, Mapping[int, Sequence[float]]]):
         for n in COUNTS:
             axes.plot([n] * len(shares[arm][n]), shares[arm][n], ".", color=color, alpha=0.55, markersize=4)
         said.append(f"{label} {', '.join(f'{value:.0f}%' for value in middle)}")
-    for (arm, label), style in zip(LOW_CONTROLS.items(), (":", (0, (8, 2))), strict=True):
+    for (arm, label), style in zip(LOW_CONTROLS.items(), (":",), strict=True):
         middle = [float(np.mean(shares[arm][n])) for n in COUNTS]
         axes.plot(COUNTS, middle, color=GREY, linestyle=style, linewidth=1.3, label=f"control: {label}")
         said.append(f"control, {label} {', '.join(f'{value:.0f}%' for value in middle)}")
@@ -343,7 +340,7 @@ class FeatureSwitches(Explorer):
         self.translate = lru_cache(maxsize=512)(self._translate)
         tokens, _, code = self.setting.read(TEXT, "en_XX")
         self.choices = {}
-        for word, concept in PLACES.items():
+        for word in PLACES:
             place = next(i for i, t in enumerate(tokens) if t.lstrip("▁").startswith(word[:3]))
             strongest = code[place].topk(SHOWN)
             self.choices[word] = [(int(i), float(v)) for i, v in zip(strongest.indices, strongest.values, strict=True)]
@@ -373,7 +370,7 @@ class FeatureSwitches(Explorer):
         }
 
     layout = panels(
-        ["The three strongest features at the word", "What the model writes"],
+        ["The three strongest features of the word", "What the model writes"],
         ["activation", "words that differ are red and between stars"],
         ["feature", "language"],
         grid=(2, 1),
@@ -416,7 +413,7 @@ class FeatureSwitches(Explorer):
                 word, differs = words[k] if k < len(words) else ("", False)
                 shown = f"*{word}*" if differs else word
                 artist.set(text=shown, x=column, color=RED if differs else BLACK)
-                column += 0.92 * (len(shown) + (1 if shown else 0))
+                column += 0.8 * (len(shown) + (1 if shown else 0))
 
     def words(self, state: Any) -> str:
         """Say which features were turned, and what became of the translations."""
@@ -559,6 +556,10 @@ def arrow_chains(
     return chains, ((state - setting.of_kind[i]) @ plane).numpy(), active
 
 
+def _arrow(axes, start: np.ndarray, end: np.ndarray, **look: Any) -> None:
+    axes.annotate("", tuple(end), tuple(start), arrowprops={"arrowstyle": "-|>", "shrinkA": 0, "shrinkB": 0, **look})
+
+
 @lesson.figure(
     "A state is a sum of arrows, and one of them is turned",
     "way from “some food” (0) to “apple” (1)",
@@ -571,18 +572,12 @@ def plot_arrows(axes, setting: Setting, concept: str = "food:apple"):
     """Draw the chain of arrows that make up a word's state, and where it ends with the detector off and turned round."""
     chains, state, features = arrow_chains(setting, concept, (1, 0, -1))
     chain = chains[1]
-    for (x0, y0), (x1, y1), feature in zip(chain, chain[1:], features, strict=False):
+    for start, end, feature in zip(chain[:-1], chain[1:], features, strict=True):
         own = feature == features[-1]
-        axes.annotate(
-            "", (x1, y1), (x0, y0),
-            arrowprops={"arrowstyle": "-|>", "color": BLUE if own else GREY, "linewidth": 2.6 if own else 1.4, "shrinkA": 0, "shrinkB": 0},
-        )  # fmt: skip
+        _arrow(axes, start, end, color=BLUE if own else GREY, linewidth=2.6 if own else 1.4)
     base, (x1, y1) = chain[-2], chain[-1]
     turned = chains[-1][-1]
-    axes.annotate(
-        "", tuple(turned), tuple(base),
-        arrowprops={"arrowstyle": "-|>", "color": RED, "linewidth": 2.2, "linestyle": "--", "shrinkA": 0, "shrinkB": 0},
-    )  # fmt: skip
+    _arrow(axes, base, turned, color=RED, linewidth=2.2, linestyle="--")
     axes.plot(*state, "*", color=BLACK, markersize=13)
     axes.plot(*base, "o", color=ORANGE, markersize=8)
     axes.plot(*chain[0], "s", color=GREY, markersize=6)
@@ -593,27 +588,27 @@ def plot_arrows(axes, setting: Setting, concept: str = "food:apple"):
     axes.set_ylim(low[1] - 0.25 * span[1] - 0.1, high[1] + 0.25 * span[1] + 0.1)
     for text, (x, y), offset, align in (
         ("the state", state, (8, 8), "left"),
-        ("without its detector", base, (-6, 10), "right"),
-        ("detector times -1", turned, (0, -14), "center"),
-        ("start: no feature", chain[0], (8, -12), "left"),
-        (f"the detector, {features[-1]}", ((base[0] + x1) / 2, (base[1] + y1) / 2), (0, -16), "center"),
+        ("without its detector", base, (6, -16), "left"),
+        ("detector times -1", turned, (0, -16), "center"),
+        ("start: no feature", chain[0], (0, 8), "center"),
+        (f"detector, {features[-1]}", ((base[0] + x1) / 2, (base[1] + y1) / 2), (-8, 10), "right"),
     ):
         axes.annotate(text, (x, y), xytext=offset, textcoords="offset points", ha=align, fontsize=9)
     return (
-        f"The state of “{word_of(concept)}” in a plane: arrows of its {len(features)} active features head to tail, the detector's "
-        f"last, from the start without a feature. The end without the detector stands at {base[0]:.2f} of the way from its kind's "
-        f"mean to the word, with it at {x1:.2f}, with the detector times -1 at {turned[0]:.2f}; the state itself, a star, at "
-        f"{state[0]:.2f}."
+        f"The state of “{word_of(concept)}” in a plane: its {len(features)} active features as arrows head to tail, the "
+        f"detector's last, from the start without a feature. The end without the detector stands at {base[0]:.2f} of the "
+        f"way from its kind's mean to the word, with it at {x1:.2f}, with it times -1 at {turned[0]:.2f}; the state itself "
+        f"(star) at {state[0]:.2f}."
     )
 
 
 @lesson.figure(
-    size=(7.4, 2.3), legend=None, x="cross-entropy (nats a token)", y="states that the decoder reads", xscale="log",
+    size=(7.4, 2.3), legend=None, x="cross-entropy (nats a token)", y="states", xscale="log",
     example=lambda: ({"the model's own": 0.03, "reconstructed": 0.09, "the mean state": 3.03},),
 )  # fmt: skip
 def plot_losses(axes, losses: Mapping[str, float]):
     """Draw the decoder's cross-entropy with the states as they are and replaced, on a logarithmic axis."""
-    for place, (name, loss) in enumerate(losses.items()):
+    for place, loss in enumerate(losses.values()):
         axes.plot([min(losses.values()) / 2, loss], [place, place], color=GREY, linewidth=1, linestyle="-")
         axes.plot(loss, place, "o", color=BLUE, markersize=8)
         axes.annotate(f"{loss:.3g}", (loss, place), xytext=(8, 0), textcoords="offset points", va="center", fontsize=9)
