@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 ENTRIES = 40  # of an input; a larger tensor is named by its shape
+PASTED = 450  # characters of a tensor that is still written out
 COMPARED = 240  # characters of two outputs that are written side by side
 LONGEST = 200  # characters of a value that no tensor holds
 DEFAULT_DTYPES = (torch.float32, torch.int64, torch.bool, torch.complex64)
@@ -51,7 +52,8 @@ def typed(value: Any) -> str:
             return f"a {value.dtype} tensor of shape {tuple(value.shape)}"
         if value.numel() == 0:
             return f"torch.empty({tuple(value.shape)}{_dtype(value)})"
-        return _tensor(value, _exact(value.dtype))
+        text = _tensor(value, _exact(value.dtype))
+        return text if len(text) <= PASTED else f"a {value.dtype} tensor of shape {tuple(value.shape)}"
     if isinstance(value, list | tuple) and any(isinstance(one, torch.Tensor) for one in value):
         inside = ", ".join(typed(one) for one in value)
         return f"[{inside}]" if isinstance(value, list) else f"({inside},)"

@@ -55,6 +55,8 @@ def test_inputs_are_written_as_they_would_be_typed(value, text):
 
 
 def test_a_large_input_is_named_by_its_shape():
+    assert typed(torch.full((6, 6), 1 / 3).double()) == "a torch.float64 tensor of shape (6, 6)"
+    assert typed(torch.zeros(6, 6)).startswith("torch.tensor([[0.0, ")
     assert (
         typed_inputs({"x": torch.zeros(10, 10), "n": 2})
         == "x = a torch.float32 tensor of shape (10, 10), n = 2"
