@@ -104,13 +104,6 @@ def test_answers_that_are_right_in_another_form_are_taken():
     assert verdict("09.3", {"g1": 3.0, "g2": 5, "g3": 7.0}).status == "solved"  # ones and x-hat mixed
     assert verdict("09.3", {"g1": 1e-8, "g2": 0.0, "g3": -1e-8}).status == "solved"
 
-    def by_batch_norm(x, g, gamma):
-        x = x.clone().requires_grad_()
-        norm = torch.nn.functional.batch_norm(x[:, None], None, None, training=True, eps=1e-14)
-        return torch.autograd.grad((gamma * norm[:, 0]) @ g, x)[0]
-
-    assert verdict("09.2", by_batch_norm).status == "solved"
-
     def by_stacking(matrix, target, keep):
         root = ((1 - keep) / keep) ** 0.5 * torch.diag(matrix.norm(dim=0))
         zeros = torch.zeros(matrix.shape[1], 1, **F64)
@@ -120,10 +113,28 @@ def test_answers_that_are_right_in_another_form_are_taken():
     assert verdict("09.6", by_stacking).status == "solved"
 
 
+def test_the_gradient_by_autograd_is_right_and_refused():
+    def by_batch_norm(x, g, gamma):
+        x = x.clone().requires_grad_()
+        norm = torch.nn.functional.batch_norm(x[:, None], None, None, training=True, eps=1e-14)
+        return torch.autograd.grad((gamma * norm[:, 0]) @ g, x)[0]
+
+    found = verdict("09.2", by_batch_norm)
+    assert (found.status, found.mistake) == ("mistake", "autograd")
+    assert found.message.startswith(
+        "The numbers are right, but the prompt asks for a derivative written by you"
+    )
+
+
+def test_a_gradient_of_equal_entries_is_the_case_that_the_sentence_names():
+    found = verdict("09.3", {"g1": 4.0, "g2": 4.0, "g3": 4.0})
+    assert found.status == "wrong"
+    assert found.message.endswith("it is the case that the sentence names: its entries are equal.")
+
+
 @pytest.mark.parametrize(
     ("answer", "mistake"),
     [
-        ({"g1": 4.0, "g2": 4.0, "g3": 4.0}, "all equal"),
         ({"g1": -2.0, "g2": 4.0, "g3": -2.0}, "across both"),
         ({"g1": 0.0, "g2": 2.0, "g3": 0.0}, "a single example"),
         ({"g1": 1.0, "g2": 2.0, "g3": 4.0}, None),

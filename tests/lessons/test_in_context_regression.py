@@ -97,13 +97,15 @@ def test_the_mean_through_a_matrix_is_accepted_too():
     assert grade("23.1", average).status == "solved"
 
 
-def test_the_gradient_by_autograd_is_accepted_and_its_double_is_not():
+def test_the_gradient_by_autograd_is_right_and_refused():
     def gradient(x, y, query, target, w, u):
         leaf = w.clone().requires_grad_()
         loss = (u * ((x @ (leaf * query)).softmax(0) @ y) - target) ** 2 / 2
         return torch.autograd.grad(loss, leaf)[0]
 
-    assert grade("23.4", gradient).status == "solved"
+    found = grade("23.4", gradient)
+    assert (found.status, found.mistake) == ("mistake", "autograd")
+    assert found.message.startswith("The numbers are right")
     assert grade("23.4", lambda **given: 2 * gradient(**given)).status != "solved"
     assert grade("23.4", lambda x, y, query, target, w, u: 0 * w).status != "solved"
 

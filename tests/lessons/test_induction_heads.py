@@ -97,12 +97,14 @@ def test_counterexamples_that_miss_one_condition(p):
     assert grade("22.4", dict(zip(("p_00", "p_01", "p_10", "p_11"), p, strict=True))).status != "solved"
 
 
-def test_the_race_by_autograd_is_accepted_and_its_half_is_not():
+def test_the_race_by_autograd_is_right_and_refused():
     def velocity(c, values, a):
         leaf = c.clone().requires_grad_()
         gain = a * (leaf.square() / leaf.square().sum() * values).sum()
         return torch.autograd.grad(gain, leaf)[0]
 
-    assert grade("22.5", velocity).status == "solved"
+    found = grade("22.5", velocity)
+    assert (found.status, found.mistake) == ("mistake", "autograd")
+    assert found.message.startswith("The numbers are right")
     assert grade("22.5", lambda c, values, a: 1.5 * velocity(c, values, a)).status != "solved"
     assert grade("22.5", lambda c, values, a: 0 * c).status != "solved"
