@@ -456,8 +456,8 @@ MUTANTS = [
     Mutant(
         "nan-counts-as-a-number",
         "teaching/exercise.py",
-        "if not math.isfinite(_as_float(value)):",
-        "if math.isinf(_as_float(value)):",
+        "if not math.isfinite(as_float(value)):",
+        "if math.isinf(as_float(value)):",
         ("tests/teaching/test_exercise.py",),
     ),
     Mutant(
@@ -477,8 +477,8 @@ MUTANTS = [
     Mutant(
         "learner-gets-the-judges-own-inputs",
         "teaching/sandbox.py",
-        "function(*deepcopy(list(case.values())))",
-        "function(*case.values())",
+        "given = deepcopy(list(case.values()))",
+        "given = list(case.values())",
         ("tests/teaching/test_sandbox.py", "tests/teaching/test_exercise.py"),
     ),
     Mutant(
@@ -519,8 +519,8 @@ MUTANTS = [
     Mutant(
         "claim-forgets-the-absolute-value",
         "teaching/claims.py",
-        'np.abs(values - _as_array("equals", equals)) <= within',
-        '(values - _as_array("equals", equals)) <= within',
+        "gaps = np.abs(values - wanted)",
+        "gaps = values - wanted",
         ("tests/teaching/test_claims.py",),
     ),
     # lessons

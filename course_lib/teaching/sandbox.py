@@ -53,6 +53,7 @@ DEAF = 200  # rounds after which a thread that catches every exception is given 
 MEMORY = 2 * 2**30  # bytes that a child may take beyond what the kernel has when it is forked
 LARGEST = 2**28  # bytes of answers that a child hands back
 PRINTED = 2000  # characters kept of what one call prints
+RUNNING = -1  # no status of a process that has ended
 WATCHED = ("autograd", "loop", "overwritten inputs")
 
 
@@ -205,7 +206,7 @@ def _sent_by_a_child(function, cases, seconds, watch, imported) -> bytes:
             os.setpgid(child, child)
         payload, in_time = _received(read, time.monotonic() + PATIENCE * seconds)
         if payload is None and in_time:
-            _, status = os.waitpid(child, 0)
+            status = _status(child, 0)
     finally:
         os.close(read)
         with contextlib.suppress(ProcessLookupError):
@@ -214,8 +215,14 @@ def _sent_by_a_child(function, cases, seconds, watch, imported) -> bytes:
             _ending.append(child)  # the system takes its memory back meanwhile: nobody waits for that
     if payload is not None:
         return payload
-    if not in_time or (os.WIFSIGNALED(status) and os.WTERMSIG(status) in (signal.SIGPROF, signal.SIGXCPU)):
+    if not in_time or (
+        status is not None
+        and os.WIFSIGNALED(status)
+        and os.WTERMSIG(status) in (signal.SIGPROF, signal.SIGXCPU)
+    ):
         raise TimeLimitError(seconds, ended=True)
+    if status is None:
+        raise EndedError("ended the process in which it ran")
     if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
         raise EndedError(
@@ -229,7 +236,19 @@ _ending: list[int] = []
 
 def _reap() -> None:
     """Collect the children that have ended by now."""
-    _ending[:] = [child for child in _ending if os.waitpid(child, os.WNOHANG) == (0, 0)]
+    _ending[:] = [child for child in _ending if _status(child, os.WNOHANG) == RUNNING]
+
+
+def _status(child: int, options: int) -> int | None:
+    """Return how a child ended, RUNNING where it has not, and None where somebody else has collected it.
+
+    That may be another thread that judges at the same time, or the learner's own code (`os.wait`).
+    """
+    try:
+        ended, status = os.waitpid(child, options)
+    except ChildProcessError:
+        return None
+    return status if ended else RUNNING
 
 
 def _received(descriptor: int, deadline: float) -> tuple[bytes | None, bool]:

@@ -708,3 +708,33 @@ def raises(x):
 )
 def test_anything_else_is_an_attempt(function):
     assert not does_nothing(function)
+
+
+@pytest.mark.skipif(not can_fork(), reason="answers are judged in a thread here")
+def test_answers_can_be_judged_in_several_threads_at_once():
+    failed = []
+
+    def judge():
+        for _ in range(40):
+            try:
+                assert call_each(lambda x: 2 * x, CASES, seconds=5)[1].value == 4.0
+            except Exception as error:
+                failed.append(error)
+
+    threads = [threading.Thread(target=judge) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failed == []
+
+
+@pytest.mark.skipif(not can_fork(), reason="answers are judged in a thread here")
+def test_a_child_that_somebody_else_collected_is_forgotten(monkeypatch):
+    child = os.fork()
+    if child == 0:
+        os._exit(0)
+    os.waitpid(child, 0)
+    monkeypatch.setattr(sandbox, "_ending", [child])
+    assert call_each(lambda x: x, CASES, seconds=5)[0].value == 1.0
+    assert child not in sandbox._ending
