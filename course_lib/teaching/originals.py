@@ -32,10 +32,11 @@ _BUILTINS |= {"sorted", "sum", "type", "zip"}
 
 
 def _functions(name: str) -> dict[str, object]:
+    """Return the functions of a namespace, without its classes: torch.set_default_dtype exchanges one of torch's."""
     return {
         key: value
         for key, value in vars(_NAMESPACES[name]).items()
-        if callable(value) and (name != "builtins" or key in _BUILTINS)
+        if (key in _BUILTINS if name == "builtins" else callable(value) and not isinstance(value, type))
     }
 
 

@@ -17,6 +17,18 @@ def test_nothing_is_replaced_in_a_fresh_kernel():
         assert replaced == []
 
 
+def test_another_default_dtype_replaces_nothing():
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    try:
+        storage = torch.Storage
+        with original_libraries() as replaced:
+            assert replaced == []
+            assert torch.Storage is storage
+    finally:
+        torch.set_default_dtype(before)
+
+
 def test_replaced_functions_are_put_back_for_the_block(monkeypatch):
     ours = {torch: "allclose", math: "isclose", np: "allclose", torch.Tensor: "all"}
     originals = {owner: getattr(owner, name) for owner, name in ours.items()}
