@@ -63,7 +63,7 @@ def different_in_kind(answer: ast.AST, reference: ast.AST) -> list[str]:
 
 
 def _written(tree: ast.Module) -> str:
-    """Return the first function of a source without its name, docstring, annotations and comments."""
+    """Return the first function of a source without its name, docstring, annotations, comments and imports."""
     function = tree.body[0]
     if not isinstance(function, ast.FunctionDef):
         return ast.unparse(function)
@@ -71,7 +71,8 @@ def _written(tree: ast.Module) -> str:
     if len(body) > 1 and isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant):
         body = body[1:]
     names = [argument.arg for argument in function.args.args]
-    return "\n".join([*names, *(ast.unparse(step) for step in body)])
+    steps = [step for step in body if not isinstance(step, ast.Import | ast.ImportFrom)]
+    return "\n".join([*names, *map(ast.unparse, steps)])
 
 
 def _loops(tree: ast.AST) -> bool:

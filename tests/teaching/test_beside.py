@@ -64,6 +64,15 @@ def test_functions_without_a_source_are_not_compared():
     assert beside(scope["typed"], solved) == ""
 
 
+def test_an_import_inside_the_answer_makes_no_other_answer():
+    def solved_too(matrix, vector):
+        from torch.linalg import solve  # noqa: F401
+
+        return torch.linalg.solve(matrix, vector)
+
+    assert beside(solved_too, solved) == ""
+
+
 def test_the_reference_is_shown_with_what_is_different_in_kind():
     for own, reference, fact in (
         (
