@@ -33,6 +33,7 @@ PARTS = {
     ),
     "generation": ("generation",),
     "recall": ("recall",),
+    "rank_price": ("rank_price",),
     "convolution": ("convolution",),
     "graphs": ("graphs",),
     "recurrent": ("recurrent",),

@@ -61,7 +61,7 @@ LESSONS = tuple(
         ("12", "state_space_models", "State space models", "II", "08", 90),
         ("13", "attention_scaling", "The scale of attention", "III", "03", 90),
         ("14", "rotary_position_embedding", "Rotary position embedding", "III", "13", 90),
-        ("15", "kernelized_attention", "Kernelized attention", "III", "13", 90),
+        ("15", "kernelized_attention", "Move one bracket, and attention costs N", "III", "13", 88),
         ("16", "random_features", "Random features", "III", "13 15", 95),
         ("17", "ridge_attention", "Ridge attention", "III", "03 15", 100),
         ("18", "pca_and_autoencoders", "PCA and autoencoders", "IV", "01 03", 80),
