@@ -38,6 +38,7 @@ PARTS = {
     "graphs": ("graphs",),
     "recurrent": ("recurrent",),
     "state_space": ("state_space",),
+    "hidden_system": ("hidden_system",),
     "pca": ("pca",),
     "erasure": ("erasure",),
     "lora": ("lora",),

@@ -58,7 +58,7 @@ LESSONS = tuple(
         ("09", "batch_norm_and_dropout", "Batch norm and dropout", "II", "01 03", 80),
         ("10", "graph_networks", "Graph networks", "II", "01 08", 80),
         ("11", "recurrent_networks", "Recurrent networks", "II", "05", 85),
-        ("12", "state_space_models", "State space models", "II", "08", 90),
+        ("12", "state_space_models", "State space models", "II", "08", 82),
         ("13", "attention_scaling", "The scale of attention", "III", "03", 90),
         ("14", "rotary_position_embedding", "Rotary position embedding", "III", "13", 90),
         ("15", "kernelized_attention", "Move one bracket, and attention costs N", "III", "13", 88),
