@@ -39,6 +39,7 @@ PARTS = {
     "recurrent": ("recurrent",),
     "state_space": ("state_space",),
     "hidden_system": ("hidden_system",),
+    "selective": ("selective",),
     "pca": ("pca",),
     "erasure": ("erasure",),
     "lora": ("lora",),

@@ -391,6 +391,7 @@ FROM_SIGNATURE = """
     architectures.state_space: hippo_reconstruct
     architectures.selective: scan_loop scan_by_doubling selective_step selective_scan_loop
     architectures.selective: selective_scan decayed_step decayed_attention_loop decayed_attention
+    architectures.selective_copying: last_flagged
     attention.decay: decay_mask decay_mask_with_past decayed_sums
     attention.feature_maps: elu_features exp_similarity
     attention.random_features: gaussian_kernel relative_variance orthogonal_covariance
@@ -789,6 +790,7 @@ EXCEPTIONS = {
     """,
     "draws from a generator, on whose device the result is": """
         architectures.convolution: correlated_images
+        architectures.selective_copying: flagged_texts
         optimization.gradient_estimators: gumbel_noise
         optimization.stochastic_gradient_descent: draw_indices
         representation.attention_only: repeated_sequences planted_induction
