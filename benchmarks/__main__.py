@@ -54,6 +54,7 @@ PARTS = {
     "kinds": ("kinds",),
     "features": ("features",),
     "concept_kinds": ("concept_kinds",),
+    "across_languages": ("across_languages",),
     "causes": ("causes",),
     "browse": ("browse",),
     "socp": ("socp",),

@@ -132,7 +132,7 @@ def test_the_page_of_help_shows_every_command_once_with_one_line_by_reader():
         "Learn": ["doctor", "site"],
         "Run on your text": ["pipeline", "browse", "activations", "sae"],
         "Teach": ["hand-out", "progress", "teacher"],
-        "Maintain the course": ["figures", "pretrain"],
+        "Maintain the course": ["figures", "pretrain", "dictionary"],
     }
     assert {
         name: [command for command, _ in rows] for name, rows in shown.items() if name != "Options"

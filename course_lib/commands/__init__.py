@@ -22,7 +22,7 @@ GROUPS = {
     "Learn": (learn.doctor, learn.site),
     TEXT: (text.pipeline, text.browse, text.activations),
     "Teach": (teach.hand_out, teach.progress, teach.teacher),
-    "Maintain the course": (maintain.figures, maintain.pretrain),
+    "Maintain the course": (maintain.figures, maintain.pretrain, maintain.dictionary),
 }
 
 app = typer.Typer(

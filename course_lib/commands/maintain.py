@@ -69,3 +69,19 @@ def pretrain(
     for name, value in scores.items():
         typer.echo(f"{name}: {value:.4g}")
     typer.echo(f"model: {out}")
+
+
+def dictionary(
+    out: Annotated[Path, typer.Option(help="Directory for weights and scores; must not hold anything.")],
+    seed: Annotated[int, typer.Option(help="Seed of the sentences and of the training.")] = 0,
+    threads: Annotated[int | None, typer.Option(help="CPU threads of torch (default: torch's own).")] = None,
+    progress: options.Progress = True,
+) -> None:
+    """Train the dictionary of features that is shipped, or another."""
+    from course_lib.devices import threads as threads_set
+    from course_lib.pipeline.course_dictionary import make
+
+    with explain_errors(ValueError, FileExistsError), threads_set(threads):
+        about = make(out, seed=seed, progress=progress)
+    typer.echo(f"held-out variance explained: {about['held-out variance explained']:.4g}")
+    typer.echo(f"dictionary: {out}")

@@ -1,0 +1,65 @@
+"""The shipped dictionary: what its files say, and that they belong to the model that is shipped beside it."""
+
+import json
+
+import pytest
+import torch
+
+from course_lib.interpret.concepts import encode_rows, f1_scores
+from course_lib.language.corpus import LEXICAL_CONCEPTS, SPLITS
+from course_lib.pipeline import SparseConfig
+from course_lib.pipeline.course_dictionary import make, named_detectors, token_rows
+from course_lib.sae import TrainConfig
+from course_lib.sae.course_dictionary import DIRECTORY, course_dictionary, detectors, origin
+from course_lib.sae.io import load
+from course_lib.sae.metrics import explained_variance
+
+
+@pytest.fixture(scope="module")
+def held_out():
+    return token_rows(800, seed=7, split=SPLITS[-1])
+
+
+def test_it_is_as_large_and_as_sparse_as_it_says(held_out):
+    dictionary = course_dictionary()
+    assert (dictionary.n_features, dictionary.d_model, dictionary.k) == (2048, 256, 8)
+    assert not any(parameter.requires_grad for parameter in dictionary.parameters())
+    assert (dictionary.decoder_weight.norm(dim=0) - 1).abs().max() < 2e-3
+    assert all(file.stat().st_size < 2.5e6 for file in DIRECTORY.iterdir())
+    assert float((dictionary.encode(held_out.states) > 0).sum(dim=1).double().mean()) <= 8
+
+
+def test_its_origin_is_what_new_sentences_show(held_out):
+    dictionary, about = course_dictionary(), origin()
+    explained = explained_variance(held_out.states, dictionary(held_out.states))
+    assert explained == pytest.approx(about["held-out variance explained"], abs=0.01)
+    assert about["command"].startswith("python -m course_lib dictionary")
+    assert (about["training sentences"], about["concepts"]) == (24_000, len(LEXICAL_CONCEPTS))
+
+
+def test_its_detectors_find_their_words_in_new_sentences(held_out):
+    named = detectors()
+    assert [one.concept for one in named] == list(LEXICAL_CONCEPTS)
+    scores = held_out.largest(encode_rows(course_dictionary(), held_out.states))
+    units, cuts = (torch.tensor([getattr(one, name) for one in named]) for name in ("feature", "threshold"))
+    f1 = f1_scores(scores[:, units] > cuts, held_out.labels)
+    enough = held_out.labels.sum(dim=0) >= 10
+    stored = torch.tensor([float("nan") if one.f1 is None else one.f1 for one in named], dtype=torch.float64)
+    both = enough & ~stored.isnan()
+    assert int(both.sum()) > 50
+    assert float((f1 - stored)[both].abs().mean()) < 0.05
+    reached = sum(one.f1 is not None and one.f1 >= 0.9 for one in named)
+    assert reached == origin()["of these, at held-out F1 0.9 or more"]
+
+
+def test_a_small_one_is_made_and_read_back(tmp_path):
+    quick = SparseConfig(n_features=64, training=TrainConfig(steps=3, batch_size=64, unit_norm_decoder=True))
+    about = make(tmp_path / "made", sentences=1500, held_out=120, config=quick, progress=False)
+    made = load(tmp_path / "made")
+    assert made.n_features == 64
+    assert json.loads((tmp_path / "made" / "origin.json").read_text(encoding="utf-8")) == about
+    rows = [token_rows(n, seed=0, split=split) for n, split in ((1500, "train"), (120, "test"))]
+    named = json.loads((tmp_path / "made" / "detectors.json").read_text(encoding="utf-8"))
+    assert [one.feature for one in named_detectors(made, *rows)] == [one["feature"] for one in named]
+    with pytest.raises(FileExistsError):
+        make(tmp_path / "made", sentences=1500, held_out=120, config=quick, progress=False)
