@@ -30,13 +30,15 @@ def flagged_texts(
     """
     numbers = torch.randn(count, length, generator=generator, dtype=torch.float32)
     flags = torch.rand(count, length, generator=generator, dtype=torch.float32) < share
-    return torch.stack([numbers, flags.to(numbers)], -1), last_flagged(numbers, flags)
+    return torch.stack([numbers, flags.to(numbers)], -1), last_flagged(numbers, flags.to(numbers))
 
 
-def last_flagged(numbers: Float[Tensor, "*lead length"], flags: Tensor) -> Float[Tensor, "*lead length"]:
+def last_flagged(
+    numbers: Float[Tensor, "*lead length"], flags: Float[Tensor, "*lead length"]
+) -> Float[Tensor, "*lead length"]:
     """The last number whose flag is set, at each token; 0 before the first one."""
     places = torch.arange(1, numbers.shape[-1] + 1, device=numbers.device)
-    last = (flags.bool() * places).cummax(-1).values
+    last = ((flags > 0) * places).cummax(-1).values
     padded = torch.cat([torch.zeros_like(numbers[..., :1]), numbers], -1)
     return padded.gather(-1, last)
 

@@ -31,8 +31,12 @@ def test_the_explorer_is_the_recursion_at_every_setting():
     numbers, flags = text.double().T
     for settings in GRID:
         state, reader = state_of(**settings), settings["reader"]
-        a = torch.where(flags > 0, torch.tensor(settings["keep_flag"]).double(), settings["keep_other"])
-        e = torch.where(flags > 0, torch.tensor(settings["enter_flag"]).double(), settings["enter_other"])
+        a = torch.where(
+            flags > 0, torch.tensor(settings["keep_flag"], dtype=torch.float64), settings["keep_other"]
+        )
+        e = torch.where(
+            flags > 0, torch.tensor(settings["enter_flag"], dtype=torch.float64), settings["enter_other"]
+        )
         weights = decay_mask(a) * e
         assert state["state"][1] == pytest.approx((weights @ numbers).tolist(), abs=1e-9)
         assert state["all"] == pytest.approx(weights[reader].tolist(), abs=1e-12)

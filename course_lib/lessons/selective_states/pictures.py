@@ -60,7 +60,7 @@ def two_networks() -> tuple[CopyNetworks, CopyNetworks]:
 
 @lesson.figure(
     ["network A", "network B"],
-    ["", "token"],
+    "token",
     "number",
     size=(8.6, 4.6),
     grid=(2, 1),
@@ -143,7 +143,7 @@ class CellExplorer(Explorer):
     )  # fmt: skip
     layout = panels(
         ["the state hₜ against the last flagged number", "weight of each number in the state at token t"],
-        ["", "token"],
+        "token",
         ["number", "weight"],
         grid=(2, 1),
         legend=[{"loc": "upper center", "ncols": 4, "fontsize": 9}, None],
@@ -233,7 +233,8 @@ def plot_reach(left, right, a, b):
         _flag_ticks(axes)
         share = share_of_the_last_flagged(reach)
         said.append(f"≈{100 * share:.0f} of 100 parts in {name}")
-    axes.figure.colorbar(picture, ax=[left, right], shrink=0.8, label="change of the answer per unit")
+    bar = axes.figure.colorbar(picture, ax=[left, right], shrink=0.8)
+    bar.ax.set(xlabel="size", ylabel="change of the answer per unit")
     return (
         "Dark where the number at token j moves the answer at token t. A: one bar below each flag, until the next flag. B: "
         f"fainter bars run on. What moves an answer is the last flagged number's to {said[0]} and {said[1]}."
@@ -250,7 +251,7 @@ def share_of_the_last_flagged(reach: Tensor) -> float:
 
 @lesson.figure(
     ["network A: decay of each unit at each token", "network B: decay of each unit at each token"],
-    ["", "token (flagged ones are marked)"],
+    "token (flagged ones are marked)",
     "unit",
     size=(8.4, 4.2),
     grid=(2, 1),
@@ -263,7 +264,9 @@ def plot_decays(top, bottom, a, b):
         order = decays[FLAGS == 0].mean(0).argsort(descending=True)
         picture = axes.imshow(decays[:, order].T, cmap="Purples", vmin=0, vmax=1, aspect="auto")
         _flag_ticks(axes)
-    axes.figure.colorbar(picture, ax=[top, bottom], shrink=0.8, label="decay: 1 keeps, 0 clears")
+    bar = axes.figure.colorbar(picture, ax=[top, bottom], shrink=0.8)
+    bar.ax.set_xlabel("decay", labelpad=12)
+    bar.ax.set_ylabel("1 keeps, 0 clears")
     slow = a[:, a[FLAGS == 0].mean(0).argmax()]
     return (
         "Decays of all units, dark where a state is kept. In A the flagged tokens are light columns: its slowest unit keeps "
@@ -296,7 +299,7 @@ def _errors(axes, arms: list[str], texts: str) -> list[str]:
 @lesson.figure(
     "Which change turns network B into one that can? (stored run, five seeds)",
     "squared error, divided by that of the answer 0",
-    "",
+    "memory",
     size=(8.6, 3.2),
     legend=None,
     xscale="log",
@@ -314,7 +317,7 @@ def plot_missing(axes):
 @lesson.figure(
     ["64 tokens, as in training", "400 tokens, flags a fifth as frequent"],
     "squared error, divided by that of the answer 0",
-    "",
+    "memory",
     size=(9.6, 3.2),
     grid=(1, 2),
     legend=None,
@@ -349,7 +352,7 @@ def errors_table() -> Markdown:
 # The scan
 
 
-@lesson.figure(None, "", "", size=(8.8, 3.4), legend=None)
+@lesson.figure(size=(8.8, 3.4), legend=None, bare=True)
 def plot_tree(axes):
     """Draw a scan by doubling on eight tokens, two of which clear the state."""
     u = {1: 0.7, 5: -1.2}
@@ -371,10 +374,11 @@ def plot_tree(axes):
                     axes.plot([source, t], [round_ + 0.2, round_ + 0.8], color=GREY, linewidth=0.9, linestyle="-")
             w = [w[t] if t < reach else a[t] * w[t - reach] + w[t] for t in range(8)]
             a = [a[t] if t < reach else a[t] * a[t - reach] for t in range(8)]
-    axes.set(xlim=(-0.6, 7.6), ylim=(3.5, -0.5), xticks=range(8), yticks=range(4))
-    axes.set_yticklabels(names)
-    axes.set_xticklabels([f"token {t}" + (" ⚑" if t in u else "") for t in range(8)])
-    axes.grid(visible=False)
+    for t in range(8):
+        axes.text(t, -0.6, f"token {t}" + (", flag" if t in u else ""), ha="center", fontsize=10)
+    for round_, name in enumerate(names):
+        axes.text(-0.7, round_, name, ha="right", va="center", fontsize=10)
+    axes.set(xlim=(-1.4, 7.5), ylim=(3.4, -0.8))
     return (
         "Eight tokens as pairs decay | entry; tokens 1 and 5 are flagged. Each round joins boxes 1, 2 and 4 places apart. "
         "Through a box with an orange frame nothing older gets. The last entries are the states: "
@@ -432,7 +436,7 @@ def plot_quotients(axes):
     ):
         found = neighbours_by_quotient(dtype)
         last = int(found.isfinite().nonzero().max()) + 1
-        axes.plot(np.arange(1, 1200), found.double().numpy(), linewidth=2, **look)
+        axes.plot(np.arange(1, last + 1), found[:last].double().numpy(), linewidth=2, **look)
         axes.axvline(last, color=look["color"], linewidth=0.8, linestyle=":")
         side = {"x": last + 12} if last < 600 else {"x": last - 12, "ha": "right"}
         axes.text(y=level, s=f"{name}: 0/0 from token {last + 1:,}", color=look["color"], fontsize=10, **side)
