@@ -26,9 +26,8 @@ from course_lib.sae import TopKSparseAutoencoder
 from course_lib.sae.course_dictionary import course_dictionary
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel, PreTrainedTokenizerBase
-
     from course_lib.mbart.site import Site
+    from course_lib.mbart.translation import PreTrainedModel, PreTrainedTokenizerBase
 
 CONCEPTS = list(LEXICAL_CONCEPTS)
 NAMES = {"en_XX": "English", "fr_XX": "French", "de_DE": "German", "es_XX": "Spanish"}

@@ -28,7 +28,7 @@ from course_lib.sae import Autoencoder
 from course_lib.sae.course_dictionary import course_dictionary, detectors
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+    from course_lib.mbart.translation import PreTrainedModel, PreTrainedTokenizerBase
 
 SITE = Site("encoder")
 GOOD = 0.8  # training F1 from which a feature counts as a word's detector
@@ -268,14 +268,10 @@ class Cases:
         Greedy decoding writes a text if and only if each of its tokens is the likeliest one after those before it. So one
         reading of the aimed translation by the decoder decides, several times cheaper than `translated`, and equal to it.
         """
-        from transformers.modeling_outputs import BaseModelOutput
-
         inputs, labels, states = self._read
         edited = states.clone()
         edited[self.own] = edit(states[self.own], self.own.nonzero()[:, 0])
-        logits = self.setting.model(
-            encoder_outputs=BaseModelOutput(last_hidden_state=edited), use_cache=False, **inputs
-        ).logits
+        logits = self.setting.model(encoder_outputs=(edited,), use_cache=False, **inputs).logits
         return ((logits.argmax(dim=2) == labels) | (labels < 0)).all(dim=1)
 
 
