@@ -328,7 +328,7 @@ def test_the_builtin_corpus_names_concepts(model, tmp_path, monkeypatch):
     assert (found.metrics.run.sentences, found.metrics.run.held_out) == (600, 275)
     scored = found.concepts
     features = scored.summary()["features"]
-    assert set(scored.scores) == {"features", "neurons", "components", "random", "probe"}
+    assert set(scored.scores) == {"features", "neurons", "components", "random", "means", "lda", "probe"}
     corpus = found.sentences
     held_out = Counter(c for row in corpus if row.held_out for c in row.concepts)
     assert all(held_out[score.concept] >= 5 for score in scored.scores["features"])

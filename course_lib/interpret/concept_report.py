@@ -16,6 +16,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from course_lib.interpret import rivals
+from course_lib.interpret.across import SHRINKAGES, AcrossLanguages, across_languages
 from course_lib.interpret.concepts import (
     LabelledRows,
     best_thresholds,
@@ -95,8 +97,10 @@ class CategoryScore:
 class ConceptReport:
     """Concept scores of an autoencoder's features and of the baselines beside them.
 
-    `scores` holds one row for each concept in "features", "neurons", "components", "random" and "probe": all concepts
-    for the features, the lexical ones for the others. The probe of a concept is a unit of its own.
+    `scores` holds one row for each concept in "features", "neurons", "components", "random", "means", "lda" and "probe":
+    all concepts for the features, the lexical ones for the others. The last three are made from labels, and a concept's
+    direction is a unit of its own: the difference of the tokens' means, that divided by how much the tokens vary (the
+    shrinkage has the best F1 in training), and a logistic regression on the mean of a row's tokens.
     `skipped` are the concepts with too few rows: nothing is known about them.
 
     `spans` has a row for each lexical concept in "features", "neurons", "components", "random" and "directions" (as
@@ -104,6 +108,9 @@ class ConceptReport:
 
     `shortfalls` has a row for each lexical concept whose feature does not reach `REACHED`, lowest F1 first: what it
     misses and what it calls instead. What divides hits from misses is a concept that is not lexical, or a language.
+
+    `across` says what was chosen on the sentences of one language and found in the others, for the lexical concepts;
+    None where that cannot be asked.
     """
 
     scores: dict[str, list[ConceptScore]]
@@ -113,6 +120,7 @@ class ConceptReport:
     settings: dict[str, float | int]
     spans: dict[str, list[SpanScore]] = field(default_factory=dict)
     shortfalls: list[Shortfall] = field(default_factory=list)
+    across: AcrossLanguages | None = None
 
     def absorption(self) -> dict[str, float | int | None]:
         """Count the words whose detector is not their category's, and average both shares over them."""
@@ -190,6 +198,7 @@ class ConceptReport:
             "categories": [asdict(c) for c in self.categories],
             "span_summary": self.span_summary(),
             "spans": {name: [asdict(s) for s in rows] for name, rows in self.spans.items()},
+            "across_languages": None if self.across is None else asdict(self.across),
             "shortfall_summary": self.shortfall_summary(),
             "shortfalls": [asdict(s) for s in self.shortfalls],
             "scores": {name: [asdict(s) for s in rows] for name, rows in self.scores.items()},
@@ -256,16 +265,17 @@ def concept_report(
     min_held_out: int = 30,
     ridge: float | int = 1e-4,
 ) -> ConceptReport:
-    """Score features on known concepts, beside neurons, PCA, random features and a probe.
+    """Score features on known concepts, beside neurons, PCA, random features and directions made from labels.
 
     `features` are the codes of the training and of the held-out states (`encode_rows`), sparse or dense and not
     negative. `concepts` names the labels' columns, `categories` gives the category of each and `lexical` those
     that are words of content. There are as many random features, with as many active in a state, as features are on
     average in training. Of rows with groups every unit's largest value counts, for neurons and components in
-    either direction, and the probe reads the mean states. Where rows have `part_labels`, units are also scored as
+    either direction, and the probe alone reads the mean states. Where rows have `part_labels`, units are also scored as
     detectors of a concept's tokens (`spans`), beside random directions.
 
-    A concept is scored with `min_train` rows that hold it in training and `min_held_out` held-out ones.
+    A concept is scored with `min_train` rows that hold it in training, one that does not, and `min_held_out` held-out
+    ones.
 
     Raises ValueError where a held-out meaning is a training meaning and for tables that do not fit, and
     TooFewRowsError where no concept (of the lexical ones, where there are any) has enough rows.
@@ -283,6 +293,7 @@ def concept_report(
         **{name: _score_units(units, words) for name, units in baselines.items()},
     }
     spans = _score_spans({"features": _Units(features, False)} | baselines, words, generator)
+    scores |= {name: words.scores(judged) for name, judged in _judge_directions(words).items()}
     scores["probe"] = words.scores(_judge_probes(*words, ridge=ridge))
     of_words = [score for score in scores["features"] if score.together]
     by_category = category_scores(sparse, *words, of_words, generator=generator)
@@ -308,7 +319,12 @@ def concept_report(
         "ridge": ridge,
     }
     skipped = sides.select(~kept).concepts
-    return ConceptReport(scores, by_category, frozenset(lexical), skipped, settings, spans, short)
+    across = across_languages(
+        {"features": sparse, "neurons": _both_signs(baselines["neurons"].values, words)},
+        *words,
+        min_train=min_train,
+    )
+    return ConceptReport(scores, by_category, frozenset(lexical), skipped, settings, spans, short, across)
 
 
 def _check_sides(sides: _Sides) -> None:
@@ -331,6 +347,7 @@ def _concepts_with_enough_rows(
     """Return which concepts have enough rows, and which of these are lexical (all, where none is lexical)."""
     train, held_out = (rows.labels.sum(dim=0) for rows in sides)
     kept = (train >= max(1, min_train)) & (held_out >= max(1, min_held_out))
+    kept &= train < len(sides.train.labels)
     words = torch.tensor([concept in lexical for concept in sides.concepts])
     asked = kept & words if words.any() else kept
     if not asked.any():
@@ -522,14 +539,38 @@ def _active_per_row(code: Tensor) -> float:
 
 def _judge_units(units: _Units, sides: _Sides) -> Judged:
     """Choose and judge units of a set; the largest value and the largest negative one count as two units."""
-    tables = []
-    for table, rows in zip(units.values, sides, strict=True):
-        if units.signed:
-            tables.append(torch.cat([rows.largest(table), rows.largest(-table)], dim=1))
-        else:
-            largest = rows.largest(table)
-            tables.append(largest if largest.is_sparse else largest.to_sparse_coo())
+    if units.signed:
+        tables = _both_signs(units.values, sides)
+    else:
+        largest = [rows.largest(table) for table, rows in zip(units.values, sides, strict=True)]
+        tables = [table if table.is_sparse else table.to_sparse_coo() for table in largest]
     return judge(best_detectors(tables[0], sides.train.labels), tables[1], sides.held_out)
+
+
+def _both_signs(values: Sequence[Tensor], sides: _Sides) -> list[Tensor]:
+    """Return each side's largest values and largest negative ones, beside one another."""
+    return [
+        torch.cat([rows.largest(table), rows.largest(-table)], dim=1)
+        for table, rows in zip(values, sides, strict=True)
+    ]
+
+
+def _judge_directions(sides: _Sides) -> dict[str, Judged]:
+    """Judge the directions that labels of rows give: there is no unit to choose, only a threshold."""
+    train, held_out = (replace(rows, states=rows.states.float()) for rows in sides)
+    labels = train.labels if train.groups is None else train.labels[train.groups]
+
+    def judged(directions: Tensor) -> tuple[float, Judged]:
+        found = rivals.own_detectors(rivals.largest_projections(train, directions), train.labels)
+        return float(found.f1.mean()), judge(
+            found, rivals.largest_projections(held_out, directions), held_out
+        )
+
+    _, means = judged(rivals.difference_of_means(train.states, labels))
+    tried = [
+        judged(rivals.discriminants(train.states, labels, shrinkage=shrinkage)) for shrinkage in SHRINKAGES
+    ]
+    return {"means": means, "lda": max(tried, key=lambda one: one[0])[1]}
 
 
 def _judge_probes(train: LabelledRows, held_out: LabelledRows, *, ridge: float | int) -> Judged:

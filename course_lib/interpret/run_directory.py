@@ -309,7 +309,7 @@ def metrics_as_json(metrics: Metrics, concepts: "ConceptReport | None") -> dict[
         plain["stacked"][side] = {name: value for name, value in scores.items() if value is not None}
     features = plain.pop("features")
     scored: dict[str, Any] = dict.fromkeys(
-        ("concepts", "categories", "absorption", "spans", "shortfalls"), None
+        ("concepts", "categories", "absorption", "spans", "across_languages", "shortfalls"), None
     )
     if concepts is not None:
         scored = {
@@ -317,6 +317,7 @@ def metrics_as_json(metrics: Metrics, concepts: "ConceptReport | None") -> dict[
             "categories": [asdict(category) for category in concepts.categories],
             "absorption": concepts.absorption(),
             "spans": concepts.span_summary(),
+            "across_languages": None if concepts.across is None else asdict(concepts.across),
             "shortfalls": concepts.shortfall_summary()
             | {"concepts": [asdict(shortfall) for shortfall in concepts.shortfalls]},
         }

@@ -10,7 +10,8 @@ import jinja2
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from course_lib.figures import BLACK, BLUE, GREEN, RED, describe, new_figure, save_svg, styled
+from course_lib.figures import BLACK, BLUE, GREEN, PURPLE, RED, describe, new_figure, save_svg, styled
+from course_lib.interpret.across import AcrossLanguages
 from course_lib.interpret.concept_report import AUROC_REACHED, TOGETHER, ConceptReport
 from course_lib.interpret.detectors import REACHED, SHARED
 from course_lib.interpret.splits import MARGIN
@@ -26,10 +27,13 @@ _UNITS = {
     "neurons": ("neurons", RED, "-.", 1.6),
     "components": ("principal components", GREEN, ":", 1.8),
     "random": ("random features", GREY, "--", 1.4),
-    "probe": ("probe", BLACK, (0, (1, 1)), 1.4),
+    "means": ("difference of means", PURPLE, "-.", 1.2),
+    "lda": ("LDA", BLACK, "--", 1.2),
+    "probe": ("probe of the mean", BLACK, (0, (1, 1)), 1.4),
 }
 
-_SPAN_UNITS = {name: _UNITS[name][0] for name in _UNITS if name != "probe"} | {
+_OWN = ("means", "lda", "probe")  # made from labels, a direction a concept
+_SPAN_UNITS = {name: _UNITS[name][0] for name in _UNITS if name not in _OWN} | {
     "directions": "random directions"
 }
 
@@ -83,6 +87,7 @@ def page(metrics: dict[str, Any], figures: dict[str, PageFigure]) -> str:
         "–" if share is None else f"{100 * share:.{digits}f}%"
     )
     environment.globals["span_units"] = _SPAN_UNITS
+    environment.globals["units"] = {name: label for name, (label, *_) in _UNITS.items()}
     bars = {"reached": REACHED, "shared": SHARED, "auroc_reached": AUROC_REACHED, "margin": f"{MARGIN:.0%}"}
     return environment.get_template("report.html.j2").render(**metrics, figures=figures, **bars)
 
@@ -198,11 +203,24 @@ def describe_concepts(report: ConceptReport) -> str:
         f"{share(found['lexical_auroc'])}); {others}\n"
         f"languages: the same feature at F1 {SHARED} or more in three or more for {share(found['lexical_shared'])} of the "
         f"{found['lexical_judged']} with enough sentences there; neurons {share(summary['neurons']['lexical_shared'])}\n"
-        f"splitting: two features together reach {share(found['lexical_together']['2'])}, four "
+        + _across_line(report.across)
+        + f"splitting: two features together reach {share(found['lexical_together']['2'])}, four "
         f"{share(found['lexical_together']['4'])}; {found['lexical_units']} different features are detectors"
         + _shortfall_line(report.shortfall_summary())
         + _token_line(report.span_summary())
         + _absorption_line(report.absorption())
+    )
+
+
+def _across_line(found: AcrossLanguages | None) -> str:
+    if found is None:
+        return ""
+    arms = ", ".join(
+        f"{_UNITS[name][0]} {_percent(arm.others)} ({_percent(arm.own)})" for name, arm in found.arms.items()
+    )
+    return (
+        f"across languages: chosen on {found.language} alone, share of {found.n} concepts with F1 {SHARED} or more in each "
+        f"of {', '.join(found.others)} (and {REACHED} or more in {found.language}): {arms}\n"
     )
 
 
@@ -257,8 +275,8 @@ def _concepts(report: ConceptReport) -> tuple[Figure, str, str]:
         figure,
         f"Curves of F1 over the {len(values)} scored lexical concepts. Share with {REACHED} or more: {', '.join(words)}.",
         "How well the best single unit says whether a sentence holds a concept: unit, sign and threshold were chosen "
-        f"on training sentences, F1 is that on held-out ones. The dotted line is at {REACHED}. The probe may combine "
-        "all dimensions of the mean over a sentence's tokens.",
+        f"on training sentences, F1 is that on held-out ones. The dotted line is at {REACHED}. The last three are "
+        "directions made from the labels; the probe alone reads the mean over a sentence's tokens.",
     )
 
 

@@ -83,6 +83,40 @@ def test_concepts_with_too_few_rows_are_left_out_and_named(report):
     assert report.summary()["features"]["lexical_not_scored"] == 1
 
 
+def test_what_is_chosen_in_one_language_is_scored_in_the_others(report):
+    across = report.across
+    assert (across.language, across.others, across.n) == ("en_XX", ["de_DE", "es_XX", "fr_XX"], 4)
+    # In English three of the four are found; the unit of "eat" is silent in German and Spanish.
+    assert (across.arms["features"].own, across.arms["features"].others) == (0.75, 0.5)
+    assert across.arms["neurons"] == across.arms["features"]
+    assert across.arms["lda"].own == 0.75
+    assert json.loads(report.to_json())["across_languages"]["arms"]["features"] == {
+        "own": 0.75,
+        "others": 0.5,
+    }
+    one = [LabelledRows(rows.states, rows.labels) for rows in (world(1600, 0), world(800, 1))]
+    assert reported(*one).across is None
+
+
+def test_directions_from_labels_find_what_is_in_no_single_unit():
+    """Two dimensions hold the concept and the same noise with opposite signs: only their sum is a detector."""
+    sides = []
+    for n, seed in ((600, 0), (400, 1)):
+        labels = torch.rand(n, 1, generator=generator(seed)) < 0.3
+        noise = 3 * torch.randn(n, 1, generator=generator(seed + 2))
+        sides.append(LabelledRows(torch.cat([labels + noise, labels.float() - noise], dim=1), labels))
+    options = {"concepts": ["a:b"], "categories": {"a:b": "a"}, "lexical": ["a:b"], "generator": generator()}
+    found = concept_report([split(rows.states) for rows in sides], *sides, **options).scores
+    assert found["lda"][0].f1 > 0.99
+    assert found["neurons"][0].f1 < 0.6
+
+
+def test_a_concept_of_all_training_rows_is_not_scored():
+    train, held_out = world(400, 0), world(400, 1)
+    train.labels[:, 3] = True
+    assert "grammar:plural" in reported(train, held_out).skipped
+
+
 def test_without_lexical_concepts_all_are_scored_and_no_shortfall_is_sought():
     report = reported(world(1600, 0), world(800, 1), lexical=[])
     assert {r.concept for r in report.scores["neurons"]} == set(NAMES) - {"place:rare"}

@@ -604,7 +604,7 @@ def concept_rows(report: "ConceptReport | None") -> dict[int, list[dict[str, Any
         return {}
     controls = {
         kind: {score.concept: score.f1 for score in report.scores.get(kind, [])}
-        for kind in ("neurons", "random", "probe")
+        for kind in ("neurons", "random", "means", "lda", "probe")
     }
     for score in sorted(report.scores["features"], key=lambda score: (-score.f1, -score.auroc)):
         if score.sign > 0:

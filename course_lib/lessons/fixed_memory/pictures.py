@@ -242,7 +242,7 @@ def plot_fading(left, second):
         )  # fmt: skip
         second.bar_label(bars, [f"{100 * float(q):.0f}" for q in quarters], fontsize=8)
         said.append(f"η = {step_size:g}: {', '.join(f'{float(q):.0%}' for q in quarters)}")
-    second.set_xticks(range(4), ["oldest", "second", "third", "newest"])
+    second.set_xticks(range(4), ["oldest", "2nd", "3rd", "newest"])
     return (
         "Delta rule, 128 pairs, 64 entries, means of 20 draws. Left: match with the right value by age; marks are measured, "
         "curves η(1 - η/d)^t. A long step starts high and fades fast. Right: share recalled by quarter, oldest first. "
@@ -445,7 +445,7 @@ class MemoryExplorer(Explorer):
         xlim=[(-0.02, 1.02), (-0.6, 3.6)],
         ylim=[(-1.3, 2.6), (0, 1.05)],
         xticks=[[0, 1], [0, 1, 2, 3]],
-        xticklabels=[["oldest", "newest"], ["oldest", "second", "third", "newest"]],
+        xticklabels=[["oldest", "newest"], ["oldest", "2nd", "3rd", "newest"]],
     )
 
     def compute(self, *, count, d, rule, step_size, overlap, keys, read):

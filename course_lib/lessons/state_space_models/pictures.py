@@ -192,9 +192,7 @@ class BoxExplorer(Explorer):
         "as dots; the ring marks the chosen token. All outputs are divided by the size of the input."
     )
     radius = Slider("size of the pole", "|a|", "How much of the state is left after one token", 0.9, 0.5, 1.0, 0.01)
-    turn = Slider(
-        "turn of the pole", "arg a", "The angle by which the state turns in each token", 0.3, 0.0, 1.5, 0.1, "rad"
-    )
+    turn = Slider("its turn", "arg a", "The angle by which the state turns in each token", 0.3, 0.0, 1.5, 0.1, "rad")
     rule = Choice("rule", "What happens to the state in each step", FIXED, RULES)
     loudness = Slider(
         "size of the input", "s", "All inputs, and the click, are multiplied by it", 0.02, 0.02, 3.0, 0.02
@@ -207,7 +205,7 @@ class BoxExplorer(Explorer):
     layout = panels(
         ["pole and powers", "input uₛ, weights over it", "outputs"],
         ["real part", "token s", "token t"],
-        ["imaginary part", "", "yₜ / size of the input"],
+        ["imaginary part", "input and weight", "yₜ / s"],
         grid=(1, 3),
         legend=[None, _legend("lower right"), _legend("upper left")],
         subplots={"width_ratios": [1, 1.5, 1.6]},
@@ -229,6 +227,7 @@ class BoxExplorer(Explorer):
             "loop": (np.arange(TOKENS), loop),
             "added": (np.arange(TOKENS), added),
             "ring": (token, float(loop[token])),
+            "scale": f"s = {loudness:g}",
             "at token": (loop[token], added[token]),
             "gap": float(np.abs(loop - added).max() / np.abs(loop).max()),
             "setting": (radius, turn, rule, loudness, token),
@@ -248,6 +247,7 @@ class BoxExplorer(Explorer):
             "loop": right_.plot([], [], color=BLUE, label="loop")[0],
             "added": right_.plot([], [], "o", color=ORANGE, markersize=3.5, label="clicks, shifted and added")[0],
             "ring": right_.plot([], [], "o", color=RED, markersize=10, fillstyle="none")[0],
+            "scale": right_.text(0.03, 0.04, "", transform=right_.transAxes, fontsize=8),
         }
 
     def words(self, state):

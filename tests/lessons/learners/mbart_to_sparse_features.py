@@ -189,6 +189,7 @@ ANSWERS: Answers = {
     ],
     "29.4": [
         ("solved", "the step as a float", _report(4.0)),
+        ("solved", "in the other order", {"mend": "other sentences", "leak": 4}),
         ("the training", "the dictionary saw the text", _report(1)),
         ("the training", "labelling", _report(2)),
         ("the choice itself", "choosing", _report(3)),
@@ -199,5 +200,7 @@ ANSWERS: Answers = {
         ("wrong", "a step that is not there", _report(6)),
         ("wrong", "a repair that is not offered", _report(4, "cross-validation")),
         ("malformed", "the step alone", 4),
+        ("malformed", "a number for the repair", _report(4, 1)),
+        ("malformed", "a word for the step", _report("four")),
     ],
 }
