@@ -198,7 +198,7 @@ class ConceptReport:
             "categories": [asdict(c) for c in self.categories],
             "span_summary": self.span_summary(),
             "spans": {name: [asdict(s) for s in rows] for name, rows in self.spans.items()},
-            "across_languages": None if self.across is None else asdict(self.across),
+            "across": None if self.across is None else asdict(self.across),
             "shortfall_summary": self.shortfall_summary(),
             "shortfalls": [asdict(s) for s in self.shortfalls],
             "scores": {name: [asdict(s) for s in rows] for name, rows in self.scores.items()},
