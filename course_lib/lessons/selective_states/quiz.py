@@ -105,7 +105,7 @@ def mean_so_far():
 def fixed_but_divided():
     """Let both states decay by 0.001, the flagged numbers in one and the flags in the other. In the quotient the last
     flagged number outweighs all earlier ones a thousand times. So it is a layer without division that fails, not every
-    model of fixed decays. In half precision the states would soon be 0.
+    model of fixed decays. This is in double precision; float32 cannot hold powers of 0.001 for as long.
     """
     texts, wanted = flagged_texts(100, 64, share=0.1, generator=torch.Generator().manual_seed(0))
     numbers, flags = texts.double().permute(2, 1, 0)
@@ -122,7 +122,7 @@ def fixed_but_divided():
 )  # fmt: skip
 def decay_of_zero():
     """Products of decays are exact where one of them is 0: nothing is left of what came before. A quotient of two running
-    products is 0/0 for every pair of later tokens.
+    products is 0/0 for every pair of tokens from there on.
     """
     decay = torch.full((20,), 0.9, dtype=torch.float64)
     decay[8] = 0

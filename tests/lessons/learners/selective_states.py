@@ -12,7 +12,7 @@ GIVES_AWAY = {
         r"(?i)set by the token",
         r"(?i)selective memory",
     ],
-    "33.P2": [r"(?i)no single scan", r"before any state"],
+    "33.P2": [r"(?i)no scan of pairs", r"before any state"],
     "33.P3": [r"\b149\b", r"\b150\b", r"1,?074", r"0/0 from"],
 }
 
