@@ -206,11 +206,11 @@ def plot_features(axes):
 
 @lesson.figure(
     ["chunks of 1: the recurrence", "chunks of 4", "one chunk: the whole table"],
-    size=(9.6, 3.9),
+    size=(9.6, 4.2),
     bare=True,
     grid=(1, 3),
-    xlim=(-0.8, 12.3),
-    ylim=(-2.9, 12.6),
+    xlim=(-1.2, 12.7),
+    ylim=(-2.9, 13.2),
     aspect="equal",
 )
 def plot_chunks(ones, fours, whole, tokens: int = 12):
@@ -230,8 +230,8 @@ def plot_chunks(ones, fours, whole, tokens: int = 12):
         said = f"{computed} similarities computed,\nstate read {reads} times"
         axes.text(tokens / 2, -0.4, said, ha="center", va="top", fontsize=10)
     return (
-        f"Tables of {tokens} queries by {tokens} keys under a causal mask. Red cells are similarities that are computed; "
-        "grey ones, framed in blue, are keys that a query reads from the state. "
+        f"Tables of {tokens} queries by {tokens} keys under a causal mask. Orange cells are similarities that are computed; "
+        "grey ones, framed in blue, are keys that queries read from the state. "
         "Larger chunks compute more, and read less often."
     )
 
@@ -310,7 +310,7 @@ def _spread(axes, x, found: list[list[float]], *, place: int, label: str, **look
     ["32 tokens: on the floor, then above it", "More tokens, more missed"],
     ["number of features C", "number of tokens N"],
     "part of the values missed",
-    size=(8.4, 3.5),
+    size=(8.0, 3.4),
     grid=(1, 2),
     xlim=[(0, 67), (6.5, 80)],
     ylim=(-0.03, 1.02),
@@ -328,13 +328,17 @@ def plot_price(left, right_axes):
     left.axhline(mean(price("softmax")), color=BLUE, linestyle="--", linewidth=1.5, label="softmax")
     for place, name in enumerate(ARMS):
         _spread(right_axes, PRICE_LENGTHS, [price(name, length=n) for n in PRICE_LENGTHS], place=place, label=name)
+    more = np.linspace(9, 80, 200)
+    floor = (1 - 9 / more) ** 2 * more / (more - 1)
+    right_axes.plot(more, floor, "-", color=BLACK, linewidth=1.2, label="floor of the square")
     right_axes.set_xticks(PRICE_LENGTHS, PRICE_LENGTHS)
     right_axes.set_xticks([], minor=True)
     learned = price("elu + 1, C = 45")
     return (
         "Part of the values missed after training, mean and range of five seeds. Left, 32 tokens: elu + 1 of learned "
         f"columns lies on the floor up to C = 16 and above it from C = 24 on, with {mean(learned):.2f} at C = 45, "
-        f"where the square misses {mean(square):.2f}. Right: all lines but that of softmax rise with the number of tokens."
+        f"where the square misses {mean(square):.2f}. Right: the square follows a floor of its own, the line, "
+        "which no training gets below."
     )
 
 
@@ -578,15 +582,15 @@ ask_price = lesson.prediction(
     "15.P3",
     "32 random tokens of eight entries; queries and keys are trained so that each token reads its own value. Softmax "
     r"learns it. Two similarities have 45 features, more than there are tokens: the square $(q\cdot k + 1)^2$, and elu + 1 "
-    "of 45 learned columns. What do these two miss after training, where 1 is as bad as reading nothing?",
+    "of 45 learned columns. After training, what part of the values does each miss (1: no better than reading nothing)?",
     {
         "Both less than a tenth or so, since 45 is more than 32": "Enough features make it possible, no more. The square's "
-        "45 features are fixed products of eight entries, and training can only turn and stretch the eight.",
-        "The square little, elu + 1 more than half": "It is the other way round: products of entries cannot fall to 0 for "
-        "all tokens but one, a learned column can.",
+        "45 features are products of nine numbers, those of q·k + 1, and training can only choose the nine.",
+        "The square little, elu + 1 more than half": "It is the other way round: learned columns can fall to nearly 0 for "
+        "all tokens but a few.",
         "elu + 1 little, the square more than half": right(
             "elu + 1 of learned columns misses less than a tenth on average, the square more than half. The number of "
-            "features sets a floor; whether a map comes near it is another question."
+            "features sets a floor; which features they are can set a higher one."
         ),
         "Both more than half": "The square does. Learned columns of elu + 1 can fall to nearly 0 for most tokens, and with "
         "45 of them less than a tenth is missed on average.",
