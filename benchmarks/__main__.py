@@ -56,7 +56,6 @@ PARTS = {
     "concept_kinds": ("concept_kinds",),
     "across_languages": ("across_languages",),
     "causes": ("causes",),
-    "exchange": ("exchange",),
     "browse": ("browse",),
     "socp": ("socp",),
 }

@@ -75,13 +75,12 @@ LESSONS = tuple(
         ("26", "inside_mbart", "Inside mBART", "VI", "13", 90),
         ("27", "stacked_autoencoder", "Stacked autoencoder", "VI", "25 26 03", 90),
         ("28", "feature_recovery", "Feature recovery", "VI", "01", 80),
-        ("29", "mbart_to_sparse_features", "Find “apple” in 256 numbers", "VI", "25 26 27 28", 80),
+        ("29", "mbart_to_sparse_features", "From mBART to sparse features", "VI", "25 26 27 28", 110),
         ("30", "restricted_minimax", "Restricted minimax estimation", "V", "03", 75),
         ("31", "hawkes_tensor_recovery", "Hawkes processes by tensor recovery", "V", "03 12 18", 80),
         ("32", "sparse_socp", "Sparsity in conic relaxations", "V", "18 24", 80),
         ("33", "selective_states", "A memory that decides what to keep", "II", "12", 84),
         ("34", "fixed_memory", "Half the error, and it recalls half as much", "III", "15", 77),
-        ("35", "using_features", "The girl eats a green chair", "VI", "29", 85),
     )
 )
 
@@ -95,7 +94,7 @@ def part_title(part: str) -> str:
 PATHS = {
     "Optimisation": ("05", "06", "07", "09", "20", "30", "32"),
     "Attention": ("12", "14", "16", "17", "22", "23"),
-    "Interpretability": ("19", "21", "22", "35"),
+    "Interpretability": ("19", "21", "22", "29"),
 }
 
 
