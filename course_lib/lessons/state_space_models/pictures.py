@@ -191,7 +191,7 @@ class BoxExplorer(Explorer):
         "a shifted click gives it in the chosen output. Right the loop's outputs as a line, and shifted clicks added up "
         "as dots; the ring marks the chosen token. All outputs are divided by the size of the input."
     )
-    radius = Slider("size of the pole", "|a|", "How much of the state is left after one token", 0.9, 0.5, 1.0, 0.01)
+    radius = Slider("size of the pole", "|a|", "How much of the state is left after one token", 0.7, 0.5, 1.0, 0.01)
     turn = Slider("its turn", "arg a", "The angle by which the state turns in each token", 0.3, 0.0, 1.5, 0.1, "rad")
     rule = Choice("rule", "What happens to the state in each step", FIXED, RULES)
     loudness = Slider(
@@ -199,8 +199,8 @@ class BoxExplorer(Explorer):
     )
     token = Slider("chosen token", "t", "The output whose weights are shown in the middle", 30, 0, TOKENS - 1, 1)
     together = ("rule", "loudness")
-    size = (9.2, 2.9)
-    strip_scale = 0.66
+    size = (9.0, 2.75)
+    strip_scale = 0.64
     dpi = 100
     layout = panels(
         ["pole and powers", "input uₛ, weights over it", "outputs"],
@@ -254,7 +254,9 @@ class BoxExplorer(Explorer):
         """Say how long a click lasts and how far the two outputs differ."""
         radius, _, rule, loudness, token = state["setting"]
         loop, added = state["at token"]
-        kept = "for ever" if radius == 1 else f"for {int(math.log(0.01) / math.log(radius) + 1e-9)} tokens"
+        kept = (
+            "for ever" if radius == 1 else f"for {int(math.log(0.01) / math.log(radius) + 1e-9)} tokens after the click"
+        )
         lasts = f"The powers of |a| = {radius:.2f} stay at 1% or more {kept}. " if rule == FIXED else ""
         if state["gap"] < 1e-9:
             judged = "clicks, shifted and added, give every output of the loop"
@@ -394,7 +396,8 @@ def plot_counts(left, right):
     return (
         f"Left, operations in a row, for 4,096 tokens: loop {last['loop'][0]:,}, scan {last['scan by doubling'][0]}, "
         f"convolution {last['convolution by FFT'][0]}. Right, all operations: {last['loop'][1]:,}, "
-        f"{last['scan by doubling'][1]:,} and {last['convolution by FFT'][1]:,}."
+        f"{last['scan by doubling'][1]:,} and {last['convolution by FFT'][1]:,}. The convolution needs one fixed decay, "
+        "has its kernel given, and counts an operation of complex numbers as one."
     )
 
 

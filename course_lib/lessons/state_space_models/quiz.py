@@ -61,12 +61,11 @@ def just_enough_room():
 
 @lesson.sentence(
     "12.Q3",
-    "For a vector p, (I + ppᵀ)ᴸ = I + ppᵀ (C(L,1) + C(L,2) L + C(L,3) L² + ...), where L = |p|² and C(L,l) are binomial "
-    "coefficients.",
+    "For a vector p, (I + ppᵀ)ᴸ = I + ppᵀ (C(L,1) + C(L,2) L + C(L,3) L² + ...), where C(L,l) are binomial coefficients.",
     answer=False,
 )
 def two_letters():
-    """One letter stands for two numbers: the power, and |p|², which belongs under the sum. L = 3 and |p|² = 5 differ."""
+    """Under the sum stand powers of |p|², not of L: one letter was used for two numbers. L = 3 and |p|² = 5 differ."""
     p, power = torch.tensor([1.0, 2.0], dtype=torch.float64), 3
     corner = lambda s: 1 + p[0] ** 2 * sum(comb(power, k) * s ** (k - 1) for k in range(1, power + 1))  # noqa: E731
     true = torch.linalg.matrix_power(torch.eye(2, dtype=p.dtype) + torch.outer(p, p), power)[0, 0]

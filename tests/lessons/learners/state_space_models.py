@@ -116,6 +116,7 @@ ANSWERS = {
         ("state, not output", "the last state", 4.5),
         ("one step of decay", "u_0 halved once", 3 * (1 + 4) + 2),
         ("input not doubled", "left out the 2 in front of the input", 3 * (0.25 + 2) + 2),
+        ("kernel not turned", "the kernel as it comes", 19.25),
         ("wrong", "counted the tokens from 1", 3.0),
         ("wrong", "the sum of all outputs", 7 + 3 + 15.5),
         ("malformed", "all outputs", [7, 3, 15.5]),
@@ -172,6 +173,8 @@ ANSWERS = {
             [later[0] * earlier[0], later[0] * (earlier[1] + later[1])])),
         ("two decays on the first input", "both decays", lambda later, earlier: torch.stack(
             [later[0] * earlier[0], later[0] * earlier[0] * earlier[1] + later[1]])),
+        ("second input lost", "only the first input", lambda later, earlier: torch.stack(
+            [later[0] * earlier[0], later[0] * earlier[1]])),
         ("wrong", "entries added", lambda later, earlier: later + earlier),
         ("wrong", "entries multiplied", lambda later, earlier: later * earlier),
         ("wrong", "input first in the result", lambda later, earlier: through_both(later, earlier).flip(0)),
