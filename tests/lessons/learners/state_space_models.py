@@ -114,6 +114,7 @@ ANSWERS = {
         ("no direct path", "three times the state", 13.5),
         ("no decay", "a sum of the inputs", 3 * 6 + 2),
         ("state, not output", "the last state", 4.5),
+        ("state, not output", "the same as a tensor", torch.tensor(4.5)),
         ("one step of decay", "u_0 halved once", 3 * (1 + 4) + 2),
         ("input not doubled", "left out the 2 in front of the input", 3 * (0.25 + 2) + 2),
         ("kernel not turned", "the kernel as it comes", 19.25),
