@@ -19,7 +19,7 @@ from course_lib.measured import measured
 from course_lib.sae.course_dictionary import course_dictionary, detectors
 from course_lib.teaching.style import text_alternative
 from course_lib.teaching.token_map import shortened
-from tests.drawing import assert_clear_layout, assert_line, line_labelled
+from tests.drawing import assert_clear_layout
 
 TEXT = "The old woman sees a small dog."
 
@@ -152,7 +152,7 @@ def test_words_and_picture_agree_with_the_code_at_a_grid_of_settings(explorer, m
                 concepts = named.get(feature, set())
                 for concept in concepts:
                     assert (concept in words) == (concept in drawn) == reveal
-                assert ("best detector of no word" in words) == (reveal and not concepts)
+                assert ("another feature is as good" in words) == (reveal and not concepts)
                 assert ("Its name is hidden" in words) == (not reveal)
                 shown = [text.get_text() for text in explorer.artists["columns"] if text.get_text()]
                 assert shown == [shortened(token.strip() or "␣", 9) for token in state["tokens"]]
@@ -201,7 +201,7 @@ def test_the_ranking_says_what_it_draws(material):
 
 def test_the_strips_have_every_sentence_and_its_threshold(material):
     figure = lesson.plot_strips(material)
-    for axes, name in zip(figure.axes, lesson.named_in_english(material), strict=True):
+    for axes, name in zip(figure.axes, ("LDA", "one feature"), strict=True):
         points = sum(len(line.get_xdata()) for line in axes.lines if line.get_marker() == "o")
         assert points == len(material.held_out.sentences)
         assert axes.get_title() == name
@@ -239,12 +239,29 @@ def test_of_lda_the_best_shrinkages_are_shown():
     }
 
 
-def test_sizes_are_drawn_as_stored():
+def test_sizes_are_told_as_stored():
     sweep = lesson.size_sweep()
-    reached, used = lesson.plot_sizes(sweep).axes
-    assert_line(line_labelled(reached, "F1 0.9 or more"), lesson.SIZES, sweep["F1 0.9 or more"])
-    assert_line(line_labelled(used, "dead features"), lesson.SIZES, sweep["dead"])
+    table = lesson.size_table().data.splitlines()
+    assert len(table) == 2 + len(lesson.SIZES)
+    for line, good, dead in zip(table[2:], sweep["F1 0.9 or more"], sweep["dead"], strict=True):
+        assert f"{good:.0f}%" in line
+        assert f"{dead:,.0f}" in line
     assert sweep["dead"] == sorted(sweep["dead"])
+
+
+def test_which_of_equals_is_taken_changes_no_english_score(material):
+    tied, found = lesson.tied_detectors(material)
+    first = found["the first"]
+    labels = material.english.labels[:, material.scored]
+    for best in found.values():
+        f1 = f1_scores(best.calls(material.english.scores), labels)
+        torch.testing.assert_close(f1, first.f1, check_dtype=False, atol=1e-5, rtol=0)
+    assert 0 < (found["the strongest"].unit != found["the weakest"].unit).sum() <= tied
+
+
+def test_lda_that_guesses_no_tokens_is_lda(material):
+    plain = lesson.retold(material, shrinkage=1e-2, rounds=0)
+    assert plain == pytest.approx(lesson.live_shares(material)["LDA, told sentences"])
 
 
 # Exercises and the experiment

@@ -11,8 +11,8 @@ from course_lib.teaching import fact
 
 @lesson.sentence("29.Q1", "A penalty on the sum of the absolute weights makes features sparse.", answer=False)
 def weights():
-    """Small weights fire as often as large ones: whether a feature is above 0 depends on signs, not on sizes. To have
-    few active features, the activations are limited, by a penalty on them or by TopK."""
+    """Small weights fire as often as large ones: without a bias, whether a feature is above 0 depends on signs, not
+    on sizes. To have few active features, the activations are limited, by a penalty on them or by TopK."""
     x = torch.full((3, 1), 5.0)
     small, large = torch.full((6, 3), 0.01), torch.zeros(6, 3)
     large[0, 0] = 100.0
@@ -50,7 +50,7 @@ def gradient():
     "29.Q3", "A dictionary that is told nothing can find a word that no single word piece finds.", answer=True
 )
 def pieces():
-    """One piece is one spelling, and the four languages spell a word differently. Features read states, in which the
+    """One piece is one spelling, and the four languages mostly spell a word differently. Features read states, in which the
     model has brought translations together."""
     material = read_material()
     english, held_out = material.english, material.held_out
@@ -69,14 +69,14 @@ def pieces():
 
 @lesson.sentence(
     "29.Q4",
-    "A unit that can be named is understood.",
+    "A unit with a name can be trusted as a detector of it.",
     answer="only if the name holds where it was not chosen",
     conditions=("only if the name holds where it was not chosen", "only if its AUROC is above 0.95"),
 )
 def named():
     """Every unit has a word that it fits best, also one that was never trained. AUROC above 0.95 does not help: with a
-    rare word most calls may still be wrong, exercise 29.3. And a name that holds says what the unit detects; what
-    the model does with it is the next lesson's question."""
+    rare word most calls may still be wrong, exercise 29.3. And a name that holds states what the unit detects;
+    what the model does with it is the next lesson's question."""
     material = read_material()
     english, held_out = material.english, material.held_out
     own = held_out.language == 0
@@ -103,7 +103,7 @@ def named():
 )
 def support():
     """They prove nothing about meaning. The neurons and their negatives are 512 features with a perfect reconstruction,
-    and hardly one of them detects a word. What supports a name is a measurement with rivals beside it."""
+    if not a sparse one, and hardly one of them detects a word. What supports a name is a measurement with rivals."""
     material = read_material()
     english, held_out = material.english, material.held_out
     own = held_out.language == 0
