@@ -7,10 +7,10 @@ from tests.lessons.learners import Answers
 
 GIVES_AWAY = {
     "29.P1": [
-        r"random layers", r"a single piece is enough", r"untrained model's dictionary: English", r"nearly as many",
+        r"random layers", r"a single piece is enough", r"nearly as many",
     ],
     "29.P2": [
-        r"every draw", r"features (lead|win)", r"in another language is", r"elsewhere ≈", r"told English.*features find",
+        r"[Ff]eatures (lead|win)", r"in another language is", r"elsewhere ≈", r"told English.*features find",
     ],
 }  # fmt: skip
 NEIGHBOURS = {
