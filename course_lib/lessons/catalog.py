@@ -81,7 +81,7 @@ LESSONS = tuple(
         ("32", "sparse_socp", "Sparsity in conic relaxations", "V", "18 24", 80),
         ("33", "selective_states", "A memory that decides what to keep", "II", "12", 84),
         ("34", "fixed_memory", "Half the error, and it recalls half as much", "III", "15", 77),
-        ("35", "using_features", "The girl eats a green chair", "VI", "29", 85),
+        ("35", "using_features", "The girl eats a green chair", "VI", "29", 80),
     )
 )
 

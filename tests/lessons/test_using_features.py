@@ -165,7 +165,7 @@ def test_a_translation_that_only_lost_words_is_marked():
 
 @pytest.fixture(scope="module")
 def explorer(setting):
-    return lesson.FeatureSwitches(setting)
+    return lesson.FeatureExplorer(setting)
 
 
 def test_the_explorer_turns_the_features_that_are_strongest_at_the_word(explorer, setting):

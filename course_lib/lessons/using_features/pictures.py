@@ -318,7 +318,7 @@ LINE_WIDTH = 78
 
 
 @lesson.explorer
-class FeatureSwitches(Explorer):
+class FeatureExplorer(Explorer):
     """Turn the three strongest features at one word of the sentence, and read three translations."""
 
     title = "Feature switches"

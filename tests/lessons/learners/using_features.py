@@ -15,12 +15,12 @@ NEIGHBOURS = {
     "35.1": ("({}, {apple: 1}, {apple: 0})", "({}, {apple: 1}, {apple: 0.5})"),
     "35.2": ("(loss.mean_ablated - loss.spliced) /", "(loss.mean_ablated - 2 * loss.spliced) /"),
     "35.3": ("one, several = setting.alone, setting.features(0.1)", "several, one = setting.alone, setting.features(0.1)"),
-    "35.6": ("share = {arm: found.changed / found.n", "share = {arm: found.exact / found.n"),
-    "35.7": ('share["another active feature, as far"]', 'share["another active feature off"]'),
+    "35.m1": ("share = {arm: found.changed / found.n", "share = {arm: found.exact / found.n"),
+    "35.m2": ('share["another active feature, as far"]', 'share["another active feature off"]'),
     "35.4": ("exchange = lesson.by_features(cases, table, setting.features(0.05))",
              "exchange = lesson.by_features(cases, table, setting.alone)"),
     "35.5": ("arrow = lesson.by_means(cases, table)", "arrow = lesson.by_means(cases, table, strength=0.5)"),
-    "35.8": ("strength=1.25)", "strength=0.5)"),
+    "35.m3": ("strength=1.25)", "strength=0.5)"),
 }  # fmt: skip
 
 
