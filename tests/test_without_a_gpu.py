@@ -400,6 +400,7 @@ FROM_SIGNATURE = """
     attention.random_features: attention_error
     attention.ridge: ridge_memory cholesky_update delta_rule_loop conjugate_gradient
     attention.recall: associative_recall
+    attention.retrieval: miss
     attention.rotary: rope_frequencies interpolated_frequencies ntk_frequencies turns_in
     attention.rotary: yarn_frequencies llama3_frequencies mean_score
     attention.scaled_dot_product: attention_scores attention_weights naive_attention attention
@@ -776,6 +777,7 @@ MAKERS = {
 }
 EXCEPTIONS = {
     "takes and returns Python numbers, text or functions, no tensor": """
+        architectures.selective_copying: parameter_count units_for
         optimization.newton_schulz: minimax_quintic minimax_composition polar_express
         representation.lora: adapt
         sae.by_hand: matrix
@@ -801,8 +803,9 @@ EXCEPTIONS = {
     """,
     "draws from a generator, on whose device the result is": """
         architectures.convolution: correlated_images
-        architectures.selective_copying: flagged_texts
+        architectures.selective_copying: flagged_texts CopyNetworks train_to_copy copy_errors
         attention.fixed_memory: unit_vectors
+        attention.retrieval: unit_tokens Retrieval learn_to_retrieve
         optimization.gradient_estimators: gumbel_noise
         optimization.stochastic_gradient_descent: draw_indices
         representation.attention_only: repeated_sequences planted_induction

@@ -39,7 +39,7 @@ def discriminants(
     states: Float[Tensor, "rows d_model"],
     labels: Bool[Tensor, "rows concepts"],
     *,
-    shrinkage: float,
+    shrinkage: float | int,
     unlabelled: Float[Tensor, "others d_model"] | None = None,
 ) -> Float[Tensor, "d_model concepts"]:
     """Linear discriminant analysis: the difference of means, divided by how much the states vary along it.

@@ -4,15 +4,15 @@ from course_lib.teaching import Contents
 
 lesson = Contents(
     symbols={
-        "U": "the memory, a matrix with d rows and M columns",
+        "U": "matrix with d rows and M columns",
         "d": "entries of a key",
         "M": "entries of a value",
-        "N": "number of pairs written",
-        "k_i": "key of pair i, a column of length 1",
-        "v_i": "value of pair i, a column of length 1",
+        "N": "number of pairs",
+        "k_i": "key of pair i, of length 1",
+        "v_i": "value of pair i",
         r"\sigma": "size of the match with a wrong value",
         r"\eta": "step size of the delta rule",
-        "t": "number of pairs written since",
-        r"\gamma": "decay, the share of the memory that is kept",
+        "t": "number of later writes",
+        r"\gamma": "decay between 0 and 1",
     }
 )

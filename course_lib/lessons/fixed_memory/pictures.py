@@ -190,7 +190,7 @@ def plot_race(axes):
     axes.set_xticks([], minor=True)
     return (
         "Share of N pairs that sums recall: marks are means and ranges of five draws, curves the race of random "
-        "matches. It is "
+        "matches. Between the marks it is "
         f"one half at N = {', '.join(said)}."
     )
 
@@ -283,7 +283,7 @@ def plot_grams(*axes):
         one.imshow(keys @ keys.T, cmap="RdBu_r", vmin=-1, vmax=1)
         one.grid(False)
         mean = round(mean_overlap(keys), 2) + 0.0  # no -0.00
-        one.set_xlabel(f"key j; mean of two keys: {mean:.2f}")
+        one.set_xlabel(f"key j; mean inner product: {mean:.2f}")
         one.set_ylabel(one.get_ylabel(), fontsize=8)
         said.append(f"{name} {mean:.2f}")
     return (

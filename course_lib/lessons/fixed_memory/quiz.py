@@ -49,10 +49,10 @@ def at_most_d():
 
 
 @lesson.sentence(
-    "34.Q3", "Dividing the answer by the summed similarities makes it a finite average of the values.",
-    answer="only if all similarities have one strict sign",
+    "34.Q3", "Dividing the answer by the summed similarities is sure to make it a finite average of the values.",
+    answer="if all similarities have one strict sign",
     conditions=(
-        "only if no similarity is negative", "only if their sum is not 0", "only if all similarities have one strict sign",
+        "if no similarity is negative", "if their sum is not 0", "if all similarities have one strict sign",
     ),
 )  # fmt: skip
 def denominators():
