@@ -80,7 +80,7 @@ LESSONS = tuple(
         ("31", "hawkes_tensor_recovery", "Hawkes processes by tensor recovery", "V", "03 12 18", 80),
         ("32", "sparse_socp", "Sparsity in conic relaxations", "V", "18 24", 80),
         ("33", "selective_states", "A memory that decides what to keep", "II", "12", 84),
-        ("34", "fixed_memory", "Half the error, and it recalls half as much", "III", "15", 78),
+        ("34", "fixed_memory", "What a full memory still recalls", "III", "15", 78),
     )
 )
 

@@ -150,6 +150,11 @@ def verdict(sentence: Sentence) -> str:
     return fixed.get(sentence.right, sentence.right)
 
 
+def opening(text: str) -> str:
+    """Return a text that begins with a capital letter, and is as it was else: symbols keep theirs."""
+    return text[:1].upper() + text[1:]
+
+
 def inline_picture(figure: Figure | None) -> str:
     """Return a figure as an image in HTML that needs no file, empty where there is none."""
     if figure is None:
@@ -166,6 +171,6 @@ def folded(sentence: Sentence) -> str:
     measured = html.escape(shown.text).replace("\n", "<br/>")
     return (
         f"<li>{html.escape(sentence.text)} <em>({options}?)</em><details><summary>Answer to {sentence.id}</summary>"
-        f"<p><strong>{html.escape(verdict(sentence).capitalize())}.</strong> {html.escape(sentence.explanation)}</p>"
+        f"<p><strong>{html.escape(opening(verdict(sentence)))}.</strong> {html.escape(sentence.explanation)}</p>"
         f"<p>Measured: {measured}</p>{inline_picture(shown.figure)}</details></li>"
     )

@@ -20,7 +20,7 @@ from course_lib.files import new_directory
 from course_lib.lessons import contents_of
 from course_lib.lessons.catalog import LESSONS, Lesson
 from course_lib.teaching import Choice, Explorer, Sentence, Slider, Switch
-from course_lib.teaching.quiz import inline_picture, verdict
+from course_lib.teaching.quiz import inline_picture, opening, verdict
 
 # The positions of one slider, in the order in which they are tried until an explorer is small enough.
 POSITIONS = (9, 7, 5, 3)
@@ -78,7 +78,7 @@ def sentence(about: Sentence) -> dict[str, Any]:
         "text": about.text,
         "options": list(about.options),
         "right": about.right,
-        "verdict": verdict(about).capitalize(),
+        "verdict": opening(verdict(about)),
         "why": about.explanation,
         "measured": shown.text,
         "picture": inline_picture(shown.figure),

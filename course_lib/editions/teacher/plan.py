@@ -15,7 +15,7 @@ from course_lib.editions.notebooks import EXERCISE, EXPLORER, PREDICTION, sectio
 from course_lib.lessons.catalog import LESSONS, Lesson
 from course_lib.teaching import Exercise, Explorer, Mistake, Prediction
 from course_lib.teaching.exercise import N_CASES
-from course_lib.teaching.quiz import TRUE, verdict
+from course_lib.teaching.quiz import TRUE, opening, verdict
 from course_lib.teaching.register import Contents
 
 HEADING = re.compile(r"^##+ (.+)$", re.MULTILINE)
@@ -234,7 +234,7 @@ def misunderstandings(lesson: Lesson, notebook: NotebookNode, register: Contents
     blocks = []
     if tempting := [one for one in register.sentences.values() if one.right != TRUE]:
         rows = [
-            f"<li>{html.escape(one.text)} <strong>{html.escape(verdict(one).capitalize())}.</strong> "
+            f"<li>{html.escape(one.text)} <strong>{html.escape(opening(verdict(one)))}.</strong> "
             f"{html.escape(one.explanation)}</li>"
             for one in tempting
         ]
