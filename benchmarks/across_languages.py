@@ -31,6 +31,7 @@ from torch import Tensor
 
 from course_lib import sae
 from course_lib.interpret import rivals
+from course_lib.interpret.across import SHRINKAGES
 from course_lib.interpret.concepts import (
     LabelledRows,
     auroc,
@@ -48,7 +49,6 @@ from course_lib.sae.course_dictionary import course_dictionary
 TEXT, HELD_OUT, LABELLED, SEEDS = 8_000, 4_000, 1_600, (0, 1, 2, 3, 4)
 LEAST, LEAST_HELD_OUT = 5, 5  # sentences with a concept: labelled ones, and held-out ones in each language
 FEATURES, K, STEPS, ROUNDS = 2048, 8, 600, 8
-SHRINKAGES = (0.01, 0.1, 1.0, 10.0)
 SETTINGS = {
     "text": TEXT, "held_out": HELD_OUT, "labelled": LABELLED, "least": LEAST, "features": FEATURES, "k": K,
     "steps": STEPS, "rounds": ROUNDS, "shrinkages": SHRINKAGES,

@@ -105,6 +105,22 @@ def test_without_a_kernel_sentences_and_answers_are_there_to_unfold(quiz):
     assert '<img alt="A long tail."' in text
 
 
+def test_a_symbol_keeps_its_capital_letter_in_the_answer():
+    lesson = Contents()
+
+    @lesson.sentence(
+        "90.Q1",
+        "One number holds all.",
+        answer="only if D = 1",
+        conditions=("only if D = 1", "only if D > 1"),
+    )
+    def entries():
+        """With two entries a second number is needed."""
+        return fact("entries: {}", 1, equals=1, within=0)
+
+    assert "<strong>Only if D = 1.</strong>" in lesson.quiz().static().data
+
+
 def test_what_does_not_hold_is_an_error_and_not_an_answer():
     wrong = Sentence("90.Q9", "1 > 2", answer=True, run=broken)
     with pytest.raises(ClaimError):
