@@ -28,6 +28,7 @@ from course_lib.architectures import convolution, graphs, normalisation, recurre
 from course_lib.attention import (
     decay,
     feature_maps,
+    fixed_memory,
     fused_quadratic,
     kernelized,
     kernelized_chunks,
@@ -391,12 +392,15 @@ FROM_SIGNATURE = """
     architectures.state_space: hippo_reconstruct
     architectures.selective: scan_loop scan_by_doubling selective_step selective_scan_loop
     architectures.selective: selective_scan decayed_step decayed_attention_loop decayed_attention
+    architectures.selective_copying: last_flagged
     attention.decay: decay_mask decay_mask_with_past decayed_sums
     attention.feature_maps: elu_features exp_similarity
+    attention.fixed_memory: recalled
     attention.random_features: gaussian_kernel relative_variance orthogonal_covariance
     attention.random_features: attention_error
     attention.ridge: ridge_memory cholesky_update delta_rule_loop conjugate_gradient
     attention.recall: associative_recall
+    attention.retrieval: miss
     attention.rotary: rope_frequencies interpolated_frequencies ntk_frequencies turns_in
     attention.rotary: yarn_frequencies llama3_frequencies mean_score
     attention.scaled_dot_product: attention_scores attention_weights naive_attention attention
@@ -688,6 +692,14 @@ CASES = {
     "attention.kernelized.linear_attention_loop": both(
         kernelized.linear_attention_loop, feature_map=kernelized.elu_features
     ),
+    "attention.fixed_memory.write_pairs": lambda r: [
+        fixed_memory.write_pairs(r(5, 4), r(5, 3), rule=rule, decay=0.5)
+        for rule in ("sums", "decay", "delta")
+    ],
+    "attention.recall.MemoryDecoders": lambda r: [
+        r.module(lambda rule=rule: recall.MemoryDecoders(rule, vocab_size=9, seeds=(0, 1)))(r.whole(2, 3, 5))
+        for rule in recall.RULES
+    ],
     "attention.recall.recall_decoder": lambda r: r.module(
         lambda: recall.recall_decoder("delta", vocab_size=9)
     )(r.whole(2, 5)),
@@ -765,6 +777,7 @@ MAKERS = {
 }
 EXCEPTIONS = {
     "takes and returns Python numbers, text or functions, no tensor": """
+        architectures.selective_copying: parameter_count units_for
         optimization.newton_schulz: minimax_quintic minimax_composition polar_express
         representation.lora: adapt
         sae.by_hand: matrix
@@ -776,6 +789,7 @@ EXCEPTIONS = {
         sae.screening: screened
     """,
     "makes its tensors from numbers alone, on the CPU": """
+        attention.fixed_memory: expected_recall
         attention.rotary: layout_order
         optimization.ridge: moments three_point_noise
         sae.planted: log_spaced_frequencies
@@ -789,6 +803,9 @@ EXCEPTIONS = {
     """,
     "draws from a generator, on whose device the result is": """
         architectures.convolution: correlated_images
+        architectures.selective_copying: flagged_texts CopyNetworks train_to_copy copy_errors
+        attention.fixed_memory: unit_vectors
+        attention.retrieval: unit_tokens Retrieval learn_to_retrieve
         optimization.gradient_estimators: gumbel_noise
         optimization.stochastic_gradient_descent: draw_indices
         representation.attention_only: repeated_sequences planted_induction

@@ -20,7 +20,7 @@ from course_lib.attention.decay import decayed_sums
 def scan_loop(
     a: Float[Tensor, "length *lead"], x: Float[Tensor, "length *lead"]
 ) -> Float[Tensor, "length *lead"]:
-    """h_t = a_t h_(t-1) + x_t from h = 0 (12.10), entry by entry; to be read.
+    """h_t = a_t h_(t-1) + x_t from h = 0 (12.5), entry by entry; to be read.
 
     Raises:
         ValueError: a sequence is empty or not finite, or a and x differ in shape.
@@ -36,7 +36,7 @@ def scan_loop(
 def scan_by_doubling(
     a: Float[Tensor, "length *lead"], x: Float[Tensor, "length *lead"]
 ) -> Float[Tensor, "length *lead"]:
-    """The same in log2(length) rounds, each over all tokens at once (12.10).
+    """The same in log2(length) rounds, each over all tokens at once (12.5).
 
     After the round with distance d, each entry stands for the last 2d steps in one. Nothing waits for its neighbour,
     but the work grows to length log2(length): faster than the loop only where there are processors for all tokens.

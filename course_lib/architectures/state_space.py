@@ -104,7 +104,7 @@ def state_space_loop(
 
 
 def matrix_powers(A: Float[Tensor, "n n"], length: int) -> Float[Tensor, "length n n"]:
-    """(I, A, ..., A^(length - 1)) by doubling, X_2m = (X_m, A^m X_m) (12.3): log2(length) rounds of products.
+    """(I, A, ..., A^(length - 1)) by doubling, X_2m = (X_m, A^m X_m): log2(length) rounds of products.
 
     Raises:
         ValueError: `length` is below 1.
@@ -134,7 +134,7 @@ def ssm_kernel(
 
 
 def rank_one_power(p: Float[Tensor, " n"], power: int) -> Float[Tensor, "n n"]:
-    """(I + p p^T)^L = I + p p^T ((1 + s)^L - 1)/s with s = |p|^2 (12.6): no product of matrices.
+    """(I + p p^T)^L = I + p p^T ((1 + s)^L - 1)/s with s = |p|^2 (12.7): no product of matrices.
 
     Raises:
         ValueError: `power` is below 0.
@@ -167,7 +167,7 @@ def causal_convolution(
 def fft_convolution(
     u: Float[Tensor, "batch length channels"], kernel: Float[Tensor, "channels taps"]
 ) -> Float[Tensor, "batch length channels"]:
-    """y = F^-1(F(K) F(u)) with zeros behind both, so that nothing wraps round (12.9).
+    """y = F^-1(F(K) F(u)) with zeros behind both, so that nothing wraps round (12.4).
 
     In float32 the error is near 1e-6 of the largest output. Gradients are by hand, two more such products; they cannot
     be differentiated again.
@@ -220,7 +220,7 @@ class _FFTConvolution(torch.autograd.Function):
 def diagonal_kernel_by_powers(
     a: Complex[Tensor, "channels n"], c: Complex[Tensor, "*lead channels n"], length: int
 ) -> Float[Tensor, "*lead channels length"]:
-    """K_l = 2 Re sum_n c_n a_n^l (12.4), with all n x length powers in memory; to be read.
+    """K_l = 2 Re sum_n c_n a_n^l (12.3), with all n x length powers in memory; to be read.
 
     Raises:
         ValueError: `length` is below 1.
@@ -235,7 +235,7 @@ def diagonal_kernel_by_powers(
 def diagonal_kernel(
     a: Complex[Tensor, "channels n"], c: Complex[Tensor, "*lead channels n"], length: int
 ) -> Float[Tensor, "*lead channels length"]:
-    """K_l = 2 Re sum_n c_n a_n^l (12.4) as a product of two small tables of powers, a^(mi + j) = (a^m)^i a^j (12.5).
+    """K_l = 2 Re sum_n c_n a_n^l (12.3) as a product of two small tables of powers, a^(mi + j) = (a^m)^i a^j (12.10).
 
     The powers come by doubling in double precision and are rounded once, so that nothing is lost for |a| between 0 and
     1, both included, however long the kernel. Gradients are by hand; they cannot be differentiated again.
@@ -255,7 +255,7 @@ def diagonal_kernel(
 
 
 def _powers(a: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """(1, a, ..., a^(count - 1)) along a new axis before the last, and a^count, for count a power of 2: (12.3)."""
+    """(1, a, ..., a^(count - 1)) along a new axis before the last, and a^count, for count a power of 2: by doubling."""
     powers, last = torch.ones_like(a)[..., None, :], a
     while powers.shape[-2] < count:
         powers, last = torch.cat([powers, last[..., None, :] * powers], -2), last * last
@@ -330,7 +330,7 @@ def diagonal_loop(
     c: Complex[Tensor, "channels n"],
     d: Float[Tensor, " channels"] | None = None,
 ) -> Float[Tensor, "batch length channels"]:
-    """x_t = a x_(t-1) + u_t, y_t = 2 Re sum_n c_n x_tn + d u_t (12.4), token by token; to be read.
+    """x_t = a x_(t-1) + u_t, y_t = 2 Re sum_n c_n x_tn + d u_t (12.3), token by token; to be read.
 
     Raises:
         ValueError: u is empty or not finite, or shapes, dtypes or devices do not belong together.
@@ -375,7 +375,7 @@ def diagonal_state(
     *,
     state: Complex[Tensor, "batch channels n"] | None = None,
 ) -> Complex[Tensor, "batch channels n"]:
-    """The state after the last token, sum_l a^(L-1-l) u_l + a^L x (12.4), by the same two tables of powers.
+    """The state after the last token, sum_l a^(L-1-l) u_l + a^L x (12.6), by the same two tables of powers.
 
     Read a prompt with `diagonal_ssm` and this, then go on with `diagonal_step`. Gradients are autograd's.
 
@@ -403,7 +403,7 @@ def diagonal_step(
     c: Complex[Tensor, "channels n"],
     d: Float[Tensor, " channels"] | None = None,
 ) -> tuple[Float[Tensor, "batch channels"], Complex[Tensor, "batch channels n"]]:
-    """One token of (12.4): return its output and the new state. None is the state before the first token.
+    """One token of (12.3): return its output and the new state. None is the state before the first token.
 
     Raises:
         ValueError: shapes, dtypes or devices do not belong together.
@@ -424,9 +424,9 @@ def discretize(
 ) -> tuple[Tensor, Tensor]:
     """The factors a, b of x_t = a x_(t-1) + b u_t for dx/ds = pole x + u, with one token every `step`.
 
-    "zero-order hold": a = e^(step pole), b = (a - 1)/pole (12.7), exact for an input that is constant within a step.
+    "zero-order hold": a = e^(step pole), b = (a - 1)/pole, exact for an input that is constant within a step.
     "bilinear": a = (1 + step pole/2)/(1 - step pole/2), b = step/(1 - step pole/2); "euler": a = 1 + step pole,
-    b = step (12.8).
+    b = step.
 
     Shapes: `pole` (real or complex) and `step` broadcast. Units: `step` in those of time, `pole` in their inverse.
 
@@ -453,7 +453,7 @@ def discretize(
 def hippo_legs(
     order: int, *, dtype: torch.dtype = torch.float64, device: torch.device | str = "cpu"
 ) -> tuple[Float[Tensor, "order order"], Float[Tensor, " order"]]:
-    """A and B of HiPPO-LegS, dx/ds = (-A x + B u)/s (12.15).
+    """A and B of HiPPO-LegS, dx/ds = (-A x + B u)/s (12.8).
 
     A_nk = sqrt((2n + 1)(2k + 1)) for n > k, n + 1 for n = k and 0 above; B_n = sqrt(2n + 1), n from 0.
 
@@ -470,7 +470,7 @@ def hippo_legs(
 def hippo_step(
     state: Float[Tensor, "order *lead"], u: Float[Tensor, "*lead"], step: int
 ) -> Float[Tensor, "order *lead"]:
-    """One sample more, number `step` counted from 1: (12.15) by the bilinear rule with the step 1/`step`.
+    """One sample more, number `step` counted from 1: (12.8) by the bilinear rule with the step 1/`step`.
 
     (I + A/2k) x_k = (I - A/2k) x_(k-1) + B u_k / k. Start from a state of zeros.
 
@@ -491,7 +491,7 @@ def _hippo_update(A: Tensor, B: Tensor, state: Tensor, u: Tensor, step: int) -> 
 
 
 def hippo_state(signal: Float[Tensor, "length *lead"], order: int) -> Float[Tensor, "order *lead"]:
-    """The state after a whole signal, sample by sample (12.15): `order` numbers, whatever the length.
+    """The state after a whole signal, sample by sample (12.8): `order` numbers, whatever the length.
 
     Raises:
         ValueError: the signal is empty or not finite, or `order` is below 1.
@@ -523,5 +523,5 @@ def legendre(order: int, points: Float[Tensor, " points"]) -> Float[Tensor, "poi
 def hippo_reconstruct(
     state: Float[Tensor, "order *lead"], points: Float[Tensor, " points"]
 ) -> Float[Tensor, "points *lead"]:
-    """The signal at shares s of its past, 0 the start and 1 now: sum_n x_n sqrt(2n + 1) P_n(2s - 1) (12.16)."""
+    """The signal at shares s of its past, 0 the start and 1 now: sum_n x_n sqrt(2n + 1) P_n(2s - 1) (12.9)."""
     return torch.einsum("pn,n...->p...", legendre(len(state), points), state)

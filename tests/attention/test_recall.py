@@ -2,16 +2,21 @@
 
 import pytest
 import torch
+from torch.nn import functional
 
 from course_lib.attention.recall import (
     FORMS,
     HEAD_DIM,
     NO_ANSWER,
+    RULES,
     TASKS,
+    MemoryDecoders,
     associative_recall,
     copying,
     recall_accuracy,
     recall_decoder,
+    shares_right,
+    train_side_by_side,
     train_to_recall,
 )
 
@@ -136,3 +141,99 @@ def test_wrong_calls_are_refused():
     ):
         with pytest.raises(ValueError, match=reason):
             call()
+
+
+# Many decoders at once
+
+
+def read_by_loop(models, q, k, v, gate):
+    """What one text of one run reads, token by token."""
+    if models.positive:
+        q, k = functional.elu(q) + 1, functional.elu(k) + 1
+    q, k = q / q.norm(dim=-1, keepdim=True), k / k.norm(dim=-1, keepdim=True)
+    memory, rows = torch.zeros(HEAD_DIM, HEAD_DIM), []
+    for i in range(len(q)):
+        kept = gate[i] if models.rule == "decay" else 1.0
+        strength = 1.0 if models.rule == "decay" else gate[i]
+        old = k[i] @ memory if models.rule == "delta" else 0.0
+        memory = kept * memory + strength * torch.outer(k[i], v[i] - old)
+        rows.append(q[i] @ memory)
+    return torch.stack(rows)
+
+
+@pytest.mark.parametrize("positive", [False, True])
+@pytest.mark.parametrize("rule", ["sums", "decay", "delta"])
+def test_each_rule_reads_what_its_loop_reads(rule, positive):
+    models = MemoryDecoders(rule, vocab_size=5, seeds=[0, 1], positive=positive)
+    q, k, v = torch.randn(3, 2, 2, 7, HEAD_DIM, generator=rng()).unbind()
+    gate = torch.rand(2, 2, 7, generator=rng(1)) * 0.9 + 0.05
+    found = models._read(q, k, v, gate)
+    for run in range(2):
+        for text in range(2):
+            at = (run, text)
+            assert torch.allclose(found[at], read_by_loop(models, q[at], k[at], v[at], gate[at]), atol=1e-5)
+
+
+def test_the_delta_rule_is_that_of_the_decoder_in_use():
+    """The same weights in `Decoder`, which has the same rule in chunks."""
+    models, decoder = MemoryDecoders("delta", vocab_size=9, seeds=[3]), recall_decoder("delta", vocab_size=9)
+    layer = decoder.blocks[0].attention
+    with torch.no_grad():
+        decoder.embed.weight.copy_(models.embed[0])
+        layer.project_in.weight.copy_(models.project_in[0].T)
+        layer.taps.copy_(models.taps[0])
+        layer.gate.weight.copy_(models.gate[0].T)
+        layer.gate.bias.copy_(models.gate_bias[0, 0])
+        layer.project_out.weight.copy_(models.project_out[0].T)
+        decoder.unembed.weight.copy_(models.unembed[0].T)
+        tokens = torch.randint(9, (4, 12), generator=rng())
+        assert torch.allclose(models(tokens[None])[0], decoder(tokens), atol=1e-4)
+
+
+def test_softmax_sees_the_past_and_a_window_its_last_tokens():
+    tokens = torch.randint(9, (1, 1, 20), generator=rng())
+    changed = tokens.clone()
+    changed[0, 0, 0] = (changed[0, 0, 0] + 1) % 9
+    for rule, told_apart in (("softmax", True), ("window", False)):
+        models = MemoryDecoders(rule, vocab_size=9, seeds=[0])
+        with torch.no_grad():
+            gap = (models(tokens) - models(changed))[0, 0].abs().amax(-1)
+        # The convolution reaches one token back, the window 8: token 0 is out of sight from token 9 on.
+        assert bool(gap[10:].max() > 1e-6) == told_apart
+        future = tokens.clone()
+        future[0, 0, -1] = (future[0, 0, -1] + 1) % 9
+        assert torch.equal(models(tokens)[..., :-1, :], models(future)[..., :-1, :])
+
+
+def test_a_run_does_not_see_its_neighbours_and_all_rules_start_alike():
+    draw, vocab_size = TASKS["copying"]
+    alone = MemoryDecoders("sums", vocab_size=vocab_size, seeds=[1])
+    beside = MemoryDecoders("sums", vocab_size=vocab_size, seeds=[0, 1, 1])
+    train_side_by_side(alone, draw, (4,), steps=20, step_sizes=[0.01])
+    train_side_by_side(beside, draw, (4,), steps=20, step_sizes=[0.03, 0.01, 0.1])
+    assert torch.allclose(alone.embed[0], beside.embed[1], atol=1e-4)
+    assert not torch.allclose(beside.embed[1], beside.embed[2], atol=1e-2)
+    starts = [MemoryDecoders(rule, vocab_size=9, seeds=[4]) for rule in RULES]
+    assert all(torch.equal(starts[0].project_in, other.project_in) for other in starts)
+
+
+def test_training_side_by_side_learns_to_copy():
+    draw, vocab_size = TASKS["copying"]
+    models = MemoryDecoders("delta", vocab_size=vocab_size, seeds=[0, 1])
+    before = shares_right(models, draw, 4)
+    train_side_by_side(models, draw, (4,), steps=200, step_sizes=[0.02, 0.02])
+    assert before.shape == (2,)
+    assert float(before.max()) < 0.1
+    later = shares_right(models, draw, 4)
+    assert float(later.max()) > 0.5
+    assert float(later.min()) > 2 * float(before.max())
+
+
+def test_wrong_calls_of_many_decoders_are_refused():
+    with pytest.raises(ValueError, match=r"rule must be one of .* got 'gru'"):
+        MemoryDecoders("gru", vocab_size=4, seeds=[0])
+    with pytest.raises(ValueError, match="seeds name a run or more"):
+        MemoryDecoders("sums", vocab_size=4, seeds=[])
+    models = MemoryDecoders("sums", vocab_size=48, seeds=[0, 1])
+    with pytest.raises(ValueError, match="must hold 2 numbers, one a run, got 1"):
+        train_side_by_side(models, TASKS["copying"][0], (4,), steps=20, step_sizes=[0.1])

@@ -4,7 +4,6 @@ from functools import partial
 
 import pytest
 
-from course_lib.lessons.kernelized_attention import pictures as of_15
 from course_lib.lessons.mbart_to_sparse_features import pictures as of_29
 
 
@@ -12,6 +11,5 @@ from course_lib.lessons.mbart_to_sparse_features import pictures as of_29
 def short_runs():
     """Pictures that train longest are drawn from shorter runs: their notebooks run them whole, and look at them."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(of_15, "trained_to_recall", partial(of_15.trained_to_recall, steps=20))
         patch.setattr(of_29, "lesson_run", partial(of_29.lesson_run, n_sentences=1500, sparse_steps=100))
         yield

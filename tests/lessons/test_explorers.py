@@ -10,7 +10,7 @@ from matplotlib.image import AxesImage
 from matplotlib.patches import Rectangle
 from matplotlib.text import Text
 
-from course_lib.teaching.explorer import Choice, Slider, TextBox
+from course_lib.teaching.explorer import Choice, Slider, Switch, TextBox
 from course_lib.teaching.style import text_alternative
 from tests.drawing import assert_clear_layout, painting
 from tests.lessons import EXPLORERS
@@ -20,7 +20,7 @@ def settings_to_try(control):
     """Both ends, the middle and two settings in between, all on the control's own steps; every option."""
     if isinstance(control, Choice):
         return list(control.options)
-    if isinstance(control, TextBox):
+    if isinstance(control, TextBox | Switch):
         return list(control.values())
     steps = round((control.maximum - control.minimum) / control.step)
     picks = [steps // 2, *random.Random(0).sample(range(1, steps), min(2, steps - 1))]

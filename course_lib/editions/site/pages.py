@@ -13,7 +13,7 @@ import importlib
 import importlib.util
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +40,7 @@ NO_TEXT = re.compile(
     re.DOTALL | re.MULTILINE,
 )
 HEADING = re.compile(r"^##+ ", re.MULTILINE)
+HEADING_LINE = re.compile(r"(^##+ .*$)", re.MULTILINE)
 
 
 def anchors(notebooks: Mapping[str, NotebookNode]) -> dict[str, str]:
@@ -129,7 +130,7 @@ def page(
             before = cell.source[: heading.start()] if heading else cell.source
             if before:
                 made.append(v4.new_markdown_cell(link_equations(before, where)))
-            cells += map(hide_until_guessed, made) if asked else made
+            cells += hidden_until_guessed(made) if asked else made
             if heading:
                 cells.append(v4.new_markdown_cell(link_equations(cell.source[heading.start() :], where)))
                 asked = False
@@ -142,12 +143,12 @@ def page(
                 made.append(v4.new_markdown_cell("".join(map(anchor, own))))
             made += _code(cell, lesson, facts, where, pictures)
             if by_cell:
-                cells += map(hide_until_guessed, made) if asked else made
+                cells += hidden_until_guessed(made) if asked else made
                 continue
             texts = [output.get("data", {}).get("text/markdown", "") for output in cell.outputs]
             asks = any(map(PREDICTION.match, texts))
             asked = asked and not asks and not any(map(EXERCISE.match, texts))
-            cells += map(hide_until_guessed, made) if asked else made
+            cells += hidden_until_guessed(made) if asked else made
             asked = guess and (asked or asks)
     _number(cells[0], lesson)
     if library:
@@ -253,13 +254,23 @@ def _figure(data: Mapping[str, str], metadata: Mapping[str, Any], lesson: Lesson
 # What the reader answers
 
 
-def hide_until_guessed(cell: NotebookNode) -> NotebookNode:
-    """Mark a cell of a page as what answers a prediction: the page's script hides it until the guess is made."""
-    if cell.cell_type == "code":
-        cell.metadata.tags = [*cell.metadata.tags, "course-answer"]
-    else:
-        cell.source = f'<div class="course-answer">\n\n{cell.source}\n\n</div>'
-    return cell
+def hidden_until_guessed(cells: Iterable[NotebookNode]) -> list[NotebookNode]:
+    """Mark cells of a page as what answers a prediction: the page's script hides them until the guess is made.
+
+    Headings are shown at once, each in a cell of its own: Sphinx makes a section of each, which no element inside the
+    page may hold open.
+    """
+    found = []
+    for cell in cells:
+        if cell.cell_type == "code":
+            cell.metadata.tags = [*cell.metadata.tags, "course-answer"]
+            found.append(cell)
+            continue
+        for part in filter(str.strip, HEADING_LINE.split(cell.source)):
+            shown = HEADING_LINE.fullmatch(part)
+            text = part if shown else f'<div class="course-answer">\n\n{part.strip()}\n\n</div>'
+            found.append(v4.new_markdown_cell(text))
+    return found
 
 
 def prediction(number: str, about: Mapping[str, Any]) -> str:
@@ -354,14 +365,19 @@ def explorer(about: Mapping[str, Any], folder: str, *, first_only: bool = False)
     first = controls[0]
     words = first["words"][first["default"]]
     width, height = about["size"]
-    said = html.escape(f"{about['title']}. {about['summary']}")
-    data = json.dumps({"folder": folder, "controls": controls, "grid": grid}, ensure_ascii=False)
+    said = f"{about['title']}. {about['summary']}"
+    data = json.dumps(
+        {"folder": folder, "about": said, "controls": controls, "grid": grid}, ensure_ascii=False
+    )
     data = data.replace("<", "\\u003c")
+    picture = (
+        f'src="{folder}/{first["files"][first["default"]]}" width="{width}" height="{height}" loading="lazy"'
+    )
     return (
         f'<div class="course-explorer" role="group" aria-label="{html.escape(about["title"])}">'
         f'<div class="course-controls"></div><p class="course-words" role="status">{html.escape(words)}</p>'
-        f'<div class="course-frame"><img src="{folder}/{first["files"][first["default"]]}" width="{width}"'
-        f' height="{height}" loading="lazy" alt="{said}"></div><script type="application/json">{data}</script></div>'
+        f'<div class="course-frame"><img {picture} alt="{html.escape(said)} {html.escape(words)}"></div>'
+        f'<script type="application/json">{data}</script></div>'
     )
 
 

@@ -4,16 +4,19 @@ from course_lib.teaching import Contents
 
 lesson = Contents(
     symbols={
-        "N": "tokens of the sequence",
-        "D": "columns of queries and keys",
-        "M": "columns of the values",
-        r"\phi": "feature map",
-        "C": "number of features",
+        "N": "tokens",
+        "D": "entries of queries and keys",
+        "M": "entries of a value",
+        r"\mathrm{sim}": "similarity of queries and keys",
         "Z_i": "denominator, the sum of the similarities",
-        "U": "sum of outer products",
-        r"N^\ast": "crossing of the two lines",
+        r"\phi": "feature map of the queries",
+        r"\psi": "feature map of the keys",
+        "C": "number of features",
+        "U": "sum of products with the values",
+        "z": "one of the two sums into which each token writes",
+        r"N^\ast": "at this many tokens the two counts are equal",
         "n": "tokens of a chunk",
-        r"\gamma_i": "decay, a factor that lets the past fade",
-        r"\eta_i": "step size of the delta rule",
+        "A": "table of weights",
+        r"\kappa_i": "how far similarities cancel in a denominator",
     }
 )

@@ -10,13 +10,62 @@ from course_lib.teaching import close, edit, inputs, normal, uniform, whole
 POINTS = torch.randn(30, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
 
 
+def _query_features(q):
+    """The queries' side of the squared distance: (|q|^2, q, 1)."""
+    return torch.cat([(q**2).sum(1, keepdim=True), q, torch.ones_like(q[:, :1])], 1)
+
+
+def _distances(k, answer):
+    """Whether the products of both sides are squared distances, for queries of as many entries."""
+    q = torch.randn(12, k.shape[1], generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    return close(_query_features(q) @ answer.T, (q[:, None] - k[None]).square().sum(-1))
+
+
+@lesson.exercise(
+    "15.1", "Two sides of a distance", difficulty=1, minutes=5,
+    prompt="$\\lVert q - k\\rVert^2$ is a sum of products, if queries and keys may have different maps. Take "
+    "$\\phi(q) = (\\lVert q\\rVert^2,\\ q_1, \\dots, q_D,\\ 1)$ for the queries, in this order. Write `key_features(k)`, "
+    "the map of the keys: for `k` of shape `(n, D)` return shape `(n, D + 2)`, such that $\\phi(q)$ times a row is "
+    "$\\lVert q - k\\rVert^2$ for every $q$.",
+    draw=inputs(d=whole(2, 4), k=normal("3 d")),
+    properties=[("The products of φ(q) with your rows should be the squared distances of q from the keys.", _distances)],
+    hints=(
+        "Expand the squared distance: a part with q alone, a part with both, a part with k alone.",
+        "Each entry of φ(q) is waiting for its partner: what does ‖q‖² have to be multiplied by?",
+        "The partner of ‖q‖² is 1. Everything that stands before q·k belongs to the partners of the entries of q.",
+    ),
+    mistakes=[
+        ("the queries' map", edit("[ones, -2 * k, squares]", "[squares, k, ones]"),
+         "You gave the keys the map of the queries: the first product is then ‖q‖²‖k‖². The partner of ‖q‖² is 1."),
+        ("both ends exchanged", edit("[ones, -2 * k, squares]", "[squares, -2 * k, ones]"),
+         "Your ends are exchanged: ‖q‖² meets ‖k‖², and 1 meets 1. ‖q‖² stands alone in the sum, so its partner is 1."),
+        ("the factor missing", edit("-2 * k", "-k"),
+         "The middle term of the expansion is -2 q·k, yours gives -q·k."),
+        ("the sign missing", edit("-2 * k", "2 * k"),
+         "These are the partners for ‖q + k‖²: the middle term of ‖q - k‖² is negative."),
+        ("neither factor nor sign", edit("-2 * k", "k"),
+         "The middle term of the expansion is -2 q·k, yours gives q·k."),
+        ("a root for two", edit("-2 * k", "-math.sqrt(2) * k"),
+         "A root on each side is the way when both sides share one map. Here φ holds q itself, so all of -2 is left for k."),
+        ("the length itself", edit("(k**2).sum(1, keepdim=True)", "k.norm(dim=1, keepdim=True)"),
+         "Your last entry is ‖k‖. The expansion has its square."),
+        ("the mean of the squares", edit(".sum(1", ".mean(1"),
+         "You took the mean of the squared entries. ‖k‖² is their sum."),
+    ],
+)
+def key_features(k):
+    """Return the partners of (|q|^2, q, 1) in the squared distance."""
+    ones, squares = torch.ones_like(k[:, :1]), (k**2).sum(1, keepdim=True)
+    return torch.cat([ones, -2 * k, squares], 1)
+
+
 lesson.value(
-    "15.1", "Count the features", difficulty=1, minutes=3,
+    "15.2", "Count the features", difficulty=1, minutes=3,
     prompt="How many features does $\\phi$ need, so that $\\phi(q)^\\top\\phi(k) = (q^\\top k + 1)^2$ for all $q$ and $k$ "
     "with $D = 3$ entries? Give the smallest number.",
     answer=10,
     properties=[
-        ("The kernel matrix of 30 random points has another rank than your number of features allows or needs.",
+        ("The table of the similarities of 30 random points has another rank than your number of features.",
          lambda answer: int(torch.linalg.matrix_rank((POINTS @ POINTS.T + 1) ** 2)) == answer),
     ],
     hints=(
@@ -26,7 +75,7 @@ lesson.value(
     ),
     mistakes=[
         ("without cross terms", 7,
-         "That is 1 + 3 + 3: the map printed in the notes. The products of two different entries are missing."),
+         "That is 1 + 3 + 3. The products of two different entries are missing."),
         ("both orders", 13,
          "That is 1 + 3 + 9: you counted xᵢxⱼ and xⱼxᵢ apart. They are one feature with the weight √2."),
         ("homogeneous", 6,
@@ -38,16 +87,17 @@ lesson.value(
          "feature with the weight √2."),
         ("before the square", 4,
          "Four features, 1 and the three entries, are enough for qᵀk + 1. The square brings products of two of them."),
-        ("another dimension", 15, "That is right for D = 4, as in the picture. Here D is 3."),
+        ("another dimension", 15, "That is right for D = 4. Here D is 3."),
     ],
 )
 
 
 @lesson.exercise(
-    "15.2", "The features of a square", difficulty=1, minutes=8,
-    prompt="Write `quadratic_features(x)`: for `x` of shape `(n, D)`, $D \\ge 2$, return features of shape "
-    "`(n, (D + 1)(D + 2)/2)` such that $\\phi(x)^\\top\\phi(y) = (x^\\top y + 1)^2$ for every two rows. Any order "
-    "and any signs are right; messages show the constant first, then entries, squares and cross terms.",
+    "15.3", "The features of a square", difficulty=1, minutes=7,
+    prompt="Write `quadratic_features(x)`: for `x` of shape `(n, D)`, $D \\ge 2$, return features of shape `(n, C)` such "
+    "that $\\phi(x)^\\top\\phi(y) = (x^\\top y + 1)^2$ for every two rows, with the smallest $C$ that is enough for all $x$ "
+    "and $y$. "
+    "Any order and any signs are right.",
     draw=inputs(d=whole(2, 4), x=normal("3 d")),
     properties=[
         ("The dot products of your features should be (xᵀy + 1)² for all pairs of rows.",
@@ -61,8 +111,8 @@ lesson.value(
         "torch.triu_indices(D, D, offset=1) lists the pairs i < j; torch.cat along dimension 1 puts the parts together.",
     ),
     mistakes=[
-        ("the notes' map", edit(", cross]", "]"),
-         "You left out the cross terms √2 xᵢxⱼ, as the notes do: (1, 1) with itself gives 7 in the place of 9."),
+        ("no cross terms", edit(", cross]", "]"),
+         "You left out the cross terms √2 xᵢxⱼ: (1, 1) with itself then gives 7 in the place of 9."),
         ("cross terms once", edit("cross = math.sqrt(2) * ", "cross = "),
          "The product of two different entries comes twice in the square: its feature needs the factor √2."),
         ("entries once", edit(", math.sqrt(2) * x", ", x"),
@@ -109,10 +159,10 @@ def _case(**changed):
 
 
 lesson.flaw(
-    "15.3", "Never negative is not enough", difficulty=2, minutes=6,
+    "15.4", "Never negative is not enough", difficulty=2, minutes=4,
     prompt="\"$(q^\\top k + 1)^2$ is never negative, so attention with it always has a finite output.\" Give a "
     "counterexample with one query $q = (q_1, q_2)$ and two *different* keys $a$ and $b$: a dictionary with the numbers "
-    "`q1`, `q2`, `a1`, `a2`, `b1`, `b2` for which the denominator is 0.",
+    "`q1`, `q2`, `a1`, `a2`, `b1`, `b2` for which the denominator of (15.1) is 0.",
     answer=_case(),
     properties=[
         ("The two keys should differ.", _keys_differ),
@@ -153,10 +203,11 @@ def _by_definition(phi_q, phi_k, v):
 
 
 @lesson.exercise(
-    "15.4", "A recurrence for the past", difficulty=2, minutes=10,
+    "15.5", "A recurrence for the past", difficulty=2, minutes=8,
     prompt="Write `causal_attention(phi_q, phi_k, v)`: causal linear attention, where token $i$ sees the tokens "
     "$1, \\dots, i$, itself included. `phi_q` and `phi_k` hold features, `(n, C)`; `v` has shape `(n, M)`; return `(n, M)`. "
-    "Form no $n \\times n$ matrix: carry a state from token to token.",
+    "Carry two sums from token to token. (A masked $n \\times n$ table gives the same numbers and passes, but it is what we "
+    "want to get rid of.)",
     draw=inputs(n=whole(3, 5), c=whole(2, 3), phi_q=uniform(0.1, 2.5, "n c"), phi_k=uniform(0.1, 2.5, "n c"),
                 v=normal("n 2")),
     properties=[
@@ -212,12 +263,14 @@ def _continued(phi_q, phi_k, v, u, z):
 
 
 @lesson.exercise(
-    "15.5", "One chunk at a time", difficulty=3, minutes=12,
-    prompt="Write `chunk_outputs(phi_q, phi_k, v, u, z)`: the causal outputs of one chunk of $n$ tokens, without a "
-    "loop. `phi_q`, `phi_k` $(n, C)$ and `v` $(n, M)$ belong to the chunk; the state `u` $(C, M)$ and `z` $(C,)$ holds the "
-    "sums over all tokens *before* it. Return `(n, M)`.",
+    "15.6", "One chunk at a time", difficulty=3, minutes=9,
+    prompt="Write `chunk_outputs(phi_q, phi_k, v, u, z)`: the causal outputs of one chunk of $n$ tokens. "
+    "`phi_q`, `phi_k` $(n, C)$ and `v` $(n, M)$ belong to the chunk; the state `u` $(C, M)$ and `z` $(C,)$ holds the "
+    "sums over all tokens *before* it. Return `(n, M)`, use no loop over the tokens, and "
+    "leave `u` and `z` as they are.",
+    forbids=("loop", "overwritten inputs"),
     draw=inputs(
-        n=whole(3, 5), c=whole(2, 3), phi_q=uniform(0.1, 2.5, "n c"), phi_k=uniform(0.1, 2.5, "n c"), v=normal("n 2"),
+        n=whole(2, 5), c=2, phi_q=uniform(0.1, 2.5, "n c"), phi_k=uniform(0.1, 2.5, "n c"), v=normal("n 2"),
         past_keys=uniform(0.1, 2.5, "4 c"), past_values=normal("4 2"),
         u=lambda past_keys, past_values: past_keys.T @ past_values, z=lambda past_keys: past_keys.sum(0),
     ),
@@ -265,71 +318,6 @@ def chunk_outputs(phi_q, phi_k, v, u, z):
     near = torch.tril(phi_q @ phi_k.T)
     top = phi_q @ u + near @ v
     return top / (phi_q @ z + near.sum(1))[:, None]
-
-def _written(state, key, value, step_size):
-    """The delta rule for a key of any length: the key is first brought to length 1."""
-    key = key / key.norm()
-    return state + step_size * torch.outer(key, value - key @ state)
-
-
-@lesson.exercise(
-    "15.6", "Write over an old value", difficulty=3, minutes=8,
-    prompt="Write `delta_write(state, key, value, step_size)`: one step (15.17) of the delta rule. `state` is $U$ of shape "
-    "`(d, M)`, `key` a vector of $d$ entries of any length above 0, `value` one of $M$, `step_size` a number $\\eta$ above "
-    "0 and at most 1. Bring the key to length 1 first. Return the new state, and leave the old one as it is.",
-    draw=inputs(d=whole(3, 4), m=2, state=normal("d m"), noise=normal("d"), key=lambda noise: noise + 2,
-                value=normal("m"), step_size=uniform(0.3, 0.9)),
-    properties=[
-        ("The error v - Uᵀk should have shrunk by the factor 1 - η, for the key at length 1.",
-         lambda state, key, value, step_size, answer: close(
-             value - key @ answer / key.norm(), (1 - step_size) * (value - key @ state / key.norm()))),
-        ("What is read at directions orthogonal to the key should stay as it was.",
-         lambda state, key, value, step_size, answer: close(answer, _written(state, key, value, step_size))),
-    ],
-    hints=(
-        "First ask the memory: what does it answer at this key?",
-        "Only the difference between the value and that answer is written.",
-        "The summand is an outer product of a key of length 1 and a difference, times the step size.",
-    ),
-    mistakes=[
-        ("plain addition", edit("value - key @ state", "value"),
-         "You added the new value to whatever is there: the old one stays, and a query reads both. Subtract what the memory "
-         "answers at this key."),
-        ("key not normalised", edit("key = key / key.norm()", "pass"),
-         "You used the key at its own length. A key longer than 1 overshoots: bring it to length 1 first."),
-        ("normalised for writing only", edit("    key = key / key.norm()\n", "",
-                                             "torch.outer(key,", "torch.outer(key / key.norm(),"),
-         "You asked the memory at the key's own length. The key of length 1 stands in both places."),
-        ("normalised for asking only", edit("    key = key / key.norm()\n", "", "value - key @ state",
-                                            "value - key @ state / key.norm()"),
-         "You wrote along the key at its own length. The key of length 1 stands in both places."),
-        ("added the old value", edit("value - key @ state", "value + key @ state"),
-         "You added the old answer to the value; it has to be subtracted."),
-        ("subtracted the step", edit("state + step_size", "state - step_size"),
-         "Your step goes away from the new value: the error grows. Add the correction."),
-        ("no step size", edit("step_size * ", ""),
-         "You wrote the whole correction. With a step size below 1 the memory moves only that share of the way."),
-        ("step on the value alone", edit("step_size * torch.outer(key, value - key @ state)",
-                                         "torch.outer(key, step_size * value - key @ state)"),
-         "You removed all of the old value and wrote only a share of the new one. The step size multiplies the difference."),
-        ("step on the old value alone", edit("step_size * torch.outer(key, value - key @ state)",
-                                             "torch.outer(key, value - step_size * (key @ state))"),
-         "You wrote all of the new value and removed only a share of the old one. The step size multiplies the difference."),
-        ("the whole state fades", edit("state + step_size * torch.outer(key, value - key @ state)",
-                                       "(1 - step_size) * state + step_size * torch.outer(key, value)"),
-         "You let the whole state fade, other keys included: that is a decay, as in (15.16). The delta rule removes only "
-         "what stands at this key."),
-        ("the value alone", edit("state + step_size * torch.outer(key, value - key @ state)",
-                                 "step_size * torch.outer(key, value - key @ state)"),
-         "You returned the correction. Add it to the state."),
-        ("normalised twice", edit("key.norm()", "(key @ key)"),
-         "You divided the key by its squared length. Divide by the length, key.norm()."),
-    ],
-)
-def delta_write(state, key, value, step_size):
-    """Correct the memory by a share of what it gets wrong at the key."""
-    key = key / key.norm()
-    return state + step_size * torch.outer(key, value - key @ state)
 
 
 EXERCISES = lesson.exercises

@@ -1,30 +1,61 @@
-"""Figures, explorer and predictions of lesson 15, kernelized_attention."""
+"""Figures, explorers and predictions of lesson 15, kernelized_attention."""
 
 import math
-from collections.abc import Mapping, Sequence
-from functools import cache
+from collections.abc import Callable
+from statistics import mean
 
 import numpy as np
 import torch
 from IPython.display import Markdown
+from matplotlib import colormaps
 from matplotlib.patches import Rectangle
 from torch import Tensor
 
+from course_lib.attention.feature_maps import Quadratic, elu_features
 from course_lib.attention.kernelized import (
-    Quadratic,
     crossover_length,
-    elu_features,
     kernel_attention,
     linear_attention,
     linear_multiply_adds,
-    memory_crossover_length,
     softmax_multiply_adds,
 )
-from course_lib.attention.recall import TASKS, recall_accuracy, recall_decoder, train_to_recall
+from course_lib.attention.retrieval import SOFTMAX, SQUARE, elu_form, learn_to_retrieve, unit_tokens
 from course_lib.lessons.kernelized_attention.contents import lesson
 from course_lib.measured import measured
-from course_lib.teaching import Choice, Explorer, Slider, lines, markdown_table, panels
-from course_lib.teaching.style import BLACK, BLUE, GREEN, ORANGE, RED
+from course_lib.teaching import Choice, Explorer, Slider, Switch, lines, markdown_table, panels, right
+from course_lib.teaching.layout import LOOKS
+from course_lib.teaching.style import BLACK, BLUE, GREEN, ORANGE, PURPLE, RED
+
+Similarity = Callable[[Tensor, Tensor], Tensor]
+
+# Each takes queries (N, D) and keys (N, D) and returns the table of their similarities (N, N).
+SIMILARITIES: dict[str, Similarity] = {
+    "q·k": lambda q, k: q @ k.mT,
+    "(q·k + 1)²": lambda q, k: (q @ k.mT + 1) ** 2,
+    "(q·k - 1)²": lambda q, k: (q @ k.mT - 1) ** 2,
+    "‖q - k‖²": lambda q, k: (q[:, None] - k[None]).square().sum(-1),
+    "‖q - k‖": lambda q, k: (q[:, None] - k[None]).norm(dim=-1),
+    "max(0, q·k)": lambda q, k: (q @ k.mT).clamp(min=0),
+    "exp(q·k/√D)": lambda q, k: (q @ k.mT / math.sqrt(q.shape[-1])).exp(),
+    "elu + 1": lambda q, k: elu_features(q) @ elu_features(k).mT,
+}
+ASKED = ("(q·k - 1)²", "‖q - k‖²", "max(0, q·k)", "‖q - k‖")  # those of prediction 15.P1
+
+
+def count_features(name: str, d: int) -> int | None:
+    """Return C, the least number of features of a similarity for d entries, or None where no number is enough."""
+    if name == "max(0, q·k)":
+        return 2 if d == 1 else None  # on a line: the product of positive parts, and that of negative parts
+    squares = (d + 1) * (d + 2) // 2
+    return {"q·k": d, "elu + 1": d, "(q·k + 1)²": squares, "(q·k - 1)²": squares, "‖q - k‖²": d + 2}.get(name)
+
+
+def queries_and_keys(length: int, d: int, *, seed: int = 15) -> tuple[Tensor, Tensor]:
+    """Return `length` random queries and keys of d entries, float64; fewer are the first ones of more."""
+    generators = [torch.Generator().manual_seed(seed + side) for side in (0, 1)]
+    q, k = (torch.randn(length, d, generator=g, dtype=torch.float64) for g in generators)
+    return q, k
+
 
 # What `make bench attention` stored of `linear_attention` with the quadratic kernel against scaled_dot_product_attention:
 # one head, float32, CPU time of one thread. The longest texts were timed at D = 64 only.
@@ -65,23 +96,18 @@ LENGTHS = [2**power for power in range(6, 17)]
 @lesson.figure(size=(8.4, 4.6), bare=True, xlim=(-0.4, 12.2), ylim=(-4.2, 4.6), aspect="equal")
 def plot_question(axes):
     """Draw both orders of multiplication, matrices as rectangles."""
-    n, d, c = 3.2, 1.0, 1.4  # how long N tokens, D or M entries and C features are drawn
+    n, d = 3.2, 1.0  # how long N tokens and D entries are drawn
     boxes = {
         "Q": (d, n, BLUE),
         "Kᵀ": (n, d, ORANGE),
-        "similarities\nN × N": (n, n, RED),
+        "N × N": (n, n, RED),
         "V": (d, n, GREEN),
-        "φ(K)ᵀ": (n, c, ORANGE),
-        "U\nC × M": (d, c, RED),
-        "φ(Q)": (c, n, BLUE),
-        "U": (d, c, RED),
-        "output\nN × M": (d, n, "0.8"),
+        "D × D": (d, d, RED),
+        "output": (d, n, "0.8"),
     }
-    similarities_first = ["Q", "Kᵀ", "→", "similarities\nN × N", "V", "→", "output\nN × M"]
-    values_first = ["φ(K)ᵀ", "V", "→", "U\nC × M", " ", "φ(Q)", "U", "→", "output\nN × M"]
     for title, row, y in (
-        ("Similarities first: N × N numbers", similarities_first, 2.0),
-        ("Keys and values first: C × M numbers", values_first, -2.4),
+        ("(Q Kᵀ) V: queries meet keys first", ["Q", "Kᵀ", "→", "N × N", "V", "→", "output"], 2.0),
+        ("Q (Kᵀ V): keys meet values first", ["Kᵀ", "V", "→", "D × D", " ", "Q", "D × D", "→", "output"], -2.4),
     ):
         x = -0.2
         axes.text(x, y + 2.35, title, fontsize=11, fontweight="bold", va="center")
@@ -93,9 +119,56 @@ def plot_question(axes):
             axes.text(x + width / 2, y, name, ha="center", va="center", fontsize=9 if color else 16)
             x += width + 0.3
     return (
-        "Two rows of rectangles, matrices drawn to scale. Above, Q times K transposed gives a large square of N by N "
-        "similarities, which then meets V. Below, the features of the keys, C by N, times V give a small block U of C "
-        "by M, which every query then reads through its own features. Both rows end in the same N by M output."
+        "Two rows of matrices; N is in truth far longer beside D. Above, Q times K transposed is a large square of N by N "
+        "numbers, which then meets V. Below, K transposed times V is a small square, which then meets Q."
+    )
+
+
+@lesson.figure(
+    ["(qk - 1)²", "q² · k²", "(-2q) · k", "1 · 1"],
+    "key k",
+    "query q",
+    size=(11.4, 3.3),
+    grid=(1, 4),
+    xticks=[[-2, 0, 2]] * 4,
+    yticks=[[-2, 0, 2]] * 4,
+)
+def plot_layers(*axes):
+    """Draw the table of (qk - 1)^2 for one entry and the three layers of rank one that add up to it."""
+    at = torch.linspace(-2, 2, 13, dtype=torch.float64)
+    layers = [torch.outer(at**2, at**2), torch.outer(-2 * at, at), torch.ones(13, 13, dtype=torch.float64)]
+    for one, table, sign in zip(axes, [sum(layers), *layers], ("=", "+", "+", ""), strict=True):
+        one.imshow(
+            table.numpy(), cmap=colormaps["RdBu_r"].resampled(9), vmin=-16, vmax=16, extent=(-2.15, 2.15, 2.15, -2.15)
+        )
+        one.text(1.14, 0.5, sign, transform=one.transAxes, fontsize=20, ha="center", va="center")
+    return (
+        "Four tables of 13 queries by 13 keys, red for positive and blue for negative numbers. The first is the sum of the "
+        "other three, each of which is a column times a row."
+    )
+
+
+@lesson.figure(
+    "A table of N tokens: how many columns does it need?",
+    "tokens N",
+    "rank of the N × N table",
+    size=(6.0, 3.6),
+    legend=None,
+    xlim=(0, 310),
+    ylim=(0, 320),
+)
+def plot_ranks(axes, d: int = 4):
+    """Draw the rank of four tables of similarities against the number of tokens."""
+    q, k = queries_and_keys(300, d)
+    lengths = [5, 10, 15, 20, 30, 60, 100, 150, 200, 250, 300]
+    ranks = {name: [int(torch.linalg.matrix_rank(SIMILARITIES[name](q[:n], k[:n]))) for n in lengths] for name in ASKED}
+    for line, name in zip(lines(axes, lengths, ranks, marker="o", markersize=4), ASKED, strict=True):
+        last = ranks[name][-1]
+        place = {"max(0, q·k)": (150, 215), "‖q - k‖": (220, 150), "(q·k - 1)²": (235, 32)}.get(name, (110, 32))
+        axes.text(*place, f"{name}: {last} at N = 300", color=line.get_color(), fontsize=10, ha="center")
+    return (
+        f"Rank of the table against the number of random tokens, D = {d}. (q·k - 1)² stops at {ranks['(q·k - 1)²'][-1]} and "
+        f"‖q - k‖² at {ranks['‖q - k‖²'][-1]}; the other two grow along with N, up to 300."
     )
 
 
@@ -126,76 +199,48 @@ def plot_features(axes):
         axes.add_patch(Rectangle((5.5, 4.2 - 0.8 * place), 0.5, 0.5, facecolor=color, edgecolor=BLACK, alpha=0.5))
         axes.text(6.15, 4.45 - 0.8 * place, meaning, va="center", fontsize=9)
     return (
-        "A table of all products of two entries of (1, x) for D = 4. The diagonal holds 1 and the squares, the first row "
-        "the single entries, and the rest the products of two different entries, the largest group. What stands below "
-        "the diagonal, drawn pale, repeats what stands above: those products come twice and become one feature with the "
-        "factor root 2."
+        "All products of two entries of (1, x), for D = 4. What stands below the diagonal, drawn pale, repeats what stands "
+        "above: those products come twice and become one feature with the factor √2."
     )
-
-
-@lesson.figure(size=(7.4, 4.2), bare=True, xlim=(-1.2, 20.5), ylim=(-0.8, 12.9), aspect="equal")
-def plot_chunks(axes, tokens: int = 12, chunk: int = 4):
-    """Draw which similarities a causal form in chunks computes, and what its state stands for."""
-    for query in range(tokens):
-        for key in range(query + 1):
-            near = query // chunk == key // chunk
-            place = (key, tokens - 1 - query)
-            look = {"facecolor": RED if near else "0.85", "alpha": 0.55 if near else 1.0}
-            axes.add_patch(Rectangle(place, 1, 1, edgecolor="white", linewidth=0.8, **look))
-    for start in range(chunk, tokens, chunk):
-        place = (0, tokens - start - chunk)
-        axes.add_patch(Rectangle(place, start, chunk, facecolor="none", edgecolor=BLUE, linewidth=2.2))
-        axes.text(start / 2, place[1] + chunk / 2, "read from\nU and z", ha="center", va="center", color=BLUE)
-    axes.text(tokens / 2, tokens + 0.3, "keys", ha="center")
-    axes.text(-0.3, tokens / 2, "queries", rotation=90, ha="right", va="center")
-    for y, face, edge, meaning in (
-        (9.4, RED, "white", "inside a chunk:\nsimilarities with a mask"),
-        (6.4, "0.85", BLUE, "before the chunk:\nall keys in one state"),
-        (3.4, "white", BLACK, "later keys: not seen"),
-    ):
-        look = {"facecolor": face, "edgecolor": edge, "alpha": 0.55 if face == RED else 1.0}
-        axes.add_patch(Rectangle((13.2, y), 0.9, 0.9, **look))
-        axes.text(14.6, y + 0.45, meaning, va="center", fontsize=9.5)
-    return (
-        f"The table of {tokens} queries by {tokens} keys under a causal mask, cut into chunks of {chunk}. Small triangles "
-        "along the diagonal are similarities inside a chunk and are computed one by one. The blocks to their left are "
-        "not computed: each is read from the state U, z that holds all keys before the chunk."
-    )
-
-
-def _similarities(offset: float | int) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """Return s and the three similarities; for elu + 1 those of D = 1 with the query 1."""
-    s = np.linspace(-4, 3, 141)
-    elu = (elu_features(torch.ones(1, dtype=torch.float64)) * elu_features(torch.from_numpy(s))).numpy()
-    return s, {"exp": np.exp(s), "quadratic": (s + offset) ** 2, "elu": elu}
 
 
 @lesson.figure(
-    "The square weighs opposite keys as heavily as aligned ones",
-    "$s$ = scaled q·k",
-    "similarity",
-    legend="upper center",
-    xlim=(-4, 3),
-    ylim=(-0.4, 10),
+    ["chunks of 1: the recurrence", "chunks of 4", "one chunk: the whole table"],
+    size=(9.6, 4.2),
+    bare=True,
+    grid=(1, 3),
+    xlim=(-1.2, 12.7),
+    ylim=(-2.9, 13.2),
+    aspect="equal",
 )
-def plot_kernels(axes, offset: float | int = 1.0):
-    """Draw three similarities against the scaled product of query and key."""
-    s, curves = _similarities(offset)
-    names = ["softmax: $e^s$", f"quadratic: $(s + {offset:g})^2$", "elu + 1, for D = 1, q = 1"]
-    lines(axes, s, dict(zip(names, curves.values(), strict=True)))
-    axes.plot([-offset], [0], "o", color=RED, markersize=7)
+def plot_chunks(ones, fours, whole, tokens: int = 12):
+    """Draw which similarities a causal form in chunks computes, and what its state stands for, for three sizes."""
+    for axes, chunk in ((ones, 1), (fours, 4), (whole, tokens)):
+        for query in range(tokens):
+            for key in range(query + 1):
+                near = query // chunk == key // chunk
+                look = {"facecolor": RED if near else "0.87", "alpha": 0.55 if near else 1.0}
+                place = (key, tokens - 1 - query)
+                axes.add_patch(Rectangle(place, 1, 1, edgecolor="white", linewidth=0.8, **look))
+        for start in range(chunk, tokens, chunk):
+            place = (0, tokens - start - chunk)
+            axes.add_patch(Rectangle(place, start, chunk, facecolor="none", edgecolor=BLUE, linewidth=1.6))
+        axes.text(-0.2, tokens / 2, "queries", rotation=90, ha="right", va="center", fontsize=9)
+        computed, reads = tokens // chunk * chunk * (chunk + 1) // 2, tokens // chunk - 1
+        said = f"{computed} similarities computed,\nstate read {reads} times"
+        axes.text(tokens / 2, -0.4, said, ha="center", va="top", fontsize=10)
     return (
-        f"Three similarities against the scaled product s of query and key. The exponential grows from nearly 0 on the "
-        f"left; the quadratic one is a parabola that is 0 at s = -{offset:g} and grows on both sides of it, so that a key "
-        f"at s = -4 gets {(-4 + offset) ** 2:g}; elu + 1 never reaches 0 and grows along a line on the right."
+        f"Tables of {tokens} queries by {tokens} keys under a causal mask. Orange cells are similarities that are computed; "
+        "grey ones, framed in blue, are keys that queries read from the state. "
+        "Larger chunks compute more, and read less often."
     )
 
 
 @lesson.figure(
-    None, "sequence length N", "multiply-adds", size=(7.2, 4.2), legend="upper left", xscale="log", yscale="log"
+    None, "sequence length N", "multiply-adds", size=(6.0, 3.6), legend="upper left", xscale="log", yscale="log"
 )
 def plot_costs(axes, d: int = 64):
-    """Draw multiply-adds of softmax attention and of two linear forms against the length, D = M."""
+    """Draw multiply-adds of softmax attention and of two regrouped forms against the length, D = M."""
     features = Quadratic().n_features(d)
     linear = {f"quadratic kernel, C = {features:,}": features, f"elu + 1, C = {d}": d}
     curves = {name: [linear_multiply_adds(n, d, n_features=count) for n in LENGTHS] for name, count in linear.items()}
@@ -209,69 +254,9 @@ def plot_costs(axes, d: int = 64):
         axes.annotate(f"N = {math.ceil(n):,}", (n, cost), offset, textcoords="offset points", fontsize=9)
     axes.set_title(f"Where the lines cross (D = M = {d})")
     return (
-        f"Multiply-adds against the length of the sequence, both logarithmic, for D = M = {d}. The two lines of softmax "
-        f"attention have slope 2, those of the linear forms slope 1. The quadratic kernel crosses softmax at N = "
-        f"{math.ceil(first):,} and causal softmax at {math.ceil(second):,}; elu + 1 lies below both from the left end on "
-        "or shortly after."
-    )
-
-
-@lesson.figure(
-    None,
-    "sequence length N",
-    "numbers in memory",
-    size=(7.2, 4.0),
-    legend="upper left",
-    xscale="log",
-    yscale="log",
-    ylim=(1e3, 1e11),
-)
-def plot_memory(axes, d: int = 64, chunk: int = 256):
-    """Draw what has to be kept beside inputs and output, in numbers, against the length."""
-    features = Quadratic().n_features(d)
-    state, lengths = features * (d + 1), np.array(LENGTHS, dtype=float)
-    curves = {
-        "stored similarities, $N^2$": lengths**2,
-        "U and z, $C(M + 1)$": 0 * lengths + state,
-        f"U, z and the features of {chunk} tokens": 0 * lengths + state + 2 * chunk * features,
-        "stored features, $2NC$": 2 * lengths * features,
-    }
-    lines(axes, lengths, curves)
-    crossing = memory_crossover_length(d, n_features=features)
-    axes.plot([crossing], [state], "o", color=BLACK, markersize=7)
-    axes.annotate(f"N = {math.ceil(crossing)}", (crossing, state), (6, -14), textcoords="offset points")
-    axes.set_title(f"Linear memory needs features that are not kept (D = M = {d})")
-    return (
-        f"Numbers in memory against the length, both logarithmic. Stored similarities grow as the square and pass the state "
-        f"of {state:,} numbers at N = {math.ceil(crossing)}. Stored features grow in proportion to N and lie far above the "
-        f"state; with the features of {chunk} tokens at a time the need is constant."
-    )
-
-
-@lesson.figure(
-    ["without a mask", "causal"],
-    "sequence length N",
-    "time / time of softmax",
-    size=(8.6, 4.0),
-    grid=(1, 2),
-    legend="lower left",
-    subplots={"sharey": True},
-    xscale="log",
-    yscale="log",
-    ylim=(0.05, 20),
-)
-def plot_measured(left, right):
-    """Draw the measured ratio of times against the length, for three head dimensions."""
-    for axes, causal in ((left, False), (right, True)):
-        ratios = {d: measured_ratios(d, causal=causal) for d in MEASURED_LENGTHS}
-        curves = {f"D = {d}": (list(ratio), list(ratio.values())) for d, ratio in ratios.items()}
-        lines(axes, None, curves, marker="o", markersize=5)
-        axes.axhline(1, color=BLACK, linewidth=1.0, linestyle="-")
-    ends = " and ".join(f"{measured_ratios(64, causal=causal)[32768]:.2f}" for causal in (False, True))
-    return (
-        "Measured time of the quadratic kernel in linear time divided by that of PyTorch's softmax attention, against the "
-        "length, both logarithmic, without a mask on the left and causal on the right, for D = 16, 32 and 64. All lines "
-        f"fall below 1; for D = 64 they end at {ends} for N = 32,768."
+        "Multiply-adds against the length, both logarithmic. The lines of softmax attention have slope 2, those of the "
+        f"regrouped forms slope 1. The square meets softmax at N = {math.ceil(first):,}, and causal softmax at "
+        f"{math.ceil(second):,}."
     )
 
 
@@ -291,255 +276,326 @@ def cancellation(*, signed: bool, length: int = 256, d: int = 4, seed: int = 0) 
     return weights.abs().sum(-1) / weights.sum(-1).abs(), error
 
 
+# The closing experiment: what `make bench rank_price` stored, and the tables of weights of one run.
+
+ARMS = ("softmax", "square, C = 45", "elu + 1, C = 8", "elu + 1, C = 45")
+FORMS = {name: form for name, form in zip(ARMS, (SOFTMAX, SQUARE, elu_form(8), elu_form(45)), strict=True)}
+PRICE_LENGTHS, PRICE_FEATURES = (8, 16, 32, 64), (2, 4, 8, 16, 24, 32, 45, 64)
+
+
+def price(name: str, *, length: int = 32) -> list[float]:
+    """Return what an arm missed after training at its best rate, one number a seed, as stored."""
+    return measured("rank_price", f"N = {length}, {name}")
+
+
+def price_table() -> Markdown:
+    """Return what each arm missed on 32 tokens: mean, least and greatest of the seeds, and the best rate."""
+    rows = []
+    for name in ARMS:
+        found = price(name)
+        rate = measured("rank_price", f"N = 32, {name}, best rate")
+        rows.append((name, f"{mean(found):.3f}", f"{min(found):.3f} to {max(found):.3f}", f"{rate:g}"))
+    return markdown_table(("32 tokens", "missed, mean", "five seeds", "best rate"), rows)
+
+
+def _spread(axes, x, found: list[list[float]], *, place: int, label: str, **look) -> None:
+    """Draw means over seeds as a line, and the range of the seeds as bars."""
+    centre = np.array([mean(one) for one in found])
+    reach = [centre - [min(one) for one in found], [max(one) for one in found] - centre]
+    (line,) = lines(axes, x, {label: centre}, first=place, marker="o", markersize=5, **look)
+    axes.errorbar(x, centre, yerr=reach, fmt="none", ecolor=line.get_color(), capsize=3)
+
+
 @lesson.figure(
-    "Similarities that cancel cost digits",
-    "Σ|sim| / |Σ sim|",
-    "relative error in float32",
-    legend="upper left",
-    xscale="log",
-    yscale="log",
+    ["32 tokens: on the floor, then above it", "More tokens, more missed"],
+    ["number of features C", "number of tokens N"],
+    "part of the values missed",
+    size=(8.0, 3.4),
+    grid=(1, 2),
+    xlim=[(0, 67), (6.5, 80)],
+    ylim=(-0.03, 1.02),
+    xscale=["linear", "log"],
+    legend=["upper right", {"loc": "upper left", "fontsize": 8}],
 )
-def plot_cancellation(axes):
-    """Draw float32's error against the cancellation in the denominator, for signed and positive features."""
-    for signed, look, name in ((True, "o", "φ(x) = x"), (False, "s", "φ(x) = elu(x) + 1")):
-        factor, error = cancellation(signed=signed)
-        color = RED if signed else BLUE
-        axes.plot(factor, error.clamp(min=1e-9), look, color=color, markersize=4, label=name)
-    reach = np.array([1, 1e4])
-    axes.plot(reach, 2**-24 * reach, ":", color=BLACK, label="$2^{-24}$ times the factor")
+def plot_price(left, right_axes):
+    """Draw what is missed against features and against tokens, means and ranges over five seeds, as stored."""
+    counts = np.linspace(0, 67, 200)
+    left.plot(counts, np.clip(1 - counts / 32, 0, None), "-", color=BLACK, linewidth=1.2, label="floor 1 - C/N")
+    found = [price(f"elu + 1, C = {count}") for count in PRICE_FEATURES]
+    _spread(left, PRICE_FEATURES, found, place=2, label="elu + 1, learned columns", linestyle="none")
+    square = price("square, C = 45")
+    left.plot([45], [mean(square)], "s", color=LOOKS[1]["color"], markersize=8, label="square, C = 45")
+    left.axhline(mean(price("softmax")), color=BLUE, linestyle="--", linewidth=1.5, label="softmax")
+    for place, name in enumerate(ARMS):
+        _spread(right_axes, PRICE_LENGTHS, [price(name, length=n) for n in PRICE_LENGTHS], place=place, label=name)
+    more = np.linspace(9, 80, 200)
+    floor = (1 - 9 / more) ** 2 * more / (more - 1)
+    right_axes.plot(more, floor, "-", color=BLACK, linewidth=1.2, label="floor of the square")
+    right_axes.set_xticks(PRICE_LENGTHS, PRICE_LENGTHS)
+    right_axes.set_xticks([], minor=True)
+    learned = price("elu + 1, C = 45")
     return (
-        "Relative error of the output in float32, one point a query, against the sum of the similarities' sizes divided by "
-        "the size of their sum, both logarithmic. With features of both signs the factor ranges from about 10 to more "
-        "than 10,000 and the error grows with it. With elu + 1 the factor is 1 for every query and the error stays "
-        "near the rounding of float32."
+        "Part of the values missed after training, mean and range of five seeds. Left, 32 tokens: elu + 1 of learned "
+        f"columns lies on the floor up to C = 16 and above it from C = 24 on, with {mean(learned):.2f} at C = 45, "
+        f"where the square misses {mean(square):.2f}. Right: the square follows a floor of its own, the line, "
+        "which no training gets below."
     )
 
 
-RECALL_SIZES = (4, 8, 16)
-MEMORIES = {
-    "softmax, positions": "softmax, all tokens",
-    "delta": "delta rule",
-    "decay": "sums with decay",
-    "linear": "sums",
-    "softmax, window": "softmax, last 8 tokens",
-    "untrained": "untrained",
-}
-Runs = Mapping[str, Mapping[str, Sequence[Mapping[int, float]]]]
+def trained_tables(seed: int = 0) -> dict[str, Tensor]:
+    """Train the four arms once on 32 tokens and return their weights, (32, 32) each."""
+    tables = {}
+    for name, form in FORMS.items():
+        layer, _ = learn_to_retrieve(form, length=32, step_size=0.1, seed=seed)
+        tables[name] = layer(unit_tokens(32, 8, seed=seed)).detach()
+    return tables
 
 
-def trained_to_recall(task: str, form: str, *, seed: int, steps: int = 200) -> dict[int, float]:
-    """Return the share of right answers on new texts of each size; the form "untrained" is softmax before any step."""
-    draw, vocab_size = TASKS[task]
-    name = "softmax, positions" if form == "untrained" else form
-    model = recall_decoder(name, vocab_size=vocab_size, seed=seed).float()
-    if form != "untrained":
-        train_to_recall(model, draw, RECALL_SIZES, steps=steps, step_size=4e-2, seed=seed)
-    return {size: recall_accuracy(model, draw, size, seed=seed + 10_000) for size in RECALL_SIZES}
-
-
-@cache
-def recall_runs() -> Runs:
-    """Return what the page measures: both tasks, every memory, two seeds."""
-    return {
-        task: {form: [trained_to_recall(task, form, seed=seed) for seed in (0, 1)] for form in MEMORIES}
-        for task in ("copying", "rewritten")
-    }
+def _grouped(weights: Tensor) -> Tensor:
+    """Return an order of the tokens in which those that attend to the same ones stand together."""
+    first = (weights > 0.1).double().argmax(-1)
+    return first.argsort(stable=True)
 
 
 @lesson.figure(
-    ["Copying a text of different tokens", "Looking up keys that were written again"],
-    ["tokens to copy", "pairs written"],
-    "share of right answers",
-    size=(9.6, 4.4),
-    grid=(1, 2),
-    xscale="log",
-    xlim=(3.6, 17.8),
-    ylim=(-0.05, 1.5),
-    legend=[{"loc": "upper center", "ncols": 2, "fontsize": 8}, None],
-    example=recall_runs,
+    ["softmax", "elu + 1, C = 8", "elu + 1, C = 45", "square, C = 45"],
+    "token that is read",
+    "token that reads",
+    size=(11.4, 3.5),
+    grid=(1, 4),
+    xticks=[[]] * 4,
+    yticks=[[]] * 4,
+    example=trained_tables,
 )
-def plot_recall(left, right, runs: Runs):
-    """Draw right answers against the size of the text, for each memory; lines are means over seeds, marks single seeds."""
-    for axes, task in ((left, "copying"), (right, "rewritten")):
-        mean = lambda form, size: sum(run[size] for run in runs[task][form]) / len(runs[task][form])  # noqa: B023, E731
-        curves = {name: [mean(form, size) for size in RECALL_SIZES] for form, name in MEMORIES.items()}
-        for line, form in zip(lines(axes, RECALL_SIZES, curves), MEMORIES, strict=True):
-            for run in runs[task][form]:
-                axes.plot(list(run), list(run.values()), ".", color=line.get_color(), markersize=5, label="_seed")
-        axes.set_xticks(RECALL_SIZES, RECALL_SIZES)
-        axes.set_xticks([], minor=True)
-        axes.set_yticks([0, 0.25, 0.5, 0.75, 1])
+def plot_weights(first, second, third, fourth, tables: dict[str, Tensor]):
+    """Draw the four tables of weights, tokens sorted into the groups that read alike."""
+    for one in (first, second, third, fourth):
+        weights = tables[one.get_title()]
+        order = _grouped(weights)
+        one.imshow(weights[order][:, order].numpy(), cmap="Blues", vmin=0, vmax=1)
+        off = (weights - torch.eye(len(weights), dtype=weights.dtype)).square().sum() / len(weights)
+        one.set_title(f"{one.get_title()}: misses {float(off):.2f}", fontsize=11)
     return (
-        "Share of right answers on new texts of 4, 8 and 16 tokens or pairs, for six memories; lines are means over seeds. "
-        "Copying: softmax attention to all tokens stays near 1; of the memories of a fixed size the delta rule gets most of "
-        "16 tokens right, both kinds of sums fewer, and the window, which copies 8, none. Looking up keys that were written "
-        "again: softmax attention, the delta rule and sums with decay stay well above plain sums, and those above the "
-        "window. The untrained decoder is near 0 throughout."
+        "The weights with which 32 tokens read each other after training, dark for 1. Softmax: each token reads itself. elu "
+        "+ 1 with 8 features: blocks of tokens that read the mean of their block. With 45: a few small blocks. The square: "
+        "a pale diagonal over weights on other tokens."
     )
 
 
 def _in_words(count: float | int) -> str:
-    """Say a large count with two digits and a word."""
+    """Say a large count with three digits and a word."""
     for size, word in ((1e12, "trillion"), (1e9, "billion"), (1e6, "million")):
         if count >= size:
             return f"{count / size:.3g} {word}"
     return f"{count:,.0f}"
 
 
+ROUNDING = 1e-12  # of the largest singular value: what lies below is rounding
+MOST = 60  # tokens of the largest table
+
+
 @lesson.explorer
-class CostExplorer(Explorer):
-    """Predicted time and memory of softmax and linear attention, and the shape of the similarity."""
+class RankExplorer(Explorer):
+    """The table of similarities of N tokens, and how many singular values it has."""
 
-    title = "When linear attention pays"
+    title = "How much is in a table of similarities?"
     summary = (
-        "Left: multiply-adds of softmax attention and of the linear form against the length N, with the point where they "
-        "cross and the length in use. Middle: what has to be stored beside inputs and output, N squared similarities or the "
-        "state of the linear form. Right: three similarities against the scaled product s of query and key."
+        "Left: the table of similarities of N random queries and keys, red for positive and blue for negative numbers. "
+        "Right: its singular values, divided by the largest, on a logarithmic axis; what lies below the dotted line is "
+        "rounding."
     )
-    d = Slider("head dimension", "D = M", "Entries of one query, key or value", 64, 8, 128, 8)
-    power = Slider(
-        "sequence length", "log₂ N", "The number of tokens is 2 to this power: 12 stands for 4,096", 12, 6, 16, 1
-    )
-    offset = Slider(
-        "offset of the square",
-        "c",
-        "The quadratic kernel is (s + c)²; with c = 0 it needs fewer features",
-        1.0,
-        0.0,
-        3.0,
-        0.1,
-    )
-    features = Choice(
-        "feature map",
-        "Which features the linear form uses; the random ones are those of lesson 16",
-        "quadratic",
-        ("quadratic", "elu + 1", "256 random"),
-    )
-    causal = Choice(
-        "causal mask",
-        "Whether a token sees itself and the past only, which halves the pairs of softmax attention",
-        "no",
-        ("no", "yes"),
-    )
-    together = ("d", "power")
-    size = (11.4, 4.0)
+    length = Slider("tokens", "N", "Number of queries and of keys", 20, 4, MOST, 4)
+    similarity = Choice("similarity", "How a query and a key are compared", "(q·k + 1)²", tuple(SIMILARITIES))
+    d = Slider("head dimension", "D", "Entries of a query and of a key", 4, 1, 8, 1)
+    counted = Switch("Show C", "Say how many features are enough for every N")
+    size = (10.4, 4.4)
+    dpi = 100
+    strip_scale = 0.52
     layout = panels(
-        ["Time", "Memory", "Similarity"],
-        ["sequence length N", "sequence length N", "scaled product s"],
-        ["multiply-adds", "stored numbers", "similarity"],
-        grid=(1, 3),
-        legend=[*2 * [{"loc": "upper left", "ncols": 2, "fontsize": 8}], {"loc": "upper center", "fontsize": 8}],
-        xscale=["log", "log", "linear"],
-        yscale=["log", "log", "linear"],
-        xlim=[(50, 84000), (50, 84000), (-4, 3)],
-        ylim=[(1e3, 1e15), (10, 1e12), (-0.5, 14)],
+        ["Table of similarities", "Singular values"],
+        ["keys", "number of the singular value"],
+        ["queries", "size, over the largest"],
+        grid=(1, 2),
+        legend=[None, "center right"],
+        xlim=[(0, MOST), (0, MOST + 2)],
+        ylim=[(MOST, 0), (1e-18, 10)],
+        yscale=["linear", "log"],
     )
 
-    def compute(self, *, power, d, offset, features, causal):
-        """Return both curves of cost and of memory, where they cross, and the quadratic similarity."""
-        length, masked = 2**power, causal == "yes"
-        count = {"quadratic": Quadratic(offset=offset).n_features(d), "elu + 1": d, "256 random": 256}[features]
-        softmax = {n: softmax_multiply_adds(n, d, d, causal=masked) for n in LENGTHS}
-        linear = {n: linear_multiply_adds(n, d, n_features=count) for n in LENGTHS}
-        state = count * (d + 1)
-        crossover = crossover_length(d, d, n_features=count, causal=masked)
-        memory_crossover = memory_crossover_length(d, n_features=count)
-        inside = lambda n, y: (n, y) if LENGTHS[0] <= n <= LENGTHS[-1] else ([], [])  # noqa: E731
+    def compute(self, *, length, similarity, d, counted):
+        """Return the table, as large as its number of tokens, and its singular values."""
+        q, k = queries_and_keys(MOST, d)
+        table = SIMILARITIES[similarity](q[:length], k[:length])
+        sizes = torch.linalg.svdvals(table)
+        sizes = (sizes / sizes[0]).numpy()
+        picture = np.ma.array(np.zeros((MOST, MOST)), mask=True)
+        strong = (
+            table.abs().flatten().quantile(0.95)
+        )  # the strongest twentieth in full colour: a few would hide the rest
+        picture[:length, :length] = (table / strong).clamp(-1, 1).numpy()
         return {
-            "time softmax": (LENGTHS, list(softmax.values())),
-            "time linear": (LENGTHS, list(linear.values())),
-            "time here": ([length, length], [1e3, 1e13]),
-            "time crossing": inside(crossover, crossover * linear[length] / length),
-            "memory softmax": (LENGTHS, [n**2 for n in LENGTHS]),
-            "memory linear": (LENGTHS, [state for _ in LENGTHS]),
-            "memory here": ([length, length], [10, 2e10]),
-            "memory crossing": inside(memory_crossover, state),
-            "square": _similarities(offset)[1]["quadratic"],
-            "zero": (-offset, 0),
-            "costs": (softmax[length], linear[length]),
-            "crossovers": (math.ceil(crossover), math.ceil(memory_crossover)),
-            "state": state,
+            "table": picture,
+            "sizes": (np.arange(1, length + 1), np.clip(sizes, 1e-17, None)),
+            "above": int((sizes > ROUNDING).sum()),
             "length": length,
-            "count": count,
-            "causal": masked,
+            "similarity": similarity,
+            "d": d,
+            "features": count_features(similarity, d),
+            "counted": counted,
+            "mark": ""
+            if not counted
+            else "no C is enough"
+            if count_features(similarity, d) is None
+            else f"C = {count_features(similarity, d)}",
         }
 
-    def draw(self, time, memory, shape):
-        """Draw the two similarities that stay, and empty curves and marks."""
-        artists = {}
-        for name, axes in (("time", time), ("memory", memory)):
-            curves = lines(axes, [], ["softmax", "linear"])
-            curves += axes.plot([], [], ":", color="0.4", linewidth=2.0, label="N in use")
-            curves += axes.plot([], [], "o", color=BLACK, markersize=7, label="crossover")
-            parts = ("softmax", "linear", "here", "crossing")
-            artists |= {f"{name} {part}": curve for part, curve in zip(parts, curves, strict=True)}
-        s, curves = _similarities(1.0)
-        names = ["$e^s$", "$(s + c)^2$", "elu + 1, q = 1"]
-        _, artists["square"], _ = lines(shape, s, dict(zip(names, curves.values(), strict=True)))
-        (artists["zero"],) = shape.plot([], [], "o", color=RED, markersize=7)
-        return artists
+    def draw(self, table, values):
+        """Draw the empty table, the line of rounding and the singular values."""
+        image = table.imshow(
+            np.ma.array(np.zeros((MOST, MOST)), mask=True),
+            cmap=colormaps["RdBu_r"].resampled(9),
+            vmin=-1,
+            vmax=1,
+            extent=(0, MOST, MOST, 0),
+            aspect="auto",
+        )
+        values.axhline(ROUNDING, linestyle=":", color="0.3", linewidth=1.5, label="below: rounding")
+        (sizes,) = values.plot([], [], "o", color=BLUE, markersize=4)
+        return {"table": image, "sizes": sizes, "mark": values.text(36, 1e-3, "", fontsize=13, color=PURPLE)}
 
     def words(self, state):
-        """Say what the length in use costs either way and where the lines cross."""
-        softmax, linear = state["costs"]
-        time, memory = state["crossovers"]
-        return (
-            f"N = {state['length']:,} with C = {state['count']:,} features: {'causal ' if state['causal'] else ''}softmax "
-            f"attention needs {_in_words(softmax)} multiply-adds, the linear form {_in_words(linear)}, "
-            f"{'fewer' if linear < softmax else 'more'} by the factor {linear / softmax:.3g}. Fewer from N = {time:,} on; "
-            f"its state of {state['state']:,} numbers is smaller than N² from N = {memory:,} on. "
-            f"The square vanishes at s = {state['zero'][0] or 0:g}."
+        """Say how many singular values stand out, and on request how many features are enough."""
+        said = (
+            f"{state['similarity']}, D = {state['d']}: of {state['length']} singular values {state['above']} stand above "
+            "rounding."
         )
+        if state["counted"]:
+            c = state["features"]
+            said += (
+                " No number of features is enough for every N."
+                if c is None
+                else f" {c} features are enough for every N."
+            )
+        return said
 
 
-crossover_prediction = lesson.prediction(
+@lesson.explorer
+class CostExplorer(Explorer):
+    """Counted work of softmax attention and of the regrouped form."""
+
+    title = "What does each order cost?"
+    summary = (
+        "Multiply-adds of softmax attention and of the regrouped form against the length N, both logarithmic. The "
+        "dotted line is the length in use."
+    )
+    d = Slider("head dimension", "D = M", "Entries of one query, key or value", 64, 8, 128, 8)
+    power = Slider("length", "log₂ N", "The number of tokens is 2 to this power: 12 stands for 4,096", 8, 6, 16, 1)
+    features = Choice("feature map", "Which features the regrouped form uses", "square", ("square", "elu + 1"))
+    causal = Switch("Causal mask", "A token sees itself and the past only, which halves the pairs of softmax attention")
+    marked = Switch("Show the crossing", "Mark the length from which on the regrouped form needs less work")
+    strip_scale = 0.62
+    layout = panels(
+        None,
+        "sequence length N",
+        "multiply-adds",
+        legend="upper left",
+        xscale="log",
+        yscale="log",
+        xlim=(50, 84000),
+        ylim=(1e3, 1e14),
+    )
+
+    def compute(self, *, power, d, features, causal, marked):
+        """Return both curves and where they cross."""
+        length = 2**power
+        count = Quadratic().n_features(d) if features == "square" else d
+        crossing = crossover_length(d, d, n_features=count, causal=causal)
+        seen = marked and LENGTHS[0] <= crossing <= LENGTHS[-1]
+        return {
+            "softmax": (LENGTHS, [softmax_multiply_adds(n, d, d, causal=causal) for n in LENGTHS]),
+            "regrouped": (LENGTHS, [linear_multiply_adds(n, d, n_features=count) for n in LENGTHS]),
+            "here": ([length, length], [1e3, 1e12]),
+            "crossing": (crossing, crossing * 2 * count * (d + 1)) if seen else ([], []),
+            "costs": (
+                softmax_multiply_adds(length, d, d, causal=causal),
+                linear_multiply_adds(length, d, n_features=count),
+            ),
+            "from": math.ceil(crossing) if marked else None,
+            "length": length,
+            "count": count,
+            "causal": causal,
+        }
+
+    def draw(self, axes):
+        """Draw empty curves and marks."""
+        softmax, regrouped = lines(axes, [], ["softmax", "regrouped"])
+        (here,) = axes.plot([], [], ":", color="0.4", linewidth=2.0, label="N in use")
+        (crossing,) = axes.plot([], [], "o", color=BLACK, markersize=7)
+        return {"softmax": softmax, "regrouped": regrouped, "here": here, "crossing": crossing}
+
+    def words(self, state):
+        """Say what the length in use costs either way, and on request where the lines cross."""
+        softmax, linear = state["costs"]
+        said = (
+            f"N = {state['length']:,}, C = {state['count']:,}: {'causal ' if state['causal'] else ''}softmax attention "
+            f"needs {_in_words(softmax)} multiply-adds, the regrouped form {_in_words(linear)}, "
+            f"{linear / softmax:.3g} times as many."
+        )
+        return said + (f" Fewer from N = {state['from']:,} on." if state["from"] else "")
+
+
+ask_which = lesson.prediction(
     "15.P1",
-    "Queries, keys and values have 64 entries each ($D = M = 64$), the similarity is $(q^\\top k + 1)^2$, and every "
-    "token sees all others. From which sequence length on does the lower order of the picture need fewer multiply-adds "
-    "than softmax attention does in the upper one?",
+    r"Put a similarity in the place of $q\cdot k$, for queries and keys of four entries: $(q\cdot k - 1)^2$, "
+    r"$\lVert q - k\rVert^2$, $\max(0, q\cdot k)$ or $\lVert q - k\rVert$. Which of the four still let the bracket move: "
+    r"for which is the $N \times N$ table a product of an $N \times C$ and a $C \times N$ matrix, with the same $C$ for "
+    r"every $N$?",
     {
-        "From about N = 64 on": "That is D. It would be right for a map with about D features, such as elu + 1.",
-        "From about N = 400 on": "That is where N² stored similarities outgrow the state of C(M + 1) numbers: memory "
-        "crosses long before time.",
-        "From about N = 2,200 on": "2C(M + 1)/(D + M) = 2,178.5 with C = 2,145, close to C, which is about D²/2.",
-        "From about N = 260,000 on": "That is D³. It compares the cost of one token, about D³, with one similarity, and "
-        "softmax attention computes N of them a token.",
+        "None of them": "A similarity need not be a dot product of one map with itself: queries and keys may have maps "
+        "of their own. The first two then split, into 15 and into 6 products.",
+        "Only max(0, q·k)": "It looks closest to q·k, but the corner at 0 spoils it: 300 tokens give a table of rank 300.",
+        "The first two": right(
+            "Both are sums of products of a number of q and a number of k: 15 and 6 of them. The corner of max and the "
+            "root of the distance have no such sum, and their ranks grow with N."
+        ),
+        "All four": "All four come from sums over the entries, but a corner or a root after the sum does not split: the "
+        "ranks of the last two grow with N.",
     },
-    answer="From about N = 2,200 on",
+    reveal=plot_ranks,
+)
+
+ask_crossing = lesson.prediction(
+    "15.P2",
+    r"Queries, keys and values have 64 entries each, the similarity is $(q\cdot k + 1)^2$, and every token sees all "
+    "others. From which length on does the regrouped form need fewer multiply-adds than softmax attention?",
+    {
+        "From about N = 64 on": "That is D. It is right for a map with D features, such as elu + 1.",
+        "From about N = 400 on": "There N² stored similarities outgrow the sums U and z: memory crosses long before work.",
+        "From about N = 2,200 on": right("2C(M + 1)/(D + M) is 2,178.5 for C = 2,145: about C, which is about D²/2."),
+        "From about N = 260,000 on": "That is D³. It compares the work for one token, about D³, with a single "
+        "similarity, and softmax attention computes N of them for each token.",
+    },
     reveal=plot_costs,
 )
 
-opposite_prediction = lesson.prediction(
-    "15.P2",
-    "The similarity is $(q \\cdot k + 1)^2$. One key has $q \\cdot k = 2$; another points away from the query, with "
-    "$q \\cdot k = -4$. Which of the two gets more weight?",
-    {
-        "The first one": "So it would be with the exponential: e² against e⁻⁴. The square gives (2 + 1)² = 9 and "
-        "(-4 + 1)² = 9.",
-        "The second one": "Nearly: beyond q·k = -4 the opposite key would win. Here both get 9.",
-        "Both get the same": "(2 + 1)² = (-4 + 1)² = 9: the square is even round q·k = -1, and only there is it zero.",
-    },
-    answer="Both get the same",
-    reveal=plot_kernels,
-)
-
-recall_prediction = lesson.prediction(
+ask_price = lesson.prediction(
     "15.P3",
-    "Four memories of about 256 numbers, trained alike, read a text of 16 different tokens and then write it again, token "
-    "by token. Which of them gets the most tokens right?",
+    "32 random tokens of eight entries; queries and keys are trained so that each token reads its own value. Softmax "
+    r"learns it. Two similarities have 45 features, more than there are tokens: the square $(q\cdot k + 1)^2$, and elu + 1 "
+    "of 45 learned columns. After training, what part of the values does each miss (1: no better than reading nothing)?",
     {
-        "Softmax attention to the last 8 tokens": "It is exact for what it holds. But the token to be written next stands "
-        "15 tokens back, outside of the window.",
-        "Sums of all pairs (linear attention)": "The pairs lie on top of each other: every answer is mixed with the other "
-        "values.",
-        "Sums that fade": "Fading helps where old pairs are out of date. Here the old ones are asked for first.",
-        "A memory that is corrected at each token": "It writes only what it does not answer yet, which takes out much of "
-        "what pairs have in common. Softmax attention, which keeps all tokens, still copies better.",
-        "They are about equally good, since they are equally large": "The size bounds what a memory can hold. How it is "
-        "written decides how much of that is used.",
+        "Both less than a tenth or so, since 45 is more than 32": "Enough features make it possible, no more. The square's "
+        "45 features are products of nine numbers, those of q·k + 1, and training can only choose the nine.",
+        "The square little, elu + 1 more than half": "It is the other way round: learned columns can fall to nearly 0 for "
+        "all tokens but a few.",
+        "elu + 1 little, the square more than half": right(
+            "elu + 1 of learned columns misses less than a tenth on average, the square more than half. The number of "
+            "features sets a floor; which features they are can set a higher one."
+        ),
+        "Both more than half": "The square does. Learned columns of elu + 1 can fall to nearly 0 for most tokens, and with "
+        "45 of them less than a tenth is missed on average.",
     },
-    answer="A memory that is corrected at each token",
-    reveal=plot_recall,
+    reveal=plot_price,
 )
 
 FIGURES = lesson.figures

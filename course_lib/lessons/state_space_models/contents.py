@@ -4,20 +4,21 @@ from course_lib.teaching import Contents
 
 lesson = Contents(
     symbols={
-        r"\alpha": "rate at which the state fades",
-        r"\omega": "rate at which the state turns",
-        r"\Delta": "length of a step",
-        "a": "pole of the step",
+        "u_t": "input at token t",
+        "x_t": "state at token t, a vector",
+        "y_t": "output at token t",
+        "a": "pole, the number that multiplies one entry of the state",
+        "a_t": "decay of one token",
+        "w_t": "what one token adds to the state",
         "A": "matrix of the state",
         "B": "vector by which a token is written into the state",
         "C": "vector by which the state is read",
-        "K": "kernel, the answer to an impulse",
+        "D": "number, the same at every token",
+        "c_n": "number that we keep for a product of two, by entry",
+        "K": "kernel, the answer to a click",
         "L": "number of tokens",
         "N": "numbers in the state",
-        "a_t": "decay of one token",
-        r"\Delta_t": "step size that depends on the token",
-        "S_t": "state that is a matrix",
-        r"\gamma_t": "number that decays all of the state",
+        "F": "discrete Fourier transform",
         "P_n": "Legendre polynomial",
     }
 )

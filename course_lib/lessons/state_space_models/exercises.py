@@ -7,8 +7,8 @@ from course_lib.teaching import close, edit, inputs, normal, uniform, whole
 
 lesson.value(
     "12.1", "Three tokens by hand", difficulty=1, minutes=5,
-    prompt="A state of one number, $x_t = \\frac12x_{t-1} + 2u_t$ and $y_t = 3x_t + u_t$, starts from 0. The input is "
-    "$u_0, u_1, u_2 = 1, 0, 2$. What is $y_2$?",
+    prompt="In (12.1) let the state be one number: $x_t = \\frac12x_{t-1} + 2u_t$ and $y_t = 3x_t + u_t$, from 0 on. The "
+    "input is $u_0, u_1, u_2 = 1, 0, 2$. What is $y_2$?",
     answer=15.5,
     properties=[
         ("The loop over the three tokens ends with another number.", lambda answer: close(answer, _three_tokens())),
@@ -97,95 +97,16 @@ def kernel(a, b, c, length):
 
 
 @lesson.exercise(
-    "12.3", "A power without matrix products", difficulty=2, minutes=10,
-    prompt="Write `rank_one_power(p, power)`: the matrix $(I + pp^\\top)^L$ for a vector `p` that is not 0 and "
-    "`power` = $L \\ge 1$, without multiplying any two matrices.",
-    draw=inputs(n=whole(2, 3), p=uniform(0.2, 1.5, "n", digits=1), power=whole(2, 5)),
-    properties=[
-        ("It should be the product of L factors I + p pᵀ.",
-         lambda p, power, answer: close(answer, torch.linalg.matrix_power(torch.eye(len(p)) + torch.outer(p, p), power))),
-    ],
-    hints=(
-        "What does (p pᵀ)(p pᵀ) collapse to? Write s for the number in the middle.",
-        "Every power of p pᵀ is p pᵀ times a number, so the result is I plus a number times p pᵀ.",
-        "Apply both sides to p: the vector p is multiplied by (1 + s)^L on the left, and by 1 + (the number)·s "
-        "on the right.",
-    ),
-    mistakes=[
-        ("the power's letter", edit("s = p @ p", "s = power"),
-         "You used L in two meanings, as the notes print it: inside the sum stands s = |p|², not the power."),
-        ("length for its square", edit("s = p @ p", "s = (p @ p).sqrt()"),
-         "You used the length of p. What stands in the middle is p·p, its square."),
-        ("no identity", edit("torch.eye(len(p)).to(p) + ", ""),
-         "The identity is missing: directions at right angles to p stay as they are."),
-        ("only the first order", edit("((1 + s) ** power - 1) / s", "power"),
-         "You kept the term L p pᵀ and dropped the higher ones. That is good for small p only."),
-        ("one power of s too many", edit("((1 + s) ** power - 1) / s", "(1 + s) ** power - 1"),
-         "Your factor is s times too large: (p pᵀ)^l is p pᵀ times s^(l-1), not s^l."),
-        ("only the highest order", edit("((1 + s) ** power - 1) / s", "s ** (power - 1)"),
-         "You kept the identity and (p pᵀ)^L. The terms between them are missing: the binomial sum has all of them."),
-        ("entry by entry", edit("factor * torch.outer(p, p)", "0 * factor", "return torch.eye",
-                                "return (torch.outer(p, p) + torch.eye", "to(p) +", "to(p)) ** power +"),
-         "`**` raises each entry of the matrix to the power. A power of a matrix repeats the product."),
-    ],
-)
-def rank_one_power(p, power):
-    """I plus a number times p pᵀ."""
-    s = p @ p
-    factor = ((1 + s) ** power - 1) / s
-    return torch.eye(len(p)).to(p) + factor * torch.outer(p, p)
-
-
-def _is_stable(decay, frequency, step):
-    return decay > 0 and step > 0 and abs(frequency) < 1e100 and 0 < decay * step < 2
-
-
-lesson.flaw(
-    "12.4", "Slow enough for Euler", difficulty=2, minutes=6,
-    prompt="\"Euler's rule is stable as long as a step takes away less than twice the state, $\\Delta\\alpha < 2$.\" "
-    "That is right for "
-    "$\\omega = 0$. Give a counterexample: a dictionary with `decay` ($\\alpha > 0$), `frequency` ($\\omega$) "
-    "and `step` "
-    "($\\Delta > 0$), so that $\\Delta\\alpha < 2$ and yet the pole $-\\alpha + i\\omega$ ends outside of the "
-    "unit circle.",
-    answer={"decay": 0.5, "frequency": 2.0, "step": 1.0},
-    properties=[
-        ("Decay and step should be above 0, and their product below 2.", _is_stable),
-        ("Euler's step is stable for your numbers.",
-         lambda decay, frequency, step: abs(complex(1 - step * decay, step * frequency)) > 1),
-    ],
-    hints=(
-        "Where does Euler's rule put the pole? Write down its real and imaginary part.",
-        "Its squared size is a sum of two squares. Which of them does the condition control?",
-        "Choose Δα = 1, so that the real part vanishes. What must Δω be?",
-    ),
-    mistakes=[
-        ("on the real axis", {"decay": 0.5, "frequency": 0.0, "step": 1.0},
-         "For ω = 0 the statement is right: 1 - Δα lies between -1 and 1. The state has to turn.",
-         lambda decay, frequency, step: _is_stable(decay, 0, step) and frequency == 0),
-        ("decay too fast", {"decay": 3.0, "frequency": 0.0, "step": 1.0},
-         "Here Δα is 2 or more, so that the statement says nothing about it.",
-         lambda decay, frequency, step: decay > 0 and step > 0 and decay * step >= 2),
-        ("no decay", {"decay": 0.0, "frequency": 1.0, "step": 1.0},
-         "With α = 0 or below the continuous system itself does not fade. A stable one is asked for.",
-         lambda decay, frequency, step: decay <= 0 and step > 0),
-        ("turns too slowly", {"decay": 1.0, "frequency": 0.5, "step": 1.0},
-         "The state turns, but too slowly for this step: |1 - Δα + iΔω| is still at most 1.",
-         lambda decay, frequency, step: _is_stable(decay, frequency, step) and frequency != 0
-         and abs(complex(1 - step * decay, step * frequency)) <= 1),
-    ],
-)
-
-
-@lesson.exercise(
-    "12.5", "A convolution that does not wrap round", difficulty=2, minutes=8,
+    "12.3", "A convolution that does not wrap round", difficulty=2, minutes=8,
     prompt="Write `convolve(u, taps)` with `torch.fft.rfft` and `torch.fft.irfft`: the causal convolution "
     "$y_t = \\sum_{l \\le t}K_lu_{t-l}$ of an input with the kernel `taps`. Both are vectors, and their lengths "
     "may differ; "
     "the output is as long as `u`.",
     draw=inputs(n=whole(3, 6), m=whole(2, 6), u=normal("n"), taps=normal("m")),
     properties=[
-        ("Each output should be the sum over all tokens up to its own.",
+        ("The first output should be K₀u₀ alone, and something else has got into it.",
+         lambda u, taps, answer: close(answer[0], taps[0] * u[0])),
+        ("An output is not the sum of K_l u_(t-l) over the tokens up to its own.",
          lambda u, taps, answer: close(answer, torch.nn.functional.conv1d(
              torch.nn.functional.pad(u, (len(taps) - 1, 0))[None, None], taps.flip(0)[None, None])[0, 0])),
     ],
@@ -197,6 +118,9 @@ lesson.flaw(
     mistakes=[
         ("no room", edit("size = len(u) + len(taps)", "size = max(len(u), len(taps))"),
          "Your transform has no room behind the signal: what runs out at the end comes in again at the start."),
+        ("the input's circle", edit("size = len(u) + len(taps)", "size = len(u)"),
+         "Your circle is as long as u: taps beyond it are cut off, and what runs out at the end comes in again at the "
+         "start."),
         ("cut at the wrong end", edit("[: len(u)]", "[-len(u) :]"),
          "You kept the end of the circle. The outputs of the tokens are the first ones."),
         ("conjugate", edit("* torch.fft.rfft(taps, size)", "* torch.fft.rfft(taps, size).conj()"),
@@ -219,54 +143,104 @@ def convolve(u, taps):
     return torch.fft.irfft(product, size)[: len(u)]
 
 
-def _token_by_token(state, k, v, decay):
-    for key, value in zip(k, v, strict=True):
-        state = decay * state + torch.outer(key, value)
-    return state
+def _after(step, h):
+    return step[0] * h + step[1]
 
 
 @lesson.exercise(
-    "12.6", "A state over a whole chunk", difficulty=3, minutes=12,
-    prompt="The memory follows $S_t = \\gamma S_{t-1} + k_tv_t^\\top$ with one decay $\\gamma$ for all tokens. Write "
-    "`next_state(state, k, v, decay)`: the state after a chunk of tokens, from the `state` before it, the keys "
-    "`k` and values "
-    "`v` as rows, by one product of matrices and without a loop. `decay` is $\\gamma$, a number that may be 0.",
-    draw=inputs(
-        m=whole(2, 4), k=normal("m 2"), v=normal("m 2"), state=normal("2 2"), decay=uniform(0.2, 0.9, digits=1),
-    ).sometimes(
-        0.2, {"state": torch.eye(2).double(), "k": torch.ones(3, 2).double(),
-              "v": torch.tensor([[1.0, 0.0], [2.0, 1.0], [0.0, 3.0]]).double(), "decay": 0.0}),
+    "12.4", "Two steps in one", difficulty=1, minutes=6,
+    prompt="One step multiplies a number $h$ by a decay and adds something: the step $(a, w)$ turns $h$ into $ah + w$. "
+    "Write `join(later, earlier)`: the one step that does what `earlier` and then `later` do. Each step is a tensor "
+    "$(a, w)$ of shape (2,), and so is the result.",
+    draw=inputs(later=normal("2"), earlier=normal("2")),
     properties=[
-        ("It should be what the loop over the chunk ends with.",
-         lambda state, k, v, decay, answer: close(answer, _token_by_token(state, k, v, decay))),
+        ("From h = 0, the joined step does not end where the two steps end.",
+         lambda later, earlier, answer: close(_after(answer, 0.0), _after(later, _after(earlier, 0.0)))),
+        ("From h = 1, the joined step does not end where the two steps end.",
+         lambda later, earlier, answer: close(_after(answer, 1.0), _after(later, _after(earlier, 1.0)))),
     ],
     hints=(
-        "How many steps of decay does the first token of the chunk see until the end, and how many the last one?",
-        "The weights belong to the rows of k: multiply them in before the product k^T v.",
-        "The old state decays once for each token of the chunk.",
+        "Let h run through both steps on paper, and collect what multiplies h and what does not.",
+        "What the earlier step adds still passes through the later one.",
+        "The decay is the product of both decays. What has been added by the earlier step is multiplied once more.",
     ),
     mistakes=[
-        ("weights in the wrong order", edit("torch.arange(len(k)).flip(0)", "torch.arange(len(k))"),
-         "Your oldest token counts most. The last token of the chunk has not decayed at all, the first one m - "
-         "1 times."),
-        ("one decay too many", edit("torch.arange(len(k)).flip(0)", "(torch.arange(len(k)).flip(0) + 1)"),
-         "You let each token decay in its own step as well. In that step it is only added."),
-        ("state kept", edit("decay ** len(k) * state", "state"),
-         "Your old state does not decay. It fades once for each token of the chunk."),
-        ("state decayed once", edit("decay ** len(k) * state", "decay * state"),
-         "Your old state decays once. It fades once for each token of the chunk."),
-        ("no decay inside", edit("(k * weights[:, None])", "k"),
-         "The tokens of your chunk do not decay: earlier ones must count less."),
-        ("transposed", edit("(k * weights[:, None]).mT @ v", "v.mT @ (k * weights[:, None])"),
-         "Your sum of products is transposed: keys index the rows of the state, values the columns."),
-        ("no old state", edit("decay ** len(k) * state + ", ""),
-         "The state from before the chunk is missing. What is left of it is added to the chunk's products."),
+        ("other order", edit("a2 * w1 + w2", "a1 * w2 + w1"),
+         "You let `later` act first. What the earlier step adds passes through the later step, not the other way round."),
+        ("nothing fades", edit("a2 * w1 + w2", "w1 + w2"),
+         "You added both inputs as they are. The first one is already in the state when the later step multiplies it."),
+        ("decays added", edit("a2 * a1", "a2 + a1"),
+         "You added the decays. Multiplying by one number and then by another is multiplying by their product."),
+        ("first input lost", edit("a2 * w1 + w2", "w2"),
+         "What the earlier step has added is missing from your result."),
+        ("second input lost", edit("a2 * w1 + w2", "a2 * w1"),
+         "What the later step adds is missing from your result."),
+        ("both faded", edit("a2 * w1 + w2", "a2 * (w1 + w2)"),
+         "You let the later step's own input fade in its own step. There it is only added."),
+        ("two decays on the first input", edit("a2 * w1 + w2", "a2 * a1 * w1 + w2"),
+         "You multiplied the earlier input by both decays. It was added after the earlier step's own multiplication."),
     ],
 )
-def next_state(state, k, v, decay):
-    """Weights by age, one product, and what is left of the old state."""
-    weights = decay ** torch.arange(len(k)).flip(0).to(k)
-    return decay ** len(k) * state + (k * weights[:, None]).mT @ v
+def join(later, earlier):
+    """Let a number run through both steps."""
+    a1, w1 = earlier
+    a2, w2 = later
+    return torch.stack([a2 * a1, a2 * w1 + w2])
+
+
+def _one_by_one(steps, distance):
+    rows = [steps[:, t] for t in range(steps.shape[1])]
+    return torch.stack([join(row, rows[t - distance]) if t >= distance else row for t, row in enumerate(rows)], 1)
+
+
+@lesson.exercise(
+    "12.5", "One round for all tokens", difficulty=2, minutes=10,
+    prompt="Write `scan_round(steps, distance)`: one round of a scan. `steps` is a tensor of shape (2, L), the decays in "
+    "row 0 and the inputs in row 1, one column for each token. Join each token with the one `distance` places to its "
+    "left; the first `distance` tokens have no such neighbour and stay as they are. Return a tensor of shape (2, L).",
+    draw=inputs(n=whole(3, 6), steps=normal("2 n"), distance=whole(1, 2)),
+    properties=[
+        ("The first tokens have nobody `distance` places to their left and should stay as they are.",
+         lambda steps, distance, answer: close(answer[:, :distance], steps[:, :distance])),
+        ("A decay (row 0) is not the product of the two that are joined.",
+         lambda steps, distance, answer: close(answer[0], _one_by_one(steps, distance)[0])),
+        ("An input (row 1) is not that of the two steps in one.",
+         lambda steps, distance, answer: close(answer[1], _one_by_one(steps, distance)[1])),
+    ],
+    hints=(
+        "Columns from `distance` on are the later steps; which columns are their partners?",
+        "`a[distance:]` and `a[:-distance]` are as long as each other, and line up partner with partner.",
+        "All joins read the old rows: build new ones with `torch.cat` from the untouched start and the joined rest.",
+    ),
+    mistakes=[
+        ("wraps round",
+         lambda steps, distance: torch.stack([
+             steps[0] * steps[0].roll(distance), steps[0] * steps[1].roll(distance) + steps[1]]),
+         "`roll` lets the last tokens come in at the start: the first tokens have nobody to their left."),
+        ("decays first", edit("later[0] * earlier[1]", "later[0] * earlier[0] * earlier[1]"),
+         "Your inputs were multiplied by decays that had been joined already. Both rows must be read before either is "
+         "written."),
+        ("only the neighbour", lambda steps, distance: scan_round(steps, 1),
+         "You joined each token with its direct neighbour. After the first round the partner lies `distance` places "
+         "away."),
+        ("decays kept", edit("later[0] * earlier[0]", "later[0]"),
+         "Your decays did not change. A joined step has the product of both decays, which the next round needs."),
+        ("partner's decay", edit("later[0] * earlier[1]", "earlier[0] * earlier[1]"),
+         "You multiplied the earlier input by its own decay. It passes through the later step."),
+        ("other order", edit("later[0] * earlier[1] + later[1]", "earlier[0] * later[1] + earlier[1]"),
+         "You let the later step act first: the input of the left partner is multiplied, that of the right one is added."),
+        ("start emptied", edit("[steps[:, :distance],", "[0 * steps[:, :distance],"),
+         "You emptied the first tokens. They have no partner and stay as they are."),
+        ("inputs added", edit("later[0] * earlier[1] + later[1]", "earlier[1] + later[1]"),
+         "You added both inputs as they are. The earlier one passes through the later step, whose decay multiplies it."),
+    ],
+)
+def scan_round(steps, distance):
+    """Join the columns from `distance` on with those that lie `distance` to their left."""
+    later, earlier = steps[:, distance:], steps[:, :-distance]
+    w = later[0] * earlier[1] + later[1]
+    a = later[0] * earlier[0]
+    return torch.cat([steps[:, :distance], torch.stack([a, w])], 1)
 
 
 EXERCISES = lesson.exercises

@@ -320,11 +320,13 @@ def test_on_a_page_of_the_third_edition_the_cells_that_answer_wait_and_no_others
     says = {"course": {"answers": "01.P1"}}
     text = v4.new_markdown_cell("It falls.\n\n## Next\n\nBecause.", metadata=says)
     code = v4.new_code_cell("f(1)", outputs=[v4.new_output("stream", text="0.9")], metadata=says)
-    _, _, kept, waits, run, after = third(
+    _, _, kept, falls, heading, because, run, after = third(
         asked, between, text, code, v4.new_markdown_cell("Then."), tmp_path=tmp_path
     )
     assert kept.source == "No answer."
-    assert waits.source == '<div class="course-answer">\n\nIt falls.\n\n## Next\n\nBecause.\n\n</div>'
+    assert falls.source == '<div class="course-answer">\n\nIt falls.\n\n</div>'
+    assert heading.source == "## Next"
+    assert because.source == '<div class="course-answer">\n\nBecause.\n\n</div>'
     assert run.metadata.tags == ["course-answer"]
     assert after.source == "Then."
 

@@ -23,7 +23,6 @@ LEARNERS = {
 
 GIVEN_AWAY = {
     "00.P1": "equation (00.1) states the condition |f| < 1 in the cells before",
-    "12.P3": "the claims (12.3) before the question give the work of doubling, 60 times that of the loop",
     "20.P3": "the lesson's goal says that an adapter forgets",
     "21.P1": "the lesson's goal says that no change of basis inside a head matters",
     "21.P2": "the text before says that all four heads copy and that the work is spread over them",

@@ -6,13 +6,12 @@ import numpy as np
 import torch
 
 from course_lib.attention.kernelized import Quadratic, linear_attention
-from course_lib.attention.ridge import DeltaState, delta_rule
 from course_lib.teaching import edit
 
 GIVES_AWAY = {
-    "15.P1": [r"2,?17[89]", r"2,?145"],
-    "15.P2": [r"weighs as\nmuch|weighs as much", r"even about"],
-    "15.P3": [r"delta rule", r"15 tokens back", r"(?i)crosstalk"],
+    "15.P1": [r"stops at 15", r"(?i)different maps", r"(q - k|q-k).{0,40}\b6\b"],
+    "15.P2": [r"2,?17[89]", r"4,?357"],
+    "15.P3": [r"0\.56", r"(?i)on the floor"],
 }
 
 
@@ -87,6 +86,21 @@ def _token_by_token(phi_q, phi_k, v, u, z):
     return torch.stack(out)
 
 
+def _past_and_chunk(phi_q, phi_k, v, u, z):
+    n = len(v)
+    weights = torch.cat([phi_q, torch.tril(torch.einsum("ic,jc->ij", phi_q, phi_k))], 1)
+    top, bottom = torch.cat([u, v]), torch.cat([z, z.new_ones(n)])
+    return (weights @ top) / (weights @ bottom).unsqueeze(1)
+
+
+def _summed_in_place(phi_q, phi_k, v, u, z):
+    near = (phi_q @ phi_k.T).tril()
+    out = (phi_q @ u + near @ v) / (phi_q @ z + near.sum(1))[:, None]
+    u += phi_k.T @ v
+    z += phi_k.sum(0)
+    return out
+
+
 def _joined(phi_q, phi_k, v, u, z):
     near = (phi_q @ phi_k.T) * torch.ones(len(v), len(v), dtype=v.dtype).tril()
     both = torch.cat([u, z[:, None]], 1)
@@ -94,35 +108,46 @@ def _joined(phi_q, phi_k, v, u, z):
     return out[:, :-1] / out[:, -1:]
 
 
-def _one_column_at_a_time(state, key, value, step_size):
-    key, new = key / key.norm(), state.clone()
-    for column in range(state.shape[1]):
-        new[:, column] += step_size * (value[column] - key.dot(state[:, column])) * key
-    return new
-
-
-def _erase_and_write(state, key, value, eta):
-    """A projection takes out the old value, a product puts in the new one."""
-    k = (key / key.norm())[:, None]
-    return (torch.eye(len(key), dtype=key.dtype) - eta * k @ k.T) @ state + eta * k * value
-
-
-def _library_step(state, key, value, step_size):
-    start = DeltaState(state[None])
-    key = (key / key.norm())[None, None]
-    _, end = delta_rule(
-        key, key, value[None, None], step_size=step_size, initial_state=start, return_state=True
+def _partners(k, *, first=1.0, middle=-2.0, last=1.0):
+    return torch.stack(
+        [torch.cat([row.new_tensor([first]), middle * row, last * row.dot(row)[None]]) for row in k]
     )
-    return end.weights[0]
-
-
-def _unit(write):
-    """A way to write that first brings the key to length 1."""
-    return lambda state, key, value, eta: write(state, key / key.norm(), value, eta)
 
 
 ANSWERS = {
     "15.1": [
+        ("solved", "row by row", _partners),
+        (
+            "solved",
+            "by a difference",
+            lambda k: torch.cat([_ones(k), -k - k, torch.einsum("nd,nd->n", k, k)[:, None]], 1),
+        ),
+        (
+            "the queries' map",
+            "one map for both",
+            lambda k: torch.cat([(k * k).sum(1)[:, None], k, _ones(k)], 1),
+        ),
+        (
+            "both ends exchanged",
+            "reversed",
+            lambda k: torch.cat([(k * k).sum(1)[:, None], -2 * k, _ones(k)], 1),
+        ),
+        ("the factor missing", "-k", lambda k: _partners(k, middle=-1)),
+        ("the sign missing", "2k", lambda k: _partners(k, middle=2)),
+        ("neither factor nor sign", "k as it is", lambda k: _partners(k, middle=1)),
+        ("a root for two", "root 2 for both", lambda k: _partners(k, middle=-ROOT)),
+        ("the length itself", "the norm", lambda k: torch.cat([_ones(k), -2 * k, k.norm(dim=1)[:, None]], 1)),
+        (
+            "the mean of the squares",
+            "over the entries",
+            lambda k: torch.cat([_ones(k), -2 * k, (k * k).mean(1)[:, None]], 1),
+        ),
+        ("malformed", "squares entry by entry", lambda k: torch.cat([_ones(k), -2 * k, k * k], 1)),
+        ("malformed", "features along columns", lambda k: _partners(k).T.contiguous()),
+        ("wrong", "the square subtracted", lambda k: _partners(k, last=-1)),
+        ("wrong", "a constant of 2", lambda k: _partners(k, first=2)),
+    ],
+    "15.2": [
         ("solved", "as a float", 10.0),
         ("solved", "by the binomial coefficient", math.comb(5, 2)),
         ("solved", "NumPy's integer", np.int64(10)),
@@ -138,13 +163,13 @@ ANSWERS = {
         ("wrong", "D alone", 3),
         ("malformed", "a list of the groups", [1, 3, 3, 3]),
     ],
-    "15.2": [
+    "15.3": [
         ("solved", "the weighted table of products", _by_table),
         ("solved", "the library's map", lambda x: Quadratic()(x)),
         ("solved", "the constant -1", lambda x: _features(x, one=-1)),
         ("solved", "features in the reverse order", lambda x: _features(x).flip(1)),
         ("solved", "features rotated", _rotated),
-        ("the notes' map", "entries and squares only", lambda x: _features(x)[:, : 1 + 2 * x.shape[1]]),
+        ("no cross terms", "entries and squares only", lambda x: _features(x)[:, : 1 + 2 * x.shape[1]]),
         ("cross terms once", "weight 1 for pairs", lambda x: _features(x, cross=-1)),
         ("entries once", "weight 1 for entries", lambda x: _features(x, entry=1)),
         ("factor 2", "2 in the place of the root", lambda x: _features(x, cross=2, entry=2)),
@@ -167,7 +192,7 @@ ANSWERS = {
             ),
         ),
     ],
-    "15.3": [
+    "15.4": [
         ("solved", "a line through (-1/2, 0) and (0, -1)", _example((2, 1), (-0.5, 0), (0, -1))),
         ("solved", "fractions that round", _example((3, 0), (-1 / 3, 0), (-1 / 3, 7))),
         ("solved", "the second entry asks", _example((0, -2), (5, 0.5), (0, 0.5))),
@@ -183,10 +208,11 @@ ANSWERS = {
         ("wrong", "opposite keys", _example((2, 0), (2, 0), (-2, 0))),
         ("malformed", "vectors in the place of numbers", {"q": [1, 0], "a": [-1, 0], "b": [-1, 1]}),
     ],
-    "15.4": [
+    "15.5": [
         ("solved", "cumulative sums", _cumulative),
         ("solved", "a state of zeros, changed in place", _with_zeros),
         ("solved", "the library with features as they are", _library),
+        ("solved", "a masked table", lambda a, b, v: _weighted((a @ b.T).tril(), v)),
         ("read before writing", "the strict past", lambda a, b, v: _weighted((a @ b.T).tril(-1), v)),
         ("saw the future", "no mask", lambda a, b, v: _weighted(a @ b.T, v)),
         ("not normalised", "sums only", lambda a, b, v: (a @ b.T).tril() @ v),
@@ -222,8 +248,10 @@ ANSWERS = {
             lambda phi_q, phi_k, v: v.cumsum(0) / torch.arange(1, len(v) + 1)[:, None],
         ),
     ],
-    "15.5": [
-        ("solved", "token by token", _token_by_token),
+    "15.6": [
+        ("solved", "past and chunk as one table", _past_and_chunk),
+        ("loop", "token by token", _token_by_token),
+        ("overwritten inputs", "sums changed in place", _summed_in_place),
         ("solved", "ones appended to the values", _joined),
         ("forgot the state", "linear attention of the chunk", lambda a, b, v, u, z: _cumulative(a, b, v)),
         ("forgot the chunk", "the state alone", lambda a, b, v, u, z: a @ u / (a @ z).unsqueeze(1)),
@@ -273,63 +301,22 @@ ANSWERS = {
             lambda phi_q, phi_k, v, u, z: phi_q @ (u + phi_k.T @ v) / (phi_q @ (z + phi_k.sum(0)))[:, None],
         ),
     ],
-    "15.6": [
-        ("solved", "column by column", _one_column_at_a_time),
-        ("solved", "erase, then write", _erase_and_write),
-        ("solved", "the library's state", _library_step),
-        ("plain addition", "linear attention", _unit(lambda U, k, v, eta: U + eta * torch.outer(k, v))),
-        (
-            "key not normalised",
-            "the key as it comes",
-            lambda U, k, v, eta: U + eta * torch.outer(k, v - U.T @ k),
-        ),
-        (
-            "added the old value",
-            "a wrong sign",
-            _unit(lambda U, k, v, eta: U + eta * k[:, None] * (v + U.T @ k)),
-        ),
-        (
-            "subtracted the step",
-            "gradient ascent",
-            _unit(lambda U, k, v, eta: U + eta * torch.outer(k, U.T @ k - v)),
-        ),
-        ("no step size", "all of it", _unit(lambda U, k, v, eta: U + torch.outer(k, v - U.T @ k))),
-        (
-            "step on the value alone",
-            "erased in full",
-            lambda U, k, v, eta: _erase_and_write(U, k, eta * v, 1),
-        ),
-        (
-            "step on the old value alone",
-            "written in full",
-            _unit(lambda U, k, v, eta: U - eta * torch.outer(k, U.T @ k) + torch.outer(k, v)),
-        ),
-        ("the whole state fades", "lerp", _unit(lambda U, k, v, eta: U.lerp(torch.outer(k, v), eta))),
-        ("the value alone", "the summand", _unit(lambda U, k, v, eta: eta * torch.outer(k, v - U.T @ k))),
-        (
-            "normalised twice",
-            "over the square",
-            lambda U, k, v, eta: U + eta * torch.outer(k / (k @ k), v - U.T @ (k / (k @ k))),
-        ),
-        ("malformed", "the outer product transposed", _unit(lambda U, k, v, eta: eta * torch.outer(v, k))),
-        (
-            "wrong",
-            "divided by the largest entry",
-            lambda U, k, v, eta: U + eta * torch.outer(k / k.max(), v - U.T @ (k / k.max())),
-        ),
-        (
-            "normalised for writing only",
-            "asked at full length",
-            lambda state, key, value, step_size: (
-                state + step_size * torch.outer(key / key.norm(), value - key @ state)
-            ),
-        ),
-        (
-            "normalised for asking only",
-            "written at full length",
-            lambda state, key, value, step_size: (
-                state + step_size * torch.outer(key, value - key @ state / key.norm())
-            ),
-        ),
-    ],
+}
+
+
+NEIGHBOURS = {
+    "15.2": ("torch.outer(-2 * at, at)", "torch.outer(2 * at, at)"),
+    "15.3": ("sim(refs_q[:count], k))", "sim(refs_k[:count], k))"),
+    "15.4": ("+ 2 * cross\n", "+ cross\n"),
+    "15.6": (
+        "rank = torch.linalg.matrix_rank((q @ k.T + 1) ** 2)",
+        "rank = torch.linalg.matrix_rank((q @ k.T) ** 2)",
+    ),
+    "15.7": ("equals=1024**2 * (64 + 64)", "equals=1024**2 * 64"),
+    "15.10": ("counter.get_total_flops() // 2", "(counter.get_total_flops() - n**2) // 2"),
+    "15.8": ("sums = phi_k.T @", "sums = phi_q.T @"),
+    "15.12": ("z + phi_k.sum(0)", "z"),
+    "15.13": ("(phi_q @ phi_k.T).tril()", "(phi_q @ phi_k.T).tril(-1)"),
+    "15.14": ("elu_form(8)", "elu_form(16)"),
+    "15.e1": ('"square, C = 45": SQUARE', '"square, C = 45": elu_form(45)'),
 }

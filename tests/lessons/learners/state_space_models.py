@@ -1,7 +1,6 @@
 """What learners of lesson 12 answer, and what gives its predictions away."""
 
 from fractions import Fraction
-from math import comb
 
 import numpy as np
 import torch
@@ -10,10 +9,22 @@ from torch.nn import functional
 from course_lib.teaching import edit
 
 GIVES_AWAY = {
-    "12.P1": [r"1\.51", r"(?i)outside of the unit", r"(?i)Euler.{0,60}(grow|unstable|out)"],
-    "12.P2": [r"(?i)wraps? round", r"(?i)only the last", r"zeros behind"],
-    "12.P3": [r"(?i)times (that of the loop|the work)", r"16 times"],
+    "12.P1": [r"(?i)(do|does) the same at every token", r"(?i)\bA and D\b", r"(?i)B is not"],
+    "12.P2": [r"(?i)wraps? round", r"(?i)zeros behind", r"(?i)circle of 64"],
+    "12.P3": [r"16\.5", r"(?i)more work"],
+    "12.P4": [r"(?i)about where the plain loop ends", r"(?i)after 64 tell"],
 }
+
+NEIGHBOURS = {
+    "12.2": ("for lag in range(t + 1)) for t in range(50)]", "for lag in range(t)) for t in range(50)]"),
+    "12.3": ("torch.stack([2 * c.real, -2 * c.imag], 1)", "torch.stack([2 * c.real, 2 * c.imag], 1)"),
+    "12.4": ("torch.fft.rfft(u, 128) * torch.fft.rfft(kernel, 128), 128)",
+             "torch.fft.rfft(u, 126) * torch.fft.rfft(kernel, 126), 126)"),
+    "12.5": ("later[0] * earlier[1] + later[1]", "earlier[0] * earlier[1] + later[1]"),
+    "12.6": ("diagonal_state(u[:, :90], a)", "diagonal_state(u[:, 1:90], a)"),
+    "12.e1": ('worst["convolution"] / rival', 'worst["convolution, poles from the disc"] / rival'),
+    "12.e2": ("rate=0.01, updates=10)", "rate=0.02 if form == 'scan' else 0.01, updates=10)"),
+}  # fmt: skip
 
 
 def impulse_response(a, b, c, length):
@@ -26,23 +37,6 @@ def impulse_response(a, b, c, length):
 
 def by_matrix_powers(a, b, c, length):
     return torch.stack([c @ torch.linalg.matrix_power(torch.diag(a), lag) @ b for lag in range(length)])
-
-
-def by_outer_products(p, power):
-    result = torch.eye(len(p), dtype=p.dtype)
-    for _ in range(power):
-        result = result + torch.outer(p, p @ result)
-    return result
-
-
-def by_binomials(p, power):
-    s = p @ p
-    factor = sum(comb(power, k) * s ** (k - 1) for k in range(1, power + 1))
-    return torch.eye(len(p), dtype=p.dtype) + factor * torch.outer(p, p)
-
-
-def system(decay, frequency, step):
-    return {"decay": decay, "frequency": frequency, "step": step}
 
 
 def causal_loop(u, taps):
@@ -75,23 +69,40 @@ def not_flipped(u, taps):
     return functional.conv1d(functional.pad(u, (len(taps) - 1, 0))[None, None], taps[None, None])[0, 0]
 
 
-def token_by_token(state, k, v, decay):
-    for key, value in zip(k, v, strict=True):
-        state = decay * state + key[:, None] * value
-    return state
+def through_both(later, earlier):
+    """What happens to 0 and to 1 decides on the joined step."""
+    ends = [later[0] * (earlier[0] * h + earlier[1]) + later[1] for h in (0.0, 1.0)]
+    return torch.stack([ends[1] - ends[0], ends[0]])
 
 
-def by_running_product(state, k, v, decay):
-    """The ages' weights as products of ones and decays."""
-    steps = torch.full((len(k),), float(decay), dtype=k.dtype)
-    steps[0] = 1.0
-    weights = steps.cumprod(0).flip(0)
-    return float(decay) ** len(k) * state + torch.einsum("t,td,te->de", weights, k, v)
+def as_matrices(later, earlier):
+    """A step is a matrix (a w; 0 1), and joining is their product."""
+    matrix = lambda step: torch.stack([step, torch.tensor([0.0, 1.0], dtype=step.dtype)])  # noqa: E731
+    return (matrix(later) @ matrix(earlier))[0]
 
 
-def divided_by_powers(state, k, v, decay):
-    ages = decay ** torch.arange(len(k), dtype=k.dtype)
-    return decay ** len(k) * state + ages[-1] * (k / ages[:, None]).T @ v
+def round_by_columns(steps, distance):
+    columns = list(steps.T)
+    joined = [
+        through_both(column, columns[t - distance]) if t >= distance else column
+        for t, column in enumerate(columns)
+    ]
+    return torch.stack(joined, 1)
+
+
+def round_with_padding(steps, distance):
+    """Partners of the first tokens are steps that change nothing: decay 1, input 0."""
+    nothing = torch.tensor([[1.0], [0.0]], dtype=steps.dtype).expand(2, distance)
+    partner = torch.cat([nothing, steps], 1)[:, : steps.shape[1]]
+    return torch.stack([steps[0] * partner[0], steps[0] * partner[1] + steps[1]])
+
+
+def round_in_place(steps, distance):
+    """Decays are overwritten before the inputs read them."""
+    a, w = steps.clone()
+    a[distance:] = a[distance:] * a[:-distance].clone()
+    w[distance:] = a[distance:] * w[:-distance].clone() + w[distance:]
+    return torch.stack([a, w])
 
 
 ANSWERS = {
@@ -103,8 +114,10 @@ ANSWERS = {
         ("no direct path", "three times the state", 13.5),
         ("no decay", "a sum of the inputs", 3 * 6 + 2),
         ("state, not output", "the last state", 4.5),
+        ("state, not output", "the same as a tensor", torch.tensor(4.5)),
         ("one step of decay", "u_0 halved once", 3 * (1 + 4) + 2),
         ("input not doubled", "left out the 2 in front of the input", 3 * (0.25 + 2) + 2),
+        ("kernel not turned", "the kernel as it comes", 19.25),
         ("wrong", "counted the tokens from 1", 3.0),
         ("wrong", "the sum of all outputs", 7 + 3 + 15.5),
         ("malformed", "all outputs", [7, 3, 15.5]),
@@ -129,45 +142,13 @@ ANSWERS = {
         ("malformed", "a list", lambda a, b, c, length: impulse_response(a, b, c, length).tolist()),
     ],
     "12.3": [
-        ("solved", "one outer product a factor", by_outer_products),
-        ("solved", "the binomial sum with the right letter", by_binomials),
-        ("solved", "expm1 and log1p", edit("((1 + s) ** power - 1) / s", "torch.expm1(power * torch.log1p(s)) / s")),
-        ("the power's letter", "the notes' sum", lambda p, power: torch.eye(len(p)).to(p)
-         + sum(comb(power, k) * power ** (k - 1) for k in range(1, power + 1)) * torch.outer(p, p)),
-        ("length for its square", "norm of p", edit("p @ p", "p.norm()")),
-        ("no identity", "the sum alone", lambda p, power: by_binomials(p, power) - torch.eye(len(p)).to(p)),
-        ("only the first order", "I + L p p^T", lambda p, power: torch.eye(len(p)).to(p) + power * torch.outer(p, p)),
-        ("one power of s too many", "did not divide by s", edit(" / s", "")),
-        ("only the highest order", "I plus the power of p p^T",
-         lambda p, power: torch.eye(len(p)).to(p) + (p @ p) ** (power - 1) * torch.outer(p, p)),
-        ("entry by entry", "** on a matrix", lambda p, power: (torch.eye(len(p)).to(p) + torch.outer(p, p)) ** power),
-        ("wrong", "kept the 1 of the bracket", edit(" - 1) / s", ") / s")),
-        ("wrong", "one factor too few", lambda p, power: by_outer_products(p, power - 1)),
-        ("malformed", "a number for p p^T", lambda p, power: 1 + (p @ p) ** power),
-    ],
-    "12.4": [
-        ("solved", "fast rotation", system(0.1, 10.0, 0.5)),
-        ("solved", "just outside", system(1.0, 1.01, 1.0)),
-        ("solved", "turns the other way", system(1, -2, 1)),
-        ("solved", "slow system, long step", system(Fraction(1, 100), 1, 10)),
-        ("on the real axis", "no rotation", system(1.5, 0.0, 1.0)),
-        ("decay too fast", "breaks the condition instead", system(5.0, 1.0, 1.0)),
-        ("decay too fast", "at the border of the condition", system(2.0, 1.0, 1.0)),
-        ("no decay", "alpha 0", system(0.0, 2.0, 1.0)),
-        ("no decay", "a growing system", system(-1.0, 2.0, 1.0)),
-        ("turns too slowly", "on the circle", system(1.0, 1.0, 1.0)),
-        ("turns too slowly", "a short step", system(1.0, 2.0, 0.1)),
-        ("wrong", "a step back", system(1.0, 2.0, -1.0)),
-        ("malformed", "a complex pole", {"pole": -1 + 2j, "step": 1.0}),
-    ],
-    "12.5": [
         ("solved", "a loop over tokens and lags", causal_loop),
         ("solved", "room up to a power of 2", on_a_power_of_two),
         ("solved", "the complex transform, its real part", by_complex_transform),
         ("solved", "NumPy", lambda u, taps: torch.from_numpy(np.convolve(u, taps)[: len(u)])),
         ("no room", "the longer length",
          edit("size = len(u) + len(taps)", "size = max(len(u), len(taps))")),
-        ("wrong", "a circle as long as u", on_the_inputs_circle),
+        ("the input's circle", "a circle as long as u", on_the_inputs_circle),
         ("cut at the wrong end", "the last outputs", lambda u, taps: on_a_power_of_two(
             functional.pad(u, (0, len(taps))), taps)[-len(u) :]),
         ("conjugate", "correlation theorem", edit("* torch.fft.rfft(taps, size)", "* torch.fft.rfft(taps, size).conj()")),
@@ -178,25 +159,45 @@ ANSWERS = {
         ("wrong", "centred, as 'same' does", centred),
         ("malformed", "complex output", lambda u, taps: by_complex_transform(u, taps).to(torch.complex128)),
     ],
-    "12.6": [
-        ("solved", "token by token", token_by_token),
-        ("solved", "a running product of decays", by_running_product),
-        ("solved", "weights at the values", lambda state, k, v, decay: float(decay) ** len(k) * state
-         + k.T @ (v * torch.tensor([float(decay) ** (len(k) - 1 - t) for t in range(len(k))], dtype=k.dtype)[:, None])),
-        ("weights in the wrong order", "oldest first", edit(".flip(0)", "")),
-        ("one decay too many", "decays in its own step",
-         lambda state, k, v, decay: token_by_token(state, decay * k, v, decay)),
-        ("state kept", "the new tokens added to the state", lambda state, k, v, decay: state
-         + token_by_token(torch.zeros_like(state), k, v, decay)),
-        ("state decayed once", "one chunk as one step", lambda state, k, v, decay: decay * state
-         + token_by_token(torch.zeros_like(state), k, v, decay)),
-        ("no decay inside", "k^T v", lambda state, k, v, decay: decay ** len(k) * state + k.T @ v),
-        ("transposed", "values as rows", lambda state, k, v, decay: decay ** len(k) * state
-         + token_by_token(torch.zeros_like(state), v, k, decay)),
-        ("no old state", "the chunk alone",
-         lambda state, k, v, decay: token_by_token(torch.zeros_like(state), k, v, decay)),
-        ("wrong", "decay to the power m - 1", edit("decay ** len(k)", "decay ** (len(k) - 1)")),
-        ("malformed", "powers divided", divided_by_powers),
-        ("wrong", "the last token alone", lambda state, k, v, decay: decay * state + torch.outer(k[-1], v[-1])),
+    "12.4": [
+        ("solved", "0 and 1 run through both", through_both),
+        ("solved", "a product of matrices", as_matrices),
+        ("solved", "entry by entry", lambda later, earlier: torch.tensor(
+            [float(later[0] * earlier[0]), float(later[0] * earlier[1] + later[1])], dtype=later.dtype)),
+        ("other order", "the arguments exchanged", lambda later, earlier: through_both(earlier, later)),
+        ("nothing fades", "inputs added", lambda later, earlier: torch.stack(
+            [later[0] * earlier[0], later[1] + earlier[1]])),
+        ("decays added", "a sum of decays", lambda later, earlier: torch.stack(
+            [later[0] + earlier[0], later[0] * earlier[1] + later[1]])),
+        ("first input lost", "only the last input", lambda later, earlier: torch.stack([later[0] * earlier[0], later[1]])),
+        ("both faded", "the sum multiplied", lambda later, earlier: torch.stack(
+            [later[0] * earlier[0], later[0] * (earlier[1] + later[1])])),
+        ("two decays on the first input", "both decays", lambda later, earlier: torch.stack(
+            [later[0] * earlier[0], later[0] * earlier[0] * earlier[1] + later[1]])),
+        ("second input lost", "only the first input", lambda later, earlier: torch.stack(
+            [later[0] * earlier[0], later[0] * earlier[1]])),
+        ("wrong", "entries added", lambda later, earlier: later + earlier),
+        ("wrong", "entries multiplied", lambda later, earlier: later * earlier),
+        ("wrong", "input first in the result", lambda later, earlier: through_both(later, earlier).flip(0)),
+        ("malformed", "a tuple", lambda later, earlier: (later[0] * earlier[0], later[0] * earlier[1] + later[1])),
+    ],
+    "12.5": [
+        ("solved", "column by column", round_by_columns),
+        ("solved", "steps that change nothing in front", round_with_padding),
+        ("wraps round", "roll", lambda steps, distance: torch.stack([
+            steps[0] * steps[0].roll(distance), steps[0] * steps[1].roll(distance) + steps[1]])),
+        ("decays first", "in place, decays first", round_in_place),
+        ("only the neighbour", "distance 1", lambda steps, distance: round_by_columns(steps, 1)),
+        ("decays kept", "inputs only", lambda steps, distance: torch.stack(
+            [steps[0], round_by_columns(steps, distance)[1]])),
+        ("start emptied", "zeros in front", lambda steps, distance: torch.cat(
+            [torch.zeros_like(steps[:, :distance]), round_by_columns(steps, distance)[:, distance:]], 1)),
+        ("inputs added", "nothing fades", lambda steps, distance: torch.stack([
+            round_by_columns(steps, distance)[0],
+            torch.cat([steps[1, :distance], steps[1, distance:] + steps[1, :-distance]])])),
+        ("wrong", "all earlier tokens at once", lambda steps, distance: torch.stack(
+            [steps[0].cumprod(0), steps[1].cumsum(0)])),
+        ("wrong", "the partner to the right", lambda steps, distance: round_by_columns(steps.flip(1), distance).flip(1)),
+        ("malformed", "first tokens dropped", lambda steps, distance: round_by_columns(steps, distance)[:, distance:]),
     ],
 }  # fmt: skip

@@ -3,11 +3,10 @@
 "use strict";
 
 function explorer(root) {
-  const { folder, controls, grid } = JSON.parse(root.querySelector("script").textContent);
+  const { folder, about, controls, grid } = JSON.parse(root.querySelector("script").textContent);
   const pair = grid ? grid.controls : [];
   const image = root.querySelector("img");
   const words = root.querySelector(".course-words");
-  const about = image.alt;
   const inputs = [];
 
   const say = (i) => {
