@@ -58,10 +58,10 @@ LESSONS = tuple(
         ("09", "batch_norm_and_dropout", "Batch norm and dropout", "II", "01 03", 80),
         ("10", "graph_networks", "Graph networks", "II", "01 08", 80),
         ("11", "recurrent_networks", "Recurrent networks", "II", "05", 85),
-        ("12", "state_space_models", "State space models", "II", "08", 83),
+        ("12", "state_space_models", "State space models", "II", "08", 84),
         ("13", "attention_scaling", "The scale of attention", "III", "03", 90),
         ("14", "rotary_position_embedding", "Rotary position embedding", "III", "13", 90),
-        ("15", "kernelized_attention", "Move one bracket, and attention costs N", "III", "13", 89),
+        ("15", "kernelized_attention", "Move one bracket: when does attention cost N?", "III", "13", 89),
         ("16", "random_features", "Random features", "III", "13 15", 95),
         ("17", "ridge_attention", "Ridge attention", "III", "03 15", 100),
         ("18", "pca_and_autoencoders", "PCA and autoencoders", "IV", "01 03", 80),
@@ -79,8 +79,8 @@ LESSONS = tuple(
         ("30", "restricted_minimax", "Restricted minimax estimation", "V", "03", 75),
         ("31", "hawkes_tensor_recovery", "Hawkes processes by tensor recovery", "V", "03 12 18", 80),
         ("32", "sparse_socp", "Sparsity in conic relaxations", "V", "18 24", 80),
-        ("33", "selective_states", "A memory that decides what to keep", "II", "12", 84),
-        ("34", "fixed_memory", "What a full memory still recalls", "III", "15", 78),
+        ("33", "selective_states", "A memory that decides what to keep", "II", "12", 82),
+        ("34", "fixed_memory", "What a full memory still recalls", "III", "15", 76),
     )
 )
 

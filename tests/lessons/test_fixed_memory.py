@@ -54,9 +54,11 @@ def test_the_explorer_says_what_a_loop_finds_at_every_setting():
         own = nearest_is_own(answers, values)
         asked = round(read / 100 * (count - 1))
         said = re.match(
-            r"Pair (\d+) of (\d+) is (not )?recalled: .* by (-?[\d.]+), .* by (-?[\d.]+)\. .* is ([\d.]+), and (\d+)%",
+            r"(.*): pair (\d+) of (\d+) is (not )?recalled\. .* by (-?[\d.]+), .* by (-?[\d.]+)\. "
+            r".* is ([\d.]+), and (\d+)%",
             words,
-        )
+        ).groups()
+        assert said[0] == ("Sums" if rule == "sums" else f"Delta rule, step size {step_size:g}")
         assert (int(said[1]), int(said[2]), said[3] is None) == (asked + 1, count, own[asked])
         found = [float(answers[asked] @ v) for v in values]
         assert float(said[4]) == pytest.approx(found.pop(asked), abs=0.006)

@@ -19,7 +19,7 @@ def test_the_costs_cross_where_the_marks_stand():
     axes = lesson.plot_costs(64).axes[0]
     assert_line(line_labelled(axes, "softmax"), LENGTHS, LENGTHS**2 * 128)
     assert_line(line_labelled(axes, "softmax, causal"), LENGTHS, LENGTHS * (LENGTHS + 1) / 2 * 128)
-    assert_line(line_labelled(axes, "quadratic kernel, C = 2,145"), LENGTHS, LENGTHS * 2 * 2145 * 65)
+    assert_line(line_labelled(axes, "square, C = 2,145"), LENGTHS, LENGTHS * 2 * 2145 * 65)
     assert_line(line_labelled(axes, "elu + 1, C = 64"), LENGTHS, LENGTHS * 2 * 64 * 65)
     full, causal = (line for line in axes.lines if line.get_label() == "_crossover")
     (n,), (y,) = full.get_data()
@@ -117,7 +117,7 @@ def test_similarities_are_what_they_are_called(name):
 
 def test_the_layers_add_up_to_the_table():
     table, *layers = (axes.images[0].get_array() for axes in lesson.plot_layers().axes)
-    at = np.linspace(-2, 2, 13)
+    at = np.linspace(-1.5, 1.5, 13)
     assert np.allclose(table, (np.outer(at, at) - 1) ** 2)
     assert np.allclose(table, sum(layers))
     assert [np.linalg.matrix_rank(layer) for layer in layers] == [1, 1, 1]

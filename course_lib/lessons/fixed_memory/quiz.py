@@ -48,61 +48,22 @@ def at_most_d():
     )
 
 
-@lesson.sentence(
-    "34.Q3", "Dividing the answer by the summed similarities is sure to make it a finite average of the values.",
-    answer="if all similarities have one strict sign",
-    conditions=(
-        "if no similarity is negative", "if their sum is not 0", "if all similarities have one strict sign",
-    ),
-)  # fmt: skip
-def denominators():
-    """Similarities that may be 0 can all be 0, and the quotient is 0/0. A sum that is not 0 makes the answer finite, but
-    with mixed signs it can lie outside of the values. One strict sign, positive or negative, gives both."""
-    values = torch.tensor([1.0, 3.0], dtype=torch.float64)
-    quotient = lambda *sim: float(torch.tensor(sim, dtype=torch.float64) @ values / sum(sim))  # noqa: E731
+@lesson.sentence("34.Q3", "Of random pairs that are written once, no matrix recalls more than sums do.", answer=False)
+def least_squares():
+    """The matrix with the least squared error recalls more. But it has to see all keys together: its inverse weighs each
+    key by how it lies to all others. Lesson 17 shows how it can be carried along."""
+    keys, values = pairs(256)
+    best = torch.linalg.lstsq(keys, values).solution
     return "\n".join(
         (
-            fact("values 1 and 3, similarities 2 and -1: {}, outside", quotient(2.0, -1.0), equals=-1, within=0),
-            fact("similarities 0 and 0: the answer is not a number", bool(torch.zeros(2).sum().div(0.0).isnan())),
-            fact("similarities -1 and -4: {}, inside", quotient(-1.0, -4.0), equals=2.6, within=1e-12),
+            fact("256 pairs: the matrix of least squares recalls {:.0%}", _share(keys, best, values), at_least=0.84),
+            fact("sums recall {:.0%}", _share(keys, keys.T @ values, values), at_most=0.8),
         )
     )
 
 
 @lesson.sentence(
-    "34.Q4", "In decoding, a fixed state saves memory only for texts much longer than D² tokens, D the entries of a key.",
-    answer=False,
-)  # fmt: skip
-def saves_memory():
-    """The cache of softmax attention holds a key and a value for each token, 2D numbers. The state has C(D + 1), with C
-    features and a sum for the denominator. For (q·k + 1)² that is about D³/2 numbers, the cache of D²/4 tokens, and for
-    elu + 1 far less."""
-    d = 64
-    square, elu = ((c * (d + 1)) / (2 * d) for c in ((d + 1) * (d + 2) // 2, d))
-    return "\n".join(
-        (
-            fact("D = 64: the state of the square is a cache of {:,.0f} tokens", square, at_most=d**2 / 3),
-            fact("that of elu + 1 is a cache of {:.0f}", elu, at_most=d),
-        )
-    )
-
-
-@lesson.sentence(
-    "34.Q5", "Writing one pair into the sums costs M multiply-adds, one for each entry of the value.", answer=False
-)
-def cost():
-    """The outer product of a key with C entries and a value with M changes every entry of the matrix: C times M."""
-    keys, values = pairs(1)
-    return fact(
-        "one pair of 64 and 64 entries changes {:,} numbers",
-        int((keys.T @ values).count_nonzero()),
-        equals=4096,
-        within=0,
-    )
-
-
-@lesson.sentence(
-    "34.Q6", "With orthonormal keys the delta rule with step size 1 writes the same matrix as plain sums.",
+    "34.Q4", "With orthonormal keys the delta rule with step size 1 writes the same matrix as plain sums.",
     answer="only if no key is written twice",
     conditions=("only if no key is written twice", "only if there are fewer than d pairs"),
 )  # fmt: skip

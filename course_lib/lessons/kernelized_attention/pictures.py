@@ -130,21 +130,21 @@ def plot_question(axes):
     "query q",
     size=(11.4, 3.3),
     grid=(1, 4),
-    xticks=[[-2, 0, 2]] * 4,
-    yticks=[[-2, 0, 2]] * 4,
+    xticks=[[-1.5, 0, 1.5]] * 4,
+    yticks=[[-1.5, 0, 1.5]] * 4,
 )
 def plot_layers(*axes):
     """Draw the table of (qk - 1)^2 for one entry and the three layers of rank one that add up to it."""
-    at = torch.linspace(-2, 2, 13, dtype=torch.float64)
+    at = torch.linspace(-1.5, 1.5, 13, dtype=torch.float64)
     layers = [torch.outer(at**2, at**2), torch.outer(-2 * at, at), torch.ones(13, 13, dtype=torch.float64)]
     for one, table, sign in zip(axes, [sum(layers), *layers], ("=", "+", "+", ""), strict=True):
         one.imshow(
-            table.numpy(), cmap=colormaps["RdBu_r"].resampled(9), vmin=-16, vmax=16, extent=(-2.15, 2.15, 2.15, -2.15)
+            table.numpy(), cmap=colormaps["RdBu_r"].resampled(17), vmin=-11, vmax=11, extent=(-1.6, 1.6, 1.6, -1.6)
         )
         one.text(1.14, 0.5, sign, transform=one.transAxes, fontsize=20, ha="center", va="center")
     return (
-        "Four tables of 13 queries by 13 keys, red for positive and blue for negative numbers. The first is the sum of the "
-        "other three, each of which is a column times a row."
+        "Four tables of 13 queries by 13 keys, red for positive and blue for negative numbers. The last is 1 everywhere, "
+        "and the first is the sum of the other three, each of which is a column times a row."
     )
 
 
@@ -242,7 +242,7 @@ def plot_chunks(ones, fours, whole, tokens: int = 12):
 def plot_costs(axes, d: int = 64):
     """Draw multiply-adds of softmax attention and of two regrouped forms against the length, D = M."""
     features = Quadratic().n_features(d)
-    linear = {f"quadratic kernel, C = {features:,}": features, f"elu + 1, C = {d}": d}
+    linear = {f"square, C = {features:,}": features, f"elu + 1, C = {d}": d}
     curves = {name: [linear_multiply_adds(n, d, n_features=count) for n in LENGTHS] for name, count in linear.items()}
     lines(axes, LENGTHS, {"softmax": [softmax_multiply_adds(n, d, d) for n in LENGTHS], **curves})
     masked = [softmax_multiply_adds(n, d, d, causal=True) for n in LENGTHS]
@@ -307,10 +307,10 @@ def _spread(axes, x, found: list[list[float]], *, place: int, label: str, **look
 
 
 @lesson.figure(
-    ["32 tokens: on the floor, then above it", "More tokens, more missed"],
+    ["32 tokens: on the floor, then above it", "More tokens: features miss more"],
     ["number of features C", "number of tokens N"],
     "part of the values missed",
-    size=(8.0, 3.4),
+    size=(7.2, 3.2),
     grid=(1, 2),
     xlim=[(0, 67), (6.5, 80)],
     ylim=(-0.03, 1.02),
@@ -376,9 +376,9 @@ def plot_weights(first, second, third, fourth, tables: dict[str, Tensor]):
         off = (weights - torch.eye(len(weights), dtype=weights.dtype)).square().sum() / len(weights)
         one.set_title(f"{one.get_title()}: misses {float(off):.2f}", fontsize=11)
     return (
-        "The weights with which 32 tokens read each other after training, dark for 1. Softmax: each token reads itself. elu "
-        "+ 1 with 8 features: blocks of tokens that read the mean of their block. With 45: a few small blocks. The square: "
-        "a pale diagonal over weights on other tokens."
+        "The weights with which 32 tokens read each other after training, dark for 1, sorted alike. Softmax: each token "
+        "reads itself. elu + 1 with 8 features: blocks of tokens that read the mean of their block. With 45: each token "
+        "reads itself, but for one block of three. The square: a pale diagonal over weights on other tokens."
     )
 
 
@@ -493,6 +493,7 @@ class CostExplorer(Explorer):
     features = Choice("feature map", "Which features the regrouped form uses", "square", ("square", "elu + 1"))
     causal = Switch("Causal mask", "A token sees itself and the past only, which halves the pairs of softmax attention")
     marked = Switch("Show the crossing", "Mark the length from which on the regrouped form needs less work")
+    dpi = 100
     strip_scale = 0.62
     layout = panels(
         None,

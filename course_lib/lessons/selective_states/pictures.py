@@ -12,7 +12,7 @@ from course_lib.architectures.selective_copying import CopyNetworks, flagged_tex
 from course_lib.lessons.selective_states.contents import lesson
 from course_lib.measured import measured
 from course_lib.teaching import Explorer, Slider, markdown_table, panels, right
-from course_lib.teaching.style import BLACK, BLUE, ORANGE, PURPLE, RED
+from course_lib.teaching.style import BLACK, BLUE, GREEN, ORANGE, PURPLE, RED
 
 GREY = "#888888"
 FIXED, WIDE, LONG = "fixed", "fixed, four times the parameters", "fixed, three times the steps"
@@ -80,7 +80,7 @@ def plot_two_networks(top, bottom, a, b):
         axes.plot(wanted, color=BLACK, linestyle=":", drawstyle="steps-post", label="wanted")
         axes.plot(answers, color=BLUE, linewidth=1.8, drawstyle="steps-post", label="answer")
         gap = float((answers - wanted).abs().max())
-        said.append(f"{name} is off by up to ≈{gap:.1f}")
+        said.append(f"{name} is off by up to ≈{gap:.2f}")
     return (
         "A text of 64 numbers, flagged ones large, the wanted staircase as a dotted line, and the answers: "
         f"{said[0]}, {said[1]}."
@@ -476,41 +476,63 @@ ask_missing = lesson.prediction(
 
 
 @lesson.figure(
+    "One step size sets both: what is kept and what enters",
+    "step size Δ",
+    "factor",
+    size=(5.0, 2.6),
+    xscale="log",
+    xlim=(0.01, 100),
+    ylim=(-0.03, 1.6),
+    legend="upper right",
+)
+def plot_step(axes):
+    """Draw decay and entry against the step size, for A = -1, and the entry of the exact solution."""
+    step = torch.logspace(-2, 2, 200, dtype=torch.float64)
+    axes.plot(step, (-step).exp(), color=BLUE, label="decay of the old state")
+    axes.plot(step, step, color=ORANGE, linestyle="--", label="factor of the entry")
+    axes.plot(step, 1 - (-step).exp(), color=ORANGE, linestyle=":", label="of the exact solution")
+    return (
+        "For A = -1: what a step size keeps of the state and what it lets in; dotted, the entry of the exact solution."
+    )
+
+
+@lesson.figure(
     "What one changed number at token 5 does to the factors of later tokens",
     "token",
     "largest change of a factor",
     size=(7.6, 3.1),
     legend=None,
     yscale="symlog",
-    example=lambda: (torch.cat([torch.zeros(5), torch.ones(1), torch.zeros(58)]), torch.linspace(0.1, 0, 64)),
+    example=lambda: (torch.eye(64)[5], torch.linspace(0, 0.2, 64), torch.linspace(0.1, 0, 64)),
 )
-def plot_factors(axes, selective, gru):
+def plot_factors(axes, selective, above, gru):
     """Draw by how much the factors on the state change at each token."""
     axes.set_yscale("symlog", linthresh=1e-6)
-    axes.plot(selective, color=BLUE, marker="o", markersize=4, linestyle="none")
-    axes.plot(gru, color=RED, marker="s", markersize=4, linestyle="none")
-    axes.set_ylim(-2e-7, 3)
-    axes.text(40, 2e-7, "selective memory", color=BLUE, fontsize=10)
-    axes.text(8, 0.3, "GRU", color=RED, fontsize=10)
+    for changes, color, marker in ((selective, BLUE, "o"), (above, GREEN, "^"), (gru, RED, "s")):
+        axes.plot(changes, color=color, marker=marker, markersize=4, linestyle="none")
+    axes.set_ylim(-2e-7, 9)
+    axes.text(40, 2e-7, "selective layer", color=BLUE, fontsize=10)
+    axes.text(22, 1.5, "second selective layer on top", color=GREEN, fontsize=10)
+    axes.text(20, 2e-3, "GRU", color=RED, fontsize=10)
     return (
-        "By how much the factors change when the number at token 5 is replaced: in the selective memory at "
-        "token 5 only, in the "
-        "GRU at later tokens too."
+        "By how much the factors change when the number at token 5 is replaced: in the selective layer at token 5 only, "
+        "in a second layer on top of it and in the GRU at later tokens too."
     )
 
 
 ask_factors = lesson.prediction(
     "33.P2",
-    "A selective memory and a GRU read the same text twice. In the second reading the number at token 5 is another one, and "
-    "nothing else. At which tokens do the factors that they put on the old state change?",
+    "A text is read twice; in the second reading the number at token 5 is another one, and nothing else. It is read by a "
+    "selective layer, by a second selective layer whose tokens are the states of the first, and by a GRU. Whose factors on "
+    "the old state change at tokens after 5?",
     {
-        "In both, at all tokens from 5 on": "The selective memory computes a factor from its own token. Later "
-                                            "tokens are the same.",
-        "In both, at token 5 only": "The GRU's gate reads its state, and the state after token 5 is another one.",
-        "Selective: token 5 only. GRU: also later ones": right(
-            "The GRU's gate reads its state, which token 5 has changed. So nobody knows the GRU's factors "
-            "before its states."),
-        "Selective: also later ones. GRU: token 5 only": "It is the other way round: the GRU's gate reads its state.",
+        "Nobody's": "That is true of the first layer alone: it computes a factor from its own token.",
+        "Only the GRU's": "The GRU's gate reads its state. But the tokens of the second layer are states, too: those of the "
+                          "first, and token 5 has changed them.",
+        "The second layer's and the GRU's": right(
+            "The second layer's tokens are the first layer's states, and the GRU's gate reads its own. Yet the two layers "
+            "are two scans: when the second begins, all its tokens are known. The GRU's states are not."),
+        "All three's": "The first layer computes a factor from its own token, and later tokens are the same.",
     },
     reveal=plot_factors,
 )  # fmt: skip

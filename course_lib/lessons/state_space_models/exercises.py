@@ -97,7 +97,7 @@ def kernel(a, b, c, length):
 
 
 @lesson.exercise(
-    "12.3", "A convolution that does not wrap round", difficulty=2, minutes=8,
+    "12.3", "A causal convolution by transforms", difficulty=2, minutes=8,
     prompt="Write `convolve(u, taps)` with `torch.fft.rfft` and `torch.fft.irfft`: the causal convolution "
     "$y_t = \\sum_{l \\le t}K_lu_{t-l}$ of an input with the kernel `taps`. Both are vectors, and their lengths "
     "may differ; "

@@ -8,7 +8,7 @@ from course_lib.teaching import edit
 
 GIVES_AWAY = {
     "34.P1": [r"(?i)luckiest", r"Recalled: sums", r"Sums recall"],
-    "34.P2": [r"d\^2/\\ln N", r"(?i)threefold", r"three times the pairs"],
+    "34.P2": [r"dM/\\ln N", r"(?i)threefold", r"three times the pairs"],
     "34.P3": [r"the keys decide", r"the rule decides"],
 }
 
@@ -150,14 +150,14 @@ NEIGHBOURS = {
         'recalled(k, v, write_pairs(k, v, rule="delta")) for k, v in draws',
         "recalled(k, v, write_pairs(k, v)) for k, v in draws",
     ),
-    "34.s1": ("shrunk = 64 / (64 + 127) * sums", "shrunk = 64 / (64 + 127) * delta"),
-    "34.3": ("(128 + 2 * 64 - 2) ** 0.5 / 64", "128**0.5 / 64"),
+    "34.s1": ("0.335 * sums", "1.0 * sums"),
+    "34.3": ("1 / 64 + 1 / 64 + 126 / 64**2", "126 / 64**2"),
     "34.r1": ("mean_recall(384, 64) - mean_recall(128, 32)", "mean_recall(512, 64) - mean_recall(128, 32)"),
     "34.5": ("gap = (own - (1 - 1 / 64) ** ages)", "gap = (own - (1 - 2 / 64) ** ages)"),
     "34.a1": ("{:.1%}\", short[0.1]", "{:.1%}\", short[0.5]"),
-    "34.k1": ('share("overlap 0.3, centred"), at_least', 'share("overlap 0.3"), at_least'),
-    "34.6": ("for g in (0.95, 0.9, 0.8, 0.7, 0.6)", "for g in (1.0,)"),
-    "34.w1": ('"delta": max(mean_right("delta", step_size=s)', '"delta": max(mean_right("sums")'),
+    "34.k1": ("recalled(k - k.mean(0), v, k.T @ v)", "recalled(k, v, k.T @ v)"),
+    "34.6": ("for g in (0.95, 0.9, 0.8, 0.6)", "for g in (1.0,)"),
+    "34.w1": ('mean_right("delta", step_size=1) - max', 'mean_right("sums") - max'),
     "34.t1": ('signed = of("copying", "sums"', 'signed = of("copying", "sums, elu + 1"'),
     "34.t2": ('better = of("rewritten", "decay"', 'better = of("rewritten", "sums"'),
 }  # fmt: skip

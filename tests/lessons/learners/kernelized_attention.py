@@ -316,7 +316,7 @@ NEIGHBOURS = {
     "15.10": ("counter.get_total_flops() // 2", "(counter.get_total_flops() - n**2) // 2"),
     "15.8": ("sums = phi_k.T @", "sums = phi_q.T @"),
     "15.12": ("z + phi_k.sum(0)", "z"),
-    "15.13": ("(phi_q @ phi_k.T).tril()", "(phi_q @ phi_k.T).tril(-1)"),
+    "15.13": ("(q_c, k_c).tril()", "(q_c, k_c).tril(-1)"),
     "15.14": ("elu_form(8)", "elu_form(16)"),
     "15.e1": ('"square, C = 45": SQUARE', '"square, C = 45": elu_form(45)'),
 }

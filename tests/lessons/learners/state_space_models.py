@@ -10,9 +10,9 @@ from course_lib.teaching import edit
 
 GIVES_AWAY = {
     "12.P1": [r"(?i)(do|does) the same at every token", r"(?i)\bA and D\b", r"(?i)B is not"],
-    "12.P2": [r"(?i)wraps? round", r"(?i)zeros behind", r"(?i)circle of 64"],
+    "12.P2": [r"fall on the start", r"(?i)zeros behind", r"(?i)circle of 64"],
     "12.P3": [r"16\.5", r"(?i)more work"],
-    "12.P4": [r"(?i)about where the plain loop ends", r"(?i)after 64 tell"],
+    "12.P4": [r"(?i)about where the plain loop ends", r"Two causes mix"],
 }
 
 NEIGHBOURS = {
