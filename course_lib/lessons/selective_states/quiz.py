@@ -73,7 +73,7 @@ def mean_so_far():
 )  # fmt: skip
 def fixed_but_divided():
     """Let both states decay by 0.1, the flagged numbers in one and the flags in the other. In the quotient the last flagged
-    number outweighs all earlier ones about ten times. So it is a layer without division that fails, not every model of
+    number outweighs all earlier ones at least nine times. So it is a layer without division that fails, not every model of
     fixed decays. This is in double precision; float32 cannot hold powers of 0.1 for as long.
     """
 
