@@ -11,7 +11,8 @@ Five rules that made the largest difference to how critical first-time readers j
 4. Name the rivals that were tried, never "any" or "neither", and find the strongest one before a reader does. Lesson 29:
    in English a dictionary of an untrained model finds as many words as that of the trained one.
 5. A number that surprises gets its reason on the page, and a number that rests on a choice gets the choice. Lesson 15:
-   2,145 features miss more than half, since they are squares of nine numbers. Lesson 29: how rare is the word in the sample?
+   45 features miss more than half of 32 values, since their table is the square of one of rank nine. Lesson 29: how rare is
+   the word in the sample?
 """
 
 from course_lib.figures import describe, new_figure, styled
