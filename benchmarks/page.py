@@ -153,17 +153,20 @@ def across_row() -> Row:
         )
         return f"{others:.0f}% / {own:.0f}%"
 
-    def best_lda(told: str) -> str:
-        names = [f"LDA, told {told}, shrinkage {one:g}" for one in measured(draws, "shrinkages")]
+    def best_lda(told: str, fit: str = "LDA") -> str:
+        names = [f"{fit}, told {told}, shrinkage {one:g}" for one in measured(draws, "shrinkages")]
         return max(names, key=lambda name: median(measured(draws, f"{name}: the three others, %")))
 
     arms = {
         "features": "dictionary",
+        "features, of equally good ones the most active": "dictionary, strongest of equals",
         "features of the untrained model": "dictionary of the untrained model",
         "word pieces": "word pieces",
         "centres of k-means": "k-means, cosine",
         "difference of means": "difference of means, told sentences",
         "LDA with the shrinkage that is best elsewhere": best_lda("sentences"),
+        "the same fitted again on each sentence's strongest token": best_lda("sentences", "LDA refitted"),
+        "the latter with the shrinkage that is best in English": "LDA refitted, told sentences",
         "LDA told which tokens are the word": best_lda("tokens"),
     }
     return (

@@ -33,16 +33,16 @@ class AcrossLanguages:
     """Detectors chosen on training sentences of one language, and scored on held-out ones of each.
 
     `language` is that of choice, `others` are the languages beside it, `n` counts the concepts with enough sentences.
-    `arms` has "features" and "neurons" (the best column of the table), "means" and "lda" (the concept's own direction,
-    from labels of sentences); `shrinkage` is that of `SHRINKAGES` with the largest share in the other languages, which
-    favours "lda".
+    `arms` has "features" and "neurons" (the best column of the table), "means", "lda" and "refitted" (the concept's own
+    direction, from labels of sentences; the last is `rivals.refitted_discriminants`). `shrinkages` are for "lda" and
+    "refitted" those of `SHRINKAGES` with the largest share in the other languages, which favours both.
     """
 
     language: str
     others: list[str]
     n: int
     arms: dict[str, ArmAcross]
-    shrinkage: float
+    shrinkages: dict[str, float]
 
 
 def across_languages(
@@ -86,20 +86,24 @@ def across_languages(
         for name, (known, values) in tables.items()
     }
     labels = chosen.labels[chosen.groups] if chosen.groups is not None else chosen.labels
-    directions = {0.0: rivals.difference_of_means(chosen.states, labels)} | {
-        shrinkage: rivals.discriminants(chosen.states, labels, shrinkage=shrinkage)
-        for shrinkage in SHRINKAGES
-    }
-    by_direction = {
-        shrinkage: arm(
+
+    def directed(made: Tensor) -> ArmAcross:
+        return arm(
             rivals.own_detectors(rivals.largest_projections(chosen, made), chosen.labels),
             rivals.largest_projections(judged, made),
         )
-        for shrinkage, made in directions.items()
+
+    fits = {
+        "lda": lambda shrinkage: rivals.discriminants(chosen.states, labels, shrinkage=shrinkage),
+        "refitted": lambda shrinkage: rivals.refitted_discriminants(chosen, shrinkage=shrinkage),
     }
-    shrinkage = max(SHRINKAGES, key=lambda one: by_direction[one].others)
-    arms |= {"means": by_direction[0.0], "lda": by_direction[shrinkage]}
-    return AcrossLanguages(language, others, int(enough.sum()), arms, shrinkage)
+    arms["means"] = directed(rivals.difference_of_means(chosen.states, labels))
+    shrinkages = {}
+    for name, fit in fits.items():
+        tried = {shrinkage: directed(fit(shrinkage)) for shrinkage in SHRINKAGES}
+        shrinkages[name] = max(SHRINKAGES, key=lambda one: tried[one].others)
+        arms[name] = tried[shrinkages[name]]
+    return AcrossLanguages(language, others, int(enough.sum()), arms, shrinkages)
 
 
 def _rows_of(rows: LabelledRows, which: Bool[Tensor, " rows"], concepts: Tensor) -> LabelledRows:

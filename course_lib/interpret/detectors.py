@@ -220,6 +220,32 @@ def best_detectors_by_columns(
     return Detectors(unit, threshold.view(units, n_concepts)[unit, pick], f1[unit, pick])
 
 
+def strongest_of_equals(
+    found: Detectors, scores: Float[Tensor, "rows units"], labels: Bool[Tensor, "rows concepts"]
+) -> tuple[Detectors, Int[Tensor, " concepts"]]:
+    """Choose again among units that are as good as the best, and count these units for each concept.
+
+    `found` are the best detectors of these rows. Of all units whose best threshold above 0 reaches the same F1 the
+    one with the largest mean value in the rows with the concept is taken. `scores` is dense and never negative, such
+    as features' largest activations: a unit that never fires at a concept is not looked at.
+    """
+    unit, threshold = found.unit.clone(), found.threshold.clone()
+    equals = torch.ones_like(unit)
+    tiny = torch.finfo(scores.dtype).tiny
+    for concept, label in enumerate(labels.T):
+        # A unit that fires in a share r of the concept's rows has an F1 of at most 2 r / (1 + r).
+        share = (scores[label] > 0).double().mean(dim=0)
+        able = (2 * share / (1 + share) >= found.f1[concept] - 1e-9).nonzero()[:, 0]
+        values, truth = scores[:, able], label[:, None].expand(-1, len(able))
+        cut = best_thresholds(values, truth).clamp(min=tiny)
+        equal = (f1_scores(values > cut, truth) >= found.f1[concept] - 1e-9).nonzero()[:, 0]
+        if len(equal):
+            equals[concept] = len(equal)
+            best = equal[values[label][:, equal].mean(dim=0).argmax()]
+            unit[concept], threshold[concept] = able[best], cut[best]
+    return Detectors(unit, threshold, found.f1), equals
+
+
 def _falling(scores: Tensor, *, depth: int, per_row: int):
     """Yield rows, units and values of a table by blocks of units: by unit, and within it by falling value.
 

@@ -63,6 +63,23 @@ def discriminants(
     return torch.linalg.solve(covariance + ridge, difference)
 
 
+def refitted_discriminants(
+    rows: LabelledRows, *, shrinkage: float | int
+) -> Float[Tensor, "d_model concepts"]:
+    """Discriminants that guess from labels of sentences which tokens are the word, and are fitted once more on these.
+
+    The first fit gives each token the labels of its sentence (`discriminants`). In each sentence with the concept the
+    token with the largest value (all of them, where several are equal) is then labelled, and no other token. Rows
+    without groups are single tokens, and nothing is left to guess. Raises ValueError as `discriminants` does.
+    """
+    if rows.groups is None:
+        return discriminants(rows.states, rows.labels, shrinkage=shrinkage)
+    told = rows.labels[rows.groups]
+    values = rows.states @ discriminants(rows.states, told, shrinkage=shrinkage)
+    strongest = told & (values == rows.largest(values)[rows.groups])
+    return discriminants(rows.states, strongest, shrinkage=shrinkage)
+
+
 def spherical_kmeans(
     states: Float[Tensor, "rows d_model"],
     n_centres: int,

@@ -36,6 +36,7 @@ _OWN = ("means", "lda", "probe")  # made from labels, a direction a concept
 _SPAN_UNITS = {name: _UNITS[name][0] for name in _UNITS if name not in _OWN} | {
     "directions": "random directions"
 }
+_ACROSS_UNITS = {name: label for name, (label, *_) in _UNITS.items()} | {"refitted": "LDA, refitted"}
 
 
 @dataclass(frozen=True)
@@ -87,6 +88,7 @@ def page(metrics: dict[str, Any], figures: dict[str, PageFigure]) -> str:
         "–" if share is None else f"{100 * share:.{digits}f}%"
     )
     environment.globals["span_units"] = _SPAN_UNITS
+    environment.globals["across_units"] = _ACROSS_UNITS
     environment.globals["units"] = {name: label for name, (label, *_) in _UNITS.items()}
     bars = {"reached": REACHED, "shared": SHARED, "auroc_reached": AUROC_REACHED, "margin": f"{MARGIN:.0%}"}
     return environment.get_template("report.html.j2").render(**metrics, figures=figures, **bars)
@@ -216,7 +218,7 @@ def _across_line(found: AcrossLanguages | None) -> str:
     if found is None:
         return ""
     arms = ", ".join(
-        f"{_UNITS[name][0]} {_percent(arm.others)} ({_percent(arm.own)})" for name, arm in found.arms.items()
+        f"{_ACROSS_UNITS[name]} {_percent(arm.others)} ({_percent(arm.own)})" for name, arm in found.arms.items()
     )
     return (
         f"across languages: chosen on {found.language} alone, share of {found.n} concepts with F1 {SHARED} or more in each "

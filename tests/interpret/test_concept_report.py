@@ -90,6 +90,9 @@ def test_what_is_chosen_in_one_language_is_scored_in_the_others(report):
     assert (across.arms["features"].own, across.arms["features"].others) == (0.75, 0.5)
     assert across.arms["neurons"] == across.arms["features"]
     assert across.arms["lda"].own == 0.75
+    # Rows that are single tokens leave nothing to guess.
+    assert across.arms["refitted"] == across.arms["lda"]
+    assert set(across.shrinkages) == {"lda", "refitted"}
     assert json.loads(report.to_json())["across"]["arms"]["features"] == {
         "own": 0.75,
         "others": 0.5,

@@ -7,7 +7,13 @@ from hypothesis import strategies as st
 
 from course_lib.interpret import detectors
 from course_lib.interpret.concepts import LabelledRows, f1_scores
-from course_lib.interpret.detectors import best_detectors, best_detectors_by_columns, joined_detectors, judge
+from course_lib.interpret.detectors import (
+    best_detectors,
+    best_detectors_by_columns,
+    joined_detectors,
+    judge,
+    strongest_of_equals,
+)
 
 
 def generator(seed=0):
@@ -49,6 +55,23 @@ def test_a_sparse_table_gives_the_detectors_that_call_entries_above_zero(seed):
     candidates = [c for c in scores.unique().tolist() if c > 0]
     best = max_f1(scores, labels, [c - 1e-3 for c in candidates])
     torch.testing.assert_close(found.f1, best, atol=1e-12, rtol=0)
+
+
+@given(st.integers(0, 10**6))
+def test_of_equal_units_the_strongest_at_the_concept_is_taken(seed):
+    scores, labels = table(seed, units=12, zeros=0.6, levels=1)
+    scores = scores.relu()
+    scores[0] = 1.0
+    best = best_detectors(scores.to_sparse_coo(), labels)
+    found, equals = strongest_of_equals(best, scores, labels)
+    torch.testing.assert_close(f1_scores(found.calls(scores), labels), best.f1, atol=1e-12, rtol=0)
+    for concept, label in enumerate(labels.T):
+        columns = [scores[:, [unit]] for unit in range(scores.shape[1])]
+        each = torch.cat([best_detectors(c.to_sparse_coo(), label[:, None]).f1 for c in columns])
+        equal = (each >= each.max() - 1e-12).nonzero()[:, 0].tolist()
+        means = {unit: float(scores[label, unit].mean()) for unit in equal}
+        assert int(equals[concept]) == len(equal)
+        assert means[int(found.unit[concept])] == pytest.approx(max(means.values()))
 
 
 def max_f1(scores, labels, thresholds):

@@ -59,6 +59,27 @@ def test_the_covariance_may_be_that_of_other_rows(rows):
     assert float(other[0, 0].abs()) < 0.2 * float(plain[0, 0].abs())
 
 
+def test_refitted_discriminants_are_those_of_the_strongest_tokens(rows):
+    """Against a loop over sentences; of a planted word the fit finds the token, and is as if it had been told."""
+    states, _ = rows
+    groups = torch.arange(300) // 3
+    labels = torch.rand(100, 2, generator=torch.Generator().manual_seed(3)) < 0.3
+    word = torch.zeros(300, 2, dtype=torch.bool)
+    for sentence, concept in labels.nonzero().tolist():
+        word[3 * sentence + (sentence + concept) % 3, concept] = True
+    states = states + 6 * word.double() @ torch.eye(6, dtype=torch.float64)[1:3]
+    text = LabelledRows(states, labels, groups=groups)
+    found = rivals.refitted_discriminants(text, shrinkage=0.5)
+    first = states @ rivals.discriminants(states, labels[groups], shrinkage=0.5)
+    strongest = torch.zeros_like(word)
+    for sentence, concept in labels.nonzero().tolist():
+        strongest[3 * sentence + int(first[groups == sentence, concept].argmax()), concept] = True
+    torch.testing.assert_close(found, rivals.discriminants(states, strongest, shrinkage=0.5))
+    assert torch.equal(strongest, word)
+    alone = LabelledRows(states, word)
+    torch.testing.assert_close(rivals.refitted_discriminants(alone, shrinkage=0.5), found)
+
+
 def test_kmeans_finds_planted_directions():
     generator = torch.Generator().manual_seed(1)
     planted = torch.nn.functional.normalize(torch.randn(5, 20, generator=generator), dim=1)
