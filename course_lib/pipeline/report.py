@@ -218,7 +218,8 @@ def _across_line(found: AcrossLanguages | None) -> str:
     if found is None:
         return ""
     arms = ", ".join(
-        f"{_ACROSS_UNITS[name]} {_percent(arm.others)} ({_percent(arm.own)})" for name, arm in found.arms.items()
+        f"{_ACROSS_UNITS[name]} {_percent(arm.others)} ({_percent(arm.own)})"
+        for name, arm in found.arms.items()
     )
     return (
         f"across languages: chosen on {found.language} alone, share of {found.n} concepts with F1 {SHARED} or more in each "

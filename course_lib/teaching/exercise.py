@@ -468,9 +468,12 @@ def _complaint(outcome: Outcome, expected: Any) -> str | None:
     elif isinstance(expected, dict):
         if not isinstance(value, dict) or set(value) != set(expected):
             return f"a dictionary with the keys {list(expected)} is expected, you gave {shown(value)}."
-        if unfit := [key for key in expected if not is_number(value[key])]:
+        texts = {key for key in expected if isinstance(expected[key], str)}
+        if unfit := [key for key in expected if key in texts and not isinstance(value[key], str)]:
+            return f"{unfit[0]!r} should be a string, you gave {shown(value[unfit[0]])}."
+        if unfit := [key for key in expected if key not in texts and not is_number(value[key])]:
             return f"{unfit[0]!r} should be a number, you gave {shown(value[unfit[0]])}."
-        if unfit := [key for key in expected if not math.isfinite(as_float(value[key]))]:
+        if unfit := [key for key in expected if key not in texts and not math.isfinite(as_float(value[key]))]:
             return f"{unfit[0]!r} should be a finite number, you gave {shown(value[unfit[0]])}."
     elif isinstance(expected, str):
         if not isinstance(value, str):

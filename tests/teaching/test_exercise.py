@@ -262,6 +262,29 @@ def test_a_malformed_dictionary_is_named(value, message):
     assert message in verdict.message
 
 
+@pytest.mark.parametrize(
+    ("value", "status", "message"),
+    [
+        ({"step": 4, "mend": "new rows"}, "solved", "solved"),
+        ({"step": 4.0, "mend": "more rows"}, "wrong", "The repair."),
+        ({"step": 4, "mend": 1}, "malformed", "'mend' should be a string, you gave 1"),
+        ({"step": "four", "mend": "new rows"}, "malformed", "'step' should be a number, you gave 'four'"),
+    ],
+)
+def test_a_dictionary_may_hold_words(value, status, message):
+    repaired = Property("The repair.", lambda step, mend: step == 4 and mend == "new rows")
+    mistakes = (
+        Mistake("earlier", {"step": 1, "mend": "new rows"}, "Earlier.", lambda step, mend: step == 1),
+        Mistake("later", {"step": 5, "mend": "new rows"}, "Later.", lambda step, mend: step == 5),
+    )
+    words = replace(
+        FLAW, reference={"step": 4, "mend": "new rows"}, properties=(repaired,), mistakes=mistakes
+    )
+    verdict = grade(words, value)
+    assert verdict.status == status
+    assert message in verdict.message
+
+
 @pytest.mark.parametrize("n", [0.0, 1e200, 1e-200])
 def test_a_number_that_no_check_can_compute_with_is_wrong_and_breaks_nothing(n):
     verdict = grade(FLAW, {"n": n})

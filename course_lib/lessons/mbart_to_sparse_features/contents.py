@@ -4,15 +4,17 @@ from course_lib.teaching import Contents
 
 lesson = Contents(
     symbols={
-        "X_t": "state at a position",
-        "m_t": "1 where a position counts",
-        r"\hat\rho_j": "mean activation of a code unit",
-        r"\rho": "target of the mean activation",
-        "M": "number of features",
-        "f_i": "length of what a feature adds",
-        "r": "root mean square length",
+        "x": "state of a token, centred and scaled",
+        "f": "code of a token",
+        "W_e": "rows of the encoder",
+        "W_d": "directions of the features",
+        "b_e": "bias of the encoder",
+        "b_d": "bias of the decoder",
+        "k": "active features of a token",
+        r"\bar f": "mean code of a sentence",
         "s": "score of a feature for a sentence",
-        "R": "sum of ranks",
-        "c": "factor",
+        r"\mu": "mean state",
+        "w": "direction made from labels",
+        r"\Sigma": "covariance of the states",
     }
 )

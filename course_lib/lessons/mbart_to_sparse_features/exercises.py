@@ -5,7 +5,7 @@ import math
 import torch
 
 from course_lib.lessons.mbart_to_sparse_features.contents import lesson
-from course_lib.teaching import edit, inputs, integers, normal, uniform, whole
+from course_lib.teaching import edit, inputs, integers, normal, whole
 
 
 def _activations(x, encoder, encoder_bias, decoder_bias):
@@ -32,20 +32,23 @@ def _over_the_tokens(x, encoder, encoder_bias, decoder_bias, k):
 
 @lesson.exercise(
     "29.1", "A TopK code", difficulty=1, minutes=8,
-    prompt="Write `topk_code(x, encoder, encoder_bias, decoder_bias, k)`, the code of (29.5): `x` holds states, shape "
-    "`(tokens, d)`; `encoder` is $W_e$, shape `(features, d)`; the biases have shapes `(features,)` and `(d,)`. Of each "
-    "token's features the `k` strongest keep their activation, all others are 0. Return shape `(tokens, features)`.",
+    prompt="How would you write a state with at most `k` of many features? Write `topk_code(x, encoder, encoder_bias, "
+    "decoder_bias, k)`. `x` holds states, shape `(tokens, d)`. Subtract `decoder_bias`, shape `(d,)`; multiply by the rows "
+    "of `encoder`, shape `(features, d)`; add `encoder_bias`, shape `(features,)`; set what is negative to 0: these are the "
+    "activations. Of each token's activations the `k` largest stay, all others become 0. Return shape `(tokens, features)`.",
     draw=inputs(
         tokens=whole(2, 3), d=whole(2, 3), features=whole(4, 5), x=normal("tokens d"), encoder=normal("features d"),
-        encoder_bias=normal("features"), decoder_bias=normal("d"), k=whole(1, 3),
+        # Thousandths that differ from feature to feature: no two activations are equal, so that the k strongest are.
+        rounded=normal("features"), encoder_bias=lambda rounded: rounded + torch.arange(len(rounded)) / 1000,
+        decoder_bias=normal("d"), k=whole(1, 3),
     ),
     properties=[
         ("No activation may be negative.", lambda answer: bool((answer >= 0).all())),
         ("No token may have more than k active features.", lambda k, answer: int((answer != 0).sum(dim=1).max()) <= k),
     ],
-    agrees="The k strongest features of each token keep their activation.",
+    agrees="The k largest activations of each token stay, and nothing else does.",
     hints=(
-        "What does (29.5) do to x before it multiplies by the encoder?",
+        "What happens to x before it is multiplied by the encoder?",
         "`values.topk(k, dim=1)` returns values and the columns in which they stood.",
         "Start from zeros of shape (tokens, features); `scatter(1, columns, values)` writes each value at its column.",
     ),
@@ -213,103 +216,46 @@ lesson.flaw(
 )
 
 
-lesson.value(
-    "29.4", "What was recovered", difficulty=2, minutes=4,
-    prompt="On held-out translations the decoder's cross-entropy is 0.03 nats a token. With the states replaced by their "
-    "reconstructions it is 0.09, with every state replaced by the mean state 3.03. What is the loss recovered, by (29.8)?",
-    answer=0.98,
+lesson.flaw(
+    "29.4", "Find the leak", difficulty=2, minutes=6,
+    prompt="A report says: *F1 0.97 for \"apple\": the best of 2,048 features.* Its method, step by step:\n\n"
+    "1. 24,000 sentences are drawn; the dictionary is trained on the states of their tokens, without labels.\n"
+    "2. 2,000 further sentences with new meanings are drawn and labelled.\n"
+    "3. On the 2,000 the feature with the largest F1 is chosen, with its best threshold.\n"
+    "4. F1 of this feature and threshold is computed on the same 2,000.\n\n"
+    "Return a dictionary `{\"leak\": ..., \"mend\": ...}`: the number of the step whose score cannot be believed because "
+    "of what an earlier step chose, and the one change that repairs it: `\"other sentences\"` (score on labelled sentences "
+    "that chose nothing), `\"more features\"`, `\"train on labels\"`, or `\"larger text\"` (train the dictionary on more "
+    "sentences).",
+    answer={"leak": 4, "mend": "other sentences"},
     properties=[
-        ("The model's own states should recover 1, the mean state 0, and yours lies on the line between.",
-         lambda answer: math.isclose(3.03 + answer * (0.03 - 3.03), 0.09, abs_tol=1.6e-3)),
+        ("The leak is a step from 1 to 4, and the repair one of the four names.",
+         lambda leak, mend: leak in (1, 2, 3, 4) and mend in MENDS),
+        ("With this answer the reported number still profits from the choice.",
+         lambda leak, mend: leak == 4 and mend == "other sentences"),
     ],
-    same=lambda one, other: abs(one - other) < 5e-4,
     hints=(
-        "Which of the three cross-entropies is the best one, which is the stand-in for no information?",
-        "The mean state costs 3.00 nats more than the model's own states. That is the whole scale.",
-        "How much of these 3.00 nats do the reconstructions win back from 3.03?",
+        "Which numbers were looked at before the score was computed?",
+        "Units of pure noise have a best one too. On which rows does it look good?",
+        "Training without labels cannot leak a label. Choosing with labels can.",
     ),
     mistakes=[
-        ("from zero", (3.03 - 0.09) / 3.03,
-         "You divided by 3.03. The best that can be reached is 0.03, not 0: the scale is 3.03 - 0.03."),
-        ("what is lost", 0.02, "That is the share that is lost: (0.09 - 0.03) / 3.00. Recovered is the rest."),
-        ("the ratio", 3.0,
-         "The cross-entropy does rise to three times its value, which the loss recovered hides. Asked is (29.8)."),
-        ("clean over spliced", 1 / 3, "You divided 0.03 by 0.09. The mean state's 3.03 has to come in as the zero point."),
-        ("in percent", 98.0, "Right, in percent: (29.8) is a share, between 0 and 1 here."),
-        ("the difference", 2.94, "That is what is won back, in nats. Divide by all that there was to win."),
-        ("the rise", 0.06, "That is by how much the cross-entropy rises, in nats. Compare it with the whole scale, then ask "
-         "for the rest."),
-        ("upside down", 3 / 2.94, "You divided the other way round: a share of what there was to win is at most 1."),
+        ("the training", {"leak": 1, "mend": "larger text"},
+         "The dictionary saw no labels, and its sentences are others than those that are scored: nothing leaks there.",
+         lambda leak, mend: leak in (1, 2)),
+        ("the choice itself", {"leak": 3, "mend": "other sentences"},
+         "Choosing on labelled sentences is what they are for. The score that is reported afterwards is the fault.",
+         lambda leak, mend: leak == 3),
+        ("more features", {"leak": 4, "mend": "more features"},
+         "With more features to choose from, the luckiest one looks better still: the score would be believed even less.",
+         lambda leak, mend: leak == 4 and mend == "more features"),
+        ("more training", {"leak": 4, "mend": "larger text"},
+         "A better dictionary does not repair a score that is computed on the rows which chose the feature.",
+         lambda leak, mend: leak == 4 and mend in ("larger text", "train on labels")),
     ],
 )
 
-
-def _feature_off(x, code, decoder, feature, scale):
-    """The reconstruction without the feature, plus what the autoencoder does not reconstruct."""
-    without = code.clone()
-    without[:, feature] = 0
-    return scale * without @ decoder.T + (x - scale * code @ decoder.T)
-
-
-@lesson.exercise(
-    "29.5", "Switch one feature off", difficulty=3, minutes=10,
-    prompt="Write `switched_off(x, code, decoder, feature, scale)`: states with one feature off and everything else as it "
-    "was, (29.9) with $c = 0$. `x` has shape `(tokens, d)`; `code` holds the activations, shape `(tokens, features)`; the "
-    "columns of `decoder`, shape `(d, features)`, have length 1; `feature` is a column's number; `scale` is $r$.",
-    draw=inputs(
-        tokens=whole(3, 4), d=whole(2, 3), features=whole(4, 5), x=normal("tokens d"), chance=normal("tokens features"),
-        code=lambda chance: torch.relu(chance), raw=uniform(0.1, 1, "d features"), decoder=lambda raw: raw / raw.norm(dim=0),
-        feature=whole(0, 3), scale=uniform(1.5, 3),
-    ),
-    properties=[
-        ("A token at which the feature does not fire should keep its state.",
-         lambda x, code, feature, answer: torch.allclose(answer[code[:, feature] == 0], x[code[:, feature] == 0])),
-        ("A state should move along the feature's direction only.",
-         lambda x, decoder, feature, answer: torch.allclose(
-             (answer - x) @ decoder[:, feature, None] * decoder[:, feature], answer - x, atol=1e-9)),
-        ("The reconstruction should lose the feature, and what the autoencoder does not reconstruct should stay.",
-         lambda x, code, decoder, feature, scale, answer: torch.allclose(
-             answer, _feature_off(x, code, decoder, feature, scale), atol=1e-9)),
-    ],
-    hints=(
-        "In (29.9) f and f' differ in one entry only. What is W_d (f' - f) then?",
-        "The direction is a column of the decoder, `decoder[:, feature]`; how much of it a token holds says its code.",
-        "Keep a dimension, `code[:, feature, None]`, to multiply each token's activation by the direction.",
-    ),
-    mistakes=[
-        ("the reconstruction", lambda x, code, decoder, feature, scale:
-            scale * (code * (torch.arange(code.shape[1]) != feature)) @ decoder.T,
-         "You returned the reconstruction without the feature: what the autoencoder does not reconstruct is lost as well."),
-        ("projected out", lambda x, code, decoder, feature, scale:
-            x - (x @ decoder[:, feature])[:, None] * decoder[:, feature],
-         "You removed all that x holds along the direction, also where the feature does not fire and other features use "
-         "the direction."),
-        ("no scale", edit("scale * ", ""), "The activations are in units of the scaled states: multiply by r."),
-        ("twice", edit("scale *", "2 * scale *"), "You moved twice as far: that is c = -1, not c = 0."),
-        ("added", edit("x - scale", "x + scale"), "You added the feature once more: that is c = 2."),
-        ("mean activation", edit("code[:, feature, None]", "code[:, feature].mean()"),
-         "You subtracted the mean activation from every token. Each token has an activation of its own."),
-        ("largest activation", edit("code[:, feature, None]", "code[:, feature].max()"),
-         "You subtracted the largest activation from every token. Each token has an activation of its own."),
-        ("the feature alone", edit("x - scale", "scale"),
-         "You returned what the feature contributes. Subtract it from the states."),
-        ("without its activation", edit("code[:, feature, None] * ", ""),
-         "You subtracted the direction once from every token, whether the feature fires there or not."),
-        ("where it fires", edit("code[:, feature, None]", "(code[:, feature, None] > 0)"),
-         "You subtracted the direction where the feature fires, but not as strongly as it fires."),
-        ("divided by the scale", edit("scale *", "1 / scale *"), "You divided by r. The reconstruction multiplies by it."),
-        ("all the others", lambda x, code, decoder, feature, scale:
-            x - scale * (code * (torch.arange(code.shape[1]) != feature)) @ decoder.T,
-         "You switched off all the other features and kept this one."),
-        ("unchanged", edit("x - scale * code[:, feature, None] * decoder[:, feature]", "x"),
-         "You returned the states as they came: f' has to go back through the decoder."),
-        ("all features", lambda x, code, decoder, feature, scale: x - scale * code @ decoder.T,
-         "You switched off every feature: what is left is what the autoencoder does not reconstruct."),
-    ],
-)
-def switched_off(x, code, decoder, feature, scale):
-    """States without one feature, all else as it was."""
-    return x - scale * code[:, feature, None] * decoder[:, feature]
+MENDS = ("other sentences", "more features", "train on labels", "larger text")
 
 
 EXERCISES = lesson.exercises

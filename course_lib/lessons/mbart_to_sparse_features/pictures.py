@@ -1,218 +1,39 @@
-"""Experiments, figures, explorer and predictions of lesson 29, mbart_to_sparse_features.
+"""Figures, explorer and predictions of lesson 29, mbart_to_sparse_features: what the page shows."""
 
-The pipeline, and with it transformers, is imported where it runs: the module itself stays light.
-"""
-
-import atexit
 import re
-import tempfile
-from collections.abc import Iterable, Sequence
-from difflib import SequenceMatcher
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from IPython.display import Markdown
 from matplotlib.colors import PowerNorm
-from matplotlib.patches import Rectangle
 from torch import Tensor
 
-from course_lib.interpret.detectors import REACHED, SHARED
-from course_lib.language.corpus import LANGUAGES, draw_meanings, generate, render
+from course_lib.interpret import rivals
+from course_lib.interpret.concepts import f1_scores, paired_auroc
+from course_lib.interpret.detectors import REACHED, SHARED, Detectors, best_detectors, strongest_of_equals
+from course_lib.language.corpus import LANGUAGES, Sentence, generate
 from course_lib.lessons.mbart_to_sparse_features.contents import lesson
+from course_lib.lessons.mbart_to_sparse_features.material import (
+    APPLE,
+    CONCEPTS,
+    NAMES,
+    TEXT,
+    Material,
+    ReadText,
+    read_material,
+)
 from course_lib.measured import measured, quote
-from course_lib.teaching import Choice, Explorer, Slider, TextBox, lines, markdown_table
+from course_lib.sae.course_dictionary import NamedDetector, detectors
+from course_lib.teaching import Choice, Explorer, Slider, Switch, TextBox, markdown_table, right
 from course_lib.teaching.explorer import set_data
-from course_lib.teaching.style import BLACK, ORANGE, RED, SKY
+from course_lib.teaching.style import BLACK, BLUE, RED, SKY
 from course_lib.teaching.token_map import fill_map, shortened, token_map
 
-if TYPE_CHECKING:
-    from course_lib.interpret.concept_report import ConceptScore
-    from course_lib.interpret.run_directory import RunDirectory
-    from course_lib.interpret.splits import Shortfall
-
-N_SENTENCES, SPARSE_STEPS = 4800, 500
-NAMES = {"en_XX": "English", "fr_XX": "French", "de_DE": "German", "es_XX": "Spanish"}
-
-SHOWN_FEATURES, SHOWN_SENTENCES, SHOWN_CONCEPTS, SHOWN_WORDS = 8, 5, 4, 24
-MAX_TOKENS = 24
-LINE_WIDTH = 84  # characters of a line of the translation
-EXCERPT = 45
-
-
-def lesson_run(
-    out: Path | str, *, n_sentences: int = N_SENTENCES, sparse_steps: int = SPARSE_STEPS, progress: bool = True
-) -> "RunDirectory":
-    """Run the whole pipeline on the built-in model and corpus, shortened to what a lesson can wait for."""
-    from course_lib import pipeline, sae
-
-    sparse = sae.TrainConfig(
-        steps=sparse_steps, batch_size=1024, step_size=3e-3, unit_norm_decoder=True, revive_every=200
-    )
-    return pipeline.run(
-        model="course-mbart",
-        text="builtin",
-        out=out,
-        n_sentences=n_sentences,
-        stacked=pipeline.StackedConfig(training=sae.TrainConfig(steps=1500, step_size=1e-2)),
-        sparse=pipeline.SparseConfig(n_features=1024, training=sparse),
-        device="cpu",
-        progress=progress,
-    )
-
-
-@lru_cache(maxsize=1)
-def pipeline_run() -> "RunDirectory":
-    """The run that the pictures outside a notebook are drawn from, made once a process."""
-    folder = tempfile.TemporaryDirectory(prefix="course-run-")
-    atexit.register(folder.cleanup)
-    return lesson_run(Path(folder.name) / "run", progress=False)
-
-
-def concept_scores(run: "RunDirectory") -> dict[str, list["ConceptScore"]]:
-    """Return the scores of a run's detectors by set of units, those of the lexical concepts."""
-    report = run.concepts
-    return {units: [s for s in scores if s.concept in report.lexical] for units, scores in report.scores.items()}
-
-
-def lexical_shares(run: "RunDirectory") -> dict[str, float]:
-    """Return for each set of units the share of the scored lexical concepts that it reaches."""
-    return {units: found["lexical_reached"] for units, found in run.concepts.summary().items()}
-
-
-def shared_shares(run: "RunDirectory") -> dict[str, float]:
-    """Return for each set of units the share of the judged concepts whose one unit serves three languages or more."""
-    return {units: found["lexical_shared"] for units, found in run.concepts.summary().items()}
-
-
-def translation_pairs(n_pairs: int, *, source: str = "en_XX", target: str = "de_DE") -> tuple[list, list]:
-    """Held-out sentences and their translations."""
-    meanings = draw_meanings(n_pairs, seed=29, split="test")
-    return [render(m, source) for m in meanings], [render(m, target) for m in meanings]
-
-
-def pooling_example() -> tuple[list[str], list[bool]]:
-    """Return the tokens of a short sentence padded beside a longer one, and which of them the mean counts."""
-    from course_lib.mbart.model import load
-
-    _, tokenizer = load("course-mbart")
-    by_length = sorted(generate(400, seed=5), key=lambda sentence: len(sentence.text))
-    short, longer = by_length[0], by_length[60]
-    tokenizer.src_lang = short.language
-    ids = tokenizer([short.text, longer.text], padding=True)["input_ids"][0]
-    tokens = tokenizer.convert_ids_to_tokens(ids)
-    special = {*tokenizer.all_special_tokens, short.language}
-    return tokens, [token not in special for token in tokens]
-
-
-@lesson.figure(bare=True, example=pooling_example, variants={"question": {}}, ylim=(-0.75, 0.35))
-def plot_pooling(axes, tokens: list[str], counted: list[bool]):
-    """Draw the tokens of one padded sentence and which of them count."""
-    axes.figure.set_size_inches(0.8 * len(tokens), 1.0)
-    axes.set_xlim(-0.6, len(tokens) - 0.4)
-    looks = {True: {"facecolor": SKY, "alpha": 0.7}, False: {"facecolor": "white", "alpha": 0.4, "linestyle": "--"}}
-    for position, (token, counts) in enumerate(zip(tokens, counted, strict=True)):
-        axes.add_patch(Rectangle((position - 0.46, -0.3), 0.92, 0.6, edgecolor=BLACK, **looks[counts]))
-        axes.text(position, 0, token, ha="center", va="center", fontsize=9)
-        axes.text(position, -0.55, "counts" if counts else "left out", ha="center", va="center", fontsize=7)
-    kept = [token for token, counts in zip(tokens, counted, strict=True) if counts]
-    return (
-        f"The {len(tokens)} tokens of one padded sentence. {len(kept)} of them count ({' '.join(kept)}); "
-        f"the language code, the end token and the pads are left out."
-    )
-
-
-UNITS = {
-    "features": "sparse features",
-    "neurons": "neurons",
-    "components": "principal components",
-    "random": "random features",
-    "probe": "logistic probe",
-}
-
-
-@lesson.figure(
-    "One unit for each concept?",
-    "scored lexical concepts, best first (%)",
-    "held-out F1 of the best unit",
-    legend=None,
-    example=pipeline_run,
-    xlim=(0, 100),
-    ylim=(0, 1.03),
-)
-def plot_concepts(axes, run: "RunDirectory"):
-    """Draw the held-out F1 of the scored lexical concepts, best first, for the features and their yardsticks."""
-    found, scores = lexical_shares(run), concept_scores(run)
-    curves = {}
-    for units, label in UNITS.items():
-        values = sorted((score.f1 for score in scores[units]), reverse=True)
-        curves[label] = 100 * np.arange(1, len(values) + 1) / len(values), values
-    lines(axes, None, curves)
-    axes.axhline(REACHED, color=BLACK, linewidth=1, linestyle=(0, (6, 3)))
-    axes.text(99, 0.89, f"{REACHED}: reached", fontsize=9, va="top", ha="right")
-    axes.figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=3)
-    said = ", ".join(f"{label} {100 * found[units]:.0f}%" for units, label in UNITS.items())
-    return (
-        f"Curves of the held-out F1 over the {len(values)} scored lexical concepts, best first. Share of the concepts with "
-        f"{REACHED} or more: {said}."
-    )
-
-
-def split_concepts(run: "RunDirectory") -> list["Shortfall"]:
-    """Return the run's concepts below `REACHED` whose hits a label may divide, largest gap above chance first."""
-    rows = [row for row in run.concepts.shortfalls if row.gap is not None]
-    return sorted(rows, key=lambda row: row.gap_shuffled - row.gap)
-
-
-@lesson.figure(
-    "Where one feature falls short",
-    "recall of the concept's feature (%)",
-    "concept, and what divides it",
-    legend=None,
-    size=(8.0, 5.0),
-    example=pipeline_run,
-    xlim=(-3, 103),
-)
-def plot_splits(axes, run: "RunDirectory", count: int = 14):
-    """Draw the recall with and without the label that divides a concept most, and the gap that chance gives."""
-    rows = split_concepts(run)[:count][::-1]
-    for place, row in enumerate(rows):
-        low, high = sorted((row.recall_with, row.recall_without))
-        middle, half = 100 * row.recall, 50 * row.gap_shuffled
-        chance = axes.plot(
-            [middle - half, middle + half],
-            [place, place],
-            "-",
-            color=BLACK,
-            linewidth=9,
-            alpha=0.2,
-            solid_capstyle="butt",
-        )
-        axes.plot([100 * low, 100 * high], [place, place], "-", color=BLACK, linewidth=1)
-        has = axes.plot(100 * row.recall_with, place, "o", color=RED, markersize=8)
-        lacks = axes.plot(100 * row.recall_without, place, "s", color=SKY, markersize=8, markeredgecolor=BLACK)
-    axes.set_yticks(
-        range(len(rows)),
-        labels=[f"{_named(row.concept)}, {_named(row.divided_by)}" for row in rows],
-    )
-    axes.figure.legend(
-        [has[0], lacks[0], chance[0]],
-        ["sentences with the label", "without it", "mean gap by chance"],
-        loc="outside lower center",
-        ncols=3,
-    )
-    longer = sum(row.gap > row.gap_shuffled for row in rows)
-    return (
-        f"One row for each of the {len(rows)} concepts below {REACHED} with the largest gap above chance: the recall of its "
-        "feature in sentences with the label that divides them most, and without it, beside a bar as long as the mean gap "
-        f"by chance. In {longer} rows the gap is longer than the bar."
-    )
-
-
-def _named(label: str) -> str:
-    return NAMES.get(label, label.rpartition(":")[2])
+SHOWN_FEATURES, SHOWN_SENTENCES, SHOWN_CONCEPTS, MAX_TOKENS, EXCERPT = 8, 5, 4, 24, 45
+PART = "across_languages"
 
 
 def alignment_table() -> Markdown:
@@ -244,49 +65,17 @@ def size_sweep() -> dict[str, list[float]]:
     }
 
 
-@lesson.figure(
-    ["Concepts with a feature", "What becomes of the features"],
-    "features",
-    ["of 368 concepts (%)", "number"],
-    grid=(1, 2),
-    legend="upper left",
-    size=(8.8, 3.8),
-    example=size_sweep,
-    xscale="log",
-)
-def plot_sizes(reached, used, sweep: dict[str, list[float]]):
-    """Draw how many concepts a dictionary of each size reaches, and how many of its features never fire."""
-    shares = {what: sweep[what] for what in ("F1 0.9 or more", "F1 0.8 in three languages")}
-    numbers = {
-        "different features that detect a concept": sweep["different detectors"],
-        "dead features": sweep["dead"],
-    }
-    lines(reached, SIZES, shares, marker="o")
-    lines(used, SIZES, numbers, first=2, marker="s")
-    for axes in (reached, used):
-        axes.set_xticks(SIZES, labels=[f"{size:,}" for size in SIZES])
-        axes.minorticks_off()
-    reached.set_ylim(0, 125)
-    reached.set_yticks(range(0, 101, 20))
-    used.set_ylim(0, 3100)
-    said = "; ".join(
-        f"{size:,} features: {good:.0f}% at F1 0.9, {shared:.0f}% in three languages, {units:.0f} different detectors, "
-        f"{dead:,.0f} dead"
-        for size, good, shared, units, dead in zip(SIZES, *sweep.values(), strict=True)
-    )
-    return f"Left: concepts that a feature reaches, by the number of features. Right: features. {said}."
-
-
-def sentence_vectors(run: "RunDirectory") -> dict[str, dict[str, tuple[Tensor, Tensor]]]:
-    """Return the run's pooled states and the numbers of their languages, by side of the model and by split."""
-    rows = run.sentences
-    languages = torch.tensor([LANGUAGES.index(row.language) for row in rows])
-    splits = {split: torch.tensor([row.split == split for row in rows]) for split in ("train", "held_out")}
-    saved = run.vectors()
-    return {
-        side: {split: (saved[side][chosen], languages[chosen]) for split, chosen in splits.items()}
-        for side in ("encoder", "decoder")
-    }
+def size_table() -> Markdown:
+    """Return how many concepts a dictionary of each size reaches, and how many of its features never fire."""
+    rows = [
+        (f"{size:,}", f"{good:.0f}%", f"{shared:.0f}%", f"{units:.0f}", f"{dead:,.0f}")
+        for size, good, shared, units, dead in zip(SIZES, *size_sweep().values(), strict=True)
+    ]
+    header = (
+        "features", "of 368 words, at F1 0.9 or more", "same feature at F1 0.8 in three languages", "different detectors",
+        "dead features",
+    )  # fmt: skip
+    return markdown_table(header, rows)
 
 
 @lru_cache(maxsize=len(LANGUAGES))
@@ -314,205 +103,6 @@ def strange_words(text: str, language: str) -> str:
     return f"Not among the corpus's {NAMES[language]} words: {named}; expect the model to guess."
 
 
-def changed_words(original: str, steered: str) -> tuple[list[tuple[str, bool]], list[tuple[str, bool]]]:
-    """The words of two translations, each with whether it differs from the other."""
-    a, b = original.split(), steered.split()
-    differs = ([True] * len(a), [True] * len(b))
-    for block in SequenceMatcher(None, a, b, autojunk=False).get_matching_blocks():
-        differs[0][block.a : block.a + block.size] = [False] * block.size
-        differs[1][block.b : block.b + block.size] = [False] * block.size
-    return list(zip(a, differs[0], strict=True)), list(zip(b, differs[1], strict=True))
-
-
-@lesson.explorer
-class FeatureExplorer(Explorer):
-    """The feature browser: type a sentence, choose a feature that fires in it, turn it, read the translation."""
-
-    title = "The feature browser"
-    summary = (
-        "Top left: the strongest sparse features of the sentence, row by row, and at which tokens they fire; the box "
-        "marks the chosen one. Right: the held-out sentences that excite it most, at most two of a language, and the "
-        "concepts whose best feature it is. Below: the decoder's translation as it is, and with the chosen feature "
-        "multiplied by the factor."
-    )
-    rank = Slider(
-        "feature of rank", "r", "1 is the feature that fires most strongly in this sentence", 4, 1, SHOWN_FEATURES, 1
-    )
-    factor = Slider(
-        "factor",
-        "c",
-        "0 switches the feature off, 1 leaves it as it is, 3 makes it three times as strong",
-        0.0,
-        0.0,
-        3.0,
-        0.5,
-    )
-    sentence = TextBox(
-        "sentence",
-        f"Up to {MAX_TOKENS} tokens; press Enter",
-        "The young girl eats a green apple in the garden.",
-        "La petite fille cherche un chat.",
-    )
-    language = Choice("its language", "The code that is put before the sentence", "en_XX", LANGUAGES)
-    target = Choice("translate into", "The language in which the decoder writes", "de_DE", LANGUAGES)
-    together = ("rank", "factor")
-    size = (10.4, 6.6)
-    continuous = False
-
-    def __init__(self, run: "RunDirectory | None" = None):
-        from course_lib.interpret.browser.features import FeatureBrowser
-        from course_lib.interpret.browser.server import open_or_build
-        from course_lib.mbart.families import languages
-
-        run = pipeline_run() if run is None else run
-        self.browser = FeatureBrowser(run)
-        self.index = open_or_build(run, effects=0, progress=False)
-        self.largest = float(self.index.tables["largest"].max())
-        self.translate = lru_cache(maxsize=256)(self.browser.translate)
-        if unknown := set(LANGUAGES) - set(languages(self.browser.tokenizer)):
-            raise ValueError(
-                f"this explorer has the languages {', '.join(LANGUAGES)}, and the run's model does not know "
-                f"{', '.join(sorted(unknown))}; open the run with course_lib.interpret.browser.browse instead"
-            )
-        super().__init__()
-
-    def compute(self, *, rank, factor, sentence, language, target):
-        """Return what fires, the chosen feature with its sentences and concepts, and both translations."""
-        from course_lib.interpret.browser.features import Change
-
-        index = self.index
-        state = {"factor": factor, "language": language, "target": target, "problem": self._problem(sentence)}
-        if state["problem"]:
-            return state
-        reading = self.browser.read(sentence, language)
-        place = min(rank, len(reading.features)) - 1
-        feature = reading.features[place]
-        activation = reading.activation[:, reading.features[:SHOWN_FEATURES]].T.numpy()
-        original = self.translate(sentence, language, target)
-        change = Change(feature, "scale", factor)
-        steered = original if factor == 1 else self.translate(sentence, language, target, (change,))
-        examples = index.strongest(feature, SHOWN_SENTENCES, held_out=True, per_language=2)
-        before, after = changed_words(original, steered)
-        return {
-            **state,
-            "note": strange_words(sentence, language),
-            "tokens": reading.tokens,
-            "names": [index.name(i) for i in reading.features[:SHOWN_FEATURES]],
-            "activation": activation,
-            "n_active": len(reading.features),
-            "place": place,
-            "asked": rank - 1,
-            "feature": feature,
-            "strongest": reading.tokens[int(activation[place].argmax())],
-            "examples": [index.example(sentence, feature) for sentence in examples],
-            "concepts": index.concepts.get(feature, [])[:SHOWN_CONCEPTS],
-            "original": before,
-            "steered": after,
-        }
-
-    def _problem(self, sentence: str) -> str:
-        """Say why there is nothing to show, if so."""
-        if not sentence.strip():
-            return "There is nothing to read yet: type a sentence and press Enter."
-        n_tokens = len(self.browser.tokenizer.tokenize(sentence))
-        if n_tokens > MAX_TOKENS:
-            return f"The sentence has {n_tokens} tokens, and the map has room for {MAX_TOKENS}: shorten it."
-        return ""
-
-    def draw(self, figure):
-        """Draw an empty map, empty bars and lines, and places for the words of two translations."""
-        axes = figure.subplot_mosaic(
-            [["heat", "top"], ["heat", "scores"], ["lines", "lines"]],
-            height_ratios=(2.0, 1.45, 1.05),
-            width_ratios=(1.12, 1),
-        )
-        heat, top, scores, below = (axes[name] for name in ("heat", "top", "scores", "lines"))
-        for one in (top, scores, below):
-            one.set_yticks([])
-            one.grid(visible=False)
-        artists = token_map(
-            heat, rows=SHOWN_FEATURES, columns=MAX_TOKENS, cmap="Blues", norm=PowerNorm(0.6, 0, self.largest)
-        )
-        heat.set_title("What fires in the sentence")
-        heat.set_xlabel("token", labelpad=42)
-        heat.set_ylabel("feature, the strongest first", labelpad=118)
-        top.set(title="Sentences that excite it most", xlabel="activation", ylabel="strongest first")
-        top.set(xlim=(0, 1.02 * self.largest), ylim=(SHOWN_SENTENCES - 0.4, -0.6))
-        scores.set(title="Concepts whose best feature it is", xlabel="held-out F1", ylabel="best first")
-        scores.set(xlim=(0, 1.0), ylim=(SHOWN_CONCEPTS - 0.4, -0.6))
-        below.set(xlim=(0, LINE_WIDTH), ylim=(0, 4), xticks=[], ylabel="translation")
-        below.set_xlabel("words that differ are red and between stars")
-        small = {"va": "center", "fontsize": 8, "parse_math": False}
-        mono = {"family": "monospace", **small}
-        places, ranks = range(SHOWN_SENTENCES), range(SHOWN_CONCEPTS)
-        return {
-            **artists,
-            "bars": list(top.barh(places, 0.0, color=SKY, height=0.8, alpha=0.6)),
-            "sentences": [top.text(0.01 * self.largest, place, "", **small) for place in places],
-            "scores": list(scores.barh(ranks, 0.0, color=ORANGE, height=0.8, alpha=0.5)),
-            "concepts": [scores.text(0.01, place, "", **small) for place in ranks],
-            "labels": [below.text(1, height, "", va="center", fontsize=9, color="0.35") for height in (3.5, 1.6)],
-            "before": [below.text(2, 2.65, "", **mono) for _ in range(SHOWN_WORDS)],
-            "after": [below.text(2, 0.75, "", **mono) for _ in range(SHOWN_WORDS)],
-        }
-
-    def update(self, artists, state):
-        """Set the map, the box, sentences, scores and the words of both translations."""
-        examples, concepts = state.get("examples", []), state.get("concepts", [])
-        scored = [f"{row['concept']}   {row['f1']:.2f}   {_languages(row)}" for row in concepts]
-        labels = []
-        if state["problem"]:
-            fill_map(artists, None, message="no sentence to show")
-        else:
-            names = [shortened(name, 22) for name in state["names"]]
-            tokens = [shortened(token, 9) for token in state["tokens"]]
-            fill_map(artists, state["activation"], names, tokens, box=(state["place"], None))
-            scored = scored or ["of no concept that was scored"]
-            target = NAMES[state["target"]]
-            labels = [f"{target}, as it is", f"{target}, the chosen feature times {state['factor']:g}"]
-        for name, words in (("sentences", map(_excerpt, examples)), ("concepts", scored), ("labels", labels)):
-            set_data(artists[name], _padded(words, len(artists[name]), ""))
-        widths = {"bars": [example["activation"] for example in examples], "scores": [row["f1"] for row in concepts]}
-        for name, values in widths.items():
-            for bar, width in zip(artists[name], _padded(values, len(artists[name]), 0.0), strict=True):
-                bar.set_width(width)
-        for name, words in (("before", "original"), ("after", "steered")):
-            _set_words(artists[name], state.get(words, []))
-
-    def words(self, state):
-        """Say which feature it is, what it stands for, and what becomes of the translation."""
-        source, target = NAMES[state["language"]], NAMES[state["target"]]
-        if state["problem"]:
-            return f"{source} to {target}. {state['problem']}"
-        concepts = state["concepts"]
-        known = "no concept that was scored has it as its best feature"
-        if concepts:
-            best = concepts[0]
-            known = f"{best['concept']}, held-out F1 {best['f1']:.2f}, AUROC {best['auroc']:.2f}, {_languages(best)}"
-        place, factor = state["place"] + 1, state["factor"]
-        fewer = "" if state["asked"] < state["n_active"] else " No more fire here, so it is the last one."
-        before, after = (" ".join(word for word, _ in state[name]) for name in ("original", "steered"))
-        turned = {0: "switched off", 1: "left as it is"}.get(factor, f"multiplied by {factor:g}")
-        outcome = f"stays “{before}”" if before == after else f"turns from “{before}” into “{after}”"
-        return (
-            f"Feature {state['feature']} ({known}) is number {place} of the {state['n_active']} that fire in this {source} "
-            f"sentence, and strongest at “{state['strongest']}”.{fewer} With the feature {turned}, the {target} translation "
-            f"{outcome}.{' ' if state['note'] else ''}{state['note']}"
-        )
-
-
-def _padded(values: Iterable, length: int, blank: Any) -> list:
-    found = list(values)
-    return found + [blank] * (length - len(found))
-
-
-def _languages(row: dict[str, Any]) -> str:
-    """In how many languages a concept's feature detects it."""
-    if not row["languages_scored"]:
-        return "too rare to say in which languages"
-    return f"F1 {SHARED} in {row['languages_reached']} of {row['languages_scored']} languages"
-
-
 def word_at(text: str, start: int, end: int) -> tuple[int, int]:
     """The word that some characters belong to, without the signs around it."""
     middle = min((start + end) // 2, len(text) - 1)
@@ -522,54 +112,574 @@ def word_at(text: str, start: int, end: int) -> tuple[int, int]:
     return (start, end)
 
 
-def _excerpt(example: dict[str, Any]) -> str:
-    """The sentence with the exciting word in brackets, cut to what there is room for."""
-    parts = example["parts"]
-    text = "".join(part for part, _ in parts)
-    place = max(range(len(parts)), key=lambda i: parts[i][1] or 0.0)
-    first = sum(len(part) for part, _ in parts[:place])
-    start, end = word_at(text, first, first + len(parts[place][0]))
-    marked = f"{text[:start]}[{text[start:end]}]{text[end:]}"
-    if len(marked) > EXCERPT:
-        first = max(0, min(start - EXCERPT // 3, len(marked) - EXCERPT))
-        marked = ("…" if first else "") + marked[first : first + EXCERPT].strip()
-        marked += "…" if first + EXCERPT < len(text) + 2 else ""
-    return f"{example['language'][:2]}  {marked}"
+def apple_token(material: Material) -> tuple[ReadText, int]:
+    """The page's sentence as it is read, and the row of its apple."""
+    read = material.read([Sentence(TEXT, "en_XX")])
+    return read, next(row for row, piece in enumerate(read.pieces) if "apple" in piece)
 
 
-def _set_words(texts: list, words: Sequence[tuple[str, bool]]) -> None:
-    """Lay the words of a translation one after the other; those that differ stand out."""
-    column = 2
-    for text, (word, differs) in zip(texts, _padded(words[: len(texts)], len(texts), ("", False)), strict=True):
-        shown = f"*{word}*" if differs else word
-        fits = column + len(shown) < LINE_WIDTH
-        text.set(text=shown if fits else "", x=column)
-        text.set(color=RED if differs else BLACK, fontweight="bold" if differs else "normal")
-        column += len(shown) + 1 if fits else LINE_WIDTH
+def strongest_first(values: Tensor) -> list[int]:
+    """Places of the values above 0, the largest first."""
+    order = values.argsort(descending=True, stable=True)
+    return order[values[order] > 0].tolist()
 
 
-def _what_units_reach(run: "RunDirectory") -> dict[str, str]:
-    found = {units: f"{100 * share:.0f}%" for units, share in lexical_shares(run).items()}
+@lesson.figure(
+    ["The state at “apple”", "Its sparse code"],
+    ["dimension", "feature"],
+    ["value", "activation"],
+    grid=(1, 2),
+    legend=None,
+    size=(8.8, 3.1),
+    example=read_material,
+)
+def plot_state(state_axes, code_axes, material: Material):
+    """Draw the 256 numbers at the apple and the features that are active there."""
+    read, row = apple_token(material)
+    x, f = material.dictionary.normalise(read.states[row]), read.code[row]
+    active = strongest_first(f)
+    state_axes.bar(range(len(x)), x, width=1.0, color="0.55")
+    state_axes.set(xlim=(0, len(x)))
+    code_axes.vlines(active, 0, f[active], color=BLUE, linewidth=2)
+    code_axes.plot(active, f[active], "o", color=BLUE, markersize=5)
+    code_axes.set(xlim=(0, len(f)), ylim=(0, 1.2 * float(f.max())))
+    top = active[0]
+    side = "right" if top > len(f) / 2 else "left"
+    code_axes.annotate(
+        f"feature {top}", (top, float(f[top])), (-6 if side == "right" else 6, 4), textcoords="offset points", ha=side
+    )
+    return (
+        f"Left: the {len(x)} numbers of the state at “apple”, all of them different from 0. Right: the code of the same "
+        f"state, {len(active)} of {len(f):,} features above 0, feature {top} the strongest."
+    )
+
+
+@lesson.figure(
+    ["One state, taken apart", "How much each feature adds"],
+    ["dimension of the state", "activation f"],
+    ["row of the sum", "feature"],
+    grid=(1, 2),
+    legend=None,
+    size=(8.8, 3.7),
+    subplots={"width_ratios": (2.2, 1)},
+    example=read_material,
+)
+def plot_parts(parts_axes, lengths, material: Material):
+    """Draw the state as the rows that add up to it: what each active feature adds, the bias, and what is left."""
+    read, row = apple_token(material)
+    network = material.dictionary
+    x, f = network.normalise(read.states[row]), read.code[row]
+    active = strongest_first(f)
+    added = [f[i] * network.decoder_weight[:, i] for i in active]
+    bias = network.decoder_bias
+    left = x - bias - sum(added)
+    table = torch.stack([x, *added, bias, left])
+    names = ["the state x", *(f"+ feature {i}" for i in active), "+ bias", "+ what is left"]
+    limit = float(x.abs().quantile(0.98))
+    parts_axes.imshow(table, aspect="auto", cmap="RdBu_r", vmin=-limit, vmax=limit, interpolation="nearest")
+    parts_axes.axhline(0.5, color=BLACK, linewidth=1.5)
+    parts_axes.set_yticks(range(len(names)), labels=names)
+    parts_axes.grid(visible=False)
+    lengths.barh(range(1, 1 + len(active)), f[active], color=BLUE, height=0.7)
+    lengths.set(ylim=(len(names) - 0.5, -0.5), yticks=[])
+    share = float(1 - left.square().sum() / (x - bias).square().sum())
+    return (
+        f"Left, from the top: the state at “apple”, then the rows whose sum it is: {len(active)} features, the bias, "
+        f"what is left. Blue is below 0. Right: the activations. The features hold {100 * share:.0f}% of the squared length."
+    )
+
+
+@lesson.figure(
+    "Which features fire at which token?", "token, and the mean of all", "feature", legend=None, size=(8.0, 3.8),
+    example=read_material,
+)  # fmt: skip
+def plot_firing(axes, material: Material, shown: int = 12):
+    """Draw the activations of the strongest features of the sentence at every token, and their means."""
+    read, _ = apple_token(material)
+    order = strongest_first(read.code.amax(dim=0))
+    top = order[:shown]
+    table = torch.cat([read.code[:, top], read.code[:, top].mean(dim=0, keepdim=True)]).T
+    axes.imshow(table, aspect="auto", cmap="Blues", norm=PowerNorm(0.6, 0, float(table.max())))
+    axes.axvline(len(read.pieces) - 0.5, color=RED, linewidth=2, linestyle="--")
+    axes.set_xticks(
+        range(len(read.pieces) + 1), labels=[*(p.replace("▁", "") for p in read.pieces), "mean"], rotation=60
+    )
+    axes.set_yticks(range(len(top)), labels=[str(i) for i in top], fontsize=8)
+    axes.grid(visible=False)
+    return (
+        f"The {len(top)} strongest of the {len(order)} features that are active somewhere in the sentence, one row each, at "
+        f"its {len(read.pieces)} tokens. Most are dark at one token, and all are pale in the last column, the mean."
+    )
+
+
+def apple_detectors(material: Material) -> dict[str, tuple[Tensor, Tensor, float]]:
+    """The best feature and the best neuron for the apple, chosen on the English sentences.
+
+    For each the number of the unit, its largest values in held-out sentences of all languages, and the threshold.
+    """
+    concept = torch.tensor([CONCEPTS.index(APPLE)])
+    english, held_out = material.english, material.held_out
+    found = {}
+    for name, known, other in (
+        ("feature", english.scores, held_out.scores),
+        ("neuron", english.largest(english.states), held_out.largest(held_out.states)),
+    ):
+        best = best_detectors(known, english.labels[:, concept])
+        found[name] = (best.unit, other[:, best.unit[0]], float(best.threshold[0]))
+    return found
+
+
+@lesson.figure(
+    ["", ""], "sentence, the largest value first", "largest value in it", grid=(1, 2), legend=None, size=(8.8, 3.4),
+    example=read_material,
+)  # fmt: skip
+def plot_ranking(first, second, material: Material):
+    """Draw held-out English sentences by the value of the apple's best feature and best neuron."""
+    english = material.held_out.language == 0
+    holds = material.held_out.labels[english, CONCEPTS.index(APPLE)]
+    for axes, (name, (unit, values, threshold)) in zip((first, second), apple_detectors(material).items(), strict=True):
+        values = values[english]
+        order = values.argsort(descending=True, stable=True)
+        ranked, hit = values[order], holds[order]
+        axes.vlines((~hit).nonzero()[:, 0], 0, ranked[~hit], color="0.8", linewidth=0.8)
+        axes.vlines(hit.nonzero()[:, 0], 0, ranked[hit], color=RED, linewidth=1.6)
+        axes.plot(hit.nonzero()[:, 0], ranked[hit], "o", color=RED, markersize=3.5)
+        axes.axhline(threshold, color=BLACK, linewidth=1, linestyle=(0, (6, 3)))
+        area = float(paired_auroc(values[:, None], holds[:, None])[0])
+        f1 = float(f1_scores((values > threshold)[:, None], holds[:, None])[0])
+        axes.set_title(f"{name} {int(unit)}: AUROC {area:.2f}, F1 {f1:.2f}")
+        axes.set_xlim(-8, len(values))
+    second.set_ylim(0, None)
+    return (
+        f"{len(holds)} held-out English sentences by the largest value of one unit, {int(holds.sum())} with an apple in "
+        "orange; dashed, the threshold chosen on other sentences."
+    )
+
+
+def luck(n_units: int = 500, few: int = 20, many: int = 2000) -> tuple[Tensor, Tensor]:
+    """The AUROC of units of pure noise on a few rows, and of the same units on many others."""
+    from course_lib.interpret.concepts import auroc
+
+    generator = torch.Generator().manual_seed(0)
+    noise = torch.randn(few + many, n_units, generator=generator, dtype=torch.float64)
+    label = (torch.arange(few + many) % 2 == 0)[:, None]
+    return auroc(noise[:few], label[:few])[:, 0], auroc(noise[few:], label[few:])[:, 0]
+
+
+def named_in_english(
+    material: Material, concept: str = APPLE, shrinkage: float = 0.01
+) -> dict[str, tuple[Tensor, float]]:
+    """Three ways to find a word, chosen on the English sentences: values in held-out sentences, and a threshold."""
+    english, held_out = material.english, material.held_out
+    column = torch.tensor([CONCEPTS.index(concept)])
+    labels = english.labels[:, column]
+    pieces = [
+        rivals.piece_table(
+            text.token, text.sentence, n_sentences=len(text.sentences), n_pieces=len(material.tokenizer)
+        ).to_dense()
+        for text in (english, held_out)
+    ]
+    direction = rivals.discriminants(english.states, labels[english.sentence], shrinkage=shrinkage)
+    ways = {
+        "one word piece": pieces,
+        "LDA": [rivals.largest_projections(text.rows, direction) for text in (english, held_out)],
+        "one feature": [english.scores, held_out.scores],
+    }
+    found = {}
+    for name, (known, other) in ways.items():
+        own = known.shape[1] == 1
+        best = rivals.own_detectors(known, labels) if own else best_detectors(known, labels)
+        found[name] = other[:, best.unit[0]], float(best.threshold[0])
+    return found
+
+
+@lesson.figure(
+    ["", ""], "value, scaled", ["language of the sentences"] * 2, grid=(1, 2), legend=None,
+    size=(7.8, 3.2), example=read_material,
+)  # fmt: skip
+def plot_strips(first, second, material: Material):
+    """Draw values of LDA and of one feature in held-out sentences of every language, with English thresholds."""
+    held_out, holds = material.held_out, material.held_out.labels[:, CONCEPTS.index(APPLE)]
+    generator = np.random.default_rng(0)
+    said = []
+    ways = named_in_english(material)
+    for axes, name in ((first, "LDA"), (second, "one feature")):
+        values, threshold = ways[name]
+        scores = []
+        english = held_out.language == 0
+        zero, one = values[english & ~holds].mean(), values[english & holds].mean()
+        scaled, cut = (values - zero) / (one - zero), (threshold - zero) / (one - zero)
+        for place in range(len(LANGUAGES)):
+            own = held_out.language == place
+            for chosen, color, size in ((own & ~holds, "0.65", 2), (own & holds, RED, 4)):
+                height = place + generator.uniform(-0.3, 0.3, int(chosen.sum()))
+                look = {"markersize": size, "antialiased": False, "markeredgewidth": 0}
+                axes.plot(scaled[chosen], height, "o", color=color, **look)
+            scores.append(float(f1_scores((values[own] > threshold)[:, None], holds[own, None])[0]))
+        axes.axvline(float(cut), color=BLACK, linewidth=1.2, linestyle=(0, (6, 3)))
+        axes.set_yticks(
+            range(4), labels=[f"{NAMES[code]}\nF1 {f1:.2f}" for code, f1 in zip(LANGUAGES, scores, strict=True)]
+        )
+        axes.set(title=name, ylim=(3.6, -0.6))
+        said.append(f"{name}: F1 {scores[0]:.2f} in English, {min(scores[1:]):.2f} to {max(scores[1:]):.2f} elsewhere")
+    return (
+        "One point for each held-out sentence, orange where it holds an apple; dashed, the threshold chosen in "
+        f"English. {'; '.join(said)}."
+    )
+
+
+STRONGEST, REFITTED = "dictionary, strongest of equals", "LDA refitted, told sentences, shrinkage 10"
+ARMS = {
+    STRONGEST: "dictionary, ties broken",
+    "dictionary": "dictionary (told nothing)",
+    "k-means, cosine": "k-means (told nothing)",
+    "dictionary of the untrained model": "dictionary, untrained model",
+    "neurons": "neurons (told nothing)",
+    "word pieces": "word pieces (told nothing)",
+    "difference of means, told sentences": "difference of means",
+    "LDA, told sentences, shrinkage 0.01": "LDA, little shrinkage",
+    "LDA, told sentences, shrinkage 10": "LDA, much shrinkage",
+    REFITTED: "LDA, much shrinkage, refitted",
+    "difference of means, told tokens": "difference of means, told tokens",
+    "LDA, told tokens, shrinkage 10": "LDA, much shrinkage, told tokens",
+}
+# Without those that the picture before has, and with one of the two that are told tokens.
+DRAWN_ACROSS = [
+    arm
+    for arm in ARMS
+    if arm not in ("dictionary of the untrained model", "neurons", "difference of means, told tokens")
+]
+ENGLISH, OTHERS, FOUR = "English", "the three others", "four languages"
+
+
+def stored_shares(arm: str, question: str) -> list[float]:
+    """The shares of concepts that an arm found in each stored draw."""
+    return measured(PART, f"{arm}: {question}, %")
+
+
+def plain_rivals() -> tuple[str, ...]:
+    """k-means, and all directions that labels of sentences give at once, LDA with each shrinkage."""
+    lda = [f"LDA, told sentences, shrinkage {g:g}" for g in measured(PART, "shrinkages")]
+    return ("k-means, cosine", "difference of means, told sentences", *lda)
+
+
+def shares_text(arm: str, question: str) -> str:
+    """The median over the draws, with the smallest and the largest."""
+    values = stored_shares(arm, question)
+    low, high = min(values), max(values)
+    return f"{np.median(values):.0f}%" + (f" ({low:.0f} to {high:.0f})" if round(low) != round(high) else "")
+
+
+def _draw_shares(axes, arms: Sequence[str], questions: Sequence[str]) -> str:
+    looks = ((SKY, "s", 0.2), (RED, "o", -0.2))
+    for question, (color, marker, lift) in zip(questions, looks, strict=True):
+        for place, arm in enumerate(arms):
+            values = stored_shares(arm, question)
+            axes.plot(
+                values, [place - lift] * len(values), marker, color=color, markersize=6, markeredgecolor=BLACK,
+                markeredgewidth=0.4, label=question if place == 0 else None, linestyle="",
+            )  # fmt: skip
+            axes.text(max(values) + 2, place - lift, f"{np.median(values):.0f}%", va="center", fontsize=8)
+    axes.set_yticks(range(len(arms)), labels=[ARMS[arm] for arm in arms])
+    axes.set(xlim=(-3, 112), ylim=(len(arms) - 0.4, -0.6), xticks=range(0, 101, 20))
+    axes.figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=2)
+    return "; ".join(
+        f"{ARMS[arm]}: " + ", ".join(f"{question} {shares_text(arm, question)}" for question in questions)
+        for arm in arms
+    )
+
+
+@lesson.figure(
+    "Who finds the word: in English, and in four languages at once?", "words found at F1 0.9 (%)", "detector", legend=None,
+    size=(8.6, 3.6),
+)  # fmt: skip
+def plot_untrained(axes):
+    """Draw what a trained and an untrained model's dictionary find, beside word pieces and neurons."""
+    arms = ("dictionary", "dictionary of the untrained model", "word pieces", "neurons")
+    return f"One mark for each of five draws. {_draw_shares(axes, arms, (ENGLISH, FOUR))}."
+
+
+@lesson.figure(
+    "Told English sentences only: who finds the word elsewhere?",
+    "words found (%): English at F1 0.9, all three others at F1 0.8",
+    "detector",
+    legend=None,
+    size=(8.0, 4.6),
+)
+def plot_across(axes):
+    """Draw for each way the share of concepts found in English and in all three other languages."""
+    _draw_shares(axes, DRAWN_ACROSS, (ENGLISH, OTHERS))
+    return "One mark for each of five draws, medians beside them; the appendix has the numbers."
+
+
+def rivals_table() -> Markdown:
+    """Return what the stored run found: medians over its draws, with the smallest and the largest."""
+    rows = [
+        (label, *(shares_text(arm, question) for question in (FOUR, ENGLISH, OTHERS))) for arm, label in ARMS.items()
+    ]
+    header = (
+        "what finds the word", "F1 0.9 in four languages, told all four", "F1 0.9 in English",
+        "F1 0.8 in the three others, told English",
+    )  # fmt: skip
+    return markdown_table(header, rows)
+
+
+ask_untrained = lesson.prediction(
+    "29.P1",
+    "An **untrained copy of the model**, with random weights, gets a dictionary too. Labels choose the best feature and "
+    "threshold for every word on English sentences. On new English sentences, how many of the words does it find (F1 0.9), "
+    "beside the trained model's dictionary?",
+    {
+        "None": "Its states are far from empty: each is a fixed random mixture that still holds which word piece it read.",
+        "About a fifth": "Random layers keep far more than that: the word piece is still there at its token.",
+        "About half": "It is closer than that. A word piece needs no training to be recognised again.",
+        "Nearly as many": right(
+            "In one language the spelling is enough, and random layers keep it. Only a second language shows what training "
+            "has added."
+        ),
+    },
+    reveal=plot_untrained,
+)
+
+ask_across = lesson.prediction(
+    "29.P2",
+    "Only English sentences are labelled. **LDA with little shrinkage** then finds nine in ten of the words on new English "
+    "sentences. How many does it find with the same directions and thresholds in German **and** French **and** Spanish?",
+    {
+        "Nearly all of them": "Then English labels would have found what the languages share. LDA trusts any small "
+        "difference that is reliable in English, and such details need not be the same elsewhere.",
+        "About two thirds": "That is what a large shrinkage reaches, which uses less of the fine detail. With little of it, "
+        "most thresholds chosen in English no longer fit.",
+        "Fewer than half": right(
+            "Other languages still rank most of these words high, but English thresholds no longer fit, and part of what "
+            "LDA weighs is how English writes the word."
+        ),
+        "Hardly any": "It fails for the apple, but not for every word: a direction made in English still points roughly the "
+        "right way.",
+    },
+    reveal=plot_across,
+)
+
+
+@lesson.explorer
+class FeatureExplorer(Explorer):
+    """The feature browser with the names hidden: type a sentence, choose a feature, name it from what excites it."""
+
+    title = "What does this feature stand for?"
+    summary = (
+        "Left: the strongest features of the sentence, row by row, and at which tokens they fire; the box marks the chosen "
+        "one. Right: the held-out sentences that excite it most, at most two of a language, the exciting word in brackets, "
+        "and, after “Reveal the name”, the concepts whose best detector it is, with their F1 by language."
+    )
+    rank = Slider(
+        "feature of rank", "r", "1 is the feature that fires most strongly in this sentence", 1, 1, SHOWN_FEATURES, 1
+    )
+    sentence = TextBox("sentence", f"Up to {MAX_TOKENS} tokens; press Enter", TEXT, "La petite fille cherche un chat.")
+    language = Choice("its language", "The code that is put before the sentence", "en_XX", LANGUAGES)
+    reveal = Switch("Reveal the name", "Show the concepts that this feature detects best, by the labels", False)
+    size = (10.4, 4.8)
+    continuous = False
+
+    def __init__(self, material: Material | None = None):
+        self.material = read_material() if material is None else material
+        self.named: dict[int, list[NamedDetector]] = {}
+        for one in detectors():
+            self.named.setdefault(one.feature, []).append(one)
+        self.largest = float(self.material.held_out.scores.max())
+        super().__init__()
+
+    def compute(self, *, rank, sentence, language, reveal):
+        """Return what fires where, the chosen feature, its strongest held-out sentences and its concepts."""
+        state = {"language": language, "reveal": reveal, "problem": self._problem(sentence)}
+        if state["problem"]:
+            return state
+        read = self.material.read([Sentence(sentence, language)])
+        features = strongest_first(read.code.amax(dim=0))
+        place = min(rank, len(features)) - 1
+        feature = features[place]
+        activation = read.code[:, features[:SHOWN_FEATURES]].T.numpy()
+        named = sorted(self.named.get(feature, []), key=lambda one: -(one.f1 or one.f1_train))
+        return {
+            **state,
+            "note": strange_words(sentence, language),
+            "tokens": read.words(0),
+            "features": features[:SHOWN_FEATURES],
+            "activation": activation,
+            "n_active": len(features),
+            "place": place,
+            "asked": rank - 1,
+            "feature": feature,
+            "strongest": read.words(0)[int(activation[place].argmax())].strip(),
+            "examples": self._examples(feature),
+            "named": named[:SHOWN_CONCEPTS],
+        }
+
+    def _examples(self, feature: int) -> list[tuple[str, float]]:
+        """The held-out sentences that excite a feature most, at most two of a language, with their activations."""
+        held_out = self.material.held_out
+        found, count = [], dict.fromkeys(LANGUAGES, 0)
+        for i in strongest_first(held_out.scores[:, feature])[:400]:
+            language = held_out.sentences[i].language
+            if count[language] < 2 and len(found) < SHOWN_SENTENCES:
+                count[language] += 1
+                found.append((marked_sentence(held_out, i, feature), float(held_out.scores[i, feature])))
+        return found
+
+    def _problem(self, sentence: str) -> str:
+        """Say why there is nothing to show, if so."""
+        if not sentence.strip():
+            return "There is nothing to read yet: type a sentence and press Enter."
+        n_tokens = len(self.material.tokenizer.tokenize(sentence))
+        if n_tokens > MAX_TOKENS:
+            return f"The sentence has {n_tokens} tokens, and the map has room for {MAX_TOKENS}: shorten it."
+        return ""
+
+    def draw(self, figure):
+        """Draw an empty map, empty bars and lines."""
+        axes = figure.subplot_mosaic(
+            [["heat", "top"], ["heat", "scores"]], height_ratios=(1.5, 1), width_ratios=(1, 1.1)
+        )
+        heat, top, scores = (axes[name] for name in ("heat", "top", "scores"))
+        for one in (top, scores):
+            one.set_yticks([])
+            one.grid(visible=False)
+        artists = token_map(
+            heat, rows=SHOWN_FEATURES, columns=MAX_TOKENS, cmap="Blues", norm=PowerNorm(0.6, 0, self.largest)
+        )
+        heat.set_title("What fires in the sentence")
+        heat.set_xlabel("token", labelpad=42)
+        heat.set_ylabel("feature, the strongest first", labelpad=40)
+        top.set(title="Held-out sentences that excite it most", xlabel="activation", ylabel="strongest first")
+        top.set(xlim=(0, 1.02 * self.largest), ylim=(SHOWN_SENTENCES - 0.4, -0.6))
+        scores.set(title="Its name, if it has one", xlabel="F1, in all and by language", ylabel="best first")
+        scores.set(xlim=(0, 1), xticks=[], ylim=(SHOWN_CONCEPTS - 0.4, -0.6))
+        small = {"va": "center", "fontsize": 8, "parse_math": False}
+        return {
+            **artists,
+            "bars": list(top.barh(range(SHOWN_SENTENCES), 0.0, color=SKY, height=0.8, alpha=0.6)),
+            "sentences": [top.text(0.01 * self.largest, place, "", **small) for place in range(SHOWN_SENTENCES)],
+            "concepts": [scores.text(0.01, place, "", **small) for place in range(SHOWN_CONCEPTS)],
+        }
+
+    def update(self, artists, state):
+        """Set the map, the box, the sentences and the name."""
+        examples = state.get("examples", [])
+        if state["problem"]:
+            fill_map(artists, None, message="no sentence to show")
+            said = []
+        else:
+            tokens = [shortened(token.strip() or "␣", 9) for token in state["tokens"]]
+            rows = [str(feature) for feature in state["features"]]
+            fill_map(artists, state["activation"], rows, tokens, box=(state["place"], None))
+            said = [f"{one.concept}   {_by_language(one)}" for one in state["named"]]
+            said = said or ["another feature is named for each word"]
+            said = said if state["reveal"] else ["hidden: guess first"]
+        texts = [text for text, _ in examples]
+        for name, words in (("sentences", texts), ("concepts", said)):
+            set_data(artists[name], [*words, *[""] * (len(artists[name]) - len(words))])
+        for place, bar in enumerate(artists["bars"]):
+            bar.set_width(examples[place][1] if place < len(examples) else 0.0)
+
+    def words(self, state):
+        """Say which feature it is, where it fires, and, where asked for, its name."""
+        source = NAMES[state["language"]]
+        if state["problem"]:
+            return f"{source}. {state['problem']}"
+        fewer = "" if state["asked"] < state["n_active"] else " No more fire here, so it is the last one."
+        named = state["named"]
+        if not state["reveal"]:
+            known = "Its name is hidden."
+        elif named:
+            known = f"By the labels it is the best detector of {' and of '.join(map(_with_doubt, named))}."
+        else:
+            known = "By the labels, another feature is as good or better for each word."
+        return (
+            f"Feature {state['feature']} is number {state['place'] + 1} of the {state['n_active']} that fire in this "
+            f"{source} sentence, and strongest at “{state['strongest']}”.{fewer} {known}"
+            f"{' ' if state['note'] else ''}{state['note']}"
+        )
+
+
+def _with_doubt(one: NamedDetector) -> str:
+    """A concept, with a remark where its detector stays below the F1 from which a word counts as found."""
+    known = one.f1 is not None
+    if known and one.f1 >= REACHED:
+        return one.concept
+    return f"{one.concept} ({f'F1 {one.f1:.2f}, below {REACHED}' if known else 'not scored'})"
+
+
+def _by_language(one: NamedDetector) -> str:
+    """The held-out F1 of a detector, in all and by language."""
+    each = ", ".join(f"{code[:2]} {f1:.2f}" for code, f1 in one.f1_by_language.items())
+    total = "not scored" if one.f1 is None else f"F1 {one.f1:.2f}"
+    return f"{total} ({each})" if each else total
+
+
+def marked_sentence(text: ReadText, i: int, feature: int) -> str:
+    """A sentence with the piece at which a feature is strongest in brackets, cut to what there is room for."""
+    rows = (text.sentence == i).nonzero()[:, 0]
+    place = int(text.code[rows, feature].argmax())
+    words = text.words(i)
+    start = len("".join(words[:place]).lstrip())
+    whole = "".join(words).strip()
+    begin, end = word_at(whole, start + words[place].startswith(" ") * (place > 0), start + len(words[place]))
+    marked = f"{whole[:begin]}[{whole[begin:end]}]{whole[end:]}"
+    if len(marked) > EXCERPT + 12:
+        first = max(0, min(begin - EXCERPT // 3, len(marked) - EXCERPT - 10))
+        marked = ("…" if first else "") + marked[first : first + EXCERPT + 10].strip()
+    return f"{text.sentences[i].language[:2]}  {marked}"
+
+
+def live_shares(material: Material) -> dict[str, dict[str, float]]:
+    """The experiment of the stored run, once, with the page's sentences: shares of the concepts that each way finds."""
+    english, held_out, scored = material.english, material.held_out, material.scored
+    labels, rows = english.labels[:, scored], held_out.rows
+    truth = held_out.labels[:, scored]
+    tables = {"dictionary": (english.scores.to_sparse_coo(), held_out.scores)}
+    pieces = [
+        rivals.piece_table(t.token, t.sentence, n_sentences=len(t.sentences), n_pieces=len(material.tokenizer))
+        for t in (english, held_out)
+    ]
+    tables["word pieces"] = (pieces[0], pieces[1].to_dense())
+    found = {name: (best_detectors(known, labels), other) for name, (known, other) in tables.items()}
+    told = labels[english.sentence]
+    for name, directions in (
+        ("difference of means, told sentences", rivals.difference_of_means(english.states, told)),
+        ("LDA, told sentences", rivals.discriminants(english.states, told, shrinkage=1e-2)),
+    ):
+        known = rivals.largest_projections(english.rows, directions)
+        found[name] = rivals.own_detectors(known, labels), rivals.largest_projections(rows, directions)
+    return {name: _shares(best, values, held_out.language, truth) for name, (best, values) in found.items()}
+
+
+def tied_shares(material: Material) -> tuple[int, dict[str, float]]:
+    """How many words have several features of the best English F1, and what the strongest of these find."""
+    english, held_out = material.english, material.held_out
+    labels = english.labels[:, material.scored]
+    first = best_detectors(english.scores.to_sparse_coo(), labels)
+    strongest, equals = strongest_of_equals(first, english.scores, labels)
+    truth = held_out.labels[:, material.scored]
+    return int((equals > 1).sum()), _shares(strongest, held_out.scores, held_out.language, truth)
+
+
+def refitted_shares(material: Material, shrinkage: float = 10) -> dict[str, float]:
+    """What LDA finds that guesses the tokens itself."""
+    english, held_out = material.english, material.held_out
+    labels = english.labels[:, material.scored]
+    rows = replace(english.rows, labels=labels)
+    directions = rivals.refitted_discriminants(rows, shrinkage=shrinkage)
+    best = rivals.own_detectors(rivals.largest_projections(rows, directions), labels)
+    values = rivals.largest_projections(held_out.rows, directions)
+    return _shares(best, values, held_out.language, held_out.labels[:, material.scored])
+
+
+def _shares(best: Detectors, values: Tensor, language: Tensor, truth: Tensor) -> dict[str, float]:
+    calls = best.calls(values)
+    f1 = torch.stack([f1_scores(calls[language == i], truth[language == i]) for i in range(len(LANGUAGES))])
     return {
-        "single neurons": f"A neuron serves many concepts at once: they reach {found['neurons']} of the concepts, "
-        f"the sparse features {found['features']}.",
-        "principal components": "They are ordered by variance, and no concept has much of it: they reach "
-        f"{found['components']}, the sparse features {found['features']}.",
-        "as many random sparse features": "Having many units to choose from is not enough: random ones, as many and as "
-        f"sparse, reach {found['random']}, the trained ones {found['features']}.",
-        "the trained sparse features": f"They reach {found['features']} of the concepts; the neurons reach "
-        f"{found['neurons']}, the components {found['components']}, random features {found['random']}.",
+        ENGLISH: float((f1[0] >= REACHED).double().mean()),
+        OTHERS: float((f1[1:] >= SHARED).all(dim=0).double().mean()),
     }
 
-
-concepts_prediction = lesson.prediction(
-    "29.P1",
-    "Take the corpus's lexical concepts (grandmother, eat, in the garden) that at least 30 held-out sentences hold. For "
-    "each of them the best single unit is chosen on training meanings and scored on held-out ones. Which units reach an F1 "
-    "of 0.9 for the largest share of these concepts?",
-    _what_units_reach,
-    answer="the trained sparse features",
-    reveal=plot_concepts,
-)
 
 FIGURES = lesson.figures

@@ -6,12 +6,30 @@ from course_lib.teaching import edit
 from tests.lessons.learners import Answers
 
 GIVES_AWAY = {
-    "29.P1": [r"features reach so much more", r"29\.e1"],
-    "29.P2": [
-        r"changes the noun in \d+%|the word changed in \d+%",
-        r"[Oo]ne feature is a part of (the|a) word",
+    "29.P1": [
+        r"random layers", r"a single piece is enough", r"nearly as many",
     ],
-}
+    "29.P2": [
+        r"[Ff]eatures (lead|win)", r"in another language is", r"elsewhere ≈", r"told English.*features find",
+    ],
+}  # fmt: skip
+NEIGHBOURS = {
+    "29.1": ("(x - dictionary.decoder_bias) @", "x @"),
+    "29.e1": ("dictionary.decode(held_out.code))\nclaim", "dictionary.decode(0.5 * held_out.code))\nclaim"),
+    "29.2": ("codes /= held_out.sentence.bincount()[:, None]", "codes /= held_out.sentence.bincount().max()"),
+    "29.3": (
+        "area = exercises[\"29.2\"].reference(values[:, 0], apple[:, 0])",
+        "area = f1_scores(values > threshold, apple)[0]",
+    ),
+    "29.4": ("values > threshold, apple)[0]", "values > threshold, values > threshold)[0]"),
+    "29.e2": ("{score}%\")", "%\")"),
+    "29.e4": ("on_others[best], equals", "on_few[best], equals"),
+    "29.5": ("scores[\"LDA\", \"en_XX\"]", "scores[\"LDA\", \"fr_XX\"]"),
+    "29.e5": ("max(scores[\"LDA\", code]", "max(scores[\"one feature\", code]"),
+    "29.e6": ("min(scores[\"one feature\", code]", "min(scores[\"one word piece\", code]"),
+    "29.e3": ("refitted_shares(material)", "refitted_shares(material, shrinkage=0.01)"),
+    "29.e7": ("features = elsewhere(lesson.STRONGEST)", "features = elsewhere(\"dictionary\")"),
+}  # fmt: skip
 
 
 def _pre(x, encoder, encoder_bias, decoder_bias):
@@ -91,36 +109,8 @@ def _rows(**changed):
     return {"hits": 10, "misses": 0, "alarms": 100, "silent": 1900, **changed}
 
 
-def _splice(x, code, decoder, feature, scale):
-    code = code.clone()
-    code[:, feature] = 0.0
-    return scale * code @ decoder.T
-
-
-def _difference(x, code, decoder, feature, scale):
-    changed = code.clone()
-    changed[:, feature] = 0
-    return x + scale * (changed - code) @ decoder.T
-
-
-def _einsum(x, code, decoder, feature, scale):
-    return x - scale * torch.einsum("t,d->td", code[:, feature], decoder[:, feature])
-
-
-def _in_place(x, code, decoder, feature, scale):
-    x -= scale * torch.outer(code[:, feature], decoder[:, feature])
-    return x
-
-
-def _token_loop(x, code, decoder, feature, scale):
-    return torch.stack(
-        [row - scale * f[feature] * decoder[:, feature] for row, f in zip(x, code, strict=True)]
-    )
-
-
-def _projected(x, code, decoder, feature, scale):
-    direction = decoder[:, feature]
-    return x - torch.outer(x @ direction, direction)
+def _report(leak, mend="other sentences"):
+    return {"leak": leak, "mend": mend}
 
 
 ANSWERS: Answers = {
@@ -198,46 +188,18 @@ ANSWERS: Answers = {
         ("malformed", "a tuple", (10, 0, 100, 1900)),
     ],
     "29.4": [
-        ("solved", "a fraction", 2.94 / 3.0),
-        ("solved", "rounded to the third digit", 0.9802),
-        ("solved", "a tensor of one number", torch.tensor(0.98)),
-        ("solved", "one minus what is lost", 1 - 0.06 / 3),
-        ("from zero", "three digits", 0.970),
-        ("what is lost", "two hundredths", 0.02),
-        ("the ratio", "0.09 / 0.03", 0.09 / 0.03),
-        ("clean over spliced", "one third", 0.333),
-        ("in percent", "98", 98),
-        ("the difference", "3.03 - 0.09", 3.03 - 0.09),
-        ("upside down", "rounded", 1.02),
-        ("the rise", "0.09 - 0.03", 0.06),
-        ("from zero", "1 - 0.09 / 3.03", 1 - 0.09 / 3.03),
-        ("wrong", "nothing is lost", 1.0),
-        ("wrong", "the clean loss", 0.03),
-        ("malformed", "a text", "98%"),
-    ],
-    "29.5": [
-        ("solved", "the difference of two codes", _difference),
-        ("solved", "outer product", _einsum),
-        ("solved", "token by token", _token_loop),
-        ("solved", "in place", _in_place),
-        ("the reconstruction", "zero the entry and decode", _splice),
-        ("projected out", "remove the direction", _projected),
-        ("no scale", "activation times column", lambda x, f, w, i, r: x - torch.outer(f[:, i], w[:, i])),
-        ("twice", "factor -1", lambda x, f, w, i, r: x - 2 * r * torch.outer(f[:, i], w[:, i])),
-        ("added", "plus", lambda x, f, w, i, r: x + r * torch.outer(f[:, i], w[:, i])),
-        ("all features", "the error alone", lambda x, f, w, i, r: x - r * f @ w.T),
-        (
-            "where it fires",
-            "a step per firing",
-            lambda x, f, w, i, r: x - r * torch.outer(f[:, i].sign(), w[:, i]),
-        ),
-        ("the feature alone", "what it adds", lambda x, f, w, i, r: r * torch.outer(f[:, i], w[:, i])),
-        ("unchanged", "the code changed, the states not", lambda x, f, w, i, r: x),
-        (
-            "wrong",
-            "x in the code's units",
-            lambda x, f, w, i, r: x / r - torch.outer(f[:, i], w[:, i]),
-        ),
-        ("malformed", "the decoder's row", lambda x, f, w, i, r: x - r * f[:, i, None] * w[i][:, None]),
+        ("solved", "the step as a float", _report(4.0)),
+        ("solved", "in the other order", {"mend": "other sentences", "leak": 4}),
+        ("the training", "the dictionary saw the text", _report(1)),
+        ("the training", "labelling", _report(2)),
+        ("the choice itself", "choosing", _report(3)),
+        ("more features", "a larger dictionary", _report(4, "more features")),
+        ("more training", "a larger text", _report(4, "larger text")),
+        ("more training", "labels in training", _report(4, "train on labels")),
+        ("wrong", "a step that is not there", _report(6)),
+        ("wrong", "a repair that is not offered", _report(4, "cross-validation")),
+        ("malformed", "the step alone", 4),
+        ("malformed", "a number for the repair", _report(4, 1)),
+        ("malformed", "a word for the step", _report("four")),
     ],
 }
