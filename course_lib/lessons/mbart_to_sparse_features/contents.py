@@ -4,17 +4,17 @@ from course_lib.teaching import Contents
 
 lesson = Contents(
     symbols={
-        "x": "state of a token, centred and scaled",
+        "x": "state of one token, minus the mean state",
         "f": "code of a token",
         "W_e": "rows of the encoder",
-        "W_d": "directions of the features",
+        "W_d": "its columns are the directions",
         "b_e": "bias of the encoder",
-        "b_d": "bias of the decoder",
-        "k": "active features of a token",
+        "b_d": "bias of the reconstruction",
+        "k": "how many numbers of a code are above 0",
         r"\bar f": "mean code of a sentence",
         "s": "score of a feature for a sentence",
-        r"\mu": "mean state",
-        "w": "direction made from labels",
+        r"\mu_1": "mean state of all tokens in sentences with the word",
+        "w": "direction that labels make",
         r"\Sigma": "covariance of the states",
     }
 )
