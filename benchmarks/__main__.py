@@ -56,6 +56,7 @@ PARTS = {
     "concept_kinds": ("concept_kinds",),
     "across_languages": ("across_languages",),
     "causes": ("causes",),
+    "exchange": ("exchange",),
     "browse": ("browse",),
     "socp": ("socp",),
 }

@@ -14,7 +14,7 @@ from course_lib.teaching.style import BLUE, ORANGE
 BOX = (0.88, 0.86)
 _LINE = "#b8b8b8"
 # Rows that some lessons go further down, so that no arrow runs through a box and no box over a name.
-_DOWN = {"00": 1, "26": 1, "28": 2, "29": 2}
+_DOWN = {"00": 1, "26": 1, "28": 2, "29": 2, "35": 2}
 
 
 def places() -> dict[str, tuple[int, int]]:

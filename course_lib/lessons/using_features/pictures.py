@@ -1,0 +1,720 @@
+"""Figures, explorer and predictions of lesson 35, using_features.
+
+What is drawn is measured by `measurements`, on the model and the dictionary that are shipped.
+"""
+
+from collections.abc import Mapping, Sequence
+from difflib import SequenceMatcher
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import torch
+from IPython.display import Markdown
+from matplotlib.patches import FancyArrowPatch, Rectangle
+from torch import Tensor
+
+from course_lib.interpret.outcomes import Outcome
+from course_lib.lessons.using_features.contents import lesson
+from course_lib.lessons.using_features.measurements import (
+    CONCEPTS,
+    NUMBER,
+    OTHER_LANGUAGES,
+    TEXT,
+    Setting,
+    multiply,
+    setting,
+)
+from course_lib.measured import measured
+from course_lib.teaching import Choice, Explorer, Slider, markdown_table, panels, right
+from course_lib.teaching.style import BLACK, BLUE, GREEN, ORANGE, PURPLE, RED, SKY
+
+NAMES = {"en_XX": "English", "fr_XX": "French", "de_DE": "German", "es_XX": "Spanish"}
+PALE, GREY = "0.88", "0.45"
+
+
+def word_of(concept: str) -> str:
+    """The concept's name without its kind."""
+    return concept.partition(":")[2]
+
+
+def named(setting: Setting, feature: int) -> str:
+    """The word that a feature detects best among those it is the detector of, or "no name"."""
+    own = [c for c in setting.good() if int(setting.detector[NUMBER[c]]) == feature]
+    best = max(own, key=lambda c: float(setting.f1_train[NUMBER[c]]), default=None)
+    return "no name" if best is None else f"“{word_of(best)}”"
+
+
+def changed_words(before: str, after: str) -> list[tuple[str, bool]]:
+    """The words of the second translation, each with whether it differs from the first; signs are words of their own."""
+    a, b = _split(before), _split(after)
+    differs = [True] * len(b)
+    for block in SequenceMatcher(None, a, b, autojunk=False).get_matching_blocks():
+        differs[block.b : block.b + block.size] = [False] * block.size
+    return list(zip(b, differs, strict=True))
+
+
+def _split(text: str) -> list[str]:
+    """Words with the signs after them as words of their own, so that a full stop does not mark the word before it."""
+    return text.replace(".", " .").replace("?", " ?").replace(",", " ,").split()
+
+
+def marked(before: str, after: str) -> str:
+    """The second translation with the words that differ in bold; what was only left out is marked by "(–)"."""
+    words = changed_words(before, after)
+    text = " ".join(f"**{word}**" if differs else word for word, differs in words).replace(" .", ".")
+    return text if after == before or any(differs for _, differs in words) else f"{text} (–)"
+
+
+def sentence_table(
+    setting: Setting, rows: Mapping[str, Mapping[int, float | int]], targets: Sequence[str] = OTHER_LANGUAGES
+) -> Markdown:
+    """Return the sentence's translations under some changes as a table; words that differ are bold."""
+    plain = setting.translate(TEXT, "en_XX", targets, {})
+    found = [("nothing changed", *plain)]
+    for label, factors in rows.items():
+        after = setting.translate(TEXT, "en_XX", targets, factors)
+        found.append((label, *(marked(a, b) for a, b in zip(plain, after, strict=True))))
+    return markdown_table(("", *(NAMES[target] for target in targets)), found)
+
+
+# --- The pipeline on one line ------------------------------------------------------------------------
+
+
+def at_word(setting: Setting, concept: str) -> tuple[list[str], int, Tensor, Tensor]:
+    """The sentence's tokens, the place of the first one of a word, and state and code there."""
+    tokens, states, code = setting.read(TEXT, "en_XX")
+    place = next(i for i, token in enumerate(tokens) if token.lstrip("▁").startswith(word_of(concept)))
+    return tokens, place, states[place], code[place]
+
+
+@lesson.figure(bare=True, size=(9.6, 3.3), legend=None, example=setting, xlim=(0, 100), ylim=(0, 33))
+def plot_line(axes, setting: Setting, concept: str = "food:apple"):
+    """Draw the way of one token: tokens, its state, its code, the change, and back into the model."""
+    tokens, place, state, own = at_word(setting, concept)
+    active = own.argsort(descending=True)[: int((own > 0).sum())]
+    axes.text(0, 31, "tokens", fontweight="bold", va="top")
+    for i, token in enumerate(tokens):
+        held = i == place
+        axes.text(
+            1, 27 - 2.15 * i, token.replace("▁", " ").strip() or token, va="center", fontsize=9,
+            color=BLUE if held else GREY, fontweight="bold" if held else "normal",
+        )  # fmt: skip
+    axes.text(23, 31, f"state of “{tokens[place].lstrip('▁')}”", fontweight="bold", va="top")
+    values = state[:48].numpy() / float(state.abs().max())
+    for i, value in enumerate(values):
+        axes.add_patch(Rectangle((23 + 0.42 * i, 14), 0.3, 6 * value, color=GREY))
+    axes.text(23, 6, f"{len(state)} numbers\n(48 are drawn)", va="top", fontsize=9)
+    axes.text(53, 31, f"code: {len(active)} of {len(own):,} features", fontweight="bold", va="top")
+    for i, feature in enumerate(active.tolist()):
+        length = 10 * float(own[feature]) / float(own.max())
+        height = 26.2 - 2.9 * i
+        off = i == 0
+        axes.add_patch(
+            Rectangle((53, height - 0.9), length, 1.8, facecolor="white" if off else SKY, edgecolor=RED if off else SKY,
+                      linestyle="--" if off else "-", linewidth=1.3)
+        )  # fmt: skip
+        label = f"{feature}: {named(setting, feature)}" + (", off" if off else "")
+        axes.text(64, height, label, va="center", fontsize=9, color=RED if off else BLACK)
+    axes.text(85, 31, "translation", fontweight="bold", va="top")
+    axes.text(85, 18, "decoder of\nthe model", va="center", fontsize=9)
+    for start, end in (((15, 16), (22, 16)), ((44.5, 16), (52, 16)), ((79, 16), (84.5, 16))):
+        axes.add_patch(FancyArrowPatch(start, end, arrowstyle="-|>", mutation_scale=14, color=BLACK))
+    axes.text(48.2, 18, "encode", ha="center", fontsize=8)
+    axes.text(81.7, 18, "decode", ha="center", fontsize=8)
+    return (
+        f"From left to right: the tokens of “{TEXT}”; the state of “{word_of(concept)}”, {len(state)} numbers; its code, in "
+        f"which {len(active)} of {len(own):,} features are active; the strongest one is switched off; the changed code goes "
+        "back into the state, and the model's decoder writes the translation."
+    )
+
+
+# --- What carries a word -----------------------------------------------------------------------------
+
+
+def shares_of_way(setting: Setting, concept: str) -> list[tuple[str, float]]:
+    """How far each part of a word's mean state goes along the way from its kind's mean to it, in shares; sum 1."""
+    i = NUMBER[concept]
+    way = setting.table.state[i] - setting.of_kind[i]
+    weights = setting.autoencoder.decoder_weight.T * setting.autoencoder.input_scale
+    each = setting.table.activation[i] * (weights @ way) / way.square().sum()
+    own, detector = setting.features(0.1)[i], int(setting.detector[i])
+    others = own.clone()
+    others[detector] = False
+    parts = [("the detector", float(each[detector]))]
+    order = (each * others).argsort(descending=True)[: int(others.sum())].tolist()
+    parts += [(f"feature {feature}", float(each[feature])) for feature in order]
+    return [*parts, ("the rest", 1 - sum(share for _, share in parts))]
+
+
+def carried_example() -> tuple[Setting, list[str]]:
+    """A few nouns of one kind."""
+    made = setting()
+    return made, [c for c in made.good() if c.startswith("food:")][:8]
+
+
+@lesson.figure(
+    "How far do a word's features go from “some food” to that food?",
+    "share of the way from the mean of its kind to the word (%)",
+    "word",
+    size=(8.4, 3.9),
+    legend=None,
+    example=carried_example,
+)
+def plot_carried(axes, setting: Setting, concepts: Sequence[str]):
+    """Draw, for some words, the way from their kind's mean state as a bar of what the features add."""
+    looks = [(BLUE, None), (SKY, None), (ORANGE, None), (GREEN, None), (PURPLE, None)]
+    said = []
+    for place, concept in enumerate(concepts):
+        parts, left = shares_of_way(setting, concept), 0.0
+        for k, (_, share) in enumerate(parts[:-1]):
+            color = looks[min(k, len(looks) - 1)][0]
+            axes.barh(place, 100 * share, left=100 * left, height=0.7, color=color, edgecolor="white", linewidth=0.8)
+            if k == 0:
+                axes.text(50 * share, place, f"{100 * share:.0f}", va="center", ha="center", fontsize=8, color="white")
+            left += share
+        axes.barh(place, 100 * (1 - left), left=100 * left, height=0.7, facecolor="white", edgecolor=GREY, hatch="///")
+        said.append(f"{word_of(concept)}: detector {100 * parts[0][1]:.0f}%, all its features {100 * left:.0f}%")
+    axes.set_yticks(range(len(concepts)), labels=[word_of(c) for c in concepts])
+    axes.set(xlim=(0, 104), ylim=(len(concepts) - 0.4, -0.6))
+    axes.grid(axis="y", visible=False)
+    handles = [
+        Rectangle((0, 0), 1, 1, facecolor=face, edgecolor=edge, hatch=hatch, label=label)
+        for face, edge, hatch, label in (
+            (BLUE, "white", None, "its detector"),
+            (SKY, "white", None, "its other features, each a colour"),
+            ("white", GREY, "///", "the rest"),
+        )
+    ]
+    axes.figure.legend(handles=handles, loc="outside lower center", ncols=3, frameon=False)
+    return (
+        "One bar for each word, the way from the mean state of its kind to its own mean state, cut into what its detector, "
+        f"its other features and the rest add. {'; '.join(said)}."
+    )
+
+
+# --- Outcomes ----------------------------------------------------------------------------------------
+
+
+def example_outcomes() -> dict[str, dict[str, Outcome]]:
+    """What the long run stored for one feature and for all, beside controls."""
+    return {
+        "At the noun's tokens": stored(OFF),
+        "Controls at the same tokens": stored(CONTROLS),
+    }
+
+
+OFF = {
+    "its detector off": "off: detector",
+    "its detector times -1": "off: detector times -1",
+    "all its features off": "off: features",
+}
+CONTROLS = {
+    "another active feature off": "off: another feature",
+    "another active feature, as far": "off: another feature, as far",
+    "random direction, as far as all": "off: random, as far as features",
+    "reconstruction alone": "off: reconstruction",
+}
+
+
+def stored(arms: Mapping[str, str], part: str = "exchange") -> dict[str, Outcome]:
+    """Return what `python -m benchmarks exchange` stored under some names."""
+    return {label: Outcome(**measured(part, name)) for label, name in arms.items()}
+
+
+@lesson.figure(size=(8.2, 4.1), legend=None, example=lambda: (example_outcomes(),), x="sentences (%)", y="what is done")
+def plot_arms(axes, groups: Mapping[str, Mapping[str, Outcome]]):
+    """Draw how often the word changed, and how often another word, for the arms of some groups."""
+    height, ticks, labels, said = 0.0, [], [], []
+    for group, arms in groups.items():
+        axes.text(0, height, group, fontweight="bold", va="center", fontsize=9.5)
+        height += 1
+        hollow = group.startswith("Controls")
+        for arm, outcome in arms.items():
+            for what, color, marker, lift in (("changed", BLUE, "o", -0.14), ("elsewhere", RED, "s", 0.14)):
+                share, low, high = (100 * value for value in outcome.share(what))
+                axes.plot([low, high], [height + lift] * 2, color=color, linewidth=1.3, linestyle="-")
+                axes.plot(
+                    share,
+                    height + lift,
+                    marker,
+                    color=color,
+                    markerfacecolor="white" if hollow else color,
+                    markersize=6,
+                )
+            said.append(
+                f"{arm}: the word changed in {100 * outcome.changed / outcome.n:.0f}%, another word in "
+                f"{100 * outcome.elsewhere / outcome.n:.0f}%"
+            )
+            ticks.append(height)
+            labels.append(arm)
+            height += 1
+    axes.set(xlim=(-2, 102), ylim=(height - 0.3, -0.7), yticks=ticks, yticklabels=labels)
+    axes.grid(axis="y", visible=False)
+    handles = [
+        axes.plot([], [], marker, color=color, markerfacecolor=face, linestyle="none")[0]
+        for marker, color, face in (("o", BLUE, BLUE), ("s", RED, RED), ("o", BLUE, "white"))
+    ]
+    axes.figure.legend(
+        handles, ["the word changed", "another word changed", "hollow: controls"], loc="outside upper center", ncols=3,
+        frameon=False,
+    )  # fmt: skip
+    return "Points with 95% intervals. " + ". ".join(said) + "."
+
+
+# --- Closing experiment ------------------------------------------------------------------------------
+
+COUNTS = (1, 2, 5, 20)
+CURVES = {
+    "means": ("difference of two means", BLUE, "o", "-"),
+    "features": ("features, chosen by precision", RED, "s", "--"),
+    "neighbours": ("mean of the nearest unlabelled tokens", PURPLE, "D", (0, (6, 2))),
+    "active": ("all features active there", ORANGE, "^", "-."),
+    "random dictionary": ("features of a random dictionary", GREEN, "v", (0, (5, 1, 1, 1))),
+}
+LOW_CONTROLS = {"another word's features": "a wrong noun's features off"}
+
+
+def exchange_shares() -> dict[str, dict[int, list[float]]]:
+    """What the long run stored: by arm and N, the share of exactly aimed sentences in each draw (%), shipped dictionary."""
+    arms = (*CURVES, *LOW_CONTROLS)
+    return {arm: {n: measured("exchange", f"exchanged, N = {n}: {arm}") for n in COUNTS} for arm in arms}
+
+
+@lesson.figure(
+    "What does the dictionary buy?",
+    "labelled occurrences of each noun N",
+    "exactly the aimed sentence (%)",
+    size=(7.6, 4.2),
+    legend=None,
+    example=lambda: (exchange_shares(),),
+    xscale="log",
+    ylim=(-4, 104),
+)
+def plot_exchange(axes, shares: Mapping[str, Mapping[int, Sequence[float]]]):
+    """Draw the share of exactly aimed sentences against the number of labels: means of draws, and every draw."""
+    said = []
+    for arm, (label, color, marker, style) in CURVES.items():
+        middle = [float(np.mean(shares[arm][n])) for n in COUNTS]
+        axes.plot(COUNTS, middle, color=color, linestyle=style, marker=marker, label=label)
+        for n in COUNTS:
+            axes.plot([n] * len(shares[arm][n]), shares[arm][n], ".", color=color, alpha=0.55, markersize=4)
+        said.append(f"{label} {', '.join(f'{value:.0f}%' for value in middle)}")
+    for (arm, label), style in zip(LOW_CONTROLS.items(), (":",), strict=True):
+        middle = [float(np.mean(shares[arm][n])) for n in COUNTS]
+        axes.plot(COUNTS, middle, color=GREY, linestyle=style, linewidth=1.3, label=f"control: {label}")
+        said.append(f"control, {label} {', '.join(f'{value:.0f}%' for value in middle)}")
+    axes.set_xticks(COUNTS, labels=[str(n) for n in COUNTS])
+    axes.minorticks_off()
+    axes.set_xlim(0.85, 24)
+    axes.figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=2, frameon=False)
+    return f"Means of five draws, each draw a dot, for N = {', '.join(map(str, COUNTS))}: " + "; ".join(said) + "."
+
+
+# --- Explorer ----------------------------------------------------------------------------------------
+
+SHOWN = 3
+PLACES = {"young": "condition:young", "girl": "person:girl", "eats": "verb:eat", "green": "colour:green",
+          "apple": "food:apple", "garden": "place:garden"}  # fmt: skip
+SILENT = "dog (not in the sentence)"
+LINE_WIDTH = 78
+
+
+@lesson.explorer
+class FeatureExplorer(Explorer):
+    """Turn the three strongest features at one word of the sentence, and read three translations."""
+
+    title = "Feature switches"
+    summary = (
+        "Above: the three strongest features at the chosen word of the sentence, as strong as they are there (grey) and "
+        "after the factors (blue). Below: the translations into German, French and Spanish; words that differ from the "
+        "unchanged translation are red and between stars."
+    )
+    word = Choice("word", "Whose three strongest features the factors turn", "apple", (*PLACES, SILENT))
+    first = Slider("factor of the", "1st", "0 is off, 1 leaves it as it is, 2 makes it twice as strong", 0, -1, 3, 1)
+    second = Slider("factor of the", "2nd", "0 is off, 1 leaves it as it is, 2 makes it twice as strong", 1, -1, 3, 1)
+    third = Slider("factor of the", "3rd", "0 is off, 1 leaves it as it is, 2 makes it twice as strong", 1, -1, 3, 1)
+    size = (9.4, 4.6)
+    continuous = False
+    strip_scale = 1.0
+
+    def __init__(self, of: Setting | None = None):
+        self.setting = of or setting()
+        self.translate = lru_cache(maxsize=512)(self._translate)
+        tokens, _, code = self.setting.read(TEXT, "en_XX")
+        self.choices = {}
+        for word in PLACES:
+            place = next(i for i, t in enumerate(tokens) if t.lstrip("▁").startswith(word[:3]))
+            strongest = code[place].topk(SHOWN)
+            self.choices[word] = [(int(i), float(v)) for i, v in zip(strongest.indices, strongest.values, strict=True)]
+        dog = self.setting.table.activation[NUMBER["animal:dog"]]
+        quiet = torch.where((code > 0).any(dim=0), 0, dog).topk(SHOWN).indices
+        self.choices[SILENT] = [(int(i), 0.0) for i in quiet]
+        super().__init__()
+
+    def _translate(self, factors: tuple[tuple[int, int], ...]) -> tuple[str, ...]:
+        return tuple(self.setting.translate(TEXT, "en_XX", OTHER_LANGUAGES, dict(factors)))
+
+    def compute(self, *, word, first, second, third):
+        """Return the features, their strength before and after, and the translations' words."""
+        factors = (first, second, third)
+        features = self.choices[word]
+        turned = tuple((i, c) for (i, _), c in zip(features, factors, strict=True) if c != 1)
+        plain, after = self.translate(()), self.translate(turned)
+        return {
+            "word": word,
+            "features": [i for i, _ in features],
+            "names": [named(self.setting, i) for i, _ in features],
+            "before": [v for _, v in features],
+            "factors": list(factors),
+            "plain": list(plain),
+            "after": list(after),
+            "marked": [changed_words(a, b) for a, b in zip(plain, after, strict=True)],
+        }
+
+    layout = panels(
+        ["The three strongest features of the word", "What the model writes"],
+        ["activation", "words that differ are red and between stars"],
+        ["feature", "language"],
+        grid=(2, 1),
+        legend=None,
+        subplots={"height_ratios": (1, 1)},
+        xlim=[(-1.3, 3.4), (0, LINE_WIDTH)],
+        ylim=[(SHOWN - 0.4, -0.6), (3, 0)],
+    )
+
+    def draw(self, bars, text):
+        """Draw empty bars and places for words."""
+        bars.set_yticks([])
+        text.set_yticks([])
+        text.set_xticks([])
+        for axes in (bars, text):
+            axes.grid(visible=False)
+        bars.axvline(0, color=BLACK, linewidth=0.8)
+        rows = range(SHOWN)
+        small = {"va": "center", "fontsize": 9, "parse_math": False}
+        mono = {"family": "monospace", "va": "center", "fontsize": 9, "parse_math": False}
+        return {
+            "old": [bars.add_patch(Rectangle((0, r - 0.36), 0, 0.3, facecolor=PALE, edgecolor=GREY)) for r in rows],
+            "new": [bars.add_patch(Rectangle((0, r + 0.02), 0, 0.3, facecolor=BLUE)) for r in rows],
+            "labels": [bars.text(-1.28, r, "", **small) for r in rows],
+            "languages": [text.text(0.6, 0.5 + r, NAMES[t], **small) for r, t in enumerate(OTHER_LANGUAGES)],
+            "lines": [text.text(10, 0.5 + r, "", **mono) for r in rows for _ in range(14)],
+        }
+
+    def update(self, artists, state):
+        """Set bars, labels and the words of the translations."""
+        for r in range(SHOWN):
+            before, factor = state["before"][r], state["factors"][r]
+            artists["old"][r].set_bounds(0, r - 0.36, before, 0.3)
+            artists["new"][r].set_bounds(0, r + 0.02, before * factor, 0.3)
+            artists["labels"][r].set_text(f"{state['features'][r]}  {state['names'][r]}\ntimes {factor}")
+        for r, words in enumerate(state["marked"]):
+            column = 10
+            for k in range(14):
+                artist = artists["lines"][14 * r + k]
+                word, differs = words[k] if k < len(words) else ("", False)
+                shown = f"*{word}*" if differs else word
+                artist.set(text=shown, x=column, color=RED if differs else BLACK)
+                column += 0.8 * (len(shown) + (1 if shown else 0))
+
+    def words(self, state: Any) -> str:
+        """Say which features were turned, and what became of the translations."""
+        turned = ", ".join(
+            f"{i} ({name}) times {c}"
+            for i, name, c in zip(state["features"], state["names"], state["factors"], strict=True)
+        )
+        firing = sum(v > 0 for v in state["before"])
+        where = f"at “{state['word']}”" if firing else "of “dog”, silent in this sentence"
+        said = []
+        for target, a, b in zip(OTHER_LANGUAGES, state["plain"], state["after"], strict=True):
+            said.append(f"{NAMES[target]} stays “{a}”" if a == b else f"{NAMES[target]} becomes “{b}”")
+        return f"Features {where}: {turned}. {'; '.join(said)}."
+
+
+# --- Predictions -------------------------------------------------------------------------------------
+
+P1_CHOICES = {
+    "in nine of ten or more": (0.85, 1.01, "A good detector need not be all that carries the word."),
+    "in about six of ten": (
+        0.45,
+        0.85,
+        "The detector carries much of the word, not all, and how much differs from noun to noun.",
+    ),
+    "in about three of ten": (
+        0.2,
+        0.45,
+        "The detector is not the only feature of its word, but it does more than that.",
+    ),
+    "in one of ten or fewer": (-0.01, 0.2, "The apple is an exception: most nouns do change."),
+}
+
+
+def _off_choices(groups: Mapping[str, Mapping[str, Outcome]]) -> dict[str, str]:
+    """The choices of 35.P1, each with what was measured."""
+    arms = {name: o.changed / o.n for group in groups.values() for name, o in group.items()}
+    one = arms["its detector off"]
+    said = f"Detector off: {one:.0%} of the nouns change. All features off: {arms['all its features off']:.0%}."
+    return {
+        choice: right(f"{why} {said}") if low <= one < high else f"{why} {said}"
+        for choice, (low, high, why) in P1_CHOICES.items()
+    }
+
+
+ask_off = lesson.prediction(
+    "35.P1",
+    "Not the apple alone: take 148 nouns that have a detector with an F1 of 0.8 or more, one sentence each. The detector is "
+    "switched off at the noun's tokens. In how many sentences does the noun leave the translation?",
+    _off_choices,
+    reveal=plot_arms,
+)
+
+
+@lesson.figure(
+    size=(8.0, 3.0), legend=None, x="exactly the aimed sentence (%)", y="what is done", xlim=(0, 104),
+    example=lambda: (stored_exchange(),),
+)  # fmt: skip
+def plot_exchanged(axes, shares: Mapping[str, float]):
+    """Draw the share of sentences that become exactly the aimed one, for ways to exchange a noun and for controls."""
+    looks = {"features": (BLUE, None), "difference of two means": (RED, "//")}
+    for place, (name, share) in enumerate(shares.items()):
+        color, hatch = looks.get(name, (PALE, None))
+        axes.barh(place, 100 * share, height=0.62, color=color, hatch=hatch, edgecolor="white" if hatch else color)
+        axes.text(100 * share + 1, place, f"{100 * share:.0f}%", va="center", fontsize=9)
+    axes.set_yticks(range(len(shares)), labels=list(shares))
+    axes.set_ylim(len(shares) - 0.4, -0.6)
+    axes.grid(axis="y", visible=False)
+    return "Share of sentences that become exactly the aimed one. " + "; ".join(
+        f"{name}: {100 * share:.0f}%" for name, share in shares.items()
+    ) + "."  # fmt: skip
+
+
+def stored_exchange() -> dict[str, float]:
+    """What the long run stored for all labels, beside its controls."""
+    return {
+        "features": measured("exchange", "exchanged, all labels: features") / 100,
+        "difference of two means": measured("exchange", "exchanged, all labels: means") / 100,
+        "reconstruction, nothing exchanged": measured("exchange", "exchanged: reconstruction") / 100,
+    }
+
+
+ask_means = lesson.prediction(
+    "35.P2",
+    "Now without any dictionary: subtract the mean state of the one noun and add the mean state of the other. In how many "
+    "sentences is the translation exactly the aimed one?",
+    {
+        "about 5%": "One arrow is enough: nouns of a kind lie far apart along the line between their means.",
+        "about 40%": "Nothing is lost by averaging over 256 numbers: with many examples the context averages out.",
+        "about 65%": "It is more: with many examples the context averages out of both means.",
+        "as many as with features": right(
+            "With many labelled examples the arrow between two means needs no dictionary, and no features to be chosen."
+        ),
+    },
+    reveal=plot_exchanged,
+)
+
+ask_labels = lesson.prediction(
+    "35.P3",
+    "Labels are scarce: ONE labelled occurrence of each noun. Exchange nouns by means, by features or by neighbours. In how "
+    "many sentences is the exchange exact?",
+    {
+        "all three within 5 points of each other": "The one labelled state carries its context along: number, language, the "
+        "words around it. This costs the bare means more than 10 points.",
+        "features lead both others by 10 points or more": "They lead the bare means. But the neighbours average the context "
+        "out as well, and need no dictionary.",
+        "neighbours lead both others by 10 points or more": "They lead the bare means. But features leave out what fires at "
+        "other nouns too, and with it most of the context.",
+        "features and neighbours within 5 points, means 10 or more behind": right(
+            "Both read tokens without labels, and lose the context of the one example. The dictionary is one way to do so."
+        ),
+    },
+    reveal=plot_exchange,
+)
+
+
+# --- Arrows ------------------------------------------------------------------------------------------
+
+
+def arrow_chains(
+    setting: Setting, concept: str, factors: Sequence[float | int]
+) -> tuple[dict[float | int, np.ndarray], np.ndarray, list[int]]:
+    """A word's token in the sentence as a chain of what its features add, in a plane, for each factor of its detector.
+
+    The first axis runs from the mean of the word's kind to the word, in units of that distance; the second is the direction
+    across in which the features add most. Returns chains (features + 1, 2), the token's own state (2,), and the features.
+    """
+    _, _, state, code = at_word(setting, concept)
+    i = NUMBER[concept]
+    way = setting.table.state[i] - setting.of_kind[i]
+    first = way / way.square().sum()
+    active = [int(f) for f in code.argsort(descending=True) if code[f] > 0]
+    active.sort(key=lambda f: f == int(setting.detector[i]))  # the detector last
+    added = setting.autoencoder.decoder_weight.T[active] * (setting.autoencoder.input_scale * code[active])[:, None]
+    across = added - (added @ first)[:, None] * way
+    second = torch.linalg.svd(across, full_matrices=False).Vh[0] / way.norm()
+    plane = torch.stack([first, second], dim=1)
+    start = (setting.autoencoder.decode(torch.zeros(1, len(code)))[0] - setting.of_kind[i]) @ plane
+    chains = {}
+    for factor in factors:
+        scaled = added.clone()
+        scaled[-1] *= factor
+        chains[factor] = torch.cat([start[None], start + (scaled @ plane).cumsum(dim=0)]).numpy()
+    return chains, ((state - setting.of_kind[i]) @ plane).numpy(), active
+
+
+def nearest_words(setting: Setting, concept: str, factor: float | int, count: int = 5) -> list[str]:
+    """The words whose mean states are nearest to the word's state in the sentence, its detector multiplied by a factor."""
+    _, _, state, _ = at_word(setting, concept)
+    turned = multiply(setting.autoencoder, {int(setting.detector[NUMBER[concept]]): factor})(state[None], None)
+    distance = torch.cdist(turned, setting.table.state)[0].masked_fill(setting.table.n_tokens == 0, torch.inf)
+    return [word_of(CONCEPTS[i]) for i in distance.argsort()[:count].tolist()]
+
+
+def _arrow(axes, start: np.ndarray, end: np.ndarray, **look: Any) -> None:
+    axes.annotate("", tuple(end), tuple(start), arrowprops={"arrowstyle": "-|>", "shrinkA": 0, "shrinkB": 0, **look})
+
+
+@lesson.figure(
+    "A state is a sum of arrows, and one of them is turned",
+    "way from “some food” (0) to “apple” (1)",
+    "across, in the same unit",
+    size=(7.8, 4.2),
+    legend=None,
+    example=setting,
+)
+def plot_arrows(axes, setting: Setting, concept: str = "food:apple"):
+    """Draw the chain of arrows that make up a word's state, and where it ends with the detector off and turned round."""
+    chains, state, features = arrow_chains(setting, concept, (1, 0, -1))
+    chain = chains[1]
+    for start, end, feature in zip(chain[:-1], chain[1:], features, strict=True):
+        own = feature == features[-1]
+        _arrow(axes, start, end, color=BLUE if own else GREY, linewidth=2.6 if own else 1.4)
+    base, (x1, y1) = chain[-2], chain[-1]
+    turned = chains[-1][-1]
+    _arrow(axes, base, turned, color=RED, linewidth=2.2, linestyle="--")
+    axes.plot(*state, "*", color=BLACK, markersize=13)
+    axes.plot(*base, "o", color=ORANGE, markersize=8)
+    axes.plot(*chain[0], "s", color=GREY, markersize=6)
+    points = np.vstack([chain, turned[None], state[None]])
+    low, high = points.min(axis=0), points.max(axis=0)
+    span = high - low
+    axes.set_xlim(low[0] - 0.3 * span[0] - 0.1, high[0] + 0.3 * span[0] + 0.1)
+    axes.set_ylim(low[1] - 0.25 * span[1] - 0.1, high[1] + 0.25 * span[1] + 0.1)
+    for text, (x, y), offset, align in (
+        ("the state", state, (8, 8), "left"),
+        ("without its detector", base, (6, -16), "left"),
+        ("detector times -1", turned, (0, -16), "center"),
+        ("start: no feature", chain[0], (0, 8), "center"),
+        (f"detector, {features[-1]}", ((base[0] + x1) / 2, (base[1] + y1) / 2), (-8, 10), "right"),
+    ):
+        axes.annotate(text, (x, y), xytext=offset, textcoords="offset points", ha=align, fontsize=9)
+    return (
+        f"The state of “{word_of(concept)}” in a plane: its {len(features)} active features as arrows head to tail, the "
+        f"detector's last, from the start without a feature. The end without the detector stands at {base[0]:.2f} of the "
+        f"way from its kind's mean to the word, with it at {x1:.2f}, with it times -1 at {turned[0]:.2f}; the state itself "
+        f"(star) at {state[0]:.2f}."
+    )
+
+
+@lesson.figure(
+    size=(7.4, 2.3), legend=None, x="cross-entropy (nats a token)", y="states", xscale="log",
+    example=lambda: ({"the model's own": 0.03, "reconstructed": 0.04, "the mean state": 3.0},),
+)  # fmt: skip
+def plot_losses(axes, losses: Mapping[str, float]):
+    """Draw the decoder's cross-entropy with the states as they are and replaced, on a logarithmic axis."""
+    for place, loss in enumerate(losses.values()):
+        axes.plot([min(losses.values()) / 2, loss], [place, place], color=GREY, linewidth=1, linestyle="-")
+        axes.plot(loss, place, "o", color=BLUE, markersize=8)
+        axes.annotate(f"{loss:.3g}", (loss, place), xytext=(8, 0), textcoords="offset points", va="center", fontsize=9)
+    axes.set_yticks(range(len(losses)), labels=list(losses))
+    axes.set_ylim(len(losses) - 0.4, -0.6)
+    axes.set_xlim(min(losses.values()) / 2, 3 * max(losses.values()))
+    axes.minorticks_off()
+    axes.grid(axis="y", visible=False)
+    return (
+        "Cross-entropy of the right translation: "
+        + "; ".join(f"{name}: {loss:.3g}" for name, loss in losses.items())
+        + " nats."
+    )
+
+
+# --- Tables ------------------------------------------------------------------------------------------
+
+
+def _percent(outcome: Outcome, what: str = "changed") -> str:
+    return f"{100 * getattr(outcome, what) / outcome.n:.0f}%"
+
+
+def kinds_table() -> Markdown:
+    """Return what the long run stored of words of all kinds: the detector off, and the strongest feature off."""
+    rows = []
+    for label, kind in (
+        ("all", "all kinds"),
+        ("adjectives", "adjective"),
+        ("nouns", "noun"),
+        ("places", "place"),
+        ("verbs", "verb"),
+    ):
+        both = stored({arm: f"{kind}: {arm}" for arm in ("detector", "strongest feature")})
+        rows.append((label, both["detector"].n, *map(_percent, both.values())))
+    same = measured("exchange", "all kinds: the detector is the strongest feature, %")
+    only = (measured("exchange", f"all kinds: only the {name} changes the word") for name in ("strongest", "detector"))
+    table = markdown_table(("words", "cases", "changed, detector off", "changed, strongest feature off"), rows)
+    counts = "only the strongest changes the word in {} cases, only the detector in {}".format(*only)
+    return Markdown(f"{table.data}\n\nThe detector is the strongest feature in {same:.0f}% of the cases; {counts}.")
+
+
+def exchange_table() -> Markdown:
+    """Return means and ranges over the draws of labels of the long run, by arm and N."""
+    arms = {
+        "difference of two means": "means",
+        "the same, leading components": "means, leading components",
+        "mean of the nearest unlabelled tokens": "neighbours",
+        "features, by precision": "features",
+        "all features active there": "active",
+        "random dictionary": "random dictionary",
+        "control: a wrong noun's features off": "another word's features",
+    }
+    rows = []
+    for label, arm in arms.items():
+        found = [measured("exchange", f"exchanged, N = {n}: {arm}") for n in COUNTS]
+        rows.append((label, *(f"{np.mean(v):.0f}% ({min(v):.0f} to {max(v):.0f})" for v in found)))
+    cases = measured("exchange", "exchanged, cases")
+    return markdown_table((f"exactly the aimed sentence, of {cases}", *(f"N = {n}" for n in COUNTS)), rows)
+
+
+def dictionaries_table() -> Markdown:
+    """Return what three dictionaries gave in the long run."""
+    rows = []
+    for label, prefix in (("shipped", ""), ("seed 1", "dictionary 1, "), ("seed 2", "dictionary 2, ")):
+        off = stored({arm: f"{prefix}off: {arm}" for arm in ("detector", "features", "another feature, as far")})
+        way = measured("exchange", f"{prefix}of the way from its kind's mean: detector, %")
+        one, five = (np.mean(measured("exchange", f"{prefix}exchanged, N = {n}: features")) for n in (1, 5))
+        rows.append(
+            (label, off["detector"].n, f"{way:.0f}%", *map(_percent, off.values()), f"{one:.0f}%", f"{five:.0f}%")
+        )
+    return markdown_table(
+        ("dictionary", "nouns", "detector's part of the way", "changed, detector off", "all features off",
+         "another feature, as far", "exchanged, N = 1", "N = 5"), rows,
+    )  # fmt: skip
+
+
+SITES = {
+    "encoder's end, detector": "encoder, switched off: detector",
+    "encoder's end, features": "encoder, switched off: features, 0.2",
+    "after the first layer, detector": "encoder.1, switched off: detector",
+    "after the first layer, features": "encoder.1, switched off: features, 0.2",
+    "decoder's end, detector, all tokens": "decoder, switched off: detector, all tokens",
+    "decoder's end, features, all tokens": "decoder, switched off: features, 0.2, all tokens",
+    "features of another word, where they fire": "encoder, switched off: control: features of another word",
+}
+
+
+def sites_table() -> Markdown:
+    """Return what `make bench causes` stored for edits at other sites: words of all kinds."""
+    found = stored(SITES, "causes")
+    rows = [(label, o.n, _percent(o), _percent(o, "elsewhere")) for label, o in found.items()]
+    return markdown_table(("switched off", "cases", "the word changed", "another word changed"), rows)
+
+
+FIGURES = lesson.figures
