@@ -75,8 +75,8 @@ def _draw_map(axes: Axes) -> None:
         axes.plot(*_line(*arrow), "-", color=_LINE, linewidth=0.9, zorder=1)
     for one in LESSONS:
         axes.add_patch(_rectangle(one.number, facecolor="white", edgecolor="#606060", zorder=2))
-        name = "\n".join(textwrap.wrap(f"{one.number} {one.title}", 16))
-        axes.text(*where[one.number], name, ha="center", va="center", fontsize=8, zorder=3, linespacing=0.95)
+        name = "\n".join(textwrap.wrap(f"{one.number} {one.title}", 15))
+        axes.text(*where[one.number], name, ha="center", va="center", fontsize=7, zorder=3, linespacing=0.95)
     for part, name in PARTS.items():
         if part:
             top = min(where[one.number][1] for one in LESSONS if one.part == part)
