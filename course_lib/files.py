@@ -1,18 +1,25 @@
 """Files and directories that appear whole or not at all, and locks that end with their process.
 
 What is written goes under another name beside its place, is flushed to the disk, and is renamed: a
-process that is killed at any moment leaves what was there before, and at most a file that ends in `.partial`.
+process that is killed at any moment leaves what was there before, and at most a file or a directory whose name
+ends in `.partial`. The next one that makes the same directory removes what dead processes left of it.
 """
 
+import glob
 import os
 import secrets
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
 from filelock import FileLock, Timeout
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None
 
 
 @contextmanager
@@ -30,43 +37,101 @@ def replacing(path: Path | str) -> Iterator[BinaryIO]:
             file.flush()
             os.fsync(file.fileno())
         partial.replace(path)
-        if os.name == "posix":  # elsewhere a directory cannot be opened, nor need it be flushed
-            directory = os.open(path.parent, os.O_RDONLY)
-            try:
-                os.fsync(directory)
-            finally:
-                os.close(directory)
+        _flush(path.parent)
     finally:
         partial.unlink(missing_ok=True)
+
+
+def _flush(path: Path) -> None:
+    """Bring a file, or a directory's list of names, to the disk."""
+    if os.name != "posix" and path.is_dir():
+        return  # there a directory cannot be opened, nor need it be flushed
+    handle = os.open(path, os.O_RDONLY if os.name == "posix" else os.O_RDWR)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def remove_partials(directory: Path) -> None:
     """Remove what killed processes left behind; only for the one that holds the directory."""
     for path in directory.glob(".*.partial"):
-        path.unlink(missing_ok=True)  # another rank may be doing the same
+        if not path.is_dir():
+            path.unlink(missing_ok=True)  # another rank may be doing the same
 
 
 @contextmanager
 def new_directory(path: Path | str) -> Iterator[Path]:
     """Give a temporary directory beside `path` that becomes `path` when the block ends without an error.
 
-    On any error or interrupt it is removed: `path` is there whole or not at all.
+    It survives a power failure: every file in it is on the disk before the name is. On any error or interrupt in
+    the block it is removed: `path` is there whole or not at all. Where `path` is a link, what it points to is made.
 
-    Raises FileExistsError where `path` already holds something.
+    Raises FileExistsError where `path` already holds something. Where something took its place in the meantime,
+    what was made is kept beside it, and the error names it.
     """
-    path = Path(path).absolute()
+    path = Path(os.path.realpath(path))
     check_free(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.partial-{secrets.token_hex(4)}")
-    partial.mkdir()
-    try:
-        yield partial
-        if path.exists():
-            path.rmdir()  # empty, as checked above; not every system renames onto a directory
-        partial.replace(path)
-    except BaseException:
-        shutil.rmtree(partial, ignore_errors=True)
-        raise
+    _remove_what_the_dead_left(path)
+    with _held_directory(path) as partial:
+        try:
+            yield partial
+            for entry in partial.rglob("*"):
+                _flush(entry)
+            _flush(partial)
+        except BaseException:
+            shutil.rmtree(partial, ignore_errors=True)
+            raise
+        try:
+            if path.is_dir():
+                path.rmdir()  # empty, as checked above; not every system renames onto a directory
+            partial.replace(path)
+        except OSError as error:
+            kept = path.with_name(partial.stem.removeprefix("."))
+            partial.replace(kept)
+            raise FileExistsError(
+                f"{path} was taken while it was being made ({error.strerror}); what was made is whole, in {kept}"
+            ) from error
+        _flush(path.parent)
+
+
+@contextmanager
+def _held_directory(path: Path) -> Iterator[Path]:
+    """Give a new directory beside `path`, locked as long as this process lives where the system can do so."""
+    while True:
+        partial = path.with_name(f".{path.name}-{secrets.token_hex(4)}.partial")
+        partial.mkdir()
+        if fcntl is None:
+            yield partial
+            return
+        handle = os.open(partial, os.O_RDONLY)
+        try:
+            with suppress(
+                OSError
+            ):  # a file system without locks: nobody will take it for a dead one's either
+                fcntl.flock(handle, fcntl.LOCK_EX)
+            if (
+                partial.is_dir()
+            ):  # else another process came between the two lines and took it for a dead one's
+                yield partial
+                return
+        finally:
+            os.close(handle)
+
+
+def _remove_what_the_dead_left(path: Path) -> None:
+    """Remove temporary directories of `path` that no living process holds; without locks they all stay."""
+    for left in path.parent.glob(f".{glob.escape(path.name)}-????????.partial"):
+        if fcntl is None or not left.is_dir():
+            continue
+        with suppress(OSError):  # held, gone already, or another user's
+            handle = os.open(left, os.O_RDONLY)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(left)
+            finally:
+                os.close(handle)
 
 
 def check_free(path: Path) -> None:

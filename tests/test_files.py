@@ -74,6 +74,92 @@ def test_a_directory_may_be_new_or_empty(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "empty"]
 
 
+def test_a_directorys_bytes_are_on_the_disk_before_its_name_is(tmp_path, monkeypatch):
+    seen, fsync = [], os.fsync
+
+    def watched(handle):
+        seen.append((os.path.basename(os.readlink(f"/proc/self/fd/{handle}")), (tmp_path / "out").exists()))
+        fsync(handle)
+
+    monkeypatch.setattr(os, "fsync", watched)
+    with files.new_directory(tmp_path / "out") as partial:
+        (partial / "inner").mkdir()
+        for name in ("first", "inner/second"):
+            (partial / name).write_text(name)
+    *before, (last, there) = seen
+    assert sorted(name for name, _ in before) == sorted(["first", "inner", "second", partial.name])
+    assert not any(there for _, there in before)
+    assert (last, there) == (tmp_path.name, True)
+
+
+def _make_and_die(path, made):
+    with files.new_directory(path) as partial:
+        (partial / "half").touch()
+        made.set()
+        os.kill(os.getpid(), 9)
+
+
+def _make_and_wait(path, made, go_on):
+    with files.new_directory(path) as partial:
+        (partial / "whole").touch()
+        made.set()
+        go_on.wait(60)
+
+
+def test_what_the_dead_left_goes_and_what_the_living_make_stays(tmp_path):
+    context = multiprocessing.get_context("fork")
+    dead, living, go_on = context.Event(), context.Event(), context.Event()
+    killed = context.Process(target=_make_and_die, args=(tmp_path / "out", dead))
+    killed.start()
+    killed.join()
+    assert dead.is_set()
+    assert len(list(tmp_path.glob(".out-*.partial"))) == 1
+    (tmp_path / ".output-01234567.partial").mkdir()  # of another directory
+    other = context.Process(target=_make_and_wait, args=(tmp_path / "out", living, go_on))
+    other.start()
+    living.wait(60)
+    assert len(list(tmp_path.glob(".out-*.partial"))) == 1
+    filled(tmp_path / "out")
+    assert len(list(tmp_path.glob(".out-*.partial"))) == 1  # the living one's
+    go_on.set()
+    other.join()
+    # The second to finish found the place taken: what it made is kept beside it.
+    (kept,) = tmp_path.glob("out-*")
+    assert sorted(p.name for p in tmp_path.iterdir()) == sorted(
+        [".output-01234567.partial", "out", kept.name]
+    )
+    assert [entry.name for entry in kept.iterdir()] == ["whole"]
+    assert [entry.name for entry in (tmp_path / "out").iterdir()] == ["half"]
+
+
+def taken_meanwhile(path):
+    with files.new_directory(path) as partial:
+        (partial / "ours").touch()
+        path.mkdir()
+        (path / "theirs").touch()
+
+
+def test_a_place_that_was_taken_meanwhile_costs_nothing(tmp_path):
+    with pytest.raises(FileExistsError, match="was taken while it was being made") as caught:
+        taken_meanwhile(tmp_path / "out")
+    (kept,) = tmp_path.glob("out-*")
+    assert str(caught.value).endswith(f"what was made is whole, in {kept}")
+    assert [entry.name for entry in kept.iterdir()] == ["ours"]
+    assert [entry.name for entry in (tmp_path / "out").iterdir()] == ["theirs"]
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_link_is_followed(there, tmp_path):
+    (tmp_path / "disk").mkdir()
+    if there:
+        (tmp_path / "disk" / "target").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "disk" / "target")
+    filled(tmp_path / "link")
+    assert [entry.name for entry in (tmp_path / "disk" / "target").iterdir()] == ["half"]
+    assert (tmp_path / "link").is_symlink()
+    assert [entry.name for entry in (tmp_path / "disk").iterdir()] == ["target"]
+
+
 def _hold_and_die(path, held):
     with files.locked(path, busy=RuntimeError()):
         held.set()
