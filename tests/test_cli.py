@@ -1,7 +1,9 @@
 import os
 import re
+import signal
 import subprocess
 import sys
+import time
 from functools import partial
 from pathlib import Path
 
@@ -176,6 +178,25 @@ def test_an_edition_without_its_extra_says_what_to_install(monkeypatch):
         done = CliRunner().invoke(app, [command])
         assert done.exit_code == 2
         assert "pip install -c constraints.txt -e '.[site]'" in done.stderr
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_command_that_is_stopped_says_so_and_leaves_nothing(number, model, tmp_path):
+    (tmp_path / "text.txt").write_text("\n".join(SENTENCES[:80]))
+    options = ["--model", model, "--text", tmp_path / "text.txt", "--out", tmp_path / "out", "--steps", 10**6]
+    arguments = [sys.executable, "-m", "course_lib", "pipeline", "--no-progress", *map(str, options)]
+    # A shell's background jobs ignore some of them, and what they start does too.
+    listening = partial(signal.signal, number, signal.SIG_DFL)
+    with subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True, preexec_fn=listening) as running:
+        while not list(tmp_path.glob(".out-*.partial")) and running.poll() is None:
+            time.sleep(0.05)
+        running.send_signal(number)
+        said = running.communicate(timeout=60)[1]
+    assert running.returncode == -number
+    assert said.splitlines()[-1] == "stopped; run the same command again"
+    assert "Traceback" not in said
+    assert [path.name for path in tmp_path.iterdir()] == ["text.txt"]
 
 
 def test_help_is_quick_because_nothing_heavy_is_loaded():

@@ -115,6 +115,7 @@ def browse(
 
     The page is served on this machine only. Its index is made at the first call.
     """
+    import signal
     import webbrowser
 
     from course_lib.interpret.browser.index import IndexUnavailable
@@ -131,6 +132,7 @@ def browse(
     typer.echo(f"feature browser: {server.address}\nCtrl+C ends it")
     if browser:
         webbrowser.open(server.address)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # the way to end it, which is no stop
     server.wait()
 
 
