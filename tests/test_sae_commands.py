@@ -2,7 +2,9 @@
 
 import json
 import os
+import random
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -105,6 +107,47 @@ def test_killed_after_a_checkpoint_or_while_saving_it_ends_with_the_same_bits(ma
     before = (out / "autoencoder" / "model.safetensors").stat().st_mtime_ns
     train(made, out, *QUICK)  # finished: nothing is done again
     assert (out / "autoencoder" / "model.safetensors").stat().st_mtime_ns == before
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "config.json"])
+def test_a_finished_run_that_was_damaged_is_not_called_done(name, made, trained, tmp_path):
+    out = tmp_path / "run"
+    shutil.copytree(trained, out)
+    path = out / "autoencoder" / name
+    good = path.read_bytes()
+    for bad in (b"", good[:-9], good.replace(b"t", b"u", 1)):
+        path.write_bytes(bad)
+        done = train(made, out, *QUICK, code=2)
+        said = f"Remove {out / 'autoencoder'} and give the same command again: it goes on from the last checkpoint"
+        assert name in done.stderr
+        assert said in done.stderr
+    shutil.rmtree(out / "autoencoder")
+    train(made, out, *QUICK)
+    assert path.read_bytes() == good
+
+
+def test_a_choice_that_was_damaged_is_named(made, trained, tmp_path):
+    out, rng = tmp_path / "run", random.Random(0)
+    shutil.copytree(trained, out)
+    path = out / "choice.json"
+    good = path.read_bytes()
+    wrong = [b"", b"[]", b"{}", good[:-3]]
+    for place in rng.sample(range(len(good)), 20):
+        changed = bytearray(good)
+        changed[place] ^= 1 << rng.randrange(8)
+        wrong.append(bytes(changed))
+    refused = 0
+    for bad in wrong:
+        path.write_bytes(bad)
+        result = CliRunner().invoke(app, ["sae", "export", str(out), "--out", str(tmp_path / "x")])
+        if result.exit_code:
+            assert result.exit_code == 2, result.output
+            assert f"error: {path} is " in result.stderr
+            refused += 1
+        else:  # one blank for another
+            assert json.loads(bad) == json.loads(good)
+            shutil.rmtree(tmp_path / "x")
+    assert refused >= 20
 
 
 def test_another_run_is_not_gone_on_with(made, trained, tmp_path):

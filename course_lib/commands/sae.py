@@ -4,6 +4,7 @@ A run of `train` is a directory: `choice.json`, what was asked for and of which 
 same command goes on; and at the end, whole or not at all, `autoencoder/`.
 """
 
+import hashlib
 import json
 from enum import StrEnum
 from pathlib import Path
@@ -17,6 +18,7 @@ from course_lib.commands.options import explain_errors
 app = typer.Typer(help="Train, evaluate and export sparse autoencoders.", no_args_is_help=True)
 
 CHOICE, CHECKPOINTS, AUTOENCODER = "choice.json", "checkpoints", "autoencoder"
+_ANEW = "choose another directory, or remove this run"
 # What of a store's manifest says where its rows are from.
 _ORIGIN = (
     *("model", "site", "weights_sha256", "tokenizer_sha256", "computed_in", "text_sha256"),
@@ -80,7 +82,9 @@ def train(
             "store": {name: rows.manifest[name] for name in _ORIGIN},
         }
         _record_choice(out, json.loads(json.dumps(choice)))
-        if not (out / AUTOENCODER).is_dir():
+        if (out / AUTOENCODER).exists():
+            _check_finished(out / AUTOENCODER)
+        else:
             threads = devices.threads_for(rows.d_model) if threads is None else threads
             with devices.threads(threads):
                 sae.train(
@@ -96,13 +100,40 @@ def train(
     typer.echo(f"autoencoder: {out / AUTOENCODER}")
 
 
+def _check_finished(directory: Path) -> None:
+    """Raise ValueError or FileNotFoundError, with what to do, where an autoencoder is not as it was written."""
+    from course_lib import sae
+
+    try:
+        sae.load(directory)
+    except (ValueError, FileNotFoundError) as error:
+        what = f"{error}. Remove {directory} and give the same command again: it goes on from the last checkpoint"
+        raise type(error)(what) from error
+
+
+def _read_choice(path: Path) -> dict[str, Any]:
+    """Read what a run was asked for. Raises ValueError, which names the file, for one that is not as it was written."""
+    try:
+        choice = json.loads(path.read_text(encoding="utf-8"))
+        digest = choice.pop("sha256")
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"{path} is not the choice of a run ({error}); {_ANEW}") from error
+    if digest != _digest(choice):
+        raise ValueError(f"{path} is damaged: it has another SHA-256 than when it was written; {_ANEW}")
+    return choice
+
+
+def _digest(choice: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(choice, sort_keys=True).encode()).hexdigest()
+
+
 def _record_choice(out: Path, choice: dict[str, Any]) -> None:
     """Write down what a run is asked for. Raises ValueError where `out` holds another run or something else."""
     from course_lib.files import replacing
 
     path = out / CHOICE
     if path.is_file():
-        before = json.loads(path.read_text(encoding="utf-8"))
+        before = _read_choice(path)
         for name, value in _flatten(choice).items():
             # The same weights may be reached by another name.
             if name != "store.model" and _flatten(before).get(name) != value:
@@ -116,7 +147,7 @@ def _record_choice(out: Path, choice: dict[str, Any]) -> None:
     if foreign:
         raise ValueError(f"{out} holds something else ({', '.join(foreign[:3])}); choose another directory")
     with replacing(path) as file:
-        file.write((json.dumps(choice, indent=1) + "\n").encode())
+        file.write((json.dumps({**choice, "sha256": _digest(choice)}, indent=1) + "\n").encode())
 
 
 def _flatten(choice: dict[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -132,7 +163,7 @@ def _load_run(run: Path, *, device: Any = "cpu") -> tuple[Any, dict[str, Any] | 
 
     origin, place = None, run
     if (run / CHOICE).is_file():
-        origin, place = json.loads((run / CHOICE).read_text(encoding="utf-8"))["store"], run / AUTOENCODER
+        origin, place = _read_choice(run / CHOICE)["store"], run / AUTOENCODER
         if not place.is_dir():
             raise FileNotFoundError(f"{run} is not finished; run the same `sae train` again to finish it")
     elif (run / "metrics.json").is_file():

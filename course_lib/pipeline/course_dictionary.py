@@ -11,7 +11,6 @@ from dataclasses import asdict
 from pathlib import Path
 
 import torch
-from safetensors.torch import save as to_bytes
 
 import course_lib
 from course_lib import sae
@@ -24,7 +23,7 @@ from course_lib.mbart.site import Site
 from course_lib.pipeline.config import SparseConfig, dictionary
 from course_lib.pipeline.seeds import generator
 from course_lib.sae.course_dictionary import NamedDetector
-from course_lib.sae.io import FORMAT
+from course_lib.sae.io import write_files
 from course_lib.sae.metrics import ExplainedVariance
 
 SENTENCES, HELD_OUT, SEED = 24_000, 12_000, 0
@@ -137,11 +136,9 @@ def make(
             "torch": torch.__version__,
         },
     }
-    description = {"format": FORMAT, "kind": made.kind, "config": made.config()}
     with new_directory(out) as partial:
-        (partial / "model.safetensors").write_bytes(to_bytes(tensors))
-        for name, content in (("config", description), ("origin", about)):
-            (partial / f"{name}.json").write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+        write_files(partial, tensors, made)
+        (partial / "origin.json").write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
         rows = ",\n".join(json.dumps(asdict(one)) for one in named)
         (partial / "detectors.json").write_text(f"[\n{rows}\n]\n", encoding="utf-8")
     return about

@@ -43,7 +43,8 @@ def write(directory: Path, step: int, tensors: dict[str, Tensor], description: d
             f"{_last_good(directory)}"
         )
     text = json.dumps(description)
-    header = {"description": text, "sha256": _digest(tensors, text)}
+    # One entry: safetensors writes several in an order of its own, and equal checkpoints would differ in bytes.
+    header = {"checkpoint": json.dumps({"description": text, "sha256": _digest(tensors, text)})}
     path = directory / f"step-{step:08d}.safetensors"
     try:
         with files.replacing(path) as file:
@@ -73,12 +74,12 @@ def latest(directory: Path) -> tuple[dict[str, Tensor], dict[str, Any], Path] | 
     path = found[-1]
     try:
         with safe_open(path, framework="pt") as file:
-            header = file.metadata() or {}
+            header = json.loads((file.metadata() or {})["checkpoint"])
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - no mapping
         if _digest(tensors, header["description"]) != header["sha256"]:
             raise ValueError("its checksum differs from the one it was written with")
         return tensors, json.loads(header["description"]), path
-    except (SafetensorError, KeyError, ValueError, OSError) as error:
+    except (SafetensorError, KeyError, TypeError, ValueError, OSError) as error:
         before = f"continue from {found[-2].name}" if len(found) > 1 else "begin anew"
         raise ValueError(f"{path} is damaged: {error}; remove it to {before}") from error
 

@@ -1,4 +1,5 @@
 import json
+import random
 
 import pytest
 import torch
@@ -80,11 +81,19 @@ def test_an_empty_directory_may_be_filled(tmp_path):
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["config.json", "model.safetensors"]
 
 
+def without_digest(config):
+    """Let config.json be one that no digest protects."""
+    description = json.loads(config.read_text())
+    del description["sha256"]
+    config.write_text(json.dumps(description))
+
+
 def test_missing_and_broken_files_are_named(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"config\.json is missing"):
         load(tmp_path)
     save(ReluSparseAutoencoder(4), tmp_path / "m")
     config, weights = tmp_path / "m" / "config.json", tmp_path / "m" / "model.safetensors"
+    without_digest(config)
     good, tensors = config.read_text(), weights.read_bytes()
 
     for bad in (
@@ -108,10 +117,39 @@ def test_missing_and_broken_files_are_named(tmp_path):
         load(tmp_path / "m")
 
 
+def test_no_changed_byte_goes_unnoticed(tmp_path):
+    rng = random.Random(0)
+    made = TopKSparseAutoencoder(6, 10, k=2)
+    save(made, tmp_path / "m")
+    said, same = [], 0
+    for name in ("config.json", "model.safetensors"):
+        path = tmp_path / "m" / name
+        good = path.read_bytes()
+        for place in rng.sample(range(len(good)), 100):
+            changed = bytearray(good)
+            changed[place] ^= 1 << rng.randrange(8)
+            path.write_bytes(changed)
+            try:
+                back = load(tmp_path / "m")
+            except ValueError as error:
+                said.append(str(error))
+            else:  # a blank for another, or the name of the digest
+                assert (
+                    json.loads(path.read_text()).items() >= {"kind": "topk", "config": made.config()}.items()
+                )
+                assert all(torch.equal(v, back.state_dict()[k]) for k, v in made.state_dict().items())
+                same += 1
+        path.write_bytes(good)
+    assert len(said) >= 180
+    assert len(said) + same == 200
+    assert all(str(tmp_path / "m") in text for text in said)
+
+
 def test_files_of_the_time_when_relu_was_the_only_sparse_kind_are_read(tmp_path):
     model = ReluSparseAutoencoder(16, 40, l1=0.2)
     save(model, tmp_path / "m")
     config = tmp_path / "m" / "config.json"
+    without_digest(config)
     config.write_text(config.read_text().replace('"relu"', '"sparse"'))
     back = load(tmp_path / "m")
     assert type(back) is ReluSparseAutoencoder
