@@ -27,6 +27,7 @@ from course_lib.attention.shapes import (
     without_autocast,
 )
 from course_lib.attention.states import AttentionState
+from course_lib.checks import checked
 
 
 def _width(sigma: float | int | None, head_dim: int) -> float:
@@ -37,6 +38,7 @@ def _width(sigma: float | int | None, head_dim: int) -> float:
     return float(sigma)
 
 
+@checked
 def gaussian_kernel(
     q: Float[Tensor, "*batch queries d"],
     k: Float[Tensor, "*batch keys d"],

@@ -29,6 +29,7 @@ from course_lib.attention.shapes import (
     without_autocast,
 )
 from course_lib.attention.states import AttentionState
+from course_lib.checks import checked
 
 Method = Literal["chunk", "sherman_morrison", "cholesky", "solve"]
 
@@ -108,6 +109,7 @@ def operations(tokens: int, head_dim: int, *, method: Literal["single", "resolve
 # Rank-one updates
 
 
+@checked
 def sherman_morrison(
     inverse: Float[Tensor, "d d"], u: Float[Tensor, " d"], v: Float[Tensor, " d"]
 ) -> Float[Tensor, "d d"]:
@@ -126,6 +128,7 @@ def sherman_morrison(
     return inverse - torch.outer(left, right) / (1 + product)
 
 
+@checked
 def cholesky_update(factor: Float[Tensor, "... d d"], x: Float[Tensor, "... d"]) -> Float[Tensor, "... d d"]:
     """Return the lower triangular R' with R' R'^T = R R^T + x x^T, in O(d^2) (17.14).
 
@@ -611,6 +614,7 @@ def _steps(step_size: float | int | Tensor, k: Tensor) -> Tensor:
         ) from None
 
 
+@checked
 def conjugate_gradient(
     matrix: Float[Tensor, "... d d"], right: Float[Tensor, "... d columns"], *, steps: int
 ) -> Float[Tensor, "... d columns"]:

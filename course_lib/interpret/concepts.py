@@ -16,6 +16,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from course_lib.checks import checked
 from course_lib.sae.autoencoder import Autoencoder
 
 _BLOCK = 1 << 23  # entries of a dense table that are ranked at a time
@@ -52,6 +53,7 @@ def auroc(
     return _from_rank_sums(sums, labels)
 
 
+@checked
 def paired_auroc(
     scores: Float[Tensor, "rows pairs"], labels: Bool[Tensor, "rows pairs"]
 ) -> Float[Tensor, " pairs"]:
@@ -132,6 +134,7 @@ def _column_blocks(scores: Tensor) -> Iterator[tuple[int, Tensor]]:
 # --- F1 --------------------------------------------------------------------------------------------
 
 
+@checked
 def best_thresholds(
     scores: Float[Tensor, "rows pairs"], labels: Bool[Tensor, "rows pairs"]
 ) -> Float[Tensor, " pairs"]:
@@ -152,6 +155,7 @@ def best_thresholds(
     return torch.where(cut == len(scores) - 1, above - 1, (above + below) / 2).squeeze(1)
 
 
+@checked
 def f1_scores(
     predicted: Bool[Tensor, "rows pairs"], labels: Bool[Tensor, "rows pairs"]
 ) -> Float[Tensor, " pairs"]:
@@ -333,6 +337,7 @@ def random_features(
     return tuple(tables)
 
 
+@checked
 def logistic_probe(
     states: Float[Tensor, "rows d_model"],
     labels: Bool[Tensor, "rows concepts"],

@@ -13,6 +13,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from course_lib.checks import checked
+
 CHUNK_ROWS = 4096
 _BLOCK = 512  # columns of the Gram matrix that are computed together
 
@@ -227,6 +229,7 @@ def _penalties(penalty: Tensor | float | int, units: int, like: Tensor) -> Tenso
     return torch.full((units,), float(penalty), dtype=like.dtype, device=like.device)
 
 
+@checked
 def reconstruction_loss(
     encoder: Float[Tensor, "units d_model"],
     decoder: Float[Tensor, "d_model units"],

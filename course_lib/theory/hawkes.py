@@ -16,6 +16,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from course_lib.checks import check_finite, checked
 from course_lib.theory.tensor_nuclear_norm import LOW_RANK, matrices, prox
 
 Penalty = Literal["none", "ridge", "fourier", "slices", "unfolding"]
@@ -48,16 +49,24 @@ def delayed_kernel(
     return gain_to[:, None, None] * gain_from[:, None] * profile[at.clamp(0, len(profile) - 1)] * inside
 
 
+@checked
 def spectral_radius(kernel: Float[Tensor, "*runs N N p"]) -> Float[Tensor, "*runs"]:
-    """Largest modulus of the eigenvalues of sum_tau A[:, :, tau]: the process is stationary where it is below 1 (31.2)."""
+    """Largest modulus of the eigenvalues of sum_tau A[:, :, tau]: the process is stationary where it is below 1 (31.2).
+
+    Raises:
+        ValueError: an entry is not finite.
+    """
+    check_finite("kernel", kernel)  # some routines for eigenvalues end the process at a NaN
     return torch.linalg.eigvals(kernel.sum(-1)).abs().amax(-1)
 
 
+@checked
 def scaled_to(kernel: Float[Tensor, "*runs N N p"], radius: float | int) -> Float[Tensor, "*runs N N p"]:
     """Return the kernel times a number, so that its spectral radius is `radius`."""
     return kernel * (radius / spectral_radius(kernel))[..., None, None, None]
 
 
+@checked
 def stationary_rate(
     base: Float[Tensor, "*runs N"], kernel: Float[Tensor, "*runs N N p"]
 ) -> Float[Tensor, "*runs N"]:
@@ -79,6 +88,7 @@ def rate_by_loops(
     return rate
 
 
+@checked
 def rates(
     counts: Float[Tensor, "*runs K N"], base: Float[Tensor, "*runs N"], kernel: Float[Tensor, "*runs N N p"]
 ) -> Float[Tensor, "*runs K-p N"]:
