@@ -10,7 +10,7 @@ GIVES_AWAY = {
         r"random layers", r"a single piece is enough", r"nearly as many",
     ],
     "29.P2": [
-        r"about level", r"stay behind", r"in another language is", r"elsewhere ≈",
+        r"come within", r"stay behind", r"in another language is", r"elsewhere ≈",
     ],
 }  # fmt: skip
 NEIGHBOURS = {
