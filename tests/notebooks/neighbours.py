@@ -5,6 +5,7 @@ notebook is run once; before a cell that holds such a text, a fork runs on from 
 """
 
 import os
+import subprocess
 import sys
 from collections.abc import Mapping
 from contextlib import redirect_stdout
@@ -90,20 +91,28 @@ def outcome(cells: list[str], scope: dict, number: str) -> int:
 
 def main(numbers: list[str]) -> int:
     """Print what became of each slip of the named lessons, or of all; return how many were not noticed."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    lost = 0
+    chosen = {}
     for lesson in LESSONS:
         own = {number for number in numbers if number.startswith(f"{lesson.number}.")}
         if neighbours(lesson) and (not numbers or lesson.number in numbers or own):
-            # What the pages print is not asked for here.
-            with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere):
-                found = try_all(lesson, own)
-            for number, status in found.items():
-                print(f"{number}: {SAID.get(status, 'does not run')}")
-            lost += sum(status != CAUGHT for status in found.values())
-    return lost
+            chosen[lesson] = own
+    if len(chosen) > 1:  # a page may change what torch does by default: each gets a process of its own
+        each = [sorted(own) or [lesson.number] for lesson, own in chosen.items()]
+        return sum(subprocess.run([sys.executable, "-m", __spec__.name, *own]).returncode for own in each)
+    return sum(_lost(lesson, own) for lesson, own in chosen.items())
+
+
+def _lost(lesson: Lesson, own: set[str]) -> int:
+    """Print what became of each slip of a lesson; return how many were not noticed."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    # What the pages print is not asked for here.
+    with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere):
+        found = try_all(lesson, own)
+    for number, status in found.items():
+        print(f"{number}: {SAID.get(status, 'does not run')}", flush=True)
+    return sum(status != CAUGHT for status in found.values())
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ GIVES_AWAY = {
 }
 
 NEIGHBOURS = {
-    "12.2": ("for lag in range(t + 1)) for t in range(50)]", "for lag in range(t)) for t in range(50)]"),
+    "12.2": ("kernel[lag] * u[t - lag] for", "kernel[lag] * u[t - lag - 1] for"),
     "12.3": ("torch.stack([2 * c.real, -2 * c.imag], 1)", "torch.stack([2 * c.real, 2 * c.imag], 1)"),
     "12.4": ("torch.fft.rfft(u, 128) * torch.fft.rfft(kernel, 128), 128)",
              "torch.fft.rfft(u, 126) * torch.fft.rfft(kernel, 126), 126)"),
