@@ -50,7 +50,7 @@ LESSONS = tuple(
         ("01", "gradient_descent_stability", "When gradient descent is stable", "I", "00", 90),
         ("02", "stochastic_gradient_descent", "Why stochastic gradient descent works", "I", "01", 85),
         ("03", "ridge_noise_and_map", "Ridge regression: noise, penalty, prior", "I", "01 02", 85),
-        ("04", "steepest_descent", "Steepest descent in other norms", "I", "01", 90),
+        ("04", "steepest_descent", "Steepest, measured how?", "I", "01", 90),
         ("05", "maximal_update_parametrization", "Maximal update parametrization", "I", "04", 90),
         ("06", "newton_schulz_and_muon", "Newton-Schulz iteration and Muon", "I", "04", 90),
         ("07", "gradient_estimators", "Gradient estimators", "I", "00 02", 90),
