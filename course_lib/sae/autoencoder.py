@@ -83,7 +83,7 @@ class Autoencoder(nn.Module, ABC):
         self.input_mean.copy_(mean)
         self.input_scale.copy_(scale)
 
-    def normalise(self, x: Float[Tensor, "batch d_model"]) -> Float[Tensor, "batch d_model"]:
+    def normalise(self, x: Float[Tensor, "*rows d_model"]) -> Float[Tensor, "*rows d_model"]:
         """(x - input_mean) / input_scale. Raises ValueError for states of another width."""
         self._check_states(x)
         return (x - self.input_mean).div_(self.input_scale)

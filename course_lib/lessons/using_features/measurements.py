@@ -172,7 +172,7 @@ def multiply(autoencoder: Autoencoder, factors: Mapping[int, float | int]) -> Ed
     turned[list(factors)] = torch.tensor([float(factor) for factor in factors.values()])
 
     @torch.no_grad()
-    def edit(x: Tensor, sentence: Tensor) -> Tensor:
+    def edit(x: Tensor, sentence: Tensor | None) -> Tensor:
         code = autoencoder.encode(x)
         return x + (autoencoder.decode(code * turned) - autoencoder.decode(code))
 
