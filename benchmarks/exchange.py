@@ -237,27 +237,14 @@ def run(setting: Setting | None = None) -> dict[str, Any]:
             cases.hits(by_features(cases, setting.table, setting.features(0.05)))
         ),
         "exchanged: reconstruction": percent(cases.hits(interventions.reconstruct(setting.autoencoder))),
-        **carried(setting),
         **switched_off(setting),
         **exchanged(setting),
     }
     for seed in OTHERS:
         other = another(setting, seed)
         figures = {
-            **carried(other),
             **switched_off(other, everything=False),
             **exchanged(other, arms=("features",)),
         }
         found |= {f"dictionary {seed}, {name}": figure for name, figure in figures.items()}
     return found
-
-
-def carried(setting: Setting) -> dict[str, float]:
-    """How far from their kind's mean to their own the features of nouns with a good detector go: medians, in percent."""
-    numbers = [using.NUMBER[concept] for concept in setting.good(using.NOUN_CONCEPTS)]
-    return {
-        f"of the way from its kind's mean: {name}, %": round(
-            100 * float(setting.carried(features)[numbers].median()), 2
-        )
-        for name, features in (("detector", setting.alone), ("features", setting.features(0.1)))
-    }

@@ -81,7 +81,7 @@ LESSONS = tuple(
         ("32", "sparse_socp", "Sparsity in conic relaxations", "V", "18 24", 80),
         ("33", "selective_states", "A memory that decides what to keep", "II", "12", 82),
         ("34", "fixed_memory", "What a full memory still recalls", "III", "15", 76),
-        ("35", "using_features", "The girl eats a green chair", "VI", "29", 82),
+        ("35", "using_features", "The girl eats a green chair", "VI", "29", 80),
     )
 )
 

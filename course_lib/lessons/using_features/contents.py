@@ -14,6 +14,7 @@ lesson = Contents(
         "m_a": "mean state at the tokens of word a",
         "m_k": "mean state at the tokens of all words of its kind",
         "S_a": "features of word a",
+        r"\bar f_k": "mean activations of the features over all words of a kind",
         r"\bar f_b": "mean activations of the features at noun b",
         "N": "labelled occurrences of each noun",
     }

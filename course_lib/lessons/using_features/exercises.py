@@ -112,9 +112,10 @@ lesson.value(
 
 @lesson.exercise(
     "35.3", "A control that refutes “any push would do”", difficulty=2, minutes=8,
-    prompt="An edit has turned the states `x` into `edited`, both of shape `(tokens, d)`. Someone objects: \"any push as "
-    "long would have changed the word\". Write `pushed_as_far(x, edited, direction)`: each token's state, moved exactly as "
-    "far as the edit moved that token, straight *against* another feature's `direction`, shape `(d,)`, of any length but 0. "
+    prompt="An edit has turned the states `x` into `edited`, both of shape `(tokens, d)`. Someone objects: \"any push "
+    "of that length would have changed the word\". Write `pushed_as_far(x, edited, direction)`: each token's state, moved "
+    "exactly as far as the edit moved that token, straight *against* another feature's "
+    "`direction`, shape `(d,)`, of any length but 0. "
     "Return shape `(tokens, d)`.",
     draw=inputs(
         tokens=whole(2, 4), d=whole(2, 4), x=normal("tokens d"), step=normal("tokens d"),

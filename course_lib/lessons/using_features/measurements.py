@@ -7,7 +7,7 @@ and the words of some thousand training sentences. transformers is imported wher
 import random
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
@@ -104,6 +104,22 @@ class Words:
         closest = ((states - self._middle) @ self._unit.T).topk(count, dim=1).indices
         return self.states[closest].mean(dim=1)
 
+    def clustered(self, count: int, *, rounds: int = 4, seed: int = 0) -> "Words":
+        """The same words with clusters in the place of the code: 1 for the cluster of the token, 0 for all others.
+
+        Spherical k-means on the states less their mean, `rounds` times, from tokens drawn at random. No label is read.
+        """
+        drawn = torch.randperm(len(self._unit), generator=torch.Generator().manual_seed(seed))[:count]
+        middles = self._unit[drawn]
+        for _ in range(rounds):
+            own = (self._unit @ middles.T).argmax(dim=1)
+            sums = torch.zeros_like(middles).index_add(0, own, self._unit)
+            middles = torch.nn.functional.normalize(torch.where(sums.any(dim=1, keepdim=True), sums, middles), dim=1)
+        own = (self._unit @ middles.T).argmax(dim=1)
+        places = torch.stack([torch.arange(len(own)), own])
+        size = (len(own), count)
+        return replace(self, code=torch.sparse_coo_tensor(places, torch.ones(len(own)), size, check_invariants=True))
+
 
 @dataclass(frozen=True)
 class Setting:
@@ -126,6 +142,12 @@ class Setting:
         """The mean state of the words of each concept's kind."""
         return torch.stack([self.table.state[[k == kind for k in KINDS]].mean(dim=0) for kind in KINDS])
 
+    @cached_property
+    def more_active(self) -> Float[Tensor, "concepts features"]:
+        """How much more active each feature is at a concept's words than on average over the concepts of its kind."""
+        mean = self.table.activation
+        return mean - torch.stack([mean[[k == kind for k in KINDS]].mean(dim=0) for kind in KINDS])
+
     def features(self, precision: float | int) -> Bool[Tensor, "concepts features"]:
         """The features of each concept: its detector, and all that fire at its words in such a share of their firings."""
         return self.table.features(self.detector, precision=float(precision))
@@ -138,8 +160,8 @@ class Setting:
     def carried(self, features: Bool[Tensor, "concepts features"]) -> Float[Tensor, " concepts"]:
         """Of the way from its kind's mean state to a concept's own, the share that its features go, (35.3)."""
         way = self.table.state - self.of_kind
-        mean = torch.where(features, self.table.activation, 0)
-        added = mean @ self.autoencoder.decoder_weight.T * self.autoencoder.input_scale
+        more = torch.where(features, self.more_active, 0)
+        added = more @ self.autoencoder.decoder_weight.T * self.autoencoder.input_scale
         return (added * way).sum(dim=1) / way.square().sum(dim=1)
 
     def good(self, concepts: Sequence[str] = tuple(CONCEPTS)) -> list[str]:
@@ -258,6 +280,12 @@ class Cases:
     def translated(self, edit: Edit, *, everywhere: bool = False) -> Outcome:
         """Translate with the edit at the word's tokens, or at all tokens, and count what changed."""
         return Outcome.of(self.cases, self.effects_of(edit, everywhere=everywhere), self.aims)
+
+    def written(self, edit: Edit) -> list[str]:
+        """The translations with the edit at the word's tokens."""
+        sentences, targets = [case.sentence for case in self.cases], [case.target for case in self.cases]
+        edits = {SITE: interventions.edit_tokens(self.own, edit)}
+        return interventions.translate_edited(self.setting.model, self.setting.tokenizer, sentences, targets, edits)
 
     def effects_of(self, edit: Edit, *, everywhere: bool = False) -> list:
         """What the edit does to each translation."""

@@ -6,6 +6,7 @@ What is drawn is measured by `measurements`, on the model and the dictionary tha
 from collections.abc import Mapping, Sequence
 from difflib import SequenceMatcher
 from functools import lru_cache
+from textwrap import fill
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ from course_lib.lessons.using_features.measurements import (
 )
 from course_lib.measured import measured
 from course_lib.teaching import Choice, Explorer, Slider, markdown_table, panels, right
-from course_lib.teaching.style import BLACK, BLUE, GREEN, ORANGE, PURPLE, RED, SKY
+from course_lib.teaching.style import BLACK, BLUE, ORANGE, PURPLE, RED, SKY
 
 NAMES = {"en_XX": "English", "fr_XX": "French", "de_DE": "German", "es_XX": "Spanish"}
 PALE, GREY = "0.88", "0.45"
@@ -88,11 +89,13 @@ def at_word(setting: Setting, concept: str) -> tuple[list[str], int, Tensor, Ten
     return tokens, place, states[place], code[place]
 
 
-@lesson.figure(bare=True, size=(9.6, 3.3), legend=None, example=setting, xlim=(0, 100), ylim=(0, 33))
+@lesson.figure(bare=True, size=(9.6, 3.6), legend=None, example=setting, xlim=(0, 112), ylim=(-3, 33))
 def plot_line(axes, setting: Setting, concept: str = "food:apple"):
-    """Draw the way of one token: tokens, its state, its code, the change, and back into the model."""
+    """Draw one token's path: its state past the dictionary, plus what the changed code adds, into the model's decoder."""
     tokens, place, state, own = at_word(setting, concept)
     active = own.argsort(descending=True)[: int((own > 0).sum())]
+    turned, target = int(setting.detector[NUMBER[concept]]), OTHER_LANGUAGES[0]
+    after = setting.translate(TEXT, "en_XX", [target], {turned: -1})[0]
     axes.text(0, 31, "tokens", fontweight="bold", va="top")
     for i, token in enumerate(tokens):
         held = i == place
@@ -100,32 +103,39 @@ def plot_line(axes, setting: Setting, concept: str = "food:apple"):
             1, 27 - 2.15 * i, token.replace("▁", " ").strip() or token, va="center", fontsize=9,
             color=BLUE if held else GREY, fontweight="bold" if held else "normal",
         )  # fmt: skip
-    axes.text(23, 31, f"state of “{tokens[place].lstrip('▁')}”", fontweight="bold", va="top")
+    axes.text(19, 31, f"state of “{tokens[place].lstrip('▁')}”", fontweight="bold", va="top")
     values = state[:48].numpy() / float(state.abs().max())
     for i, value in enumerate(values):
-        axes.add_patch(Rectangle((23 + 0.42 * i, 14), 0.3, 6 * value, color=GREY))
-    axes.text(23, 6, f"{len(state)} numbers\n(48 are drawn)", va="top", fontsize=9)
-    axes.text(53, 31, f"code: {len(active)} of {len(own):,} features", fontweight="bold", va="top")
+        axes.add_patch(Rectangle((19 + 0.42 * i, 16), 0.3, 6 * value, color=GREY))
+    axes.text(19, 8, f"{len(state)} numbers\n(48 are drawn)", va="top", fontsize=9)
+    axes.text(50, 31, f"code: {len(active)} of {len(own):,} features", fontweight="bold", va="top")
     for i, feature in enumerate(active.tolist()):
         length = 10 * float(own[feature]) / float(own.max())
-        height = 26.2 - 2.9 * i
-        off = i == 0
+        height, changed = 26.2 - 2.7 * i, feature == turned
         axes.add_patch(
-            Rectangle((53, height - 0.9), length, 1.8, facecolor="white" if off else SKY, edgecolor=RED if off else SKY,
-                      linestyle="--" if off else "-", linewidth=1.3)
+            Rectangle((50, height - 0.9), length, 1.8, facecolor="white" if changed else SKY,
+                      edgecolor=RED if changed else SKY, linestyle="--" if changed else "-", linewidth=1.3)
         )  # fmt: skip
-        label = f"{feature}: {named(setting, feature)}" + (", off" if off else "")
-        axes.text(64, height, label, va="center", fontsize=9, color=RED if off else BLACK)
-    axes.text(85, 31, "translation", fontweight="bold", va="top")
-    axes.text(85, 18, "decoder of\nthe model", va="center", fontsize=9)
-    for start, end in (((15, 16), (22, 16)), ((44.5, 16), (52, 16)), ((79, 16), (84.5, 16))):
-        axes.add_patch(FancyArrowPatch(start, end, arrowstyle="-|>", mutation_scale=14, color=BLACK))
-    axes.text(48.2, 18, "encode", ha="center", fontsize=8)
-    axes.text(81.7, 18, "decode", ha="center", fontsize=8)
+        label = f"{feature}: {named(setting, feature)}" + (", times -1" if changed else "")
+        axes.text(61, height, label, va="center", fontsize=9, color=RED if changed else BLACK)
+    axes.plot([42, 42, 85.5], [13.5, 0, 0], color=BLACK, linewidth=1.6, linestyle="-")
+    axes.text(64, 0.8, "the state as it is, with what the dictionary leaves out", ha="center", fontsize=9)
+    for start, end in (((12, 16), (18, 16)), ((41, 16), (49, 16)), ((80, 16), (84, 16)), ((85.5, 0), (85.5, 14.2)),
+                       ((87, 16), (90, 16))):  # fmt: skip
+        axes.add_patch(
+            FancyArrowPatch(start, end, arrowstyle="-|>", mutation_scale=14, color=BLACK, shrinkA=0, shrinkB=0)
+        )
+    axes.text(
+        85.5, 16, "+", ha="center", va="center", fontsize=13, bbox={"boxstyle": "circle", "fc": "white", "ec": BLACK}
+    )
+    axes.text(45, 17.5, "encode", ha="center", fontsize=8)
+    axes.text(81.5, 19, "decode\nthe change", ha="center", fontsize=8)
+    axes.text(91, 31, "the model writes", fontweight="bold", va="top")
+    axes.text(91, 16, fill(after, 18), va="center", fontsize=9)
     return (
-        f"From left to right: the tokens of “{TEXT}”; the state of “{word_of(concept)}”, {len(state)} numbers; its code, in "
-        f"which {len(active)} of {len(own):,} features are active; the strongest one is switched off; the changed code goes "
-        "back into the state, and the model's decoder writes the translation."
+        f"From left to right: the tokens of “{TEXT}”; the state of “{word_of(concept)}”, {len(state)} numbers; its code, "
+        f"{len(active)} of {len(own):,} features; the detector times -1. Only the change is decoded and added to the state, "
+        f"which passes the dictionary by. The model writes “{after}”."
     )
 
 
@@ -137,7 +147,7 @@ def shares_of_way(setting: Setting, concept: str) -> list[tuple[str, float]]:
     i = NUMBER[concept]
     way = setting.table.state[i] - setting.of_kind[i]
     weights = setting.autoencoder.decoder_weight.T * setting.autoencoder.input_scale
-    each = setting.table.activation[i] * (weights @ way) / way.square().sum()
+    each = setting.more_active[i] * (weights @ way) / way.square().sum()
     own, detector = setting.features(0.1)[i], int(setting.detector[i])
     others = own.clone()
     others[detector] = False
@@ -162,19 +172,18 @@ def carried_example() -> tuple[Setting, list[str]]:
     example=carried_example,
 )
 def plot_carried(axes, setting: Setting, concepts: Sequence[str]):
-    """Draw, for some words, the way from their kind's mean state as a bar of what the features add."""
-    looks = [(BLUE, None), (SKY, None), (ORANGE, None), (GREEN, None), (PURPLE, None)]
+    """Draw, for some words, the way from their kind's mean state as a bar of what more active features add."""
     said = []
     for place, concept in enumerate(concepts):
         parts, left = shares_of_way(setting, concept), 0.0
         for k, (_, share) in enumerate(parts[:-1]):
-            color = looks[min(k, len(looks) - 1)][0]
+            color = SKY if k else BLUE
             axes.barh(place, 100 * share, left=100 * left, height=0.7, color=color, edgecolor="white", linewidth=0.8)
             if k == 0:
                 axes.text(50 * share, place, f"{100 * share:.0f}", va="center", ha="center", fontsize=8, color="white")
             left += share
         axes.barh(place, 100 * (1 - left), left=100 * left, height=0.7, facecolor="white", edgecolor=GREY, hatch="///")
-        said.append(f"{word_of(concept)}: detector {100 * parts[0][1]:.0f}%, all its features {100 * left:.0f}%")
+        said.append(f"{word_of(concept)} {100 * parts[0][1]:.0f}, {100 * left:.0f}")
     axes.set_yticks(range(len(concepts)), labels=[word_of(c) for c in concepts])
     axes.set(xlim=(0, 104), ylim=(len(concepts) - 0.4, -0.6))
     axes.grid(axis="y", visible=False)
@@ -182,14 +191,14 @@ def plot_carried(axes, setting: Setting, concepts: Sequence[str]):
         Rectangle((0, 0), 1, 1, facecolor=face, edgecolor=edge, hatch=hatch, label=label)
         for face, edge, hatch, label in (
             (BLUE, "white", None, "its detector"),
-            (SKY, "white", None, "its other features, each a colour"),
+            (SKY, "white", None, "its other features, one by one"),
             ("white", GREY, "///", "the rest"),
         )
     ]
     axes.figure.legend(handles=handles, loc="outside lower center", ncols=3, frameon=False)
     return (
-        "One bar for each word, the way from the mean state of its kind to its own mean state, cut into what its detector, "
-        f"its other features and the rest add. {'; '.join(said)}."
+        "One bar for each word: the way from its kind's mean state to its own, cut into what its detector, its other "
+        f"features and the rest add. In percent, the detector and all its features: {'; '.join(said)}."
     )
 
 
@@ -242,10 +251,7 @@ def plot_arms(axes, groups: Mapping[str, Mapping[str, Outcome]]):
                     markerfacecolor="white" if hollow else color,
                     markersize=6,
                 )
-            said.append(
-                f"{arm}: the word changed in {100 * outcome.changed / outcome.n:.0f}%, another word in "
-                f"{100 * outcome.elsewhere / outcome.n:.0f}%"
-            )
+            said.append(f"{arm} {100 * outcome.changed / outcome.n:.0f}%, {100 * outcome.elsewhere / outcome.n:.0f}%")
             ticks.append(height)
             labels.append(arm)
             height += 1
@@ -259,7 +265,7 @@ def plot_arms(axes, groups: Mapping[str, Mapping[str, Outcome]]):
         handles, ["the word changed", "another word changed", "hollow: controls"], loc="outside upper center", ncols=3,
         frameon=False,
     )  # fmt: skip
-    return "Points with 95% intervals. " + ". ".join(said) + "."
+    return "Points with 95% intervals: the word changed, another word changed. " + "; ".join(said) + "."
 
 
 # --- Closing experiment ------------------------------------------------------------------------------
@@ -270,15 +276,12 @@ CURVES = {
     "features": ("features, chosen by precision", RED, "s", "--"),
     "neighbours": ("mean of the nearest unlabelled tokens", PURPLE, "D", (0, (6, 2))),
     "active": ("all features active there", ORANGE, "^", "-."),
-    "random dictionary": ("features of a random dictionary", GREEN, "v", (0, (5, 1, 1, 1))),
 }
-LOW_CONTROLS = {"another word's features": "a wrong noun's features off"}
 
 
 def exchange_shares() -> dict[str, dict[int, list[float]]]:
     """What the long run stored: by arm and N, the share of exactly aimed sentences in each draw (%), shipped dictionary."""
-    arms = (*CURVES, *LOW_CONTROLS)
-    return {arm: {n: measured("exchange", f"exchanged, N = {n}: {arm}") for n in COUNTS} for arm in arms}
+    return {arm: {n: measured("exchange", f"exchanged, N = {n}: {arm}") for n in COUNTS} for arm in CURVES}
 
 
 @lesson.figure(
@@ -289,7 +292,7 @@ def exchange_shares() -> dict[str, dict[int, list[float]]]:
     legend=None,
     example=lambda: (exchange_shares(),),
     xscale="log",
-    ylim=(-4, 104),
+    ylim=(55, 90),
 )
 def plot_exchange(axes, shares: Mapping[str, Mapping[int, Sequence[float]]]):
     """Draw the share of exactly aimed sentences against the number of labels: means of draws, and every draw."""
@@ -298,12 +301,8 @@ def plot_exchange(axes, shares: Mapping[str, Mapping[int, Sequence[float]]]):
         middle = [float(np.mean(shares[arm][n])) for n in COUNTS]
         axes.plot(COUNTS, middle, color=color, linestyle=style, marker=marker, label=label)
         for n in COUNTS:
-            axes.plot([n] * len(shares[arm][n]), shares[arm][n], ".", color=color, alpha=0.55, markersize=4)
+            axes.plot([n] * len(shares[arm][n]), shares[arm][n], ".", color=color, alpha=0.6, markersize=6)
         said.append(f"{label} {', '.join(f'{value:.0f}%' for value in middle)}")
-    for (arm, label), style in zip(LOW_CONTROLS.items(), (":",), strict=True):
-        middle = [float(np.mean(shares[arm][n])) for n in COUNTS]
-        axes.plot(COUNTS, middle, color=GREY, linestyle=style, linewidth=1.3, label=f"control: {label}")
-        said.append(f"control, {label} {', '.join(f'{value:.0f}%' for value in middle)}")
     axes.set_xticks(COUNTS, labels=[str(n) for n in COUNTS])
     axes.minorticks_off()
     axes.set_xlim(0.85, 24)
@@ -330,10 +329,10 @@ class FeatureExplorer(Explorer):
         "after the factors (blue). Below: the translations into German, French and Spanish; words that differ from the "
         "unchanged translation are red and between stars."
     )
-    word = Choice("word", "Whose three strongest features the factors turn", "apple", (*PLACES, SILENT))
     first = Slider("factor of the", "1st", "0 is off, 1 leaves it as it is, 2 makes it twice as strong", 0, -1, 3, 1)
     second = Slider("factor of the", "2nd", "0 is off, 1 leaves it as it is, 2 makes it twice as strong", 1, -1, 3, 1)
     third = Slider("factor of the", "3rd", "0 is off, 1 leaves it as it is, 2 makes it twice as strong", 1, -1, 3, 1)
+    word = Choice("word", "Whose three strongest features the factors turn", "apple", (*PLACES, SILENT))
     size = (9.4, 4.6)
     continuous = False
     strip_scale = 1.0
@@ -506,7 +505,7 @@ ask_means = lesson.prediction(
         "about 5%": "One arrow is enough: nouns of a kind lie far apart along the line between their means.",
         "about 40%": "Nothing is lost by averaging over 256 numbers: with many examples the context averages out.",
         "about 65%": "It is more: with many examples the context averages out of both means.",
-        "as many as with features": right(
+        "about 80%": right(
             "With many labelled examples the arrow between two means needs no dictionary, and no features to be chosen."
         ),
     },
@@ -516,15 +515,15 @@ ask_means = lesson.prediction(
 ask_labels = lesson.prediction(
     "35.P3",
     "Labels are scarce: ONE labelled occurrence of each noun. Exchange nouns by means, by features or by neighbours. In how "
-    "many sentences is the exchange exact?",
+    "many sentences is the exchange exact, in round numbers?",
     {
-        "all three within 5 points of each other": "The one labelled state carries its context along: number, language, the "
+        "means 80%, features 80%, neighbours 80%": "The one labelled state carries its context along: number, language, the "
         "words around it. This costs the bare means more than 10 points.",
-        "features lead both others by 10 points or more": "They lead the bare means. But the neighbours average the context "
+        "means 60%, features 80%, neighbours 60%": "Features lead the bare means. But the neighbours average the context "
         "out as well, and need no dictionary.",
-        "neighbours lead both others by 10 points or more": "They lead the bare means. But features leave out what fires at "
+        "means 60%, features 60%, neighbours 80%": "Neighbours lead the bare means. But features leave out what fires at "
         "other nouns too, and with it most of the context.",
-        "features and neighbours within 5 points, means 10 or more behind": right(
+        "means 60%, features 80%, neighbours 80%": right(
             "Both read tokens without labels, and lose the context of the one example. The dictionary is one way to do so."
         ),
     },
@@ -577,7 +576,7 @@ def _arrow(axes, start: np.ndarray, end: np.ndarray, **look: Any) -> None:
 @lesson.figure(
     "A state is a sum of arrows, and one of them is turned",
     "way from “some food” (0) to “apple” (1)",
-    "across, in the same unit",
+    "direction across, in the same unit",
     size=(7.8, 4.2),
     legend=None,
     example=setting,
@@ -609,32 +608,10 @@ def plot_arrows(axes, setting: Setting, concept: str = "food:apple"):
     ):
         axes.annotate(text, (x, y), xytext=offset, textcoords="offset points", ha=align, fontsize=9)
     return (
-        f"The state of “{word_of(concept)}” in a plane: its {len(features)} active features as arrows head to tail, the "
-        f"detector's last, from the start without a feature. The end without the detector stands at {base[0]:.2f} of the "
-        f"way from its kind's mean to the word, with it at {x1:.2f}, with it times -1 at {turned[0]:.2f}; the state itself "
-        f"(star) at {state[0]:.2f}."
-    )
-
-
-@lesson.figure(
-    size=(7.4, 2.3), legend=None, x="cross-entropy (nats a token)", y="states", xscale="log",
-    example=lambda: ({"the model's own": 0.03, "reconstructed": 0.04, "the mean state": 3.0},),
-)  # fmt: skip
-def plot_losses(axes, losses: Mapping[str, float]):
-    """Draw the decoder's cross-entropy with the states as they are and replaced, on a logarithmic axis."""
-    for place, loss in enumerate(losses.values()):
-        axes.plot([min(losses.values()) / 2, loss], [place, place], color=GREY, linewidth=1, linestyle="-")
-        axes.plot(loss, place, "o", color=BLUE, markersize=8)
-        axes.annotate(f"{loss:.3g}", (loss, place), xytext=(8, 0), textcoords="offset points", va="center", fontsize=9)
-    axes.set_yticks(range(len(losses)), labels=list(losses))
-    axes.set_ylim(len(losses) - 0.4, -0.6)
-    axes.set_xlim(min(losses.values()) / 2, 3 * max(losses.values()))
-    axes.minorticks_off()
-    axes.grid(axis="y", visible=False)
-    return (
-        "Cross-entropy of the right translation: "
-        + "; ".join(f"{name}: {loss:.3g}" for name, loss in losses.items())
-        + " nats."
+        f"The state of “{word_of(concept)}” in a plane: to the right, the way from its kind's mean to the word; upwards, "
+        f"the direction across it in which its features add most. Its {len(features)} active features as arrows head to "
+        f"tail, the detector's last, from the start without a feature. The end without the detector stands at {base[0]:.2f} "
+        f"of the way, with it at {x1:.2f}, with it times -1 at {turned[0]:.2f}; the state itself (star) at {state[0]:.2f}."
     )
 
 
@@ -688,33 +665,12 @@ def dictionaries_table() -> Markdown:
     rows = []
     for label, prefix in (("shipped", ""), ("seed 1", "dictionary 1, "), ("seed 2", "dictionary 2, ")):
         off = stored({arm: f"{prefix}off: {arm}" for arm in ("detector", "features", "another feature, as far")})
-        way = measured("exchange", f"{prefix}of the way from its kind's mean: detector, %")
         one, five = (np.mean(measured("exchange", f"{prefix}exchanged, N = {n}: features")) for n in (1, 5))
-        rows.append(
-            (label, off["detector"].n, f"{way:.0f}%", *map(_percent, off.values()), f"{one:.0f}%", f"{five:.0f}%")
-        )
+        rows.append((label, off["detector"].n, *map(_percent, off.values()), f"{one:.0f}%", f"{five:.0f}%"))
     return markdown_table(
-        ("dictionary", "nouns", "detector's part of the way", "changed, detector off", "all features off",
+        ("dictionary", "nouns", "changed, detector off", "all features off",
          "another feature, as far", "exchanged, N = 1", "N = 5"), rows,
     )  # fmt: skip
-
-
-SITES = {
-    "encoder's end, detector": "encoder, switched off: detector",
-    "encoder's end, features": "encoder, switched off: features, 0.2",
-    "after the first layer, detector": "encoder.1, switched off: detector",
-    "after the first layer, features": "encoder.1, switched off: features, 0.2",
-    "decoder's end, detector, all tokens": "decoder, switched off: detector, all tokens",
-    "decoder's end, features, all tokens": "decoder, switched off: features, 0.2, all tokens",
-    "features of another word, where they fire": "encoder, switched off: control: features of another word",
-}
-
-
-def sites_table() -> Markdown:
-    """Return what `make bench causes` stored for edits at other sites: words of all kinds."""
-    found = stored(SITES, "causes")
-    rows = [(label, o.n, _percent(o), _percent(o, "elsewhere")) for label, o in found.items()]
-    return markdown_table(("switched off", "cases", "the word changed", "another word changed"), rows)
 
 
 FIGURES = lesson.figures
