@@ -1,6 +1,6 @@
 """Gradient descent on least squares, where every step is known in closed form (lesson 01).
 
-Written for L(w) = ||y - X w||^2, as in the notes that the lesson starts from: its gradient is
+Written for L(w) = ||y - X w||^2: its gradient is
 -2 X^T (y - X w), so the factor that decides stability is 1 - 2 eta sigma^2. With the other common
 convention, L(w) = 1/2 ||y - X w||^2, the 2 is gone and every bound on the step size doubles; the
 argument `half=True` switches to it. sigma_1 >= ... >= sigma_r are the singular values of X.
@@ -60,7 +60,7 @@ def gradient_descent(
 def contraction_factors(
     singular_values: Float[Tensor, " r"], *, step_size: float, half: bool = False
 ) -> Float[Tensor, " r"]:
-    """1 - 2 eta sigma_i^2: what one step multiplies the error along direction i by (01.2)."""
+    """1 - 2 eta sigma_i^2: what one step multiplies the error along direction i by (01.1)."""
     return 1 - _gain(half) * step_size * singular_values.square()
 
 
@@ -73,7 +73,7 @@ def closed_form(
     steps: int,
     half: bool = False,
 ) -> Float[Tensor, "steps_and_start r"]:
-    """w_t = w* + (1 - 2 eta sigma^2)^t (w_0 - w*), with w* = y / sigma, for diagonal problems (01.3).
+    """w_t = w* + (1 - 2 eta sigma^2)^t (w_0 - w*), with w* = y / sigma, for diagonal problems (01.2).
 
     A direction with sigma = 0 has no w*: its gradient is zero and it stays where it started.
     Shapes: one entry a direction; the result has `steps` + 1 rows.
@@ -105,20 +105,20 @@ def _extremes(singular_values: Float[Tensor, " r"]) -> tuple[float, float]:
 
 
 def stability_limit(singular_values: Float[Tensor, " r"], *, half: bool = False) -> float:
-    """1 / sigma_max^2 (2 / sigma_max^2 for the loss with 1/2): steps in (0, limit) converge (01.4, 01.6)."""
+    """1 / sigma_max^2 (2 / sigma_max^2 for the loss with 1/2): steps in (0, limit) converge (01.3)."""
     largest, _ = _extremes(singular_values)
     return 2 / (_gain(half) * largest**2)
 
 
 def worst_rate(singular_values: Float[Tensor, " r"], *, step_size: float, half: bool = False) -> float:
-    """max_i |1 - 2 eta sigma_i^2| over the directions that move: the slowest error's factor a step (01.7)."""
+    """max_i |1 - 2 eta sigma_i^2| over the directions that move: the slowest error's factor a step (01.4)."""
     _extremes(singular_values)
     moving = singular_values[singular_values > 0]
     return float(contraction_factors(moving, step_size=step_size, half=half).abs().max())
 
 
 def best_step(singular_values: Float[Tensor, " r"], *, half: bool = False) -> float:
-    """1 / (sigma_max^2 + sigma_min^2), for any number of directions (01.7).
+    """1 / (sigma_max^2 + sigma_min^2), for any number of directions (01.4).
 
     1 - 2 eta s falls in s, so only its two ends can have the largest absolute value; the step where the
     two ends are equal minimises the worst rate. sigma_min is the smallest singular value that is not zero.
@@ -137,7 +137,7 @@ def heavy_ball(
     steps: int,
     half: bool = False,
 ) -> Float[Tensor, "steps_and_start columns"]:
-    """Return w_0, ..., w_T of w_{t+1} = w_t - eta grad L(w_t) + beta (w_t - w_{t-1}), with w_{-1} = w_0 (01.12).
+    """Return w_0, ..., w_T of w_{t+1} = w_t - eta grad L(w_t) + beta (w_t - w_{t-1}), with w_{-1} = w_0 (01.8).
 
     Shapes: the result has `steps` + 1 rows, the first is `start`.
     Units: `step_size` is eta, in units of 1 / sigma^2; `momentum` is beta, and 0 is gradient descent.
@@ -160,7 +160,7 @@ def heavy_ball(
 def heavy_ball_rate(
     singular_values: Float[Tensor, " r"], *, step_size: float, momentum: float, half: bool = False
 ) -> float:
-    """max_i of the larger |z| with z^2 - (1 + beta - 2 eta sigma_i^2) z + beta = 0, over what moves (01.13).
+    """max_i of the larger |z| with z^2 - (1 + beta - 2 eta sigma_i^2) z + beta = 0, over what moves (01.9).
 
     The error along direction i is a sum of powers z^t of the two roots; where they are not real, both have
     size sqrt(beta). Below 1 every such error vanishes.
@@ -179,7 +179,7 @@ def heavy_ball_rate(
 
 
 def best_heavy_ball(singular_values: Float[Tensor, " r"], *, half: bool = False) -> tuple[float, float]:
-    """Return eta = 2 / (sigma_max + sigma_min)^2 and beta, with sqrt(beta) = (sqrt k - 1) / (sqrt k + 1) (01.14).
+    """Return eta = 2 / (sigma_max + sigma_min)^2 and beta, with sqrt(beta) = (sqrt k - 1) / (sqrt k + 1) (01.10).
 
     sqrt(beta) is the rate, k = (sigma_max / sigma_min)^2, and sigma_min the smallest singular value that is
     not zero. The step doubles for the loss with 1/2.
@@ -192,7 +192,7 @@ def best_heavy_ball(singular_values: Float[Tensor, " r"], *, half: bool = False)
 
 
 def steps_to_accuracy(singular_value: float, *, step_size: float, accuracy: float) -> int:
-    """Return the first t with |1 - 2 eta sigma^2|^t < epsilon: |w_t - w*| < epsilon |w*| from w_0 = 0 (01.5).
+    """Return the first t with |1 - 2 eta sigma^2|^t < epsilon: |w_t - w*| < epsilon |w*| from w_0 = 0.
 
     t > ln(epsilon) / ln|1 - 2 eta sigma^2|. The absolute value is needed as soon as the iterates overshoot
     (eta > 1 / (2 sigma^2)); without it the logarithm has a negative argument.
@@ -221,10 +221,92 @@ def steps_to_accuracy(singular_value: float, *, step_size: float, accuracy: floa
     return steps
 
 
+def excess_shares(
+    matrix: Float[Tensor, "rows columns"], target: Float[Tensor, " rows"], start: Float[Tensor, " columns"]
+) -> tuple[Float[Tensor, " r"], Float[Tensor, " r"]]:
+    """Return the singular values, and the share of the excess loss L(w_0) - L(w*) that lies along each direction.
+
+    Along direction i the excess is sigma_i^2 times the squared error, that is (u_i^T (y - X w_0))^2.
+    Shapes: r = min(rows, columns); the shares add up to 1.
+
+    Raises:
+        ValueError: `start` is a solution already, so that there is no excess to share.
+    """
+    left, singular_values, _ = torch.linalg.svd(matrix, full_matrices=False)
+    excess = (left.T @ (target - matrix @ start)).square()
+    if not float(excess.sum()) > 0:
+        raise ValueError("start must not be a solution: its loss has no excess that training could remove")
+    return singular_values, excess / excess.sum()
+
+
+def excess_left(
+    singular_values: Float[Tensor, " r"], shares: Float[Tensor, " r"], *, step_size: float, steps: float
+) -> float:
+    """(L(w_t) - L*) / (L(w_0) - L*) = sum_i c_i (1 - 2 eta sigma_i^2)^(2 t), in closed form (01.6).
+
+    Shapes: `shares` c_i is what `excess_shares` returns. `steps` is t; it may be millions at no cost.
+    """
+    factors = contraction_factors(singular_values, step_size=step_size).square()
+    return float((shares * factors**steps).sum())
+
+
+def steps_to_share(
+    singular_values: Float[Tensor, " r"], shares: Float[Tensor, " r"], *, step_size: float, share: float
+) -> int:
+    """Return the first t with at most `share` of the excess loss left, by bisection: a stable step never raises it.
+
+    Ranges: 0 < share < 1 and 0 < step_size < 1 / sigma_max^2.
+
+    Raises:
+        ValueError: share or step_size is outside its range.
+    """
+    if not 0 < share < 1:
+        raise ValueError(f"share must lie in (0, 1), got {share}")
+    limit = stability_limit(singular_values)
+    if not 0 < step_size < limit:
+        raise ValueError(f"step_size must lie in (0, {limit:g}), got {step_size:g}")
+    left = lambda steps: excess_left(singular_values, shares, step_size=step_size, steps=steps)  # noqa: E731
+    below, above = 0, 1
+    while left(above) > share:
+        below, above = above, 2 * above
+    while above - below > 1:
+        middle = (below + above) // 2
+        below, above = (below, middle) if left(middle) <= share else (middle, above)
+    return above
+
+
+def heavy_ball_steps_to_share(
+    singular_values: Float[Tensor, " r"],
+    shares: Float[Tensor, " r"],
+    *,
+    step_sizes: Float[Tensor, " pairs"],
+    momenta: Float[Tensor, " pairs"],
+    share: float,
+    most: int = 100_000,
+) -> tuple[int, int]:
+    """Return the first t at which one of the pairs (eta, beta) has at most `share` of the excess left, and its place.
+
+    All pairs run side by side, one number a direction: e_{t+1} = (1 + beta - 2 eta sigma^2) e_t - beta e_{t-1}.
+
+    Raises:
+        RuntimeError: no pair comes so far within `most` steps.
+    """
+    decay = momenta[:, None]
+    middle = 1 + decay - 2 * step_sizes[:, None] * singular_values.square()
+    errors = torch.ones_like(middle)
+    before = errors
+    for step in range(1, most + 1):
+        errors, before = middle * errors - decay * before, errors
+        left = errors.square() @ shares
+        if bool((left <= share).any()):
+            return step, int(left.nan_to_num(torch.inf).argmin())
+    raise RuntimeError(f"no pair left at most {share} of the excess within {most} steps")
+
+
 def svd_coordinates(
     matrix: Float[Tensor, "rows columns"], target: Float[Tensor, " rows"]
 ) -> tuple[Float[Tensor, " r"], Float[Tensor, " r"], Float[Tensor, "columns columns"], float]:
-    """Turn X w = y into the diagonal problem Sigma w_hat = y_hat by X = U Sigma V^T (01.8).
+    """Turn X w = y into the diagonal problem Sigma w_hat = y_hat by X = U Sigma V^T (01.5).
 
     w_hat = V^T w and y_hat = U^T y; U and V are orthogonal, so losses and distances stay the same and
     gradient descent commutes with the change of coordinates. A tall X cannot reach the part of y outside
@@ -248,7 +330,7 @@ def sharpness(
     tolerance: float = 1e-4,
     most_products: int = 200,
 ) -> float:
-    """Return the largest eigenvalue of the Hessian of `loss` at `weights` (01.9).
+    """Return the largest eigenvalue of the Hessian of `loss` at `weights` (01.7).
 
     For a quadratic loss the Hessian is constant (2 X^T X for ||y - X w||^2) and gradient descent is stable
     while eta lambda_max < 2. For a network it changes with the weights; it is never formed here. Each round

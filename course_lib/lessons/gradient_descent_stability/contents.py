@@ -4,17 +4,18 @@ from course_lib.teaching import Contents
 
 lesson = Contents(
     symbols={
-        r"\eta": "step size",
+        "X": "matrix with n rows and d columns",
+        "y": "target, one number a row",
         "L": "squared error",
         "w_t": "w after t steps",
         "w^*": "solution",
+        r"\eta": "step size",
         r"\sigma": "known number of the equation",
-        r"\Sigma": "matrix with the σ on its diagonal",
-        r"\sigma_{\max}": "largest σ",
+        r"\sigma_{\max}": "largest singular value",
         r"\sigma_{\min}": "smallest singular value that is not zero",
         r"\kappa": "condition number",
-        "X": "general matrix, n rows and d columns",
         r"\hat w": "w in rotated coordinates",
+        "c_i": "share of the removable loss along direction i",
         "H": "Hessian, the matrix of second derivatives",
         r"\lambda_{\max}": "largest eigenvalue of the Hessian, the sharpness",
         r"\beta": "share of the step before that momentum repeats",

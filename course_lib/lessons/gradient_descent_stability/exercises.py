@@ -6,7 +6,47 @@ import torch
 
 from course_lib.lessons.gradient_descent_stability.contents import lesson
 from course_lib.optimization.gradient_descent import worst_rate
-from course_lib.teaching import but, edit, inputs, normal, one_of, uniform, whole
+from course_lib.teaching import edit, inputs, normal, one_of, uniform, whole
+
+
+def _path(step_size=0.2, *, start=0.0, sigma=2.0, target=3.0, steps=5, half=False):
+    """The last iterate of gradient descent on (y - sigma w)^2, run one by one."""
+    weight = start
+    for _ in range(steps):
+        weight += (1 if half else 2) * step_size * sigma * (target - sigma * weight)
+    return weight
+
+
+lesson.value(
+    "01.1", "The fifth iterate", difficulty=1, minutes=4,
+    prompt="Let $\\sigma = 2$, $y = 3$, $\\eta = 0.2$ and $w_0 = 0$. Use (01.1): by which number does a step multiply the "
+    "error $w_t - w^*$? What is $w_5$? Give it to four decimals.",
+    answer=1.61664,
+    properties=[
+        ("Five steps, run one by one, end elsewhere.", lambda answer: abs(float(answer) - _path()) <= 1e-3),
+    ],
+    hints=(
+        "The solution is w* = y/σ = 1.5, and the first error is -1.5.",
+        "The factor is 1 - 2 · 0.2 · 4. Its sign matters.",
+        "Multiply the first error five times by the factor, then add w*.",
+    ),
+    mistakes=[
+        ("one factor for all steps", 2.4,
+         "You multiplied the error once. That is w₁; each of the five steps multiplies it again."),
+        ("factor without its sign", 1.38336,
+         "You took 0.6 for the factor. It is -0.6: the path jumps to the other side of w* at every step, and after five "
+         "steps it is above."),
+        ("one step too few", 1.30560, "That is w₄: the error is multiplied five times."),
+        ("one step too many", 1.430016, "That is w₆: the error is multiplied five times."),
+        ("the error itself", 0.11664, "That is the error w₅ - w*. Add w* = 1.5."),
+        ("the error of the wrong sign", -0.11664,
+         "That is the error with its sign turned. The first error is w₀ - w* = -1.5; and w₅ asks for w* besides."),
+        ("factor of the loss with one half", 1.49952,
+         "You used 1 - ησ² = 0.2, the factor of ½(y - σw)². Without the ½ the gradient is twice as large."),
+        ("solution w* = y", 3.23328,
+         "You took w* = y. The equation is σw = y, so w* = y/σ = 1.5."),
+    ],
+)
 
 
 def _shrinks(step_size, *, sigma=2.0, steps=400):
@@ -20,10 +60,10 @@ def _shrinks(step_size, *, sigma=2.0, steps=400):
 
 
 lesson.value(
-    "01.1", "The loss with one half", difficulty=1, minutes=3,
-    prompt="Many texts write the loss as $L(w) = \\frac12 (y - \\sigma w)^2$. Let $\\sigma = 2$. What is the limit of the "
-    "step size: the number $\\eta_{max}$ such that gradient descent converges for every $0 < \\eta < \\eta_{max}$ and for "
-    "no larger $\\eta$?",
+    "01.2", "The loss with one half", difficulty=1, minutes=3,
+    prompt="Redo (01.3) for another loss: many texts write $L(w) = \\frac12 (y - \\sigma w)^2$. Let $\\sigma = 2$. What is "
+    "the limit of the step size: the number $\\eta_{max}$ such that gradient descent converges for every "
+    "$0 < \\eta < \\eta_{max}$ and for no larger $\\eta$?",
     answer=0.5,
     properties=[
         ("A slightly larger step than your limit still converges.", lambda answer: not _shrinks((1 + 1e-6) * answer)),
@@ -58,54 +98,6 @@ lesson.value(
 )
 
 
-def _autograd_step(matrix, target, weights, step_size):
-    leaf = weights.clone().requires_grad_()
-    (gradient,) = torch.autograd.grad((target - matrix @ leaf).square().sum(), leaf)
-    return weights - step_size * gradient
-
-
-@lesson.exercise(
-    "01.2", "One step for a matrix", difficulty=1, minutes=5,
-    prompt="Write `gradient_step(matrix, target, weights, step_size)`: one step of gradient descent on "
-    "$L(w) = \\lVert y - Xw\\rVert^2$. `matrix` is $X$ with shape `(rows, columns)`, `target` is $y$, `weights` is $w$; "
-    "return the new weights, a float64 tensor of shape `(columns,)`.",
-    draw=inputs(rows=whole(2, 4), matrix=normal("rows 2"), target=normal("rows"), weights=normal("2"),
-                step_size=uniform(0.01, 0.3)),
-    properties=[
-        ("A step should be weights minus step_size times the gradient of the loss.",
-         lambda matrix, target, weights, step_size, answer: torch.allclose(
-             answer, _autograd_step(matrix, target, weights, step_size), atol=1e-9)),
-    ],
-    hints=(
-        "The loss is a sum of squares: its gradient is -2 times something times the residual y - Xw.",
-        "That something must turn a vector with `rows` entries into one with `columns` entries.",
-        "w_new = w + 2η Xᵀ (y - Xw).",
-    ),
-    mistakes=[
-        ("went uphill", edit("weights + 2", "weights - 2"),
-         "Your step goes uphill: with the residual y - Xw the gradient is -2Xᵀ(y - Xw), and minus its minus is a plus."),
-        ("dropped the 2", edit("2 * ", ""),
-         "The factor 2 is missing: it comes from differentiating the square, and only the loss with 1/2 cancels it."),
-        ("averaged over rows", edit("2 * ", "2 / len(target) * "),
-         "You divided by the number of rows: that is the gradient of the mean squared error, this loss is the sum."),
-        ("returned the change", edit("weights + ", ""),
-         "You returned the change alone; the new weights are the old ones plus that change."),
-        ("missing transpose", edit("matrix.T", "matrix"),
-         "The gradient holds Xᵀ, and you multiplied the residual by X: with as many rows as columns the numbers are wrong, "
-         "else the shapes do not fit."),
-        ("uphill, without the 2", edit("weights + 2 *", "weights -"),
-         "Two slips: the step goes uphill, and the factor 2 of the square is missing."),
-        ("no step size", edit("step_size * ", ""),
-         "The step size is missing: you subtracted the whole gradient."),
-        ("gradient of the target alone", edit("(target - matrix @ weights)", "target"),
-         "You used the target in the place of the residual y - Xw: what the weights already explain must be subtracted."),
-    ],
-)
-def gradient_step(matrix, target, weights, step_size):
-    """One step of gradient descent on ||y - X w||^2."""
-    return weights + 2 * step_size * matrix.T @ (target - matrix @ weights)
-
-
 def _factor(singular_value, step_size):
     return 1 - 2 * step_size * singular_value**2
 
@@ -125,7 +117,7 @@ def _off_ties(singular_value, share, accuracy):
 
 
 @lesson.exercise(
-    "01.3", "How many steps", difficulty=2, minutes=10,
+    "01.3", "How many steps", difficulty=2, minutes=8,
     prompt="Write `first_step_below(singular_value, step_size, accuracy)`: from $w_0 = 0$ on the loss $(y - \\sigma w)^2$, "
     "the first whole number $t$ with $|w_t - w^*| < \\varepsilon |w^*|$. You may assume $0 < \\eta < 1/\\sigma^2$ and "
     "$0 < \\varepsilon < 1$. Both $\\eta$ below and above $1/(2\\sigma^2)$ will be tried.",
@@ -155,7 +147,7 @@ def _off_ties(singular_value, share, accuracy):
     ),
     mistakes=[
         ("left out the absolute value", edit("abs", ""),
-         "You left out the absolute value, as the notes do: above η = 1/(2σ²) the factor 1 - 2ησ² is negative and has no "
+         "You left out the absolute value: above η = 1/(2σ²) the factor 1 - 2ησ² is negative and has no "
          "logarithm."),
         ("no case for a factor of 0", edit("1 if factor == 0 else ", ""),
          "Right but for one case: at η = 1/(2σ²) the factor is exactly 0, and 0 has no logarithm. One step is enough "
@@ -192,73 +184,6 @@ def first_step_below(singular_value, step_size, accuracy):
     return 1 if factor == 0 else math.floor(math.log(accuracy) / math.log(factor)) + 1
 
 
-def _iterates(singular_value, target, start, step_size, steps):
-    """The true iterate, run step by step, and the printed one, as multiples of the first error from the solution."""
-    solution, weight = target / singular_value, float(start)
-    for _ in range(int(steps)):
-        weight += 2 * step_size * singular_value * (target - singular_value * weight)
-    return weight, solution + (1 - 2 * step_size * singular_value**2) * (start - solution)
-
-
-def _alike(singular_value, target, start, step_size, steps):
-    true, printed = _iterates(singular_value, target, start, step_size, steps)
-    return abs(true - printed) <= 0.05 * abs(start - target / singular_value)
-
-
-def _case(**changed):
-    return {"singular_value": 2.0, "target": 3.0, "start": 0.0, "step_size": 0.1, "steps": 5, **changed}
-
-
-lesson.flaw(
-    "01.4", "Catch the printed formula", difficulty=2, minutes=8,
-    prompt="The notes print $w_t = \\frac y\\sigma + (1 - 2\\eta\\sigma^2)\\,(w_0 - \\frac y\\sigma)$ for the iterate after "
-    "$t$ steps. Give a counterexample: a dictionary with the numbers `singular_value` ($\\sigma > 0$), `target` ($y$), "
-    "`start` ($w_0$), `step_size` (a stable one, $0 < \\eta < 1/\\sigma^2$) and `steps` ($t$) for which the true "
-    "iterate and the printed one differ by more than 5% of the error at the start, $|w_0 - y/\\sigma|$.",
-    answer=_case(),
-    needs=[
-        ("Take σ > 0.", lambda singular_value: singular_value > 0),
-        ("The number of steps must be whole, between 0 and 10,000.",
-         lambda steps: float(steps).is_integer() and 0 <= steps <= 10_000),
-        ("The step size must be positive: with 0 nothing moves, and below 0 every step climbs.",
-         lambda step_size: step_size > 0),
-        ("Your step is unstable, η ≥ 1/σ²: choose one for which gradient descent converges.",
-         lambda singular_value, step_size: step_size < 1 / singular_value**2),
-    ],
-    properties=[
-        ("The printed formula and the true iterate agree for your numbers to 5%.", lambda answer: not _alike(**answer)),
-    ],
-    hints=(
-        "Compare the printed formula with (01.3). What was lost?",
-        "For which number of steps does the lost piece make no difference? Avoid that one.",
-        "Take the factor 1 - 2ησ² well away from 0 and 1, say 1/5, and a few steps.",
-    ),
-    mistakes=[
-        ("one step", _case(steps=1),
-         "With one step the printed formula is right: what it lost is the exponent t, and x¹ = x.",
-         but(lambda steps: steps == 1)),
-        ("start at the solution", _case(start=1.5),
-         "You start at the solution, where every formula stays: choose w₀ different from y/σ.",
-         but(lambda singular_value, target, start: start == target / singular_value)),
-        ("no step at all", _case(steps=0, step_size=0.001),
-         "With no step the iterate is the start, and the printed formula is already wrong; but for your factor the gap "
-         "is too small to count. Take a few steps.",
-         but(lambda steps: steps == 0)),
-        ("solved in one step", _case(step_size=0.125),
-         "Your factor 1 - 2ησ² is (nearly) 0: after one step the error is gone, and any power of 0 is 0.",
-         but(lambda singular_value, step_size: abs(_factor(singular_value, step_size)) < 0.05)),
-        ("barely moving", _case(singular_value=1.0, step_size=0.001, steps=3),
-         "Your factor 1 - 2ησ² is nearly 1 and the steps are few: both formulas hardly move. Take a larger step size or "
-         "more steps.",
-         but(lambda singular_value, step_size: _factor(singular_value, step_size) > 0.95)),
-        ("an overshoot that shrinks slowly", _case(step_size=0.2495, steps=3),
-         "Your factor is nearly -1 and the number of steps odd: both formulas give nearly the same. Take an even number, "
-         "or more steps.",
-         but(lambda singular_value, step_size: _factor(singular_value, step_size) < -0.95)),
-    ],
-)
-
-
 def _beats_neighbours(singular_values, answer):
     rate = lambda scale: worst_rate(singular_values, step_size=float(answer) * scale)  # noqa: E731
     neighbours = (0.5, 0.9, 0.99, 0.999, 1.001, 1.01, 1.1, 1.5)
@@ -266,7 +191,7 @@ def _beats_neighbours(singular_values, answer):
 
 
 @lesson.exercise(
-    "01.5", "The best step for any spectrum", difficulty=3, minutes=15,
+    "01.4", "The best step for any spectrum", difficulty=3, minutes=10,
     prompt="Write `best_step_size(singular_values)`: the step size $\\eta$ that makes the slowest direction as fast as "
     "possible, $\\min_\\eta \\max_i |1 - 2\\eta\\sigma_i^2|$, over the directions that move at all. `singular_values` is a "
     "float64 tensor of two to six entries in any order, one of which may be zero; return a number.",
@@ -321,6 +246,54 @@ def best_step_size(singular_values):
     """Return the step size with the smallest worst-case factor."""
     nonzero = singular_values[singular_values > 0]
     return 1 / (nonzero.max() ** 2 + nonzero.min() ** 2)
+
+
+def _autograd_step(matrix, target, weights, step_size):
+    leaf = weights.clone().requires_grad_()
+    (gradient,) = torch.autograd.grad((target - matrix @ leaf).square().sum(), leaf)
+    return weights - step_size * gradient
+
+
+@lesson.exercise(
+    "01.5", "One step for a matrix", difficulty=1, minutes=5,
+    prompt="Write `gradient_step(matrix, target, weights, step_size)`: one step of gradient descent on "
+    "$L(w) = \\lVert y - Xw\\rVert^2$. `matrix` is $X$ with shape `(rows, columns)`, `target` is $y$, `weights` is $w$; "
+    "return the new weights, a float64 tensor of shape `(columns,)`.",
+    draw=inputs(rows=whole(2, 4), matrix=normal("rows 2"), target=normal("rows"), weights=normal("2"),
+                step_size=uniform(0.01, 0.3)),
+    properties=[
+        ("A step should be weights minus step_size times the gradient of the loss.",
+         lambda matrix, target, weights, step_size, answer: torch.allclose(
+             answer, _autograd_step(matrix, target, weights, step_size), atol=1e-9)),
+    ],
+    hints=(
+        "The loss is a sum of squares: its gradient is -2 times something times the residual y - Xw.",
+        "That something must turn a vector with `rows` entries into one with `columns` entries.",
+        "w_new = w + 2η Xᵀ (y - Xw).",
+    ),
+    mistakes=[
+        ("went uphill", edit("weights + 2", "weights - 2"),
+         "Your step goes uphill: with the residual y - Xw the gradient is -2Xᵀ(y - Xw), and minus its minus is a plus."),
+        ("dropped the 2", edit("2 * ", ""),
+         "The factor 2 is missing: it comes from differentiating the square, and only the loss with 1/2 cancels it."),
+        ("averaged over rows", edit("2 * ", "2 / len(target) * "),
+         "You divided by the number of rows: that is the gradient of the mean squared error, this loss is the sum."),
+        ("returned the change", edit("weights + ", ""),
+         "You returned the change alone; the new weights are the old ones plus that change."),
+        ("missing transpose", edit("matrix.T", "matrix"),
+         "The gradient holds Xᵀ, and you multiplied the residual by X: with as many rows as columns the numbers are wrong, "
+         "else the shapes do not fit."),
+        ("uphill, without the 2", edit("weights + 2 *", "weights -"),
+         "Two slips: the step goes uphill, and the factor 2 of the square is missing."),
+        ("no step size", edit("step_size * ", ""),
+         "The step size is missing: you subtracted the whole gradient."),
+        ("gradient of the target alone", edit("(target - matrix @ weights)", "target"),
+         "You used the target in the place of the residual y - Xw: what the weights already explain must be subtracted."),
+    ],
+)
+def gradient_step(matrix, target, weights, step_size):
+    """One step of gradient descent on ||y - X w||^2."""
+    return weights + 2 * step_size * matrix.T @ (target - matrix @ weights)
 
 
 EXERCISES = lesson.exercises

@@ -1,11 +1,13 @@
 """Figures, explorer and predictions of lesson 01, gradient_descent_stability."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
 from itertools import pairwise
 
 import numpy as np
 import torch
+from IPython.display import Markdown
 from torch import Tensor
 
 from course_lib.lessons.gradient_descent_stability.contents import lesson
@@ -14,38 +16,307 @@ from course_lib.optimization.gradient_descent import (
     best_step,
     closed_form,
     contraction_factors,
+    excess_left,
+    excess_shares,
     gradient_descent,
     heavy_ball,
     heavy_ball_rate,
+    heavy_ball_steps_to_share,
     least_squares_loss,
     sharpness,
     stability_limit,
+    steps_to_share,
     svd_coordinates,
     worst_rate,
 )
-from course_lib.teaching import Explorer, Slider, lines, panels
-from course_lib.teaching.style import BLACK, RED
+from course_lib.teaching import Explorer, Slider, Switch, lines, markdown_table, panels, right
+from course_lib.teaching.style import BLACK, BLUE, ORANGE, PURPLE, RED
 
 SPECTRUM = torch.tensor([2.0, 1.7, 1.4, 1.1, 0.8], dtype=torch.float64)
 
 
-def question_runs(step_sizes: Sequence[float] = (0.01, 0.1, 0.24, 0.26)) -> dict[float, Tensor]:
-    """Return the losses of gradient descent on a 2 x 2 problem with singular values 2 and 1, per step size."""
-    matrix = torch.diag(torch.tensor([2.0, 1.0], dtype=torch.float64))
-    target = torch.tensor([2.0, 1.0], dtype=torch.float64)
-    start = torch.zeros(2, dtype=torch.float64)
-    run = lambda eta: gradient_descent(matrix, target, start, step_size=eta, steps=60)  # noqa: E731
-    return {eta: least_squares_loss(matrix, target, run(eta)) for eta in step_sizes}
+VERSIONS = ("raw", "scaled", "centred", "standardised")
+PATIENTS = 442
+# Shares of the largest stable step: even ones, and some closer and closer to it.
+SWEEP = (*np.linspace(0.02, 0.98, 49).tolist(), *(1 - np.geomspace(1e-4, 0.019, 11)).tolist())
+MOMENTA = (1 - np.geomspace(2e-4, 1, 60)).tolist()
+MOMENTUM_SWEEP = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999)
+SUBSETS, SUBSET = 5, 350
+
+
+def patients(version: str = "raw", *, subset: int | None = None) -> tuple[Tensor, Tensor]:
+    """Return the matrix X, a column of ones and ten measurements, and y, the disease a year later less its mean.
+
+    `version` changes the ten columns: scaled, divided by their standard deviation; centred, less their mean;
+    standardised, both. `subset` is a seed that draws 350 of the 442 patients.
+    Shapes: (442, 11) and (442,), in float64.
+
+    Raises:
+        ValueError: the version is unknown.
+    """
+    from sklearn.datasets import load_diabetes  # costs a second, and only the patients need it
+
+    if version not in VERSIONS:
+        raise ValueError(f"version must be one of {', '.join(VERSIONS)}, got {version!r}")
+    data = load_diabetes(scaled=False)
+    columns, target = torch.tensor(data.data), torch.tensor(data.target)
+    if subset is not None:
+        chosen = np.random.default_rng(subset).permutation(PATIENTS)[:SUBSET]
+        columns, target = columns[chosen], target[chosen]
+    spread, mean = columns.std(0, correction=0), columns.mean(0)
+    if version in ("centred", "standardised"):
+        columns = columns - mean
+    if version in ("scaled", "standardised"):
+        columns = columns / spread
+    return torch.cat([torch.ones_like(columns[:, :1]), columns], 1), target - target.mean()
+
+
+@cache
+def spectrum(version: str, subset: int | None = None) -> tuple[Tensor, Tensor]:
+    """Return the singular values of the patients' X and the shares of the excess loss along them, from w = 0."""
+    matrix, target = patients(version, subset=subset)
+    return excess_shares(matrix, target, matrix.new_zeros(matrix.shape[1]))
+
+
+def fewest_steps(version: str, *, subset: int | None = None, share: float = 0.01) -> tuple[int, float]:
+    """Return the fewest steps of 60 step sizes until `share` of the excess is left, and that step over the limit."""
+    sigmas, shares = spectrum(version, subset)
+    limit = stability_limit(sigmas)
+    return min((steps_to_share(sigmas, shares, step_size=s * limit, share=share), s) for s in SWEEP)
+
+
+@cache
+def fewest_with_momentum(version: str, *, subset: int | None = None, share: float = 0.01) -> tuple[int, float]:
+    """Return the fewest steps of 900 pairs of step size and momentum, and that momentum."""
+    sigmas, shares = spectrum(version, subset)
+    pairs = torch.cartesian_prod(
+        torch.tensor(MOMENTUM_SWEEP, dtype=torch.float64), torch.tensor(MOMENTA, dtype=torch.float64)
+    )
+    sizes = pairs[:, 0] * (1 + pairs[:, 1]) * stability_limit(sigmas)  # the border with momentum is 1 + beta times it
+    steps, place = heavy_ball_steps_to_share(sigmas, shares, step_sizes=sizes, momenta=pairs[:, 1], share=share)
+    return steps, float(pairs[place, 1])
+
+
+def best_of_sweep(version: str = "raw") -> float:
+    """Return the step size of the 60 that first leaves 1% of the excess."""
+    return fewest_steps(version)[1] * stability_limit(spectrum(version)[0])
+
+
+def run_of_patients(step_size: float, *, steps: int = 10_000) -> np.ndarray:
+    """Run gradient descent on the raw measurements; return the share of the excess that is left after each step."""
+    matrix, target = patients()
+    weights = torch.zeros(matrix.shape[1], dtype=torch.float64)
+    fit = torch.linalg.lstsq(matrix, target[:, None], driver="gelsd").solution[:, 0]
+    # With d = w - w_fit the excess is d^T X^T X d, and a step is d - 2 eta X^T X d: 11 x 11 numbers in place of 442 x 11.
+    gram, away, left = matrix.T @ matrix, weights - fit, []
+    for _ in range(steps + 1):
+        pull = gram @ away
+        left.append(float(away @ pull))
+        away = away - 2 * step_size * pull
+    return np.array(left) / left[0]
 
 
 @lesson.figure(
-    "One problem, four step sizes", "step t", "loss $L(w_t)$", yscale="log", ylim=(1e-8, 1e4), example=question_runs
+    "Half a percent longer, and the best step explodes",
+    "step t",
+    "share of the removable loss left",
+    size=(7.2, 3.8),
+    xscale="log",
+    yscale="log",
+    xlim=(1, 10_000),
+    ylim=(0.05, 20),
+    legend=None,
 )
-def plot_question(axes, losses: Mapping[float, Tensor]):
-    """Draw loss against step for one run a step size, in the order given."""
-    lines(axes, None, {f"$\\eta$ = {step_size:g}": loss for step_size, loss in losses.items()})
-    fates = [f"{s:g} {'grows' if loss[-1] > loss[0] else 'falls'}" for s, loss in losses.items()]
-    return f"Loss against step on a logarithmic axis, one curve for each step size: {', '.join(fates)}."
+def plot_hook(axes):
+    """Draw what is left of the removable loss of the raw measurements for three step sizes, run step by step."""
+    best = best_of_sweep()
+    limit = stability_limit(spectrum("raw")[0])
+    steps, said = np.arange(1, 10_001), []
+    for share, name, color, style, place in (
+        (0.02, "a fiftieth of it", ORANGE, "--", (1500, 1.15)),
+        (best / limit, "the best of 60 steps", BLUE, "-", (1400, 0.3)),
+        (1.005, "half a percent longer", RED, "-.", (30, 6.0)),
+    ):
+        left = run_of_patients(share * limit)[1:]
+        axes.plot(steps, np.clip(left, 0, 1e6), style, color=color, label=name)
+        axes.text(*place, name, color=color, fontsize=11)
+        said.append(f"{name}: {left[-1]:.2f}" if left[-1] < 1 else f"{name}: it explodes")
+    axes.axhline(1, color="0.55", linewidth=0.8)
+    return f"Share of the removable loss left against the step, on logarithmic axes. After 10,000 steps: {'; '.join(said)}."
+
+
+@lesson.figure(
+    "The same best step, carried on",
+    "step t",
+    "share of the removable loss left",
+    size=(7.2, 3.8),
+    xscale="log",
+    yscale="log",
+    xlim=(1, 1e8),
+    ylim=(0.004, 1.6),
+    legend=None,
+)
+def plot_wait(axes):
+    """Draw what is left of the removable loss up to the step where it is 1%, in closed form."""
+    sigmas, shares = spectrum("raw")
+    best, (steps, _) = best_of_sweep(), fewest_steps("raw")
+    times = np.geomspace(1, 1e8, 400)
+    left = [excess_left(sigmas, shares, step_size=best, steps=float(round(t))) for t in times]
+    axes.plot(times, left, "-", color=BLUE)
+    axes.axhline(0.01, color="0.55", linewidth=0.9, linestyle=":")
+    axes.axvline(10_000, color="0.55", linewidth=0.9, linestyle="--")
+    axes.text(9000, 0.006, "10,000", ha="right", color="0.35", fontsize=11)
+    axes.plot([steps], [0.01], "o", color=RED)
+    axes.text(
+        steps * 0.8,
+        0.0062,
+        f"1% after {steps / 1e6:.0f} million",
+        ha="right",
+        color=RED,
+        fontsize=12,
+        fontweight="bold",
+    )
+    return (
+        "Share of the removable loss left against the step, on logarithmic axes, for the best of 60 steps: it falls fast at "
+        f"first, then in stairs, and reaches 1% after {steps / 1e6:.1f} million steps."
+    )
+
+
+def draw_directions(axes, version: str):
+    """Draw each direction of one version of the patients as a stem: its curvature, and its share of the excess loss."""
+    sigmas, shares = spectrum(version)
+    flat = (sigmas / sigmas[0]).square().numpy()
+    axes.vlines(flat, 0, shares, color=BLUE, linewidth=2.2)
+    axes.plot(flat, shares, "o", color=BLUE, markersize=6)
+    return flat, shares
+
+
+@lesson.figure(
+    "Eleven directions: the flat ones hold much of the loss",
+    "$\\sigma_i^2 / \\sigma_{max}^2$ (steep on the right)",
+    "share of the removable loss",
+    size=(7.6, 3.6),
+    xscale="log",
+    xlim=(5e-9, 3),
+    ylim=(0, 0.5),
+    legend=None,
+)
+def plot_directions(axes):
+    """Draw the directions of the raw measurements, and how many steps each needs to lose 99% of its share."""
+    flat, shares = draw_directions(axes, "raw")
+    best = best_of_sweep() / stability_limit(spectrum("raw")[0])
+    for x, y in zip(flat[[2, 5, 7, 10]], shares[[2, 5, 7, 10]], strict=True):
+        steps = math.log(0.01) / (2 * math.log(abs(1 - 2 * best * x)))
+        said = f"{steps / 1e6:.0f} million" if steps >= 1e6 else f"{float(f'{steps:.2g}'):,.0f}"
+        axes.text(x, float(y) + 0.025, f"{said} steps", ha="center", fontsize=11, color="0.25")
+    return (
+        "Each of 11 directions of the raw measurements as a stem: how steep it is, relative to the steepest, and its "
+        "share of the removable loss. Numbers beside four of them: the steps until that share is down to its hundredth. "
+        f"The flattest holds {float(shares[-1]):.0%} of the loss and needs the most, the steepest "
+        f"holds {float(shares[0]):.1%}."
+    )
+
+
+@lesson.figure(
+    list(VERSIONS),
+    "$\\sigma_i^2 / \\sigma_{max}^2$",
+    "share of the removable loss",
+    size=(10.6, 3.2),
+    grid=(1, 4),
+    subplots={"sharey": True},
+    xscale="log",
+    xlim=(5e-9, 5),
+    ylim=(0, 0.68),
+    legend=None,
+)
+def plot_versions(*axes):
+    """Draw the directions of the four versions of the patients' measurements with one scale."""
+    said = []
+    for one, version in zip(axes, VERSIONS, strict=True):
+        flat, shares = draw_directions(one, version)
+        late = float(shares[flat < 1e-3].sum())
+        one.axvline(1e-3, color="0.55", linewidth=0.9, linestyle=":")
+        one.text(6e-4, 0.6, f"{late:.0%}", ha="right", color="0.3", fontsize=13, fontweight="bold")
+        one.text(1.4e-3, 0.6, f"{1 - late:.0%}", ha="left", color="0.3", fontsize=13, fontweight="bold")
+        one.set_xticks([1e-8, 1e-6, 1e-4, 1e-2, 1])
+        said.append(f"{version} {late:.0%}")
+    return (
+        "The directions of the four versions as stems: how steep, and which share of the removable loss. The dotted line is "
+        f"at a thousandth of the steepest; left of it lie {', '.join(said)}."
+    )
+
+
+@cache
+def step_counts() -> dict[str, dict[str, list[int]]]:
+    """Return the fewest steps to 1%, by version and method: of all patients, then of five random subsets."""
+    who = (None, *range(SUBSETS))
+    return {
+        version: {
+            "gradient descent": [fewest_steps(version, subset=one)[0] for one in who],
+            "with momentum": [fewest_with_momentum(version, subset=one)[0] for one in who],
+        }
+        for version in VERSIONS
+    }
+
+
+@lesson.figure(
+    "Steps until 1% is left, each at its best setting",
+    "steps (logarithmic)",
+    "measurements",
+    size=(8.2, 3.4),
+    xscale="log",
+    xlim=(1, 2e11),
+    ylim=(-0.6, 3.6),
+    legend=None,
+)
+def plot_steps(axes):
+    """Draw the fewest steps of each version without and with momentum: all patients, and the range of five subsets."""
+    said = []
+    for row, (version, methods) in enumerate(step_counts().items()):
+        for (method, (whole, *parts)), color, mark, shift in zip(
+            methods.items(), (BLUE, ORANGE), "os", (-0.16, 0.16), strict=True
+        ):
+            y = 3 - row - shift
+            axes.plot([min(parts), max(parts)], [y, y], "-", color=color, linewidth=5, alpha=0.35)
+            axes.plot([whole], [y], mark, color=color, markersize=7)
+            axes.text(1.7 * max(whole, *parts), y, f"{whole:,} {method}", va="center", fontsize=10, color=color)
+            said.append(f"{version} {method} {whole:,}, subsets {min(parts):,} to {max(parts):,}")
+    axes.set_yticks(range(4), VERSIONS[::-1])
+    return f"Fewest steps until 1% of the removable loss is left, on a logarithmic axis: {'; '.join(said)}."
+
+
+def steps_table() -> Markdown:
+    """Return the fewest steps to 1% as a table: all patients, and smallest to largest of five subsets."""
+    cell = lambda whole, *parts: f"{whole:,} ({min(parts):,} to {max(parts):,})"  # noqa: E731
+    rows = [[version, *(cell(*found) for found in methods.values())] for version, methods in step_counts().items()]
+    return markdown_table(["measurements", "gradient descent", "with momentum"], rows)
+
+
+OVERSHOOT = (0.1, 0.2)
+
+
+@lesson.figure(
+    [f"η = {step_size}" for step_size in OVERSHOOT],
+    "step t",
+    "error $w_t[i] - w^*[i]$",
+    size=(8.6, 3.4),
+    grid=(1, 2),
+    subplots={"sharey": True},
+    xlim=(-0.5, 16.5),
+    ylim=(-1.15, 1.15),
+    legend=["upper right", "upper right"],
+)
+def plot_overshoot(*axes):
+    """Draw the signed errors of both directions of sigma = (2, 1) for a step that undershoots and one that overshoots."""
+    sigmas, said = torch.tensor([2.0, 1.0], dtype=torch.float64), []
+    for one, step_size in zip(axes, OVERSHOOT, strict=True):
+        errors = closed_form(sigmas, 0 * sigmas, -torch.ones_like(sigmas), step_size=step_size, steps=16).T
+        for error, name, look, color in zip(errors, ("1", "2"), ("-o", "--s"), (BLUE, ORANGE), strict=True):
+            one.plot(error, look, color=color, markersize=5, label=f"direction {name}")
+        one.axhline(0, color=BLACK, linewidth=0.8)
+        factors = ", ".join(f"{f:.1f}" for f in contraction_factors(sigmas, step_size=step_size).tolist())
+        said.append(f"step size {step_size}: factors {factors}")
+    return f"Signed errors of two directions against the step, both from -1 on. {'; '.join(said)}."
 
 
 @lesson.figure(
@@ -107,7 +378,7 @@ def plot_worst_rate(axes, singular_values: Tensor):
     aspect="equal",
     legend=["lower left", None],
 )
-def plot_rotated(left, right, *, angle: float = 0.6, steps: int = 12):
+def plot_rotated(left, right_half, *, angle: float = 0.6, steps: int = 12):
     """Draw one run on a problem whose axes are turned, and the same run in the coordinates of its SVD."""
     turn = torch.tensor([[math.cos(angle), math.sin(angle)], [-math.sin(angle), math.cos(angle)]], dtype=torch.float64)
     matrix = torch.diag(torch.tensor([2.0, 0.8], dtype=torch.float64)) @ turn
@@ -115,19 +386,23 @@ def plot_rotated(left, right, *, angle: float = 0.6, steps: int = 12):
     path = gradient_descent(matrix, target, start, step_size=0.22, steps=steps)
     sigmas, _, axes, _ = svd_coordinates(matrix, target)
     grid = torch.cartesian_prod(*[torch.linspace(-2.4, 2.4, 81, dtype=torch.float64)] * 2)
-    for place, problem, walked in ((left, matrix, path), (right, torch.diag(sigmas), path @ axes)):
+    for place, problem, walked in ((left, matrix, path), (right_half, torch.diag(sigmas), path @ axes)):
         loss = least_squares_loss(problem, target, grid).reshape(81, 81).T
         ticks = grid[::81, 0]
         place.contour(ticks, ticks, loss, levels=[0.1, 0.6, 1.6, 3.2, 5.6], colors=BLACK, linewidths=0.6, alpha=0.5)
         place.plot(*walked.T, "-o", markersize=4, linewidth=1.4, label="iterates")
-    for column in range(2):
+    for column, color in enumerate((RED, PURPLE)):
         vector = axes[:, column] * (1 if axes[0, column] >= 0 else -1)
-        left.plot(
-            *torch.stack([-2.2 * vector, 2.2 * vector]).T, ":-"[column], color=RED, label=f"column {column + 1} of V"
-        )
-        (right.axhline if column == 0 else right.axvline)(0, color=RED, linestyle=":-"[column])
+        for place, arrow in ((left, vector), (right_half, torch.eye(2, dtype=torch.float64)[column])):
+            place.annotate(
+                "",
+                1.9 * arrow,
+                (0, 0),
+                arrowprops={"arrowstyle": "-|>", "color": color, "lw": 2.2, "ls": ("-", "--")[column]},
+            )
+            place.text(*(2.12 * arrow), f"$v_{column + 1}$", color=color, fontsize=13, ha="center", va="center")
     return (
-        "Left, the contours of a loss of two unknowns are tilted ellipses; the two columns of V are their axes, and the "
+        "Left, the contours of a loss of two unknowns are tilted ellipses with the axes v1 and v2, and the "
         "iterates jump to and fro along the short axis. Right, the same run seen in coordinates along those columns: the "
         "ellipses lie along the axes, and each coordinate shrinks by its own factor."
     )
@@ -142,7 +417,7 @@ def plot_rotated(left, right, *, angle: float = 0.6, steps: int = 12):
     yscale=["linear", "log"],
     legend=["lower right", "upper right"],
 )
-def plot_momentum(left, right, *, sigmas: Sequence[float] = (1.0, 0.7, 0.4, 0.1), steps: int = 200):
+def plot_momentum(left, second, *, sigmas: Sequence[float] = (1.0, 0.7, 0.4, 0.1), steps: int = 200):
     """Draw the rate along one direction for three momenta, and the best runs with and without momentum."""
     curvatures = np.linspace(0.001, 4.4, 300)
     rate = lambda x, beta: heavy_ball_rate(torch.ones(1), step_size=x / 2, momentum=beta)  # noqa: E731
@@ -156,7 +431,7 @@ def plot_momentum(left, right, *, sigmas: Sequence[float] = (1.0, 0.7, 0.4, 0.1)
         f"with momentum {momentum:.3f}": {"step_size": step_size, "momentum": momentum},
     }
     walks = {name: heavy_ball(torch.diag(spectrum), still, still + 1, steps=steps, **run) for name, run in runs.items()}
-    lines(right, None, {name: walk.norm(dim=1).clamp(min=1e-12) for name, walk in walks.items()})
+    lines(second, None, {name: walk.norm(dim=1).clamp(min=1e-12) for name, walk in walks.items()})
     left_at = {name: float(walk[-1].norm()) for name, walk in walks.items()}
     return (
         "Left, the size of the larger root against 2 eta sigma squared: without momentum it falls to 0 and rises to 1 at "
@@ -194,52 +469,110 @@ def small_network(
     return torch.cat(parts), loss
 
 
-def edge_of_stability_runs(
-    step_sizes: Sequence[float] = (0.2, 0.1), *, steps: int = 3000, every: int = 25
-) -> dict[float, tuple[list[float], list[float]]]:
-    """Train the small network by full-batch gradient descent; return (losses, sharpnesses) per step size."""
-    runs = {}
-    for step_size in step_sizes:
-        weights, loss = small_network()
-        generator = torch.Generator().manual_seed(1)
-        losses, sharpnesses = [], []
-        for step in range(steps):
-            if step % every == 0:
-                losses.append(float(loss(weights)))
-                sharpnesses.append(sharpness(loss, weights, generator=generator))
-            weights.requires_grad_()
-            (gradient,) = torch.autograd.grad(loss(weights), weights)
-            weights = weights.detach() - step_size * gradient
-        runs[step_size] = losses, sharpnesses
-    return runs
+EDGE_STEPS = (0.1, 0.05)
+
+
+@cache
+def train_network(step_size: float, *, steps: int = 4000, every: int = 100) -> tuple[list[float], list[float]]:
+    """Train the small network by full-batch gradient descent; return losses and sharpnesses, one every `every` steps."""
+    weights, loss = small_network()
+    gradient = torch.func.grad(loss)
+    generator = torch.Generator().manual_seed(1)
+    losses, sharpnesses = [], []
+    for step in range(steps + 1):
+        if step % every == 0:
+            losses.append(float(loss(weights)))
+            sharpnesses.append(sharpness(loss, weights, generator=generator))
+        weights = weights - step_size * gradient(weights)
+    return losses, sharpnesses
 
 
 @lesson.figure(
-    ["The loss still falls", "Sharpness climbs to $2/\\eta$"],
+    ["The loss", "The sharpness, with each step's border"],
     "step t",
-    ["training loss", "largest Hessian eigenvalue"],
-    size=(8.6, 3.8),
+    ["training loss", "$\\lambda_{max}$"],
+    size=(8.8, 3.8),
     grid=(1, 2),
     yscale=["log", "linear"],
-    example=edge_of_stability_runs,
+    ylim=[None, (0, 44)],
+    legend=None,
 )
-def plot_edge_of_stability(
-    left, right, runs: Mapping[float, tuple[Sequence[float], Sequence[float]]], *, every: int = 25
-):
-    """Draw loss and sharpness of full-batch training, one (losses, sharpnesses) pair a step size."""
-    labels = [f"$\\eta$ = {step_size:g}" for step_size in runs]
-    losses, sharpnesses = zip(*runs.values(), strict=True)
-    steps = every * np.arange(len(losses[0]))
-    lines(left, steps, dict(zip(labels, losses, strict=True)))
-    curves = lines(right, steps, dict(zip(labels, sharpnesses, strict=True)))
-    for step_size, curve in zip(runs, curves, strict=True):
-        right.axhline(2 / step_size, color=curve.get_color(), linewidth=1, linestyle=":")
-    right.set_ylim(0, None)
-    settled = [float(np.mean(values[-len(values) // 3 :])) for values in sharpnesses]
-    said = [f"step size {s:g} settles near {v:.0f} (2 / eta = {2 / s:.0f})" for s, v in zip(runs, settled, strict=True)]
+def plot_edge_of_stability(left, second, *, every: int = 100):
+    """Draw loss and sharpness of the small network for two step sizes."""
+    said = []
+    for step_size, color, style in zip(EDGE_STEPS, (BLUE, ORANGE), ("-", "--"), strict=True):
+        losses, sharpnesses = train_network(step_size, every=every)
+        steps = every * np.arange(len(losses))
+        for axes, values in ((left, losses), (second, sharpnesses)):
+            axes.plot(steps, values, style, color=color, label=f"$\\eta$ = {step_size:g}")
+        second.axhline(2 / step_size, color=color, linewidth=1, linestyle=":")
+        second.text(
+            4000, 2 / step_size + 0.7, f"border 2/η = {2 / step_size:.0f}", color=color, ha="right", fontsize=11
+        )
+        second.text(
+            steps[-1], 28.5 if step_size == 0.05 else 16, f"η = {step_size:g}", color=color, ha="right", fontsize=12
+        )
+        said.append(f"step size {step_size:g}: {sharpnesses[0]:.1f} at the start, {sharpnesses[-1]:.1f} at the end")
+    left.text(2000, losses[20] * 1.5, "η = 0.05", color=ORANGE, fontsize=12)
+    left.text(600, 0.008, "η = 0.1", color=BLUE, fontsize=12)
     return (
-        "Full-batch training of a small tanh network. Left: the loss falls, with spikes. Right: the largest Hessian "
-        f"eigenvalue goes to 2 / eta (dotted), swings around it and settles: {'; '.join(said)}."
+        "Full-batch training of a small tanh network with two step sizes. Left: both losses fall. Right: the sharpness, "
+        f"with dotted lines at 2 / eta; {'; '.join(said)}."
+    )
+
+
+@cache
+def past_the_border(*, start: int = 1100, steps: int = 80, step_size: float = 0.1) -> dict[str, list[float]]:
+    """Follow the network, and its second-order Taylor polynomial at step `start`, from there with the same step.
+
+    Returns the jump of each step along the sharpest direction of that point, both ways, and the network's sharpness.
+    """
+    weights, loss = small_network()
+    gradient = torch.func.grad(loss)
+    for _ in range(start):
+        weights = weights - step_size * gradient(weights)
+    hessian, slope = torch.func.hessian(loss)(weights), gradient(weights)
+    sharpest = torch.linalg.eigh(hessian).eigenvectors[:, -1]
+    generator = torch.Generator().manual_seed(1)
+    moved, frozen = weights.clone(), torch.zeros_like(weights)
+    found = {"network": [], "frozen": [], "sharpness": []}
+    for _ in range(steps):
+        found["sharpness"].append(sharpness(loss, moved, generator=generator, tolerance=1e-3))
+        pulls = gradient(moved), slope + hessian @ frozen
+        moved, frozen = moved - step_size * pulls[0], frozen - step_size * pulls[1]
+        for name, pull in zip(("network", "frozen"), pulls, strict=True):
+            found[name].append(abs(float(step_size * pull @ sharpest)))
+    return found
+
+
+@lesson.figure(
+    ["Jumps along the sharpest direction", "Sharpness"],
+    "steps after step 1,100",
+    ["size of one jump", "$\\lambda_{max}$"],
+    size=(8.8, 3.6),
+    grid=(1, 2),
+    yscale=["log", "linear"],
+    ylim=[(1e-5, 1e4), (14, 26)],
+    legend=None,
+)
+def plot_frozen(left, second):
+    """Draw what happens past the border in the network, and in the quadratic with its curvature at step 1,100."""
+    found = past_the_border()
+    left.plot(found["frozen"], "--", color=ORANGE)
+    left.plot(found["network"], "-", color=BLUE)
+    left.text(34, 600, "frozen quadratic", color=ORANGE, fontsize=12, ha="center")
+    left.text(57, 0.2, "network", color=BLUE, fontsize=12)
+    second.plot(found["sharpness"], "-", color=BLUE)
+    second.axhline(found["sharpness"][0], color=ORANGE, linestyle="--")
+    second.axhline(20, color="0.4", linestyle=":")
+    second.text(78, 20.25, "border 2/η = 20", color="0.3", fontsize=11, ha="right")
+    second.text(78, found["sharpness"][0] + 0.3, "frozen", color=ORANGE, fontsize=12, ha="right")
+    return (
+        "80 steps from step 1,100 on, with step size 0.1. Left: the jumps along the sharpest direction grow in both, "
+        f"on the frozen quadratic to {found['frozen'][-1]:.0e}, in the network to {max(found['network']):.2f}; there "
+        "they shrink again. "
+        f"Right: the network's sharpness falls from {max(found['sharpness']):.1f} to "
+        f"{min(found['sharpness']):.1f}, below the border."
     )
 
 
@@ -252,14 +585,12 @@ class TrajectoryExplorer(Explorer):
         "Left: the path of the iterates over the contours of the loss, from the start to the solution w* = (1, 0.5). "
         "Right: the error along each of the two directions against the step, on a logarithmic axis."
     )
-    step_size = Slider("step size", "η", "How far one step goes along the negative gradient", 0.2, 0.01, 0.6, 0.005)
-    sigma_1 = Slider(
-        "singular value", "σ₁", "Curvature of the loss along the first direction is 2σ₁²", 1.5, 0.2, 3.0, 0.05
-    )
+    step_size = Slider("step size", "η", "How far one step goes along the negative gradient", 0.2, 0.005, 1.2, 0.005)
+    sigma_1 = Slider("singular value", "σ₁", "How steep the loss is along the first direction", 1.5, 0.2, 3.0, 0.05)
     sigma_2 = Slider(
         "singular value",
         "σ₂",
-        "Curvature of the loss along the second direction is 2σ₂²; at 0 that direction never moves",
+        "How steep the loss is along the second direction",
         0.6,
         0.0,
         3.0,
@@ -270,6 +601,9 @@ class TrajectoryExplorer(Explorer):
     )
     start_2 = Slider(
         "start, second entry", "w₀[2]", "Where the iterates start, along the second direction", -1.5, -2.5, 2.5, 0.1
+    )
+    reveal = Switch(
+        "Show factors and border", "Show what a step multiplies each error by, the border and the best step"
     )
     together = ("step_size", "sigma_1")
     size = (9.0, 4.0)
@@ -288,7 +622,7 @@ class TrajectoryExplorer(Explorer):
         yscale=["linear", "log"],
     )
 
-    def compute(self, *, step_size, sigma_1, sigma_2, start_1, start_2):
+    def compute(self, *, step_size, sigma_1, sigma_2, start_1, start_2, reveal):
         """Return what is drawn, and for the words the two factors, the singular values and the iterates."""
         sigma = torch.tensor([sigma_1, sigma_2], dtype=torch.float64)
         start = torch.tensor([start_1, start_2], dtype=torch.float64)
@@ -307,6 +641,7 @@ class TrajectoryExplorer(Explorer):
             "iterates": path,
             "factors": contraction_factors(sigma, step_size=step_size).tolist(),
             "sigma": sigma,
+            "reveal": reveal,
         }
 
     def draw(self, plane, decay):
@@ -320,61 +655,68 @@ class TrajectoryExplorer(Explorer):
         return {"contours": contours, "path": path, "errors": errors}
 
     def words(self, state):
-        """Say which direction decides, how far the best step is, and where the path leads."""
-        factors = [abs(f) for f in state["factors"]]
-        values = " and ".join(f"|1 - 2ησ{n}²| = {f:.2f}" for n, f in zip("₁₂", factors, strict=True))
-        best = best_step(state["sigma"])
-        start, end = state["iterates"][0], state["iterates"][-1]
-        # A direction with sigma = 0 has no error: every value of its entry solves the problem.
-        moving = (state["sigma"] > 0).numpy()
-        distance = float(np.linalg.norm((end - self.solution.numpy())[moving]))
-        goal = "w*" if moving.all() else "the line of solutions"
-        advice = (
-            f"The best step here is {best:.3f}, the limit {stability_limit(state['sigma']):.3f}. From "
-            f"({start[0]:g}, {start[1]:g}), {self.steps} steps end "
-            f"{'more than 100,000' if distance > 1e5 else f'{distance:.2g}'} away from {goal}."
+        """Say what 40 steps do to the error along each direction, and on request the factors, border and best step."""
+        sigma, said = state["sigma"], []
+        for i, name in enumerate("₁₂"):
+            first, last = (abs(float(state["iterates"][k, i]) - float(self.solution[i])) for k in (0, -1))
+            if float(sigma[i]) == 0:
+                said.append(f"along direction {i + 1}, where σ{name} = 0, it stays {first:.2g}")
+            elif first < 1e-6:
+                said.append(f"along direction {i + 1} there is none at the start")
+            else:
+                now = "more than 100,000" if last > 1e5 else "below 1e-6" if last < 1e-6 else f"{last:.2g}"
+                said.append(f"along direction {i + 1} from {first:.2g} to {now}")
+        text = f"The size of the error in {self.steps} steps: {', '.join(said)}."
+        if not state["reveal"]:
+            return text
+        factors = " and ".join(f"{f:.2f}" for f in state["factors"])
+        return (
+            f"{text} One step multiplies the errors by {factors}. Border: {stability_limit(sigma):.3f}; "
+            f"best step: {best_step(sigma):.3f}."
         )
-        growing = [i for i, f in enumerate(factors) if f > 1 + 1e-9]
-        if growing:
-            worst = max(growing, key=lambda i: factors[i])
-            return f"Diverges along direction {worst + 1}: |1 - 2ησ{'₁₂'[worst]}²| = {factors[worst]:.2f}. {advice}"
-        if float(state["sigma"][1]) == 0:
-            return f"Direction 2 has σ₂ = 0 and never moves; direction 1 has |1 - 2ησ₁²| = {factors[0]:.2f}. {advice}"
-        if max(factors) > 1 - 1e-9:
-            return f"At the limit: {values}; the error along one direction keeps its size. {advice}"
-        if abs(factors[0] - factors[1]) < 1e-9:
-            return f"Converges: {values}; both directions are equally fast. {advice}"
-        slower = 1 + int(factors[1] > factors[0])
-        return f"Converges: {values}; direction {slower} is the slower one. {advice}"
 
 
-long_step_prediction = lesson.prediction(
+patience_prediction = lesson.prediction(
     "01.P1",
-    "One unknown $w$, loss $L(w) = (y - w)^2$, solution $w^* = y$. With $\\eta = 0.5$ a single step lands exactly on the "
-    "solution. With $\\eta = 0.8$, what does the error $w_t - w^*$ do?",
+    "The same step size goes on beyond step 10,000. After how many steps is 1% of the removable loss left?",
     {
-        "It shrinks and keeps its sign": "For that a step must stop short of the solution: η below 0.5.",
-        "It shrinks and changes sign at every step": "The factor is 1 - 2 · 0.8 = -0.6: smaller than 1 in size, and "
-        "negative.",
-        "It grows": "The factor is 1 - 2 · 0.8 = -0.6, whose absolute value is below 1.",
+        "About 30 thousand": "That is what a curve that keeps its speed would need. This one is carried by slower and "
+        "slower directions.",
+        "About 300 thousand": "By then most directions are done, but the flattest has hardly started.",
+        "About 3 million": "About 9% are left then, in the flattest direction alone.",
+        "About 30 million": right("Each step takes 76 billionths off what the flattest direction holds of the loss."),
     },
-    answer="It shrinks and changes sign at every step",
-    reveal=plot_signed_errors,
+    reveal=plot_wait,
+)
+
+overshoot_prediction = lesson.prediction(
+    "01.P2",
+    "Two directions with σ = (2, 1), $w^* = (1, 1)$, start at 0. Run A has step size 0.1, run B has 0.2. In B direction 1 "
+    "overshoots the solution at every step. Which run first brings the loss below 1e-6?",
+    {
+        "Run A": "Overshooting costs nothing by itself: only the size of what is left counts, and A's slower direction is "
+        "direction 2.",
+        "Both at the same step": "They would if both runs had the same slowest direction with the same size of error.",
+        "Run B": right("The longer step helps direction 2, which held run A up, by more than direction 1 loses."),
+        "Run A, since B diverges": "An overshoot grows only if it is longer than the error before it. Here it is shorter.",
+    },
+    reveal=plot_overshoot,
 )
 
 border_prediction = lesson.prediction(
-    "01.P2",
-    "In a network the largest Hessian eigenvalue $\\lambda_{max}$ grows during training. What happens when it reaches "
-    "$2/\\eta$, where the quadratic theory says that gradient descent becomes unstable?",
+    "01.P3",
+    "Step size 0.1, border 20. The sharpness starts at 10.5 and grows. What happens when it comes to 20?",
     {
-        "Training diverges": "On a fixed quadratic it would. Here the growing oscillation moves the weights to where "
-        "the loss is flatter.",
-        "λ stops there and the loss still falls": "The instability itself pushes the weights towards flatter places, "
-        "and growth and push-back balance near 2/η.",
-        "λ keeps growing, training does not care": "Above 2/η the iterates oscillate along the sharpest direction with "
-        "growing size; they cannot ignore it for long.",
+        "Training diverges": "On a fixed quadratic it would. Here the jumps themselves move the weights to where the loss "
+        "is less sharp.",
+        "It stays near 20, and the loss still falls": right(
+            "Past 20 jumps grow, and jumps lower the sharpness. Growth and push-back balance."
+        ),
+        "It keeps growing, and training does not care": "So it does with the shorter step, below its own border of "
+        "40. Past its border a run cannot ignore the sharpest direction for long.",
+        "It falls back to about 10, again and again": "It does fall when jumps are large, from 24 to 16, "
+        "but then grows back, and later swings are small.",
     },
-    answer="λ stops there and the loss still falls",
     reveal=plot_edge_of_stability,
 )
 

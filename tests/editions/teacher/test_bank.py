@@ -26,7 +26,7 @@ def test_every_exercise_stands_with_all_that_is_known_of_it(lesson):
 
 
 def test_a_changed_line_is_shown_with_the_right_one(register):
-    exercise = register.exercises["01.2"]
+    exercise = register.exercises["01.5"]
     shown = bank.diff_from_reference(exercise, exercise.mistakes[0].solution)
     right, wrong = shown.splitlines()
     assert right.startswith("-") and wrong.startswith("+")  # noqa: PT018
@@ -43,10 +43,10 @@ def test_a_mistake_shows_how_it_is_written_and_recognised(register):
             looks[exercise.id, mistake.name] = bank.show_mistake(exercise, mistake, module)
             if isinstance(mistake.solution, Edit):
                 assert "```diff" in looks[exercise.id, mistake.name]
-    assert "-0.5" in looks["01.1", "negative step"]
-    assert "lambda answer: answer < 0" in looks["01.1", "negative step"]
-    assert "s[0] ** 2 + s[-1] ** 2" in looks["01.5", "first and last entry"]
-    assert "holds" not in looks["01.5", "first and last entry"]
+    assert "-0.5" in looks["01.2", "negative step"]
+    assert "lambda answer: answer < 0" in looks["01.2", "negative step"]
+    assert "s[0] ** 2 + s[-1] ** 2" in looks["01.4", "first and last entry"]
+    assert "holds" not in looks["01.4", "first and last entry"]
 
 
 def test_a_prediction_shows_each_answer_and_marks_the_right_one(predictions):

@@ -10,8 +10,9 @@ from course_lib.optimization.gradient_descent import best_step, gradient_descent
 from course_lib.teaching import edit
 
 GIVES_AWAY = {
-    "01.P1": [r"changes sign", r"-0\.6\b", r"zigzag", r"negative factor|factor is negative"],
-    "01.P2": [r"edge of stability", r"loss keeps falling", r"settles at 2", r"sits at the border"],
+    "01.P1": [r"31 million", r"31\.[34]", r"30 million steps", r"31,4"],
+    "01.P2": [r"16 steps", r"(?i)run B is faster", r"31 and 16", r"steps to 1e-6"],
+    "01.P3": [r"(?i)edge of stability", r"(?i)stays near the border", r"19\.9|20\.0", r"(?i)settles"],
 }
 
 
@@ -88,12 +89,24 @@ def by_ternary_search(singular_values):
     return (low + high) / 2
 
 
-def case(**changed):
-    return {"singular_value": 2.0, "target": 3.0, "start": 0.0, "step_size": 0.1, "steps": 5, **changed}
-
-
 ANSWERS = {
     "01.1": [
+        ("solved", "four decimals", 1.6166),
+        ("solved", "a fraction", Fraction(3, 2) * (1 + Fraction(3, 5) ** 5)),
+        ("solved", "a tensor", torch.tensor(1.61664)),
+        ("one factor for all steps", "the first step", 1.5 - 0.6 * -1.5),
+        ("factor without its sign", "an error that shrinks on one side", 1.5 - 1.5 * 0.6**5),
+        ("one step too few", "four steps", 1.5 - 1.5 * 0.6**4),
+        ("one step too many", "six steps", 1.5 - 1.5 * 0.6**6),
+        ("the error itself", "the error", 1.5 * 0.6**5),
+        ("the error of the wrong sign", "solution less iterate", -1.5 * 0.6**5),
+        ("factor of the loss with one half", "the other factor", 1.5 - 1.5 * 0.2**5),
+        ("solution w* = y", "y for w*", 3 + 3 * 0.6**5),
+        ("wrong", "the solution", 1.5),
+        ("wrong", "three steps", 1.5 + 1.5 * 0.6**3),
+        ("malformed", "the whole path", [0, 2.4, 0.96]),
+    ],
+    "01.2": [
         ("solved", "a fraction", Fraction(1, 2)),
         ("solved", "a tensor", torch.tensor(0.5)),
         ("solved", "2 over sigma squared, written out", 2 / 2**2),
@@ -109,24 +122,6 @@ ANSWERS = {
         ("malformed", "an interval", (0, 0.5)),
         ("malformed", "words", "1/2"),
     ],
-    "01.2": [
-        ("solved", "autograd", by_autograd),
-        ("solved", "normal equations multiplied out", lambda X, y, w, eta: w - 2 * eta * (X.T @ X @ w - X.T @ y)),
-        ("solved", "in place", in_place),
-        ("solved", "gradient_descent of the library",
-         lambda X, y, w, eta: gradient_descent(X, y, w, step_size=eta, steps=1)[1]),
-        ("solved", "a row vector from the left", lambda X, y, w, eta: w + 2 * eta * (y - X @ w) @ X),
-        ("averaged over rows", "mse_loss", by_mse),
-        ("missing transpose", "X where its transpose belongs", lambda X, y, w, eta: w + 2 * eta * X @ (y - X @ w)),
-        ("dropped the 2", "loss with 1/2", lambda X, y, w, eta: w - eta * X.T @ (X @ w - y)),
-        ("went uphill", "plus the gradient", lambda X, y, w, eta: w + eta * 2 * X.T @ (X @ w - y)),
-        ("uphill, without the 2", "plus half the gradient", lambda X, y, w, eta: w + eta * X.T @ (X @ w - y)),
-        ("returned the change", "minus eta times the gradient", lambda X, y, w, eta: -2 * eta * X.T @ (X @ w - y)),
-        ("no step size", "the whole gradient", lambda X, y, w, eta: w - 2 * X.T @ (X @ w - y)),
-        ("gradient of the target alone", "forgot X w", lambda X, y, w, eta: w + 2 * eta * X.T @ y),
-        ("wrong", "the solution itself", by_normal_equations),
-        ("malformed", "float32", still_tracked),
-    ],
     "01.3": [
         ("solved", "a loop", counted),
         ("solved", "the library's", lambda s, eta, eps: steps_to_accuracy(s, step_size=eta, accuracy=eps)),
@@ -138,7 +133,7 @@ ANSWERS = {
             math.log10(eps) / math.log10(abs(1 - 2 * eta * s**2))) + 1),
         ("no case for a factor of 0", "plain formula",
          lambda s, eta, eps: math.floor(math.log(eps) / math.log(abs(1 - 2 * eta * s**2))) + 1),
-        ("left out the absolute value", "the notes' formula, with the case of 0",
+        ("left out the absolute value", "no absolute value, with the case of 0",
          lambda s, eta, eps: 1 if 1 - 2 * eta * s**2 == 0 else math.floor(math.log(eps) / math.log(1 - 2 * eta * s**2)) + 1),
         ("rounded up, no case for a factor of 0", "ceil",
          lambda s, eta, eps: math.ceil(math.log(eps) / math.log(abs(1 - 2 * eta * s**2)))),
@@ -154,27 +149,6 @@ ANSWERS = {
         ("wrong", "loss instead of error", lambda s, eta, eps: counted(s, eta, math.sqrt(eps))),
     ],
     "01.4": [
-        ("solved", "two steps", case(steps=2)),
-        ("solved", "overshooting, an even number of steps", case(step_size=0.2, steps=2)),
-        ("solved", "no step, factor 1/5", case(steps=0)),
-        ("solved", "a start beyond the solution", case(start=10.0, steps=3)),
-        ("solved", "whole numbers",
-         {"singular_value": 1, "target": 1, "start": 0, "step_size": Fraction(1, 4), "steps": 4}),
-        ("solved", "many steps with a small step", case(step_size=0.001, steps=1000)),
-        ("one step", "the first step", case(steps=1, start=7.0)),
-        ("start at the solution", "start at y / sigma", case(target=4.0, start=2.0)),
-        ("solved in one step", "the step 1/(2 sigma^2)", case(step_size=1 / 8, steps=9)),
-        ("barely moving", "a tiny step", case(step_size=1e-4, steps=10)),
-        ("need", "the limit itself", case(step_size=0.25)),
-        ("need", "step size 0", case(step_size=0.0)),
-        ("need", "sigma 0", case(singular_value=0.0)),
-        ("need", "half a step", case(steps=0.5)),
-        ("an overshoot that shrinks slowly", "just below the limit", case(step_size=0.2499, steps=5)),
-        ("malformed", "a list", [2.0, 3.0, 0.0, 0.1, 5]),
-        ("malformed", "greek keys", {"sigma": 2.0, "y": 3.0, "w0": 0.0, "eta": 0.1, "t": 5}),
-        ("malformed", "a list in the place of a number", case(start=[0.0])),
-    ],
-    "01.5": [
         ("solved", "ternary search", by_ternary_search),
         ("solved", "the library's", best_step),
         ("solved", "numpy", lambda s: 1 / (np.max(s.numpy() ** 2) + np.min(s.numpy()[s.numpy() > 0] ** 2))),
@@ -195,5 +169,23 @@ ANSWERS = {
         ("largest over smallest", "1 over kappa", lambda s: (s[s > 0].min() / s.max()) ** 2),
         ("wrong", "geometric mean", lambda s: 1 / (2 * s.max() * s[s > 0].min())),
         ("malformed", "a step for each direction", lambda s: 1 / (2 * s**2)),
+    ],
+    "01.5": [
+        ("solved", "autograd", by_autograd),
+        ("solved", "normal equations multiplied out", lambda X, y, w, eta: w - 2 * eta * (X.T @ X @ w - X.T @ y)),
+        ("solved", "in place", in_place),
+        ("solved", "gradient_descent of the library",
+         lambda X, y, w, eta: gradient_descent(X, y, w, step_size=eta, steps=1)[1]),
+        ("solved", "a row vector from the left", lambda X, y, w, eta: w + 2 * eta * (y - X @ w) @ X),
+        ("averaged over rows", "mse_loss", by_mse),
+        ("missing transpose", "X where its transpose belongs", lambda X, y, w, eta: w + 2 * eta * X @ (y - X @ w)),
+        ("dropped the 2", "loss with 1/2", lambda X, y, w, eta: w - eta * X.T @ (X @ w - y)),
+        ("went uphill", "plus the gradient", lambda X, y, w, eta: w + eta * 2 * X.T @ (X @ w - y)),
+        ("uphill, without the 2", "plus half the gradient", lambda X, y, w, eta: w + eta * X.T @ (X @ w - y)),
+        ("returned the change", "minus eta times the gradient", lambda X, y, w, eta: -2 * eta * X.T @ (X @ w - y)),
+        ("no step size", "the whole gradient", lambda X, y, w, eta: w - 2 * X.T @ (X @ w - y)),
+        ("gradient of the target alone", "forgot X w", lambda X, y, w, eta: w + 2 * eta * X.T @ y),
+        ("wrong", "the solution itself", by_normal_equations),
+        ("malformed", "float32", still_tracked),
     ],
 }  # fmt: skip
