@@ -7,7 +7,6 @@ from itertools import pairwise
 
 import numpy as np
 import torch
-from IPython.display import Markdown
 from torch import Tensor
 
 from course_lib.lessons.gradient_descent_stability.contents import lesson
@@ -29,7 +28,7 @@ from course_lib.optimization.gradient_descent import (
     svd_coordinates,
     worst_rate,
 )
-from course_lib.teaching import Explorer, Slider, Switch, lines, markdown_table, panels, right
+from course_lib.teaching import Explorer, Slider, Switch, lines, panels, right
 from course_lib.teaching.style import BLACK, BLUE, ORANGE, PURPLE, RED
 
 SPECTRUM = torch.tensor([2.0, 1.7, 1.4, 1.1, 0.8], dtype=torch.float64)
@@ -176,10 +175,7 @@ def plot_wait(axes):
         fontsize=12,
         fontweight="bold",
     )
-    return (
-        "Share of the removable loss left against the step, on logarithmic axes, for the best of 60 steps: it falls fast at "
-        f"first, then in stairs, and reaches 1% after {steps / 1e6:.1f} million steps."
-    )
+    return f"The same run in closed form: 1% of the removable loss is left after {steps / 1e6:.1f} million steps."
 
 
 def draw_directions(axes, version: str):
@@ -210,10 +206,9 @@ def plot_directions(axes):
         said = f"{steps / 1e6:.0f} million" if steps >= 1e6 else f"{float(f'{steps:.2g}'):,.0f}"
         axes.text(x, float(y) + 0.025, f"{said} steps", ha="center", fontsize=11, color="0.25")
     return (
-        "Each of 11 directions of the raw measurements as a stem: how steep it is, relative to the steepest, and its "
-        "share of the removable loss. Numbers beside four of them: the steps until that share is down to its hundredth. "
-        f"The flattest holds {float(shares[-1]):.0%} of the loss and needs the most, the steepest "
-        f"holds {float(shares[0]):.1%}."
+        "Eleven directions of the raw measurements, steep ones on the right, with their shares of the removable loss, "
+        f"{float(shares[-1]):.0%} in the flattest and {float(shares[0]):.1%} in the steepest. Numbers: steps that leave a "
+        "hundredth of a share."
     )
 
 
@@ -241,8 +236,8 @@ def plot_versions(*axes):
         one.set_xticks([1e-8, 1e-6, 1e-4, 1e-2, 1])
         said.append(f"{version} {late:.0%}")
     return (
-        "The directions of the four versions as stems: how steep, and which share of the removable loss. The dotted line is "
-        f"at a thousandth of the steepest; left of it lie {', '.join(said)}."
+        "The directions of the four versions. Share of the removable loss left of the dotted line, below a thousandth of "
+        f"the steepest: {', '.join(said)}."
     )
 
 
@@ -257,6 +252,11 @@ def step_counts() -> dict[str, dict[str, list[int]]]:
         }
         for version in VERSIONS
     }
+
+
+def rounded(count: int) -> str:
+    """Write a count with three digits, which rounding on another machine does not change."""
+    return f"{float(f'{count:.3g}'):,.0f}"
 
 
 @lesson.figure(
@@ -279,17 +279,11 @@ def plot_steps(axes):
             y = 3 - row - shift
             axes.plot([min(parts), max(parts)], [y, y], "-", color=color, linewidth=5, alpha=0.35)
             axes.plot([whole], [y], mark, color=color, markersize=7)
-            axes.text(1.7 * max(whole, *parts), y, f"{whole:,} {method}", va="center", fontsize=10, color=color)
-            said.append(f"{version} {method} {whole:,}, subsets {min(parts):,} to {max(parts):,}")
+            axes.text(1.7 * max(whole, *parts), y, f"{rounded(whole)} {method}", va="center", fontsize=10, color=color)
+            counts = f"{rounded(whole)} ({rounded(min(parts))} to {rounded(max(parts))})"
+            said.append(f"{version} {counts}" if method == "gradient descent" else f"with momentum {counts}")
     axes.set_yticks(range(4), VERSIONS[::-1])
-    return f"Fewest steps until 1% of the removable loss is left, on a logarithmic axis: {'; '.join(said)}."
-
-
-def steps_table() -> Markdown:
-    """Return the fewest steps to 1% as a table: all patients, and smallest to largest of five subsets."""
-    cell = lambda whole, *parts: f"{whole:,} ({min(parts):,} to {max(parts):,})"  # noqa: E731
-    rows = [[version, *(cell(*found) for found in methods.values())] for version, methods in step_counts().items()]
-    return markdown_table(["measurements", "gradient descent", "with momentum"], rows)
+    return f"Fewest steps until 1% is left, and the range of five subsets: {'; '.join(said)}."
 
 
 OVERSHOOT = (0.1, 0.2)
@@ -335,8 +329,8 @@ def plot_signed_errors(axes, step_sizes: Sequence[float] = (0.2, 0.5, 0.8, 1.05)
         axes.plot(errors, marker=marker, markersize=4, label=label)
     axes.axhline(0, color=BLACK, linewidth=0.8, linestyle="-")
     return (
-        "The error against the step for sigma = 1: with step size 0.2 it shrinks on one side of zero, with 0.5 it is "
-        "zero after one step, with 0.8 it changes sign at every step and shrinks, with 1.05 it changes sign and grows."
+        "The error against the step for four factors: 0.6 shrinks, 0 ends it in one step, -0.6 changes sign and shrinks, "
+        "-1.1 changes sign and grows."
     )
 
 
@@ -362,9 +356,8 @@ def plot_worst_rate(axes, singular_values: Tensor):
     axes.axhline(1, color=BLACK, linewidth=0.8, linestyle="--")
     axes.set_xlim(0, steps[-1])
     return (
-        f"The factor of every direction against the step size for {len(singular_values)} singular values. Their "
-        f"maximum is V-shaped: the smallest singular value is its left arm, the largest its right arm, and they cross "
-        f"at the best step {best:.4f}, with rate {rate:.3f}; at the limit {limit:.4f} the maximum reaches 1."
+        f"The size of {len(singular_values)} factors against the step size. The largest is a V: its left arm is "
+        f"the flattest direction, its right arm the steepest. Best step {best:.4f}, rate {rate:.3f}; limit {limit:.4f}."
     )
 
 
@@ -402,9 +395,8 @@ def plot_rotated(left, right_half, *, angle: float = 0.6, steps: int = 12):
             )
             place.text(*(2.12 * arrow), f"$v_{column + 1}$", color=color, fontsize=13, ha="center", va="center")
     return (
-        "Left, the contours of a loss of two unknowns are tilted ellipses with the axes v1 and v2, and the "
-        "iterates jump to and fro along the short axis. Right, the same run seen in coordinates along those columns: the "
-        "ellipses lie along the axes, and each coordinate shrinks by its own factor."
+        "Left, a loss with tilted ellipses, and a run that jumps to and fro along their short axis. Right, the same in "
+        "coordinates along the axes: each shrinks by its own factor."
     )
 
 
@@ -515,10 +507,7 @@ def plot_edge_of_stability(left, second, *, every: int = 100):
         said.append(f"step size {step_size:g}: {sharpnesses[0]:.1f} at the start, {sharpnesses[-1]:.1f} at the end")
     left.text(2000, losses[20] * 1.5, "η = 0.05", color=ORANGE, fontsize=12)
     left.text(600, 0.008, "η = 0.1", color=BLUE, fontsize=12)
-    return (
-        "Full-batch training of a small tanh network with two step sizes. Left: both losses fall. Right: the sharpness, "
-        f"with dotted lines at 2 / eta; {'; '.join(said)}."
-    )
+    return f"Left: both losses fall, one of them with spikes. Right: the sharpness, and 2 / eta (dotted); {'; '.join(said)}."
 
 
 @cache
@@ -568,11 +557,9 @@ def plot_frozen(left, second):
     second.text(78, 20.25, "border 2/η = 20", color="0.3", fontsize=11, ha="right")
     second.text(78, found["sharpness"][0] + 0.3, "frozen", color=ORANGE, fontsize=12, ha="right")
     return (
-        "80 steps from step 1,100 on, with step size 0.1. Left: the jumps along the sharpest direction grow in both, "
-        f"on the frozen quadratic to {found['frozen'][-1]:.0e}, in the network to {max(found['network']):.2f}; there "
-        "they shrink again. "
-        f"Right: the network's sharpness falls from {max(found['sharpness']):.1f} to "
-        f"{min(found['sharpness']):.1f}, below the border."
+        "Left: jumps along the sharpest direction grow on the frozen quadratic to "
+        f"{found['frozen'][-1]:.0e}, in the network to {max(found['network']):.2f}, where they shrink again. Right: its "
+        f"sharpness falls from {max(found['sharpness']):.1f} to {min(found['sharpness']):.1f}, below the border."
     )
 
 

@@ -189,3 +189,16 @@ ANSWERS = {
         ("malformed", "float32", still_tracked),
     ],
 }  # fmt: skip
+
+NEIGHBOURS = {
+    "01.3": ("w = w + 2 * step_size * sigma * (sigma - sigma * w)", "w = w + step_size * sigma * (sigma - sigma * w)"),
+    "01.4": ("sigmas.max() ** 2 + sigmas.min() ** 2)", "sigmas.max() ** 2 + sigmas.median() ** 2)"),
+    "01.5": ("(direct @ X.T - turned @ V.T @ X.T)", "(direct @ X.T - turned @ V @ X.T)"),
+    "01.6": ("** (2 * 10_000)", "** 10_000"),
+    "01.7": ("1.01 * float(2 / curvature)", "1.01 * float(1 / curvature)"),
+    "01.b1": ("long_run = lesson.train_network(0.1)", "long_run = lesson.train_network(0.05)"),
+    "01.b2": ("control = lesson.train_network(0.05)", "control = lesson.train_network(0.1)"),
+    "01.b3": ('past["frozen"][-1], at_least', 'past["network"][-1], at_least'),
+    "01.c1": ('for v in ("centred", "standardised"))', 'for v in ("centred", "scaled"))'),
+    "01.c2": ('counts["raw"]["with momentum"]', 'counts["scaled"]["with momentum"]'),
+}  # fmt: skip

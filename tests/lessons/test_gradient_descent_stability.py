@@ -1,0 +1,178 @@
+"""What the pictures of lesson 01 show, and what its explorer says, against runs written out."""
+
+import itertools
+import re
+
+import numpy as np
+import pytest
+import torch
+
+from course_lib.lessons import gradient_descent_stability as lesson
+from course_lib.optimization.gradient_descent import gradient_descent, least_squares_loss, stability_limit
+from tests.drawing import line_labelled
+
+pytest.importorskip("sklearn")
+
+
+def removable_left(version, step_size, steps, subset=None):
+    """Run gradient descent on the patients step by step, and return the share of the removable loss left."""
+    matrix, target = lesson.patients(version, subset=subset)
+    path = gradient_descent(
+        matrix, target, torch.zeros(11, dtype=torch.float64), step_size=step_size, steps=steps
+    )
+    losses = least_squares_loss(matrix, target, path)
+    least = (
+        (target - matrix @ torch.linalg.lstsq(matrix, target[:, None], driver="gelsd").solution[:, 0])
+        .square()
+        .sum()
+    )
+    return (losses - least) / (losses[0] - least)
+
+
+def test_versions_differ_in_columns_only_and_fit_alike():
+    fits = []
+    for version in lesson.VERSIONS:
+        matrix, target = lesson.patients(version)
+        assert matrix.shape == (442, 11)
+        assert (matrix[:, 0] == 1).all()
+        assert float(target.mean()) == pytest.approx(0, abs=1e-9)
+        fits.append(matrix @ torch.linalg.lstsq(matrix, target[:, None], driver="gelsd").solution[:, 0])
+        columns = matrix[:, 1:]
+        assert torch.allclose(columns.mean(0), columns.new_zeros(10), atol=1e-9) == (
+            version in ("centred", "standardised")
+        )
+        assert torch.allclose(columns.std(0, correction=0), columns.new_ones(10)) == (
+            version in ("scaled", "standardised")
+        )
+    assert all(torch.allclose(fit, fits[0], atol=1e-5) for fit in fits)
+    with pytest.raises(ValueError, match="version must be one of"):
+        lesson.patients("whitened")
+    assert lesson.patients(subset=1)[0].shape == (350, 11)
+
+
+def test_the_hook_runs_gradient_descent():
+    step_size = lesson.best_of_sweep()
+    left = lesson.run_of_patients(step_size, steps=300)
+    assert np.allclose(left, removable_left("raw", step_size, 300), rtol=1e-6)
+    assert lesson.run_of_patients(1.01 * stability_limit(lesson.spectrum("raw")[0]), steps=900)[-1] > 10
+
+
+@pytest.mark.parametrize("subset", [None, 2])
+def test_fewest_steps_are_those_of_real_runs(subset):
+    steps, share = lesson.fewest_steps("standardised", subset=subset)
+    limit = stability_limit(lesson.spectrum("standardised", subset)[0])
+    runs = {s: removable_left("standardised", s * limit, 40, subset) for s in lesson.SWEEP}
+    first = {s: int((run <= 0.01).int().argmax()) for s, run in runs.items() if (run <= 0.01).any()}
+    assert min(first.values()) == first[share] == steps
+
+
+def test_momentum_counts_are_those_of_a_run():
+    steps, momentum = lesson.fewest_with_momentum("standardised")
+    matrix, target = lesson.patients("standardised")
+    sigmas, _ = lesson.spectrum("standardised")
+    least = (target - matrix @ torch.linalg.pinv(matrix) @ target).square().sum()
+    found = []
+    for share in lesson.MOMENTUM_SWEEP:
+        weights = before = torch.zeros(11, dtype=torch.float64)
+        for _ in range(steps):
+            pull = 2 * matrix.T @ (target - matrix @ weights)
+            size = share * (1 + momentum) * stability_limit(sigmas)
+            weights, before = weights + size * pull + momentum * (weights - before), weights
+        loss = (target - matrix @ weights).square().sum()
+        found.append(float((loss - least) / (target.square().sum() - least)))
+    assert min(found) <= 0.01
+    assert steps < lesson.fewest_steps("standardised")[0]
+
+
+def test_the_steps_picture_shows_the_counts():
+    counts = lesson.step_counts()
+    assert list(counts) == list(lesson.VERSIONS)
+    axes = lesson.FIGURES["steps"]().axes[0]
+    shown = [text.get_text() for text in axes.texts]
+    for methods in counts.values():
+        for method, (whole, *parts) in methods.items():
+            assert f"{lesson.rounded(whole)} {method}" in shown
+            assert len(parts) == 5
+    assert lesson.rounded(31_413_929) == "31,400,000"
+    assert lesson.rounded(7) == "7"
+
+
+def test_shares_by_direction_add_up_to_the_loss():
+    axes = lesson.FIGURES["versions"]().axes
+    for one, version in zip(axes, lesson.VERSIONS, strict=True):
+        flat, shares = one.lines[0].get_data()
+        matrix, target = lesson.patients(version)
+        left, values, _ = np.linalg.svd(matrix.numpy(), full_matrices=False)
+        parts = (left.T @ target.numpy()) ** 2
+        assert np.allclose(shares, parts / parts.sum(), atol=1e-9)
+        assert np.allclose(flat, (values / values[0]) ** 2)
+        late = parts[(values / values[0]) ** 2 < 1e-3].sum() / parts.sum()
+        assert f"{late:.0%}" in [text.get_text() for text in one.texts]
+
+
+def test_both_runs_of_the_second_prediction():
+    axes = lesson.FIGURES["overshoot"]().axes
+    for one, step_size in zip(axes, (0.1, 0.2), strict=True):
+        for name, sigma in (("1", 2.0), ("2", 1.0)):
+            errors = line_labelled(one, f"direction {name}").get_ydata()
+            assert np.allclose(errors, -((1 - 2 * step_size * sigma**2) ** np.arange(17)))
+
+
+def test_the_network_stays_near_its_border_and_the_control_passes_it():
+    left, second = lesson.FIGURES["edge_of_stability"]().axes
+    for step_size in (0.1, 0.05):
+        losses = line_labelled(left, f"$\\eta$ = {step_size:g}").get_ydata()
+        assert losses[-1] < losses[0] / 20
+        assert any(np.allclose(line.get_ydata(), 2 / step_size) for line in second.lines)
+    late = np.asarray(line_labelled(second, "$\\eta$ = 0.1").get_ydata())[25:]
+    assert late.mean() == pytest.approx(20, abs=0.5)
+    control = np.asarray(line_labelled(second, "$\\eta$ = 0.05").get_ydata())
+    assert 30 < control[-1] == control.max() < 40
+
+
+def test_past_the_border_the_frozen_quadratic_explodes_and_the_network_does_not():
+    found = lesson.past_the_border()
+    growth = np.diff(np.log(found["frozen"][-10:]))
+    assert np.allclose(growth, np.log(0.1 * found["sharpness"][0] - 1), atol=2e-3)
+    assert found["frozen"][-1] > 1000 * max(found["network"])
+    assert found["network"][-1] < 0.01 * max(found["network"])
+    assert max(found["sharpness"]) > 20 > min(found["sharpness"])
+
+
+def test_the_explorer_says_what_a_loop_finds_at_every_setting():
+    explorer = lesson.TrajectoryExplorer()
+    grid = itertools.product(
+        (0.005, 0.2, 0.45, 1.2), (0.2, 1.0, 3.0), (0.0, 0.6, 3.0), (-1.5, 1.0), (0.5, 2.5), (False, True)
+    )
+    for step_size, sigma_1, sigma_2, start_1, start_2, reveal in grid:
+        _, words = explorer.frame(
+            step_size=step_size,
+            sigma_1=sigma_1,
+            sigma_2=sigma_2,
+            start_1=start_1,
+            start_2=start_2,
+            reveal=reveal,
+        )
+        for number, (sigma, start, solution) in enumerate(
+            ((sigma_1, start_1, 1.0), (sigma_2, start_2, 0.5)), 1
+        ):
+            error = start - solution
+            for _ in range(40):
+                error = max(-1e9, min(1e9, error - 2 * step_size * sigma**2 * error))
+            part = re.search(
+                rf"along direction {number}([^.]*?(?:\.\d[^.]*?)*?)(?:, along|\.(?: |$))", words
+            ).group(1)
+            if sigma == 0:
+                assert f"it stays {abs(start - solution):.2g}" in part
+            elif start == solution:
+                assert "there is none" in part
+            elif abs(error) > 1e5:
+                assert "more than 100,000" in part
+            elif abs(error) < 1e-6:
+                assert "below 1e-6" in part
+            else:
+                assert float(part.split(" to ")[1]) == pytest.approx(abs(error), rel=0.06)
+        assert ("Border" in words) == reveal
+        if reveal:
+            border = float(re.search(r"Border: ([\d.]+)", words).group(1))
+            assert border == pytest.approx(1 / max(sigma_1, sigma_2) ** 2, abs=0.001)
