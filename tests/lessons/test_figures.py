@@ -51,13 +51,6 @@ def test_signs_of_powers():
     assert_legend(axes, ["$f$ = -1.1", "$f$ = 0.9"])
 
 
-def test_signed_errors_are_powers_of_the_factor():
-    axes = figure("01", "signed_errors").axes[0]
-    for step_size, factor in ((0.2, 0.6), (0.5, 0.0), (0.8, -0.6), (1.05, -1.1)):
-        line = line_labelled(axes, f"$\\eta$ = {step_size:g}, factor {factor:.2g}")
-        assert_line(line, np.arange(13), factor ** np.arange(13.0), rtol=1e-9, atol=1e-12)
-
-
 def test_worst_rate_is_the_largest_curve_and_lowest_at_the_best_step():
     axes = figure("01", "worst_rate").axes[0]
     largest = line_labelled(axes, "largest of them")
@@ -75,5 +68,5 @@ def test_worst_rate_is_the_largest_curve_and_lowest_at_the_best_step():
 
 def test_figures_do_not_change_the_default_dtype_or_thread_count():
     before = (torch.get_default_dtype(), torch.get_num_threads())
-    MODULES["01"].FIGURES["signed_errors"]()
+    MODULES["01"].FIGURES["overshoot"]()
     assert (torch.get_default_dtype(), torch.get_num_threads()) == before

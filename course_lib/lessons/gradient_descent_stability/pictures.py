@@ -1,7 +1,7 @@
 """Figures, explorer and predictions of lesson 01, gradient_descent_stability."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import cache
 from itertools import pairwise
 
@@ -11,14 +11,12 @@ from torch import Tensor
 
 from course_lib.lessons.gradient_descent_stability.contents import lesson
 from course_lib.optimization.gradient_descent import (
-    best_heavy_ball,
     best_step,
     closed_form,
     contraction_factors,
     excess_left,
     excess_shares,
     gradient_descent,
-    heavy_ball,
     heavy_ball_rate,
     heavy_ball_steps_to_share,
     least_squares_loss,
@@ -31,7 +29,7 @@ from course_lib.optimization.gradient_descent import (
 from course_lib.teaching import Explorer, Slider, Switch, lines, panels, right
 from course_lib.teaching.style import BLACK, BLUE, ORANGE, PURPLE, RED
 
-SPECTRUM = torch.tensor([2.0, 1.7, 1.4, 1.1, 0.8], dtype=torch.float64)
+SPECTRUM = torch.tensor([2.0, 1.6, 1.2, 0.8], dtype=torch.float64)
 
 
 VERSIONS = ("raw", "scaled", "centred", "standardised")
@@ -119,7 +117,7 @@ def run_of_patients(step_size: float, *, steps: int = 10_000) -> np.ndarray:
     "Half a percent longer, and the best step explodes",
     "step t",
     "share of the removable loss left",
-    size=(7.2, 3.8),
+    size=(6.0, 3.0),
     xscale="log",
     yscale="log",
     xlim=(1, 10_000),
@@ -133,7 +131,7 @@ def plot_hook(axes):
     steps, said = np.arange(1, 10_001), []
     for share, name, color, style, place in (
         (0.02, "a fiftieth of it", ORANGE, "--", (1500, 1.15)),
-        (best / limit, "the best of 60 steps", BLUE, "-", (1400, 0.3)),
+        (best / limit, "the best of 60 steps", BLUE, "-", (700, 0.12)),
         (1.005, "half a percent longer", RED, "-.", (30, 6.0)),
     ):
         left = run_of_patients(share * limit)[1:]
@@ -148,7 +146,7 @@ def plot_hook(axes):
     "The same best step, carried on",
     "step t",
     "share of the removable loss left",
-    size=(7.2, 3.8),
+    size=(6.0, 3.0),
     xscale="log",
     yscale="log",
     xlim=(1, 1e8),
@@ -191,7 +189,7 @@ def draw_directions(axes, version: str):
     "Eleven directions: the flat ones hold much of the loss",
     "$\\sigma_i^2 / \\sigma_{max}^2$ (steep on the right)",
     "share of the removable loss",
-    size=(7.6, 3.6),
+    size=(6.2, 3.0),
     xscale="log",
     xlim=(5e-9, 3),
     ylim=(0, 0.5),
@@ -213,30 +211,30 @@ def plot_directions(axes):
 
 
 @lesson.figure(
-    list(VERSIONS),
+    list(VERSIONS[1:]),
     "$\\sigma_i^2 / \\sigma_{max}^2$",
     "share of the removable loss",
-    size=(10.6, 3.2),
-    grid=(1, 4),
+    size=(7.4, 2.6),
+    grid=(1, 3),
     subplots={"sharey": True},
     xscale="log",
-    xlim=(5e-9, 5),
+    xlim=(2e-6, 4),
     ylim=(0, 0.68),
     legend=None,
 )
 def plot_versions(*axes):
-    """Draw the directions of the four versions of the patients' measurements with one scale."""
+    """Draw the directions of three versions of the patients' measurements with one scale."""
     said = []
-    for one, version in zip(axes, VERSIONS, strict=True):
+    for one, version in zip(axes, VERSIONS[1:], strict=True):
         flat, shares = draw_directions(one, version)
         late = float(shares[flat < 1e-3].sum())
         one.axvline(1e-3, color="0.55", linewidth=0.9, linestyle=":")
         one.text(6e-4, 0.6, f"{late:.0%}", ha="right", color="0.3", fontsize=13, fontweight="bold")
         one.text(1.4e-3, 0.6, f"{1 - late:.0%}", ha="left", color="0.3", fontsize=13, fontweight="bold")
-        one.set_xticks([1e-8, 1e-6, 1e-4, 1e-2, 1])
+        one.set_xticks([1e-6, 1e-4, 1e-2, 1])
         said.append(f"{version} {late:.0%}")
     return (
-        "The directions of the four versions. Share of the removable loss left of the dotted line, below a thousandth of "
+        "The directions of the other versions. Share of the removable loss left of the dotted line, below a thousandth of "
         f"the steepest: {', '.join(said)}."
     )
 
@@ -263,9 +261,9 @@ def rounded(count: int) -> str:
     "Steps until 1% is left, each at its best setting",
     "steps (logarithmic)",
     "measurements",
-    size=(8.2, 3.4),
+    size=(6.8, 3.0),
     xscale="log",
-    xlim=(1, 2e11),
+    xlim=(1, 3e11),
     ylim=(-0.6, 3.6),
     legend=None,
 )
@@ -279,7 +277,14 @@ def plot_steps(axes):
             y = 3 - row - shift
             axes.plot([min(parts), max(parts)], [y, y], "-", color=color, linewidth=5, alpha=0.35)
             axes.plot([whole], [y], mark, color=color, markersize=7)
-            axes.text(1.7 * max(whole, *parts), y, f"{rounded(whole)} {method}", va="center", fontsize=10, color=color)
+            axes.text(
+                1.7 * max(whole, *parts),
+                y,
+                f"{rounded(whole)} {method}" if row == 0 else rounded(whole),
+                va="center",
+                fontsize=10,
+                color=color,
+            )
             counts = f"{rounded(whole)} ({rounded(min(parts))} to {rounded(max(parts))})"
             said.append(f"{version} {counts}" if method == "gradient descent" else f"with momentum {counts}")
     axes.set_yticks(range(4), VERSIONS[::-1])
@@ -293,7 +298,7 @@ OVERSHOOT = (0.1, 0.2)
     [f"η = {step_size}" for step_size in OVERSHOOT],
     "step t",
     "error $w_t[i] - w^*[i]$",
-    size=(8.6, 3.4),
+    size=(6.8, 2.7),
     grid=(1, 2),
     subplots={"sharey": True},
     xlim=(-0.5, 16.5),
@@ -314,30 +319,10 @@ def plot_overshoot(*axes):
 
 
 @lesson.figure(
-    "Four fates of an error ($\\sigma$ = 1)",
-    "step t",
-    "error $w_t - w^*$",
-    ylim=(-4, 4),
-    legend={"loc": "lower left", "ncols": 2},
-)
-def plot_signed_errors(axes, step_sizes: Sequence[float] = (0.2, 0.5, 0.8, 1.05), *, steps: int = 12):
-    """Draw the error w_t - w* of the scalar problem with sigma = 1, from an error of 1."""
-    one = torch.ones(1, dtype=torch.float64)
-    for step_size, marker in zip(step_sizes, "osD^", strict=False):
-        errors = closed_form(one, 0 * one, one, step_size=step_size, steps=steps)[:, 0]
-        label = f"$\\eta$ = {step_size:g}, factor {1 - 2 * step_size:.2g}"
-        axes.plot(errors, marker=marker, markersize=4, label=label)
-    axes.axhline(0, color=BLACK, linewidth=0.8, linestyle="-")
-    return (
-        "The error against the step for four factors: 0.6 shrinks, 0 ends it in one step, -0.6 changes sign and shrinks, "
-        "-1.1 changes sign and grows."
-    )
-
-
-@lesson.figure(
     "Only the two extreme directions decide",
     "step size $\\eta$",
     "$|1 - 2\\eta\\sigma_i^2|$",
+    size=(6.0, 3.2),
     ylim=(0, 1.35),
     legend={"loc": "upper center", "ncols": 3, "fontsize": 8},
     example=lambda: SPECTRUM,
@@ -362,74 +347,55 @@ def plot_worst_rate(axes, singular_values: Tensor):
 
 
 @lesson.figure(
-    ["The problem as given", "The same problem in rotated coordinates"],
-    ["$w[1]$", "$\\hat w[1]$"],
-    ["$w[2]$", "$\\hat w[2]$"],
-    grid=(1, 2),
+    "Tilted ellipses have axes, too",
+    "$w[1]$",
+    "$w[2]$",
+    size=(4.6, 3.8),
     xlim=(-2.4, 2.4),
     ylim=(-2.4, 2.4),
     aspect="equal",
-    legend=["lower left", None],
+    legend=None,
 )
-def plot_rotated(left, right_half, *, angle: float = 0.6, steps: int = 12):
-    """Draw one run on a problem whose axes are turned, and the same run in the coordinates of its SVD."""
+def plot_rotated(axes, *, angle: float = 0.6, steps: int = 12):
+    """Draw one run on a problem whose ellipses are tilted, and the axes that its SVD finds."""
     turn = torch.tensor([[math.cos(angle), math.sin(angle)], [-math.sin(angle), math.cos(angle)]], dtype=torch.float64)
     matrix = torch.diag(torch.tensor([2.0, 0.8], dtype=torch.float64)) @ turn
     target, start = torch.zeros(2, dtype=torch.float64), torch.tensor([-0.5, 2.0], dtype=torch.float64)
     path = gradient_descent(matrix, target, start, step_size=0.22, steps=steps)
-    sigmas, _, axes, _ = svd_coordinates(matrix, target)
+    _, _, columns, _ = svd_coordinates(matrix, target)
     grid = torch.cartesian_prod(*[torch.linspace(-2.4, 2.4, 81, dtype=torch.float64)] * 2)
-    for place, problem, walked in ((left, matrix, path), (right_half, torch.diag(sigmas), path @ axes)):
-        loss = least_squares_loss(problem, target, grid).reshape(81, 81).T
-        ticks = grid[::81, 0]
-        place.contour(ticks, ticks, loss, levels=[0.1, 0.6, 1.6, 3.2, 5.6], colors=BLACK, linewidths=0.6, alpha=0.5)
-        place.plot(*walked.T, "-o", markersize=4, linewidth=1.4, label="iterates")
+    loss = least_squares_loss(matrix, target, grid).reshape(81, 81).T
+    ticks = grid[::81, 0]
+    axes.contour(ticks, ticks, loss, levels=[0.2, 1.2, 3.2], colors=BLACK, linewidths=0.6, alpha=0.5)
+    axes.plot(*path.T, "-o", color=BLUE, markersize=4, linewidth=1.4)
     for column, color in enumerate((RED, PURPLE)):
-        vector = axes[:, column] * (1 if axes[0, column] >= 0 else -1)
-        for place, arrow in ((left, vector), (right_half, torch.eye(2, dtype=torch.float64)[column])):
-            place.annotate(
-                "",
-                1.9 * arrow,
-                (0, 0),
-                arrowprops={"arrowstyle": "-|>", "color": color, "lw": 2.2, "ls": ("-", "--")[column]},
-            )
-            place.text(*(2.12 * arrow), f"$v_{column + 1}$", color=color, fontsize=13, ha="center", va="center")
+        vector = columns[:, column] * (1 if columns[0, column] >= 0 else -1)
+        look = {"arrowstyle": "-|>", "color": color, "lw": 2.2, "ls": ("-", "--")[column]}
+        axes.annotate("", 1.8 * vector, (0, 0), arrowprops=look)
+        axes.text(*(2.05 * vector), f"$v_{column + 1}$", color=color, fontsize=13, ha="center", va="center")
     return (
-        "Left, a loss with tilted ellipses, and a run that jumps to and fro along their short axis. Right, the same in "
-        "coordinates along the axes: each shrinks by its own factor."
+        "A loss with tilted ellipses, and a run that jumps to and fro along their short axis v1 and creeps along the long "
+        "axis v2."
     )
 
 
 @lesson.figure(
-    ["Rate along one direction", "Both at their best, $\\kappa$ = 100"],
-    ["$2\\eta\\sigma^2$", "step t"],
-    ["largest $|z|$", "distance to the solution"],
-    grid=(1, 2),
-    ylim=[(0, 1.6), (1e-8, 10)],
-    yscale=["linear", "log"],
-    legend=["lower right", "upper right"],
+    "Rate along one direction",
+    "$2\\eta\\sigma^2$",
+    "largest $|z|$",
+    size=(5.6, 3.2),
+    ylim=(0, 1.6),
+    legend="lower right",
 )
-def plot_momentum(left, second, *, sigmas: Sequence[float] = (1.0, 0.7, 0.4, 0.1), steps: int = 200):
-    """Draw the rate along one direction for three momenta, and the best runs with and without momentum."""
+def plot_momentum(axes):
+    """Draw the rate along one direction against its curvature for three momenta."""
     curvatures = np.linspace(0.001, 4.4, 300)
     rate = lambda x, beta: heavy_ball_rate(torch.ones(1), step_size=x / 2, momentum=beta)  # noqa: E731
-    lines(left, curvatures, {f"$\\beta$ = {b:g}": [rate(float(x), b) for x in curvatures] for b in (0.0, 0.25, 0.64)})
-    left.axhline(1, color=BLACK, linewidth=0.8)
-    spectrum = torch.tensor(sigmas, dtype=torch.float64)
-    still = torch.zeros_like(spectrum)
-    step_size, momentum = best_heavy_ball(spectrum)
-    runs = {
-        "without momentum": {"step_size": best_step(spectrum), "momentum": 0.0},
-        f"with momentum {momentum:.3f}": {"step_size": step_size, "momentum": momentum},
-    }
-    walks = {name: heavy_ball(torch.diag(spectrum), still, still + 1, steps=steps, **run) for name, run in runs.items()}
-    lines(second, None, {name: walk.norm(dim=1).clamp(min=1e-12) for name, walk in walks.items()})
-    left_at = {name: float(walk[-1].norm()) for name, walk in walks.items()}
+    lines(axes, curvatures, {f"$\\beta$ = {b:g}": [rate(float(x), b) for x in curvatures] for b in (0.0, 0.25, 0.64)})
+    axes.axhline(1, color=BLACK, linewidth=0.8)
     return (
-        "Left, the size of the larger root against 2 eta sigma squared: without momentum it falls to 0 and rises to 1 at "
-        "2; with momentum 0.25 it is flat at 0.5 from 0.25 to 2.25, with 0.64 flat at 0.8 from 0.04 to 3.24. Right, the "
-        f"distance to the solution for condition number 100: after {steps} steps gradient descent at its best step is "
-        f"{left_at['without momentum']:.1g} away, with the best momentum it is below 1e-8 after about a hundred."
+        "The size of the larger root against 2 eta sigma squared: without momentum it falls to 0 and rises to 1 at "
+        "2; with momentum 0.25 it is flat at 0.5 from 0.25 to 2.25, with 0.64 flat at 0.8 from 0.04 to 3.24."
     )
 
 
@@ -480,34 +446,26 @@ def train_network(step_size: float, *, steps: int = 4000, every: int = 100) -> t
 
 
 @lesson.figure(
-    ["The loss", "The sharpness, with each step's border"],
+    "The sharpness, with each step's border",
     "step t",
-    ["training loss", "$\\lambda_{max}$"],
-    size=(8.8, 3.8),
-    grid=(1, 2),
-    yscale=["log", "linear"],
-    ylim=[None, (0, 44)],
+    "$\\lambda_{max}$",
+    size=(6.0, 3.0),
+    ylim=(0, 44),
     legend=None,
 )
-def plot_edge_of_stability(left, second, *, every: int = 100):
-    """Draw loss and sharpness of the small network for two step sizes."""
+def plot_edge_of_stability(axes, *, every: int = 100):
+    """Draw the sharpness of the small network for two step sizes, and the border of each."""
     said = []
     for step_size, color, style in zip(EDGE_STEPS, (BLUE, ORANGE), ("-", "--"), strict=True):
-        losses, sharpnesses = train_network(step_size, every=every)
-        steps = every * np.arange(len(losses))
-        for axes, values in ((left, losses), (second, sharpnesses)):
-            axes.plot(steps, values, style, color=color, label=f"$\\eta$ = {step_size:g}")
-        second.axhline(2 / step_size, color=color, linewidth=1, linestyle=":")
-        second.text(
-            4000, 2 / step_size + 0.7, f"border 2/η = {2 / step_size:.0f}", color=color, ha="right", fontsize=11
-        )
-        second.text(
-            steps[-1], 28.5 if step_size == 0.05 else 16, f"η = {step_size:g}", color=color, ha="right", fontsize=12
-        )
+        _, sharpnesses = train_network(step_size, every=every)
+        steps = every * np.arange(len(sharpnesses))
+        axes.plot(steps, sharpnesses, style, color=color, label=f"$\\eta$ = {step_size:g}")
+        border = 2 / step_size
+        axes.axhline(border, color=color, linewidth=1, linestyle=":")
+        axes.text(4000, border + 0.7, f"border 2/η = {border:.0f}", color=color, ha="right", fontsize=11)
+        axes.text(4000, 28.5 if step_size == 0.05 else 16, f"η = {step_size:g}", color=color, ha="right", fontsize=12)
         said.append(f"step size {step_size:g}: {sharpnesses[0]:.1f} at the start, {sharpnesses[-1]:.1f} at the end")
-    left.text(2000, losses[20] * 1.5, "η = 0.05", color=ORANGE, fontsize=12)
-    left.text(600, 0.008, "η = 0.1", color=BLUE, fontsize=12)
-    return f"Left: both losses fall, one of them with spikes. Right: the sharpness, and 2 / eta (dotted); {'; '.join(said)}."
+    return f"The sharpness against the step, and 2 / eta (dotted); {'; '.join(said)}."
 
 
 @cache
@@ -538,7 +496,7 @@ def past_the_border(*, start: int = 1100, steps: int = 80, step_size: float = 0.
     ["Jumps along the sharpest direction", "Sharpness"],
     "steps after step 1,100",
     ["size of one jump", "$\\lambda_{max}$"],
-    size=(8.8, 3.6),
+    size=(7.0, 3.0),
     grid=(1, 2),
     yscale=["log", "linear"],
     ylim=[(1e-5, 1e4), (14, 26)],
@@ -549,12 +507,12 @@ def plot_frozen(left, second):
     found = past_the_border()
     left.plot(found["frozen"], "--", color=ORANGE)
     left.plot(found["network"], "-", color=BLUE)
-    left.text(34, 600, "frozen quadratic", color=ORANGE, fontsize=12, ha="center")
+    left.text(30, 600, "frozen quadratic", color=ORANGE, fontsize=12, ha="center")
     left.text(57, 0.2, "network", color=BLUE, fontsize=12)
     second.plot(found["sharpness"], "-", color=BLUE)
     second.axhline(found["sharpness"][0], color=ORANGE, linestyle="--")
     second.axhline(20, color="0.4", linestyle=":")
-    second.text(78, 20.25, "border 2/η = 20", color="0.3", fontsize=11, ha="right")
+    second.text(79, 20.25, "2/η = 20", color="0.3", fontsize=11, ha="right")
     second.text(78, found["sharpness"][0] + 0.3, "frozen", color=ORANGE, fontsize=12, ha="right")
     return (
         "Left: jumps along the sharpest direction grow on the frozen quadratic to "
@@ -593,16 +551,16 @@ class TrajectoryExplorer(Explorer):
         "Show factors and border", "Show what a step multiplies each error by, the border and the best step"
     )
     together = ("step_size", "sigma_1")
-    size = (9.0, 4.0)
+    size = (7.2, 3.3)
     steps = 40
     solution = torch.tensor([1.0, 0.5], dtype=torch.float64)
-    contour_radii = (0.4, 1.0, 1.8, 3.0, 4.5, 6.5)
+    contour_radii = (0.7, 2.0, 4.0)
     layout = panels(
         ["Path over the contours of the loss", "Error along each direction"],
         ["$w[1]$", "step t"],
         ["$w[2]$", "error $|w_t[i] - w^*[i]|$"],
         grid=(1, 2),
-        legend=["upper left", "upper right"],
+        legend=[None, "upper right"],
         xlim=[(-3, 3), (0, steps)],
         ylim=[(-3, 3), (1e-6, 1e4)],
         aspect=["equal", None],
@@ -626,6 +584,7 @@ class TrajectoryExplorer(Explorer):
             "path": tuple(path.T),
             "errors": list(errors.T),
             "iterates": path,
+            "note": f"border {stability_limit(sigma):.3f}, best {best_step(sigma):.3f}" if reveal else "",
             "factors": contraction_factors(sigma, step_size=step_size).tolist(),
             "sigma": sigma,
             "reveal": reveal,
@@ -639,21 +598,20 @@ class TrajectoryExplorer(Explorer):
         (path,) = lines(plane, [], ["$w_t$"], marker="o", markersize=4, linewidth=1.4)
         nothing = np.zeros(self.steps + 1)
         errors = lines(decay, None, {"direction 1": nothing, "direction 2": nothing})
-        return {"contours": contours, "path": path, "errors": errors}
+        note = plane.text(-2.85, -2.85, "", fontsize=10)
+        return {"contours": contours, "path": path, "errors": errors, "note": note}
 
     def words(self, state):
         """Say what 40 steps do to the error along each direction, and on request the factors, border and best step."""
         sigma, said = state["sigma"], []
         for i, name in enumerate("₁₂"):
-            first, last = (abs(float(state["iterates"][k, i]) - float(self.solution[i])) for k in (0, -1))
-            if float(sigma[i]) == 0:
-                said.append(f"along direction {i + 1}, where σ{name} = 0, it stays {first:.2g}")
-            elif first < 1e-6:
-                said.append(f"along direction {i + 1} there is none at the start")
-            else:
-                now = "more than 100,000" if last > 1e5 else "below 1e-6" if last < 1e-6 else f"{last:.2g}"
-                said.append(f"along direction {i + 1} from {first:.2g} to {now}")
-        text = f"The size of the error in {self.steps} steps: {', '.join(said)}."
+            sizes = (abs(float(state["iterates"][k, i]) - float(self.solution[i])) for k in (0, 1, -1))
+            first, second, last = (
+                "more than 100,000" if size > 1e5 else "below 1e-6" if size < 1e-6 else f"{size:.3g}" for size in sizes
+            )
+            stays = f" and stays, since σ{name} = 0" if float(sigma[i]) == 0 else ""
+            said.append(f"direction {i + 1}: {first}, {second}, {last}{stays}")
+        text = f"Size of the error at the start, after 1 and after {self.steps} steps. In {'; in '.join(said)}."
         if not state["reveal"]:
             return text
         factors = " and ".join(f"{f:.2f}" for f in state["factors"])

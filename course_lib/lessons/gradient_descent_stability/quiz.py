@@ -60,18 +60,8 @@ def fastest():
     )  # fmt: skip
 
 
-@lesson.sentence("01.Q3", "Gradient descent is stable up to the step $1/\\sigma_{\\min}^2$.", answer=False)
-def flattest():
-    """Each direction has its own border, and the steepest has the lowest. One direction that grows is enough."""
-    sigmas = torch.tensor([3.0, 2.0, 0.5], dtype=torch.float64)
-    rate = worst_rate(sigmas, step_size=0.9 / 0.5**2)
-    return fact(
-        "σ = (3, 2, 0.5), 90% of 1/0.25: a step multiplies the largest error by {:.1f}", rate, equals=63.8, within=0.01
-    )
-
-
 @lesson.sentence(
-    "01.Q4", "For a diagonal matrix $\\Sigma$ a step is $w_{t+1} = (I - 2\\eta\\Sigma)\\,w_t + 2\\eta\\Sigma y$.",
+    "01.Q3", "For a diagonal matrix $\\Sigma$ a step is $w_{t+1} = (I - 2\\eta\\Sigma)\\,w_t + 2\\eta\\Sigma y$.",
     answer="only if every σ is 0 or 1", conditions=("only if every σ is 0 or 1", "only if every σ is below 1/η"),
 )  # fmt: skip
 def lost_square():
@@ -90,7 +80,7 @@ def lost_square():
     )  # fmt: skip
 
 
-@lesson.sentence("01.Q5", "A network diverges when $\\eta\\,\\lambda_{\\max}$ is above 2 at its start.", answer=False)
+@lesson.sentence("01.Q4", "A network diverges when $\\eta\\,\\lambda_{\\max}$ is above 2 at its start.", answer=False)
 def network_above():
     """Five networks, 400 steps each. Half above the border all five still learn: their curvature falls as they move. Further
     above, none did."""

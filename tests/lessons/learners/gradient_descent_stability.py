@@ -10,9 +10,9 @@ from course_lib.optimization.gradient_descent import best_step, gradient_descent
 from course_lib.teaching import edit
 
 GIVES_AWAY = {
-    "01.P1": [r"31 million", r"31\.[34]", r"30 million steps", r"31,4"],
-    "01.P2": [r"16 steps", r"(?i)run B is faster", r"31 and 16", r"steps to 1e-6"],
-    "01.P3": [r"(?i)edge of stability", r"(?i)stays near the border", r"19\.9|20\.0", r"(?i)settles"],
+    "01.P1": [r"31 million", r"31\.4", r"plot_wait"],
+    "01.P2": [r"16 steps", r"Run B needs", r"after 31 steps"],
+    "01.P3": [r"(?i)edge of stability", r"(?i)stays near its border", r"19\.9", r"frozen quadratic"],
 }
 
 
