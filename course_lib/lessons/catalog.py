@@ -47,7 +47,7 @@ LESSONS = tuple(
     Lesson(*row)
     for row in (
         ("00", "start_here", "Start here", "", "", 20),
-        ("01", "gradient_descent_stability", "Why the largest safe step can be too small", "I", "00", 66),
+        ("01", "gradient_descent_stability", "Why the largest safe step can be too small", "I", "00", 67),
         ("02", "stochastic_gradient_descent", "Why stochastic gradient descent works", "I", "01", 85),
         ("03", "ridge_noise_and_map", "Ridge regression: noise, penalty, prior", "I", "01 02", 85),
         ("04", "steepest_descent", "Steepest descent in other norms", "I", "01", 90),

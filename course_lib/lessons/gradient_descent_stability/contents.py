@@ -4,20 +4,20 @@ from course_lib.teaching import Contents
 
 lesson = Contents(
     symbols={
-        "X": "matrix with n rows and d columns",
-        "y": "target, one number a row",
-        "L": "squared error",
-        "w_t": "w after t steps",
+        "X": "matrix of measurements, one row for each patient",
+        "y": "target, the progress of the disease",
+        "L": "loss",
+        "w_t": "weight after t steps",
         "w^*": "solution",
         r"\eta": "step size",
         r"\sigma": "known number of the equation",
-        r"\sigma_{\max}": "largest singular value",
-        r"\sigma_{\min}": "smallest singular value that is not zero",
+        r"\sigma_{\max}": "largest σ",
+        r"\sigma_{\min}": "smallest σ that is not zero",
         r"\kappa": "condition number",
-        r"\hat w": "w in rotated coordinates",
-        "c_i": "share of the removable loss along direction i",
+        r"\hat w": "weights in turned coordinates",
+        "c_i": "share of the removable loss of a direction",
         "H": "Hessian, the matrix of second derivatives",
-        r"\lambda_{\max}": "largest eigenvalue of the Hessian, the sharpness",
+        r"\lambda_{\max}": "largest eigenvalue of the Hessian",
         r"\beta": "share of the step before that momentum repeats",
     }
 )
