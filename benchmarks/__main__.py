@@ -33,6 +33,7 @@ PARTS = {
     ),
     "generation": ("generation",),
     "recall": ("recall",),
+    "averaging": ("averaging",),
     "rank_price": ("rank_price",),
     "convolution": ("convolution",),
     "graphs": ("graphs",),

@@ -16,12 +16,14 @@ from course_lib.optimization.stochastic_gradient_descent import (
     distance_factor,
     draw_indices,
     exact_rate,
+    excess_loss,
     expected_change,
     expected_losses,
     loss_bound_step,
     loss_constants,
     loss_factor,
     minimum_norm_solution,
+    noisy_equations,
     reduced_problem,
     stationary_variance,
     stochastic_gradient_descent,
@@ -421,3 +423,37 @@ def test_a_floor_needs_a_step_that_settles(step_size):
 def test_a_floor_needs_a_batch():
     with pytest.raises(ValueError, match="batch must be 1 or more, got 0"):
         stationary_variance(torch.tensor([0.0, 2.0]), step_size=0.1, batch=0)
+
+
+# Equations that contradict each other
+
+
+def test_noisy_equations_are_a_teacher_plus_noise_on_rows_of_length_one():
+    matrix, target = noisy_equations(200, 3, noise=0.5, seed=1)
+    torch.testing.assert_close(matrix.norm(dim=1), torch.ones(200, dtype=torch.float64))
+    best = torch.linalg.lstsq(matrix, target[:, None]).solution[:, 0]
+    assert 0.4 < float((target - matrix @ best).std()) < 0.6
+    same, exact = noisy_equations(200, 3, noise=0.0, seed=1)
+    assert torch.equal(same, matrix)
+    teacher = torch.linalg.lstsq(same, exact[:, None]).solution[:, 0]
+    torch.testing.assert_close(same @ teacher, exact)
+    for wrong in ({"rows": 0, "columns": 3, "noise": 1.0}, {"rows": 4, "columns": 3, "noise": -1.0}):
+        with pytest.raises(ValueError, match="must be 1 or more and noise 0 or more"):
+            noisy_equations(**wrong, seed=1)
+
+
+def test_excess_loss_is_the_loss_less_the_least_one_by_equation():
+    matrix, target = noisy_equations(6, 2, noise=1.0, seed=3)
+    weights = torch.tensor([[0.5, -1.0], [2.0, 0.0]], dtype=torch.float64)
+    loss = lambda w: float((target - matrix @ w).square().sum())  # noqa: E731
+    least = loss(torch.linalg.lstsq(matrix, target[:, None]).solution[:, 0])
+    expected = [(loss(w) - least) / 6 for w in weights]
+    assert excess_loss(matrix, target, weights).tolist() == pytest.approx(expected)
+
+
+def test_the_mean_of_late_iterates_lies_far_below_the_last_one():
+    matrix, target = noisy_equations(60, 3, noise=1.0, seed=0)
+    indices = draw_indices(60, runs=40, steps=800, generator=rng(2))
+    path = stochastic_gradient_descent(matrix, target, zeros(3), indices, step_size=1.0)
+    last, mean = (float(excess_loss(matrix, target, w).mean()) for w in (path[:, -1], path[:, 400:].mean(1)))
+    assert 20 * mean < last

@@ -9,11 +9,12 @@ lesson = Contents(
         "I": "index that a step draws",
         "c": "factor of the gradient: 1 or 2, by the loss",
         r"\eta": "step size",
-        "w'": "w measured from the solution",
-        r"\tilde w": "first n coordinates",
-        "A": "gain of a step",
-        "B": "price of a step on a curved loss",
-        "q": "factor in (02.9)",
+        "e_t": "w_t less the common solution",
+        r"\rho": "length of the longest row",
+        r"\sigma_{\min}": "smallest singular value of X that is not 0",
+        "w^*": "shortest solution",
+        r"v_\infty": "variance that a fixed step settles at",
+        r"\hat w": "weights of the least loss",
         "b": "rows that a step averages over",
     }
 )

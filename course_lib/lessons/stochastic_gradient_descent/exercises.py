@@ -26,8 +26,87 @@ def _first_columns(matrix, target):
     return torch.cat([chosen, target.new_zeros(matrix.shape[1] - len(target))])
 
 
+lesson.value(
+    "02.1", "Straight to the line", difficulty=1, minutes=5,
+    prompt="One equation is $3\\,w[1] + 4\\,w[2] = 10$, so its row is $x = (3, 4)$ and $y = 10$. From $w = (0, 0)$ a step "
+    "moves to $w + \\eta\\,x\\,(y - x^\\top w)$. Which $\\eta$ ends at the nearest point of the line? (02.1) below is this "
+    "step, for an equation that is drawn.",
+    answer=0.04,
+    properties=[
+        ("Where your step ends, 3 w[1] + 4 w[2] is not 10.",
+         lambda answer: abs(3 * 30 * answer + 4 * 40 * answer - 10) < 1e-6),
+    ],
+    hints=(
+        "From (0, 0) the bracket is 10, so the step ends at η (30, 40). It goes along the row, at a right angle "
+        "to the line.",
+        "Put the point η (30, 40) into the equation. For which η is the left side 10?",
+        "3 · 30 η + 4 · 40 η = 250 η.",
+    ),
+    mistakes=[
+        ("length not squared", 0.2,
+         "You divided by the length 5 of the row. The row enters twice: it gives the direction, and xᵀx shows "
+         "up when the end is "
+         "put into the equation."),
+        ("full gradient of the square", 0.02,
+         "That is half of it: right for a step that follows the gradient of the square without 1/2, which is "
+         "twice as long. The "
+         "step here has no factor 2."),
+        ("whole step", 1.0, "With η = 1 the step ends at (30, 40), far behind the line. That would be right for "
+        "a row of length 1."),
+        ("how far the point is", 2.0, "That is the distance of the line from (0, 0), 10/5. The exercise asks for η."),
+        ("sum of the entries", 1 / 7, "You divided by 3 + 4. Put η (30, 40) into the equation: squares of the "
+        "entries appear.",
+         near(1 / 7, within=0.003)),
+    ],
+)
+
+
 @lesson.exercise(
-    "02.1", "The shortest solution", difficulty=1, minutes=6,
+    "02.2", "What one step leaves", difficulty=2, minutes=8,
+    prompt="Write `mean_left(matrix, error, step_size)`: the share of the squared distance $\\lVert e\\rVert^2$ "
+    "that one step "
+    "(02.2) with $c = 1$ leaves, averaged over the $n$ equally likely draws. `matrix` is $X$, with rows of "
+    "different lengths, "
+    "and `error` is $e$. Return a number. Do not sample.",
+    draw=inputs(rows=whole(2, 4), matrix=lambda rows, generator: _wide(rows, rows + 1, generator),
+                error=lambda matrix, generator: torch.randn(matrix.shape[1], generator=generator, dtype=torch.float64),
+                step_size=uniform(0.05, 0.6)),
+    properties=[],
+    agrees="Your number is not the average share.",
+    hints=(
+        "There are only n possible steps. Compute the error after each of them, then average.",
+        "`(matrix @ error)[:, None] * matrix` has in row i the vector xᵢ (xᵢᵀe).",
+        "Square the length of each of the n new errors first, and average then; divide by the old squared length.",
+    ),
+    mistakes=[
+        ("averaged before squaring", edit("after.square().sum(1).mean()", "after.mean(0).square().sum()"),
+         "You averaged the n new errors and squared the length of that average. That is the step of gradient "
+         "descent: it leaves out "
+         "how the draws scatter."),
+        ("sum for the mean", edit(".sum(1).mean()", ".sum()"),
+         "You added the n cases. They are equally likely: divide by n."),
+        ("not a share", edit(" / error.square().sum()", ""),
+         "That is the squared distance itself. The share is relative to the squared distance before the step."),
+        ("gradient of the square", edit("- step_size", "- 2 * step_size"), "Your step is twice as long: that is c = 2."),
+        ("lengths not squared", edit("after.square().sum(1).mean() / error.square().sum()",
+              "after.norm(dim=1).mean() / error.norm()"),
+         "You averaged lengths. The exercise asks for squared lengths."),
+        ("the loss", edit("after.square()", "(after @ matrix.T).square()", "error.square()", "(matrix @ error).square()"),
+         "That is what is left of the loss ‖Xe‖². The exercise asks for the distance ‖e‖²."),
+        ("rows brought to length 1", edit("* matrix\n", "* matrix / matrix.square().sum(1, keepdim=True)\n"),
+         "You divided each step by the squared length of its row. The step here is η x (xᵀe), whatever the row's length."),
+        ("uphill", edit("error - step_size", "error + step_size"), "Your step goes away from the line: the "
+        "error is reduced, so subtract."),
+    ],
+)
+def mean_left(matrix, error, step_size):
+    """The mean share of the squared distance after one step, over all draws."""
+    after = error - step_size * (matrix @ error)[:, None] * matrix
+    return after.square().sum(1).mean() / error.square().sum()
+
+
+@lesson.exercise(
+    "02.3", "The shortest solution", difficulty=1, minutes=6,
     prompt="Write `minimum_norm(matrix, target)`: of all $w$ with $Xw = y$ the one with the smallest norm. `matrix` is "
     "$X$ with shape `(rows, columns)`, more columns than rows and independent rows; `target` is $y$. Return a float64 "
     "tensor of shape `(columns,)`.",
@@ -90,7 +169,7 @@ def _settled(variance, *, steps=60):
 
 
 lesson.value(
-    "02.2", "A floor by hand", difficulty=1, minutes=5,
+    "02.4", "A floor by hand", difficulty=1, minutes=5,
     prompt="Two equations contradict each other: $w = 0$ and $w = 6$. SGD takes one of them at random and steps to "
     "$w + \\eta\\,(y_I - w)$ with $\\eta = 1/2$, for ever. What variance of $w_t$ does it settle at?",
     answer=3.0,
@@ -125,6 +204,63 @@ lesson.value(
 )
 
 
+def _catches(sigma_1, sigma_2, step_size, weight_1, weight_2):
+    """Whether the true E[A] of the problem with rows (sigma_1, 0) and (0, sigma_2) is above the tempting bound."""
+    matrix = torch.diag(torch.tensor([sigma_1, sigma_2], dtype=torch.float64))
+    error = torch.tensor([weight_1, weight_2], dtype=torch.float64)
+    true, _ = expected_change(matrix, error, step_size=float(step_size))
+    printed = -4 * step_size / 2 * min(sigma_1, sigma_2) ** 2 * float((matrix @ error).square().sum())
+    return true > printed + 0.01 * abs(printed)
+
+
+def _case(**changed):
+    return {"sigma_1": 2.0, "sigma_2": 1.0, "step_size": 0.1, "weight_1": 0.0, "weight_2": 1.0, **changed}
+
+
+lesson.flaw(
+    "02.5", "Catch the tempting bound", difficulty=2, minutes=8,
+    prompt="A tempting bound for the step with $c = 1$ is $\\mathrm E[A] \\le "
+    "-\\frac{4\\eta}{n}\\sigma_{\\min}^2 L$, with $A$ the "
+    "part of the change of the loss that is linear in the step. Take $n = 2$ and $X = \\mathrm{diag}(\\sigma_1, "
+    "\\sigma_2)$. "
+    "Give a counterexample: a dictionary with the numbers `sigma_1`, `sigma_2`, `step_size` (all three "
+    "positive), `weight_1` "
+    "and `weight_2` (the entries of the error $e$, not both 0) for which $\\mathrm E[A]$ is above this bound by "
+    "more than 1% of it.",
+    answer=_case(),
+    needs=[
+        ("Your error is 0: nothing moves there, and both sides are 0.",
+         lambda weight_1, weight_2: weight_1 != 0 or weight_2 != 0),
+        ("Your step is zero or goes uphill: the bound is meant for η > 0.", lambda step_size: step_size > 0),
+        ("Singular values are not negative: take σ₁ > 0 and σ₂ > 0.", lambda sigma_1, sigma_2: min(sigma_1, sigma_2) >= 0),
+        ("One of your σ is 0, so the rows are dependent; the bound is meant for independent rows.",
+         lambda sigma_1, sigma_2: min(sigma_1, sigma_2) > 0),
+        # Numbers of a size that floats square without loss.
+        ("Take σ₁, σ₂ and η from 0.000001 to 1,000,000, and weights up to 1,000,000 in size.",
+         lambda sigma_1, sigma_2, step_size, weight_1, weight_2:
+         all(1e-6 <= v <= 1e6 for v in (sigma_1, sigma_2, step_size, max(abs(weight_1), abs(weight_2))))),
+    ],
+    properties=[
+        ("For your numbers the tempting bound holds, or is missed by 1% at most.", lambda answer: _catches(**answer)),
+    ],
+    hints=(
+        "For this step (02.7) has 2/n in the place of 4/n. For which errors is its first part an equality?",
+        "Write E[A] out for the diagonal matrix: both directions enter with the fourth power of their σ.",
+        "Put the error along the direction of the smaller singular value, or at least mostly.",
+    ),
+    mistakes=[
+        ("error along the larger direction alone", _case(weight_1=1.0, weight_2=0.0),
+         "Your error has no part along the smaller singular value: A is then so negative that even the tempting bound "
+         "holds.",
+         but(lambda sigma_1, sigma_2, weight_1, weight_2: (weight_2 if sigma_1 > sigma_2 else weight_1) == 0)),
+        ("error along the larger direction", _case(weight_1=1.0),
+         "Your error lies mostly along the larger singular value, where A is so negative that even the tempting bound "
+         "holds.",
+         but()),
+    ],
+)
+
+
 def _is_never_exceeded(matrix, step_size, gain, answer):
     """Try the errors along all singular directions and twenty others: none may grow by more than the factor."""
     directions = torch.linalg.svd(matrix, full_matrices=False).Vh
@@ -137,8 +273,8 @@ def _is_never_exceeded(matrix, step_size, gain, answer):
 
 
 @lesson.exercise(
-    "02.3", "What one step guarantees", difficulty=2, minutes=12,
-    prompt="Write `guaranteed_factor(matrix, step_size, gain)`: the number $1 - C_1\\eta + C_2\\eta^2$ of (02.9) for "
+    "02.6", "What one step guarantees", difficulty=2, minutes=12,
+    prompt="Write `guaranteed_factor(matrix, step_size, gain)`: the number $1 - C_1\\eta + C_2\\eta^2$ of (02.7) for "
     "the step $w + c\\eta\\, x_I(y_I - x_I^\\top w)$ with $c$ = `gain`, which is 1 or 2. `matrix` is $X$, with more columns "
     "than rows and independent rows; return a number.",
     draw=inputs(rows=whole(2, 3), matrix=lambda rows, generator: _wide(rows, rows + 1, generator),
@@ -146,15 +282,15 @@ def _is_never_exceeded(matrix, step_size, gain, answer):
     properties=[
         ("The expected loss after one step can exceed your factor times the loss before it.", _is_never_exceeded),
     ],
-    agrees="Your number is a bound, and not the one of (02.9).",
+    agrees="Your number is a bound, and not the one of (02.7).",
     hints=(
         "You need three numbers of the matrix: its smallest and largest singular value and its longest row.",
         "A is linear in the step and B quadratic: how often does c enter each of the two constants?",
         "C₁ = 2cσ_min²/n and C₂ = c²σ_max²ρ²/n, with ρ the largest norm of a row.",
     ),
     mistakes=[
-        ("the constants of the notes", edit("2 * gain", "4", "gain**2", "4"),
-         "Your constants have 4/n for both steps, as the notes print. They belong to c = 2; for c = 1 the first is 2/n and "
+        ("the constants of c = 2", edit("2 * gain", "4", "gain**2", "4"),
+         "Your constants have 4/n for both steps. They belong to c = 2; for c = 1 the first is 2/n and "
          "the second 1/n."),
         ("c once in both", edit("gain**2", "gain"), "B is quadratic in the step, so c enters C₂ squared."),
         ("c in the second only", edit("2 * gain", "2"), "A is linear in the step: C₁ has one factor c."),
@@ -193,60 +329,6 @@ def guaranteed_factor(matrix, step_size, gain):
     return 1 - linear * step_size + quadratic * step_size**2
 
 
-def _catches(sigma_1, sigma_2, step_size, weight_1, weight_2):
-    """Whether the true E[A] of the problem with rows (sigma_1, 0) and (0, sigma_2) is above the printed bound."""
-    matrix = torch.diag(torch.tensor([sigma_1, sigma_2], dtype=torch.float64))
-    error = torch.tensor([weight_1, weight_2], dtype=torch.float64)
-    true, _ = expected_change(matrix, error, step_size=float(step_size))
-    printed = -4 * step_size / 2 * min(sigma_1, sigma_2) ** 2 * float((matrix @ error).square().sum())
-    return true > printed + 0.01 * abs(printed)
-
-
-def _case(**changed):
-    return {"sigma_1": 2.0, "sigma_2": 1.0, "step_size": 0.1, "weight_1": 0.0, "weight_2": 1.0, **changed}
-
-
-lesson.flaw(
-    "02.4", "Catch the printed bound", difficulty=2, minutes=8,
-    prompt="For the step $\\tilde w - \\eta\\,\\tilde x_I \\tilde x_I^\\top \\tilde w$ the notes print "
-    "$E[A \\mid \\tilde w] \\le -\\frac{4\\eta}{n}\\sigma_{min}^2 L(\\tilde w)$. Take $n = 2$ and "
-    "$\\tilde X = \\mathrm{diag}(\\sigma_1, \\sigma_2)$. Give a counterexample: a dictionary with the numbers `sigma_1`, "
-    "`sigma_2`, `step_size` (all three positive), `weight_1` and `weight_2` (the entries of $\\tilde w$, not both 0) for "
-    "which $E[A]$ is above the printed bound by more than 1% of it.",
-    answer=_case(),
-    needs=[
-        ("Your error is 0: nothing moves there, and both sides are 0.",
-         lambda weight_1, weight_2: weight_1 != 0 or weight_2 != 0),
-        ("Your step is zero or goes uphill: the bound is meant for η > 0.", lambda step_size: step_size > 0),
-        ("Singular values are not negative: take σ₁ > 0 and σ₂ > 0.", lambda sigma_1, sigma_2: min(sigma_1, sigma_2) >= 0),
-        ("One of your σ is 0, so the rows are dependent; the notes assume full rank.",
-         lambda sigma_1, sigma_2: min(sigma_1, sigma_2) > 0),
-        # Numbers of a size that floats square without loss.
-        ("Take σ₁, σ₂ and η from 0.000001 to 1,000,000, and weights up to 1,000,000 in size.",
-         lambda sigma_1, sigma_2, step_size, weight_1, weight_2:
-         all(1e-6 <= v <= 1e6 for v in (sigma_1, sigma_2, step_size, max(abs(weight_1), abs(weight_2))))),
-    ],
-    properties=[
-        ("For your numbers the printed bound holds, or is missed by 1% at most.", lambda answer: _catches(**answer)),
-    ],
-    hints=(
-        "For this step (02.7) has 2/n where the notes print 4/n. For which errors is (02.7) an equality?",
-        "Write E[A] out for the diagonal matrix: both directions enter with the fourth power of their σ.",
-        "Put the error along the direction of the smaller singular value, or at least mostly.",
-    ),
-    mistakes=[
-        ("error along the larger direction alone", _case(weight_1=1.0, weight_2=0.0),
-         "Your error has no part along the smaller singular value: A is then so negative that even the printed bound "
-         "holds.",
-         but(lambda sigma_1, sigma_2, weight_1, weight_2: (weight_2 if sigma_1 > sigma_2 else weight_1) == 0)),
-        ("error along the larger direction", _case(weight_1=1.0),
-         "Your error lies mostly along the larger singular value, where A is so negative that even the printed bound "
-         "holds.",
-         but()),
-    ],
-)
-
-
 def _is_best_for_the_bound(matrix, batch, gain, answer):
     """Compare the guaranteed gains, one minus the factor: a tiny step has a tiny one, not a rounded 0."""
     gained = lambda scale: 1 - distance_factor(matrix, step_size=scale * float(answer), batch=batch, gain=gain)  # noqa: E731
@@ -254,7 +336,7 @@ def _is_best_for_the_bound(matrix, batch, gain, answer):
 
 
 @lesson.exercise(
-    "02.5", "The best step for a batch", difficulty=3, minutes=12,
+    "02.7", "The best step for a batch", difficulty=3, minutes=12,
     prompt="Write `best_batch_step(matrix, batch, gain)`: the step size $\\eta$ for which the bound on the distance is "
     "smallest when a step averages over `batch` rows, drawn with replacement, with $c$ = `gain`. Return a number.",
     draw=inputs(rows=whole(2, 4), matrix=lambda rows, generator: _wide(rows, rows + 2, generator),

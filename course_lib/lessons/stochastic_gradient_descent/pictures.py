@@ -1,30 +1,35 @@
 """Figures, explorer and predictions of lesson 02, stochastic_gradient_descent."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from functools import cache
 
 import numpy as np
 import torch
+from IPython.display import Markdown
 from torch import Tensor
 
 from course_lib.lessons.stochastic_gradient_descent.contents import lesson
+from course_lib.measured import measured
 from course_lib.optimization.stochastic_gradient_descent import (
     constants,
     distance_bound_step,
     distance_factor,
     draw_indices,
     exact_rate,
-    expected_losses,
     loss_bound_step,
-    loss_constants,
     loss_factor,
     minimum_norm_solution,
+    noisy_equations,
     stochastic_gradient_descent,
 )
-from course_lib.teaching import Explorer, Slider, lines, panels
-from course_lib.teaching.style import BLACK, BLUE, RED
+from course_lib.teaching import Explorer, Slider, Switch, lines, markdown_table, panels, right
+from course_lib.teaching.style import BLACK, BLUE, GREEN, ORANGE, PURPLE, RED
 
 GREY = {"color": "0.6", "linewidth": 0.9, "linestyle": "-"}
+MEETING, APART = (0.0, 0.0, 0.0, 0.0), (0.5, -0.4, 0.4, -0.5)  # how far each line is moved from one common point
+SIDES = {"left": MEETING, "right": APART}
+START = (-1.7, 1.6)
 
 
 def _normal(*shape: int, generator: torch.Generator) -> Tensor:
@@ -32,166 +37,193 @@ def _normal(*shape: int, generator: torch.Generator) -> Tensor:
 
 
 def example_problem(rows: int = 6, columns: int = 10) -> tuple[Tensor, Tensor]:
-    """Return the matrix and the targets that this lesson's figures use: normal numbers, seed 2."""
+    """Return the 6 x 10 problem of the two bounds: normal numbers, rows of different lengths, seed 2."""
     generator = torch.Generator().manual_seed(2)
     return _normal(rows, columns, generator=generator), _normal(rows, generator=generator)
 
 
-def question_runs(columns: Sequence[int] = (24, 3), *, steps: int = 400) -> tuple[dict[str, Tensor], float]:
-    """Return the losses of SGD on 6 equations with the same targets and 24 or 3 unknowns; the last one's least loss."""
-    generator = torch.Generator().manual_seed(0)
-    y = _normal(6, generator=generator)
-    losses = {}
-    for count in columns:
-        matrix = _normal(6, count, generator=generator)
-        indices = draw_indices(6, steps=steps, generator=generator)
-        start = torch.zeros(count, dtype=torch.float64)
-        step_size = 0.5 / float(matrix.square().sum(1).max())
-        path = stochastic_gradient_descent(matrix, y, start, indices, step_size=step_size)[0]
-        losses[f"{count} unknowns"] = (path @ matrix.T - y).square().sum(-1)
-    return losses, float((matrix @ torch.linalg.lstsq(matrix, y[:, None]).solution[:, 0] - y).square().sum())
-
-
-@lesson.figure(
-    "One sample a step, with a fixed step size in each problem",
-    "step t",
-    "loss $L(w_t)$",
-    yscale="log",
-    ylim=(1e-8, 1e3),
-    example=question_runs,
-)
-def plot_question(axes, losses: Mapping[str, Tensor], floor: float):
-    """Draw one loss curve a problem on a logarithmic axis, and the least loss that the second one has."""
-    lines(axes, None, losses, linewidth=1.4)
-    axes.axhline(floor, color=BLACK, linewidth=1, linestyle=":", label=f"least loss of the second, {floor:.2f}")
-    (many, first), (few, second) = losses.items()
-    return (
-        f"Loss against step on a logarithmic axis for SGD with one sample a step. With {many} it falls along a straight "
-        f"line, from {float(first[0]):.0f} to below {10 ** math.ceil(math.log10(first[-1])):.0e}. With {few} it jumps about "
-        f"above the least loss that it can have, {floor:.2f}, and ends at {float(second[-1]):.1f}."
-    )
-
-
-@lesson.figure(
-    "One equation, two unknowns: every step goes along the row",
-    "$w[1]$",
-    "$w[2]$",
-    size=(5.6, 4.2),
-    xlim=(-1.2, 3.2),
-    ylim=(-1.2, 2.5),
-    aspect="equal",
-    legend={"loc": "lower left", "fontsize": 8},
-)
-def plot_row_space(axes, *, steps: int = 12):
-    """Draw the solutions of 2 w[1] + w[2] = 4, and SGD from three starts."""
-    row, target = torch.tensor([[2.0, 1.0]], dtype=torch.float64), torch.tensor([4.0], dtype=torch.float64)
-    indices = torch.zeros(1, steps, 1, dtype=torch.long)
-    first = torch.tensor([-1.0, 3.0], dtype=torch.float64)
-    axes.plot(first, 4 - 2 * first, color=BLACK, linewidth=1.4, linestyle="-", label="all solutions of $x^T w = y$")
-    axes.plot([-2, 4], [-1, 2], color=RED, linewidth=1, linestyle=":", label="row space: multiples of x")
-    ends = []
-    for start, look in (([0.0, 0.0], "o"), ([-0.4, 1.6], "s"), ([2.6, 1.8], "^")):
-        begin = torch.tensor(start, dtype=torch.float64)
-        path = stochastic_gradient_descent(row, target, begin, indices, step_size=0.08)[0]
-        axes.plot(*path.T, "-" + look, color=BLUE, markersize=4, label=f"from ({start[0]:g}, {start[1]:g})")
-        ends.append(f"({float(path[-1, 0]):.2f}, {float(path[-1, 1]):.2f})")
-    axes.plot(*minimum_norm_solution(row, target), "*", color=BLACK, markersize=15, label="shortest solution $w^*$")
-    return (
-        "The solutions of one equation in two unknowns form a line. SGD from three starts moves parallel to the row x, "
-        f"at a right angle to that line, and ends at {', '.join(ends)}: only from 0 is this the solution nearest to 0."
-    )
-
-
-def projections(labels: Sequence[float], *, steps: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Return four unit rows of two columns, the targets, and the path of steps 1/||x||^2 from a far start."""
+def four_lines(side: str) -> tuple[Tensor, Tensor]:
+    """Return the four equations of the hook, rows of length 1: those of the "left" picture meet in one point."""
     angles = torch.tensor([0.35, 1.1, 1.9, 2.6], dtype=torch.float64)
     matrix = torch.stack([angles.cos(), angles.sin()], dim=1)
-    target = matrix @ torch.tensor([0.4, 0.3], dtype=torch.float64) + torch.tensor(labels, dtype=torch.float64)
-    start = torch.tensor([-1.7, 1.6], dtype=torch.float64)
-    indices = draw_indices(4, steps=steps, generator=torch.Generator().manual_seed(6))
-    return matrix, target, stochastic_gradient_descent(matrix, target, start, indices, step_size=1.0)[0]
+    meeting = matrix @ torch.tensor([0.4, 0.3], dtype=torch.float64)
+    return matrix, meeting + torch.tensor(SIDES[side], dtype=torch.float64)
+
+
+def walk(side: str, *, steps: int, runs: int = 1, step_size: float = 1.0, seed: int = 6) -> Tensor:
+    """Return the iterates of SGD on the four lines from the start of the hook, one run a row."""
+    matrix, target = four_lines(side)
+    indices = draw_indices(4, runs=runs, steps=steps, generator=torch.Generator().manual_seed(seed))
+    start = torch.tensor(START, dtype=torch.float64)
+    return stochastic_gradient_descent(matrix, target, start, indices, step_size=step_size)
+
+
+def jumps(side: str, *, steps: int = 30, runs: int = 2000) -> Tensor:
+    """Return the length of each jump on the four lines, the mean over many runs."""
+    path = walk(side, steps=steps, runs=runs)
+    return (path[:, 1:] - path[:, :-1]).norm(dim=2).mean(0)
+
+
+def _draw_lines(axes, side: str) -> None:
+    matrix, target = four_lines(side)
+    for i, (row, value) in enumerate(zip(matrix, target, strict=True)):
+        along = torch.stack([-row[1], row[0]])
+        ends = torch.stack([value * row - 4 * along, value * row + 4 * along])
+        axes.plot(*ends.T, color="0.6", linewidth=1.3, linestyle="-", label="_" if i else "one line for each equation")
+
+
+PLANE = {"xlim": (-2, 2), "ylim": (-2, 2), "aspect": "equal"}
 
 
 @lesson.figure(
-    ["A common solution", "No common solution"],
+    ["Four lines that meet", "Four lines that do not"],
     "$w[1]$",
     "$w[2]$",
     grid=(1, 2),
-    size=(8.8, 4.2),
-    xlim=(-2, 2),
-    ylim=(-2, 2),
-    aspect="equal",
+    size=(7.6, 3.9),
     legend=["lower right", None],
+    **PLANE,
 )
-def plot_projections(left, right, *, steps: int = 14):
-    """Draw four equations as lines and the path that goes to the nearest point of the line drawn at each step."""
-    last = []
-    for axes, labels in ((left, (0.0,) * 4), (right, (0.5, -0.4, 0.4, -0.5))):
-        matrix, target, path = projections(labels, steps=steps)
-        for i, (row, value) in enumerate(zip(matrix, target, strict=True)):
-            along = torch.stack([-row[1], row[0]])
-            ends = torch.stack([value * row - 4 * along, value * row + 4 * along])
-            axes.plot(
-                *ends.T, color="0.6", linewidth=1.2, linestyle="-", label="_" if i else "one line for each equation"
-            )
-        axes.plot(*path.T, "-o", color=BLUE, markersize=4, linewidth=1.3, label="iterates")
-        axes.plot(*path[0], "o", color=RED, markersize=8, label="start")
-        last.append(float((path[1:] - path[:-1])[-5:].norm(dim=1).mean()))
+def plot_lines(left, second):
+    """Draw the four equations of either side as lines, and the start."""
+    for axes, side in ((left, "left"), (second, "right")):
+        _draw_lines(axes, side)
+        axes.plot(*START, "o", color=RED, markersize=8, label="start")
     return (
-        "Four equations in two unknowns as lines; each step goes straight to the nearest point of the line that was "
-        f"drawn. Left, the lines meet in one point and the last five steps are {last[0]:.2f} long on average. Right, they "
-        f"do not meet, and the last five steps still have a mean length of {last[1]:.2f}."
+        "Two pictures of four lines in the plane and a start far from them. Left, the lines meet in one point. "
+        "Right, not."
     )
 
 
 @lesson.figure(
-    x="step t",
-    y="$L(w_t)\\,/\\,L(w_0)$",
-    size=(8.6, 3.9),
-    grid=(1, 2),
-    subplots={"sharey": True},
-    yscale="log",
-    ylim=(1e-8, 1e2),
-    legend="lower left",
+    ["Lines that meet", "Lines that do not", "Length of the jumps"],
+    ["$w[1]$", "$w[1]$", "step t"],
+    ["$w[2]$", "$w[2]$", "mean of 2,000 runs"],
+    grid=(1, 3),
+    size=(10.4, 3.7),
+    xlim=[(-2, 2), (-2, 2), (0, 31)],
+    ylim=[(-2, 2), (-2, 2), (1e-7, 10)],
+    yscale=["linear", "linear", "log"],
+    aspect=["equal", "equal", "auto"],
+    legend=["lower right", None, None],
 )
-def plot_two_steps(left, right, *, steps: int = 200, runs: int = 4):
-    """Draw runs, exact expected loss and bounds for eta* = C_1 / (2 C_2) and for 1 / rho^2."""
-    matrix, target = example_problem()
-    start = torch.zeros(matrix.shape[1], dtype=torch.float64)
-    indices = draw_indices(len(target), runs=runs, steps=steps, generator=torch.Generator().manual_seed(1))
-    distance = constants(matrix).largest * float(minimum_norm_solution(matrix, target).square().sum())
-    t, said = np.arange(steps + 1), []
-    for axes, name, step_size in (
-        (left, "$\\eta^* = C_1/(2C_2)$", loss_bound_step(matrix)),
-        (right, "$\\eta = 1/\\rho^2$", distance_bound_step(matrix)),
-    ):
-        expected = expected_losses(matrix, target, start, step_size=step_size, steps=steps)
-        paths = stochastic_gradient_descent(matrix, target, start, indices, step_size=step_size)
-        losses = (paths @ matrix.T - target).square().sum(-1)
-        axes.plot(t, losses.T / expected[0], **GREY, label=["four runs", *["_run"] * (runs - 1)])
-        lines(axes, t, {"expected loss": expected / expected[0]}, linewidth=2.4)
-        if (factor := loss_factor(matrix, step_size=step_size)) < 1:
-            lines(axes, t, {"bound on the loss": factor**t}, first=1)
-        bound = distance / float(expected[0]) * distance_factor(matrix, step_size=step_size) ** t
-        lines(axes, t, {"bound by the distance": bound}, first=2)
-        axes.set_title(f"{name} = {step_size:.4f}")
-        said.append(float(expected[-1] / expected[0]))
+def plot_projections(left, second, third):
+    """Draw one path on either side, and the mean length of its jumps over many runs."""
+    said = []
+    for axes, side, color, style in ((left, "left", BLUE, "-"), (second, "right", ORANGE, "--")):
+        _draw_lines(axes, side)
+        axes.plot(*walk(side, steps=14)[0].T, "-o", color=color, markersize=4, linewidth=1.3, label="iterates")
+        axes.plot(*START, "o", color=RED, markersize=8, label="start")
+        mean = jumps(side)
+        third.plot(np.arange(1, 31), mean, linestyle=style, color=color, linewidth=2)
+        said.append(float(mean[29]))
+    third.text(19, 0.8, "do not meet", color="#a05a00", fontsize=10)
+    third.text(8, 1e-4, "meet", color=BLUE, fontsize=10)
     return (
-        f"Relative loss against step, for two step sizes on the same 6 x 10 problem. Left, the step that is best for "
-        f"the bound on the loss: after {steps} steps the expected loss is {said[0]:.2g} of the start. Right, the step "
-        f"1 / rho squared: it is {said[1]:.1g}, although the bound on the loss promises nothing there; only the bound "
-        "by the distance falls."
+        "One path of 14 jumps on either side, and the mean length of a jump against the step, on a logarithmic axis. Where "
+        f"the lines meet it falls along a straight line, to {said[0]:.1e} at step 30. Where they do not it stays, at "
+        f"{said[1]:.2f}."
     )
+
+
+@lesson.figure(
+    ["Common point: no pull is left", "Best compromise: four pulls"],
+    "$w[1]$",
+    "$w[2]$",
+    grid=(1, 2),
+    size=(8.4, 3.7),
+    legend=None,
+    xlim=(-2, 1.6),
+    ylim=(-0.9, 1.9),
+    aspect="equal",
+)
+def plot_pulls(left, second):
+    """Draw where each of the four equations pulls from a far point, from a nearer one, and at the best point."""
+    said = []
+    for axes, side, color in ((left, "left", BLUE), (second, "right", ORANGE)):
+        matrix, target = four_lines(side)
+        _draw_lines(axes, side)
+        best = torch.linalg.pinv(matrix) @ target
+        start = torch.tensor(START, dtype=torch.float64)
+        for share, look in ((1.0, "0.35"), (0.4, "0.35"), (0.0, color)):
+            point = best + share * (start - best)
+            for pull in (target - matrix @ point)[:, None] * matrix:
+                if float(pull.norm()) > 1e-9:
+                    axes.annotate(
+                        "", tuple((point + pull).tolist()), tuple(point.tolist()),
+                        arrowprops={"arrowstyle": "-|>", "color": look, "linewidth": 1.5},
+                    )  # fmt: skip
+            axes.plot(*point, "o", color=BLACK if share else RED, markersize=5 if share else 7)
+        axes.annotate(
+            "best point", tuple(best.tolist()), (0.55, -0.75), color=RED, arrowprops={"arrowstyle": "-", "color": RED}
+        )
+        said.append(float((target - matrix @ best).abs().mean()))
+    return (
+        "Arrows from three points to the nearest points of the four lines, left where they meet, right where they do not. "
+        "Nearer to the best point the arrows of the left are shorter, and at that point they have the mean length "
+        f"{said[0]:.2f}. On the right their mean length there is {said[1]:.2f}."
+    )
+
+
+@lesson.figure(
+    ["One jump: a right angle", "Mean squared distance"],
+    ["$w[1]$", "step t"],
+    ["$w[2]$", "share of the start"],
+    grid=(1, 2),
+    size=(8.8, 3.8),
+    xlim=[(-2, 1.2), (0, 40)],
+    ylim=[(-0.6, 2), (1e-8, 2)],
+    yscale=["linear", "log"],
+    aspect=["equal", "auto"],
+    legend=[None, "lower left"],
+)
+def plot_pythagoras(left, second):
+    """Draw one jump of the hook with the two distances, and the exact mean distance with its bound."""
+    matrix, target = four_lines("left")
+    best = torch.linalg.pinv(matrix) @ target
+    path = walk("left", steps=1)[0]
+    _draw_lines(left, "left")
+    for a, b, color, style, name, place in (
+        (path[0], path[1], BLUE, "-", "jump", (-1.9, 0.5)),
+        (path[1], best, GREEN, "-", "new distance", (-0.5, -0.3)),
+        (path[0], best, RED, "--", "old distance", (-0.55, 1.3)),
+    ):
+        left.plot([a[0], b[0]], [a[1], b[1]], linestyle=style, color=color, linewidth=2.4)
+        left.text(*place, name, color=color, fontsize=10, fontweight="bold")
+    left.plot(*path[0], "o", color=RED, markersize=8)
+    left.plot(*best, "*", color=BLACK, markersize=14)
+    exact = mean_squared_distances(40)
+    bound = distance_factor(matrix, step_size=1.0) ** np.arange(41)
+    lines(second, np.arange(41), {"exact": exact, "guaranteed, (02.3)": bound}, linewidth=2)
+    return (
+        "Left: one jump to a line, at a right angle to it; the jump and the new distance to the solution are the two short "
+        "sides of a triangle whose long side is the old distance. Right: the mean squared distance on the four "
+        "lines, exact, "
+        f"is {float(exact[40]):.1e} of its start after 40 steps; (02.3) guarantees {float(bound[40]):.1e}."
+    )
+
+
+def mean_squared_distances(steps: int, *, step_size: float = 1.0) -> Tensor:
+    """Return E||w_t - w*||^2 on the lines that meet, relative to its start, averaged over all draws exactly."""
+    matrix, target = four_lines("left")
+    error = torch.tensor(START, dtype=torch.float64) - torch.linalg.pinv(matrix) @ target
+    second, found = torch.outer(error, error), []
+    kept = torch.eye(2, dtype=torch.float64) - step_size * torch.einsum("ni,nj->nij", matrix, matrix)
+    for _ in range(steps + 1):
+        found.append(second.trace())
+        second = (kept @ second @ kept).mean(0)
+    return torch.stack(found) / found[0]
 
 
 @lesson.figure(
     "What a step gains: two guarantees and the truth",
     "step size $\\eta$",
     "1 - factor of one step",
+    size=(6.4, 3.7),
     xscale="log",
     yscale="log",
     ylim=(2e-4, 0.3),
-    legend={"loc": "upper left", "fontsize": 8},
+    legend={"loc": "upper left", "fontsize": 9},
 )
 def plot_rates(axes):
     """Draw what one step gains against eta: by either bound, and in truth."""
@@ -201,56 +233,182 @@ def plot_rates(axes):
     curves = {}
     for name, factor in (
         ("exact, in the long run", exact_rate),
-        ("bound on the loss", loss_factor),
-        ("bound on the distance", distance_factor),
+        ("guaranteed for the distance, (02.3)", distance_factor),
+        ("guaranteed for the loss", loss_factor),
     ):
         gains = np.array([1 - factor(matrix, step_size=float(s)) for s in grid])
         curves[name] = grid[gains > 1e-7], gains[gains > 1e-7]
-    lines(axes, grid, curves)
-    axes.plot([short], [1 - loss_factor(matrix, step_size=short)], "s", color=BLACK, label="$\\eta^*$")
-    axes.plot([best], [1 - distance_factor(matrix, step_size=best)], "o", color=BLACK, label="$1/\\rho^2$")
+    drawn = lines(axes, grid, curves)
+    for (x, y), curve, look in zip(curves.values(), drawn, "^os", strict=True):
+        axes.plot([x[y.argmax()]], [y.max()], look, color=curve.get_color(), markersize=8)
     return (
-        f"One minus the factor of one step against the step size, both logarithmic. The bound on the loss peaks at "
-        f"{short:.4f} and ends at twice that; the bound on the distance peaks at {best:.3f}, {best / short:.1f} times "
-        "further right and as many times higher. The exact gain lies above both and peaks still further right."
+        "One minus the factor of one step against the step size, both logarithmic, on 6 equations with 10 unknowns. The "
+        f"guarantee for the loss peaks at {short:.4f}, that for the distance at {best:.3f}, {best / short:.1f} "
+        f"times further "
+        "right and as many times higher. The exact gain lies above both and peaks still further right."
     )
 
 
 @lesson.figure(
-    "The floor of a fixed step",
+    "One equation, two unknowns: each run goes along the row",
+    "$w[1]$",
+    "$w[2]$",
+    size=(5.6, 4.2),
+    xlim=(-1.2, 3.2),
+    ylim=(-1.2, 2.5),
+    aspect="equal",
+    legend=None,
+)
+def plot_row_space(axes, *, steps: int = 12):
+    """Draw the solutions of 2 w[1] + w[2] = 4, and SGD from three starts."""
+    row, target = torch.tensor([[2.0, 1.0]], dtype=torch.float64), torch.tensor([4.0], dtype=torch.float64)
+    indices = torch.zeros(1, steps, 1, dtype=torch.long)
+    first = torch.tensor([-1.0, 3.0], dtype=torch.float64)
+    axes.plot(first, 4 - 2 * first, color=BLACK, linewidth=1.4, linestyle="-")
+    axes.text(2.3, -0.9, "all solutions", fontsize=10, ha="right")
+    axes.plot([-2, 4], [-1, 2], color=RED, linewidth=1, linestyle=":")
+    axes.text(-1.1, -0.95, "multiples of the row", color=RED, fontsize=10, rotation=26)
+    ends = []
+    for start, look in (([0.0, 0.0], "o"), ([-0.4, 1.6], "s"), ([2.6, 1.8], "^")):
+        begin = torch.tensor(start, dtype=torch.float64)
+        path = stochastic_gradient_descent(row, target, begin, indices, step_size=0.08)[0]
+        axes.plot(*path.T, "-" + look, color=BLUE, markersize=4)
+        axes.text(
+            start[0] + (0.45 if start[0] == 0 else 0),
+            start[1] - 0.25,
+            f"from ({start[0]:g}, {start[1]:g})",
+            color=BLUE,
+            fontsize=10,
+            ha="center",
+        )
+        ends.append(f"({float(path[-1, 0]):.2f}, {float(path[-1, 1]):.2f})")
+    axes.plot(*minimum_norm_solution(row, target), "*", color=BLACK, markersize=15)
+    axes.text(1.72, 0.55, "shortest solution", fontsize=10)
+    return (
+        "The solutions of one equation in two unknowns form a line. SGD from three starts moves parallel to the row, "
+        f"at a right angle to that line, and ends at {', '.join(ends)}: of these only the run from 0 ends at the solution "
+        "nearest to 0."
+    )
+
+
+@lesson.figure(
+    "Half the step, about half the floor",
     "step t",
     "mean of $(w_t - 1)^2$",
+    size=(6.4, 3.6),
     yscale="log",
-    ylim=(8e-3, 1.5),
-    legend={"loc": "lower left", "ncols": 2},
+    xlim=(0, 60),
+    ylim=(2.5e-2, 1.5),
+    legend=None,
 )
 def plot_noise_floor(axes, *, runs: int = 4000, steps: int = 60):
-    """Draw E(w_t - 1)^2 for w = 0 and w = 2 at once: two fixed steps and eta_t = 1/(t + 1)."""
+    """Draw E(w_t - 1)^2 for w = 0 and w = 2 at once, with two fixed steps: exact, and means over runs."""
     labels = torch.tensor([0.0, 2.0], dtype=torch.float64)
     ones, start = torch.ones(2, 1, dtype=torch.float64), torch.zeros(1, dtype=torch.float64)
     indices = draw_indices(2, runs=runs, steps=steps, generator=torch.Generator().manual_seed(3))
-    t = torch.arange(steps, dtype=torch.float64)
-    curves, measured = {}, []
-    for name, step_size in (
-        ("0.2", torch.full_like(t, 0.2)),
-        ("0.1", torch.full_like(t, 0.1)),
-        ("1/(t+1)", 1 / (t + 1)),
-    ):
+    for step_size, color, style, look, floor in ((0.2, BLUE, "-", "o", "1/9"), (0.1, ORANGE, "--", "s", "1/19")):
         exact = [1.0]
-        for eta in step_size.tolist():
-            exact.append((1 - eta) ** 2 * exact[-1] + eta**2)
-        curves[name] = exact
+        for _ in range(steps):
+            exact.append((1 - step_size) ** 2 * exact[-1] + step_size**2)
+        axes.plot(exact, linestyle=style, color=color, linewidth=2)
         paths = stochastic_gradient_descent(ones, labels, start, indices, step_size=step_size)[:, :, 0]
-        measured.append((paths - 1).square().mean(0)[::6])
-    for curve, means, marker in zip(lines(axes, None, curves), measured, "os^", strict=True):
-        axes.plot(range(0, steps + 1, 6), means, marker, color=curve.get_color(), markersize=4)
-    axes.axhline(1 / 9, color=BLACK, linewidth=0.9, linestyle=":", label="1/9")
-    axes.axhline(1 / 19, color=BLACK, linewidth=0.9, linestyle=(0, (1, 4)), label="1/19")
+        axes.plot(range(0, steps + 1, 6), (paths - 1).square().mean(0)[::6], look, color=color, markersize=5)
+        axes.text(59, exact[-1] * 1.1, f"step {step_size:g}, floor {floor}", color=color, ha="right", fontsize=11)
     return (
-        f"Mean squared distance to the best w = 1 against step, exact curves and means over {runs} runs. With step "
-        "0.2 it falls fast and stays at 1/9, with 0.1 it falls slower and stays at 1/19, about half of that; with the "
-        "shrinking step 1/(t + 1) it keeps falling as 1/t."
+        f"Mean squared distance to the best w = 1 against step, exact curves and marks, means over {runs} runs. With step "
+        "0.2 it falls fast and stays at 1/9. With 0.1 it falls slower and stays at 1/19, about half of that."
     )
+
+
+@lesson.figure(
+    "1,500 late iterates with full steps, and their mean",
+    "$w[1]$",
+    "$w[2]$",
+    size=(5.2, 4.4),
+    legend={"loc": "lower right", "fontsize": 9},
+    **PLANE,
+)
+def plot_cloud(axes, *, steps: int = 3000):
+    """Draw the last half of a run on the lines that do not meet, the mean of it, and the best point."""
+    matrix, target = four_lines("right")
+    path = walk("right", steps=steps)[0, -steps // 2 :]
+    best, mean = torch.linalg.pinv(matrix) @ target, path.mean(0)
+    _draw_lines(axes, "right")
+    axes.lines[0].set_label("_")
+    axes.plot(*path.T, ".", color=ORANGE, markersize=3, label=f"last {steps // 2:,} iterates")
+    axes.plot(*best, "o", markerfacecolor="none", markeredgecolor=BLACK, markersize=14, label="best point")
+    axes.plot(*mean, "x", color=BLUE, markersize=9, markeredgewidth=2.5, label="mean of the iterates")
+    spread = float((path - best).norm(dim=1).mean())
+    return (
+        f"The last {steps // 2:,} iterates of a run with full steps on the four lines that do not meet form a cloud, on "
+        f"average {spread:.2f} from the best point. Their mean misses it by {float((mean - best).norm()):.3f}."
+    )
+
+
+ARMS = {
+    "fixed, last iterate": ("last iterate, fixed step", RED, "-", "o"),
+    "falling to 0 on a line": ("step falls to 0 on a line", GREEN, "--", "s"),
+    "fixed, mean of the last half": ("mean of the last half", BLUE, "-.", "^"),
+    "fixed, mean of the last 90%": ("mean of the last 90%", PURPLE, ":", "v"),
+}
+KNOWN = "falling like 1/t, curvature known"
+
+
+@cache
+def stored(arm: str) -> dict[float, list[float]]:
+    """Return the stored excess losses of an arm by step size, one for each problem."""
+    return {float(s): values for s, values in measured("averaging", arm)["excess by step size"].items()}
+
+
+def tuned(arm: str) -> list[float]:
+    """Return the stored excess losses of an arm at its best step size, one for each problem."""
+    return measured("averaging", arm)["excess"]
+
+
+@lesson.figure(
+    "3,000 steps on equations that contradict each other",
+    "first step $\\eta$",
+    "excess loss of an equation",
+    size=(7.2, 4.2),
+    xscale="log",
+    yscale="log",
+    xlim=(7e-4, 1.4),
+    ylim=(6e-4, 20),
+    legend={"loc": "upper left", "fontsize": 9, "ncols": 2},
+)
+def plot_closing(axes):
+    """Draw the stored excess loss of each arm against its first step: median and range of five problems."""
+    said = []
+    for arm, (name, color, style, look) in ARMS.items():
+        found = dict(sorted(stored(arm).items()))
+        values = np.sort(np.array(list(found.values())), axis=1)
+        axes.fill_between(list(found), values[:, 0], values[:, -1], color=color, alpha=0.12, linewidth=0)
+        axes.plot(list(found), values[:, 2], linestyle=style, marker=look, color=color, markersize=5, label=name)
+        said.append(f"{name} {values[-1, 2]:.4f}")
+    best = np.median(tuned(KNOWN))
+    axes.axhline(best, color=BLACK, linewidth=1, linestyle=":")
+    axes.text(1.2, best * 0.8, "1/t, curvature known, tuned", fontsize=9, ha="right", va="top")
+    return (
+        "Stored run: excess loss against the first step, median and range of five problems, both axes logarithmic. At step "
+        f"1: {'; '.join(said)}. The table below holds the best of each."
+    )
+
+
+def closing_table() -> Markdown:
+    """Return the stored figures of each arm: at step 1, and at its best step."""
+    show = lambda values: f"{sorted(values)[2]:.4f} ({min(values):.4f}–{max(values):.4f})"  # noqa: E731
+    rows = []
+    for arm, (name, *_) in ARMS.items():
+        best = measured("averaging", arm)
+        rows.append((name, show(stored(arm)[1.0]), show(best["excess"]), f"1/{1 / best['best step size']:.0f}"))
+    both = "falling to 0 on a line, mean of the last half"
+    best = measured("averaging", both)
+    rows.append(
+        ("step falls on a line, mean of the last half", show(stored(both)[1.0]), show(best["excess"]),
+         f"1/{1 / best['best step size']:.0f}")
+    )  # fmt: skip
+    rows.append(("step falls like 1/t, curvature known", "–", show(tuned(KNOWN)), "–"))
+    return markdown_table(("what is reported", "first step 1", "best first step", "which"), rows)
 
 
 @lesson.figure(
@@ -284,157 +442,175 @@ def plot_batch(left, right, batches: Sequence[int] = (1, 2, 3, 4, 6, 8, 12, 16, 
     )
 
 
-def _curve(losses):
-    """Losses from step 0 on, kept within what a logarithmic axis can show."""
-    return np.arange(len(losses)), np.clip(np.asarray(losses), 1e-12, 1e6)
+EQUATIONS, SEED = 12, 16
+
+
+def twelve_equations(columns: int, *, noise: float = 1.0) -> tuple[Tensor, Tensor]:
+    """Return the 12 equations of the explorer, rows of length 1, for one number of unknowns."""
+    return noisy_equations(EQUATIONS, columns, noise=noise, seed=SEED)
+
+
+def relative_losses(
+    matrix: Tensor, target: Tensor, *, step_size: float, steps: int, runs: int, seed: int = 1
+) -> np.ndarray:
+    """Return L(w_t) / L(w_0) of several runs from 0, one a row, with one and the same draws for every problem."""
+    rows = np.asarray(matrix)
+    labels = np.asarray(target)
+    generator = torch.Generator().manual_seed(seed)
+    drawn = draw_indices(len(rows), runs=runs, steps=steps, generator=generator)[..., 0].numpy().T
+    weights, path = np.zeros((runs, rows.shape[1])), np.empty((steps + 1, runs, rows.shape[1]))
+    path[0] = weights
+    for t, which in enumerate(drawn):
+        seen = rows[which]
+        weights = weights + step_size * (labels[which] - (seen * weights).sum(1))[:, None] * seen
+        path[t + 1] = weights
+    losses = np.square(path @ rows.T - labels).sum(-1)
+    return (losses / losses[0]).T
 
 
 @lesson.explorer
 class SgdExplorer(Explorer):
-    """Runs of SGD and their exact mean beside the two bounds, with and without a common solution."""
+    """Six runs of SGD on 12 equations, with and without a common solution."""
 
-    title = "Stochastic gradient descent on n equations with d unknowns"
+    title = "Twelve equations, one of them drawn at each step"
     summary = (
-        "Left: the loss relative to its start for six runs, their exact mean, and the two bounds where they hold. "
-        "Right: what one step is guaranteed to gain, against the step size."
+        "The loss relative to its start for six runs from 0, their median, the least loss that any weights have, and, if "
+        "asked for, what is guaranteed for the mean."
     )
+    columns = Slider("unknowns", "d", "How many weights there are", 3, 2, 24, 1)
     step_size = Slider(
-        "step size", "η", "How far one step goes along the batch's mean of x (y - xᵀw), so c = 1", 0.6, 0.05, 2.5, 0.05
+        "step size", "η", "1 goes straight to the nearest point of the drawn equation", 1.0, 0.1, 2.2, 0.1
     )
-    rows = Slider("equations", "n", "How many samples there are: rows of X", 8, 2, 16, 1)
-    columns = Slider(
-        "unknowns",
-        "d",
-        "How many weights there are: columns of X. Below n there is no common solution of noisy labels",
-        20,
-        2,
-        32,
-        1,
-    )
-    batch = Slider("batch size", "b", "How many rows one step looks at, drawn with replacement", 1, 1, 16, 1)
     noise = Slider(
-        "label noise", "s", "Standard deviation of what is added to the labels of a linear teacher", 0.5, 0.0, 1.0, 0.05
+        "label noise", "s", "Standard deviation of what is added to labels of a linear teacher", 1.0, 0, 1, 0.1
     )
-    together = ("rows", "columns")
-    size = (9.6, 4.0)
-    steps = 150
+    guarantee = Switch("Reveal the guarantee", "Draw what (02.3) guarantees for the mean loss, where it applies")
+    together = ("columns", "noise")
+    size = (8.4, 3.6)
+    steps = 600
     runs = 6
     layout = panels(
-        ["Loss of six runs, and what is guaranteed", "1 - factor, by each bound"],
-        ["step t", "step size $\\eta$"],
-        ["$L(w_t)\\,/\\,L(w_0)$", "guaranteed gain of a step"],
-        grid=(1, 2),
-        subplots={"width_ratios": (1.25, 1)},
-        legend=[{"loc": "lower left", "fontsize": 8}, {"loc": "upper left", "fontsize": 8}],
-        xlim=[(0, steps), (0.01, 3)],
-        ylim=[(1e-8, 1e3), (1e-5, 1)],
-        xscale=["linear", "log"],
+        "Six runs and their median",
+        "step t",
+        "$L(w_t)\\,/\\,L(w_0)$",
+        legend={"loc": "lower left", "fontsize": 9},
+        xlim=(0, steps),
+        ylim=(1e-12, 1e3),
         yscale="log",
     )
 
-    def compute(self, *, step_size, rows, columns, batch, noise):
-        """Return relative losses of the runs, of their exact mean and of the bounds, and the guaranteed gains."""
-        generator = torch.Generator().manual_seed(5)
-        numbers = _normal(16, 32, generator=generator)
-        teacher, errors = _normal(32, generator=generator), _normal(16, generator=generator)
-        chances = torch.rand(self.runs, self.steps, 16, generator=generator)
-        matrix = numbers[:rows, :columns] / math.sqrt(columns)
-        target = matrix @ teacher[:columns] + noise * errors[:rows]
-        start = torch.zeros(columns, dtype=torch.float64)
-        indices = (chances[:, :, :batch] * rows).long()
-        paths = stochastic_gradient_descent(matrix, target, start, indices, step_size=step_size)
-        expected = expected_losses(matrix, target, start, step_size=step_size, steps=self.steps, batch=batch)
-        solution = torch.linalg.pinv(matrix) @ target
-        floor = float((target - matrix @ solution).square().sum() / expected[0])
-        common = floor < 1e-20
-        known, (linear, quadratic) = constants(matrix, batch=batch), loss_constants(matrix, batch=batch)
-
-        def gains(eta):
-            """What one step is guaranteed to gain, by the bound on the loss and by that on the distance."""
-            return linear * eta - quadratic * eta**2, (2 * eta - known.rho * eta**2) * known.smallest / known.rows
-
-        by_loss, by_distance = gains(step_size)
-        first = known.largest * float(solution.square().sum() / expected[0])
-        t, grid, nothing = np.arange(self.steps + 1), np.geomspace(0.01, 3, 90), ([], [])
+    def compute(self, *, columns, step_size, noise, guarantee):
+        """Return the relative losses of the runs, their median, the least loss, and the guarantee."""
+        matrix, target = twelve_equations(columns, noise=noise)
+        losses = relative_losses(matrix, target, step_size=step_size, steps=self.steps, runs=self.runs)
+        best = torch.linalg.pinv(matrix) @ target
+        start = float(target.square().sum())
+        least = float((matrix @ best - target).square().sum()) / start
+        known, t = constants(matrix), np.arange(self.steps + 1)
+        promised, common = ([], []), least < 1e-20
+        if guarantee and common and step_size <= 2:
+            scale = known.largest * float(best.square().sum()) / start
+            promised = (t, np.clip(scale * distance_factor(matrix, step_size=step_size) ** t, 1e-12, 1e3))
+        kept = np.clip(losses, 1e-12, 1e3)
         return {
-            "runs": [_curve(run) for run in (paths @ matrix.T - target).square().sum(-1) / expected[0]],
-            "mean": _curve(expected / expected[0]),
-            # A bound that does not hold is left out.
-            "by_loss": _curve((1 - by_loss) ** t) if common else nothing,
-            "by_distance": _curve(first * (1 - by_distance) ** t) if common and by_distance >= 0 else nothing,
-            "gains": [(grid[gain > 1e-6], gain[gain > 1e-6]) if common else nothing for gain in gains(grid)],
-            "floor": nothing if common else ((0, self.steps), (floor, floor)),
-            "no_bound": "" if common else "no common solution:\nneither bound holds",
-            "here": ((step_size, step_size), (1e-5, 1)),
-            "smallest_loss": floor,
+            "runs": [(t, run) for run in kept],
+            "median": (t, np.median(kept, axis=0)),
+            "least": ([0, self.steps], [least, least] if not common else [1e-13, 1e-13]),
+            "promised": promised,
+            "end": float(np.median(losses[:, -1])),
             "common": common,
-            "known": known,
-            "settings": (step_size, rows, columns, batch, noise),
+            "least_share": least,
+            "smallest": known.smallest,
+            "guarantee": guarantee,
+            "settings": (columns, step_size, noise),
         }
 
-    def draw(self, decay, gains):
+    def draw(self, axes):
         """Draw empty curves, to be moved."""
-        runs = [decay.plot([], [], **GREY, label="_run" if i else "six runs")[0] for i in range(self.runs)]
-        mean, loss, distance = lines(decay, [], ["exact mean", "bound on the loss", "bound by the distance"])
-        mean.set_linewidth(2.6)
-        (floor,) = decay.plot([], [], color=BLACK, linestyle=":", label="smallest loss")
-        curves = lines(gains, [], ["loss", "distance"], first=1)
-        (here,) = gains.plot([], [], color=BLACK, linestyle=":", linewidth=1.2, label="$\\eta$ now")
-        no_bound = gains.text(0.5, 0.5, "", transform=gains.transAxes, ha="center", va="center")
-        bounds = {"by_loss": loss, "by_distance": distance, "gains": curves, "no_bound": no_bound}
-        return {"runs": runs, "mean": mean, "floor": floor, "here": here, **bounds}
+        runs = [axes.plot([], [], **GREY, label="_run" if i else "six runs")[0] for i in range(self.runs)]
+        (median,) = axes.plot([], [], color=BLUE, linewidth=2.4, linestyle="-", label="median")
+        (least,) = axes.plot([], [], color=BLACK, linestyle=":", label="least loss")
+        (promised,) = axes.plot([], [], color=RED, linewidth=2, linestyle="--", label="guarantee for the mean")
+        return {"runs": runs, "median": median, "least": least, "promised": promised}
 
     def words(self, state):
-        """Say whether a common solution exists, where the mean ends, and what the bounds promise."""
-        step_size, rows, columns, batch, noise = state["settings"]
-        known, end = state["known"], state["mean"][1][-1]
-        about = f"η = {step_size:.2f}, n = {rows}, d = {columns}, b = {batch}, label noise {noise:.2f}: "
-        share = f"{end:.3g}" if end > 1e-12 else "less than 1e-12"
-        ends = f"after {self.steps} steps the mean loss is {share} of its start"
-        if end > 1:
-            return f"{about}this step is too long, {ends if end < 1e5 else 'the mean loss explodes'}."
-        if not state["common"]:
-            return (
-                f"{about}no common solution, so a fixed step keeps a floor: {ends}, and the smallest possible loss "
-                f"is {state['smallest_loss']:.3g} of it. The bounds do not apply."
-            )
-        limit = 2 * known.smallest / (known.largest * known.rho)
-        promise = "promises a fall" if step_size < limit else "promises nothing"
-        return (
-            f"{about}a common solution exists, {ends}. The bound on the loss {promise} (its limit is {limit:.3g}); the "
-            f"bound by the distance is best at {1 / known.rho:.3g} and holds to {2 / known.rho:.3g}."
+        """Say where the runs end and what the least loss is."""
+        columns, step_size, noise = state["settings"]
+        end = (
+            f"{state['end']:.2g}" if 1e-12 < state["end"] < 1e3 else "under 1e-12" if state["end"] < 1 else "over 1,000"
         )
+        least = "0" if state["common"] else f"{state['least_share']:.2g}"
+        said = (
+            f"d = {columns}, η = {step_size:.1f}, noise {noise:.1f}: after {self.steps} steps the median loss "
+            f"is {end} of the "
+            f"start. The least that any weights have is {least}."
+        )
+        if not state["guarantee"]:
+            return said
+        if not state["common"]:
+            return f"{said} No weights solve all 12 equations: nothing is guaranteed."
+        if step_size > 2:
+            return f"{said} For η above 2 nothing is guaranteed."
+        return f"{said} σ_min² = {state['smallest']:.2g}."
 
 
-step_prediction = lesson.prediction(
+jump_prediction = lesson.prediction(
     "02.P1",
-    "For 6 equations with 10 unknowns one can prove: a step of size $\\eta$ multiplies the expected loss by at most "
-    "$1 - C_1\\eta + C_2\\eta^2$, with two positive numbers $C_1, C_2$ that the equations determine. This bound is smallest "
-    "at $\\eta^* = C_1/(2C_2) = 0.0083$. At $\\eta = 1/\\rho^2 = 0.0809$, where $\\rho$ is the length of the longest "
-    "row, the bound is above 1. After 200 steps, which of the two has the smaller expected loss?",
+    "Each step draws one of the four lines at random and goes straight to its nearest point. Steps are never "
+    "shortened. Do the "
+    "jumps die out?",
     {
-        "η*, since its bound is the smallest": "The smallest bound is not the smallest loss: the bound pairs the "
-        "worst error for what a step gains with the worst one for what it costs, and no error is both at once.",
-        "1/ρ², by orders of magnitude": "The bound on the loss cannot see it, the bound on the distance can.",
-        "Neither: at 1/ρ² the loss grows": "A bound above 1 does not say that the loss grows. It says nothing.",
+        "On neither side": "On both sides the draws stay random, and each step goes all the way to a line. But "
+        "where all lines "
+        "meet, the way to the next line becomes short.",
+        "Only on the left, like 1/t": "They die out on the left only, and much faster: a jump takes away a share of the "
+        "distance that is left.",
+        "Only on the left, exponentially": right(
+            "Each jump takes away a share of the distance to the common point, and the next jump cannot be longer than that "
+            "distance. On the right there is no such point."
+        ),
+        "On both sides": "On the right, wherever the last step ended, the other lines pass at a distance.",
     },
-    answer="1/ρ², by orders of magnitude",
-    reveal=plot_two_steps,
+    reveal=plot_projections,
+)
+
+solution_prediction = lesson.prediction(
+    "02.P2",
+    "Twelve equations with 24 unknowns have many solutions. Two runs leave the same random point, which is not "
+    "0, draw different "
+    "equations, and both solve all twelve. Where do they end?",
+    {
+        "At two different solutions": "The draws change the way, and not the end: every step is a multiple of a "
+        "row, and only "
+        "one solution can be reached by such steps.",
+        "Both at the shortest solution": "That is where runs from 0 end. What this start has outside the rows' "
+        "span is never "
+        "touched, and stays.",
+        "Both at the solution nearest to the start": right(
+            "The steps add up to a combination of rows, at a right angle to all differences of solutions."
+        ),
+    },
+    reveal=plot_row_space,
 )
 
 floor_prediction = lesson.prediction(
-    "02.P2",
-    "Two equations that contradict each other, $w = 0$ and $w = 2$. With $\\eta = 0.2$ the iterates end up with "
-    "variance 1/9 around the best $w = 1$. What does halving the step to 0.1 do to that variance?",
+    "02.P3",
+    "Sixty equations with 3 unknowns contradict each other. You have 3,000 steps, the first of length η = 1, "
+    "and no time to try "
+    "another. Which weights have the smallest excess loss?",
     {
-        "It stays the same, only slower": "The step scales every kick that a sample gives, so a shorter step is "
-        "kicked about less.",
-        "It is about halved": "η/(2 - η) is nearly proportional to η: 1/19 instead of 1/9.",
-        "It is about a quarter": "A single kick has a quarter of the variance, but it is forgotten half as fast, "
-        "so twice as many add up.",
+        "The last ones, if η is halved to 0.5 from the start": "Half the step brings the excess from 0.99 to "
+        "0.31. The two others gain much more.",
+        "The last ones, if η falls to 0 on a line": "The jumps become short only near the end, and what earlier "
+        "ones left is not "
+        "yet forgotten. It ends several times above the mean of full steps.",
+        "The mean of the last 1,500, all steps of full length": right(
+            "Full steps forget quickly, so that 1,500 iterates are many nearly independent looks at the same centre."
+        ),
+        "The last two come out within a factor of two": "They differ by more: the mean of full steps is several "
+        "times lower.",
     },
-    answer="It is about halved",
-    reveal=plot_noise_floor,
+    reveal=plot_closing,
 )
 
 FIGURES = lesson.figures

@@ -13,8 +13,18 @@ from course_lib.optimization.stochastic_gradient_descent import (
 )
 
 GIVES_AWAY = {
-    "02.P1": [r"orders of magnitude", r"ten-thousandth", r"although its bound is above 1"],
-    "02.P2": [r"1/19\b|frac1\{19\}", r"in proportion", r"about half the excess"],
+    "02.P1": [
+        r"(?i)die out on the left",
+        r"(?i)switches itself off",
+        r"(?i)straight line",
+        r"(?i)exponential",
+    ],
+    "02.P2": [r"(?i)nearest to (the|their) start", r"(?i)keeps what", r"(?i)shortest", r"(?i)row space"],
+    "02.P3": [
+        r"(?i)mean of the last",
+        r"(?i)mean of the iterates",
+        r"(?i)averag(e|ing) (of )?(the )?iterates",
+    ],
 }
 
 
@@ -35,8 +45,16 @@ def by_sgd(X, y):
     return w
 
 
+def left_in_a_loop(X, e, eta):
+    shares = []
+    for x in X:
+        new = e - eta * x * (x @ e)
+        shares.append((new @ new) / (e @ e))
+    return sum(shares) / len(shares)
+
+
 def factor(*, smallest=lambda s: s.min() ** 2, longest=lambda r: r.max() ** 2, rows=len, c=(1, 2), sign=1):
-    """The answer of 02.3 with some parts of it changed."""
+    """The answer of 02.6 with some parts of it changed."""
 
     def answer(matrix, step_size, gain):
         s, lengths = torch.linalg.svdvals(matrix), matrix.norm(dim=1)
@@ -50,7 +68,7 @@ def factor(*, smallest=lambda s: s.min() ** 2, longest=lambda r: r.max() ** 2, r
 def batch_step(
     *, row=lambda r: r.max() ** 2, share=lambda b: 1 / b, largest=lambda s, n: s.max() ** 2 / n, top=1
 ):
-    """The answer of 02.5 with some parts of it changed."""
+    """The answer of 02.6 with some parts of it changed."""
 
     def answer(matrix, batch, gain):
         s, lengths = torch.linalg.svdvals(matrix), matrix.norm(dim=1)
@@ -65,6 +83,39 @@ def case(**changed):
 
 ANSWERS = {
     "02.1": [
+        ("solved", "a fraction", Fraction(1, 25)),
+        ("solved", "by the pseudoinverse", 1 / (3**2 + 4**2)),
+        ("length not squared", "1/5", 1 / 5),
+        ("full gradient of the square", "1/50", 1 / 50),
+        ("whole step", "a projection needs no factor", 1),
+        ("how far the point is", "10/5", 2),
+        ("sum of the entries", "1/7", 0.1429),
+        ("malformed", "the point itself", [1.2, 1.6]),
+        ("wrong", "10/25", 0.4),
+        ("wrong", "no step", 0),
+    ],
+    "02.2": [
+        ("solved", "in a loop", left_in_a_loop),
+        ("solved", "squared out, as in the text",
+         lambda X, e, eta: 1 - (eta * (2 - eta * X.square().sum(1)) * (X @ e) ** 2).mean() / (e @ e)),
+        ("averaged before squaring", "gradient descent",
+         lambda X, e, eta: (e - eta / len(X) * X.T @ (X @ e)).square().sum() / e.square().sum()),
+        ("sum for the mean", "no division by n",
+         lambda X, e, eta: len(X) - (eta * (2 - eta * X.square().sum(1)) * (X @ e) ** 2).sum() / (e @ e)),
+        ("not a share", "the distance", lambda X, e, eta: left_in_a_loop(X, e, eta) * (e @ e)),
+        ("gradient of the square", "c = 2", lambda X, e, eta: left_in_a_loop(X, e, 2 * eta)),
+        ("uphill", "plus", lambda X, e, eta: left_in_a_loop(X, e, -eta)),
+        ("lengths not squared", "norms", lambda X, e, eta: torch.stack(
+            [(e - eta * x * (x @ e)).norm() for x in X]).mean() / e.norm()),
+        ("rows brought to length 1", "a step relative to the row", lambda X, e, eta: torch.stack(
+            [(e - eta * x * (x @ e) / (x @ x)).square().sum() for x in X]).mean() / (e @ e)),
+        ("the loss", "of X e", lambda X, e, eta: torch.stack(
+            [(X @ (e - eta * x * (x @ e))).square().sum() for x in X]).mean() / (X @ e).square().sum()),
+        ("wrong", "one draw only", lambda X, e, eta: (e - eta * X[0] * (X[0] @ e)).square().sum() / (e @ e)),
+        ("malformed", "one share for each draw",
+         lambda X, e, eta: (e - eta * (X @ e)[:, None] * X).square().sum(1) / (e @ e)),
+    ],
+    "02.3": [
         ("solved", "pinv", lambda X, y: torch.linalg.pinv(X) @ y),
         ("solved", "lstsq with its default driver", lambda X, y: torch.linalg.lstsq(X, y[:, None]).solution[:, 0]),
         ("solved", "numpy's lstsq", lambda X, y: torch.from_numpy(np.linalg.lstsq(X.numpy(), y.numpy(), rcond=None)[0])),
@@ -93,7 +144,7 @@ ANSWERS = {
         ("wrong", "the last columns only",
          lambda X, y: torch.cat([torch.zeros(X.shape[1] - len(y)).double(), torch.linalg.solve(X[:, -len(y) :], y)])),
     ],
-    "02.2": [
+    "02.4": [
         ("solved", "a fraction", Fraction(3)),
         ("solved", "the formula", 0.5 / 1.5 * 9),
         ("solved", "an integer", 3),
@@ -109,7 +160,7 @@ ANSWERS = {
         ("wrong", "4", 4.0),
         ("malformed", "words", "3"),
     ],
-    "02.3": [
+    "02.6": [
         ("solved", "written out", factor()),
         ("solved", "the library's", lambda X, eta, c: loss_factor(X, step_size=eta, gain=c)),
         ("solved", "eigenvalues of X X^T", lambda X, eta, c: 1 - 2 * c * eta / len(X) * torch.linalg.eigvalsh(X @ X.T)[0]
@@ -131,7 +182,7 @@ ANSWERS = {
         ("wrong", "no step in it", lambda X, eta, c: factor()(X, 1.0, c)),
         ("malformed", "both constants", lambda X, eta, c: (2 * c / len(X), c**2 / len(X))),
     ],
-    "02.4": [
+    "02.5": [
         ("solved", "mostly along the smaller one", case(weight_1=0.1)),
         ("solved", "equal singular values", case(sigma_1=1.0, weight_1=3.0)),
         ("solved", "the smaller one first", case(sigma_1=0.5, weight_1=1.0, weight_2=0.0)),
@@ -148,7 +199,7 @@ ANSWERS = {
         ("malformed", "a vector of weights", {"sigma_1": 2.0, "sigma_2": 1.0, "step_size": 0.1, "weights": [0.0, 1.0]}),
         ("need", "too large to square", case(weight_2=1e200)),
     ],
-    "02.5": [
+    "02.7": [
         ("solved", "the library's", lambda X, b, c: distance_bound_step(X, batch=b, gain=c)),
         ("solved", "written out", batch_step()),
         ("solved", "multiplied through by b and n", lambda X, b, c: b * len(X) / (
@@ -170,4 +221,20 @@ ANSWERS = {
         ("wrong", "the whole of the mean's curvature added",
          lambda X, b, c: 1 / (c * (X.square().sum(1).max() / b + torch.linalg.svdvals(X).max() ** 2 / len(X)))),
     ],
+}  # fmt: skip
+
+NEIGHBOURS = {
+    "02.h1": ('left[29] / left[0], at_most', 'right[29] / left[0], at_most'),
+    "02.h2": ('right[29] / right[9], at_least', 'left[29] / left[9], at_least'),
+    "02.2": ('X, y = lesson.four_lines("left")', 'X, y = lesson.four_lines("right")'),
+    "02.3": ("torch.linalg.svdvals(X)[-1]  # the four", "torch.linalg.svdvals(X)[0]  # the four"),
+    "02.s1": ("fastest = float(grid[rates.argmin()])", "fastest = float(grid[grid.argmin()])"),
+    "02.4": ("stochastic_gradient_descent(X24, y24, torch.zeros(24),",
+             "stochastic_gradient_descent(X24, y24, torch.ones(24),"),
+    "02.w1": ("stochastic_gradient_descent(X24, y24, away,", "stochastic_gradient_descent(X24, y24, torch.zeros(24),"),
+    "02.5": ("if eta == 0.2:", "if eta == 0.1:"),
+    "02.6": ("descent = descent + 1 / 4 *", "descent = descent + 1 / 2 *"),
+    "02.c1": ('mean = "falling to 0 on a line", "fixed, mean of the last half"',
+              'mean = "fixed, mean of the last 90%", "fixed, mean of the last half"'),
+    "02.c2": ("lesson.tuned(arm)", 'lesson.tuned(arm.replace("falling to 0 on a line", "fixed, last iterate"))'),
 }  # fmt: skip
