@@ -1,7 +1,5 @@
 """Figures, explorer and predictions of lesson 02, stochastic_gradient_descent."""
 
-import math
-from collections.abc import Sequence
 from functools import cache
 
 import numpy as np
@@ -80,7 +78,7 @@ PLANE = {"xlim": (-2, 2), "ylim": (-2, 2), "aspect": "equal"}
     "$w[1]$",
     "$w[2]$",
     grid=(1, 2),
-    size=(7.6, 3.9),
+    size=(5.4, 2.9),
     legend=["lower right", None],
     **PLANE,
 )
@@ -89,10 +87,7 @@ def plot_lines(left, second):
     for axes, side in ((left, "left"), (second, "right")):
         _draw_lines(axes, side)
         axes.plot(*START, "o", color=RED, markersize=8, label="start")
-    return (
-        "Two pictures of four lines in the plane and a start far from them. Left, the lines meet in one point. "
-        "Right, not."
-    )
+    return "Four lines in the plane and a start: left, lines that meet in one point, right, lines that do not."
 
 
 @lesson.figure(
@@ -100,7 +95,7 @@ def plot_lines(left, second):
     ["$w[1]$", "$w[1]$", "step t"],
     ["$w[2]$", "$w[2]$", "mean of 2,000 runs"],
     grid=(1, 3),
-    size=(10.4, 3.7),
+    size=(7.8, 2.9),
     xlim=[(-2, 2), (-2, 2), (0, 31)],
     ylim=[(-2, 2), (-2, 2), (1e-7, 10)],
     yscale=["linear", "linear", "log"],
@@ -120,9 +115,8 @@ def plot_projections(left, second, third):
     third.text(19, 0.8, "do not meet", color="#a05a00", fontsize=10)
     third.text(8, 1e-4, "meet", color=BLUE, fontsize=10)
     return (
-        "One path of 14 jumps on either side, and the mean length of a jump against the step, on a logarithmic axis. Where "
-        f"the lines meet it falls along a straight line, to {said[0]:.1e} at step 30. Where they do not it stays, at "
-        f"{said[1]:.2f}."
+        f"One path of 14 jumps on either side, and the mean length of the jumps. Step 30: {said[0]:.0e} where the lines "
+        f"meet, {said[1]:.2f} where they do not."
     )
 
 
@@ -131,7 +125,7 @@ def plot_projections(left, second, third):
     "$w[1]$",
     "$w[2]$",
     grid=(1, 2),
-    size=(8.4, 3.7),
+    size=(6.0, 2.8),
     legend=None,
     xlim=(-2, 1.6),
     ylim=(-0.9, 1.9),
@@ -159,47 +153,40 @@ def plot_pulls(left, second):
         )
         said.append(float((target - matrix @ best).abs().mean()))
     return (
-        "Arrows from three points to the nearest points of the four lines, left where they meet, right where they do not. "
-        "Nearer to the best point the arrows of the left are shorter, and at that point they have the mean length "
-        f"{said[0]:.2f}. On the right their mean length there is {said[1]:.2f}."
+        "From three points, arrows to the nearest points of the four lines. At the best point their mean length is "
+        f"{said[0]:.2f} on the left, {said[1]:.2f} on the right."
     )
 
 
 @lesson.figure(
-    ["One jump: a right angle", "Mean squared distance"],
-    ["$w[1]$", "step t"],
-    ["$w[2]$", "share of the start"],
-    grid=(1, 2),
-    size=(8.8, 3.8),
-    xlim=[(-2, 1.2), (0, 40)],
-    ylim=[(-0.6, 2), (1e-8, 2)],
-    yscale=["linear", "log"],
-    aspect=["equal", "auto"],
-    legend=[None, "lower left"],
+    "One jump: a right angle",
+    "$w[1]$",
+    "$w[2]$",
+    size=(4.6, 3.4),
+    xlim=(-2, 1.2),
+    ylim=(-0.6, 1.8),
+    aspect="equal",
+    legend=None,
 )
-def plot_pythagoras(left, second):
-    """Draw one jump of the hook with the two distances, and the exact mean distance with its bound."""
+def plot_pythagoras(axes):
+    """Draw one jump of the hook with the distances to the common point before and after it."""
     matrix, target = four_lines("left")
     best = torch.linalg.pinv(matrix) @ target
     path = walk("left", steps=1)[0]
-    _draw_lines(left, "left")
+    _draw_lines(axes, "left")
     for a, b, color, style, name, place in (
         (path[0], path[1], BLUE, "-", "jump", (-1.9, 0.5)),
         (path[1], best, GREEN, "-", "new distance", (-0.5, -0.3)),
         (path[0], best, RED, "--", "old distance", (-0.55, 1.3)),
     ):
-        left.plot([a[0], b[0]], [a[1], b[1]], linestyle=style, color=color, linewidth=2.4)
-        left.text(*place, name, color=color, fontsize=10, fontweight="bold")
-    left.plot(*path[0], "o", color=RED, markersize=8)
-    left.plot(*best, "*", color=BLACK, markersize=14)
-    exact = mean_squared_distances(40)
-    bound = distance_factor(matrix, step_size=1.0) ** np.arange(41)
-    lines(second, np.arange(41), {"exact": exact, "guaranteed, (02.3)": bound}, linewidth=2)
+        axes.plot([a[0], b[0]], [a[1], b[1]], linestyle=style, color=color, linewidth=2.4)
+        axes.text(*place, name, color=color, fontsize=10, fontweight="bold")
+    axes.plot(*path[0], "o", color=RED, markersize=8)
+    axes.plot(*best, "*", color=BLACK, markersize=14)
+    lengths = [float(v.norm()) for v in (path[1] - path[0], path[1] - best, path[0] - best)]
     return (
-        "Left: one jump to a line, at a right angle to it; the jump and the new distance to the solution are the two short "
-        "sides of a triangle whose long side is the old distance. Right: the mean squared distance on the four "
-        "lines, exact, "
-        f"is {float(exact[40]):.1e} of its start after 40 steps; (02.3) guarantees {float(bound[40]):.1e}."
+        f"One jump, {lengths[0]:.2f} long, is a short side of a triangle; the new distance, {lengths[1]:.2f}, is the "
+        f"other, and the old one, {lengths[2]:.2f}, the long side."
     )
 
 
@@ -219,7 +206,7 @@ def mean_squared_distances(steps: int, *, step_size: float = 1.0) -> Tensor:
     "What a step gains: two guarantees and the truth",
     "step size $\\eta$",
     "1 - factor of one step",
-    size=(6.4, 3.7),
+    size=(5.6, 3.3),
     xscale="log",
     yscale="log",
     ylim=(2e-4, 0.3),
@@ -242,10 +229,8 @@ def plot_rates(axes):
     for (x, y), curve, look in zip(curves.values(), drawn, "^os", strict=True):
         axes.plot([x[y.argmax()]], [y.max()], look, color=curve.get_color(), markersize=8)
     return (
-        "One minus the factor of one step against the step size, both logarithmic, on 6 equations with 10 unknowns. The "
-        f"guarantee for the loss peaks at {short:.4f}, that for the distance at {best:.3f}, {best / short:.1f} "
-        f"times further "
-        "right and as many times higher. The exact gain lies above both and peaks still further right."
+        f"Gain of one step: the guarantee for the loss peaks at {short:.4f}, that for the distance at {best:.3f}, "
+        f"{best / short:.1f} times further right. The exact gain peaks still further right."
     )
 
 
@@ -253,7 +238,7 @@ def plot_rates(axes):
     "One equation, two unknowns: each run goes along the row",
     "$w[1]$",
     "$w[2]$",
-    size=(5.6, 4.2),
+    size=(4.8, 3.6),
     xlim=(-1.2, 3.2),
     ylim=(-1.2, 2.5),
     aspect="equal",
@@ -267,7 +252,7 @@ def plot_row_space(axes, *, steps: int = 12):
     axes.plot(first, 4 - 2 * first, color=BLACK, linewidth=1.4, linestyle="-")
     axes.text(2.3, -0.9, "all solutions", fontsize=10, ha="right")
     axes.plot([-2, 4], [-1, 2], color=RED, linewidth=1, linestyle=":")
-    axes.text(-1.1, -0.95, "multiples of the row", color=RED, fontsize=10, rotation=26)
+    axes.text(-1.15, -1.1, "multiples of the row", color=RED, fontsize=10, rotation=0)
     ends = []
     for start, look in (([0.0, 0.0], "o"), ([-0.4, 1.6], "s"), ([2.6, 1.8], "^")):
         begin = torch.tensor(start, dtype=torch.float64)
@@ -275,7 +260,7 @@ def plot_row_space(axes, *, steps: int = 12):
         axes.plot(*path.T, "-" + look, color=BLUE, markersize=4)
         axes.text(
             start[0] + (0.45 if start[0] == 0 else 0),
-            start[1] - 0.25,
+            start[1] + (0.12 if start[0] > 2 else -0.27),
             f"from ({start[0]:g}, {start[1]:g})",
             color=BLUE,
             fontsize=10,
@@ -283,12 +268,8 @@ def plot_row_space(axes, *, steps: int = 12):
         )
         ends.append(f"({float(path[-1, 0]):.2f}, {float(path[-1, 1]):.2f})")
     axes.plot(*minimum_norm_solution(row, target), "*", color=BLACK, markersize=15)
-    axes.text(1.72, 0.55, "shortest solution", fontsize=10)
-    return (
-        "The solutions of one equation in two unknowns form a line. SGD from three starts moves parallel to the row, "
-        f"at a right angle to that line, and ends at {', '.join(ends)}: of these only the run from 0 ends at the solution "
-        "nearest to 0."
-    )
+    axes.text(1.72, 0.55, "shortest", fontsize=10)
+    return f"SGD from three starts on one equation in two unknowns; the runs end at {', '.join(ends)}."
 
 
 @lesson.figure(
@@ -314,17 +295,14 @@ def plot_noise_floor(axes, *, runs: int = 4000, steps: int = 60):
         paths = stochastic_gradient_descent(ones, labels, start, indices, step_size=step_size)[:, :, 0]
         axes.plot(range(0, steps + 1, 6), (paths - 1).square().mean(0)[::6], look, color=color, markersize=5)
         axes.text(59, exact[-1] * 1.1, f"step {step_size:g}, floor {floor}", color=color, ha="right", fontsize=11)
-    return (
-        f"Mean squared distance to the best w = 1 against step, exact curves and marks, means over {runs} runs. With step "
-        "0.2 it falls fast and stays at 1/9. With 0.1 it falls slower and stays at 1/19, about half of that."
-    )
+    return f"Mean squared distance to the best w = 1: exact curves, and marks for the means of {runs} runs."
 
 
 @lesson.figure(
     "1,500 late iterates with full steps, and their mean",
     "$w[1]$",
     "$w[2]$",
-    size=(5.2, 4.4),
+    size=(4.2, 3.6),
     legend={"loc": "lower right", "fontsize": 9},
     **PLANE,
 )
@@ -340,8 +318,8 @@ def plot_cloud(axes, *, steps: int = 3000):
     axes.plot(*mean, "x", color=BLUE, markersize=9, markeredgewidth=2.5, label="mean of the iterates")
     spread = float((path - best).norm(dim=1).mean())
     return (
-        f"The last {steps // 2:,} iterates of a run with full steps on the four lines that do not meet form a cloud, on "
-        f"average {spread:.2f} from the best point. Their mean misses it by {float((mean - best).norm()):.3f}."
+        f"The iterates lie on average {spread:.2f} from the best point. Their mean misses it by "
+        f"{float((mean - best).norm()):.3f}."
     )
 
 
@@ -368,8 +346,8 @@ def tuned(arm: str) -> list[float]:
 @lesson.figure(
     "3,000 steps on equations that contradict each other",
     "first step $\\eta$",
-    "excess loss of an equation",
-    size=(7.2, 4.2),
+    "excess loss",
+    size=(5.6, 3.4),
     xscale="log",
     yscale="log",
     xlim=(7e-4, 1.4),
@@ -388,10 +366,7 @@ def plot_closing(axes):
     best = np.median(tuned(KNOWN))
     axes.axhline(best, color=BLACK, linewidth=1, linestyle=":")
     axes.text(1.2, best * 0.8, "1/t, curvature known, tuned", fontsize=9, ha="right", va="top")
-    return (
-        "Stored run: excess loss against the first step, median and range of five problems, both axes logarithmic. At step "
-        f"1: {'; '.join(said)}. The table below holds the best of each."
-    )
+    return f"Stored run: median and range of five problems. At step 1: {'; '.join(said)}."
 
 
 def closing_table() -> Markdown:
@@ -409,37 +384,6 @@ def closing_table() -> Markdown:
     )  # fmt: skip
     rows.append(("step falls like 1/t, curvature known", "–", show(tuned(KNOWN)), "–"))
     return markdown_table(("what is reported", "first step 1", "best first step", "which"), rows)
-
-
-@lesson.figure(
-    ["The step stops growing", "Steps saved, rows spent"],
-    "batch size b",
-    ["step size", "to a factor of one millionth"],
-    size=(8.6, 3.9),
-    grid=(1, 2),
-    xscale="log",
-    yscale="log",
-    ylim=[(0.05, 2), None],
-    legend="upper left",
-)
-def plot_batch(left, right, batches: Sequence[int] = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64)):
-    """Draw the best guaranteed step, and steps and rows to a millionth, against the batch size."""
-    matrix, _ = example_problem()
-    best = [distance_bound_step(matrix, batch=b) for b in batches]
-    rates = [exact_rate(matrix, step_size=s, batch=b) for b, s in zip(batches, best, strict=True)]
-    needed = [math.log(1e-6) / math.log(rate) for rate in rates]
-    rows = [b * t for b, t in zip(batches, needed, strict=True)]
-    whole = len(matrix) / constants(matrix).largest
-    lines(left, batches, {"$1/\\rho_b^2$": best}, marker="o")
-    lines(left, batches, {"$b/\\rho^2$": [b * best[0] for b in batches]}, first=1)
-    left.axhline(whole, color=BLACK, linestyle=":", label="$n/\\sigma_{max}^2$")
-    lines(right, batches, {"steps": needed, "rows looked at": rows}, marker="o")
-    return (
-        f"Left: the best step of the distance bound against the batch size grows from {best[0]:.3f} at b = 1 and "
-        f"flattens below {whole:.3f}, while the line of linear scaling goes on. Right: the number of steps to a "
-        f"millionth falls from {needed[0]:.0f} to {needed[-1]:.0f} between b = 1 and b = {batches[-1]}, and the number "
-        f"of rows looked at rises from {rows[0]:.0f} to {rows[-1]:.0f}."
-    )
 
 
 EQUATIONS, SEED = 12, 16
@@ -486,7 +430,9 @@ class SgdExplorer(Explorer):
     )
     guarantee = Switch("Reveal the guarantee", "Draw what (02.3) guarantees for the mean loss, where it applies")
     together = ("columns", "noise")
-    size = (8.4, 3.6)
+    size = (7.6, 3.0)
+    dpi = 100
+    strip_scale = 0.55
     steps = 600
     runs = 6
     layout = panels(
@@ -517,6 +463,7 @@ class SgdExplorer(Explorer):
             "median": (t, np.median(kept, axis=0)),
             "least": ([0, self.steps], [least, least] if not common else [1e-13, 1e-13]),
             "promised": promised,
+            "none": "nothing is guaranteed" if guarantee and not len(promised[0]) else "",
             "end": float(np.median(losses[:, -1])),
             "common": common,
             "least_share": least,
@@ -531,7 +478,8 @@ class SgdExplorer(Explorer):
         (median,) = axes.plot([], [], color=BLUE, linewidth=2.4, linestyle="-", label="median")
         (least,) = axes.plot([], [], color=BLACK, linestyle=":", label="least loss")
         (promised,) = axes.plot([], [], color=RED, linewidth=2, linestyle="--", label="guarantee for the mean")
-        return {"runs": runs, "median": median, "least": least, "promised": promised}
+        none = axes.text(0.98, 0.93, "", transform=axes.transAxes, ha="right", va="top", color=RED)
+        return {"runs": runs, "median": median, "least": least, "promised": promised, "none": none}
 
     def words(self, state):
         """Say where the runs end and what the least loss is."""

@@ -43,8 +43,8 @@ def best_for_a_bound():
 
 
 @lesson.sentence(
-    "02.Q2", r"If the rows are independent, the expected loss is at most $1 - \frac{4\eta}{n}\sigma_{\min}^2 + \frac{4\eta^2}{n}\sigma_{\max}^2\rho^2$ "
-    "of what it was before the step (02.1).",
+    "02.Q2", r"If the rows are independent, the expected loss is at most "
+    r"$1 - \frac{4\eta}{n}\sigma_{\min}^2 + \frac{4\eta^2}{n}\sigma_{\max}^2\rho^2$ of what it was before the step (02.1).",
     answer="only if c = 2",
     conditions=("only if c = 2", "only if c = 1"),
 )  # fmt: skip

@@ -14,17 +14,12 @@ from course_lib.optimization.stochastic_gradient_descent import (
 
 GIVES_AWAY = {
     "02.P1": [
-        r"(?i)die out on the left",
-        r"(?i)switches itself off",
-        r"(?i)straight line",
-        r"(?i)exponential",
+        r"(?i)shrink by a steady factor",
+        r"(?i)level off",
+        r"(?i)no pull is left|a factor, not a term",
     ],
-    "02.P2": [r"(?i)nearest to (the|their) start", r"(?i)keeps what", r"(?i)shortest", r"(?i)row space"],
-    "02.P3": [
-        r"(?i)mean of the last",
-        r"(?i)mean of the iterates",
-        r"(?i)averag(e|ing) (of )?(the )?iterates",
-    ],
+    "02.P2": [r"(?i)nearest to (the|their) start", r"(?i)nearest to \$w_0", r"(?i)shortest solution"],
+    "02.P3": [r"(?i)mean saves tuning", r"(?i)on all sides of the best point", r"(?i)0\.9887"],
 }
 
 
