@@ -240,7 +240,7 @@ def excess_shares(
 
 
 def excess_left(
-    singular_values: Float[Tensor, " r"], shares: Float[Tensor, " r"], *, step_size: float, steps: float
+    singular_values: Float[Tensor, " r"], shares: Float[Tensor, " r"], *, step_size: float, steps: int | float
 ) -> float:
     """(L(w_t) - L*) / (L(w_0) - L*) = sum_i c_i (1 - 2 eta sigma_i^2)^(2 t), in closed form (01.6).
 
