@@ -39,11 +39,15 @@ def test_exact_mean_distances_are_those_of_many_runs():
     torch.testing.assert_close(squared / squared[0], exact, rtol=0.05, atol=0)
 
 
-def test_only_from_zero_the_shortest_solution_is_reached():
-    paths = [line.get_xydata() for line in lesson.plot_row_space(steps=200).axes[0].lines[2:5]]
-    reached = [bool(abs(path[-1] - [1.6, 0.8]).max() < 1e-9) for path in paths]
-    assert reached == [True, False, False]
-    assert all(abs(path[-1] @ [2.0, 1.0] - 4) < 1e-9 for path in paths)
+def test_different_draws_end_at_one_point_and_only_from_zero_at_the_shortest():
+    shortest = torch.linalg.pinv(lesson.TWO_ROWS) @ lesson.TWO_LABELS
+    for height in lesson.HEIGHTS:
+        paths = lesson.zigzags(height, steps=200)
+        assert (paths[0, :10] - paths[1, :10]).abs().max() > 0.1
+        assert float((paths[:, :, 2] - height).abs().max()) == 0
+        nearest = shortest + torch.tensor([0, 0, height], dtype=torch.float64)
+        torch.testing.assert_close(paths[:, -1], nearest.expand(2, 3), rtol=0, atol=1e-9)
+    assert float(shortest[2].abs()) < 1e-12
 
 
 def by_loop(matrix, target, step_size, *, steps=600, runs=6):

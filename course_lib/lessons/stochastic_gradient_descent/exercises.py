@@ -65,7 +65,7 @@ lesson.value(
     "02.2", "What one step leaves", difficulty=2, minutes=8,
     prompt="Write `mean_left(matrix, error, step_size)`: the share of the squared distance $\\lVert e\\rVert^2$ "
     "that one step "
-    "(02.2) with $c = 1$ leaves, averaged over the $n$ equally likely draws. `matrix` is $X$, with rows of "
+    "(02.2) leaves, averaged over the $n$ equally likely draws. `matrix` is $X$, with rows of "
     "different lengths, "
     "and `error` is $e$. Return a number. Do not sample.",
     draw=inputs(rows=whole(2, 4), matrix=lambda rows, generator: _wide(rows, rows + 1, generator),

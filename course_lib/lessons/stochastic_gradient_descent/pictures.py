@@ -64,10 +64,15 @@ def jumps(side: str, *, steps: int = 30, runs: int = 2000) -> Tensor:
 
 def _draw_lines(axes, side: str) -> None:
     matrix, target = four_lines(side)
-    for i, (row, value) in enumerate(zip(matrix, target, strict=True)):
+    for row, value in zip(matrix, target, strict=True):
         along = torch.stack([-row[1], row[0]])
         ends = torch.stack([value * row - 4 * along, value * row + 4 * along])
-        axes.plot(*ends.T, color="0.6", linewidth=1.3, linestyle="-", label="_" if i else "one line for each equation")
+        axes.plot(*ends.T, color="0.6", linewidth=1.3, linestyle="-")
+
+
+def _draw_start(axes) -> None:
+    axes.plot(*START, "o", color=RED, markersize=8)
+    axes.text(START[0] + 0.15, START[1] + 0.08, "start", color=RED, fontsize=10)
 
 
 PLANE = {"xlim": (-2, 2), "ylim": (-2, 2), "aspect": "equal"}
@@ -79,14 +84,14 @@ PLANE = {"xlim": (-2, 2), "ylim": (-2, 2), "aspect": "equal"}
     "$w[2]$",
     grid=(1, 2),
     size=(5.4, 2.9),
-    legend=["lower right", None],
+    legend=None,
     **PLANE,
 )
 def plot_lines(left, second):
     """Draw the four equations of either side as lines, and the start."""
     for axes, side in ((left, "left"), (second, "right")):
         _draw_lines(axes, side)
-        axes.plot(*START, "o", color=RED, markersize=8, label="start")
+        _draw_start(axes)
     return "Four lines in the plane and a start: left, lines that meet in one point, right, lines that do not."
 
 
@@ -100,19 +105,19 @@ def plot_lines(left, second):
     ylim=[(-2, 2), (-2, 2), (1e-7, 10)],
     yscale=["linear", "linear", "log"],
     aspect=["equal", "equal", "auto"],
-    legend=["lower right", None, None],
+    legend=None,
 )
 def plot_projections(left, second, third):
     """Draw one path on either side, and the mean length of its jumps over many runs."""
     said = []
     for axes, side, color, style in ((left, "left", BLUE, "-"), (second, "right", ORANGE, "--")):
         _draw_lines(axes, side)
-        axes.plot(*walk(side, steps=14)[0].T, "-o", color=color, markersize=4, linewidth=1.3, label="iterates")
-        axes.plot(*START, "o", color=RED, markersize=8, label="start")
+        axes.plot(*walk(side, steps=14)[0].T, "-o", color=color, markersize=4, linewidth=1.3)
+        _draw_start(axes)
         mean = jumps(side)
         third.plot(np.arange(1, 31), mean, linestyle=style, color=color, linewidth=2)
         said.append(float(mean[29]))
-    third.text(19, 0.8, "do not meet", color="#a05a00", fontsize=10)
+    third.text(15, 0.8, "do not meet", color="#a05a00", fontsize=10)
     third.text(8, 1e-4, "meet", color=BLUE, fontsize=10)
     return (
         f"One path of 14 jumps on either side, and the mean length of the jumps. Step 30: {said[0]:.0e} where the lines "
@@ -125,21 +130,21 @@ def plot_projections(left, second, third):
     "$w[1]$",
     "$w[2]$",
     grid=(1, 2),
-    size=(6.0, 2.8),
+    size=(6.4, 3.3),
     legend=None,
-    xlim=(-2, 1.6),
-    ylim=(-0.9, 1.9),
+    xlim=(-0.9, 1.6),
+    ylim=(-0.7, 1.4),
     aspect="equal",
 )
 def plot_pulls(left, second):
-    """Draw where each of the four equations pulls from a far point, from a nearer one, and at the best point."""
+    """Draw where each of the four equations pulls from some point, and at the best point."""
     said = []
     for axes, side, color in ((left, "left", BLUE), (second, "right", ORANGE)):
         matrix, target = four_lines(side)
         _draw_lines(axes, side)
         best = torch.linalg.pinv(matrix) @ target
         start = torch.tensor(START, dtype=torch.float64)
-        for share, look in ((1.0, "0.35"), (0.4, "0.35"), (0.0, color)):
+        for share, look in ((0.45, "0.35"), (0.0, color)):
             point = best + share * (start - best)
             for pull in (target - matrix @ point)[:, None] * matrix:
                 if float(pull.norm()) > 1e-9:
@@ -149,11 +154,11 @@ def plot_pulls(left, second):
                     )  # fmt: skip
             axes.plot(*point, "o", color=BLACK if share else RED, markersize=5 if share else 7)
         axes.annotate(
-            "best point", tuple(best.tolist()), (0.55, -0.75), color=RED, arrowprops={"arrowstyle": "-", "color": RED}
+            "best point", tuple(best.tolist()), (0.6, -0.6), color=RED, arrowprops={"arrowstyle": "-", "color": RED}
         )
         said.append(float((target - matrix @ best).abs().mean()))
     return (
-        "From three points, arrows to the nearest points of the four lines. At the best point their mean length is "
+        "From two points, arrows to the nearest points of the four lines. At the best point their mean length is "
         f"{said[0]:.2f} on the left, {said[1]:.2f} on the right."
     )
 
@@ -203,9 +208,9 @@ def mean_squared_distances(steps: int, *, step_size: float = 1.0) -> Tensor:
 
 
 @lesson.figure(
-    "What a step gains: two guarantees and the truth",
+    "Two guarantees for one step, and the truth in the long run",
     "step size $\\eta$",
-    "1 - factor of one step",
+    "1 - factor per step",
     size=(5.6, 3.3),
     xscale="log",
     yscale="log",
@@ -229,51 +234,68 @@ def plot_rates(axes):
     for (x, y), curve, look in zip(curves.values(), drawn, "^os", strict=True):
         axes.plot([x[y.argmax()]], [y.max()], look, color=curve.get_color(), markersize=8)
     return (
-        f"Gain of one step: the guarantee for the loss peaks at {short:.4f}, that for the distance at {best:.3f}, "
-        f"{best / short:.1f} times further right. The exact gain peaks still further right."
+        f"What a step takes away: the guarantee for the loss peaks at {short:.4f}, that for the distance at {best:.3f}, "
+        f"{best / short:.1f} times further right. The exact gain in the long run peaks still further right."
+    )
+
+
+TWO_ROWS = torch.tensor([[0.94, 0.34, 0.0], [0.26, 0.97, 0.0]], dtype=torch.float64)
+TWO_LABELS = TWO_ROWS @ torch.tensor([1.8, 1.3, 0.0], dtype=torch.float64)
+HEIGHTS = (0.0, 2.3)  # of the two starts
+
+
+def _from_the_side(points: Tensor) -> Tensor:
+    """Return where points of the space are drawn: w[2] goes to the back, w[3] up."""
+    return torch.stack([points[..., 0] + 0.3 * points[..., 1], 0.6 * points[..., 1] + points[..., 2]], dim=-1)
+
+
+def zigzags(height: float, *, steps: int = 60) -> Tensor:
+    """Return two runs on two equations with three unknowns, from (0, 0, height), with different draws."""
+    draws = draw_indices(2, runs=2, steps=steps, generator=torch.Generator().manual_seed(1))
+    start = torch.tensor([0.0, 0.0, height], dtype=torch.float64)
+    return stochastic_gradient_descent(TWO_ROWS, TWO_LABELS, start, draws, step_size=0.7)
+
+
+@lesson.figure(
+    "Two equations, three unknowns: no step leaves its plane",
+    "",
+    "",
+    size=(4.8, 4.4),
+    xlim=(-1.2, 3.6),
+    ylim=(-0.8, 4.0),
+    aspect="equal",
+    legend=None,
+)
+def plot_row_space(axes):
+    """Draw the line of solutions of two equations in space, and two runs from each of two starts."""
+    axes.axis("off")
+    corners = torch.tensor([[-0.7, -0.5], [2.7, -0.5], [2.7, 2.0], [-0.7, 2.0]], dtype=torch.float64)
+    solution = minimum_norm_solution(TWO_ROWS, TWO_LABELS)
+    ends = []
+    for height in HEIGHTS:
+        plane = _from_the_side(torch.cat([corners, torch.full((4, 1), height, dtype=torch.float64)], dim=1))
+        axes.fill(*plane.T, color="0.6", alpha=0.18, linewidth=0)
+        paths = zigzags(height)
+        for path, color, style, look in zip(paths, (BLUE, ORANGE), ("-", "--"), "os", strict=True):
+            axes.plot(*_from_the_side(path).T, linestyle=style, marker=look, color=color, markersize=4, linewidth=1.4)
+        begin = _from_the_side(paths[0, 0])
+        axes.plot(*begin, "o", color=RED, markersize=8)
+        axes.text(begin[0] - 0.1, begin[1] + 0.12, "0" if height == 0 else "start", color=RED, fontsize=11, ha="right")
+        ends.append(", ".join(f"{float(v):.2f}" for v in paths[0, -1]))
+    along = torch.tensor([[0, 0, h] for h in (-1.0, 3.1)], dtype=torch.float64)
+    axes.plot(*_from_the_side(solution + along).T, color=BLACK, linewidth=1.6, linestyle="-")
+    low, high = (_from_the_side(solution + torch.tensor([0, 0, h], dtype=torch.float64)) for h in HEIGHTS)
+    axes.plot(*low, "*", color=BLACK, markersize=14)
+    axes.text(low[0] + 0.13, low[1] - 0.25, "shortest", fontsize=10)
+    axes.text(high[0] + 0.1, high[1] + 0.6, "all solutions", fontsize=10)
+    return (
+        "Two runs from each of two starts, with different draws. Their steps stay in the plane through their start that "
+        f"the rows span; the line of solutions cuts it in one point: ({ends[0]}) from 0, ({ends[1]}) from the other start."
     )
 
 
 @lesson.figure(
-    "One equation, two unknowns: each run goes along the row",
-    "$w[1]$",
-    "$w[2]$",
-    size=(4.8, 3.6),
-    xlim=(-1.2, 3.2),
-    ylim=(-1.2, 2.5),
-    aspect="equal",
-    legend=None,
-)
-def plot_row_space(axes, *, steps: int = 12):
-    """Draw the solutions of 2 w[1] + w[2] = 4, and SGD from three starts."""
-    row, target = torch.tensor([[2.0, 1.0]], dtype=torch.float64), torch.tensor([4.0], dtype=torch.float64)
-    indices = torch.zeros(1, steps, 1, dtype=torch.long)
-    first = torch.tensor([-1.0, 3.0], dtype=torch.float64)
-    axes.plot(first, 4 - 2 * first, color=BLACK, linewidth=1.4, linestyle="-")
-    axes.text(2.3, -0.9, "all solutions", fontsize=10, ha="right")
-    axes.plot([-2, 4], [-1, 2], color=RED, linewidth=1, linestyle=":")
-    axes.text(-1.15, -1.1, "multiples of the row", color=RED, fontsize=10, rotation=0)
-    ends = []
-    for start, look in (([0.0, 0.0], "o"), ([-0.4, 1.6], "s"), ([2.6, 1.8], "^")):
-        begin = torch.tensor(start, dtype=torch.float64)
-        path = stochastic_gradient_descent(row, target, begin, indices, step_size=0.08)[0]
-        axes.plot(*path.T, "-" + look, color=BLUE, markersize=4)
-        axes.text(
-            start[0] + (0.45 if start[0] == 0 else 0),
-            start[1] + (0.12 if start[0] > 2 else -0.27),
-            f"from ({start[0]:g}, {start[1]:g})",
-            color=BLUE,
-            fontsize=10,
-            ha="center",
-        )
-        ends.append(f"({float(path[-1, 0]):.2f}, {float(path[-1, 1]):.2f})")
-    axes.plot(*minimum_norm_solution(row, target), "*", color=BLACK, markersize=15)
-    axes.text(1.72, 0.55, "shortest", fontsize=10)
-    return f"SGD from three starts on one equation in two unknowns; the runs end at {', '.join(ends)}."
-
-
-@lesson.figure(
-    "Half the step, about half the floor",
+    "A shorter step has a lower floor and gets there later",
     "step t",
     "mean of $(w_t - 1)^2$",
     size=(6.4, 3.6),
@@ -329,6 +351,13 @@ ARMS = {
     "fixed, mean of the last half": ("mean of the last half", BLUE, "-.", "^"),
     "fixed, mean of the last 90%": ("mean of the last 90%", PURPLE, ":", "v"),
 }
+RIVALS = {
+    "falling to 0 on a line, mean of the last half": "step falls on a line, mean of the last half",
+    "falling to 0 on a line, mean of the last 90%": "step falls on a line, mean of the last 90%",
+    "falling like 1/(1 + t/10)": "step falls like 1/(1 + t/10)",
+    "rows in a new order each pass, falling to 0 on a line": "every pass in a new order, step falls on a line",
+    "all 60 rows a step, 50 steps": "gradient descent, 50 steps of 60 rows",
+}
 KNOWN = "falling like 1/t, curvature known"
 
 
@@ -365,23 +394,19 @@ def plot_closing(axes):
         said.append(f"{name} {values[-1, 2]:.4f}")
     best = np.median(tuned(KNOWN))
     axes.axhline(best, color=BLACK, linewidth=1, linestyle=":")
-    axes.text(1.2, best * 0.8, "1/t, curvature known, tuned", fontsize=9, ha="right", va="top")
+    axes.text(8e-4, best * 1.12, "1/t, curvature known, tuned", fontsize=9)
     return f"Stored run: median and range of five problems. At step 1: {'; '.join(said)}."
 
 
 def closing_table() -> Markdown:
     """Return the stored figures of each arm: at step 1, and at its best step."""
-    show = lambda values: f"{sorted(values)[2]:.4f} ({min(values):.4f}–{max(values):.4f})"  # noqa: E731
+    number = lambda value: f"{value:.4f}" if value > 1e-4 else f"{value:.0e}"  # noqa: E731
+    show = lambda values: f"{number(sorted(values)[2])} ({number(min(values))}–{number(max(values))})"  # noqa: E731
     rows = []
-    for arm, (name, *_) in ARMS.items():
+    for arm, name in ({arm: name for arm, (name, *_) in ARMS.items()} | RIVALS).items():
         best = measured("averaging", arm)
-        rows.append((name, show(stored(arm)[1.0]), show(best["excess"]), f"1/{1 / best['best step size']:.0f}"))
-    both = "falling to 0 on a line, mean of the last half"
-    best = measured("averaging", both)
-    rows.append(
-        ("step falls on a line, mean of the last half", show(stored(both)[1.0]), show(best["excess"]),
-         f"1/{1 / best['best step size']:.0f}")
-    )  # fmt: skip
+        size = 1 / best["best step size"]
+        rows.append((name, show(stored(arm)[1.0]), show(best["excess"]), f"1/{size:.0f}" if size > 1 else "1"))
     rows.append(("step falls like 1/t, curvature known", "–", show(tuned(KNOWN)), "–"))
     return markdown_table(("what is reported", "first step 1", "best first step", "which"), rows)
 
@@ -439,9 +464,9 @@ class SgdExplorer(Explorer):
         "Six runs and their median",
         "step t",
         "$L(w_t)\\,/\\,L(w_0)$",
-        legend={"loc": "lower left", "fontsize": 9},
+        legend={"loc": "upper left", "fontsize": 8, "ncols": 3},
         xlim=(0, steps),
-        ylim=(1e-12, 1e3),
+        ylim=(1e-12, 1e6),
         yscale="log",
     )
 
@@ -463,7 +488,7 @@ class SgdExplorer(Explorer):
             "median": (t, np.median(kept, axis=0)),
             "least": ([0, self.steps], [least, least] if not common else [1e-13, 1e-13]),
             "promised": promised,
-            "none": "nothing is guaranteed" if guarantee and not len(promised[0]) else "",
+            "none": "" if not guarantee else "guaranteed for the mean" if len(promised[0]) else "nothing is guaranteed",
             "end": float(np.median(losses[:, -1])),
             "common": common,
             "least_share": least,
@@ -477,8 +502,8 @@ class SgdExplorer(Explorer):
         runs = [axes.plot([], [], **GREY, label="_run" if i else "six runs")[0] for i in range(self.runs)]
         (median,) = axes.plot([], [], color=BLUE, linewidth=2.4, linestyle="-", label="median")
         (least,) = axes.plot([], [], color=BLACK, linestyle=":", label="least loss")
-        (promised,) = axes.plot([], [], color=RED, linewidth=2, linestyle="--", label="guarantee for the mean")
-        none = axes.text(0.98, 0.93, "", transform=axes.transAxes, ha="right", va="top", color=RED)
+        (promised,) = axes.plot([], [], color=RED, linewidth=2, linestyle="--")
+        none = axes.text(0.02, 0.05, "", transform=axes.transAxes, color=RED)
         return {"runs": runs, "median": median, "least": least, "promised": promised, "none": none}
 
     def words(self, state):

@@ -24,9 +24,9 @@ def _left(step_size, *, steps=200):
 
 @lesson.sentence("02.Q1", "The step for which a proven bound is smallest is the fastest step.", answer=False)
 def best_for_a_bound():
-    """A bound pairs the worst case of what a step gains with the worst case of what it costs, and no error need
-    be both. On 6 equations with 10 unknowns the step best for the bound on the loss, (02.7), is far too short,
-    and the one best for the bound on the distance, (02.3), is too short as well."""
+    """Smallest bound and fastest step are two things. On 6 equations with 10 unknowns the step that is best for the
+    bound on the loss, (02.7), is far too short, and the one that is best for the bound on the distance, (02.3), is too
+    short as well."""
     matrix, _ = example_problem()
     best = distance_bound_step(matrix)
     return "\n".join(
@@ -44,53 +44,31 @@ def best_for_a_bound():
 
 @lesson.sentence(
     "02.Q2", r"If the rows are independent, the expected loss is at most "
-    r"$1 - \frac{4\eta}{n}\sigma_{\min}^2 + \frac{4\eta^2}{n}\sigma_{\max}^2\rho^2$ of what it was before the step (02.1).",
-    answer="only if c = 2",
-    conditions=("only if c = 2", "only if c = 1"),
+    r"$1 - \frac{4\eta}{n}\sigma_{\min}^2 + \frac{4\eta^2}{n}\sigma_{\max}^2\rho^2$ of what it was before one step of SGD.",
+    answer="only if the loss has no ½",
+    conditions=("only if the loss has no ½", "only if the loss has the ½"),
 )  # fmt: skip
 def constants_of_c_2():
-    """The gain of a step has the factor c once and its price has it squared: 2c and c² stand in the place of
-    both 4s. For c = 2 both are 4, and (02.7) proves it. For c = 1, one equation w[1] = 1, and η = 1/2, the
-    factor promises that nothing is left."""
+    """Without the ½ a step is 2η x_I(y_I - x_Iᵀw), and then (02.7) proves it, with c = 2. With the ½ the step is (02.1),
+    half as long: what it gains is half as much and what it costs a quarter, so the two 4s are a 2 and a 1. For one
+    equation, w[1] = 1, and η = 1/2 the sentence promises that nothing is left."""
     row, label = torch.tensor([[1.0, 0.0]], dtype=torch.float64), torch.ones(1, dtype=torch.float64)
     left = {c: expected_losses(row, label, row.new_zeros(2), step_size=0.5, steps=1, gain=c) for c in (1.0, 2.0)}
     return "\n".join(
         (
             fact(
-                "c = 1: {} of the loss is left, where 0 is promised",
+                "with the ½: {} of the loss is left, where 0 is promised",
                 float(left[1.0][1] / left[1.0][0]),
                 equals=0.25,
                 within=0,
             ),
-            fact("c = 2: {} is left", float(left[2.0][1] / left[2.0][0]), equals=0, within=0),
+            fact("without: {} is left", float(left[2.0][1] / left[2.0][0]), equals=0, within=0),
         )
     )
 
 
 @lesson.sentence(
-    "02.Q3", r"If all equations have a common solution, every step size below $2/(c\rho^2)$ makes (02.3) promise a fall.",
-    answer="only if the step is positive",
-    conditions=("only if the step is positive", "only if all rows have the same length"),
-)  # fmt: skip
-def below_is_not_enough():
-    """A negative step is below every positive limit, and it walks uphill. Rows may have different lengths: the
-    longest one sets the limit, as on the 6 equations with 10 unknowns."""
-    matrix, _ = example_problem()
-    uphill = _left(-0.01, steps=300)
-    return "\n".join(
-        (
-            fact("η = -0.01: after 300 steps the loss is {:.0e} times as large", uphill, at_least=2),
-            fact(
-                "η = 1.9/ρ²: {:.0e} of the loss is left",
-                _left(1.9 * distance_bound_step(matrix), steps=300),
-                at_most=1e-3,
-            ),
-        )
-    )
-
-
-@lesson.sentence(
-    "02.Q4", "SGD with a fixed, short enough step converges.",
+    "02.Q3", "SGD with a fixed, short enough step converges.",
     answer="only if all equations have a common solution",
     conditions=("only if all equations have a common solution", "only if every equation is drawn equally often"),
 )  # fmt: skip
@@ -114,16 +92,16 @@ def common_solution():
 
 
 @lesson.sentence(
-    "02.Q5", "Of many solutions, training finds the shortest.",
-    answer="only if it is SGD, and the start is a combination of the rows",
+    "02.Q4", "Of many solutions, training finds the shortest.",
+    answer="only if the start and every step are combinations of the rows",
     conditions=(
-        "only if it is SGD, and the start is a combination of the rows",
+        "only if the start and every step are combinations of the rows",
         "only if there are more unknowns than equations",
     ),
 )  # fmt: skip
 def shortest():
-    """SGD adds multiples of rows, so it keeps whatever the start has outside their span. Adam scales each entry
-    on its own and leaves the span, even from 0."""
+    """SGD adds multiples of rows, and gradient descent adds sums of them, so both keep whatever the start has outside
+    their span. Adam scales each entry on its own and leaves the span, even from 0."""
     matrix, target = twelve_equations(24)
     best, generator = minimum_norm_solution(matrix, target), torch.Generator().manual_seed(4)
     indices = draw_indices(12, steps=3000, generator=generator)
@@ -131,6 +109,9 @@ def shortest():
     for name, start in (("zero", torch.zeros(24)), ("random", torch.randn(24, generator=generator))):
         path = stochastic_gradient_descent(matrix, target, start.to(torch.float64), indices, step_size=1.0)
         away[name] = float((path[0, -1] - best).norm() / best.norm())
+    full = torch.zeros(24, dtype=torch.float64)
+    for _ in range(3000):
+        full = full + matrix.T @ (target - matrix @ full) / torch.linalg.matrix_norm(matrix, 2) ** 2
     weights = torch.zeros(24, dtype=torch.float64, requires_grad=True)
     adam = torch.optim.Adam([weights], lr=0.01)
     for i in indices[0, :, 0].tolist():
@@ -142,6 +123,7 @@ def shortest():
     return "\n".join(
         (
             fact("12 equations, 24 unknowns, SGD from 0 ends {:.0e} of its length off", away["zero"], at_most=1e-8),
+            fact("gradient descent from 0: {:.0e}", float((full - best).norm() / best.norm()), at_most=1e-8),
             fact("SGD from a random start: {:.2f} of its length off", away["random"], at_least=0.3),
             fact("Adam from 0 has a part of {:.2f} of it outside the span of the rows", outside, at_least=0.05),
         )
@@ -149,14 +131,15 @@ def shortest():
 
 
 @lesson.sentence(
-    "02.Q6", "With a fixed step, the mean of more and more late iterates comes as close to the best weights as one likes.",
-    answer="only if the loss is quadratic",
-    conditions=("only if the loss is quadratic", "only if the step is below the best for (02.3)"),
+    "02.Q5",
+    "With a fixed, short enough step, the mean of more and more late iterates comes as close to the best weights as one "
+    "likes, whatever the loss is.",
+    answer=False,
 )  # fmt: skip
 def mean_of_the_iterates():
-    """For a quadratic loss the mean step is linear, (02.6), so that the iterates scatter evenly around the best
-    weights. With the losses exp(w) - y w for the labels 0 and 2 it is exp(w) that has the right mean, 1; the
-    mean of w itself stays below log 1 = 0."""
+    """For a quadratic loss it does: the mean step is linear, (02.6), so the iterates scatter around the best weights. For
+    another loss it may fail. With the losses exp(w) - y w for the labels 0 and 2 it is exp(w) that has the right mean, 1;
+    the mean of w itself stays below log 1 = 0."""
     generator = torch.Generator().manual_seed(3)
     w, curved = torch.zeros(2000, dtype=torch.float64), []
     labels = 2.0 * torch.randint(2, (600, 2000), generator=generator)

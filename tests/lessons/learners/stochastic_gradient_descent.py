@@ -14,12 +14,15 @@ from course_lib.optimization.stochastic_gradient_descent import (
 
 GIVES_AWAY = {
     "02.P1": [
-        r"(?i)shrink by a steady factor",
-        r"(?i)level off",
+        r"(?i)a million times shorter",
         r"(?i)no pull is left|a factor, not a term",
     ],
     "02.P2": [r"(?i)nearest to (the|their) start", r"(?i)nearest to \$w_0", r"(?i)shortest solution"],
-    "02.P3": [r"(?i)mean saves tuning", r"(?i)on all sides of the best point", r"(?i)0\.9887"],
+    "02.P3": [
+        r"(?i)averaging makes the first step matter less",
+        r"(?i)on all sides of the best point",
+        r"(?i)0\.9887",
+    ],
 }
 
 
@@ -220,10 +223,10 @@ ANSWERS = {
 
 NEIGHBOURS = {
     "02.h1": ('left[29] / left[0], at_most', 'right[29] / left[0], at_most'),
-    "02.h2": ('right[29] / right[9], at_least', 'left[29] / left[9], at_least'),
+    "02.h2": ('right[29] / right[9],\n      equals', 'left[29] / left[9],\n      equals'),
     "02.2": ('X, y = lesson.four_lines("left")', 'X, y = lesson.four_lines("right")'),
     "02.3": ("torch.linalg.svdvals(X)[-1]  # the four", "torch.linalg.svdvals(X)[0]  # the four"),
-    "02.s1": ("fastest = float(grid[rates.argmin()])", "fastest = float(grid[grid.argmin()])"),
+    "02.s1": ("times.append(float(grid[rates.argmin()]", "times.append(float(grid[grid.argmin()]"),
     "02.4": ("stochastic_gradient_descent(X24, y24, torch.zeros(24),",
              "stochastic_gradient_descent(X24, y24, torch.ones(24),"),
     "02.w1": ("stochastic_gradient_descent(X24, y24, away,", "stochastic_gradient_descent(X24, y24, torch.zeros(24),"),
@@ -231,5 +234,7 @@ NEIGHBOURS = {
     "02.6": ("descent = descent + 1 / 4 *", "descent = descent + 1 / 2 *"),
     "02.c1": ('mean = "falling to 0 on a line", "fixed, mean of the last half"',
               'mean = "fixed, mean of the last 90%", "fixed, mean of the last half"'),
-    "02.c2": ("lesson.tuned(arm)", 'lesson.tuned(arm.replace("falling to 0 on a line", "fixed, last iterate"))'),
+    "02.c2": ('(("falling step", line), ("mean", mean))', '(("mean", mean), ("falling step", line))'),
+    "02.c3": ('new_order = "rows in a new order each pass, falling to 0 on a line"',
+              'new_order = "falling to 0 on a line"'),
 }  # fmt: skip
