@@ -236,9 +236,8 @@ class LabelledRows:
         """Return the mean state of each group; without groups the states themselves."""
         if self.groups is None:
             return self.states
-        sums = torch.zeros(len(self.labels), self.states.shape[1]).index_add(
-            0, self.groups, self.states.float()
-        )
+        states = self.states.float()
+        sums = states.new_zeros(len(self.labels), states.shape[1]).index_add(0, self.groups, states)
         return sums / self.groups.bincount(minlength=len(self.labels))[:, None]
 
 

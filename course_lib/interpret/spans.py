@@ -86,7 +86,8 @@ def _words_called(calls: Tensor, truth: Tensor, sentences: Tensor) -> Float[Tens
     new = torch.ones_like(token, dtype=torch.bool)
     new[1:] = (concept.diff() != 0) | (token.diff() != 1) | (sentences[token].diff() != 0)
     word = new.cumsum(0) - 1
-    called = torch.zeros(int(new.sum())).scatter_reduce(0, word, calls[token, concept].float(), "amax")
+    fires = calls[token, concept].float()
+    called = fires.new_zeros(int(new.sum())).scatter_reduce(0, word, fires, "amax")
     of_word, empty = concept[new], torch.zeros(truth.shape[1], dtype=torch.float64)
     return empty.index_add(0, of_word, called.double()) / of_word.bincount(minlength=len(empty)).clamp(min=1)
 

@@ -49,7 +49,8 @@ class WordTable:
         total = place.bincount(value[held].double(), minlength=size[0] * size[1]).view(size)
         inside = concept >= 0
         n_tokens = concept[inside].bincount(minlength=n_concepts)
-        sums = torch.zeros(n_concepts, states.shape[1]).index_add(0, concept[inside], states[inside].float())
+        found = states[inside].float()
+        sums = found.new_zeros(n_concepts, states.shape[1]).index_add(0, concept[inside], found)
         least = n_tokens.clamp(min=1)[:, None]
         return cls(
             n_tokens=n_tokens,

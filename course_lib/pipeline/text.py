@@ -203,7 +203,7 @@ def _losses(
         inputs, labels = padded_pairs(some, some, model)
         counted = labels != IGNORED
         found = log_probabilities(model, inputs, counted).gather(1, labels[counted][:, None])[:, 0]
-        sums = torch.zeros(len(some), device=found.device).index_add(0, counted.nonzero()[:, 0], -found)
+        sums = found.new_zeros(len(some)).index_add(0, counted.nonzero()[:, 0], -found)
         losses.append((sums / counted.sum(dim=1)).cpu())
     every = torch.cat(losses).split([1 if s.language else len(LANGUAGES) for s in sentences])
     return torch.stack([of_sentence.min() for of_sentence in every])

@@ -123,8 +123,14 @@ def close(page: Page) -> None:
 
 
 def errors(page: Page) -> list[str]:
-    """Return the text of every error output on the page."""
-    return page.locator("[data-mime-type='application/vnd.jupyter.error']").all_inner_texts()
+    """Return the text of every error output on the page.
+
+    JupyterLab shows a traceback as stderr, which lessons leave empty.
+    """
+    kinds = ("error", "stderr")
+    return page.locator(
+        ", ".join(f"[data-mime-type='application/vnd.jupyter.{kind}']" for kind in kinds)
+    ).all_inner_texts()
 
 
 _EMPTY_PICTURES = """() => [...document.querySelectorAll(".jp-OutputArea img")]

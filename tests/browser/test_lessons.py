@@ -81,3 +81,16 @@ def test_a_lesson_runs_and_its_sliders_move(page, page_errors, kept, notebook, s
         assert errors(page) == []
         assert page_errors == []
     kept["kernel"] = leave(page)
+
+
+def test_a_cell_that_fails_is_noticed(page):
+    open_notebook(page, "00_start_here.ipynb")
+    place = page.evaluate("""() => {
+      const cells = window.jupyterapp.shell.currentWidget.content.widgets;
+      const place = cells.findIndex(cell => cell.model.type === "code");
+      cells[place].model.sharedModel.setSource("1 / 0");
+      return place;
+    }""")
+    with pytest.raises(RuntimeError, match="ZeroDivisionError"):
+        run_cells(page, [place])
+    assert errors(page)

@@ -1,5 +1,6 @@
 """Features at words, by hand, and tokens numbered by the word that they belong to."""
 
+import pytest
 import torch
 
 from course_lib.interpret.interventions import find_word_tokens
@@ -21,6 +22,20 @@ def test_word_table_by_hand():
     found = table.features(torch.tensor([0, 2, 1]), precision=0.5)
     assert found.tolist() == [[True, False, False], [False, True, True], [False, True, False]]
     assert table.features(torch.tensor([0, 2, 1]), precision=0.3)[0].tolist() == [True, False, True]
+
+
+@pytest.fixture
+def double_by_default():
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(torch.float32)
+
+
+def test_its_tensors_do_not_follow_the_default_dtype(double_by_default):
+    states, code = torch.ones(2, 2, dtype=torch.float32), torch.eye(2, dtype=torch.float32)
+    table = WordTable.of(states, code.to_sparse_coo(), torch.tensor([0, 0]), 1)
+    assert table.state.dtype == torch.float32
+    assert table.state.tolist() == [[1, 1]]
 
 
 def test_words_are_numbered_at_the_rows_of_extract():

@@ -316,9 +316,9 @@ class FeatureBrowser:
             written = autoencoder.encode(x).gather(1, feature[:, None]) * directions[feature]
             return x - (written.norm(dim=1, keepdim=True) * drawn if random else written)
 
-        sums = torch.zeros(len(features), self.model.config.vocab_size, device=device)
-        divergence = torch.zeros(len(features), 2, device=device)
         clean = splicing.log_probabilities(self.model, inputs, counted)
+        sums = clean.new_zeros(len(features), self.model.config.vocab_size)
+        divergence = clean.new_zeros(len(features), 2)
         for column, random in enumerate((False, True)):
             change = splicing.in_its_dtype(autoencoder, lambda x, random=random: without(x, random=random))
             with splicing.replaced(self.model, self.site, change, skipped_ids=self.skipped):
