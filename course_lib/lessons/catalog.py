@@ -48,7 +48,7 @@ LESSONS = tuple(
     for row in (
         ("00", "start_here", "Start here", "", "", 20),
         ("01", "gradient_descent_stability", "Why the largest safe step can be too small", "I", "00", 67),
-        ("02", "stochastic_gradient_descent", "Must SGD jitter for ever?", "I", "01", 71),
+        ("02", "stochastic_gradient_descent", "Must SGD jitter for ever?", "I", "01", 72),
         ("03", "ridge_noise_and_map", "Ridge regression: noise, penalty, prior", "I", "01 02", 85),
         ("04", "steepest_descent", "Steepest descent in other norms", "I", "01", 90),
         ("05", "maximal_update_parametrization", "Maximal update parametrization", "I", "04", 90),

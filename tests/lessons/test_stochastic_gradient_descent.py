@@ -41,8 +41,8 @@ def test_exact_mean_distances_are_those_of_many_runs():
 
 def test_different_draws_end_at_one_point_and_only_from_zero_at_the_shortest():
     shortest = torch.linalg.pinv(lesson.TWO_ROWS) @ lesson.TWO_LABELS
-    for height in lesson.HEIGHTS:
-        paths = lesson.zigzags(height, steps=200)
+    for start in lesson.STARTS:
+        height, paths = start[2], lesson.zigzags(start, steps=200)
         assert (paths[0, :10] - paths[1, :10]).abs().max() > 0.1
         assert float((paths[:, :, 2] - height).abs().max()) == 0
         nearest = shortest + torch.tensor([0, 0, height], dtype=torch.float64)

@@ -143,9 +143,9 @@ def plot_pulls(left, second):
         matrix, target = four_lines(side)
         _draw_lines(axes, side)
         best = torch.linalg.pinv(matrix) @ target
-        start = torch.tensor(START, dtype=torch.float64)
-        for share, look in ((0.45, "0.35"), (0.0, color)):
-            point = best + share * (start - best)
+        away = torch.tensor([-0.71, 0.84], dtype=torch.float64)
+        for share, look in ((1, "0.35"), (0, color)):
+            point = best + share * away
             for pull in (target - matrix @ point)[:, None] * matrix:
                 if float(pull.norm()) > 1e-9:
                     axes.annotate(
@@ -241,7 +241,7 @@ def plot_rates(axes):
 
 TWO_ROWS = torch.tensor([[0.94, 0.34, 0.0], [0.26, 0.97, 0.0]], dtype=torch.float64)
 TWO_LABELS = TWO_ROWS @ torch.tensor([1.8, 1.3, 0.0], dtype=torch.float64)
-HEIGHTS = (0.0, 2.3)  # of the two starts
+STARTS = ((0.0, 0.0, 0.0), (-0.4, 1.5, 2.6))
 
 
 def _from_the_side(points: Tensor) -> Tensor:
@@ -249,11 +249,11 @@ def _from_the_side(points: Tensor) -> Tensor:
     return torch.stack([points[..., 0] + 0.3 * points[..., 1], 0.6 * points[..., 1] + points[..., 2]], dim=-1)
 
 
-def zigzags(height: float, *, steps: int = 60) -> Tensor:
-    """Return two runs on two equations with three unknowns, from (0, 0, height), with different draws."""
+def zigzags(start: tuple[float, float, float], *, steps: int = 60) -> Tensor:
+    """Return two runs on two equations with three unknowns from one start, with different draws."""
     draws = draw_indices(2, runs=2, steps=steps, generator=torch.Generator().manual_seed(1))
-    start = torch.tensor([0.0, 0.0, height], dtype=torch.float64)
-    return stochastic_gradient_descent(TWO_ROWS, TWO_LABELS, start, draws, step_size=0.7)
+    begin = torch.tensor(start, dtype=torch.float64)
+    return stochastic_gradient_descent(TWO_ROWS, TWO_LABELS, begin, draws, step_size=0.7)
 
 
 @lesson.figure(
@@ -262,32 +262,33 @@ def zigzags(height: float, *, steps: int = 60) -> Tensor:
     "",
     size=(4.8, 4.4),
     xlim=(-1.2, 3.6),
-    ylim=(-0.8, 4.0),
+    ylim=(-0.8, 4.4),
     aspect="equal",
     legend=None,
 )
 def plot_row_space(axes):
     """Draw the line of solutions of two equations in space, and two runs from each of two starts."""
     axes.axis("off")
-    corners = torch.tensor([[-0.7, -0.5], [2.7, -0.5], [2.7, 2.0], [-0.7, 2.0]], dtype=torch.float64)
+    corners = torch.tensor([[-0.7, -0.5], [2.7, -0.5], [2.7, 2.5], [-0.7, 2.5]], dtype=torch.float64)
     solution = minimum_norm_solution(TWO_ROWS, TWO_LABELS)
     ends = []
-    for height in HEIGHTS:
+    for start in STARTS:
+        height = start[2]
         plane = _from_the_side(torch.cat([corners, torch.full((4, 1), height, dtype=torch.float64)], dim=1))
         axes.fill(*plane.T, color="0.6", alpha=0.18, linewidth=0)
-        paths = zigzags(height)
+        paths = zigzags(start)
         for path, color, style, look in zip(paths, (BLUE, ORANGE), ("-", "--"), "os", strict=True):
             axes.plot(*_from_the_side(path).T, linestyle=style, marker=look, color=color, markersize=4, linewidth=1.4)
         begin = _from_the_side(paths[0, 0])
         axes.plot(*begin, "o", color=RED, markersize=8)
-        axes.text(begin[0] - 0.1, begin[1] + 0.12, "0" if height == 0 else "start", color=RED, fontsize=11, ha="right")
+        axes.text(begin[0] - 0.1, begin[1] + 0.12, "start" if height else "0", color=RED, fontsize=11, ha="right")
         ends.append(", ".join(f"{float(v):.2f}" for v in paths[0, -1]))
-    along = torch.tensor([[0, 0, h] for h in (-1.0, 3.1)], dtype=torch.float64)
+    along = torch.tensor([[0, 0, h] for h in (-1.0, 3.4)], dtype=torch.float64)
     axes.plot(*_from_the_side(solution + along).T, color=BLACK, linewidth=1.6, linestyle="-")
-    low, high = (_from_the_side(solution + torch.tensor([0, 0, h], dtype=torch.float64)) for h in HEIGHTS)
+    low, high = (_from_the_side(solution + torch.tensor([0, 0, h], dtype=torch.float64)) for _, _, h in STARTS)
     axes.plot(*low, "*", color=BLACK, markersize=14)
     axes.text(low[0] + 0.13, low[1] - 0.25, "shortest", fontsize=10)
-    axes.text(high[0] + 0.1, high[1] + 0.6, "all solutions", fontsize=10)
+    axes.text(high[0] + 0.1, high[1] + 0.7, "all solutions", fontsize=10)
     return (
         "Two runs from each of two starts, with different draws. Their steps stay in the plane through their start that "
         f"the rows span; the line of solutions cuts it in one point: ({ends[0]}) from 0, ({ends[1]}) from the other start."
@@ -350,12 +351,11 @@ ARMS = {
     "falling to 0 on a line": ("step falls to 0 on a line", GREEN, "--", "s"),
     "fixed, mean of the last half": ("mean of the last half", BLUE, "-.", "^"),
     "fixed, mean of the last 90%": ("mean of the last 90%", PURPLE, ":", "v"),
+    "rows in a new order each pass, falling to 0 on a line": ("new order each pass, step falls", BLACK, "-", "D"),
 }
 RIVALS = {
-    "falling to 0 on a line, mean of the last half": "step falls on a line, mean of the last half",
     "falling to 0 on a line, mean of the last 90%": "step falls on a line, mean of the last 90%",
     "falling like 1/(1 + t/10)": "step falls like 1/(1 + t/10)",
-    "rows in a new order each pass, falling to 0 on a line": "every pass in a new order, step falls on a line",
     "all 60 rows a step, 50 steps": "gradient descent, 50 steps of 60 rows",
 }
 KNOWN = "falling like 1/t, curvature known"
@@ -376,11 +376,11 @@ def tuned(arm: str) -> list[float]:
     "3,000 steps on equations that contradict each other",
     "first step $\\eta$",
     "excess loss",
-    size=(5.6, 3.4),
+    size=(5.8, 4.0),
     xscale="log",
     yscale="log",
     xlim=(7e-4, 1.4),
-    ylim=(6e-4, 20),
+    ylim=(1e-6, 300),
     legend={"loc": "upper left", "fontsize": 9, "ncols": 2},
 )
 def plot_closing(axes):
@@ -393,8 +393,8 @@ def plot_closing(axes):
         axes.plot(list(found), values[:, 2], linestyle=style, marker=look, color=color, markersize=5, label=name)
         said.append(f"{name} {values[-1, 2]:.4f}")
     best = np.median(tuned(KNOWN))
-    axes.axhline(best, color=BLACK, linewidth=1, linestyle=":")
-    axes.text(8e-4, best * 1.12, "1/t, curvature known, tuned", fontsize=9)
+    axes.axhline(best, color="0.4", linewidth=1, linestyle=":")
+    axes.text(8e-4, best * 0.85, "1/t, curvature known", color="0.3", fontsize=9, va="top")
     return f"Stored run: median and range of five problems. At step 1: {'; '.join(said)}."
 
 

@@ -45,8 +45,8 @@ def best_for_a_bound():
 @lesson.sentence(
     "02.Q2", r"If the rows are independent, the expected loss is at most "
     r"$1 - \frac{4\eta}{n}\sigma_{\min}^2 + \frac{4\eta^2}{n}\sigma_{\max}^2\rho^2$ of what it was before one step of SGD.",
-    answer="only if the loss has no ½",
-    conditions=("only if the loss has no ½", "only if the loss has the ½"),
+    answer="only if a sample's loss has no ½",
+    conditions=("only if a sample's loss has no ½", "only if a sample's loss has the ½"),
 )  # fmt: skip
 def constants_of_c_2():
     """Without the ½ a step is 2η x_I(y_I - x_Iᵀw), and then (02.7) proves it, with c = 2. With the ½ the step is (02.1),
@@ -93,15 +93,11 @@ def common_solution():
 
 @lesson.sentence(
     "02.Q4", "Of many solutions, training finds the shortest.",
-    answer="only if the start and every step are combinations of the rows",
-    conditions=(
-        "only if the start and every step are combinations of the rows",
-        "only if there are more unknowns than equations",
-    ),
+    answer=False,
 )  # fmt: skip
 def shortest():
-    """SGD adds multiples of rows, and gradient descent adds sums of them, so both keep whatever the start has outside
-    their span. Adam scales each entry on its own and leaves the span, even from 0."""
+    """From 0, SGD and gradient descent do: their steps are combinations of rows. So they also keep whatever another start
+    has outside the span of the rows. Adam scales each entry on its own and leaves the span, even from 0."""
     matrix, target = twelve_equations(24)
     best, generator = minimum_norm_solution(matrix, target), torch.Generator().manual_seed(4)
     indices = draw_indices(12, steps=3000, generator=generator)

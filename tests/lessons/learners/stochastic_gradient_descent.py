@@ -19,7 +19,7 @@ GIVES_AWAY = {
     ],
     "02.P2": [r"(?i)nearest to (the|their) start", r"(?i)nearest to \$w_0", r"(?i)shortest solution"],
     "02.P3": [
-        r"(?i)averaging makes the first step matter less",
+        r"(?i)hardly depends on the first step",
         r"(?i)on all sides of the best point",
         r"(?i)0\.9887",
     ],
