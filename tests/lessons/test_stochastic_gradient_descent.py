@@ -110,4 +110,5 @@ def test_the_closing_picture_and_table_are_what_is_stored():
         assert list(line.get_xdata()) == sorted(float(s) for s in by_size)
         assert list(line.get_ydata()) == [sorted(by_size[f"{s:g}"])[2] for s in line.get_xdata()]
         full, best = sorted(by_size["1"]), sorted(measured("averaging", arm)["excess"])
-        assert f"| {name} | {full[2]:.4f} ({full[0]:.4f}–{full[4]:.4f}) | {best[2]:.4f}" in table
+        least = f"{best[2]:.4f}" if best[2] > 1e-4 else f"{best[2]:.0e}"
+        assert f"| {name} | {full[2]:.4f} ({full[0]:.4f}–{full[4]:.4f}) | {least}" in table
