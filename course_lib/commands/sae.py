@@ -170,8 +170,12 @@ def _load_run(run: Path, *, device: Any = "cpu") -> tuple[Any, dict[str, Any] | 
         from course_lib.interpret.run_directory import RunDirectory
         from course_lib.mbart.site import Site
 
-        described = RunDirectory(run).metrics.run
-        place, origin = run / "sparse", {"model": described.model, "site": str(Site.parse(described.site))}
+        found = RunDirectory(run)
+        described = found.metrics.run
+        return found.sparse(device=device), {
+            "model": described.model,
+            "site": str(Site.parse(described.site)),
+        }
     return sae.load(place, device=device), origin
 
 

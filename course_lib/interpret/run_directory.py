@@ -1,16 +1,20 @@
 """The files of a pipeline run: one class writes them, and everything that opens a run reads them through it.
 
-    metrics.json             format number, settings and numbers          `RunDirectory.metrics`
+    metrics.json             format number, settings, numbers, digests    `RunDirectory.metrics`
     sentences.jsonl          the sentences, and which are held out        `RunDirectory.sentences`
     concepts.json            the detector of each concept, where known    `RunDirectory.concepts`
     activations.safetensors  sentence vectors in the sentences' order     `RunDirectory.vectors()`
     stacked/  sparse/        the two autoencoders                         `RunDirectory.stacked()`, `.sparse()`
     report.html  figures/    the page to read and its pictures            `RunDirectory.report`
 
+metrics.json is written last of these but the page, and holds the SHA-256 of itself and of the others. What is read is
+compared with it; a run written before there were digests is read as it is.
+
 It stands below the pipeline because the browser of features reads runs too. Nothing heavy is imported until a tensor is
 asked for.
 """
 
+import hashlib
 import json
 import math
 import os
@@ -30,6 +34,7 @@ if TYPE_CHECKING:
     from course_lib.interpret.concept_report import ConceptReport
     from course_lib.sae import SparseAutoencoder, StackedAutoencoder
 
+METRICS, DIGESTS = "metrics.json", "sha256"
 FORMAT = 1
 """The number of the files' format: another one is refused."""
 AGAIN = "make the run again with `pipeline`, or read it with the version of course_lib that wrote it"
@@ -174,7 +179,7 @@ class RunSentence:
 class RunDirectory:
     """A run in the directory `path`: each file is read and checked when it is first asked for.
 
-    Raises RunError where a file is not there, is damaged, or is of another format.
+    Raises RunError where a file is not there, is not as it was written, or is of another format.
     """
 
     def __init__(self, path: os.PathLike | str):
@@ -203,7 +208,20 @@ class RunDirectory:
     @cached_property
     def metrics(self) -> Metrics:
         """Settings and numbers."""
-        return read_metrics(self.path / "metrics.json")
+        return _parsed(Metrics, self._content, str(self.path / METRICS))
+
+    @cached_property
+    def _content(self) -> dict[str, Any]:
+        return _metrics_content(self.path / METRICS)
+
+    def _bytes(self, name: str) -> bytes:
+        """A file of the run, compared with the digest that was taken when it was written."""
+        path, known = self.path / name, self._content.get(DIGESTS)
+        data = _read(path)
+        # In a run with digests, a file without one came there later.
+        if known is not None and known.get(name) != hashlib.sha256(data).hexdigest():
+            raise RunError(f"{path} is damaged: it has another SHA-256 than when it was written; {AGAIN}")
+        return data
 
     @cached_property
     def sentences(self) -> list[RunSentence]:
@@ -211,7 +229,9 @@ class RunDirectory:
         path = self.path / "sentences.jsonl"
         found = []
         # Not `splitlines`: a sentence may hold signs that it takes for ends of lines.
-        for number, line in enumerate(_read(path).removesuffix("\n").split("\n"), start=1):
+        for number, line in enumerate(
+            _text(self._bytes(path.name), path).removesuffix("\n").split("\n"), start=1
+        ):
             where = f"{path}, line {number}"
             row = _parsed(RunSentence, _decoded(line, where), where)
             if row.split not in ("train", "held_out"):
@@ -227,35 +247,42 @@ class RunDirectory:
         from course_lib.interpret.concept_report import ConceptReport
 
         path = self.path / "concepts.json"
-        return _parsed(ConceptReport, _decoded(_read(path), str(path)), str(path)) if path.is_file() else None
+        if not path.is_file() and path.name not in self._content.get(DIGESTS, {}):
+            return None
+        return _parsed(ConceptReport, _decoded(_text(self._bytes(path.name), path), str(path)), str(path))
 
     def vectors(self) -> "dict[str, Tensor]":
         """Mean states of the sentences, shape (sentences, d_model), by side or site of the model."""
         from safetensors import SafetensorError
-        from safetensors.torch import load_file
+        from safetensors.torch import load
 
         path = self.path / "activations.safetensors"
         try:
-            return load_file(path)
-        except (OSError, SafetensorError) as error:
+            return load(self._bytes(path.name))
+        except SafetensorError as error:
             raise RunError(f"{path} cannot be read ({error}); {AGAIN}") from error
 
     def stacked(self, *, device: "torch.device | str" = "cpu") -> "StackedAutoencoder":
         """The autoencoder of sentence vectors."""
-        from course_lib import sae
-
-        return sae.load(self.path / "stacked", device=device)
+        return self._autoencoder("stacked", device)
 
     def sparse(self, *, device: "torch.device | str" = "cpu") -> "SparseAutoencoder":
         """The dictionary of token states. Raises ValueError where the directory holds another kind of autoencoder."""
         from course_lib import sae
 
-        autoencoder = sae.load(self.path / "sparse", device=device)
+        autoencoder = self._autoencoder("sparse", device)
         if not isinstance(autoencoder, sae.SparseAutoencoder):
             raise RunError(
                 f"{self.path / 'sparse'} holds a {autoencoder.kind!r} autoencoder; expected a sparse one; {AGAIN}"
             )
         return autoencoder
+
+    def _autoencoder(self, name: str, device: "torch.device | str") -> Any:
+        from course_lib import sae
+
+        if DIGESTS in self._content:
+            self._bytes(f"{name}/config.json")  # which holds the digest of the weights
+        return sae.load(self.path / name, device=device)
 
     # --- Writing ---
 
@@ -272,13 +299,12 @@ class RunDirectory:
         """Write a run to the directory, which exists; what is None is left out."""
         from course_lib import sae
 
-        _write(self.path / "metrics.json", metrics_as_json(metrics, concepts), indent=1)
-        with (self.path / "sentences.jsonl").open("w", encoding="utf-8") as file:
-            for row in sentences:
-                content = asdict(row) | {"concepts": sorted(row.concepts)}
-                file.write(json.dumps(content, ensure_ascii=False) + "\n")
+        rows = [asdict(row) | {"concepts": sorted(row.concepts)} for row in sentences]
+        parts = {
+            "sentences.jsonl": "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode()
+        }
         if concepts is not None:
-            (self.path / "concepts.json").write_text(concepts.to_json(), encoding="utf-8")
+            parts["concepts.json"] = concepts.to_json().encode()
         if vectors is not None:
             from safetensors.torch import save
 
@@ -287,10 +313,19 @@ class RunDirectory:
                 name: str(getattr(described, name)) for name in ("model", "text", "text_sha256", "seed")
             }
             tables = {name: table.contiguous() for name, table in vectors.items()}
-            (self.path / "activations.safetensors").write_bytes(save(tables, metadata=origin))
+            parts["activations.safetensors"] = save(tables, metadata=origin)
+        for name, data in parts.items():
+            (self.path / name).write_bytes(data)
         for name, autoencoder in (("stacked", stacked), ("sparse", sparse)):
             if autoencoder is not None:
                 sae.save(autoencoder, self.path / name)
+                parts[f"{name}/config.json"] = (self.path / name / "config.json").read_bytes()
+        # As it will be read: keys are text then, and digests follow their order.
+        content = json.loads(json.dumps(metrics_as_json(metrics, concepts), allow_nan=False))
+        content[DIGESTS] = {name: hashlib.sha256(data).hexdigest() for name, data in parts.items()}
+        content[DIGESTS][METRICS] = _own_digest(content)
+        written = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False)
+        (self.path / METRICS).write_text(written + "\n", encoding="utf-8")
 
     def write_report(self, page: str, figures: Mapping[str, str]) -> None:
         """Write the page to read, and its pictures, SVG by name."""
@@ -325,32 +360,47 @@ def metrics_as_json(metrics: Metrics, concepts: "ConceptReport | None") -> dict[
 
 
 def read_metrics(path: Path) -> Metrics:
-    """The content of a run's metrics.json. Raises RunError where it cannot be read."""
-    content = _decoded(_read(path), str(path))
+    """The content of a run's metrics.json. Raises RunError where it cannot be read or was changed."""
+    return _parsed(Metrics, _metrics_content(path), str(path))
+
+
+def _metrics_content(path: Path) -> dict[str, Any]:
+    content = _decoded(_text(_read(path), path), str(path))
     found = content.get("format") if isinstance(content, dict) else None
     if found != FORMAT:
         said = "no format number" if found is None else f"format {found!r}"
         raise RunError(f"{path} has {said}; this version of course_lib reads format {FORMAT}: {AGAIN}")
-    return _parsed(Metrics, content, str(path))
+    digests = content.get(DIGESTS)
+    if DIGESTS in content and not (
+        isinstance(digests, dict) and digests.get(METRICS) == _own_digest(content)
+    ):
+        raise RunError(f"{path} is damaged: it has another SHA-256 than when it was written; {AGAIN}")
+    return content
+
+
+def _own_digest(content: dict[str, Any]) -> str:
+    """SHA-256 of all that metrics.json holds but this digest itself."""
+    others = {name: digest for name, digest in content[DIGESTS].items() if name != METRICS}
+    return hashlib.sha256(json.dumps(content | {DIGESTS: others}, sort_keys=True).encode()).hexdigest()
 
 
 # --- Checked JSON ----------------------------------------------------------------------------------
 
 
-def _read(path: Path) -> str:
+def _read(path: Path) -> bytes:
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_bytes()
     except OSError as error:
         raise RunError(
             f"{path} cannot be read ({error.strerror}); expected the directory of a pipeline run"
         ) from error
+
+
+def _text(data: bytes, path: Path) -> str:
+    try:
+        return data.decode()
     except UnicodeDecodeError as error:
         raise RunError(f"{path} is damaged: it is not UTF-8 ({error}); {AGAIN}") from error
-
-
-def _write(path: Path, content: Any, *, indent: int) -> None:
-    written = json.dumps(content, indent=indent, ensure_ascii=False, allow_nan=False)
-    path.write_text(written + "\n", encoding="utf-8")
 
 
 def _decoded(text: str, where: str) -> Any:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import shutil
 import subprocess
 import sys
 
@@ -19,7 +20,7 @@ from course_lib.interpret.run_directory import (
     metrics_as_json,
     read_metrics,
 )
-from tests.interpret.browser.runs import some_concepts, some_metrics
+from tests.interpret.browser.runs import some_concepts, some_metrics, without_digests
 
 ROWS = [
     RunSentence("the dog\u2028sees.\x85", "en_XX", frozenset({"b", "a"}), "train"),
@@ -72,6 +73,7 @@ def test_what_was_written_is_read(tmp_path):
 def test_other_programs_find_the_concepts_summed_up(tmp_path):
     run = written(tmp_path, concepts=some_concepts())
     content = json.loads((tmp_path / "metrics.json").read_text())
+    del content["sha256"]
     assert content == metrics_as_json(run.metrics, run.concepts)
     assert content["concepts"]["features"]["n_concepts"] == 3
     assert content["concepts"]["features"]["lexical_not_scored"] == 1
@@ -100,6 +102,7 @@ def test_what_is_wrong_in_the_numbers_is_named(change, words, tmp_path):
     written(tmp_path)
     path = tmp_path / "metrics.json"
     content = json.loads(path.read_text())
+    del content["sha256"]
     change(content)
     path.write_text(json.dumps(content))
     with pytest.raises(RunError, match=words) as caught:
@@ -128,7 +131,8 @@ def test_what_is_wrong_in_the_numbers_is_named(change, words, tmp_path):
     ],
 )
 def test_a_damaged_file_is_named(name, content, words, tmp_path):
-    run = written(tmp_path)
+    without_digests(written(tmp_path).path)
+    run = RunDirectory(tmp_path)
     (tmp_path / name).write_bytes(content)
     asked = {
         "metrics.json": lambda: run.metrics,
@@ -140,16 +144,107 @@ def test_a_damaged_file_is_named(name, content, words, tmp_path):
         asked[name]()
 
 
+READERS = {
+    "metrics.json": lambda run: run.metrics,
+    "sentences.jsonl": lambda run: run.sentences,
+    "concepts.json": lambda run: run.concepts,
+    "activations.safetensors": lambda run: run.vectors(),
+    "sparse/config.json": lambda run: dict(run.sparse().state_dict()),
+    "sparse/model.safetensors": lambda run: dict(run.sparse().state_dict()),
+    "stacked/config.json": lambda run: dict(run.stacked().state_dict()),
+    "stacked/model.safetensors": lambda run: dict(run.stacked().state_dict()),
+}
+
+
+def whole(directory, *, seed=0):
+    run = written(
+        directory,
+        stacked=sae.StackedAutoencoder(8, (4, 2), generator=torch.Generator().manual_seed(seed)),
+        vectors={"encoder": torch.arange(16.0).reshape(2, 8) + seed},
+        concepts=some_concepts(),
+    )
+    assert {p.relative_to(directory).as_posix() for p in directory.rglob("*.*")} == {*READERS}
+    return run
+
+
+def outcome(read, directory):
+    """What is read, or "refused" where the error names a file of the directory."""
+    try:
+        return str(read(RunDirectory(directory)))
+    except ValueError as error:
+        return "refused" if str(directory) in str(error) else str(error)
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_no_changed_bit_is_read_as_a_value(name, tmp_path):
+    whole(tmp_path)
+    path = tmp_path / name
+    good = path.read_bytes()
+    value = str(READERS[name](RunDirectory(tmp_path)))
+    for place in range(0, len(good), max(1, len(good) // 60)):
+        path.write_bytes(good[:place] + bytes([good[place] ^ 1]) + good[place + 1 :])
+        # White space and what is ignored may change without a change of a value.
+        assert outcome(READERS[name], tmp_path) in (value, "refused")
+    for cut in (0, 1, len(good) // 2, len(good) - 2):
+        path.write_bytes(good[:cut])
+        with pytest.raises(ValueError, match=str(path.parent)):
+            READERS[name](RunDirectory(tmp_path))
+    path.unlink()
+    with pytest.raises((RunError, FileNotFoundError), match=str(path)):
+        READERS[name](RunDirectory(tmp_path))
+
+
+def test_a_number_or_a_word_of_another_value_is_refused(tmp_path):
+    whole(tmp_path)
+    for name, old, new in [
+        ("metrics.json", '"l0": 4.0', '"l0": 4.1'),
+        ("concepts.json", "0.912345", "0.912344"),
+        ("sentences.jsonl", "the dog", "the fog"),
+        ("sentences.jsonl", '"held_out"}', '"train"}'),
+    ]:
+        path = tmp_path / name
+        good = path.read_text()
+        assert old in good
+        path.write_text(good.replace(old, new))
+        with pytest.raises(
+            RunError, match=rf"{name} is damaged: it has another SHA-256 .*make the run again"
+        ):
+            READERS[name](RunDirectory(tmp_path))
+        path.write_text(good)
+
+
+@pytest.mark.parametrize("name", ["stacked", "sparse"])
+def test_the_autoencoder_of_another_run_is_refused(name, tmp_path):
+    run = whole(tmp_path / "run")
+    changed = {"stacked": run.stacked, "sparse": run.sparse}[name]()
+    changed.input_scale.mul_(2)
+    shutil.rmtree(run.path / name)
+    sae.save(changed, run.path / name)  # whole, with its own digest
+    with pytest.raises(RunError, match=f"{name}/config.json is damaged: it has another SHA-256"):
+        READERS[f"{name}/config.json"](RunDirectory(run.path))
+
+
+def test_a_run_without_digests_is_read_as_it_is(tmp_path):
+    new = whole(tmp_path)
+    expected = {name: str(read(new)) for name, read in READERS.items()}
+    without_digests(new.path)
+    old = RunDirectory(tmp_path)
+    assert {name: str(read(old)) for name, read in READERS.items()} == expected
+
+
 def test_a_directory_without_a_run_and_another_kind_of_autoencoder(tmp_path):
     with pytest.raises(
         RunError, match=r"metrics\.json cannot be read .*expected the directory of a pipeline"
     ):
         read_metrics(tmp_path / "metrics.json")
-    run = written(tmp_path)
-    sae.save(sae.StackedAutoencoder(8, (4, 2)), tmp_path / "other" / "sparse")
+    run = written(tmp_path / "run")
+    other = written(tmp_path / "other")
+    without_digests(other.path)
+    shutil.rmtree(other.path / "sparse")
+    sae.save(sae.StackedAutoencoder(8, (4, 2)), other.path / "sparse")
     with pytest.raises(RunError, match="'stacked' autoencoder; expected a sparse one"):
         RunDirectory(tmp_path / "other").sparse()
-    assert f"{run!r}" == f"RunDirectory({str(tmp_path)!r})"
+    assert f"{run!r}" == f"RunDirectory({str(tmp_path / 'run')!r})"
 
 
 def test_numbers_and_sentences_are_read_without_torch(tmp_path):

@@ -1,5 +1,6 @@
 """Runs that are made in a second: the files that the browser reads, of a tiny model and a random autoencoder."""
 
+import json
 from pathlib import Path
 
 import torch
@@ -82,6 +83,14 @@ def make_run(
     directory.mkdir(parents=True)
     RunDirectory(directory).write(some_metrics(str(model), site), rows, sparse=autoencoder, concepts=concepts)
     return directory
+
+
+def without_digests(directory: Path) -> None:
+    """Make a run what an older version wrote, whose files may be exchanged."""
+    path = directory / "metrics.json"
+    content = json.loads(path.read_text())
+    del content["sha256"]
+    path.write_text(json.dumps(content))
 
 
 def some_concepts() -> ConceptReport:

@@ -28,7 +28,7 @@ from course_lib.interpret.run_directory import RunDirectory, metrics_as_json
 from course_lib.language.corpus import Sentence
 from course_lib.mbart.activations import Site, extract
 from course_lib.pipeline import SparseConfig, StackedConfig, report
-from tests.interpret.browser.runs import HOSTILE, make_run, some_metrics
+from tests.interpret.browser.runs import HOSTILE, make_run, some_metrics, without_digests
 from tests.tiny_mbart import SENTENCES
 
 
@@ -319,6 +319,7 @@ def test_a_stopped_build_leaves_nothing(tiny, tmp_path, monkeypatch):
 def test_an_autoencoder_that_is_not_sparse_or_of_another_width_is_refused(run, tiny, tmp_path):
     other = tmp_path / "other"
     shutil.copytree(run, other, ignore=shutil.ignore_patterns("sparse", DIRECTORY))
+    without_digests(other)
     sae.save(sae.StackedAutoencoder(32, (8, 4)), other / "sparse")
     with pytest.raises(ValueError, match="expected a sparse one"):
         FeatureBrowser(other)
