@@ -5,7 +5,13 @@ makes it with the run's model, `features` is that model for sentences that are t
 `page` writes it, also with its data in one static file.
 """
 
-from course_lib.interpret.browser.index import FeatureIndex, IndexMissing, IndexOutdated, IndexUnavailable
+from course_lib.interpret.browser.index import (
+    FeatureIndex,
+    IndexDamaged,
+    IndexMissing,
+    IndexOutdated,
+    IndexUnavailable,
+)
 from course_lib.interpret.browser.server import browse
 
-__all__ = ["FeatureIndex", "IndexMissing", "IndexOutdated", "IndexUnavailable", "browse"]
+__all__ = ["FeatureIndex", "IndexDamaged", "IndexMissing", "IndexOutdated", "IndexUnavailable", "browse"]

@@ -1,6 +1,8 @@
 """Makes the index of a run: its text goes through the model once more, and the code of every token is kept."""
 
 import os
+import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,11 +18,14 @@ from course_lib.interpret.browser.features import EFFECT_SENTENCES, FeatureBrows
 from course_lib.interpret.browser.index import (
     DIRECTORY,
     FeatureIndex,
+    IndexDamaged,
+    IndexMissing,
     IndexUnavailable,
     Reading,
     by_feature,
     concept_rows,
     fingerprint,
+    seal,
     write_effects,
     write_index,
 )
@@ -54,7 +59,8 @@ def build_index(
     threads: int | None = None,
     progress: bool = True,
 ) -> FeatureIndex:
-    """Make the index of the run in directory `run`, beside it, and open it. One that is there is opened as it is.
+    """Make the index of the run in directory `run`, beside it, and open it. One that is there is opened as it is;
+    one that is damaged is made again, which a line on stderr says.
 
     For the `effects` strongest features (default: 256, for a model of width 512 or more 32) the effect on the
     decoder's output is measured; for the decoder's final states it is a matrix product, and given for all.
@@ -70,12 +76,20 @@ def build_index(
     of_run = fingerprint(run)
     busy = IndexUnavailable(f"another process is making the index of {run}; wait for it")
     with locked(run / f".{DIRECTORY}.lock", busy=busy):
-        if not (run / DIRECTORY / "about.json").is_file():
-            try:
-                browser = FeatureBrowser(run, device=device, threads=threads)
-                _make(browser, run, of_run, effects=effects, progress=progress)
-            except (ModelUnavailable, NotFiniteError) as error:
-                raise IndexUnavailable(str(error)) from error
+        try:
+            return FeatureIndex.open(run)
+        except IndexMissing:
+            damaged = None
+        except IndexDamaged as error:
+            damaged = os.path.realpath(run / DIRECTORY)
+            print(f"{error}; the index is made again", file=sys.stderr)
+        try:
+            browser = FeatureBrowser(run, device=device, threads=threads)
+            if damaged is not None:
+                shutil.rmtree(damaged)
+            _make(browser, run, of_run, effects=effects, progress=progress)
+        except (ModelUnavailable, NotFiniteError) as error:
+            raise IndexUnavailable(str(error)) from error
     return FeatureIndex.open(run)
 
 
@@ -116,6 +130,7 @@ def _make(
                 write_effects(
                     partial, browser.effects(chosen, strongest_sentences(index, chosen), advance=bar.update)
                 )
+        seal(partial)
 
 
 def read_run(

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 FORMAT = 2
 DIRECTORY = "browse"
 """Where in a run the index is."""
+ABOUT, DIGESTS = "about.json", "sha256"
 TOP_TOKENS = NEAREST = 8
 BINS = 24
 QUANTILES = (0.9, 0.75, 0.5, 0.25, 0.05)
@@ -51,6 +52,10 @@ class IndexMissing(IndexUnavailable):
 
 class IndexOutdated(IndexUnavailable):
     """An index that was made of other files than those that lie beside it."""
+
+
+class IndexDamaged(IndexUnavailable):
+    """An index with a file that is not as it was written; `build_index` makes it again."""
 
 
 @dataclass(frozen=True)
@@ -189,7 +194,7 @@ def write_index(
         np.save(directory / f"{name}.npy", table)
     _write_json(directory / "pieces.json", reading.pieces)
     _write_json(directory / "concepts.json", concepts or {})
-    _write_json(directory / "about.json", described)
+    _write_json(directory / ABOUT, described)
 
 
 def write_effects(directory: Path, effects: Effects) -> None:
@@ -199,12 +204,42 @@ def write_effects(directory: Path, effects: Effects) -> None:
     _write_json(directory / "effect_pieces.json", effects.pieces)
 
 
+def seal(directory: Path) -> None:
+    """Write down the SHA-256 of all files of an index, those of effects among them, in its about.json."""
+    about = _read_json(directory / ABOUT)
+    about[DIGESTS] = {path.name: _file_digest(path) for path in directory.iterdir() if path.name != ABOUT}
+    about[DIGESTS][ABOUT] = _own_digest(about)
+    _write_json(directory / ABOUT, about)
+
+
+def _own_digest(about: dict[str, Any]) -> str:
+    """SHA-256 of all that about.json holds but this digest itself."""
+    others = {name: digest for name, digest in about[DIGESTS].items() if name != ABOUT}
+    return hashlib.sha256(json.dumps(about | {DIGESTS: others}, sort_keys=True).encode()).hexdigest()
+
+
+def _file_digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
 def _write_json(path: Path, content: Any) -> None:
     path.write_text(json.dumps(content, ensure_ascii=False), encoding="utf-8")
 
 
 def _read_json(path: Path) -> Any:
-    return json.loads(path.read_text(encoding="utf-8"))
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise IndexDamaged(f"{path} is damaged: {error}") from error
+
+
+def _mapped(path: Path) -> np.ndarray:
+    try:
+        # Plain views: numpy's own class for mapped files takes longer for each small look.
+        return np.load(path, mmap_mode="r").view(np.ndarray)
+    except (OSError, ValueError, EOFError) as error:
+        raise IndexDamaged(f"{path} is damaged: {error}") from error
 
 
 def _starts(lengths: Iterable[int] | np.ndarray) -> Int[np.ndarray, " one_more"]:
@@ -311,6 +346,18 @@ def fingerprint(run: Path, *, unless: Mapping[str, Any] | None = None) -> dict[s
     return found
 
 
+def _verify(directory: Path, about: dict[str, Any]) -> None:
+    """Raise IndexDamaged unless the files of an index are those that its about.json lists."""
+    digests = about[DIGESTS]
+    if not isinstance(digests, dict) or digests.get(ABOUT) != _own_digest(about):
+        raise IndexDamaged(f"{directory / ABOUT} is damaged: it has another SHA-256 than when it was written")
+    for name in sorted({*digests, *(path.name for path in directory.glob("*.npy"))} - {ABOUT}):
+        path = directory / name
+        if not path.is_file() or _file_digest(path) != digests.get(name):
+            what = "has another SHA-256 than when it was written" if path.is_file() else "is not there"
+            raise IndexDamaged(f"{path} is damaged: it {what}")
+
+
 def _same_files(a: Mapping[str, list], b: Mapping[str, list]) -> bool:
     """Whether two fingerprints are of the same content, copied at another time or not."""
     return {name: found[2] for name, found in a.items()} == {name: found[2] for name, found in b.items()}
@@ -330,12 +377,19 @@ class FeatureIndex:
     def open(cls, run: os.PathLike | str) -> "FeatureIndex":
         """Open the index of the run in directory `run`.
 
-        Raises IndexMissing where there is none, and IndexOutdated where the run's files are not those it was made of.
+        All its files are read once and compared with their digests; an index from before there were any has none.
+
+        Raises IndexMissing where there is none, IndexDamaged where a file is not as it was written, and IndexOutdated
+        where the run's files are not those it was made of.
         """
         run = Path(run)
-        if not (run / DIRECTORY / "about.json").is_file():
+        if not (run / DIRECTORY).is_dir() or not any((run / DIRECTORY).glob("*.npy")):
             raise IndexMissing(f"{run} has no index; make it with build_index({str(run)!r})")
-        about = _read_json(run / DIRECTORY / "about.json")
+        about = _read_json(run / DIRECTORY / ABOUT)
+        if not isinstance(about, dict):
+            raise IndexDamaged(f"{run / DIRECTORY / ABOUT} is damaged: it is no object")
+        if DIGESTS in about:
+            _verify(run / DIRECTORY, about)
         made_of = about.get("fingerprint", {})
         if about.get("format") != FORMAT or not _same_files(made_of, fingerprint(run, unless=made_of)):
             raise IndexOutdated(
@@ -347,17 +401,14 @@ class FeatureIndex:
     @classmethod
     def read(cls, directory: Path) -> "FeatureIndex":
         """Map the files of `directory`, without comparing them with those of the run."""
-        # Plain views: numpy's own class for mapped files takes longer for each small look.
-        tables = {
-            file.stem: np.load(file, mmap_mode="r").view(np.ndarray) for file in directory.glob("*.npy")
-        }
+        tables = {file.stem: _mapped(file) for file in directory.glob("*.npy")}
         effects = None
         if "effect_features" in tables:
             measured = (tables[f"effect_{name}"] for name in _EFFECTS)
             effects = Effects(*measured, _read_json(directory / "effect_pieces.json"))
         concepts = _read_json(directory / "concepts.json")
         return cls(
-            _read_json(directory / "about.json"),
+            _read_json(directory / ABOUT),
             _read_json(directory / "pieces.json"),
             tables,
             effects,

@@ -26,7 +26,13 @@ from tornado.httpserver import HTTPServer
 from tornado.netutil import bind_sockets
 from tornado.web import Application, HTTPError, RequestHandler
 
-from course_lib.interpret.browser.index import FeatureIndex, IndexMissing, IndexUnavailable, fingerprint
+from course_lib.interpret.browser.index import (
+    FeatureIndex,
+    IndexDamaged,
+    IndexMissing,
+    IndexUnavailable,
+    fingerprint,
+)
 from course_lib.interpret.browser.page import FRAMED_BY, as_json, page, policy
 
 if TYPE_CHECKING:
@@ -274,10 +280,10 @@ def serve(
 
 
 def open_or_build(run: os.PathLike | str, **options: Any) -> FeatureIndex:
-    """The index of a run, made where there is none; torch is loaded only then."""
+    """The index of a run, made where there is none or a damaged one; torch is loaded only then."""
     try:
         return FeatureIndex.open(run)
-    except IndexMissing:
+    except (IndexMissing, IndexDamaged):
         fingerprint(Path(run))  # what is no run is refused before torch is loaded
         from course_lib.interpret.browser.build import build_index
 

@@ -15,6 +15,7 @@ from course_lib import pipeline, sae
 from course_lib.files import locked
 from course_lib.interpret.browser import (
     FeatureIndex,
+    IndexDamaged,
     IndexMissing,
     IndexOutdated,
     IndexUnavailable,
@@ -24,6 +25,7 @@ from course_lib.interpret.browser import (
 from course_lib.interpret.browser.build import build_index
 from course_lib.interpret.browser.features import EFFECT_SENTENCES, FeatureBrowser, strongest_sentences
 from course_lib.interpret.browser.index import DIRECTORY, by_feature, fingerprint, parts, shown
+from course_lib.interpret.browser.server import open_or_build
 from course_lib.interpret.run_directory import RunDirectory, metrics_as_json
 from course_lib.language.corpus import Sentence
 from course_lib.mbart.activations import Site, extract
@@ -362,5 +364,65 @@ def test_the_fingerprint_is_of_the_content(run, tmp_path, monkeypatch):
     text.write_bytes(text.read_bytes().replace(b"the", b"thy", 1))
     with pytest.raises(IndexOutdated):
         FeatureIndex.open(other)
+    made_of = FeatureIndex.open(run).about["fingerprint"]
     monkeypatch.setattr("hashlib.file_digest", None)  # what was not touched is not read
-    assert fingerprint(run, unless=FeatureIndex.open(run).about["fingerprint"])
+    assert fingerprint(run, unless=made_of)
+
+
+def changed_in_the_middle(data):
+    return data[: len(data) // 2] + bytes([data[len(data) // 2] ^ 1]) + data[len(data) // 2 + 1 :]
+
+
+@pytest.mark.parametrize("damage", [changed_in_the_middle, lambda data: data[:-1], lambda _: b"\x00", None])
+def test_no_file_of_an_index_is_read_when_it_is_not_as_it_was_written(damage, run, index, tmp_path):
+    other = tmp_path / "other"
+    shutil.copytree(run, other)
+    files = sorted((other / DIRECTORY).iterdir())
+    assert {"about.json", "pieces.json", "text.npy", "effect_value.npy"} < {path.name for path in files}
+    for path in files:
+        good = path.read_bytes()
+        path.unlink()
+        if damage is not None:
+            path.write_bytes(damage(good))
+        with pytest.raises(IndexDamaged, match=f"{path} is damaged"):
+            FeatureIndex.open(other)
+        path.write_bytes(good)
+    np.save(other / DIRECTORY / "more.npy", np.arange(3))
+    with pytest.raises(IndexDamaged, match=r"more\.npy"):
+        FeatureIndex.open(other)
+
+
+def test_a_damaged_index_is_made_again(run, index, tmp_path, capsys):
+    other = tmp_path / "other"
+    shutil.copytree(run, other)
+    path = other / DIRECTORY / "active_value.npy"
+    good = {file.name: file.read_bytes() for file in path.parent.glob("*.npy")}
+    path.write_bytes(changed_in_the_middle(good[path.name]))
+    again = open_or_build(other, effects=5, threads=1, progress=False)
+    said = capsys.readouterr().err
+    assert (
+        said
+        == f"{path} is damaged: it has another SHA-256 than when it was written; the index is made again\n"
+    )
+    assert {file.name: file.read_bytes() for file in path.parent.glob("*.npy")} == good
+    assert again.summary() == index.summary()
+    open_or_build(other)
+    assert capsys.readouterr().err == ""
+
+
+def test_an_index_without_digests_opens_and_one_that_cannot_be_read_is_named(run, index, tmp_path):
+    other = tmp_path / "other"
+    shutil.copytree(run, other)
+    path = other / DIRECTORY / "about.json"
+    about = json.loads(path.read_text())
+    del about["sha256"]
+    path.write_text(json.dumps(about))
+    assert FeatureIndex.open(other).summary() == index.summary()
+    for name in ("mean.npy", "concepts.json", "about.json"):
+        path = other / DIRECTORY / name
+        good = path.read_bytes()
+        for cut in (good[: len(good) // 2], b""):
+            path.write_bytes(cut)
+            with pytest.raises(IndexDamaged, match=f"{path} is damaged"):
+                FeatureIndex.open(other)
+        path.write_bytes(good)
