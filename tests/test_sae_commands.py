@@ -126,6 +126,27 @@ def test_a_finished_run_that_was_damaged_is_not_called_done(name, made, trained,
     assert path.read_bytes() == good
 
 
+def test_a_damaged_shard_is_named_by_whatever_reads_it(made, trained, tmp_path):
+    store = tmp_path / "store"
+    shutil.copytree(made / "model_store", store)
+    shard = store / "shard-00000.safetensors"
+    data = bytearray(shard.read_bytes())
+    data[-5] ^= 1
+    shard.write_bytes(data)
+    of_text = ("--model", made / "model", "--text", made / "text.txt", "--no-progress")
+    for arguments in (
+        ("sae", "train", "--store", store, "--out", tmp_path / "run", "--no-progress", *QUICK),
+        ("sae", "evaluate", trained, "--store", store),
+        ("pipeline", "--out", tmp_path / "p", "--store", store, *of_text),
+    ):
+        said = command(*arguments, code=2).stderr
+        assert (
+            f"error: the store {store} is damaged: shard-00000.safetensors does not have the checksum" in said
+        )
+        assert "give the command that wrote it again" in said
+    assert not (tmp_path / "p").exists()
+
+
 def test_a_choice_that_was_damaged_is_named(made, trained, tmp_path):
     out, rng = tmp_path / "run", random.Random(0)
     shutil.copytree(trained, out)

@@ -84,7 +84,10 @@ class ActivationStore:
     `store.column(name, rows)` reads the other columns: "sentence" (its number in the text), and where rows are
     tokens "position" and "token".
 
-    Raises FileNotFoundError where there is no store, StoreError for one that is not finished or lacks a part.
+    A shard is compared with its checksum once, when something is first asked of it; `verify` does so for all of them.
+
+    Raises FileNotFoundError where there is no store, StoreError for one that is not finished or lacks a part, and for
+    rows of a shard that is not as it was written.
     """
 
     def __init__(self, directory: Path | str) -> None:
@@ -176,8 +179,13 @@ class ActivationStore:
         return found
 
     def _table(self, number: int) -> dict[str, Tensor]:
-        """The columns of one shard, mapped into memory: the kernel reads and drops pages as it sees fit."""
+        """The columns of one shard, mapped into memory: the kernel reads and drops pages as it sees fit.
+
+        Before that, the first time, all its bits are read and compared with its checksum.
+        """
         if number not in self._tables:
+            damage = self.shards[number].damage(self.directory)
+            self._raise_for([damage] if damage else [])
             with safe_open(self.directory / self.shards[number].file, framework="pt") as file:
                 self._tables[number] = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         return self._tables[number]
@@ -188,7 +196,8 @@ class ActivationStore:
     def _raise_for(self, damaged: list[str]) -> None:
         if damaged:
             raise StoreError(
-                f"the store {self.directory} is damaged: {'; '.join(damaged)}; {AGAIN} to write these shards alone"
+                f"the store {self.directory} is damaged: {'; '.join(damaged)}; give the command that wrote it again, "
+                "and these shards alone are written anew"
             )
 
 

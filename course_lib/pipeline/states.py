@@ -144,10 +144,10 @@ def stored_tokens(
 ) -> TokenStates:
     """The rows of a store as the states of the tokens of these sentences, brought into memory.
 
-    Raises InputError for the store of another model, tokenizer, text or site, and for one whose rows are means or
-    hold language codes and `</s>` too.
+    Raises InputError for the store of another model, tokenizer, text or site, for one whose rows are means or
+    hold language codes and `</s>` too, and for one that is damaged.
     """
-    from course_lib.mbart.activation_store import text_sha256
+    from course_lib.mbart.activation_store import StoreError, text_sha256
 
     store = open_store(directory)
     manifest, what = store.manifest, f"the store {directory}"
@@ -161,6 +161,9 @@ def stored_tokens(
             f"{what} was made from another text, or another part of it: it has {manifest['sentences']} sentences, "
             f"the text here {len(sentences)}"
         )
-    of_row = store.column("sentence")
-    pieces = tokenizer.convert_ids_to_tokens(store.column("token").tolist())
-    return TokenStates(sentences, store[:].float(), of_row, pieces, held_out[of_row])
+    try:
+        of_row, of_token, states = store.column("sentence"), store.column("token"), store[:].float()
+    except StoreError as error:
+        raise InputError(str(error)) from error
+    pieces = tokenizer.convert_ids_to_tokens(of_token.tolist())
+    return TokenStates(sentences, states, of_row, pieces, held_out[of_row])

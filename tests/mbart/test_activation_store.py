@@ -284,6 +284,45 @@ def test_a_damaged_shard_is_named_and_it_alone_is_computed_again(
     assert {name for name in after if after[name] != before[name]} <= {"shard-00002.safetensors"}
 
 
+def test_rows_of_a_damaged_shard_are_refused_and_those_of_others_read(whole, store):
+    good = ActivationStore(whole)
+    first = good.shards[0].rows
+    later = torch.arange(first, first + good.shards[1].rows)
+    flip(store / "shard-00001.safetensors", -5)
+    damaged = ActivationStore(store)
+    assert torch.equal(damaged[:first], good[:first])
+    for rows in (slice(None), later, slice(first - 1, first + 1)):
+        with pytest.raises(
+            StoreError, match=r"shard-00001\.safetensors does not have the checksum.*give the command"
+        ):
+            damaged[rows]
+    with pytest.raises(StoreError, match=r"shard-00001\.safetensors"):
+        damaged.column("sentence", later)
+    flip(store / "shard-00001.safetensors", -5)
+    assert torch.equal(damaged[:], good[:])
+    flip(store / "shard-00000.safetensors", 12)
+    with pytest.raises(StoreError, match=r"shard-00000\.safetensors"):
+        _ = ActivationStore(store).columns
+
+
+def test_a_shard_is_compared_with_its_checksum_once(whole, monkeypatch):
+    compared = []
+    damage = stores.Shard.damage
+    monkeypatch.setattr(
+        stores.Shard,
+        "damage",
+        lambda self, path, **k: (
+            compared.append((self.file, k.get("thorough", True))) or damage(self, path, **k)
+        ),
+    )
+    store = ActivationStore(whole)
+    assert not any(thorough for _, thorough in compared)
+    compared.clear()
+    for _ in range(3):
+        store[:], store[torch.arange(len(store))], store.column("sentence")
+    assert sorted(compared) == [(shard.file, True) for shard in store.shards]
+
+
 def test_every_flipped_bit_is_found(store):
     """Anywhere in a shard, and anywhere in the manifest."""
     rng = random.Random(0)
