@@ -1,7 +1,9 @@
 """A notebook that is stored again differs from what was stored only where its outputs do."""
 
 import base64
+import errno
 import io
+import os
 
 import nbformat
 import pytest
@@ -72,3 +74,19 @@ def test_a_notebook_that_fails_is_left_as_it_was(path):
     with pytest.raises(Exception, match="raise ValueError"):
         store(path)
     assert path.read_bytes() == before
+
+
+def test_a_full_disk_leaves_the_notebook_as_it_was(path, monkeypatch):
+    before = path.read_bytes()
+
+    def full(_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as disk:
+        disk.setattr(os, "fsync", full)
+        with pytest.raises(OSError, match="No space left"):
+            store(path)
+    assert path.read_bytes() == before
+    assert not list(path.parent.glob(".*.partial"))
+    store(path)
+    assert path.read_bytes() != before
