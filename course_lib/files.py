@@ -6,6 +6,7 @@ ends in `.partial`. The next one that makes the same directory removes what dead
 """
 
 import glob
+import hashlib
 import os
 import secrets
 import shutil
@@ -21,12 +22,15 @@ try:
 except ImportError:  # Windows
     fcntl = None
 
+SUMS = "SHA256SUMS"
+
 
 @contextmanager
 def replacing(path: Path | str) -> Iterator[BinaryIO]:
     """Give a file to write to, which takes the place of `path` when the block ends without an error.
 
-    It survives a power failure: the bytes are on the disk before the name is. After an error `path` is as it was.
+    It survives a power failure: the bytes are on the disk before the name is. After an error `path` is as it was; an
+    OSError that names no file names `path`.
     """
     path = Path(path)
     # A name of its own, so that a process that outlives its run cannot mix its bytes with ours.
@@ -38,8 +42,17 @@ def replacing(path: Path | str) -> Iterator[BinaryIO]:
             os.fsync(file.fileno())
         partial.replace(path)
         _flush(path.parent)
+    except OSError as error:
+        _name(error, path)
+        raise
     finally:
         partial.unlink(missing_ok=True)
+
+
+def _name(error: OSError, path: Path) -> None:
+    """Let an error that names no file, as that of a full disk, name what was being written."""
+    if error.errno is not None and error.filename is None:
+        error.filename = str(path)
 
 
 def _flush(path: Path) -> None:
@@ -65,7 +78,8 @@ def new_directory(path: Path | str) -> Iterator[Path]:
     """Give a temporary directory beside `path` that becomes `path` when the block ends without an error.
 
     It survives a power failure: every file in it is on the disk before the name is. On any error or interrupt in
-    the block it is removed: `path` is there whole or not at all. Where `path` is a link, what it points to is made.
+    the block it is removed: `path` is there whole or not at all, and an OSError that names no file names `path`. Where
+    `path` is a link, what it points to is made.
 
     Raises FileExistsError where `path` already holds something. Where something took its place in the meantime,
     what was made is kept beside it, and the error names it.
@@ -80,8 +94,10 @@ def new_directory(path: Path | str) -> Iterator[Path]:
             for entry in partial.rglob("*"):
                 _flush(entry)
             _flush(partial)
-        except BaseException:
+        except BaseException as error:
             shutil.rmtree(partial, ignore_errors=True)
+            if isinstance(error, OSError):
+                _name(error, path)
             raise
         try:
             if path.is_dir():
@@ -132,6 +148,31 @@ def _remove_what_the_dead_left(path: Path) -> None:
                 shutil.rmtree(left)
             finally:
                 os.close(handle)
+
+
+def write_sums(directory: Path) -> None:
+    """Write SHA256SUMS: the digests of the directory's files, its README apart, as `sha256sum --check` reads them."""
+    names = sorted(p.name for p in directory.iterdir() if p.is_file() and p.name not in (SUMS, "README.md"))
+    rows = [f"{_digest(directory / name)}  {name}\n" for name in names]
+    (directory / SUMS).write_bytes("".join(rows).encode())
+
+
+def check_sums(directory: Path) -> None:
+    """Raise ValueError, which names the file, where one is not as SHA256SUMS says, and OSError where one is not there."""
+    rows = (directory / SUMS).read_bytes().decode(errors="replace").splitlines()
+    if not rows:
+        raise ValueError(f"{directory / SUMS} is damaged: it is empty")
+    for row in rows:
+        digest, _, name = row.partition("  ")
+        if not name or digest != _digest(directory / name):
+            raise ValueError(
+                f"{directory / (name or SUMS)} is damaged: it has another SHA-256 than in {SUMS}"
+            )
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def check_free(path: Path) -> None:

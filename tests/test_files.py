@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import re
 
 import pytest
 
@@ -33,6 +34,35 @@ def test_the_bytes_are_on_the_disk_before_the_name_is(tmp_path, monkeypatch):
     overwritten(tmp_path / "file")
     assert seen[0] is False
     assert seen[1:] == [True] * (os.name == "posix")  # the directory, after the rename
+
+
+@pytest.mark.parametrize("write", [files.replacing, files.new_directory])
+def test_the_error_of_a_full_disk_names_what_was_written(write, tmp_path):
+    place = tmp_path / "place"
+    for told, expected in (
+        ((28, "No space left on device"), f"[Errno 28] No space left on device: '{place}'"),
+        ((2, "No such file", "other"), "[Errno 2] No such file: 'other'"),
+        (("a word",), "a word"),
+    ):
+        with pytest.raises(OSError, match=f"^{re.escape(expected)}$"), write(place):
+            raise OSError(*told)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_sums_are_those_of_sha256sum(tmp_path):
+    (tmp_path / "a").write_bytes(b"abc")
+    (tmp_path / "README.md").write_text("not among them")
+    files.write_sums(tmp_path)
+    # The digest of "abc" is the first example of FIPS 180-2.
+    expected = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad  a\n"
+    assert (tmp_path / files.SUMS).read_text() == expected
+    files.check_sums(tmp_path)
+    (tmp_path / "README.md").unlink()
+    files.write_sums(tmp_path)
+    files.check_sums(tmp_path)
+    (tmp_path / "a").write_bytes(b"abd")
+    with pytest.raises(ValueError, match=f"{tmp_path / 'a'} is damaged"):
+        files.check_sums(tmp_path)
 
 
 def test_what_a_killed_process_left_behind_can_be_removed(tmp_path):

@@ -18,6 +18,7 @@ from transformers import (
 )
 from transformers.utils import logging
 
+from course_lib import files
 from course_lib.mbart.families import ACCEPTED, languages
 
 COURSE_MBART = "course-mbart"
@@ -45,7 +46,10 @@ def load(
     `save_pretrained`, or a name on the hub such as "facebook/mbart-large-50". The hub is asked only for a hub
     name that is not in its local cache, and never when `HF_HUB_OFFLINE=1`.
 
-    Raises ModelUnavailable when there is no such model, it cannot be reached, it is incomplete or it is
+    The files of a directory with SHA256SUMS, as the shipped ones are and those that `pretrain` writes, are compared with
+    it first.
+
+    Raises ModelUnavailable when there is no such model, it cannot be reached, it is incomplete or damaged, or it is
     of another kind.
     """
     source = _directory(name)
@@ -69,6 +73,7 @@ def _directory(name: str) -> str | None:
                 f"model {name!r} is a directory without {missing}; pass a directory that "
                 f"save_pretrained wrote for the model and for its tokenizer, or use {COURSE_MBART!r}"
             )
+        _check_sums(path, shipped=name in SHIPPED)
         return str(path)
     if name in SHIPPED:
         raise ModelUnavailable(f"the shipped model is missing at {path}; install course-lib again")
@@ -78,6 +83,21 @@ def _directory(name: str) -> str | None:
             f"pass one of the two, or use {COURSE_MBART!r}"
         )
     return None
+
+
+def _check_sums(path: Path, *, shipped: bool) -> None:
+    """Raise ModelUnavailable where a file is not as it was written; a directory without SHA256SUMS has none to tell."""
+    if not shipped and not (path / files.SUMS).is_file():
+        return
+    try:
+        files.check_sums(path)
+    except (OSError, ValueError) as error:
+        what_to_do = (
+            "install course-lib again"
+            if shipped
+            else f"restore it, or remove {path / files.SUMS} if it was changed on purpose"
+        )
+        raise ModelUnavailable(f"{error}; {what_to_do}") from error
 
 
 def _read_from_hub(name: str, *, dtype: torch.dtype):

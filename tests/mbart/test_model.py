@@ -1,15 +1,18 @@
 """Loading: what works gives a model, what does not gives one clear message, and the hub is left alone."""
 
 import json
+import re
 import shutil
 import socket
 import time
+from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from course_lib.mbart.model import ModelUnavailable, load
+from course_lib.files import SUMS
+from course_lib.mbart.model import COURSE_MBART, COURSE_MBART_DIR, SHIPPED, ModelUnavailable, load
 
 
 @pytest.fixture(autouse=True)
@@ -71,6 +74,39 @@ def test_a_path_that_does_not_exist_is_not_asked_of_the_hub(name, no_network):
 def test_a_directory_without_a_configuration(tmp_path):
     with pytest.raises(ModelUnavailable, match=r"without config\.json"):
         load(str(tmp_path))
+
+
+@pytest.mark.parametrize("shipped", [True, False])
+def test_a_file_of_the_shipped_model_that_was_changed_is_named(shipped, tmp_path, monkeypatch):
+    copy = Path(shutil.copytree(COURSE_MBART_DIR, tmp_path / "model"))
+    if shipped:
+        monkeypatch.setitem(SHIPPED, COURSE_MBART, copy)
+    name, advice = (
+        (COURSE_MBART, "install course-lib again") if shipped else (str(copy), "restore it, or remove")
+    )
+    load(name)
+    names = {path.name for path in copy.iterdir()} - {"README.md"}
+    assert {"config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json", SUMS} < names
+    for file in names:
+        path = copy / file
+        good = path.read_bytes()
+        middle = len(good) // 2
+        for bad in (good[:middle] + bytes([good[middle] ^ 1]) + good[middle + 1 :], good[:-3], b""):
+            path.write_bytes(bad)
+            with pytest.raises(ModelUnavailable, match=advice) as error:
+                load(name)
+            assert str(path if file != SUMS else copy) in str(error.value)
+        path.unlink()
+        if file not in (SUMS, "config.json"):
+            with pytest.raises(ModelUnavailable, match=re.escape(file)):
+                load(name)
+        path.write_bytes(good)
+    (copy / SUMS).unlink()
+    if shipped:
+        with pytest.raises(ModelUnavailable, match=SUMS):
+            load(name)
+    else:
+        load(name)
 
 
 def test_a_directory_without_a_tokenizer(copy):

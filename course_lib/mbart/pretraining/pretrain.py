@@ -11,6 +11,8 @@ A run can be killed at any moment: the same call again goes on from its last che
 the weights that an uninterrupted run gives.
 """
 
+import hashlib
+import io
 import json
 import shutil
 import time
@@ -56,14 +58,14 @@ def pretrain(
 ) -> dict[str, float]:
     """Train tokenizer and model on `device`, score them on `n_scored` held-out meanings, and write them to `out`.
 
-    `out` then holds what `save_pretrained` writes for both (weights in half precision), `scores.json`
-    and a model card. It appears only when it is complete. Until then a checkpoint (every `checkpoint_every`
-    steps, rounded up to whole windows of batches) lies beside it in `.<name>.unfinished`; the same call
-    goes on from there. Returns the scores.
+    `out` then holds what `save_pretrained` writes for both (weights in half precision), `scores.json`,
+    a model card, and digests of the files. It appears only when it is complete. Until then a checkpoint (every
+    `checkpoint_every` steps, rounded up to whole windows of batches) lies beside it in `.<name>.unfinished`; the same
+    call goes on from there. Returns the scores.
 
     On the CPU the same configuration gives the same weights on the same machine, library versions and number of
     torch threads, however often the run was interrupted. Raises FileExistsError when `out` exists and is
-    not an empty directory, ValueError when the checkpoint beside it is of another configuration.
+    not an empty directory, ValueError when the checkpoint beside it is of another configuration or damaged.
     """
     out = Path(out)
     files.check_free(out)
@@ -107,6 +109,7 @@ def pretrain(
             device=model.device,
         )
         (partial / "README.md").write_text(card, encoding="utf-8")
+        files.write_sums(partial)
     shutil.rmtree(unfinished)
     return scores
 
@@ -149,7 +152,7 @@ def train(
 
     AdamW with linear warm-up and linear decay to 0. With `checkpoint` the state is written there every
     `checkpoint_every` steps, and read from there first. Raises ValueError where it belongs to another
-    configuration.
+    configuration, or is not as it was written.
     """
     rng = np.random.default_rng(config.seed)
     optimiser = torch.optim.AdamW(
@@ -260,22 +263,34 @@ def _window(
 
 
 def _write_checkpoint(checkpoint: Path, config, model, optimiser, rng, losses, seconds) -> None:
+    """What torch saves, and behind it the SHA-256 of these bytes."""
+    written = io.BytesIO()
+    torch.save(
+        {
+            "config": asdict(config),
+            "model": model.state_dict(),
+            "optimiser": optimiser.state_dict(),
+            "rng": rng.bit_generator.state,
+            "losses": losses,
+            "seconds": seconds,
+        },
+        written,
+    )
     with files.replacing(checkpoint) as file:
-        torch.save(
-            {
-                "config": asdict(config),
-                "model": model.state_dict(),
-                "optimiser": optimiser.state_dict(),
-                "rng": rng.bit_generator.state,
-                "losses": losses,
-                "seconds": seconds,
-            },
-            file,
-        )
+        file.write(written.getbuffer())
+        file.write(hashlib.sha256(written.getbuffer()).digest())
 
 
 def _read_checkpoint(checkpoint: Path, config, model, optimiser, rng) -> tuple[list[float], float]:
-    state = torch.load(checkpoint, weights_only=True, map_location=model.device)
+    data = checkpoint.read_bytes()
+    length = max(0, len(data) - hashlib.sha256().digest_size)
+    saved, digest = data[:length], data[length:]
+    if hashlib.sha256(saved).digest() != digest:
+        raise ValueError(
+            f"{checkpoint} is damaged: it has another SHA-256 than when it was written; remove it, and the same call "
+            "begins anew"
+        )
+    state = torch.load(io.BytesIO(saved), weights_only=True, map_location=model.device)
     if state["config"] != asdict(config):
         changed = [name for name, value in asdict(config).items() if state["config"].get(name) != value]
         raise ValueError(

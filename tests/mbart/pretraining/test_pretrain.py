@@ -200,6 +200,32 @@ def test_a_run_that_was_killed_and_then_found_a_full_disk_ends_with_the_same_wei
     assert [p.name for p in tmp_path.iterdir()] == ["resumed"]
 
 
+def test_a_damaged_checkpoint_is_named_and_without_it_the_run_begins_anew(texts, tokenizer, config, tmp_path):
+    checkpoint = tmp_path / "checkpoint.pt"
+    losses, _ = train(
+        random_model(config, tokenizer, seed=0),
+        tokenizer,
+        texts,
+        config,
+        checkpoint=checkpoint,
+        checkpoint_every=1,
+    )
+    good = checkpoint.read_bytes()
+    places = range(0, len(good), len(good) // 30)
+    changed = [good[:place] + bytes([good[place] ^ 1]) + good[place + 1 :] for place in places]
+    for bad in (b"", b"x", good[:-1], good[: len(good) // 2], good + b"x", *changed):
+        checkpoint.write_bytes(bad)
+        fresh = random_model(config, tokenizer, seed=0)
+        with pytest.raises(
+            ValueError, match=f"{checkpoint} is damaged: .* remove it, and the same call begins anew"
+        ):
+            train(fresh, tokenizer, texts, config, checkpoint=checkpoint)
+        checkpoint.unlink()
+    checkpoint.write_bytes(good)
+    again, _ = train(random_model(config, tokenizer, seed=1), tokenizer, texts, config, checkpoint=checkpoint)
+    assert again == losses
+
+
 def test_a_run_writes_a_directory_that_transformers_loads(pretrained, config):
     parent, scores = pretrained
     assert [p.name for p in parent.iterdir()] == ["model"]  # nothing temporary is left
