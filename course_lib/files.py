@@ -53,6 +53,8 @@ def _name(error: OSError, path: Path) -> None:
     """Let an error that names no file, as that of a full disk, name what was being written."""
     if error.errno is not None and error.filename is None:
         error.filename = str(path)
+    elif error.errno is None and type(error) is OSError:  # numpy's, which only counts bytes
+        error.args = (f"{path} cannot be written: {error}",)
 
 
 def _flush(path: Path) -> None:

@@ -1,3 +1,4 @@
+import json
 import os
 import re
 import signal
@@ -10,11 +11,18 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from course_lib import pipeline
+from course_lib import pipeline, sae
 from course_lib.__main__ import app
+from course_lib.interpret.browser.build import build_index
 from course_lib.pipeline import InputError, SparseConfig, StackedConfig
 from course_lib.sae import TrainConfig
+from tests.interpret.browser.runs import make_run
 from tests.tiny_mbart import SENTENCES, write_tiny_mbart
+
+try:
+    import resource
+except ImportError:  # Windows
+    resource = None
 
 
 @pytest.fixture(scope="module")
@@ -197,6 +205,68 @@ def test_a_command_that_is_stopped_says_so_and_leaves_nothing(number, model, tmp
     assert said.splitlines()[-1] == "stopped; run the same command again"
     assert "Traceback" not in said
     assert [path.name for path in tmp_path.iterdir()] == ["text.txt"]
+
+
+def in_its_own_process(*arguments, at_most=None, **options):
+    """Run a command as a user does; no file of it can be longer than `at_most` bytes, as on a disk that is full."""
+
+    def limit():
+        if at_most is not None:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (at_most, at_most))
+
+    return subprocess.run(
+        [sys.executable, "-m", "course_lib", *map(str, arguments)],
+        **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "preexec_fn": limit} | options,
+    )
+
+
+@pytest.mark.skipif(resource is None, reason="limits of a process")
+@pytest.mark.parametrize("command", ["pipeline", "browse", "export", "index"])
+def test_a_full_disk_is_told_in_a_line_that_names_the_place(command, model, tmp_path):
+    run, out = tmp_path / "run", tmp_path / "out"
+    if command == "pipeline":
+        (tmp_path / "text.txt").write_text("\n".join(SENTENCES[:80]))
+        arguments = ["--model", model, "--text", tmp_path / "text.txt", "--out", out, "--steps", 5]
+    else:
+        make_run(run, Path(model))
+        arguments = [run, "--export", out] if command != "export" else [run, "--out", out]
+        if command == "browse":
+            build_index(run, effects=1, threads=1, progress=False)
+    there = sorted(path.name for path in tmp_path.rglob("*"))
+    called = {"export": ["sae", "export"], "index": ["browse"]}.get(command, [command])
+    more = [] if command == "export" else ["--no-progress"]
+    done = in_its_own_process(*called, *arguments, *more, at_most=1000)
+    assert done.returncode == 2
+    place = run / "browse" if command == "index" else out
+    (said,) = done.stderr.decode().splitlines()
+    assert said.startswith("error: ")
+    assert str(place) in said
+    assert done.stdout == b""
+    left = sorted(path.name for path in tmp_path.rglob("*") if path.name != ".browse.lock")
+    assert left == [name for name in there if name != ".browse.lock"]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device that is always full")
+@pytest.mark.parametrize("arguments", [["--help"], ["sae", "export"]])
+def test_an_output_that_is_full_is_told_in_a_line(arguments, tmp_path):
+    if arguments[0] == "sae":
+        sae.save(sae.TopKSparseAutoencoder(8, 16, k=2), tmp_path / "a")
+        arguments = [*arguments, tmp_path / "a", "--out", tmp_path / "out"]
+    with open("/dev/full", "wb") as full:
+        done = in_its_own_process(*arguments, stdout=full)
+    assert done.returncode == 1
+    assert done.stderr.decode() == "error: standard output cannot be written: No space left on device\n"
+
+
+def test_a_terminal_of_ascii_shows_the_number_of_a_letter_that_it_lacks(tmp_path):
+    row = {"attempts": 2, "hints": 0, "solved": True}
+    content = {"exercises": {"01.1": row}, "predictions": {}, "sentences": {}}
+    (tmp_path / "Zo\xeb.json").write_text(json.dumps(content))
+    done = in_its_own_process(
+        "progress", tmp_path, "--details", env=os.environ | {"PYTHONIOENCODING": "ascii"}
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert "Zo\\xeb" in done.stdout.decode("ascii")
 
 
 def test_help_is_quick_because_nothing_heavy_is_loaded():

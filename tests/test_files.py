@@ -42,7 +42,7 @@ def test_the_error_of_a_full_disk_names_what_was_written(write, tmp_path):
     for told, expected in (
         ((28, "No space left on device"), f"[Errno 28] No space left on device: '{place}'"),
         ((2, "No such file", "other"), "[Errno 2] No such file: 'other'"),
-        (("a word",), "a word"),
+        (("4096 requested and 0 written",), f"{place} cannot be written: 4096 requested and 0 written"),
     ):
         with pytest.raises(OSError, match=f"^{re.escape(expected)}$"), write(place):
             raise OSError(*told)

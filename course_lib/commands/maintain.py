@@ -63,7 +63,7 @@ def pretrain(
         "alignment_share": alignment_share,
         "seed": seed,
     }
-    with explain_errors(ValueError, FileExistsError), threads_set(threads):
+    with explain_errors(ValueError, OSError), threads_set(threads):
         config = PretrainConfig(**{name: value for name, value in given.items() if value is not None})
         scores = run(config, out, device=usable_device(device), progress=progress)
     for name, value in scores.items():
@@ -81,7 +81,7 @@ def dictionary(
     from course_lib.devices import threads as threads_set
     from course_lib.pipeline.course_dictionary import make
 
-    with explain_errors(ValueError, FileExistsError), threads_set(threads):
+    with explain_errors(ValueError, OSError), threads_set(threads):
         about = make(out, seed=seed, progress=progress)
     typer.echo(f"held-out variance explained: {about['held-out variance explained']:.4g}")
     typer.echo(f"dictionary: {out}")

@@ -59,7 +59,7 @@ def pipeline(
     from course_lib.pipeline import InputError, run
     from course_lib.pipeline.config import sparse_config
 
-    with explain_errors(InputError, ModelUnavailable):
+    with explain_errors(InputError, ModelUnavailable, OSError):
         sparse = sparse_config(kind=kind.value, features=features, k=k, penalty=penalty, steps=steps)
         result = run(
             out=out,
