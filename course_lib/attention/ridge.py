@@ -424,7 +424,10 @@ def _by_cholesky_updates(q: Tensor, k: Tensor, v: Tensor, penalty: float | int) 
     for i in range(k.shape[1]):
         factor = cholesky_update(factor, k[:, i])
         cross = cross + k[:, i, :, None] @ v[:, i, None]
-        outputs.append(torch.cholesky_solve(q[:, i, :, None], factor).mT @ cross)
+        # The inverse of R R^T underflows where long keys square; in units of a power of two nothing is rounded.
+        unit = torch.exp2(torch.frexp(factor.detach().diagonal(dim1=-2, dim2=-1).amax(-1))[1])[:, None, None]
+        reading = torch.cholesky_solve(q[:, i, :, None], factor / unit)
+        outputs.append(reading.mT @ (cross / unit) / unit)
     return torch.cat(outputs, dim=1)
 
 

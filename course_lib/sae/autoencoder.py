@@ -96,6 +96,7 @@ class Autoencoder(nn.Module, ABC):
 
     def _normalised(self, batch: Float[Tensor, "batch d_model"]) -> Float[Tensor, "batch d_model"]:
         """`normalise` for what is the caller's own to change, in the memory of the step."""
+        check_rows(batch)
         if batch.requires_grad:
             return self.normalise(batch)
         self._check_states(batch)
@@ -125,8 +126,9 @@ class Autoencoder(nn.Module, ABC):
         """Named parts of the training loss of raw hidden states, and their weighted sum as "total".
 
         Parts are unweighted. `sparsity_scale` multiplies the weight of the sparsity term (training
-        raises it from 0 to 1 at the start).
+        raises it from 0 to 1 at the start). Raises ValueError for a batch without a row.
         """
+        check_rows(batch)
         return self._parts(self.normalise(batch), labels=labels, sparsity_scale=sparsity_scale)
 
     def training_loss(
@@ -158,6 +160,12 @@ class Autoencoder(nn.Module, ABC):
 
     def after_step(self, step: int) -> None:
         """Called by `train` when the optimiser has changed the weights in step 0, 1, 2, ..."""
+
+
+def check_rows(batch: Tensor) -> None:
+    """Raise ValueError for a batch without a row, whose means would be NaN."""
+    if not len(batch):
+        raise ValueError("batch has no rows; expected at least 1")
 
 
 def check_width(name: str, width: int) -> None:

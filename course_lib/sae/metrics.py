@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from course_lib.representation.pca import RunningMoments, pca
-from course_lib.sae.autoencoder import Autoencoder
+from course_lib.sae.autoencoder import Autoencoder, check_rows
 from course_lib.sae.batches import RowSource
 
 DENSE_SHARE = 0.1  # a feature that is active in more of the rows than this counts as dense
@@ -149,12 +149,14 @@ class PrincipalVariance:
 
 
 def l0(features: Float[Tensor, "rows features"]) -> float:
-    """Mean number of active features (f > 0) in a row."""
+    """Mean number of active features (f > 0) in a row. Raises ValueError where there is no row."""
+    check_rows(features)
     return (features > 0).sum(dim=1).double().mean().item()
 
 
 def firing_rates(features: Float[Tensor, "rows features"]) -> Float[Tensor, " features"]:
-    """Share of the rows in which each feature is active (f > 0)."""
+    """Share of the rows in which each feature is active (f > 0). Raises ValueError where there is no row."""
+    check_rows(features)
     return (features > 0).double().mean(dim=0)
 
 

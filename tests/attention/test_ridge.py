@@ -442,3 +442,14 @@ def test_what_the_package_offers_are_functions():
 
     assert all(callable(getattr(package, name)) for name in package.__all__)
     assert package.ridge_attention is ridge_attention
+
+
+@pytest.mark.parametrize("size", [1e10, 1e20, 1e37])
+def test_the_cholesky_form_reads_keys_whose_squares_do_not_fit_the_dtype(size):
+    q, k, v = draw(0, keys=12, queries=12, dtype=torch.float32)
+    long = (size * k).double()
+    wanted = q[-1].double() @ torch.linalg.solve(
+        long.mT @ long, long.mT @ v.double()
+    )  # penalty 1 is nothing here
+    found = ridge_attention(q, size * k, v, penalty=1.0, method="cholesky")[-1]
+    torch.testing.assert_close(found.double(), wanted, rtol=1e-4, atol=1e-5 * wanted.abs().max().item())

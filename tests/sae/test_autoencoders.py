@@ -464,3 +464,29 @@ def test_a_site_without_variance_is_named():
         model.fit_normalisation(torch.cat([rows(20, 10), torch.ones(20, 6)], dim=1))
     with pytest.raises(RuntimeError, match="one by one"):
         model.set_normalisation(torch.zeros(16), torch.ones(()))
+
+
+@pytest.mark.parametrize("model", models(), ids=lambda model: model.kind)
+def test_a_row_with_a_nan_is_never_a_code_of_zeros(model):
+    if isinstance(model, BatchTopKSparseAutoencoder):
+        model.threshold.fill_(0.5)
+    x = rows()
+    clean = model.encode(x)
+    for broken in (slice(3, 4), slice(None)):
+        bad = x.clone()
+        bad[7, broken] = float("nan")
+        code = model.encode(bad)
+        assert code[7].isnan().any()
+        assert model(bad)[7].isnan().all()
+        others = torch.arange(len(x)) != 7
+        torch.testing.assert_close(code[others], clean[others], rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("model", models(), ids=lambda model: model.kind)
+def test_a_batch_without_rows_has_an_empty_code_and_no_loss(model):
+    empty = rows()[:0]
+    assert model.encode(empty).shape == (0, model.code_width)
+    assert model(empty).shape == (0, 16)
+    for loss in (model.loss, model.training_loss, model.training_forward):
+        with pytest.raises(ValueError, match="batch has no rows; expected at least 1"):
+            loss(empty)

@@ -197,3 +197,9 @@ def test_evaluate_goes_over_all_rows_of_a_store_once():
     wide = StackedAutoencoder(12, [12], "relu", generator=torch.Generator().manual_seed(0))
     assert metrics.evaluate(wide, x).pca_bound is None
     assert metrics.evaluate(wide, x).window == 150
+
+
+@pytest.mark.parametrize("figure", [metrics.l0, metrics.firing_rates])
+def test_no_rows_are_refused_and_not_called_silent(figure):
+    with pytest.raises(ValueError, match="has no rows"):
+        figure(torch.zeros(0, 4))

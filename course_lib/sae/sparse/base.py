@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from course_lib import parallel
 from course_lib.sae import kernels, losses
-from course_lib.sae.autoencoder import Autoencoder, Labels, check_width
+from course_lib.sae.autoencoder import Autoencoder, Labels, check_rows, check_width
 
 
 class SparseAutoencoder(Autoencoder):
@@ -136,6 +136,7 @@ class SparseAutoencoder(Autoencoder):
         self, batch: Float[Tensor, "batch d_model"], *, sparsity_scale: float | int = 1.0
     ) -> tuple[Float[Tensor, "batch d_model"], dict[str, Float[Tensor, ""]]]:
         """See `Autoencoder.training_forward`; features are those of training (of the whole batch in BatchTopK)."""
+        check_rows(batch)
         x = self.normalise(batch)
         pre = self._preactivations(x)
         features = self._activate_batch(pre)

@@ -41,7 +41,7 @@ class BatchTopKSparseAutoencoder(TopKSparseAutoencoder):
         self.register_buffer("threshold", torch.zeros(()))
 
     def _activate(self, pre: Float[Tensor, "batch features"]) -> Float[Tensor, "batch features"]:
-        return torch.where((pre >= self.threshold) & (pre > 0), pre, 0)
+        return torch.where((pre < self.threshold) | (pre <= 0), 0, pre)  # NaN stays NaN
 
     def _activate_batch(self, pre: Float[Tensor, "batch features"]) -> Float[Tensor, "batch features"]:
         places, _ = parallel.largest(pre.detach(), self.k * len(pre))

@@ -114,7 +114,7 @@ class CrosscoderSparseAutoencoder(SparseAutoencoder):
     def _choose(self, pre: Float[Tensor, "batch features"]) -> Float[Tensor, "batch features"]:
         """Pre-activations at the k largest p_i n_i of each row, and 0 elsewhere."""
         weighted = pre * self.site_norms().sum(dim=0).to(pre.dtype)
-        return torch.where(largest_of_rows(weighted.detach(), self.k) > 0, pre, 0)
+        return torch.where(largest_of_rows(weighted.detach(), self.k) == 0, 0, pre)  # NaN stays NaN
 
     def _activate(self, pre: Float[Tensor, "batch features"]) -> Float[Tensor, "batch features"]:
         return pre.relu() if self.k is None else self._choose(pre)

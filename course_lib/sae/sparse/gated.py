@@ -51,7 +51,7 @@ class GatedSparseAutoencoder(SparseAutoencoder):
 
     def _activate(self, pre: Float[Tensor, "batch features"]) -> Float[Tensor, "batch features"]:
         magnitude = self.log_scale.exp() * (pre - self.encoder_bias) + self.magnitude_bias
-        return torch.where(pre > 0, magnitude.relu(), 0)
+        return torch.where(pre <= 0, 0, magnitude.relu())  # NaN stays NaN
 
     def _parts_of(
         self,

@@ -101,7 +101,7 @@ class GroupBiasAdaptedAutoencoder(SparseAutoencoder):
         return (x - self.decoder_bias).to(dtype) @ self.encoder_weight.to(dtype).T
 
     def _activate(self, pre: Float[Tensor, "batch features"]) -> Float[Tensor, "batch features"]:
-        return torch.where(pre > -self.encoder_bias, pre, 0)
+        return torch.where(pre <= -self.encoder_bias, 0, pre)  # NaN stays NaN
 
     def _observe(
         self, pre: Float[Tensor, "batch features"], features: Float[Tensor, "batch features"]

@@ -116,11 +116,11 @@ class _JumpRelu(torch.autograd.Function):
     def forward(ctx, pre: Tensor, threshold: Tensor, bandwidth: float) -> Tensor:
         ctx.save_for_backward(pre, threshold)
         ctx.bandwidth = bandwidth
-        return torch.where(pre > threshold, pre, 0)
+        return torch.where(pre <= threshold, 0, pre)  # NaN stays NaN
 
     @staticmethod
     def backward(ctx, gradient: Tensor) -> tuple[Tensor, Tensor, None]:
         pre, threshold = ctx.saved_tensors
         near = ((pre - threshold).abs() < ctx.bandwidth / 2).to(pre.dtype)
         by_threshold = -(gradient * near).sum(dim=0, dtype=threshold.dtype) * threshold / ctx.bandwidth
-        return torch.where(pre > threshold, gradient, 0), by_threshold, None
+        return torch.where(pre <= threshold, 0, gradient), by_threshold, None
