@@ -538,6 +538,48 @@ MUTANTS = [
         "** max(float(answer) - 2, 0) >= accuracy",
         ("tests/lessons/test_exercises.py",),
     ),
+    Mutant(
+        "nan-is-no-code",
+        "sae/sparse/crosscoder.py",
+        "torch.where(largest_of_rows(weighted.detach(), self.k) == 0, 0, pre)",
+        "torch.where(largest_of_rows(weighted.detach(), self.k) > 0, pre, 0)",
+        ("tests/sae/test_autoencoders.py",),
+    ),
+    Mutant(
+        "long-keys-underflow",
+        "attention/ridge.py",
+        "amax(-1))[1])[:, None, None]",
+        "amax(-1))[1] * 0)[:, None, None]",
+        ("tests/attention/test_ridge.py",),
+    ),
+    Mutant(
+        "shard-read-unchecked",
+        "mbart/activation_store.py",
+        "self._raise_for([damage] if damage else [])",
+        "self._raise_for([])",
+        ("tests/mbart/test_activation_store.py",),
+    ),
+    Mutant(
+        "run-file-unchecked",
+        "interpret/run_directory.py",
+        "if known is not None and known.get(name) !=",
+        "if known is not None and name not in known and known.get(name) !=",
+        ("tests/interpret/test_run_directory.py",),
+    ),
+    Mutant(
+        "index-file-unchecked",
+        "interpret/browser/index.py",
+        "if not path.is_file() or _file_digest(path) != digests.get(name):",
+        "if not path.is_file():",
+        ("tests/interpret/browser/test_index.py",),
+    ),
+    Mutant(
+        "checkpoint-of-pretraining-unchecked",
+        "mbart/pretraining/pretrain.py",
+        "if hashlib.sha256(saved).digest() != digest:",
+        "if not digest:",
+        ("tests/mbart/pretraining/test_pretrain.py",),
+    ),
 ]
 
 if __name__ == "__main__":
