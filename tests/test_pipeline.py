@@ -95,6 +95,8 @@ def test_everything_is_there(result):
     }
     assert [path.name for path in result.path.parent.iterdir()] == ["first"]
     written = json.loads((result.path / "metrics.json").read_text())
+    read_back = {name for name in found if name.endswith((".json", ".jsonl", "activations.safetensors"))}
+    assert set(written.pop("sha256")) == read_back
     assert written == metrics_as_json(result.metrics, result.concepts)
 
 
@@ -360,6 +362,7 @@ def test_the_builtin_corpus_names_concepts(model, tmp_path, monkeypatch):
     assert [row.concept for row in scored.shortfalls] == [concept for _, concept in below]
     assert short["n"] == len(below)
     written = json.loads((found.path / "metrics.json").read_text())
+    assert "concepts.json" in written.pop("sha256")
     assert written == metrics_as_json(found.metrics, scored)
     assert f"below F1 0.9: {short['n']} concepts; the feature of {short['split']} fires or not" in lines
     assert "Where one feature falls short" in page
