@@ -792,6 +792,7 @@ EXCEPTIONS = {
         attention.fixed_memory: expected_recall
         attention.rotary: layout_order
         optimization.ridge: moments three_point_noise
+        optimization.stochastic_gradient_descent: noisy_equations
         sae.planted: log_spaced_frequencies
         theory.in_context_regression: zero_sum_heads
         theory.restricted_minimax: two_point classical_rule prior_by_updates minimax

@@ -4,16 +4,16 @@ from course_lib.teaching import Contents
 
 lesson = Contents(
     symbols={
-        "X": "rows of the equations, n rows and d columns",
+        "X": "n rows with d entries each",
         "y": "labels",
         "I": "index that a step draws",
-        "c": "factor of the gradient: 1 or 2, by the loss",
+        "c": "2 without the ½ in a sample's loss, 1 with it",
         r"\eta": "step size",
-        "e_t": "w_t less the common solution",
+        "e_t": "error w_t - w*",
         r"\rho": "length of the longest row",
         r"\sigma_{\min}": "smallest singular value of X that is not 0",
-        "w^*": "shortest solution",
-        r"v_\infty": "variance that a fixed step settles at",
+        "w^*": "solves all equations at once",
+        r"v_\infty": "variance at which both balance",
         r"\hat w": "weights of the least loss",
         "b": "rows that a step averages over",
     }
