@@ -7,7 +7,8 @@ argument `half=True` switches to it. sigma_1 >= ... >= sigma_r are the singular 
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 
 import torch
 from jaxtyping import Float
@@ -275,6 +276,25 @@ def steps_to_share(
     return above
 
 
+def _heavy_ball_left(
+    singular_values: Float[Tensor, " r"],
+    shares: Float[Tensor, " r"],
+    step_sizes: Float[Tensor, " pairs"],
+    momenta: Float[Tensor, " pairs"],
+) -> Iterator[Float[Tensor, " pairs"]]:
+    """Yield the share of the excess left after 1, 2, ... steps, for all pairs (eta, beta) side by side.
+
+    One number a direction: e_{t+1} = (1 + beta - 2 eta sigma^2) e_t - beta e_{t-1}.
+    """
+    decay = momenta[:, None]
+    middle = 1 + decay - 2 * step_sizes[:, None] * singular_values.square()
+    errors = torch.ones_like(middle)
+    before = errors
+    while True:
+        errors, before = middle * errors - decay * before, errors
+        yield errors.square() @ shares
+
+
 def heavy_ball_steps_to_share(
     singular_values: Float[Tensor, " r"],
     shares: Float[Tensor, " r"],
@@ -286,21 +306,46 @@ def heavy_ball_steps_to_share(
 ) -> tuple[int, int]:
     """Return the first t at which one of the pairs (eta, beta) has at most `share` of the excess left, and its place.
 
-    All pairs run side by side, one number a direction: e_{t+1} = (1 + beta - 2 eta sigma^2) e_t - beta e_{t-1}.
-
     Raises:
         RuntimeError: no pair comes so far within `most` steps.
     """
-    decay = momenta[:, None]
-    middle = 1 + decay - 2 * step_sizes[:, None] * singular_values.square()
-    errors = torch.ones_like(middle)
-    before = errors
-    for step in range(1, most + 1):
-        errors, before = middle * errors - decay * before, errors
-        left = errors.square() @ shares
+    for step, left in enumerate(
+        islice(_heavy_ball_left(singular_values, shares, step_sizes, momenta), most), 1
+    ):
         if bool((left <= share).any()):
             return step, int(left.nan_to_num(torch.inf).argmin())
     raise RuntimeError(f"no pair left at most {share} of the excess within {most} steps")
+
+
+def heavy_ball_steps_to_shares(
+    singular_values: Float[Tensor, " r"],
+    shares: Float[Tensor, " r"],
+    *,
+    step_sizes: Float[Tensor, " pairs"],
+    momenta: Float[Tensor, " pairs"],
+    goals: Sequence[float],
+    most: int = 100_000,
+) -> list[int]:
+    """Return for each goal what `heavy_ball_steps_to_share` counts for that share, from one run of all pairs.
+
+    Ranges: the goals fall.
+
+    Raises:
+        ValueError: the goals do not fall.
+        RuntimeError: no pair comes to the last goal within `most` steps.
+    """
+    if list(goals) != sorted(goals, reverse=True):
+        raise ValueError(f"goals must fall, got {list(goals)}")
+    found: list[int] = []
+    for step, left in enumerate(
+        islice(_heavy_ball_left(singular_values, shares, step_sizes, momenta), most), 1
+    ):
+        least = float(left.nan_to_num(torch.inf).min())
+        while len(found) < len(goals) and least <= goals[len(found)]:
+            found.append(step)
+        if len(found) == len(goals):
+            return found
+    raise RuntimeError(f"no pair left at most {goals[-1]} of the excess within {most} steps")
 
 
 def svd_coordinates(

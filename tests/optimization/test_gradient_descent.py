@@ -16,6 +16,8 @@ from course_lib.optimization.gradient_descent import (
     gradient_descent,
     heavy_ball,
     heavy_ball_rate,
+    heavy_ball_steps_to_share,
+    heavy_ball_steps_to_shares,
     least_squares_loss,
     sharpness,
     stability_limit,
@@ -424,3 +426,33 @@ def test_momentum_says_what_it_cannot_take():
         heavy_ball_rate(vector(1), step_size=0.1, momentum=1.0)
     with pytest.raises(ValueError, match="steps must be 0 or more, got -1"):
         heavy_ball(vector(1)[:, None], vector(1), vector(1), step_size=0.1, momentum=0.5, steps=-1)
+
+
+def test_one_run_counts_the_steps_to_all_shares_that_runs_of_their_own_count():
+    sigmas = torch.tensor([1.0, 0.6, 0.2], dtype=torch.float64)
+    shares = torch.tensor([0.5, 0.2, 0.3], dtype=torch.float64)
+    pairs = {
+        "step_sizes": torch.tensor([0.3, 0.9, 1.2, 3.0], dtype=torch.float64),  # the last one diverges
+        "momenta": torch.tensor([0.0, 0.3, 0.5, 0.0], dtype=torch.float64),
+    }
+    goals = [0.4, 0.1, 0.01, 0.0099, 1e-5]
+    found = heavy_ball_steps_to_shares(sigmas, shares, **pairs, goals=goals)
+    assert found == [heavy_ball_steps_to_share(sigmas, shares, **pairs, share=goal)[0] for goal in goals]
+    for steps, goal in zip(found, goals, strict=True):
+        runs = []
+        for size, momentum in zip(*(v.tolist() for v in pairs.values()), strict=True):
+            path = heavy_ball(
+                torch.diag(sigmas),
+                sigmas,
+                torch.zeros_like(sigmas),
+                step_size=size,
+                momentum=momentum,
+                steps=steps,
+            )
+            runs.append(((path - 1).square() * shares).sum(1))
+        left = torch.stack(runs)
+        assert left[:, steps].min() <= goal < left[:, steps - 1].min()
+    with pytest.raises(ValueError, match="goals must fall"):
+        heavy_ball_steps_to_shares(sigmas, shares, **pairs, goals=[0.01, 0.1])
+    with pytest.raises(RuntimeError, match="within 3 steps"):
+        heavy_ball_steps_to_shares(sigmas, shares, **pairs, goals=[0.01], most=3)
