@@ -8,7 +8,7 @@ argument `half=True` switches to it. sigma_1 >= ... >= sigma_r are the singular 
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from itertools import islice
+from itertools import count, islice
 
 import torch
 from jaxtyping import Float
@@ -290,8 +290,10 @@ def _heavy_ball_left(
     middle = 1 + decay - 2 * step_sizes[:, None] * singular_values.square()
     errors = torch.ones_like(middle)
     before = errors
-    while True:
+    for step in count():
         errors, before = middle * errors - decay * before, errors
+        if step % 64 == 0:  # numbers below 1e-308 would make each product a hundred times slower
+            errors, before = (torch.where(e.abs() < 1e-150, 0.0, e) for e in (errors, before))
         yield errors.square() @ shares
 
 

@@ -1,5 +1,6 @@
 """Figures, explorer and predictions of lesson 01, gradient_descent_stability."""
 
+import itertools
 import math
 from collections.abc import Callable
 from functools import cache
@@ -9,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from course_lib.attention.ridge import conjugate_gradient
 from course_lib.lessons.gradient_descent_stability.contents import lesson
 from course_lib.optimization.gradient_descent import (
     best_step,
@@ -19,6 +21,7 @@ from course_lib.optimization.gradient_descent import (
     gradient_descent,
     heavy_ball_rate,
     heavy_ball_steps_to_share,
+    heavy_ball_steps_to_shares,
     least_squares_loss,
     sharpness,
     stability_limit,
@@ -39,13 +42,14 @@ SWEEP = (*np.linspace(0.02, 0.98, 49).tolist(), *(1 - np.geomspace(1e-4, 0.019, 
 MOMENTA = (1 - np.geomspace(2e-4, 1, 60)).tolist()
 MOMENTUM_SWEEP = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999)
 SUBSETS, SUBSET = 5, 350
+GOALS = (0.1, 0.05, 0.02, 0.01, 0.005, 0.002, 0.001)  # shares of the removable loss that are left
 
 
-def patients(version: str = "raw", *, subset: int | None = None) -> tuple[Tensor, Tensor]:
+def patients(version: str = "raw", *, subset: int | None = None, keep_mean: bool = False) -> tuple[Tensor, Tensor]:
     """Return the matrix X, a column of ones and ten measurements, and y, the disease a year later less its mean.
 
     `version` changes the ten columns: scaled, divided by their standard deviation; centred, less their mean;
-    standardised, both. `subset` is a seed that draws 350 of the 442 patients.
+    standardised, both. `subset` is a seed that draws 350 of the 442 patients; `keep_mean` leaves the mean in y.
     Shapes: (442, 11) and (442,), in float64.
 
     Raises:
@@ -65,7 +69,7 @@ def patients(version: str = "raw", *, subset: int | None = None) -> tuple[Tensor
         columns = columns - mean
     if version in ("scaled", "standardised"):
         columns = columns / spread
-    return torch.cat([torch.ones_like(columns[:, :1]), columns], 1), target - target.mean()
+    return torch.cat([torch.ones_like(columns[:, :1]), columns], 1), target if keep_mean else target - target.mean()
 
 
 @cache
@@ -82,16 +86,38 @@ def fewest_steps(version: str, *, subset: int | None = None, share: float = 0.01
     return min((steps_to_share(sigmas, shares, step_size=s * limit, share=share), s) for s in SWEEP)
 
 
-@cache
-def fewest_with_momentum(version: str, *, subset: int | None = None, share: float = 0.01) -> tuple[int, float]:
-    """Return the fewest steps of 900 pairs of step size and momentum, and that momentum."""
-    sigmas, shares = spectrum(version, subset)
+def momentum_pairs(limit: float) -> dict[str, Tensor]:
+    """Return the 900 pairs of step size and momentum: with momentum beta the border is 1 + beta times `limit`."""
     pairs = torch.cartesian_prod(
         torch.tensor(MOMENTUM_SWEEP, dtype=torch.float64), torch.tensor(MOMENTA, dtype=torch.float64)
     )
-    sizes = pairs[:, 0] * (1 + pairs[:, 1]) * stability_limit(sigmas)  # the border with momentum is 1 + beta times it
-    steps, place = heavy_ball_steps_to_share(sigmas, shares, step_sizes=sizes, momenta=pairs[:, 1], share=share)
-    return steps, float(pairs[place, 1])
+    return {"step_sizes": pairs[:, 0] * (1 + pairs[:, 1]) * limit, "momenta": pairs[:, 1]}
+
+
+def fewest_with_momentum(version: str, *, subset: int | None = None, share: float = 0.01) -> tuple[int, float]:
+    """Return the fewest steps of 900 pairs of step size and momentum, and that momentum."""
+    sigmas, shares = spectrum(version, subset)
+    pairs = momentum_pairs(stability_limit(sigmas))
+    steps, place = heavy_ball_steps_to_share(sigmas, shares, **pairs, share=share)
+    return steps, float(pairs["momenta"][place])
+
+
+def conjugate_left(version: str, *, subset: int | None = None, steps: int = 30) -> np.ndarray:
+    """Run conjugate gradients on X^T X w = X^T y from w = 0; return the share of the excess left after each step."""
+    matrix, target = patients(version, subset=subset)
+    left = torch.linalg.svd(matrix, full_matrices=False)[0]
+    gram, right_side = matrix.T @ matrix, (matrix.T @ target)[:, None]
+    # u_i^T (y - X w): what is left of y along the directions that X reaches
+    runs = [left.T @ (target - matrix @ conjugate_gradient(gram, right_side, steps=t)[:, 0]) for t in range(steps + 1)]
+    excess = torch.stack(runs).square().sum(1)
+    return (excess / excess[0]).numpy()
+
+
+def whitened_steps(share: float = 0.001) -> int:
+    """Return the steps that gradient descent needs on Q of X = QR, whose columns are orthonormal."""
+    matrix, target = patients()
+    sigmas, shares = excess_shares(torch.linalg.qr(matrix).Q, target, matrix.new_zeros(11))
+    return steps_to_share(sigmas, shares, step_size=best_step(sigmas), share=share)
 
 
 def best_of_sweep(version: str = "raw") -> float:
@@ -176,146 +202,213 @@ def plot_wait(axes):
     return f"The same run in closed form: 1% of the removable loss is left after {steps / 1e6:.1f} million steps."
 
 
-def draw_directions(axes, version: str):
-    """Draw each direction of one version of the patients as a stem: its curvature, and its share of the excess loss."""
-    sigmas, shares = spectrum(version)
-    flat = (sigmas / sigmas[0]).square().numpy()
-    axes.vlines(flat, 0, shares, color=BLUE, linewidth=2.2)
-    axes.plot(flat, shares, "o", color=BLUE, markersize=6)
-    return flat, shares
-
-
 @lesson.figure(
-    "Eleven directions: the flat ones hold much of the loss",
+    "Eleven directions: how steep each is, and what it holds",
     "$\\sigma_i^2 / \\sigma_{max}^2$ (steep on the right)",
     "share of the removable loss",
-    size=(6.2, 3.0),
+    size=(6.2, 2.8),
     xscale="log",
-    xlim=(5e-9, 3),
-    ylim=(0, 0.5),
+    xlim=(5e-9, 5),
+    ylim=(0, 0.48),
     legend=None,
 )
 def plot_directions(axes):
-    """Draw the directions of the raw measurements, and how many steps each needs to lose 99% of its share."""
-    flat, shares = draw_directions(axes, "raw")
-    best = best_of_sweep() / stability_limit(spectrum("raw")[0])
-    for x, y in zip(flat[[2, 5, 7, 10]], shares[[2, 5, 7, 10]], strict=True):
-        steps = math.log(0.01) / (2 * math.log(abs(1 - 2 * best * x)))
-        said = f"{steps / 1e6:.0f} million" if steps >= 1e6 else f"{float(f'{steps:.2g}'):,.0f}"
-        axes.text(x, float(y) + 0.025, f"{said} steps", ha="center", fontsize=11, color="0.25")
+    """Draw each direction of the raw measurements as a stem: its curvature, and its share of the removable loss."""
+    sigmas, shares = spectrum("raw")
+    flat = (sigmas / sigmas[0]).square().numpy()
+    axes.vlines(flat, 0, shares, color=BLUE, linewidth=2.2)
+    axes.plot(flat, shares, "o", color=BLUE, markersize=6)
+    for i, name in ((0, "steepest"), (10, "flattest")):
+        said = f"{name}\n{float(shares[i]):.1%}" if shares[i] < 0.01 else f"{name}\n{float(shares[i]):.0%}"
+        axes.text(flat[i], float(shares[i]) + 0.025, said, ha="center", fontsize=11, color="0.25")
     return (
-        "Eleven directions of the raw measurements, steep ones on the right, with their shares of the removable loss, "
-        f"{float(shares[-1]):.0%} in the flattest and {float(shares[0]):.1%} in the steepest. Numbers: steps that leave a "
-        "hundredth of a share."
+        "Directions of the raw measurements and their shares of the removable loss: "
+        f"{float(shares[0]):.1%} in the steepest, {float(shares[-1]):.0%} in the flattest, "
+        f"{float(shares[flat < 1e-5].sum()):.0%} in the four left of 1e-5."
     )
 
 
 @lesson.figure(
-    list(VERSIONS[1:]),
-    "$\\sigma_i^2 / \\sigma_{max}^2$",
-    "share of the removable loss",
-    size=(7.4, 2.6),
-    grid=(1, 3),
-    subplots={"sharey": True},
+    "The same loss, direction by direction",
+    "step t",
+    "share of the removable loss left",
+    size=(6.2, 3.0),
     xscale="log",
-    xlim=(2e-6, 4),
-    ylim=(0, 0.68),
+    xlim=(1, 3e8),
+    ylim=(0, 1),
     legend=None,
 )
-def plot_versions(*axes):
-    """Draw the directions of three versions of the patients' measurements with one scale."""
-    said = []
-    for one, version in zip(axes, VERSIONS[1:], strict=True):
-        flat, shares = draw_directions(one, version)
-        late = float(shares[flat < 1e-3].sum())
-        one.axvline(1e-3, color="0.55", linewidth=0.9, linestyle=":")
-        one.text(6e-4, 0.6, f"{late:.0%}", ha="right", color="0.3", fontsize=13, fontweight="bold")
-        one.text(1.4e-3, 0.6, f"{1 - late:.0%}", ha="left", color="0.3", fontsize=13, fontweight="bold")
-        one.set_xticks([1e-6, 1e-4, 1e-2, 1])
-        said.append(f"{version} {late:.0%}")
+def plot_terms(axes):
+    """Stack the eleven terms of (01.6), from the flattest direction up: their sum is the curve of the hook."""
+    sigmas, shares = spectrum("raw")
+    times = np.geomspace(1, 3e8, 500)
+    factors = contraction_factors(sigmas, step_size=best_of_sweep()).square()
+    terms = (shares[:, None] * factors[:, None] ** torch.tensor(times)).flip(0).numpy()
+    colors = [(BLUE, 0.55), (ORANGE, 0.55), (PURPLE, 0.5), (RED, 0.45)]
+    below = np.zeros_like(times)
+    for i, term in enumerate(terms):
+        color, alpha = colors[i % 4]
+        axes.fill_between(times, below, below + term, color=color, alpha=alpha, linewidth=0)
+        below = below + term
+    axes.plot(times, below, color=BLACK, linewidth=1.6)
+    for i, place in ((10, 3e5), (7, 400), (5, 12), (2, 12)):
+        bottom = float(shares[i + 1 :].sum())
+        axes.text(
+            place, bottom + float(shares[i]) / 2, f"{float(shares[i]):.0%}", va="center", ha="center", fontsize=11
+        )
     return (
-        "The directions of the other versions. Share of the removable loss left of the dotted line, below a thousandth of "
-        f"the steepest: {', '.join(said)}."
+        "The eleven terms of the formula, stacked, the flattest direction at the bottom. Their sum, black, is the curve of "
+        "the hook: each stair is a direction that dies out."
+    )
+
+
+LOOKS = {"raw": (RED, "-."), "scaled": (ORANGE, "--"), "centred": (PURPLE, ":"), "standardised": (BLUE, "-")}
+
+
+def waited_for(version: str, goal: float) -> float:
+    """Return sigma_i^2 / sigma_max^2 of the flattest direction that must shrink: the flatter ones hold less than `goal`."""
+    sigmas, shares = spectrum(version)
+    held = shares.flip(0).cumsum(0)
+    return float((sigmas / sigmas[0]).square().flip(0)[(held > goal).int().argmax()])
+
+
+@lesson.figure(
+    "How much do the flattest directions hold together?",
+    "$\\sigma_i^2 / \\sigma_{max}^2$",
+    "share held up to there",
+    size=(6.8, 3.4),
+    xscale="log",
+    yscale="log",
+    xlim=(8e-9, 2),
+    ylim=(4e-4, 1.5),
+    legend="lower right",
+)
+def plot_versions(axes):
+    """Draw the share of the removable loss that directions of at most each curvature hold, for four versions."""
+    said = []
+    for version, (color, style) in LOOKS.items():
+        sigmas, shares = spectrum(version)
+        flat = (sigmas / sigmas[0]).square().flip(0).numpy()
+        held = shares.flip(0).cumsum(0).numpy()
+        axes.plot(
+            np.concatenate([flat[:1], np.repeat(flat, 2)[1:]]),
+            np.concatenate([[1e-5], np.repeat(held, 2)[:-1]]),
+            style,
+            color=color,
+            linewidth=2,
+            label=version,
+        )
+        axes.plot([waited_for(version, 0.01)], [0.01], "o", color=color, markersize=7)
+        said.append(f"{version} {waited_for(version, 0.01):.1e}")
+    for goal in (0.1, 0.01, 0.001):
+        axes.axhline(goal, color="0.5", linewidth=0.8, linestyle=":")
+    axes.set_yticks([0.001, 0.01, 0.1, 1], ["0.1%", "1%", "10%", "100%"])
+    return (
+        "The share that each direction and all flatter ones hold together. Dots: the flattest direction that 1% has to wait "
+        f"for, {', '.join(said)}."
     )
 
 
 @cache
-def step_counts() -> dict[str, dict[str, list[int]]]:
-    """Return the fewest steps to 1%, by version and method: of all patients, then of five random subsets."""
+def step_counts() -> dict[str, dict[str, np.ndarray]]:
+    """Return the fewest steps by version and method, one row for all patients and each of five random subsets.
+
+    A column is one of GOALS, with the best of its own settings for each entry.
+    """
     who = (None, *range(SUBSETS))
-    return {
-        version: {
-            "gradient descent": [fewest_steps(version, subset=one)[0] for one in who],
-            "with momentum": [fewest_with_momentum(version, subset=one)[0] for one in who],
+    counts = {}
+    for version in VERSIONS:
+        spectra = [spectrum(version, one) for one in who]
+        runs = [conjugate_left(version, subset=one) for one in who]
+        counts[version] = {
+            "gradient descent": [[fewest_steps(version, subset=one, share=g)[0] for g in GOALS] for one in who],
+            "with momentum": [
+                heavy_ball_steps_to_shares(*one, **momentum_pairs(stability_limit(one[0])), goals=GOALS)
+                for one in spectra
+            ],
+            "conjugate gradients": [[int((run <= g).argmax()) for g in GOALS] for run in runs],
         }
-        for version in VERSIONS
-    }
+    return {v: {m: np.array(found) for m, found in methods.items()} for v, methods in counts.items()}
 
 
-def rounded(count: int) -> str:
+def rounded(count: float) -> str:
     """Write a count with three digits, which rounding on another machine does not change."""
     return f"{float(f'{count:.3g}'):,.0f}"
 
 
 @lesson.figure(
-    "Steps until 1% is left, each at its best setting",
-    "steps (logarithmic)",
-    "measurements",
-    size=(6.8, 3.0),
+    ["Gradient descent", "Other methods"],
+    "removable loss left",
+    "steps",
+    size=(7.6, 3.6),
+    grid=(1, 2),
+    subplots={"sharey": True},
     xscale="log",
-    xlim=(1, 3e11),
-    ylim=(-0.6, 3.6),
+    yscale="log",
+    xlim=(0.13, 0.0008),
+    ylim=(0.7, 3e8),
     legend=None,
 )
-def plot_steps(axes):
-    """Draw the fewest steps of each version without and with momentum: all patients, and the range of five subsets."""
-    said = []
-    for row, (version, methods) in enumerate(step_counts().items()):
-        for (method, (whole, *parts)), color, mark, shift in zip(
-            methods.items(), (BLUE, ORANGE), "os", (-0.16, 0.16), strict=True
-        ):
-            y = 3 - row - shift
-            axes.plot([min(parts), max(parts)], [y, y], "-", color=color, linewidth=5, alpha=0.35)
-            axes.plot([whole], [y], mark, color=color, markersize=7)
-            axes.text(
-                1.7 * max(whole, *parts),
-                y,
-                f"{rounded(whole)} {method}" if row == 0 else rounded(whole),
-                va="center",
-                fontsize=10,
-                color=color,
-            )
-            counts = f"{rounded(whole)} ({rounded(min(parts))} to {rounded(max(parts))})"
-            said.append(f"{version} {counts}" if method == "gradient descent" else f"with momentum {counts}")
-    axes.set_yticks(range(4), VERSIONS[::-1])
-    return f"Fewest steps until 1% is left, and the range of five subsets: {'; '.join(said)}."
+def plot_steps(left, second):
+    """Draw the fewest steps to each share, of four versions by gradient descent, and of its rivals."""
+    counts = step_counts()
+
+    def draw(axes, version, method, look, place, name):
+        color, style = look
+        found = counts[version][method]
+        axes.plot(GOALS, found[0], style, color=color, linewidth=2)
+        axes.fill_between(GOALS, found.min(0), found.max(0), color=color, alpha=0.2, linewidth=0)
+        axes.text(0.09, place, name, color=color, fontsize=10, va="center")
+
+    for (version, look), place in zip(LOOKS.items(), (1.5e7, 6e4, 40, 1.2), strict=True):
+        draw(left, version, "gradient descent", look, place, version)
+    for version, place in (("raw", 5e4), ("standardised", 1)):
+        name = f"momentum, {version}"
+        draw(second, version, "with momentum", LOOKS[version], place, name)
+    draw(second, "raw", "conjugate gradients", (BLACK, "-"), 40, "conjugate gradients, raw")
+    for axes in (left, second):
+        axes.set_xticks([0.1, 0.01, 0.001], ["10%", "1%", "0.1%"])
+        axes.set_xticks([], minor=True)
+    return (
+        "Fewest steps against the share that is left, each point with its own best setting; bands: five random subsets of "
+        "350 patients."
+    )
 
 
 OVERSHOOT = (0.1, 0.2)
 
 
 @lesson.figure(
-    [f"η = {step_size}" for step_size in OVERSHOOT],
+    ["Run A, η = 0.1", "Run B, η = 0.2", "Loss of both"],
     "step t",
-    "error $w_t[i] - w^*[i]$",
-    size=(6.8, 2.7),
-    grid=(1, 2),
-    subplots={"sharey": True},
-    xlim=(-0.5, 16.5),
-    ylim=(-1.15, 1.15),
-    legend=["upper right", "upper right"],
+    ["error $w_t[i] - w^*[i]$", "", "loss"],
+    size=(8.4, 2.8),
+    grid=(1, 3),
+    xlim=[(-0.5, 16.5), (-0.5, 16.5), (0, 34)],
+    ylim=[(-1.15, 1.15), (-1.15, 1.15), (1e-8, 10)],
+    yscale=["linear", "linear", "log"],
+    legend=[None, "upper right", None],
 )
 def plot_overshoot(*axes):
-    """Draw the signed errors of both directions of sigma = (2, 1) for a step that undershoots and one that overshoots."""
+    """Draw the signed errors of both directions of sigma = (2, 1) for two step sizes, and the loss of both runs."""
     sigmas, said = torch.tensor([2.0, 1.0], dtype=torch.float64), []
-    for one, step_size in zip(axes, OVERSHOOT, strict=True):
-        errors = closed_form(sigmas, 0 * sigmas, -torch.ones_like(sigmas), step_size=step_size, steps=16).T
-        for error, name, look, color in zip(errors, ("1", "2"), ("-o", "--s"), (BLUE, ORANGE), strict=True):
-            one.plot(error, look, color=color, markersize=5, label=f"direction {name}")
+    *runs, third = axes
+    for one, step_size, letter, look in zip(runs, OVERSHOOT, "AB", ((RED, "--"), (BLACK, "-")), strict=True):
+        errors = closed_form(sigmas, 0 * sigmas, -torch.ones_like(sigmas), step_size=step_size, steps=34).T
+        for error, name, mark, color in zip(errors, ("1", "2"), ("-o", "--s"), (BLUE, ORANGE), strict=True):
+            one.plot(error[:17], mark, color=color, markersize=4, label=f"direction {name}")
         one.axhline(0, color=BLACK, linewidth=0.8)
+        losses = (sigmas[:, None] * errors).square().sum(0)
+        third.plot(losses, look[1], color=look[0])
+        first = int((losses < 1e-6).int().argmax())
+        third.plot([first], [losses[first]], "o", color=look[0], markersize=6)
+        third.text(
+            first - 1 - 6 * (letter == "B"), 3e-6 * (1 + 30 * (letter == "A")), letter, color=look[0], fontsize=12
+        )
         factors = ", ".join(f"{f:.1f}" for f in contraction_factors(sigmas, step_size=step_size).tolist())
-        said.append(f"step size {step_size}: factors {factors}")
-    return f"Signed errors of two directions against the step, both from -1 on. {'; '.join(said)}."
+        said.append(f"run {letter} has factors {factors} and comes below 1e-6 after {first} steps")
+    third.axhline(1e-6, color="0.5", linewidth=0.9, linestyle=":")
+    return f"Signed errors, both from -1 on, and the loss: {'; '.join(said)}."
 
 
 @lesson.figure(
@@ -405,24 +498,25 @@ def small_network(
     """Return flat weights and the loss, 1/2 mean squared error, of a tanh network with two hidden layers.
 
     It fits the Chebyshev polynomial cos(degree * arccos x) at `points` equidistant x in [-1, 1]; weights are
-    N(0, 1 / fan_in), biases 0, in float64.
+    N(0, 1 / fan_in), biases 0, in float64. The loss takes several weights at once, too: one row and one loss each.
     """
     generator = torch.Generator().manual_seed(seed)
     x = torch.linspace(-1, 1, points, dtype=torch.float64)[:, None]
     y = torch.cos(degree * torch.acos(x))
-    shapes = [shape for a, b in pairwise([1, width, width, 1]) for shape in ((a, b), (b,))]
+    shapes = [shape for a, b in pairwise([1, width, width, 1]) for shape in ((a, b), (1, b))]
     counts = [math.prod(shape) for shape in shapes]
     parts = [
         torch.randn(count, generator=generator, dtype=torch.float64) / math.sqrt(shape[0])
-        if len(shape) == 2
+        if place % 2 == 0
         else torch.zeros(count, dtype=torch.float64)
-        for shape, count in zip(shapes, counts, strict=True)
+        for place, (shape, count) in enumerate(zip(shapes, counts, strict=True))
     ]
 
     def loss(flat: Tensor) -> Tensor:
-        w1, b1, w2, b2, w3, b3 = (p.reshape(s) for p, s in zip(flat.split(counts), shapes, strict=True))
+        parts = zip(flat.split(counts, dim=-1), shapes, strict=True)
+        w1, b1, w2, b2, w3, b3 = (part.reshape(*flat.shape[:-1], *shape) for part, shape in parts)
         hidden = torch.tanh(torch.tanh(x @ w1 + b1) @ w2 + b2)
-        return 0.5 * (hidden @ w3 + b3 - y).square().mean()
+        return 0.5 * (hidden @ w3 + b3 - y).square().mean((-2, -1))
 
     return torch.cat(parts), loss
 
@@ -492,32 +586,83 @@ def past_the_border(*, start: int = 1100, steps: int = 80, step_size: float = 0.
     return found
 
 
+NETWORKS = 5
+
+
+@cache
+def past_crossing(*, step_size: float = 0.1, steps: int = 400, every: int = 20) -> dict[str, list[list[float]]]:
+    """Follow five networks past their border, as they are and without their moves along the sharpest direction.
+
+    Each starts at the first multiple of 100 steps at which its sharpness exceeds 2 / eta. Returns the sharpness of each
+    network, one every `every` steps: `with` the moves, and `without` them, where each update loses its component along
+    the eigenvector of the largest eigenvalue of the Hessian at its point.
+    """
+    _, loss = small_network()
+    generator = torch.Generator().manual_seed(1)
+    sharp = lambda one: sharpness(loss, one, generator=generator, tolerance=1e-3)  # noqa: E731
+    now = torch.stack([small_network(seed=seed)[0] for seed in range(NETWORKS)])
+    crossed: dict[int, Tensor] = {}
+    gradient = torch.func.grad(lambda rows: loss(rows).sum())
+    for step in itertools.count():
+        if step % 100 == 0:
+            crossed |= {i: now[i] for i in range(NETWORKS) if i not in crossed and sharp(now[i]) > 2 / step_size}
+            if len(crossed) == NETWORKS:
+                break
+        now = now - step_size * gradient(now)
+    start = torch.stack([crossed[i] for i in range(NETWORKS)])
+
+    found = {}
+    for name in ("with", "without"):
+        weights = start
+        vectors = torch.randn(start.shape, generator=generator, dtype=start.dtype)
+        found[name] = []
+        for step in range(steps + 1):
+            if step % every == 0:
+                found[name].append([sharp(one) for one in weights])
+            if name == "with":
+                weights = weights - step_size * gradient(weights)
+                continue
+            weights = weights.detach().requires_grad_()
+            (pull,) = torch.autograd.grad(loss(weights).sum(), weights, create_graph=True)
+            # Power iteration, which goes on from the vectors of the step before.
+            for _ in range(2 if step else 100):
+                (product,) = torch.autograd.grad(pull, weights, vectors, retain_graph=True)
+                vectors = product / product.norm(dim=1, keepdim=True)
+            pull = pull.detach()
+            along = (pull * vectors).sum(1, keepdim=True) * vectors
+            weights = weights.detach() - step_size * (pull - along)
+    return {name: [list(one) for one in zip(*rows, strict=True)] for name, rows in found.items()}
+
+
 @lesson.figure(
-    ["Jumps along the sharpest direction", "Sharpness"],
-    "steps after step 1,100",
+    ["One network: jumps along its sharpest direction", "Five networks: sharpness"],
+    ["steps after step 1,100", "steps after passing 20"],
     ["size of one jump", "$\\lambda_{max}$"],
-    size=(7.0, 3.0),
+    size=(8.0, 3.2),
     grid=(1, 2),
     yscale=["log", "linear"],
-    ylim=[(1e-5, 1e4), (14, 26)],
+    ylim=[(1e-5, 1e4), (14, 34)],
     legend=None,
 )
 def plot_frozen(left, second):
-    """Draw what happens past the border in the network, and in the quadratic with its curvature at step 1,100."""
-    found = past_the_border()
+    """Draw the jumps of the network and of its frozen quadratic, and five sharpnesses with and without such jumps."""
+    found, five = past_the_border(), past_crossing()
     left.plot(found["frozen"], "--", color=ORANGE)
     left.plot(found["network"], "-", color=BLUE)
     left.text(30, 600, "frozen quadratic", color=ORANGE, fontsize=12, ha="center")
     left.text(57, 0.2, "network", color=BLUE, fontsize=12)
-    second.plot(found["sharpness"], "-", color=BLUE)
-    second.axhline(found["sharpness"][0], color=ORANGE, linestyle="--")
+    for name, color, style in (("with", BLUE, "-"), ("without", RED, "--")):
+        for one in five[name]:
+            second.plot(np.linspace(0, 400, len(one)), one, style, color=color, linewidth=1.3)
     second.axhline(20, color="0.4", linestyle=":")
-    second.text(79, 20.25, "2/η = 20", color="0.3", fontsize=11, ha="right")
-    second.text(78, found["sharpness"][0] + 0.3, "frozen", color=ORANGE, fontsize=12, ha="right")
+    second.text(140, 30.5, "without these jumps", color=RED, fontsize=12, ha="center")
+    second.text(300, 15, "with them", color=BLUE, fontsize=12, ha="center")
+    lowest = max(min(one) for one in five["with"])
     return (
-        "Left: jumps along the sharpest direction grow on the frozen quadratic to "
-        f"{found['frozen'][-1]:.0e}, in the network to {max(found['network']):.2f}, where they shrink again. Right: its "
-        f"sharpness falls from {max(found['sharpness']):.1f} to {min(found['sharpness']):.1f}, below the border."
+        f"Left: the jumps on the frozen quadratic grow to {found['frozen'][-1]:.0e}, in the network to "
+        f"{max(found['network']):.2f}, then they die out. Right: with its jumps each sharpness falls below "
+        f"{math.ceil(lowest)}; "
+        f"without them all end above {math.floor(min(one[-1] for one in five['without']))}."
     )
 
 
@@ -530,7 +675,7 @@ class TrajectoryExplorer(Explorer):
         "Left: the path of the iterates over the contours of the loss, from the start to the solution w* = (1, 0.5). "
         "Right: the error along each of the two directions against the step, on a logarithmic axis."
     )
-    step_size = Slider("step size", "η", "How far one step goes along the negative gradient", 0.2, 0.005, 1.2, 0.005)
+    step_size = Slider("step size", "η", "How far one step goes along the negative gradient", 0.4, 0.02, 1.2, 0.005)
     sigma_1 = Slider("singular value", "σ₁", "How steep the loss is along the first direction", 1.5, 0.2, 3.0, 0.05)
     sigma_2 = Slider(
         "singular value",
@@ -615,9 +760,10 @@ class TrajectoryExplorer(Explorer):
         if not state["reveal"]:
             return text
         factors = " and ".join(f"{f:.2f}" for f in state["factors"])
+        curvatures = " and ".join(f"{1 - f:.2f}" for f in state["factors"])
         return (
-            f"{text} One step multiplies the errors by {factors}. Border: {stability_limit(sigma):.3f}; "
-            f"best step: {best_step(sigma):.3f}."
+            f"{text} 2ησ² is {curvatures}: one step multiplies the errors by {factors}. "
+            f"Border: {stability_limit(sigma):.3f}; best step: {best_step(sigma):.3f}."
         )
 
 
