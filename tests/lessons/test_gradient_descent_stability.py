@@ -87,36 +87,78 @@ def test_momentum_counts_are_those_of_a_run():
 def test_the_steps_picture_shows_the_counts():
     counts = lesson.step_counts()
     assert list(counts) == list(lesson.VERSIONS)
-    axes = lesson.FIGURES["steps"]().axes[0]
-    shown = [text.get_text() for text in axes.texts]
     for version, methods in counts.items():
-        for method, (whole, *parts) in methods.items():
-            said = lesson.rounded(whole)
-            assert (f"{said} {method}" if version == "raw" else said) in shown
-            assert len(parts) == 5
-    assert lesson.rounded(31_413_929) == "31,400,000"
-    assert lesson.rounded(7) == "7"
+        for method, found in methods.items():
+            assert found.shape == (6, len(lesson.GOALS))
+            assert (np.diff(found) >= 0).all(), (version, method)
+        assert methods["gradient descent"][0, 3] == lesson.fewest_steps(version)[0]
+    assert counts["standardised"]["with momentum"][0, 3] == lesson.fewest_with_momentum("standardised")[0]
+    first, second = lesson.FIGURES["steps"]().axes
+    shown = [line.get_ydata().tolist() for line in first.lines]
+    assert shown == [counts[version]["gradient descent"][0].tolist() for version in lesson.VERSIONS]
+    assert second.lines[-1].get_ydata().tolist() == counts["raw"]["conjugate gradients"][0].tolist()
+    assert all(tuple(line.get_xdata()) == lesson.GOALS for line in (*first.lines, *second.lines))
 
 
-def test_shares_by_direction_add_up_to_the_loss():
-    axes = lesson.FIGURES["versions"]().axes
-    for one, version in zip(axes, lesson.VERSIONS[1:], strict=True):
-        flat, shares = one.lines[0].get_data()
+def test_conjugate_gradients_by_the_textbook():
+    matrix, target = lesson.patients("centred", subset=1)
+    weights, residual = torch.zeros(11, dtype=torch.float64), target.clone()
+    pull = matrix.T @ residual
+    direction, losses = pull, [residual.square().sum()]
+    for _ in range(11):
+        image = matrix @ direction
+        length = pull @ pull / image.square().sum()
+        weights, residual = weights + length * direction, residual - length * image
+        losses.append((target - matrix @ weights).square().sum())
+        pull, before = matrix.T @ residual, pull
+        direction = pull + pull @ pull / (before @ before) * direction
+    fit = torch.linalg.lstsq(matrix, target[:, None], driver="gelsd").solution[:, 0]
+    least = (target - matrix @ fit).square().sum()
+    left = (torch.stack(losses) - least) / (losses[0] - least)
+    assert np.allclose(lesson.conjugate_left("centred", subset=1, steps=11), left, atol=1e-6)
+
+
+def test_whitened_columns_need_one_step():
+    assert lesson.whitened_steps() == 1
+    assert lesson.whitened_steps(share=1e-12) == 1
+
+
+def test_the_staircases_hold_the_share_of_all_flatter_directions():
+    (axes,) = lesson.FIGURES["versions"]().axes
+    for version in lesson.VERSIONS:
+        ratios, held = line_labelled(axes, version).get_data()
         matrix, target = lesson.patients(version)
         left, values, _ = np.linalg.svd(matrix.numpy(), full_matrices=False)
-        parts = (left.T @ target.numpy()) ** 2
-        assert np.allclose(shares, parts / parts.sum(), atol=1e-9)
-        assert np.allclose(flat, (values / values[0]) ** 2)
-        late = parts[(values / values[0]) ** 2 < 1e-3].sum() / parts.sum()
-        assert f"{late:.0%}" in [text.get_text() for text in one.texts]
+        parts, flat = (left.T @ target.numpy()) ** 2, (values / values[0]) ** 2
+        for place, share in zip(ratios[1::2], held[1::2], strict=True):
+            assert share == pytest.approx(parts[flat <= place * (1 + 1e-9)].sum() / parts.sum(), abs=1e-6)
+        waits = lesson.waited_for(version, 0.01)
+        assert parts[flat < waits * (1 - 1e-9)].sum() / parts.sum() <= 0.01
+        assert parts[flat <= waits * (1 + 1e-9)].sum() / parts.sum() > 0.01
+
+
+def test_the_stacked_terms_add_up_to_the_curve_of_the_hook():
+    (axes,) = lesson.FIGURES["terms"]().axes
+    times, total = axes.lines[0].get_data()
+    left = removable_left("raw", lesson.best_of_sweep(), 2000).numpy()
+    assert np.allclose(np.interp(times[times < 2000], np.arange(2001), left), total[times < 2000], atol=2e-4)
+    assert len(axes.collections) == 11
+
+
+def test_without_the_mean_subtracted_the_target_is_that_of_the_data():
+    (_, kept), (_, less) = lesson.patients(keep_mean=True), lesson.patients()
+    assert float(kept.mean()) == pytest.approx(152.13, abs=0.01)
+    assert torch.allclose(kept - kept.mean(), less)
 
 
 def test_both_runs_of_the_second_prediction():
-    axes = lesson.FIGURES["overshoot"]().axes
+    *axes, losses = lesson.FIGURES["overshoot"]().axes
     for one, step_size in zip(axes, (0.1, 0.2), strict=True):
         for name, sigma in (("1", 2.0), ("2", 1.0)):
             errors = line_labelled(one, f"direction {name}").get_ydata()
             assert np.allclose(errors, -((1 - 2 * step_size * sigma**2) ** np.arange(17)))
+    dots = [line.get_xdata()[0] for line in losses.lines if len(line.get_xdata()) == 1]
+    assert dots == [31, 16]
 
 
 def test_the_network_stays_near_its_border_and_the_control_passes_it():
@@ -140,10 +182,25 @@ def test_past_the_border_the_frozen_quadratic_explodes_and_the_network_does_not(
     assert max(found["sharpness"]) > 20 > min(found["sharpness"])
 
 
+def test_without_its_jumps_the_sharpness_of_each_network_rises_past_the_border():
+    found = lesson.past_crossing()
+    for with_jumps, without in zip(found["with"], found["without"], strict=True):
+        assert with_jumps[0] == pytest.approx(without[0], rel=1e-2)
+        assert with_jumps[0] > 20 > min(with_jumps)
+        assert (np.diff(without) > 0).all()
+
+
+def test_a_network_by_itself_moves_as_in_the_batch():
+    rows = torch.stack([lesson.small_network(seed=seed)[0] for seed in range(3)])
+    _, loss = lesson.small_network()
+    assert torch.allclose(loss(rows), torch.stack([loss(row) for row in rows]))
+    assert loss(rows[0]).shape == ()
+
+
 def test_the_explorer_says_what_a_loop_finds_at_every_setting():
     explorer = lesson.TrajectoryExplorer()
     grid = itertools.product(
-        (0.005, 0.2, 0.45, 1.2), (0.2, 1.0, 3.0), (0.0, 0.6, 3.0), (-1.5, 1.0), (0.5, 2.5), (False, True)
+        (0.02, 0.2, 0.45, 1.2), (0.2, 1.0, 3.0), (0.0, 0.6, 3.0), (-1.5, 1.0), (0.5, 2.5), (False, True)
     )
     for step_size, sigma_1, sigma_2, start_1, start_2, reveal in grid:
         _, words = explorer.frame(

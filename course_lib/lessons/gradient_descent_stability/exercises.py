@@ -120,7 +120,7 @@ def _off_ties(singular_value, share, accuracy):
     "01.3", "How many steps", difficulty=2, minutes=8,
     prompt="Write `first_step_below(singular_value, step_size, accuracy)`: from $w_0 = 0$ on the loss $(y - \\sigma w)^2$, "
     "by (01.2), the first whole number $t$ with $|w_t - w^*| < \\varepsilon |w^*|$. You may assume "
-    "$0 < \\eta < 1/\\sigma^2$ and $0 < \\varepsilon < 1$. Both $\\eta$ below and above $1/(2\\sigma^2)$ will be tried.",
+    "$0 < \\eta < 1/\\sigma^2$ and $0 < \\varepsilon < 1$; any such numbers may come.",
     # Both sides of 1 / (2 sigma^2): below it the iterates approach from one side, above it they overshoot.
     draw=inputs(
         singular_value=uniform(0.5, 2.0, digits=1), share=uniform(0.08, 0.92), goal=one_of(0.5, 0.1, 0.01, 0.001),

@@ -140,7 +140,7 @@ def run_of_patients(step_size: float, *, steps: int = 10_000) -> np.ndarray:
 
 
 @lesson.figure(
-    "Half a percent longer, and the best step explodes",
+    "Half a percent more, and the best step size explodes",
     "step t",
     "share of the removable loss left",
     size=(6.0, 3.0),
@@ -157,8 +157,8 @@ def plot_hook(axes):
     steps, said = np.arange(1, 10_001), []
     for share, name, color, style, place in (
         (0.02, "a fiftieth of it", ORANGE, "--", (1500, 1.15)),
-        (best / limit, "the best of 60 steps", BLUE, "-", (700, 0.12)),
-        (1.005, "half a percent longer", RED, "-.", (30, 6.0)),
+        (best / limit, "the best of 60", BLUE, "-", (700, 0.12)),
+        (1.005, "half a percent more", RED, "-.", (30, 6.0)),
     ):
         left = run_of_patients(share * limit)[1:]
         axes.plot(steps, np.clip(left, 0, 1e6), style, color=color, label=name)
@@ -169,7 +169,7 @@ def plot_hook(axes):
 
 
 @lesson.figure(
-    "The same best step, carried on",
+    "The same best step size, carried on",
     "step t",
     "share of the removable loss left",
     size=(6.0, 3.0),
@@ -275,7 +275,7 @@ def waited_for(version: str, goal: float) -> float:
 @lesson.figure(
     "How much do the flattest directions hold together?",
     "$\\sigma_i^2 / \\sigma_{max}^2$",
-    "share held up to there",
+    "share of the removable loss",
     size=(6.8, 3.4),
     xscale="log",
     yscale="log",
@@ -346,7 +346,7 @@ def rounded(count: float) -> str:
     xscale="log",
     yscale="log",
     xlim=(0.13, 0.0008),
-    ylim=(0.7, 3e8),
+    ylim=(0.7, 4e8),
     legend=None,
 )
 def plot_steps(left, second):
@@ -358,14 +358,16 @@ def plot_steps(left, second):
         found = counts[version][method]
         axes.plot(GOALS, found[0], style, color=color, linewidth=2)
         axes.fill_between(GOALS, found.min(0), found.max(0), color=color, alpha=0.2, linewidth=0)
-        axes.text(0.09, place, name, color=color, fontsize=10, va="center")
+        axes.text(*place, name, color=color, fontsize=10, va="center", ha="right")
 
-    for (version, look), place in zip(LOOKS.items(), (1.5e7, 6e4, 40, 1.2), strict=True):
+    for (version, look), place in zip(
+        LOOKS.items(), ((0.0011, 1.3e7), (0.0011, 8e5), (0.0011, 1.7e4), (0.0011, 900)), strict=True
+    ):
         draw(left, version, "gradient descent", look, place, version)
-    for version, place in (("raw", 5e4), ("standardised", 1)):
+    for version, place in (("raw", (0.0011, 4e4)), ("standardised", (0.0011, 1.6))):
         name = f"momentum, {version}"
         draw(second, version, "with momentum", LOOKS[version], place, name)
-    draw(second, "raw", "conjugate gradients", (BLACK, "-"), 40, "conjugate gradients, raw")
+    draw(second, "raw", "conjugate gradients", (BLACK, "-"), (0.0011, 90), "conjugate gradients, raw")
     for axes in (left, second):
         axes.set_xticks([0.1, 0.01, 0.001], ["10%", "1%", "0.1%"])
         axes.set_xticks([], minor=True)
@@ -430,12 +432,12 @@ def plot_worst_rate(axes, singular_values: Tensor):
     lines(axes, steps, dict(zip(labels, curves.T, strict=True)), linewidth=1.2)
     axes.plot(steps, curves.max(axis=1), "-", color=BLACK, linewidth=3, alpha=0.55, label="largest of them")
     axes.axvline(limit, color=RED, linestyle=":", label="limit $1/\\sigma_{max}^2$")
-    axes.plot([best], [rate], "o", color=BLACK, markersize=8, label=f"best step {best:.4f}")
+    axes.plot([best], [rate], "o", color=BLACK, markersize=8, label=f"best {best:.4f}")
     axes.axhline(1, color=BLACK, linewidth=0.8, linestyle="--")
     axes.set_xlim(0, steps[-1])
     return (
         f"The size of {len(singular_values)} factors against the step size. The largest is a V: its left arm is "
-        f"the flattest direction, its right arm the steepest. Best step {best:.4f}, rate {rate:.3f}; limit {limit:.4f}."
+        f"the flattest direction, its right arm the steepest. Best step size {best:.4f}, rate {rate:.3f}; limit {limit:.4f}."
     )
 
 
@@ -635,7 +637,7 @@ def past_crossing(*, step_size: float = 0.1, steps: int = 400, every: int = 20) 
 
 
 @lesson.figure(
-    ["One network: jumps along its sharpest direction", "Five networks: sharpness"],
+    ["Jumps of one network", "Sharpness of five networks"],
     ["steps after step 1,100", "steps after passing 20"],
     ["size of one jump", "$\\lambda_{max}$"],
     size=(8.0, 3.2),
@@ -763,7 +765,7 @@ class TrajectoryExplorer(Explorer):
         curvatures = " and ".join(f"{1 - f:.2f}" for f in state["factors"])
         return (
             f"{text} 2ησ² is {curvatures}: one step multiplies the errors by {factors}. "
-            f"Border: {stability_limit(sigma):.3f}; best step: {best_step(sigma):.3f}."
+            f"Border: {stability_limit(sigma):.3f}; best step size: {best_step(sigma):.3f}."
         )
 
 
@@ -788,7 +790,7 @@ overshoot_prediction = lesson.prediction(
         "Run A": "Overshooting costs nothing by itself: only the size of what is left counts, and A's slower direction is "
         "direction 2.",
         "Both at the same step": "They would if both runs had the same slowest direction with the same size of error.",
-        "Run B": right("The longer step helps direction 2, which held run A up, by more than direction 1 loses."),
+        "Run B": right("The larger step size helps direction 2, which held run A up, by more than direction 1 loses."),
         "Run A, since B diverges": "An overshoot grows only if it is longer than the error before it. Here it is shorter.",
     },
     reveal=plot_overshoot,
@@ -801,9 +803,9 @@ border_prediction = lesson.prediction(
         "Training diverges": "On a fixed quadratic it would. Here the jumps themselves move the weights to where the loss "
         "is less sharp.",
         "It stays near 20, and the loss still falls": right(
-            "Past 20 jumps grow, and jumps lower the sharpness. Growth and push-back balance."
+            "Past 20 jumps grow, and jumps lower the sharpness: without them it goes on rising."
         ),
-        "It keeps growing, and training does not care": "So it does with the shorter step, below its own border of "
+        "It keeps growing, and training does not care": "So it does with the smaller step size, below its own border of "
         "40. Past its border a run cannot ignore the sharpest direction for long.",
         "It falls back to about 10, again and again": "It does fall when jumps are large, from 24 to 16, "
         "but then grows back, and later swings are small.",

@@ -11,7 +11,7 @@ from course_lib.teaching import edit
 
 GIVES_AWAY = {
     "01.P1": [r"31 million", r"31\.4", r"plot_wait"],
-    "01.P2": [r"16 steps", r"Run B needs", r"after 31 steps"],
+    "01.P2": [r"(?i)both .*below and above", r"(?i)cautious", r"16 steps", r"Run B needs", r"after 31 steps"],
     "01.P3": [r"(?i)edge of stability", r"(?i)stays near its border", r"19\.9", r"frozen quadratic"],
 }
 
@@ -198,7 +198,8 @@ NEIGHBOURS = {
     "01.7": ("1.01 * float(2 / curvature)", "1.01 * float(1 / curvature)"),
     "01.b1": ("long_run = lesson.train_network(0.1)", "long_run = lesson.train_network(0.05)"),
     "01.b2": ("control = lesson.train_network(0.05)", "control = lesson.train_network(0.1)"),
-    "01.b3": ('past["frozen"][-1], at_least', 'past["network"][-1], at_least'),
-    "01.c1": ('for v in ("centred", "standardised"))', 'for v in ("centred", "scaled"))'),
-    "01.c2": ('counts["raw"]["with momentum"]', 'counts["scaled"]["with momentum"]'),
+    "01.b3": ('past["frozen"][-1] / past', 'past["network"][0] / past'),
+    "01.b4": ('for one in five["without"]]', 'for one in five["with"]]'),
+    "01.c1": ('counts["standardised"]["gradient descent"]', 'counts["scaled"]["gradient descent"]'),
+    "01.c2": ('counts["raw"]["conjugate gradients"]', 'counts["raw"]["with momentum"]'),
 }  # fmt: skip
