@@ -58,7 +58,7 @@ def test_worst_rate_is_the_largest_curve_and_lowest_at_the_best_step():
     rates = np.abs(1 - 2 * step_sizes * SPECTRUM.numpy()[:, None] ** 2)
     assert_line(largest, step_sizes, rates.max(axis=0))
     best = best_step(SPECTRUM)
-    point = line_labelled(axes, f"best step {best:.4f}")
+    point = line_labelled(axes, f"best {best:.4f}")
     assert_line(point, [best], [(2**2 - 0.8**2) / (2**2 + 0.8**2)])
     assert largest.get_ydata().min() >= point.get_ydata()[0] - 1e-12
     assert (
