@@ -47,7 +47,7 @@ LESSONS = tuple(
     Lesson(*row)
     for row in (
         ("00", "start_here", "Start here", "", "", 20),
-        ("01", "gradient_descent_stability", "Why the largest safe step can be too small", "I", "00", 67),
+        ("01", "gradient_descent_stability", "Why the largest safe step can be too small", "I", "00", 69),
         ("02", "stochastic_gradient_descent", "Must SGD jitter for ever?", "I", "01", 72),
         ("03", "ridge_noise_and_map", "Ridge regression: noise, penalty, prior", "I", "01 02", 85),
         ("04", "steepest_descent", "Steepest descent in other norms", "I", "01", 90),

@@ -142,7 +142,7 @@ def run_of_patients(step_size: float, *, steps: int = 10_000) -> np.ndarray:
 @lesson.figure(
     "Half a percent more, and the best step size explodes",
     "step t",
-    "share of the removable loss left",
+    "removable loss left",
     size=(5.8, 2.6),
     xscale="log",
     yscale="log",
@@ -158,7 +158,7 @@ def plot_hook(axes):
     for share, name, color, style, place in (
         (0.02, "a fiftieth of it", ORANGE, "--", (1500, 1.15)),
         (best / limit, "the best of 60", BLUE, "-", (700, 0.12)),
-        (1.005, "half a percent more", RED, "-.", (30, 6.0)),
+        (1.005, "half a percent more", RED, "-.", (14, 6.0)),
     ):
         left = run_of_patients(share * limit)[1:]
         axes.plot(steps, np.clip(left, 0, 1e6), style, color=color, label=name)
@@ -171,7 +171,7 @@ def plot_hook(axes):
 @lesson.figure(
     "The same best step size, carried on",
     "step t",
-    "share of the removable loss left",
+    "removable loss left",
     size=(5.8, 2.6),
     xscale="log",
     yscale="log",
@@ -205,7 +205,7 @@ def plot_wait(axes):
 @lesson.figure(
     "Eleven directions: how steep each is, and what it holds",
     "$\\sigma_i^2 / \\sigma_{max}^2$ (steep on the right)",
-    "share of the removable loss",
+    "share $c_i$ of the loss",
     size=(5.8, 2.5),
     xscale="log",
     xlim=(5e-9, 5),
@@ -231,7 +231,7 @@ def plot_directions(axes):
 @lesson.figure(
     "The same loss, direction by direction",
     "step t",
-    "share of the removable loss left",
+    "removable loss left",
     size=(5.8, 2.6),
     xscale="log",
     xlim=(1, 3e8),
@@ -275,13 +275,13 @@ def waited_for(version: str, goal: float) -> float:
 @lesson.figure(
     "How much do the flattest directions hold together?",
     "$\\sigma_i^2 / \\sigma_{max}^2$",
-    "share of the removable loss",
+    "share held",
     size=(6.2, 2.8),
     xscale="log",
     yscale="log",
     xlim=(8e-9, 2),
     ylim=(4e-4, 1.5),
-    legend="lower right",
+    legend=None,
 )
 def plot_versions(axes):
     """Draw the share of the removable loss that directions of at most each curvature hold, for four versions."""
@@ -299,6 +299,8 @@ def plot_versions(axes):
             label=version,
         )
         axes.plot([waited_for(version, 0.01)], [0.01], "o", color=color, markersize=7)
+        place, side = (0.7, "right") if version == "scaled" else (1.4, "left")
+        axes.text(place * flat[0], 0.0022, version, color=color, fontsize=11, ha=side, va="center")
         said.append(f"{version} {waited_for(version, 0.01):.1e}")
     for goal in (0.1, 0.01, 0.001):
         axes.axhline(goal, color="0.5", linewidth=0.8, linestyle=":")
