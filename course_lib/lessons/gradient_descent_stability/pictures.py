@@ -382,7 +382,7 @@ OVERSHOOT = (0.1, 0.2)
 @lesson.figure(
     ["Run A, η = 0.1", "Run B, η = 0.2", "Loss of both"],
     "step t",
-    ["error $w_t[i] - w^*[i]$", "", "loss"],
+    ["error $w_t[i] - w^*[i]$", "error", "loss"],
     size=(7.6, 2.4),
     grid=(1, 3),
     xlim=[(-0.5, 16.5), (-0.5, 16.5), (0, 34)],
@@ -691,7 +691,7 @@ class TrajectoryExplorer(Explorer):
         "start, first entry", "w₀[1]", "Where the iterates start, along the first direction", -1.5, -2.5, 2.5, 0.1
     )
     start_2 = Slider(
-        "start, second entry", "w₀[2]", "Where the iterates start, along the second direction", -1.5, -2.5, 2.5, 0.1
+        "start, second entry", "w₀[2]", "Where the iterates start, along the second direction", -1.4, -2.5, 2.5, 0.1
     )
     reveal = Switch(
         "Show factors and border", "Show what a step multiplies each error by, the border and the best step"
