@@ -143,7 +143,7 @@ def run_of_patients(step_size: float, *, steps: int = 10_000) -> np.ndarray:
     "Half a percent more, and the best step size explodes",
     "step t",
     "removable loss left",
-    size=(5.8, 2.6),
+    size=(5.4, 2.4),
     xscale="log",
     yscale="log",
     xlim=(1, 10_000),
@@ -172,7 +172,7 @@ def plot_hook(axes):
     "The same best step size, carried on",
     "step t",
     "removable loss left",
-    size=(5.8, 2.6),
+    size=(5.4, 2.4),
     xscale="log",
     yscale="log",
     xlim=(1, 1e8),
@@ -232,7 +232,7 @@ def plot_directions(axes):
     "The same loss, direction by direction",
     "step t",
     "removable loss left",
-    size=(5.8, 2.6),
+    size=(5.4, 2.4),
     xscale="log",
     xlim=(1, 3e8),
     ylim=(0, 1),
@@ -276,7 +276,7 @@ def waited_for(version: str, goal: float) -> float:
     "How much do the flattest directions hold together?",
     "$\\sigma_i^2 / \\sigma_{max}^2$",
     "share held",
-    size=(6.2, 2.8),
+    size=(5.8, 2.6),
     xscale="log",
     yscale="log",
     xlim=(8e-9, 2),
@@ -342,13 +342,13 @@ def rounded(count: float) -> str:
     ["Gradient descent", "Other methods"],
     "removable loss left",
     "steps",
-    size=(7.0, 2.9),
+    size=(6.6, 2.7),
     grid=(1, 2),
     subplots={"sharey": True},
     xscale="log",
     yscale="log",
     xlim=(0.13, 0.0008),
-    ylim=(0.7, 4e8),
+    ylim=(0.3, 4e8),
     legend=None,
 )
 def plot_steps(left, second):
@@ -366,7 +366,7 @@ def plot_steps(left, second):
         LOOKS.items(), ((0.0011, 1.3e7), (0.0011, 8e5), (0.0011, 1.7e4), (0.0011, 900)), strict=True
     ):
         draw(left, version, "gradient descent", look, place, version)
-    for version, place in (("raw", (0.0011, 4e4)), ("standardised", (0.0011, 1.6))):
+    for version, place in (("raw", (0.0011, 4e4)), ("standardised", (0.0011, 0.75))):
         name = f"momentum, {version}"
         draw(second, version, "with momentum", LOOKS[version], place, name)
     draw(second, "raw", "conjugate gradients", (BLACK, "-"), (0.0011, 90), "conjugate gradients, raw")
@@ -383,7 +383,7 @@ OVERSHOOT = (0.1, 0.2)
     ["Run A, η = 0.1", "Run B, η = 0.2", "Loss of both"],
     "step t",
     ["error $w_t[i] - w^*[i]$", "error", "loss"],
-    size=(7.6, 2.4),
+    size=(7.2, 2.3),
     grid=(1, 3),
     xlim=[(-0.5, 16.5), (-0.5, 16.5), (0, 34)],
     ylim=[(-1.15, 1.15), (-1.15, 1.15), (1e-8, 10)],
@@ -416,7 +416,7 @@ def plot_overshoot(*axes):
     "Only the two extreme directions decide",
     "step size $\\eta$",
     "$|1 - 2\\eta\\sigma_i^2|$",
-    size=(5.8, 2.8),
+    size=(5.4, 2.7),
     ylim=(0, 1.35),
     legend={"loc": "upper center", "ncols": 3, "fontsize": 8},
     example=lambda: SPECTRUM,
@@ -444,7 +444,7 @@ def plot_worst_rate(axes, singular_values: Tensor):
     "Tilted ellipses have axes, too",
     "$w[1]$",
     "$w[2]$",
-    size=(3.8, 3.2),
+    size=(3.5, 3.0),
     xlim=(-2.4, 2.4),
     ylim=(-2.4, 2.4),
     aspect="equal",
@@ -544,7 +544,7 @@ def train_network(step_size: float, *, steps: int = 4000, every: int = 100) -> t
     "The sharpness, with each step's border",
     "step t",
     "$\\lambda_{max}$",
-    size=(5.6, 2.6),
+    size=(5.2, 2.4),
     ylim=(0, 44),
     legend=None,
 )
@@ -639,7 +639,7 @@ def past_crossing(*, step_size: float = 0.1, steps: int = 400, every: int = 20) 
     ["Jumps of one network", "Sharpness of five networks"],
     ["steps after step 1,100", "steps after passing 20"],
     ["size of one jump", "$\\lambda_{max}$"],
-    size=(7.0, 2.6),
+    size=(6.6, 2.4),
     grid=(1, 2),
     yscale=["log", "linear"],
     ylim=[(1e-5, 1e4), (13, 34)],
