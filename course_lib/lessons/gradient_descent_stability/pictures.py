@@ -156,7 +156,7 @@ def plot_hook(axes):
     limit = stability_limit(spectrum("raw")[0])
     steps, said = np.arange(1, 10_001), []
     for share, name, color, style, place in (
-        (0.02, "a fiftieth of it", ORANGE, "--", (1500, 1.15)),
+        (0.02, "a fiftieth of it", ORANGE, "--", (1100, 1.15)),
         (best / limit, "the best of 60", BLUE, "-", (700, 0.12)),
         (1.005, "half a percent more", RED, "-.", (14, 6.0)),
     ):
@@ -417,7 +417,7 @@ def plot_overshoot(*axes):
     "step size $\\eta$",
     "$|1 - 2\\eta\\sigma_i^2|$",
     size=(5.4, 2.7),
-    ylim=(0, 1.35),
+    ylim=(0, 1.75),
     legend={"loc": "upper center", "ncols": 3, "fontsize": 8},
     example=lambda: SPECTRUM,
 )
