@@ -752,13 +752,14 @@ class TrajectoryExplorer(Explorer):
         """Say what 40 steps do to the error along each direction, and on request the factors, border and best step."""
         sigma, said = state["sigma"], []
         for i, name in enumerate("₁₂"):
-            sizes = (abs(float(state["iterates"][k, i]) - float(self.solution[i])) for k in (0, 1, -1))
+            errors = (float(state["iterates"][k, i]) - float(self.solution[i]) for k in (0, 1, -1))
             first, second, last = (
-                "more than 100,000" if size > 1e5 else "below 1e-6" if size < 1e-6 else f"{size:.3g}" for size in sizes
+                "size over 100,000" if abs(e) > 1e5 else "size below 1e-6" if abs(e) < 1e-6 else f"{e:.3g}"
+                for e in errors
             )
             stays = f" and stays, since σ{name} = 0" if float(sigma[i]) == 0 else ""
             said.append(f"direction {i + 1}: {first}, {second}, {last}{stays}")
-        text = f"Size of the error at the start, after 1 and after {self.steps} steps. In {'; in '.join(said)}."
+        text = f"Error at the start, after 1 and after {self.steps} steps. In {'; in '.join(said)}."
         if not state["reveal"]:
             return text
         factors = " and ".join(f"{f:.2f}" for f in state["factors"])
