@@ -59,7 +59,7 @@ def ridge(
     *,
     system: Literal["auto", "primal", "dual"] = "auto",
 ) -> Float[Tensor, " columns"]:
-    """Return (X^T X + lambda I)^-1 X^T y = X^T (X X^T + lambda I)^-1 y (03.2, 03.13).
+    """Return (X^T X + lambda I)^-1 X^T y = X^T (X X^T + lambda I)^-1 y (03.2, 03.9).
 
     The two sides are equal for every lambda > 0. The left one ("primal") solves for d unknowns, the right one
     ("dual") for m; "auto" takes the smaller system, which is cheaper and never worse conditioned.
@@ -76,7 +76,7 @@ def ridge(
 
 
 def ridge_flops(rows: int, columns: int, *, system: Literal["auto", "primal", "dual"] = "auto") -> float:
-    """Count the leading operations: 2 m d k for the Gram matrix and k^3 / 3 for its Cholesky factor (03.14).
+    """Count the leading operations: 2 m d k for the Gram matrix and k^3 / 3 for its Cholesky factor.
 
     k is the number of unknowns: d in the primal, m in the dual system. An addition and a multiplication count
     as two. Terms of second order (triangular solves, products with a vector) are left out.
@@ -155,13 +155,97 @@ def three_point_noise(
     return sides[shown].T, chances[shown].prod(dim=1)
 
 
+# The same weights from other codes, which know nothing of the penalty
+
+
+def fit_noisy_rows(
+    matrix: Float[Tensor, "rows columns"],
+    target: Float[Tensor, " rows"],
+    *,
+    noise: float,
+    copies: int,
+    generator: torch.Generator,
+) -> Float[Tensor, " columns"]:
+    """Return plain least squares on many copies of X, each with fresh noise N(0, sigma^2) on every entry.
+
+    For ever more copies it goes to the minimiser of (03.1), which is ridge with lambda = m sigma^2.
+
+    Raises:
+        ValueError: `noise` is negative or not finite, or `copies` is below 1.
+    """
+    _check_noise(noise)
+    if copies < 1:
+        raise ValueError(f"copies must be 1 or more, got {copies}")
+    drawn = torch.randn(
+        (copies, *matrix.shape), generator=generator, dtype=matrix.dtype, device=matrix.device
+    )
+    noisy_rows = (matrix + noise * drawn).reshape(-1, matrix.shape[1])
+    return torch.linalg.lstsq(noisy_rows, target.repeat(copies)[:, None]).solution[:, 0]
+
+
+def most_probable(
+    matrix: Float[Tensor, "rows columns"],
+    target: Float[Tensor, " rows"],
+    *,
+    noise_variance: float,
+    prior_variance: float,
+) -> Float[Tensor, " columns"]:
+    """Return the top of the density of w given y, for w ~ N(0, p I) and y = X w + N(0, v I) (03.4).
+
+    The density is that of `torch.distributions`, its slope and curvature come from autograd; the logarithm is
+    quadratic, so that one step of Newton's method from 0 ends at the top.
+
+    Raises:
+        ValueError: a variance is not above 0 (from `torch.distributions`).
+    """
+
+    def log_density(w: Tensor) -> Tensor:
+        prior = torch.distributions.Normal(0.0, math.sqrt(prior_variance))
+        likelihood = torch.distributions.Normal(matrix @ w, math.sqrt(noise_variance))
+        return prior.log_prob(w).sum() + likelihood.log_prob(target).sum()
+
+    start = matrix.new_zeros(matrix.shape[1], requires_grad=True)
+    (slope,) = torch.autograd.grad(log_density(start), start)
+    curvature = torch.autograd.functional.hessian(log_density, start)
+    return -torch.linalg.solve(curvature, slope).detach()
+
+
+def matching_penalty(
+    matrix: Float[Tensor, "rows columns"],
+    target: Float[Tensor, " rows"],
+    weights: Float[Tensor, " columns"],
+    *,
+    low: float = 1e-3,
+    high: float = 1e3,
+) -> float:
+    """Return the lambda in [low, high] for which the ridge solution is nearest to `weights`, by search.
+
+    The distance is taken on ever finer logarithmic grids around the best point of the last one.
+
+    Raises:
+        ValueError: not 0 < `low` < `high`.
+    """
+    if not 0 < low < high:
+        raise ValueError(f"low and high must satisfy 0 < low < high, got {low} and {high}")
+    left, s, right = torch.linalg.svd(matrix, full_matrices=False)
+    along = left.T @ target
+    first, last = math.log(low), math.log(high)
+    for _ in range(6):
+        grid = torch.linspace(first, last, 61, dtype=torch.float64).tolist()
+        fits = [right.T @ (s / (s.square() + math.exp(t)) * along) for t in grid]
+        best = grid[int(torch.stack([(fit - weights).norm() for fit in fits]).argmin())]
+        step = (last - first) / 60
+        first, last = max(best - step, math.log(low)), min(best + step, math.log(high))
+    return math.exp(best)
+
+
 # Noisy stochastic gradient descent on one sample
 
 
 def noisy_sgd(
     x: float, y: float, start: float, noise: Float[Tensor, "steps paths"], *, step_size: float
 ) -> Float[Tensor, "steps_and_start paths"]:
-    """Return w_0, ..., w_T of w_{t+1} = w_t - eta ((x + N_t) w_t - y)(x + N_t), run as written (03.4).
+    """Return w_0, ..., w_T of w_{t+1} = w_t - eta ((x + N_t) w_t - y)(x + N_t), run as written (03.10).
 
     Shapes: `noise` holds N_t, one row a step and one column a path; the result has one row more.
     """
@@ -173,12 +257,12 @@ def noisy_sgd(
 
 
 def mean_factor(x: float, *, noise: float, step_size: float) -> float:
-    """E a = 1 - eta (x^2 + sigma^2), for the random factor a = 1 - eta (x + N)^2 (03.5)."""
+    """E a = 1 - eta (x^2 + sigma^2), for the random factor a = 1 - eta (x + N)^2 (03.11)."""
     return 1 - step_size * (x**2 + noise**2)
 
 
 def second_moment_factor(x: float, *, noise: float, step_size: float) -> float:
-    """E a^2 = 1 - 2 eta (x^2 + sigma^2) + eta^2 (x^4 + 6 x^2 sigma^2 + 3 sigma^4) (03.6)."""
+    """E a^2 = 1 - 2 eta (x^2 + sigma^2) + eta^2 (x^4 + 6 x^2 sigma^2 + 3 sigma^4) (03.12)."""
     fourth = x**4 + 6 * x**2 * noise**2 + 3 * noise**4
     return 1 - 2 * step_size * (x**2 + noise**2) + step_size**2 * fourth
 
@@ -192,7 +276,7 @@ def _check_input(x: float, noise: float) -> None:
 
 
 def mean_limit(x: float, *, noise: float) -> float:
-    """2 / (x^2 + sigma^2): E w_t converges exactly for steps in (0, limit) (03.5).
+    """2 / (x^2 + sigma^2): E w_t converges exactly for steps in (0, limit) (03.11).
 
     Raises:
         ValueError: `noise` is negative or not finite, or x and `noise` are both 0.
@@ -202,7 +286,7 @@ def mean_limit(x: float, *, noise: float) -> float:
 
 
 def second_moment_limit(x: float, *, noise: float) -> float:
-    """2 (x^2 + sigma^2) / (x^4 + 6 x^2 sigma^2 + 3 sigma^4): E w_t^2 stays bounded below it (03.6).
+    """2 (x^2 + sigma^2) / (x^4 + 6 x^2 sigma^2 + 3 sigma^4): E w_t^2 stays bounded below it (03.12).
 
     Never above `mean_limit`, since (E a)^2 <= E a^2; equal to it only without noise.
 
@@ -216,7 +300,7 @@ def second_moment_limit(x: float, *, noise: float) -> float:
 def moments(
     x: float, y: float, start: float, *, noise: float, step_size: float, steps: int
 ) -> tuple[Float[Tensor, " steps_and_start"], Float[Tensor, " steps_and_start"]]:
-    """Return E w_t and E w_t^2 for t = 0, ..., T, by their exact recursions (03.5, 03.7).
+    """Return E w_t and E w_t^2 for t = 0, ..., T, by their exact recursions.
 
     With u = x + N and a = 1 - eta u^2:  E w' = E a E w + eta y x  and
     E w'^2 = E a^2 E w^2 + 2 eta y E[a u] E w + eta^2 y^2 E u^2, where E[a u] = x - eta (x^3 + 3 x sigma^2).
@@ -239,7 +323,7 @@ def moments(
 
 
 def stationary_moments(x: float, y: float, *, noise: float, step_size: float) -> tuple[float, float]:
-    """Return the limits of E w_t, which is the ridge solution x y / (x^2 + sigma^2), and of Var w_t (03.5, 03.7).
+    """Return the limits of E w_t, which is the ridge solution x y / (x^2 + sigma^2), and of Var w_t.
 
     Ranges: 0 < eta < `second_moment_limit`.
 
@@ -265,7 +349,7 @@ def stationary_moments(x: float, y: float, *, noise: float, step_size: float) ->
 def typical_factor(
     x: float, *, noise: float, step_sizes: Float[Tensor, " step_sizes"]
 ) -> Float[Tensor, " step_sizes"]:
-    """exp(E log|1 - eta (x + N)^2|): the factor a step of almost every single path with y = 0 (03.8).
+    """exp(E log|1 - eta (x + N)^2|): the factor a step of almost every single path with y = 0 (03.13).
 
     With N = sigma Z and the roots b of 1 - eta (x + sigma b)^2, the logarithm is a sum of two terms log|Z - b|.
     They are singular on the real line, so the integral over z is moved to z + i, where the integrand is smooth
@@ -291,7 +375,7 @@ def typical_factor(
 
 
 def mean_step_limit(matrix: Float[Tensor, "rows columns"], *, noise: float) -> float:
-    """2 / (lambda_max(X^T X / m) + sigma^2): E w_t converges for steps in (0, limit) (03.9).
+    """2 / (lambda_max(X^T X / m) + sigma^2): E w_t converges for steps in (0, limit).
 
     Each step takes one row, drawn uniformly, with fresh noise N(0, sigma^2 I).
 
@@ -306,7 +390,7 @@ def mean_step_limit(matrix: Float[Tensor, "rows columns"], *, noise: float) -> f
 
 
 def second_moment_step_limit(matrix: Float[Tensor, "rows columns"], *, noise: float) -> float:
-    """1 / rho(K^-1 Q): E w_t w_t^T stays bounded for steps in (0, limit) (03.9).
+    """1 / rho(K^-1 Q): E w_t w_t^T stays bounded for steps in (0, limit).
 
     One step maps M = E w w^T to M - eta K(M) + eta^2 Q(M), with K(M) = C M + M C, C = E u u^T and
     Q(M) = E u u^T M u u^T for the noisy row u. K^-1 and Q keep positive semidefinite matrices so, and then the
@@ -348,7 +432,7 @@ def conditional_normal(
     cov_yy: Float[Tensor, "m m"],
     y: Float[Tensor, " m"],
 ) -> tuple[Float[Tensor, " d"], Float[Tensor, "d d"]]:
-    """Return mean and covariance of W given Y = y, for (W, Y) jointly normal (03.11).
+    """Return mean and covariance of W given Y = y, for (W, Y) jointly normal (03.7).
 
     E[W | Y = y] = mu_W + A (y - mu_Y) with A = Cov(W, Y) Cov(Y)^-1, and Cov(W | Y = y) = Cov(W) - A Cov(Y, W):
     W - A Y is uncorrelated with Y, hence, under joint normality, independent of it.
@@ -367,7 +451,7 @@ def posterior(
     noise_variance: float,
     prior_variance: float = 1.0,
 ) -> tuple[Float[Tensor, " columns"], Float[Tensor, "columns columns"]]:
-    """Return mean and covariance of w given y, for w ~ N(0, p I) and y = X w + N(0, v I) (03.10, 03.12).
+    """Return mean and covariance of w given y, for w ~ N(0, p I) and y = X w + N(0, v I) (03.4, 03.8).
 
     The mean, which is also the mode, is the ridge solution with lambda = v / p; the covariance is
     v (X^T X + lambda I)^-1.

@@ -12,10 +12,13 @@ from course_lib.optimization import ridge as module
 from course_lib.optimization.ridge import (
     augmented_system,
     conditional_normal,
+    fit_noisy_rows,
+    matching_penalty,
     mean_factor,
     mean_limit,
     mean_step_limit,
     moments,
+    most_probable,
     noisy_copies,
     noisy_sgd,
     posterior,
@@ -451,3 +454,55 @@ def test_a_singular_covariance_of_y_is_refused():
     zero, one = vector(0), torch.ones(1, 1, dtype=torch.float64)
     with pytest.raises(torch.linalg.LinAlgError):
         conditional_normal(zero, zero, one, one, 0 * one, zero)
+
+
+def test_the_most_probable_weights_by_hand():
+    """One feature (1, 2), targets (1, 3), v = 1/2, p = 1: 7 / (5 + 1/2) = 14/11; with p = 4 it is 7 / (5 + 1/8)."""
+    column, target = torch.tensor([[1.0], [2.0]], dtype=torch.float64), vector(1.0, 3.0)
+    for prior_variance, expected in ((1.0, Fraction(14, 11)), (4.0, Fraction(56, 41))):
+        found = most_probable(column, target, noise_variance=0.5, prior_variance=prior_variance)
+        assert float(found) == pytest.approx(float(expected), abs=1e-12)
+
+
+def test_the_most_probable_weights_have_the_largest_density_nearby():
+    generator = torch.Generator().manual_seed(0)
+    matrix, target = (
+        torch.randn(shape, generator=generator, dtype=torch.float64) for shape in ((4, 3), (4,))
+    )
+    found = most_probable(matrix, target, noise_variance=0.3, prior_variance=2.0)
+    others = found + 1e-3 * torch.randn(200, 3, generator=generator, dtype=torch.float64)
+    log_density = lambda w: -(w @ matrix.T - target).square().sum(-1) / 0.6 - w.square().sum(-1) / 4  # noqa: E731
+    assert (log_density(others) < log_density(found)).all()
+
+
+@given(seed=SEEDS, penalty=st.floats(0.01, 30.0))
+def test_the_matching_penalty_finds_back_what_ridge_was_given(seed, penalty):
+    generator = torch.Generator().manual_seed(seed)
+    matrix, target = (
+        torch.randn(shape, generator=generator, dtype=torch.float64) for shape in ((6, 3), (6,))
+    )
+    weights = ridge(matrix, target, penalty)
+    assume(float(weights.norm()) > 1e-2)
+    assert matching_penalty(matrix, target, weights) == pytest.approx(penalty, rel=1e-4)
+
+
+def test_the_matching_penalty_stops_at_its_ends():
+    matrix, target = torch.eye(2, dtype=torch.float64), vector(1.0, 1.0)
+    assert matching_penalty(matrix, target, 2 * target) == pytest.approx(1e-3)
+    assert matching_penalty(matrix, target, 0 * target, high=5.0) == pytest.approx(5.0)
+    with pytest.raises(ValueError, match="0 < low < high"):
+        matching_penalty(matrix, target, target, low=2.0, high=1.0)
+
+
+@pytest.mark.parametrize("rows", [5, 20])
+def test_least_squares_on_many_noisy_rows_is_near_ridge_with_m_sigma_squared(rows):
+    generator = torch.Generator().manual_seed(1)
+    matrix, target = (
+        torch.randn(shape, generator=generator, dtype=torch.float64) for shape in ((rows, 3), (rows,))
+    )
+    found = fit_noisy_rows(matrix, target, noise=0.5, copies=20_000, generator=generator)
+    assert matching_penalty(matrix, target, found) == pytest.approx(rows * 0.25, rel=0.1)
+    plain = fit_noisy_rows(matrix, target, noise=0.0, copies=2, generator=generator)
+    torch.testing.assert_close(plain, torch.linalg.pinv(matrix) @ target)
+    with pytest.raises(ValueError, match="copies must be 1 or more"):
+        fit_noisy_rows(matrix, target, noise=0.5, copies=0, generator=generator)

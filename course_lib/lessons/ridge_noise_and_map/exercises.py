@@ -6,7 +6,7 @@ import torch
 
 from course_lib.lessons.ridge_noise_and_map.contents import lesson
 from course_lib.optimization.ridge import noisy_copies, ridge
-from course_lib.teaching import but, edit, inputs, normal, one_of, uniform, whole
+from course_lib.teaching import but, edit, inputs, near, normal, one_of, uniform, whole
 
 
 def _fits_noisy_rows(answer):
@@ -50,97 +50,117 @@ lesson.value(
 )
 
 
-def _mean_square_factor(x, sigma, step_size):
-    """E (1 - eta (x + N)^2)^2 by a three-sided coin that has the normal's moments up to order 5."""
-    sides = ((-math.sqrt(3), 1 / 6), (0.0, 2 / 3), (math.sqrt(3), 1 / 6))
-    return sum(chance * (1 - step_size * (x + sigma * side) ** 2) ** 2 for side, chance in sides)
+def _ends_like_weight_decay(answer):
+    """Whether ridge with that penalty stands still under the gradient of the mean loss with weight decay 0.01."""
+    if not float(answer) > 0:
+        return False
+    drawn = torch.randn(200, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    matrix, target = drawn[:, :3], drawn[:, 3]
+    weights = ridge(matrix, target, float(answer)).requires_grad_()
+    optimizer = torch.optim.SGD([weights], lr=1.0, weight_decay=0.01)
+    before = weights.detach().clone()
+    torch.nn.functional.mse_loss(matrix @ weights, target).backward()
+    optimizer.step()
+    return bool((weights.detach() - before).norm() < 1e-8)
+
+
+lesson.value(
+    "03.2", "The penalty of a weight decay", difficulty=2, minutes=5,
+    prompt="A linear layer without bias is trained on $m = 200$ rows with `MSELoss`, the *mean* of the squared errors, by "
+    "`torch.optim.SGD` with `weight_decay=0.01` on all rows at once. PyTorch adds `weight_decay` times $w$ to the gradient. "
+    "Training ends at the ridge weights for the sum, $\\lVert Xw - y\\rVert^2 + \\lambda\\lVert w\\rVert^2$. Which number "
+    "is $\\lambda$?",
+    answer=1.0,
+    properties=[
+        ("Ridge with your λ moves under the next update of this optimizer.", _ends_like_weight_decay),
+    ],
+    hints=(
+        "Where training ends, the gradient of the mean loss plus 0.01 w is 0. Write that gradient down.",
+        "The mean loss has the gradient (2/m) Xᵀ(Xw - y), ridge has 2Xᵀ(Xw - y) + 2λw.",
+        "Multiply (2/m) Xᵀ(Xw - y) + 0.01 w = 0 by m/2 and compare with Xᵀ(Xw - y) + λw = 0.",
+    ),
+    mistakes=[
+        ("the decay itself", 0.01,
+         "That is the weight decay. It stands beside the gradient of a mean, ridge beside that of a sum."),
+        ("half of the decay", 0.005, "You have the factor 2 of the square. The mean over the rows is still missing."),
+        ("forgot the two", 2.0, "That is m times the weight decay. The gradient of the square has a factor 2, which "
+         "the term 0.01 w has not."),
+        ("twice the wrong way", 4.0, "You multiplied by the 2 of the square. Divide by it: 2λ/m is the weight decay."),
+        ("divided by the rows", 0.01 / 100, "You divided by m/2. Multiply (2/m) Xᵀ(Xw - y) + 0.01 w = 0 by m/2.",
+         near(0.01 / 100, within=1e-7)),
+        ("over the rows", 0.01 / 200, "You divided by m. Multiply (2/m) Xᵀ(Xw - y) + 0.01 w = 0 by m/2.",
+         near(0.01 / 200, within=1e-7)),
+    ],
+)
+
+
+def _slope_by_differences(weights, matrix, target, noise_variance, prior_variance):
+    """The slope of the log density by central differences, which are exact for a quadratic up to rounding."""
+    def log_density(w):
+        prior = torch.distributions.Normal(0.0, prior_variance**0.5).log_prob(w).sum()
+        errors = torch.distributions.Normal(matrix @ w, noise_variance**0.5)
+        return prior + errors.log_prob(target).sum()
+
+    sides = torch.eye(len(weights), dtype=torch.float64) * 1e-3
+    return torch.stack([(log_density(weights + h) - log_density(weights - h)) / 2e-3 for h in sides])
 
 
 @lesson.exercise(
-    "03.2", "The longest step for the second moment", difficulty=2, minutes=12,
-    prompt="Write `longest_step(x, sigma)` for noisy gradient descent on $\\frac12((x + N)w - y)^2$ with "
-    "$N \\sim N(0, \\sigma^2)$: the number below which every step size keeps $E\\,w_t^2$ bounded and above which none "
-    "does. `x` and `sigma` are positive numbers; return a number.",
-    draw=inputs(x=uniform(0.3, 2.0), sigma=uniform(0.3, 1.5)),
+    "03.3", "The slope of the log density", difficulty=2, minutes=8,
+    prompt="Before the data are seen, the weights are $w \\sim N(0, pI)$; the targets are $y = Xw + n$ with errors "
+    "$n \\sim N(0, vI)$. The density of $w$ given $y$ is prior times likelihood, up to a constant factor. Write "
+    "`slope(weights, matrix, target, noise_variance, prior_variance)`: the gradient of its *logarithm* with respect to $w$. "
+    "`matrix` is $X$ with shape `(m, d)`, `noise_variance` is $v$, `prior_variance` is $p$; return a float64 tensor of "
+    "shape `(d,)`.",
+    draw=inputs(m=whole(2, 4), matrix=normal("m 2"), target=normal("m"), weights=normal("2"),
+                noise_variance=uniform(0.3, 2.5), prior_variance=uniform(0.3, 3.0)),
     properties=[
-        ("A step just below yours makes the second moment grow.",
-         lambda x, sigma, answer:
-         float(answer) > 0 and _mean_square_factor(x, sigma, (1 - 1e-6) * float(answer)) < 1),
-        ("A step just above yours keeps the second moment bounded.",
-         lambda x, sigma, answer: _mean_square_factor(x, sigma, (1 + 1e-6) * float(answer)) > 1),
+        ("It should be the slope of the log density, measured with differences of torch.distributions.",
+         lambda weights, matrix, target, noise_variance, prior_variance, answer: torch.allclose(
+             answer, _slope_by_differences(weights, matrix, target, noise_variance, prior_variance),
+             rtol=1e-6, atol=1e-6)),
     ],
     hints=(
-        "Square the random factor 1 - η(x + N)² and take the expectation term by term.",
-        "You need E(x + N)² and E(x + N)⁴; the moments of the noise are E N² = σ² and E N⁴ = 3σ⁴.",
-        "1 - 2ηP + η²Q < 1 says 0 < η < 2P/Q. What are P and Q?",
+        "The logarithm of a product is a sum: ln prior + ln likelihood. Take each gradient by itself.",
+        "Up to constants ln prior is -‖w‖²/(2p) and ln likelihood is -‖y - Xw‖²/(2v).",
+        "The gradient of -‖y - Xw‖²/(2v) is Xᵀ(y - Xw)/v. What is that of -‖w‖²/(2p)?",
     ),
     mistakes=[
-        ("the notes' limit", edit("2 * square / fourth", "1 / square"),
-         "That is the limit printed in the notes: neither the limit of the mean, which is twice as large, nor that of the "
-         "second moment."),
-        ("limit of the mean", edit("2 * square / fourth", "2 / square"),
-         "That keeps the mean stable. The second moment needs E(x + N)⁴, which is more than the square of E(x + N)²."),
-        ("fourth moment without the 3", edit("3 * sigma**4", "sigma**4"),
-         "You took E N⁴ = σ⁴. For a normal variable it is 3σ⁴."),
-        ("forgot the cross terms", edit(" + 6 * x**2 * sigma**2", ""),
-         "You left out 6x²σ²: the middle term of the binomial (x + N)⁴ does not average out, since N² does not."),
-        ("half the limit", edit("2 * square", "square"),
-         "That is half the limit. There E a² is smallest (and for the loss without 1/2 it would be the limit). The limit "
-         "is where E a² is 1 again."),
-        ("four in the middle", edit("6 * ", "4 * "),
-         "You took 4x²σ². The binomial coefficients of (x + N)⁴ are 1, 4, 6, 4, 1, and the middle one belongs to x²N²."),
-        ("three in the middle", edit("6 * ", "3 * "),
-         "You took 3x²σ². The middle binomial coefficient of (x + N)⁴ is 6; the 3 belongs to E N⁴ = 3σ⁴."),
-        ("squared mean of the square", edit("6 * ", "2 * "),
-         "You took 2x²σ², the middle term of (x² + σ²)². The expectation of the fourth power has 6x²σ²."),
-        ("without noise", edit("2 * square / fourth", "2 / x**2"),
-         "That is the limit without noise. With noise E(x + N)² and E(x + N)⁴ are larger."),
-        ("deviation for the variance", lambda x, sigma: longest_step(x, math.sqrt(sigma)),
-         "You put σ where σ² belongs: sigma is the standard deviation."),
+        ("the other sign", edit("matrix.T @ (target", "-(matrix.T @ (target", ") / noise_variance", ")) / noise_variance",
+                                "- weights", "+ weights"),
+         "That is the slope of minus the logarithm, of the loss. The density's logarithm rises the other way."),
+        ("the sign of the prior", edit("- weights", "+ weights"),
+         "The prior's part has the wrong sign: ln prior is -‖w‖²/(2p), and pulls towards 0."),
+        ("the sign of the likelihood", edit("target - matrix @ weights", "matrix @ weights - target"),
+         "The likelihood's part has the wrong sign: it pulls Xw towards y."),
+        ("twice", edit("return matrix", "return 2 * matrix", "- weights", "- 2 * weights"),
+         "You left out the 1/2 in the exponents of the normal densities."),
+        ("a half", edit("return matrix", "return 0.5 * matrix", "- weights", "- 0.5 * weights"),
+         "You kept the 1/2. The gradient of a square has a factor 2, which cancels it."),
+        ("without the variances", edit(" / noise_variance", "", " / prior_variance", ""),
+         "You left out both variances, as if v = p = 1."),
+        ("errors of variance one", edit(" / noise_variance", ""), "You left out v, as if the errors had variance 1."),
+        ("prior of variance one", edit(" / prior_variance", ""), "You left out p, as if the prior had variance 1."),
+        ("times the variances", edit("/ noise", "* noise", "/ prior", "* prior"),
+         "You multiplied by the variances. A small variance pulls hard: divide."),
+        ("roots of the variances", edit("/ noise_variance", "/ noise_variance**0.5", "/ prior_variance",
+                                        "/ prior_variance**0.5"),
+         "You divided by standard deviations. The exponent of a normal density has the variance."),
+        ("exchanged", edit("/ noise_variance", "/ swap", "/ prior_variance", "/ noise_variance", "/ swap",
+                           "/ prior_variance"),
+         "You exchanged v and p: v belongs to the errors, p to the weights."),
+        ("without the prior", edit(" - weights / prior_variance", ""),
+         "That is the slope of the likelihood alone, and ends at least squares. The prior adds -w/p."),
+        ("one value", edit("matrix.T @ (target - matrix @ weights) / noise_variance - weights / prior_variance",
+                           "-((target - matrix @ weights) ** 2).sum() / 2 / noise_variance"
+                           " - (weights**2).sum() / 2 / prior_variance"),
+         "That is the logarithm, one number. The exercise asks for its gradient with respect to the d weights.",
+         lambda answer: answer.ndim == 0),
     ],
 )
-def longest_step(x, sigma):
-    """The limit of the step size for the second moment."""
-    square = x**2 + sigma**2
-    fourth = x**4 + 6 * x**2 * sigma**2 + 3 * sigma**4
-    return 2 * square / fourth
-
-
-lesson.flaw(
-    "03.3", "Catch the printed limit", difficulty=2, minutes=8,
-    prompt="The notes say that noisy gradient descent on $\\frac12((x + N)w - y)^2$ is stable for "
-    "$0 < \\eta < 1/(x^2 + \\sigma^2)$. Give a counterexample: a dictionary with the numbers `x` $> 0$, `sigma` "
-    "$\\ge 0$ and `step_size`, within the printed limit, for which $E\\,w_t^2$ (with $y = 0$) grows by more than 1% a step.",
-    answer={"x": 1.0, "sigma": 1.0, "step_size": 0.45},
-    needs=[
-        ("Take an input x > 0.", lambda x: x > 0),
-        ("A standard deviation is 0 or more.", lambda sigma: sigma >= 0),
-        ("The printed condition has η > 0: take a positive step.", lambda step_size: step_size > 0),
-        ("Your step is beyond the printed limit, so the notes do not call it stable.",
-         lambda x, sigma, step_size: step_size < 1 / (x**2 + sigma**2)),
-    ],
-    properties=[
-        ("For your numbers the second moment does not grow by more than 1% a step.",
-         lambda x, sigma, step_size: _mean_square_factor(x, sigma, step_size) > 1.01),
-    ],
-    hints=(
-        "The printed condition is about the mean. Which condition does the second moment add?",
-        "Compare 1/(x² + σ²) with 2(x² + σ²)/(x⁴ + 6x²σ² + 3σ⁴): for which ratio σ/x is the second one smaller?",
-        "Noise as large as the input is enough. Then take a step between the two limits, nearer to the larger one.",
-    ),
-    mistakes=[
-        ("no noise", {"x": 1.0, "sigma": 0.0, "step_size": 0.9},
-         "Without noise the second moment is the square of the mean, and the printed limit is safe.",
-         but(lambda sigma: sigma == 0)),
-        ("too little noise", {"x": 2.0, "sigma": 0.5, "step_size": 0.22},
-         "With x² ≥ (1 + √2)σ² the printed limit happens to be safe: take more noise.",
-         but(lambda x, sigma: x**2 >= (1 + math.sqrt(2)) * sigma**2)),
-        ("too short a step", {"x": 1.0, "sigma": 1.0, "step_size": 0.3},
-         "Your noise is large enough, but this step is below the limit of the second moment, or hardly above it: take a "
-         "longer one.",
-         but()),
-    ],
-)
+def slope(weights, matrix, target, noise_variance, prior_variance):
+    """The gradient of ln prior + ln likelihood."""
+    return matrix.T @ (target - matrix @ weights) / noise_variance - weights / prior_variance
 
 
 def _is_stationary(matrix, target, penalty, answer):
@@ -191,7 +211,7 @@ def _primal_ridge(matrix, target, penalty):
         ("penalty times rows", edit("penalty * ", "penalty * len(gram) * "),
          "You multiplied λ by the number of rows: that is right for a mean over the rows, this loss is a sum."),
         ("unit noise", edit("penalty * ", ""),
-         "You put 1 in the place of λ. That is what a likelihood of variance 1 gives, as in the notes."),
+         "You put 1 in the place of λ. That is what errors of variance 1 give."),
         ("penalty over rows", edit("penalty * ", "penalty / len(gram) * "),
          "You divided λ by the number of rows. Both terms of this loss are sums: λ goes onto the diagonal as it is."),
         ("twice the penalty", edit("penalty * ", "2 * penalty * "),
@@ -243,7 +263,7 @@ def _conditional_covariance(matrix, noise_variance, prior_variance):
         ("prior of variance one", edit("eye / prior_variance", "eye"),
          "That is right for p = 1 only: the prior's precision is I/p."),
         ("noise of variance one", edit(" / noise_variance", ""),
-         "You left out v: a likelihood of variance 1, as in the notes. Each row's precision is xᵢxᵢᵀ/v."),
+         "You left out v, as if the errors had variance 1. Each row's precision is xᵢxᵢᵀ/v."),
         ("returned the precision", edit("torch.linalg.inv(precision)", "precision"),
          "That is the precision. The covariance is its inverse."),
         ("deviations for variances", edit("/ noise_variance", "/ noise_variance**2", "/ prior_variance",
@@ -271,5 +291,96 @@ def posterior_covariance(matrix, noise_variance, prior_variance):
     precision = matrix.T @ matrix / noise_variance + eye / prior_variance
     return torch.linalg.inv(precision)
 
+def _mean_square_factor(x, sigma, step_size):
+    """E (1 - eta (x + N)^2)^2 by a three-sided coin that has the normal's moments up to order 5."""
+    sides = ((-math.sqrt(3), 1 / 6), (0.0, 2 / 3), (math.sqrt(3), 1 / 6))
+    return sum(chance * (1 - step_size * (x + sigma * side) ** 2) ** 2 for side, chance in sides)
+
+
+@lesson.exercise(
+    "03.6", "The longest step for the second moment", difficulty=2, minutes=12,
+    prompt="Write `longest_step(x, sigma)` for noisy gradient descent on $\\frac12((x + N)w - y)^2$ with "
+    "$N \\sim N(0, \\sigma^2)$: the number below which every step size keeps $E\\,w_t^2$ bounded and above which none "
+    "does. `x` and `sigma` are positive numbers; return a number.",
+    draw=inputs(x=uniform(0.3, 2.0), sigma=uniform(0.3, 1.5)),
+    properties=[
+        ("A step just below yours makes the second moment grow.",
+         lambda x, sigma, answer:
+         float(answer) > 0 and _mean_square_factor(x, sigma, (1 - 1e-6) * float(answer)) < 1),
+        ("A step just above yours keeps the second moment bounded.",
+         lambda x, sigma, answer: _mean_square_factor(x, sigma, (1 + 1e-6) * float(answer)) > 1),
+    ],
+    hints=(
+        "Square the random factor 1 - η(x + N)² and take the expectation term by term.",
+        "You need E(x + N)² and E(x + N)⁴; the moments of the noise are E N² = σ² and E N⁴ = 3σ⁴.",
+        "1 - 2ηP + η²Q < 1 says 0 < η < 2P/Q. What are P and Q?",
+    ),
+    mistakes=[
+        ("one over the power", edit("2 * square / fourth", "1 / square"),
+         "1/(x² + σ²) is neither the limit of the mean, which is twice as large, nor that of the "
+         "second moment."),
+        ("limit of the mean", edit("2 * square / fourth", "2 / square"),
+         "That keeps the mean stable. The second moment needs E(x + N)⁴, which is more than the square of E(x + N)²."),
+        ("fourth moment without the 3", edit("3 * sigma**4", "sigma**4"),
+         "You took E N⁴ = σ⁴. For a normal variable it is 3σ⁴."),
+        ("forgot the cross terms", edit(" + 6 * x**2 * sigma**2", ""),
+         "You left out 6x²σ²: the middle term of the binomial (x + N)⁴ does not average out, since N² does not."),
+        ("half the limit", edit("2 * square", "square"),
+         "That is half the limit. There E a² is smallest (and for the loss without 1/2 it would be the limit). The limit "
+         "is where E a² is 1 again."),
+        ("four in the middle", edit("6 * ", "4 * "),
+         "You took 4x²σ². The binomial coefficients of (x + N)⁴ are 1, 4, 6, 4, 1, and the middle one belongs to x²N²."),
+        ("three in the middle", edit("6 * ", "3 * "),
+         "You took 3x²σ². The middle binomial coefficient of (x + N)⁴ is 6; the 3 belongs to E N⁴ = 3σ⁴."),
+        ("squared mean of the square", edit("6 * ", "2 * "),
+         "You took 2x²σ², the middle term of (x² + σ²)². The expectation of the fourth power has 6x²σ²."),
+        ("without noise", edit("2 * square / fourth", "2 / x**2"),
+         "That is the limit without noise. With noise E(x + N)² and E(x + N)⁴ are larger."),
+        ("deviation for the variance", lambda x, sigma: longest_step(x, math.sqrt(sigma)),
+         "You put σ where σ² belongs: sigma is the standard deviation."),
+    ],
+)
+def longest_step(x, sigma):
+    """The limit of the step size for the second moment."""
+    square = x**2 + sigma**2
+    fourth = x**4 + 6 * x**2 * sigma**2 + 3 * sigma**4
+    return 2 * square / fourth
+
+
+lesson.flaw(
+    "03.7", "Catch the tempting limit", difficulty=2, minutes=8,
+    prompt="A tempting rule says that noisy gradient descent on $\\frac12((x + N)w - y)^2$ is stable for "
+    "$0 < \\eta < 1/(x^2 + \\sigma^2)$. Give a counterexample: a dictionary with the numbers `x` $> 0$, `sigma` "
+    "$\\ge 0$ and `step_size`, within this limit, for which $E\\,w_t^2$ (with $y = 0$) grows by more than 1% a step.",
+    answer={"x": 1.0, "sigma": 1.0, "step_size": 0.45},
+    needs=[
+        ("Take an input x > 0.", lambda x: x > 0),
+        ("A standard deviation is 0 or more.", lambda sigma: sigma >= 0),
+        ("The rule has η > 0: take a positive step.", lambda step_size: step_size > 0),
+        ("Your step is beyond the limit of the rule, which does not call it stable.",
+         lambda x, sigma, step_size: step_size < 1 / (x**2 + sigma**2)),
+    ],
+    properties=[
+        ("For your numbers the second moment does not grow by more than 1% a step.",
+         lambda x, sigma, step_size: _mean_square_factor(x, sigma, step_size) > 1.01),
+    ],
+    hints=(
+        "The rule looks at the mean. Which condition does the second moment add?",
+        "Compare 1/(x² + σ²) with 2(x² + σ²)/(x⁴ + 6x²σ² + 3σ⁴): for which ratio σ/x is the second one smaller?",
+        "Noise as large as the input is enough. Then take a step between the two limits, nearer to the larger one.",
+    ),
+    mistakes=[
+        ("no noise", {"x": 1.0, "sigma": 0.0, "step_size": 0.9},
+         "Without noise the second moment is the square of the mean, and the rule is safe.",
+         but(lambda sigma: sigma == 0)),
+        ("too little noise", {"x": 2.0, "sigma": 0.5, "step_size": 0.22},
+         "With x² ≥ (1 + √2)σ² the rule happens to be safe: take more noise.",
+         but(lambda x, sigma: x**2 >= (1 + math.sqrt(2)) * sigma**2)),
+        ("too short a step", {"x": 1.0, "sigma": 1.0, "step_size": 0.3},
+         "Your noise is large enough, but this step is below the limit of the second moment, or hardly above it: take a "
+         "longer one.",
+         but()),
+    ],
+)
 
 EXERCISES = lesson.exercises
