@@ -50,50 +50,6 @@ lesson.value(
 )
 
 
-def _ends_like_weight_decay(answer):
-    """Whether ridge with that penalty stands still under the gradient of the mean loss with weight decay 0.01."""
-    if not float(answer) > 0:
-        return False
-    drawn = torch.randn(200, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    matrix, target = drawn[:, :3], drawn[:, 3]
-    weights = ridge(matrix, target, float(answer)).requires_grad_()
-    optimizer = torch.optim.SGD([weights], lr=1.0, weight_decay=0.01)
-    before = weights.detach().clone()
-    torch.nn.functional.mse_loss(matrix @ weights, target).backward()
-    optimizer.step()
-    return bool((weights.detach() - before).norm() < 1e-8)
-
-
-lesson.value(
-    "03.2", "The penalty of a weight decay", difficulty=2, minutes=5,
-    prompt="A linear layer without bias is trained on $m = 200$ rows with `MSELoss`, the *mean* of the squared errors, by "
-    "`torch.optim.SGD` with `weight_decay=0.01` on all rows at once. PyTorch adds `weight_decay` times $w$ to the gradient. "
-    "Training ends at the ridge weights for the sum, $\\lVert Xw - y\\rVert^2 + \\lambda\\lVert w\\rVert^2$. Which number "
-    "is $\\lambda$?",
-    answer=1.0,
-    properties=[
-        ("Ridge with your λ moves under the next update of this optimizer.", _ends_like_weight_decay),
-    ],
-    hints=(
-        "Where training ends, the gradient of the mean loss plus 0.01 w is 0. Write that gradient down.",
-        "The mean loss has the gradient (2/m) Xᵀ(Xw - y), ridge has 2Xᵀ(Xw - y) + 2λw.",
-        "Multiply (2/m) Xᵀ(Xw - y) + 0.01 w = 0 by m/2 and compare with Xᵀ(Xw - y) + λw = 0.",
-    ),
-    mistakes=[
-        ("the decay itself", 0.01,
-         "That is the weight decay. It stands beside the gradient of a mean, ridge beside that of a sum."),
-        ("half of the decay", 0.005, "You have the factor 2 of the square. The mean over the rows is still missing."),
-        ("forgot the two", 2.0, "That is m times the weight decay. The gradient of the square has a factor 2, which "
-         "the term 0.01 w has not."),
-        ("twice the wrong way", 4.0, "You multiplied by the 2 of the square. Divide by it: 2λ/m is the weight decay."),
-        ("divided by the rows", 0.01 / 100, "You divided by m/2. Multiply (2/m) Xᵀ(Xw - y) + 0.01 w = 0 by m/2.",
-         near(0.01 / 100, within=1e-7)),
-        ("over the rows", 0.01 / 200, "You divided by m. Multiply (2/m) Xᵀ(Xw - y) + 0.01 w = 0 by m/2.",
-         near(0.01 / 200, within=1e-7)),
-    ],
-)
-
-
 def _slope_by_differences(weights, matrix, target, noise_variance, prior_variance):
     """The slope of the log density by central differences, which are exact for a quadratic up to rounding."""
     def log_density(w):
@@ -106,7 +62,7 @@ def _slope_by_differences(weights, matrix, target, noise_variance, prior_varianc
 
 
 @lesson.exercise(
-    "03.3", "The slope of the log density", difficulty=2, minutes=8,
+    "03.2", "The slope of the log density", difficulty=2, minutes=8,
     prompt="Before the data are seen, the weights are $w \\sim N(0, pI)$; the targets are $y = Xw + n$ with errors "
     "$n \\sim N(0, vI)$. The density of $w$ given $y$ is prior times likelihood, up to a constant factor. Write "
     "`slope(weights, matrix, target, noise_variance, prior_variance)`: the gradient of its *logarithm* with respect to $w$. "
@@ -161,6 +117,50 @@ def _slope_by_differences(weights, matrix, target, noise_variance, prior_varianc
 def slope(weights, matrix, target, noise_variance, prior_variance):
     """The gradient of ln prior + ln likelihood."""
     return matrix.T @ (target - matrix @ weights) / noise_variance - weights / prior_variance
+
+
+def _ends_like_weight_decay(answer):
+    """Whether ridge with that penalty stands still under the gradient of the mean loss with weight decay 0.01."""
+    if not float(answer) > 0:
+        return False
+    drawn = torch.randn(200, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    matrix, target = drawn[:, :3], drawn[:, 3]
+    weights = ridge(matrix, target, float(answer)).requires_grad_()
+    optimizer = torch.optim.SGD([weights], lr=1.0, weight_decay=0.01)
+    before = weights.detach().clone()
+    torch.nn.functional.mse_loss(matrix @ weights, target).backward()
+    optimizer.step()
+    return bool((weights.detach() - before).norm() < 1e-8)
+
+
+lesson.value(
+    "03.3", "The penalty of a weight decay", difficulty=2, minutes=5,
+    prompt="A linear layer without bias is trained on $m = 200$ rows with `MSELoss`, the *mean* of the squared errors, by "
+    "`torch.optim.SGD` with `weight_decay=0.01` on all rows at once. PyTorch adds `weight_decay` times $w$ to the gradient. "
+    "Training ends at the ridge weights for the sum, $\\lVert Xw - y\\rVert^2 + \\lambda\\lVert w\\rVert^2$. Which number "
+    "is $\\lambda$?",
+    answer=1.0,
+    properties=[
+        ("Ridge with your λ moves under the next update of this optimizer.", _ends_like_weight_decay),
+    ],
+    hints=(
+        "Where training ends, the gradient of the mean loss plus 0.01 w is 0. Write that gradient down.",
+        "The mean loss has the gradient (2/m) Xᵀ(Xw - y), ridge has 2Xᵀ(Xw - y) + 2λw.",
+        "Multiply (2/m) Xᵀ(Xw - y) + 0.01 w = 0 by m/2 and compare with Xᵀ(Xw - y) + λw = 0.",
+    ),
+    mistakes=[
+        ("the decay itself", 0.01,
+         "That is the weight decay. It stands beside the gradient of a mean, ridge beside that of a sum."),
+        ("half of the decay", 0.005, "You have the factor 2 of the square. The mean over the rows is still missing."),
+        ("forgot the two", 2.0, "That is m times the weight decay. The gradient of the square has a factor 2, which "
+         "the term 0.01 w has not."),
+        ("twice the wrong way", 4.0, "You multiplied by the 2 of the square. Divide by it: 2λ/m is the weight decay."),
+        ("divided by the rows", 0.01 / 100, "You divided by m/2. Multiply (2/m) Xᵀ(Xw - y) + 0.01 w = 0 by m/2.",
+         near(0.01 / 100, within=1e-7)),
+        ("over the rows", 0.01 / 200, "You divided by m. Multiply (2/m) Xᵀ(Xw - y) + 0.01 w = 0 by m/2.",
+         near(0.01 / 200, within=1e-7)),
+    ],
+)
 
 
 def _is_stationary(matrix, target, penalty, answer):

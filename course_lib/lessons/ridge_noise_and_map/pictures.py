@@ -353,19 +353,24 @@ def patient_errors(rows: int, *, splits: int = 200) -> tuple[float, dict[float, 
         errors = (weights @ matrix[held_out].T - target[held_out]).square().mean(1)
         plain.append(errors[0])
         noisy.append(errors[1:])
-    medians = torch.stack(noisy).median(0).values.tolist()
-    return float(torch.stack(plain).median()), dict(zip(variances.tolist(), medians, strict=True))
+    medians = torch.stack(noisy).quantile(0.5, dim=0).tolist()
+    return float(torch.stack(plain).quantile(0.5)), dict(zip(variances.tolist(), medians, strict=True))
 
 
 def closing_table() -> Markdown:
     """Return the median risk of each arm at some numbers of rows."""
     shown = (12, 96, 384, 1536)
-    rows = [(arm, *(f"{float(risks()[arm][m].median()):.4f}" for m in shown)) for arm in ARMS]
+    rows = [(arm, *(f"{np.median(risks()[arm][m]):.4f}" for m in shown)) for arm in ARMS]
     return markdown_table(("median risk", *(f"{m:,} rows" for m in shown)), rows)
 
 
 @lesson.figure(
-    x="step t", y="$|w_t|$", size=(6.0, 3.4), yscale="log", ylim=(1e-18, 1e12), legend={"loc": "upper left", "ncols": 2}
+    x="update t",
+    y="$|w_t|$",
+    size=(6.0, 3.4),
+    yscale="log",
+    ylim=(1e-18, 1e12),
+    legend={"loc": "upper left", "ncols": 2},
 )
 def plot_typical(axes, *, step_size: float = 0.45, steps: int = 60, paths: int = 2000):
     """Draw sample paths, their median and the exact root mean square for x = sigma = 1, y = 0, from w_0 = 1."""
@@ -378,13 +383,12 @@ def plot_typical(axes, *, step_size: float = 0.45, steps: int = 60, paths: int =
     factor = float(typical_factor(1.0, noise=1.0, step_sizes=torch.tensor([step_size]).double()))
     second = second_moment_factor(1.0, noise=1.0, step_size=step_size)
     median = sizes.median(dim=1).values
-    lines(axes, t, {"$\\sqrt{E\\,w_t^2}$, exact": second ** (t / 2), f"median of {paths} paths": median}, first=1)
+    lines(axes, t, {"$\\sqrt{E\\,w_t^2}$, exact": second ** (t / 2), f"median of {paths:,} paths": median}, first=1)
     axes.plot(factor**t, color=BLACK, linestyle=":", label="$\\exp(t\\,E\\log|a|)$")
     axes.set_title(f"The typical path shrinks, the root mean square grows ($\\eta$ = {step_size:g})")
     return (
-        f"Sizes of the weights against the step on a logarithmic axis, with step size {step_size:g}. The median of "
-        f"{paths} paths falls by a factor of about {factor:.2f} a step, as the typical factor says; the exact root "
-        f"mean square grows by {math.sqrt(second):.2f} a step, carried by paths so rare that none is among those drawn."
+        f"x = σ = 1, y = 0, η = {step_size:g}. The median of {paths:,} paths falls by a factor of {factor:.2f} an update, "
+        f"the exact root mean square grows by {math.sqrt(second):.2f}, carried by paths too rare to be among those drawn."
     )
 
 
@@ -487,11 +491,11 @@ closing_prediction = lesson.prediction(
     "1,536 clean rows, and the noise in training keeps its standard deviation. How does the risk of the noisy fit "
     "compare with that of least squares?",
     {
-        "It is still less than half": "With few rows least squares suffers from the errors in the targets. With many they "
+        "It is smaller": "With few rows least squares suffers from the errors in the targets. With many they "
         "average out, and the noise that was put on the inputs does not.",
-        "The two are within 20% of each other": "That happens at some number of rows on the way, where the two lines cross.",
-        "It is two to five times as large": "It is larger, and by more: one line falls on, the other levels off.",
-        "It is more than ten times as large": right(
+        "It is larger, by less than a half": "That is so at some number of rows on the way, soon after the lines cross.",
+        "It is 1.5 to 5 times as large": "It is larger, and by more: one line falls on, the other levels off.",
+        "It is more than 5 times as large": right(
             "The noisy fit solves another problem, in which inputs are uncertain, and more rows solve that problem better."
         ),
     },

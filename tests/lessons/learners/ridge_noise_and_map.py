@@ -10,8 +10,13 @@ from course_lib.optimization.ridge import posterior, ridge, second_moment_limit
 from course_lib.teaching import edit
 
 GIVES_AWAY = {
-    "03.P1": [r"1\.225", r"second moment grows"],
-    "03.P2": [r"paths? shrinks?\b", r"path of the error shrinks", r"E a² = 1\.2|1\.225", r"paths too rare"],
+    "03.P1": [
+        r"(?i)once for each row|a row brings|each row brings",
+        r"m ?\\?sigma\^2|mσ²|m σ²",
+        r"(?i)the prior (speaks|is stated) once",
+        r"(?i)no longer serves both",
+    ],
+    "03.P2": [r"(?i)levels? off", r"(?i)\bfloor\b", r"(?i)σ\*? \*?kept", r"(?i)far better"],
 }
 
 
@@ -51,6 +56,13 @@ def by_bisection(x, sigma):
     return low
 
 
+def slope_by_autograd(w, X, y, v, p):
+    w = w.clone().requires_grad_()
+    prior = torch.distributions.Normal(0.0, math.sqrt(p)).log_prob(w).sum()
+    likelihood = torch.distributions.Normal(X @ w, math.sqrt(v)).log_prob(y).sum()
+    return torch.autograd.grad(prior + likelihood, w)[0]
+
+
 def case(**changed):
     return {"x": 1.0, "sigma": 1.0, "step_size": 0.45, **changed}
 
@@ -72,14 +84,14 @@ ANSWERS = {
         ("wrong", "sqrt(m) sigma", math.sqrt(50) * 0.2),
         ("malformed", "words", "m sigma^2"),
     ],
-    "03.2": [
+    "03.6": [
         ("solved", "written out", limit()),
         ("solved", "the library's", lambda x, s: second_moment_limit(x, noise=s)),
         ("solved", "bisection", by_bisection),
         ("solved", "as a tensor", lambda x, s: torch.tensor(limit()(x, s))),
         ("solved", "completed square",
          lambda x, s: 2 * (x**2 + s**2) / ((x**2 + s**2) ** 2 + 4 * x**2 * s**2 + 2 * s**4)),
-        ("the notes' limit", "1/(x^2 + s^2)", lambda x, s: 1 / (x**2 + s**2)),
+        ("one over the power", "1/(x^2 + s^2)", lambda x, s: 1 / (x**2 + s**2)),
         ("limit of the mean", "2/(x^2 + s^2)", lambda x, s: 2 / (x * x + s * s)),
         ("fourth moment without the 3", "E N^4 = s^4", limit(last=1)),
         ("forgot the cross terms", "no 6", limit(middle=0)),
@@ -93,8 +105,8 @@ ANSWERS = {
         ("wrong", "root of it", lambda x, s: math.sqrt(limit()(x, s))),
         ("malformed", "an interval", lambda x, s: (0, limit()(x, s))),
     ],
-    "03.3": [
-        ("solved", "nearly at the printed limit", case(step_size=0.499)),
+    "03.7": [
+        ("solved", "nearly at the limit of the rule", case(step_size=0.499)),
         ("solved", "more noise than input", case(x=0.5, sigma=2.0, step_size=0.2)),
         ("solved", "whole numbers for x and sigma", {"x": 1, "sigma": 1, "step_size": Fraction(9, 20)}),
         ("solved", "another scale", case(x=10.0, sigma=10.0, step_size=0.0045)),
@@ -103,12 +115,47 @@ ANSWERS = {
         ("too short a step", "the limit of the second moment", case(step_size=0.4)),
         ("too short a step", "just above it", case(step_size=0.4005)),
         ("need", "the mean's limit", case(step_size=1.0)),
-        ("need", "the printed limit itself", case(step_size=0.5)),
+        ("need", "the limit of the rule itself", case(step_size=0.5)),
         ("need", "a negative step", case(step_size=-0.3)),
         ("need", "x = 0", case(x=0.0)),
         ("need", "sigma = -1", case(sigma=-1.0)),
         ("malformed", "a list", [1.0, 1.0, 0.45]),
         ("malformed", "eta for step_size", {"x": 1.0, "sigma": 1.0, "eta": 0.45}),
+    ],
+    "03.2": [
+        ("solved", "as derived", lambda w, X, y, v, p: X.T @ (y - X @ w) / v - w / p),
+        ("solved", "written out", lambda w, X, y, v, p: (X.T @ y - X.T @ X @ w - v / p * w) / v),
+        ("solved", "row by row", lambda w, X, y, v, p: sum((b - x @ w) * x for x, b in zip(X, y, strict=True)) / v - w / p),
+        ("solved", "autograd", slope_by_autograd),
+        ("the other sign", "of the loss", lambda w, X, y, v, p: X.T @ (X @ w - y) / v + w / p),
+        ("the sign of the prior", "+ w/p", lambda w, X, y, v, p: X.T @ (y - X @ w) / v + w / p),
+        ("the sign of the likelihood", "X w - y", lambda w, X, y, v, p: X.T @ (X @ w - y) / v - w / p),
+        ("twice", "no 1/2", lambda w, X, y, v, p: 2 * X.T @ (y - X @ w) / v - 2 * w / p),
+        ("a half", "1/2 kept", lambda w, X, y, v, p: X.T @ (y - X @ w) / (2 * v) - w / (2 * p)),
+        ("without the variances", "v = p = 1", lambda w, X, y, v, p: X.T @ (y - X @ w) - w),
+        ("errors of variance one", "no v", lambda w, X, y, v, p: X.T @ (y - X @ w) - w / p),
+        ("prior of variance one", "no p", lambda w, X, y, v, p: X.T @ (y - X @ w) / v - w),
+        ("times the variances", "v and p in front", lambda w, X, y, v, p: v * X.T @ (y - X @ w) - p * w),
+        ("roots of the variances", "deviations", lambda w, X, y, v, p: X.T @ (y - X @ w) / math.sqrt(v) - w / math.sqrt(p)),
+        ("exchanged", "p for v", lambda w, X, y, v, p: X.T @ (y - X @ w) / p - w / v),
+        ("without the prior", "least squares", lambda w, X, y, v, p: X.T @ (y - X @ w) / v),
+        ("one value", "the logarithm", lambda w, X, y, v, p: -(y - X @ w).square().sum() / (2 * v) - w @ w / (2 * p)),
+        ("wrong", "multiplied by v", lambda w, X, y, v, p: X.T @ (y - X @ w) - v / p * w),
+        ("malformed", "a pair", lambda w, X, y, v, p: (X.T @ (y - X @ w) / v, -w / p)),
+    ],
+    "03.3": [
+        ("solved", "m/2 times the decay", 200 / 2 * 0.01),
+        ("solved", "a fraction", Fraction(1)),
+        ("solved", "an integer", 1),
+        ("the decay itself", "0.01", 0.01),
+        ("half of the decay", "0.01/2", 0.01 / 2),
+        ("forgot the two", "m times the decay", 200 * 0.01),
+        ("twice the wrong way", "2 m times the decay", 400 * 0.01),
+        ("divided by the rows", "2/m", 0.01 * 2 / 200),
+        ("over the rows", "1/m", 0.01 / 200),
+        ("wrong", "1/2", 0.5),
+        ("wrong", "minus", -1.0),
+        ("malformed", "words", "m kappa / 2"),
     ],
     "03.4": [
         ("solved", "explicit inverse", lambda X, y, lam: X.T @ torch.linalg.inv(X @ X.T + lam * eye(len(X))) @ y),
@@ -161,4 +208,17 @@ ANSWERS = {
                                                        "/ prior_variance", "/ prior_variance**0.5")),
         ("wrong", "added, not inverted", lambda X, v, p: v * torch.linalg.inv(X.T @ X) + p * eye(2)),
     ],
+}  # fmt: skip
+
+NEIGHBOURS = {
+    "03.h1": ("fit_noisy_rows(X, y, noise=0.15, copies=2000", "fit_noisy_rows(X, y, noise=0.27, copies=2000"),
+    "03.w1": ("fit_noisy_rows(X_m, y_m, noise=0.15,", "fit_noisy_rows(X_m, y_m, noise=0.15 * (12 / points) ** 0.5,"),
+    "03.w2": ("most_probable(X_m, y_m, noise_variance=0.27,", "most_probable(X_m, y_m, noise_variance=0.27 * points / 12,"),
+    "03.1": ("noisy_X = X + 0.15 * torch.randn", "noisy_X = X + 0.15**2 * torch.randn"),
+    "03.3": ("(directions @ fits[\"penalty\"])", "(directions @ ridge(X, y, 2.7))"),
+    "03.5": ("weight_decay=2 * 0.15**2", "weight_decay=0.15**2"),
+    "03.c1": ("noisy = lesson.ridge_all(X_all, y_all, 1536 / 12)", "noisy = lesson.ridge_all(X_all, y_all, 1.0)"),
+    "03.c2": ("lesson.risk(noisy, truth).mean() /", "lesson.risk(plain, truth).mean() /"),
+    "03.c3": ("noise_squared=1 / 12)", "noise_squared=0)"),
+    "03.c4": ("many[1][chosen] / many[0]", "few[1][chosen] / few[0]"),
 }  # fmt: skip
