@@ -43,26 +43,25 @@ def test_the_explorer_says_what_least_squares_with_more_rows_finds():
     dotted = grid_matrix @ solved(matrix, target, 0.27)
     _, s, right = np.linalg.svd(matrix)
     plain = right @ np.linalg.solve(matrix, target)
-    for penalty, copied in itertools.product((0.01, 0.12, 0.27, 0.54, 2.0), (False, True)):
-        _, words = explorer.frame(penalty=penalty, copied=copied)
-        times = 2 if copied else 1
+    for penalty, times in itertools.product((0.01, 0.12, 0.27, 0.54, 2.0), (1, 2, 4)):
+        _, words = explorer.frame(penalty=penalty, times=times)
         weights = solved(np.tile(matrix, (times, 1)), np.tile(target, times), penalty)
         kept = right @ weights / plain
         said = re.match(
-            r"λ = ([\d.]+), each point (once|twice): the two weakest directions keep ([\d.]+) and ([\d.]+), "
+            r"λ = ([\d.]+), each point (once|twice|four times): the two weakest directions keep ([\d.]+) and ([\d.]+), "
             r"the other ten at least ([\d.]+)\. The curve is at most ([\d.]+) from the dotted one\.$",
             words,
         ).groups()
-        assert (float(said[0]), said[1]) == (penalty, "twice" if copied else "once")
+        assert (float(said[0]), said[1]) == (penalty, {1: "once", 2: "twice", 4: "four times"}[times])
         away = abs(grid_matrix @ weights - dotted).max()
         expected = (kept[-2], kept[-1], kept[:-2].min(), away)
         assert [float(v) for v in said[2:]] == pytest.approx(expected, abs=0.0051)
     bars = [bar.get_height() for bar in explorer.artists["bars"]]
-    np.testing.assert_allclose(bars, 2 * s**2 / (2 * s**2 + 2.0), atol=1e-9)
+    np.testing.assert_allclose(bars, 4 * s**2 / (4 * s**2 + 2.0), atol=1e-9)
 
 
 def test_at_penalty_zero_the_explorer_shows_least_squares():
-    state = lesson.PenaltyExplorer().compute(penalty=0.0, copied=False)
+    state = lesson.PenaltyExplorer().compute(penalty=0.0, times=1)
     assert state["bars"] == pytest.approx([1.0] * 12)
     _, matrix, target, _, grid_matrix = lesson.wiggly_data()
     torch.testing.assert_close(state["curve"][1], grid_matrix @ torch.linalg.pinv(matrix) @ target)

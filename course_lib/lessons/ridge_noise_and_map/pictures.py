@@ -22,7 +22,7 @@ from course_lib.optimization.ridge import (
     shrinkage,
     typical_factor,
 )
-from course_lib.teaching import Explorer, Slider, Switch, lines, markdown_table, panels, right
+from course_lib.teaching import Explorer, Slider, lines, markdown_table, panels, right
 from course_lib.teaching.style import BLACK, BLUE, GREEN, ORANGE, PURPLE, RED, SKY
 
 NOISE, PENALTY = 0.15, 0.27
@@ -177,7 +177,7 @@ def plot_directions(bars, curves):
     bars.bar(range(1, 13), kept, color=[BLUE] * 10 + [ORANGE] * 2, width=0.7)
     bars.axhline(0.5, color=BLACK, linewidth=0.8, linestyle="-")
     bars.set_xticks(
-        range(1, 13), [f"{float(v):.1f}" if v > 1 else f"{float(v):.2f}" for v in s], fontsize=8, rotation=60
+        range(1, 13), [f"{float(v):.1f}" if v > 1 else f"{float(v):.2f}" for v in s], fontsize=8, rotation=90
     )
     grid = wiggly_data()[3]
     curves.plot(grid, whole, color="0.55", linestyle="-", linewidth=1.4, label="least squares")
@@ -387,8 +387,8 @@ def plot_typical(axes, *, step_size: float = 0.45, steps: int = 60, paths: int =
     axes.plot(factor**t, color=BLACK, linestyle=":", label="$\\exp(t\\,E\\log|a|)$")
     axes.set_title(f"The typical path shrinks, the root mean square grows ($\\eta$ = {step_size:g})")
     return (
-        f"x = σ = 1, y = 0, η = {step_size:g}. The median of {paths:,} paths falls by a factor of {factor:.2f} an update, "
-        f"the exact root mean square grows by {math.sqrt(second):.2f}, carried by paths too rare to be among those drawn."
+        f"x = σ = 1, y = 0, η = {step_size:g}. The median of {paths:,} paths falls by a factor of {factor:.2f} an update, the "
+        f"exact root mean square grows by {math.sqrt(second):.2f}, carried by paths too rare to be among those drawn."
     )
 
 
@@ -398,12 +398,12 @@ class PenaltyExplorer(Explorer):
 
     title = "One penalty, a curve and twelve directions"
     summary = (
-        "Left, the twelve points, the curve of ridge and, dotted, the curve of the three remedies. Right, the share that "
+        "Left, the twelve points, the curve of ridge and, dotted, the curve of the three remedies; points that stand more than once have rings. Right, the share that "
         "ridge keeps of each of the twelve directions of least squares, the strongest one first."
     )
     penalty = Slider("penalty", "λ", "Weight of the squared length of w; 0 is least squares", 0.02, 0.0, 2.0, 0.01)
-    copied = Switch("Copy each point", "Let every point stand twice in the data")
-    together = ("penalty", "copied")
+    times = Slider("copies of each point", "k", "How often each point stands in the data", 1, 1, 4, 1)
+    together = ("penalty", "times")
     size = (8.2, 3.2)
     dpi = 110
     strip_scale = 0.75
@@ -417,10 +417,9 @@ class PenaltyExplorer(Explorer):
         legend=[{"loc": "lower center", "fontsize": 8}, None],
     )
 
-    def compute(self, *, penalty, copied):
+    def compute(self, *, penalty, times):
         """Return the ridge curve, the shares, and how far the curve is from the one of the three remedies."""
         _, matrix, target, grid, grid_matrix = self.data
-        times = 2 if copied else 1
         matrix, target = matrix.repeat(times, 1), target.repeat(times)
         left, s, right_ = torch.linalg.svd(matrix, full_matrices=False)
         kept = s.square() / (s.square() + penalty)
@@ -428,8 +427,9 @@ class PenaltyExplorer(Explorer):
         return {
             "curve": (grid, curve.clamp(-10, 10)),
             "bars": kept.tolist(),
+            "rings": (self.data[0], self.data[2]) if times > 1 else ([], []),
             "away": float((curve - self.reference).abs().max()),
-            "settings": (penalty, copied),
+            "settings": (penalty, times),
         }
 
     @property
@@ -444,25 +444,27 @@ class PenaltyExplorer(Explorer):
         axes.plot(grid, self.reference, color=BLACK, linestyle=":", linewidth=2.4, label="three remedies")
         axes.plot(places, target, "o", color=RED, markersize=5, label="data")
         (curve,) = axes.plot([], [], color=BLUE, linestyle="-", linewidth=2, label="ridge")
+        (rings,) = axes.plot([], [], "o", markerfacecolor="none", markeredgecolor=RED, markersize=10, label="_copies")
         bars = shares.bar(range(1, 13), [1.0] * 12, width=0.7, color=SKY, edgecolor=BLUE)
         shares.axhline(0.5, color=BLACK, linewidth=0.8, linestyle="-")
         s = torch.linalg.svdvals(matrix)
         names = [f"{float(v):.1f}" if v > 1 else f"{float(v):.2f}" for v in s]
-        shares.set_xticks(range(1, 13), names, fontsize=8, rotation=60)
-        return {"curve": curve, "bars": list(bars)}
+        shares.set_xticks(range(1, 13), names, fontsize=8, rotation=90)
+        return {"curve": curve, "rings": rings, "bars": list(bars)}
 
     def update(self, artists, state):
-        """Move the curve and the bars."""
+        """Move the curve and the bars, and ring points that stand more than once."""
         artists["curve"].set_data(*state["curve"])
+        artists["rings"].set_data(*state["rings"])
         for bar, share in zip(artists["bars"], state["bars"], strict=True):
             bar.set_height(share)
 
     def words(self, state):
         """Say what is kept of the weakest directions and how far the curve is from the dotted one."""
-        penalty, copied = state["settings"]
+        penalty, times = state["settings"]
         weak = state["bars"][-2:]
         return (
-            f"λ = {penalty:.2f}, each point {'twice' if copied else 'once'}: the two weakest directions keep "
+            f"λ = {penalty:.2f}, each point {('once', 'twice', 'three times', 'four times')[times - 1]}: the two weakest directions keep "
             f"{weak[0]:.2f} and {weak[1]:.2f}, the other ten at least {min(state['bars'][:-2]):.2f}. The curve is at most "
             f"{state['away']:.2f} from the dotted one."
         )

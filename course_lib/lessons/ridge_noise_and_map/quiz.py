@@ -57,7 +57,7 @@ def covariance_decides():
 
 
 @lesson.sentence(
-    "03.Q3", r"If every row is copied once, ridge needs twice the $\lambda$ to give the same weights.", answer=True
+    "03.Q3", r"If every row is copied once, (03.2) needs twice the $\lambda$ to give the same weights.", answer=True
 )
 def copied_rows():
     """Copying doubles the squared errors, so the penalty has to double to keep its share. Measured rows are another

@@ -13,7 +13,7 @@ GIVES_AWAY = {
     "03.P1": [
         r"(?i)once for each row|a row brings|each row brings",
         r"m ?\\?sigma\^2|mσ²|m σ²",
-        r"(?i)the prior (speaks|is stated) once",
+        r"(?i)prior is a factor once",
         r"(?i)no longer serves both",
     ],
     "03.P2": [r"(?i)levels? off", r"(?i)\bfloor\b", r"(?i)σ\*? \*?kept", r"(?i)far better"],
@@ -139,7 +139,7 @@ ANSWERS = {
         ("roots of the variances", "deviations", lambda w, X, y, v, p: X.T @ (y - X @ w) / math.sqrt(v) - w / math.sqrt(p)),
         ("exchanged", "p for v", lambda w, X, y, v, p: X.T @ (y - X @ w) / p - w / v),
         ("without the prior", "least squares", lambda w, X, y, v, p: X.T @ (y - X @ w) / v),
-        ("one value", "the logarithm", lambda w, X, y, v, p: -(y - X @ w).square().sum() / (2 * v) - w @ w / (2 * p)),
+        ("malformed", "the logarithm", lambda w, X, y, v, p: -(y - X @ w).square().sum() / (2 * v) - w @ w / (2 * p)),
         ("wrong", "multiplied by v", lambda w, X, y, v, p: X.T @ (y - X @ w) - v / p * w),
         ("malformed", "a pair", lambda w, X, y, v, p: (X.T @ (y - X @ w) / v, -w / p)),
     ],
@@ -218,7 +218,7 @@ NEIGHBOURS = {
     "03.3": ("(directions @ fits[\"penalty\"])", "(directions @ ridge(X, y, 2.7))"),
     "03.5": ("weight_decay=2 * 0.15**2", "weight_decay=0.15**2"),
     "03.c1": ("noisy = lesson.ridge_all(X_all, y_all, 1536 / 12)", "noisy = lesson.ridge_all(X_all, y_all, 1.0)"),
-    "03.c2": ("lesson.risk(noisy, truth).mean() /", "lesson.risk(plain, truth).mean() /"),
+    "03.6": ("lesson.risk(noisy, truth).mean() /", "lesson.risk(plain, truth).mean() /"),
     "03.c3": ("noise_squared=1 / 12)", "noise_squared=0)"),
     "03.c4": ("many[1][chosen] / many[0]", "few[1][chosen] / few[0]"),
 }  # fmt: skip
