@@ -387,8 +387,8 @@ def plot_typical(axes, *, step_size: float = 0.45, steps: int = 60, paths: int =
     axes.plot(factor**t, color=BLACK, linestyle=":", label="$\\exp(t\\,E\\log|a|)$")
     axes.set_title(f"The typical path shrinks, the root mean square grows ($\\eta$ = {step_size:g})")
     return (
-        f"x = σ = 1, y = 0, η = {step_size:g}. The median of {paths:,} paths falls by a factor of {factor:.2f} an update, the "
-        f"exact root mean square grows by {math.sqrt(second):.2f}, carried by paths too rare to be among those drawn."
+        f"x = σ = 1, y = 0, η = {step_size:g}. The median of {paths:,} paths falls by a factor of {factor:.2f} an update, "
+        f"the exact root mean square grows by {math.sqrt(second):.2f}, carried by paths too rare to be among those drawn."
     )
 
 
@@ -398,8 +398,8 @@ class PenaltyExplorer(Explorer):
 
     title = "One penalty, a curve and twelve directions"
     summary = (
-        "Left, the twelve points, the curve of ridge and, dotted, the curve of the three remedies; points that stand more than once have rings. Right, the share that "
-        "ridge keeps of each of the twelve directions of least squares, the strongest one first."
+        "Left, the twelve points, the curve of ridge and, dotted, the curve of the three remedies; points that "
+        "stand more than once have rings. Right, the share that ridge keeps of each of the twelve directions of least squares, the strongest one first."
     )
     penalty = Slider("penalty", "λ", "Weight of the squared length of w; 0 is least squares", 0.02, 0.0, 2.0, 0.01)
     times = Slider("copies of each point", "k", "How often each point stands in the data", 1, 1, 4, 1)
@@ -462,10 +462,9 @@ class PenaltyExplorer(Explorer):
     def words(self, state):
         """Say what is kept of the weakest directions and how far the curve is from the dotted one."""
         penalty, times = state["settings"]
-        weak = state["bars"][-2:]
+        weak, how_often = state["bars"][-2:], ("once", "twice", "three times", "four times")[times - 1]
         return (
-            f"λ = {penalty:.2f}, each point {('once', 'twice', 'three times', 'four times')[times - 1]}: the two weakest directions keep "
-            f"{weak[0]:.2f} and {weak[1]:.2f}, the other ten at least {min(state['bars'][:-2]):.2f}. The curve is at most "
+            f"λ = {penalty:.2f}, each point {how_often}: the two weakest directions keep {weak[0]:.2f} and {weak[1]:.2f}, the other ten at least {min(state['bars'][:-2]):.2f}. The curve is at most "
             f"{state['away']:.2f} from the dotted one."
         )
 
