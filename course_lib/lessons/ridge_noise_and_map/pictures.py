@@ -398,8 +398,9 @@ class PenaltyExplorer(Explorer):
 
     title = "One penalty, a curve and twelve directions"
     summary = (
-        "Left, the twelve points, the curve of ridge and, dotted, the curve of the three remedies; points that "
-        "stand more than once have rings. Right, the share that ridge keeps of each of the twelve directions of least squares, the strongest one first."
+        "Left, the twelve points (ringed where they stand more than once), the curve of ridge and, dotted, the curve of "
+        "the three remedies. Right, the share that ridge keeps of each of the twelve directions of least squares, the "
+        "strongest one first."
     )
     penalty = Slider("penalty", "λ", "Weight of the squared length of w; 0 is least squares", 0.02, 0.0, 2.0, 0.01)
     times = Slider("copies of each point", "k", "How often each point stands in the data", 1, 1, 4, 1)
@@ -462,10 +463,11 @@ class PenaltyExplorer(Explorer):
     def words(self, state):
         """Say what is kept of the weakest directions and how far the curve is from the dotted one."""
         penalty, times = state["settings"]
-        weak, how_often = state["bars"][-2:], ("once", "twice", "three times", "four times")[times - 1]
+        weak, others = state["bars"][-2:], math.floor(100 * min(state["bars"][:-2]) + 1e-9) / 100
+        how_often = ("once", "twice", "three times", "four times")[times - 1]
         return (
-            f"λ = {penalty:.2f}, each point {how_often}: the two weakest directions keep {weak[0]:.2f} and {weak[1]:.2f}, the other ten at least {min(state['bars'][:-2]):.2f}. The curve is at most "
-            f"{state['away']:.2f} from the dotted one."
+            f"λ = {penalty:.2f}, each point {how_often}: the two weakest directions keep {weak[0]:.2f} and {weak[1]:.2f}, "
+            f"the other ten at least {others:.2f}. The curve is at most {state['away']:.2f} from the dotted one."
         )
 
 
