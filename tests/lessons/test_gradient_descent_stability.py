@@ -215,7 +215,7 @@ def test_the_explorer_says_what_a_loop_finds_at_every_setting():
             r"direction (\d): (.*?), ([^,;]*?), (.*?)(?: and stays, since σ. = 0)?(?:;|\. |\.$)", words
         )
         assert [number for number, *_ in said] == ["1", "2"]
-        for (_, *sizes), (sigma, start, solution) in zip(
+        for (_, *said_errors), (sigma, start, solution) in zip(
             said, ((sigma_1, start_1, 1.0), (sigma_2, start_2, 0.5)), strict=True
         ):
             error = start - solution
@@ -223,13 +223,13 @@ def test_the_explorer_says_what_a_loop_finds_at_every_setting():
             for _ in range(40):
                 error = max(-1e9, min(1e9, error - 2 * step_size * sigma**2 * error))
                 errors.append(error)
-            for text, size in zip(sizes, (abs(errors[0]), abs(errors[1]), abs(errors[40])), strict=True):
-                if size > 1e5:
-                    assert text == "more than 100,000"
-                elif size < 1e-6:
-                    assert text == "below 1e-6"
+            for text, error in zip(said_errors, (errors[0], errors[1], errors[40]), strict=True):
+                if abs(error) > 1e5:
+                    assert text == "size over 100,000"
+                elif abs(error) < 1e-6:
+                    assert text == "size below 1e-6"
                 else:
-                    assert float(text) == pytest.approx(size, rel=0.01)
+                    assert float(text) == pytest.approx(error, rel=0.01)
         assert ("stays" in words) == (sigma_2 == 0)
         assert ("Border" in words) == reveal
         if reveal:
