@@ -21,6 +21,7 @@ PARTS = {
     "explorer": ("explorer",),
     "ridge": ("ridge",),
     "mup": ("mup",),
+    "rotated": ("rotated",),
     "newton_schulz": ("newton_schulz",),
     "attention": (
         "attention",

@@ -75,7 +75,7 @@ def dual_norm(gradient: Float[Tensor, "*shape"], *, norm: str) -> Float[Tensor, 
 
 
 def orthogonal_factor(matrix: Float[Tensor, "rows columns"]) -> Float[Tensor, "rows columns"]:
-    """U V^T of the singular value decomposition U S V^T: every singular value becomes 1 (04.11).
+    """U V^T of the singular value decomposition U S V^T: every singular value becomes 1 (04.5).
 
     Directions whose singular value is zero up to rounding (max(rows, columns) times the dtype's epsilon times
     the largest) have no singular vectors of their own; they stay at zero.
@@ -116,7 +116,7 @@ def unit_direction(gradient: Float[Tensor, "*shape"], *, norm: str) -> Float[Ten
 def constrained_step(
     gradient: Float[Tensor, "*shape"], *, norm: str, radius: float | int
 ) -> Float[Tensor, "*shape"]:
-    """Return a minimiser of <g, D> over the ball ||D|| <= eta (04.1): length eta, whatever the size of g.
+    """Return a minimiser of <g, D> over the ball ||D|| <= eta (04.3): length eta, whatever the size of g.
 
     Units: `radius` is eta, in units of the step.
 
@@ -151,7 +151,7 @@ def lp_step(gradient: Float[Tensor, " n"], *, p: float | int, radius: float | in
 def penalized_step(
     gradient: Float[Tensor, "*shape"], *, norm: str, alpha: float | int
 ) -> Float[Tensor, "*shape"]:
-    """Return a minimiser of <g, D> + ||D||^2 / alpha (04.6): length alpha/2 times the dual norm of g.
+    """Return a minimiser of <g, D> + ||D||^2 / alpha (04.4): length alpha/2 times the dual norm of g.
 
     Units: `alpha` is the step size; the larger, the cheaper a long step.
 
@@ -166,7 +166,7 @@ def penalized_step(
 def penalized_objective(
     gradient: Float[Tensor, "*shape"], step: Float[Tensor, "*shape"], *, norm: str, alpha: float | int
 ) -> Float[Tensor, ""]:
-    """<g, D> + ||D||^2 / alpha, which `penalized_step` minimises; its minimum is -alpha/4 ||g||_*^2 (04.6).
+    """<g, D> + ||D||^2 / alpha, which `penalized_step` minimises; its minimum is -alpha/4 ||g||_*^2 (04.4).
 
     Raises:
         ValueError: the norm is unknown, or needs a matrix and `step` is none.
@@ -175,7 +175,7 @@ def penalized_objective(
 
 
 def smoothness(hessian: Float[Tensor, "n n"], *, norm: str) -> Float[Tensor, ""]:
-    """max of D^T H D over ||D|| <= 1, the curvature that a norm sees in a convex quadratic (04.9).
+    """max of D^T H D over ||D|| <= 1, the curvature that a norm sees in a convex quadratic.
 
     A convex function is largest at a corner of a polytope: for "l1" the corners are the signed unit vectors,
     for "linf" the 2^n sign vectors, which are tried one by one.

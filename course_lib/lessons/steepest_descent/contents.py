@@ -4,21 +4,24 @@ from course_lib.teaching import Contents
 
 lesson = Contents(
     symbols={
+        "L": "loss",
+        "w": "weights",
         "g": "gradient",
         r"\Delta": "step",
-        "L": "loss",
-        "p": "which norm of the family: Lp",
         r"\eta": "allowed length of a step",
-        "D": "unit step",
-        r"\alpha": "number in the penalty for long steps",
+        "p": "which norm of the family: Lp",
+        r"\alpha": "number in the price of long steps",
         "M": "length of the step",
-        r"\beta": "most by which the loss curves, as the norm measures it",
-        "H": "Hessian",
         "W": "matrix of a layer's weights",
-        "d_{in}": "entries of the layer's input",
-        "d_{out}": "entries of the layer's output",
         "G": "gradient, a matrix",
-        "s_i": "singular values of the gradient",
+        "U": "left singular vectors of the gradient, as columns",
+        "V": "right singular vectors of the gradient, as columns",
+        "S": "singular values of the gradient, on a diagonal",
+        "s_i": "singular value of the gradient",
         "T": "linear map that keeps the norm",
+        "P": "orthogonal matrix",
+        "Q": "orthogonal matrix; rotation of the inputs",
+        "d_{in}": "entries of a layer's input",
+        "d_{out}": "entries of a layer's output",
     }
 )

@@ -9,64 +9,9 @@ from course_lib.optimization.steepest_descent import dual_norm, primal_norm
 from course_lib.teaching import but, edit, inputs, integers, uniform, whole
 
 
-def _length_objective(length):
-    """-M ||g||_1 + M^2 / alpha for the exercise's g = (2, -3, 1) and alpha = 0.5."""
-    return -6 * length + length**2 / 0.5
-
-
-def _near(value):
-    return lambda answer: abs(answer - value) < 0.01
-
-
-lesson.value(
-    "04.1", "How long is the penalised sign step", difficulty=1, minutes=4,
-    prompt="Let $g = (2, -3, 1)$ and $\\alpha = 0.5$. The minimiser of "
-    "$\\langle g, \\Delta\\rangle + \\frac1\\alpha\\lVert\\Delta\\rVert_\\infty^2$ moves every weight by the same amount "
-    "$M$, up or down. What is $M$?",
-    answer=1.5,
-    properties=[
-        ("The length of a step is positive.", lambda answer: answer > 0),
-        ("A slightly longer step has a lower objective than yours.",
-         lambda answer: _length_objective(float(answer)) <= _length_objective(1.002 * float(answer))),
-        ("A slightly shorter step has a lower objective than yours.",
-         lambda answer: _length_objective(float(answer)) <= _length_objective(0.998 * float(answer))),
-    ],
-    hints=(
-        "Write the objective for a step that moves every weight by M against the sign of its gradient.",
-        "The inner product of that step with g is -M times the sum of the absolute entries of g.",
-        "Minimise -M‖g‖₁ + M²/α over M: set its derivative to zero.",
-    ),
-    mistakes=[
-        ("forgot the one half", 3.0, "You lost the factor 1/2: the derivative of M²/α is 2M/α, so M = (α/2)‖g‖₁.",
-         _near(3.0)),
-        ("largest entry", 0.75,
-         "You used the largest entry of g. That is the norm of the step; the gradient is measured in the dual norm, the "
-         "sum of its absolute entries.", _near(0.75)),
-        ("Euclidean length", math.sqrt(14) / 4,
-         "You used the Euclidean length of g, which belongs to the L2 penalty; here the dual norm is the sum of the "
-         "absolute entries.", _near(math.sqrt(14) / 4)),
-        ("minimum value", -4.5,
-         "That is the smallest value of the objective, -(α/4)‖g‖₁², and the question asks where it is reached.",
-         _near(-4.5)),
-        ("left out the step size", 6.0, "That is ‖g‖₁ alone: multiply it by α/2.", _near(6.0)),
-        ("divided by the step size", 24.0,
-         "You divided by α. A larger α makes long steps cheaper, so the length grows with it: M = (α/2)‖g‖₁.",
-         lambda answer: min(abs(answer - 24), abs(answer - 12)) < 0.01),
-        ("summed with signs", 0.0,
-         "You added the entries of g with their signs, and they cancel. Every weight moves against the sign of its own "
-         "entry, so all sizes add: ‖g‖₁ = 2 + 3 + 1.", _near(0.0)),
-        ("sum of squares", 3.5,
-         "You used the sum of the squares of g's entries. The dual norm of the largest entry is the sum of the sizes, "
-         "without squares.", lambda answer: min(abs(answer - 3.5), abs(answer - 7)) < 0.01),
-        ("a step instead of its length", -1.5,
-         "The size is right, and a length has no sign: M is above 0, and the step of a weight is M or -M.", _near(-1.5)),
-    ],
-)
-
-
 @lesson.exercise(
-    "04.2", "Sign descent from a penalty", difficulty=1, minutes=6,
-    prompt="Write `sign_step(gradient, alpha)`: the minimiser of "
+    "04.1", "A price on the largest entry", difficulty=1, minutes=6,
+    prompt="Write `priced_step(gradient, alpha)`: the minimiser of "
     "$\\langle g, \\Delta\\rangle + \\frac1\\alpha\\lVert\\Delta\\rVert_\\infty^2$. `gradient` is $g$, a float64 tensor of "
     "two to four entries, none of them zero, and `alpha` is $\\alpha > 0$; return a tensor of the same shape.",
     draw=inputs(
@@ -109,13 +54,13 @@ lesson.value(
          "further cost.", lambda answer: int((answer != 0).sum()) == 1),
     ],
 )
-def sign_step(gradient, alpha):
+def priced_step(gradient, alpha):
     """The minimiser of <g, D> + max_i |D_i|^2 / alpha."""
     return -0.5 * alpha * gradient.abs().sum() * gradient.sign()
 
 
 def _is_lower(gradient_1, gradient_2, alpha, step_1, step_2):
-    """Whether <g, D> + ||D||_2 / alpha, as the notes print it, is lower at the step than at the notes' minimiser."""
+    """Whether <g, D> + ||D||_2 / alpha, without the square, is lower at the step than at -(alpha/2) g."""
     objective = lambda d1, d2: gradient_1 * d1 + gradient_2 * d2 + math.hypot(d1, d2) / alpha  # noqa: E731
     return objective(step_1, step_2) <= objective(-alpha / 2 * gradient_1, -alpha / 2 * gradient_2) - 0.01
 
@@ -146,9 +91,9 @@ def _case(gradient_1, gradient_2, alpha, step_1, step_2):
 
 
 lesson.flaw(
-    "04.3", "The square that was lost", difficulty=2, minutes=8,
-    prompt="The notes say that $\\langle g, \\Delta\\rangle + \\frac1\\alpha\\lVert\\Delta\\rVert_2$, with the norm and not "
-    "its square, is smallest at $\\Delta = -\\frac\\alpha2 g$. Give a counterexample in the plane: a dictionary with the "
+    "04.2", "The price without the square", difficulty=2, minutes=8,
+    prompt="Someone forgets the square in the price and claims: $\\langle g, \\Delta\\rangle + "
+    "\\frac1\\alpha\\lVert\\Delta\\rVert_2$ is smallest at $\\Delta = -\\frac\\alpha2 g$. Give a counterexample in the plane: a dictionary with the "
     "numbers `gradient_1`, `gradient_2`, `alpha` ($\\alpha > 0$), `step_1` and `step_2`, such that this objective is "
     "lower at your step than at $-\\frac\\alpha2 g$, by 0.01 or more.",
     answer=_case(3.0, 4.0, 0.4, -6.0, -8.0),
@@ -156,7 +101,7 @@ lesson.flaw(
         ("With α of 0 or below the second term is no penalty. Take α > 0.", lambda alpha: alpha > 0),
     ],
     properties=[
-        ("At your step the objective is not lower than at the notes' minimiser.", _is("none")),
+        ("At your step the objective is not lower than at the claimed minimiser.", _is("none")),
     ],
     hints=(
         "Look at steps along -g only: how does the objective depend on their length?",
@@ -165,10 +110,10 @@ lesson.flaw(
     ),
     mistakes=[
         ("no gradient", _case(0.0, 0.0, 0.4, -0.3, -0.4),
-         "With g = 0 the best step is 0, and so is the notes'. Take a gradient that is not 0.",
+         "With g = 0 the best step is 0, and so is the claimed one. Take a gradient that is not 0.",
          but(lambda gradient_1, gradient_2: gradient_1 == gradient_2 == 0)),
         ("the same step", _case(3.0, 4.0, 0.4, -0.6, -0.8),
-         "Your step is the notes' own, -(α/2)g: give another one that is better.", _is("same")),
+         "Your step is the claimed one, -(α/2)g: give another one that is better.", _is("same")),
         ("uphill", _case(3.0, 4.0, 0.4, 0.6, 0.8),
          "Your step goes uphill: its product with g is positive, and the penalty is paid on top.", _is("uphill")),
         ("on the border", _case(3.0, 4.0, 0.2, -6.0, -8.0),
@@ -202,7 +147,7 @@ def _lowest(norm):
 
 
 @lesson.exercise(
-    "04.4", "The step on the spectral ball", difficulty=2, minutes=8,
+    "04.3", "The step on the spectral ball", difficulty=2, minutes=8,
     prompt="Write `spectral_step(gradient, radius)`: the matrix $\\Delta$ that makes $\\langle G, \\Delta\\rangle$ as small "
     "as possible among all whose largest singular value is at most $\\eta$. `gradient` is $G$, a float64 matrix of any "
     "shape, `radius` is $\\eta$; return a matrix of the same shape.",
@@ -255,7 +200,7 @@ def spectral_step(gradient, radius):
 
 
 @lesson.exercise(
-    "04.5", "The step that widths do not change", difficulty=3, minutes=12,
+    "04.4", "The step that widths do not change", difficulty=3, minutes=12,
     prompt="Write `rms_step(gradient, radius)`: the matrix $\\Delta$ that makes $\\langle G, \\Delta\\rangle$ as small as "
     "possible while no input $x$ has its output changed by more than $\\eta$ times its own root mean square: "
     "$\\mathrm{RMS}(\\Delta x) \\le \\eta\\,\\mathrm{RMS}(x)$ for all $x$. `gradient` is $G$, a float64 matrix of shape "
@@ -268,7 +213,7 @@ def spectral_step(gradient, radius):
     hints=(
         "Write RMS(Δx) and RMS(x) by Euclidean lengths: which power of d_out and of d_in appears?",
         "The condition is a bound on the spectral norm of Δ. Which one?",
-        "The spectral norm may be up to η times the root of a ratio of the two widths; then it is exercise 04.4.",
+        "The spectral norm may be up to η times the root of a ratio of the two widths; then it is exercise 04.3.",
     ),
     mistakes=[
         ("left out the widths", edit(" * math.sqrt(rows / columns)", ""),

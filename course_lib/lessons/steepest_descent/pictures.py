@@ -2,19 +2,24 @@
 
 import math
 from collections.abc import Sequence
+from functools import cache
 
 import numpy as np
 import torch
+from IPython.display import Markdown
 from torch import Tensor
 
+from course_lib.lessons.steepest_descent import rotated as closing
 from course_lib.lessons.steepest_descent.contents import lesson
-from course_lib.optimization.steepest_descent import constrained_step, dual_norm, lp_step, penalized_step
-from course_lib.teaching import Explorer, Slider, lines, panels
-from course_lib.teaching.style import BLACK, BLUE, RED
+from course_lib.measured import measured
+from course_lib.optimization.steepest_descent import constrained_step, dual_norm, lp_step
+from course_lib.teaching import Explorer, Slider, Switch, lines, markdown_table, panels, right
+from course_lib.teaching.style import BLACK, BLUE, ORANGE, PURPLE, RED
 
 NORMS = {"l2": ("L2", 2), "linf": ("L∞", math.inf), "l1": ("L1", 1)}
 EXAMPLE = torch.tensor([3.0, -1.0, 2.0], dtype=torch.float64)
-HESSIAN = torch.diag(torch.tensor([1.0, 6.0], dtype=torch.float64))
+PLANE = torch.tensor([2.0, 1.0], dtype=torch.float64)  # the gradient of the hook and of the explorer
+GRAY = "0.55"
 
 
 def rotation(degrees: float) -> Tensor:
@@ -39,33 +44,68 @@ def arrow(end: tuple[float, float] | np.ndarray | Tensor, *, head: float = 0.12)
 
 
 @lesson.figure(
-    "One gradient, three steepest steps",
-    "$\\Delta[1]$",
-    "$\\Delta[2]$",
-    size=(6.0, 5.4),
+    "Which step of the square goes down furthest?",
+    "step of weight 1",
+    "step of weight 2",
+    size=(5.0, 4.2),
     xlim=(-1.9, 1.9),
-    ylim=(-1.4, 2.1),
+    ylim=(-1.4, 1.4),
     aspect="equal",
-    legend={"loc": "upper left", "fontsize": 8},
+    legend=None,
 )
-def plot_question(axes):
-    """Draw one gradient, three balls of the same radius, and the lowest point of the linear model on each."""
-    gradient, radius = torch.tensor([2.0, 1.0], dtype=torch.float64), 1.0
-    x, y = np.meshgrid(np.linspace(-1.9, 1.9, 50), np.linspace(-1.4, 2.1, 50))
-    axes.contour(x, y, 2 * x + y, levels=np.arange(-6, 7), colors="0.8", linewidths=0.8, linestyles="-")
-    axes.plot(*arrow((0.8, 0.4)), color=BLACK, linestyle="-", linewidth=2.6, label="gradient $g$ (scaled)")
-    steps = {name: constrained_step(gradient, norm=norm, radius=radius) for norm, (name, _) in NORMS.items()}
-    lines(axes, None, {f"{name} ball": tuple(ball(p, radius)) for name, p in NORMS.values()}, linewidth=1.2)
-    lines(axes, None, {f"_{name}": tuple(arrow(step)) for name, step in steps.items()}, linewidth=2.4)
-    said = sorted(f"on the {name} ball ({a + 0.0:.2f}, {b + 0.0:.2f})" for name, (a, b) in steps.items())
+def plot_square(axes):
+    """Draw the square of allowed steps and the gradient at its centre."""
+    axes.plot(*ball(math.inf, 1.0), color=BLUE, linestyle="-", linewidth=1.6)
+    axes.fill(*ball(math.inf, 1.0), color=BLUE, alpha=0.07)
+    axes.plot(*arrow(0.6 * PLANE), color=BLACK, linestyle="-", linewidth=2.4)
+    axes.text(1.12, 0.72, "gradient (2, 1),\nscaled", fontsize=10, va="center")
+    axes.plot(0, 0, "o", color=BLACK, markersize=4)
+    axes.text(-0.95, 1.08, "allowed steps: both weights by at most 1", color=BLUE, fontsize=10)
+    return "A square around the origin, of steps that move each of two weights by at most 1, and the gradient (2, 1)."
+
+
+def _level(axes, value: float, **style) -> None:
+    """Draw the steps of the plane whose linear model has that value."""
+    foot = value * PLANE / PLANE.square().sum()
+    along = torch.tensor([-PLANE[1], PLANE[0]])
+    axes.plot(*torch.stack([foot - 3 * along, foot + 3 * along]).T, **style)
+
+
+@lesson.figure(
+    ["square: L∞", "circle: L2", "diamond: L1"],
+    "step of weight 1",
+    "step of weight 2",
+    size=(10.2, 3.9),
+    grid=(1, 3),
+    xlim=(-1.7, 1.3),
+    ylim=(-1.5, 1.5),
+    aspect="equal",
+    legend=None,
+)
+def plot_touching(*panels_):
+    """Draw in each ball the lowest point, and the last level line of the linear model that touches it there."""
+    said = []
+    for axes, norm, name in zip(panels_, ("linf", "l2", "l1"), ("square", "circle", "diamond"), strict=True):
+        step = constrained_step(PLANE, norm=norm, radius=1.0)
+        lowest = float(PLANE @ step)
+        for value in np.arange(-5, 6):
+            _level(axes, float(value), color="0.85", linestyle="-", linewidth=0.8)
+        _level(axes, lowest, color=GRAY, linestyle=":", linewidth=2.0)
+        axes.plot(*ball(NORMS[norm][1], 1.0), color=BLUE, linestyle="-", linewidth=1.6)
+        axes.plot(*arrow(0.4 * PLANE), color=BLACK, linestyle="-", linewidth=2.0)
+        axes.text(0.55, 0.5, "$g$", fontsize=12)
+        axes.plot(*arrow(step), color=RED, linestyle="-", linewidth=2.4)
+        axes.text(0.1, -1.38, f"change: {lowest:.2f}", color=RED, fontsize=11, fontweight="bold")
+        a, b = (round(float(x), 2) + 0.0 for x in step)
+        said.append(f"{name} ({a:.2f}, {b:.2f}), where the change is {lowest:.2f}")
     return (
-        "The gradient (2, 1), the level lines of its linear model, and the balls of radius 1 of three norms around "
-        f"the origin: a diamond, a circle and a square. The lowest point of the linear model lies {', '.join(said)}."
+        "Steps in three balls, the level lines of the linear model for the gradient (2, 1) in grey, and dotted the lowest "
+        f"one that touches the ball. It touches at: {'; '.join(said)}."
     )
 
 
 @lesson.figure(
-    "The penalty chooses the length: $\\frac{\\alpha}{2}\\|g\\|_*$",
+    "The price chooses the length",
     "length $M$ of the step, in its own norm",
     "$-M\\|g\\|_* + M^2/\\alpha$",
     ylim=(-4.2, 4.2),
@@ -88,33 +128,37 @@ def plot_lengths(axes, gradient: Tensor = EXAMPLE, *, alpha: float = 0.4):
 
 
 @lesson.figure(
-    ["inputs $x$ of length 1", "$G\\,x$: stretched unequally", "$UV^T x$: all of length 1"],
-    size=(9.4, 3.4),
+    ["inputs $x$ of length 1", "$G\\,x$: lengths 2, 0.4 and between", "$UV^T x$: all of length 1"],
+    size=(9.6, 3.5),
     grid=(1, 3),
     bare=True,
-    xlim=(-2.3, 2.3),
-    ylim=(-2.1, 2.1),
+    xlim=(-1.9, 1.9),
+    ylim=(-1.75, 1.75),
     aspect="equal",
-    legend={"loc": "upper right", "fontsize": 8},
+    legend=None,
 )
 def plot_ellipse(before, stretched, equal):
-    """Draw the unit circle, what a 2 x 2 gradient makes of it, and what its orthogonal factor does."""
-    left, right, values = rotation(35.0), rotation(-60.0), torch.tensor([2.0, 0.4], dtype=torch.float64)
+    """Draw the unit circle and three inputs, what a 2 x 2 gradient makes of them, and what its orthogonal factor does."""
+    left, turn, values = rotation(35.0), rotation(-60.0), torch.tensor([2.0, 0.4], dtype=torch.float64)
     circle = torch.from_numpy(ball(2, 1.0))
+    third = turn @ torch.tensor([math.cos(0.9), math.sin(0.9)], dtype=torch.float64)
+    inputs = [*turn.T, third]
     maps = (
-        (before, torch.eye(2).to(circle), ("$v_1$", "$v_2$")),
-        (stretched, left @ values.diag() @ right.T, ("$s_1 u_1$", "$s_2 u_2$")),
-        (equal, left @ right.T, ("$u_1$", "$u_2$")),
+        (before, torch.eye(2).to(circle), ("$v_1$", "$v_2$", "$x$")),
+        (stretched, left @ values.diag() @ turn.T, ("$s_1u_1$", "$s_2u_2$", "$Gx$")),
+        (equal, left @ turn.T, ("$u_1$", "$u_2$", "$UV^Tx$")),
     )
     for axes, matrix, names in maps:
         axes.plot(*circle, color="0.6", linestyle=":", linewidth=1.2)
         axes.plot(*(matrix @ circle), color=BLUE, linestyle="-", linewidth=1.4)
-        for vector, name, colour, style in zip(right.T, names, (RED, BLACK), ("-", "--"), strict=True):
-            axes.plot(*arrow(matrix @ vector), color=colour, linestyle=style, linewidth=2.0, label=name)
+        for vector, name, colour, style in zip(inputs, names, (RED, BLACK, PURPLE), ("-", "--", "-."), strict=True):
+            end = matrix @ vector
+            axes.plot(*arrow(end), color=colour, linestyle=style, linewidth=2.0)
+            axes.text(*((1 + 0.22 / float(end.norm())) * end), name, color=colour, fontsize=11, ha="center", va="center")
     return (
-        "Left: the circle of inputs of length 1 with the right singular vectors v1 and v2 of a gradient G. Middle: G "
-        f"maps the circle to an ellipse with half axes s1 = {values[0]:g} along u1 and s2 = {values[1]:g} along u2. "
-        "Right: U V^T maps v1 to u1 and v2 to u2, so the ellipse becomes a circle."
+        "Left: the circle of inputs of length 1, the right singular vectors v1 and v2 of a gradient G, and an input x between. "
+        f"Middle: G maps the circle to an ellipse with half axes s1 = {values[0]:g} and s2 = {values[1]:g}. Right: U V^T maps "
+        "v1 to u1 and v2 to u2, so the ellipse becomes a circle, and all three arrows have length 1."
     )
 
 
@@ -136,7 +180,7 @@ def width_changes(widths: Sequence[int], *, rows: int = 10, radius: float = 0.1)
 
 
 @lesson.figure(
-    "The same length 0.1 in three norms ($d_{out}$ = 10)",
+    "One step of length 0.1, in three norms ($d_{out}$ = 10)",
     "input width $d_{in}$",
     "RMS change of the output",
     xscale="log",
@@ -161,50 +205,6 @@ def plot_widths(axes, widths: Sequence[int] = (16, 32, 64, 128, 256, 512, 1024))
         f"From width {widths[0]} to {widths[-1]} the sign step's change grows from {first['linf']:.1f} to "
         f"{last['linf']:.0f}, that of the spectral step from {first['spectral']:.2f} to {last['spectral']:.1f}, "
         f"and that of the RMS-to-RMS step stays at {last['rms_to_rms']:.1f}."
-    )
-
-
-def quadratic_path(hessian: Tensor, start: Tensor, *, norm: str, steps: int = 14) -> Tensor:
-    """Return the iterates on 1/2 w^T H w: penalised steps for "l2", steps of fixed length for the others."""
-    iterates = [start]
-    for _ in range(steps):
-        gradient = hessian @ iterates[-1]
-        move = (
-            penalized_step(gradient, norm="l2", alpha=0.5)
-            if norm == "l2"
-            else constrained_step(gradient, norm=norm, radius=0.15)
-        )
-        iterates.append(iterates[-1] + move)
-    return torch.stack(iterates)
-
-
-@lesson.figure(
-    ["Gradient descent", "Sign descent"],
-    "$w[1]$",
-    "$w[2]$",
-    size=(8.8, 4.0),
-    grid=(1, 2),
-    xlim=(-2.5, 1.2),
-    ylim=(-1.1, 1.5),
-    aspect="equal",
-    legend={"loc": "upper right", "fontsize": 8},
-)
-def plot_rotation(left, right, degrees: float = 35.0):
-    """Draw paths on a quadratic, and on its rotated copy turned back, for gradient descent and sign descent."""
-    turn = rotation(degrees)
-    start = torch.tensor([-1.8, 0.9], dtype=torch.float64)
-    for axes, norm in ((left, "l2"), (right, "linf")):
-        for r in (0.6, 1.4, 2.4):
-            axes.plot(*(r * ball(2, 1.0) / [[1], [math.sqrt(6)]]), color="0.75", linewidth=1, linestyle="-")
-        plain = quadratic_path(HESSIAN, start, norm=norm)
-        # Row vectors: (w Q) is Q^T w, which turns a path of the rotated problem back.
-        turned = quadratic_path(turn @ HESSIAN @ turn.T, turn @ start, norm=norm) @ turn
-        axes.plot(*plain.T, color=BLUE, linestyle="-", marker="o", markersize=5, label="path")
-        axes.plot(*turned.T, color=RED, linestyle="--", marker="x", markersize=6, label="rotated, turned back")
-    gap = float((plain - turned).norm(dim=1).max())
-    return (
-        f"Paths on a quadratic and on a copy of it rotated by {degrees:g} degrees, the second turned back to be laid "
-        f"over the first. Gradient descent: the two coincide. Sign descent: they differ by up to {gap:.2f}."
     )
 
 
@@ -262,125 +262,272 @@ def plot_muon(left, right):
     )
 
 
+# The closing experiment.
+
+LIVE = {"L2 step": ("l2", 1.0), "sign step": ("sign", 0.125), "spectral step": ("spectral", 0.5)}
+LOOKS = {"L2 step": (BLACK, ":"), "sign step": (ORANGE, "--"), "spectral step": (BLUE, "-")}
+
+
+def problem(seed: int = 0) -> closing.Problems:
+    """Return the closing experiment's problem of that seed."""
+    return closing.problems((seed,))
+
+
+@cache
+def live_losses(seed: int = 0) -> dict[str, tuple[Tensor, Tensor]]:
+    """Return the loss over 200 steps for three kinds of steps, on the inputs' axes and rotated: one length each."""
+    drawn = problem(seed)
+    return {
+        name: tuple(closing.train(one, method, [length])[:, 0, 0] for one in (drawn, closing.rotated(drawn)))
+        for name, (method, length) in LIVE.items()
+    }
+
+
+@lesson.figure(
+    list(LIVE),
+    "step",
+    "training loss",
+    size=(10.2, 3.4),
+    grid=(1, 3),
+    subplots={"sharey": True},
+    yscale="log",
+    ylim=(0.08, 2.5),
+    legend={"loc": "upper right", "fontsize": 9},
+)
+def plot_curves(*panels_):
+    """Draw the loss of three kinds of steps, on the inputs' own axes and on rotated inputs."""
+    said = []
+    for axes, (name, (plain, turned)) in zip(panels_, live_losses().items(), strict=True):
+        axes.plot(plain, color=BLUE, linestyle="-", linewidth=3.0, alpha=0.6, label="own axes")
+        axes.plot(turned, color=RED, linestyle="--", linewidth=1.5, label="rotated")
+        said.append(f"{name} {plain[-1]:.2f} and {turned[-1]:.2f}")
+    return f"Loss over 200 steps, seed 0, one length for each kind of step. Last loss, own axes and rotated: {', '.join(said)}."
+
+
+def descent_by_input(method: str, *, rotate: bool) -> Tensor:
+    """Return how far the first step goes along the negative gradient of each input's weights, over the largest of the 16.
+
+    On rotated inputs step and gradient are turned back, so that their columns belong to the same inputs as before.
+    """
+    drawn = problem()
+    one = closing.rotated(drawn) if rotate else drawn
+    _, gradient, _ = closing.gradients(one.x, one.y, one.first, one.second)
+    step, gradient = closing.DIRECTIONS[method](gradient)[0], gradient[0]
+    if rotate:
+        step, gradient = step @ one.turn[0], gradient @ one.turn[0]
+    along = (step * gradient).sum(0) / gradient.norm(dim=0)
+    return along / along.abs().max()
+
+
+@lesson.figure(
+    ["own axes", "rotated"],
+    "standard deviation of the input",
+    "descent of the first step (largest: 1)",
+    size=(9.0, 3.6),
+    grid=(1, 2),
+    subplots={"sharey": True},
+    xscale="log",
+    xlim=(1.3, 0.0075),
+    ylim=(-0.25, 1.55),
+    legend=[{"loc": "upper center", "ncols": 3, "fontsize": 9}, None],
+)
+def plot_descent(*panels_):
+    """Draw how far the first step goes down along the gradient of each input's weights, against the input's scale."""
+    said = []
+    for axes, rotate in zip(panels_, (False, True), strict=True):
+        ends = []
+        axes.axhline(0, color=BLACK, linewidth=0.8)
+        for (name, (method, _)), mark in zip(LIVE.items(), "sDo", strict=True):
+            along, (color, style) = descent_by_input(method, rotate=rotate), LOOKS[name]
+            axes.plot(closing.SCALES, along, color=color, linestyle=style, marker=mark, markersize=4, label=name)
+            ends.append(f"{name} {float(along[8:].mean()):.2f}")
+        said.append(f"{'rotated' if rotate else 'own axes'}: {', '.join(ends)}")
+    return (
+        "How far the first step goes against the gradient of each input's weights, seed 0, relative to the input where it goes "
+        f"furthest. Mean over the eight smallest inputs, {'; '.join(said)}."
+    )
+
+
+ARMS = (
+    "gradient descent",
+    "L2 step",
+    "sign step",
+    "spectral step",
+    "gradient descent, inputs standardised",
+    "gradient descent, inputs whitened",
+    "gradient descent, momentum",
+    "Adam",
+    "spectral step, momentum",
+)
+
+
+def stored_losses(arm: str, kind: str) -> list[float]:
+    """Return the stored final losses of an arm at its best step size, by seed; `kind` is axes, rotated or mixed."""
+    return measured("rotated", f"{arm}, {kind}")["losses"]
+
+
+def stored_table() -> Markdown:
+    """Return the stored final losses: median, lowest and highest of five seeds."""
+
+    def cell(arm: str, kind: str) -> str:
+        losses = stored_losses(arm, kind)
+        return f"{np.median(losses):.3f} ({min(losses):.3f}–{max(losses):.3f})"
+
+    rows = [(arm, cell(arm, "axes"), cell(arm, "rotated")) for arm in ARMS]
+    return markdown_table(("median (range)", "own axes", "rotated"), rows)
+
+
+@lesson.figure(
+    "Training loss after 200 steps, five seeds",
+    "loss (logarithmic)",
+    size=(8.6, 4.4),
+    xscale="log",
+    xlim=(0.02, 0.7),
+    legend={"loc": "lower right", "fontsize": 10},
+)
+def plot_stored(axes):
+    """Draw the stored final losses of each arm: five seeds as marks, on the inputs' own axes and rotated."""
+    for place, arm in enumerate(reversed(ARMS)):
+        for kind, shift, color, mark in (("axes", 0.17, BLUE, "o"), ("rotated", -0.17, RED, "D")):
+            losses = stored_losses(arm, kind)
+            axes.plot([min(losses), max(losses)], [place + shift] * 2, "-", color=color, linewidth=1)
+            label = {"axes": "own axes", "rotated": "rotated"}[kind] if place == 0 else None
+            axes.plot(losses, [place + shift] * len(losses), mark, color=color, markersize=5, label=label)
+    axes.set_yticks(range(len(ARMS)), list(reversed(ARMS)))
+    axes.set_xticks([0.03, 0.05, 0.1, 0.2, 0.4], ["0.03", "0.05", "0.1", "0.2", "0.4"])
+    axes.set_xticks([], minor=True)
+    return (
+        "Training loss of nine optimisers on the inputs' own axes (dots) and on rotated inputs (diamonds), five seeds each, "
+        "best step size each. The table below holds the numbers."
+    )
+
+
 @lesson.explorer
 class BallExplorer(Explorer):
-    """The unit ball of a norm, a gradient that can be turned, and the steepest step on the ball."""
+    """A ball of allowed steps, a gradient, and a step that the learner turns, with the lowest one on request."""
 
-    title = "The steepest step on the ball of a norm"
+    title = "Find the lowest step"
     summary = (
-        "Left: the ball of a norm, a gradient of Euclidean length 1, the steepest step and the level line of the "
-        "linear model that touches the ball there. Right: the change of the linear model for every point of the "
-        "ball's boundary, against its direction, with its lowest point."
+        "Left: a ball of allowed steps, the gradient scaled to length 0.9, and your step, with the level line of the linear "
+        "model through its end. Right: the change of the linear model at your step, against its direction; the switch adds all "
+        "other directions and the lowest step."
     )
-    inverse = Slider(
-        "norm Lp, given as",
-        "1/p",
-        "How a step is measured: 0 is L∞ (largest entry), 1/2 is L2, 1 is L1 (sum of sizes)",
-        0.5,
-        0.0,
-        1.0,
-        0.05,
-    )
-    angle = Slider("gradient angle", "θ", "Direction of the gradient; its Euclidean length is 1", 25, 0, 355, 5, "deg")
-    radius = Slider("radius of the ball", "η", "The largest length that a step may have", 1.0, 0.3, 1.5, 0.05)
-    together = ("inverse", "angle")
+    direction = Slider("your step", "", "Direction of your step, to the boundary of the ball", 180, 0, 359, 1, "deg")
+    inverse = Slider("ball: Lp norm,", "1/p", "0 is the square, 1/2 the circle, 1 the diamond", 0.0, 0.0, 1.0, 0.05)
+    first = Slider("gradient 1", "", "First entry of the gradient", 2.0, -2.0, 2.0, 0.25)
+    second = Slider("gradient 2", "", "Second entry of the gradient", 1.0, -2.0, 2.0, 0.25)
+    reveal = Switch("Reveal the lowest step", "Show the change in all directions, and the lowest step", False)
+    together = ("direction", "inverse")
     size = (9.0, 4.2)
     layout = panels(
         ["Ball and step", "Change of the linear model"],
-        ["$\\Delta[1]$", "direction of the step (degrees)"],
-        ["$\\Delta[2]$", "$\\langle g, \\Delta\\rangle$"],
+        ["step of weight 1", "direction of the step (degrees)"],
+        ["step of weight 2", "change at the boundary"],
         grid=(1, 2),
         legend={"loc": "upper left", "fontsize": 8, "ncols": 2},
-        xlim=[(-2.7, 2.7), (0, 360)],
-        ylim=[(-1.9, 3.0), (-2.3, 2.9)],
+        xlim=[(-1.9, 1.9), (0, 360)],
+        ylim=[(-1.5, 2.2), (-4.6, 7.5)],
         aspect=["equal", None],
         xticks=[None, range(0, 361, 90)],
     )
 
-    def compute(self, *, inverse, angle, radius):
-        """Return ball, gradient, step, touching line and the change of the linear model around the boundary."""
+    def compute(self, *, direction, inverse, first, second, reveal):
+        """Return ball, gradient, the learner's step with its level line, and where revealed the lowest step."""
         inverse = round(inverse, 2)  # sliders count in steps of 0.05, and floats do not
-        p, q = (1 / share if share else math.inf for share in (inverse, 1 - inverse))
-        # Rounded, so that the entries at 90 degrees are 0 and those at 45 degrees equal.
-        entries = [round(f(math.radians(angle)), 12) for f in (math.cos, math.sin)]
-        gradient = torch.tensor(entries, dtype=torch.float64)
-        step, boundary = lp_step(gradient, p=p, radius=radius), ball(p, radius)
-        pointed = arrow(step)
-        lowest = float(gradient @ step)
-        along, foot = np.array([-gradient[1], gradient[0]]), lowest * gradient.numpy()
-        sizes = gradient.abs()
+        p = 1 / inverse if inverse else math.inf
+        gradient = torch.tensor([first, second], dtype=torch.float64)
+        boundary, step = ball(p, 1.0), lp_step(gradient, p=p, radius=1.0)
+        own, zero = boundary[:, direction], not bool(gradient.any())
+        value, lowest = float(gradient.numpy() @ own), float(gradient @ step)
+        length = 1 if zero else float(gradient.norm())
+        foot = value / length**2 * gradient.numpy()
+        along = np.array([-second, first]) / length
+        sizes, nothing = gradient.abs(), ([], [])
+        shown = reveal and not zero
+        degrees = math.degrees(math.atan2(step[1], step[0])) % 360
         return {
             "boundary": tuple(boundary),
-            "touching": tuple(np.stack([foot - 6 * along, foot + 6 * along], axis=1)),
-            "gradient": tuple(arrow(gradient)),
-            "step": [tuple(pointed[:, :2]), tuple(pointed[:, 1:])],  # a dashed shaft, a head without gaps
-            "changes": gradient.numpy() @ boundary,
-            "lowest": (math.degrees(math.atan2(step[1], step[0])) % 360, lowest),
+            "gradient": ([0], [0]) if zero else tuple(arrow(0.9 / length * gradient)),
+            "own": tuple(arrow(own)),
+            "level": ([0], [0]) if zero else tuple(np.stack([foot - 6 * along, foot + 6 * along], axis=1)),
+            "point": ([direction], [value]),
+            "changes": (np.arange(361), gradient.numpy() @ boundary) if reveal else nothing,
+            "lowest": ([degrees], [lowest]) if shown else nothing,
+            "steepest": tuple(arrow(step)) if shown else nothing,
+            "zero": zero,
+            "revealed": reveal,
+            "values": (value, lowest),
             "edge": (p == 1 and bool(sizes[0] == sizes[1])) or (p == math.inf and bool((sizes == 0).any())),
-            "entries": step.tolist(),
-            "settings": (p, q, angle, radius),
+            "steps": (own.tolist(), step.tolist()),
+            "settings": (p, first, second),
         }
 
     def draw(self, plane, around):
-        """Draw the level 0, and ball, arrows, touching line, curve and lowest point to be moved."""
+        """Draw the level 0, and everything that moves."""
         around.axhline(0, color=BLACK, linewidth=0.8, linestyle="-")
-        on_the_boundary, steepest = {"color": BLUE, "linestyle": "-"}, {"color": RED, "linewidth": 2.6}
+        dashed = {"color": RED, "linewidth": 2.4, "linestyle": "--"}
         artists = {
-            "boundary": plane.plot([], [], **on_the_boundary, linewidth=1.4, label="ball"),
-            "touching": plane.plot([], [], color="0.5", linestyle=":", linewidth=1.4, label="level line"),
-            "gradient": plane.plot([], [], color=BLACK, linestyle="-", linewidth=2.0, label="gradient"),
-            "step": plane.plot([], [], **steepest, linestyle="--", label="steepest step"),
-            "head": plane.plot([], [], **steepest, linestyle="-"),
-            "changes": around.plot(np.zeros(361), **on_the_boundary, label="on the boundary"),
-            "lowest": around.plot([], [], color=RED, marker="o", markersize=9, linestyle="none", label="steepest step"),
+            "boundary": plane.plot([], [], color=BLUE, linestyle="-", linewidth=1.4, label="ball"),
+            "level": plane.plot([], [], color="0.5", linestyle=":", linewidth=1.4, label="level line"),
+            "gradient": plane.plot([], [], color=BLACK, linestyle="-", linewidth=2.0, label="gradient, scaled"),
+            "own": plane.plot([], [], color=PURPLE, linestyle="-", linewidth=2.4, label="your step"),
+            "steepest": plane.plot([], [], **dashed, label="lowest step"),
+            "changes": around.plot([], [], color=BLUE, linestyle="-", label="all directions"),
+            "point": around.plot([], [], color=PURPLE, marker="s", markersize=8, linestyle="none", label="your step"),
+            "lowest": around.plot([], [], color=RED, marker="o", markersize=9, linestyle="none", label="lowest step"),
         }
-        moving = {name: line for name, (line,) in artists.items()}
-        shaft, head = moving.pop("step"), moving.pop("head")
-        return {**moving, "step": [shaft, head]}
+        return {name: line for name, (line,) in artists.items()}
 
     def words(self, state):
-        """Say which step is steepest, what it gains, and how far it turns from the negative gradient."""
-        (p, q, angle, radius), (_, lowest) = state["settings"], state["lowest"]
-        a, b = (round(entry, 2) + 0.0 for entry in state["entries"])
-        cosine = -lowest / math.hypot(*state["entries"])
-        turned = math.degrees(math.acos(min(1.0, max(-1.0, cosine))))
-        turning = "along -g" if turned < 0.05 else f"{turned:.0f} degrees away from -g"
-        name, dual = ("L∞" if x == math.inf else f"L{x:.3g}" for x in (p, q))
-        only = " It is not the only one: the level line touches the ball in a whole edge." if state["edge"] else ""
-        return (
-            f"{name} ball of radius {radius:.2f}, gradient at {angle} degrees: the steepest step is "
-            f"({a:.2f}, {b:.2f}), {turning}. It changes the linear model by {lowest:.2f}, -η times the dual "
-            f"norm {dual} of g.{only}"
+        """Say what the learner's step changes, and where revealed which step is lowest."""
+        (p, first, second), (value, lowest) = state["settings"], state["values"]
+        (a, b), (c, d) = ([round(x, 2) + 0.0 for x in step] for step in state["steps"])
+        name = "L∞" if p == math.inf else f"L{p:.3g}"
+        text = (
+            f"{name} ball, gradient ({first:.2f}, {second:.2f}): your step ({a:.2f}, {b:.2f}) changes the linear model by "
+            f"{round(value, 2) + 0.0:.2f}."
         )
+        if state["zero"]:
+            return f"{text} The gradient is zero: no step changes it."
+        if not state["revealed"]:
+            return text
+        other = " Others are as low: the level line touches the ball in a whole edge." if state["edge"] else ""
+        return f"{text} The lowest step is ({c:.2f}, {d:.2f}), with {lowest:.2f}.{other}"
 
 
-rotation_prediction = lesson.prediction(
+corner_prediction = lesson.prediction(
     "04.P1",
-    "A quadratic loss and its start are rotated by 35 degrees, gradient descent and sign descent are run on both, "
-    "and the paths on the rotated loss are turned back. Whose path is the same as before?",
+    "Two weights may move by at most 1 each, in either direction. The gradient is (2, 1), and a step $(a, b)$ changes the loss by "
+    "about $2a + b$. Which allowed step goes down furthest?",
     {
-        "Both": "Sign descent moves along the diagonals of its coordinates, and those do not turn with the loss.",
-        "That of gradient descent only": "A rotation keeps L2 lengths, so the L2 ball turns into itself; the "
-        "square ball of sign descent does not.",
-        "That of sign descent only": "Sign descent looks at the signs of the entries, and a rotation changes them.",
-        "Neither": "A rotation keeps L2 lengths, so the L2-steepest step turns with the loss.",
+        "(-0.89, -0.45), against the gradient, of length 1": "That is the lowest step in the circle. The square reaches "
+        "further out.",
+        "(-1, -0.5), against the gradient, to the edge": "It changes the loss by -2.5. From here the second weight may still "
+        "move, at no cost to the first.",
+        "(-1, -1), the corner": right(
+            "Each weight has a limit of its own, so each goes all the way, however small its entry of the gradient: -3."
+        ),
+        "(-1, 0), the weight with the larger gradient": "It changes the loss by -2. The second weight may move too.",
     },
-    answer="That of gradient descent only",
-    reveal=plot_rotation,
+    reveal=plot_touching,
 )
 
-muon_prediction = lesson.prediction(
+rotation_prediction = lesson.prediction(
     "04.P2",
-    "One step of `torch.optim.Muon` with `lr=1` is taken on a Gaussian gradient of shape 64 x 128. The exact "
-    "orthogonalised step has 64 singular values equal to 1. What are those of Muon's step?",
+    "The inputs $x$ are rotated, $Qx$ with an orthogonal $Q$, and the start of the first layer is turned along, so that the "
+    "network computes the same. Then it is trained with normalised gradients, with signs, or with $UV^\\top$. Whose "
+    "loss curve is another one?",
     {
-        "1, to about three digits": "That is the accuracy of the number format; the polynomial is far coarser.",
-        "Spread between about 0.7 and 1.1": "The five rounds are tuned to lift small values fast, not to end at 1.",
-        "Those of the gradient, scaled": "Scaling is what gradient descent does; Muon's polynomial brings large "
-        "and small singular values together.",
+        "None: the network can undo a rotation": "It can represent the same functions. But the signs of the rotated gradient "
+        "are not the rotated signs.",
+        "Only that of the signs": right(
+            "Lengths and singular values do not change under a rotation of the inputs; the entries and their signs do."
+        ),
+        "Those of the signs and of $UV^\\top$": "A rotation of the inputs changes the right singular vectors only, and the "
+        "step with them.",
+        "All three": "A rotated gradient has the same length and the same singular values.",
     },
-    answer="Spread between about 0.7 and 1.1",
-    reveal=plot_muon,
+    reveal=plot_curves,
 )
 
 FIGURES = lesson.figures

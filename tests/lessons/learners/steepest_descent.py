@@ -52,24 +52,6 @@ def _rms(factor):
 
 ANSWERS = {
     "04.1": [
-        ("solved", "three halves", 1.5),
-        ("solved", "a tensor", torch.tensor(1.5)),
-        ("solved", "the formula", 0.5 / 2 * (2 + 3 + 1)),
-        ("a step instead of its length", "with the sign of the step", -1.5),
-        ("forgot the one half", "alpha ||g||_1", 3),
-        ("divided by the step size", "||g||_1 / alpha", 12),
-        ("divided by the step size", "2 ||g||_1 / alpha", 24.0),
-        ("summed with signs", "2 - 3 + 1", 0),
-        ("sum of squares", "alpha / 2 times 14", 0.25 * 14),
-        ("sum of squares", "alpha times 14", 7.0),
-        ("Euclidean length", "rounded root of 14 over 4", 0.935),
-        ("minimum value", "the objective's minimum", -4.5),
-        ("left out the step size", "the dual norm", 6),
-        ("largest entry", "alpha / 2 times 3", 0.75),
-        ("wrong", "the mean size", 0.5),
-        ("malformed", "the whole step", torch.tensor([-1.5, 1.5, -1.5])),
-    ],
-    "04.2": [
         ("solved", "entry by entry", _entry_by_entry),
         ("solved", "g / |g| for the sign", lambda g, alpha: -alpha / 2 * g.abs().sum() * g / g.abs()),
         (
@@ -110,13 +92,13 @@ ANSWERS = {
         ("wrong", "changed g in place before summing", _in_place),
         ("malformed", "the length alone", lambda g, alpha: alpha / 2 * g.abs().sum()),
     ],
-    "04.3": [
+    "04.2": [
         ("solved", "far down along -g", _case(3, 4, 1.0, -30, -40)),
         ("solved", "no step, small gradient", _case(0.3, 0.4, 1.0, 0, 0)),
         ("solved", "a shorter step, small gradient", _case(0.5, 0.0, 1.0, -0.01, 0.0)),
         ("solved", "not along -g", _case(3.0, 4.0, 1.0, -20.0, -30.0)),
         ("solved", "numbers of torch", _case(*torch.tensor([3.0, 0.0, 1.0, -9.0, 0.0]))),
-        ("the same step", "the notes' step rounded", _case(1.0, 2.0, 0.5, -0.25, -0.5)),
+        ("the same step", "the claimed step rounded", _case(1.0, 2.0, 0.5, -0.25, -0.5)),
         ("uphill", "sign of the step turned", _case(1.0, 2.0, 0.5, 0.25, 0.5)),
         ("need", "alpha 0", _case(1.0, 2.0, 0.0, -1.0, -2.0)),
         ("no gradient", "zero gradient, no step", _case(0, 0, 1, 0, 0)),
@@ -131,7 +113,7 @@ ANSWERS = {
         ),
         ("malformed", "infinite step", _case(3.0, 4.0, 1.0, -math.inf, 0.0)),
     ],
-    "04.4": [
+    "04.3": [
         ("solved", "square factors, cut", _by_numpy),
         ("solved", "G (G^T G)^(-1/2)", _by_eigenvectors),
         ("solved", "torch.svd, which returns V", lambda g, r: -r * torch.svd(g)[0] @ torch.svd(g)[2].T),
@@ -164,7 +146,7 @@ ANSWERS = {
         ("malformed", "Q of a QR decomposition", _qr),
         ("malformed", "the singular values", lambda g, r: -r * torch.linalg.svdvals(g)),
     ],
-    "04.5": [
+    "04.4": [
         ("solved", "square factors, cut", _rms(lambda rows, columns: (rows / columns) ** 0.5)),
         ("solved", "two roots", _rms(lambda rows, columns: math.sqrt(rows) / math.sqrt(columns))),
         ("left out the widths", "the spectral step", _rms(lambda rows, columns: 1)),
@@ -188,11 +170,23 @@ ANSWERS = {
 }
 
 GIVES_AWAY = {
-    "04.P1": [
-        r"kept by every rotation",
-        r"l2 +rotation: kept",
-        r"the two coincide",
-        r"the step turns with the coordinates",
-    ],
-    "04.P2": [r"0\.68\b", r"1\.13\b", r"about 20%", r"1 is not a fixed point"],
+    "04.P1": [r"(?i)corner", r"sign\(g\)", r"(?i)sign descent", r"\(-1\.00, -1\.00\)"],
+    "04.P2": [r"(?i)turns? along", r"P\\Delta Q", r"(?i)keeps its lead", r"orthogonal \$P\$"],
+}
+
+NEIGHBOURS = {
+    "04.1": ("- h * (g @ direction))", "- 1.01 * h * (g @ direction))"),
+    "04.2": ('(("l2", 2), ("linf", torch.inf), ("l1", 1))', '(("l2", 2), ("linf", 1), ("l1", torch.inf))'),
+    "04.3": ("many / many.abs().max()", "many.sign()"),
+    "04.4": ("steps.abs().amax(1) ** 2 / 0.4", "steps.square().sum(1) / 0.4"),
+    "04.5": ('-(G * constrained_step(G, norm="spectral"', '-(G * constrained_step(G, norm="l2"'),
+    "04.6": ('miss("spectral", maps["all entries mixed"])', 'miss("l2", maps["all entries mixed"])'),
+    "04.7": (
+        'constrained_step(x, norm="spectral", radius=1.0) for x in (G, G * sizes)',
+        'constrained_step(x, norm="linf", radius=1.0) for x in (G, G * sizes)',
+    ),
+    "04.c1": ('stored("sign step", "rotated") /', 'stored("spectral step", "rotated") /'),
+    "04.c2": ('apart = stored("spectral step", "rotated")', 'apart = stored("spectral step, momentum", "rotated")'),
+    "04.c3": ('"gradient descent, inputs whitened", "rotated"', '"gradient descent, inputs standardised", "rotated"'),
+    "04.c4": ('growth = stored("spectral step", "mixed")', 'growth = stored("spectral step", "rotated")'),
 }

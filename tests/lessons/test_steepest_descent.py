@@ -1,0 +1,121 @@
+"""What the pictures of lesson 04 show, what its explorer says, and how its networks are trained."""
+
+import itertools
+import math
+import re
+
+import numpy as np
+import pytest
+import torch
+
+from course_lib.lessons import steepest_descent as lesson
+from course_lib.lessons.steepest_descent import rotated as closing
+from course_lib.measured import measured
+
+
+def boundary(p, degrees):
+    direction = np.array([math.cos(math.radians(degrees)), math.sin(math.radians(degrees))])
+    sizes = np.abs(direction)
+    return direction / (sizes.max() if p == math.inf else (sizes**p).sum() ** (1 / p))
+
+
+def test_the_explorer_says_what_a_search_along_the_boundary_finds():
+    explorer = lesson.BallExplorer()
+    grid = itertools.product((0, 95, 207, 359), (0.0, 0.25, 0.5, 1.0), (-2.0, 0.0, 1.0), (0.0, 1.0), (False, True))
+    for direction, inverse, first, second, reveal in grid:
+        _, words = explorer.frame(
+            direction=direction, inverse=inverse, first=first, second=second, reveal=reveal
+        )
+        p = 1 / inverse if inverse else math.inf
+        gradient = np.array([first, second])
+        own = boundary(p, direction)
+        said = re.search(r"your step \((-?[\d.]+), (-?[\d.]+)\) changes the linear model by (-?[\d.]+)\.", words)
+        assert [float(x) for x in said.groups()] == pytest.approx([*own, gradient @ own], abs=0.0051)
+        found = re.search(r"lowest step is \((-?[\d.]+), (-?[\d.]+)\), with (-?[\d.]+)\.", words)
+        assert (found is not None) == (reveal and gradient.any())
+        if found:
+            values = np.array([gradient @ boundary(p, degrees) for degrees in np.arange(0, 360, 0.5)])
+            a, b, lowest = (float(x) for x in found.groups())
+            assert lowest == pytest.approx(values.min(), abs=0.0051)
+            assert first * a + second * b == pytest.approx(lowest, abs=0.03)
+            several = (values < values.min() + 1e-9).sum() > 1
+            assert several == ("Others are as low" in words)
+
+
+@pytest.mark.parametrize("mixed", [False, True])
+def test_gradients_are_those_of_autograd(mixed):
+    problem = closing.problems((3, 4), mixed=mixed)
+    losses, *found = closing.gradients(problem.x, problem.y, problem.first, problem.second)
+    for k in range(2):
+        layers = [W[k].clone().requires_grad_() for W in (problem.first, problem.second)]
+        loss = (torch.tanh(problem.x[k] @ layers[0].T) @ layers[1].T - problem.y[k]).square().mean()
+        wanted = torch.autograd.grad(loss, layers)
+        assert float(losses[k]) == pytest.approx(float(loss.detach()), rel=1e-12)
+        for ours, theirs in zip(found, wanted, strict=True):
+            assert torch.allclose(ours[k], theirs, rtol=1e-9, atol=1e-12)
+
+
+def test_a_rotation_keeps_the_function_and_whitening_turns_with_it():
+    problem = closing.problems((1,))
+    turned = closing.rotated(problem)
+    assert torch.allclose(problem.x @ problem.first.mT, turned.x @ turned.first.mT)
+    white = closing.whitened(problem).x[0]
+    assert torch.allclose(white.T @ white / len(white), torch.eye(16, dtype=torch.float64), atol=1e-9)
+    assert torch.allclose(closing.whitened(turned).x, closing.whitened(problem).x @ problem.turn.mT, atol=1e-8)
+    assert torch.allclose(closing.standardised(problem).x.square().mean(1), torch.ones(1, 16, dtype=torch.float64))
+
+
+@pytest.mark.parametrize(("method", "momentum"), [("gradient", 0.9), ("sign", 0.0), ("adam", 0.0)])
+def test_training_is_that_of_torch(method, momentum, monkeypatch):
+    monkeypatch.setattr(closing, "STEPS", 5)
+    problem = closing.problems((2,))
+    losses = closing.train(problem, method, [0.01, 0.02], momentum=momentum)[:, 0, 1]
+    layers = [W[0].clone().requires_grad_() for W in (problem.first, problem.second)]
+    optimizer = (
+        torch.optim.Adam(layers, lr=0.02) if method == "adam" else torch.optim.SGD(layers, lr=0.02, momentum=momentum)
+    )
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 - step / 5)
+    for step in range(6):
+        loss = (torch.tanh(problem.x[0] @ layers[0].T) @ layers[1].T - problem.y[0]).square().mean()
+        assert float(losses[step]) == pytest.approx(float(loss.detach()), rel=1e-6)
+        optimizer.zero_grad()
+        loss.backward()
+        if method == "sign":
+            for W in layers:
+                W.grad = W.grad.sign()
+        optimizer.step()
+        if step < 5:
+            schedule.step()
+
+
+def test_mixing_all_weights_changes_the_spectral_run_and_not_the_l2_run(monkeypatch):
+    monkeypatch.setattr(closing, "STEPS", 10)
+    plain, mixed = closing.problems((0,)), closing.problems((0,), mixed=True)
+    last = lambda problem, method: float(closing.train(problem, method, [0.5])[-1])
+    assert last(plain, "l2") == pytest.approx(last(mixed, "l2"), rel=1e-9)
+    assert abs(last(plain, "spectral") - last(mixed, "spectral")) > 0.01
+
+
+def test_the_picture_of_the_first_step_is_what_each_norm_leaves_unread():
+    on_axes, turned = (lesson.descent_by_input("sign", rotate=rotate) for rotate in (False, True))
+    assert float(on_axes.min()) > 0.7 > 0.3 > float(turned[8:].mean())
+    for method in ("l2", "spectral"):
+        same = [lesson.descent_by_input(method, rotate=rotate) for rotate in (False, True)]
+        assert torch.allclose(*same, atol=1e-9)
+
+
+def test_the_stored_losses_are_drawn_and_in_the_table():
+    (axes,) = lesson.plot_stored().axes
+    drawn = [sorted(line.get_xdata()) for line in axes.lines if len(line.get_xdata()) == 5]
+    stored = [sorted(measured("rotated", f"{arm}, {kind}")["losses"]) for arm in lesson.ARMS for kind in ("axes", "rotated")]
+    assert sorted(drawn) == sorted(stored)
+    losses = sorted(measured("rotated", "sign step, rotated")["losses"])
+    assert f"{losses[2]:.3f} ({losses[0]:.3f}–{losses[4]:.3f})" in lesson.stored_table().data
+
+
+def test_every_best_step_size_lies_inside_its_sweep():
+    for arm in lesson.ARMS:
+        for kind in ("axes", "rotated"):
+            found = measured("rotated", f"{arm}, {kind}")
+            tried = [float(size) for size in found["mean loss by step size"]]
+            assert min(tried) < found["best step size"] < max(tried)
