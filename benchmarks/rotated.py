@@ -10,7 +10,13 @@ import torch
 from course_lib.lessons.steepest_descent.rotated import problems, rotated, standardised, train, whitened
 
 SEEDS = (0, 1, 2, 3, 4)
-FIRST = {"gradient": 3, "l2": 3, "sign": -3, "spectral": 0, "adam": -2}  # log2 of the largest step size tried at first
+FIRST = {
+    "gradient": 3,
+    "l2": 3,
+    "sign": -3,
+    "spectral": 0,
+    "adam": -2,
+}  # log2 of the largest step size tried at first
 SETTINGS = {"steps": 200, "points": 256, "network": "16-32-4", "momentum": 0.9, "step sizes": "powers of two"}
 DIVERGED = 10.0  # a larger mean loss is stored as null
 # name: prepare the inputs, method, momentum
@@ -41,7 +47,8 @@ def swept(problem, method: str, momentum: float) -> dict:
         "best step size": 2.0**best,
         "losses": [round(loss, 4) for loss in found[best]],
         "mean loss by step size": {
-            f"{2.0**power:g}": round(means[power], 4) if means[power] < DIVERGED else None for power in sorted(means)
+            f"{2.0**power:g}": round(means[power], 4) if means[power] < DIVERGED else None
+            for power in sorted(means)
         },
     }
 

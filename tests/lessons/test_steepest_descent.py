@@ -21,7 +21,9 @@ def boundary(p, degrees):
 
 def test_the_explorer_says_what_a_search_along_the_boundary_finds():
     explorer = lesson.BallExplorer()
-    grid = itertools.product((0, 95, 207, 359), (0.0, 0.25, 0.5, 1.0), (-2.0, 0.0, 1.0), (0.0, 1.0), (False, True))
+    grid = itertools.product(
+        (0, 95, 207, 359), (0.0, 0.25, 0.5, 1.0), (-2.0, 0.0, 1.0), (0.0, 1.0), (False, True)
+    )
     for direction, inverse, first, second, reveal in grid:
         _, words = explorer.frame(
             direction=direction, inverse=inverse, first=first, second=second, reveal=reveal
@@ -29,7 +31,9 @@ def test_the_explorer_says_what_a_search_along_the_boundary_finds():
         p = 1 / inverse if inverse else math.inf
         gradient = np.array([first, second])
         own = boundary(p, direction)
-        said = re.search(r"your step \((-?[\d.]+), (-?[\d.]+)\) changes the linear model by (-?[\d.]+)\.", words)
+        said = re.search(
+            r"your step \((-?[\d.]+), (-?[\d.]+)\) changes the linear model by (-?[\d.]+)\.", words
+        )
         assert [float(x) for x in said.groups()] == pytest.approx([*own, gradient @ own], abs=0.0051)
         found = re.search(r"lowest step is \((-?[\d.]+), (-?[\d.]+)\), with (-?[\d.]+)\.", words)
         assert (found is not None) == (reveal and gradient.any())
@@ -61,8 +65,12 @@ def test_a_rotation_keeps_the_function_and_whitening_turns_with_it():
     assert torch.allclose(problem.x @ problem.first.mT, turned.x @ turned.first.mT)
     white = closing.whitened(problem).x[0]
     assert torch.allclose(white.T @ white / len(white), torch.eye(16, dtype=torch.float64), atol=1e-9)
-    assert torch.allclose(closing.whitened(turned).x, closing.whitened(problem).x @ problem.turn.mT, atol=1e-8)
-    assert torch.allclose(closing.standardised(problem).x.square().mean(1), torch.ones(1, 16, dtype=torch.float64))
+    assert torch.allclose(
+        closing.whitened(turned).x, closing.whitened(problem).x @ problem.turn.mT, atol=1e-8
+    )
+    assert torch.allclose(
+        closing.standardised(problem).x.square().mean(1), torch.ones(1, 16, dtype=torch.float64)
+    )
 
 
 @pytest.mark.parametrize(("method", "momentum"), [("gradient", 0.9), ("sign", 0.0), ("adam", 0.0)])
@@ -72,7 +80,9 @@ def test_training_is_that_of_torch(method, momentum, monkeypatch):
     losses = closing.train(problem, method, [0.01, 0.02], momentum=momentum)[:, 0, 1]
     layers = [W[0].clone().requires_grad_() for W in (problem.first, problem.second)]
     optimizer = (
-        torch.optim.Adam(layers, lr=0.02) if method == "adam" else torch.optim.SGD(layers, lr=0.02, momentum=momentum)
+        torch.optim.Adam(layers, lr=0.02)
+        if method == "adam"
+        else torch.optim.SGD(layers, lr=0.02, momentum=momentum)
     )
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 - step / 5)
     for step in range(6):
@@ -107,7 +117,11 @@ def test_the_picture_of_the_first_step_is_what_each_norm_leaves_unread():
 def test_the_stored_losses_are_drawn_and_in_the_table():
     (axes,) = lesson.plot_stored().axes
     drawn = [sorted(line.get_xdata()) for line in axes.lines if len(line.get_xdata()) == 5]
-    stored = [sorted(measured("rotated", f"{arm}, {kind}")["losses"]) for arm in lesson.ARMS for kind in ("axes", "rotated")]
+    stored = [
+        sorted(measured("rotated", f"{arm}, {kind}")["losses"])
+        for arm in lesson.ARMS
+        for kind in ("axes", "rotated")
+    ]
     assert sorted(drawn) == sorted(stored)
     losses = sorted(measured("rotated", "sign step, rotated")["losses"])
     assert f"{losses[2]:.3f} ({losses[0]:.3f}–{losses[4]:.3f})" in lesson.stored_table().data

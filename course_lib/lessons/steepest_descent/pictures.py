@@ -75,7 +75,7 @@ def _level(axes, value: float, **style) -> None:
     ["square: L∞", "circle: L2", "diamond: L1"],
     "step of weight 1",
     "step of weight 2",
-    size=(10.2, 3.9),
+    size=(8.6, 3.3),
     grid=(1, 3),
     xlim=(-1.7, 1.3),
     ylim=(-1.5, 1.5),
@@ -88,7 +88,7 @@ def plot_touching(*panels_):
     for axes, norm, name in zip(panels_, ("linf", "l2", "l1"), ("square", "circle", "diamond"), strict=True):
         step = constrained_step(PLANE, norm=norm, radius=1.0)
         lowest = float(PLANE @ step)
-        for value in np.arange(-5, 6):
+        for value in (-4, -2, 0, 2, 4):
             _level(axes, float(value), color="0.85", linestyle="-", linewidth=0.8)
         _level(axes, lowest, color=GRAY, linestyle=":", linewidth=2.0)
         axes.plot(*ball(NORMS[norm][1], 1.0), color=BLUE, linestyle="-", linewidth=1.6)
@@ -98,10 +98,7 @@ def plot_touching(*panels_):
         axes.text(0.1, -1.38, f"change: {lowest:.2f}", color=RED, fontsize=11, fontweight="bold")
         a, b = (round(float(x), 2) + 0.0 for x in step)
         said.append(f"{name} ({a:.2f}, {b:.2f}), where the change is {lowest:.2f}")
-    return (
-        "Steps in three balls, the level lines of the linear model for the gradient (2, 1) in grey, and dotted the lowest "
-        f"one that touches the ball. It touches at: {'; '.join(said)}."
-    )
+    return f"Level lines of the change 2a + b; dotted the lowest one that touches the ball: {'; '.join(said)}."
 
 
 @lesson.figure(
@@ -122,14 +119,14 @@ def plot_lengths(axes, gradient: Tensor = EXAMPLE, *, alpha: float = 0.4):
         said.append(f"{name} at length {best:.2f} with value {lowest:.2f}")
     entries = ", ".join(f"{v:g}" for v in gradient.tolist())
     return (
-        f"The penalised objective along the steepest ray against the length of the step, for the gradient "
-        f"({entries}) and alpha = {alpha:g}: three parabolas through zero, lowest for {', '.join(sorted(said))}."
+        f"The objective along the steepest direction, for the gradient ({entries}) and α = {alpha:g}, is lowest for "
+        f"{', '.join(sorted(said))}."
     )
 
 
 @lesson.figure(
     ["inputs $x$ of length 1", "$G\\,x$: lengths 2, 0.4 and between", "$UV^T x$: all of length 1"],
-    size=(9.6, 3.5),
+    size=(8.2, 3.0),
     grid=(1, 3),
     bare=True,
     xlim=(-1.9, 1.9),
@@ -138,7 +135,7 @@ def plot_lengths(axes, gradient: Tensor = EXAMPLE, *, alpha: float = 0.4):
     legend=None,
 )
 def plot_ellipse(before, stretched, equal):
-    """Draw the unit circle and three inputs, what a 2 x 2 gradient makes of them, and what its orthogonal factor does."""
+    """Draw the unit circle and three inputs, what a 2 x 2 gradient makes of them, and what UV^T does."""
     left, turn, values = rotation(35.0), rotation(-60.0), torch.tensor([2.0, 0.4], dtype=torch.float64)
     circle = torch.from_numpy(ball(2, 1.0))
     third = turn @ torch.tensor([math.cos(0.9), math.sin(0.9)], dtype=torch.float64)
@@ -154,11 +151,12 @@ def plot_ellipse(before, stretched, equal):
         for vector, name, colour, style in zip(inputs, names, (RED, BLACK, PURPLE), ("-", "--", "-."), strict=True):
             end = matrix @ vector
             axes.plot(*arrow(end), color=colour, linestyle=style, linewidth=2.0)
-            axes.text(*((1 + 0.22 / float(end.norm())) * end), name, color=colour, fontsize=11, ha="center", va="center")
+            axes.text(
+                *((1 + 0.22 / float(end.norm())) * end), name, color=colour, fontsize=11, ha="center", va="center"
+            )
     return (
-        "Left: the circle of inputs of length 1, the right singular vectors v1 and v2 of a gradient G, and an input x between. "
-        f"Middle: G maps the circle to an ellipse with half axes s1 = {values[0]:g} and s2 = {values[1]:g}. Right: U V^T maps "
-        "v1 to u1 and v2 to u2, so the ellipse becomes a circle, and all three arrows have length 1."
+        f"A gradient G maps the circle of inputs to an ellipse with half axes s1 = {values[0]:g} and s2 = {values[1]:g}. U V^T "
+        "keeps the directions of both axes and makes the ellipse a circle."
     )
 
 
@@ -179,48 +177,12 @@ def width_changes(widths: Sequence[int], *, rows: int = 10, radius: float = 0.1)
     return changes
 
 
-@lesson.figure(
-    "One step of length 0.1, in three norms ($d_{out}$ = 10)",
-    "input width $d_{in}$",
-    "RMS change of the output",
-    xscale="log",
-    yscale="log",
-    ylim=(0.02, 500),
-    legend={"loc": "upper left", "fontsize": 8},
-)
-def plot_widths(axes, widths: Sequence[int] = (16, 32, 64, 128, 256, 512, 1024)):
-    """Draw the RMS change of a layer's output after one step of length 0.1 against the layer's input width."""
-    changes = width_changes(widths)
-    labels = {
-        "RMS-to-RMS: $\\sqrt{d_{out}/d_{in}}\\,UV^T$": "rms_to_rms",
-        "L∞: sign step": "linf",
-        "spectral: $UV^T$": "spectral",
-    }
-    curves = lines(axes, widths, {label: changes[norm] for label, norm in labels.items()}, markersize=5)
-    for curve, marker in zip(curves, "osD", strict=True):
-        curve.set_marker(marker)
-    first, last = ({norm: values[k] for norm, values in changes.items()} for k in (0, -1))
-    return (
-        f"RMS change of a layer's output after one step of length 0.1 against its input width, both logarithmic. "
-        f"From width {widths[0]} to {widths[-1]} the sign step's change grows from {first['linf']:.1f} to "
-        f"{last['linf']:.0f}, that of the spectral step from {first['spectral']:.2f} to {last['spectral']:.1f}, "
-        f"and that of the RMS-to-RMS step stays at {last['rms_to_rms']:.1f}."
-    )
-
-
 def muon_step(gradient: Tensor, **options) -> Tensor:
     """Return the change that one fresh step of torch.optim.Muon makes to zeros, with lr 1 and no weight decay."""
     weights = torch.zeros_like(gradient, requires_grad=True)
     weights.grad = gradient.clone()
     torch.optim.Muon([weights], lr=1.0, weight_decay=0.0, **options).step()
     return weights.detach()
-
-
-def muon_polynomial(values: Tensor, *, rounds: int = 5) -> Tensor:
-    """Return what `rounds` rounds of Muon's quintic a s + b s^3 + c s^5 make of singular values, in exact numbers."""
-    for _ in range(rounds):
-        values = 3.4445 * values - 4.7750 * values**3 + 2.0315 * values**5
-    return values
 
 
 def decaying_gradient(rows: int, columns: int, *, smallest: float, seed: int = 0) -> Tensor:
@@ -232,33 +194,26 @@ def decaying_gradient(rows: int, columns: int, *, smallest: float, seed: int = 0
 
 
 @lesson.figure(
-    ["The polynomial", "One step of torch.optim.Muon"],
-    ["singular value before, with $\\|G\\|_F = 1$", "rank of the singular value"],
-    ["singular value after", "singular value of the step"],
-    size=(9.0, 4.0),
-    grid=(1, 2),
-    xscale=["log", "linear"],
+    "One step of torch.optim.Muon, 64 × 128",
+    "rank of the singular value",
+    "singular value of the step",
+    size=(6.0, 3.4),
     ylim=(0, 1.4),
-    legend=["lower right", {"loc": "lower left", "fontsize": 8}],
+    legend={"loc": "lower left", "fontsize": 8},
 )
-def plot_muon(left, right):
-    """Draw Muon's polynomial after five rounds, and the singular values of one step of torch.optim.Muon."""
-    values = torch.logspace(-4, 0, 600, dtype=torch.float64)
-    lines(left, values, {"five rounds": muon_polynomial(values)})
-    left.axhline(1, color=BLACK, linewidth=1, linestyle="--", label="exact")
+def plot_muon(axes):
+    """Draw the singular values of one step of torch.optim.Muon for two gradients."""
     gradients = {
-        "Gaussian gradient": torch.randn(64, 128, generator=torch.Generator().manual_seed(0)),
+        "normal numbers": torch.randn(64, 128, generator=torch.Generator().manual_seed(0)),
         "decaying to $10^{-4}$": decaying_gradient(64, 128, smallest=1e-4),
     }
     found = {label: torch.linalg.svdvals(muon_step(gradient)) for label, gradient in gradients.items()}
-    lines(right, np.arange(1, 65), found, linewidth=2.2)
-    right.axhline(1, color=BLACK, linewidth=1, linestyle="--", label="exact step $UV^T$")
+    lines(axes, np.arange(1, 65), found, linewidth=2.2)
+    axes.axhline(1, color=BLACK, linewidth=1, linestyle="--", label="exact step $UV^T$")
     said = [f"from {values.min():.1f} to {values.max():.1f}" for values in found.values()]
     return (
-        "Left: five rounds of Muon's polynomial lift singular values above about 0.002 into a band around 1, and "
-        "smaller ones not that far. Right: singular values of one step of torch.optim.Muon on 64 x 128 matrices: "
-        f"for a Gaussian gradient they range {said[0]}, for one with singular values from 1 to 0.0001 {said[1]}; "
-        "the exact step has only ones."
+        f"Singular values of one step of torch.optim.Muon: for a gradient of normal numbers {said[0]}, for one with singular "
+        f"values from 1 to 0.0001 {said[1]}; the exact step has only ones."
     )
 
 
@@ -287,7 +242,7 @@ def live_losses(seed: int = 0) -> dict[str, tuple[Tensor, Tensor]]:
     list(LIVE),
     "step",
     "training loss",
-    size=(10.2, 3.4),
+    size=(8.6, 3.0),
     grid=(1, 3),
     subplots={"sharey": True},
     yscale="log",
@@ -296,12 +251,15 @@ def live_losses(seed: int = 0) -> dict[str, tuple[Tensor, Tensor]]:
 )
 def plot_curves(*panels_):
     """Draw the loss of three kinds of steps, on the inputs' own axes and on rotated inputs."""
-    said = []
+    said, steps = [], np.arange(0, closing.STEPS + 1, 4)
     for axes, (name, (plain, turned)) in zip(panels_, live_losses().items(), strict=True):
-        axes.plot(plain, color=BLUE, linestyle="-", linewidth=3.0, alpha=0.6, label="own axes")
-        axes.plot(turned, color=RED, linestyle="--", linewidth=1.5, label="rotated")
+        axes.plot(steps, plain[steps], color=BLUE, linestyle="-", linewidth=3.0, alpha=0.6, label="own axes")
+        axes.plot(steps, turned[steps], color=RED, linestyle="--", linewidth=1.5, label="rotated")
         said.append(f"{name} {plain[-1]:.2f} and {turned[-1]:.2f}")
-    return f"Loss over 200 steps, seed 0, one length for each kind of step. Last loss, own axes and rotated: {', '.join(said)}."
+    return (
+        "Loss at every fourth of 200 steps, seed 0, one length for each kind of step. Last loss, own axes and rotated: "
+        f"{', '.join(said)}."
+    )
 
 
 def descent_by_input(method: str, *, rotate: bool) -> Tensor:
@@ -323,7 +281,7 @@ def descent_by_input(method: str, *, rotate: bool) -> Tensor:
     ["own axes", "rotated"],
     "standard deviation of the input",
     "descent of the first step (largest: 1)",
-    size=(9.0, 3.6),
+    size=(8.2, 3.3),
     grid=(1, 2),
     subplots={"sharey": True},
     xscale="log",
@@ -418,7 +376,9 @@ class BallExplorer(Explorer):
     second = Slider("gradient 2", "", "Second entry of the gradient", 1.0, -2.0, 2.0, 0.25)
     reveal = Switch("Reveal the lowest step", "Show the change in all directions, and the lowest step", False)
     together = ("direction", "inverse")
-    size = (9.0, 4.2)
+    size = (8.0, 3.8)
+    dpi = 100
+    strip_scale = 0.64
     layout = panels(
         ["Ball and step", "Change of the linear model"],
         ["step of weight 1", "direction of the step (degrees)"],
@@ -516,7 +476,7 @@ rotation_prediction = lesson.prediction(
     "04.P2",
     "The inputs $x$ are rotated, $Qx$ with an orthogonal $Q$, and the start of the first layer is turned along, so that the "
     "network computes the same. Then it is trained with normalised gradients, with signs, or with $UV^\\top$. Whose "
-    "loss curve is another one?",
+    "loss curve changes?",
     {
         "None: the network can undo a rotation": "It can represent the same functions. But the signs of the rotated gradient "
         "are not the rotated signs.",

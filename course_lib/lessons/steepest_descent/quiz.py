@@ -12,12 +12,13 @@ from course_lib.teaching import fact
 
 
 @lesson.sentence(
-    "04.Q1", "With the price max|Δᵢ|/α, without a square, the lowest step is -M sign(g) with M = (α/2)‖g‖₁, as with the square.",
+    "04.Q1",
+    "With the price max|Δᵢ|/α, without a square, the lowest step is -M sign(g) with M = (α/2)‖g‖₁, as with the square.",
     answer=False,
 )  # fmt: skip
 def unsquared_price():
-    """Along -sign(g) gain and price now both grow in proportion to M. So either no step pays, or a longer one is lower still.
-    Here g = (3, -1, 2) and α = 0.4."""
+    """Along -sign(g) gain and price now both grow in proportion to M. So either no step pays, or a longer one is
+    lower still. Here g = (3, -1, 2) and α = 0.4."""
     priced = lambda length: float(-length * EXAMPLE.abs().sum() + length / 0.4)  # noqa: E731
     return "\n".join(
         (
@@ -28,18 +29,21 @@ def unsquared_price():
 
 
 @lesson.sentence(
-    "04.Q2", "Among steps with ‖Δ‖ < η, the border left out, there is a steepest one.", answer="only if the gradient is 0",
+    "04.Q2", "Among steps with ‖Δ‖ < η, the border left out, there is a steepest one.",
+    answer="only if the gradient is 0",
     conditions=("only if the gradient is 0", "only if the norm is L2"),
 )  # fmt: skip
 def open_ball():
-    """Each step inside can be stretched a little and goes down further: the value -η‖g‖ of the dual norm is approached and not
-    reached. With ≤ in the place of < it is reached. If g = 0, all steps are equal."""
+    """Each step inside can be stretched a little and goes down further: the value -η‖g‖ of the dual norm is
+    approached and not reached. With ≤ in the place of < it is reached. If g = 0, all steps are equal."""
     shares = 1 - torch.logspace(-1, -6, 6, dtype=torch.float64)
     direction = -EXAMPLE / EXAMPLE.norm()
     values = torch.stack([EXAMPLE @ (share * direction) for share in shares])
     return "\n".join(
         (
-            fact("L2, six lengths ever closer to η: each value is lower by {:.0e} or more", -values.diff(), at_least=1e-6),
+            fact(
+                "L2, six lengths ever closer to η: each value is lower by {:.0e} or more", -values.diff(), at_least=1e-6
+            ),
             fact("the last is still {:.0e} above -‖g‖", float(values[-1] + EXAMPLE.norm()), at_least=1e-7),
         )
     )
@@ -51,8 +55,8 @@ def open_ball():
     conditions=("only if no entry of the gradient is 0", "only if all entries have the same size"),
 )  # fmt: skip
 def unique():
-    """A weight whose entry of the gradient is 0 may move anywhere between -η and η at no gain and no loss. All others have to go
-    to the border: anything less gains less."""
+    """A weight whose entry of the gradient is 0 may move anywhere between -η and η at no gain and no loss. All others
+    have to go to the border: anything less gains less."""
     flat, eta = torch.tensor([3.0, 0.0, 2.0], dtype=torch.float64), 0.5
     moved = torch.tensor([[-eta, middle, -eta] for middle in (-0.5, -0.1, 0.0, 0.5)], dtype=torch.float64)
     steps = torch.cartesian_prod(*[torch.linspace(-eta, eta, 11, dtype=torch.float64)] * 3)
@@ -68,17 +72,24 @@ def unique():
 
 @lesson.sentence("04.Q4", "The singular values of a step of torch.optim.Muon are 1, up to rounding.", answer=False)
 def muon_is_close():
-    """Muon replaces the singular value decomposition by five rounds of a polynomial. It was chosen to lift small singular values
-    fast, and 1 is not a point where it stays."""
+    """Muon replaces the singular value decomposition by five rounds of a polynomial. It was chosen to lift small
+    singular values fast, and 1 is not a point where it stays."""
     gaussian = torch.randn(64, 128, generator=torch.Generator().manual_seed(0))
     step = muon_step(gaussian)
     values = torch.linalg.svdvals(step.double())
     exact = constrained_step(gaussian, norm="spectral", radius=1.0)
     return "\n".join(
         (
-            fact("gradient of 64 × 128 normal numbers: the smallest is {:.2f}", float(values.min()), equals=0.68, within=0.06),
+            fact(
+                "gradient of 64 × 128 normal numbers: the smallest is {:.2f}",
+                float(values.min()),
+                equals=0.68,
+                within=0.06,
+            ),
             fact("the largest is {:.2f}", float(values.max()), equals=1.13, within=0.06),
-            fact("the step is {:.0%} away from the exact one", float((step - exact).norm() / exact.norm()), at_least=0.1),
+            fact(
+                "the step is {:.0%} away from the exact one", float((step - exact).norm() / exact.norm()), at_least=0.1
+            ),
         )
     )
 
@@ -87,8 +98,8 @@ def muon_is_close():
     "04.Q5", "A linear map of two weights that keeps the L∞ length of every step also keeps its L2 length.", answer=True
 )
 def square_to_square():
-    """Such a map takes the square to itself, so its corners to corners: it swaps the weights and flips signs, and no more. The
-    check tries all 2 × 2 matrices with entries -1, -0.5, 0, 0.5 and 1 on 360 steps."""
+    """Such a map takes the square to itself, so its corners to corners: it swaps the weights and flips signs, and no
+    more. The check tries all 2 × 2 matrices with entries -1, -0.5, 0, 0.5 and 1 on 360 steps."""
     angles = torch.arange(360, dtype=torch.float64) * math.pi / 180
     steps = torch.stack([angles.cos(), angles.sin()])
     lengths = {"linf": lambda x: x.abs().amax(0), "l2": lambda x: x.norm(dim=0)}
@@ -112,8 +123,9 @@ def square_to_square():
     conditions=("only if inputs and outputs are rotated, each by itself", "only if the gradient is square"),
 )  # fmt: skip
 def mixed_entries():
-    """P G Q with orthogonal P and Q has the singular values of G. A rotation that mixes all entries of the matrix keeps the sum of
-    their squares and changes the singular values. The gradient here is 4 × 4: being square does not help."""
+    """P G Q with orthogonal P and Q has the singular values of G. A rotation that mixes all entries of the matrix
+    keeps the sum of their squares and changes the singular values. The gradient here is 4 × 4: being square does not
+    help."""
     generator = torch.Generator().manual_seed(0)
     normal = lambda n: torch.randn(n, n, generator=generator, dtype=torch.float64)  # noqa: E731
     gradient, turns = normal(4), [torch.linalg.qr(normal(n)).Q for n in (4, 4, 16)]

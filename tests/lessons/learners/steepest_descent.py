@@ -170,14 +170,14 @@ ANSWERS = {
 }
 
 GIVES_AWAY = {
-    "04.P1": [r"(?i)corner", r"sign\(g\)", r"(?i)sign descent", r"\(-1\.00, -1\.00\)"],
-    "04.P2": [r"(?i)turns? along", r"P\\Delta Q", r"(?i)keeps its lead", r"orthogonal \$P\$"],
+    "04.P1": [r"mathrm\{sign\}\(g\)", r"(?i)sign descent", r"\(-1\.00, -1\.00\)"],
+    "04.P2": [r"(?i)turns? along", r"P\\Delta Q", r"(?i)large ones mostly", r"orthogonal \$P\$"],
 }
 
 NEIGHBOURS = {
     "04.1": ("- h * (g @ direction))", "- 1.01 * h * (g @ direction))"),
     "04.2": ('(("l2", 2), ("linf", torch.inf), ("l1", 1))', '(("l2", 2), ("linf", 1), ("l1", torch.inf))'),
-    "04.3": ("many / many.abs().max()", "many.sign()"),
+    "04.3": ("(many / many.abs().max())", "many.sign()"),
     "04.4": ("steps.abs().amax(1) ** 2 / 0.4", "steps.square().sum(1) / 0.4"),
     "04.5": ('-(G * constrained_step(G, norm="spectral"', '-(G * constrained_step(G, norm="l2"'),
     "04.6": ('miss("spectral", maps["all entries mixed"])', 'miss("l2", maps["all entries mixed"])'),
@@ -186,7 +186,13 @@ NEIGHBOURS = {
         'constrained_step(x, norm="linf", radius=1.0) for x in (G, G * sizes)',
     ),
     "04.c1": ('stored("sign step", "rotated") /', 'stored("spectral step", "rotated") /'),
-    "04.c2": ('apart = stored("spectral step", "rotated")', 'apart = stored("spectral step, momentum", "rotated")'),
-    "04.c3": ('"gradient descent, inputs whitened", "rotated"', '"gradient descent, inputs standardised", "rotated"'),
+    "04.c2": (
+        'apart = stored("spectral step", "rotated")',
+        'apart = stored("spectral step, momentum", "rotated")',
+    ),
+    "04.c3": (
+        '"gradient descent, inputs whitened", "rotated"',
+        '"gradient descent, inputs standardised", "rotated"',
+    ),
     "04.c4": ('growth = stored("spectral step", "mixed")', 'growth = stored("spectral step", "rotated")'),
 }
