@@ -17,19 +17,30 @@ FIRST = {
     "spectral": 0,
     "adam": -2,
 }  # log2 of the largest step size tried at first
-SETTINGS = {"steps": 200, "points": 256, "network": "16-32-4", "momentum": 0.9, "step sizes": "powers of two"}
 DIVERGED = 10.0  # a larger mean loss is stored as null
-# name: prepare the inputs, method, momentum
+# kind of step: prepare the inputs, method
+STEPS = {
+    "gradient descent": (None, "gradient"),
+    "L2 step": (None, "l2"),
+    "sign step": (None, "sign"),
+    "spectral step": (None, "spectral"),
+    "L2 step, inputs standardised": (standardised, "l2"),
+    "L2 step, inputs whitened": (whitened, "l2"),
+    "spectral step, inputs whitened": (whitened, "spectral"),
+}
+MOMENTUM = 0.9
+SETTINGS = {
+    "steps": 200,
+    "points": 256,
+    "network": "16-32-4",
+    "momentum": MOMENTUM,
+    "step sizes": "powers of two",
+}
+# name: prepare the inputs, method, momentum. Adam averages over 10 gradients by itself.
 ARMS = {
-    "gradient descent": (None, "gradient", 0.0),
-    "L2 step": (None, "l2", 0.0),
-    "sign step": (None, "sign", 0.0),
-    "spectral step": (None, "spectral", 0.0),
-    "gradient descent, inputs standardised": (standardised, "gradient", 0.0),
-    "gradient descent, inputs whitened": (whitened, "gradient", 0.0),
-    "gradient descent, momentum": (None, "gradient", 0.9),
+    **{name: (*kind, 0.0) for name, kind in STEPS.items()},
+    **{f"{name}, momentum": (*kind, MOMENTUM) for name, kind in STEPS.items()},
     "Adam": (None, "adam", 0.0),
-    "spectral step, momentum": (None, "spectral", 0.9),
 }
 
 

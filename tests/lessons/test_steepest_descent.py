@@ -59,18 +59,37 @@ def test_gradients_are_those_of_autograd(mixed):
             assert torch.allclose(ours[k], theirs, rtol=1e-9, atol=1e-12)
 
 
-def test_a_rotation_keeps_the_function_and_whitening_turns_with_it():
+def test_rotating_standardising_and_whitening_keep_the_function_at_the_start():
     problem = closing.problems((1,))
     turned = closing.rotated(problem)
-    assert torch.allclose(problem.x @ problem.first.mT, turned.x @ turned.first.mT)
+    same = problem.x @ problem.first.mT
+    for one in (turned, closing.standardised(problem), closing.whitened(problem), closing.whitened(turned)):
+        assert torch.allclose(one.x @ one.first.mT, same, atol=1e-9)
+    assert not torch.allclose(turned.x, problem.x, atol=0.1)
+
+
+def test_whitened_inputs_have_no_second_moments_but_one_and_turn_with_a_rotation():
+    problem = closing.problems((1,))
     white = closing.whitened(problem).x[0]
     assert torch.allclose(white.T @ white / len(white), torch.eye(16, dtype=torch.float64), atol=1e-9)
-    assert torch.allclose(
-        closing.whitened(turned).x, closing.whitened(problem).x @ problem.turn.mT, atol=1e-8
-    )
-    assert torch.allclose(
-        closing.standardised(problem).x.square().mean(1), torch.ones(1, 16, dtype=torch.float64)
-    )
+    turned = closing.whitened(closing.rotated(problem)).x
+    assert torch.allclose(turned, closing.whitened(problem).x @ problem.turn.mT, atol=1e-8)
+    sizes = closing.standardised(problem).x.square().mean(1)
+    assert torch.allclose(sizes, torch.ones(1, 16, dtype=torch.float64))
+
+
+def test_an_l2_step_on_whitened_inputs_is_the_steepest_step_in_the_norm_of_the_outputs():
+    """The first layer moves by G C^(-1), scaled to length 1 in the norm ||D C^(1/2)||."""
+    problem = closing.problems((1,))
+    white = closing.whitened(problem)
+    _, gradient, _ = closing.gradients(problem.x, problem.y, problem.first, problem.second)
+    _, in_white, _ = closing.gradients(white.x, white.y, white.first, white.second)
+    moments = problem.x[0].T @ problem.x[0] / closing.POINTS
+    values, vectors = torch.linalg.eigh(moments)
+    back = vectors @ torch.diag(values**-0.5) @ vectors.T
+    step = closing.DIRECTIONS["l2"](in_white)[0] @ back
+    wanted = gradient[0] @ torch.linalg.inv(moments)
+    assert torch.allclose(step, wanted / (wanted @ torch.linalg.inv(back)).norm(), atol=1e-6)
 
 
 @pytest.mark.parametrize(("method", "momentum"), [("gradient", 0.9), ("sign", 0.0), ("adam", 0.0)])
@@ -101,35 +120,85 @@ def test_training_is_that_of_torch(method, momentum, monkeypatch):
 def test_mixing_all_weights_changes_the_spectral_run_and_not_the_l2_run(monkeypatch):
     monkeypatch.setattr(closing, "STEPS", 10)
     plain, mixed = closing.problems((0,)), closing.problems((0,), mixed=True)
-    last = lambda problem, method: float(closing.train(problem, method, [0.5])[-1])
+
+    def last(problem, method):
+        return float(closing.train(problem, method, [0.5])[-1])
+
     assert last(plain, "l2") == pytest.approx(last(mixed, "l2"), rel=1e-9)
     assert abs(last(plain, "spectral") - last(mixed, "spectral")) > 0.01
 
 
 def test_the_picture_of_the_first_step_is_what_each_norm_leaves_unread():
     on_axes, turned = (lesson.descent_by_input("sign", rotate=rotate) for rotate in (False, True))
-    assert float(on_axes.min()) > 0.7 > 0.3 > float(turned[8:].mean())
+    assert on_axes.shape == (5, 16)
+    assert float(on_axes.min()) > 0.6 > 0.3 > float(turned[:, 8:].mean(1).max())
     for method in ("l2", "spectral"):
         same = [lesson.descent_by_input(method, rotate=rotate) for rotate in (False, True)]
         assert torch.allclose(*same, atol=1e-9)
 
 
+def columns():
+    """Yield whether there is momentum, the kind of inputs, and the arms of that column."""
+    for momentum in (False, True):
+        for kind in ("axes", "rotated"):
+            yield momentum, kind, [arm for arm in lesson.ROWS if momentum or arm != "Adam"]
+
+
+def figures(arm, kind, momentum):
+    return measured("rotated", f"{arm}{', momentum' if momentum and arm != 'Adam' else ''}, {kind}")
+
+
 def test_the_stored_losses_are_drawn_and_in_the_table():
-    (axes,) = lesson.plot_stored().axes
-    drawn = [sorted(line.get_xdata()) for line in axes.lines if len(line.get_xdata()) == 5]
+    drawn = [
+        sorted(line.get_xdata())
+        for axes in lesson.plot_stored().axes
+        for line in axes.lines
+        if len(line.get_xdata()) == 5
+    ]
     stored = [
-        sorted(measured("rotated", f"{arm}, {kind}")["losses"])
-        for arm in lesson.ARMS
-        for kind in ("axes", "rotated")
+        sorted(figures(arm, kind, momentum)["losses"]) for momentum, kind, arms in columns() for arm in arms
     ]
     assert sorted(drawn) == sorted(stored)
-    losses = sorted(measured("rotated", "sign step, rotated")["losses"])
-    assert f"{losses[2]:.3f} ({losses[0]:.3f}–{losses[4]:.3f})" in lesson.stored_table().data
+    rows = [row.split("|")[2:-1] for row in lesson.stored_table().data.splitlines()[2:]]
+    for column, (momentum, kind, arms) in enumerate(columns()):
+        for arm, row in zip(lesson.ROWS, rows, strict=True):
+            losses = sorted(figures(arm, kind, momentum)["losses"]) if arm in arms else None
+            wanted = f"{losses[2]:.3f} ({losses[0]:.3f}–{losses[4]:.3f})" if losses else ""
+            assert row[column].strip() == wanted
 
 
 def test_every_best_step_size_lies_inside_its_sweep():
-    for arm in lesson.ARMS:
-        for kind in ("axes", "rotated"):
-            found = measured("rotated", f"{arm}, {kind}")
+    for momentum, kind, arms in columns():
+        for arm in arms:
+            found = figures(arm, kind, momentum)
             tried = [float(size) for size in found["mean loss by step size"]]
             assert min(tried) < found["best step size"] < max(tried)
+
+
+def test_what_the_text_says_of_the_table():
+    def span(arm, kind="rotated", *, momentum=False):
+        losses = figures(arm, kind, momentum)["losses"]
+        return min(losses), max(losses)
+
+    def overlap(one, other):
+        return one[0] <= other[1] and other[0] <= one[1]
+
+    for momentum in (False, True):
+        assert overlap(span("sign step", momentum=momentum), span("L2 step", momentum=momentum))
+        assert span("sign step", "axes", momentum=momentum)[1] < span("L2 step", "axes", momentum=momentum)[0]
+        white, spectral = (
+            span("L2 step, inputs whitened", momentum=momentum),
+            span("spectral step", momentum=momentum),
+        )
+        assert white[1] < spectral[0]
+        assert spectral[1] < span("L2 step", momentum=momentum)[0]
+    assert span("spectral step, inputs whitened")[1] < span("L2 step, inputs whitened")[0]
+    assert overlap(
+        span("spectral step, inputs whitened", momentum=True), span("L2 step, inputs whitened", momentum=True)
+    )
+    with_signs, with_l2 = (figures(arm, "rotated", True)["losses"] for arm in ("sign step", "L2 step"))
+    assert all(one < other for one, other in zip(with_signs, with_l2, strict=True))
+    mixed = [measured("rotated", f"{arm}, mixed")["losses"] for arm in ("spectral step", "L2 step")]
+    assert overlap(*((min(losses), max(losses)) for losses in mixed))
+    assert span("Adam", "axes")[1] < span("Adam")[0]
+    assert overlap(span("Adam"), span("L2 step", momentum=True))

@@ -93,9 +93,9 @@ def _case(gradient_1, gradient_2, alpha, step_1, step_2):
 lesson.flaw(
     "04.2", "The price without the square", difficulty=2, minutes=8,
     prompt="Someone forgets the square in the price and claims: $\\langle g, \\Delta\\rangle + "
-    "\\frac1\\alpha\\lVert\\Delta\\rVert_2$ is smallest at $\\Delta = -\\frac\\alpha2 g$. Give a counterexample in the plane: "
-    "a dictionary with the numbers `gradient_1`, `gradient_2`, `alpha` ($\\alpha > 0$), `step_1` and `step_2`, such that this objective is "
-    "lower at your step than at $-\\frac\\alpha2 g$, by 0.01 or more.",
+    "\\frac1\\alpha\\lVert\\Delta\\rVert_2$ is smallest at $\\Delta = -\\frac\\alpha2 g$. Give a counterexample in the "
+    "plane: a dictionary with the numbers `gradient_1`, `gradient_2`, `alpha` ($\\alpha > 0$), `step_1` and `step_2`, such "
+    "that this objective is lower at your step than at $-\\frac\\alpha2 g$, by 0.01 or more.",
     answer=_case(3.0, 4.0, 0.4, -6.0, -8.0),
     needs=[
         ("With α of 0 or below the second term is no penalty. Take α > 0.", lambda alpha: alpha > 0),

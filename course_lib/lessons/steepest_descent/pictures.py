@@ -47,9 +47,9 @@ def arrow(end: tuple[float, float] | np.ndarray | Tensor, *, head: float = 0.12)
     "Which step of the square goes down furthest?",
     "step of weight 1",
     "step of weight 2",
-    size=(5.0, 4.2),
-    xlim=(-1.9, 1.9),
-    ylim=(-1.4, 1.4),
+    size=(4.6, 3.4),
+    xlim=(-1.7, 1.7),
+    ylim=(-1.3, 1.3),
     aspect="equal",
     legend=None,
 )
@@ -57,10 +57,10 @@ def plot_square(axes):
     """Draw the square of allowed steps and the gradient at its centre."""
     axes.plot(*ball(math.inf, 1.0), color=BLUE, linestyle="-", linewidth=1.6)
     axes.fill(*ball(math.inf, 1.0), color=BLUE, alpha=0.07)
-    axes.plot(*arrow(0.6 * PLANE), color=BLACK, linestyle="-", linewidth=2.4)
-    axes.text(1.12, 0.72, "gradient (2, 1),\nscaled", fontsize=10, va="center")
+    axes.plot(*arrow(0.4 * PLANE), color=BLACK, linestyle="-", linewidth=2.4)
+    axes.text(-0.9, 0.62, "gradient (2, 1), scaled", fontsize=10, va="center")
     axes.plot(0, 0, "o", color=BLACK, markersize=4)
-    axes.text(-0.95, 1.08, "allowed steps: both weights by at most 1", color=BLUE, fontsize=10)
+    axes.text(0, 1.08, "allowed: each weight by at most 1", color=BLUE, fontsize=10, ha="center")
     return "A square around the origin, of steps that move each of two weights by at most 1, and the gradient (2, 1)."
 
 
@@ -75,7 +75,7 @@ def _level(axes, value: float, **style) -> None:
     ["square: L∞", "circle: L2", "diamond: L1"],
     "step of weight 1",
     "step of weight 2",
-    size=(8.6, 3.3),
+    size=(8.6, 2.9),
     grid=(1, 3),
     xlim=(-1.7, 1.3),
     ylim=(-1.5, 1.5),
@@ -95,7 +95,7 @@ def plot_touching(*panels_):
         axes.plot(*arrow(0.4 * PLANE), color=BLACK, linestyle="-", linewidth=2.0)
         axes.text(0.55, 0.5, "$g$", fontsize=12)
         axes.plot(*arrow(step), color=RED, linestyle="-", linewidth=2.4)
-        axes.text(0.1, -1.38, f"change: {lowest:.2f}", color=RED, fontsize=11, fontweight="bold")
+        axes.text(1.25, -1.38, f"change: {lowest:.2f}", color=RED, fontsize=10, fontweight="bold", ha="right")
         a, b = (round(float(x), 2) + 0.0 for x in step)
         said.append(f"{name} ({a:.2f}, {b:.2f}), where the change is {lowest:.2f}")
     return f"Level lines of the change 2a + b; dotted the lowest one that touches the ball: {'; '.join(said)}."
@@ -126,11 +126,11 @@ def plot_lengths(axes, gradient: Tensor = EXAMPLE, *, alpha: float = 0.4):
 
 @lesson.figure(
     ["inputs $x$ of length 1", "$G\\,x$: lengths 2, 0.4 and between", "$UV^T x$: all of length 1"],
-    size=(8.2, 3.0),
+    size=(8.2, 2.6),
     grid=(1, 3),
     bare=True,
     xlim=(-1.9, 1.9),
-    ylim=(-1.75, 1.75),
+    ylim=(-1.45, 1.45),
     aspect="equal",
     legend=None,
 )
@@ -155,8 +155,8 @@ def plot_ellipse(before, stretched, equal):
                 *((1 + 0.22 / float(end.norm())) * end), name, color=colour, fontsize=11, ha="center", va="center"
             )
     return (
-        f"A gradient G maps the circle of inputs to an ellipse with half axes s1 = {values[0]:g} and s2 = {values[1]:g}. U V^T "
-        "keeps the directions of both axes and makes the ellipse a circle."
+        f"A gradient G maps the circle of inputs to an ellipse with half axes s1 = {values[0]:g} and s2 = {values[1]:g}. "
+        "U V^T keeps the directions of both axes and makes the ellipse a circle."
     )
 
 
@@ -212,8 +212,8 @@ def plot_muon(axes):
     axes.axhline(1, color=BLACK, linewidth=1, linestyle="--", label="exact step $UV^T$")
     said = [f"from {values.min():.1f} to {values.max():.1f}" for values in found.values()]
     return (
-        f"Singular values of one step of torch.optim.Muon: for a gradient of normal numbers {said[0]}, for one with singular "
-        f"values from 1 to 0.0001 {said[1]}; the exact step has only ones."
+        f"Singular values of one step of torch.optim.Muon: for a gradient of normal numbers {said[0]}, for one with "
+        f"singular values from 1 to 0.0001 {said[1]}; the exact step has only ones."
     )
 
 
@@ -241,7 +241,7 @@ def live_losses(seed: int = 0) -> dict[str, tuple[Tensor, Tensor]]:
 @lesson.figure(
     list(LIVE),
     "step",
-    "training loss",
+    ["training loss", "", ""],
     size=(8.6, 3.0),
     grid=(1, 3),
     subplots={"sharey": True},
@@ -262,25 +262,27 @@ def plot_curves(*panels_):
     )
 
 
+@cache
 def descent_by_input(method: str, *, rotate: bool) -> Tensor:
-    """Return how far the first step goes along the negative gradient of each input's weights, over the largest of the 16.
+    """Return how far the first step goes along the negative gradient of each input's weights, shape (seeds, inputs).
 
-    On rotated inputs step and gradient are turned back, so that their columns belong to the same inputs as before.
+    It is divided by the largest of the 16. On rotated inputs step and gradient are turned back, so that their columns belong
+    to the same inputs as before.
     """
-    drawn = problem()
+    drawn = closing.problems(range(5))
     one = closing.rotated(drawn) if rotate else drawn
     _, gradient, _ = closing.gradients(one.x, one.y, one.first, one.second)
-    step, gradient = closing.DIRECTIONS[method](gradient)[0], gradient[0]
+    step = closing.DIRECTIONS[method](gradient)
     if rotate:
-        step, gradient = step @ one.turn[0], gradient @ one.turn[0]
-    along = (step * gradient).sum(0) / gradient.norm(dim=0)
-    return along / along.abs().max()
+        step, gradient = step @ one.turn, gradient @ one.turn
+    along = (step * gradient).sum(1) / gradient.norm(dim=1)
+    return along / along.abs().amax(1, keepdim=True)
 
 
 @lesson.figure(
     ["own axes", "rotated"],
     "standard deviation of the input",
-    "descent of the first step (largest: 1)",
+    ["descent of the first step (largest: 1)", ""],
     size=(8.2, 3.3),
     grid=(1, 2),
     subplots={"sharey": True},
@@ -296,67 +298,85 @@ def plot_descent(*panels_):
         ends = []
         axes.axhline(0, color=BLACK, linewidth=0.8)
         for (name, (method, _)), mark in zip(LIVE.items(), "sDo", strict=True):
-            along, (color, style) = descent_by_input(method, rotate=rotate), LOOKS[name]
+            along, (color, style) = descent_by_input(method, rotate=rotate).mean(0), LOOKS[name]
             axes.plot(closing.SCALES, along, color=color, linestyle=style, marker=mark, markersize=4, label=name)
             ends.append(f"{name} {float(along[8:].mean()):.2f}")
         said.append(f"{'rotated' if rotate else 'own axes'}: {', '.join(ends)}")
     return (
-        "How far the first step goes against the gradient of each input's weights, seed 0, relative to the input where it goes "
-        f"furthest. Mean over the eight smallest inputs, {'; '.join(said)}."
+        "How far the first step goes against the gradient of each input's weights, over the largest of the 16 inputs; mean "
+        f"of five seeds. Mean over the eight smallest inputs, {'; '.join(said)}."
     )
 
 
-ARMS = (
+ROWS = (
     "gradient descent",
     "L2 step",
     "sign step",
     "spectral step",
-    "gradient descent, inputs standardised",
-    "gradient descent, inputs whitened",
-    "gradient descent, momentum",
     "Adam",
-    "spectral step, momentum",
+    "L2 step, inputs standardised",
+    "L2 step, inputs whitened",
+    "spectral step, inputs whitened",
 )
+KINDS = {"axes": "own axes", "rotated": "rotated"}
 
 
-def stored_losses(arm: str, kind: str) -> list[float]:
+def stored_losses(arm: str, kind: str, *, momentum: bool = False) -> list[float]:
     """Return the stored final losses of an arm at its best step size, by seed; `kind` is axes, rotated or mixed."""
-    return measured("rotated", f"{arm}, {kind}")["losses"]
+    return measured("rotated", f"{arm}{', momentum' if momentum else ''}, {kind}")["losses"]
+
+
+def _rows(momentum: bool) -> tuple[str, ...]:
+    """Return the arms without or with momentum. Adam averages its gradients, so it stands beside those with momentum."""
+    return tuple(arm for arm in ROWS if momentum or arm != "Adam")
+
+
+def _cell(arm: str, kind: str, momentum: bool) -> list[float]:
+    return stored_losses(arm, kind, momentum=momentum and arm != "Adam")
 
 
 def stored_table() -> Markdown:
     """Return the stored final losses: median, lowest and highest of five seeds."""
 
-    def cell(arm: str, kind: str) -> str:
-        losses = stored_losses(arm, kind)
+    def cell(arm: str, kind: str, momentum: bool) -> str:
+        if arm not in _rows(momentum):
+            return ""
+        losses = _cell(arm, kind, momentum)
         return f"{np.median(losses):.3f} ({min(losses):.3f}–{max(losses):.3f})"
 
-    rows = [(arm, cell(arm, "axes"), cell(arm, "rotated")) for arm in ARMS]
-    return markdown_table(("median (range)", "own axes", "rotated"), rows)
+    columns = [(kind, momentum) for momentum in (False, True) for kind in KINDS]
+    heads = [f"{KINDS[kind]}{', momentum' if momentum else ''}" for kind, momentum in columns]
+    return markdown_table(
+        ("median (range)", *heads), [(arm, *(cell(arm, *column) for column in columns)) for arm in ROWS]
+    )
 
 
 @lesson.figure(
-    "Training loss after 200 steps, five seeds",
-    "loss (logarithmic)",
-    size=(8.6, 4.4),
+    ["without momentum", "with momentum 0.9"],
+    "training loss after 200 steps",
+    size=(9.0, 4.2),
+    grid=(1, 2),
+    subplots={"sharey": True},
     xscale="log",
-    xlim=(0.02, 0.7),
-    legend={"loc": "lower right", "fontsize": 10},
+    xlim=(0.0045, 0.6),
+    legend=[{"loc": "lower right", "fontsize": 9}, None],
 )
-def plot_stored(axes):
+def plot_stored(*panels_):
     """Draw the stored final losses of each arm: five seeds as marks, on the inputs' own axes and rotated."""
-    for place, arm in enumerate(reversed(ARMS)):
-        for kind, shift, color, mark in (("axes", 0.17, BLUE, "o"), ("rotated", -0.17, RED, "D")):
-            losses = stored_losses(arm, kind)
-            axes.plot([min(losses), max(losses)], [place + shift] * 2, "-", color=color, linewidth=1)
-            label = {"axes": "own axes", "rotated": "rotated"}[kind] if place == 0 else None
-            axes.plot(losses, [place + shift] * len(losses), mark, color=color, markersize=5, label=label)
-    axes.set_yticks(range(len(ARMS)), list(reversed(ARMS)))
-    axes.set_xticks([0.03, 0.05, 0.1, 0.2, 0.4], ["0.03", "0.05", "0.1", "0.2", "0.4"])
-    axes.set_xticks([], minor=True)
+    for axes, momentum in zip(panels_, (False, True), strict=True):
+        for arm in _rows(momentum):
+            place = len(ROWS) - 1 - ROWS.index(arm)
+            for kind, shift, color, mark in (("axes", 0.17, BLUE, "o"), ("rotated", -0.17, RED, "D")):
+                losses = _cell(arm, kind, momentum)
+                axes.plot([min(losses), max(losses)], [place + shift] * 2, "-", color=color, linewidth=1)
+                label = KINDS[kind] if arm == ROWS[0] else None
+                axes.plot(losses, [place + shift] * len(losses), mark, color=color, markersize=4, label=label)
+        axes.set_yticks(range(len(ROWS)), [arm.replace(", inputs", ",\ninputs") for arm in reversed(ROWS)])
+        axes.set_xticks([0.01, 0.03, 0.1, 0.3], ["0.01", "0.03", "0.1", "0.3"])
+        axes.set_xticks([], minor=True)
     return (
-        "Training loss of nine optimisers on the inputs' own axes (dots) and on rotated inputs (diamonds), five seeds each, "
-        "best step size each. The table below holds the numbers."
+        "Training loss of each arm on the inputs' own axes (dots) and on rotated inputs (diamonds), five seeds each, at its "
+        "best step size. The appendix holds the numbers."
     )
 
 
@@ -367,8 +387,8 @@ class BallExplorer(Explorer):
     title = "Find the lowest step"
     summary = (
         "Left: a ball of allowed steps, the gradient scaled to length 0.9, and your step, with the level line of the linear "
-        "model through its end. Right: the change of the linear model at your step, against its direction; the switch adds all "
-        "other directions and the lowest step."
+        "model through its end. Right: the change of the linear model at your step, against its direction. The switch adds "
+        "all other directions and the lowest step."
     )
     direction = Slider("your step", "", "Direction of your step, to the boundary of the ball", 180, 0, 359, 1, "deg")
     inverse = Slider("ball: Lp norm,", "1/p", "0 is the square, 1/2 the circle, 1 the diamond", 0.0, 0.0, 1.0, 0.05)
@@ -378,7 +398,7 @@ class BallExplorer(Explorer):
     together = ("direction", "inverse")
     size = (8.0, 3.8)
     dpi = 100
-    strip_scale = 0.64
+    strip_scale = 0.8
     layout = panels(
         ["Ball and step", "Change of the linear model"],
         ["step of weight 1", "direction of the step (degrees)"],
@@ -457,13 +477,13 @@ class BallExplorer(Explorer):
 
 corner_prediction = lesson.prediction(
     "04.P1",
-    "Two weights may move by at most 1 each, in either direction. The gradient is (2, 1), and a step $(a, b)$ changes the loss by "
-    "about $2a + b$. Which allowed step goes down furthest?",
+    "Two weights may move by at most 1 each, in either direction. The gradient is (2, 1), and a step $(a, b)$ changes the "
+    "loss by about $2a + b$. Which allowed step goes down furthest?",
     {
         "(-0.89, -0.45), against the gradient, of length 1": "That is the lowest step in the circle. The square reaches "
         "further out.",
-        "(-1, -0.5), against the gradient, to the edge": "It changes the loss by -2.5. From here the second weight may still "
-        "move, at no cost to the first.",
+        "(-1, -0.5), against the gradient, to the edge": "It changes the loss by -2.5. From here the second weight may "
+        "still move, at no cost to the first.",
         "(-1, -1), the corner": right(
             "Each weight has a limit of its own, so each goes all the way, however small its entry of the gradient: -3."
         ),
@@ -478,13 +498,13 @@ rotation_prediction = lesson.prediction(
     "network computes the same. Then it is trained with normalised gradients, with signs, or with $UV^\\top$. Whose "
     "loss curve changes?",
     {
-        "None: the network can undo a rotation": "It can represent the same functions. But the signs of the rotated gradient "
-        "are not the rotated signs.",
+        "None: the network can undo a rotation": "It can represent the same functions. But the signs of the rotated "
+        "gradient are not the rotated signs.",
         "Only that of the signs": right(
             "Lengths and singular values do not change under a rotation of the inputs; the entries and their signs do."
         ),
-        "Those of the signs and of $UV^\\top$": "A rotation of the inputs changes the right singular vectors only, and the "
-        "step with them.",
+        "Those of the signs and of $UV^\\top$": "A rotation of the inputs turns the right singular vectors only, and the "
+        "step turns with them.",
         "All three": "A rotated gradient has the same length and the same singular values.",
     },
     reveal=plot_curves,

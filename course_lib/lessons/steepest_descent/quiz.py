@@ -119,13 +119,13 @@ def square_to_square():
 
 @lesson.sentence(
     "04.Q6", "The spectral step turns with a rotation of the weights: the step of the rotated gradient is the rotated step.",
-    answer="only if inputs and outputs are rotated, each by itself",
-    conditions=("only if inputs and outputs are rotated, each by itself", "only if the gradient is square"),
+    answer="only if it keeps the singular values of every matrix",
+    conditions=("only if it keeps the singular values of every matrix", "only if the gradient is square"),
 )  # fmt: skip
 def mixed_entries():
-    """P G Q with orthogonal P and Q has the singular values of G. A rotation that mixes all entries of the matrix
-    keeps the sum of their squares and changes the singular values. The gradient here is 4 × 4: being square does not
-    help."""
+    """Inputs and outputs rotated, P G Q, leave the singular values as they are. A rotation that mixes all entries of the
+    matrix keeps the sum of their squares and changes the singular values. The gradient here is 4 × 4: being square does
+    not help."""
     generator = torch.Generator().manual_seed(0)
     normal = lambda n: torch.randn(n, n, generator=generator, dtype=torch.float64)  # noqa: E731
     gradient, turns = normal(4), [torch.linalg.qr(normal(n)).Q for n in (4, 4, 16)]

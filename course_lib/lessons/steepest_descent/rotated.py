@@ -2,8 +2,9 @@
 
 A network x -> W2 tanh(W1 x) with 16 inputs, 32 hidden units and 4 outputs learns a teacher of the same form. Input i has the
 standard deviation 10^(-2 (i - 1) / 15), from 1 down to 0.01, and the teacher sees all inputs at scale 1. Rotated means that
-x becomes Q x and the first layer W1 becomes W1 Q^T, Q a random orthogonal matrix: the network's function at the start is the
-same. All step sizes fall linearly to zero. Runs are trained side by side, each with its own data, start and step size.
+x becomes Q x and the first layer W1 becomes W1 Q^T, Q a random orthogonal matrix: the network's function at the start is
+the same. Standardised and whitened inputs keep it, too. All step sizes fall linearly to zero. Runs are trained side by side,
+each with its own data, start and step size.
 """
 
 from collections.abc import Sequence
@@ -59,16 +60,20 @@ def rotated(problem: Problems) -> Problems:
 
 
 def standardised(problem: Problems) -> Problems:
-    """Bring each input to mean 0 and variance 1."""
-    centred = problem.x - problem.x.mean(1, keepdim=True)
-    return replace(problem, x=centred / centred.square().mean(1, keepdim=True).sqrt())
+    """Divide each input by its root mean square, and multiply its weights by it: the network computes the same."""
+    sizes = problem.x.square().mean(1, keepdim=True).sqrt()
+    return replace(problem, x=problem.x / sizes, first=problem.first * sizes)
 
 
 def whitened(problem: Problems) -> Problems:
-    """Bring the inputs to mean 0 and covariance I, by the inverse root C^(-1/2) of their covariance."""
-    centred = problem.x - problem.x.mean(1, keepdim=True)
-    values, vectors = torch.linalg.eigh(centred.mT @ centred / POINTS)
-    return replace(problem, x=centred @ (vectors / values.sqrt()[:, None]) @ vectors.mT)
+    """Multiply the inputs by C^(-1/2), with C their second moments, and the first layer by C^(1/2)."""
+    values, vectors = torch.linalg.eigh(problem.x.mT @ problem.x / POINTS)
+    roots = values.sqrt()[:, None]
+    return replace(
+        problem,
+        x=problem.x @ (vectors / roots) @ vectors.mT,
+        first=problem.first @ (vectors * roots) @ vectors.mT,
+    )
 
 
 def gradients(x: Tensor, y: Tensor, first: Tensor, second: Tensor) -> tuple[Tensor, Tensor, Tensor]:

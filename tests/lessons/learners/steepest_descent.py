@@ -185,14 +185,14 @@ NEIGHBOURS = {
         'constrained_step(x, norm="spectral", radius=1.0) for x in (G, G * sizes)',
         'constrained_step(x, norm="linf", radius=1.0) for x in (G, G * sizes)',
     ),
-    "04.c1": ('stored("sign step", "rotated") /', 'stored("spectral step", "rotated") /'),
+    "04.c1": ('stored("sign step", "rotated") /', 'stored("sign step", "axes") /'),
     "04.c2": (
         'apart = stored("spectral step", "rotated")',
-        'apart = stored("spectral step, momentum", "rotated")',
+        'apart = stored("spectral step", "rotated", True)',
     ),
     "04.c3": (
-        '"gradient descent, inputs whitened", "rotated"',
-        '"gradient descent, inputs standardised", "rotated"',
+        '"L2 step, inputs whitened", "rotated"',
+        '"L2 step, inputs standardised", "rotated"',
     ),
     "04.c4": ('growth = stored("spectral step", "mixed")', 'growth = stored("spectral step", "rotated")'),
 }
