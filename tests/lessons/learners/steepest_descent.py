@@ -194,5 +194,5 @@ NEIGHBOURS = {
         '"L2 step, inputs whitened", "rotated"',
         '"L2 step, inputs standardised", "rotated"',
     ),
-    "04.c4": ('growth = stored("spectral step", "mixed")', 'growth = stored("spectral step", "rotated")'),
+    "04.c4": ('ratio = stored("spectral step", "mixed")', 'ratio = stored("spectral step", "rotated")'),
 }
