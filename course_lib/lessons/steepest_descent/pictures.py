@@ -241,7 +241,7 @@ def live_losses(seed: int = 0) -> dict[str, tuple[Tensor, Tensor]]:
 @lesson.figure(
     list(LIVE),
     "step",
-    ["training loss", "", ""],
+    "training loss",
     size=(8.6, 3.0),
     grid=(1, 3),
     subplots={"sharey": True},
@@ -282,7 +282,7 @@ def descent_by_input(method: str, *, rotate: bool) -> Tensor:
 @lesson.figure(
     ["own axes", "rotated"],
     "standard deviation of the input",
-    ["descent of the first step (largest: 1)", ""],
+    "descent of the first step (largest: 1)",
     size=(8.2, 3.3),
     grid=(1, 2),
     subplots={"sharey": True},
@@ -354,6 +354,7 @@ def stored_table() -> Markdown:
 @lesson.figure(
     ["without momentum", "with momentum 0.9"],
     "training loss after 200 steps",
+    "kind of step",
     size=(9.0, 4.2),
     grid=(1, 2),
     subplots={"sharey": True},
