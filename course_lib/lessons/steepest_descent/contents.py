@@ -21,6 +21,7 @@ lesson = Contents(
         "T": "linear map that keeps the norm",
         "P": "orthogonal matrix",
         "Q": "orthogonal matrix; rotation of the inputs",
+        "C": "mean products of the inputs, a matrix",
         "d_{in}": "entries of a layer's input",
         "d_{out}": "entries of a layer's output",
     }

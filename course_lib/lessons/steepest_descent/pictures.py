@@ -75,7 +75,7 @@ def _level(axes, value: float, **style) -> None:
     ["square: L∞", "circle: L2", "diamond: L1"],
     "step of weight 1",
     "step of weight 2",
-    size=(8.6, 2.9),
+    size=(7.8, 2.7),
     grid=(1, 3),
     xlim=(-1.7, 1.3),
     ylim=(-1.5, 1.5),
@@ -105,7 +105,8 @@ def plot_touching(*panels_):
     "The price chooses the length",
     "length $M$ of the step, in its own norm",
     "$-M\\|g\\|_* + M^2/\\alpha$",
-    ylim=(-4.2, 4.2),
+    size=(5.6, 3.4),
+    ylim=(-4.2, 4.6),
     legend={"loc": "upper left", "ncols": 3, "fontsize": 8},
 )
 def plot_lengths(axes, gradient: Tensor = EXAMPLE, *, alpha: float = 0.4):
@@ -197,7 +198,7 @@ def decaying_gradient(rows: int, columns: int, *, smallest: float, seed: int = 0
     "One step of torch.optim.Muon, 64 × 128",
     "rank of the singular value",
     "singular value of the step",
-    size=(6.0, 3.4),
+    size=(5.4, 3.0),
     ylim=(0, 1.4),
     legend={"loc": "lower left", "fontsize": 8},
 )
@@ -355,7 +356,7 @@ def stored_table() -> Markdown:
     ["without momentum", "with momentum 0.9"],
     "training loss after 200 steps",
     "kind of step",
-    size=(9.0, 4.2),
+    size=(8.6, 4.0),
     grid=(1, 2),
     subplots={"sharey": True},
     xscale="log",
@@ -399,7 +400,7 @@ class BallExplorer(Explorer):
     together = ("direction", "inverse")
     size = (8.0, 3.8)
     dpi = 100
-    strip_scale = 0.8
+    strip_scale = 0.76
     layout = panels(
         ["Ball and step", "Change of the linear model"],
         ["step of weight 1", "direction of the step (degrees)"],
