@@ -7,7 +7,14 @@ lowest mean of the final training loss over the five seeds, on each kind of inpu
 
 import torch
 
-from course_lib.lessons.steepest_descent.rotated import problems, rotated, standardised, train, whitened
+from course_lib.lessons.steepest_descent.rotated import (
+    on_principal_axes,
+    problems,
+    rotated,
+    standardised,
+    train,
+    whitened,
+)
 
 SEEDS = (0, 1, 2, 3, 4)
 FIRST = {
@@ -27,6 +34,8 @@ STEPS = {
     "L2 step, inputs standardised": (standardised, "l2"),
     "L2 step, inputs whitened": (whitened, "l2"),
     "spectral step, inputs whitened": (whitened, "spectral"),
+    "sign step, principal axes": (on_principal_axes, "sign"),
+    "sign step, inputs whitened": (whitened, "sign"),
 }
 MOMENTUM = 0.9
 SETTINGS = {
@@ -65,7 +74,7 @@ def swept(problem, method: str, momentum: float) -> dict:
 
 
 def run() -> dict:
-    """Return the sweep of each arm on the axes and rotated, and with all weights of the first layer mixed."""
+    """Return the sweep of each arm on the axes and rotated, and with all weights of the first layer rotated at random."""
     torch.set_num_threads(1)
     drawn, found = problems(SEEDS), {}
     for name, (prepare, method, momentum) in ARMS.items():

@@ -121,7 +121,7 @@ def plot_lengths(axes, gradient: Tensor = EXAMPLE, *, alpha: float = 0.4):
     entries = ", ".join(f"{v:g}" for v in gradient.tolist())
     return (
         f"The objective along the steepest direction, for the gradient ({entries}) and α = {alpha:g}, is lowest for "
-        f"{', '.join(sorted(said))}."
+        f"{', '.join(sorted(said))}. Each price is in units of its own norm: do not compare the three depths."
     )
 
 
@@ -196,7 +196,7 @@ def decaying_gradient(rows: int, columns: int, *, smallest: float, seed: int = 0
 
 @lesson.figure(
     "One step of torch.optim.Muon, 64 × 128",
-    "rank of the singular value",
+    "index of the singular value",
     "singular value of the step",
     size=(5.4, 3.0),
     ylim=(0, 1.4),
@@ -257,15 +257,17 @@ def plot_curves(*panels_):
         axes.plot(steps, plain[steps], color=BLUE, linestyle="-", linewidth=3.0, alpha=0.6, label="own axes")
         axes.plot(steps, turned[steps], color=RED, linestyle="--", linewidth=1.5, label="rotated")
         said.append(f"{name} {plain[-1]:.2f} and {turned[-1]:.2f}")
+    tuned = stored_losses("sign step", "rotated")
     return (
         "Loss at every fourth of 200 steps, seed 0, one length for each kind of step. Last loss, own axes and rotated: "
-        f"{', '.join(said)}."
+        f"{', '.join(said)}. This length is too long for the rotated sign step: at its best one, five seeds end at "
+        f"{min(tuned):.2f} to {max(tuned):.2f}."
     )
 
 
 @cache
 def descent_by_input(method: str, *, rotate: bool) -> Tensor:
-    """Return how far the first step goes along the negative gradient of each input's weights, shape (seeds, inputs).
+    """Return how far the first step moves each input's weights against their gradient, shape (seeds, inputs).
 
     It is divided by the largest of the 16. On rotated inputs step and gradient are turned back, so that their columns belong
     to the same inputs as before.
@@ -283,7 +285,7 @@ def descent_by_input(method: str, *, rotate: bool) -> Tensor:
 @lesson.figure(
     ["own axes", "rotated"],
     "standard deviation of the input",
-    "descent of the first step (largest: 1)",
+    "movement of its weights (largest: 1)",
     size=(8.2, 3.3),
     grid=(1, 2),
     subplots={"sharey": True},
@@ -293,7 +295,7 @@ def descent_by_input(method: str, *, rotate: bool) -> Tensor:
     legend=[{"loc": "upper center", "ncols": 3, "fontsize": 9}, None],
 )
 def plot_descent(*panels_):
-    """Draw how far the first step goes down along the gradient of each input's weights, against the input's scale."""
+    """Draw how far the first step moves each input's weights against their gradient, by the input's scale."""
     said = []
     for axes, rotate in zip(panels_, (False, True), strict=True):
         ends = []
@@ -304,7 +306,7 @@ def plot_descent(*panels_):
             ends.append(f"{name} {float(along[8:].mean()):.2f}")
         said.append(f"{'rotated' if rotate else 'own axes'}: {', '.join(ends)}")
     return (
-        "How far the first step goes against the gradient of each input's weights, over the largest of the 16 inputs; mean "
+        "How far the first step moves each input's weights against their gradient, over the largest of the 16 inputs; mean "
         f"of five seeds. Mean over the eight smallest inputs, {'; '.join(said)}."
     )
 
@@ -318,8 +320,11 @@ ROWS = (
     "L2 step, inputs standardised",
     "L2 step, inputs whitened",
     "spectral step, inputs whitened",
+    "sign step, principal axes",
+    "sign step, inputs whitened",
 )
 KINDS = {"axes": "own axes", "rotated": "rotated"}
+MIXED = ("L2 step", "sign step", "spectral step")  # with all first-layer weights rotated too, without momentum
 
 
 def stored_losses(arm: str, kind: str, *, momentum: bool = False) -> list[float]:
@@ -340,13 +345,14 @@ def stored_table() -> Markdown:
     """Return the stored final losses: median, lowest and highest of five seeds."""
 
     def cell(arm: str, kind: str, momentum: bool) -> str:
-        if arm not in _rows(momentum):
+        if arm not in (MIXED if kind == "mixed" else _rows(momentum)):
             return ""
         losses = _cell(arm, kind, momentum)
         return f"{np.median(losses):.3f} ({min(losses):.3f}–{max(losses):.3f})"
 
-    columns = [(kind, momentum) for momentum in (False, True) for kind in KINDS]
-    heads = [f"{KINDS[kind]}{', momentum' if momentum else ''}" for kind, momentum in columns]
+    columns = [("axes", False), ("rotated", False), ("mixed", False), ("axes", True), ("rotated", True)]
+    names = {**KINDS, "mixed": "all 512 weights rotated"}
+    heads = [f"{names[kind]}{', momentum' if momentum else ''}" for kind, momentum in columns]
     return markdown_table(
         ("median (range)", *heads), [(arm, *(cell(arm, *column) for column in columns)) for arm in ROWS]
     )
@@ -356,30 +362,41 @@ def stored_table() -> Markdown:
     ["without momentum", "with momentum 0.9"],
     "training loss after 200 steps",
     "kind of step",
-    size=(8.6, 4.0),
+    size=(8.6, 5.0),
     grid=(1, 2),
     subplots={"sharey": True},
     xscale="log",
     xlim=(0.0045, 0.6),
-    legend=[{"loc": "lower right", "fontsize": 9}, None],
+    legend=[{"loc": "lower right", "fontsize": 8}, None],
 )
 def plot_stored(*panels_):
-    """Draw the stored final losses of each arm: five seeds as marks, on the inputs' own axes and rotated."""
+    """Draw the stored final losses of each arm: five seeds as marks, on own axes, rotated, and with all weights rotated."""
     for axes, momentum in zip(panels_, (False, True), strict=True):
         for arm in _rows(momentum):
             place = len(ROWS) - 1 - ROWS.index(arm)
-            for kind, shift, color, mark in (("axes", 0.17, BLUE, "o"), ("rotated", -0.17, RED, "D")):
+            drawn = [("axes", 0.2, BLUE, "o"), ("rotated", 0.0, RED, "D")]
+            if arm in MIXED and not momentum:
+                drawn.append(("mixed", -0.2, BLACK, "^"))
+            for kind, shift, color, mark in drawn:
                 losses = _cell(arm, kind, momentum)
                 axes.plot([min(losses), max(losses)], [place + shift] * 2, "-", color=color, linewidth=1)
-                label = KINDS[kind] if arm == ROWS[0] else None
+                label = {**KINDS, "mixed": "all 512 weights rotated"}[kind] if arm == "L2 step" else None
                 axes.plot(losses, [place + shift] * len(losses), mark, color=color, markersize=4, label=label)
         axes.set_yticks(range(len(ROWS)), [arm.replace(", inputs", ",\ninputs") for arm in reversed(ROWS)])
         axes.set_xticks([0.01, 0.03, 0.1, 0.3], ["0.01", "0.03", "0.1", "0.3"])
         axes.set_xticks([], minor=True)
     return (
-        "Training loss of each arm on the inputs' own axes (dots) and on rotated inputs (diamonds), five seeds each, at its "
-        "best step size. The appendix holds the numbers."
+        "Training loss of each arm on the inputs' own axes (dots), on rotated inputs (diamonds), and with all 512 weights "
+        "of the first layer rotated (triangles), five seeds each, at its best step size. The appendix holds the numbers."
     )
+
+
+class Direction(Slider):
+    """The slider of the step's direction; without a kernel three steps are shown, on both sides of the gradient's line."""
+
+    def values(self) -> tuple[int, int, int]:
+        """Return three directions in degrees."""
+        return (180, 207, 240)
 
 
 @lesson.explorer
@@ -392,7 +409,7 @@ class BallExplorer(Explorer):
         "model through its end. Right: the change of the linear model at your step, against its direction. The switch adds "
         "all other directions and the lowest step."
     )
-    direction = Slider("your step", "", "Direction of your step, to the boundary of the ball", 180, 0, 359, 1, "deg")
+    direction = Direction("your step", "", "Direction of your step, to the boundary of the ball", 180, 0, 359, 1, "deg")
     inverse = Slider("ball: Lp norm,", "1/p", "0 is the square, 1/2 the circle, 1 the diamond", 0.0, 0.0, 1.0, 0.05)
     first = Slider("gradient 1", "", "First entry of the gradient", 2.0, -2.0, 2.0, 0.25)
     second = Slider("gradient 2", "", "Second entry of the gradient", 1.0, -2.0, 2.0, 0.25)
@@ -408,7 +425,7 @@ class BallExplorer(Explorer):
         grid=(1, 2),
         legend={"loc": "upper left", "fontsize": 8, "ncols": 2},
         xlim=[(-1.9, 1.9), (0, 360)],
-        ylim=[(-1.5, 2.2), (-4.6, 7.5)],
+        ylim=[(-1.5, 2.4), (-4.6, 7.5)],
         aspect=["equal", None],
         xticks=[None, range(0, 361, 90)],
     )
@@ -422,7 +439,6 @@ class BallExplorer(Explorer):
         own, zero = boundary[:, direction], not bool(gradient.any())
         value, lowest = float(gradient.numpy() @ own), float(gradient @ step)
         length = 1 if zero else float(gradient.norm())
-        foot = value / length**2 * gradient.numpy()
         along = np.array([-second, first]) / length
         sizes, nothing = gradient.abs(), ([], [])
         shown = reveal and not zero
@@ -431,7 +447,7 @@ class BallExplorer(Explorer):
             "boundary": tuple(boundary),
             "gradient": ([0], [0]) if zero else tuple(arrow(0.9 / length * gradient)),
             "own": tuple(arrow(own)),
-            "level": ([0], [0]) if zero else tuple(np.stack([foot - 6 * along, foot + 6 * along], axis=1)),
+            "level": ([0], [0]) if zero else tuple(np.stack([own - along, own + along], axis=1)),
             "point": ([direction], [value]),
             "changes": (np.arange(361), gradient.numpy() @ boundary) if reveal else nothing,
             "lowest": ([degrees], [lowest]) if shown else nothing,
@@ -497,8 +513,8 @@ corner_prediction = lesson.prediction(
 rotation_prediction = lesson.prediction(
     "04.P2",
     "The inputs $x$ are rotated, $Qx$ with an orthogonal $Q$, and the start of the first layer is turned along, so that the "
-    "network computes the same. Then it is trained with normalised gradients, with signs, or with $UV^\\top$. Whose "
-    "loss curve changes?",
+    "network computes the same. Then it is trained with normalised gradients, with signs, or with $UV^\\top$. Which "
+    "method's loss curve changes?",
     {
         "None: the network can undo a rotation": "It can represent the same functions. But the signs of the rotated "
         "gradient are not the rotated signs.",

@@ -34,8 +34,8 @@ def unsquared_price():
     conditions=("only if the gradient is 0", "only if the norm is L2"),
 )  # fmt: skip
 def open_ball():
-    """Each step inside can be stretched a little and goes down further: the value -η‖g‖ of the dual norm is
-    approached and not reached. With ≤ in the place of < it is reached. If g = 0, all steps are equal."""
+    """Each step inside that goes down can be stretched a little and goes down further: the value -η‖g‖ of the dual norm
+    is approached and not reached. With ≤ in the place of < it is reached. If g = 0, all steps are equal."""
     shares = 1 - torch.logspace(-1, -6, 6, dtype=torch.float64)
     direction = -EXAMPLE / EXAMPLE.norm()
     values = torch.stack([EXAMPLE @ (share * direction) for share in shares])
@@ -70,7 +70,9 @@ def unique():
     )
 
 
-@lesson.sentence("04.Q4", "The singular values of a step of torch.optim.Muon are 1, up to rounding.", answer=False)
+@lesson.sentence(
+    "04.Q4", "The singular values of a step of torch.optim.Muon with lr=1 are 1, up to rounding.", answer=False
+)
 def muon_is_close():
     """Muon replaces the singular value decomposition by five rounds of a polynomial. It was chosen to lift small
     singular values fast, and 1 is not a point where it stays."""
@@ -123,9 +125,9 @@ def square_to_square():
     conditions=("only if it keeps the singular values of every matrix", "only if the gradient is square"),
 )  # fmt: skip
 def mixed_entries():
-    """Inputs and outputs rotated, P G Q, leave the singular values as they are. A rotation that mixes all entries of the
-    matrix keeps the sum of their squares and changes the singular values. The gradient here is 4 × 4: being square does
-    not help."""
+    """Inputs and outputs rotated, P G Q, leave the singular values as they are. A random rotation of all entries is not of
+    that form: it keeps the sum of their squares and changes the singular values. The gradient here is 4 × 4: being square
+    does not help."""
     generator = torch.Generator().manual_seed(0)
     normal = lambda n: torch.randn(n, n, generator=generator, dtype=torch.float64)  # noqa: E731
     gradient, turns = normal(4), [torch.linalg.qr(normal(n)).Q for n in (4, 4, 16)]
@@ -136,6 +138,7 @@ def mixed_entries():
         (
             fact("inputs and outputs: the steps differ by {:.0e}", (step(both(gradient)) - both(step(gradient))).norm(),
                  at_most=1e-12),
-            fact("all 16 entries mixed: by {:.1f}", (step(mixed(gradient)) - mixed(step(gradient))).norm(), at_least=0.5),
+            fact("random rotation of all 16 entries: by {:.1f}",
+                 (step(mixed(gradient)) - mixed(step(gradient))).norm(), at_least=0.5),
         )
     )  # fmt: skip

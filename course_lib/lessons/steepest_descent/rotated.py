@@ -3,8 +3,9 @@
 A network x -> W2 tanh(W1 x) with 16 inputs, 32 hidden units and 4 outputs learns a teacher of the same form. Input i has the
 standard deviation 10^(-2 (i - 1) / 15), from 1 down to 0.01, and the teacher sees all inputs at scale 1. Rotated means that
 x becomes Q x and the first layer W1 becomes W1 Q^T, Q a random orthogonal matrix: the network's function at the start is
-the same. Standardised and whitened inputs keep it, too. All step sizes fall linearly to zero. Runs are trained side by side,
-each with its own data, start and step size.
+the same. Standardised and whitened inputs keep it, too, and inputs turned to their principal axes. Mixed means a random
+rotation of all 512 weights of the first layer, which is not of the form W1 -> P W1 Q. All step sizes fall linearly to zero.
+Runs are trained side by side, each with its own data, start and step size.
 """
 
 from collections.abc import Sequence
@@ -40,7 +41,7 @@ def _orthogonal(n: int, generator: torch.Generator) -> Tensor:
 
 
 def problems(seeds: Sequence[int], *, mixed: bool = False) -> Problems:
-    """Draw a problem for each seed, with a rotation of all 512 weights of the first layer where `mixed`."""
+    """Draw a problem for each seed, with a random rotation of all 512 weights of the first layer where `mixed`."""
     drawn = []
     for seed in seeds:
         generator = torch.Generator().manual_seed(seed)
@@ -74,6 +75,12 @@ def whitened(problem: Problems) -> Problems:
         x=problem.x @ (vectors / roots) @ vectors.mT,
         first=problem.first @ (vectors * roots) @ vectors.mT,
     )
+
+
+def on_principal_axes(problem: Problems) -> Problems:
+    """Turn the inputs to the eigenvectors of their second moments, and the first layer with them; scales stay."""
+    vectors = torch.linalg.eigh(problem.x.mT @ problem.x / POINTS).eigenvectors
+    return replace(problem, x=problem.x @ vectors, first=problem.first @ vectors)
 
 
 def gradients(x: Tensor, y: Tensor, first: Tensor, second: Tensor) -> tuple[Tensor, Tensor, Tensor]:
