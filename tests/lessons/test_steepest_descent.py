@@ -3,6 +3,7 @@
 import itertools
 import math
 import re
+import statistics
 
 import numpy as np
 import pytest
@@ -59,13 +60,23 @@ def test_gradients_are_those_of_autograd(mixed):
             assert torch.allclose(ours[k], theirs, rtol=1e-9, atol=1e-12)
 
 
-def test_rotating_standardising_and_whitening_keep_the_function_at_the_start():
+def test_changes_of_the_inputs_keep_the_function_at_the_start():
     problem = closing.problems((1,))
     turned = closing.rotated(problem)
     same = problem.x @ problem.first.mT
-    for one in (turned, closing.standardised(problem), closing.whitened(problem), closing.whitened(turned)):
+    others = (closing.standardised, closing.whitened, closing.on_principal_axes)
+    for one in (turned, *(change(p) for change in others for p in (problem, turned))):
         assert torch.allclose(one.x @ one.first.mT, same, atol=1e-9)
     assert not torch.allclose(turned.x, problem.x, atol=0.1)
+
+
+def test_on_principal_axes_the_second_moments_are_diagonal_and_a_rotation_changes_the_signs_of_axes_only():
+    problem = closing.problems((1,))
+    one, other = (closing.on_principal_axes(p).x[0] for p in (problem, closing.rotated(problem)))
+    moments = one.T @ one / len(one)
+    assert torch.allclose(moments, torch.diag(moments.diagonal()), atol=1e-9)
+    assert float(moments.diagonal().max() / moments.diagonal().min()) > 1000
+    assert torch.allclose(one.abs(), other.abs(), atol=1e-8)
 
 
 def test_whitened_inputs_have_no_second_moments_but_one_and_turn_with_a_rotation():
@@ -140,8 +151,9 @@ def test_the_picture_of_the_first_step_is_what_each_norm_leaves_unread():
 def columns():
     """Yield whether there is momentum, the kind of inputs, and the arms of that column."""
     for momentum in (False, True):
-        for kind in ("axes", "rotated"):
-            yield momentum, kind, [arm for arm in lesson.ROWS if momentum or arm != "Adam"]
+        for kind in ("axes", "rotated") if momentum else ("axes", "rotated", "mixed"):
+            arms = ("L2 step", "sign step", "spectral step") if kind == "mixed" else lesson.ROWS
+            yield momentum, kind, [arm for arm in arms if momentum or arm != "Adam"]
 
 
 def figures(arm, kind, momentum):
@@ -198,7 +210,22 @@ def test_what_the_text_says_of_the_table():
     )
     with_signs, with_l2 = (figures(arm, "rotated", True)["losses"] for arm in ("sign step", "L2 step"))
     assert all(one < other for one, other in zip(with_signs, with_l2, strict=True))
-    mixed = [measured("rotated", f"{arm}, mixed")["losses"] for arm in ("spectral step", "L2 step")]
-    assert overlap(*((min(losses), max(losses)) for losses in mixed))
+    assert overlap(span("spectral step", "mixed"), span("L2 step", "mixed"))
+    middle = {
+        (0.226, "spectral step", "mixed"),
+        (0.249, "L2 step", "mixed"),
+        (0.106, "sign step", "axes"),
+        (0.106, "sign step, principal axes", "rotated"),
+        (0.017, "spectral step, inputs whitened", "rotated"),
+        (0.031, "L2 step, inputs whitened", "rotated"),
+    }
+    for said, arm, kind in middle:
+        assert round(statistics.median(figures(arm, kind, False)["losses"]), 3) == said
+    for momentum, kind in itertools.product((False, True), ("axes", "rotated")):
+        with_signs, with_l2 = (
+            statistics.median(figures(f"{arm} step, inputs whitened", kind, momentum)["losses"])
+            for arm in ("sign", "L2")
+        )
+        assert with_signs > with_l2
     assert span("Adam", "axes")[1] < span("Adam")[0]
     assert overlap(span("Adam"), span("L2 step", momentum=True))

@@ -180,19 +180,20 @@ NEIGHBOURS = {
     "04.3": ("(many / many.abs().max())", "many.sign()"),
     "04.4": ("steps.abs().amax(1) ** 2 / 0.4", "steps.square().sum(1) / 0.4"),
     "04.5": ('-(G * constrained_step(G, norm="spectral"', '-(G * constrained_step(G, norm="l2"'),
-    "04.6": ('miss("spectral", maps["all entries mixed"])', 'miss("l2", maps["all entries mixed"])'),
+    "04.6": (
+        'miss("spectral", maps["all 72 entries rotated"])',
+        'miss("l2", maps["all 72 entries rotated"])',
+    ),
     "04.7": (
         'constrained_step(x, norm="spectral", radius=1.0) for x in (G, G * sizes)',
         'constrained_step(x, norm="linf", radius=1.0) for x in (G, G * sizes)',
     ),
-    "04.c1": ('stored("sign step", "rotated") /', 'stored("sign step", "axes") /'),
-    "04.c2": (
-        'apart = stored("spectral step", "rotated")',
-        'apart = stored("spectral step", "rotated", True)',
-    ),
-    "04.c3": (
+    "04.c1": ('stored(arm, "axes")', 'stored(arm, "rotated")'),
+    "04.c2": ('stored("sign step", "rotated") /', 'stored("sign step", "axes") /'),
+    "04.c3": ('l2 / stored("spectral step", "rotated")', 'l2 / stored("spectral step", "mixed")'),
+    "04.c4": (
         '"L2 step, inputs whitened", "rotated"',
         '"L2 step, inputs standardised", "rotated"',
     ),
-    "04.c4": ('ratio = stored("spectral step", "mixed")', 'ratio = stored("spectral step", "rotated")'),
+    "04.c5": ('ratio = stored("spectral step", "mixed")', 'ratio = stored("spectral step", "rotated")'),
 }
