@@ -121,7 +121,7 @@ def plot_lengths(axes, gradient: Tensor = EXAMPLE, *, alpha: float = 0.4):
     entries = ", ".join(f"{v:g}" for v in gradient.tolist())
     return (
         f"The objective along the steepest direction, for the gradient ({entries}) and α = {alpha:g}, is lowest for "
-        f"{', '.join(sorted(said))}. Each price is in units of its own norm: do not compare the three depths."
+        f"{', '.join(sorted(said))}. Depths in different norms are not comparable."
     )
 
 
@@ -260,7 +260,7 @@ def plot_curves(*panels_):
     tuned = stored_losses("sign step", "rotated")
     return (
         "Loss at every fourth of 200 steps, seed 0, one length for each kind of step. Last loss, own axes and rotated: "
-        f"{', '.join(said)}. This length is too long for the rotated sign step: at its best one, five seeds end at "
+        f"{', '.join(said)}. Too long for the rotated sign step: tuned, five seeds end at "
         f"{min(tuned):.2f} to {max(tuned):.2f}."
     )
 
@@ -367,7 +367,7 @@ def stored_table() -> Markdown:
     subplots={"sharey": True},
     xscale="log",
     xlim=(0.0045, 0.6),
-    legend=[{"loc": "lower right", "fontsize": 8}, None],
+    legend=[{"loc": "upper left", "fontsize": 8}, None],
 )
 def plot_stored(*panels_):
     """Draw the stored final losses of each arm: five seeds as marks, on own axes, rotated, and with all weights rotated."""
@@ -386,8 +386,8 @@ def plot_stored(*panels_):
         axes.set_xticks([0.01, 0.03, 0.1, 0.3], ["0.01", "0.03", "0.1", "0.3"])
         axes.set_xticks([], minor=True)
     return (
-        "Training loss of each arm on the inputs' own axes (dots), on rotated inputs (diamonds), and with all 512 weights "
-        "of the first layer rotated (triangles), five seeds each, at its best step size. The appendix holds the numbers."
+        "Training loss of each arm at its best step size, five seeds: on the inputs' own axes (dots), on rotated inputs "
+        "(diamonds), with all 512 weights rotated (triangles). The appendix holds the numbers."
     )
 
 
