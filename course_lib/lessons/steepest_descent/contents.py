@@ -11,8 +11,6 @@ lesson = Contents(
         r"\eta": "allowed length of a step",
         "p": "which norm of the family: Lp",
         r"\alpha": "number in the price on the length",
-        r"\beta_1": "share that Adam keeps of its average of gradients",
-        r"\beta_2": "share that Adam keeps of its average of squares",
         r"\sigma": "scale of an input",
         "M": "length of the step",
         "W": "matrix of a layer's weights",
