@@ -32,16 +32,12 @@ class Part:
     length: int = 0
     exercises: list[str] = field(default_factory=list)
     predictions: list[str] = field(default_factory=list)
+    appendix: bool = False  # for which a lesson's minutes leave no room
 
     @property
     def optional(self) -> bool:
         """Whether its title says that it may be left out."""
         return self.title.startswith("Optional") or self.appendix
-
-    @property
-    def appendix(self) -> bool:
-        """Whether it is the appendix, for which a lesson's minutes leave no room."""
-        return self.title == APPENDIX
 
 
 def parts(notebook: NotebookNode) -> list[Part]:
@@ -52,7 +48,8 @@ def parts(notebook: NotebookNode) -> list[Part]:
             before, *rest = HEADING.split(cell.source)
             found[-1].length += len(before.split())
             for title, text in zip(rest[::2], rest[1::2], strict=True):
-                found.append(Part(title, len(text.split())))
+                # The appendix is the last section: what follows its heading belongs to it.
+                found.append(Part(title, len(text.split()), appendix=found[-1].appendix or title == APPENDIX))
         elif cell.cell_type == "code" and "exercise" not in cell.metadata:
             shown = [output.get("data", {}) for output in cell.outputs]
             texts = [one.get("text/markdown", "") for one in shown]

@@ -468,7 +468,7 @@ def plot_rotated(axes, *, angle: float = 0.6, steps: int = 12):
         axes.annotate("", 1.8 * vector, (0, 0), arrowprops=look)
         axes.text(*(2.05 * vector), f"$v_{column + 1}$", color=color, fontsize=13, ha="center", va="center")
     return (
-        "A loss with tilted ellipses, and a run that jumps to and fro along their short axis v1 and creeps along the long "
+        "A loss with tilted ellipses, and a run that jumps to and fro along their short axis v1 and slides along the long "
         "axis v2."
     )
 

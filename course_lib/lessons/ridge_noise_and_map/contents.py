@@ -4,19 +4,19 @@ from course_lib.teaching import Contents
 
 lesson = Contents(
     symbols={
-        "X": "samples as rows, features as columns",
-        "m": "rows (samples)",
-        "d": "columns (features)",
-        r"\sigma": "standard deviation of the noise on the inputs",
+        "X": "features of a point in each row",
+        "m": "rows",
+        "d": "entries of a row",
+        r"\sigma": "its square is the variance of the noise",
         r"\lambda": "weight of the penalty",
-        r"w_\lambda": "minimiser of ridge regression",
+        r"w_\lambda": "the gradient of ridge vanishes",
         "s_i": "singular values",
         "N_i": "noise on one row",
         "p": "prior variance",
         "v": "variance of the errors of the targets",
         r"\kappa": "weight decay",
-        "C": "mean of x x^T over rows",
-        "a_t": "random factor of one update",
+        "C": "mean of x x^T for a row",
+        "a_t": "factor of an update",
         r"\eta": "step size",
     }
 )

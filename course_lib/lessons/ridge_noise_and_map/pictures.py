@@ -314,7 +314,7 @@ def floor() -> float:
     legend={"loc": "upper right", "fontsize": 9},
 )
 def plot_closing(axes):
-    """Draw the median risk of each arm against the rows, with the middle half of the problems, and the floor."""
+    """Draw the median risk of each arm against the rows, with the middle half of the problems, and the limit."""
     said = []
     for arm, (color, style, look) in ARMS.items():
         quarters = np.array([np.quantile(risks()[arm][m], (0.25, 0.5, 0.75)) for m in ROWS])
@@ -328,7 +328,7 @@ def plot_closing(axes):
     axes.minorticks_off()
     return (
         f"Lines are medians, bands the middle half. At {ROWS[-1]:,} rows: {'; '.join(said)}. "
-        f"The thin dotted line is the mean floor (03.6), {floor():.3f}."
+        f"The thin dotted line is the mean limit (03.6), {floor():.3f}."
     )
 
 

@@ -23,7 +23,7 @@ lesson = Contents(
         "P": "orthogonal matrix",
         "Q": "orthogonal matrix; rotation of the inputs",
         "C": "mean by which inputs are whitened",
-        "d_{in}": "entries of a layer's input",
-        "d_{out}": "entries of a layer's output",
+        "d_{in}": "inputs of a layer",
+        "d_{out}": "outputs of a layer",
     }
 )
