@@ -172,7 +172,7 @@ def plot_hook(axes):
     "The same best step size, carried on",
     "step t",
     "removable loss left",
-    size=(5.4, 2.4),
+    size=(5.2, 2.3),
     xscale="log",
     yscale="log",
     xlim=(1, 1e8),
