@@ -808,6 +808,7 @@ EXCEPTIONS = {
         attention.fixed_memory: unit_vectors
         attention.retrieval: unit_tokens Retrieval learn_to_retrieve
         optimization.gradient_estimators: gumbel_noise
+        optimization.ridge: fit_noisy_rows
         optimization.stochastic_gradient_descent: draw_indices
         representation.attention_only: repeated_sequences planted_induction
         sae.planted: PlantedDictionary
@@ -817,6 +818,7 @@ EXCEPTIONS = {
         theory.markov_chains: random_chains draw_tokens
     """,
     "measures its input: what it returns is a Python number": """
+        optimization.ridge: matching_penalty
         optimization.gradient_descent: sharpness
         optimization.ridge: second_moment_step_limit
         optimization.stochastic_gradient_descent: exact_rate

@@ -162,7 +162,7 @@ def fit_noisy_rows(
     matrix: Float[Tensor, "rows columns"],
     target: Float[Tensor, " rows"],
     *,
-    noise: float,
+    noise: float | int,
     copies: int,
     generator: torch.Generator,
 ) -> Float[Tensor, " columns"]:
@@ -187,8 +187,8 @@ def most_probable(
     matrix: Float[Tensor, "rows columns"],
     target: Float[Tensor, " rows"],
     *,
-    noise_variance: float,
-    prior_variance: float,
+    noise_variance: float | int,
+    prior_variance: float | int,
 ) -> Float[Tensor, " columns"]:
     """Return the top of the density of w given y, for w ~ N(0, p I) and y = X w + N(0, v I) (03.4).
 
@@ -215,8 +215,8 @@ def matching_penalty(
     target: Float[Tensor, " rows"],
     weights: Float[Tensor, " columns"],
     *,
-    low: float = 1e-3,
-    high: float = 1e3,
+    low: float | int = 1e-3,
+    high: float | int = 1e3,
 ) -> float:
     """Return the lambda in [low, high] for which the ridge solution is nearest to `weights`, by search.
 

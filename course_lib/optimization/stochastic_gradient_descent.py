@@ -124,7 +124,7 @@ def stochastic_gradient_descent(
 
 
 def noisy_equations(
-    rows: int, columns: int, *, noise: float, seed: int
+    rows: int, columns: int, *, noise: float | int, seed: int
 ) -> tuple[Float[Tensor, "rows columns"], Float[Tensor, " rows"]]:
     """Return random rows of length 1, and the labels of a linear teacher with noise of a given standard deviation.
 
