@@ -52,3 +52,11 @@ def progress_file(tmp_path, monkeypatch):
     path = tmp_path / "progress" / "progress.json"
     monkeypatch.setitem(os.environ, "COURSE_PROGRESS", str(path))
     return path
+
+
+@pytest.fixture
+def double_by_default():
+    """Lessons set torch's default dtype to float64: what a function makes from its inputs must not follow it."""
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(torch.float32)

@@ -425,7 +425,8 @@ def _by_cholesky_updates(q: Tensor, k: Tensor, v: Tensor, penalty: float | int) 
         factor = cholesky_update(factor, k[:, i])
         cross = cross + k[:, i, :, None] @ v[:, i, None]
         # The inverse of R R^T underflows where long keys square; in units of a power of two nothing is rounded.
-        unit = torch.exp2(torch.frexp(factor.detach().diagonal(dim1=-2, dim2=-1).amax(-1))[1])[:, None, None]
+        exponent = torch.frexp(factor.detach().diagonal(dim1=-2, dim2=-1).amax(-1))[1]
+        unit = torch.exp2(exponent.to(factor.dtype))[:, None, None]
         reading = torch.cholesky_solve(q[:, i, :, None], factor / unit)
         outputs.append(reading.mT @ (cross / unit) / unit)
     return torch.cat(outputs, dim=1)

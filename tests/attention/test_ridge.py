@@ -453,3 +453,9 @@ def test_the_cholesky_form_reads_keys_whose_squares_do_not_fit_the_dtype(size):
     )  # penalty 1 is nothing here
     found = ridge_attention(q, size * k, v, penalty=1.0, method="cholesky")[-1]
     torch.testing.assert_close(found.double(), wanted, rtol=1e-4, atol=1e-5 * wanted.abs().max().item())
+
+
+@pytest.mark.parametrize("method", ["solve", "sherman_morrison", "cholesky", "chunk"])
+def test_the_result_keeps_its_dtype_whatever_the_default_is(double_by_default, method):
+    q, k, v = torch.randn(3, 6, 4, dtype=torch.float32, generator=torch.Generator().manual_seed(0))
+    assert ridge_attention(q, k, v, penalty=0.1, method=method).dtype == torch.float32

@@ -1,6 +1,5 @@
 """Features at words, by hand, and tokens numbered by the word that they belong to."""
 
-import pytest
 import torch
 
 from course_lib.interpret.interventions import find_word_tokens
@@ -22,13 +21,6 @@ def test_word_table_by_hand():
     found = table.features(torch.tensor([0, 2, 1]), precision=0.5)
     assert found.tolist() == [[True, False, False], [False, True, True], [False, True, False]]
     assert table.features(torch.tensor([0, 2, 1]), precision=0.3)[0].tolist() == [True, False, True]
-
-
-@pytest.fixture
-def double_by_default():
-    torch.set_default_dtype(torch.float64)
-    yield
-    torch.set_default_dtype(torch.float32)
 
 
 def test_its_tensors_do_not_follow_the_default_dtype(double_by_default):
