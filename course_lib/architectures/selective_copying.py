@@ -72,7 +72,9 @@ class _Memory(nn.Module):
         self.value, self.gate = _Linear(inputs, units, draws), _Linear(inputs, units, draws)
         self.turn = _Linear(inputs, units, draws) if kind == "selective" else None
         # Decays from 0.5 to 0.993, as far as the token does not change them.
-        self.rest = nn.Parameter(torch.linspace(0.0, 5.0, units).repeat(len(draws), 1, 1))
+        self.rest = nn.Parameter(
+            torch.linspace(0.0, 5.0, units, dtype=torch.float32).repeat(len(draws), 1, 1)
+        )
 
     def decays(self, x: Tensor) -> Tensor:
         wanted = self.rest.expand(-1, x.shape[1], -1) if self.turn is None else self.turn(x) + self.rest

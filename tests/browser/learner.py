@@ -94,9 +94,12 @@ _LEAVE = """async code => {
   return kernel.id;
 }"""
 
-# No name and no widget on a page is left behind. Modules stay loaded, with the layouts that they share.
+# No name and no widget on a page is left behind, and torch is as in a new kernel. Modules stay loaded, with the layouts
+# that they share.
 _SWEEP = """
-import ipywidgets
+import ipywidgets, sys
+if "torch" in sys.modules:
+    sys.modules["torch"].set_default_dtype(sys.modules["torch"].float32)
 for widget in [*ipywidgets.widgets.widget._instances.values()]:
     if isinstance(widget, ipywidgets.DOMWidget):
         widget.close()
