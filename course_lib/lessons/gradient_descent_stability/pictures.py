@@ -559,7 +559,7 @@ def plot_edge_of_stability(axes, *, every: int = 100):
         axes.axhline(border, color=color, linewidth=1, linestyle=":")
         axes.text(4000, border + 0.7, f"border 2/η = {border:.0f}", color=color, ha="right", fontsize=11)
         axes.text(4000, 28.5 if step_size == 0.05 else 16, f"η = {step_size:g}", color=color, ha="right", fontsize=12)
-        said.append(f"step size {step_size:g}: {sharpnesses[0]:.1f} at the start, {sharpnesses[-1]:.1f} at the end")
+        said.append(f"step size {step_size:g}: {sharpnesses[0]:.1f} at the start, {sharpnesses[-1]:.0f} at the end")
     return f"The sharpness against the step, and 2 / eta (dotted); {'; '.join(said)}."
 
 
@@ -660,8 +660,8 @@ def plot_frozen(left, second):
     second.text(300, 15, "with them", color=BLUE, fontsize=12, ha="center")
     lowest = max(min(one) for one in five["with"])
     return (
-        f"Left: the jumps on the frozen quadratic grow to {found['frozen'][-1]:.0e}, in the network to "
-        f"{max(found['network']):.2f}, then they die out. Right: with jumps, each sharpness falls to "
+        "Left: the jumps on the frozen quadratic grow all along, in the network to "
+        f"{max(found['network']):.1f}, then they die out. Right: with jumps, each sharpness falls to "
         f"{math.ceil(lowest)} or less; "
         f"without them, all end above {math.floor(min(one[-1] for one in five['without']))}."
     )
