@@ -660,8 +660,8 @@ def plot_frozen(left, second):
     second.text(300, 15, "with them", color=BLUE, fontsize=12, ha="center")
     lowest = max(min(one) for one in five["with"])
     return (
-        "Left: the jumps on the frozen quadratic grow all along, in the network to "
-        f"{max(found['network']):.1f}, then they die out. Right: with jumps, each sharpness falls to "
+        "Left: the jumps on the frozen quadratic grow all along, in the network at first, "
+        f"then they die out. Right: with jumps, each sharpness falls to "
         f"{math.ceil(lowest)} or less; "
         f"without them, all end above {math.floor(min(one[-1] for one in five['without']))}."
     )
