@@ -12,7 +12,7 @@ from course_lib.teaching import edit
 GIVES_AWAY = {
     "01.P1": [r"31 million", r"31\.4", r"plot_wait"],
     "01.P2": [r"16 steps", r"Run B needs", r"after 31 steps"],
-    "01.P3": [r"(?i)edge of stability", r"(?i)stays near its border", r"19\.9", r"frozen quadratic"],
+    "01.P3": [r"(?i)edge of stability", r"(?i)stays near its border", r"≈19\.\d", r"frozen quadratic"],
 }
 
 
