@@ -49,7 +49,7 @@ LESSONS = tuple(
         ("00", "start_here", "Start here", "", "", 20),
         ("01", "gradient_descent_stability", "Why the largest safe step can be too small", "I", "00", 70),
         ("02", "stochastic_gradient_descent", "Must SGD jitter for ever?", "I", "01", 72),
-        ("03", "ridge_noise_and_map", "Noise, penalty, prior: one remedy or three?", "I", "01 02", 55),
+        ("03", "ridge_noise_and_map", "Noise, penalty, prior: one remedy or three?", "I", "01 02", 59),
         ("04", "steepest_descent", "Steepest, measured how?", "I", "01", 63),
         ("05", "maximal_update_parametrization", "Maximal update parametrization", "I", "04", 90),
         ("06", "newton_schulz_and_muon", "Newton-Schulz iteration and Muon", "I", "04", 90),

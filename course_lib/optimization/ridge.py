@@ -1,4 +1,4 @@
-"""Ridge regression from three sides: noise on the inputs, a penalty on the weights, a normal prior (lesson 03).
+"""Ridge regression from three sides: noise on the features, a penalty on the weights, a normal prior (lesson 03).
 
 The ridge solution minimises ||X w - y||^2 + lambda ||w||^2 for a matrix X with m rows (samples) and d columns.
 The same vector minimises the expected loss under input noise of variance lambda / m, and it is the mean of

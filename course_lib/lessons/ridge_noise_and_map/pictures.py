@@ -52,7 +52,7 @@ def question_curves() -> tuple[Tensor, Tensor, Tensor, dict[str, Tensor]]:
     generator = torch.Generator().manual_seed(0)
     weights = {
         "least squares": torch.linalg.pinv(matrix) @ target,
-        "noise on the inputs": fit_noisy_rows(matrix, target, noise=NOISE, copies=2000, generator=generator),
+        "noise on the features": fit_noisy_rows(matrix, target, noise=NOISE, copies=2000, generator=generator),
         "penalty": ridge(matrix, target, PENALTY),
         "prior": most_probable(matrix, target, noise_variance=PENALTY, prior_variance=1.0),
     }
@@ -118,7 +118,7 @@ def plot_matching(axes):
 
 
 @lesson.figure(
-    ["Two rows and their noisy copies", "The loss they give on average"],
+    ["Two rows, copies with noise σ = 0.8", "Feature 1 alone: average loss"],
     ["feature 1", "weight w"],
     ["feature 2", "loss"],
     grid=(1, 2),
@@ -130,9 +130,9 @@ def plot_matching(axes):
 def plot_noise_as_penalty(left, right, *, noise: float = 0.8):
     """Draw two rows with their noisy copies; and, for one feature, the clean loss, the penalty and the average loss."""
     matrix = torch.tensor([[1.0, 2.0], [2.5, 0.5]], dtype=torch.float64)
-    for i, color in enumerate((BLUE, ORANGE)):
+    for i, (color, look) in enumerate(((BLUE, "o"), (ORANGE, "^"))):
         drawn = matrix[i] + noise * torch.randn(60, 2, generator=torch.Generator().manual_seed(i), dtype=torch.float64)
-        left.plot(*drawn.T, "o", color=color, markersize=3, alpha=0.5, label="noisy copies" if i == 0 else "_")
+        left.plot(*drawn.T, look, color=color, markersize=3, alpha=0.5, label=f"copies of row {i + 1}")
         left.plot(*matrix[i], "*", color=RED, markersize=14, label="row" if i == 0 else "_")
     column, target = matrix[:, :1], torch.tensor([1.0, 3.0], dtype=torch.float64)
     weights = torch.linspace(-1, 3, 401, dtype=torch.float64)
@@ -185,7 +185,8 @@ def plot_directions(bars, curves):
     curves.plot(grid, left_over, color=BLACK, linestyle=":", linewidth=2, label="what ridge keeps of them")
     return (
         f"Left, the share kept of each direction: the two weakest keep {float(kept[-2]):.2f} and {float(kept[-1]):.2f}. "
-        "Right, what these two draw, before and after."
+        "Right, what these two draw, before and after. At the left end they pull in opposite directions, and "
+        "what is left is part of the stronger one."
     )
 
 
@@ -252,7 +253,7 @@ def ridge_all(matrix: Tensor, target: Tensor, penalty: float) -> Tensor:
 
 
 def risk(weights: Tensor, truth: Tensor, *, noise_squared: float = 0.0) -> Tensor:
-    """Return the mean squared error of x^T w on new rows x, exactly, with noise of this variance on the inputs in use."""
+    """Return the mean squared error of x^T w on new rows x, exactly, with noise of this variance on the features in use."""
     return ((weights - truth) * SCALES).square().sum(-1) + noise_squared * weights.square().sum(-1)
 
 
@@ -296,10 +297,14 @@ def risks() -> dict[str, dict[int, Tensor]]:
     return found
 
 
-def floor() -> float:
-    """Return the risk at which the noisy fit ends with ever more rows, on average over the true weights (03.6)."""
-    lost = SIGMA_SQUARED / (SCALES.square() + SIGMA_SQUARED)
-    return float((SCALES * lost).square().sum())
+def limits(truth: Tensor) -> Tensor:
+    """Return for each problem the risk at which its noisy fit ends with ever more rows (03.6)."""
+    return risk(truth * SCALES.square() / (SCALES.square() + SIGMA_SQUARED), truth)
+
+
+def median_limit() -> float:
+    """Return the median limit of all problems that are drawn."""
+    return float(torch.cat([limits(drawn_problems(m)[2]) for m in ROWS]).quantile(0.5))
 
 
 @lesson.figure(
@@ -323,21 +328,21 @@ def plot_closing(axes):
             ROWS, quarters[:, 1], linestyle=style, marker=look, color=color, markersize=5, linewidth=1.8, label=arm
         )
         said.append(f"{arm} {quarters[-1, 1]:.4f}")
-    axes.axhline(floor(), color=ORANGE, linewidth=1, linestyle=":")
+    axes.axhline(median_limit(), color=ORANGE, linewidth=1, linestyle=":")
     axes.set_xticks(ROWS, [f"{m:,}" for m in ROWS], fontsize=9)
     axes.minorticks_off()
     return (
         f"Lines are medians, bands the middle half. At {ROWS[-1]:,} rows: {'; '.join(said)}. "
-        f"The thin dotted line is the mean limit (03.6), {floor():.3f}."
+        f"The thin dotted line is the median of the limits (03.6), {median_limit():.3f}."
     )
 
 
 @cache
-def patient_errors(rows: int, *, splits: int = 200) -> tuple[float, dict[float, float]]:
-    """Return errors on 122 patients of scikit-learn's diabetes data after training on `rows` others.
+def patient_errors(rows: int, *, splits: int = 200) -> tuple[Tensor, dict[float, Tensor]]:
+    """Return errors on 122 patients of scikit-learn's diabetes data after training on `rows` others, one a random split.
 
     First that of least squares, then that of the noisy fit by the variance of its noise: squared errors relative to the
-    variance of the target, medians over random splits. Features and target are standardised.
+    variance of the target. Features and target are standardised.
     """
     from sklearn.datasets import load_diabetes  # costs a second, and only the patients need it
 
@@ -353,14 +358,13 @@ def patient_errors(rows: int, *, splits: int = 200) -> tuple[float, dict[float, 
         errors = (weights @ matrix[held_out].T - target[held_out]).square().mean(1)
         plain.append(errors[0])
         noisy.append(errors[1:])
-    medians = torch.stack(noisy).quantile(0.5, dim=0).tolist()
-    return float(torch.stack(plain).quantile(0.5)), dict(zip(variances.tolist(), medians, strict=True))
+    return torch.stack(plain), dict(zip(variances.tolist(), torch.stack(noisy).T, strict=True))
 
 
 def closing_table() -> Markdown:
     """Return the median risk of each arm at some numbers of rows."""
     shown = (12, 96, 384, 1536)
-    rows = [(arm, *(f"{np.median(risks()[arm][m]):.4f}" for m in shown)) for arm in ARMS]
+    rows = [(arm, *(f"{np.median(risks()[arm][m]):.3g}" for m in shown)) for arm in ARMS]
     return markdown_table(("median risk", *(f"{m:,} rows" for m in shown)), rows)
 
 
@@ -398,9 +402,9 @@ class PenaltyExplorer(Explorer):
 
     title = "One penalty, a curve and twelve directions"
     summary = (
-        "Left, the twelve points (ringed where they stand more than once), the curve of ridge and, dotted, the curve of "
-        "the three remedies. Right, the share that ridge keeps of each of the twelve directions of least squares, the "
-        "strongest one first."
+        "Left, the twelve points (ringed where they stand more than once), the curve of ridge and, dotted, that of the "
+        "opening, ridge with λ = 0.27 on single points. Right, the share that ridge keeps of each of the twelve "
+        "directions of least squares, the strongest one first."
     )
     penalty = Slider("penalty", "λ", "Weight of the squared length of w; 0 is least squares", 0.02, 0.0, 2.0, 0.01)
     times = Slider("copies of each point", "k", "How often each point stands in the data", 1, 1, 4, 1)
@@ -442,7 +446,9 @@ class PenaltyExplorer(Explorer):
     def draw(self, axes, shares):
         """Draw the points and the reference curve, a curve and bars to be moved."""
         places, matrix, target, grid, _ = self.data
-        axes.plot(grid, self.reference, color=BLACK, linestyle=":", linewidth=2.4, label="three remedies")
+        axes.plot(
+            grid, self.reference, color=BLACK, linestyle=":", linewidth=2.4, label="ridge, λ = 0.27, single points"
+        )
         axes.plot(places, target, "o", color=RED, markersize=5, label="data")
         (curve,) = axes.plot([], [], color=BLUE, linestyle="-", linewidth=2, label="ridge")
         (rings,) = axes.plot([], [], "o", markerfacecolor="none", markeredgecolor=RED, markersize=10, label="_copies")
@@ -473,9 +479,8 @@ class PenaltyExplorer(Explorer):
 
 rows_prediction = lesson.prediction(
     "03.P1",
-    "You measure 24 points in the place of 12. The noise on the inputs keeps its standard deviation, the prior its "
-    "variance, and the targets the variance of their errors. For which λ does ridge now give the noisy curve, and for "
-    "which one the prior's?",
+    "You measure 24 points instead of 12. The noise on the features keeps its standard deviation, the prior its variance, "
+    "and the targets the variance of their errors. Which λ makes ridge draw the noisy curve, which the prior's?",
     {
         "0.54 for both": "The prior is stated once, however many points there are. Only noise comes with every point.",
         "0.27 for both": "Nothing changed in the prior, and its λ stays. But new points bring noise of their own.",
@@ -488,18 +493,33 @@ rows_prediction = lesson.prediction(
     reveal=plot_matching,
 )
 
-closing_prediction = lesson.prediction(
+shrinking_prediction = lesson.prediction(
     "03.P2",
-    "With 12 rows, noise on the inputs and the prior have the same risk, far below that of least squares. Now there are "
-    "1,536 clean rows, and the noise in training keeps its standard deviation. How does the risk of the noisy fit "
-    "compare with that of least squares?",
+    "Two observations leave two weights fully determined: least squares gives (1.93, -0.07). Now the prior of variance 1 "
+    "is added; the errors have the variance 0.5. Where does it take the second weight, -0.07?",
+    {
+        "Nearer to 0": "Shorter is the whole vector. A single weight is not a direction of (03.3).",
+        "To 0, exactly": "A circular prior singles no weight out, and nothing in (03.4) stops at 0.",
+        "Further below 0": "It does move away from 0, to the other side.",
+        "Above 0, far beyond 0.07": right(
+            "The data fix the sum of the weights well and their difference badly. What is kept is the sum: it is shared out."
+        ),
+    },
+    reveal=plot_prior_times_likelihood,
+)
+
+closing_prediction = lesson.prediction(
+    "03.P3",
+    "With 12 rows, noise on the features and the prior have the same risk, far below that of least squares. Now there are "
+    "1,536 rows, and the noise in training keeps its standard deviation. How does the risk of the noisy fit compare with "
+    "that of least squares?",
     {
         "It is smaller": "With few rows least squares suffers from the errors in the targets. With many they "
-        "average out, and the noise that was put on the inputs does not.",
+        "average out, and the noise that was put on the features does not.",
         "It is larger, by less than a half": "That is so at some number of rows on the way, soon after the lines cross.",
         "It is 1.5 to 5 times as large": "It is larger, and by more: one line falls on, the other levels off.",
         "It is more than 5 times as large": right(
-            "The noisy fit solves another problem, in which inputs are uncertain, and more rows solve that problem better."
+            "The noisy fit solves another problem, in which features are uncertain, and more rows solve that problem better."
         ),
     },
     reveal=plot_closing,

@@ -9,8 +9,8 @@ from course_lib.teaching import fact
 
 
 @lesson.sentence(
-    "03.Q1", r"If the errors have the variance $v$ and the prior is $N(0, pI)$, the most probable weights are those of "
-    r"ridge with $\lambda = v$, whatever the data.",
+    "03.Q1", r"If the errors are normal with variance $v$ and the prior is $N(0, pI)$, the most probable weights are "
+    r"those of ridge with $\lambda = v$, whatever the data.",
     answer="only if p = 1",
     conditions=("only if p = 1", "only if v = 1"),
 )  # fmt: skip
@@ -28,7 +28,7 @@ def ratio_of_variances():
 
 
 @lesson.sentence(
-    "03.Q2", r"Fresh noise with mean 0 on the inputs, drawn alike for each row, costs on average a multiple of "
+    "03.Q2", r"Fresh noise with mean 0 on the features, drawn alike for each row, costs on average a multiple of "
     r"$\lVert w\rVert^2$, the same multiple for all $w$.",
     answer="only if its entries are uncorrelated and have the same variance",
     conditions=(
@@ -60,8 +60,8 @@ def covariance_decides():
     "03.Q3", r"If every row is copied once, (03.2) needs twice the $\lambda$ to give the same weights.", answer=True
 )
 def copied_rows():
-    """Copying doubles the squared errors, so the penalty has to double to keep its share. Measured rows are another
-    matter: a copy brings no new error, so a prior that takes it for a new row is too sure."""
+    """Copying doubles the squared errors, so the penalty has to double to keep its share. A row that is measured anew
+    is different: it brings an error of its own. Who takes a copy for such a row is too sure."""
     _, matrix, target, *_ = wiggly_data()
     once = ridge(matrix, target, 0.27)
     twice = {lam: ridge(matrix.repeat(2, 1), target.repeat(2), lam) for lam in (0.27, 0.54)}

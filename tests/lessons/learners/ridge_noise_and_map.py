@@ -16,7 +16,8 @@ GIVES_AWAY = {
         r"(?i)prior is a factor once",
         r"(?i)no longer serves both",
     ],
-    "03.P2": [r"(?i)levels? off", r"(?i)\bfloor\b", r"(?i)σ\*? \*?kept", r"(?i)far better"],
+    "03.P2": [r"0\.49", r"(?i)shrinks \*directions"],
+    "03.P3": [r"(?i)levels? off", r"(?i)σ\*? \*?kept", r"(?i)far better"],
 }
 
 
@@ -215,10 +216,11 @@ NEIGHBOURS = {
     "03.w1": ("fit_noisy_rows(X_m, y_m, noise=0.15,", "fit_noisy_rows(X_m, y_m, noise=0.15 * (12 / points) ** 0.5,"),
     "03.w2": ("most_probable(X_m, y_m, noise_variance=0.27,", "most_probable(X_m, y_m, noise_variance=0.27 * points / 12,"),
     "03.1": ("noisy_X = X + 0.15 * torch.randn", "noisy_X = X + 0.15**2 * torch.randn"),
-    "03.3": ("(directions @ fits[\"penalty\"])", "(directions @ ridge(X, y, 2.7))"),
+    "03.3": ("s**2 / (s**2 + 0.27)", "s**4 / (s**4 + 0.27)"),
     "03.5": ("weight_decay=2 * 0.15**2", "weight_decay=0.15**2"),
     "03.c1": ("noisy = lesson.ridge_all(X_all, y_all, 1536 / 12)", "noisy = lesson.ridge_all(X_all, y_all, 1.0)"),
-    "03.6": ("lesson.risk(noisy, truth).mean() /", "lesson.risk(plain, truth).mean() /"),
+    "03.6": ("(lesson.risk(noisy, truth) / limit)", "(lesson.risk(plain, truth) / limit)"),
+    "03.c2": ("noise=(1 / 12) ** 0.5, copies=20", "noise=1 / 12, copies=20"),
     "03.c3": ("noise_squared=1 / 12)", "noise_squared=0)"),
-    "03.c4": ("many[1][chosen] / many[0]", "few[1][chosen] / few[0]"),
+    "03.c4": ("(many[1][chosen] > many[0])", "(few[1][chosen] > few[0])"),
 }  # fmt: skip
