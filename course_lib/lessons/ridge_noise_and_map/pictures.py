@@ -152,13 +152,13 @@ def plot_noise_as_penalty(left, right, *, noise: float = 0.8):
 
 
 def along_directions(penalty: float) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return s_i and, on the grid, the least-squares curve, its two weakest directions alone, and what ridge keeps."""
+    """Return s_i and, on the grid, the least-squares curve, its two weakest directions, and what ridge keeps of both."""
     _, matrix, target, _, grid_matrix = wiggly_data()
     left, s, right = torch.linalg.svd(matrix)
     coefficients = (left.T @ target) / s
     curves = grid_matrix @ (coefficients[:, None] * right).T
     kept = shrinkage(s, penalty)
-    return s, curves.sum(1), curves[:, -2:].sum(1), curves[:, -2:] @ kept[-2:]
+    return s, curves.sum(1), curves[:, -2:], curves[:, -2:] @ kept[-2:]
 
 
 @lesson.figure(
@@ -167,7 +167,7 @@ def along_directions(penalty: float) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     ["share kept", "y"],
     grid=(1, 2),
     size=(8.6, 3.2),
-    ylim=[(0, 1.1), (-5.5, 2.4)],
+    ylim=[(0, 1.1), (-5.5, 3.4)],
     legend=[None, {"loc": "lower center", "fontsize": 9}],
 )
 def plot_directions(bars, curves):
@@ -181,54 +181,81 @@ def plot_directions(bars, curves):
     )
     grid = wiggly_data()[3]
     curves.plot(grid, whole, color="0.55", linestyle="-", linewidth=1.4, label="least squares")
-    curves.plot(grid, weak, color=ORANGE, linestyle="-", linewidth=2.4, label="its two weakest directions")
-    curves.plot(grid, left_over, color=BLACK, linestyle=":", linewidth=2, label="what ridge keeps of them")
+    for one, look, value in zip(weak.T, ("-", "--"), s[-2:], strict=True):
+        curves.plot(
+            grid, one, color=ORANGE, linestyle=look, linewidth=1.8, label=f"its direction with $s$ = {value:.2f}"
+        )
+    curves.plot(grid, left_over, color=BLACK, linestyle=":", linewidth=2, label="what ridge keeps of both")
     return (
         f"Left, the share kept of each direction: the two weakest keep {float(kept[-2]):.2f} and {float(kept[-1]):.2f}. "
-        "Right, what these two draw, before and after. At the left end they pull in opposite directions, and "
-        "what is left is part of the stronger one."
+        "Right, what each of the two draws, and what is left of both. At the left end they pull in opposite directions, "
+        "at the right end in the same."
+    )
+
+
+TWO_ROWS = torch.tensor([[1.0, 0.4], [0.6, 0.8]], dtype=torch.float64), torch.tensor([1.9, 1.1], dtype=torch.float64)
+VARIANCE_OF_TWO = 0.5
+LIMITS_OF_TWO = {"xlim": (-2.2, 4.4), "ylim": (-3.6, 3.3), "aspect": "equal"}
+
+
+def _contours(axes, *, prior: bool, likelihood: bool) -> None:
+    """Draw the contours of a normal density of two weights, one and two standard deviations from its top."""
+    matrix, target = TWO_ROWS
+    ticks = [torch.linspace(low, high, 121, dtype=torch.float64) for low, high in (axes.get_xlim(), axes.get_ylim())]
+    grid = torch.cartesian_prod(*ticks)
+    errors = (grid @ matrix.T - target).square().sum(1) / VARIANCE_OF_TWO
+    log_density = -(prior * grid.square().sum(1) + likelihood * errors) / 2
+    height = (log_density - log_density.max()).reshape(121, 121).T
+    axes.contour(*ticks, height, levels=[-2, -0.5], colors=BLUE, linewidths=1.1, linestyles="-")
+
+
+def _long_axis(axes) -> None:
+    """Draw the direction that the two rows hardly fix, through the weights of least squares."""
+    matrix, target = TWO_ROWS
+    plain, weak = torch.linalg.solve(matrix, target), torch.linalg.svd(matrix)[2][1]
+    ends = plain + torch.tensor([[-9.0], [9.0]], dtype=torch.float64) * weak
+    axes.plot(*ends.T, color="0.6", linestyle="--", linewidth=1.2, scalex=False, scaley=False, label="badly fixed")
+
+
+@lesson.figure(
+    ["Prior", "Likelihood of two rows"], "$w[1]$", "$w[2]$", size=(6.2, 3.2), grid=(1, 2), legend=None, **LIMITS_OF_TWO
+)
+def plot_prior_and_likelihood(prior, likelihood):
+    """Draw contours of prior and likelihood for two weights."""
+    _contours(prior, prior=True, likelihood=False)
+    _contours(likelihood, prior=False, likelihood=True)
+    plain = torch.linalg.solve(*TWO_ROWS)
+    prior.plot(0, 0, "+", color=BLACK, markersize=10)
+    likelihood.plot(*plain, "^", color=BLACK, markersize=8)
+    return (
+        "Contours for two weights, one and two standard deviations from the top: the prior, circular about 0, and the "
+        f"likelihood, a tilted ellipse about the weights of least squares, ({plain[0]:.2f}, {plain[1]:.2f})."
     )
 
 
 @lesson.figure(
-    ["Prior", "Likelihood", "Posterior: their product"],
+    "Posterior: their product",
     "$w[1]$",
     "$w[2]$",
-    size=(8.8, 3.2),
-    grid=(1, 3),
-    xlim=(-2.2, 4.4),
-    ylim=(-3.6, 3.3),
-    aspect="equal",
-    legend=[None, None, {"loc": "lower left", "fontsize": 8}],
+    size=(4.2, 3.4),
+    legend={"loc": "lower left", "fontsize": 8},
+    **LIMITS_OF_TWO,
 )
-def plot_prior_times_likelihood(prior, likelihood, product, *, noise_variance: float = 0.5):
-    """Draw contours of prior, likelihood and posterior for two weights, with the ridge solution on the last."""
-    matrix = torch.tensor([[1.0, 0.4], [0.6, 0.8]], dtype=torch.float64)
-    target = torch.tensor([1.9, 1.1], dtype=torch.float64)
-    ticks = [torch.linspace(low, high, 121, dtype=torch.float64) for low, high in (prior.get_xlim(), prior.get_ylim())]
-    grid = torch.cartesian_prod(*ticks)
-    log_prior = -grid.square().sum(1) / 2
-    log_likelihood = -(grid @ matrix.T - target).square().sum(1) / (2 * noise_variance)
-    for axes, log_density in (
-        (prior, log_prior),
-        (likelihood, log_likelihood),
-        (product, log_prior + log_likelihood),
-    ):
-        height = (log_density - log_density.max()).reshape(121, 121).T
-        # A normal density at 2 standard deviations from its top, and at 1.
-        axes.contour(*ticks, height, levels=[-2, -0.5], colors=BLUE, linewidths=1.1, linestyles="-")
+def plot_posterior(axes):
+    """Draw the posterior for two weights, with least squares, ridge and the direction between them."""
+    matrix, target = TWO_ROWS
+    _contours(axes, prior=True, likelihood=True)
+    _long_axis(axes)
     plain = torch.linalg.solve(matrix, target)
-    weights, (mean, _) = ridge(matrix, target, noise_variance), posterior(matrix, target, noise_variance=noise_variance)
-    prior.plot(0, 0, "+", color=BLACK, markersize=10)
-    likelihood.plot(*plain, "^", color=BLACK, markersize=8)
-    product.plot(0, 0, "+", color=BLACK, markersize=10, label="top of the prior")
-    product.plot(*plain, "^", color=BLACK, markersize=8, label="least squares")
-    product.plot(*weights, "*", color=RED, markersize=14, label="ridge, $\\lambda$ = 0.5")
-    product.plot(*mean, ".", color=BLACK, markersize=5, label="posterior's mean")
+    weights = ridge(matrix, target, VARIANCE_OF_TWO)
+    mean, _ = posterior(matrix, target, noise_variance=VARIANCE_OF_TWO)
+    axes.plot(0, 0, "+", color=BLACK, markersize=10, label="top of the prior")
+    axes.plot(*plain, "^", color=BLACK, markersize=8, label="least squares")
+    axes.plot(*weights, "*", color=RED, markersize=14, label="ridge, $\\lambda$ = 0.5")
+    axes.plot(*mean, ".", color=BLACK, markersize=5, label="posterior's mean")
     return (
-        "Contours for two weights, one and two standard deviations from the top. The prior is circular, centred at 0. "
-        f"Two observations give a tilted ellipse about ({plain[0]:.2f}, {plain[1]:.2f}); the product has its "
-        f"top at ({weights[0]:.2f}, {weights[1]:.2f})."
+        f"The product has its top at ({weights[0]:.2f}, {weights[1]:.2f}). From least squares the way there is "
+        "mostly along the dashed direction, the long axis of the likelihood."
     )
 
 
@@ -240,9 +267,11 @@ SCALES = torch.logspace(0, float(np.log10(0.03)), FEATURES, dtype=torch.float64)
 
 def drawn_problems(rows: int, *, problems: int = 200, seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
     """Return X (one matrix a problem), y and the true weights: 12 normal features, weights N(0, I), errors N(0, 1)."""
-    generator = torch.Generator().manual_seed(1000 * seed + rows)
     normal = lambda *shape: torch.randn(shape, generator=generator, dtype=torch.float64)  # noqa: E731
-    matrix, truth = normal(problems, rows, FEATURES) * SCALES, normal(problems, FEATURES)
+    generator = torch.Generator().manual_seed(seed)
+    truth = normal(problems, FEATURES)  # the same for each number of rows
+    generator = torch.Generator().manual_seed(1000 * (seed + 1) + rows)
+    matrix = normal(problems, rows, FEATURES) * SCALES
     return matrix, (matrix @ truth[:, :, None])[:, :, 0] + normal(problems, rows), truth
 
 
@@ -303,8 +332,8 @@ def limits(truth: Tensor) -> Tensor:
 
 
 def median_limit() -> float:
-    """Return the median limit of all problems that are drawn."""
-    return float(torch.cat([limits(drawn_problems(m)[2]) for m in ROWS]).quantile(0.5))
+    """Return the median limit of the problems, whose true weights are the same for each number of rows."""
+    return float(limits(drawn_problems(ROWS[0])[2]).quantile(0.5))
 
 
 @lesson.figure(
@@ -415,7 +444,7 @@ class PenaltyExplorer(Explorer):
     data = wiggly_data()
     layout = panels(
         ["The curve", "Share kept of each direction"],
-        ["t", "direction, with its $s$ for single points"],
+        ["t", "direction, with its $s$"],
         ["y", "share"],
         grid=(1, 2),
         ylim=[(-4.8, 2.4), (0, 1.1)],
@@ -432,6 +461,7 @@ class PenaltyExplorer(Explorer):
         return {
             "curve": (grid, curve.clamp(-10, 10)),
             "bars": kept.tolist(),
+            "sizes": s.tolist(),
             "rings": (self.data[0], self.data[2]) if times > 1 else ([], []),
             "away": float((curve - self.reference).abs().max()),
             "settings": (penalty, times),
@@ -445,7 +475,7 @@ class PenaltyExplorer(Explorer):
 
     def draw(self, axes, shares):
         """Draw the points and the reference curve, a curve and bars to be moved."""
-        places, matrix, target, grid, _ = self.data
+        places, _, target, grid, _ = self.data
         axes.plot(
             grid, self.reference, color=BLACK, linestyle=":", linewidth=2.4, label="ridge, λ = 0.27, single points"
         )
@@ -454,9 +484,6 @@ class PenaltyExplorer(Explorer):
         (rings,) = axes.plot([], [], "o", markerfacecolor="none", markeredgecolor=RED, markersize=10, label="_copies")
         bars = shares.bar(range(1, 13), [1.0] * 12, width=0.7, color=SKY, edgecolor=BLUE)
         shares.axhline(0.5, color=BLACK, linewidth=0.8, linestyle="-")
-        s = torch.linalg.svdvals(matrix)
-        names = [f"{float(v):.1f}" if v > 1 else f"{float(v):.2f}" for v in s]
-        shares.set_xticks(range(1, 13), names, fontsize=8, rotation=90)
         return {"curve": curve, "rings": rings, "bars": list(bars)}
 
     def update(self, artists, state):
@@ -465,6 +492,8 @@ class PenaltyExplorer(Explorer):
         artists["rings"].set_data(*state["rings"])
         for bar, share in zip(artists["bars"], state["bars"], strict=True):
             bar.set_height(share)
+        names = [f"{s:.1f}" if s > 1 else f"{s:.2f}" for s in state["sizes"]]
+        artists["bars"][0].axes.set_xticks(range(1, 13), names, fontsize=8, rotation=90)
 
     def words(self, state):
         """Say what is kept of the weakest directions and how far the curve is from the dotted one."""
@@ -495,8 +524,8 @@ rows_prediction = lesson.prediction(
 
 shrinking_prediction = lesson.prediction(
     "03.P2",
-    "Two observations leave two weights fully determined: least squares gives (1.93, -0.07). Now the prior of variance 1 "
-    "is added; the errors have the variance 0.5. Where does it take the second weight, -0.07?",
+    "Two observations, two weights: least squares fits both exactly, with (1.93, -0.07). Multiply the two densities of "
+    "the picture. Where does the second weight, -0.07, move?",
     {
         "Nearer to 0": "Shorter is the whole vector. A single weight is not a direction of (03.3).",
         "To 0, exactly": "A circular prior singles no weight out, and nothing in (03.4) stops at 0.",
@@ -505,7 +534,7 @@ shrinking_prediction = lesson.prediction(
             "The data fix the sum of the weights well and their difference badly. What is kept is the sum: it is shared out."
         ),
     },
-    reveal=plot_prior_times_likelihood,
+    reveal=plot_posterior,
 )
 
 closing_prediction = lesson.prediction(

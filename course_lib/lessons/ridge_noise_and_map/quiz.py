@@ -61,7 +61,7 @@ def covariance_decides():
 )
 def copied_rows():
     """Copying doubles the squared errors, so the penalty has to double to keep its share. A row that is measured anew
-    is different: it brings an error of its own. Who takes a copy for such a row is too sure."""
+    is different: it brings an error of its own. Treating a copy as a new measurement makes one overconfident."""
     _, matrix, target, *_ = wiggly_data()
     once = ridge(matrix, target, 0.27)
     twice = {lam: ridge(matrix.repeat(2, 1), target.repeat(2), lam) for lam in (0.27, 0.54)}
@@ -104,8 +104,8 @@ def decay_kept():
     answer=False,
 )  # fmt: skip
 def on_average():
-    """A prior helps on average over the weights and errors that it describes. Where least squares happens to come out too
-    short already, it pulls further towards 0. Below are the 200 problems of the closing experiment with 1,536 rows."""
+    """A prior helps on average over the weights that it describes, and over the errors. Where least squares happens to come
+    out too short already, it pulls further towards 0. Below are the 200 closing problems with 1,536 rows."""
     matrix, target, truth = drawn_problems(1536)
     prior, plain = (risk(ridge_all(matrix, target, penalty), truth) for penalty in (1.0, 0.0))
     return "\n".join(
