@@ -13,7 +13,7 @@ GIVES_AWAY = {
     "03.P1": [
         r"(?i)once for each row|a row brings|each row brings",
         r"m ?\\?sigma\^2|mσ²|m σ²",
-        r"(?i)prior is a factor once",
+        r"(?i)prior enters once",
         r"(?i)no longer serves both",
     ],
     "03.P2": [r"0\.49", r"(?i)shrinks \*directions"],
