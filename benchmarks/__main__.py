@@ -35,6 +35,7 @@ PARTS = {
     "generation": ("generation",),
     "recall": ("recall",),
     "averaging": ("averaging",),
+    "walks": ("walks",),
     "rank_price": ("rank_price",),
     "convolution": ("convolution",),
     "graphs": ("graphs",),

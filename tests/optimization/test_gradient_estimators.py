@@ -11,16 +11,9 @@ from hypothesis import strategies as st
 from course_lib.lessons.gradient_estimators import (
     FUNCTIONS,
     balance,
-    doublings,
     episode_noise,
-    learn_to_balance,
-    plot_baseline,
-    plot_chaos,
-    plot_dimension,
-    plot_temperature,
     square,
     step,
-    wave,
 )
 from course_lib.optimization.gradient_estimators import (
     best_baseline,
@@ -35,7 +28,6 @@ from course_lib.optimization.gradient_estimators import (
     quadratic_score_variance,
     score_gradients,
 )
-from tests.drawing import assert_line, line_labelled
 
 MEAN = st.floats(-3.0, 3.0)
 STD = st.floats(0.2, 3.0)
@@ -297,23 +289,6 @@ def test_other_arguments_out_of_range_are_refused_by_name():
 # What the lesson averages
 
 
-@given(mean=MEAN, std=st.floats(0.2, 0.8))
-def test_the_exact_gradients_of_the_explorer_are_derivatives(mean, std):
-    h = 1e-5
-    wave_mean = lambda m: gaussian_expectation(lambda x: wave(x[:, None]), mean=m, std=std)  # noqa: E731
-    difference = (wave_mean(mean + h) - wave_mean(mean - h)) / (2 * h)
-    assert FUNCTIONS["cos(5x)"][1](mean, std) == pytest.approx(difference, abs=1e-6)
-    above_zero = lambda m: 0.5 * math.erfc(-m / std / math.sqrt(2))  # noqa: E731
-    difference = (above_zero(mean + h) - above_zero(mean - h)) / (2 * h)
-    assert FUNCTIONS["1[x > 0]"][1](mean, std) == pytest.approx(difference, abs=1e-6)
-
-
-@given(seed=SEEDS, times=st.integers(0, 8))
-def test_doubling_the_angle_is_a_fast_cosine(seed, times):
-    x = normal(10, 1, seed=seed)
-    torch.testing.assert_close(doublings(x, times=times), torch.cos(2**times * x[:, 0]), rtol=0, atol=1e-9)
-
-
 def test_the_pendulum_falls_alone_and_stands_when_pushed():
     noise, start = episode_noise(rng(0))
     fallen, scores = balance(vector(0, 0), noise, start)
@@ -336,50 +311,3 @@ def test_the_scores_of_the_pendulum_are_derivatives_of_log_p():
     for i in range(2):
         (expected,) = torch.autograd.grad(log_p[i], gains, retain_graph=True)
         torch.testing.assert_close(scores[0, :, i], expected)
-
-
-@pytest.mark.parametrize("seed", [10, 11])
-def test_the_pendulum_learns_to_stand_on_seeds_that_the_lesson_does_not_use(seed):
-    lengths = learn_to_balance(seed)
-    assert lengths[0] < 25
-    assert min(lengths[-10:]) > 55
-
-
-# What the figures show
-
-
-def test_the_baseline_figure_marks_thirty_eighteen_and_fourteen():
-    axes = plot_baseline().axes[0]
-    b = np.linspace(-2, 10, 121)
-    assert_line(line_labelled(axes, "score function"), b, 14 + (b - 4) ** 2)
-    for label, x, y in (("no baseline: 30", 0, 30), ("$b = E[f]$: 18", 2, 18), ("best constant: 14", 4, 14)):
-        assert_line(line_labelled(axes, label), [x], [y])
-
-
-def test_measured_variances_lie_on_the_exact_curves():
-    axes = plot_dimension().axes[0]
-    for name, baseline in (("score, no baseline", 0), ("score, best constant baseline", None)):
-        exact, measured = (line_labelled(axes, f"{name}, {kind}") for kind in ("exact", "measured"))
-        expected = [
-            quadratic_score_variance(
-                mean=1, std=1, dimension=int(k), baseline=2 * int(k) + 2 if baseline is None else 0
-            )
-            for k in exact.get_xdata()
-        ]
-        assert_line(exact, exact.get_xdata(), expected)
-        np.testing.assert_allclose(measured.get_ydata(), exact.get_ydata(), rtol=0.4)
-    chaos = plot_chaos().axes[0]
-    for name in ("score function", "reparameterised"):
-        exact, measured = (line_labelled(chaos, f"{name}, {kind}") for kind in ("exact", "measured"))
-        np.testing.assert_allclose(measured.get_ydata(), exact.get_ydata(), rtol=0.2)
-
-
-def test_the_bias_of_the_relaxation_vanishes_towards_temperature_zero():
-    left, right = plot_temperature().axes
-    p = 1 / (1 + math.exp(-1))
-    for label in ("$c$ = 0", "$c$ = 8"):
-        bias = np.abs(np.asarray(line_labelled(left, label).get_ydata()) - p * (1 - p))
-        spread = np.asarray(line_labelled(right, label).get_ydata())
-        assert bias[0] < 0.1 * bias[-2]
-        assert (np.diff(spread) < 0).all()
-    assert min(line_labelled(left, "$c$ = 8").get_ydata()) < 0

@@ -4,14 +4,19 @@ from course_lib.teaching import Contents
 
 lesson = Contents(
     symbols={
-        "F": "expectation, as a function of the parameters",
-        r"\theta": "parameters of the distribution",
-        r"p_\theta": "density",
-        r"s_\theta": "score",
-        "z": "standard normal noise",
+        r"\theta": "what the gradient is with respect to",
+        r"p_\theta": "probability or density of what is drawn",
+        "f": "what a draw pays",
+        "F": "mean payment",
+        "e_x": "vector with a 1 in place x",
         "b": "baseline",
+        r"\mu": "mean of a number",
+        r"\sigma": "standard deviation of it",
+        "z": "standard normal noise",
+        "h": "jump of f",
+        "T": "steps that double a small difference",
+        "k": "number of coordinates",
         "G_i": "Gumbel variables",
         r"\tau": "temperature",
-        r"\Phi": "Gaussian distribution function",
     }
 )

@@ -9,6 +9,63 @@ from course_lib.optimization.gradient_estimators import cosine_variances, gaussi
 from course_lib.teaching import but, edit, inputs, normal, uniform, whole
 
 
+def _average_report(p, w_A, w_B):
+    """The mean of the report, as the numbers that multiply f_A and f_B."""
+    return p * float(w_A), (1 - p) * float(w_B)
+
+
+def _report(w_A, w_B):
+    return {"w_A": w_A, "w_B": w_B}
+
+
+def _like(a, b):
+    return but(lambda w_A, w_B: abs(float(w_A) - a) < 0.01 and abs(float(w_B) - b) < 0.01)
+
+
+lesson.value(
+    "07.1", "Right on average, from one pull", difficulty=1, minutes=6,
+    prompt="Arm A is pulled with probability $p = 1/4$, arm B with $1 - p$. They pay $f_A$ and $f_B$, which you are not "
+    "told. The average payment is $F = p f_A + (1 - p) f_B$, and you want $dF/dp$ from a single pull: if it was A, you "
+    "report $w_A f_A$; if it was B, $w_B f_B$. Which two numbers make the report right on average, whatever the arms pay? "
+    "Give a dictionary with `w_A` and `w_B`.",
+    answer=_report(4.0, -4 / 3),
+    properties=[
+        ("On average, f_A should enter your report with the factor 1, as in dF/dp.",
+         lambda w_A, w_B: abs(_average_report(0.25, w_A, w_B)[0] - 1) < 0.01),
+        ("On average, f_B should enter your report with the factor -1, as in dF/dp.",
+         lambda w_A, w_B: abs(_average_report(0.25, w_A, w_B)[1] + 1) < 0.01),
+    ],
+    hints=(
+        "Write down dF/dp first. With which sign does each payment enter it?",
+        "A is reported in one pull of four only. What is the average of w_A f_A over many pulls?",
+        "A pull that is rare has to count for more: ask for p w_A = 1, and for the same of B with its own sign.",
+    ),
+    mistakes=[
+        ("as if both were seen", _report(1.0, -1.0),
+         "These are the factors in dF/dp = f_A - f_B. But only one of the two is seen in a pull: A's payment enters a "
+         "quarter of the reports, so that on average it counts 1/4.",
+         _like(1.0, -1.0)),
+        ("sign of B", _report(4.0, 4 / 3),
+         "You divided by the probabilities. But p takes away from B what it gives to A: f_B enters dF/dp with a minus.",
+         _like(4.0, 4 / 3)),
+        ("both signs turned", _report(-4.0, 4 / 3),
+         "Both signs are turned: pulling A more often adds f_A and takes off f_B.",
+         _like(-4.0, 4 / 3)),
+        ("multiplied by the probabilities", _report(0.25, -0.75),
+         "You multiplied by the probabilities. The average does that once more: the report has to divide by them.",
+         _like(0.25, -0.75)),
+        ("probabilities exchanged", _report(4 / 3, -4.0),
+         "You divided each payment by the probability of the other arm.",
+         _like(4 / 3, -4.0)),
+        ("derivative for the logit", _report(0.75, -0.25),
+         "These are the factors for the logit of A, log(p / (1 - p)). Here the derivative is taken with respect to p.",
+         _like(0.75, -0.25)),
+        ("B divided by p", _report(4.0, -4.0), "You divided both by p. B is pulled with probability 1 - p.",
+         _like(4.0, -4.0)),
+    ],
+)
+
+
 def _variance_with(baseline):
     """Var[(x^2 - b) z / sigma] for mu = 1, sigma = 2, by quadrature."""
     estimate = lambda z: ((1 + 2 * z) ** 2 - float(baseline)) * z / 2  # noqa: E731
@@ -22,7 +79,7 @@ def _lowest_towards(sign):
 
 
 lesson.value(
-    "07.1", "The best constant baseline", difficulty=1, minutes=6,
+    "07.2", "The best constant baseline", difficulty=1, minutes=6,
     prompt="Let $f(x) = x^2$ and $x \\sim N(\\mu, \\sigma^2)$ with $\\mu = 1$ and $\\sigma = 2$. Which constant $b$ makes "
     "the variance of $(f(x) - b)\\,\\frac{x - \\mu}{\\sigma^2}$ smallest? Give the number.",
     answer=13.0,
@@ -54,6 +111,113 @@ lesson.value(
 )
 
 
+def _score_wins(frequency, mean, std):
+    score, pathwise = cosine_variances(frequency=float(frequency), mean=float(mean), std=float(std))
+    return pathwise >= 2 * score > 0
+
+
+def _is_seen(frequency, mean, std):
+    """Whether the true derivative is at least a tenth of the score estimate's standard deviation in size."""
+    score, _ = cosine_variances(frequency=float(frequency), mean=float(mean), std=float(std))
+    slope = frequency * math.sin(frequency * mean) * math.exp(-((frequency * std) ** 2) / 2)
+    return abs(slope) >= 0.1 * math.sqrt(score)
+
+
+def _case(**changed):
+    return {"frequency": 2.0, "mean": 1.0, "std": 1.0, **changed}
+
+
+lesson.flaw(
+    "07.3", "The smaller variance", difficulty=3, minutes=10,
+    prompt="It is often said that the reparameterised gradient, where it exists, has the smaller variance. Refute it with a "
+    "smooth function, $f(x) = \\cos(ax)$ and $x \\sim N(\\mu, \\sigma^2)$, without any baseline: give a dictionary with the "
+    "numbers `frequency` ($a$), `mean` ($\\mu$) and `std` ($\\sigma \\ge 0.001$), all at most 10,000 in size, for which the "
+    "reparameterised estimate has at least twice the variance of the score estimate. And both should estimate something: "
+    "the true derivative by the mean, $-a\\, e^{-a^2\\sigma^2/2} \\sin(a\\mu)$, should be at least a tenth of the score "
+    "estimate's standard deviation in size.",
+    answer=_case(),
+    needs=[
+        ("σ is a standard deviation: take it positive, 0.001 or more.", lambda std: std >= 1e-3),
+        ("Take all three numbers at most 10,000 in size.", lambda answer: max(map(abs, answer.values())) <= 1e4),
+    ],
+    properties=[
+        ("For your numbers the reparameterised variance is below twice the score function's.", _score_wins),
+        ("The true derivative is below a tenth of the score estimate's standard deviation: noise hides it.", _is_seen),
+    ],
+    hints=(
+        "The reparameterised estimate is -a sin(ax). How large is its mean square when a is large?",
+        "The score estimate is cos(ax) z/σ, and the cosine is at most 1 in size.",
+        "Compare a²/2 with 1/(2σ²): aσ must be above 1. But the derivative falls as exp(-a²σ²/2): which values are left? "
+        "Choose μ for a sine of about 1.",
+    ),
+    mistakes=[
+        ("a constant function", _case(frequency=0.0),
+         "With a = 0 the function is constant: the reparameterised gradient is exactly 0, without any variance.",
+         but(lambda frequency: frequency == 0)),
+        ("a slow wave", _case(frequency=0.5),
+         "Your wave is slow: |a|σ is below 1, so x stays within a fraction of a period, and there the derivative is small. "
+         "Take a larger frequency.",
+         but(lambda frequency, std: 0 < abs(frequency) * std < 1 and std >= 0.1)),
+        ("hardly any noise", _case(std=0.01),
+         "Your σ is so small that the score z/σ is huge: the score function loses when the distribution is narrow. Raise "
+         "σ.",
+         but(lambda frequency, std: 0 < abs(frequency) * std < 1 and std < 0.1)),
+        ("nothing left to estimate", _case(frequency=8.0, std=0.5),
+         "The variances are as asked, but the wave turns so often within σ that it averages out: the factor "
+         "exp(-a²σ²/2) leaves almost no derivative. Make |a|σ smaller, still above 1.",
+         but(lambda frequency, mean, std: abs(frequency) * std > 2.7 and _score_wins(frequency, mean, std))),
+        ("mean at a crest", _case(mean=0.0),
+         "The variances are as asked, but your μ lies at or near a crest or a trough of the wave, where sin(aμ) is "
+         "small, and the true derivative with it. Move μ towards a quarter of a wave.",
+         but(lambda frequency, mean, std: abs(frequency) * std <= 2.7
+             and abs(math.sin(frequency * mean)) < 0.5 and _score_wins(frequency, mean, std))),
+        ("close to the border", _case(frequency=1.2),
+         "You are near the border |a|σ = 1, where the two are about equal. Go further beyond it.",
+         but(lambda frequency, mean, std: 1 <= abs(frequency) * std <= 1.5 and not _score_wins(frequency, mean, std))),
+    ],
+)
+
+def _border(answer):
+    return abs(float(answer) / 241 - 1) <= 0.1
+
+
+def _about(value):
+    return but(lambda answer: abs(float(answer) / value - 1) < 0.05)
+
+
+lesson.value(
+    "07.4", "The border", difficulty=2, minutes=8,
+    prompt="The mean of the samples has reached the goal: $x_j = 3 + z_j/2$ in each of $k$ coordinates, and "
+    "$f(x) = \\sum_{j=1}^k \\big[\\frac12(x_j - 3)^2 + \\cos(32\\,x_j)\\big]$, so that $T = 5$. Where $k$ is large, "
+    "the value of $f$ depends little on a single $z_j$, and the score estimate of one coordinate, with $E[f]$ as its "
+    "baseline, has about the variance $\\operatorname{Var}[f]/\\sigma^2$. The path estimate of that coordinate is "
+    "$\\partial f/\\partial x_j$. At which $k$ are the two equally noisy? An answer within a tenth counts.",
+    answer=241.0,
+    properties=[("At your k the two variances differ by more than a tenth.", _border)],
+    hints=(
+        "Over so many waves the squares of sine and cosine are 1/2 on average, and sine and cosine 0.",
+        "The derivative is (x_j - 3) - 32 sin(32 x_j): add the variances of its two parts.",
+        "The k coordinates are independent: Var[f] is k times about 1/2 + 1/32. Divide it by σ² = 1/4.",
+    ),
+    mistakes=[
+        ("forgot sigma", 964.2,
+         "You compared with Var[f]. The score z/σ brings a factor 1/σ² = 4 into the score's variance.",
+         _about(964.2)),
+        ("twice too many", 482.0,
+         "Twice too many. The square of a sine is 1/2 on average, so that the path's variance is about 32²/2; and the "
+         "score's is Var[f] over σ², not over σ.", _about(482.0)),
+        ("wave of variance one", 124.2,
+         "The square of a cosine is 1/2 on average, not 1: one coordinate's wave adds 1/2 to Var[f].", _about(124.2)),
+        ("forgot the slope of the wave", 0.35,
+         "The derivative of cos(32 x) is 32 times as large as the wave: the path's variance is far above that of f.",
+         but(lambda answer: 0 < answer < 1)),
+        ("slope not squared", 7.65, "You took 32 for the factor of the mean square of 32 sin: it has to be squared, too.",
+         _about(7.65)),
+        ("root for the square", 10.65, "You compared a standard deviation with a variance.", _about(10.65)),
+    ],
+)
+
+
 def _is_surrogate_gradient(samples, values, mean, std, baseline, answer):
     center = torch.tensor(mean, dtype=torch.float64, requires_grad=True)
     surrogate = ((values - baseline) * torch.distributions.Normal(center, std).log_prob(samples)).mean()
@@ -61,7 +225,7 @@ def _is_surrogate_gradient(samples, values, mean, std, baseline, answer):
 
 
 @lesson.exercise(
-    "07.2", "The score-function estimate", difficulty=1, minutes=6,
+    "07.5", "The score-function estimate", difficulty=1, minutes=6,
     prompt="Write `score_estimate(samples, values, mean, std, baseline)`: the score-function estimate of "
     "$\\frac{d}{d\\mu} E[f(x)]$ for $x \\sim N(\\mu, \\sigma^2)$ with a constant baseline. `samples` holds the $x_i$ and "
     "`values` the $f(x_i)$, float64 tensors of one shape; return one number, the mean over the samples.",
@@ -113,7 +277,7 @@ def _is_derivative(logits, values, answer):
 
 
 @lesson.exercise(
-    "07.3", "The exact gradient of a categorical choice", difficulty=2, minutes=10,
+    "07.6", "The exact gradient of a categorical choice", difficulty=2, minutes=10,
     prompt="Write `softmax_gradient(logits, values)`: the exact gradient of $\\sum_i p_i f_i$ with $p$ the softmax of the "
     "logits, with respect to the logits, without sampling. `values` holds the $f_i$; return a float64 tensor with one entry "
     "for each logit.",
@@ -162,71 +326,5 @@ def softmax_gradient(logits, values):
     p = logits.softmax(dim=0)
     return p * (values - p @ values)
 
-
-def _score_wins(frequency, mean, std):
-    score, pathwise = cosine_variances(frequency=float(frequency), mean=float(mean), std=float(std))
-    return pathwise >= 2 * score > 0
-
-
-def _is_seen(frequency, mean, std):
-    """Whether the true derivative is at least a tenth of the score estimate's standard deviation in size."""
-    score, _ = cosine_variances(frequency=float(frequency), mean=float(mean), std=float(std))
-    slope = frequency * math.sin(frequency * mean) * math.exp(-((frequency * std) ** 2) / 2)
-    return abs(slope) >= 0.1 * math.sqrt(score)
-
-
-def _case(**changed):
-    return {"frequency": 2.0, "mean": 1.0, "std": 1.0, **changed}
-
-
-lesson.flaw(
-    "07.4", "The smaller variance", difficulty=3, minutes=12,
-    prompt="It is often said that the reparameterised gradient, where it exists, has the smaller variance. Refute it with a "
-    "smooth function, $f(x) = \\cos(ax)$ and $x \\sim N(\\mu, \\sigma^2)$, without any baseline: give a dictionary with the "
-    "numbers `frequency` ($a$), `mean` ($\\mu$) and `std` ($\\sigma \\ge 0.001$), all at most 10,000 in size, for which the "
-    "reparameterised estimate has at least twice the variance of the score estimate. And both should estimate something: "
-    "the true derivative by the mean, $-a\\, e^{-a^2\\sigma^2/2} \\sin(a\\mu)$, should be at least a tenth of the score "
-    "estimate's standard deviation in size.",
-    answer=_case(),
-    needs=[
-        ("σ is a standard deviation: take it positive, 0.001 or more.", lambda std: std >= 1e-3),
-        ("Take all three numbers at most 10,000 in size.", lambda answer: max(map(abs, answer.values())) <= 1e4),
-    ],
-    properties=[
-        ("For your numbers the reparameterised variance is below twice the score function's.", _score_wins),
-        ("The true derivative is below a tenth of the score estimate's standard deviation: noise hides it.", _is_seen),
-    ],
-    hints=(
-        "The reparameterised estimate is -a sin(ax). How large is its mean square when a is large?",
-        "The score estimate is cos(ax) z/σ, and the cosine is at most 1 in size.",
-        "Compare a²/2 with 1/(2σ²): aσ must be above 1. But the derivative falls as exp(-a²σ²/2): which values are left? "
-        "Choose μ for a sine of about 1.",
-    ),
-    mistakes=[
-        ("a constant function", _case(frequency=0.0),
-         "With a = 0 the function is constant: the reparameterised gradient is exactly 0, without any variance.",
-         but(lambda frequency: frequency == 0)),
-        ("a slow wave", _case(frequency=0.5),
-         "Your wave is slow: |a|σ is below 1, so x stays within a fraction of a period, and there the derivative is small. "
-         "Take a larger frequency.",
-         but(lambda frequency, std: 0 < abs(frequency) * std < 1 and std >= 0.1)),
-        ("hardly any noise", _case(std=0.01),
-         "Your σ is so small that the score z/σ is huge: the score function loses when the distribution is narrow. Raise "
-         "σ.",
-         but(lambda frequency, std: 0 < abs(frequency) * std < 1 and std < 0.1)),
-        ("nothing left to estimate", _case(frequency=8.0, std=0.5),
-         "The variances are as asked, but the wave turns so often within σ that it averages out: the factor "
-         "exp(-a²σ²/2) leaves almost no derivative. Make |a|σ smaller, still above 1.",
-         but(lambda frequency, mean, std: abs(frequency) * std > 2.7 and _score_wins(frequency, mean, std))),
-        ("mean at a crest", _case(mean=0.0),
-         "The variances are as asked, but your μ lies at or near a crest or a trough of the wave, where sin(aμ) is "
-         "small, and the true derivative with it. Move μ towards a quarter of a wave.",
-         but(lambda frequency, mean, std: abs(frequency) * std <= 2.7
-             and abs(math.sin(frequency * mean)) < 0.5 and _score_wins(frequency, mean, std))),
-        ("close to the border", _case(frequency=1.2),
-         "You are near the border |a|σ = 1, where the two are about equal. Go further beyond it.",
-         but(lambda frequency, mean, std: 1 <= abs(frequency) * std <= 1.5 and not _score_wins(frequency, mean, std))),
-    ],
-)
 
 EXERCISES = lesson.exercises

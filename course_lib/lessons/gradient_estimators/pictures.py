@@ -1,23 +1,35 @@
-"""Experiments, figures, explorer and predictions of lesson 07, gradient_estimators."""
+"""Figures, explorers and predictions of lesson 07, gradient_estimators."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from functools import partial
 
 import numpy as np
 import torch
+from IPython.display import Markdown
 from torch import Tensor
 
-from course_lib.figures import BLACK, BLUE, GREEN, RED
+from course_lib.lessons.gradient_estimators.bandit import (
+    LEARNERS,
+    NO_BASELINE,
+    PAY,
+    PULLS,
+    RUNNING_MEAN,
+    STEP_SIZE,
+    failed,
+    found,
+    remembered,
+)
 from course_lib.lessons.gradient_estimators.contents import lesson
+from course_lib.lessons.gradient_estimators.waves import GOAL, STD, bowl, bowl_slope, walk
+from course_lib.measured import measured
 from course_lib.optimization.gradient_estimators import (
-    cosine_variances,
-    gumbel_softmax,
-    leave_one_out,
     pathwise_gradients,
     quadratic_score_variance,
     score_gradients,
 )
-from course_lib.teaching import Choice, Explorer, Slider, lines, panels
+from course_lib.teaching import Choice, Explorer, Slider, lines, markdown_table, panels, right
+from course_lib.teaching.style import BLACK, BLUE, GREEN, RED
 
 
 def square(x: Tensor) -> Tensor:
@@ -30,17 +42,8 @@ def step(x: Tensor) -> Tensor:
     return (x[:, 0] > 0).to(x.dtype)
 
 
-def wave(x: Tensor, *, frequency: float | int = 5.0) -> Tensor:
-    """f(x) = cos(frequency x), for samples x 1."""
-    return torch.cos(frequency * x[:, 0])
-
-
-def doublings(x: Tensor, *, times: int) -> Tensor:
-    """Start at y = cos x and apply y -> 2 y^2 - 1, which doubles the angle: cos(2^times x), a chaotic iteration."""
-    y = torch.cos(x[:, 0])
-    for _ in range(times):
-        y = 2 * y.square() - 1
-    return y
+def _wavy(x: Tensor, *, doublings: int) -> Tensor:
+    return bowl(x[:, 0], doublings=doublings)
 
 
 def step_gradient(mean: float | int, std: float | int) -> float:
@@ -48,15 +51,22 @@ def step_gradient(mean: float | int, std: float | int) -> float:
     return math.exp(-((mean / std) ** 2) / 2) / (math.sqrt(2 * math.pi) * std)
 
 
-def wave_gradient(mean: float | int, std: float | int, *, frequency: float | int = 5.0) -> float:
-    """d/dmu E[cos(a x)] = -a sin(a mu) exp(-a^2 sigma^2 / 2)."""
-    return -frequency * math.sin(frequency * mean) * math.exp(-((frequency * std) ** 2) / 2)
+def bowl_gradient(mean: float | int, std: float | int, *, doublings: int | None = None) -> float:
+    """d/dmu of the expected bowl: mu - 3, and what the waves leave, -a sin(a mu) exp(-a^2 sigma^2 / 2), a = 2^T."""
+    if doublings is None:
+        return mean - GOAL
+    a = 2.0**doublings
+    return mean - GOAL - a * math.sin(a * mean) * math.exp(-((a * std) ** 2) / 2)
 
 
 FUNCTIONS: Mapping[str, tuple[Callable[[Tensor], Tensor], Callable[[float, float], float]]] = {
     "x²": (square, lambda mean, std: 2 * mean),
     "1[x > 0]": (step, step_gradient),
-    "cos(5x)": (wave, wave_gradient),
+    "bowl": (lambda x: (x[:, 0] - GOAL).square() / 2, bowl_gradient),
+    **{
+        f"bowl with waves, T = {t}": (partial(_wavy, doublings=t), partial(bowl_gradient, doublings=t))
+        for t in (3, 5, 8)
+    },
 }
 
 
@@ -77,136 +87,149 @@ def running_mean(values: Tensor) -> np.ndarray:
     return (values.cumsum(0) / torch.arange(1, len(values) + 1)).numpy()
 
 
+# The bandit
+
+
+def _compact(*axes) -> None:
+    """Make all text of a figure smaller: it is shown at the size that it is drawn."""
+    for one in axes:
+        one.title.set_fontsize(9.5)
+        one.grid(visible=False)
+        one.tick_params(labelsize=8)
+        for label in (one.xaxis.label, one.yaxis.label):
+            label.set_fontsize(9)
+
+
+def _legend(place: str, **more) -> dict:
+    return {"loc": place, "fontsize": 8, **more}
+
+
+def _learners(axes, history: Tensor, shown: int = 20) -> None:
+    """Draw the probability of the best arm for some learners, in orange for those that end on another one."""
+    for curve in history[::20, :shown, -1].T.numpy():
+        color = BLUE if curve[-1] > 0.5 else RED
+        axes.plot(20 * np.arange(len(curve)), curve, color=color, linewidth=0.9, linestyle="-", label="_")
+
+
 @lesson.figure(
-    ["$f(x) = x^2$", "$f(x) = 1[x > 0]$"],
-    "samples",
-    "mean of the estimates",
-    grid=(1, 2),
-    ylim=[(0, 4), (-0.1, 0.6)],
-    xscale="log",
-    legend="upper right",
+    "The first 20 of 100 learners",
+    "pull",
+    "probability of the best arm",
+    size=(5.8, 2.3),
+    legend=None,
+    xlim=(0, PULLS),
+    ylim=(-0.03, 1.03),
 )
-def plot_question(*axes, samples: int = 5000):
-    """Draw the running means of both estimators for the square and for the step at mu = sigma = 1."""
-    for one, name in zip(axes, ("x²", "1[x > 0]"), strict=True):
-        score, pathwise = estimates(name, mean=1.0, std=1.0, samples=samples)
-        means = {"reparameterised": running_mean(pathwise), "score function": running_mean(score)}
-        lines(one, np.arange(1, samples + 1), means)
-        exact = FUNCTIONS[name][1](1.0, 1.0)
-        one.axhline(exact, color=BLACK, linewidth=1, linestyle=":", label=f"exact, {exact:.4g}")
-        one.set_xlim(10, samples)
+def plot_learners(axes):
+    """Draw all learners of the bandit."""
+    _learners(axes, remembered(0.0, False, STEP_SIZE))
+    _compact(axes)
     return (
-        "Mean of the estimates against the number of samples, for two functions at mu = sigma = 1. For the square "
-        "both estimators approach 2, the score function with much wider swings. For the step the score function "
-        f"approaches {step_gradient(1, 1):.4f} and the reparameterised gradient is 0 for every sample."
+        "Probability of the best arm against the pulls, one curve for each of 20 learners: all rise from 0.2 to nearly "
+        "1."
     )
 
 
 @lesson.figure(
-    ["Score function: the density changes", "Reparameterisation: the samples move"],
+    "The same 20 learners, 10 added to every payment",
+    "pull",
+    "probability of the best arm",
+    size=(5.8, 2.3),
+    legend=None,
+    xlim=(0, PULLS),
+    ylim=(-0.03, 1.03),
+)
+def plot_added(axes):
+    """Draw all learners of the bandit with 10 added to every payment."""
+    _learners(axes, remembered(10.0, False, STEP_SIZE))
+    _compact(axes)
+    return (
+        "The same with 10 added to every payment: within the first pulls most curves drop to nearly 0; some jump up or down "
+        "later. Those that end on a worse arm are orange."
+    )
+
+
+@lesson.figure(
+    ["payments as they are", "10 added to every payment"],
+    "arm that is drawn",
+    "change of logit 5",
+    size=(6.8, 2.5),
+    grid=(1, 2),
+    legend=_legend("upper left"),
+    ylim=[(-0.05, 0.2), (-0.5, 1.4)],
+)
+def plot_pulls(*axes):
+    """Draw what a first pull of each arm does to the logit of the best arm, on average over the payment's noise."""
+    pay, count = np.array(PAY), len(PAY)
+    for one, added in zip(axes, (0.0, 10.0), strict=True):
+        score = np.where(np.arange(count) == count - 1, 1 - 1 / count, -1 / count)  # of the best arm's logit
+        change = STEP_SIZE * (pay + added) * score
+        one.bar(np.arange(1, count + 1), change, color=[RED] * (count - 1) + [BLUE], width=0.6)
+        one.axhline(0, color=BLACK, linewidth=0.8)
+        one.axhline(change.mean(), color=BLACK, linewidth=1.6, linestyle="--", label="mean over the five")
+        one.set_xticks(range(1, count + 1))
+    _compact(*axes)
+    return (
+        "What a first pull of each arm does to the logit of the best arm, 5: only its own draw raises it. The mean over the "
+        f"five draws is {change.mean():.3f} on both sides; with 10 added the single changes are far larger."
+    )
+
+
+# Two ways to a gradient
+
+
+@lesson.figure(
+    ["score: the density changes", "path: the samples move"],
     "x",
     ["density", "f(x)"],
+    size=(6.4, 2.7),
     grid=(1, 2),
-    legend=["upper right", "upper left"],
-    xlim=(-2.2, 4.6),
-    ylim=[(0, 0.62), (-0.5, 14)],
+    legend=[_legend("upper left"), _legend("upper left")],
+    xlim=(-2.4, 5.0),
+    ylim=[(0, 0.82), (-0.5, 16)],
 )
-def plot_two_ways(left, right, *, shift: float = 0.5):
+def plot_two_ways(left, right_, *, shift: float = 0.5):
     """Draw what a shift of mu does to the density at fixed x, and to samples on the curve of f = x^2."""
-    x = np.linspace(-2.2, 4.6, 400)
+    x = np.linspace(-2.4, 5.0, 400)
     before, after = (np.exp(-((x - mu) ** 2) / 2) / math.sqrt(2 * math.pi) for mu in (1.0, 1.0 + shift))
     lines(left, x, {"$\\mu$ = 1": before, f"$\\mu$ = {1 + shift:g}": after})
+    left.plot(x, x**2 / 25, color=BLACK, linewidth=1.2, linestyle=":", label="f(x) = x², a 25th as high")
     for where, color, label in ((after > before, GREEN, "more likely"), (after < before, RED, "less likely")):
         left.fill_between(x, before, after, where=where, color=color, alpha=0.35, label=label)
-    lines(right, x, {"$f(x) = x^2$": x**2})
+    lines(right_, x, {"f(x) = x²": x**2})
     starts = np.array([-0.4, 0.3, 1.0, 1.7, 2.6])
-    right.plot(starts, starts**2, "o", color=BLACK, markersize=6, label="samples, $\\mu$ = 1")
+    right_.plot(starts, starts**2, "o", color=BLACK, markersize=4.5, label="samples, $\\mu$ = 1")
     for start in starts:
-        right.annotate("", (start + shift, (start + shift) ** 2), (start, start**2),
-                       arrowprops={"arrowstyle": "->", "color": RED, "linewidth": 2})  # fmt: skip
+        right_.annotate("", (start + shift, (start + shift) ** 2), (start, start**2),
+                        arrowprops={"arrowstyle": "->", "color": RED, "linewidth": 1.6})  # fmt: skip
+    _compact(left, right_)
     return (
-        f"What a shift of mu from 1 to {1 + shift:g} does. Left: at a fixed x the density changes; x on the left get less "
-        "likely, x on the right more likely, and the values of f stay. Right: five samples on the curve of x squared move "
-        "to the right by the same amount, and f changes by its derivative times the shift."
+        f"A shift of mu from 1 to {1 + shift:g}. Left, the values of f stay, and their weights change: x on the left get "
+        "less likely, x on the right more likely. Right, five samples on the curve of f move to the right by the same "
+        "amount."
     )
 
 
 @lesson.figure(
-    "A baseline changes the variance, not the mean",
+    "The baseline changes the variance",
     "baseline $b$",
     "variance of one estimate",
+    size=(5.0, 2.5),
+    legend=_legend("upper center"),
     xlim=(-2, 10),
-    ylim=(0, 55),
+    ylim=(0, 62),
 )
 def plot_baseline(axes):
     """Draw the variance of the score estimate of x^2 against a constant baseline, at mu = sigma = 1."""
     variance = lambda b: quadratic_score_variance(mean=1, std=1, baseline=b)  # noqa: E731
     baselines = np.linspace(-2, 10, 121)
-    axes.axhline(4, color=BLUE, linestyle="-", label="reparameterised: 4")
-    lines(axes, baselines, {"score function": [variance(b) for b in baselines]}, first=1)
+    lines(axes, baselines, {"score estimate": [variance(b) for b in baselines]}, first=1)
     for b, marker, name in ((0.0, "o", "no baseline"), (2.0, "s", "$b = E[f]$"), (4.0, "D", "best constant")):
-        axes.plot([b], [variance(b)], marker, color=BLACK, markersize=8, label=f"{name}: {variance(b):.0f}")
+        axes.plot([b], [variance(b)], marker, color=BLACK, markersize=6, label=f"{name}: {variance(b):.0f}")
+    _compact(axes)
     return (
-        "Variance of the score estimate for f = x squared, mu = sigma = 1, against the baseline: a parabola through 30 "
-        "at b = 0 and 18 at b = 2, the mean of f, with its lowest point 14 at b = 4. The reparameterised estimate "
-        "has variance 4 and no baseline."
-    )
-
-
-@lesson.figure(
-    "Noise of the score function grows with the dimension",
-    "dimension $k$",
-    "variance of one coordinate",
-    xscale="log",
-    yscale="log",
-    ylim=(2, 3e5),
-    legend={"loc": "upper left", "fontsize": 8},
-)
-def plot_dimension(axes, dimensions: Sequence[int] = (1, 2, 4, 8, 16, 32, 64), *, samples: int = 4000):
-    """Draw the variance of one coordinate against the dimension for f = ||x||^2, all means and sigma 1."""
-    generator = torch.Generator().manual_seed(0)
-    measured: dict[str, list[float]] = {"path": [], "none": [], "best": []}
-    for k in dimensions:
-        noise = torch.randn(samples, k, generator=generator, dtype=torch.float64)
-        mean = torch.ones(k, dtype=torch.float64)
-        for name, baseline in (("none", 0.0), ("best", 2.0 * k + 2)):
-            found = score_gradients(square, mean, std=1, noise=noise, baseline=baseline)
-            measured[name].append(float(found.var(dim=0).mean()))
-        measured["path"].append(float(pathwise_gradients(square, mean, std=1, noise=noise).var(dim=0).mean()))
-    k = np.array(dimensions, dtype=float)
-    rows = (
-        ("path", 0 * k + 4, BLUE, "D", "reparameterised"),
-        ("none", 30 + 22 * (k - 1) + 4 * (k - 1) ** 2, RED, "o", "score, no baseline"),
-        ("best", 14 + 6 * (k - 1), GREEN, "s", "score, best constant baseline"),
-    )
-    for place, (name, exact, color, marker, label) in enumerate(rows):
-        lines(axes, k, {f"{label}, exact": exact}, first=place)
-        hollow = {"color": color, "markersize": 6, "fillstyle": "none"}
-        axes.plot(k, measured[name], marker, label=f"{label}, measured", **hollow)
-    return (
-        "Variance of one coordinate of the gradient against the dimension k, both axes logarithmic, measured points on "
-        "exact curves: the score function grows like 4 k squared, with the best constant baseline like 6 k, and the "
-        "reparameterised gradient stays at 4."
-    )
-
-
-@lesson.figure(
-    "The same gradient, 2, from $f(x) = x^2 + c$",
-    "constant $c$ added to $f$",
-    "variance of one estimate",
-    yscale="log",
-    xlim=(0, 100),
-    ylim=(1, 1e5),
-    legend="center right",
-)
-def plot_added_constant(axes):
-    """Draw both variances for f = x^2 + c against c, at mu = sigma = 1."""
-    constants = np.linspace(0, 100, 101)
-    score = [quadratic_score_variance(mean=1, std=1, baseline=-c) for c in constants]
-    lines(axes, constants, {"reparameterised": 0 * constants + 4, "score function": score})
-    return (
-        f"Variance against the constant c in f = x squared + c: the score function's goes from {score[0]:.0f} at "
-        f"c = 0 to {score[-1]:.0f} at c = 100, the reparameterised one stays at 4."
+        "Variance of one score estimate for f = x squared, mu = sigma = 1, against the baseline: 30 at b = 0, 18 at the "
+        "mean of f, 2, and 14 at the lowest point, b = 4."
     )
 
 
@@ -214,93 +237,195 @@ def plot_added_constant(axes):
     "A shift carries some samples across the jump",
     "x",
     "density, and f(x) / 4",
-    size=(7.2, 4.0),
-    legend="upper left",
-    xlim=(-2.2, 4.6),
-    ylim=(-0.02, 0.72),
+    size=(5.4, 2.5),
+    legend=_legend("upper right"),
+    xlim=(-2.4, 4.8),
+    ylim=(-0.02, 0.62),
 )
-def plot_jump(axes, *, shift: float = 0.3, jump: float = 0.5):
-    """Draw a step at `jump` with the density of x before and after a shift of mu, and the probability that crosses."""
-    x = np.linspace(-2.2, 4.6, 681)
+def plot_jump(axes, *, shift: float = 0.3):
+    """Draw a step at 0 with the density of x before and after a shift of mu, and the probability that crosses."""
+    x = np.linspace(-2.4, 4.8, 721)
     law = lambda mu: np.exp(-((x - mu) ** 2) / 2) / math.sqrt(2 * math.pi)  # noqa: E731
     lines(axes, x, {"$\\mu$ = 1": law(1.0), f"$\\mu$ = {1 + shift:g}": law(1.0 + shift)})
-    axes.plot([-2.2, jump, jump, 4.6], [0, 0, 0.25, 0.25], color=BLACK, linewidth=1.4, linestyle=":",
-              label="$1[x > 1/2]$, a quarter as high")  # fmt: skip
-    crossing = (x >= jump - shift) & (x <= jump)
-    axes.fill_between(x, 0, law(1.0), where=crossing, color=RED, alpha=0.5, label="crosses the jump")
-    density = math.exp(-((jump - 1) ** 2) / 2) / math.sqrt(2 * math.pi)
+    axes.plot([-2.4, 0, 0, 4.8], [0, 0, 0.25, 0.25], color=BLACK, linewidth=1.4, linestyle=":",
+              label="f, a quarter as high")  # fmt: skip
+    axes.fill_between(x, 0, law(1.0), where=(x >= -shift) & (x <= 0), color=RED, alpha=0.5, label="crosses the jump")
+    _compact(axes)
     return (
-        f"The density of x for mu = 1 and for mu = {1 + shift:g}, and a step at {jump:g}. A shift of the samples carries "
-        "those in a narrow strip left of the step across it: a share of about the shift times the density at the step, "
-        f"which is {density:.3f}. The derivative of the step is 0 at every sample, so it misses this share."
+        f"The density of x for mu = 1 and for mu = {1 + shift:g}, and a step at 0. A shift of the samples carries those in "
+        "a strip left of the step across it, a share of about the shift times the density at the step."
     )
 
 
+# A bowl with waves
+
+
+def bowl_moments(doublings: int | None, *, mean: float = 1.0, std: float = STD) -> dict[str, float]:
+    """Return gradient and variances of both estimates for the bowl in one dimension, by a fine grid.
+
+    "path" and "score" are variances of one estimate, the second with the best constant baseline; no waves where `doublings`
+    is None.
+    """
+    x = mean + std * torch.linspace(-9, 9, 200_001, dtype=torch.float64)
+    z = (x - mean) / std
+    weights = torch.exp(-z.square() / 2)
+    expected = lambda values: float((weights * values).sum() / weights.sum())  # noqa: E731
+    f, slope = (x - GOAL).square() / 2, x - GOAL
+    if doublings is not None:
+        f, slope = bowl(x, doublings=doublings), bowl_slope(x, doublings=doublings)
+    gradient, baseline = expected(slope), expected(f * z.square())
+    return {
+        "gradient": gradient,
+        "path": expected(slope.square()) - gradient**2,
+        "score": expected(((f - baseline) * z / std).square()) - gradient**2,
+    }
+
+
 @lesson.figure(
-    ["Bias grows with $\\tau$", "Spread grows towards $\\tau$ = 0"],
-    "temperature $\\tau$",
-    ["mean of the gradient", "standard deviation"],
-    grid=(1, 2),
-    xscale="log",
-    legend=["lower left", "upper right"],
+    "A bowl with waves, T = 4",
+    "x, and $\\mu$",
+    "f(x), and its mean $F(\\mu)$",
+    size=(5.4, 2.4),
+    legend=_legend("upper right"),
+    xlim=(-1, 5),
+    ylim=(-1.6, 9.6),
 )
-def plot_temperature(
-    left, right, temperatures: Sequence[float] = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0), *, samples: int = 20_000
-):
-    """Draw mean and standard deviation of the Gumbel-softmax gradient against the temperature."""
-    logits = torch.tensor([1.0, 0.0], dtype=torch.float64)
-    # The difference of two Gumbel variables is logistic: its quantiles stand in for random draws.
-    u = (torch.arange(samples, dtype=torch.float64) + 0.5) / samples
-    noise = torch.stack([u.logit(), torch.zeros_like(u)], dim=1)
-    for place, (bump, marker) in enumerate(((0.0, "o"), (8.0, "s"))):
-        means, spreads = [], []
-        for temperature in temperatures:
-            y = gumbel_softmax(logits, noise, temperature=temperature)[:, 0]
-            slope = (1 + bump * (1 - 2 * y)) * y * (1 - y) / temperature
-            means.append(float(slope.mean()))
-            spreads.append(float(slope.std()))
-        for axes, curve in ((left, means), (right, spreads)):
-            lines(axes, temperatures, {f"$c$ = {bump:g}": curve}, first=place, marker=marker)
-    p = float(logits.softmax(0)[0])
-    exact = p * (1 - p)
-    left.axhline(exact, color=BLACK, linewidth=1, linestyle=":", label=f"exact for both, {exact:.4f}")
+def plot_bowl(axes):
+    """Draw f for T = 4, its mean over the samples, and the samples' density at mu = 1."""
+    x = np.linspace(-1, 5, 3001)
+    f = bowl(torch.from_numpy(x), doublings=4).numpy()
+    lines(axes, x, {"f": f}, linewidth=0.9)
+    smooth = (x - GOAL) ** 2 / 2 + STD**2 / 2
+    axes.plot(x, smooth, color=BLACK, linewidth=1.8, linestyle="--", label="F, its mean at $\\sigma$ = 1/2")
+    density = np.exp(-(((x - 1) / STD) ** 2) / 2)
+    axes.fill_between(x, -1.6, -1.6 + 1.4 * density, color=GREEN, alpha=0.4, label="where samples fall, $\\mu$ = 1")
+    _compact(axes)
     return (
-        "Gumbel-softmax gradient for f(y) = y + c y (1 - y) against the temperature. Left: near temperature 0 the mean "
-        f"is close to the exact {exact:.4f}; it moves away as the temperature grows, and for c = 8 it becomes "
-        "negative. Right: the standard deviation grows towards temperature 0."
+        "f is a bowl with its lowest point near 3 and fast waves of height 1 on it. Its mean over samples around mu, "
+        "dashed, is the bowl alone, a little higher."
     )
 
 
 @lesson.figure(
-    "Derivatives through chaos",
-    "doublings $T$",
-    "variance of one estimate",
+    "Samples for an error of 10%",
+    "doublings T",
+    "samples",
+    size=(5.6, 2.8),
+    legend=_legend("upper left"),
     yscale="log",
-    ylim=(1e-2, 1e7),
-    legend="upper left",
+    ylim=(1, 1e8),
 )
-def plot_chaos(axes, *, mean: float | int = 1.0, std: float | int = 0.5, most: int = 10, samples: int = 4000):
-    """Draw both variances against the number of angle doublings, measured and exact."""
-    generator = torch.Generator().manual_seed(0)
-    noise = torch.randn(samples, 1, generator=generator, dtype=torch.float64)
-    center = torch.tensor([mean], dtype=torch.float64)
-    times = np.arange(most + 1)
-    exact = np.array([cosine_variances(frequency=2.0**t, mean=mean, std=std) for t in times])
-    measured = []
-    for t in times:
-        f = lambda x, t=int(t): doublings(x, times=t)  # noqa: E731
-        found = [estimate(f, center, std=std, noise=noise) for estimate in (score_gradients, pathwise_gradients)]
-        measured.append([float(values.var()) for values in found])
-    looks = (("score function", 1, RED, "o"), ("reparameterised", 0, BLUE, "D"))
-    for column, (name, place, color, marker) in enumerate(looks):
-        lines(axes, times, {f"{name}, exact": exact[:, column]}, first=place)
-        points = np.array(measured)[:, column]
-        axes.plot(times, points, marker, color=color, fillstyle="none", label=f"{name}, measured")
+def plot_samples(axes):
+    """Draw how many samples bring the standard error to a tenth of the gradient."""
+    times = (None, *range(3, 9))
+    found, needed = [bowl_moments(t) for t in times], {}
+    for name, color, marker, style in (("path", BLUE, "D", "-"), ("score", RED, "o", "--")):
+        needed[name] = [one[name] / (0.1 * one["gradient"]) ** 2 for one in found]
+        axes.plot(range(3, 9), needed[name][1:], color=color, marker=marker, linestyle=style, markersize=5,
+                  label=name if name == "path" else "score, best constant baseline")  # fmt: skip
+        axes.plot([2], needed[name][:1], color=color, marker=marker, linestyle="", markersize=5, label="_")
+    axes.set_xticks(range(2, 9), ["none", *map(str, range(3, 9))])
+    _compact(axes)
     return (
-        f"Variance against the number T of angle doublings, logarithmic: the score function's stays near "
-        f"{exact[-1, 0]:.0f}, the reparameterised one starts below it, crosses it at T = 1 to 2 and then grows "
-        f"fourfold with every doubling, to {exact[-1, 1]:.0f} at T = {most}."
+        "Samples after which the standard error is a tenth of the gradient, logarithmic: without waves "
+        f"{needed['path'][0]:.0f} for the path and {needed['score'][0]:.0f} for the score; with them the score needs at "
+        f"most {max(needed['score']):.0f}, and the path's number grows fourfold with each T, to {needed['path'][-1]:,.0f} "
+        f"at 8."
     )
+
+
+# The closing experiment
+
+MAP_K, MAP_T = (1, 4, 16, 64, 256), (3, 4, 5, 6, 7, 8)
+
+
+def stored_distances(arm: str, dimension: int, doublings: int) -> list[float]:
+    """Return the stored distances of an arm at its best step size, twenty seeds."""
+    return measured("walks", f"{arm}, k = {dimension}, T = {doublings}")["distances"]
+
+
+def distance_ratios() -> np.ndarray:
+    """Return the mean distance of the path over that of the score function, T by row and k by column."""
+    mean = lambda arm, k, t: np.mean(stored_distances(arm, k, t))  # noqa: E731
+    return np.array([[mean("path", k, t) / mean("score", k, t) for k in MAP_K] for t in MAP_T])
+
+
+def border(doublings: int) -> float:
+    """Return the dimension at which both arms end equally far, from the stored run, log-linear between its dimensions.
+
+    Raises:
+        ValueError: one arm leads at all dimensions of the stored run.
+    """
+    logs = np.log(distance_ratios()[MAP_T.index(doublings)])
+    place = next((i for i in range(len(MAP_K) - 1) if logs[i] > 0 >= logs[i + 1]), None)
+    if place is None:
+        raise ValueError(f"at T = {doublings} one arm leads at all dimensions of the stored run")
+    share = logs[place] / (logs[place] - logs[place + 1])
+    return float(np.exp(np.log(MAP_K[place]) * (1 - share) + np.log(MAP_K[place + 1]) * share))
+
+
+@lesson.figure(
+    ["who ends nearer, and how many times", "k = 64 coordinates"],
+    ["coordinates k", "doublings T"],
+    ["doublings T", "mean distance from the goal"],
+    size=(7.6, 3.2),
+    grid=(1, 2),
+    legend=[None, _legend("upper left")],
+    yscale=["linear", "log"],
+    ylim=[None, (0.1, 6)],
+    subplots={"width_ratios": [1.15, 1]},
+)
+def plot_map(left, right_):
+    """Draw the stored run: the ratio of distances over dimension and waves, and the distances at k = 64."""
+    ratios = distance_ratios()
+    left.imshow(-np.log2(ratios), cmap="RdBu", vmin=-5, vmax=5, origin="lower", aspect="auto")
+    for row, of_t in enumerate(ratios):
+        for column, ratio in enumerate(of_t):
+            left.text(column, row, f"{max(ratio, 1 / ratio):.1f}", ha="center", va="center", fontsize=8.5,
+                      color="white" if abs(math.log2(ratio)) > 3 else BLACK)  # fmt: skip
+            if row and (ratio > 1) != (ratios[row - 1, column] > 1):
+                left.plot(
+                    [column - 0.5, column + 0.5], [row - 0.5] * 2, color=BLACK, linewidth=2.5, linestyle="-", label="_"
+                )
+            if column and (ratio > 1) != (of_t[column - 1] > 1):
+                left.plot(
+                    [column - 0.5] * 2, [row - 0.5, row + 0.5], color=BLACK, linewidth=2.5, linestyle="-", label="_"
+                )
+    left.set_xticks(range(len(MAP_K)), map(str, MAP_K))
+    left.set_yticks(range(len(MAP_T)), map(str, MAP_T))
+    right_.set_yticks([0.1, 0.2, 0.5, 1, 2, 5], ["0.1", "0.2", "0.5", "1", "2", "5"])
+    right_.minorticks_off()
+    looks = (("path", BLUE, "-", "D"), ("score", RED, "--", "o"), ("mix", BLACK, ":", "s"))
+    for name, color, style, marker in looks:
+        ends = np.array([stored_distances(name, 64, t) for t in MAP_T])
+        right_.plot(MAP_T, ends.mean(1), color=color, linestyle=style, marker=marker, markersize=4, label=name)
+        right_.fill_between(MAP_T, ends.min(1), ends.max(1), color=color, alpha=0.15, linewidth=0)
+    _compact(left, right_)
+    return (
+        "Left, the ratio of the two mean distances: red where the score function ends nearer, blue where the path does; the "
+        "black line parts them. Right, mean and range of twenty seeds at k = 64, with the mix of both."
+    )
+
+
+def live_walk(arm: str, dimension: int, doublings: int, *, seed: int = 100) -> np.ndarray:
+    """Walk once more, at the stored step size and with a seed that the stored run did not use; return all distances."""
+    size = measured("walks", f"{arm}, k = {dimension}, T = {doublings}")["step size"]
+    return walk(arm, dimension=dimension, doublings=doublings, step_sizes=[size], seed=seed)[:, 0].numpy()
+
+
+def rival_table() -> Markdown:
+    """Return all arms of the stored run at its three places."""
+    names = ("path", "path, falling", "path, derivatives clipped", "path, mean clipped", "score", "score, falling",
+             "score, antithetic pairs", "score, no baseline", "mix")  # fmt: skip
+    places = ((1, 8), (64, 4), (256, 3))
+    rows = []
+    for name in names:
+        row = []
+        for k, t in places:
+            ends = stored_distances(name, k, t)
+            row.append(f"{np.mean(ends):.2f} ({min(ends):.2f} to {max(ends):.2f})")
+        rows.append((name, *row))
+    return markdown_table(("arm", *(f"k = {k}, T = {t}" for k, t in places)), rows)
 
 
 # The pendulum of "In practice"
@@ -335,77 +460,119 @@ def episode_noise(generator: torch.Generator, *, steps: int = 60, episodes: int 
     return noise, 0.05 * torch.randn(episodes, generator=generator, dtype=torch.float64)
 
 
-def learn_to_balance(seed: int, *, updates: int = 60) -> list[float]:
-    """REINFORCE with returns to go and leave-one-out baselines; mean episode length before each update."""
-    generator = torch.Generator().manual_seed(seed)
-    gains = torch.zeros(2, dtype=torch.float64, requires_grad=True)
-    optimizer = torch.optim.Adam([gains], lr=0.3, maximize=True)
-    lengths = []
-    for _ in range(updates):
-        alive, scores = balance(gains.detach(), *episode_noise(generator))
-        to_go = alive.flip(0).cumsum(0).flip(0)
-        advantage = torch.stack([row - leave_one_out(row) for row in to_go])
-        gains.grad = (advantage[:, None] * scores).sum(0).mean(1)
-        optimizer.step()
-        lengths.append(float(alive.sum(0).mean()))
-    return lengths
+# Explorers
 
 
-@lesson.figure(
-    "A pendulum learns to stand",
-    "update",
-    "steps before the fall",
-    ylim=(0, 65),
-    legend={"loc": "lower right", "ncols": 2},
-    example=lambda: {seed: learn_to_balance(seed) for seed in range(4)},
-)
-def plot_balance(axes, lengths: Mapping[int, Sequence[float]]):
-    """Draw the mean episode length against the update, one curve a seed."""
-    lines(axes, None, {f"seed {seed}": curve for seed, curve in lengths.items()})
-    axes.axhline(60, color=BLACK, linewidth=1, linestyle=":")
-    first, last = ([curve[i] for curve in lengths.values()] for i in (0, -1))
-    return (
-        f"Mean episode length against the update for {len(lengths)} seeds: all curves rise from about "
-        f"{np.mean(first):.0f} steps to {np.mean(last):.0f} of 60 and stay there."
+@lesson.explorer
+class BanditExplorer(Explorer):
+    """Learners of the bandit: a constant, a step size, and what is taken off the payment."""
+
+    title = "One hundred learners in front of five arms"
+    summary = (
+        "Probability of the best arm against the pulls, for the first 20 of 100 learners: blue where the learner ends on "
+        "the best arm, orange where it does not. The bars count all 100."
     )
+    step_size = Slider("step size", "η", "How far one pull moves the logits", 0.1, 0.01, 0.3, 0.01)
+    added = Slider("added constant", "c", "Added to every payment, of every arm", 0, -10, 10, 1)
+    pulls = Slider("pulls", "", "How often each learner pulls", 1000, 200, 3000, 200)
+    baseline = Choice(
+        "subtract", "What is taken off each payment before it teaches", NO_BASELINE, (NO_BASELINE, RUNNING_MEAN)
+    )
+    together = ("added", "step_size")
+    size = (8.0, 3.2)
+    strip_scale = 0.58
+    dpi = 100
+    continuous = False
+    shown = 20
+    layout = panels(
+        ["20 learners", "all 100"],
+        ["pull", "most pulls"],
+        ["probability of the best arm", "learners"],
+        grid=(1, 2),
+        legend=None,
+        subplots={"width_ratios": [1.5, 1]},
+        xlim=[(0, 3000), (-0.6, 2.6)],
+        ylim=[(-0.03, 1.03), (0, 112)],
+        xticks=[None, [0, 1, 2]],
+    )
+
+    def compute(self, *, step_size, added, pulls, baseline):
+        """Return 20 curves, drawn in the colour of their end, and three counts."""
+        history = remembered(float(added), baseline == RUNNING_MEAN, round(step_size, 2), pulls)
+        final, curves = history[-1], history[::20, : self.shown, -1].T.numpy()
+        time, nothing = 20.0 * np.arange(curves.shape[1]), ([], [])
+        best, worse = found(final), failed(final)
+        return {
+            "right": [(time, curve) if curve[-1] > 0.5 else nothing for curve in curves],
+            "wrong": [nothing if curve[-1] > 0.5 else (time, curve) for curve in curves],
+            "bars": [([place] * 2, [0, height]) for place, height in enumerate((best, worse, LEARNERS - best - worse))],
+            "counts": (best, worse),
+            "settings": (step_size, added, pulls, baseline),
+        }
+
+    def draw(self, left, right_):
+        """Draw the lines that move, and three bars."""
+        _compact(left, right_)
+        right_.set_xticks([0, 1, 2], ["best", "worse", "none"])
+        plain = {"linewidth": 0.9, "linestyle": "-"}
+        return {
+            "right": [left.plot([], [], color=BLUE, **plain)[0] for _ in range(self.shown)],
+            "wrong": [left.plot([], [], color=RED, **plain)[0] for _ in range(self.shown)],
+            "bars": [
+                right_.plot([], [], color=color, linewidth=22, linestyle="-", solid_capstyle="butt")[0]
+                for color in (BLUE, RED, "#999999")
+            ],
+        }
+
+    def words(self, state):
+        """Count the learners at the end."""
+        step_size, added, pulls, baseline = state["settings"]
+        best, worse = state["counts"]
+        return (
+            f"Step size {step_size:.2f}, {added} added to every payment, {baseline} subtracted: after {pulls:,} pulls "
+            f"{best} of 100 learners pull the best arm more often than not, {worse} a worse arm, {LEARNERS - best - worse} "
+            f"none of them."
+        )
 
 
 @lesson.explorer
 class EstimatorExplorer(Explorer):
-    """Histograms and running means of score and reparameterised estimates from the same samples."""
+    """Histograms and running means of score and path estimates from the same samples."""
 
     title = "Two estimators of one gradient"
     summary = (
         "Left: share of the single-sample estimates in each bin of width 1, on a logarithmic axis; the first and last "
         "bin collect everything beyond. Right: mean of the first n estimates against n, and the exact gradient."
     )
-    std = Slider("standard deviation", "σ", "Spread of x around the mean", 1.0, 0.2, 2.0, 0.05)
+    std = Slider("standard deviation", "σ", "Spread of x around the mean", 0.5, 0.1, 2.0, 0.05)
     mean = Slider("mean", "μ", "The gradient is taken with respect to this parameter", 1.0, -2.0, 2.0, 0.1)
     baseline = Slider(
         "baseline",
         "b",
-        "Constant subtracted from f(x) in the score estimate; the other estimate has none",
+        "Constant subtracted from f(x) in the score estimate; the path has none",
         default=0.0,
         minimum=-5.0,
         maximum=15.0,
         step=0.5,
     )
     samples = Slider("number of samples", "n", "How many estimates are drawn", 500, 20, 2000, 20)
-    function = Choice("function f", "What is averaged: smooth, a jump at 0, or a fast wave", "x²", tuple(FUNCTIONS))
+    function = Choice("function f", "What is averaged: smooth, a jump at 0, or waves", "bowl", tuple(FUNCTIONS))
     together = ("mean", "baseline")
-    size = (9.0, 4.0)
+    size = (8.0, 3.2)
+    strip_scale = 0.58
+    dpi = 100
     edges = np.arange(-20.0, 21.0)
     least, most_drawn = 2e-4, 8.0
     layout = panels(
-        ["Distribution of the estimates", "Running mean, same lines"],
+        ["single estimates", "running means"],
         ["estimate from one sample", "samples averaged"],
         ["share of samples", "mean of the estimates"],
         grid=(1, 2),
         xlim=[(-20, 20), (1, 2000)],
-        ylim=[(least, 60), (-most_drawn, most_drawn)],
+        ylim=[(least, 3000), (-most_drawn, most_drawn)],
         xscale=["linear", "log"],
         yscale=["log", "linear"],
-        legend=[{"loc": "upper left", "fontsize": 8}, None],
+        legend=[_legend("upper left"), None],
     )
 
     def compute(self, *, mean, std, baseline, samples, function):
@@ -420,17 +587,18 @@ class EstimatorExplorer(Explorer):
         return settings | {
             "histograms": [(np.repeat(self.edges, 2)[1:-1], height) for height in outline],
             "means": [(np.arange(1, samples + 1), curve) for curve in drawn],
-            "exact": [([exact, exact], [self.least, 60]), ([1, 2000], [exact, exact])],
+            "exact": [([exact, exact], [self.least, 3000]), ([1, 2000], [exact, exact])],
             "gradient": exact,
             "ends": [float(curve[-1]) for curve in means],
             "spreads": [float(values.std()) for values in found],
         }
 
     def draw(self, left, right):
-        """Draw the score function's and the reparameterised estimate's lines, and the exact gradient, to be moved."""
+        """Draw the lines of score and path, and the exact gradient, to be moved."""
+        _compact(left, right)
         left.set_yticks([1e-3, 1e-2, 1e-1, 1])  # the room above 1 is the legend's
         dotted = {"color": BLACK, "linewidth": 1.2, "linestyle": ":", "label": "exact gradient"}
-        names = ["reparameterised", "score function"]
+        names = ["path", "score"]
         return {
             "histograms": lines(left, [], names)[::-1],
             "means": lines(right, [], names)[::-1],
@@ -444,45 +612,69 @@ class EstimatorExplorer(Explorer):
         opening = (
             f"f = {state['function']}, μ = {state['mean']:g}, σ = {state['std']:g}, baseline "
             f"{state['baseline']:g}: the exact gradient is {state['gradient']:z.3f}. Means of {state['samples']} samples: "
-            f"score function {ends[0]:z.3f} (spread {score:.2f}), reparameterised {ends[1]:z.3f} (spread {pathwise:.2f})."
+            f"score {ends[0]:z.3f} (spread {score:.2f}), path {ends[1]:z.3f} (spread {pathwise:.2f})."
         )
         if state["function"] == "1[x > 0]":
-            return f"{opening} The reparameterised estimate is 0 for every sample: it cannot see the jump."
+            return f"{opening} The path estimate is 0 at every sample: it cannot see the jump."
         ratio = (score / pathwise) ** 2
         if ratio >= 1:
-            return f"{opening} For equal accuracy the score function needs {ratio:.1f} times as many samples here."
-        more = f"{1 / ratio:.1f} times as many samples here."
-        return f"{opening} For equal accuracy the reparameterised estimate needs {more}"
+            return f"{opening} Going by these spreads, the score needs {ratio:,.1f} times as many samples as the path."
+        return f"{opening} Going by these spreads, the path needs {1 / ratio:,.1f} times as many samples as the score."
 
 
-added_constant_prediction = lesson.prediction(
+added_prediction = lesson.prediction(
     "07.P1",
-    "With $\\mu = \\sigma = 1$ and $f(x) = x^2$ the score function estimate has variance 30 and the reparameterised one 4. "
-    "Now take $f(x) = x^2 + 100$: the same gradient, 2. What happens to the two variances?",
+    "Now 10 is added to every payment: the same best arm, by the same lead, the same noise. How many of the 100 learners "
+    "end on a worse arm?",
     {
-        "Neither changes": "True for the reparameterised gradient, which sees f' alone. The score estimate multiplies "
-        "the 100 by z/σ before it averages out.",
-        "The score function's explodes, the other stays": "The score estimate holds 100 · z/σ, which has mean 0 and "
-        "variance 10,000. The derivative of a constant is 0.",
-        "Both explode": "The reparameterised gradient sees f' alone, and a constant has none.",
+        "None": "The average of what a pull teaches is the same. But a single pull now says: more of this arm, whatever it "
+        "was.",
+        "About 10": "So it would be with 2 or 3 added. With 10, each of the first pulls is paid about as well as the best "
+        "arm's, and learners repeat what they happened to draw.",
+        "About 70": right(
+            "Every payment is near 10, so whichever arm is drawn becomes much more likely. Most learners soon draw hardly "
+            "anything else, before they have met the best arm often."
+        ),
+        "All 100": "The best arm still pays 0.75 more than any other, and about 30 learners end on it.",
     },
-    answer="The score function's explodes, the other stays",
-    reveal=plot_added_constant,
+    reveal=plot_added,
 )
 
-chaos_prediction = lesson.prediction(
+wave_prediction = lesson.prediction(
     "07.P2",
-    "$f$ starts at $y = \\cos x$ and applies $y \\to 2y^2 - 1$ eight times. It is smooth, and autograd gives its "
-    "exact derivative. With $\\mu = 1$, $\\sigma = 0.5$, which estimator has the smaller variance?",
+    "On the bowl without waves, 6 samples of the path estimate bring its standard error to a tenth of the gradient; the "
+    "score estimate, with its best constant baseline, needs 209. Now the waves come, with T = 6: $\\cos(64x)$. The "
+    "gradient of $F$ is still -2.00. Who needs how many?",
     {
-        "Reparameterised": "Its estimates are unbiased, and huge: the derivative doubles, typically, with each of the "
-        "eight steps, while f stays between -1 and 1.",
-        "Score function": "f stays between -1 and 1, so the score estimate is at most |z|/σ. The derivative doubles, "
-        "typically, with each of the eight steps.",
-        "About the same": "The derivative of cos(256 x) has size 256; the values of f have size 1.",
+        "Path 6, score 209: the waves average out": "In $F$ they do. A single sample sees the full slope of a wave, or its "
+        "full height.",
+        "Path about 300, score about 50,000": "It is the other way round: the wave's slope is 64 times as large as its "
+        "height, and the score estimate never looks at slopes.",
+        "Path about 50,000, score about 300": right(
+            "The wave adds 64²/2 to the variance of the derivative, and only a few units to that of the score estimate: it "
+            "reads heights, and the wave is 1 high."
+        ),
+        "Both about 50,000": "The path does. But the score estimate reads values of f, and the wave is only 1 high.",
     },
-    answer="Score function",
-    reveal=plot_chaos,
+    reveal=plot_samples,
+)
+
+map_prediction = lesson.prediction(
+    "07.P3",
+    "64 coordinates, waves with T = 4. Each arm walks 200 steps with 16 samples a step, at its best step size. Whose mean "
+    "distance from the goal is smaller at the end?",
+    {
+        "The path's: less than half of the score's": "With 256 coordinates it is. At 64 the score estimate is not that "
+        "noisy yet.",
+        "The score's: less than half of the path's": "With a few coordinates it is. But one value of f now has to serve 64 "
+        "coordinates.",
+        "They differ by less than a third": right(
+            "The place lies near the border: 64 coordinates disturb the score estimate about as much as these waves disturb "
+            "the path."
+        ),
+        "Neither moves": "Noise slows both, but 16 samples a step and 200 steps bring both most of the way.",
+    },
+    reveal=plot_map,
 )
 
 FIGURES = lesson.figures

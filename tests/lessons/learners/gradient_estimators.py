@@ -1,19 +1,29 @@
 """Lesson 07: what learners answer, and what tells them too early."""
 
 import math
+from fractions import Fraction
 
 import torch
 
 GIVES_AWAY = {
-    "07.P1": [r"10,?830", r"baseline \$-100\$", r"10 added", r"(?i)sees f' alone|f'\$ does not change"],
-    "07.P2": [
-        r"(?i)grows fourfold",
-        r"(?i)reparameterised variance is larger",
-        r"(?i)reparameterisation pays",
-        r"(?i)reparameterisation is noisy",
-        r"1 / sigma\^2",
-        r"\\cos\(2\^T",
-    ],
+    "07.P1": [r"(?i)about 70", r"(?i)whichever (arm|it|they)", r"(?i)worse arm, although"],
+    "07.P2": [r"51,206", r"819,206", r"(?i)pays for the slope", r"(?i)grows fourfold"],
+    "07.P3": [r"(?i)\bborder\b", r"4\^T/4", r"(?i)does not notice"],
+}
+
+NEIGHBOURS = {
+    "07.e1": ("worse = [lesson.failed(bandit(10, seed))", "worse = [lesson.failed(bandit(3, seed))"),
+    "07.e2": ("compared = reward - mean if subtract_mean", "compared = reward + mean if subtract_mean"),
+    "07.1": ("(arm == 4).double() - 1 / 5)", "(arm == 4).double())"),
+    "07.2": ("((f + 100) * z).mean()", "(f * z + 100).mean()"),
+    "07.3": ("((f - b) * z).var() for b in grid", "((f - b) * z.abs()).var() for b in grid"),
+    "07.4": ("left_out = (values.sum() - values) / 2", "left_out = values.sum() / 3"),
+    "07.5": ("torch.autograd.grad((x**2).sum(), x)", "torch.autograd.grad((x**2 / 2).sum(), x)"),
+    "07.6": ("pays = ((1 + z) > 0).double()", "pays = (1 + z).abs()"),
+    "07.7": ("added[0] / (a**2 / 2)", "added[0] / a**2"),
+    "07.8": ("[lesson.border(T) / (4**T / 4.25) for", "[lesson.border(T) / (2**T / 4.25) for"),
+    "07.e3": ('over = [mean_end("mix", k, T)', 'over = [mean_end("score", k, T)'),
+    "07.e4": ('mean_end("score, no baseline", 64, 4)', 'mean_end("score, antithetic pairs", 64, 4)'),
 }
 
 
@@ -48,8 +58,40 @@ def case(frequency, mean, std):
     return {"frequency": frequency, "mean": mean, "std": std}
 
 
+def report(w_A, w_B):
+    return {"w_A": w_A, "w_B": w_B}
+
+
 ANSWERS = {
     "07.1": [
+        ("solved", "fractions", report(Fraction(4), Fraction(-4, 3))),
+        ("solved", "rounded", report(4, -1.33)),
+        ("solved", "tensors", report(torch.tensor(4.0), torch.tensor(-4 / 3))),
+        ("as if both were seen", "dF/dp as it stands", report(1, -1)),
+        ("sign of B", "one over the probability", report(1 / 0.25, 1 / 0.75)),
+        ("both signs turned", "a loss", report(-4, 1.33)),
+        ("multiplied by the probabilities", "weighted once more", report(0.25, -0.75)),
+        ("probabilities exchanged", "the other arm's", report(1.33, -4)),
+        ("derivative for the logit", "1 - p and -p", report(1 - 0.25, -0.25)),
+        ("B divided by p", "one probability for both", report(4, -4)),
+        ("wrong", "nothing for B", report(4, 0)),
+        ("malformed", "a list", [4, -4 / 3]),
+    ],
+    "07.4": [
+        ("solved", "exact", (0.25 + 512) * 0.25 / (0.5 + 1 / 32)),
+        ("solved", "the waves alone", 4**5 / 4),
+        ("solved", "a whole number", 241),
+        ("forgot sigma", "Var[f]", 964),
+        ("forgot sigma", "the score without 1/sigma^2, rounded", 980),
+        ("twice too many", "1024 / 2.125", 482),
+        ("wave of variance one", "cosine squared is 1", 124),
+        ("forgot the slope of the wave", "bowl and a wave", 0.353),
+        ("slope not squared", "32 / 2", 7.65),
+        ("root for the square", "standard deviation", 10.65),
+        ("wrong", "two to the T", 32),
+        ("malformed", "a formula", "4^T / 4"),
+    ],
+    "07.2": [
         ("solved", "mu^2 + 3 sigma^2", 1**2 + 3 * 2**2),
         ("solved", "as a tensor", torch.tensor(13.0)),
         ("solved", "as a quotient", (13 / 4) / (1 / 4)),
@@ -67,7 +109,7 @@ ANSWERS = {
         ("wrong", "half way", 9.0),
         ("malformed", "a formula", "mu^2 + 3 sigma^2"),
     ],
-    "07.2": [
+    "07.5": [
         ("solved", "autograd of the surrogate", by_log_prob),
         ("solved", "a loop over z / sigma", by_noise),
         ("solved", "an inner product", lambda x, f, m, s, b: (f - b).dot(x - m) / (s**2 * len(x))),
@@ -109,7 +151,7 @@ ANSWERS = {
         ),
         ("malformed", "not averaged", lambda x, f, m, s, b: (f - b) * (x - m) / s**2),
     ],
-    "07.3": [
+    "07.6": [
         ("solved", "autograd", by_autograd),
         ("solved", "scores averaged", by_scores),
         ("solved", "Jacobian times values", by_jacobian),
@@ -132,7 +174,7 @@ ANSWERS = {
         ("wrong", "off the largest", lambda t, f: t.softmax(0) * (f - f.max())),
         ("malformed", "the expectation", lambda t, f: t.softmax(0) @ f),
     ],
-    "07.4": [
+    "07.3": [
         ("solved", "half the noise", case(4, 0.4, 0.5)),
         ("solved", "a slow wave and much noise", case(1.0, math.pi / 2, 2.0)),
         ("solved", "negative frequency", case(-3, 0.5, 0.5)),
