@@ -23,6 +23,7 @@ PARTS = {
     "mup": ("mup",),
     "rotated": ("rotated",),
     "newton_schulz": ("newton_schulz",),
+    "flat_step": ("flat_step",),
     "attention": (
         "attention",
         "kernelized",

@@ -1,4 +1,4 @@
-"""Orthogonalisation and the Muon step against torch.optim.Muon, Keller's quintic, the cubic and the SVD.
+"""Orthogonalisation and the Muon step against torch.optim.Muon, Jordan's quintic, the cubic and the SVD.
 
 On a CPU: one thread, CPU time, candidates interleaved, ratios inside each round. On a GPU the same candidates by
 wall clock, with a batch of equal matrices against a loop over them.
@@ -15,15 +15,15 @@ from torch.optim._muon import _zeropower_via_newtonschulz
 
 from benchmarks.timing import Spread, interleave
 from course_lib.optimization.muon import Muon
-from course_lib.optimization.newton_schulz import KELLER, orthogonality_error, orthogonalize, polar_factor
+from course_lib.optimization.newton_schulz import JORDAN, orthogonality_error, orthogonalize, polar_factor
 
 BF16, F32 = torch.bfloat16, torch.float32
 STEP_SHAPES = ((512, 512),) * 8 + ((2048, 512),) * 4
 
 
 def torchs(matrix: Tensor) -> Tensor:
-    """What torch.optim.Muon does with a momentum: five steps of Keller's quintic in bfloat16."""
-    return _zeropower_via_newtonschulz(matrix, KELLER, 5, 1e-7)
+    """What torch.optim.Muon does with a momentum: five steps of Jordan's quintic in bfloat16."""
+    return _zeropower_via_newtonschulz(matrix, JORDAN, 5, 1e-7)
 
 
 def svd(matrix: Tensor) -> Tensor:
@@ -45,10 +45,10 @@ def cubic_to_tolerance(matrix: Tensor, tolerance: float = 1e-5) -> Tensor:
         X = torch.addmm(X, gram, X, beta=1.5, alpha=-0.5)
 
 
-keller = partial(orthogonalize, coefficients="keller", norm="frobenius")
+jordan = partial(orthogonalize, coefficients="jordan", norm="frobenius")
 METHODS = {
-    "Keller 5, float32": keller,
-    "Keller 5, bfloat16": partial(keller, compute_dtype=BF16),
+    "Jordan 5, float32": jordan,
+    "Jordan 5, bfloat16": partial(jordan, compute_dtype=BF16),
     "Polar Express 5, float32": orthogonalize,
     "Polar Express 5, bfloat16": partial(orthogonalize, compute_dtype=BF16),
     "cubic 5, float32": partial(orthogonalize, coefficients="cubic"),

@@ -1,6 +1,6 @@
 """Muon: momentum whose matrices are orthogonalised before they become a step (lesson 06).
 
-For a matrix W with gradient G, momentum mu, step size eta and weight decay lambda, one step is (06.12)
+For a matrix W with gradient G, momentum mu, step size eta and weight decay lambda, one step is (06.7)
 
     B <- mu B + (1 - mu) G                      running mean of the gradients
     M  = mu B + (1 - mu) G  or  M = B           with and without Nesterov's look ahead
@@ -32,7 +32,7 @@ MOST_ENTRIES_TO_BATCH = 128 * 128
 
 
 def shape_factor(shape: Sequence[int], adjust_lr_fn: str | None = None) -> float:
-    """Return k, by which a step on a d_out x d_in matrix is multiplied (06.13).
+    """Return k, by which a step on a d_out x d_in matrix is multiplied (06.11).
 
     None or "original": sqrt(max(1, d_out / d_in)). "match_rms_adamw": 0.2 sqrt(max(d_out, d_in)), with which the
     root mean square of a step's entries is that of AdamW's, 0.2 or so. "rms_to_rms": sqrt(d_out / d_in), the step
@@ -92,7 +92,7 @@ def muon_groups(
 class Muon(torch.optim.Optimizer):
     """Muon for matrices, AdamW for the groups with `use_muon=False`.
 
-    With ns_coefficients="keller" and ns_norm="frobenius" the steps are those of `torch.optim.Muon`. The defaults
+    With ns_coefficients="jordan" and ns_norm="frobenius" the steps are those of `torch.optim.Muon`. The defaults
     are closer to UV^T at the same cost (`orthogonalize`). Parameters of more than two dimensions, such as the
     filters of a convolution, are taken as matrices with their first dimension as rows.
 

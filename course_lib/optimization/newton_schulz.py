@@ -6,7 +6,7 @@ matrix goes to U V^T, the orthogonal factor of X = U S V^T, without a singular v
 of coefficients (a, b, c) have names here:
 
 - "cubic", (3 s - s^3) / 2 at every step: converges to 1 for every s in (0, sqrt(3)), slowly where s is small;
-- "keller", one quintic at every step, steep at 0 and never quite at 1 (Keller Jordan et al., 2024);
+- "jordan", one quintic at every step, steep at 0 and never quite at 1 (Keller Jordan et al., 2024);
 - "polar_express", a quintic of its own for every step, each the best for what the steps before it leave
   (Amsel, Persson, Musco and Gower, 2025, arXiv:2505.16932).
 """
@@ -24,7 +24,7 @@ from torch import Tensor
 Quintic = tuple[float, float, float]
 
 CUBIC: Quintic = (1.5, -0.5, 0.0)
-KELLER: Quintic = (3.4445, -4.7750, 2.0315)
+JORDAN: Quintic = (3.4445, -4.7750, 2.0315)
 # The flattest quintic at 1: p(1) = 1, p'(1) = p''(1) = 0. Minimax quintics tend to it as their interval shrinks.
 FLAT: Quintic = (15 / 8, -10 / 8, 3 / 8)
 
@@ -46,7 +46,7 @@ def odd_polynomial(values: Float[Tensor, "*shape"], coefficients: Quintic) -> Fl
 
 
 def minimax_quintic(lower: float | int, upper: float | int) -> tuple[Quintic, float]:
-    """Return the odd quintic closest to 1 on [lower, upper], and its largest error there (06.9).
+    """Return the odd quintic closest to 1 on [lower, upper], and its largest error there (06.5).
 
     The best one errs by the same E, with alternating signs, at four points l < q < r < u, of which q and r are
     extrema of p. Remez' exchange guesses q and r, solves the four linear equations p(x_i) = 1 -+ E for a, b, c
@@ -75,7 +75,7 @@ def minimax_quintic(lower: float | int, upper: float | int) -> tuple[Quintic, fl
 def minimax_composition(
     lower: float | int, steps: int, *, cushion: float | int = 0.0
 ) -> tuple[tuple[Quintic, ...], float]:
-    """Return the quintics p_1, ..., p_T whose composition is closest to 1 on [lower, 1], and its error (06.10).
+    """Return the quintics p_1, ..., p_T whose composition is closest to 1 on [lower, 1], and its error (06.6).
 
     Greedy is optimal: p_1 is the minimax quintic of [l, 1] and maps it onto [1 - E, 1 + E], p_2 is that of the
     new interval, and so on. `cushion` departs from it for the sake of rounding: where l is below cushion times
@@ -125,7 +125,7 @@ def newton_schulz_step(
 
 
 def orthogonality_error(matrix: Float[Tensor, "*batch rows columns"]) -> Float[Tensor, "*batch"]:
-    """||X X^T - I||_F / sqrt(n), with n the shorter side of X: the root mean square of s_i^2 - 1 (06.5)."""
+    """||X X^T - I||_F / sqrt(n), with n the shorter side of X: the root mean square of s_i^2 - 1 (06.2)."""
     short = matrix.mT if matrix.shape[-2] > matrix.shape[-1] else matrix
     values = torch.linalg.svdvals(short.to(torch.promote_types(matrix.dtype, torch.float32)))
     return (values.square() - 1).square().mean(dim=-1).sqrt()
@@ -135,21 +135,21 @@ def orthogonalize(
     matrix: Float[Tensor, "*batch rows columns"],
     steps: int = 5,
     *,
-    coefficients: Literal["polar_express", "keller", "cubic"] | Sequence[Quintic] = "polar_express",
+    coefficients: Literal["polar_express", "jordan", "cubic"] | Sequence[Quintic] = "polar_express",
     norm: Literal["gram", "frobenius"] = "gram",
     compute_dtype: torch.dtype | None = None,
     form: Literal["auto", "plain", "gram"] = "auto",
 ) -> Float[Tensor, "*batch rows columns"]:
-    """Return p_T(... p_1(X)) with X = matrix / norm: near U V^T, by matrix products only (06.5).
+    """Return p_T(... p_1(X)) with X = matrix / norm: near U V^T, by matrix products only (06.2).
 
     The norm is at least the largest singular value, so that all start in [0, 1]:
     "frobenius" is ||M||_F; "gram" is ||M M^T||_F^(1/2), which is never larger, leaves small singular values larger,
-    and costs nothing since M M^T is needed anyway (06.7). "keller" was tuned for "frobenius".
+    and costs nothing since M M^T is needed anyway (06.9). "jordan" was tuned for "frobenius".
     Named coefficients fit any number of steps; of a sequence of (a, b, c) the last is repeated when it is
     shorter than `steps`.
 
     A long matrix can be iterated on its small Gram matrix, "gram", instead of on itself, "plain"; "auto" does
-    so where the longer side is at least 2.5 times the shorter (06.11).
+    so where the longer side is at least 2.5 times the shorter (06.10).
 
     Shapes: any leading dimensions, rows and columns in any order; the shorter side is iterated. The result has
     the dtype of `matrix` and shares no memory with it. `compute_dtype` is that of the products; bfloat16 makes
@@ -194,7 +194,7 @@ def _schedule(coefficients: str | Sequence, steps: int, *, safety: float | int) 
     """Return one (a, b, c) for each step."""
     if coefficients == "polar_express":
         return polar_express(steps, safety=safety)
-    named = {"keller": (KELLER,), "cubic": (CUBIC,)}
+    named = {"jordan": (JORDAN,), "cubic": (CUBIC,)}
     if isinstance(coefficients, str):
         if coefficients not in named:
             raise ValueError(
@@ -237,7 +237,7 @@ def _is_tall(X: Tensor) -> bool:
 
 
 def _gram_matrix(X: Tensor) -> Tensor:
-    """X X^T, or X^T X where that is smaller (06.6)."""
+    """X X^T, or X^T X where that is smaller (06.8)."""
     return X.mT @ X if _is_tall(X) else X @ X.mT
 
 
@@ -259,7 +259,7 @@ def _plain_form(X: Tensor, schedule: Sequence[Quintic], *, gram_norm: bool) -> T
 
 
 def _gram_form(X: Tensor, schedule: Sequence[Quintic], *, gram_norm: bool) -> Tensor:
-    """Iterate on A = X X^T: with Q = a I + b A + c A^2, X becomes Q X and A becomes Q A Q (06.11).
+    """Iterate on A = X X^T: with Q = a I + b A + c A^2, X becomes Q X and A becomes Q A Q (06.10).
 
     Only the product P of the factors Q meets the long X. But the Gram matrix of small singular values is lost
     in the rounding of A, and a step multiplies what it takes for one by up to a^2. So before such an error can

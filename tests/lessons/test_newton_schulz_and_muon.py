@@ -1,5 +1,7 @@
-"""What the curves of lesson 06 are."""
+"""What the pictures of lesson 06 show, what its explorer says, and how its facts are learned."""
 
+import re
+import statistics
 from functools import cache
 
 import numpy as np
@@ -7,18 +9,19 @@ import pytest
 import torch
 
 from course_lib.lessons import newton_schulz_and_muon as lesson
+from course_lib.lessons.newton_schulz_and_muon import facts
+from course_lib.measured import measured
+from course_lib.optimization.muon import Muon
 from course_lib.optimization.newton_schulz import (
     CUBIC,
-    KELLER,
+    JORDAN,
     minimax_composition,
     minimax_quintic,
-    odd_polynomial,
     orthogonality_error,
     orthogonalize,
     polar_express,
 )
-from course_lib.teaching.style import text_alternative
-from tests.drawing import assert_legend, assert_line, line_labelled
+from tests.drawing import assert_line, line_labelled
 
 
 @cache
@@ -30,89 +33,187 @@ def numbers(line):
     return np.asarray(line.get_ydata(), dtype=float)
 
 
-def test_the_question_shows_five_steps_of_each_family():
-    axes = figure("question").axes[0]
-    values = lesson.harmonic(64) / lesson.harmonic(64).norm()
-    assert_line(line_labelled(axes, "gradient, scaled to norm 1"), np.arange(1, 65), values)
-    for family, quintics in (
-        ("cubic", [CUBIC] * 5), ("Keller", [KELLER] * 5), ("Polar Express", polar_express(5)),
+def repeated(values, quintics):
+    for a, b, c in quintics:
+        values = a * values + b * values**3 + c * values**5
+    return values
+
+
+def spectrum():
+    f = np.arange(1, 65) ** -1.5
+    return f / np.linalg.norm(f)
+
+
+def test_the_memory_s_gradient_has_the_frequencies_as_singular_values():
+    G = lesson.memory_gradient()
+    assert torch.linalg.svdvals(G).numpy() == pytest.approx(spectrum(), abs=1e-12)
+    keys, values = facts.keys_and_values(0)
+    W = torch.zeros(64, 64, dtype=torch.float64, requires_grad=True)
+    (facts.frequencies() * (W @ keys - values).square().sum(0)).sum().mul(0.5).backward()
+    assert torch.allclose(W.grad / W.grad.norm(), G, atol=1e-12)
+
+
+def test_three_steps_of_both_recipes():
+    axes = figure("three_steps").axes[0]
+    for label, recipe in (
+        ("before", []), ("one cubic, 3 times", [CUBIC] * 3), ("changing, 3 steps", polar_express(6)[:3]),
     ):  # fmt: skip
-        expected = values
-        for quintic in quintics:
-            expected = odd_polynomial(expected, quintic)
-        assert_line(line_labelled(axes, f"five steps, {family}"), np.arange(1, 65), expected)
+        assert_line(line_labelled(axes, label), np.arange(1, 65), repeated(spectrum(), recipe))
 
 
-def test_orbits_of_the_cubic_end_where_the_caption_says():
-    axes = figure("orbits").axes[0]
-    ends = {}
-    for start in lesson.STARTS:
-        orbit = numbers(line_labelled(axes, f"$s_0$ = {start:g}"))
-        assert orbit[0] == start
-        np.testing.assert_allclose(orbit[1:], (3 * orbit[:-1] - orbit[:-1] ** 3) / 2, atol=1e-12)
-        ends[start] = round(orbit[-1], 2)
-    assert ends == {0.05: 1, 0.5: 1, 1.7: 1, 1.75: -1, 2.0: -1, 2.2: 1}
+def test_the_race_is_that_of_the_matrices_at_the_same_number_of_products():
+    axes = figure("race").axes[0]
+    G = lesson.memory_gradient()
+    quintics, cubic = axes.lines[:2]
+    assert numbers(cubic)[0] == numbers(quintics)[0] == pytest.approx(float(orthogonality_error(G)))
+    assert list(quintics.get_xdata()) == list(range(0, 19, 3))
+    assert list(cubic.get_xdata()) == list(range(0, 19, 2))
+    for line, recipe in ((quintics, polar_express(6)), (cubic, [CUBIC] * 9)):
+        for steps in range(1, len(recipe) + 1):
+            found = orthogonalize(G, steps, coefficients=recipe[:steps], norm="frobenius")
+            assert numbers(line)[steps] == pytest.approx(float(orthogonality_error(found)), rel=1e-6)
+
+
+def test_the_climb_is_that_of_the_cubic():
+    lines = figure("climb").axes[0].lines[:7]
+    for steps, line in zip(range(0, 19, 3), lines, strict=True):
+        assert_line(line, np.arange(1, 65), repeated(spectrum(), [CUBIC] * steps))
+
+
+def test_jordan_s_quintic_stays_restless_and_the_cubic_arrives():
+    near, error = figure("restless").axes
+    x, y = near.lines[2].get_data()
+    for k in range(0, len(x) - 1):  # a move up or down to the curve, or across to the diagonal
+        assert x[k] == x[k + 1] or y[k] == y[k + 1]
+    s = 0.9
+    for _ in range(40):
+        s = repeated(s, [JORDAN])
+    assert y[-1] == pytest.approx(s)
+    cubic, jordan = (numbers(line_labelled(error, name)) for name in ("cubic", "Jordan's quintic"))
+    assert jordan[5:].min() > 0.3
+    assert cubic[20] < 1e-3 < jordan[5] < cubic[12]
 
 
 def test_the_best_quintic_touches_its_band_four_times():
     axes = figure("quintic").axes[0]
     _, error = minimax_quintic(0.1, 1)
-    touched = numbers(line_labelled(axes, "error $E$, signs alternate"))
+    touched = numbers(line_labelled(axes, "four points"))
     np.testing.assert_allclose(touched - 1, error * np.array([-1, 1, -1, 1]), atol=1e-9)
-    best = line_labelled(axes, "best on [0.1, 1]")
+    best = line_labelled(axes, "best quintic")
     x = np.asarray(best.get_xdata())
-    inside = numbers(best)[(x >= 0.1) & (x <= 1)]
-    assert abs(inside - 1).max() <= error + 1e-9
+    assert abs(numbers(best)[(x >= 0.1) & (x <= 1)] - 1).max() <= error + 1e-9
 
 
 def test_the_composition_closes_in():
     left, right = figure("composition").axes
-    assert_legend(left, [f"step {t}" for t in range(1, 6)])
-    worst = [abs(numbers(line) - 1).max() for line in left.lines]
-    assert worst == pytest.approx([minimax_composition(1e-3, t)[1] for t in range(1, 6)], abs=2e-3)
-    assert [numbers(bar).tolist() for bar in right.lines[1:6]] == [
-        pytest.approx([1 - error, 1 + error], abs=2e-3) for error in worst
-    ]
+    quintics, _ = minimax_composition(1e-3, 6)
+    for steps, line in enumerate(left.lines[:7]):
+        assert_line(line, np.arange(1, 65), repeated(spectrum(), quintics[:steps]))
+    for steps, bar in enumerate(right.lines[1:7], start=1):
+        error = minimax_composition(1e-3, steps)[1]
+        assert numbers(bar).tolist() == pytest.approx([1 - error, 1 + error], abs=2e-3)
 
 
-def test_the_ellipse_becomes_a_circle():
-    last = [axes.lines[1].get_xydata() for axes in figure("ellipses").axes]
-    lengths = [np.linalg.norm(points, axis=1) for points in last]
-    for steps, length in zip((0, 2, 4, 8), lengths, strict=True):
-        s = torch.tensor(0.14, dtype=torch.float64)
-        for _ in range(steps):
-            s = odd_polynomial(s, CUBIC)
-        assert length.min() == pytest.approx(float(s), abs=1e-6)
-    assert lengths[-1].min() > 0.9
+def test_batches_hold_what_was_drawn():
+    for axes, batch in zip(figure("batches").axes, (16, 1024), strict=True):
+        dots = axes.lines[1]
+        drawn = numbers(dots) * batch
+        assert drawn == pytest.approx(drawn.round(), abs=1e-9)
+        assert drawn.sum() == pytest.approx(batch)
+        assert f"{64 - len(drawn)} of 64 are 0" in [text.get_text() for text in axes.texts]
 
 
-@pytest.mark.parametrize("panel", [0, 1])
-def test_errors_are_those_of_the_matrices(panel):
-    axes = figure("errors").axes[panel]
-    assert_legend(figure("errors").axes[0], list(lesson.CURVES))
-    name, values = list(lesson.spectra().items())[panel]
-    assert axes.get_title() == name
-    matrix = torch.diag(values)
-    for label, (family, norm, *_) in lesson.CURVES.items():
-        name = family.lower().replace(" ", "_")
-        drawn = numbers(line_labelled(axes, label))
-        for steps in (1, 5):
-            found = orthogonalize(matrix, steps, coefficients=name, norm=norm)
-            assert drawn[steps - 1] == pytest.approx(float(orthogonality_error(found)), rel=1e-6)
-    best, keller = (numbers(line_labelled(axes, n)) for n in ("Polar Express, Gram norm", "Keller"))
-    assert best[4] < 0.2 < 0.3 < keller[4]
-    assert best[-1] == 1e-8
-    assert keller[-1] > 0.3
+def arm_losses(arm, batch):
+    return measured("flat_step", f"{arm}, batch {batch}")["losses"]
 
 
-def test_only_the_gram_matrix_computed_once_runs_away():
-    axes = figure("gram").axes[0]
-    assert_legend(axes, ["plain form", "Gram form, once and for all", "Gram form, computed anew"])
-    plain, once, anew = (numbers(line) for line in axes.lines[:3])
-    assert plain.max() < 2.1
-    assert anew.max() < 2.1
-    assert once[2] < 2.1 < once[4]
-    assert once[5] > 1e6
+def test_the_stored_losses_are_drawn_and_in_the_table():
+    lines = figure("flatness").axes[0].lines
+    dots = sorted(sorted(numbers(line)) for line in lines if len(line.get_xdata()) == 20)
+    arms = [arm for arm in facts.ARMS if arm not in (facts.QUINTICS, facts.MOMENTUM)]
+    assert dots == sorted(sorted(arm_losses(arm, batch)) for arm in arms for batch in (16, 64, 256))
+    means = [numbers(line) for line in lines if len(line.get_xdata()) == len(arms)]
+    for batch, mean in zip((16, 64, 256), means, strict=True):
+        assert mean.tolist() == pytest.approx([statistics.mean(arm_losses(arm, batch)) for arm in arms])
+    rows = [row.split("|")[1:-1] for row in lesson.stored_table().data.splitlines()[2:]]
+    assert [row[0].strip() for row in rows] == list(facts.ARMS)
+    for row in rows:
+        for cell, batch in zip(row[1:], ("16", "64", "256", "1024", "all"), strict=True):
+            mean = statistics.mean(arm_losses(row[0].strip(), batch))
+            assert float(cell.split("(")[0]) == pytest.approx(mean, abs=6e-6)
+
+
+def test_every_best_rate_and_momentum_lies_inside_what_was_tried():
+    for arm in facts.ARMS:
+        for batch in ("16", "64", "256", "1024", "all"):
+            found = measured("flat_step", f"{arm}, batch {batch}")
+            low, high = found["chosen among rates"]
+            assert low < found["rate"] < high
+            assert found["momentum"] < 0.98  # no momentum at all is an end that nothing lies beyond
+
+
+def test_only_seeds_that_chose_nothing_are_reported():
+    found = measured("flat_step", "6 cubic steps, batch 64")
+    drawn = facts.shares(range(10, 30), 64)
+    again = facts.loss(facts.train("6 cubic steps", drawn, [found["rate"]], momentum=found["momentum"]))
+    assert again[:, 0].tolist() == pytest.approx(found["losses"], rel=1e-3, abs=2e-7)
+
+
+@pytest.mark.parametrize(
+    "arm", ["0 cubic steps", "3 cubic steps", facts.EXACT, facts.QUINTICS, facts.MOMENTUM]
+)
+def test_64_numbers_are_followed_as_the_matrix_goes(arm, monkeypatch):
+    monkeypatch.setattr(facts, "STEPS", 12)
+    drawn = facts.shares([3], 64)
+    rate = 8.0 if arm == facts.MOMENTUM else 0.2
+    W = facts.train_matrix(arm, drawn[0], rate, momentum=0.5, seed=3)
+    keys, values = facts.keys_and_values(3)
+    remaining = facts.train(arm, drawn, [0.01, rate], momentum=0.5)[0, 1]
+    diagonal = values.T @ (W @ keys - values)
+    assert torch.allclose(diagonal, remaining.diag(), atol=1e-8)
+
+
+def test_the_matrix_goes_as_with_muon(monkeypatch):
+    """The library's optimiser takes these steps, with momentum, Nesterov's look ahead and five of Jordan's quintics."""
+    monkeypatch.setattr(facts, "STEPS", 8)  # steep quintics multiply rounding from step to step
+    drawn = facts.shares([4], 256)[0]
+    wanted = facts.train_matrix(facts.QUINTICS, drawn, 0.1, momentum=0.5, seed=4)
+    keys, values = facts.keys_and_values(4)
+    W = torch.zeros(64, 64, dtype=torch.float64, requires_grad=True)
+    optimizer = Muon(
+        [W], lr=0.1, momentum=0.5, weight_decay=0.0, compute_dtype=torch.float64,
+        ns_coefficients="jordan", ns_norm="frobenius",
+    )  # fmt: skip
+    for t, share in enumerate(drawn):
+        optimizer.param_groups[0]["lr"] = 0.1 * (1 - t / 8)
+        W.grad = ((W.detach() @ keys - values) * share) @ keys.T
+        optimizer.step()
+    assert torch.allclose(W.detach(), wanted, atol=1e-8)
+
+
+def test_shares_are_those_of_a_sampler():
+    drawn = facts.shares([0, 1], 1024)
+    assert drawn.shape == (2, 50, 64)
+    assert torch.allclose(drawn.sum(-1), torch.ones(2, 50, dtype=torch.float64))
+    assert not torch.equal(drawn[0], drawn[1])
+    assert torch.allclose(drawn.mean((0, 1)), facts.frequencies(), atol=0.005)
+
+
+def test_what_is_never_drawn_is_a_floor_of_the_loss():
+    for batch in (16, 64):
+        floor = lesson.never_drawn(batch)
+        expected = float((facts.frequencies() * (1 - facts.frequencies()) ** (50 * batch)).sum())
+        assert floor == pytest.approx(expected, rel=0.35)
+        assert all(statistics.mean(arm_losses(arm, batch)) > floor for arm in facts.ARMS)
+
+
+def test_the_gram_matrix_computed_once_runs_away():
+    X = lesson.with_singular_values(lesson.harmonic(128), 128, 512)
+    start = X / torch.linalg.matrix_norm(X @ X.T).sqrt()
+    exact = lesson.gram_once(start, polar_express(5))
+    assert torch.allclose(exact, orthogonalize(X, form="plain"), atol=1e-6)
+    once = lesson.gram_once(start.bfloat16(), polar_express(5)).double()
+    assert float(torch.linalg.matrix_norm(once, ord=2)) > 1000
 
 
 def table_lines():
@@ -135,40 +236,31 @@ def test_times_below_the_decompositions_are_bold():
         assert bold == [value is not None and value < 0.95 for value in row[:3]]
 
 
-def test_rare_facts_are_known_to_muon_only():
-    axes = figure("memory").axes[0]
-    rare = {name: numbers(line_labelled(axes, name))[40:] for name in lesson.OPTIMIZERS}
-    assert rare["Muon"].max() < 0.2
-    assert all(rare[name].min() > 0.4 for name in rare if name != "Muon")
-    assert "Muon misses all alike" in text_alternative(figure("memory"))
+@pytest.mark.parametrize(("start", "ends"), [(0.05, 1), (1.7, 1), (1.8, -1), (2.0, -1), (2.15, 1), (2.22, 1)])
+def test_the_explorer_says_where_the_path_of_the_cubic_ends(start, ends):
+    words = lesson.CobwebExplorer().frame(start=start, steps=20)[1]
+    assert float(re.search(r"ends at (-?[\d.]+);", words)[1]) == pytest.approx(ends, abs=0.01)
 
 
-def test_gradient_descent_solves_equal_frequencies_in_its_first_step():
-    seen = lesson.frequencies(skewed=False)
-    assert float(lesson.misses("gradient descent", 64.0, seen, steps=1).max()) < 1e-9
-    assert float(seen.sum()) == pytest.approx(1)
+def test_the_first_task_takes_ten_steps():
+    explorer = lesson.CobwebExplorer()
+    ends = [explorer.compute(steps=n, start=0.01, a=1.5, b=-0.5, c=0.0)["end"] for n in (9, 10)]
+    assert ends[0] < 0.5 < ends[1]
 
 
-@pytest.mark.parametrize("family", lesson.FAMILIES)
-def test_the_explorer_says_what_it_draws(family):
-    explorer = lesson.SingularValueExplorer()
-    state = explorer.compute(smallest=-3.0, steps=5, family=family)
-    expected = lesson.compose(torch.tensor([1e-3, 1.0], dtype=torch.float64), lesson.schedule(family, 5))
-    assert state["reached"] == pytest.approx(float(expected[0]))
-    (places, highest), (_, lowest) = state["highest"], state["lowest"]
-    nearby = lesson.compose(torch.from_numpy(places), lesson.schedule(family, 5)).numpy()
-    assert (lowest <= nearby + 0.01).all()
-    assert (nearby <= highest + 0.01).all()
-    ends = np.array([orbit[-1] for _, orbit in state["orbits"]])
-    assert ends[[0, -1]] == pytest.approx(expected.numpy())
-    assert state["low"] <= ends.min() + 0.02
+@pytest.mark.parametrize("settings", [(1.5, -0.5, 0.0), (3.45, -4.75, 2.05), (4.0, 0.0, 3.0)])
+def test_the_explorer_says_what_it_draws(settings):
+    a, b, c = settings
+    explorer = lesson.CobwebExplorer()
+    state = explorer.compute(steps=5, start=0.2, a=a, b=b, c=c)
+    with np.errstate(over="ignore", invalid="ignore"):
+        expected = repeated(spectrum(), [settings] * 5)
     words = explorer.words(state)
-    assert f"the smallest, 0.001, has become {state['reached']:.3g}" in words
-    assert f"between {state['low']:.3g} and {state['high']:.3g}" in words
-
-
-def test_the_explorer_says_when_all_have_arrived_and_when_none_has_started():
-    explorer = lesson.SingularValueExplorer()
-    arrived = explorer.words(explorer.compute(smallest=-2.0, steps=9, family="Polar Express"))
-    assert "all lie within 0.005 of 1" in arrived
-    assert "No step yet" in explorer.words(explorer.compute(smallest=-2.0, steps=0, family="cubic"))
+    if np.nanmax(abs(expected)) < 50 and not np.isnan(expected).any():
+        low, high = re.search(r"lie between (-?[\d.]+) and (-?[\d.]+)\.$", words).groups()
+        assert [float(low), float(high)] == pytest.approx([expected.min(), expected.max()], rel=0.06)
+        assert state["now"][1].numpy() == pytest.approx(abs(expected), abs=1e-9)
+        assert state["end"] == pytest.approx(repeated(0.2, [settings] * 5), abs=1e-9)
+    else:
+        assert "left the picture in part" in words
+    assert "No step yet" in explorer.words(explorer.compute(steps=0, start=0.2, a=a, b=b, c=c))

@@ -16,7 +16,7 @@ from course_lib.optimization import newton_schulz as module
 from course_lib.optimization.newton_schulz import (
     CUBIC,
     FLAT,
-    KELLER,
+    JORDAN,
     LOWER,
     minimax_composition,
     minimax_quintic,
@@ -124,9 +124,9 @@ def test_flops_of_the_left_and_right_form():
 
 def test_polynomials_at_one():
     one = numbers(1)
-    assert float(odd_polynomial(one, KELLER)) == pytest.approx(0.701, abs=1e-12)
+    assert float(odd_polynomial(one, JORDAN)) == pytest.approx(0.701, abs=1e-12)
     assert float(odd_polynomial(one, FLAT)) == 1
-    slopes = [sum(k * power for k, power in zip(p, (1, 3, 5), strict=True)) for p in (CUBIC, KELLER, FLAT)]
+    slopes = [sum(k * power for k, power in zip(p, (1, 3, 5), strict=True)) for p in (CUBIC, JORDAN, FLAT)]
     assert slopes == pytest.approx([0, -0.723, 0], abs=1e-12)
 
 
@@ -200,7 +200,7 @@ def test_five_different_quintics_beat_five_equal_ones():
     worst = {}
     for name, schedule in {
         "composition": minimax_composition(1e-3, 5)[0],
-        "keller": [KELLER] * 5,
+        "jordan": [JORDAN] * 5,
         "cubic": [CUBIC] * 5,
         "flat": [FLAT] * 5,
         "first repeated": [minimax_quintic(1e-3, 1)[0]] * 5,
@@ -240,7 +240,7 @@ every_form = pytest.mark.parametrize("form", ["plain", "gram"])
 
 
 @every_form
-@pytest.mark.parametrize("coefficients", ["polar_express", "keller", "cubic", [CUBIC, FLAT]])
+@pytest.mark.parametrize("coefficients", ["polar_express", "jordan", "cubic", [CUBIC, FLAT]])
 @given(seed=SEEDS, rows=SIZES, columns=SIZES, exponent=st.floats(-5, 0), steps=st.integers(1, 8))
 def test_only_singular_values_change(form, coefficients, seed, rows, columns, exponent, steps):
     short = min(rows, columns)
@@ -250,7 +250,7 @@ def test_only_singular_values_change(form, coefficients, seed, rows, columns, ex
         left * values @ right.T, steps, coefficients=coefficients, norm="frobenius", form=form
     )
     schedule = {
-        "keller": [KELLER] * steps,
+        "jordan": [JORDAN] * steps,
         "cubic": [CUBIC] * steps,
         "polar_express": polar_express(steps),
     }.get(coefficients if isinstance(coefficients, str) else "", [CUBIC, *[FLAT] * steps][:steps])
@@ -261,12 +261,12 @@ def test_only_singular_values_change(form, coefficients, seed, rows, columns, ex
     close(found, left * expected @ right.T, 1e-10 if form == "plain" else 1e-6)
 
 
-@given(SEEDS, SIZES, SIZES, st.sampled_from(["keller", "cubic"]), st.integers(1, 5))
+@given(SEEDS, SIZES, SIZES, st.sampled_from(["jordan", "cubic"]), st.integers(1, 5))
 def test_the_fast_forms_agree_with_the_step_as_it_is_written(seed, rows, columns, name, steps):
     matrix = normal(rows, columns, seed=seed)
     X = matrix / torch.linalg.matrix_norm(matrix)
     for _ in range(steps):
-        X = newton_schulz_step(X, {"keller": KELLER, "cubic": CUBIC}[name])
+        X = newton_schulz_step(X, {"jordan": JORDAN, "cubic": CUBIC}[name])
     for form in ("plain", "gram"):
         found = orthogonalize(matrix, steps, coefficients=name, norm="frobenius", form=form)
         close(found, X, 1e-9)
@@ -322,8 +322,8 @@ def test_five_bfloat16_steps_reach_an_error_of_a_fifth(spectrum):
     else:
         matrix = (basis(n, n, 3) / torch.arange(1, n + 1) @ basis(n, n, 4).T).float()
     assert float(orthogonality_error(orthogonalize(matrix, compute_dtype=BF16))) <= 0.2
-    keller = orthogonalize(matrix, coefficients="keller", norm="frobenius", compute_dtype=BF16)
-    assert float(orthogonality_error(keller)) >= 0.3
+    jordan = orthogonalize(matrix, coefficients="jordan", norm="frobenius", compute_dtype=BF16)
+    assert float(orthogonality_error(jordan)) >= 0.3
 
 
 def test_the_error_is_the_norm_of_the_gram_matrix_minus_one():
@@ -369,7 +369,7 @@ def test_without_computing_the_gram_matrix_anew_it_does_blow_up(monkeypatch):
     [
         (BF16, "polar_express", (1, 2, 2)),
         (F32, "polar_express", (5,)),
-        (BF16, "keller", (2, 2, 1)),
+        (BF16, "jordan", (2, 2, 1)),
     ],
 )
 @pytest.mark.parametrize("shape", [(40, 10), (10, 40)])
@@ -407,7 +407,7 @@ def test_a_gram_matrix_multiplied_by_halves_is_the_gram_matrix(shape):
 
 
 @pytest.mark.parametrize("dtype", [F32, F64, BF16])
-@pytest.mark.parametrize("options", [{}, {"coefficients": "keller", "norm": "frobenius"}, {"form": "gram"}])
+@pytest.mark.parametrize("options", [{}, {"coefficients": "jordan", "norm": "frobenius"}, {"form": "gram"}])
 @given(seed=SEEDS, exponent=st.integers(-100, 100))
 def test_a_power_of_two_changes_nothing(dtype, options, seed, exponent):
     matrix = normal(6, 9, seed=seed, dtype=dtype)

@@ -7,48 +7,7 @@ import torch
 from course_lib.lessons.newton_schulz_and_muon.contents import lesson
 from course_lib.lessons.newton_schulz_and_muon.pictures import compose, count_flops
 from course_lib.optimization.newton_schulz import CUBIC, odd_polynomial
-from course_lib.teaching import but, edit, inputs, normal, uniform, whole
-
-
-def _is_counted(answer):
-    return abs(float(answer) - count_flops(lambda W: 1.5 * W - 0.5 * W @ (W.mT @ W), 3072, 768)) < 0.5
-
-
-lesson.value(
-    "06.1", "What a step costs", difficulty=1, minutes=3,
-    prompt="A $3072 \\times 768$ matrix $W$ takes one step of the cubic, $\\frac12(3W - \\dots)$. A product of a "
-    "$p \\times m$ and an $m \\times n$ matrix counts $2pmn$ operations; sums of matrices are not counted. How many "
-    "operations does the step take at least, if you may choose the side on which the Gram matrix is formed?",
-    answer=4 * 768**2 * 3072,
-    properties=[("torch counts another number of operations.", _is_counted)],
-    hints=(
-        "There are two products: the Gram matrix, and the Gram matrix times W.",
-        "The Gram matrix on one side has 3072 rows, on the other side 768.",
-        "Take the smaller one. Each of the two products then costs twice the square of the shorter side times the longer "
-        "one.",
-    ),
-    mistakes=[
-        ("the larger Gram matrix", 4 * 3072**2 * 768,
-         "You formed WWᵀ, which has 3072 rows. WᵀW has 768, and the step is four times cheaper."),
-        ("one product", 2 * 768**2 * 3072,
-         "That is one product. Forming the Gram matrix and multiplying by it are two, of equal cost."),
-        ("as the notes count", 4 * 3072 * 768,
-         "That is the notes' count: twice the number of entries for each product. Every entry of the result is itself a "
-         "sum of many products."),
-        ("square of the Gram matrix", 4 * 768**3,
-         "You counted products of two 768 x 768 matrices. One factor is W itself, with 3072 rows."),
-        ("a quintic", 4 * 768**2 * 3072 + 2 * 768**3,
-         "You also squared the Gram matrix, as a quintic needs. The cubic takes two products."),
-        ("a third product", 6 * 768**2 * 3072,
-         "You counted three products. After the Gram matrix is formed, one product with W is left; the sum is not counted."),
-        ("both sides", 2 * 768**2 * 3072 + 2 * 3072**2 * 768,
-         "You mixed the two sides: once WᵀW is formed, with 768 rows, the second product is W(WᵀW), of the same cost."),
-        ("shapes cubed", 4 * 3072**3,
-         "You took all sides as 3072. W has only 768 columns, and WᵀW only 768 rows and columns."),
-        ("entries of the result", 2 * 768**2 + 2 * 768 * 3072,
-         "You counted two operations for each entry of the results. Each entry is a sum of many products: 2pmn in all."),
-    ],
-)
+from course_lib.teaching import edit, inputs, normal, uniform, whole
 
 
 def _moves_values_only(matrix, steps, answer):
@@ -57,8 +16,8 @@ def _moves_values_only(matrix, steps, answer):
 
 
 @lesson.exercise(
-    "06.2", "Newton-Schulz in four lines", difficulty=1, minutes=8,
-    prompt="Write `cubic_orthogonalize(matrix, steps)`: divide by the Frobenius norm, then apply "
+    "06.1", "Newton-Schulz in four lines", difficulty=1, minutes=6,
+    prompt="Write `cubic_orthogonalize(matrix, steps)`: divide by the Frobenius norm as in (06.2), then apply "
     "$X \\leftarrow \\frac12(3X - XX^\\top X)$ `steps` times. `matrix` is a float64 matrix of any shape, not zero; return a "
     "matrix of that shape.",
     draw=inputs(rows=whole(2, 4), columns=whole(2, 4), noise=normal("rows columns"), steps=whole(1, 4),
@@ -103,60 +62,17 @@ def cubic_orthogonalize(matrix, steps):
     return X
 
 
-def _escapes(answer):
-    """Whether the cubic, repeated, does not arrive at 1; beyond 3 it has left for good, and from the root of 3 it is 0."""
-    s = float(answer)
-    if abs(s - math.sqrt(3)) < 1e-9:  # rounding would bring it back from 0
-        return True
-    for _ in range(2000):
-        if not abs(s) < 3:
-            return True
-        s = (3 * s - s * s * s) / 2
-    return not abs(s - 1) < 0.1
-
-
-lesson.flaw(
-    "06.3", "Not every matrix", difficulty=2, minutes=6,
-    prompt="The notes say that the cubic, repeated on a gradient $G = U\\Sigma V^\\top$, gives $UV^\\top$; they do not "
-    "normalise $G$. Give a counterexample: a singular value $s_0 > 0$ (a number) from which "
-    "$s \\leftarrow \\frac12(3s - s^3)$, repeated for ever, does not come to 1.",
-    answer=2.0,
-    needs=[
-        ("0 stays 0, but then UVᵀ (the factor that keeps zero directions at zero) has 0 there as well. Take a number "
-         "above 0.", lambda answer: answer != 0),
-        ("Singular values are never negative: the sign belongs to the singular vectors.", lambda answer: answer > 0),
-    ],
-    properties=[("From your number the cubic arrives at 1.", _escapes)],
-    hints=(
-        "Where is p(s) = 0? Beyond that point the sign changes.",
-        "A value that lands on -1 stays there, since p(-1) = -1.",
-        "Solve p(s) = -1, or take a number so large that the cube outweighs everything.",
-    ),
-    mistakes=[
-        ("the fixed point", 1.0,
-         "1 is where the cubic stays: a matrix with that singular value is already orthogonal.",
-         but(lambda answer: abs(answer - 1) < 1e-9)),
-        ("inside the region", 0.5, "Your number lies between 0 and √3, where the cubic always arrives at 1.",
-         but(lambda answer: answer < math.sqrt(3))),
-        ("comes back", 2.2,
-         "Your number is outside the region, but this one comes back: it changes its sign an even number of times on the "
-         "way and arrives at 1.",
-         but()),
-    ],
-)
-
-
 def _cubic_error(lower, pair):
     s = torch.linspace(lower, 1, 2001, dtype=torch.float64)
     return float((odd_polynomial(s, (float(pair[0]), float(pair[1]), 0.0)) - 1).abs().max())
 
 
 @lesson.exercise(
-    "06.4", "The best cubic", difficulty=3, minutes=20,
+    "06.2", "The best cubic", difficulty=3, minutes=14,
     prompt="Write `best_cubic(lower)`: the pair $(a, b)$, as a float64 tensor of two entries, for which "
     "$p(s) = as + bs^3$ is closest to 1 on $[l, 1]$, in the sense that the largest $|p(s) - 1|$ there is smallest. `lower` "
-    "is $l$, between 0 and 1. As for the quintic, the error of the best one is reached with alternating signs, here at "
-    "three points: $l$, the maximum of $p$, and 1.",
+    "is $l$, between 0 and 1. The best one errs equally far at three points, by turns too low, too high and too low: at "
+    "$l$, at the maximum of $p$, and at 1.",
     draw=inputs(lower=uniform(0.05, 0.85)),
     properties=[
         ("Another cubic is closer to 1 on the interval.",
@@ -197,6 +113,105 @@ def best_cubic(lower):
     at_end, at_maximum = total - 1, 2 / 3 * total * math.sqrt(total / 3)  # of total s - s^3
     size = 2 / (at_end + at_maximum)
     return torch.tensor([size * total, -size], dtype=torch.float64)
+
+
+def _pair_on(lower, upper):
+    """Return a, b and the worst error of the cubic that is closest to 1 on [lower, upper]."""
+    a, b = (float(x) for x in best_cubic(lower / upper))
+    return a / upper, b / upper**3, 1 - (a + b)
+
+
+def _is_best_for_the_rest(lower, answer):
+    error = _pair_on(lower, 1.0)[2]
+    s = torch.linspace(1 - error, 1 + error, 2001, dtype=torch.float64)
+    worst = (odd_polynomial(s, (float(answer[0]), float(answer[1]), 0.0)) - 1).abs().max()
+    return float(worst) <= _pair_on(1 - error, 1 + error)[2] * (1 + 1e-6)
+
+
+@lesson.exercise(
+    "06.3", "The second step", difficulty=2, minutes=10,
+    prompt="The best cubic for $[l, 1]$ maps these numbers onto $[1 - E, 1 + E]$, with $E$ its worst error. Write "
+    "`second_cubic(lower)`: the pair $(a, b)$, as a float64 tensor, for which $as + bs^3$ is closest to 1 on "
+    "$[1 - E, 1 + E]$, again by its worst error. `lower` is $l$. You may call your `best_cubic`, which is made for "
+    "intervals that end at 1.",
+    draw=inputs(lower=uniform(0.05, 0.35)),
+    properties=[("Another cubic is closer to 1 on what the first one leaves.", _is_best_for_the_rest)],
+    hints=(
+        "Find E first: for the best cubic, p(1) = 1 - E.",
+        "Divide by 1 + E, and the interval ends at 1. Where does it begin then?",
+        "If q is best on [l', 1], then q(s / u) is best on [l' u, u]: what are its coefficients of s and of s³?",
+    ),
+    mistakes=[
+        ("the first cubic again", edit("a, b, _ = best((1 - error) / upper)", "a, b, _ = best(lower)\n    upper = 1"),
+         "You took the first cubic again. What it leaves is another interval, for which another cubic is best."),
+        ("up to 1 only", edit("best((1 - error) / upper)", "best(1 - error)", "a / upper, b / upper**3", "a, b"),
+         "Your cubic is best on [1 - E, 1]. The first step also leaves values up to 1 + E."),
+        ("not scaled back", edit("a / upper, b / upper**3", "a, b"),
+         "Your cubic is made for an interval that ends at 1. The numbers reach to 1 + E: scale the argument, s / (1 + E)."),
+        ("scaled the wrong way", edit("a / upper, b / upper**3", "a * upper, b * upper**3"),
+         "You multiplied by 1 + E where you should divide: the polynomial is taken at s / (1 + E)."),
+        ("result divided", edit("a / upper, b / upper**3", "a / upper, b / upper"),
+         "You divided both coefficients by 1 + E, and so the polynomial. It is its argument that is divided: the cube of "
+         "s / (1 + E) brings three factors."),
+        ("Newton-Schulz", lambda lower: torch.tensor([1.5, -0.5], dtype=torch.float64),
+         "That is the cubic of Newton and Schulz. It is flat at 1, but on an interval a slightly steeper one is better."),
+    ],
+)
+def second_cubic(lower):
+    """Return (a, b) of the odd cubic that is closest to 1 on what the best cubic for [lower, 1] leaves."""
+
+    def best(low):
+        """Return the best cubic for [low, 1] and its worst error."""
+        total = 1 + low + low**2
+        at_end, at_maximum = total - 1, 2 / 3 * total * math.sqrt(total / 3)  # of total s - s^3
+        size = 2 / (at_end + at_maximum)
+        return size * total, -size, 1 - size * at_end
+
+    _, _, error = best(lower)
+    upper = 1 + error
+    a, b, _ = best((1 - error) / upper)
+    return torch.tensor([a / upper, b / upper**3], dtype=torch.float64)
+
+
+def _is_counted(answer):
+    return abs(float(answer) - count_flops(lambda W: 1.5 * W - 0.5 * W @ (W.mT @ W), 3072, 768)) < 0.5
+
+
+lesson.value(
+    "06.4", "What a step costs", difficulty=1, minutes=3,
+    prompt="A $3072 \\times 768$ matrix $W$ takes one step of the cubic, $\\frac12(3W - \\dots)$. A product of a "
+    "$p \\times m$ and an $m \\times n$ matrix counts $2pmn$ operations; sums of matrices are not counted. How many "
+    "operations does the step take at least, if you may choose the side on which the Gram matrix is formed?",
+    answer=4 * 768**2 * 3072,
+    properties=[("torch counts another number of operations.", _is_counted)],
+    hints=(
+        "There are two products: the Gram matrix, and the Gram matrix times W.",
+        "The Gram matrix on one side has 3072 rows, on the other side 768.",
+        "Take the smaller one. Each of the two products then costs twice the square of the shorter side times the longer "
+        "one.",
+    ),
+    mistakes=[
+        ("the larger Gram matrix", 4 * 3072**2 * 768,
+         "You formed WWᵀ, which has 3072 rows. WᵀW has 768, and the step is four times cheaper."),
+        ("one product", 2 * 768**2 * 3072,
+         "That is one product. Forming the Gram matrix and multiplying by it are two, of equal cost."),
+        ("two for each entry", 4 * 3072 * 768,
+         "You counted two operations for each entry of W in each product. Every entry of a result is itself a "
+         "sum of many products."),
+        ("square of the Gram matrix", 4 * 768**3,
+         "You counted products of two 768 x 768 matrices. One factor is W itself, with 3072 rows."),
+        ("a quintic", 4 * 768**2 * 3072 + 2 * 768**3,
+         "You also squared the Gram matrix, as a quintic needs. The cubic takes two products."),
+        ("a third product", 6 * 768**2 * 3072,
+         "You counted three products. After the Gram matrix is formed, one product with W is left; the sum is not counted."),
+        ("both sides", 2 * 768**2 * 3072 + 2 * 3072**2 * 768,
+         "You mixed the two sides: once WᵀW is formed, with 768 rows, the second product is W(WᵀW), of the same cost."),
+        ("shapes cubed", 4 * 3072**3,
+         "You took all sides as 3072. W has only 768 columns, and WᵀW only 768 rows and columns."),
+        ("entries of the result", 2 * 768**2 + 2 * 768 * 3072,
+         "You counted two operations for each entry of the results. Each entry is a sum of many products: 2pmn in all."),
+    ],
+)
 
 
 EXERCISES = lesson.exercises

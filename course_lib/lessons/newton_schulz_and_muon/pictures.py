@@ -1,7 +1,9 @@
-"""Experiments, figures, explorer and predictions of lesson 06, newton_schulz_and_muon."""
+"""Figures, explorer and predictions of lesson 06, newton_schulz_and_muon."""
 
 import math
 from collections.abc import Callable, Sequence
+from functools import cache
+from statistics import mean
 
 import numpy as np
 import torch
@@ -9,31 +11,23 @@ from IPython.display import Markdown
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
-from course_lib.figures import BLACK, BLUE
+from course_lib.lessons.newton_schulz_and_muon import facts
 from course_lib.lessons.newton_schulz_and_muon.contents import lesson
-from course_lib.measured import figures
-from course_lib.optimization.muon import Muon
+from course_lib.measured import figures, measured
 from course_lib.optimization.newton_schulz import (
     CUBIC,
-    KELLER,
+    JORDAN,
     Quintic,
     minimax_composition,
     minimax_quintic,
     odd_polynomial,
-    orthogonalize,
     polar_express,
 )
-from course_lib.teaching import Choice, Explorer, Slider, lines, markdown_table, panels
+from course_lib.teaching import Explorer, Slider, lines, markdown_table, panels, right
+from course_lib.teaching.style import BLACK, BLUE, ORANGE, PURPLE, RED
 
-FAMILIES = ("cubic", "Keller", "Polar Express")
-LOOKED_AT = FAMILIES[::-1]  # the best first: it gets the first colour of every figure
-
-
-def schedule(family: str, steps: int) -> tuple[Quintic, ...]:
-    """Return one (a, b, c) for each step of the family of that name."""
-    if family == "Polar Express":
-        return polar_express(steps) if steps else ()
-    return ({"cubic": CUBIC, "Keller": KELLER}[family],) * steps
+CHANGING = "a new quintic each step"
+PLANNED = polar_express(6)  # the six quintics of the second recipe, 18 products
 
 
 def compose(values: Tensor, quintics: Sequence[Quintic]) -> Tensor:
@@ -46,6 +40,23 @@ def compose(values: Tensor, quintics: Sequence[Quintic]) -> Tensor:
 def rms_error(values: Tensor) -> float:
     """Return the root mean square of s^2 - 1, which is ||X X^T - I||_F / sqrt(n)."""
     return float((values.square() - 1).square().mean().sqrt())
+
+
+def memory_spectrum() -> Tensor:
+    """Return the 64 singular values of the memory's first gradient over their Frobenius norm, the largest first."""
+    values = facts.frequencies()
+    return values / values.norm()
+
+
+def memory_gradient(seed: int = 0) -> Tensor:
+    """Return the memory's gradient at W = 0 over all facts, -sum_k f_k v_k x_k^T, over its Frobenius norm."""
+    keys, values = facts.keys_and_values(seed)
+    return -(values * memory_spectrum()) @ keys.T
+
+
+def errors_after(recipe: Sequence[Quintic]) -> list[float]:
+    """Return the error of the memory's gradient before the first and after each step of the recipe."""
+    return [rms_error(compose(memory_spectrum(), recipe[:t])) for t in range(len(recipe) + 1)]
 
 
 def with_singular_values(values: Tensor, rows: int, columns: int, *, seed: int = 0) -> Tensor:
@@ -70,97 +81,130 @@ def count_flops(function: Callable[[Tensor], Tensor], rows: int, columns: int) -
     return counter.get_total_flops()
 
 
+RANKS = np.arange(1, facts.FACTS + 1)
+
+
 @lesson.figure(
-    "Five steps of matrix products instead of a decomposition",
-    "rank of the singular value",
+    "Three steps of two recipes",
+    "fact, from the most to the least frequent",
     "singular value",
-    size=(6.0, 3.6),
+    size=(5.8, 3.0),
     yscale="log",
-    ylim=(8e-4, 3),
-    legend={"loc": "lower left", "fontsize": 8},
+    ylim=(1e-3, 12),
+    legend={"loc": "upper right", "fontsize": 9, "ncols": 3},
 )
-def plot_question(axes, count: int = 64):
-    """Draw a decaying spectrum before and after five steps of three polynomials."""
-    ranks, values = np.arange(1, count + 1), harmonic(count)
-    values = values / values.norm()
-    axes.plot(ranks, values, color="0.5", linestyle=":", linewidth=2.2, label="gradient, scaled to norm 1")
-    after = {family: compose(values, schedule(family, 5)) for family in LOOKED_AT}
-    lines(axes, ranks, {f"five steps, {family}": found for family, found in after.items()})
-    axes.axhline(1, color=BLACK, linewidth=1, linestyle="-", label="exact $UV^T$")
-    said = [f"{family} between {after[family].min():.2f} and {after[family].max():.2f}" for family in FAMILIES]
+def plot_three_steps(axes):
+    """Draw the singular values of the memory's gradient before and after three steps of two recipes."""
+    start = memory_spectrum()
+    axes.axhline(1, color=BLACK, linewidth=0.8, linestyle="-")
+    axes.plot(RANKS, start, color="0.5", linestyle=":", linewidth=2.2, label="before")
+    axes.plot(RANKS, compose(start, [CUBIC] * 3), color=ORANGE, linestyle="--", label="one cubic, 3 times")
+    axes.plot(RANKS, compose(start, PLANNED[:3]), color=BLUE, linestyle="-", label="changing, 3 steps")
     return (
-        f"Singular values 1/k, scaled to Frobenius norm 1, before and after five steps, on a logarithmic axis: "
-        f"{', '.join(said)}. The exact orthogonal factor has only ones."
-    )
-
-
-STARTS = (0.05, 0.5, 1.7, 1.75, 2.0, 2.2)
-_LEVELS = {
-    "$-\\sqrt{5}$": -math.sqrt(5),
-    "$-\\sqrt{3}$": -math.sqrt(3),
-    "-1": -1,
-    "0": 0,
-    "1": 1,
-    "$\\sqrt{3}$": math.sqrt(3),
-    "$\\sqrt{5}$": math.sqrt(5),
-}
-
-
-@lesson.figure(
-    "The cubic goes to 1 from below $\\sqrt{3}$; from above it may go anywhere",
-    "step $k$",
-    "$s_k$",
-    size=(6.4, 3.8),
-    ylim=(-2.5, 3.6),
-    yticks=[list(_LEVELS.values())],
-    yticklabels=[list(_LEVELS)],
-    legend={"loc": "upper right", "ncols": 3, "fontsize": 8},
-)
-def plot_orbits(axes, starts: Sequence[float] = STARTS, *, steps: int = 12):
-    """Draw orbits of the cubic from inside and outside its region."""
-    for place, (start, marker) in enumerate(zip(starts, "o^sDvx", strict=True)):
-        orbit = [torch.tensor(start, dtype=torch.float64)]
-        for _ in range(steps):
-            orbit.append(odd_polynomial(orbit[-1], CUBIC))
-        lines(axes, None, {f"$s_0$ = {start:g}": torch.stack(orbit)}, first=place, marker=marker, markersize=4)
-    for level in (-math.sqrt(5), -math.sqrt(3), math.sqrt(3), math.sqrt(5)):
-        axes.axhline(level, color="0.6", linewidth=0.8, linestyle="-")
-    axes.set_xlim(-0.3, steps + 0.3)
-    return (
-        "Orbits of the cubic (3 s - s^3) / 2 against the step. From 0.05, 0.5 and 1.7, below the root of 3, they end "
-        "at 1, the first only after some ten steps. From 1.75 and from 2 they end at -1, and from 2.2 at 1 again after "
-        "two changes of sign."
+        "Singular values of the gradient, on a logarithmic axis, before and after three steps of the cubic and of the "
+        "changing recipe. The aim is the line at 1."
     )
 
 
 @lesson.figure(
-    [f"{steps} steps" for steps in (0, 2, 4, 8)],
-    size=(8.4, 2.4),
-    grid=(1, 4),
-    bare=True,
-    xlim=(-1.15, 1.15),
-    ylim=(-1.15, 1.15),
-    aspect="equal",
+    "The same number of products",
+    "matrix products",
+    "error: root mean square of $s^2 - 1$",
+    size=(5.4, 3.1),
+    yscale="log",
+    ylim=(7e-4, 3),
+    xlim=(-0.6, 18.6),
+    legend={"loc": "lower left", "fontsize": 10},
 )
-def plot_ellipses(*all_axes):
-    """Draw what a 2 x 2 matrix makes of the unit circle, after some steps of the cubic."""
-    turn = torch.tensor([[0.8, -0.6], [0.6, 0.8]], dtype=torch.float64)
-    X = turn @ torch.tensor([0.99, 0.14], dtype=torch.float64).diag()
-    angle = torch.linspace(0, 2 * math.pi, 361, dtype=torch.float64)
-    circle, said = torch.stack([angle.cos(), angle.sin()]), []
-    for axes, steps in zip(all_axes, (0, 2, 4, 8), strict=True):
-        now = X
-        for _ in range(steps):
-            now = 1.5 * now - 0.5 * now @ now.T @ now
-        axes.plot(*circle, color="0.6", linestyle=":", linewidth=1.2)
-        axes.plot(*(now @ circle), color=BLUE, linestyle="-", linewidth=1.8)
-        for column in now.T:
-            axes.plot([0, column[0]], [0, column[1]], color=BLACK, linestyle="-", linewidth=1.4)
-        said.append(f"{torch.linalg.svdvals(now)[1]:.2f} after {steps}")
+def plot_race(axes):
+    """Draw the error of both recipes against the number of matrix products, up to 18."""
+    runs = {CHANGING: (PLANNED, 3, BLUE, "o", "-"), "the cubic, again and again": ([CUBIC] * 9, 2, ORANGE, "s", "--")}
+    for name, (recipe, products, color, mark, style) in runs.items():
+        found = errors_after(recipe)
+        places = products * np.arange(len(found))
+        axes.plot(places, found, color=color, linestyle=style, marker=mark, markersize=5, label=name)
+    axes.set_xticks(range(0, 19, 3))
     return (
-        "The ellipse that a 2 x 2 matrix makes of the circle of inputs of length 1 (dotted: a circle), with its half axes, "
-        "after 0, 2, 4 and 8 steps of the cubic. The axes keep their directions. The long one stays near 1, the short one "
-        f"grows: {', '.join(said)} steps. The ellipse becomes a circle."
+        "The error against the number of products, on a logarithmic axis: the cubic falls slowly, the changing recipe "
+        "rises first, and its last step divides the error by about a hundred."
+    )
+
+
+def _fronts(axes, recipe: Sequence[Quintic], shown: Sequence[int]) -> None:
+    """Draw the 64 singular values by rank after each of the steps shown, from light to dark, with the step as a label."""
+    ends = []
+    for place, steps in enumerate(shown):
+        shade = 0.78 - 0.78 * place / (len(shown) - 1)
+        values = compose(memory_spectrum(), recipe[:steps])
+        axes.plot(RANKS, values, color=str(round(shade, 2)), linestyle="-", linewidth=1.8)
+        ends.append((float(values[-1]), str(steps)))
+    while ends:  # labels that would touch share a place
+        height = ends[0][0]
+        near = [name for value, name in ends if abs(math.log(value / height)) < 0.4]
+        axes.text(65.5, height, ", ".join(near), fontsize=9, va="center")
+        ends = [(value, name) for value, name in ends if name not in near]
+    axes.axhline(1, color=BLACK, linewidth=0.6, linestyle=":")
+    axes.set_xlim(0, 72)
+
+
+@lesson.figure(
+    "The cubic, after 0, 3, 6, ... 18 steps",
+    "fact, from the most to the least frequent",
+    "singular value",
+    size=(5.6, 3.0),
+    yscale="log",
+    ylim=(1e-3, 2.5),
+    legend=None,
+)
+def plot_climb(axes):
+    """Draw the singular values of the memory's gradient after 0, 3, ..., 18 steps of the cubic."""
+    _fronts(axes, [CUBIC] * 18, range(0, 19, 3))
+    return (
+        "The 64 singular values on a logarithmic axis after every third step, from light to dark; the number of steps "
+        "stands at the right. What is far below 1 rises by one factor, and the flat part grows from the left."
+    )
+
+
+def cobweb(start: float, quintic: Quintic, steps: int) -> np.ndarray:
+    """Return the corners of the path (s, p(s)), (p(s), p(s)), ... from (start, 0), as two rows."""
+    s, corners = start, [(start, 0.0)]
+    for _ in range(steps):
+        a, b, c = quintic
+        after = float(np.clip(s * (a + s * s * (b + s * s * c)), -50, 50))
+        corners += [(s, after), (after, after)]
+        s = after
+    return np.array(corners).T
+
+
+@lesson.figure(
+    ["Jordan's quintic near 1", "Error of the memory's gradient"],
+    ["s before a step", "steps"],
+    ["s after the step", "root mean square of $s^2 - 1$"],
+    size=(7.6, 3.2),
+    grid=(1, 2),
+    xlim=[(0.5, 1.4), (-0.5, 20.5)],
+    ylim=[(0.45, 1.35), (1e-3, 3)],
+    yscale=["linear", "log"],
+    aspect=["equal", None],
+    legend=[{"loc": "lower right", "fontsize": 9}, {"loc": "lower left", "fontsize": 10}],
+)
+def plot_restless(near, error):
+    """Draw the cobweb of Jordan's quintic near 1, and the error of cubic and quintic over 20 steps."""
+    s = torch.linspace(0.5, 1.4, 300, dtype=torch.float64)
+    near.plot(s, s, color=BLACK, linewidth=0.8, linestyle="-")
+    near.plot(s, odd_polynomial(s, JORDAN), color=BLUE, linestyle="-", linewidth=2, label="Jordan's $p(s)$")
+    path = cobweb(0.9, JORDAN, 40)
+    near.plot(*path[:, 1:], color=PURPLE, linestyle="-", linewidth=1.0, label="40 steps from 0.9")
+    for name, quintic, color, mark, style in (
+        ("cubic", CUBIC, ORANGE, "s", "--"),
+        ("Jordan's quintic", JORDAN, BLUE, "o", "-"),
+    ):
+        found = errors_after([quintic] * 20)
+        error.plot(range(21), found, color=color, marker=mark, markersize=4, linestyle=style, label=name)
+    error.set_xticks(range(0, 21, 5))
+    return (
+        "Left, the path of 40 steps from 0.9: it goes round and round a point where the curve crosses the diagonal too "
+        "steeply. Right, the error against the steps: Jordan's falls first and then stays, the cubic's falls late and to 0."
     )
 
 
@@ -168,117 +212,154 @@ def plot_ellipses(*all_axes):
     None,
     "singular value before",
     "singular value after",
-    size=(6.0, 3.6),
-    ylim=(0, 1.9),
+    size=(5.4, 3.2),
+    ylim=(0, 2.1),
     xlim=(0, 1.1),
-    legend={"loc": "upper right", "ncols": 2, "fontsize": 8},
+    legend={"loc": "upper right", "ncols": 3, "fontsize": 9},
 )
 def plot_quintic(axes, lower: float = 0.1):
-    """Draw the minimax quintic of [lower, 1] with its band, beside Keller's and the cubic."""
+    """Draw the minimax quintic of [lower, 1] with its band, beside Jordan's."""
     s = torch.linspace(0, 1.1, 400, dtype=torch.float64)
     best, error = minimax_quintic(lower, 1)
-    compared = {f"best on [{lower:g}, 1]": best, "Keller": KELLER, "cubic": CUBIC}
-    lines(axes, s, {label: odd_polynomial(s, coefficients) for label, coefficients in compared.items()})
+    lines(axes, s, {"best quintic": odd_polynomial(s, best), "Jordan's": odd_polynomial(s, JORDAN)})
     a, b, c = best
     inner = np.sqrt(np.sort(np.roots([5 * c, 3 * b, a]).real))
     points = torch.tensor([lower, *inner, 1.0], dtype=torch.float64)
-    touched = odd_polynomial(points, best)
-    axes.plot(points, touched, "o", color=BLUE, markersize=7, label="error $E$, signs alternate")
+    axes.plot(points, odd_polynomial(points, best), "o", color=BLUE, markersize=8, label="four points")
     for level in (1 - error, 1 + error):
-        axes.axhline(level, color=BLUE, linewidth=0.8, linestyle=":")
+        axes.axhline(level, color=BLUE, linewidth=0.9, linestyle=":")
     axes.axhline(1, color=BLACK, linewidth=0.8, linestyle="-")
-    axes.set_title(f"One step: the best quintic errs by {error:.2f} four times")
+    for place, name in zip(points, ("l", "q", "r", "1"), strict=True):
+        axes.text(float(place), 0.06, f"${name}$", fontsize=12, ha="center")
+        axes.plot([place, place], [0.18, float(odd_polynomial(place, best))], color="0.7", linestyle=":", linewidth=1)
+    axes.set_title(f"The best odd quintic on [{lower:g}, 1] errs by {error:.2f} four times")
     return (
-        f"One step of three polynomials. The best odd quintic on [{lower:g}, 1] swings between 1 - {error:.2f} and "
-        f"1 + {error:.2f} and touches these levels four times in turn, at {', '.join(f'{v:.2f}' for v in points)}. "
-        "Keller's quintic is less steep at 0 and falls to 0.70 at 1; the cubic rises slowly to 1."
+        f"The best odd quintic on [{lower:g}, 1] touches 1 - {error:.2f} and 1 + {error:.2f} in turn at four points, "
+        "l, q, r and 1. Jordan's quintic is less steep at 0."
     )
 
 
 @lesson.figure(
-    ["Each quintic, on the interval that it is made for", "The intervals close in on 1"],
-    ["singular value before the step", "steps taken"],
-    ["singular value after the step", "interval of the singular values"],
-    size=(7.8, 3.4),
-    grid=(1, 2),
-    xscale=["log", "linear"],
-    yscale=["linear", "log"],
-    ylim=[(0, 2.9), (5e-4, 4)],
-    legend={"loc": "upper center", "ncols": 3, "fontsize": 8},
-)
-def plot_composition(left, right, lower: float = 1e-3, steps: int = 5):
-    """Draw each of the best quintics on the interval that the ones before leave, and these intervals."""
-    quintics, _ = minimax_composition(lower, steps)
-    ends = [(lower, 1.0)]
-    for place, quintic in enumerate(quintics):
-        s = torch.logspace(math.log10(ends[-1][0]), math.log10(ends[-1][1]), 1200, dtype=torch.float64)
-        after = odd_polynomial(s, quintic)
-        lines(left, s, {f"step {place + 1}": after}, first=place, linewidth=1.6)
-        ends.append((float(after.min()), float(after.max())))
-    for taken, (low, high) in enumerate(ends):
-        right.plot([taken, taken], [low, high], color=BLUE, linestyle="-", linewidth=7, solid_capstyle="butt")
-        right.text(taken + 0.12, low, f"{low:.3f}", fontsize=8, va="top")
-    right.axhline(1, color=BLACK, linewidth=0.8, linestyle="-")
-    right.set_xlim(-0.4, steps + 0.8)
-    return (
-        f"Left: the {steps} best quintics on [{lower:g}, 1], each on the interval that the ones before leave, which gets "
-        f"shorter from step to step. Right: these intervals, {', '.join(f'[{a:.3f}, {b:.3f}]' for a, b in ends)}; they "
-        "close in on 1, slowly at first and then fast."
-    )
-
-
-def spectra(count: int = 256) -> dict[str, Tensor]:
-    """Return the singular values of a Gaussian count x count matrix, and 1, 1/2, ..., 1/count."""
-    generator = torch.Generator().manual_seed(0)
-    drawn = torch.randn(count, count, generator=generator, dtype=torch.float64)
-    return {"Gaussian matrix": torch.linalg.svdvals(drawn), "singular values 1/k": harmonic(count)}
-
-
-CURVES = {
-    "Polar Express, Gram norm": ("Polar Express", "gram"),
-    "Keller": ("Keller", "frobenius"),
-    "cubic": ("cubic", "frobenius"),
-    "Polar Express, Frobenius norm": ("Polar Express", "frobenius"),
-}
-
-
-def error_curves(values: Tensor, *, steps: int = 10) -> dict[str, list[float]]:
-    """Return the error after 1, ..., steps steps of each method, in exact numbers."""
-    curves = {}
-    for label, (family, norm) in CURVES.items():
-        size = values.norm() if norm == "frobenius" else values.square().norm().sqrt()
-        curves[label] = [rms_error(compose(values / size, schedule(family, t))) for t in range(1, steps + 1)]
-    return curves
-
-
-@lesson.figure(
-    list(spectra(2)),
-    "steps",
-    "error $\\|XX^T - I\\|_F/\\sqrt{n}$",
-    size=(8.2, 3.4),
+    ["The memory's gradient, step by step", "The interval that is left"],
+    ["fact, from the most to the least frequent", "steps taken"],
+    ["singular value", "from smallest to largest"],
+    size=(7.4, 3.1),
     grid=(1, 2),
     yscale="log",
-    ylim=(1e-8, 3),
-    legend=[{"loc": "lower left", "fontsize": 7}, None],
+    ylim=(5e-4, 4),
+    legend=None,
 )
-def plot_errors(*axes, steps: int = 10):
-    """Draw the error against the number of steps for the methods, on two spectra."""
-    said = []
-    for one, (name, values) in zip(axes, spectra().items(), strict=True):
-        curves = error_curves(values, steps=steps)
-        for place, (marker, (label, curve)) in enumerate(zip("os^D", curves.items(), strict=True)):
-            drawn = {label: np.maximum(curve, 1e-8)}
-            lines(one, range(1, steps + 1), drawn, first=place, marker=marker, markersize=5)
-        ends = {label: "below 1e-8" if curve[-1] < 1e-8 else f"{curve[-1]:.2f}" for label, curve in curves.items()}
-        said.append(
-            f"{name}: "
-            + ", ".join(f"{label.split(',')[0]} {curves[label][4]:.2f} and {ends[label]}" for label in list(CURVES)[:3])
-        )
+def plot_composition(left, right, lower: float = 1e-3, steps: int = 6):
+    """Draw what each of the best quintics in turn makes of the memory's gradient, and of the whole interval."""
+    quintics, _ = minimax_composition(lower, steps)
+    _fronts(left, quintics, range(steps + 1))
+    low, high = lower, 1.0
+    ends = [(low, high)]
+    for quintic in quintics:
+        s = torch.logspace(math.log10(low), math.log10(high), 1200, dtype=torch.float64)
+        after = odd_polynomial(s, quintic)
+        low, high = float(after.min()), float(after.max())
+        ends.append((low, high))
+    for taken, (low, high) in enumerate(ends):
+        right.plot([taken, taken], [low, high], color=BLUE, linestyle="-", linewidth=8, solid_capstyle="butt")
+        right.text(taken + 0.17, low, f"{low:.3f}", fontsize=9, va="bottom" if taken < 4 else "top")
+    right.axhline(1, color=BLACK, linewidth=0.8, linestyle=":")
+    right.set_xlim(-0.5, steps + 1.0)
     return (
-        "The error against the number of steps for two 256 x 256 spectra, on a logarithmic axis (cut off at 1e-8). "
-        f"After 5 and {steps} steps: {'; '.join(said)}. On the Gaussian matrix Polar Express is later with the Frobenius "
-        "norm than with the Gram norm."
+        f"Left, the 64 singular values after 0 to {steps} steps, from light to dark. Right, the interval of all singular "
+        f"values after each step, from [{lower:g}, 1], with its lower end as a number: it stays around 1 and closes."
     )
+
+
+# The closing experiment.
+
+SHOWN = {"16": (RED, "o", "-"), "64": (PURPLE, "s", "--"), "256": (BLUE, "^", "-.")}  # batches in the picture
+PLACES = {arm: place for place, arm in enumerate(facts.ARMS[: len(facts.CUBIC_STEPS) + 1])}
+FRESH = range(10, 30)  # the seeds that are reported
+
+
+def stored_losses(arm: str, batch: int | str) -> list[float]:
+    """Return the stored losses of an arm at its best momentum and rate, for the 20 seeds that did not choose them."""
+    return measured("flat_step", f"{arm}, batch {batch}")["losses"]
+
+
+@cache
+def never_drawn(batch: int) -> float:
+    """Return the mean share of the loss in facts that the 50 batches never hold: nothing can learn them."""
+    drawn = facts.shares(FRESH, batch).sum(1) > 0
+    return float((facts.frequencies() * ~drawn).sum(1).mean())
+
+
+@lesson.figure(
+    ["a batch of 16 facts", "a batch of 1,024 facts"],
+    "fact $k$",
+    "singular value of the gradient",
+    size=(7.6, 2.9),
+    grid=(1, 2),
+    subplots={"sharey": True},
+    yscale="log",
+    ylim=(5e-4, 2),
+    xlim=(0, 66),
+    legend=[{"loc": "upper right", "fontsize": 9}, None],
+)
+def plot_batches(*both):
+    """Draw the singular values of the first gradient from a small and a large batch, beside the frequencies."""
+    said = []
+    for axes, batch in zip(both, (16, 1024), strict=True):
+        drawn = facts.shares([FRESH[0]], batch)[0, 0]
+        there = drawn > 0
+        axes.plot(RANKS, facts.frequencies(), color="0.5", linestyle=":", linewidth=2, label="all facts: $f_k$")
+        axes.plot(RANKS[there.numpy()], drawn[there], "o", color=RED, markersize=4, label="this batch")
+        axes.text(64, 0.13, f"{int((~there).sum())} of 64 are 0", fontsize=10, ha="right")
+        said.append(f"{int(there.sum())} of 64 with {batch:,} facts")
+    return (
+        "Singular values of the gradient at the start, from one batch (dots) and from all facts (line), on a logarithmic "
+        f"axis. Above 0 are {' and '.join(said)}."
+    )
+
+
+@lesson.figure(
+    "How flat should the step be?",
+    "cubic steps before the step is taken",
+    "loss at the end (start: 1)",
+    size=(6.6, 3.9),
+    yscale="log",
+    ylim=(7e-7, 0.12),
+    xlim=(-0.4, 8.7),
+    legend=None,
+)
+def plot_flatness(axes):
+    """Draw the stored losses by number of cubic steps for three batch sizes: 20 seeds as dots and their mean as a line."""
+    for batch, (color, mark, style) in SHOWN.items():
+        means = []
+        for arm, place in PLACES.items():
+            found = stored_losses(arm, batch)
+            axes.plot(place + np.linspace(-0.12, 0.12, len(found)), found, ".", color=color, markersize=3, alpha=0.5)
+            means.append(mean(stored_losses(arm, batch)))
+        axes.plot(range(len(means)), means, color=color, linestyle=style, marker=mark, markersize=7, linewidth=1.8)
+        axes.text(7.3, means[-1], f"batch {batch}", color=color, fontsize=11, va="center")
+        if (lost := never_drawn(int(batch))) > 1e-6:
+            axes.axhline(lost, color=color, linestyle=":", linewidth=1.4)
+            axes.text(8.65, lost * 0.86, "never drawn", color=color, fontsize=9, va="top", ha="right")
+    names = [str(n) for n in facts.CUBIC_STEPS]
+    axes.set_xticks(range(len(PLACES)), [f"{names[0]}\nnot\nflattened", *names[1:], "exactly\nflat"])
+    return (
+        "The loss after 50 steps against the number of cubic steps, on a logarithmic axis, for batches of 16, 64 and 256: "
+        "20 seeds (dots) and their mean (line); dotted, the loss in facts never drawn. For 16 it "
+        "is highest at the exactly flat step; for 64 it is lowest in between."
+    )
+
+
+def stored_table() -> Markdown:
+    """Return the stored mean losses of all arms and batches, with the momentum and the rate that were chosen."""
+    batches = ("16", "64", "256", "1024", "all")
+
+    def cell(arm: str, batch: str) -> str:
+        found = measured("flat_step", f"{arm}, batch {batch}")
+        return f"{mean(found['losses']):.5f} ({found['momentum']:g}, {found['rate']:.2g})"
+
+    rows = [(arm, *(cell(arm, batch) for batch in batches)) for arm in facts.ARMS]
+    return markdown_table(("mean loss (momentum, rate)", *(f"batch {b}" for b in batches)), rows)
 
 
 def gram_once(X: Tensor, quintics: Sequence[Quintic]) -> Tensor:
@@ -291,122 +372,13 @@ def gram_once(X: Tensor, quintics: Sequence[Quintic]) -> Tensor:
     return applied @ X
 
 
-def gram_growth(*, rows: int = 128, columns: int = 512) -> dict[str, list[float]]:
-    """Return the largest singular value after 0, ..., 5 bfloat16 steps of three forms, from singular values 1/k."""
-    values = harmonic(rows)
-    X = with_singular_values(values / values.square().norm().sqrt(), rows, columns)
-    quintics = polar_express(5, safety=1.05)
-    curves = {"plain form": [1.0], "Gram form, once and for all": [1.0], "Gram form, computed anew": [1.0]}
-    for t in range(1, 6):
-        half = {"coefficients": list(quintics[:t]), "compute_dtype": torch.bfloat16}
-        results = (
-            orthogonalize(X, t, form="plain", **half),
-            gram_once(X.bfloat16(), quintics[:t]).double(),
-            orthogonalize(X, t, form="gram", **half),
-        )
-        for curve, result in zip(curves.values(), results, strict=True):
-            curve.append(float(torch.linalg.matrix_norm(result, ord=2)))
-    return curves
-
-
-@lesson.figure(
-    "A rounding error in the Gram matrix grows by $a^2$ a step",
-    "steps",
-    "largest singular value",
-    yscale="log",
-    ylim=(0.3, 1e10),
-    xlim=(-0.1, 5.1),
-    legend={"loc": "upper left", "fontsize": 8},
-)
-def plot_gram(axes):
-    """Draw the largest singular value against the step for the three forms in bfloat16."""
-    for place, (marker, (label, curve)) in enumerate(zip("os^", gram_growth().items(), strict=True)):
-        lines(axes, None, {label: curve}, first=place, marker=marker)
-    axes.axhline(1, color=BLACK, linewidth=0.8, linestyle="-")
-    return (
-        "The largest singular value of a 128 x 512 matrix with singular values 1/k after each of five bfloat16 steps, on "
-        "a logarithmic axis. The plain form and the Gram form that computes its Gram matrix anew stay between 1 and 2; "
-        "the Gram form that computes it only once leaves them after three steps and exceeds a million after five."
-    )
-
-
-# A memory of facts: the training run of the lesson
-
-FACTS, RUN_STEPS = 64, 20
-OPTIMIZERS: dict[str, Callable[[list[Tensor], float], torch.optim.Optimizer]] = {
-    "gradient descent": lambda p, lr: torch.optim.SGD(p, lr=lr),
-    "with momentum": lambda p, lr: torch.optim.SGD(p, lr=lr, momentum=0.9),
-    "Adam": lambda p, lr: torch.optim.Adam(p, lr=lr, betas=(0.9, 0.95)),
-    "Muon": lambda p, lr: Muon(p, lr=lr, weight_decay=0.0),
-}
-RATES = {
-    "gradient descent": (2.0, 4.0, 8.0, 64.0),
-    "with momentum": (1.0, 2.0, 4.0, 8.0),
-    "Adam": (0.01, 0.03, 0.06, 0.1),
-    "Muon": (0.05, 0.1, 0.2, 0.3),
-}
-
-
-def frequencies(*, skewed: bool) -> Tensor:
-    """Return how often each of the 64 facts is seen: in proportion to k^-1.5, or all alike."""
-    seen = torch.arange(1, FACTS + 1) ** -1.5 if skewed else torch.ones(FACTS)
-    return seen / seen.sum()
-
-
-def misses(name: str, lr: float, seen: Tensor, *, steps: int = RUN_STEPS) -> Tensor:
-    """Train W to map 64 orthonormal keys to 64 orthonormal values; return ||W x_k - v_k||^2 for every fact.
-
-    The loss is 1/2 sum_k f_k ||W x_k - v_k||^2 with frequencies f; the rate falls linearly to 0.
-    """
-    generator = torch.Generator().manual_seed(0)
-    keys, values = (torch.linalg.qr(torch.randn(FACTS, FACTS, generator=generator))[0] for _ in range(2))
-    W = torch.zeros(FACTS, FACTS, requires_grad=True)
-    optimizer = OPTIMIZERS[name]([W], lr)
-    for t in range(steps):
-        optimizer.param_groups[0]["lr"] = lr * (1 - t / steps)
-        loss = 0.5 * (seen * (W @ keys - values).square().sum(0)).sum()
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-    return (W.detach() @ keys - values).square().sum(0)
-
-
-def best_misses(name: str, seen: Tensor) -> Tensor:
-    """Return the misses at that of the optimiser's four rates whose final loss is lowest."""
-    runs = [misses(name, lr, seen) for lr in RATES[name]]
-    losses = torch.stack([(seen * run).sum() for run in runs]).nan_to_num(nan=math.inf)
-    return runs[int(losses.argmin())]
-
-
-@lesson.figure(
-    f"What is known after {RUN_STEPS} steps",
-    "fact $k$, seen in proportion to $k^{-1.5}$",
-    "$\\|Wx_k - v_k\\|^2$",
-    size=(6.0, 3.6),
-    ylim=(-0.05, 1.55),
-    legend={"loc": "upper left", "ncols": 2, "fontsize": 8},
-)
-def plot_memory(axes):
-    """Draw the miss of every fact after the run, for each optimiser at its best rate."""
-    ranks, seen = np.arange(1, FACTS + 1), frequencies(skewed=True)
-    for place, (marker, name) in enumerate(zip("D^so", list(OPTIMIZERS)[::-1], strict=True)):
-        lines(axes, ranks, {name: best_misses(name, seen)}, first=place, marker=marker, markersize=3.5, markevery=4)
-    axes.axhline(1, color=BLACK, linewidth=0.8, linestyle="-")
-    axes.text(64.5, 1.02, "before training", fontsize=8, ha="right", va="bottom")
-    return (
-        f"How far each of {FACTS} facts is missed after {RUN_STEPS} steps, against its rank by frequency, for each "
-        "optimiser at the best of four rates. Gradient descent, with or without momentum, and Adam miss rare facts "
-        "more than frequent ones, up to 0.7 and more of where all start, at 1; Muon misses all alike and little."
-    )
-
-
 # What `make bench newton_schulz` stored, and how the table calls it: time by that of a singular value decomposition in
 # float32 for three shapes, then ||XX^T - I||_F / sqrt(n) at 1024 x 1024 for two spectra.
 METHODS = {
     "singular value decomposition, float32": None,
     "torch.optim.Muon's, bfloat16": "torch.optim.Muon's",
     "Polar Express, 5 steps, bfloat16": "Polar Express 5, bfloat16",
-    "Keller, 5 steps, float32": "Keller 5, float32",
+    "Jordan's quintic, 5 steps, float32": "Jordan 5, float32",
     "Polar Express, 5 steps, float32": "Polar Express 5, float32",
     "cubic, 5 steps, float32": "cubic 5, float32",
     "Polar Express and flat quintics to 1e-5": "polar_factor, iteration",
@@ -446,121 +418,115 @@ def measured_table() -> Markdown:
 
 
 @lesson.explorer
-class SingularValueExplorer(Explorer):
-    """Singular values through the steps of a chosen polynomial."""
+class CobwebExplorer(Explorer):
+    """One odd quintic, repeated: the path of one number, and the 64 singular values of the memory's gradient."""
 
-    title = "Singular values on their way to 1"
+    title = "One polynomial, again and again"
     summary = (
-        "Left: what the chosen number of steps makes of every singular value in [0.0001, 1], on a logarithmic axis, as the "
-        "highest and the lowest value within a tenth of a decade; the dotted line marks the smallest one. Right: seven "
-        "singular values, spaced evenly on a logarithmic axis from the smallest to 1, after each step."
+        "Left: the polynomial, the diagonal, and the path of one number: up or down to the curve, then across to the "
+        "diagonal. Right: the 64 singular values of the memory's gradient after the same steps, on a logarithmic axis."
     )
-    steps = Slider("steps", "T", "How many times a polynomial is applied", 5, 0, 12, 1)
-    smallest = Slider(
-        "smallest value", "log10 s", "As a power of ten; the largest singular value is 1", -2.0, -4.0, -0.5, 0.1
-    )
-    family = Choice(
-        "polynomial",
-        "The cubic and Keller's quintic repeat one polynomial; Polar Express has one for each step",
-        "Polar Express",
-        FAMILIES,
-    )
-    together = ("steps", "smallest")
-    size = (8.8, 3.9)
+    steps = Slider("steps", "n", "How many times the polynomial is applied", 5, 0, 20, 1)
+    start = Slider("start", "s", "Where the path begins", 0.2, 0.01, 2.3, 0.01)
+    a = Slider("coefficient of s", "a", "The slope at 0", 1.5, 1.0, 4.0, 0.05)
+    b = Slider("coefficient of s³", "b", "Negative: it holds large values back", -0.5, -6.0, 0.0, 0.05)
+    c = Slider("coefficient of s⁵", "c", "0 for a cubic", 0.0, 0.0, 3.0, 0.05)
+    together = ("steps", "start")
+    size = (8.4, 3.9)
+    dpi = 100
+    strip_scale = 0.7
     layout = panels(
-        ["After all steps", "Step by step"],
-        ["singular value before", "step"],
-        ["singular value after", "singular value"],
+        ["Path of one number", "The 64 singular values"],
+        ["s before a step", "fact, by frequency"],
+        ["s after the step", "singular value"],
         grid=(1, 2),
-        xscale=["log", "linear"],
-        xlim=[(1e-4, 1), (0, 12)],
-        ylim=(0, 2.1),
-        legend=[{"loc": "upper left", "fontsize": 8}, {"loc": "upper right", "fontsize": 8, "ncols": 2}],
+        xlim=[(-1.6, 2.4), (0, 65)],
+        ylim=[(-1.6, 2.4), (1e-3, 60)],
+        yscale=["linear", "log"],
+        aspect=["equal", None],
+        legend=[{"loc": "lower right", "fontsize": 8}, {"loc": "upper right", "fontsize": 9}],
     )
 
-    def compute(self, *, smallest, steps, family):
-        """Return the band of the composed polynomial, seven orbits, and the range and error of 300 values."""
-        quintics = schedule(family, steps)
-        values, grid = (
-            torch.logspace(low, 0, count, dtype=torch.float64) for low, count in ((smallest, 300), (-4, 12_000))
-        )
-        # A composition swings too fast near 1 to be drawn: its lowest and highest value within a tenth of a decade are.
-        places, bands = grid.unfold(0, 301, 60)[:, 150].numpy(), compose(grid, quintics).unfold(0, 301, 60)
-        orbits = [torch.logspace(smallest, 0, 7, dtype=torch.float64)]
-        for quintic in quintics:
-            orbits.append(odd_polynomial(orbits[-1], quintic))
-        after = compose(values, quintics)
+    def compute(self, *, steps, start, a, b, c):
+        """Return curve, path, the singular values after the steps and their range."""
+        quintic = (round(a, 2), round(b, 2), round(c, 2))
+        s = torch.linspace(-2.4, 2.4, 400, dtype=torch.float64)
+        values = memory_spectrum()
+        for _ in range(steps):
+            values = odd_polynomial(values, quintic).clamp(-50, 50)
+        path = cobweb(start, quintic, steps)
         return {
-            "highest": (places, bands.amax(1).numpy()),
-            "lowest": (places, bands.amin(1).numpy()),
-            "mark": ([10**smallest] * 2, [0, 2.1]),
-            "orbits": [(np.arange(steps + 1), orbit) for orbit in torch.stack(orbits, dim=1).numpy()],
-            "smallest": 10**smallest,
-            "reached": float(after[0]),
-            "low": float(after.min()),
-            "high": float(after.max()),
-            "error": rms_error(after),
-            "steps": steps,
-            "family": family,
+            "curve": (s, odd_polynomial(s, quintic)),
+            "path": tuple(path[:, 1:] if steps else path),
+            "begin": ([start], [0]),
+            "now": (RANKS, values.abs().clamp(1e-6, 50)),
+            "end": float(path[0, -1]),
+            "range": (float(values.min()), float(values.max())),
+            "settings": (steps, start),
         }
 
-    def draw(self, left, right):
-        """Draw the level 1, and the band, the smallest value and seven orbits, to be moved."""
-        for axes in (left, right):
-            axes.axhline(1, color=BLACK, linewidth=0.8, linestyle="-")
-        highest, lowest = lines(left, [], ["highest nearby", "lowest nearby"])
-        (mark,) = lines(left, [], ["smallest"], first=3, linewidth=1.6)
-        (smallest,) = lines(right, [], ["smallest"], first=1, marker="s", markersize=3.5, linestyle="-")
-        grey = {"color": "0.55", "linestyle": "-", "marker": ".", "markersize": 3.5, "linewidth": 1.0}
-        between = [right.plot([], [], label=f"_{i}", **grey)[0] for i in range(5)]
-        (largest,) = lines(right, [], ["largest"], marker="o", markersize=3.5, linestyle="--")
-        return {"highest": highest, "lowest": lowest, "mark": mark, "orbits": [smallest, *between, largest]}
+    def draw(self, plane, spectrum):
+        """Draw diagonal, aim and start, and the curves that move."""
+        plane.plot([-2, 3], [-2, 3], color="0.5", linewidth=0.9, linestyle="-")
+        plane.axhline(0, color="0.8", linewidth=0.8)
+        spectrum.axhline(1, color=BLACK, linewidth=0.8, linestyle="-")
+        spectrum.plot(RANKS, memory_spectrum(), color="0.5", linestyle=":", linewidth=2, label="before")
+        (curve,) = plane.plot([], [], color=BLUE, linestyle="-", linewidth=2, label="polynomial")
+        (path,) = plane.plot([], [], color=RED, linestyle="-", linewidth=1.2, label="path")
+        (begin,) = plane.plot([], [], "o", color=RED, markersize=6, label="start")
+        (now,) = spectrum.plot([], [], color=BLUE, linestyle="-", label="after n steps")
+        return {"curve": curve, "path": path, "begin": begin, "now": now}
 
     def words(self, state):
-        """Say where the singular values ended."""
-        steps, family = state["steps"], state["family"]
+        """Say where the path and the singular values end."""
+        steps, start = state["settings"]
+        low, high = state["range"]
         if steps == 0:
-            return f"No step yet, polynomial {family}: the singular values reach from {state['smallest']:.2g} to 1."
-        times = f"After {steps} step{'s' * (steps > 1)} of {family}"
-        smallest = f"the smallest, {state['smallest']:.2g}, has become {state['reached']:.3g}"
-        if max(1 - state["low"], state["high"] - 1) < 0.005:
-            ending = "all lie within 0.005 of 1"
+            return f"No step yet: the path starts at {start:.2f}; the singular values lie between {low:.2g} and {high:.2g}."
+        end = f"ends at {state['end']:.3f}" if abs(state["end"]) < 50 else "has left the picture"
+        times = "1 step" if steps == 1 else f"{steps} steps"
+        if max(abs(low), abs(high)) >= 50:
+            within = "have left the picture in part"
+        elif max(abs(low - 1), abs(high - 1)) < 0.01:
+            within = "lie within 0.01 of 1"
         else:
-            ending = f"all lie between {state['low']:.3g} and {state['high']:.3g}"
-        error = f"{state['error']:.2g}" if state["error"] > 1e-9 else "below 1e-9"
-        return f"{times} {smallest}; {ending}. The error, the root mean square of s² - 1, is {error}."
+            within = f"lie between {low:.2g} and {high:.2g}"
+        return f"After {times} the path from {start:.2f} {end}; the 64 singular values {within}."
 
 
-orbit_prediction = lesson.prediction(
+race_prediction = lesson.prediction(
     "06.P1",
-    "The cubic $p(s) = \\frac12(3s - s^3)$ is repeated from $s_0 = 2$, for a gradient that somebody forgot to "
-    "normalise. Where does it end?",
+    "Both recipes go on until they have used 18 matrix products: nine steps of the cubic, six of the recipe that changes. "
+    "Whose error is smaller?",
     {
-        "At 1": "That holds from everywhere below √3. But p(2) = (6 - 8)/2 = -1, and p(-1) = -1.",
-        "At -1": "p(2) = (6 - 8)/2 = -1 at once, and -1 is a fixed point: the step would go uphill in that "
-        "direction, at full length.",
-        "It grows without bound": "That happens above √5 only. Between √3 and √5 the sign changes and the size "
-        "falls below √3 sooner or later.",
+        "The cubic's, by ten times or more": "It has lost nothing so far, but it gains slowly: what is small grows by half "
+        "of itself a step.",
+        "About equal": "Their plans differ: the changing recipe gives up error now for the steps that follow.",
+        "The changing recipe's, by two to ten times": "It is ahead by more than that: near 1 each step cubes its error.",
+        "The changing recipe's, by a hundred times or more": right(
+            "Its first steps are made for what the last ones need. The cubic's last three steps still leave most singular "
+            "values far below 1."
+        ),
     },
-    answer="At -1",
-    reveal=plot_orbits,
+    reveal=plot_race,
 )
 
-gram_prediction = lesson.prediction(
+batch_prediction = lesson.prediction(
     "06.P2",
-    "A 128 x 512 matrix has the singular values $1, 1/2, \\dots, 1/128$. Its Gram matrix is computed once, in "
-    "bfloat16 (8 significant bits), and the five steps of Polar Express are taken on it. What becomes of the "
-    "largest singular value?",
+    "Batches hold 16 facts. Three steps compete, each at its best momentum and rate: not flattened, flattened by six cubic "
+    "steps, and exactly flat. Which ends with the lowest and which with the highest mean loss?",
     {
-        "It stays near 1, as in the plain form": "The plain form computes a new Gram matrix at every step, so its "
-        "errors stay small. Here the first error is kept and amplified.",
-        "It is off by a few per cent": "The rounding error starts that small. But what it takes for a small "
-        "eigenvalue of the Gram matrix is multiplied by up to a² = 67 in the first step alone.",
-        "It grows beyond 1,000": "An eigenvalue below the rounding error may come out negative. A step multiplies it by "
-        "about a² and makes the next factor larger still: it runs away.",
+        "Lowest exactly flat, highest not flattened": "So it would be if the gradient held all facts. In a batch of 16 "
+        "most singular values are 0, and the others say who happened to be drawn.",
+        "Lowest six cubic steps": "That is what happens with batches of 64. With 16, their mean loss is a little above that "
+        "of the step that is not flattened.",
+        "Lowest not flattened, highest exactly flat": right(
+            "A step that keeps the singular values moves a fact by how much of it is missing. A flat step moves every fact "
+            "that momentum still remembers by the same amount."
+        ),
+        "Within a tenth of each other": "The means differ by more than that.",
     },
-    answer="It grows beyond 1,000",
-    reveal=plot_gram,
+    reveal=plot_flatness,
 )
 
 FIGURES = lesson.figures

@@ -1,7 +1,6 @@
 """Learners of lesson 06."""
 
 import math
-from fractions import Fraction
 
 import torch
 
@@ -72,27 +71,44 @@ def _least_squares(lower):
     ).solution[:, 0]
 
 
+def _second_by_system(lower):
+    """Find the worst error of the first, then solve three equations on what it leaves."""
+    a, b = _linear_system(lower).tolist()
+    low, high = a + b, 2 - a - b
+    m = math.sqrt((low**2 + low * high + high**2) / 3)
+    rows = [[s, s**3, sign] for s, sign in ((low, 1.0), (m, -1.0), (high, 1.0))]
+    ones = torch.ones(3, dtype=torch.float64)
+    return torch.linalg.solve(torch.tensor(rows, dtype=torch.float64), ones)[:2]
+
+
+def _second_by_scaling(lower):
+    """Use the answer of the exercise before."""
+    first = _linear_system(lower)
+    low = float(first.sum())
+    return _linear_system(low / (2 - low)) / torch.tensor([2 - low, (2 - low) ** 3], dtype=torch.float64)
+
+
+def _up_to_one(lower):
+    return _linear_system(float(_linear_system(lower).sum()))
+
+
+def _unscaled(lower):
+    low = float(_linear_system(lower).sum())
+    return _linear_system(low / (2 - low))
+
+
+def _scaled_by(power_a, power_b):
+    def second(lower):
+        high = 2 - float(_linear_system(lower).sum())
+        return _unscaled(lower) * torch.tensor([high**power_a, high**power_b], dtype=torch.float64)
+
+    return second
+
+
 SHORT, LONG = 768, 3072
 
 ANSWERS = {
     "06.1": [
-        ("solved", "2 mnp twice", 2 * SHORT * LONG * SHORT + 2 * LONG * SHORT * SHORT),
-        ("solved", "the number", 7_247_757_312),
-        ("solved", "as a float", 4.0 * LONG * SHORT**2),
-        ("the larger Gram matrix", "from the left", 4 * LONG * LONG * SHORT),
-        ("one product", "the Gram matrix alone", 2 * SHORT * SHORT * LONG),
-        ("one product", "one multiplication for each term", LONG * SHORT**2 * 2),
-        ("as the notes count", "four for each entry", 4 * LONG * SHORT),
-        ("square of the Gram matrix", "the Gram matrix twice", 4 * SHORT**3),
-        ("a quintic", "with the square of the Gram matrix", 4 * SHORT**2 * LONG + 2 * SHORT**3),
-        ("a third product", "three products", 3 * 2 * SHORT**2 * LONG),
-        ("both sides", "formed left, applied right", 2 * LONG * SHORT * (LONG + SHORT)),
-        ("shapes cubed", "a square matrix", 4 * LONG**3),
-        ("entries of the result", "two for each entry", 2 * (SHORT**2 + LONG * SHORT)),
-        ("wrong", "the sums as well", 4 * SHORT**2 * LONG + 2 * LONG * SHORT),
-        ("malformed", "as text", "4 * 768**2 * 3072"),
-    ],
-    "06.2": [
         ("solved", "on the other side", _from_the_right),
         ("solved", "by singular values", _by_values),
         (
@@ -144,24 +160,7 @@ ANSWERS = {
             lambda m, steps: _iterate(m, steps, m.norm(), lambda X: 1.5 * X - X @ X.T @ X),
         ),
     ],
-    "06.3": [
-        ("solved", "the root of 3", math.sqrt(3)),
-        ("solved", "the root of 5", 5**0.5),
-        ("solved", "ten", 10),
-        ("solved", "a fraction", float(Fraction(7, 4))),
-        ("solved", "a tensor", torch.tensor(2.0)),
-        ("inside the region", "three halves", 1.5),
-        ("inside the region", "1.73, below the root of 3", 1.73),
-        ("the fixed point", "one", 1),
-        ("need", "no singular value", 0),
-        ("need", "the other fixed point", -1.0),
-        ("comes back", "two sign changes", 2.2),
-        ("inside the region", "a tiny value", 1e-40),
-        ("inside the region", "a hundredth", 0.01),
-        ("malformed", "infinity", math.inf),
-        ("malformed", "a matrix", torch.diag(torch.tensor([2.0, 1.0]))),
-    ],
-    "06.4": [
+    "06.2": [
         ("solved", "three linear equations", _linear_system),
         ("solved", "ternary search", _by_search),
         ("Newton-Schulz", "(3/2, -1/2)", lambda lower: _pair(1.5, -0.5)),
@@ -187,17 +186,70 @@ ANSWERS = {
         ("malformed", "with E as third", edit("-size]", "-size, 0.0]")),
         ("malformed", "a tuple", lambda lower: tuple(_linear_system(lower).tolist())),
     ],
+    "06.3": [
+        ("solved", "three linear equations", _second_by_system),
+        ("solved", "scaled from the answer before", _second_by_scaling),
+        ("the first cubic again", "best_cubic(lower)", _linear_system),
+        ("up to 1 only", "best_cubic(1 - E)", _up_to_one),
+        ("not scaled back", "best_cubic of the ratio", _unscaled),
+        ("scaled the wrong way", "times u and its cube", _scaled_by(1, 3)),
+        ("result divided", "the polynomial over u", _scaled_by(-1, -1)),
+        ("Newton-Schulz", "(3/2, -1/2)", lambda lower: _pair(1.5, -0.5)),
+        ("wrong", "only the cube scaled", _scaled_by(0, -3)),
+        ("wrong", "order exchanged", lambda lower: _second_by_system(lower).flip(0)),
+        ("malformed", "a tuple", lambda lower: tuple(_second_by_system(lower).tolist())),
+    ],
+    "06.4": [
+        ("solved", "2 mnp twice", 2 * SHORT * LONG * SHORT + 2 * LONG * SHORT * SHORT),
+        ("solved", "the number", 7_247_757_312),
+        ("solved", "as a float", 4.0 * LONG * SHORT**2),
+        ("the larger Gram matrix", "from the left", 4 * LONG * LONG * SHORT),
+        ("one product", "the Gram matrix alone", 2 * SHORT * SHORT * LONG),
+        ("one product", "one multiplication for each term", LONG * SHORT**2 * 2),
+        ("two for each entry", "four for each entry", 4 * LONG * SHORT),
+        ("square of the Gram matrix", "the Gram matrix twice", 4 * SHORT**3),
+        ("a quintic", "with the square of the Gram matrix", 4 * SHORT**2 * LONG + 2 * SHORT**3),
+        ("a third product", "three products", 3 * 2 * SHORT**2 * LONG),
+        ("both sides", "formed left, applied right", 2 * LONG * SHORT * (LONG + SHORT)),
+        ("shapes cubed", "a square matrix", 4 * LONG**3),
+        ("entries of the result", "two for each entry", 2 * (SHORT**2 + LONG * SHORT)),
+        ("wrong", "the sums as well", 4 * SHORT**2 * LONG + 2 * LONG * SHORT),
+        ("malformed", "as text", "4 * 768**2 * 3072"),
+    ],
 }
 
 GIVES_AWAY = {
     "06.P1": [
-        r"p\(2\) = -1",
-        r"go to 0, -1, minus the root of 5",
-        r"From 1\.75 and from 2 they end at -1",
+        r"divides the error by about a hundred",
+        r"last ones collect",
+        r"the cubic's error is",
+        r"wins the race",
+        r"and no more",
     ],
     "06.P2": [
-        r"multiplied by \$a_1\^2a_2\^2",
-        r"by 67, then by 17",
-        r"Gram matrix kept, bfloat16: over 1,000",
+        r"(?i)exactly flat step's loss",
+        r"wins if the batch",
+        r"what is missing",
+        r"highest at the exactly flat",
+        r"six cubic steps (end|were)",
     ],
+}
+
+NEIGHBOURS = {
+    "06.c1": ("lesson.errors_after(lesson.PLANNED)", "lesson.errors_after(lesson.PLANNED[:5])"),
+    "06.1": ("b * gram @ X + c", "b * X**3 + c"),
+    "06.3": (
+        "X = (3 * X - X @ X.T @ X) / 2\n    smallest",
+        "X = (4 * X - 2 * X @ X.T @ X) / 2\n    smallest",
+    ),
+    "06.4": ("lesson.errors_after([JORDAN] * 30)", "lesson.errors_after([CUBIC] * 30)"),
+    "06.5": ("minimax_quintic(0.1, 1.0)", "minimax_quintic(0.11, 1.0)"),
+    "06.6": ("minimax_composition(1e-2, 2)", "minimax_composition(1.05e-2, 2)"),
+    "06.c2": ("stored(flat, 16) / stored(kept, 16)", "stored(six, 16) / stored(kept, 16)"),
+    "06.c3": ("stored(six, 64) / lower", 'stored("9 cubic steps", 64) / lower'),
+    "06.c4": ("stored(flat, 256) / stored(kept, 256)", "stored(flat, 64) / stored(kept, 64)"),
+    "06.c5": (
+        'f"{arm}, batch 256")["mean loss by momentum"]["0.9"]',
+        'f"{arm}, batch 256")["mean loss by momentum"]["0.8"]',
+    ),
 }
