@@ -22,6 +22,7 @@ PARTS = {
     "ridge": ("ridge",),
     "mup": ("mup",),
     "rotated": ("rotated",),
+    "width_transfer": ("width_transfer",),
     "newton_schulz": ("newton_schulz",),
     "flat_step": ("flat_step",),
     "attention": (

@@ -19,6 +19,7 @@ from course_lib.optimization.mup import param_groups, parametrize
 
 VOCABULARY, LENGTH, HEAD = 8, 32, 16
 TRANSFORMER_WIDTHS, TRANSFORMER_EXPONENTS = (16, 64, 256), tuple(range(-11, -2))
+MLP_EXPONENTS = tuple(range(-10, -1))
 STEPS, BATCH = 150, 8
 MLP_SEEDS = 4
 TRANSFORMER_SEEDS = {"cpu": 3, "cuda": 8}
@@ -125,7 +126,7 @@ def mlp_losses(seed: int, *, mup: bool) -> dict[int, list[float]]:
         groups = groups_for(model, lesson.network(min(lesson.WIDTHS)), lr, mup=mup)
         return lesson.train(model, groups, target=lesson.teacher(3 * seed + 1), seed=3 * seed + 2)
 
-    return {width: [final(width, 2.0**e) for e in lesson.EXPONENTS] for width in lesson.WIDTHS}
+    return {width: [final(width, 2.0**e) for e in MLP_EXPONENTS] for width in lesson.WIDTHS}
 
 
 def summary(
@@ -155,7 +156,7 @@ def run() -> dict[str, Spread]:
     device = "cuda" if torch.cuda.is_available() else "cpu"
     try:
         return {
-            **summary("perceptron", mlp_losses, lesson.EXPONENTS, MLP_SEEDS),
+            **summary("perceptron", mlp_losses, MLP_EXPONENTS, MLP_SEEDS),
             **summary(
                 f"transformer ({device})",
                 lambda seed, *, mup: transformer_losses(seed, mup=mup, device=device),

@@ -6,6 +6,8 @@ import numpy as np
 import torch
 
 from course_lib.lessons.maximal_update_parametrization.contents import lesson
+from course_lib.lessons.maximal_update_parametrization.networks import slope
+from course_lib.lessons.maximal_update_parametrization.pictures import EXPLODING, SIZES, sizes_by_width
 from course_lib.optimization.mup import sign_change_mean_square
 from course_lib.teaching import but, close, edit, inputs, near, normal, one_of, whole
 
@@ -26,8 +28,8 @@ def _agrees_with_draws(answer):
 
 lesson.value(
     "05.1", "How far a sign update moves the output", difficulty=1, minutes=6,
-    prompt="$x$ has 4 independent entries $N(0, 1)$ and $g$ has no entry 0. What is the expected value of "
-    "$\\mathrm{RMS}(\\mathrm{sign}(gx^\\top)\\,x)^2$? Give it to two decimals.",
+    prompt="$x$ has 4 independent entries $N(0, 1)$ and $g$ has no entry 0. What is the expected "
+    "value of $\\mathrm{RMS}(\\mathrm{sign}(gx^\\top)\\,x)^2$? Give it to two decimals.",
     answer=_LAW,
     properties=[
         ("5,000 draws of x have another mean.", _agrees_with_draws),
@@ -66,9 +68,10 @@ lesson.value(
 
 @lesson.exercise(
     "05.2", "Adam's step size for one matrix", difficulty=1, minutes=6,
-    prompt="Write `adam_rate(fan_out, fan_in, base_fan_out, base_fan_in, lr)`: the step size that a weight matrix of "
-    "shape `(fan_out, fan_in)` gets from Adam under muP, when `lr` was found with a base model in which it has shape "
-    "`(base_fan_out, base_fan_in)`. The matrix may be of any kind: input, hidden or readout.",
+    prompt="Write `adam_rate(fan_out, fan_in, base_fan_out, base_fan_in, lr)`: the step size with which a step of "
+    "Adam changes what a weight matrix of shape `(fan_out, fan_in)` puts out as much as in the base model. There the "
+    "matrix has shape `(base_fan_out, base_fan_in)`, and its step size is `lr`. It may be of any kind: first, hidden or "
+    "readout.",
     draw=inputs(
         base_fan_out=one_of(4, 8, 16, 32), base_fan_in=one_of(4, 8, 16, 32), more_out=one_of(1, 2, 4, 8, 16),
         more_in=one_of(1, 2, 4, 8, 16), fan_out=lambda base_fan_out, more_out: base_fan_out * more_out,
@@ -109,7 +112,7 @@ lesson.value(
     ],
 )
 def adam_rate(fan_out, fan_in, base_fan_out, base_fan_in, lr):
-    """Return the step size of a weight matrix under muP."""
+    """Return the step size that keeps the change of the outputs what it is in the base model."""
     return lr * base_fan_in / fan_in
 
 
@@ -129,8 +132,8 @@ def _sizes(answer):
 
 lesson.flaw(
     "05.3", "Bounded, but not of that size", difficulty=2, minutes=8,
-    prompt="The notes say: if $\\lVert W\\rVert_2 = \\sqrt{n_l/n_{l-1}}$ and the entries of $h$ have size 1, then "
-    "those of $Wh$ have size 1 too. Give a counterexample for $n_l = n_{l-1} = 2$: a dictionary with the numbers "
+    prompt="Someone claims: if $\\lVert W\\rVert_2 = \\sqrt{d_{out}/d_{in}}$ and the input $h$ has RMS 1, then "
+    "$Wh$ has RMS 1 too. Give a counterexample for $d_{out} = d_{in} = 2$: a dictionary with the numbers "
     "`w_11`, `w_12`, `w_21`, `w_22`, `h_1`, `h_2` such that $\\lVert W\\rVert_2 = 1$ and $\\mathrm{RMS}(h) = 1$ (each "
     "to 0.001), and $\\mathrm{RMS}(Wh) \\le 0.01$.",
     answer=_case((1.0, 0.0, 0.0, 0.0), (0.0, math.sqrt(2))),
@@ -163,8 +166,61 @@ lesson.flaw(
 )
 
 
+_LAYERS = ("first", "change", "moved")
+
+
+def _is_fixed(layer, power):
+    """Whether both lines of the check are flat once the steps of that layer are multiplied by r^power."""
+    names = {2: "rate", 3: "out_rate"}
+    if layer not in names:
+        return False
+    powers = {**EXPLODING, names[layer]: EXPLODING[names[layer]] - power}
+    return all(abs(slope(SIZES, sizes_by_width(**powers)[name])) < 0.1 for name in _LAYERS)
+
+
+def _answer(answer):
+    return float(answer["layer"]), float(answer["power"])
+
+
+lesson.flaw(
+    "05.4", "Which layer breaks this check?", difficulty=2, minutes=6,
+    prompt="All starts of the network in the figure are right. One layer's step size goes with a wrong power of the width. "
+    "Give a dictionary with the numbers `layer` (1 for the first, 2 for the hidden, 3 for the readout) and `power`: for all "
+    "three lines to be flat, multiply that layer's step size by $r^p$ with $p$ = `power` and $r$ the width over 32.",
+    answer={"layer": 2, "power": -0.5},
+    needs=[
+        ("The layers are 1, 2 and 3.", lambda layer: layer in (1, 2, 3)),
+        ("A power of 0 changes nothing.", lambda power: power != 0),
+        ("That power is beyond any that a layer could need: give one between -3 and 3.", lambda power: abs(power) <= 3),
+    ],
+    properties=[
+        ("The lines are not flat then: their exponents still differ from 0 by more than 0.1.",
+         lambda answer: _is_fixed(*_answer(answer))),
+    ],
+    hints=(
+        "Go through the layers from the input on. Which is the first whose line is not flat?",
+        "A layer hands its change on to the next. The line behind a wrong layer rises too.",
+        "Read its exponent from the figure: by what factor does the line rise while the width rises 16-fold?",
+    ),
+    mistakes=[
+        ("the last one that rises", {"layer": 3, "power": -0.5},
+         "The readout's line rises because its input does: look for the first line that is not flat.",
+         but(lambda layer: layer == 3)),
+        ("the one that is flat", {"layer": 1, "power": -0.5},
+         "The first layer's line is flat: its steps are right. Its inputs do not grow with the width.",
+         but(lambda layer: layer == 1)),
+        ("the other way", {"layer": 2, "power": 0.5},
+         "The layer is right, the sign of the power is not: the line rises, so the steps must shrink with the width.",
+         but(lambda layer, power: layer == 2 and power > 0)),
+        ("the whole rule once more", {"layer": 2, "power": -1.0},
+         "The layer is right. With -1 its line would fall: it rises only about fourfold while the width rises 16-fold.",
+         but(lambda layer, power: layer == 2 and -1.2 <= power <= -0.8)),
+    ],
+)
+
+
 @lesson.exercise(
-    "05.4", "Three numbers of a layer at unit scale", difficulty=2, minutes=8,
+    "05.5", "Three numbers of a layer at unit scale", difficulty=2, minutes=8,
     prompt="A layer is $y = cWx$ with $W$ of shape `(d_out, d_in)` and entries $N(0, 1)$. Write `unit_scale(d_out, "
     "d_in)`: a float64 tensor of three numbers, the positive $c$ with which inputs of RMS 1 have outputs of RMS 1 on "
     "average at the start; the largest $\\alpha$ for which no step $-\\alpha\\,\\mathrm{sign}(gx^\\top)$ changes the "
@@ -227,7 +283,7 @@ def _normalised(gradient, radius):
 
 
 @lesson.exercise(
-    "05.5", "The sign step of a batch", difficulty=3, minutes=12,
+    "05.6", "The sign step of a batch", difficulty=3, minutes=12,
     prompt="The gradient of a batch has no rank 1, and the step $\\alpha = \\eta/\\sqrt{d_{in}}$ is then shorter than "
     "it could be. Write `batch_sign_step(gradient, radius)` for the layer $y = Wx/\\sqrt{d_{in}}$: the longest step "
     "$-\\alpha\\,\\mathrm{sign}(G)$ with $\\mathrm{RMS}(\\Delta y) \\le \\eta\\,\\mathrm{RMS}(x)$ for every $x$. "
@@ -266,7 +322,7 @@ def _normalised(gradient, radius):
          "You allowed the spectral norm η√d_in. It is η√d_out: the rows of W are the outputs."),
         ("spectral norm of the gradient", edit("norm(signs, 2)", "norm(gradient, 2)"),
          "You divided by the spectral norm of G. The step is a multiple of sign(G), so the norm of sign(G) counts."),
-        ("the notes' length", edit("len(signs) ** 0.5 * signs / torch.linalg.matrix_norm(signs, 2)",
+        ("multiplied for divided", edit("len(signs) ** 0.5 * signs / torch.linalg.matrix_norm(signs, 2)",
                               "signs * signs.shape[1] ** 0.5"),
          "You multiplied the signs by √d_in instead of dividing: the step is far too long."),
     ],

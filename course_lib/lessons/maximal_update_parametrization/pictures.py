@@ -1,160 +1,220 @@
-"""Experiments, figures, explorer and predictions of lesson 05, maximal_update_parametrization."""
+"""Figures, explorer and predictions of lesson 05, maximal_update_parametrization."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache
 
 import numpy as np
 import torch
-from jaxtyping import Float
-from torch import Tensor, nn
+from IPython.display import Markdown
 
 from course_lib.lessons.maximal_update_parametrization.contents import lesson
-from course_lib.optimization.mup import layer_outputs, param_groups, parametrize, rounding_loss
-from course_lib.teaching import Explorer, Slider, lines, panels
-from course_lib.teaching.style import BLUE
+from course_lib.lessons.maximal_update_parametrization.networks import (
+    BASE,
+    EXPONENTS,
+    STARTS,
+    STEP_SEEDS,
+    STEP_WIDTHS,
+    STEPS,
+    WIDTHS,
+    groups_for,
+    network,
+    one_step,
+    slope,
+    teacher,
+)
+from course_lib.measured import measured
+from course_lib.teaching import Explorer, Slider, lines, markdown_table, panels, right
+from course_lib.teaching.style import BLUE, ORANGE, RED
 
-WIDTHS, EXPONENTS = (32, 128, 512), tuple(range(-10, -1))
-LAYERS = {"0": "first", "2": "hidden", "4": "readout"}
 PARAMETRIZATIONS = {"SP": "Standard parametrization", "muP": "Maximal update parametrization"}
+RATIO = max(WIDTHS) // BASE  # 16
+LOOKS = {32: (BLUE, "-", "o"), 128: (ORANGE, "--", "^"), 512: (RED, "-.", "s")}
 
-# The experiment: a network learns the outputs of another, at three widths and nine step sizes
-
-
-def network(width: int, *, seed: int = 2) -> nn.Sequential:
-    """Eight inputs, two hidden layers of tanh, one output; weights of variance 1 / fan_in, no biases."""
-    generator = torch.Generator().manual_seed(seed)
-    shapes = ((width, 8), (width, width), (1, width))
-    first, hidden, readout = (nn.Linear(columns, rows, bias=False) for rows, columns in shapes)
-    for layer in (first, hidden, readout):
-        nn.init.normal_(layer.weight, std=layer.in_features**-0.5, generator=generator)
-    return nn.Sequential(first, nn.Tanh(), hidden, nn.Tanh(), readout)
+# The stored sweep: every combination of a readout's start and step sizes, three widths, twelve step sizes, five seeds
 
 
-@cache
-def teacher(seed: int = 6) -> nn.Sequential:
-    """Return a fixed network of width 32, with 1.5 times the usual weights in its hidden layers."""
-    model = network(32, seed=seed).requires_grad_(False)
-    model[0].weight *= 1.5
-    model[2].weight *= 1.5
-    return model
+def stored(start: str, steps: str, width: int) -> np.ndarray:
+    """Return the stored test losses: a row for each seed, a column for each exponent; infinite where training blew up."""
+    rows = measured("width_transfer", f"start {start}, steps {steps}")[str(width)]
+    return np.array([[math.inf if loss is None else loss for loss in row] for row in rows])
 
 
-def train(
-    model: nn.Module, groups: Sequence[Mapping], *, steps: int = 120, target: nn.Module | None = None, seed: int = 3
-) -> float:
-    """Return the test loss after `steps` steps of Adam on fresh data, its step sizes falling linearly to zero."""
-    target = target or teacher()
-    optimizer = torch.optim.Adam(groups, betas=(0.9, 0.95))
-    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 - step / steps)
-    generator = torch.Generator().manual_seed(seed)
-    for _ in range(steps):
-        x = torch.randn(32, 8, generator=generator)
-        optimizer.zero_grad()
-        (model(x) - target(x)).square().mean().backward()
-        optimizer.step()
-        schedule.step()
-    x = torch.randn(2000, 8, generator=generator)
-    with torch.no_grad():
-        return float((model(x) - target(x)).square().mean())
+def smallest(start: str, steps: str, width: int) -> np.ndarray:
+    """Return the loss at the best step size of that width, by seed."""
+    return stored(start, steps, width).min(1)
 
 
-def groups_for(model: nn.Module, optimizer: type, lr: float, *, mup: bool, base_width: int = 32) -> list[dict]:
-    """One step size for all weights, or muP's, after its rescaling of the weights."""
-    if mup:
-        return param_groups(parametrize(model, network(base_width)), optimizer, lr)
-    return [{"params": list(model.parameters()), "lr": lr}]
+def carried(start: str, steps: str, *, divided_by: int = 1) -> np.ndarray:
+    """Return the loss of the widest network at the narrowest one's best step size over a power of two, by seed."""
+    narrow, wide = (stored(start, steps, width) for width in (min(WIDTHS), max(WIDTHS)))
+    places = narrow.argmin(1) - round(math.log2(divided_by))
+    if places.min() < 0:
+        raise ValueError(f"the best step size over {divided_by} is smaller than any that was tried")
+    return wide[np.arange(len(wide)), places]
 
 
-@cache
-def transfer() -> dict[str, dict[int, list[float]]]:
-    """Test losses by parametrization and width, one for each exponent; takes some seconds, once."""
-    return {
-        name: {
-            width: [
-                train(model := network(width), groups_for(model, torch.optim.Adam, 2.0**e, mup=name == "muP"))
-                for e in EXPONENTS
-            ]
-            for width in WIDTHS
-        }
-        for name in PARAMETRIZATIONS
-    }
+def regret(start: str, steps: str, *, divided_by: int = 1) -> np.ndarray:
+    """Return that loss over the widest network's own smallest loss, by seed: what not tuning again costs."""
+    found = carried(start, steps, divided_by=divided_by)
+    return found / smallest(start, steps, max(WIDTHS))
 
 
-def best_exponent(losses: Sequence[float], exponents: Sequence[int] = EXPONENTS) -> float:
-    """The exponent of the best step size: the lowest point of the parabola through the minimum and its neighbours.
-
-    The parabola is laid through the logarithms of the losses. A minimum at an end of the range stays there.
-    """
-    k = int(np.argmin(losses))
-    if k in (0, len(losses) - 1):
-        return float(exponents[k])
-    left, middle, right = np.log(losses[k - 1 : k + 2])
-    return exponents[k] + float((left - right) / (2 * (left - 2 * middle + right)))
+_SWEEP = {"yscale": "log", "xlim": (-12.4, -0.6), "xticks": [range(-12, 0, 2)] * 4, "legend": None}
+_RATE = "$\\log_2$ of Adam's step size"
+_RELATIVE = "loss / best loss of the small network"
 
 
-def drift_and_regret(
-    losses: Mapping[int, Sequence[float]], exponents: Sequence[int] = EXPONENTS
-) -> tuple[float, float]:
-    """How many octaves the best step size moves from the narrowest to the widest network, and what staying costs.
-
-    The second is the widest network's loss at the narrowest one's best step size, over its own smallest loss.
-    """
-    narrow, wide = losses[min(losses)], losses[max(losses)]
-    drift = best_exponent(wide, exponents) - best_exponent(narrow, exponents)
-    return drift, wide[int(np.argmin(narrow))] / min(wide)
-
-
-def _draw_losses(axes, losses: Mapping[int, Sequence[float]]) -> str:
-    """Draw a curve for each width with a star at its minimum; say where the minima are."""
-    for place, (marker, (width, values)) in enumerate(zip("o^s", losses.items(), strict=False)):
-        look = {"first": place, "marker": marker, "markersize": 5}
-        (curve,) = lines(axes, EXPONENTS, {f"width {width}": values}, **look)
-        k = int(np.argmin(values))
-        axes.plot([EXPONENTS[k]], [values[k]], "*", color=curve.get_color(), markersize=15)
-    return ", ".join(f"2^{best_exponent(values):.1f} at width {width}" for width, values in losses.items())
-
-
-_LOSS_AXES = {"yscale": "log", "ylim": (0.008, 3), "xticks": [EXPONENTS] * 2, "legend": "upper left"}
+def _relative(start: str, steps: str, width: int) -> np.ndarray:
+    """Return the losses of a width over the smallest one that width 32 has on the same seed."""
+    return stored(start, steps, width) / smallest("SP", "one", BASE)[:, None]
 
 
 @lesson.figure(
-    "The wider the network, the smaller its best step size",
-    "$\\log_2$ of Adam's step size",
-    "test loss",
-    **_LOSS_AXES,
+    "Tuned at width 32, used at width 512",
+    _RATE,
+    _RELATIVE,
+    size=(5.8, 3.3),
+    ylim=(0.6, 40),
+    **{**_SWEEP, "xticks": range(-12, 0, 2)},
 )
-def plot_question(axes, losses: Mapping[int, Sequence[float]] | None = None):
-    """Draw the test loss against the step size at three widths, with one step size for all weights."""
-    said = _draw_losses(axes, losses or transfer()["SP"])
+def plot_hook(axes):
+    """Draw the narrow network's loss against the step size on five seeds, and the wide one's loss at its best step size."""
+    curves = _relative("SP", "one", BASE)
+    best = np.array(EXPONENTS)[curves.argmin(1)]
+    wide = carried("SP", "one") / smallest("SP", "one", BASE)
+    axes.plot(EXPONENTS, curves.T, color=BLUE, linestyle="-", linewidth=1.2)
+    axes.plot(best, np.ones_like(wide), "*", color=BLUE, markersize=13)
+    axes.plot(best, wide, "X", color=RED, markersize=9)
+    _plain_losses(axes)
+    axes.text(-8.6, 1.2, "width 32, five seeds", color=BLUE, fontsize=10, ha="right", va="center")
+    axes.text(
+        best.min() - 0.4, wide.max(), "width 512, same step size", color=RED, fontsize=10, ha="right", va="center"
+    )
     return (
-        "Test loss of three networks against the logarithm of Adam's step size. Each curve falls to a minimum, marked "
-        f"by a star, and rises again. The best step size gets smaller with the width: {said}."
+        "Test loss of the small network at twelve step sizes, on five seeds, with a star at the best. Crosses: the network "
+        "16 times wider, trained with the step size of the star."
+    )
+
+
+def _plain_losses(axes) -> None:
+    """Write the ticks of a logarithmic axis of losses as plain numbers."""
+    axes.set_yticks([0.3, 1, 3, 10, 30], ["0.3", "1", "3", "10", "30"])
+    axes.set_yticks([], minor=True)
+
+
+def _draw_widths(axes, start: str, steps: str) -> None:
+    """Draw the losses of three widths: a band from the lowest to the highest seed, and the median with a star."""
+    for width in WIDTHS:
+        color, style, _ = LOOKS[width]
+        curves = _relative(start, steps, width)
+        axes.fill_between(
+            EXPONENTS, curves.min(0), np.minimum(curves.max(0), 1e3), color=color, alpha=0.13, linewidth=0
+        )
+        middle = np.median(curves, 0)
+        axes.plot(EXPONENTS, middle, color=color, linestyle=style, linewidth=2.2, label=f"width {width}")
+        k = int(middle.argmin())
+        axes.plot(EXPONENTS[k], middle[k], "*", color=color, markersize=13)
+    _plain_losses(axes)
+
+
+@lesson.figure(
+    "One step size for all layers, three widths",
+    _RATE,
+    _RELATIVE,
+    size=(5.8, 3.4),
+    ylim=(0.3, 40),
+    **{**_SWEEP, "xticks": range(-12, 0, 2), "legend": {"loc": "lower right", "fontsize": 10}},
+)
+def plot_question(axes):
+    """Draw the loss against the step size at three widths, with one step size for all layers."""
+    _draw_widths(axes, "SP", "one")
+    return (
+        "Test loss at three widths and twelve step sizes: the median of five seeds with a star at its minimum, and a "
+        "band from the lowest to the highest. The wider the network, the smaller its best step size."
     )
 
 
 @lesson.figure(
-    list(PARAMETRIZATIONS.values()),
-    "$\\log_2$ of Adam's step size",
-    "test loss",
+    ["usual start, one step size", "usual start, steps of (05.6)", "start of (05.6), one step size", "both: muP"],
+    _RATE,
+    "loss / best at width 32",
+    size=(7.2, 4.6),
+    grid=(2, 2),
+    subplots={"sharey": True, "sharex": True},
+    ylim=(0.1, 40),
+    **{**_SWEEP, "legend": [None, None, None, {"loc": "lower left", "fontsize": 9}]},
+)
+def plot_halves(*four):
+    """Draw the loss against the step size at three widths for each combination of readout's start and step sizes."""
+    for axes, (start, steps) in zip(four, ((a, b) for a in STARTS for b in STEPS), strict=True):
+        _draw_widths(axes, start, steps)
+    return (
+        "Test loss at three widths and twelve step sizes for each combination of the readout's start (rows) and the step "
+        "sizes (columns): the median of five seeds with a star at its minimum, and a band from the lowest to the highest."
+    )
+
+
+# What a row of the closing picture is called: the readout's start, the step sizes, and by what the one step size is divided
+ARMS = {
+    "one step size": ("SP", "one", 1),
+    "one step size, over 4": ("SP", "one", 4),
+    "one step size, over 16": ("SP", "one", RATIO),
+    "steps of (05.6)": ("SP", "muP", 1),
+    "start of (05.6), one step size": ("muP", "one", 1),
+    "start of (05.6), one step size, over 16": ("muP", "one", RATIO),
+    "both: muP": ("muP", "muP", 1),
+}
+
+
+@lesson.figure(
+    ["what keeping the small network's step costs", "best loss when tuned at width 512"],
+    ["loss / best loss of the same row", "loss / best loss of the first row"],
+    "set-up",
+    size=(8.4, 3.6),
     grid=(1, 2),
     subplots={"sharey": True},
-    **_LOSS_AXES,
+    xscale=["log", "linear"],
+    xlim=[(0.85, 40), (0.4, 1.1)],
+    legend=None,
 )
-def plot_transfer(left, right, losses: Mapping[str, Mapping[int, Sequence[float]]] | None = None):
-    """Draw the test loss against the step size at three widths, in both parametrizations."""
-    said = []
-    for one, (name, title) in zip((left, right), PARAMETRIZATIONS.items(), strict=True):
-        found = (losses or transfer())[name]
-        best = _draw_losses(one, found)
-        drift, regret = drift_and_regret(found)
-        said.append(
-            f"{title}: the best step size is {best}, a drift of {drift:+.1f} octaves; at the narrow network's best "
-            f"step size the wide one has {regret:.1f} times its smallest loss."
-        )
+def plot_arms(costs, losses):
+    """Draw what each rule for carrying a step size costs, and the loss that its set-up can reach, on five seeds."""
+    reference = smallest("SP", "one", max(WIDTHS))
+    for place, (start, steps, divided_by) in enumerate(reversed(ARMS.values())):
+        cost = regret(start, steps, divided_by=divided_by)
+        reached = smallest(start, steps, max(WIDTHS)) / reference
+        color = RED if (start, steps) == ("muP", "muP") else BLUE
+        for axes, values in ((costs, cost), (losses, reached)):
+            axes.plot([values.min(), values.max()], [place] * 2, "-", color=color, linewidth=1)
+            axes.plot(values, [place] * len(values), "o", color=color, markersize=5)
+    costs.set_yticks(range(len(ARMS)), [name.replace(", ", ",\n", 1) for name in reversed(ARMS)], fontsize=9)
+    costs.set_xticks([1, 2, 5, 10, 20], ["1", "2", "5", "10", "20"])
+    costs.set_xticks([], minor=True)
     return (
-        "Test loss against the logarithm of the step size at widths 32, 128 and 512, with a star at each minimum. "
-        + " ".join(said)
+        "Seven ways to set up the network of width 512, five seeds each. Left: its loss at the step size found at width 32 "
+        "(divided as named), over the smallest loss of the same set-up. Right: that smallest loss, over that of the usual "
+        "set-up."
+    )
+
+
+def stored_table() -> Markdown:
+    """Return the stored figures of the closing picture: median, lowest and highest of five seeds."""
+
+    def cell(values: np.ndarray, digits: int) -> str:
+        return f"{np.median(values):.{digits}f} ({values.min():.{digits}f}–{values.max():.{digits}f})"
+
+    rows = []
+    for name, (start, steps, divided_by) in ARMS.items():
+        rows.append(
+            (
+                name,
+                cell(regret(start, steps, divided_by=divided_by), 2),
+                cell(smallest(start, steps, max(WIDTHS)), 3),
+            )
+        )
+    return markdown_table(
+        ("median (range)", "loss at the carried step size over the best", "best loss at width 512"), rows
     )
 
 
@@ -162,6 +222,7 @@ def plot_transfer(left, right, losses: Mapping[str, Mapping[int, Sequence[float]
     ["At the start: random signs", "A sign step: all signs agree"],
     "number of terms added",
     "sum so far",
+    size=(7.2, 3.0),
     grid=(1, 2),
     subplots={"sharey": True},
     ylim=(-60, 220),
@@ -181,7 +242,7 @@ def plot_sums(start, step, terms: int = 256):
     return (
         f"Sums of {terms} terms, added one by one. Left: four outputs of random weights; their sums stay near the curves "
         f"of plus and minus the root of the number of terms and end within {float(random[:, -1].abs().max()):.0f}. Right: "
-        "one output of the sign step that belongs to the same input; its sum follows the straight line 0.8 d and ends at "
+        "one output of the sign step that belongs to the same input; its sum follows a straight line and ends at "
         f"{float(aligned[-1]):.0f}."
     )
 
@@ -212,233 +273,113 @@ def sign_norms(width: int, *, steps: int = 120, every: int = 10) -> dict:
     "How near do sign steps of a batch come to the upper end?",
     "training step",
     "$\\|\\mathrm{sign}(G)\\|_2\\,/\\,\\sqrt{d_{in}d_{out}}$",
+    size=(5.4, 3.3),
     ylim=(0, 1.05),
-    legend={"loc": "center right", "fontsize": 8},
+    legend={"loc": "center left", "fontsize": 9},
 )
 def plot_sign_norms(axes, widths: Sequence[int] = (64, 256)):
     """Draw the spectral norm of the sign of the hidden layer's gradient while the network trains, over its upper end."""
-    said = []
     for place, width in enumerate(widths):
         found = sign_norms(width)
         curve = {f"width {width}, in training": found["training"]}
         (line,) = lines(axes, 10 * np.arange(len(found["training"])), curve, first=place, marker="os"[place])
         look = {"color": line.get_color(), "linewidth": 1.0 + place}
-        axes.axhline(found["unrelated"], linestyle="--", label=f"width {width}, unrelated samples", **look)
-        axes.axhline(width**-0.5, linestyle=":", label=f"width {width}, lower end", **look)
-        said.append(
-            f"width {width}: {min(found['training']):.1f} to {max(found['training']):.1f} in training, "
-            f"{found['unrelated']:.1f} for unrelated samples, lower end {width**-0.5:.2f}"
-        )
+        for height, style, name in ((found["unrelated"], "--", "unrelated samples"), (width**-0.5, ":", "lower end")):
+            axes.axhline(height, linestyle=style, **look)
+            axes.text(112, height + 0.012, f"width {width}, {name}", color=line.get_color(), fontsize=9, ha="right")
     return (
         "Spectral norm of the sign matrix of the hidden layer's gradient, for batches of 32, as a share of the upper end, "
-        f"against the training step. {'; '.join(said)}."
+        "against the training step; dashed the same for unrelated samples, dotted the lower end."
     )
 
 
-COORDINATE_WIDTHS = (64, 128, 256, 512, 1024)
+SIZES = tuple(width for width in STEP_WIDTHS if width <= 512)
+EXPLODING = {"init": 0.5, "rate": 0.5, "out_init": 1.0, "out_rate": 1.0}  # a wrong power in one place
 
 
 @cache
-def coordinates(optimizer: type = torch.optim.Adam, lr: float = 2**-6, *, steps: int = 6) -> dict:
-    """RMS change of each layer's output after six steps, by parametrization, layer and width."""
-    x = torch.randn(32, 8, generator=torch.Generator().manual_seed(6))
-    changes = {name: {layer: [] for layer in LAYERS} for name in PARAMETRIZATIONS}
-    for name in PARAMETRIZATIONS:
-        for width in COORDINATE_WIDTHS:
-            model = network(width)
-            stepper = optimizer(groups_for(model, optimizer, lr, mup=name == "muP", base_width=64))
-            before = layer_outputs(model, x)
-            for _ in range(steps):
-                stepper.zero_grad()
-                (model(x) - teacher()(x)).square().mean().backward()
-                stepper.step()
-            for layer, after in layer_outputs(model, x).items():
-                changes[name][layer].append(float((after - before[layer]).square().mean().sqrt()))
-    return changes
+def sizes_by_width(*, init: float, rate: float, out_init: float, out_rate: float) -> dict[str, np.ndarray]:
+    """Return the sizes before and after one step at each width, the mean of three seeds."""
+    found = [
+        [one_step(n, init=init, rate=rate, out_init=out_init, out_rate=out_rate, seed=seed) for seed in STEP_SEEDS]
+        for n in SIZES
+    ]
+    return {name: np.array([np.mean([run[name] for run in runs]) for runs in found]) for name in found[0][0]}
 
 
-def slope(widths: Sequence[int], sizes: Sequence[float] | np.ndarray) -> float:
-    """The exponent p of the power law width^p that fits the sizes best."""
-    return float(np.polyfit(np.log(widths), np.log(sizes), 1)[0])
+_LOG_WIDTHS = {"xscale": "log", "yscale": "log", "xlim": (28, 600)}
 
 
 @lesson.figure(
-    list(PARAMETRIZATIONS.values()),
+    "How far one step moves the output of each layer",
     "width",
-    "RMS change of the output",
-    grid=(1, 2),
-    subplots={"sharey": True},
-    xscale="log",
-    yscale="log",
-    ylim=(0.02, 60),
-    legend="upper left",
+    "RMS change",
+    size=(6.2, 3.6),
+    ylim=(0.015, 2),
+    **{**_LOG_WIDTHS, "xlim": (28, 1100), "legend": None},
 )
-def plot_coordinates(*axes):
-    """Draw the coordinate check: the change of each layer's output after six steps of Adam, against the width."""
-    said = []
-    for one, (name, title) in zip(axes, PARAMETRIZATIONS.items(), strict=True):
-        fitted = {layer: slope(COORDINATE_WIDTHS, sizes) for layer, sizes in coordinates()[name].items()}
-        for place, (marker, (layer, exponent)) in enumerate(zip("os^", fitted.items(), strict=True)):
-            curve = {f"{LAYERS[layer]}: exponent {exponent:+.2f}": coordinates()[name][layer]}
-            lines(one, COORDINATE_WIDTHS, curve, first=place, marker=marker, markersize=5)
-        one.set_xticks(COORDINATE_WIDTHS, COORDINATE_WIDTHS)
-        one.minorticks_off()
-        exponents = [f"{LAYERS[layer]} {round(exponent, 1) + 0.0:+.1f}" for layer, exponent in fitted.items()]
-        said.append(f"{title}: {', '.join(exponents)}.")
+def plot_check(axes):
+    """Draw the coordinate check of a network with one wrong power in its step sizes."""
+    found = sizes_by_width(**EXPLODING)
+    names = {"first": "first layer", "change": "hidden layer", "moved": "readout"}
+    for (name, label), color, mark in zip(names.items(), (BLUE, ORANGE, RED), "o^s", strict=True):
+        axes.plot(SIZES, found[name], color=color, linestyle="-", marker=mark, markersize=6)
+        axes.text(SIZES[-1] * 1.1, found[name][-1], label, color=color, fontsize=10.5, va="center")
+    axes.set_xticks(SIZES, SIZES)
+    axes.set_yticks([0.03, 0.1, 0.3, 1], ["0.03", "0.1", "0.3", "1"])
+    axes.minorticks_off()
     return (
-        "RMS change of the outputs of three layers after six steps of Adam, against the width from 64 to 1024, both "
-        "logarithmic, with the exponents of the fitted power laws. " + " ".join(said)
+        "RMS change of the outputs of the three layers in one sign step, against the width, both axes logarithmic. One "
+        "power of the width is wrong."
     )
 
 
-def normal_grid(count: int = 40_001) -> Float[Tensor, " count"]:
-    """Return `count` numbers that are distributed as N(0, 1), without chance: equally spaced quantiles."""
-    shares = (torch.arange(count, dtype=torch.float64) + 0.5) / count
-    return math.sqrt(2) * torch.erfinv(2 * shares - 1)
+class StepPower(Slider):
+    """The slider of the hidden matrix's steps; without a kernel it is shown too small, and too large."""
 
-
-FORMATS = {"bf16": torch.bfloat16, "fp8 e4m3": torch.float8_e4m3fn, "fp8 e5m2": torch.float8_e5m2}
-
-
-@lesson.figure(
-    ["Rounding", "Lost to zero"],
-    "$d$, with weights $N(0, 1/d)$",
-    ["relative error (%)", "weights that become 0 (%)"],
-    grid=(1, 2),
-    yscale=["log", "linear"],
-    legend="upper left",
-)
-def plot_rounding(left, right):
-    """Draw what weights N(0, 1/d) lose in three formats, against d: the relative error, and the share of zeros."""
-    dims, said = 2.0 ** np.arange(0, 19, 2), []
-    for place, (marker, (name, dtype)) in enumerate(zip("os^", FORMATS.items(), strict=True)):
-        losses = [rounding_loss(normal_grid() / math.sqrt(d), dtype) for d in dims]
-        errors, zeros = (100 * np.array(values) for values in zip(*losses, strict=True))
-        for axes, values in ((left, errors), (right, zeros)):
-            lines(axes, dims, {name: values}, first=place, marker=marker, markersize=5)
-        said.append(
-            f"{name} loses {errors[0]:.2g}% at d = 1 and {errors[-1]:.2g}% at d = {dims[-1]:,.0f}, where "
-            f"{zeros[-1]:.2g}% become zero"
-        )
-    left.set_ylim(0.1, 100)
-    for axes in (left, right):
-        axes.set_xscale("log", base=2)
-        axes.set_xticks(dims[::3])
-    return (
-        "What normal weights of variance 1/d lose when they are stored in three number formats, against d. Left the "
-        "relative error, right the share of weights that become zero: " + "; ".join(said) + "."
-    )
-
-
-SIZES = (64, 128, 256, 512, 1024, 2048)
-BASE, STEP_SIZE = 64, 1 / 64
-
-
-@cache
-def _draws(width: int) -> dict:
-    """What one sign step needs of a linear network of that width, drawn once with unit scales."""
-    generator = np.random.default_rng(width)
-    x = generator.standard_normal(8)
-    x /= np.sqrt(np.mean(x**2))
-    h = generator.standard_normal((width, 8)) @ x / math.sqrt(8)
-    h /= np.sqrt(np.mean(h**2))
-    Z, z = generator.standard_normal((width, width), dtype=np.float32), generator.standard_normal(width)
-    back = np.sign(Z.T @ z)  # signs of the gradient with respect to the first hidden layer
-    return {"x": np.abs(x).sum(), "h": h, "Zh": Z @ h, "back": back, "Zback": Z @ back, "z": z}
-
-
-def one_step(
-    width: int, *, init: float | int, rate: float | int, out_init: float | int, out_rate: float | int
-) -> dict[str, float]:
-    """Sizes in a linear network x -> h = Ux -> k = Wh -> f = v^T k, before and after one sign step down f.
-
-    With r = width / 64, W has entries of size r^-init / 8 and steps r^-rate / 64, v r^-out_init / 8 and
-    r^-out_rate / 64. U has RMS-1 outputs and steps of 1/64 at every width.
-    """
-    r, d = width / BASE, _draws(width)
-    std, step = r**-init / 8, STEP_SIZE * r**-rate
-    out_std, out_step = r**-out_init / 8, STEP_SIZE * r**-out_rate
-    k, dh = std * d["Zh"], -STEP_SIZE * d["x"] * d["back"]
-    spread = np.sign(d["h"]) @ (d["h"] + dh)
-    dk = -std * STEP_SIZE * d["x"] * d["Zback"] - step * np.sign(d["z"]) * spread
-    df = out_std * d["z"] @ dk - out_step * np.sign(k) @ (k + dk)
-    rms = lambda values: float(np.sqrt(np.mean(values**2)))  # noqa: E731
-    # Over draws of v the output f at the start is normal with this standard deviation.
-    return {
-        "hidden": rms(k),
-        "change": rms(dk),
-        "output": out_std * float(np.linalg.norm(k)),
-        "moved": abs(float(df)),
-    }
+    def values(self) -> tuple[float, float, float]:
+        """Return three powers."""
+        return (0.0, 0.5, 2.0)
 
 
 @lesson.explorer
 class SizesExplorer(Explorer):
-    """Sizes in a three-layer linear network against its width, for any exponents of its parametrization."""
+    """Sizes in the lesson's network before and after one step, against its width, for any powers of its set-up."""
 
-    title = "What grows with the width"
+    title = "What grows with the width?"
     summary = (
-        "A network of three matrices takes one sign step. Left: the size of the hidden activations at the start and of "
-        "their change. Right: the same for the output. All against the width, both axes logarithmic."
+        "The network takes one step that moves each weight by the same amount, down its gradient. Left: the size of what "
+        "the hidden matrix puts out at the start, and its change. Right: the same for the output. All against the width."
     )
-    rate = Slider(
-        "hidden step exponent",
-        "c",
-        "Entries of the hidden matrix move by an amount in proportion to width^-c; 1 under muP",
-        default=1.0,
-        minimum=0.0,
-        maximum=2.0,
-        step=0.05,
+    rate = StepPower(
+        "hidden step power", "", "Steps of the hidden matrix go with 1 / width to this power", 0.0, 0.0, 2.0, 0.25
     )
-    init = Slider(
-        "hidden start exponent",
-        "b",
-        "Entries of the hidden matrix start in proportion to width^-b; 1/2 under muP",
-        default=0.5,
-        minimum=0.0,
-        maximum=1.0,
-        step=0.05,
-    )
+    init = Slider("hidden start power", "", "Its initial weights go with 1 / width to this power", 0.5, 0.0, 1.0, 0.25)
     out_rate = Slider(
-        "readout step exponent",
-        "c'",
-        "Entries of the readout move by an amount in proportion to width^-c'; 1 under muP",
-        default=1.0,
-        minimum=0.0,
-        maximum=2.0,
-        step=0.05,
+        "readout step power", "", "Steps of the readout go with 1 / width to this power", 0.0, 0.0, 2.0, 0.25
     )
     out_init = Slider(
-        "readout start exponent",
-        "b'",
-        "Entries of the readout start in proportion to width^-b'; 1 under muP",
-        default=1.0,
-        minimum=0.0,
-        maximum=1.5,
-        step=0.05,
+        "readout start power", "", "Its initial weights go with 1 / width to this power", 0.5, 0.0, 1.5, 0.25
     )
-    together = ("rate", "init")
-    size = (9.0, 4.2)
+    together = ("rate", "out_init")
+    size = (8.4, 3.7)
+    dpi = 100
+    strip_scale = 0.66
     layout = panels(
-        ["Hidden activations (RMS)", "Output"],
+        ["What the hidden matrix puts out", "Output of the network"],
         "width",
-        "size",
+        "size (RMS)",
         grid=(1, 2),
-        xscale="log",
-        yscale="log",
-        xlim=(55, 2400),
-        ylim=(1e-3, 1e5),
-        legend="upper left",
+        ylim=[(3e-3, 300), (1e-3, 300)],
+        **{**_LOG_WIDTHS, "legend": {"loc": "upper left", "fontsize": 9}},
     )
 
     def compute(self, *, rate, init, out_rate, out_init):
         """Return the four sizes at every width and their exponents."""
-        found = [one_step(n, init=init, rate=rate, out_init=out_init, out_rate=out_rate) for n in SIZES]
-        sizes = {name: np.array([f[name] for f in found]) for name in found[0]}
-        exponents = {name: round(slope(SIZES, values), 2) + 0.0 for name, values in sizes.items()}
-        curves = {name: (SIZES, values) for name, values in sizes.items()}
-        settings = {"rate": rate, "init": init, "out_rate": out_rate, "out_init": out_init}
-        return {**curves, "exponents": exponents, **settings}
+        found = sizes_by_width(init=init, rate=rate, out_init=out_init, out_rate=out_rate)
+        shown = {name: (SIZES, found[name]) for name in ("hidden", "change", "output", "moved")}
+        exponents = {name: round(slope(SIZES, sizes), 1) + 0.0 for name, (_, sizes) in shown.items()}
+        return {**shown, "exponents": exponents, "powers": (rate, init, out_rate, out_init)}
 
     def draw(self, *both):
         """Draw a size at the start and its change on both axes, to be moved."""
@@ -452,54 +393,49 @@ class SizesExplorer(Explorer):
         return artists
 
     def words(self, state):
-        """Say which sizes grow or vanish with the width, and with which exponent."""
+        """Say with which power of the width each size goes."""
+        rate, init, out_rate, out_init = state["powers"]
         e = state["exponents"]
-        names = {"hidden": "hidden activations", "change": "their change", "output": "output at the start",
-                 "moved": "change of the output"}  # fmt: skip
-        # An output that is small at the start does no harm: it is there to be learnt.
-        apart = {
-            "Explodes": [said for name, said in names.items() if e[name] > 0.1],
-            "Vanishes": [said for name, said in names.items() if e[name] < -0.1 and name != "output"],
-        }
-        verdict = " ".join(f"{verb}: {', '.join(found)}." for verb, found in apart.items() if found)
         return (
-            f"With c = {state['rate']:.2f}, b = {state['init']:.2f}, c' = {state['out_rate']:.2f} and b' = "
-            f"{state['out_init']:.2f}, sizes go with these powers of the width: "
-            + ", ".join(f"{said} {e[name]:.2f}" for name, said in names.items())
-            + f". {verdict or 'All that should keep its size keeps it, as under muP.'}"
+            f"Powers of 1/width: hidden step {rate:.2f} and start {init:.2f}, readout step {out_rate:.2f} and start "
+            f"{out_init:.2f}. The sizes go about with these powers of the width: hidden at the start {e['hidden']:.1f}, its "
+            f"change {e['change']:.1f}; output at the start {e['output']:.1f}, its change {e['moved']:.1f}."
         )
 
 
-coordinate_prediction = lesson.prediction(
+carrying_prediction = lesson.prediction(
     "05.P1",
-    "Networks with three weight matrices take six steps of Adam, with one step size for all weights, 1/64, at all "
-    "widths. From width 64 to 1024, by what factor does the change of the hidden layer's output grow?",
+    "The wide network has 16 times the width. By about what should the small network's best step size have been divided?",
     {
-        "Not at all": "Adam moves every weight by about the same amount whatever the width, and a wider layer adds up "
-        "more of these moves.",
-        "About 4 times": "That would be the root of 16: moves of random sign. These have the signs of the inputs that "
-        "they meet, and add up.",
-        "More than 10 times": "The moves of all weights into one unit add up: the change of one step is in "
-        "proportion to the width, and in six steps the layers drive each other on.",
+        "By 1: the wide network only needs more steps": "At a smaller step size it ends far lower in the same "
+        "number of steps.",
+        "By 4, the root of 16": "That is the rule for sums of random signs. Over 4, the wide network still ends "
+        "above its best loss, in each seed.",
+        "By 16 or a little more": right(
+            "On this grid of powers of two the best step sizes of the two widths lie a factor of 16 or 32 apart, in "
+            "each seed."
+        ),
+        "By about 250, the ratio of the numbers of weights": "The hidden matrix has 256 times the weights, but "
+        "a factor of more than 32 is not seen in any seed.",
     },
-    answer="More than 10 times",
-    reveal=plot_coordinates,
+    reveal=plot_question,
 )
 
-transfer_prediction = lesson.prediction(
+halves_prediction = lesson.prediction(
     "05.P2",
-    "In the opening picture the best step size at width 512 was more than eight times smaller than at width 32. "
-    "Now the same networks are parametrized with width 32 as the base. What becomes of the widest one?",
+    "One half of the rules is used alone: only the smaller start of the readout, or only the step sizes of the layers. "
+    "Which half lets the step size of width 32 serve width 512, and which lowers the best loss there?",
     {
-        "The same best step size, and a lower loss": "All layers take part in learning at every width, and more "
-        "units learn more.",
-        "The same best step size, and the same loss": "The step size stays, but the loss gets better: with one step "
-        "size for all, the largest that the hidden layer bears is too small for the first layer.",
-        "A best step size between the two": "The rules remove the whole drift: they were derived for every layer, "
-        "up to factors that do not depend on the width.",
+        "The start carries the step size, the step sizes lower the loss": "With the start alone the stars lie "
+        "nearly as far apart as before.",
+        "The step sizes carry it, the start lowers the loss": right(
+            "Right column: the stars come close. Lower row: the wide network's curve reaches lower."
+        ),
+        "Each half does some of both": "The step sizes alone leave the best loss nearly as it was, and the "
+        "start alone leaves the stars far apart.",
+        "Neither does anything without the other": "The step sizes alone bring the stars close, without the smaller start.",
     },
-    answer="The same best step size, and a lower loss",
-    reveal=plot_transfer,
+    reveal=plot_halves,
 )
 
 FIGURES = lesson.figures

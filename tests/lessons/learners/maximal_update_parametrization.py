@@ -119,6 +119,23 @@ ANSWERS = {
         ("malformed", "W as a list", {"W": [[1, 0], [0, 0]], "h": [0, SQRT2]}),
     ],
     "05.4": [
+        ("solved", "minus a half", {"layer": 2, "power": -0.5}),
+        ("solved", "read from the figure", {"layer": 2, "power": -0.45}),
+        ("solved", "numbers of torch", {"layer": torch.tensor(2), "power": torch.tensor(-0.5)}),
+        ("the last one that rises", "the steepest line", {"layer": 3, "power": -0.5}),
+        ("the last one that rises", "the readout, whole rule", {"layer": 3, "power": -1}),
+        ("the one that is flat", "the first layer", {"layer": 1, "power": 0.5}),
+        ("the other way", "how the line rises", {"layer": 2, "power": 0.5}),
+        ("the whole rule once more", "one over the width", {"layer": 2, "power": -1}),
+        ("need", "no such layer", {"layer": 4, "power": -0.5}),
+        ("need", "counted from 0", {"layer": 0, "power": -0.5}),
+        ("need", "nothing to do", {"layer": 2, "power": 0}),
+        ("need", "a factor for a power", {"layer": 2, "power": 4}),
+        ("wrong", "too little", {"layer": 2, "power": -0.25}),
+        ("malformed", "layer by name", {"layer": "hidden", "power": -0.5}),
+        ("malformed", "the layer alone", 2),
+    ],
+    "05.5": [
         (
             "solved",
             "with math.sqrt",
@@ -180,7 +197,7 @@ ANSWERS = {
         ),
         ("malformed", "a tuple", lambda d_out, d_in: (d_in**-0.5, d_in**-0.5, d_out**0.5)),
     ],
-    "05.5": [
+    "05.6": [
         ("solved", "svdvals", _signs(lambda S: S.shape[0] ** 0.5 / torch.linalg.svdvals(S)[0])),
         (
             "solved",
@@ -189,7 +206,7 @@ ANSWERS = {
         ),
         ("solved", "bisection", _by_bisection),
         ("as for one sample", "1 / sqrt(d_in)", _signs(lambda S: S.shape[1] ** -0.5)),
-        ("the notes' length", "sqrt(d_in)", _signs(lambda S: S.shape[1] ** 0.5)),
+        ("multiplied for divided", "sqrt(d_in)", _signs(lambda S: S.shape[1] ** 0.5)),
         ("spectral norm eta", "1 over the norm", _signs(lambda S: 1 / torch.linalg.matrix_norm(S, 2))),
         (
             "layer without its factor",
@@ -230,13 +247,29 @@ ANSWERS = {
 
 GIVES_AWAY = {
     "05.P1": [
-        r"hidden \+1\.3",
-        r"all \$d_\{in\}\$ terms add up",
-        r"main reason why one step size cannot serve all widths",
+        r"mathrm\{sign\}",
+        r"0\.8\\,d",
+        r"(?i)steps need \$1/d",
+        r"(?i)over 16",
     ],
     "05.P2": [
-        r"stayed put under muP",
-        r"drift of [+-]0\.\d octaves",
-        r"a lower loss under muP than under SP",
+        r"(?i)step sizes (alone|bring)",
+        r"(?i)brings the lower loss",
+        r"(?i)start alone",
+        r"(?i)carries it nearly",
     ],
+}
+
+NEIGHBOURS = {
+    "05.c1": ('lesson.carried("SP", "one")', 'lesson.carried("SP", "one", divided_by=16)'),
+    "05.1": ("math.sqrt(12) * uniform @", "(12 / d) ** 0.5 * uniform @"),
+    "05.3": ("rms(normal(4000, d).abs().sum(1))", "rms(normal(4000, d).sum(1))"),
+    "05.6": ('powers("muP", "muP")', 'powers("SP", "muP")'),
+    "05.7": ("(v * v.sign()).sum(1)", "v.sum(1).abs()"),
+    "05.c2": ('cost("muP", "muP"), at_most', 'cost("SP", "muP"), at_most'),
+    "05.c3": ('cost("SP", "muP"), at_most=2', 'cost("SP", "one", 4), at_most=2'),
+    "05.c4": ('cost("muP", "one"), at_least', 'cost("muP", "muP"), at_least'),
+    "05.c5": ('cost("SP", "one", 16)', 'cost("SP", "one", 4)'),
+    "05.c6": ('best("muP", steps) / best', 'best("SP", steps) / best'),
+    "05.c7": ('best("SP", "muP") / best', 'best("muP", "muP") / best'),
 }
