@@ -15,7 +15,7 @@ lesson = Contents(
         "p": "prior variance",
         "v": "variance of the errors of the targets",
         r"\kappa": "weight decay",
-        "C": "mean of x x^T for a row",
+        "C": "limit of X^T X / m with many rows",
         "a_t": "factor of an update",
         r"\eta": "step size",
     }
