@@ -23,6 +23,7 @@ PARTS = {
     "mup": ("mup",),
     "rotated": ("rotated",),
     "width_transfer": ("width_transfer",),
+    "rotated_layers": ("rotated_layers",),
     "newton_schulz": ("newton_schulz",),
     "flat_step": ("flat_step",),
     "attention": (
@@ -62,6 +63,7 @@ PARTS = {
     "across_languages": ("across_languages",),
     "causes": ("causes",),
     "exchange": ("exchange",),
+    "steering": ("steering",),
     "browse": ("browse",),
     "socp": ("socp",),
 }

@@ -50,7 +50,7 @@ LESSONS = tuple(
         ("01", "gradient_descent_stability", "Why the largest safe step can be too small", "I", "00", 70),
         ("02", "stochastic_gradient_descent", "Must SGD jitter for ever?", "I", "01", 72),
         ("03", "ridge_noise_and_map", "Noise, penalty, prior: one remedy or three?", "I", "01 02", 59),
-        ("04", "steepest_descent", "Steepest, measured how?", "I", "01", 63),
+        ("04", "steepest_descent", "Steepest, measured how?", "I", "01", 55),
         ("05", "maximal_update_parametrization", "Tune the small network, train the large one", "I", "04", 68),
         ("06", "newton_schulz_and_muon", "Make a matrix flat without decomposing it", "I", "04", 76),
         ("07", "gradient_estimators", "Add 10 to every reward: what changes?", "I", "00 02", 78),
@@ -81,7 +81,7 @@ LESSONS = tuple(
         ("32", "sparse_socp", "Sparsity in conic relaxations", "V", "18 24", 80),
         ("33", "selective_states", "A memory that decides what to keep", "II", "12", 82),
         ("34", "fixed_memory", "What a full memory still recalls", "III", "15", 76),
-        ("35", "using_features", "The girl eats a green chair", "VI", "29", 80),
+        ("35", "using_features", "The girl eats a green chair", "VI", "29", 78),
     )
 )
 

@@ -75,7 +75,7 @@ def dual_norm(gradient: Float[Tensor, "*shape"], *, norm: str) -> Float[Tensor, 
 
 
 def orthogonal_factor(matrix: Float[Tensor, "rows columns"]) -> Float[Tensor, "rows columns"]:
-    """U V^T of the singular value decomposition U S V^T: every singular value becomes 1 (04.5).
+    """U V^T of the singular value decomposition U S V^T: every singular value becomes 1 (04.4).
 
     Directions whose singular value is zero up to rounding (max(rows, columns) times the dtype's epsilon times
     the largest) have no singular vectors of their own; they stay at zero.
@@ -151,7 +151,7 @@ def lp_step(gradient: Float[Tensor, " n"], *, p: float | int, radius: float | in
 def penalized_step(
     gradient: Float[Tensor, "*shape"], *, norm: str, alpha: float | int
 ) -> Float[Tensor, "*shape"]:
-    """Return a minimiser of <g, D> + ||D||^2 / alpha (04.4): length alpha/2 times the dual norm of g.
+    """Return a minimiser of <g, D> + ||D||^2 / alpha (04.8): length alpha/2 times the dual norm of g.
 
     Units: `alpha` is the step size; the larger, the cheaper a long step.
 
@@ -166,7 +166,7 @@ def penalized_step(
 def penalized_objective(
     gradient: Float[Tensor, "*shape"], step: Float[Tensor, "*shape"], *, norm: str, alpha: float | int
 ) -> Float[Tensor, ""]:
-    """<g, D> + ||D||^2 / alpha, which `penalized_step` minimises; its minimum is -alpha/4 ||g||_*^2 (04.4).
+    """<g, D> + ||D||^2 / alpha, which `penalized_step` minimises; its minimum is -alpha/4 ||g||_*^2 (04.8).
 
     Raises:
         ValueError: the norm is unknown, or needs a matrix and `step` is none.

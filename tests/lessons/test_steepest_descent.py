@@ -139,6 +139,11 @@ def test_mixing_all_weights_changes_the_spectral_run_and_not_the_l2_run(monkeypa
     assert abs(last(plain, "spectral") - last(mixed, "spectral")) > 0.01
 
 
+def test_signs_on_rotated_inputs_end_higher_at_the_size_that_is_best_there_too():
+    plain, turned = lesson.live_losses()["sign step"]
+    assert float(plain[-1]) < float(lesson.retuned_sign_losses()[-1]) < float(turned[-1])
+
+
 def test_the_picture_of_the_first_step_is_what_each_norm_leaves_unread():
     on_axes, turned = (lesson.descent_by_input("sign", rotate=rotate) for rotate in (False, True))
     assert on_axes.shape == (5, 16)
@@ -160,23 +165,73 @@ def figures(arm, kind, momentum):
     return measured("rotated", f"{arm}{', momentum' if momentum and arm != 'Adam' else ''}, {kind}")
 
 
-def test_the_stored_losses_are_drawn_and_in_the_table():
-    drawn = [
-        sorted(line.get_xdata())
-        for axes in lesson.plot_stored().axes
-        for line in axes.lines
-        if len(line.get_xdata()) == 5
-    ]
-    stored = [
-        sorted(figures(arm, kind, momentum)["losses"]) for momentum, kind, arms in columns() for arm in arms
-    ]
-    assert sorted(drawn) == sorted(stored)
+def by_layer(arm, kind):
+    return measured("rotated_layers", f"{arm}, {kind}")
+
+
+def test_the_stored_losses_are_drawn():
+    three = [(arm, kind) for arm in list(lesson.EACH_LAYER)[:3] for kind in ("axes", "rotated")]
+    five = [(arm, kind) for arm in list(lesson.EACH_LAYER)[:5] for kind in ("rotated", "raw teacher")]
+    for plot, wanted in (
+        (lesson.plot_stored, [*three, ("spectral step", "mixed")]),
+        (lesson.plot_rivals, five),
+    ):
+        lines = [line for axes in plot().axes for line in axes.lines]
+        drawn = [sorted(line.get_xdata()) for line in lines if len(line.get_xdata()) == 5]
+        assert sorted(drawn) == sorted(sorted(by_layer(*one)["losses"]) for one in wanted)
+
+
+def test_the_stored_losses_are_in_the_tables():
+    def cell(losses):
+        losses = sorted(losses)
+        return f"{losses[2]:.3f} ({losses[0]:.3f}–{losses[4]:.3f})"
+
     rows = [row.split("|")[2:-1] for row in lesson.stored_table().data.splitlines()[2:]]
     for column, (momentum, kind, arms) in enumerate(columns()):
         for arm, row in zip(lesson.ROWS, rows, strict=True):
-            losses = sorted(figures(arm, kind, momentum)["losses"]) if arm in arms else None
-            wanted = f"{losses[2]:.3f} ({losses[0]:.3f}–{losses[4]:.3f})" if losses else ""
+            wanted = cell(figures(arm, kind, momentum)["losses"]) if arm in arms else ""
             assert row[column].strip() == wanted
+    rows = [row.split("|")[2:-1] for row in lesson.layer_table().data.splitlines()[2:]]
+    for row, (arm, kinds) in zip(rows, lesson.EACH_LAYER.items(), strict=True):
+        for said, kind in zip(row, lesson.KINDS, strict=True):
+            assert said.strip() == (cell(by_layer(arm, kind)["losses"]) if kind in kinds else "")
+
+
+def test_all_neighbours_of_the_best_pair_of_step_sizes_were_tried():
+    for arm, kinds in lesson.EACH_LAYER.items():
+        for kind in kinds:
+            found = by_layer(arm, kind)
+            size, ratio = (round(math.log2(found[f"best {name}"])) for name in ("step size", "ratio"))
+            tried = found["mean loss by log2 of step size and ratio"]
+            around = {f"{a}, {b}" for a in range(size - 1, size + 2) for b in range(ratio - 1, ratio + 2)}
+            assert around <= set(tried)
+            lowest = min(mean for mean in tried.values() if mean is not None)
+            assert tried[f"{size}, {ratio}"] == lowest
+            assert lowest == pytest.approx(statistics.mean(found["losses"]), abs=1e-4)
+
+
+def test_a_ratio_is_the_second_layers_step_over_the_firsts(monkeypatch):
+    monkeypatch.setattr(closing, "STEPS", 1)
+    problem = closing.problems((2,))
+    _, *gradients = closing.gradients(problem.x, problem.y, problem.first, problem.second)
+    moved = [
+        W - size * G.sign()
+        for W, size, G in zip((problem.first, problem.second), (0.1, 0.1 * 0.25), gradients, strict=True)
+    ]
+    wanted = closing.gradients(problem.x, problem.y, *moved)[0]
+    losses = closing.train(problem, "sign", [0.3, 0.1], ratios=[1.0, 0.25])
+    assert float(losses[-1, 0, 1]) == pytest.approx(float(wanted), rel=1e-9)
+
+
+def test_a_teacher_on_the_raw_inputs_uses_the_large_ones():
+    """The share of the outputs that a linear fit to the eight smallest inputs explains."""
+    shares = []
+    for raw in (False, True):
+        problem = closing.problems((0, 1, 2), raw_teacher=raw)
+        small = problem.x[:, :, 8:] / closing.SCALES[8:]
+        fit = small @ torch.linalg.lstsq(small, problem.y).solution
+        shares.append(float(fit.square().sum() / problem.y.square().sum()))
+    assert shares[0] > 0.2 > 0.05 > shares[1]
 
 
 def test_every_best_step_size_lies_inside_its_sweep():
@@ -212,10 +267,8 @@ def test_what_the_text_says_of_the_table():
     assert all(one < other for one, other in zip(with_signs, with_l2, strict=True))
     assert overlap(span("spectral step", "mixed"), span("L2 step", "mixed"))
     middle = {
-        (0.226, "spectral step", "mixed"),
-        (0.249, "L2 step", "mixed"),
-        (0.106, "sign step", "axes"),
-        (0.106, "sign step, principal axes", "rotated"),
+        (0.249, "L2 step", "axes"),
+        (0.088, "spectral step", "axes"),
         (0.017, "spectral step, inputs whitened", "rotated"),
         (0.031, "L2 step, inputs whitened", "rotated"),
     }
@@ -229,3 +282,35 @@ def test_what_the_text_says_of_the_table():
         assert with_signs > with_l2
     assert span("Adam", "axes")[1] < span("Adam")[0]
     assert overlap(span("Adam"), span("L2 step", momentum=True))
+
+
+def test_what_the_text_says_of_runs_with_a_size_for_each_layer():
+    def span(arm, kind="rotated"):
+        losses = by_layer(arm, kind)["losses"]
+        return min(losses), max(losses)
+
+    def overlap(one, other):
+        return one[0] <= other[1] and other[0] <= one[1]
+
+    middle = {
+        (0.203, "L2 step", "axes"),
+        (0.042, "spectral step", "axes"),
+        (0.012, "spectral step", "raw teacher"),
+        (0.030, "L2 step", "raw teacher"),
+        (0.014, "spectral step, inputs whitened", "rotated"),
+        (0.014, "L2 step, inputs whitened", "rotated"),
+    }
+    for said, arm, kind in middle:
+        assert round(statistics.median(by_layer(arm, kind)["losses"]), 3) == said
+    for arm in ("sign step", "spectral step"):  # the leads are smaller with one size for both layers
+        one, two = (
+            [a / b for a, b in zip(of("L2 step")["losses"], of(arm)["losses"], strict=True)]
+            for of in (lambda arm: figures(arm, "axes", False), lambda arm: by_layer(arm, "axes"))
+        )
+        assert all(a < b for a, b in zip(one, two, strict=True))
+    assert overlap(span("sign step, principal axes"), span("sign step", "axes"))
+    white = span("L2 step, inputs whitened")[1]
+    assert white < min(span("sign step, principal axes")[0], span("spectral step")[0])
+    assert overlap(span("sign step, principal axes", "raw teacher"), span("L2 step", "raw teacher"))
+    assert span("spectral step", "raw teacher")[1] < span("L2 step", "raw teacher")[0]
+    assert overlap(span("spectral step, inputs whitened"), span("L2 step, inputs whitened"))

@@ -61,7 +61,7 @@ def plot_square(axes):
     axes.text(-0.9, 0.62, "gradient (2, 1), scaled", fontsize=10, va="center")
     axes.plot(0, 0, "o", color=BLACK, markersize=4)
     axes.text(0, 1.08, "allowed: each weight by at most 1", color=BLUE, fontsize=10, ha="center")
-    return "A square around the origin, of steps that move each of two weights by at most 1, and the gradient (2, 1)."
+    return "The square of steps that move each of two weights by at most 1, and the gradient (2, 1)."
 
 
 def _level(axes, value: float, **style) -> None:
@@ -95,33 +95,36 @@ def plot_touching(*panels_):
         axes.plot(*arrow(0.4 * PLANE), color=BLACK, linestyle="-", linewidth=2.0)
         axes.text(0.55, 0.5, "$g$", fontsize=12)
         axes.plot(*arrow(step), color=RED, linestyle="-", linewidth=2.4)
-        axes.text(1.25, -1.38, f"change: {lowest:.2f}", color=RED, fontsize=10, fontweight="bold", ha="right")
+        box = {"facecolor": "white", "edgecolor": "none", "pad": 1.5}
+        words = {"color": RED, "fontsize": 10, "fontweight": "bold", "ha": "right", "bbox": box}
+        axes.text(1.25, 1.2, f"change: {lowest:.2f}", **words)
         a, b = (round(float(x), 2) + 0.0 for x in step)
-        said.append(f"{name} ({a:.2f}, {b:.2f}), where the change is {lowest:.2f}")
+        said.append(f"{name} ({a:.2f}, {b:.2f}), change {lowest:.2f}")
     return f"Level lines of the change 2a + b; dotted the lowest one that touches the ball: {'; '.join(said)}."
 
 
 @lesson.figure(
-    "The price chooses the length",
-    "length $M$ of the step, in its own norm",
+    ["L1", "L2", "L∞"],
+    "length $M$ of the step",
     "$-M\\|g\\|_* + M^2/\\alpha$",
-    size=(5.6, 3.4),
+    size=(7.6, 2.5),
+    grid=(1, 3),
     ylim=(-4.2, 4.6),
-    legend={"loc": "upper left", "ncols": 3, "fontsize": 8},
+    legend={"loc": "upper left", "fontsize": 9},
 )
-def plot_lengths(axes, gradient: Tensor = EXAMPLE, *, alpha: float = 0.4):
+def plot_lengths(*panels_, gradient: Tensor = EXAMPLE, alpha: float = 0.4):
     """Draw the penalised objective along the steepest ray of each norm, against the length, with its minimum."""
-    lengths, said = np.linspace(0, 2.6, 200), []
-    for place, (norm, (name, _)) in enumerate(NORMS.items()):
-        dual = float(dual_norm(gradient, norm=norm))
+    lengths, said = np.linspace(0, 2.4, 200), []
+    for axes, name in zip(panels_, ("L1", "L2", "L∞"), strict=True):
+        dual = float(dual_norm(gradient, norm={label: norm for norm, (label, _) in NORMS.items()}[name]))
         best, lowest = alpha / 2 * dual, -alpha / 4 * dual**2
-        (curve,) = lines(axes, lengths, {name: -lengths * dual + lengths**2 / alpha}, first=place)
-        axes.plot([best], [lowest], "os^"[place], color=curve.get_color(), markersize=8, label=f"length {best:.2f}")
+        axes.plot(lengths, -lengths * dual + lengths**2 / alpha, color=BLUE, linestyle="-", linewidth=2)
+        axes.plot([best], [lowest], "o", color=RED, markersize=8, label=f"length {best:.2f}")
         said.append(f"{name} at length {best:.2f} with value {lowest:.2f}")
     entries = ", ".join(f"{v:g}" for v in gradient.tolist())
     return (
-        f"The objective along the steepest direction, for the gradient ({entries}) and α = {alpha:g}, is lowest for "
-        f"{', '.join(sorted(said))}. Depths in different norms are not comparable."
+        f"The objective along the steepest direction, for the gradient ({entries}) and α = {alpha:g}: lowest for "
+        f"{', '.join(said)}. Each norm has a unit of its own, so depths do not compare across panels."
     )
 
 
@@ -156,25 +159,27 @@ def plot_ellipse(before, stretched, equal):
                 *((1 + 0.22 / float(end.norm())) * end), name, color=colour, fontsize=11, ha="center", va="center"
             )
     return (
-        f"A gradient G maps the circle of inputs to an ellipse with half axes s1 = {values[0]:g} and s2 = {values[1]:g}. "
-        "U V^T keeps the directions of both axes and makes the ellipse a circle."
+        f"A gradient G maps the circle of inputs to an ellipse with half axes {values[0]:g} and {values[1]:g}, U V^T to a "
+        "circle. The step is -η times U V^T."
     )
 
 
-def width_changes(widths: Sequence[int], *, rows: int = 10, radius: float = 0.1) -> dict[str, list[float]]:
-    """Return the RMS change of a layer's output after one step of length eta, per norm and width d_in.
+def width_changes(
+    widths: Sequence[int], *, rows: int = 10, batch: int = 32, radius: float = 0.1
+) -> dict[str, list[float]]:
+    """Return the largest RMS change of a layer's outputs after one step of length eta, per norm and width d_in.
 
-    The gradient is that of one example, g x^T, and the change is measured on the same x, of RMS 1.
+    The gradient is that of a batch, sum_b g_b x_b^T, and the change is measured on the same inputs, each of RMS 1.
     """
     generator = torch.Generator().manual_seed(4)
     changes = {norm: [] for norm in ("linf", "spectral", "rms_to_rms")}
     for width in widths:
-        x = torch.randn(width, generator=generator, dtype=torch.float64)
-        x = x / x.square().mean().sqrt()
-        gradient = torch.outer(torch.randn(rows, generator=generator, dtype=torch.float64), x)
+        x = torch.randn(batch, width, generator=generator, dtype=torch.float64)
+        x = x / x.square().mean(1, keepdim=True).sqrt()
+        gradient = torch.randn(batch, rows, generator=generator, dtype=torch.float64).T @ x
         for norm, values in changes.items():
             step = constrained_step(gradient, norm=norm, radius=radius)
-            values.append(float((step @ x).square().mean().sqrt()))
+            values.append(float((x @ step.T).square().mean(1).sqrt().max()))
     return changes
 
 
@@ -198,7 +203,7 @@ def decaying_gradient(rows: int, columns: int, *, smallest: float, seed: int = 0
     "One step of torch.optim.Muon, 64 × 128",
     "index of the singular value",
     "singular value of the step",
-    size=(5.4, 3.0),
+    size=(4.8, 2.7),
     ylim=(0, 1.4),
     legend={"loc": "lower left", "fontsize": 8},
 )
@@ -239,6 +244,13 @@ def live_losses(seed: int = 0) -> dict[str, tuple[Tensor, Tensor]]:
     }
 
 
+@cache
+def retuned_sign_losses(seed: int = 0) -> Tensor:
+    """Return the loss of sign steps on rotated inputs, at the size that is best on rotated inputs."""
+    size = measured("rotated", "sign step, rotated")["best step size"]
+    return closing.train(closing.rotated(problem(seed)), "sign", [size])[:, 0, 0]
+
+
 @lesson.figure(
     list(LIVE),
     "step",
@@ -247,21 +259,20 @@ def live_losses(seed: int = 0) -> dict[str, tuple[Tensor, Tensor]]:
     grid=(1, 3),
     subplots={"sharey": True},
     yscale="log",
-    ylim=(0.08, 2.5),
+    ylim=(0.08, 9),
     legend={"loc": "upper right", "fontsize": 9},
 )
 def plot_curves(*panels_):
     """Draw the loss of three kinds of steps, on the inputs' own axes and on rotated inputs."""
-    said, steps = [], np.arange(0, closing.STEPS + 1, 4)
+    steps = np.arange(0, closing.STEPS + 1, 4)
     for axes, (name, (plain, turned)) in zip(panels_, live_losses().items(), strict=True):
         axes.plot(steps, plain[steps], color=BLUE, linestyle="-", linewidth=3.0, alpha=0.6, label="own axes")
         axes.plot(steps, turned[steps], color=RED, linestyle="--", linewidth=1.5, label="rotated")
-        said.append(f"{name} {plain[-1]:.2f} and {turned[-1]:.2f}")
-    tuned = stored_losses("sign step", "rotated")
+        if name == "sign step":
+            axes.plot(steps, retuned_sign_losses()[steps], color=BLACK, linestyle=":", label="rotated, best size")
     return (
-        "Loss at every fourth of 200 steps, seed 0, one length for each kind of step. Last loss, own axes and rotated: "
-        f"{', '.join(said)}. Too long for the rotated sign step: tuned, five seeds end at "
-        f"{min(tuned):.2f} to {max(tuned):.2f}."
+        "Loss at every fourth of 200 steps, seed 0, own axes and rotated, one step size for each kind of step. Dotted: "
+        "signs with the size that is best for them on rotated inputs."
     )
 
 
@@ -269,8 +280,8 @@ def plot_curves(*panels_):
 def descent_by_input(method: str, *, rotate: bool) -> Tensor:
     """Return how far the first step moves each input's weights against their gradient, shape (seeds, inputs).
 
-    It is divided by the largest of the 16. On rotated inputs step and gradient are turned back, so that their columns belong
-    to the same inputs as before.
+    That is the step's component along minus the gradient of these weights, divided by the largest of the 16. On rotated
+    inputs step and gradient are turned back, so that their columns belong to the same inputs as before.
     """
     drawn = closing.problems(range(5))
     one = closing.rotated(drawn) if rotate else drawn
@@ -285,7 +296,7 @@ def descent_by_input(method: str, *, rotate: bool) -> Tensor:
 @lesson.figure(
     ["own axes", "rotated"],
     "standard deviation of the input",
-    "movement of its weights (largest: 1)",
+    "progress against the gradient",
     size=(8.2, 3.3),
     grid=(1, 2),
     subplots={"sharey": True},
@@ -298,16 +309,15 @@ def plot_descent(*panels_):
     """Draw how far the first step moves each input's weights against their gradient, by the input's scale."""
     said = []
     for axes, rotate in zip(panels_, (False, True), strict=True):
-        ends = []
         axes.axhline(0, color=BLACK, linewidth=0.8)
         for (name, (method, _)), mark in zip(LIVE.items(), "sDo", strict=True):
             along, (color, style) = descent_by_input(method, rotate=rotate).mean(0), LOOKS[name]
             axes.plot(closing.SCALES, along, color=color, linestyle=style, marker=mark, markersize=4, label=name)
-            ends.append(f"{name} {float(along[8:].mean()):.2f}")
-        said.append(f"{'rotated' if rotate else 'own axes'}: {', '.join(ends)}")
+            if name == "sign step":
+                said.append(f"{'rotated' if rotate else 'own axes'} {float(along[8:].mean()):.2f}")
     return (
-        "How far the first step moves each input's weights against their gradient, over the largest of the 16 inputs; mean "
-        f"of five seeds. Mean over the eight smallest inputs, {'; '.join(said)}."
+        "The first step's progress in each input's weights against their gradient, divided by the largest of the 16; mean "
+        f"of five seeds. Signs, mean over the eight smallest inputs: {', '.join(said)}."
     )
 
 
@@ -323,13 +333,30 @@ ROWS = (
     "sign step, principal axes",
     "sign step, inputs whitened",
 )
-KINDS = {"axes": "own axes", "rotated": "rotated"}
+EACH_LAYER = {  # arms with a size for each layer, and the kinds of inputs on which they ran
+    "L2 step": ("axes", "rotated", "raw teacher"),
+    "sign step": ("axes", "rotated", "raw teacher"),
+    "spectral step": ("axes", "rotated", "mixed", "raw teacher"),
+    "sign step, principal axes": ("rotated", "raw teacher"),
+    "L2 step, inputs whitened": ("rotated", "raw teacher"),
+    "spectral step, inputs whitened": ("rotated",),
+}
+KINDS = {
+    "axes": "own axes",
+    "rotated": "rotated",
+    "mixed": "all 512 weights rotated",
+    "raw teacher": "rotated, teacher on raw inputs",
+}
 MIXED = ("L2 step", "sign step", "spectral step")  # with all first-layer weights rotated too, without momentum
 
 
-def stored_losses(arm: str, kind: str, *, momentum: bool = False) -> list[float]:
-    """Return the stored final losses of an arm at its best step size, by seed; `kind` is axes, rotated or mixed."""
-    return measured("rotated", f"{arm}{', momentum' if momentum else ''}, {kind}")["losses"]
+def stored_losses(arm: str, kind: str, *, momentum: bool = False, each_layer: bool = False) -> list[float]:
+    """Return the stored final losses of an arm at its best step size, by seed; `kind` is a name of KINDS.
+
+    With `each_layer`, each of the two layers had a step size of its own.
+    """
+    part = "rotated_layers" if each_layer else "rotated"
+    return measured(part, f"{arm}{', momentum' if momentum else ''}, {kind}")["losses"]
 
 
 def _rows(momentum: bool) -> tuple[str, ...]:
@@ -341,62 +368,96 @@ def _cell(arm: str, kind: str, momentum: bool) -> list[float]:
     return stored_losses(arm, kind, momentum=momentum and arm != "Adam")
 
 
+def _said(losses: list[float]) -> str:
+    return f"{np.median(losses):.3f} ({min(losses):.3f}–{max(losses):.3f})"
+
+
+def layer_table() -> Markdown:
+    """Return the stored final losses with a size for each layer: median, lowest and highest of five seeds."""
+
+    def cell(arm: str, kind: str) -> str:
+        return _said(stored_losses(arm, kind, each_layer=True)) if kind in EACH_LAYER[arm] else ""
+
+    rows = [(arm, *(cell(arm, kind) for kind in KINDS)) for arm in EACH_LAYER]
+    return markdown_table(("a size for each layer: median (range)", *KINDS.values()), rows)
+
+
 def stored_table() -> Markdown:
-    """Return the stored final losses: median, lowest and highest of five seeds."""
+    """Return the stored final losses with one size for both layers: median, lowest and highest of five seeds."""
 
     def cell(arm: str, kind: str, momentum: bool) -> str:
         if arm not in (MIXED if kind == "mixed" else _rows(momentum)):
             return ""
-        losses = _cell(arm, kind, momentum)
-        return f"{np.median(losses):.3f} ({min(losses):.3f}–{max(losses):.3f})"
+        return _said(_cell(arm, kind, momentum))
 
     columns = [("axes", False), ("rotated", False), ("mixed", False), ("axes", True), ("rotated", True)]
-    names = {**KINDS, "mixed": "all 512 weights rotated"}
-    heads = [f"{names[kind]}{', momentum' if momentum else ''}" for kind, momentum in columns]
+    heads = [f"{KINDS[kind]}{', momentum' if momentum else ''}" for kind, momentum in columns]
     return markdown_table(
-        ("median (range)", *heads), [(arm, *(cell(arm, *column) for column in columns)) for arm in ROWS]
+        ("one size for both layers: median (range)", *heads),
+        [(arm, *(cell(arm, *column) for column in columns)) for arm in ROWS],
+    )
+
+
+def _strip(axes, arms: Sequence[str], marks: dict[str, tuple[float, str, str]]) -> None:
+    """Draw five losses for each arm and kind of inputs, with their range; `marks` gives shift, colour and mark by kind."""
+    for place, arm in enumerate(reversed(arms)):
+        for kind, (shift, color, mark) in marks.items():
+            if kind not in EACH_LAYER[arm]:
+                continue
+            losses = stored_losses(arm, kind, each_layer=True)
+            axes.plot([min(losses), max(losses)], [place + shift] * 2, "-", color=color, linewidth=1)
+            label = KINDS[kind] if place == 0 else None  # the last arm has all kinds
+            axes.plot(losses, [place + shift] * len(losses), mark, color=color, markersize=5, label=label)
+    axes.set_ylim(-0.6, len(arms) - 0.4)
+    axes.set_yticks(range(len(arms)), [arm.replace(", ", ",\n") for arm in reversed(arms)])
+    ticks = [x for x in (0.003, 0.01, 0.03, 0.1, 0.3) if x > axes.get_xlim()[0]]
+    axes.set_xticks(ticks, [f"{x:g}" for x in ticks])
+    axes.set_xticks([], minor=True)
+
+
+@lesson.figure(
+    "",
+    "training loss after 200 steps",
+    "",
+    size=(7.2, 2.7),
+    xscale="log",
+    xlim=(0.024, 0.6),
+    legend={"loc": "upper left", "fontsize": 9},
+)
+def plot_stored(axes):
+    """Draw the stored final losses of three kinds of steps: own axes, rotated inputs, all first-layer weights rotated."""
+    marks = {"axes": (0.2, BLUE, "o"), "rotated": (0.0, RED, "D"), "mixed": (-0.2, BLACK, "^")}
+    _strip(axes, list(EACH_LAYER)[:3], marks)
+    return (
+        "Training loss at the best pair of step sizes, five seeds: own axes (dots), rotated inputs (diamonds), all 512 "
+        "first-layer weights rotated (triangles)."
     )
 
 
 @lesson.figure(
-    ["without momentum", "with momentum 0.9"],
+    ["the teacher sees all inputs at scale 1", "the teacher sees the raw inputs"],
     "training loss after 200 steps",
-    "kind of step",
-    size=(8.6, 5.0),
+    "",
+    size=(8.0, 3.2),
     grid=(1, 2),
     subplots={"sharey": True},
     xscale="log",
-    xlim=(0.0045, 0.6),
-    legend=[{"loc": "upper left", "fontsize": 8}, None],
+    xlim=(0.002, 0.6),
+    legend=None,
 )
-def plot_stored(*panels_):
-    """Draw the stored final losses of each arm: five seeds as marks, on own axes, rotated, and with all weights rotated."""
-    for axes, momentum in zip(panels_, (False, True), strict=True):
-        for arm in _rows(momentum):
-            place = len(ROWS) - 1 - ROWS.index(arm)
-            drawn = [("axes", 0.2, BLUE, "o"), ("rotated", 0.0, RED, "D")]
-            if arm in MIXED and not momentum:
-                drawn.append(("mixed", -0.2, BLACK, "^"))
-            for kind, shift, color, mark in drawn:
-                losses = _cell(arm, kind, momentum)
-                axes.plot([min(losses), max(losses)], [place + shift] * 2, "-", color=color, linewidth=1)
-                label = {**KINDS, "mixed": "all 512 weights rotated"}[kind] if arm == "L2 step" else None
-                axes.plot(losses, [place + shift] * len(losses), mark, color=color, markersize=4, label=label)
-        axes.set_yticks(range(len(ROWS)), [arm.replace(", inputs", ",\ninputs") for arm in reversed(ROWS)])
-        axes.set_xticks([0.01, 0.03, 0.1, 0.3], ["0.01", "0.03", "0.1", "0.3"])
-        axes.set_xticks([], minor=True)
-    return (
-        "Training loss of each arm at its best step size, five seeds: on the inputs' own axes (dots), on rotated inputs "
-        "(diamonds), with all 512 weights rotated (triangles). The appendix holds the numbers."
-    )
+def plot_rivals(*panels_):
+    """Draw the stored final losses of five arms on rotated inputs, for both teachers."""
+    for axes, kind in zip(panels_, ("rotated", "raw teacher"), strict=True):
+        _strip(axes, list(EACH_LAYER)[:5], {kind: (0.0, RED, "D")})
+    return "Training loss on rotated inputs at the best pair of step sizes, five seeds, for two teachers and five arms."
 
 
 class Direction(Slider):
-    """The slider of the step's direction; without a kernel three steps are shown, on both sides of the gradient's line."""
+    """The slider of the step's direction; without a kernel three steps are shown, two corners and an edge's middle."""
 
     def values(self) -> tuple[int, int, int]:
         """Return three directions in degrees."""
-        return (180, 207, 240)
+        return (180, 225, 270)
 
 
 @lesson.explorer
@@ -407,13 +468,15 @@ class BallExplorer(Explorer):
     summary = (
         "Left: a ball of allowed steps, the gradient scaled to length 0.9, and your step, with the level line of the linear "
         "model through its end. Right: the change of the linear model at your step, against its direction. The switch adds "
-        "all other directions and the lowest step."
+        "all other directions (blue) and the lowest step (red)."
     )
-    direction = Direction("your step", "", "Direction of your step, to the boundary of the ball", 180, 0, 359, 1, "deg")
-    inverse = Slider("ball: Lp norm,", "1/p", "0 is the square, 1/2 the circle, 1 the diamond", 0.0, 0.0, 1.0, 0.05)
-    first = Slider("gradient 1", "", "First entry of the gradient", 2.0, -2.0, 2.0, 0.25)
-    second = Slider("gradient 2", "", "Second entry of the gradient", 1.0, -2.0, 2.0, 0.25)
-    reveal = Switch("Reveal the lowest step", "Show the change in all directions, and the lowest step", False)
+    direction = Direction("your step", "", "Direction of your step, to the boundary of the ball", 225, 0, 359, 1, "deg")
+    inverse = Slider("ball: Lp norm,", "1/p", "0 is the square, 1/2 the circle, 1 the diamond", 1.0, 0.0, 1.0, 0.05)
+    first = Slider("gradient 1", "", "First entry of the gradient", 1.0, -2.0, 2.0, 0.25)
+    second = Slider("gradient 2", "", "Second entry of the gradient", 0.5, -2.0, 2.0, 0.25)
+    reveal = Switch(
+        "Reveal the lowest step", "Show the change in all directions (blue), and the lowest step (red)", False
+    )
     together = ("direction", "inverse")
     size = (8.0, 3.8)
     dpi = 100
@@ -425,7 +488,7 @@ class BallExplorer(Explorer):
         grid=(1, 2),
         legend={"loc": "upper left", "fontsize": 8, "ncols": 2},
         xlim=[(-1.9, 1.9), (0, 360)],
-        ylim=[(-1.5, 2.4), (-4.6, 7.5)],
+        ylim=[(-1.5, 2.4), (-4.6, 5.6)],
         aspect=["equal", None],
         xticks=[None, range(0, 361, 90)],
     )
@@ -469,10 +532,10 @@ class BallExplorer(Explorer):
             "level": plane.plot([], [], color="0.5", linestyle=":", linewidth=1.4, label="level line"),
             "gradient": plane.plot([], [], color=BLACK, linestyle="-", linewidth=2.0, label="gradient, scaled"),
             "own": plane.plot([], [], color=PURPLE, linestyle="-", linewidth=2.4, label="your step"),
-            "steepest": plane.plot([], [], **dashed, label="lowest step"),
-            "changes": around.plot([], [], color=BLUE, linestyle="-", label="all directions"),
+            "steepest": plane.plot([], [], **dashed),
+            "changes": around.plot([], [], color=BLUE, linestyle="-"),
             "point": around.plot([], [], color=PURPLE, marker="s", markersize=8, linestyle="none", label="your step"),
-            "lowest": around.plot([], [], color=RED, marker="o", markersize=9, linestyle="none", label="lowest step"),
+            "lowest": around.plot([], [], color=RED, marker="o", markersize=9, linestyle="none"),
         }
         return {name: line for name, (line,) in artists.items()}
 

@@ -12,20 +12,30 @@ from course_lib.teaching import fact
 
 
 @lesson.sentence(
-    "04.Q1",
-    "With the price max|Δᵢ|/α, without a square, the lowest step is -M sign(g) with M = (α/2)‖g‖₁, as with the square.",
-    answer=False,
-)  # fmt: skip
-def unsquared_price():
-    """Along -sign(g) gain and price now both grow in proportion to M. So either no step pays, or a longer one is
-    lower still. Here g = (3, -1, 2) and α = 0.4."""
-    priced = lambda length: float(-length * EXAMPLE.abs().sum() + length / 0.4)  # noqa: E731
+    "04.Q1", "For every direction d with ⟨g, d⟩ < 0 there is a norm in which d is the steepest step.", answer=True
+)
+def steepest_in_some_norm():
+    """With B = gᵀg/(-⟨g, d⟩) + I - ddᵀ/‖d‖₂², here gᵀg with g as a row, Bd = -g, and B is positive definite. In the norm
+    √(ΔᵀBΔ) the steepest step is along -B⁻¹g = d. So a step that goes down is steepest for somebody: the norm needs a reason
+    of its own. The check draws 100 gradients and directions with five entries."""
+    generator = torch.Generator().manual_seed(0)
+    normal = lambda *shape: torch.randn(*shape, generator=generator, dtype=torch.float64)  # noqa: E731
+    smallest, shares = [], []
+    for _ in range(100):
+        g, d = normal(5), normal(5)
+        d = d if float(g @ d) < 0 else -d
+        B = torch.outer(g, g) / -(g @ d) + torch.eye(5, dtype=torch.float64) - torch.outer(d, d) / d.square().sum()
+        others = normal(2000, 5)
+        gains = -(others @ g) / ((others @ B) * others).sum(1).sqrt()
+        smallest.append(float(torch.linalg.eigvalsh(B)[0]))
+        shares.append(float(gains.max() / (-(g @ d) / (d @ B @ d).sqrt())))
     return "\n".join(
         (
-            fact("M = 1.2: the objective is {:.1f}", priced(1.2), equals=-4.2, within=1e-9),
-            fact("M = 12: it is {:.0f}", priced(12.0), equals=-42, within=1e-9),
+            fact("the smallest eigenvalue of all these B is {:.0e}", min(smallest), at_least=1e-9),
+            fact("of 2,000 random steps of the same length, the best gains {:.3f} of what d gains", max(shares),
+                 at_most=1),
         )
-    )
+    )  # fmt: skip
 
 
 @lesson.sentence(

@@ -40,14 +40,19 @@ def _orthogonal(n: int, generator: torch.Generator) -> Tensor:
     return q * r.diagonal().sign()
 
 
-def problems(seeds: Sequence[int], *, mixed: bool = False) -> Problems:
-    """Draw a problem for each seed, with a random rotation of all 512 weights of the first layer where `mixed`."""
+def problems(seeds: Sequence[int], *, mixed: bool = False, raw_teacher: bool = False) -> Problems:
+    """Draw a problem for each seed, with a random rotation of all 512 weights of the first layer where `mixed`.
+
+    Where `raw_teacher`, the teacher sees the inputs at their own scales, all divided by one number so that their mean
+    square is 1, in the place of all at scale 1.
+    """
     drawn = []
     for seed in seeds:
         generator = torch.Generator().manual_seed(seed)
         normal = lambda *shape, g=generator: torch.randn(*shape, generator=g, dtype=torch.float64)  # noqa: E731
         z = normal(POINTS, INPUTS)
-        y = torch.tanh(2 * z @ normal(INPUTS, HIDDEN) / INPUTS**0.5) @ normal(HIDDEN, OUTPUTS)
+        seen = z * SCALES / SCALES.square().mean().sqrt() if raw_teacher else z
+        y = torch.tanh(2 * seen @ normal(INPUTS, HIDDEN) / INPUTS**0.5) @ normal(HIDDEN, OUTPUTS)
         y = (y - y.mean(0)) / y.std(0, unbiased=False)
         start = normal(HIDDEN, INPUTS) / INPUTS**0.5, normal(OUTPUTS, HIDDEN) / HIDDEN**0.5
         turn = _orthogonal(INPUTS, generator)
@@ -110,8 +115,17 @@ DIRECTIONS = {
 }
 
 
-def train(problem: Problems, method: str, step_sizes: Sequence[float], *, momentum: float = 0.0) -> Tensor:
+def train(
+    problem: Problems,
+    method: str,
+    step_sizes: Sequence[float],
+    *,
+    momentum: float = 0.0,
+    ratios: Sequence[float] | None = None,
+) -> Tensor:
     """Train a network on each problem with each step size; return its losses, (steps + 1, seeds, step sizes).
+
+    The second layer's steps are as long as the first's, or `ratios` times as long, with one ratio for each step size.
 
     `method` is a name of DIRECTIONS, taken of the gradient, or with `momentum` of the running sum of the gradients; or
     "adam", with averages over 10 and 1,000 steps and bias correction.
@@ -120,7 +134,10 @@ def train(problem: Problems, method: str, step_sizes: Sequence[float], *, moment
     spread = lambda t: t.repeat_interleave(count, 0)  # noqa: E731  problems first, step sizes second
     x, y, layers = spread(problem.x), spread(problem.y), [spread(problem.first), spread(problem.second)]
     mixing = None if problem.mixing is None else spread(problem.mixing)
-    sizes = torch.tensor(step_sizes, dtype=x.dtype).repeat(seeds)[:, None, None]
+    sizes = torch.tensor([step_sizes, step_sizes], dtype=x.dtype)
+    if ratios is not None:
+        sizes[1] *= torch.tensor(ratios, dtype=x.dtype)
+    sizes = sizes.repeat(1, seeds)[:, :, None, None]  # layers, problems and step sizes
     means, squares, losses = [0.0, 0.0], [0.0, 0.0], []
     for step in range(STEPS):
         loss, *found = gradients(x, y, *layers)
@@ -138,6 +155,6 @@ def train(problem: Problems, method: str, step_sizes: Sequence[float], *, moment
                 move = DIRECTIONS[method](means[k])
             if mixes:
                 move = (mixing.mT @ move.flatten(1)[..., None]).view_as(move)
-            layers[k] = layers[k] - sizes * (1 - step / STEPS) * move
+            layers[k] = layers[k] - sizes[k] * (1 - step / STEPS) * move
     losses.append(gradients(x, y, *layers)[0])
     return torch.stack(losses).view(STEPS + 1, seeds, count)
