@@ -1,17 +1,16 @@
-"""Lesson 35's long run: words switched off, and one noun exchanged for another by features or by means, from few labels.
+"""Lesson 35's long run on three dictionaries: words switched off, and one noun exchanged for another by features.
 
 The dictionary is the shipped one; dictionaries of other seeds (`OTHERS`), trained as it was on other sentences, stand beside
-it for the arms that use one.
-"off" are counts of `Outcome` on held-out sentences, one a word with a detector of training F1 0.8 or more, nouns and
-words of all kinds. "exchanged, N = 5: means" are shares (%) of sentences that become exactly the aimed one, one for each
-of `SEEDS`: a draw of N labelled occurrences of each noun. Strengths, and the precision from which a feature is taken for
-a noun's, are chosen for each arm and N on other sentences with a draw of their own ("chosen"); an arm has no other
-knob. "neighbours" has unlabelled tokens, as the dictionary had: the mean of a noun's labelled states is replaced by the
-mean of the tokens nearest to it, by the cosine of states less the mean of all tokens. The control dictionary has random
-weights and is used in the same way.
+it. "off" are counts of `Outcome` on held-out sentences, one a word with a detector of training F1 0.8 or more, nouns and
+words of all kinds. "exchanged, N = 5: features" are shares (%) of sentences that become exactly the aimed one, one for each
+of `SEEDS`: a draw of N labelled occurrences of each noun. Strength, and the precision from which a feature is taken for
+a noun's, are chosen for each N on other sentences with a draw of their own ("chosen"). `benchmarks.steering` compares
+features with ways that need no dictionary.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from itertools import product
 from typing import Any
 
@@ -25,14 +24,14 @@ from course_lib.interpret.outcomes import Outcome
 from course_lib.interpret.word_table import WordTable
 from course_lib.language.word_cases import find_slots
 from course_lib.lessons.using_features import measurements as using
-from course_lib.lessons.using_features.measurements import Cases, Setting, by_features, by_means
+from course_lib.lessons.using_features.measurements import Cases, Setting, Words, by_features, by_means
 from course_lib.pipeline import course_dictionary as recipe
 from course_lib.pipeline.config import SparseConfig
-from course_lib.sae import TopKSparseAutoencoder, train
+from course_lib.sae import train
 
 SEEDS = (0, 1, 2, 3, 4)
 COUNTS = (1, 2, 5, 20)
-STRENGTHS, PRECISIONS, WIDTHS, NEIGHBOURS = (1.0, 1.25), (0.02, 0.05, 0.1, 0.2), (32, 64, 128), (5, 10, 20)
+STRENGTHS, PRECISIONS = (1.0, 1.25), (0.02, 0.05, 0.1, 0.2)
 OTHERS = (1, 2)
 SETTINGS = {"labelled sentences": 4000, "cases": 150, "cases to choose on": 80, "words of all kinds": 260}
 CHOOSE, OFF, KINDS = 1, 2, 3  # seeds of cases
@@ -109,85 +108,54 @@ def switched_off(setting: Setting, *, everything: bool = True) -> dict[str, Any]
 class Exchange:
     """Cases of nouns and the arms that exchange them, from labels of some tokens."""
 
-    def __init__(self, cases: Cases, random_code: Tensor, random_dictionary: TopKSparseAutoencoder) -> None:
+    def __init__(self, cases: Cases) -> None:
         self.cases, self.setting = cases, cases.setting
-        self.random_code, self.random_dictionary = random_code, random_dictionary
         third = torch.randint(len(using.NOUN_CONCEPTS), (len(cases),), generator=seeded(7))
         self.third = torch.tensor([using.NUMBER[using.NOUN_CONCEPTS[i]] for i in third.tolist()])
-        states = self.setting.words.states
-        centred = states - states.mean(dim=0)
-        self.axes = torch.linalg.eigh(centred.T @ centred).eigenvectors.flip(1)
 
     def labels(self, n: int, seed: int) -> Tensor:
         """The tokens of n occurrences of each noun."""
         return self.setting.words.draw(n, seed=seed, concepts=using.NOUN_CONCEPTS)
 
+    @cached_property
+    def by_cluster(self) -> Words:
+        """All tokens, each with the mean state of its cluster."""
+        return self.setting.words.clustered(self.setting.autoencoder.code_width).cluster_means()
+
     def hits(self, arm: str, labelled: Tensor, table: WordTable, knobs: tuple[float, ...]) -> Tensor:
         """Which cases become exactly the aimed sentence."""
-        cases = self.cases
+        cases, words, strength = self.cases, self.setting.words, knobs[0]
         if arm == "means":
-            return cases.hits(by_means(cases, table, strength=knobs[0]))
-        if arm == "means, leading components":
-            strength, width = knobs
-            leading = self.axes[:, : int(width)]
-            way = (table.state[cases.aim] - table.state[cases.concept]) @ leading @ leading.T
-            return cases.hits(interventions.add_vectors(strength * way))
+            return cases.hits(by_means(cases, table, strength=strength))
         if arm == "neighbours":
-            strength, count = knobs
-            smooth = replace(table, state=self.setting.words.neighbours(table.state, int(count)))
+            smooth = replace(table, state=words.neighbours(table.state, int(knobs[1])))
             return cases.hits(by_means(cases, smooth, strength=strength))
-        if arm == "random dictionary":
-            rows = labelled.nonzero()[:, 0]
-            table = WordTable.of(
-                self.setting.words.states[rows],
-                self.random_code.index_select(0, rows),
-                self.setting.words.concept[rows],
-                len(using.CONCEPTS),
-            )
-        strength, precision = knobs
-        chosen = (table.recall > 0) & (table.precision >= precision)
-        values = torch.where(chosen[cases.aim], strength * table.activation[cases.aim], 0)
-        if arm == "random dictionary":
-            return cases.hits(
-                interventions.edit_features(self.random_dictionary, chosen[cases.concept], values=values)
-            )
+        if arm == "clusters":
+            return cases.hits(by_means(cases, self.by_cluster.table(labelled), strength=strength))
+        chosen = table.recall > 0
+        if arm == "rare":
+            chosen &= words.firings <= knobs[1] * len(words.states)
+        elif arm != "active":
+            chosen &= table.precision >= knobs[1]
         if (
             arm == "another word's features"
         ):  # what is set is right, what is switched off belongs to a third noun
+            values = torch.where(chosen[cases.aim], strength * table.activation[cases.aim], 0)
             return cases.hits(
                 interventions.edit_features(self.setting.autoencoder, chosen[self.third], values=values)
             )
-        edit = by_features(cases, table, chosen, strength=strength)
-        if arm == "random":
-            edit = interventions.move_randomly(edit, seeded(3))
-        return cases.hits(edit)
+        return cases.hits(by_features(cases, table, chosen, strength=strength))
 
 
-GRIDS = {
-    "means": list(product(STRENGTHS)),
-    "means, leading components": list(product((1.0,), WIDTHS)),
-    "neighbours": list(product(STRENGTHS, NEIGHBOURS)),
-    "features": list(product(STRENGTHS, PRECISIONS)),
-    "active": list(product(STRENGTHS, (0.0,))),
-    "random dictionary": list(product(STRENGTHS, PRECISIONS)),
-}
-AS_FEATURES = ("random", "another word's features")  # controls with the knobs of "features"
+Grids = Mapping[str, Sequence[tuple[float, ...]]]
+GRIDS: Grids = {"features": list(product(STRENGTHS, PRECISIONS))}
 
 
-def exchanged(setting: Setting, *, arms: tuple[str, ...] = tuple(GRIDS)) -> dict[str, Any]:
-    """Shares by arm, N and draw, with the knobs that other cases chose."""
-    width = setting.words.states.shape[1]
-    control = TopKSparseAutoencoder(
-        width, setting.autoencoder.code_width, k=setting.autoencoder.k, generator=seeded(5)
-    )
-    control.fit_normalisation(setting.words.states)
-    control.requires_grad_(False)
-    random_code = encode_rows(control, setting.words.states)
+def exchanged(setting: Setting, grids: Grids = GRIDS, *, controls: Sequence[str] = ()) -> dict[str, Any]:
+    """Shares by arm, N and draw, with the knobs that other cases chose; controls have the knobs of "features"."""
     choosing, testing = (
         Exchange(
-            using.draw_word_cases(setting, using.NOUN_CONCEPTS, SETTINGS[cases], seed=seed, pool_seed=pool),
-            random_code,
-            control,
+            using.draw_word_cases(setting, using.NOUN_CONCEPTS, SETTINGS[cases], seed=seed, pool_seed=pool)
         )
         for cases, seed, pool in (("cases to choose on", CHOOSE, 300), ("cases", OFF, 200))
     )
@@ -196,12 +164,9 @@ def exchanged(setting: Setting, *, arms: tuple[str, ...] = tuple(GRIDS)) -> dict
         labelled = choosing.labels(n, TUNING)
         table = setting.words.table(labelled)
         knobs = {
-            arm: max(
-                GRIDS[arm], key=lambda one: float(choosing.hits(arm, labelled, table, one).double().mean())
-            )
-            for arm in arms
+            arm: max(grid, key=lambda one: float(choosing.hits(arm, labelled, table, one).double().mean()))
+            for arm, grid in grids.items()
         }
-        controls = AS_FEATURES if arms == tuple(GRIDS) else ()
         knobs |= {arm: knobs["features"] for arm in controls}
         found[f"chosen, N = {n}"] = {arm: list(one) for arm, one in knobs.items()}
         shares: dict[str, list[float]] = {arm: [] for arm in knobs}
@@ -230,21 +195,9 @@ def run(setting: Setting | None = None) -> dict[str, Any]:
     """All figures."""
     torch.set_num_threads(1)
     setting = setting or using.setting()
-    cases = using.draw_word_cases(setting, using.NOUN_CONCEPTS, SETTINGS["cases"], seed=OFF)
-    found = {
-        "exchanged, all labels: means": percent(cases.hits(by_means(cases, setting.table))),
-        "exchanged, all labels: features": percent(
-            cases.hits(by_features(cases, setting.table, setting.features(0.05)))
-        ),
-        "exchanged: reconstruction": percent(cases.hits(interventions.reconstruct(setting.autoencoder))),
-        **switched_off(setting),
-        **exchanged(setting),
-    }
+    found = {**switched_off(setting), **exchanged(setting)}
     for seed in OTHERS:
         other = another(setting, seed)
-        figures = {
-            **switched_off(other, everything=False),
-            **exchanged(other, arms=("features",)),
-        }
+        figures = {**switched_off(other, everything=False), **exchanged(other)}
         found |= {f"dictionary {seed}, {name}": figure for name, figure in figures.items()}
     return found

@@ -1,6 +1,7 @@
 """What lesson 35 measures: words and their labels, edits, exact translations; its figures, explorer and tables."""
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -188,7 +189,15 @@ def test_words_are_marked_for_themselves_and_not_for_a_full_stop(before, after, 
 
 
 def test_a_translation_that_only_lost_words_is_marked():
-    assert lesson.marked("Das junge Mädchen isst.", "Das Mädchen isst.").endswith("(–)")
+    assert lesson.marked("Das junge Mädchen isst.", "Das Mädchen isst.") == "Das Mädchen isst. (–)"
+    assert lesson.shown_words("Das junge Mädchen isst.", "Das Mädchen isst.")[-1] == ("(–)", False)
+    assert lesson.shown_words("Das Mädchen isst.", "Das Mädchen isst.")[-1] == (".", False)
+
+
+def test_a_translation_that_stays_is_not_written_again(setting):
+    apple = int(setting.detector[lesson.NUMBER["food:apple"]])
+    table = lesson.sentence_table(setting, {"off": {apple: 0}, "turned": {apple: -1}}).data
+    assert (table.count("Apfel"), table.count("the same"), table.count("**Stuhl**")) == (1, 3, 1)
 
 
 # The explorer
@@ -248,7 +257,7 @@ def test_the_curves_are_the_stored_draws():
     figure = lesson.plot_exchange(shares)
     for arm, (label, *_) in lesson.CURVES.items():
         (curve,) = [line for line in figure.axes[0].lines if line.get_label() == label]
-        stored = [np.mean(measured("exchange", f"exchanged, N = {n}: {arm}")) for n in lesson.COUNTS]
+        stored = [np.mean(measured("steering", f"exchanged, N = {n}: {arm}")) for n in lesson.COUNTS]
         np.testing.assert_allclose(curve.get_ydata(), stored)
         assert all(len(shares[arm][n]) == 5 for n in lesson.COUNTS)
 
@@ -259,9 +268,62 @@ def test_the_live_run_repeats_the_stored_one(setting):
     assert {name: list(arms) for name, arms in found.items()} == {
         name: list(arms) for name, arms in lesson.example_outcomes().items()
     }
-    off = found["At the noun's tokens"]
+    off, other = found["At the noun's tokens"], found["Another active feature"]
     assert off["its detector off"].changed < off["all its features off"].changed
-    assert found["Controls at the same tokens"]["reconstruction alone"].changed <= 2
+    near, far = (other[f"pushed as far as detector {what}"] for what in ("off", "times -1"))
+    assert near.elsewhere < far.elsewhere
+    assert found["A random push"]["as far as detector times -1"].changed <= 2
+    nouns, changed = lesson.without_detector(setting, 20)
+    assert len(nouns) == off["its detector off"].n
+    assert int(changed.sum()) == off["its detector off"].changed
+
+
+@pytest.mark.parametrize("length", [0.5, 1, 3])
+def test_pushes_of_one_length_differ_in_direction_only(setting, cases, length):
+    """The detector loses so many times its activation; the controls move each token as far."""
+    x = setting.table.state[cases.concept]
+    row = torch.arange(len(cases))
+    moved = {arm: edit(x, row) - x for arm, edit in lesson.push_edits(setting, cases, length).items()}
+    detector = setting.detector[cases.concept]
+    activation = setting.autoencoder.encode(x)[row, detector]
+    columns = setting.autoencoder.decoder_weight.T[detector] * setting.autoencoder.input_scale
+    torch.testing.assert_close(
+        moved["detector"], -length * activation[:, None] * columns, atol=1e-3, rtol=1e-3
+    )
+    far = moved["detector"].norm(dim=1)
+    torch.testing.assert_close(moved["random"].norm(dim=1), far)
+    pushed = moved["another feature"].norm(dim=1)
+    assert ((pushed - far).abs() < 1e-4)[pushed > 0].all()
+    assert (pushed > 0).double().mean() > 0.8
+
+
+def test_a_token_in_a_cluster_gets_the_mean_state_of_its_cluster(setting):
+    words = measurements.labelled_words(
+        setting.model, setting.tokenizer, setting.autoencoder, generate(40, seed=1)
+    ).clustered(12, rounds=2)
+    own = words.code.to_dense().argmax(dim=1)
+    means = torch.stack([words.states[own == cluster].mean(dim=0) for cluster in own.unique().tolist()])
+    found = words.cluster_means().states
+    torch.testing.assert_close(found, means[own.unique(return_inverse=True)[1]], atol=1e-4, rtol=1e-4)
+
+
+def test_arms_without_labels_read_none(setting, cases):
+    """Rare features are those of few firings among all tokens, whatever the labels of other nouns."""
+    exchange = long_run.Exchange(cases)
+    labelled = exchange.labels(1, 0)
+    table = setting.words.table(labelled)
+    blind = replace(table, precision=torch.zeros_like(table.precision))
+    for arm, knobs in (
+        ("rare", (1.0, 0.004)),
+        ("active", (1.0,)),
+        ("clusters", (1.0,)),
+        ("neighbours", (1.0, 10)),
+    ):
+        hits = exchange.hits(arm, labelled, table, knobs)
+        assert torch.equal(hits, exchange.hits(arm, labelled, blind, knobs))
+    rare = (table.recall > 0) & (setting.words.firings <= 0.004 * len(setting.words.states))
+    expected = cases.hits(lesson.by_features(cases, table, rare))
+    assert torch.equal(exchange.hits("rare", labelled, table, (1.0, 0.004)), expected)
 
 
 def test_arms_are_drawn_as_they_are_counted():
@@ -282,7 +344,7 @@ def test_the_first_prediction_is_answered_by_the_outcomes():
 def test_tables_hold_what_is_stored():
     outcome = measured("exchange", "all kinds: detector")
     assert f"{100 * outcome['changed'] / outcome['n']:.0f}%" in lesson.kinds_table().data
-    values = measured("exchange", "exchanged, N = 1: means")
+    values = measured("steering", "exchanged, N = 1: means")
     assert f"{np.mean(values):.0f}% ({min(values):.0f} to {max(values):.0f})" in lesson.exchange_table().data
     assert len(re.findall(r"seed \d", lesson.dictionaries_table().data)) == len(long_run.OTHERS)
 
@@ -335,6 +397,6 @@ def test_the_turned_apple_is_near_no_food_and_the_apple_is_nearest_to_itself(set
 
 def test_the_third_prediction_is_answered_by_the_stored_draws():
     arms = ("means", "neighbours", "features")
-    means, neighbours, features = (np.mean(measured("exchange", f"exchanged, N = 1: {arm}")) for arm in arms)
+    means, neighbours, features = (np.mean(measured("steering", f"exchanged, N = 1: {arm}")) for arm in arms)
     assert abs(features - neighbours) < 5
     assert min(features, neighbours) - means >= 10

@@ -111,7 +111,7 @@ lesson.value(
 
 
 @lesson.exercise(
-    "35.3", "A control that refutes “any push would do”", difficulty=2, minutes=8,
+    "35.3", "A control for “any push would do”", difficulty=2, minutes=8,
     prompt="An edit has turned the states `x` into `edited`, both of shape `(tokens, d)`. Someone objects: \"any push "
     "of that length would have changed the word\". Write `pushed_as_far(x, edited, direction)`: each token's state, moved "
     "exactly as far as the edit moved that token, straight *against* another feature's "
@@ -171,7 +171,8 @@ def pushed_as_far(x, edited, direction):
     prompt="Write `exchanged(x, states, words, own, aim)`. `states` are labelled examples, shape `(examples, d)`; `words`, "
     "shape `(examples,)`, numbers the word of each. Move the states `x`, shape `(tokens, d)`, of tokens that belong to the "
     "word `own`, so that they are as much `aim` as they were `own`: a state that stands at the mean of `own` must arrive at "
-    "the mean of `aim`, and whatever else distinguishes one token from another must stay. Return shape `(tokens, d)`.",
+    "the mean of `aim`, and whatever else distinguishes one token from another must stay. Return shape `(tokens, d)`. "
+    "This becomes (35.4).",
     draw=inputs(
         tokens=whole(2, 3), d=whole(2, 3), x=normal("tokens d"), states=normal("8 d"),
         words=lambda generator: torch.tensor([0, 0, 0, 1, 1, 2, 2, 2])[torch.randperm(8, generator=generator)],

@@ -28,6 +28,7 @@ from course_lib.sae import Autoencoder
 from course_lib.sae.course_dictionary import course_dictionary, detectors
 
 if TYPE_CHECKING:
+    from course_lib.mbart.splicing import SplicedLoss
     from course_lib.mbart.translation import PreTrainedModel, PreTrainedTokenizerBase
 
 SITE = Site("encoder")
@@ -97,12 +98,12 @@ class Words:
         return torch.nn.functional.normalize(self.states - self._middle, dim=1)
 
     def neighbours(self, states: Float[Tensor, "rows d_model"], count: int) -> Float[Tensor, "rows d_model"]:
-        """The mean of the `count` tokens nearest to each state: largest cosine after the mean of all is subtracted.
+        """The mean of the `count` tokens nearest to each state. No label is read."""
+        return self.states[self.nearest(states, count)].mean(dim=1)
 
-        No label is read.
-        """
-        closest = ((states - self._middle) @ self._unit.T).topk(count, dim=1).indices
-        return self.states[closest].mean(dim=1)
+    def nearest(self, states: Float[Tensor, "rows d_model"], count: int) -> Int[Tensor, "rows count"]:
+        """The tokens nearest to each state: largest cosine after the mean of all is subtracted."""
+        return ((states - self._middle) @ self._unit.T).topk(count, dim=1).indices
 
     def clustered(self, count: int, *, rounds: int = 4, seed: int = 0) -> "Words":
         """The same words with clusters in the place of the code: 1 for the cluster of the token, 0 for all others.
@@ -119,6 +120,12 @@ class Words:
         places = torch.stack([torch.arange(len(own)), own])
         size = (len(own), count)
         return replace(self, code=torch.sparse_coo_tensor(places, torch.ones(len(own)), size, check_invariants=True))
+
+    def cluster_means(self) -> "Words":
+        """Of words with clusters for code: each token's state is replaced by the mean state of its cluster."""
+        own = self.code.coalesce().indices()[1]
+        sums = torch.zeros(self.code.shape[1], self.states.shape[1]).index_add(0, own, self.states)
+        return replace(self, states=(sums / self.firings.clamp(min=1)[:, None])[own])
 
 
 @dataclass(frozen=True)
@@ -158,7 +165,7 @@ class Setting:
         return torch.nn.functional.one_hot(self.detector, self.autoencoder.code_width).bool()
 
     def carried(self, features: Bool[Tensor, "concepts features"]) -> Float[Tensor, " concepts"]:
-        """Of the way from its kind's mean state to a concept's own, the share that its features go, (35.3)."""
+        """Of the way from its kind's mean state to a concept's own, the share that its features cover, (35.3)."""
         way = self.table.state - self.of_kind
         more = torch.where(features, self.more_active, 0)
         added = more @ self.autoencoder.decoder_weight.T * self.autoencoder.input_scale
@@ -257,6 +264,16 @@ def translation_pairs(
     return [render(m, source) for m in meanings], [render(m, target) for m in meanings]
 
 
+@lru_cache(maxsize=1)
+def cross_entropies(n_pairs: int = 60) -> "SplicedLoss":
+    """The cross-entropy of held-out German translations from own, reconstructed and mean states. Made once a process."""
+    from course_lib.mbart.splicing import loss_recovered
+
+    made = setting()
+    pairs = translation_pairs(n_pairs)
+    return loss_recovered(made.model, made.tokenizer, made.autoencoder, SITE, *pairs, progress=False)
+
+
 # --- Words to be changed in sentences ----------------------------------------------------------------
 
 
@@ -350,28 +367,58 @@ def draw_word_cases(
     )
 
 
+PUSHES = (0.5, 1, 1.5, 2, 3, 4)  # lengths of pushes, in units of the step that switches the detector off
+
+
+def push_edits(setting: Setting, cases: Cases, length: float | int) -> dict[str, Edit]:
+    """Pushes of one length at a noun's tokens: against its detector, another active feature, and in a random direction.
+
+    A length of 1 switches the detector off, 2 multiplies it by -1. The other feature is the active one nearest in
+    strength that has less than a twentieth of its firings at the noun.
+    """
+    own = cases.concept
+    push = interventions.edit_features(setting.autoencoder, setting.alone[own], factor=1 - length)
+    other, unit = ~setting.features(0.05)[own], setting.detector[own]
+    return {
+        "detector": push,
+        "another feature": interventions.edit_other_feature(setting.autoencoder, unit, other, like=push),
+        "random": interventions.move_randomly(push, torch.Generator().manual_seed(0)),
+    }
+
+
 def measure_off(setting: Setting, n_cases: int = 150, *, seed: int = 2) -> dict[str, dict[str, Outcome]]:
     """Translate nouns with their detector or all their features off, and under controls; the long run's cases."""
     cases = draw_word_cases(setting, setting.good(NOUN_CONCEPTS), n_cases, seed=seed)
     made, own = setting.autoencoder, cases.concept
-    one, many = (interventions.edit_features(made, which[own]) for which in (setting.alone, setting.features(0.1)))
+    once, twice = (push_edits(setting, cases, length) for length in (1, 2))
+    many = interventions.edit_features(made, setting.features(0.1)[own])
     other, unit = ~setting.features(0.05)[own], setting.detector[own]
-    generator = torch.Generator().manual_seed(0)
-    return {
+    edits = {
         "At the noun's tokens": {
-            "its detector off": cases.translated(one),
-            "its detector times -1": cases.translated(interventions.edit_features(made, setting.alone[own], factor=-1)),
-            "all its features off": cases.translated(many),
+            "its detector off": once["detector"],
+            "its detector times -1": twice["detector"],
+            "all its features off": many,
         },
-        "Controls at the same tokens": {
-            "another active feature off": cases.translated(interventions.edit_other_feature(made, unit, other)),
-            "another active feature, as far": cases.translated(
-                interventions.edit_other_feature(made, unit, other, like=one)
-            ),
-            "random direction, as far as all": cases.translated(interventions.move_randomly(many, generator)),
-            "reconstruction alone": cases.translated(interventions.reconstruct(made), everywhere=True),
+        "Another active feature": {
+            "off": interventions.edit_other_feature(made, unit, other),
+            "pushed as far as detector off": once["another feature"],
+            "pushed as far as detector times -1": twice["another feature"],
+            "pushed as far as all features off": interventions.edit_other_feature(made, unit, other, like=many),
+        },
+        "A random push": {
+            "as far as detector times -1": twice["random"],
         },
     }
+    return {group: {arm: cases.translated(edit) for arm, edit in arms.items()} for group, arms in edits.items()}
+
+
+def without_detector(
+    setting: Setting, n_cases: int = 150, *, seed: int = 2
+) -> tuple[Int[Tensor, " nouns"], Bool[Tensor, " nouns"]]:
+    """The nouns of `measure_off`, as numbers in `CONCEPTS`, and which of them change with their detector off."""
+    cases = draw_word_cases(setting, setting.good(NOUN_CONCEPTS), n_cases, seed=seed)
+    effects = cases.effects_of(push_edits(setting, cases, 1)["detector"])
+    return cases.concept, torch.tensor([effect.changed for effect in effects])
 
 
 # --- Exchanging one word for another ----------------------------------------------------------------

@@ -21,6 +21,7 @@ from course_lib.lessons.using_features.measurements import (
     CONCEPTS,
     NUMBER,
     OTHER_LANGUAGES,
+    PUSHES,
     TEXT,
     Setting,
     multiply,
@@ -60,11 +61,17 @@ def _split(text: str) -> list[str]:
     return text.replace(".", " .").replace("?", " ?").replace(",", " ,").split()
 
 
+def shown_words(before: str, after: str) -> list[tuple[str, bool]]:
+    """The words of `changed_words`, followed by "(–)" if words were only left out."""
+    words = changed_words(before, after)
+    only_lost = after != before and not any(differs for _, differs in words)
+    return [*words, ("(–)", False)] if only_lost else words
+
+
 def marked(before: str, after: str) -> str:
     """The second translation with the words that differ in bold; what was only left out is marked by "(–)"."""
-    words = changed_words(before, after)
-    text = " ".join(f"**{word}**" if differs else word for word, differs in words).replace(" .", ".")
-    return text if after == before or any(differs for _, differs in words) else f"{text} (–)"
+    words = shown_words(before, after)
+    return " ".join(f"**{word}**" if differs else word for word, differs in words).replace(" .", ".")
 
 
 def sentence_table(
@@ -75,7 +82,7 @@ def sentence_table(
     found = [("nothing changed", *plain)]
     for label, factors in rows.items():
         after = setting.translate(TEXT, "en_XX", targets, factors)
-        found.append((label, *(marked(a, b) for a, b in zip(plain, after, strict=True))))
+        found.append((label, *("the same" if a == b else marked(a, b) for a, b in zip(plain, after, strict=True))))
     return markdown_table(("", *(NAMES[target] for target in targets)), found)
 
 
@@ -89,9 +96,9 @@ def at_word(setting: Setting, concept: str) -> tuple[list[str], int, Tensor, Ten
     return tokens, place, states[place], code[place]
 
 
-@lesson.figure(bare=True, size=(9.6, 3.6), legend=None, example=setting, xlim=(0, 112), ylim=(-3, 33))
+@lesson.figure(bare=True, size=(9.6, 3.2), legend=None, example=setting, xlim=(0, 112), ylim=(2, 33))
 def plot_line(axes, setting: Setting, concept: str = "food:apple"):
-    """Draw one token's path: its state past the dictionary, plus what the changed code adds, into the model's decoder."""
+    """Draw one token's path: its state, its code with one feature turned, and what the model then writes."""
     tokens, place, state, own = at_word(setting, concept)
     active = own.argsort(descending=True)[: int((own > 0).sum())]
     turned, target = int(setting.detector[NUMBER[concept]]), OTHER_LANGUAGES[0]
@@ -109,33 +116,30 @@ def plot_line(axes, setting: Setting, concept: str = "food:apple"):
         axes.add_patch(Rectangle((19 + 0.42 * i, 16), 0.3, 6 * value, color=GREY))
     axes.text(19, 8, f"{len(state)} numbers\n(48 are drawn)", va="top", fontsize=9)
     axes.text(50, 31, f"code: {len(active)} of {len(own):,} features", fontweight="bold", va="top")
+    axes.plot([50, 50], [5.5, 28], color=GREY, linewidth=0.8, linestyle="-")
     for i, feature in enumerate(active.tolist()):
-        length = 10 * float(own[feature]) / float(own.max())
-        height, changed = 26.2 - 2.7 * i, feature == turned
-        axes.add_patch(
-            Rectangle((50, height - 0.9), length, 1.8, facecolor="white" if changed else SKY,
-                      edgecolor=RED if changed else SKY, linestyle="--" if changed else "-", linewidth=1.3)
-        )  # fmt: skip
+        length, height = 10 * float(own[feature]) / float(own.max()), 26.2 - 2.7 * i
+        changed = feature == turned
+        look = {"facecolor": "white", "edgecolor": RED, "linestyle": "--"} if changed else {"color": SKY}
+        axes.add_patch(Rectangle((50, height - 0.9), length, 1.8, **look))
+        if changed:
+            axes.add_patch(Rectangle((50 - length, height - 0.9), length, 1.8, color=RED))
         label = f"{feature}: {named(setting, feature)}" + (", times -1" if changed else "")
         axes.text(61, height, label, va="center", fontsize=9, color=RED if changed else BLACK)
-    axes.plot([42, 42, 85.5], [13.5, 0, 0], color=BLACK, linewidth=1.6, linestyle="-")
-    axes.text(64, 0.8, "the state as it is, with what the dictionary leaves out", ha="center", fontsize=9)
-    for start, end in (((12, 16), (18, 16)), ((41, 16), (49, 16)), ((80, 16), (84, 16)), ((85.5, 0), (85.5, 14.2)),
-                       ((87, 16), (90, 16))):  # fmt: skip
+    for start, end in (((12, 16), (18, 16)), ((41, 16), (49, 16)), ((74, 16), (78.5, 16)), ((89.5, 16), (92.5, 16))):
         axes.add_patch(
             FancyArrowPatch(start, end, arrowstyle="-|>", mutation_scale=14, color=BLACK, shrinkA=0, shrinkB=0)
         )
     axes.text(
-        85.5, 16, "+", ha="center", va="center", fontsize=13, bbox={"boxstyle": "circle", "fc": "white", "ec": BLACK}
-    )
-    axes.text(45, 17.5, "encode", ha="center", fontsize=8)
-    axes.text(81.5, 19, "decode\nthe change", ha="center", fontsize=8)
-    axes.text(91, 31, "the model writes", fontweight="bold", va="top")
-    axes.text(91, 16, fill(after, 18), va="center", fontsize=9)
+        84, 16, "back into\nthe state:\nhow?", ha="center", va="center", fontsize=9,
+        bbox={"boxstyle": "round,pad=0.4", "fc": "white", "ec": BLACK},
+    )  # fmt: skip
+    axes.text(45, 17.5, "encode", ha="center", fontsize=9)
+    axes.text(93.5, 31, "the model writes", fontweight="bold", va="top")
+    axes.text(93.5, 16, fill(after, 18), va="center", fontsize=9)
     return (
-        f"From left to right: the tokens of “{TEXT}”; the state of “{word_of(concept)}”, {len(state)} numbers; its code, "
-        f"{len(active)} of {len(own):,} features; the detector times -1. Only the change is decoded and added to the state, "
-        f"which passes the dictionary by. The model writes “{after}”."
+        f"The state of “{word_of(concept)}”, its code with {len(active)} active features, the detector turned from the "
+        f"dashed bar to its opposite, and what the model writes: “{after}”."
     )
 
 
@@ -154,7 +158,7 @@ def shares_of_way(setting: Setting, concept: str) -> list[tuple[str, float]]:
     parts = [("the detector", float(each[detector]))]
     order = (each * others).argsort(descending=True)[: int(others.sum())].tolist()
     parts += [(f"feature {feature}", float(each[feature])) for feature in order]
-    return [*parts, ("the rest", 1 - sum(share for _, share in parts))]
+    return [*parts, ("not in S_a", 1 - sum(share for _, share in parts))]
 
 
 def carried_example() -> tuple[Setting, list[str]]:
@@ -164,10 +168,10 @@ def carried_example() -> tuple[Setting, list[str]]:
 
 
 @lesson.figure(
-    "How far do a word's features go from “some food” to that food?",
-    "share of the way from the mean of its kind to the word (%)",
+    "How much of the distance from “some food” to that food do a word's features cover?",
+    "share of the distance from the mean of its kind to the word (%)",
     "word",
-    size=(8.4, 3.9),
+    size=(7.6, 3.2),
     legend=None,
     example=carried_example,
 )
@@ -191,14 +195,14 @@ def plot_carried(axes, setting: Setting, concepts: Sequence[str]):
         Rectangle((0, 0), 1, 1, facecolor=face, edgecolor=edge, hatch=hatch, label=label)
         for face, edge, hatch, label in (
             (BLUE, "white", None, "its detector"),
-            (SKY, "white", None, "its other features, one by one"),
-            ("white", GREY, "///", "the rest"),
+            (SKY, "white", None, "other features in $S_a$"),
+            ("white", GREY, "///", "all that is not in $S_a$"),
         )
     ]
     axes.figure.legend(handles=handles, loc="outside lower center", ncols=3, frameon=False)
     return (
-        "One bar for each word: the way from its kind's mean state to its own, cut into what its detector, its other "
-        f"features and the rest add. In percent, the detector and all its features: {'; '.join(said)}."
+        "The distance from a kind's mean state to a word's, cut into what its detector, its other features and all else "
+        f"add. In percent, detector and all its features: {'; '.join(said)}."
     )
 
 
@@ -206,39 +210,41 @@ def plot_carried(axes, setting: Setting, concepts: Sequence[str]):
 
 
 def example_outcomes() -> dict[str, dict[str, Outcome]]:
-    """What the long run stored for one feature and for all, beside controls."""
-    return {
-        "At the noun's tokens": stored(OFF),
-        "Controls at the same tokens": stored(CONTROLS),
-    }
+    """What the long runs stored for one feature and for all, beside controls."""
+    return {group: {arm: stored(part, name) for arm, (part, name) in arms.items()} for group, arms in STORED.items()}
 
 
-OFF = {
-    "its detector off": "off: detector",
-    "its detector times -1": "off: detector times -1",
-    "all its features off": "off: features",
+STORED = {
+    "At the noun's tokens": {
+        "its detector off": ("steering", "pushed 1: detector"),
+        "its detector times -1": ("steering", "pushed 2: detector"),
+        "all its features off": ("steering", "features off"),
+    },
+    "Another active feature": {
+        "off": ("exchange", "off: another feature"),
+        "pushed as far as detector off": ("steering", "pushed 1: another feature"),
+        "pushed as far as detector times -1": ("steering", "pushed 2: another feature"),
+        "pushed as far as all features off": ("steering", "pushed as far as features off: another feature"),
+    },
+    "A random push": {
+        "as far as detector times -1": ("steering", "pushed 2: random"),
+    },
 }
-CONTROLS = {
-    "another active feature off": "off: another feature",
-    "another active feature, as far": "off: another feature, as far",
-    "random direction, as far as all": "off: random, as far as features",
-    "reconstruction alone": "off: reconstruction",
-}
 
 
-def stored(arms: Mapping[str, str], part: str = "exchange") -> dict[str, Outcome]:
-    """Return what `python -m benchmarks exchange` stored under some names."""
-    return {label: Outcome(**measured(part, name)) for label, name in arms.items()}
+def stored(part: str, name: str) -> Outcome:
+    """Return what `python -m benchmarks` stored under a name."""
+    return Outcome(**measured(part, name))
 
 
-@lesson.figure(size=(8.2, 4.1), legend=None, example=lambda: (example_outcomes(),), x="sentences (%)", y="what is done")
+@lesson.figure(size=(8.0, 4.3), legend=None, example=lambda: (example_outcomes(),), x="sentences (%)", y="what is done")
 def plot_arms(axes, groups: Mapping[str, Mapping[str, Outcome]]):
     """Draw how often the word changed, and how often another word, for the arms of some groups."""
     height, ticks, labels, said = 0.0, [], [], []
     for group, arms in groups.items():
         axes.text(0, height, group, fontweight="bold", va="center", fontsize=9.5)
-        height += 1
-        hollow = group.startswith("Controls")
+        height, first = height + 1, len(said)
+        hollow = group != next(iter(groups))
         for arm, outcome in arms.items():
             for what, color, marker, lift in (("changed", BLUE, "o", -0.14), ("elsewhere", RED, "s", 0.14)):
                 share, low, high = (100 * value for value in outcome.share(what))
@@ -255,6 +261,7 @@ def plot_arms(axes, groups: Mapping[str, Mapping[str, Outcome]]):
             ticks.append(height)
             labels.append(arm)
             height += 1
+        said[first] = f"{group}: {said[first]}"
     axes.set(xlim=(-2, 102), ylim=(height - 0.3, -0.7), yticks=ticks, yticklabels=labels)
     axes.grid(axis="y", visible=False)
     handles = [
@@ -265,7 +272,44 @@ def plot_arms(axes, groups: Mapping[str, Mapping[str, Outcome]]):
         handles, ["the word changed", "another word changed", "hollow: controls"], loc="outside upper center", ncols=3,
         frameon=False,
     )  # fmt: skip
-    return "Points with 95% intervals: the word changed, another word changed. " + "; ".join(said) + "."
+    return "With 95% intervals, the word changed, another word changed. " + "; ".join(said) + "."
+
+
+LINES = {
+    "detector": ("against the detector", BLUE, "o", "-"),
+    "another feature": ("against another active feature", RED, "s", "--"),
+    "random": ("in a random direction", GREY, "^", "-."),
+}
+
+
+def pushes() -> dict[str, dict[float, Outcome]]:
+    """What the long run stored: by direction and length, what a push did."""
+    return {arm: {c: stored("steering", f"pushed {c}: {arm}") for c in PUSHES} for arm in LINES}
+
+
+@lesson.figure(
+    "How far must a noun's state be pushed?",
+    "length of the push (1: detector off, 2: detector times -1)",
+    "nouns that change (%)",
+    size=(7.2, 3.6),
+    legend=None,
+    example=lambda: (pushes(),),
+    ylim=(-4, 104),
+)
+def plot_pushes(axes, found: Mapping[str, Mapping[float, Outcome]]):
+    """Draw the share of nouns that change against the length of a push, in three directions, with 95% intervals."""
+    said = []
+    for k, (arm, (label, color, marker, style)) in enumerate(LINES.items()):
+        at = [length + 0.03 * (k - 1) for length in found[arm]]
+        share, low, high = 100 * np.transpose([outcome.share("changed") for outcome in found[arm].values()])
+        axes.vlines(at, low, high, color=color, linewidth=1.2)
+        axes.plot(at, share, color=color, linestyle=style, marker=marker, label=label)
+        said.append(f"{label} {', '.join(f'{value:.0f}' for value in share)}")
+    axes.figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False)
+    return (
+        f"Nouns that change (%, 95% intervals) under pushes {', '.join(f'{c:g}' for c in PUSHES)} times as long as "
+        f"detector off: {'; '.join(said)}."
+    )
 
 
 # --- Closing experiment ------------------------------------------------------------------------------
@@ -273,41 +317,77 @@ def plot_arms(axes, groups: Mapping[str, Mapping[str, Outcome]]):
 COUNTS = (1, 2, 5, 20)
 CURVES = {
     "means": ("difference of two means", BLUE, "o", "-"),
-    "features": ("features, chosen by precision", RED, "s", "--"),
     "neighbours": ("mean of the nearest unlabelled tokens", PURPLE, "D", (0, (6, 2))),
-    "active": ("all features active there", ORANGE, "^", "-."),
+    "features": ("features, chosen by all nouns' labels", RED, "s", "--"),
+    "rare": ("features, chosen without labels", ORANGE, "^", "-."),
 }
 
 
 def exchange_shares() -> dict[str, dict[int, list[float]]]:
     """What the long run stored: by arm and N, the share of exactly aimed sentences in each draw (%), shipped dictionary."""
-    return {arm: {n: measured("exchange", f"exchanged, N = {n}: {arm}") for n in COUNTS} for arm in CURVES}
+    return {arm: {n: measured("steering", f"exchanged, N = {n}: {arm}") for n in COUNTS} for arm in CURVES}
 
 
 @lesson.figure(
     "What does the dictionary buy?",
-    "labelled occurrences of each noun N",
-    "exactly the aimed sentence (%)",
-    size=(7.6, 4.2),
+    "labelled occurrences of each noun N (logarithmic axis)",
+    "exactly the aimed sentence (%), from 50",
+    size=(7.0, 3.7),
     legend=None,
     example=lambda: (exchange_shares(),),
     xscale="log",
-    ylim=(55, 90),
+    ylim=(50, 90),
 )
 def plot_exchange(axes, shares: Mapping[str, Mapping[int, Sequence[float]]]):
     """Draw the share of exactly aimed sentences against the number of labels: means of draws, and every draw."""
     said = []
-    for arm, (label, color, marker, style) in CURVES.items():
+    for k, (arm, (label, color, marker, style)) in enumerate(CURVES.items()):
         middle = [float(np.mean(shares[arm][n])) for n in COUNTS]
-        axes.plot(COUNTS, middle, color=color, linestyle=style, marker=marker, label=label)
+        shift = 1.07 ** (k - 1.5)  # curves beside each other, and each one's draws to the right of it
+        axes.plot([n * shift for n in COUNTS], middle, color=color, linestyle=style, marker=marker, label=label)
         for n in COUNTS:
-            axes.plot([n] * len(shares[arm][n]), shares[arm][n], ".", color=color, alpha=0.6, markersize=6)
+            draws = shares[arm][n]
+            axes.plot([n * shift * 1.03] * len(draws), draws, "o", color=color, markersize=3.5, markerfacecolor="white")
         said.append(f"{label} {', '.join(f'{value:.0f}%' for value in middle)}")
     axes.set_xticks(COUNTS, labels=[str(n) for n in COUNTS])
     axes.minorticks_off()
-    axes.set_xlim(0.85, 24)
+    axes.set_xlim(0.8, 25)
     axes.figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=2, frameon=False)
-    return f"Means of five draws, each draw a dot, for N = {', '.join(map(str, COUNTS))}: " + "; ".join(said) + "."
+    return f"Means of five draws (rings), N = {', '.join(map(str, COUNTS))}: " + "; ".join(said) + "."
+
+
+def example_neighbours() -> tuple[Setting, int]:
+    """A labelled token of "apple"."""
+    made = setting()
+    tokens = made.words.draw(1, seed=0, concepts=["food:apple"]).nonzero()[:, 0]
+    return made, int(tokens[0])
+
+
+@lesson.figure(
+    "What “neighbours” does with one labelled token",
+    "first principal direction of the tokens of food",
+    "second",
+    size=(5.8, 3.2),
+    legend=None,
+    example=example_neighbours,
+)
+def plot_neighbours(axes, setting: Setting, labelled: int, count: int = 10):
+    """Draw a labelled token among all tokens of its kind, the tokens nearest to it, and their mean."""
+    words = setting.words
+    food = [i for i, concept in enumerate(CONCEPTS) if concept.startswith("food:")]
+    cloud = words.states[torch.isin(words.concept, torch.tensor(food))]
+    plane = torch.linalg.svd(cloud - cloud.mean(dim=0), full_matrices=False).Vh[:2]
+    mean = words.neighbours(words.states[[labelled]], count)
+    near = words.states[words.nearest(words.states[[labelled]], count)[0]]
+    dots, rings, (start,), (end,) = (
+        ((x - cloud.mean(dim=0)) @ plane.T).numpy() for x in (cloud, near, words.states[[labelled]], mean)
+    )
+    axes.plot(*dots.T, ".", color="0.7", markersize=2.5, label="tokens of food, without labels")
+    axes.plot(*rings.T, "o", color=PURPLE, markerfacecolor="none", markersize=7, label=f"the {count} nearest")
+    axes.plot(*start, "*", color=BLUE, markersize=15, label="the labelled token")
+    axes.plot(*end, "D", color=PURPLE, markersize=8, label="their mean takes its place")
+    axes.figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=2, frameon=False)
+    return f"A labelled token, the {count} tokens nearest to it in all dimensions, and their mean."
 
 
 # --- Explorer ----------------------------------------------------------------------------------------
@@ -315,7 +395,7 @@ def plot_exchange(axes, shares: Mapping[str, Mapping[int, Sequence[float]]]):
 SHOWN = 3
 PLACES = {"young": "condition:young", "girl": "person:girl", "eats": "verb:eat", "green": "colour:green",
           "apple": "food:apple", "garden": "place:garden"}  # fmt: skip
-SILENT = "dog (not in the sentence)"
+SILENT = "dog"
 LINE_WIDTH = 78
 
 
@@ -327,13 +407,13 @@ class FeatureExplorer(Explorer):
     summary = (
         "Above: the three strongest features at the chosen word of the sentence, as strong as they are there (grey) and "
         "after the factors (blue). Below: the translations into German, French and Spanish; words that differ from the "
-        "unchanged translation are red and between stars."
+        "unchanged translation stand between stars; one that only lost words ends with (–)."
     )
     first = Slider("factor of the", "1st", "0 is off, 1 leaves it as it is, 2 makes it twice as strong", 0, -1, 3, 1)
     second = Slider("factor of the", "2nd", "0 is off, 1 leaves it as it is, 2 makes it twice as strong", 1, -1, 3, 1)
     third = Slider("factor of the", "3rd", "0 is off, 1 leaves it as it is, 2 makes it twice as strong", 1, -1, 3, 1)
     word = Choice("word", "Whose three strongest features the factors turn", "apple", (*PLACES, SILENT))
-    size = (9.4, 4.6)
+    size = (9.4, 4.2)
     continuous = False
     strip_scale = 1.0
 
@@ -368,17 +448,17 @@ class FeatureExplorer(Explorer):
             "factors": list(factors),
             "plain": list(plain),
             "after": list(after),
-            "marked": [changed_words(a, b) for a, b in zip(plain, after, strict=True)],
+            "marked": [shown_words(a, b) for a, b in zip(plain, after, strict=True)],
         }
 
     layout = panels(
         ["The three strongest features of the word", "What the model writes"],
-        ["activation", "words that differ are red and between stars"],
-        ["feature", "language"],
+        ["activation", "words that differ stand between stars; (–): words are only lost"],
+        ["", ""],
         grid=(2, 1),
         legend=None,
         subplots={"height_ratios": (1, 1)},
-        xlim=[(-1.3, 3.4), (0, LINE_WIDTH)],
+        xlim=[(-1.6, 2.6), (0, LINE_WIDTH)],
         ylim=[(SHOWN - 0.4, -0.6), (3, 0)],
     )
 
@@ -396,7 +476,7 @@ class FeatureExplorer(Explorer):
         return {
             "old": [bars.add_patch(Rectangle((0, r - 0.36), 0, 0.3, facecolor=PALE, edgecolor=GREY)) for r in rows],
             "new": [bars.add_patch(Rectangle((0, r + 0.02), 0, 0.3, facecolor=BLUE)) for r in rows],
-            "labels": [bars.text(-1.28, r, "", **small) for r in rows],
+            "labels": [bars.text(-1.57, r, "", **small) for r in rows],
             "languages": [text.text(0.6, 0.5 + r, NAMES[t], **small) for r, t in enumerate(OTHER_LANGUAGES)],
             "lines": [text.text(10, 0.5 + r, "", **mono) for r in rows for _ in range(14)],
         }
@@ -451,7 +531,7 @@ P1_CHOICES = {
 
 def _off_choices(groups: Mapping[str, Mapping[str, Outcome]]) -> dict[str, str]:
     """The choices of 35.P1, each with what was measured."""
-    arms = {name: o.changed / o.n for group in groups.values() for name, o in group.items()}
+    arms = {name: o.changed / o.n for name, o in groups["At the noun's tokens"].items()}
     one = arms["its detector off"]
     said = f"Detector off: {one:.0%} of the nouns change. All features off: {arms['all its features off']:.0%}."
     return {
@@ -470,44 +550,49 @@ ask_off = lesson.prediction(
 
 
 @lesson.figure(
-    size=(8.0, 3.0), legend=None, x="exactly the aimed sentence (%)", y="what is done", xlim=(0, 104),
-    example=lambda: (stored_exchange(),),
+    size=(8.0, 2.8), legend=None, x="exactly the aimed sentence (%)", y="", xlim=(0, 104),
+    example=lambda: (example_exchange(),),
 )  # fmt: skip
-def plot_exchanged(axes, shares: Mapping[str, float]):
-    """Draw the share of sentences that become exactly the aimed one, for ways to exchange a noun and for controls."""
+def plot_exchanged(axes, hits: Mapping[str, Tensor]):
+    """Draw the share of sentences that become exactly the aimed one, with 95% intervals, for ways to exchange a noun."""
     looks = {"features": (BLUE, None), "difference of two means": (RED, "//")}
-    for place, (name, share) in enumerate(shares.items()):
+    said = []
+    for place, (name, found) in enumerate(hits.items()):
         color, hatch = looks.get(name, (PALE, None))
-        axes.barh(place, 100 * share, height=0.62, color=color, hatch=hatch, edgecolor="white" if hatch else color)
-        axes.text(100 * share + 1, place, f"{100 * share:.0f}%", va="center", fontsize=9)
-    axes.set_yticks(range(len(shares)), labels=list(shares))
-    axes.set_ylim(len(shares) - 0.4, -0.6)
+        share, low, high = (100 * end for end in interval(int(found.sum()), len(found)))
+        axes.barh(place, share, height=0.62, color=color, hatch=hatch, edgecolor="white" if hatch else color)
+        axes.plot([low, high], [place] * 2, color=BLACK, linewidth=1.4, linestyle="-")
+        axes.text(high + 1.5, place, f"{share:.0f}%", va="center", fontsize=9)
+        said.append(f"{name}: {share:.0f}%")
+    axes.set_yticks(range(len(hits)), labels=list(hits))
+    axes.set_ylim(len(hits) - 0.4, -0.6)
     axes.grid(axis="y", visible=False)
-    return "Share of sentences that become exactly the aimed one. " + "; ".join(
-        f"{name}: {100 * share:.0f}%" for name, share in shares.items()
-    ) + "."  # fmt: skip
+    n = len(next(iter(hits.values())))
+    return f"Exactly the aimed sentence, of {n}, with 95% intervals: {'; '.join(said)}."
 
 
-def stored_exchange() -> dict[str, float]:
-    """What the long run stored for all labels, beside its controls."""
-    return {
-        "features": measured("exchange", "exchanged, all labels: features") / 100,
-        "difference of two means": measured("exchange", "exchanged, all labels: means") / 100,
-        "reconstruction, nothing exchanged": measured("exchange", "exchanged: reconstruction") / 100,
-    }
+def interval(hits: int, n: int) -> tuple[float, float, float]:
+    """A share and the ends of its 95% interval. Source: Wilson (1927)."""
+    return Outcome(n=n, changed=hits, elsewhere=0, agreement=0, exact=0, words_changed=0, words=0).share("changed")
+
+
+def example_exchange() -> dict[str, Tensor]:
+    """Made-up hits of two ways to exchange a noun."""
+    return {"features": torch.arange(10) < 8, "random step, as far as the features": torch.zeros(10, dtype=torch.bool)}
 
 
 ask_means = lesson.prediction(
     "35.P2",
-    "Now without any dictionary: subtract the mean state of the one noun and add the mean state of the other. In how many "
-    "sentences is the translation exactly the aimed one?",
+    "The means and features of 4,000 labelled sentences are known. Exchange nouns by (35.4), or by (35.5). In how many "
+    "sentences is the translation exactly the aimed one, in round numbers?",
     {
-        "about 5%": "One arrow is enough: nouns of a kind lie far apart along the line between their means.",
-        "about 40%": "Nothing is lost by averaging over 256 numbers: with many examples the context averages out.",
-        "about 65%": "It is more: with many examples the context averages out of both means.",
-        "about 80%": right(
+        "(35.4) 5%, (35.5) 80%": "One arrow is enough: nouns of a kind lie far apart along the line between their means.",
+        "(35.4) 40%, (35.5) 80%": "Averaging over many examples loses nothing that is needed: the context averages out of "
+        "both means.",
+        "(35.4) 80%, (35.5) 80%": right(
             "With many labelled examples the arrow between two means needs no dictionary, and no features to be chosen."
         ),
+        "(35.4) 80%, (35.5) 40%": "What the features leave out stays in the state, but it does not hold the noun back.",
     },
     reveal=plot_exchanged,
 )
@@ -577,7 +662,7 @@ def _arrow(axes, start: np.ndarray, end: np.ndarray, **look: Any) -> None:
     "A state is a sum of arrows, and one of them is turned",
     "way from “some food” (0) to “apple” (1)",
     "direction across, in the same unit",
-    size=(7.8, 4.2),
+    size=(7.0, 4.2),
     legend=None,
     example=setting,
 )
@@ -594,16 +679,19 @@ def plot_arrows(axes, setting: Setting, concept: str = "food:apple"):
     axes.plot(*state, "*", color=BLACK, markersize=13)
     axes.plot(*base, "o", color=ORANGE, markersize=8)
     axes.plot(*chain[0], "s", color=GREY, markersize=6)
-    points = np.vstack([chain, turned[None], state[None]])
+    axes.plot([0, 1], [0, 0], "P", color=PURPLE, markersize=9, linestyle="none")
+    points = np.vstack([chain, turned[None], state[None], [[0, 0], [1, 0]]])
     low, high = points.min(axis=0), points.max(axis=0)
-    span = high - low
-    axes.set_xlim(low[0] - 0.3 * span[0] - 0.1, high[0] + 0.3 * span[0] + 0.1)
-    axes.set_ylim(low[1] - 0.25 * span[1] - 0.1, high[1] + 0.25 * span[1] + 0.1)
+    axes.set_xlim(low[0] - 0.35, high[0] + 0.35)
+    axes.set_ylim(low[1] - 0.2, high[1] + 0.2)
+    axes.set_aspect("equal")
     for text, (x, y), offset, align in (
         ("the state", state, (8, 8), "left"),
         ("without its detector", base, (6, -16), "left"),
         ("detector times -1", turned, (0, -16), "center"),
         ("start: no feature", chain[0], (0, 8), "center"),
+        ("mean of food", (0, 0), (-8, -4), "right"),
+        (f"mean of {word_of(concept)}", (1, 0), (0, 9), "center"),
         (f"detector, {features[-1]}", ((base[0] + x1) / 2, (base[1] + y1) / 2), (-8, 10), "right"),
     ):
         axes.annotate(text, (x, y), xytext=offset, textcoords="offset points", ha=align, fontsize=9)
@@ -630,10 +718,11 @@ def kinds_table() -> Markdown:
         ("adjectives", "adjective"),
         ("nouns", "noun"),
         ("places", "place"),
+        ("times", "time"),
         ("verbs", "verb"),
     ):
-        both = stored({arm: f"{kind}: {arm}" for arm in ("detector", "strongest feature")})
-        rows.append((label, both["detector"].n, *map(_percent, both.values())))
+        both = [stored("exchange", f"{kind}: {arm}") for arm in ("detector", "strongest feature")]
+        rows.append((label, both[0].n, *map(_percent, both)))
     same = measured("exchange", "all kinds: the detector is the strongest feature, %")
     only = (measured("exchange", f"all kinds: only the {name} changes the word") for name in ("strongest", "detector"))
     table = markdown_table(("words", "cases", "changed, detector off", "changed, strongest feature off"), rows)
@@ -645,18 +734,18 @@ def exchange_table() -> Markdown:
     """Return means and ranges over the draws of labels of the long run, by arm and N."""
     arms = {
         "difference of two means": "means",
-        "the same, leading components": "means, leading components",
         "mean of the nearest unlabelled tokens": "neighbours",
-        "features, by precision": "features",
-        "all features active there": "active",
-        "random dictionary": "random dictionary",
-        "control: a wrong noun's features off": "another word's features",
+        "mean of the labelled token's cluster": "clusters",
+        "features, chosen by labels": "features",
+        "features, chosen without labels": "rare",
+        "all active features": "active",
+        "a wrong noun's features off": "another word's features",
     }
     rows = []
     for label, arm in arms.items():
-        found = [measured("exchange", f"exchanged, N = {n}: {arm}") for n in COUNTS]
+        found = [measured("steering", f"exchanged, N = {n}: {arm}") for n in COUNTS]
         rows.append((label, *(f"{np.mean(v):.0f}% ({min(v):.0f} to {max(v):.0f})" for v in found)))
-    cases = measured("exchange", "exchanged, cases")
+    cases = measured("steering", "exchanged, cases")
     return markdown_table((f"exactly the aimed sentence, of {cases}", *(f"N = {n}" for n in COUNTS)), rows)
 
 
@@ -664,9 +753,9 @@ def dictionaries_table() -> Markdown:
     """Return what three dictionaries gave in the long run."""
     rows = []
     for label, prefix in (("shipped", ""), ("seed 1", "dictionary 1, "), ("seed 2", "dictionary 2, ")):
-        off = stored({arm: f"{prefix}off: {arm}" for arm in ("detector", "features", "another feature, as far")})
+        off = [stored("exchange", f"{prefix}off: {arm}") for arm in ("detector", "features", "another feature, as far")]
         one, five = (np.mean(measured("exchange", f"{prefix}exchanged, N = {n}: features")) for n in (1, 5))
-        rows.append((label, off["detector"].n, *map(_percent, off.values()), f"{one:.0f}%", f"{five:.0f}%"))
+        rows.append((label, off[0].n, *map(_percent, off), f"{one:.0f}%", f"{five:.0f}%"))
     return markdown_table(
         ("dictionary", "nouns", "changed, detector off", "all features off",
          "another feature, as far", "exchanged, N = 1", "N = 5"), rows,

@@ -5,23 +5,21 @@ import torch
 from tests.lessons.learners import Answers
 
 GIVES_AWAY = {
-    "35.P1": [r"six nouns of ten", r"detector off: ≈0\.", r"its detector off \d+%"],
-    "35.P2": [r"exchanges nouns as well", r"features less means"],
-    "35.P3": [r"features less neighbours", r"level with", r"features, by precision"],
+    "35.P1": [r"six nouns of ten", r"detector off: ≈0\.", r"its detector off \d+%", r"change nearly all"],
+    "35.P2": [r"exchanges nouns as well", r"by \(35\.4\) and by \(35\.5\)", r"features: \d+%"],
+    "35.P3": [r"features less neighbours", r"level with", r"chosen without labels \d+%"],
 }
 
 NEIGHBOURS = {
     # What stands in the place of the experiment: a near and wrong one.
-    "35.1": ("moved = x + replaced - autoencoder.decode(code)", "moved = replaced"),
+    "35.1": ("step = (replaced - x)[silent]", "step = (moved - x)[silent]"),
     "35.2": ("(loss.mean_ablated - loss.spliced) /", "(loss.mean_ablated - 2 * loss.spliced) /"),
-    "35.3": ("one, several = setting.alone, setting.features(0.1)", "several, one = setting.alone, setting.features(0.1)"),
+    "35.3": ("part >= part.median()", "part <= part.median()"),
     "35.m1": ("share = {arm: found.changed / found.n", "share = {arm: found.exact / found.n"),
-    "35.m2": ('share["another active feature, as far"]', 'share["another active feature off"]'),
-    "35.4": ("exchange = lesson.by_features(cases, table, setting.features(0.05))",
-             "exchange = lesson.by_features(cases, table, setting.alone)"),
+    "35.m2": ('share["pushed as far as detector off"]', 'share["off"]'),
     "35.5": ("arrow = lesson.by_means(cases, table)", "arrow = lesson.by_means(cases, table, strength=0.5)"),
-    "35.m3": ("chosen, strength=1.25)", "chosen, strength=0.5)"),
-    "35.m4": ("(share >= 0.5)", "(share >= 0.9)"),
+    "35.m3": ("chosen, strength=1.5)", "chosen, strength=0.5)"),
+    "35.m4": ("often & (share >= part)", "often & (share >= part + 0.2)"),
 }  # fmt: skip
 
 
