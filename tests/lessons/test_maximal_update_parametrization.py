@@ -112,6 +112,10 @@ def test_what_the_text_and_the_predictions_say_of_the_sweep():
     assert set(apart[0]) <= {4, 5}  # 16 or 32
     assert min(apart[1]) >= 3
     assert (lesson.regret("SP", "one", divided_by=4) > 1.3).all()
+    over = lesson.carried("muP", "one", divided_by=16) / lesson.carried("muP", "muP")  # 1 to 21% above
+    assert [round(100 * (over.min() - 1)), round(100 * (over.max() - 1))] == [1, 21]
+    wide = lesson.stored("SP", "one", 512)
+    assert max(abs(np.log(wide[:, 4] / wide[:, 3]))) < np.log(1.25)  # nearly flat from 2^-8 to 2^-9
     assert (lesson.smallest("SP", "one", 512) < lesson.smallest("SP", "one", 32)).all()
     assert int((lesson.smallest("muP", "one", 512) < lesson.smallest("muP", "muP", 512)).sum()) == 3
 

@@ -22,8 +22,8 @@ lesson = Contents(
         "m": "fixed number that multiplies a layer",
         "c": "multiplier",
         r"\alpha": "step size at unit scale",
-        "q": "with entries of size 1",
-        "k": "with entries of size 1",
+        "q": "with entries of mean 0 and size 1",
+        "k": "with entries of mean 0 and size 1",
         "d_{head}": "products",
     }
 )

@@ -284,9 +284,9 @@ def _normalised(gradient, radius):
 
 @lesson.exercise(
     "05.6", "The sign step of a batch", difficulty=3, minutes=12,
-    prompt="The gradient of a batch has no rank 1, and the step $\\alpha = \\eta/\\sqrt{d_{in}}$ is then shorter than "
-    "it could be. Write `batch_sign_step(gradient, radius)` for the layer $y = Wx/\\sqrt{d_{in}}$: the longest step "
-    "$-\\alpha\\,\\mathrm{sign}(G)$ with $\\mathrm{RMS}(\\Delta y) \\le \\eta\\,\\mathrm{RMS}(x)$ for every $x$. "
+    prompt="The gradient of a batch is generally not of rank 1, and the step $\\alpha = \\eta/\\sqrt{d_{in}}$ is then "
+    "shorter than it could be. Write `batch_sign_step(gradient, radius)` for the layer $y = Wx/\\sqrt{d_{in}}$: the longest "
+    "step $-\\alpha\\,\\mathrm{sign}(G)$ with $\\mathrm{RMS}(\\Delta y) \\le \\eta\\,\\mathrm{RMS}(x)$ for every $x$. "
     "`gradient` is $G$, a float64 matrix of shape `(d_out, d_in)` without zeros, `radius` is $\\eta$.",
     draw=inputs(rows=whole(2, 4), columns=whole(2, 4), noise=normal("rows columns"), tenths=whole(1, 9),
                 gradient=lambda noise: noise.masked_fill(noise == 0, 0.5), radius=lambda tenths: tenths / 10),

@@ -122,7 +122,7 @@ def _draw_widths(axes, start: str, steps: str) -> None:
     "One step size for all layers, three widths",
     _RATE,
     _RELATIVE,
-    size=(5.8, 3.4),
+    size=(5.4, 3.2),
     ylim=(0.3, 40),
     **{**_SWEEP, "xticks": range(-12, 0, 2), "legend": {"loc": "lower right", "fontsize": 10}},
 )
@@ -139,7 +139,7 @@ def plot_question(axes):
     ["usual start, one step size", "usual start, steps of (05.6)", "start of (05.6), one step size", "both: muP"],
     _RATE,
     "loss / best at width 32",
-    size=(7.2, 4.6),
+    size=(6.3, 4.0),
     grid=(2, 2),
     subplots={"sharey": True, "sharex": True},
     ylim=(0.1, 40),
@@ -194,7 +194,7 @@ def plot_arms(costs, losses):
     return (
         "Seven ways to set up the network of width 512, five seeds each. Left: its loss at the step size found at width 32 "
         "(divided as named), over the smallest loss of the same set-up. Right: that smallest loss, over that of the usual "
-        "set-up."
+        "set-up; rows that differ only in the division share it."
     )
 
 
@@ -231,19 +231,19 @@ def stored_table() -> Markdown:
 def plot_sums(start, step, terms: int = 256):
     """Draw how the terms W_ij x_j of one output add up, for random weights and for the sign step of one sample."""
     generator = torch.Generator().manual_seed(5)
-    x = torch.randn(terms, generator=generator, dtype=torch.float64)
+    x = torch.randn(4, terms, generator=generator, dtype=torch.float64)
     count = np.arange(1, terms + 1)
     random = (torch.randn(4, terms, generator=generator, dtype=torch.float64) * x).cumsum(1)
-    aligned = (x.sign() * x).cumsum(0)
-    for axes, sums in ((start, random), (step, aligned[None])):
+    aligned = (x.sign() * x).cumsum(1)
+    for axes, sums in ((start, random), (step, aligned)):
         axes.plot(count, sums.T, color=BLUE, linestyle="-", linewidth=1.2)
         lines(axes, count, {"$\\pm\\sqrt{d}$": np.sqrt(count), "$0.8\\,d$": math.sqrt(2 / math.pi) * count}, first=1)
         axes.plot(count, -np.sqrt(count), color=axes.lines[-2].get_color(), linestyle=axes.lines[-2].get_linestyle())
     return (
-        f"Sums of {terms} terms, added one by one. Left: four outputs of random weights; their sums stay near the curves "
-        f"of plus and minus the root of the number of terms and end within {float(random[:, -1].abs().max()):.0f}. Right: "
-        "one output of the sign step that belongs to the same input; its sum follows a straight line and ends at "
-        f"{float(aligned[-1]):.0f}."
+        f"Sums of {terms} terms, added one by one. Left: one output of random weights for each of four inputs; the "
+        "sums stay near the curves of plus and minus the root of the number of terms and end within "
+        f"{float(random[:, -1].abs().max()):.0f}. Right: the change by the sign step of each input; the sums follow a "
+        f"straight line and end between {float(aligned[:, -1].min()):.0f} and {float(aligned[:, -1].max()):.0f}."
     )
 
 
@@ -282,7 +282,9 @@ def plot_sign_norms(axes, widths: Sequence[int] = (64, 256)):
     for place, width in enumerate(widths):
         found = sign_norms(width)
         curve = {f"width {width}, in training": found["training"]}
-        (line,) = lines(axes, 10 * np.arange(len(found["training"])), curve, first=place, marker="os"[place])
+        (line,) = lines(
+            axes, 10 * np.arange(len(found["training"])), curve, first=place, marker="os"[place], linestyle="-"
+        )
         look = {"color": line.get_color(), "linewidth": 1.0 + place}
         for height, style, name in ((found["unrelated"], "--", "unrelated samples"), (width**-0.5, ":", "lower end")):
             axes.axhline(height, linestyle=style, **look)
@@ -364,7 +366,7 @@ class SizesExplorer(Explorer):
     together = ("rate", "out_init")
     size = (8.4, 3.7)
     dpi = 100
-    strip_scale = 0.66
+    strip_scale = 0.73
     layout = panels(
         ["What the hidden matrix puts out", "Output of the network"],
         "width",
@@ -398,8 +400,9 @@ class SizesExplorer(Explorer):
         e = state["exponents"]
         return (
             f"Powers of 1/width: hidden step {rate:.2f} and start {init:.2f}, readout step {out_rate:.2f} and start "
-            f"{out_init:.2f}. The sizes go about with these powers of the width: hidden at the start {e['hidden']:.1f}, its "
-            f"change {e['change']:.1f}; output at the start {e['output']:.1f}, its change {e['moved']:.1f}."
+            f"{out_init:.2f}. Straight lines through the curves go with these powers of the width: hidden at the "
+            f"start {e['hidden']:.1f}, its change {e['change']:.1f}; output at the start {e['output']:.1f}, its change "
+            f"{e['moved']:.1f}."
         )
 
 

@@ -13,13 +13,14 @@ def _normal(*shape: int, seed: int = 0) -> torch.Tensor:
 
 
 @lesson.sentence(
-    "05.Q1", "The entries of x are independent, with mean 0 and mean square 1. Then the mean of (|x₁| + … + |x_d|)² is d².",
+    "05.Q1", "The d ≥ 2 entries of x are independent, with mean 0 and mean square 1. "
+    "Then the mean of (|x₁| + … + |x_d|)² is d².",
     answer="only if every entry is 1 or -1",
     conditions=("only if every entry is 1 or -1", "only if the entries are normal", "only if d is large"),
 )  # fmt: skip
 def mean_of_a_square():
     """The mean of the square is the square of the mean plus the variance. It is d² only if each |x_i| is 1, its largest mean
-    for that mean square. For normal entries it is lower by about a third, however large d is."""
+    for that mean square. For many normal entries it is lower by about a third."""
     squares = _normal(20_000, 64).abs().sum(1).square()
     signs = _normal(1000, 64).sign().abs().sum(1).square()
     return "\n".join(
@@ -34,7 +35,8 @@ def mean_of_a_square():
 
 @lesson.sentence(
     "05.Q2",
-    "In a sign step for one sample, the moves of the weights into one output add up like independent terms of random sign.",
+    "In a sign step for one sample, the changes that the moves of the weights make to one output add up "
+    "like independent terms of random sign.",
     answer=False,
 )
 def same_sign():
@@ -94,7 +96,7 @@ def multiplier():
 
 @lesson.sentence(
     "05.Q5",
-    "Under muP, Muon's step size for a hidden matrix falls with the width.",
+    "Under muP, Muon's step size for a weight matrix falls as the network gets wider.",
     answer="only if its inputs grow faster than its outputs",
     conditions=("only if its inputs grow faster than its outputs", "only if the matrix is square"),
 )
@@ -111,7 +113,7 @@ def muon():
 
 @lesson.sentence(
     "05.Q6",
-    "Adam takes the same steps when every gradient is multiplied by one and the same number.",
+    "Adam takes the same steps when every gradient is multiplied by one and the same positive number.",
     answer="only if ε is far below the sizes of the gradients",
     conditions=("only if ε is far below the sizes of the gradients", "only if the number is above 1"),
 )  # fmt: skip

@@ -263,13 +263,13 @@ GIVES_AWAY = {
 NEIGHBOURS = {
     "05.c1": ('lesson.carried("SP", "one")', 'lesson.carried("SP", "one", divided_by=16)'),
     "05.1": ("math.sqrt(12) * uniform @", "(12 / d) ** 0.5 * uniform @"),
-    "05.3": ("rms(normal(4000, d).abs().sum(1))", "rms(normal(4000, d).sum(1))"),
+    "05.3": ("(w * x).sum().backward()", "(w * normal(1000, d)).sum().backward()"),
     "05.6": ('powers("muP", "muP")', 'powers("SP", "muP")'),
-    "05.7": ("(v * v.sign()).sum(1)", "v.sum(1).abs()"),
+    "05.7": ("moved(1024, 1024**-0.5) / moved(64, 64**-0.5)", "moved(1024, 1 / 1024) / moved(64, 1 / 64)"),
     "05.c2": ('cost("muP", "muP"), at_most', 'cost("SP", "muP"), at_most'),
     "05.c3": ('cost("SP", "muP"), at_most=2', 'cost("SP", "one", 4), at_most=2'),
-    "05.c4": ('cost("muP", "one"), at_least', 'cost("muP", "muP"), at_least'),
-    "05.c5": ('cost("SP", "one", 16)', 'cost("SP", "one", 4)'),
+    "05.c4": ('cost("muP", "one") / cost', 'cost("muP", "muP") / cost'),
+    "05.c5": ('cost(start, "one", 16)', 'cost(start, "one", 4)'),
     "05.c6": ('best("muP", steps) / best', 'best("SP", steps) / best'),
     "05.c7": ('best("SP", "muP") / best', 'best("muP", "muP") / best'),
 }
