@@ -92,6 +92,17 @@ def test_jordan_s_quintic_stays_restless_and_the_cubic_arrives():
     cubic, jordan = (numbers(line_labelled(error, name)) for name in ("cubic", "Jordan's quintic"))
     assert jordan[5:].min() > 0.3
     assert cubic[20] < 1e-3 < jordan[5] < cubic[12]
+    products = [line_labelled(error, name).get_xdata()[1] for name in ("cubic", "Jordan's quintic")]
+    assert products == [2, 3]
+
+
+def test_from_0_9_jordan_s_quintic_ends_in_a_cycle_of_four():
+    s, seen = 0.9, []
+    for _ in range(200):
+        s = repeated(s, [JORDAN])
+        seen.append(round(s, 9))
+    assert seen[-4:] == seen[-8:-4]
+    assert len(set(seen[-4:])) == 4
 
 
 def test_the_best_quintic_touches_its_band_four_times():
@@ -115,7 +126,7 @@ def test_the_composition_closes_in():
 
 
 def test_batches_hold_what_was_drawn():
-    for axes, batch in zip(figure("batches").axes, (16, 1024), strict=True):
+    for axes, batch in zip(figure("batches").axes, (16, 64, 256), strict=True):
         dots = axes.lines[1]
         drawn = numbers(dots) * batch
         assert drawn == pytest.approx(drawn.round(), abs=1e-9)
@@ -141,6 +152,14 @@ def test_the_stored_losses_are_drawn_and_in_the_table():
         for cell, batch in zip(row[1:], ("16", "64", "256", "1024", "all"), strict=True):
             mean = statistics.mean(arm_losses(row[0].strip(), batch))
             assert float(cell.split("(")[0]) == pytest.approx(mean, abs=6e-6)
+
+
+def test_a_partly_flattened_step_has_the_lowest_mean_at_each_batch_size_shown():
+    for batch, worse in ((16, facts.EXACT), (64, facts.EXACT), (256, "0 cubic steps")):
+        means = {arm: statistics.mean(arm_losses(arm, batch)) for arm in lesson.PLACES}
+        assert min(means, key=means.get) not in ("0 cubic steps", facts.EXACT)
+        assert max(means, key=means.get) == worse
+        assert measured("flat_step", f"{facts.EXACT}, batch {batch}")["momentum"] == 0
 
 
 def test_every_best_rate_and_momentum_lies_inside_what_was_tried():

@@ -113,7 +113,7 @@ def plot_three_steps(axes):
     size=(5.4, 3.1),
     yscale="log",
     ylim=(7e-4, 3),
-    xlim=(-0.6, 18.6),
+    xlim=(-1.2, 18.6),
     legend={"loc": "lower left", "fontsize": 10},
 )
 def plot_race(axes):
@@ -123,10 +123,22 @@ def plot_race(axes):
         found = errors_after(recipe)
         places = products * np.arange(len(found))
         axes.plot(places, found, color=color, linestyle=style, marker=mark, markersize=5, label=name)
+        if recipe is PLANNED:
+            for place, error in zip(places, found, strict=True):
+                above = error > 0.9
+                axes.text(
+                    place if above else place - 0.3,
+                    error * (1.3 if above else 0.8),
+                    f"{error:.2g}" if error < 0.1 else f"{error:.2f}",
+                    color=color,
+                    fontsize=9,
+                    ha="center" if above else "right",
+                    va="bottom" if above else "top",
+                )
     axes.set_xticks(range(0, 19, 3))
     return (
         "The error against the number of products, on a logarithmic axis: the cubic falls slowly, the changing recipe "
-        "rises first, and its last step divides the error by about a hundred."
+        "(with numbers) rises first, and its last step divides the error by about a hundred."
     )
 
 
@@ -178,33 +190,34 @@ def cobweb(start: float, quintic: Quintic, steps: int) -> np.ndarray:
 
 @lesson.figure(
     ["Jordan's quintic near 1", "Error of the memory's gradient"],
-    ["s before a step", "steps"],
+    ["s before a step", "matrix products"],
     ["s after the step", "root mean square of $s^2 - 1$"],
     size=(7.6, 3.2),
     grid=(1, 2),
-    xlim=[(0.5, 1.4), (-0.5, 20.5)],
+    xlim=[(0.5, 1.4), (-1, 41)],
     ylim=[(0.45, 1.35), (1e-3, 3)],
     yscale=["linear", "log"],
     aspect=["equal", None],
     legend=[{"loc": "lower right", "fontsize": 9}, {"loc": "lower left", "fontsize": 10}],
 )
 def plot_restless(near, error):
-    """Draw the cobweb of Jordan's quintic near 1, and the error of cubic and quintic over 20 steps."""
+    """Draw the cobweb of Jordan's quintic near 1, and the error of cubic and quintic over 40 products."""
     s = torch.linspace(0.5, 1.4, 300, dtype=torch.float64)
     near.plot(s, s, color=BLACK, linewidth=0.8, linestyle="-")
     near.plot(s, odd_polynomial(s, JORDAN), color=BLUE, linestyle="-", linewidth=2, label="Jordan's $p(s)$")
     path = cobweb(0.9, JORDAN, 40)
     near.plot(*path[:, 1:], color=PURPLE, linestyle="-", linewidth=1.0, label="40 steps from 0.9")
-    for name, quintic, color, mark, style in (
-        ("cubic", CUBIC, ORANGE, "s", "--"),
-        ("Jordan's quintic", JORDAN, BLUE, "o", "-"),
+    for name, quintic, products, color, mark, style in (
+        ("cubic", CUBIC, 2, ORANGE, "s", "--"),
+        ("Jordan's quintic", JORDAN, 3, BLUE, "o", "-"),
     ):
-        found = errors_after([quintic] * 20)
-        error.plot(range(21), found, color=color, marker=mark, markersize=4, linestyle=style, label=name)
-    error.set_xticks(range(0, 21, 5))
+        found = errors_after([quintic] * (40 // products))
+        places = products * np.arange(len(found))
+        error.plot(places, found, color=color, marker=mark, markersize=4, linestyle=style, label=name)
+    error.set_xticks(range(0, 41, 10))
     return (
-        "Left, the path of 40 steps from 0.9: it goes round and round a point where the curve crosses the diagonal too "
-        "steeply. Right, the error against the steps: Jordan's falls first and then stays, the cubic's falls late and to 0."
+        "Left, the path of 40 steps from 0.9: the curve crosses the diagonal too steeply, and the path ends in a cycle. "
+        "Right, the error against the products: Jordan's falls first and then stays, the cubic's falls late and to 0."
     )
 
 
@@ -246,7 +259,7 @@ def plot_quintic(axes, lower: float = 0.1):
     size=(7.4, 3.1),
     grid=(1, 2),
     yscale="log",
-    ylim=(5e-4, 4),
+    ylim=(3.5e-4, 4),
     legend=None,
 )
 def plot_composition(left, right, lower: float = 1e-3, steps: int = 6):
@@ -261,10 +274,11 @@ def plot_composition(left, right, lower: float = 1e-3, steps: int = 6):
         low, high = float(after.min()), float(after.max())
         ends.append((low, high))
     for taken, (low, high) in enumerate(ends):
-        right.plot([taken, taken], [low, high], color=BLUE, linestyle="-", linewidth=8, solid_capstyle="butt")
-        right.text(taken + 0.17, low, f"{low:.3f}", fontsize=9, va="bottom" if taken < 4 else "top")
+        right.plot([taken, taken], [low, high], color=BLUE, linestyle="-", linewidth=8, solid_capstyle="butt",
+                   marker="_", markersize=11, markeredgewidth=2)  # fmt: skip
+        right.text(taken, low * 0.82, f"{low:.3f}", fontsize=8, va="top", ha="center")
     right.axhline(1, color=BLACK, linewidth=0.8, linestyle=":")
-    right.set_xlim(-0.5, steps + 1.0)
+    right.set_xlim(-0.6, steps + 0.6)
     return (
         f"Left, the 64 singular values after 0 to {steps} steps, from light to dark. Right, the interval of all singular "
         f"values after each step, from [{lower:g}, 1], with its lower end as a number: it stays around 1 and closes."
@@ -291,30 +305,30 @@ def never_drawn(batch: int) -> float:
 
 
 @lesson.figure(
-    ["a batch of 16 facts", "a batch of 1,024 facts"],
+    ["a batch of 16 facts", "a batch of 64 facts", "a batch of 256 facts"],
     "fact $k$",
-    "singular value of the gradient",
-    size=(7.6, 2.9),
-    grid=(1, 2),
+    ["singular value of the gradient", "", ""],
+    size=(7.4, 2.5),
+    grid=(1, 3),
     subplots={"sharey": True},
     yscale="log",
     ylim=(5e-4, 2),
     xlim=(0, 66),
-    legend=[{"loc": "upper right", "fontsize": 9}, None],
+    legend=[{"loc": "upper right", "fontsize": 9}, None, None],
 )
-def plot_batches(*both):
-    """Draw the singular values of the first gradient from a small and a large batch, beside the frequencies."""
+def plot_batches(*each):
+    """Draw the singular values of the first gradient from a batch of each size, beside the frequencies."""
     said = []
-    for axes, batch in zip(both, (16, 1024), strict=True):
+    for axes, batch in zip(each, (16, 64, 256), strict=True):
         drawn = facts.shares([FRESH[0]], batch)[0, 0]
         there = drawn > 0
         axes.plot(RANKS, facts.frequencies(), color="0.5", linestyle=":", linewidth=2, label="all facts: $f_k$")
         axes.plot(RANKS[there.numpy()], drawn[there], "o", color=RED, markersize=4, label="this batch")
-        axes.text(64, 0.13, f"{int((~there).sum())} of 64 are 0", fontsize=10, ha="right")
-        said.append(f"{int(there.sum())} of 64 with {batch:,} facts")
+        axes.text(64, 0.1, f"{int((~there).sum())} of 64 are 0", fontsize=10, ha="right")
+        said.append(f"{int(there.sum())} with {batch}")
     return (
         "Singular values of the gradient at the start, from one batch (dots) and from all facts (line), on a logarithmic "
-        f"axis. Above 0 are {' and '.join(said)}."
+        f"axis. Of 64, {', '.join(said)} facts are above 0."
     )
 
 
@@ -345,8 +359,9 @@ def plot_flatness(axes):
     axes.set_xticks(range(len(PLACES)), [f"{names[0]}\nnot\nflattened", *names[1:], "exactly\nflat"])
     return (
         "The loss after 50 steps against the number of cubic steps, on a logarithmic axis, for batches of 16, 64 and 256: "
-        "20 seeds (dots) and their mean (line); dotted, the loss in facts never drawn. For 16 it "
-        "is highest at the exactly flat step; for 64 it is lowest in between."
+        "20 seeds (dots) and their mean (line); dotted, the loss in facts never drawn. Each mean "
+        "is lowest at a partly flattened step, for 16 nearly in a tie. For 16 it is highest at the exactly flat step, for "
+        "256 at the step that is not flattened."
     )
 
 
@@ -440,11 +455,11 @@ class CobwebExplorer(Explorer):
         ["s before a step", "fact, by frequency"],
         ["s after the step", "singular value"],
         grid=(1, 2),
-        xlim=[(-1.6, 2.4), (0, 65)],
-        ylim=[(-1.6, 2.4), (1e-3, 60)],
+        xlim=[(-2.4, 2.4), (0, 65)],
+        ylim=[(-2.4, 2.4), (1e-3, 60)],
         yscale=["linear", "log"],
         aspect=["equal", None],
-        legend=[{"loc": "lower right", "fontsize": 8}, {"loc": "upper right", "fontsize": 9}],
+        legend=[{"loc": "upper center", "fontsize": 8}, {"loc": "upper right", "fontsize": 9}],
     )
 
     def compute(self, *, steps, start, a, b, c):
@@ -467,7 +482,7 @@ class CobwebExplorer(Explorer):
 
     def draw(self, plane, spectrum):
         """Draw diagonal, aim and start, and the curves that move."""
-        plane.plot([-2, 3], [-2, 3], color="0.5", linewidth=0.9, linestyle="-")
+        plane.plot([-3, 3], [-3, 3], color="0.5", linewidth=0.9, linestyle="-")
         plane.axhline(0, color="0.8", linewidth=0.8)
         spectrum.axhline(1, color=BLACK, linewidth=0.8, linestyle="-")
         spectrum.plot(RANKS, memory_spectrum(), color="0.5", linestyle=":", linewidth=2, label="before")
@@ -518,8 +533,8 @@ batch_prediction = lesson.prediction(
     {
         "Lowest exactly flat, highest not flattened": "So it would be if the gradient held all facts. In a batch of 16 "
         "most singular values are 0, and the others say who happened to be drawn.",
-        "Lowest six cubic steps": "That is what happens with batches of 64. With 16, their mean loss is a little above that "
-        "of the step that is not flattened.",
+        "Lowest six cubic steps": "That is what happens with batches of 64 and 256. With 16, their mean loss is a little "
+        "above that of the step that is not flattened.",
         "Lowest not flattened, highest exactly flat": right(
             "A step that keeps the singular values moves a fact by how much of it is missing. A flat step moves every fact "
             "that momentum still remembers by the same amount."

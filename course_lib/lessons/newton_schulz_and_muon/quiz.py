@@ -17,17 +17,17 @@ def _repeated(matrix: torch.Tensor, steps: int = 60) -> torch.Tensor:
 
 
 @lesson.sentence(
-    "06.Q1", "Repeat the cubic on a gradient G of full rank, as it comes: it tends to UVᵀ.",
-    answer="only if no singular value is too large",
-    conditions=("only if no singular value is too large", "only if G is square"),
+    "06.Q1", "Repeat the cubic on G, of full rank and with no singular value above 2: it tends to UVᵀ.",
+    answer="only if all singular values are below √3",
+    conditions=("only if all singular values are below √3", "only if G is square"),
 )  # fmt: skip
 def as_it_comes():
-    """A singular value of 2 goes to -1 at once, and stays: that direction is reversed, and a step goes uphill in it. Beyond
-    the root of 5 it grows without bound. Here G is 3 × 3 with singular values 2, 1 and 1/2, so being square does not help;
-    divided by its Frobenius norm first, it arrives."""
+    """√3 goes to 0, and a value between √3 and 2 below 0 and then to -1: that direction is reversed, and a step goes uphill
+    in it. Here G is 3 × 3 with singular values 1.9, 1 and 1/2, so being square does not help; divided by its Frobenius norm
+    first, it arrives."""
     generator = torch.Generator().manual_seed(0)
     U, V = (torch.linalg.qr(torch.randn(3, 3, generator=generator, dtype=torch.float64)).Q for _ in range(2))
-    G = U @ torch.tensor([2.0, 1.0, 0.5], dtype=torch.float64).diag() @ V.T
+    G = U @ torch.tensor([1.9, 1.0, 0.5], dtype=torch.float64).diag() @ V.T
     return "\n".join(
         (
             fact("as it comes: the first direction ends at {:.2f}", float(U[:, 0] @ _repeated(G) @ V[:, 0]),

@@ -228,10 +228,11 @@ GIVES_AWAY = {
     ],
     "06.P2": [
         r"(?i)exactly flat step's loss",
-        r"wins if the batch",
+        r"beats the one that is not flattened",
         r"what is missing",
         r"highest at the exactly flat",
-        r"six cubic steps (end|were)",
+        r"six cubic steps (end|beat)",
+        r"partly flattened step ha[sd]",
     ],
 }
 
