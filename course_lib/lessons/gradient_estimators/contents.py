@@ -15,7 +15,7 @@ lesson = Contents(
         "z": "standard normal noise",
         "h": "jump of f",
         "T": "steps that double a small difference",
-        "k": "number of coordinates",
+        "k": "coordinates",
         "G_i": "Gumbel variables",
         r"\tau": "temperature",
     }

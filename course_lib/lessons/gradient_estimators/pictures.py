@@ -156,7 +156,7 @@ def plot_added(axes):
     size=(6.8, 2.5),
     grid=(1, 2),
     legend=_legend("upper left"),
-    ylim=[(-0.05, 0.2), (-0.5, 1.4)],
+    ylim=(-0.5, 1.4),
 )
 def plot_pulls(*axes):
     """Draw what a first pull of each arm does to the logit of the best arm, on average over the payment's noise."""
@@ -171,7 +171,8 @@ def plot_pulls(*axes):
     _compact(*axes)
     return (
         "What a first pull of each arm does to the logit of the best arm, 5: only its own draw raises it. The mean over the "
-        f"five draws is {change.mean():.3f} on both sides; with 10 added the single changes are far larger."
+        f"five draws is {change.mean():.3f} on both sides; with 10 added, on the same scale, the single changes are far "
+        "larger."
     )
 
 
@@ -328,9 +329,9 @@ def plot_samples(axes):
     _compact(axes)
     return (
         "Samples after which the standard error is a tenth of the gradient, logarithmic: without waves "
-        f"{needed['path'][0]:.0f} for the path and {needed['score'][0]:.0f} for the score; with them the score needs at "
-        f"most {max(needed['score']):.0f}, and the path's number grows fourfold with each T, to {needed['path'][-1]:,.0f} "
-        f"at 8."
+        f"about {needed['path'][0]:.0f} for the path and {needed['score'][0]:.0f} for the score; with them the score "
+        f"needs at most {max(needed['score']):.0f}, and the path's number grows fourfold with each T, to "
+        f"{needed['path'][-1]:,.0f} at 8."
     )
 
 
@@ -365,7 +366,7 @@ def border(doublings: int) -> float:
 
 
 @lesson.figure(
-    ["who ends nearer, and how many times", "k = 64 coordinates"],
+    ["how many times nearer: score (red) or path (blue)", "k = 64 coordinates"],
     ["coordinates k", "doublings T"],
     ["doublings T", "mean distance from the goal"],
     size=(7.6, 3.2),
@@ -402,8 +403,8 @@ def plot_map(left, right_):
         right_.fill_between(MAP_T, ends.min(1), ends.max(1), color=color, alpha=0.15, linewidth=0)
     _compact(left, right_)
     return (
-        "Left, the ratio of the two mean distances: red where the score function ends nearer, blue where the path does; the "
-        "black line parts them. Right, mean and range of twenty seeds at k = 64, with the mix of both."
+        "Left, the larger of the two mean distances over the smaller: red where the score ends nearer, blue where the path "
+        "does; the black line parts them. Right, mean and range of twenty seeds at k = 64, with the mix of both."
     )
 
 
@@ -463,6 +464,11 @@ def episode_noise(generator: torch.Generator, *, steps: int = 60, episodes: int 
 # Explorers
 
 
+def _rounded(times: float) -> str:
+    """Say a ratio of two measured variances to two digits: samples give no more."""
+    return f"{float(f'{times:.2g}'):,.0f}" if times >= 10 else f"{times:.1f}"
+
+
 @lesson.explorer
 class BanditExplorer(Explorer):
     """Learners of the bandit: a constant, a step size, and what is taken off the payment."""
@@ -472,15 +478,15 @@ class BanditExplorer(Explorer):
         "Probability of the best arm against the pulls, for the first 20 of 100 learners: blue where the learner ends on "
         "the best arm, orange where it does not. The bars count all 100."
     )
-    step_size = Slider("step size", "η", "How far one pull moves the logits", 0.1, 0.01, 0.3, 0.01)
     added = Slider("added constant", "c", "Added to every payment, of every arm", 0, -10, 10, 1)
+    step_size = Slider("step size", "η", "How far one pull moves the logits", 0.1, 0.01, 0.3, 0.01)
     pulls = Slider("pulls", "", "How often each learner pulls", 1000, 200, 3000, 200)
     baseline = Choice(
         "subtract", "What is taken off each payment before it teaches", NO_BASELINE, (NO_BASELINE, RUNNING_MEAN)
     )
     together = ("added", "step_size")
     size = (8.0, 3.2)
-    strip_scale = 0.58
+    strip_scale = 0.55
     dpi = 100
     continuous = False
     shown = 20
@@ -559,7 +565,7 @@ class EstimatorExplorer(Explorer):
     function = Choice("function f", "What is averaged: smooth, a jump at 0, or waves", "bowl", tuple(FUNCTIONS))
     together = ("mean", "baseline")
     size = (8.0, 3.2)
-    strip_scale = 0.58
+    strip_scale = 0.55
     dpi = 100
     edges = np.arange(-20.0, 21.0)
     least, most_drawn = 2e-4, 8.0
@@ -569,10 +575,10 @@ class EstimatorExplorer(Explorer):
         ["share of samples", "mean of the estimates"],
         grid=(1, 2),
         xlim=[(-20, 20), (1, 2000)],
-        ylim=[(least, 3000), (-most_drawn, most_drawn)],
+        ylim=[(least, 60), (-most_drawn, most_drawn)],
         xscale=["linear", "log"],
         yscale=["log", "linear"],
-        legend=[_legend("upper left"), None],
+        legend=[_legend("upper left", fontsize=6.5, labelspacing=0.15, borderpad=0.25, handlelength=1.4), None],
     )
 
     def compute(self, *, mean, std, baseline, samples, function):
@@ -587,7 +593,7 @@ class EstimatorExplorer(Explorer):
         return settings | {
             "histograms": [(np.repeat(self.edges, 2)[1:-1], height) for height in outline],
             "means": [(np.arange(1, samples + 1), curve) for curve in drawn],
-            "exact": [([exact, exact], [self.least, 3000]), ([1, 2000], [exact, exact])],
+            "exact": [([exact, exact], [self.least, 60]), ([1, 2000], [exact, exact])],
             "gradient": exact,
             "ends": [float(curve[-1]) for curve in means],
             "spreads": [float(values.std()) for values in found],
@@ -597,6 +603,7 @@ class EstimatorExplorer(Explorer):
         """Draw the lines of score and path, and the exact gradient, to be moved."""
         _compact(left, right)
         left.set_yticks([1e-3, 1e-2, 1e-1, 1])  # the room above 1 is the legend's
+        left.minorticks_off()
         dotted = {"color": BLACK, "linewidth": 1.2, "linestyle": ":", "label": "exact gradient"}
         names = ["path", "score"]
         return {
@@ -618,8 +625,14 @@ class EstimatorExplorer(Explorer):
             return f"{opening} The path estimate is 0 at every sample: it cannot see the jump."
         ratio = (score / pathwise) ** 2
         if ratio >= 1:
-            return f"{opening} Going by these spreads, the score needs {ratio:,.1f} times as many samples as the path."
-        return f"{opening} Going by these spreads, the path needs {1 / ratio:,.1f} times as many samples as the score."
+            return (
+                f"{opening} Going by these spreads, the score needs about {_rounded(ratio)} times as many samples as "
+                "the path."
+            )
+        return (
+            f"{opening} Going by these spreads, the path needs about {_rounded(1 / ratio)} times as many samples as the "
+            "score."
+        )
 
 
 added_prediction = lesson.prediction(
@@ -629,8 +642,8 @@ added_prediction = lesson.prediction(
     {
         "None": "The average of what a pull teaches is the same. But a single pull now says: more of this arm, whatever it "
         "was.",
-        "About 10": "So it would be with 2 or 3 added. With 10, each of the first pulls is paid about as well as the best "
-        "arm's, and learners repeat what they happened to draw.",
+        "About 10": "So it would be with between 2 and 3 added. With 10, each of the first pulls is paid about as well as "
+        "the best arm's, and learners repeat what they happened to draw.",
         "About 70": right(
             "Every payment is near 10, so whichever arm is drawn becomes much more likely. Most learners soon draw hardly "
             "anything else, before they have met the best arm often."
@@ -642,8 +655,8 @@ added_prediction = lesson.prediction(
 
 wave_prediction = lesson.prediction(
     "07.P2",
-    "On the bowl without waves, 6 samples of the path estimate bring its standard error to a tenth of the gradient; the "
-    "score estimate, with its best constant baseline, needs 209. Now the waves come, with T = 6: $\\cos(64x)$. The "
+    "On the bowl without waves, about 6 samples of the path estimate bring its standard error to a tenth of the gradient; "
+    "the score estimate, with its best constant baseline, needs 209. Now the waves come, with T = 6: $\\cos(64x)$. The "
     "gradient of $F$ is still -2.00. Who needs how many?",
     {
         "Path 6, score 209: the waves average out": "In $F$ they do. A single sample sees the full slope of a wave, or its "
@@ -661,18 +674,17 @@ wave_prediction = lesson.prediction(
 
 map_prediction = lesson.prediction(
     "07.P3",
-    "64 coordinates, waves with T = 4. Each arm walks 200 steps with 16 samples a step, at its best step size. Whose mean "
+    "256 coordinates, waves with T = 8. Each arm walks 200 steps with 16 samples a step, at its best step size. Whose mean "
     "distance from the goal is smaller at the end?",
     {
-        "The path's: less than half of the score's": "With 256 coordinates it is. At 64 the score estimate is not that "
-        "noisy yet.",
-        "The score's: less than half of the path's": "With a few coordinates it is. But one value of f now has to serve 64 "
-        "coordinates.",
-        "They differ by less than a third": right(
-            "The place lies near the border: 64 coordinates disturb the score estimate about as much as these waves disturb "
-            "the path."
+        "The path's: less than half of the score's": "With T = 3 it is. But the path pays for the slope of the waves, "
+        "and with T = 8 that is 32 times as steep.",
+        "The score's: less than half of the path's": right(
+            "One value of f has to serve all 256 coordinates, and yet waves of this slope disturb the path more."
         ),
-        "Neither moves": "Noise slows both, but 16 samples a step and 200 steps bring both most of the way.",
+        "They differ by less than a third": "With T = 5 they do: there 256 coordinates disturb the score estimate about as "
+        "much as the waves disturb the path.",
+        "Neither moves": "Noise slows both, but 16 samples a step and 200 steps bring the score most of the way.",
     },
     reveal=plot_map,
 )

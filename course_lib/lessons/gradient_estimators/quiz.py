@@ -14,22 +14,25 @@ from course_lib.teaching import fact
 @lesson.sentence(
     "07.Q1",
     "For every density p_θ(x) that is smooth in θ wherever it is above 0, the average of f(x) ∇ log p_θ(x) is ∇F.",
-    answer="only if the range of x does not move with θ",
-    conditions=("only if the range of x does not move with θ", "only if f is smooth, too"),
+    answer="only if x has a fixed range, or density 0 at each end that moves",
+    conditions=("only if x has a fixed range, or density 0 at each end that moves", "only if f is smooth, too"),
 )
 def a_moving_end():
     """x uniform on (0, θ) and f = x: F = θ/2 grows. Inside the range log p = -log θ, which gives the wrong sign; what is
-    missed is the end at θ, where the density stops."""
+    missed is the end at θ, where the density stops. A density that falls to 0 at the moving end loses nothing."""
     theta = torch.tensor(2.0, dtype=torch.float64, requires_grad=True)
     u = (torch.arange(10_000, dtype=torch.float64) + 0.5) / 10_000
     x = (theta * u).detach()
     log_density = torch.distributions.Uniform(0.0, theta).log_prob(x)
     (by_score,) = torch.autograd.grad((x * log_density).mean(), theta)
     (by_path,) = torch.autograd.grad((theta * u).mean(), theta)
+    falling = 2 * (theta - x) / theta**2  # on (0, theta), 0 at the end; the mean of x is theta / 3
+    (by_falling,) = torch.autograd.grad((theta.detach() * falling.detach() * x * falling.log()).mean(), theta)
     return "\n".join(
         [
             fact("θ = 2: the score estimate averages {}", by_score, equals=-0.5, within=1e-6),
             fact("the path, x = θu: {}", by_path, equals=0.5, within=1e-6),
+            fact("density 2 (θ - x) / θ², F = θ/3: the score estimate {:.3f}", by_falling, equals=1 / 3, within=1e-3),
         ]
     )
 
@@ -51,7 +54,7 @@ def a_payment_that_moves():
 
 @lesson.sentence(
     "07.Q3",
-    "If f has a derivative at every point but one, the path estimate is right on average.",
+    "If f has a derivative at every point but one, and it is bounded, the path estimate is right on average.",
     answer="only if f does not jump there",
     conditions=("only if f does not jump there", "only if f has no kink there"),
 )
@@ -74,7 +77,7 @@ def a_kink_and_a_jump():
 
 @lesson.sentence(
     "07.Q4",
-    "With the mean of the payments so far as a baseline, 0 before the first, the learners stand any added constant.",
+    "With the mean of the payments so far as a baseline, 0 before the first, the learners tolerate any added constant.",
     answer=False,
 )
 def the_first_pull():
@@ -90,17 +93,21 @@ def the_first_pull():
 
 @lesson.sentence(
     "07.Q5",
-    "Before the first pull, when all arms are equally likely, the mean payment is the best constant baseline.",
+    "Before the first pull, when all arms are equally likely, the mean payment is the constant baseline with the least "
+    "variance, summed over the five logits.",
     answer=True,
 )
 def equal_scores():
-    """All scores have the same length there, so that the weights of (07.3) are equal. Later they are not."""
+    """All scores have the same length there, so that each payment has the same weight. Later they have not, and for a
+    single logit they have not even then."""
     pay, best = torch.tensor(PAY, dtype=torch.float64), []
     for p in (torch.full((5,), 0.2, dtype=torch.float64), torch.tensor([0.6, 0.1, 0.1, 0.1, 0.1], dtype=torch.float64)):
         score = torch.eye(5, dtype=torch.float64) - p  # one row for each arm
         candidates = torch.linspace(-1, 2, 3001, dtype=torch.float64)
         noise = ((pay - candidates[:, None]).square() * score.square().sum(1)) @ p
         best.append(float(candidates[noise.argmin()] - p @ pay))
+    weight = (torch.eye(5, dtype=torch.float64)[4] - 0.2).square()  # equally likely, logit 5 alone: (07.3)
+    alone = float(weight @ pay / weight.sum())
     return "\n".join(
         [
             fact(
@@ -110,5 +117,6 @@ def equal_scores():
                 within=2e-3,
             ),
             fact("arm 1 drawn in 60% of the pulls: {:.2f}", best[1], at_least=0.1),
+            fact("equally likely, logit 5 alone: {:.3f}", alone - float(pay.mean()), at_least=0.5),
         ]
     )
