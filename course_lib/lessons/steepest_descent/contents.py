@@ -22,7 +22,7 @@ lesson = Contents(
         "T": "rotation or reflection that preserves the norm",
         "B": "matrix that defines a norm",
         "P": "orthogonal matrix",
-        "Q": "orthogonal matrix; rotation of the inputs",
+        "Q": "orthogonal, a rotation",
         "C": "mean by which inputs are whitened",
         "d_{in}": "inputs of a layer",
         "d_{out}": "outputs of a layer",
