@@ -426,8 +426,8 @@ MUTANTS = [
     Mutant(
         "steering-drops-what-is-not-reconstructed",
         "mbart/splicing.py",
-        'if mode == "factor" else numbers return x + (autoencoder.decode(changed) - autoencoder.decode(code))',
-        'if mode == "factor" else numbers\n        return autoencoder.decode(changed)',
+        'if mode == "factor" else numbers found = x + (autoencoder.decode(changed) - autoencoder.decode(code))',
+        'if mode == "factor" else numbers\n        found = autoencoder.decode(changed)',
         ("tests/mbart/test_splicing.py",),
     ),
     # pipeline
@@ -558,6 +558,13 @@ MUTANTS = [
         "self._raise_for([damage] if damage else [])",
         "self._raise_for([])",
         ("tests/mbart/test_activation_store.py",),
+    ),
+    Mutant(
+        "states-whose-squares-overflow",
+        "mbart/splicing.py",
+        "squares = states.to(dtype).float().square().sum(dim=-1)",
+        "squares = states.to(dtype).float().sum(dim=-1)",
+        ("tests/mbart/test_splicing.py",),
     ),
 ]
 

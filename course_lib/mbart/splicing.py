@@ -159,7 +159,8 @@ def steered(
     A factor acts only where the feature is active, a value at every position that counts.
 
     Raises ValueError for a feature that the autoencoder does not have, a number that is not finite, an unknown
-    mode, an autoencoder of another width than the model, and a site that the model does not have.
+    mode, an autoencoder of another width than the model, and a site that the model does not have; and inside the
+    block for a number with which the states are too large for the model's dtype.
     """
     check_width(autoencoder, model)
     if mode not in ("factor", "value"):
@@ -178,7 +179,9 @@ def steered(
         code = autoencoder.encode(x)
         changed = code.clone()
         changed[:, features] = numbers * code[:, features] if mode == "factor" else numbers
-        return x + (autoencoder.decode(changed) - autoencoder.decode(code))
+        found = x + (autoencoder.decode(changed) - autoencoder.decode(code))
+        check_states(found, dtype=model.dtype, why=f"a {mode} in changes is too large")
+        return found
 
     with replaced(model, site, in_its_dtype(autoencoder, change), skipped_ids=skipped_ids):
         yield
@@ -190,6 +193,17 @@ def in_its_dtype(
     """The function on the autoencoder's device and in its dtype."""
     reference = _reference(autoencoder)
     return lambda x: function(x.to(reference)).to(x)
+
+
+def check_states(states: HiddenStates, *, dtype: torch.dtype, why: str) -> None:
+    """Raise ValueError, with `why`, where states are too large for a model of this dtype.
+
+    They are finite in it, and so are their squared lengths in float32: normalisation computes these, and makes
+    zeros of a row whose squared length is infinite.
+    """
+    squares = states.to(dtype).float().square().sum(dim=-1)
+    if not torch.isfinite(squares).all():
+        raise ValueError(f"{why}; the states of the model would not be finite")
 
 
 def _reference(autoencoder: Reconstructs) -> Tensor:

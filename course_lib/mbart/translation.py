@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 
 import torch
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers import LogitsProcessorList, PreTrainedModel, PreTrainedTokenizerBase
 
 from course_lib.mbart.families import languages, shifted
 
@@ -29,6 +29,8 @@ def translate(
 
     A code is an id of `families.languages`, None for a model that has none: BART's rows then begin with `<s>`,
     Marian's with a word. A Marian model reads the code in front of the source, in place of one that stands there.
+
+    Raises ValueError where the model predicts NaN or infinite values: no word is the most probable one of those.
     """
     config, known = model.config, languages(tokenizer).values()
     # mBART-25's decoder begins with the code and no `</s>`.
@@ -51,9 +53,17 @@ def translate(
             max_new_tokens=longest,
             num_beams=1,
             do_sample=False,
+            logits_processor=LogitsProcessorList([_finite]),
         )
     rows = []
     for row in out[:, 0 if code_alone else 1 :].tolist():
         end = row.index(tokenizer.eos_token_id) + 1 if tokenizer.eos_token_id in row else len(row)
         rows.append(row[:end])
     return rows
+
+
+def _finite(ids: Int[Tensor, "rows tokens"], scores: Float[Tensor, "rows vocabulary"]) -> Tensor:
+    # What generation forbids stands there as -inf.
+    if not (scores < torch.inf).all():
+        raise ValueError("the model predicts NaN or infinite values; its weights or its states are too large")
+    return scores

@@ -1,12 +1,13 @@
 """The feature browser in Chromium: by keyboard, by name, by link, with hostile text, served and as a file."""
 
+import dataclasses
 import re
 
 import nbformat
 import pytest
 
 from course_lib.interpret.browser.page import export
-from course_lib.interpret.browser.server import serve
+from course_lib.interpret.browser.server import Server, serve
 from tests.browser.learner import STUCK, close, errors, open_notebook, run_all
 from tests.interpret.browser.runs import HOSTILE, make_run, some_concepts
 from tests.tiny_mbart import write_tiny_mbart
@@ -182,6 +183,76 @@ def test_no_width_scrolls_sideways_and_every_control_has_a_name(page, server, sc
                 " !(node.labels?.length || node.getAttribute('aria-label') || node.textContent.trim())).length"
             )
             assert unnamed == 0
+
+
+NAMES = ("sort", "language", "in", "feature", "source", "target", "change")
+
+
+def test_a_link_may_hold_anything(page, server):
+    for value in ("__proto__", "constructor", "-1", "1e308", "%ff", "\u202e", "x" * 2000):
+        for view in ("features", "try", value):
+            rest = "&".join(f"{name}={value}" for name in NAMES if view != "features" or name != "feature")
+            page.goto("about:blank")
+            page.goto(f"{server.address}#view={view}&text=the&{rest}")
+            page.locator("main > *").first.wait_for()
+
+
+def test_a_link_sorts_by_nothing_that_is_no_column(page, server):
+    page.goto(server.address + "#view=features&sort=__proto__")
+    status(page, "96 features")
+    assert page.locator("tbody tr").count() == 60
+    page.goto(server.address + "#view=features&feature=__proto__")
+    page.reload()
+    status(page, "no feature “__proto__”")
+
+
+LONG = "n" * 20_000
+
+
+@pytest.fixture
+def named(server, page):
+    """A server of the same run in which every name is as the test says."""
+    started = []
+
+    def with_name(name):
+        index = server.index
+        about = index.about | {"run": name, "model": name}
+        about["languages"] = [name + language for language in about["languages"]]
+        concepts = {3: [row | {"concept": name + str(at)} for at, row in enumerate(index.concepts[3])]}
+        effects = dataclasses.replace(index.effects, pieces=[name] * len(index.effects.pieces))
+        other = dataclasses.replace(
+            index, about=about, concepts=concepts, effects=effects, pieces=[name] * len(index.pieces)
+        )
+        started.append(Server(other, lambda: server.answers.browser))
+        return started[0]
+
+    yield with_name
+    page.goto("about:blank")  # it asks the server no more
+    for one in started:
+        one.close()
+
+
+def test_a_long_name_makes_no_page_wide(page, named):
+    measured = named(LONG)
+    with_effect = int(measured.index.effects.features[0])
+    for width in (360, 900, 1400):
+        page.set_viewport_size({"width": width, "height": 800})
+        for view in ("features", "features&feature=3", f"features&feature={with_effect}", f"try&text={LONG}"):
+            page.goto("about:blank")
+            page.goto(f"{measured.address}#view={view}")
+            page.locator("main > *").first.wait_for()
+            status(page, "")
+            assert page.evaluate("document.documentElement.scrollWidth") <= width, (width, view[:30])
+
+
+def test_no_text_of_a_run_turns_the_direction_of_the_page(page, named):
+    other = named("\u202eabc\u2069\u202d")
+    page.goto(other.address + "#view=features&feature=3")
+    status(page, "Feature 3")
+    assert page.evaluate(r"/[\u202a-\u202e\u2066-\u2069]/.test(document.documentElement.innerText)") is False
+    assert "⟨U+202E⟩abc⟨U+2069⟩⟨U+202D⟩" in page.locator("#run").inner_text()
+    assert page.locator("#feature-title bdi").count() == 1
+    assert "U+202E" in page.title()
 
 
 def test_the_exported_file_works_alone(page, server, tmp_path):

@@ -10,6 +10,7 @@ from transformers.models.mbart.modeling_mbart import shift_tokens_right
 from course_lib.language.corpus import Sentence
 from course_lib.mbart.activations import Site, extract, uncounted_ids
 from course_lib.mbart.splicing import loss_recovered, replaced, spliced, steered
+from course_lib.mbart.translation import translate
 from course_lib.sae import ReluSparseAutoencoder
 from course_lib.sae.autoencoder import Autoencoder
 from tests.tiny_mbart import write_tiny_mbart
@@ -301,6 +302,23 @@ def test_the_ends_of_the_scale(model, tokenizer):
             assert losses.recovered == pytest.approx(expected)
         else:
             assert math.isnan(losses.recovered)
+
+
+def test_numbers_that_the_model_cannot_compute_with_are_refused(model, tokenizer, autoencoder):
+    inputs = batch(model, tokenizer)
+    # 1e25 is finite, and its square is not: normalisation would make zeros of such a row.
+    for number in (1e25, 1e308):
+        with (
+            pytest.raises(ValueError, match="value in changes is too large"),
+            steered(model, autoencoder, Site("encoder"), {0: number}, mode="value"),
+        ):
+            model(**inputs)
+    ids = [[tokenizer.convert_tokens_to_ids("en_XX"), 5, tokenizer.eos_token_id]]
+    with (
+        replaced(model, Site("decoder"), lambda x: x * math.nan),
+        pytest.raises(ValueError, match="predicts NaN"),
+    ):
+        translate(model, tokenizer, ids, [tokenizer.convert_tokens_to_ids("fr_XX")])
 
 
 def test_pairs_are_needed(model, tokenizer, autoencoder):

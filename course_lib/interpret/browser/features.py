@@ -2,8 +2,8 @@
 
 import math
 import os
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -161,8 +161,9 @@ class FeatureBrowser:
 
         Raises ValueError for a sentence without a token, one that is too long, and an unknown language.
         """
-        with devices.threads(self.threads):
-            states = self.states([Sentence(text, self._language(language))])
+        sentence = Sentence(text, self._language(language))
+        with devices.threads(self.threads), _naming("text"):
+            states = self.states([sentence])
             activation = self.activations(states.values).cpu()
         (spans,) = self.spans([text])[1]
         return SentenceCode(text, spans, activation)
@@ -174,8 +175,8 @@ class FeatureBrowser:
 
         A state x becomes x + decode(f') - decode(f), which keeps what the autoencoder does not reconstruct.
 
-        Raises ValueError for a text or a language that cannot be read, and for a change of a feature or a token
-        that is not there.
+        Raises ValueError for a text or a language that cannot be read, for a change of a feature or a token that is
+        not there, and for numbers with which the model no longer computes.
         """
         rows, code = self._tokens_and_target(text, source, target)
         return self._translate(rows, code, self._changing(rows, changes))
@@ -203,11 +204,12 @@ class FeatureBrowser:
         source, target = self._language(source), self._language(target)
         if not text.strip():
             raise ValueError(f"text is {text!r}; expected a sentence")
-        rows = tokenise(self.tokenizer, [Sentence(text, source)])
+        with _naming("text"):
+            rows = tokenise(self.tokenizer, [Sentence(text, source)])
         limit = (self.model.config.max_position_embeddings - 18) // 2
         if len(rows[0]) > limit:
             raise ValueError(
-                f"the sentence has {len(rows[0])} tokens; at most {limit} are translated here: shorten it"
+                f"text has {len(rows[0])} tokens; at most {limit} are translated here: shorten it"
             )
         return rows, languages(self.tokenizer).get(target)
 
@@ -340,7 +342,10 @@ class FeatureBrowser:
                 changed[rows, change.feature] *= change.number
             else:
                 changed[rows, change.feature] = change.number / self.lengths[change.feature]
-        return x + (self.autoencoder.decode(changed) - self.autoencoder.decode(code))
+        found = x + (self.autoencoder.decode(changed) - self.autoencoder.decode(code))
+        numbers = ", ".join(f"{change.number:g} for feature {change.feature}" for change in changes[:4])
+        splicing.check_states(found, dtype=self.model.dtype, why=f"number is too large: {numbers}")
+        return found
 
     def _check(self, changes: Sequence[Change], *, n_tokens: int) -> None:
         for change in changes:
@@ -372,20 +377,12 @@ def strongest_sentences(index: FeatureIndex, features: Sequence[int]) -> list[li
     ]
 
 
-def read_change(given: Any) -> Change:
-    """A change as the page sends it. Raises ValueError for fields that are missing or of another kind."""
+@contextmanager
+def _naming(field: str) -> Iterator[None]:
     try:
-        token = given.get("token")
-        return Change(
-            int(given["feature"]),
-            str(given["mode"]),
-            float(given["number"]),
-            None if token is None else int(token),
-        )
-    except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError(
-            f"change is {given!r}; expected feature, mode ('scale' or 'set'), number and token"
-        ) from error
+        yield
+    except ValueError as error:
+        raise ValueError(f"{field}: {error}") from error
 
 
 def _without_blanks(text: str, start: int, end: int) -> tuple[int, int]:

@@ -17,10 +17,18 @@
     text: "", source: about.default_language || "", target: "", change: "",
   };
 
+  // A link may hold anything; what can be no choice of the reader's counts as not given.
+  function possible(name, value) {
+    if (name === "view") return ["features", "try"].includes(value);
+    if (name === "sort") return Object.hasOwn(SORTS, value);
+    if (name === "language" || name === "in") return value === "" || languages.includes(value);
+    return true;
+  }
+
   function readHash() {
     const given = new URLSearchParams(location.hash.slice(1));
     const found = { ...STANDARD };
-    for (const name of Object.keys(STANDARD)) if (given.has(name)) found[name] = given.get(name);
+    for (const name of Object.keys(STANDARD)) if (given.has(name) && possible(name, given.get(name))) found[name] = given.get(name);
     return found;
   }
 
@@ -40,7 +48,7 @@
   const readChanges = (text) => text.split(",").filter(Boolean).map((part) => {
     const [feature, mode, number, at] = part.split(":");
     return { feature: Number(feature), mode, number: Number(number), token: at === undefined ? null : Number(at) };
-  }).filter((change) => place.has(change.feature) || change.feature < about.features);
+  }).filter((change) => Number.isInteger(change.feature) && change.feature >= 0 && change.feature < about.features);
   const writeChanges = (changes) => changes.map((change) =>
     [change.feature, change.mode, change.number, ...(change.token === null ? [] : [change.token])].join(":")).join(",");
 
@@ -55,15 +63,34 @@
       else if (key === "heat") node.style.setProperty("--a", Math.min(1, Math.max(0, value)).toFixed(3));
       else if (key === "width" && !svg) node.style.width = value + "px";
       else if (key === "value") node.value = value;
-      else node.setAttribute(key, value === true ? "" : value);
+      else node.setAttribute(key, value === true ? "" : key === "href" ? value : plain(value));
     }
     return put(node, ...children);
   }
 
   function put(node, ...children) {
-    node.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined));
+    node.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined)
+      .map((child) => typeof child === "string" && /\S{40}/.test(child) && BREAKABLE.has(node.localName) ? breakable(child) : plain(child)));
     return node;
   }
+
+  // A word as long as this may break at any letter: what holds it must not become as wide.
+  const BREAKABLE = new Set(["a", "bdi", "div", "h2", "h3", "h4", "li", "mark", "p", "span", "td", "th"]);
+  function breakable(text) {
+    const node = document.createElement("span");
+    node.className = "long";
+    node.textContent = plain(text);
+    return node;
+  }
+
+  // Signs that turn the direction of all that follows are shown by their number, or a text could reorder the words beside it.
+  function plain(text) {
+    return typeof text === "string"
+      ? text.replace(/[\u202a-\u202e\u2066-\u2069]/g, (sign) => `⟨U+${sign.codePointAt(0).toString(16).toUpperCase()}⟩`) : text;
+  }
+
+  // Words from a run inside a line of the page: their own direction ends with them.
+  const bdi = (text) => h("bdi", {}, text);
 
   const number = (value) => value === null || value === undefined ? "–"
     : Math.abs(value) >= 1000 ? Math.round(value).toLocaleString("en") : String(Number(value.toPrecision(3)));
@@ -75,7 +102,7 @@
   // Words for screen readers; those that everybody should read are seen, too.
   function say(text, kind = "quiet") {
     status.className = kind;
-    status.textContent = text;
+    status.textContent = plain(text);
   }
 
   async function ask(path, body) {
@@ -93,13 +120,16 @@
     return found;
   }
 
+  const cut = (text) => text.length > 100 ? text.slice(0, 99) + "…" : text;
+  const listed = (texts) => texts.length ? texts.map((text, at) => [at ? ", " : "", bdi(cut(text))]) : null;
+
   // The words of a feature for a link to it: its best concept where it has a good one, else its first tokens.
   function words(id) {
     const at = place.get(id);
     if (at === undefined) return "";
     const best = columns.concepts[at][0];
-    if (best && best[1] >= 0.8) return best[0];
-    return columns.tokens[at].slice(0, 3).join(", ") || "never active";
+    if (best && best[1] >= 0.8) return cut(best[0]);
+    return columns.tokens[at].slice(0, 3).map(cut).join(", ") || "never active";
   }
 
   // --- list ---------------------------------------------------------------------------------------
@@ -132,7 +162,7 @@
       if (tokens.includes(wanted)) return 1 + tokens.indexOf(wanted) / 100;
       return tokens.some((word) => word.includes(wanted)) ? 2 : null;
     };
-    const [, value] = SORTS[state.sort] || SORTS.strength;
+    const [, value] = SORTS[state.sort];
     return order.map((at) => [at, hit(at), value(at, state)]).filter(([, rank]) => rank !== null)
       .sort((a, b) => (wanted && Math.floor(a[1]) - Math.floor(b[1])) || b[2] - a[2] || columns.id[a[0]] - columns.id[b[0]])
       .map(([at]) => at);
@@ -155,21 +185,21 @@
     if (!found.length) return [pane, found];
     const head = ["Feature", "Tokens", ...(hasConcepts ? ["Best concept"] : [])];
     pane.append(h("table", {},
-      h("caption", { class: "hidden" }, "Features, " + (SORTS[state.sort] || SORTS.strength)[0] + " first"),
+      h("caption", { class: "hidden" }, "Features, " + SORTS[state.sort][0] + " first"),
       h("thead", {}, h("tr", {}, head.map((text) => h("th", { scope: "col" }, text)),
         ...(hasConcepts ? [h("th", { scope: "col", class: "n" }, "F1")] : []),
         h("th", { scope: "col", class: "n wideonly" }, "Largest"), h("th", { scope: "col", class: "n roomy" }, "Density"),
-        languages.length > 1 ? h("th", { scope: "col", class: "n wideonly" }, state.language ? `Share ${state.language}` : "Main language") : null)),
+        languages.length > 1 ? h("th", { scope: "col", class: "n wideonly" }, state.language ? ["Share ", bdi(state.language)] : "Main language") : null)),
       h("tbody", {}, rows.map((at) => {
         const id = columns.id[at], best = columns.concepts[at][0], rates = columns.languages[at];
         const mainLanguage = rates.length ? languages[rates.indexOf(Math.max(...rates))] : "";
         return h("tr", { "aria-current": String(id) === state.feature ? "true" : null },
           h("td", {}, h("a", { href: hashOf({ view: "features", feature: id, in: "" }), "aria-label": `Feature ${id}: ${words(id)}` }, String(id))),
-          h("td", {}, columns.tokens[at].slice(0, 4).join(", ") || h("span", { class: "soft" }, "never active")),
-          ...(hasConcepts ? [h("td", { class: "name" }, best ? best[0].split(":").map((part, at) => at ? [":", h("wbr"), part] : part) : ""), h("td", { class: "n" }, best ? number(best[1]) : "")] : []),
+          h("td", {}, listed(columns.tokens[at].slice(0, 4)) || h("span", { class: "soft" }, "never active")),
+          ...(hasConcepts ? [h("td", { class: "name" }, best ? cut(best[0]).split(":").map((part, at) => at ? [":", h("wbr"), part] : part) : ""), h("td", { class: "n" }, best ? number(best[1]) : "")] : []),
           h("td", { class: "n wideonly" }, number(columns.largest[at])), h("td", { class: "n roomy" }, percent(columns.density[at])),
           languages.length > 1 ? h("td", { class: "n wideonly" }, columns.density[at]
-            ? `${state.language ? "" : mainLanguage + " "}${percent(share(at, state.language))}` : "–") : null);
+            ? [state.language ? "" : [bdi(mainLanguage), " "], percent(share(at, state.language))] : "–") : null);
       }))));
     if (found.length > rows.length) pane.append(h("p", {}, h("button", { type: "button", onclick: () => { shownRows += 5 * ROWS; render(); } }, `Show more (${(found.length - rows.length).toLocaleString("en")} left)`)));
     return [pane, found];
@@ -254,7 +284,7 @@
     const strongest = found.groups[0].sentences[0];
     const pane = h("section", { "aria-labelledby": "feature-title" },
       h("a", { class: "back", href: hashOf({ feature: "" }) }, "← All features"),
-      h("h2", { id: "feature-title", tabindex: "-1" }, `Feature ${found.id}`, h("span", { class: "soft" }, ` ${name}`)),
+      h("h2", { id: "feature-title", tabindex: "-1" }, `Feature ${found.id}`, h("span", { class: "soft" }, " ", bdi(name))),
       h("dl", { class: "facts" }, [["active at", percent(found.density) + " of tokens"], ["largest", number(found.largest)], ["mean where active", number(found.mean)], ["strength", number(found.strength)]]
         .map(([key, value]) => h("div", {}, h("dt", {}, key), h("dd", {}, value)))));
     if (!found.count) { pane.append(h("p", {}, "This feature is active at no token of the run's text.")); return pane; }
@@ -273,7 +303,7 @@
       h("h3", {}, "Effect on what the decoder writes"), effectPart(found),
       h("div", { class: "two" },
         h("div", {}, h("h3", {}, "Nearest features"), h("p", { class: "soft" }, `By the cosine of what they write. The nearest of as many random directions would have about ${number(about.random_nearest)}.`),
-          table("Nearest features", ["feature", "tokens", "cosine"], found.nearest.map((row) => [place.has(row.id) ? h("a", { href: hashOf({ feature: row.id, in: "" }), "aria-label": `Feature ${row.id}: ${words(row.id)}` }, String(row.id)) : String(row.id), row.tokens.join(", "), number(row.cosine)]), [2])),
+          table("Nearest features", ["feature", "tokens", "cosine"], found.nearest.map((row) => [place.has(row.id) ? h("a", { href: hashOf({ feature: row.id, in: "" }), "aria-label": `Feature ${row.id}: ${words(row.id)}` }, String(row.id)) : String(row.id), listed(row.tokens), number(row.cosine)]), [2])),
         h("div", {}, found.languages.length ? [h("h3", {}, "Languages"), h("p", { class: "soft" }, "Share of each language's tokens at which it is active."),
           table("Languages", ["language", "active at", ""], found.languages.map((row) => [row.language, percent(row.rate), meter(row.rate / most)]), [1])] : [])));
     const concepts = conceptPart(found);
@@ -282,8 +312,9 @@
   }
 
   async function load(id, language) {
+    if (!/^\d{1,9}$/.test(id)) throw new Error(`There is no feature “${id.slice(0, 40)}”: expected a number from 0 to ${about.features - 1}.`);
     if (offline) {
-      if (!offline[id]) throw new Error(`Feature ${id} is not in this file, which holds the ${columns.id.length} strongest.`);
+      if (!Object.hasOwn(offline, id)) throw new Error(`Feature ${id} is not in this file, which holds the ${columns.id.length} strongest.`);
       return offline[id];
     }
     return ask(`api/feature/${encodeURIComponent(id)}${language ? "?language=" + encodeURIComponent(language) : ""}`);
@@ -306,7 +337,7 @@
     const changeRow = (change, at) => {
       const edit = (next) => set(changes.map((old, other) => other === at ? { ...old, ...next } : old)), name = `feature ${change.feature}`;
       return h("div", { class: "change", role: "group", "aria-label": `Change of ${name}` },
-        h("span", { class: "who" }, h("a", { href: hashOf({ view: "features", feature: change.feature }) }, `Feature ${change.feature}`), h("span", { class: "soft" }, ` ${words(change.feature)}`)),
+        h("span", { class: "who" }, h("a", { href: hashOf({ view: "features", feature: change.feature }) }, `Feature ${change.feature}`), h("span", { class: "soft" }, " ", bdi(words(change.feature)))),
         h("label", {}, "Change", h("select", { "aria-label": `Change of ${name}`, onchange: (event) => {
           const kind = event.target.value, at = place.get(change.feature);
           edit(kind === "off" ? { mode: "scale", number: 0 } : kind === "scale" ? { mode: "scale", number: 2 } : { mode: "set", number: Number((at === undefined ? 1 : columns.largest[at]).toPrecision(3)) });
@@ -356,9 +387,9 @@
     const top = Math.max(...found.features.map((row) => row.activation), 1e-9), chosen = new Set(changes.map((change) => change.feature));
     const toggle = (id) => set(chosen.has(id) ? changes.filter((change) => change.feature !== id) : [...changes, { feature: id, mode: "scale", number: 0, token: null }]);
     return h("div", {}, h("h3", {}, "Features by token"), h("p", { class: "soft" }, "The strongest first. “±” switches a feature off in the comparison above, or takes the change back."),
-      found.tokens.map((row) => h("div", { class: "token-row" }, h("div", { class: "word", dir: "auto" }, row.text, h("span", { class: "soft" }, ` ${row.active}`)),
+      found.tokens.map((row) => h("div", { class: "token-row" }, h("div", { class: "word" }, bdi(row.text), h("span", { class: "soft" }, ` ${row.active}`)),
         h("ul", { class: "chips", "aria-label": `Features active at ${row.text}` }, row.features.map(({ id, activation }) => h("li", { heat: activation / top },
-          h("a", { href: hashOf({ view: "features", feature: id, in: "" }), title: `activation ${number(activation)}`, "aria-label": `Feature ${id}: ${words(id)}, activation ${number(activation)}` }, h("b", {}, String(id)), ` ${words(id)}`),
+          h("a", { href: hashOf({ view: "features", feature: id, in: "" }), title: `activation ${number(activation)}`, "aria-label": `Feature ${id}: ${words(id)}, activation ${number(activation)}` }, h("b", {}, String(id)), " ", bdi(words(id))),
           h("button", { type: "button", "aria-pressed": String(chosen.has(id)), "aria-label": `Switch feature ${id} off`, onclick: () => toggle(id) }, chosen.has(id) ? "✓" : "±")))))));
   }
 
@@ -440,8 +471,8 @@
     say(detail ? `Feature ${detail.id}, ${words(detail.id)}.` : document.getElementById("found").textContent);
   }
 
-  document.title = `Feature browser: ${about.run}`;
-  document.getElementById("run").textContent = `${about.run}: ${about.model}, ${about.site}, ${about.features.toLocaleString("en")} features (${about.kind}), ${about.sentences.toLocaleString("en")} sentences, ${about.tokens.toLocaleString("en")} tokens`;
+  document.title = plain(`Feature browser: ${about.run}`);
+  put(document.getElementById("run"), bdi(about.run), ": ", bdi(about.model), `, ${about.site}, ${about.features.toLocaleString("en")} features (${about.kind}), ${about.sentences.toLocaleString("en")} sentences, ${about.tokens.toLocaleString("en")} tokens`);
   document.getElementById("notes").textContent = `An activation is the length of what a feature adds to a token's state, as a ${about.units}.` +
     (about.kept < 0.9999 ? ` Only the strongest features of each token are kept, with ${percent(about.kept)} of the squared activation.` : "") +
     (offline ? ` This file holds the ${plural(columns.id.length, "strongest feature")} of ${about.features.toLocaleString("en")}.` : "");

@@ -5,13 +5,13 @@ when it is first asked for. Safety: the server listens on 127.0.0.1 alone. Page 
 only: without it another user of the machine could read the run. Data is asked for with the token in a header and
 never by a cookie, so that another site's page cannot ask in the reader's name: a browser does not send such a header to
 another site before it was allowed to, and nobody is. Names other than this machine's own are refused, because a
-foreign name that points to 127.0.0.1 would make a foreign page the same site.
+foreign name that points to 127.0.0.1 would make a foreign page the same site. A body is read after that, and a
+connection on which nothing comes is closed.
 """
 
 import asyncio
 import hmac
 import html
-import json
 import os
 import secrets
 import threading
@@ -24,8 +24,9 @@ from urllib.parse import urlencode
 
 from tornado.httpserver import HTTPServer
 from tornado.netutil import bind_sockets
-from tornado.web import Application, HTTPError, RequestHandler
+from tornado.web import Application, HTTPError, RequestHandler, stream_request_body
 
+from course_lib.interpret.browser import requests
 from course_lib.interpret.browser.index import (
     FeatureIndex,
     IndexDamaged,
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
 
 HOST = "127.0.0.1"
 _LARGEST_BODY = 1 << 20
+_PATIENCE = 60.0
+"""Seconds that a connection may take to send a request, and between two of them."""
 
 
 class _Answers:
@@ -61,44 +64,33 @@ class _Answers:
 
     def read(self, body: dict[str, Any]) -> Any:
         """Features by token of `text` in `language`."""
-        return self.browser.read(_text(body, "text"), body.get("language") or None).as_dict()
+        return self.browser.read(requests.text(body, "text"), requests.language(body, "language")).as_dict()
 
     def translate(self, body: dict[str, Any]) -> Any:
         """Translations of `text` from `source` to `target`, with `changes`."""
-        from course_lib.interpret.browser.features import read_change
-
-        changes = body.get("changes", [])
-        if not isinstance(changes, list):
-            raise ValueError(f"changes is {changes!r}; expected a list")
-        languages = (body.get(name) or None for name in ("source", "target"))
-        return self.browser.compare(
-            _text(body, "text"), *languages, [read_change(change) for change in changes]
-        )
+        languages = (requests.language(body, name) for name in ("source", "target"))
+        return self.browser.compare(requests.text(body, "text"), *languages, requests.changes(body))
 
     def effect(self, body: dict[str, Any]) -> Any:
         """The effect of `feature`, measured now."""
         from course_lib.interpret.browser.features import strongest_sentences
 
-        feature = body.get("feature")
-        if not isinstance(feature, int) or not 0 <= feature < self.index.n_features:
-            raise ValueError(
-                f"feature is {feature!r}; expected a number from 0 to {self.index.n_features - 1}"
-            )
+        feature = requests.integer(body, "feature")
+        if not 0 <= feature < self.index.n_features:
+            raise ValueError(f"feature is {feature}; expected a number from 0 to {self.index.n_features - 1}")
         sentences = strongest_sentences(self.index, [feature])
         if not sentences[0]:
             raise ValueError(f"feature {feature} is active nowhere; it has no effect to be measured")
         return self.browser.effects([feature], sentences).row(0)
 
 
-def _text(body: dict[str, Any], name: str) -> str:
-    if not isinstance(body.get(name), str):
-        raise ValueError(f"{name} is {body.get(name)!r}; expected a text")
-    return body[name]
-
-
+@stream_request_body
 class _Handler(RequestHandler):
+    """Looks at name and token before the body is read, and keeps no more of it than is allowed."""
+
     def initialize(self, answers: _Answers, token: str) -> None:
         self.answers, self.token = answers, token
+        self.body, self.body_size = bytearray(), 0
 
     def set_default_headers(self) -> None:
         self.set_header("Content-Security-Policy", f"{policy()}; {FRAMED_BY}")
@@ -114,12 +106,21 @@ class _Handler(RequestHandler):
         if not hmac.compare_digest(self.given_token().encode(), self.token.encode()):
             raise HTTPError(403, reason="the token is missing or wrong: use the address that was printed")
 
+    def data_received(self, chunk: bytes) -> None:
+        self.body_size += len(chunk)
+        if self.body_size <= _LARGEST_BODY:
+            self.body += chunk
+
+    def argument(self, name: str) -> str:
+        """A field of the address, with a sign in place of what is not UTF-8."""
+        return self.request.query_arguments.get(name, [b""])[-1].decode(errors="replace")
+
     def given_token(self) -> str:
         return self.request.headers.get("Authorization", "").removeprefix("token ")
 
     def answer(self, value: Any) -> None:
         self.set_header("Content-Type", "application/json; charset=utf-8")
-        self.finish(as_json(value))
+        self.finish(as_json(value).encode(errors="replace"))
 
     def write_error(self, status_code: int, **_: Any) -> None:
         self.answer({"error": self._reason})
@@ -131,7 +132,7 @@ class _Handler(RequestHandler):
 
 class _Page(_Handler):
     def given_token(self) -> str:
-        return self.get_query_argument("token", "")
+        return self.argument("token")
 
     def get(self) -> None:
         self.set_header("Content-Type", "text/html; charset=utf-8")
@@ -147,11 +148,7 @@ class _Missing(_Handler):
 class _Feature(_Handler):
     def get(self, number: str) -> None:
         try:
-            self.answer(
-                self.answers.index.feature(
-                    int(number), language=self.get_query_argument("language", "") or None
-                )
-            )
+            self.answer(self.answers.index.feature(int(number), language=self.argument("language") or None))
         except ValueError as error:
             self.set_status(400)
             self.answer({"error": str(error)})
@@ -160,10 +157,9 @@ class _Feature(_Handler):
 class _Model(_Handler):
     async def post(self, name: str) -> None:
         try:
-            body = json.loads(self.request.body)
-            if not isinstance(body, dict):
-                raise ValueError(f"the request holds {type(body).__name__}; expected an object")
-            work = partial(getattr(self.answers, name), body)
+            if self.body_size > _LARGEST_BODY:
+                raise HTTPError(413, reason=f"the request is too large: at most {_LARGEST_BODY} bytes")
+            work = partial(getattr(self.answers, name), requests.body(bytes(self.body)))
             self.answer(await asyncio.get_running_loop().run_in_executor(self.answers.thread, work))
         except (ValueError, IndexUnavailable) as error:
             self.set_status(400)
@@ -205,7 +201,13 @@ class Server:
         started = threading.Event()
 
         async def start() -> None:
-            self._server = HTTPServer(application, max_body_size=_LARGEST_BODY)
+            # Of a body that is somewhat larger than allowed the handlers say so; tornado only closes the connection.
+            self._server = HTTPServer(
+                application,
+                max_body_size=8 * _LARGEST_BODY,
+                idle_connection_timeout=_PATIENCE,
+                body_timeout=_PATIENCE,
+            )
             self._server.add_sockets(sockets)
             started.set()
 

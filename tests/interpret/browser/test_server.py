@@ -4,6 +4,7 @@ import gzip
 import http.client
 import json
 import re
+import socket
 
 import pytest
 from typer.testing import CliRunner
@@ -86,24 +87,95 @@ def test_the_model_answers(server, index):
     )
 
 
+def changed(**fields):
+    change = {"feature": 3, "mode": "scale", "number": 0, "token": None} | fields
+    return {"text": "the dog.", "source": "en_XX", "target": "fr_XX", "changes": [change]}
+
+
 @pytest.mark.parametrize(
     ("path", "body", "words"),
     [
         ("/api/feature/96", None, "feature is 96"),
         ("/api/feature/0?language=xx", None, "language is 'xx'"),
-        ("/api/read", b"{", "Expecting property name"),
+        ("/api/feature/0?language=%FF", None, "language is"),
+        ("/api/read", b"{", "the request is not JSON: Expecting property name"),
+        ("/api/read", b'{"text":"\xff"}', "the request is not UTF-8"),
+        ("/api/read", b"[" * 100_000 + b"]" * 100_000, "the request is nested too deeply"),
+        (
+            "/api/read",
+            b'{"text":' + b"[" * 900 + b"]" * 900 + b"}",
+            "text is [[[[[[[...]]]]]]]; expected a text",
+        ),
+        ("/api/read", b'{"text": "the \\ud800 dog."}', "text has half of a surrogate pair at character 4"),
+        ("/api/read", {"text": "the dog.", "language": "\ud800"}, "language has half of a surrogate pair"),
+        ("/api/read", {"text": "the dog.", "language": 0}, "language is 0; expected a text"),
+        ("/api/read", {"text": "  "}, "text: sentence 1"),
+        ("/api/translate", {"text": "the dog.", "target": ["en_XX"]}, "target is ['en_XX']"),
         ("/api/read", [], "the request holds list"),
         ("/api/read", {"text": 3}, "text is 3; expected a text"),
         ("/api/translate", {"text": "the dog.", "changes": "x"}, "changes is 'x'"),
-        ("/api/translate", {"text": "the dog.", "changes": ["x"]}, "change is 'x'"),
+        ("/api/translate", {"text": "the dog.", "changes": ["x"]}, "changes[0] is 'x'; expected an object"),
+        ("/api/translate", {"text": "the dog.", "changes": [{"feature": 3}]}, "changes[0]: number is None"),
+        ("/api/translate", changed(mode="off"), "changes[0]: mode is 'off'"),
+        ("/api/translate", changed(number=10**400), "changes[0]: the number for feature 3 is inf"),
+        ("/api/translate", changed(number=True), "changes[0]: number is True; expected a number"),
+        ("/api/translate", changed(number="1"), "changes[0]: number is '1'; expected a number"),
+        ("/api/translate", changed(number=1e308), "number is too large: 1e+308 for feature 3"),
+        ("/api/translate", changed(number=1e30, mode="set"), "number is too large: 1e+30 for feature 3"),
+        ("/api/translate", changed(feature=True), "changes[0]: feature is True; expected a whole number"),
+        ("/api/translate", changed(feature=3.0), "changes[0]: feature is 3.0"),
+        ("/api/translate", changed(feature=10**400), "changes[0]: feature is inf"),
+        ("/api/translate", changed(token=True), "changes[0]: token is True"),
         ("/api/effect", {"feature": 96}, "feature is 96"),
         ("/api/effect", {"feature": "0"}, "feature is '0'"),
+        ("/api/effect", {"feature": True}, "feature is True; expected a whole number"),
+        ("/api/effect", b'{"feature": ' + b"9" * 5000 + b"}", "feature is inf"),
     ],
 )
-def test_bad_requests_are_explained(server, path, body, words):
+def test_bad_requests_are_explained(server, path, body, words, caplog):
     status, text, _ = ask(server, path, body)
     assert status == 400
     assert words in json.loads(text)["error"]
+    assert len(text) < 1000
+    assert caplog.text == ""
+
+
+def test_a_large_request_is_explained(server):
+    body = {"text": "the dog." + " " * (1 << 20)}
+    status, text, _ = ask(server, "/api/read", body)
+    assert status == 413
+    assert json.loads(text)["error"] == "the request is too large: at most 1048576 bytes"
+
+
+def raw(server, sent):
+    """A connection on which the bytes were sent, and which goes on waiting."""
+    connection = socket.create_connection(("127.0.0.1", server.port), timeout=60)
+    connection.sendall(sent)
+    return connection
+
+
+@pytest.mark.parametrize("path", ["/api/read", "/api/feature/0", "/nothing", "/"])
+def test_no_body_is_waited_for_without_the_token(server, path):
+    head = f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 1000000\r\n\r\n"
+    with raw(server, head.encode()) as connection:
+        answer = b""
+        while part := connection.recv(65536):
+            answer += part
+    assert answer.startswith(b"HTTP/1.1 403 ")
+
+
+@pytest.mark.parametrize("sent", ["", "POST /api/read HTTP/1.1\r\n", "all but the body"])
+def test_a_connection_on_which_nothing_comes_is_closed(index, monkeypatch, sent):
+    monkeypatch.setattr("course_lib.interpret.browser.server._PATIENCE", 0.05)
+    started = Server(index, load=lambda: None)
+    try:
+        if sent == "all but the body":
+            sent = f"POST /api/read HTTP/1.1\r\nHost: localhost\r\nAuthorization: token {started.token}\r\n"
+            sent += "Content-Length: 9\r\n\r\n"
+        with raw(started, sent.encode()) as connection:
+            assert connection.recv(1) == b""  # and no error for too long a wait
+    finally:
+        started.close()
 
 
 def test_unknown_addresses(server):
