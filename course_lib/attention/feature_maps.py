@@ -8,6 +8,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from course_lib.checks import named
+
 FeatureMap = Callable[[Tensor], Tensor]
 
 
@@ -58,6 +60,7 @@ class Quadratic:
         return (self.scale * (q @ k.mT) + self.offset).square()
 
 
+@named
 def elu_features(x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
     """elu(x) + 1, which is x + 1 above 0 and e^x below: positive features, as many as x has entries.
 

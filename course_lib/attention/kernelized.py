@@ -34,6 +34,7 @@ from course_lib.attention.shapes import (
     zero_hidden,
 )
 from course_lib.attention.states import AttentionState
+from course_lib.checks import named
 
 Decay = float | int | Float[Tensor, "..."] | None
 PENDING = 64  # tokens that wait until they are added to the sums of a state
@@ -205,6 +206,7 @@ class LinearState(AttentionState):
         return (self.u, self.z)[index]
 
 
+@named
 def recurrent_step(
     state: LinearState | None,
     q: Float[Tensor, "... d"],
@@ -237,6 +239,7 @@ def recurrent_step(
     return out[..., 0, :], state
 
 
+@named
 def linear_attention(
     q: Float[Tensor, "... q_len d"],
     k: Float[Tensor, "... k_len d"],

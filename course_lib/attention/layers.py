@@ -22,6 +22,7 @@ from course_lib.attention.ridge import DeltaState, RidgeState, delta_rule, ridge
 from course_lib.attention.rotary import apply_rotary, rope_frequencies, rotary_table
 from course_lib.attention.scaled_dot_product import attention
 from course_lib.attention.states import AttentionState
+from course_lib.checks import check_fields, named
 
 KINDS = ("softmax", "linear", "decay", "ridge", "delta")
 ROOM = 256  # tokens for which a cache makes room at a time: copying it then costs little beside reading it each time
@@ -57,6 +58,7 @@ class DecoderConfig:
     rope_base: float | int | None = 10_000.0
 
     def __post_init__(self):
+        check_fields(self)
         for name in ("n_kv_heads", "head_dim", "d_mlp"):
             if getattr(self, name) is None:
                 default = {
@@ -338,6 +340,7 @@ class Decoder(nn.Module):
     as `yarn_frequencies` and the others return them; with YaRN's belongs `attention_factor`.
     """
 
+    @named
     def __init__(
         self,
         config: DecoderConfig,
@@ -355,6 +358,7 @@ class Decoder(nn.Module):
         self.norm = nn.RMSNorm(config.d_model, eps=1e-6)
         self.unembed = nn.Linear(config.d_model, config.vocab_size, bias=False)
 
+    @named
     def forward(
         self,
         tokens: Int[Tensor, "batch seq"],
@@ -396,6 +400,7 @@ class Decoder(nn.Module):
         return logits, DecoderState(attended, recent, start + tokens.shape[1])
 
     @torch.no_grad()
+    @named
     def generate(
         self,
         prompt: Int[Tensor, "batch seq"],

@@ -27,7 +27,7 @@ from course_lib.attention.shapes import (
     without_autocast,
 )
 from course_lib.attention.states import AttentionState
-from course_lib.checks import checked
+from course_lib.checks import checked, named
 
 
 def _width(sigma: float | int | None, head_dim: int) -> float:
@@ -58,6 +58,7 @@ def gaussian_kernel(
 # Frequencies and features
 
 
+@named
 def draw_frequencies(
     head_dim: int,
     n_frequencies: int,
@@ -192,6 +193,7 @@ class PositiveFeatures(RandomFeatures):
         return x.square().sum(-1, keepdim=True) / -2
 
 
+@named
 def trigonometric_features(
     head_dim: int, n_frequencies: int, *, sigma: float | int | None = None, **options
 ) -> TrigonometricFeatures:
@@ -199,6 +201,7 @@ def trigonometric_features(
     return TrigonometricFeatures(draw_frequencies(head_dim, n_frequencies, **options), sigma)
 
 
+@named
 def positive_features(
     head_dim: int, n_frequencies: int, *, sigma: float | int | None = None, **options
 ) -> PositiveFeatures:
@@ -223,6 +226,7 @@ class RandomFeatureState(AttentionState):
     seen: Tensor
 
 
+@named
 def random_feature_attention(
     q: Float[Tensor, "... queries d"],
     k: Float[Tensor, "... keys d"],

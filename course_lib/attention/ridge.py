@@ -29,7 +29,7 @@ from course_lib.attention.shapes import (
     without_autocast,
 )
 from course_lib.attention.states import AttentionState
-from course_lib.checks import checked
+from course_lib.checks import checked, named
 
 Method = Literal["chunk", "sherman_morrison", "cholesky", "solve"]
 
@@ -259,6 +259,7 @@ class RidgeState(AttentionState):
 # Attention
 
 
+@named
 def ridge_attention(
     q: Float[Tensor, "... queries d"],
     k: Float[Tensor, "... keys d"],
@@ -528,6 +529,7 @@ def delta_rule_loop(
     return torch.cat(outputs, dim=-2)
 
 
+@named
 def delta_rule(
     q: Float[Tensor, "... queries d"],
     k: Float[Tensor, "... keys d"],

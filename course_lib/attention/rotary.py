@@ -22,6 +22,8 @@ import torch
 from jaxtyping import Complex, Float, Float64, Shaped
 from torch import Tensor
 
+from course_lib.checks import checked, named
+
 LAYOUTS = ("interleaved", "half")
 
 
@@ -62,6 +64,7 @@ def _check_turns(fast: float | int, slow: float | int) -> None:
 # Frequencies
 
 
+@named
 def rope_frequencies(
     rotary_dim: int, *, base: float | int = 10_000.0, device: torch.device | str | None = None
 ) -> Float64[Tensor, " pairs"]:
@@ -81,6 +84,8 @@ def rope_frequencies(
     return float(base) ** -exponents
 
 
+@named
+@checked
 def interpolated_frequencies(
     frequencies: Float[Tensor, " pairs"], *, scale: float | int
 ) -> Float[Tensor, " pairs"]:
@@ -109,6 +114,7 @@ def ntk_aware_base(base: float | int, *, scale: float | int, rotary_dim: int) ->
     return float(base * scale ** (rotary_dim / (rotary_dim - 2)))
 
 
+@named
 def ntk_frequencies(
     rotary_dim: int,
     *,
@@ -134,6 +140,7 @@ def turns_in(frequencies: Float[Tensor, " pairs"], length: float | int) -> Float
     return length * frequencies / (2 * math.pi)
 
 
+@named
 def yarn_frequencies(
     rotary_dim: int,
     *,
@@ -181,6 +188,7 @@ def yarn_frequencies(
     return torch.lerp(frequencies, frequencies / scale, ramp)
 
 
+@named
 def yarn_attention_factor(
     scale: float | int, *, mscale: float | int = 1, mscale_all_dim: float | int = 0
 ) -> float:
@@ -203,6 +211,8 @@ def yarn_attention_factor(
     return (0.1 * mscale * math.log(scale) + 1) / (0.1 * mscale_all_dim * math.log(scale) + 1)
 
 
+@named
+@checked
 def llama3_frequencies(
     frequencies: Float[Tensor, " pairs"],
     *,
@@ -243,6 +253,7 @@ def mean_score(
 # Turning
 
 
+@named
 def rotary_table(
     positions: Shaped[Tensor, "*batch seq"],
     frequencies: Float[Tensor, " pairs"],
@@ -271,6 +282,8 @@ def rotary_table(
         raise ValueError(
             "positions must have shape (seq,) or (batch, seq), got a scalar: use torch.arange(t, t + 1)"
         )
+    if frequencies.ndim != 1:
+        raise ValueError(f"frequencies must have shape (pairs,), got {tuple(frequencies.shape)}")
     if not dtype.is_complex:
         raise ValueError(f"dtype must be complex (torch.complex64 or torch.complex128), got {dtype}")
     if not 0 < attention_factor < math.inf:
@@ -292,19 +305,20 @@ def _fit(x: Tensor, table: Tensor, layout: str) -> Tensor:
         raise ValueError(f"x and table must be on one device, got {x.device} and {table.device}")
     if 2 * table.shape[-1] > x.shape[-1]:
         raise ValueError(
-            f"table turns {2 * table.shape[-1]} entries of a head, and head_dim is {x.shape[-1]}"
+            f"x does not fit: table turns {2 * table.shape[-1]} entries of a head, and head_dim is {x.shape[-1]}"
         )
     if table.shape[-2] != x.shape[-2]:
         raise ValueError(
-            f"one position an entry of the sequence is needed: x has {x.shape[-2]}, positions {table.shape[-2]}"
+            f"one position an entry of the sequence is needed: x has {x.shape[-2]}, "
+            f"positions {table.shape[-2]} (the rows of table)"
         )
     if table.ndim == 2:
         return table
     batch, own = x.shape[:-3], table.shape[:-2]
     if len(own) > len(batch) or any(n not in (1, m) for n, m in zip(own[::-1], batch[::-1], strict=False)):
         raise ValueError(
-            f"positions of shape {(*own, table.shape[-2])} need x of shape (..., n_heads, seq, head_dim) with leading "
-            f"dimensions {tuple(own)}, got {tuple(x.shape)}"
+            f"positions of shape {(*own, table.shape[-2])}, those of table, need x of shape (..., n_heads, seq, head_dim) "
+            f"with leading dimensions {tuple(own)}, got {tuple(x.shape)}"
         )
     return table.unsqueeze(-3)
 
@@ -317,6 +331,7 @@ def _as_complex(x: Tensor) -> Tensor:
     )
 
 
+@named
 def apply_rotary(
     x: Float[Tensor, "... seq head_dim"],
     table: Shaped[Tensor, "... positions pairs"],
@@ -377,6 +392,7 @@ def _turn(x: Tensor, table: Tensor, layout: str) -> Tensor:
     return (wide * cos).addcmul_(swapped, sin).to(x.dtype)
 
 
+@named
 def rope(
     x: Float[Tensor, "... seq head_dim"],
     positions: Shaped[Tensor, "... positions"],
@@ -442,6 +458,7 @@ def layout_order(
     return order
 
 
+@named
 def convert_layout(
     weight: Shaped[Tensor, "rows *columns"],
     *,

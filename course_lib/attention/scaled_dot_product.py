@@ -30,6 +30,7 @@ from course_lib.attention.shapes import (
     normalize_inputs,
     zero_hidden,
 )
+from course_lib.checks import named
 
 Scale = float | int | Float[Tensor, "..."] | None
 
@@ -185,6 +186,7 @@ def _is_token_of_grouped_heads(q: Tensor, k: Tensor, v: Tensor, scale: Scale) ->
     return 0 < heads == v.shape[-3] < q.shape[-3] and q.shape[-3] % heads == 0
 
 
+@named
 def attention(
     q: Float[Tensor, "... q_len head_dim"],
     k: Float[Tensor, "... k_len head_dim"],
@@ -238,6 +240,7 @@ def attention(
     return output if len(lead) == 2 else output.reshape(lead + output.shape[-2:])
 
 
+@named
 def qk_norm_attention(
     q: Float[Tensor, "... q_len head_dim"],
     k: Float[Tensor, "... k_len head_dim"],

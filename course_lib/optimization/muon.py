@@ -25,6 +25,7 @@ from torch import Tensor, nn
 from torch.optim.adamw import adamw
 
 from course_lib import torch_private
+from course_lib.checks import named
 from course_lib.optimization.newton_schulz import Quintic, orthogonalize
 
 # On a CPU one product of a batch is faster than many products for matrices this small, and in bfloat16 only.
@@ -53,6 +54,7 @@ def shape_factor(shape: Sequence[int], adjust_lr_fn: str | None = None) -> float
     )
 
 
+@named
 def muon_groups(
     model: nn.Module,
     *,
@@ -108,6 +110,7 @@ class Muon(torch.optim.Optimizer):
         RuntimeError: a gradient is sparse.
     """
 
+    @named
     def __init__(
         self,
         params: Iterable[Tensor] | Iterable[dict[str, Any]] | Iterable[tuple[str, Tensor]],

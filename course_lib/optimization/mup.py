@@ -37,6 +37,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from course_lib.checks import named
+
 NORMS = (nn.LayerNorm, nn.RMSNorm)
 LAYERS = (nn.Linear, nn.Embedding, *NORMS)
 
@@ -183,6 +185,7 @@ def roles(model: nn.Module, base_model: nn.Module | None = None) -> dict[str, st
 
 
 @torch.no_grad()
+@named
 def parametrize(model: nn.Module, base_model: nn.Module, *, initial_std: str = "fan_in") -> nn.Module:
     """Rescale the initial parameters of `model` in place as muP asks, and return it (05.6).
 
@@ -233,7 +236,7 @@ def step_kind(optimizer: type[torch.optim.Optimizer] | str) -> str:
         if name in RATES or name in STEPS:
             return STEPS.get(name, name)
     raise ValueError(
-        f"no muP rule is known for {names[0]}. If its steps scale like those of SGD, Adam or Muon, say so: pass "
+        f"optimizer: no muP rule is known for {names[0]}. If its steps scale like those of SGD, Adam or Muon, say so: pass "
         '"sgd", "adam" or "muon" instead of the class'
     )
 
@@ -243,6 +246,7 @@ def _decays_apart(optimizer: type[torch.optim.Optimizer]) -> bool:
     return any(cls.__name__ == "AdamW" for cls in optimizer.__mro__)
 
 
+@named
 def param_groups(
     model: nn.Module,
     optimizer: type[torch.optim.Optimizer] | str,

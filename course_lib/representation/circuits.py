@@ -14,6 +14,8 @@ import torch
 from jaxtyping import Bool, Complex, Float
 from torch import Tensor
 
+from course_lib.checks import named
+
 Mode = Literal["Q", "K", "V"]
 Kind = Literal["encoder", "decoder", "cross"]
 MODES: tuple[Mode, ...] = ("Q", "K", "V")
@@ -256,6 +258,7 @@ def _can_read(heads: Heads, mode: Mode, writer: int, reader: int) -> bool:
     return from_encoder == (heads.kind[reader] == "encoder") and place(writer) < place(reader)
 
 
+@named
 def composition_scores(heads: Heads) -> Float[Tensor, "modes writers readers"]:
     """Q-, K- and V-composition of all pairs (21.8), `composition` with no d_model x d_model matrix (21.9).
 

@@ -15,6 +15,7 @@ import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor
 
+from course_lib.checks import named
 from course_lib.representation.pca import RunningMoments, check_table, gram
 
 LEAST_CORRELATION = 1e-7
@@ -39,11 +40,15 @@ def concept_columns(
     """
     if z.ndim not in (1, 2):
         raise ValueError(f"z must have shape (rows,) or (rows, concepts), got {tuple(z.shape)}")
+    if z.ndim == 2 and not len(z):
+        return z.double()
     labels = z.ndim == 1 and not z.is_floating_point() and z.dtype != torch.bool
     if not labels:
         if n_classes is not None:
             raise ValueError(f"n_classes is for whole labels (rows,), got z {tuple(z.shape)} of {z.dtype}")
         return z.double().reshape(len(z), -1)
+    if not len(z) and n_classes is None:
+        raise ValueError("z has no labels; expected at least one, or n_classes")
     top = int(z.max()) + 1 if len(z) else 0
     if n_classes is None:
         n_classes = top
@@ -244,6 +249,7 @@ def _oblique(mean: Tensor, spread: Tensor, factor: Tensor, vectors: Tensor) -> E
     return Eraser(mean, write, read)
 
 
+@named
 def fit_eraser(
     x: Float[Tensor, "rows d_model"],
     z: Shaped[Tensor, " as_many"] | Shaped[Tensor, "as_many concepts"],

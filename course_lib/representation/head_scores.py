@@ -21,6 +21,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from course_lib.checks import named
 from course_lib.representation.circuits import Heads, Kind
 
 _SEPARATE = ("q_proj", "k_proj", "v_proj")
@@ -85,6 +86,7 @@ def _kind(name: str) -> Kind:
     return "encoder" if "encoder" in parts else "decoder"
 
 
+@named
 def read_heads(model: nn.Module) -> Heads:
     """The heads of a model, in the order of its modules: weights in row convention, views or copies without gradients.
 

@@ -21,6 +21,8 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
+from course_lib.checks import named
+
 SCALINGS = ("alpha/r", "alpha/sqrt(r)")
 INITS = ("zero_b", "gradient_svd", "pissa")
 ALL_LINEAR = "all-linear"
@@ -364,6 +366,8 @@ def find_linears(model: nn.Module, targets: Sequence[str] | str) -> dict[str, nn
     shared = _shared_weights(model)
     if targets == ALL_LINEAR:  # what shares a weight, mostly the output layer, is left out
         return {name: m for name, m in every.items() if m.weight not in shared}
+    if not targets:
+        raise ValueError("targets is empty; expected names of linear layers, or 'all-linear'")
     found: dict[str, nn.Linear] = {}
     for target in targets:
         named = {n: m for n, m in model.named_modules() if n == target or n.endswith(f".{target}")}
@@ -412,6 +416,7 @@ def adapters(model: nn.Module) -> dict[str, LoRALinear]:
     return {name: module for name, module in model.named_modules() if isinstance(module, LoRALinear)}
 
 
+@named
 def inject(
     model: nn.Module,
     *,
@@ -489,18 +494,21 @@ def weight_gradients(
     return dict(zip(linears, torch.autograd.grad(loss, [m.weight for m in linears.values()]), strict=True))
 
 
+@named
 def merge(model: nn.Module) -> None:
     """Put every adapter into its base weight: the model then runs at the speed of the base, and cannot be trained."""
     for layer in adapters(model).values():
         layer.merge()
 
 
+@named
 def unmerge(model: nn.Module) -> None:
     """Take every adapter out again: each base weight is bit by bit what it was before `merge`."""
     for layer in adapters(model).values():
         layer.unmerge()
 
 
+@named
 def unload(model: nn.Module) -> None:
     """Put plain nn.Linear layers back, with the weights that they hold: adapted after `merge`, else the base's.
 

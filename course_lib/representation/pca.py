@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from course_lib.checks import checked
+from course_lib.checks import check_source, checked, named
 
 CHUNK_ROWS = 4096
 _BLOCK = 512  # columns of the Gram matrix that are computed together
@@ -177,6 +177,7 @@ class RunningMoments:
         return PCA(self._mean, _with_signs(components), variances, scatter.trace() / self.n_rows, self.n_rows)
 
 
+@named
 def pca(rows: Rows, k: int, *, chunk_rows: int = CHUNK_ROWS) -> PCA:
     """The k leading principal components, exact, in one pass and constant memory (18.2).
 
@@ -187,6 +188,7 @@ def pca(rows: Rows, k: int, *, chunk_rows: int = CHUNK_ROWS) -> PCA:
         ValueError: there are no rows, they are no table of finite floating-point numbers, or `k` is not from 1 to
             d_model, or `chunk_rows` is not at least 1.
     """
+    check_source("rows", rows)
     _check_count("chunk_rows", chunk_rows, 2**31, "a chunk must hold a row")
     if len(rows) == 0:
         raise ValueError("rows must hold at least one row, got none")

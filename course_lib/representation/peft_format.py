@@ -15,6 +15,7 @@ from safetensors.torch import load_file
 from safetensors.torch import save as to_bytes
 from torch import Tensor, nn
 
+from course_lib.checks import named
 from course_lib.files import new_directory
 from course_lib.representation.lora import ALL_LINEAR, LoRALinear, adapt, adapters, find_linears
 
@@ -35,6 +36,7 @@ _NEUTRAL: dict[str, tuple[Any, ...]] = {
 _CHANGES_BASE = ("pissa", "olora", "loftq", "corda", "lora_ga")
 
 
+@named
 def save(model: nn.Module, directory: Path | str, *, base_model: str | None = None) -> None:
     """Write the adapters of a model to a new directory, whole or not at all; merged or not, the file is the same.
 
@@ -101,6 +103,7 @@ def _targets(model: nn.Module, names: list[str]) -> list[str] | str:
     return names
 
 
+@named
 def load(model: nn.Module, directory: Path | str) -> dict[str, LoRALinear]:
     """Inject the adapters of a directory into a model that holds the base weights, in place; return them by name.
 

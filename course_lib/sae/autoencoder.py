@@ -17,6 +17,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from course_lib.checks import named
 from course_lib.sae import memory
 from course_lib.sae.batches import RowSource, mean_and_scale
 
@@ -71,6 +72,7 @@ class Autoencoder(nn.Module, ABC):
         self.set_normalisation(*mean_and_scale(activations))
 
     @torch.no_grad()
+    @named
     def set_normalisation(self, mean: Float[Tensor, " d_model"], scale: Float[Tensor, ""]) -> None:
         """Store the mean of the states and the root of their mean squared distance from it.
 
@@ -83,15 +85,17 @@ class Autoencoder(nn.Module, ABC):
         self.input_mean.copy_(mean)
         self.input_scale.copy_(scale)
 
+    @named
     def normalise(self, x: Float[Tensor, "*rows d_model"]) -> Float[Tensor, "*rows d_model"]:
         """(x - input_mean) / input_scale. Raises ValueError for states of another width."""
         self._check_states(x)
         return (x - self.input_mean).div_(self.input_scale)
 
-    def _check_states(self, x: Tensor) -> None:
-        if x.shape[-1] != len(self.input_mean):
+    def _check_states(self, x: Tensor, *, name: str = "x") -> None:
+        if not x.ndim or x.shape[-1] != len(self.input_mean):
             raise ValueError(
-                f"states have width {x.shape[-1]}; this autoencoder reads {len(self.input_mean)}"
+                f"{name} has shape {tuple(x.shape)}: states have width {x.shape[-1] if x.ndim else 0}; "
+                f"this autoencoder reads {len(self.input_mean)}"
             )
 
     def _normalised(self, batch: Float[Tensor, "batch d_model"]) -> Float[Tensor, "batch d_model"]:
@@ -104,18 +108,24 @@ class Autoencoder(nn.Module, ABC):
         x = memory.empty(*batch.shape, like=batch, dtype=dtype)
         return torch.sub(batch, self.input_mean, out=x).div_(self.input_scale)
 
+    @named
     def encode(self, x: Float[Tensor, "batch d_model"]) -> Float[Tensor, "batch code"]:
         """Code of raw hidden states."""
         return self._encode(self.normalise(x))
 
+    @named
     def decode(self, code: Float[Tensor, "batch code"]) -> Float[Tensor, "batch d_model"]:
         """Raw hidden states that a code stands for."""
+        if not code.ndim or code.shape[-1] != self.code_width:
+            raise ValueError(f"code has shape {tuple(code.shape)}; expected (batch, {self.code_width})")
         return self._decode(code) * self.input_scale + self.input_mean
 
+    @named
     def forward(self, x: Float[Tensor, "batch d_model"]) -> Float[Tensor, "batch d_model"]:
         """Reconstruction of raw hidden states."""
         return self.decode(self.encode(x))
 
+    @named
     def loss(
         self,
         batch: Float[Tensor, "batch d_model"],
@@ -129,6 +139,7 @@ class Autoencoder(nn.Module, ABC):
         raises it from 0 to 1 at the start). Raises ValueError for a batch without a row.
         """
         check_rows(batch)
+        self._check_states(batch, name="batch")
         return self._parts(self.normalise(batch), labels=labels, sparsity_scale=sparsity_scale)
 
     def training_loss(
@@ -164,6 +175,8 @@ class Autoencoder(nn.Module, ABC):
 
 def check_rows(batch: Tensor) -> None:
     """Raise ValueError for a batch without a row, whose means would be NaN."""
+    if batch.ndim < 2:
+        raise ValueError(f"batch has shape {tuple(batch.shape)}; expected rows of states")
     if not len(batch):
         raise ValueError("batch has no rows; expected at least 1")
 

@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from course_lib.checks import named
 from course_lib.sae import kernels, losses
 from course_lib.sae.autoencoder import Autoencoder, Labels, check_width, linear
 
@@ -33,6 +34,7 @@ class StackedAutoencoder(Autoencoder):
 
     kind = "stacked"
 
+    @named
     def __init__(
         self,
         d_model: int,

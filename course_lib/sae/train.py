@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from tqdm.auto import tqdm
 
 from course_lib import devices, parallel
+from course_lib.checks import check_fields, check_source, named
 from course_lib.files import replacing
 from course_lib.sae import checkpoints
 from course_lib.sae.autoencoder import Autoencoder
@@ -64,6 +65,7 @@ class TrainConfig:
     buffer_rows: int = 65_536
 
     def __post_init__(self) -> None:
+        check_fields(self)
         for name in ("steps", "batch_size", "record_every", "buffer_rows"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}; expected at least 1")
@@ -144,6 +146,7 @@ def check_activations(activations: Tensor, *, name: str = "activations") -> None
     check_finite(activations, first_row=0, n_rows=len(activations), name=name)
 
 
+@named
 def train(
     autoencoder: Autoencoder,
     activations: RowSource,
@@ -455,6 +458,7 @@ def _check_inputs(
     labels: Tensor | None,
     checkpoint_every: int,
 ) -> None:
+    check_source("activations", activations)
     if isinstance(activations, Tensor):
         check_activations(activations)
     elif len(activations) < 2:

@@ -393,8 +393,8 @@ def test_wrong_states_and_decays_are_named():
     other = partial(linear_attention, q, k, v, feature_map=Quadratic(scale=2), initial_state=state)
     for call, message in (
         (other, "was made with Quadratic"),
-        (lambda: linear(initial_state=memory), "must be a LinearState, .* got RidgeState"),
-        (lambda: ridge(initial_state=state), "must be a RidgeState, got LinearState"),
+        (lambda: linear(initial_state=memory), "must be a LinearState.* got RidgeState"),
+        (lambda: ridge(initial_state=state), "must be a RidgeState.* got LinearState"),
         (lambda: partial(ridge, initial_state=memory)(penalty=0.5), "made with penalty 0.3, got 0.5"),
         (lambda: ridge(return_state=True, method="solve"), "a state needs method 'chunk', got 'solve'"),
         (lambda: ridge(decay=0.5, causal=False), "decay needs causal=True and method"),

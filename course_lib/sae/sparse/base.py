@@ -8,6 +8,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from course_lib import parallel
+from course_lib.checks import named
 from course_lib.sae import kernels, losses
 from course_lib.sae.autoencoder import Autoencoder, Labels, check_rows, check_width
 
@@ -21,6 +22,7 @@ class SparseAutoencoder(Autoencoder):
 
     revived_size: ClassVar[float] = 0.2
 
+    @named
     def __init__(
         self, d_model: int, n_features: int | None = None, *, generator: torch.Generator | None = None
     ) -> None:

@@ -5,6 +5,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from course_lib import parallel
+from course_lib.checks import named
 from course_lib.sae import kernels
 from course_lib.sae.sparse.topk import TopKSparseAutoencoder
 
@@ -25,6 +26,7 @@ class BatchTopKSparseAutoencoder(TopKSparseAutoencoder):
     kind = "batch_topk"
     threshold_rate = 0.01
 
+    @named
     def __init__(
         self,
         d_model: int,

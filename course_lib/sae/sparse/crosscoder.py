@@ -7,6 +7,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from course_lib.checks import named
 from course_lib.sae import kernels, losses, screening
 from course_lib.sae.autoencoder import check_width
 from course_lib.sae.batches import RowSource, mean_and_scale
@@ -38,6 +39,7 @@ class CrosscoderSparseAutoencoder(SparseAutoencoder):
 
     kind = "crosscoder"
 
+    @named
     def __init__(
         self,
         d_model: int,

@@ -6,6 +6,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from course_lib.checks import named
 from course_lib.sae import kernels, losses
 from course_lib.sae.sparse.base import SparseAutoencoder
 
@@ -31,6 +32,7 @@ class GatedSparseAutoencoder(SparseAutoencoder):
 
     kind = "gated"
 
+    @named
     def __init__(
         self,
         d_model: int,

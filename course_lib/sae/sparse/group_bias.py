@@ -8,6 +8,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from course_lib import parallel
+from course_lib.checks import named
 from course_lib.sae import kernels
 from course_lib.sae.sparse.base import SparseAutoencoder, remove_radial_
 
@@ -37,6 +38,7 @@ class GroupBiasAdaptedAutoencoder(SparseAutoencoder):
     kind = "gba"
     main_part = ("reconstruction", 0.5)
 
+    @named
     def __init__(
         self,
         d_model: int,

@@ -7,6 +7,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from course_lib.checks import named
 from course_lib.sae import losses
 from course_lib.sae.sparse.base import SparseAutoencoder
 
@@ -29,6 +30,7 @@ class JumpReluSparseAutoencoder(SparseAutoencoder):
 
     kind = "jump_relu"
 
+    @named
     def __init__(
         self,
         d_model: int,

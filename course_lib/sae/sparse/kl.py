@@ -7,6 +7,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from course_lib.checks import named
 from course_lib.sae import losses
 from course_lib.sae.sparse.base import SparseAutoencoder
 
@@ -24,6 +25,7 @@ class KLSparseAutoencoder(SparseAutoencoder):
 
     kind = "kl"
 
+    @named
     def __init__(
         self,
         d_model: int,

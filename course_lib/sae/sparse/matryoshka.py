@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from course_lib.checks import named
 from course_lib.sae import kernels, losses
 from course_lib.sae.sparse.batch_topk import BatchTopKSparseAutoencoder
 from course_lib.sae.sparse.topk import TopKSparseAutoencoder
@@ -36,6 +37,7 @@ class MatryoshkaTopKSparseAutoencoder(TopKSparseAutoencoder):
     kind = "matryoshka_topk"
     main_part = ("nested", 1.0)
 
+    @named
     def __init__(
         self,
         d_model: int,

@@ -6,6 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from course_lib.checks import named
 from course_lib.sae import kernels, losses
 from course_lib.sae.sparse.base import SparseAutoencoder
 
@@ -23,6 +24,7 @@ class ReluSparseAutoencoder(SparseAutoencoder):
 
     kind = "relu"
 
+    @named
     def __init__(
         self,
         d_model: int,

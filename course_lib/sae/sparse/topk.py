@@ -7,6 +7,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from course_lib import parallel
+from course_lib.checks import named
 from course_lib.sae import kernels, losses, screening
 from course_lib.sae.sparse.base import SparseAutoencoder
 
@@ -32,6 +33,7 @@ class TopKSparseAutoencoder(SparseAutoencoder):
     kind = "topk"
     revived_size = 1.0  # a smaller one would not be among the k largest
 
+    @named
     def __init__(
         self,
         d_model: int,
