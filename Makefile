@@ -23,7 +23,7 @@ UNIT = tests --ignore=tests/browser --ignore=tests/editions/site/pages --ignore=
 NOTEBOOKS = notebooks
 BROWSER = tests/browser
 
-.PHONY: help lab test quick store figures pictures bench mutants doctor site site-test teacher teacher-test grading-test wheel-test lint unit notebooks browser $(BENCH_PARTS)
+.PHONY: help lab test quick store figures pictures bench mutants faults doctor site site-test teacher teacher-test grading-test wheel-test lint unit notebooks browser $(BENCH_PARTS)
 
 help:
 	@echo "make lab      set up and open the course in JupyterLab (LAB_ARGS=... passes arguments on; PEERS=1: also what"
@@ -37,6 +37,7 @@ help:
 	@echo "make teacher  build plans, solutions, banks and slides in build/teacher/ (TEACHER_ARGS=\"15 16\": some lessons)"
 	@echo "make bench    run the benchmarks (make bench explorer: one part)"
 	@echo "make mutants  plant slips in copies of the library and in the lessons' experiments, and show which are noticed"
+	@echo "make faults   damage files that are read back, and show what is noticed; writes the table of docs/pipeline.md"
 	@echo "make doctor   say what is wrong with this environment and how to fix it"
 
 # What is installed, and whether anything has to be, setup_course.py knows.
@@ -112,6 +113,9 @@ grading-test: .venv/grading/.ready
 # Builds the wheel, installs it and nothing else of this project outside the checkout, and uses it there.
 wheel-test: $(READY)
 	$(BIN)/python -m tests.wheel
+
+faults: $(READY)
+	$(BIN)/python -m tests.faults --page
 
 doctor:
 	$(SET_UP) --only lab
