@@ -1,4 +1,6 @@
-"""Bytes that are read back, damaged one place at a time: `make faults` runs some thousands and writes the table of docs/pipeline.md.
+"""Bytes that are read back, damaged one place at a time: `make faults` runs some thousands of such faults.
+
+Its table stands in docs/pipeline.md.
 
 Files are written by the library itself, damaged (a bit flipped, the end cut off, a block of zeros, a block of other
 bytes, emptied, removed), read again through the function that commands use, and restored. What is read is compared with

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import torch
 from huggingface_hub import HfApi, constants
@@ -145,6 +146,7 @@ def _read(source: str, *, label: str, dtype: torch.dtype, download: bool = False
                 f"model {label!r} is a {config.get('model_type')!r} model; expected {', '.join(accepted[:-1])} or "
                 f"{accepted[-1]}, for instance {COURSE_MBART!r} or 'facebook/mbart-large-50'"
             )
+        _refuse_hub_kernels(config, label)
         model, report = AutoModelForSeq2SeqLM.from_pretrained(
             source, dtype=dtype, output_loading_info=True, **local
         )
@@ -171,6 +173,20 @@ def _read(source: str, *, label: str, dtype: torch.dtype, download: bool = False
             f"{n_ids}; pass a directory whose model and tokenizer belong together"
         )
     return model, tokenizer
+
+
+def _refuse_hub_kernels(config: dict[str, Any], label: str) -> None:
+    """Raise ModelUnavailable where a configuration names code of the hub (owner/name) for its attention."""
+    for key, value in config.items():
+        if key.lstrip("_").startswith("attn_implementation"):
+            given = value.values() if isinstance(value, dict) else [value]
+            if any(one is not None and str(one).count("/") for one in given):
+                raise ModelUnavailable(
+                    f"model {label!r} asks in its config.json for {key} {value!r}, which transformers would download and "
+                    "run; expected 'eager' or 'sdpa'"
+                )
+        elif isinstance(value, dict):
+            _refuse_hub_kernels(value, label)
 
 
 @contextmanager

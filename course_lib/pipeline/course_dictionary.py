@@ -14,7 +14,7 @@ import torch
 
 import course_lib
 from course_lib import sae
-from course_lib.files import new_directory
+from course_lib.files import new_directory, write_sums
 from course_lib.interpret import concepts
 from course_lib.interpret.concepts import LabelledRows, f1_scores
 from course_lib.interpret.detectors import best_detectors
@@ -141,4 +141,5 @@ def make(
         (partial / "origin.json").write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
         rows = ",\n".join(json.dumps(asdict(one)) for one in named)
         (partial / "detectors.json").write_text(f"[\n{rows}\n]\n", encoding="utf-8")
+        write_sums(partial)
     return about

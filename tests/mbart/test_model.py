@@ -13,6 +13,7 @@ from safetensors.torch import load_file, save_file
 
 from course_lib.files import SUMS
 from course_lib.mbart.model import COURSE_MBART, COURSE_MBART_DIR, SHIPPED, ModelUnavailable, load
+from course_lib.sae.course_dictionary import course_dictionary
 
 
 @pytest.fixture(autouse=True)
@@ -107,6 +108,36 @@ def test_a_file_of_the_shipped_model_that_was_changed_is_named(shipped, tmp_path
             load(name)
     else:
         load(name)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"attn_implementation": "kernels-community/flash-attn"},
+        {"_attn_implementation": "somebody/kernel"},
+        {"attn_implementation": {"encoder": "eager", "decoder": "somebody/kernel@main"}},
+        {"decoder": {"_attn_implementation_internal": "somebody/kernel"}},
+    ],
+)
+def test_a_configuration_cannot_ask_for_code_of_the_hub(copy, asked, no_network):
+    settings = json.loads((copy / "config.json").read_text())
+    (copy / "config.json").write_text(json.dumps(settings | asked))
+    with pytest.raises(ModelUnavailable, match="which transformers would download and run"):
+        load(str(copy))
+    assert no_network == []
+    (copy / "config.json").write_text(json.dumps(settings | {"attn_implementation": "eager"}))
+    load(str(copy))
+    assert no_network == []
+
+
+def test_what_is_shipped_is_read_without_any_connection(no_network, monkeypatch):
+    monkeypatch.setattr(socket.socket, "connect", lambda self, address: no_network.append(address))
+    load(COURSE_MBART)
+    course_dictionary()
+    assert no_network == []
+    with pytest.raises(ModelUnavailable):
+        load("facebook/no-such-mbart-in-any-cache")
+    assert no_network  # a hub name alone asks
 
 
 def test_a_directory_without_a_tokenizer(copy):

@@ -1,6 +1,8 @@
 """The shipped dictionary: what its files say, and that they belong to the model that is shipped beside it."""
 
 import json
+import shutil
+import sys
 
 import pytest
 import torch
@@ -63,3 +65,24 @@ def test_a_small_one_is_made_and_read_back(tmp_path):
     assert [one.feature for one in named_detectors(made, *rows)] == [one["feature"] for one in named]
     with pytest.raises(FileExistsError):
         make(tmp_path / "made", sentences=1500, held_out=120, config=quick, progress=False)
+
+
+def test_a_changed_file_is_refused_by_name(tmp_path, monkeypatch):
+    dictionary_module = sys.modules[course_dictionary.__module__]
+    copied = tmp_path / "dictionary"
+    shutil.copytree(dictionary_module.DIRECTORY, copied)
+    monkeypatch.setattr(dictionary_module, "DIRECTORY", copied)
+    for name in ("detectors.json", "origin.json", "model.safetensors", "config.json"):
+        data = (copied / name).read_bytes()
+        (copied / name).write_bytes(data[:100] + bytes([data[100] ^ 1]) + data[101:])
+        for read in (
+            dictionary_module.course_dictionary,
+            dictionary_module.origin,
+            dictionary_module.detectors,
+        ):
+            with pytest.raises(ValueError, match=name):
+                read()
+        (copied / name).write_bytes(data)
+    (copied / "origin.json").unlink()
+    with pytest.raises(FileNotFoundError, match="origin"):
+        dictionary_module.origin()
