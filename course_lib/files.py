@@ -164,12 +164,18 @@ def check_sums(directory: Path) -> None:
     rows = (directory / SUMS).read_bytes().decode(errors="replace").splitlines()
     if not rows:
         raise ValueError(f"{directory / SUMS} is damaged: it is empty")
+    listed = set()
     for row in rows:
         digest, _, name = row.partition("  ")
-        if not name or digest != _digest(directory / name):
+        if not name or "\0" in name or digest != _digest(directory / name):
             raise ValueError(
                 f"{directory / (name or SUMS)} is damaged: it has another SHA-256 than in {SUMS}"
             )
+        listed.add(name)
+    # A list that was cut off between two rows leaves files unchecked.
+    for name in sorted(p.name for p in directory.iterdir() if p.is_file()):
+        if name not in listed and name not in (SUMS, "README.md") and not name.startswith("."):
+            raise ValueError(f"{directory / name} is not in {SUMS}, which may have been cut off")
 
 
 def _digest(path: Path) -> str:
