@@ -8,7 +8,7 @@ import torch
 GIVES_AWAY = {
     "07.P1": [r"(?i)about 70", r"(?i)whichever (arm|it|they)", r"(?i)worse arm, although"],
     "07.P2": [r"51,206", r"819,206", r"(?i)pays for the slope", r"(?i)grows fourfold"],
-    "07.P3": [r"(?i)\bborder\b", r"4\^T/[45]", r"(?i)hardly notices"],
+    "07.P3": [r"(?i)\bborder\b", r"(?i)hardly notices"],
 }
 
 NEIGHBOURS = {
