@@ -307,8 +307,8 @@ def never_drawn(batch: int) -> float:
 @lesson.figure(
     ["a batch of 16 facts", "a batch of 64 facts", "a batch of 256 facts"],
     "fact $k$",
-    ["singular value of the gradient", "", ""],
-    size=(7.4, 2.5),
+    "singular value",
+    size=(6.0, 2.1),
     grid=(1, 3),
     subplots={"sharey": True},
     yscale="log",
@@ -449,7 +449,7 @@ class CobwebExplorer(Explorer):
     together = ("steps", "start")
     size = (8.4, 3.9)
     dpi = 100
-    strip_scale = 0.7
+    strip_scale = 0.66
     layout = panels(
         ["Path of one number", "The 64 singular values"],
         ["s before a step", "fact, by frequency"],

@@ -418,7 +418,7 @@ def _strip(axes, arms: Sequence[str], marks: dict[str, tuple[float, str, str]]) 
 @lesson.figure(
     "",
     "training loss after 200 steps",
-    "",
+    "step",
     size=(7.2, 2.7),
     xscale="log",
     xlim=(0.024, 0.6),
@@ -437,7 +437,7 @@ def plot_stored(axes):
 @lesson.figure(
     ["the teacher sees all inputs at scale 1", "the teacher sees the raw inputs"],
     "training loss after 200 steps",
-    "",
+    "step",
     size=(8.0, 3.2),
     grid=(1, 2),
     subplots={"sharey": True},

@@ -415,7 +415,7 @@ class FeatureExplorer(Explorer):
     word = Choice("word", "Whose three strongest features the factors turn", "apple", (*PLACES, SILENT))
     size = (9.4, 4.2)
     continuous = False
-    strip_scale = 1.0
+    strip_scale = 0.8
 
     def __init__(self, of: Setting | None = None):
         self.setting = of or setting()
@@ -454,7 +454,7 @@ class FeatureExplorer(Explorer):
     layout = panels(
         ["The three strongest features of the word", "What the model writes"],
         ["activation", "words that differ stand between stars; (–): words are only lost"],
-        ["", ""],
+        ["feature", "language"],
         grid=(2, 1),
         legend=None,
         subplots={"height_ratios": (1, 1)},
@@ -550,7 +550,7 @@ ask_off = lesson.prediction(
 
 
 @lesson.figure(
-    size=(8.0, 2.8), legend=None, x="exactly the aimed sentence (%)", y="", xlim=(0, 104),
+    size=(6.6, 2.1), legend=None, x="exactly the aimed sentence (%)", y="what is done", xlim=(0, 104),
     example=lambda: (example_exchange(),),
 )  # fmt: skip
 def plot_exchanged(axes, hits: Mapping[str, Tensor]):
