@@ -324,7 +324,8 @@ def plot_batches(*each):
         there = drawn > 0
         axes.plot(RANKS, facts.frequencies(), color="0.5", linestyle=":", linewidth=2, label="all facts: $f_k$")
         axes.plot(RANKS[there.numpy()], drawn[there], "o", color=RED, markersize=4, label="this batch")
-        axes.text(64, 0.1, f"{int((~there).sum())} of 64 are 0", fontsize=10, ha="right")
+        height = 0.02 if batch == 16 else 0.1  # below the legend
+        axes.text(64, height, f"{int((~there).sum())} of 64 are 0", fontsize=10, ha="right")
         said.append(f"{int(there.sum())} with {batch}")
     return (
         "Singular values of the gradient at the start, from one batch (dots) and from all facts (line), on a logarithmic "
