@@ -111,15 +111,17 @@ def _learners(axes, history: Tensor, shown: int = 20) -> None:
         axes.plot(20 * np.arange(len(curve)), curve, color=color, linewidth=0.9, linestyle="-", label="_")
 
 
-@lesson.figure(
-    "The first 20 of 100 learners",
-    "pull",
-    "probability of the best arm",
-    size=(5.8, 2.3),
-    legend=None,
-    xlim=(0, PULLS),
-    ylim=(-0.03, 1.03),
-)
+_OF_LEARNERS = {
+    "x": "pull",
+    "y": "probability of the best arm",
+    "size": (5.8, 2.3),
+    "legend": None,
+    "xlim": (0, PULLS),
+    "ylim": (-0.03, 1.03),
+}
+
+
+@lesson.figure("The first 20 of 100 learners", **_OF_LEARNERS)
 def plot_learners(axes):
     """Draw all learners of the bandit."""
     _learners(axes, remembered(0.0, False, STEP_SIZE))
@@ -130,15 +132,7 @@ def plot_learners(axes):
     )
 
 
-@lesson.figure(
-    "The same 20 learners, 10 added to every payment",
-    "pull",
-    "probability of the best arm",
-    size=(5.8, 2.3),
-    legend=None,
-    xlim=(0, PULLS),
-    ylim=(-0.03, 1.03),
-)
+@lesson.figure("The same 20 learners, 10 added to every payment", **_OF_LEARNERS)
 def plot_added(axes):
     """Draw all learners of the bandit with 10 added to every payment."""
     _learners(axes, remembered(10.0, False, STEP_SIZE))
