@@ -116,6 +116,7 @@ wheel-test: $(READY)
 
 faults: $(READY)
 	$(BIN)/python -m tests.faults --page
+	$(BIN)/python -m tests.kills --page
 
 doctor:
 	$(SET_UP) --only lab

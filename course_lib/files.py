@@ -2,7 +2,7 @@
 
 What is written goes under another name beside its place, is flushed to the disk, and is renamed: a
 process that is killed at any moment leaves what was there before, and at most a file or a directory whose name
-ends in `.partial`. The next one that makes the same directory removes what dead processes left of it.
+ends in `.partial`. The next one that makes the same removes what dead processes left of it.
 """
 
 import glob
@@ -10,7 +10,7 @@ import hashlib
 import os
 import secrets
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
@@ -33,20 +33,21 @@ def replacing(path: Path | str) -> Iterator[BinaryIO]:
     OSError that names no file names `path`.
     """
     path = Path(path)
-    # A name of its own, so that a process that outlives its run cannot mix its bytes with ours.
-    partial = path.with_name(f".{path.name}-{secrets.token_hex(4)}.partial")
     try:
-        with partial.open("wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(path)
+        _remove_what_the_dead_left(path)
+        with _held(path, lambda partial: partial.open("xb").close()) as partial:
+            try:
+                with partial.open("wb") as file:
+                    yield file
+                    file.flush()
+                    os.fsync(file.fileno())
+                partial.replace(path)
+            finally:
+                partial.unlink(missing_ok=True)
         _flush(path.parent)
     except OSError as error:
         _name(error, path)
         raise
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def _name(error: OSError, path: Path) -> None:
@@ -90,7 +91,7 @@ def new_directory(path: Path | str) -> Iterator[Path]:
     check_free(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     _remove_what_the_dead_left(path)
-    with _held_directory(path) as partial:
+    with _held(path, Path.mkdir) as partial:
         try:
             yield partial
             for entry in partial.rglob("*"):
@@ -115,23 +116,22 @@ def new_directory(path: Path | str) -> Iterator[Path]:
 
 
 @contextmanager
-def _held_directory(path: Path) -> Iterator[Path]:
-    """Give a new directory beside `path`, locked as long as this process lives where the system can do so."""
+def _held(path: Path, make: Callable[[Path], None]) -> Iterator[Path]:
+    """Make something new beside `path`, locked as long as this process lives where the system can do so.
+
+    It has a name of its own, so that a process that outlives its run cannot mix its bytes with ours.
+    """
     while True:
         partial = path.with_name(f".{path.name}-{secrets.token_hex(4)}.partial")
-        partial.mkdir()
+        make(partial)
         if fcntl is None:
             yield partial
             return
         handle = os.open(partial, os.O_RDONLY)
         try:
-            with suppress(
-                OSError
-            ):  # a file system without locks: nobody will take it for a dead one's either
+            with suppress(OSError):  # a file system without locks: nobody will take it for a dead one's
                 fcntl.flock(handle, fcntl.LOCK_EX)
-            if (
-                partial.is_dir()
-            ):  # else another process came between the two lines and took it for a dead one's
+            if partial.exists():  # else another process came in between and took it for a dead one's
                 yield partial
                 return
         finally:
@@ -139,15 +139,15 @@ def _held_directory(path: Path) -> Iterator[Path]:
 
 
 def _remove_what_the_dead_left(path: Path) -> None:
-    """Remove temporary directories of `path` that no living process holds; without locks they all stay."""
+    """Remove what was begun in the place of `path` and no living process holds; without locks it all stays."""
     for left in path.parent.glob(f".{glob.escape(path.name)}-????????.partial"):
-        if fcntl is None or not left.is_dir():
+        if fcntl is None:
             continue
         with suppress(OSError):  # held, gone already, or another user's
             handle = os.open(left, os.O_RDONLY)
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(left)
+                shutil.rmtree(left) if left.is_dir() else left.unlink()
             finally:
                 os.close(handle)
 

@@ -215,6 +215,13 @@ def table(ends: dict[str, Counter]) -> list[str]:
     return rows
 
 
+def put_into_page(begin: str, end: str, rows: list[str]) -> None:
+    """Put the rows of a table between two marks of the page."""
+    words = PAGE.read_text(encoding="utf-8")
+    inside = "\n".join([begin, *rows, "", end])
+    PAGE.write_text(re.sub(f"{begin}.*{end}", lambda _: inside, words, flags=re.DOTALL), encoding="utf-8")
+
+
 def main() -> None:
     """Run the faults, print the table, and end with an error where one went unnoticed or gave a traceback."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -228,9 +235,7 @@ def main() -> None:
         print("\n".join(bad))
         raise SystemExit(1)
     if given.page:
-        words = PAGE.read_text(encoding="utf-8")
-        inside = "\n".join([BEGIN, *table(ends), "", END])
-        PAGE.write_text(re.sub(f"{BEGIN}.*{END}", lambda _: inside, words, flags=re.DOTALL), encoding="utf-8")
+        put_into_page(BEGIN, END, table(ends))
 
 
 if __name__ == "__main__":

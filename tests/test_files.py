@@ -218,3 +218,18 @@ def test_a_lock_that_cannot_be_made_is_an_os_error(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(OSError, match="file"), files.locked(tmp_path / "file" / "lock", busy=RuntimeError()):
         pass
+
+
+def test_a_file_that_a_dead_process_began_is_removed_and_one_that_a_living_one_writes_stays(tmp_path):
+    path = tmp_path / "numbers[1].txt"
+    dead = tmp_path / ".numbers[1].txt-0123abcd.partial"
+    dead.write_bytes(b"half of it")
+    other = tmp_path / ".other.txt-0123abcd.partial"
+    other.write_bytes(b"of another file")
+    with files.replacing(path) as outer:
+        outer.write(b"first")
+        with files.replacing(path) as inner:
+            inner.write(b"second")
+        assert path.read_bytes() == b"second"
+    assert path.read_bytes() == b"first"
+    assert sorted(p.name for p in tmp_path.iterdir()) == sorted([path.name, other.name])

@@ -3,7 +3,8 @@
 import importlib.util
 import re
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from sphinx.application import Sphinx
@@ -31,8 +32,27 @@ def write(source: Path, pages: Mapping[str, str]) -> None:
             path.unlink()
 
 
-def sphinx(source: Path, out: Path, doctrees: Path, where: Mapping[str, str], *, title: str) -> int:
-    """Make HTML of the pages in `source`; return the number of warnings, which Sphinx prints."""
+@contextmanager
+def building(doctrees: Path) -> Iterator[bool]:
+    """Say in the block whether all pages must be made anew: an earlier build into `doctrees` did not come to its end.
+
+    Sphinx takes a page that is newer than its text for done, also one that was cut off.
+    """
+    mark = doctrees / "unfinished"
+    anew = mark.exists()
+    doctrees.mkdir(parents=True, exist_ok=True)
+    mark.touch()
+    yield anew
+    mark.unlink()
+
+
+def sphinx(
+    source: Path, out: Path, doctrees: Path, where: Mapping[str, str], *, title: str, anew: bool = False
+) -> int:
+    """Make HTML of the pages in `source`; return the number of warnings, which Sphinx prints.
+
+    Pages whose texts did not change are left alone, unless they are to be made `anew`.
+    """
     settings = {
         "project": title,
         "html_title": title,
@@ -68,8 +88,8 @@ def sphinx(source: Path, out: Path, doctrees: Path, where: Mapping[str, str], *,
         "course_anchors": dict(where),
         "course_sources": sources(["editions"]),
     }
-    app = Sphinx(source, None, out, doctrees, "html", confoverrides=settings)
-    app.build()
+    app = Sphinx(source, None, out, doctrees, "html", confoverrides=settings, freshenv=anew)
+    app.build(force_all=anew)
     return app._warncount
 
 

@@ -24,6 +24,7 @@ from typing import Any
 
 import nbformat
 
+from course_lib.files import replacing
 from course_lib.lessons import exercises_of
 from course_lib.lessons.catalog import LESSONS, Lesson
 from course_lib.teaching.exercise import Exercise, fresh_generator
@@ -147,18 +148,25 @@ def write_source(directory: Path, lesson: Lesson, notebooks: Path, handed: Colle
     `handed` are the numbers of the lessons that are handed out with it; those in the directory count as well.
 
     Raises:
-        FileExistsError: the lesson lies there already; what a teacher changed in it is not overwritten.
+        FileExistsError: the lesson lies there already as another; what a teacher changed in it is not overwritten.
     """
     path = directory / "source" / Path(lesson.notebook).stem / lesson.notebook
-    if path.exists():
+    there = {one.number for one in LESSONS if one.is_open(directory / "source" / Path(one.notebook).stem)}
+    notebook = nbformat.read(notebooks / lesson.notebook, as_version=4)
+    source = nbformat.writes(source_notebook(notebook, {lesson.number, *handed, *there})) + "\n"
+    # The same one is there where the command was stopped and is given again.
+    if path.exists() and path.read_text(encoding="utf-8") != source:
         raise FileExistsError(f"{path} is there already; remove it to hand out the lesson afresh")
     path.parent.mkdir(parents=True, exist_ok=True)
     if not (directory / CONFIG_NAME).exists():
-        (directory / CONFIG_NAME).write_text(CONFIG, encoding="utf-8")
-    there = {one.number for one in LESSONS if one.is_open(directory / "source" / Path(one.notebook).stem)}
-    notebook = nbformat.read(notebooks / lesson.notebook, as_version=4)
-    nbformat.write(source_notebook(notebook, {lesson.number, *handed, *there}), path)
+        _write(directory / CONFIG_NAME, CONFIG)
+    _write(path, source)
     return path
+
+
+def _write(path: Path, text: str) -> None:
+    with replacing(path) as file:
+        file.write(text.encode())
 
 
 def nbgrader(directory: Path, *arguments: str) -> str:
@@ -184,5 +192,6 @@ def nbgrader(directory: Path, *arguments: str) -> str:
 
 def release(directory: Path, assignment: str) -> Path:
     """Let nbgrader make the learners' notebook of an assignment, release/NN_slug/, and return that folder."""
-    nbgrader(directory, "generate_assignment", assignment)
+    # Without it nbgrader leaves a folder alone that it was stopped in.
+    nbgrader(directory, "generate_assignment", assignment, "--force")
     return directory / "release" / assignment

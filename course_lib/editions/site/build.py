@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 import course_lib
-from course_lib.editions.html import make_accessible, mathjax, sphinx, write
+from course_lib.editions.html import building, make_accessible, mathjax, sphinx, write
 from course_lib.editions.notebooks import read
 from course_lib.editions.site import front, symbols
 from course_lib.editions.site.facts import gather
@@ -51,12 +51,13 @@ def build(
         )
         pages[f"lessons/{lesson.notebook}"] = json.dumps(made, ensure_ascii=False)
     write(source, pages)
-    warnings = sphinx(source, out, work / "doctrees", where, title=TITLE)
-    # Frames of an earlier build have other folders.
-    shutil.rmtree(out / "_explorers", ignore_errors=True)
-    shutil.copytree(work / "frames", out / "_explorers", ignore=shutil.ignore_patterns("*.json", ".*"))
-    mathjax(out / "_static" / "mathjax")
-    make_accessible(out)
+    with building(work / "doctrees") as anew:
+        warnings = sphinx(source, out, work / "doctrees", where, title=TITLE, anew=anew)
+        # Frames of an earlier build have other folders.
+        shutil.rmtree(out / "_explorers", ignore_errors=True)
+        shutil.copytree(work / "frames", out / "_explorers", ignore=shutil.ignore_patterns("*.json", ".*"))
+        mathjax(out / "_static" / "mathjax")
+        make_accessible(out)
     return warnings
 
 

@@ -12,7 +12,7 @@ import sphinx_revealjs
 from nbformat import NotebookNode
 
 from course_lib.editions.cache import find_made, fingerprint, folder_of, make_missing, sources
-from course_lib.editions.html import STATIC, make_accessible, mathjax, sphinx, toctree, write
+from course_lib.editions.html import STATIC, building, make_accessible, mathjax, sphinx, toctree, write
 from course_lib.editions.notebooks import read
 from course_lib.editions.site.pages import anchors, link_equations
 from course_lib.editions.site.pages import page as notebook_page
@@ -53,15 +53,18 @@ def build(notebooks: Path, out: Path, *, work: Path, numbers: Sequence[str] = ()
     where = anchors({lesson.notebook: read(notebooks / lesson.notebook) for lesson in made})
     source = work / "source"
     write(source, pages(made, where, source))
-    warnings = sphinx(source, out, work / "doctrees", where, title=TITLE)
-    for lesson, folder in made.items():
-        for kind in ("notebooks", "slides"):
-            (out / kind).mkdir(exist_ok=True)
-        shutil.copy(folder / "notebook.ipynb", out / "notebooks" / lesson.notebook)
-        deck = (folder / "slides.html").read_text(encoding="utf-8")
-        (out / "slides" / f"{lesson.name}.html").write_text(unlink_missing(deck, numbers), encoding="utf-8")
-    copy_slide_files(out)
-    make_accessible(out)
+    with building(work / "doctrees") as anew:
+        warnings = sphinx(source, out, work / "doctrees", where, title=TITLE, anew=anew)
+        for lesson, folder in made.items():
+            for kind in ("notebooks", "slides"):
+                (out / kind).mkdir(exist_ok=True)
+            shutil.copy(folder / "notebook.ipynb", out / "notebooks" / lesson.notebook)
+            deck = (folder / "slides.html").read_text(encoding="utf-8")
+            (out / "slides" / f"{lesson.name}.html").write_text(
+                unlink_missing(deck, numbers), encoding="utf-8"
+            )
+        copy_slide_files(out)
+        make_accessible(out)
     return warnings
 
 

@@ -68,9 +68,12 @@ def pretrain(
     not an empty directory, ValueError when the checkpoint beside it is of another configuration or damaged.
     """
     out = Path(out)
+    unfinished = out.with_name(f".{out.name}.unfinished")
+    if unfinished.exists() and _is_made(out, config):  # stopped between the last two lines of this function
+        shutil.rmtree(unfinished)
+        return json.loads((out / "scores.json").read_text(encoding="utf-8"))
     files.check_free(out)
     tokenizer, texts = _tokenizer_and_texts(config)
-    unfinished = out.with_name(f".{out.name}.unfinished")
     unfinished.mkdir(parents=True, exist_ok=True)
     files.remove_partials(unfinished)
     checkpoint = unfinished / "checkpoint.pt"
@@ -97,7 +100,7 @@ def pretrain(
     with files.new_directory(out) as partial:
         model.half().save_pretrained(partial)
         tokenizer.save_pretrained(partial)
-        (partial / "pretrain.json").write_text(json.dumps(asdict(config), indent=2) + "\n")
+        (partial / "pretrain.json").write_text(_described(config), encoding="utf-8")
         (partial / "scores.json").write_text(json.dumps(scores, indent=2) + "\n")
         card = model_card(
             config,
@@ -112,6 +115,19 @@ def pretrain(
         files.write_sums(partial)
     shutil.rmtree(unfinished)
     return scores
+
+
+def _is_made(out: Path, config: PretrainConfig) -> bool:
+    """Whether `out` holds the model of this configuration. Raises ValueError where it does and is damaged."""
+    about = out / "pretrain.json"
+    if not about.is_file() or about.read_text(encoding="utf-8") != _described(config):
+        return False
+    files.check_sums(out)
+    return True
+
+
+def _described(config: PretrainConfig) -> str:
+    return json.dumps(asdict(config), indent=2) + "\n"
 
 
 def random_model(

@@ -154,6 +154,9 @@ def test_every_link_of_handed_out_lessons_leads_to_a_file(tmp_path, monkeypatch)
 
 def test_what_a_teacher_changed_is_not_overwritten(tmp_path, lesson):
     path = hand_out.write_source(tmp_path, lesson, NOTEBOOKS)
+    made = path.read_bytes()
+    assert hand_out.write_source(tmp_path, lesson, NOTEBOOKS) == path  # as after a stop
+    assert path.read_bytes() == made
     path.write_text("changed")
     (tmp_path / hand_out.CONFIG_NAME).write_text("# changed")
     with pytest.raises(FileExistsError, match="is there already"):
