@@ -183,6 +183,17 @@ def _digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def check_utf8(path: Path) -> None:
+    """Raise ValueError for a path that is not UTF-8, whose files safetensors does not open."""
+    try:
+        str(path).encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(
+            f"{path} is not UTF-8 at character {error.start + 1}, and files of tensors are opened by UTF-8 names; give "
+            "it another name"
+        ) from None
+
+
 def check_free(path: Path) -> None:
     """Raise FileExistsError unless `path` does not exist or is an empty directory."""
     if path.exists() and (not path.is_dir() or any(path.iterdir())):

@@ -276,7 +276,7 @@ def commands(inputs: Path) -> Iterator[Command]:
     yield Command(
         "pipeline",
         lambda out: pipeline(
-            out / "run", model=str(model), text=str(text), sparse=SparseConfig(n_features=24, training=few),
+            out=out / "run", model=str(model), text=str(text), sparse=SparseConfig(n_features=24, training=few),
             stacked=StackedConfig(training=few), threads=1, progress=False,
         ),
         counts=without(r'"seconds": \{[^}]*\}', r'"metrics.json": "[0-9a-f]*"', skip=r"\.lock$|\.html$"),

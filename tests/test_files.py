@@ -233,3 +233,10 @@ def test_a_file_that_a_dead_process_began_is_removed_and_one_that_a_living_one_w
         assert path.read_bytes() == b"second"
     assert path.read_bytes() == b"first"
     assert sorted(p.name for p in tmp_path.iterdir()) == sorted([path.name, other.name])
+
+
+def test_a_name_that_is_not_utf_8_is_refused_before_tensors_are_written(tmp_path):
+    files.check_utf8(tmp_path / "Zoë")
+    bad = tmp_path / os.fsdecode(b"x\xff")
+    with pytest.raises(ValueError, match=rf"x\\?\S+ is not UTF-8 at character {len(str(tmp_path)) + 3}"):
+        files.check_utf8(bad)

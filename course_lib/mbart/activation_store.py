@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
+import transformers
 from jaxtyping import Bool, Float, Int
 from safetensors import safe_open
 from safetensors.torch import save as to_bytes
@@ -29,7 +30,7 @@ from torch import Tensor
 from tqdm.auto import tqdm
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from course_lib import files, parallel
+from course_lib import devices, files, parallel
 from course_lib.language.corpus import Sentence
 from course_lib.language.text import TABLES, full_codes, read_fields
 from course_lib.mbart.activations import Reader, Site, States, Window, ahead
@@ -92,6 +93,7 @@ class ActivationStore:
 
     def __init__(self, directory: Path | str) -> None:
         self.directory = Path(directory)
+        files.check_utf8(self.directory.absolute())
         manifest = _read_json(self.directory / MANIFEST)
         if manifest is None:
             raise FileNotFoundError(f"{self.directory} has no {MANIFEST}; expected a store of activations")
@@ -236,10 +238,11 @@ def write_store(
 
     Raises StoreError where another process writes to `directory`, where it holds something else or the store of
     another model, text or settings, and where a file cannot be written; nothing is lost by that. Raises
-    ValueError for a text without a sentence.
+    ValueError for a text without a sentence, and for a directory whose name is not UTF-8.
     """
     if shard_size < 1:
         raise ValueError(f"shard_size is {shard_size}; expected 1 or more")
+    files.check_utf8(Path(directory).absolute())
     reader = Reader(
         model,
         tokenizer,
@@ -263,7 +266,7 @@ def write_store(
         "weights_sha256": weights_sha256(model),
         "tokenizer_sha256": tokenizer_sha256(tokenizer),
     }
-    writer = _Writer(Path(directory).absolute(), reader, settings)
+    writer = _Writer(Path(directory).absolute(), reader, settings, _computed_on(model.device))
     with ExitStack() as held:
         held.enter_context(parallel.synchronised())
         parallel.on_first(lambda: held.enter_context(_lock(writer.directory)))
@@ -296,8 +299,11 @@ class _Job:
 class _Writer:
     """One process of those that write a store."""
 
-    def __init__(self, directory: Path, reader: Reader, settings: dict[str, Any]) -> None:
-        self.directory, self.reader, self.settings = directory, reader, settings
+    def __init__(
+        self, directory: Path, reader: Reader, settings: dict[str, Any], computed_on: dict[str, Any]
+    ) -> None:
+        self.directory, self.reader = directory, reader
+        self.settings, self.computed_on = settings, computed_on
         self.manifest: dict[str, Any] = {}
         self.texts: list[str] = []  # of all shards, whoever computes them
 
@@ -313,7 +319,7 @@ class _Writer:
             # Records without a manifest belong to no settings that could be compared.
             for path in self.directory.glob("shard-*.json"):
                 path.unlink()
-            manifest = self.settings | {"complete": False, "shards": []}
+            manifest = self.settings | {"computed_on": self.computed_on, "complete": False, "shards": []}
             _write(self.directory / MANIFEST, _json_bytes(manifest))
         self.check(manifest)
         files.remove_partials(self.directory)
@@ -350,11 +356,26 @@ class _Writer:
                     "are not those it was made from; choose another directory, or remove this one"
                 )
             if number % parallel.world_size() == parallel.rank() and not self._finished(record):
+                self._check_rounding()
                 sentences = [source for source, _ in pairs]
                 targets = [target or source for source, target in pairs]
                 window = self.reader.prepare(sentences, targets, first=first)
             yield _Job(number, len(pairs), digest, window)
             first += len(pairs)
+
+    def _check_rounding(self) -> None:
+        """Refuse to mix rows of machines, threads or versions, between which matrix products may round differently."""
+        known = self.manifest.get("computed_on", {})  # stores of earlier versions do not say
+        unlike = [
+            f"its {name} was {known[name]!r}, now {value!r}"
+            for name, value in self.computed_on.items()
+            if known.get(name, value) != value
+        ]
+        if unlike:
+            raise StoreError(
+                f"{self.directory} was begun where rows may be rounded differently: {'; '.join(unlike)}; go on as it "
+                "was begun, choose another directory, or remove this one"
+            )
 
     def _finished(self, record: Shard | None) -> bool:
         damage = "not there" if record is None else record.damage(self.directory)
@@ -407,6 +428,17 @@ class _Writer:
         _write(self.directory / MANIFEST, _json_bytes(manifest))
         for path in self.directory.glob("shard-*.json"):
             path.unlink()
+
+
+def _computed_on(device: torch.device) -> dict[str, Any]:
+    """What the rounding of a matrix product depends on."""
+    cpu = device.type == "cpu"
+    return {
+        "device": f"cpu ({torch.backends.cpu.get_cpu_capability()})" if cpu else devices.describe(device),
+        "threads": torch.get_num_threads() if cpu else None,
+        "torch": torch.__version__,
+        "transformers": transformers.__version__,
+    }
 
 
 @contextmanager

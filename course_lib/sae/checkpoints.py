@@ -23,8 +23,9 @@ KEPT = 2
 def only_run(directory: Path) -> AbstractContextManager[None]:
     """Hold the directory for this process while a block runs; the hold ends with the process, however it ends.
 
-    Raises RuntimeError where another process holds it.
+    Raises RuntimeError where another process holds it, and ValueError where its name is not UTF-8.
     """
+    files.check_utf8(directory.absolute())
     busy = f"another process trains in {directory}; wait for it, stop it, or name another checkpoint_dir"
     return files.locked(directory / "lock", busy=RuntimeError(busy))
 

@@ -344,6 +344,19 @@ def test_every_flipped_bit_is_found(store):
         flip(manifest, position)
 
 
+def test_rows_of_two_ways_to_round_are_not_mixed(mbart, whole, store, monkeypatch):
+    """A store that is whole may be asked for again anywhere; what is missing of it is computed as the rest was."""
+    elsewhere = stores._computed_on(torch.device("cpu")) | {"threads": 999}
+    monkeypatch.setattr(stores, "_computed_on", lambda device: elsewhere)
+    write(store, mbart)
+    (store / "shard-00001.safetensors").unlink()
+    with pytest.raises(StoreError, match=r"its threads was \d+, now 999; go on as it was begun"):
+        write(store, mbart)
+    monkeypatch.undo()
+    write(store, mbart)
+    assert files(store) == files(whole)
+
+
 def test_a_damaged_manifest_is_not_written_over(mbart, whole, store):
     flip(store / "manifest.json", 40)
     before = files(store)
@@ -433,6 +446,17 @@ def test_a_directory_of_something_else_is_left_alone(mbart, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreError, match="file cannot be written"):
         write(tmp_path / "file", mbart)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere all names are Unicode")
+def test_a_directory_whose_name_is_not_utf_8_is_refused(mbart, whole, tmp_path):
+    bad = tmp_path / os.fsdecode(b"x\xff")
+    with pytest.raises(ValueError, match="is not UTF-8"):
+        write(bad, mbart)
+    assert not bad.exists()
+    shutil.copytree(whole, bad)
+    with pytest.raises(ValueError, match="is not UTF-8"):
+        ActivationStore(bad)
 
 
 def test_no_store_is_no_store(tmp_path):

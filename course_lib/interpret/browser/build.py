@@ -102,7 +102,7 @@ def _make(
         reading, kept = read_run(browser, [row.sentence for row in rows], held_out, progress=progress)
     about = {
         "fingerprint": of_run,
-        "run": run.resolve().name,
+        "run": os.fsencode(run.resolve().name).decode(errors="replace"),
         "model": browser.name,
         "site": str(browser.site),
         "d_model": browser.autoencoder.d_model,
