@@ -27,6 +27,7 @@ from typing import Any
 import torch
 
 from course_lib import files, sae
+from course_lib.commands import sae as commands
 from course_lib.interpret.browser.build import build_index
 from course_lib.interpret.browser.index import FeatureIndex
 from course_lib.interpret.run_directory import RunDirectory
@@ -34,6 +35,8 @@ from course_lib.language.corpus import Sentence
 from course_lib.mbart.activation_store import ActivationStore, write_store
 from course_lib.mbart.activations import Site
 from course_lib.mbart.model import load
+from course_lib.mbart.pretraining import pretrain as pretraining
+from course_lib.mbart.pretraining.config import PretrainConfig
 from tests.interpret.browser.runs import make_run, some_concepts
 from tests.tiny_mbart import SENTENCES, write_tiny_mbart
 
@@ -130,6 +133,37 @@ def made(root: Path) -> Iterator[Place]:
         opened = ActivationStore(store)
         return opened[:]
 
+    choices = root / "choices"
+    choices.mkdir()
+    commands._record_choice(choices, {"kind": "topk", "seed": 0, "store": {"site": "encoder", "rows": 9}})
+    sae.save(start(), choices / commands.AUTOENCODER)
+
+    def of_choice() -> Any:
+        model, origin = commands._load_run(choices)
+        return [dict(model.state_dict()), origin]
+
+    small = PretrainConfig(
+        d_model=16, layers=1, heads=2, ffn_dim=32, pieces=300, n_meanings=40, denoising_steps=2, translation_steps=2,
+        batch_size=8, warmup_steps=1,
+    )  # fmt: skip
+    pieces, texts = pretraining._tokenizer_and_texts(small)
+    begun = root / "begun" / "checkpoint.pt"
+    begun.parent.mkdir()
+
+    def pretrain() -> Any:
+        network = pretraining.random_model(small, pieces, seed=0)
+        pretraining.train(network, pieces, texts, small, checkpoint=begun, checkpoint_every=2, progress=False)
+        return dict(network.state_dict())
+
+    pretrain()
+    saved = begun.read_bytes()
+
+    def of_pretraining() -> Any:
+        try:
+            return pretrain()
+        finally:
+            begun.write_bytes(saved)
+
     yield Place(
         "autoencoder", _files(root / "autoencoder"), lambda: dict(sae.load(root / "autoencoder").state_dict())
     )
@@ -138,6 +172,8 @@ def made(root: Path) -> Iterator[Place]:
     yield Place("index of the browser", _files(run / "browse"), of_index)
     yield Place("activation store", _files(store), of_store)
     yield Place("checkpoints of training", tuple(sorted(kept)), of_checkpoint)
+    yield Place("choice and autoencoder of `sae train`", _files(choices), of_choice)
+    yield Place("checkpoint of `pretrain`", (begun,), of_pretraining)
     yield Place("model and tokenizer", _files(model), of_model)
 
 
