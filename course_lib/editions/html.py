@@ -88,6 +88,8 @@ def sphinx(
         "course_anchors": dict(where),
         "course_sources": sources(["editions"]),
     }
+    if anew:  # pages name the digests of these files, of which one may be cut off
+        shutil.rmtree(out / "_static", ignore_errors=True)
     app = Sphinx(source, None, out, doctrees, "html", confoverrides=settings, freshenv=anew)
     app.build(force_all=anew)
     return app._warncount
