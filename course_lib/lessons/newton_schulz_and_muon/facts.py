@@ -55,8 +55,11 @@ def polynomial(arm: str) -> Callable[[Tensor, Callable], Tensor]:
     return apply
 
 
-def train(arm: str, drawn: Tensor, rates: Sequence[float], *, momentum: float) -> Tensor:
-    """Return what fact k keeps of its distance at the end, w_k - 1, for each seed and rate: (seeds, rates, 64)."""
+def train(arm: str, drawn: Tensor, rates: Sequence[float], *, momentum: float, only_drawn: bool = False) -> Tensor:
+    """Return what fact k keeps of its distance at the end, w_k - 1, for each seed and rate: (seeds, rates, 64).
+
+    With `only_drawn`, a fact moves only in the steps whose batch holds it, whatever momentum remembers of it.
+    """
     size = torch.tensor(rates, dtype=drawn.dtype)[:, None]
     w = torch.zeros(len(drawn), len(rates), FACTS, dtype=drawn.dtype)
     mean = torch.zeros_like(w)
@@ -69,6 +72,8 @@ def train(arm: str, drawn: Tensor, rates: Sequence[float], *, momentum: float) -
         elif arm != MOMENTUM:
             step = step / step.norm(dim=-1, keepdim=True).clamp(min=1e-300)
             step = polynomial(arm)(step, odd_polynomial)
+        if only_drawn:
+            step = step * (drawn[:, t, None] > 0)
         w = w - size * (1 - t / STEPS) * step
     return w - 1
 

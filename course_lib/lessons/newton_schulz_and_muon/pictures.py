@@ -1,5 +1,6 @@
 """Figures, explorer and predictions of lesson 06, newton_schulz_and_muon."""
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -101,8 +102,8 @@ def plot_three_steps(axes):
     axes.plot(RANKS, compose(start, [CUBIC] * 3), color=ORANGE, linestyle="--", label="one cubic, 3 times")
     axes.plot(RANKS, compose(start, PLANNED[:3]), color=BLUE, linestyle="-", label="changing, 3 steps")
     return (
-        "Singular values of the gradient, on a logarithmic axis, before and after three steps of the cubic and of the "
-        "changing recipe. The aim is the line at 1."
+        "Singular values of the gradient before and after three steps of the cubic and of the changing recipe. The aim is "
+        "the line at 1."
     )
 
 
@@ -144,17 +145,19 @@ def plot_race(axes):
 
 def _fronts(axes, recipe: Sequence[Quintic], shown: Sequence[int]) -> None:
     """Draw the 64 singular values by rank after each of the steps shown, from light to dark, with the step as a label."""
-    ends = []
+    ends, apart = [], 0.55  # natural logarithms between labels that would touch
     for place, steps in enumerate(shown):
         shade = 0.78 - 0.78 * place / (len(shown) - 1)
         values = compose(memory_spectrum(), recipe[:steps])
         axes.plot(RANKS, values, color=str(round(shade, 2)), linestyle="-", linewidth=1.8)
-        ends.append((float(values[-1]), str(steps)))
-    while ends:  # labels that would touch share a place
-        height = ends[0][0]
-        near = [name for value, name in ends if abs(math.log(value / height)) < 0.4]
-        axes.text(65.5, height, ", ".join(near), fontsize=9, va="center")
-        ends = [(value, name) for value, name in ends if name not in near]
+        ends.append([math.log(float(values[-1])), str(steps)])
+    ends.sort()
+    for _ in range(100):  # until each label has a place of its own
+        for lower, upper in itertools.pairwise(ends):
+            push = max(0, apart - (upper[0] - lower[0])) / 2
+            lower[0], upper[0] = lower[0] - push, upper[0] + push
+    for height, name in ends:
+        axes.text(65.5, math.exp(height), name, fontsize=9, va="center")
     axes.axhline(1, color=BLACK, linewidth=0.6, linestyle=":")
     axes.set_xlim(0, 72)
 
@@ -172,7 +175,7 @@ def plot_climb(axes):
     """Draw the singular values of the memory's gradient after 0, 3, ..., 18 steps of the cubic."""
     _fronts(axes, [CUBIC] * 18, range(0, 19, 3))
     return (
-        "The 64 singular values on a logarithmic axis after every third step, from light to dark; the number of steps "
+        "The 64 singular values after every third step, from light to dark; the number of steps "
         "stands at the right. What is far below 1 rises by one factor, and the flat part grows from the left."
     )
 
@@ -192,7 +195,7 @@ def cobweb(start: float, quintic: Quintic, steps: int) -> np.ndarray:
     ["Jordan's quintic near 1", "Error of the memory's gradient"],
     ["s before a step", "matrix products"],
     ["s after the step", "root mean square of $s^2 - 1$"],
-    size=(7.6, 3.2),
+    size=(7.2, 3.0),
     grid=(1, 2),
     xlim=[(0.5, 1.4), (-1, 41)],
     ylim=[(0.45, 1.35), (1e-3, 3)],
@@ -217,7 +220,8 @@ def plot_restless(near, error):
     error.set_xticks(range(0, 41, 10))
     return (
         "Left, the path of 40 steps from 0.9: the curve crosses the diagonal too steeply, and the path ends in a cycle. "
-        "Right, the error against the products: Jordan's falls first and then stays, the cubic's falls late and to 0."
+        "Right, the error against the products: Jordan's falls sooner but stalls between 0.3 and 0.4; "
+        "the cubic's falls late, to 0."
     )
 
 
@@ -256,7 +260,7 @@ def plot_quintic(axes, lower: float = 0.1):
     ["The memory's gradient, step by step", "The interval that is left"],
     ["fact, from the most to the least frequent", "steps taken"],
     ["singular value", "from smallest to largest"],
-    size=(7.4, 3.1),
+    size=(7.0, 2.8),
     grid=(1, 2),
     yscale="log",
     ylim=(3.5e-4, 4),
@@ -281,7 +285,8 @@ def plot_composition(left, right, lower: float = 1e-3, steps: int = 6):
     right.set_xlim(-0.6, steps + 0.6)
     return (
         f"Left, the 64 singular values after 0 to {steps} steps, from light to dark. Right, the interval of all singular "
-        f"values after each step, from [{lower:g}, 1], with its lower end as a number: it stays around 1 and closes."
+        f"values after each step, from [{lower:g}, 1], with its lower end as a number. "
+        "Both follow (06.6), without the precautions."
     )
 
 
@@ -326,10 +331,10 @@ def plot_batches(*each):
         axes.plot(RANKS[there.numpy()], drawn[there], "o", color=RED, markersize=4, label="this batch")
         height = 0.02 if batch == 16 else 0.1  # below the legend
         axes.text(64, height, f"{int((~there).sum())} of 64 are 0", fontsize=10, ha="right")
-        said.append(f"{int(there.sum())} with {batch}")
+        said.append(int(there.sum()))
     return (
-        "Singular values of the gradient at the start, from one batch (dots) and from all facts (line), on a logarithmic "
-        f"axis. Of 64, {', '.join(said)} facts are above 0."
+        "Singular values of the gradient at the start, from one batch (dots) and from all facts (line). "
+        f"Batches of 16, 64 and 256 contain {said[0]}, {said[1]} and {said[2]} of the 64 facts."
     )
 
 
@@ -340,7 +345,7 @@ def plot_batches(*each):
     size=(6.6, 3.9),
     yscale="log",
     ylim=(7e-7, 0.12),
-    xlim=(-0.4, 8.7),
+    xlim=(-0.5, 9.7),
     legend=None,
 )
 def plot_flatness(axes):
@@ -352,27 +357,32 @@ def plot_flatness(axes):
             axes.plot(place + np.linspace(-0.12, 0.12, len(found)), found, ".", color=color, markersize=3, alpha=0.5)
             means.append(mean(stored_losses(arm, batch)))
         axes.plot(range(len(means)), means, color=color, linestyle=style, marker=mark, markersize=7, linewidth=1.8)
-        axes.text(7.3, means[-1], f"batch {batch}", color=color, fontsize=11, va="center")
+        quintics = mean(stored_losses(facts.QUINTICS, batch))
+        axes.plot(len(means), quintics, "*", color=color, markersize=11)
+        axes.text(8.35, quintics, f"batch {batch}", color=color, fontsize=11, va="center")
         if (lost := never_drawn(int(batch))) > 1e-6:
             axes.axhline(lost, color=color, linestyle=":", linewidth=1.4)
-            axes.text(8.65, lost * 0.86, "never drawn", color=color, fontsize=9, va="top", ha="right")
+            axes.text(9.65, lost * 0.86, "never drawn", color=color, fontsize=9, va="top", ha="right")
     names = [str(n) for n in facts.CUBIC_STEPS]
-    axes.set_xticks(range(len(PLACES)), [f"{names[0]}\nnot\nflattened", *names[1:], "exactly\nflat"])
+    ends = ("exactly\nflat", "Jordan's\nfive")
+    axes.set_xticks(range(len(PLACES) + 1), [f"{names[0]}\nunflattened", *names[1:], *ends])
     return (
-        "The loss after 50 steps against the number of cubic steps, on a logarithmic axis, for batches of 16, 64 and 256: "
-        "20 seeds (dots) and their mean (line); dotted, the loss in facts never drawn. Each mean "
-        "is lowest at a partly flattened step, for 16 nearly in a tie. For 16 it is highest at the exactly flat step, for "
-        "256 at the step that is not flattened."
+        "The loss after 50 steps against the number of cubic steps, for batches of 16, 64 and 256: "
+        "20 seeds (dots) and their mean (line); stars, the mean with Jordan's five quintics; dotted, the mean loss in facts "
+        "never drawn, 0 for 256. Each line is lowest at a partly flattened step."
     )
 
 
 def stored_table() -> Markdown:
-    """Return the stored mean losses of all arms and batches, with the momentum and the rate that were chosen."""
+    """Return the stored mean losses, the lowest of each batch size in bold, with the chosen momentum and rate."""
     batches = ("16", "64", "256", "1024", "all")
+    lowest = {batch: min(mean(stored_losses(arm, batch)) for arm in facts.ARMS) for batch in batches}
 
     def cell(arm: str, batch: str) -> str:
         found = measured("flat_step", f"{arm}, batch {batch}")
-        return f"{mean(found['losses']):.5f} ({found['momentum']:g}, {found['rate']:.2g})"
+        loss = mean(found["losses"])
+        text = f"{loss:.2g}" if loss >= 1e-8 else "< 1e-8"  # losses are stored to eight decimals
+        return f"{f'**{text}**' if loss == lowest[batch] else text} ({found['momentum']:g}, {found['rate']:.2g})"
 
     rows = [(arm, *(cell(arm, batch) for batch in batches)) for arm in facts.ARMS]
     return markdown_table(("mean loss (momentum, rate)", *(f"batch {b}" for b in batches)), rows)
@@ -450,7 +460,7 @@ class CobwebExplorer(Explorer):
     together = ("steps", "start")
     size = (8.4, 3.9)
     dpi = 100
-    strip_scale = 0.66
+    strip_scale = 0.62
     layout = panels(
         ["Path of one number", "The 64 singular values"],
         ["s before a step", "fact, by frequency"],
@@ -460,7 +470,7 @@ class CobwebExplorer(Explorer):
         ylim=[(-2.4, 2.4), (1e-3, 60)],
         yscale=["linear", "log"],
         aspect=["equal", None],
-        legend=[{"loc": "upper center", "fontsize": 8}, {"loc": "upper right", "fontsize": 9}],
+        legend=[{"loc": "lower left", "fontsize": 7}, {"loc": "upper right", "fontsize": 9}],
     )
 
     def compute(self, *, steps, start, a, b, c):
@@ -487,8 +497,8 @@ class CobwebExplorer(Explorer):
         plane.axhline(0, color="0.8", linewidth=0.8)
         spectrum.axhline(1, color=BLACK, linewidth=0.8, linestyle="-")
         spectrum.plot(RANKS, memory_spectrum(), color="0.5", linestyle=":", linewidth=2, label="before")
-        (curve,) = plane.plot([], [], color=BLUE, linestyle="-", linewidth=2, label="polynomial")
-        (path,) = plane.plot([], [], color=RED, linestyle="-", linewidth=1.2, label="path")
+        (curve,) = plane.plot([], [], color=BLUE, linestyle="-", linewidth=1.5, label="polynomial")
+        (path,) = plane.plot([], [], color=RED, linestyle="-", linewidth=2, label="path")
         (begin,) = plane.plot([], [], "o", color=RED, markersize=6, label="start")
         (now,) = spectrum.plot([], [], color=BLUE, linestyle="-", label="after n steps")
         return {"curve": curve, "path": path, "begin": begin, "now": now}
@@ -513,7 +523,7 @@ class CobwebExplorer(Explorer):
 race_prediction = lesson.prediction(
     "06.P1",
     "Both recipes go on until they have used 18 matrix products: nine steps of the cubic, six of the recipe that changes. "
-    "Whose error is smaller?",
+    "Whose error is smaller, and how many times?",
     {
         "The cubic's, by ten times or more": "It has lost nothing so far, but it gains slowly: what is small grows by half "
         "of itself a step.",
@@ -529,15 +539,15 @@ race_prediction = lesson.prediction(
 
 batch_prediction = lesson.prediction(
     "06.P2",
-    "Batches hold 16 facts. Three steps compete, each at its best momentum and rate: not flattened, flattened by six cubic "
+    "Batches hold 16 facts. Three steps compete, each at its best momentum and rate: unflattened, flattened by six cubic "
     "steps, and exactly flat. Which ends with the lowest and which with the highest mean loss?",
     {
-        "Lowest exactly flat, highest not flattened": "So it would be if the gradient held all facts. In a batch of 16 "
-        "most singular values are 0, and the others say who happened to be drawn.",
+        "Lowest exactly flat, highest unflattened": "Exactly flat would beat unflattened if neither had momentum. But "
+        "momentum helps unflattened and harms exactly flat.",
         "Lowest six cubic steps": "That is what happens with batches of 64 and 256. With 16, their mean loss is a little "
-        "above that of the step that is not flattened.",
-        "Lowest not flattened, highest exactly flat": right(
-            "A step that keeps the singular values moves a fact by how much of it is missing. A flat step moves every fact "
+        "above that of unflattened.",
+        "Lowest unflattened, highest exactly flat": right(
+            "Momentum decides: an unflattened step moves a fact by how much of it was missing, a flat one moves every fact "
             "that momentum still remembers by the same amount."
         ),
         "Within a tenth of each other": "The means differ by more than that.",

@@ -61,8 +61,8 @@ def gram_product():
     conditions=("only if W is square", "only if W has full rank"),
 )  # fmt: skip
 def left_or_right():
-    """The results agree for every W. The operations are 4 d_out² d_in on the left and 4 d_in² d_out on the right: the Gram
-    matrix belongs on the shorter side. Torch counts it for 96 × 24, a matrix of full rank."""
+    """The results agree for every W. The operations do not: the Gram matrix belongs on the shorter side. Torch counts both
+    for 96 × 24, a matrix of full rank."""
     W = torch.randn(96, 24, generator=torch.Generator().manual_seed(0), dtype=torch.float64) / 20
     left = lambda W: (3 * torch.eye(len(W), dtype=W.dtype, device=W.device) - W @ W.mT) @ W / 2  # noqa: E731
     right = lambda W: W @ (3 * torch.eye(W.shape[1], dtype=W.dtype, device=W.device) - W.mT @ W) / 2  # noqa: E731
