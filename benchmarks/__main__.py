@@ -41,7 +41,7 @@ PARTS = {
     "walks": ("walks",),
     "rank_price": ("rank_price",),
     "convolution": ("convolution",),
-    "graphs": ("graphs",),
+    "deep_graphs": ("deep_graphs",),
     "recurrent": ("recurrent",),
     "state_space": ("state_space",),
     "hidden_system": ("hidden_system",),

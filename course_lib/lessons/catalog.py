@@ -56,7 +56,7 @@ LESSONS = tuple(
         ("07", "gradient_estimators", "Add 10 to every reward: what changes?", "I", "00 02", 83),
         ("08", "convolution", "Convolution", "II", "01", 80),
         ("09", "batch_norm_and_dropout", "Batch norm and dropout", "II", "01 03", 80),
-        ("10", "graph_networks", "Graph networks", "II", "01 08", 80),
+        ("10", "graph_networks", "Two layers help, 64 ruin it: is anything left?", "II", "01 08", 79),
         ("11", "recurrent_networks", "Recurrent networks", "II", "05", 85),
         ("12", "state_space_models", "State space models", "II", "08", 84),
         ("13", "attention_scaling", "The scale of attention", "III", "03", 90),

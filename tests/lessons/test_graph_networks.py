@@ -1,4 +1,4 @@
-"""What the curves and pictures of lesson 10 are, and what its explorer says."""
+"""What the curves and pictures of lesson 10 are, what its networks compute, and what its explorer says."""
 
 from itertools import pairwise
 
@@ -6,73 +6,122 @@ import numpy as np
 import pytest
 import torch
 
-from course_lib.architectures.graphs import adjacency_matrix, simple_path_counts
+from course_lib.architectures.graphs import adjacency_matrix, gcn_graph, refine_colours, simple_path_counts
 from course_lib.lessons import graph_networks as lesson
+from course_lib.lessons.graph_networks import communities
 from tests.drawing import line_labelled
 
 
-def bridge():
-    return adjacency_matrix(lesson.BRIDGE, n_nodes=8).double()
-
-
 def state_of(**settings):
-    defaults = {name: control.default for name, control in lesson.WalkExplorer.controls.items()}
-    return lesson.WalkExplorer.compute(None, **{**defaults, **settings})
+    defaults = {name: control.default for name, control in lesson.GraphExplorer.controls.items()}
+    return lesson.GraphExplorer.compute(None, **{**defaults, **settings})
+
+
+def test_a_draw_is_two_communities_of_100_with_ten_labels_each():
+    inside, across = [], []
+    for seed in lesson.DRAWS:
+        graph = lesson.draw(seed)
+        a, side = graph.adjacency, graph.community
+        assert torch.equal(a, a.T)
+        assert float(a.diagonal().sum()) == 0
+        assert side[graph.labelled].sum() == 0
+        assert len(graph.labelled) == 20 == 200 - len(graph.hidden)
+        assert not set(graph.labelled.tolist()) & set(graph.hidden.tolist())
+        inside.append(float(a[:100, :100].mean()))
+        across.append(float(a[:100, 100:].mean()))
+        assert float(graph.degrees.min()) > 1  # nobody is alone
+    assert np.mean(inside) == pytest.approx(0.08 * 0.99, abs=0.004)
+    assert np.mean(across) == pytest.approx(0.02, abs=0.002)
+
+
+def test_the_layer_is_that_of_the_library():
+    graph = lesson.draw(1)
+    edges = graph.adjacency.nonzero().T
+    wanted = gcn_graph(edges, n_nodes=200, dtype=torch.float64).push.to_dense()
+    torch.testing.assert_close(graph.layer(), wanted)
+    torch.testing.assert_close(wanted @ graph.common(), graph.common())
+
+
+def test_forms_are_powers_and_removing_commutes_with_the_layer():
+    graph, eye = lesson.draw(2), torch.eye(200, dtype=torch.float64)
+    layer, x = graph.layer(), graph.features
+    power = torch.linalg.matrix_power
+    torch.testing.assert_close(lesson.through(graph, 5), power(layer, 5) @ x)
+    torch.testing.assert_close(lesson.through(graph, 5, lesson.HALF), power((eye + layer) / 2, 5) @ x)
+    limit = lesson.START * torch.linalg.solve(eye - (1 - lesson.START) * layer, x)
+    torch.testing.assert_close(lesson.through(graph, 200, lesson.ADDED), limit)
+    at_end = lesson.blown_up(lesson.without(lesson.through(graph, 20), graph.common()))
+    torch.testing.assert_close(lesson.through(graph, 20, remove=True), at_end, rtol=1e-6, atol=1e-6)
+
+
+def test_the_classifier_minimises_the_ridge_loss():
+    graph, penalty = lesson.draw(0), 0.3
+    x = lesson.through(graph, 2)
+    known = graph.labelled
+    rows = torch.cat([x, torch.ones(200, 1, dtype=x.dtype)], dim=1)
+    weights = torch.diag(torch.tensor([penalty] * 16 + [0.0], dtype=x.dtype))
+    solved = torch.linalg.solve(rows[known].T @ rows[known] + weights, rows[known].T @ graph.community[known])
+    torch.testing.assert_close(lesson.guesses(x, graph, penalty=penalty), rows @ solved)
+    right = ((rows @ solved > 0) == (graph.community > 0))[graph.hidden]
+    assert lesson.accuracy(x, graph, penalty=penalty) == pytest.approx(float(right.double().mean()))
 
 
 def test_the_explorer_holds_powers_of_each_form():
-    a, eye = bridge(), torch.eye(8, dtype=torch.float64)
-    loops = a + eye
-    gcn = loops / loops.sum(1).sqrt() / loops.sum(1).sqrt()[:, None]
-    layers = {"sum": a, "mean": a / a.sum(1)[:, None], "GCN": gcn, "GCN + residual": (eye + gcn) / 2}
+    graph, eye = lesson.draw(0), torch.eye(200, dtype=torch.float64)
+    layers = {lesson.SUM: graph.adjacency, lesson.GCN: graph.layer(), lesson.HALF: (eye + graph.layer()) / 2}
     for form, layer in layers.items():
-        for depth, node in ((0, 3), (4, 5), (10, 8)):
-            held = state_of(form=form, depth=depth, node=node)["held"]
+        for depth, node in ((0, 3), (4, 150)):
             wanted = torch.linalg.matrix_power(layer, depth)[:, node - 1]
-            np.testing.assert_allclose(held, wanted, rtol=1e-10, atol=1e-14)
-    x = eye[:, 1]
-    for _ in range(3):
-        x = 0.8 * gcn @ x + 0.2 * eye[:, 1]
-    np.testing.assert_allclose(state_of(form="GCN + start", depth=3, node=2)["held"], x, rtol=1e-12)
+            torch.testing.assert_close(lesson.from_one_node(form, node, depth), wanted)
 
 
-def test_the_angles_are_those_to_what_a_layer_leaves_unchanged():
-    for form in lesson.FORMS[:4]:
-        layer = lesson.layer_matrix(form, lesson.BRIDGE, 8)
-        pattern = lesson.limit_pattern(form, lesson.BRIDGE, 8)
-        stretched = layer @ pattern
-        torch.testing.assert_close(stretched, pattern * (stretched @ pattern))
-        state = state_of(form=form, depth=10, node=8)
-        cosine = float(pattern @ torch.tensor(state["held"]) / np.linalg.norm(state["held"]))
-        assert state["angles"][1] == pytest.approx(np.degrees(np.arccos(cosine)), rel=1e-9)
-        assert state["angles"][1] < state["angles"][0]
+def test_the_answers_to_the_explorers_tasks():
+    root = lesson.draw(0).degrees.sqrt().numpy()
+    for node in (1, 150):
+        late = state_of(depth=80, node=node)
+        shares = np.concatenate([late["first"][1], late["second"][1]])
+        np.testing.assert_allclose(shares, root / root.max(), rtol=1e-6)
+        rest = state_of(depth=40, node=node, removed=True)
+        mine, others = rest["above"] if node == 1 else rest["above"][::-1]
+        assert mine > 90 > 10 > others
+        added = state_of(depth=80, node=node, form=lesson.ADDED)
+        assert added["most"] == node
 
 
-def test_the_words_and_the_places_that_the_notebook_names():
-    explorer = lesson.WalkExplorer()
-    assert explorer.frame(depth=2)[1].startswith(
-        "3 walks of 2 edges from node 1 to node 1, the largest number."
-    )
-    assert explorer.frame(depth=1)[1].startswith(
-        "1 walk of 1 edge from node 1 to node 2, the largest number."
-    )
-    assert "of the 1 at node 1, the most is at node 1, 0.237" in explorer.frame(depth=2, form="GCN")[1]
-    far = state_of(form="sum", node=8, depth=10)
-    assert far["held"][:3].min() == far["held"].max() > far["held"][3:].max()
-    assert state_of(depth=2)["held"][3] == 2  # the walks 1-2-4 and 1-3-4
-    plain, residual, start = (state_of(form=f, depth=10)["angles"][1] for f in lesson.FORMS[2:])
-    assert plain < residual < start
+def test_the_words_name_what_is_shown():
+    explorer = lesson.GraphExplorer()
+    said = explorer.frame(depth=1, node=7, form=lesson.SUM)[1]
+    assert said.startswith("sum, 1 layer from node 7: the largest entry is at node ")
+    assert "above 0 are" in explorer.frame(depth=40, removed=True)[1]
 
 
-def test_the_rest_falls_by_the_second_eigenvalue():
-    axes = lesson.plot_depth().axes[0]
-    second = float(torch.linalg.eigvalsh(lesson.gcn_matrix(lesson.BRIDGE, 8))[-2])
-    for form, rate in (("GCN", second), ("GCN + residual", (1 + second) / 2)):
-        ratio = line_labelled(axes, form).get_ydata()
-        assert ratio[80] / ratio[60] == pytest.approx(rate**20, rel=2e-3)
-    kept = line_labelled(axes, "GCN + start").get_ydata()
-    assert kept[80] == pytest.approx(kept[40], rel=1e-3)
-    assert kept[80] > 0.9
+def test_the_pictures_of_the_question_show_every_node_once():
+    graph = lesson.draw(0)
+    for axes in [*lesson.plot_question().axes, *lesson.plot_rest().axes]:
+        shown = np.concatenate([line.get_xydata() for line in axes.lines if line.get_label() != "_edges"])
+        assert sorted(map(tuple, shown)) == sorted(map(tuple, lesson.DISCS))
+    titles = [axes.get_title() for axes in lesson.plot_question().axes]
+    for title, depth in zip(titles, (0, 2, 16, 64), strict=True):
+        assert title.endswith(f": {lesson.accuracy(lesson.through(graph, depth), graph):.2f} right")
+
+
+def test_the_rest_ends_along_the_second_eigenvector():
+    left, right = lesson.plot_directions().axes
+    values = torch.linalg.eigvalsh(lesson.draw(0).layer()).numpy()
+    np.testing.assert_allclose(line_labelled(left, "8 layers").get_ydata(), np.abs(values**8))
+    late = line_labelled(right, "32 layers").get_ydata()
+    assert late[-1] == 1
+    assert late[:-1].max() < 0.1
+    assert line_labelled(right, "2 layers").get_ydata()[:-1].max() > 0.5
+
+
+def test_digits_end_in_float32_first_and_never_where_the_common_part_is_removed():
+    axes = lesson.plot_digits().axes[0]
+    curve = {name: line_labelled(axes, name).get_ydata() for name in lesson.pictures._DIGITS}
+    each, double, single = curve.values()
+    assert min(each[6:]) > 0.93
+    assert (double[8] > 0.93) > (double[-1] > 0.85)
+    assert (single[6] > 0.93) > (single[8] > 0.85)
 
 
 def test_the_triangle_has_the_walks_that_are_drawn_and_no_path():
@@ -86,13 +135,46 @@ def test_the_triangle_has_the_walks_that_are_drawn_and_no_path():
     assert simple_path_counts(lesson.TRIANGLE, 3, n_nodes=3)[0][1] == 0
 
 
-def test_the_colours_of_the_twins():
-    for axes, wanted in zip(lesson.plot_twins().axes, (1, 1, 4, 3), strict=True):
-        assert len({text.get_text() for text in axes.texts}) == wanted
+def test_the_molecules_have_one_list_of_colours_until_an_atom_is_marked():
+    for marked, rounds, alike in ((False, None, True), (True, 2, True), (True, 3, False)):
+        first, second = lesson.molecules_colours(marked, rounds)
+        assert (sorted(first) == sorted(second)) is alike
+    for edges, closed in ((lesson.DECALIN, 0), (lesson.BICYCLOPENTYL, 20)):
+        a = adjacency_matrix(edges, n_nodes=10)
+        assert a.sum() == 22
+        assert torch.linalg.matrix_power(a, 5).trace() == closed
 
 
-def test_the_product_of_the_picture():
-    axes = lesson.plot_product().axes
-    column = lambda one: [float(t.get_text()) for t in one.texts]  # noqa: E731
-    a = adjacency_matrix(lesson.FLOW, n_nodes=4)
-    assert column(axes[3]) == (a.T @ torch.tensor(column(axes[2]))).tolist() == [0, 5, 9, 7]
+def test_one_colour_is_not_one_row_for_gcn():
+    path = lesson.undirected((1, 2), (2, 3), (3, 4), (4, 5))
+    colours = refine_colours(path, [0] * 5, rounds=1)
+    held = gcn_graph(path, n_nodes=5, dtype=torch.float64).pull.to_dense().sum(1)
+    assert colours[1] == colours[2]
+    assert held[1:3].tolist() == pytest.approx([1.0749, 1.0], abs=1e-4)
+
+
+def test_a_normalised_network_has_no_common_part_and_size_1():
+    x = torch.randn(1, 200, 2, 4, generator=torch.Generator().manual_seed(0)) + 3
+    common = lesson.draw(0).common().float()[None]
+    removed = communities._normalised(x, lesson.REMOVED, common)
+    assert float(torch.einsum("dn,dnrc->drc", common, removed).abs().max()) < 1e-4
+    for form in (lesson.REMOVED, lesson.RESCALED):
+        size = communities._normalised(x, form, common).square().mean((1, 3))
+        torch.testing.assert_close(size, torch.ones_like(size), rtol=1e-4, atol=1e-4)
+    assert communities._normalised(x, lesson.GCN, common) is x
+
+
+def test_training_learns_two_layers_and_rates_do_not_mix():
+    both = lesson.train(lesson.GCN, 2, (0.01, 0.1), (0, 1), steps=40)
+    alone = lesson.train(lesson.GCN, 2, (0.1,), (0, 1), steps=40)
+    torch.testing.assert_close(both[..., 1:], alone, rtol=1e-3, atol=1e-2)
+    found = lesson.scored(both, (0, 1))
+    assert float(found["test"][:, 0].mean()) > 0.85
+    assert found["choosing"].shape == (2, 2)
+
+
+def test_the_curves_are_the_stored_accuracies():
+    axes = lesson.plot_trained().axes[0]
+    for form in lesson.TRAINED:
+        wanted = [np.mean(lesson.trained(form, depth)) for depth in lesson.DEPTHS]
+        np.testing.assert_allclose(line_labelled(axes, form).get_ydata(), wanted)

@@ -4,16 +4,19 @@ from course_lib.teaching import Contents
 
 lesson = Contents(
     symbols={
-        "n": "nodes of the graph",
         "A": "adjacency matrix",
-        "h_j": "row that node j holds",
-        "w_{ij}": "weight of an edge",
-        "X": "matrix of the rows, with any number of channels",
+        "n": "nodes of the graph",
+        "h_j^k": "row that node j holds after k layers",
+        "H^k": "matrix of these rows",
         "D": "diagonal matrix of the degrees",
-        "W": "learned matrix, channels out times channels in",
-        r"\hat A": "symmetric matrix of a layer for an undirected graph",
+        "X": "features, one row for each node",
+        r"\hat A": "matrix of a GCN layer",
+        r"\sqrt d": "roots of the degrees",
+        "v_1": "eigenvectors of it",
+        r"\lambda_1": "eigenvalues of it",
+        "x": "channel",
         r"\alpha": "part of the start in each layer",
-        "s_j": "states",
         "q_j": "colour of a node",
+        "W": "weights of a layer",
     }
 )

@@ -2,8 +2,15 @@
 
 import torch
 
-from course_lib.architectures.graphs import adjacency_matrix, aggregate_edges, walk_counts
+from course_lib.architectures.graphs import (
+    adjacency_matrix,
+    aggregate_edges,
+    batch_graphs,
+    refine_colours,
+    walk_counts,
+)
 from course_lib.lessons.graph_networks.contents import lesson
+from course_lib.lessons.graph_networks.molecules import BICYCLOPENTYL, DECALIN
 from course_lib.teaching import but, close, edit
 
 
@@ -43,46 +50,6 @@ lesson.value(
 )
 
 
-def _steps(i, j):
-    return abs(i - j)
-
-
-lesson.flaw(
-    "10.2", "What a maximum marks", difficulty=1, minutes=6,
-    prompt="\"With the maximum over neighbours in the place of the sum, and one-hot inputs, channel $i$ of node $j$ "
-    "after $k$ "
-    "layers is 1 exactly if there is a path of at most $k$ edges from $i$ to $j$.\" Give a counterexample on the "
-    "path graph "
-    "1-2-3-4-5, with undirected edges and no self-loops: a dictionary with the nodes `i` and `j`, different ones, "
-    "and the number of "
-    "layers `k`, so that a path of at most $k$ edges exists and the entry is 0.",
-    answer={"i": 1, "j": 2, "k": 2},
-    needs=[
-        ("i and j should be whole numbers from 1 to 5, and k one of at least 1.",
-         lambda i, j, k: all(v == int(v) for v in (i, j, k)) and 1 <= i <= 5 and 1 <= j <= 5 and k >= 1),
-        ("The statement fails there too, by a path without edges; but two different nodes are asked for.",
-         lambda i, j: i != j),
-    ],
-    properties=[
-        ("From i to j it takes more than k edges: then 0 is right.", lambda i, j, k: _steps(i, j) <= k),
-        ("The entry is 1 there: a walk of exactly k edges exists.", lambda i, j, k: (_steps(i, j) - k) % 2 == 1),
-    ],
-    hints=(
-        "Which walks of exactly two edges start in node 1?",
-        "On a path graph, each step changes an even node into an odd one, or an odd one into an even one.",
-        "Take neighbours, and a number of layers after which the 1 cannot be at the other one.",
-    ),
-    mistakes=[
-        ("out of reach", {"i": 1, "j": 5, "k": 2},
-         "No path of at most k edges leads there: the entry is 0, as the statement says.",
-         but(lambda i, j, k: _steps(i, j) > k)),
-        ("a walk fits", {"i": 1, "j": 2, "k": 3},
-         "A walk of exactly k edges exists there (going back and forth counts), so the entry is 1.",
-         but()),
-    ],
-)
-
-
 def _directed(generator, *, most=5):
     """Few nodes and edges with whole numbers; some edge stands twice and some node gets several messages."""
     n = int(torch.randint(3, most, (), generator=generator))
@@ -98,7 +65,7 @@ def _drawn(generator):
 
 
 @lesson.exercise(
-    "10.3", "A layer from an edge list", difficulty=1, minutes=8,
+    "10.2", "A layer from an edge list", difficulty=1, minutes=8,
     prompt="Write `add_messages(x, edge_index)`: `x` has one row for each node, `edge_index` the sources in row 0 and "
     "the targets in "
     "row 1, counted from 0. Return a tensor in the shape of `x` whose row $j$ is the sum of the rows of all sources "
@@ -154,7 +121,7 @@ def _adjacency(generator):
 
 
 @lesson.exercise(
-    "10.4", "The weights of GCN", difficulty=2, minutes=8,
+    "10.3", "The weights of GCN", difficulty=2, minutes=8,
     prompt="Write `gcn_weights(adjacency)`: `adjacency` is the symmetric matrix of an undirected graph, float64, "
     "with zeros on its "
     "diagonal. Return $D^{-1/2}(A + I)D^{-1/2}$, where $D$ is the diagonal matrix of the row sums of $A + I$.",
@@ -201,7 +168,7 @@ def gcn_weights(adjacency):
 
 
 lesson.value(
-    "10.5", "How deep until it is gone", difficulty=2, minutes=6,
+    "10.4", "How deep until it is gone", difficulty=2, minutes=6,
     prompt="A GCN layer without weights has the largest eigenvalue 1 and the second-largest $\\lambda_2 = 0.8$; all "
     "others lie between 0 and 0.8. Each "
     "layer keeps half of what was there: $X \\leftarrow \\frac12(X + \\hat A X)$. After how many layers has the "
@@ -234,8 +201,91 @@ lesson.value(
 )
 
 
+def _rounds_until_they_differ(mark: int) -> int:
+    """Mark one atom with three neighbours in each molecule; return the first round whose lists of colours differ."""
+    both, _ = batch_graphs([DECALIN, BICYCLOPENTYL], [10, 10])
+    start = [mark, *[0] * 9] * 2
+    for rounds in range(12):
+        colours = refine_colours(both, start, rounds=rounds)
+        if sorted(colours[:10]) != sorted(colours[10:]):
+            return rounds
+    return 0
+
+
+lesson.value(
+    "10.5", "Mark one atom", difficulty=2, minutes=6,
+    prompt="In each molecule one of the two atoms with three neighbours is marked: it starts with a colour of its own, all "
+    "others share another one. Then refine, round by round. After how many rounds do the two molecules hold different "
+    "lists of colours for the first time?",
+    answer=3,
+    properties=[
+        ("The lists differ for the first time after another number of rounds.",
+         lambda answer: answer == _rounds_until_they_differ(1)),
+    ],
+    hints=(
+        "After r rounds, an atom's colour depends on what stands within r bonds of it.",
+        "Give each atom its distance from the mark, in both molecules: how many are at distance 1, 2 and 3?",
+        "Which neighbours do the atoms at distance 2 have in each molecule, and when can they know?",
+    ),
+    mistakes=[
+        ("at once", 1,
+         "After one round an atom knows its number of neighbours, and whether one of them is marked. Both molecules have "
+         "the same list of that."),
+        ("rings of five", 5,
+         "It shows earlier: on a ring of five, the two atoms opposite the mark are joined to each other."),
+        ("half a ring of five", 2,
+         "After two rounds an atom knows how far the mark is, up to distance 2. The two atoms opposite each other on the "
+         "ring of five are joined, but whether a neighbour is at distance 2 is known one round later."),
+        ("rings of six", 6,
+         "It shows earlier: on a ring of six, the two atoms at distance 2 have the atom opposite the mark between them."),
+        ("never", 0,
+         "Without a mark no number is enough. The mark makes distances visible, and they differ."),
+    ],
+)
+
+
+def _steps(i, j):
+    return abs(i - j)
+
+
+lesson.flaw(
+    "10.6", "What a maximum marks", difficulty=1, minutes=6,
+    prompt="\"With the maximum over neighbours in the place of the sum, and one-hot inputs, channel $i$ of node $j$ "
+    "after $k$ "
+    "layers is 1 exactly if there is a path of at most $k$ edges from $i$ to $j$.\" Give a counterexample on the "
+    "path graph "
+    "1-2-3-4-5, with undirected edges and no self-loops: a dictionary with the nodes `i` and `j`, different ones, "
+    "and the number of "
+    "layers `k`, so that a path of at most $k$ edges exists and the entry is 0.",
+    answer={"i": 1, "j": 2, "k": 2},
+    needs=[
+        ("i and j should be whole numbers from 1 to 5, and k one of at least 1.",
+         lambda i, j, k: all(v == int(v) for v in (i, j, k)) and 1 <= i <= 5 and 1 <= j <= 5 and k >= 1),
+        ("The statement fails there too, by a path without edges; but two different nodes are asked for.",
+         lambda i, j: i != j),
+    ],
+    properties=[
+        ("From i to j it takes more than k edges: then 0 is right.", lambda i, j, k: _steps(i, j) <= k),
+        ("The entry is 1 there: a walk of exactly k edges exists.", lambda i, j, k: (_steps(i, j) - k) % 2 == 1),
+    ],
+    hints=(
+        "Which walks of exactly two edges start in node 1?",
+        "On a path graph, each step changes an even node into an odd one, or an odd one into an even one.",
+        "Take neighbours, and a number of layers after which the 1 cannot be at the other one.",
+    ),
+    mistakes=[
+        ("out of reach", {"i": 1, "j": 5, "k": 2},
+         "No path of at most k edges leads there: the entry is 0, as the statement says.",
+         but(lambda i, j, k: _steps(i, j) > k)),
+        ("a walk fits", {"i": 1, "j": 2, "k": 3},
+         "A walk of exactly k edges exists there (going back and forth counts), so the entry is 1.",
+         but()),
+    ],
+)
+
+
 @lesson.exercise(
-    "10.6", "Back through a mean", difficulty=3, minutes=12,
+    "10.7", "Back through a mean", difficulty=3, minutes=12,
     prompt="Write `mean_gradient(dy, edge_index)`: a layer replaces the row of each node by the mean over the "
     "sources of the edges "
     "that end in it, or by zeros if there are none. `dy` is the gradient of the loss with respect to its output. "

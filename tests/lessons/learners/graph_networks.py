@@ -7,9 +7,27 @@ import torch
 from course_lib.teaching import edit
 
 GIVES_AWAY = {
-    "10.P1": [r"\bwalks?\b", r"A\^k"],
-    "10.P2": [r"1 \+ \\lambda"],
-    "10.P3": [r"two triangles", r"(?i)colou?r refinement|1-WL"],
+    "10.P1": [r"(?i)classifier was blind", r"v_2\b", r"(?i)splits the communities"],
+    "10.P2": [r"(?i)no depth", r"(?i)colou?r refinement|1-WL", r"(?i)multiset"],
+    "10.P3": [r"(?i)rescaling alone", r"(?i)harmless"],
+}
+
+NEIGHBOURS = {
+    "10.e1": ("for depth in (0, 2, 16, 64)]", "for depth in (0, 2, 8, 64)]"),
+    "10.e2": ("lesson.accuracy(lesson.blown_up(rest), graph)", "lesson.accuracy(lesson.blown_up(x), graph)"),
+    "10.2": ("walk_counts(A, 4) - counted", "walk_counts(A, 3) - counted"),
+    "10.3": ("root = graph.degrees.sqrt()", "root = graph.degrees"),
+    "10.4": ("** (1 / 20) / values[-2])", "** (1 / 20) / values[-3])"),
+    "10.e3": ("same = (vectors[:, -2] > 0)", "same = (vectors[:, -3] > 0)"),
+    "10.e4": ("right(128, remove=True, dtype=dtype)", "right(128, dtype=dtype)"),
+    "10.5": ('for form in ("half kept", "start added")]', 'for form in ("start added", "half kept")]'),
+    "10.6": ("[gap(torch.ones(20, 1), layers)", "[gap(marked, layers)"),
+    "10.e5": ("[1.0, *[0.0] * 9] * 2)", "[1.0, *[0.0] * 9, 0.0, 1.0, *[0.0] * 8])"),
+    "10.e6": ('mean("rescaled only", 32)]', 'mean("start added", 32)]'),
+    "10.e7": (
+        '[mean("start added", 32), mean("half kept", 32)',
+        '[mean("start added", 32), mean("half kept", 16)',
+    ),
 }
 
 
@@ -77,17 +95,6 @@ ANSWERS = {
         ("malformed", "the whole vector", [4, 5, 5, 5]),
     ],
     "10.2": [
-        ("solved", "neighbours, an even number of layers", walk(3, 4, 2)),
-        ("solved", "two apart, an odd number", walk(5, 3, 3)),
-        ("solved", "far, much later", walk(1, 5, 101)),
-        ("a walk fits", "neighbours, three layers", walk(2, 3, 3)),
-        ("a walk fits", "exactly k edges", walk(1, 3, 2)),
-        ("out of reach", "the ends of the path", walk(1, 5, 3)),
-        ("need", "an odd number of layers back", walk(3, 3, 3)),
-        ("need", "counted from 0", walk(0, 1, 2)),
-        ("malformed", "a tuple", (1, 2, 2)),
-    ],
-    "10.3": [
         ("solved", "index_add", by_index_add),
         ("solved", "a dense matrix of counts", by_dense_matrix),
         ("solved", "scatter_add", lambda x, edge_index: torch.zeros_like(x).scatter_add(
@@ -105,7 +112,7 @@ ANSWERS = {
         ("wrong", "adds into one table", in_place),
         ("malformed", "one row for each edge", lambda x, edge_index: x[edge_index[0]]),
     ],
-    "10.4": [
+    "10.3": [
         ("solved", "diagonal matrices", lambda adjacency: (s := torch.diag((adjacency.sum(1) + 1).rsqrt()))
          @ (adjacency + torch.eye(len(adjacency))) @ s),
         ("solved", "divided by the root of an outer product", lambda adjacency: (
@@ -127,7 +134,7 @@ ANSWERS = {
          / (adjacency.sum(1, keepdim=True) + 1).sqrt()),
         ("malformed", "float32", lambda adjacency: torch.eye(len(adjacency))),
     ],
-    "10.5": [
+    "10.4": [
         ("solved", "ceil of the logarithm", math.ceil(math.log(0.01) / math.log(0.9))),
         ("solved", "a whole number as a float", 44.0),
         ("without the residual", "0.8 in each layer", 21),
@@ -138,7 +145,29 @@ ANSWERS = {
         ("wrong", "one layer too many", 45),
         ("malformed", "no number", "44 layers"),
     ],
+    "10.5": [
+        ("solved", "rounds of a loop", 3),
+        ("solved", "as a float", 3.0),
+        ("at once", "the mark alone", 1),
+        ("half a ring of five", "distances known", 2),
+        ("rings of five", "the length of a ring", 5),
+        ("rings of six", "the length of the other ring", 6),
+        ("never", "no number", 0),
+        ("wrong", "one round too many", 4),
+        ("malformed", "a word", "three"),
+    ],
     "10.6": [
+        ("solved", "neighbours, an even number of layers", walk(3, 4, 2)),
+        ("solved", "two apart, an odd number", walk(5, 3, 3)),
+        ("solved", "far, much later", walk(1, 5, 101)),
+        ("a walk fits", "neighbours, three layers", walk(2, 3, 3)),
+        ("a walk fits", "exactly k edges", walk(1, 3, 2)),
+        ("out of reach", "the ends of the path", walk(1, 5, 3)),
+        ("need", "an odd number of layers back", walk(3, 3, 3)),
+        ("need", "counted from 0", walk(0, 1, 2)),
+        ("malformed", "a tuple", (1, 2, 2)),
+    ],
+    "10.7": [
         ("solved", "autograd", mean_by_autograd),
         ("solved", "the transposed matrix of weights", mean_by_matrix),
         ("solved", "index_add backwards", lambda dy, edge_index: back(dy / incoming(dy, edge_index), edge_index)),

@@ -1,0 +1,133 @@
+"""The sentences of lesson 10, each with what decides on it."""
+
+import torch
+
+from course_lib.architectures.graphs import (
+    adjacency_matrix,
+    aggregate_edges,
+    refine_colours,
+    simple_path_counts,
+    walk_counts,
+)
+from course_lib.lessons.graph_networks.communities import HALF, draw, through, without
+from course_lib.lessons.graph_networks.contents import lesson
+from course_lib.lessons.graph_networks.molecules import BICYCLOPENTYL, undirected
+from course_lib.teaching import fact
+
+PATH_OF_FIVE = undirected((1, 2), (2, 3), (3, 4), (4, 5))
+
+
+@lesson.sentence(
+    "10.Q1",
+    "For two different nodes i and j of a graph without self-loops, (A²)ᵢⱼ counts the paths of two edges from i to j that "
+    "visit no node twice.",
+    answer=True,
+)
+def two_edges():
+    """The node in the middle has an edge to both ends, so it is neither of them. With three edges a walk can turn back."""
+    a = adjacency_matrix(BICYCLOPENTYL, n_nodes=10)
+    off = ~torch.eye(10, dtype=torch.bool)
+    found = {}
+    for k in (2, 3):
+        paths = torch.tensor(simple_path_counts(BICYCLOPENTYL, k, n_nodes=10), dtype=a.dtype)
+        found[k] = float((walk_counts(a, k) - paths)[off].sum())
+    return "\n".join(
+        [
+            fact("bicyclopentyl, two edges, i ≠ j: {} more walks than paths", found[2], equals=0, within=0),
+            fact("three edges, i ≠ j: {}", found[3], at_least=1),
+        ]
+    )
+
+
+@lesson.sentence(
+    "10.Q2",
+    "One-hot names, k layers that add up the neighbours: node j holds row j of Aᵏ.",
+    answer="only if Aᵏ is symmetric",
+    conditions=("only if Aᵏ is symmetric", "only if the graph has no self-loops"),
+)
+def rows_and_columns():
+    """Node j collects from the nodes with an edge to it: that is column j. Row j lists where walks from j lead."""
+    chain = torch.tensor([[0, 1], [1, 2]])  # 1 -> 2 -> 3
+    held = aggregate_edges(aggregate_edges(torch.eye(3), chain), chain)[2]
+    power = walk_counts(adjacency_matrix(chain, n_nodes=3), 2)
+    return "\n".join(
+        [
+            fact("1 → 2 → 3, two layers: node 3 holds {}", held, equals=[1, 0, 0], within=0),
+            fact("column 3 of A² is {}", power[:, 2], equals=[1, 0, 0], within=0),
+            fact("row 3 is {}", power[2], equals=[0, 0, 0], within=0),
+        ]
+    )
+
+
+@lesson.sentence(
+    "10.Q3",
+    "Take the largest value of the neighbours instead of their sum. Then node j has a 1 in channel i after k layers if and "
+    "only if a path of at most k edges leads from i to j.",
+    answer="only if each node is its own neighbour",
+    conditions=("only if each node is its own neighbour", "only if the graph is undirected"),
+)
+def exactly_or_at_most():
+    """A walk has exactly k edges. A self-loop lets it wait."""
+    path = PATH_OF_FIVE
+    loops = torch.cat([path, torch.arange(5).expand(2, 5)], dim=1)
+    found = []
+    for edges in (path, loops):
+        h = torch.eye(5)
+        for _ in range(2):
+            h = aggregate_edges(h, edges, kind="max")
+        found.append(h[1, 0])
+    return "\n".join(
+        [
+            fact("path 1-2-3-4-5, two layers: node 2 has {} in channel 1, though 1 and 2 are joined",
+                 found[0], equals=0, within=0),
+            fact("with self-loops: {}", found[1], equals=1, within=0),
+        ]
+    )  # fmt: skip
+
+
+@lesson.sentence(
+    "10.Q4",
+    "A residual connection that keeps half of the features in each layer changes what the channels tend to.",
+    answer=False,
+)
+def later_and_the_same():
+    """Both matrices have the same eigenvectors, and the largest eigenvalue stays 1. Only the way there is longer."""
+    graph = draw(0)
+    one = lambda x: x[:, 0] / x[:, 0].norm()  # noqa: E731
+    kept, plain = one(through(graph, 200, HALF)), one(through(graph, 200))
+    before, half = graph.features, through(graph, 2, HALF)
+    common = graph.common()
+    shrunk = without(half, common).norm() / without(before, common).norm()
+    without_half = without(through(graph, 2), common).norm() / without(before, common).norm()
+    return "\n".join(
+        [
+            fact("200 layers: cosine between a channel with half kept and without {:.6f}",
+                 (kept @ plain).abs(), equals=1, within=1e-6),
+            fact("after 2 layers the rest is larger with half kept, {:.1f} times",
+                 shrunk / without_half, at_least=1.2),
+        ]
+    )  # fmt: skip
+
+
+@lesson.sentence(
+    "10.Q5",
+    "All nodes start with one colour and one feature. Nodes of one colour after k rounds of refinement hold the same "
+    "features after k message-passing layers.",
+    answer="only if a layer sees no more than the colours do",
+    conditions=("only if a layer sees no more than the colours do", "only if the layer has no weights"),
+)
+def degrees_of_the_neighbours():
+    """Sum, mean and maximum see an atom and its neighbours. GCN divides by the neighbours' degrees as well, which the
+    colours know one round later."""
+    colours = refine_colours(PATH_OF_FIVE, [0] * 5, rounds=1)
+    a = adjacency_matrix(PATH_OF_FIVE, n_nodes=5).double()
+    loops = a + torch.eye(5)
+    gcn = (loops / torch.outer(loops.sum(1), loops.sum(1)).sqrt()).sum(1)
+    return "\n".join(
+        [
+            fact("path 1-2-3-4-5, one round: the colours of nodes 2 and 3 differ by {}",
+                 colours[1] - colours[2], equals=0, within=0),
+            fact("one layer of sums on ones: nodes 2 and 3 hold {}", a.sum(1)[1:3], equals=[2, 2], within=0),
+            fact("one layer of GCN: {:.4f}", gcn[1:3], equals=[1.0749, 1.0], within=1e-4),
+        ]
+    )  # fmt: skip
