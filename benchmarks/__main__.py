@@ -43,6 +43,7 @@ PARTS = {
     "convolution": ("convolution",),
     "deep_graphs": ("deep_graphs",),
     "recurrent": ("recurrent",),
+    "memory_start": ("memory_start",),
     "state_space": ("state_space",),
     "hidden_system": ("hidden_system",),
     "selective": ("selective",),

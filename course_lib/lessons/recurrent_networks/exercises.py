@@ -8,7 +8,7 @@ from course_lib.teaching import but, close, edit, inputs, normal, whole
 lesson.value(
     "11.1", "One weight, three steps", difficulty=1, minutes=4,
     prompt="Three steps share one weight: $h_1 = w$, $h_2 = w h_1$, $h_3 = w h_2$, and the loss is $L = h_3$. Compute "
-    "$\\mathrm dL/\\mathrm dw$ at $w = 2$ as the sum (11.3) over the three copies of the weight.",
+    "$\\mathrm dL/\\mathrm dw$ at $w = 2$ as the sum (11.2) over the three copies of the weight.",
     answer=12,
     properties=[
         ("For this chain L = w³, and your number is not its derivative at w = 2.",
@@ -21,7 +21,7 @@ lesson.value(
     ),
     mistakes=[
         ("full derivatives", 24,
-         "You took the full derivative of each h_t, so that paths count several times: 12 + 8 + 4. In (11.3) the state "
+         "You took the full derivative of each h_t, so that paths count several times: 12 + 8 + 4. In (11.2) the state "
          "before is held fixed."),
         ("the last copy only", 4,
          "That is the share of one copy. The three copies add up."),
@@ -31,152 +31,6 @@ lesson.value(
          "You added 1 + 2 + 4, the immediate derivatives, and left out how strongly the loss feels each state."),
     ],
 )
-
-
-def _chain(generator):
-    return inputs(n=whole(2, 3), W_h=normal("n n"), W_y=normal("2 n"), error=normal("2"), distance=whole(0, 4))(generator)
-
-
-def _gradient_of_state(W_h, W_y, error, distance):
-    h = torch.zeros(W_h.shape[0], dtype=torch.float64, requires_grad=True)
-    y = W_y @ torch.linalg.matrix_power(W_h, distance) @ h
-    return torch.autograd.grad((y + error).square().sum(), h)[0]
-
-
-@lesson.exercise(
-    "11.2", "The gradient many steps back", difficulty=1, minutes=8,
-    prompt="A linear network has $h_t = W_h h_{t-1} + W_x x_t + b$ and $\\hat y_T = W_y h_T + b_y$, and the loss is "
-    "$L = \\lVert\\hat y_T - y\\rVert^2$, without a factor 1/2. Write `state_gradient(W_h, W_y, error, "
-    "distance)`: the gradient of "
-    "$L$ with respect to the state `distance` steps before the last one. `error` is the vector $\\hat y_T - y$; "
-    "a distance of 0 "
-    "means $h_T$ itself.",
-    draw=_chain,
-    properties=[
-        ("It should be the gradient that autograd finds for the squared error.",
-         lambda W_h, W_y, error, distance, answer: close(answer, _gradient_of_state(W_h, W_y, error, distance))),
-    ],
-    hints=(
-        "Which gradient reaches the output, then h_T, then the state before it?",
-        "Going forward a state is multiplied by W_h. By what is a gradient multiplied, going back?",
-        "Start with twice the error, take it through the output's matrix, then once through the recurrent "
-        "matrix for each step.",
-    ),
-    mistakes=[
-        ("not transposed", edit("W_h.T @", "W_h @"),
-         "You multiplied by W_h. A gradient, as a column, goes back through the transpose of W_h."),
-        ("no factor 2", edit("2 * W_y", "W_y"),
-         "The factor 2 is missing: the loss is the squared error without 1/2."),
-        ("one step too many", edit("range(distance)", "range(distance + 1)"),
-         "You took one step too many: at distance 0 no recurrent matrix is passed."),
-        ("one step too few", edit("range(distance)", "range(distance - 1)"),
-         "You took one step too few: a state at distance 1 is one recurrent matrix away."),
-        ("entrywise power", edit("for _ in range(distance):\n        gradient = W_h.T @ gradient",
-                                 "gradient = (W_h.T ** distance) @ gradient"),
-         "`**` raises each entry of the matrix to the power. A power of a matrix repeats the product."),
-        ("the output's matrix once a step", edit("W_h.T @ gradient", "W_h.T @ gradient + 2 * W_y.T @ error"),
-         "You added the error again at each step. The loss looks at the last output only."),
-    ],
-)
-def state_gradient(W_h, W_y, error, distance):
-    """Go through the output's matrix once, and through the recurrent one for each step."""
-    gradient = 2 * W_y.T @ error
-    for _ in range(distance):
-        gradient = W_h.T @ gradient
-    return gradient
-
-
-def _longest(eigenvalue, a, *, steps):
-    step = torch.tensor([[eigenvalue, a], [0.0, eigenvalue]], dtype=torch.float64)
-    return float(torch.linalg.matrix_norm(torch.linalg.matrix_power(step, steps), ord=2))
-
-
-lesson.flaw(
-    "11.3", "Eigenvalues below 1", difficulty=2, minutes=6,
-    prompt="\"All eigenvalues of the recurrent matrix are smaller than 1 in size, so no gradient is longer than at the "
-    "last state after two steps.\" Give a counterexample: a matrix with rows (`eigenvalue`, `a`) and (0, "
-    "`eigenvalue`). Return a "
-    "dictionary with the two numbers, with $0 <$ `eigenvalue` $< 1$, so that some gradient of a linear network is longer "
-    "after *two* steps than before.",
-    answer={"eigenvalue": 0.5, "a": 10.0},
-    needs=[
-        ("Both numbers should be of moderate size, |eigenvalue| <= 10 and |a| <= 10^6.",
-         lambda eigenvalue, a: abs(eigenvalue) <= 10 and abs(a) <= 1e6),
-        ("The statement is about eigenvalues below 1 in size: choose one between 0 and 1.",
-         lambda eigenvalue: abs(eigenvalue) < 1),
-        ("The eigenvalue should lie between 0 and 1.", lambda eigenvalue: eigenvalue > 0),
-    ],
-    properties=[
-        ("No gradient is longer after two steps of your matrix.",
-         lambda eigenvalue, a: _longest(eigenvalue, a, steps=2) > 1 + 1e-9),
-    ],
-    hints=(
-        "Square the matrix. What stands above the diagonal?",
-        "The largest length after two steps is the norm of the square, and it is at least its largest entry.",
-        "You are free to make a as large as you like, for any eigenvalue.",
-    ),
-    mistakes=[
-        ("no coupling", {"eigenvalue": 0.5, "a": 0.0},
-         "With a = 0 the matrix multiplies every gradient by the eigenvalue. The entry above the diagonal is what makes it "
-         "non-normal.",
-         but(lambda a: a == 0)),
-        ("one step only", {"eigenvalue": 0.1, "a": 2.0},
-         "After one step a gradient can be longer, after two no longer: above the diagonal of the square stands 2 · "
-         "eigenvalue · a. Make it larger than 1.",
-         but(lambda eigenvalue, a: _longest(eigenvalue, a, steps=1) > 1)),
-    ],
-)
-
-
-def _sequence(generator):
-    return inputs(time=whole(2, 4), batch=whole(1, 3), n=whole(2, 3), deltas=normal("time batch n"),
-                  states=normal("time batch n"), h0=normal("batch n"))(generator)
-
-
-def _weight_gradient(deltas, states, h0):
-    weight = torch.zeros(deltas.shape[2], deltas.shape[2], dtype=torch.float64, requires_grad=True)
-    before = torch.cat([h0[None], states[:-1]])
-    return torch.autograd.grad((deltas * (before @ weight.T)).sum(), weight)[0]
-
-
-@lesson.exercise(
-    "11.4", "The gradient of the recurrent weight", difficulty=2, minutes=8,
-    prompt="Write `weight_gradient(deltas, states, h0)`: the gradient of the loss with respect to $W_h$, as in "
-    "(11.5), summed "
-    "over a batch. `deltas` has shape (time, batch, units) and holds $\\delta_t$ for $t = 1, \\dots, T$; "
-    "`states` has the same "
-    "shape and holds $h_1, \\dots, h_T$; `h0`, (batch, units), is the state before the first step.",
-    draw=_sequence,
-    properties=[
-        ("It should be the gradient with respect to W_h, with the deltas given.",
-         lambda deltas, states, h0, answer: close(answer, _weight_gradient(deltas, states, h0))),
-    ],
-    hints=(
-        "In step t the recurrent weight multiplies one state. Which one?",
-        "The entry in row i and column j multiplies unit j of the state before, and belongs to the sum of unit i.",
-        "Put h0 in front of the states and leave the last one out; then one product over time and batch is enough.",
-    ),
-    mistakes=[
-        ("the same step's state", edit("before = torch.cat([h0[None], states[:-1]])", "before = states"),
-         "You paired δ_t with h_t. The weight multiplied the state before, h_(t-1)."),
-        ("transposed", edit('"tbi,tbj->ij"', '"tbi,tbj->ji"'),
-         "Your matrix is transposed: rows belong to δ, columns to the state."),
-        ("mean over the batch", edit("return torch.einsum(\"tbi,tbj->ij\", deltas, before)",
-                                     "return torch.einsum(\"tbi,tbj->ij\", deltas, before) / deltas.shape[1]"),
-         "You took the mean over the batch; the sum is asked for. A mean belongs to the loss, and then stands "
-         "in the deltas."),
-        ("without the first step", edit("return torch.einsum(\"tbi,tbj->ij\", deltas, before)",
-                                        "return torch.einsum(\"tbi,tbj->ij\", deltas[1:], before[1:])"),
-         "You left out the first step: h0 met the weight as well."),
-        ("the last step only", edit("return torch.einsum(\"tbi,tbj->ij\", deltas, before)",
-                                    "return torch.einsum(\"bi,bj->ij\", deltas[-1], before[-1])"),
-         "That is the share of the last copy. All steps add up."),
-    ],
-)
-def weight_gradient(deltas, states, h0):
-    """Pair each delta with the state before it."""
-    before = torch.cat([h0[None], states[:-1]])
-    return torch.einsum("tbi,tbj->ij", deltas, before)
 
 
 def _tanh_run(generator):
@@ -195,10 +49,10 @@ def _by_autograd(states, upstream, W_h):
 
 
 @lesson.exercise(
-    "11.5", "Backpropagation through time", difficulty=3, minutes=15,
+    "11.2", "Backpropagation through time", difficulty=3, minutes=15,
     prompt="A tanh network went through one sequence. Write `deltas(states, upstream, W_h)`: the gradients "
     "$\\delta_t$ of the "
-    "loss with respect to the sums $a_t = W_h h_{t-1} + W_x x_t + b$, by the recursion (11.4). `states` and "
+    "loss with respect to the sums $a_t = W_h h_{t-1} + W_x x_t + b$. `states` and "
     "`upstream`, both of "
     "shape (time, units), hold $h_t = \\tanh(a_t)$ and $g_t$, the gradient that reaches $h_t$ directly. Return "
     "the same shape, "
@@ -240,6 +94,182 @@ def deltas(states, upstream, W_h):
         later = (1 - states[t] ** 2) * (upstream[t] + W_h.T @ later)
         found[t] = later
     return found
+
+
+def _longest(eigenvalue, a, *, steps):
+    step = torch.tensor([[eigenvalue, a], [0.0, eigenvalue]], dtype=torch.float64)
+    return float(torch.linalg.matrix_norm(torch.linalg.matrix_power(step, steps), ord=2))
+
+
+lesson.flaw(
+    "11.3", "Eigenvalues below 1", difficulty=2, minutes=6,
+    prompt="\"All eigenvalues of the recurrent matrix are smaller than 1 in size, so after ten steps back no gradient is "
+    "longer than at the last state.\" Give a counterexample: a matrix with rows (`eigenvalue`, `a`) and (0, "
+    "`eigenvalue`). Return a dictionary with the two numbers, with $0 <$ `eigenvalue` $< 1$, so that some gradient of a "
+    "linear network is longer after *ten* steps than before.",
+    answer={"eigenvalue": 0.9, "a": 10.0},
+    needs=[
+        ("Both numbers should be of moderate size, |eigenvalue| <= 10 and |a| <= 10^6.",
+         lambda eigenvalue, a: abs(eigenvalue) <= 10 and abs(a) <= 1e6),
+        ("The statement is about eigenvalues below 1 in size: choose one between 0 and 1.",
+         lambda eigenvalue: abs(eigenvalue) < 1),
+        ("The eigenvalue should lie between 0 and 1.", lambda eigenvalue: eigenvalue > 0),
+    ],
+    properties=[
+        ("No gradient is longer after ten steps of your matrix.",
+         lambda eigenvalue, a: _longest(eigenvalue, a, steps=10) > 1 + 1e-9),
+    ],
+    hints=(
+        "Square the matrix, then cube it. What stands above the diagonal, and how does it go on?",
+        "The largest length after ten steps is the norm of the tenth power, and it is at least its largest entry.",
+        "You are free to make a as large as you like. An eigenvalue near 1 helps as well.",
+    ),
+    mistakes=[
+        ("no coupling", {"eigenvalue": 0.5, "a": 0.0},
+         "With a = 0 the matrix multiplies every gradient by the eigenvalue. The entry above the diagonal is what makes it "
+         "non-normal.",
+         but(lambda a: a == 0)),
+        ("near by only", {"eigenvalue": 0.5, "a": 10.0},
+         "After two steps a gradient can be longer, after ten no longer: above the diagonal of the tenth power stands "
+         "10 · eigenvalue⁹ · a. Make it larger than 1.",
+         but(lambda eigenvalue, a: _longest(eigenvalue, a, steps=2) > 1)),
+    ],
+)
+
+
+lesson.value(
+    "11.4", "A start with radius 0.9", difficulty=2, minutes=5,
+    prompt="Entries that are drawn independently, with mean 0 and standard deviation $c/\\sqrt H$, give a matrix whose "
+    "eigenvalues fill a disc of radius $c$ when $H$ is large. PyTorch draws the entries of $W_h$ uniformly between "
+    "$-1/\\sqrt H$ and $1/\\sqrt H$. By which positive factor must you multiply $W_h$ to give it the spectral radius 0.9? "
+    "Two decimals are enough.",
+    answer=0.9 * 3**0.5,
+    properties=[
+        ("With your factor the eigenvalues of a large matrix do not fill a disc of radius 0.9.",
+         lambda answer: abs(answer / 3**0.5 - 0.9) < 0.006),
+    ],
+    hints=(
+        "What is the standard deviation of a uniform number between -1 and 1?",
+        "The mean of x² over that interval is 1/3. So which c belongs to PyTorch's start?",
+        "A factor on the matrix is a factor on c.",
+    ),
+    mistakes=[
+        ("the range for the deviation", 0.9,
+         "You took the end of the range for the standard deviation. That of a uniform number is smaller."),
+        ("the variance for the deviation", 2.7,
+         "You divided by the variance 1/3. The law speaks of the standard deviation, its root."),
+        ("divided the wrong way", 0.9 / 3**0.5,
+         "With this factor the radius shrinks. PyTorch's start lies below 0.9 already."),
+        ("the radius 1", 3**0.5,
+         "With this factor the radius is 1."),
+        ("the singular value", 0.9 * 3**0.5 / 2,
+         "That sets the largest singular value to 0.9. The radius is half of it for such a matrix."),
+    ],
+)
+
+
+def _chain(generator):
+    return inputs(n=whole(2, 3), W_h=normal("n n"), W_y=normal("2 n"), error=normal("2"), distance=whole(0, 4))(generator)
+
+
+def _gradient_of_state(W_h, W_y, error, distance):
+    h = torch.zeros(W_h.shape[0], dtype=torch.float64, requires_grad=True)
+    y = W_y @ torch.linalg.matrix_power(W_h, distance) @ h
+    return torch.autograd.grad((y + error).square().sum(), h)[0]
+
+
+@lesson.exercise(
+    "11.5", "The gradient many steps back", difficulty=1, minutes=8,
+    prompt="A linear network has $h_t = W_h h_{t-1} + W_x x_t + b$ and $\\hat y_T = W_y h_T + b_y$, and the loss is "
+    "$L = \\lVert\\hat y_T - y\\rVert^2$, without a factor 1/2. Write `state_gradient(W_h, W_y, error, "
+    "distance)`: the gradient of "
+    "$L$ with respect to the state `distance` steps before the last one. `error` is the vector $\\hat y_T - y$; "
+    "a distance of 0 "
+    "means $h_T$ itself.",
+    draw=_chain,
+    properties=[
+        ("It should be the gradient that autograd finds for the squared error.",
+         lambda W_h, W_y, error, distance, answer: close(answer, _gradient_of_state(W_h, W_y, error, distance))),
+    ],
+    hints=(
+        "Which gradient reaches the output, then h_T, then the state before it?",
+        "Going forward a state is multiplied by W_h. By what is a gradient multiplied, going back?",
+        "Start with twice the error, take it through the output's matrix, then once through the recurrent "
+        "matrix for each step.",
+    ),
+    mistakes=[
+        ("not transposed", edit("W_h.T @", "W_h @"),
+         "You multiplied by W_h. A gradient, as a column, goes back through the transpose of W_h."),
+        ("no factor 2", edit("2 * W_y", "W_y"),
+         "The factor 2 is missing: the loss is the squared error without 1/2."),
+        ("one step too many", edit("range(distance)", "range(distance + 1)"),
+         "You took one step too many: at distance 0 no recurrent matrix is passed."),
+        ("one step too few", edit("range(distance)", "range(distance - 1)"),
+         "You took one step too few: a state at distance 1 is one recurrent matrix away."),
+        ("entrywise power", edit("for _ in range(distance):\n        gradient = W_h.T @ gradient",
+                                 "gradient = (W_h.T ** distance) @ gradient"),
+         "`**` raises each entry of the matrix to the power. A power of a matrix repeats the product."),
+        ("the output's matrix once a step", edit("W_h.T @ gradient", "W_h.T @ gradient + 2 * W_y.T @ error"),
+         "You added the error again at each step. The loss looks at the last output only."),
+    ],
+)
+def state_gradient(W_h, W_y, error, distance):
+    """Go through the output's matrix once, and through the recurrent one for each step."""
+    gradient = 2 * W_y.T @ error
+    for _ in range(distance):
+        gradient = W_h.T @ gradient
+    return gradient
+
+
+def _sequence(generator):
+    return inputs(time=whole(2, 4), batch=whole(1, 3), n=whole(2, 3), deltas=normal("time batch n"),
+                  states=normal("time batch n"), h0=normal("batch n"))(generator)
+
+
+def _weight_gradient(deltas, states, h0):
+    weight = torch.zeros(deltas.shape[2], deltas.shape[2], dtype=torch.float64, requires_grad=True)
+    before = torch.cat([h0[None], states[:-1]])
+    return torch.autograd.grad((deltas * (before @ weight.T)).sum(), weight)[0]
+
+
+@lesson.exercise(
+    "11.6", "The gradient of the recurrent weight", difficulty=2, minutes=8,
+    prompt="Write `weight_gradient(deltas, states, h0)`: the gradient of the loss with respect to $W_h$, as in "
+    "(11.4), summed "
+    "over a batch. `deltas` has shape (time, batch, units) and holds $\\delta_t$ for $t = 1, \\dots, T$; "
+    "`states` has the same "
+    "shape and holds $h_1, \\dots, h_T$; `h0`, (batch, units), is the state before the first step.",
+    draw=_sequence,
+    properties=[
+        ("It should be the gradient with respect to W_h, with the deltas given.",
+         lambda deltas, states, h0, answer: close(answer, _weight_gradient(deltas, states, h0))),
+    ],
+    hints=(
+        "In step t the recurrent weight multiplies one state. Which one?",
+        "The entry in row i and column j multiplies unit j of the state before, and belongs to the sum of unit i.",
+        "Put h0 in front of the states and leave the last one out; then one product over time and batch is enough.",
+    ),
+    mistakes=[
+        ("the same step's state", edit("before = torch.cat([h0[None], states[:-1]])", "before = states"),
+         "You paired δ_t with h_t. The weight multiplied the state before, h_(t-1)."),
+        ("transposed", edit('"tbi,tbj->ij"', '"tbi,tbj->ji"'),
+         "Your matrix is transposed: rows belong to δ, columns to the state."),
+        ("mean over the batch", edit("return torch.einsum(\"tbi,tbj->ij\", deltas, before)",
+                                     "return torch.einsum(\"tbi,tbj->ij\", deltas, before) / deltas.shape[1]"),
+         "You took the mean over the batch; the sum is asked for. A mean belongs to the loss, and then stands "
+         "in the deltas."),
+        ("without the first step", edit("return torch.einsum(\"tbi,tbj->ij\", deltas, before)",
+                                        "return torch.einsum(\"tbi,tbj->ij\", deltas[1:], before[1:])"),
+         "You left out the first step: h0 met the weight as well."),
+        ("the last step only", edit("return torch.einsum(\"tbi,tbj->ij\", deltas, before)",
+                                    "return torch.einsum(\"bi,bj->ij\", deltas[-1], before[-1])"),
+         "That is the share of the last copy. All steps add up."),
+    ],
+)
+def weight_gradient(deltas, states, h0):
+    """Pair each delta with the state before it."""
+    before = torch.cat([h0[None], states[:-1]])
+    return torch.einsum("tbi,tbj->ij", deltas, before)
 
 
 EXERCISES = lesson.exercises

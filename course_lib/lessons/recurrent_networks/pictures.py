@@ -1,4 +1,4 @@
-"""Figures, explorer, predictions and the recall task of lesson 11, recurrent networks."""
+"""Figures, explorers and predictions of lesson 11, recurrent networks."""
 
 import math
 from collections.abc import Mapping
@@ -8,79 +8,74 @@ import torch
 from IPython.display import Markdown
 from torch import Tensor, nn
 
-from course_lib.architectures.recurrent import gru, power_norms, rnn, spectral_radius
+from course_lib.architectures.recurrent import power_norms
 from course_lib.lessons.recurrent_networks.contents import lesson
-from course_lib.measured import quote
-from course_lib.teaching import Explorer, Slider, lines, markdown_table, panels
-from course_lib.teaching.style import BLACK, BLUE, RED
-
-# The recall task: name the first symbol, after distractors
-
-SYMBOLS, DISTRACTORS, UNITS, BATCH = 8, 4, 24, 24
-FAR = 40  # how many steps back the symbol lies
-KINDS = (
-    "tanh",
-    "tanh, orthogonal start",
-    "LSTM",
-    "LSTM, forget bias 4",
-    "GRU",
-    "GRU, keep bias 4",
-    "diagonal linear",
-    "attention",
+from course_lib.lessons.recurrent_networks.experiment import (
+    BATCH,
+    ENOUGH,
+    FAR,
+    KINDS,
+    NEAR,
+    SYMBOLS,
+    WIDTH,
+    Recall,
+    recall_batches,
 )
+from course_lib.measured import measured, quote
+from course_lib.teaching import Choice, Explorer, Slider, lines, markdown_table, panels, right
+from course_lib.teaching.style import BLACK, BLUE, ORANGE, RED
+
+# What the closing experiment has stored, see benchmarks/memory_start.py
+
+RATES = (0.0015, 0.005, 0.015, 0.05)
+FACTORS = (1.0, 1.4, 1.73, 2.1, 2.5, 3.5)
+STEPS, EARLY = 600, 200
+ARMS = {f"tanh, factor {factor:g}": f"tanh, W × {factor:g}" for factor in FACTORS} | {kind: kind for kind in KINDS[1:]}
+ARMS["tanh, factor 1"] = "tanh"
+UNCHANGED = ("tanh, factor 1", "LSTM", "GRU")
+FIVE = (*UNCHANGED, "tanh, factor 1.4", "tanh, orthogonal")
 
 
-def recall_batch(distance: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Return sequences (distance + 1, batch, 12), one-hot, and the symbol that each begins with."""
-    symbols = torch.randint(SYMBOLS, (BATCH,), generator=generator)
-    tokens = SYMBOLS + torch.randint(DISTRACTORS, (distance + 1, BATCH), generator=generator)
-    tokens[0] = symbols
-    return nn.functional.one_hot(tokens, SYMBOLS + DISTRACTORS).float(), symbols
+def learned_at(arm: str, rate: float) -> list[int]:
+    """Return the step at which each stored run had learned, 0 where it never did."""
+    return measured("memory_start", f"{arm}, rate {rate:g}")["learned at"]
 
 
-class Recall(nn.Module):
-    """A network of one of eight kinds that reads a sequence and scores the eight symbols at its end."""
-
-    def __init__(self, kind: str, seed: int):
-        super().__init__()
-        width, name = SYMBOLS + DISTRACTORS, kind.split(",")[0]
-        layers = {"tanh": nn.RNN, "LSTM": nn.LSTM, "GRU": nn.GRU}
-        self.name = name
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)  # PyTorch's layers draw their weights from the global generator
-            self.read = nn.Linear(UNITS, SYMBOLS, dtype=torch.float32)
-            if name in layers:
-                self.core = layers[name](width, UNITS, dtype=torch.float32)
-            else:
-                self.key, self.value, self.query = (nn.Linear(width, UNITS, dtype=torch.float32) for _ in range(3))
-            if kind.endswith("orthogonal start"):
-                nn.init.orthogonal_(self.core.weight_hh_l0)
-            if kind.endswith("bias 4"):  # rows of the second gate: forget in the LSTM, keep (z) in the GRU
-                self.core.bias_ih_l0.data[UNITS : 2 * UNITS] = 4.0
-            if name == "diagonal linear":
-                self.logits = nn.Parameter(torch.full((UNITS,), 5.0, dtype=torch.float32))  # lambda = 0.993
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Scores (batch, symbols) from inputs (time, batch, width)."""
-        if self.name == "attention":  # the last input asks, all inputs answer
-            scores = torch.einsum("bh,tbh->tb", self.query(x[-1]), self.key(x)) / UNITS**0.5
-            return self.read(torch.einsum("tb,tbh->bh", scores.softmax(0), self.value(x)))
-        if self.name == "diagonal linear":  # h_t = lambda * h_(t-1) + W x_t, written out
-            distances = torch.arange(len(x) - 1, -1, -1, dtype=x.dtype)
-            powers = torch.sigmoid(self.logits) ** distances[:, None]
-            return self.read(torch.einsum("th,tbh->bh", powers, self.value(x)))
-        if self.name == "LSTM":
-            return self.read(self.core(x)[0][-1])
-        w_x, w_h, b_x, b_h = self.core.parameters()
-        return self.read((rnn(x, w_x, w_h, b_x + b_h) if self.name == "tanh" else gru(x, w_x, w_h, b_x, b_h))[-1])
+def learned(arm: str, rate: float, steps: int = STEPS) -> int:
+    """Return how many of the stored runs had learned within so many steps."""
+    return sum(0 < step <= steps for step in learned_at(arm, rate))
 
 
-def input_gradients(net: nn.Module, distance: int = FAR) -> Tensor:
-    """Return the mean length of the loss's gradient at the input 0, 1, ..., `distance` steps back."""
-    x, symbols = recall_batch(distance, torch.Generator().manual_seed(0))
+def best_rate(arm: str) -> float:
+    """Return the rate with which the most runs learned; among equals, the one whose runs needed the fewest steps."""
+    return max(RATES, key=lambda rate: (learned(arm, rate), -sum(learned_at(arm, rate))))
+
+
+# Both ways through a network that is not trained yet
+
+
+def input_gradients(net: Recall, distance: int = FAR) -> Tensor:
+    """Return the mean length of the loss's gradient at the input 0, 1, ..., `distance` steps back, first network."""
+    x, symbols = _sequences(net, distance)
     x.requires_grad_()
-    (gradient,) = torch.autograd.grad(nn.functional.cross_entropy(net(x), symbols), x)
-    return (gradient.norm(dim=2).mean(1) * BATCH).flip(0)
+    loss = nn.functional.cross_entropy(net(x).flatten(0, 1), symbols.flatten())
+    (gradient,) = torch.autograd.grad(loss, x)
+    return (gradient[:, 0].norm(dim=2).mean(1) * BATCH).flip(0)
+
+
+def traces(net: Recall, distance: int = FAR) -> Tensor:
+    """Return how far another first symbol moves the state 0, 1, ..., `distance` steps later: mean length, first network."""
+    x, symbols = _sequences(net, distance)
+    other = x.clone()
+    other[0] = nn.functional.one_hot((symbols + 1) % SYMBOLS, WIDTH)
+    with torch.no_grad():
+        return (net.states(x) - net.states(other))[:, 0].norm(dim=2).mean(1)
+
+
+def _sequences(net: Recall, distance: int) -> tuple[Tensor, Tensor]:
+    networks = len(net.w_h)
+    x, symbols = recall_batches(distance, [torch.Generator().manual_seed(0) for _ in range(networks)])
+    return x.to(net.w_h.dtype), symbols
 
 
 # Figures
@@ -88,59 +83,106 @@ def input_gradients(net: nn.Module, distance: int = FAR) -> Tensor:
 
 def _question_example() -> dict[str, np.ndarray]:
     steps = np.arange(200)
-    return {"symbol 5 steps back": 2.1 * np.exp(-steps / 40), f"symbol {FAR} steps back": 2.08 + 0 * steps}
+    return {f"{NEAR} steps back": 2.1 * np.exp(-steps / 40), f"{FAR} steps back": 2.08 + 0 * steps}
 
 
 @lesson.figure(
-    "The same network, the same symbol, another distance",
+    "one network, trained on two distances",
     "training step",
     "cross-entropy (nats)",
+    size=(5.8, 3.2),
     ylim=(0, 2.6),
-    legend="center right",
+    xlim=(0, 200),
+    legend=None,
     example=_question_example,
 )
 def plot_question(axes, losses: Mapping[str, np.ndarray]):
     """Draw the losses of one network on two distances, and the loss of guessing."""
-    lines(axes, None, losses)
-    axes.axhline(math.log(SYMBOLS), color=BLACK, linewidth=0.8, linestyle=":", label="guessing, log 8")
+    curves = lines(axes, None, losses)
+    for curve, place in zip(curves, ((95, 0.75), (95, 1.75)), strict=True):
+        axes.text(*place, curve.get_label(), color=curve.get_color())
+    axes.axhline(math.log(SYMBOLS), color=BLACK, linewidth=0.8, linestyle=":")
+    axes.text(3, 2.3, "guessing: log 8", fontsize=9)
     ends = ", ".join(
-        f"with the {name} it ends {'below 0.5' if np.mean(loss[-20:]) < 0.5 else 'where it began'}"
+        f"{name} it ends {'below 0.5' if np.mean(loss[-20:]) < 0.5 else 'where it began'}"
         for name, loss in losses.items()
     )
-    return (
-        "Cross-entropy against the training step for a tanh network that has to name the first symbol of a sequence, "
-        f"one curve for each distance: {ends}. Guessing gives log 8, about 2.1."
-    )
+    return f"Loss of a tanh network that has to name the first symbol of a sequence: {ends}, at the loss of guessing."
 
 
-@lesson.figure(size=(8.8, 3.9), bare=True, legend=None, xlim=(-0.4, 5.0), ylim=(-0.35, 2.6))
+@lesson.figure(
+    "five stored runs each, 200 steps",
+    "accuracy",
+    size=(6.2, 2.9),
+    legend=None,
+    xlim=(-0.03, 1.05),
+    ylim=(4.6, -0.6),
+)
+def plot_who(axes):
+    """Draw the accuracy of every stored run of five networks after 200 steps at the rate of the page."""
+    said = []
+    for place, arm in enumerate(FIVE):
+        values = measured("memory_start", f"{arm}, rate 0.005")["accuracy at 200"]
+        jitter = np.linspace(-0.16, 0.16, len(values))
+        axes.plot(values, place + jitter, "o", color=BLUE, alpha=0.7, markersize=6)
+        said.append(f"{learned(arm, 0.005, EARLY)} of {ARMS[arm]}")
+    axes.set_yticks(range(len(FIVE)), [ARMS[arm] for arm in FIVE])
+    axes.axvline(1 / SYMBOLS, color=BLACK, linewidth=0.8, linestyle=":")
+    axes.axvline(ENOUGH, color=BLACK, linewidth=0.8, linestyle="--")
+    axes.text(1 / SYMBOLS + 0.01, 2.62, "guessing", fontsize=9)
+    return f"One dot for each run. Of five runs, so many had named 90% of the symbols (dashed): {'; '.join(said)}."
+
+
+@lesson.figure(size=(8.2, 3.7), bare=True, legend=None, xlim=(-0.4, 4.7), ylim=(-0.45, 2.6))
 def plot_unrolled(axes):
     """Draw a network of three steps, with a copy of the weight at each of them."""
-    box = {"ha": "center", "va": "center", "fontsize": 12}
-    arrow = {"arrowstyle": "-|>", "color": BLACK, "shrinkA": 14, "shrinkB": 14}
-    back = {**arrow, "color": RED, "linestyle": "--", "connectionstyle": "arc3,rad=-0.45"}
+    box = {"ha": "center", "va": "center", "fontsize": 13}
+    arrow = {"arrowstyle": "-|>", "color": BLACK, "shrinkA": 15, "shrinkB": 15}
+    back = {"arrowstyle": "-|>", "color": RED, "linestyle": "--", "shrinkA": 3, "shrinkB": 3}
     for t in range(4):
         axes.text(t, 1, f"$h_{t}$", bbox={"boxstyle": "circle", "facecolor": "white", "edgecolor": BLACK}, **box)
         if t:
             axes.annotate("", (t, 1), (t - 1, 1), arrowprops=arrow)
-            axes.annotate("", (t - 0.5, 1.06), (t - 0.5, 2.15), arrowprops={**arrow, "shrinkB": 2})
-            axes.text(t - 0.5, 2.3, f"$W^{{({t})}}$", color=BLUE, **box)
             axes.annotate("", (t, 1), (t, 0.02), arrowprops=arrow)
-            axes.text(t, -0.1, f"$x_{t}$", **box)
+            axes.text(t, -0.12, f"$x_{t}$", **box)
+            # The copy of this step: the gradient turns off into it.
+            axes.text(t - 0.5, 2.3, f"$W^{{({t})}}$", color=BLUE, **box)
+            axes.plot([t - 0.5, t - 0.5], [1.0, 2.08], "-", color=BLUE, linewidth=1)
+            axes.annotate("", (t - 0.42, 2.08), (t - 0.12, 1.3), arrowprops=back)
     axes.annotate("", (4.2, 1), (3, 1), arrowprops=arrow)
     axes.text(4.2, 1, "$L$", **box)
-    for t in range(1, 3):
-        axes.annotate("", (t, 0.95), (t + 1, 0.95), arrowprops=back)
-    axes.annotate("", (3, 0.95), (4.2, 0.95), arrowprops=back)
-    said = "the gradient goes back\nthrough $W^{(3)}$, then $W^{(2)}$"
-    axes.text(4.15, 0.2, said, color=RED, fontsize=9, ha="center", va="center")
+    for t in range(1, 4):
+        curve = {**back, "connectionstyle": "arc3,rad=-0.35", "shrinkA": 14, "shrinkB": 14}
+        axes.annotate("", (t, 0.92), (t + (1.2 if t == 3 else 1), 0.92), arrowprops=curve)
+    axes.text(4.1, 1.75, "dashed: the gradient, back\nand into each copy", color=RED, fontsize=10, ha="center")
     return (
-        "A recurrent network unrolled over three steps: the states h0 to h3 in a row, each made of the one "
-        "before and of an "
-        "input, and the loss at the end. At each step stands a copy of the weights, W(1), W(2), W(3). Dashed arrows "
-        "carry the gradient back from the loss through the copies W(3) and W(2); each copy collects what reaches its own "
-        "step, and the gradient of W is the sum over the copies."
+        "Three steps, each with a copy of the weight, W(1), W(2), W(3). Dashed, the gradient: back from the loss through "
+        "the states, and at each state into the copy that made it."
     )
+
+
+@lesson.figure(
+    "untrained tanh networks, W times a factor",
+    "distance k (steps)",
+    "length",
+    size=(6.6, 3.9),
+    yscale="log",
+    xlim=(-1, FAR + 7),
+    ylim=(1e-13, 10),
+    legend=None,
+)
+def plot_both_ways(axes):
+    """Draw gradient back and trace forward by distance for three factors."""
+    k, ends = np.arange(FAR + 1), []
+    for factor, color in ((1.0, RED), (1.4, ORANGE), (2.1, BLUE)):
+        net = Recall("tanh", factor=factor).double()
+        back, forward = input_gradients(net).numpy(), traces(net).numpy()
+        axes.plot(k, back, "-", color=color)
+        axes.plot(k, forward, "--", color=color)
+        axes.text(FAR + 0.8, math.sqrt(back[-1] * forward[-1]), f"× {factor:g}", color=color, va="center")
+        ends.append(f"{factor:g}: {back[-1]:.0e}, {forward[-1]:.0e}")
+    axes.text(0, 2e-11, "solid: gradient, k steps back\ndashed: trace, k steps later", fontsize=9.5)
+    return f"Gradient and trace fall together. At distance {FAR}, by factor, gradient and trace: {'; '.join(ends)}."
 
 
 HUMP = torch.tensor([[0.5, 10.0], [0.0, 0.5]], dtype=torch.float64)
@@ -154,6 +196,7 @@ HUMP = torch.tensor([[0.5, 10.0], [0.0, 0.5]], dtype=torch.float64)
     ylim=(1e-7, 1e5),
     legend="lower left",
     xticks=range(0, 21, 5),
+    size=(5.8, 3.6),
 )
 def plot_hump(axes):
     """Draw the norm of the powers of the example, and the powers of its eigenvalue and of its singular value."""
@@ -174,19 +217,20 @@ def plot_hump(axes):
 
 
 def start_weights(units: int, kind: str) -> Tensor:
-    """Return recurrent weights as PyTorch draws them, of variance 1/units, or orthogonal."""
+    """Return recurrent weights as PyTorch draws them, those times the square root of 3, or orthogonal ones."""
     generator = torch.Generator().manual_seed(11)
-    if kind == "PyTorch":
-        return (2 * torch.rand(units, units, generator=generator, dtype=torch.float64) - 1) / units**0.5
-    normal = torch.randn(units, units, generator=generator, dtype=torch.float64)
-    return normal / units**0.5 if kind == "variance 1/H" else torch.linalg.qr(normal).Q
+    if kind == "orthogonal":
+        return torch.linalg.qr(torch.randn(units, units, generator=generator, dtype=torch.float64)).Q
+    drawn = (2 * torch.rand(units, units, generator=generator, dtype=torch.float64) - 1) / units**0.5
+    return drawn * 3**0.5 if kind == "times 1.73" else drawn
 
 
 @lesson.figure(
-    ["PyTorch: uniform ± 1/√H", "variance 1/H", "orthogonal"],
+    ["as PyTorch draws it", "the same, times 1.73", "orthogonal"],
     "real part",
     "imaginary part",
     grid=(1, 3),
+    size=(8.6, 3.2),
     legend=None,
     aspect="equal",
     xlim=(-1.25, 1.25),
@@ -196,56 +240,102 @@ def plot_eigenvalues(*axes):
     """Draw the eigenvalues of three random matrices of 128 units."""
     circle = np.exp(2j * np.pi * np.linspace(0, 1, 200))
     radii = []
-    for one, kind in zip(axes, ("PyTorch", "variance 1/H", "orthogonal"), strict=True):
+    for one, kind in zip(axes, ("PyTorch", "times 1.73", "orthogonal"), strict=True):
         found = torch.linalg.eigvals(start_weights(128, kind)).numpy()
         one.plot(circle.real, circle.imag, color=BLACK, linewidth=0.8)
         one.plot(found.real, found.imag, ".", color=BLUE, markersize=4)
         radii.append(float(np.abs(found).max()))
     return (
-        "Three panels with the unit circle and the 128 eigenvalues of a random recurrent matrix. As PyTorch draws it they "
-        f"fill a disc of radius {radii[0]:.2f}; with variance 1/H a disc of radius {radii[1]:.2f}; of an orthogonal "
-        "matrix they lie on the unit circle."
+        f"The eigenvalues of three matrices for 128 units, and the unit circle. Their radii are {radii[0]:.2f} (for "
+        f"many units 0.577), {radii[1]:.2f} and {radii[2]:.2f}."
     )
-
-
-def _recall_example() -> tuple[dict, dict]:
-    """Real gradients at the start, and accuracies that only show the layout."""
-    return {kind: input_gradients(Recall(kind, 0)).numpy() for kind in KINDS}, {k: [0.125, 1.0] for k in KINDS}
 
 
 @lesson.figure(
-    ["before training: gradient by distance", "after training"],
-    ["distance k (steps back)", "accuracy"],
-    ["length of the gradient at the input", "network"],
-    size=(11.4, 5.4),
-    yscale=["log", "linear"],
-    ylim=[(1e-17, 3), (7.6, -0.6)],
-    xlim=[(-1, FAR + 1), (-0.03, 1.05)],
-    legend=[{"loc": "lower left", "fontsize": 8}, None],
-    subplots={"width_ratios": [1.25, 1]},
-    grid=(1, 2),
-    example=_recall_example,
+    "when each of five runs had learned, at the best of four rates",
+    "training step",
+    size=(7.4, 4.6),
+    legend=None,
+    xlim=(0, 720),
+    ylim=(10.6, -0.6),
 )
-def plot_recall(left, right, gradients: Mapping[str, np.ndarray], accuracies: Mapping[str, list[float]]):
-    """Draw gradients at the start by distance, and the accuracy of every run."""
-    lines(left, None, dict(list(gradients.items())[:6]))
-    lines(left, None, dict(list(gradients.items())[6:]), first=0, marker="o", markersize=4, markevery=5)
-    for place, values in enumerate(accuracies.values()):
-        right.plot(values, [place] * len(values), "o", color=BLUE, alpha=0.6, markersize=8)
-    right.axvline(1 / SYMBOLS, color=BLACK, linewidth=0.8, linestyle=":")
-    right.set_yticks(range(len(accuracies)), list(accuracies))
-    # No measured digits: the caption is compared, and training differs from one processor to the next.
-    learned = ", ".join(kind for kind, runs in accuracies.items() if min(runs) > 0.5)
-    short = ", ".join(kind for kind in gradients if gradients[kind][-1] < 1e-6)
-    return (
-        "Left, before training, the length of the loss's gradient at the input against the distance, logarithmic, one "
-        f"curve for each of eight networks. At distance {FAR} it is below one millionth for {short}; the other curves "
-        "stay above a thousandth. Right, the accuracy after training, one dot for each run; a dotted line marks guessing, "
-        f"1/8. All runs name more than half of the symbols for: {learned}."
-    )
+def plot_learned(axes):
+    """Draw for each arm the step at which each run had learned, at the rate with which the most runs did."""
+    never = 675
+    for place, arm in enumerate(ARMS):
+        steps = np.array(sorted(learned_at(arm, best_rate(arm))))
+        steps = np.where(steps == 0, never, steps)
+        rows = place + np.linspace(-0.22, 0.22, len(steps))
+        color = RED if arm in UNCHANGED else BLUE
+        axes.plot(steps, rows, "x" if arm in UNCHANGED else "o", color=color, markersize=5, alpha=0.8)
+    axes.axvline(640, color=BLACK, linewidth=0.8)
+    axes.axvline(EARLY, color=BLACK, linewidth=0.8, linestyle=":")
+    axes.set_xticks([0, 200, 400, 600, never], ["0", "200", "400", "600", "never"])
+    axes.set_yticks(range(len(ARMS)), list(ARMS.values()))
+    counts = "; ".join(f"{learned(arm, best_rate(arm))} of {ARMS[arm]}" for arm in ARMS)
+    return f"Crosses: starts as PyTorch draws them. Of five runs, so many learned within 600 steps: {counts}."
 
 
 # The explorer
+
+
+@lesson.explorer
+class BothWaysExplorer(Explorer):
+    """An untrained network: the gradient back, and the trace of the first symbol forward."""
+
+    title = "A network before training"
+    summary = (
+        "The network of the first figure, not trained yet. Solid, how long the gradient of the loss is at the input k "
+        "steps back. Dashed, how far another first symbol moves the state k steps later. Both are means over 24 sequences."
+    )
+    kind = Choice("network", "Which network is drawn; the factor acts on tanh alone", "tanh", ("tanh", "LSTM", "GRU"))
+    factor = Slider(
+        "factor on W", "f", "All recurrent weights of the tanh network are multiplied by it", 1.0, 0.5, 3.0, 0.1
+    )
+    seed = Slider("draw", "seed", "Another draw of all weights", 0, 0, 4, 1)
+    together = ("kind", "factor")
+    size = (7.0, 3.6)
+    strip_scale = 0.64
+    dpi = 100
+    layout = panels(
+        "before training",
+        "distance k (steps)",
+        "length",
+        yscale="log",
+        xlim=(-1, FAR + 1),
+        ylim=(1e-13, 1e3),
+        legend={"loc": "lower left", "fontsize": 9},
+    )
+
+    def compute(self, *, kind, factor, seed):
+        """Return both curves in float64."""
+        net = Recall(kind, [seed], factor=factor if kind == "tanh" else 1.0).double()
+        return {
+            "back": input_gradients(net).numpy(),
+            "forward": traces(net).numpy(),
+            "name": f"tanh, W × {factor:g}" if kind == "tanh" else kind,
+        }
+
+    def draw(self, axes):
+        """Draw two curves to be filled."""
+        return {"curves": lines(axes, np.arange(FAR + 1), ["gradient, k steps back", "trace, k steps later"])}
+
+    def update(self, artists, state):
+        """Set the curves; what is below the picture stays at its edge."""
+        super().update(artists, {"curves": [np.clip(state[name], 1e-20, None) for name in ("back", "forward")]})
+
+    def words(self, state):
+        """Say both lengths at three distances."""
+        said = "; ".join(
+            f"at {k} the gradient is {state['back'][k]:.1e}, the trace {state['forward'][k]:.1e}" for k in (0, 10, FAR)
+        )
+        return f"{state['name']}: {said}."
+
+
+def search_table() -> Markdown:
+    """Return how many of the five stored runs learned, for every arm and rate."""
+    rows = [(ARMS[arm], *(str(learned(arm, rate)) for rate in RATES), f"{best_rate(arm):g}") for arm in ARMS]
+    return markdown_table(("runs that learned", *(f"rate {rate:g}" for rate in RATES), "chosen"), rows)
 
 
 def measured_table() -> Markdown:
@@ -261,158 +351,73 @@ def measured_table() -> Markdown:
     return markdown_table(("steps × batch × units", *(size.replace("x", "×") for size in sizes)), rows)
 
 
-@lesson.explorer
-class HumpExplorer(Explorer):
-    """Send a gradient back through a 2 x 2 recurrent matrix and watch its length."""
-
-    title = "A gradient on its way back"
-    summary = (
-        "A network with two units. Left, one step back: the unit circle, what the step makes of it, and one "
-        "gradient before "
-        "and after. Right, the length of this gradient against the distance, with the largest possible length and the "
-        "powers of spectral radius and singular value."
-    )
-    eigenvalue = Slider("eigenvalue", "λ", "Both diagonal entries of W", 0.5, 0.2, 1.1, 0.05)
-    coupling = Slider("coupling", "a", "The entry of W above the diagonal", 6.0, 0.0, 10.0, 0.5)
-    angle = Slider("direction", "θ", "Angle of the gradient at the last state", 60, 0, 180, 5, "degrees")
-    slope = Slider(
-        "slope", "s", "Slope of the nonlinearity, the same at all steps; 1 is a linear network", 1.0, 0.1, 1.0, 0.05
-    )
-    together = ("eigenvalue", "coupling")
-    size = (9.6, 4.2)
-    layout = panels(
-        ["one step back", "many steps back"],
-        ["first unit", "distance k (steps back)"],
-        ["second unit", "length"],
-        grid=(1, 2),
-        legend=[{"loc": "lower right", "fontsize": 7, "handlelength": 1.2}, {"loc": "upper right", "fontsize": 8}],
-        subplots={"width_ratios": [1, 1.5]},
-        xlim=[(-11, 11), (0, 25)],
-        ylim=[(-11, 11), (1e-6, 1e7)],
-        yscale=["linear", "log"],
-    )
-
-    def compute(self, *, eigenvalue, coupling, angle, slope):
-        """Return the lengths by distance, the two bounds, and one step as a picture."""
-        step = slope * np.array([[eigenvalue, coupling], [0.0, eigenvalue]])
-        path = [np.array([math.cos(math.radians(angle)), math.sin(math.radians(angle))])]
-        for _ in range(25):
-            path.append(step.T @ path[-1])
-        turn = np.linspace(0, 2 * np.pi, 121)
-        circle = np.stack([np.cos(turn), np.sin(turn)])
-        most = power_norms(torch.from_numpy(step), 25).numpy()
-        return {
-            "lengths": np.linalg.norm(path, axis=1),
-            "most": most,
-            "radius": float(spectral_radius(torch.from_numpy(step))),
-            "singular": float(most[1]),
-            "ellipse": step.T @ circle,
-            "vectors": path[:2],
-            "angle": angle,
-        }
-
-    def draw(self, left, right):
-        """Draw the circle, and curves to be filled."""
-        turn = np.linspace(0, 2 * np.pi, 121)
-        left.plot(np.cos(turn), np.sin(turn), color=BLACK, linewidth=0.8, label="unit circle")
-        right.axhline(1, color=BLACK, linewidth=0.8, linestyle=":")
-        k = np.arange(26)
-        return {
-            "ellipse": left.plot([], [], color=BLUE, linestyle="--", label="the circle after it")[0],
-            "before": left.plot([], [], color=BLACK, linewidth=2.5, label="gradient")[0],
-            "after": left.plot([], [], color=RED, linewidth=2.5, label="gradient after it")[0],
-            "curves": lines(
-                right, k, ["this gradient", "largest possible", "spectral radius ^ k", "singular value ^ k"]
-            ),
-        }
-
-    def update(self, artists, state):
-        """Set the curves; what is below the picture stays at its edge."""
-        k = np.arange(26)
-        curves = (state["lengths"], state["most"], state["radius"] ** k, state["singular"] ** k)
-        (x, y), (u, v) = state["vectors"]
-        super().update(
-            artists,
-            {
-                "ellipse": tuple(state["ellipse"]),
-                "before": ([0, x], [0, y]),
-                "after": ([0, u], [0, v]),
-                "curves": [np.clip(c, 1e-12, 1e30) for c in curves],
-            },
-        )
-
-    def words(self, state):
-        """Say how long the gradient is, and where it is longest."""
-        lengths, peak = state["lengths"], int(state["lengths"].argmax())
-        course = (
-            f"it is longest at distance {peak}: {lengths[peak]:.3g}"
-            if 0 < peak < 25
-            else ("it grows up to the end of the picture" if peak else "it is never longer than at the start")
-        )
-        return (
-            f"Spectral radius {state['radius']:.3g}, singular value {state['singular']:.3g}. A gradient at "
-            f"{state['angle']} "
-            f"degrees has the length {lengths[1]:.3g} one step back, {lengths[5]:.3g} after 5 and "
-            f"{lengths[20]:.2g} after 20; "
-            f"{course}."
-        )
-
-
 # Predictions
 
-hump_prediction = lesson.prediction(
+start_prediction = lesson.prediction(
     "11.P1",
-    "A linear recurrent network has two units and the recurrent matrix with rows $(0.5, 10)$ and $(0, 0.5)$. Both "
-    "eigenvalues are 0.5. A gradient of length 1 at the last state goes back through the matrix, step by step. "
-    "How does the "
-    "largest length that it can have depend on the number of steps?",
+    f"Five networks with 24 units get {EARLY} steps of Adam at the rate 0.005 on distance {FAR}, five runs each. Three "
+    "start as PyTorch draws them: tanh, LSTM and GRU. Two are tanh networks whose recurrent matrix is changed before "
+    "training: all entries times 1.4, or replaced by a random orthogonal matrix. Which of them name 90% of the symbols in "
+    "at least three of their runs?",
     {
-        "it halves with each step": "That holds for a matrix with orthogonal eigenvectors. Here it is 10 after one and two "
-        "steps and falls below 1 only after eight: the eigenvalues rule the far end alone.",
-        "it rises tenfold, then falls to 0": "After one and two steps it is 10, after five 3.1, after twenty 0.0004. The "
-        "eigenvalue 0.5 wins, but only in the end.",
-        "it grows by 10 with each step": "The largest singular value is 10.02, but what one step enlarges the "
-        "next one does "
-        "not: after two steps the length is 10, not 100.",
+        "LSTM and GRU, whose gates were made for this": "Not from this start, and not in 200 steps: none of their runs "
+        "does better than the plain tanh network.",
+        "all but the plain tanh network": "The two gated networks stay where guessing is; the changed starts help.",
+        "only the two changed tanh networks": right(
+            "The start decides here: in 200 steps at this rate, the gates of LSTM and GRU do not open by themselves."
+        ),
+        "none": "The plain networks do not. Change the start of the tanh network, and most of its runs do.",
     },
-    answer="it rises tenfold, then falls to 0",
-    reveal=plot_hump,
+    reveal=plot_who,
 )
 
 chain_prediction = lesson.prediction(
     "11.P2",
     "Two steps with one weight: $h_1 = w$, $h_2 = w h_1$, and the loss is $L = h_2$. Someone adds up "
     "$\\frac{\\partial L}{\\partial h_t}\\cdot\\frac{dh_t}{dw}$ over $t = 1, 2$ with the *full* derivatives of "
-    "$h_1 = w$ and "
-    "$h_2 = w^2$. What is the result?",
+    "$h_1 = w$ and $h_2 = w^2$. What is the result?",
     {
-        "2w, the right gradient": "The gradient of w² is 2w, but this sum is another: 1 · 2w for t = 2 holds "
-        "the path through "
-        "h₁ already, and w · 1 for t = 1 adds it again.",
-        "3w": "For t = 2: 1 · 2w. For t = 1: w · 1. The path through h₁ is counted twice; the gradient of w² is 2w.",
-        "w": "That is one of the two paths. Each step has a copy of the weight, and the full derivative 2w of "
-        "h₂ holds both.",
+        "2w, the right gradient": "The gradient of w² is 2w, but this sum is another: 1 · 2w for t = 2 holds the path "
+        "through h₁ already, and w · 1 for t = 1 adds it again.",
+        "3w": right("For t = 2: 1 · 2w. For t = 1: w · 1. The path through h₁ is counted twice; the gradient is 2w."),
+        "w": "That is one of the two paths. Each step has a copy of the weight, and the full derivative 2w of h₂ holds "
+        "both.",
     },
-    answer="3w",
     reveal=plot_unrolled,
 )
 
-recall_prediction = lesson.prediction(
+hump_prediction = lesson.prediction(
     "11.P3",
-    f"Eight networks with 24 units learn to name a symbol that lies {FAR} steps back, all with the same 200 steps of Adam. "
-    "The layers begin as PyTorch draws them, unless the name says otherwise. Which ones learn it?",
+    "A linear network has two units and the recurrent matrix with rows $(0.5, 10)$ and $(0, 0.5)$. Both eigenvalues are "
+    "0.5. A gradient of length 1 at the last state goes back step by step. How does the largest length that it can have "
+    "depend on the number of steps?",
     {
-        "all that have gates, and attention": "LSTM and GRU as PyTorch draws them forget half of their state at each step: "
-        "their gates start at 1/2. What counts is how the network starts, not that it has gates.",
-        "those whose gradient starts long at that distance, gated or not": "The right panel follows the left one. An "
-        "orthogonal tanh network, gates that start open, a linear network with λ near 1 and attention learn; "
-        "tanh, LSTM and "
-        "GRU with PyTorch's start do not within 200 steps.",
-        "only attention": "Attention learns it, since it looks at all inputs directly. So do recurrent networks that carry "
-        "their state on at the start.",
+        "it halves with each step": "That holds for a matrix with orthogonal eigenvectors. Here it is 10 after one and two "
+        "steps and falls below 1 only after eight: the eigenvalues rule the far end alone.",
+        "it rises tenfold, then falls to 0": right(
+            "After one and two steps it is 10, after five 3.1, after twenty 0.0004. The eigenvalue 0.5 wins, but only in "
+            "the end."
+        ),
+        "it grows by 10 with each step": "The largest singular value is 10.02, but what one step enlarges the next one "
+        "does not: after two steps the length is 10, not 100.",
     },
-    answer="those whose gradient starts long at that distance, gated or not",
-    reveal=plot_recall,
+    reveal=plot_hump,
+)
+
+patience_prediction = lesson.prediction(
+    "11.P4",
+    f"Leave the three starts of PyTorch as they are. Give them {STEPS:,} steps and, for each network, the best of four "
+    f"rates, {RATES[0]:g} to {RATES[-1]:g}. Which of them name 90% of the symbols in at least three of five runs?",
+    {
+        "none of them": "So it looked at the rate 0.005. But at 0.05 all five runs of the GRU learn, within 200 steps.",
+        "LSTM and GRU": "The GRU does, at the largest of the rates. The LSTM stays where guessing is at all four.",
+        "the GRU alone": right(
+            "At the rate 0.05 all five of its runs learn, within 200 steps. The LSTM learns at no rate, the tanh network "
+            "in two runs of five."
+        ),
+        "all three": "The GRU does. The tanh network learns in two runs of five, the LSTM in none.",
+    },
+    reveal=plot_learned,
 )
 
 FIGURES = lesson.figures

@@ -5,9 +5,22 @@ import torch
 from course_lib.teaching import edit
 
 GIVES_AWAY = {
-    "11.P1": [r"non-normal", r"ten ?fold", r"10\.02"],
-    "11.P2": [r"3w|3 w", r"(?i)held fixed", r"immediate"],
-    "11.P3": [r"(?i)starts? open|open gates?", r"(?i)forget bias|bias of the forget"],
+    "11.P1": [r"(?i)only the changed|changed starts? learn", r"(?i)the start decides"],
+    "11.P2": [r"3w|3 w", r"(?i)held fixed", r"(?i)immediate"],
+    "11.P3": [r"(?i)non-normal", r"(?i)ten ?fold", r"10\.02", r"(?i)near by"],
+    "11.P4": [r"GRU needs no help", r"(?i)at 0\.05 all", r"(?i)rate 0\.05"],
+}
+
+NEIGHBOURS = {
+    "11.e1": ('"tanh, W x 1.4": ("tanh", 1.4)', '"tanh, W x 1.4": ("tanh", 1.0)'),
+    "11.2": ("(sum(shares) - whole)", "(sum(shares[:-1]) - whole)"),
+    "11.3": ("(g[t] + delta @ W_h)", "(g[t] + delta @ W_h.T)"),
+    "11.5": ("forward = (forward @ w_h.T) * (1 - h**2)", "forward = (forward @ w_h) * (1 - h**2)"),
+    "11.6": ("[[0.5, 10.0], [0.0, 0.5]]), 200)", "[[0.5, 9.9], [0.0, 0.5]]), 200)"),
+    "11.7": ("nn.RNN(4, 512).weight_hh_l0.detach()", "1.2 * nn.RNN(4, 512).weight_hh_l0.detach()"),
+    "11.e2": ("lesson.learned(arm, lesson.best_rate(arm))", "lesson.learned(arm, 0.005)"),
+    "11.e3": ("steps=200, rate=0.05)", "steps=200, rate=0.0005)"),
+    "11.8": ("layer.bias_ih_l0[512:1024] += added", "layer.bias_ih_l0[:512] += added"),
 }
 
 
@@ -103,45 +116,6 @@ ANSWERS = {
         ("malformed", "the three shares", [4, 4, 4]),
     ],
     "11.2": [
-        ("solved", "a power of the matrix", by_power),
-        ("solved", "rows, from the right", by_rows),
-        ("solved", "autograd", by_autograd),
-        ("not transposed", "a power of W_h", lambda W_h, W_y, error, distance: torch.linalg.matrix_power(W_h, distance)
-         @ W_y.T @ (2 * error)),
-        ("no factor 2", "a loss with 1/2", lambda W_h, W_y, error, distance: by_power(W_h, W_y, error / 2, distance)),
-        ("one step too many", "counted from the output", lambda W_h, W_y, error, distance: by_power(
-            W_h, W_y, error, distance + 1)),
-        ("one step too few", "range(1, distance)", edit("range(distance)", "range(1, distance)")),
-        ("entrywise power", "** on a matrix", lambda W_h, W_y, error, distance: (W_h**distance).T @ W_y.T @ (2 * error)),
-        ("the output's matrix once a step", "a loss at every step", lambda W_h, W_y, error, distance: sum(
-            by_power(W_h, W_y, error, d) for d in range(distance + 1))),
-        ("malformed", "the error's size", lambda W_h, W_y, error, distance: 2 * error),
-    ],
-    "11.3": [
-        ("solved", "a just large enough", matrix(0.5, 1.1)),
-        ("solved", "a negative coupling", matrix(0.9, -3)),
-        ("solved", "an eigenvalue near 0", matrix(0.001, 1000.0)),
-        ("need", "an unstable one", matrix(1.5, 0.0)),
-        ("need", "on the border", matrix(1, 5)),
-        ("no coupling", "a multiple of the identity", matrix(0.5, 0)),
-        ("one step only", "longer after one step", matrix(0.1, 3.0)),
-        ("wrong", "a weak coupling", matrix(0.5, 0.1)),
-        ("need", "a negative eigenvalue", matrix(-0.5, 10.0)),
-        ("malformed", "the matrix itself", torch.tensor([[0.5, 10.0], [0.0, 0.5]])),
-    ],
-    "11.4": [
-        ("solved", "step by step", by_steps),
-        ("solved", "one product of flat tables", flattened),
-        ("the same step's state", "paired as they come", lambda deltas, states, h0: paired(deltas, states)),
-        ("transposed", "states from the left", lambda deltas, states, h0: by_steps(deltas, states, h0).T),
-        ("mean over the batch", "divided by the batch",
-         lambda deltas, states, h0: by_steps(deltas, states, h0) / len(h0)),
-        ("without the first step", "states before only", lambda deltas, states, h0: paired(deltas[1:], states[:-1])),
-        ("the last step only", "no sum over time", lambda deltas, states, h0: deltas[-1].T @ states[-2]),
-        ("wrong", "rolled round: the last state for h0", rolled),
-        ("malformed", "a matrix for each step", lambda deltas, states, h0: deltas.mT @ states),
-    ],
-    "11.5": [
         ("solved", "rows, from the right", recursive),
         ("solved", "every path of its own", by_all_paths),
         ("not transposed", "W_h from the left", edit("W_h.T", "W_h")),
@@ -156,5 +130,58 @@ ANSWERS = {
         ("forward in time", "from the first step", edit("reversed(range(len(states)))", "range(len(states))")),
         ("wrong", "the slope of the next step", next_slope),
         ("malformed", "the last step first", lambda states, upstream, W_h: list(recursive(states, upstream, W_h))),
+    ],
+    "11.3": [
+        ("solved", "a just large enough", matrix(0.5, 52.0)),
+        ("solved", "a negative coupling", matrix(0.9, -3)),
+        ("solved", "an eigenvalue near 1", matrix(0.99, 0.5)),
+        ("need", "an unstable one", matrix(1.5, 0.0)),
+        ("need", "on the border", matrix(1, 5)),
+        ("no coupling", "a multiple of the identity", matrix(0.5, 0)),
+        ("near by only", "the one of the page", matrix(0.5, 10.0)),
+        ("near by only", "just too small", matrix(0.5, 50.0)),
+        ("wrong", "a weak coupling", matrix(0.5, 0.1)),
+        ("wrong", "longer after one step only", matrix(0.1, 3.0)),
+        ("need", "a negative eigenvalue", matrix(-0.9, 10.0)),
+        ("malformed", "the matrix itself", torch.tensor([[0.9, 10.0], [0.0, 0.9]])),
+    ],
+    "11.4": [
+        ("solved", "two decimals", 1.56),
+        ("solved", "from the variance", (0.81 / (1 / 3)) ** 0.5),
+        ("solved", "a tensor", torch.tensor(0.9) * 3**0.5),
+        ("the range for the deviation", "c = 1", 0.9),
+        ("the variance for the deviation", "0.9 over 1/3", 0.9 / (1 / 3)),
+        ("divided the wrong way", "times 0.577", 0.9 * 0.57735),
+        ("the radius 1", "the root of 3", 3**0.5),
+        ("the singular value", "sigma = 0.9", 0.9 / (2 / 3**0.5)),
+        ("wrong", "the deviation of a range of length 1", 0.9 * 12**0.5),
+        ("malformed", "in words", "the root of 3"),
+    ],
+    "11.5": [
+        ("solved", "a power of the matrix", by_power),
+        ("solved", "rows, from the right", by_rows),
+        ("solved", "autograd", by_autograd),
+        ("not transposed", "a power of W_h", lambda W_h, W_y, error, distance: torch.linalg.matrix_power(W_h, distance)
+         @ W_y.T @ (2 * error)),
+        ("no factor 2", "a loss with 1/2", lambda W_h, W_y, error, distance: by_power(W_h, W_y, error / 2, distance)),
+        ("one step too many", "counted from the output", lambda W_h, W_y, error, distance: by_power(
+            W_h, W_y, error, distance + 1)),
+        ("one step too few", "range(1, distance)", edit("range(distance)", "range(1, distance)")),
+        ("entrywise power", "** on a matrix", lambda W_h, W_y, error, distance: (W_h**distance).T @ W_y.T @ (2 * error)),
+        ("the output's matrix once a step", "a loss at every step", lambda W_h, W_y, error, distance: sum(
+            by_power(W_h, W_y, error, d) for d in range(distance + 1))),
+        ("malformed", "the error's size", lambda W_h, W_y, error, distance: 2 * error),
+    ],
+    "11.6": [
+        ("solved", "step by step", by_steps),
+        ("solved", "one product of flat tables", flattened),
+        ("the same step's state", "paired as they come", lambda deltas, states, h0: paired(deltas, states)),
+        ("transposed", "states from the left", lambda deltas, states, h0: by_steps(deltas, states, h0).T),
+        ("mean over the batch", "divided by the batch",
+         lambda deltas, states, h0: by_steps(deltas, states, h0) / len(h0)),
+        ("without the first step", "states before only", lambda deltas, states, h0: paired(deltas[1:], states[:-1])),
+        ("the last step only", "no sum over time", lambda deltas, states, h0: deltas[-1].T @ states[-2]),
+        ("wrong", "rolled round: the last state for h0", rolled),
+        ("malformed", "a matrix for each step", lambda deltas, states, h0: deltas.mT @ states),
     ],
 }  # fmt: skip
