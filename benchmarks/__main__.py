@@ -42,6 +42,7 @@ PARTS = {
     "rank_price": ("rank_price",),
     "convolution": ("convolution",),
     "deep_graphs": ("deep_graphs",),
+    "corners": ("corners",),
     "recurrent": ("recurrent",),
     "memory_start": ("memory_start",),
     "state_space": ("state_space",),

@@ -1,11 +1,13 @@
-"""What the curves of lesson 08 are, and what its explorer connects."""
+"""What lesson 08 trains, counts and draws: the corners, the ways through a stride, and what the stencil connects."""
 
 import numpy as np
 import pytest
 import torch
 
+from benchmarks import corners as long_run
 from course_lib.lessons import convolution as lesson
-from tests.drawing import assert_line, line_labelled
+from course_lib.measured import figures, measured
+from tests.drawing import line_labelled
 
 
 def state_of(**settings):
@@ -54,18 +56,6 @@ def test_the_words_of_the_three_targets():
     assert unread.startswith("No output reads the input pixel (8, 8): its gradient is 0.")
 
 
-def test_the_spread_of_the_figure():
-    axes = lesson.plot_spread().axes[0]
-    rho = np.linspace(0, 1, 101)
-    offsets = np.abs(np.arange(-29, 30))
-    both = [((30 - offsets) * float(r) ** (2 * offsets)).sum() for r in rho]
-    assert_line(line_labelled(axes, "X and dY correlated"), rho, both)
-    assert_line(line_labelled(axes, "only X correlated"), rho, np.full(101, 30))
-    measured = line_labelled(axes, "measured, both").get_ydata()
-    assert measured == pytest.approx([both[0], both[50], both[80], both[95]], rel=0.12)
-    assert line_labelled(axes, "measured, only X").get_ydata() == pytest.approx([30] * 4, rel=0.12)
-
-
 def test_the_energy_of_a_gradient():
     energy = lesson.gradient_energy(4, nets=2)
     assert energy.shape == (9, 9)
@@ -75,3 +65,185 @@ def test_the_energy_of_a_gradient():
     assert lesson.width_of(even) == pytest.approx((80 / 12) ** 0.5)
     assert lesson.share_within(even, 1) == pytest.approx(9 / 81)
     assert lesson.width_of(energy) < 0.8 * lesson.width_of(even)
+
+
+# The corners
+
+
+@pytest.mark.parametrize("half", ["left", "right"])
+def test_a_corner_lies_in_its_half_and_nowhere_else(half):
+    images, labels = lesson.draw_images(300, half=half, generator=torch.Generator().manual_seed(1))
+    noise = torch.randn(300, 1, 16, 16, generator=torch.Generator().manual_seed(1), dtype=torch.float32)
+    added = (images - noise)[:, 0]
+    inside = added[:, :, :8] if half == "left" else added[:, :, 8:]
+    assert added.sum((1, 2)).numpy() == pytest.approx(np.full(300, 18), abs=1e-3)
+    assert inside.sum((1, 2)).numpy() == pytest.approx(np.full(300, 18), abs=1e-3)
+    for image, label in zip(added, labels, strict=True):
+        rows, columns = (image > 1).nonzero().T
+        box = image[rows.min() : rows.max() + 1, columns.min() : columns.max() + 1]
+        torch.testing.assert_close(box, lesson.corner(int(label)), atol=1e-5, rtol=0)
+    assert 100 < int(labels.sum()) < 200
+
+
+def test_a_half_and_a_network_have_names():
+    with pytest.raises(ValueError, match='half must be "left" or "right", got \'top\''):
+        lesson.draw_images(1, half="top", generator=torch.Generator())
+    with pytest.raises(
+        ValueError, match=r"name must be one of dense, convolution, dense readout.*, got 'other'"
+    ):
+        lesson.train("other", *lesson.data(0)["train"], rate=0.01, seed=0)
+
+
+def test_own_filters_that_are_alike_are_a_convolution():
+    layer = lesson.OwnFilters()
+    shared = layer.weight[:, :, :1].detach().clone()
+    with torch.no_grad():
+        layer.weight.copy_(shared.expand_as(layer.weight))
+        layer.bias.zero_()
+    images = lesson.data(0)["left"][0][:4]
+    wanted = torch.nn.functional.conv2d(images, shared.view(8, 1, 5, 5))
+    torch.testing.assert_close(layer(images), wanted, atol=1e-5, rtol=0)
+
+
+def test_what_is_read_of_a_map():
+    maps = torch.arange(12.0, dtype=torch.float32).view(1, 3, 2, 2)
+    assert lesson.OverPlaces("max")(maps).tolist() == [[3, 7, 11]]
+    assert lesson.OverPlaces("mean")(maps).tolist() == [[1.5, 5.5, 9.5]]
+
+
+def test_the_weights_of_the_networks():
+    counts = [
+        lesson.weights(name) for name in (lesson.DENSE, lesson.CONV, lesson.MAX, lesson.MEAN, lesson.OWN)
+    ]
+    assert counts == [16578, 2514, 226, 226, 29970]
+
+
+def test_each_image_is_shifted_by_its_own_number_of_columns():
+    images = lesson.data(0)["left"][0][:3]
+    found = lesson.shift_columns(images, torch.tensor([0, 5, 15]))
+    for image, one, steps in zip(images, found, (0, 5, 15), strict=True):
+        assert torch.equal(one, image.roll(steps, -1))
+
+
+def test_training_lowers_the_loss_is_repeatable_and_leaves_the_global_seed():
+    images, labels = (part[:200] for part in lesson.data(0)["train"])
+    before = torch.random.get_rng_state()
+    one, two = (lesson.train(lesson.MAX, images, labels, rate=0.01, seed=3, epochs=30) for _ in range(2))
+    assert torch.equal(before, torch.random.get_rng_state())
+    assert torch.equal(one(images), two(images))
+    assert lesson.accuracy(one, images, labels) > 0.8
+    shifted = lesson.train(lesson.MAX, images, labels, rate=0.01, seed=3, epochs=1, shifted=True)
+    assert not torch.equal(
+        shifted(images), lesson.train(lesson.MAX, images, labels, rate=0.01, seed=3, epochs=1)(images)
+    )
+
+
+def test_the_stored_run_is_that_of_the_code_and_no_best_step_size_lies_at_an_end():
+    stored = figures("corners")
+    assert list(stored) == list(long_run.ARMS)
+    for name, one in stored.items():
+        assert not one["at an end of the grid"], name
+        assert len(one["left"]) == len(one["right"]) == len(long_run.SEEDS)
+    for name in (lesson.DENSE, lesson.MAX):
+        one = measured("corners", name)
+        again = lesson.train(name, *lesson.data(1)["train"], rate=one["step size"], seed=1)
+        for half in ("left", "right"):
+            assert lesson.accuracy(again, *lesson.data(1)[half]) == pytest.approx(one[half][1], abs=0.04)
+
+
+def test_the_dots_are_the_stored_accuracies():
+    axes = lesson.plot_closing().axes[0]
+    rows = [line for line in axes.lines if len(line.get_xdata()) == len(long_run.SEEDS)]
+    assert len(rows) == 2 * len(lesson.ARMS)
+    for number, arm in enumerate(lesson.ARMS):
+        for line, half in zip(rows[2 * number : 2 * number + 2], ("left", "right"), strict=True):
+            assert list(line.get_xdata()) == measured("corners", arm)[half]
+    assert line_labelled(axes, "guessing") is not None
+
+
+def test_the_map_moves_with_the_corner_and_at_stride_two_with_every_second_step():
+    explorer = lesson.CornerExplorer()
+    settings = {**explorer.settings, "noise": False}
+
+    def maps(stride, column):
+        image = torch.zeros(1, 1, 16, 16, dtype=torch.float32)
+        image[0, 0, 3:8, column - 1 : column + 4] = lesson.corner(0)
+        return lesson.CornerExplorer.maps(image, stride)
+
+    for stride, steps in ((1, 1), (2, 2)):
+        one, two = maps(stride, 5), maps(stride, 5 + steps)
+        torch.testing.assert_close(one[:, :, 1:-2], two[:, :, 2:-1], atol=1e-5, rtol=0)
+    assert (maps(2, 5)[:, :, 1:-2] - maps(2, 6)[:, :, 1:-2]).abs().max() > 0.1
+    assert (maps(2, 5)[:, :, 1:-2] - maps(2, 6)[:, :, 2:-1]).abs().max() > 0.1
+    peaks = [explorer.compute(**{**settings, "column": column})["peak"] for column in (3, 8)]
+    assert peaks[0][0] == pytest.approx(peaks[1][0], abs=1e-4)
+    assert (peaks[0][1], peaks[0][2] + 5) == peaks[1][1:]
+
+
+def test_the_third_network_is_asked_only_on_request():
+    explorer = lesson.CornerExplorer()
+    assert "largest value of each map:" not in explorer.frame()[1]
+    assert (
+        "With the largest value of each map: opens to the lower right"
+        in explorer.frame(largest=True, column=10)[1]
+    )
+
+
+def test_the_share_on_the_corner_counts_its_pixels_alone():
+    images, boxes = lesson.placed_corners(6)
+    shares = []
+    for image, (row, column) in zip(images, boxes.tolist(), strict=True):
+        x = image[None].clone().requires_grad_()
+        scores = lesson.network(lesson.MEAN)(x)[0]
+        (gradient,) = torch.autograd.grad(scores[0] - scores[1], x)
+        squared = gradient[0, 0] ** 2
+        box = sum(float(squared[row + i, column + j]) for i in range(5) for j in range(5))
+        shares.append(box / float(squared.sum()))
+    assert lesson.share_on_corner(lesson.MEAN, images, boxes) == pytest.approx(np.mean(shares), rel=1e-4)
+
+
+# The ways through a stride
+
+
+@pytest.mark.parametrize(("depth", "kernel", "stride"), [(1, 3, 2), (3, 3, 2), (2, 5, 3), (2, 4, 2)])
+def test_ways_are_the_gradient_of_a_chain_of_ones(depth, kernel, stride):
+    ways = lesson.reads(depth, kernel=kernel, stride=stride)
+    x = torch.zeros(1, 1, len(ways), dtype=torch.float64, requires_grad=True)
+    y = x
+    for _ in range(depth):
+        y = torch.nn.functional.conv1d(y, torch.ones(1, 1, kernel, dtype=torch.float64), stride=stride)
+    assert y.shape[-1] == 8
+    assert torch.equal(torch.autograd.grad(y.sum(), x)[0][0, 0], ways)
+
+
+def test_favourites_of_kernels_of_three_at_stride_two():
+    largest = [int(lesson.one_period(depth).max()) for depth in range(1, 6)]
+    assert largest == [2, 3, 5, 8, 13]
+    assert all(lesson.one_period(depth).min() == 1 for depth in range(1, 6))
+    assert lesson.one_period(3, kernel=4).unique().tolist() == [8]
+
+
+@pytest.mark.parametrize("relu", [False, True])
+def test_squared_gradients_are_products_of_ways(relu):
+    ways = lesson.one_period(2)
+    found = lesson.squared_gradients(2, nets=150, relu=relu)
+    wanted = ways[:, None] * ways
+    start = max(range(4), key=lambda n: float((found.roll((n, n), (0, 1)) * wanted).sum()))
+    assert found.roll((start, start), (0, 1)).numpy() == pytest.approx(
+        (wanted / wanted.min()).numpy(), rel=0.35
+    )
+    assert float(lesson.squared_gradients(2, kernel=4, nets=150, relu=relu).max()) < 1.3
+
+
+def test_the_matrix_and_its_transpose_hold_the_letters_of_the_kernel():
+    pixels, outputs = 9, 7
+    kernel = {"a": 1.0, "b": 2.0, "c": 3.0}
+    matrix, transpose = torch.zeros(outputs, pixels), torch.zeros(pixels, outputs)
+    for figure, drawn in ((lesson.plot_matrix(), matrix), (lesson.plot_transpose(), transpose)):
+        for text in figure.axes[0].texts:
+            column, row = (round(v) - 1 for v in text.get_position())
+            drawn[row, column] = kernel[text.get_text()]
+    x = torch.arange(1.0, 10.0)
+    wanted = torch.nn.functional.conv1d(x[None, None], torch.tensor([[[1.0, 2.0, 3.0]]]))[0, 0]
+    torch.testing.assert_close((matrix.double() @ x.double()), wanted.double())
+    assert torch.equal(transpose, matrix.T)

@@ -4,17 +4,21 @@ from course_lib.teaching import Contents
 
 lesson = Contents(
     symbols={
-        "S": "stride",
-        "P": "padding",
-        "D": "dilation",
         "X": "image",
-        "w_{hl}": "entries of the kernel",
+        "w_{hl}": "weights",
         "Y": "output",
-        "W": "pixels of the image along one axis",
         "K": "weights of the kernel along one axis",
+        "m": "rows and columns",
+        "T": "shift",
+        "M": "matrix of the layer",
+        r"\mathcal L": "loss",
+        "S": "stride",
+        "L": "layers",
+        "P": "zeros",
+        "D": "dilation",
+        "W": "pixels of the image along one axis",
         "C": "input channels",
         "F": "filters",
-        "L": "loss",
         r"\mathcal F": "two-dimensional discrete Fourier transform",
     }
 )

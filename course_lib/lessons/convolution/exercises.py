@@ -81,7 +81,7 @@ def _layers(generator):
     ),
     mistakes=[
         ("no strides", edit(" * step", ""),
-         "That is the formula of the notes: right at stride 1 only. After a stride of 2, a step is 2 input pixels "
+         "That is right at stride 1 only. After a stride of 2, a step is 2 input pixels "
          "long."),
         ("its own stride too", edit("field += (kernel - 1) * step\n        step *= stride", "step *= stride\n        "
         "field += (kernel - 1) * step"),
@@ -291,6 +291,43 @@ def max_pool_gradient(x, dy, size, stride):
     for i, gradient in enumerate(dy):
         dx[i * stride + int(x[i * stride : i * stride + size].argmax())] += gradient
     return dx
+
+
+def _evenly_read(kernel, stride):
+    """Whether all pixels away from the ends of a long row are read equally often."""
+    reads = functional.conv_transpose1d(torch.ones(1, 1, 60), torch.ones(1, 1, kernel), stride=stride)[0, 0]
+    inner = reads[5 * stride : -5 * stride - kernel]
+    return bool((inner == inner[0]).all())
+
+
+lesson.value(
+    "08.7", "A kernel for stride 4", difficulty=1, minutes=4,
+    prompt="Kernels slide along a long row of pixels at stride 4. With 4 weights each pixel is read by one "
+    "output. Which is the "
+    "next larger number of weights with which all pixels, away from the ends, are read by equally many outputs?",
+    answer=8,
+    properties=[
+        ("It should be larger than 4.", lambda answer: answer > 4),
+        ("Some pixels are read more often than others with this kernel.",
+         lambda answer: float(answer).is_integer() and _evenly_read(int(answer), 4)),
+        ("There is a smaller one above 4.",
+         lambda answer: not any(_evenly_read(kernel, 4) for kernel in range(5, int(answer)))),
+    ],
+    hints=(
+        "Draw a row of pixels, and below it kernels of 5 weights that begin at pixels 1, 5, 9, ...",
+        "By how many kernels of 5 is pixel 5 read? And pixel 6?",
+        "Each weight reads every fourth pixel. How many weights read the pixels 1, 5, 9, ..., and how many 2, 6, 10, ...?",
+    ),
+    mistakes=[
+        ("one more", 5, "With 5 weights neighbouring windows overlap in one pixel: it is read twice, the others once."),
+        ("one and a half strides", 6, "With 6 weights half of the pixels are read twice, the others once."),
+        ("a middle", 7, "A middle does not help: with 7 weights three of four pixels are read twice, the fourth once."),
+        ("one too many", 9, "With 9 weights one pixel of four is read three times, the others twice."),
+        ("three strides", 12, "With 12 weights all pixels are read three times. A smaller kernel will do, too."),
+        ("four strides", 16, "With 16 weights all pixels are read four times. A smaller kernel will do, too."),
+        ("the stride", 4, "That is the given one. A larger kernel is asked for."),
+    ],
+)
 
 
 EXERCISES = lesson.exercises

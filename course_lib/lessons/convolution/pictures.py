@@ -1,6 +1,6 @@
-"""Figures, explorer and predictions of lesson 08, convolution."""
+"""Figures, explorers and predictions of lesson 08, convolution."""
 
-import math
+from functools import lru_cache
 
 import numpy as np
 import torch
@@ -8,18 +8,24 @@ from IPython.display import Markdown
 from matplotlib.colors import hsv_to_rgb
 from matplotlib.patches import Rectangle
 from torch import Tensor
+from torch.nn import functional
 
-from course_lib.architectures.convolution import (
-    correlate,
-    correlated_images,
-    effective_width,
-    output_size,
-    receptive_field,
-    weight_gradient_std,
-)
+from course_lib.architectures.convolution import correlate, output_size, receptive_field
 from course_lib.lessons.convolution.contents import lesson
-from course_lib.measured import quote
-from course_lib.teaching import Choice, Explorer, Slider, lines, markdown_table, panels
+from course_lib.lessons.convolution.corners import (
+    BOX,
+    CONV,
+    DENSE,
+    MAX,
+    MEAN,
+    OWN,
+    PLACES,
+    SIZE,
+    corner,
+    trained,
+)
+from course_lib.measured import measured, quote
+from course_lib.teaching import Choice, Explorer, Slider, Switch, markdown_table, panels
 from course_lib.teaching.style import BLACK, BLUE, GREEN, ORANGE, RED
 
 EDGES = torch.tensor([[-1.0, -1.0, -1.0], [0.0, 0.0, 0.0], [1.0, 1.0, 1.0]], dtype=torch.float64)
@@ -27,9 +33,274 @@ LETTERS = "abcdefghi"
 CELL = 6  # how many points of the picture a pixel of the explorer's image is wide
 COLORS = [hsv_to_rgb((n / 9, 0.55 if n % 2 else 0.35, 0.95)) for n in range(9)]
 GREY, PALE, WHITE = (0.82,) * 3, (0.94,) * 3, (1.0,) * 3
+OPENS = ("opens to the lower right", "opens to the upper left")
 
 
-def ring(size: int = 16) -> Tensor:
+def _compact(*axes) -> None:
+    """Make all text of a figure smaller: it is shown at the size that it is drawn."""
+    for one in axes:
+        one.title.set_fontsize(9.5)
+        one.grid(visible=False)
+        one.tick_params(labelsize=8)
+        for label in (one.xaxis.label, one.yaxis.label):
+            label.set_fontsize(9)
+
+
+def _legend(place: str, **more) -> dict:
+    return {"loc": place, "fontsize": 8, **more}
+
+
+# The corners
+
+
+def network(name: str, seed: int = 0):
+    """Return a network of the course, trained on this machine at the step size that the stored run chose."""
+    return trained(name, measured("corners", name)["step size"], seed)
+
+
+def stored(arm: str, half: str) -> np.ndarray:
+    """Return the accuracies of an arm on the held-out images of a half, five seeds, from the stored run."""
+    return np.array(measured("corners", arm)[half])
+
+
+@lesson.figure(
+    ["class 0", "class 1", "trained on", "trained on", "asked about, too", "asked about, too"],
+    size=(7.6, 1.75),
+    grid=(1, 6),
+    legend=None,
+    bare=True,
+)
+def plot_corners(*panels_):
+    """Draw the two shapes, and noisy images with one of them in the left and in the right half."""
+    look = {"cmap": "Greys", "vmin": -2, "vmax": 4, "interpolation": "nearest"}
+    for label in (0, 1):
+        box = torch.zeros(SIZE, SIZE, dtype=torch.float32)
+        box[5 : 5 + BOX, 5 : 5 + BOX] = corner(label)
+        panels_[label].imshow(box.numpy(), **look)
+    generator = torch.Generator().manual_seed(2)
+    for axes, label, row, column in zip(panels_[2:], (0, 1, 0, 1), (8, 3, 2, 9), (2, 1, 9, 11), strict=True):
+        image = torch.randn(SIZE, SIZE, generator=generator, dtype=torch.float32)
+        image[row : row + BOX, column : column + BOX] += corner(label)
+        axes.imshow(image.numpy(), **look)
+        axes.add_patch(Rectangle((column - 0.5, row - 0.5), BOX, BOX, fill=False, edgecolor=RED, linewidth=1.2))
+        axes.axvline(SIZE / 2 - 0.5, color=BLUE, linewidth=1.2, linestyle="--")
+    _compact(*panels_)
+    return (
+        "The two shapes without noise, and four noisy images, one of each class with the corner, framed here only, in "
+        "the left half and in the right. The dashed line parts the halves."
+    )
+
+
+def _dots(axes, arms: dict[str, str]) -> None:
+    """Draw accuracies of five seeds for each arm, left and right, one row an arm."""
+    for row, arm in enumerate(arms):
+        for half, color, marker, shift in (("left", BLUE, "o", 0.16), ("right", RED, "D", -0.16)):
+            values = stored(arm, half)
+            place = len(arms) - 1 - row + shift
+            axes.plot(values, np.full(len(values), place), marker, color=color, markersize=4.5, alpha=0.75, linestyle="",
+                      label=f"{half} half" if row == 0 else "_")  # fmt: skip
+    axes.axvline(0.5, color=BLACK, linewidth=0.9, linestyle=":", label="guessing")
+    axes.set_yticks(range(len(arms)), list(arms.values())[::-1])
+    _compact(axes)
+
+
+@lesson.figure(
+    "Trained in the left half: five seeds",
+    "share of held-out images that are right",
+    "network",
+    size=(6.2, 1.9),
+    legend=_legend("upper right"),
+    xlim=(0.42, 1.02),
+    ylim=(-0.6, 1.6),
+)
+def plot_halves(axes):
+    """Draw what the dense network and the convolution with a dense readout reach in both halves."""
+    _dots(axes, {DENSE: "dense network", CONV: "convolution,\ndense readout"})
+    return "Accuracy of five seeds in both halves. In the right half both networks guess."
+
+
+ARMS = {
+    DENSE: "dense",
+    CONV: "convolution, dense readout",
+    MEAN: "convolution, mean over places",
+    OWN: "own filters at each place, max",
+    f"{CONV}, shifted images, ten times as long": "convolution, dense readout,\nshifted images, 10 times as long",
+    MAX: "convolution, max over places",
+}
+
+
+@lesson.figure(
+    "Trained in the left half: five seeds",
+    "share of held-out images that are right",
+    "network",
+    size=(7.0, 3.4),
+    legend=_legend("lower right"),
+    xlim=(0.42, 1.02),
+    ylim=(-0.6, len(ARMS) - 0.4),
+)
+def plot_closing(axes):
+    """Draw the accuracies of six arms in both halves."""
+    _dots(axes, ARMS)
+    return "Accuracy of five seeds in both halves, one row for each arm."
+
+
+def pulled_pixels(name: str, images: Tensor, seed: int = 0) -> Tensor:
+    """Return the squared gradient of the difference of both class scores, with respect to each pixel."""
+    x = images.clone().requires_grad_()
+    scores = network(name, seed)(x)
+    (gradient,) = torch.autograd.grad((scores[:, 0] - scores[:, 1]).sum(), x)
+    return gradient[:, 0].square()
+
+
+def share_on_corner(name: str, images: Tensor, boxes: Tensor, seed: int = 0) -> float:
+    """Return the mean share of the squared gradient that lies on the 25 pixels of the corner's box.
+
+    Shapes: `boxes` holds the row and column where each box begins, (images, 2).
+    """
+    pulled = pulled_pixels(name, images, seed)
+    shares = [
+        one[row : row + BOX, column : column + BOX].sum() / one.sum().clamp(min=1e-30)
+        for one, (row, column) in zip(pulled, boxes.tolist(), strict=True)
+    ]
+    return float(torch.stack(shares).mean())
+
+
+def placed_corners(count: int, *, seed: int = 5) -> tuple[Tensor, Tensor]:
+    """Return noisy images with a corner of class 0 anywhere in the right half, and where its box begins."""
+    generator = torch.Generator().manual_seed(seed)
+    images = torch.randn(count, 1, SIZE, SIZE, generator=generator, dtype=torch.float32)
+    rows = torch.randint(PLACES, (count,), generator=generator)
+    columns = SIZE // 2 + torch.randint(SIZE // 2 - BOX + 1, (count,), generator=generator)
+    for image, row, column in zip(images[:, 0], rows, columns, strict=True):
+        image[row : row + BOX, column : column + BOX] += corner(0)
+    return images, torch.stack([rows, columns], 1)
+
+
+@lesson.figure(
+    ["one image", "shared filters, max", "own filters, max", "dense"],
+    size=(7.2, 2.1),
+    grid=(1, 4),
+    legend=None,
+    bare=True,
+)
+def plot_pulled(first, *others):
+    """Draw which pixels of one image the answer of three trained networks depends on."""
+    images, boxes = placed_corners(4)
+    row, column = boxes[0].tolist()
+    first.imshow(images[0, 0].numpy(), cmap="Greys", vmin=-2, vmax=4, interpolation="nearest")
+    for axes, name in zip(others, (MAX, OWN, DENSE), strict=True):
+        pulled = pulled_pixels(name, images)[0]
+        axes.imshow((pulled / pulled.max()).sqrt().numpy(), cmap="Blues", interpolation="nearest")
+    for axes in (first, *others):
+        axes.add_patch(Rectangle((column - 0.5, row - 0.5), BOX, BOX, fill=False, edgecolor=RED, linewidth=1.8))
+    _compact(first, *others)
+    return (
+        "An image with a corner, framed, in the right half, and the size of the gradient of three networks' answers at each "
+        "of its pixels, each over its largest."
+    )
+
+
+@lru_cache
+def _still(seed: int = 3) -> Tensor:
+    """The noise of the explorer, which stays where it is when the corner moves."""
+    return torch.randn(1, 1, SIZE, SIZE, generator=torch.Generator().manual_seed(seed), dtype=torch.float32)
+
+
+def _sure(scores: Tensor) -> str:
+    share = scores.softmax(-1)[0]
+    return f"{OPENS[int(share.argmax())]} ({float(share.max()):.0%})"
+
+
+@lesson.explorer
+class CornerExplorer(Explorer):
+    """Move a corner, and see a map of the trained convolution and the units of the dense network."""
+
+    title = "A corner that moves"
+    summary = (
+        "Left the image. Middle one of the eight maps of the trained convolution with a dense readout, after "
+        "ReLU. Right the "
+        "64 hidden units of the trained dense network, drawn as a square in no particular order. Dark is large."
+    )
+    column = Slider(
+        "column", "j", "First column of the corner's box; from 9 on it lies in the right half", 3, 1, PLACES, 1
+    )
+    shape = Choice("corner", "Which of the two shapes is drawn", OPENS[0], OPENS)
+    row = Slider("row", "i", "First row of the corner's box", 4, 1, PLACES, 1)
+    stride = Slider("stride", "S", "Pixels from one place of the filter to the next", 1, 1, 2, 1, "pixels")
+    noise = Switch("noise", "Adds the noise that the networks were trained with", default=False)
+    largest = Switch("largest value", "Asks a third network, which sees the largest value of each map", default=False)
+    together = ("row", "column")
+    size = (8.0, 3.0)
+    strip_scale = 0.6
+    dpi = 100
+    layout = panels(
+        ["image", "one map", "64 dense units"],
+        ["column j", "column", "place in the square"],
+        ["row i", "row", "place in the square"],
+        grid=(1, 3),
+        legend=None,
+        aspect="equal",
+        xlim=[(0.5, 16.5), (0.5, 12.5), (0.5, 8.5)],
+        ylim=[(16.5, 0.5), (12.5, 0.5), (8.5, 0.5)],
+        xticks=[[1, 8, 16], [1, 6, 12], []],
+        yticks=[[1, 8, 16], [1, 6, 12], []],
+    )
+
+    @staticmethod
+    @torch.no_grad()
+    def maps(image: Tensor, stride: int = 1) -> Tensor:
+        """Return the eight maps of the trained convolution, (8, places, places)."""
+        filters = network(CONV)[0]
+        return functional.conv2d(image, filters.weight, filters.bias, stride=stride).relu()[0]
+
+    @torch.no_grad()
+    def compute(self, *, shape, row, column, stride, noise, largest):
+        """Return image, map and units as pictures, and what the networks answer."""
+        image = _still().clone() if noise else torch.zeros(1, 1, SIZE, SIZE, dtype=torch.float32)
+        image[0, 0, row - 1 : row - 1 + BOX, column - 1 : column - 1 + BOX] += corner(OPENS.index(shape))
+        shown = int(network(CONV)[0].weight.mul(corner(0)).sum((1, 2, 3)).argmax())  # answers most to class 0
+        found = self.maps(image, stride)[shown]
+        units = network(DENSE)[:3](image)[0]
+        place = divmod(int(found.argmax()), found.shape[1])
+        return {
+            "image": image[0, 0].numpy(),
+            "map": (found / 5).numpy().repeat(stride, 0).repeat(stride, 1),
+            "units": (units / 4).numpy().reshape(8, 8),
+            "peak": (float(found.max()), place[0] + 1, place[1] + 1),
+            "answers": [_sure(network(name)(image)) for name in (DENSE, CONV)],
+            "largest": _sure(network(MAX)(image)) if largest else "",
+            "setting": (row, column, stride),
+        }
+
+    def draw(self, left, middle, right_):
+        """Draw three empty pictures, and the line between the halves."""
+        _compact(left, middle, right_)
+        start = lambda n: (0.5, n + 0.5, n + 0.5, 0.5)  # noqa: E731
+        look = {"cmap": "Greys", "interpolation": "nearest"}
+        left.axvline(8.5, color=BLUE, linewidth=1.2, linestyle="--", zorder=3)
+        return {
+            "image": left.imshow(np.zeros((16, 16)), extent=start(16), vmin=-2, vmax=4, **look),
+            "map": middle.imshow(np.zeros((12, 12)), extent=start(12), vmin=0, vmax=1, **look),
+            "units": right_.imshow(np.zeros((8, 8)), extent=start(8), vmin=0, vmax=1, **look),
+        }
+
+    def words(self, state):
+        """Say where the map is largest, and what the networks answer."""
+        row, column, stride = state["setting"]
+        value, i, j = state["peak"]
+        dense, convolution = state["answers"]
+        third = f" With the largest value of each map: {state['largest']}." if state["largest"] else ""
+        return (
+            f"Corner at row {row}, column {column}, stride {stride}: the map is largest, {value:.1f}, at its "
+            f"row {i}, column "
+            f"{j}. Dense network: {dense}. Convolution, dense readout: {convolution}.{third}"
+        )
+
+
+# The layer and its matrix
+
+
+def ring(size: int = 12) -> Tensor:
     """Return an image of a ring, 1 on it and 0 elsewhere."""
     place = torch.arange(size, dtype=torch.float64) - (size - 1) / 2
     distance = (place[:, None] ** 2 + place**2).sqrt()
@@ -37,11 +308,11 @@ def ring(size: int = 16) -> Tensor:
 
 
 @lesson.figure(
-    ["input X", "nine shifted copies, each times its weight", "output Y: their sum"],
-    size=(11.4, 4.4),
+    ["image X", "nine shifted copies, each times its weight", "their sum, Y"],
+    size=(6.4, 3.8),
     grid=(1, 3),
     legend=None,
-    subplots={"width_ratios": [1, 2.2, 1]},
+    subplots={"width_ratios": [12, 36, 10]},
     bare=True,
 )
 def plot_question(left, middle, right):
@@ -61,11 +332,165 @@ def plot_question(left, middle, right):
     middle.imshow(tiles, **look)
     middle.set(ylim=(3 * rows + 5.5, -3))
     right.imshow(correlate(image, EDGES).numpy(), **look)
+    _compact(left, middle, right)
     return (
         "Left, an image of a ring. Middle, nine copies of it in a square of three by three, each shifted by "
         "0, 1 or 2 rows and columns and multiplied by its weight: -1 in the first row, 0 in the second, 1 "
         "in the third. Right, their sum: positive where the image gets brighter from top to bottom, "
         "negative where it gets darker, 0 along upright edges."
+    )
+
+
+def _banded(axes, *, turned: bool) -> None:
+    """Draw the matrix of a layer of the weights a, b, c along one axis, or its transpose."""
+    pixels, taps = 9, 3
+    outputs = pixels - taps + 1
+    rows, columns = (pixels, outputs) if turned else (outputs, pixels)
+    picture = np.ones((rows, columns, 3))
+    for i in range(outputs):
+        for h in range(taps):
+            place = (i + h, i) if turned else (i, i + h)
+            picture[place] = COLORS[3 * h]
+            axes.text(place[1] + 1, place[0] + 1, LETTERS[h], ha="center", va="center", fontsize=9)
+    axes.imshow(picture, extent=(0.5, columns + 0.5, rows + 0.5, 0.5), interpolation="nearest", aspect="equal")
+    axes.set_xticks(range(1, columns + 1))
+    axes.set_yticks(range(1, rows + 1))
+    _compact(axes)
+
+
+@lesson.figure("the matrix M", "pixel that is read", "output", size=(3.4, 2.5), legend=None)
+def plot_matrix(axes):
+    """Draw the matrix of a layer of three weights along one axis."""
+    _banded(axes, turned=False)
+    return (
+        "The matrix of a layer with the weights a, b, c along one axis of nine pixels: each row holds the same "
+        "three letters, "
+        "one place further to the right."
+    )
+
+
+@lesson.figure("its transpose", "output that gives back", "pixel that receives", size=(3.0, 2.8), legend=None)
+def plot_transpose(axes):
+    """Draw the transpose of the matrix of a layer of three weights along one axis."""
+    _banded(axes, turned=True)
+    return "The transpose of that matrix: a row in its middle holds c, b, a, the kernel backwards."
+
+
+@lesson.figure(
+    ["gradient of weight f: dY lies on X", "gradient of a pixel: turned w lies on padded dY"],
+    size=(6.6, 3.1),
+    grid=(1, 2),
+    legend=None,
+    bare=True,
+)
+def plot_back(left, right_):
+    """Draw dY on the image for one weight, and the turned kernel on the padded dY for one pixel."""
+    image = np.ones((7, 7, 3)) * GREY[0]
+    image[1:6, 2:7] = COLORS[5]
+    left.imshow(image, interpolation="nearest")
+    for i in range(5):
+        for j in range(5):
+            left.text(j + 2, i + 1, f"dy$_{{{i + 1}{j + 1}}}$", ha="center", va="center", fontsize=7.5)
+    padded = np.ones((9, 9, 3)) * PALE[0]
+    padded[2:7, 2:7] = GREY
+    for n in range(9):
+        row, column = 3 + n // 3, 1 + n % 3
+        padded[row, column] = COLORS[8 - n]
+        right_.text(column, row, LETTERS[8 - n], ha="center", va="center", fontsize=10)
+    right_.imshow(padded, interpolation="nearest")
+    right_.add_patch(Rectangle((1.5, 1.5), 5, 5, fill=False, edgecolor=BLACK, linewidth=1.5))
+    left.add_patch(Rectangle((1.5, 0.5), 5, 5, fill=False, edgecolor=BLACK, linewidth=1.5))
+    for axes, cells in ((left, 7), (right_, 9)):
+        for k in range(cells + 1):
+            axes.axhline(k - 0.5, color="white", linewidth=0.8, linestyle="-")
+            axes.axvline(k - 0.5, color="white", linewidth=0.8, linestyle="-")
+    _compact(left, right_)
+    return (
+        "An image of 7 by 7, a kernel of 3 by 3, so dY is 5 by 5, framed. Left: for weight f, second row and "
+        "third column, dY "
+        "lies one row down and two columns to the right on the image. Right: dY with two zeros around it, and "
+        "on it the kernel "
+        "of one pixel, row by row i h g, f e d, c b a."
+    )
+
+
+def reads(depth: int, *, kernel: int = 3, stride: int = 2, outputs: int = 8) -> Tensor:
+    """Return how many ways lead from the outputs to each pixel along one axis, through `depth` layers."""
+    ways = torch.ones(1, 1, outputs, dtype=torch.float64)
+    ones = torch.ones(1, 1, kernel, dtype=torch.float64)
+    for _ in range(depth):
+        ways = functional.conv_transpose1d(ways, ones, stride=stride)
+    return ways[0, 0]
+
+
+def one_period(depth: int, *, kernel: int = 3, stride: int = 2) -> Tensor:
+    """Return the counts of `reads` over one period of stride^depth pixels, far from both ends."""
+    period, margin = stride**depth, 2 * kernel
+    ways = reads(depth, kernel=kernel, stride=stride, outputs=2 * margin)
+    start = margin * period // 2 // period * period
+    return ways[start : start + period]
+
+
+def squared_gradients(depth: int, *, kernel: int = 3, nets: int = 40, relu: bool = True, seed: int = 0) -> Tensor:
+    """Return mean squared gradients over one period of 2^depth x 2^depth pixels, for random networks of stride 2.
+
+    Networks have 12 channels, weights of variance 2 / (9 * 12), and independent standard normal dY; only whole periods
+    that are two or more periods away from the border are averaged. The smallest of the period is 1.
+    """
+    generator, total, width, outputs = torch.Generator().manual_seed(seed), 0, 12, 8
+    size = len(reads(depth, kernel=kernel, outputs=outputs))
+    for _ in range(nets):
+        x = torch.randn(1, width, size, size, generator=generator, dtype=torch.float32).requires_grad_()
+        y = x
+        for _ in range(depth):
+            weight = torch.randn(width, width, kernel, kernel, generator=generator, dtype=torch.float32)
+            y = functional.conv2d(y.relu() if relu and y is not x else y, weight / (9 * width / 2) ** 0.5, stride=2)
+        dy = torch.randn(y.shape, generator=generator, dtype=torch.float32)
+        total = total + torch.autograd.grad(y, x, dy)[0].double().square().sum((0, 1))
+    period = 2**depth
+    whole = (size - 4 * period) // period
+    inner = total[2 * period :, 2 * period :][: whole * period, : whole * period]
+    mean = inner.reshape(whole, period, whole, period).mean((0, 2))
+    return mean / mean.min()
+
+
+@lesson.figure(
+    ["K = 3, S = 2: who reads whom", "ways to each pixel, three layers", "squared gradient, 8 × 8 pixels"],
+    ["pixel", "pixel of one period", "column"],
+    ["input and output", "ways", "row"],
+    size=(8.0, 2.7),
+    grid=(1, 3),
+    legend=None,
+    subplots={"width_ratios": [1.3, 1.1, 1]},
+)
+def plot_favourites(left, middle, right_):
+    """Draw windows of three at stride 2, the number of ways through three layers, and measured squared gradients."""
+    for i in range(4):
+        for h in range(3):
+            left.plot([2 * i + h + 1, 2 * i + 2], [0, 1], color=BLUE, linewidth=1.2, linestyle="-")
+    ways = [1, 1, 2, 1, 2, 1, 2, 1, 1]
+    for pixel, count in enumerate(ways, 1):
+        inside = 2 < pixel < 8
+        color = (RED if count == 2 else GREEN) if inside else "#999999"
+        left.plot([pixel], [0], "s", color=color, markersize=9)
+        if inside:
+            left.text(pixel, -0.22, str(count), ha="center", va="center", fontsize=9)
+    left.plot([2, 4, 6, 8], [1] * 4, "o", color=BLACK, markersize=6)
+    left.text(5, 1.2, "outputs", ha="center", fontsize=9)
+    left.set(ylim=(-0.4, 1.45), xlim=(0.3, 9.7), yticks=[])
+    counts = one_period(3)
+    middle.bar(range(1, 9), counts.numpy(), color=[RED if v == counts.max() else BLUE for v in counts], width=0.7)
+    middle.set_xticks(range(1, 9))
+    right_.imshow(squared_gradients(3).sqrt().numpy(), cmap="Blues", extent=(0.5, 8.5, 8.5, 0.5), vmin=0)
+    right_.set_xticks([1, 8])
+    right_.set_yticks([1, 8])
+    _compact(left, middle, right_)
+    said = ", ".join(f"{count:.0f}" for count in counts)
+    return (
+        "Left, windows of three pixels at stride 2: away from the ends, pixels are read once and twice in turn. Middle, "
+        f"ways from the outputs to each of the eight pixels of a period through three such layers: {said}. Right, the "
+        "root of the mean squared gradient that random ReLU networks of three layers send back to such a period: the "
+        "products of these counts."
     )
 
 
@@ -210,46 +635,7 @@ class StencilExplorer(Explorer):
         return f"{said} Output size: floor((8 + 2·{p} - {2 * d + 1})/{s}) + 1 = {m}."
 
 
-# Gradients of random images
-
-
-def measured_std(rho_x: float | int, rho_y: float | int, *, n: int = 32, k: int = 3, count: int = 2000) -> float:
-    """Return the standard deviation of the entries of dW = X * dY over random images, means 0 and variances 1."""
-    x = correlated_images(count, n, correlation=rho_x, generator=torch.Generator().manual_seed(1))
-    m = n - k + 1
-    dy = correlated_images(count, m, correlation=rho_y, generator=torch.Generator().manual_seed(2))
-    dw = torch.stack([(x[:, h : h + m, l : l + m] * dy).sum((1, 2)) for h in range(k) for l in range(k)])  # noqa: E741
-    return float(dw.square().mean().sqrt())
-
-
-@lesson.figure(
-    "Spread of a weight's gradient, images of 32 × 32",
-    "correlation of neighbouring pixels",
-    "Std(dw) / (σx σy)",
-    size=(7.2, 4.2),
-    legend="upper left",
-    yscale="log",
-    ylim=(15, 2000),
-)
-def plot_spread(axes):
-    """Draw Std(dw) against the correlation, for one and for both images, with measured points."""
-    rho = np.linspace(0, 1, 101)
-    both = [weight_gradient_std(30, correlation=float(r) ** 2) for r in rho]
-    one = [weight_gradient_std(30) for _ in rho]
-    lines(axes, rho, {"X and dY correlated": both, "only X correlated": one})
-    tried = (0.0, 0.5, 0.8, 0.95)
-    axes.plot(tried, [measured_std(r, r) for r in tried], "o", color=BLUE, label="measured, both")
-    axes.plot(tried, [measured_std(r, 0) for r in tried], "s", color=ORANGE, label="measured, only X")
-    for y, name in ((30, "m = 30"), (900, "m² = 900")):
-        axes.axhline(y, color=BLACK, linewidth=0.8, linestyle=":")
-        axes.annotate(name, (0.5, y), (0, -13), textcoords="offset points", fontsize=9)
-    return (
-        "Standard deviation of one entry of the kernel's gradient against the correlation of neighbouring "
-        "pixels, logarithmic. "
-        f"With X and dY both correlated it rises from m = 30 at 0 over {both[50]:.0f} at 0.5 and {both[95]:.0f} at "
-        f"0.95 to m squared = 900 at 1. "
-        "With X correlated and dY independent it stays at 30. Measured points lie on both curves."
-    )
+# How far one output sees
 
 
 def gradient_energy(depth: int, *, relu: bool = True, width: int = 12, nets: int = 6, seed: int = 0) -> Tensor:
@@ -286,92 +672,138 @@ def share_within(energy: Tensor, half: int) -> float:
 
 
 @lesson.figure(
-    ["5 layers: 11 × 11 can be reached", "20 layers: 41 × 41 can be reached", "width against depth"],
-    ["column", "column", "layers L"],
-    ["row", "row", "pixels"],
-    size=(11.4, 4.0),
+    ["1 layer, 2, 5 and 20: boxes on boxes", "5 layers", "20 layers"],
+    ["pixels from the middle", "column", "column"],
+    ["share of all ways", "row", "row"],
+    size=(8.0, 2.8),
     grid=(1, 3),
-    legend=[None, None, "upper left"],
+    legend=[_legend("upper right"), None, None],
+    subplots={"width_ratios": [1.4, 1, 1]},
 )
-def plot_fields(first, second, third):
-    """Draw where the gradient of one output lies, and how its width grows with depth."""
-    for axes, depth in ((first, 5), (second, 20)):
+def plot_fields(left, *fields):
+    """Draw a box that meets itself, and where the gradient of one output lies for random networks."""
+    for depth, color, style in ((1, BLUE, "-"), (2, ORANGE, "--"), (5, GREEN, "-."), (20, RED, ":")):
+        ways = reads(depth, stride=1, outputs=1)
+        place = np.arange(len(ways)) - depth
+        left.plot(place, (ways / ways.sum()).numpy(), color=color, linestyle=style, linewidth=1.6, label=f"L = {depth}")
+    left.set_xlim(-21, 21)
+    for axes, depth in zip(fields, (5, 20), strict=True):
         energy = gradient_energy(depth)
-        axes.imshow(energy.numpy(), cmap="Blues", extent=(-depth - 0.5, depth + 0.5, depth + 0.5, -depth - 0.5))
+        reach = (-depth - 0.5, depth + 0.5, depth + 0.5, -depth - 0.5)
+        axes.imshow(energy.numpy(), cmap="Blues", extent=reach)
         axes.add_patch(
-            Rectangle(
-                (-depth - 0.5, -depth - 0.5), 2 * depth + 1, 2 * depth + 1, fill=False, edgecolor=RED, linewidth=2
-            )
+            Rectangle((reach[0], reach[0]), 2 * depth + 1, 2 * depth + 1, fill=False, edgecolor=RED, linewidth=2)
         )
-        axes.set(xlim=(-22, 22), ylim=(22, -22))
-    depths = np.arange(1, 31)
-    curves = {
-        "reach to each side, L": depths,
-        "standard deviation, √(2L/3)": [effective_width([3] * int(d)) for d in depths],
-    }
-    lines(third, depths, curves)
-    tried = (2, 5, 10, 20)
-    third.plot(tried, [width_of(gradient_energy(d)) for d in tried], "o", color=GREEN, label="measured")
+        axes.set(xlim=(-22, 22), ylim=(22, -22), xticks=[-20, 0, 20], yticks=[-20, 0, 20])
+    _compact(left, *fields)
     return (
-        "Left and middle, the mean squared gradient of one output with respect to the input of random "
-        "networks with ReLU, with 5 and 20 layers of 3 by 3 kernels. A red square marks the pixels that can "
-        "be reached: 11 by 11 and 41 by 41. The gradient is a round spot in its middle that fills the small "
-        "square and a small part of the large one. Right, against the number of layers: the reach grows in "
-        f"proportion to it, to 30; the standard deviation as its root, to {math.sqrt(20):.1f}; measured points lie "
-        f"on the root."
+        "Left, the number of ways from one output to each pixel at stride 1, over their sum: one layer is a box "
+        "of three, and "
+        "each further layer smooths it. Middle and right, the mean squared gradient of one output in random "
+        "ReLU networks; the "
+        "frame is what can be reached, 11 by 11 and 41 by 41 pixels."
     )
 
 
 # Predictions
 
-turned_prediction = lesson.prediction(
+half_prediction = lesson.prediction(
     "08.P1",
-    "A kernel of $3 \\times 3$ weights, row by row a b c d e f g h i, slides over an image. One pixel in "
-    "the middle of the image is read by nine outputs, which form a square. Through which weights do they "
-    "read it, row by row of that square?",
+    "Now eight filters of $5 \\times 5$ slide over the image, one kernel of weights for all places. ReLU follows, and one "
+    "dense layer that reads all values of all maps. Trained on the same images, it is right on "
+    "more than 85% of new ones in the left half. And in the right half?",
     {
-        "a b c d e f g h i": "That is how one output reads nine pixels. Turned round, the output to the upper left "
-        "of a pixel sees it at its own lower right: through i.",
-        "a d g b e h c f i": "Rows and columns keep their places: nothing is transposed. The output in the upper "
-        "right corner sees the pixel at its lower left, through g.",
-        "i h g f e d c b a": "The output to the upper left sees the pixel at its own lower right, through i, and so "
-        "on: the kernel turned by 180 degrees.",
-        "e nine times": "Only the output right at the pixel reads it through e. Its neighbours read it through other "
-        "weights.",
+        "About 90%": "The filters find the corner there as well. But the dense layer has a weight of its own "
+        "for each place, "
+        "and those for the right half were never trained on a corner.",
+        "About 75%": "Half of the network carries over: the filters. That gains nothing as long as what follows "
+        "does not know "
+        "what their values mean over there.",
+        "About 50%": "The filters find the corner on the right, too. But the dense layer has weights of its own "
+        "for each place, "
+        "and those for the right half have seen nothing but noise.",
+    },
+    answer="About 50%",
+    reveal=plot_halves,
+)
+
+turned_prediction = lesson.prediction(
+    "08.P2",
+    "A kernel of $3 \\times 3$ weights, row by row a b c d e f g h i, slides over an image. One pixel in the "
+    "middle of the image "
+    "is read by nine outputs, which form a square. Through which weights do they read it, row by row of that square?",
+    {
+        "a b c d e f g h i": "That is how one output reads nine pixels. The output to the upper left of a pixel "
+        "sees it at its "
+        "own lower right: through i.",
+        "a d g b e h c f i": "Rows and columns keep their places: nothing is transposed. The output in the "
+        "upper right corner "
+        "sees the pixel at its lower left, through g.",
+        "i h g f e d c b a": "The output to the upper left sees the pixel at its own lower right, through i, and so on: the "
+        "kernel turned by 180 degrees.",
+        "e nine times": "Only the output right at the pixel reads it through e. Its neighbours read it through "
+        "other weights.",
     },
     answer="i h g f e d c b a",
-    reveal=lambda: StencilExplorer().strip(),
+    reveal=plot_back,
 )
 
-spread_prediction = lesson.prediction(
-    "08.P2",
-    "An image of $32 \\times 32$ pixels and a kernel of $3 \\times 3$. All $x_{ij}$ and $dy_{ij}$ are "
-    "independent, and $dw$ has the standard deviation $s$. Now the image becomes smooth: neighbouring "
-    "pixels have the correlation 0.95. The $dy_{ij}$ stay independent. What is the new standard deviation "
-    "of $dw$?",
-    {
-        "About s": "The products x dy at two places stay uncorrelated as long as the dy are: smoothness of the image "
-        "alone changes nothing. The upper curve needs both.",
-        "About 13 s": "That happens if the incoming gradients are smooth as well, with the same correlation. With "
-        "independent dy, the products at two places stay uncorrelated.",
-        "About 30 s": "That is m s, the limit where image and incoming gradient are both constant.",
-    },
-    answer="About s",
-    reveal=plot_spread,
-)
-
-field_prediction = lesson.prediction(
+stride_prediction = lesson.prediction(
     "08.P3",
-    "A random network has 20 layers of $3 \\times 3$ kernels with ReLU. One output depends on $41 \\times "
-    "41$ pixels. How wide is the square in the middle that holds nine tenths of the squared gradient?",
+    "Three layers with kernels of $3 \\times 3$ at stride 2, with random weights, and a random gradient for "
+    "each output. Take the "
+    "mean squared gradient of each pixel, far from the border. How many times the smallest is the largest?",
     {
-        "about 39 pixels": "So it would be if the gradient were spread evenly over the 41 × 41 pixels. It is not.",
-        "about 15 pixels": "The gradient is a bell of standard deviation √(2·20/3) = 3.7 pixels; about two of them "
-        "on each side hold nine tenths.",
-        "3 pixels": "That is the field of one layer. Every layer widens the spot, but only as the root of the depth.",
+        "About 4": "That is one layer: some pixels are read by four outputs, some by one. The next layers "
+        "favour pixels, too.",
+        "About 8": "Favourites add up to more: ways multiply along both axes.",
+        "About 25": "Along one axis, one, two, three layers lead over up to 2, 3, 5 ways to a pixel, and over 1 "
+        "to some others. "
+        "Over two axes that is 5 times 5.",
+        "About 64": "So it would be if the favourites of one layer were those of the next: 4 times 4 times 4. "
+        "Only 5 of the 8 "
+        "ways along each axis meet.",
     },
-    answer="about 15 pixels",
-    reveal=plot_fields,
+    answer="About 25",
+    reveal=plot_favourites,
 )
+
+both_prediction = lesson.prediction(
+    "08.P4",
+    "One network is right in the right half, too: a convolution of which only the largest value of each map "
+    "over all places is "
+    "read. Take one thing from it. Either each place gets filters of its own, and the largest value stays; or "
+    "the filters stay "
+    "shared, and the mean takes the place of the largest value. Which is still right on more than 70% of the right half?",
+    {
+        "Both": "Each of the two alone fails.",
+        "Own filters, largest value": "Filters on the right side never met a corner, so the largest value finds "
+        "only noise there.",
+        "Shared filters, mean value": "The filters answer to the corner on the right as well, but the mean "
+        "spreads this one answer "
+        "over 144 places of noise.",
+        "Neither": "Filters of the right half that never met a corner find none; and a mean over 144 places "
+        "hides the one that "
+        "does.",
+    },
+    answer="Neither",
+    reveal=plot_closing,
+)
+
+
+def arms_table() -> Markdown:
+    """Return all arms of the stored run."""
+    names = [DENSE, CONV, MAX, MEAN, OWN, *(f"{name}, shifted images" for name in (DENSE, CONV, OWN)),
+             f"{CONV}, shifted images, ten times as long"]  # fmt: skip
+    rows = []
+    for arm in names:
+        found = measured("corners", arm)
+        row = [arm, f"{found['weights']:,}", f"{found['step size']:g}"]
+        for half in ("left", "right"):
+            values = stored(arm, half)
+            row.append(f"{values.mean():.2f} ({values.min():.2f} to {values.max():.2f})")
+        rows.append(row)
+    return markdown_table(("arm", "weights", "step size", "left", "right"), rows)
+
 
 FIGURES = lesson.figures

@@ -6,10 +6,37 @@ from torch.nn import functional
 from course_lib.teaching import edit
 
 GIVES_AWAY = {
-    "08.P1": [r"180 degrees", r"(?i)turned", r"flip\("],
-    "08.P2": [r"0\.95"],
-    "08.P3": [r"\bbell\b", r"nine tenths"],
+    "08.P1": [r"in the right half both networks guess", r"weight of its own for each place"],
+    "08.P2": [
+        r"180 degrees",
+        r"(?i)\bturned?\b",
+        r"flip\(",
+        r"(?i)backwards",
+        r"c, b, a",
+        r"(?i)kernel of one pixel",
+    ],
+    "08.P3": [r"(?i)checkerboard", r"5 times 5", r"2, 3, 5", r"\b25\b"],
+    "08.P4": [
+        r"(?i)dilut",
+        r"(?i)never met a corner on the right",
+        r"only the last row",
+        r"(?i)both together",
+    ],
 }
+
+NEIGHBOURS = {
+    "08.e1": ('lesson.accuracy(dense, *lesson.data(5)["left"])', 'lesson.accuracy(dense, *lesson.data(5)["right"])'),
+    "08.e2": ('lesson.accuracy(dense, *lesson.data(5)["right"])', 'lesson.accuracy(dense, *lesson.data(5)["left"])'),
+    "08.2": ("correlate(x, w).roll(3, dims=0)).abs()", "correlate(x, w).roll(2, dims=0)).abs()"),
+    "08.e3": ("      gap[:3].max(), at_least=1)", "      gap[3:].max(), at_least=1)"),
+    "08.3": ("(correlate(x, dy) - dw).abs()", "(correlate(x, dy.flip(0, 1)) - dw).abs()"),
+    "08.4": ("correlate(wide, w.flip(0, 1)) - dx", "correlate(wide, w.flip(0)) - dx"),
+    "08.5": ("ratio = (ways.max() / ways.min()) ** 2", "ratio = ways.max() / ways.min()"),
+    "08.e4": ("kernel=4, nets=100)", "kernel=5, nets=100)"),
+    "08.6": ("lesson.share_within(energy, 7)", "lesson.share_within(energy, 5)"),
+    "08.e5": ("worst[lesson.MAX] - value for value", "worst[lesson.MEAN] - value for value"),
+    "08.e6": ("shares[lesson.MAX] / shares[lesson.OWN]", "shares[lesson.OWN] / shares[lesson.MAX]"),
+}  # fmt: skip
 
 
 def backwards(kernels, strides):
@@ -173,6 +200,20 @@ ANSWERS = {
         ("wrong", "overwritten output by output", assigned_output_by_output),
         ("malformed", "no padding of dy", lambda dy, w: slide(dy.repeat(3, 3), w.flip(0, 1))),
         ("malformed", "'same' padding", lambda dy, w: dy * w.sum()),
+    ],
+    "08.7": [
+        ("solved", "two strides", 8),
+        ("solved", "a float", 8.0),
+        ("one more", "an overlap of one", 5),
+        ("one and a half strides", "an overlap of two", 4 + 4 // 2),
+        ("a middle", "an odd number", 7),
+        ("one too many", "two strides and one", 2 * 4 + 1),
+        ("three strides", "three strides", 12),
+        ("four strides", "the square", 4**2),
+        ("the stride", "as given", 4),
+        ("wrong", "a smaller one", 2),
+        ("wrong", "ten", 10),
+        ("malformed", "a list", [8, 12]),
     ],
     "08.6": [
         ("solved", "autograd through max_pool1d", pool_by_autograd),
