@@ -51,7 +51,7 @@ LESSONS = tuple(
         ("02", "stochastic_gradient_descent", "Must SGD jitter for ever?", "I", "01", 72),
         ("03", "ridge_noise_and_map", "Noise, penalty, prior: one remedy or three?", "I", "01 02", 59),
         ("04", "steepest_descent", "Steepest, measured how?", "I", "01", 55),
-        ("05", "maximal_update_parametrization", "Tune the small network, train the large one", "I", "04", 73),
+        ("05", "maximal_update_parametrization", "Tune the small network, train the large one", "I", "04", 74),
         ("06", "newton_schulz_and_muon", "Make a matrix flat without decomposing it", "I", "04", 76),
         ("07", "gradient_estimators", "Add 10 to every reward: what changes?", "I", "00 02", 83),
         ("08", "convolution", "Trained on the left, asked on the right", "II", "01", 75),

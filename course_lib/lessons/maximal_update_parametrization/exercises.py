@@ -69,7 +69,7 @@ lesson.value(
 @lesson.exercise(
     "05.2", "Adam's step size for one matrix", difficulty=1, minutes=6,
     prompt="Write `adam_rate(fan_out, fan_in, base_fan_out, base_fan_in, lr)`: the step size with which a step of "
-    "Adam changes what a weight matrix of shape `(fan_out, fan_in)` puts out as much as in the base model. There the "
+    "Adam changes the output of a weight matrix of shape `(fan_out, fan_in)` by as much as in the base model. There the "
     "matrix has shape `(base_fan_out, base_fan_in)`, and its step size is `lr`. It may be of any kind: first, hidden or "
     "readout.",
     draw=inputs(
@@ -186,7 +186,8 @@ lesson.flaw(
     "05.4", "Which layer breaks this check?", difficulty=2, minutes=6,
     prompt="All starts of the network in the figure are right. One layer's step size goes with a wrong power of the width. "
     "Give a dictionary with the numbers `layer` (1 for the first, 2 for the hidden, 3 for the readout) and `power`: for all "
-    "three lines to be flat, multiply that layer's step size by $r^p$ with $p$ = `power` and $r$ the width over 32.",
+    "three lines to be flat, multiply that layer's step size by $r^p$ with $p$ = `power` and $r$ the width over 32. "
+    "Powers are multiples of 1/2; the first layer's share in the change flattens the lines behind it a little.",
     answer={"layer": 2, "power": -0.5},
     needs=[
         ("The layers are 1, 2 and 3.", lambda layer: layer in (1, 2, 3)),

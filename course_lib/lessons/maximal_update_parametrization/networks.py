@@ -79,12 +79,24 @@ def set_up(width: int, *, start: str, steps: str, lr: float, seed: int = 2) -> t
 
 
 def losses(
-    width: int, *, start: str, steps: str, seed: int, length: int = 120, exponents: Sequence[int] = EXPONENTS
+    width: int,
+    *,
+    start: str,
+    steps: str,
+    seed: int,
+    length: int = 120,
+    exponents: Sequence[int] = EXPONENTS,
+    readout: float = 1.0,
 ) -> list[float]:
-    """Return the test loss for each exponent; start, teacher and data are those of that seed."""
+    """Return the test loss for each exponent; start, teacher and data are those of that seed.
+
+    `readout` multiplies the initial weights of the readout once more.
+    """
     found = []
     for exponent in exponents:
         model, groups = set_up(width, start=start, steps=steps, lr=2.0**exponent, seed=3 * seed)
+        with torch.no_grad():
+            model[4].weight *= readout
         found.append(train(model, groups, steps=length, target=teacher(3 * seed + 1), seed=3 * seed + 2))
     return found
 

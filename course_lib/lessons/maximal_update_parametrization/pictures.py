@@ -131,7 +131,7 @@ def plot_question(axes):
     _draw_widths(axes, "SP", "one")
     return (
         "Test loss at three widths and twelve step sizes: the median of five seeds with a star at its minimum, and a "
-        "band from the lowest to the highest. The wider the network, the smaller its best step size."
+        "band from the lowest to the highest."
     )
 
 
@@ -139,19 +139,22 @@ def plot_question(axes):
     ["usual start, one step size", "usual start, steps of (05.6)", "start of (05.6), one step size", "both: muP"],
     _RATE,
     "loss / best at width 32",
-    size=(6.3, 4.0),
+    size=(6.1, 3.8),
     grid=(2, 2),
     subplots={"sharey": True, "sharex": True},
     ylim=(0.1, 40),
-    **{**_SWEEP, "legend": [None, None, None, {"loc": "lower left", "fontsize": 9}]},
+    **{
+        **_SWEEP,
+        "legend": [None, None, None, {"loc": "upper center", "fontsize": 8, "labelspacing": 0.2, "borderpad": 0.2}],
+    },
 )
 def plot_halves(*four):
     """Draw the loss against the step size at three widths for each combination of readout's start and step sizes."""
     for axes, (start, steps) in zip(four, ((a, b) for a in STARTS for b in STEPS), strict=True):
         _draw_widths(axes, start, steps)
     return (
-        "Test loss at three widths and twelve step sizes for each combination of the readout's start (rows) and the step "
-        "sizes (columns): the median of five seeds with a star at its minimum, and a band from the lowest to the highest."
+        "Test loss against the step size at three widths, for each start of the readout (rows) and each rule for step sizes "
+        "(columns): median, star and band of five seeds as in the figure before."
     )
 
 
@@ -168,10 +171,10 @@ ARMS = {
 
 
 @lesson.figure(
-    ["what keeping the small network's step costs", "best loss when tuned at width 512"],
+    ["the cost of keeping the step size", "best loss at width 512"],
     ["loss / best loss of the same row", "loss / best loss of the first row"],
     "set-up",
-    size=(8.4, 3.6),
+    size=(7.8, 3.4),
     grid=(1, 2),
     subplots={"sharey": True},
     xscale=["log", "linear"],
@@ -186,15 +189,16 @@ def plot_arms(costs, losses):
         reached = smallest(start, steps, max(WIDTHS)) / reference
         color = RED if (start, steps) == ("muP", "muP") else BLUE
         for axes, values in ((costs, cost), (losses, reached)):
+            if axes is losses and divided_by != 1:
+                continue  # the same sweep as in the row without division
             axes.plot([values.min(), values.max()], [place] * 2, "-", color=color, linewidth=1)
             axes.plot(values, [place] * len(values), "o", color=color, markersize=5)
     costs.set_yticks(range(len(ARMS)), [name.replace(", ", ",\n", 1) for name in reversed(ARMS)], fontsize=9)
     costs.set_xticks([1, 2, 5, 10, 20], ["1", "2", "5", "10", "20"])
     costs.set_xticks([], minor=True)
     return (
-        "Seven ways to set up the network of width 512, five seeds each. Left: its loss at the step size found at width 32 "
-        "(divided as named), over the smallest loss of the same set-up. Right: that smallest loss, over that of the usual "
-        "set-up; rows that differ only in the division share it."
+        "Width 512, five seeds. Left: the loss at the step size found at width 32 (divided as named), over the smallest "
+        "loss of the same set-up. Right: that smallest loss over that of the first row, once for rows that share a sweep."
     )
 
 
@@ -222,28 +226,30 @@ def stored_table() -> Markdown:
     ["At the start: random signs", "A sign step: all signs agree"],
     "number of terms added",
     "sum so far",
-    size=(7.2, 3.0),
+    size=(6.0, 2.4),
     grid=(1, 2),
-    subplots={"sharey": True},
-    ylim=(-60, 220),
+    xlim=(0, 260),
+    ylim=[(-40, 40), (0, 240)],
     legend="upper left",
 )
-def plot_sums(start, step, terms: int = 256):
+def plot_sums(start, step, terms: int = 256, inputs: int = 16):
     """Draw how the terms W_ij x_j of one output add up, for random weights and for the sign step of one sample."""
     generator = torch.Generator().manual_seed(5)
-    x = torch.randn(4, terms, generator=generator, dtype=torch.float64)
+    x = torch.randn(inputs, terms, generator=generator, dtype=torch.float64)
     count = np.arange(1, terms + 1)
-    random = (torch.randn(4, terms, generator=generator, dtype=torch.float64) * x).cumsum(1)
-    aligned = (x.sign() * x).cumsum(1)
+    random = (torch.randn(inputs, terms, generator=generator, dtype=torch.float64) * x).cumsum(1)
+    aligned = (x[:6].sign() * x[:6]).cumsum(1)
     for axes, sums in ((start, random), (step, aligned)):
-        axes.plot(count, sums.T, color=BLUE, linestyle="-", linewidth=1.2)
-        lines(axes, count, {"$\\pm\\sqrt{d}$": np.sqrt(count), "$0.8\\,d$": math.sqrt(2 / math.pi) * count}, first=1)
-        axes.plot(count, -np.sqrt(count), color=axes.lines[-2].get_color(), linestyle=axes.lines[-2].get_linestyle())
+        from_zero = np.pad(sums.numpy(), ((0, 0), (1, 0)))[:, ::8]
+        axes.plot(np.arange(0, terms + 1, 8), from_zero.T, color=BLUE, linestyle="-", linewidth=0.7)
+    (root,) = lines(start, count, {"$\\pm\\sqrt{d}$": np.sqrt(count)}, first=1)
+    start.plot(count, -np.sqrt(count), color=root.get_color(), linestyle=root.get_linestyle())
+    lines(step, count, {"$0.8\\,d$": math.sqrt(2 / math.pi) * count}, first=2)
+    inside = int((random[:, -1].abs() < math.sqrt(terms)).sum())
     return (
-        f"Sums of {terms} terms, added one by one. Left: one output of random weights for each of four inputs; the "
-        "sums stay near the curves of plus and minus the root of the number of terms and end within "
-        f"{float(random[:, -1].abs().max()):.0f}. Right: the change by the sign step of each input; the sums follow a "
-        f"straight line and end between {float(aligned[:, -1].min()):.0f} and {float(aligned[:, -1].max()):.0f}."
+        f"Sums of {terms} terms, added one by one; the scales differ. Left: an output of random weights for each of "
+        f"{inputs} inputs; {inside} of the {inputs} sums end between the curves. Right: the change by the sign step for six "
+        f"of the inputs; the sums end between {float(aligned[:, -1].min()):.0f} and {float(aligned[:, -1].max()):.0f}."
     )
 
 
@@ -341,7 +347,21 @@ class StepPower(Slider):
 
     def values(self) -> tuple[float, float, float]:
         """Return three powers."""
-        return (0.0, 0.5, 2.0)
+        return (0.0, 0.25, 2.0)
+
+
+BENT = 0.3  # by how much the exponents of the two halves of a curve may differ for one to describe it
+
+
+def _power(sizes: np.ndarray) -> float | None:
+    """Return the power of the width that the sizes go with, to one digit; None where no straight line fits them."""
+    middle = len(SIZES) // 2
+    halves = [slope(SIZES[part], sizes[part]) for part in (slice(middle + 1), slice(middle, None))]
+    return None if abs(halves[0] - halves[1]) > BENT else round(slope(SIZES, sizes), 1) + 0.0
+
+
+def _said(power: float | None) -> str:
+    return "no straight line" if power is None else f"{power:.1f}"
 
 
 @lesson.explorer
@@ -366,7 +386,7 @@ class SizesExplorer(Explorer):
     together = ("rate", "out_init")
     size = (8.4, 3.7)
     dpi = 100
-    strip_scale = 0.73
+    strip_scale = 0.72
     layout = panels(
         ["What the hidden matrix puts out", "Output of the network"],
         "width",
@@ -380,7 +400,7 @@ class SizesExplorer(Explorer):
         """Return the four sizes at every width and their exponents."""
         found = sizes_by_width(init=init, rate=rate, out_init=out_init, out_rate=out_rate)
         shown = {name: (SIZES, found[name]) for name in ("hidden", "change", "output", "moved")}
-        exponents = {name: round(slope(SIZES, sizes), 1) + 0.0 for name, (_, sizes) in shown.items()}
+        exponents = {name: _power(sizes) for name, (_, sizes) in shown.items()}
         return {**shown, "exponents": exponents, "powers": (rate, init, out_rate, out_init)}
 
     def draw(self, *both):
@@ -397,12 +417,11 @@ class SizesExplorer(Explorer):
     def words(self, state):
         """Say with which power of the width each size goes."""
         rate, init, out_rate, out_init = state["powers"]
-        e = state["exponents"]
+        e = {name: _said(power) for name, power in state["exponents"].items()}
         return (
             f"Powers of 1/width: hidden step {rate:.2f} and start {init:.2f}, readout step {out_rate:.2f} and start "
             f"{out_init:.2f}. Straight lines through the curves go with these powers of the width: hidden at the "
-            f"start {e['hidden']:.1f}, its change {e['change']:.1f}; output at the start {e['output']:.1f}, its change "
-            f"{e['moved']:.1f}."
+            f"start {e['hidden']}, its change {e['change']}; output at the start {e['output']}, its change {e['moved']}."
         )
 
 

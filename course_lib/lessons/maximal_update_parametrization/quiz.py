@@ -19,8 +19,8 @@ def _normal(*shape: int, seed: int = 0) -> torch.Tensor:
     conditions=("only if every entry is 1 or -1", "only if the entries are normal", "only if d is large"),
 )  # fmt: skip
 def mean_of_a_square():
-    """The mean of the square is the square of the mean plus the variance. It is d² only if each |x_i| is 1, its largest mean
-    for that mean square. For many normal entries it is lower by about a third."""
+    """The mean of the square is the square of the mean plus the variance. By its mean square, E|x_i| is at most 1,
+    and it is 1 only if |x_i| is always 1: d² is the maximum. For many normal entries the mean is lower by about a third."""
     squares = _normal(20_000, 64).abs().sum(1).square()
     signs = _normal(1000, 64).sign().abs().sum(1).square()
     return "\n".join(

@@ -265,7 +265,7 @@ NEIGHBOURS = {
     "05.1": ("math.sqrt(12) * uniform @", "(12 / d) ** 0.5 * uniform @"),
     "05.3": ("(w * x).sum().backward()", "(w * normal(1000, d)).sum().backward()"),
     "05.6": ('powers("muP", "muP")', 'powers("SP", "muP")'),
-    "05.7": ("moved(1024, 1024**-0.5) / moved(64, 64**-0.5)", "moved(1024, 1 / 1024) / moved(64, 1 / 64)"),
+    "05.7": ("lr=1 / d)", "lr=d**-0.75)"),
     "05.c2": ('cost("muP", "muP"), at_most', 'cost("SP", "muP"), at_most'),
     "05.c3": ('cost("SP", "muP"), at_most=2', 'cost("SP", "one", 4), at_most=2'),
     "05.c4": ('cost("muP", "one") / cost', 'cost("muP", "muP") / cost'),
