@@ -1,6 +1,6 @@
 """The bandit of lesson 07: one hundred learners in front of five arms, and what a constant added to every payment does."""
 
-from functools import cache
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -50,7 +50,7 @@ def found(final: Tensor) -> int:
     return int((final[:, -1] > 0.5).sum())
 
 
-@cache
+@lru_cache(maxsize=24)  # 24 MB at 6,000 pulls
 def remembered(added: float, baseline: bool, step_size: float, pulls: int = PULLS) -> Tensor:
     """Return what `play` returns, at the same settings only once."""
     return play(added, baseline=baseline, step_size=step_size, pulls=pulls)

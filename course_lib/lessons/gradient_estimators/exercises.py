@@ -191,9 +191,9 @@ lesson.value(
     "$f(x) = \\sum_{j=1}^k \\big[\\frac12(x_j - 3)^2 + \\cos(32\\,x_j)\\big]$, so that $T = 5$. Where $k$ is large, "
     "the value of $f$ depends little on a single $z_j$, and the score estimate of one coordinate, with $E[f]$ as its "
     "baseline, has about the variance $\\operatorname{Var}[f]/\\sigma^2$. The path estimate of that coordinate is "
-    "$\\partial f/\\partial x_j$. At which $k$ are the two equally noisy? An answer within a tenth counts.",
+    "$\\partial f/\\partial x_j$. At which $k$ are the two equally noisy? An answer within 10% counts.",
     answer=241.0,
-    properties=[("At your k the two variances differ by more than a tenth.", _border)],
+    properties=[("At your k the two variances differ by more than 10%.", _border)],
     hints=(
         "Over so many waves the squares of sine and cosine are 1/2 on average, and sine and cosine 0.",
         "The derivative is (x_j - 3) - 32 sin(32 x_j): add the variances of its two parts.",

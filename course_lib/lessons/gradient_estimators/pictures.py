@@ -65,7 +65,7 @@ FUNCTIONS: Mapping[str, tuple[Callable[[Tensor], Tensor], Callable[[float, float
     "bowl": (lambda x: (x[:, 0] - GOAL).square() / 2, bowl_gradient),
     **{
         f"bowl with waves, T = {t}": (partial(_wavy, doublings=t), partial(bowl_gradient, doublings=t))
-        for t in (3, 5, 8)
+        for t in (3, 5, 6, 8)
     },
 }
 
@@ -114,7 +114,7 @@ def _learners(axes, history: Tensor, shown: int = 20) -> None:
 _OF_LEARNERS = {
     "x": "pull",
     "y": "probability of the best arm",
-    "size": (5.8, 2.3),
+    "size": (5.2, 2.1),
     "legend": None,
     "xlim": (0, PULLS),
     "ylim": (-0.03, 1.03),
@@ -147,7 +147,7 @@ def plot_added(axes):
     ["payments as they are", "10 added to every payment"],
     "arm that is drawn",
     "change of logit 5",
-    size=(6.8, 2.5),
+    size=(6.6, 2.4),
     grid=(1, 2),
     legend=_legend("upper left"),
     ylim=(-0.5, 1.4),
@@ -161,6 +161,9 @@ def plot_pulls(*axes):
         one.bar(np.arange(1, count + 1), change, color=[RED] * (count - 1) + [BLUE], width=0.6)
         one.axhline(0, color=BLACK, linewidth=0.8)
         one.axhline(change.mean(), color=BLACK, linewidth=1.6, linestyle="--", label="mean over the five")
+        for arm, height in enumerate(change, start=1):
+            one.annotate(f"{height:z.3f}", (arm, max(height, 0.0)), (0, 4), textcoords="offset points", ha="center",
+                         fontsize=8)  # fmt: skip
         one.set_xticks(range(1, count + 1))
     _compact(*axes)
     return (
@@ -177,11 +180,11 @@ def plot_pulls(*axes):
     ["score: the density changes", "path: the samples move"],
     "x",
     ["density", "f(x)"],
-    size=(6.4, 2.7),
+    size=(6.0, 2.5),
     grid=(1, 2),
     legend=[_legend("upper left"), _legend("upper left")],
     xlim=(-2.4, 5.0),
-    ylim=[(0, 0.82), (-0.5, 16)],
+    ylim=[(0, 0.96), (-0.5, 16)],
 )
 def plot_two_ways(left, right_, *, shift: float = 0.5):
     """Draw what a shift of mu does to the density at fixed x, and to samples on the curve of f = x^2."""
@@ -280,7 +283,7 @@ def bowl_moments(doublings: int | None, *, mean: float = 1.0, std: float = STD) 
     "A bowl with waves, T = 4",
     "x, and $\\mu$",
     "f(x), and its mean $F(\\mu)$",
-    size=(5.4, 2.4),
+    size=(5.0, 2.2),
     legend=_legend("upper right"),
     xlim=(-1, 5),
     ylim=(-1.6, 9.6),
@@ -409,7 +412,7 @@ def live_walk(arm: str, dimension: int, doublings: int, *, seed: int = 100) -> n
 
 
 def rival_table() -> Markdown:
-    """Return all arms of the stored run at its three places."""
+    """Return all methods of the stored run at its three places."""
     names = ("path", "path, falling", "path, derivatives clipped", "path, mean clipped", "score", "score, falling",
              "score, antithetic pairs", "score, no baseline", "mix")  # fmt: skip
     places = ((1, 8), (64, 4), (256, 3))
@@ -420,7 +423,7 @@ def rival_table() -> Markdown:
             ends = stored_distances(name, k, t)
             row.append(f"{np.mean(ends):.2f} ({min(ends):.2f} to {max(ends):.2f})")
         rows.append((name, *row))
-    return markdown_table(("arm", *(f"k = {k}, T = {t}" for k, t in places)), rows)
+    return markdown_table(("method", *(f"k = {k}, T = {t}" for k, t in places)), rows)
 
 
 # The pendulum of "In practice"
@@ -469,38 +472,38 @@ class BanditExplorer(Explorer):
 
     title = "One hundred learners in front of five arms"
     summary = (
-        "Probability of the best arm against the pulls, for the first 20 of 100 learners: blue where the learner ends on "
-        "the best arm, orange where it does not. The bars count all 100."
+        "Probability of the best arm from the first pull to the last, for the first 20 of 100 learners: blue where the "
+        "learner ends on the best arm, orange where it does not. The bars count all 100."
     )
     added = Slider("added constant", "c", "Added to every payment, of every arm", 0, -10, 10, 1)
-    step_size = Slider("step size", "η", "How far one pull moves the logits", 0.1, 0.01, 0.3, 0.01)
-    pulls = Slider("pulls", "", "How often each learner pulls", 1000, 200, 3000, 200)
+    step_size = Slider("step size", "η", "How far one pull moves the logits", 0.1, 0.003, 0.3, 0.001)
+    pulls = Slider("pulls", "", "How often each learner pulls", 1000, 200, 6000, 200)
     baseline = Choice(
         "subtract", "What is taken off each payment before it teaches", NO_BASELINE, (NO_BASELINE, RUNNING_MEAN)
     )
     together = ("added", "step_size")
     size = (8.0, 3.2)
-    strip_scale = 0.55
+    strip_scale = 0.5
     dpi = 100
     continuous = False
     shown = 20
     layout = panels(
         ["20 learners", "all 100"],
-        ["pull", "most pulls"],
+        ["share of the pulls", "most pulls"],
         ["probability of the best arm", "learners"],
         grid=(1, 2),
         legend=None,
-        subplots={"width_ratios": [1.5, 1]},
-        xlim=[(0, 3000), (-0.6, 2.6)],
+        subplots={"width_ratios": [1, 1]},
+        xlim=[(0, 1), (-0.6, 2.6)],
         ylim=[(-0.03, 1.03), (0, 112)],
         xticks=[None, [0, 1, 2]],
     )
 
     def compute(self, *, step_size, added, pulls, baseline):
         """Return 20 curves, drawn in the colour of their end, and three counts."""
-        history = remembered(float(added), baseline == RUNNING_MEAN, round(step_size, 2), pulls)
+        history = remembered(float(added), baseline == RUNNING_MEAN, round(step_size, 3), pulls)
         final, curves = history[-1], history[::20, : self.shown, -1].T.numpy()
-        time, nothing = 20.0 * np.arange(curves.shape[1]), ([], [])
+        time, nothing = np.linspace(0, 1, curves.shape[1]), ([], [])
         best, worse = found(final), failed(final)
         return {
             "right": [(time, curve) if curve[-1] > 0.5 else nothing for curve in curves],
@@ -529,7 +532,7 @@ class BanditExplorer(Explorer):
         step_size, added, pulls, baseline = state["settings"]
         best, worse = state["counts"]
         return (
-            f"Step size {step_size:.2f}, {added} added to every payment, {baseline} subtracted: after {pulls:,} pulls "
+            f"Step size {step_size:g}, {added} added to every payment, {baseline} subtracted: after {pulls:,} pulls "
             f"{best} of 100 learners pull the best arm more often than not, {worse} a worse arm, {LEARNERS - best - worse} "
             f"none of them."
         )
@@ -541,8 +544,9 @@ class EstimatorExplorer(Explorer):
 
     title = "Two estimators of one gradient"
     summary = (
-        "Left: share of the single-sample estimates in each bin of width 1, on a logarithmic axis; the first and last "
-        "bin collect everything beyond. Right: mean of the first n estimates against n, and the exact gradient."
+        "Left: share of the single-sample estimates in each bin, on a logarithmic axis, in units of the larger of the two "
+        "spreads; the first and last bin collect everything beyond. Right: mean of the first n estimates against n, and "
+        "the exact gradient."
     )
     std = Slider("standard deviation", "σ", "Spread of x around the mean", 0.5, 0.1, 2.0, 0.05)
     mean = Slider("mean", "μ", "The gradient is taken with respect to this parameter", 1.0, -2.0, 2.0, 0.1)
@@ -559,16 +563,16 @@ class EstimatorExplorer(Explorer):
     function = Choice("function f", "What is averaged: smooth, a jump at 0, or waves", "bowl", tuple(FUNCTIONS))
     together = ("mean", "baseline")
     size = (8.0, 3.2)
-    strip_scale = 0.55
+    strip_scale = 0.5
     dpi = 100
-    edges = np.arange(-20.0, 21.0)
+    edges = np.linspace(-4.0, 4.0, 41)  # in units of the larger spread
     least, most_drawn = 2e-4, 8.0
     layout = panels(
         ["single estimates", "running means"],
-        ["estimate from one sample", "samples averaged"],
+        ["one estimate / larger spread", "samples averaged"],
         ["share of samples", "mean of the estimates"],
         grid=(1, 2),
-        xlim=[(-20, 20), (1, 2000)],
+        xlim=[(-4, 4), (1, 2000)],
         ylim=[(least, 60), (-most_drawn, most_drawn)],
         xscale=["linear", "log"],
         yscale=["log", "linear"],
@@ -579,7 +583,10 @@ class EstimatorExplorer(Explorer):
         """Return histograms, running means, spreads and the exact gradient."""
         found = estimates(function, mean=mean, std=std, baseline=baseline, samples=samples)
         exact = FUNCTIONS[function][1](mean, std)
-        heights = [np.histogram(v.clamp(-20, 20 - 1e-9).numpy(), bins=self.edges)[0] / samples for v in found]
+        spreads = [float(values.std()) for values in found]
+        unit = max(spreads) or 1.0  # no spread: the jump, where no sample reaches it
+        inside = [(values / unit).clamp(-4, 4 - 1e-9).numpy() for values in found]
+        heights = [np.histogram(values, bins=self.edges)[0] / samples for values in inside]
         outline = [np.repeat(np.maximum(height, self.least), 2) for height in heights]
         means = [running_mean(values) for values in found]
         drawn = [np.clip(curve, -self.most_drawn, self.most_drawn) for curve in means]
@@ -587,10 +594,10 @@ class EstimatorExplorer(Explorer):
         return settings | {
             "histograms": [(np.repeat(self.edges, 2)[1:-1], height) for height in outline],
             "means": [(np.arange(1, samples + 1), curve) for curve in drawn],
-            "exact": [([exact, exact], [self.least, 60]), ([1, 2000], [exact, exact])],
+            "exact": [([exact / unit] * 2, [self.least, 60]), ([1, 2000], [exact, exact])],
             "gradient": exact,
             "ends": [float(curve[-1]) for curve in means],
-            "spreads": [float(values.std()) for values in found],
+            "spreads": spreads,
         }
 
     def draw(self, left, right):
@@ -616,7 +623,11 @@ class EstimatorExplorer(Explorer):
             f"score {ends[0]:z.3f} (spread {score:.2f}), path {ends[1]:z.3f} (spread {pathwise:.2f})."
         )
         if state["function"] == "1[x > 0]":
-            return f"{opening} The path estimate is 0 at every sample: it cannot see the jump."
+            misses = f"{opening} The path estimate is 0 at every sample: it cannot see the jump."
+            away = abs(state["mean"]) / state["std"]
+            if away >= 3:
+                return f"{misses} But the jump is {away:.1f} σ away: there is almost nothing to miss."
+            return misses
         ratio = (score / pathwise) ** 2
         if ratio >= 1:
             return (
@@ -655,9 +666,9 @@ wave_prediction = lesson.prediction(
     {
         "Path 6, score 209: the waves average out": "In $F$ they do. A single sample sees the full slope of a wave, or its "
         "full height.",
-        "Path about 300, score about 50,000": "It is the other way round: the wave's slope is 64 times as large as its "
+        "Path about 260, score about 50,000": "It is the other way round: the wave's slope is 64 times as large as its "
         "height, and the score estimate never looks at slopes.",
-        "Path about 50,000, score about 300": right(
+        "Path about 50,000, score about 260": right(
             "The wave adds 64²/2 to the variance of the derivative, and only a few units to that of the score estimate: it "
             "reads heights, and the wave is 1 high."
         ),
@@ -668,8 +679,8 @@ wave_prediction = lesson.prediction(
 
 map_prediction = lesson.prediction(
     "07.P3",
-    "256 coordinates, waves with T = 8. Each arm walks 200 steps with 16 samples a step, at its best step size. Whose mean "
-    "distance from the goal is smaller at the end?",
+    "256 coordinates, waves with T = 8. Each method walks 200 steps with 16 samples a step, at its best step size. Whose "
+    "mean distance from the goal is smaller at the end?",
     {
         "The path's: less than half of the score's": "With T = 3 it is. But the path pays for the slope of the waves, "
         "and with T = 8 that is 32 times as steep.",

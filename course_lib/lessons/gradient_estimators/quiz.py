@@ -54,7 +54,7 @@ def a_payment_that_moves():
 
 @lesson.sentence(
     "07.Q3",
-    "If f has a derivative at every point but one, and it is bounded, the path estimate is right on average.",
+    "If f has a derivative at every point but one, and that derivative is bounded, the path estimate is right on average.",
     answer="only if f does not jump there",
     conditions=("only if f does not jump there", "only if f has no kink there"),
 )

@@ -6,7 +6,7 @@ from fractions import Fraction
 import torch
 
 GIVES_AWAY = {
-    "07.P1": [r"(?i)about 70", r"(?i)whichever (arm|it|they)", r"(?i)worse arm, although"],
+    "07.P1": [r"(?i)about 70", r"(?i)whichever (arm|it|they)", r"(?i)end on a worse arm, expected"],
     "07.P2": [r"51,206", r"819,206", r"(?i)pays for the slope", r"(?i)grows fourfold"],
     "07.P3": [r"(?i)\bborder\b", r"(?i)hardly notices"],
 }
@@ -22,8 +22,8 @@ NEIGHBOURS = {
     "07.6": ("pays = ((1 + z) > 0).double()", "pays = (1 + z).abs()"),
     "07.7": ("added[0] / (a**2 / 2)", "added[0] / a**2"),
     "07.8": ("[lesson.border(T) / (4**T / 4.25) for", "[lesson.border(T) / (2**T / 4.25) for"),
-    "07.e3": ('for arm in ("path", "score"))', 'for arm in ("score", "path"))'),
-    "07.e4": ('mean_end("score, no baseline", 64, 4)', 'mean_end("score, antithetic pairs", 64, 4)'),
+    "07.e3": ('[mean_end("score", k, T) for T in', '[mean_end("path", k, T) for T in'),
+    "07.e4": ('[mean_end("mix", k, T) / end', '[mean_end("score", k, T) / end'),
 }
 
 
