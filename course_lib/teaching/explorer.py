@@ -229,7 +229,8 @@ class Explorer:
     A subclass sets `title`, `summary` (the text alternative of the figure as a whole), its controls as attributes
     (`Slider`, `Choice`, `TextBox` or `Switch`, named as `compute`'s keyword arguments; the first one is the one that the
     static strip sweeps) and its axes as `layout` (`panels`). Where two controls decide together what happens,
-    `together` names them: a page without a kernel then shows all their combinations. It defines
+    `together` names them: a page without a kernel then shows all their combinations. `stills` names the settings of the
+    strip where a sweep of one control would not do. It defines
 
     - `compute(**settings)`: pure, returns the state that is drawn, a mapping;
     - `draw(*axes)`: makes artists once and returns the moving ones by name (single artists or lists); without
@@ -242,6 +243,8 @@ class Explorer:
     summary: str
     controls: Mapping[str, Control]
     together: tuple[str, str] | None = None
+    # What the three pictures of the static strip set, where a sweep of the first control says too little.
+    stills: tuple[Mapping[str, Any], Mapping[str, Any], Mapping[str, Any]] | None = None
     layout: Panels | None = None
     size: tuple[float, float] = (6.4, 4.0)
     dpi: float = 144
@@ -334,23 +337,25 @@ class Explorer:
     # The strip and the text alternative: what a reader without a kernel sees.
 
     def strip(self) -> Figure:
-        """Return three pictures: the first control at its left end, default and right end.
+        """Return three pictures: `stills`, or the first control at its left end, default and right end.
 
         Narrow explorers stand side by side, wide ones below each other, so that the text stays readable.
         """
         name, control = next(iter(self.controls.items()))
+        stills = self.stills or tuple({name: value} for value in control.values())
         width, height = self.strip_scale * self.size[0], self.strip_scale * self.size[1] + 0.4
         rows, columns = (3, 1) if width > 6 else (1, 3)
         with matplotlib.rc_context(STYLE):
             figure = Figure(figsize=(columns * width, rows * height), layout="constrained")
             FigureCanvasAgg(figure)
             said = []
-            for part, value in zip(figure.subfigures(rows, columns), control.values(), strict=True):
-                state = self.compute(**{**self._defaults(), name: value})
+            for part, given in zip(figure.subfigures(rows, columns), stills, strict=True):
+                setting = ", ".join(self.controls[moved].say(value) for moved, value in given.items())
+                state = self.compute(**{**self._defaults(), **given})
                 artists = self._drawn(part)
                 self.update(artists, state)
-                part.suptitle(control.say(value), fontsize=12, fontweight="bold")
-                said.append(f"{control.say(value)}: {self.words(state)}")
+                part.suptitle(setting, fontsize=12, fontweight="bold")
+                said.append(f"{setting}: {self.words(state)}")
         return describe(figure, LINE_BREAK.join([f"{self.title}. {self.summary}", *said]))
 
     def text_alternative(self) -> str:

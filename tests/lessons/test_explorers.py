@@ -157,17 +157,21 @@ def test_every_control_has_its_own_short_label_and_says_what_it_does(explorer):
 
 def test_the_strip_shows_three_settings_and_says_them(explorer):
     strip = explorer.strip()
+    defaults = {name: control.default for name, control in explorer.controls.items()}
     name, control = next(iter(explorer.controls.items()))
-    assert [part.get_suptitle() for part in strip.subfigs] == [control.say(v) for v in control.values()]
+    stills = explorer.stills or [{name: value} for value in control.values()]
+    said = [", ".join(explorer.controls[key].say(value) for key, value in given.items()) for given in stills]
+    assert [part.get_suptitle() for part in strip.subfigs] == said
     text = text_alternative(strip)
     assert explorer.title in text
     assert explorer.summary in text
     # A panel shows what the live figure shows for that setting.
-    for part, value in zip(strip.subfigs, control.values(), strict=True):
-        _, words = explorer.frame(**{name: value})
-        assert f"{control.say(value)}: {words}" in text
+    for part, given, title in zip(strip.subfigs, stills, said, strict=True):
+        explorer.frame(**defaults)
+        _, words = explorer.frame(**given)
+        assert f"{title}: {words}" in text
         for theirs, ours in zip(part.axes, explorer.figure.axes, strict=True):
             assert (theirs.get_xlim(), theirs.get_ylim()) == (ours.get_xlim(), ours.get_ylim())
             for a, b in zip(theirs.lines, ours.lines, strict=True):
                 assert same(np.asarray(a.get_xydata()), np.asarray(b.get_xydata()))
-    explorer.frame(**{name: control.default})
+    explorer.frame(**defaults)

@@ -328,6 +328,18 @@ def test_the_strip_shows_three_settings_beside_the_panel_and_in_words(panel):
     assert Image.open(io.BytesIO(base64.b64decode(picture))).width > 500
 
 
+def test_the_strip_may_set_several_controls_at_once():
+    class Chosen(Wave):
+        stills = ({"count": 1}, {"count": 5, "shape": "cosine"}, {"name": "Bo"})
+
+    strip = Chosen().strip()
+    titles = [part.get_suptitle() for part in strip.subfigs]
+    assert titles == ["waves n = 1 periods", "waves n = 5 periods, shape: cosine", "name: “Bo”"]
+    for part, drawn in zip(strip.subfigs, (np.sin(X), np.cos(5 * X), np.sin(2 * X)), strict=True):
+        assert np.array_equal(part.axes[0].lines[0].get_ydata(), drawn)
+    assert "\nwaves n = 5 periods, shape: cosine: 5 periods of Ada" in text_alternative(strip)
+
+
 # Construction of controls
 
 

@@ -50,15 +50,15 @@ class Communities:
 
 
 @cache
-def draw(seed: int) -> Communities:
-    """Draw 200 nodes: the first 100 are one community. Ten labels of each are known."""
+def draw(seed: int, shift: float = SHIFT) -> Communities:
+    """Draw 200 nodes: the first 100 are one community. Ten labels of each are known. `shift` 0: features of noise alone."""
     generator = torch.Generator().manual_seed(seed)
     community = torch.ones(NODES, dtype=torch.float64)
     community[NODES // 2 :] = -1
     chance = torch.where(community[:, None] == community, INSIDE, ACROSS)
     upper = (torch.rand(NODES, NODES, generator=generator, dtype=torch.float64) < chance).double().triu(1)
     noise = torch.randn(NODES, CHANNELS, generator=generator, dtype=torch.float64)
-    features = noise + SHIFT * community[:, None]
+    features = noise + shift * community[:, None]
     halves = [torch.randperm(NODES // 2, generator=generator)[: LABELLED // 2] for _ in range(2)]
     labelled = torch.cat([halves[0], NODES // 2 + halves[1]])
     return Communities(upper + upper.T, features, community, labelled)
@@ -69,22 +69,29 @@ def without(x: Tensor, direction: Tensor) -> Tensor:
     return x - direction[:, None] * (direction @ x)
 
 
+def pattern(graph: Communities, name: str) -> Tensor:
+    """Return a vector of length 1 over the nodes: the common part, equal entries (a mean), or a random direction."""
+    random = torch.randn(NODES, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    found = {"common": graph.common(), "mean": torch.ones(NODES, dtype=torch.float64), "random": random}[name]
+    return found / found.norm()
+
+
 def blown_up(x: Tensor) -> Tensor:
     """Multiply all entries by one number, so that their root mean square is 1."""
     return x / x.square().mean().sqrt()
 
 
 def through(
-    graph: Communities, depth: int, form: str = GCN, *, remove: bool = False, dtype: torch.dtype = torch.float64
+    graph: Communities, depth: int, form: str = GCN, *, remove: str = "", dtype: torch.dtype = torch.float64
 ) -> Tensor:
-    """Return the features after `depth` layers without weights; `remove` takes the common part out of each, and rescales."""
-    layer, common, start = (t.to(dtype) for t in (graph.layer(), graph.common(), graph.features))
+    """Return the features after `depth` layers without weights; `remove`: the `pattern` each takes out, and rescales."""
+    layer, removed, start = (t.to(dtype) for t in (graph.layer(), pattern(graph, remove or "common"), graph.features))
     x = start
     for _ in range(depth):
         y = layer @ x
         x = {GCN: y, HALF: (x + y) / 2, ADDED: (1 - START) * y + START * start}[form]
         if remove:
-            x = blown_up(without(x, common))
+            x = blown_up(without(x, removed))
     return x
 
 

@@ -120,51 +120,51 @@ def _adjacency(generator):
     return {"adjacency": (upper + upper.T).double()}
 
 
+def _scaled(adjacency):
+    """D^-1/2 (A + I) D^-1/2."""
+    loops = adjacency + torch.eye(len(adjacency), dtype=adjacency.dtype)
+    return loops / torch.outer(loops.sum(1), loops.sum(1)).sqrt()
+
+
 @lesson.exercise(
-    "10.3", "The weights of GCN", difficulty=2, minutes=8,
-    prompt="Write `gcn_weights(adjacency)`: `adjacency` is the symmetric matrix of an undirected graph, float64, "
-    "with zeros on its "
-    "diagonal. Return $D^{-1/2}(A + I)D^{-1/2}$, where $D$ is the diagonal matrix of the row sums of $A + I$.",
+    "10.3", "What a GCN layer leaves unchanged", difficulty=2, minutes=8,
+    prompt="A GCN layer makes each node its own neighbour and scales: it multiplies by $D^{-1/2}(A + I)D^{-1/2}$, where "
+    "$D$ is the diagonal matrix of the row sums of $A + I$. On a connected graph one vector of length 1 with positive "
+    "entries comes back from it unchanged. Write `unchanged(adjacency)`, which returns this vector; `adjacency` is the "
+    "symmetric matrix $A$ of an undirected, connected graph, float64, with zeros on its diagonal.",
     draw=_adjacency,
     properties=[
-        ("The result should be symmetric.", lambda answer: close(answer, answer.T)),
-        ("The square roots of the row sums of A + I should come back from it unchanged.",
-         lambda adjacency, answer: close(answer @ (adjacency.sum(1) + 1).sqrt(), (adjacency.sum(1) + 1).sqrt())),
-        ("An entry should be zero exactly where A + I is.",
-         lambda adjacency, answer: bool(((answer != 0) == (adjacency + torch.eye(len(adjacency)) != 0)).all())),
+        ("The entries should be positive.", lambda answer: bool((answer > 0).all())),
+        ("The layer should return your vector unchanged.",
+         lambda adjacency, answer: close(_scaled(adjacency) @ answer, answer)),
+        ("The vector should have length 1: its squares add up to 1.", lambda answer: close(answer.norm(), 1.0)),
     ],
-    agrees="Its entries should be those of D^(-1/2) (A + I) D^(-1/2).",
     hints=(
-        "Which degree does a node have, once it is its own neighbour?",
-        "A diagonal matrix from the left scales rows, one from the right scales columns.",
-        "With s = degree ** -0.5: multiply by s[:, None] and by s[None, :].",
+        "What does A + I make of a vector of ones?",
+        "The first D^(-1/2) should turn your vector into ones: which vector does it turn into ones?",
+        "D^(-1/2) divides by the square roots of the row sums of A + I.",
     ),
     mistakes=[
-        ("no self-loops", edit("adjacency + torch.eye(len(adjacency), dtype=adjacency.dtype)", "adjacency"),
-         "The self-loops are missing: a node keeps none of its own features."),
-        ("degrees without loops", edit("loops.sum(1)", "adjacency.sum(1)"),
-         "The degrees are those of A. D belongs to A + I: each degree is one larger."),
-        ("loops added afterwards", edit("adjacency + torch.eye(len(adjacency), dtype=adjacency.dtype)", "adjacency",
-         "scale[:, None] * loops * scale", "scale[:, None] * loops * scale + torch.eye(len(adjacency))"),
-         "You normalised A and added I afterwards. The loops belong inside, and count in the degrees."),
-        ("rows only", edit("scale[:, None] * loops * scale", "scale[:, None] ** 2 * loops"),
-         "That is D^-1 (A + I), the mean with the node itself. It is not symmetric: half of each scale belongs to "
-         "the other side."),
-        ("columns only", edit("scale[:, None] * loops * scale", "loops * scale**2"),
-         "You divided the columns by the degree and left the rows as they are: D^-1/2 stands on both sides."),
-        ("D^-1 on both sides", edit("** -0.5", "** -1.0"),
-         "You divided by the degrees of both ends. Take the square root of each."),
-        ("half of the inverse", edit("** -0.5", "** -1 / 2"),
-         "`** -1 / 2` is read as (1/degree)/2. Put the exponent in brackets, or write -0.5."),
-        ("times the roots", edit("** -0.5", "** 0.5"),
-         "You multiplied by the roots of the degrees: the exponent is -1/2."),
+        ("ones", edit("degrees.sqrt()", "torch.ones_like(degrees)"),
+         "Equal entries come back from a mean. This layer divides by roots on both sides: nodes with more neighbours end up "
+         "with more."),
+        ("the degrees", edit("degrees.sqrt()", "degrees"),
+         "The row sums themselves come back when the layer divides columns only. Here each side takes a root."),
+        ("degrees without loops", edit("adjacency.sum(1) + 1", "adjacency.sum(1)"),
+         "Those are the row sums of A. D belongs to A + I: each is one larger."),
+        ("one over the roots", edit("degrees.sqrt()", "degrees.rsqrt()"),
+         "The first factor divides by the root. To leave ones, the vector has to be multiplied by it."),
+        ("not of length 1", edit("root / root.norm()", "root"),
+         "The layer leaves your vector unchanged. Now divide it by its length."),
+        ("entries that add up to 1", edit("root.norm()", "root.sum()"),
+         "You divided by the sum of the entries. The length is the root of the sum of their squares."),
     ],
 )
-def gcn_weights(adjacency):
-    """Scale A + I from both sides."""
-    loops = adjacency + torch.eye(len(adjacency), dtype=adjacency.dtype)
-    scale = loops.sum(1) ** -0.5
-    return scale[:, None] * loops * scale
+def unchanged(adjacency):
+    """Return the roots of the degrees, over their norm."""
+    degrees = adjacency.sum(1) + 1
+    root = degrees.sqrt()
+    return root / root.norm()
 
 
 lesson.value(

@@ -46,7 +46,7 @@ def two_edges():
     conditions=("only if Aᵏ is symmetric", "only if the graph has no self-loops"),
 )
 def rows_and_columns():
-    """Node j collects from the nodes with an edge to it: that is column j. Row j lists where walks from j lead."""
+    """By (10.1) node j collects from the nodes with an edge to it: that is column j. Row j lists where walks from j lead."""
     chain = torch.tensor([[0, 1], [1, 2]])  # 1 -> 2 -> 3
     held = aggregate_edges(aggregate_edges(torch.eye(3), chain), chain)[2]
     power = walk_counts(adjacency_matrix(chain, n_nodes=3), 2)
@@ -68,17 +68,16 @@ def rows_and_columns():
 )
 def exactly_or_at_most():
     """A walk has exactly k edges. A self-loop lets it wait."""
-    path = PATH_OF_FIVE
-    loops = torch.cat([path, torch.arange(5).expand(2, 5)], dim=1)
+    loops = torch.cat([BICYCLOPENTYL, torch.arange(10).expand(2, 10)], dim=1)
     found = []
-    for edges in (path, loops):
-        h = torch.eye(5)
-        for _ in range(2):
+    for edges in (BICYCLOPENTYL, loops):
+        h = torch.eye(10)
+        for _ in range(3):
             h = aggregate_edges(h, edges, kind="max")
-        found.append(h[1, 0])
+        found.append(h[0, 0])
     return "\n".join(
         [
-            fact("path 1-2-3-4-5, two layers: node 2 has {} in channel 1, though 1 and 2 are joined",
+            fact("bicyclopentyl, three layers: node 1 has {} in channel 1, though it reaches itself by no edge at all",
                  found[0], equals=0, within=0),
             fact("with self-loops: {}", found[1], equals=1, within=0),
         ]
@@ -91,7 +90,7 @@ def exactly_or_at_most():
     answer=False,
 )
 def later_and_the_same():
-    """Both matrices have the same eigenvectors, and the largest eigenvalue stays 1. Only the way there is longer."""
+    """Both matrices have the same eigenvectors, and the largest eigenvalue stays 1. Here the way there is longer."""
     graph = draw(0)
     one = lambda x: x[:, 0] / x[:, 0].norm()  # noqa: E731
     kept, plain = one(through(graph, 200, HALF)), one(through(graph, 200))

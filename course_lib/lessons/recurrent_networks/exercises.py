@@ -7,28 +7,33 @@ from course_lib.teaching import but, close, edit, inputs, normal, whole
 
 lesson.value(
     "11.1", "One weight, three steps", difficulty=1, minutes=4,
-    prompt="Three steps share one weight: $h_1 = w$, $h_2 = w h_1$, $h_3 = w h_2$, and the loss is $L = h_3$. Compute "
-    "$\\mathrm dL/\\mathrm dw$ at $w = 2$ as the sum (11.2) over the three copies of the weight.",
-    answer=12,
+    prompt="Three steps share one weight: $h_0 = 1$ and $h_t = w h_{t-1} + 1$ for $t = 1, 2, 3$. The loss is $L = h_3$. At "
+    "$w = 2$, which share of $\\mathrm dL/\\mathrm dw$ does each of the three copies of the weight have in the sum "
+    "(11.2)? Answer with a dictionary of three numbers, `first`, `second` and `third`, by step.",
+    answer={"first": 4, "second": 6, "third": 7},
     properties=[
-        ("For this chain L = w³, and your number is not its derivative at w = 2.",
-         lambda answer: abs(answer - 12) < 1e-6),
+        ("Your three shares do not add up to the derivative of L at w = 2.",
+         lambda first, second, third: abs(first + second + third - 17) < 1e-6),
+        ("The sum is right, but a copy has another share: what the loss feels of h_t, times the state before.",
+         lambda first, second, third: max(abs(first - 4), abs(second - 6), abs(third - 7)) < 1e-6),
     ],
     hints=(
         "Each copy of the weight has two factors: what the loss feels of h_t, and what h_t feels of this copy alone.",
-        "For the last copy: the loss feels h₃ with 1, and h₃ feels its own copy with h₂, since h₂ is held fixed.",
-        "All three copies give the same number here. What is it for the last one?",
+        "The states are 1, 3, 7 and 15. For the last copy: the loss feels h₃ with 1, and h₃ feels its own copy with h₂.",
+        "One step further back, what the loss feels is multiplied by w once more, and the state before is another.",
     ),
     mistakes=[
-        ("full derivatives", 24,
-         "You took the full derivative of each h_t, so that paths count several times: 12 + 8 + 4. In (11.2) the state "
-         "before is held fixed."),
-        ("the last copy only", 4,
-         "That is the share of one copy. The three copies add up."),
-        ("the loss", 8,
-         "That is L itself at w = 2, not its derivative."),
-        ("states added", 7,
-         "You added 1 + 2 + 4, the immediate derivatives, and left out how strongly the loss feels each state."),
+        ("full derivatives", {"first": 4, "second": 10, "third": 17},
+         "You took the full derivative of each h_t, so that paths count several times. In (11.2) the state before is held "
+         "fixed."),
+        ("states alone", {"first": 1, "second": 3, "third": 7},
+         "These are the immediate derivatives. You left out how strongly the loss feels each state."),
+        ("losses alone", {"first": 4, "second": 2, "third": 1},
+         "That is how strongly the loss feels each state. You left out what the state feels of its own copy."),
+        ("own state for the state before", {"first": 12, "second": 14, "third": 15},
+         "You multiplied by the state that the step makes. The copy multiplies the state before."),
+        ("the other way round", {"first": 7, "second": 6, "third": 4},
+         "The shares are right, in the reverse order: `first` belongs to the step that makes h₁."),
     ],
 )
 

@@ -23,7 +23,7 @@ from course_lib.lessons.recurrent_networks.experiment import (
 )
 from course_lib.measured import measured, quote
 from course_lib.teaching import Choice, Explorer, Slider, lines, markdown_table, panels, right
-from course_lib.teaching.style import BLACK, BLUE, ORANGE, RED
+from course_lib.teaching.style import BLACK, BLUE, ORANGE, PURPLE, RED
 
 # What the closing experiment has stored, see benchmarks/memory_start.py
 
@@ -113,6 +113,7 @@ def plot_question(axes, losses: Mapping[str, np.ndarray]):
 @lesson.figure(
     "five stored runs each, 200 steps",
     "accuracy",
+    "network",
     size=(6.2, 2.9),
     legend=None,
     xlim=(-0.03, 1.05),
@@ -157,7 +158,8 @@ def plot_unrolled(axes):
     axes.text(4.1, 1.75, "dashed: the gradient, back\nand into each copy", color=RED, fontsize=10, ha="center")
     return (
         "Three steps, each with a copy of the weight, W(1), W(2), W(3). Dashed, the gradient: back from the loss through "
-        "the states, and at each state into the copy that made it."
+        "the states, and at each state into the copy that made it. Each path is taken once; in the sum 3w the path "
+        "through h1 is counted twice."
     )
 
 
@@ -168,13 +170,13 @@ def plot_unrolled(axes):
     size=(6.6, 3.9),
     yscale="log",
     xlim=(-1, FAR + 7),
-    ylim=(1e-13, 10),
+    ylim=(1e-13, 1e4),
     legend=None,
 )
 def plot_both_ways(axes):
-    """Draw gradient back and trace forward by distance for three factors."""
+    """Draw gradient back and trace forward by distance for four factors."""
     k, ends = np.arange(FAR + 1), []
-    for factor, color in ((1.0, RED), (1.4, ORANGE), (2.1, BLUE)):
+    for factor, color in ((1.0, RED), (1.4, ORANGE), (2.1, BLUE), (3.5, PURPLE)):
         net = Recall("tanh", factor=factor).double()
         back, forward = input_gradients(net).numpy(), traces(net).numpy()
         axes.plot(k, back, "-", color=color)
@@ -182,7 +184,10 @@ def plot_both_ways(axes):
         axes.text(FAR + 0.8, math.sqrt(back[-1] * forward[-1]), f"× {factor:g}", color=color, va="center")
         ends.append(f"{factor:g}: {back[-1]:.0e}, {forward[-1]:.0e}")
     axes.text(0, 2e-11, "solid: gradient, k steps back\ndashed: trace, k steps later", fontsize=9.5)
-    return f"Gradient and trace fall together. At distance {FAR}, by factor, gradient and trace: {'; '.join(ends)}."
+    return (
+        "Gradient and trace fall together for the smaller factors. "
+        f"At distance {FAR}, by factor, gradient and trace: {'; '.join(ends)}."
+    )
 
 
 HUMP = torch.tensor([[0.5, 10.0], [0.0, 0.5]], dtype=torch.float64)
@@ -211,7 +216,7 @@ def plot_hump(axes):
     axes.axhline(1, color=BLACK, linewidth=0.8, linestyle=":")
     return (
         "Largest factor on a gradient against the distance, logarithmic. It jumps to 10 after one and two steps, is 7.5, "
-        "3.1 and 0.2 after three, five and ten, and then falls like a power of 0.5. It lies between the powers of "
+        "3.1 and 0.2 after three, five and ten, and then falls like k times a power of 0.5. It lies between the powers of "
         "the spectral radius 0.5 and those of the singular value 10.02."
     )
 
@@ -254,6 +259,7 @@ def plot_eigenvalues(*axes):
 @lesson.figure(
     "when each of five runs had learned, at the best of four rates",
     "training step",
+    "network",
     size=(7.4, 4.6),
     legend=None,
     xlim=(0, 720),
@@ -285,15 +291,16 @@ class BothWaysExplorer(Explorer):
 
     title = "A network before training"
     summary = (
-        "The network of the first figure, not trained yet. Solid, how long the gradient of the loss is at the input k "
+        "An untrained network of the kind chosen. Solid, how long the gradient of the loss is at the input k "
         "steps back. Dashed, how far another first symbol moves the state k steps later. Both are means over 24 sequences."
     )
     kind = Choice("network", "Which network is drawn; the factor acts on tanh alone", "tanh", ("tanh", "LSTM", "GRU"))
     factor = Slider(
-        "factor on W", "f", "All recurrent weights of the tanh network are multiplied by it", 1.0, 0.5, 3.0, 0.1
+        "factor on W", "f", "All recurrent weights of the tanh network are multiplied by it", 1.0, 0.5, 3.5, 0.1
     )
     seed = Slider("draw", "seed", "Another draw of all weights", 0, 0, 4, 1)
     together = ("kind", "factor")
+    stills = ({"kind": "tanh", "factor": 1.0}, {"kind": "tanh", "factor": 2.1}, {"kind": "GRU"})
     size = (7.0, 3.6)
     strip_scale = 0.64
     dpi = 100

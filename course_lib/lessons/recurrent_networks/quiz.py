@@ -44,7 +44,8 @@ def immediate_derivatives():
     conditions=("only if the gradient has a part in that direction", "only if the matrix is symmetric"),
 )
 def a_part_in_that_direction():
-    """Each eigenvector goes its own way. A gradient along another one never hears of the large eigenvalue."""
+    """Each eigenvector goes its own way. A gradient along another one has no part that the large eigenvalue could
+    enlarge."""
     W = torch.tensor([[2.0, 0.0], [0.0, 0.5]], dtype=torch.float64)
     power = torch.linalg.matrix_power(W.T, 20)
     along, mixed = (torch.tensor(v, dtype=torch.float64) for v in ((0.0, 1.0), (0.001, 1.0)))
@@ -59,7 +60,7 @@ def a_part_in_that_direction():
 
 @lesson.sentence(
     "11.Q3",
-    "Many steps back, the gradient of a linear network is very small.",
+    "Many steps back, the largest gradient that a linear network can have is very small.",
     answer="only if the spectral radius is below 1",
     conditions=("only if the spectral radius is below 1", "only if the largest singular value is below 1"),
 )
@@ -76,21 +77,47 @@ def radius_below_one():
     )
 
 
+def _forget_gates(net: Recall) -> torch.Tensor:
+    """The forget gate of each unit of an LSTM, mean over the steps and sequences of the task."""
+    x = recall_batches(FAR, [torch.Generator().manual_seed(0)])[0].to(net.w_h.dtype)
+    with torch.no_grad():
+        states = net.states(x)
+        before = torch.cat([torch.zeros_like(states[:1]), states[:-1]])
+        sums = x @ net.w_x.mT + net.b_x[:, None] + before @ net.w_h.mT + net.b_h[:, None]
+    return torch.sigmoid(sums.chunk(4, dim=-1)[1]).mean((0, 1, 2))
+
+
 @lesson.sentence(
     "11.Q4",
     "An LSTM does not lose gradients over 40 steps.",
-    answer="only if its forget gates are near 1",
-    conditions=("only if its forget gates are near 1", "only if it has enough units"),
+    answer="not necessarily: it depends on the start",
+    conditions=(
+        "not necessarily: it depends on the start",
+        "only if its forget gates are near 1",
+        "only if it has enough units",
+    ),
 )
-def gates_near_one():
-    """Its direct way back multiplies by the forget gates. As drawn they start near 1/2, and 40 of those are about 1e-12."""
+def the_start_decides():
+    """As PyTorch draws it, it does lose them: the forget gates start near 1/2, and 40 of those multiply to about 1e-12.
+    Opening them is one cure, but not the only one: the new value has a way back of its own."""
     ratio = lambda net: float(input_gradients(net.double())[FAR] / input_gradients(net.double())[0])  # noqa: E731
+    strong = [Recall("LSTM", [seed]) for seed in range(5)]
+    for net in strong:
+        net.w_h.data[:, 2 * UNITS : 3 * UNITS] *= 6  # the block of the new value
+    reaches = [ratio(net) for net in strong]
+    best = max(range(5), key=lambda place: reaches[place])
     wide = nn.LSTM(UNITS, 512, dtype=torch.float64)
     gate = torch.sigmoid(wide.bias_ih_l0[512:1024] + wide.bias_hh_l0[512:1024]).detach()
     return "\n".join(
         [
             fact("as drawn: at distance 40 the gradient is {} of that at 0", ratio(Recall("LSTM")), at_most=1e-7),
             fact("forget bias 4: {:.1f}", ratio(Recall("LSTM, forget bias 4")), at_least=0.1),
+            fact(
+                "gates as drawn, W_h of the new value times 6, best of five draws: {:.1f}", reaches[best], at_least=0.1
+            ),
+            fact(
+                "there, the largest mean forget gate of a unit: {:.2f}", _forget_gates(strong[best]).max(), at_most=0.7
+            ),
             fact("512 units at rest: largest forget gate {:.2f}", gate.max(), at_most=0.55),
         ]
     )

@@ -19,15 +19,12 @@ NEIGHBOURS = {
     "10.3": ("root = graph.degrees.sqrt()", "root = graph.degrees"),
     "10.4": ("** (1 / 20) / values[-2])", "** (1 / 20) / values[-3])"),
     "10.e3": ("same = (vectors[:, -2] > 0)", "same = (vectors[:, -3] > 0)"),
-    "10.e4": ("right(128, remove=True, dtype=dtype)", "right(128, dtype=dtype)"),
+    "10.e4": ("lesson.draw(seed, shift=0.0)", "lesson.draw(seed, shift=0.2)"),
+    "10.e5": ('{"remove": "mean"}', '{"remove": "random"}'),
     "10.5": ('for form in ("half kept", "start added")]', 'for form in ("start added", "half kept")]'),
     "10.6": ("[gap(torch.ones(20, 1), layers)", "[gap(marked, layers)"),
-    "10.e5": ("[1.0, *[0.0] * 9] * 2)", "[1.0, *[0.0] * 9, 0.0, 1.0, *[0.0] * 8])"),
-    "10.e6": ('mean("rescaled only", 32)]', 'mean("start added", 32)]'),
-    "10.e7": (
-        '[mean("start added", 32), mean("half kept", 32)',
-        '[mean("start added", 32), mean("half kept", 16)',
-    ),
+    "10.e6": ("[1.0, *[0.0] * 9] * 2)", "[1.0, *[0.0] * 9, 0.0, 1.0, *[0.0] * 8])"),
+    "10.e7": ('mean("rescaled only", 32)', 'mean("rescaled only", 8)'),
 }
 
 
@@ -113,26 +110,19 @@ ANSWERS = {
         ("malformed", "one row for each edge", lambda x, edge_index: x[edge_index[0]]),
     ],
     "10.3": [
-        ("solved", "diagonal matrices", lambda adjacency: (s := torch.diag((adjacency.sum(1) + 1).rsqrt()))
-         @ (adjacency + torch.eye(len(adjacency))) @ s),
-        ("solved", "divided by the root of an outer product", lambda adjacency: (
-            adjacency + torch.eye(len(adjacency))) / torch.outer(d := adjacency.sum(1) + 1, d).sqrt()),
-        ("no self-loops", "A alone", lambda adjacency: adjacency / torch.outer(d := adjacency.sum(1), d).sqrt()),
-        ("degrees without loops", "degrees of A", lambda adjacency: (adjacency + torch.eye(len(adjacency)))
-         / torch.outer(d := adjacency.sum(1), d).sqrt()),
-        ("loops added afterwards", "I plus the normalised A", lambda adjacency: torch.eye(len(adjacency))
-         + adjacency / torch.outer(d := adjacency.sum(1), d).sqrt()),
-        ("rows only", "a mean with the node itself", lambda adjacency: (adjacency + torch.eye(len(adjacency)))
-         / (adjacency.sum(1, keepdim=True) + 1)),
-        ("columns only", "forgot keepdim",
-         lambda adjacency: (adjacency + torch.eye(len(adjacency))) / (adjacency.sum(1) + 1)),
-        ("D^-1 on both sides", "no root", lambda adjacency: (adjacency + torch.eye(len(adjacency)))
-         / torch.outer(d := adjacency.sum(1) + 1, d)),
-        ("half of the inverse", "an exponent of -1 / 2 without brackets", edit("** -0.5", "** -1 / 2")),
-        ("times the roots", "the wrong sign of the exponent", edit("** -0.5", "** 0.5")),
-        ("wrong", "the root of one side only", lambda adjacency: (adjacency + torch.eye(len(adjacency)))
-         / (adjacency.sum(1, keepdim=True) + 1).sqrt()),
-        ("malformed", "float32", lambda adjacency: torch.eye(len(adjacency))),
+        ("solved", "the last eigenvector", lambda adjacency: torch.linalg.eigh(
+            (loops := adjacency + torch.eye(len(adjacency), dtype=adjacency.dtype))
+            / torch.outer(loops.sum(1), loops.sum(1)).sqrt())[1][:, -1].abs()),
+        ("solved", "a loop over the nodes", lambda adjacency: torch.stack(
+            [((row.sum() + 1) / (adjacency.sum() + len(adjacency))).sqrt() for row in adjacency])),
+        ("ones", "a constant", lambda adjacency: torch.full_like(adjacency[0], len(adjacency) ** -0.5)),
+        ("the degrees", "no root", lambda adjacency: (d := adjacency.sum(1) + 1) / d.norm()),
+        ("degrees without loops", "roots of the sums of A", lambda adjacency: (d := adjacency.sum(1).sqrt()) / d.norm()),
+        ("one over the roots", "the diagonal of D^-1/2", lambda adjacency: (d := (adjacency.sum(1) + 1) ** -0.5) / d.norm()),
+        ("not of length 1", "the roots alone", lambda adjacency: (adjacency.sum(1) + 1) ** 0.5),
+        ("entries that add up to 1", "shares", lambda adjacency: (d := (adjacency.sum(1) + 1).sqrt()) / d.sum()),
+        ("wrong", "with another sign", lambda adjacency: -(d := (adjacency.sum(1) + 1).sqrt()) / d.norm()),
+        ("malformed", "the matrix of the layer", lambda adjacency: adjacency + torch.eye(len(adjacency))),
     ],
     "10.4": [
         ("solved", "ceil of the logarithm", math.ceil(math.log(0.01) / math.log(0.9))),

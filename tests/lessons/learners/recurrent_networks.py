@@ -5,9 +5,9 @@ import torch
 from course_lib.teaching import edit
 
 GIVES_AWAY = {
-    "11.P1": [r"(?i)only the changed|changed starts? learn", r"(?i)the start decides"],
+    "11.P1": [r"(?i)only the changed|changed starts? learn", r"5 of tanh, orthogonal"],
     "11.P2": [r"3w|3 w", r"(?i)held fixed", r"(?i)immediate"],
-    "11.P3": [r"(?i)non-normal", r"(?i)ten ?fold", r"10\.02", r"(?i)near by"],
+    "11.P3": [r"10\.02", r"(?i)near by"],
     "11.P4": [r"GRU needs no help", r"(?i)at 0\.05 all", r"(?i)rate 0\.05"],
 }
 
@@ -106,14 +106,16 @@ def matrix(eigenvalue, a):
 
 ANSWERS = {
     "11.1": [
-        ("solved", "three equal shares", 3 * 2**2),
-        ("solved", "autograd", torch.tensor(12.0)),
-        ("full derivatives", "12 + 8 + 4", 24),
-        ("the last copy only", "w^2", 2**2),
-        ("the loss", "w^3", 2**3),
-        ("states added", "the immediate derivatives", 1 + 2 + 4),
-        ("wrong", "the derivative of w^2, three times", 3 * 2),
-        ("malformed", "the three shares", [4, 4, 4]),
+        ("solved", "in words", {"first": 4, "second": 6, "third": 7}),
+        ("solved", "tensors", {"first": torch.tensor(4.0), "second": torch.tensor(6), "third": torch.tensor(7.0)}),
+        ("full derivatives", "1, 5 and 17 times what the loss feels", {"first": 4 * 1, "second": 2 * 5, "third": 17}),
+        ("states alone", "the immediate derivatives", {"first": 1, "second": 3, "third": 7}),
+        ("losses alone", "powers of w", {"first": 2**2, "second": 2, "third": 1}),
+        ("own state for the state before", "h_t for h_(t-1)", {"first": 4 * 3, "second": 2 * 7, "third": 15}),
+        ("the other way round", "back in time", {"first": 7, "second": 6, "third": 4}),
+        ("wrong", "the right sum, shared out", {"first": 17 / 3, "second": 17 / 3, "third": 17 / 3}),
+        ("wrong", "all of it at the last copy", {"first": 0, "second": 0, "third": 7}),
+        ("malformed", "the three shares in a list", [4, 6, 7]),
     ],
     "11.2": [
         ("solved", "rows, from the right", recursive),
