@@ -24,7 +24,7 @@ def _check_whole(least: int, **numbers: int) -> None:
 
 
 def output_size(size: int, *, kernel: int, stride: int = 1, padding: int = 0, dilation: int = 1) -> int:
-    """floor((W + 2P - D(K - 1) - 1) / S) + 1 places for a kernel along one axis (08.10).
+    """floor((W + 2P - D(K - 1) - 1) / S) + 1 places for a kernel along one axis (08.9).
 
     Units: pixels; `size` is W, `kernel` K, `stride` S, `padding` P on each side, `dilation` D.
 
@@ -45,7 +45,7 @@ def output_size(size: int, *, kernel: int, stride: int = 1, padding: int = 0, di
 def receptive_field(
     kernels: Sequence[int], strides: Sequence[int] | None = None, dilations: Sequence[int] | None = None
 ) -> int:
-    """1 + sum_l D_l (K_l - 1) S_1 ... S_(l-1): input pixels along one axis that one output depends on (08.9).
+    """1 + sum_l D_l (K_l - 1) S_1 ... S_(l-1): input pixels along one axis that one output depends on (08.8).
 
     Shapes: one entry a layer, the first layer first; strides and dilations are 1 where they are left out.
 
@@ -142,7 +142,7 @@ def conv2d_by_shifts(
     padding: int = 0,
     dilation: int = 1,
 ) -> Float[Tensor, "batch filters out_rows out_cols"]:
-    """Y = sum_hl W_hl X_hl + b (08.11), to be read: `conv2d` gives the same and is faster.
+    """Y = sum_hl W_hl X_hl + b (08.10), to be read: `conv2d` gives the same and is faster.
 
     W_hl is the filters x channels matrix of one place in the kernel; X_hl is the padded image from row D h and column
     D l on, every S-th pixel of it.
@@ -172,7 +172,7 @@ def conv2d(
     padding: int = 0,
     dilation: int = 1,
 ) -> Float[Tensor, "batch filters out_rows out_cols"]:
-    """Y = sum_hl W_hl X_hl + b (08.11), as torch.nn.functional.conv2d, in K^2 matrix products without copies.
+    """Y = sum_hl W_hl X_hl + b (08.10), as torch.nn.functional.conv2d, in K^2 matrix products without copies.
 
     The padded image lies in memory as one row of pixels, and a shift by h rows and l columns is a shift along that row:
     a view, which a matrix product takes as it is. Outputs at the right edge, where the row wraps round, are computed
@@ -296,7 +296,7 @@ def depthwise_conv2d(
     *,
     padding: int = 0,
 ) -> Float[Tensor, "batch channels out_rows out_cols"]:
-    """F(Y) = F(X) conj(F(w)) for each channel (08.13): as torch's conv2d with groups = channels, at stride 1.
+    """F(Y) = F(X) conj(F(w)) for each channel (08.12): as torch's conv2d with groups = channels, at stride 1.
 
     The cost does not depend on the kernel's size, except through the padding: it pays for large kernels. In float32 the
     error is that of the transform, near 1e-6 of the largest output. Gradients are by hand, two more such products;
@@ -347,7 +347,7 @@ def pool_gradient(
     stride: int,
     kind: str,
 ) -> Float[Tensor, "batch channels rows cols"]:
-    """Gradient of pooling with respect to its input (08.8): to the largest pixel of a window, or 1/K^2 to each.
+    """Gradient of pooling with respect to its input (08.7): to the largest pixel of a window, or 1/K^2 to each.
 
     Where windows overlap, a pixel collects from all of them. Of equal largest pixels the first one gets it all, as in
     torch on a CPU.
@@ -400,7 +400,7 @@ def correlated_images(
 def weight_gradient_std(
     outputs: int, *, correlation: float | int = 0.0, std_x: float | int = 1.0, std_dy: float | int = 1.0
 ) -> float:
-    """sigma_x sigma_y sum_(|a| < m) (m - |a|) rho^|a|: the standard deviation of one entry of dW (08.12).
+    """sigma_x sigma_y sum_(|a| < m) (m - |a|) rho^|a|: the standard deviation of one entry of dW (08.11).
 
     X and dY are independent of each other, with means 0 and correlations rho_x^(distance) and rho_y^(distance);
     `correlation` is the product rho = rho_x rho_y. It is m sigma_x sigma_y for rho = 0 and m^2 sigma_x sigma_y for rho = 1.

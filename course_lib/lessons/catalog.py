@@ -54,7 +54,7 @@ LESSONS = tuple(
         ("05", "maximal_update_parametrization", "Tune the small network, train the large one", "I", "04", 74),
         ("06", "newton_schulz_and_muon", "Make a matrix flat without decomposing it", "I", "04", 76),
         ("07", "gradient_estimators", "Add 10 to every reward: what changes?", "I", "00 02", 84),
-        ("08", "convolution", "Trained on the left, asked on the right", "II", "01", 75),
+        ("08", "convolution", "Trained on the left, asked on the right", "II", "01", 76),
         ("09", "batch_norm_and_dropout", "Batch norm and dropout", "II", "01 03", 80),
         ("10", "graph_networks", "Two layers help, 64 ruin it: is anything left?", "II", "01 08", 82),
         ("11", "recurrent_networks", "Why are forty steps harder than five?", "II", "05", 75),

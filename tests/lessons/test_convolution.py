@@ -184,9 +184,37 @@ def test_the_third_network_is_asked_only_on_request():
     explorer = lesson.CornerExplorer()
     assert "largest value of each map:" not in explorer.frame()[1]
     assert (
-        "With the largest value of each map: opens to the lower right"
+        "With the largest value of each map: opens to the upper left"
         in explorer.frame(largest=True, column=10)[1]
     )
+
+
+def test_the_explorer_counts_the_corners_that_are_named():
+    explorer = lesson.CornerExplorer()
+    counts = {"left": 0, "right": 0}
+    for half, columns in (("left", range(1, 5)), ("right", range(9, 13))):
+        for shape in lesson.OPENS:
+            for row in range(1, 13):
+                for column in columns:
+                    settings = {**explorer.settings, "shape": shape, "row": row, "column": column}
+                    counts[half] += explorer.compute(**settings)["answers"][1].startswith(shape)
+    assert counts == {half: lesson.named_in(half, noise=False)[lesson.CONV] for half in counts}
+    # What the stored picture shows: right on the left, and wrong at the last column.
+    assert "Convolution, dense readout: opens to the upper left" in explorer.frame(column=3)[1]
+    said = explorer.frame(column=12, stride=2)[1]
+    assert "Networks at stride 1: dense" in said
+    assert "Convolution, dense readout: opens to the lower right" in said
+    assert "rightly" not in explorer.frame(column=6)[1]
+
+
+def test_where_edges_meet_the_mean_does_not_depend_on_the_place():
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        joined, cut = (lesson.NETWORKS[name]() for name in (lesson.JOINED, lesson.MEAN))
+    images = lesson.data(0)["left"][0][:20]
+    moved = images.roll((3, 8), (2, 3))
+    torch.testing.assert_close(joined(images), joined(moved), atol=1e-5, rtol=0)
+    assert (cut(images) - cut(moved)).abs().max() > 1e-3
 
 
 def test_the_share_on_the_corner_counts_its_pixels_alone():
@@ -243,6 +271,14 @@ def test_the_matrix_and_its_transpose_hold_the_letters_of_the_kernel():
         for text in figure.axes[0].texts:
             column, row = (round(v) - 1 for v in text.get_position())
             drawn[row, column] = kernel[text.get_text()]
+    drawn = torch.zeros(16, 36)
+    for text in lesson.plot_matrix().axes[1].texts:
+        column, row = (round(v) - 1 for v in text.get_position())
+        drawn[row, column] = 1 + "abcdefghi".index(text.get_text())
+    each = torch.eye(36).view(36, 1, 6, 6)
+    assert torch.equal(
+        drawn, torch.nn.functional.conv2d(each, torch.arange(1.0, 10).view(1, 1, 3, 3)).flatten(1).T
+    )
     x = torch.arange(1.0, 10.0)
     wanted = torch.nn.functional.conv1d(x[None, None], torch.tensor([[[1.0, 2.0, 3.0]]]))[0, 0]
     torch.testing.assert_close((matrix.double() @ x.double()), wanted.double())

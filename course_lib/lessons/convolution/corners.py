@@ -95,14 +95,20 @@ def _over_maps(filters: Callable[[], nn.Module], kind: str) -> nn.Sequential:
     return nn.Sequential(filters(), nn.ReLU(), OverPlaces(kind), _readout(FILTERS))
 
 
+def _joined_filters() -> nn.Module:
+    return nn.Conv2d(1, FILTERS, BOX, padding=BOX // 2, padding_mode="circular", dtype=torch.float32)
+
+
 DENSE, CONV, MAX = "dense", "convolution, dense readout", "convolution, max over places"
 MEAN, OWN = "convolution, mean over places", "own filters at each place, max over places"
+JOINED = "convolution of an image with joined edges, mean over places"
 NETWORKS: dict[str, Callable[[], nn.Sequential]] = {
     DENSE: _dense,
     CONV: lambda: _over_maps(_filters, "all"),
     MAX: lambda: _over_maps(_filters, "max"),
     MEAN: lambda: _over_maps(_filters, "mean"),
     OWN: lambda: _over_maps(OwnFilters, "max"),
+    JOINED: lambda: _over_maps(_joined_filters, "mean"),
 }
 
 

@@ -7,45 +7,195 @@ from course_lib.lessons.convolution.contents import lesson
 from course_lib.teaching import but, close, edit, inputs, normal
 
 
-def _places(**options):
-    return functional.conv1d(torch.zeros(1, 1, 20), torch.zeros(1, 1, 3), **options).shape[-1]
+def _image(generator):
+    rows, cols, k_rows, k_cols = (int(torch.randint(2, high, (), generator=generator)) for high in (5, 5, 4, 4))
+    draw = inputs(x=normal(f"{rows + k_rows - 1} {cols + k_cols - 1}"), dy=normal(f"{rows} "
+    f"{cols}"), w=normal(f"{k_rows} {k_cols}"))
+    return draw(generator)
+
+
+def _by_autograd(x, dy, *, of):
+    """Gradient of sum(Y dY) with respect to the kernel or the image, by torch."""
+    if of == "kernel":
+        return torch.nn.grad.conv2d_weight(x[None, None], (1, 1, x.shape[0] - dy.shape[0] + 1, x.shape[1] - dy.shape[1] + 1),
+                                           dy[None, None])[0, 0]
+    return torch.nn.grad.conv2d_input((1, 1, dy.shape[0] + x.shape[0] - 1, dy.shape[1] + x.shape[1] - 1), x[None, None],
+                                      dy[None, None])[0, 0]
+
+
+@lesson.exercise(
+    "08.3", "The gradient of the kernel", difficulty=2, minutes=10,
+    prompt="Write `kernel_gradient(x, dy)` for one channel, stride 1 and no padding: `x` is the image, `dy` the "
+    "gradient of "
+    "the loss with respect to the output $y_{ij} = \\sum_{h,l} x_{i+h-1,\\,j+l-1}w_{hl}$. Return the gradient with "
+    "respect to the kernel. "
+    "The shape of the kernel follows from the two shapes; rows and columns may differ.",
+    draw=_image,
+    properties=[
+        ("It should be the gradient of the sum of y · dy with respect to the kernel.",
+         lambda x, dy, answer: close(answer, _by_autograd(x, dy, of="kernel"))),
+    ],
+    hints=(
+        "Which pixel does the weight w_hl meet in the output y_ij? Collect all places i, j.",
+        "For each weight: cut the part of the image that this weight sees, as large as dy.",
+        "The kernel has x.shape[0] - dy.shape[0] + 1 rows. Multiply the part with dy, entry by entry, and add up.",
+    ),
+    mistakes=[
+        ("turned round", edit("return dw", "return dw.flip(0, 1)"),
+         "Your kernel is turned by 180 degrees. The turn belongs to the gradient of the image; for the kernel there "
+         "is none."),
+        ("dy turned round", edit("* dy", "* dy.flip(0, 1)"),
+         "You turned dy by 180 degrees, as a true convolution does. dW is a cross-correlation: the pixel x_(i+h-1, "
+         "j+l-1) meets dy_ij."),
+        ("mean for the sum", edit(".sum()", ".mean()"),
+         "You took the mean over the places. Every place adds its share to the loss: the gradient is the sum."),
+        ("one place only", edit("(x[top : top + rows, left : left + cols] * dy).sum()", "x[top, left] * dy.sum()"),
+         "You took the same pixel for all outputs. The weight w_hl meets another pixel in every output."),
+        ("dy left out", edit(" * dy).sum()", ").sum()"),
+         "You added up the pixels that the weight meets. Each of them counts with the gradient of its output, dy_ij."),
+    ],
+)
+def kernel_gradient(x, dy):
+    """Let dy slide over the image."""
+    rows, cols = dy.shape
+    dw = x.new_zeros(x.shape[0] - rows + 1, x.shape[1] - cols + 1)
+    for top in range(dw.shape[0]):
+        for left in range(dw.shape[1]):
+            dw[top, left] = (x[top : top + rows, left : left + cols] * dy).sum()
+    return dw
+
+
+@lesson.exercise(
+    "08.5", "The gradient of the image", difficulty=2, minutes=12,
+    prompt="Write `image_gradient(dy, w)` for one channel, stride 1 and no padding: the gradient of the loss with "
+    "respect to the "
+    "image, from `dy` and the kernel `w`. Its shape is `(dy.shape[0] + w.shape[0] - 1, dy.shape[1] + w.shape[1] - 1)`.",
+    draw=lambda generator: {name: _image(generator)[name] for name in ("dy", "w")},
+    properties=[
+        ("It should be the gradient of the sum of y · dy with respect to the image.",
+         lambda dy, w, answer: close(answer, _by_autograd(w, dy, of="image"))),
+    ],
+    hints=(
+        "An output gives its gradient to every pixel that it read, each time through another weight.",
+        "Start with zeros of the image's shape. For each weight, add w_hl · dy to the part of the image that this "
+        "weight sees.",
+        "The part for the weight (h, l), counted from 0, begins in row h and column l and is as large as dy.",
+    ),
+    mistakes=[
+        ("kernel turned", edit("w[top, left]", "w[-1 - top, -1 - left]"),
+         "Your kernel is turned by 180 degrees where it should not be, or is not where it should be. Either add w_hl · dy, "
+         "with the kernel as it is, at (h, l), or slide the turned kernel over the padded dy."),
+        ("mirrored rows", edit("w[top, left]", "w[-1 - top, left]"),
+         "The rows of your kernel are in the wrong order, the columns are right."),
+        ("mirrored columns", edit("w[top, left]", "w[top, -1 - left]"),
+         "The columns of your kernel are in the wrong order, the rows are right."),
+        ("assigned, not added", edit("+= w", "= w"),
+         "You overwrote what earlier weights had left. A pixel that several outputs read adds up all their gradients."),
+        ("dy turned round", edit("* dy", "* dy.flip(0, 1)"),
+         "Against the kernel, your dy is turned by 180 degrees. Either add w_hl · dy, with dy as it is, at (h, l), or slide "
+         "the turned kernel over the padded dy. (If dy slides over the padded kernel, it is dy that has to be turned.)"),
+    ],
+)
+def image_gradient(dy, w):
+    """Give each output's gradient back to the pixels that it read."""
+    rows, cols = dy.shape
+    dx = dy.new_zeros(rows + w.shape[0] - 1, cols + w.shape[1] - 1)
+    for top in range(w.shape[0]):
+        for left in range(w.shape[1]):
+            dx[top : top + rows, left : left + cols] += w[top, left] * dy
+    return dx
+
+
+def _evenly_read(kernel, stride):
+    """Whether all pixels away from the ends of a long row are read equally often."""
+    reads = functional.conv_transpose1d(torch.ones(1, 1, 60), torch.ones(1, 1, kernel), stride=stride)[0, 0]
+    inner = reads[5 * stride : -5 * stride - kernel]
+    return bool((inner == inner[0]).all())
 
 
 lesson.value(
-    "08.1", "How many outputs", difficulty=1, minutes=3,
-    prompt="An image has 20 pixels along one axis. A kernel of size $K = 3$ with dilation $D = 5$ slides over it "
-    "with stride $S = 2$, after a padding of $P = 6$ zeros on each side. How many outputs are there along this axis?",
-    answer=11,
+    "08.7", "A kernel for stride 4", difficulty=1, minutes=4,
+    prompt="Kernels slide along a long row of pixels at stride 4. With 4 weights each pixel is read by one "
+    "output. Which is the "
+    "next larger number of weights with which all pixels, away from the ends, are read by equally many outputs?",
+    answer=8,
     properties=[
-        ("PyTorch's own layer with these settings returns another number of outputs.",
-         lambda answer: answer == _places(stride=2, padding=6, dilation=5)),
+        ("It should be larger than 4.", lambda answer: answer > 4),
+        ("Some pixels are read more often than others with this kernel.",
+         lambda answer: float(answer).is_integer() and _evenly_read(int(answer), 4)),
+        ("There is a smaller one above 4.",
+         lambda answer: not any(_evenly_read(kernel, 4) for kernel in range(5, int(answer)))),
     ],
     hints=(
-        "How many pixels are there with the padding, and how many does the kernel reach over?",
-        "With dilation 5 a kernel leaves four pixels out between two neighbouring weights.",
-        "Count the places: the first one, and one more for every two pixels that are left.",
+        "Draw a row of pixels, and below it kernels of 5 weights that begin at pixels 1, 5, 9, ...",
+        "By how many kernels of 5 is pixel 5 read? And pixel 6?",
+        "Each weight reads every fourth pixel. How many weights read the pixels 1, 5, 9, ..., and how many 2, 6, 10, ...?",
     ),
     mistakes=[
-        ("no first place", 10,
-         "You divided what is left by the stride, and forgot the first place: add 1."),
-        ("one place too many", 12,
-         "One place too many. A last place that does not fit completely gives no output: round down. And the kernel reaches "
-         "over D(K - 1) + 1 = 11 pixels: D(K - 1) is the distance from its first weight to its last."),
-        ("no dilation", 15,
-         "That is right for D = 1. With D = 5 the kernel reaches over D(K - 1) + 1 = 11 pixels, not 3."),
-        ("reach of DK", 9,
-         "You let the kernel reach over DK = 15 pixels. K weights have K - 1 distances between them: D(K - 1) + 1 = 11."),
-        ("padding once", 8,
-         "You added the padding once: there are 6 zeros on each side, 12 together."),
-        ("no padding", 5, "You left the padding out: there are 6 zeros on each side, 12 together."),
-        ("no stride", 22, "That is right at stride 1. The stride of 2 takes every second of these places."),
-        ("the size kept", 20,
-         "A padding can keep the size, but only at stride 1. The stride of 2 takes every second place."),
-        ("not rounded", 11.5,
-         "The kernel cannot stop between two places. A last place that does not fit gives no output: round down.",
-         lambda answer: 11 < answer < 12),
+        ("one more", 5, "With 5 weights neighbouring windows overlap in one pixel: it is read twice, the others once."),
+        ("one and a half strides", 6, "With 6 weights half of the pixels are read twice, the others once."),
+        ("a middle", 7, "A middle does not help: with 7 weights three of four pixels are read twice, the fourth once."),
+        ("one too many", 9, "With 9 weights one pixel of four is read three times, the others twice."),
+        ("three strides", 12, "With 12 weights all pixels are read three times. A smaller kernel will do, too."),
+        ("four strides", 16, "With 16 weights all pixels are read four times. A smaller kernel will do, too."),
+        ("the stride", 4, "That is the given one. A larger kernel is asked for."),
     ],
 )
+
+
+def _row(generator):
+    places, size, stride = (int(torch.randint(low, high, (), generator=generator)) for low, high in ((2, 5), (2, 4), (1, 4)))
+    pixels = torch.randperm((places - 1) * stride + size + 1, generator=generator).double()
+    return {"x": pixels, "dy": torch.randint(1, 10, (places,), generator=generator).double(), "size": size, "stride": stride}
+
+
+def _pooled(x, dy, size, stride):
+    leaf = x.clone().requires_grad_()
+    return torch.autograd.grad(leaf.unfold(0, size, stride)[: len(dy)].amax(1), leaf, dy)[0]
+
+
+@lesson.exercise(
+    "08.6", "Max pooling with overlap", difficulty=3, minutes=12,
+    prompt="Write `max_pool_gradient(x, dy, size, stride)` along one axis: the output $i$ (from 0) of max pooling is "
+    "the largest of the "
+    "`size` pixels from `i * stride` on, and `dy` has one entry for each of the `len(dy)` outputs. Return the "
+    "gradient with respect to `x`. No two pixels "
+    "are equal. Windows may overlap, or leave pixels out.",
+    draw=_row,
+    properties=[
+        ("It should be the gradient of the sum of the pooled outputs times dy.",
+         lambda x, dy, size, stride, answer: close(answer, _pooled(x, dy, size, stride))),
+    ],
+    hints=(
+        "In each window, one pixel decides the output. Which derivative do the others have?",
+        "A pixel may be the largest of several windows. What happens to its gradients?",
+        "Loop over the outputs, find the place of the largest pixel with argmax, and count it from the start of x.",
+    ),
+    mistakes=[
+        ("assigned, not added", edit("+= gradient", "= gradient"),
+         "A pixel that wins several windows gets the sum of their gradients; you kept the last one."),
+        ("place within the window", edit("i * stride + int", "int"),
+         "argmax counts from the start of the window. Add where the window starts, i · stride."),
+        ("spread evenly", edit("int(x[i * stride : i * stride + "
+        "size].argmax())", "torch.arange(size)", "+= gradient", "+= gradient / size"),
+         "That is average pooling: it gives every pixel of the window the same share."),
+        ("to every pixel", edit("int(x[i * stride : i * stride + size].argmax())", "torch.arange(size)"),
+         "You gave the whole gradient to every pixel of the window. Only the largest one decides the output."),
+        ("windows side by side", edit("x[i * stride : i * stride + size]", "x[i * size : (i + 1) * size]" , "i * "
+        "stride + int", "i * size + int"),
+         "Your windows stand side by side, i · size apart. They start i · stride apart."),
+        ("smallest pixel", edit("argmax", "argmin"),
+         "You gave the gradient to the smallest pixel of the window. The largest one decides the output."),
+        ("times the pixel", edit("return dx", "return dx * x"),
+         "You multiplied by the pixel. The output is the pixel itself: its derivative with respect to it is 1."),
+    ],
+)
+def max_pool_gradient(x, dy, size, stride):
+    """Give each window's gradient to its largest pixel."""
+    dx = torch.zeros_like(x)
+    for i, gradient in enumerate(dy):
+        dx[i * stride + int(x[i * stride : i * stride + size].argmax())] += gradient
+    return dx
 
 
 def _linear_chain(kernels, strides):
@@ -106,62 +256,45 @@ def receptive_field(kernels, strides):
     return field
 
 
-def _image(generator):
-    rows, cols, k_rows, k_cols = (int(torch.randint(2, high, (), generator=generator)) for high in (5, 5, 4, 4))
-    draw = inputs(x=normal(f"{rows + k_rows - 1} {cols + k_cols - 1}"), dy=normal(f"{rows} "
-    f"{cols}"), w=normal(f"{k_rows} {k_cols}"))
-    return draw(generator)
+def _places(**options):
+    return functional.conv1d(torch.zeros(1, 1, 20), torch.zeros(1, 1, 3), **options).shape[-1]
 
 
-def _by_autograd(x, dy, *, of):
-    """Gradient of sum(Y dY) with respect to the kernel or the image, by torch."""
-    if of == "kernel":
-        return torch.nn.grad.conv2d_weight(x[None, None], (1, 1, x.shape[0] - dy.shape[0] + 1, x.shape[1] - dy.shape[1] + 1),
-                                           dy[None, None])[0, 0]
-    return torch.nn.grad.conv2d_input((1, 1, dy.shape[0] + x.shape[0] - 1, dy.shape[1] + x.shape[1] - 1), x[None, None],
-                                      dy[None, None])[0, 0]
-
-
-@lesson.exercise(
-    "08.3", "The gradient of the kernel", difficulty=2, minutes=10,
-    prompt="Write `kernel_gradient(x, dy)` for one channel, stride 1 and no padding: `x` is the image, `dy` the "
-    "gradient of "
-    "the loss with respect to the output $y_{ij} = \\sum_{h,l} x_{i+h-1,\\,j+l-1}w_{hl}$. Return the gradient with "
-    "respect to the kernel. "
-    "The shape of the kernel follows from the two shapes; rows and columns may differ.",
-    draw=_image,
+lesson.value(
+    "08.1", "How many outputs", difficulty=1, minutes=3,
+    prompt="An image has 20 pixels along one axis. A kernel of size $K = 3$ with dilation $D = 5$ slides over it "
+    "with stride $S = 2$, after a padding of $P = 6$ zeros on each side. How many outputs are there along this axis?",
+    answer=11,
     properties=[
-        ("It should be the gradient of the sum of y · dy with respect to the kernel.",
-         lambda x, dy, answer: close(answer, _by_autograd(x, dy, of="kernel"))),
+        ("PyTorch's own layer with these settings returns another number of outputs.",
+         lambda answer: answer == _places(stride=2, padding=6, dilation=5)),
     ],
     hints=(
-        "Which pixel does the weight w_hl meet in the output y_ij? Collect all places i, j.",
-        "For each weight: cut the part of the image that this weight sees, as large as dy.",
-        "The kernel has x.shape[0] - dy.shape[0] + 1 rows. Multiply the part with dy, entry by entry, and add up.",
+        "How many pixels are there with the padding, and how many does the kernel reach over?",
+        "With dilation 5 a kernel leaves four pixels out between two neighbouring weights.",
+        "Count the places: the first one, and one more for every two pixels that are left.",
     ),
     mistakes=[
-        ("turned round", edit("return dw", "return dw.flip(0, 1)"),
-         "Your kernel is turned by 180 degrees. The turn belongs to the gradient of the image; for the kernel there "
-         "is none."),
-        ("dy turned round", edit("* dy", "* dy.flip(0, 1)"),
-         "You turned dy by 180 degrees, as a true convolution does. dW is a cross-correlation: the pixel x_(i+h-1, "
-         "j+l-1) meets dy_ij."),
-        ("mean for the sum", edit(".sum()", ".mean()"),
-         "You took the mean over the places. Every place adds its share to the loss: the gradient is the sum."),
-        ("one place only", edit("(x[top : top + rows, left : left + cols] * dy).sum()", "x[top, left] * dy.sum()"),
-         "You took the same pixel for all outputs. The weight w_hl meets another pixel in every output."),
-        ("dy left out", edit(" * dy).sum()", ").sum()"),
-         "You added up the pixels that the weight meets. Each of them counts with the gradient of its output, dy_ij."),
+        ("no first place", 10,
+         "You divided what is left by the stride, and forgot the first place: add 1."),
+        ("one place too many", 12,
+         "One place too many. A last place that does not fit completely gives no output: round down. And the kernel reaches "
+         "over D(K - 1) + 1 = 11 pixels: D(K - 1) is the distance from its first weight to its last."),
+        ("no dilation", 15,
+         "That is right for D = 1. With D = 5 the kernel reaches over D(K - 1) + 1 = 11 pixels, not 3."),
+        ("reach of DK", 9,
+         "You let the kernel reach over DK = 15 pixels. K weights have K - 1 distances between them: D(K - 1) + 1 = 11."),
+        ("padding once", 8,
+         "You added the padding once: there are 6 zeros on each side, 12 together."),
+        ("no padding", 5, "You left the padding out: there are 6 zeros on each side, 12 together."),
+        ("no stride", 22, "That is right at stride 1. The stride of 2 takes every second of these places."),
+        ("the size kept", 20,
+         "A padding can keep the size, but only at stride 1. The stride of 2 takes every second place."),
+        ("not rounded", 11.5,
+         "The kernel cannot stop between two places. A last place that does not fit gives no output: round down.",
+         lambda answer: 11 < answer < 12),
     ],
 )
-def kernel_gradient(x, dy):
-    """Let dy slide over the image."""
-    rows, cols = dy.shape
-    dw = x.new_zeros(x.shape[0] - rows + 1, x.shape[1] - cols + 1)
-    for top in range(dw.shape[0]):
-        for left in range(dw.shape[1]):
-            dw[top, left] = (x[top : top + rows, left : left + cols] * dy).sum()
-    return dw
 
 
 lesson.flaw(
@@ -193,139 +326,6 @@ lesson.flaw(
         ("both positive", {"a": 0.5, "b": 0.5},
          "With both correlations above 0 the mixed term 2ab adds to the variance.",
          but(lambda b: b > 0)),
-    ],
-)
-
-
-@lesson.exercise(
-    "08.5", "The gradient of the image", difficulty=2, minutes=12,
-    prompt="Write `image_gradient(dy, w)` for one channel, stride 1 and no padding: the gradient of the loss with "
-    "respect to the "
-    "image, from `dy` and the kernel `w`. Its shape is `(dy.shape[0] + w.shape[0] - 1, dy.shape[1] + w.shape[1] - 1)`.",
-    draw=lambda generator: {name: _image(generator)[name] for name in ("dy", "w")},
-    properties=[
-        ("It should be the gradient of the sum of y · dy with respect to the image.",
-         lambda dy, w, answer: close(answer, _by_autograd(w, dy, of="image"))),
-    ],
-    hints=(
-        "An output gives its gradient to every pixel that it read, each time through another weight.",
-        "Start with zeros of the image's shape. For each weight, add w_hl · dy to the part of the image that this "
-        "weight sees.",
-        "The part for the weight (h, l), counted from 0, begins in row h and column l and is as large as dy.",
-    ),
-    mistakes=[
-        ("kernel turned", edit("w[top, left]", "w[-1 - top, -1 - left]"),
-         "Your kernel is turned by 180 degrees where it should not be, or is not where it should be. Either add w_hl · dy, "
-         "with the kernel as it is, at (h, l), or slide the turned kernel over the padded dy."),
-        ("mirrored rows", edit("w[top, left]", "w[-1 - top, left]"),
-         "The rows of your kernel are in the wrong order, the columns are right."),
-        ("mirrored columns", edit("w[top, left]", "w[top, -1 - left]"),
-         "The columns of your kernel are in the wrong order, the rows are right."),
-        ("assigned, not added", edit("+= w", "= w"),
-         "You overwrote what earlier weights had left. A pixel that several outputs read adds up all their gradients."),
-        ("dy turned round", edit("* dy", "* dy.flip(0, 1)"),
-         "Against the kernel, your dy is turned by 180 degrees. Either add w_hl · dy, with dy as it is, at (h, l), or slide "
-         "the turned kernel over the padded dy. (If dy slides over the padded kernel, it is dy that has to be turned.)"),
-    ],
-)
-def image_gradient(dy, w):
-    """Give each output's gradient back to the pixels that it read."""
-    rows, cols = dy.shape
-    dx = dy.new_zeros(rows + w.shape[0] - 1, cols + w.shape[1] - 1)
-    for top in range(w.shape[0]):
-        for left in range(w.shape[1]):
-            dx[top : top + rows, left : left + cols] += w[top, left] * dy
-    return dx
-
-
-def _row(generator):
-    places, size, stride = (int(torch.randint(low, high, (), generator=generator)) for low, high in ((2, 5), (2, 4), (1, 4)))
-    pixels = torch.randperm((places - 1) * stride + size + 1, generator=generator).double()
-    return {"x": pixels, "dy": torch.randint(1, 10, (places,), generator=generator).double(), "size": size, "stride": stride}
-
-
-def _pooled(x, dy, size, stride):
-    leaf = x.clone().requires_grad_()
-    return torch.autograd.grad(leaf.unfold(0, size, stride)[: len(dy)].amax(1), leaf, dy)[0]
-
-
-@lesson.exercise(
-    "08.6", "Max pooling with overlap", difficulty=3, minutes=12,
-    prompt="Write `max_pool_gradient(x, dy, size, stride)` along one axis: the output $i$ (from 0) of max pooling is "
-    "the largest of the "
-    "`size` pixels from `i * stride` on, and `dy` has one entry for each of the `len(dy)` outputs. Return the "
-    "gradient with respect to `x`. No two pixels "
-    "are equal. Windows may overlap, or leave pixels out.",
-    draw=_row,
-    properties=[
-        ("It should be the gradient of the sum of the pooled outputs times dy.",
-         lambda x, dy, size, stride, answer: close(answer, _pooled(x, dy, size, stride))),
-    ],
-    hints=(
-        "In each window, one pixel decides the output. Which derivative do the others have?",
-        "A pixel may be the largest of several windows. What happens to its gradients?",
-        "Loop over the outputs, find the place of the largest pixel with argmax, and count it from the start of x.",
-    ),
-    mistakes=[
-        ("assigned, not added", edit("+= gradient", "= gradient"),
-         "A pixel that wins several windows gets the sum of their gradients; you kept the last one."),
-        ("place within the window", edit("i * stride + int", "int"),
-         "argmax counts from the start of the window. Add where the window starts, i · stride."),
-        ("spread evenly", edit("int(x[i * stride : i * stride + "
-        "size].argmax())", "torch.arange(size)", "+= gradient", "+= gradient / size"),
-         "That is average pooling: it gives every pixel of the window the same share."),
-        ("to every pixel", edit("int(x[i * stride : i * stride + size].argmax())", "torch.arange(size)"),
-         "You gave the whole gradient to every pixel of the window. Only the largest one decides the output."),
-        ("windows side by side", edit("x[i * stride : i * stride + size]", "x[i * size : (i + 1) * size]" , "i * "
-        "stride + int", "i * size + int"),
-         "Your windows stand side by side, i · size apart. They start i · stride apart."),
-        ("smallest pixel", edit("argmax", "argmin"),
-         "You gave the gradient to the smallest pixel of the window. The largest one decides the output."),
-        ("times the pixel", edit("return dx", "return dx * x"),
-         "You multiplied by the pixel. The output is the pixel itself: its derivative with respect to it is 1."),
-    ],
-)
-def max_pool_gradient(x, dy, size, stride):
-    """Give each window's gradient to its largest pixel."""
-    dx = torch.zeros_like(x)
-    for i, gradient in enumerate(dy):
-        dx[i * stride + int(x[i * stride : i * stride + size].argmax())] += gradient
-    return dx
-
-
-def _evenly_read(kernel, stride):
-    """Whether all pixels away from the ends of a long row are read equally often."""
-    reads = functional.conv_transpose1d(torch.ones(1, 1, 60), torch.ones(1, 1, kernel), stride=stride)[0, 0]
-    inner = reads[5 * stride : -5 * stride - kernel]
-    return bool((inner == inner[0]).all())
-
-
-lesson.value(
-    "08.7", "A kernel for stride 4", difficulty=1, minutes=4,
-    prompt="Kernels slide along a long row of pixels at stride 4. With 4 weights each pixel is read by one "
-    "output. Which is the "
-    "next larger number of weights with which all pixels, away from the ends, are read by equally many outputs?",
-    answer=8,
-    properties=[
-        ("It should be larger than 4.", lambda answer: answer > 4),
-        ("Some pixels are read more often than others with this kernel.",
-         lambda answer: float(answer).is_integer() and _evenly_read(int(answer), 4)),
-        ("There is a smaller one above 4.",
-         lambda answer: not any(_evenly_read(kernel, 4) for kernel in range(5, int(answer)))),
-    ],
-    hints=(
-        "Draw a row of pixels, and below it kernels of 5 weights that begin at pixels 1, 5, 9, ...",
-        "By how many kernels of 5 is pixel 5 read? And pixel 6?",
-        "Each weight reads every fourth pixel. How many weights read the pixels 1, 5, 9, ..., and how many 2, 6, 10, ...?",
-    ),
-    mistakes=[
-        ("one more", 5, "With 5 weights neighbouring windows overlap in one pixel: it is read twice, the others once."),
-        ("one and a half strides", 6, "With 6 weights half of the pixels are read twice, the others once."),
-        ("a middle", 7, "A middle does not help: with 7 weights three of four pixels are read twice, the fourth once."),
-        ("one too many", 9, "With 9 weights one pixel of four is read three times, the others twice."),
-        ("three strides", 12, "With 12 weights all pixels are read three times. A smaller kernel will do, too."),
-        ("four strides", 16, "With 16 weights all pixels are read four times. A smaller kernel will do, too."),
-        ("the stride", 4, "That is the given one. A larger kernel is asked for."),
     ],
 )
 

@@ -16,12 +16,15 @@ from course_lib.lessons.convolution.corners import (
     BOX,
     CONV,
     DENSE,
+    JOINED,
     MAX,
     MEAN,
     OWN,
     PLACES,
     SIZE,
+    accuracy,
     corner,
+    data,
     trained,
 )
 from course_lib.measured import measured, quote
@@ -120,12 +123,12 @@ def plot_halves(axes):
 
 
 ARMS = {
-    DENSE: "dense",
-    CONV: "convolution, dense readout",
-    MEAN: "convolution, mean over places",
-    OWN: "own filters at each place, max",
-    f"{CONV}, shifted images, ten times as long": "convolution, dense readout,\nshifted images, 10 times as long",
     MAX: "convolution, max over places",
+    OWN: "own filters at each place, max",
+    MEAN: "convolution, mean over places",
+    CONV: "convolution, dense readout",
+    DENSE: "dense",
+    f"{CONV}, shifted images, ten times as long": "convolution, dense readout,\nshifted images, 10 times as long",
 }
 
 
@@ -134,7 +137,7 @@ ARMS = {
     "share of held-out images that are right",
     "network",
     size=(7.0, 3.4),
-    legend=_legend("lower right"),
+    legend=_legend("center", bbox_to_anchor=(0.55, 0.5)),  # no accuracy lies there
     xlim=(0.42, 1.02),
     ylim=(-0.6, len(ARMS) - 0.4),
 )
@@ -142,6 +145,21 @@ def plot_closing(axes):
     """Draw the accuracies of six arms in both halves."""
     _dots(axes, ARMS)
     return "Accuracy of five seeds in both halves, one row for each arm."
+
+
+@lru_cache
+def joined_accuracies(seeds: tuple[int, ...] = (0, 1, 2)) -> tuple[np.ndarray, np.ndarray]:
+    """Return the accuracies in both halves, by seed, of the mean's network on images whose edges meet.
+
+    It is trained at the step size that the stored run chose for the mean over places without padding.
+    """
+    rate = measured("corners", MEAN)["step size"]
+    networks = [trained(JOINED, rate, seed) for seed in seeds]
+    left, right = (
+        np.array([accuracy(one, *data(seed)[half]) for one, seed in zip(networks, seeds, strict=True)])
+        for half in ("left", "right")
+    )
+    return left, right
 
 
 def pulled_pixels(name: str, images: Tensor, seed: int = 0) -> Tensor:
@@ -177,7 +195,7 @@ def placed_corners(count: int, *, seed: int = 5) -> tuple[Tensor, Tensor]:
 
 
 @lesson.figure(
-    ["one image", "shared filters, max", "own filters, max", "dense"],
+    ["one image", "shared filters, max", "own filters, max", "shared filters, mean"],
     size=(7.2, 2.1),
     grid=(1, 4),
     legend=None,
@@ -188,7 +206,7 @@ def plot_pulled(first, *others):
     images, boxes = placed_corners(4)
     row, column = boxes[0].tolist()
     first.imshow(images[0, 0].numpy(), cmap="Greys", vmin=-2, vmax=4, interpolation="nearest")
-    for axes, name in zip(others, (MAX, OWN, DENSE), strict=True):
+    for axes, name in zip(others, (MAX, OWN, MEAN), strict=True):
         pulled = pulled_pixels(name, images)[0]
         axes.imshow((pulled / pulled.max()).sqrt().numpy(), cmap="Blues", interpolation="nearest")
     for axes in (first, *others):
@@ -196,14 +214,32 @@ def plot_pulled(first, *others):
     _compact(first, *others)
     return (
         "An image with a corner, framed, in the right half, and the size of the gradient of three networks' answers at each "
-        "of its pixels, each over its largest."
+        "of its pixels, each over its largest. In the second picture a filter of the other class won on noise, upper left."
     )
 
 
 @lru_cache
-def _still(seed: int = 3) -> Tensor:
+def _still(seed: int = 5) -> Tensor:
     """The noise of the explorer, which stays where it is when the corner moves."""
     return torch.randn(1, 1, SIZE, SIZE, generator=torch.Generator().manual_seed(seed), dtype=torch.float32)
+
+
+@lru_cache
+@torch.no_grad()
+def named_in(half: str, *, noise: bool) -> dict[str, int]:
+    """Return how many of the 96 corners of a half, two shapes at 48 places each, three networks name rightly."""
+    columns = range(SIZE // 2 - BOX + 1) if half == "left" else range(SIZE // 2, PLACES)
+    found = dict.fromkeys((DENSE, CONV, MAX), 0)
+    for label in (0, 1):
+        images = []
+        for row in range(PLACES):
+            for column in columns:
+                image = _still().clone() if noise else torch.zeros(1, 1, SIZE, SIZE, dtype=torch.float32)
+                image[0, 0, row : row + BOX, column : column + BOX] += corner(label)
+                images.append(image)
+        for name in found:
+            found[name] += int((network(name)(torch.cat(images)).argmax(1) == label).sum())
+    return found
 
 
 def _sure(scores: Tensor) -> str:
@@ -217,16 +253,21 @@ class CornerExplorer(Explorer):
 
     title = "A corner that moves"
     summary = (
-        "Left the image. Middle one of the eight maps of the trained convolution with a dense readout, after "
-        "ReLU. Right the "
-        "64 hidden units of the trained dense network, drawn as a square in no particular order. Dark is large."
+        "Left the image. Middle one of the eight maps of the trained convolution with a dense readout, after ReLU: that "
+        "of the filter which answers most to the shape. Right the 64 hidden units of the trained dense network, drawn as "
+        "a square in no particular order. Dark is large."
     )
     column = Slider(
         "column", "j", "First column of the corner's box; from 9 on it lies in the right half", 3, 1, PLACES, 1
     )
-    shape = Choice("corner", "Which of the two shapes is drawn", OPENS[0], OPENS)
-    row = Slider("row", "i", "First row of the corner's box", 4, 1, PLACES, 1)
-    stride = Slider("stride", "S", "Pixels from one place of the filter to the next", 1, 1, 2, 1, "pixels")
+    shape = Choice("corner", "Which of the two shapes is drawn", OPENS[1], OPENS)
+    row = Slider("row", "i", "First row of the corner's box", 2, 1, PLACES, 1)
+    stride = Slider(
+        "stride",
+        "S",
+        "Pixels from one place of the filter to the next in the map; the networks answer at stride 1",
+        1, 1, 2, 1, "pixels",
+    )  # fmt: skip
     noise = Switch("noise", "Adds the noise that the networks were trained with", default=False)
     largest = Switch("largest value", "Asks a third network, which sees the largest value of each map", default=False)
     together = ("row", "column")
@@ -256,10 +297,12 @@ class CornerExplorer(Explorer):
     @torch.no_grad()
     def compute(self, *, shape, row, column, stride, noise, largest):
         """Return image, map and units as pictures, and what the networks answer."""
+        drawn = corner(OPENS.index(shape))
         image = _still().clone() if noise else torch.zeros(1, 1, SIZE, SIZE, dtype=torch.float32)
-        image[0, 0, row - 1 : row - 1 + BOX, column - 1 : column - 1 + BOX] += corner(OPENS.index(shape))
-        shown = int(network(CONV)[0].weight.mul(corner(0)).sum((1, 2, 3)).argmax())  # answers most to class 0
+        image[0, 0, row - 1 : row - 1 + BOX, column - 1 : column - 1 + BOX] += drawn
+        shown = int(network(CONV)[0].weight.mul(drawn).sum((1, 2, 3)).argmax())  # answers most to the shape
         found = self.maps(image, stride)[shown]
+        half = "right" if column > SIZE // 2 else "left" if column <= SIZE // 2 - BOX + 1 else ""
         units = network(DENSE)[:3](image)[0]
         place = divmod(int(found.argmax()), found.shape[1])
         return {
@@ -270,6 +313,8 @@ class CornerExplorer(Explorer):
             "answers": [_sure(network(name)(image)) for name in (DENSE, CONV)],
             "largest": _sure(network(MAX)(image)) if largest else "",
             "setting": (row, column, stride),
+            "half": half,
+            "named": named_in(half, noise=noise) if half else {},
         }
 
     def draw(self, left, middle, right_):
@@ -290,10 +335,15 @@ class CornerExplorer(Explorer):
         value, i, j = state["peak"]
         dense, convolution = state["answers"]
         third = f" With the largest value of each map: {state['largest']}." if state["largest"] else ""
+        answers = "Networks at stride 1: dense" if stride > 1 else "Dense network"
+        named = state["named"]
+        if named:
+            count = f"{named[DENSE]} and {named[CONV]}" + (f", and the third {named[MAX]}" if state["largest"] else "")
+            third += f" Of the 96 corners of the {state['half']} half the two name {count} rightly."
         return (
             f"Corner at row {row}, column {column}, stride {stride}: the map is largest, {value:.1f}, at its "
             f"row {i}, column "
-            f"{j}. Dense network: {dense}. Convolution, dense readout: {convolution}.{third}"
+            f"{j}. {answers}: {dense}. Convolution, dense readout: {convolution}.{third}"
         )
 
 
@@ -336,8 +386,8 @@ def plot_question(left, middle, right):
     return (
         "Left, an image of a ring. Middle, nine copies of it in a square of three by three, each shifted by "
         "0, 1 or 2 rows and columns and multiplied by its weight: -1 in the first row, 0 in the second, 1 "
-        "in the third. Right, their sum: positive where the image gets brighter from top to bottom, "
-        "negative where it gets darker, 0 along upright edges."
+        "in the third. Right, their sum: positive where the value rises from top to bottom, "
+        "negative where it falls, 0 along upright edges."
     )
 
 
@@ -350,7 +400,7 @@ def _banded(axes, *, turned: bool) -> None:
     for i in range(outputs):
         for h in range(taps):
             place = (i + h, i) if turned else (i, i + h)
-            picture[place] = COLORS[3 * h]
+            picture[place] = COLORS[h]
             axes.text(place[1] + 1, place[0] + 1, LETTERS[h], ha="center", va="center", fontsize=9)
     axes.imshow(picture, extent=(0.5, columns + 0.5, rows + 0.5, 0.5), interpolation="nearest", aspect="equal")
     axes.set_xticks(range(1, columns + 1))
@@ -358,14 +408,34 @@ def _banded(axes, *, turned: bool) -> None:
     _compact(axes)
 
 
-@lesson.figure("the matrix M", "pixel that is read", "output", size=(3.4, 2.5), legend=None)
-def plot_matrix(axes):
-    """Draw the matrix of a layer of three weights along one axis."""
-    _banded(axes, turned=False)
+@lesson.figure(
+    ["three weights along one axis", "3 × 3 weights, 6 × 6 pixels"],
+    "pixel that is read",
+    "output",
+    size=(9.0, 2.9),
+    grid=(1, 2),
+    legend=None,
+    subplots={"width_ratios": [9, 26]},
+)
+def plot_matrix(left, right_):
+    """Draw the matrix of a layer of three weights along one axis, and of one of nine weights over two axes."""
+    _banded(left, turned=False)
+    side, taps = 6, 3
+    m = side - taps + 1
+    picture = np.ones((m * m, side * side, 3))
+    for output in range(m * m):
+        for n, letter in enumerate(LETTERS):
+            pixel = (output // m + n // taps) * side + output % m + n % taps
+            picture[output, pixel] = COLORS[n]
+            right_.text(pixel + 1, output + 1, letter, ha="center", va="center", fontsize=6.5)
+    right_.imshow(picture, extent=(0.5, side**2 + 0.5, m * m + 0.5, 0.5), interpolation="nearest", aspect="equal")
+    right_.set_xticks([1, *range(6, 37, 6)])
+    right_.set_yticks([1, *range(4, 17, 4)])
+    _compact(right_)
     return (
-        "The matrix of a layer with the weights a, b, c along one axis of nine pixels: each row holds the same "
-        "three letters, "
-        "one place further to the right."
+        "Matrices of two layers. Left, weights a, b, c along one axis of nine pixels: each row holds the same letters, one "
+        "place further to the right. Right, a kernel with the rows a b c, d e f, g h i on an image of 6 by 6 pixels, "
+        "counted row by row, as the 16 outputs are: each row holds the same nine letters."
     )
 
 
@@ -455,13 +525,13 @@ def squared_gradients(depth: int, *, kernel: int = 3, nets: int = 40, relu: bool
 
 
 @lesson.figure(
-    ["K = 3, S = 2: who reads whom", "ways to each pixel, three layers", "squared gradient, 8 × 8 pixels"],
+    ["K = 3, S = 2: who reads whom", "ways to each pixel, three layers", "root of the mean\nsquared gradient"],
     ["pixel", "pixel of one period", "column"],
     ["input and output", "ways", "row"],
-    size=(8.0, 2.7),
+    size=(8.4, 2.8),
     grid=(1, 3),
     legend=None,
-    subplots={"width_ratios": [1.3, 1.1, 1]},
+    subplots={"width_ratios": [1.3, 1.1, 1.1]},
 )
 def plot_favourites(left, middle, right_):
     """Draw windows of three at stride 2, the number of ways through three layers, and measured squared gradients."""
@@ -481,7 +551,8 @@ def plot_favourites(left, middle, right_):
     counts = one_period(3)
     middle.bar(range(1, 9), counts.numpy(), color=[RED if v == counts.max() else BLUE for v in counts], width=0.7)
     middle.set_xticks(range(1, 9))
-    right_.imshow(squared_gradients(3).sqrt().numpy(), cmap="Blues", extent=(0.5, 8.5, 8.5, 0.5), vmin=0)
+    roots = right_.imshow(squared_gradients(3).sqrt().numpy(), cmap="Blues", extent=(0.5, 8.5, 8.5, 0.5), vmin=0)
+    right_.figure.colorbar(roots, ax=right_, shrink=0.8, ticks=range(6)).ax.tick_params(labelsize=8)
     right_.set_xticks([1, 8])
     right_.set_yticks([1, 8])
     _compact(left, middle, right_)
@@ -489,8 +560,8 @@ def plot_favourites(left, middle, right_):
     return (
         "Left, windows of three pixels at stride 2: away from the ends, pixels are read once and twice in turn. Middle, "
         f"ways from the outputs to each of the eight pixels of a period through three such layers: {said}. Right, the "
-        "root of the mean squared gradient that random ReLU networks of three layers send back to such a period: the "
-        "products of these counts."
+        "root of the mean squared gradient that random ReLU networks of three layers send back to the 8 by 8 pixels of "
+        "such a period, over its smallest: about the roots of the products of these counts."
     )
 
 
@@ -752,7 +823,7 @@ stride_prediction = lesson.prediction(
     "08.P3",
     "Three layers with kernels of $3 \\times 3$ at stride 2, with random weights, and a random gradient for "
     "each output. Take the "
-    "mean squared gradient of each pixel, far from the border. How many times the smallest is the largest?",
+    "mean squared gradient of each pixel, far from the border. What is the ratio of the largest to the smallest?",
     {
         "About 4": "That is one layer: some pixels are read by four outputs, some by one. The next layers "
         "favour pixels, too.",
@@ -770,21 +841,18 @@ stride_prediction = lesson.prediction(
 
 both_prediction = lesson.prediction(
     "08.P4",
-    "One network is right in the right half, too: a convolution of which only the largest value of each map "
-    "over all places is "
-    "read. Take one thing from it. Either each place gets filters of its own, and the largest value stays; or "
-    "the filters stay "
-    "shared, and the mean takes the place of the largest value. Which is still right on more than 70% of the right half?",
+    "One network is right in the right half, too: a convolution without padding, of which only the largest value of "
+    "each map over all places is read. Take one thing from it. Either each place gets filters of its own, and the "
+    "largest value stays; or the filters stay shared, and the mean takes the place of the largest value. Which is still "
+    "right on more than 70% of the right half?",
     {
         "Both": "Each of the two alone fails.",
         "Own filters, largest value": "Filters on the right side never met a corner, so the largest value finds "
         "only noise there.",
-        "Shared filters, mean value": "The filters answer to the corner on the right as well, but the mean "
-        "spreads this one answer "
-        "over 144 places of noise.",
-        "Neither": "Filters of the right half that never met a corner find none; and a mean over 144 places "
-        "hides the one that "
-        "does.",
+        "Shared filters, mean value": "Its filters answer to a corner on the right as well. But the left border "
+        "cuts a corner in another way than the right one, and that is part of what the mean has learned.",
+        "Neither": "Filters of the right half that never met a corner find none; and the mean has learned, "
+        "too, how the left border cuts a corner.",
     },
     answer="Neither",
     reveal=plot_closing,

@@ -13,7 +13,7 @@ from course_lib.teaching import fact
     "08.Q1", "A trained convolutional layer does not care where in the image a shape stands.", answer=False
 )
 def it_moves_along():
-    """Its maps move along with the shape, away from the border. The largest value of a map is what does not care."""
+    """Its maps move along with the shape (08.1), away from the border. The largest value of a map is what does not care."""
     images = torch.zeros(2, 1, 16, 16, dtype=torch.float32)
     images[0, 0, 4:9, 4:9] = corner(0)
     images[1, 0, 4:9, 7:12] = corner(0)
@@ -56,12 +56,12 @@ def a_symmetric_layer():
 
 @lesson.sentence(
     "08.Q3",
-    "Behind a max pooling, each output has the gradient 1. Then no pixel gets more than 1.",
+    "Behind a max pooling, each output has the gradient 1. Then surely no pixel gets more than 1.",
     answer="only if the windows do not overlap",
     conditions=("only if the windows do not overlap", "only if all pixels differ"),
 )
 def a_pixel_that_wins_twice():
-    """A pixel collects from each window in which it is the largest."""
+    """A pixel collects from each window in which it is the largest (08.7)."""
     found = []
     for stride in (1, 2):
         row = torch.tensor([1.0, 5.0, 2.0, 0.0], dtype=torch.float64, requires_grad=True)
@@ -99,9 +99,9 @@ def rounded_down():
     "X and the m x m gradients dY are random and independent of each other, with means 0 and variances s and t "
     "in each entry. "
     "Then each entry of dW has the variance m² s t.",
-    answer="only if products x dy at different places are uncorrelated",
+    answer="only if the correlations of products x dy at different places add up to 0",
     conditions=(
-        "only if products x dy at different places are uncorrelated",
+        "only if the correlations of products x dy at different places add up to 0",
         "only if X and dY are normally distributed",
     ),
 )

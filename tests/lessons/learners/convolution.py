@@ -6,21 +6,21 @@ from torch.nn import functional
 from course_lib.teaching import edit
 
 GIVES_AWAY = {
-    "08.P1": [r"in the right half both networks guess", r"weight of its own for each place"],
+    "08.P1": [r"In the right half both networks guess", r"still the network guesses"],
     "08.P2": [
-        r"180 degrees",
+        r"half a turn",
         r"(?i)\bturned?\b",
         r"flip\(",
         r"(?i)backwards",
         r"c, b, a",
         r"(?i)kernel of one pixel",
     ],
-    "08.P3": [r"(?i)checkerboard", r"5 times 5", r"2, 3, 5", r"\b25\b"],
+    "08.P3": [r"(?i)checkerboard", r"2, 3, 5", r"\b25\b"],
     "08.P4": [
-        r"(?i)dilut",
         r"(?i)never met a corner on the right",
-        r"only the last row",
         r"(?i)both together",
+        r"(?i)joined edges",
+        r"(?i)border cuts",
     ],
 }
 
@@ -35,6 +35,7 @@ NEIGHBOURS = {
     "08.e4": ("kernel=4, nets=100)", "kernel=5, nets=100)"),
     "08.6": ("lesson.share_within(energy, 7)", "lesson.share_within(energy, 5)"),
     "08.e5": ("worst[lesson.MAX] - value for value", "worst[lesson.MEAN] - value for value"),
+    "08.e7": ("right.mean() - left.mean()", "right.mean() - lesson.stored(lesson.MEAN, 'left').mean()"),
     "08.e6": ("shares[lesson.MAX] / shares[lesson.OWN]", "shares[lesson.OWN] / shares[lesson.MAX]"),
 }  # fmt: skip
 
