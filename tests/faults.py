@@ -17,14 +17,18 @@ import hashlib
 import pickle
 import random
 import re
+import sqlite3
 import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import datasets
 import torch
+from safetensors.torch import load_file, save_file
 
 from course_lib import files, sae
 from course_lib.commands import sae as commands
@@ -44,6 +48,7 @@ from tests.tiny_mbart import SENTENCES, write_tiny_mbart
 PRINTED = (ValueError, OSError, RuntimeError)
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "pipeline.md"
 BEGIN, END = "<!-- faults: written by make faults -->", "<!-- end of faults -->"
+BEGIN_PEERS, END_PEERS = "<!-- peers: written by make faults -->", "<!-- end of peers -->"
 KINDS = ("flip", "cut", "zero", "replace", "empty", "remove")
 
 
@@ -177,6 +182,39 @@ def made(root: Path) -> Iterator[Place]:
     yield Place("model and tokenizer", _files(model), of_model)
 
 
+def peers(root: Path) -> Iterator[Place]:
+    """The same numbers in files of others, read as their own pages say, with the checks that they offer."""
+    values = torch.randn(64, 24, generator=torch.Generator().manual_seed(0))
+    database = root / "numbers.sqlite"
+    with closing(sqlite3.connect(database)) as made:
+        made.execute("create table numbers (row integer primary key, data blob)")
+        made.executemany(
+            "insert into numbers values (?, ?)", [(i, v.numpy().tobytes()) for i, v in enumerate(values)]
+        )
+        made.commit()
+
+    def of_database() -> Any:
+        with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as opened:
+            if (found := opened.execute("pragma integrity_check").fetchall()) != [("ok",)]:
+                raise ValueError(str(found))
+            return opened.execute("select row, data from numbers order by row").fetchall()
+
+    yield Place("SQLite, `integrity_check` first", (database,), of_database)
+    save_file({"numbers": values}, root / "numbers.safetensors")
+    yield Place(
+        "safetensors", (root / "numbers.safetensors",), lambda: load_file(root / "numbers.safetensors")
+    )
+    table = root / "table"
+    datasets.disable_progress_bars()
+    datasets.Dataset.from_dict({"numbers": values.tolist()}).save_to_disk(table)
+    yield Place(
+        "`datasets`, `load_from_disk`", _files(table), lambda: datasets.load_from_disk(table)[:]["numbers"]
+    )
+    ours = root / "ours"
+    sae.save(sae.TopKSparseAutoencoder(8, 24, k=4, generator=torch.Generator().manual_seed(0)), ours)
+    yield Place("`course_lib.sae`", _files(ours), lambda: dict(sae.load(ours).state_dict()))
+
+
 def _files(directory: Path) -> tuple[Path, ...]:
     return tuple(
         sorted(p for p in directory.rglob("*") if p.is_file() and not p.name.endswith((".lock", ".md")))
@@ -221,11 +259,13 @@ def inject(place: Place, path: Path, kind: str, rng: random.Random, truth: str) 
     return ("same" if found == truth else "wrong"), ""
 
 
-def measure(n: int, *, seed: int = 0) -> tuple[dict[str, Counter], list[str]]:
+def measure(
+    n: int, *, seed: int = 0, make: Callable[[Path], Iterator[Place]] = made
+) -> tuple[dict[str, Counter], list[str]]:
     """`n` faults, as many in each place; counts by place, and what is neither refused nor the same."""
     rng, ends, bad = random.Random(seed), defaultdict(Counter), []
     with tempfile.TemporaryDirectory(prefix="faults-") as folder:
-        places = list(made(Path(folder)))
+        places = list(make(Path(folder)))
         for place in places:
             truth = digest(place.read())
             if digest(place.read()) != truth:
@@ -258,6 +298,15 @@ def put_into_page(begin: str, end: str, rows: list[str]) -> None:
     PAGE.write_text(re.sub(f"{begin}.*{end}", lambda _: inside, words, flags=re.DOTALL), encoding="utf-8")
 
 
+def peer_table(ends: dict[str, Counter]) -> list[str]:
+    """The rows of the table of others: an error of any kind is one that notices."""
+    rows = ["| read by | error | same | wrong |", "|---|---|---|---|"]
+    for name, found in ends.items():
+        error = found["refused"] + found["traceback"]
+        rows.append(f"| {name} | {error:,} | {found['same']:,} | {found['wrong']:,} |")
+    return rows
+
+
 def main() -> None:
     """Run the faults, print the table, and end with an error where one went unnoticed or gave a traceback."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -270,8 +319,11 @@ def main() -> None:
     if bad:
         print("\n".join(bad))
         raise SystemExit(1)
+    others, _ = measure(given.n // 2, seed=given.seed, make=peers)
+    print("\n".join(peer_table(others)))
     if given.page:
         put_into_page(BEGIN, END, table(ends))
+        put_into_page(BEGIN_PEERS, END_PEERS, peer_table(others))
 
 
 if __name__ == "__main__":
