@@ -44,6 +44,7 @@ USED_WITHOUT_IMPORT = {
     "sphinx-mathjax-offline": "MathJax and its fonts, which `make site` copies",
     "ruff": "the program behind `make lint`",
     "setuptools": "builds the wheel that tests/test_package.py looks into",
+    "torch-geometric": "what tests/architectures/test_graphs.py compares with, where it is installed",
 }
 
 # What the ranges have to let in.

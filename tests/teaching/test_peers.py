@@ -11,7 +11,7 @@ from course_lib.teaching import has_peer
 
 NOTEBOOKS = Path(__file__).resolve().parents[2] / "notebooks"
 # The import names of the extra `peers`.
-PEERS = {"concept_erasure", "cvxpy", "peft", "torch_geometric", "transformer_lens"}
+PEERS = {"concept_erasure", "cvxpy", "peft", "transformer_lens"}
 
 
 def test_a_library_that_is_there(capsys):

@@ -269,15 +269,17 @@ class CornerExplorer(Explorer):
         1, 1, 2, 1, "pixels",
     )  # fmt: skip
     noise = Switch("noise", "Adds the noise that the networks were trained with", default=False)
-    largest = Switch("largest value", "Asks a third network, which sees the largest value of each map", default=False)
+    largest = Switch(
+        "largest value", "Rings it, and asks a third network, which sees the largest value of each map", default=False
+    )
     together = ("row", "column")
     size = (8.0, 3.0)
     strip_scale = 0.6
     dpi = 100
     layout = panels(
         ["image", "one map", "64 dense units"],
-        ["column j", "column", "place in the square"],
-        ["row i", "row", "place in the square"],
+        ["column j", "column", "unit"],
+        ["row i", "row", "unit"],
         grid=(1, 3),
         legend=None,
         aspect="equal",
@@ -312,6 +314,7 @@ class CornerExplorer(Explorer):
             "peak": (float(found.max()), place[0] + 1, place[1] + 1),
             "answers": [_sure(network(name)(image)) for name in (DENSE, CONV)],
             "largest": _sure(network(MAX)(image)) if largest else "",
+            "ring": tuple([stride * (at + 0.5) + 0.5] for at in place[::-1]) if largest else ([], []),
             "setting": (row, column, stride),
             "half": half,
             "named": named_in(half, noise=noise) if half else {},
@@ -327,6 +330,7 @@ class CornerExplorer(Explorer):
             "image": left.imshow(np.zeros((16, 16)), extent=start(16), vmin=-2, vmax=4, **look),
             "map": middle.imshow(np.zeros((12, 12)), extent=start(12), vmin=0, vmax=1, **look),
             "units": right_.imshow(np.zeros((8, 8)), extent=start(8), vmin=0, vmax=1, **look),
+            "ring": middle.plot([], [], "o", markersize=9, markerfacecolor="none", markeredgecolor=RED)[0],
         }
 
     def words(self, state):
@@ -552,7 +556,9 @@ def plot_favourites(left, middle, right_):
     middle.bar(range(1, 9), counts.numpy(), color=[RED if v == counts.max() else BLUE for v in counts], width=0.7)
     middle.set_xticks(range(1, 9))
     roots = right_.imshow(squared_gradients(3).sqrt().numpy(), cmap="Blues", extent=(0.5, 8.5, 8.5, 0.5), vmin=0)
-    right_.figure.colorbar(roots, ax=right_, shrink=0.8, ticks=range(6)).ax.tick_params(labelsize=8)
+    bar = right_.figure.colorbar(roots, ax=right_, shrink=0.8, ticks=range(6)).ax
+    bar.tick_params(labelsize=8)
+    bar.set(xlabel="root", ylabel="of the mean squared gradient")
     right_.set_xticks([1, 8])
     right_.set_yticks([1, 8])
     _compact(left, middle, right_)

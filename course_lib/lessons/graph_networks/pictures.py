@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from IPython.display import Markdown
 from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection
 from torch import Tensor
 
 from course_lib.architectures.graphs import batch_graphs, refine_colours
@@ -71,12 +72,11 @@ def _discs() -> np.ndarray:
 DISCS = _discs()
 
 
-def _edges(axes: Axes, graph: Communities, *, smooth: bool = True) -> None:
-    """Draw all edges of a graph as one thin grey line with gaps."""
+def _edges(axes: Axes, graph: Communities) -> None:
+    """Draw all edges of a graph as thin grey lines."""
     pairs = graph.adjacency.triu(1).nonzero().numpy()
-    ends = np.full((len(pairs), 3, 2), np.nan)
-    ends[:, :2] = DISCS[pairs]
-    axes.plot(*ends.reshape(-1, 2).T, "-", color="0.87", linewidth=0.3, antialiased=smooth, zorder=1, label="_edges")
+    edges = LineCollection(DISCS[pairs], colors="0.87", linewidths=0.3, antialiaseds=False, zorder=1)
+    axes.add_collection(edges)
     axes.set(xlim=(-2.3, 2.3), ylim=(-1.12, 1.12), aspect="equal")
 
 
@@ -242,8 +242,8 @@ class GraphExplorer(Explorer):
     dpi = 100
     layout = panels(
         ["what the nodes hold", "the same, node by node"],
-        ["", "neighbours, with the node itself"],
-        ["", "share of the largest entry"],
+        ["place of a node, across", "neighbours, with the node itself"],
+        ["place of a node, upwards", "share of the largest entry"],
         grid=(1, 2),
         legend=[None, _legend("lower right")],
         subplots={"width_ratios": [1.45, 1]},
@@ -275,7 +275,7 @@ class GraphExplorer(Explorer):
     def draw(self, left, right_):
         """Draw the edges, and points that move."""
         _compact(left, right_)
-        _edges(left, draw(0), smooth=False)
+        _edges(left, draw(0))
         left.set_axis_off()
         look = {"linestyle": "none", "markeredgecolor": "0.3", "markeredgewidth": 0.3, "zorder": 2}
         bins = [left.plot([], [], "o", color=shade, markersize=4.4, **look)[0] for shade in SHADES]
