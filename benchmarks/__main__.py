@@ -41,6 +41,7 @@ PARTS = {
     "walks": ("walks",),
     "rank_price": ("rank_price",),
     "convolution": ("convolution",),
+    "graphs": ("graphs",),
     "deep_graphs": ("deep_graphs",),
     "corners": ("corners",),
     "recurrent": ("recurrent",),

@@ -1,10 +1,9 @@
 """Lesson 08's long run: two corner shapes, trained in the left half of an image and asked about in both halves.
 
 Nine arms, five seeds (images, start and batches), 1,000 images, 15 epochs, six step sizes for Adam, and larger ones as
-long as the largest is the best. Four arms see each image shifted by a random number of columns;
-one of these is trained ten times as long. The step size with the largest mean accuracy on 1,000 further images of the
-left half is kept; what is stored is the
-accuracy on 2,000 held-out images of each half.
+long as the largest is the best. Four arms see each image shifted by a random number of columns; one of these is trained
+ten times as long. The step size with the largest mean accuracy on 1,000 further images of the left half is kept; what is
+stored is the accuracy on 2,000 held-out images of each half.
 """
 
 import torch

@@ -39,7 +39,7 @@ def it_moves_along():
     answer=True,
 )
 def a_symmetric_layer():
-    """The way back is the same layer then. A blur is such a kernel; one that looks for edges is not."""
+    """The way back is the same layer then. A blur is such a kernel; that of the ring is not."""
     size, gaps = 5, []
     for kernel in ([[1, 2, 1], [2, 4, 2], [1, 2, 1]], [[-1, -1, -1], [0, 0, 0], [1, 1, 1]]):
         w = torch.tensor(kernel, dtype=torch.float64)[None, None]

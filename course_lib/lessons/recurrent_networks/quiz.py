@@ -40,8 +40,8 @@ def immediate_derivatives():
 @lesson.sentence(
     "11.Q2",
     "A linear network whose recurrent matrix has an eigenvalue larger than 1 makes gradients explode.",
-    answer="only if the gradient has a part in that direction",
-    conditions=("only if the gradient has a part in that direction", "only if the matrix is symmetric"),
+    answer="only if the gradient, in eigenvectors of Wᵀ, contains that one",
+    conditions=("only if the gradient, in eigenvectors of Wᵀ, contains that one", "only if the matrix is symmetric"),
 )
 def a_part_in_that_direction():
     """Each eigenvector goes its own way. A gradient along another one has no part that the large eigenvalue could
