@@ -491,8 +491,8 @@ MUTANTS = [
     Mutant(
         "strip-shows-the-current-setting",
         "teaching/explorer.py",
-        "{**self._defaults(), name: value}",
-        "{**self.settings, name: value}",
+        "{**self._defaults(), **given}",
+        "{**self.settings, **given}",
         ("tests/teaching/test_explorer.py",),
     ),
     Mutant(
