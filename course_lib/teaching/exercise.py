@@ -55,6 +55,8 @@ __all__ = [
 N_CASES = 40
 ROUNDS_TO_TELL_APART = 25
 LINES_SHOWN = 10  # of what an answer prints
+EXTREME = 1e6  # size of a number, or number of entries, from which a value is judged under limits
+TOO_LARGE = "{} was given, and the tests cannot compute with a value of this size. Try a smaller one."
 KINDS = {"value": "compute a value", "function": "write a function", "flaw": "find the flaw"}
 FORBIDDEN = {
     "autograd": "The numbers are right, but the prompt asks for a derivative written by you, without autograd.",
@@ -249,7 +251,10 @@ class Exercise:
             if any(outcome.value is ... for outcome in outcomes):
                 return Verdict("not attempted", "not attempted yet.")
             with original_libraries() as replaced:
-                verdict = self._judged(answer, cases, outcomes, generator)
+                if self.kind != "function" and _extreme(outcomes[0].value):
+                    verdict = self._judged_apart(answer, cases, outcomes, generator)
+                else:
+                    verdict = self._judged(answer, cases, outcomes, generator)
         except TimeLimitError as stopped:
             return Verdict("malformed", _timeout_message(stopped))
         except EndedError as ended:
@@ -287,6 +292,21 @@ class Exercise:
             called = f" It was called with {typed_inputs(case)}." if self.kind == "function" else ""
             return Verdict("malformed", complaint + called)
         return Verdict("wrong", self._counterexample(failing))
+
+    def _judged_apart(self, answer, cases, outcomes, generator) -> Verdict:
+        """Judge a value where it can be stopped: a test may compute as many steps, or entries, as the value says."""
+
+        def judge() -> tuple:
+            verdict = self._judged(answer, cases, outcomes, generator)
+            return verdict.status, verdict.message, verdict.mistake
+
+        try:
+            (judged,) = call_each(judge, [{}], seconds=self.time_limit)
+        except (TimeLimitError, EndedError):
+            return Verdict("malformed", TOO_LARGE.format(shown(answer)))
+        if judged.raised:
+            return Verdict("malformed", TOO_LARGE.format(shown(answer)))
+        return Verdict(*judged.value)
 
     def _forbidden(self, outcomes: Sequence[Outcome]) -> Verdict | None:
         """Return the refusal of right outputs that came about in a way that the prompt forbids."""
@@ -419,6 +439,18 @@ def _printed(outcomes: Sequence[Outcome]) -> str:
         start = f"these are the first {len(lines)}"
         lines.append(f"(Your function printed {total:,} lines in {len(outcomes)} calls: {start}.)")
     return "\n".join(lines)
+
+
+def _extreme(value: Any) -> bool:
+    """Whether a value holds a number, or a count of entries, so large that tests may take for ever on it."""
+    if isinstance(value, dict | list | tuple):
+        entries = value.values() if isinstance(value, dict) else value
+        return len(value) >= EXTREME or any(_extreme(entry) for entry in entries)
+    if isinstance(value, torch.Tensor) and value.ndim > 0:
+        return value.numel() >= EXTREME or (
+            value.dtype != torch.bool and bool((value.abs() >= EXTREME).any())
+        )
+    return is_number(value) and abs(as_float(value)) >= EXTREME
 
 
 def _signature_complaint(function: Callable, case: Mapping[str, Any]) -> str | None:

@@ -16,6 +16,7 @@ from course_lib.teaching.exercise import (
     Mistake,
     Progress,
     Property,
+    _extreme,
     close,
     edit,
     edited,
@@ -292,6 +293,37 @@ def test_a_number_that_no_check_can_compute_with_is_wrong_and_breaks_nothing(n):
 
 
 # Errors of the learner
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [lambda n: sum(1 for _ in range(int(n))), lambda n: len(bytearray(int(n)))],
+    ids=["time", "memory"],
+)
+def test_a_test_that_computes_as_far_as_the_value_says_is_stopped(steps):
+    counted = Property("It takes seven steps.", lambda n: steps(n) == 7)
+    exercise = replace(FLAW, reference={"n": 7}, properties=(counted,), time_limit=0.3)
+    start = time.process_time()
+    verdict = grade(exercise, {"n": 10**13})
+    assert verdict.status == "malformed"
+    assert "{'n': 10000000000000} was given" in verdict.message
+    assert time.process_time() - start < 1
+    assert grade(exercise, {"n": 7}).status == "solved"
+    assert "It takes seven steps." in grade(exercise, {"n": 2}).message
+
+
+@pytest.mark.parametrize(
+    "value", [1e7, {"n": -(10**9)}, [1, [2e6]], torch.tensor([1.0, -1e6]), torch.zeros(10**6)]
+)
+def test_a_value_is_extreme_by_its_size_or_the_number_of_its_entries(value):
+    assert _extreme(value)
+
+
+@pytest.mark.parametrize(
+    "value", [999_999, {"n": 1.0, "word": "text"}, [1.0], torch.ones(3, dtype=torch.bool), "text"]
+)
+def test_other_values_are_not(value):
+    assert not _extreme(value)
 
 
 @pytest.mark.parametrize("error", [ValueError, ZeroDivisionError, SystemExit, KeyboardInterrupt, MemoryError])
