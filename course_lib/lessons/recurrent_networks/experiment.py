@@ -118,23 +118,31 @@ class Run:
 
 
 def train(
-    net: Recall, distance: int, *, seeds: Sequence[int], rate: float | Sequence[float] = 0.005, steps: int = 200
+    net: Recall,
+    distance: int,
+    *,
+    seeds: Sequence[int],
+    rate: float | Sequence[float] = 0.005,
+    steps: int = 200,
+    epsilon: float = 1e-8,
 ) -> Run:
     """Train each network by Adam on fresh batches, its gradient clipped to length 1; test every 20 steps.
 
-    `seeds` decides on the data of each network, `rate` is one for all or one for each.
+    `seeds` decides on the data of each network, `rate` is one for all or one for each; `epsilon` is Adam's.
     """
     fresh = [torch.Generator().manual_seed(seed) for seed in seeds]
     test, answers = recall_batches(
         distance, [torch.Generator().manual_seed(10_000 + seed) for seed in seeds], batch=HELD_OUT
     )
     weights = list(net.parameters())
-    rates = torch.as_tensor(rate, dtype=torch.float32).expand(len(seeds))
+    test = test.to(weights[0].dtype)
+    rates = torch.as_tensor(rate, dtype=weights[0].dtype).expand(len(seeds))
     first, second = ([torch.zeros_like(w) for w in weights] for _ in range(2))
     losses, accuracy = [], {}
     learned_at = torch.zeros(len(seeds), dtype=torch.long)
     for step in range(1, steps + 1):
         x, symbols = recall_batches(distance, fresh)
+        x = x.to(weights[0].dtype)
         loss = nn.functional.cross_entropy(net(x).flatten(0, 1), symbols.flatten(), reduction="none")
         loss = loss.view(len(seeds), -1).mean(1)
         gradients = torch.autograd.grad(loss.sum(), weights)
@@ -146,7 +154,7 @@ def train(
                 g = g * clip.view(each)
                 m.lerp_(g, 0.1)
                 v.lerp_(g * g, 0.001)
-                size = (v / (1 - 0.999**step)).sqrt() + 1e-8
+                size = (v / (1 - 0.999**step)).sqrt() + epsilon
                 w -= rates.view(each) * m / (1 - 0.9**step) / size
             losses.append(loss.detach())
             if step % LOOK == 0:

@@ -282,6 +282,42 @@ def plot_learned(axes):
     return f"Crosses: starts as PyTorch draws them. Of five runs, so many learned within 600 steps: {counts}."
 
 
+# Where the name of each point stands, as an offset in points and its side
+REACH_NAMES = {
+    "tanh, factor 1": (8, 0, "left"), "tanh, factor 1.4": (-2, 8, "center"), "tanh, factor 1.73": (4, -14, "center"),
+    "tanh, factor 2.1": (-8, -3, "right"), "tanh, factor 2.5": (0, 8, "center"), "tanh, factor 3.5": (0, -14, "center"),
+    "tanh, orthogonal": (-2, 8, "center"), "LSTM": (8, -3, "left"), "LSTM, forget bias 4": (8, -3, "left"),
+    "GRU": (8, -3, "left"), "GRU, keep bias 4": (4, -16, "center"),
+}  # fmt: skip
+
+
+@lesson.figure(
+    "five stored runs each, 600 steps, best of four rates",
+    "reach before training: gradient 40 steps back / 0 steps back",
+    "runs that learned",
+    xscale="log",
+    size=(7.4, 3.8),
+    legend=None,
+    xlim=(3e-12, 3e4),
+    ylim=(-0.4, 5.7),
+)
+def plot_reach(axes):
+    """Draw how many runs of each arm learned against how far its gradient reaches before training."""
+    found = {}
+    for arm, (x, y, side) in REACH_NAMES.items():
+        kind, _, factor = arm.partition(", factor ")
+        back = input_gradients(Recall(kind, factor=float(factor or 1)).double())
+        found[arm] = float(back[FAR] / back[0]), learned(arm, best_rate(arm))
+        unchanged = arm in UNCHANGED
+        axes.plot(*found[arm], "x" if unchanged else "o", color=RED if unchanged else BLUE, markersize=7)
+        axes.annotate(ARMS[arm], found[arm], xytext=(x, y), textcoords="offset points", ha=side, fontsize=9.5)
+    axes.set_yticks(range(6))
+    return (
+        "Each point is one start; crosses: as PyTorch draws it. The GRU learns in 5 of 5 runs from a reach near 1e-8, "
+        "and the LSTM, near it, in none; the three tanh networks with a reach above 0.1 learn in 3 of 5."
+    )
+
+
 # The explorer
 
 
