@@ -52,7 +52,7 @@ LESSONS = tuple(
         ("03", "ridge_noise_and_map", "Noise, penalty, prior: one remedy or three?", "I", "01 02", 59),
         ("04", "steepest_descent", "Steepest, measured how?", "I", "01", 55),
         ("05", "maximal_update_parametrization", "Tune the small network, train the large one", "I", "04", 74),
-        ("06", "newton_schulz_and_muon", "Make a matrix flat without decomposing it", "I", "04", 76),
+        ("06", "newton_schulz_and_muon", "Make a matrix flat without decomposing it", "I", "04", 77),
         ("07", "gradient_estimators", "Add 10 to every reward: what changes?", "I", "00 02", 84),
         ("08", "convolution", "Trained on the left, asked on the right", "II", "01", 77),
         ("09", "batch_norm_and_dropout", "Batch norm and dropout", "II", "01 03", 80),

@@ -186,6 +186,14 @@ def test_only_seeds_that_chose_nothing_are_reported():
     assert again[:, 0].tolist() == pytest.approx(found["losses"], rel=1e-3, abs=2e-7)
 
 
+def test_at_a_constant_rate_of_one_a_flat_step_puts_each_drawn_fact_on_its_value():
+    drawn = facts.shares([0], 16)
+    left = facts.train(facts.EXACT, drawn, [1.0], momentum=0.0, falls=False)[0, 0]
+    assert torch.equal(left, -(drawn[0].sum(0) == 0).to(left.dtype))
+    fallen = facts.train(facts.EXACT, drawn, [1.0], momentum=0.0)[0, 0]
+    assert not torch.equal(fallen, left)
+
+
 def test_a_fact_can_be_kept_from_moving_outside_its_batches():
     drawn = facts.shares([3], 16)
     free = facts.train(facts.EXACT, drawn, [0.1], momentum=0.5)

@@ -55,10 +55,19 @@ def polynomial(arm: str) -> Callable[[Tensor, Callable], Tensor]:
     return apply
 
 
-def train(arm: str, drawn: Tensor, rates: Sequence[float], *, momentum: float, only_drawn: bool = False) -> Tensor:
+def train(
+    arm: str,
+    drawn: Tensor,
+    rates: Sequence[float],
+    *,
+    momentum: float,
+    only_drawn: bool = False,
+    falls: bool = True,
+) -> Tensor:
     """Return what fact k keeps of its distance at the end, w_k - 1, for each seed and rate: (seeds, rates, 64).
 
-    With `only_drawn`, a fact moves only in the steps whose batch holds it, whatever momentum remembers of it.
+    With `only_drawn`, a fact moves only in the steps whose batch holds it, whatever momentum remembers of it. The rate
+    falls linearly to zero, or stays where `falls` is false.
     """
     size = torch.tensor(rates, dtype=drawn.dtype)[:, None]
     w = torch.zeros(len(drawn), len(rates), FACTS, dtype=drawn.dtype)
@@ -74,7 +83,7 @@ def train(arm: str, drawn: Tensor, rates: Sequence[float], *, momentum: float, o
             step = polynomial(arm)(step, odd_polynomial)
         if only_drawn:
             step = step * (drawn[:, t, None] > 0)
-        w = w - size * (1 - t / STEPS) * step
+        w = w - size * (1 - t / STEPS if falls else 1) * step
     return w - 1
 
 
