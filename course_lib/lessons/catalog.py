@@ -57,7 +57,7 @@ LESSONS = tuple(
         ("08", "convolution", "Trained on the left, asked on the right", "II", "01", 77),
         ("09", "batch_norm_and_dropout", "Batch norm and dropout", "II", "01 03", 80),
         ("10", "graph_networks", "Two layers help, 64 ruin it: is anything left?", "II", "01 08", 82),
-        ("11", "recurrent_networks", "Why are forty steps harder than five?", "II", "05", 76),
+        ("11", "recurrent_networks", "Why are forty steps harder than five?", "II", "05", 77),
         ("12", "state_space_models", "State space models", "II", "08", 84),
         ("13", "attention_scaling", "The scale of attention", "III", "03", 90),
         ("14", "rotary_position_embedding", "Rotary position embedding", "III", "13", 90),

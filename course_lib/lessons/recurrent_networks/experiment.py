@@ -82,12 +82,12 @@ class Recall(nn.Module):
         h = torch.lerp(torch.tanh(s_n + torch.sigmoid(s_r + p_r) * p_n), h, z)
         return h, h
 
-    def keep_gates(self, x: Tensor) -> Tensor:
-        """The keep gate of each unit of a GRU, mean over steps and sequences, (networks, units)."""
+    def keep_products(self, x: Tensor) -> Tensor:
+        """The product over all steps of each keep gate of a GRU, mean over sequences, (networks, units)."""
         states = self.states(x)
         before = torch.cat([torch.zeros_like(states[:1]), states[:-1]])
         sums = x @ self.w_x.mT + self.b_x[:, None] + before @ self.w_h.mT + self.b_h[:, None]
-        return torch.sigmoid(sums.chunk(3, dim=-1)[1]).mean((0, 2))
+        return torch.sigmoid(sums.chunk(3, dim=-1)[1]).prod(0).mean(1)
 
     def forward(self, x: Tensor) -> Tensor:
         """Scores (networks, batch, symbols) from inputs (time, networks, batch, width)."""

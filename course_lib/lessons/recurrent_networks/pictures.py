@@ -131,7 +131,9 @@ def plot_who(axes):
     axes.axvline(1 / SYMBOLS, color=BLACK, linewidth=0.8, linestyle=":")
     axes.axvline(ENOUGH, color=BLACK, linewidth=0.8, linestyle="--")
     axes.text(1 / SYMBOLS + 0.01, 2.62, "guessing", fontsize=9)
-    return f"One dot for each run. Of five runs, so many had named 90% of the symbols (dashed): {'; '.join(said)}."
+    return (
+        f"One dot for each run. The number of the five runs that named 90% of the symbols (dashed): {'; '.join(said)}."
+    )
 
 
 @lesson.figure(size=(8.2, 3.7), bare=True, legend=None, xlim=(-0.4, 4.7), ylim=(-0.45, 2.6))
