@@ -44,6 +44,7 @@ PARTS = {
     "graphs": ("graphs",),
     "deep_graphs": ("deep_graphs",),
     "corners": ("corners",),
+    "shifted_corners": ("shifted_corners",),
     "recurrent": ("recurrent",),
     "memory_start": ("memory_start",),
     "state_space": ("state_space",),

@@ -1,10 +1,12 @@
 """Lesson 08's long run: two corner shapes, trained in the left half of an image and asked about in both halves.
 
 Nine arms, five seeds (images, start and batches), 1,000 images, 15 epochs, six step sizes for Adam, and larger ones as
-long as the largest is the best. Four arms see each image shifted by a random number of columns; one of these is trained
-ten times as long. The step size with the largest mean accuracy on 1,000 further images of the left half is kept; what is
-stored is the accuracy on 2,000 held-out images of each half.
+long as the largest is the best. Four arms see each image shifted by a random number of columns, past the edge and in
+again; one of these is trained ten times as long. The step size with the largest mean accuracy on 1,000 further images of
+the left half is kept; what is stored is the accuracy on 2,000 held-out images of each half.
 """
+
+from collections.abc import Sequence
 
 import torch
 
@@ -15,6 +17,7 @@ from course_lib.lessons.convolution.corners import (
     MAX,
     MEAN,
     OWN,
+    SIZE,
     accuracy,
     data,
     train,
@@ -30,10 +33,10 @@ ARMS = {
     MAX: {"name": MAX},
     MEAN: {"name": MEAN},
     OWN: {"name": OWN},
-    f"{DENSE}, shifted images": {"name": DENSE, "shifted": True},
-    f"{CONV}, shifted images": {"name": CONV, "shifted": True},
-    f"{OWN}, shifted images": {"name": OWN, "shifted": True},
-    f"{CONV}, shifted images, ten times as long": {"name": CONV, "shifted": True, "epochs": LONG * EPOCHS},
+    f"{DENSE}, shifted images": {"name": DENSE, "shifts": SIZE},
+    f"{CONV}, shifted images": {"name": CONV, "shifts": SIZE},
+    f"{OWN}, shifted images": {"name": OWN, "shifts": SIZE},
+    f"{CONV}, shifted images, ten times as long": {"name": CONV, "shifts": SIZE, "epochs": LONG * EPOCHS},
 }
 SETTINGS = {
     "images": 1000,
@@ -43,9 +46,9 @@ SETTINGS = {
 }
 
 
-def swept(name: str, **options) -> dict:
+def swept(name: str, rates: Sequence[float] = RATES, **options) -> dict:
     """Return the best step size of an arm, its accuracies by seed, and what was chosen from."""
-    found, rates = {}, list(RATES)
+    found, rates = {}, list(rates)
     for rate in rates:
         networks = [train(name, *data(seed)["train"], rate=rate, seed=seed, **options) for seed in SEEDS]
         found[rate] = {

@@ -88,7 +88,7 @@ def aggregate_edges(
     *,
     kind: str = "sum",
 ) -> Float[Tensor, "nodes channels"]:
-    """y_j = the sum, mean or maximum of w_ij x_i over all edges i -> j (10.1, 10.7), to be read.
+    """y_j = the sum, mean or maximum of w_ij x_i over all edges i -> j (10.4, 10.7), to be read.
 
     The mean divides by the number of edges, whatever their weights. A node without incoming edges gets 0. Gradients,
     with respect to the weights too, are those of autograd; of equal messages each has an equal share in a maximum's.
@@ -259,7 +259,7 @@ class _Maximum(torch.autograd.Function):
 def aggregate(
     x: Float[Tensor, "nodes channels"], graph: Graph, *, kind: str = "sum"
 ) -> Float[Tensor, "nodes channels"]:
-    """Y = A^T X, dX = A dY (10.1, 10.8): as `aggregate_edges`, without a row in memory for each edge.
+    """Y = A^T X, dX = A dY (10.4, 10.8): as `aggregate_edges`, without a row in memory for each edge.
 
     The mean is the sum over the number of incoming edges. A maximum is no matrix product: it goes edge by edge, and its
     gradient cannot be differentiated again; those of sum and mean can, any number of times.
@@ -286,7 +286,7 @@ def aggregate(
 def normalised_edges(
     edge_index: Int[Tensor, "two edges"], edge_weight: Float[Tensor, "_"] | None = None, *, n_nodes: int
 ) -> tuple[Int[Tensor, "two more"], Float[Tensor, " more"]]:
-    """The edges of D^-1/2 (A + I) D^-1/2 (10.3), D the sums of the columns of A + I: weights into each node.
+    """The edges of D^-1/2 (A + I) D^-1/2 (10.1), D the sums of the columns of A + I: weights into each node.
 
     As in PyTorch Geometric, a self-loop that is there keeps its weight and gets no second one: A_ii = 2 stays 2, it does
     not become 3. (Its place is at the end; where it stood, an edge of weight 0 stays, so that no size depends on values.)
@@ -347,7 +347,7 @@ def gcn_layer(
     graph: Graph,
     bias: Float[Tensor, "_"] | None = None,
 ) -> Float[Tensor, "nodes channels_out"]:
-    """Y = A^T X W^T + b with the weights of `gcn_graph` in A (10.3), as PyTorch Geometric's GCNConv.
+    """Y = A^T X W^T + b with the weights of `gcn_graph` in A (10.1), as PyTorch Geometric's GCNConv.
 
     The product with A goes where the rows are shorter: after W if W makes them shorter, before it otherwise.
     Shapes: `weight` is W, channels out x channels in, as in torch.nn.Linear; `bias` has one entry for each channel out.
@@ -455,7 +455,7 @@ def readout(
 
 
 def walk_counts(adjacency: Float[Tensor, "nodes _"], length: int) -> Float[Tensor, "nodes nodes"]:
-    """A^k: entry i, j is the number of walks of k edges from i to j; nodes and edges may come back (10.2).
+    """A^k: entry i, j is the number of walks of k edges from i to j; nodes and edges may come back (10.5).
 
     Raises:
         ValueError: the matrix is not square, or `length` is below 0.

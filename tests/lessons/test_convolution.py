@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from benchmarks import corners as long_run
+from benchmarks import shifted_corners as second_run
 from course_lib.lessons import convolution as lesson
 from course_lib.measured import figures, measured
 from tests.drawing import line_labelled
@@ -132,7 +133,7 @@ def test_training_lowers_the_loss_is_repeatable_and_leaves_the_global_seed():
     assert torch.equal(before, torch.random.get_rng_state())
     assert torch.equal(one(images), two(images))
     assert lesson.accuracy(one, images, labels) > 0.8
-    shifted = lesson.train(lesson.MAX, images, labels, rate=0.01, seed=3, epochs=1, shifted=True)
+    shifted = lesson.train(lesson.MAX, images, labels, rate=0.01, seed=3, epochs=1, shifts=16)
     assert not torch.equal(
         shifted(images), lesson.train(lesson.MAX, images, labels, rate=0.01, seed=3, epochs=1)(images)
     )
@@ -151,13 +152,49 @@ def test_the_stored_run_is_that_of_the_code_and_no_best_step_size_lies_at_an_end
             assert lesson.accuracy(again, *lesson.data(1)[half]) == pytest.approx(one[half][1], abs=0.04)
 
 
+def test_the_second_run_is_that_of_the_code_too():
+    stored = figures("shifted_corners")
+    assert list(stored) == list(second_run.ARMS)
+    assert not any(one["at an end of the grid"] for one in stored.values())
+    for name, place in ((f"{lesson.MEAN}, shifted by 0 to 8", 1), (lesson.JOINED, 3)):
+        again = lesson.train(
+            **{k: v for k, v in second_run.ARMS[name].items() if k != "rates"},
+            rate=stored[name]["step size"],
+            seed=place,
+            **dict(zip(("images", "labels"), lesson.data(place)["train"], strict=True)),
+        )
+        found = lesson.accuracy(again, *lesson.data(place)["right"])
+        assert found == pytest.approx(stored[name]["right"][place], abs=0.08)
+
+
+def test_a_shift_by_at_most_eight_cuts_no_corner():
+    added = torch.zeros(8, 1, 16, 16, dtype=torch.float32)
+    for column in range(4):
+        added[2 * column, 0, 3:8, column : column + 5] = lesson.corner(0)
+        added[2 * column + 1, 0, 3:8, column : column + 5] = lesson.corner(1)
+    for steps in range(lesson.WHOLE):
+        moved = lesson.shift_columns(added, torch.full((8,), steps))
+        assert torch.equal(moved[..., steps:], added[..., : 16 - steps])
+        assert float(moved[..., :steps].sum()) == 0
+    torn = lesson.shift_columns(added, torch.full((8,), lesson.WHOLE))
+    assert float(torn[..., : lesson.WHOLE].sum()) > 0
+
+
+def test_joined_after_training_has_the_weights_of_the_trained_network():
+    joined, trained = lesson.edges_joined(), lesson.network(lesson.MEAN)
+    assert all(torch.equal(a, b) for a, b in zip(joined.parameters(), trained.parameters(), strict=True))
+    images = lesson.data(0)["left"][0][:5]
+    inner = joined[0](images)[:, :, 2:-2, 2:-2]  # places whose filter lies inside the image
+    torch.testing.assert_close(inner, trained[0](images), atol=1e-5, rtol=0)
+
+
 def test_the_dots_are_the_stored_accuracies():
     axes = lesson.plot_closing().axes[0]
     rows = [line for line in axes.lines if len(line.get_xdata()) == len(long_run.SEEDS)]
     assert len(rows) == 2 * len(lesson.ARMS)
     for number, arm in enumerate(lesson.ARMS):
         for line, half in zip(rows[2 * number : 2 * number + 2], ("left", "right"), strict=True):
-            assert list(line.get_xdata()) == measured("corners", arm)[half]
+            assert list(line.get_xdata()) == lesson.found_of(arm)[half]
     assert line_labelled(axes, "guessing") is not None
 
 
@@ -201,7 +238,7 @@ def test_the_explorer_counts_the_corners_that_are_named():
     assert counts == {half: lesson.named_in(half, noise=False)[lesson.CONV] for half in counts}
     # What the stored picture shows: right on the left, and wrong at the last column.
     assert "Convolution, dense readout: opens to the upper left" in explorer.frame(column=3)[1]
-    said = explorer.frame(column=12, stride=2)[1]
+    said = explorer.frame(column=12, row=2, stride=2)[1]
     assert "Networks at stride 1: dense" in said
     assert "Convolution, dense readout: opens to the lower right" in said
     assert "rightly" not in explorer.frame(column=6)[1]

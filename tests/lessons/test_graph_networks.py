@@ -216,3 +216,22 @@ def test_the_curves_are_the_stored_accuracies():
     for form in lesson.TRAINED:
         wanted = [np.mean(lesson.trained(form, depth)) for depth in lesson.DEPTHS]
         np.testing.assert_allclose(line_labelled(axes, form).get_ydata(), wanted)
+
+
+def test_with_frozen_layers_only_the_readout_learns():
+    rates = tuple(0.001 * 2**k for k in range(12))
+    ranks = []
+    for frozen in (True, False):
+        found = lesson.train(lesson.REMOVED, 3, rates, (0,), steps=20, width=4, frozen=frozen)[0].double()
+        sizes = torch.linalg.svdvals(found)
+        ranks.append(int((sizes > 1e-5 * sizes[0]).sum()))
+    assert ranks[0] <= 4 < ranks[1]  # all logits are sums of the same four channels
+
+
+def test_random_layers_do_as_well_as_trained_ones_where_the_common_part_is_removed_and_only_there():
+    alone = {form: np.mean(lesson.readout_alone(form, 32)) for form in lesson.TRAINED}
+    assert alone[lesson.REMOVED] == pytest.approx(np.mean(lesson.trained(lesson.REMOVED, 32)), abs=0.03)
+    assert alone[lesson.ADDED] < np.mean(lesson.trained(lesson.ADDED, 32)) - 0.2
+    assert max(value for form, value in alone.items() if form != lesson.REMOVED) < 0.7
+    drawn = line_labelled(lesson.plot_trained().axes[0], "common part removed, hidden weights random")
+    assert drawn.get_ydata()[-1] == alone[lesson.REMOVED]

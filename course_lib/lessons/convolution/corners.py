@@ -17,6 +17,7 @@ SIZE, BOX, BRIGHT = 16, 5, 2.0
 PLACES = SIZE - BOX + 1  # of a filter along one axis
 FILTERS, HIDDEN = 8, 64
 IMAGES, BATCH, EPOCHS = 1000, 50, 15
+WHOLE = SIZE // 2 + 1  # shifts by 0 to 8 columns: no corner of the left half is cut
 
 
 def corner(label: int) -> Tensor:
@@ -102,6 +103,7 @@ def _joined_filters() -> nn.Module:
 DENSE, CONV, MAX = "dense", "convolution, dense readout", "convolution, max over places"
 MEAN, OWN = "convolution, mean over places", "own filters at each place, max over places"
 JOINED = "convolution of an image with joined edges, mean over places"
+JOINED_MAX = "convolution of an image with joined edges, max over places"
 NETWORKS: dict[str, Callable[[], nn.Sequential]] = {
     DENSE: _dense,
     CONV: lambda: _over_maps(_filters, "all"),
@@ -109,6 +111,7 @@ NETWORKS: dict[str, Callable[[], nn.Sequential]] = {
     MEAN: lambda: _over_maps(_filters, "mean"),
     OWN: lambda: _over_maps(OwnFilters, "max"),
     JOINED: lambda: _over_maps(_joined_filters, "mean"),
+    JOINED_MAX: lambda: _over_maps(_joined_filters, "max"),
 }
 
 
@@ -120,9 +123,11 @@ def shift_columns(images: Tensor, steps: Tensor) -> Tensor:
 
 @torch.enable_grad()  # an explorer trains where gradients are off
 def train(
-    name: str, images: Tensor, labels: Tensor, *, rate: float, seed: int, epochs: int = EPOCHS, shifted: bool = False
+    name: str, images: Tensor, labels: Tensor, *, rate: float, seed: int, epochs: int = EPOCHS, shifts: int = 0
 ) -> nn.Sequential:
-    """Train a network by Adam on the cross-entropy of batches of 50; `shifted` shifts each image at random in each batch.
+    """Train a network by Adam on the cross-entropy of batches of 50.
+
+    `shifts`: in each batch each image is shifted by a random number of columns below it.
 
     Raises:
         ValueError: `name` is not among NETWORKS.
@@ -137,8 +142,8 @@ def train(
     for _ in range(epochs):
         for batch in torch.randperm(len(images), generator=generator).split(BATCH):
             x = images[batch]
-            if shifted:
-                x = shift_columns(x, torch.randint(SIZE, (len(x),), generator=generator))
+            if shifts:
+                x = shift_columns(x, torch.randint(shifts, (len(x),), generator=generator))
             loss = functional.cross_entropy(network(x), labels[batch])
             optimizer.zero_grad()
             loss.backward()

@@ -4,7 +4,18 @@ import torch
 from torch.nn import functional
 
 from course_lib.lessons.convolution.contents import lesson
-from course_lib.lessons.convolution.corners import CONV, MAX, corner
+from course_lib.lessons.convolution.corners import (
+    CONV,
+    JOINED_MAX,
+    MAX,
+    NETWORKS,
+    OWN,
+    PLACES,
+    accuracy,
+    corner,
+    data,
+    train,
+)
 from course_lib.lessons.convolution.pictures import network
 from course_lib.teaching import fact
 
@@ -56,65 +67,72 @@ def a_symmetric_layer():
 
 @lesson.sentence(
     "08.Q3",
-    "Behind a max pooling, each output has the gradient 1. Then surely no pixel gets more than 1.",
-    answer="only if the windows do not overlap",
-    conditions=("only if the windows do not overlap", "only if all pixels differ"),
+    "A filter slides at stride 2 without padding, and only the largest value of its map is read. Without noise, and with "
+    "the shape inside the image, this value stays the same when the shape moves.",
+    answer="only if it moves by even numbers of rows and columns",
+    conditions=(
+        "only if it moves by even numbers of rows and columns",
+        "only if it moves by as many rows as columns",
+    ),
 )
-def a_pixel_that_wins_twice():
-    """A pixel collects from each window in which it is the largest (08.7)."""
-    found = []
-    for stride in (1, 2):
-        row = torch.tensor([1.0, 5.0, 2.0, 0.0], dtype=torch.float64, requires_grad=True)
-        functional.max_pool1d(row[None], 2, stride).sum().backward()
-        found.append(row.grad)
+def every_second_place():
+    """Half of the places are gone along each axis. One step brings the shape between two of those that are left."""
+    images = torch.zeros(3, 1, 16, 16, dtype=torch.float32)
+    for image, (row, column) in zip(images[:, 0], ((4, 4), (6, 10), (5, 5)), strict=True):
+        image[row : row + 5, column : column + 5] = corner(0)
+    with torch.no_grad():
+        filters = network(MAX)[0]
+        largest = functional.conv2d(images, filters.weight, filters.bias, stride=2).amax((2, 3))
     return "\n".join(
         [
-            fact("pixels 1, 5, 2, 0, windows of 2, stride 1: gradients {}", found[0], equals=[0, 2, 1, 0], within=0),
-            fact("stride 2: {}", found[1], equals=[0, 1, 1, 0], within=0),
+            fact("2 rows down, 6 columns on: the largest values change by {}",
+                 (largest[0] - largest[1]).abs().max(), at_most=1e-4),
+            fact("1 row down, 1 column on: by {:.1f}", (largest[0] - largest[2]).abs().max(), at_least=0.5),
         ]
-    )
+    )  # fmt: skip
 
 
 @lesson.sentence(
     "08.Q4",
-    "Windows of K pixels at stride S have (W - K)/S + 1 places in a row of W pixels.",
-    answer="only if S divides W - K",
-    conditions=("only if S divides W - K", "only if K is at most S"),
+    "Filters of their own at each place, and the largest value of each map: as long as no corner lies in the right half, "
+    "the filters there get no gradient.",
+    answer=False,
 )
-def rounded_down():
-    """A last window that does not fit is left out: round down."""
-    places = [
-        functional.max_pool1d(torch.zeros(1, 1, 8, dtype=torch.float64), 3, stride).shape[-1] for stride in (2, 5)
-    ]
-    return "\n".join(
-        [
-            fact("W = 8, K = 3, S = 2, where the formula says 3.5: {} places", places[0], equals=3, within=0),
-            fact("S = 5, where it says 2: {}", places[1], equals=2, within=0),
-        ]
-    )
+def noise_wins_too():
+    """Where their values on noise are the largest, they win, and what wins gets a gradient. It teaches them noise."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        fresh = NETWORKS[OWN]()
+    images, labels = data(0)["train"]
+    loss = functional.cross_entropy(fresh(images), labels)
+    (gradient,) = torch.autograd.grad(loss, fresh[0].weight)
+    by_column = gradient.square().sum((0, 1)).view(PLACES, PLACES).sum(0)
+    return fact(
+        "before the first step, share of the squared gradient at places that read the right half alone: {:.2f}",
+        by_column[8:].sum() / by_column.sum(), at_least=0.02,
+    )  # fmt: skip
 
 
 @lesson.sentence(
     "08.Q5",
-    "X and the m x m gradients dY are random and independent of each other, with means 0 and variances s and t "
-    "in each entry. "
-    "Then each entry of dW has the variance m² s t.",
-    answer="only if the correlations of products x dy at different places add up to 0",
+    "A convolution of which only the largest value of each map is read cannot learn to say in which half a corner lies.",
+    answer="only if the edges of the image are joined",
     conditions=(
-        "only if the correlations of products x dy at different places add up to 0",
-        "only if X and dY are normally distributed",
+        "only if the edges of the image are joined",
+        "only if it is trained on corners in both halves",
     ),
 )
-def one_constant():
-    """Two images of one constant each, independent of each other, give m⁴ s t. Coins give m² s t without being normal."""
-    m, draws = 6, 40_000
-    generator = torch.Generator().manual_seed(4)
-    coins = torch.randint(2, (2, draws, m, m), generator=generator).double() * 2 - 1  # mean 0, variance 1
-    constant = coins[:, :, :1, :1].expand(2, draws, m, m)
-    ratio = lambda pair: (pair[0] * pair[1]).sum((1, 2)).var() / m**2  # noqa: E731
+def the_border_tells():
+    """The last column of a filter never reads the first columns of an image: a border tells where a corner is."""
+    halves = [data(0)[half][0] for half in ("left", "right")]
+    label = torch.arange(2).repeat_interleave(500)
+    right = {}
+    for name in (MAX, JOINED_MAX):
+        asked = train(name, torch.cat([half[:500] for half in halves]), label, rate=0.01, seed=0)
+        right[name] = accuracy(asked, torch.cat([half[500:1000] for half in halves]), label)
     return "\n".join(
         [
-            fact("m = 6, independent coins: variance over m² s t {:.2f}", ratio(coins), equals=1, within=0.06),
-            fact("one coin for each whole image: {:.1f}", ratio(constant), equals=36, within=0.6),
+            fact("trained on the half in place of the shape, no padding: {:.2f} are right", right[MAX], at_least=0.8),
+            fact("joined edges: {:.2f}", right[JOINED_MAX], equals=0.5, within=0.08),
         ]
     )

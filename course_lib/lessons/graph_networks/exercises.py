@@ -14,6 +14,95 @@ from course_lib.lessons.graph_networks.molecules import BICYCLOPENTYL, DECALIN
 from course_lib.teaching import but, close, edit
 
 
+def _adjacency(generator):
+    n = int(torch.randint(3, 6, (), generator=generator))
+    upper = torch.randint(0, 2, (n, n), generator=generator).triu(1)
+    upper[0, 1:] = 1  # node 1 is joined to all: no node is alone, and degrees differ
+    upper[1, 2] = 0
+    return {"adjacency": (upper + upper.T).double()}
+
+
+def _scaled(adjacency):
+    """D^-1/2 (A + I) D^-1/2."""
+    loops = adjacency + torch.eye(len(adjacency), dtype=adjacency.dtype)
+    return loops / torch.outer(loops.sum(1), loops.sum(1)).sqrt()
+
+
+@lesson.exercise(
+    "10.1", "What a GCN layer leaves unchanged", difficulty=2, minutes=8,
+    prompt="A GCN layer makes each node its own neighbour and scales: it multiplies by $D^{-1/2}(A + I)D^{-1/2}$, where "
+    "$D$ is the diagonal matrix of the row sums of $A + I$. On a connected graph one vector of length 1 with positive "
+    "entries comes back from it unchanged. Write `unchanged(adjacency)`, which returns this vector; `adjacency` is the "
+    "symmetric matrix $A$ of an undirected, connected graph, float64, with zeros on its diagonal.",
+    draw=_adjacency,
+    properties=[
+        ("The entries should be positive.", lambda answer: bool((answer > 0).all())),
+        ("The layer should return your vector unchanged.",
+         lambda adjacency, answer: close(_scaled(adjacency) @ answer, answer)),
+        ("The vector should have length 1: its squares add up to 1.", lambda answer: close(answer.norm(), 1.0)),
+    ],
+    hints=(
+        "What does A + I make of a vector of ones?",
+        "The first D^(-1/2) should turn your vector into ones: which vector does it turn into ones?",
+        "D^(-1/2) divides by the square roots of the row sums of A + I.",
+    ),
+    mistakes=[
+        ("ones", edit("degrees.sqrt()", "torch.ones_like(degrees)"),
+         "Equal entries come back from a mean. This layer divides by roots on both sides: nodes with more neighbours end up "
+         "with more."),
+        ("the degrees", edit("degrees.sqrt()", "degrees"),
+         "The row sums themselves come back when the layer divides columns only. Here each side takes a root."),
+        ("degrees without loops", edit("adjacency.sum(1) + 1", "adjacency.sum(1)"),
+         "Those are the row sums of A. D belongs to A + I: each is one larger."),
+        ("one over the roots", edit("degrees.sqrt()", "degrees.rsqrt()"),
+         "The first factor divides by the root. To leave ones, the vector has to be multiplied by it."),
+        ("not of length 1", edit("root / root.norm()", "root"),
+         "The layer leaves your vector unchanged. Now divide it by its length."),
+        ("entries that add up to 1", edit("root.norm()", "root.sum()"),
+         "You divided by the sum of the entries. The length is the root of the sum of their squares."),
+    ],
+)
+def unchanged(adjacency):
+    """Return the roots of the degrees, over their norm."""
+    degrees = adjacency.sum(1) + 1
+    root = degrees.sqrt()
+    return root / root.norm()
+
+
+lesson.value(
+    "10.2", "How deep until it is gone", difficulty=2, minutes=6,
+    prompt="A GCN layer without weights has the largest eigenvalue 1 and the second-largest $\\lambda_2 = 0.8$; all "
+    "others lie between 0 and 0.8. Each "
+    "layer keeps half of what was there: $X \\leftarrow \\frac12(X + \\hat A X)$. After how many layers has the "
+    "factor in front of "
+    "the second eigenvector fallen below 1% of its start, for the first time?",
+    answer=44,
+    properties=[
+        ("After so many layers the factor is not below 1%.", lambda answer: 0.9**answer < 0.01),
+        ("One layer earlier the factor is below 1% already.", lambda answer: 0.9 ** (answer - 1) >= 0.01),
+        ("Layers come in whole numbers.", lambda answer: answer == int(answer)),
+    ],
+    hints=(
+        "By which factor does one layer multiply an eigenvector with the eigenvalue λ, now that half of X is kept?",
+        "Solve factor^k = 0.01 with logarithms.",
+        "Round so that the factor is below 1%.",
+    ),
+    mistakes=[
+        ("without the residual", 21,
+         "That is for the factor 0.8 in each layer. With half of X kept, the factor is (1 + 0.8)/2 = 0.9."),
+        ("rounded down", 43,
+         "After 43 layers the factor is 0.0108, still above 1%: round up."),
+        ("not rounded", 43.7,
+         "Layers come in whole numbers: which is the first one after which the factor is below 1%?",
+         lambda answer: 43 < answer < 44),
+        ("half the eigenvalue", 6,
+         "You took 0.8/2 = 0.4 for the factor, and left out the half of X that stays: (1 + 0.8)/2 = 0.9."),
+        ("to 10%", 22,
+         "After 22 layers the factor is about 10%. The question is about 1%."),
+    ],
+)
+
+
 def _square():
     """The square 1-2-3-4 with the diagonal 1-3."""
     pairs = [(0, 1), (1, 2), (2, 3), (3, 0), (0, 2)]
@@ -21,7 +110,7 @@ def _square():
 
 
 lesson.value(
-    "10.1", "Walks on a square", difficulty=1, minutes=5,
+    "10.3", "Walks on a square", difficulty=1, minutes=5,
     prompt="Four nodes with the undirected edges 1-2, 2-3, 3-4, 4-1 and the diagonal 1-3. All nodes start with "
     "their own one-hot "
     "vector, and each layer adds up the neighbours. What does node 3 hold in channel 1 after three layers?",
@@ -65,7 +154,7 @@ def _drawn(generator):
 
 
 @lesson.exercise(
-    "10.2", "A layer from an edge list", difficulty=1, minutes=8,
+    "10.4", "A layer from an edge list", difficulty=1, minutes=8,
     prompt="Write `add_messages(x, edge_index)`: `x` has one row for each node, `edge_index` the sources in row 0 and "
     "the targets in "
     "row 1, counted from 0. Return a tensor in the shape of `x` whose row $j$ is the sum of the rows of all sources "
@@ -110,95 +199,6 @@ def add_messages(x, edge_index):
     for i, j in zip(source, target, strict=True):
         y[j] += x[i]
     return y
-
-
-def _adjacency(generator):
-    n = int(torch.randint(3, 6, (), generator=generator))
-    upper = torch.randint(0, 2, (n, n), generator=generator).triu(1)
-    upper[0, 1:] = 1  # node 1 is joined to all: no node is alone, and degrees differ
-    upper[1, 2] = 0
-    return {"adjacency": (upper + upper.T).double()}
-
-
-def _scaled(adjacency):
-    """D^-1/2 (A + I) D^-1/2."""
-    loops = adjacency + torch.eye(len(adjacency), dtype=adjacency.dtype)
-    return loops / torch.outer(loops.sum(1), loops.sum(1)).sqrt()
-
-
-@lesson.exercise(
-    "10.3", "What a GCN layer leaves unchanged", difficulty=2, minutes=8,
-    prompt="A GCN layer makes each node its own neighbour and scales: it multiplies by $D^{-1/2}(A + I)D^{-1/2}$, where "
-    "$D$ is the diagonal matrix of the row sums of $A + I$. On a connected graph one vector of length 1 with positive "
-    "entries comes back from it unchanged. Write `unchanged(adjacency)`, which returns this vector; `adjacency` is the "
-    "symmetric matrix $A$ of an undirected, connected graph, float64, with zeros on its diagonal.",
-    draw=_adjacency,
-    properties=[
-        ("The entries should be positive.", lambda answer: bool((answer > 0).all())),
-        ("The layer should return your vector unchanged.",
-         lambda adjacency, answer: close(_scaled(adjacency) @ answer, answer)),
-        ("The vector should have length 1: its squares add up to 1.", lambda answer: close(answer.norm(), 1.0)),
-    ],
-    hints=(
-        "What does A + I make of a vector of ones?",
-        "The first D^(-1/2) should turn your vector into ones: which vector does it turn into ones?",
-        "D^(-1/2) divides by the square roots of the row sums of A + I.",
-    ),
-    mistakes=[
-        ("ones", edit("degrees.sqrt()", "torch.ones_like(degrees)"),
-         "Equal entries come back from a mean. This layer divides by roots on both sides: nodes with more neighbours end up "
-         "with more."),
-        ("the degrees", edit("degrees.sqrt()", "degrees"),
-         "The row sums themselves come back when the layer divides columns only. Here each side takes a root."),
-        ("degrees without loops", edit("adjacency.sum(1) + 1", "adjacency.sum(1)"),
-         "Those are the row sums of A. D belongs to A + I: each is one larger."),
-        ("one over the roots", edit("degrees.sqrt()", "degrees.rsqrt()"),
-         "The first factor divides by the root. To leave ones, the vector has to be multiplied by it."),
-        ("not of length 1", edit("root / root.norm()", "root"),
-         "The layer leaves your vector unchanged. Now divide it by its length."),
-        ("entries that add up to 1", edit("root.norm()", "root.sum()"),
-         "You divided by the sum of the entries. The length is the root of the sum of their squares."),
-    ],
-)
-def unchanged(adjacency):
-    """Return the roots of the degrees, over their norm."""
-    degrees = adjacency.sum(1) + 1
-    root = degrees.sqrt()
-    return root / root.norm()
-
-
-lesson.value(
-    "10.4", "How deep until it is gone", difficulty=2, minutes=6,
-    prompt="A GCN layer without weights has the largest eigenvalue 1 and the second-largest $\\lambda_2 = 0.8$; all "
-    "others lie between 0 and 0.8. Each "
-    "layer keeps half of what was there: $X \\leftarrow \\frac12(X + \\hat A X)$. After how many layers has the "
-    "factor in front of "
-    "the second eigenvector fallen below 1% of its start, for the first time?",
-    answer=44,
-    properties=[
-        ("After so many layers the factor is not below 1%.", lambda answer: 0.9**answer < 0.01),
-        ("One layer earlier the factor is below 1% already.", lambda answer: 0.9 ** (answer - 1) >= 0.01),
-        ("Layers come in whole numbers.", lambda answer: answer == int(answer)),
-    ],
-    hints=(
-        "By which factor does one layer multiply an eigenvector with the eigenvalue λ, now that half of X is kept?",
-        "Solve factor^k = 0.01 with logarithms.",
-        "Round so that the factor is below 1%.",
-    ),
-    mistakes=[
-        ("without the residual", 21,
-         "That is for the factor 0.8 in each layer. With half of X kept, the factor is (1 + 0.8)/2 = 0.9."),
-        ("rounded down", 43,
-         "After 43 layers the factor is 0.0108, still above 1%: round up."),
-        ("not rounded", 43.7,
-         "Layers come in whole numbers: which is the first one after which the factor is below 1%?",
-         lambda answer: 43 < answer < 44),
-        ("half the eigenvalue", 6,
-         "You took 0.8/2 = 0.4 for the factor, and left out the half of X that stays: (1 + 0.8)/2 = 0.9."),
-        ("to 10%", 22,
-         "After 22 layers the factor is about 10%. The question is about 1%."),
-    ],
-)
 
 
 def _rounds_until_they_differ(mark: int) -> int:

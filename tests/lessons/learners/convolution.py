@@ -15,13 +15,13 @@ GIVES_AWAY = {
         r"c, b, a",
         r"(?i)kernel of one pixel",
     ],
-    "08.P3": [r"(?i)checkerboard", r"2, 3, 5", r"\b25\b"],
-    "08.P4": [
+    "08.P3": [
         r"(?i)never met a corner on the right",
         r"(?i)both together",
         r"(?i)joined edges",
-        r"(?i)border cuts",
+        r"(?i)gives it a hint",
     ],
+    "08.P4": [r"(?i)checkerboard", r"2, 3, 5", r"\b25\b"],
 }
 
 NEIGHBOURS = {
@@ -35,7 +35,7 @@ NEIGHBOURS = {
     "08.e4": ("kernel=4, nets=100)", "kernel=5, nets=100)"),
     "08.6": ("lesson.share_within(energy, 7)", "lesson.share_within(energy, 5)"),
     "08.e5": ("worst[lesson.MAX] - value for value", "worst[lesson.MEAN] - value for value"),
-    "08.e7": ("right.mean() - left.mean()", "right.mean() - lesson.stored(lesson.MEAN, 'left').mean()"),
+    "08.e7": ("for arm in (lesson.MEAN, lesson.JOINED)", "for arm in (lesson.JOINED, lesson.MEAN)"),
     "08.e6": ("shares[lesson.MAX] / shares[lesson.OWN]", "shares[lesson.OWN] / shares[lesson.MAX]"),
 }  # fmt: skip
 

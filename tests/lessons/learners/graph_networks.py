@@ -9,22 +9,22 @@ from course_lib.teaching import edit
 GIVES_AWAY = {
     "10.P1": [r"(?i)classifier was blind", r"v_2\b", r"(?i)splits the communities"],
     "10.P2": [r"(?i)no depth", r"(?i)colou?r refinement|1-WL", r"(?i)multiset"],
-    "10.P3": [r"(?i)rescaling alone", r"(?i)harmless"],
+    "10.P3": [r"(?i)two of the five", r"(?i)harmless", r"(?i)half kept ≈"],
 }
 
 NEIGHBOURS = {
     "10.e1": ("for depth in (0, 2, 16, 64)]", "for depth in (0, 2, 8, 64)]"),
     "10.e2": ("lesson.accuracy(lesson.blown_up(rest), graph)", "lesson.accuracy(lesson.blown_up(x), graph)"),
-    "10.2": ("walk_counts(A, 4) - counted", "walk_counts(A, 3) - counted"),
-    "10.3": ("root = graph.degrees.sqrt()", "root = graph.degrees"),
-    "10.4": ("** (1 / 20) / values[-2])", "** (1 / 20) / values[-3])"),
+    "10.5": ("walk_counts(A, 4) - counted", "walk_counts(A, 3) - counted"),
+    "10.1": ("graph.degrees.sqrt()\n    cosines", "graph.degrees\n    cosines"),
+    "10.2": ("** (1 / 20) / values[-2])", "** (1 / 20) / values[-3])"),
     "10.e3": ("same = (vectors[:, -2] > 0)", "same = (vectors[:, -3] > 0)"),
     "10.e4": ("lesson.draw(seed, shift=0.0)", "lesson.draw(seed, shift=0.2)"),
     "10.e5": ('{"remove": "mean"}', '{"remove": "random"}'),
-    "10.5": ('for form in ("half kept", "start added")]', 'for form in ("start added", "half kept")]'),
+    "10.3": ('for form in ("half kept", "start added")]', 'for form in ("start added", "half kept")]'),
     "10.6": ("[gap(torch.ones(20, 1), layers)", "[gap(marked, layers)"),
     "10.e6": ("[1.0, *[0.0] * 9] * 2)", "[1.0, *[0.0] * 9, 0.0, 1.0, *[0.0] * 8])"),
-    "10.e7": ('mean("rescaled only", 32)', 'mean("rescaled only", 8)'),
+    "10.e7": ('mean("start added", 32), untrained', 'mean("half kept", 32), untrained'),
 }
 
 
@@ -80,7 +80,7 @@ def walk(i, j, k):
 
 
 ANSWERS = {
-    "10.1": [
+    "10.3": [
         ("solved", "a power of the adjacency matrix",
          (torch.tensor([[0, 1, 1, 1], [1, 0, 1, 0], [1, 1, 0, 1], [1, 0, 1, 0]])).matrix_power(3)[2, 0]),
         ("solved", "a float", 5.0),
@@ -91,7 +91,7 @@ ANSWERS = {
         ("wrong", "one layer too many", 16),
         ("malformed", "the whole vector", [4, 5, 5, 5]),
     ],
-    "10.2": [
+    "10.4": [
         ("solved", "index_add", by_index_add),
         ("solved", "a dense matrix of counts", by_dense_matrix),
         ("solved", "scatter_add", lambda x, edge_index: torch.zeros_like(x).scatter_add(
@@ -109,7 +109,7 @@ ANSWERS = {
         ("wrong", "adds into one table", in_place),
         ("malformed", "one row for each edge", lambda x, edge_index: x[edge_index[0]]),
     ],
-    "10.3": [
+    "10.1": [
         ("solved", "the last eigenvector", lambda adjacency: torch.linalg.eigh(
             (loops := adjacency + torch.eye(len(adjacency), dtype=adjacency.dtype))
             / torch.outer(loops.sum(1), loops.sum(1)).sqrt())[1][:, -1].abs()),
@@ -124,7 +124,7 @@ ANSWERS = {
         ("wrong", "with another sign", lambda adjacency: -(d := (adjacency.sum(1) + 1).sqrt()) / d.norm()),
         ("malformed", "the matrix of the layer", lambda adjacency: adjacency + torch.eye(len(adjacency))),
     ],
-    "10.4": [
+    "10.2": [
         ("solved", "ceil of the logarithm", math.ceil(math.log(0.01) / math.log(0.9))),
         ("solved", "a whole number as a float", 44.0),
         ("without the residual", "0.8 in each layer", 21),
