@@ -45,6 +45,7 @@ PARTS = {
     "deep_graphs": ("deep_graphs",),
     "corners": ("corners",),
     "shifted_corners": ("shifted_corners",),
+    "coins": ("coins",),
     "recurrent": ("recurrent",),
     "memory_start": ("memory_start",),
     "state_space": ("state_space",),

@@ -1,4 +1,4 @@
-"""Batch norm with its gradients by hand, and dropout in least squares as ridge regression (lesson 09).
+"""Batch norm with its gradients by hand, and dropout in least squares as ridge regression (lessons 09, 36).
 
 A batch x has shape (batch, channels, *space). Every statistic of batch norm belongs to one channel and runs over the
 n = batch * space values of it; a table (batch, channels) is the case without space. In training the variance that
@@ -312,7 +312,7 @@ def dropout(
     rescale: bool = True,
     generator: torch.Generator | None = None,
 ) -> Float[Tensor, "*shape"]:
-    """Keep each entry with probability `keep`, else put it to 0; divide by `keep` where `rescale` (09.12).
+    """Keep each entry with probability `keep`, else put it to 0; divide by `keep` where `rescale` (36.1).
 
     With `rescale` ("inverted dropout", PyTorch's) the mean of an entry is the entry; without it, keep times it.
 
@@ -333,7 +333,7 @@ def enumerated_dropout_loss(
     *,
     keep: float,
 ) -> Float[Tensor, ""]:
-    """E ||t - (R * X) w||^2 by definition: the sum over all 2^(rows columns) masks R, each with its probability (09.12).
+    """E ||t - (R * X) w||^2 by definition: the sum over all 2^(rows columns) masks R, each with its probability (36.1).
 
     Raises:
         ValueError: shapes do not fit, `keep` is no probability above 0, or X has more than 16 entries.
@@ -359,7 +359,7 @@ def expected_dropout_loss(
     *,
     keep: float,
 ) -> Float[Tensor, ""]:
-    """||t - p X w||^2 + p (1 - p) sum_j ||X_j||^2 w_j^2, with p = keep and X_j column j (09.13).
+    """||t - p X w||^2 + p (1 - p) sum_j ||X_j||^2 w_j^2, with p = keep and X_j column j (36.2).
 
     Raises:
         ValueError: shapes do not fit, or `keep` is no probability above 0.
@@ -377,7 +377,7 @@ def generalised_ridge(
     target: Float[Tensor, " rows"],
     penalties: Float[Tensor, " columns"],
 ) -> Float[Tensor, " columns"]:
-    """Return the minimiser of ||t - X w||^2 + sum_j penalty_j w_j^2: (X^T X + diag(penalties)) w = X^T t (09.14).
+    """Return the minimiser of ||t - X w||^2 + sum_j penalty_j w_j^2: (X^T X + diag(penalties)) w = X^T t (36.3).
 
     Raises:
         ValueError: shapes do not fit.
@@ -389,7 +389,7 @@ def generalised_ridge(
 def dropout_ridge(
     matrix: Float[Tensor, "rows columns"], target: Float[Tensor, " rows"], *, keep: float
 ) -> Float[Tensor, " columns"]:
-    """Return what least squares with dropout minimises in the mean: w = p w-tilde, by columns of length 1 (09.14, 09.15).
+    """Return what least squares with dropout minimises in the mean: w = p w-tilde, by columns of length 1 (36.3, 36.4).
 
     The weights that dropout trains, which meet masked inputs, are w / keep; w itself is for inputs without a mask. A
     column of zeros gets the weight 0.
