@@ -41,6 +41,7 @@ PARTS = {
     "walks": ("walks",),
     "rank_price": ("rank_price",),
     "convolution": ("convolution",),
+    "deep_norm": ("deep_norm",),
     "graphs": ("graphs",),
     "deep_graphs": ("deep_graphs",),
     "corners": ("corners",),

@@ -8,10 +8,32 @@ import torch
 from course_lib.teaching import edit
 
 GIVES_AWAY = {
-    "09.P1": [r"-4, ?-2, ?0, ?6", r"removes the mean", r"add up to 0|sum to 0"],
-    "09.P2": [r"100 times", r"\b30\b"],
-    "09.P3": [r"Gamma", r"(?i)each column|length of (its|the) column"],
+    "09.P1": [
+        r"(?i)none of the (step|eight)",
+        r"(?i)halves what passes",
+        r"1/65",
+        r"(?i)plain network (never|does not)",
+    ],
+    "09.P2": [r"(?i)100 times", r"(?i)a hundredth", r"\b30\b", r"(?i)tenth of the gradient"],
+    "09.P3": [r"(?i)step size drops out", r"sqrt\{2k\}", r"(?i)schedule of its own", r"(?i)forgotten"],
+    "09.P4": [r"(?i)nothing brings", r"(?i)must go on", r"(?i)blow up; the", r"(?i)kept statistics"],
 }
+
+NEIGHBOURS = {
+    "09.5": ("(g - g.mean() - x_hat * (g * x_hat).mean())", "(g - g.mean())"),
+    "09.6": ("training=True, eps=0.0)", "training=False, eps=0.0, running_mean=torch.zeros(1), running_var=torch.ones(1))"),
+    "09.9": ("x = naive_batch_norm(x, eps=0.0) if normalise else x", "x = x - x.mean(0) if normalise else x"),
+    "09.11": ("descend(10 * start, 30.0)", "descend(10 * start, 3.0)"),
+    "09.e1": ("plain = lesson.train_small(30, steps=200, normalise=False)", "plain = normed"),
+    "09.12": ("for eta in (1, 3, 10, 30)]", "for eta in (0.1, 3, 10, 30)]"),
+    "09.13": ("pairs = [(0.3, 0.01), (0.1, 0.03), (0.03, 0.1)]", "pairs = [(0.3, 0.01), (0.1, 0.03), (0.03, 0.01)]"),
+    "09.e2": ('lesson.median("batch norm", start)', "lesson.median(lesson.FROZEN, start)"),
+    "09.e3": ("lesson.median(lesson.FROZEN, start) for start", "lesson.median(lesson.NORMED, start) for start"),
+    "09.a1": ("g.mean((0, 2, 3), keepdim=True)", "g.mean((2, 3), keepdim=True)"),
+    "09.7": ("(g * x_hat).sum()", "(g * x).sum()"),
+    "09.a2": ("torch.nn.BatchNorm1d(3, momentum=0.7)", "torch.nn.BatchNorm1d(3, momentum=0.3)"),
+    "09.a3": ("theirs.eval())", "torch.nn.BatchNorm1d(3).eval())"),
+}  # fmt: skip
 
 
 def by_autograd(x, g, gamma):
@@ -53,26 +75,6 @@ def in_one_sum(batches, momentum):
     return (1 - momentum) ** steps + weights @ batches.var(1)
 
 
-def solved(matrix, target, keep, penalty):
-    gram = matrix.T @ matrix + torch.diag(penalty)
-    return torch.linalg.solve(gram, matrix.T @ target)
-
-
-def by_second_moment(matrix, target, keep):
-    """Zero the gradient of the loss with E[M^T M] and E[M] of the masked matrix."""
-    gram = keep**2 * matrix.T @ matrix
-    index = torch.arange(len(gram))
-    gram[index, index] = keep * matrix.square().sum(0)
-    return torch.linalg.solve(gram, keep * matrix.T @ target)
-
-
-def by_more_rows(matrix, target, keep):
-    """The penalty as rows below the data."""
-    rows = torch.diag(math.sqrt((1 - keep) / keep) * matrix.norm(dim=0))
-    below = torch.cat([target, torch.zeros(len(rows), dtype=target.dtype)])
-    return torch.linalg.lstsq(torch.cat([matrix, rows]), below[:, None]).solution[:, 0] / keep
-
-
 def two(first, second):
     return {"first": first, "second": second}
 
@@ -94,9 +96,24 @@ ANSWERS = {
         ("sign", "a share of the gradient", two(8, 2)),
         ("exchanged", "the two exchanged", two(-2, 8)),
         ("wrong", "the mean subtracted after the weight", two(2 * 5 - 1, -1)),
+        ("malformed", "far too large", two(4 * 10**400, -(10**400))),
         ("malformed", "all five", [8, -2, -2, -2, -2]),
     ],
     "09.2": [
+        ("solved", "x itself", three(-1, 0, 1)),
+        ("solved", "x turned round", three(3.0, 0.0, -3.0)),
+        ("solved", "x and a constant", three(1, 2, 3)),
+        ("need", "ones", three(1, 1, 1)),
+        ("need", "minus fives", three(-5.0, -5.0, -5.0)),
+        ("need", "no gradient", three(0, 0, 0)),
+        ("across both", "what passes whole", three(1, -2, 1)),
+        ("a single example", "the first one", three(1, 0, 0)),
+        ("wrong", "sum 0 alone", three(2, -1, -1)),
+        ("wrong", "squares of x", three(1, 0, 1)),
+        ("malformed", "far too large", three(10**400, 0, -(10**400))),
+        ("malformed", "a tensor", torch.tensor([-1.0, 0.0, 1.0])),
+    ],
+    "09.3": [
         ("autograd", "autograd", by_autograd),
         ("solved", "the whole Jacobian", by_jacobian),
         ("solved", "three sums, as frameworks print it", as_printed_in_frameworks),
@@ -111,20 +128,21 @@ ANSWERS = {
         ("wrong", "eps of the layer", with_eps),
         ("malformed", "a column", lambda x, g, gamma: by_jacobian(x, g, gamma)[:, None]),
     ],
-    "09.3": [
-        ("solved", "x itself", three(-1, 0, 1)),
-        ("solved", "x turned round", three(3.0, 0.0, -3.0)),
-        ("solved", "x and a constant", three(1, 2, 3)),
-        ("need", "ones", three(1, 1, 1)),
-        ("need", "minus fives", three(-5.0, -5.0, -5.0)),
-        ("need", "no gradient", three(0, 0, 0)),
-        ("across both", "what passes whole", three(1, -2, 1)),
-        ("a single example", "the first one", three(1, 0, 0)),
-        ("wrong", "sum 0 alone", three(2, -1, -1)),
-        ("wrong", "squares of x", three(1, 0, 1)),
-        ("malformed", "a tensor", torch.tensor([-1.0, 0.0, 1.0])),
-    ],
     "09.4": [
+        ("solved", "by the tangent", lambda step_size, decay: math.atan(
+            math.sqrt(1 - (1 - step_size * decay) ** 2) / (1 - step_size * decay))),
+        ("solved", "by the sine", lambda step_size, decay: math.asin(math.sqrt(1 - (1 - step_size * decay) ** 2))),
+        ("solved", "a tensor", lambda step_size, decay: torch.tensor(1 - step_size * decay).acos()),
+        ("for small steps", "the root of 2 eta lambda", lambda step_size, decay: (2 * step_size * decay) ** 0.5),
+        ("the share itself", "eta lambda", lambda step_size, decay: step_size * decay),
+        ("sine", "opposite for adjacent", lambda step_size, decay: math.asin(1 - step_size * decay)),
+        ("tangent", "decay as the length of the step", lambda step_size, decay: math.atan(step_size * decay)),
+        ("degrees", "90 for a right angle", lambda step_size, decay: math.degrees(math.acos(1 - step_size * decay))),
+        ("the cosine", "not turned into an angle", lambda step_size, decay: 1 - step_size * decay),
+        ("wrong", "the root of eta lambda", lambda step_size, decay: math.sqrt(step_size * decay)),
+        ("malformed", "two numbers", lambda step_size, decay: (step_size, decay)),
+    ],
+    "09.5": [
         ("solved", "the layer itself", by_layer),
         ("solved", "one weighted sum", in_one_sum),
         ("solved", "lerp",
@@ -138,37 +156,5 @@ ANSWERS = {
         ("mean over the batches", "the average of all variances", lambda batches, momentum: batches.var(1).mean(0)),
         ("wrong", "of all data at once", lambda batches, momentum: batches.flatten(0, 1).var(0)),
         ("malformed", "over the channels", edit("batch.var(0)", "batch.var(1)")),
-    ],
-    "09.5": [
-        ("solved", "p over 1 - p", 0.8 / (1 - 0.8)),
-        ("solved", "a fraction", Fraction(4, 1)),
-        ("solved", "a whole number", 4),
-        ("keep for drop", "the notes' letter", 0.2 / 0.8),
-        ("not rescaled", "p (1 - p)", 0.8 * 0.2),
-        ("the root", "factor of Gamma", 2),
-        ("over keep squared", "variance over keep squared", 0.8 / 0.2**2),
-        ("p itself", "lambda = p", 0.8),
-        ("wrong", "lambda = 1 - p", 0.2),
-        ("second moment", "1 / (1 - p)", 5.0),
-        ("malformed", "a string", "4"),
-    ],
-    "09.6": [
-        ("solved", "moments of the masked matrix", by_second_moment),
-        ("solved", "rows below the data", by_more_rows),
-        ("solved", "an inverse",
-         edit("torch.linalg.solve(gram, matrix.T @ target)", "torch.linalg.inv(gram) @ (matrix.T @ target)")),
-        ("not rescaled", "w", lambda matrix, target, keep: solved(
-            matrix, target, keep, (1 - keep) / keep * matrix.square().sum(0))),
-        ("drop for keep", "p is what goes", edit("(1 - keep) / keep", "keep / (1 - keep)")),
-        ("plain ridge", "one penalty", lambda matrix, target, keep: solved(
-            matrix, target, keep, torch.full_like(matrix[0], (1 - keep) / keep)) / keep),
-        ("lengths for squares", "norms", edit("matrix.square().sum(0)", "matrix.norm(dim=0)")),
-        ("no penalty", "least squares over p", lambda matrix, target, keep: torch.linalg.lstsq(
-            matrix, target[:, None]).solution[:, 0] / keep),
-        ("mean for sum", "mean square", edit(".sum(0)", ".mean(0)")),
-        ("dropout not seen", "least squares", lambda matrix, target, keep: torch.linalg.lstsq(
-            matrix, target[:, None]).solution[:, 0]),
-        ("wrong", "p(1 - p), as for w~, and divided", edit("(1 - keep) / keep", "(1 - keep) * keep")),
-        ("malformed", "a column", lambda matrix, target, keep: by_second_moment(matrix, target, keep)[:, None]),
     ],
 }  # fmt: skip

@@ -1,14 +1,17 @@
-"""Exercises of lesson 09, batch_norm_and_dropout."""
+"""Exercises of lesson 09, batch_norm."""
+
+import math
 
 import torch
 
-from course_lib.architectures.normalisation import expected_dropout_loss
-from course_lib.lessons.batch_norm_and_dropout.contents import lesson
-from course_lib.teaching import but, close, edit, inputs, near, normal, one_of, uniform, whole
+from course_lib.lessons.batch_norm.contents import lesson
+from course_lib.teaching import but, close, edit, inputs, normal, one_of, uniform, whole
 
 
 def _gradient_by_autograd(g1, g2):
     """What reaches x1 and x2 when the loss is 5 y1, by autograd."""
+    if not max(abs(g1), abs(g2)) < 1e6:
+        return False
     x = torch.tensor([0.3, -1.0, 2.0, 0.4, 1.1], dtype=torch.float64, requires_grad=True)
     (right,) = torch.autograd.grad(5 * (2 * (x - x.mean()))[0], x)
     return close(torch.tensor([float(g1), float(g2)], dtype=torch.float64), right[:2])
@@ -27,7 +30,7 @@ lesson.value(
     ],
     hints=(
         "How does y₁ change when x₂ grows? x₂ is a part of the mean.",
-        "Equation (09.3): subtract the mean of g from each entry, then multiply.",
+        "Subtract the mean of g from each entry, then multiply by the weight.",
         "The mean of g is 1. It is subtracted from 5 at the first example, and from 0 at the second.",
     ),
     mistakes=[
@@ -55,8 +58,52 @@ def _through_autograd(x, g, gamma):
     return torch.autograd.grad(y @ g, x)[0]
 
 
+X = torch.tensor([-1.0, 0.0, 1.0], dtype=torch.float64)
+
+
+def _passes(g1, g2, g3):
+    """How much of g reaches x = (-1, 0, 1), by autograd, per unit of g."""
+    g = torch.tensor([float(v) for v in (g1, g2, g3)], dtype=torch.float64)
+    size = float(g.abs().max())
+    return float(_through_autograd(X, g / size, 1.0).abs().max()) if 0 < size < 1e100 else 0.0
+
+
+def _largest(g1, g2, g3):
+    return max(abs(g1), abs(g2), abs(g3))
+
+
+lesson.flaw(
+    "09.2", "Only equal gradients vanish?", difficulty=2, minutes=6,
+    prompt="\"In training, full batch norm blocks a gradient only when it is the same for all examples.\" Give a "
+    "counterexample for the inputs $x = (-1, 0, 1)$: a gradient $g$ at the outputs, not all of it equal, of which nothing "
+    "reaches $x$. A dictionary with the numbers `g1`, `g2`, `g3`.",
+    answer={"g1": -1.0, "g2": 0.0, "g3": 1.0},
+    needs=[
+        ("Take numbers below 1e100 in size.", lambda g1, g2, g3: _largest(g1, g2, g3) < 1e100),
+        ("A gradient of zeros is blocked by every layer; and its entries are equal.",
+         lambda g1, g2, g3: _largest(g1, g2, g3) > 0),
+        ("That is blocked, but it is the case that the sentence names: its entries are equal.",
+         lambda g1, g2, g3: max(g1, g2, g3) - min(g1, g2, g3) > 1e-6 * _largest(g1, g2, g3)),
+    ],
+    properties=[("Something of your g reaches x.", lambda g1, g2, g3: _passes(g1, g2, g3) < 1e-9)],
+    hints=(
+        "The layer does not notice two kinds of change. A shift of all inputs is one of them.",
+        "The other direction is made of the inputs: what is x̂ here?",
+        "Rescaling x does not change y. So a gradient along x̂ has nothing to change.",
+    ),
+    mistakes=[
+        ("across both", {"g1": 1.0, "g2": -2.0, "g3": 1.0},
+         "That is at right angles to the ones and to x̂: it passes whole. Look for the opposite.",
+         but(lambda g1, g2, g3: max(abs(g1 + g2 + g3), abs(g3 - g1)) <= 1e-6 * _largest(g1, g2, g3))),
+        ("a single example", {"g1": 0.0, "g2": 0.0, "g3": 1.0},
+         "A gradient at one example is partly blocked: it has a mean, a part along x̂, and a rest, which passes.",
+         but(lambda g1, g2, g3: [g1, g2, g3].count(0) == 2)),
+    ],
+)
+
+
 @lesson.exercise(
-    "09.2", "The gradient of batch norm", difficulty=2, minutes=10,
+    "09.3", "The gradient of batch norm", difficulty=2, minutes=10,
     prompt="Write `backward(x, g, gamma)`: `x` holds the $n$ values of one channel, `g` the gradient at the outputs of "
     "$y_i = \\gamma\\hat x_i + \\beta$ with $\\hat x_i = (x_i - \\bar x)/s$, where $s^2$ is the mean of $(x_i - \\bar x)^2$ "
     "(no eps). Return the gradient at `x`, shape `(n,)`, without autograd.",
@@ -101,52 +148,47 @@ def backward(x, g, gamma):
     return gamma / s * (g - g.mean() - normal * (g * normal).mean())
 
 
-X = torch.tensor([-1.0, 0.0, 1.0], dtype=torch.float64)
-
-
-def _passes(g1, g2, g3):
-    """How much of g reaches x = (-1, 0, 1), by autograd, per unit of g."""
-    g = torch.tensor([float(v) for v in (g1, g2, g3)], dtype=torch.float64)
-    size = float(g.abs().max())
-    return float(_through_autograd(X, g / size, 1.0).abs().max()) if 0 < size < 1e100 else 0.0
-
-
-def _largest(g1, g2, g3):
-    return max(abs(g1), abs(g2), abs(g3))
-
-
-lesson.flaw(
-    "09.3", "Only equal gradients vanish?", difficulty=2, minutes=6,
-    prompt="\"In training, full batch norm blocks a gradient only when it is the same for all examples.\" Give a "
-    "counterexample for the inputs $x = (-1, 0, 1)$: a gradient $g$ at the outputs, not all of it equal, of which nothing "
-    "reaches $x$. A dictionary with the numbers `g1`, `g2`, `g3`.",
-    answer={"g1": -1.0, "g2": 0.0, "g3": 1.0},
-    needs=[
-        ("Take numbers below 1e100 in size.", lambda g1, g2, g3: _largest(g1, g2, g3) < 1e100),
-        ("A gradient of zeros is blocked by every layer; and its entries are equal.",
-         lambda g1, g2, g3: _largest(g1, g2, g3) > 0),
-        ("That is blocked, but it is the case that the sentence names: its entries are equal.",
-         lambda g1, g2, g3: max(g1, g2, g3) - min(g1, g2, g3) > 1e-6 * _largest(g1, g2, g3)),
+@lesson.exercise(
+    "09.4", "The step that keeps the length", difficulty=2, minutes=6,
+    prompt="A step with weight decay first shrinks $w$ to $(1 - \\eta\\lambda)w$, then adds $-\\eta\\nabla L$, which stands "
+    "at a right angle on $w$. After many steps the length of $w$ no longer changes. Write "
+    "`settled_angle(step_size, decay)`: the angle between $w$ before and after such a step, in radians, exactly; "
+    "$0 < \\eta\\lambda < 1$.",
+    draw=inputs(step_size=uniform(0.2, 1.5), decay=uniform(0.1, 0.6)),
+    properties=[
+        ("With your angle the new w is longer or shorter than the old one.",
+         lambda step_size, decay, answer: bool(abs(math.cos(float(answer)) - (1 - step_size * decay)) < 1e-7)
+         and bool(0 < float(answer) < math.pi / 2)),
     ],
-    properties=[("Something of your g reaches x.", lambda g1, g2, g3: _passes(g1, g2, g3) < 1e-9)],
     hints=(
-        "Equation (09.6) removes two directions. The vector of ones is one of them.",
-        "The other direction is made of the inputs: what is x̂ here?",
-        "Rescaling x does not change y. So a gradient along x̂ has nothing to change.",
+        "Draw it: the old w, the shorter w, and the step at a right angle on that.",
+        "The shortened w and the step are the legs of a right triangle. How long is its third side?",
+        "The third side is as long as the old w. The cosine of the angle is leg over third side.",
     ),
     mistakes=[
-        ("across both", {"g1": 1.0, "g2": -2.0, "g3": 1.0},
-         "That is at right angles to the ones and to x̂: it passes whole. Look for the opposite.",
-         but(lambda g1, g2, g3: max(abs(g1 + g2 + g3), abs(g3 - g1)) <= 1e-6 * _largest(g1, g2, g3))),
-        ("a single example", {"g1": 0.0, "g2": 0.0, "g3": 1.0},
-         "A gradient at one example is partly blocked: it has a mean, a part along x̂, and a rest, which passes.",
-         but(lambda g1, g2, g3: [g1, g2, g3].count(0) == 2)),
+        ("for small steps", edit("math.acos(1 - step_size * decay)", "math.sqrt(2 * step_size * decay)"),
+         "That is what the angle tends to when ηλ is small, and the formula that follows. Here it is asked exactly."),
+        ("the share itself", edit("math.acos(1 - step_size * decay)", "step_size * decay"),
+         "ηλ is the share by which w shrinks, along w. The step that makes up for it stands at a right angle, so that a "
+         "small share needs a much larger turn."),
+        ("sine", edit("math.acos(1 - step_size * decay)", "math.asin(1 - step_size * decay)"),
+         "The shortened w lies next to the angle, and the step opposite: (1 - ηλ) is its cosine."),
+        ("tangent", edit("math.acos(1 - step_size * decay)", "math.atan(step_size * decay)"),
+         "You took ηλ|w| for the length of the step. That is what decay takes away; the step that restores the length is "
+         "longer."),
+        ("degrees", edit("math.acos(1 - step_size * decay)", "math.degrees(math.acos(1 - step_size * decay))"),
+         "That is the angle in degrees."),
+        ("the cosine", edit("math.acos(1 - step_size * decay)", "1 - step_size * decay"),
+         "That is the cosine of the angle."),
     ],
 )
+def settled_angle(step_size, decay):
+    """Old and new w have one length, so the cosine is what decay leaves."""
+    return math.acos(1 - step_size * decay)
 
 
 @lesson.exercise(
-    "09.4", "What evaluation divides by", difficulty=2, minutes=8,
+    "09.5", "What evaluation divides by", difficulty=2, minutes=8,
     prompt="Write `running_variance(batches, momentum)`: `batches` has shape `(steps, n, channels)`. Start from ones; let "
     "each batch in turn move the running variance as PyTorch's layer does, with `momentum` the share of the new batch. "
     "Return it, shape `(channels,)`.",
@@ -194,89 +236,6 @@ def _stored(batches, momentum):
     for batch in batches:
         layer(batch)
     return layer.running_var
-
-
-lesson.value(
-    "09.5", "Which p?", difficulty=2, minutes=4,
-    prompt="Least squares is trained through `torch.nn.Dropout(p=0.8)`. In the mean this is ridge regression "
-    "$\\lVert t - Xw\\rVert^2 + \\lambda\\sum_j\\lVert X_j\\rVert^2 w_j^2$. What is $\\lambda$?",
-    answer=4.0,
-    properties=[
-        ("The expected loss of torch's layer has another penalty: compare the loss for w with the fit alone.",
-         lambda answer: close(
-             float(expected_dropout_loss(torch.ones(1, 1, dtype=torch.float64), torch.zeros(1, dtype=torch.float64),
-                                         torch.full((1,), 1 / (1 - 0.8), dtype=torch.float64), keep=1 - 0.8)) - 1,
-             answer)),
-    ],
-    hints=(
-        "What does PyTorch's p stand for: an entry that stays, or one that goes?",
-        "The formula of (09.14) has the keep probability; here it is 1 - 0.8.",
-        "A masked entry, divided by the keep probability q, has the mean x and the variance x²(1 - q)/q.",
-    ),
-    mistakes=[
-        ("keep for drop", 0.25, "That is right for a keep probability of 0.8. PyTorch's p is the probability to drop.",
-         near(0.25, within=1e-6)),
-        ("not rescaled", 0.16, "That is p(1 - p), for weights that meet unscaled masked inputs. PyTorch divides by the "
-         "keep probability, and w is meant for inputs without a mask.", near(0.16, within=1e-6)),
-        ("the root", 2.0, "That is the factor of Γ. The penalty is the square ‖Γw‖², so λ is its square.",
-         near(2.0, within=1e-6)),
-        ("over keep squared", 20.0, "You divided the variance factor (1 - q) by q²; q(1 - q)/q² is (1 - q)/q.",
-         near(20.0, within=1e-4)),
-        ("p itself", 0.8, "That is p. The penalty is the variance of a masked and rescaled entry, over x².",
-         near(0.8, within=1e-6)),
-        ("second moment", 5.0, "That is 1/(1 - p), the mean square of a rescaled mask. Its variance is smaller by 1, the "
-         "square of its mean.", near(5.0, within=1e-6)),
-    ],
-)
-
-
-def _slope(matrix, target, keep, answer):
-    """Gradient of the expected loss at the answer, for every mask at once: 2 (E[M^T M] w - E[M^T] t)."""
-    gram = keep**2 * matrix.T @ matrix
-    gram = gram + torch.diag(keep * matrix.square().sum(0) - gram.diagonal())
-    return gram @ answer - keep * matrix.T @ target
-
-
-@lesson.exercise(
-    "09.6", "Where dropout ends", difficulty=3, minutes=12,
-    prompt="Write `trained_weights(matrix, target, keep)`: the weights $\\tilde w$ with the smallest expected loss "
-    "$\\mathbb E\\lVert t - (R \\odot X)\\tilde w\\rVert^2$, every entry of $R$ independently 1 with probability `keep` and "
-    "0 otherwise, no rescaling of the inputs. `matrix` is $X$ $(n, d)$, `target` is $t$ $(n,)$; return $(d,)$.",
-    draw=inputs(n=whole(3, 5), d=whole(2, 3), matrix=uniform(0.5, 3, "n d"), target=normal("n"),
-                keep=one_of(0.3, 0.6, 0.8)),
-    properties=[
-        ("At your weights the expected loss still has a slope.",
-         lambda matrix, target, keep, answer: bool(
-             _slope(matrix, target, keep, answer).abs().max() <= 1e-6 * (1 + target.abs().max()))),
-    ],
-    same=lambda a, b: close(a, b, atol=1e-6),
-    hints=(
-        "Write the expected loss as a fit plus a penalty, (09.13), and set its gradient to zero.",
-        "(09.14) is ridge regression in w = p w̃; its penalty has a factor for each column.",
-        "Solve (XᵀX + (1 - p)/p diag(‖X_j‖²)) w = Xᵀt, and go back from w to w̃.",
-    ),
-    mistakes=[
-        ("not rescaled", edit("matrix.T @ target) / keep", "matrix.T @ target)"),
-         "That is w, for inputs without a mask. The weights that meet masked inputs are w̃ = w/p."),
-        ("drop for keep", edit("(1 - keep) / keep * ", "keep / (1 - keep) * "),
-         "You put in p/(1 - p): `keep` is the probability that an entry stays."),
-        ("plain ridge", edit("torch.diag(lengths)", "torch.eye(len(lengths), dtype=matrix.dtype)"),
-         "Your penalty is the same for all weights. Each has the squared length of its column as a factor."),
-        ("lengths for squares", edit("square().sum(0)", "square().sum(0).sqrt()"),
-         "Your penalty has the lengths of the columns. The variance of a masked entry has its square."),
-        ("no penalty", edit(" + (1 - keep) / keep * torch.diag(lengths)", ""),
-         "You solved for the mean of the inputs. The variance of the masks adds a penalty."),
-        ("mean for sum", edit("square().sum(0)", "square().mean(0)"),
-         "Your penalty has the mean square of a column. The loss adds over the rows, and so does the variance."),
-        ("dropout not seen", edit(" + (1 - keep) / keep * torch.diag(lengths)", "", " / keep", ""),
-         "That is least squares without dropout: no penalty, and weights for inputs without a mask."),
-    ],
-)
-def trained_weights(matrix, target, keep):
-    """Solve the ridge problem and undo the rescaling."""
-    lengths = matrix.square().sum(0)
-    gram = matrix.T @ matrix + (1 - keep) / keep * torch.diag(lengths)
-    return torch.linalg.solve(gram, matrix.T @ target) / keep
 
 
 EXERCISES = lesson.exercises
