@@ -96,7 +96,7 @@ def multiplier():
 
 @lesson.sentence(
     "05.Q5",
-    "Under muP, Muon's step size for a weight matrix falls as the network gets wider.",
+    "By the rule (05.6), Muon's step size for a weight matrix falls as the network gets wider.",
     answer="only if its inputs grow faster than its outputs",
     conditions=("only if its inputs grow faster than its outputs", "only if the matrix is square"),
 )
@@ -114,8 +114,8 @@ def muon():
 @lesson.sentence(
     "05.Q6",
     "Adam takes the same steps when every gradient is multiplied by one and the same positive number.",
-    answer="only if ε is far below the sizes of the gradients",
-    conditions=("only if ε is far below the sizes of the gradients", "only if the number is above 1"),
+    answer="only if ε is far below the gradients, before and after",
+    conditions=("only if ε is far below the gradients, before and after", "only if the number is above 1"),
 )  # fmt: skip
 def epsilon():
     """Numerator and denominator of its step both get the factor, all but ε. With gradients near ε it takes other steps."""
