@@ -167,9 +167,9 @@ def plot_pulls(*axes):
         one.set_xticks(range(1, count + 1))
     _compact(*axes)
     return (
-        "What a first pull of each arm does to the logit of the best arm, 5: only its own draw raises it. The mean over the "
-        f"five draws is {change.mean():.3f} on both sides; with 10 added, on the same scale, the single changes are far "
-        "larger."
+        "What a first pull of each arm does to the logit of the best arm, 5, if the arm pays its mean: only its own draw "
+        f"raises it. The mean over the five draws is {change.mean():.3f} on both sides; with 10 added, on the same scale, "
+        "the single changes are far larger."
     )
 
 
