@@ -24,7 +24,7 @@ from course_lib.teaching import fact
     "08.Q1", "A trained convolutional layer does not care where in the image a shape stands.", answer=False
 )
 def it_moves_along():
-    """Its maps move along with the shape (08.1), away from the border. The largest value of a map is what does not care."""
+    """Its maps move along with the shape (08.2), away from the border. The largest value of a map is what does not care."""
     images = torch.zeros(2, 1, 16, 16, dtype=torch.float32)
     images[0, 0, 4:9, 4:9] = corner(0)
     images[1, 0, 4:9, 7:12] = corner(0)
@@ -68,7 +68,7 @@ def a_symmetric_layer():
 @lesson.sentence(
     "08.Q3",
     "A filter slides at stride 2 without padding, and only the largest value of its map is read. Without noise, and with "
-    "the shape inside the image, this value stays the same when the shape moves.",
+    "the shape away from the border, this value stays the same when the shape moves.",
     answer="only if it moves by even numbers of rows and columns",
     conditions=(
         "only if it moves by even numbers of rows and columns",
@@ -115,7 +115,8 @@ def noise_wins_too():
 
 @lesson.sentence(
     "08.Q5",
-    "A convolution of which only the largest value of each map is read cannot learn to say in which half a corner lies.",
+    "A convolution with 5 × 5 filters, of which only the largest value of each map is read, cannot learn to say in which "
+    "half a corner lies.",
     answer="only if the edges of the image are joined",
     conditions=(
         "only if the edges of the image are joined",
