@@ -115,7 +115,7 @@ def batch_norm_backward(
     *,
     eps: float = 1e-5,
 ) -> tuple[Float[Tensor, "batch channels *space"], Float[Tensor, " channels"], Float[Tensor, " channels"]]:
-    """Return dL/dx = gamma/s (g - mean g - x-hat mean(g x-hat)), dL/dgamma and dL/dbeta (09.5, 09.7).
+    """Return dL/dx = gamma/s (g - mean g - x-hat mean(g x-hat)), dL/dgamma and dL/dbeta (09.5, 09.12).
 
     `grad` is g = dL/dy; s = sqrt(variance + eps).
 
@@ -183,7 +183,7 @@ def batch_norm(
     """Batch norm with a backward pass by hand, in the order of arguments of `torch.nn.functional.batch_norm`.
 
     With `training` the statistics of the batch normalise (09.4), and the running ones, where given, move in place:
-    running <- (1 - momentum) running + momentum batch, with the unbiased variance n/(n - 1) (09.8). Without it the
+    running <- (1 - momentum) running + momentum batch, with the unbiased variance n/(n - 1) (09.13). Without it the
     running statistics normalise, as constants. `momentum` is the share of the new batch, in [0, 1].
 
     Raises:

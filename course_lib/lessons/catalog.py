@@ -55,7 +55,7 @@ LESSONS = tuple(
         ("06", "newton_schulz_and_muon", "Make a matrix flat without decomposing it", "I", "04", 77),
         ("07", "gradient_estimators", "Add 10 to every reward: what changes?", "I", "00 02", 84),
         ("08", "convolution", "Trained on the left, asked on the right", "II", "01", 78),
-        ("09", "batch_norm", "The layer that does not see the size of your weights", "II", "01 03", 73),
+        ("09", "batch_norm", "The layer that does not see the size of your weights", "II", "01 03", 74),
         ("10", "graph_networks", "Two layers help, 64 ruin it: is anything left?", "II", "01 08", 83),
         ("11", "recurrent_networks", "Why are forty steps harder than five?", "II", "05", 77),
         ("12", "state_space_models", "State space models", "II", "08", 84),
@@ -82,7 +82,7 @@ LESSONS = tuple(
         ("33", "selective_states", "A memory that decides what to keep", "II", "12", 82),
         ("34", "fixed_memory", "What a full memory still recalls", "III", "15", 76),
         ("35", "using_features", "The girl eats a green chair", "VI", "29", 78),
-        ("36", "dropout", "Delete a fifth of the inputs: what is trained?", "II", "03", 74),
+        ("36", "dropout", "Delete a fifth of the inputs: what is trained?", "II", "03", 75),
     )
 )
 

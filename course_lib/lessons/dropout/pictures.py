@@ -169,7 +169,7 @@ class CoinExplorer(Explorer):
         uniform, shift = _throws()
         thrown = torch.cat([uniform[:, :, :copies], uniform[:, :, -1:]], 2) < keep
         masked = (thrown * table) @ (w / keep)
-        spread = masked.std(0)
+        spread = ((1 - keep) / keep * table.square() @ w.square()).sqrt()
         masked = masked + shift
         per_metre = lambda v: (float(v[:-1].sum()) * UNITS[unit], float(v[-1]))  # noqa: E731
         path = [per_metre(dropout_weights(table, TARGET, p)) for p in np.linspace(0.4, 0.99, 25)]
@@ -428,9 +428,9 @@ def arms_table() -> Markdown:
 
 unit_prediction = lesson.prediction(
     "36.P1",
-    "Column 1 is a length in metres. Write it in centimetres, so that its numbers are 100 times as large, and train again: "
-    "with masks as before, and without masks by ridge regression, which adds 2.5 times the sum of the squared weights to "
-    "the loss. Whose predictions for the two rows change, on average over the masks?",
+    "Column 1 is a length in metres. Write it in centimetres, so that its numbers are 100 times as large, and train anew "
+    "to the end: with masks, and without masks by ridge regression, which adds 2.5 times the sum of the squared weights "
+    "to the loss. Whose predictions for the two rows change, on average over the masks?",
     {
         "Those of both": "A weight that is a hundredth of the old one repairs the unit. Ridge charges less for it, and "
         "moves. A coin deletes an entry, whatever its unit.",

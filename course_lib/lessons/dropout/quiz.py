@@ -47,7 +47,8 @@ def not_batch_norm():
 
 @lesson.sentence(
     "36.Q2",
-    "With keep probability p, dropout minimises ‖t - Xw‖² plus (1 - p)/p times the sum of ‖Xⱼ‖² wⱼ² on average.",
+    "With masks that only delete, (36.1), and keep probability p, dropout minimises ‖t - Xw‖² plus (1 - p)/p times the "
+    "sum of ‖Xⱼ‖² wⱼ² on average.",
     answer="only if w is p times the trained weights",
     conditions=("only if w is p times the trained weights", "only if the columns have mean 0"),
 )
@@ -101,8 +102,8 @@ def whose_coin():
 @lesson.sentence(
     "36.Q5",
     "A network without masks, its weights behind them scaled, predicts the mean of its predictions over all masks.",
-    answer="only if all that is behind the masks is linear",
-    conditions=("only if all that is behind the masks is linear", "only if no weight is negative"),
+    answer="surely if all that is behind the masks is linear",
+    conditions=("surely if all that is behind the masks is linear", "surely if no mask deletes everything"),
 )
 def linear_behind():
     """The mean of a sum is the sum of the means. The mean of a ReLU is not the ReLU of a mean, if masks can move its input
@@ -129,6 +130,6 @@ def copies():
     return "\n".join(
         [
             fact("column 1 once, penalty 2.5: weight {:.3f}", sums[0], at_least=0.5),
-            fact("four times, over that: joint weight {:.2f}", sums[1] / sums[0], at_least=1.05),
+            fact("four times: joint weight {:.2f} times that", sums[1] / sums[0], at_least=1.05),
         ]
     )

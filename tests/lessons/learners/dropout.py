@@ -25,7 +25,7 @@ NEIGHBOURS = {
     "36.e3": ("int((plain < dropped).sum()), at_least=15)", "int((plain < dropped - 0.1).sum()), at_least=15)"),
     "36.5": ("hidden.square().mean(0) * V.square().sum(1)", "hidden.mean(0).square() * V.square().sum(1)"),
     "36.e4": ('(wrong["coins"] - wrong["their mean"]).mean()', '(wrong["coins"] - wrong["nothing"]).mean()'),
-    "36.e5": ('wrong["weight decay"] - wrong["coins"], at_most', 'wrong["their mean"] - wrong["coins"], at_most'),
+    "36.e5": ('wrong["weight decay"] - rivals, at_most', 'wrong["nothing"] - rivals, at_most'),
 }  # fmt: skip
 
 

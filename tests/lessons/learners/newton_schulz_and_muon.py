@@ -223,7 +223,7 @@ GIVES_AWAY = {
         r"divides the error by about a hundred",
         r"last ones collect",
         r"the cubic's error is",
-        r"about 477 times",
+        r"nearly 500 times",
         r"root mean square of \$?s(_i)? - 1",
         r"and no more",
     ],
