@@ -30,7 +30,8 @@ def any_factor():
     "09.Q2", "In evaluation, too, a gradient that is equal for all examples does not reach the inputs.", answer=False
 )
 def evaluation_passes():
-    """In evaluation mean and variance are stored constants. No input moves them, so nothing is removed from the gradient."""
+    """In training the gradient loses its mean, (09.2) and (09.3). In evaluation mean and variance are stored constants: no
+    input moves them, so nothing is removed."""
     found = []
     for training in (True, False):
         layer = BatchNorm(1, affine=False, eps=0.0, dtype=torch.float64).train(training)

@@ -24,7 +24,8 @@ from course_lib.teaching import fact
     "08.Q1", "A trained convolutional layer does not care where in the image a shape stands.", answer=False
 )
 def it_moves_along():
-    """Its maps move along with the shape (08.2), away from the border. The largest value of a map is what does not care."""
+    """Its maps, (08.1), move along with the shape, (08.2), away from the border. The largest value of a map is what does
+    not care."""
     images = torch.zeros(2, 1, 16, 16, dtype=torch.float32)
     images[0, 0, 4:9, 4:9] = corner(0)
     images[1, 0, 4:9, 7:12] = corner(0)

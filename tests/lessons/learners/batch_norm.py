@@ -8,11 +8,7 @@ import torch
 from course_lib.teaching import edit
 
 GIVES_AWAY = {
-    "09.P1": [
-        r"(?i)halves what passes",
-        r"1/65",
-        r"(?i)plain network (never|does not)",
-    ],
+    "09.P1": [r"(?i)learns at one of the eight", r"(?i)constant guess costs, or"],
     "09.P2": [r"(?i)a hundredth", r"\b30\b", r"(?i)tenth of the gradient"],
     "09.P3": [r"(?i)step size drops out", r"sqrt\{2k\}", r"(?i)schedule of its own", r"(?i)forgotten"],
     "09.P4": [r"(?i)once was not enough", r"(?i)runs blow up", r"(?i)kept statistics"],

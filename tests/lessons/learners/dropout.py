@@ -10,7 +10,7 @@ from course_lib.teaching import edit
 
 GIVES_AWAY = {
     "36.P1": [r"(?i)\bunits?\b", r"(?i)length of (its|the) (own )?column", r"(?i)columns of length 1"],
-    "36.P2": [r"(?i)of 20 splits", r"(?i)pays to ignore"],
+    "36.P2": [r"(?i)of 20 splits", r"(?i)gained from ignoring"],
     "36.P3": [r"(?i)tuned weight decay", r"(?i)weight decay (is|did) better", r"(?i)about the same"],
 }
 
