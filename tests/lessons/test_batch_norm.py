@@ -152,9 +152,9 @@ def test_the_closing_figure_shows_what_is_stored():
 
 def test_the_scale_explorer_says_what_its_curves_show():
     explorer = lesson.ScaleExplorer()
-    drawn = {"start": "times 1", "step": "0.3", "decay": "0", "normalise": True, "law": False}
+    drawn = {"start": 1, "step": "0.3", "decay": "0", "normalise": True, "law": False}
     state = explorer.compute(**drawn)
-    scaled = explorer.compute(**(drawn | {"start": "times 10", "step": "30"}))
+    scaled = explorer.compute(**(drawn | {"start": 10, "step": "30"}))
     np.testing.assert_allclose(state["loss"][1], scaled["loss"][1], rtol=1e-6)
     assert state["law"] == ([], [])
     decayed = explorer.compute(**(drawn | {"decay": "0.01", "law": True}))

@@ -17,7 +17,7 @@ from course_lib.lessons.batch_norm.experiment import (
     train_small,
 )
 from course_lib.measured import measured
-from course_lib.teaching import Choice, Explorer, Switch, lines, markdown_table, panels, right
+from course_lib.teaching import Choice, Explorer, Slider, Switch, lines, markdown_table, panels, right
 from course_lib.teaching.style import BLACK, BLUE, ORANGE, PURPLE, RED
 
 STEPS, LONG = 300, 4000  # of the small network: in the first figures, and until the angle has settled
@@ -165,8 +165,7 @@ def plot_rescaled(axes):
     )
 
 
-START, STEP_SIZES, DECAYS = (
-    ("times 1", "times 3", "times 10"),
+STEP_SIZES, DECAYS = (
     ("0.03", "0.1", "0.3", "1", "3", "10", "30"),
     ("0", "0.0025", "0.01", "0.04"),
 )
@@ -189,16 +188,14 @@ class ScaleExplorer(Explorer):
         "Three panels against the step: the loss of the small network, the length of its trained weights, and the angle by "
         "which a step turns the weights of a unit. Grey: batch norm, weights as drawn, step size 0.3, no decay."
     )
-    start = Choice(
-        "start: weights as drawn", "What the weights as drawn are multiplied by before training", "times 10", START
-    )
+    start = Slider("start", "times", "What the weights as drawn are multiplied by before training", 10, 1, 10, 1)
     step = Choice("step size η", "What the gradient is multiplied by in each step", "0.3", STEP_SIZES)
     decay = Choice("weight decay λ", "Each step also shrinks the weights by the share ηλ", "0", DECAYS)
     normalise = Switch("batch norm", "Whether each unit is normalised by the batch", True)
     law = Switch(
         "show the derived angle", "Draw the angle that two formulas further down foretell, with batch norm", False
     )
-    stills = ({"start": "times 10"}, {"start": "times 1", "step": "30"}, {"start": "times 10", "decay": "0.0025"})
+    stills = ({"start": 10}, {"start": 1, "step": "30"}, {"start": 10, "decay": "0.0025"})
     size = (10.2, 3.3)
     continuous = False
     layout = panels(
@@ -219,7 +216,7 @@ class ScaleExplorer(Explorer):
 
     def compute(self, *, start, step, decay, normalise, law):
         """Return the three curves, those of comparison, and the foretold angle."""
-        times, eta, shrink = float(start.removeprefix("times ")), float(step), float(decay)
+        times, eta, shrink = float(start), float(step), float(decay)
         run = train_small(eta, times=times, decay=shrink, steps=EXPLORED, normalise=normalise)
         k = np.array([1.0, EXPLORED])
         foretold = np.sqrt(2 * eta * shrink) + 0 * k if shrink else 1 / np.sqrt(2 * k)
