@@ -2,6 +2,7 @@
 
 import base64
 
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from course_lib.figures import (
@@ -33,11 +34,13 @@ __all__ = [
     "SKY",
     "STYLE",
     "Picture",
+    "compact",
     "describe",
     "new_figure",
     "png_bytes",
     "save_svg",
     "show",
+    "small_legend",
     "styled",
     "text_alternative",
 ]
@@ -67,6 +70,22 @@ def show(figure: Figure) -> None:
         ),
         Markdown(f"*{_escaped(text_alternative(figure))}*"),
     )
+
+
+def compact(*axes: Axes, title: float = 9.5, ticks: float = 8, labels: float = 9, grid: bool = False) -> None:
+    """Make all text of these axes smaller (in points), for a figure that is shown at the size that it is drawn."""
+    for one in axes:
+        one.title.set_fontsize(title)
+        if not grid:
+            one.grid(visible=False)
+        one.tick_params(labelsize=ticks)
+        for label in (one.xaxis.label, one.yaxis.label):
+            label.set_fontsize(labels)
+
+
+def small_legend(place: str, *, fontsize: float = 8, **more) -> dict:
+    """Return a legend's place and size as figures and panels take them."""
+    return {"loc": place, "fontsize": fontsize, **more}
 
 
 def _escaped(text: str) -> str:

@@ -1,7 +1,7 @@
 """Figures, explorers and predictions of lesson 09, batch norm."""
 
 import math
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 from IPython.display import Markdown
@@ -18,18 +18,11 @@ from course_lib.lessons.batch_norm.experiment import (
 )
 from course_lib.measured import measured
 from course_lib.teaching import Choice, Explorer, Slider, Switch, lines, markdown_table, panels, right
-from course_lib.teaching.style import BLACK, BLUE, ORANGE, PURPLE, RED
+from course_lib.teaching.style import BLACK, BLUE, ORANGE, PURPLE, RED, compact
+
+_compact = partial(compact, title=10, ticks=8.5, grid=True)
 
 STEPS, LONG = 300, 4000  # of the small network: in the first figures, and until the angle has settled
-
-
-def _compact(*axes) -> None:
-    """Make all text of a figure smaller: it is shown at the size that it is drawn."""
-    for one in axes:
-        one.title.set_fontsize(10)
-        one.tick_params(labelsize=8.5)
-        for label in (one.xaxis.label, one.yaxis.label):
-            label.set_fontsize(9)
 
 
 # The question: sixteen layers

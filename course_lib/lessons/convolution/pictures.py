@@ -28,7 +28,7 @@ from course_lib.lessons.convolution.corners import (
 )
 from course_lib.measured import figures, measured, quote
 from course_lib.teaching import Choice, Explorer, Slider, Switch, markdown_table, panels
-from course_lib.teaching.style import BLACK, BLUE, GREEN, ORANGE, RED
+from course_lib.teaching.style import BLACK, BLUE, GREEN, ORANGE, RED, compact, small_legend
 
 EDGES = torch.tensor([[-1.0, -1.0, -1.0], [0.0, 0.0, 0.0], [1.0, 1.0, 1.0]], dtype=torch.float64)
 LETTERS = "abcdefghi"
@@ -36,20 +36,6 @@ CELL = 6  # how many points of the picture a pixel of the explorer's image is wi
 COLORS = [hsv_to_rgb((n / 9, 0.55 if n % 2 else 0.35, 0.95)) for n in range(9)]
 GREY, PALE, WHITE = (0.82,) * 3, (0.94,) * 3, (1.0,) * 3
 OPENS = ("opens to the lower right", "opens to the upper left")
-
-
-def _compact(*axes) -> None:
-    """Make all text of a figure smaller: it is shown at the size that it is drawn."""
-    for one in axes:
-        one.title.set_fontsize(9.5)
-        one.grid(visible=False)
-        one.tick_params(labelsize=8)
-        for label in (one.xaxis.label, one.yaxis.label):
-            label.set_fontsize(9)
-
-
-def _legend(place: str, **more) -> dict:
-    return {"loc": place, "fontsize": 8, **more}
 
 
 # The corners
@@ -91,7 +77,7 @@ def plot_corners(*panels_):
         axes.imshow(image.numpy(), **look)
         axes.add_patch(Rectangle((column - 0.5, row - 0.5), BOX, BOX, fill=False, edgecolor=RED, linewidth=1.2))
         axes.axvline(SIZE / 2 - 0.5, color=BLUE, linewidth=1.2, linestyle="--")
-    _compact(*panels_)
+    compact(*panels_)
     return (
         "The two shapes without noise, and four noisy images, one of each class with the corner, framed here only, in "
         "the left half and in the right. The dashed line parts the halves."
@@ -108,7 +94,7 @@ def _dots(axes, arms: dict[str, str]) -> None:
                       label=f"{half} half" if row == 0 else "_")  # fmt: skip
     axes.axvline(0.5, color=BLACK, linewidth=0.9, linestyle=":", label="guessing")
     axes.set_yticks(range(len(arms)), list(arms.values())[::-1])
-    _compact(axes)
+    compact(axes)
 
 
 @lesson.figure(
@@ -116,7 +102,7 @@ def _dots(axes, arms: dict[str, str]) -> None:
     "share of held-out images that are right",
     "network",
     size=(6.2, 1.9),
-    legend=_legend("upper right"),
+    legend=small_legend("upper right"),
     xlim=(0.42, 1.02),
     ylim=(-0.6, 1.6),
 )
@@ -145,7 +131,7 @@ ARMS = {
     "share of held-out images that are right",
     "network",
     size=(7.0, 4.5),
-    legend=_legend("lower left"),  # no accuracy lies there
+    legend=small_legend("lower left"),  # no accuracy lies there
     xlim=(0.42, 1.02),
     ylim=(-0.6, len(ARMS) - 0.4),
 )
@@ -217,7 +203,7 @@ def plot_pulled(first, *others):
         axes.imshow((pulled / pulled.max()).sqrt().numpy(), cmap="Blues", interpolation="nearest")
     for axes in (first, *others):
         axes.add_patch(Rectangle((column - 0.5, row - 0.5), BOX, BOX, fill=False, edgecolor=RED, linewidth=1.8))
-    _compact(first, *others)
+    compact(first, *others)
     return (
         "An image with a corner, framed, in the right half, and the size of the gradient of three networks' answers at each "
         "of its pixels, each over its largest. In the second picture a filter of the other class won on noise, upper left."
@@ -328,7 +314,7 @@ class CornerExplorer(Explorer):
 
     def draw(self, left, middle, right_):
         """Draw three empty pictures, and the line between the halves."""
-        _compact(left, middle, right_)
+        compact(left, middle, right_)
         start = lambda n: (0.5, n + 0.5, n + 0.5, 0.5)  # noqa: E731
         look = {"cmap": "Greys", "interpolation": "nearest"}
         left.axvline(8.5, color=BLUE, linewidth=1.2, linestyle="--", zorder=3)
@@ -392,7 +378,7 @@ def plot_question(left, middle, right):
     middle.imshow(tiles, **look)
     middle.set(ylim=(3 * rows + 5.5, -3))
     right.imshow(correlate(image, EDGES).numpy(), **look)
-    _compact(left, middle, right)
+    compact(left, middle, right)
     return (
         "Left, an image of a ring. Middle, nine copies of it in a square of three by three, each shifted by "
         "0, 1 or 2 rows and columns and multiplied by its weight: -1 in the first row, 0 in the second, 1 "
@@ -415,7 +401,7 @@ def _banded(axes, *, turned: bool) -> None:
     axes.imshow(picture, extent=(0.5, columns + 0.5, rows + 0.5, 0.5), interpolation="nearest", aspect="equal")
     axes.set_xticks(range(1, columns + 1))
     axes.set_yticks(range(1, rows + 1))
-    _compact(axes)
+    compact(axes)
 
 
 @lesson.figure(
@@ -441,7 +427,7 @@ def plot_matrix(left, right_):
     right_.imshow(picture, extent=(0.5, side**2 + 0.5, m * m + 0.5, 0.5), interpolation="nearest", aspect="equal")
     right_.set_xticks([1, *range(6, 37, 6)])
     right_.set_yticks([1, *range(4, 17, 4)])
-    _compact(right_)
+    compact(right_)
     return (
         "Matrices of two layers. Left, weights a, b, c along one axis of nine pixels: each row holds the same letters, one "
         "place further to the right. Right, a kernel with the rows a b c, d e f, g h i on an image of 6 by 6 pixels, "
@@ -484,7 +470,7 @@ def plot_back(left, right_):
         for k in range(cells + 1):
             axes.axhline(k - 0.5, color="white", linewidth=0.8, linestyle="-")
             axes.axvline(k - 0.5, color="white", linewidth=0.8, linestyle="-")
-    _compact(left, right_)
+    compact(left, right_)
     return (
         "An image of 7 by 7, a kernel of 3 by 3, so dY is 5 by 5, framed. Left: for weight f, second row and "
         "third column, dY "
@@ -567,7 +553,7 @@ def plot_favourites(left, middle, right_):
     bar.set(xlabel="root", ylabel="of the mean squared gradient")
     right_.set_xticks([1, 8])
     right_.set_yticks([1, 8])
-    _compact(left, middle, right_)
+    compact(left, middle, right_)
     said = ", ".join(f"{count:.0f}" for count in counts)
     return (
         "Left, windows of three pixels at stride 2: away from the ends, pixels are read once and twice in turn. Middle, "
@@ -760,7 +746,7 @@ def share_within(energy: Tensor, half: int) -> float:
     ["share of all ways", "row", "row"],
     size=(8.0, 2.8),
     grid=(1, 3),
-    legend=[_legend("upper right"), None, None],
+    legend=[small_legend("upper right"), None, None],
     subplots={"width_ratios": [1.4, 1, 1]},
 )
 def plot_fields(left, *fields):
@@ -778,7 +764,7 @@ def plot_fields(left, *fields):
             Rectangle((reach[0], reach[0]), 2 * depth + 1, 2 * depth + 1, fill=False, edgecolor=RED, linewidth=2)
         )
         axes.set(xlim=(-22, 22), ylim=(22, -22), xticks=[-20, 0, 20], yticks=[-20, 0, 20])
-    _compact(left, *fields)
+    compact(left, *fields)
     return (
         "Left, the number of ways from one output to each pixel at stride 1, over their sum: one layer is a box "
         "of three, and "

@@ -1,6 +1,6 @@
 """Figures, explorer and predictions of lesson 36, dropout."""
 
-from functools import cache
+from functools import cache, partial
 from itertools import product
 
 import numpy as np
@@ -13,27 +13,15 @@ from course_lib.lessons.dropout import coins
 from course_lib.lessons.dropout.contents import lesson
 from course_lib.measured import measured
 from course_lib.teaching import Choice, Explorer, Slider, markdown_table, panels, right
-from course_lib.teaching.style import BLACK, BLUE, GREEN, ORANGE, PURPLE, RED
+from course_lib.teaching.style import BLACK, BLUE, GREEN, ORANGE, PURPLE, RED, compact, small_legend
+
+_compact = partial(compact, labels=8.5)
 
 F64 = {"dtype": torch.float64}
 MATRIX, TARGET = torch.tensor([[1.0, 2.0], [3.0, -1.0]], **F64), torch.tensor([1.0, 2.0], **F64)
 KEEP, PENALTY = 0.8, 2.5  # of the dropout, and of the ridge regression that it is compared with
 UNITS = {"metres": 1.0, "centimetres": 100.0, "kilometres": 0.001}  # what a metre is in each
 MOST_COPIES = 64
-
-
-def _compact(*axes) -> None:
-    """Make all text of a figure smaller: it is shown at the size that it is drawn."""
-    for one in axes:
-        one.title.set_fontsize(9.5)
-        one.grid(visible=False)
-        one.tick_params(labelsize=8)
-        for label in (one.xaxis.label, one.yaxis.label):
-            label.set_fontsize(8.5)
-
-
-def _legend(place: str, **more) -> dict:
-    return {"loc": place, "fontsize": 8, **more}
 
 
 # Two columns: the object of the page
@@ -72,7 +60,7 @@ def _ends() -> Tensor:
     "weight $w_1$",
     "weight $w_2$",
     size=(5.6, 3.3),
-    legend=_legend("lower right"),
+    legend=small_legend("lower right"),
     xlim=(0.52, 0.76),
     ylim=(-0.15, 0.3),
     example=_ends,
@@ -102,7 +90,7 @@ def _predictions(unit: str) -> tuple[list[float], list[float]]:
     "prediction for row 1",
     "prediction for row 2",
     size=(5.6, 3.2),
-    legend=_legend("upper left"),
+    legend=small_legend("upper left"),
     xlim=(0.6, 1.05),
     ylim=(1.5, 2.15),
 )
@@ -157,7 +145,7 @@ class CoinExplorer(Explorer):
         ["prediction for row 1", "$w_1$ per metre, copies added"],
         ["prediction for row 2", "$w_2$"],
         grid=(1, 2),
-        legend=[_legend("upper left"), _legend("upper left")],
+        legend=[small_legend("upper left"), small_legend("upper left")],
         xlim=[(-0.6, 1.9), (0.0, 0.8)],
         ylim=[(-1.0, 4.6), (-0.02, 0.3)],
     )
@@ -217,7 +205,7 @@ class CoinExplorer(Explorer):
     "prediction",
     "probability",
     size=(5.6, 2.6),
-    legend=_legend("upper left"),
+    legend=small_legend("upper left"),
     xlim=(-0.4, 3.0),
     ylim=(0, 0.8),
 )
@@ -316,7 +304,7 @@ def made_up_errors(splits: int = 20) -> dict[str, list[float]]:
     "error of ridge regression",
     "error of dropout's average",
     size=(4.6, 3.7),
-    legend=_legend("upper left"),
+    legend=small_legend("upper left"),
     xlim=(0.5, 0.85),
     ylim=(0.5, 0.85),
     aspect="equal",
@@ -356,7 +344,7 @@ def averages() -> dict[str, tuple[Tensor, Tensor]]:
     "mean score over 4,000 masks",
     size=(6.8, 3.2),
     grid=(1, 2),
-    legend=_legend("upper left"),
+    legend=small_legend("upper left"),
     xlim=(-1.5, 1.5),
     ylim=(-1.5, 1.5),
 )

@@ -29,7 +29,7 @@ from course_lib.optimization.gradient_estimators import (
     score_gradients,
 )
 from course_lib.teaching import Choice, Explorer, Slider, lines, markdown_table, panels, right
-from course_lib.teaching.style import BLACK, BLUE, GREEN, RED
+from course_lib.teaching.style import BLACK, BLUE, GREEN, RED, compact, small_legend
 
 
 def square(x: Tensor) -> Tensor:
@@ -90,20 +90,6 @@ def running_mean(values: Tensor) -> np.ndarray:
 # The bandit
 
 
-def _compact(*axes) -> None:
-    """Make all text of a figure smaller: it is shown at the size that it is drawn."""
-    for one in axes:
-        one.title.set_fontsize(9.5)
-        one.grid(visible=False)
-        one.tick_params(labelsize=8)
-        for label in (one.xaxis.label, one.yaxis.label):
-            label.set_fontsize(9)
-
-
-def _legend(place: str, **more) -> dict:
-    return {"loc": place, "fontsize": 8, **more}
-
-
 def _learners(axes, history: Tensor, shown: int = 20) -> None:
     """Draw the probability of the best arm for some learners, in orange for those that end on another one."""
     for curve in history[::20, :shown, -1].T.numpy():
@@ -125,7 +111,7 @@ _OF_LEARNERS = {
 def plot_learners(axes):
     """Draw all learners of the bandit."""
     _learners(axes, remembered(0.0, False, STEP_SIZE))
-    _compact(axes)
+    compact(axes)
     return (
         "Probability of the best arm against the pulls, one curve for each of 20 learners: all rise from 0.2 to nearly "
         "1."
@@ -136,7 +122,7 @@ def plot_learners(axes):
 def plot_added(axes):
     """Draw all learners of the bandit with 10 added to every payment."""
     _learners(axes, remembered(10.0, False, STEP_SIZE))
-    _compact(axes)
+    compact(axes)
     return (
         "The same with 10 added to every payment: within the first pulls most curves drop to nearly 0; some jump up or down "
         "later. Those that end on a worse arm are orange."
@@ -149,7 +135,7 @@ def plot_added(axes):
     "change of logit 5",
     size=(6.6, 2.4),
     grid=(1, 2),
-    legend=_legend("upper left"),
+    legend=small_legend("upper left"),
     ylim=(-0.5, 1.4),
 )
 def plot_pulls(*axes):
@@ -165,7 +151,7 @@ def plot_pulls(*axes):
             one.annotate(f"{height:z.3f}", (arm, max(height, 0.0)), (0, 4), textcoords="offset points", ha="center",
                          fontsize=8)  # fmt: skip
         one.set_xticks(range(1, count + 1))
-    _compact(*axes)
+    compact(*axes)
     return (
         "What a first pull of each arm does to the logit of the best arm, 5, if the arm pays its mean: only its own draw "
         f"raises it. The mean over the five draws is {change.mean():.3f} on both sides; with 10 added, on the same scale, "
@@ -182,7 +168,7 @@ def plot_pulls(*axes):
     ["density", "f(x)"],
     size=(6.0, 2.5),
     grid=(1, 2),
-    legend=[_legend("upper left"), _legend("upper left")],
+    legend=[small_legend("upper left"), small_legend("upper left")],
     xlim=(-2.4, 5.0),
     ylim=[(0, 0.96), (-0.5, 16)],
 )
@@ -200,7 +186,7 @@ def plot_two_ways(left, right_, *, shift: float = 0.5):
     for start in starts:
         right_.annotate("", (start + shift, (start + shift) ** 2), (start, start**2),
                         arrowprops={"arrowstyle": "->", "color": RED, "linewidth": 1.6})  # fmt: skip
-    _compact(left, right_)
+    compact(left, right_)
     return (
         f"A shift of mu from 1 to {1 + shift:g}. Left, the values of f stay, and their weights change: x on the left get "
         "less likely, x on the right more likely. Right, five samples on the curve of f move to the right by the same "
@@ -213,7 +199,7 @@ def plot_two_ways(left, right_, *, shift: float = 0.5):
     "baseline $b$",
     "variance of one estimate",
     size=(5.0, 2.5),
-    legend=_legend("upper center"),
+    legend=small_legend("upper center"),
     xlim=(-2, 10),
     ylim=(0, 62),
 )
@@ -224,7 +210,7 @@ def plot_baseline(axes):
     lines(axes, baselines, {"score estimate": [variance(b) for b in baselines]}, first=1)
     for b, marker, name in ((0.0, "o", "no baseline"), (2.0, "s", "$b = E[f]$"), (4.0, "D", "best constant")):
         axes.plot([b], [variance(b)], marker, color=BLACK, markersize=6, label=f"{name}: {variance(b):.0f}")
-    _compact(axes)
+    compact(axes)
     return (
         "Variance of one score estimate for f = x squared, mu = sigma = 1, against the baseline: 30 at b = 0, 18 at the "
         "mean of f, 2, and 14 at the lowest point, b = 4."
@@ -236,7 +222,7 @@ def plot_baseline(axes):
     "x",
     "density, and f(x) / 4",
     size=(5.4, 2.5),
-    legend=_legend("upper right"),
+    legend=small_legend("upper right"),
     xlim=(-2.4, 4.8),
     ylim=(-0.02, 0.62),
 )
@@ -248,7 +234,7 @@ def plot_jump(axes, *, shift: float = 0.3):
     axes.plot([-2.4, 0, 0, 4.8], [0, 0, 0.25, 0.25], color=BLACK, linewidth=1.4, linestyle=":",
               label="f, a quarter as high")  # fmt: skip
     axes.fill_between(x, 0, law(1.0), where=(x >= -shift) & (x <= 0), color=RED, alpha=0.5, label="crosses the jump")
-    _compact(axes)
+    compact(axes)
     return (
         f"The density of x for mu = 1 and for mu = {1 + shift:g}, and a step at 0. A shift of the samples carries those in "
         "a strip left of the step across it, a share of about the shift times the density at the step."
@@ -284,7 +270,7 @@ def bowl_moments(doublings: int | None, *, mean: float = 1.0, std: float = STD) 
     "x, and $\\mu$",
     "f(x), and its mean $F(\\mu)$",
     size=(5.0, 2.2),
-    legend=_legend("upper right"),
+    legend=small_legend("upper right"),
     xlim=(-1, 5),
     ylim=(-1.6, 9.6),
 )
@@ -297,7 +283,7 @@ def plot_bowl(axes):
     axes.plot(x, smooth, color=BLACK, linewidth=1.8, linestyle="--", label="F, its mean at $\\sigma$ = 1/2")
     density = np.exp(-(((x - 1) / STD) ** 2) / 2)
     axes.fill_between(x, -1.6, -1.6 + 1.4 * density, color=GREEN, alpha=0.4, label="where samples fall, $\\mu$ = 1")
-    _compact(axes)
+    compact(axes)
     return (
         "f is a bowl with its lowest point near 3 and fast waves of height 1 on it. Its mean over samples around mu, "
         "dashed, is the bowl alone, a little higher."
@@ -309,7 +295,7 @@ def plot_bowl(axes):
     "doublings T",
     "samples",
     size=(5.6, 2.8),
-    legend=_legend("upper left"),
+    legend=small_legend("upper left"),
     yscale="log",
     ylim=(1, 1e8),
 )
@@ -323,7 +309,7 @@ def plot_samples(axes):
                   label=name if name == "path" else "score, best constant baseline")  # fmt: skip
         axes.plot([2], needed[name][:1], color=color, marker=marker, linestyle="", markersize=5, label="_")
     axes.set_xticks(range(2, 9), ["none", *map(str, range(3, 9))])
-    _compact(axes)
+    compact(axes)
     return (
         "Samples after which the standard error is a tenth of the gradient, logarithmic: without waves "
         f"about {needed['path'][0]:.0f} for the path and {needed['score'][0]:.0f} for the score; with them the score "
@@ -368,7 +354,7 @@ def border(doublings: int) -> float:
     ["doublings T", "mean distance from the goal"],
     size=(7.6, 3.2),
     grid=(1, 2),
-    legend=[None, _legend("upper left")],
+    legend=[None, small_legend("upper left")],
     yscale=["linear", "log"],
     ylim=[None, (0.1, 6)],
     subplots={"width_ratios": [1.15, 1]},
@@ -398,7 +384,7 @@ def plot_map(left, right_):
         ends = np.array([stored_distances(name, 64, t) for t in MAP_T])
         right_.plot(MAP_T, ends.mean(1), color=color, linestyle=style, marker=marker, markersize=4, label=name)
         right_.fill_between(MAP_T, ends.min(1), ends.max(1), color=color, alpha=0.15, linewidth=0)
-    _compact(left, right_)
+    compact(left, right_)
     return (
         "Left, the larger of the two mean distances over the smaller: red where the score ends nearer, blue where the path "
         "does; the black line parts them. Right, mean and range of twenty seeds at k = 64, with the mix of both."
@@ -515,7 +501,7 @@ class BanditExplorer(Explorer):
 
     def draw(self, left, right_):
         """Draw the lines that move, and three bars."""
-        _compact(left, right_)
+        compact(left, right_)
         right_.set_xticks([0, 1, 2], ["best", "worse", "none"])
         plain = {"linewidth": 0.9, "linestyle": "-"}
         return {
@@ -576,7 +562,7 @@ class EstimatorExplorer(Explorer):
         ylim=[(least, 60), (-most_drawn, most_drawn)],
         xscale=["linear", "log"],
         yscale=["log", "linear"],
-        legend=[_legend("upper left", fontsize=6.5, labelspacing=0.15, borderpad=0.25, handlelength=1.4), None],
+        legend=[small_legend("upper left", fontsize=6.5, labelspacing=0.15, borderpad=0.25, handlelength=1.4), None],
     )
 
     def compute(self, *, mean, std, baseline, samples, function):
@@ -602,7 +588,7 @@ class EstimatorExplorer(Explorer):
 
     def draw(self, left, right):
         """Draw the lines of score and path, and the exact gradient, to be moved."""
-        _compact(left, right)
+        compact(left, right)
         left.set_yticks([1e-3, 1e-2, 1e-1, 1])  # the room above 1 is the legend's
         left.minorticks_off()
         dotted = {"color": BLACK, "linewidth": 1.2, "linestyle": ":", "label": "exact gradient"}

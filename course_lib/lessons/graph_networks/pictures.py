@@ -34,7 +34,7 @@ from course_lib.lessons.graph_networks.contents import lesson
 from course_lib.lessons.graph_networks.molecules import BICYCLOPENTYL, DECALIN, undirected
 from course_lib.measured import measured
 from course_lib.teaching import Choice, Explorer, Slider, Switch, lines, markdown_table, panels, right
-from course_lib.teaching.style import BLACK, BLUE, GREEN, ORANGE, RED
+from course_lib.teaching.style import BLACK, BLUE, GREEN, ORANGE, RED, compact, small_legend
 
 GREY, PALE = "0.55", "0.92"
 
@@ -43,23 +43,9 @@ TRIANGLE = undirected((1, 2), (2, 3), (1, 3))
 CORNERS = [(0, 0), (2, 0), (1, 1.6)]
 
 
-def _compact(*axes) -> None:
-    """Make all text of a figure smaller: it is shown at the size that it is drawn."""
-    for one in axes:
-        one.title.set_fontsize(9.5)
-        one.grid(visible=False)
-        one.tick_params(labelsize=8)
-        for label in (one.xaxis.label, one.yaxis.label):
-            label.set_fontsize(9)
-
-
 def _title_inside(axes: Axes) -> None:
     """Put the title of an axes that only holds a drawing inside it, below the edge of the figure."""
     axes.set_title(axes.get_title(), fontsize=9.5, y=0.9)
-
-
-def _legend(place: str, **more) -> dict:
-    return {"loc": place, "fontsize": 8, **more}
 
 
 def _discs() -> np.ndarray:
@@ -93,7 +79,7 @@ def _classified(axes: Axes, x: Tensor, graph: Communities, *, edges: bool) -> No
         chosen = hidden[found[hidden] == side]
         axes.plot(*DISCS[chosen].T, marker, color=color, markersize=3.4, linestyle="none", zorder=2, label="_said")
     axes.plot(*DISCS[known].T, "o", markersize=4.5, color="white", markeredgecolor=BLACK, linestyle="none", zorder=3)
-    _compact(axes)
+    compact(axes)
 
 
 _FOUR = (0, 2, 16, 64)
@@ -250,7 +236,7 @@ class GraphExplorer(Explorer):
         ["place of a node, across", "neighbours, with the node itself"],
         ["place of a node, upwards", "share of the largest entry"],
         grid=(1, 2),
-        legend=[None, _legend("lower right")],
+        legend=[None, small_legend("lower right")],
         subplots={"width_ratios": [1.45, 1]},
         xlim=[(-2.3, 2.3), (0, 24)],
         ylim=[(-1.2, 1.2), (-1.15, 1.15)],
@@ -279,7 +265,7 @@ class GraphExplorer(Explorer):
 
     def draw(self, left, right_):
         """Draw the edges, and points that move."""
-        _compact(left, right_)
+        compact(left, right_)
         _edges(left, draw(0))
         left.set_axis_off()
         look = {"linestyle": "none", "markeredgecolor": "0.3", "markeredgewidth": 0.3, "zorder": 2}
@@ -344,7 +330,7 @@ def plot_directions(sizes, first, second):
         axes.scatter(*DISCS.T, c=share, cmap="PuOr", vmin=-1, vmax=1, s=11, edgecolors="0.3", linewidths=0.25)
         axes.set_aspect("equal")
         axes.set_axis_off()
-    _compact(sizes, first, second)
+    compact(sizes, first, second)
     return (
         "Left, on a logarithmic axis: what 2, 8 and 32 layers leave of the part along each of 200 eigenvectors, against its "
         "eigenvalue. At eigenvalue 1 all is left; after 32 layers the part at λ₂ is more than 20 times each smaller one. "
@@ -381,7 +367,7 @@ def _digits() -> dict[str, list[float]]:
     "layers k",
     "accuracy",
     size=(6.4, 2.7),
-    legend=_legend("lower left"),
+    legend=small_legend("lower left"),
     xlim=(0, 130),
     ylim=(0.47, 1.0),
     xticks=range(0, 129, 16),
@@ -389,7 +375,7 @@ def _digits() -> dict[str, list[float]]:
 def plot_digits(axes):
     """Draw how long the rest can be read, in two precisions, removed at the end or in each layer."""
     lines(axes, _DEEP, _digits())
-    _compact(axes)
+    compact(axes)
     return (
         "Accuracy of the rest against the number of layers. Removed at the end it rises to about 0.96, stays there, and "
         "falls to about 0.7: in float32 after 48 layers, in float64 after 96. Removed in each layer it stays at 0.96."
@@ -438,7 +424,7 @@ def _molecule(axes: Axes, edges: Tensor, places: list, colours: list[int], mark:
     if mark:
         axes.plot(*places[0], "o", markersize=17, markerfacecolor="none", markeredgecolor=RED, markeredgewidth=1.8)
     axes.set(xlim=(-2.4, 2.4), ylim=(-1.4, 1.4))
-    _compact(axes)
+    compact(axes)
     _title_inside(axes)
 
 
@@ -451,7 +437,7 @@ def plot_molecules(*axes):
     for one, edges, places in zip(axes, (DECALIN, BICYCLOPENTYL), (_HEXAGONS, _pentagons()), strict=True):
         _draw_graph(one, edges, places, names=False, size=13)
         one.set(xlim=(-2.4, 2.4), ylim=(-1.4, 1.4))
-        _compact(one)
+        compact(one)
         _title_inside(one)
     return (
         "Decalin, two rings of six atoms with a common bond, and bicyclopentyl, two rings of five with a bond between them: "
@@ -499,7 +485,7 @@ def trained(form: str, depth: int) -> list[float]:
     "layers",
     "accuracy",
     size=(6.8, 3.1),
-    legend=_legend("lower left"),
+    legend=small_legend("lower left"),
     xlim=(1.8, 36),
     ylim=(0.3, 1.0),
     xscale="log",
@@ -512,10 +498,10 @@ def plot_trained(axes):
         axes.fill_between(DEPTHS, found.min(1), found.max(1), color=line.get_color(), alpha=0.1, linewidth=0)
     alone = [np.mean(readout_alone(REMOVED, depth)) for depth in DEPTHS]
     axes.plot(DEPTHS, alone, "--", color="0.4", linewidth=1.3, label=f"{REMOVED}, hidden weights random")
-    axes.legend(**_legend("lower left"))
+    axes.legend(**small_legend("lower left"))
     axes.set_xticks(DEPTHS, [str(depth) for depth in DEPTHS])
     axes.minorticks_off()
-    _compact(axes)
+    compact(axes)
     return (
         "Accuracy against the number of layers. All five kinds stand near 0.95 from 2 to 8 layers. At 16 layers "
         "rescaled only is near 0.5 on every graph, and GCN on all but one; at 32 half kept is, too, while start added and, "

@@ -1,6 +1,7 @@
 """Figures, explorers and predictions of lesson 12, state space models."""
 
 import math
+from functools import partial
 
 import numpy as np
 import torch
@@ -15,24 +16,13 @@ from course_lib.lessons.state_space_models import experiment
 from course_lib.lessons.state_space_models.contents import lesson
 from course_lib.measured import measured, quote
 from course_lib.teaching import Choice, Explorer, Slider, lines, markdown_table, panels, right
-from course_lib.teaching.style import BLACK, BLUE, GREEN, ORANGE, RED
+from course_lib.teaching.style import BLACK, BLUE, GREEN, ORANGE, RED, compact, small_legend
+
+_compact = partial(compact, title=9, ticks=7.5, labels=8)
+_legend = partial(small_legend, fontsize=7.5)
 
 TOKENS = 64
 TURNING = 0.97 * complex(math.cos(0.3), math.sin(0.3))  # the pole of box D
-
-
-def _compact(*axes) -> None:
-    """Make all text of a figure smaller: it is shown at the size that it is drawn."""
-    for one in axes:
-        one.title.set_fontsize(9)
-        one.grid(visible=False)
-        one.tick_params(labelsize=7.5)
-        for label in (one.xaxis.label, one.yaxis.label):
-            label.set_fontsize(8)
-
-
-def _legend(place: str) -> dict:
-    return {"loc": place, "fontsize": 7.5}
 
 
 def normal(*shape: int, seed: int) -> Tensor:
