@@ -35,6 +35,7 @@ PARTS = {
         "scaled_dot_product",
         "rotary",
     ),
+    "quadratic_on_gpu": ("quadratic_on_gpu",),
     "generation": ("generation",),
     "recall": ("recall",),
     "averaging": ("averaging",),

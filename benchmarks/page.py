@@ -441,13 +441,42 @@ def on_a_gpu() -> str:
     def times(name: str, spec: str = ".0f") -> str:
         return quote("gpu/attention", name, spec)
 
+    newer = "gpu/quadratic_on_gpu"
+
+    def against(kind: str) -> str:
+        return quote(newer, f"linear / SDPA, {kind}", ".2f")
+
+    def crossings(d: int) -> str:
+        found = (
+            quote(newer, f"crossover N measured, {kind}, D={d}, {pass_}", ",.0f")
+            for kind in ("no mask", "causal")
+            for pass_ in ("forward", "forward and backward")
+        )
+        return "{} and {}, causal {} and {}".format(*found)
+
     return (
-        f"On an {origin('gpu/attention')['machine']['gpu']} (torch {origin('gpu/attention')['versions']['torch']}, float32, "
-        "wall time; `course_lib/measured/gpu`) quadratic `linear_attention`, 16 heads of 64, takes "
-        f"{times('linear / SDPA, D=64, GPU, 16 heads, N=4096')} times as long as `scaled_dot_product_attention` at 4,096 "
-        f"tokens, {times('linear / SDPA, causal, D=64, GPU, 16 heads, N=4096')} times if causal, and at head_dim 16 still "
-        f"{times('linear / SDPA, D=16, GPU, N=8192')} and {times('linear / SDPA, causal, D=16, GPU, N=8192')} times at 8,192. "
-        "No crossover was seen there. `attention` takes "
+        f"On an {origin(newer)['machine']['gpu']} (torch {origin(newer)['versions']['torch']}, bfloat16, wall time, 16 heads; "
+        "`course_lib/measured/gpu`) quadratic `linear_attention` is faster than `scaled_dot_product_attention` from these "
+        f"lengths on, forward and forward with backward: head_dim 64, {crossings(64)} tokens; head_dim 16, {crossings(16)}. "
+        f"At 32,768 tokens and head_dim 64 it takes {against('no mask, D=64, forward and backward, N=32768')} of the time, "
+        f"causal {against('causal, D=64, forward and backward, N=32768')}; at 4,096 "
+        f"{against('no mask, D=64, forward and backward, N=4096')} and "
+        f"{against('causal, D=64, forward and backward, N=4096')} times as long. Multiply-adds are equal at "
+        f"{quote(newer, 'N where multiply-adds are equal, quadratic, D=64, no mask', ',.0f')} tokens "
+        f"({quote(newer, 'N where multiply-adds are equal, quadratic, D=64, causal', ',.0f')} if causal). Of the floor, "
+        "multiply-adds with each pair of entries counted once at the rate of a large product of matrices "
+        f"({quote(newer, 'bfloat16 product of matrices, TFLOP/s', '.0f')} TFLOP/s), it reaches "
+        f"{quote(newer, 'share of the floor, no mask, D=64, forward, N=65536', '.0%')} forward at head_dim 64 and 65,536 tokens "
+        f"({quote(newer, 'share of the floor, causal, D=64, forward, N=65536', '.0%')} causal), and "
+        f"{quote(newer, 'share of the floor, no mask, D=16, forward, N=65536', '.0%')} at head_dim 16, where launches cost more "
+        "than arithmetic. flash-linear-attention's `parallel_rebased`, which compares all pairs, takes "
+        f"{quote(newer, 'rebased / SDPA, causal, D=64, forward, N=32768', '.2f')} times as long as torch's at 32,768 tokens and "
+        f"head_dim 64 (causal, forward). In float32 at 8,192 tokens and head_dim 64 ours takes "
+        f"{against('no mask, D=64, forward, float32, N=8192')} of the time of torch's, causal "
+        f"{against('causal, D=64, forward, float32, N=8192')}. "
+        f"Before these kernels, on an {origin('gpu/attention')['machine']['gpu']} and in float32, it took "
+        f"{times('linear / SDPA, D=64, GPU, 16 heads, N=4096')} times as long at 4,096 tokens and "
+        f"{times('linear / SDPA, D=16, GPU, N=8192')} times at head_dim 16 and 8,192 tokens. `attention` takes "
         f"{times('cuda, N = 512: attention, 4-D / torch, 4-D', '.2f')} and "
         f"{times('cuda, N = 2048: attention, 4-D / torch, 4-D', '.2f')} times as long as torch's own call on the same tensors "
         "(512 and 2,048 tokens). `tests/test_on_a_gpu.py` tries the public functions of architectures, attention, optimization, "

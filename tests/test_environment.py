@@ -53,7 +53,7 @@ ADMITTED = {
     "transformers": ["5.17.0", "5.23.0", "5.99.0"],
 }
 ADMITTED_PYTHONS = ["3.11.0", "3.11.14", "3.12.0", "3.12.12", "3.13.0", "3.13.9", "3.14.0"]
-EVERYTHING = ("grading", "lab", "peers", "site", "tables", "tensorboard", "test")
+EVERYTHING = ("grading", "kernels", "lab", "peers", "site", "tables", "tensorboard", "test")
 
 
 BY_PIP = [
@@ -289,6 +289,7 @@ ROOMS_OF_EXTRAS = {
     "editions/grading": "grading",
     "editions": "site",
     "doctor.py": "lab",
+    "attention/quadratic_triton.py": "kernels",
 }
 
 

@@ -8,6 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from course_lib import sae
+from course_lib.attention.feature_maps import Quadratic
+from course_lib.attention.kernelized import kernel_attention, linear_attention
 from course_lib.language.corpus import generate
 from course_lib.mbart.activations import Site, extract
 from course_lib.mbart.model import load
@@ -130,3 +132,29 @@ def test_the_pipeline_runs_on_the_gpu(tmp_path):
     found = run(out=tmp_path / "run", n_sentences=300, device="cuda", progress=False)
     assert found.metrics.run.device.startswith("cuda (")
     assert found.metrics.sparse.held_out.explained_variance > 0.3
+
+
+@pytest.mark.parametrize("causal", [False, True], ids=["full", "causal"])
+@pytest.mark.parametrize(("dtype", "error"), [(torch.float32, 5e-6), (torch.bfloat16, 2e-2)], ids=str)
+@pytest.mark.parametrize("heads", [1, 40])
+def test_the_kernels_of_the_quadratic_form(heads, dtype, error, causal):
+    """Outputs and gradients of a long sequence against the definition in float64, few heads and many."""
+    # With c = 2 no similarity is near 0: where all that a query sees are, its gradient has few digits in any form.
+    kernel, generator = Quadratic(0.25, 2.0), torch.Generator().manual_seed(0)
+    made = [0.5 * torch.randn(heads, 1300, 64, generator=generator).cuda() for _ in range(3)]
+    mask = torch.rand(1, 1, 1300, generator=generator) > 0.2
+    mask[..., 0] = True  # a query that sees no key gives 0/0 by the definition
+    mask = mask.cuda().expand(heads, 1, 1300)
+    found = []
+    for attend, kind in (
+        (lambda *t: linear_attention(*t, feature_map=kernel, causal=causal, attn_mask=mask), dtype),
+        (
+            lambda *t: kernel_attention(*t, similarity=kernel.similarity, causal=causal, attn_mask=mask),
+            torch.float64,
+        ),
+    ):
+        leaves = [t.to(kind).requires_grad_() for t in made]
+        out = attend(*leaves)
+        found.append([out, *torch.autograd.grad(out.square().sum(), leaves)])
+    for a, b in zip(*found, strict=True):
+        assert float((a.detach().double() - b.detach()).norm() / b.detach().norm()) < error

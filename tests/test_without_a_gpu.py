@@ -9,6 +9,7 @@ the annotations of a signature (FROM_SIGNATURE); the others are written out (CAS
 
 import ast
 import importlib
+import importlib.util
 import inspect
 import pkgutil
 import types
@@ -32,6 +33,7 @@ from course_lib.attention import (
     fused_quadratic,
     kernelized,
     kernelized_chunks,
+    quadratic_in_parallel,
     random_features,
     recall,
     rotary,
@@ -506,6 +508,9 @@ CASES = {
     "attention.fused_quadratic.attend_by_products": lambda r: fused_quadratic.attend_by_products(
         *chunk_inputs(r, kernelized.Quadratic()), None
     )[0],
+    "attention.quadratic_in_parallel.attend_in_parallel": lambda r: quadratic_in_parallel.attend_in_parallel(
+        *chunk_inputs(r, kernelized.Quadratic())
+    ),
     "attention.feature_maps.Quadratic": lambda r: kernelized.linear_attention(
         *r.qkv(), feature_map=kernelized.Quadratic(), causal=True, chunk_size=2
     ),
@@ -788,6 +793,9 @@ EXCEPTIONS = {
     "is for processors with integer products, and says so": """
         sae.screening: screened
     """,
+    "is for a GPU or Triton's interpreter; tests/attention/test_quadratic_in_parallel.py tries it": """
+        attention.quadratic_triton: write read
+    """,
     "makes its tensors from numbers alone, on the CPU": """
         attention.fixed_memory: expected_recall
         attention.rotary: layout_order
@@ -882,8 +890,8 @@ def test_what_makes_tensors_is_tried_or_has_a_reason():
     for package in ("architectures", "attention", "optimization", "representation", "sae", "theory"):
         root = importlib.import_module(f"course_lib.{package}")
         for info in pkgutil.walk_packages(root.__path__, f"{package}."):
-            module = importlib.import_module(f"course_lib.{info.name}")
-            body = ast.parse(Path(module.__file__).read_text(encoding="utf-8")).body
+            found = importlib.util.find_spec(f"course_lib.{info.name}")
+            body = ast.parse(Path(found.origin).read_text(encoding="utf-8")).body
             own = {node.name: node for node in body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
             makers |= {
                 f"{info.name}.{name}" for name in own if name[0] != "_" and makes_tensors(own[name], own)

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from course_lib.attention.feature_maps import Quadratic, sum_dtype
 from course_lib.attention.kernelized_chunks import Form, Tokens, attend_in_chunks, slices
+from course_lib.attention.quadratic_in_parallel import attend_in_parallel, fits
 
 ROUNDED = 64  # tokens of a positive sum in one product of matrices, which may round to one side at each
 BLOCK_ROWS = 8  # rows of x that meet all later rows at once: few small products, little counted twice
@@ -27,7 +28,10 @@ def attend_by_products(tokens: Tokens, form: Form, sums: Tensor | None) -> tuple
     """What `attend_in_chunks` returns, for `Quadratic` without a decay; the last sums are None where `sums` are.
 
     Derivatives of any order are exact; for the first one the inputs, the output and its denominators are kept.
+    Where a GPU gains by it, and there are no sums, `quadratic_in_parallel` takes the place of this module.
     """
+    if sums is None and fits(tokens, form):
+        return attend_in_parallel(tokens, form), None
     out, _, last = _QuadraticAttention.apply(*tokens[:5], sums, form)
     return out, last
 

@@ -78,6 +78,7 @@ def sphinx(
         "myst_heading_anchors": 4,
         "myst_heading_slug_func": "course_lib.editions.site.pages.jupyter_slug",
         "autodoc_member_order": "bysource",
+        "autodoc_mock_imports": ["triton"],  # comes with an extra of its own
         "autodoc_typehints": "signature",
         "autodoc_typehints_format": "short",
         "python_use_unqualified_type_names": True,
