@@ -5,7 +5,7 @@ Commands import what they need when they run, so that `--help` answers at once.
 
 import typer
 
-from course_lib.commands import learn, maintain, sae, teach, text
+from course_lib.commands import corpus, learn, maintain, sae, teach, text
 
 HELP = """
 Learn why the rules of deep learning hold, teach it, or find named features in your own text.
@@ -37,3 +37,4 @@ for panel, commands in GROUPS.items():
     for command in commands:
         app.command(rich_help_panel=panel)(command)
 app.add_typer(sae.app, name="sae", rich_help_panel=TEXT)
+app.add_typer(corpus.app, name="corpus", rich_help_panel=TEXT)

@@ -1,4 +1,4 @@
-"""Commands for those who maintain the course: `figures` and `pretrain`."""
+"""Commands for those who maintain the course: `figures`, `pretrain` and `dictionary`."""
 
 from pathlib import Path
 from typing import Annotated
@@ -22,22 +22,35 @@ def pretrain(
     out: Annotated[
         Path, typer.Option(help="Directory for model, tokenizer and scores; must not hold anything.")
     ],
+    text: Annotated[
+        Path | None,
+        typer.Option(
+            help="Table of parallel text to train on, as `corpus libreoffice-help` writes it (default: the built-in "
+            "corpus)."
+        ),
+    ] = None,
     steps: Annotated[
         int | None, typer.Option(help="Optimiser steps that translate, after those that denoise.")
     ] = None,
     denoising_steps: Annotated[int | None, typer.Option(help="Optimiser steps that denoise.")] = None,
     meanings: Annotated[
-        int | None, typer.Option(help="Meanings of the corpus to train on, a multiple of 4.")
+        int | None, typer.Option(help="Meanings of the built-in corpus to train on, a multiple of 4.")
     ] = None,
     pieces: Annotated[
-        int | None, typer.Option(help="Pieces of the tokenizer (default: 3100); few meanings yield fewer.")
+        int | None,
+        typer.Option(
+            help="Pieces of the tokenizer (default: 3100, of a table 8000); little text yields fewer."
+        ),
     ] = None,
     batch_size: Annotated[
-        int | None, typer.Option(help="Documents or sentences in a step, a multiple of 4.")
+        int | None,
+        typer.Option(help="Documents or sentences in a step, of the built-in corpus a multiple of 4."),
     ] = None,
     alignment_share: Annotated[
         float | None,
-        typer.Option(help="Share of the translating steps, the last, that align (default: 0.2; 0: none)."),
+        typer.Option(
+            help="Share of the translating steps, the last, that align (default: 0.2, of a table 0.5; 0: none)."
+        ),
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of the corpus and of the training.")] = None,
     device: options.Device = None,
@@ -46,12 +59,13 @@ def pretrain(
 ) -> None:
     """Pretrain the small mBART that is shipped, or another.
 
-    It is trained on the built-in corpus; without options it is the one that is shipped.
+    It is trained on the built-in corpus, or on a table of real text; without options it is the one that is shipped.
     A run that was stopped goes on from its last checkpoint when the same command is given again.
     """
     from course_lib.devices import threads as threads_set
     from course_lib.devices import usable_device
-    from course_lib.mbart.pretraining.config import PretrainConfig
+    from course_lib.mbart.pretraining import text as parallel
+    from course_lib.mbart.pretraining.config import PretrainConfig, TextConfig
     from course_lib.mbart.pretraining.pretrain import pretrain as run
 
     given = {
@@ -63,9 +77,17 @@ def pretrain(
         "alignment_share": alignment_share,
         "seed": seed,
     }
-    with explain_errors(ValueError, OSError), threads_set(threads):
-        config = PretrainConfig(**{name: value for name, value in given.items() if value is not None})
-        scores = run(config, out, device=usable_device(device), progress=progress)
+    given = {name: value for name, value in given.items() if value is not None}
+    with explain_errors(ValueError, OSError, RuntimeError), threads_set(threads):
+        used = usable_device(device)
+        if text is None:
+            scores = run(PretrainConfig(**given), out, device=used, progress=progress)
+        elif meanings is not None:
+            raise ValueError("--meanings is for the built-in corpus; a table is read as a whole")
+        else:
+            table = parallel.read_table(text)
+            config = parallel.text_config(table, TextConfig(**given))
+            scores = parallel.pretrain_on_text(table, config, out, device=used, progress=progress)
     for name, value in scores.items():
         typer.echo(f"{name}: {value:.4g}")
     typer.echo(f"model: {out}")

@@ -3,6 +3,7 @@
 
 import platform
 from dataclasses import asdict
+from itertools import permutations
 
 import torch
 import transformers
@@ -83,9 +84,7 @@ def model_card(
     device: torch.device,
 ) -> str:
     """The card of the model `name`, made on `device` with `config` (a PretrainConfig), with its `held_out_scores`."""
-    defaults = type(config)()
-    changed = {name: v for name, v in asdict(config).items() if v != getattr(defaults, name)}
-    arguments = ", ".join(f"{name}={value!r}" for name, value in changed.items())
+    arguments = _changed(config)
     return _CARD.render(
         c=config,
         name=name,
@@ -95,9 +94,108 @@ def model_card(
         parameters=parameters,
         languages=languages,
         command=f"pretrain(PretrainConfig({arguments}), out)"
-        if changed
+        if arguments
         else "python -m course_lib pretrain --out DIR",
-        machine=platform.machine() + ("" if device.type == "cpu" else f" beside {devices.describe(device)}"),
+        machine=_machine(device),
         torch=torch.__version__.split("+")[0],
         transformers=transformers.__version__,
     )
+
+
+_TEXT_CARD = Template(
+    """\
+# {{ name }}
+
+A small MBartForConditionalGeneration that has read real parallel text in {{ languages | join(", ") }}, and nothing else: on text
+of another kind its states say little.{% if source %} {{ source }}{% endif %}
+
+- Model: d_model {{ c.d_model }}, {{ c.layers }} + {{ c.layers }} layers, {{ c.heads }} heads, feed-forward {{ c.ffn_dim }},
+  {{ c.max_positions }} positions, {{ "{:,}".format(parameters) }} parameters, embeddings scaled by sqrt(d_model);
+  stored in half precision.
+- Data: {{ "{:,}".format(rows) }} training paragraphs of at most {{ c.max_tokens }} tokens in each of the languages, of a table whose SHA-256 begins
+  with {{ c.text[:16] }}.
+- Tokenizer: SentencePiece unigram with {{ "{:,}".format(c.pieces) }} pieces, trained on the training paragraphs, in transformers'
+  MBart50Tokenizer.
+- Objective: {{ "{:,}".format(c.denoising_steps) }} steps of mBART's denoising: documents of 1 to {{ c.max_document }} paragraphs in random order,
+  {{ "{:.0%}".format(c.mask_share) }} of the words masked in spans of Poisson({{ c.span_mean }}) words, one mask a span; {{ "{:,}".format(c.noised_documents) }} documents are noised
+  once. Then {{ "{:,}".format(c.translation_steps) }} steps of many-to-many translation as in mBART-50, {{ "{:.0%}".format(c.denoising_share) }} of them still denoising.
+{%- if c.alignment_steps %}
+  In the last {{ "{:,}".format(c.alignment_steps) }} of these a contrastive loss is added, as in mRASP2 (arXiv:2105.09501): the mean-pooled encoder
+  states of a paragraph and of its translation are to be nearest each other in the batch, cosine / {{ c.alignment_temperature }}.
+{%- else %}
+  No loss asks that translations have like states.
+{%- endif %}
+- Training: {{ "{:,}".format(c.steps) }} steps of up to {{ c.batch_size }} pairs, dropout {{ c.dropout }}, label smoothing {{ c.label_smoothing }}, AdamW, peak learning
+  rate {{ c.step_size }}, {{ c.warmup_steps }} warm-up steps, linear decay, {{ c.precision }} products, seed {{ c.seed }}. It took {{ "%.1f" % scores.training_minutes }} minutes on {{ machine }}
+  (torch {{ torch }}, transformers {{ transformers }}). Training loss of the last 50 steps, smoothing{% if c.alignment_steps %} and alignment{% endif %} included: {{ "%.3f" % scores.final_training_loss }}.
+- Made by `pretrain_on_text(table, text_config(table, TextConfig({{ arguments }})), out)` of `course_lib.mbart.pretraining.text`,
+  or `course pretrain --text TABLE --out DIR` with the same options.
+
+Scores on {{ "{:,}".format(scores.rows | int) }} held-out paragraphs, means over all ordered pairs of languages:
+
+| | this model | random weights | the source itself |
+|---|---|---|---|
+| loss of the translation, nats a token | {{ "%.3f" % scores.translation_loss }} | {{ "%.3f" % scores.random_weights_translation_loss }} | |
+| chrF of the greedy translation | {{ "%.1f" % scores.chrf }} | {{ "%.1f" % scores.random_weights_chrf }} | {{ "%.1f" % scores.chrf_copied }} |
+| retrieval of the translation among {{ "{:,}".format(scores.rows | int) }} | {{ "%.3f" % scores.retrieval }} | {{ "%.3f" % scores.random_weights_retrieval }} | |
+| denoising loss, nats a token | {{ "%.3f" % scores.denoising_loss }} | {{ "%.3f" % scores.random_weights_denoising_loss }} | |
+| masked words found | {{ "%.3f" % scores.masked_word_accuracy }} | {{ "%.3f" % scores.random_weights_masked_word_accuracy }} | |
+
+The same in each pair, with the random weights' score in brackets:
+
+| from, to | loss | chrF | chrF of the source | retrieval |
+|---|---|---|---|---|
+{%- for a, b in pairs %}
+{%- set of = a[:2] ~ "_" ~ b[:2] %}
+| {{ a[:2] }}, {{ b[:2] }} | {{ "%.3f" % scores["translation_loss_" ~ of] }} ({{ "%.3f" % scores["random_weights_translation_loss_" ~ of] }}) | {{ "%.1f" % scores["chrf_" ~ of] }} ({{ "%.1f" % scores["random_weights_chrf_" ~ of] }}) | {{ "%.1f" % scores["chrf_copied_" ~ of] }} | {{ "%.3f" % scores["retrieval_" ~ of] }} ({{ "%.3f" % scores["random_weights_retrieval_" ~ of] }}) |
+{%- endfor %}
+
+Losses are means a token in nats, without label smoothing. chrF is sacrebleu's, from 0 to 100, against the one translation that
+the text has. Retrieval looks for the translation of a paragraph by cosine of mean-pooled encoder states (language code and end
+token left out). A masked word counts as found when all of its tokens are predicted right, given the noised document and the
+true words before it.
+""",
+    keep_trailing_newline=True,
+)
+
+
+def text_card(
+    config,
+    scores: dict[str, float],
+    *,
+    name: str,
+    parameters: int,
+    device: torch.device,
+    source: str,
+    rows: int,
+) -> str:
+    """The card of the model `name`, made with `config` (a TextConfig) of `rows`, with its `held_out_text_scores`."""
+    filled = ("text", "languages", "n_meanings")
+    return _TEXT_CARD.render(
+        c=config,
+        name=name,
+        scores=scores,
+        parameters=parameters,
+        languages=config.languages,
+        pairs=list(permutations(config.languages, 2)),
+        source=source,
+        rows=rows,
+        arguments=_changed(config, but=filled),
+        machine=_machine(device),
+        torch=torch.__version__.split("+")[0],
+        transformers=transformers.__version__,
+    )
+
+
+def _changed(config, *, but: tuple[str, ...] = ()) -> str:
+    """The arguments that a configuration was made with and that are not the defaults."""
+    defaults = type(config)()
+    return ", ".join(
+        f"{name}={value!r}"
+        for name, value in asdict(config).items()
+        if name not in but and value != getattr(defaults, name)
+    )
+
+
+def _machine(device: torch.device) -> str:
+    return platform.machine() + ("" if device.type == "cpu" else f" beside {devices.describe(device)}")

@@ -16,8 +16,9 @@ import io
 import json
 import shutil
 import time
-from collections.abc import Iterator
-from dataclasses import asdict
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
@@ -30,7 +31,7 @@ from transformers import MBart50Tokenizer, MBartConfig, MBartForConditionalGener
 from course_lib import files
 from course_lib.language.corpus import LANGUAGES, render
 from course_lib.mbart.activations import uncounted_ids
-from course_lib.mbart.pretraining.config import FAMILY, PretrainConfig
+from course_lib.mbart.pretraining.config import FAMILY, PretrainConfig, TextConfig
 from course_lib.mbart.pretraining.examples import (
     Texts,
     denoising_pair,
@@ -67,54 +68,80 @@ def pretrain(
     torch threads, however often the run was interrupted. Raises FileExistsError when `out` exists and is
     not an empty directory, ValueError when the checkpoint beside it is of another configuration or damaged.
     """
-    out = Path(out)
-    unfinished = out.with_name(f".{out.name}.unfinished")
-    if unfinished.exists() and _is_made(out, config):  # stopped between the last two lines of this function
-        shutil.rmtree(unfinished)
-        return json.loads((out / "scores.json").read_text(encoding="utf-8"))
-    files.check_free(out)
-    tokenizer, texts = _tokenizer_and_texts(config)
-    unfinished.mkdir(parents=True, exist_ok=True)
-    files.remove_partials(unfinished)
-    checkpoint = unfinished / "checkpoint.pt"
-    model = random_model(config, tokenizer, seed=config.seed).to(device)
-    started = time.process_time()
-    losses, earlier = train(
-        model,
-        tokenizer,
-        texts,
-        config,
-        checkpoint=checkpoint,
-        checkpoint_every=checkpoint_every,
-        progress=progress,
-    )
-    minutes = (earlier + time.process_time() - started) / 60
 
-    model = model.half().float().eval()  # score what is stored
-    scores = {"training_cpu_minutes": minutes, "final_training_loss": float(np.mean(losses[-50:]))}
-    untrained = random_model(config, tokenizer, seed=config.seed + 1).to(device).eval()
-    for prefix, scored in (("", model), ("random_weights_", untrained)):
-        measured = held_out_scores(scored, tokenizer, config, n_scored=n_scored, progress=progress)
-        scores |= {prefix + name: value for name, value in measured.items()}
+    def made(checkpoint: Path) -> Made:
+        tokenizer, texts = _tokenizer_and_texts(config)
+        model = random_model(config, tokenizer, seed=config.seed).to(device)
+        started = time.process_time()
+        losses, earlier = train(
+            model,
+            tokenizer,
+            texts,
+            config,
+            checkpoint=checkpoint,
+            checkpoint_every=checkpoint_every,
+            progress=progress,
+        )
+        minutes = (earlier + time.process_time() - started) / 60
 
-    with files.new_directory(out) as partial:
-        model.half().save_pretrained(partial)
-        tokenizer.save_pretrained(partial)
-        (partial / "pretrain.json").write_text(_described(config), encoding="utf-8")
-        (partial / "scores.json").write_text(json.dumps(scores, indent=2) + "\n")
+        model = model.half().float().eval()  # score what is stored
+        scores = {"training_cpu_minutes": minutes, "final_training_loss": float(np.mean(losses[-50:]))}
+        untrained = random_model(config, tokenizer, seed=config.seed + 1).to(device).eval()
+        for prefix, scored in (("", model), ("random_weights_", untrained)):
+            measured = held_out_scores(scored, tokenizer, config, n_scored=n_scored, progress=progress)
+            scores |= {prefix + name: value for name, value in measured.items()}
         card = model_card(
             config,
             scores,
-            name=out.name,
+            name=Path(out).name,
             n_scored=n_scored,
             parameters=model.num_parameters(),
             languages=LANGUAGES,
             device=model.device,
         )
-        (partial / "README.md").write_text(card, encoding="utf-8")
+        return Made(model, tokenizer, scores, card)
+
+    return build(config, Path(out), made)
+
+
+@dataclass(frozen=True)
+class Made:
+    """A trained model, its tokenizer, its scores and its model card."""
+
+    model: MBartForConditionalGeneration
+    tokenizer: MBart50Tokenizer
+    scores: dict[str, float]
+    card: str
+
+
+def build(config: PretrainConfig, out: Path, make: Callable[[Path], Made]) -> dict[str, float]:
+    """Write what `make` makes to `out`, which appears only when it is complete, and return the scores.
+
+    `make` is given the path of the checkpoint that it continues from and writes to. Where `out` is the model of this
+    configuration already, nothing is made. Raises FileExistsError when `out` holds something else.
+    """
+    unfinished = out.with_name(f".{out.name}.unfinished")
+    if unfinished.exists() and _is_made(out, config):  # stopped between the last two lines of this function
+        shutil.rmtree(unfinished)
+        return json.loads((out / "scores.json").read_text(encoding="utf-8"))
+    files.check_free(out)
+    unfinished.mkdir(parents=True, exist_ok=True)
+    files.remove_partials(unfinished)
+    try:
+        made = make(unfinished / "checkpoint.pt")
+    except BaseException:
+        with suppress(OSError):
+            unfinished.rmdir()  # where it is empty: there is nothing to continue from
+        raise
+    with files.new_directory(out) as partial:
+        made.model.half().save_pretrained(partial)
+        made.tokenizer.save_pretrained(partial)
+        (partial / "pretrain.json").write_text(_described(config), encoding="utf-8")
+        (partial / "scores.json").write_text(json.dumps(made.scores, indent=2) + "\n")
+        (partial / "README.md").write_text(made.card, encoding="utf-8")
         files.write_sums(partial)
     shutil.rmtree(unfinished)
-    return scores
+    return made.scores
 
 
 def _is_made(out: Path, config: PretrainConfig) -> bool:
@@ -145,7 +172,7 @@ def random_model(
         decoder_ffn_dim=config.ffn_dim,
         max_position_embeddings=config.max_positions,
         scale_embedding=True,
-        dropout=0.0,
+        dropout=config.dropout if isinstance(config, TextConfig) else 0.0,
         decoder_start_token_id=tokenizer.eos_token_id,
     )
     with torch.random.fork_rng(devices=[]):  # transformers initialises from the global generator
@@ -177,7 +204,7 @@ def train(
     losses: list[float] = []
     earlier, started = 0.0, time.process_time()
     if checkpoint and checkpoint.exists():
-        losses, earlier = _read_checkpoint(checkpoint, config, model, optimiser, rng)
+        losses, earlier = read_checkpoint(checkpoint, config, model, optimiser, rng)
     attention = model.config._attn_implementation
     model.set_attn_implementation("eager")  # on sentences of a dozen tokens three times as fast backwards
     model.train()
@@ -193,14 +220,14 @@ def train(
                 optimiser.zero_grad(set_to_none=True)
                 loss.backward()
                 torch.nn.utils.clip_grad_norm_(model.parameters(), config.max_gradient_norm)
-                optimiser.param_groups[0]["lr"] = config.step_size * _schedule(len(losses), config)
+                optimiser.param_groups[0]["lr"] = config.step_size * schedule(len(losses), config)
                 optimiser.step()
                 losses.append(loss.item())
                 bar.update()
                 bar.set_postfix(loss=f"{np.mean(losses[-50:]):.3f}", refresh=False)
             if checkpoint and len(losses) - saved >= checkpoint_every:
                 saved = len(losses)
-                _write_checkpoint(
+                write_checkpoint(
                     checkpoint, config, model, optimiser, rng, losses, earlier + time.process_time() - started
                 )
     model.set_attn_implementation(attention)
@@ -250,6 +277,14 @@ def _loss(model, tokenizer, config, inputs, labels, *, aligned: bool) -> Float[T
     )
 
 
+def draw_kind(config: PretrainConfig, rng: np.random.Generator, *, step: int) -> tuple[bool, bool, int]:
+    """Whether a step denoises, whether it aligns, and how many steps its phase has left."""
+    ends = (config.denoising_steps, config.steps - config.alignment_steps, config.steps)
+    phase = next(i for i, end in enumerate(ends) if step < end)
+    denoise = phase == 0 or rng.random() < config.denoising_share
+    return denoise, phase == 2 and not denoise, ends[phase] - step
+
+
 def _window(
     texts: Texts, tokenizer: MBart50Tokenizer, config: PretrainConfig, rng: np.random.Generator, *, step: int
 ) -> Iterator[tuple[Int[Tensor, "batch source"], Int[Tensor, "batch target"], bool]]:
@@ -257,11 +292,8 @@ def _window(
 
     A batch that aligns is made of whole families, each in one pair of languages.
     """
-    ends = (config.denoising_steps, config.steps - config.alignment_steps, config.steps)
-    phase = next(i for i, end in enumerate(ends) if step < end)
-    n_batches, size = min(_WINDOW, ends[phase] - step), config.batch_size
-    denoise = phase == 0 or rng.random() < config.denoising_share
-    aligned = phase == 2 and not denoise
+    denoise, aligned, left = draw_kind(config, rng, step=step)
+    n_batches, size = min(_WINDOW, left), config.batch_size
     if denoise:
         groups = [[denoising_pair(texts, tokenizer, config, rng)] for _ in range(n_batches * size)]
     elif aligned:
@@ -278,7 +310,7 @@ def _window(
         yield pad_rows(sources, tokenizer.pad_token_id), pad_rows(targets, IGNORED), aligned
 
 
-def _write_checkpoint(checkpoint: Path, config, model, optimiser, rng, losses, seconds) -> None:
+def write_checkpoint(checkpoint: Path, config, model, optimiser, rng, losses, seconds) -> None:
     """What torch saves, and behind it the SHA-256 of these bytes."""
     written = io.BytesIO()
     torch.save(
@@ -297,7 +329,8 @@ def _write_checkpoint(checkpoint: Path, config, model, optimiser, rng, losses, s
         file.write(hashlib.sha256(written.getbuffer()).digest())
 
 
-def _read_checkpoint(checkpoint: Path, config, model, optimiser, rng) -> tuple[list[float], float]:
+def read_checkpoint(checkpoint: Path, config, model, optimiser, rng) -> tuple[list[float], float]:
+    """Set model, optimiser and generator to what the checkpoint holds; losses so far, and seconds of CPU time."""
     data = checkpoint.read_bytes()
     length = max(0, len(data) - hashlib.sha256().digest_size)
     saved, digest = data[:length], data[length:]
@@ -329,7 +362,7 @@ def _tokenizer_and_texts(config: PretrainConfig) -> tuple[MBart50Tokenizer, Text
     return tokenizer, Texts(texts, tokenizer)
 
 
-def _schedule(step: int, config: PretrainConfig) -> float:
+def schedule(step: int, config: PretrainConfig) -> float:
     """The step size at a step, as a share of the largest."""
     rise = (step + 1) / max(1, config.warmup_steps)
     fall = (config.steps - step) / max(1, config.steps - config.warmup_steps)

@@ -43,26 +43,28 @@ def denoising_scores(
     config: PretrainConfig,
     *,
     n_documents: int,
+    texts: Texts | None = None,
 ) -> dict[str, float]:
     """Loss a token and share of masked words that are predicted right, with the true words before them.
 
-    Documents of 1 to `config.max_document` sentences, in all languages, noised as in training.
+    Documents of 1 to `config.max_document` sentences, in all languages, noised as in training: of `texts`, or else
+    of the generated language.
     """
     rng = np.random.default_rng(_SEED)
-    texts = _test_texts(tokenizer, n_documents)
+    texts = texts or _test_texts(tokenizer, n_documents)
     loss_sum, tokens, found, masked_words = 0.0, 0, 0, 0
     for start in range(0, n_documents, _BATCH):
         rows, targets, masks = [], [], []
         for index in range(start, min(start + _BATCH, n_documents)):
-            language = LANGUAGES[index % len(LANGUAGES)]
-            size = 1 + (index // len(LANGUAGES)) % config.max_document
-            document = [texts.words(language, i) for i in rng.integers(n_documents, size=size).tolist()]
+            language = texts.languages[index % len(texts.languages)]
+            size = 1 + (index // len(texts.languages)) % config.max_document
+            document = [texts.words(language, i) for i in rng.integers(texts.n_meanings, size=size).tolist()]
             corrupted = noised(document, tokenizer, config, rng)
             code = tokenizer.lang_code_to_id[language]
             rows.append([code, *corrupted.ids])
             targets.append([code, *flatten(document, tokenizer.eos_token_id)])
             masks.append(_token_ranges(document, corrupted.masked))
-        losses, right = _teacher_forced(model, tokenizer, rows, targets)
+        losses, right = teacher_forced(model, tokenizer, rows, targets)
         for row, target in enumerate(targets):
             loss_sum += losses[row, : len(target)].sum().item()
             tokens += len(target)
@@ -85,7 +87,7 @@ def translation_scores(
     loss_sum, tokens, exact = 0.0, 0, 0
     for start in range(0, n_pairs, _BATCH):
         sources, targets = zip(*pairs[start : start + _BATCH], strict=True)
-        losses, _ = _teacher_forced(model, tokenizer, sources, targets)
+        losses, _ = teacher_forced(model, tokenizer, sources, targets)
         loss_sum += losses.sum().item()  # zero where a row is filled up
         tokens += sum(map(len, targets))
         written = translate(model, tokenizer, sources, [target[0] for target in targets])
@@ -170,7 +172,7 @@ def _token_ranges(document, masked: frozenset[tuple[int, int]]) -> list[tuple[in
     return ranges
 
 
-def _teacher_forced(model, tokenizer, sources, targets) -> tuple[Tensor, Tensor]:
+def teacher_forced(model, tokenizer, sources, targets) -> tuple[Tensor, Tensor]:
     """Loss of every target token, and whether it is the most probable one."""
     inputs = pad_rows(sources, tokenizer.pad_token_id).to(model.device)
     labels = pad_rows(targets, IGNORED).to(model.device)
