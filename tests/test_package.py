@@ -325,6 +325,7 @@ def test_the_wheel_holds_every_file_of_the_package(wheel):
     [
         "pipeline/report.html.j2",
         *(f"mbart/course-mbart/{name}" for name in ("config.json", "model.safetensors")),
+        *(f"mbart/course-mbart-help/{name}" for name in ("config.json", "model.safetensors")),
     ],
 )
 def test_the_wheel_holds_the_data_that_the_pipeline_reads(wheel, name):

@@ -25,7 +25,9 @@ class Kind(StrEnum):
 
 
 # Options that several commands take, each declared once.
-Model = Annotated[str, typer.Option(help="Hub name, local directory, or the built-in course-mbart.")]
+Model = Annotated[
+    str, typer.Option(help="Hub name, local directory, or a built-in one: course-mbart, course-mbart-help.")
+]
 Sentences = Annotated[
     int | None, typer.Option(help="Use so many sentences (default: the whole file, 12000 of builtin).")
 ]

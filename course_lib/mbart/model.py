@@ -26,7 +26,11 @@ COURSE_MBART = "course-mbart"
 COURSE_MBART_DIR = Path(__file__).with_name(COURSE_MBART)
 UNALIGNED = "course-mbart-unaligned"
 """Trained as `course-mbart`, but without the loss that draws translations together: what to compare it with."""
-SHIPPED = {COURSE_MBART: COURSE_MBART_DIR, UNALIGNED: Path(__file__).with_name(UNALIGNED)}
+HELP = "course-mbart-help"
+"""Pretrained on real text, the help of LibreOffice in four languages, and on nothing else."""
+OF_GENERATED_TEXT = (COURSE_MBART, UNALIGNED)
+"""The shipped models that have read the built-in corpus and nothing else."""
+SHIPPED = {name: Path(__file__).with_name(name) for name in (*OF_GENERATED_TEXT, HELP)}
 
 _HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 _HUB_TIMEOUT_S = 3.0
@@ -43,8 +47,8 @@ def load(
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     """Load an mBART, BART, M2M100, NLLB-200 or Marian model, ready for inference, and its tokenizer.
 
-    `name` is "course-mbart" or "course-mbart-unaligned" (shipped with this package), a directory written by
-    `save_pretrained`, or a name on the hub such as "facebook/mbart-large-50". The hub is asked only for a hub
+    `name` is "course-mbart", "course-mbart-unaligned" or "course-mbart-help" (shipped with this package), a directory
+    written by `save_pretrained`, or a name on the hub such as "facebook/mbart-large-50". The hub is asked only for a hub
     name that is not in its local cache, and never when `HF_HUB_OFFLINE=1`.
 
     The files of a directory with SHA256SUMS, as the shipped ones are and those that `pretrain` writes, are compared with

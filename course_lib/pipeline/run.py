@@ -168,7 +168,7 @@ def _load_inputs(request: Request, lines: list[Line], device: torch.device | str
     except ValueError as error:
         raise InputError(str(error)) from error
     model, tokenizer = load(request.model, device=used, dtype=torch.float32)
-    # The tokenizer has the codes of all of mBART-50; the built-in models have only read their corpus.
+    # The tokenizer has the codes of all of mBART-50; the built-in models have only read four languages.
     known = LANGUAGES if request.model in SHIPPED else languages(tokenizer)
     sentences = resolve_languages(lines, known=known, source=str(request.text))
     return Inputs(model, tokenizer, sentences, used)
@@ -226,10 +226,10 @@ def _warnings(
     request: Request, inputs: Inputs, tokens: TokenStates, stacked: StackedRun, sparse: SparseRun
 ) -> list[str]:
     """What a reader must know before believing a number: text that the model has not read, and overfitting."""
-    from course_lib.mbart.model import SHIPPED
+    from course_lib.mbart.model import OF_GENERATED_TEXT
 
     found = warn_of_unknown_pieces(tokens.pieces, inputs.tokenizer)
-    if request.model in SHIPPED and request.text != BUILTIN:
+    if request.model in OF_GENERATED_TEXT and request.text != BUILTIN:
         found += warn_of_unread_text(request.model, inputs.model, inputs.tokenizer, inputs.sentences)
     for kind, trained in (("stacked", stacked), ("sparse", sparse)):
         found += warn_of_overfitting(
