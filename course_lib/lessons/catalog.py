@@ -83,6 +83,7 @@ LESSONS = tuple(
         ("34", "fixed_memory", "What a full memory still recalls", "III", "15", 76),
         ("35", "using_features", "The girl eats a green chair", "VI", "29", 78),
         ("36", "dropout", "Delete a fifth of the inputs: what is trained?", "II", "03", 75),
+        ("37", "momentum", "When is momentum more than a larger step?", "I", "01", 72),
     )
 )
 
@@ -94,7 +95,7 @@ def part_title(part: str) -> str:
 
 # Three ways through the course: the lessons where each ends. What these need belongs to the path.
 PATHS = {
-    "Optimisation": ("05", "06", "07", "09", "36", "20", "30", "32"),
+    "Optimisation": ("37", "05", "06", "07", "09", "36", "20", "30", "32"),
     "Attention": ("12", "14", "16", "17", "22", "23"),
     "Interpretability": ("19", "21", "22", "35"),
 }

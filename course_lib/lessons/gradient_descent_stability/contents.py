@@ -18,6 +18,5 @@ lesson = Contents(
         "c_i": "share of the removable loss of a direction",
         "H": "Hessian, the matrix of second derivatives",
         r"\lambda_{\max}": "largest eigenvalue of the Hessian",
-        r"\beta": "share of the step before that momentum repeats",
     }
 )

@@ -19,7 +19,6 @@ from course_lib.optimization.gradient_descent import (
     excess_left,
     excess_shares,
     gradient_descent,
-    heavy_ball_rate,
     heavy_ball_steps_to_share,
     heavy_ball_steps_to_shares,
     least_squares_loss,
@@ -470,26 +469,6 @@ def plot_rotated(axes, *, angle: float = 0.6, steps: int = 12):
     return (
         "A loss with tilted ellipses, and a run that jumps to and fro along their short axis v1 and slides along the long "
         "axis v2."
-    )
-
-
-@lesson.figure(
-    "Rate along one direction",
-    "$2\\eta\\sigma^2$",
-    "largest $|z|$",
-    size=(5.6, 3.2),
-    ylim=(0, 1.6),
-    legend="lower right",
-)
-def plot_momentum(axes):
-    """Draw the rate along one direction against its curvature for three momenta."""
-    curvatures = np.linspace(0.001, 4.4, 300)
-    rate = lambda x, beta: heavy_ball_rate(torch.ones(1), step_size=x / 2, momentum=beta)  # noqa: E731
-    lines(axes, curvatures, {f"$\\beta$ = {b:g}": [rate(float(x), b) for x in curvatures] for b in (0.0, 0.25, 0.64)})
-    axes.axhline(1, color=BLACK, linewidth=0.8)
-    return (
-        "The size of the larger root against 2 eta sigma squared: without momentum it falls to 0 and rises to 1 at "
-        "2; with momentum 0.25 it is flat at 0.5 from 0.25 to 2.25, with 0.64 flat at 0.8 from 0.04 to 3.24."
     )
 
 
