@@ -39,6 +39,7 @@ PARTS = {
     "generation": ("generation",),
     "recall": ("recall",),
     "averaging": ("averaging",),
+    "bursts": ("bursts",),
     "walks": ("walks",),
     "rank_price": ("rank_price",),
     "convolution": ("convolution",),

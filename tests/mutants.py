@@ -176,6 +176,13 @@ MUTANTS = [
         ("tests/optimization/test_ridge.py",),
     ),
     Mutant(
+        "carrying-runs-weighted-by-the-factor",
+        "optimization/multiplicative_noise.py",
+        "mass * a.square()",
+        "mass * a.abs()",
+        ("tests/optimization/test_multiplicative_noise.py",),
+    ),
+    Mutant(
         "dual-norm-divides-by-the-width-ratio",
         "optimization/steepest_descent.py",
         "total * _width_ratio(gradient)",

@@ -799,6 +799,7 @@ EXCEPTIONS = {
     "makes its tensors from numbers alone, on the CPU": """
         attention.fixed_memory: expected_recall
         attention.rotary: layout_order
+        optimization.multiplicative_noise: gaussian_run_limit tail_exponent
         optimization.ridge: moments three_point_noise
         optimization.stochastic_gradient_descent: noisy_equations
         sae.planted: log_spaced_frequencies
@@ -816,6 +817,7 @@ EXCEPTIONS = {
         attention.fixed_memory: unit_vectors
         attention.retrieval: unit_tokens Retrieval learn_to_retrieve
         optimization.gradient_estimators: gumbel_noise
+        optimization.multiplicative_noise: carrying_noise
         optimization.ridge: fit_noisy_rows
         optimization.stochastic_gradient_descent: draw_indices
         representation.attention_only: repeated_sequences planted_induction

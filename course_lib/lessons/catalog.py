@@ -49,7 +49,7 @@ LESSONS = tuple(
         ("00", "start_here", "Start here", "", "", 20),
         ("01", "gradient_descent_stability", "Why the largest safe step can be too small", "I", "00", 70),
         ("02", "stochastic_gradient_descent", "Must SGD jitter for ever?", "I", "01", 72),
-        ("03", "ridge_noise_and_map", "Noise, penalty, prior: one remedy or three?", "I", "01 02", 59),
+        ("03", "ridge_noise_and_map", "Noise, penalty, prior: one remedy or three?", "I", "01", 59),
         ("04", "steepest_descent", "Steepest, measured how?", "I", "01", 55),
         ("05", "maximal_update_parametrization", "Tune the small network, train the large one", "I", "04", 74),
         ("06", "newton_schulz_and_muon", "Make a matrix flat without decomposing it", "I", "04", 77),
@@ -84,6 +84,7 @@ LESSONS = tuple(
         ("35", "using_features", "The girl eats a green chair", "VI", "29", 78),
         ("36", "dropout", "Delete a fifth of the inputs: what is trained?", "II", "03", 75),
         ("37", "momentum", "When is momentum more than a larger step?", "I", "01", 72),
+        ("38", "multiplicative_noise", "Calm, then a jump: which step is stable?", "I", "02 03", 75),
     )
 )
 
@@ -95,7 +96,7 @@ def part_title(part: str) -> str:
 
 # Three ways through the course: the lessons where each ends. What these need belongs to the path.
 PATHS = {
-    "Optimisation": ("37", "05", "06", "07", "09", "36", "20", "30", "32"),
+    "Optimisation": ("37", "05", "06", "07", "38", "09", "36", "20", "30", "32"),
     "Attention": ("12", "14", "16", "17", "22", "23"),
     "Interpretability": ("19", "21", "22", "35"),
 }

@@ -1,5 +1,7 @@
 """Ridge regression from three sides: noise on the features, a penalty on the weights, a normal prior (lesson 03).
 
+Steps with fresh noise belong to lesson 38.
+
 The ridge solution minimises ||X w - y||^2 + lambda ||w||^2 for a matrix X with m rows (samples) and d columns.
 The same vector minimises the expected loss under input noise of variance lambda / m, and it is the mean of
 w given y when w ~ N(0, I) and y = X w + sqrt(lambda) N(0, I).
@@ -245,7 +247,7 @@ def matching_penalty(
 def noisy_sgd(
     x: float, y: float, start: float, noise: Float[Tensor, "steps paths"], *, step_size: float
 ) -> Float[Tensor, "steps_and_start paths"]:
-    """Return w_0, ..., w_T of w_{t+1} = w_t - eta ((x + N_t) w_t - y)(x + N_t), run as written (03.10).
+    """Return w_0, ..., w_T of w_{t+1} = w_t - eta ((x + N_t) w_t - y)(x + N_t), run as written (38.1).
 
     Shapes: `noise` holds N_t, one row a step and one column a path; the result has one row more.
     """
@@ -257,12 +259,12 @@ def noisy_sgd(
 
 
 def mean_factor(x: float, *, noise: float, step_size: float) -> float:
-    """E a = 1 - eta (x^2 + sigma^2), for the random factor a = 1 - eta (x + N)^2 (03.11)."""
+    """E a = 1 - eta (x^2 + sigma^2), for the random factor a = 1 - eta (x + N)^2 (38.2)."""
     return 1 - step_size * (x**2 + noise**2)
 
 
 def second_moment_factor(x: float, *, noise: float, step_size: float) -> float:
-    """E a^2 = 1 - 2 eta (x^2 + sigma^2) + eta^2 (x^4 + 6 x^2 sigma^2 + 3 sigma^4) (03.12)."""
+    """E a^2 = 1 - 2 eta (x^2 + sigma^2) + eta^2 (x^4 + 6 x^2 sigma^2 + 3 sigma^4) (38.4)."""
     fourth = x**4 + 6 * x**2 * noise**2 + 3 * noise**4
     return 1 - 2 * step_size * (x**2 + noise**2) + step_size**2 * fourth
 
@@ -276,7 +278,7 @@ def _check_input(x: float, noise: float) -> None:
 
 
 def mean_limit(x: float, *, noise: float) -> float:
-    """2 / (x^2 + sigma^2): E w_t converges exactly for steps in (0, limit) (03.11).
+    """2 / (x^2 + sigma^2): E w_t converges exactly for steps in (0, limit) (38.3).
 
     Raises:
         ValueError: `noise` is negative or not finite, or x and `noise` are both 0.
@@ -286,7 +288,7 @@ def mean_limit(x: float, *, noise: float) -> float:
 
 
 def second_moment_limit(x: float, *, noise: float) -> float:
-    """2 (x^2 + sigma^2) / (x^4 + 6 x^2 sigma^2 + 3 sigma^4): E w_t^2 stays bounded below it (03.12).
+    """2 (x^2 + sigma^2) / (x^4 + 6 x^2 sigma^2 + 3 sigma^4): E w_t^2 stays bounded below it (38.4).
 
     Never above `mean_limit`, since (E a)^2 <= E a^2; equal to it only without noise.
 
@@ -323,7 +325,7 @@ def moments(
 
 
 def stationary_moments(x: float, y: float, *, noise: float, step_size: float) -> tuple[float, float]:
-    """Return the limits of E w_t, which is the ridge solution x y / (x^2 + sigma^2), and of Var w_t.
+    """Return the limits of E w_t, which is the ridge solution x y / (x^2 + sigma^2), and of Var w_t (38.3, 38.5).
 
     Ranges: 0 < eta < `second_moment_limit`.
 
@@ -349,7 +351,7 @@ def stationary_moments(x: float, y: float, *, noise: float, step_size: float) ->
 def typical_factor(
     x: float, *, noise: float, step_sizes: Float[Tensor, " step_sizes"]
 ) -> Float[Tensor, " step_sizes"]:
-    """exp(E log|1 - eta (x + N)^2|): the factor a step of almost every single path with y = 0 (03.13).
+    """exp(E log|1 - eta (x + N)^2|): the factor a step of almost every single path with y = 0 (38.2).
 
     With N = sigma Z and the roots b of 1 - eta (x + sigma b)^2, the logarithm is a sum of two terms log|Z - b|.
     They are singular on the real line, so the integral over z is moved to z + i, where the integrand is smooth
@@ -389,20 +391,26 @@ def mean_step_limit(matrix: Float[Tensor, "rows columns"], *, noise: float) -> f
     return 2 / curvature
 
 
-def second_moment_step_limit(matrix: Float[Tensor, "rows columns"], *, noise: float) -> float:
+def second_moment_step_limit(
+    matrix: Float[Tensor, "rows columns"], *, noise: float, rows_a_step: int = 1
+) -> float:
     """1 / rho(K^-1 Q): E w_t w_t^T stays bounded for steps in (0, limit).
 
     One step maps M = E w w^T to M - eta K(M) + eta^2 Q(M), with K(M) = C M + M C, C = E u u^T and
-    Q(M) = E u u^T M u u^T for the noisy row u. K^-1 and Q keep positive semidefinite matrices so, and then the
+    Q(M) = E u u^T M u u^T for the noisy row u. A step with the mean gradient of b independent rows has
+    Q / b + (1 - 1/b) C M C in the place of Q (38.8). K^-1 and Q keep positive semidefinite matrices so, and then the
     map's spectral radius is below 1 exactly when eta rho(K^-1 Q) < 1. The fourth moments of u ~ N(x, sigma^2 I)
     follow from S = x x^T + sigma^2 I: E u_i u_j u_k u_l = S_ij S_kl + S_ik S_jl + S_il S_jk - 2 x_i x_j x_k x_l.
     Units: takes O(columns^6) operations; meant for a few columns.
 
     Raises:
-        ValueError: `noise` is not a finite number above 0 (K has no inverse for a singular C).
+        ValueError: `noise` is not a finite number above 0 (K has no inverse for a singular C), or `rows_a_step`
+            is below 1.
     """
     if not (noise > 0 and math.isfinite(noise)):
         raise ValueError(f"noise must be a finite standard deviation above 0, got {noise}")
+    if rows_a_step < 1:
+        raise ValueError(f"rows_a_step must be 1 or more, got {rows_a_step}")
     columns = matrix.shape[1]
     eye = torch.eye(columns, dtype=matrix.dtype, device=matrix.device)
     outer = matrix[:, :, None] * matrix[:, None, :]
@@ -416,7 +424,8 @@ def second_moment_step_limit(matrix: Float[Tensor, "rows columns"], *, noise: fl
         + torch.einsum("nil,njk->niljk", spread, spread)
         - 2 * torch.einsum("nij,nkl->niljk", outer, outer)
     ).mean(0)
-    quadratic = fourth.reshape(columns**2, columns**2)
+    quadratic = fourth.reshape(columns**2, columns**2) / rows_a_step
+    quadratic = quadratic + (1 - 1 / rows_a_step) * torch.kron(correlation, correlation)
     radius = torch.linalg.eigvals(torch.linalg.solve(linear, quadratic)).abs().max()
     return float(1 / radius)
 

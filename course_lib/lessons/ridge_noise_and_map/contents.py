@@ -16,7 +16,5 @@ lesson = Contents(
         "v": "variance of the errors of the targets",
         r"\kappa": "weight decay",
         "C": "limit of X^T X / m with many rows",
-        "a_t": "factor of an update",
-        r"\eta": "step size",
     }
 )

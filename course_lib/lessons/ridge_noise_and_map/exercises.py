@@ -1,12 +1,10 @@
 """Exercises of lesson 03, ridge_noise_and_map."""
 
-import math
-
 import torch
 
 from course_lib.lessons.ridge_noise_and_map.contents import lesson
 from course_lib.optimization.ridge import noisy_copies, ridge
-from course_lib.teaching import but, edit, inputs, near, normal, one_of, uniform, whole
+from course_lib.teaching import edit, inputs, near, normal, one_of, uniform, whole
 
 
 def _fits_noisy_rows(answer):
@@ -286,96 +284,5 @@ def posterior_covariance(matrix, noise_variance, prior_variance):
     precision = matrix.T @ matrix / noise_variance + eye / prior_variance
     return torch.linalg.inv(precision)
 
-def _mean_square_factor(x, sigma, step_size):
-    """E (1 - eta (x + N)^2)^2 by a three-sided coin that has the normal's moments up to order 5."""
-    sides = ((-math.sqrt(3), 1 / 6), (0.0, 2 / 3), (math.sqrt(3), 1 / 6))
-    return sum(chance * (1 - step_size * (x + sigma * side) ** 2) ** 2 for side, chance in sides)
-
-
-@lesson.exercise(
-    "03.6", "The longest step for the second moment", difficulty=2, minutes=12,
-    prompt="Write `longest_step(x, sigma)` for noisy gradient descent on $\\frac12((x + N)w - y)^2$ with "
-    "$N \\sim N(0, \\sigma^2)$: the number below which every step size keeps $E\\,w_t^2$ bounded and above which none "
-    "does. `x` and `sigma` are positive numbers; return a number.",
-    draw=inputs(x=uniform(0.3, 2.0), sigma=uniform(0.3, 1.5)),
-    properties=[
-        ("A step just below yours makes the second moment grow.",
-         lambda x, sigma, answer:
-         float(answer) > 0 and _mean_square_factor(x, sigma, (1 - 1e-6) * float(answer)) < 1),
-        ("A step just above yours keeps the second moment bounded.",
-         lambda x, sigma, answer: _mean_square_factor(x, sigma, (1 + 1e-6) * float(answer)) > 1),
-    ],
-    hints=(
-        "Square the random factor 1 - η(x + N)² and take the expectation term by term.",
-        "You need E(x + N)² and E(x + N)⁴; the moments of the noise are E N² = σ² and E N⁴ = 3σ⁴.",
-        "1 - 2ηP + η²Q < 1 says 0 < η < 2P/Q. What are P and Q?",
-    ),
-    mistakes=[
-        ("one over the power", edit("2 * square / fourth", "1 / square"),
-         "1/(x² + σ²) is neither the limit of the mean, which is twice as large, nor that of the "
-         "second moment."),
-        ("limit of the mean", edit("2 * square / fourth", "2 / square"),
-         "That keeps the mean stable. The second moment needs E(x + N)⁴, which is more than the square of E(x + N)²."),
-        ("fourth moment without the 3", edit("3 * sigma**4", "sigma**4"),
-         "You took E N⁴ = σ⁴. For a normal variable it is 3σ⁴."),
-        ("forgot the cross terms", edit(" + 6 * x**2 * sigma**2", ""),
-         "You left out 6x²σ²: the middle term of the binomial (x + N)⁴ does not average out, since N² does not."),
-        ("half the limit", edit("2 * square", "square"),
-         "That is half the limit. There E a² is smallest (and for the loss without 1/2 it would be the limit). The limit "
-         "is where E a² is 1 again."),
-        ("four in the middle", edit("6 * ", "4 * "),
-         "You took 4x²σ². The binomial coefficients of (x + N)⁴ are 1, 4, 6, 4, 1, and the middle one belongs to x²N²."),
-        ("three in the middle", edit("6 * ", "3 * "),
-         "You took 3x²σ². The middle binomial coefficient of (x + N)⁴ is 6; the 3 belongs to E N⁴ = 3σ⁴."),
-        ("squared mean of the square", edit("6 * ", "2 * "),
-         "You took 2x²σ², the middle term of (x² + σ²)². The expectation of the fourth power has 6x²σ²."),
-        ("without noise", edit("2 * square / fourth", "2 / x**2"),
-         "That is the limit without noise. With noise E(x + N)² and E(x + N)⁴ are larger."),
-        ("deviation for the variance", lambda x, sigma: longest_step(x, math.sqrt(sigma)),
-         "You put σ where σ² belongs: sigma is the standard deviation."),
-    ],
-)
-def longest_step(x, sigma):
-    """The limit of the step size for the second moment."""
-    square = x**2 + sigma**2
-    fourth = x**4 + 6 * x**2 * sigma**2 + 3 * sigma**4
-    return 2 * square / fourth
-
-
-lesson.flaw(
-    "03.7", "Catch the tempting limit", difficulty=2, minutes=8,
-    prompt="A tempting rule says that noisy gradient descent on $\\frac12((x + N)w - y)^2$ is stable for "
-    "$0 < \\eta < 1/(x^2 + \\sigma^2)$. Give a counterexample: a dictionary with the numbers `x` $> 0$, `sigma` "
-    "$\\ge 0$ and `step_size`, within this limit, for which $E\\,w_t^2$ (with $y = 0$) grows by more than 1% a step.",
-    answer={"x": 1.0, "sigma": 1.0, "step_size": 0.45},
-    needs=[
-        ("Take an input x > 0.", lambda x: x > 0),
-        ("A standard deviation is 0 or more.", lambda sigma: sigma >= 0),
-        ("The rule has η > 0: take a positive step.", lambda step_size: step_size > 0),
-        ("Your step is beyond the limit of the rule, which does not call it stable.",
-         lambda x, sigma, step_size: step_size < 1 / (x**2 + sigma**2)),
-    ],
-    properties=[
-        ("For your numbers the second moment does not grow by more than 1% a step.",
-         lambda x, sigma, step_size: _mean_square_factor(x, sigma, step_size) > 1.01),
-    ],
-    hints=(
-        "The rule looks at the mean. Which condition does the second moment add?",
-        "Compare 1/(x² + σ²) with 2(x² + σ²)/(x⁴ + 6x²σ² + 3σ⁴): for which ratio σ/x is the second one smaller?",
-        "Noise as large as the input is enough. Then take a step between the two limits, nearer to the larger one.",
-    ),
-    mistakes=[
-        ("no noise", {"x": 1.0, "sigma": 0.0, "step_size": 0.9},
-         "Without noise the second moment is the square of the mean, and the rule is safe.",
-         but(lambda sigma: sigma == 0)),
-        ("too little noise", {"x": 2.0, "sigma": 0.5, "step_size": 0.22},
-         "With x² ≥ (1 + √2)σ² the rule happens to be safe: take more noise.",
-         but(lambda x, sigma: x**2 >= (1 + math.sqrt(2)) * sigma**2)),
-        ("too short a step", {"x": 1.0, "sigma": 1.0, "step_size": 0.3},
-         "Your noise is large enough, but this step is below the limit of the second moment, or hardly above it: take a "
-         "longer one.",
-         but()),
-    ],
-)
 
 EXERCISES = lesson.exercises

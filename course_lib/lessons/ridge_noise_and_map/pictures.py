@@ -15,12 +15,9 @@ from course_lib.optimization.ridge import (
     matching_penalty,
     most_probable,
     noisy_copies,
-    noisy_sgd,
     posterior,
     ridge,
-    second_moment_factor,
     shrinkage,
-    typical_factor,
 )
 from course_lib.teaching import Explorer, Slider, lines, markdown_table, panels, right
 from course_lib.teaching.style import BLACK, BLUE, GREEN, ORANGE, PURPLE, RED, SKY
@@ -395,34 +392,6 @@ def closing_table() -> Markdown:
     shown = (12, 96, 384, 1536)
     rows = [(arm, *(f"{np.median(risks()[arm][m]):.3g}" for m in shown)) for arm in ARMS]
     return markdown_table(("median risk", *(f"{m:,} rows" for m in shown)), rows)
-
-
-@lesson.figure(
-    x="update t",
-    y="$|w_t|$",
-    size=(6.0, 3.4),
-    yscale="log",
-    ylim=(1e-18, 1e12),
-    legend={"loc": "upper left", "ncols": 2},
-)
-def plot_typical(axes, *, step_size: float = 0.45, steps: int = 60, paths: int = 2000):
-    """Draw sample paths, their median and the exact root mean square for x = sigma = 1, y = 0, from w_0 = 1."""
-    generator = torch.Generator().manual_seed(0)
-    noise = torch.randn(steps, paths, generator=generator, dtype=torch.float64)
-    sizes = noisy_sgd(1.0, 0.0, 1.0, noise, step_size=step_size).abs()
-    shown = ["12 of the paths", *["_path"] * 11]
-    axes.plot(sizes[:, :12], color="0.7", linewidth=0.8, linestyle="-", label=shown)
-    t = np.arange(steps + 1)
-    factor = float(typical_factor(1.0, noise=1.0, step_sizes=torch.tensor([step_size]).double()))
-    second = second_moment_factor(1.0, noise=1.0, step_size=step_size)
-    median = sizes.median(dim=1).values
-    lines(axes, t, {"$\\sqrt{E\\,w_t^2}$, exact": second ** (t / 2), f"median of {paths:,} paths": median}, first=1)
-    axes.plot(factor**t, color=BLACK, linestyle=":", label="$\\exp(t\\,E\\log|a|)$")
-    axes.set_title(f"The typical path shrinks, the root mean square grows ($\\eta$ = {step_size:g})")
-    return (
-        f"x = σ = 1, y = 0, η = {step_size:g}. The median of {paths:,} paths falls by a factor of {factor:.2f} an update, "
-        f"the exact root mean square grows by {math.sqrt(second):.2f}, carried by paths too rare to be among those drawn."
-    )
 
 
 @lesson.explorer

@@ -6,7 +6,7 @@ from fractions import Fraction
 import numpy as np
 import torch
 
-from course_lib.optimization.ridge import posterior, ridge, second_moment_limit
+from course_lib.optimization.ridge import posterior, ridge
 from course_lib.teaching import edit
 
 GIVES_AWAY = {
@@ -42,30 +42,11 @@ def by_svd(X, y, lam):
     return Vh.T @ (s / (s**2 + lam) * (U.T @ y))
 
 
-def limit(*, middle=6, last=3, top=2, power=4):
-    """The answer of 03.2 with other coefficients."""
-    return lambda x, s: top * (x**2 + s**2) / (x**power + middle * x**2 * s**2 + last * s**power)
-
-
-def by_bisection(x, sigma):
-    sides = ((-math.sqrt(3), 1 / 6), (0.0, 2 / 3), (math.sqrt(3), 1 / 6))
-    factor = lambda eta: sum(c * (1 - eta * (x + sigma * side) ** 2) ** 2 for side, c in sides)  # noqa: E731
-    low, high = 1e-6, 100.0
-    while high - low > 1e-12:
-        middle = (low + high) / 2
-        low, high = (middle, high) if factor(middle) < 1 else (low, middle)
-    return low
-
-
 def slope_by_autograd(w, X, y, v, p):
     w = w.clone().requires_grad_()
     prior = torch.distributions.Normal(0.0, math.sqrt(p)).log_prob(w).sum()
     likelihood = torch.distributions.Normal(X @ w, math.sqrt(v)).log_prob(y).sum()
     return torch.autograd.grad(prior + likelihood, w)[0]
-
-
-def case(**changed):
-    return {"x": 1.0, "sigma": 1.0, "step_size": 0.45, **changed}
 
 
 ANSWERS = {
@@ -84,44 +65,6 @@ ANSWERS = {
         ("minus", "minus m sigma^2", -2.0),
         ("wrong", "sqrt(m) sigma", math.sqrt(50) * 0.2),
         ("malformed", "words", "m sigma^2"),
-    ],
-    "03.6": [
-        ("solved", "written out", limit()),
-        ("solved", "the library's", lambda x, s: second_moment_limit(x, noise=s)),
-        ("solved", "bisection", by_bisection),
-        ("solved", "as a tensor", lambda x, s: torch.tensor(limit()(x, s))),
-        ("solved", "completed square",
-         lambda x, s: 2 * (x**2 + s**2) / ((x**2 + s**2) ** 2 + 4 * x**2 * s**2 + 2 * s**4)),
-        ("one over the power", "1/(x^2 + s^2)", lambda x, s: 1 / (x**2 + s**2)),
-        ("limit of the mean", "2/(x^2 + s^2)", lambda x, s: 2 / (x * x + s * s)),
-        ("fourth moment without the 3", "E N^4 = s^4", limit(last=1)),
-        ("forgot the cross terms", "no 6", limit(middle=0)),
-        ("half the limit", "where E a^2 is smallest", limit(top=1)),
-        ("four in the middle", "4 x^2 s^2", limit(middle=4)),
-        ("without noise", "2/x^2", lambda x, s: 2 / x**2),
-        ("squared mean of the square", "(x^2 + s^2)^2 with 2 x^2 s^2 and 3 s^4", limit(middle=2)),
-        ("deviation for the variance", "sigma once",
-         lambda x, s: limit()(x, math.sqrt(s))),
-        ("three in the middle", "3 x^2 s^2", limit(middle=3)),
-        ("wrong", "root of it", lambda x, s: math.sqrt(limit()(x, s))),
-        ("malformed", "an interval", lambda x, s: (0, limit()(x, s))),
-    ],
-    "03.7": [
-        ("solved", "nearly at the limit of the rule", case(step_size=0.499)),
-        ("solved", "more noise than input", case(x=0.5, sigma=2.0, step_size=0.2)),
-        ("solved", "whole numbers for x and sigma", {"x": 1, "sigma": 1, "step_size": Fraction(9, 20)}),
-        ("solved", "another scale", case(x=10.0, sigma=10.0, step_size=0.0045)),
-        ("no noise", "sigma 0", case(sigma=0.0, step_size=0.5)),
-        ("too little noise", "a tenth", case(sigma=0.1, step_size=0.9)),
-        ("too short a step", "the limit of the second moment", case(step_size=0.4)),
-        ("too short a step", "just above it", case(step_size=0.4005)),
-        ("need", "the mean's limit", case(step_size=1.0)),
-        ("need", "the limit of the rule itself", case(step_size=0.5)),
-        ("need", "a negative step", case(step_size=-0.3)),
-        ("need", "x = 0", case(x=0.0)),
-        ("need", "sigma = -1", case(sigma=-1.0)),
-        ("malformed", "a list", [1.0, 1.0, 0.45]),
-        ("malformed", "eta for step_size", {"x": 1.0, "sigma": 1.0, "eta": 0.45}),
     ],
     "03.2": [
         ("solved", "as derived", lambda w, X, y, v, p: X.T @ (y - X @ w) / v - w / p),
