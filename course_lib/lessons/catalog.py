@@ -84,7 +84,7 @@ LESSONS = tuple(
         ("35", "using_features", "The girl eats a green chair", "VI", "29", 78),
         ("36", "dropout", "Delete a fifth of the inputs: what is trained?", "II", "03", 75),
         ("37", "momentum", "When is momentum more than a larger step?", "I", "01", 72),
-        ("38", "multiplicative_noise", "Calm, then a jump: which step is stable?", "I", "02 03", 75),
+        ("38", "multiplicative_noise", "Calm, then a jump: which step is stable?", "I", "02 03", 76),
     )
 )
 

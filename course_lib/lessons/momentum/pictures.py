@@ -397,7 +397,7 @@ def plot_streams(left, second):
 
 border_prediction = lesson.prediction(
     "37.P1",
-    "Gradient descent in this canyon explodes from the step size 2 on. Now set the momentum to 0.9. What happens to that "
+    "Gradient descent in this canyon explodes above the step size 2. Now set the momentum to 0.9. What happens to that "
     "border?",
     {
         "It shrinks tenfold, since steps add up": "They do add up along the flat direction. At the border the steep one "
@@ -440,7 +440,7 @@ network_prediction = lesson.prediction(
 stream_prediction = lesson.prediction(
     "37.P4",
     "Each momentum takes its best effective step size. The rival is momentum 0, which may thus take a longer step. Where "
-    "does momentum 0.8 leave at most two thirds of the excess that the rival leaves?",
+    "does momentum 0.8 leave clearly less excess than the rival, two thirds of it or less?",
     {
         "On both streams": "On the noisy one nothing is gained in these runs.",
         "On the exact one only": right("There the curvatures limit the step. With noise the noise does."),

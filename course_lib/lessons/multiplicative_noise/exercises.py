@@ -9,8 +9,8 @@ from course_lib.teaching import but, close, edit, inputs, near, one_of, uniform
 lesson.value(
     "38.1", "A coin that multiplies", difficulty=1, minutes=4,
     prompt="Each step multiplies $w$ by 1.7 or by 0.4, as a fair coin decides. By which factor does one step multiply the "
-    "mean of $w$ over all possible runs, by which one the mean of $w^2$, and by which factor a step, in the long run, does "
-    "almost every single run grow or shrink? Give a dictionary with the numbers `mean`, `square` and `run`.",
+    "mean of $w$ over all possible runs, by which one the mean of $w^2$, and by which factor a step does "
+    "almost every single run grow or shrink in the long run? Give a dictionary with the numbers `mean`, `square` and `run`.",
     answer={"mean": 1.05, "square": 1.525, "run": math.sqrt(0.68)},
     properties=[
         ("The mean of w over the runs is multiplied by another number.", lambda mean: close(mean, 1.05, atol=1e-3)),

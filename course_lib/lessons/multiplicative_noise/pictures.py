@@ -51,7 +51,7 @@ def plot_question(axes, weights: Sequence[float]):
     axes.plot(np.arange(1, len(weights) + 1), weights, color=BLUE, linewidth=0.8)
     _compact(axes)
     return (
-        "The weight at each of 2,000 steps. It stays within a few units of 1 for hundreds of steps, jumps far away, and is "
+        "The weight at each of 2,000 steps. It mostly stays within a few units of 1. Now and then it jumps far away, and is "
         "back a few steps later."
     )
 
@@ -92,7 +92,7 @@ def plot_mean_squares(axes):
     _compact(axes)
     return (
         "The exact mean of the squared weight grows, on a logarithmic axis, along a straight line. The mean over 100,000 "
-        "runs follows it for about ten steps, then falls behind and shrinks, in each of four trials."
+        "runs follows it for the first few steps, then falls behind and shrinks, in each of four trials."
     )
 
 
@@ -137,7 +137,9 @@ class RunsExplorer(Explorer):
         settles = target / (1 + noise**2)
         # The distance e = w - w* obeys the same update with y = 0 where y = 0; its moments follow from those of w.
         mean, square = moments(1.0, target, self.start, noise=noise, step_size=step_size, steps=self.steps)
-        away = (mean - settles).abs()
+        # By (38.3), without the rounding of a difference.
+        shrinks = abs(1 - step_size * (1 + noise**2)) ** torch.arange(self.steps + 1, **F64)
+        away = abs(self.start - settles) * shrinks
         spread = (square - 2 * settles * mean + settles**2).clamp(min=0).sqrt()
         spread = torch.maximum(spread, away)
         shown = lambda v: v.clamp(1e-9, 1e9).numpy()  # noqa: E731
@@ -267,7 +269,7 @@ def tail_slope(distances: Tensor, *, outer: float = 1e-4, inner: float = 1e-2) -
 
 @lesson.figure(
     "How often a run is how far away",
-    "distance $r$ from the mean",
+    "distance $r$ from $w^*$",
     "share of steps farther away",
     size=(6.0, 3.2),
     xscale="log",
@@ -394,8 +396,8 @@ def plot_closing(axes):
     _compact(axes)
     return (
         "Five problems, the median of 40 runs each, and the geometric mean of the five. Dotted lines: the limits of the "
-        "spread for 1 row and for 16 rows a step. Unclipped curves leave the picture at their lines; clipped ones rise "
-        "slowly."
+        "spread for 1 row and for 16 rows a step. Unclipped curves leave the picture at their lines or soon after; clipped "
+        "ones rise slowly."
     )
 
 

@@ -36,7 +36,7 @@ def tempting_limit():
 
 @lesson.sentence(
     "38.Q2",
-    "With a short step, the mean of the weights ends at y/x, where the error without noise is 0.",
+    "With y = 2 and a short step, the mean of the weights ends at y/x, where the error without noise is 0.",
     answer="only if σ = 0",
     conditions=("only if σ = 0", "only if y = x"),
 )
@@ -53,7 +53,9 @@ def where_the_mean_ends():
 
 
 @lesson.sentence(
-    "38.Q3", "If single runs shrink to 0 with y = 0, then they come to rest with y = 2 and the same step.", answer=False
+    "38.Q3",
+    "If noisy single runs shrink to 0 with y = 0, then they come to rest with y = 2 and the same step.",
+    answer=False,
 )
 def no_rest():
     """With y = 0 there is nothing left to multiply. With y = 2 each step adds fresh noise, and single runs keep moving."""
@@ -70,7 +72,7 @@ def no_rest():
 
 @lesson.sentence(
     "38.Q4",
-    "Halve a step below the limit (38.4): the variance (38.5) of the weights falls to less than half.",
+    "With y = 2 and σ = 1, halve a step below the limit (38.4): the variance (38.5) of the weights falls to less than half.",
     answer=True,
 )
 def floor():
