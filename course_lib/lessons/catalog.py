@@ -83,7 +83,7 @@ LESSONS = tuple(
         ("34", "fixed_memory", "What a full memory still recalls", "III", "15", 76),
         ("35", "using_features", "The girl eats a green chair", "VI", "29", 78),
         ("36", "dropout", "Delete a fifth of the inputs: what is trained?", "II", "03", 75),
-        ("37", "momentum", "When is momentum more than a larger step?", "I", "01", 72),
+        ("37", "momentum", "When is momentum more than a larger step?", "I", "01", 73),
         ("38", "multiplicative_noise", "Calm, then a jump: which step is stable?", "I", "02 03", 76),
     )
 )

@@ -82,7 +82,8 @@ def not_averaged():
 
 @lesson.sentence(
     "37.Q4",
-    "On the exact stream momentum 0.8 also wins at an effective step size that no momentum can take.",
+    "On the exact stream momentum 0.8 leaves less than half of the excess of no momentum at the latter's best effective "
+    "step size, too.",
     answer=False,
 )
 def two_limits():

@@ -91,8 +91,8 @@ def floor():
 
 @lesson.sentence(
     "38.Q5",
-    "If the variance of the weights is finite, the mean of (w - w*)² over n independent runs has an error that falls like "
-    "1/√n.",
+    "If the variance of the weights has a limit, the mean of (w - w*)² over n weights drawn from their distribution in the "
+    "long run has an error that falls like 1/√n.",
     answer="only if α is above 4",
     conditions=("only if α is above 4", "only if y = 0"),
 )
