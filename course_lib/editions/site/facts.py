@@ -24,7 +24,7 @@ from course_lib.teaching.quiz import inline_picture, opening, verdict
 
 # The positions of one slider, in the order in which they are tried until an explorer is small enough.
 POSITIONS = (9, 7, 5, 3)
-LIMIT = 1_500_000  # bytes an explorer
+LIMIT = 2_000_000  # bytes an explorer; the map has a frame for each lesson
 DPI = 110
 COLOURS = 64
 
