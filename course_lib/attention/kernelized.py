@@ -260,7 +260,8 @@ def linear_attention(
     """V'_i = phi(q_i)^T sum_j phi(k_j) v_j^T / (phi(q_i)^T sum_j phi(k_j) + eps), j <= i if causal (15.8), (15.13).
 
     Time in proportion to N C d_v; memory beyond inputs and output: C d_v numbers and the features of one chunk, whatever N
-    is. `Quadratic` without a decay has a path of its own, which never collects its features by index. For sequences much
+    is (by the kernels for a GPU, `quadratic_in_parallel`, about 2 C d_v numbers for each 512 tokens if causal).
+    `Quadratic` without a decay has a path of its own, which never collects its features by index. For sequences much
     shorter than C, `kernel_attention` is faster.
 
     Derivatives of any order are exact. For the first one features are computed again rather than kept: `Quadratic` keeps

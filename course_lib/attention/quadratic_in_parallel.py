@@ -16,15 +16,18 @@ from torch.nn.functional import pad
 
 from course_lib.attention import quadratic_sums
 from course_lib.attention.kernelized_chunks import Form, Tokens, attend_in_chunks
-from course_lib.attention.quadratic_sums import Near
+from course_lib.attention.quadratic_sums import Side
 
 CHUNK = 512  # tokens that meet each other; a multiple of every tile of the kernels
-WIDEST = 128  # entries of a head, which the kernels hold in registers
+WIDEST = (
+    64  # entries of a head: of more, float32 tiles do not fit into the memory of a Hopper's multiprocessor
+)
+MOST = 65_535  # heads times batch, the most that a launch takes
 SHORTEST = 256  # tokens below which there is too little work for all these launches
 
 
 def fits(tokens: Tokens, form: Form) -> bool:
-    """Whether the kernels take such a call: where there is a GPU, or `TRITON_INTERPRET=1` stands for one."""
+    """Whether the kernels take such a call: on a Hopper (H100, H200), where they were run, or in Triton's interpreter."""
     q, k, v = tokens[:3]
     return (
         (q.device.type == "cuda" or _interpreted())
@@ -33,8 +36,10 @@ def fits(tokens: Tokens, form: Form) -> bool:
         and not torch.compiler.is_compiling()
         and q.dtype != torch.float64
         and max(q.shape[-1], v.shape[-1]) <= WIDEST
+        and 0 < len(q) <= MOST
         and min(q.shape[1], k.shape[1]) >= SHORTEST
         and (not form.causal or q.shape[1] == k.shape[1])
+        and (_interpreted() or _is_hopper(q.device))
     )
 
 
@@ -48,6 +53,10 @@ def attend_in_parallel(tokens: Tokens, form: Form) -> Tensor:
 
 def _interpreted() -> bool:
     return os.environ.get("TRITON_INTERPRET") == "1"
+
+
+def _is_hopper(device: torch.device) -> bool:
+    return torch.version.cuda is not None and torch.cuda.get_device_capability(device)[0] == 9
 
 
 def _forms(x: Tensor) -> ModuleType:
@@ -70,8 +79,8 @@ def _width(x: Tensor) -> int:
     return max(16, 1 << (x.shape[2] - 1).bit_length())
 
 
-def _near(x: Tensor, value: Tensor, weight: Tensor) -> Near:
-    return Near(_whole(x, _width(x)), _whole(value, _width(value)), _whole(weight, 1))
+def _side(x: Tensor, value: Tensor, weight: Tensor) -> Side:
+    return Side(_whole(x, _width(x)), _whole(value, _width(value)), _whole(weight, 1))
 
 
 class _ParallelAttention(torch.autograd.Function):
@@ -79,12 +88,12 @@ class _ParallelAttention(torch.autograd.Function):
 
     @staticmethod
     def forward(q, k, v, weights, floor, form):
-        forms, keys, direction = _forms(k), _near(k, v, weights), "past" if form.causal else ""
+        forms, keys, direction = _forms(k), _side(k, v, weights), "past" if form.causal else ""
         sums = forms.write(keys, keys.x.shape[1] // CHUNK, direction)
         # Where rows were added, they divide by 0 and are cut off.
         below = _whole(floor, 1) if form.normalize else None
         queries = _whole(q, _width(q))
-        out, total = forms.read(Near(queries, queries, floor), keys, sums, form.feature_map, direction, below)
+        out, total = forms.read(Side(queries, queries, floor), keys, sums, form.feature_map, direction, below)
         out = out[:, : q.shape[1], : v.shape[2]].to(v.dtype)
         return out, total[:, : q.shape[1]] if form.normalize else torch.ones_like(floor)
 
@@ -106,7 +115,7 @@ class _ParallelAttention(torch.autograd.Function):
         g = grad_out / total
         h = -(g * out).sum(-1, keepdim=True) if form.normalize else torch.zeros_like(total)
         forms, kernel = _forms(k), form.feature_map
-        keys, queries = _near(k, v, weights), _near(q, g if q.dtype == torch.float16 else g.to(q.dtype), h)
+        keys, queries = _side(k, v, weights), _side(q, g if q.dtype == torch.float16 else g.to(q.dtype), h)
         past, future = ("past", "future") if form.causal else ("", "")
         sums = forms.write(keys, keys.x.shape[1] // CHUNK, past)
         grad_q = forms.pull(queries, keys, sums, kernel, past)

@@ -15,7 +15,7 @@ from torch import Tensor
 from course_lib.attention.feature_maps import Quadratic
 
 
-class Near(NamedTuple):
+class Side(NamedTuple):
     """One side of the attention: x (B, N, D), what it brings (B, N, M), and its weight (B, N, 1)."""
 
     x: Tensor
@@ -31,7 +31,7 @@ class Sums(NamedTuple):
     singles: Tensor
 
 
-def write(tokens: Near, n_chunks: int, direction: str) -> Sums:
+def write(tokens: Side, n_chunks: int, direction: str) -> Sums:
     """The sums that each chunk of the other side reads.
 
     `direction` is "past" for those of earlier chunks, "future" for those of later ones, "" for all, and then G = 1.
@@ -54,7 +54,7 @@ def seen(added: Tensor, direction: str) -> Tensor:
 
 
 def read(
-    rows: Near, columns: Near, sums: Sums, kernel: Quadratic, direction: str, floor: Tensor | None
+    rows: Side, columns: Side, sums: Sums, kernel: Quadratic, direction: str, floor: Tensor | None
 ) -> tuple[Tensor, Tensor]:
     """sum_j sim(x_i, y_j) v_j (B, N, M), divided by sum_j sim(x_i, y_j) weight_j + floor_i (B, N, 1) unless that is None."""
     pairs, line, gram, total, weighted, count = _parts(columns, sums)
@@ -65,7 +65,7 @@ def read(
     below = ((a * a * x @ gram + 2 * a * c * weighted) * x).sum(-1, keepdim=True) + c * c * count
     if direction:
         y, v, weight = (t.unflatten(1, (x.shape[1], -1)).float() for t in columns)
-        scores = _visible(kernel.scale * x @ y.mT + kernel.offset, direction).square()
+        scores = _visible(a * x @ y.mT + c, direction).square()
         top, below = top + scores @ v, below + (scores * weight.mT).sum(-1, keepdim=True)
     top, below = top.flatten(1, 2), below.flatten(1, 2)
     if floor is not None:
@@ -74,7 +74,7 @@ def read(
     return top.to(rows.x.dtype), below
 
 
-def pull(rows: Near, columns: Near, sums: Sums, kernel: Quadratic, direction: str) -> Tensor:
+def pull(rows: Side, columns: Side, sums: Sums, kernel: Quadratic, direction: str) -> Tensor:
     """The derivative by x_i of sum_j sim(x_i, y_j) (value_i.v_j + weight_i weight_j), (B, N, D)."""
     pairs, line, gram, _, weighted, _ = _parts(columns, sums)
     a, c = kernel.scale, kernel.offset
@@ -93,7 +93,7 @@ def _visible(scores: Tensor, direction: str) -> Tensor:
     return scores.triu() if direction == "future" else scores.tril()
 
 
-def _parts(columns: Near, sums: Sums) -> tuple[Tensor, ...]:
+def _parts(columns: Side, sums: Sums) -> tuple[Tensor, ...]:
     """The pairs, and the singles as matrices: y v^T, y y^T weight, v, y weight and weight, each summed up."""
     d, m = columns.x.shape[2], columns.value.shape[2]
     line, gram, total, weighted, count = sums.singles.split([d * m, d * d, m, d, 1], -1)

@@ -14,7 +14,7 @@ import triton.language as tl
 from torch import Tensor
 
 from course_lib.attention.feature_maps import Quadratic
-from course_lib.attention.quadratic_sums import Near, Sums
+from course_lib.attention.quadratic_sums import Side, Sums
 
 TILE = 64  # tokens at a time
 ROWS = 128  # tokens that read together
@@ -113,7 +113,7 @@ def _read(
 ):  # fmt: skip
     """`T` tokens read all pairs, then single entries, then the tokens of their own chunk one by one.
 
-    K is the width of what meets the pairs, x or (with PULL) the value, OUT that of the result; STEPs go through pairs.
+    K is the width of what meets the pairs, x or (with PULL) the value, OUT that of the result.
     """
     start, batch = T * tl.program_id(0), tl.program_id(1).to(tl.int64)
     at = batch
@@ -197,7 +197,7 @@ def _read(
     tl.store(out + here[:, None] * OUT + o[None, :], found.to(out.dtype.element_ty))
 
 
-def write(tokens: Near, n_chunks: int, direction: str) -> Sums:
+def write(tokens: Side, n_chunks: int, direction: str) -> Sums:
     """What `quadratic_sums.write` returns."""
     y, v, weight = tokens
     (batch, length, d), m = y.shape, v.shape[2]
@@ -226,7 +226,7 @@ def write(tokens: Near, n_chunks: int, direction: str) -> Sums:
     return Sums(pairs, _summed(singles, direction))
 
 
-def _slots(tokens: Near, n_parts: int, *shape: int) -> Tensor:
+def _slots(tokens: Side, n_parts: int, *shape: int) -> Tensor:
     """Room for what each part adds, and before it for the nothing that the first part sees."""
     slots = torch.empty(len(tokens.x), n_parts + 1, *shape, device=tokens.x.device)
     slots[:, 0].zero_()
@@ -242,7 +242,7 @@ def _power_of_two(least: float) -> int:
 
 
 def read(
-    rows: Near, columns: Near, sums: Sums, kernel: Quadratic, direction: str, floor: Tensor | None
+    rows: Side, columns: Side, sums: Sums, kernel: Quadratic, direction: str, floor: Tensor | None
 ) -> tuple[Tensor, Tensor]:
     """What `quadratic_sums.read` returns."""
     (batch, length, _), m = rows.x.shape, columns.value.shape[2]
@@ -252,7 +252,7 @@ def read(
     return out, below
 
 
-def pull(rows: Near, columns: Near, sums: Sums, kernel: Quadratic, direction: str) -> Tensor:
+def pull(rows: Side, columns: Side, sums: Sums, kernel: Quadratic, direction: str) -> Tensor:
     """What `quadratic_sums.pull` returns."""
     out = torch.empty_like(rows.x)
     _launch(rows, columns, sums, kernel, direction, None, out, rows.weight, pull=True)

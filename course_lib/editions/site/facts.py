@@ -24,8 +24,9 @@ from course_lib.teaching.quiz import inline_picture, opening, verdict
 
 # The positions of one slider, in the order in which they are tried until an explorer is small enough.
 POSITIONS = (9, 7, 5, 3)
-LIMIT = 2_000_000  # bytes an explorer; the map has a frame for each lesson
+LIMIT = 1_500_000  # bytes an explorer
 DPI = 110
+WIDEST = 960  # pixels of a frame, about as many as the page shows
 COLOURS = 64
 
 
@@ -97,7 +98,7 @@ def render_rows(kind: type[Explorer], folder: Path, *, limit: int = LIMIT) -> di
         ValueError: even with three positions a slider the files are larger than `limit`.
     """
     # The notebook's frames are made for twice the pixels of a page.
-    explorer = type(kind.__name__, (kind,), {"dpi": DPI})()
+    explorer = type(kind.__name__, (kind,), {"dpi": min(DPI, WIDEST / kind.size[0])})()
     for positions in POSITIONS:
         made = _rows(explorer, positions)
         size = sum(len(picture) for picture in made["pictures"].values())
