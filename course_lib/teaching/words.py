@@ -9,7 +9,8 @@ taken the earlier ones: a kernel that resets alone is overtaken by them.
 
 And it keeps the cells that answer a prediction closed until the guess is recorded. JupyterLab opens the outputs of a cell
 that runs, so that hiding them in the stored notebook is not enough: the cells that name the prediction in their
-metadata get a note in the place of what they show, and open with the guess or by the note's button.
+metadata get a note in the place of their code and of what they show, and open with the guess or by the note's button.
+The bounds in a claim's code answer as plainly as its output.
 """
 
 import anywidget
@@ -148,8 +149,7 @@ _STYLE = """
 .course-words { margin: 4px 0; padding: 6px 10px; max-width: 70em; line-height: 1.4;
   border-left: 4px solid #0072B2; background: rgba(0, 114, 178, 0.08);
   font-family: var(--jp-content-font-family, sans-serif); color: var(--jp-content-font-color1, inherit); }
-.course-waits.jp-MarkdownCell .jp-Cell-inputWrapper,
-.course-waits .jp-Cell-outputWrapper { display: none !important; }
+.course-waits .jp-Cell-inputWrapper, .course-waits .jp-Cell-outputWrapper { display: none !important; }
 .course-note { margin: 6px 0 6px 64px; color: var(--jp-content-font-color2, inherit);
   font-family: var(--jp-content-font-family, sans-serif); font-size: var(--jp-content-font-size1, 14px); }
 .course-panel .noUi-handle:focus-visible, .course-panel .widget-readout:focus-visible,

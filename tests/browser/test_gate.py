@@ -50,9 +50,10 @@ def page(desk, lab):
 
 
 def test_cells_that_answer_wait_after_run_all_and_open_with_the_guess(page):
-    answer, because = (
+    answer, because, source = (
         page.get_by_text("the answer", exact=True),
         page.locator("p", has_text="Because of the answer."),
+        page.locator(".jp-CodeCell .jp-InputArea", has_text="print('the answer')"),
     )
     page.get_by_text("after", exact=True).wait_for()
     note = page.get_by_text("What answers 00.P1 is shown here after your guess.")
@@ -60,11 +61,13 @@ def test_cells_that_answer_wait_after_run_all_and_open_with_the_guess(page):
     assert note.count() == 1  # two cells in a row have one note
     assert not answer.is_visible()
     assert not because.is_visible()
+    assert not source.is_visible()  # a claim's bounds answer as well
     panel = page.locator(".course-panel", has=page.get_by_role("button", name="Record my guess"))
     panel.locator("input[type=radio]").first.check()
     panel.get_by_role("button", name="Record my guess").click()
     answer.wait_for()
     because.wait_for()
+    source.wait_for()
     assert note.count() == 0
     # Run once more: the guess is known, and nothing waits.
     run_all(page)
