@@ -158,3 +158,6 @@ def test_only_digits_that_may_differ_carry_the_sign_that_masks_them():
         == "about N and about N%, at most 3"
     )
     assert masked.sub(SANITIZE["replace"], "≈1,234 of 2,000 in ≈inf") == "about N of 2,000 in about N"
+    # The comma behind a number stays, whether the number is a plain 0 or has an exponent.
+    gaps = [fact("a gap of {}", gap, at_most=1e-12) for gap in (0.0, 4e-16)]
+    assert len({masked.sub(SANITIZE["replace"], line) for line in gaps}) == 1
