@@ -13,13 +13,15 @@ from course_lib.teaching import fact
 
 @lesson.sentence(
     "07.Q1",
-    "For every density p_θ(x) that is smooth in θ wherever it is above 0, the average of f(x) ∇ log p_θ(x) is ∇F.",
+    "For every bounded f and every density p_θ(x) that is smooth in θ wherever it is above 0, the average of f(x) ∇ log "
+    "p_θ(x) is ∇F.",
     answer="only if x has a fixed range, or density 0 at each end that moves",
     conditions=("only if x has a fixed range, or density 0 at each end that moves", "only if f is smooth, too"),
 )
 def a_moving_end():
     """x uniform on (0, θ) and f = x: F = θ/2 grows. Inside the range log p = -log θ, which gives the wrong sign; what is
-    missed is the end at θ, where the density stops. A density that falls to 0 at the moving end loses nothing."""
+    missed is the end at θ, where the density stops. A density that falls to 0 at the moving end loses nothing. In each
+    case we must be allowed to differentiate under the integral."""
     theta = torch.tensor(2.0, dtype=torch.float64, requires_grad=True)
     u = (torch.arange(10_000, dtype=torch.float64) + 0.5) / 10_000
     x = (theta * u).detach()

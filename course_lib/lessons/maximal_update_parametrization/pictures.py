@@ -240,6 +240,7 @@ def plot_sums(start, step, terms: int = 256, inputs: int = 16):
     random = (torch.randn(inputs, terms, generator=generator, dtype=torch.float64) * x).cumsum(1)
     aligned = (x[:6].sign() * x[:6]).cumsum(1)
     for axes, sums in ((start, random), (step, aligned)):
+        axes.set_ylim(-30, 225)
         from_zero = np.pad(sums.numpy(), ((0, 0), (1, 0)))[:, ::8]
         axes.plot(np.arange(0, terms + 1, 8), from_zero.T, color=BLUE, linestyle="-", linewidth=0.7)
     (root,) = lines(start, count, {"$\\pm\\sqrt{d}$": np.sqrt(count)}, first=1)
@@ -247,7 +248,7 @@ def plot_sums(start, step, terms: int = 256, inputs: int = 16):
     lines(step, count, {"$0.8\\,d$": math.sqrt(2 / math.pi) * count}, first=2)
     inside = int((random[:, -1].abs() < math.sqrt(terms)).sum())
     return (
-        f"Sums of {terms} terms, added one by one; the scales differ. Left: an output of random weights for each of "
+        f"Sums of {terms} terms, added one by one, on one scale. Left: an output of random weights for each of "
         f"{inputs} inputs; {inside} of the {inputs} sums end between the curves. Right: the change by the sign step for six "
         f"of the inputs; the sums end between {float(aligned[:, -1].min()):.0f} and {float(aligned[:, -1].max()):.0f}."
     )
@@ -384,6 +385,7 @@ class SizesExplorer(Explorer):
         "readout start power", "", "Its initial weights go with 1 / width to this power", 0.5, 0.0, 1.5, 0.25
     )
     together = ("rate", "out_init")
+    stills = ({}, {"rate": 1.0}, {"rate": 1.0, "out_init": 1.0})
     size = (8.4, 3.7)
     dpi = 100
     strip_scale = 0.72

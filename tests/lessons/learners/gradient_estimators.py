@@ -21,7 +21,10 @@ NEIGHBOURS = {
     "07.5": ("torch.autograd.grad((x**2).sum(), x)", "torch.autograd.grad((x**2 / 2).sum(), x)"),
     "07.6": ("pays = ((1 + z) > 0).double()", "pays = (1 + z).abs()"),
     "07.7": ("added[0] / (a**2 / 2)", "added[0] / a**2"),
-    "07.8": ("[lesson.border(T) / (4**T / 4.25) for", "[lesson.border(T) / (2**T / 4.25) for"),
+    "07.8": (
+        "lesson.border(T + 1) / lesson.border(T) for T in (3, 4)",
+        "lesson.border(T + 1) / lesson.border(T - 1) for T in (4,)",
+    ),
     "07.e3": ('[mean_end("score", k, T) for T in', '[mean_end("path", k, T) for T in'),
     "07.e4": ('[mean_end("mix", k, T) / end', '[mean_end("score", k, T) / end'),
 }

@@ -263,7 +263,7 @@ GIVES_AWAY = {
 NEIGHBOURS = {
     "05.c1": ('lesson.carried("SP", "one")', 'lesson.carried("SP", "one", divided_by=16)'),
     "05.1": ("math.sqrt(12) * uniform @", "(12 / d) ** 0.5 * uniform @"),
-    "05.3": ("(w * x).sum().backward()", "(w * normal(1000, d)).sum().backward()"),
+    "05.3": ("(w * x).sum().backward()", "(w * normal(400_000 // d, d)).sum().backward()"),
     "05.6": ('powers("muP", "muP")', 'powers("SP", "muP")'),
     "05.7": ("lr=1 / d)", "lr=d**-0.75)"),
     "05.c2": ('cost("muP", "muP"), at_most', 'cost("SP", "muP"), at_most'),

@@ -163,7 +163,7 @@ NEIGHBOURS = {
     "03.5": ("weight_decay=2 * 0.15**2", "weight_decay=0.15**2"),
     "03.c1": ("noisy = lesson.ridge_all(X_all, y_all, 1536 / 12)", "noisy = lesson.ridge_all(X_all, y_all, 1.0)"),
     "03.6": ("(lesson.risk(noisy, truth) / limit)", "(lesson.risk(plain, truth) / limit)"),
-    "03.c2": ("noise=(1 / 12) ** 0.5, copies=20", "noise=1 / 12, copies=20"),
+    "03.c2": ("noise=(1 / 12) ** 0.5, copies=copies", "noise=1 / 12, copies=copies"),
     "03.c3": ("noise_squared=1 / 12)", "noise_squared=0)"),
     "03.c4": ("(many[1][chosen] > many[0])", "(few[1][chosen] > few[0])"),
 }  # fmt: skip
