@@ -49,7 +49,8 @@ def evaluation_passes():
     "09.Q3", "The variance by which training divides is the one that is stored for evaluation.", answer=False
 )
 def two_variances():
-    """Training divides by the variance over n. What is stored is that over n - 1, an unbiased guess of what is to come."""
+    """Training divides by the variance over n. What is stored is that over n - 1, an unbiased guess of what is to come.
+    Below, one batch, with the momentum 1, so that nothing older is mixed in."""
     layer = BatchNorm(1, affine=False, eps=0.0, momentum=1.0, dtype=torch.float64)
     column = torch.tensor([[10.0], [11.0], [12.0]], dtype=torch.float64)
     trained = layer(column)
@@ -84,7 +85,8 @@ def decay_is_no_ridge():
 
 @lesson.sentence("09.Q5", "Where both learn, a network ends lower with batch norm than without.", answer=False)
 def it_may_cost():
-    """A unit without it may also use the size of its weights. Here both run at one step size, 0.3, for 1,500 steps."""
+    """A unit without it may also use the size of its weights. Here both run at one step size, 0.3, for 1,500 steps,
+    without γ and β."""
     normed, plain = (train_small(0.3, normalise=normalise).losses[-1] for normalise in (True, False))
     return "\n".join(
         (

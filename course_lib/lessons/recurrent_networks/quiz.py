@@ -60,7 +60,7 @@ def a_part_in_that_direction():
 
 @lesson.sentence(
     "11.Q3",
-    "Many steps back, the largest gradient that a linear network can have is very small.",
+    "In a linear network, whatever gradient of length 1 the last state has, many steps back it is very short.",
     answer="only if the spectral radius is below 1",
     conditions=("only if the spectral radius is below 1", "only if the largest singular value is below 1"),
 )
@@ -150,7 +150,8 @@ def clipping():
 
 @lesson.sentence(
     "11.Q6",
-    "Multiply the recurrent matrix of a linear network by 1.4: 40 steps back, gradients are about 700,000 times as long.",
+    "Multiply the recurrent matrix of a linear network by 1.4: 40 steps back, the gradient that comes from a given one at "
+    "the last state is about 700,000 times as long.",
     answer=True,
 )
 def forty_factors():
