@@ -42,6 +42,7 @@ PARTS = {
     "bursts": ("bursts",),
     "walks": ("walks",),
     "rank_price": ("rank_price",),
+    "through_features": ("through_features",),
     "convolution": ("convolution",),
     "deep_norm": ("deep_norm",),
     "graphs": ("graphs",),

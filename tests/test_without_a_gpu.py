@@ -816,6 +816,7 @@ EXCEPTIONS = {
         architectures.selective_copying: flagged_texts CopyNetworks train_to_copy copy_errors
         attention.fixed_memory: unit_vectors
         attention.retrieval: unit_tokens Retrieval learn_to_retrieve
+        attention.trained_through: texts error fresh_error learn_to_fetch gradient
         optimization.gradient_estimators: gumbel_noise
         optimization.multiplicative_noise: carrying_noise
         optimization.ridge: fit_noisy_rows

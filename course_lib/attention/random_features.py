@@ -170,7 +170,7 @@ class TrigonometricFeatures(RandomFeatures):
 
 
 class PositiveFeatures(RandomFeatures):
-    """phi(x) = m^(-1/2) exp(w_i.x / sigma - |x|^2 / 2 sigma^2), with E phi(q).phi(k) = exp(q.k / sigma^2) (16.7).
+    """phi(x) = m^(-1/2) exp(w_i.x / sigma - |x|^2 / 2 sigma^2), with E phi(q).phi(k) = exp(q.k / sigma^2) (16.6).
 
     Shapes: x (..., seq, head_dim) becomes (..., seq, m).
     Source: Choromanski et al. (2021), "Rethinking attention with Performers", arXiv:2009.14794.
@@ -426,7 +426,7 @@ def relative_variance(
     kind: Kind,
     sigma: float | int | None = None,
 ) -> Float[Tensor, "*batch queries keys"]:
-    """Variance of (estimate / exp(q.k / sigma^2)) with one frequency, for every pair (16.8).
+    """Variance of (estimate / exp(q.k / sigma^2)) with one frequency, for every pair (16.7).
 
     exp(|q + k|^2 / sigma^2) - 1 for positive features, 2 sinh^2(|q - k|^2 / 2 sigma^2) for trigonometric ones.
     With m independent frequencies it is divided by m: a relative error of e needs about variance / e^2 of them.

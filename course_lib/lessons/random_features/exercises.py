@@ -16,7 +16,7 @@ lesson.value(
     answer=64**0.25,
     properties=[
         ("A width is positive.", lambda answer: answer > 0),
-        ("With your width the two sides differ.", lambda answer: abs(8 / answer**2 - 1) <= 5e-3),
+        ("With your width the two sides differ.", near(64**0.25, within=0.007)),
     ],
     hints=(
         "Put all three exponents on one fraction line: what is left of the norms?",
@@ -43,11 +43,63 @@ lesson.value(
 )
 
 
+def _law_flaw(sigma, distance):
+    """Name what keeps a proposed counterexample from being one."""
+    if not (sigma <= 1000 and distance <= 1000):
+        return "too large"
+    if sigma <= 0:
+        return "no width"
+    if distance <= 0:
+        return "same point"
+    kernel, printed = math.exp(-(distance**2) / (2 * sigma**2)), math.exp(-(distance**2) * sigma**2 / 2)
+    if abs(kernel - printed) >= 0.2:
+        return "none"
+    if max(kernel, printed) < 0.2:
+        return "too far"
+    return "too near" if min(kernel, printed) > 0.8 else "width near one"
+
+
+def _fails_by(name):
+    return lambda sigma, distance: _law_flaw(sigma, distance) == name
+
+
+lesson.flaw(
+    "16.2", "A law that is off", difficulty=2, minutes=6,
+    prompt="Somebody draws $w \\sim N(0, \\sigma^2 I)$ for a kernel of width $\\sigma$, and expects that "
+    "$\\cos w^\\top(q - k)$ has the mean $K_\\sigma(q, k)$. Give a counterexample: a dictionary with the numbers `sigma` "
+    "($\\sigma > 0$) and `distance` ($\\lVert q - k\\rVert > 0$), both at most 1,000, such that the mean and "
+    "$K_\\sigma(q, k)$ differ by 0.2 or more.",
+    answer={"sigma": 2.0, "distance": 2.0},
+    properties=[
+        ("Take numbers of at most 1,000.", lambda sigma, distance: sigma <= 1000 and distance <= 1000),
+        ("Take σ > 0 and a distance above 0.", lambda sigma, distance: sigma > 0 and distance > 0),
+        ("For your numbers the two do not differ by 0.2.", _fails_by("none")),
+    ],
+    hints=(
+        "w.(q - k) is a normal number. What is its variance under this law, and which one would give the kernel?",
+        "For a normal number of variance t the mean of the cosine is exp(-t/2). Compare with the kernel.",
+        "The two variances are d²σ² and d²/σ². Choose σ far from 1, and d so that one exponent is small, the other large.",
+    ),
+    mistakes=[
+        ("width one", {"sigma": 1.0, "distance": 1.0},
+         "At σ = 1 this law is right, and close to it nearly so. Take another width.",
+         _fails_by("width near one")),
+        ("the same point", {"sigma": 2.0, "distance": 0.0},
+         "At distance 0 the cosine is 1 whatever the law. Move q and k apart.", _fails_by("same point")),
+        ("too far apart", {"sigma": 2.0, "distance": 9.0},
+         "So far apart both numbers are nearly 0. Bring q and k closer.", _fails_by("too far")),
+        ("too near", {"sigma": 2.0, "distance": 0.1},
+         "So near to each other both numbers are nearly 1. Move q and k apart.", _fails_by("too near")),
+        ("no width", {"sigma": -2.0, "distance": 2.0}, "A width is above 0.", _fails_by("no width")),
+    ],
+)
+
+
 @lesson.exercise(
-    "16.2", "Softmax by sine and cosine", difficulty=1, minutes=8,
-    prompt="Write `estimate(q, k, frequencies)`: the estimate of $\\exp(q^\\top k/\\sqrt D)$ by trigonometric features. `q` "
-    "and `k` are float64 vectors with $D$ entries, `frequencies` holds $m$ rows drawn from $N(0, I)$, which you have to "
-    "scale; return a number (a tensor without dimensions).",
+    "16.3", "Softmax from cosines", difficulty=1, minutes=8,
+    prompt="Write `estimate(q, k, frequencies)`: the estimate of $\\exp(q^\\top k/\\sqrt D)$ by an average of $m$ "
+    "cosines, from (16.1) and (16.3). `q` and `k` are float64 vectors with $D$ entries, `frequencies` holds $m$ rows "
+    "drawn from $N(0, I)$, which you have to scale; return a number (a tensor without dimensions).",
     draw=inputs(d=whole(2, 4), m=whole(2, 4), q=normal("d"), k=normal("d"), frequencies=normal("m d")),
     properties=[
         ("An average of cosines is at most 1 in size, so the estimate is at most the product of both norms' factors.",
@@ -55,13 +107,13 @@ lesson.value(
     ],
     agrees="These frequencies give another estimate.",
     hints=(
-        "sin a sin b + cos a cos b is the cosine of a difference.",
+        "Each row of `frequencies` gives one cosine; the estimate of the kernel is their mean.",
         "The kernel's width follows from D, and the frequencies must have variance 1/σ².",
         "The kernel alone is not yet softmax: two factors that depend on the lengths are missing.",
     ),
     mistakes=[
         ("the printed law", edit("(q - k) / sigma", "(q - k) * sigma"),
-         "You multiplied the frequencies by σ, the law that the notes print. A wide kernel needs low frequencies: divide."),
+         "You multiplied the frequencies by σ. A wide kernel needs low frequencies: divide."),
         ("unscaled frequencies", edit("(q - k) / sigma", "(q - k)"),
          "Your frequencies have variance 1, which belongs to the kernel of width 1. Here the width is D^(1/4)."),
         ("kernel only", edit("((q @ q + k @ k) / (2 * sigma**2)).exp() * ", ""),
@@ -93,57 +145,47 @@ def estimate(q, k, frequencies):
     return ((q @ q + k @ k) / (2 * sigma**2)).exp() * kernel
 
 
-def _law_flaw(sigma, distance):
-    """Name what keeps a proposed counterexample from being one."""
-    if sigma <= 0:
-        return "no width"
-    if distance <= 0:
-        return "same point"
-    kernel, printed = math.exp(-(distance**2) / (2 * sigma**2)), math.exp(-(distance**2) * sigma**2 / 2)
-    if abs(kernel - printed) >= 0.2:
-        return "none"
-    if max(kernel, printed) < 0.2:
-        return "too far"
-    return "too near" if min(kernel, printed) > 0.8 else "width near one"
-
-
-def _fails_by(name):
-    return lambda sigma, distance: _law_flaw(sigma, distance) == name
-
-
-lesson.flaw(
-    "16.3", "The law of the frequencies", difficulty=2, minutes=6,
-    prompt="The notes draw $w \\sim N(0, \\sigma^2 I)$ and say that the features' product has the expectation "
-    "$K_\\sigma(q, k)$. Give a counterexample: a dictionary with the numbers `sigma` ($\\sigma > 0$) and `distance` "
-    "($\\lVert q - k\\rVert > 0$), such that the expectation under the notes' law and $K_\\sigma(q, k)$ differ by 0.2 or "
-    "more.",
-    answer={"sigma": 2.0, "distance": 2.0},
-    properties=[
-        ("Take σ > 0 and a distance above 0.", lambda sigma, distance: sigma > 0 and distance > 0),
-        ("For your numbers the two do not differ by 0.2.", _fails_by("none")),
-    ],
+@lesson.exercise(
+    "16.4", "How far one cosine strays", difficulty=2, minutes=5,
+    prompt="Let $\\kappa = K_\\sigma(q, k)$, the mean of $\\cos w^\\top(q - k)$ by (16.3). Write `cosine_variance(kappa)`: "
+    "the variance of one such cosine, for a float64 tensor `kappa` with values between 0 and 1; return the same shape.",
+    draw=inputs(n=whole(2, 4), kappa=uniform(0.05, 0.95, "n")),
+    agrees="With your numbers some variance differs.",
     hints=(
-        "w.(q - k) is a normal variable. What is its variance under each law?",
-        "For a normal variable of variance t the mean of the cosine is exp(-t/2).",
-        "The two variances are d²σ² and d²/σ². Choose σ far from 1, and d so that one exponent is small, the other large.",
+        "A variance is the mean of the square, less the square of the mean.",
+        "cos² u = (1 + cos 2u)/2. If q - k is doubled, u is doubled.",
+        "Twice the distance raises the kernel to the fourth power. That is the mean of cos 2u.",
     ),
     mistakes=[
-        ("width one", {"sigma": 1.0, "distance": 1.0},
-         "At σ = 1 the two laws are the same, and close to it nearly so. Take another width.",
-         _fails_by("width near one")),
-        ("the same point", {"sigma": 2.0, "distance": 0.0},
-         "At distance 0 the cosine is 1 whatever the law. Move q and k apart.", _fails_by("same point")),
-        ("too far apart", {"sigma": 2.0, "distance": 9.0},
-         "So far apart both numbers are nearly 0. Bring q and k closer.", _fails_by("too far")),
-        ("too near", {"sigma": 2.0, "distance": 0.1},
-         "So near to each other both numbers are nearly 1. Move q and k apart.", _fails_by("too near")),
-        ("no width", {"sigma": -2.0, "distance": 2.0}, "A width is above 0.", _fails_by("no width")),
+        ("the mean not subtracted", edit(" - kappa**2", ""),
+         "That is the mean of the square. A variance subtracts the square of the mean, κ²."),
+        ("the mean not squared", edit("- kappa**2", "- kappa"),
+         "You subtracted the mean. A variance subtracts its square."),
+        ("doubled once", edit("kappa**4", "kappa**2"),
+         "You took κ² for the mean of cos 2u. Twice the distance has four times its square in the exponent."),
+        ("not doubled", edit("kappa**4", "kappa"),
+         "You took κ for the mean of cos 2u. That is the mean of cos u."),
+        ("mean doubled", edit("kappa**4", "2 * kappa"),
+         "You doubled the mean. Doubled is the distance inside the kernel's exponent, where it counts as its square."),
+        ("the half missing", edit("(1 + kappa**4) / 2 - kappa**2", "(1 - kappa**2) ** 2"),
+         "Yours is twice the variance: cos² u = (1 + cos 2u)/2."),
+        ("the standard deviation", edit("(1 + kappa**4) / 2 - kappa**2", "(1 - kappa**2) / math.sqrt(2)"),
+         "That is the standard deviation; asked is its square."),
+        ("the sine", edit("(1 + kappa**4) / 2 - kappa**2", "(1 - kappa**4) / 2"),
+         "That is the variance of the sine: sin² u = (1 - cos 2u)/2, with mean 0."),
+        ("a square of one", edit("(1 + kappa**4) / 2", "1"),
+         "You took 1 for the mean of cos² u. That holds only where the cosine is 1 or -1."),
+        ("far away", edit("(1 + kappa**4) / 2 - kappa**2", "0 * kappa + 0.5"),
+         "One half is the variance at a great distance. Nearer by the cosines stray less: at distance 0 all are 1."),
     ],
 )
+def cosine_variance(kappa):
+    """Return the variance of cos w.(q - k) where its mean is kappa."""
+    return (1 + kappa**4) / 2 - kappa**2
 
 
 @lesson.exercise(
-    "16.4", "How many features", difficulty=2, minutes=8,
+    "16.5", "How many features", difficulty=2, minutes=8,
     prompt="Write `needed_features(q, k, error)`: how many independent positive features make the root mean square error of "
     "the estimated $\\exp(q^\\top k/\\sqrt D)$ equal to `error` times its exact value. `q` and `k` are float64 vectors with "
     "$D$ entries; return the number without rounding (a tensor without dimensions).",
@@ -158,8 +200,8 @@ lesson.flaw(
     ],
     hints=(
         "The variance of a mean of m independent estimates is that of one, divided by m.",
-        "Take the relative variance of one positive feature from (16.8), with the width of softmax attention.",
-        "Set variance over m equal to the square of the error.",
+        "Over the exact value, one feature gives r = exp(w·s - |s|²/2), s = (q + k)/σ, of mean 1. What is the mean of r²?",
+        "r² is exp(w·2s - |s|²), and E exp(w·2s) = exp(2|s|²). Set variance over m equal to the square of the error.",
     ),
     mistakes=[
         ("error not squared", edit("error**2", "error"),
@@ -205,7 +247,7 @@ def _keys(length, direction, q, rows):
 
 
 @lesson.exercise(
-    "16.5", "Weights that do not overflow", difficulty=3, minutes=15,
+    "16.6", "Weights that do not overflow", difficulty=3, minutes=15,
     prompt="Write `positive_weights(q, keys, frequencies)`: the attention weights that positive features of width "
     "$\\sigma = 1$ give to the keys. `q` has $d$ entries, `keys` is $n \\times d$, `frequencies` $m \\times d$, in float64; "
     "return $n$ weights that add up to 1. Vectors may be long: exponents reach thousands, where `exp` overflows or gives 0.",

@@ -1,30 +1,27 @@
 """Figures, explorer and predictions of lesson 16, random_features."""
 
 import math
-from collections.abc import Callable
 from functools import cache
+from statistics import mean
 
 import numpy as np
 import torch
-from matplotlib.colors import ListedColormap
-from matplotlib.patches import Circle
+from IPython.display import Markdown
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from course_lib.attention.random_features import (
-    attention_error,
-    draw_frequencies,
-    orthogonal_covariance,
     positive_features,
     random_feature_attention,
+    relative_variance,
     trigonometric_features,
 )
+from course_lib.attention.trained_through import gradient, through_features, through_softmax
 from course_lib.lessons.random_features.contents import lesson
-from course_lib.teaching import Choice, Explorer, Slider, lines, panels
+from course_lib.measured import measured
+from course_lib.teaching import Choice, Explorer, Slider, Switch, lines, markdown_table, panels, right
 from course_lib.teaching.layout import LOOKS
-from course_lib.teaching.style import BLACK, BLUE, GREEN, RED
-
-FAMILIES = {"positive": positive_features, "trigonometric": trigonometric_features}
+from course_lib.teaching.style import BLACK, BLUE, RED
 
 
 def rng(seed: int) -> torch.Generator:
@@ -38,100 +35,101 @@ def randn(*shape: int, seed: int) -> Tensor:
 
 
 def question_weights() -> dict[str, np.ndarray]:
-    """Return one query's attention weights on 12 keys: softmax, and two estimates from 32 frequencies."""
+    """Return one query's attention weights on 12 keys: softmax, and an estimate from 32 frequencies."""
     q, k = 0.95 * randn(1, 16, seed=32), 0.95 * randn(12, 16, seed=132)
-    weights = {"softmax": (q @ k.mT / 4).softmax(-1)[0]}
-    for kind in ("trigonometric", "positive"):
-        features = FAMILIES[kind](16, 32, generator=rng(2), dtype=torch.float64)
-        identity = torch.eye(12, dtype=torch.float64)
-        weights[kind] = random_feature_attention(q, k, identity, features=features)[0]
-    return {name: values.numpy() for name, values in weights.items()}
+    features = trigonometric_features(16, 32, generator=rng(2), dtype=torch.float64)
+    found = random_feature_attention(q, k, torch.eye(12, dtype=torch.float64), features=features)
+    return {"softmax": (q @ k.mT / 4).softmax(-1)[0].numpy(), "estimate": found[0].numpy()}
 
 
 @lesson.figure(
-    "One query, 12 keys: weights without scores",
+    "One query, 12 keys",
     "key",
     "attention weight",
-    legend={"loc": "upper left", "fontsize": 8},
+    size=(6.4, 3.4),
+    legend="upper left",
     xticks=range(1, 13),
-    ylim=(-0.2, 0.62),
+    ylim=(-0.15, 0.5),
 )
 def plot_question(axes):
-    """Draw the attention weights of one query: exact, by trigonometric and by positive features."""
+    """Draw the attention weights of one query: exact, and estimated by cosines."""
     weights, places = question_weights(), np.arange(1, 13)
     axes.axhline(0, color=BLACK, linewidth=0.8, linestyle="-")
     axes.bar(places, weights["softmax"], width=0.8, color="0.85", label="softmax")
-    for name, look, color, shift in (("trigonometric", "s", RED, -0.15), ("positive", "o", BLUE, 0.15)):
-        axes.plot(places + shift, weights[name], look, color=color, label=f"{name} features")
-    lowest = int(weights["trigonometric"].argmin())
+    axes.plot(places, weights["estimate"], "s", color=RED, label="from 32 random vectors")
+    lowest = int(weights["estimate"].argmin())
     return (
-        "Attention weights of one query on 12 keys. Bars: softmax. Points: estimates from one draw of 32 frequencies. "
-        f"Both follow the bars roughly. Positive features give weights of 0 or more; trigonometric ones give a weight of "
-        f"{weights['trigonometric'][lowest]:.2f} to key {lowest + 1}, where softmax gives "
-        f"{weights['softmax'][lowest]:.2f}."
-    )
-
-
-@lesson.figure(
-    "The law decides which kernel comes out ($\\sigma$ = 2)",
-    "distance $\\|q - k\\|$",
-    "mean of $\\cos\\,w^\\top(q - k)$",
-    legend={"loc": "upper right", "fontsize": 8},
-    ylim=(-0.15, 1.2),
-)
-def plot_laws(axes, *, sigma: float = 2.0, m: int = 4000):
-    """Draw estimates of the Gaussian kernel against the distance for both laws of the frequencies."""
-    distances, points = np.linspace(0, 6, 200), torch.linspace(0, 6, 13, dtype=torch.float64)
-    w = randn(m, 1, seed=3)
-    scales = {"$N(0, \\sigma^{-2} I)$": 1 / sigma, "$N(0, \\sigma^2 I)$, as printed": sigma}
-    curves = {f"mean of {law}": np.exp(-((scale * distances) ** 2) / 2) for law, scale in scales.items()}
-    for curve, scale, marker in zip(lines(axes, distances, curves), scales.values(), "os", strict=True):
-        drawn = (scale * w * points).cos().mean(0)
-        axes.plot(points, drawn, marker, color=curve.get_color(), markersize=5, label=f"{m:,} draws")
-    return (
-        "Mean of cos w.(q - k) against the distance of q and k, for sigma = 2. Frequencies with variance 1/sigma^2 give "
-        "the Gaussian kernel of width 2, which is 0.61 at distance 2. With variance sigma^2 the mean is the kernel of "
-        "width 1/2, which is 0.0003 there. Averages of 4,000 draws lie on the two curves."
+        "Attention weights of one query on 12 keys. Bars: softmax. Squares: an estimate from one draw of 32 random vectors. "
+        f"Key {lowest + 1} gets {weights['estimate'][lowest]:.2f}."
     )
 
 
 def negative_share(*, m: int = 8, distance: float = 3.0, draws: int = 20_000) -> tuple[Tensor, float]:
-    """Return estimates of the kernel of width 1 at a distance, and the share that is negative."""
+    """Return averages of m cosines of `distance` times normal numbers, and the share that is negative."""
     estimates = (distance * randn(draws, m, seed=4)).cos().mean(1)
     return estimates, float((estimates < 0).double().mean())
 
 
 @lesson.figure(
-    "8 frequencies, $\\|q - k\\|$ = 3 $\\sigma$",
-    "estimate of $K(q, k)$",
-    "share of draws (%)",
+    "Averages of eight cosines",
+    "average",
+    "share of the draws (%)",
+    size=(6.0, 3.2),
     legend="upper left",
     xlim=(-1, 1),
     ylim=(0, 5.6),
 )
 def plot_negative(axes):
-    """Draw the distribution of the estimate from 8 frequencies at distance 3."""
+    """Draw the distribution of the average of 8 cosines whose mean is 0.011."""
     estimates, share = negative_share()
     exact = math.exp(-4.5)
     heights, edges = np.histogram(estimates, bins=np.linspace(-1, 1, 81))
     heights = 100 * heights / len(estimates)
     axes.fill_between(edges[:-1], heights, step="post", color="0.85")
     axes.fill_between(edges[:41], heights[:41], step="post", color=RED, alpha=0.5, label="below zero")
-    axes.axvline(exact, color=BLUE, linestyle="--", label=f"exact {exact:.3f}")
+    axes.axvline(exact, color=BLUE, linestyle="--", label=f"mean {exact:.3f}")
     axes.axvline(0, color=BLACK, linewidth=0.9, linestyle="-")
     return (
-        f"Distribution of 20,000 estimates of a kernel value of {exact:.3f} from 8 frequencies each: a bell of standard "
-        f"deviation 0.25 around it. About {round(100 * share)} percent of the estimates are negative."
+        f"20,000 averages of eight cosines. Their mean is {exact:.3f}, their standard deviation 0.25, and "
+        f"{round(100 * share)}% of them are negative."
+    )
+
+
+COSINES = (5, 50, 500)
+
+
+@lesson.figure(
+    ["Five cosines", "Their average, and those of more"],
+    "distance $\\delta$",
+    ["$\\cos\\,w\\delta$", "average"],
+    size=(8.6, 3.3),
+    grid=(1, 2),
+    legend=[None, {"loc": "upper right", "fontsize": 9}],
+    xlim=(-5, 5),
+    ylim=(-1.1, 1.25),
+)
+def plot_cosines(left, right_axes):
+    """Draw five random cosines, and the averages of 5, 50 and 500 on a bell."""
+    at = np.linspace(-5, 5, 401)
+    waves = np.cos(np.outer(randn(max(COSINES), seed=4).numpy(), at))
+    for wave in waves[: COSINES[0]]:
+        left.plot(at, wave, "-", color="0.45", linewidth=1)
+    right_axes.plot(at, np.exp(-(at**2) / 2), "-", color=BLACK, linewidth=5, alpha=0.25, label="$e^{-\\delta^2/2}$")
+    lines(right_axes, at, {f"average of {count}": waves[:count].mean(0) for count in COSINES})
+    return (
+        "Left, five cosines with random frequencies; at distance 0 all of them are 1. Right, their average and those of 50 "
+        "and of 500, over a grey bell. Far from 0 the waves cancel, the better the more there are."
     )
 
 
 @lesson.figure(
     "Each kind is poor where the other is good",
-    "angle between $q$ and $k$, both of length $\\sigma$ (degrees)",
+    "angle between $q$ and $k$ (degrees)",
     "relative error of one frequency",
-    legend={"loc": "upper center", "fontsize": 8, "ncols": 2},
+    size=(6.4, 3.8),
+    legend={"loc": "upper center", "fontsize": 9, "ncols": 2},
     xlim=(0, 180),
-    ylim=(0, 8.5),
+    ylim=(0, 9),
     xticks=range(0, 181, 30),
 )
 def plot_variances(axes, *, length: float = 1.0):
@@ -140,8 +138,8 @@ def plot_variances(axes, *, length: float = 1.0):
     sums, differences = (2 * length * f(np.radians(angles) / 2) for f in (np.cos, np.sin))
     w = randn(200_000, 1, seed=5)
     curves = {
-        "positive, by (16.8)": np.sqrt(np.expm1(sums**2)),
-        "trigonometric, by (16.8)": np.sqrt(2) * np.sinh(differences**2 / 2),
+        "positive, by (16.7)": np.sqrt(np.expm1(sums**2)),
+        "trigonometric, by (16.7)": np.sqrt(2) * np.sinh(differences**2 / 2),
     }
     ratios = (  # of the estimate from one frequency and the exact similarity
         lambda s, d: (s * w - s**2 / 2).exp(),
@@ -151,226 +149,212 @@ def plot_variances(axes, *, length: float = 1.0):
         drawn = [float((ratio(sums[a], differences[a]) - 1).square().mean().sqrt()) for a in some]
         axes.plot(some, drawn, marker, color=curve.get_color(), markersize=5, label="200,000 draws")
     return (
-        "Root mean square relative error of the similarity estimated from one frequency, against the angle between q "
-        "and k, both of length sigma. Trigonometric: zero at 0 degrees, rising to 5.1 at 180. Positive: 7.3 at 0 "
-        "degrees, falling to zero at 180. Measured points lie on the curves."
+        "Error of the similarity estimated from one frequency, relative to its exact value and root mean square, "
+        "against the angle between q and k, both of length sigma. Trigonometric: zero at 0 degrees, rising to 5.1 at 180. "
+        "Positive: 7.3 at 0 degrees, falling to zero at 180."
     )
 
 
-def output_errors(
-    length: float | int, counts: tuple[int, ...], *, kind: str = "positive", seed: int = 0, draws: int = 3
-) -> tuple[list[float], list[float]]:
-    """Return predicted and measured relative error of attention's output, for each number of frequencies.
+NEEDED_LENGTHS = (1, 1.5, 2, 2.5, 3, 3.5, 4)
 
-    128 tokens, head_dim 64, queries and keys of that length in random directions, values N(0, I).
-    """
-    q, k, v = randn(3, 128, 64, seed=seed)
-    q, k = (length * x / x.norm(dim=-1, keepdim=True) for x in (q, k))
-    exact = scaled_dot_product_attention(q, k, v)
-    size = float(exact.square().sum(-1).mean().sqrt())
-    generator, predicted, measured = rng(seed + 1), [], []
-    for m in counts:
-        errors = attention_error(q[:16], k, v, kind=kind, n_frequencies=m)
-        predicted.append(float(errors.square().mean().sqrt()) / size)
-        squares = []
-        for _ in range(draws):
-            features = FAMILIES[kind](64, m, generator=generator, dtype=torch.float64)
-            found = random_feature_attention(q, k, v, features=features)
-            squares.append(float((found - exact).square().sum(-1).mean()))
-        measured.append(math.sqrt(sum(squares) / len(squares)) / size)
-    return predicted, measured
+
+def measured_need(length: float | int, *, angle: float = 90, draws: int = 400_000, head_dim: int = 64) -> float:
+    """Return how many positive features an error of 10% needs, from the variance of so many single ones."""
+    s = 2 * length * math.cos(math.radians(angle) / 2) / head_dim**0.25
+    ratios = (s * randn(draws, seed=6) - s**2 / 2).exp()
+    return float(ratios.var() / 0.1**2)
 
 
 @lesson.figure(
-    "Useful only for short queries and keys (head_dim 64)",
-    "number of features $m$",
-    "relative error of the output",
-    size=(6.8, 4.4),
-    legend={"loc": "upper center", "fontsize": 8, "ncols": 4, "columnspacing": 1},
-    xscale="log",
+    "Features for a relative error of 10% ($D$ = 64)",
+    "length of $q$ and of $k$",
+    "positive features needed",
+    size=(6.2, 3.7),
+    legend={"loc": "upper left", "fontsize": 9},
     yscale="log",
-    ylim=(0.004, 40),
+    xlim=(0.8, 8.6),
+    ylim=(1, 1e12),
 )
-def plot_errors(axes):
-    """Draw the error of attention's output against the number of positive features for four lengths of q and k."""
-    counts, said = (16, 64, 256, 1024), []
-    for look, length, marker in zip(LOOKS, (1, 2, 4, 8), "o^Ds", strict=False):
-        predicted, measured = output_errors(length, counts)
-        if length < 8:  # far outside the first order at 8: the prediction is in the thousands
-            axes.plot(counts, predicted, **look, label="to first order")
-        axes.plot(counts, measured, marker, color=look["color"], label=f"$\\|q\\| = \\|k\\|$ = {length}")
-        said.append(f"length {length} from {measured[0]:.2g} to {measured[-1]:.2g}")
-    axes.axhline(1, color=BLACK, linewidth=0.9, linestyle="-")
+def plot_needed(axes):
+    """Draw how many positive features a relative error of 10% needs against the length, at a right angle."""
+    lengths = np.linspace(1, 8, 141)
+    one = torch.eye(64, dtype=torch.float64)[:2]
+    need = [float(relative_variance(r * one[:1], r * one[1:], kind="positive")) / 0.1**2 for r in lengths]
+    lines(axes, lengths, {"predicted, right angle": need})
+    measured_ones = [measured_need(r) for r in NEEDED_LENGTHS]
+    axes.plot(NEEDED_LENGTHS, measured_ones, "o", color=BLACK, markersize=5, label="measured")
+    for r, place in ((2, (12, -16)), (8, (-74, 6))):
+        count = need[int(np.abs(lengths - r).argmin())]
+        text = f"{round(count):,}" if count < 1e6 else f"{count / 1e6:,.0f} million"
+        axes.plot([r], [count], "D", color=RED, markersize=7, fillstyle="none", label="_asked")
+        axes.annotate(text, (r, count), place, textcoords="offset points", fontsize=9.5)
     return (
-        "Relative error of the attention output against the number of positive features from 16 to 1,024, both "
-        f"logarithmic: {'; '.join(said)}. Up to length 2 the points lie on lines of slope -1/2, the first-order "
-        "prediction; at length 8 more features hardly help."
+        "Positive features needed for a relative error of 10% against the length of query and key at a right angle, on a "
+        "logarithmic axis: 172 at length 2, and 889 million at length 8."
     )
 
 
-def train_retrieval(
-    attend: Callable[[Tensor, Tensor, Tensor, int], Tensor], *, steps: int = 80, seed: int = 0
-) -> tuple[list[float], list[float], float]:
-    """Train two 16 x 16 matrices so that every token retrieves its own value from 16 tokens.
-
-    `attend(q, k, v, step)` is the attention to train through. Returns the loss of each step, the mean of
-    |q||k| / sqrt(16) at each step, and the loss of the final matrices under exact softmax attention.
-    """
-    generator = rng(seed)
-    w_q, w_k = (torch.eye(16, dtype=torch.float64).requires_grad_() for _ in range(2))
-    optimizer = torch.optim.Adam([w_q, w_k], lr=0.05)
-    losses, sizes = [], []
-    for step in range(steps + 1):
-        x = torch.randn(16, 16, 16, generator=generator, dtype=torch.float64)
-        x = x / x.norm(dim=-1, keepdim=True)
-        values = torch.randn(16, 16, 4, generator=generator, dtype=torch.float64)
-        q, k = x @ w_q, x @ w_k
-        if step == steps:
-            exact = scaled_dot_product_attention(q, k, values)
-            return losses, sizes, float((exact - values).square().mean().detach())
-        loss = (attend(q, k, values, step) - values).square().mean()
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        losses.append(float(loss.detach()))
-        sizes.append(float((q.norm(dim=-1) * k.norm(dim=-1)).mean().detach()) / 4)
-    raise AssertionError("the loop returns")
+# What the output of attention pays
 
 
-def through_softmax(q: Tensor, k: Tensor, v: Tensor, step: int) -> Tensor:
-    """Attend exactly."""
-    return scaled_dot_product_attention(q, k, v)
-
-
-def through_features(m: int) -> Callable[[Tensor, Tensor, Tensor, int], Tensor]:
-    """Return attention through m positive orthogonal features that are drawn anew at each step."""
-
-    def attend(q: Tensor, k: Tensor, v: Tensor, step: int) -> Tensor:
-        features = positive_features(q.shape[-1], m, orthogonal=True, generator=rng(1000 + step), dtype=q.dtype)
-        return random_feature_attention(q, k, v, features=features)
-
-    return attend
-
-
-def retrieval_runs() -> dict[str, tuple[list[float], list[float], float]]:
-    """Return the runs that the lesson compares, by name."""
-    return {
-        "softmax": train_retrieval(through_softmax),
-        "256 features": train_retrieval(through_features(256)),
-        "64 features": train_retrieval(through_features(64)),
-    }
-
-
-@lesson.figure(
-    ["Loss", "Size"],
-    "step",
-    ["mean squared error", "mean of $\\|q\\|\\,\\|k\\| / \\sqrt{D}$"],
-    size=(9.0, 3.9),
-    grid=(1, 2),
-    legend=[{"loc": "lower left", "fontsize": 8}, {"loc": "upper left", "fontsize": 8}],
-    yscale=["log", "linear"],
-    xlim=(-2, 88),
-    ylim=[(5e-4, 2), (0, 16)],
-)
-def plot_training(left, right):
-    """Draw loss and size of queries and keys over training, through softmax and through positive features."""
-    runs = retrieval_runs()
-    curves = lines(left, None, {name: losses for name, (losses, _, _) in runs.items()})
-    lines(right, None, {name: sizes for name, (_, sizes, _) in runs.items()})
-    right.axhline(1, color="0.5", linewidth=1, linestyle=":", label="where estimates are good")
-    for name, curve, marker in zip(list(runs)[1:], curves[1:], "*P", strict=True):
-        losses, _, final = runs[name]
-        label = f"{name}, then softmax"
-        left.plot([len(losses) + 2], [final], marker, color=curve.get_color(), markersize=9, label=label)
-    return (
-        f"Retrieval trained through softmax and through positive features. Left: the loss falls to "
-        f"{runs['softmax'][0][-1]:.3f} through softmax, stops near {runs['256 features'][0][-1]:.1f} with 256 features "
-        f"and near {runs['64 features'][0][-1]:.1f} with 64. The same trained weights evaluated with exact softmax reach "
-        f"{runs['256 features'][2]:.3f} and {runs['64 features'][2]:.3f}. Right: in every run the size of queries and keys "
-        "grows from 0.25 to between 7 and 13, far above 1."
-    )
-
-
-@lesson.figure(
-    ["Independent", "Orthogonal in blocks"],
-    size=(7.4, 3.6),
-    grid=(1, 2),
-    bare=True,
-    xlim=(-2.6, 2.6),
-    ylim=(-2.6, 2.6),
-    aspect="equal",
-)
-def plot_frequencies(left, right):
-    """Draw six frequencies in two dimensions: independent, and in three blocks of two orthogonal ones."""
-    for axes, orthogonal in ((left, False), (right, True)):
-        drawn = draw_frequencies(2, 6, orthogonal=orthogonal, generator=rng(43), dtype=torch.float64).numpy()
-        axes.add_patch(Circle((0, 0), math.sqrt(2), fill=False, color="0.6", linestyle=":"))
-        for number, arrow in enumerate(drawn):
-            color = (BLUE, RED, GREEN)[number // 2] if orthogonal else BLACK
-            axes.annotate("", arrow, (0, 0), arrowprops={"arrowstyle": "-|>", "color": color, "linewidth": 1.8})
-    return (
-        "Two pictures of six random arrows from one point, in two dimensions. Left, independent: some point the same way, "
-        "others leave directions empty. Right, three pairs, each of one colour: within a pair the arrows are at right "
-        "angles, and their lengths differ as those of independent arrows do."
-    )
-
-
-@lesson.figure(
-    ["as computed", "one maximum for all", "one maximum for each feature"],
-    size=(9.0, 2.9),
-    grid=(1, 3),
-    bare=True,
-    xlim=(-0.5, 5.5),
-    ylim=(3.9, -0.5),
-    aspect="equal",
-)
-def plot_maxima(*axes):
-    """Draw the exponents of four keys and six features, and what two ways to shift them leave."""
-    exponents = np.array([[60, -150, 20, -90, 0, -130], [40, -170, 110, -60, 30, -190],
-                          [20, -120, 90, -100, -10, -160], [50, -140, 60, -80, 10, -150]])  # fmt: skip
-    tables = (exponents, exponents - exponents.max(), exponents - exponents.max(axis=0))
-    for one, table in zip(axes, tables, strict=True):
-        lost = (table > 88) | (table < -87)
-        one.imshow(np.where(lost, 1.0, 0.0), cmap=ListedColormap(["#dce9f5", "#f3c9ae"]), vmin=0, vmax=1)
-        for (key, feature), value in np.ndenumerate(table):
-            one.text(feature, key, f"{value}", ha="center", va="center", fontsize=8)
-        one.text(2.5, 3.75, "columns: features, rows: keys", ha="center", fontsize=8)
-    return (
-        "Three tables of exponents, keys as rows and features as columns. Shaded entries overflow or vanish in float32. As "
-        "computed, one entry overflows and two whole columns vanish. After subtracting one maximum from all, three columns "
-        "vanish. After subtracting each column's own maximum, every column has an entry 0."
-    )
-
-
-DRAWS, MOST, BLOCK = 1500, 256, 16
-KINDS = ("trigonometric", "positive", "positive, orthogonal")
+LENGTHS = (1, 2, 4, 8)
 
 
 @cache
-def projections(orthogonal: bool) -> np.ndarray:
-    """Return the component of 256 frequencies along one direction, for 1,500 draws.
+def output_errors(length: float | int, *, m: int = 256, draws: int = 5) -> tuple[float, float]:
+    """Return the error of attention's output in units of the output and of the values, root mean square over draws.
 
-    In an orthogonal block of 16 rows these components are a uniform unit vector times independent lengths.
+    256 tokens, head_dim 64, queries and keys of that length in random directions, values N(0, I).
     """
-    generator = np.random.default_rng(16)
-    z = generator.standard_normal((DRAWS, MOST))
-    if not orthogonal:
-        return z
-    blocks = z.reshape(DRAWS, -1, BLOCK)
-    unit = blocks / np.linalg.norm(blocks, axis=-1, keepdims=True)
-    lengths = np.sqrt(generator.chisquare(BLOCK, size=blocks.shape))
-    return (unit * lengths).reshape(DRAWS, MOST)
+    q, k, v = randn(3, 256, 64, seed=0)
+    q, k = (length * x / x.norm(dim=-1, keepdim=True) for x in (q, k))
+    exact, generator, squares = scaled_dot_product_attention(q, k, v), rng(1), []
+    for _ in range(draws):
+        features = positive_features(64, m, generator=generator, dtype=torch.float64)
+        squares.append(float((random_feature_attention(q, k, v, features=features) - exact).square().sum()))
+    size = math.sqrt(mean(squares))
+    return size / float(exact.norm()), size / float(v.norm())
+
+
+def error_table() -> Markdown:
+    """Return the errors for four lengths of queries and keys."""
+    header = ("length of $q$, $k$", "largest score", "error, of the output", "error, of the values")
+    rows = []
+    for length in LENGTHS:
+        of_output, of_values = output_errors(length)
+        rows.append((length, f"{length**2 / 8:g}", f"≈{of_output:.1%}", f"≈{of_values:.1%}"))
+    return markdown_table(header, rows)
+
+
+# The closing experiment: what `make bench through_features` stored
+
+
+FEATURES, STEPS, EVERY = (16, 64, 256), 320, 20
+
+
+def stored(arm: str, kind: str) -> list[float]:
+    """Return the errors of an arm after 320 steps, one a seed: `own`, `exact` or `rescaled`."""
+    found = measured("through_features", f"{arm}, {STEPS} steps, {kind}")
+    return found if kind == "rescaled" else [curve[-1] for curve in found]
+
+
+def training_table() -> Markdown:
+    """Return mean and range over the seeds for each number of features, redrawn and kept, and for softmax."""
+
+    def cell(arm: str, kind: str) -> str:
+        found = stored(arm, kind)
+        return f"{mean(found):.4f} ({min(found):.4f} to {max(found):.4f})"
+
+    rows = [
+        (f"{m} features, {kind}", cell(f"{m} {kind}", "own"), cell(f"{m} {kind}", "exact"))
+        for m in FEATURES
+        for kind in ("redrawn", "kept")
+    ]
+    rows.append(("softmax", cell("softmax", "own"), cell("softmax", "exact")))
+    return markdown_table(("trained through", "loss through it", "loss with softmax"), rows)
+
+
+def rescaled_table() -> Markdown:
+    """Return what matrices of kept draws leave with softmax, as they are and with queries multiplied by the best number."""
+    rows = [
+        (f"{m} features, kept", *(f"{mean(stored(f'{m} kept', kind)):.4f}" for kind in ("exact", "rescaled")))
+        for m in FEATURES
+    ]
+    return markdown_table(("trained through", "loss with softmax", "after the best factor"), rows)
+
+
+@lesson.figure(
+    ["Through the 16 features", "The same matrices, with softmax"],
+    "step",
+    "mean squared error",
+    size=(9.2, 3.6),
+    grid=(1, 2),
+    legend=[{"loc": "lower left", "fontsize": 9}, {"loc": "lower left", "fontsize": 9}],
+    yscale="log",
+    xlim=(0, STEPS + 5),
+    ylim=(1e-3, 1.5),
+)
+def plot_training(left, right_axes):
+    """Draw both losses over training, through 16 features redrawn at each step and through one draw, five seeds each."""
+    at = np.arange(0, STEPS + 1, EVERY)
+    for axes, kind in ((left, "own"), (right_axes, "exact")):
+        for look, arm in zip(LOOKS, ("redrawn", "kept"), strict=False):
+            curves = np.array(measured("through_features", f"16 {arm}, {STEPS} steps, {kind}"))
+            name = {"redrawn": "redrawn at each step", "kept": "one draw, kept"}[arm]
+            axes.plot(at, curves.mean(0), **look, label=name)
+            axes.fill_between(at, curves.min(0), curves.max(0), color=look["color"], alpha=0.2)
+    return (
+        "Loss on fresh texts over 320 steps, mean and range of five seeds. Left, through the 16 features: it stays above "
+        "0.5, lower for the draw that is kept. Right, with softmax and the same matrices: for the draw that is kept it "
+        "stops falling early; for features redrawn at each step it goes on to below a hundredth."
+    )
+
+
+AVERAGED, SCALES, MOST_DRAWS = (1, 2, 5, 10, 20, 50, 100, 200), (1, 2, 3), 200
+
+
+@cache
+def gradient_cosines(m: int = 16) -> dict[int, list[float]]:
+    """Return the cosine of the exact gradient with averages of 1 to 200 noisy ones, for matrices 1, 2, 3 times I.
+
+    Each cosine is the mean over all the groups of that size among 200 draws.
+    """
+    found = {}
+    for scale in SCALES:
+        exact = gradient(scale, through_softmax)
+        attend = through_features(m, redrawn=True)
+        noisy = torch.stack([gradient(scale, attend, step=step) for step in range(MOST_DRAWS)])
+        cosines = []
+        for count in AVERAGED:
+            groups = noisy.unflatten(0, (-1, count)).mean(1)
+            inner = (groups * exact).flatten(1).sum(1)
+            cosines.append(float((inner / groups.flatten(1).norm(dim=1) / exact.norm()).mean()))
+        found[scale] = cosines
+    return found
+
+
+@lesson.figure(
+    "Gradients through 16 features, averaged",
+    "draws averaged",
+    "cosine with the exact gradient",
+    size=(6.2, 3.5),
+    legend={"loc": "lower right", "fontsize": 9},
+    xscale="log",
+    xlim=(0.9, 230),
+    ylim=(0, 1.04),
+)
+def plot_gradients(axes):
+    """Draw how well averages of noisy gradients point along the exact one, for three sizes of the matrices."""
+    cosines = gradient_cosines()
+    curves = {f"matrices {scale} $I$" if scale > 1 else "matrices $I$": cosines[scale] for scale in SCALES}
+    lines(axes, AVERAGED, curves, marker="o", markersize=4)
+    axes.set_xticks(AVERAGED, AVERAGED)
+    axes.set_xticks([], minor=True)
+    return (
+        "Cosine of the exact gradient with averages of gradients through 16 features, against the number of draws that "
+        "are averaged, for both matrices of three sizes. All curves rise; the longer queries and keys are, the later."
+    )
+
+
+DRAWS, MOST = 1500, 256
+KINDS = ("trigonometric", "positive")
+
+
+@cache
+def projections() -> np.ndarray:
+    """Return the component of 256 frequencies along one direction, for 1,500 draws."""
+    return np.random.default_rng(16).standard_normal((DRAWS, MOST))
 
 
 @lesson.explorer
 class EstimateExplorer(Explorer):
     """The distribution of the estimated similarity, for a number of frequencies, a length, an angle and a kind."""
 
-    title = "What random features make of one similarity"
+    title = "One similarity, estimated 1,500 times"
     summary = (
         "Left: distribution of the estimate divided by the exact similarity, over 1,500 draws of the frequencies, "
         "scaled to its tallest bin; the vertical lines mark 0 and the exact value 1. Right: root mean square relative "
-        "error against the number of frequencies, predicted and measured, with the current number marked."
+        "error of the 1,500 estimates against the number of frequencies, with the current number marked."
     )
     m = Slider(
         "number of frequencies",
@@ -382,15 +366,11 @@ class EstimateExplorer(Explorer):
         4,
     )
     length = Slider(
-        "length", "r", "Both vectors have this length, in units of the kernel's width", 1.5, 0.25, 2.0, 0.05, "sigma"
+        "length", "ℓ", "Both vectors have this length; the exact value is exp(ℓ² cos θ)", 1.5, 0.25, 2.0, 0.05
     )
     angle = Slider("angle", "θ", "0 is a query on its own key, 180 the opposite direction", 60, 0, 180, 10, "deg")
-    kind = Choice(
-        "kind of features",
-        "sin and cos, exp, or exp with orthogonal frequencies in blocks of 16 (head_dim 16)",
-        "trigonometric",
-        KINDS,
-    )
+    kind = Choice("kind of features", "Average cosines, or average exponentials", "trigonometric", KINDS)
+    law = Switch("Show the law", "Draw the error that (16.7) predicts")
     together = ("m", "length")
     size = (9.0, 4.1)
     counts = 2 ** np.arange(2, 9)
@@ -400,32 +380,23 @@ class EstimateExplorer(Explorer):
         ["estimate / exact similarity", "number of frequencies $m$"],
         ["draws (tallest bin = 1)", "relative error"],
         grid=(1, 2),
-        legend=[{"loc": "upper left", "fontsize": 8, "ncols": 2}, {"loc": "upper right", "fontsize": 8, "ncols": 3}],
+        legend=[{"loc": "upper left", "fontsize": 9, "ncols": 2}, {"loc": "upper right", "fontsize": 8, "ncols": 3}],
         xscale=["linear", "log"],
         yscale=["linear", "log"],
         xlim=[(-2, 4), (3, 340)],
         ylim=[(0, 1.3), (1e-3, 3e3)],
     )
 
-    def compute(self, *, m, length, angle, kind):
+    def compute(self, *, m, length, angle, kind, law):
         """Return histogram, shares, and errors over the number of frequencies."""
         half = math.radians(angle) / 2
         # Rounded, so that opposite vectors have no sum at all.
         s, d = (2 * length * round(f(half), 12) for f in (math.cos, math.sin))
-        orthogonal = kind.endswith("orthogonal")
-        z, pair = projections(orthogonal), 0.0
+        z = projections()
         if kind == "trigonometric":
             values, variance = np.cos(d * z) * math.exp(d**2 / 2), 2 * math.sinh(d**2 / 2) ** 2
         else:
             values, variance = np.exp(s * z - s**2 / 2), math.expm1(s**2)
-        if orthogonal:
-            pair = float(orthogonal_covariance(torch.tensor(s**2, dtype=torch.float64), head_dim=BLOCK))
-
-        def predicted(count):
-            blocks, rest = divmod(count, BLOCK)
-            pairs = blocks * BLOCK * (BLOCK - 1) + rest * (rest - 1)
-            return math.sqrt(max(0.0, count * variance + pairs * pair)) / count
-
         sums = values.cumsum(1)
         ratios = sums[:, m - 1] / m
         heights, _ = np.histogram(ratios, bins=self.edges)
@@ -434,65 +405,88 @@ class EstimateExplorer(Explorer):
         seen = lambda errors: np.clip(errors, 1.2e-3, 2.5e3)  # noqa: E731
         return {
             "bars": np.repeat(heights / max(1, heights.max()), 2),
-            "predicted": seen([predicted(int(c)) for c in self.counts]),
+            "predicted": (self.counts, seen(np.sqrt(variance / self.counts))) if law else ([], []),
             "measured": seen([np.sqrt(np.square(sums[:, c - 1] / c - 1).mean()) for c in self.counts]),
             "current": (m, seen(error)),
             "error": error,
-            "expected": predicted(m),
-            "negative": float((ratios < 0).mean()),
-            "far": float((np.abs(ratios - 1) > 0.5).mean()),
+            "expected": math.sqrt(variance / m),
+            "negative": int((ratios < 0).sum()),
+            "middle": float(np.median(ratios)),
             "exact": math.exp(length**2 * math.cos(2 * half)),
+            "law": law,
             "settings": f"{kind.capitalize()} features with m = {m}, vectors of length {length:.2f} at {angle} degrees",
         }
 
-    def draw(self, left, right):
+    def draw(self, left, right_axes):
         """Draw the marks that stay, and the curves and points to be moved."""
         left.axvline(0, color=BLACK, linewidth=0.9, linestyle="-")
         left.axvline(1, color=BLUE, linewidth=1.4, linestyle="--", label="exact")
         places = np.repeat(self.edges, 2)[1:-1]
         (bars,) = left.plot(places, 0 * places, "-", color=RED, label="1,500 draws")
-        (predicted,) = right.plot(self.counts, self.counts, "--", color=BLUE, label="predicted")
-        (measured,) = right.plot(self.counts, self.counts, "o", color=RED, markersize=5, label="measured")
-        (current,) = right.plot([], [], "D", color=BLACK, markersize=9, fillstyle="none", label="this $m$")
-        return {"bars": bars, "predicted": predicted, "measured": measured, "current": current}
+        (predicted,) = right_axes.plot([], [], "--", color=BLUE, label="predicted")
+        (measured_ones,) = right_axes.plot(self.counts, self.counts, "o", color=RED, markersize=5, label="measured")
+        (current,) = right_axes.plot([], [], "D", color=BLACK, markersize=9, fillstyle="none", label="this $m$")
+        return {"bars": bars, "predicted": predicted, "measured": measured_ones, "current": current}
 
     def words(self, state):
-        """Say what share of the draws is negative or far off, and what was predicted."""
-        rare = " The missing part is carried by draws too rare to be among 1,500."
-        return (
-            f"{state['settings']}: the exact similarity is {state['exact']:.3g}. Of 1,500 estimates "
-            f"{state['negative']:.1%} are negative and {state['far']:.1%} miss by more than half of it. "
-            f"Relative error: {state['error']:.2g} measured, {state['expected']:.2g} predicted."
-            + (rare if state["error"] < 0.7 * state["expected"] else "")
+        """Say how many draws are negative, where the middle one is and how far off all are."""
+        said = (
+            f"{state['settings']}: the exact similarity is {state['exact']:.3g}. Of 1,500 estimates {state['negative']} are "
+            f"negative; the middle one is {state['middle']:.2g} of the exact value. Relative error: {state['error']:.2g} "
+            "measured"
         )
+        if not state["law"]:
+            return said + "."
+        rare = " The missing part is carried by draws too rare to be among 1,500."
+        return f"{said}, {state['expected']:.2g} predicted." + rare * (state["error"] < 0.7 * state["expected"])
 
 
-negative_prediction = lesson.prediction(
+ask_negative = lesson.prediction(
     "16.P1",
-    "A query and a key are $3\\sigma$ apart, so that the Gaussian kernel is $e^{-4.5} \\approx 0.011$. It is estimated "
-    "from 8 frequencies. The estimate is right on average. In what share of the draws is it negative?",
+    "Over all standard normal numbers $u$, the cosine of $3u$ has the mean 0.011. You draw eight numbers $u$ and average "
+    "their cosines. On average that is right. In what share of such draws is the result negative?",
     {
-        "Almost none": "A positive mean does not keep the values positive: each one is an average of 8 cosines.",
-        "About one in twenty": "That would be so if the mean were 1.6 standard deviations above zero. The standard "
-        "deviation is 0.25, the mean 0.011.",
-        "Nearly half": "The standard deviation, 0.25, is more than twenty times the mean, so the sign is nearly a "
-        "coin's.",
+        "Almost never": "A positive mean does not keep single draws positive: each cosine lies anywhere between -1 and 1.",
+        "About one in 20": "That would need a standard deviation of 0.6 times the mean. It is 0.25, over twenty times it.",
+        "About one in 5": "That would need a standard deviation about as large as the mean. It is over twenty times it.",
+        "Nearly half": right(
+            "The average of eight has a standard deviation of 0.25, over twenty times its mean of 0.011: its sign is "
+            "almost that of a tossed coin."
+        ),
     },
-    answer="Nearly half",
     reveal=plot_negative,
 )
 
-length_prediction = lesson.prediction(
+ask_length = lesson.prediction(
     "16.P2",
-    "Head dimension 64, positive features, $q$ and $k$ at a right angle. Their lengths grow from 2 to 8, which is what "
-    "entries of variance 1 have. How many times as many features does the same relative error of the similarity need?",
+    "$D = 64$, positive features, $q$ and $k$ of equal length at a right angle. Their length grows from 2 to 8, the length "
+    "of vectors with entries of variance 1. How many times as many features does the same relative error of the estimate "
+    "need?",
     {
-        "16 times": "The exponent grows 16-fold, and the variance is the exponential of it.",
-        "256 times": "That would be a power of the length; the variance is an exponential of its square.",
-        "About 5 million times": "The exponent |q + k|²/√D goes from 1 to 16, and (e¹⁶ - 1)/(e - 1) is 5.2 million.",
+        "4 times": "So it would be if the variance of one feature grew like the length.",
+        "16 times": "The exponent grows 16-fold, and the variance is an exponential of it.",
+        "4,096 times": "That is a power of the length. The variance is an exponential of its square.",
+        "About 5 million times": right(
+            "From 172 features for an error of 10% to 889 million: a factor of 5.2 million."
+        ),
     },
-    answer="About 5 million times",
-    reveal=plot_errors,
+    reveal=plot_needed,
+)
+
+ask_training = lesson.prediction(
+    "16.P3",
+    "Two matrices are trained for 320 steps through 16 positive features, drawn anew at each step. At the end the loss on "
+    "fresh texts, through features drawn anew, is 0.72; answers of 0 would have 1. Now the same two matrices are used with "
+    "exact softmax. What is the loss?",
+    {
+        "Above 1": "The matrices were trained through noise, but the noise differs from step to step: what it pushes "
+        "them into cancels over 320 steps.",
+        "About 0.7": "The features are an estimate of softmax, so the same loss seems fair. Most of it belongs to the noise "
+        "of the estimate, and that is gone.",
+        "About 0.3": "That is about what a single draw leaves that is kept for all the steps.",
+        "Below 0.02": right("The matrices are good. It is the estimate through them that fails."),
+    },
+    reveal=plot_training,
 )
 
 FIGURES = lesson.figures

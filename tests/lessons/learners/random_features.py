@@ -8,8 +8,9 @@ from course_lib.attention.random_features import relative_variance
 from course_lib.teaching import edit
 
 GIVES_AWAY = {
-    "16.P1": [r"0\.48|48%", r"about as often as positive"],
-    "16.P2": [r"nine million", r"e\^\{16\}"],
+    "16.P1": [r"0\.48|48%", r"standard deviation of 0\.25|standard deviation 0\.25"],
+    "16.P2": [r"889 million", r"e\^\{16\}|e\^\{2\\sqrt D\}"],
+    "16.P3": [r"below a hundredth", r"(?i)redrawn at each step"],
 }
 
 
@@ -69,6 +70,24 @@ ANSWERS = {
         ("malformed", "a formula", "64 ** 0.25"),
     ],
     "16.2": [
+        ("solved", "a narrow kernel", _law(0.5, 1.0)),
+        ("solved", "a wide kernel", _law(10, 5)),
+        ("solved", "whole numbers", _law(3, 1)),
+        ("solved", "far for one law only", _law(100.0, 10.0)),
+        ("width one", "a little wider", _law(1.05, 1.0)),
+        ("width one", "a little narrower", _law(0.95, 1.5)),
+        ("the same point", "no distance", _law(3.0, 0)),
+        ("the same point", "a negative distance", _law(2.0, -1.0)),
+        ("too far apart", "ten widths", _law(2, 20)),
+        ("too far apart", "a narrow kernel, far", _law(0.4, 8)),
+        ("too near", "a tenth of the inverse", _law(3, 0.02)),
+        ("wrong", "wider than allowed", _law(5000.0, 1.0)),
+        ("malformed", "a number without bounds", _law(10**400, 1.0)),
+        ("no width", "width zero", _law(0, 1)),
+        ("no width", "a negative width", _law(-0.5, 1)),
+        ("malformed", "other names", {"s": 2.0, "d": 2.0}),
+    ],
+    "16.3": [
         ("solved", "features of both, then a product", _paired),
         ("solved", "a loop over frequencies", _looped),
         (
@@ -121,23 +140,24 @@ ANSWERS = {
             ),
         ),
     ],
-    "16.3": [
-        ("solved", "a narrow kernel", _law(0.5, 1.0)),
-        ("solved", "a wide kernel", _law(10, 5)),
-        ("solved", "whole numbers", _law(3, 1)),
-        ("solved", "far for one law only", _law(100.0, 10.0)),
-        ("width one", "a little wider", _law(1.05, 1.0)),
-        ("width one", "a little narrower", _law(0.95, 1.5)),
-        ("the same point", "no distance", _law(3.0, 0)),
-        ("the same point", "a negative distance", _law(2.0, -1.0)),
-        ("too far apart", "ten widths", _law(2, 20)),
-        ("too far apart", "a narrow kernel, far", _law(0.4, 8)),
-        ("too near", "a tenth of the inverse", _law(3, 0.02)),
-        ("no width", "width zero", _law(0, 1)),
-        ("no width", "a negative width", _law(-0.5, 1)),
-        ("malformed", "other names", {"s": 2.0, "d": 2.0}),
-    ],
     "16.4": [
+        ("solved", "a perfect square", lambda kappa: (1 - kappa**2).square() / 2),
+        ("solved", "from half the squared distance", lambda kappa: (-torch.expm1(2 * kappa.log())) ** 2 / 2),
+        ("solved", "a loop", lambda kappa: torch.stack([0.5 + x**4 / 2 - x * x for x in kappa])),
+        ("the mean not subtracted", "mean of the square", lambda kappa: 0.5 + 0.5 * kappa**4),
+        ("the mean not squared", "less the mean", lambda kappa: 0.5 + 0.5 * kappa**4 - kappa),
+        ("doubled once", "half of 1 - k^2", lambda kappa: (1 - kappa**2) / 2),
+        ("not doubled", "half of 1 + k, less k^2", lambda kappa: (1 + kappa) / 2 - kappa**2),
+        ("mean doubled", "half of 1 + 2k, less k^2", lambda kappa: 0.5 + kappa - kappa.square()),
+        ("the half missing", "the square alone", lambda kappa: (1 - kappa * kappa) ** 2),
+        ("the standard deviation", "its root", lambda kappa: ((1 - kappa**2) ** 2 / 2).sqrt()),
+        ("the sine", "of the sine", lambda kappa: 0.5 - kappa**4 / 2),
+        ("a square of one", "1 - k^2", lambda kappa: 1 - kappa * kappa),
+        ("far away", "one half", lambda kappa: torch.full_like(kappa, 0.5)),
+        ("wrong", "no spread", lambda kappa: torch.zeros_like(kappa)),
+        ("malformed", "the mean over all", lambda kappa: ((1 - kappa**2) ** 2 / 2).mean()),
+    ],
+    "16.5": [
         (
             "solved",
             "by expm1",
@@ -183,7 +203,7 @@ ANSWERS = {
         ("malformed", "one for each entry", lambda q, k, error: ((q + k) ** 2).exp() / error**2),
         ("wrong", "root of the variance over the error", lambda q, k, error: _needed(q, k, error).sqrt()),
     ],
-    "16.5": [
+    "16.6": [
         ("solved", "logarithms of sums", _logs),
         (
             "solved",
@@ -267,4 +287,19 @@ ANSWERS = {
             lambda q, keys, w: (w @ (q[:, None] + keys.T) - (keys**2).sum(1) / 2).amax(0).softmax(0),
         ),
     ],
+}
+
+NEIGHBOURS = {
+    "16.e1": ("averages = (3 * u).cos()", "averages = u.cos()"),
+    "16.2": ('is off by {:.2f}", (weights(bell) -', 'is off by {:.2f}", (weights(bell * lengths) -'),
+    "16.3": (
+        "cosines = (distance * randn(200_000) / sigma)",
+        "cosines = (distance * randn(200_000) * sigma)",
+    ),
+    "16.5": ("((1 - kappa**2) ** 2 / (2 * 8))", "((1 - kappa**2) / (2 * 8))"),
+    "16.6": ("features(k).T / (q @ k.T / 4).exp()", "features(k).T / gaussian_kernel(q, k)"),
+    "16.7": ("(a + b)[0], (a - b)[0]", "(a - b)[0], (a + b)[0]"),
+    "16.8": ("exponents = (q + k).square().sum(-1) / 8", "exponents = (q + k).square().sum(-1) / 64"),
+    "16.e2": ('redrawn=name == "redrawn"', "redrawn=True"),
+    "16.e3": ("attend = through_features(16, redrawn=True)", "attend = through_features(16, redrawn=False)"),
 }
