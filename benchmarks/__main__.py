@@ -50,6 +50,7 @@ PARTS = {
     "corners": ("corners",),
     "shifted_corners": ("shifted_corners",),
     "coins": ("coins",),
+    "lookup": ("lookup",),
     "recurrent": ("recurrent",),
     "memory_start": ("memory_start",),
     "state_space": ("state_space",),

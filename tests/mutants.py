@@ -233,10 +233,10 @@ MUTANTS = [
         ("tests/attention/test_scaled_dot_product.py",),
     ),
     Mutant(
-        "straight-through-without-detach",
+        "argmax-chooses-for-a-blind-query",
         "attention/scaled_dot_product.py",
-        "(soft - soft.detach())",
-        "(soft - soft)",
+        "weights = weights.masked_fill(_is_blind(scores), 0)",
+        "weights = weights.masked_fill(scores.isnan(), 0)",
         ("tests/attention/test_scaled_dot_product.py",),
     ),
     Mutant(
@@ -532,10 +532,10 @@ MUTANTS = [
     ),
     # lessons
     Mutant(
-        "figure-13-leaves-out-the-root-of-two",
-        "lessons/attention_scaling.py",
-        "deviation = math.sqrt(2) * spreads[:, None]",
-        "deviation = spreads[:, None]",
+        "lookup-13-starts-smaller-by-the-scale-itself",
+        "lessons/attention_scaling/lookup.py",
+        "return scale_of(ROOT_STD, std, d) ** 0.5",
+        "return scale_of(ROOT_STD, std, d)",
         ("tests/lessons/test_attention_scaling.py",),
     ),
     Mutant(

@@ -252,7 +252,7 @@ def qk_norm_attention(
     dropout_p: float | int = 0.0,
     **call: Unpack[TorchOptions],
 ) -> Float[Tensor, "... q_len v_dim"]:
-    """Attention with the scores g cos(q_i, k_j) (13.16): none is larger than g, whatever the weights of the layer.
+    """Attention with the scores g cos(q_i, k_j) (13.10): none is larger than g, whatever the weights of the layer.
 
     Units: `scale` is g, usually learned: a tensor of shape () or (..., 1, 1). All other options are those of `attention`.
 
@@ -289,26 +289,20 @@ def argmax_attention(
     attn_mask: Tensor | None = None,
     causal: bool = False,
     scale: Scale = None,
-    straight_through: bool = False,
 ) -> Float[Tensor, "... q_len v_dim"]:
-    """o_i = v_j for the key j that scores highest (13.11): softmax attention in the limit of a large scale.
+    """o_i = v_j for the key j that scores highest: softmax attention (13.1) in the limit of a large scale.
 
-    Queries and keys get no gradient; values get that of the selected rows. With `straight_through` the output is the
-    same, but the backward pass treats the weights as if they were the softmax of the scores (13.14); `scale` matters
-    for that pass only, as long as it is positive. Of several equal scores the first key wins.
+    Queries and keys get no gradient; values get that of the selected rows. Of several equal scores the first key wins;
+    a positive `scale` changes nothing.
 
     Raises:
         ValueError: q, k and v do not belong together, mask or scale do not fit, causal gets two lengths, or there
             is no key.
-    Source: for the straight-through gradient, Bengio, Leonard and Courville (2013), arXiv:1308.3432.
     """
     check_qkv(q, k, v)
     scores = attention_scores(q, k, attn_mask=attn_mask, causal=causal, scale=scale)
     weights = torch.zeros_like(scores).scatter(-1, argmax_keys(scores)[..., None], 1.0)
     weights = weights.masked_fill(_is_blind(scores), 0)
-    if straight_through:
-        soft = _softmax_rows(scores)
-        weights = weights + (soft - soft.detach())  # adds exactly 0, and the gradient of the softmax
     return weights @ zero_hidden(attn_mask, v)[0]
 
 
@@ -318,7 +312,7 @@ def argmax_attention(
 def score_moments(
     mean: Float[Tensor, " d"], *, std: float | int
 ) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
-    """Mean ||mu||^2 and variance d sigma^4 + 2 sigma^2 ||mu||^2 of q.k (13.2, 13.3).
+    """Mean ||mu||^2 and variance d sigma^4 + 2 sigma^2 ||mu||^2 of q.k (13.2).
 
     q and k are independent of each other, each with mean mu and covariance sigma^2 I; normality is not needed.
     Units: `std` is sigma.
@@ -333,9 +327,9 @@ def score_moments(
 
 
 def softmax_jacobian(weights: Float[Tensor, "... n"]) -> Float[Tensor, "... n n"]:
-    """diag(p) - p p^T, the derivative of p = softmax(s) by s (13.7), from the weights p themselves.
+    """diag(p) - p p^T, the derivative of p = softmax(s) by s (13.5), from the weights p themselves.
 
-    Its largest singular value is at most 2 max_i p_i (1 - p_i), and so never above 1/2.
+    Its largest singular value is at most 2 (1 - max_i p_i) (13.6), and never above 1/2.
     """
     return torch.diag_embed(weights) - weights[..., :, None] * weights[..., None, :]
 

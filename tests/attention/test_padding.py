@@ -31,7 +31,7 @@ FORMS = {
     "attention": attention,
     "naive": naive_attention,
     "qk norm": partial(qk_norm_attention, scale=3.0),
-    "argmax": partial(argmax_attention, straight_through=True),
+    "argmax": argmax_attention,
     "kernel": partial(kernel_attention, similarity=exp_similarity),
     "linear": partial(linear_attention, feature_map=elu_features, chunk_size=2),
     "quadratic": partial(linear_attention, feature_map=Quadratic(), chunk_size=2),

@@ -61,7 +61,7 @@ K = torch.tensor([[1, 2, 0], [0, 3, 4], [5, 0, 0], [0, 0, 1]], dtype=torch.float
 V = torch.tensor([[2, 0, 1], [1, 4, 3], [0, -1, 4], [1, 0, -1]], dtype=torch.float64)
 
 
-def test_the_notes_argmax_example():
+def test_argmax_takes_the_largest_score():
     assert attention_scores(Q, K, scale=1)[0].tolist() == [3, 11, 5, 2]
     assert argmax_keys(attention_scores(Q, K, scale=1)).tolist() == [1]
     assert argmax_attention(Q, K, V)[0].tolist() == [1, 4, 3]
@@ -462,32 +462,3 @@ def test_masks_choose_who_may_win(seed):
     assert torch.equal(hard[:, 0], v[:, 0])
     only_last = torch.tensor([False, False, False, True])
     assert torch.equal(argmax_attention(q, k, v, attn_mask=only_last), v[:, 3:].expand(2, 4, 2))
-
-
-@given(SEEDS, st.floats(0.1, 5))
-def test_straight_through_is_hard_forwards_and_soft_backwards(seed, scale):
-    q, k, v = (tensor.requires_grad_() for tensor in qkv((2,), 4, 5, 3, 2, seed))
-    up = normal(2, 4, 2, generator=rng(seed + 1))
-    hard = argmax_attention(q, k, v)
-    through = argmax_attention(q, k, v, scale=scale, straight_through=True)
-    assert torch.equal(hard, through)
-    soft = attention(q, k, v, scale=scale)
-    found = torch.autograd.grad((through * up).sum(), (q, k, v), retain_graph=True)
-    expected = torch.autograd.grad((soft * up).sum(), (q, k), retain_graph=True)
-    close(found[0], expected[0], 1e-10)
-    close(found[1], expected[1], 1e-10)
-    close(found[2], torch.autograd.grad((hard * up).sum(), v)[0])
-
-
-@given(SEEDS, st.integers(2, 5))
-def test_the_bias_of_straight_through_is_the_spread_of_the_values(seed, n):
-    """Over hard choices drawn with the softmax's chances and a squared loss: -J r / 2, r_j = |v_j - mean|^2."""
-    generator = rng(seed)
-    scores, v, target = (normal(*shape, generator=generator) for shape in ((n,), (n, 3), (3,)))
-    weights = scores.softmax(-1)
-    jacobian, mean = softmax_jacobian(weights), weights @ v
-    true = torch.autograd.functional.jacobian(
-        lambda s: s.softmax(-1) @ ((v - target).square().sum(-1) / 2), scores
-    )
-    passed = sum(weights[j] * jacobian @ v @ (v[j] - target) for j in range(n))
-    close(passed - true, -jacobian @ (v - mean).square().sum(-1) / 2, 1e-9)

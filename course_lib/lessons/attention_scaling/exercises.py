@@ -1,6 +1,5 @@
 """Exercises of lesson 13, attention_scaling."""
 
-import math
 from itertools import pairwise
 
 import torch
@@ -8,7 +7,7 @@ import torch
 from course_lib.lessons.attention_scaling.contents import lesson
 from course_lib.teaching import close, edit, inputs, normal, uniform, whole
 
-# The worked example of the notes: one query, four keys with their values.
+# One query, four keys with their values.
 QUERY = (1.0, 1.0, 2.0)
 KEYS = ((1.0, 2.0, 0.0), (0.0, 3.0, 4.0), (5.0, 0.0, 0.0), (0.0, 0.0, 1.0))
 VALUES = ((2.0, 0.0, 1.0), (1.0, 4.0, 3.0), (0.0, -1.0, 4.0), (1.0, 0.0, -1.0))
@@ -43,11 +42,11 @@ lesson.value(
     mistakes=[
         ("root of d alone", 4.0, "That is √d, right for σ = 1 only: each product of entries has variance σ⁴."),
         ("sigma once", 12.0,
-         "That is √d σ, from the variance dσ² that the notes print. A product of two entries has variance σ² · σ²."),
+         "That is √d σ, from a variance of dσ². But a product of two entries has variance σ² · σ²."),
         ("the variance itself", 1296.0,
          "That is the variance. Dividing by s divides the variance by s²: take the root."),
         ("d sigma squared", 144.0,
-         "That is dσ², which the notes print as the variance. It is neither the variance nor its root."),
+         "That is dσ². It is neither the variance, dσ⁴, nor its root."),
         ("one product", 9.0, "That is σ², right for d = 1. The score is a sum of 16 products: where did d go?"),
         ("variance of one product", 81.0,
          "That is σ⁴, the variance of one product. The score sums 16 of them, and the divisor is a root."),
@@ -68,7 +67,7 @@ def _variance_over_signs(mean, std, correction=0):
 
 
 @lesson.exercise(
-    "13.2", "The variance of a score", difficulty=1, minutes=8,
+    "13.2", "The variance of a score", difficulty=1, minutes=7,
     prompt="Write `score_variance(mean, std)`: the variance of $q^\\top k$ for independent $q$ and $k$, each with mean "
     "$\\mu$ and covariance $\\sigma^2 I$. `mean` is $\\mu$, a float64 tensor of shape `(d,)`; `std` is $\\sigma$. Return "
     "a number.",
@@ -83,8 +82,8 @@ def _variance_over_signs(mean, std, correction=0):
         "Var(μ·a) = ‖μ‖² and Var(a·b) = d. What are the factors of σ in front of them?",
     ),
     mistakes=[
-        ("the notes' variance", edit("std**4 + 2 * std**2 * mean @ mean", "std**2"),
-         "That is dσ², as printed in the notes: right for μ = 0 and σ = 1 only."),
+        ("one sigma squared", edit("std**4 + 2 * std**2 * mean @ mean", "std**2"),
+         "That is dσ², right for μ = 0 and σ = 1 only: a product of two entries has variance σ² · σ²."),
         ("without the mean", edit(" + 2 * std**2 * mean @ mean", ""),
          "That is right for μ = 0. With a mean, σ μ·a and σ μ·b vary too."),
         ("one side only", edit("2 * std**2", "std**2"),
@@ -101,13 +100,13 @@ def _variance_over_signs(mean, std, correction=0):
         ("square of the sum", edit("mean @ mean", "mean.sum() ** 2"),
          "You squared the sum of the entries of μ. ‖μ‖² is the sum of their squares."),
         ("sum of the entries", edit("mean @ mean", "mean.sum()"),
-         "You summed the entries of μ. ‖μ‖² is the sum of their squares; the notes lost the square there, too."),
+         "You summed the entries of μ. ‖μ‖² is the sum of their squares."),
         ("length not squared", edit("mean @ mean", "mean.norm()"),
          "The second term needs ‖μ‖², you took ‖μ‖."),
         ("mean of the squares", edit("mean @ mean", "mean.square().mean()"),
          "You took the mean of the μᵢ². The score sums over the entries, so their sum belongs there."),
-        ("notes' variance with the mean", edit("std**4 +", "std**2 +"),
-         "Your first term is dσ², as printed in the notes. A product of two entries has variance σ² · σ²."),
+        ("sigma squared with the mean", edit("std**4 +", "std**2 +"),
+         "Your first term is dσ². A product of two entries has variance σ² · σ²."),
         ("standard deviation", lambda mean, std: float(len(mean) * std**4 + 2 * std**2 * mean @ mean) ** 0.5,
          "That is the standard deviation. The variance is its square."),
         ("sample variance", lambda mean, std: _variance_over_signs(mean, std, correction=1),
@@ -127,10 +126,10 @@ def _by_autograd(weights, upstream):
 
 
 @lesson.exercise(
-    "13.3", "Back through the softmax", difficulty=2, minutes=8,
+    "13.3", "Back through the softmax", difficulty=2, minutes=7,
     prompt="Write `score_gradient(weights, upstream)`: the gradient of a loss with respect to the scores of one row. "
-    "`weights` is $\\alpha = \\mathrm{softmax}(s)$ and `upstream` is $\\partial L/\\partial\\alpha$, float64 tensors of "
-    "shape `(n,)`. Return a tensor of that shape. It can be done without an $n \\times n$ matrix.",
+    "`weights` is $\\alpha = \\mathrm{softmax}(z)$ and `upstream` is $\\partial L/\\partial\\alpha$, float64 tensors of "
+    "shape `(n,)`. Return a tensor of that shape. An $n \\times n$ matrix, as in (13.5) below, is not needed.",
     draw=inputs(n=whole(2, 4), scores=normal("n"), weights=lambda scores: scores.softmax(-1), upstream=normal("n")),
     properties=[
         ("The gradient should add up to 0: a number added to all scores changes no weight.",
@@ -139,35 +138,35 @@ def _by_autograd(weights, upstream):
          lambda weights, upstream, answer: close(answer, _by_autograd(weights, upstream))),
     ],
     hints=(
-        "The Jacobian is symmetric, so the gradient is J times the upstream gradient. Multiply (13.7) out.",
-        "The first part, diag(α) g, multiplies entry by entry. The second is α times one number.",
-        "That number is α·g, the mean of g under the weights. Every entry is compared with it.",
+        "Raise score j alone: its own weight grows at the rate αⱼ(1 - αⱼ), and each other weight αᵢ falls at the rate αᵢαⱼ.",
+        "Call the upstream gradient u. Add up uᵢ times the rate of αᵢ over all i, and take the common factor αⱼ out.",
+        "In the bracket uⱼ is compared with one number, the mean of u under the weights.",
     ),
     mistakes=[
         ("no competition", edit("(upstream - weights @ upstream)", "upstream"),
-         "You left out the second part of the Jacobian: raising one score lowers all other weights."),
+         "You left out the competition: raising one score lowers all other weights."),
         ("diagonal only", edit("(upstream - weights @ upstream)", "(1 - weights) * upstream"),
-         "That is the diagonal of the Jacobian. The other entries, -αᵢαⱼ, are missing."),
+         "That counts each score for its own weight only. It lowers the other weights, too, at the rates αᵢαⱼ."),
         ("plain mean", edit("weights @ upstream", "upstream.mean()"),
-         "You compared with the plain mean of g. It is the mean under the weights, α·g."),
+         "You compared with the plain mean of u, the upstream gradient. It is the mean under the weights, α·u."),
         ("wrong sign", edit("upstream - weights @ upstream", "weights @ upstream - upstream"),
          "The sign is turned: a score whose weight raises the loss has a positive gradient."),
         ("centred only", edit("weights * ", ""),
          "You forgot the factor α in front: a key with weight 0 gets no gradient."),
         ("sum for mean", edit("weights @ upstream", "upstream.sum()"),
-         "You compared with the sum of g. It is the mean under the weights, α·g."),
+         "You compared with the sum of u, the upstream gradient. It is the mean under the weights, α·u."),
         ("second factor alpha missing", edit("weights * (upstream - weights @ upstream)",
                                              "weights * upstream - weights @ upstream"),
-         "The second part of Jg is α (α·g), a multiple of α. You took the number α·g off every entry."),
+         "The second part is α (α·u), a multiple of α, with u for `upstream`. You took the number α·u off every entry."),
         ("gradient of the logarithm", edit("weights * (upstream - weights @ upstream)",
                                            "upstream - weights * upstream.sum()"),
          "That is the gradient through log softmax. Here `upstream` is the gradient at the weights themselves."),
         ("softmax again", edit("return weights", "weights = weights.softmax(-1)\n    return weights"),
          "You applied the softmax again. `weights` are the weights already."),
         ("off the diagonal alone", edit("(upstream - weights @ upstream)", "-(weights @ upstream)"),
-         "You used -ααᵀ alone. The diagonal of the Jacobian has αᵢ - αᵢ²."),
+         "You used -ααᵀ alone. A score raises its own weight at the rate αᵢ - αᵢ²."),
         ("plus for minus", edit("upstream - weights @ upstream", "upstream + weights @ upstream"),
-         "The Jacobian is diag(α) minus ααᵀ: the weights sum to 1, so what one gains others lose."),
+         "The second part has a minus: the weights sum to 1, so what one gains others lose."),
     ],
 )
 def score_gradient(weights, upstream):
@@ -193,10 +192,10 @@ def _fails_by(name):
 
 
 lesson.flaw(
-    "13.4", "A tiny change that changes the winner", difficulty=2, minutes=8,
-    prompt="The notes say of argmax attention that tiny perturbations of the query do not change the winner. The keys are "
-    "$(1,2,0)$, $(0,3,4)$, $(5,0,0)$ and $(0,0,1)$. Give a counterexample: a dictionary with the numbers `q1`, `q2` and "
-    "`q3`, a query for which a change of 0.001 in one of its entries makes another key win.",
+    "13.4", "A tiny change that changes the winner", difficulty=2, minutes=6,
+    prompt="Argmax attention returns the value of the key with the largest score. \"A tiny change of the query does not "
+    "change the winner.\" Give a counterexample for the keys $(1,2,0)$, $(0,3,4)$, $(5,0,0)$ and $(0,0,1)$: a dictionary "
+    "with the numbers `q1`, `q2` and `q3`, a query for which a change of 0.001 in one of its entries makes another key win.",
     answer={"q1": 1.0, "q2": 1.0, "q3": 0.5},
     properties=[("No change of 0.001 in one entry of your query makes another key win.", _fails_by("none"))],
     hints=(
@@ -207,7 +206,7 @@ lesson.flaw(
     ),
     mistakes=[
         ("a clear winner", {"q1": 1.0, "q2": 1.0, "q3": 2.0},
-         "Here the best key is well ahead of the next: the notes are right about such a query. Look where the two best "
+         "Here the best key is well ahead of the next: the sentence is right about such a query. Look where the two best "
          "scores are equal.", _fails_by("a clear winner")),
         ("losers tie", {"q1": 1.0, "q2": 1.0, "q3": 3.0},
          "Two keys do tie here, but another one beats both of them: a tie matters at the top only.",
@@ -219,54 +218,57 @@ lesson.flaw(
 )
 
 
-def _weight_reached(n_keys, scale):
-    """The weight of a key of cosine 1 among others of cosine -1."""
-    cosines = -torch.ones(n_keys, dtype=torch.float64)
-    cosines[0] = 1
-    return (scale * cosines).softmax(-1)[0]
+def _factor(new, old):
+    """Return the number by which one matrix is multiplied to give the other, or None."""
+    factor = float((new * old).sum() / old.square().sum())
+    return factor if close(new, factor * old) else None
+
+
+def _shared_evenly(w_q, w_k, answer):
+    one, other = _factor(answer[0], w_q), _factor(answer[1], w_k)
+    return one is not None and other is not None and close(abs(one), abs(other))
 
 
 @lesson.exercise(
-    "13.5", "How large a scale QK-norm needs", difficulty=3, minutes=12,
-    prompt="With QK-norm the scores are $g\\cos(q, k_j)$. Write `needed_scale(n_keys, weight)`: the smallest $g$ with which "
-    "some query can give the weight `weight` to one of `n_keys` keys when the keys lie as favourably as possible for it. "
-    "`n_keys` is 2 or more, `weight` lies between 0.5 and 1; return a number.",
-    draw=inputs(n_keys=whole(3, 59), weight=uniform(0.55, 0.98)),
+    "13.5", "The same function without a scale", difficulty=2, minutes=5,
+    prompt="Attention (13.1) with the scale $\\beta$ has the scores $\\beta\\,(x W_Q)\\cdot(y W_K)$ for contents $x$ "
+    "and $y$. Write `without_scale(w_q, w_k, scale)`: return two new matrices, stacked as one tensor of shape "
+    "`(2, m, d)`, whose scores *without* any scale are the same for all contents. Both matrices are to be multiplied by the "
+    "same number. `w_q` and `w_k` are float64 tensors of shape `(m, d)`, `scale` is a positive number.",
+    draw=inputs(m=whole(2, 4), d=whole(2, 6), w_q=normal("m d"), w_k=normal("m d"), scale=uniform(0.05, 0.8)),
     properties=[
-        ("With your scale, one key of cosine 1 among others of cosine -1 should get exactly that weight.",
-         lambda n_keys, weight, answer: close(_weight_reached(n_keys, answer), weight)),
+        ("Without a scale, your matrices should give β times the scores of the old ones.",
+         lambda w_q, w_k, scale, answer: close(answer[0] @ answer[1].T, scale * w_q @ w_k.T)),
+        ("Both matrices should be multiplied by the same number.", _shared_evenly),
     ],
     hints=(
-        "Which cosines help most? The largest possible for the one key, the smallest possible for all others.",
-        "The weight is then 1/(1 + (n - 1)e^(-2g)). Set it equal to w and solve for g.",
-        "The odds w/(1 - w) equal e^(2g)/(n - 1). Take logarithms.",
+        "Multiply W_Q by a number c and W_K by the same number. What happens to every score?",
+        "A score is a product of one factor from each matrix, so it is multiplied by c².",
+        "Choose c so that c² equals the scale.",
     ),
     mistakes=[
-        ("cosine zero", edit("0.5 * ", ""),
-         "That lets the other keys have cosine 0. They can have -1, which needs half of your scale."),
-        ("counted the key itself", edit("(n_keys - 1)", "n_keys"), "There are n - 1 other keys, not n."),
-        ("odds upside down", edit("weight / (1 - weight)", "(1 - weight) / weight"),
-         "The odds are turned: a larger weight needs a larger scale."),
-        ("weight for odds", edit(" / (1 - weight)", ""),
-         "You used w where the odds w/(1 - w) belong: the weights of the others sum to 1 - w."),
-        ("logarithm to another base", edit("math.log", "math.log2"),
-         "That is the logarithm to base 2 or 10. The softmax uses e.",
-         lambda n_keys, weight, answer: close(answer, needed_scale(n_keys, weight) / math.log(2))
-         or close(answer, needed_scale(n_keys, weight) / math.log(10))),
-        ("keys on the other side", edit("(n_keys - 1) * weight / (1 - weight)", "weight / ((1 - weight) * (n_keys - 1))"),
-         "You divided by n - 1: more keys need a larger scale, not a smaller one."),
-        ("one other key", edit("(n_keys - 1) * ", ""),
-         "That is right for two keys. Every other key adds its e^(-g) to the sum."),
-        ("weight one half", edit(" * weight / (1 - weight)", ""),
-         "That is the scale for the weight 1/2; the wanted weight plays no part in it."),
-        ("times two", edit("0.5 * ", "2 * "),
-         "You multiplied by 2. The cosines differ by 2, so e^(2g) equals the odds times n - 1, and g is half of the log."),
-        ("no logarithm", edit("math.log", ""), "That is half of e^(2g). The logarithm is missing."),
+        ("the whole scale on both", edit("scale**0.5", "scale"),
+         "You multiplied both by β. A score has a factor from each matrix, so yours is β² times the old one."),
+        ("the whole scale on queries", edit("root * w_q, root * w_k", "scale * w_q, w_k"),
+         "The scores are right, but one matrix carries the whole scale. Here both are to be multiplied by the same number."),
+        ("the whole scale on keys", edit("root * w_q, root * w_k", "w_q, scale * w_k"),
+         "The scores are right, but W_K carries the whole scale. Here both are to be multiplied by the same number."),
+        ("divided", edit("scale**0.5", "scale**-0.5"),
+         "You divided. The scores are to be β times the old ones, and β is a factor, not a divisor."),
+        ("half the scale", edit("scale**0.5", "scale / 2"),
+         "You gave each matrix half of β. The two factors are multiplied, not added."),
+        ("one of them only", edit("root * w_k", "w_k"),
+         "Only W_Q is smaller, by the root of β. The other root belongs to W_K."),
+        ("unchanged", edit("scale**0.5", "1.0"),
+         "These are the old matrices. Without a scale their scores are 1/β times too large."),
+        ("width for scale", edit("scale**0.5", "w_q.shape[1] ** -0.25"),
+         "That is right for the scale 1/√d. Here the scale is given as a number of its own."),
     ],
 )
-def needed_scale(n_keys, weight):
-    """Return the scale at which one key of cosine 1 among others of cosine -1 gets that weight."""
-    return 0.5 * math.log((n_keys - 1) * weight / (1 - weight))
+def without_scale(w_q, w_k, scale):
+    """Return the two matrices whose scores without a scale are those of w_q and w_k with it."""
+    root = scale**0.5
+    return torch.stack([root * w_q, root * w_k])
 
 
 EXERCISES = lesson.exercises

@@ -1,484 +1,457 @@
 """Figures, explorer and predictions of lesson 13, attention_scaling."""
 
 import math
-from collections.abc import Callable, Mapping
+from functools import cache, partial
 
 import numpy as np
 import torch
+from IPython.display import Markdown
 from torch import Tensor
 
-from course_lib.attention.scaled_dot_product import (
-    attention,
-    attention_weights,
-    entropy,
-    qk_norm_attention,
-    score_moments,
-    softmax_jacobian,
-)
+from course_lib.lessons.attention_scaling import lookup
 from course_lib.lessons.attention_scaling.contents import lesson
-from course_lib.teaching import Explorer, Slider, lines, panels
-from course_lib.teaching.style import BLACK, BLUE, GREEN, RED
+from course_lib.measured import measured
+from course_lib.teaching import Explorer, Slider, Switch, lines, markdown_table, panels, right
+from course_lib.teaching.style import BLACK, BLUE, GREEN, ORANGE, RED, compact, small_legend
+
+_compact = partial(compact, title=10, ticks=8.5, labels=9.5)
+_legend = partial(small_legend, fontsize=8.5)
+
+SHORT, LONG, PAIRS, DRAWN = 64, 1024, 2000, 16
 
 
-def jacobian_size(weights: Tensor) -> Tensor:
-    """Return the root of the sum of squares of diag(p) - p p^T for each row p, without forming the matrix."""
-    square = weights.square().sum(-1)
-    # Rounding can leave the sum just below 0 where one weight is nearly 1.
-    return (square - 2 * weights.pow(3).sum(-1) + square**2).clamp(min=0).sqrt()
+@cache
+def walks() -> tuple[Tensor, Tensor]:
+    """Return partial sums of q_i k_i over 1,024 entries of variance 1: 2,000 independent pairs, and 2,000 with k = q."""
+    generator = torch.Generator().manual_seed(4)
+    q, k = torch.randn(2, PAIRS, LONG, generator=generator, dtype=torch.float64)
+    return (q * k).cumsum(1), (q * q).cumsum(1)
 
 
-def two_key_norms(spreads: Tensor) -> tuple[Tensor, Tensor]:
-    """Return mean and median of the softmax Jacobian's norm for two keys with N(0, s^2) scores, for each s.
-
-    The difference x of the scores is N(0, 2 s^2), and the norm is 2 p (1 - p) = 1 / (2 cosh^2(x / 2)). The mean is
-    the integral over x by the trapezoidal rule; the median is the norm at the median of |x|.
-    """
-    x = torch.linspace(-80, 80, 16001, dtype=torch.float64)
-    norm = 0.5 / torch.cosh(x / 2).square()
-    deviation = math.sqrt(2) * spreads[:, None]
-    density = torch.exp(-0.5 * (x / deviation).square()) / (deviation * math.sqrt(2 * math.pi))
-    # Half of a normal variable lies within 0.674 deviations.
-    middle = 0.6744897501960817 * math.sqrt(2) * spreads
-    return torch.trapezoid(norm * density, x), 0.5 / torch.cosh(middle / 2).square()
-
-
-FORMS = {
-    "no scale": lambda q, k, v, g: attention(q, k, v, scale=1.0),
-    "$1/\\sqrt{d}$": lambda q, k, v, g: attention(q, k, v),
-    "QK-norm": lambda q, k, v, g: qk_norm_attention(q, k, v, scale=g),
-}
-
-
-def train_lookup(
-    form: Callable[[Tensor, Tensor, Tensor, Tensor], Tensor],
-    *,
-    step_size: float,
-    std: float = 1.0,
-    steps: int = 100,
-    head_dim: int = 64,
-) -> list[float]:
-    """Train W_Q and W_K to find one item among 16 by its content; return the loss of every step.
-
-    An item has 32 normal entries and a value of 8; the query is the content of the first item, the target its value,
-    the loss the mean squared error. The weights start normal, such that queries and keys have entries of standard
-    deviation `std`. `form(q, k, v, g)` is the attention in use, g a learned scale that starts at 8; Adam trains all.
-    """
-    generator = torch.Generator().manual_seed(0)
-    normal = lambda *shape: torch.randn(shape, generator=generator, dtype=torch.float32)  # noqa: E731
-    w_q, w_k = ((std / math.sqrt(32) * normal(32, head_dim)).requires_grad_() for _ in range(2))
-    log_scale = torch.tensor(math.log(8.0), dtype=torch.float32, requires_grad=True)
-    optimizer = torch.optim.Adam([w_q, w_k, log_scale], lr=step_size, fused=True)
-    losses = []
-    for _ in range(steps):
-        items, v = normal(32, 16, 32), normal(32, 16, 8)
-        output = form(items[:, :1] @ w_q, items @ w_k, v, log_scale.exp())
-        loss = (output - v[:, :1]).square().mean()
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item())
-    return losses
-
-
-def training_table(
-    forms: Mapping[str, Callable] = FORMS,
-    *,
-    stds: tuple[float, ...] = (1.0, 4.0),
-    step_sizes: tuple[float, ...] = (0.003, 0.01, 0.03, 0.1, 0.3),
-) -> dict[float, dict[str, dict[float, float]]]:
-    """Return the mean loss of the last 20 steps for each size of the entries, form and step size."""
-    return {
-        std: {
-            name: {eta: sum(train_lookup(form, step_size=eta, std=std)[-20:]) / 20 for eta in step_sizes}
-            for name, form in forms.items()
-        }
-        for std in stds
-    }
+def _draw_walks(axes, sums: Tensor, length: int, color: str, label: str | None, width: float) -> None:
+    every = length // SHORT  # 64 points a walk: more of them cannot be seen
+    steps = np.arange(every, length + 1, every)
+    for i, walk in enumerate(sums[:DRAWN, every - 1 : length : every].numpy()):
+        axes.plot(steps, walk, color=color, linestyle="-", linewidth=width, label=None if i else label)
 
 
 @lesson.figure(
-    ["softmax(q·k)", "softmax(q·k/√d)"],
-    "rank of the key",
-    "attention weight",
-    size=(8.4, 3.8),
+    "Queries and keys of 64 entries: the sum, term by term",
+    "terms added",
+    "sum so far",
+    size=(5.2, 2.6),
+    legend=_legend("upper left"),
+    xlim=(1, SHORT),
+    ylim=(-40, 125),
+    xticks=(1, 16, 32, 48, SHORT),
+)
+def plot_walks(axes):
+    """Draw walks of independent and of matching pairs, up to 64 terms."""
+    independent, matching = walks()
+    _draw_walks(axes, matching, SHORT, RED, "k = q: a key that matches", 1.2)
+    _draw_walks(axes, independent, SHORT, BLUE, "k independent of q", 0.8)
+    _compact(axes)
+    return f"{DRAWN} sums of each kind, one line for each pair. At the right end stands q · k."
+
+
+@lesson.figure(
+    ["independent pairs", "matching pairs, k = q"],
+    "terms added",
+    "sum so far",
+    size=(6.4, 2.5),
     grid=(1, 2),
-    legend="upper right",
+    legend=_legend("upper left"),
+    xlim=(1, LONG),
+    ylim=[(-125, 150), (-50, 1450)],
+)
+def plot_long_walks(left, second):
+    """Draw the same walks up to 1,024 terms, with spread and mean at 64 and 1,024."""
+    independent, matching = walks()
+    _draw_walks(left, independent, LONG, BLUE, None, 0.8)
+    _draw_walks(second, matching, LONG, RED, None, 1.2)
+    spread, mean = independent.std(0), matching.mean(0)
+    steps = np.arange(1, LONG + 1)
+    for sign in (1, -1):
+        left.plot(steps, sign * spread, color=BLACK, linestyle="--", label="± standard deviation" if sign > 0 else None)
+    second.plot(steps, mean, color=BLACK, linestyle="--", label="mean")
+    for axes, level in ((left, spread), (second, mean)):
+        axes.plot([SHORT, LONG], level[[SHORT - 1, LONG - 1]], "o", color=BLACK, markersize=6, clip_on=False)
+        axes.set_xticks([SHORT, 256, 512, LONG])
+    _compact(left, second)
+    return (
+        f"The same pairs up to {LONG:,} terms, {DRAWN} drawn and {PAIRS:,} counted; the axes differ. Standard deviation of "
+        f"independent sums after {SHORT} and {LONG:,} terms: {float(spread[SHORT - 1]):.1f} and {float(spread[-1]):.1f}. "
+        f"Mean of the matching ones: {float(mean[SHORT - 1]):.0f} and {float(mean[-1]):,.0f}."
+    )
+
+
+# The explorer
+
+KEYS, QUERIES, CLEAR = 12, 200, 0.9
+
+
+@lesson.explorer
+class ScaleExplorer(Explorer):
+    """One query and twelve keys: their scores as walks, and the weights that a softmax makes of them."""
+
+    title = "Twelve keys: scores as walks, and their weights"
+    summary = (
+        "Left, the sums of q_i k_i for one query and 12 keys, term by term, multiplied by the scale; the height of the "
+        "window follows the walks, and its ends are written at its corners. Right, the weights of the 12 keys. Key 1 has a "
+        "colour of its own."
+    )
+    log_dim = Slider("entries", "log₂ d", "d is 2 to this power: 6 is 64 entries, 10 is 1,024", 6, 0, 10, 1)
+    power = Slider("power of the divisor", "a", "All scores are divided by d to this power", 0.0, 0.0, 1.0, 0.05)
+    std = Slider("size of the entries", "σ", "Standard deviation of all entries; their mean is 0", 1.0, 0.5, 4.0, 0.5)
+    match = Switch("key 1 matches", "Key 1 is made equal to the query: k = q", False)
+    law = Switch("show the laws", "Draw what this page derives below over the walks: spread and mean", False)
+    together = ("log_dim", "power")
+    stills = ({"log_dim": 6}, {"log_dim": 10}, {"log_dim": 10, "match": True})
+    size = (8.6, 3.5)
+    strip_scale = 0.7
+    layout = panels(
+        ["scores, term by term", "weights of this query"],
+        ["terms added", "key"],
+        ["sum so far, times the scale", "weight"],
+        grid=(1, 2),
+        legend=None,
+        subplots={"width_ratios": (1.5, 1)},
+        xlim=[(0, 1), (0.4, KEYS + 0.6)],
+        ylim=[(-1, 1), (0, 1.04)],
+        xticks=[(0, 0.5, 1), (1, 4, 8, 12)],
+        yticks=[(-1, -0.5, 0, 0.5, 1), None],
+    )
+
+    def __init__(self):
+        generator = torch.Generator().manual_seed(3)
+        q = torch.randn(QUERIES, 1, LONG, generator=generator, dtype=torch.float64)
+        k = torch.randn(QUERIES, KEYS, LONG, generator=generator, dtype=torch.float64)
+        sums, squares = (q * k).cumsum(-1), (q[:, 0] * q[:, 0]).cumsum(-1)
+        self.first, self.first_match = sums[0].numpy(), squares[0].numpy()
+        ends = [2**i - 1 for i in range(11)]
+        self.scores, self.matches = sums[..., ends].clone(), squares[:, ends].clone()
+        super().__init__()
+
+    def compute(self, *, log_dim, power, std, match, law):
+        """Return walks, window and weights of the first query, and what 200 queries have in common."""
+        d = 2**log_dim
+        factor = std**2 * d**-power
+        walks_, scores = self.first[:, :d].copy(), self.scores[..., log_dim].clone()
+        if match:
+            walks_[0], scores[:, 0] = self.first_match[:d], self.matches[:, log_dim]
+        walks_, scores = factor * walks_, factor * scores
+        window = 2.0 ** math.ceil(math.log2(np.abs(walks_).max()))
+        x = np.arange(d + 1) / d
+        seen = slice(None, None, max(d // 64, 1))  # 64 points a walk: more of them cannot be seen
+        weights = scores.softmax(-1)
+        others = scores[:, 1:] if match else scores
+        spread = factor * np.sqrt(np.arange(d + 1)) / window
+        line = factor * np.arange(d + 1) / window
+        nothing = ([], [])
+        return {
+            "walks": [(x[seen], np.concatenate([[0.0], walk])[seen] / window) for walk in walks_],
+            "laws": [(x, spread), (x, -spread), (x, line)] if law else [nothing] * 3,
+            "bars": weights[0].tolist(),
+            "top": f"top: {window:,.4g}",
+            "bottom": f"bottom: -{window:,.4g}",
+            "end": f"d = {d:,}",
+            "spread": float(others.std()),
+            "matching": float(scores[:, 0].mean()) if match else None,
+            "clear": int((weights.amax(-1) > CLEAR).sum()),
+            "shown": walks_[:, -1],
+            "law": law,
+            "setting": (d, power, std),
+        }
+
+    def draw(self, left, second):
+        """Draw lines and bars, to be moved."""
+        _compact(left, second)
+        left.set_xticklabels(["0", "d/2", "d"])
+        left.set_yticklabels([])
+        left.axhline(0, color=BLACK, linewidth=0.8, linestyle="-")
+        colors = [RED] + [BLUE] * (KEYS - 1)
+        walks_ = [left.plot([], [], color=c, linestyle="-", linewidth=1.1, zorder=3 - (c == BLUE))[0] for c in colors]
+        bars = second.bar(range(1, KEYS + 1), [0.0] * KEYS, color=colors)
+        place = {"transform": left.transAxes, "fontsize": 9}
+        return {
+            "walks": walks_,
+            "laws": [left.plot([], [], color=BLACK, linestyle="--", linewidth=1.2)[0] for _ in range(3)],
+            "bars": list(bars),
+            "top": left.text(0.02, 0.92, "", **place),
+            "bottom": left.text(0.02, 0.03, "", **place),
+            "end": left.text(0.98, 0.03, "", ha="right", **place),
+        }
+
+    def words(self, state):
+        """Say what 200 queries measure at this setting."""
+        d, power, std = state["setting"]
+        largest = max(state["bars"])
+        law = " Dashed: one standard deviation (13.2) and the mean of a match (13.3)." if state["law"] else ""
+        matching = (
+            "" if state["matching"] is None else f"; that of a matching key is {state['matching']:.3g} on average"
+        )
+        return (
+            f"d = {d:,}, σ = {std:g}, scores divided by d^{power:g}. The query in the picture gives its largest weight, "
+            f"{largest:.3f}, to key {state['bars'].index(largest) + 1}, whose score is "
+            f"{state['shown'][state['bars'].index(largest)]:.3g}. Over {QUERIES} queries, the score of an independent key "
+            f"has standard deviation {state['spread']:.3g}{matching}, and {state['clear']} have a weight above "
+            f"{CLEAR:g}.{law}"
+        )
+
+
+# What a softmax sees
+
+SHIFTED_MEAN, ROWS = 1.5, 6
+
+
+@cache
+def rows_of_scores() -> Tensor:
+    """Return q.k of 6 queries and 12 keys with 4 entries, all with mean 1.5 and standard deviation 1."""
+    generator = torch.Generator().manual_seed(5)
+    q = SHIFTED_MEAN + torch.randn(ROWS, 4, generator=generator, dtype=torch.float64)
+    k = SHIFTED_MEAN + torch.randn(12, 4, generator=generator, dtype=torch.float64)
+    return q @ k.T
+
+
+@lesson.figure(
+    ["scores of six queries", "the same, less the mean of each row"],
+    ["score q · k", "score less mean"],
+    "query",
+    size=(7.2, 2.7),
+    grid=(1, 2),
+    legend=[_legend("lower right"), None],
+    yticks=range(1, ROWS + 1),
+    ylim=(-0.7, ROWS + 0.6),
     subplots={"sharey": True},
-    ylim=(-0.03, 1.05),
 )
-def plot_question(left, right, dims: tuple[int, ...] = (4, 64, 1024), n_keys: int = 12, n_queries: int = 200):
-    """Draw the sorted weights, as means over queries, for several dimensions without and with the scale."""
-    generator = torch.Generator().manual_seed(1)
-    vectors = torch.randn(n_queries + n_keys, max(dims), generator=generator, dtype=torch.float64)
-    k, q = vectors[:n_keys], vectors[n_keys:]
-    tops = []
-    for axes, power in ((left, 0.0), (right, -0.5)):
-        rows = {d: attention_weights(q[:, :d], k[:, :d], scale=d**power).sort(descending=True) for d in dims}
-        means = {f"d = {d}": row.values.mean(0) for d, row in rows.items()}
-        lines(axes, np.arange(1, n_keys + 1), means, marker="o", markersize=5)
-        tops.append([float(mean[0]) for mean in means.values()])
-    shares = "; ".join(f"{a:.2f} against {b:.2f} for d = {d}" for d, a, b in zip(dims, *tops, strict=True))
+def plot_rows(left, second):
+    """Draw the scores of a few queries, row by row, as they are and without the mean of each row."""
+    scores = rows_of_scores()
+    for axes, shown in ((left, scores), (second, scores - scores.mean(1, keepdim=True))):
+        for i, row in enumerate(shown.tolist(), start=1):
+            axes.plot(row, [i] * len(row), "o", color=BLUE, markersize=5, label=None if i > 1 else "one key")
+            mean = sum(row) / len(row)
+            axes.plot(
+                [mean, mean], [i - 0.3, i + 0.3], "-", color=RED, linewidth=2.5, label=None if i > 1 else "row mean"
+            )
+    _compact(left, second)
     return (
-        f"Sorted weights over {n_keys} random keys with entries of variance 1, as means over {n_queries} random queries. "
-        f"The largest weight without and with the factor 1/sqrt(d): {shares}. Without the factor a row turns into a "
-        "single choice as d grows; with it the rows look the same for all d."
+        "Scores of six queries with the same twelve keys, whose entries have mean 1.5. Left, the rows differ in their means "
+        "and in how far they are spread. Right, without the means: both pictures give the same weights."
     )
+
+
+# Rows that are drawn
+
+ROW_COUNT = 400_000
+
+
+def two_key_norms(r: float, *, count: int = ROW_COUNT, seed: int = 0) -> tuple[Tensor, Tensor]:
+    """Draw rows of two scores with standard deviation r; return their differences x and the norms of J.
+
+    For two keys J has the norm 2 p (1 - p) = 1/(2 cosh^2(x/2)).
+    """
+    generator = torch.Generator().manual_seed(seed)
+    x = (r * torch.randn(count, 2, generator=generator, dtype=torch.float64)).diff(dim=-1)[:, 0]
+    return x, 0.5 / torch.cosh(x / 2).square()
+
+
+def share_of_rows(norms: Tensor, part: float = 0.9) -> float:
+    """Return the smallest share of the rows that holds `part` of the sum of all norms."""
+    held = norms.sort(descending=True).values.cumsum(0)
+    return float((held < part * held[-1]).sum() + 1) / len(norms)
 
 
 @lesson.figure(
-    "Dividing by √d removes d and leaves σ²",
-    "dimension d",
-    "standard deviation of $q^\\top k/\\sqrt{d}$",
-    legend={"loc": "upper left", "ncols": 2},
-    ylim=(0, 14),
+    ["200 rows, r = 1", "200 rows, r = 10", "mean and median"],
+    ["difference of the two scores", "difference of the two scores", "spread r of the scores"],
+    "norm of J",
+    size=(8.2, 2.8),
+    grid=(1, 3),
+    legend=[None, None, _legend("lower left")],
+    xlim=[(-40, 40), (-40, 40), (0.8, 130)],
+    ylim=[(-0.02, 0.55), (-0.02, 0.55), (1e-9, 3)],
+    xscale=["linear", "linear", "log"],
+    yscale=["linear", "linear", "log"],
 )
-def plot_spread(axes, n_pairs: int = 4000):
-    """Draw the measured standard deviation of q.k / sqrt(d) against d for three sigmas, with two predictions."""
-    axes.set_xscale("log", base=2)
-    dims = np.array([1, 4, 16, 64, 256])
-    q, k = torch.randn(2, n_pairs, 256, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
-    for sigma, marker, color in ((1, "o", BLUE), (2, "s", RED), (3, "^", GREEN)):
-        measured = [float((sigma**2 * (q[:, :d] * k[:, :d]).sum(-1) / d**0.5).std()) for d in dims]
-        axes.plot(dims, measured, marker, color=color, markersize=8, label=f"measured, $\\sigma$ = {sigma}")
-    for sigma in (1, 2, 3):
-        true, printed = ("$\\sigma^2$", "$\\sigma$, as in the notes") if sigma == 1 else ("_true", "_notes")
-        axes.plot(dims, [sigma**2] * len(dims), "-", color=BLACK, linewidth=1.2, label=true)
-        axes.plot(dims, [sigma] * len(dims), ":", color=BLACK, linewidth=1.6, label=printed)
+def plot_rare(left, middle, last):
+    """Draw rows of two keys by the difference of their scores and the norm of J; then mean and median against r."""
+    said = []
+    bump = np.linspace(-40, 40, 801)
+    for axes, r in ((left, 1.0), (middle, 10.0)):
+        x, norms = two_key_norms(r, count=200, seed=1)
+        axes.plot(bump, 0.5 / np.cosh(bump / 2) ** 2, color="0.6", linestyle="-", linewidth=1)
+        axes.plot(x, norms, "o", color=BLUE, markersize=3)
+        said.append(int((norms > 0.05).sum()))
+    spreads = np.geomspace(1, 100, 9)
+    drawn = [two_key_norms(r, count=100_000)[1] for r in spreads]
+    last.plot(spreads, [float(norms.mean()) for norms in drawn], "o-", color=BLUE, markersize=5, label="mean")
+    medians = [max(float(norms.median()), 1e-12) for norms in drawn]
+    last.plot(spreads, medians, "s--", color=RED, markersize=5, label="median")
+    _compact(left, middle, last)
     return (
-        f"Standard deviation of q.k / sqrt(d) over {n_pairs} random pairs against d, for entries with standard deviation "
-        "1, 2 and 3 and mean 0. The measured points lie on the level lines 1, 4 and 9, the squares; the dotted lines at "
-        "1, 2 and 3, which the variance in the notes would give, agree for 1 only."
+        "Each dot is a row of two keys with normal scores; the grey curve is the norm of J. A norm above 0.05 is left to "
+        f"{said[0]} of the 200 rows for r = 1, and to {said[1]} for r = 10. Right, over 100,000 rows: the mean falls "
+        "like 1/r, the median leaves the picture."
     )
 
 
-@lesson.figure(
-    "Past its peak the derivative is exponentially small",
-    "scale $\\beta$",
-    "largest singular value",
-    legend="lower left",
-    xscale="log",
-    yscale="log",
-    ylim=(1e-10, 30),
-)
-def plot_saturation(axes):
-    """Draw the norm of the softmax Jacobian against the scale for eight fixed scores, with its bounds."""
-    raw = torch.tensor([1.0, 0.5, 0.4, 0.1, -0.2, -0.6, -1.1, -1.5], dtype=torch.float64)
-    scales = torch.logspace(-1, 2, 121, dtype=torch.float64)
-    weights = (scales[:, None] * raw).softmax(-1)
-    norms = torch.linalg.eigvalsh(softmax_jacobian(weights))[:, -1]
-    others = weights.sort(-1).values[:, :-1].sum(-1)  # 1 minus the largest weight, without cancellation
-    curves = {
-        "norm of $J$": norms,
-        "$2(1 - \\alpha_{max})$": 2 * others,
-        "$2(n-1)e^{-\\beta\\Delta}$": 14 * torch.exp(-scales * (raw[0] - raw[1])),
-    }
-    lines(axes, scales, curves)
-    axes.axhline(0.5, color=BLACK, linestyle=":", label="1/2")
-    return (
-        "The norm of the softmax Jacobian of eight fixed scores against the scale, on logarithmic axes. It starts near "
-        f"1/8, reaches {float(norms.max()):.2f} at scale {float(scales[norms.argmax()]):.1f} and then falls exponentially, "
-        "below each of three bounds: 1/2, twice the weight that the best key leaves to others, and an exponential in "
-        "the scale times the gap of 0.5."
-    )
+# The tie
+
+TIE_KEYS = ((0.0, 3.0, 4.0), (5.0, 0.0, 0.0))
+SCALES = (1, 4, 16)
 
 
 @lesson.figure(
     ["The weight becomes a step", "The slope gathers at the tie"],
     "t in q = (1, 1, t)",
-    ["weight of key 2", "derivative of the weight by t"],
-    size=(8.8, 3.8),
+    ["weight of the key (0, 3, 4)", "slope of the weight"],
+    size=(6.6, 2.5),
     grid=(1, 2),
-    legend="upper left",
+    legend=[_legend("upper left"), None],
 )
-def plot_tie(left, right):
-    """Draw the weight of key 2 against key 3 and its derivative along q = (1, 1, t), for growing scales."""
+def plot_tie(left, second):
+    """Draw the weight of one of two keys, and its derivative, along q = (1, 1, t), for growing scales."""
     t = torch.linspace(0, 1, 801, dtype=torch.float64)
-    weights = {scale: torch.sigmoid(scale * (4 * t - 2)) for scale in (1, 4, 16)}
-    slopes = {scale: 4 * scale * weight * (1 - weight) for scale, weight in weights.items()}
-    for axes, curves, argmax in ((left, weights, (t > 0.5).double()), (right, slopes, 0 * t)):
-        lines(axes, t, {**{f"$\\beta$ = {scale}": curve for scale, curve in curves.items()}, "argmax": argmax})
+    weights = {f"$\\beta$ = {scale}": torch.sigmoid(scale * (4 * t - 2)) for scale in SCALES}
+    slopes = [4 * scale * w * (1 - w) for scale, w in zip(SCALES, weights.values(), strict=True)]
+    lines(left, t, {**weights, "argmax": (t > 0.5).double()})
+    lines(second, t, {**dict(zip(weights, slopes, strict=True)), "argmax": 0 * t})
+    _compact(left, second)
     return (
-        "Two of the notes' keys, which tie at t = 0.5. Left: the weight of key 2 rises from 0 to 1, more and more steeply "
-        "for scales 1, 4 and 16, and as a step for argmax. Right: its derivative is a bump of ever smaller width and "
-        "larger height; for argmax it is 0 on both sides of the tie."
+        "Two keys that tie at t = 0.5. Left, the weight of one of them rises from 0 to 1, ever more steeply for scales 1, 4 "
+        "and 16, and as a step for argmax. Right, its slope is a bump that gets narrower and higher; for argmax it is 0 on "
+        "both sides of the tie."
     )
 
 
-@lesson.figure(
-    "Most rows lose their gradient, a few keep it",
-    "standard deviation s of the scores",
-    "norm of the Jacobian",
-    legend="lower left",
-    xscale="log",
-    yscale="log",
-    ylim=(1e-8, 3),
-)
-def plot_mean_and_median(axes):
-    """Draw mean and median norm of the two-key Jacobian against the standard deviation of the scores."""
-    spreads = torch.logspace(-1, 2, 91, dtype=torch.float64)
-    mean, median = two_key_norms(spreads)
-    lines(axes, spreads, {"mean over rows": mean, "median row": median})
-    axes.plot(spreads, 1 / (math.sqrt(math.pi) * spreads), ":", color=BLACK, label="$1/(\\sqrt{\\pi}\\,s)$")
-    return (
-        "Norm of the softmax Jacobian of two keys against the standard deviation of their scores, on logarithmic axes. "
-        "The mean over rows falls along the line 1 over root pi times s; the median row falls exponentially and leaves "
-        "the picture near s = 20."
-    )
+# The closing experiment
+
+NAMES = {
+    lookup.NONE: "no division",
+    lookup.ROOT: "divided by √d",
+    lookup.ROOT_STD: "divided by √d σ²",
+    lookup.PLAIN_D: "divided by d",
+    lookup.QK_NORM: "QK-norm",
+    lookup.SMALL: "no division, smaller start",
+}
+CURVES = {
+    lookup.NONE: (RED, "-"),
+    lookup.ROOT: (BLUE, "--"),
+    lookup.ROOT_STD: (GREEN, ":"),
+    lookup.SMALL: (ORANGE, "-."),
+}
+
+
+def stored(arm: str, std: float, d: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the rates of a stored arm, and the loss of each seed at each of them."""
+    found = measured("lookup", f"{arm}, sigma {std:g}, d {d}")
+    return np.array(found["rates"]), np.array(found["losses"])
+
+
+def solved(arm: str, std: float, d: int) -> np.ndarray:
+    """Return how many of the seeds solve the task at each of the arm's rates."""
+    return (stored(arm, std, d)[1] < lookup.SOLVED).sum(0)
 
 
 @lesson.figure(
-    "A matching pair outgrows the square root",
-    "dimension d",
-    "$q^\\top k/\\sqrt{d}$",
-    legend="upper left",
-    ylim=(-4, 36),
-)
-def plot_matched(axes, n_pairs: int = 2000):
-    """Draw mean and spread of q.k / sqrt(d) against d, for independent pairs and for k = q."""
-    axes.set_xscale("log", base=2)
-    dims = [1, 4, 16, 64, 256, 1024]
-    q, k = torch.randn(2, n_pairs, 1024, generator=torch.Generator().manual_seed(4), dtype=torch.float64)
-    means = []
-    for other, marker, color, label in ((k, "s", BLUE, "independent"), (q, "o", RED, "matching, k = q")):
-        scores = torch.stack([(q[:, :d] * other[:, :d]).sum(1) / d**0.5 for d in dims])
-        means.append(scores.mean(1))
-        axes.errorbar(dims, means[-1], scores.std(1), marker=marker, color=color, linestyle="", capsize=4, label=label)
-    axes.plot(dims, np.sqrt(dims), "--", color=BLACK, linewidth=1.2, label="$\\sqrt{d}$")
-    return (
-        f"Mean and standard deviation of q.k / sqrt(d) over {n_pairs} random pairs with entries of variance 1, against d. "
-        f"Independent pairs stay around 0 with a standard deviation of 1; for k = q the mean follows sqrt(d), from "
-        f"{float(means[1][0]):.1f} for d = 1 to {float(means[1][-1]):.1f} for d = 1024, with a spread that stays small."
-    )
-
-
-@lesson.figure(
-    "The wider the density, the less of it is under the bump",
-    "difference $x$ of the two scores",
-    "norm of $J$, or density of $x$",
-    legend="upper right",
-    xlim=(-20, 20),
-    ylim=(0, 0.55),
-)
-def plot_rare(axes, spreads: tuple[float, ...] = (1, 4, 16)):
-    """Draw the two-key Jacobian's norm against the difference of the scores, with densities of that difference."""
-    x = torch.linspace(-20, 20, 801, dtype=torch.float64)
-    norm = 0.5 / torch.cosh(x / 2).square()
-    axes.fill_between(x, norm, color="0.85", label="norm of $J$")
-    laws = {s: torch.exp(-((x / (2 * s)) ** 2)) / (2 * s * math.sqrt(math.pi)) for s in spreads}
-    lines(axes, x, {f"density, s = {s:g}": law for s, law in laws.items()})
-    shares = ", ".join(f"{math.erf(1 / s):.0%} for s = {s:g}" for s in spreads)
-    return (
-        "A bump, the norm of the softmax Jacobian of two keys against the difference x of their scores, 0.5 high and a few "
-        f"units wide; over it the normal densities of x, which get lower and wider as s grows. Share of the rows with x "
-        f"between -2 and 2: {shares}."
-    )
-
-
-@lesson.figure(
-    ["How much one key can get", "How even a row stays at least"],
-    "learned scale g",
-    ["largest possible weight", "bound on the entropy / log n"],
-    grid=(1, 2),
-    legend=["lower right", "upper right"],
-    ylim=(-0.03, 1.05),
-)
-def plot_qk_norm(left, right, sizes: tuple[int, ...] = (4, 64, 1024, 16384)):
-    """Draw the bounds of QK-norm on the largest weight and on the entropy against g, for several numbers of keys."""
-    g = torch.linspace(0, 9, 181, dtype=torch.float64)
-    others = {f"n = {n:,}": (n - 1) * torch.exp(-2 * g) for n in sizes}
-    lines(left, g, {label: 1 / (1 + rest) for label, rest in others.items()})
-    lines(right, g, {
-        label: torch.log1p(rest) / math.log(n) for n, (label, rest) in zip(sizes, others.items(), strict=True)
-    })  # fmt: skip
-    halves = [0.5 * math.log(n - 1) for n in sizes]
-    left.plot(halves, [0.5] * len(sizes), "o", color=BLACK, markersize=6)
-    said = ", ".join(f"{half:.1f} for n = {n}" for n, half in zip(sizes, halves, strict=True))
-    return (
-        "Left, the largest weight that one of n keys can get under QK-norm, against the learned scale g: curves that rise "
-        f"from 1/n to 1; dots where they reach one half, at g = {said}. Right, the least entropy that the bound allows, "
-        "as a share of log n: curves that fall from 1 to 0, later for more keys."
-    )
-
-
-@lesson.figure(
-    None,
-    "step size of Adam",
+    [f"σ = {std:g}, d = {d:,}: r = {d**0.5 * std**2:g} undivided" for std, d in lookup.SETTINGS],
+    "rate of Adam",
     "loss after 100 steps",
-    size=(8.8, 4.2),
-    grid=(1, 2),
-    legend=["upper left", None],
+    size=(8.2, 3.1),
+    grid=(1, 3),
+    legend=None,
     subplots={"sharey": True},
     xscale="log",
     yscale="log",
-    ylim=(6e-4, 12),
-    example=training_table,
+    ylim=(2e-4, 4),
 )
-def plot_training(left, right, table: Mapping[float, Mapping[str, Mapping[float, float]]], floor: float = 1e-3):
-    """Draw the final loss of the lookup task against Adam's step size, for two sizes of the initial weights."""
-    for axes, (std, forms) in zip((left, right), table.items(), strict=True):
-        curves = {
-            name: (list(losses), [max(loss, floor) for loss in losses.values()]) for name, losses in forms.items()
-        }
-        lines(axes, None, curves, marker="o", markersize=5)
-        axes.axhline(0.1, color=BLACK, linewidth=0.8, linestyle=":")
-        axes.annotate("below: learned", (1, 0.1), (-4, -12), xycoords=axes.get_yaxis_transform(),
-                      textcoords="offset points", fontsize=9, ha="right")  # fmt: skip
-        axes.set_title(f"entries start with $\\sigma$ = {std:g}")
-    return (
-        "Loss after 100 steps against Adam's step size, on logarithmic axes, without a scale, with 1/sqrt(d) and with "
-        f"QK-norm; losses below {floor:g} are drawn there. Entries that start with standard deviation 1: all three learn at "
-        "small steps, only QK-norm at large ones too. With standard deviation 4: without a scale no step size reaches a "
-        "small loss, with 1/sqrt(d) those around 0.03 do, with QK-norm nearly all do."
-    )
-
-
-@lesson.explorer
-class ScaleExplorer(Explorer):
-    """Scores, weights, entropy and gradient for random queries and keys, against dimension, sigma and scale."""
-
-    title = "What the scale does to random scores"
-    summary = (
-        "Left: shares of the scores of 32 random queries with 32 random keys in bins of width 0.5, the outermost bins "
-        "with all that lies further out, and the shares that a normal law of the predicted variance gives. Middle: the "
-        "weights of 8 of the queries, one row for each; a weight of 1 nearly reaches the next row. Right, against the "
-        "dimension: the entropy of a row as a share of log 32, and the size of the softmax Jacobian, the root of the sum "
-        "of its squared entries, both as means over the rows, with dots at the dimension in use."
-    )
-    power = Slider(
-        "power in the scale",
-        "a",
-        "The scale is β = d^-a: 0 is no scale, 0.5 the usual one, 1 that of muP",
-        0.5,
-        0.0,
-        1.0,
-        0.05,
-    )
-    log_dim = Slider("dimension", "log₂ d", "d is 2 to this power: 0 is one entry, 10 is 1,024", 8, 0, 10, 1)
-    std = Slider(
-        "size of the entries",
-        "σ",
-        "Standard deviation of the entries of queries and keys, whose mean is 0",
-        1.0,
-        0.25,
-        3.0,
-        0.25,
-    )
-    together = ("power", "log_dim")
-    size = (10.4, 3.9)
-    n_rows = n_keys = 32
-    n_shown = 8
-    dims = 2 ** torch.arange(11)
-    edges = torch.linspace(-8, 8, 33, dtype=torch.float64)
-    layout = panels(
-        ["Scores", "Weights, one row for each query", "Entropy and gradient"],
-        ["score", "key", "dimension d"],
-        ["share of the scores", "query", "mean over the rows"],
-        grid=(1, 3),
-        legend={"loc": "upper right", "fontsize": 8},
-        subplots={"width_ratios": (1, 1.05, 1)},
-        xlim=[(-8, 8), (0.5, 32.5), (0.8, 1300)],
-        ylim=[(0, 0.72), (0.4, 9.2), (0, 1.3)],
-        yticks=[None, range(1, n_shown + 1), None],
-    )
-
-    def __init__(self):
-        generator = torch.Generator().manual_seed(3)
-        q, k = torch.randn(2, self.n_rows, 1024, generator=generator, dtype=torch.float64)
-        self.products = torch.stack([q[:, :d] @ k[:, :d].T for d in self.dims.tolist()])
-        super().__init__()
-
-    def compute(self, *, power, log_dim, std):
-        """Return shares of the scores, weights, and entropy and Jacobian size for every dimension."""
-        d = 2**log_dim
-        scores = std**2 * (self.dims.double() ** -power)[:, None, None] * self.products
-        weights = scores.softmax(-1)
-        here = scores[log_dim].clamp(-7.99, 7.99).flatten()
-        _, variance = score_moments(torch.zeros(d, dtype=torch.float64), std=std)
-        predicted = d**-power * math.sqrt(variance)
-        below = torch.special.ndtr(self.edges / predicted)
-        below[0], below[-1] = 0.0, 1.0  # the outermost bins hold all that lies further out
-        shown = weights[log_dim, : self.n_shown].numpy()
-        share = (entropy(weights) / math.log(self.n_keys)).mean(-1).numpy()
-        jacobian = jacobian_size(weights).mean(-1).numpy()
-        return {
-            "shares": (torch.histogram(here, self.edges).hist / here.numel()).numpy(),
-            "expected": below.diff().numpy(),
-            "rows": [i + 0.85 * row for i, row in enumerate(shown, start=1)],
-            "entropy": share,
-            "jacobian": jacobian,
-            "dots": ([d, d], [share[log_dim], jacobian[log_dim]]),
-            "weights": shown,
-            "largest": float(weights[log_dim].amax(-1).mean()),
-            "measured": float(scores[log_dim].std()),
-            "predicted": predicted,
-            "d": d,
-            "power": power,
-        }
-
-    def draw(self, scores, rows, curves):
-        """Draw level lines, to be moved."""
-        curves.set_xscale("log", base=2)
-        centres, keys = (self.edges[1:] + self.edges[:-1]) / 2, np.arange(1, self.n_keys + 1)
-        steps = {"color": BLUE, "linestyle": "-", "drawstyle": "steps-mid"}
-        (shares,) = scores.plot(centres, 0 * centres, **steps, linewidth=1.6, label="measured")
-        (expected,) = scores.plot(centres, 0 * centres, ".", color=RED, label="normal, as predicted")
-        level = torch.zeros(len(self.dims))
-        spread, slope = lines(curves, self.dims, {"entropy / log 32": level, "size of the Jacobian": level})
-        return {
-            "shares": shares,
-            "expected": expected,
-            "rows": [rows.plot(keys, 0 * keys, **steps, linewidth=1.3)[0] for _ in range(self.n_shown)],
-            "entropy": spread,
-            "jacobian": slope,
-            "dots": curves.plot([], [], "o", color=BLACK, markersize=7)[0],
-        }
-
-    def words(self, state):
-        """Say how wide the scores are and what that leaves of entropy and gradient."""
-        d, largest = state["d"], state["largest"]
-        spread, slope = state["dots"][1]
-        if largest > 0.8:
-            verdict = "Saturated: most rows choose one key"
-        elif spread > 0.97:
-            verdict = "Nearly equal weights: the rows hardly look at the scores"
-        else:
-            verdict = "Between the extremes: rows prefer some keys and still see others"
-        law = "; a sum of so few products is far from normal" if d <= 4 else ""
-        return (
-            f"{verdict}. With d = {d} and β = d^-{state['power']:g} = {d ** -state['power']:.3g} the scores have standard "
-            f"deviation {state['measured']:.3g}, predicted β √d σ² = {state['predicted']:.3g}{law}. On average the "
-            f"largest weight of a row is {largest:.2f}, its entropy {spread:.0%} of log 32, and the size of the Jacobian "
-            f"{slope:.3f}."
+def plot_training(*panels_):
+    """Draw the stored losses against the rate: median and range of ten seeds, for three sizes of the first scores."""
+    said = []
+    for axes, (std, d) in zip(panels_, lookup.SETTINGS, strict=True):
+        for arm, (color, style) in CURVES.items():
+            if arm == lookup.ROOT_STD and std == 1:
+                continue  # the same as the root of d
+            rates, losses = stored(arm, std, d)
+            axes.plot(rates, np.median(losses, 0), color=color, linestyle=style, linewidth=1.8, label=NAMES[arm])
+            axes.fill_between(rates, losses.min(0), losses.max(0), color=color, alpha=0.12, linewidth=0)
+        axes.axhline(lookup.SOLVED, color=BLACK, linewidth=0.9, linestyle=":")
+        counts = ", ".join(
+            f"{NAMES[arm]} {solved(arm, std, d).max()}" for arm in CURVES if not (arm == lookup.ROOT_STD and std == 1)
         )
+        said.append(f"σ = {std:g}, d = {d:,}: {counts}")
+    _compact(*panels_)
+    handles, labels = panels_[-1].get_legend_handles_labels()
+    panels_[0].figure.legend(handles, labels, loc="outside lower center", ncols=4, fontsize=8.5)
+    return (
+        "Medians of ten seeds with their ranges; the task is solved below the dotted line at 0.05. "
+        "Seeds that solve it, of "
+        f"10, at the rate where most do: {'; '.join(said)}."
+    )
 
 
-divisor_prediction = lesson.prediction(
+def training_table() -> Markdown:
+    """Return all arms of the stored run: the most seeds that solve the task at one rate, and at how many rates nine do."""
+    rows = []
+    for arm in lookup.ARMS:
+        counts = [solved(arm, std, d) for std, d in lookup.SETTINGS]
+        rows.append((NAMES[arm], *(f"{found.max()}, {(found >= 9).sum()}" for found in counts)))
+    return markdown_table(("arm", *(f"σ = {std:g}, d = {d:,}" for std, d in lookup.SETTINGS)), rows)
+
+
+# Predictions
+
+walk_prediction = lesson.prediction(
     "13.P1",
-    "Queries and keys have $d = 64$ independent entries with mean 0 and standard deviation $\\sigma = 2$. The scores "
-    "are divided by $\\sqrt{64} = 8$. What is the standard deviation of a score then?",
+    "Go on from 64 terms to 1,024, sixteen times as many. By which factors do the standard deviation of the independent "
+    "sums and the mean of the matching ones grow?",
     {
-        "1": "That is what √d gives for σ = 1. Here each product of two entries has variance σ⁴ = 16.",
-        "2": "That is σ, from the variance dσ² that the notes print. A product of two entries has variance σ² · σ².",
-        "4": "Var(q·k) = dσ⁴, so dividing by √d leaves σ² = 4.",
-        "16": "That is the variance, σ⁴ = 16; the standard deviation is its root.",
+        "both by 16": "Independent terms have both signs: most of them cancel, and the sum grows more slowly than "
+        "their number.",
+        "both by 4": "That is right for independent pairs. Matching terms are squares: none is negative, nothing cancels.",
+        "independent by 4, matching by 16": right(
+            "Variances of independent terms add, so the spread grows like the root. Squares have a mean, and means add."
+        ),
+        "independent by 16, matching by 4": "It is the other way round: what has both signs cancels, what has one "
+        "sign adds up.",
     },
-    answer="4",
-    reveal=plot_spread,
+    reveal=plot_long_walks,
 )
 
 rare_gradient_prediction = lesson.prediction(
     "13.P2",
-    "Two keys have independent normal scores with standard deviation $s$. The norm of the softmax Jacobian in the "
-    "*median* row falls exponentially in $s$. From $s = 10$ to $s = 100$, what does its *mean* over many rows do?",
+    "Two keys have independent normal scores with standard deviation $r$, anew in each row. In the *median* row the norm of "
+    "$J$ falls exponentially in $r$. From $r = 10$ to $r = 100$, what does its *mean* over many rows do?",
     {
-        "It falls exponentially as well": "In a row with a clear winner it does. But a share of about 1/s of the "
-        "rows is nearly tied, and those keep a norm near 1/2.",
-        "It falls by a factor of about 10": "A row keeps its gradient when the two scores are within about 1 of each "
-        "other, and the share of such rows is proportional to 1/s.",
+        "It falls exponentially as well": "In a row with a clear winner it does. But a share of about 1/r of the rows is "
+        "nearly tied, and those keep a norm near 1/2.",
+        "It falls by a factor of about 10": right(
+            "A row keeps its gradient where the two scores are within a few units of each other, and the share of such "
+            "rows is proportional to 1/r."
+        ),
         "It stays as it is": "The nearly tied rows keep theirs, but there are ten times fewer of them.",
     },
-    answer="It falls by a factor of about 10",
-    reveal=plot_mean_and_median,
+    reveal=plot_rare,
+)
+
+start_prediction = lesson.prediction(
+    "13.P3",
+    "Take the last case, $\\sigma = 4$ and $d = 64$. Divided by $\\sqrt d\\,\\sigma^2 = 128$, all ten seeds solve the task "
+    "at the best rate. The last arm never divides. It only starts with $W_Q$ and $W_K$ times $1/\\sqrt{128}$, so that "
+    "its first scores are the same. How does it do?",
+    {
+        "No seed solves it": "At the same rate undivided scores do grow faster in training. A smaller rate makes up for it.",
+        "Some seeds do, at the best rate": "All ten do. The first function is the same, and steps that are smaller by the "
+        "same factor keep it the same.",
+        "All ten, at the rates of the divided arm": "All ten do, but the weights are 11 times smaller, and at the same rate "
+        "a step is 11 times larger against them.",
+        "All ten, at smaller rates": right(
+            "The weights are 11 times smaller, so a step of the same effect is 11 times smaller, too. Then it is the same "
+            "run, in other units."
+        ),
+    },
+    reveal=plot_training,
 )
 
 FIGURES = lesson.figures

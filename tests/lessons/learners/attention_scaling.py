@@ -2,28 +2,44 @@
 
 import math
 
-import numpy as np
 import torch
 
 from course_lib.teaching import edit
 
 GIVES_AWAY = {
     "13.P1": [
-        r"(?i)\*four\* times as wide",
-        r"scale would have to be four times smaller",
-        r"\\sqrt d\\;\\sigma\^2",
-        r"sqrt\(d\) sigma\^2",
-        r"d\\,\\sigma\^4",
-        r"divisors leave variances of 16, 4 and 1",
+        r"(?i)spread like \$\\sqrt d\$",
+        r"(?i)climb like \$d\$",
+        r"(?i)mostly cancel",
+        r"8\.1 and 31\.4",
+        r"grows by ≈",
     ],
     "13.P2": [
-        r"\\frac\{1\}\{\\sqrt\\pi\\,s\}",
-        r"sqrt\(pi\) s",
-        r"(?i)rare gradients",
-        r"(?i)nearly tied",
-        r"(?i)the fewer rows",
-        r"(?i)a few, which happen to be",
+        r"\\frac\{1\}\{\\sqrt\\pi\\,r\}",
+        r"(?i)are rare, not small",
+        r"(?i)the mean falls",
+        r"r times mean",
     ],
+    "13.P3": [
+        r"(?i)So does no division at all",
+        r"(?i)at smaller rates",
+        r"\\sqrt\\beta\\,\\eta",
+        r"(?i)smaller start 10",
+    ],
+}
+
+NEIGHBOURS = {
+    "13.h1": ("spread[1023] / spread[63]", "spread[1023] / spread[127]"),
+    "13.h2": ("mean[1023] / mean[63]", "mean[1023] / mean[127]"),
+    "13.2": ("vectors = mu + sigma * signs", "vectors = mu + sigma**2 * signs"),
+    "13.4": ("between = sums.mean(1).var(correction=0)", "between = sums.mean(1).var()"),
+    "13.6": ("2 * (6 - 1) * torch.exp(second - first)", "2 * torch.exp(second - first)"),
+    "13.7": ("lesson.two_key_norms(r)[1]", "lesson.two_key_norms(r**0.5)[1]"),
+    "13.r1": ("lesson.share_of_rows(drawn[10]), at_most", "lesson.share_of_rows(drawn[10], 0.99), at_most"),
+    "13.8": ("(t - 0.5).abs() <= 0.1", "(t - 0.6).abs() <= 0.1"),
+    "13.e1": ("lesson.solved(lesson.NONE, *case)", "lesson.solved(lesson.ROOT, *case)"),
+    "13.e2": ("(lesson.ROOT_STD, lesson.SMALL)]", "(lesson.ROOT, lesson.SMALL)]"),
+    "13.9": ("beta**0.5 * rate for rate", "beta * rate for rate"),
 }
 
 
@@ -57,12 +73,12 @@ def in_place(weights, upstream):
     return weights * upstream
 
 
-def by_bisection(n_keys, weight):
-    low, high = 0.0, 50.0
-    for _ in range(80):
-        g = (low + high) / 2
-        low, high = (g, high) if 1 / (1 + (n_keys - 1) * math.exp(-2 * g)) < weight else (low, g)
-    return low
+def by_roots(w_q, w_k, scale):
+    return math.sqrt(scale) * torch.stack((w_q, w_k))
+
+
+def both_turned(w_q, w_k, scale):
+    return -by_roots(w_q, w_k, scale)
 
 
 ANSWERS = {
@@ -72,8 +88,8 @@ ANSWERS = {
         ("solved", "with the other sign, which divides as well", -36),
         ("solved", "4 times 9", 4 * 9),
         ("root of d alone", "the textbook's", math.sqrt(16)),
-        ("sigma once", "root of the notes' variance", math.sqrt(16 * 3**2)),
-        ("d sigma squared", "the notes' variance", 16 * 3**2),
+        ("sigma once", "root of d sigma squared", math.sqrt(16 * 3**2)),
+        ("d sigma squared", "d sigma squared", 16 * 3**2),
         ("the variance itself", "the variance", 16 * 3**4),
         ("one product", "sigma squared", 3**2),
         ("variance of one product", "sigma to the fourth", 3**4),
@@ -95,7 +111,7 @@ ANSWERS = {
         ),
         ("sample variance", "all cases, with the default of var", by_cases),
         ("without the mean", "d sigma^4 for every mean", lambda mean, std: len(mean) * std**4),
-        ("the notes' variance", "d sigma^2", lambda mean, std: mean.numel() * std**2),
+        ("one sigma squared", "d sigma^2", lambda mean, std: mean.numel() * std**2),
         ("one side only", "within a row", lambda mean, std: std**2 * (len(mean) * std**2 + mean.dot(mean))),
         (
             "square of the sum",
@@ -118,7 +134,7 @@ ANSWERS = {
             lambda mean, std: len(mean) * std**4 + 2 * std**2 * (mean**2).mean(),
         ),
         (
-            "notes' variance with the mean",
+            "sigma squared with the mean",
             "sigma^2 in the first term",
             lambda mean, std: std**2 * (len(mean) + 2 * mean @ mean),
         ),
@@ -222,63 +238,29 @@ ANSWERS = {
         ("malformed", "infinite", {"q1": 1.0, "q2": 1.0, "q3": math.inf}),
     ],
     "13.5": [
+        ("solved", "root of the scale", by_roots),
+        ("solved", "both with the other sign", both_turned),
+        ("solved", "by a list", lambda w_q, w_k, scale: torch.stack([w * scale**0.5 for w in (w_q, w_k)])),
+        ("the whole scale on both", "times beta", lambda w_q, w_k, scale: scale * torch.stack([w_q, w_k])),
+        ("the whole scale on queries", "W_Q alone", lambda w_q, w_k, scale: torch.stack([w_q * scale, w_k])),
+        ("the whole scale on keys", "W_K alone", lambda w_q, w_k, scale: torch.stack([w_q, w_k * scale])),
+        ("divided", "over the root", lambda w_q, w_k, scale: torch.stack([w_q, w_k]) / math.sqrt(scale)),
+        ("half the scale", "half for each", lambda w_q, w_k, scale: torch.stack([w_q, w_k]) * scale / 2),
         (
-            "solved",
-            "sum of two logarithms",
-            lambda n_keys, weight: (math.log(n_keys - 1) + math.log(weight / (1 - weight))) / 2,
+            "one of them only",
+            "root on W_Q",
+            lambda w_q, w_k, scale: torch.stack([math.sqrt(scale) * w_q, w_k]),
         ),
+        ("unchanged", "as they were", lambda w_q, w_k, scale: torch.stack([w_q, w_k])),
         (
-            "solved",
-            "logit",
-            lambda n_keys, weight: (torch.logit(torch.tensor(weight)) + math.log(n_keys - 1)) / 2,
+            "width for scale",
+            "d^(-1/4)",
+            lambda w_q, w_k, scale: torch.stack([w_q, w_k]) * w_q.shape[1] ** -0.25,
         ),
-        ("solved", "bisection", by_bisection),
-        (
-            "solved",
-            "inverse hyperbolic tangent",
-            lambda n_keys, weight: math.atanh(2 * weight - 1) + math.log(n_keys - 1) / 2,
-        ),
-        (
-            "cosine zero",
-            "others at right angles",
-            lambda n_keys, weight: math.log(n_keys - 1) - math.log(1 / weight - 1),
-        ),
-        (
-            "counted the key itself",
-            "n others",
-            lambda n_keys, weight: 0.5 * math.log(n_keys / (1 / weight - 1)),
-        ),
-        (
-            "odds upside down",
-            "1/w - 1 for its inverse",
-            lambda n_keys, weight: 0.5 * math.log((n_keys - 1) * (1 / weight - 1)),
-        ),
-        ("weight for odds", "no 1 - w", lambda n_keys, weight: 0.5 * math.log(weight * n_keys - weight)),
-        (
-            "logarithm to another base",
-            "base 10",
-            lambda n_keys, weight: 0.5 * math.log10((n_keys - 1) * weight / (1 - weight)),
-        ),
-        (
-            "keys on the other side",
-            "divided by n - 1",
-            lambda n_keys, weight: 0.5 * math.log(weight / (1 - weight) / (n_keys - 1)),
-        ),
-        ("one other key", "logit alone", lambda n_keys, weight: math.atanh(2 * weight - 1)),
-        ("weight one half", "half of log(n - 1)", lambda n_keys, weight: math.log(math.sqrt(n_keys - 1))),
-        (
-            "times two",
-            "2 on the wrong side",
-            lambda n_keys, weight: 2 * math.log((n_keys - 1) * weight / (1 - weight)),
-        ),
-        ("no logarithm", "odds alone", lambda n_keys, weight: (n_keys - 1) * weight / (1 - weight) / 2),
-        ("wrong", "half of log n", lambda n_keys, weight: math.log(n_keys) / 2),
-        ("wrong", "with the opposite sign", lambda n_keys, weight: -by_bisection(n_keys, weight)),
-        ("malformed", "for the logarithm of a negative number", lambda n_keys, weight: math.log(weight - 1)),
-        (
-            "solved",
-            "a numpy number",
-            lambda n_keys, weight: np.log(np.sqrt((n_keys - 1) * weight / (1 - weight))),
-        ),
+        ("wrong", "one sign turned", lambda w_q, w_k, scale: torch.stack([w_q, -w_k]) * math.sqrt(scale)),
+        ("wrong", "divided by the scale", lambda w_q, w_k, scale: torch.stack([w_q, w_k]) / scale),
+        ("wrong", "matrices exchanged", lambda w_q, w_k, scale: math.sqrt(scale) * torch.stack([w_k, w_q])),
+        ("malformed", "a pair", lambda w_q, w_k, scale: (w_q, w_k)),
+        ("malformed", "the product", lambda w_q, w_k, scale: scale * w_q @ w_k.T),
     ],
 }
