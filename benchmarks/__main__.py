@@ -56,6 +56,7 @@ PARTS = {
     "state_space": ("state_space",),
     "hidden_system": ("hidden_system",),
     "selective": ("selective",),
+    "longer_texts": ("longer_texts",),
     "pca": ("pca",),
     "erasure": ("erasure",),
     "lora": ("lora",),

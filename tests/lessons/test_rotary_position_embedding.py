@@ -1,4 +1,4 @@
-"""What the figures and the explorer of lesson 14 show."""
+"""What the figures and the explorer of lesson 14 show, and its closing experiment."""
 
 import math
 
@@ -6,26 +6,36 @@ import numpy as np
 import pytest
 import torch
 
-from course_lib.attention.rotary import rotary_table
+from course_lib.attention.rotary import rope, rope_frequencies, rotary_table
 from course_lib.lessons import rotary_position_embedding as lesson
+from course_lib.lessons.rotary_position_embedding import experiment
+from course_lib.measured import measured, origin
 from course_lib.teaching.style import text_alternative
 from tests.drawing import assert_legend, assert_line, line_labelled
 
 
-def frequencies(dim: int, base: float = 10_000.0) -> np.ndarray:
-    return base ** (-2 * np.arange(dim // 2) / dim)
+def frequencies(base: float = 10_000.0) -> np.ndarray:
+    return base ** (-2 * np.arange(32) / 64)
 
 
-def cosine_mean(distances, dim: int = 64, base: float = 10_000.0) -> np.ndarray:
-    return np.cos(np.asarray(distances)[:, None] * frequencies(dim, base)).mean(axis=1)
+def cosine_mean(distances, base: float = 10_000.0) -> np.ndarray:
+    return np.cos(np.asarray(distances)[:, None] * frequencies(base)).mean(axis=1)
 
 
-def test_the_question_shows_equal_columns_without_positions_only():
-    without, with_rope = (np.asarray(axes.images[0].get_array()) for axes in lesson.plot_question().axes)
-    np.testing.assert_allclose(without[:, 0], without[:, 3], atol=1e-12)
-    assert np.abs(with_rope[:, 0] - with_rope[:, 3]).max() > 0.05
-    np.testing.assert_allclose(np.diag(with_rope), np.diag(without), atol=1e-12)
-    assert f"scores {with_rope[1, 0]:.2f} with" in text_alternative(lesson.plot_question())
+def settings(**changed):
+    return {**{name: control.default for name, control in lesson.ChainExplorer.controls.items()}, **changed}
+
+
+def test_turned_scores_know_the_sentence_and_not_its_place():
+    (bare, first), (other, second), (again, moved) = lesson.sentence_scores().values()
+    assert bare == other == again
+    assert moved == pytest.approx(first, abs=1e-9)
+    assert abs(first - second) > 1
+    x = torch.stack([lesson.word_vector("bit"), lesson.word_vector("dog")])
+    assert first == pytest.approx(float(x[0] @ rope(x[1:], torch.tensor([-1]))[0]), abs=1e-9)
+    left, right = lesson.plot_sentences().axes
+    assert [bar.get_width() for bar in left.patches] == pytest.approx([bare] * 3)
+    assert [bar.get_width() for bar in right.patches] == pytest.approx([first, second, moved])
 
 
 def test_the_score_is_the_same_after_a_shift():
@@ -34,89 +44,93 @@ def test_the_score_is_the_same_after_a_shift():
     assert said[0] == said[1]
     tips = [
         complex(*(c[1] for c in line_labelled(axes, label).get_data()))
-        for axes, label in (
-            (near, "query at position 1"),
-            (near, "key at position 3"),
-            (far, "query at position 4"),
-            (far, "key at position 6"),
-        )
+        for axes, label in ((near, "query at 3"), (near, "key at 1"), (far, "query at 6"), (far, "key at 4"))
     ]
     assert (tips[0].conjugate() * tips[1]).real == pytest.approx(float(said[0]), abs=5e-4)
     for before, after in ((tips[0], tips[2]), (tips[1], tips[3])):
         assert after / before == pytest.approx(np.exp(1j * 3 * 0.4), abs=1e-12)
 
 
-def test_wavelengths_are_straight_lines_from_two_pi():
-    axes = lesson.plot_wavelengths().axes[0]
-    for base in (10_000, 500_000):
-        line = line_labelled(axes, f"base {base:,}")
-        assert_line(line, np.arange(1, 65), 2 * math.pi / frequencies(128, base))
-        assert line.get_ydata()[0] == pytest.approx(2 * math.pi)
-    assert "18 of 64 pairs do not complete one" in text_alternative(lesson.plot_wavelengths())
-
-
-def test_the_matrices_of_both_layouts_are_rotations_with_their_own_pairs():
-    left, right = (np.asarray(axes.images[0].get_array()) for axes in lesson.plot_layouts().axes)
-    for matrix in (left, right):
-        np.testing.assert_allclose(matrix @ matrix.T, np.eye(8), atol=1e-12)
-        assert np.linalg.det(matrix) == pytest.approx(1)
-    assert {tuple(p) for p in np.argwhere(left)} == {
-        (i, j) for i in range(8) for j in range(8) if i // 2 == j // 2
-    }
-    assert {tuple(p) for p in np.argwhere(right)} == {
-        (i, j) for i in range(8) for j in range(8) if i % 4 == j % 4
-    }
-    assert left[1, 0] == pytest.approx(math.sin(1))
-    assert right[4, 0] == pytest.approx(math.sin(1))
-    labels = {text.get_text() for text in lesson.plot_layouts().axes[0].texts}
-    assert labels == {f"{kind} {i}" for kind in ("cos", "sin", "-sin") for i in range(1, 5)}
+def test_the_chains_end_where_the_scores_are():
+    for axes, s in zip(lesson.plot_chain().axes, lesson.CHAINED, strict=True):
+        x, y = axes.lines[0].get_data()
+        assert len(x) == 33
+        assert np.hypot(np.diff(x), np.diff(y)) == pytest.approx(np.ones(32))
+        assert x[-1] == pytest.approx(32 * cosine_mean([s])[0])
 
 
 def test_the_mean_score_and_its_law():
     left, right = lesson.plot_decay().axes
-    scores = line_labelled(left, "mean score (14.13)")
+    scores = line_labelled(left, "mean score")
     s = np.asarray(scores.get_xdata())
-    assert_line(scores, np.arange(1, 40_000), cosine_mean(s), atol=1e-10)
-    law = line_labelled(left, "logarithmic law (14.14)")
-    x = np.array([2.0, 2500.0])
+    assert_line(scores, np.arange(1, 1001), cosine_mean(s), atol=1e-10)
+    law = line_labelled(left, "$1 - (\\ln s + \\gamma)/\\ln b - 1/d$")
+    x = np.array([2.0, 1000.0])
     assert_line(law, x, 1 - (np.log(x) + np.euler_gamma) / math.log(10_000) - 1 / 64)
-    # Over each octave the mean of the curve is that of the law.
-    for start in (4, 16, 64, 256, 1024):
-        octave = np.arange(start, 2 * start)
-        expected = (1 - (np.log(octave) + np.euler_gamma) / math.log(10_000) - 1 / 64).mean()
-        assert cosine_mean(octave).mean() == pytest.approx(expected, abs=0.02)
-    assert_legend(right, ["key = query", "query turned back by 200", "key = -query"])
-    assert np.argmax(line_labelled(right, "query turned back by 200").get_ydata()) == 200
-    same = np.asarray(line_labelled(right, "key = query").get_ydata())
-    np.testing.assert_allclose(line_labelled(right, "key = -query").get_ydata(), -same)
-    assert "49% of the first 1,000 steps go up" in text_alternative(lesson.plot_decay())
+    assert_legend(right, ["the query", "turned on by 200", "its negative"])
+    assert np.argmax(line_labelled(right, "turned on by 200").get_ydata()) == 200
+    same = np.asarray(line_labelled(right, "the query").get_ydata())
+    np.testing.assert_allclose(line_labelled(right, "its negative").get_ydata(), -same)
+    rising = (np.diff(cosine_mean(np.arange(1, 1001))) > 0).mean()
+    assert f"{rising:.0%} of the single steps" in text_alternative(lesson.plot_decay())
 
 
-def test_extensions_slow_pairs_down_as_they_say():
-    axes = lesson.plot_extension().axes[0]
-    turn = 2 * np.pi * 10_000 ** (np.arange(64) / 64)
-    assert_line(line_labelled(axes, "interpolation"), turn, np.full(64, 4.0))
-    assert_line(line_labelled(axes, "NTK-aware base"), turn, 4 ** (np.arange(64) / 63))
-    turns = 4096 / turn
-    ramp = np.clip((4 - turns) / 3, 0, 1)
-    assert_line(line_labelled(axes, "Llama 3"), turn, 1 / (1 - ramp + ramp / 4))
-    yarn = np.asarray(line_labelled(axes, "YaRN").get_ydata())
-    np.testing.assert_allclose(yarn[turns > 32], 1)
-    np.testing.assert_allclose(yarn[turns < 1], 4)
-    assert (np.diff(yarn) >= 0).all()
-    text = text_alternative(lesson.plot_extension())
-    assert "left alone: interpolation 0, NTK-aware base 1, YaRN 21, Llama 3 36" in text
-    assert "less than 4: interpolation 0, NTK-aware base 17, YaRN 0, Llama 3 0" in text
+def test_the_arcs_are_those_of_both_lengths():
+    for axes, i in zip(lesson.plot_arcs().axes, lesson.DIALS, strict=True):
+        for patch, reach in zip(axes.patches, (1023, 63), strict=True):
+            arc = patch.get_xy()[:200]
+            end = min(reach * frequencies()[i - 1], 2 * math.pi)
+            assert complex(*arc[-1]) == pytest.approx(np.exp(1j * end), abs=1e-9)
 
 
-def test_only_float64_angles_leave_scores_where_they_are():
-    axes = lesson.plot_precision().axes[0]
-    ends = {kind: line_labelled(axes, kind).get_ydata() for kind in lesson.TABLES}
-    assert ends["float64 angles"].max() < 1e-6
-    assert ends["float32 angles"][-1] > 30 * ends["float32 angles"][0]
-    assert 3e-5 < ends["float32 angles"][-1] < 3e-3
-    assert 1e-4 < ends["bfloat16 table"].min() <= ends["bfloat16 table"].max() < 1e-2
-    assert ends["bfloat16 angles"][-1] > 0.1
+def test_the_hills_are_those_of_the_stored_hands():
+    hands, s = lesson.head_hands(), np.arange(1024)
+    scores = (np.exp(1j * np.outer(s, frequencies())) @ hands).real
+    left, right = lesson.plot_hills().axes
+    assert left.lines[0].get_ydata() == pytest.approx(scores[:64])
+    assert right.lines[0].get_ydata() == pytest.approx(scores[right.lines[0].get_xdata()])
+    assert scores.argmax() == 5
+    assert 64 + scores[64:].argmax() == lesson.RETURN
+    assert f"{scores[64:].max():.1f}, at 407" in text_alternative(lesson.plot_hills())
+
+
+def test_the_fast_clocks_are_back_at_the_hill():
+    for i, axes in enumerate(lesson.plot_return().axes, start=1):
+        for line, s in zip(axes.lines[1:], (5, lesson.RETURN), strict=True):
+            tip = complex(*(c[1] for c in line.get_data()))
+            assert tip == pytest.approx(np.exp(1j * s * frequencies()[i - 1]), abs=1e-9)
+
+
+def dots(axes):
+    return [line.get_xdata() for line in axes.lines if line.get_marker() == "o"]
+
+
+def test_the_pictures_of_the_experiment_show_what_is_stored():
+    figure = lesson.plot_rules()
+    for axes, length in zip(figure.axes, ("256", "1024"), strict=True):
+        rows = dots(axes)
+        stored = [measured("longer_texts", name)["accuracy"][length] for name in
+                  (*lesson.RULES[:4], lesson.CAPPED, *lesson.ARMS[1:])]  # fmt: skip
+        assert [list(row) for row in rows] == stored
+    left, right = lesson.plot_blame().axes
+    rules = (lesson.AS_TRAINED, lesson.SLOW_CAPPED, lesson.FAST_CAPPED, lesson.CAPPED)
+    assert [list(row) for row in dots(left)] == [
+        measured("longer_texts", f"{rule}, the same heads") for rule in rules
+    ]
+    for rule in rules:
+        means = measured("longer_texts", rule)["mean by rate"]
+        curve = line_labelled(right, lesson.BLAMED[rule])
+        assert_line(curve, [float(r) for r in list(means)[:4]], list(means.values())[:4])
+
+
+def test_stored_rates_are_the_best_of_those_that_learned():
+    rates = origin("longer_texts")["settings"]["rates"]
+    for name in (*lesson.RULES, *lesson.ARMS[1:]):
+        row = measured("longer_texts", name)
+        assert [float(rate) for rate in row["mean by rate"]] == rates
+        assert row["best rate"] in rates
+        if name != lesson.NONE:
+            assert np.mean(row["accuracy"]["64"]) >= 0.85
 
 
 def test_low_precision_tables_are_rounded_where_they_say():
@@ -131,46 +145,138 @@ def test_low_precision_tables_are_rounded_where_they_say():
     assert found["bfloat16 angles"][1] == pytest.approx(np.exp(1j * 99_840), abs=1e-6)
 
 
-@pytest.mark.parametrize("dim", ["16", "64", "128"])
-def test_the_explorers_clocks_and_curve_belong_together(dim):
-    explorer = lesson.ClockExplorer()
-    state = explorer.compute(distance=17, exponent=4.5, dim=dim, extension="none")
-    omega = frequencies(int(dim), 10**4.5)
-    pairs = np.array([int(name.removeprefix("pair ")) for name in state["names"]])
-    assert pairs[0] == 1
-    assert pairs[-1] == int(dim) // 2
-    assert len(set(pairs.tolist())) == 8
-    np.testing.assert_allclose(state["angles"], 17 * omega[pairs - 1])
-    expected = cosine_mean(np.arange(402), int(dim), 10**4.5)
-    np.testing.assert_allclose(state["scores"][1], expected[:-1], atol=1e-12)
-    assert state["next"] == pytest.approx(expected[18])
-    explorer.frame(distance=17, exponent=4.5, dim=dim)
-    (x0, x1), (y0, y1) = explorer.artists["hands"][5].get_data()
-    assert (x0, y0) == (1, -1.35)
-    assert complex(x1 - x0, y1 - y0) == pytest.approx(0.4 * np.exp(1j * state["angles"][5]))
-    assert explorer.artists["here"].get_data() == ([17], [state["scores"][1][17]])
+def test_only_float64_angles_leave_scores_where_they_are():
+    axes = lesson.plot_precision().axes[0]
+    ends = {kind: line_labelled(axes, kind).get_ydata() for kind in lesson.TABLES}
+    assert ends["float64 angles"].max() < 1e-6
+    assert ends["float32 angles"][-1] > 30 * ends["float32 angles"][0]
+    assert ends["bfloat16 angles"][-1] > 0.1
 
 
-def test_the_explorers_extensions():
-    explorer = lesson.ClockExplorer()
-    settings = {"exponent": 4.0, "dim": "16"}
-    plain, squeezed, ntk = (
-        explorer.compute(distance=d, extension=e, **settings)
-        for d, e in zip((10, 40, 40), lesson.EXTENSIONS, strict=True)
+# The explorer
+
+
+@pytest.mark.parametrize("key", lesson.KEYS)
+def test_the_chain_and_the_curve_of_the_explorer_belong_together(key):
+    explorer = lesson.ChainExplorer()
+    state = explorer.compute(**settings(distance=17, exponent=4.5, key=key))
+    hands = {
+        lesson.ITSELF: np.ones(32),
+        lesson.ANOTHER: np.exp(-200j * frequencies()),
+        lesson.TRAINED_HEAD: lesson.head_hands(),
+    }[key]
+    omega = frequencies(10**4.5)
+    end = (hands * np.exp(17j * omega)).sum()
+    assert complex(*state["end"]) == pytest.approx(end)
+    assert state["here"] == (17, pytest.approx(end.real))
+    curve = (np.exp(1j * np.outer(np.arange(2001), omega)) @ hands).real
+    assert state["scores"][1] == pytest.approx(curve, abs=1e-9)
+
+
+def test_another_key_is_best_at_200_and_the_words_say_where_a_chain_ends():
+    explorer = lesson.ChainExplorer()
+    state = explorer.compute(**settings(key=lesson.ANOTHER))
+    assert state["scores"][1].argmax() == 200
+    words = explorer.frame(distance=1000)[1]
+    assert f"At distance 1000 the chain ends {32 * cosine_mean([1000])[0]:.2f} to the right" in words
+
+
+# The experiment
+
+
+def a_head(arm=lesson.ROTARY, seeds=(0, 1)):
+    return {name: value.detach() for name, value in experiment.untrained(arm, seeds, biases=1).items()}
+
+
+def texts(length, seeds=2):
+    drawn = torch.randint(16, (1, 3, length), generator=torch.Generator().manual_seed(1))
+    return drawn.expand(seeds, -1, -1)
+
+
+def test_a_rotary_head_does_not_see_where_its_text_starts():
+    weights, read = a_head(), texts(40)
+    near, far = (experiment.read(weights, read, start=start) for start in (0, 1000))
+    torch.testing.assert_close(near, far, atol=1e-3, rtol=1e-3)
+    last = experiment.read(weights, read, last=7)
+    torch.testing.assert_close(last, near[:, :, -7:])
+
+
+def test_a_head_is_one_of_attention_with_turned_queries_and_keys():
+    weights, read = a_head(seeds=(3,)), texts(30, seeds=1)
+    x = weights["letters"][0][read[0]]
+    q, k = (rope(x @ weights[f"W_{n}"][0] + weights[f"b_{n}"][0], torch.arange(30)) for n in "qk")
+    mixed = torch.nn.functional.scaled_dot_product_attention(q, k, x @ weights["W_v"][0], is_causal=True)
+    torch.testing.assert_close(
+        experiment.read(weights, read)[0], mixed @ weights["answers"][0], atol=1e-3, rtol=1e-3
     )
-    np.testing.assert_allclose(plain["angles"], squeezed["angles"])
-    assert ntk["angles"][0] == pytest.approx(4 * plain["angles"][0])
-    assert ntk["angles"][-1] == pytest.approx(plain["angles"][-1])
 
 
-def test_the_explorers_words():
-    explorer = lesson.ClockExplorer()
-    default = (
-        "Base 10,000, 64 entries: at distance 24 the fastest pair has made 3.82 turns, the slowest 0.0005."
+@pytest.mark.parametrize("rule", [lesson.SLOW_CAPPED, lesson.FAST_CAPPED, lesson.CAPPED])
+def test_capped_pairs_count_far_distances_as_63(rule):
+    weights, read, n = a_head(seeds=(0,)), texts(90, seeds=1), 90
+    capped = experiment.capped_pairs(rule)
+    assert int(capped.sum()) == {lesson.SLOW_CAPPED: 23, lesson.FAST_CAPPED: 9, lesson.CAPPED: 32}[rule]
+    x = weights["letters"][0][read[0, 0]].double()
+    q, k = (
+        torch.view_as_complex(
+            (x @ weights[f"W_{c}"][0].double() + weights[f"b_{c}"][0].double()).view(n, 32, 2)
+        )
+        for c in "qk"
     )
-    assert explorer.frame()[1].startswith(default)
-    words = explorer.frame(distance=0, extension=lesson.EXTENSIONS[2])[1]
-    assert "extended by NTK-aware base, 4 times: at distance 0 the fastest pair has made 0.00 turns" in words
-    assert "The score is 1.000 of its value at distance 0; one position further it falls to" in words
-    rises = explorer.frame(distance=4, exponent=2.0, dim="16", extension="none")[1]
-    assert ("rises" in rises) == (cosine_mean([5], 16, 100)[0] > cosine_mean([4], 16, 100)[0])
+    distance = torch.arange(n)[:, None] - torch.arange(n)
+    by_pair = torch.where(capped[:, None, None], distance.clamp(max=63), distance)
+    turned = torch.exp(1j * by_pair * rope_frequencies(64)[:, None, None])
+    scores = torch.einsum("mi,ni,imn->mn", q, k.conj(), turned).real / 8
+    weights_of = scores.masked_fill(distance < 0, -math.inf).softmax(-1)
+    wanted = weights_of @ (x @ weights["W_v"][0].double()) @ weights["answers"][0].double()
+    found = experiment.read(weights, read[:, :1], capped=capped)[0, 0].double()
+    torch.testing.assert_close(found, wanted, atol=1e-2, rtol=1e-2)
+
+
+def test_the_hands_give_the_mean_score():
+    weights = a_head(seeds=(4,))
+    letters = weights["letters"][0].double()
+    q, k = (letters @ weights[f"W_{c}"][0].double() + weights[f"b_{c}"][0].double() for c in "qk")
+    for s in (0, 5, 70):
+        turned = rope(q, torch.full((16,), s))
+        mean = float((turned @ k.T).mean()) / 8
+        assert lesson.added(experiment.hands(weights)[0].numpy(), [s], frequencies())[0] == pytest.approx(
+            mean, abs=1e-4
+        )
+
+
+def test_three_rules_slow_pairs_down_as_they_say():
+    plain, turns = rope_frequencies(64).numpy(), 64 * frequencies() / (2 * math.pi)
+    ramp = np.clip((4 - turns) / 3, 0, 1)
+    for name, factor in {
+        lesson.INTERPOLATED: np.full(32, 16.0),
+        lesson.NTK: 16 ** (np.arange(32) / 31),
+        lesson.LLAMA: 1 / (1 - ramp + ramp / 16),
+    }.items():
+        np.testing.assert_allclose(plain / experiment.frequencies_by(name, scale=16).numpy(), factor)
+
+
+def test_slow_pairs_that_never_turn_and_rules_at_scale_1():
+    never = experiment.trained_frequencies(lesson.NEVER)
+    assert int((never == 0).sum()) == 23
+    for rule in lesson.RULES:
+        torch.testing.assert_close(experiment.frequencies_by(rule, scale=1), rope_frequencies(64))
+
+
+@pytest.mark.parametrize("arm", lesson.ARMS)
+def test_training_lowers_the_loss_of_each_head_apart(arm):
+    both = experiment.learn(arm, rate=0.02, seeds=(0, 1), steps=3)
+    start = experiment.untrained(arm, (0, 1))
+    for name, value in both.items():
+        if name != "places" or arm == lesson.LEARNED:
+            assert not torch.equal(value, start[name].detach()), name
+    found = experiment.accuracy(both, 64, arm=arm, texts=2)
+    assert found.shape == (2,)
+    assert ((found >= 0) & (found <= 1)).all()
+
+
+def test_a_head_learns_the_task():
+    head = experiment.learn(lesson.ROTARY, rate=0.02, seeds=[0], steps=250)
+    assert experiment.accuracy(head, 64).item() > 0.9
+    assert experiment.accuracy(head, 64, start=1000).item() > 0.9
+    assert experiment.accuracy(head, 64, back=6).item() < 0.3

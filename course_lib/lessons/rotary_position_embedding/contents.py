@@ -4,16 +4,22 @@ from course_lib.teaching import Contents
 
 lesson = Contents(
     symbols={
-        "d": "entries of a head",
+        "A": "attention as a map of tokens",
+        "X": "tokens as rows",
+        "P": "permutation of the tokens",
         "m": "position of the query",
         "n": "position of the key",
+        "s": "distance from the query back to the key",
         r"\omega": "frequency, in radians per position",
-        "z": "pair as one complex number",
-        r"\varphi": "angle from query to key",
-        r"\Pi": "permutation matrix of the layout",
-        "L": "length of the sequences in training",
-        "s": "factor by which the context is squeezed",
+        r"R_\alpha": "turn of a pair by an angle",
+        "z": "pair of the query as one complex number",
+        "w": "key as a complex number",
+        "d": "entries of a query",
+        "h_i": "hand of pair i",
+        "b": "base of the frequencies",
+        "L": "positions of training",
+        "f": "times as long as in training",
         "r_i": "turns of a pair in training",
-        "P": "permutation of the tokens",
+        "g_i": "share of the slowed frequency",
     }
 )

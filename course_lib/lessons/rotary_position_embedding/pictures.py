@@ -1,7 +1,8 @@
-"""Experiments, figures, explorer and predictions of lesson 14, rotary_position_embedding."""
+"""Figures, explorer and predictions of lesson 14, rotary_position_embedding."""
 
 import cmath
 import math
+from functools import partial
 
 import numpy as np
 import torch
@@ -9,29 +10,432 @@ from torch import Tensor
 
 from course_lib.attention.rotary import (
     apply_rotary,
-    interpolated_frequencies,
-    llama3_frequencies,
     mean_score,
-    ntk_aware_base,
-    ntk_frequencies,
     rope,
     rope_frequencies,
     rotary_table,
-    yarn_frequencies,
 )
-from course_lib.figures import BLACK, BLUE, RED
+from course_lib.lessons.rotary_position_embedding import experiment as of
 from course_lib.lessons.rotary_position_embedding.contents import lesson
-from course_lib.teaching import Choice, Explorer, Slider, lines, panels
+from course_lib.measured import measured
+from course_lib.teaching import Choice, Explorer, Slider, lines, markdown_table, panels, right
+from course_lib.teaching.style import BLACK, BLUE, GREEN, ORANGE, RED, compact, small_legend
+
+_compact = partial(compact, title=10, ticks=8.5, labels=9.5)
+_legend = partial(small_legend, fontsize=8.5)
 
 EULER_GAMMA = 0.5772156649015329
-SENTENCE = ("the", "dog", "bit", "the", "man")
-EXTENSIONS = ("none", "interpolation, 4 times", "NTK-aware base, 4 times")
+SENTENCES = ("the dog bit the man", "the man bit the dog")
+PAIRS = of.HEAD // 2
+LONG = 1024  # letters of the long text
 TABLES = ("float64 angles", "float32 angles", "bfloat16 table", "bfloat16 angles")
 
 
+# Two sentences: what stands where
+
+
+def word_vector(word: str) -> Tensor:
+    """Return the query and key of a word: 64 normal numbers, float64."""
+    drawn = torch.randn(2, of.HEAD, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    return drawn[("dog", "bit").index(word)]
+
+
+def word_score(query: int, key: int) -> float:
+    """Return the score of the query "bit" at one position with the key "dog" at another, both turned."""
+    x = rope(torch.stack([word_vector("bit"), word_vector("dog")]), torch.tensor([query, key]))
+    return float(x[0] @ x[1])
+
+
+def sentence_scores() -> dict[str, tuple[float, float]]:
+    """Return the score of "bit" and "dog", bare and turned, in both sentences and in the first moved by 100."""
+    bare = float(word_vector("bit") @ word_vector("dog"))
+    found = {}
+    for sentence in SENTENCES:
+        places = [sentence.split().index(word) for word in ("bit", "dog")]
+        found[sentence] = (bare, word_score(*places))
+    found[f"{SENTENCES[0]}, 100 positions on"] = (bare, word_score(102, 101))
+    return found
+
+
+@lesson.figure(
+    ["without positions", "turned by the position"],
+    "score of “bit” and “dog”",
+    "sentence",
+    size=(6.6, 2.0),
+    grid=(1, 2),
+    legend=None,
+    subplots={"sharey": True},
+    xlim=(0, 9),
+)
+def plot_sentences(*axes):
+    """Draw one score in two sentences, and in the first one moved by 100, without and with rotation."""
+    scores = sentence_scores()
+    names = ["the dog bit\nthe man", "the man bit\nthe dog", "the first, 100\npositions on"]
+    for place, (one, color, text) in enumerate(zip(axes, (BLUE, ORANGE), ("white", "black"), strict=True)):
+        values = [pair[place] for pair in scores.values()]
+        one.barh(range(3), values, color=color, height=0.6)
+        for row, value in enumerate(values):
+            one.text(value - 0.15, row, f"{value:.2f}", ha="right", va="center", fontsize=9.5, color=text)
+        one.set(yticks=range(3), yticklabels=names, ylim=(2.5, -0.5))
+    _compact(*axes)
+    (bare, first), (_, second), (_, moved) = scores.values()
+    return (
+        f"Without positions the score is {bare:.2f} in all three. Turned, it is {first:.2f} when the dog bites, "
+        f"{second:.2f} when it is bitten, and {moved:.2f} again 100 positions on."
+    )
+
+
+# A trained head on longer texts: the object of this lesson
+
+
+def row(name: str, length: int) -> list[float]:
+    """Return the stored accuracies of five heads, by arm or rule, on texts of a length."""
+    return measured("longer_texts", name)["accuracy"][str(length)]
+
+
+def shown_seed() -> int:
+    """Return which of the five stored heads is shown: the middle one by its accuracy on long texts."""
+    accuracies = row(of.AS_TRAINED, LONG)
+    return sorted(range(5), key=accuracies.__getitem__)[2]
+
+
+def head_hands() -> np.ndarray:
+    """Return the 32 hands of the shown head's mean query and key, as complex numbers."""
+    stored = np.array(measured("longer_texts", "hands")[shown_seed()])
+    return stored[:, 0] + 1j * stored[:, 1]
+
+
+def added(hands, distances, frequencies) -> np.ndarray:
+    """Return the score (14.4) at each distance: the real parts of the turned hands, added up."""
+    turned = np.exp(1j * np.outer(np.asarray(distances, dtype=float), np.asarray(frequencies)))
+    return (turned @ np.asarray(hands)).real
+
+
+def _dots(axes, place: float, values, color) -> None:
+    """Draw the five heads as dots and their mean as a bar; dots at one height stand side by side."""
+    axes.plot([place - 0.3, place + 0.3], [np.mean(values)] * 2, color=color, linewidth=2.6, linestyle="-")
+    axes.plot(place + np.linspace(-0.2, 0.2, 5), values, "o", color=color, markersize=5)
+
+
+@lesson.figure(
+    None,
+    "the text that is read",
+    "share of right answers",
+    size=(5.6, 2.4),
+    legend=_legend("lower left"),
+    ylim=(0, 1.08),
+)
+def plot_lengths(axes):
+    """Draw how often the trained heads are right at the end of short and of long texts."""
+    texts = {
+        "64 letters": row(of.AS_TRAINED, 64),
+        "64, from\nposition 1,000": measured("longer_texts", "64 letters from position 1,000"),
+        "256 letters": row(of.AS_TRAINED, 256),
+        "1,024 letters": row(of.AS_TRAINED, LONG),
+    }
+    for place, values in enumerate(texts.values()):
+        _dots(axes, place, values, RED if place == 3 else BLUE)
+    axes.axhline(1 / of.LETTERS, color=BLACK, linestyle=":", linewidth=1.2, label="guessing")
+    axes.set(xticks=range(4), xticklabels=list(texts), xlim=(-0.5, 3.5))
+    _compact(axes)
+    values = list(texts.values())
+    return (
+        "Right answers at the end of a text, five heads as dots and a bar at their mean: "
+        f"{np.mean(values[0]):.2f} for 64 letters, {np.mean(values[1]):.2f} for 64 from position 1,000, "
+        f"{np.mean(values[2]):.2f} for 256, {np.mean(values[3]):.2f} for 1,024 letters."
+    )
+
+
+# One pair, many pairs
+
+
+def _arrow(z: complex) -> np.ndarray:
+    """Return an arrow from the origin to z as one polyline."""
+    wings = [z - 0.14 * z / abs(z) * cmath.exp(1j * a) for a in (0.45, -0.45)]
+    points = [0, z, wings[0], z, wings[1]]
+    return np.array([[complex(p).real for p in points], [complex(p).imag for p in points]])
+
+
+@lesson.figure(
+    None,
+    "first entry",
+    "second entry",
+    size=(5.6, 2.7),
+    grid=(1, 2),
+    xlim=(-1.35, 1.35),
+    ylim=(-1.1, 1.7),
+    aspect="equal",
+    legend=_legend("upper center", ncols=2),
+)
+def plot_shift(*axes):
+    """Draw a key and a query at positions (1, 3) and (4, 6): both turn, the angle between them stays."""
+    w, z, omega = 1.0 + 0.3j, 0.9 + 0.5j, 0.4
+    for one, (n, m) in zip(axes, ((1, 3), (4, 6)), strict=True):
+        k, q = cmath.exp(1j * n * omega) * w, cmath.exp(1j * m * omega) * z
+        lines(one, None, {f"key at {n}": tuple(_arrow(k)), f"query at {m}": tuple(_arrow(q))}, linewidth=2.4)
+        arc = np.linspace(cmath.phase(k), cmath.phase(k) + cmath.phase(q / k), 40)
+        one.plot(0.4 * np.cos(arc), 0.4 * np.sin(arc), color=BLACK, linestyle="-", linewidth=1.2)
+        score = (q.conjugate() * k).real
+        one.set_title(f"positions {n} and {m}: score {score:.3f}")
+    _compact(*axes, grid=True)
+    return (
+        "A key and a query, turned by 0.4 radians a position. Three positions on, both have turned further by the same "
+        f"angle, and their score is {score:.3f} again."
+    )
+
+
+CHAINED = (1, 10, 100, 1000)
+
+
+@lesson.figure(
+    [f"$s$ = {s:,}" for s in CHAINED],
+    "first entries, added up",
+    "second entries",
+    size=(7.2, 2.1),
+    grid=(1, 4),
+    legend=None,
+    subplots={"sharey": True},
+    xlim=(-6, 34),
+    ylim=(-4, 22),
+)
+def plot_chain(*axes):
+    """Draw the score of a vector with itself as 32 hands laid head to tail, at four distances."""
+    ends = []
+    for one, s in zip(axes, CHAINED, strict=True):
+        points = np.cumsum(np.concatenate([[0], np.exp(1j * s * rope_frequencies(of.HEAD).numpy()[::-1])]))
+        one.plot(points.real, points.imag, "-", color=BLUE, linewidth=1.4, marker="o", markersize=2.2)
+        one.plot([points[-1].real] * 2, [-4, points[-1].imag], color=RED, linestyle=":", linewidth=1.4)
+        one.plot(points[-1].real, points[-1].imag, "o", color=RED, markersize=7)
+        ends.append(points[-1].real)
+    _compact(*axes)
+    said = ", ".join(f"{end:.2f} at s = {s:,}" for s, end in zip(CHAINED, ends, strict=True))
+    return (
+        f"32 hands of length 1, head to tail, the slowest first. They end at {said}. The slow hands still point right; the "
+        "fast ones curl up."
+    )
+
+
 def log_law(distances: Tensor, *, base: float | int, dim: int) -> Tensor:
-    """Return 1 - (log s + gamma) / log(base) - 1/d, what the mean score follows between 1 and the base (14.14)."""
+    """Return 1 - (log s + gamma) / log(base) - 1/d, what the mean score follows between 1 and the base (14.6)."""
     return 1 - (distances.double().log() + EULER_GAMMA) / math.log(base) - 1 / dim
+
+
+@lesson.figure(
+    ["a key that is the query", "three keys for one query"],
+    "distance $s$ (positions)",
+    ["score / score at distance 0", "score / $|q|\\,|k|$"],
+    size=(7.0, 2.4),
+    grid=(1, 2),
+    xscale=["log", "linear"],
+    ylim=[(-0.45, 1.1), (-1.15, 2.0)],
+    legend=[_legend("lower left"), small_legend("upper center", fontsize=7.5, ncols=2)],
+)
+def plot_decay(left, right_):
+    """Draw the mean score against distance with the logarithmic law, and the scores of three particular keys."""
+    frequencies = rope_frequencies(of.HEAD)
+    distances = torch.arange(1, 1001)
+    scores = mean_score(distances, frequencies)
+    lines(left, distances, {"mean score": scores}, linewidth=0.9)
+    law_range = torch.tensor([2.0, 1000.0])
+    lines(left, law_range, {"$1 - (\\ln s + \\gamma)/\\ln b - 1/d$": log_law(law_range, base=10_000, dim=of.HEAD)},
+          first=1, linewidth=2.2)  # fmt: skip
+    near = torch.arange(0, 301)
+    own, preferring = mean_score(near, frequencies), mean_score(near - 200, frequencies)
+    lines(right_, near, {"the query": own, "turned on by 200": preferring, "its negative": -own})
+    _compact(left, right_, grid=True)
+    rising = float((scores.diff() > 0).double().mean())
+    return (
+        f"Left: the mean score swings around a falling line; {rising:.0%} of the single steps up to distance 1,000 go up. "
+        "Right: the score of three keys. One that is the query, turned on by 200 positions, is highest at distance 200; the "
+        "query's negative is lowest at 0."
+    )
+
+
+# What a longer text shows for the first time
+
+DIALS = (1, 5, 9, 13, 17, 21, 25, 32)
+
+
+@lesson.figure(
+    [f"pair {i}" for i in DIALS], size=(8.2, 1.4), grid=(1, 8), legend=None, bare=True, aspect="equal",
+    xlim=(-1.2, 1.2), ylim=(-1.2, 1.2),
+)  # fmt: skip
+def plot_arcs(*axes):
+    """Draw the dials of eight pairs: the arc that distances up to 63 show, and what 1,023 adds."""
+    frequencies, new = rope_frequencies(of.HEAD), []
+    for one, i in zip(axes, DIALS, strict=True):
+        reach = [min(s * float(frequencies[i - 1]), 2 * math.pi) for s in (LONG - 1, of.TRAINED - 1)]
+        for end, color in zip(reach, (ORANGE, BLUE), strict=True):
+            arc = np.exp(1j * np.linspace(0, end, 200))
+            one.fill(np.append(arc.real, 0), np.append(arc.imag, 0), color=color, linewidth=0)
+        rim = np.exp(1j * np.linspace(0, 2 * math.pi, 120))
+        one.plot(rim.real, rim.imag, color=BLACK, linewidth=1, linestyle="-")
+        new.append((reach[0] - reach[1]) / (2 * math.pi))
+        one.set_title(f"pair {i}", fontsize=9.5)
+    fresh = [i for i, share in zip(DIALS, new, strict=True) if share > 0]
+    return (
+        "Angles between query and key, for eight of the 32 pairs. Blue: distances up to 63. Orange: what distances up to "
+        f"1,023 add, in the shown pairs {', '.join(map(str, fresh[:-1]))} and {fresh[-1]}."
+    )
+
+
+RETURN = 407  # where the shown head has a high hill: 402 positions further, the fastest clock has made 64.0 turns
+
+
+@lesson.figure(
+    ["distances in training", "64 distances far out"],
+    "distance $s$ (positions)",
+    "mean score",
+    size=(7.4, 2.4),
+    grid=(1, 2),
+    legend=None,
+    subplots={"sharey": True},
+)
+def plot_hills(left, right_):
+    """Draw the mean score of the shown head against the distance, in training and around the distance 407."""
+    scores = added(head_hands(), np.arange(LONG), rope_frequencies(of.HEAD))
+    far = np.arange(RETURN - of.BACK - 18, RETURN - of.BACK + of.TRAINED - 18)
+    left.plot(np.arange(of.TRAINED), scores[: of.TRAINED], color=BLUE)
+    right_.plot(far, scores[far], color=ORANGE, linestyle="-")
+    for axes, s in ((left, of.BACK), (right_, RETURN)):
+        axes.plot(s, scores[s], "o", color=RED, markersize=7)
+        axes.annotate(f"s = {s}", (s, scores[s]), xytext=(9, -11), textcoords="offset points", fontsize=9)
+        axes.axhline(scores[of.BACK], color=BLACK, linestyle=":", linewidth=1.1)
+    left.set_ylim(float(scores.min()) - 2, float(scores.max()) + 4)
+    _compact(left, right_, grid=True)
+    others, beyond = np.delete(scores[: of.TRAINED], of.BACK), scores[of.TRAINED :]
+    return (
+        f"The mean score of one head; dotted, its height five back, {scores[of.BACK]:.1f}. In training the next highest is "
+        f"{others.max():.1f}. Beyond 63 the highest is {beyond.max():.1f}, at {of.TRAINED + int(beyond.argmax())}."
+    )
+
+
+BLAMED = {
+    of.AS_TRAINED: "nothing",
+    of.SLOW_CAPPED: "the 23 slow pairs",
+    of.FAST_CAPPED: "the 9 fast pairs",
+    of.CAPPED: "all 32 pairs",
+}
+
+
+def _rows_of_dots(axes, rows, found, *, below: int) -> None:
+    """Draw a row of five dots and a bar at their mean for each name; rows from `below` on are other heads."""
+    for place, values in enumerate(found):
+        color = BLUE if place < below else GREEN
+        axes.plot(values, place + np.linspace(-0.2, 0.2, 5), "o", color=color, markersize=4.5)
+        axes.plot([np.mean(values)] * 2, [place - 0.34, place + 0.34], color=color, linewidth=2.4, linestyle="-")
+    axes.axvline(1 / of.LETTERS, color=BLACK, linestyle=":", linewidth=1.2)
+    axes.set(yticks=range(len(rows)), yticklabels=list(rows.values()), ylim=(len(rows) - 0.5, -0.5))
+
+
+def same_heads(rule: str) -> list[float]:
+    """Return the stored accuracies on 1,024 letters of the five heads of the page, read by a rule."""
+    return measured("longer_texts", f"{rule}, the same heads")
+
+
+@lesson.figure(
+    ["the five heads", "heads of other rates, means"],
+    ["share of right answers", "learning rate"],
+    ["capped at 63", "share of right answers"],
+    size=(7.2, 2.5),
+    grid=(1, 2),
+    legend=[None, small_legend("upper center", fontsize=7.5, ncols=2)],
+    xlim=[(-0.03, 1.04), (0.0016, 0.075)],
+    ylim=[(3.5, -0.5), (0, 1.42)],
+    xscale=["linear", "log"],
+)
+def plot_blame(left, right_):
+    """Draw how often heads are right on 1,024 letters when far distances are capped in some pairs."""
+    found = {rule: same_heads(rule) for rule in BLAMED}
+    _rows_of_dots(left, BLAMED, found.values(), below=4)
+    rates = ["0.002", "0.006", "0.02", "0.06"]
+    means = {BLAMED[rule]: [measured("longer_texts", rule)["mean by rate"][rate] for rate in rates] for rule in BLAMED}
+    for place, (marker, (name, values)) in enumerate(zip("os^D", means.items(), strict=True)):
+        lines(right_, [float(rate) for rate in rates], {name: values}, first=place, marker=marker, markersize=5)
+    right_.set_xticks([float(rate) for rate in rates], rates)
+    right_.minorticks_off()
+    _compact(left, right_, grid=True)
+    said = "; ".join(f"{shown} {np.mean(found[rule]):.2f}" for rule, shown in BLAMED.items())
+    return (
+        f"Right answers at the end of 1,024 letters. Left, the five heads; means: {said}. Dotted, guessing. Right, means of "
+        "heads that were trained at other rates."
+    )
+
+
+@lesson.figure(
+    [f"pair {i}" for i in range(1, 10)], size=(8.4, 1.5), grid=(1, 9), legend=None, bare=True, aspect="equal",
+    xlim=(-1.25, 1.25), ylim=(-1.25, 1.25),
+)  # fmt: skip
+def plot_return(*axes):
+    """Draw the nine fast clocks at the distances 5 and 407, each hand as long as its share in the head."""
+    frequencies, hands = rope_frequencies(of.HEAD).numpy(), head_hands()
+    off = []
+    for i, one in enumerate(axes, start=1):
+        rim = np.exp(1j * np.linspace(0, 2 * math.pi, 120))
+        one.plot(rim.real, rim.imag, color=BLACK, linewidth=0.8, linestyle="-")
+        ends = [np.exp(1j * s * frequencies[i - 1]) for s in (of.BACK, RETURN)]
+        one.plot([0, ends[0].real], [0, ends[0].imag], color=BLUE, linewidth=4.5, linestyle="-", solid_capstyle="butt")
+        one.plot([0, ends[1].real], [0, ends[1].imag], color=ORANGE, linewidth=2.0, linestyle="-")
+        size = abs(hands[i - 1])
+        one.set_title(f"pair {i}\nlength {size:.1f}", fontsize=8.5)
+        off.append(abs(math.degrees(np.angle(ends[1] / ends[0]))))
+    return (
+        f"The dials of the nine fast pairs at distance {of.BACK} (thick, blue) and {RETURN} (thin, orange), and how long "
+        f"the shown head's hands are. The first three are at most {math.ceil(max(off[:3]))} degrees apart."
+    )
+
+
+def _rows() -> dict[str, str]:
+    """Return the rows of the closing picture: the name that is stored, and the one that is shown."""
+    return {
+        of.AS_TRAINED: "read as in training",
+        of.INTERPOLATED: "all pairs slowed alike (14.7)",
+        of.NTK: "new base (14.9)",
+        of.LLAMA: "by turns (14.8)",
+        of.CAPPED: "distances capped at 63",
+        of.NEVER: "slow pairs never turned",
+        of.LEARNED: "learned positions",
+        of.SINES: "sinusoids",
+        of.NONE: "no positions",
+    }
+
+
+@lesson.figure(
+    ["256 letters", "1,024 letters"],
+    "share of right answers",
+    "how positions are told",
+    size=(7.0, 2.9),
+    grid=(1, 2),
+    legend=None,
+    subplots={"sharey": True},
+    xlim=(-0.03, 1.04),
+)
+def plot_rules(*axes):
+    """Draw how often five heads of each kind are right at the end of texts that are 4 and 16 times as long."""
+    rows = _rows()
+    for one, length in zip(axes, (256, LONG), strict=True):
+        _rows_of_dots(one, rows, [row(name, length) for name in rows], below=5)
+        one.axhline(4.5, color=BLACK, linewidth=0.8, linestyle="-")
+    _compact(*axes, grid=True)
+    said = "; ".join(f"{shown} {np.mean(row(name, LONG)):.2f}" for name, shown in rows.items())
+    return (
+        "Right answers, five heads a row as dots and a bar at their mean; dotted, guessing. Above the line heads of one "
+        f"kind, read by five rules; below it heads trained otherwise. Means for 1,024 letters: {said}."
+    )
+
+
+def rates_table():
+    """Return as a table, for each row of the closing picture, the mean of five heads at each learning rate."""
+    rows = {**_rows(), of.SLOW_CAPPED: "slow pairs capped at 63", of.FAST_CAPPED: "fast pairs capped at 63"}
+    found = {shown: measured("longer_texts", name)["mean by rate"] for name, shown in rows.items()}
+    rates = list(next(iter(found.values())))
+    return markdown_table(
+        ("1,024 letters, mean of five; rate", *rates),
+        [(shown, *(f"{means[rate]:.2f}" for rate in rates)) for shown, means in found.items()],
+    )
+
+
+# Number formats
 
 
 def low_precision_table(positions: Tensor, frequencies: Tensor, *, kind: str) -> Tensor:
@@ -56,7 +460,7 @@ def shift_errors(starts: Tensor, *, kind: str, offset: int = 100, dim: int = 64)
     Exact rotations give 0. The largest is taken over 64 pairs of normal float32 vectors.
     """
     generator = torch.Generator().manual_seed(14)
-    q, k = (torch.randn(64, 1, dim, generator=generator) for _ in range(2))
+    q, k = (torch.randn(64, 1, dim, generator=generator, dtype=torch.float32) for _ in range(2))
     frequencies = rope_frequencies(dim)
 
     def turned(x, positions):
@@ -70,271 +474,15 @@ def shift_errors(starts: Tensor, *, kind: str, offset: int = 100, dim: int = 64)
     return ((scores(starts) - scores(torch.zeros(1, dtype=torch.long))).abs() / sizes).amax(0)
 
 
-def word_vectors() -> Tensor:
-    """Return one vector of 32 entries for each word of the sentence; the two "the" share theirs."""
-    generator = torch.Generator().manual_seed(3)
-    drawn = {
-        word: torch.randn(32, generator=generator, dtype=torch.float64) / math.sqrt(32)
-        for word in dict.fromkeys(SENTENCE)
-    }
-    return torch.stack([drawn[word] for word in SENTENCE])
-
-
-def _table(axes, values, words, *, limit: float, ticks, light: float) -> None:
-    """Draw a square of numbers as colours, with a word in each cell where `words` has one."""
-    axes.imshow(values, cmap="RdBu_r", vmin=-limit, vmax=limit)
-    for (row, column), word in words.items():
-        color = "white" if abs(float(values[row, column])) > light else "black"
-        axes.text(column, row, word, ha="center", va="center", fontsize=8, color=color)
-    axes.set(xticks=range(len(ticks)), yticks=range(len(ticks)), xticklabels=ticks, yticklabels=ticks)
-    axes.grid(visible=False)
-
-
-@lesson.figure(["Without positions", "With rotary positions"], "key", "query", size=(8.4, 4.2), grid=(1, 2))
-def plot_question(*axes):
-    """Draw the scores of a sentence's words with each other, without positions and with RoPE."""
-    x = word_vectors()
-    turned = rope(x, torch.arange(5))
-    for one, scores in zip(axes, (x @ x.T, turned @ turned.T), strict=True):
-        words = {(m, n): f"{round(float(scores[m, n]), 2) + 0.0:.2f}" for m in range(5) for n in range(5)}
-        _table(one, scores.numpy(), words, limit=1.6, ticks=SENTENCE, light=1.1)
-    a, b = (f"{float((turned @ turned.T)[1, n]):.2f}" for n in (0, 3))
-    return (
-        "Two tables of scores between the words of “the dog bit the man”. Without positions the columns of the first and "
-        "the second “the” are equal, and exchanging dog and man only exchanges rows and columns. With rotary positions "
-        f"the scores differ with the distance: “dog” scores {a} with the “the” before it and {b} with the other one."
-    )
-
-
-def _arrow(z: complex) -> np.ndarray:
-    """Return an arrow from the origin to z as one polyline."""
-    wings = [z - 0.14 * z / abs(z) * cmath.exp(1j * a) for a in (0.45, -0.45)]
-    points = [0, z, wings[0], z, wings[1]]
-    return np.array([[complex(p).real for p in points], [complex(p).imag for p in points]])
-
-
 @lesson.figure(
     None,
-    "first entry",
-    "second entry",
-    size=(8.4, 4.2),
-    grid=(1, 2),
-    xlim=(-1.35, 1.35),
-    ylim=(-1.1, 1.7),
-    aspect="equal",
-    legend={"loc": "upper center", "ncols": 2, "fontsize": 8},
-)
-def plot_shift(*axes):
-    """Draw a query and a key at positions (1, 3) and (4, 6): both turn, the angle between them stays."""
-    z, w, omega = 1.0 + 0.3j, 0.9 + 0.5j, 0.4
-    for one, (m, n) in zip(axes, ((1, 3), (4, 6)), strict=True):
-        q, k = cmath.exp(1j * m * omega) * z, cmath.exp(1j * n * omega) * w
-        arrows = {f"query at position {m}": tuple(_arrow(q)), f"key at position {n}": tuple(_arrow(k))}
-        lines(one, None, arrows, linewidth=2.4)
-        arc = np.linspace(cmath.phase(q), cmath.phase(q) + cmath.phase(k / q), 40)
-        one.plot(0.4 * np.cos(arc), 0.4 * np.sin(arc), color=BLACK, linestyle="-", linewidth=1.2)
-        score = (q.conjugate() * k).real
-        one.set_title(f"positions {m} and {n}: score {score:.3f}")
-    return (
-        "A query and a key in the plane, turned by 0.4 radians a position. At positions 4 and 6 both arrows have turned "
-        f"further than at 1 and 3, by the same angle, and their score is {score:.3f} in both pictures."
-    )
-
-
-@lesson.figure(
-    "From 6 positions to tens of thousands ($d$ = 128)",
-    "pair $i$",
-    "positions for one turn, $2\\pi/\\omega_i$",
-    yscale="log",
-    ylim=(3, 1e7),
-    legend="upper left",
-)
-def plot_wavelengths(axes, *, context: int = 4096):
-    """Draw how many positions each pair of 128 entries needs for a whole turn, for two bases, and a context length."""
-    said, index = [], np.arange(1, 65)
-    for place, base in enumerate((10_000, 500_000)):
-        periods = 2 * math.pi / rope_frequencies(128, base=base)
-        lines(axes, index, {f"base {base:,}": periods}, first=place)
-        said.append(
-            f"with base {base:,} the last pair needs {float(periods[-1]):,.0f} positions for a turn, and "
-            f"{int((periods > context).sum())} of 64 pairs do not complete one within {context:,}"
-        )
-    axes.axhline(context, color=BLACK, linestyle=":", linewidth=1.4, label=f"context of {context:,} positions")
-    return (
-        "Positions that pair i needs for a whole turn against i, on a logarithmic scale, for heads of 128 entries: "
-        "straight lines that start at 6.3. " + "; ".join(said).capitalize() + "."
-    )
-
-
-@lesson.figure(
-    ["interleaved: neighbours", "half: $x_i$ with $x_{i+d/2}$"],
-    "entry that goes in",
-    "entry that comes out",
-    size=(8.4, 4.2),
-    grid=(1, 2),
-)
-def plot_layouts(*axes, dim: int = 8, position: int = 1):
-    """Draw the rotation matrix of one position in both layouts."""
-    for one, layout in zip(axes, ("interleaved", "half"), strict=True):
-        unit_vectors = torch.eye(dim, dtype=torch.float64)
-        # Column k says where e_k goes.
-        matrix = rope(unit_vectors, torch.full((dim,), position), layout=layout, base=16).T
-        pair_of = torch.arange(dim) // 2 if layout == "interleaved" else torch.arange(dim) % (dim // 2)
-        words = {}
-        for row, column in (pair_of[:, None] == pair_of).nonzero().tolist():
-            kind = "cos" if row == column else ("sin" if matrix[row, column] > 0 else "-sin")
-            words[row, column] = f"{kind} {int(pair_of[row]) + 1}"
-        _table(one, matrix.numpy(), words, limit=1.0, ticks=range(1, dim + 1), light=0.7)
-    return (
-        f"The matrix that turns a head of {dim} entries, in both layouts; cos 2 stands for the cosine of pair 2. "
-        "Interleaved: 2 x 2 blocks along the diagonal. Half: cosines on the diagonal, sines on two diagonals four "
-        "entries away."
-    )
-
-
-@lesson.figure(
-    ["Falls by the logarithm, with rises", "Three keys for one query"],
-    "distance $s$ (positions)",
-    ["score / score at distance 0", "score / $|q|\\,|k|$"],
-    size=(10.0, 4.2),
-    grid=(1, 2),
-    xscale=["log", "linear"],
-    ylim=[(-0.6, 1.1), (-1.15, 1.75)],
-    legend=[{"loc": "lower left", "fontsize": 8}, {"loc": "upper center", "fontsize": 8, "ncols": 2}],
-)
-def plot_decay(left, right, *, dim: int = 64, base: int = 10_000):
-    """Draw the mean score against distance with the logarithmic law, and the scores of three particular keys."""
-    frequencies = rope_frequencies(dim, base=base)
-    distances = torch.arange(1, 4 * base)
-    scores = mean_score(distances, frequencies)
-    lines(left, distances, {"mean score (14.13)": scores}, linewidth=0.9)
-    law_range = torch.tensor([2.0, base / 4])
-    law = log_law(law_range, base=base, dim=dim)
-    lines(left, law_range, {"logarithmic law (14.14)": law}, first=1, linewidth=2.4)
-    near = torch.arange(0, 301)
-    own, preferring = mean_score(near, frequencies), mean_score(near - 200, frequencies)
-    lines(right, near, {"key = query": own, "query turned back by 200": preferring, "key = -query": -own})
-    rising = float((scores[:1000].diff() > 0).double().mean())
-    later = float(scores[2000:].max())
-    return (
-        f"Left: the mean score against the distance, logarithmic, for d = {dim} and base {base:,}. It follows the straight "
-        f"line of the logarithmic law from 0.85 down to about 0 near distance {base:,}, with swings around it: "
-        f"{rising:.0%} of the first 1,000 steps go up, and beyond distance 2,000 it still reaches {later:.2f}. Right: "
-        "scores of three keys up to distance 300. The query itself scores most at distance 0, a turned copy of it at "
-        "distance 200, and its negative rises with the distance from -1."
-    )
-
-
-@lesson.figure(
-    "$\\cos(s\\,\\omega_i)$: red is 1, blue is -1; below the line pairs still agree",
-    "distance $s$ (positions)",
-    "frequency $\\omega_i$ of the pair",
-    size=(7.2, 4.2),
-    legend="upper right",
-    xscale="log",
-    yscale="log",
-)
-def plot_frontier(axes, *, dim: int = 64, base: int = 10_000):
-    """Draw cos(s omega_i) as a colour for every pair and distance, with the line on which s omega_i is 1."""
-    frequencies = rope_frequencies(dim, base=base)
-    distances = torch.logspace(0, 4, 400, dtype=torch.float64)
-    terms = torch.cos(torch.outer(frequencies, distances))
-    axes.pcolormesh(
-        distances.numpy(), frequencies.numpy(), terms.numpy(), cmap="RdBu_r", vmin=-1, vmax=1, shading="nearest"
-    )
-    axes.plot(distances, 1 / distances, color=BLACK, linewidth=2, label="$s\\,\\omega_i = 1$")
-    axes.set(ylim=(float(frequencies[-1]), 1.0))
-    axes.grid(visible=False)
-    still = ", ".join(f"{int((s * frequencies < 1).sum())} at distance {s}" for s in (10, 100, 1000))
-    return (
-        f"The cosine of the distance times the frequency for {dim // 2} pairs, as a colour, over distance and frequency, "
-        "both logarithmic. Below a slanted line, where distance times frequency is less than 1, it is near 1; above the "
-        f"line it changes sign in ever narrower stripes. Pairs below the line: {still}."
-    )
-
-
-@lesson.figure(
-    "The bound falls and never helps",
-    "distance $s$ (positions)",
-    "size",
-    size=(7.2, 4.2),
-    legend={"loc": "upper center", "ncols": 3, "fontsize": 9},
-    xscale="log",
-    yscale="log",
-    ylim=(1, 3e4),
-)
-def plot_bound(axes, *, dim: int = 64):
-    """Draw the size of a random pair's complex score against the distance, with the paper's bound and a trivial one."""
-    generator = torch.Generator().manual_seed(14)
-    z, w = torch.randn(2, dim // 2, generator=generator, dtype=torch.complex128)
-    products, distances = z.conj() * w, torch.arange(1, 2001)
-    rotations = torch.exp(1j * torch.outer(distances.double(), rope_frequencies(dim)))
-    jumps = torch.cat([products, torch.zeros(1, dtype=products.dtype)]).diff().abs().amax()
-    bound, trivial = jumps * rotations.cumsum(1).abs().sum(1), products.abs().sum()
-    curves = {"bound (14.15)": bound, "$\\Sigma_i |h_i|$": trivial.expand(len(distances))}
-    lines(axes, distances, {**curves, "score (14.15)": (rotations @ products).abs()}, linewidth=1.2)
-    return (
-        "Size of the complex score of two random vectors against their distance, both logarithmic, with two bounds. The "
-        f"bound (14.15) falls from {float(bound[0]):.0f} to {float(bound[-1]):.0f}, and its smallest value, "
-        f"{float(bound.min()):.0f}, is above the level line at {float(trivial):.0f}, the sum of the sizes. The score "
-        "itself stays below that line and does not fall."
-    )
-
-
-def extended(*, dim: int = 128, scale: int = 4, trained_length: int = 4096) -> dict[str, Tensor]:
-    """Return the frequencies that four methods give a head for `scale` times the context of training."""
-    plain = rope_frequencies(dim)
-    return {
-        "interpolation": interpolated_frequencies(plain, scale=scale),
-        "NTK-aware base": ntk_frequencies(dim, scale=scale),
-        "YaRN": yarn_frequencies(dim, scale=scale, trained_length=trained_length),
-        "Llama 3": llama3_frequencies(plain, scale=scale, trained_length=trained_length),
-    }
-
-
-@lesson.figure(
-    None,
-    "positions for a turn, before the change",
-    "slowed down by the factor",
-    size=(7.6, 4.4),
-    xscale="log",
-    ylim=(0.6, 5.6),
-    legend={"loc": "upper left", "ncols": 2},
-)
-def plot_extension(axes, *, dim: int = 128, scale: int = 4, trained_length: int = 4096):
-    """Draw by how much four methods of extending the context slow each pair down, against its wavelength."""
-    plain = rope_frequencies(dim)
-    turn = 2 * math.pi / plain
-    slowed = {name: plain / new for name, new in extended(dim=dim, scale=scale, trained_length=trained_length).items()}
-    for place, (marker, (name, factor)) in enumerate(zip("os^D", slowed.items(), strict=True)):
-        lines(axes, turn, {name: factor}, first=place, marker=marker, markersize=4)
-    axes.axvspan(trained_length, float(turn[-1]), color="0.9", zorder=0)
-    axes.text(math.sqrt(trained_length * float(turn[-1])), 0.72, "less than a turn\nin training", ha="center", va="bottom",
-              fontsize=9)  # fmt: skip
-    axes.set_title(f"Making room for {scale} times {trained_length:,} positions ($d$ = {dim})")
-    kept = {name: int((factor < 1 + 1e-9).sum()) for name, factor in slowed.items()}
-    short = {name: int(((factor < scale - 1e-9) & (turn > trained_length)).sum()) for name, factor in slowed.items()}
-    return (
-        f"By what factor each of {dim // 2} pairs is slowed down for {scale} times {trained_length:,} positions, against "
-        "the positions that it needed for a turn. Interpolation: a level line. NTK-aware base: a curve that bends upwards "
-        f"from 1 at the fastest pair to {scale} at the slowest. YaRN and Llama 3: 1 for fast pairs, {scale} for those with "
-        "less than a turn in training, and a ramp between. Pairs that are left alone: "
-        + ", ".join(f"{name} {count}" for name, count in kept.items())
-        + f". Pairs with less than a turn in training that are slowed by less than {scale}: "
-        + ", ".join(f"{name} {count}" for name, count in short.items())
-        + "."
-    )
-
-
-@lesson.figure(
-    "Shifting both should change nothing",
     "start of the pair (position)",
     "change of the score / $|q|\\,|k|$",
-    size=(7.2, 4.4),
+    size=(5.2, 2.3),
     xscale="log",
     yscale="log",
-    ylim=(1e-9, 1e3),
-    legend={"loc": "upper left", "ncols": 2, "fontsize": 8},
+    ylim=(1e-8, 1e3),
+    legend=_legend("upper left", ncols=2),
 )
 def plot_precision(axes):
     """Draw how much a score changes when query and key are shifted together, for four ways to form the angles."""
@@ -342,169 +490,141 @@ def plot_precision(axes):
     errors = {kind: shift_errors(starts, kind=kind) for kind in TABLES}
     for place, (marker, (kind, found)) in enumerate(zip("os^D", errors.items(), strict=True)):
         lines(axes, starts, {kind: found}, first=place, marker=marker, markersize=5)
-    said = [f"{kind} {float(found[-1]):.0e}" for kind, found in errors.items()]
+    _compact(axes, grid=True)
     return (
         "The largest change of a score, relative to the lengths, when a query and a key 100 positions apart are moved from "
-        "0 to a start position up to 131,072; both axes logarithmic. At the far end: " + ", ".join(said) + ". "
-        "Only the float64 angles stay flat; float32 angles get worse in proportion to the position."
+        "0 to a start up to position 131,072. With float64 angles it stays at the rounding of float32; with float32 "
+        "angles it grows with the position; with bfloat16 angles it is above a tenth of the lengths far out."
     )
+
+
+# The explorer
+
+ITSELF, ANOTHER, TRAINED_HEAD = KEYS = ("the query itself", "another key", "the trained head's")
 
 
 @lesson.explorer
-class ClockExplorer(Explorer):
-    """Eight pairs as clocks at a distance, and the score that their hands add up to."""
+class ChainExplorer(Explorer):
+    """The score as 32 hands laid head to tail, and as a curve over the distance."""
 
-    title = "Clocks and the score they add up to"
+    title = "One score, 32 hands"
     summary = (
-        "Left: eight of the pairs as clocks, the fastest first; the thin hand is the query, the thick one the same vector "
-        "as a key that many positions later. Right: the mean of the thick hands' horizontal parts over all pairs, which "
-        "is the score, against the distance; the dot is the present distance."
+        "Left: 32 hands laid head to tail from the origin, the slowest first. Each has turned by the distance times its "
+        "frequency; the chain ends at the red dot, and how far right it ends is the score. Right: the score against the "
+        "distance; the red dot is the present distance."
     )
     distance = Slider(
-        "distance",
-        "n - m",
-        "How many positions after the query the key stands; only this difference counts",
-        default=24,
-        minimum=0,
-        maximum=400,
-        step=1,
-    )
+        "distance", "s", "How many positions before the query the key stands", 0, 0, 2000, 1,
+    )  # fmt: skip
     exponent = Slider(
-        "base",
-        "log10 b",
-        "The base b of the frequencies: 4 is 10,000; a larger one slows all pairs but the first",
-        default=4.0,
-        minimum=2.0,
-        maximum=6.0,
-        step=0.25,
+        "base", "log10 b", "The frequencies fall from 1 to nearly 1/b, in equal ratios", 4.0, 2.0, 6.0, 0.25
     )
-    dim = Choice(
-        "entries of a head d", "How many entries a query has; half as many pairs turn", "64", ("16", "64", "128")
-    )
-    extension = Choice(
-        "context extension",
-        "How the frequencies are changed to make room for 4 times the context",
-        "none",
-        EXTENSIONS,
-    )
+    key = Choice("key", "Which vector the key is", ITSELF, KEYS)
     together = ("distance", "exponent")
-    size = (9.6, 4.2)
-    reach = 400
+    stills = ({"distance": 0}, {"distance": 10}, {"distance": 1000})
+    size = (9.2, 3.3)
+    strip_scale = 0.655
+    reach = 2000
     layout = panels(
-        ["Query (thin) and key (thick)", "The score of a vector with itself"],
-        ["pairs, from the fastest to the slowest", "distance $n - m$ (positions)"],
-        ["direction of a pair", "score / score at distance 0"],
+        ["32 hands, head to tail", "how far right they end"],
+        ["first entries, added up", "distance $s$ (positions)"],
+        ["second entries, added up", "score"],
         grid=(1, 2),
-        subplots={"width_ratios": [1.15, 1]},
-        xlim=[(-0.6, 3.6), (0, reach)],
-        ylim=[(-2.2, 0.62), (-0.75, 1.35)],
-        aspect=["equal", None],
-        legend={"loc": "upper right", "fontsize": 8, "ncols": 2},
+        subplots={"width_ratios": [1, 1.25]},
+        xlim=[(-36, 36), (-40, reach)],
+        ylim=[(-34, 34), (-36, 40)],
+        legend=None,
     )
-    places = tuple((place % 4, -1.35 * (place // 4)) for place in range(8))
 
-    def compute(self, *, distance, exponent, dim, extension):
-        """Return hands and names of the clocks, the scores at all distances and the turns of the two extreme pairs."""
-        d, base = int(dim), 10.0**exponent
-        if extension == EXTENSIONS[2]:
-            base = ntk_aware_base(base, scale=4, rotary_dim=d)
-        frequencies = rope_frequencies(d, base=base)
-        if extension == EXTENSIONS[1]:
-            frequencies = interpolated_frequencies(frequencies, scale=4)
-        scores = mean_score(torch.arange(self.reach + 2), frequencies).numpy()
-        shown = np.linspace(0, d // 2 - 1, 8).round().astype(int)
-        angles = distance * frequencies.numpy()
-        ends = [(0.4 * math.cos(angle), 0.4 * math.sin(angle)) for angle in angles[shown]]
+    def compute(self, *, distance, exponent, key):
+        """Return the points of the chain, the scores at all distances, and where both end."""
+        frequencies = rope_frequencies(of.HEAD, base=10.0**exponent).numpy()
+        hands = head_hands() if key == TRAINED_HEAD else np.ones(PAIRS, dtype=complex)
+        if key == ANOTHER:
+            hands = hands * np.exp(-200j * rope_frequencies(of.HEAD).numpy())
+        turned = (hands * np.exp(1j * distance * frequencies))[::-1]
+        points = np.concatenate([[0], np.cumsum(turned)])
+        scores = added(hands, np.arange(self.reach + 1), frequencies)
         return {
-            "hands": [([x, x + dx], [y, y + dy]) for (x, y), (dx, dy) in zip(self.places, ends, strict=True)],
-            "names": [f"pair {pair + 1}" for pair in shown],
-            "scores": (np.arange(self.reach + 1), scores[:-1]),
+            "chain": (points.real, points.imag),
+            "end": (points[-1].real, points[-1].imag),
+            "scores": (np.arange(self.reach + 1), scores),
             "here": (distance, scores[distance]),
-            "next": scores[distance + 1],
-            "distance": distance,
-            "exponent": exponent,
-            "dim": d,
-            "extension": extension,
-            "angles": angles[shown],
-            "turns": (angles[0] / (2 * math.pi), angles[-1] / (2 * math.pi)),
+            "straight": float((np.abs(np.angle(turned / np.abs(turned))) < math.pi / 2).sum()),
+            "score": float(scores[distance]),
+            "setting": (distance, exponent, key),
         }
 
-    def draw(self, clocks, curve):
-        """Draw the clock faces, and hands, names, curve and dot to be moved."""
-        circle = np.exp(1j * np.linspace(0, 2 * np.pi, 80))
-        hands, names = [], []
-        clocks.set(xticks=[], yticks=[])
-        for x, y in self.places:
-            clocks.plot(x + 0.42 * circle.real, y + 0.42 * circle.imag, color="0.7", linewidth=1, linestyle="-")
-            clocks.plot([x, x + 0.42], [y, y], color=BLACK, linewidth=0.9, linestyle="-")
-            hands.append(clocks.plot([], [], color=RED, linewidth=2.6, linestyle="-")[0])
-            names.append(clocks.text(x, y - 0.62, "", ha="center", va="center", fontsize=9))
+    def draw(self, chain, curve):
+        """Draw the axes of both pictures, and chain, curve and dots to be moved."""
+        _compact(chain, curve, grid=True)
         curve.axhline(0, color=BLACK, linewidth=0.8, linestyle="-")
-        (scores,) = curve.plot([], [], color=BLUE, linestyle="-", linewidth=1.4, label="mean over all pairs")
-        (here,) = curve.plot([], [], "o", color=RED, markersize=9, label="this distance")
-        return {"hands": hands, "names": names, "scores": scores, "here": here}
+        return {
+            "chain": chain.plot([], [], "-o", color=BLUE, linewidth=1.4, markersize=2.5)[0],
+            "end": chain.plot([], [], "o", color=RED, markersize=9)[0],
+            "scores": curve.plot([], [], color=BLUE, linestyle="-", linewidth=0.9)[0],
+            "here": curve.plot([], [], "o", color=RED, markersize=9)[0],
+        }
 
     def words(self, state):
-        """Say how far the fastest and slowest pair have turned, and what the score is and does next."""
-        now, then = (round(float(v), 3) + 0.0 for v in (state["here"][1], state["next"]))
-        change = "rises to" if then > now else "falls to" if then < now else "stays at"
-        extended = "" if state["extension"] == "none" else f", extended by {state['extension']}"
-        fast, slow = state["turns"]
-        slowest = f"{slow:.4f}" if slow >= 5e-5 or slow == 0 else "less than 0.0001"
+        """Say where the chain ends, and how many hands point right."""
+        distance, exponent, key = state["setting"]
         return (
-            f"Base {10 ** state['exponent']:,.0f}, {state['dim']} entries{extended}: at distance {state['distance']} the "
-            f"fastest pair has made {fast:.2f} turns, the slowest {slowest}. The score is {now:.3f} of its value at "
-            f"distance 0; one position further it {change} {then:.3f}."
+            f"Key: {key}; base {10**exponent:,.0f}. At distance {distance} the chain ends {state['score']:.2f} to the "
+            f"right; {state['straight']:.0f} of its 32 hands point to the right."
         )
 
 
-decay_prediction = lesson.prediction(
+# Predictions
+
+length_prediction = lesson.prediction(
     "14.P1",
-    "A query and a key are the same vector of 64 entries, and its 32 pairs all have the same length; the base is 10,000. "
-    "The key is moved away from the query, position by position, up to distance 2,000. What does the score do?",
+    "The heads were trained on texts of 64 letters. Now each reads 1,024 letters and is asked at the "
+    "last 16 places what stood five back. Scores depend on distances alone, and five is a distance that it knows well. "
+    "What is the mean share of right answers of the five heads?",
     {
-        "It falls at every step": "Each pair swings back after half a turn, the fastest within 4 positions, so almost "
-        "half of the steps go up.",
-        "It falls on average, with rises on the way": "The average falls like a logarithm, since with each factor of "
-        "distance a few more pairs start to turn; the pairs that turn already make it swing.",
-        "It comes back to its first value again and again": "Every single pair does. But their periods have no common "
-        "multiple in reach, so they are never all back together.",
+        "1.00, as on 64 letters": "The key five back scores as before. But the softmax compares it with keys at distances "
+        "from 64 on, which no text in training had.",
+        "About 0.9": "That is nearer to what they reach on 256 letters.",
+        "About 0.5": right("The key five back scores as it did. Some keys further back than 63 score as high."),
+        "About 0.06, as by guessing": "Two of the five are near that, but the others are not.",
     },
-    answer="It falls on average, with rises on the way",
+    reveal=plot_lengths,
+)
+
+decay_prediction = lesson.prediction(
+    "14.P2",
+    "The key is the query itself, with all pairs of one length, at base 10,000. It is moved back from distance 1 to 1,000, "
+    "one position at a time. In how many of these steps does the score rise?",
+    {
+        "In none": "That would be a law of decay. But a hand that has made half a turn swings back, and the fastest does "
+        "so within four positions.",
+        "In about one in ten": "Only the fast hands move much in one step, and they swing back as often as they swing "
+        "away.",
+        "In nearly half": right(
+            "The fast hands move most in a step, and go up about as often as down. The slow ones make the trend."
+        ),
+        "In most": "The score ends lower than it starts; but a trend of a few thousandths a step leaves both signs.",
+    },
     reveal=plot_decay,
 )
 
-precision_prediction = lesson.prediction(
+blame_prediction = lesson.prediction(
     "14.P3",
-    "A query and a key stand 100 positions apart. Both are moved to positions around 100,000, which should leave the "
-    "score as it is. The angles (position times frequency) are formed in bfloat16. By how much does the score change, "
-    "relative to the product of the lengths?",
+    "A trial, with no further training: some of the pairs are capped, so that they count every distance above 63 as 63. "
+    "All other pairs turn on. For which pairs does that bring the five heads to more than nine right answers in ten, on "
+    "average, at the end of 1,024 letters?",
     {
-        "By less than one percent, the rounding of bfloat16": "That is the error of a cosine rounded to bfloat16. Here "
-        "the angle is rounded, and one percent of an angle of 100,000 radians is 160 turns.",
-        "By more than a tenth": "Near 100,000 the numbers of bfloat16 are 512 apart: many whole turns. What is left of "
-        "the angles of the fast pairs is arbitrary.",
-        "Not at all: both are rounded alike": "Their angles differ, so they are rounded differently, and the difference "
-        "of the two is what the score sees.",
+        "The 23 slow ones, whose angles are new": "That takes every new angle away, and the mean rises by about a tenth.",
+        "The 9 fast ones, whose angles are old": right(
+            "Each of their angles is old. What is new is that they come back together, at distances that training did "
+            "not reach."
+        ),
+        "Neither alone: both have to be capped": "One of the two is enough.",
+        "Not even for all: too many keys share the softmax": "With all pairs capped there are as many keys, and more than "
+        "nine answers in ten are right.",
     },
-    answer="By more than a tenth",
-    reveal=plot_precision,
-)
-
-extension_prediction = lesson.prediction(
-    "14.P2",
-    "A head of 128 entries with base 10,000 was trained on 4,096 positions. Its 18 slowest pairs made less than a turn "
-    "there. The NTK-aware base makes room for 4 times the context, and slows the last pair by exactly 4. How many of the 18 "
-    "come, within 16,384 positions, to angles that training has not shown?",
-    {
-        "None": "So it would be if all 18 were slowed by 4, as interpolation does. The new base reaches 4 at the last pair "
-        "only.",
-        "1": "It is the other way round: one of them, the last, is slowed enough.",
-        "17": "All but the last are slowed by less than 4, so they run past the angle that they had reached in training.",
-        "All 18": "Nearly: the last pair is slowed by exactly 4, and ends where it ended in training.",
-    },
-    answer="17",
-    reveal=plot_extension,
+    reveal=plot_blame,
 )
 
 FIGURES = lesson.figures

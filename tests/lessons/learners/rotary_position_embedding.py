@@ -5,56 +5,30 @@ import math
 
 import torch
 
-from course_lib.attention.rotary import (
-    convert_layout,
-    llama3_frequencies,
-    ntk_aware_base,
-    rope,
-    rope_frequencies,
-)
+from course_lib.attention.rotary import llama3_frequencies, rope
 from course_lib.teaching import edit
 
 GIVES_AWAY = {
-    "14.P1": [
-        r"(?i)rather than far, on average",
-        r"(?i)nearly half the time",
-        r"(?i)45% and 55%",
-        r"(?i)in proportion to \$?\\ln s",
-        r"(?i)logarithmic law|\\ln s \+ \\gamma",
-    ],
-    "14.P3": [
-        r"(?i)a tenth",
-        r"190 turns",
-        r"(?i)point the opposite way",
-        r"0\.018 radians",
-        r"(?i)angles in float64",
-    ],
-    "14.P2": [r"17 slow pairs", r"YaRN"],
+    "14.P1": [r"(?i)still a longer text breaks", r"(?i)scores nearly as high", r"(?i)failed on part"],
+    "14.P2": [r"(?i)every second step", r"(?i)nearly half of all", r"(?i)the logarithm of"],
+    "14.P3": [r"(?i)are to blame", r"63\.98", r"(?i)every combination", r"(?i)capping the fast pairs"],
 }
 
-
-def polar(pair, position, frequency):
-    z = torch.complex(pair[0], pair[1])
-    return torch.view_as_real(torch.polar(z.abs(), z.angle() + position * frequency))
-
-
-def matrix(pair, position, frequency, sign=1):
-    a = sign * position * frequency
-    R = torch.tensor([[math.cos(a), -math.sin(a)], [math.sin(a), math.cos(a)]], dtype=pair.dtype)
-    return R @ pair
-
-
-def step_by_step(pair, position, frequency):
-    for _ in range(position):
-        pair = matrix(pair, 1, frequency)
-    return pair
-
-
-def turned_in_place(pair, position, frequency):
-    a = torch.tensor(position * frequency, dtype=pair.dtype)
-    pair[0] = pair[0] * a.cos() - pair[1] * a.sin()
-    pair[1] = pair[0] * a.sin() + pair[1] * a.cos()
-    return pair
+NEIGHBOURS = {
+    "14.1": ("A(X[:, order]) - A(X)[:, order]", "A(X[:, order]) - A(X)[:, order.flip(0)]"),
+    "14.c1": ("others = [4, 2, 3, 1, 0, 5]", "others = [5, 2, 3, 1, 0, 4]"),
+    "14.3": ("score(x, y, start + 9, start)", "score(x, y, 2 * start + 9, start)"),
+    "14.4": ("hands = z * w.conj()", "hands = z * w"),
+    "14.6": ("law = 1 - (s.log() + 0.5772)", "law = 1 - s.log()"),
+    "14.c2": ("omega).diff() > 0", "omega).diff() > 0.05"),
+    "14.e1": ("mean(same(lesson.FAST_CAPPED))", "mean(same(lesson.LLAMA))"),
+    "14.e2": ("mean(same(lesson.SLOW_CAPPED))", "mean(same(lesson.FAST_CAPPED))"),
+    "14.e3": ("mean(same(lesson.CAPPED))", "mean(same(lesson.LLAMA))"),
+    "14.7": ("[five, twenty]", "[twenty, five]"),
+    "14.9": ("new = rope_frequencies(64), ntk_frequencies(64, scale=16)",
+             "new = rope_frequencies(64), rope_frequencies(64) / 16"),
+    "14.e4": ("mean(far(lesson.LLAMA)) - ", "mean(far(lesson.NTK)) - "),
+}  # fmt: skip
 
 
 def table(x, positions, base, power=-2.0):
@@ -82,34 +56,8 @@ def rotate_half(x, positions, base):
     return x * angles.cos() + torch.cat([-second, first], dim=1) * angles.sin()
 
 
-def heads(n, d):
-    return torch.arange(n * d).view(n, d)
-
-
-def in_each_head(n, order):
-    return heads(n, len(order))[:, order].flatten()
-
-
-def by_place(n, d):
-    head, row = heads(n, d) // d, heads(n, d) % d
-    return (d * head + 2 * (row % (d // 2)) + row // (d // 2)).flatten().argsort()
-
-
-def by_library(n, d):
-    weight = torch.arange(n * d, dtype=torch.float64)
-    return convert_layout(weight, head_dim=d, source="half", target="interleaved").long()
-
-
-def column_by_column(head_dim):
-    return [i // 2 + head_dim // 2 * (i % 2) for i in range(head_dim)]
-
-
 def case(x1, x2, y1, y2, m, n):
     return {"x1": x1, "x2": x2, "y1": y1, "y2": y2, "m": m, "n": n}
-
-
-def new_base(dim, base, scale, power):
-    return (base * scale**power) ** (-torch.arange(dim // 2, dtype=torch.float64) * 2 / dim)
 
 
 def scaled(w, s, L, slow, fast, *, turn=2 * math.pi, mix=torch.lerp):
@@ -149,48 +97,20 @@ ANSWERS = {
         ("malformed", "complex", -10j * cmath.exp(3j)),
     ],
     "14.2": [
-        ("solved", "angle added in polar form", polar),
-        ("solved", "matrix product", matrix),
-        (
-            "solved",
-            "complex number of Python",
-            lambda pair, t, w: torch.view_as_real(torch.view_as_complex(pair) * cmath.exp(1j * t * w)),
-        ),
-        ("solved", "one step at a time", step_by_step),
-        ("first entry overwritten", "in place", turned_in_place),
-        ("with the clock", "transposed matrix", lambda pair, t, w: matrix(pair, t, w, sign=-1)),
-        (
-            "entries exchanged",
-            "imaginary part first",
-            lambda pair, t, w: polar(pair, t, w).flip(0),
-        ),
-        ("turns for radians", "frequency in turns", lambda pair, t, w: matrix(pair, t, 2 * torch.pi * w)),
-        ("positions from 1", "t + 1", lambda pair, t, w: matrix(pair, t + 1, w)),
-        ("left out the position", "angle omega", lambda pair, t, w: matrix(pair, 1, w)),
-        ("degrees", "deg2rad", lambda pair, t, w: matrix(pair, t, math.pi / 180 * w)),
-        (
-            "added instead of multiplied",
-            "sinusoidal",
-            lambda pair, t, w: pair + pair.new_tensor([math.cos(t * w), math.sin(t * w)]),
-        ),
-        (
-            "no minus",
-            "plus twice",
-            lambda pair, t, w: pair * math.cos(t * w) + pair.flip(0) * math.sin(t * w),
-        ),
-        ("wrong", "frequency to the power of the position", lambda pair, t, w: matrix(pair, 1, w**t)),
-        ("malformed", "left complex", lambda pair, t, w: torch.view_as_complex(pair) * cmath.exp(1j * t * w)),
-        ("malformed", "a list", lambda pair, t, w: polar(pair, t, w).tolist()),
-        (
-            "with the clock",
-            "the pair as a row before the matrix",
-            lambda x, t, w: (
-                x
-                @ torch.tensor(
-                    [[math.cos(t * w), -math.sin(t * w)], [math.sin(t * w), math.cos(t * w)]], dtype=x.dtype
-                )
-            ),
-        ),
+        ("solved", "a quarter turn", case(0, 2, 1, 0, 0, 3)),
+        ("solved", "negative positions", case(1, 2, 2, -1, -1, 4)),
+        ("solved", "the page's example", case(1.0, 2.0, 2.0, -1.0, 3, 5)),
+        ("solved", "nearly parallel, but long", case(10, 10, 10, 11, 1, 2)),
+        ("the same position", "both at 3", case(1, 2, 2, -1, 3, 3)),
+        ("the same position", "both at the start", case(1, 0, 0, 1, 0, 0)),
+        ("vectors on one line", "the same vector", case(1, 2, 1, 2, 0, 1)),
+        ("vectors on one line", "opposite vectors", case(1, 2, -1, -2, 0, 1)),
+        ("a zero vector", "key zero", case(1, 2, 0, 0, 1, 2)),
+        ("not a position", "half a position", case(1, 0, 0, 1, 0.5, 2)),
+        ("too small to see", "a half turn", case(0.1, 0, 0, 0.1, 0, 355)),
+        ("too small to see", "short vectors", case(0.05, 0, 0, 0.05, 0, 1)),
+        ("malformed", "a tuple", (1, 0, 0, 1, 0, 1)),
+        ("malformed", "positions missing", {"x1": 1, "x2": 0, "y1": 0, "y2": 1}),
     ],
     "14.3": [
         ("solved", "with slices", by_slices),
@@ -259,116 +179,19 @@ ANSWERS = {
         ("half the exponents", "arange(d/2) over d", edit("arange(0, d, 2", "arange(0, d // 2")),
     ],
     "14.4": [
-        ("solved", "a list of rows", lambda n, d: in_each_head(n, column_by_column(d))),
-        ("solved", "stacked halves", lambda n, d: torch.stack(heads(n, d).chunk(2, 1), 2).flatten()),
-        ("solved", "sorted by place in the half", lambda n, d: by_place(n, d)),
-        ("solved", "the library", lambda n, d: by_library(n, d)),
-        (
-            "the way back",
-            "even rows, then odd",
-            lambda n, d: in_each_head(n, [*range(0, d, 2), *range(1, d, 2)]),
-        ),
-        ("the way back", "inverse permutation", lambda n, d: in_each_head(n, column_by_column(d)).argsort()),
-        ("all heads as one", "one table for all rows", lambda n, d: torch.tensor(column_by_column(n * d))),
-        ("nothing done", "split and put together", lambda n, d: heads(n, d).view(n, 2, d // 2).reshape(-1)),
-        (
-            "second before first",
-            "the second half first",
-            lambda n, d: torch.stack(heads(n, d).chunk(2, 1)[::-1], 2).flatten(),
-        ),
-        (
-            "heads as the fast index",
-            "heads last",
-            lambda n, d: torch.arange(n * d).view(2, d // 2, n).permute(1, 0, 2).flatten(),
-        ),
-        ("halves exchanged", "rolled by a half", lambda n, d: heads(n, d).roll(d // 2, 1).flatten()),
-        (
-            "every head from row 0",
-            "the same rows for each head",
-            lambda n, d: torch.tensor(column_by_column(d) * n),
-        ),
-        ("counted from 1", "i + 1", lambda n, d: in_each_head(n, column_by_column(d)) + 1),
-        ("wrong", "reversed in each head", lambda n, d: heads(n, d).flip(1).flatten()),
-        ("malformed", "one head only", lambda n, d: torch.tensor(column_by_column(d))),
-        ("malformed", "a list", lambda n, d: in_each_head(n, column_by_column(d)).tolist()),
-        (
-            "the way back",
-            "even rows, then odd ones, head by head",
-            lambda n_heads, head_dim: (
-                torch.arange(n_heads * head_dim).view(n_heads, -1, 2).transpose(1, 2).flatten()
-            ),
-        ),
+        ("solved", "five times four", 5 * 4),
+        ("solved", "a float", 20.0),
+        ("solved", "a tensor", torch.tensor(20)),
+        ("not moved", "distances count", 5),
+        ("the wrong way", "five quarters", 5 / 4),
+        ("added", "five and four", 5 + 4),
+        ("subtracted", "five less four", torch.tensor(1.0)),
+        ("by 16", "sixteen times", 5 * 16),
+        ("from the end", "a position", 256 - 20),
+        ("wrong", "one before", 19),
+        ("malformed", "in words", "twenty"),
     ],
     "14.5": [
-        ("solved", "a quarter turn", case(0, 2, 1, 0, 0, 3)),
-        ("solved", "negative positions", case(1, 2, 2, -1, -1, 4)),
-        ("solved", "the page's example", case(1.0, 2.0, 2.0, -1.0, 3, 5)),
-        ("solved", "nearly parallel, but long", case(10, 10, 10, 11, 1, 2)),
-        ("the same position", "both at 3", case(1, 2, 2, -1, 3, 3)),
-        ("the same position", "both at the start", case(1, 0, 0, 1, 0, 0)),
-        ("vectors on one line", "the same vector", case(1, 2, 1, 2, 0, 1)),
-        ("vectors on one line", "opposite vectors", case(1, 2, -1, -2, 0, 1)),
-        ("a zero vector", "key zero", case(1, 2, 0, 0, 1, 2)),
-        ("not a position", "half a position", case(1, 0, 0, 1, 0.5, 2)),
-        ("too small to see", "a half turn", case(0.1, 0, 0, 0.1, 0, 355)),
-        ("too small to see", "short vectors", case(0.05, 0, 0, 0.05, 0, 1)),
-        ("malformed", "a tuple", (1, 0, 0, 1, 0, 1)),
-        ("malformed", "positions missing", {"x1": 1, "x2": 0, "y1": 0, "y2": 1}),
-    ],
-    "14.6": [
-        (
-            "solved",
-            "the library",
-            lambda d, b, s: rope_frequencies(d, base=ntk_aware_base(b, scale=s, rotary_dim=d)),
-        ),
-        ("solved", "counted in pairs", lambda d, b, s: new_base(d, b, s, (d / 2) / (d / 2 - 1))),
-        (
-            "solved",
-            "old frequencies slowed by powers of s",
-            lambda d, b, s: new_base(d, b, 1, 1) * s ** -torch.linspace(0, 1, d // 2, dtype=torch.float64),
-        ),
-        ("all pairs alike", "interpolation", lambda d, b, s: new_base(d, b, 1, 1) / s),
-        ("base times scale", "b s", lambda d, b, s: new_base(d, b * s, 1, 1)),
-        ("exponent upside down", "(d - 2)/d", lambda d, b, s: new_base(d, b, s, 1 - 2 / d)),
-        ("faster instead of slower", "divided", lambda d, b, s: new_base(d, b, 1 / s, d / (d - 2))),
-        (
-            "only the last pair",
-            "last entry divided",
-            lambda d, b, s: torch.cat([new_base(d, b, 1, 1)[:-1], new_base(d, b, 1, 1)[-1:] / s]),
-        ),
-        (
-            "one pair too late",
-            "i from 1 in 2i/d",
-            lambda d, b, s: (
-                (b * s ** (d / (d - 2))) ** (-torch.arange(1, d // 2 + 1, dtype=torch.float64) * 2 / d)
-            ),
-        ),
-        ("the old frequencies", "no s", lambda d, b, s: b ** -(torch.arange(0, d, 2).double() / d)),
-        (
-            "2 in the exponent missing",
-            "(i - 1)/d",
-            lambda d, b, s: new_base(d, b, s, d / (d - 2)).sqrt(),
-        ),
-        ("power of s too large", "s to the d", lambda d, b, s: new_base(d, b, s, d)),
-        ("wrong", "d/(d - 1)", lambda d, b, s: new_base(d, b, s, d / (d - 1))),
-        ("malformed", "float32", lambda d, b, s: new_base(d, b, s, d / (d - 2)).float()),
-        ("malformed", "the base alone", lambda d, b, s: b * s ** (d / (d - 2))),
-        (
-            "solved",
-            "pair by pair, by a power of s",
-            lambda dim, base, scale: (lambda i: base ** (-2 * i / dim) * scale ** (-i / (dim / 2 - 1)))(
-                torch.arange(dim // 2, dtype=torch.float64)
-            ),
-        ),
-        (
-            "base times scale",
-            "by a power of s, one pair short",
-            lambda dim, base, scale: (lambda i: base ** (-2 * i / dim) * scale ** (-i / (dim / 2)))(
-                torch.arange(dim // 2, dtype=torch.float64)
-            ),
-        ),
-    ],
-    "14.7": [
         ("solved", "with lerp", scaled),
         ("solved", "by wavelengths, pair by pair", pair_by_pair),
         (
