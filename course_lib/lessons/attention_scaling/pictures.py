@@ -12,7 +12,7 @@ from course_lib.lessons.attention_scaling import lookup
 from course_lib.lessons.attention_scaling.contents import lesson
 from course_lib.measured import measured
 from course_lib.teaching import Explorer, Slider, Switch, lines, markdown_table, panels, right
-from course_lib.teaching.style import BLACK, BLUE, GREEN, ORANGE, RED, compact, small_legend
+from course_lib.teaching.style import BLACK, BLUE, GREEN, RED, compact, small_legend
 
 _compact = partial(compact, title=10, ticks=8.5, labels=9.5)
 _legend = partial(small_legend, fontsize=8.5)
@@ -339,7 +339,7 @@ CURVES = {
     lookup.NONE: (RED, "-"),
     lookup.ROOT: (BLUE, "--"),
     lookup.ROOT_STD: (GREEN, ":"),
-    lookup.SMALL: (ORANGE, "-."),
+    lookup.SMALL: (BLACK, "-."),
 }
 
 
@@ -357,7 +357,7 @@ def solved(arm: str, std: float, d: int) -> np.ndarray:
 @lesson.figure(
     [f"σ = {std:g}, d = {d:,}: r = {d**0.5 * std**2:g} undivided" for std, d in lookup.SETTINGS],
     "rate of Adam",
-    "loss after 100 steps",
+    "loss, last 20 of 100 steps",
     size=(8.2, 3.1),
     grid=(1, 3),
     legend=None,
@@ -438,7 +438,7 @@ rare_gradient_prediction = lesson.prediction(
 start_prediction = lesson.prediction(
     "13.P3",
     "Take the last case, $\\sigma = 4$ and $d = 64$. Divided by $\\sqrt d\\,\\sigma^2 = 128$, all ten seeds solve the task "
-    "at the best rate. The last arm never divides. It only starts with $W_Q$ and $W_K$ times $1/\\sqrt{128}$, so that "
+    "at the best rate. The last arm never divides. It starts with $W_Q$ and $W_K$ times $1/\\sqrt{128}$, so that "
     "its first scores are the same. How does it do?",
     {
         "No seed solves it": "At the same rate undivided scores do grow faster in training. A smaller rate makes up for it.",

@@ -30,7 +30,7 @@ def one_sigma_too_few():
 
 @lesson.sentence(
     "13.Q2",
-    "For independent q and k, the mean of (q · k)² is the sum of all E qᵢ² E kᵢ² (13.2).",
+    "If all entries of q and k are independent, with means μᵢ for both, the mean of (q · k)² is the sum of all E qᵢ² E kᵢ².",
     answer="only if at most one entry has a mean other than 0",
     conditions=("only if at most one entry has a mean other than 0", "only if all entries are normal"),
 )
@@ -49,7 +49,7 @@ def cross_terms():
     return "\n".join(lines)
 
 
-@lesson.sentence("13.Q3", "The derivative of argmax attention with respect to the query is 0.",
+@lesson.sentence("13.Q3", "If all values differ, the derivative of argmax attention with respect to the query is 0.",
                  answer="only where the largest score is unique",
                  conditions=("only where the largest score is unique", "only if the keys are orthogonal"))  # fmt: skip
 def jumps_at_a_tie():

@@ -200,14 +200,24 @@ def plot_needed(axes):
 LENGTHS = (1, 2, 4, 8)
 
 
-@cache
-def output_errors(length: float | int, *, m: int = 256, draws: int = 5) -> tuple[float, float]:
-    """Return the error of attention's output in units of the output and of the values, root mean square over draws.
-
-    256 tokens, head_dim 64, queries and keys of that length in random directions, values N(0, I).
-    """
+def tokens(length: float | int) -> tuple[Tensor, Tensor, Tensor]:
+    """Return queries and keys of that length in random directions, and values N(0, I): 256 tokens, head_dim 64."""
     q, k, v = randn(3, 256, 64, seed=0)
     q, k = (length * x / x.norm(dim=-1, keepdim=True) for x in (q, k))
+    return q, k, v
+
+
+def error_of_the_mean(length: float | int) -> float:
+    """Return the error of answering every query with the mean of all values, in units of attention's output."""
+    q, k, v = tokens(length)
+    exact = scaled_dot_product_attention(q, k, v)
+    return float((v.mean(0) - exact).norm() / exact.norm())
+
+
+@cache
+def output_errors(length: float | int, *, m: int = 256, draws: int = 5) -> tuple[float, float]:
+    """Return the error of attention's output in units of the output and of the values, root mean square over draws."""
+    q, k, v = tokens(length)
     exact, generator, squares = scaled_dot_product_attention(q, k, v), rng(1), []
     for _ in range(draws):
         features = positive_features(64, m, generator=generator, dtype=torch.float64)
@@ -218,11 +228,18 @@ def output_errors(length: float | int, *, m: int = 256, draws: int = 5) -> tuple
 
 def error_table() -> Markdown:
     """Return the errors for four lengths of queries and keys."""
-    header = ("length of $q$, $k$", "largest score", "error, of the output", "error, of the values")
+    header = (
+        "length of $q$, $k$",
+        "largest possible score",
+        "error, of the output",
+        "of the values",
+        "plain mean, of the output",
+    )
     rows = []
     for length in LENGTHS:
         of_output, of_values = output_errors(length)
-        rows.append((length, f"{length**2 / 8:g}", f"≈{of_output:.1%}", f"≈{of_values:.1%}"))
+        by_mean = f"≈{error_of_the_mean(length):.1%}"
+        rows.append((length, f"{length**2 / 8:g}", f"≈{of_output:.1%}", f"≈{of_values:.1%}", by_mean))
     return markdown_table(header, rows)
 
 
@@ -372,6 +389,7 @@ class EstimateExplorer(Explorer):
     kind = Choice("kind of features", "Average cosines, or average exponentials", "trigonometric", KINDS)
     law = Switch("Show the law", "Draw the error that (16.7) predicts")
     together = ("m", "length")
+    stills = ({}, {"kind": "positive"}, {"kind": "positive", "m": 256})
     size = (9.0, 4.1)
     counts = 2 ** np.arange(2, 9)
     edges = np.linspace(-2, 4, 31)
@@ -423,7 +441,7 @@ class EstimateExplorer(Explorer):
         left.axvline(1, color=BLUE, linewidth=1.4, linestyle="--", label="exact")
         places = np.repeat(self.edges, 2)[1:-1]
         (bars,) = left.plot(places, 0 * places, "-", color=RED, label="1,500 draws")
-        (predicted,) = right_axes.plot([], [], "--", color=BLUE, label="predicted")
+        (predicted,) = right_axes.plot([], [], "--", color=BLUE, label="law")
         (measured_ones,) = right_axes.plot(self.counts, self.counts, "o", color=RED, markersize=5, label="measured")
         (current,) = right_axes.plot([], [], "D", color=BLACK, markersize=9, fillstyle="none", label="this $m$")
         return {"bars": bars, "predicted": predicted, "measured": measured_ones, "current": current}
@@ -432,7 +450,7 @@ class EstimateExplorer(Explorer):
         """Say how many draws are negative, where the middle one is and how far off all are."""
         said = (
             f"{state['settings']}: the exact similarity is {state['exact']:.3g}. Of 1,500 estimates {state['negative']} are "
-            f"negative; the middle one is {state['middle']:.2g} of the exact value. Relative error: {state['error']:.2g} "
+            f"negative; the median is {state['middle']:.2g} times the exact value. Relative error: {state['error']:.2g} "
             "measured"
         )
         if not state["law"]:

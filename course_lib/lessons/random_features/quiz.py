@@ -61,7 +61,7 @@ def equality():
     answer=False,
 )
 def safe():
-    """It stays an average of the values, but of the wrong ones: single features outweigh all others."""
+    """It stays an average of the values, but with the wrong weights."""
     error, _ = output_errors(8)
     return fact("length 8, 256 features: an error of {:.1f} times the output", error, at_least=2)
 
@@ -99,7 +99,8 @@ def root():
     answer=False,
 )
 def lower():
-    """A draw that is kept can be fitted: its own loss falls by what its errors allow, and softmax does not have them."""
+    """A draw that is kept can be fitted: training can exploit its errors, and softmax does not have
+    them. Below, another seed and 80 steps."""
     kept, redrawn = (
         learn_to_fetch(through_features(16, redrawn=redrawn), step_size=0.2, seed=1, steps=80)
         for redrawn in (False, True)

@@ -16,12 +16,12 @@ GIVES_AWAY = {
     ],
     "13.P2": [
         r"\\frac\{1\}\{\\sqrt\\pi\\,r\}",
-        r"(?i)are rare, not small",
+        r"(?i)few rows escape saturation",
         r"(?i)the mean falls",
         r"r times mean",
     ],
     "13.P3": [
-        r"(?i)So does no division at all",
+        r"(?i)so they do with no division at all",
         r"(?i)at smaller rates",
         r"\\sqrt\\beta\\,\\eta",
         r"(?i)smaller start 10",
