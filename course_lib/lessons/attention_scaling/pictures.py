@@ -106,7 +106,7 @@ class ScaleExplorer(Explorer):
     match = Switch("key 1 matches", "Key 1 is made equal to the query: k = q", False)
     law = Switch("show the laws", "Draw what this page derives below over the walks: spread and mean", False)
     together = ("log_dim", "power")
-    stills = ({"log_dim": 6}, {"log_dim": 10}, {"log_dim": 10, "match": True})
+    stills = ({"log_dim": 10}, {"log_dim": 10, "power": 0.5}, {"power": 0.5, "match": True})
     size = (8.6, 3.5)
     strip_scale = 0.7
     layout = panels(

@@ -381,7 +381,7 @@ def plot_return(*axes):
         off.append(abs(math.degrees(np.angle(ends[1] / ends[0]))))
     return (
         f"The dials of the nine fast pairs at distance {of.BACK} (thick, blue) and {RETURN} (thin, orange), and how long "
-        f"the shown head's hands are. The first three are at most {math.ceil(max(off[:3]))} degrees apart."
+        f"the shown head's hands are. The first four are at most {math.ceil(max(off[:4]))} degrees apart."
     )
 
 
@@ -612,8 +612,8 @@ decay_prediction = lesson.prediction(
 blame_prediction = lesson.prediction(
     "14.P3",
     "A trial, with no further training: some of the pairs are capped, so that they count every distance above 63 as 63. "
-    "All other pairs turn on. For which pairs does that bring the five heads to more than nine right answers in ten, on "
-    "average, at the end of 1,024 letters?",
+    "All other pairs turn on. Which is the smallest set of pairs that brings the five heads to more than nine "
+    "right answers in ten, on average, at the end of 1,024 letters?",
     {
         "The 23 slow ones, whose angles are new": "That takes every new angle away, and the mean rises by about a tenth.",
         "The 9 fast ones, whose angles are old": right(
