@@ -15,8 +15,6 @@ NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 
 # Sizes and numbers that the page bounds and does not print, by the id of their cell.
 TYPED = {
-    # Lesson 16: |q||k|/sqrt(D) by hand; the errors are rounded to what claim 16.p1 bounds.
-    "1d28f250": {"0.125", "0.5", "2%", "5%", "40%"},
     # Lesson 20: sizes of matrices, 1024^2 and 8 (1024 + 1024).
     "def00379": {"16,384", "1,048,576"},
     # Lesson 23: a ratio whose digits differ between processors; claim 23.e1 bounds it.

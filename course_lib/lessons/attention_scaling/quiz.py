@@ -49,7 +49,8 @@ def cross_terms():
     return "\n".join(lines)
 
 
-@lesson.sentence("13.Q3", "If all values differ, the derivative of argmax attention with respect to the query is 0.",
+@lesson.sentence("13.Q3",
+                 "If all keys and all values differ, the derivative of argmax attention with respect to the query is 0.",
                  answer="only where the largest score is unique",
                  conditions=("only where the largest score is unique", "only if the keys are orthogonal"))  # fmt: skip
 def jumps_at_a_tie():

@@ -14,7 +14,7 @@ lesson = Contents(
         r"\sigma": "standard deviation of it",
         "z": "standard normal noise",
         "h": "jump of f",
-        "T": "steps that double a small difference",
+        "T": "steps that double an angle",
         "k": "coordinates",
         "G_i": "Gumbel variables",
         r"\tau": "temperature",

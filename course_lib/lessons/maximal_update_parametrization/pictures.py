@@ -371,8 +371,9 @@ class SizesExplorer(Explorer):
 
     title = "What grows with the width?"
     summary = (
-        "The network takes one step that moves each weight by the same amount, down its gradient. Left: the size of what "
-        "the hidden matrix puts out at the start, and its change. Right: the same for the output. All against the width."
+        "The network takes one step that moves all weights of a layer by the same amount, against the signs of their "
+        "gradients. Left: the size of what the hidden matrix puts out at the start, and its change. Right: the same for "
+        "the output. All against the width."
     )
     rate = StepPower(
         "hidden step power", "", "Steps of the hidden matrix go with 1 / width to this power", 0.0, 0.0, 2.0, 0.25

@@ -1,6 +1,7 @@
 """Figures, explorer and predictions of lesson 16, random_features."""
 
 import math
+from collections.abc import Callable
 from functools import cache
 from statistics import mean
 
@@ -11,6 +12,7 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from course_lib.attention.random_features import (
+    RandomFeatures,
     positive_features,
     random_feature_attention,
     relative_variance,
@@ -215,12 +217,14 @@ def error_of_the_mean(length: float | int) -> float:
 
 
 @cache
-def output_errors(length: float | int, *, m: int = 256, draws: int = 5) -> tuple[float, float]:
+def output_errors(
+    length: float | int, *, m: int = 256, draws: int = 5, draw: Callable[..., RandomFeatures] = positive_features
+) -> tuple[float, float]:
     """Return the error of attention's output in units of the output and of the values, root mean square over draws."""
     q, k, v = tokens(length)
     exact, generator, squares = scaled_dot_product_attention(q, k, v), rng(1), []
     for _ in range(draws):
-        features = positive_features(64, m, generator=generator, dtype=torch.float64)
+        features = draw(64, m, generator=generator, dtype=torch.float64)
         squares.append(float((random_feature_attention(q, k, v, features=features) - exact).square().sum()))
     size = math.sqrt(mean(squares))
     return size / float(exact.norm()), size / float(v.norm())
@@ -231,15 +235,17 @@ def error_table() -> Markdown:
     header = (
         "length of $q$, $k$",
         "largest possible score",
-        "error, of the output",
-        "of the values",
-        "plain mean, of the output",
+        "error of the output, 256 positive features",
+        "the same, in units of the values",
+        "of the output, 256 cosines",
+        "of the output, plain mean",
     )
     rows = []
     for length in LENGTHS:
         of_output, of_values = output_errors(length)
         by_mean = f"≈{error_of_the_mean(length):.1%}"
-        rows.append((length, f"{length**2 / 8:g}", f"≈{of_output:.1%}", f"≈{of_values:.1%}", by_mean))
+        by_cosines = f"≈{output_errors(length, draw=trigonometric_features)[0]:,.1%}"
+        rows.append((length, f"{length**2 / 8:g}", f"≈{of_output:.1%}", f"≈{of_values:.1%}", by_cosines, by_mean))
     return markdown_table(header, rows)
 
 
@@ -441,7 +447,7 @@ class EstimateExplorer(Explorer):
         left.axvline(1, color=BLUE, linewidth=1.4, linestyle="--", label="exact")
         places = np.repeat(self.edges, 2)[1:-1]
         (bars,) = left.plot(places, 0 * places, "-", color=RED, label="1,500 draws")
-        (predicted,) = right_axes.plot([], [], "--", color=BLUE, label="law")
+        (predicted,) = right_axes.plot([], [], "--", color=BLUE, label="law, if shown")
         (measured_ones,) = right_axes.plot(self.counts, self.counts, "o", color=RED, markersize=5, label="measured")
         (current,) = right_axes.plot([], [], "D", color=BLACK, markersize=9, fillstyle="none", label="this $m$")
         return {"bars": bars, "predicted": predicted, "measured": measured_ones, "current": current}
@@ -450,13 +456,12 @@ class EstimateExplorer(Explorer):
         """Say how many draws are negative, where the middle one is and how far off all are."""
         said = (
             f"{state['settings']}: the exact similarity is {state['exact']:.3g}. Of 1,500 estimates {state['negative']} are "
-            f"negative; the median is {state['middle']:.2g} times the exact value. Relative error: {state['error']:.2g} "
-            "measured"
+            f"negative; the median is {state['middle']:.2g} times the exact value. Relative error of these draws: "
+            f"{state['error']:.2g}"
         )
-        if not state["law"]:
-            return said + "."
-        rare = " The missing part is carried by draws too rare to be among 1,500."
-        return f"{said}, {state['expected']:.2g} predicted." + rare * (state["error"] < 0.7 * state["expected"])
+        law = f", {state['expected']:.2g} predicted." if state["law"] else "."
+        rare = " Draws too rare to be among 1,500 make the true error larger."
+        return said + law + rare * (state["error"] < 0.7 * state["expected"])
 
 
 ask_negative = lesson.prediction(

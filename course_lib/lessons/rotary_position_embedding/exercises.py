@@ -205,7 +205,7 @@ def _is(value):
 lesson.value(
     "14.4", "Where does it look now?", difficulty=1, minutes=4,
     prompt="A trained head scores the key five back highest. For texts four times as long, all its frequencies are divided "
-    "by 4, as in (14.7), and nothing is trained. At which distance does a key score highest now?",
+    "by 4, as in (14.7), and nothing is trained. At about which distance does a key score highest now?",
     answer=20,
     properties=[("At that distance the hands do not stand as they did five back.", _is(20))],
     hints=(

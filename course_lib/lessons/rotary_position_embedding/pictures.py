@@ -580,8 +580,8 @@ class ChainExplorer(Explorer):
 length_prediction = lesson.prediction(
     "14.P1",
     "The heads were trained on texts of 64 letters. Now each reads 1,024 letters and is asked at the "
-    "last 16 places what stood five back. Scores depend on distances alone, and five is a distance that it knows well. "
-    "What is the mean share of right answers of the five heads?",
+    "last 16 places what stood five back. Positions enter a score through distances alone, "
+    "and five is a distance that it knows well. What is the mean share of right answers of the five heads?",
     {
         "1.00, as on 64 letters": "The key five back scores as before. But the softmax compares it with keys at distances "
         "from 64 on, which no text in training had.",
