@@ -447,7 +447,7 @@ class EstimateExplorer(Explorer):
         left.axvline(1, color=BLUE, linewidth=1.4, linestyle="--", label="exact")
         places = np.repeat(self.edges, 2)[1:-1]
         (bars,) = left.plot(places, 0 * places, "-", color=RED, label="1,500 draws")
-        (predicted,) = right_axes.plot([], [], "--", color=BLUE, label="law, if shown")
+        (predicted,) = right_axes.plot([], [], "--", color=BLUE, label="law")
         (measured_ones,) = right_axes.plot(self.counts, self.counts, "o", color=RED, markersize=5, label="measured")
         (current,) = right_axes.plot([], [], "D", color=BLACK, markersize=9, fillstyle="none", label="this $m$")
         return {"bars": bars, "predicted": predicted, "measured": measured_ones, "current": current}
