@@ -90,9 +90,7 @@ def values_still_learn():
     )
 
 
-@lesson.sentence(
-    "13.Q5", "Adding one and the same vector to all keys leaves every weight as it is (13.4).", answer=True
-)
+@lesson.sentence("13.Q5", "Adding one and the same vector to all keys leaves every weight as it is.", answer=True)
 def a_shift_of_all_keys():
     """It adds the same number to all scores of a query. Added to the queries instead, it counts."""
     generator = torch.Generator().manual_seed(3)

@@ -355,7 +355,7 @@ def plot_gradients(axes):
     axes.set_xticks([], minor=True)
     return (
         "Cosine of the exact gradient with averages of gradients through 16 features, against the number of draws that "
-        "are averaged, for both matrices of three sizes. All curves rise; the longer queries and keys are, the later."
+        "are averaged, for both matrices of three sizes. All curves rise; the longer queries and keys are, the lower."
     )
 
 

@@ -21,7 +21,7 @@ GIVES_AWAY = {
         r"r times mean",
     ],
     "13.P3": [
-        r"(?i)so they do with no division at all",
+        r"(?i)With no division at all",
         r"(?i)at smaller rates",
         r"\\sqrt\\beta\\,\\eta",
         r"(?i)smaller start 10",
