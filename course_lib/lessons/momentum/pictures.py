@@ -216,7 +216,7 @@ class CanyonExplorer(Explorer):
     )
 
     def compute(self, *, momentum, step_size, reveal):
-        """Return the path, both errors, and the rates of both directions."""
+        """Return the path, both errors, the rates of both directions, and the settings in words."""
         path = canyon_run(step_size, momentum, self.steps).clamp(-1e6, 1e6).numpy()
         rates = [rate(step_size * c, momentum) for c in CURVATURES.tolist()]
         steps = np.arange(self.steps + 1)
@@ -226,6 +226,7 @@ class CanyonExplorer(Explorer):
             "errors": [np.abs(path[:, i]).clip(1e-9, 1e6) for i in (0, 1)],
             "promised": promised,
             "rates": rates,
+            "settings": f"β = {momentum:g}, η = {step_size:g}",
             "reveal": reveal,
         }
 
@@ -246,7 +247,7 @@ class CanyonExplorer(Explorer):
         """Say where the run is after 60 steps, and on request the rates."""
         ends = [float(one[-1]) for one in state["errors"]]
         said = ", ".join("beyond 100" if e > 100 else "below 1e-6" if e < 1e-6 else f"{e:.2g}" for e in ends)
-        text = f"After {self.steps} steps the errors (steep, flat) have the sizes ({said})."
+        text = f"{state['settings']}: after {self.steps} steps the errors (steep, flat) have the sizes ({said})."
         if not state["reveal"]:
             return text
         steep, flat = state["rates"]
