@@ -99,7 +99,7 @@ class Quiz:
                 part
                 for number, one in self.sentences.items()
                 for part in (
-                    ipywidgets.HTML(f"<p><b>{number}</b> {html.escape(one.text)}</p>"),
+                    ipywidgets.HTMLMath(f"<p><b>{number}</b> {html.escape(one.text)}</p>"),
                     self._panels[number].widget,
                 )
             ]

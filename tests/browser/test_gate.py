@@ -22,7 +22,7 @@ SMALL_QUIZ = """
 from course_lib.teaching import Contents, fact
 own = Contents()
 
-@own.sentence("00.Q1", "Two is odd.", answer=False)
+@own.sentence("00.Q1", "The number $2^1$ is odd.", answer=False)
 def two():
     "Halves."
     return fact("two leaves {} behind", 2 % 2, equals=0, within=0)
@@ -83,6 +83,7 @@ def test_who_does_not_want_to_guess_can_ask_to_see(page):
 
 
 def test_a_sentence_is_marked_by_keyboard_and_says_what_was_measured(page):
+    page.locator(".jupyter-widgets mjx-container", has_text="2").wait_for()  # the sentence is typeset
     panel = page.locator(".course-panel", has=page.get_by_role("button", name="Check"))
     panel.get_by_label("False").press("Space")
     button = panel.get_by_role("button", name="Check")

@@ -46,7 +46,7 @@ def panels(quiz):
 
 
 def test_nothing_is_run_or_said_before_an_answer(quiz, ran):
-    texts = [box.value for box in quiz.widget.children if isinstance(box, ipywidgets.HTML)]
+    texts = [box.value for box in quiz.widget.children if isinstance(box, ipywidgets.HTMLMath)]
     assert texts == [
         "<p><b>90.Q1</b> All squares are &lt; 10.</p>",
         "<p><b>90.Q2</b> The mean is the median.</p>",

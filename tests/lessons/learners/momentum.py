@@ -12,7 +12,11 @@ GIVES_AWAY = {
     "37.P1": [r"(?i)nearly doubles", r"1 ?\+ ?\\beta", r"(?i)moved border"],
     "37.P2": [r"\\sqrt\\beta", r"(?i)share (one|the) rate", r"(?i)whatever the curvature"],
     "37.P3": [r"(?i)end near 30", r"(?i)came to the moved border"],
-    "37.P4": [r"(?i)takes nearly all of the gain", r"(?i)noise limits the step size, long", r"(?i)below a thousandth"],
+    "37.P4": [
+        r"(?i)takes nearly all of the gain",
+        r"(?i)noise limits the step size, long",
+        r"(?i)below a thousandth",
+    ],
 }
 
 NEIGHBOURS = {
