@@ -566,8 +566,9 @@ twins_prediction = lesson.prediction(
 
 trained_prediction = lesson.prediction(
     "10.P3",
-    "Five kinds of networks of 32 layers, trained on the 20 labels of each of six graphs, each kind at its best rate. Which "
-    "of them still get more than 0.9 of the hidden labels right, on average?",
+    "Five kinds of networks of 32 layers are trained on the 20 labels of each of six graphs, each kind at its best rate: "
+    "GCN; half kept; start added; common part removed, then rescaled; rescaled only. Which of them still get more than "
+    "0.9 of the hidden labels right, on average?",
     {
         "Only common part removed": "Start added holds too: with or without weights, each layer adds what averaging takes.",
         "Common part removed and start added": right(
