@@ -94,9 +94,15 @@ def learn_to_fetch(
     return Fetched(w_q.detach(), w_k.detach(), own, exact)
 
 
-def gradient(scale: float | int, attend: Attend, *, step: int = 0, seed: int = 0) -> Float[Tensor, "two d d"]:
-    """Return the gradient of `error` on 16 texts with respect to W_q and W_k, both `scale` times the identity."""
-    matrices = (scale * torch.eye(D, dtype=torch.float64)).expand(2, D, D).clone().requires_grad_()
+def gradient(
+    at: Float[Tensor, "two d d"] | float | int, attend: Attend, *, step: int = 0, seed: int = 0
+) -> Float[Tensor, "two d d"]:
+    """Return the gradient of `error` on 16 texts with respect to W_q and W_k.
+
+    `at` holds the two matrices; a number stands for both being that many times the identity.
+    """
+    at = at if isinstance(at, Tensor) else at * torch.eye(D, dtype=torch.float64)
+    matrices = at.detach().expand(2, D, D).clone().requires_grad_()
     generator = torch.Generator().manual_seed(20_000 + seed)
     error(matrices[0], matrices[1], attend, generator, step).backward()
     return matrices.grad

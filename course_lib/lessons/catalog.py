@@ -62,7 +62,7 @@ LESSONS = tuple(
         ("13", "attention_scaling", "Why the square root, and when it is the wrong number", "III", "03", 69),
         ("14", "rotary_position_embedding", "Does only the distance count?", "III", "13", 74),
         ("15", "kernelized_attention", "Move one bracket: when does attention cost N?", "III", "13", 89),
-        ("16", "random_features", "Can random waves stand in for softmax?", "III", "13 15", 75),
+        ("16", "random_features", "Can random waves stand in for softmax?", "III", "13 15", 76),
         ("17", "ridge_attention", "Ridge attention", "III", "03 15", 100),
         ("18", "pca_and_autoencoders", "PCA and autoencoders", "IV", "01 03", 80),
         ("19", "linear_purification", "Linear purification", "IV", "03 18", 80),

@@ -37,7 +37,7 @@ def width():
 
 @lesson.sentence(
     "16.Q2",
-    "For features that were drawn, the product (16.4) is the kernel itself.",
+    "For every draw of the features, the product (16.4) is the kernel itself.",
     answer="only if q = k",
     conditions=("only if q = k", "only if m is at least D"),
 )
@@ -62,7 +62,7 @@ def equality():
 )
 def safe():
     """It stays an average of the values, but with the wrong weights."""
-    error, _ = output_errors(8)
+    error = output_errors(8)
     return fact("length 8, 256 features: an error of {:.1f} times the output", error, at_least=2)
 
 

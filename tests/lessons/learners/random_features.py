@@ -300,7 +300,8 @@ NEIGHBOURS = {
     "16.6": ("features(k).T / (q @ k.T / 4).exp()", "features(k).T / gaussian_kernel(q, k)"),
     "16.7": ("(a + b)[0], (a - b)[0]", "(a - b)[0], (a + b)[0]"),
     "16.8": ("exponents = (q + k).square().sum(-1) / 8", "exponents = (q + k).square().sum(-1) / 64"),
-    "16.e4": ("lesson.output_errors(length)[0] /", "lesson.output_errors(length)[1] /"),
+    "16.e4": ("over[1], over[4], over[8]]", "over[1], over[2], over[8]]"),
+    "16.e5": ('"length 2: {:.2f}", over[2]', '"length 2: {:.2f}", over[4]'),
     "16.e2": ('redrawn=name == "redrawn"', "redrawn=True"),
     "16.e3": ("attend = through_features(16, redrawn=True)", "attend = through_features(16, redrawn=False)"),
 }
