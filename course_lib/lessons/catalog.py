@@ -60,7 +60,7 @@ LESSONS = tuple(
         ("11", "recurrent_networks", "Why are forty steps harder than five?", "II", "05", 77),
         ("12", "state_space_models", "State space models", "II", "08", 84),
         ("13", "attention_scaling", "Why the square root, and when it is the wrong number", "III", "03", 69),
-        ("14", "rotary_position_embedding", "Does only the distance count?", "III", "13", 74),
+        ("14", "rotary_position_embedding", "Does only the distance count?", "III", "13", 75),
         ("15", "kernelized_attention", "Move one bracket: when does attention cost N?", "III", "13", 89),
         ("16", "random_features", "Can random waves stand in for softmax?", "III", "13 15", 76),
         ("17", "ridge_attention", "Ridge attention", "III", "03 15", 100),

@@ -17,7 +17,8 @@ def _all_cases(mean: list[float], std: float) -> torch.Tensor:
     return vectors @ vectors.T
 
 
-@lesson.sentence("13.Q1", "Entries have mean 0 and standard deviation σ. Divided by √d σ, a score has variance 1.",
+@lesson.sentence("13.Q1",
+                 "Independent entries have mean 0 and standard deviation σ. Divided by √d σ, a score has variance 1.",
                  answer="only if σ = 1", conditions=("only if σ = 1", "only if d is large"))  # fmt: skip
 def one_sigma_too_few():
     """The variance is dσ⁴, not dσ²: both the query and the key bring a σ. Four entries, σ = 2, all cases."""

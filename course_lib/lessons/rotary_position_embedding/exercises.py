@@ -231,7 +231,7 @@ def _turns(frequencies, length):
 
 
 @lesson.exercise(
-    "14.5", "Slow only the slow pairs", difficulty=3, minutes=9,
+    "14.5", "Slow by turns", difficulty=3, minutes=9,
     prompt="Write `by_turns(frequencies, scale, length, slow, fast)`, which becomes (14.8). `frequencies` holds "
     "$\\omega_i$, a float64 tensor; `length` is the trained length $L$, `scale` is $f > 1$, and $0 <$ `slow` $<$ `fast` "
     "count turns. Pairs with `fast` turns or more over $L$ positions keep $\\omega_i$, those with `slow` or less get "

@@ -612,7 +612,7 @@ decay_prediction = lesson.prediction(
 blame_prediction = lesson.prediction(
     "14.P3",
     "A trial, with no further training: some of the pairs are capped, so that they count every distance above 63 as 63. "
-    "All other pairs turn on. Which is the smallest set of pairs that brings the five heads to more than nine "
+    "All other pairs turn on. Which of these sets is the smallest that brings the five heads to more than nine "
     "right answers in ten, on average, at the end of 1,024 letters?",
     {
         "The 23 slow ones, whose angles are new": "That takes every new angle away, and the mean rises by about a tenth.",

@@ -39,6 +39,7 @@ NEIGHBOURS = {
     "13.8": ("(t - 0.5).abs() <= 0.1", "(t - 0.6).abs() <= 0.1"),
     "13.e1": ("lesson.solved(lesson.NONE, *case)", "lesson.solved(lesson.ROOT, *case)"),
     "13.e2": ("(lesson.ROOT_STD, lesson.SMALL)]", "(lesson.ROOT, lesson.SMALL)]"),
+    "13.e3": ("seeds=(0, 1, 2), steps=1000", "seeds=(0, 1, 2), steps=100"),
     "13.9": ("beta**0.5 * rate for rate", "beta * rate for rate"),
 }
 

@@ -9,9 +9,9 @@ from course_lib.attention.rotary import llama3_frequencies, rope
 from course_lib.teaching import edit
 
 GIVES_AWAY = {
-    "14.P1": [r"(?i)still a longer text breaks", r"(?i)scores nearly as high", r"(?i)failed on part"],
+    "14.P1": [r"(?i)still a longer text fails", r"(?i)scores nearly as high", r"(?i)answered about half"],
     "14.P2": [r"(?i)every second step", r"(?i)nearly half of all", r"(?i)the logarithm of"],
-    "14.P3": [r"(?i)are to blame", r"63\.98", r"(?i)every combination", r"(?i)capping the fast pairs"],
+    "14.P3": [r"(?i)mends most of it", r"63\.98", r"(?i)every combination", r"(?i)capping the fast pairs"],
 }
 
 NEIGHBOURS = {
