@@ -59,6 +59,7 @@ PARTS = {
     "longer_texts": ("longer_texts",),
     "pca": ("pca",),
     "erasure": ("erasure",),
+    "erased_states": ("erased_states",),
     "lora": ("lora",),
     "low_rank_adaptation": ("low_rank_adaptation",),
     "circuits": ("circuits",),

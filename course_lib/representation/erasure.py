@@ -60,7 +60,7 @@ def concept_columns(
 def erase_by_regression(
     x: Float[Tensor, "rows d_model"], z: Float[Tensor, "as_many concepts"]
 ) -> Float[Tensor, "rows d_model"]:
-    """LEACE as in (19.9), to be read: predict Z from X, regress X on that prediction, and keep what is left.
+    """LEACE as in (19.7), to be read: predict Z from X, regress X on that prediction, and keep what is left.
 
     z_hat = (X - mean) Sigma_xx^+ Sigma_xz,   X' = X - z_hat (z_hat^T z_hat)^+ z_hat^T (X - mean).
 
@@ -274,7 +274,7 @@ def probe_r2(
     *,
     n_classes: int | None = None,
 ) -> Float[Tensor, " concepts"]:
-    """The share of each concept column's variance that a least-squares probe reads from X (19.7), in float64.
+    """The share of each concept column's variance that a least-squares probe reads from X (19.3), in float64.
 
     Raises:
         ValueError: as `fit_eraser`.

@@ -7,11 +7,12 @@ lesson = Contents(
         "X": "examples as rows, features as columns",
         "W": "matrix that returns each row under a penalty",
         r"\lambda": "penalty",
-        r"\Sigma_{xx}": "covariance matrix of the rows",
-        r"\Sigma_{xz}": "covariances of the rows with a concept",
+        r"\Sigma_{xx}": "covariance matrix of the features",
+        r"\Sigma_{xz}": "covariances of the features with the concept",
         "z": "concept",
+        "w": "weights of the probe",
         "P": "matrix that changes a state",
-        "k": "directions erased",
+        r"\hat z": "prediction of the probe",
         "D": "standard deviations of the features",
     }
 )

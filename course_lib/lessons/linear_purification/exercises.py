@@ -6,32 +6,9 @@ from course_lib.lessons.linear_purification.contents import lesson
 from course_lib.representation.purification import purification_gradient
 from course_lib.teaching import close, edit, inputs, near, normal, uniform
 
-lesson.value(
-    "19.1", "A penalty for three quarters", difficulty=1, minutes=5,
-    prompt="Rows have the singular values 6, 3 and 1. Which penalty $\\lambda$ makes purification leave exactly three "
-    "quarters of the direction with $\\sigma = 3$?",
-    answer=3,
-    properties=[
-        ("The factor of the direction should be 3/4.", lambda answer: close(9 / (9 + answer), 0.75, rtol=1e-3)),
-    ],
-    hints=(
-        "Each direction has a factor of its own; the other two do not matter.",
-        "The factor is σ²/(σ² + λ), with the square.",
-        "Solve 9/(9 + λ) = 3/4 for λ.",
-    ),
-    mistakes=[
-        ("not squared", 1, "You used σ/(σ + λ). The factor has the squares of the singular values."),
-        ("upside down", 27, "With this λ a quarter is left: you solved λ/(σ² + λ) = 3/4."),
-        ("soft threshold", 2.25, "You used 1 - λ/σ² of lesson 18, which belongs to a penalty on two matrices.",
-         near(2.25, within=1e-3)),
-        ("the largest direction", 12, "That is the penalty for the direction with σ = 6."),
-        ("the smallest direction", 1 / 3, "That is the penalty for the direction with σ = 1.", near(1 / 3, within=5e-3)),
-    ],
-)
-
 
 @lesson.exercise(
-    "19.2", "The purifying matrix", difficulty=2, minutes=8,
+    "19.1", "The purifying matrix", difficulty=2, minutes=8,
     prompt="Write `purify_matrix(x, penalty)`: `x` holds one example in each row, float64, not centred. Return the "
     "matrix "
     "$W$ that minimises $\\lVert X - XW\\rVert_F^2 + \\lambda\\lVert W\\rVert_F^2$, where `penalty` is $\\lambda > 0$.",
@@ -43,7 +20,7 @@ lesson.value(
          lambda x, penalty, answer: purification_gradient(answer, x, penalty).abs().max() < 1e-6),
     ],
     hints=(
-        "Set the gradient (19.2) to zero and solve for W.",
+        "Set the gradient of (19.1) to zero and solve for W.",
         "The penalty stands on the diagonal of the Gram matrix of the features.",
         "`torch.linalg.solve(A, B)` returns A⁻¹B.",
     ),
@@ -81,7 +58,7 @@ def _left(a, b, c):
 
 
 lesson.flaw(
-    "19.3", "Projecting out the probe", difficulty=2, minutes=8,
+    "19.2", "Projecting out the probe", difficulty=2, minutes=8,
     prompt="\"A least-squares probe uses one direction $w$. Project every row on the plane at right angles to $w$, "
     "and no linear "
     "probe finds the concept.\" Give a counterexample: two features with the covariance matrix $\\Sigma = "
@@ -118,6 +95,38 @@ lesson.flaw(
 )  # fmt: skip
 
 
+def _left_of_ones(b):
+    """The share of the concept's covariances (1, 1) that stays after the probe's direction was projected out."""
+    w, ones = torch.tensor([b - 1.0, 1.0], dtype=torch.float64), torch.ones(2, dtype=torch.float64)
+    return float((ones - w * (w @ ones) / (w @ w)).norm())
+
+
+lesson.value(
+    "19.3", "When one removal suffices", difficulty=2, minutes=4,
+    prompt="Two features have the covariance matrix $\\Sigma_{xx} = \\begin{pmatrix}2 & 1\\\\ 1 & b\\end{pmatrix}$ and "
+    "the same covariance with the concept, $\\Sigma_{xz} = (1, 1)^\\top$. For which $b$ does projecting out the probe's "
+    "direction, at right angles, hide the concept from every linear probe?",
+    answer=2,
+    properties=[
+        ("b should make a covariance matrix with an inverse: 2b > 1.", lambda answer: 2 * float(answer) > 1),
+        ("After the projection some of (1, 1) is left.", lambda answer: _left_of_ones(float(answer)) < 1e-3),
+    ],
+    hints=(
+        "The probe's direction is w = Σ⁻¹(1, 1). When does projecting out w take all of (1, 1)?",
+        "When w is parallel to (1, 1), which is the same as Σ(1, 1) being parallel to (1, 1).",
+        "Σ(1, 1) is (3, 1 + b).",
+    ),
+    mistakes=[
+        ("the eigenvalue", 3, "3 is the eigenvalue of (1, 1) for the right b; asked is b."),
+        ("no inverse", 0.5, "With b = 1/2 the matrix has no inverse, and the probe is not defined.",
+         near(0.5, within=1e-6)),
+        ("the probe uses one feature", 1,
+         "With b = 1 the probe's direction is (0, 1): it is not parallel to (1, 1), and part of (1, 1) is left."),
+        ("uncorrelated", 0, "b is the variance of the second feature; it cannot be 0 beside a covariance of 1."),
+    ],
+)  # fmt: skip
+
+
 def _groups(generator):
     label = torch.arange(12) % 2
     draw = lambda *shape: torch.randn(*shape, generator=generator, dtype=torch.float64)  # noqa: E731
@@ -129,8 +138,8 @@ def _groups(generator):
     "19.4", "An eraser for two classes", difficulty=3, minutes=14,
     prompt="Write `erase(x, label, new)`: `x` holds one row for each example, float64, and `label` its class, 0 or "
     "1. Return "
-    "the table `new`, which has the same features, erased by LEACE as fitted to `x` and `label`: the smallest change "
-    "after which no linear probe finds the class in `x`. You may not use `course_lib`.",
+    "the table `new`, which has the same features, changed as the paragraph above says, with everything fitted to `x` and "
+    "`label`: the smallest affine change after which no linear probe finds the class in `x`. You may not use `course_lib`.",
     draw=inputs(x=_groups, label=lambda: torch.arange(12) % 2, new=normal("2 3")),
     properties=[
         ("What is taken out of each row should lie along the difference of the class means.",
@@ -178,5 +187,29 @@ def _along(x, label, new, answer):
     taken = new - answer
     return close(taken, torch.outer(taken @ gap, gap) / (gap @ gap), atol=1e-6)
 
+
+lesson.value(
+    "19.5", "A penalty for three quarters", difficulty=1, minutes=5,
+    prompt="Rows have the singular values 6, 3 and 1. Which penalty $\\lambda$ makes purification (19.2) leave "
+    "exactly three "
+    "quarters of the direction with $\\sigma = 3$?",
+    answer=3,
+    properties=[
+        ("The factor of the direction should be 3/4.", lambda answer: close(9 / (9 + answer), 0.75, rtol=1e-3)),
+    ],
+    hints=(
+        "Each direction has a factor of its own; the other two do not matter.",
+        "The factor is σ²/(σ² + λ), with the square.",
+        "Solve 9/(9 + λ) = 3/4 for λ.",
+    ),
+    mistakes=[
+        ("not squared", 1, "You used σ/(σ + λ). The factor has the squares of the singular values."),
+        ("upside down", 27, "With this λ a quarter is left: you solved λ/(σ² + λ) = 3/4."),
+        ("soft threshold", 2.25, "You used 1 - λ/σ² of lesson 18, which belongs to a penalty on two matrices.",
+         near(2.25, within=1e-3)),
+        ("the largest direction", 12, "That is the penalty for the direction with σ = 6."),
+        ("the smallest direction", 1 / 3, "That is the penalty for the direction with σ = 1.", near(1 / 3, within=5e-3)),
+    ],
+)
 
 EXERCISES = lesson.exercises

@@ -1,9 +1,10 @@
-"""Figures, explorer, predictions and measurements of lesson 19, linear purification.
+"""Figures, explorer, predictions and tables of lesson 19, linear purification."""
 
-The model, and with it transformers, is imported where it runs: the module itself stays light.
-"""
-
-from functools import cache, partial
+import warnings
+from collections.abc import Callable
+from functools import cache
+from statistics import mean
+from typing import Any
 
 import numpy as np
 import torch
@@ -11,17 +12,34 @@ from IPython.display import Markdown
 from torch import Tensor
 
 from course_lib.lessons.linear_purification.contents import lesson
+from course_lib.lessons.linear_purification.digits import (
+    FITTED,
+    MEANS,
+    MOST,
+    PENALTY,
+    PROBE,
+    RANDOM,
+    RIDGE,
+    digits,
+    gap,
+    nearest_accuracy,
+    probe,
+    probe_accuracy,
+    removed,
+    without,
+)
+from course_lib.lessons.linear_purification.erased import moments_of, race, states
 from course_lib.measured import measured as stored
 from course_lib.measured import quote
-from course_lib.representation.erasure import Eraser, ErasureMoments, concept_columns, fit_eraser
-from course_lib.representation.purification import Purifier, shrink_factors
-from course_lib.teaching import Explorer, Slider, lines, markdown_table, panels
-from course_lib.teaching.style import BLACK, BLUE, ORANGE, RED
+from course_lib.representation.erasure import concept_columns, fit_eraser
+from course_lib.representation.purification import Purifier
+from course_lib.teaching import Choice, Explorer, Slider, Switch, markdown_table, panels, right
+from course_lib.teaching.layout import LOOKS
+from course_lib.teaching.style import BLACK, BLUE, GREEN, ORANGE, RED
 
 GREY = "0.55"
-SPECTRUM = torch.tensor([10.0, 8.0, 4.0, 1.0, 0.5, 0.36, 0.16, 0.01], dtype=torch.float64)  # the notes' example
-CLASSES, SEEN = 4, 600
-CHANCE = 1 / CLASSES
+SPLITS = (0, 1, 2, 3, 4)
+IMAGE = {"cmap": "RdBu_r", "interpolation": "nearest"}
 
 
 def normal(*shape: int, seed: int) -> Tensor:
@@ -29,126 +47,146 @@ def normal(*shape: int, seed: int) -> Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
-@cache
-def rows() -> tuple[Tensor, Tensor]:
-    """Return 1,200 rows of 8 features whose singular values are `SPECTRUM`, and their class, 0 to 3.
-
-    The features are the principal directions, the widest first. The class shifts the rows along the fourth to the
-    seventh, where they are narrow.
-    """
-    label = torch.arange(2 * SEEN) % CLASSES
-    shift = torch.zeros(CLASSES, 8, dtype=torch.float64)
-    shift[:, 3:7] = 3 * torch.linalg.qr(normal(4, 4, seed=4)).Q
-    raw = normal(2 * SEEN, 8, seed=1) + shift[label]
-    return torch.linalg.qr(raw - raw.mean(0)).Q * SPECTRUM, label
-
-
-def probe(x: Tensor, z: Tensor, *, ridge: float = 0.0) -> tuple[Tensor, Tensor]:
-    """Fit a linear probe by least squares, with a ridge penalty if one is given; return weights and bias."""
-    mean, level = x.mean(0), z.mean(0)
-    u, s, vh = torch.linalg.svd(x - mean, full_matrices=False)
-    # Directions below 1e-12 of the largest are rounding.
-    inverse = torch.where(s > 1e-12 * s[0], s / (s**2 + ridge), 0)
-    weight = vh.T @ (inverse[:, None] * (u.T @ (z - level)))
-    return weight, level - mean @ weight
-
-
-def probe_accuracy(x: Tensor, label: Tensor, *, seen: int = SEEN, ridge: float = 0.0) -> float:
-    """Return the share of new rows whose class a probe finds that was fitted to the first `seen` rows."""
-    weight, bias = probe(x[:seen].double(), concept_columns(label[:seen]), ridge=ridge)
-    said = (x[seen:].double() @ weight + bias).round(decimals=9)  # a blind probe ties, whatever its rounding
-    return float((said.argmax(1) == label[seen:]).double().mean())
-
-
-def nearest_accuracy(x: Tensor, label: Tensor, *, seen: int) -> float:
-    """Return the share of new rows that have the class of the nearest of the first `seen` rows: no linear probe."""
-    nearest = torch.cdist(x[seen:], x[:seen]).argmin(1)
-    return float((label[nearest] == label[seen:]).double().mean())
-
-
-def purified(x: Tensor, penalty: float) -> Tensor:
-    """Purify all rows, which needs no labels."""
-    return Purifier.fit(x).purify(x, penalty)
-
-
-WAYS = ("the probe's direction, at right angles", "by whitening (LEACE)", "random directions")
-
-
-@cache
-def erasing(penalty: float = 0.0) -> dict[str, list[float]]:
-    """Return a new probe's accuracy after 0, 1, ..., 7 directions were erased, one after the other, for each way."""
-    x, label = rows()
-    x = purified(x, penalty)
-    moments = ErasureMoments()
-    moments.update(x[:SEEN], label[:SEEN])
-    best, chance = moments.eraser(), moments.random_eraser(7, generator=torch.Generator().manual_seed(0))
-    found = {}
-    for way, eraser in zip(WAYS[1:], (best, chance), strict=True):
-        parts = (Eraser(eraser.mean, eraser.write[:, :k], eraser.read[:k]) for k in range(8))
-        found[way] = [probe_accuracy(part.erase(x), label) for part in parts]
-    found[WAYS[0]] = [probe_accuracy(x, label)]
-    for _ in range(7):
-        weight, _ = probe(x[:SEEN], concept_columns(label[:SEEN]))
-        direction = torch.linalg.svd(weight)[0][:, :1] if weight.any() else weight[:, :1]
-        x = x - x @ direction @ direction.T
-        found[WAYS[0]].append(probe_accuracy(x, label))
-    return {way: found[way] for way in WAYS}
+# The hook, and what one removal does
 
 
 @lesson.figure(
-    "Take out a direction, and ask a new probe",
-    "directions taken out",
-    "share of new rows with the right class",
-    size=(7.0, 3.9),
-    ylim=(0, 1.05),
-    variants={"question": {}, "count": {"ways": WAYS}},
+    ["Even above, odd below", "The latest probe's direction out"],
+    ["pixel", "directions taken out"],
+    ["pixel", "new images right (%)"],
+    size=(8.6, 3.3),
+    grid=(1, 2),
+    legend=[None, "upper right"],
+    xlim=[None, (-0.7, MOST + 0.7)],
+    ylim=[None, (40, 100)],
+    subplots={"width_ratios": [1, 1.25]},
 )
-def plot_question(axes, ways=WAYS[:1]):
-    """Draw the accuracy of a new probe after directions were taken out one by one, chosen in one way or several."""
-    lines(axes, None, {way: erasing()[way] for way in ways}, marker="o", markersize=5)
-    axes.axhline(CHANCE, color=GREY, linestyle=":", label="chance")
-    said = "; ".join(f"{way} {', '.join(f'{share:.2f}' for share in erasing()[way])}" for way in ways)
+def plot_question(left, axes):
+    """Draw digits, and the accuracy of a new probe after 0 to 25 directions were projected out, five splits."""
+    data = digits()
+    wall = torch.zeros(20, 49, dtype=torch.float64)
+    for d in range(10):
+        row, column = 10 * (d % 2) + 1, 10 * (d // 2)
+        wall[row : row + 8, column : column + 8] = data.image(data.x[data.digit == d][0])
+    left.imshow(wall.numpy(), cmap="Greys", interpolation="nearest")
+    left.set_axis_off()
+    curves = 100 * np.array([removed(PROBE, seed=s).accuracy for s in SPLITS])
+    axes.plot(range(MOST + 1), curves.mean(0), **LOOKS[0], marker="o", markersize=4, label="fresh linear probe")
+    axes.fill_between(range(MOST + 1), curves.min(0), curves.max(0), color=LOOKS[0]["color"], alpha=0.2)
+    axes.axhline(50, color=GREY, linestyle=":", label="chance")
     return (
-        "The share of new rows whose class, one of four, is found by a linear probe that is fitted anew after 0, 1, ..., 7 "
-        f"directions were taken out; chance is 0.25. What is taken out, and the shares: {said}."
+        "Right, the share of new images whose parity a fresh linear probe finds after 0 to 25 directions were "
+        "projected out, "
+        "mean and range of five splits: it falls slowly from about 91% and reaches chance at about 20."
     )
 
 
-PENALTIES = np.logspace(-3, 3, 25)
+@cache
+def one_removal() -> dict[str, list[float]]:
+    """Return the accuracy of a fresh probe after one removal: five splits, and 20 random directions for each."""
+    found = {name: [removed(name, seed=s).accuracy[1] for s in SPLITS] for name in (PROBE, RIDGE, MEANS)}
+    found["random directions"] = [
+        probe_accuracy(without(digits(seed=s).x, normal(47, seed=100 * s + n)), digits(seed=s).odd)
+        for s in SPLITS
+        for n in range(20)
+    ]
+    widest = [torch.linalg.svd(digits(seed=s).x[:FITTED] - digits(seed=s).x[:FITTED].mean(0))[2][0] for s in SPLITS]
+    found["direction of most variance"] = [
+        probe_accuracy(without(digits(seed=s).x, one), digits(seed=s).odd)
+        for s, one in zip(SPLITS, widest, strict=True)
+    ]
+    return found
 
 
 @lesson.figure(
-    "Purified rows, and who still reads the class",
-    "penalty λ of the purification",
-    "share of new rows with the right class",
-    xscale="log",
-    ylim=(0, 1.05),
-    size=(7.0, 3.9),
-    legend="lower left",
+    ["One direction taken out", "Difference of class means"],
+    ["new images right (%)", "pixel"],
+    ["what was taken out", "pixel"],
+    size=(8.4, 3.2),
+    grid=(1, 2),
+    legend=[None, None],
+    xlim=[(40, 100), None],
+    ylim=[(-0.6, 4.6), None],
+    subplots={"width_ratios": [2, 1]},
 )
-def plot_purified(axes):
-    """Draw the accuracy of two probes on purified rows, and what is left of the narrow directions."""
-    x, label = rows()
-    tables = [purified(x, penalty) for penalty in PENALTIES.tolist()]
-    lines(
-        axes,
-        PENALTIES,
-        {
-            "probe by least squares": [probe_accuracy(t, label) for t in tables],
-            "probe with a penalty of 1": [probe_accuracy(t, label, ridge=1.0) for t in tables],
-            "factor of direction 5": shrink_factors(SPECTRUM[4:5], torch.tensor(PENALTIES))[:, 0],
-        },
-    )
-    axes.axhline(CHANCE, color=GREY, linestyle=":", label="chance")
+def plot_one(axes, image):
+    """Draw the accuracy of a fresh probe after one removal, for five ways to choose the direction."""
+    found = one_removal()
+    names = ["random directions", "direction of most variance", PROBE, RIDGE, MEANS][::-1]
+    for place, name in enumerate(names):
+        shares = 100 * np.array(found[name])
+        axes.plot(
+            shares,
+            [place] * len(shares),
+            "D" if name == MEANS else "o",
+            color=RED if name == MEANS else BLUE,
+            alpha=0.5,
+        )
+    axes.axvline(50, color=GREY, linestyle=":")
+    axes.set_yticks(range(5), [name.replace(", with a", ",\nwith a") for name in names])
+    data = digits()
+    shown = data.image(gap(data.x[:FITTED], data.odd[:FITTED]))
+    image.imshow(shown.numpy(), vmin=-0.5, vmax=0.5, **IMAGE)
+    image.set_axis_off()
     return (
-        "Against the penalty of the purification, logarithmic: the accuracy of a least-squares probe is the same "
-        "for all "
-        "penalties, while the factor of the fifth direction falls from 1 to nearly 0. A probe that is penalised "
-        "itself loses the class as the directions shrink."
+        "New images right after one direction was taken out, five splits: about 91% for random directions, 88% for "
+        "the probe's, "
+        "less for two others, and about 50% for the difference of the class means. Right, that difference: red "
+        "where odd digits "
+        "are darker."
     )
 
 
-# Erasing in the plane
+# Shrinking
+
+
+@cache
+def shrunk_rows(penalty: float) -> tuple[Tensor, Tensor]:
+    """Return the digits purified under a penalty, and the factors of their directions."""
+    x = digits().x
+    purifier = Purifier.fit(x)
+    sigma = purifier.singular_values
+    return purifier.purify(x, penalty), sigma**2 / (sigma**2 + penalty)
+
+
+SHRINK = 1e6
+
+
+@lesson.figure(
+    "Shrinking and erasing, and who still reads",
+    "what was done to the images",
+    "new images right (%)",
+    size=(6.2, 3.1),
+    legend={"loc": "upper right", "fontsize": 9},
+    ylim=(0, 135),
+)
+def plot_shrunk(axes):
+    """Draw what a probe and a penalised probe find in the images, in shrunk ones, and with one direction erased."""
+    data = digits()
+    tables = {
+        "as they are": data.x,
+        "all factors\nbelow 3%": shrunk_rows(SHRINK)[0],
+        "one factor 0": without(data.x, gap(data.x[:FITTED], data.odd[:FITTED])),
+    }
+    for offset, color, hatch, name, ridge in (
+        (-0.19, BLUE, None, "least-squares probe", 0.0),
+        (0.19, ORANGE, "///", f"probe with a penalty of {PENALTY:g}", PENALTY),
+    ):
+        shares = [100 * probe_accuracy(t, data.odd, ridge=ridge) for t in tables.values()]
+        axes.bar(np.arange(3) + offset, shares, width=0.36, color=color, hatch=hatch, edgecolor=BLACK, label=name)
+        for place, share in enumerate(shares):
+            axes.text(place + offset, share + 2, f"{share:.0f}", ha="center", fontsize=10)
+    axes.axhline(50, color=GREY, linestyle=":")
+    axes.set_xticks(range(3), tables)
+    axes.set_yticks(range(0, 101, 25))
+    return (
+        "New images right. Shrinking all directions to below 3% nearly blinds the penalised probe, and not the "
+        "least-squares probe; "
+        "multiplying one direction by 0, the difference of the class means, blinds both."
+    )
+
+
+# Two features, to see what is read and what is moved
 
 
 @cache
@@ -160,173 +198,306 @@ def plane() -> tuple[Tensor, Tensor]:
     return x - x.mean(0), label
 
 
+@cache
 def plane_ways() -> dict[str, Tensor]:
     """Return the centred rows of the plane, erased in three ways."""
     x, label = plane()
-    weight = probe(x, label[:, None].double())[0]
-    gap = (x[label == 1].mean(0) - x[label == 0].mean(0))[:, None]
-    out = lambda direction: x - x @ direction @ direction.T / direction.square().sum()  # noqa: E731
     return {
-        "probe's direction": out(weight),
-        "difference of means": out(gap),
+        PROBE: without(x, probe(x, label[:, None].double())[0][:, 0], seen=len(x)),
+        MEANS: without(x, gap(x, label), seen=len(x)),
         "LEACE": fit_eraser(x, label).erase(x),
     }
 
 
+PLANE = {"xlim": (-3.2, 3.2), "ylim": (-3.2, 3.2), "aspect": "equal"}
+
+
+def _classes(axes, x: Tensor, label: Tensor, **look) -> None:
+    for value, color, mark in ((0, BLUE, "o"), (1, ORANGE, "^")):
+        axes.plot(*x[label == value][:40].T, mark, color=color, markersize=4, label=f"class {value}", **look)
+
+
+def _means(axes, x: Tensor, label: Tensor) -> None:
+    for value, color, mark in ((0, BLUE, "o"), (1, ORANGE, "^")):
+        axes.plot(
+            *x[label == value].mean(0), mark, color=color, markersize=12, markeredgecolor=BLACK, label="_mean", zorder=5
+        )
+
+
+def _arrow(axes, end: Tensor, color: str, name: str, place: tuple[float, float]) -> None:
+    axes.annotate("", end.tolist(), (0, 0), arrowprops={"arrowstyle": "-|>", "color": color, "linewidth": 2.4})
+    axes.text(*place, name, color=color, fontsize=13, fontweight="bold")
+
+
 @lesson.figure(
-    ["the probe's direction out", "difference of means out", "LEACE"],
+    ["What the probe reads", "$w$ taken out", "$\\Sigma_{xz}$ taken out"],
     "feature 1",
     "feature 2",
     grid=(1, 3),
-    legend=["upper left", None, None],
-    xlim=(-3.2, 3.2),
-    ylim=(-3.2, 3.2),
-    aspect="equal",
-    size=(11.4, 4.4),
+    legend=[{"loc": "upper left", "fontsize": 9}, None, None],
+    size=(8.6, 3.2),
+    **PLANE,
 )
-def plot_oblique(*axes):
-    """Draw both classes, and where each of three erasers moves them."""
+def plot_plane(first, second, third):
+    """Draw the ellipse of two features with the probe's direction and the covariances, and both taken out."""
     x, label = plane()
-    said = []
-    for one, (name, moved) in zip(axes, plane_ways().items(), strict=True):
-        for value, color, mark in ((0, BLUE, "o"), (1, ORANGE, "^")):
-            before, after = x[label == value], moved[label == value]
-            one.plot(*before[:60].T, mark, color=color, alpha=0.35, markersize=4, label=f"class {value}")
-            for start, end in zip(before[:14], after[:14], strict=True):
-                one.plot(*torch.stack([start, end]).T, color=color, linestyle="-", linewidth=0.8, label="_way")
-            one.plot(*after.mean(0), mark, color=color, markersize=13, markeredgecolor=BLACK, label="_mean", zorder=5)
-        cost = float((moved - x).square().sum(1).mean())
-        one.set_title(f"{one.get_title()}\nmean squared change {cost:.2f}", fontsize=11)
-        said.append(f"{name}, mean squared change {cost:.2f}")
+    w, s = probe(x, label[:, None].double())[0][:, 0], gap(x, label)
+    _classes(first, x, label, alpha=0.3)
+    values, axes_ = torch.linalg.eigh(x.T @ x / len(x))
+    circle = torch.linspace(0, 2 * torch.pi, 101, dtype=torch.float64)
+    ring = 2 * axes_ @ (values.sqrt()[:, None] * torch.stack([circle.cos(), circle.sin()]))
+    first.plot(*ring, "-", color=BLACK, linewidth=1.2, label="_ring")
+    _arrow(first, 2.4 * w / w.norm(), RED, "$w$", (1.75, -2.1))
+    _arrow(first, 2.4 * s / s.norm(), GREEN, "$\\Sigma_{xz}$", (2.15, 1.35))
+    for one, way in ((second, PROBE), (third, MEANS)):
+        moved = plane_ways()[way]
+        _classes(one, moved, label, alpha=0.6)
+        _means(one, moved, label)
     return (
-        "Two correlated features of two classes, and thin lines to where each way of erasing moves some points; large "
-        f"marks are the means of the classes afterwards. {said[0]}: the means stay apart. {said[1]}: the means "
-        f"meet, and "
-        f"points move at right angles to the line on which they end. {said[2]}: the means meet, and points move a "
-        "shorter way, along a slanted direction."
+        "Two correlated features. Left, the ellipse of their covariance; the covariances with the class point from "
+        "one class "
+        "mean to the other, w elsewhere. Middle, w taken out: the class means, large marks, stay apart. Right, the "
+        "covariances' "
+        "direction taken out: they meet."
     )
-
-
-# Language in the model
-
-
-@cache
-def mbart():
-    """Return the shipped model and its tokenizer."""
-    from course_lib.mbart.model import load
-
-    return load()
-
-
-@cache
-def sentences(split: str):
-    """Return generated sentences in four languages: 1,200 to fit on, or 400 new meanings."""
-    from course_lib.language.corpus import generate
-
-    return generate(1200, seed=1) if split == "train" else generate(400, seed=2, split="test")
-
-
-@cache
-def token_states(site: str, split: str) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the states of all tokens at a site, codes and ends included, their language and their determiner.
-
-    Languages count from 0; determiners from 1, with 0 for tokens that are none.
-    """
-    from course_lib.interpret.concepts import token_concepts
-    from course_lib.language.corpus import LANGUAGES, LEXICAL_CONCEPTS
-    from course_lib.mbart.activations import Site, extract
-
-    model, tokenizer = mbart()
-    read = sentences(split)
-    names = [c for c in LEXICAL_CONCEPTS if c.startswith("determiner:")]
-    at = Site.parse(site)
-    states = extract(model, tokenizer, read, (at,), include_special=True, progress=False)[at]
-    language = torch.tensor([LANGUAGES.index(s.language) for s in read])[states.sentence]
-    held = []
-    for sentence in read:
-        tokenizer.src_lang = sentence.language
-        offsets = tokenizer(sentence.text, return_offsets_mapping=True)["offset_mapping"]
-        held.append(
-            [next((names.index(c) + 1 for c in t if c in names), 0) for t in token_concepts(sentence.words, offsets)]
-        )
-    pairs = zip(states.sentence.tolist(), states.position.tolist(), strict=True)
-    return states.values, language, torch.tensor([held[i][p] for i, p in pairs])
-
-
-def exact_match(
-    eraser: Eraser | None = None, site: str = "encoder.final", *, turned: int = 0, n_pairs: int = 100
-) -> float:
-    """Return the share of greedy translations that are exactly right, over random pairs of languages.
-
-    With an eraser, the states at the site are erased while the model writes. `turned` replaces the code of the
-    source language by that of the language so many places further: a wrong one.
-    """
-    from contextlib import nullcontext
-
-    from course_lib.language.corpus import LANGUAGES, draw_meanings, render
-    from course_lib.mbart.activations import Site
-    from course_lib.mbart.pretraining.examples import Texts, translation_pair
-    from course_lib.mbart.splicing import replaced
-    from course_lib.mbart.translation import translate
-
-    model, tokenizer = mbart()
-    rng, meanings = np.random.default_rng(0), draw_meanings(n_pairs, seed=3, split="test")
-    texts = Texts({code: [render(m, code).text for m in meanings] for code in LANGUAGES}, tokenizer)
-    pairs = [translation_pair(texts, tokenizer, rng) for _ in range(n_pairs)]
-    codes = [tokenizer.lang_code_to_id[code] for code in LANGUAGES]
-    sources = [[codes[(codes.index(s[0]) + turned) % 4], *s[1:]] for s, _ in pairs]
-    with nullcontext() if eraser is None else replaced(model, Site.parse(site), eraser.erase):
-        written = translate(model, tokenizer, sources, [target[0] for _, target in pairs])
-    return float(np.mean([a == list(b) for a, (_, b) in zip(written, pairs, strict=True)]))
-
-
-@cache
-def measured() -> dict[str, float]:
-    """Return shares of exact translations: as the model is, and with something taken out of its states."""
-    shares = {"as the model is": exact_match()}
-    for site, name in (
-        ("encoder.final", "language"),
-        ("encoder.final", "determiner"),
-        ("encoder.0", "language"),
-        ("decoder.final", "language"),
-    ):
-        states, language, determiner = token_states(site, "train")
-        moments = ErasureMoments()
-        moments.update(states, determiner if name == "determiner" else language)
-        eraser = moments.eraser()
-        shares[f"{site}: {name} erased ({eraser.rank} directions)"] = exact_match(eraser, site)
-        if site == "encoder.final":
-            random = [moments.random_eraser(eraser.rank, generator=torch.Generator().manual_seed(s)) for s in range(2)]
-            shares[f"{site}: {eraser.rank} random directions"] = float(np.mean([exact_match(r) for r in random]))
-    return {**shares, "wrong code of the source language": exact_match(turned=1)}
 
 
 @lesson.figure(
-    None,
-    "share of exact translations",
-    "site and what was taken out",
-    size=(8.6, 3.9),
-    xlim=(0, 1.12),
-    legend=None,
-    example=measured,
+    ["At right angles", "Along a slant (LEACE)"],
+    "feature 1",
+    "feature 2",
+    grid=(1, 2),
+    legend=[{"loc": "lower right", "fontsize": 9}, None],
+    size=(6.8, 3.8),
+    **PLANE,
 )
-def plot_translations(axes, shares):
-    """Draw the share of exact translations for each thing that was taken out."""
-    names = list(shares)[::-1]
-    colors = [ORANGE if "erased" in name else GREY for name in names]
-    axes.barh(range(len(names)), [shares[name] for name in names], color=colors, height=0.65)
-    axes.set_yticks(range(len(names)), names)
-    for place, name in enumerate(names):
-        axes.text(shares[name] + 0.01, place, f"{shares[name]:.2f}", va="center")
-    high = "; ".join(name for name, share in shares.items() if share >= 0.9)
-    low = "; ".join(name for name, share in shares.items() if share < 0.9)
+def plot_oblique(*axes):
+    """Draw where two erasers that hide the class move the points."""
+    x, label = plane()
+    said = []
+    for one, way in zip(axes, (MEANS, "LEACE"), strict=True):
+        moved = plane_ways()[way]
+        _classes(one, x, label, alpha=0.3)
+        for value, color in ((0, BLUE), (1, ORANGE)):
+            for start, end in zip(x[label == value][:16], moved[label == value][:16], strict=True):
+                one.plot(*torch.stack([start, end]).T, color=color, linestyle="-", linewidth=0.9, label="_way")
+            one.plot(*moved[label == value][:16].T, ".", color=color, markersize=5, label="_end")
+        _means(one, moved, label)
+        cost = float((moved - x).square().sum(1).mean())
+        one.set_title(f"{one.get_title()}\nmean squared change {cost:.2f}")
+        said.append(f"{cost:.2f}")
     return (
-        "Bars of the share of 100 greedy translations that are exactly right, one for each thing that was taken out. "
-        f"At least 0.9: {high}. Below: {low or 'none'}."
+        "Thin lines go to where points are moved; the class means, large marks, meet. Left, the difference of the "
+        "means taken "
+        f"out at right angles: mean squared change {said[0]}. Right, LEACE: {said[1]}."
     )
 
 
-# The explorer
+# Who still reads
+
+
+def trained_readers() -> dict[str, Callable[[Tensor, Tensor], Callable[[Tensor], Tensor]]]:
+    """Return scikit-learn's readers of the class: each is fitted to rows and classes, and then says the class of rows."""
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.neural_network import MLPClassifier
+
+    def trained(make: Callable[[], Any]) -> Callable[[Tensor, Tensor], Callable[[Tensor], Tensor]]:
+        def fit(x: Tensor, odd: Tensor) -> Callable[[Tensor], Tensor]:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # a hundred rounds are meant
+                model = make().fit(x.numpy(), odd.numpy())
+            return lambda rows: torch.from_numpy(model.predict(rows.numpy()))
+
+        return fit
+
+    return {
+        "logistic regression": trained(lambda: LogisticRegression(C=10, max_iter=500)),
+        "small neural network": trained(
+            lambda: MLPClassifier(
+                (32,), max_iter=100, learning_rate_init=0.01, tol=0, n_iter_no_change=100, random_state=0
+            )
+        ),
+    }
+
+
+def by_ten(x: Tensor, digit: Tensor) -> float:
+    """Return how often the digit that ten linear scores name is odd or even as the image is."""
+    weight, bias = probe(x[:FITTED], concept_columns(digit[:FITTED], n_classes=10))
+    return float((((x[FITTED:] @ weight + bias).argmax(1) - digit[FITTED:]) % 2 == 0).double().mean())
+
+
+@cache
+def readers(*, seed: int = 0) -> dict[str, tuple[float, float]]:
+    """Return how often each reader is right about odd or even on new images, before and after LEACE."""
+    data = digits(seed=seed)
+    x, odd = data.x, data.odd
+    tables = (x, fit_eraser(x[:FITTED], odd[:FITTED]).erase(x))
+    found = {"linear probe": [probe_accuracy(t, odd) for t in tables]}
+    for name, fit in trained_readers().items():
+        found[name] = [
+            float((fit(t[:FITTED], odd[:FITTED])(t[FITTED:]) == odd[FITTED:]).double().mean()) for t in tables
+        ]
+    found["ten scores for ten digits"] = [by_ten(t, data.digit) for t in tables]
+    found["nearest neighbour"] = [nearest_accuracy(t, odd) for t in tables]
+    return {name: tuple(both) for name, both in found.items()}
+
+
+@lesson.figure(
+    "Odd or even, before and after erasing",
+    "new images right (%)",
+    "reader",
+    size=(6.8, 3.4),
+    legend={"loc": "center", "fontsize": 9},
+    xlim=(40, 102),
+    ylim=(-0.6, 4.6),
+)
+def plot_blind(axes):
+    """Draw what five readers find before and after LEACE, five splits each."""
+    every = [readers(seed=s) for s in SPLITS]
+    names = list(every[0])[::-1]
+    for when, (color, mark, shift) in enumerate((("0.35", "o", 0.14), (RED, "D", -0.14))):
+        for place, name in enumerate(names):
+            shares = [100 * one[name][when] for one in every]
+            label = ("before", "after")[when] if place == 0 else f"_{name}"
+            axes.plot(shares, [place + shift] * len(shares), mark, color=color, alpha=0.6, markersize=6, label=label)
+    axes.axvline(50, color=GREY, linestyle=":", label="_chance")
+    axes.set_yticks(range(len(names)), names)
+    return (
+        "New images right about odd or even, before and after LEACE, five splits. Linear probe and logistic regression fall "
+        "to one half; the other three stay above nine in ten."
+    )
+
+
+# The translation model
+
+
+SITE_NAMES = {
+    "decoder.final": "end of the decoder",
+    "encoder.final": "end of the encoder",
+    "encoder.0": "before the encoder's layers",
+}
+ROWS = (
+    ("language", "language", 3),
+    ("determiner", "determiner", 9),
+    ("3 random", "random", 3),
+    ("9 random", "random", 9),
+)
+
+
+def shares(name: str) -> list[float]:
+    """Return what the long run stored, one number for each seed."""
+    return stored("erased_states", name)
+
+
+@lesson.figure(
+    ["End of the decoder", "End of the encoder", "Before the encoder's layers"],
+    "exact translations (%)",
+    "taken out",
+    grid=(1, 3),
+    legend=[None, None, None],
+    size=(9.4, 3.0),
+    xlim=(30, 104),
+    ylim=(-0.6, 4.6),
+    subplots={"sharey": True},
+)
+def plot_translations(*axes):
+    """Draw the share of exact translations for each thing that was taken out, five seeds each."""
+    names = [
+        "nothing",
+        "language (3 directions)",
+        "3 random directions",
+        "determiner (9 directions)",
+        "9 random directions",
+    ][::-1]
+    for one, site in zip(axes, SITE_NAMES, strict=True):
+        arms = [f"{site}: {arm}" for arm in ("9 random", "determiner", "3 random", "language")] + ["as the model is"]
+        for row, arm in enumerate(arms):
+            color = RED if "language" in arm else ORANGE if "determiner" in arm else GREY
+            found = [100 * share for share in shares(arm)]
+            one.plot(
+                found,
+                [row] * len(found),
+                "D" if color == RED else "s" if color == ORANGE else "o",
+                color=color,
+                alpha=0.6,
+            )
+        one.set_yticks(range(5), names)
+    return (
+        "Exact translations after something was taken out at three sites, five seeds. Nothing, the language, random "
+        "directions: above 90%. The determiner: about two thirds at the end of the decoder, about half at the other sites."
+    )
+
+
+def translation_table() -> Markdown:
+    """Return R^2, what is moved and the exact translations of the long run, mean and range of five seeds."""
+
+    def percent(name: str) -> str:
+        found = [100 * share for share in shares(name)]
+        return f"{mean(found):.1f}% ({min(found):.1f} to {max(found):.1f})"
+
+    rows = [("all", "nothing", "", "", percent("as the model is"))]
+    for site, where in SITE_NAMES.items():
+        for arm, name, rank in ROWS:
+            r2 = ""
+            if arm == name:
+                least, largest = (mean(shares(f"{site}: {arm}, {which} R^2")) for which in ("least", "largest"))
+                r2 = f"{least:.2f} to {largest:.2f}"
+            moves = f"{100 * mean(shares(f'{site}: {arm}, moved')):.1f}%"
+            rows.append((where, f"{name}, {rank} directions", r2, moves, percent(f"{site}: {arm}")))
+    rows.append(("input", "wrong code of the source language", "", "", percent("wrong code")))
+    return markdown_table(
+        ("site", "taken out", "$R^2$ of its classes before", "variance moved", "exact translations"), rows
+    )
+
+
+def reader_table() -> Markdown:
+    """Return what a linear probe and the nearest neighbour find of the language before and after it was erased."""
+
+    def both(site: str, who: str) -> list[str]:
+        return [f"{100 * mean(shares(f'{site}: {who} {when}')):.1f}%" for when in ("before", "after")]
+
+    rows = [(where, *both(site, "linear probe"), *both(site, "nearest")) for site, where in SITE_NAMES.items()]
+    rows.append(("commonest language", f"{100 * mean(shares('commonest language')):.1f}%", "", "", ""))
+    header = ("language of new tokens, site", "linear probe", "after erasing", "nearest neighbour", "after erasing")
+    return markdown_table(header, rows)
+
+
+@lesson.figure(
+    ["Right language ahead of the others", "Right determiner ahead of the others"],
+    "lead of the right piece (score)",
+    "share of the states (%)",
+    grid=(1, 2),
+    legend=[{"loc": "upper right", "fontsize": 9}, {"loc": "upper right", "fontsize": 9}],
+    size=(7.6, 3.0),
+    xlim=(-8, 24),
+    ylim=(0, 22),
+)
+def plot_margins(*axes):
+    """Draw the lead of the right piece over pieces of other languages, and over other determiners, before and after."""
+    found, bins = states("decoder.final"), np.linspace(-8, 22, 31)
+    for one, concept in zip(axes, ("language", "determiner"), strict=True):
+        eraser = moments_of(found, concept).eraser()
+        for look, when, change in ((LOOKS[0], "before", None), (LOOKS[1], f"{concept} erased", eraser.erase)):
+            heights, edges = np.histogram(race(concept).margins(change).numpy(), bins=bins)
+            one.stairs(
+                100 * heights / heights.sum(),
+                edges,
+                color=look["color"],
+                linestyle=look["linestyle"],
+                linewidth=2,
+                label=when,
+            )
+        one.axvline(0, color=BLACK, linewidth=1, linestyle="-")
+    return (
+        "By how much the right piece leads at the end of the decoder. Left, over the best piece of another "
+        "language: erasing "
+        "the language takes some two units, and nearly all of it stays above 0. Right, over the best other "
+        "determiner: erasing "
+        "the determiner takes most of the lead."
+    )
+
+
+# The appendix
 
 
 def measured_table() -> Markdown:
@@ -340,11 +511,7 @@ def measured_table() -> Markdown:
             return f"{found:.2g}"
         return "${}\\cdot10^{{{}}}$".format(*(int(part) for part in f"{found:.0e}".split("e")))
 
-    cases = {
-        "ten classes": "balanced",
-        "23 positives": "23 positives",
-        "scales 1 to $10^4$": "scales 1 to 1e4",
-    }
+    cases = {"ten classes": "balanced", "23 positives": "23 positives", "scales 1 to $10^4$": "scales 1 to 1e4"}
     rows = [("fit and erase, ten classes", quote("erasure", "fit and erase / concept-erasure"), 1)]
     for label, case in cases.items():
         before = quote("erasure", f"R^2, {case}: before")
@@ -352,128 +519,130 @@ def measured_table() -> Markdown:
     return markdown_table(("", "`fit_eraser`, `erase`", "concept-erasure"), rows)
 
 
+# The explorer
+
+
 @lesson.explorer
-class PurifyExplorer(Explorer):
-    """Shrink eight directions by a penalty, then erase some, and ask a probe."""
+class RemovalExplorer(Explorer):
+    """Take out one direction after the other, chosen in four ways, and fit a new probe each time."""
 
-    title = "Shrink eight directions, then erase some of them"
+    title = "One direction after the other"
     summary = (
-        "Left the singular values of the rows, logarithmic, as outlined bars, and in blue what is left of each after "
-        "purification. Right the share of new rows whose class (one of four) a probe finds that was fitted to the "
-        "purified "
-        "rows, against the number of directions erased: three ways of choosing them. The red line is the number chosen."
+        "Left, the direction taken out last, as an image. Middle, if it is asked for, the difference of the class "
+        "means that is "
+        "left, as an image: red where odd digits are darker. Right, the share of new images for which a fresh linear probe "
+        "tells odd from even, against the number of directions taken out, with the current number marked."
     )
-    power = Slider(
-        "penalty, log10 of",
-        "λ",
-        "Power of ten of the penalty of the purification: 0 stands for 1",
-        0.0,
-        -3.0,
-        3.0,
-        0.25,
-    )
-    erased = Slider("directions erased", "k", "How many directions are erased after purification", 1, 0, 7, 1)
-    size = (10.6, 4.2)
+    k = Slider("directions taken out", "k", "How many directions are taken out, one after the other", 1, 0, MOST, 1)
+    way = Choice("direction", "How the next direction is chosen", PROBE, (PROBE, RIDGE, RANDOM, MEANS))
+    faint = Switch("Almost constant pixels", "Use all 61 pixels that are not constant, instead of 47")
+    left_over = Switch("Show difference of means", "Show the difference of the class means that is left")
+    stills = ({}, {"k": 10, "left_over": True}, {"k": 10, "faint": True})
+    size = (8.4, 3.3)
     layout = panels(
-        ["singular values, before and after", "what a new probe finds"],
-        ["direction", "directions erased k"],
-        ["singular value (log)", "share of new rows right"],
-        grid=(1, 2),
-        legend=[None, "upper right"],
-        xlim=[(0.4, 8.6), (-0.3, 7.3)],
-        ylim=[(1e-6, 40), (0, 1.45)],
-        yscale=["log", "linear"],
-        xticks=[range(1, 9), range(8)],
-        yticks=[None, (0, 0.25, 0.5, 0.75, 1)],
+        ["Taken out last", "Difference of the means", "What a fresh probe finds"],
+        ["pixel", "pixel", "directions taken out $k$"],
+        ["pixel", "pixel", "new images right (%)"],
+        grid=(1, 3),
+        legend=[None, None, "upper right"],
+        subplots={"width_ratios": [1, 1, 1.6]},
+        xlim=[None, None, (-0.7, MOST + 0.7)],
+        ylim=[None, None, (40, 124)],
     )
 
-    def compute(self, *, power, erased):
-        """Return what is left of each singular value, and the three curves."""
-        factors, curves = shrink_factors(SPECTRUM, 10.0**power), erasing(10.0**power)
+    def compute(self, *, k, way, faint, left_over):
+        """Return two images, the curve and the current point."""
+        found, data = removed(way, all_pixels=faint), digits(all_pixels=faint)
+        last = found.directions[k - 1] if k else torch.zeros(len(data.pixels), dtype=torch.float64)
+        size = last.abs().max()
         return {
-            "bars": (SPECTRUM * factors).tolist(),
-            "curves": [(range(8), curves[way]) for way in WAYS],
-            "at": ([erased] * 2, [0, 1.05]),
-            "said": (10.0**power, factors, erased, [curves[way][erased] for way in WAYS]),
+            "direction": data.image(last / size if size > 0 else last).numpy(),
+            "gap": data.image(found.gaps[k] if left_over else 0 * found.gaps[k]).numpy(),
+            "hidden": "" if left_over else "not shown",
+            "curve": (range(MOST + 1), [100 * share for share in found.accuracy]),
+            "current": ([k], [100 * found.accuracy[k]]),
+            "said": (way, k, len(data.pixels), found, bool(size > 0), left_over),
         }
 
-    def draw(self, left, right):
-        """Draw outlines, curves, and what moves."""
-        left.bar(range(1, 9), SPECTRUM.tolist(), width=0.7, fill=False, edgecolor=BLACK)
-        bars = list(left.bar(range(1, 9), [1e-6] * 8, width=0.7, color=BLUE))
-        curves = lines(right, [], WAYS, marker="o", markersize=4)
-        right.axhline(CHANCE, color=GREY, linestyle=":", label="chance")
-        at = right.plot([], [], color=RED, linewidth=1.5, label="_at")[0]
-        return {"bars": bars, "curves": curves, "at": at}
+    def draw(self, left, middle, right_axes):
+        """Draw the frames of both images, and the curve."""
+        artists = {}
+        for name, axes, scale in (("direction", left, 1.0), ("gap", middle, 0.5)):
+            artists[name] = axes.imshow(np.zeros((8, 8)), vmin=-scale, vmax=scale, **IMAGE)
+            axes.set_axis_off()
+        artists["hidden"] = middle.text(3.5, 3.5, "", ha="center", va="center", color=GREY)
+        right_axes.axhline(50, color=GREY, linestyle=":", label="chance")
+        (artists["curve"],) = right_axes.plot([], [], **LOOKS[0], marker="o", markersize=3, label="fresh linear probe")
+        (artists["current"],) = right_axes.plot([], [], "D", color=RED, markersize=9, fillstyle="none", label="now")
+        return artists
 
     def words(self, state):
-        """Say what is left of three directions, and what the probes find."""
-        penalty, factors, erased, (probes, leace, chance) = state["said"]
+        """Say what a fresh probe finds, and how much was moved."""
+        way, k, pixels, found, anything, shown = state["said"]
+        done = f"{k} direction{'s' * (k != 1)} taken out ({way})" if k else "nothing taken out"
+        kept = float(found.gaps[k].norm() / found.gaps[0].norm())
+        means = f" The difference of the class means keeps {kept:.0%} of its length." if shown else ""
+        nothing = "" if anything or not k else " The last one found nothing left to take."
         return (
-            f"λ = {penalty:.3g}: factors {factors[2]:.3g} on direction 3, {factors[3]:.3g} on 4, {factors[7]:.2g} "
-            f"on 8. "
-            f"{erased} erased: a new probe finds {leace:.0%} (LEACE), {probes:.0%} (the probe's direction), "
-            f"{chance:.0%} (random)."
+            f"{pixels} pixels, {done}: a fresh probe is right for {found.accuracy[k]:.1%} of 897 new images. The removals "
+            f"moved {found.moved[k]:.1%} of the variance.{means}{nothing}"
         )
 
 
 # Predictions
 
-shrink_prediction = lesson.prediction(
+count_prediction = lesson.prediction(
     "19.P1",
-    "Rows of 8 features belong to four classes, which differ only along four narrow directions. A linear map is "
-    "trained to return its input under a penalty λ on its size; it shrinks the narrow directions most, for λ = 1000 "
-    "to less than a "
-    "thousandth. Then a linear probe is fitted to the shrunk rows by least squares. How well does it find the class "
-    "of new rows?",
+    "In the picture each removal takes out the direction of the latest probe, at right angles, and about 20 are "
+    "needed until "
+    "a fresh linear probe is at chance. Now choose the directions as well as you can, again at right angles. How few "
+    "suffice?",
     {
-        "Worse and worse, down to chance": "That is what a penalised probe does. Without a penalty the probe "
-        "multiplies by "
-        "larger weights what was made small: a small factor can be undone, only a factor 0 can not.",
-        "First better, since noise is removed, then worse": "The map knows nothing of the classes; and what it does "
-        "to the rows, "
-        "a probe without a penalty can undo.",
-        "Exactly as well as on the original rows": "All factors are above 0, so the map has an inverse, and a probe "
-        "can "
-        "take it in: the predictions are the same.",
+        "1": right(
+            "It is the difference of the class means: the mean odd image less the mean even one. Take it out, and a fresh "
+            "probe guesses. Each probe's own direction missed it."
+        ),
+        "About 5": "That is what one would expect if parity were spread over five directions. A linear probe needs "
+        "less to live on.",
+        "About 10": "After about ten removals a probe with a ridge penalty is near chance. There is a better choice.",
+        "All 20": "The probes' directions are far from the best choice.",
     },
-    answer="Exactly as well as on the original rows",
-    reveal=plot_purified,
+    reveal=plot_one,
 )
 
-
-count_prediction = lesson.prediction(
+blind_prediction = lesson.prediction(
     "19.P2",
-    "The figure above takes out one direction at a time, that of the latest probe. Choose the directions, and how "
-    "they are taken "
-    "out, as well as you can. How many does it take until no linear probe finds the four classes among 8 features?",
+    "LEACE has made odd and even indistinguishable for a linear probe: 50%. Now the nearest neighbour reads the erased "
+    "images: a new image gets the label of the nearest of the 900 old ones. Before, it was right for about 99%. And now?",
     {
-        "1": "One direction tells two groups of classes apart at best; the four means span more.",
-        "3": "The means of four classes, less the mean of all, span three directions, and these suffice if what is "
-        "taken out "
-        "is chosen well.",
-        "4, one for each class": "The four means are centred: the last follows from the other three.",
-        "All 8": "Even with each probe's direction projected out at right angles five were enough.",
+        "About 50%": "That would need the images of a 3 and of an 8 to lie mixed. They were only shifted.",
+        "About 70%": "The change moves less than a tenth of the variance, along one direction out of 47.",
+        "About 85%": "Images move along one direction only. In the 46 others their distances stay.",
+        "About 98%": right(
+            "Images keep nearly all their distances. A 3 still has 3s around it, and whoever knows the digit knows "
+            "its parity."
+        ),
     },
-    answer="3",
-    reveal=partial(plot_question, ways=WAYS),
-)  # fmt: skip
+    reveal=plot_blind,
+)
 
-language_prediction = lesson.prediction(
+translation_prediction = lesson.prediction(
     "19.P3",
-    "The encoder's states are erased before the decoder reads them, so that no linear probe finds the language of "
-    "the sentence. The decoder is told the language to write. What happens to its translations, of which 98% are "
-    "exactly right?",
+    "At the end of the decoder, where one more linear map gives the scores of all pieces, a linear probe knows the "
+    "language of "
+    "nearly every new token, and the language has an $R^2$ of 0.91. It is erased there from all states. Before, "
+    "nearly 99% of the "
+    "translations were exact. And now?",
     {
-        "Nearly all become wrong": "The decoder hardly needs to know which language it reads from: a wrong code of "
-        "the source "
-        "language does no harm either.",
-        "About half stay right, as with any three directions": "Three random directions do no harm either: there "
-        "are 256.",
-        "At least 90% stay right": "The decoder needs what the sentence says, and the language of the sentence is "
-        "no part of that. Erasing which determiner a token is does harm.",
+        "Almost none": "Then the scores would have to depend on the part that the probe reads. They have much more to "
+        "go by.",
+        "About half": "That happens when another concept is erased, though a linear probe reads it less well.",
+        "About 80%": "The right word's lead over words of other languages shrinks by a fifth, and remains a lead.",
+        "About 98%, as before": right(
+            "A word wins by the largest of thousands of scores. Its lead over the words of other languages shrinks by some "
+            "two units of eleven; it remains a lead."
+        ),
     },
-    answer="At least 90% stay right",
     reveal=plot_translations,
 )
 

@@ -8,9 +8,9 @@ import torch
 from course_lib.teaching import edit
 
 GIVES_AWAY = {
-    "19.P1": [r"(?i)inverse|invertible", r"(?i)undo"],
-    "19.P2": [r"(?i)three directions", r"(?i)class means|means of (the )?classes"],
-    "19.P3": [r"language erased", r"exact translations"],
+    "19.P1": [r"(?i)class means?\b", r"(?i)one direction (is|suffices)"],
+    "19.P2": [r"(?i)blind is not gone", r"(?i)nearest neighbour", r"(?i)ten (linear )?scores"],
+    "19.P3": [r"(?i)\blead\b", r"(?i)one translation in a hundred", r"(?i)keep three claims apart"],
 }
 
 
@@ -70,17 +70,6 @@ def probe(x, label):
 
 ANSWERS = {
     "19.1": [
-        ("solved", "9 / 3", 9 / 3),
-        ("solved", "a fraction of the square", Fraction(9, 4) / Fraction(3, 4)),
-        ("not squared", "3 / (3 + lambda)", 1),
-        ("upside down", "a quarter left", 27),
-        ("soft threshold", "lesson 18's factor", 9 / 4),
-        ("the largest direction", "sigma 6", 36 / 3),
-        ("the smallest direction", "sigma 1", 1 / 3),
-        ("wrong", "the square root", math.sqrt(3)),
-        ("malformed", "one for each direction", [12, 3, 1 / 3]),
-    ],
-    "19.2": [
         ("solved", "SVD", by_svd),
         ("solved", "rows below the data", by_more_rows),
         ("solved", "identity minus an inverse",
@@ -98,7 +87,7 @@ ANSWERS = {
          * (s.S / (s.S + penalty)) @ s.Vh),
         ("malformed", "the purified rows", lambda x, penalty: x @ by_svd(x, penalty)),
     ],
-    "19.3": [
+    "19.2": [
         ("solved", "a negative covariance", covariance(1, 1, -0.5)),
         ("solved", "unequal variances", covariance(4.0, 1.0, 1.5)),
         ("uncorrelated", "the identity", covariance(1.0, 1.0, 0.0)),
@@ -107,6 +96,17 @@ ANSWERS = {
         ("one feature twice", "all ones", covariance(1, 1, 1)),
         ("negative variance", "a negative variance", covariance(-1, 2, 0.5)),
         ("malformed", "the matrix", torch.tensor([[1.0, 0.5], [0.5, 1.0]])),
+    ],
+    "19.3": [
+        ("solved", "by the eigenvector", 3 - 1),
+        ("solved", "a fraction", Fraction(4, 2)),
+        ("the eigenvalue", "lambda for b", 3),
+        ("no inverse", "determinant 0", 0.5),
+        ("the probe uses one feature", "all ones", 1.0),
+        ("uncorrelated", "b left out", 0),
+        ("wrong", "too large", 4),
+        ("wrong", "no covariance matrix", -2),
+        ("malformed", "the matrix", [[2, 1], [1, 2]]),
     ],
     "19.4": [
         ("solved", "the gap of the means", by_gap),
@@ -125,4 +125,31 @@ ANSWERS = {
         ("wrong", "nothing erased", lambda x, label, new: new.clone()),
         ("malformed", "x erased", lambda x, label, new: by_gap(x, label, x)),
     ],
+    "19.5": [
+        ("solved", "9 / 3", 9 / 3),
+        ("solved", "a fraction of the square", Fraction(9, 4) / Fraction(3, 4)),
+        ("not squared", "3 / (3 + lambda)", 1),
+        ("upside down", "a quarter left", 27),
+        ("soft threshold", "lesson 18's factor", 9 / 4),
+        ("the largest direction", "sigma 6", 36 / 3),
+        ("the smallest direction", "sigma 1", 1 / 3),
+        ("wrong", "the square root", math.sqrt(3)),
+        ("malformed", "one for each direction", [12, 3, 1 / 3]),
+    ],
 }  # fmt: skip
+
+NEIGHBOURS = {
+    "19.e1": ("once[lesson.MEANS]", "once[lesson.RIDGE]"),
+    "19.3": ("probe_r2(shrunk[:900], z)", "probe_r2(lesson.without(x, lesson.gap(x, odd)), z)"),
+    "19.5": ("lesson.gap(lesson.without(x, w), odd)", "lesson.gap(lesson.without(x, gap), odd)"),
+    "19.4": (
+        "lesson.without(x, lesson.gap(x, odd)), z)",
+        "lesson.without(x, lesson.probe(x, z)[0][:, 0]), z)",
+    ),
+    "19.6": ("residual = z - x @ w - bias", "residual = z - x @ w / 2 - bias"),
+    "19.7": ("blind.append(probe_r2(erased, z).max())", "blind.append(probe_r2((erased + x) / 2, z).max())"),
+    "19.e2": ("ratios.append((erased - x)", "ratios.append((by_gap - x)"),
+    "19.e3": ("near.append(lesson.nearest_accuracy(erased", "near.append(lesson.probe_accuracy(erased"),
+    "19.e4": ('share["language"],', 'share["determiner"],'),
+    "19.e5": ('share["determiner"], at_most', 'share["language"], at_most'),
+}
