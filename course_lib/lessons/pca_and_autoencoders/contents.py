@@ -4,15 +4,18 @@ from course_lib.teaching import Contents
 
 lesson = Contents(
     symbols={
-        "X": "table with one example in each row",
-        r"\mu": "mean of the rows",
-        "U": "first columns: the principal directions",
-        "s_i": "eigenvalues in decreasing order",
-        r"\mathcal S": "set of axes",
-        "R": "basis of the code",
-        r"\lambda": "weight of the penalty",
+        "W_1": "encoder",
+        "W_2": "decoder",
+        "d": "numbers of an input",
+        "k": "numbers of a code",
+        "S": "matrix of second moments",
+        "u_i": "principal axes",
+        "s_i": "variances along the axes",
+        r"\mathcal S": "set of chosen axes",
+        "R": "invertible mixing of the code",
         r"\eta": "step size",
-        r"\rho": "distance of the start",
-        "q": "probability that an input is kept in training",
+        r"\rho": "size of the start",
+        r"\lambda": "weight of the penalty",
+        "p": "share that is returned",
     }
 )

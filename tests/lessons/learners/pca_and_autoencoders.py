@@ -1,13 +1,15 @@
 """What learners of lesson 18 answer, and what gives its predictions away."""
 
+import math
 from itertools import combinations
 
 import torch
 
 GIVES_AWAY = {
-    "18.P1": [r"invertible", r"(?i)rotation"],
-    "18.P2": [r"(?i)one after the other", r"(?i)straight line", r"1 - \\lambda/s|1 - \\frac"],
-    "18.P3": [r"counts variance", r"A's code"],
+    "18.P1": [r"\b59\b", r"\b117\b", r"has its own delay", r"\\log 100"],
+    "18.P2": [r"(?i)orthonormal", r"misses the identity", r"RR\^"],
+    "18.P3": [r"1 - \\lambda/s|1 - \\frac", r"(?i)soft threshold", r"never reach 0"],
+    "18.P4": [r"more labels hurt", r"double descent", r"≈31"],
 }
 
 
@@ -32,19 +34,19 @@ def directions(x):
 
 def by_autograd(encoder, decoder, x):
     leaf = decoder.clone().requires_grad_()
-    return torch.autograd.grad((x - x @ encoder.T @ leaf.T).square().sum(), leaf)[0]
+    return torch.autograd.grad((x - x @ encoder.T @ leaf.T).square().sum() / len(x), leaf)[0]
 
 
 def example_by_example(encoder, decoder, x):
     gradient = torch.zeros_like(decoder)
     for row in x:
         code = encoder @ row
-        gradient += -2 * torch.outer(row - decoder @ code, code)
+        gradient += -2 * torch.outer(row - decoder @ code, code) / len(x)
     return gradient
 
 
 def by_second_moment(encoder, decoder, x):
-    moment = x.T @ x
+    moment = x.T @ x / len(x)
     return 2 * (decoder @ encoder - torch.eye(len(moment), dtype=x.dtype)) @ moment @ encoder.T
 
 
@@ -63,7 +65,7 @@ def points(p, q, r, t):
 
 
 ANSWERS = {
-    "18.1": [
+    "18.7": [
         ("solved", "eigenvectors of the covariance", by_eigenvectors),
         ("solved", "a truncated SVD", by_truncation),
         ("solved", "directions of a full SVD", lambda x, k: projected(x, k, x.mean(0), directions(x)[:k])),
@@ -75,7 +77,7 @@ ANSWERS = {
         ("columns for rows", "Vh taken for V", lambda x, k: projected(x, k, x.mean(0), directions(x)[:, :k].T)),
         ("malformed", "the codes", lambda x, k: (x - x.mean(0)) @ directions(x)[:k].T @ torch.ones(k, 1).double()),
     ],
-    "18.2": [
+    "18.6": [
         ("solved", "far out", points(10, 1, 10, -1)),
         ("solved", "to the left", points(-2.0, -0.5, -2.0, 0.5)),
         ("centred", "on the vertical axis", points(0, 2, 0, -2)),
@@ -86,21 +88,21 @@ ANSWERS = {
         ("wrong", "one point twice", points(3, 0, 3, 0)),
         ("malformed", "two points", {"a": (3, 1), "b": (3, -1)}),
     ],
-    "18.3": [
+    "18.1": [
         ("solved", "autograd", by_autograd),
         ("solved", "example by example", example_by_example),
         ("solved", "with the second moment", by_second_moment),
         ("missing 2", "a loss with 1/2", lambda encoder, decoder, x: by_autograd(encoder, decoder, x) / 2),
         ("sign", "downhill", lambda encoder, decoder, x: -by_second_moment(encoder, decoder, x)),
-        ("mean", "mean over examples", lambda encoder, decoder, x: by_autograd(encoder, decoder, x) / len(x)),
-        ("mean over entries", "mse_loss", lambda encoder, decoder, x: by_autograd(encoder, decoder, x) / x.numel()),
+        ("sum", "the sum over examples", lambda encoder, decoder, x: by_autograd(encoder, decoder, x) * len(x)),
+        ("mean over entries", "mse_loss", lambda encoder, decoder, x: by_autograd(encoder, decoder, x) / x.shape[1]),
         ("target forgotten", "the output's square",
-         lambda encoder, decoder, x: 2 * decoder @ encoder @ x.T @ x @ encoder.T),
+         lambda encoder, decoder, x: 2 * decoder @ encoder @ x.T @ x @ encoder.T / len(x)),
         ("wrong", "the errors alone", lambda encoder, decoder, x: 2 * (x @ encoder.T @ decoder.T - x).T @ x @ encoder.T
          @ encoder @ encoder.T),
         ("malformed", "transposed", lambda encoder, decoder, x: by_autograd(encoder, decoder, x).T),
     ],
-    "18.4": [
+    "18.2": [
         ("solved", "the second smallest of all pairs", sorted(17 - a - b for a, b in combinations((9, 5, 2, 1), 2))[1]),
         ("solved", "a float", 6.0),
         ("the minimum", "PCA's loss", 3),
@@ -110,7 +112,26 @@ ANSWERS = {
         ("wrong", "one unit unused", 8),
         ("malformed", "the pair of axes", (9, 2)),
     ],
-    "18.5": [
+    "18.3": [
+        ("solved", "logarithms", lambda variances, step_size, factor: torch.log(
+            torch.tensor(factor, dtype=torch.float64)) / (1 + 2 * step_size * variances).log()),
+        ("solved", "base 10 in both", lambda variances, step_size, factor: math.log10(factor)
+         / (1 + 2 * step_size * variances).log10()),
+        ("missing 2", "1 + eta s", lambda variances, step_size, factor: math.log(factor)
+         / (1 + step_size * variances).log()),
+        ("continuous time", "gradient flow", lambda variances, step_size, factor: math.log(factor)
+         / (2 * step_size * variances)),
+        ("no logarithm", "factor over rate", lambda variances, step_size, factor: factor
+         / (1 + 2 * step_size * variances).log()),
+        ("decimal logarithm", "base 10 above", lambda variances, step_size, factor: math.log10(factor)
+         / (1 + 2 * step_size * variances).log()),
+        ("squared", "of the product ab", lambda variances, step_size, factor: math.log(factor**2)
+         / (1 + 2 * step_size * variances).log()),
+        ("wrong", "the same for all", lambda variances, step_size, factor: math.log(factor)
+         / (1 + 2 * step_size * variances).log().mean().expand(len(variances))),
+        ("malformed", "one number", lambda variances, step_size, factor: math.log(factor)),
+    ],
+    "18.4": [
         ("solved", "the sum over directions of 2 lambda - lambda^2 / s", sum(1 - 0.25 / s for s in (4, 1))),
         ("solved", "rounded", 1.6875),
         ("orthonormal weights", "PCA's weights", 2 * 2 * 0.5),
@@ -120,7 +141,7 @@ ANSWERS = {
         ("no weights at all", "4 + 1", 5),
         ("malformed", "both directions", [15 / 16, 3 / 4]),
     ],
-    "18.6": [
+    "18.5": [
         ("solved", "a sum of outer products", lambda moment, k, penalty: with_factors(
             moment, k, lambda s: max(0.0, float(1 - penalty / s)))),
         ("solved", "SVD", by_svd),
@@ -142,3 +163,22 @@ ANSWERS = {
          lambda moment, k, penalty: with_factors(moment, k, lambda s: torch.relu(s - penalty))),
     ],
 }  # fmt: skip
+
+NEIGHBOURS = {
+    "18.1": ("ends = torch.diag((4 * VALUES).sqrt())", "ends = torch.diag((4.01 * VALUES).sqrt())"),
+    "18.2": (
+        "descend(*start, torch.diag(VALUES), steps=249",
+        "descend(*start, torch.diag(VALUES.sqrt()), steps=249",
+    ),
+    "18.3": ("U @ torch.linalg.inv(R)", "U @ R.T"),
+    "18.4": ("found = lesson.trained_encoders()", "found = lesson.trained_encoders(scale=0.3)"),
+    "18.5": ("train(seed=seed, steps=1500).sizes", "train(seed=seed, steps=1500, units=4).sizes"),
+    "18.6": ("math.log(100) / torch.log1p(", "math.log(100) / ("),
+    "18.8": ("step_size=0.05, steps=600)", "step_size=0.05, steps=20)"),
+    "18.9": (
+        "lesson.trained_encoders((0.2, 0.5, 0.8)), lesson",
+        "lesson.trained_encoders((0.5, 0.5, 0.5)), lesson",
+    ),
+    "18.e1": ('right["pixels, penalty"][i] -', 'right["pixels, no penalty"][i] -'),
+    "18.e2": ('right["pixels, no penalty"][:3]', 'right["pixels, penalty"][:3]'),
+}
