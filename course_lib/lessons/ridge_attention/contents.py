@@ -4,16 +4,20 @@ from course_lib.teaching import Contents
 
 lesson = Contents(
     symbols={
+        "k": "key",
+        "v": "value",
         "K": "keys as rows",
         "V": "values as rows",
-        r"\lambda": "small number on the diagonal",
-        "W": "linear map from keys to values",
-        "a_i": "weights that sum to 1",
-        "P_n": "inverse",
-        "C": "tokens of a chunk",
-        "L": "lower triangular factor (Cholesky)",
-        "g": "gain of an update",
-        r"\gamma": "forgetting factor",
+        r"\lambda": "penalty",
+        "W": "memory",
+        "a": "weights of the values",
+        "G_n": "sum of key times key, with the penalty",
+        "H_n": "sum of key times value",
+        "P": "inverse of G",
+        "B": "matrix that measures changes",
         r"\eta": "step size",
+        "C": "tokens of a chunk",
+        "L": "lower triangle (Cholesky)",
+        r"\gamma": "decay",
     }
 )

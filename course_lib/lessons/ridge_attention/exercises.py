@@ -16,7 +16,7 @@ def _loss_is_smallest(answer):
 lesson.value(
     "17.1", "Three pairs of numbers", difficulty=1, minutes=4,
     prompt="Keys and values are numbers: the keys 1, 2, 2 belong to the values 3, 1, 4. The penalty is $\\lambda = 1$. "
-    "Which number does ridge attention answer to the query $q = 2$?",
+    "Which number does the memory of (17.1) answer to the query $q = 2$?",
     answer=2.6,
     properties=[("Half of your answer is the memory W, and another W has a smaller loss.", _loss_is_smallest)],
     hints=(
@@ -41,61 +41,67 @@ lesson.value(
 )
 
 
-def _apart(n, generator):
-    """Keys with two entries that span the plane, so that least squares without a penalty has one answer too."""
-    while True:
-        keys = torch.randn(n, 2, generator=generator, dtype=torch.float64).round(decimals=1)
-        if float(torch.linalg.svdvals(keys)[-1]) > 0.3:
-            return keys
+def _of_all_pairs(gram_a, cross_a, gram_b, cross_b, penalty, query):
+    """What the memory of all pairs answers, by the inverse of the one sum that counts the penalty once."""
+    both = gram_a + gram_b - penalty * torch.eye(len(gram_a), dtype=gram_a.dtype)
+    return (cross_a + cross_b).T @ torch.linalg.inv(both) @ query
 
 
-def _from_the_scores(keys, values, query, penalty):
-    """V^T (K K^T + lambda I)^-1 K q: the same answer as a weighted sum of values."""
-    scores = keys @ keys.T + penalty * torch.eye(len(keys), dtype=keys.dtype)
-    return values.T @ torch.linalg.solve(scores, keys @ query)
+def _gram(keys, penalty):
+    return keys.T @ keys + penalty * torch.eye(2, dtype=keys.dtype)
 
 
 @lesson.exercise(
-    "17.2", "Ask the memory", difficulty=1, minutes=8,
-    prompt="Write `read_memory(keys, values, query, penalty)`: what ridge attention answers to one query. The rows of "
-    "`keys` and `values`, both of shape `(n, d)`, are the pairs; `query` has shape `(d,)`. Return a float64 tensor of "
-    "shape `(d,)`.",
-    draw=inputs(n=whole(2, 4), keys=_apart, values=normal("n 2"), query=normal("2"), penalty=uniform(0.3, 3.0)),
+    "17.2", "Two readers, one memory", difficulty=2, minutes=8,
+    prompt="Two readers share a stream of pairs. Each keeps the two sums of (17.4) over its own pairs: a matrix "
+    "$\\lambda I + K^\\top K$, given as `gram_a` and `gram_b`, and $K^\\top V$, given as `cross_a` and `cross_b`, all of "
+    "shape `(d, d)`. Write `answer_together(gram_a, cross_a, gram_b, cross_b, penalty, query)`: what ridge attention with "
+    "the memory of *all* pairs answers to `query`, of shape `(d,)`. Return a float64 tensor of shape `(d,)`.",
+    draw=inputs(
+        n=whole(2, 4), first_keys=normal("n 2"), first_values=normal("n 2"), other_keys=normal("3 2"),
+        other_values=normal("3 2"), penalty=uniform(0.4, 2.0), query=normal("2"),
+        gram_a=lambda first_keys, penalty: _gram(first_keys, penalty),
+        cross_a=lambda first_keys, first_values: first_keys.T @ first_values,
+        gram_b=lambda other_keys, penalty: _gram(other_keys, penalty),
+        cross_b=lambda other_keys, other_values: other_keys.T @ other_values,
+    ),
     properties=[
-        ("The answer should be the weighted sum of values Vᵀ(KKᵀ + λI)⁻¹Kq.",
-         lambda keys, values, query, penalty, answer: close(answer, _from_the_scores(keys, values, query, penalty))),
+        ("It should be what a memory of all pairs answers, with the penalty once.",
+         lambda gram_a, cross_a, gram_b, cross_b, penalty, query, answer: close(
+             answer, _of_all_pairs(gram_a, cross_a, gram_b, cross_b, penalty, query))),
     ],
     hints=(
-        "First the memory: which d x d system does the gradient of ‖KW - V‖² + λ‖W‖² give when it is zero?",
-        "Solve (KᵀK + λI) W = KᵀV. Its rows belong to key dimensions, its columns to value dimensions.",
-        "K W is close to V: one row kᵀ of K gives kᵀW, a row. What is that as a column?",
+        "Which two sums would a single reader of all pairs hold? Compare them with what you are given.",
+        "Sums over all pairs are sums of sums. But each of the two matrices holds the penalty already.",
+        "Solve one system for W. K W is close to V: what does a key, as a column, read from W?",
     ),
     mistakes=[
-        ("the notes' reading", edit("memory.T @ query", "memory @ query"),
-         "You read W q, as the notes print it. The rows of W belong to keys: the answer is Wᵀq."),
-        ("penalty one", edit("penalty * ", ""), "You put 1 in the place of λ, as the notes print it."),
-        ("linear attention", edit("torch.linalg.solve(gram, keys.T @ values)", "keys.T @ values"),
-         "That is linear attention, VᵀKq: keys that resemble each other answer for each other."),
-        ("penalty on every entry", edit("penalty * torch.eye(keys.shape[1], dtype=keys.dtype)", "penalty"),
-         "`gram + penalty` adds λ to every entry of the matrix. Only the diagonal gets it."),
-        ("penalty squared", edit("penalty * ", "penalty**2 * "),
-         "You added λ². The penalty is λ‖W‖², so λ itself goes on the diagonal."),
-        ("no penalty", edit(" + penalty * torch.eye(keys.shape[1], dtype=keys.dtype)", "",
-                            "torch.linalg.solve(gram, keys.T @ values)", "torch.linalg.pinv(gram) @ keys.T @ values"),
-         "You left out λ: that is least squares without a penalty."),
-        ("twice the penalty", edit("penalty * ", "2 * penalty * "),
-         "You added 2λ. The factor 2 stands before both parts of the gradient and cancels."),
-        ("averaged keys", edit("keys.T @ keys + penalty", "keys.T @ keys / len(keys) + penalty",
-                               "keys.T @ values)", "keys.T @ values / len(keys))"),
-         "You took means over the pairs in the place of sums, which makes the penalty n times as strong."),
-        ("softmax attention", lambda keys, values, query, penalty: values.T @ (keys @ query).softmax(0),
-         "That is softmax attention without its scale. Here the weights come from a system with λ, not from exponentials."),
+        ("the penalty twice", edit(" - penalty * torch.eye(len(gram_a), dtype=gram_a.dtype)", ""),
+         "You counted the penalty twice: both matrices hold λI, and the memory of all pairs has it once."),
+        ("no penalty", edit("- penalty", "- 2 * penalty"),
+         "You took the penalty away from both matrices. The memory of all pairs still has it, once."),
+        ("read W q", edit("memory.T @ query", "memory @ query"),
+         "You read W q. The rows of W belong to entries of keys: the answer is Wᵀq."),
+        ("memories averaged", lambda gram_a, cross_a, gram_b, cross_b, penalty, query:
+         (torch.linalg.solve(gram_a, cross_a) + torch.linalg.solve(gram_b, cross_b)).T @ query / 2,
+         "You averaged the two memories. The matrix that fits all pairs is not the mean of two that fit a part: add the "
+         "sums, then solve."),
+        ("memories added", lambda gram_a, cross_a, gram_b, cross_b, penalty, query:
+         (torch.linalg.solve(gram_a, cross_a) + torch.linalg.solve(gram_b, cross_b)).T @ query,
+         "You added the two memories. What adds up are the sums over pairs; the memory comes from them by one solve."),
+        ("one reader", edit("gram_a + gram_b - penalty * torch.eye(len(gram_a), dtype=gram_a.dtype)", "gram_a",
+                            "cross_a + cross_b", "cross_a"),
+         "That is the first reader alone."),
+        ("linear attention", lambda gram_a, cross_a, gram_b, cross_b, penalty, query: (cross_a + cross_b).T @ query,
+         "That is linear attention: the sums of k vᵀ alone. The other sum has to be inverted."),
+        ("multiplied by the sum", edit("torch.linalg.solve(gram, cross_a + cross_b)", "gram @ (cross_a + cross_b)"),
+         "You multiplied by the first sum. The memory is its inverse times the second."),
     ],
 )
-def read_memory(keys, values, query, penalty):
-    """Return the answer of ridge attention to one query."""
-    gram = keys.T @ keys + penalty * torch.eye(keys.shape[1], dtype=keys.dtype)
-    memory = torch.linalg.solve(gram, keys.T @ values)
+def answer_together(gram_a, cross_a, gram_b, cross_b, penalty, query):
+    """Return the answer of the memory of both readers' pairs."""
+    gram = gram_a + gram_b - penalty * torch.eye(len(gram_a), dtype=gram_a.dtype)
+    memory = torch.linalg.solve(gram, cross_a + cross_b)
     return memory.T @ query
 
 
@@ -109,7 +115,7 @@ def _solved_with_one_more(inverse, weights, key, value):
 
 
 @lesson.exercise(
-    "17.3", "One more pair", difficulty=2, minutes=12,
+    "17.3", "One more pair", difficulty=2, minutes=10,
     prompt="Write `rank_one_step(inverse, weights, key, value)`: the ridge memory after one more pair. `inverse` is "
     "$P = (\\lambda I + K^\\top K)^{-1}$ and `weights` is $W$, both for the pairs before it, of shape `(d, d)`. Use "
     "products with $P$ and a division by a number, no solve. Return a float64 tensor of shape `(d, d)`.",
@@ -140,7 +146,7 @@ def _solved_with_one_more(inverse, weights, key, value):
         ("wrong sign", edit("value - key @ weights", "key @ weights - value"),
          "The sign of the error is turned: the memory moves away from the new value."),
         ("read with W", edit("key @ weights", "weights @ key"),
-         "Your error is v - Wk, as the notes print it. The old memory answers Wᵀk: the rows of W belong to keys."),
+         "Your error is v - Wk. The old memory answers Wᵀk: the rows of W belong to keys."),
         ("outer product turned",
          edit("torch.outer(moved, value - key @ weights)", "torch.outer(value - key @ weights, moved)"),
          "Your outer product is transposed: rows of W belong to keys, so P k comes first."),
@@ -163,49 +169,6 @@ def rank_one_step(inverse, weights, key, value):
     return weights + torch.outer(moved, value - key @ weights) / (1 + key @ moved)
 
 
-def _is_singular(u1, u2, v1, v2):
-    return abs(1 + v1 * u1 / 2 + v2 * u2 / 4) < 1e-9
-
-
-def _a_zero_vector(u1, u2, v1, v2):
-    return u1 == u2 == 0 or v1 == v2 == 0
-
-
-lesson.flaw(
-    "17.4", "When the formula fails", difficulty=2, minutes=8,
-    prompt="The notes give the Sherman-Morrison formula for $(M + uv^\\top)^{-1}$ without a condition. Take "
-    "$M = \\mathrm{diag}(2, 4)$, which has an inverse. Give a counterexample: a dictionary with the numbers `u1`, `u2`, "
-    "`v1`, `v2` for which $M + uv^\\top$ has none.",
-    answer={"u1": 2.0, "u2": 0.0, "v1": -1.0, "v2": 0.0},
-    properties=[("For your numbers M + uvᵀ has an inverse: its determinant is not 0.", _is_singular)],
-    hints=(
-        "The formula divides by a number. Which one?",
-        "1 + vᵀM⁻¹u has to be 0, and M⁻¹ is diag(1/2, 1/4).",
-        "Keep to the first axis: with u = (u1, 0) and v = (v1, 0) only u1 v1 matters. M's first entry is 2.",
-    ),
-    mistakes=[
-        ("a zero vector", {"u1": 0.0, "u2": 0.0, "v1": 1.0, "v2": 1.0},
-         "With a zero vector nothing is added, and M has an inverse.", _a_zero_vector),
-        ("a key twice", {"u1": 1.0, "u2": 2.0, "v1": 1.0, "v2": 2.0},
-         "With v a positive multiple of u the number 1 + vᵀM⁻¹u is above 1: that is why ridge attention, which adds k kᵀ, "
-         "never fails here.",
-         lambda u1, u2, v1, v2: abs(u1 * v2 - u2 * v1) < 1e-12 and u1 * v1 + u2 * v2 > 0),
-        ("orthogonal", {"u1": 1.0, "u2": 0.0, "v1": 0.0, "v2": 1.0},
-         "Here vᵀM⁻¹u = 0, so that the formula divides by 1.",
-         lambda u1, u2, v1, v2: not _a_zero_vector(u1, u2, v1, v2) and abs(v1 * u1 / 2 + v2 * u2 / 4) < 1e-12),
-        ("without the inverse", {"u1": 1.0, "u2": 0.0, "v1": -1.0, "v2": 0.0},
-         "You made 1 + vᵀu zero. That is the number for M = I; here M⁻¹ stands between v and u.",
-         lambda u1, u2, v1, v2: abs(1 + v1 * u1 + v2 * u2) < 1e-9 and not _is_singular(u1, u2, v1, v2)),
-        ("M for its inverse", {"u1": 1.0, "u2": 0.0, "v1": -0.5, "v2": 0.0},
-         "You made 1 + vᵀMu zero. The formula has M⁻¹ = diag(1/2, 1/4) there, not M.",
-         lambda u1, u2, v1, v2: abs(1 + 2 * v1 * u1 + 4 * v2 * u2) < 1e-9),
-        ("the other sign", {"u1": 2.0, "u2": 0.0, "v1": 1.0, "v2": 5.0},
-         "Your vᵀM⁻¹u is 1, so the formula divides by 2. It has to be -1.",
-         lambda u1, u2, v1, v2: abs(v1 * u1 / 2 + v2 * u2 / 4 - 1) < 1e-9 and abs(u1 * v2 - u2 * v1) > 1e-9),
-    ],
-)
-
-
 def _token_by_token(inverse, weights, queries, keys, values):
     gram = torch.linalg.inv(inverse)
     cross, answers = gram @ weights, []
@@ -216,10 +179,10 @@ def _token_by_token(inverse, weights, queries, keys, values):
 
 
 @lesson.exercise(
-    "17.5", "A chunk at once", difficulty=3, minutes=20,
+    "17.4", "A chunk at once", difficulty=3, minutes=15,
     prompt="Write `chunk_outputs(inverse, weights, queries, keys, values)`: the answers to a chunk of $C$ tokens, where "
     "query $i$ reads the pairs before the chunk and those of the chunk up to $i$. `inverse` is $P$ and `weights` is $W$ "
-    "before the chunk; the other three have shape `(C, d)`. Use one Cholesky factorisation and no loop. Return a "
+    "before the chunk; the other three have shape `(C, d)`. Use the triangle of (17.9) and no loop. Return a "
     "float64 tensor of shape `(C, d)`.",
     draw=inputs(
         first_keys=normal("2 2"), first_values=normal("2 2"), penalty=1.0, inverse=_inverse,
@@ -275,8 +238,52 @@ def chunk_outputs(inverse, weights, queries, keys, values):
     error = torch.linalg.solve_triangular(factor, values - keys @ weights, upper=False)
     return queries @ weights + (queries @ moved.T).tril() @ error
 
+
+def _is_singular(u1, u2, v1, v2):
+    return abs(1 + v1 * u1 / 2 + v2 * u2 / 4) < 1e-9
+
+
+def _a_zero_vector(u1, u2, v1, v2):
+    return u1 == u2 == 0 or v1 == v2 == 0
+
+
+lesson.flaw(
+    "17.5", "When the formula fails", difficulty=2, minutes=8,
+    prompt="The formula (17.11) for $(M + uv^\\top)^{-1}$ has a condition. Take "
+    "$M = \\mathrm{diag}(2, 4)$, which has an inverse. Give a counterexample: a dictionary with the numbers `u1`, `u2`, "
+    "`v1`, `v2` for which $M + uv^\\top$ has none.",
+    answer={"u1": 2.0, "u2": 0.0, "v1": -1.0, "v2": 0.0},
+    properties=[("For your numbers M + uvᵀ has an inverse: its determinant is not 0.", _is_singular)],
+    hints=(
+        "The formula divides by a number. Which one?",
+        "1 + vᵀM⁻¹u has to be 0, and M⁻¹ is diag(1/2, 1/4).",
+        "Keep to the first axis: with u = (u1, 0) and v = (v1, 0) only u1 v1 matters. M's first entry is 2.",
+    ),
+    mistakes=[
+        ("a zero vector", {"u1": 0.0, "u2": 0.0, "v1": 1.0, "v2": 1.0},
+         "With a zero vector nothing is added, and M has an inverse.", _a_zero_vector),
+        ("a key twice", {"u1": 1.0, "u2": 2.0, "v1": 1.0, "v2": 2.0},
+         "With v a positive multiple of u the number 1 + vᵀM⁻¹u is above 1: that is why ridge attention, which adds k kᵀ, "
+         "never fails here.",
+         lambda u1, u2, v1, v2: abs(u1 * v2 - u2 * v1) < 1e-12 and u1 * v1 + u2 * v2 > 0),
+        ("orthogonal", {"u1": 1.0, "u2": 0.0, "v1": 0.0, "v2": 1.0},
+         "Here vᵀM⁻¹u = 0, so that the formula divides by 1.",
+         lambda u1, u2, v1, v2: not _a_zero_vector(u1, u2, v1, v2) and abs(v1 * u1 / 2 + v2 * u2 / 4) < 1e-12),
+        ("without the inverse", {"u1": 1.0, "u2": 0.0, "v1": -1.0, "v2": 0.0},
+         "You made 1 + vᵀu zero. That is the number for M = I; here M⁻¹ stands between v and u.",
+         lambda u1, u2, v1, v2: abs(1 + v1 * u1 + v2 * u2) < 1e-9 and not _is_singular(u1, u2, v1, v2)),
+        ("M for its inverse", {"u1": 1.0, "u2": 0.0, "v1": -0.5, "v2": 0.0},
+         "You made 1 + vᵀMu zero. The formula has M⁻¹ = diag(1/2, 1/4) there, not M.",
+         lambda u1, u2, v1, v2: abs(1 + 2 * v1 * u1 + 4 * v2 * u2) < 1e-9),
+        ("the other sign", {"u1": 2.0, "u2": 0.0, "v1": 1.0, "v2": 5.0},
+         "Your vᵀM⁻¹u is 1, so the formula divides by 2. It has to be -1.",
+         lambda u1, u2, v1, v2: abs(v1 * u1 / 2 + v2 * u2 / 4 - 1) < 1e-9 and abs(u1 * v2 - u2 * v1) > 1e-9),
+    ],
+)
+
+
 def _is_minimal(keys, values, penalty, decay, memory):
-    """Whether the gradient of the fading loss (17.18) vanishes."""
+    """Whether the gradient of the fading loss (17.12) vanishes."""
     weights = decay ** torch.arange(len(keys) - 1, -1, -1, dtype=keys.dtype)
     pull = (weights[:, None] * keys).T @ (keys @ memory - values) + decay ** len(keys) * penalty * memory
     return float(pull.abs().max()) < 1e-8 * (1 + float(memory.abs().max()))
@@ -284,8 +291,8 @@ def _is_minimal(keys, values, penalty, decay, memory):
 
 @lesson.exercise(
     "17.6", "A memory that fades", difficulty=3, minutes=10,
-    prompt="Write `fading_memory(keys, values, penalty, decay)`: the memory $W$ of (17.18) after the last of $n$ tokens, by "
-    "the sums (17.19). `keys` is `(n, d)`, `values` `(n, m)`, `penalty` is $\\lambda$, `decay` is $\\gamma$, above 0 and "
+    prompt="Write `fading_memory(keys, values, penalty, decay)`: the memory $W$ of (17.12) after the last of $n$ tokens, by "
+    "the sums (17.13). `keys` is `(n, d)`, `values` `(n, m)`, `penalty` is $\\lambda$, `decay` is $\\gamma$, above 0 and "
     "below 1. Return a tensor of shape `(d, m)`.",
     draw=inputs(n=whole(4, 6), d=whole(2, 3), keys=normal("n d"), values=normal("n 2"), penalty=uniform(0.5, 2),
                 decay=uniform(0.5, 0.85)),
@@ -294,7 +301,7 @@ def _is_minimal(keys, values, penalty, decay, memory):
          lambda keys, values, penalty, decay, answer: _is_minimal(keys, values, penalty, decay, answer)),
     ],
     hints=(
-        "Two sums, G and H, as in (17.6). Which start does G have?",
+        "Two sums, G and H, as in (17.4). Which start does G have?",
         "At each token first let both sums fade, then add the new pair, which counts in full.",
         "In the end solve G W = H, with torch.linalg.solve.",
     ),
@@ -311,7 +318,7 @@ def _is_minimal(keys, values, penalty, decay, memory):
          "sums first, from the first token on, then add the pair in full."),
         ("the penalty stays", edit("return torch.linalg.solve(gram", "return torch.linalg.solve(gram + (1 - decay ** "
                                    "len(keys)) * penalty * torch.eye(keys.shape[1], dtype=keys.dtype)"),
-         "Your penalty does not fade. In (17.18) it counts with the decay to the power n, like what came before the first "
+         "Your penalty does not fade. In (17.12) it counts with the decay to the power n, like what came before the first "
          "token."),
         ("weights squared", edit("decay * gram", "decay**2 * gram", "decay * cross", "decay**2 * cross"),
          "Each pair counts with the square of its weight: you scaled keys and values by the full weight. Scale by its root, "

@@ -6,29 +6,24 @@ from course_lib.attention.ridge import ridge_attention, ridge_memory
 from course_lib.teaching import edit
 
 GIVES_AWAY = {
-    "17.P1": [r"16,?777,?216", r"factor of two", r"1\.94 times"],
-    "17.P3": [r"mean of both", r"each counts a half"],
-    "17.P2": [r"between 16 and 100", r"first \$d\$ keys come in", r"soon after 16"],
+    "17.P1": [r"61\.3%|about 61%", r"same answers in either order", r"64\.4%"],
+    "17.P2": [r"16,?777,?216", r"1\.939", r"nearly double"],
+    "17.P3": [r"96\.1%", r"show no clear difference"],
 }
 
 
-def _appended(keys, values, query, penalty):
-    """Least squares with rows sqrt(penalty) I below the keys."""
-    d = keys.shape[1]
-    below = penalty**0.5 * torch.eye(d, dtype=keys.dtype)
-    memory = torch.linalg.lstsq(torch.cat([keys, below]), torch.cat([values, 0 * below])).solution
-    return query @ memory
+def _together(ga, ca, gb, cb, p, q, *, penalties=1.0, cross=None, turned=False):
+    """Read the memory of both readers, with the penalty counted so many times."""
+    gram = ga + gb + (penalties - 2) * p * torch.eye(len(ga)).to(ga)
+    memory = torch.linalg.inv(gram) @ (ca + cb if cross is None else cross)
+    return memory @ q if turned else q @ memory
 
 
-def _read(keys, values, query, penalty, *, gram=None, memory=None):
-    gram = keys.T @ keys + penalty * torch.eye(keys.shape[1], dtype=keys.dtype) if gram is None else gram
-    memory = torch.linalg.inv(gram) @ keys.T @ values if memory is None else memory
-    return memory.T @ query
-
-
-def _spectral(keys, values, query, penalty):
-    left, singular, right = torch.linalg.svd(keys, full_matrices=False)
-    return values.T @ (left * (singular / (singular**2 + penalty))) @ (right @ query)
+def _pairs_again(ga, ca, gb, cb, p, q):
+    """Correct the first reader's memory by the second one's sums."""
+    memory = torch.linalg.solve(ga, ca)
+    new = gb - p * torch.eye(len(gb)).to(gb)
+    return (memory + torch.linalg.solve(ga + new, cb - new @ memory)).T @ q
 
 
 def _rls(inverse, weights, key, value):
@@ -94,7 +89,7 @@ def _four(u1, u2, v1, v2):
 
 
 def _faded(K, V, penalty, g, *, pairs=1.0, first=None, root=0.5):
-    """By scaled pairs, as in (17.18)."""
+    """By scaled pairs, as in (17.12)."""
     n = len(K)
     weights = pairs * (g ** torch.arange(n - 1, -1, -1, dtype=K.dtype))[:, None] ** root
     return ridge_memory(weights * K, weights * V, penalty=penalty * g**n if first is None else first)
@@ -159,43 +154,44 @@ ANSWERS = {
         ("malformed", "a vector", torch.tensor([2.6])),
     ],
     "17.2": [
-        ("solved", "rows appended to the keys", _appended),
-        ("solved", "by singular values", _spectral),
-        ("solved", "the library", lambda k, v, q, p: ridge_memory(k, v, penalty=p).T @ q),
+        ("solved", "by the inverse", _together),
+        ("solved", "one reader corrected by the other", _pairs_again),
         (
             "solved",
-            "the n x n system",
-            lambda k, v, q, p: torch.linalg.solve(k @ k.T + p * torch.eye(len(k), dtype=k.dtype), k @ q) @ v,
-        ),
-        (
-            "solved",
-            "the penalty added in place",
-            lambda k, v, q, p: _read(
-                k, v, q, p, gram=(k.T @ k).fill_diagonal_(0) + torch.diag((k**2).sum(0) + p)
+            "the penalty taken off both and put back",
+            lambda ga, ca, gb, cb, p, q: (
+                torch.linalg.solve(
+                    (ga - p * torch.eye(2).to(ga)) + (gb - p * torch.eye(2).to(ga)) + p * torch.eye(2).to(ga),
+                    ca + cb,
+                ).T
+                @ q
             ),
         ),
-        ("the notes' reading", "W q", lambda k, v, q, p: ridge_memory(k, v, penalty=p) @ q),
-        ("penalty one", "the identity alone", lambda k, v, q, p: _read(k, v, q, 1.0)),
-        ("linear attention", "no inverse", lambda k, v, q, p: v.T @ (k @ q)),
+        ("the penalty twice", "sums of what is given", lambda *given: _together(*given, penalties=2)),
+        ("no penalty", "taken off both", lambda *given: _together(*given, penalties=0)),
+        ("read W q", "the wrong side", lambda *given: _together(*given, turned=True)),
         (
-            "penalty on every entry",
-            "a broadcast number",
-            lambda k, v, q, p: _read(k, v, q, p, gram=k.T @ k + p),
+            "memories averaged",
+            "the mean of two answers",
+            lambda ga, ca, gb, cb, p, q: (
+                (torch.linalg.solve(ga, ca).T @ q + torch.linalg.solve(gb, cb).T @ q) / 2
+            ),
         ),
-        ("penalty squared", "the root of the rows forgotten", lambda k, v, q, p: _appended(k, v, q, p**2)),
-        ("no penalty", "the pseudo-inverse of K", lambda k, v, q, p: (torch.linalg.pinv(k) @ v).T @ q),
-        ("no penalty", "lstsq on the pairs", lambda k, v, q, p: torch.linalg.lstsq(k, v).solution.T @ q),
-        ("no penalty", "solved without it", lambda k, v, q, p: torch.linalg.solve(k.T @ k, k.T @ v).T @ q),
-        ("twice the penalty", "2 lambda", lambda k, v, q, p: _read(k, v, q, 2 * p)),
-        ("averaged keys", "lambda times n", lambda k, v, q, p: _read(k, v, q, len(k) * p)),
-        ("softmax attention", "unscaled scores", lambda k, v, q, p: torch.softmax(k @ q, 0) @ v),
-        ("wrong", "half of lambda", lambda k, v, q, p: _read(k, v, q, p / 2)),
-        ("malformed", "a row of a matrix", lambda k, v, q, p: q[None] @ ridge_memory(k, v, penalty=p)),
         (
-            "averaged keys",
-            "the penalty for each pair",
-            edit("penalty * torch.eye(", "len(keys) * penalty * torch.eye("),
+            "memories added",
+            "the sum of two answers",
+            lambda ga, ca, gb, cb, p, q: torch.linalg.solve(ga, ca).T @ q + torch.linalg.solve(gb, cb).T @ q,
         ),
+        ("one reader", "the first", lambda ga, ca, gb, cb, p, q: torch.linalg.solve(ga, ca).T @ q),
+        ("linear attention", "no inverse", lambda ga, ca, gb, cb, p, q: q @ (ca + cb)),
+        (
+            "multiplied by the sum",
+            "G H",
+            edit("torch.linalg.solve(gram, cross_a + cross_b)", "gram.mT @ (cross_a + cross_b)"),
+        ),
+        ("wrong", "the other reader", lambda ga, ca, gb, cb, p, q: torch.linalg.solve(gb, cb).T @ q),
+        ("wrong", "the penalty's half", lambda *given: _together(*given, penalties=0.5)),
+        ("malformed", "a row of a matrix", lambda *given: _together(*given)[None]),
     ],
     "17.3": [
         ("solved", "from the new inverse", _rls),
@@ -206,7 +202,7 @@ ANSWERS = {
         ("division without the one", "exact fit", _step(_moved, _error, lambda p, k: k @ p @ k)),
         ("no error", "the value itself", _step(_moved, lambda w, k, v: v, _whole)),
         ("wrong sign", "W k minus v", _step(_moved, lambda w, k, v: w.T @ k - v, _whole)),
-        ("read with W", "the notes' error", _step(_moved, lambda w, k, v: v - w @ k, _whole)),
+        ("read with W", "W k for the error", _step(_moved, lambda w, k, v: v - w @ k, _whole)),
         ("divided by the key's length", "1 + |k|^2", _step(_moved, _error, lambda p, k: 1 + k.dot(k))),
         ("the new inverse twice", "divided twice", _step(_moved, _error, lambda p, k: _whole(p, k) ** 2)),
         (
@@ -232,22 +228,6 @@ ANSWERS = {
         ),
     ],
     "17.4": [
-        ("solved", "the second axis", _four(0, 4, 0, -1)),
-        ("solved", "both axes", _four(1, 1, -1, -2)),
-        ("solved", "not parallel", _four(4, 0, -0.5, 7)),
-        ("solved", "large and small", _four(2000, 0, -0.001, 0)),
-        ("a zero vector", "v is zero", _four(1, 2, 0, 0)),
-        ("a key twice", "u = v on one axis", _four(3, 0, 3, 0)),
-        ("a key twice", "v is half of u", _four(2, -4, 1, -2)),
-        ("orthogonal", "across in the inverse", _four(2, 4, 1, -1)),
-        ("without the inverse", "v = -u of length 1", _four(0, 1, 0, -1)),
-        ("without the inverse", "v = -u, both axes", _four(0.6, 0.8, -0.6, -0.8)),
-        ("M for its inverse", "1 + 4 u2 v2", _four(0, 1, 0, -0.25)),
-        ("the other sign", "number 2", _four(2, 0, 1, 1)),
-        ("wrong", "removing a key", _four(1, 1, -1, -1)),
-        ("malformed", "vectors", {"u": [2, 0], "v": [-1, 0]}),
-    ],
-    "17.5": [
         ("loop", "updates in turn", _in_turn),
         ("loop", "one solve for each prefix", _prefixes),
         (
@@ -304,6 +284,22 @@ ANSWERS = {
         ("wrong", "the chunk alone", lambda p, w, q, k, v: ridge_attention(q, k, v, penalty=1.0)),
         ("malformed", "the last answer", lambda *given: _in_turn(*given)[-1]),
     ],
+    "17.5": [
+        ("solved", "the second axis", _four(0, 4, 0, -1)),
+        ("solved", "both axes", _four(1, 1, -1, -2)),
+        ("solved", "not parallel", _four(4, 0, -0.5, 7)),
+        ("solved", "large and small", _four(2000, 0, -0.001, 0)),
+        ("a zero vector", "v is zero", _four(1, 2, 0, 0)),
+        ("a key twice", "u = v on one axis", _four(3, 0, 3, 0)),
+        ("a key twice", "v is half of u", _four(2, -4, 1, -2)),
+        ("orthogonal", "across in the inverse", _four(2, 4, 1, -1)),
+        ("without the inverse", "v = -u of length 1", _four(0, 1, 0, -1)),
+        ("without the inverse", "v = -u, both axes", _four(0.6, 0.8, -0.6, -0.8)),
+        ("M for its inverse", "1 + 4 u2 v2", _four(0, 1, 0, -0.25)),
+        ("the other sign", "number 2", _four(2, 0, 1, 1)),
+        ("wrong", "removing a key", _four(1, 1, -1, -1)),
+        ("malformed", "vectors", {"u": [2, 0], "v": [-1, 0]}),
+    ],
     "17.6": [
         ("solved", "scaled pairs", _faded),
         ("solved", "scaled pairs that grow", _growing),
@@ -333,4 +329,31 @@ ANSWERS = {
             edit("gram = penalty * ", "gram = penalty / decay * "),
         ),
     ],
+}
+
+NEIGHBOURS = {
+    "17.h1": ('shares_right("delta", "sorted"), shares', 'shares_right("delta", "mixed"), shares'),
+    "17.h2": (
+        'lesson.read_once(seed, rule="ridge", order=o)',
+        'lesson.read_once(seed, rule="delta", order=o)',
+    ),
+    "17.2": (
+        "return (keys @ W - values).square().sum() + W",
+        "return (keys @ W - values).square().sum() + 2 * W",
+    ),
+    "17.3": ("torch.eye(1000) + keys", "2 * torch.eye(1000) + keys"),
+    "17.c1": ("k, v = randn(128, 64), randn(128, 64)", "k, v = randn(112, 64), randn(112, 64)"),
+    "17.5": ("gain = moved / (1 + k @ moved)", "gain = moved / (k @ moved)"),
+    "17.7": ("along_Pk = P @ k / (k @ P @ k)", "along_Pk = G @ k / (k @ G @ k)"),
+    "17.8": ("updated - moved @ gain.T", "updated - moved * gain.T"),
+    "17.10": ("(Q @ Z_k.T).tril()", "(Q @ Z_k.T).tril(-1)"),
+    "17.e2": ('gain = (found["delta rule", "sorted"]', 'gain = (found["ridge", "sorted"]'),
+    "17.e3": (
+        'lead = found[waves, "mixed"] - found["ridge", "mixed"]',
+        'lead = found[waves, "sorted"] - found["ridge", "sorted"]',
+    ),
+    "17.e4": (
+        'lead = found[waves, "sorted"] - found["ridge", "sorted"]',
+        'lead = found["delta rule on waves", "sorted"] - found["ridge", "sorted"]',
+    ),
 }
