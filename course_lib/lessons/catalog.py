@@ -63,7 +63,7 @@ LESSONS = tuple(
         ("14", "rotary_position_embedding", "Does only the distance count?", "III", "13", 75),
         ("15", "kernelized_attention", "Move one bracket: when does attention cost N?", "III", "13", 89),
         ("16", "random_features", "Can random waves stand in for softmax?", "III", "13 15", 76),
-        ("17", "ridge_attention", "What can a matrix remember at best?", "III", "03 15", 83),
+        ("17", "ridge_attention", "What can a matrix remember at best?", "III", "03 15", 84),
         ("18", "pca_and_autoencoders", "Why training stands still, then falls", "IV", "01 03", 82),
         ("19", "linear_purification", "Take out what a probe reads: why does it read on?", "IV", "03 18", 83),
         ("20", "low_rank_adaptation", "Low-rank adaptation", "IV", "05 18", 80),
