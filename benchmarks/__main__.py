@@ -62,6 +62,7 @@ PARTS = {
     "erased_states": ("erased_states",),
     "lora": ("lora",),
     "low_rank_adaptation": ("low_rank_adaptation",),
+    "adapter_scale": ("adapter_scale",),
     "circuits": ("circuits",),
     "hawkes": ("hawkes",),
     "hawkes_maps": ("hawkes_maps",),

@@ -63,7 +63,11 @@ def test_a_number_is_looked_up_by_part_and_name():
 @pytest.mark.parametrize(
     ("part", "name", "said"),
     [
-        ("attentoin", "", "part must be one of across_languages, attention, .*, got 'attentoin'"),
+        (
+            "attentoin",
+            "",
+            "part must be one of across_languages, adapter_scale, attention, .*, got 'attentoin'",
+        ),
         (
             "attention",
             "quadratic kernel / SDPA, N=32768",

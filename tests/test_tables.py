@@ -15,8 +15,6 @@ NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 
 # Sizes and numbers that the page bounds and does not print, by the id of their cell.
 TYPED = {
-    # Lesson 20: sizes of matrices, 1024^2 and 8 (1024 + 1024).
-    "def00379": {"16,384", "1,048,576"},
     # Lesson 23: a ratio whose digits differ between processors; claim 23.e1 bounds it.
     "0aeda1a8": {"1.9"},
     # Lesson 24: medians over trainings, whose digits differ between processors; claims 24.p2 bound them.

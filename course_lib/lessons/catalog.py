@@ -66,7 +66,7 @@ LESSONS = tuple(
         ("17", "ridge_attention", "What can a matrix remember at best?", "III", "03 15", 84),
         ("18", "pca_and_autoencoders", "Why training stands still, then falls", "IV", "01 03", 82),
         ("19", "linear_purification", "Take out what a probe reads: why does it read on?", "IV", "03 18", 83),
-        ("20", "low_rank_adaptation", "Low-rank adaptation", "IV", "05 18", 80),
+        ("20", "low_rank_adaptation", "Teach a frozen model a fifth language", "IV", "05 18", 77),
         ("21", "transformer_circuits", "Transformer circuits", "IV", "13 18", 85),
         ("22", "induction_heads", "Induction heads", "V", "01 13 21", 85),
         ("23", "in_context_regression", "In-context regression", "V", "01 03 13 18", 85),

@@ -29,7 +29,7 @@ ALL_LINEAR = "all-linear"
 
 
 def adapter_scale(alpha: float | int, rank: int, scaling: str = "alpha/r") -> float:
-    """The factor s in front of B A (20.5): alpha / r as published, alpha / sqrt(r) for steps that do not depend on r.
+    """The factor s in front of B A (20.6): alpha / r as published, alpha / sqrt(r) for steps that do not depend on r.
 
     Raises:
         ValueError: `alpha` is not a finite number above 0, `rank` no whole number from 1, or `scaling` unknown.
@@ -80,7 +80,7 @@ def row_norms_by_weight(
     lora_B: Float[Tensor, "d_out rank"],
     scale: float | int,
 ) -> Float[Tensor, " d_out"]:
-    """||row i of W + s B A|| (20.9), to be read: the adapted weight is formed."""
+    """||row i of W + s B A|| (20.10), to be read: the adapted weight is formed."""
     return torch.linalg.norm(weight + scale * lora_B @ lora_A, dim=1)
 
 
@@ -185,7 +185,7 @@ def row_norms(
     lora_B: Float[Tensor, "d_out rank"],
     scale: float | int,
 ) -> Float[Tensor, " d_out"]:
-    """||w_i||^2 + 2 s b_i . (A w_i) + s^2 b_i A A^T b_i, and its root (20.10): `row_norms_by_weight` without B A.
+    """||w_i||^2 + 2 s b_i . (A w_i) + s^2 b_i A A^T b_i, and its root (20.11): `row_norms_by_weight` without B A.
 
     w_i and b_i are rows of W and B. Computed in the dtype of A, at least float32.
     """
@@ -261,7 +261,7 @@ class LoRALinear(nn.Module):
         return row_norms(self.base.weight, self.lora_A.detach(), self.lora_B.detach(), self.scale)
 
     def _gain(self) -> Tensor:
-        """What each output is multiplied by (20.9), (d_out,)."""
+        """What each output is multiplied by (20.10), (d_out,)."""
         return self.magnitude / self._row_norms()
 
     def _adapted(self) -> Tensor:
@@ -306,14 +306,14 @@ class LoRALinear(nn.Module):
 
 @torch.no_grad()
 def _start_from_gradient(layer: LoRALinear, gradient: Tensor) -> None:
-    """A = the leading right singular vectors of dL/dW, as long as random rows are on average; B stays 0 (20.7)."""
+    """A = the leading right singular vectors of dL/dW, as long as random rows are on average; B stays 0 (20.5)."""
     _, _, v_t = torch.linalg.svd(gradient.to(layer.lora_A.dtype), full_matrices=False)
     layer.lora_A.copy_(v_t[: layer.rank] / math.sqrt(3))
 
 
 @torch.no_grad()
 def _start_from_weight(layer: LoRALinear) -> None:
-    """s B A = the best approximation of W of rank r, and W keeps the rest (20.8)."""
+    """s B A = the best approximation of W of rank r, and W keeps the rest (20.9)."""
     weight = layer.base.weight
     u, sigma, v_t = torch.linalg.svd(weight.to(layer.lora_A.dtype), full_matrices=False)
     root = (sigma[: layer.rank] / layer.scale).sqrt()

@@ -5,12 +5,12 @@ from course_lib.teaching import Contents
 lesson = Contents(
     symbols={
         "W": "frozen weight",
-        "A": "trained, in the adapter: r rows",
-        "B": "trained, in the adapter: r columns",
+        "A": "one of two trained matrices of the adapter",
+        "B": "one of two trained matrices of the adapter",
         "r": "rank of the adapter",
-        "s": "fixed number that multiplies the adapter, its scale",
+        "s": "fixed number, its scale",
         "G": "gradient summed over the examples",
-        r"\sigma_i": "singular value of the gradient",
+        r"\sigma_i": "singular values of the gradient",
         r"\eta": "size of a step",
         "m_i": "trained number for a row",
     }

@@ -70,75 +70,6 @@ def _slope(grad, x, lora_A, scale, answer):
     return close(slope, float((answer * change).sum()), rtol=1e-6, atol=1e-7)
 
 
-lesson.value(
-    "20.3", "The rank goes up", difficulty=2, minutes=6,
-    prompt="An adapter with $B = 0$, random $A$ and the scale $s = \\alpha/r$ takes one step of plain gradient descent. You "
-    "raise the rank from 4 to 36 and keep $\\alpha$ and the step size. By which factor is the change of the layer's "
-    "outputs in this step, in the mean over $A$, multiplied?",
-    answer=1 / 9,
-    properties=[("The change goes like s² r.", lambda answer: close(answer, (4**2 * 36) / (36**2 * 4), rtol=0.01))],
-    hints=(
-        "How does s enter: in the gradient of B, in the output, or in both?",
-        "The change is s² times the gradient times AᵀA. How large is AᵀA on average?",
-        "AᵀA has the mean r/(3 d) times the identity, and s² is α²/r².",
-    ),
-    mistakes=[
-        ("no change", 1, "That would be so if s entered once: it stands in the gradient of B and again in the output."),
-        ("s squared alone", 1 / 81, "s² falls by 81, but nine times as many rows of A are summed.",
-         near(1 / 81, within=1e-4)),
-        ("upside down", 9, "It is the other way round: with α/r a larger rank moves less."),
-        ("a root", 1 / 3, "1/3 is the root of the right factor. The change is s² times a sum over r rows of A: s² "
-         "falls by 81, the sum grows by 9, and no root is taken.", near(1 / 3, within=4e-3)),
-        ("s once", 1 / 27, "1/27 is 1/81 times the root of 9. The sum over the rows of A grows by 9 itself: on average "
-         "AᵀA is r/(3d) times the identity.", near(1 / 27, within=4e-4)),
-        ("the change of the rank", 32, "32 is the difference of the ranks. Look for a ratio."),
-    ],
-)
-
-
-def _small(w, d):
-    return 0 < abs(d) <= abs(w) < 1e6
-
-
-def _back(w, d):
-    w, d = (torch.tensor(float(v), dtype=torch.float32) for v in (w, d))
-    return float((w + d) - d), float(w)
-
-
-lesson.flaw(
-    "20.4", "Take it out again", difficulty=2, minutes=6,
-    prompt="\"A merged weight $w + d$ is unmerged by subtracting $d$: that gives $w$ back.\" Give a counterexample in "
-    "float32: a weight `w` and an update `d` with $0 < |d| \\le |w| < 10^6$ for which $(w + d) - d \\ne w$, each operation "
-    "rounded to float32. The answer is a dictionary with the numbers `w` and `d`.",
-    answer={"w": 1.1, "d": 1.0},
-    properties=[
-        ("Neither number should be 0, d at most as large as w in size, and w below 10⁶ in size.", _small),
-        ("In float32, this sum minus d is w again, bit by bit.", lambda w, d: _back(w, d)[0] != _back(w, d)[1]),
-    ],
-    hints=(
-        "A sum is rounded to 24 binary digits. Which sums are exact?",
-        "Small whole numbers, and halves or quarters of them, are added exactly. Decimal fractions are not.",
-        "Let the sum pass a power of two, so that it has one digit less behind the point than w has.",
-    ),
-    mistakes=[
-        ("whole numbers", {"w": 3, "d": 1}, "Whole numbers below 2²⁴ are added exactly in float32. Take a number "
-         "with many binary digits behind the point.",
-         lambda w, d: _small(w, d) and float(w).is_integer() and float(d).is_integer() and _same(w, d)),
-        ("the update is the larger one", {"w": 1e-9, "d": 1.0}, "A large update takes digits from the weight, but "
-         "here it must not be larger than the weight: |d| ≤ |w|.", lambda w, d: 0 < abs(w) < abs(d)),
-        ("no update", {"w": 1.0, "d": 0}, "With d = 0 nothing was merged.", lambda w, d: d == 0),
-        ("halves", {"w": 1.5, "d": 0.25}, "Binary fractions with few digits are added exactly. Take a number that has many.",
-         lambda w, d: _small(w, d) and _same(w, d) and not (float(w).is_integer() and float(d).is_integer())
-         and all(float(v * 1024).is_integer() and abs(v) * 1024 < 2**23 for v in (w, d))),
-    ],
-)
-
-
-def _same(w, d):
-    back, start = _back(w, d)
-    return back == start
-
-
 def _gradient(generator):
     u, v = (torch.linalg.qr(torch.randn(n, 3, generator=generator, dtype=torch.float64)).Q for n in (3, 4))
     sizes = torch.tensor([3.0, 2.0, 1.0]).double() + 0.5 * torch.rand(3, generator=generator).double()
@@ -146,7 +77,7 @@ def _gradient(generator):
 
 
 @lesson.exercise(
-    "20.5", "The best step of rank r", difficulty=3, minutes=12,
+    "20.3", "The best step of rank r", difficulty=3, minutes=12,
     prompt="Write `best_step(gradient, rank)`: `gradient` is $G = \\partial L/\\partial W$, float64, with different "
     "singular values. Of all matrices $\\Delta$ with rank at most `rank` and Frobenius norm 1, return the one along which "
     "the loss falls fastest: $\\langle G, \\Delta\\rangle$ is smallest.",
@@ -182,6 +113,75 @@ def best_step(gradient, rank):
     u, values, vh = torch.linalg.svd(gradient, full_matrices=False)
     kept = (u[:, :rank] * values[:rank]) @ vh[:rank]
     return -kept / kept.norm()
+
+
+lesson.value(
+    "20.4", "The rank goes up", difficulty=2, minutes=6,
+    prompt="An adapter with $B = 0$, random $A$ and the scale $s = \\alpha/r$ takes one step of plain gradient descent. You "
+    "raise the rank from 4 to 36 and keep $\\alpha$ and the step size. By which factor is the change of the layer's "
+    "outputs in this step, in the mean over $A$, multiplied?",
+    answer=1 / 9,
+    properties=[("The change goes like s² r.", lambda answer: close(answer, (4**2 * 36) / (36**2 * 4), rtol=0.01))],
+    hints=(
+        "How does s enter: in the gradient of B, in the output, or in both?",
+        "The change is s² times the gradient times AᵀA. How large is AᵀA on average?",
+        "AᵀA has the mean r/(3 d) times the identity, and s² is α²/r².",
+    ),
+    mistakes=[
+        ("no change", 1, "That would be so if s entered once: it stands in the gradient of B and again in the output."),
+        ("s squared alone", 1 / 81, "s² falls by 81, but nine times as many rows of A are summed.",
+         near(1 / 81, within=1e-4)),
+        ("upside down", 9, "It is the other way round: with α/r a larger rank moves less."),
+        ("a root", 1 / 3, "1/3 is the root of the right factor. The change is s² times a sum over r rows of A: s² "
+         "falls by 81, the sum grows by 9, and no root is taken.", near(1 / 3, within=4e-3)),
+        ("s once", 1 / 27, "1/27 is 1/81 times the root of 9. The sum over the rows of A grows by 9 itself: on average "
+         "AᵀA is r/(3d) times the identity.", near(1 / 27, within=4e-4)),
+        ("the change of the rank", 32, "32 is the difference of the ranks. Look for a ratio."),
+    ],
+)
+
+
+def _small(w, d):
+    return 0 < abs(d) <= abs(w) < 1e6
+
+
+def _back(w, d):
+    w, d = (torch.tensor(float(v), dtype=torch.float32) for v in (w, d))
+    return float((w + d) - d), float(w)
+
+
+lesson.flaw(
+    "20.5", "Take it out again", difficulty=2, minutes=6,
+    prompt="\"A merged weight $w + d$ is unmerged by subtracting $d$: that gives $w$ back.\" Give a counterexample in "
+    "float32: a weight `w` and an update `d` with $0 < |d| \\le |w| < 10^6$ for which $(w + d) - d \\ne w$, each operation "
+    "rounded to float32. The answer is a dictionary with the numbers `w` and `d`.",
+    answer={"w": 1.1, "d": 1.0},
+    properties=[
+        ("Neither number should be 0, d at most as large as w in size, and w below 10⁶ in size.", _small),
+        ("In float32, this sum minus d is w again, bit for bit.", lambda w, d: _back(w, d)[0] != _back(w, d)[1]),
+    ],
+    hints=(
+        "A sum is rounded to 24 binary digits. Which sums are exact?",
+        "Small whole numbers, and halves or quarters of them, are added exactly. Decimal fractions are not.",
+        "Let the sum pass a power of two, so that it has one digit less behind the point than w has.",
+    ),
+    mistakes=[
+        ("whole numbers", {"w": 3, "d": 1}, "Whole numbers below 2²⁴ are added exactly in float32. Take a number "
+         "with many binary digits behind the point.",
+         lambda w, d: _small(w, d) and float(w).is_integer() and float(d).is_integer() and _same(w, d)),
+        ("the update is the larger one", {"w": 1e-9, "d": 1.0}, "A large update takes digits from the weight, but "
+         "here it must not be larger than the weight: |d| ≤ |w|.", lambda w, d: 0 < abs(w) < abs(d)),
+        ("no update", {"w": 1.0, "d": 0}, "With d = 0 nothing was merged.", lambda w, d: d == 0),
+        ("halves", {"w": 1.5, "d": 0.25}, "Binary fractions with few digits are added exactly. Take a number that has many.",
+         lambda w, d: _small(w, d) and _same(w, d) and not (float(w).is_integer() and float(d).is_integer())
+         and all(float(v * 1024).is_integer() and abs(v) * 1024 < 2**23 for v in (w, d))),
+    ],
+)
+
+
+def _same(w, d):
+    back, start = _back(w, d)
+    return back == start
 
 
 EXERCISES = lesson.exercises

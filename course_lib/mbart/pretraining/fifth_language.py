@@ -4,7 +4,7 @@ Its words exist in the other four, so that the tokenizer has pieces for all of t
 code that no sentence of the corpus bears, and whose embedding was never trained, stands for it.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 import torch
@@ -62,16 +62,18 @@ def draw_batch(
     rng: np.random.Generator,
     *,
     target: str | None,
+    old: int = 0,
 ) -> tuple[Batch, list[list[int]], list[list[int]]]:
     """Translations of some meanings from a random language of the four into `target`, or into another of the four.
 
+    The first `old` of the rows are translated among the four whatever `target` is.
     Returns padded inputs and labels, and both as lists of token ids. The label of the language code, which is given and
     not predicted when a model translates, is left out of the loss.
     """
     sources, targets = [], []
-    for row in rows:
+    for place, row in enumerate(rows):
         one, other = (LANGUAGES[i] for i in rng.choice(len(LANGUAGES), size=2, replace=False))
-        for side, language in ((sources, one), (targets, target or other)):
+        for side, language in ((sources, one), (targets, other if place < old else target or other)):
             code = tokenizer.lang_code_to_id[language]
             side.append([code, *texts.sentence(language, row), tokenizer.eos_token_id])
     labels = pad_rows(targets, IGNORED)
@@ -101,22 +103,28 @@ def adapt_to_fifth(
     steps: int,
     batch_size: int = 32,
     seed: int = 0,
+    old: int = 0,
+    decay: bool = True,
+    watch: Callable[[int], bool] | None = None,
 ) -> list[float]:
     """Train the parameters in `groups` (of an optimiser, each with its step size) in place; return every step's loss.
 
-    Adam with a short warm-up and linear decay; the same batches whatever is trained.
+    Adam with a short warm-up and, with `decay`, a linear decay; the same batches whatever is trained. `old` sentences of
+    each batch are translated among the four languages. `watch` gets the number of steps taken after each step, with the
+    model in evaluation mode, and ends the training by returning True.
     """
     rng = np.random.default_rng(seed)
     optimiser = torch.optim.Adam(groups, betas=(0.9, 0.98))
-    shape = lambda t: min((t + 1) / (steps / 10), (steps - t) / (0.9 * steps), 1.0)  # noqa: E731
+    last = lambda t: (steps - t) / (0.9 * steps) if decay else 1.0  # noqa: E731
+    shape = lambda t: min((t + 1) / (steps / 10), last(t), 1.0)  # noqa: E731
     schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, shape)
     attention = model.config._attn_implementation
     model.set_attn_implementation("eager")  # faster backwards on short sentences
     model.train()
     losses = []
-    for _ in range(steps):
+    for step in range(1, steps + 1):
         rows = rng.integers(texts.n_meanings, size=batch_size).tolist()
-        batch, _, _ = draw_batch(texts, tokenizer, rows, rng, target=FIFTH)
+        batch, _, _ = draw_batch(texts, tokenizer, rows, rng, target=FIFTH, old=old)
         loss = batch_loss(model, tokenizer, batch)
         optimiser.zero_grad(set_to_none=True)
         loss.backward()
@@ -124,6 +132,11 @@ def adapt_to_fifth(
         optimiser.step()
         schedule.step()
         losses.append(loss.item())
+        if watch is not None:
+            model.eval()
+            if watch(step):
+                break
+            model.train()
     model.set_attn_implementation(attention)
     model.eval()
     return losses

@@ -8,9 +8,9 @@ import torch
 from course_lib.teaching import edit
 
 GIVES_AWAY = {
-    "20.P1": [r"saddle\b", r"(?i)both (factors|gradients)"],
-    "20.P2": [r"0\.003", r"(?i)factor of ten|ten times"],
-    "20.P3": [r"(?i)forget", r"(?i)switched off"],
+    "20.P1": [r"(?i)taken off", r"added for \*every\*", r"costs the old languages more"],
+    "20.P2": [r"nearly level", r"takes the rank out"],
+    "20.P3": [r"(?i)turned down", r"(?i)moved back"],
 }
 
 
@@ -71,34 +71,6 @@ ANSWERS = {
         ("malformed", "the gradient of B A", lambda grad, x, lora_A, scale: scale * grad.T @ x),
     ],
     "20.3": [
-        ("solved", "a fraction", Fraction(4, 36)),
-        ("solved", "rounded", 0.111),
-        ("no change", "the scale makes ranks alike", 1),
-        ("s squared alone", "s^2", (4 / 36) ** 2),
-        ("upside down", "36 / 4", 9),
-        ("a root", "alpha over the root", 1 / 3),
-        ("the change of the rank", "36 - 4", 32),
-        ("s once", "s twice and one root", 1 / 27),
-        ("a root", "s once, and the root of 9", 1 / 9 * 3),
-        ("wrong", "alpha over the root, times the rank", 3),
-        ("malformed", "in words", "a ninth"),
-    ],
-    "20.4": [
-        ("solved", "tenths", weight(0.7, 0.6)),
-        ("solved", "pi and e", weight(math.pi, math.e)),
-        ("solved", "negative numbers", weight(-1.1, -1.0)),
-        ("whole numbers", "5 and 2", weight(5, 2)),
-        ("the update is the larger one", "absorbed", weight(1e-8, 1)),
-        ("no update", "zero", weight(0.1, 0.0)),
-        ("halves", "quarters", weight(0.75, 0.5)),
-        ("the update is the larger one", "nothing is lost", weight(1.0, 2.0)),
-        ("wrong", "a weight that is too large", weight(2e6, 0.1)),
-        ("wrong", "twenty digits before the point and ten behind", weight(500000.0009765625, 1.0)),
-        ("whole numbers", "large ones", weight(999_999, 999_998)),
-        ("wrong", "the sum cancels", weight(0.1, -0.1)),
-        ("malformed", "a pair", (1.1, 1.0)),
-    ],
-    "20.5": [
         ("solved", "a sum of outer products", lambda gradient, rank: -unit(cut(gradient, rank))),
         ("solved", "eigenvectors of G G^T", by_eigenvectors),
         ("sign", "uphill", lambda gradient, rank: unit(cut(gradient, rank))),
@@ -113,4 +85,68 @@ ANSWERS = {
         ("wrong", "one direction whatever the rank", lambda gradient, rank: -unit(cut(gradient, 1))),
         ("malformed", "the singular vectors", lambda gradient, rank: torch.linalg.svd(gradient).U[:, :rank]),
     ],
+    "20.4": [
+        ("solved", "a fraction", Fraction(4, 36)),
+        ("solved", "rounded", 0.111),
+        ("no change", "the scale makes ranks alike", 1),
+        ("s squared alone", "s^2", (4 / 36) ** 2),
+        ("upside down", "36 / 4", 9),
+        ("a root", "alpha over the root", 1 / 3),
+        ("the change of the rank", "36 - 4", 32),
+        ("s once", "s twice and one root", 1 / 27),
+        ("a root", "s once, and the root of 9", 1 / 9 * 3),
+        ("wrong", "alpha over the root, times the rank", 3),
+        ("malformed", "in words", "a ninth"),
+    ],
+    "20.5": [
+        ("solved", "tenths", weight(0.7, 0.6)),
+        ("solved", "pi and e", weight(math.pi, math.e)),
+        ("solved", "negative numbers", weight(-1.1, -1.0)),
+        ("whole numbers", "5 and 2", weight(5, 2)),
+        ("the update is the larger one", "absorbed", weight(1e-8, 1)),
+        ("no update", "zero", weight(0.1, 0.0)),
+        ("halves", "quarters", weight(0.75, 0.5)),
+        ("the update is the larger one", "nothing is lost", weight(1.0, 2.0)),
+        ("wrong", "a weight that is too large", weight(2e6, 0.1)),
+        ("wrong", "twenty digits before the point and ten behind", weight(500000.0009765625, 1.0)),
+        ("whole numbers", "large ones", weight(999_999, 999_998)),
+        ("wrong", "the sum cancels", weight(0.1, -0.1)),
+        ("malformed", "a pair", (1.1, 1.0)),
+    ],
 }  # fmt: skip
+
+NEIGHBOURS = {
+    "20.e1": ('{:.2f}", ends["adapter"][1], at_least', '{:.2f}", ends["whole"][1], at_least'),
+    "20.e2": (
+        '[ends["adapter"][1] / ends[name][1] for name',
+        '[ends["whole"][1] / ends[name][1] for name',
+    ),
+    "20.e3": ("lora.unload(off)", "lora.merge(off)"),
+    "20.3": ("multiplications(adapted_linear) / floor", "multiplications(adapted_linear_by_weight) / floor"),
+    "20.4": ("A, B = A - 0.05 * B.T @ gap, B - 0.05 * gap @ A.T", "A, B = A - 0.05 * B.T @ gap, B"),
+    "20.5": (
+        'of it", np.median(best)',
+        'of it", np.median(lesson.all_shares("the weight\'s directions")[:, 7])',
+    ),
+    "20.e4": (
+        'np.median(lesson.all_shares("the gradient\'s directions", 1)[:, 7])',
+        'np.median(lesson.all_shares("the weight\'s directions", 1)[:, 7])',
+    ),
+    "20.7": (
+        '{:.2f}", ratio("alpha/sqrt(r)", torch.optim.SGD)',
+        '{:.2f}", ratio("alpha/r", torch.optim.SGD)',
+    ),
+    "20.8": (
+        '{:.2f}", ratio("alpha/r", torch.optim.Adam)',
+        '{:.2f}", ratio("alpha/sqrt(r)", torch.optim.Adam)',
+    ),
+    "20.e5": (
+        "for a, b in zip(four, turned, strict=True)",
+        "for a, b in zip(one, turned, strict=True)",
+    ),
+    "20.e6": ("for a, b in zip(turned, one, strict=True)", "for a, b in zip(one, one, strict=True)"),
+    "20.6": (
+        '{:.1f}", ratio("alpha/sqrt(r)", torch.optim.Adam)',
+        '{:.1f}", ratio("alpha/r", torch.optim.Adam)',
+    ),
+}

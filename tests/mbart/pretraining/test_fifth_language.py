@@ -46,6 +46,19 @@ def test_the_fifth_language_is_regular_and_can_be_written():
         model, tokenizer, texts, lora.param_groups(model, 5e-3), steps=12, batch_size=8
     )
     assert losses[-1] < losses[0] - 1
+    seen = []
+
+    def watch(step):
+        seen.append((step, model.training))
+        return step == 2
+
+    groups = lora.param_groups(model, 1e-9)
+    kept = fifth.adapt_to_fifth(
+        model, tokenizer, texts, groups, steps=5, batch_size=2, old=2, decay=False, watch=watch
+    )
+    assert seen == [(1, False), (2, False)]
+    assert len(kept) == 2
+    assert max(kept) < losses[-1]  # old sentences only, which the adapter has not lost yet
     assert (model.config._attn_implementation, model.training) == (attention, False)
     assert torch.equal(model.model.shared.weight, frozen)
     scores = fifth.fifth_scores(model, tokenizer, texts, n=4)
