@@ -8,8 +8,10 @@ import pytest
 
 from course_lib.editions.budget import APPENDIX, budget, is_hidden, main_line
 from course_lib.editions.notebooks import PREDICTION
+from course_lib.editions.teacher.solved import WIDGETS
 from course_lib.lessons import contents_of
 from course_lib.lessons.catalog import LESSONS
+from course_lib.teaching.words import Words
 from tests.notebooks.neighbours import code_of, neighbours
 
 NOTEBOOKS = Path(__file__).resolve().parents[2] / "notebooks"
@@ -141,6 +143,14 @@ def test_what_answers_a_prediction_waits_for_it(lesson):
                 assert cell.metadata.get("jupyter", {}).get("outputs_hidden") is True, cell.source
     assert list(waiting) == list(contents_of(lesson).predictions)
     assert all(waiting.values()), f"nothing on the page answers a prediction: {waiting}"
+
+
+def test_stored_widgets_have_the_script_and_the_style_of_today(lesson):
+    """JupyterLab draws stored widgets when a page opens, and their style stays: an old one may hide less."""
+    state = read(lesson).metadata.widgets[WIDGETS]["state"].values()
+    stored = [one["state"] for one in state if one["state"].get("_anywidget_id", "").endswith(".words.Words")]
+    assert stored
+    assert all((one["_esm"], one["_css"]) == (Words._esm, Words._css) for one in stored)
 
 
 def test_the_deciding_picture_stands_in_the_flow(lesson):
