@@ -156,15 +156,18 @@ def test_the_second_run_is_that_of_the_code_too():
     stored = figures("shifted_corners")
     assert list(stored) == list(second_run.ARMS)
     assert not any(one["at an end of the grid"] for one in stored.values())
-    for name, place in ((f"{lesson.MEAN}, shifted by 0 to 8", 1), (lesson.JOINED, 3)):
-        again = lesson.train(
-            **{k: v for k, v in second_run.ARMS[name].items() if k != "rates"},
-            rate=stored[name]["step size"],
-            seed=place,
-            **dict(zip(("images", "labels"), lesson.data(place)["train"], strict=True)),
-        )
-        found = lesson.accuracy(again, *lesson.data(place)["right"])
-        assert found == pytest.approx(stored[name]["right"][place], abs=0.08)
+    # At these step sizes the rounding of a processor may decide a single run, so means over the seeds are compared.
+    for name in (f"{lesson.MEAN}, shifted by 0 to 8", lesson.JOINED):
+        found = []
+        for place in range(len(stored[name]["right"])):
+            again = lesson.train(
+                **{k: v for k, v in second_run.ARMS[name].items() if k != "rates"},
+                rate=stored[name]["step size"],
+                seed=place,
+                **dict(zip(("images", "labels"), lesson.data(place)["train"], strict=True)),
+            )
+            found.append(lesson.accuracy(again, *lesson.data(place)["right"]))
+        assert np.mean(found) == pytest.approx(np.mean(stored[name]["right"]), abs=0.08)
 
 
 def test_a_shift_by_at_most_eight_cuts_no_corner():

@@ -62,8 +62,9 @@ lesson.flaw(
     prompt="\"A least-squares probe uses one direction $w$. Project every row on the plane at right angles to $w$, "
     "and no linear "
     "probe finds the concept.\" Give a counterexample: two features with the covariance matrix $\\Sigma = "
-    "\\begin{pmatrix}a & c\\\\ c & b\\end{pmatrix}$, whose covariances with the concept are $(1, 0)$, so that the "
-    "probe's direction is $w = \\Sigma^{-1}(1, 0)^\\top$. The answer is a dictionary with the numbers `a`, `b`, `c`.",
+    "\\begin{pmatrix}a & c\\\\ c & b\\end{pmatrix}$, whose covariances with the concept are in proportion to "
+    "$(1, 0)$, so that the probe's direction is $w = \\Sigma^{-1}(1, 0)^\\top$. The answer is a "
+    "dictionary with the numbers `a`, `b`, `c`.",
     answer={"a": 1, "b": 1, "c": 0.5},
     properties=[
         ("a, b and c should be smaller than a million and make a covariance matrix with an inverse: a > 0 and ab > c².",
@@ -104,8 +105,8 @@ def _left_of_ones(b):
 lesson.value(
     "19.3", "When one removal suffices", difficulty=2, minutes=4,
     prompt="Two features have the covariance matrix $\\Sigma_{xx} = \\begin{pmatrix}2 & 1\\\\ 1 & b\\end{pmatrix}$ and "
-    "the same covariance with the concept, $\\Sigma_{xz} = (1, 1)^\\top$. For which $b$ does projecting out the probe's "
-    "direction, at right angles, hide the concept from every linear probe?",
+    "equal covariances with the concept, so that $\\Sigma_{xz}$ is in proportion to $(1, 1)^\\top$. For which $b$ "
+    "does projecting out the probe's direction, at right angles, hide the concept from every linear probe?",
     answer=2,
     properties=[
         ("b should make a covariance matrix with an inverse: 2b > 1.", lambda answer: 2 * float(answer) > 1),

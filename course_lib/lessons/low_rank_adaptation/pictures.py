@@ -108,6 +108,7 @@ def protection_table() -> Markdown:
 @lesson.figure(
     "All at a loss of 2 on the fifth language",
     "loss among the old four (nats a token)",
+    "trained how",
     size=(7.4, 3.9),
     legend=None,
     xscale="log",

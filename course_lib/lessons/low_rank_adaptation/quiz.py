@@ -96,9 +96,9 @@ def singular():
 
 @lesson.sentence(
     "20.Q5",
-    "If an adapter underfits, raise its rank.",
-    answer="only if the change that is needed has a higher rank",
-    conditions=("only if the change that is needed has a higher rank", "only if the step size is raised with it"),
+    "If a fully trained adapter underfits, raise its rank.",
+    answer="only if the best change has a higher rank",
+    conditions=("only if the best change has a higher rank", "only if the step size is raised with it"),
 )
 def underfits():
     """The rank bounds what can be reached, by the singular values that are left out. Below, a change of rank 4, fitted."""

@@ -104,7 +104,7 @@ def new_ones():
 
 @lesson.sentence(
     "17.Q5",
-    "Softmax attention keeps all pairs, so a stored key reads nearly its own value.",
+    "Softmax attention keeps all pairs, so a stored key of length 1 reads nearly its own value.",
     answer="only if the scores are scaled up enough",
     conditions=("only if the scores are scaled up enough", "only if there are fewer pairs than dimensions"),
 )
