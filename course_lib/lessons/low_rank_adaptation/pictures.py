@@ -296,7 +296,7 @@ class RowsExplorer(Explorer):
         legend=[None, {"loc": "upper left", "fontsize": 9}],
         yscale=["log", "linear"],
         xlim=[(0, 65), (0, 65)],
-        ylim=[(1e-2, 1.5), (0, 1.6)],
+        ylim=[(2e-3, 1.5), (0, 1.6)],
         yticks=[None, [0, 0.2, 0.4, 0.6, 0.8, 1]],
     )
 
@@ -306,7 +306,7 @@ class RowsExplorer(Explorer):
         own, other = (shares(layer, source, seed) for seed in (0, 1))
         at = np.arange(1, MOST + 1)
         return {
-            "sigma": (at, np.clip(sigma / sigma[0], 1.05e-2, None)),
+            "sigma": (at, np.clip(sigma / sigma[0], 1e-6, None)),
             "own": (at, own),
             "other": (at, other),
             "chosen": ([rank, rank], [own[rank - 1], other[rank - 1]]),
