@@ -72,6 +72,9 @@ def test_no_choice_stands_at_an_end_that_matters():
             shares = lesson.swept(seed, order)
             assert int(shares["delta rule"][0].argmax()) < len(lesson.STEPS) - 1
             assert int(shares["ridge"][0].argmax()) < len(lesson.PENALTIES) - 1
+            if int(shares["ridge"][0].argmax()) == 0:
+                assert float(shares["ridge"][0][0] - shares["ridge"][0][1:3].max()) < 0.005
+            assert torch.equal(*(lesson.swept(seed, o)["softmax over 41 pairs"][1] for o in lesson.ORDERS))
             on_waves = divmod(int(shares["delta rule on waves"][0].argmax()), len(lesson.STEPS))
             assert 0 < on_waves[0] < len(lesson.LENGTHS) - 1
             assert 0 < on_waves[1] < len(lesson.STEPS) - 1

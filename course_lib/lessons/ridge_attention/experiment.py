@@ -114,7 +114,8 @@ def swept(seed: int, order: str) -> dict[str, tuple[Tensor, Tensor]]:
             on_waves[name].append([right(memory, part) for part in others])
     shares |= {name: tuple(map(torch.cat, zip(*rows, strict=True))) for name, rows in on_waves.items()}
     kept = torch.randperm(STORED, generator=torch.Generator().manual_seed(200 + seed))[:SAMPLE]
-    shares["softmax over 41 pairs"] = tuple(_softmax(p, keys[kept], values[kept]) for p in parts[1:])
+    sample = parts[0][0][kept], values_of(parts[0][1][kept])  # the same pairs in either order
+    shares["softmax over 41 pairs"] = tuple(_softmax(p, *sample) for p in parts[1:])
     shares["softmax over all pairs"] = tuple(_softmax(p, keys, values) for p in parts[1:])
     return shares
 
