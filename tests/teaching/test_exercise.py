@@ -597,7 +597,7 @@ def test_a_right_answer_that_does_what_is_forbidden_is_refused(name, answer, sen
     assert grade(SIZED, answer).status == "solved"
     forbidding = replace(SIZED, forbids=(name,))
     verdict = grade(forbidding, answer)
-    assert (verdict.status, verdict.mistake) == ("mistake", name)
+    assert (verdict.status, verdict.mistake) == ("mistake", name), verdict.message
     assert sentence in verdict.message
     assert grade(forbidding, doubled).status == "solved"
     others = {by_autograd, entry_by_entry, in_place} - {answer}
