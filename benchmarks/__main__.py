@@ -19,6 +19,7 @@ from course_lib.measured import FORMAT
 # The one list of parts. Each and the modules beside this file whose figures it prints.
 PARTS = {
     "explorer": ("explorer",),
+    "first_features": ("first_features",),
     "ridge": ("ridge",),
     "mup": ("mup",),
     "rotated": ("rotated",),

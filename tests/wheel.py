@@ -31,8 +31,8 @@ assert "torch" not in sys.modules
 """
 EXPLORER = """
 from course_lib.lessons import start_here
-explorer = start_here.PowersExplorer()
-picture, words = explorer.frame(factor=-1.05)
+explorer = start_here.NumberExplorer()
+picture, words = explorer.frame(number="143")
 assert picture.startswith(b"\\x89PNG") and words, words
 """
 FIGURES = """

@@ -46,7 +46,7 @@ class Lesson:
 LESSONS = tuple(
     Lesson(*row)
     for row in (
-        ("00", "start_here", "Start here", "", "", 20),
+        ("00", "start_here", "Start here: what has number 1733 found?", "", "", 48),
         ("01", "gradient_descent_stability", "Why the largest safe step can be too small", "I", "00", 70),
         ("02", "stochastic_gradient_descent", "Must SGD jitter for ever?", "I", "01", 72),
         ("03", "ridge_noise_and_map", "Noise, penalty, prior: one remedy or three?", "I", "01", 61),

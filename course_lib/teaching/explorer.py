@@ -249,8 +249,9 @@ class Explorer:
     size: tuple[float, float] = (6.4, 4.0)
     dpi: float = 144
     continuous: bool = True
-    # How large the pictures of the static strip are, beside the figure: small text asks for 1.
+    # How large the pictures of the static strip are, beside the figure: small text asks for 1; and their dots an inch.
     strip_scale: float = 0.8
+    strip_dpi: float = 110
 
     def __init_subclass__(cls, **kwargs: Any):
         super().__init_subclass__(**kwargs)
@@ -429,7 +430,7 @@ class Explorer:
         """Return the strip and its words, to be folded away by readers who have a kernel."""
         strip = self.strip()
         text = html.escape(text_alternative(strip))
-        picture = base64.b64encode(png_bytes(strip, dpi=110)).decode()
+        picture = base64.b64encode(png_bytes(strip, dpi=self.strip_dpi)).decode()
         width = min(round(strip.get_figwidth() * 80), 1000)
         return HTML(
             "<details><summary>For reading without a kernel: three settings, as a picture and in words</summary>"

@@ -10,10 +10,10 @@ from tests.browser.learner import STUCK, close, errors, open_notebook, run_all
 
 pytestmark = pytest.mark.xdist_group("kit")
 
-WAITS = {"course": {"answers": "00.P1"}}
+WAITS = {"course": {"answers": "00.P3"}}
 CELLS = (
     ("code", "from course_lib.lessons import start_here as lesson\nprint('before')", {}),
-    ("code", "lesson.sign_prediction()", {}),
+    ("code", "lesson.wait_prediction()", {}),
     ("code", "print('the answer')", WAITS | {"jupyter": {"outputs_hidden": True}}),
     ("markdown", "Because of the answer.", WAITS),
     ("code", "print('after')", {}),
@@ -56,7 +56,7 @@ def test_cells_that_answer_wait_after_run_all_and_open_with_the_guess(page):
         page.locator(".jp-CodeCell .jp-InputArea", has_text="print('the answer')"),
     )
     page.get_by_text("after", exact=True).wait_for()
-    note = page.get_by_text("What answers 00.P1 is shown here after your guess.")
+    note = page.get_by_text("What answers 00.P3 is shown here after your guess.")
     note.wait_for()
     assert note.count() == 1  # two cells in a row have one note
     assert not answer.is_visible()
@@ -77,7 +77,7 @@ def test_cells_that_answer_wait_after_run_all_and_open_with_the_guess(page):
 
 def test_who_does_not_want_to_guess_can_ask_to_see(page):
     answer = page.get_by_text("the answer", exact=True)
-    page.get_by_role("button", name="Show me what answers 00.P1").click()
+    page.get_by_role("button", name="Show me what answers 00.P3").click()
     answer.wait_for()
     page.locator("p", has_text="Because of the answer.").wait_for()
 

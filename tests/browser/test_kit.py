@@ -25,7 +25,7 @@ CELLS = (
     "from course_lib.lessons import start_here as lesson\n"
     "from tests.browser.small_explorer import EveryControl\n\n"
     "explorer = EveryControl()\nexplorer",
-    "lesson.sign_prediction()",
+    "lesson.wait_prediction()",
     "answer = ...",
     "exercises = lesson.EXERCISES",
 )
@@ -143,23 +143,25 @@ def test_a_prediction_shows_its_figure_only_after_the_guess(kit):
     button = panel.get_by_role("button", name="Record my guess")
     assert button.is_disabled()
     assert not panel.locator("img").is_visible()
-    panel.get_by_label("They grow and change sign").check()
+    panel.get_by_label("After about 500").check()
     button.click()
     panel.locator("img").wait_for(state="visible")
     assert panel.locator(".course-words").inner_text().startswith("As you predicted.")
-    assert "swing between both signs" in panel.locator("img").get_attribute("alt")
+    assert "about ten times as long" in panel.locator("img").get_attribute("alt")
 
 
 def test_an_exercise_tells_mistakes_apart_and_the_kernel_survives_an_endless_loop(kit):
-    check = 'exercises["00.1"].check(answer)'
+    check = 'exercises["00.2"].check(answer)'
     assert "One more." in run_source(kit, f"answer = 6\n{check}")
     assert "solved." in run_source(kit, f"answer = 7\n{check}")
-    endless = "def power(factor, count):\n    while True:\n        pass\n\nexercises['00.2'].check(power)"
+    endless = (
+        "def f1(hits, misses, false_alarms):\n    while True:\n        pass\n\nexercises['00.1'].check(f1)"
+    )
     assert re.search(r"stopped after 5 s", run_source(kit, endless))
-    raising = "def power(factor, count):\n    return factor ** cuont\n\nexercises['00.2'].check(power)"
+    raising = "def f1(hits, misses, false_alarms):\n    return hits / hist\n\nexercises['00.1'].check(f1)"
     said = run_source(kit, raising)
     assert "NameError" in said
-    assert "line 2: return factor ** cuont" in said
+    assert "line 2: return hits / hist" in said
 
 
 def run_source(page, source):

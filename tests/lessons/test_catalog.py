@@ -134,7 +134,7 @@ def test_draw_figures_writes_the_files_that_it_returns_the_same_every_time(tmp_p
 
 
 def test_a_figure_of_a_lesson_is_drawn_to_the_same_bytes_twice(tmp_path, monkeypatch):
-    module = SimpleNamespace(FIGURES={"signs": MODULES["00"].FIGURES["signs"]})
+    module = SimpleNamespace(FIGURES={"wait": MODULES["00"].FIGURES["wait"]})
     monkeypatch.setattr(lessons, "lesson_modules", lambda: [(LESSONS[0], module)])
     (first,), (second,) = (lessons.draw_figures(tmp_path / folder) for folder in "ab")
     assert first.read_bytes() == second.read_bytes()

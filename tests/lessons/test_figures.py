@@ -42,13 +42,16 @@ def test_every_figure_can_be_read_and_says_what_it_shows(number, name):
 # What is drawn
 
 
-def test_signs_of_powers():
-    axes = figure("00", "signs").axes[0]
-    t = np.arange(13)
-    assert_line(line_labelled(axes, "$f$ = -1.1"), t, (-1.1) ** t)
-    assert_line(line_labelled(axes, "$f$ = 0.9"), t, 0.9**t)
-    assert_labels(axes, x="multiplications $t$", y="power $f^t$", title="Smaller is not what counts")
-    assert_legend(axes, ["$f$ = -1.1", "$f$ = 0.9"])
+def test_the_wait_is_counted_and_the_line_beside_it_is_the_formula():
+    axes = figure("00", "wait").axes[0]
+    distance = np.geomspace(1e-3, 0.9, 60)
+    waits = [next(t for t in range(10_000) if (1 - d) ** t < 0.01) for d in distance]
+    assert_line(line_labelled(axes, "counted"), distance, waits)
+    assert_line(line_labelled(axes, "4.6 over the distance"), distance, np.log(100) / distance)
+    assert_labels(
+        axes, x="distance $1 - f$", y="multiplications $t$", title="how long until the power is below 0.01"
+    )
+    assert_legend(axes, ["counted", "4.6 over the distance"])
 
 
 def test_worst_rate_is_the_largest_curve_and_lowest_at_the_best_step():

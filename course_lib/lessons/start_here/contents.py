@@ -2,4 +2,9 @@
 
 from course_lib.teaching import Contents
 
-lesson = Contents(symbols={"f": "number that is multiplied again and again"})
+lesson = Contents(
+    symbols={
+        "f": "factor",
+        "t": "multiplications",
+    }
+)

@@ -1,10 +1,46 @@
 """Exercises of lesson 00, start_here."""
 
 from course_lib.lessons.start_here.contents import lesson
-from course_lib.teaching import edit, inputs, uniform, whole
+from course_lib.teaching import edit, inputs, whole
+
+
+@lesson.exercise(
+    "00.1", "How well a name fits", difficulty=1, minutes=4,
+    prompt="A name is true of `hits + misses` sentences. In `hits` of these the number is active, in `misses` of them it is "
+    "silent. In `false_alarms` other sentences it is active, too. *Precision* is the share of the hits among the active "
+    "sentences, *recall* their share among those of which the name is true. F1 is the harmonic mean of both, "
+    "$2\\,P R / (P + R)$. Write `f1(hits, misses, false_alarms)`; `hits` is at least 1.",
+    draw=inputs(hits=whole(1, 20), misses=whole(0, 20), false_alarms=whole(0, 20)),
+    properties=[
+        ("Without a miss and a false alarm F1 is 1.",
+         lambda hits, misses, false_alarms, answer: misses + false_alarms > 0 or abs(float(answer) - 1) < 1e-9),
+        ("F1 is a share: above 0 and at most 1.", lambda answer: 0 < float(answer) <= 1 + 1e-9),
+    ],
+    agrees="The result should be the harmonic mean of precision and recall.",
+    hints=(
+        "Precision divides the hits by all sentences in which the number is active. How many are these?",
+        "precision = hits / (hits + false_alarms), recall = hits / (hits + misses).",
+        "2 * precision * recall / (precision + recall); or twice the hits over twice the hits and both mistakes.",
+    ),
+    mistakes=[
+        ("precision alone", edit("2 * hits / (2 * hits + misses + false_alarms)", "hits / (hits + false_alarms)"),
+         "That is the precision: it does not see the sentences that were missed."),
+        ("recall alone", edit("2 * hits / (2 * hits + misses + false_alarms)", "hits / (hits + misses)"),
+         "That is the recall: a number that is always active has a recall of 1."),
+        ("plain mean", edit("2 * hits / (2 * hits + misses + false_alarms)",
+                            "(hits / (hits + misses) + hits / (hits + false_alarms)) / 2"),
+         "That is the plain mean of precision and recall. The harmonic one is nearer to the smaller of the two."),
+        ("counted once", edit("2 * hits / (2 * hits + misses + false_alarms)", "hits / (hits + misses + false_alarms)"),
+         "You count the hits once. In F1 they stand twice, above and below."),
+    ],
+)
+def f1_of_counts(hits, misses, false_alarms):
+    """Return the harmonic mean of precision and recall."""
+    return 2 * hits / (2 * hits + misses + false_alarms)
+
 
 lesson.value(
-    "00.1", "How often", difficulty=1, minutes=2,
+    "00.2", "How often", difficulty=1, minutes=2,
     prompt="Start at 1 and multiply by 0.5 again and again. After how many multiplications is the result below 0.01 for "
     "the first time?",
     answer=7,
@@ -28,38 +64,6 @@ lesson.value(
     ],
     same=lambda a, b: abs(float(a) - float(b)) < 0.05,
 )
-
-
-@lesson.exercise(
-    "00.2", "Again and again", difficulty=1, minutes=4,
-    prompt="Write `power(factor, count)`: start at 1 and multiply by `factor`, `count` times. `count` is a "
-    "whole number, 0 or more.",
-    draw=inputs(factor=uniform(-2.0, 2.0, digits=1), count=whole(0, 5)),
-    properties=[
-        ("With count = 0 nothing is multiplied: the result is 1.", lambda count, answer: count > 0 or float(answer) == 1),
-    ],
-    agrees="The result should be the factor multiplied with itself count times.",
-    hints=(
-        "Keep a variable for the result so far. What is it before the first multiplication?",
-        "`for _ in range(count):` runs its body count times, and not at all for count = 0.",
-        "result = 1.0, then result = result * factor in the loop, then return result.",
-    ),
-    mistakes=[
-        ("one multiplication too many", edit("range(count)", "range(count + 1)"),
-         "You multiply once too often: for count = 0 the result is 1, not the factor. Start at 1."),
-        ("started at zero", edit("1.0", "0.0"), "You start at 0, and 0 times anything stays 0. Start at 1."),
-        ("multiplied once by the count", edit("1.0", "0.0", "result * factor", "result + factor"),
-         "That is factor times count: adding the factor count times. Here it is multiplied."),
-        ("lost the sign", edit("result * factor", "result * abs(factor)"),
-         "You lost the sign: a negative factor gives a negative result for an odd count."),
-    ],
-)
-def power(factor, count):
-    """Return factor ** count by repeated multiplication, starting from 1."""
-    result = 1.0
-    for _ in range(count):
-        result = result * factor
-    return result
 
 
 lesson.flaw(

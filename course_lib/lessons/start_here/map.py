@@ -1,8 +1,5 @@
 """The map of lessons: what each needs, drawn, and the way to a goal marked in it."""
 
-import textwrap
-from typing import Any
-
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
@@ -11,28 +8,23 @@ from course_lib.lessons.start_here.contents import lesson
 from course_lib.teaching import Choice, Explorer, panels
 from course_lib.teaching.style import BLUE, ORANGE
 
-BOX = (0.88, 0.86)
 _LINE = "#b8b8b8"
-# Rows that some lessons go further down, so that no arrow runs through a box and no box over a name.
-_DOWN = {"00": 1, "26": 1, "28": 2, "29": 2, "35": 2}
+_NAMES = 0.75  # from the last column of dots to the names
+_WIDE = 11.0  # of a row of names
+
+
+def _rows() -> list[str]:
+    """Return what stands below each other: the parts' names and, under each, the numbers of its lessons."""
+    return [row for part in PARTS for row in (part, *(one.number for one in LESSONS if one.part == part)) if row]
 
 
 def places() -> dict[str, tuple[int, int]]:
-    """Return where each lesson's box stands: across, the longest way to it; down, its part, one below another."""
+    """Return where each lesson's dot stands: across, the longest way to it; down, its row, part below part."""
     depth: dict[str, int] = {}
     for one in LESSONS:
         depth[one.number] = 1 + max((depth[number] for number in one.needs.split()), default=-1)
-    found, top = {}, 0
-    for part in PARTS:
-        rows: dict[int, int] = {}
-        for one in (one for one in LESSONS if one.part == part):
-            column = depth[one.number]
-            row = max(rows.get(column, 0), _DOWN.get(one.number, 0))
-            found[one.number] = (column, top + row)
-            rows[column] = row + 1
-        # The first lesson stands alone, left of the first part.
-        top += max(rows.values()) if part else 0
-    return found
+    rows = _rows()
+    return {number: (depth[number], rows.index(number)) for number in depth}
 
 
 def direct_needs(one: Lesson) -> list[str]:
@@ -52,42 +44,38 @@ GOALS = {f"path: {name}": numbers for name, numbers in PATHS.items()} | {
 }
 
 
-def _box(number: str | None) -> tuple[float, float, float, float]:
-    """Return left, top, width and height of a lesson's box; no extent for none."""
+def _last_column() -> int:
+    return max(across for across, _ in places().values())
+
+
+def _row(number: str | None) -> tuple[float, float, float, float]:
+    """Return left, top, width and height of the row of a lesson's name; no extent for none."""
     if number is None:
         return (0.0, 0.0, 0.0, 0.0)
-    (x, y), (width, height) = places()[number], BOX
-    return (x - width / 2, y - height / 2, width, height)
+    return (_last_column() + _NAMES - 0.2, places()[number][1] - 0.46, _WIDE, 0.92)
 
 
-def _line(number: str, needs: str | None) -> tuple[list[float], list[int]]:
-    """Return x and y of the line to a lesson from one that it needs; no length for none."""
-    (x, y), reach = places()[number], BOX[0] / 2
-    start = (x - reach, y) if needs is None else (places()[needs][0] + reach, places()[needs][1])
-    return [start[0], x - reach], [start[1], y]
+def _line(number: str, needs: str | None) -> tuple[list[float], list[float]]:
+    """Return x and y of the line to a lesson's dot from that of one that it needs; no length for none."""
+    end = places()[number]
+    (x, y), (right, down) = end if needs is None else places()[needs], end
+    return [x, x + 0.15 * (right - x), right - 0.85 * (right - x), right], [y, y, down, down]
 
 
 def _draw_map(axes: Axes) -> None:
-    """Draw boxes, names, arrows and the names of the parts."""
+    """Draw dots, names and the names of the parts."""
     axes.grid(False)
-    where = places()
-    for arrow in ARROWS:
-        axes.plot(*_line(*arrow), "-", color=_LINE, linewidth=0.9, zorder=1)
+    where, names = places(), _last_column() + _NAMES
     for one in LESSONS:
-        axes.add_patch(_rectangle(one.number, facecolor="white", edgecolor="#606060", zorder=2))
-        name = "\n".join(textwrap.wrap(f"{one.number} {one.title}", 15))
-        axes.text(*where[one.number], name, ha="center", va="center", fontsize=7, zorder=3, linespacing=0.95)
+        across, down = where[one.number]
+        axes.plot([across, names - 0.3], [down, down], "-", color="0.92", linewidth=0.8, zorder=0)
+        axes.plot(across, down, "o", color="white", markeredgecolor="#606060", markersize=7, zorder=2)
+        axes.text(names, down, f"{one.number}  {one.title}", va="center", fontsize=9, color="black", zorder=3)
+    rows = _rows()
     for part, name in PARTS.items():
         if part:
-            top = min(where[one.number][1] for one in LESSONS if one.part == part)
-            axes.axhline(top - 0.5, color=_LINE, linewidth=0.6, linestyle=":")
-            label = "\n".join(textwrap.wrap(f"{part} {name}", 20))
-            axes.text(-0.48, top - 0.38, label, va="top", fontsize=9, fontweight="bold")
-
-
-def _rectangle(number: str | None, **look: Any) -> Rectangle:
-    left, top, width, height = _box(number)
-    return Rectangle((left, top), width, height, **look)
+            row = rows.index(part)
+            axes.text(names - 0.2, row + 0.1, f"{part} {name}", va="center", fontsize=9.5, fontweight="bold")
 
 
 @lesson.explorer
@@ -96,44 +84,56 @@ class MapExplorer(Explorer):
 
     title = "Which lessons lead where"
     summary = (
-        "All lessons as boxes, part below part. A line leads from each lesson to the ones further right that need it. "
-        "Those on the way to the chosen goal are marked, the goal itself in another colour."
+        "One row for each lesson, part below part. A dot stands further right the more lessons come before it, one after "
+        "another. Those on the way to the chosen goal are marked and joined, the goal itself in another colour."
     )
     goal = Choice("where to", "A path through the course, or one lesson", "path: Interpretability", tuple(GOALS))
-    size = (9.6, 9.4)
-    dpi = 120
-    strip_scale = 1.0
+    size = (9.0, 9.6)
+    dpi = 100
+    strip_scale = 0.8
+    strip_dpi = 76  # three maps are much text
     layout = panels(
         None,
         "lessons that come before it, one after another",
         "parts of the course",
         legend=None,
-        xlim=(-0.5, max(across for across, _ in places().values()) + 0.5),
-        ylim=(max(down for _, down in places().values()) + 0.6, -0.6),
+        xlim=(-0.6, _last_column() + _NAMES + _WIDE - 0.2),
+        ylim=(len(_rows()) - 0.3, -0.7),
+        xticks=range(_last_column() + 1),
         yticks=[()],
     )
 
     def compute(self, *, goal):
-        """Return the goal, the lessons on the way to it, and where their boxes and the lines between them stand."""
+        """Return the goal, the way to it, and where its rows, its dots and the lines between them stand."""
         way = lessons_for(*GOALS[goal])
         taken, ends = {one.number for one in way}, set(GOALS[goal])
+
+        def dots(numbers: set[str]) -> tuple[list[int], list[int]]:
+            found = [places()[number] for number in sorted(numbers)]
+            return [across for across, _ in found], [down for _, down in found]
+
         return {
             "goal": goal,
             "way": way,
-            "marks": [_box(one.number if one.number in taken - ends else None) for one in LESSONS],
-            "ends": [_box(one.number if one.number in ends else None) for one in LESSONS],
+            "marks": [_row(one.number if one.number in taken - ends else None) for one in LESSONS],
+            "ends": [_row(one.number if one.number in ends else None) for one in LESSONS],
+            "way_dots": dots(taken - ends),
+            "end_dots": dots(ends),
             "arrows": [_line(*(arrow if taken.issuperset(arrow) else (arrow[1], None))) for arrow in ARROWS],
         }
 
     def draw(self, axes):
-        """Draw the map, the marks that lie over the boxes, and the lines between marked ones."""
+        """Draw the map, and the marks, dots and lines to be moved."""
         _draw_map(axes)
         marks, ends = (
-            [axes.add_patch(_rectangle(None, alpha=0.35, color=color, zorder=4)) for _ in LESSONS]
+            [axes.add_patch(Rectangle((0, 0), 0, 0, alpha=0.3, color=color, linewidth=0, zorder=1)) for _ in LESSONS]
             for color in (BLUE, ORANGE)
         )
-        arrows = [axes.plot([], [], "-", color=BLUE, linewidth=1.8, zorder=1)[0] for _ in ARROWS]
-        return {"marks": marks, "ends": ends, "arrows": arrows}
+        way_dots, end_dots = (
+            axes.plot([], [], "o", color=color, markersize=7, zorder=4)[0] for color in (BLUE, ORANGE)
+        )
+        arrows = [axes.plot([], [], "-", color=BLUE, linewidth=1.1, alpha=0.7, zorder=1)[0] for _ in ARROWS]
+        return {"marks": marks, "ends": ends, "way_dots": way_dots, "end_dots": end_dots, "arrows": arrows}
 
     def words(self, state):
         """Say which lessons these are, and how long they take."""

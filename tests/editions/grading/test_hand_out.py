@@ -41,32 +41,32 @@ def answer_cells(notebook):
 
 
 def test_the_reference_is_solved(capsys):
-    exercise = exercises_of("00")["00.2"]
-    hand_out.judge("00.2", exercise.reference)
-    assert capsys.readouterr().out == "Exercise 00.2: solved.\n"
+    exercise = exercises_of("00")["00.1"]
+    hand_out.judge("00.1", exercise.reference)
+    assert capsys.readouterr().out == "Exercise 00.1: solved.\n"
 
 
-@pytest.mark.parametrize("mistake", exercises_of("00")["00.2"].mistakes, ids=lambda mistake: mistake.name)
+@pytest.mark.parametrize("mistake", exercises_of("00")["00.1"].mistakes, ids=lambda mistake: mistake.name)
 def test_a_mistake_raises_its_sentence(mistake):
-    wrong = exercises_of("00")["00.2"].wrong_answer(mistake)
+    wrong = exercises_of("00")["00.1"].wrong_answer(mistake)
     with pytest.raises(hand_out.NotSolvedError, match=re.escape(mistake.explanation)) as raised:
-        hand_out.judge("00.2", wrong)
-    assert raised.value._render_traceback_() == [f"Exercise 00.2: {mistake.explanation}"]
+        hand_out.judge("00.1", wrong)
+    assert raised.value._render_traceback_() == [f"Exercise 00.1: {mistake.explanation}"]
 
 
 def test_what_is_not_attempted_gets_no_points():
     with pytest.raises(hand_out.NotSolvedError, match="not attempted"):
-        hand_out.judge("00.1", ...)
+        hand_out.judge("00.2", ...)
 
 
 def test_a_right_answer_that_logs_writes_nothing_to_stderr(capfd):
     """nbgrader gives no points to a cell that does."""
 
-    def power(factor, count):
+    def f1(hits, misses, false_alarms):
         sys.stderr.write("working\n")
-        return factor**count
+        return 2 * hits / (2 * hits + misses + false_alarms)
 
-    hand_out.judge("00.2", power)
+    hand_out.judge("00.1", f1)
     assert capfd.readouterr().err == ""
 
 
@@ -187,25 +187,25 @@ def test_without_nbgrader_the_command_says_how_to_install_it(tmp_path, monkeypat
 # ---------------------------------------------------------------- there and back
 
 RIGHT = {
-    "00.1": "answer = 7",
-    "00.2": "def power(factor, count):\n    return factor**count",
+    "00.1": "def f1(hits, misses, false_alarms):\n    return 2 * hits / (2 * hits + misses + false_alarms)",
+    "00.2": "answer = 7",
     "00.3": 'answer = {"factor": -2}',
 }
 WRONG = {
-    "00.1": "answer = 6",
-    "00.2": "def power(factor, count):\n    return factor * count",
+    "00.1": "def f1(hits, misses, false_alarms):\n    return hits / (hits + misses)",
+    "00.2": "answer = 6",
     "00.3": 'answer = {"factor": 0.5}',
 }
 SENTENCES = (
+    "That is the recall: a number that is always active has a recall of 1.",
     "0.5⁶ = 0.015625, which is still above 0.01. One more.",
-    "That is factor times count: adding the factor count times. Here it is multiplied.",
     "Between 0 and 1 the sentence is right: look at negative numbers.",
 )
 LEARNERS = {
     "right": RIGHT,
     "wrong": WRONG,
     "empty": {},
-    "partly": {**RIGHT, "00.1": "answer = (", "00.3": "..."},
+    "partly": {**RIGHT, "00.2": "answer = (", "00.3": "..."},
 }
 
 
@@ -277,4 +277,4 @@ def test_the_feedback_holds_the_sentence_of_each_mistake(course):
         # Once from the learner's own check, and once from the judge.
         assert pages["wrong"].count(sentence) >= 2
         assert sentence not in pages["right"] + pages["empty"]
-    assert "Exercise 00.2: not attempted yet." in pages["empty"]
+    assert "Exercise 00.1: not attempted yet." in pages["empty"]

@@ -21,7 +21,7 @@ def write(path, exercises):
     path.write_text(json.dumps({"exercises": exercises, "predictions": {}}))
 
 
-FEW, MANY = (exercises_of("00")["00.1"].mistakes[i].name for i in (0, 1))
+FEW, MANY = (exercises_of("00")["00.2"].mistakes[i].name for i in (0, 1))
 
 
 @pytest.fixture
@@ -30,11 +30,11 @@ def folder(tmp_path):
     folder = tmp_path / "collected"
     write(
         folder / "ana.json",
-        {"00.1": entry(4, hints=2, solved=True, **{FEW: 2, MANY: 1}), "00.2": entry(1, solved=True)},
+        {"00.2": entry(4, hints=2, solved=True, **{FEW: 2, MANY: 1}), "00.1": entry(1, solved=True)},
     )
-    write(folder / "group" / "ben" / ".course_progress.json", {"00.1": entry(1, solved=True)})
+    write(folder / "group" / "ben" / ".course_progress.json", {"00.2": entry(1, solved=True)})
     write(folder / "dora.JSON", {})
-    write(folder / "eve.json", {"00.1": entry(9, hints=3, **{MANY: 1}), "00.3": entry(0, hints=1)})
+    write(folder / "eve.json", {"00.2": entry(9, hints=3, **{MANY: 1}), "00.3": entry(0, hints=1)})
     (folder / "finn.json").write_text("{")
     (folder / "note.txt").write_text("not looked at")
     return folder
@@ -52,8 +52,8 @@ def test_learners_are_counted_by_the_names_of_their_files(folder):
 def test_exercises_are_counted_over_those_who_tried(folder):
     """The medians of 4, 1, 9 attempts and 2, 0, 3 hints; a hint alone is no try."""
     assert tables.by_exercise(tables.collect(folder)).rows == (
-        ("00.1", "How often", 3, 2, 4, 2),
-        ("00.2", "Again and again", 1, 1, 1, 0),
+        ("00.1", "How well a name fits", 1, 1, 1, 0),
+        ("00.2", "How often", 3, 2, 4, 2),
     )
 
 
@@ -61,10 +61,10 @@ def test_mistakes_are_ranked_by_how_many_made_them(folder):
     """Two attempts of one learner count once."""
     first, second = tables.common_mistakes(tables.collect(folder)).rows
     assert first == (
-        "00.1", MANY, 2,
+        "00.2", MANY, 2,
         "That is below 0.01, but not for the first time: 0.5⁷ is below it already.",
     )  # fmt: skip
-    assert second[:3] == ("00.1", FEW, 1)
+    assert second[:3] == ("00.2", FEW, 1)
 
 
 def test_files_that_cannot_be_read_are_named_and_left_alone(folder):
@@ -82,15 +82,15 @@ def test_files_that_cannot_be_read_are_named_and_left_alone(folder):
 
 def test_old_files_and_exercises_of_other_editions_are_read(tmp_path):
     old = {"attempts": 2, "hints": 0, "solved": True}
-    write(tmp_path / "old.json", {"00.1": old, "99.7": old | {"mistakes": {"unheard of": 1}}})
+    write(tmp_path / "old.json", {"00.2": old, "99.7": old | {"mistakes": {"unheard of": 1}}})
     collected = tables.collect(tmp_path)
-    assert [row[0] for row in tables.by_exercise(collected).rows] == ["00.1", "99.7"]
+    assert [row[0] for row in tables.by_exercise(collected).rows] == ["00.2", "99.7"]
     assert tables.common_mistakes(collected).rows == (("99.7", "unheard of", 1, ""),)
 
 
 def test_two_files_of_one_name_are_two_learners(tmp_path):
-    write(tmp_path / "ana.json", {"00.1": entry(1)})
-    write(tmp_path / "ana" / ".course_progress.json", {"00.1": entry(2)})
+    write(tmp_path / "ana.json", {"00.2": entry(1)})
+    write(tmp_path / "ana" / ".course_progress.json", {"00.2": entry(2)})
     rows = tables.by_learner(tables.collect(tmp_path)).rows
     assert len({row[0] for row in rows}) == 2
     assert sorted(row[4] for row in rows) == [1, 2]
@@ -103,7 +103,7 @@ def progress(*options):
 def test_the_command_prints_tables_and_names_what_it_left_out(folder):
     done = progress(folder)
     assert done.exit_code == 0, done.output
-    for words in ("By learner", "group/ben", "By exercise", "Again and again", "not for the first time"):
+    for words in ("By learner", "group/ben", "By exercise", "How well a name fits", "not for the first time"):
         assert words in done.stdout
     assert "Who solved what" not in done.stdout
     assert "Who solved what" in progress(folder, "--details").stdout
@@ -148,7 +148,7 @@ HOSTILE = "<script>alert(1)</script>"
 
 def test_what_stands_in_a_file_is_text_in_every_output(tmp_path):
     """Names of mistakes and files reach a page, a spreadsheet and a terminal as text, not as something to obey."""
-    write(tmp_path / "in" / "=1+1 [red]&.json", {"00.1": entry(1, **{HOSTILE: 1}), "\x1b[2J": entry(1)})
+    write(tmp_path / "in" / "=1+1 [red]&.json", {"00.2": entry(1, **{HOSTILE: 1}), "\x1b[2J": entry(1)})
     page, sheet = tmp_path / "page.html", tmp_path / "sheet.csv"
     done = progress(tmp_path / "in", "--html", page, "--csv", sheet, "--details")
     assert done.exit_code == 0, done.output
@@ -159,7 +159,7 @@ def test_what_stands_in_a_file_is_text_in_every_output(tmp_path):
     with sheet.open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     assert {row["Learner"] for row in rows} == {"'=1+1 [red]&"}
-    assert {row["Exercise"] for row in rows} == {"00.1", "\N{REPLACEMENT CHARACTER}[2J"}
+    assert {row["Exercise"] for row in rows} == {"00.2", "\N{REPLACEMENT CHARACTER}[2J"}
     assert "=1+1 [red]&" in done.stdout
     assert "\x1b" not in done.stdout
 
@@ -170,11 +170,11 @@ def test_the_sheet_has_a_row_for_each_exercise_of_each_learner(folder, tmp_path)
     with sheet.open(encoding="utf-8", newline="") as file:
         rows = [tuple(row.values()) for row in csv.DictReader(file)]
     assert rows == [
-        ("ana", "00.1", "How often", "yes", "4", "2", f"{FEW} (2); {MANY} (1)"),
-        ("ana", "00.2", "Again and again", "yes", "1", "0", ""),
-        ("eve", "00.1", "How often", "no", "9", "3", f"{MANY} (1)"),
+        ("ana", "00.1", "How well a name fits", "yes", "1", "0", ""),
+        ("ana", "00.2", "How often", "yes", "4", "2", f"{FEW} (2); {MANY} (1)"),
+        ("eve", "00.2", "How often", "no", "9", "3", f"{MANY} (1)"),
         ("eve", "00.3", "Catch a wrong sentence", "no", "0", "1", ""),
-        ("group/ben", "00.1", "How often", "yes", "1", "0", ""),
+        ("group/ben", "00.2", "How often", "yes", "1", "0", ""),
     ]
     texts = Cells(page.read_text(encoding="utf-8")).texts
     assert "Who solved what" in texts

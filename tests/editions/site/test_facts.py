@@ -181,10 +181,10 @@ def test_the_facts_of_a_lesson_come_from_its_register(tmp_path, monkeypatch):
     from course_lib.lessons import start_here
 
     assert made["symbols"] == start_here.lesson.symbols
-    asked = start_here.sign_prediction.example()
-    assert made["predictions"]["00.P1"] == {
+    asked = start_here.wait_prediction.example()
+    assert made["predictions"]["00.P3"] == {
         "choices": [list(c) for c in asked.choices.items()],
         "answer": asked.answer,
     }
     assert made["hints"]["00.1"] == list(start_here.EXERCISES["00.1"].hints)
-    assert made["explorers"]["PowersExplorer"] == {"title": start_here.PowersExplorer.title}
+    assert made["explorers"]["NumberExplorer"] == {"title": start_here.NumberExplorer.title}

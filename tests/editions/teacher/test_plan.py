@@ -77,7 +77,7 @@ def test_a_page_holds_all_its_parts(lesson, notebook, register, predictions):
     page = plan.page(lesson, notebook, register, list(predictions.values()), 61.4)
     for title in ("Prepare", "Minutes", "Ask", "Show", "Likely misunderstandings"):
         assert f"\n## {title}\n" in page
-    assert "[00 Start here](../plans/00_start_here.md)" in page
+    assert "[00 Start here: what has number 1733 found?](../plans/00_start_here.md)" in page
     assert "took 61 seconds" in page
     assert "| Sum or mean | 5 (on top) | 01.5 (5) |" in page
     assert "| Momentum | under 1 (on top) |" in page

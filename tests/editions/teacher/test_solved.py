@@ -93,7 +93,7 @@ def test_a_run_shows_which_solutions_pass(tmp_path: Path):
         "from course_lib.lessons.start_here import EXERCISES as exercises\nanswer = 6"
     )
     right = nbformat.v4.new_code_cell(
-        'answer = ...\nexercises["00.1"].check(answer)', metadata={"exercise": "00.1"}
+        'answer = ...\nexercises["00.2"].check(answer)', metadata={"exercise": "00.2"}
     )
     wrong = nbformat.v4.new_code_cell(
         'answer = 8\nexercises["00.3"].check(answer)', metadata={"exercise": "00.3"}
