@@ -34,7 +34,7 @@ from course_lib.teaching import edit, inputs, whole
          "You count the hits once. In F1 they stand twice, above and below."),
     ],
 )
-def f1_of_counts(hits, misses, false_alarms):
+def f1(hits, misses, false_alarms):
     """Return the harmonic mean of precision and recall."""
     return 2 * hits / (2 * hits + misses + false_alarms)
 

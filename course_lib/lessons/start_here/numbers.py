@@ -97,7 +97,7 @@ def said_and_denied() -> Markdown:
     return markdown_table(["sentence", *shown], rows)
 
 
-def f1(active: Bool[Tensor, " sentences"], holds: Bool[Tensor, " sentences"]) -> float:
+def f1_of(active: Bool[Tensor, " sentences"], holds: Bool[Tensor, " sentences"]) -> float:
     """Return the F1 of a name: 2 hits over (2 hits + misses + false alarms)."""
     return float(2 * (active & holds).sum() / (active.sum() + holds.sum()))
 

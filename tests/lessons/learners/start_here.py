@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import torch
 
-from course_lib.lessons.start_here.numbers import f1
+from course_lib.lessons.start_here.numbers import f1_of
 
 GIVES_AWAY = {
     "00.P1": [r"(?i)\bnegation", r"(?i)negated", r"(?i)four languages"],
@@ -33,7 +33,7 @@ def by_library(hits, misses, false_alarms):
     counts = [hits, misses, false_alarms]
     active = torch.tensor([True, False, True]).repeat_interleave(torch.tensor(counts))
     holds = torch.tensor([True, True, False]).repeat_interleave(torch.tensor(counts))
-    return f1(active, holds)
+    return f1_of(active, holds)
 
 
 ANSWERS = {
