@@ -55,7 +55,7 @@ def likelihood(theta: Float[Tensor, "*points"], n: int) -> Float[Tensor, "*point
 
 
 def risk_by_sum(rule: Float[Tensor, " counts"], theta: Float[Tensor, ""]) -> Float[Tensor, ""]:
-    """R(theta) = sum_x p_x(theta) (delta_x - theta)^2 (30.2), term by term, to be read."""
+    """R(theta) = sum_x p_x(theta) (delta_x - theta)^2 (30.1), term by term, to be read."""
     p = likelihood(theta, len(rule) - 1)
     return sum(p[x] * (rule[x] - theta) ** 2 for x in range(len(rule)))
 
@@ -63,7 +63,7 @@ def risk_by_sum(rule: Float[Tensor, " counts"], theta: Float[Tensor, ""]) -> Flo
 def risk(
     rule: Float[Tensor, "*rules counts"], theta: Float[Tensor, " points"]
 ) -> Float[Tensor, "*rules points"]:
-    """R(theta) of one rule or of several, at all points (30.2)."""
+    """R(theta) of one rule or of several, at all points (30.1)."""
     p = likelihood(theta, rule.shape[-1] - 1)
     return (p * (rule.unsqueeze(-2) - theta.unsqueeze(-1)).square()).sum(dim=-1)
 
@@ -110,7 +110,7 @@ def worst_case(
 
 
 def bayes_rule(atoms: Float[Tensor, " k"], weights: Float[Tensor, " m"], n: int) -> Float[Tensor, " counts"]:
-    """delta_x = E(theta | X = x) (30.3) under a prior of k atoms; the prior's mean for counts that cannot occur.
+    """delta_x = E(theta | X = x) (30.2) under a prior of k atoms; the prior's mean for counts that cannot occur.
 
     Raises:
         ValueError: atoms and weights differ in shape.
@@ -127,7 +127,7 @@ def bayes_rule(atoms: Float[Tensor, " k"], weights: Float[Tensor, " m"], n: int)
 
 
 def bayes_risk(atoms: Float[Tensor, " k"], weights: Float[Tensor, " k"], n: int) -> Float[Tensor, ""]:
-    """r(prior) = sum_j w_j R(theta_j) of the Bayes rule (30.3): below the largest risk of every rule.
+    """r(prior) = sum_j w_j R(theta_j) of the Bayes rule (30.2): below the largest risk of every rule.
 
     Raises:
         ValueError: atoms and weights differ in shape.
@@ -165,7 +165,7 @@ class Solution:
 
 
 def one_trial_rule(eta: float | int) -> tuple[float, float]:
-    """The minimax (a, b) = (delta_0, delta_1) for one trial (30.6, 30.7).
+    """The minimax (a, b) = (delta_0, delta_1) for one trial (30.4).
 
     Raises:
         ValueError: eta is not in (0, 1].
@@ -176,7 +176,7 @@ def one_trial_rule(eta: float | int) -> tuple[float, float]:
 
 
 def two_point(n: int, eta: float | int) -> Solution:
-    """The prior on 0 and eta that makes the risk at both equal (30.8), with its Bayes rule.
+    """The prior on 0 and eta that makes the risk at both equal (30.5), with its Bayes rule.
 
     delta_0 = eta s / (1 + s) and delta_x = eta for x >= 1, with s = (1 - eta)^(n/2); eta has the weight 1 / (1 + s). It
     is minimax exactly up to `two_point_limit(n)`; beyond, the gap says by how much it is not.
@@ -193,7 +193,7 @@ def two_point(n: int, eta: float | int) -> Solution:
 
 
 def two_point_limit(n: int) -> float:
-    """eta_n, up to which two points suffice: the root of n eta (1 + 2 s) = 2 s (1 + s) (30.10).
+    """eta_n, up to which two points suffice: the root of n eta (1 + 2 s) = 2 s (1 + s) (30.6).
 
     Raises:
         ValueError: n is not a whole number of at least 1.
@@ -208,7 +208,7 @@ def two_point_limit(n: int) -> float:
 
 
 def classical_rule(n: int) -> Float[Tensor, " counts"]:
-    """(x + sqrt(n)/2) / (n + sqrt(n)) (30.11): minimax for eta = 1, with the risk 1 / (4 (1 + sqrt n)^2) everywhere.
+    """(x + sqrt(n)/2) / (n + sqrt(n)) (30.10): minimax for eta = 1, with the risk 1 / (4 (1 + sqrt n)^2) everywhere.
 
     Raises:
         ValueError: n is not a whole number of at least 1.
@@ -218,7 +218,7 @@ def classical_rule(n: int) -> Float[Tensor, " counts"]:
 
 
 def classical_prior(n: int) -> tuple[Float[Tensor, " k"], Float[Tensor, " k"]]:
-    """Atoms and weights of the shortest prior [0, eta] whose Bayes rule is the classical one (30.12).
+    """Atoms and weights of the shortest prior [0, eta] whose Bayes rule is the classical one (30.11).
 
     The Bayes rule sees only the first n + 1 moments. Gauss' quadrature of the Beta(sqrt(n)/2, sqrt(n)/2) prior keeps
     them with n/2 + 1 atoms for even n; Radau's, with 0 among its atoms, with (n + 3)/2 for odd n.
@@ -250,7 +250,7 @@ def classical_limit(n: int) -> float:
 
 
 def prior_by_updates(n: int, eta: float | int, *, points: int = 101, steps: int = 3000) -> Solution:
-    """Nature learns on a grid, to be read: a point gains weight in proportion to the risk there (30.13).
+    """Nature learns on a grid, to be read: a point gains weight in proportion to the risk there (30.7).
 
     Raises:
         ValueError: n or eta is out of range.
@@ -351,7 +351,7 @@ def _polished(start: tuple[np.ndarray, np.ndarray], unit: float, n: int, eta: fl
 
 
 def minimax(n: int, eta: float | int, *, gap: float | int = 1e-4) -> Solution:
-    """The minimax rule for theta in [0, eta] with a least favourable prior, which certifies it (30.4).
+    """The minimax rule for theta in [0, eta] with a least favourable prior, which certifies it (30.3).
 
     A prior on a grid, its clusters taken for atoms, and Newton's method on the places and weights of the atoms; where
     that fails, a finer grid around the clusters. Where the risk is nearly flat (eta near `classical_limit(n)` or beyond

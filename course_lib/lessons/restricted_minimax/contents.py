@@ -4,15 +4,15 @@ from course_lib.teaching import Contents
 
 lesson = Contents(
     symbols={
-        r"\theta": "unknown rate",
-        r"\eta": "largest rate",
-        "n": "number of trials",
-        "X": "number of successes",
-        r"\delta": "rule: one estimate for each count",
-        r"\pi": "prior",
-        "w_j": "weights of the prior",
-        "r": "Bayes risk",
+        "n": "number of tests",
+        "X": "number of failures",
+        r"\theta": "true failure rate",
+        r"\eta": "largest possible rate",
+        r"\delta": "rule: one report for each count",
         "R": "risk of a rule",
-        r"\eta_n": "limit for n trials",
+        r"\pi": "prior",
+        "w_j": "shares of the prior",
+        "r": "average risk of the best reply",
+        "s": "square root of the probability of no failure",
     }
 )

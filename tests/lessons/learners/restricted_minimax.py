@@ -8,9 +8,31 @@ import torch
 from course_lib.teaching import edit
 
 GIVES_AWAY = {
-    "30.P1": [r"0\.207|0\.21", r"(?i)equal risks?"],
-    "30.P2": [r"(?i)from 3/4", r"0\.75"],
-    "30.P3": [r"(?i)three points"],
+    "30.P1": [r"1\.61|2\.21", r"(?i)safest of the five"],
+    "30.P2": [r"(?i)nine places", r"(?i)at most 26"],
+    "30.P3": [r"(?i)clumps around", r"(?i)floor of the tally|tally of worst cases"],
+}
+NEIGHBOURS = {
+    "30.e1": ("worst_case(rule, 0.3)[0] for name", "worst_case(rule, 0.25)[0] for name"),
+    "30.1": (
+        "measured = (some[failures] - 0.25).square().mean()",
+        "measured = (some[failures] - 0.25).var()",
+    ),
+    "30.2": ("bayes_rule(places, shares, 20).req", "bayes_rule(places + 1e-4, shares, 20).req"),
+    "30.3": ("best = minimax(20, 0.3)", "best = Solution.of(places, shares, n=20, eta=0.3)"),
+    "30.4": ("s = max(1 - eta, 1 / 4) ** 0.5", "s = (1 - eta) ** 0.5"),
+    "30.5": ("two_point(n, 0.999 * eta)", "two_point(n, 1.01 * eta)"),
+    "30.e7": ("pairs = [minimax(20, eta)", "pairs = [two_point(20, eta)"),
+    "30.7": ("for steps in (0, 100, 1000):", "for steps in (0, 1000, 100):"),
+    "30.e2": (
+        "top, at = worst_case(found.rule, 0.75)",
+        "top, at = worst_case(two_point(50, 0.75).rule, 0.75)",
+    ),
+    "30.e3": ("worst = risks.argmax()", "worst = risks.argmin()"),
+    "30.8": (
+        "reply, average = bayes_rule(values, tally, 20)",
+        "reply, average = bayes_rule(values, torch.ones(61) / 61, 20)",
+    ),
 }
 
 
@@ -92,16 +114,6 @@ ANSWERS = {
         ("malformed", "one for each count", lambda rule, theta: (rule - theta) ** 2),
     ],
     "30.2": [
-        ("solved", "s / (1 + s) of eta", answer(0.36 * 0.8 / 1.8, (0.36 * 0.8 / 1.8) ** 2)),
-        ("solved", "tensors", answer(torch.tensor(0.16), torch.tensor(0.0256))),
-        ("clipped", "the unrestricted rule", answer(1 / 4, 1 / 16)),
-        ("truncated", "x / n", answer(0.0, 0.64 * 0.36**2)),
-        ("no root", "s = 0.64", answer(0.64 * 0.36, 0.64**2 * 0.36**2)),
-        ("the middle", "half of eta", answer(0.36 / 2, 0.18**2)),
-        ("risk not squared", "a for the risk", answer(0.16, 0.16)),
-        ("malformed", "other keys", {"estimate": 0.16, "risk": 0.0256}),
-    ],
-    "30.3": [
         ("solved", "count by count, without the coefficient", count_by_count),
         ("solved", "torch's binomial distribution", lambda atoms, weights, n: atoms @ torch.softmax(
             probabilities(atoms, n).log() + weights.log()[:, None], 0)),
@@ -114,30 +126,7 @@ ANSWERS = {
         ("wrong", "counts reversed", lambda atoms, weights, n: count_by_count(atoms, weights, n).flip(0)),
         ("malformed", "one for each atom", lambda atoms, weights, n: probabilities(atoms, n).sum(1)),
     ],
-    "30.4": [
-        ("solved", "s = 0.8", two_points(1 / (1 + 0.8), 0.2 * 0.8 / (1 + 0.8))),
-        ("solved", "fractions", two_points(Fraction(5, 9), Fraction(4, 45))),
-        ("solved", "rounded", two_points(0.5556, 0.0889)),
-        ("weight of 0", "the other atom", two_points(4 / 9, 4 / 45)),
-        ("weight of 0", "the weight after two failures", two_points(0.0889 / 0.2, 0.0889)),
-        ("wrong", "the weight times the estimate", two_points(5 / 9, 0.2 * 5 / 9)),
-        ("one trial", "one failure", two_points(1 / (1 + 0.8**0.5), 0.2 * 0.8**0.5 / (1 + 0.8**0.5))),
-        ("s squared", "0.64 for s", two_points(1 / 1.64, 0.2 * 0.64 / 1.64)),
-        ("equal weights", "one half", two_points(0.5, 0.2 * 0.64 / 1.64)),
-        ("wrong", "the right weight, the middle", two_points(5 / 9, 0.1)),
-        ("malformed", "a pair", (5 / 9, 4 / 45)),
-    ],
-    "30.5": [
-        ("solved", "three trials", case(3, 0.3)),
-        ("solved", "as many as expected allow", case(2, 0.45)),
-        ("many trials", "a thousand", case(1000, 0.0009)),
-        ("above 0.9", "one trial, nearly certain", case(1, 0.95)),
-        ("at the limit", "three quarters", case(1, 3 / 4)),
-        ("below the limit", "a small eta", case(2, 0.1)),
-        ("wrong", "no trial", case(0, 0.5)),
-        ("malformed", "an interval", {"n": 2, "eta": (0.43, 0.45)}),
-    ],
-    "30.6": [
+    "30.3": [
         ("solved", "the mean posterior variance", by_posterior_variance),
         ("solved", "by hand", by_hand),
         ("the rule's own average", "the given rule at the atoms", lambda rule, atoms, weights, places: both(
@@ -159,5 +148,39 @@ ANSWERS = {
             rule, atoms, weights, places).flip(0)),
         ("malformed", "the lower bound alone", lambda rule, atoms, weights, places: by_posterior_variance(
             rule, atoms, weights, places)[:1]),
+    ],
+    "30.4": [
+        ("solved", "s / (1 + s) of eta", answer(0.36 * 0.8 / 1.8, (0.36 * 0.8 / 1.8) ** 2)),
+        ("solved", "tensors", answer(torch.tensor(0.16), torch.tensor(0.0256))),
+        ("clipped", "the unrestricted rule", answer(1 / 4, 1 / 16)),
+        ("truncated", "x / n", answer(0.0, 0.64 * 0.36**2)),
+        ("no root", "0.64 for its root", answer(0.64 * 0.36 / 1.64, (0.64 * 0.36 / 1.64) ** 2)),
+        ("times 0.64", "s(1 - s) with s = 0.64", answer(0.64 * 0.36, 0.64**2 * 0.36**2)),
+        ("the middle", "half of eta", answer(0.36 / 2, 0.18**2)),
+        ("risk not squared", "a for the risk", answer(0.16, 0.16)),
+        ("malformed", "other keys", {"estimate": 0.16, "risk": 0.0256}),
+    ],
+    "30.5": [
+        ("solved", "s = 0.8", two_points(1 / (1 + 0.8), 0.2 * 0.8 / (1 + 0.8))),
+        ("solved", "fractions", two_points(Fraction(5, 9), Fraction(4, 45))),
+        ("solved", "rounded", two_points(0.5556, 0.0889)),
+        ("weight of 0", "the other atom", two_points(4 / 9, 4 / 45)),
+        ("weight of 0", "the weight after two failures", two_points(0.0889 / 0.2, 0.0889)),
+        ("wrong", "the weight times the estimate", two_points(5 / 9, 0.2 * 5 / 9)),
+        ("one trial", "one failure", two_points(1 / (1 + 0.8**0.5), 0.2 * 0.8**0.5 / (1 + 0.8**0.5))),
+        ("s squared", "0.64 for s", two_points(1 / 1.64, 0.2 * 0.64 / 1.64)),
+        ("equal weights", "one half", two_points(0.5, 0.2 * 0.64 / 1.64)),
+        ("wrong", "the right weight, the middle", two_points(5 / 9, 0.1)),
+        ("malformed", "a pair", (5 / 9, 4 / 45)),
+    ],
+    "30.6": [
+        ("solved", "three trials", case(3, 0.3)),
+        ("solved", "as many as expected allow", case(2, 0.45)),
+        ("many trials", "a thousand", case(1000, 0.0009)),
+        ("above 0.9", "one trial, nearly certain", case(1, 0.95)),
+        ("at the limit", "three quarters", case(1, 3 / 4)),
+        ("below the limit", "a small eta", case(2, 0.1)),
+        ("wrong", "no trial", case(0, 0.5)),
+        ("malformed", "an interval", {"n": 2, "eta": (0.43, 0.45)}),
     ],
 }  # fmt: skip
