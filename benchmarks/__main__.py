@@ -44,6 +44,8 @@ PARTS = {
     "walks": ("walks",),
     "rank_price": ("rank_price",),
     "through_features": ("through_features",),
+    "margin_rivals": ("margin_rivals",),
+    "margin_norms": ("margin_norms",),
     "convolution": ("convolution",),
     "deep_norm": ("deep_norm",),
     "graphs": ("graphs",),

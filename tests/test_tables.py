@@ -17,8 +17,6 @@ NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 TYPED = {
     # Lesson 23: a ratio whose digits differ between processors; claim 23.e1 bounds it.
     "0aeda1a8": {"1.9"},
-    # Lesson 24: medians over trainings, whose digits differ between processors; claims 24.p2 bound them.
-    "3c476b63": {"8.6", "0.25", "0.45", "9.4", "0.53", "0.72", "7.2", "1.27", "6.9", "1.02", "0.39"},
     # Lesson 31: errors of fits, whose digits differ between processors; the claims that it names bound them.
     "c4896fb8": {"0.44", "0.89"},
 }

@@ -70,7 +70,7 @@ LESSONS = tuple(
         ("21", "transformer_circuits", "Transformer circuits", "IV", "13 18", 85),
         ("22", "induction_heads", "Induction heads", "V", "01 13 21", 85),
         ("23", "in_context_regression", "In-context regression", "V", "01 03 13 18", 85),
-        ("24", "attention_margin", "The margin that attention maximises", "V", "04 13 18", 80),
+        ("24", "attention_margin", "Same data, no mistakes, two different layers", "V", "04 13 18", 72),
         ("25", "autoencoders_by_hand", "Autoencoders by hand", "VI", "01", 90),
         ("26", "inside_mbart", "Inside mBART", "VI", "13", 90),
         ("27", "stacked_autoencoder", "Stacked autoencoder", "VI", "25 26 03", 90),

@@ -1,12 +1,19 @@
 """What the curves of lesson 24 are, what its explorer says, and answers that its checkers must tell apart."""
 
+import itertools
+import re
+from functools import cache
+from statistics import mean
+
 import numpy as np
 import pytest
 import torch
 
+from benchmarks import margin_norms, margin_rivals
 from course_lib.lessons import attention_margin as lesson
-from course_lib.theory.attention_margin import Constraints, gradient_flow
-from tests.drawing import line_labelled
+from course_lib.measured import measured
+from course_lib.theory.attention_margin import Constraints, gradient_flow, loss_gradient
+from tests.drawing import assert_line, line_labelled
 
 EXERCISES = lesson.EXERCISES
 
@@ -15,69 +22,281 @@ def grade(number, answer):
     return EXERCISES[number].grade(answer, generator=torch.Generator().manual_seed(0))
 
 
+@cache
+def figure(name):
+    return lesson.FIGURES[name]()
+
+
 def state_of(**settings):
-    defaults = {name: control.default for name, control in lesson.PlaneExplorer.controls.items()}
-    return lesson.PlaneExplorer().compute(**{**defaults, **settings})
+    defaults = {name: control.default for name, control in lesson.LayerExplorer.controls.items()}
+    return lesson.LayerExplorer().compute(**{**defaults, **settings})
 
 
-@pytest.mark.parametrize("start", [0.01, 1.0, 10.0])
-def test_the_plane_is_where_the_flow_goes(start):
-    given = Constraints(*(torch.tensor(x).double() for x in ([[[2.0, 1.0]]], [[1.0]], [0.0])))
-    zero = torch.zeros(2, dtype=torch.float64)
-    beta = gradient_flow(given, [zero + start, zero], parametrisation="kq", margins=(30,)).products[0]
-    margin = float(given.margin(beta))
-    np.testing.assert_allclose(lesson.plane_point(start, margin), beta / margin, rtol=1e-4, atol=1e-6)
+# The samples
 
 
-def test_the_explorer_moves_from_one_ball_to_the_other():
-    small, large = (state_of(start=s)["said"][1] for s in (-2.0, 1.0))
-    np.testing.assert_allclose(small, [0.5, 0], atol=1e-3)
-    np.testing.assert_allclose(large, [0.4, 0.2], atol=0.02)
-    state = state_of(trained="W")
-    assert state["said"][1].tolist() == [0.4, 0.2]
-    assert np.hypot(*state["ball"]) == pytest.approx(0.2**0.5)
-    assert np.abs(state_of()["ball"]).sum(0) == pytest.approx(0.5)
-    nuclear, frobenius = state_of()["nuclear"], state_of()["frobenius"]
-    assert (np.diff(nuclear) < 0).all()
-    assert (np.diff(frobenius) > 0).all()
+@pytest.mark.parametrize("rank", [1, 3, 10])
+def test_the_truth_has_equal_singular_values_and_decides_what_is_right(rank):
+    w_star = lesson.truth(4, rank)
+    values = torch.linalg.svdvals(w_star)
+    torch.testing.assert_close(values[:rank], values[:1].expand(rank))
+    assert values[rank:].abs().max() < 1e-12 if rank < 10 else True
+    assert float(w_star.norm()) == pytest.approx(10**0.5)
+    for tokens, queries in lesson.drawn(4, rank):
+        logits = torch.einsum("ntd,de,ne->nt", tokens, w_star, queries)
+        assert (logits.argmax(1) == 0).all()
+        assert lesson.accuracy(lesson.conditions(tokens, queries), w_star) == 1
 
 
-def test_words():
-    explorer = lesson.PlaneExplorer()
-    assert explorer.frame(trained="W")[1] == (
-        "Training W: β = (0.400, 0.200) per unit margin. Its nuclear norm 0.600 is 20.0% above the smallest, its "
-        "Frobenius norm 0.447 is 0.0% above."
+def test_parts_do_not_share_samples_and_ranks_share_the_tokens():
+    parts = [tokens for tokens, _ in lesson.drawn(2, 1)]
+    assert [len(part) for part in parts] == [40, 200, 1000]
+    first = {x for part in parts for x in part.flatten().tolist()}
+    assert len(first) == sum(part.numel() for part in parts)
+    other = lesson.drawn(2, 10)[0][0]
+    torch.testing.assert_close(parts[0].sort(dim=1)[0], other.sort(dim=1)[0])
+
+
+def test_conditions_are_those_of_values_one_and_minus_one():
+    given = lesson.hook().training
+    W = 0.3 * lesson.randn(10, 10, generator=lesson.rng(5))
+    leads = given.margins(W.expand(10, 10, 10))
+    right = 1 / (1 + (-leads).exp().sum(-1))
+    wanted = (1 - 2 * right).exp().sum(-1)
+    step = 1e-6 * lesson.randn(10, 10, generator=lesson.rng(6))
+    after = given.margins((W + step).expand(10, 10, 10))
+    moved = (1 - 2 / (1 + (-after).exp().sum(-1))).exp().sum(-1) - wanted
+    torch.testing.assert_close(
+        (loss_gradient(given, W.expand(10, 10, 10)) * step).sum((1, 2)), moved, rtol=1e-3, atol=1e-9
     )
-    assert "β = (0.500, 0.000)" in explorer.frame(trained="k and q", start=-2.0, margin=4.0)[1]
 
 
-def test_what_the_recipe_accepts_holds_on_each_of_the_ten_sets():
-    assert lesson.cosines(1.0, 0)[-1].min() >= 0.95
-    assert lesson.excesses(1.0)[-1].max() <= 0.06
-    assert lesson.cosines(None, 1)[-1].min() >= 0.999
-    assert lesson.excesses(None)[-1].min() >= 0.3
-    assert min(lesson.excesses(s).min() for s in (1.0, None)) > -1e-9
+def test_cut_keeps_the_largest_singular_values():
+    W = lesson.randn(3, 10, 10, generator=lesson.rng(1))
+    values = torch.linalg.svdvals(lesson.cut(W, 4))
+    torch.testing.assert_close(values[:, :4], torch.linalg.svdvals(W)[:, :4])
+    assert values[:, 4:].max() < 1e-10
+    torch.testing.assert_close(lesson.cut(W, 10), W)
 
 
-def test_curves_of_the_starts_are_in_the_order_that_the_prediction_tells():
-    left, right = lesson.plot_starts().axes
-    ends = [line_labelled(left, f"k starts at {s:g}").get_ydata()[-1] for s in lesson.STARTS]
-    assert int(np.argmax(ends)) == lesson.STARTS.index(1.0)
-    early = [line_labelled(right, f"k starts at {s:g}").get_ydata()[3] for s in lesson.STARTS]
-    assert early == sorted(early)
+def test_a_penalty_shrinks_its_norm_and_none_is_descent():
+    given = lesson.problem(1, [0, 1]).training
+    plain, nuclear, frobenius = (
+        lesson.penalised(given, size, kind, steps=200)
+        for size, kind in ((0, "nuclear"), (0.2, "nuclear"), (0.2, "frobenius"))
+    )
+    torch.testing.assert_close(plain, lesson.penalised(given, 0, "frobenius", steps=200))
+    assert (lesson.norm(nuclear, "nuclear") < lesson.norm(plain, "nuclear")).all()
+    assert (lesson.norm(frobenius, "Frobenius") < lesson.norm(plain, "Frobenius")).all()
+    ranks = [(torch.linalg.svdvals(w) > 1e-9).sum(1).max() for w in (nuclear, frobenius)]
+    assert ranks[0] < 6 < ranks[1]
+
+
+def test_stopping_early_is_never_worse_on_what_it_chooses_by():
+    seeds = [0, 1]
+    at = lesson.problem(1, seeds)
+    ten = lesson.trained(at.training, "KQ", seeds, [10]).products[0]
+    early = lesson.stopped(at, "KQ", seeds)
+    assert (lesson.accuracy(at.held_out, early) >= lesson.accuracy(at.held_out, ten) - 0.02).all()
+
+
+# Figures
+
+
+def test_the_plane_is_where_the_flow_goes():
+    given = Constraints(*(torch.tensor(x).double() for x in ([[[2.0, 1.0]]], [[2.0]], [1.0])))
+    zero = torch.zeros(2, dtype=torch.float64)
+    for start in (0.01, 1.0, 10.0):
+        beta = gradient_flow(given, [zero + start, zero], parametrisation="kq", margins=(30,)).products[0]
+        margin = float(given.margin(beta))
+        np.testing.assert_allclose(lesson.plane_point(start, margin), beta / margin, rtol=1e-4, atol=1e-6)
+
+
+def test_the_layers_differ_by_the_angles_that_the_caption_gives():
+    curves = np.array([line.get_ydata() for line in figure("question").axes[0].lines])
+    assert curves.shape == (int(lesson.arrived().sum()), len(lesson.LADDER))
+    assert 30 < curves.min() < curves.max() < 45
+
+
+def test_new_samples_favour_the_factors_in_each_set():
+    pairs = np.array([line.get_ydata() for line in figure("new").axes[0].lines[:-1]])
+    assert len(pairs) == int(lesson.arrived().sum()) >= 6
+    assert (pairs[:, 1] - pairs[:, 0]).min() > 4
+    assert pairs.mean(0) == pytest.approx([45, 61], abs=4)
+
+
+def test_pulls_fall_like_an_exponential():
+    axes = figure("pull").axes[0]
+    for label in ("margin 1", "margin 10"):
+        line = line_labelled(axes, label)
+        leads, pulls = np.asarray(line.get_xdata()), np.asarray(line.get_ydata())
+        assert len(leads) == 120
+        assert pulls[leads > 6].max() < 0.01
+        near = leads < 12
+        assert np.abs(np.log(pulls[near]) + leads[near]).max() < 0.8
+
+
+def test_the_race_is_the_hyperbolic_sine():
+    left, right = figure("race").axes
+    tau = np.linspace(0.005, 2.5, 300)
+    assert_line(line_labelled(left, "k and q: β₁, pulled by 2"), tau, np.sinh(4 * tau) / 2)
+    assert_line(line_labelled(left, "β itself: β₂, pulled by 1"), tau, tau)
+    assert_line(line_labelled(right, "k and q trained"), tau, 1 / (2 * np.cosh(2 * tau)))
+    np.testing.assert_allclose(line_labelled(right, "β trained itself").get_ydata(), 0.5)
+
+
+def test_the_ends_in_the_plane_touch_the_balls_of_their_norms():
+    points = {
+        line.get_label(): np.array([*line.get_xdata(), *line.get_ydata()])
+        for line in figure("plane").axes[0].lines
+    }
+    alone, made = points["W: (0.4, 0.2)"], points["k * q ends at (0.5, 0)"]
+    assert lesson.ROW @ alone == pytest.approx(1)
+    assert lesson.ROW @ made == pytest.approx(1)
+    along = np.stack([np.linspace(-1, 1, 2001), 1 - 2 * np.linspace(-1, 1, 2001)])
+    assert np.linalg.norm(alone) == pytest.approx(np.linalg.norm(along, axis=0).min(), abs=1e-3)
+    assert np.abs(made).sum() == pytest.approx(np.abs(along).sum(0).min(), abs=1e-3)
+
+
+def test_few_directions_come_early_and_more_come_later():
+    given, kept = lesson.hook().training, lesson.arrived()
+    _, ratios = lesson.early("KQ", given, range(10))
+    least = float(ratios[:, kept].mean(1).min())
+    start, later = float(ratios[0, kept].mean()), [float(lesson.second(w).mean()) for w in lesson.along("KQ")]
+    assert least < 0.27 < later[0] < later[5] < later[10] < start
+    axes = figure("directions").axes[0]
+    line = line_labelled(axes, "K and Q trained")
+    assert float(np.min(line.get_ydata())) == pytest.approx(0.25, abs=0.02)
+    whole = np.asarray(line_labelled(axes, "W trained").get_ydata())
+    assert 0.64 < whole.min() < whole.max() < 0.73
+
+
+def test_the_least_norms_have_margin_one_and_no_rival_of_the_path_is_shorter():
+    some = lesson.chosen_sets(lesson.hook(), lesson.arrived())
+    for which, best in lesson.solutions().items():
+        torch.testing.assert_close(
+            some.training.margin(best), torch.ones(len(best)).double(), atol=1e-5, rtol=0
+        )
+        for kind in ("KQ", "W"):
+            for W in lesson.along(kind):
+                shortest = lesson.norm(W, which) / some.training.margin(W)
+                assert (shortest > lesson.norm(best, which) * (1 - 1e-6)).all()
+    assert len(some.test.features) == int(lesson.arrived().sum())
+
+
+# The stored run
+
+
+def test_the_store_holds_what_the_benchmark_makes():
+    rank, kind = 10, "W"
+    at = lesson.problem(rank, [0, 1])
+    flow = lesson.trained(at.training, kind, [0, 1])
+    found = margin_rivals.rounded(lesson.accuracy(at.test, flow.products[1]))
+    assert lesson.stored(rank, kind, ", margin 10")[:2] == pytest.approx(found, abs=0.005)
+    assert lesson.RANKS == margin_rivals.RANKS
+
+
+def test_leads_are_as_the_prediction_and_the_text_say():
+    means = {rank: mean(lesson.leads(rank)) for rank in lesson.RANKS}
+    assert [round(means[rank]) for rank in (2, 3, 5, 10)] == [8, 4, -3, -7]
+    assert means[1] > 14
+    assert max(lesson.leads(10)) < 0
+    for rank in lesson.RANKS:
+        found = lesson.leads(rank)
+        assert abs(means[rank]) > 3 * np.std(found, ddof=1) / len(found) ** 0.5
+    everyone = [
+        mean(a - b for a, b in lesson.pairs(rank, ("KQ", ", last"), ("W", ", last"))) for rank in lesson.RANKS
+    ]
+    assert [gap > 0 for gap in everyone] == [True, True, True, False, False]
+
+
+def test_both_stores_hold_the_same_layers():
+    for rank in lesson.RANKS:
+        seeds = measured("margin_norms", f"rank {rank}, sets")
+        assert seeds == [seed for seed, both in enumerate(lesson.both_arrived(rank)) if both]
+        for kind, margin in itertools.product(("KQ", "W"), (1, 10, 100)):
+            known = lesson.stored(rank, kind, f", margin {margin}")
+            found = lesson.norms(rank, f"{kind}, margin {margin}", "accuracy")
+            assert found == pytest.approx([known[seed] for seed in seeds], abs=0.005)
+    assert margin_norms.SETTINGS["ranks"] == list(lesson.RANKS)
+
+
+def test_the_least_nuclear_norm_lies_between_the_layers_for_one_property():
+    def points(rank, arm):
+        return 100 * np.array(lesson.norms(rank, arm, "accuracy"))
+
+    least = points(1, "least nuclear norm")
+    assert (points(1, "KQ, margin 10") - least).mean() == pytest.approx(6.5, abs=0.3)
+    assert (least - points(1, "W, margin 10")).mean() == pytest.approx(9.2, abs=0.3)
+    falls = [points(1, f"KQ, margin {margin}").mean() for margin in (1, 10, 100)]
+    assert falls == sorted(falls, reverse=True)
+    above = 100 * np.mean(lesson.norms(1, "KQ, margin 10", "excess"))
+    assert 20 < above < 25  # "a fifth to a quarter", says the prediction
+    level = [points(10, arm).mean() for arm in ("KQ, margin 1", "KQ, margin 100", "least nuclear norm")]
+    assert max(level) - min(level) < 1.5
+    choices = str(lesson.lesson.predictions["24.P3"].example().choices)
+    assert all(f"{share}%" in choices for share in (53, 60, 44))
+
+
+@pytest.mark.parametrize("rank", lesson.RANKS)
+def test_no_penalty_was_chosen_at_the_large_end_of_its_grid(rank):
+    for name in ("nuclear", "frobenius"):
+        assert measured("margin_rivals", f"rank {rank}, W, {name} penalty, setting") < max(
+            margin_rivals.PENALTIES
+        )
+
+
+def test_the_table_of_rivals_is_taken_on_the_same_sets():
+    assert len(lesson.rivals_table().data.splitlines()) == 2 + len(lesson.MAIN)
+    rows = lesson.rivals_table(range(len(lesson.ARMS))).data.splitlines()
+    assert len(rows) == 2 + len(lesson.ARMS)
+    assert [int(n) for n in re.findall(r"(\d+) sets", rows[0])] == [18, 18, 15]
+    for name, arm in lesson.ARMS.items():
+        row = next(row for row in rows if row.startswith(f"| {name} |"))
+        for shown, rank in zip(re.findall(r"([\d.]+) ±", row), lesson.SHOWN, strict=True):
+            kept = [
+                x
+                for x, good in zip(lesson.stored(rank, *arm), lesson.both_arrived(rank), strict=True)
+                if good
+            ]
+            assert float(shown) == pytest.approx(100 * mean(kept), abs=0.051)
+    settings = lesson.settings_table().data.splitlines()
+    cut = next(row for row in settings if row.startswith("| W, margin 10, first r"))
+    assert cut.endswith("| 10 |")
+    penalty = next(row for row in settings if row.startswith("| W with a penalty on the nuclear"))
+    assert penalty.endswith("| 0 |")
+
+
+# The explorer
+
+
+def test_the_explorer_shows_the_layers_of_one_set():
+    kinds = {"K and Q": "KQ", "W": "W"}
+    some = lesson.chosen_sets(lesson.hook(), lesson.arrived())
+    for layer, (place, margin) in itertools.product(kinds, ((0, 1), (5, 10), (10, 100))):
+        W = lesson.along(kinds[layer])[place, 0]
+        state = state_of(margin=margin, layer=layer)
+        values = torch.linalg.svdvals(W)
+        np.testing.assert_allclose(state[kinds[layer]][1], values / values[0])
+        np.testing.assert_allclose(state["matrix"], W / W.abs().max())
+        said = lesson.LayerExplorer().words(state)
+        hits = 100 * float(lesson.accuracy(some.test, lesson.along(kinds[layer])[place])[0])
+        assert f"margin {margin}." in said
+        assert f"{float(values.sum()) / margin:.2f} per unit" in said
+        assert f"{hits:.0f}% come out right" in said
+    np.testing.assert_allclose(state_of(layer="W")["KQ"][1], state_of(layer="K and Q")["KQ"][1])
+
+
+def test_the_tasks_have_the_answers_that_the_text_gives():
+    ratio = {layer: state_of(margin=10, layer=layer)["said"][2][1] for layer in ("W", "K and Q")}
+    hits = {layer: state_of(margin=10, layer=layer)["said"][4] for layer in ("W", "K and Q")}
+    assert ratio["K and Q"] < ratio["W"] / 2
+    assert hits["K and Q"] > hits["W"] + 5
+    second = [state_of(margin=margin, layer="K and Q")["KQ"][1][1] for margin in (1, 10, 100)]
+    assert second == sorted(second)
 
 
 # Exercises
-
-
-@pytest.mark.parametrize("pair", [(5, 2), (-12, 5), (2, 5.0), (1e5, -0.4e5), (1e-5, 0.42e-5)])
-def test_every_ratio_between_a_third_and_a_half_is_accepted(pair):
-    assert grade("24.5", dict(zip("ab", pair, strict=True))).status == "solved"
-
-
-@pytest.mark.parametrize("pair", [(3, 2), (2, 1), (3, 1), (0, 0), (1e7, 0.4e7)])
-def test_other_ratios_are_not(pair):
-    assert grade("24.5", dict(zip("ab", pair, strict=True))).status in ("wrong", "mistake")
 
 
 def test_rounded_numbers_count_and_near_ones_do_not():
@@ -87,24 +306,6 @@ def test_rounded_numbers_count_and_near_ones_do_not():
     assert grade("24.3", 3.7).status == "wrong"
 
 
-def test_slopes_through_the_whole_softmax_and_the_velocity_by_transposes_are_accepted():
-    def slopes(margins, gaps):
-        p = torch.cat([margins.new_zeros(1), -margins]).softmax(0)
-        jacobian = torch.diag(p) - torch.outer(p, p)
-        return (jacobian @ torch.cat([gaps.new_zeros(1), gaps]))[1:]
-
-    assert grade("24.2", slopes).status == "solved"
-    assert grade("24.6", lambda K, Q, force: force @ (Q @ Q.T) + (K @ K.T) @ force).status == "solved"
-    assert grade("24.6", lambda K, Q, force: 0 * force).status == "wrong"
-
-
-def test_conditions_by_a_loop_are_accepted_and_the_feature_of_a_tie_is_not_asked():
-    def conditions(tokens, query, scores):
-        best = int(scores.argmax())
-        return torch.stack([(tokens[best] - x) * query for t, x in enumerate(tokens) if t != best])
-
-    assert grade("24.1", conditions).status == "solved"
-    assert (
-        grade("24.1", lambda tokens, query, scores: conditions(tokens, query, scores).flip(0)).status
-        == "wrong"
-    )
+def test_the_velocity_by_transposes_is_accepted_and_standing_still_is_not():
+    assert grade("24.2", lambda K, Q, force: force @ (Q @ Q.T) + (K @ K.T) @ force).status == "solved"
+    assert grade("24.2", lambda K, Q, force: 0 * force).status == "wrong"

@@ -4,16 +4,17 @@ from course_lib.teaching import Contents
 
 lesson = Contents(
     symbols={
-        "X": "tokens as rows",
+        "x_t": "token",
         "z": "query",
-        "y": "label",
-        "v": "vector that reads the output",
-        "W": "product of two matrices, by which tokens are compared",
+        "W": "matrix that compares tokens with the query",
+        "W^*": "matrix that decides which token is right",
+        "p_t": "attention weight",
+        r"\phi_t": "feature of a wrong token",
+        "m_t": "lead of the right token's logit",
+        "G": "minus the gradient of the loss",
         r"\beta": "diagonal of the matrix",
-        r"\Delta_t": "gap of a token's score",
-        "m_t": "by how much the logit of the optimal token exceeds that of token t",
-        r"\phi_t": "feature of a token",
-        "c": "scale of the start",
-        r"\tau": "time",
+        r"\tau": "rescaled time",
+        "c": "start of k",
+        r"\sigma_i": "singular value of the force",
     }
 )

@@ -1,340 +1,501 @@
 """Figures, explorer and predictions of lesson 24, the margin that attention maximises."""
 
+from collections.abc import Sequence
 from functools import cache
+from statistics import mean, stdev
 
 import numpy as np
 import torch
+from IPython.display import Markdown
+from matplotlib import colormaps
 from torch import Tensor
 
 from course_lib.lessons.attention_margin.contents import lesson
-from course_lib.teaching import Choice, Explorer, Slider, lines, panels
-from course_lib.teaching.style import BLACK, BLUE, GREEN, RED
+from course_lib.lessons.attention_margin.experiment import (
+    Problem,
+    accuracy,
+    chosen_sets,
+    early,
+    least_norms,
+    problem,
+    second,
+    trained,
+    truth,
+)
+from course_lib.measured import measured
+from course_lib.teaching import Choice, Explorer, Slider, markdown_table, panels, right
+from course_lib.teaching.layout import LOOKS
+from course_lib.teaching.style import BLACK, GREEN
 from course_lib.theory.attention_margin import (
-    Constraints,
-    constraints,
     direction_cosine,
-    excess,
-    frobenius_svm,
-    gradient_flow,
-    l1_svm,
-    loss_gradient,
     nuclear_norm,
-    planted_samples,
-    stacked,
+    pull,
 )
 
-GREY, PALE = "0.55", "0.85"
-SEEDS = range(10)
-MARGINS = tuple(np.geomspace(1, 1000, 13).tolist())
+GREY = "0.55"
+SEEDS = tuple(range(10))
+LADDER = tuple(np.geomspace(1, 100, 11).tolist())
+KINDS = {"KQ": "K and Q", "W": "W"}
+LOOK = {kind: look for kind, look in zip(KINDS, LOOKS, strict=False)}
+FACTORS, WHOLE = (LOOK[kind]["color"] for kind in KINDS)  # K and Q, or k and q; W, or β itself
+RANKS = (1, 2, 3, 5, 10)
 
 
-# The planted samples: ten sets, and what flows on them end with
-
-
-@cache
-def planted() -> Constraints:
-    """Return the ten sets of planted samples as constraints on diagonal weights, (10, 20, 4, 40)."""
-    sets = [planted_samples(generator=torch.Generator().manual_seed(seed)) for seed in SEEDS]
-    return constraints(stacked(sets), diagonal=True)
+# The hook: ten sets of 40 samples, and the two layers that are trained on each
 
 
 @cache
-def solutions() -> tuple[Tensor, Tensor]:
-    """Return the directions of least nuclear and of least Frobenius norm of each set, (10, 40)."""
-    given = planted()
-    each = [Constraints(given.features[i], given.gaps[i], given.best[i]) for i in SEEDS]
-    return torch.stack([l1_svm(one) for one in each]), torch.stack([frobenius_svm(one) for one in each])
+def hook() -> Problem:
+    """Return the ten sets of samples with a W* of rank one."""
+    return problem(1, SEEDS)
 
 
 @cache
-def flows(start: float | None) -> Tensor:
-    """Return the products at each of MARGINS per unit margin, (13, 10, 40): of k * q from k = start, q = 0, or of W."""
-    zero = torch.zeros_like(solutions()[0])
-    begin = [zero] if start is None else [zero + start, zero]
-    found = gradient_flow(planted(), begin, parametrisation="W" if start is None else "kq", margins=MARGINS).products
-    return found / torch.stack([planted().margin(p) for p in found]).unsqueeze(-1)
+def paths(kind: str) -> Tensor:
+    """Return W at each of LADDER on each of the ten sets, (11, 10, 10, 10); NaN where it never got there."""
+    return trained(hook().training, kind, SEEDS, LADDER).products
 
 
-def cosines(start: float | None, which: int) -> Tensor:
-    """Return the cosines with one of `solutions` at each of MARGINS, (13, 10)."""
-    return direction_cosine(flows(start), solutions()[which], diagonal=True)
+def arrived() -> Tensor:
+    """Return in which of the ten sets both layers reached margin 100, (10,)."""
+    return ~torch.stack([paths(kind)[-1] for kind in KINDS]).isnan().any(0).flatten(1).any(1)
 
 
-def excesses(start: float | None) -> Tensor:
-    """Return by how much the nuclear norm per unit margin exceeds the optimum at each of MARGINS, (13, 10)."""
-    norms = nuclear_norm(flows(start), diagonal=True)
-    return excess(norms, torch.ones_like(norms), nuclear_norm(solutions()[0], diagonal=True))
+def along(kind: str) -> Tensor:
+    """Return `paths` of the sets that arrived."""
+    return paths(kind)[:, arrived()]
 
 
-def first_shares() -> Tensor:
-    """Return the first force on each coordinate towards its final sign, over the largest one, (10, 40)."""
-    force = -loss_gradient(planted(), torch.zeros_like(solutions()[0]))
-    return force * solutions()[0].sign() / force.abs().amax(1, keepdim=True)
+@cache
+def solutions() -> dict[str, Tensor]:
+    """Return the separating matrices of least nuclear and least Frobenius norm of the sets that arrived."""
+    return least_norms(chosen_sets(hook(), arrived()).training)
+
+
+def norm(weight: Tensor, which: str) -> Tensor:
+    """Return the nuclear or the Frobenius norm of matrices."""
+    return nuclear_norm(weight, diagonal=False) if which == "nuclear" else weight.flatten(-2).norm(dim=-1)
 
 
 @lesson.figure(
-    "Same samples, same loss: do two trainings agree?", "margin reached", "angle between the two (degrees)",
-    xscale="log", ylim=(0, 50), legend=None, size=(7.0, 3.9),
+    "Same samples, same loss, no mistakes", "margin that both have reached", "angle between the layers (degrees)",
+    xscale="log", ylim=(0, 60), legend=None, size=(5.8, 3.0),
 )  # fmt: skip
 def plot_question(axes):
-    """Draw the angle between the directions of k * q and of W on each set of samples."""
-    cos = direction_cosine(flows(1.0), flows(None), diagonal=True)
-    for one in cos.T:
-        axes.plot(MARGINS, np.degrees(np.arccos(one.numpy())), "-", color=BLUE, linewidth=1.2, alpha=0.7)
+    """Draw the angle between the two trained layers on each set of samples."""
+    cosines = direction_cosine(along("KQ"), along("W"), diagonal=False)
+    for one in cosines.T:
+        axes.plot(LADDER, np.degrees(np.arccos(one.numpy())), "-", color=GREY, linewidth=1.4)
     return (
-        "The angle between the directions of two trained layers against the margin that both have reached, from 1 to "
-        "1000, for ten sets of samples. At margin 1 it is below 10 degrees for all. It grows and levels off between 18 "
-        "and 34 degrees."
+        "The angle between the two trained layers, as vectors of 100 numbers, against the margin from 1 to 100. "
+        "One line for each set of samples. All lines lie between 30 and 45 degrees."
     )
 
 
-# The plane of one constraint
+@lesson.figure(
+    "New samples, margin 10", None, "right on 1,000 new samples (%)",
+    xlim=(-0.4, 1.4), ylim=(0, 80), xticks=(0, 1), legend="lower left", size=(5.4, 3.8),
+)  # fmt: skip
+def plot_new(axes):
+    """Draw the accuracy of both layers on new samples, a line for each set."""
+    found = {
+        kind: 100 * torch.stack([accuracy(hook().test, w.nan_to_num()) for w in paths(kind)[5:6]]) for kind in KINDS
+    }
+    pairs = torch.cat([found["W"], found["KQ"]])[:, arrived()]
+    axes.set_xticklabels(["W trained", "K and Q trained"])
+    axes.plot([0, 1], pairs.numpy(), "o-", color=GREY, linewidth=1.2, markersize=5)
+    axes.lines[0].set_label("one set of samples")
+    axes.axhline(25, color=BLACK, linewidth=1, linestyle=":", label="guessing")
+    return (
+        "Accuracy on new samples at margin 10, a line for each set of samples that both layers have fitted. "
+        "Each line rises from W, near 45 percent, to K and Q, near 60 percent. Guessing gets 25."
+    )
 
-ROW = np.array([2.0, 1.0])  # the only feature: 2 beta_1 + beta_2 >= 1
+
+@lesson.explorer
+class LayerExplorer(Explorer):
+    """Look at both layers of one set of samples while their margin grows."""
+
+    title = "Two layers that make no mistake"
+    summary = (
+        "Left the matrix that decides which token is right. In the middle a trained matrix at the chosen margin. Both are "
+        "divided by their largest entry in size. Right the ten singular values of either layer over its "
+        "largest one, at the same margin. The words say how many new samples come out right."
+    )
+    margin = Slider("margin", "m", "Training stops when every lead is at least m", 10, 1, 100, 1)
+    layer = Choice("trained", "The parameters that gradient flow moves", "W", ("W", "K and Q"))
+    together = ("margin", "layer")
+    stills = (
+        {"margin": 1, "layer": "K and Q"},
+        {"margin": 10, "layer": "K and Q"},
+        {"margin": 10, "layer": "W"},
+    )
+    size = (9.4, 3.3)
+    layout = panels(
+        ["decides what is right: W*", "trained, its W", "singular values"],
+        ["entry of the query", "entry of the query", "place in the order"],
+        ["entry of the token", "entry of the token", "over the largest"],
+        grid=(1, 3),
+        legend=[None, None, "upper right"],
+        ylim=[None, None, (0, 1.1)],
+        xlim=[None, None, (0.5, 10.5)],
+        xticks=[[], [], range(1, 11)],
+        yticks=[[], [], [0, 0.5, 1]],
+    )
+
+    def compute(self, *, margin, layer):
+        """Return the trained matrix, its singular values and those of the other layer, and what the words say."""
+        place = int(np.abs(np.log(np.array(LADDER) / margin)).argmin())
+        kinds = ("W", "KQ") if layer == "W" else ("KQ", "W")
+        here, other = (along(kind)[place, 0] for kind in kinds)
+        values, others = (torch.linalg.svdvals(w).numpy() for w in (here, other))
+        order = np.arange(1, 11)
+        hits = 100 * float(accuracy(chosen_sets(hook(), arrived()).test, along(kinds[0])[place])[0])
+        return {
+            "matrix": (here / here.abs().max()).numpy(),
+            "W": (order, values / values[0] if layer == "W" else others / others[0]),
+            "KQ": (order, others / others[0] if layer == "W" else values / values[0]),
+            "said": (layer, LADDER[place], values / values[0], values.sum() / LADDER[place], hits),
+        }
+
+    def draw(self, left, middle, right_axes):
+        """Draw W*, and what moves."""
+        look = {
+            "cmap": colormaps["coolwarm"].resampled(11), "vmin": -1.1, "vmax": 1.1, "interpolation": "nearest"
+        }  # fmt: skip
+        seed = int(arrived().nonzero()[0])
+        w_star = truth(seed, 1)
+        left.imshow((w_star / w_star.abs().max()).numpy(), **look)
+        matrix = middle.imshow(np.zeros((10, 10)), **look)
+        for axes in (left, middle, right_axes):
+            axes.grid(False)
+        bar = middle.figure.colorbar(matrix, ax=middle, shrink=0.75, ticks=[-1, 0, 1])
+        bar.set_label("entry / largest in size")
+        right_axes.axhline(0.5, color=GREY, linewidth=0.8, linestyle=":")
+        dots = right_axes.plot([], [], "o-", color=FACTORS, markersize=6, label="K and Q")[0]
+        crosses = right_axes.plot([], [], "x--", color=WHOLE, markersize=6, linewidth=1, label="W")[0]
+        return {"matrix": matrix, "KQ": dots, "W": crosses}
+
+    def words(self, state):
+        """Say which layer is shown, how its second singular value compares, its norm and its accuracy."""
+        layer, margin, values, norm_per_margin, hits = state["said"]
+        return (
+            f"Trained: {layer}, margin {margin:.3g}. The second singular value is {values[1]:.2f} of the largest; "
+            f"all ten add up to {norm_per_margin:.2f} per unit of margin. Of 1,000 new samples {hits:.0f}% come out right."
+        )
+
+
+# Steps
+
+
+@lesson.figure(
+    "Who pulls at W", "lead of the pair above the least lead", "pull / largest pull",
+    yscale="log", ylim=(1e-6, 3), xlim=(-0.3, 12), legend="upper right", size=(5.8, 3.1),
+)  # fmt: skip
+def plot_pull(axes):
+    """Draw the pull of each pair on W against its lead, at margins 1 and 10."""
+    given = hook().training
+    marks = {0: ("o", GREEN), 5: ("x", BLACK)}
+    for place, (mark, color) in marks.items():
+        margins = given.margins(paths("W")[place].nan_to_num())
+        i = int(arrived().nonzero()[0])
+        leads = margins[i] - margins[i].min()
+        pulls = pull(margins[i : i + 1], given.gaps[i : i + 1], given.best[i : i + 1])[0]
+        axes.plot(
+            leads.flatten(), pulls.flatten(), mark, color=color, markersize=5, label=f"margin {LADDER[place]:.0f}"
+        )
+    at = np.linspace(0, 12, 50)
+    axes.plot(at, np.exp(-at), "--", color=GREY, linewidth=1.2, label=r"$e^{-\mathrm{lead}}$")
+    return (
+        "One set, W trained: the pull of each pair of a right and a wrong token over the largest pull, against the pair's "
+        "lead above the least one, up to 12, on a logarithmic axis. The marks, of margins 1 and 10, lie along a falling "
+        "exponential."
+    )
+
+
+ROW = np.array([2.0, 1.0])  # the only feature: 2 beta_1 + beta_2
 _SINE = np.geomspace(1e-8, 1e8, 4001)  # sinh(2 tau)
 
 
 def plane_point(start: float, margin) -> np.ndarray:
-    """Return beta per unit margin of the flow of k * q from k = (start, start), q = 0 on the constraint (2, 1) (24.8)."""
+    """Return beta per unit margin of the flow of k * q from k = (start, start), q = 0 on the condition (2, 1) (24.7)."""
     reached = start**2 / 2 * _SINE * (4 * np.sqrt(1 + _SINE**2) + 1)  # 2 beta_1 + beta_2
     s = np.exp(np.interp(np.log(margin), np.log(reached), np.log(_SINE)))
     beta = np.stack([2 * s * np.sqrt(1 + s**2), s], axis=-1)
     return beta / (beta @ ROW)[..., None]
 
 
+@lesson.figure(
+    ["Both entries grow", "The second over the first"], "rescaled time τ", ["size of the entry", "β₂ / β₁"],
+    grid=(1, 2), size=(8.2, 3.3), xlim=(0, 2.5), yscale=["log", "linear"], ylim=[(0.02, 1e6), (0, 0.65)],
+    legend=[{"loc": "upper left", "fontsize": 8.5}, "upper right"],
+)  # fmt: skip
+def plot_race(left, right_axes):
+    """Draw both coordinates against rescaled time, for a diagonal that is trained itself and for a product."""
+    tau = np.linspace(0.005, 2.5, 300)
+    made, alone = (np.sinh(4 * tau) / 2, np.sinh(2 * tau) / 2), (2 * tau, tau)
+    for name, color, (fast, slow) in (("k and q", FACTORS, made), ("β itself", WHOLE, alone)):
+        left.plot(tau, fast, "-", color=color, linewidth=2, label=f"{name}: β₁, pulled by 2")
+        left.plot(tau, slow, "--", color=color, linewidth=2, label=f"{name}: β₂, pulled by 1")
+    right_axes.plot(tau, made[1] / made[0], "-.", color=FACTORS, linewidth=2, label="k and q trained")
+    right_axes.plot(tau, alone[1] / alone[0], ":", color=WHOLE, linewidth=2.5, label="β trained itself")
+    return (
+        "Two entries against rescaled time, pulled by 2 and by 1; k starts at c = 1. Left, logarithmic axis: trained as "
+        "products, both become straight lines, the first twice as steep; trained directly, both flatten. Right the second "
+        "entry over the first: one half for the direct training, falling towards 0 for the product."
+    )
+
+
 def _plane(axes) -> None:
     angle = np.linspace(0, 2 * np.pi, 200)
     axes.plot([0.05, 0.65], [0.9, -0.3], "-", color=BLACK, linewidth=1.2, label="margin 1")
     axes.plot(
-        0.2**0.5 * np.cos(angle), 0.2**0.5 * np.sin(angle), "--", color=RED, linewidth=1.3, label="Frobenius ball"
+        0.2**0.5 * np.cos(angle), 0.2**0.5 * np.sin(angle), "--", color=WHOLE, linewidth=1.3, label="Frobenius ball"
     )
-    axes.plot([0, 0.5, 0, -0.5, 0], [0.5, 0, -0.5, 0, 0.5], "-.", color=GREEN, linewidth=1.3, label="nuclear ball")
+    axes.plot([0, 0.5, 0, -0.5, 0], [0.5, 0, -0.5, 0, 0.5], "-.", color=FACTORS, linewidth=1.3, label="nuclear ball")
 
 
 PLANE = ("β₁ per unit margin", "β₂ per unit margin")
 
 
 @lesson.figure(
-    "One constraint, 2β₁ + β₂ ≥ 1", *PLANE, size=(6.2, 4.6), xlim=(-0.1, 0.85), ylim=(-0.15, 0.6), aspect="equal",
+    "One condition: 2β₁ + β₂", *PLANE, size=(5.4, 4.0), xlim=(-0.12, 0.95), ylim=(-0.15, 0.65), aspect="equal",
     legend="upper right",
 )  # fmt: skip
 def plot_plane(axes):
     """Draw where both flows end on the line of margin 1, with the balls of both norms."""
     _plane(axes)
     trail = plane_point(1.0, np.geomspace(1e-3, 1e6, 200))
-    axes.plot(*trail.T, "-", color=BLUE, linewidth=4, alpha=0.6, label="path of k * q")
-    axes.plot(0.4, 0.2, "o", color=RED, markersize=9, zorder=5, label="W: (0.4, 0.2)")
-    axes.plot(0.5, 0, "D", color=BLUE, markersize=9, zorder=5, label="k * q ends at (0.5, 0)")
+    axes.plot(*trail.T, "-", color=FACTORS, linewidth=4, alpha=0.6, label="path of k * q")
+    axes.plot(0.4, 0.2, "o", color=WHOLE, markersize=9, zorder=5, label="W: (0.4, 0.2)")
+    axes.plot(0.5, 0, "D", color=FACTORS, markersize=9, zorder=5, label="k * q ends at (0.5, 0)")
     return (
         "The plane of β per unit margin with the line 2β₁ + β₂ = 1. A circle touches the line at (0.4, 0.2), the end of "
-        "training W. A diamond touches it with its corner at (0.5, 0). The path of k * q runs along the line from the "
-        "first point to the second."
-    )
-
-
-@lesson.explorer
-class PlaneExplorer(Explorer):
-    """Train k * q or W on one constraint, and look at the two norms."""
-
-    title = "The norm that training makes small"
-    summary = (
-        "Left the plane of β per unit margin, with the line of margin 1, the unit ball of the Frobenius norm (circle) and "
-        "of the nuclear norm (diamond), each as large as it may be to touch the line; the thick one is that of the chosen "
-        "training, the blue dot is the trained β, the open one that of the other training. Right "
-        "both norms per unit margin against the margin."
-    )
-    start = Slider("start scale", "log₁₀ c", "k starts at (c, c) and q at (0, 0)", 0.0, -2.0, 1.0, 0.1)
-    margin = Slider("margin", "log₁₀ m", "Training stops when 2β₁ + β₂ reaches m", 2.0, 0.0, 4.0, 0.1)
-    trained = Choice("trained", "The parameters that gradient flow moves", "k and q", ("k and q", "W"))
-    together = ("start", "margin")
-    size = (9.6, 4.2)
-    layout = panels(
-        ["one constraint, 2β₁ + β₂ ≥ 1", "norms per unit margin"],
-        [PLANE[0], "margin m"],
-        [PLANE[1], "norm / margin"],
-        grid=(1, 2),
-        legend=[None, "upper right"],
-        xlim=[(-0.6, 0.85), (1, 1e4)],
-        ylim=[(-0.58, 0.68), (0.42, 0.68)],
-        xscale=["linear", "log"],
-    )
-    at = np.geomspace(1, 1e4, 121)
-
-    def compute(self, *, start, margin, trained):
-        """Return the trained point, its trail and both norms along the way."""
-        product = trained == "k and q"
-        path = plane_point(10.0**start, self.at) if product else np.tile([0.4, 0.2], (len(self.at), 1))
-        ends = [plane_point(10.0**start, 10.0**margin), np.array([0.4, 0.2])]
-        here, other = ends if product else reversed(ends)
-        nuclear, frobenius = np.abs(path).sum(1), np.linalg.norm(path, axis=1)
-        now = (float(np.abs(here).sum()), float(np.linalg.norm(here)))
-        ball = np.array([[0, 0.5, 0, -0.5, 0], [0.5, 0, -0.5, 0, 0.5]])
-        angle = np.linspace(0, 2 * np.pi, 100)
-        circle = 0.2**0.5 * np.stack([np.cos(angle), np.sin(angle)])
-        trail = path[self.at <= 10.0**margin * 1.0001]
-        return {
-            "ball": tuple(ball if product else circle),
-            "trail": tuple(trail.T),
-            "dot": tuple(here),
-            "other": tuple(other),
-            "nuclear": nuclear,
-            "frobenius": frobenius,
-            "marks": ([10.0**margin] * 2, now),
-            "said": (trained, here, now),
-        }
-
-    def draw(self, left, right):
-        """Draw the line, the balls, and what moves."""
-        left.set_aspect("equal")
-        left.grid(False)
-        _plane(left)
-        ball = left.plot([], [], "-", color=BLUE, linewidth=4, alpha=0.35, label="_ball")[0]
-        trail = left.plot([], [], "-", color=BLUE, linewidth=3, alpha=0.6, label="_trail")[0]
-        dot = left.plot([], [], "o", color=BLUE, markersize=10, zorder=6, label="_dot")[0]
-        other = left.plot([], [], "o", color=BLUE, markersize=10, markerfacecolor="none", label="_other")[0]
-        nuclear, frobenius = lines(right, self.at, ["nuclear, |β₁| + |β₂|", "Frobenius, length of β"])
-        for height, color in ((0.5, GREEN), (0.2**0.5, RED)):
-            right.axhline(height, color=color, linewidth=1, linestyle=":", label="_smallest")
-        marks = right.plot([], [], "o", color=BLUE, markersize=8, zorder=5, linestyle="none", label="_now")[0]
-        moving = {"ball": ball, "trail": trail, "dot": dot, "other": other}
-        return {**moving, "nuclear": nuclear, "frobenius": frobenius, "marks": marks}
-
-    def words(self, state):
-        """Say where training stands and how far each norm is from its smallest value."""
-        trained, (x, y), (nuclear, frobenius) = state["said"]
-        return (
-            f"Training {trained}: β = ({x:.3f}, {y:.3f}) per unit margin. Its nuclear norm {nuclear:.3f} is "
-            f"{100 * (nuclear / 0.5 - 1):.1f}% above the smallest, its Frobenius norm {frobenius:.3f} is "
-            f"{100 * (frobenius / 0.2**0.5 - 1):.1f}% above."
-        )
-
-
-# Many constraints
-
-
-@lesson.figure(
-    ["cosine with the least nuclear norm", "nuclear norm above the optimum"],
-    "margin",
-    ["cosine", "excess"],
-    grid=(1, 2),
-    xscale="log",
-    yscale=["linear", "log"],
-    legend=["lower left", "lower left"],
-    ylim=[(0.5, 1.02), (5e-3, 2)],
-)
-def plot_planted(left, right):
-    """Draw both parametrisations on the ten planted sets: mean, smallest and largest."""
-    for place, (name, start) in enumerate((("k and q", 1.0), ("W", None))):
-        for axes, found in ((left, cosines(start, 0)), (right, excesses(start))):
-            (line,) = lines(axes, MARGINS, {name: found.mean(1)}, first=place)
-            axes.fill_between(MARGINS, found.amin(1), found.amax(1), color=line.get_color(), alpha=0.15)
-    return (
-        "Against the margin, mean and range over ten sets of samples. Left the cosine with the direction of least nuclear "
-        "norm: for k and q it rises to 0.99, for W it falls to 0.88. Right the excess of the nuclear norm, logarithmic: "
-        "for k and q it falls to 2%, for W it stays near 80%."
+        "training W. A diamond touches it with its corner at (0.5, 0). The path of k * q, from c = 1, runs along the "
+        "line from the first point to the second."
     )
 
 
 @lesson.figure(
-    ["trained k and q", "trained W"],
-    "coordinate",
-    "β per unit margin",
-    size=(8.8, 3.6),
-    grid=(1, 2),
+    "The condition β₁ + 0.98 β₂ ≥ 1", "β₁", "β₂", size=(4.8, 3.6), xlim=(-0.3, 1.95), ylim=(-0.3, 1.35), aspect="equal",
     legend="upper right",
-    ylim=(-0.25, 1.2),
-)
-def plot_stems(*axes):
-    """Draw the coordinates of both trained directions of the first set beside the solutions."""
-    for one, start, which, name in ((axes[0], 1.0, 0, "least nuclear"), (axes[1], None, 1, "least Frobenius")):
-        one.vlines(range(40), 0, flows(start)[-1, 0].numpy(), color=BLUE, linewidth=2.5, label="trained")
-        one.plot(solutions()[which][0].numpy(), "o", color=RED, markersize=4, markerfacecolor="none", label=name)
-    return (
-        "The 40 coordinates of β per unit margin at margin 1000, first set of samples. Left k and q: the planted two "
-        "carry nearly everything, close to the red circles of the least nuclear norm, which uses two more "
-        "a little. Right W: the planted two are the largest, and all "
-        "others are used too, on the circles of the least Frobenius norm."
-    )
-
-
-STARTS = (0.01, 1.0, 10.0)
-
-
-@lesson.figure(
-    ["cosine with the least nuclear norm", "nuclear norm above the optimum"],
-    "margin",
-    ["cosine, mean of ten sets", "excess, mean of ten sets"],
-    grid=(1, 2),
-    xscale="log",
-    yscale=["linear", "log"],
-    legend=["lower right", "lower left"],
-    ylim=[(0.8, 1.01), (1e-2, 2)],
-)
-def plot_starts(left, right):
-    """Draw cosine and excess against the margin for three scales of the start."""
-    lines(left, MARGINS, {f"k starts at {s:g}": cosines(s, 0).mean(1) for s in STARTS}, marker="o", markersize=3)
-    lines(right, MARGINS, {f"k starts at {s:g}": excesses(s).mean(1) for s in STARTS}, marker="o", markersize=3)
-    return (
-        "Mean over ten sets of samples against the margin, k starting at 0.01, 1 and 10. Left the cosine with the least "
-        "nuclear norm: start 1 leads throughout and ends at 0.99; 0.01 rises to 0.975 at margin 100 and stays there; "
-        "start 10 dips to 0.90 and ends at 0.96. Right the excess: 0.01 leads up to margin 300, at 1000 it and start 1 "
-        "are both near 2%, start 10 is at 32%."
-    )
-
-
-@lesson.figure(
-    ["k starts at 0.01", "k starts at 1"], "first force towards the final sign / largest", "trained / solution",
-    size=(8.8, 3.7), grid=(1, 2), legend=None, xlim=(-0.3, 1.1), ylim=(-0.1, 2.1),
 )  # fmt: skip
-def plot_lag(*axes):
-    """Draw how much of each coordinate that the solution needs is there at margin 1000, against its first force."""
-    needed = solutions()[0].abs() > 1e-6
-    for one, start in zip(axes, (0.01, 1.0), strict=True):
-        ratio = (flows(start)[-1] / solutions()[0])[needed]
-        one.plot(first_shares()[needed], ratio, "o", color=BLUE, alpha=0.7)
-        one.axvline(0, color=GREY, linewidth=1)
-        one.axhline(1, color=GREY, linewidth=1, linestyle=":")
+def plot_faces(axes):
+    """Draw two points at a right angle whose nuclear norms are nearly the same."""
+    axes.plot([-0.3, 1.5], [1.3 / 0.98, -0.5 / 0.98], "-", color=BLACK, linewidth=1.2, label="margin 1")
+    axes.plot([0, 1, 0, -1, 0], [1, 0, -1, 0, 1], "-.", color=FACTORS, linewidth=1.3, label="nuclear ball")
+    for point, mark in (((1, 0), "D"), ((0, 1 / 0.98), "s")):
+        axes.annotate("", point, (0, 0), arrowprops={"arrowstyle": "-", "color": GREY, "linestyle": ":"})
+        axes.plot(*point, mark, color=FACTORS, markersize=9, zorder=5)
+    axes.annotate("nuclear norm 1", (1, 0), (1.07, 0.04))
+    axes.annotate("nuclear norm 1.02", (0, 1.02), (0.1, 1.05))
     return (
-        "One dot for each of the 32 coordinates that the solutions use: its trained size over the needed one against its "
-        "first force, over the largest force of its set. From 0.01, eight coordinates whose first force is wrong or weak "
-        "lie at 0. From 1 none is missing, and most lie near 1."
+        "The plane with the line of margin 1 and the diamond of nuclear norm 1, whose side nearly lies on the line. The "
+        "corner (1, 0) touches it. The point (0, 1.02) lies on the line too, at a right angle to the corner seen from the "
+        "origin, and its nuclear norm is only 2 percent larger."
     )
+
+
+@lesson.figure(
+    "How many directions?", "size of the matrix (Frobenius norm)", "s₂ / s₁",
+    xscale="log", xlim=(0.02, 250), ylim=(0, 1.3), legend={"loc": "upper left", "ncols": 3}, size=(5.8, 3.1),
+)  # fmt: skip
+def plot_directions(axes):
+    """Draw s2/s1 of both layers against their size, from the start to margin 100: mean and range of the sets."""
+    for kind, name in KINDS.items():
+        later = along(kind)
+        ends = [later.flatten(2).norm(dim=2), second(later)]
+        parts = [part[:, arrived()] for part in early(kind, hook().training, SEEDS)]
+        grid = np.geomspace(0.02, float(ends[0][-1].min()), 80)
+        curves = []
+        for i in range(later.shape[1]):
+            beyond = ends[0][:, i] > parts[0][-1, i]
+            x, y = (torch.cat([part[:, i], end[beyond, i]]).numpy() for part, end in zip(parts, ends, strict=True))
+            curves.append(np.interp(np.log(grid), np.log(x), y))
+        found, look = np.array(curves), LOOK[kind]
+        axes.plot(
+            grid, found.mean(0), color=look["color"], linestyle=look["linestyle"], linewidth=2, label=f"{name} trained"
+        )  # fmt: skip
+        axes.fill_between(grid, found.min(0), found.max(0), color=look["color"], alpha=0.15, linewidth=0)
+        for place, mark in ((0, "o"), (5, "s"), (10, "^")):
+            label = f"margin {LADDER[place]:.0f}" if kind == "KQ" else None
+            x, y = (float(end[place].mean()) for end in ends)
+            axes.plot(x, y, mark, color=look["color"], markersize=6, label=label, linestyle="none")
+    return (
+        "The second singular value over the first against the size of the matrix: mean and range of the sets. K and Q fall "
+        "early to about one quarter and rise slowly afterwards, up to margin 100; W stays near two thirds."
+    )
+
+
+# The closing experiment, from the store
+
+
+def stored(rank: int, kind: str, what: str) -> list[float | None]:
+    """Return an accuracy of the twenty sets: None where the layer never got to the margin."""
+    return measured("margin_rivals", f"rank {rank}, {kind}{what}")
+
+
+def pairs(rank: int, one: tuple[str, str], other: tuple[str, str]) -> list[tuple[float, float]]:
+    """Return the accuracies of two arms, set by set, where both have one."""
+    both = zip(stored(rank, *one), stored(rank, *other), strict=True)
+    return [(a, b) for a, b in both if a is not None and b is not None]
+
+
+def leads(rank: int, margin: int = 10) -> list[float]:
+    """Return the accuracy of K and Q less that of W, in percentage points, in each set where both reached the margin."""
+    at = f", margin {margin}"
+    return [100 * (one - other) for one, other in pairs(rank, ("KQ", at), ("W", at))]
+
+
+@lesson.figure(
+    "Margin 10, new samples", "equal singular values of W*", "K and Q less W (percentage points)",
+    xticks=range(len(RANKS)), ylim=(-20, 30), legend="upper right", size=(6.4, 3.8),
+)  # fmt: skip
+def plot_ranks(axes):
+    """Draw the lead of K and Q over W for each rank of W*: sets as dots, means as bars."""
+    axes.set_xticklabels(RANKS)
+    axes.axhline(0, color=BLACK, linewidth=1)
+    for place, rank in enumerate(RANKS):
+        found = leads(rank)
+        spread = np.linspace(-0.12, 0.12, len(found))
+        axes.plot(place + spread, found, "o", color=GREY, markersize=4, label="one set" if not place else None)
+        label = "mean" if not place else None
+        axes.plot([place - 0.25, place + 0.25], [mean(found)] * 2, "-", color=BLACK, linewidth=2.5, label=label)
+    return (
+        "How many percentage points K and Q are ahead of W on new samples, for a W* with 1, 2, 3, 5 and 10 equal singular "
+        "values; a dot for each set of samples where both reached margin 10. The mean is far above 0 for 1, lower for 2 "
+        "and for 3, below 0 for 5 and lowest for 10."
+    )
+
+
+def norms(rank: int, arm: str, what: str) -> list[float]:
+    """Return accuracy, excess or second (s2/s1) of a layer or a matrix of least norm, in the sets that arrived."""
+    return measured("margin_norms", f"rank {rank}, {arm}, {what}")
+
+
+@lesson.figure(
+    ["W* of rank 1", "W* with 10 equal singular values"], "second singular value / first", "right on new samples (%)",
+    grid=(1, 2), xlim=(0, 1.02), ylim=(20, 80), legend=[None, "upper left"], size=(7.4, 3.3),
+)  # fmt: skip
+def plot_margins(*axes):
+    """Draw accuracy against s2/s1: each layer at margins 1, 10 and 100, and the matrix of least nuclear norm."""
+    for one, rank in zip(axes, (RANKS[0], RANKS[-1]), strict=True):
+        for kind, name in KINDS.items():
+            places = [
+                np.array([norms(rank, f"{kind}, margin {m}", what) for m in (1, 10, 100)])
+                for what in ("second", "accuracy")
+            ]
+            color = LOOK[kind]["color"]
+            one.plot(places[0], 100 * places[1], "-", color=color, linewidth=0.6, alpha=0.35)
+            x, y = (part.mean(1) for part in places)
+            one.plot(x, 100 * y, "-", color=color, linewidth=2.2, label=f"{name} trained")
+            for mark, m, a, b in zip("os^", (1, 10, 100), x, y, strict=True):
+                label = f"margin {m}" if kind == "KQ" else None
+                one.plot(a, 100 * b, mark, color=color, markersize=7, label=label, zorder=5)
+        best = [mean(norms(rank, "least nuclear norm", what)) for what in ("second", "accuracy")]
+        one.plot(
+            best[0], 100 * best[1], "*", color=BLACK, markersize=12, label="least nuclear norm", zorder=6, linestyle="none"
+        )  # fmt: skip
+        one.axhline(25, color=BLACK, linewidth=1, linestyle=":", label="guessing")
+    return (
+        "Accuracy on new samples against the second singular value over the first, at three margins: thin lines for sets, "
+        "thick ones for means. The star is the mean of the matrices of least nuclear norm. Left, W* of rank 1: K and Q move "
+        "down and to the right, towards the star; W lies lower. Right, 10 equal singular values: W lies above and falls; K "
+        "and Q and the star are about level."
+    )
+
+
+ARMS = {
+    "K and Q, margin 10": ("KQ", ", margin 10"),
+    "W, margin 10": ("W", ", margin 10"),
+    "K and Q, stopped early": ("KQ", " stopped"),
+    "W, stopped early": ("W", " stopped"),
+    "W, margin 10, first r singular pairs": ("W", " cut"),
+    "K Qᵀ, margin 10, first r singular pairs": ("KQ", " cut"),
+    "W with a penalty on the nuclear norm": ("W", ", nuclear penalty"),
+    "W with a penalty on the Frobenius norm": ("W", ", frobenius penalty"),
+    "sum of all features (one step of W)": ("one step", ""),
+    "sum of all features, first r singular pairs": ("one step", " cut"),
+}
+SHOWN = (1, 3, 10)
+MAIN = (0, 1, 4, 5, 6)  # the rows of the main line; the others stand in the appendix
+
+
+def both_arrived(rank: int) -> list[bool]:
+    """Return in which of the twenty sets both layers reached margin 10."""
+    rows = zip(*(stored(rank, kind, ", margin 10") for kind in KINDS), strict=True)
+    return [None not in row for row in rows]
+
+
+def rivals_table(rows: Sequence[int] = MAIN) -> Markdown:
+    """Return mean and standard error of each arm's accuracy on the sets where both layers arrived, for three W*."""
+
+    def cell(rank: int, arm: tuple[str, str]) -> str:
+        found = [100 * one for one, kept in zip(stored(rank, *arm), both_arrived(rank), strict=True) if kept]
+        return f"{mean(found):.1f} ± {stdev(found) / len(found) ** 0.5:.1f}"
+
+    arms = list(ARMS.items())
+    shown = [(arms[i][0], *(cell(rank, arms[i][1]) for rank in SHOWN)) for i in rows]
+    heads = (f"W* of rank {rank} ({sum(both_arrived(rank))} sets)" for rank in SHOWN)
+    return markdown_table(("layer", *heads), shown)
+
+
+def settings_table() -> Markdown:
+    """Return what each rival chose on held-out samples: a rank or the weight of a penalty."""
+    rows = [
+        (name, *(f"{measured('margin_rivals', f'rank {rank}, {kind}{what}, setting'):g}" for rank in RANKS))
+        for name, (kind, what) in ARMS.items()
+        if "cut" in what or "penalty" in what
+    ]
+    return markdown_table(("layer", *(f"W* of rank {rank}" for rank in RANKS)), rows)
 
 
 # Predictions
 
-plane_prediction = lesson.prediction(
+ask_new = lesson.prediction(
     "24.P1",
-    "One sample with two tokens and diagonal weights leaves a single condition, $2\\beta_1 + \\beta_2 \\ge 1$ per unit "
-    "margin. Gradient flow trains $k$ and $q$ with $\\beta = (k_1q_1, k_2q_2)$, from $k = (1, 1)$ and $q = (0, 0)$, until "
-    "the margin is very large. Where is $\\beta$ divided by the margin?",
+    "Both layers answer all 40 training samples rightly, at margin 10. Now they get 1,000 new samples, whose right token is "
+    "decided by the same $W^*$. A guess is right in 25%. What do you expect, on average over the sets?",
     {
-        "(0.4, 0.2): the gradient's direction, and the shortest β": "That is where training β itself ends. A product grows "
-        "in proportion to its own size: the coordinate that is ahead runs away.",
-        "(1/3, 1/3): both coordinates share": "Only a norm that counts the largest entry would ask for equal shares.",
-        "(0.5, 0): all of it on the first coordinate": "Each product grows in proportion to its own size, so the coordinate "
-        "with the larger weight runs away. The nuclear norm of (0.5, 0) is 0.5; that of (0.4, 0.2) is 0.6.",
-        "It depends on the start, even in the limit": "The start decides how late the limit comes, not where it is.",
+        "Both stay near 25%": "The samples do say something: 120 comparisons for 100 numbers.",
+        "Both the same, up to 3 points": "So it would be if training chose the same matrix. They are far apart.",
+        "W is ahead by 10 points or more": "The other way round.",
+        "K and Q are ahead by 10 points or more": right(
+            "About 61% against about 45%, although K Qᵀ can be any matrix that W can be."
+        ),
     },
-    answer="(0.5, 0): all of it on the first coordinate",
-    reveal=plot_plane,
+    reveal=plot_new,
 )
 
-start_prediction = lesson.prediction(
+ask_ranks = lesson.prediction(
     "24.P2",
-    "Now 20 samples with five tokens each, 80 conditions on 40 coordinates; ten such sets. $k$ starts at $c$ in every "
-    "coordinate, $q$ at 0. The usual advice is to start small. Which start has the largest cosine with the limit's "
-    "direction when the margin is 1000?",
+    "So far one property decided: $W^*$ had one singular value. Now it has 2, 3, 5 or all 10, of equal size. "
+    "For which of them is the layer with $K$ and $Q$ ahead of $W$ on new samples, at margin 10?",
     {
-        "c = 0.01": "Its norm is the smallest at first, but its cosine stands still from margin 100 on: coordinates that "
-        "are pushed weakly or wrongly at first fall behind by a factor that is larger the smaller the start.",
-        "c = 1": "From 0.01, coordinates that are first pushed weakly or the wrong way fall behind by a large factor and "
-        "are still missing; from 10, the products hardly notice that they are products.",
-        "c = 10": "From so large a start k hardly changes, and k * q moves as β itself would: towards the other norm.",
-        "All the same": "They may share a limit. At margin 1000 they are not there.",
+        "For none": "With a little more than one property, few directions still help.",
+        "For 2 and 3": right(
+            "The lead shrinks from 8 points to 4. With 5 it is gone, and with 10 W is 7 points ahead."
+        ),
+        "For 2, 3 and 5": "With 5 of 10 directions W is ahead already, by about 3 points.",
+        "For all of them": "With all 10 W is ahead, by about 7 points, in each set.",
     },
-    answer="c = 1",
-    reveal=plot_starts,
+    reveal=plot_ranks,
+)
+
+ask_margins = lesson.prediction(
+    "24.P3",
+    "Back to one property. A convex programme finds the matrix of margin 1 whose nuclear norm is *exactly* the least. "
+    "Per unit of margin, the norm of $KQ^\\top$ at margin 10 is a fifth to a quarter larger. How many new samples does "
+    "that exact matrix answer rightly, on average over the sets?",
+    {
+        "More than K and Q, by 3 points or more": "So it would be if the small norm were what helped.",
+        "As many as K and Q, up to 3 points": "Then the norm would explain the lead. But it is lower.",
+        "Between K and Q and W, 3 points or more from both": right(
+            "About 53%, with about 60% for K and Q and 44% for W in the stored run."
+        ),
+        "As many as W, up to 3 points, or fewer": "It is about 9 points above W.",
+    },
+    reveal=plot_margins,
 )
 
 FIGURES = lesson.figures

@@ -4,42 +4,25 @@ import math
 
 import torch
 
-from course_lib.teaching import edit
-
 GIVES_AWAY = {
-    "24.P1": [r"(?i)nuclear", r"0\.5, ?0"],
-    "24.P2": [r"c = 1\b", r"(?i)start small|smaller start|small start"],
+    "24.P1": [r"(?i)nuclear", r"≈61%", r"(?i)more of the property"],
+    "24.P2": [r"(?i)between 3 and 5", r"(?i)help where few"],
+    "24.P3": [
+        r"(?i)better than \$W\$ and worse",
+        r"margin 1 less margin 100",
+        r"less the least nuclear norm",
+    ],
 }
 
 
-def one_by_one(tokens, query, scores):
-    best = int(scores.argmax())
-    return torch.stack([(tokens[best] - tokens[t]) * query for t in range(len(tokens)) if t != best])
+def one_by_one(tokens, query, right, *, turned=False):
+    outer = [torch.outer(tokens[right] - tokens[t], query) for t in range(len(tokens)) if t != right]
+    return torch.stack([one.T if turned else one for one in outer])
 
 
-def by_masking(tokens, query, scores):
-    return ((tokens[scores.argmax()] - tokens) * query)[scores < scores.max()]
-
-
-def best_first(tokens, query, scores):
-    order = scores.argsort(descending=True)
-    return (tokens[order[0]] - tokens[order[1:]]) * query
-
-
-def by_autograd(margins, gaps):
-    m = margins.clone().requires_grad_()
-    weights = torch.cat([m.new_zeros(1), -m]).softmax(0)[1:]
-    return torch.autograd.grad(-(weights * gaps).sum(), m)[0]
-
-
-def by_jacobian(margins, gaps):
-    p = torch.cat([margins.new_zeros(1), -margins]).softmax(0)[1:]
-    return (torch.diag(p) - torch.outer(p, p)) @ gaps
-
-
-def others_only(margins, gaps):
-    p = (-margins).softmax(0)
-    return p * (gaps - p @ gaps)
+def by_deleting(tokens, query, right):
+    others = torch.cat([tokens[:right], tokens[right + 1 :]])
+    return torch.einsum("tj,k->tjk", tokens[right] - others, query)
 
 
 def by_product_rule(K, Q, force):
@@ -57,33 +40,34 @@ def point(first, second):
     return {"first": first, "second": second}
 
 
-def constraint(a, b):
-    return {"a": a, "b": b}
-
-
 ANSWERS = {
     "24.1": [
         ("solved", "one by one", one_by_one),
-        ("solved", "a mask of smaller scores", by_masking),
-        ("query left out", "differences alone",
-         lambda tokens, query, scores: one_by_one(tokens, torch.ones_like(query), scores)),
-        ("sign", "token minus optimal token", lambda tokens, query, scores: -one_by_one(tokens, query, scores)),
-        ("the first is optimal", "token 0", lambda tokens, query, scores: (tokens[:1] - tokens[1:]) * query),
-        ("the worst", "argmin", lambda tokens, query, scores: one_by_one(tokens, query, -scores)),
-        ("all rows", "with the row of zeros", lambda tokens, query, scores: (tokens[scores.argmax()] - tokens) * query),
-        ("wrong", "sorted by score", best_first),
-        ("malformed", "the sums", lambda tokens, query, scores: one_by_one(tokens, query, scores).sum(1)),
+        ("solved", "the right row deleted", by_deleting),
+        ("transposed", "query first", lambda tokens, query, right: one_by_one(tokens, query, right, turned=True)),
+        ("sign", "token minus right token", lambda tokens, query, right: -one_by_one(tokens, query, right)),
+        ("the first is right", "row 0 less the others",
+         lambda tokens, query, right: ((tokens[0] - tokens)[torch.arange(4) != right])[:, :, None] * query),
+        ("token alone", "outer products of tokens",
+         lambda tokens, query, right: tokens[torch.arange(4) != right][:, :, None] * query),
+        ("query left out", "a query of ones",
+         lambda tokens, query, right: one_by_one(tokens, torch.ones_like(query), right)),
+        ("wrong", "in the reverse order", lambda tokens, query, right: one_by_one(tokens, query, right).flip(0)),
+        ("malformed", "vectors, entry by entry", lambda tokens, query, right: (tokens[right] - tokens)[:3] * query),
+        ("all rows", "with the matrix of zeros",
+         lambda tokens, query, right: (tokens[right] - tokens)[:, :, None] * query),
     ],
     "24.2": [
-        ("autograd", "autograd", by_autograd),
-        ("solved", "the softmax's Jacobian", by_jacobian),
-        ("optimal token forgotten", "a softmax of three", others_only),
-        ("average left out", "p times the gap", edit("gaps - (p * gaps).sum()", "gaps")),
-        ("sign", "the cost's derivative", lambda margins, gaps: -by_autograd(margins, gaps)),
-        ("tokens one by one", "sigmoids", lambda margins, gaps: (p := torch.sigmoid(-margins)) * (gaps - p @ gaps)),
-        ("sign of the margins", "exp of the margin", lambda margins, gaps: by_jacobian(-margins, gaps)),
-        ("wrong", "the plain mean of the gaps", edit("(p * gaps).sum()", "gaps.mean()")),
-        ("malformed", "y f itself", lambda margins, gaps: -(torch.exp(-margins) * gaps).sum()),
+        ("solved", "the product rule", by_product_rule),
+        ("solved", "autograd for both factors", by_autograd_of_factors),
+        ("only K moves", "Q held fixed", lambda K, Q, force: force @ Q @ Q.T),
+        ("only Q moves", "K held fixed", lambda K, Q, force: K @ K.T @ force),
+        ("W itself", "the force", lambda K, Q, force: force.clone()),
+        ("G not transposed", "G K", lambda K, Q, force: force @ Q @ Q.T + K @ (force @ K).T),
+        ("sides exchanged", "Gram matrices on the wrong sides", lambda K, Q, force: Q @ Q.T @ force + force @ K @ K.T),
+        ("sign", "along the gradient", lambda K, Q, force: by_product_rule(K, Q, -force)),
+        ("wrong", "the product of both changes", lambda K, Q, force: force @ Q @ (force.T @ K).T),
+        ("malformed", "the change of K", lambda K, Q, force: force @ Q),
     ],
     "24.3": [
         ("solved", "2.5 times 1.5", 2.5 * 1.5),
@@ -98,7 +82,7 @@ ANSWERS = {
     "24.4": [
         ("solved", "minus a quarter", point(0.0, -1 / 4)),
         ("solved", "tensors", point(torch.tensor(0.0), torch.tensor(-0.25))),
-        ("Frobenius", "along the gradient", point(3 / 25, -4 / 25)),
+        ("as β by itself", "along the gradient", point(3 / 25, -4 / 25)),
         ("sign", "plus a quarter", point(0, 0.25)),
         ("largest with its sign", "the first coordinate", point(1 / 3, 0)),
         ("margin not 1", "the direction", point(0, -1)),
@@ -106,28 +90,26 @@ ANSWERS = {
         ("wrong", "half of each", point(1 / 6, -1 / 8)),
         ("malformed", "a vector", torch.tensor([0.0, -0.25])),
     ],
-    "24.5": [
-        ("solved", "the best ratio, 0.41", constraint(1, 2**0.5 - 1)),
-        ("solved", "the second larger", constraint(0.4, 1.0)),
-        ("solved", "signs do not matter", constraint(-5, 2)),
-        ("the page's constraint", "twice it", constraint(4, 2)),
-        ("one third", "one to three", constraint(-1, 3)),
-        ("equal sizes", "opposite signs", constraint(1, -1)),
-        ("one coordinate", "the second alone", constraint(0, 3)),
-        ("too lopsided", "a hundred to one", constraint(100, 1)),
-        ("wrong", "nearly equal", constraint(3, 2)),
-        ("malformed", "a list", [12, 5]),
-    ],
-    "24.6": [
-        ("solved", "the product rule", by_product_rule),
-        ("solved", "autograd for both factors", by_autograd_of_factors),
-        ("only K moves", "Q held fixed", lambda K, Q, force: force @ Q @ Q.T),
-        ("only Q moves", "K held fixed", lambda K, Q, force: K @ K.T @ force),
-        ("W itself", "the force", lambda K, Q, force: force.clone()),
-        ("G not transposed", "G K", lambda K, Q, force: force @ Q @ Q.T + K @ (force @ K).T),
-        ("sides exchanged", "Gram matrices on the wrong sides", lambda K, Q, force: Q @ Q.T @ force + force @ K @ K.T),
-        ("sign", "along the gradient", lambda K, Q, force: by_product_rule(K, Q, -force)),
-        ("wrong", "the product of both changes", lambda K, Q, force: force @ Q @ (force.T @ K).T),
-        ("malformed", "the change of K", lambda K, Q, force: force @ Q),
-    ],
+}  # fmt: skip
+
+NEIGHBOURS = {
+    "24.e1": ("flow.products[1])[arrived]", "flow.products[1] * 0 + flows['KQ'].products[1])[arrived]"),
+    "24.3": ("pulls = 2 * ((-f).exp() * weights[:, 0])", "pulls = 2 * (-f.exp() * weights[:, 0])"),
+    "24.7": ('parametrisation="kq", margins=[1e6]', 'parametrisation="kq", margins=[1e2]'),
+    "24.e2": ('sets {:.0f}%", table["KQ", "nuclear"]', 'sets {:.0f}%", table["W", "nuclear"]'),
+    "24.e3": ('excess {:.1f}%", table["W", "Frobenius"]', 'excess {:.1f}%", table["KQ", "Frobenius"]'),
+    "24.e5": ("ten = problem(rank=10, seeds=seeds)", "ten = problem(rank=3, seeds=seeds)"),
+    "24.e6": (
+        '(points["KQ, margin 1"] - points["KQ, margin 100"]).mean()',
+        '(points["KQ, margin 10"] - points["KQ, margin 100"]).mean()',
+    ),
+    "24.e8": (
+        '(points["KQ, margin 10"] - points["least nuclear norm"]).mean()',
+        '(points["KQ, margin 10"] - points["KQ, margin 100"]).mean()',
+    ),
+    "24.e7": ("cut(flow.products[1][arrived], 1)", "cut(flow.products[1][arrived], 1 if kind == 'W' else 10)"),
+    "24.9": (
+        "direction_cosine(W, first[arrived], diagonal=False)",
+        "direction_cosine(product(beginning(kind, seeds), kind)[arrived], first[arrived], diagonal=False)",
+    ),
 }  # fmt: skip
