@@ -69,6 +69,7 @@ PARTS = {
     "circuits": ("circuits",),
     "hawkes": ("hawkes",),
     "hawkes_maps": ("hawkes_maps",),
+    "hawkes_delays": ("hawkes_delays",),
     "extraction": ("extraction",),
     "sae": ("sae",),
     "stacked": ("stacked",),

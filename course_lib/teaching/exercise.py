@@ -542,6 +542,8 @@ def _size(case: Mapping[str, Any]) -> float:
     """Order inputs by how much there is to read, then by magnitude."""
     total = 0.0
     for value in case.values():
+        if isinstance(value, torch.Tensor) and value.is_complex():
+            value = value.abs()
         tensor = torch.as_tensor(value, dtype=torch.float64) if not isinstance(value, str) else torch.zeros(1)
         total += 100 * tensor.numel() + float(tensor.abs().sum())
     return total

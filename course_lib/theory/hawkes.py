@@ -51,7 +51,7 @@ def delayed_kernel(
 
 @checked
 def spectral_radius(kernel: Float[Tensor, "*runs N N p"]) -> Float[Tensor, "*runs"]:
-    """Largest modulus of the eigenvalues of sum_tau A[:, :, tau]: the process is stationary where it is below 1 (31.2).
+    """Largest modulus of the eigenvalues of sum_tau A[:, :, tau]: the process is stationary where it is below 1 (31.8).
 
     Raises:
         ValueError: an entry is not finite.
@@ -70,7 +70,7 @@ def scaled_to(kernel: Float[Tensor, "*runs N N p"], radius: float | int) -> Floa
 def stationary_rate(
     base: Float[Tensor, "*runs N"], kernel: Float[Tensor, "*runs N N p"]
 ) -> Float[Tensor, "*runs N"]:
-    """m = (I - sum_tau A)^-1 mu (31.2): events per bin in the long run."""
+    """m = (I - sum_tau A)^-1 mu (31.8): events per bin in the long run."""
     eye = torch.eye(base.shape[-1], dtype=base.dtype, device=base.device)
     return torch.linalg.solve(eye - kernel.sum(-1), base)
 
@@ -145,7 +145,7 @@ def log_likelihood(
     *,
     floor: float | int = 1e-2,
 ) -> Float[Tensor, "*runs"]:
-    """sum (y log lambda - lambda - log y!) / sum y: Poisson log-likelihood for each event, in nats (31.9).
+    """sum (y log lambda - lambda - log y!) / sum y: Poisson log-likelihood for each event, in nats.
 
     A fit by least squares may give rates of 0 and less; they count as `floor`, in events per bin.
     """
@@ -191,7 +191,7 @@ def moments_by_rows(counts: Float[Tensor, "*runs K N"], p: int) -> Moments:
 def moments(counts: Float[Tensor, "*runs K N"], p: int) -> Moments:
     """The same from p + 1 products of counts with later counts: p times fewer multiplications, and no row is formed.
 
-    Shifting both lags of a product by one bin drops the last term of the sum and adds one in front (31.8). Whole
+    Shifting both lags of a product by one bin drops the last term of the sum and adds one in front (31.9). Whole
     numbers are added up exactly in float64, so nothing is lost in the recursion.
 
     Shapes: memory N p x N p, whatever K. Raises: ValueError where the record is not longer than p.
@@ -254,12 +254,12 @@ def squared_error(
 
 
 def slope(given: Moments, kernel: Float[Tensor, "*runs N N p"]) -> Float[Tensor, "*runs N N p"]:
-    """Gradient with respect to A of half the mean squared error, A Gram - cross, the best mu put in (31.7)."""
+    """Gradient with respect to A of half the mean squared error, A Gram - cross, the best mu put in (31.2)."""
     return (kernel.flatten(-2) @ given.gram - given.cross).reshape(kernel.shape)
 
 
 def largest_weight(given: Moments, penalty: str) -> Float[Tensor, "*runs"]:
-    """From which weight on a low-rank penalty gives the kernel 0 (31.7); for "ridge" the mean eigenvalue of the Gram matrix.
+    """From which weight on a low-rank penalty gives the kernel 0 (31.6); for "ridge" the mean eigenvalue of the Gram matrix.
 
     A scale for grids of weights: that of "fourier" is the largest singular value of the DFT slices of the slope at 0.
     """
@@ -305,7 +305,7 @@ def fit(
     max_steps: int = 500,
     tolerance: float | int = 1e-4,
 ) -> Fit:
-    """argmin_(A, mu) 1/2 (mean squared error) + weight * penalty(A) (31.7).
+    """argmin_(A, mu) 1/2 (mean squared error) + weight * penalty(A) (31.6).
 
     "none" (the shortest A where many fit) and "ridge" (the penalty is ||A||^2 / 2) in closed form, the others by FISTA from
     `start` with `step`, by default `largest_step`, until a step changes A by less than `tolerance` of its length in every

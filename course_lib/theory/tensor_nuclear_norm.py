@@ -42,7 +42,7 @@ def matrices(tensor: Float[Tensor, "*sets N M p"], kind: str) -> Tensor:
 
 
 def low_rank_norm(tensor: Float[Tensor, "*sets N M p"], kind: str) -> Float[Tensor, "*sets"]:
-    """Sum of the singular values of all `matrices` (31.5): the tensor nuclear norm where `kind` is "fourier"."""
+    """Sum of the singular values of all `matrices` (31.6): the tensor nuclear norm where `kind` is "fourier"."""
     return torch.linalg.svdvals(matrices(tensor, kind)).sum(dim=(-1, -2))
 
 
@@ -68,7 +68,7 @@ def numerical_ranks(tensor: Float[Tensor, "*sets N M p"], kind: str, *, share: f
 
 
 def shrink_by_svd(matrix: Tensor, threshold: float | int | Tensor) -> Tensor:
-    """U (s - t)_+ V^H (31.6): the minimiser of 1/2 ||X - M||^2 + t ||X||_*, to be read."""
+    """U (s - t)_+ V^H (31.7): the minimiser of 1/2 ||X - M||^2 + t ||X||_*, to be read."""
     u, s, vh = torch.linalg.svd(matrix, full_matrices=False)
     return (u * (s - threshold).clamp(min=0).unsqueeze(-2)) @ vh
 
@@ -98,7 +98,7 @@ def shrink(matrix: Tensor, threshold: float | int | Tensor) -> Tensor:
 def prox_by_slices(
     tensor: Float[Tensor, "*sets N M p"], threshold: float | int | Tensor, kind: str
 ) -> Float[Tensor, "*sets N M p"]:
-    """argmin 1/2 ||X - A||^2 + t norm(X) (31.6): shrink every one of the `matrices`, to be read.
+    """argmin 1/2 ||X - A||^2 + t norm(X) (31.7): shrink every one of the `matrices`, to be read.
 
     Raises: as `matrices`.
     """

@@ -4,15 +4,17 @@ from course_lib.teaching import Contents
 
 lesson = Contents(
     symbols={
-        "y_k": "events in a bin",
+        "y_k": "posts in hour",
         r"\mu_i": "base rate",
         "A_{ij}": "kernel",
-        r"\tau": "lag",
-        "d_i": "delay with which a place receives",
-        "e_j": "delay with which a place sends",
-        "h": "profile of the answer",
+        r"\tau": "hours later",
+        "d_i": "reads with a delay",
+        "e_j": "travel with a delay",
+        "h": "profile",
+        "f": "frequency",
         r"\hat A_{ij}": "discrete Fourier transform",
-        r"\gamma": "weight of the norm",
-        "G": "mean of centred products",
+        r"\omega": "one step clockwise",
+        "z_i": "arrow",
+        r"\gamma": "weight",
     }
 )

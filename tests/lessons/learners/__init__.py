@@ -26,6 +26,5 @@ GIVEN_AWAY = {
     "21.P2": "the text before says that all four heads copy and that the work is spread over them",
     "23.P1": "the first code cell imports one_head_each",
     "24.P1": "the first code cell imports nuclear_norm and nuclear_svm",
-    "31.P1": "the lesson's goal says that a delay is a phase",
 }
 """Predictions whose answer stands before the question today, and where; an entry goes when its page is fixed."""
