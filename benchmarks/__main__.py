@@ -82,6 +82,7 @@ PARTS = {
     "exchange": ("exchange",),
     "steering": ("steering",),
     "browse": ("browse",),
+    "head_race": ("head_race",),
     "socp": ("socp",),
 }
 STORE = Path(__file__).resolve().parents[1] / "course_lib" / "measured"

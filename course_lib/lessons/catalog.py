@@ -68,7 +68,7 @@ LESSONS = tuple(
         ("19", "linear_purification", "Take out what a probe reads: why does it read on?", "IV", "03 18", 83),
         ("20", "low_rank_adaptation", "Teach a frozen model a fifth language", "IV", "05 18", 77),
         ("21", "transformer_circuits", "Transformer circuits", "IV", "13 18", 85),
-        ("22", "induction_heads", "Induction heads", "V", "01 13 21", 85),
+        ("22", "induction_heads", "Which past should a model compare?", "V", "01 13 21", 78),
         ("23", "in_context_regression", "In-context regression", "V", "01 03 13 18", 85),
         ("24", "attention_margin", "Same data, no mistakes, two different layers", "V", "04 13 18", 72),
         ("25", "autoencoders_by_hand", "Autoencoders by hand", "VI", "01", 90),

@@ -174,7 +174,7 @@ def _copied(sizes: Sizes, w: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 def comparison_terms(
     sizes: Sizes, w: Float[Tensor, "*runs heads reach"]
 ) -> Float[Tensor, "*runs sets windows windows"]:
-    """prod_{h in S} <v_h(u), v_h(u')> for every set S and every pair of windows (22.3)."""
+    """prod_{h in S} <v_h(u), v_h(u')> for every set S and every pair of windows (22.4)."""
     _, unit, _ = _copied(sizes, w)
     return _products(sizes, unit @ unit.mT)
 
@@ -326,12 +326,12 @@ def train(
 def growth_rates(
     data: Examples, sizes: Sizes, weights: Weights, *, eps: float | int = EPS
 ) -> Float[Tensor, "*runs sets"]:
-    """d log c_S / dt of gradient flow (22.9): -dL/dc_S / c_S. By the theory, affine in I(S)."""
+    """d log c_S / dt of gradient flow (22.8): -dL/dc_S / c_S. By the theory, affine in I(S)."""
     return -loss_and_gradients(data, sizes, weights, eps=eps, parts="c")[1].c / weights.c
 
 
 def predicted_rates(values: Float[Tensor, "*runs sets"], weights: Weights) -> Float[Tensor, "*runs sets"]:
-    """2 a / sum c^2 (I(S) - sum_T p_T I(T)) (22.9): the growth rates for small a, long sequences and sharp copiers."""
+    """2 a / sum c^2 (I(S) - sum_T p_T I(T)) (22.8): the growth rates for small a, long sequences and sharp copiers."""
     p = weights.selection()
     scale = 2 * weights.a[..., None] / weights.c.square().sum(dim=-1, keepdim=True)
     return scale * (values - (p * values).sum(dim=-1, keepdim=True))

@@ -31,7 +31,7 @@ def check_lags(name: str, lags: Sequence[int], most: int | None = None) -> tuple
 
 @dataclass(frozen=True)
 class Chains:
-    """Laws pi(e | x_parents) of many chains (22.1): `law` (chains, S, ..., S, S), one axis for each parent.
+    """Laws pi(e | x_parents) of many chains: `law` (chains, S, ..., S, S), one axis for each parent.
 
     The axis of the nearest parent is the last before that of the next token.
 
@@ -83,7 +83,7 @@ def random_chains(
     dtype: torch.dtype = torch.float64,
     device: torch.device | str = "cpu",
 ) -> Chains:
-    """Draw chains: for each configuration of the parents a law from Dirichlet(alpha, ..., alpha) (22.1).
+    """Draw chains: for each configuration of the parents a law from Dirichlet(alpha, ..., alpha).
 
     Small `alpha` gives laws with nearly all mass on one token, large `alpha` laws near the uniform one.
 
@@ -232,7 +232,7 @@ def chi_square(table: Tensor, lags: Sequence[int]) -> Float[Tensor, " chains"]:
 def generalised_head(
     tokens: Int[Tensor, "sequences length"], lags: Sequence[int], vocabulary: int
 ) -> Float[Tensor, "sequences vocabulary"]:
-    """Shares of each token among the places whose `lags` match those of the place to come (22.10), in float64.
+    """Shares of each token among the places whose `lags` match those of the place to come (22.1), in float64.
 
     Where no place matches, and for no lags, these are the shares among all places that have such lags: the unigram
     baseline. Lags (1,) are the bigram baseline. The place to come follows the last token.

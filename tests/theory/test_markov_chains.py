@@ -109,7 +109,7 @@ def test_a_missing_parent_can_win_on_a_single_chain():
 
 @pytest.mark.parametrize(("parents", "tokens"), [((1, 2), 3), ((1, 2, 3), 2)])
 def test_near_uniform_laws_have_the_ratios_of_the_formula(parents, tokens):
-    """(22.8): S^-r (1 - S^-j) / (1 - S^-k) for j of the k parents and r other lags."""
+    """S^-r (1 - S^-j) / (1 - S^-k) for j of the k parents and r other lags."""
     chains = mc.random_chains(3000, parents=parents, tokens=tokens, alpha=500.0, generator=rng())
     table, k = mc.next_table(chains, 3), len(parents)
     whole = float(mc.criterion(table, parents).mean())

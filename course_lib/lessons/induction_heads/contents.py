@@ -4,16 +4,16 @@ from course_lib.teaching import Contents
 
 lesson = Contents(
     symbols={
-        "V": "tokens of the chain",
-        "P": "set of parents",
-        r"\alpha": "parameter of the Dirichlet law",
-        r"\pi": "law for each configuration of the parents",
-        r"\mu": "how often tokens occur",
+        r"\delta": "probability of the opposite",
+        "n": "number of presses",
         "S": "set of lags",
-        "I": "number by which training prefers sets of lags",
-        "c_S": "how much the agreement of a set counts",
-        "a": "scale of the second layer",
-        r"\epsilon": "small number for tokens that were never seen",
+        "p_S": "share of a set",
+        "m": "number of places that match",
+        "c_S": "trained number of a set",
+        "a": "scale of the attention",
+        r"\mu": "how often presses occur in the long run",
+        r"\chi": "chi-square distance of a context",
+        "I": "worth of a set",
         r"\ell": "loss",
     }
 )

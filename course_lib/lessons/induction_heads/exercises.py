@@ -17,12 +17,11 @@ def _matches(tokens, lags):
 
 
 @lesson.exercise(
-    "22.1", "Match and average", difficulty=1, minutes=8,
-    prompt="Write `match_shares(tokens, lags, vocabulary)`: a place *matches* when its tokens at all `lags` equal "
-        "those of "
+    "22.1", "Match and count", difficulty=1, minutes=7,
+    prompt="Write `match_shares(tokens, lags, vocabulary)`: a place *matches* when its tokens at all `lags` equal those of "
     "the place to come, which follows the last token. Return the shares of each token *at* the matching places, "
     "`vocabulary` float64 numbers. Count only places that have all lags; where none matches, return zeros. `tokens` is a "
-    "tensor of whole numbers, `lags` a tuple such as (1, 2).",
+    "tensor of whole numbers (0 for A, 1 for B; your function should also take more kinds), `lags` a tuple such as (1, 2).",
     draw=inputs(tokens=lambda generator: torch.randint(3, (16,), generator=generator),
                 lags=one_of((1,), (2,), (1, 2), (1, 3)), vocabulary=3).sometimes(
         0.2, {"tokens": torch.tensor([0, 1, 0, 1, 1, 0, 2]), "lags": (1,), "vocabulary": 3}),
@@ -67,31 +66,31 @@ def match_shares(tokens, lags, vocabulary):
 
 
 @lesson.exercise(
-    "22.2", "The criterion from a table", difficulty=2, minutes=8,
-    prompt="Write `worth(joint)`: `joint` holds $\\mu(x_S, e)$, one row for each configuration of the lags and one "
-        "column for "
-    "each next token, all positive, with the sum 1, float64. Return I(S) of (22.6) as one number.",
+    "22.2", "What a set is worth", difficulty=2, minutes=8,
+    prompt="In a long game a reader in the context $x$ predicts, for small $a$, $y_e \\approx \\mu(e) + "
+    "a\\,\\mu(x)\\big(\\mu(e \\mid x) - \\mu(e)\\big)$. How fast does its mean loss fall as $a$ grows from 0? Write "
+    "`worth(joint)`: `joint` holds $\\mu(x, e)$, one row for each context $x$ and one column for each next press $e$, all "
+    "positive, with the sum 1, float64. Return the slope of the mean of $\\log y_e$ at $a = 0$, one number.",
     draw=inputs(joint=lambda generator: _table(generator)),
     properties=[
-        ("It should be positive: no row of this table has exactly the law of the next token in all rows.",
+        ("It should be positive: no row of this table has exactly the law of the next press in all rows.",
          lambda answer: answer > 0),
         ("It should be less than the plain chi-square of the table, whose rows count with their sums and not the squares.",
          lambda joint, answer:
          float(answer) < float((joint.square() / (joint.sum(1, keepdim=True) * joint.sum(0))).sum()) - 1),
     ],
-    agrees="Each row should add the squared distance between its law μ(e|x) and μ(e), each square over μ(e), times the "
-    "square of its sum μ(x).",
+    agrees="It should be the mean, over x and e with the weights μ(x, e), of μ(x) (μ(e|x) - μ(e)) / μ(e).",
     hints=(
-        "From the joint law come three others: of the row, of the column, and of the column given the row.",
-        "μ(e) is the sum of a column, and μ(x) the sum of a row.",
-        "The bracket is one number for each row; weight it with the square of the row's sum.",
+        "The slope of log y_e at a = 0 is μ(x) (μ(e|x) - μ(e)) / μ(e). Average it over x and e with μ(x, e).",
+        "μ(e) is the sum of a column, μ(x) the sum of a row, and μ(e|x) = μ(x, e) / μ(x).",
+        "In each row, the sum of μ(e|x) (μ(e|x) - μ(e)) / μ(e) is the sum of μ(e|x)²/μ(e), less 1.",
     ),
     mistakes=[
         ("plain chi-square", edit("mass.square()", "mass"), "That is the plain chi-square: the weight of a row is "
          "the square "
          "of its sum."),
         ("no weight", edit("mass.square() * ", ""), "The rows are not weighted: the square of μ(x_S) is missing."),
-        ("no -1", edit(" - 1)", ")"), "The -1 in the bracket is missing."),
+        ("no -1", edit(" - 1)", ")"), "The slope of μ(e) itself, -1 in each row, is missing."),
         ("joint for conditional", edit("law = joint / mass[:, None]", "law = joint"), "You used the joint law in "
          "the place "
          "of the law given the row: divide by the sum of the row."),
@@ -102,7 +101,7 @@ def match_shares(tokens, lags, vocabulary):
             joint / joint.sum(1, keepdim=True) - joint.sum(0)).square().sum(1) @ joint.sum(1).square(),
          "You added the squared distances as they are. Each is divided by μ(e), so that rare tokens count as well."),
         ("mutual information", lambda joint: (joint * (joint / joint.sum(1, keepdim=True) / joint.sum(0)).log()).sum(),
-         "That is the mutual information. (22.6) has squares in the place of logarithms, and the squares of the rows' "
+         "That is the mutual information. Asked are squares in the place of logarithms, and the squares of the rows' "
          "sums."),
         ("law not squared", edit("law.square() / next_token", "law / next_token"), "The law of the next token "
          "enters squared."),
@@ -122,14 +121,14 @@ def _table(generator):
 
 
 lesson.value(
-    "22.3", "One lag too many", difficulty=2, minutes=6,
-    prompt="A chain has two tokens. The next token is the other one with probability 0.1, and the same one with 0.9. What "
-    "is $I(\\{1, 2\\})$ by (22.6)?",
+    "22.3", "One lag too many", difficulty=1, minutes=4,
+    prompt="A player with $\\delta = 0$ repeats her last press, and changes it with probability 0.1 after either press. For "
+    "her $I(\\{1\\}) = 2 \\cdot 0.5^2 \\cdot 0.64 = 0.32$. What is $I(\\{1, 2\\})$ by (22.6)?",
     answer=0.2624,
-    properties=[("The pairs 00 and 11 have the frequency 0.45 each, the pairs 01 and 10 have 0.05.",
+    properties=[("The pairs AA and BB have the frequency 0.45 each, the pairs AB and BA have 0.05.",
                  lambda answer: close(answer, 0.2624, rtol=2e-3))],
     hints=(
-        "The second token back adds nothing to the law of the next one. What does it change in (22.6)?",
+        "The press before last adds nothing to the law of the next one. What does it change in (22.6)?",
         "The four pairs are not equally frequent.",
         "The bracket is 0.64 for each pair. Add the squares of the pairs' frequencies.",
     ),
@@ -138,9 +137,9 @@ lesson.value(
          "fall when "
          "a context is split."),
         ("as {1}", 0.32, "That is I({1}). Each context is split in two, and the squares of the parts add up to less."),
-        ("equal pairs", 0.16, "You took the four pairs as equally frequent. Pairs of equal tokens are nine times as "
+        ("equal pairs", 0.16, "You took the four pairs as equally frequent. Pairs of equal presses are nine times as "
          "frequent."),
-        ("lag 2 alone", 0.2048, "That is I({2}), for the token two back alone."),
+        ("lag 2 alone", 0.2048, "That is I({2}), for the press before last alone."),
         ("no -1", 0.6724, "The -1 in the bracket is missing: a context that says nothing is worth nothing.",
          near(0.6724, within=1e-3)),
         ("half", 0.1312, "You added one pair of each kind. There are two of each."),
@@ -148,64 +147,10 @@ lesson.value(
 )
 
 
-def _chain(p_00, p_01, p_10, p_11):
-    ones = torch.tensor([[p_00, p_01], [p_10, p_11]], dtype=torch.float64)
-    return next_table(Chains(torch.stack([1 - ones, ones], dim=-1)[None], (1, 2)), 2)
-
-
-def _inside(p_00, p_01, p_10, p_11):
-    return all(0.05 <= p <= 0.95 for p in (p_00, p_01, p_10, p_11))
-
-
-def _matters(p_00, p_01, p_10, p_11):
-    return abs(p_00 - p_10) >= 0.01 and abs(p_01 - p_11) >= 0.01
-
-
-def _smaller_wins(p_00, p_01, p_10, p_11):
-    table = _chain(p_00, p_01, p_10, p_11)
-    return float(criterion(table, (1,))) >= 1.02 * float(criterion(table, (1, 2)))
-
-
-lesson.flaw(
-    "22.4", "Do the parents always win?", difficulty=2, minutes=10,
-    prompt="\"The set of parents has the largest I on every chain.\" Give a counterexample with two tokens 0 and 1 "
-        "and the "
-    "parents 1 and 2: a dictionary with `p_00`, `p_01`, `p_10`, `p_11`, the probability of a 1 after the two tokens "
-    "in the "
-    "name, the older one first. Each lies in [0.05, 0.95]. The older token has to matter: `p_00` and `p_10` differ by at "
-    "least 0.01, and so do `p_01` and `p_11`. And I({1}) is at least 2% larger than I({1, 2}).",
-    answer={"p_00": 0.1, "p_01": 0.9, "p_10": 0.15, "p_11": 0.85},
-    properties=[
-        ("All four probabilities should lie in [0.05, 0.95].", _inside),
-        ("The older token should matter, by at least 0.01 after either token.",
-         lambda p_00, p_01, p_10, p_11: _matters(p_00, p_01, p_10, p_11)),
-        ("I({1}) is not 2% larger than I({1, 2}).",
-         lambda p_00, p_01, p_10, p_11: _inside(p_00, p_01, p_10, p_11) and _smaller_wins(p_00, p_01, p_10, p_11)),
-    ],
-    hints=(
-        "What does the second lag cost, and what does it bring?",
-        "It halves the places that match, whatever it brings. Let it bring little.",
-        "Start from the chain that flips with probability 0.1, and let the older token shift the probability a little.",
-    ),
-    mistakes=[
-        ("no second parent", {"p_00": 0.1, "p_01": 0.9, "p_10": 0.1, "p_11": 0.9},
-         "With no difference the older token is no parent, and (22.7) says that {1} wins. Let it matter a little.",
-         lambda p_00, p_01, p_10, p_11: p_00 == p_10 and p_01 == p_11),
-        ("only the second", {"p_00": 0.1, "p_01": 0.1, "p_10": 0.9, "p_11": 0.9},
-         "Here only the older token matters: it wins alone, not the newer one. Is the older token the first in the name?",
-         lambda p_00, p_01, p_10, p_11: p_00 == p_01 and p_10 == p_11 and p_00 != p_10),
-        ("parity", {"p_00": 0.1, "p_01": 0.9, "p_10": 0.9, "p_11": 0.1},
-         "When only the pair tells the next token, {1} is worth almost nothing. The older token should matter little.",
-         lambda p_00, p_01, p_10, p_11: (p_00 - p_01) * (p_10 - p_11) < 0),
-    ],
-)
-
-
 @lesson.exercise(
-    "22.5", "The race of the terms", difficulty=3, minutes=12,
-    prompt="For small $a$ the loss is a constant less $a \\sum_S p_S I(S)$ with $p_S = c_S^2 / \\sum_T c_T^2$. Write "
-    "`velocity(c, values, a)`: return $dc/dt$ of gradient flow, one float64 number for each set, without autograd. "
-    "`c` and "
+    "22.4", "The race of the terms", difficulty=3, minutes=10,
+    prompt="For small $a$ the loss is a constant less $a \\sum_S p_S I(S)$ with $p_S = c_S^2 / \\sum_{S'} c_{S'}^2$. Write "
+    "`velocity(c, values, a)`: return $dc/dt$ of gradient flow, one float64 number for each set, without autograd. `c` and "
     "`values`, the numbers I(S), have one entry for each set, and `a` is a number.",
     draw=inputs(c=uniform(0.2, 1.5, "4"), values=normal("4", digits=2), a=uniform(0.01, 0.5)),
     properties=[
@@ -241,6 +186,50 @@ def velocity(c, values, a):
     p = c.square() / total
     mean = (p * values).sum()
     return 2 * a * c * (values - mean) / total
+
+
+def _chain(p_00, p_01, p_10, p_11):
+    ones = torch.tensor([[p_00, p_01], [p_10, p_11]], dtype=torch.float64)
+    return next_table(Chains(torch.stack([1 - ones, ones], dim=-1)[None], (1, 2)), 2)
+
+
+def _inside(p_00, p_01, p_10, p_11):
+    return all(0.05 <= p <= 0.95 for p in (p_00, p_01, p_10, p_11))
+
+
+def _both_win(p_00, p_01, p_10, p_11):
+    table = _chain(p_00, p_01, p_10, p_11)
+    return float(criterion(table, (1, 2))) >= 1.02 * max(float(criterion(table, lags)) for lags in ((1,), (2,)))
+
+
+lesson.flaw(
+    "22.5", "Can both parents win?", difficulty=2, minutes=10,
+    prompt="\"At a small scale one lag always beats two, since it has more matches.\" Give a counterexample with two "
+    "presses, 0 and 1: a dictionary with `p_00`, `p_01`, `p_10`, `p_11`, the probability of a 1 after the two presses in "
+    "the name, the older one first. Each is in [0.05, 0.95], and I({1, 2}) is at least 2% larger than I({1}) and I({2}).",
+    answer={"p_00": 0.1, "p_01": 0.9, "p_10": 0.9, "p_11": 0.1},
+    properties=[
+        ("All four probabilities should lie in [0.05, 0.95].", _inside),
+        ("I({1, 2}) is not 2% larger than both I({1}) and I({2}).",
+         lambda p_00, p_01, p_10, p_11: _inside(p_00, p_01, p_10, p_11) and _both_win(p_00, p_01, p_10, p_11)),
+    ],
+    hints=(
+        "The pair loses matches. So each press alone has to say little, and both together much.",
+        "If A and B play symmetric roles, (22.e3) says that the pair lies between the two single lags.",
+        "What if the next press tells whether the last two were equal?",
+    ),
+    mistakes=[
+        ("no second parent", {"p_00": 0.1, "p_01": 0.9, "p_10": 0.1, "p_11": 0.9},
+         "With no difference the older press is no parent, and (22.7) says that {1} wins.",
+         lambda p_00, p_01, p_10, p_11: p_00 == p_10 and p_01 == p_11),
+        ("only the second", {"p_00": 0.1, "p_01": 0.1, "p_10": 0.9, "p_11": 0.9},
+         "Here only the older press matters, and (22.7) says that {2} wins.",
+         lambda p_00, p_01, p_10, p_11: p_00 == p_01 and p_10 == p_11 and p_00 != p_10),
+        ("symmetric", {"p_00": 0.4, "p_01": 0.9, "p_10": 0.1, "p_11": 0.6},
+         "A and B play symmetric roles, as for a player with one rate of slips: I({1, 2}) is the mean of the other two.",
+         lambda p_00, p_01, p_10, p_11: abs(p_00 + p_11 - 1) < 1e-9 and abs(p_01 + p_10 - 1) < 1e-9),
+    ],
+)  # fmt: skip
 
 
 EXERCISES = lesson.exercises

@@ -1,472 +1,500 @@
-"""Figures, explorer and predictions of lesson 22, induction heads."""
+"""Figures, tables, explorers and predictions of lesson 22, induction heads."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
-from itertools import combinations
+from statistics import mean
 
 import numpy as np
 import torch
+from IPython.display import Markdown
 from matplotlib.patches import Rectangle
 from torch import Tensor
 
 from course_lib.lessons.induction_heads.contents import lesson
-from course_lib.representation.attention_only import AttentionOnly
-from course_lib.representation.head_scores import offset_score, read_heads, record, replaced
-from course_lib.teaching import Choice, Explorer, Slider, lines, panels
-from course_lib.teaching.style import BLACK, BLUE, ORANGE, RED
-from course_lib.theory.induction_heads import (
-    Examples,
-    History,
-    Sizes,
-    Weights,
-    examples,
-    growth_rates,
-    matched_weight,
-    predict,
-    predicted_rates,
-    start,
-    train,
+from course_lib.lessons.induction_heads.measurements import (
+    ARMS,
+    DELTA,
+    HELD,
+    RATES,
+    SEEDS,
+    SIZES,
+    STAGES,
+    STEPS,
+    TOGETHER,
+    game,
+    held_out,
+    last,
+    named,
+    shares,
+    train_arm,
+    train_selector,
 )
+from course_lib.measured import measured
+from course_lib.teaching import Explorer, Slider, markdown_table, panels, right
+from course_lib.teaching.layout import LOOKS
+from course_lib.teaching.style import BLACK, ORANGE
+from course_lib.theory.induction_heads import Weights, examples
 from course_lib.theory.markov_chains import (
     Chains,
-    chi_square,
-    criterion,
-    cross_entropy,
-    draw_tokens,
     generalised_head,
     next_table,
     oracle,
-    random_chains,
 )
 
-GREY, PALE = "0.55", "0.88"
-SETS = tuple(lags for size in (1, 2, 3) for lags in combinations((1, 2, 3), size))
+GREY, PALE, DARK = "0.55", "0.9", "0.3"  # places that match are dark
+PLAYER, SHOWN = 182, 24
+ON_TOP = {"loc": "upper center", "ncols": 4, "fontsize": 8, "columnspacing": 0.8, "handlelength": 1.4}
+LOOK = {lags: LOOKS[place] for place, lags in enumerate(((1,), (1, 2), (2,), ()))}  # one look a set in all pictures
 
 
-def seeded(seed: int) -> torch.Generator:
-    """Return a generator."""
-    return torch.Generator().manual_seed(seed)
+def look(lags: Sequence[int]) -> dict:
+    """Return colour and line style of a set of lags."""
+    return {**LOOK[tuple(lags)], "label": named(lags)}
 
 
-def named(lags: Sequence[int]) -> str:
-    """Return a set of lags as it is written: {1, 2}."""
-    return "{" + ", ".join(map(str, lags)) + "}"
+# The hook: one player
 
 
-def sequences(
-    parents: Sequence[int], seed: int, count: int, length: int = 101, alpha: float = 0.1
-) -> tuple[Chains, Tensor]:
-    """Return chains with three tokens, and one sequence of each."""
-    generator = seeded(seed)
-    chains = random_chains(count, parents=parents, alpha=alpha, generator=generator)
-    return chains, draw_tokens(chains, length, generator=generator)
+def player() -> Tensor:
+    """Return 24 presses of one held-out player, 0 for A and 1 for B."""
+    return held_out()[1][PLAYER, :SHOWN]
 
 
-# The model in three parts
+def places_that_match(presses: Tensor, lags: Sequence[int]) -> list[int]:
+    """Return the places, from the third on, whose presses at all lags equal those of the place to come."""
+    n = len(presses)
+    return [t for t in range(SIZES.reach, n) if all(presses[t - lag] == presses[n - lag] for lag in lags)]
 
 
-@dataclass(frozen=True)
-class Study:
-    """One training for each of several seeds: the examples, the chains behind them, and what became of the weights."""
-
-    sizes: Sizes
-    parents: tuple[int, ...]
-    data: Examples
-    chains: list[Chains]
-    history: History
-
-    @property
-    def end(self) -> Weights:
-        """The weights after the last step, of all seeds."""
-        return Weights(*(getattr(self.history.weights, name)[-1] for name in "wca"))
-
-    def values(self, form=criterion) -> Tensor:
-        """I(S), or another form, of every set of each seed: means over its chains."""
-        tables = [next_table(chains, self.sizes.reach) for chains in self.chains]
-        return torch.stack([torch.stack([form(t, lags).mean() for lags in self.sizes.sets]) for t in tables])
+def _presses(axes, row: float, presses: Tensor, hits: Sequence[int], asked: Sequence[int]) -> None:
+    """Draw presses in boxes, those that are asked for and those at places that match."""
+    for place, press in enumerate(presses.tolist()):
+        color = ORANGE if place in asked else DARK if place in hits else PALE
+        axes.add_patch(Rectangle((place + 0.05, row), 0.84, 0.8, facecolor=color, edgecolor=GREY, linewidth=0.6))
+        axes.text(place + 0.47, row + 0.4, "AB"[press], ha="center", va="center", fontsize=12,
+                  color="white" if place in hits else BLACK)  # fmt: skip
+    axes.text(len(presses) + 0.5, row + 0.4, "?", ha="center", va="center", fontsize=14)
 
 
-@cache
-def study(
-    parents: tuple[int, ...], seeds: int, *, reach: int = 3, degree: int = 3, count: int = 1600,
-    steps: tuple[int, int, int] = (100, 100, 150),
-) -> Study:  # fmt: skip
-    """Train on `count` sequences of 100 tokens for each seed: so many steps on c, on w, on a."""
-    sizes = Sizes(n_heads=reach, reach=reach, degree=degree)
-    drawn = [sequences(parents, seed, count) for seed in range(seeds)]
-    data = examples(torch.stack([tokens for _, tokens in drawn]), sizes)
-    history = train(data, sizes, start(sizes), steps=steps, step_sizes=(1, 1e4, 1))
-    return Study(sizes, parents, data, [chains for chains, _ in drawn], history)
+@lesson.figure(size=(8.6, 2.4), legend=None, bare=True, xlim=(-4.3, 29.4), ylim=(-0.75, 2.9))
+def plot_count(axes):
+    """Draw 24 presses of a player twice, with the places that each of two readers counts."""
+    presses, said = player(), []
+    for row, lags in ((1.5, (1,)), (0.2, (1, 2))):
+        hits = places_that_match(presses, lags)
+        _presses(axes, row, presses, hits, [SHOWN - lag for lag in lags])
+        b = int(presses[hits].sum())
+        axes.text(-4.2, row + 0.4, f"reader {named(lags)}", va="center", fontsize=11)
+        axes.text(25.5, row + 0.4, f"{b} of {len(hits)} are B", va="center", fontsize=11)
+        said.append(f"Reader {named(lags)} finds {len(hits)} places, {b} of them with a B.")
+    axes.text(12, -0.55, "orange: what is compared · dark: the places with the same past", ha="center", fontsize=11)
+    return "24 presses of one player and a question mark, drawn twice. " + " ".join(said)
 
 
-def held_out(parents: Sequence[int], length: int = 100, count: int = 1000) -> tuple[Chains, Tensor]:
-    """Return chains that no training has seen, with `length` tokens to read and one to predict."""
-    return sequences(parents, 2200, count, length + 1)
-
-
-def one(weights: Weights, run: int) -> Weights:
-    """Return the weights of one run."""
-    return Weights(weights.w[run], weights.c[run], weights.a[run])
-
-
-def losses(parents: tuple[int, ...], length: int, weights: Weights, sizes: Sizes) -> dict[str, float]:
-    """Return held-out losses of the model and of what it is compared with."""
-    chains, tokens = held_out(parents, length)
-    seen, target = tokens[:, :-1], tokens[:, -1]
-    answers = {
-        "trained model": predict(examples(tokens, sizes), sizes, weights),
-        f"generalised head {named(parents)}": generalised_head(seen, parents, 3),
-        "unigram": generalised_head(seen, (), 3),
-        "knows the chain": oracle(chains, seen),
-    }
-    return {name: float(cross_entropy(answer, target)) for name, answer in answers.items()}
-
-
-EXAMPLE = (0, 2, 1, 0, 1, 1, 0, 2, 0, 0, 1, 2, 0, 2, 2, 0, 1, 0, 0, 1)
-
-
-@lesson.figure(size=(9.0, 3.6), legend=None, bare=True, xlim=(-3.4, 21.2), ylim=(-0.6, 3.9))
-def plot_matches(axes):
-    """Draw a sequence, and which places match the place to come for three sets of lags."""
-    for row, lags in enumerate(((1, 2, 3), (1, 2), (1,))):
-        axes.text(-3.3, row + 0.4, f"S = {named(lags)}", va="center", fontsize=11)
-        found = [t for t in range(3, 20) if all(EXAMPLE[t - lag] == EXAMPLE[20 - lag] for lag in lags)]
-        for place, token in enumerate(EXAMPLE):
-            asked, hit = 20 - place in lags, place in found
-            color = ORANGE if asked else BLUE if hit else PALE
-            box = Rectangle((place + 0.02, row + 0.02), 0.78, 0.78, facecolor=color, edgecolor=GREY, linewidth=0.6)
-            axes.add_patch(box)
-            axes.text(place + 0.4, row + 0.4, "ABC"[token], ha="center", va="center", fontsize=11,
-                      color="white" if hit else BLACK)  # fmt: skip
-        axes.text(20.4, row + 0.4, "?", ha="center", va="center", fontsize=13)
-    axes.text(10, 3.4, "orange: what is compared · blue: places that match, whose tokens are averaged", ha="center")
-    return (
-        "A sequence of 20 tokens A, B, C three times, with a question mark after it. For the set {1} the last token B is "
-        "compared, and five places follow a B. For {1, 2} the last two, A B: three places follow A B. For {1, 2, 3} the "
-        "last three, A A B: one place follows them. More lags leave fewer places to average."
-    )
-
-
-def _shares(axes, run: Study, shown: Sequence[tuple[int, ...]]) -> None:
-    p, sets = run.history.weights.selection()[:26, 0], run.sizes.sets
-    rest = [i for i, lags in enumerate(sets) if lags not in shown]
-    curves = {named(lags): p[:, sets.index(lags)] for lags in shown} | {"all others": p[:, rest].sum(dim=1)}
-    lines(axes, range(26), {name: curve.numpy() for name, curve in curves.items()})
+# The race
 
 
 @cache
-def single() -> Study:
-    """Train on chains whose only parent is the token before: smaller, and shorter."""
-    return study((1,), 3, count=400, steps=(40, 60, 100))
+def early(delta: float = DELTA, steps: int = 40):
+    """Return the selector's training with a nearly flat attention, five seeds."""
+    return train_selector(0.01, steps=steps, rate=0.2)
 
 
-@lesson.figure(["the token before is the only parent", "parents 1 and 2"], "step of gradient descent on c",
-               "share of a set, $p_S$", grid=(1, 2), ylim=(-0.02, 1.04), legend="center right")  # fmt: skip
-def plot_selection(left, right):
-    """Draw the shares of the sets for two kinds of chains."""
-    _shares(left, single(), ((1,), (1, 2), (1, 3), (1, 2, 3)))
-    _shares(right, study((1, 2), 3), ((1, 2), (1, 2, 3), (2,), (2, 3)))
+@lesson.figure("Only the shares are trained", "step of gradient descent", "share of a set, $p_S$", size=(6.4, 3.6),
+               ylim=(-0.03, 1.04), legend="center right")  # fmt: skip
+def plot_race(axes):
+    """Draw the shares of the four sets against steps, five seeds."""
+    history = early()
+    for lags in LOOK:
+        for seed in SEEDS:
+            looks = look(lags) | ({} if seed == 0 else {"label": "_"})
+            axes.plot(shares(history, lags)[:, seed].numpy(), linewidth=1.3, **looks)
     return (
-        "The shares of sets of lags in the comparison against steps of gradient descent. Left, for chains whose "
-        "only parent is the token before: all eight shares start at one eighth, and within 25 steps {1} has everything; "
-        "{1, 2}, {1, 3} and {1, 2, 3}, which hold the parent too, rise a little at most and fall to 0. Right, for the "
-        "parents 1 and 2: {1, 2} takes all, and {1, 2, 3} falls last."
+        "Shares of the four sets against steps, five seeds. From one quarter each, {1} rises above 0.99 within ten steps; "
+        "the others fall to 0."
     )
 
 
-@lesson.figure(["selector", "copier", "classifier"], "step of gradient descent",
-               ["share of {1, 2}", "attention to the own lag", "scale a"], grid=(1, 3), legend=[None, "center right", None],
-               ylim=[(-0.03, 1.05), (0.9, 1.003), (-0.1, 6)])  # fmt: skip
-def plot_stages(selector, copier, classifier):
-    """Draw what is trained in each of the three stages, for three seeds."""
-    run = study((1, 2), 3)
-    weights, (first, second, _) = run.history.weights, run.history.stages
-    best = run.sizes.sets.index((1, 2))
-    for seed in range(3):
-        look = {"linewidth": 1 + 0.5 * seed, "alpha": 0.8}
-        selector.plot(weights.selection()[: first + 1, seed, best].numpy(), color=BLUE, **look)
-        own = weights.own_lag()[first : first + second + 1, seed].numpy()
-        for head, (color, style) in enumerate(((BLUE, "-"), (RED, "--"), (BLACK, ":"))):
-            label = f"head {head + 1}" if seed == 0 else f"_{seed}"
-            copier.plot(own[:, head], color=color, linestyle=style, label=label, **look)
-        classifier.plot(weights.a[first + second :, seed].numpy(), color=BLUE, **look)
-    return (
-        "Three panels for three seeds, which nearly coincide. Left the share of the set {1, 2} rises from one eighth to 1 "
-        "within some forty steps. In the middle the attention of heads 1 and 2 to their own lags rises from 0.91 to above "
-        "0.99, while head 3, which is in no selected set, stays at 0.91. Right the scale a rises fast to about 4 and then "
-        "slowly to about 5."
-    )
-
-
-def rates(run: Study, form, *, own: float = 3.0) -> tuple[Tensor, Tensor]:
-    """Return growth rates of log c at the start, predicted by a form in the place of I and measured, (seeds, sets)."""
-    begin = start(run.sizes, own=own)
-    return predicted_rates(run.values(form), begin), growth_rates(run.data, run.sizes, begin)
-
-
-@lesson.figure(["criterion I(S)", "plain chi-square in its place"], "predicted rate", "measured rate of log $c_S$",
-               grid=(1, 2), size=(8.8, 4.0), legend="upper left")  # fmt: skip
-def plot_rates(*both):
-    """Draw measured growth rates against those that two criteria predict, for two kinds of chains."""
-    for axes, form in zip(both, (criterion, chi_square), strict=True):
-        for run, marker, color in ((single(), "o", BLUE), (study((1, 2), 3), "^", RED)):
-            x, y = (rate.flatten().numpy() for rate in rates(run, form, own=30.0))
-            axes.plot(x, y, marker, color=color, linestyle="none", markersize=6, label=f"parents {named(run.parents)}")
-        axes.plot([-4, 3], [-4, 3], color=GREY, linestyle=":", label="equal")
-    return (
-        "Measured growth rates of log c against predicted ones, for eight sets, three seeds and two kinds of chains, with "
-        "copiers that see one lag each. Left with the criterion I(S): the points lie along the dotted line of equality. "
-        "Right with plain chi-square in its place: the predictions are several times too large, and sets that tie in them "
-        "differ in the measurement."
-    )
-
-
-LENGTHS = (10, 20, 40, 100, 200, 400)
-
-
-@lesson.figure("Trained on 100 tokens, read at other lengths", "tokens that are read", "held-out loss (nats)",
-               xscale="log", ylim=(0, 1.3), legend="upper right")  # fmt: skip
-def plot_lengths(axes):
-    """Draw held-out losses against the length of the context."""
-    run = study((1, 2), 3)
-    found = [losses((1, 2), length, one(run.end, 0), run.sizes) for length in LENGTHS]
-    lines(axes, LENGTHS, {name: [row[name] for row in found] for name in found[0]})
-    axes.axvline(100, color=GREY, linewidth=1, linestyle=":")
-    axes.set_xticks(LENGTHS, [str(length) for length in LENGTHS])
-    axes.minorticks_off()
-    return (
-        "The loss on new chains against the number of tokens that are read, from 10 to 400, for the model that was "
-        "trained on 100. Its loss falls from about 0.6 at 10 tokens to 0.2 at 100 and stays there up to 400, together with "
-        "the generalised head. The unigram shares stay between 0.65 and 0.95. A reader that knows the chain has about 0.18 "
-        "throughout."
-    )
-
-
-# A real transformer on the same chains
-
-CONTEXT, STEPS, EVERY, BATCH = 40, 480, 20, 20
-
-
-def new_transformer(seed: int) -> AttentionOnly:
-    """Return two layers of four heads with learned positions, whose first prediction is nearly uniform."""
-    model = AttentionOnly(vocabulary=3, max_tokens=CONTEXT, d_model=48, generator=seeded(seed))
-    model.unembedding.data.mul_(0.1)
-    return model
-
-
-@cache
-def test_tokens() -> Tensor:
-    """Return 256 sequences of new chains with the parents 1 and 2."""
-    return held_out((1, 2), CONTEXT, 256)[1]
-
-
-def late_loss(model: torch.nn.Module, count: int = 256) -> float:
-    """Return the mean loss of the predictions with at least 20 tokens to read."""
-    tokens = test_tokens()[:count]
-    with torch.no_grad():
-        logits = model(tokens[:, :-1])[:, CONTEXT // 2 - 1 :]
-        return float(torch.nn.functional.cross_entropy(logits.mT, tokens[:, CONTEXT // 2 :]))
-
-
-@cache
-def baselines() -> dict[str, float]:
-    """Return the losses of shares among matching places, over the same predictions."""
-    kinds = {"uniform": None, "unigram": (), "bigram": (1,), "generalised head {1, 2}": (1, 2)}
-    tokens, found = test_tokens(), {}
-    for name, lags in kinds.items():
-        guesses = [
-            torch.full((256, 3), 1 / 3) if lags is None else generalised_head(tokens[:, :t], lags, 3)
-            for t in range(CONTEXT // 2, CONTEXT + 1)
-        ]
-        found[name] = float(cross_entropy(torch.stack(guesses), tokens[:, CONTEXT // 2 :].T).mean())
-    return found
-
-
-@cache
-def transformer(seed: int) -> tuple[AttentionOnly, np.ndarray]:
-    """Train by Adam on fresh chains; return the model, and (step, held-out loss) every 20 steps."""
-    model, curve = new_transformer(seed), []
-    tokens = sequences((1, 2), 300 + seed, STEPS * BATCH, CONTEXT + 1)[1].split(BATCH)
-    adam = torch.optim.Adam(model.parameters(), lr=8e-3, betas=(0.9, 0.99))
-    slower = torch.optim.lr_scheduler.LambdaLR(adam, lambda step: min(1.0, 3 * (1 - step / STEPS)))  # to 0 in the end
-    for step in range(STEPS + 1):
-        if step % EVERY == 0:
-            curve.append((step, late_loss(model, 64)))
-        if step < STEPS:
-            adam.zero_grad()
-            torch.nn.functional.cross_entropy(model(tokens[step][:, :-1]).mT, tokens[step][:, 1:]).backward()
-            adam.step()
-            slower.step()
-    return model.requires_grad_(False), np.array(curve)
-
-
-@lesson.figure("A two-layer transformer learns to read chains", "training step of Adam", "held-out loss (nats)",
-               size=(7.2, 4.0), ylim=(0.2, 1.2), legend="upper right")  # fmt: skip
-def plot_question(axes):
-    """Draw the losses of two seeds, and the levels of simple predictors."""
-    lines(axes, None, {f"seed {seed}": tuple(transformer(seed)[1].T) for seed in (1, 2)})
-    for name, level in baselines().items():
-        axes.axhline(level, color=GREY, linestyle=":", linewidth=1.2)
-        axes.text(4, level + 0.012, name, fontsize=9, color="0.3")
-    return (
-        "The held-out loss of two small transformers against training steps, with four dotted levels: uniform 1.1, unigram "
-        "0.73, bigram 0.54, generalised head 0.32. Both start at the uniform level, fall below the unigram level within 20 "
-        "steps, pass the bigram level near step 180, and come close to the level of the generalised head by step 480."
-    )
-
-
-def scores(model: torch.nn.Module) -> dict[str, Tensor]:
-    """Return, for each head: weight on the token 1 and 2 back from its own place, and on places that match."""
-    tokens = test_tokens()[:, :-1]
-    patterns = record(model, read_heads(model), tokens).patterns
+def chances(chains, seen: Tensor) -> dict[tuple[int, ...], float]:
+    """Return the expected loss of each counting reader, over the true law of the next press."""
+    law = oracle(chains, seen)
     return {
-        "lag 1": torch.stack([offset_score(p, -1) for p in patterns]),
-        "lag 2": torch.stack([offset_score(p, -2) for p in patterns]),
-        "matches {1, 2}": torch.stack([matched_weight(p, tokens, (1, 2)) for p in patterns]),
+        lags: float(-(law * (generalised_head(seen, lags, 2) + 1e-3).log()).sum(dim=1).mean())
+        for lags in ((1,), (2,), (1, 2))
     }
 
 
 @cache
-def _means(model: AttentionOnly) -> list[Tensor]:
-    return [r.mean((0, 1)) for r in record(model, read_heads(model), test_tokens()[:, :-1]).results]
-
-
-def loss_without(model: AttentionOnly, chosen: Sequence[int]) -> float:
-    """Return the loss with the results of some heads replaced by their means."""
-    with replaced(model, read_heads(model), {i: _means(model)[i] for i in chosen}):
-        return late_loss(model)
-
-
-@lesson.figure(["before training", "after training", "one head replaced by its mean"], "head",
-               ["share of attention", "share of attention", "held-out loss (nats)"], grid=(1, 3), size=(12, 3.9),
-               ylim=[(0, 1.19), (0, 1.19), (0, 1.19)], legend=["upper left", None, None])  # fmt: skip
-def plot_heads(before, after, ablated):
-    """Draw the scores of all heads before and after training, and the loss without each."""
-    model = transformer(1)[0]
-    names = [f"{i // 4}.{i % 4}" for i in range(8)]
-    for axes, found in ((before, scores(new_transformer(1))), (after, scores(model))):
-        for k, ((name, values), color) in enumerate(zip(found.items(), (BLUE, ORANGE, BLACK), strict=True)):
-            axes.bar(
-                np.arange(8) + 0.27 * (k - 1), values.numpy(), 0.27, color=color, label=name, hatch=("", "//", "")[k]
-            )
-    ablated.bar(range(8), [loss_without(model, [i]) for i in range(8)], color=[BLUE] * 4 + [RED] * 4)
-    ablated.axhline(late_loss(model), color=BLACK, linestyle=":", linewidth=1.4)
-    for axes in (before, after, ablated):
-        axes.set_xticks(range(8), names)
-    return (
-        "For the eight heads of seed 1, the share of attention one token back, two tokens back, and on places whose last "
-        "two tokens match. Before training no head gives more than 0.1 to a lag. After training head 0.3 gives about 0.9 to "
-        "the token one back, 0.2 and 0.1 give 0.5 and 0.4 to the token two back, and all heads of layer 1 give most of "
-        "their attention to matching places. Right the loss without each head: it rises from 0.34 to about 0.8 without the "
-        "head that looks one back, and to between 0.4 and 0.5 without 0.0, which no score names, 0.2, 1.1 or 1.2."
-    )
-
-
-# The explorer
-
-
-@cache
-def _tables(parents: tuple[int, ...], exponent: float, tokens: int) -> Tensor:
-    return next_table(random_chains(150, parents=parents, tokens=tokens, alpha=10**exponent, generator=seeded(1)), 3)
+def _played(delta: float, length: int):
+    chains, presses = game(800, delta, seed=0, length=length)
+    return chances(chains, presses[:, :-1]), examples(presses[None], SIZES)
 
 
 @lesson.explorer
-class CriterionExplorer(Explorer):
-    """Choose parents and the spread of the laws, and see which set of lags is worth most."""
+class RaceExplorer(Explorer):
+    """The race of the sets at a nearly flat attention, beside the losses of the readers."""
 
-    title = "What a set of lags is worth"
+    title = "Who wins the race, and who reads best?"
     summary = (
-        "Two bar charts over the seven sets of the lags 1, 2, 3, each relative to its largest bar. Left the criterion that "
-        "training maximises; a cross marks the largest bar, a ring the parents. Right the plain chi-square information."
+        "Left: loss of the counting readers {1}, {2} and {1, 2} on 800 players; lower is better. Right: shares of the four "
+        "sets while gradient descent trains them on these players, with the attention nearly flat."
     )
-    parents = Choice(
-        "parents", "Lags on which the next token depends", "1, 2", tuple(", ".join(map(str, s)) for s in SETS)
+    delta = Slider(
+        "probability of the opposite", "δ", "How often a player opposes her press before last", 0.3, 0.0, 0.9, 0.02
     )
-    spread = Slider("spread of laws", "log₁₀ α", "Small: nearly certain laws", -1.0, -1.5, 1.5, 0.25)
-    tokens = Slider("tokens", "V", "Number of different tokens", 3, 2, 3, 1)
-    size = (10.6, 3.6)
-    dpi = 100
+    length = Slider("length of the game", "n", "How many presses are read", 100, 40, 300, 20)
+    stills = ({}, {"delta": 0.1}, {"delta": 0.6})
+    size = (8.0, 3.3)
+    dpi = 90
+    strip_scale = 0.77
     layout = panels(
-        ["criterion I(S)", "plain chi-square"], "set of lags S", "share of the largest", grid=(1, 2), legend=None,
-        ylim=(0, 1.19), xlim=(-0.6, 6.6),
+        ["Readers", "The race"], ["reader", "step"], ["loss (nats)", "share $p_S$"], grid=(1, 2),
+        ylim=[(0.15, 0.8), (-0.03, 1.22)], xlim=[(-0.6, 2.6), (0, 60)], legend=[None, ON_TOP],
     )  # fmt: skip
 
-    def compute(self, *, parents, spread, tokens):
-        """Average both over 150 chains."""
-        lags = tuple(map(int, parents.split(", ")))
-        table = _tables(lags, spread, tokens)
-        value, plain = (np.array([float(form(table, s).mean()) for s in SETS]) for form in (criterion, chi_square))
-        best = int(value.argmax())
-        return {"value": value / value.max(), "plain": plain / plain.max(), "best": ([best], [1.07]),
-                "parents": ([SETS.index(lags)], [1.07]), "size": value[best], "set": lags, "order": value}  # fmt: skip
+    def compute(self, *, delta, length):
+        """Count for the readers, and train the shares for 60 steps."""
+        losses, data = _played(round(delta, 2), length)
+        history = train_selector(0.01, steps=60, data=data, rate=0.2)
+        steps = np.arange(61)
+        curves = {named(lags): (steps, shares(history, lags)[:, 0].numpy()) for lags in LOOK}
+        dots = {"loss " + named(s): ([place], [loss]) for place, (s, loss) in enumerate(losses.items())}
+        return {"losses": losses, "delta": delta, "length": length, **dots, **curves}
 
-    def draw(self, left, right):
-        """Draw two bar charts."""
-        for axes in (left, right):
-            axes.set_xticks(range(7), [named(s) for s in SETS], fontsize=8)
-        bars = [list(axes.bar(range(7), [0.0] * 7, color=color)) for axes, color in ((left, BLUE), (right, GREY))]
-        ring = left.plot([0], [1.07], "o", color=BLACK, markerfacecolor="none", markersize=13)[0]
-        best = left.plot([0], [1.07], "x", color=RED, markersize=9, markeredgewidth=2.5)[0]
-        return {"value": bars[0], "plain": bars[1], "best": best, "parents": ring}
+    def draw(self, left, right_axes):
+        """Draw three dots and four curves."""
+        order = ((1,), (2,), (1, 2))
+        left.set_xticks(range(3), [named(s) for s in order])
+        dots = {
+            "loss " + named(s): left.plot([place], [0.7], mark, color=LOOK[s]["color"], markersize=11)[0]
+            for place, (s, mark) in enumerate(zip(order, "osD", strict=True))
+        }
+        curves = {named(s): right_axes.plot([0], [0.25], linewidth=2, **look(s))[0] for s in LOOK}
+        return {**dots, **curves}
 
     def words(self, state):
-        """Name the winner, its lead, and the ties under plain chi-square."""
-        second = int(np.argsort(state["order"])[-2])
-        ties = [named(s) for s, v in zip(SETS, state["plain"], strict=True) if v > 1 - 1e-6]
-        winner = SETS[state["best"][0][0]]
+        """Say which set leads the race, and which reader has the lowest loss."""
+        ends = {name: float(state[name][1][-1]) for name in map(named, LOOK)}
+        leader = max(ends, key=ends.get)
+        best = min(state["losses"], key=state["losses"].get)
+        losses = ", ".join(f"{named(s)} {loss:.3f}" for s, loss in state["losses"].items())
         return (
-            f"Parents {named(state['set'])}: I is largest for {named(winner)}, {state['size']:.3f}; next is "
-            f"{named(SETS[second])} with {100 * state['value'][second]:.0f}% of it. Plain chi-square is largest for "
-            f"{' and '.join(ties)}."
+            f"δ = {state['delta']:.2f}, {state['length']} presses: after 60 steps {leader} has the largest share, "
+            f"{ends[leader]:.2f}. The reader with the lowest loss is {named(best)}: {losses}."
         )
+
+
+# Copy, compare, average
+
+
+def comparisons(presses: Tensor, share: Tensor) -> Tensor:
+    """Return, for {1}, {2}, {1, 2}, the similarity of each place from the third on with the place to come."""
+    one_hot = torch.nn.functional.one_hot(presses, 2).double()
+    past = torch.stack([one_hot[1:], one_hot[:-1]])
+    copied = torch.einsum("hm,mtx->htx", share, past)
+    copied = copied / copied.norm(dim=-1, keepdim=True)
+    alike = (copied[:, :-1] * copied[:, -1:]).sum(-1)
+    return torch.stack([alike[0], alike[1], alike[0] * alike[1]])
+
+
+@lesson.figure("What the copiers bring to each place", size=(8.6, 2.0), legend=None, bare=True, xlim=(-2.6, SHOWN + 1),
+               ylim=(-0.1, 3.1))  # fmt: skip
+def plot_copies(axes):
+    """Draw the presses and, below each place, those at lags 1 and 2."""
+    text = ["AB"[press] for press in player().tolist()]
+    for row, (name, lag) in enumerate((("press", 0), ("copier 1", 1), ("copier 2", 2))):
+        axes.text(-2.5, 2.45 - row, name, va="center", fontsize=11)
+        for place in range(lag if lag else 0, SHOWN + 1):
+            letter = "?" if place - lag == SHOWN else text[place - lag]
+            color = ORANGE if place == SHOWN and lag else PALE if lag == 0 else "white"
+            axes.add_patch(
+                Rectangle((place + 0.05, 2.05 - row), 0.86, 0.8, facecolor=color, edgecolor=GREY, linewidth=0.6)
+            )
+            axes.text(place + 0.48, 2.45 - row, letter, ha="center", va="center", fontsize=11)
+    return (
+        "The 24 presses and the place to come. Copier 1 brings each place the press before it, copier 2 the one "
+        "before that. "
+        "Orange: the past of the place to come."
+    )
+
+
+@lesson.figure("How alike is each place to the place to come?", "place", size=(8.6, 2.4), legend=None,
+               xlim=(1.4, SHOWN - 0.5), ylim=(-0.55, 2.55))  # fmt: skip
+def plot_compare(axes):
+    """Draw the similarities that the copiers allow, for three sets, along the player's presses."""
+    begun = train_arm(TOGETHER, steps=0).weights.w[0, 0].softmax(-1)
+    found = comparisons(player(), begun)
+    for row, values in enumerate(found):
+        for t, value in enumerate(values.tolist(), start=2):
+            shade = max(0.0, min(1.0, value))
+            axes.add_patch(Rectangle((t - 0.46, 1.58 - row), 0.92, 0.84, facecolor=DARK, alpha=shade, edgecolor="none"))
+            axes.text(t, 2 - row, "AB"[player()[t]], ha="center", va="center", fontsize=10,
+                      color="white" if value > 0.5 else BLACK)  # fmt: skip
+    axes.set_yticks([2, 1, 0], [named(s) for s in ((1,), (2,), (1, 2))])
+    axes.set_xticks(range(2, SHOWN, 3))
+    axes.tick_params(length=0)
+    axes.grid(False)
+    return "Similarity of each place with the place to come, for {1}, {2} and {1, 2}: dark is near 1, white near 0."
+
+
+# What a set is worth
+
+
+def typical(delta: float = DELTA, slip: float = 0.125):
+    """Return the table of a player who repeats and slips with probability 1/8 after either press."""
+    press_b = (1 - delta) * torch.tensor([slip, 1 - slip]).double() + delta * torch.tensor([[1.0], [0.0]]).double()
+    return next_table(Chains(torch.stack([1 - press_b, press_b], -1)[None], (1, 2)), 2)
+
+
+def blocks(lags: Sequence[int]) -> list[tuple[str, float, float]]:
+    """Return context, frequency and chi-square of each context of a set, for the typical player."""
+    table = typical()[0]
+    joint = {(1,): table.sum(0), (1, 2): table.flatten(0, 1)}[tuple(lags)]
+    names = {(1,): ("A", "B"), (1, 2): ("AA", "AB", "BA", "BB")}[tuple(lags)]
+    following = joint.sum(0)
+    mu = joint.sum(1)
+    chi = ((joint / mu[:, None]).square() / following).sum(1) - 1
+    return [(name, float(m), float(x)) for name, m, x in zip(names, mu, chi, strict=True)]
+
+
+@lesson.figure(["{1}: two contexts", "{1, 2}: four contexts"], "context of a place", "context of the question", grid=(1, 2),
+               size=(7.8, 3.8), legend=None, xlim=(0, 1), ylim=(0, 1), aspect="equal")  # fmt: skip
+def plot_worth(*both):
+    """Draw matches as squares on a diagonal, as dark as their context says something."""
+    said = []
+    for axes, lags in zip(both, ((1,), (1, 2)), strict=True):
+        at, ticks, total, area = 0.0, [], 0.0, 0.0
+        for name, mu, chi in blocks(lags):
+            axes.add_patch(Rectangle((at, at), mu, mu, facecolor=DARK, alpha=min(1.0, chi / 0.7), edgecolor=BLACK))
+            axes.text(at + mu / 2, at + mu / 2, f"{chi:.2f}", ha="center", va="center", fontsize=11,
+                      color="white" if chi > 0.4 else BLACK)  # fmt: skip
+            ticks.append((at + mu / 2, name))
+            at, total, area = at + mu, total + mu**2 * chi, area + mu**2
+        axes.set_xticks(*zip(*ticks, strict=True))
+        axes.set_yticks(*zip(*ticks, strict=True))
+        axes.tick_params(length=0)
+        axes.grid(False)
+        axes.text(0.97, 0.06, f"squares cover {area:.2f}\n$I$ = {total:.3f}", ha="right", fontsize=11)
+        said.append(f"{named(lags)}: squares cover {area:.2f} of the area, I = {total:.3f}.")
+    return "Context of the question upwards, that of a place to the right, each as long as it is frequent. " + " ".join(
+        said
+    )
+
+
+# All parts together
+
+
+@lesson.figure(["Begun with all $c_S$ = 0.01", "Begun with all $c_S$ = 1"], "step of gradient descent",
+               ["share $p_S$ (log axis)", "share $p_S$"], grid=(1, 2), size=(7.6, 3.1),
+               legend=[None, "upper right"])  # fmt: skip
+def plot_together(left, right_axes):
+    """Draw shares while all parts are trained together, five seeds, from two starts."""
+    histories = (train_arm(TOGETHER), train_arm(TOGETHER, c=1.0))
+    for axes, history, sets in zip((left, right_axes), histories, (((1,), (1, 2), ()),) * 2, strict=True):
+        for lags in sets:
+            for seed in SEEDS:
+                looks = look(lags) | ({} if seed == 0 else {"label": "_"})
+                axes.plot(shares(history, lags)[:, seed].clamp(min=1e-60).numpy(), linewidth=1.1, **looks)
+    left.set_yscale("log")
+    left.set_ylim(1e-45, 30)
+    right_axes.set_ylim(-0.03, 1.4)
+    right_axes.set_yticks([0, 0.25, 0.5, 0.75, 1])
+    return (
+        "Five seeds. Left: {1} holds nearly everything for 60 to 112 steps, while {1, 2} falls far below a millionth; then "
+        "{1, 2} takes its place. In one seed {1} returns to share. An early bump of ∅ costs {1} some of its share. "
+        "Right: from a start at 1 the shares move slowly, and {1, 2} takes the lead without a fall."
+    )
+
+
+def one_set_losses(scales: Sequence[float], lags: Sequence[int], played=None) -> list[float]:
+    """Return the expected loss of comparing one set with sharp copiers, by (22.5), for each scale."""
+    chains, presses = held_out() if played is None else played
+    seen, reach = presses[:, :-1], SIZES.reach
+    law, n = oracle(chains, seen), seen.shape[1]
+    matches = torch.ones(len(seen), n - reach, dtype=torch.float64)
+    for lag in lags:
+        matches = matches * (seen[:, reach - lag : n - lag] == seen[:, n - lag, None])
+    one_hot = torch.nn.functional.one_hot(seen[:, reach:], 2).double()
+    at_matches, everywhere = (matches[:, None] @ one_hot)[:, 0], one_hot.sum(1)
+    found = []
+    for a in scales:
+        y = everywhere + float(np.expm1(a)) * at_matches
+        y = y / y.sum(1, keepdim=True)
+        found.append(float(-(law * (y + 1e-3).log()).sum(1).mean()))
+    return found
+
+
+SCALES = np.linspace(0, 6, 61)
+
+
+@cache
+def crossing() -> float:
+    """Return the scale from which on comparing {1, 2} alone has a lower loss than {1} alone."""
+    at = np.linspace(0.5, 4, 351)
+    gap = np.subtract(one_set_losses(at, (1,)), one_set_losses(at, (1, 2)))
+    return float(at[np.argmax(gap > 0)])
+
+
+@lesson.figure("One set alone, at a scale that is held", "scale $a$", "loss (nats)", size=(6.4, 3.7), legend="lower left",
+               xlim=(0, 6))  # fmt: skip
+def plot_scale(axes):
+    """Draw the loss of each set alone against the scale."""
+    for lags in ((1,), (1, 2), (2,)):
+        axes.plot(SCALES, one_set_losses(SCALES, lags), linewidth=2, **look(lags))
+    at = crossing()
+    axes.axvline(at, color=GREY, linestyle=":", linewidth=1.2)
+    axes.annotate(f"$a$ = {at:.1f}", (at, 0.575), (6, 0), textcoords="offset points", fontsize=10)
+    return (
+        f"Expected loss on the 8,000 players of one set only, against the scale a. Up to a = {at:.1f} that of {{1}} is the "
+        "lowest, from there on that of {1, 2}, which is least near a = 4."
+    )
+
+
+WINDOW = (0.1, 0.5, 1.0, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5.0, 6.0, 7.0, 8.0, 10.0, 12.0, 15.0)
+
+
+@cache
+def ends_at(a: float) -> Tensor:
+    """Return the shares after 400 steps with the scale held at a, (seeds, sets)."""
+    return train_selector(a).weights.selection()[-1]
+
+
+@lesson.figure("The shares alone are trained, 400 steps", "scale $a$, held", "share $p_S$", size=(6.0, 3.1),
+               legend="upper right", xlim=(0, 15), ylim=(-0.03, 1.04))  # fmt: skip
+def plot_window(axes):
+    """Draw what training the shares alone ends with, against the scale that is held."""
+    ends = torch.stack([ends_at(a) for a in WINDOW]).numpy()
+    for lags in LOOK:
+        found, looks = ends[:, :, SIZES.sets.index(lags)], look(lags)
+        axes.plot(WINDOW, found.mean(1), linewidth=1.8, **looks)
+        axes.fill_between(WINDOW, found.min(1), found.max(1), color=looks["color"], alpha=0.12, linewidth=0)
+    return (
+        "Shares against the scale that is held: mean (line) and range (area) of five seeds. {1} has all up to about 1, "
+        "{1, 2} leads from about 2 to 5; beyond, the shares spread over {1}, {1, 2}, ∅ and {2}."
+    )
+
+
+def attention_on_player(weights: Weights) -> Tensor:
+    """Return the attention of a trained model to each place of the player's presses from the third on."""
+    found = comparisons(player(), weights.w.softmax(-1))
+    p = weights.selection()
+    score = p[0] + (p[1:, None] * found).sum(0)
+    return (weights.a * score).softmax(0)
+
+
+@lesson.figure(["before training", "in stages", "together"], "place", ["attention", None, None], grid=(1, 3),
+               size=(8.4, 2.7), legend=None, xlim=(1, SHOWN), ylim=(0, 0.32))  # fmt: skip
+def plot_attention(*three):
+    """Draw the attention of three models to the presses of the first picture."""
+    histories = (train_arm(TOGETHER, steps=0), train_arm(STAGES), train_arm(TOGETHER))
+    models = [last(history, 0) for history in histories]
+    said = []
+    presses = player()
+    for axes, name, weights in zip(three, ("before training", "in stages", "together"), models, strict=True):
+        attention = attention_on_player(weights)
+        hits = places_that_match(presses, (1, 2))
+        for t, weight in enumerate(attention.tolist(), start=2):
+            axes.bar([t], [weight], 0.8, color=DARK if t in hits else PALE, edgecolor=GREY, linewidth=0.5)
+            axes.text(t, weight + 0.004, "AB"[presses[t]], ha="center", fontsize=7.5)
+        b = float(attention @ presses[2:].double())
+        axes.text(12.5, 0.29, f"says B with {b:.2f}", ha="center", fontsize=10.5)
+        after = float(attention[[t - 2 for t in hits]].sum())
+        said.append(f"{name}: B with {b:.2f}, weight {after:.2f} after AB")
+    return "Attention to the player's presses, dark after AB. " + "; ".join(said) + "."
+
+
+def _range(values: Sequence[float], digits: int) -> str:
+    low, high = (f"{f(values):.{digits}f}" for f in (min, max))
+    return low if low == high else f"{low} to {high}"
+
+
+def stored(arm: tuple[str, float], what: str, steps: int = STEPS) -> list[float]:
+    """Return a stored figure of a way to train, one number for each seed."""
+    return measured("head_race", f"{arm[0]}, a from {arm[1]:g}, {steps} steps, {what}")
+
+
+def arm_table() -> Markdown:
+    """Return what each way to train ends with: ranges over five seeds."""
+    rows = []
+    for way, a in ARMS:
+        arm = f"{way}, a from {a:g}"
+        rate = measured("head_race", f"{arm}, rate with the lowest loss")
+        rows.append((
+            way, f"{a:g}", *(_range(stored((way, a), f"share of {s}"), 2) for s in ("{1}", "{1, 2}")),
+            _range(stored((way, a), "share of {1, 2}", 1600), 2),
+            _range(measured("head_race", f"{arm}, rate {rate:g}, share of {{1, 2}}"), 2),
+            f"{mean(stored((way, a), 'loss')):.3f}",
+        ))  # fmt: skip
+    heads = ("trained", "$a$ at first", "{1}", "{1, 2}", "{1, 2}, 1,600 steps", "{1, 2}, best rate", "mean loss")
+    return markdown_table(heads, rows)
+
+
+def yardsticks() -> Markdown:
+    """Return the stored losses of what the trained models are compared with."""
+    names = [("one table for all players", "one table"), ("counts, {1}, smoothed", "smoothed (1,)"),
+             ("counts, {1, 2}", "reader (1, 2)"), ("counts, {1, 2}, smoothed", "smoothed (1, 2)"),
+             ("best possible for a stranger", "best"), ("knows the player", "knows the player")]  # fmt: skip
+    return markdown_table(("reader", "loss"), [(n, f"{measured('head_race', key):.3f}") for n, key in names])
+
+
+def held_table() -> Markdown:
+    """Return the share of {1, 2} after the selector alone was trained, for each scale that was held."""
+    rows = [(f"{a:g}", _range(measured("head_race", f"selector at a = {a:g}, share of {{1}}"), 2),
+             _range(measured("head_race", f"selector at a = {a:g}, share of {{1, 2}}"), 2)) for a in HELD]  # fmt: skip
+    return markdown_table(("$a$ held", "share of {1}", "share of {1, 2}"), rows)
+
+
+def rate_table() -> Markdown:
+    """Return, for training together, how far the scale came and which set led, for each rate."""
+    rows = []
+    for rate in RATES:
+        key = f"{TOGETHER}, a from 0.01, rate {rate:g}, "
+        rows.append((f"{rate:g}", _range(measured("head_race", key + "a"), 1),
+                     _range(measured("head_race", key + "share of {1, 2}"), 2),
+                     f"{mean(measured('head_race', key + 'validation')):.4f}"))  # fmt: skip
+    return markdown_table(("rate", "$a$ at the end", "share of {1, 2}", "validation loss"), rows)
+
+
+def long_table() -> Markdown:
+    """Return what each way ends with after 1,600 steps."""
+    rows = [(way, f"{a:g}", *(_range(stored((way, a), f"share of {s}", 1600), 2) for s in ("{1}", "{1, 2}")),
+             f"{mean(stored((way, a), 'loss', 1600)):.3f}") for way, a in ARMS]  # fmt: skip
+    return markdown_table(("trained, 1,600 steps", "$a$ at first", "share of {1}", "share of {1, 2}", "loss"), rows)
 
 
 # Predictions
 
-selection_prediction = lesson.prediction(
+ask_race = lesson.prediction(
     "22.P1",
-    "The next token depends on the token before it and on nothing else. A model may compare any set of the lags 1, 2, 3. "
-    "Several sets hold the parent: {1}, {1, 2}, {1, 3} and {1, 2, 3} carry the same information about the next "
-    "token. Which of them does gradient descent select?",
+    "The model can compare any of the four sets ∅, {1}, {2} and {1, 2}, and all have the same share. Its attention is still "
+    "nearly flat. Gradient descent on the loss of 800 players now trains the shares, and nothing else. What "
+    "happens to them?",
     {
-        "{1, 2, 3}: it sees the most": "It sees no more about the next token than {1}, and it finds far fewer places that "
-        "match.",
-        "They share, since they carry the same information": "Their information ties, their growth does not: a set that "
-        "matches more places moves the prediction more.",
-        "{1}, and nothing else": "Each further lag thins out the places that match, which lowers the rate of growth. The "
-        "fastest term takes everything.",
+        "{1, 2}: its reader predicts best": "Its reader does predict best, and all the same its share falls to 0.",
+        "{1}": right(
+            "The set whose counting reader has the higher loss of the two takes everything, in all five seeds."
+        ),
+        "{2}": "Its reader is hardly better than counting all presses, and its share falls to 0.",
+        "None: {1} and {1, 2} go on sharing": "Equal shares do not last: one of the two grows faster throughout.",
     },
-    answer="{1}, and nothing else",
-    reveal=plot_selection,
+    reveal=plot_race,
 )
 
-length_prediction = lesson.prediction(
+ask_together = lesson.prediction(
     "22.P2",
-    "The model was trained on sequences of 100 tokens only. It now reads 20 tokens, or 400. What happens to its loss?",
+    "Now shares, copiers and the scale a are trained together for 400 steps, from the same start. At step 40 all other "
+    "sets together hold less than a millionth of a millionth, in all five seeds, and a is still growing. What do the shares "
+    "do then?",
     {
-        "It is worse at both": "Nothing in the model knows the length: it averages over the places that match, "
-        "however many there are.",
-        "Worse at 20, and as good at 400 as at 100": "At 20 tokens too few places match, for the counting rule as for the "
-        "model. At 400 there are more to average, and what is left is the chance in the chain itself.",
-        "The same at all lengths": "With 20 tokens a pair has been seen twice on average: too few to know what follows.",
+        "{1} keeps it; only the scale and the copiers still change": "That is what happens if the parts are trained "
+        "one after the other. Here the share of {1} falls after 60 to 112 steps.",
+        "{1, 2} comes back and overtakes {1}": right(
+            "It had next to nothing, but not nothing. In each of five seeds it rises above 0.95, and ends above one half."
+        ),
+        "{1} shares with {2}, each in charge of one lag": "{2} stays near 0.",
+        "The empty set comes back": "The empty set stays near 0.",
     },
-    answer="Worse at 20, and as good at 400 as at 100",
-    reveal=plot_lengths,
-)
-
-heads_prediction = lesson.prediction(
-    "22.P3",
-    "A real transformer with two layers of four heads is trained on chains with the parents 1 and 2. What do its "
-    "four heads of layer 0 do after training?",
-    {
-        "All four look one token back": "One such head is enough for lag 1, and lag 2 has to come from somewhere.",
-        "One looks one token back, another one two tokens back": "These are the copiers of the theory. Layer 1 then "
-        "looks for places where both fit.",
-        "Each spreads its attention over lags 1 and 2": "A mix of two tokens does not say which of them came first.",
-    },
-    answer="One looks one token back, another one two tokens back",
-    reveal=plot_heads,
+    reveal=plot_together,
 )
 
 FIGURES = lesson.figures

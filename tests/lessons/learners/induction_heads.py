@@ -6,9 +6,8 @@ from torch.nn import functional
 from course_lib.teaching import edit
 
 GIVES_AWAY = {
-    "22.P1": [r"(?i)modified", r"(?i)race\b"],
-    "22.P2": [r"\b400\b"],
-    "22.P3": [r"(?i)one token back", r"(?i)two tokens back"],
+    "22.P1": [r"\{1\} takes everything", r"(?i)the worse one|predicts worse"],
+    "22.P2": [r"(?i)overtakes in all|overtook", r"(?i)next to nothing"],
 }
 
 
@@ -115,16 +114,6 @@ ANSWERS = {
         ("malformed", "for both sets", (0.32, 0.2624)),
     ],
     "22.4": [
-        ("solved", "the other way round", chain(0.9, 0.1, 0.85, 0.15)),
-        ("solved", "hardly a second parent", chain(0.2, 0.8, 0.22, 0.78)),
-        ("no second parent", "a chain of order 1", chain(0.1, 0.9, 0.1, 0.9)),
-        ("only the second", "the older one alone", chain(0.2, 0.2, 0.8, 0.8)),
-        ("parity", "exclusive or", chain(0.2, 0.8, 0.8, 0.2)),
-        ("wrong", "a strong second parent", chain(0.05, 0.5, 0.5, 0.95)),
-        ("wrong", "outside of the range", chain(0.0, 1.0, 0.1, 0.9)),
-        ("malformed", "a table", [[0.1, 0.9], [0.15, 0.85]]),
-    ],
-    "22.5": [
         ("autograd", "autograd", by_autograd),
         ("solved", "the Jacobian of the shares", by_jacobian),
         ("sign", "uphill in the loss", lambda c, values, a: -by_autograd(c, values, a)),
@@ -137,4 +126,41 @@ ANSWERS = {
         ("wrong", "dp/dt", lambda c, values, a: c.square() / c.square().sum() * (values - values.mean())),
         ("malformed", "one number", lambda c, values, a: (by_autograd(c, values, a) * values).sum()),
     ],
+    "22.5": [
+        ("solved", "exclusive or", chain(0.2, 0.8, 0.8, 0.2)),
+        ("solved", "equal presses are followed by a 1", chain(0.9, 0.1, 0.1, 0.9)),
+        ("no second parent", "a chain of order 1", chain(0.1, 0.9, 0.1, 0.9)),
+        ("only the second", "the older one alone", chain(0.2, 0.2, 0.8, 0.8)),
+        ("symmetric", "the player of the page", chain(0.3875, 0.9125, 0.0875, 0.6125)),
+        ("wrong", "hardly a second parent", chain(0.2, 0.85, 0.22, 0.78)),
+        ("wrong", "outside of the range", chain(0.0, 1.0, 1.0, 0.0)),
+        ("malformed", "a table", [[0.1, 0.9], [0.15, 0.85]]),
+    ],
 }  # fmt: skip
+
+NEIGHBOURS = {
+    "22.e1": ("loss[1,] - loss[1, 2]", "loss[1,] - loss[2,]"),
+    "22.e2": ("history = train_selector(0.01, steps=40", "history = train_selector(3.0, steps=40"),
+    "22.3": ("p = features(presses[0], share, c), c.square()", "p = features(presses[0], share, c), c.abs()"),
+    "22.5": ("weight = 1 + (math.exp(a) - 1) * match", "weight = 1 + math.exp(a) * match"),
+    "22.6": (
+        "value = criterion(next_table(long[0], 2), lags).mean()",
+        "value = chi_square(next_table(long[0], 2), lags).mean()",
+    ),
+    "22.7": (
+        "ratio = criterion(idle, (1, 2)) / criterion(idle, (1,))",
+        "ratio = chi_square(idle, (1, 2)) / chi_square(idle, (1,))",
+    ),
+    "22.8": (
+        "criterion(next_table(players(800, 0.3, seed=seed), 2), lags).mean() for lags in SETS])",
+        "chi_square(next_table(players(800, 0.3, seed=seed), 2), lags).mean() for lags in SETS])",
+    ),
+    "22.e3": ("of = {lags: criterion(", "of = {lags: chi_square("),
+    "22.e4": ("both = shares(together, (1, 2))", "both = shares(stages, (1, 2))"),
+    "22.e5": ("losses[stages] - losses[together]", "losses[together] - losses[stages]"),
+    "22.e6": (
+        "both_at[3.0] - both_at[0.3].maximum(both_at[10.0])",
+        "both_at[3.0] - both_at[0.3].maximum(both_at[3.0])",
+    ),
+    "22.e7": ("from_three = train_arm(STAGES, 3.0)", "from_three = train_arm(STAGES, 0.01)"),
+}
