@@ -62,8 +62,8 @@ def extremes():
 @lesson.sentence(
     "30.Q3",
     "One test. A smaller bound η always makes a smaller largest risk possible.",
-    answer="only if η is below 3/4",
-    conditions=("only if η is below 3/4", "only if η is above 3/4"),
+    answer="only if η is at most 3/4",
+    conditions=("only if η is at most 3/4", "only if η is above 3/4"),
 )
 def always_worth():
     """Between 3/4 and 1 the safest rule does not change, and its risk is 1/16 for every θ, (30.4)."""
@@ -92,7 +92,7 @@ def on_average():
 
 @lesson.sentence(
     "30.Q5",
-    "If the guarantee is wrong and the true rate is 45%, D still errs less than the plain share x/n.",
+    "If the guarantee is wrong and the true rate is 45%, D still errs less than the uncut share x/n.",
     answer=False,
 )
 def broken_guarantee():
