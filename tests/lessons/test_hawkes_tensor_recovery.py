@@ -70,6 +70,25 @@ def test_delays_of_a_kernel_without_noise_are_read_by_every_way_that_can(seed):
     assert lesson.right_of_24(lesson.read_delays(one.kernel), one.delays) == 24
     assert lesson.right_of_24(lesson.read_totals(one.kernel), one.delays) == 24
     assert lesson.right_of_24(lesson.peak_lags(one.kernel), one.delays) == 24
+    assert lesson.right_of_24(lesson.largest_squares(one.kernel, generator=lesson.rng(0)), one.delays) == 24
+
+
+def test_a_search_over_lags_finds_as_many_delays_as_the_turns():
+    """In the mean over ten processes, within 0.8."""
+
+    def mean_right(method):
+        return (
+            sum(
+                lesson.right_of_24(
+                    method(lesson.norm_fit("delayed", seed, "none")), lesson.process("delayed", seed).delays
+                )
+                for seed in range(10)
+            )
+            / 10
+        )
+
+    searched = mean_right(lambda kernel: lesson.largest_squares(kernel, generator=lesson.rng(0)))
+    assert searched == pytest.approx(mean_right(lesson.read_delays), abs=0.8)
 
 
 def test_a_common_shift_counts_as_right_and_a_single_one_does_not():

@@ -75,6 +75,28 @@ def peak_lags(kernel: Tensor, rounds: int = 50) -> Delays:
     return tuple((end - end.min()).round().long().clamp(max=LARGEST) for end in (d, e))
 
 
+def largest_squares(kernel: Tensor, *, generator: torch.Generator, starts: int = 20, rounds: int = 20) -> Delays:
+    """The strongest rival in time: the delays for which the squares of positive entries at lags d_i + e_j add up to most.
+
+    Each end in turn takes its best delays for those of the other end, from several random starts; the best is kept.
+    """
+    squares = kernel.clamp(min=0).square()
+    each = torch.arange(LARGEST + 1)
+    best, kept = -1.0, random_delays(len(kernel), generator=generator)
+    for _ in range(starts):
+        d, e = random_delays(len(kernel), generator=generator)
+        for _ in range(rounds):
+            # at[i, j, s]: the square of pair i, j at delay s of one end and the present one of the other
+            at = squares.gather(2, (each + e[:, None]).expand(len(squares), -1, -1))
+            d = at.sum(1).argmax(1)
+            at = squares.gather(2, (each + d[:, None])[:, None].expand(-1, len(squares), -1))
+            e = at.sum(0).argmax(1)
+        total = float(squares.gather(2, (d[:, None] + e)[..., None]).sum())
+        if total > best:
+            best, kept = total, (d - d.min(), e - e.min())
+    return kept
+
+
 def read_correctly(found: Tensor, truth: Tensor) -> int:
     """Return how many delays of one end are right, up to a common shift."""
     return max(int((found + shift == truth).sum()) for shift in range(-LARGEST, LARGEST + 1))
