@@ -67,6 +67,8 @@ PARTS = {
     "low_rank_adaptation": ("low_rank_adaptation",),
     "adapter_scale": ("adapter_scale",),
     "circuits": ("circuits",),
+    "one_place_back": ("one_place_back",),
+    "one_layer_longer": ("one_layer_longer",),
     "hawkes": ("hawkes",),
     "hawkes_maps": ("hawkes_maps",),
     "hawkes_delays": ("hawkes_delays",),

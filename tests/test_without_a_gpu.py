@@ -48,7 +48,7 @@ from course_lib.optimization import (
     ridge,
     steepest_descent,
 )
-from course_lib.representation import attention_only, circuits, erasure, lora, pca
+from course_lib.representation import attention_only, circuits, erasure, lora, one_place_back, pca
 from course_lib.sae import by_hand, kernels, metrics, sparse
 from course_lib.theory import attention_margin as margin
 from course_lib.theory import hawkes, markov_chains, tensor_nuclear_norm
@@ -632,6 +632,9 @@ CASES = {
     "representation.attention_only.SelfAttention": lambda r: r.module(
         lambda: attention_only.SelfAttention(6, 2)
     )(r(2, 5, 6)),
+    "representation.one_place_back.MixedAttention": lambda r: r.module(
+        lambda: one_place_back.MixedAttention(8, 2, mixes="k")
+    )(r(2, 5, 8)),
     "representation.attention_only.AttentionOnly": lambda r: [
         r.module(lambda: attention_only.AttentionOnly(vocabulary=9, max_tokens=5, d_model=6, n_heads=2))(
             r.whole(2, 5)
@@ -822,6 +825,7 @@ EXCEPTIONS = {
         optimization.ridge: fit_noisy_rows
         optimization.stochastic_gradient_descent: draw_indices
         representation.attention_only: repeated_sequences planted_induction
+        representation.one_place_back: network train weights
         sae.planted: PlantedDictionary
         sae.resonance: random_neurons
         theory.attention_margin: planted_samples random_samples

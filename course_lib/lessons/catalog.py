@@ -67,7 +67,7 @@ LESSONS = tuple(
         ("18", "pca_and_autoencoders", "Why training stands still, then falls", "IV", "01 03", 82),
         ("19", "linear_purification", "Take out what a probe reads: why does it read on?", "IV", "03 18", 83),
         ("20", "low_rank_adaptation", "Teach a frozen model a fifth language", "IV", "05 18", 77),
-        ("21", "transformer_circuits", "Transformer circuits", "IV", "13 18", 85),
+        ("21", "transformer_circuits", "Two layers learn to repeat at once. What does one lack?", "IV", "13 18", 79),
         ("22", "induction_heads", "Which past should a model compare?", "V", "01 13 21", 78),
         ("23", "in_context_regression", "In-context regression", "V", "01 03 13 18", 85),
         ("24", "attention_margin", "Same data, no mistakes, two different layers", "V", "04 13 18", 72),

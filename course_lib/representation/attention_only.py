@@ -25,7 +25,7 @@ def head_by_circuits(
     *,
     d_head: int,
 ) -> Float[Tensor, "tokens d_model"]:
-    """What one causal head adds to the stream: A x W_OV with A = softmax(x W_QK x^T / sqrt(d_head)) (21.3, 21.4).
+    """What one causal head adds to the stream: A x W_OV with A = softmax(x W_QK x^T / sqrt(d_head)) (21.5, 21.6).
 
     To be read: `d_head` enters by the scale only, and no basis inside the head appears.
     """
@@ -62,7 +62,7 @@ def attention_gradients(
 
     With G = dL/dy, dr = G W_O^T and dA = dr v^T, the softmax gives dS = A * (dA - rowsum(A * dA)) / sqrt(d_head). From
     there W_QK = W_Q W_K^T and W_OV = W_V W_O get M = x^T dS x and N = x^T A^T G, and the factors, as in
-    `circuit_gradients`, dW_Q = M W_K, dW_K = M^T W_Q, dW_V = N W_O^T, dW_O = W_V^T N (21.7); M and N are never formed.
+    `circuit_gradients`, dW_Q = M W_K, dW_K = M^T W_Q, dW_V = N W_O^T, dW_O = W_V^T N; M and N are never formed.
 
     Returns the gradients by the names "x", "w_q", "w_k", "w_v", "w_o", in the shapes of what they belong to.
     Raises ValueError where `gradient` does not have the shape of `x`.
@@ -112,7 +112,7 @@ class SelfAttention(nn.Module):
 class AttentionOnly(nn.Module):
     """Layers of causal self-attention between an embedding and an unembedding, with learned positions.
 
-    logits = (E[token] + P[position] + sum over layers and heads of A x W_OV) U (21.1), (21.2).
+    logits = (E[token] + P[position] + sum over layers and heads of A x W_OV) U (21.1).
 
     Raises:
         ValueError: a size is not at least 1, `d_model` is no multiple of `n_heads`, or a sequence is too long.

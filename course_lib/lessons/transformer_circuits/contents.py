@@ -5,15 +5,18 @@ from course_lib.teaching import Contents
 lesson = Contents(
     symbols={
         "x": "residual stream",
-        "W_Q": "matrix of a head, for queries",
-        "W_K": "matrix of a head, for keys",
-        "W_V": "matrix of a head, for values",
-        "W_O": "brings the values back",
-        "h": "head",
-        "A": "pattern: where each token looks",
-        "W_{QK}": "query-key circuit",
-        "W_{OV}": "what a head writes to the stream",
+        "E": "embedding",
+        "P": "row for each place",
         "U": "unembedding",
-        "A_{tj}": "weight of a query on a key",
+        "A": "pattern",
+        "W_Q": "queries",
+        "W_K": "keys",
+        "W_V": "values",
+        "W_O": "back to the stream",
+        "w_t": "token at place",
+        "h": "head",
+        "W_{QK}": "query-key circuit",
+        "W_{OV}": "output-value circuit",
+        "m": "trained number",
     }
 )

@@ -1,7 +1,10 @@
 """Figures, explorer and predictions of lesson 21, transformer circuits."""
 
+import itertools
 import math
+from collections.abc import Sequence
 from functools import cache
+from statistics import mean
 
 import numpy as np
 import torch
@@ -9,14 +12,12 @@ from IPython.display import Markdown
 from torch import Tensor
 
 from course_lib.lessons.transformer_circuits.contents import lesson
-from course_lib.measured import quote
+from course_lib.measured import measured
 from course_lib.representation.attention_only import (
     AttentionOnly,
     planted_induction,
     repeat_loss,
-    repeated_sequences,
 )
-from course_lib.representation.circuits import MODES, Heads, composition_scores
 from course_lib.representation.head_scores import (
     Recording,
     matching_score,
@@ -25,434 +26,551 @@ from course_lib.representation.head_scores import (
     record,
     replaced,
 )
-from course_lib.teaching import Choice, Explorer, Slider, lines, markdown_table, panels
-from course_lib.teaching.style import BLACK, BLUE, GREEN, ORANGE, RED
+from course_lib.representation.one_place_back import ARMS, loss_on, network, sequences, train
+from course_lib.teaching import Choice, Explorer, Slider, Switch, lines, markdown_table, panels, right
+from course_lib.teaching.layout import LOOKS
+from course_lib.teaching.style import BLACK, BLUE, ORANGE, RED
 
 GREY, PALE = "0.55", "0.88"
+PART, LONG = "one_place_back", "one layer, 750 steps"
+LONGER = "one_layer_longer"
+SEEDS, STEPS, EVERY = range(5), 250, 10
+QUESTION = 18  # the seed of the sequence of the first picture
+SHOWN = 2  # the random start whose networks the pictures and the explorer show
+PREVIOUS, INDUCTION = 1, 5  # heads 0.1 and 1.1 of that network
+GUESS = math.log(32)
 
-# A pair that is put in by hand
 
-PREVIOUS, INDUCTION = 1, 6  # heads 0.1 and 1.2 of two layers of four
+# The networks of the page
+
+
+@cache
+def test_sequences() -> tuple[Tensor, Tensor]:
+    """Return 256 sequences that no training has seen, and which of their tokens can be known."""
+    return sequences(256, 2000)
+
+
+@cache
+def trained(arm: str, seed: int = SHOWN) -> AttentionOnly:
+    """Train one network for 250 steps at the rate 0.005."""
+    return train(arm, seed=seed)
+
+
+@cache
+def recorded(model: AttentionOnly) -> Recording:
+    """Return the patterns and results of all heads on the test sequences."""
+    return record(model, read_heads(model), test_sequences()[0][:, :-1])
+
+
+def look_back(model: AttentionOnly) -> Tensor:
+    """Return each head's weight on the previous place (21.3), over the queries at the places 1 to 11."""
+    return torch.stack([offset_score(p[:, :12, :12], -1) for p in recorded(model).patterns])
+
+
+def look_after(model: AttentionOnly) -> Tensor:
+    """Return each head's induction score (21.4)."""
+    tokens = test_sequences()[0][:, :-1]
+    return torch.stack([matching_score(p, tokens, tokens) for p in recorded(model).patterns])
+
+
+def loss_without(model: AttentionOnly, chosen: list[int] | tuple[int, ...]) -> float:
+    """Return the test loss with some heads' results replaced by their means over all test sequences and places."""
+    means = {i: recorded(model).results[i].mean((0, 1)) for i in chosen}
+    with replaced(model, read_heads(model), means):
+        return loss_on(model, *test_sequences())
+
+
+@cache
+def jumping() -> tuple[Tensor, Tensor]:
+    """Return 256 sequences whose second round starts at place 1, 2, 3 or 4 of the first, and which tokens can be known.
+
+    The first round has 16 different tokens, so the earlier copy stands 12 to 15 places back, as for some trained periods.
+    """
+    generator, place = torch.Generator().manual_seed(4000), torch.arange(25)
+    first = torch.rand(256, 32, generator=generator).argsort(1)[:, :16]
+    start = torch.randint(1, 5, (256, 1), generator=generator)
+    tokens = first.gather(1, torch.where(place < 16, place, place - 16 + start))
+    return tokens, (place >= 16).expand(256, 25)
+
+
+def by_distance(model: AttentionOnly, places: range = range(20, 24)) -> Tensor:
+    """Return the mean weight that each head's queries at these places give to the key so many places back."""
+    rows = []
+    for pattern in recorded(model).patterns:
+        back = [[pattern[:, t, t - o].mean() for t in places] for o in range(min(places) + 1)]
+        rows.append(torch.tensor(back).mean(1))
+    return torch.stack(rows)
+
+
+# The question
+
+
+@lesson.figure(["A sequence that starts again", "The loss where the token can be known"], ["", "training step"],
+               ["", "test loss (nats)"], grid=(1, 2), size=(9.0, 3.0),
+               legend=[None, {"loc": "lower right", "bbox_to_anchor": (1, 0.08), "fontsize": 9}],
+               ylim=[(-2.6, 1.4), (0, 5)], xlim=[(-0.6, 12.6), (0, 250)],
+               subplots={"width_ratios": [1.15, 1]})  # fmt: skip
+def plot_question(left, axes):
+    """Draw one sequence as two rows of letters, and the losses of one layer and of two, five starts each."""
+    tokens = sequences(1, QUESTION)[0][:, :-1]  # the last one is to be predicted
+    letters = [chr(ord("A") + i) if i < 26 else chr(ord("a") + i - 26) for i in tokens[0].tolist()]
+    period = letters.index(letters[0], 1) if letters[0] in letters[1:] else len(letters)
+    left.axis("off")
+    for t, letter in enumerate(letters):
+        again = t >= period
+        place = (t - period if again else t, -1.6 if again else 0)
+        left.text(*place, letter, ha="center", va="center", fontsize=11, color=RED if again else BLACK,
+                  bbox={"boxstyle": "circle,pad=0.25", "facecolor": PALE, "edgecolor": "none"})  # fmt: skip
+    left.text(-0.4, 0.75, "first round: random", fontsize=9.5)
+    left.text(-0.4, -0.85, "second round: the same letters again", fontsize=9.5, color=RED)
+    left.text(len(letters) - period, -1.6, "?", ha="center", va="center", fontsize=14, color=RED)
+    at = np.arange(0, STEPS + 1, EVERY)
+    for look, arm in zip(LOOKS, ("one layer", "two layers"), strict=False):
+        curves = np.array(measured(PART, f"{arm}, curves"))
+        axes.plot(at, curves.mean(0), **look, label=f"{arm} of attention")
+        axes.fill_between(at, curves.min(0), curves.max(0), color=look["color"], alpha=0.2)
+    axes.axhline(GUESS, color=GREY, linewidth=1, linestyle=":", label="a guess among 32")
+    return (
+        "Left, letters in two rows: a random first round, then the same letters up to a question mark. Right, test "
+        "loss over 250 steps, mean and range of five starts: two layers fall to almost 0, one layer ends above 2.3."
+    )
+
+
+# Where one layer looks
+
+
+@lesson.figure(["Where the four heads look", "Head 0.0 on one sequence"], ["places back", "key: place $j$"],
+               ["mean weight", "query: place $t$"], grid=(1, 2), size=(8.2, 3.5),
+               legend=["upper left", {"loc": "upper right", "fontsize": 9}], xlim=[(-0.5, 20.5), None],
+               ylim=[(0, 0.2), None])  # fmt: skip
+def plot_candidates(left, axes):
+    """Draw the trained one-layer network's weights by distance, and one pattern with the right places marked."""
+    model = trained("one layer")
+    rows = by_distance(model)
+    left.axvspan(10.5, 19.5, color=PALE)
+    left.set_xticks(range(0, 21, 5))
+    lines(
+        left,
+        np.arange(rows.shape[1]),
+        {f"head 0.{i}": row.numpy() for i, row in enumerate(rows)},
+        marker="o",
+        markersize=3,
+    )
+    _pattern(axes, recorded(model).patterns[0][0], 0)
+    for back in (10.5, 19.5):
+        axes.plot([0, 23 - back], [back, 23], ":", color=BLACK, linewidth=1)
+    return (
+        "Left, mean weight by distance, for queries at the places 20 to 23; shaded, 11 to 19 places back. Right, one head "
+        "on one sequence: stripes between the dotted lines, 11 and 19 places back."
+    )
+
+
+def _wanted(tokens: Tensor) -> tuple[list[int], list[int]]:
+    """Return queries t and keys j + 1 with an equal token at an earlier place j."""
+    pairs = [(j + 1, t) for t in range(len(tokens)) for j in range(t) if tokens[j] == tokens[t]]
+    return [k for k, _ in pairs], [t for _, t in pairs]
+
+
+def _pattern(axes, pattern: Tensor, which: int, *, label: str = "place after the earlier copy") -> None:
+    axes.imshow(pattern.numpy(), cmap="Greys", vmin=0, vmax=1 if pattern[12:].max() > 0.4 else 0.4,
+                interpolation="nearest")  # fmt: skip
+    axes.plot(*_wanted(test_sequences()[0][which, :-1]), "o", fillstyle="none", color=RED, markersize=6, label=label)
+    axes.grid(False)
+
+
+@lesson.figure(["0.1 before training", "1.1 before training", "0.1 after", "1.1 after"], "key: place $j$",
+               "query: place $t$", grid=(1, 4), size=(11.6, 3.5), legend=None)  # fmt: skip
+def plot_patterns(*axes):
+    """Draw the patterns of two heads of the two-layer network on one sequence, before and after training."""
+    models = (network("two layers", SHOWN).requires_grad_(False), trained("two layers"))
+    shown = [recorded(model).patterns[head][0] for model in models for head in (PREVIOUS, INDUCTION)]
+    for one, pattern in zip(axes, shown, strict=True):
+        _pattern(one, pattern, 0, label="_wanted")
+    return (
+        "Four patterns of one sequence; circles mark the place after the earlier copy of the query's token. After training, "
+        "0.1 looks one place back in the first round, and 1.1 at the circles in the second."
+    )
+
+
+def _places(axes) -> None:
+    """Draw the tokens A, B, ..., A and the question what comes next."""
+    for place, word in ((1.0, "A"), (2.4, "B"), (4.2, "..."), (6.0, "A")):
+        axes.text(place, 0, word, ha="center", va="center", fontsize=14, bbox={"boxstyle": "circle", "facecolor": PALE})
+    axes.text(7.2, 0, "?", ha="center", va="center", fontsize=14)
+
+
+def _arrow(axes, start: float, end: float, color: str, bend: float) -> None:
+    axes.annotate("", (end, 0.42), (start, 0.42), arrowprops={"arrowstyle": "-|>", "color": color, "linewidth": 2,
+                  "connectionstyle": f"arc3,rad={bend}"})  # fmt: skip
+
+
+def _say(axes, x: float, y: float, words: str, color: str) -> None:
+    axes.text(x, y, words, color=color, ha="center", va="center", fontsize=10)
+
+
+@lesson.figure(size=(7.6, 2.9), legend=None, bare=True, xlim=(-0.6, 7.8), ylim=(-1.5, 2.2))
+def plot_pair(axes):
+    """Draw which place each of the two heads reads, in a sequence in which A B comes back."""
+    _places(axes)
+    _arrow(axes, 1.1, 2.3, BLUE, -0.7)
+    _say(axes, 1.0, 1.5, "layer 0: the place of B\nstores “A before me”", BLUE)
+    _arrow(axes, 2.6, 5.9, RED, -0.45)
+    _say(axes, 5.0, 1.75, "layer 1: looks for “A before me”,\nand brings B", RED)
+    _say(axes, 2.4, -0.95, "key: A before me\nvalue: B", RED)
+    _say(axes, 6.0, -0.95, "query: A", RED)
+    return (
+        "Layer 0 brings A to the place of B, whose key is then “A before me”. In layer 1 the second A meets that key and "
+        "brings the value B."
+    )
+
+
+@lesson.figure(["Keys from one place back", "Values from one place ahead"], "", "", grid=(1, 2), size=(8.8, 2.4),
+               legend=None, bare=True, xlim=(-0.4, 7.8), ylim=(-1.7, 1.9))  # fmt: skip
+def plot_shifts(left, right):
+    """Draw query, key and value of one layer with a shift: in the keys, and in the values."""
+    for axes in (left, right):
+        _places(axes)
+        _say(axes, 6.0, -1.1, "query: A", RED)
+    _arrow(left, 1.1, 2.3, BLUE, -0.7)
+    _say(left, 1.6, 1.35, "its key moves", BLUE)
+    _say(left, 2.4, -1.1, "key: A\nvalue: B", RED)
+    _arrow(left, 2.6, 5.9, RED, -0.45)
+    _arrow(right, 2.3, 1.1, BLUE, 0.7)
+    _say(right, 1.6, 1.35, "its value moves", BLUE)
+    _say(right, 1.0, -1.1, "key: A\nvalue: B", RED)
+    _arrow(right, 1.1, 5.9, RED, -0.35)
+    return (
+        "Left, the key of the first A has moved to the place of B. Right, the value of B has moved to the place of A. Both "
+        "times the second A brings B."
+    )
+
+
+# Without a head
+
+
+@cache
+def ablations(seed: int) -> dict[str, float | list[float]]:
+    """Return test losses of a two-layer network: with all heads, without single ones, without groups of four."""
+    model = trained("two layers", seed)
+    singles = [loss_without(model, [i]) for i in range(8)]
+    best = 4 + int(look_after(model)[4:].argmax())
+    first = int(look_back(model)[:4].argmax())
+    chosen = torch.Generator().manual_seed(seed)
+    groups = [c for c in itertools.combinations(range(8), 4) if c not in ((0, 1, 2, 3), (4, 5, 6, 7))]
+    some = [groups[i] for i in torch.randperm(len(groups), generator=chosen)[:20]]
+    return {
+        "all heads": loss_without(model, []),
+        "best of layer 1": singles[best],
+        "single heads of layer 1": singles[4:],
+        "all but the best of layer 1": loss_without(model, [i for i in range(4, 8) if i != best]),
+        "others of layer 1": [singles[i] for i in range(4, 8) if i != best],
+        "best of layer 0": singles[first],
+        "others of layer 0": [singles[i] for i in range(4) if i != first],
+        "all of layer 0": loss_without(model, [0, 1, 2, 3]),
+        "all of layer 1": loss_without(model, [4, 5, 6, 7]),
+        "random fours": [loss_without(model, c) for c in some],
+    }
+
+
+COLUMNS = {
+    "all heads": "no head", "best of layer 1": "best of\nlayer 1", "others of layer 1": "another\nof layer 1",
+    "best of layer 0": "best of\nlayer 0", "others of layer 0": "another\nof layer 0",
+    "all of layer 1": "all four\nof layer 1", "all of layer 0": "all four\nof layer 0",
+    "random fours": "four random\nheads",
+}  # fmt: skip
+
+
+@lesson.figure("The loss without some heads", "", "test loss (nats)", size=(8.2, 3.4), legend=None, yscale="log",
+               ylim=(3e-3, 9), xlim=(-0.6, 7.6))  # fmt: skip
+def plot_ablation(axes):
+    """Draw the losses without heads, one mark for each of the five starts."""
+    for place, name in enumerate(COLUMNS):
+        for seed in SEEDS:
+            found = np.atleast_1d(ablations(seed)[name])
+            x = place + 0.13 * (seed - 2) + np.zeros(len(found))
+            several = len(found) > 1
+            axes.plot(x, found, "osD^v"[seed], color=GREY if not place else BLUE if several else RED, markersize=5,
+                      fillstyle="none" if several else "full")  # fmt: skip
+    axes.axhline(GUESS, color=GREY, linewidth=1, linestyle=":")
+    axes.text(-0.5, GUESS * 1.1, "a guess among 32", fontsize=9, color="0.35")
+    axes.set_xticks(range(8), COLUMNS.values(), fontsize=9)
+    return (
+        "Test loss with heads replaced by their means, five starts. Without any one head of layer 1 it stays below 0.3; "
+        "without the best of layer 0 it lies above 1 in two starts; without all four of a layer, above a guess."
+    )
+
+
+# Circuits
+
+
+def token_tables(model: AttentionOnly, head: int, writers: Sequence[int] = range(4)) -> dict[str, Tensor]:
+    """Return three tables of 32 by 32 tokens, from the weights of a head of layer 1 alone.
+
+    What it asks (rows) against the token that stands at a place (columns); against the token that the writers of layer 0
+    wrote there; and from the token at a place (rows) to the scores that reading it gives (columns).
+    """
+    heads, embedding = read_heads(model), model.embedding.detach()
+    qk, ov = heads.qk().matrix()[head], heads.ov().matrix()
+    written = embedding @ ov[list(writers)].sum(0)
+    return {
+        "own": embedding @ qk @ embedding.T,
+        "written": embedding @ qk @ written.T,
+        "copied": embedding @ ov[head] @ model.unembedding.detach(),
+    }
+
+
+def rows_on_diagonal(table: Tensor) -> int:
+    """Return in how many rows the largest entry stands on the diagonal."""
+    return int((table.argmax(1) == torch.arange(len(table))).sum())
+
+
+def rows_by_writer(model: AttentionOnly) -> list[float]:
+    """Return for each head of layer 0 alone: rows of its "written" table with the largest entry on the diagonal.
+
+    A mean over the four heads of layer 1 that read.
+    """
+    return [
+        mean(rows_on_diagonal(token_tables(model, reader, (writer,))["written"]) for reader in range(4, 8))
+        for writer in range(4)
+    ]
+
+
+@lesson.figure(["asks, against the token there", "asks, against what layer 0 wrote", "reads, and raises"],
+               ["token at the place", "token written there", "token raised"],
+               ["query's token", "query's token", "token read"], grid=(1, 3), size=(9.0, 3.2),
+               legend=None)  # fmt: skip
+def plot_tables(*axes):
+    """Draw the three tables of head 1.1 after training, each in units of its largest entry."""
+    for one, table in zip(axes, token_tables(trained("two layers"), INDUCTION).values(), strict=True):
+        image = one.imshow(
+            (table / table.abs().max()).numpy(), cmap="coolwarm", vmin=-1, vmax=1, interpolation="nearest"
+        )
+        one.grid(False)
+    one.figure.colorbar(image, ax=list(axes), shrink=0.8, label="entry / largest entry")
+    return (
+        "Three tables of the trained head 1.1. Against the tokens at the places: a blue, negative diagonal. Against what "
+        "layer 0 wrote: a red one. From the token read to the tokens raised: a red one."
+    )
 
 
 @cache
 def planted(hidden: bool = False) -> AttentionOnly:
-    """Return the planted pair among random heads; where it is `hidden`, a random rotation mixes the stream."""
+    """Return a pair, 0.1 and 1.2, planted among random heads; where it is `hidden`, a random rotation mixes the stream."""
     return planted_induction(generator=torch.Generator().manual_seed(5), hidden=hidden)
 
 
-def planted_sequences(count: int = 128) -> tuple[Tensor, Tensor]:
-    """Return sequences of 8 tokens that repeat after 6 to 8, and which tokens can be known."""
-    generator = torch.Generator().manual_seed(1)
-    return repeated_sequences(count, 16, vocabulary=8, periods=range(6, 9), generator=generator)
+# One layer, mixed
 
 
-# A pair that forms
-
-PERIODS, STEPS, EVERY = range(12, 21), 250, 10
-
-
-@cache
-def held_out() -> tuple[Tensor, Tensor]:
-    """Return 256 sequences of 25 tokens of 32, which repeat after 12 to 20, and which tokens can be known."""
-    generator = torch.Generator().manual_seed(1000)
-    return repeated_sequences(256, 25, vocabulary=32, periods=PERIODS, generator=generator)
+def stored(arm: str) -> list[float]:
+    """Return the stored test losses of an arm at its best rate, one for each seed."""
+    return measured(PART, f"{arm}, loss")
 
 
-def head_table(model: torch.nn.Module, count: int = 256) -> tuple[float, Tensor, Tensor]:
-    """Return the loss on `count` held-out sequences, and the previous-token and induction scores of all heads.
-
-    The previous-token score is that of the first 12 places, which every sequence comes back to.
-    """
-    tokens, known = (part[:count] for part in held_out())
-    seen = record(model, read_heads(model), tokens[:, :-1])
-    before = torch.stack([offset_score(p[:, :12, :12], -1) for p in seen.patterns])
-    after = torch.stack([matching_score(p, tokens[:, :-1], tokens[:, :-1]) for p in seen.patterns])
-    return float(repeat_loss(seen.output, tokens, known)), before, after
+MIXED = ("queries, one place back", "keys, one place back", "values, one place back", "values, one place ahead")
 
 
-@cache
-def trained(seed: int, n_layers: int) -> tuple[AttentionOnly, np.ndarray]:
-    """Train an attention-only transformer; return it, and (step, loss, best previous, best induction) every 10 steps."""
-    generator = torch.Generator().manual_seed(seed)
-    model = AttentionOnly(vocabulary=32, max_tokens=24, d_model=64, n_layers=n_layers, generator=generator)
-    adam, curve = torch.optim.Adam(model.parameters(), lr=5e-3, betas=(0.9, 0.99)), []
-    for step in range(STEPS + 1):
-        if step % EVERY == 0:
-            loss, before, after = head_table(model, 64)
-            curve.append((step, loss, float(before[:4].max()), float(after.max())))
-        tokens, known = repeated_sequences(32, 25, vocabulary=32, periods=PERIODS, generator=generator)
-        adam.zero_grad()
-        repeat_loss(model(tokens[:, :-1]), tokens, known).backward()
-        adam.step()
-    return model.requires_grad_(False), np.array(curve)
+SOLVED = ("keys, one place back", "values, one place ahead", "keys all one place back, no new number", "two layers")
+UNSOLVED = tuple(arm for arm in (*ARMS, LONG) if arm not in SOLVED)
 
 
-def loss_without(model: AttentionOnly, chosen: list[int], sequences: tuple[Tensor, Tensor] | None = None) -> float:
-    """Return the loss with the results of some heads replaced by their means over all sequences and places."""
-    tokens, known = sequences or held_out()
-    heads = read_heads(model)
-    seen = record(model, heads, tokens[:, :-1])
-    with torch.no_grad(), replaced(model, heads, {i: seen.results[i].mean((0, 1)) for i in chosen}):
-        return float(repeat_loss(model(tokens[:, :-1]), tokens, known))
+def best_rate(arm: str) -> float:
+    """Return the step size that was best for an arm."""
+    return measured(PART, f"{arm}, best rate")
 
 
-@lesson.figure("Tokens that repeat, and two small transformers", "training step", "held-out loss (nats)",
-               size=(7.2, 3.8), legend="center right", ylim=(0, 5))  # fmt: skip
-def plot_question(axes):
-    """Draw the held-out losses of one layer and of two."""
-    for place, n_layers in enumerate((1, 2)):
-        curve = trained(2, n_layers)[1]
-        lines(axes, curve[:, 0], {f"{n_layers} layer{'s' * (n_layers > 1)} of attention": curve[:, 1]}, first=place)
-    axes.axhline(math.log(32), color=GREY, linewidth=1, linestyle=":", label="a guess among 32 tokens")
+def shares_table() -> Markdown:
+    """Return the four trained numbers m of the keys, one row for each start."""
+    rows = [
+        (seed, *(f"{m:.2f}" for m in row)) for seed, row in enumerate(measured(PART, "keys, one place back, shares"))
+    ]
+    return markdown_table(("start (stored)", *(f"head 0.{i}" for i in range(4))), rows)
+
+
+@lesson.figure("250 steps, five starts", "", "test loss (nats)", size=(7.4, 3.4), legend=None, yscale="log",
+               xlim=(-0.6, 5.6), ylim=(1e-5, 8))  # fmt: skip
+def plot_mixed(axes):
+    """Draw the stored losses of mixed layers and of the plain ones, a mark for each start."""
+    arms = ("one layer", *MIXED, "two layers")
+    for place, arm in enumerate(arms):
+        losses = np.maximum(stored(arm), 2e-5)
+        axes.plot(place + np.linspace(-0.2, 0.2, 5), losses, "o" if place in (0, 5) else "D",
+                  color=GREY if place in (0, 5) else BLUE, markersize=6)  # fmt: skip
+    axes.axhline(0.1, color=BLACK, linewidth=1, linestyle="--")
+    axes.text(-0.5, 0.115, "solved: below 0.1", fontsize=9)
+    axes.set_xticks(range(6), ["one layer,\nplain", "queries,\none back", "keys,\none back", "values,\none back",
+                               "values,\none ahead", "two layers"])  # fmt: skip
     return (
-        "The loss on new repeated sequences against training steps, for one layer and two layers of attention. Both start "
-        "above 4 and come to about 3.4, the loss of a guess among 32 tokens, dotted. One layer then falls slowly, to about "
-        "2.3 at the end. Two layers fall from 3.2 at step 50 to below 0.2 at step 150."
+        "Stored test losses of five starts. Plain, and with queries or values one place back, one layer stays above "
+        "2. With keys one place back or values one place ahead it lies below two layers."
     )
 
 
-@lesson.figure(["$W_K$", "$W_K$, turned", "$W_{QK}$", "$W_{QK}$, turned"], ["inside", "inside", "stream", "stream"],
-               "stream", grid=(1, 4), size=(9.6, 3.4), legend=None,
-               subplots={"width_ratios": [1, 1, 3, 3]})  # fmt: skip
-def plot_basis(*axes):
-    """Draw the keys' weights and the circuit of a random head, before and after a rotation inside it."""
-    draw = lambda *shape: torch.randn(*shape, generator=torch.Generator().manual_seed(4))  # noqa: E731
-    before = Heads.decoder(*(w[None, None] for w in (*draw(3, 24, 8), draw(8, 24))))
-    turn = torch.linalg.qr(draw(8, 8)).Q
-    after = before.change_basis(turn, turn)
-    for one, table in zip(axes, (before.w_k, after.w_k, before.qk().matrix(), after.qk().matrix()), strict=True):
-        one.imshow(table[0].numpy(), cmap="RdBu_r", vmin=-4, vmax=4, interpolation="nearest", aspect="auto")
-        one.grid(False)
-    return (
-        "Four tables of numbers in red and blue. The weights W_K of a head, 24 by 8, look quite different after a rotation "
-        "inside the head. Its circuit W_QK, 24 by 24, is the same table before and after."
-    )
+def arms_table() -> Markdown:
+    """Return every arm: trained numbers, best rate, mean and range of the stored test losses."""
+    rows = []
+    for arm in (*ARMS, LONG):
+        losses = stored(arm)
+        said = [f"{loss:.4f}" if loss < 0.1 else f"{loss:.2f}" for loss in (mean(losses), min(losses), max(losses))]
+        rows.append((arm, f"{measured(PART, f'{arm}, weights'):,}", f"{measured(PART, f'{arm}, best rate'):g}",
+                     f"{said[0]} ({said[1]} to {said[2]})"))  # fmt: skip
+    return markdown_table(("arm", "trained numbers", "best rate", "test loss: mean (range)"), rows)
 
 
-@lesson.figure(size=(8.0, 3.3), legend=None, bare=True, xlim=(-0.9, 8.4), ylim=(-0.7, 3.3))
-def plot_pair(axes):
-    """Draw which place each of the two heads reads, in a sequence in which A B comes back."""
-    x = {"A": 1.0, "B": 2.3, "again": 6.0}
-    for place, word in ((x["A"], "A"), (x["B"], "B"), (4.1, "..."), (x["again"], "A")):
-        axes.text(place, 0, word, ha="center", va="center", fontsize=15, bbox={"boxstyle": "circle", "facecolor": PALE})
-    arrow = lambda start, end, color, bend: axes.annotate(  # noqa: E731
-        "", end, start, arrowprops={"arrowstyle": "-|>", "color": color, "linewidth": 2,
-                                    "connectionstyle": f"arc3,rad={bend}"})  # fmt: skip
-    arrow((x["A"] + 0.1, 0.45), (x["B"] - 0.05, 0.45), BLUE, -0.7)
-    axes.text(0.9, 1.3, "layer 0: B's place\nstores “A before me”", color=BLUE, ha="center", va="bottom")
-    arrow((x["B"] + 0.15, 0.45), (x["again"], 0.45), RED, -0.5)
-    axes.text(4.5, 1.75, "layer 1: A looks for “A before me”,\nand brings B", color=RED, ha="center", va="bottom")
-    arrow((x["again"] + 0.4, 0), (7.45, 0), BLACK, 0)
-    axes.text(7.75, 0, "B ?", ha="center", va="center", fontsize=15)
-    return (
-        "The tokens A and B, others after them, and A again. An arrow of layer 0 goes from A to B, whose place stores "
-        "that A "
-        "came before. An arrow of layer 1 goes from B to the second A, which looks for a place with A before it and brings "
-        "B. So B is predicted."
-    )
-
-
-def untrained(seed: int = 7) -> AttentionOnly:
-    """Return what training starts from: the same sizes, random weights."""
-    return AttentionOnly(vocabulary=32, max_tokens=24, d_model=64, generator=torch.Generator().manual_seed(seed))
-
-
-@lesson.figure(["planted among random heads", "after training", "before training"], "composition",
-               "score of a pair of heads", grid=(1, 3), legend=None, ylim=(0, 0.42), xticks=range(3),
-               xlim=(-0.5, 2.5))  # fmt: skip
-def plot_composition(*axes):
-    """Draw the composition scores of all pairs of heads of two layers, for three models."""
-    for one, model in zip(axes, (planted(hidden=True), trained(2, 2)[0], untrained()), strict=True):
-        scores = composition_scores(read_heads(model))[:, :4, 4:].flatten(1)
-        for m, color in enumerate((BLUE, RED, GREEN)):
-            x = m + np.linspace(-0.25, 0.25, scores.shape[1])
-            one.plot(x, scores[m].numpy(), "o", color=color, markersize=5, label=f"_{m}")
-        one.axhline(1 / 8, color=BLACK, linewidth=1, linestyle=":", label="_random")
-        one.set_xticks(range(3), MODES)
-    return (
-        "The Q-, K- and V-composition of the 16 pairs of a head of layer 0 and one of layer 1, as dots. Left one K score, "
-        "that of the planted pair, is 0.35, the Q and V scores of that pair are 0, and all others lie near the dotted "
-        "line, 1 "
-        "over the square root of d_model, 0.125. In the middle, after training, most K scores lie above the line, up to "
-        "about "
-        "0.21, and most Q and V scores below it. Right, before training, all 48 lie close to the line."
-    )
-
-
-@lesson.figure(["three starts: the loss", "scores of the best heads"], "training step", ["held-out loss (nats)", "score"],
-               grid=(1, 2), legend=["upper right", "center right"], ylim=[(0, 5), (0, 1.05)])  # fmt: skip
-def plot_formation(left, right):
-    """Draw losses of three seeds, and the best previous-token and induction scores."""
-    for place, seed in enumerate((0, 1, 2)):
-        curve = trained(seed, 2)[1]
-        lines(left, curve[:, 0], {f"seed {seed}": curve[:, 1]}, first=place)
-        for column, color, name in ((2, BLUE, "previous token, layer 0"), (3, RED, "induction, layer 1")):
-            look = {"linestyle": "--" if column == 2 else "-", "color": color, "linewidth": 1 + 0.5 * place}
-            right.plot(curve[:, 0], curve[:, column], label=name if seed == 2 else "_seed", **look)
-    return (
-        "Left the losses from three random starts: each falls slowly to about 3.2 at step 50, then to almost 0 before step "
-        "160. "
-        "Right the best induction score of layer 1, which rises in the same steps from 0.06 to above 0.9 in each run, and "
-        "the best previous-token score of layer 0, which rises together with it from 0.2 towards 0.9."
-    )
-
-
-@lesson.figure("Which heads are missing", "head replaced by its mean result", "held-out loss (nats)",
-               size=(8.0, 4.0), legend=None, ylim=(0, 4.4))  # fmt: skip
-def plot_ablation(axes):
-    """Draw the loss without each head of the trained model, and without all four of layer 1."""
-    model, _ = trained(2, 2)
-    names = [f"{i // 4}.{i % 4}" for i in range(8)] + ["all of\nlayer 1", "none"]
-    losses = [loss_without(model, chosen) for chosen in (*([i] for i in range(8)), [4, 5, 6, 7], [])]
-    axes.bar(range(10), losses, color=[BLUE] * 4 + [RED] * 4 + [ORANGE, GREY])
-    for place, loss in enumerate(losses):
-        axes.text(place, loss + 0.08, f"{loss:.2f}", ha="center", fontsize=9)
-    axes.set_xticks(range(10), names)
-    return (
-        "The loss with each of the eight heads replaced by its mean, as bars. Without any one of the four heads of layer "
-        "1 it "
-        "stays below 0.1; without all four of them it is near 3.8, more than a guess. Without head 1 of layer 0 alone it "
-        "rises to about 1.3, without another one of layer 0 it hardly changes."
-    )
+def longer_table() -> Markdown:
+    """Return what one layer reaches with more heads, width and steps: mean and range of the stored test losses."""
+    rows = []
+    for arm, steps in (("twice the width", (250, 750, 3000)), ("16 heads, four times the width", (250, 750))):
+        for n in steps:
+            losses = measured(LONGER, f"{arm}, {n} steps, loss")
+            rows.append((arm, f"{measured(LONGER, f'{arm}, weights'):,}", f"{n:,}",
+                         f"{measured(LONGER, f'{arm}, {n} steps, best rate'):g}",
+                         f"{mean(losses):.2f} ({min(losses):.2f} to {max(losses):.2f})"))  # fmt: skip
+    heads = ("one layer (stored)", "trained numbers", "steps", "best rate", "test loss: mean (range)")
+    return markdown_table(heads, rows)
 
 
 # The explorer
 
 
 @cache
-def _turning() -> Tensor:
-    spin = torch.randn(16, 16, generator=torch.Generator().manual_seed(3))
-    return (spin - spin.T) / 4
+def checkpoints() -> dict[int, AttentionOnly]:
+    """Return the two-layer network of the page before training and after each ten steps of it."""
+    found = {}
+
+    def keep(step: int, model: AttentionOnly) -> None:
+        found[step] = network("two layers", SHOWN)
+        found[step].load_state_dict(model.state_dict())
+        found[step].requires_grad_(False)
+
+    train("two layers", seed=SHOWN, every=EVERY, see=keep)
+    return found
 
 
-def measured_table() -> Markdown:
-    """Return what `make bench circuits` stored of all scores of a model, against TransformerLens."""
-    theirs, ours = "all_composition_scores, Q + K + V", "composition_scores"
-    seconds = [quote("circuits", f"{name}: CPU seconds", ".1f", quartiles=True) for name in (theirs, ours)]
-    ratio = quote("circuits", f"{ours} / {theirs}", quartiles=True)
-    rows = [
-        ("TransformerLens, `all_composition_scores`, three modes", seconds[0], 1),
-        ("`composition_scores`, three modes", seconds[1], ratio),
-    ]
-    return markdown_table(("", "seconds", "over `all_composition_scores`"), rows)
+@cache
+def _frame(step: int) -> tuple[list[Tensor], float]:
+    tokens, known = (part[:64] for part in test_sequences())
+    model = checkpoints()[step]
+    seen = record(model, read_heads(model), tokens[:, :-1])
+    return seen.patterns, float(repeat_loss(seen.output, tokens, known))
+
+
+NAMES = tuple(f"{i // 4}.{i % 4}" for i in range(8))
 
 
 @lesson.explorer
-class CircuitExplorer(Explorer):
-    """Turn the bases inside the heads, and look for the pair that composes."""
+class PatternExplorer(Explorer):
+    """The patterns of all heads of the two-layer network, at each stage of its training."""
 
-    title = "Turn the bases inside the heads"
+    title = "Eight heads, 250 steps"
     summary = (
-        "Left the weights W_K of head 1.2 as a picture, blue negative, red positive. In the middle what the circuit W_QK "
-        "of this head "
-        "does: for each token that asks, the score of each token that a place may have stored. Right the heads of layer 0 "
-        "and "
-        "layer 1 as dots, with a line for each pair whose composition score exceeds the threshold: the thicker, the higher."
+        "Left the pattern of one head on one test sequence, darker for more weight; at the dotted line the second round "
+        "begins. Right the mean weight on the key so many places back, over 64 test sequences."
     )
-    angle = Slider("basis turned by", "θ", "How far the basis inside each head is turned", 60, 0, 180, 5, "°")
-    mode = Choice("composition", "What of the later head reads the earlier one's output", "K", MODES)
-    threshold = Slider("threshold", "s", "Pairs with a lower score are not drawn", 0.15, 0.0, 0.4, 0.01)
-    size = (11.6, 4.0)
+    step = Slider("training step", "s", "How long the network was trained", 0, 0, STEPS, EVERY)
+    head = Choice("head", "Layer and number of the head", "0.0", NAMES)
+    sequence = Slider("sequence", "i", "Which of eight test sequences is shown", 0, 0, 7, 1)
+    mark = Switch("Mark the place after the copy", "Circle the place after the earlier copy of the query's token")
+    stills = tuple({"step": step, "head": "1.1"} for step in (60, 100, 250))
+    size = (9.6, 4.3)
+    strip_scale = 0.65
     layout = panels(
-        ["weights W_K of head 1.2", "its circuit W_QK", "pairs that compose"],
-        ["dimension inside the head", "stored token", "layer"],
-        ["stored token", "token that asks", "head"],
-        grid=(1, 3),
+        ["pattern on one sequence", "by distance, 64 sequences"],
+        ["key: place $j$", "places back"],
+        ["query: place $t$", "mean weight"],
+        grid=(1, 2),
         legend=None,
-        xticks=[range(0, 16, 5), range(8), (0, 1)],
-        yticks=[range(8), range(8), range(4)],
-        xlim=[None, None, (-0.3, 1.3)],
-        ylim=[None, None, (4.1, -0.5)],
+        xlim=[(-0.5, 23.5), (-0.5, 23.5)],
+        ylim=[(23.5, -0.5), (0, 0.8)],
     )
 
-    def compute(self, *, mode, angle, threshold):
-        """Return the turned weights, the circuit between tokens, and the pairs."""
-        turn = torch.matrix_exp(angle / 90 * _turning())
-        heads = read_heads(planted()).change_basis(turn, turn)
-        circuit = planted().embedding @ heads.w_q[INDUCTION] @ heads.w_k[INDUCTION].T
-        scores = composition_scores(heads)[MODES.index(mode), :4, 4:]
-        shown = scores > threshold
-        edges = [([0, 1], [a, b] if shown[a, b] else [a, a]) if shown[a, b] else ([0, 0], [a, a])
-                 for a in range(4) for b in range(4)]  # fmt: skip
-        widths = [0.6 + 12 * max(0.0, float(s) - 1 / 8) for s in scores.flatten()]
-        best = int(scores.argmax())
+    def compute(self, *, step, head, sequence, mark):
+        """Return the pattern, the weights by distance, and the loss."""
+        patterns, loss = _frame(step)
+        pattern = patterns[NAMES.index(head)]
+        weights = [float(pattern.diagonal(-o, 1, 2).mean()) for o in range(24)]
+        tokens, known = test_sequences()
+        start = int(known[sequence].int().argmax())
         return {
-            "weights": heads.w_k[INDUCTION, 24:32].numpy(),
-            "circuit": (circuit[:, 24:32] / 4).numpy(),
-            "edges": edges,
-            "widths": widths,
-            "bound": f"{mode}-composition above {threshold:.2f}",
-            "said": (mode, angle, int(shown.sum()), best // 4, best % 4, float(scores.max()), threshold),
+            "pattern": pattern[sequence].numpy(),
+            "weights": (np.arange(24), weights),
+            "start": ([-0.5, 23.5], [start - 0.5] * 2),
+            "marks": _wanted(tokens[sequence, :-1]) if mark else ([], []),
+            "said": (step, head, loss, start),
         }
 
-    def draw(self, left, middle, right):
-        """Draw both pictures and the graph."""
-        weights = left.imshow(np.zeros((8, 16)), cmap="RdBu_r", vmin=-9, vmax=9, aspect="auto", interpolation="nearest")
-        circuit = middle.imshow(np.zeros((8, 8)), cmap="RdBu_r", vmin=-20, vmax=20, interpolation="nearest")
-        for axes in (left, middle):
-            axes.grid(False)
-        edges = [right.plot([0, 0], [0, 0], "-", color=RED, zorder=1)[0] for _ in range(16)]
-        for layer in (0, 1):
-            right.plot([layer] * 4, range(4), "o", color=BLUE, markersize=13, zorder=3)
-        bound = right.text(0.5, 3.8, "", ha="center", va="center", fontsize=9)
-        return {"weights": weights, "circuit": circuit, "edges": edges, "bound": bound}
-
-    def update(self, artists, state):
-        """Set the data, and the width of each line."""
-        super().update(artists, state)
-        for line, width in zip(artists["edges"], state["widths"], strict=True):
-            line.set_linewidth(width)
+    def draw(self, left, axes):
+        """Draw an empty pattern, the line, the marks and the weights."""
+        pattern = left.imshow(np.zeros((24, 24)), cmap="Greys", vmin=0, vmax=1, interpolation="nearest")
+        left.grid(False)
+        (start,) = left.plot([], [], ":", color=RED, linewidth=1.2)
+        (marks,) = left.plot([], [], "o", fillstyle="none", color=ORANGE, markersize=7)
+        (weights,) = axes.plot([], [], "o-", color=BLUE, markersize=4)
+        return {"pattern": pattern, "weights": weights, "start": start, "marks": marks}
 
     def words(self, state):
-        """Say how many pairs are drawn, and which is the strongest."""
-        mode, angle, count, a, b, score, threshold = state["said"]
+        """Say the loss, which is the network's."""
+        step, head, loss, start = state["said"]
         return (
-            f"Bases turned by {angle}°: W_K {'as planted' if not angle else 'changed'}, W_QK the same. {count} of 16 "
-            f"pairs have "
-            f"{mode}-composition above {threshold:.2f}; the strongest is 0.{a} with 1.{b}, {score:.3f}."
+            f"Step {step}, head {head}. The network's loss on 64 test sequences: {loss:.2f} nats; a guess among 32 "
+            f"tokens: {GUESS:.2f}. The second round of this sequence begins at place {start}."
         )
-
-
-# The heads of the model that comes with the course
-
-
-@cache
-def course_model() -> tuple:
-    """Return the shipped mBART, its tokenizer and its heads."""
-    from course_lib.mbart.model import load
-
-    model, tokenizer = load("course-mbart")
-    return model, tokenizer, read_heads(model)
-
-
-@cache
-def copied_sentences() -> Tensor:
-    """Return French sentences of one length as token rows, each once: the task is to write them again."""
-    from course_lib.language.corpus import draw_meanings, render
-
-    _, tokenizer, _ = course_model()
-    texts = [render(meaning, "fr_XX").text for meaning in draw_meanings(400, seed=5, split="test")]
-    ends = lambda ids: [tokenizer.lang_code_to_id["fr_XX"], *ids, tokenizer.eos_token_id]  # noqa: E731
-    rows = [ends(tokenizer(text, add_special_tokens=False).input_ids) for text in texts]
-    return torch.tensor([row for row in rows if len(row) == 13])
-
-
-def copy_run(model: torch.nn.Module, heads: Heads) -> tuple[Recording, Tensor, Tensor]:
-    """Return a recording of the model on these sentences, with the tokens that encoder and decoder read."""
-    ids = copied_sentences()
-    read = torch.cat([ids[:, -1:], ids[:, :-1]], dim=1)
-    return record(model, heads, input_ids=ids, decoder_input_ids=read, use_cache=False), ids, read
-
-
-@cache
-def translation_pairs(count: int = 32) -> tuple[list[list[int]], list[list[int]]]:
-    """Return held-out sentences and their translations, as token rows that begin with a language code."""
-    from course_lib.language.corpus import LANGUAGES, draw_meanings, render
-
-    _, tokenizer, _ = course_model()
-    sides = ([], [])
-    for i, meaning in enumerate(draw_meanings(count, seed=9, split="test")):
-        for side, code in zip(sides, (LANGUAGES[i % 4], LANGUAGES[(i + 1 + i // 4 % 3) % 4]), strict=True):
-            ids = tokenizer(render(meaning, code).text, add_special_tokens=False).input_ids
-            side.append([tokenizer.lang_code_to_id[code], *ids, tokenizer.eos_token_id])
-    return sides
-
-
-def translation_loss(chosen: tuple[int, ...] = ()) -> float:
-    """Return the loss in nats a token of the right translations, some heads replaced by their mean results."""
-    from course_lib.mbart.translation import IGNORED, pad_rows
-
-    model, tokenizer, heads = course_model()
-    sources, targets = translation_pairs()
-    ids, labels = pad_rows(sources, tokenizer.pad_token_id), pad_rows(targets, IGNORED)
-    means = {i: copy_run_results()[i].mean((0, 1)) for i in chosen}
-    with torch.no_grad(), replaced(model, heads, means):
-        return float(model(input_ids=ids, attention_mask=ids != tokenizer.pad_token_id, labels=labels).loss)
-
-
-@cache
-def copy_run_results() -> list[Tensor]:
-    """Return the results of all heads of the shipped model on the sentences to be copied."""
-    model, _, heads = course_model()
-    return copy_run(model, heads)[0].results
-
-
-@lesson.figure("Heads of the decoder: the pattern, and what it is worth", "weight on the previous token",
-               "translation loss without the head (nats)", size=(7.2, 4.2), legend=None, xlim=(0, 0.6),
-               ylim=(0, 0.3))  # fmt: skip
-def plot_names(axes):
-    """Draw the loss without each self-attention head of the decoder against its previous-token score."""
-    model, _, heads = course_model()
-    seen, base = copy_run(model, heads)[0], translation_loss()
-    for i in heads.where("decoder"):
-        score, loss = float(offset_score(seen.patterns[i], -1)), translation_loss((i,))
-        axes.plot(score, loss, "o", color=RED if score > 0.4 else BLUE, markersize=8, label="_head")
-        if score > 0.4 or loss > base + 0.04:
-            axes.annotate(heads.name(i), (score, loss), (6, 6), textcoords="offset points", fontsize=9)
-    axes.axhline(base, color=GREY, linestyle=":", label="_none")
-    return (
-        "The translation loss of the shipped model without one self-attention head of the decoder, against that head's "
-        "weight "
-        "on the previous token. The head 1.2 has by far the largest weight, about 0.48, and the loss without it lies on "
-        "the "
-        "dotted line of the whole model. The loss rises most without head 0.1, whose weight is 0.31."
-    )
 
 
 # Predictions
 
-basis_prediction = lesson.prediction(
+ask_candidates = lesson.prediction(
     "21.P1",
-    "Inside one head, the 64 query and key dimensions are turned by a random rotation, the same for $W_Q$ and $W_K$, and "
-    "the "
-    "64 value dimensions by another one, undone in $W_O$. Nearly every weight of the head changes. What else does?",
+    "A network with *one* layer was trained on these sequences and ended at a loss of 2.4. In the second round, where do "
+    "its four heads look when they predict the next token?",
     {
-        "The pattern changes, and with it the output": "Queries and keys turn together, so all their inner products stay, "
-        "and with them the pattern.",
-        "The pattern stays, the output turns": "$W_O$ undoes the rotation of the values: what arrives in the stream stays.",
-        "Nothing that any other part of the model can see": "Only the products $W_QW_K^\\top$ and $W_VW_O$ are seen from "
-        "outside, and "
-        "a basis inside the head cancels in both. The dimensions inside a head have no meaning of their own.",
+        "At the last copy of the present token": "They could find it: the query knows its token, and so does the key. "
+        "But the token that stands there is the one just seen, not the next one.",
+        "At the place right after that copy": "That would be the right place, and the loss would be near 0.",
+        "At the previous place": "It holds the token before the present one, which says nothing about the next.",
+        "At several places, about evenly": right(
+            "At all nine places that hold the next token for one of the nine possible periods. A head that averages nine "
+            "tokens leaves a guess among nine."
+        ),
     },
-    answer="Nothing that any other part of the model can see",
-    reveal=plot_basis,
+    reveal=plot_candidates,
 )
 
-ablation_prediction = lesson.prediction(
+ask_ablation = lesson.prediction(
     "21.P2",
-    "A trained model with two layers of four heads predicts repeated tokens with a loss below 0.1. Each of the four heads "
-    "of layer 1 puts more than two thirds of its weight on the right place, the best one nearly all. Now the best one is "
-    "replaced by its "
-    "mean result. What is the loss?",
+    "In the network with two layers, whose loss is below 0.02, the best head of layer 1 puts more than 0.95 of its weight "
+    "on the right place, in each of five starts. Its result is replaced by its mean. What is the loss then?",
     {
-        "About 3.5, that of a guess": "That is what happens without all four. The other three still bring the token.",
-        "About a quarter of the way, 0.9": "Scores add up before the softmax: three heads still put the right token far "
+        "About 3.5, that of a guess": "That happens when all four heads of layer 1 are replaced. The other three still "
+        "bring the token.",
+        "About 2.4, that of one layer": "The other three heads of layer 1 still bring the token.",
+        "Near 0.9, a quarter of the way": "Scores add up before the softmax: three heads still put the right token far "
         "ahead of the others.",
-        "Below 0.5: hardly a change": "The other three heads still bring the right token. That a head is not missed does "
-        "not "
-        "show that it does nothing: take away all four, and the loss is above that of a guess.",
+        "Below 0.3": right(
+            "The other three heads still bring the token. That a head is not missed does not show that it does nothing: "
+            "without all four the loss is above that of a guess."
+        ),
     },
-    answer="Below 0.5: hardly a change",
     reveal=plot_ablation,
 )
 
-names_prediction = lesson.prediction(
+ask_mixed = lesson.prediction(
     "21.P3",
-    "Of all self-attention heads of the shipped model's decoder, head 1.2 looks most at the previous token: 48% of its "
-    "weight; "
-    "in a random model it is 18%. It is replaced by its mean result. What happens to the translation loss?",
+    "Four networks of *one* layer. In the first the queries are mixed with those of one place back, by one trained number "
+    "for each head; in the second the keys, in the third the values. In the fourth the values are mixed with those of one "
+    "place *ahead*. Which reach a loss below 0.1 in 250 steps?",
     {
-        "It rises more than without any other of the twelve": "A pattern says where a head looks, not whether what it "
-        "brings "
-        "is needed. The loss rises most without another head, 0.1.",
-        "It rises, about as for the others": "It rises by less than for most of the others: a pattern says where a head "
-        "looks, not whether what it brings is needed.",
-        "It hardly changes": "A pattern says where a head looks, not whether what it brings is needed. It may also be that "
-        "others step in: only ablating more than one head could tell.",
+        "None: a shift is no second layer": "Two of them do what took the network two layers.",
+        "The keys' only": "They do. But another one reaches the same, from the other side.",
+        "Keys' and queries': a comparison has two sides": "The query's own token is what the match has to be made with. "
+        "Mixed queries know the token before it, and that does not say which token is next.",
+        "The keys', and that with values from ahead": right(
+            "What is compared and what is read have to stand one place apart. Either the key comes from one place back, "
+            "or the value from one place ahead."
+        ),
+        "All four": "Mixed queries, and values from one place back, remain above 2.",
     },
-    answer="It hardly changes",
-    reveal=plot_names,
+    reveal=plot_mixed,
 )
 
 FIGURES = lesson.figures

@@ -22,8 +22,6 @@ LEARNERS = {
 """Answers that learners give, beyond the banks: each gets the verdict that is right for it."""
 
 GIVEN_AWAY = {
-    "21.P1": "the lesson's goal says that no change of basis inside a head matters",
-    "21.P2": "the text before says that all four heads copy and that the work is spread over them",
     "23.P1": "the first code cell imports one_head_each",
     "24.P1": "the first code cell imports nuclear_norm and nuclear_svm",
 }

@@ -8,10 +8,18 @@ from torch.nn import functional
 from course_lib.teaching import edit
 
 GIVES_AWAY = {
-    "21.P1": [r"(?i)change of basis", r"W_Q ?W_K", r"(?i)no meaning"],
-    "21.P2": [r"spread over several heads", r"(?i)all four"],
-    "21.P3": [r"the translation loss changes"],
+    "21.P1": [r"11 to 19", r"all nine candidates"],
+    "21.P2": [r"(?i)no single head of layer 1 is needed", r"all four together"],
+    "21.P3": [r"keys from one place back", r"(?i)values one place ahead"],
 }
+
+PAIRS = [(p, t) for p in range(12, 21) for t in range(p, 24)]
+
+
+def mean_log(base=math.e, last=23):
+    """The mean logarithm of the number of periods that a place leaves."""
+    pairs = [(p, t) for p in range(12, 21) for t in range(p, last + 1)]
+    return sum(math.log(min(20, t) - 11, base) for _, t in pairs) / len(pairs)
 
 
 def head(x, w_qk, w_ov, pattern):
@@ -68,32 +76,34 @@ def by_small_matrices(w_v, w_o, w_q, w_k):
     return float((top / torch.trace(value @ output) / torch.trace(key @ query)).sqrt())
 
 
-def weights(a, b, c, d):
-    return {"a": a, "b": b, "c": c, "d": d}
-
-
 ANSWERS = {
     "21.1": [
-        ("solved", "weights less two bases", 48 - 2 * 2**2),
-        ("solved", "two surfaces of rank 2", 2 * 2 * (2 * 6 - 2)),
-        ("all weights", "nothing is free", 4 * 12),
-        ("full matrices", "two 6 x 6", 72),
-        ("one circuit", "the first one", 20),
-        ("one basis", "the head's basis", 44),
-        ("rotations only", "an angle for each basis", 46),
-        ("the dimension of the subspace", "rank times 2", 4),
-        ("malformed", "both circuits", (20, 20)),
+        ("solved", "by pairs", mean_log()),
+        ("solved", "two digits", 1.92),
+        ("solved", "a tensor", torch.tensor([min(20, t) - 11 for _, t in PAIRS]).double().log().mean()),
+        ("nine everywhere", "a guess among nine", 2.2),
+        ("all tokens", "a guess among 32", math.log(32)),
+        ("each place once", "a mean over the places", sum(math.log(min(20, t) - 11) for t in range(12, 24)) / 12),
+        ("one place more", "up to place 24", mean_log(last=24)),
+        ("mean of the numbers", "the mean first", math.log(sum(min(20, t) - 11 for _, t in PAIRS) / len(PAIRS))),
+        ("in bits", "base 2", mean_log(base=2)),
+        ("wrong", "the middle period", math.log(5)),
+        ("malformed", "a list", [1.92]),
     ],
     "21.2": [
-        ("solved", "both along minus the first axis", weights(-1, 0, -1, 0)),
-        ("solved", "a multiple", weights(0.5, -1.0, 2.0, -4.0)),
-        ("no negative entry", "both positive", weights(1, 1, 1, 1)),
-        ("opposite", "turned round", weights(1, 2, -1, -2)),
-        ("different directions", "only the sign of c turned", weights(1, 2, -1, 2)),
-        ("different directions", "at right angles", weights(1, 0, 0, -1)),
-        ("zero", "no queries", weights(0, 0, -1, 1)),
-        ("wrong", "no keys", weights(-1, 2, 0, 0)),
-        ("malformed", "two vectors", {"W_Q": (-1, 2), "W_K": (-1, 2)}),
+        ("solved", "a table of right places", by_mask),
+        ("solved", "lists", with_lists),
+        ("the token itself", "duplicate tokens", lambda pattern, tokens: by_mask(pattern.roll(1, 1), tokens)),
+        ("transposed", "keys as rows", lambda pattern, tokens: by_mask(pattern.T, tokens)),
+        ("all places", "mean over all places", lambda pattern, tokens: float(
+            (pattern[:, 1:] * (tokens[:, None] == tokens).tril(-1)[:, :-1]).sum() / len(tokens))),
+        ("sum", "not divided", lambda pattern, tokens: float(
+            (pattern[:, 1:] * (tokens[:, None] == tokens).tril(-1)[:, :-1]).sum())),
+        ("mean over occurrences", "divided by the number of pairs of each place",
+         edit("sum(found))", "sum(found) / len(found))")),
+        ("last occurrence", "the latest one", edit("sum(found))", "found[-1])")),
+        ("wrong", "the first occurrence", edit("sum(found))", "found[0])")),
+        ("malformed", "a sum for each place", lambda pattern, tokens: pattern.sum(1)),
     ],
     "21.3": [
         ("solved", "query by query", query_by_query),
@@ -114,21 +124,6 @@ ANSWERS = {
         ("malformed", "the pattern", lambda x, w_qk, w_ov, d_head: (x @ w_qk @ x.T).softmax(1)[:, :1]),
     ],
     "21.4": [
-        ("solved", "a table of right places", by_mask),
-        ("solved", "lists", with_lists),
-        ("the token itself", "duplicate tokens", lambda pattern, tokens: by_mask(pattern.roll(1, 1), tokens)),
-        ("transposed", "keys as rows", lambda pattern, tokens: by_mask(pattern.T, tokens)),
-        ("all places", "mean over all places", lambda pattern, tokens: float(
-            (pattern[:, 1:] * (tokens[:, None] == tokens).tril(-1)[:, :-1]).sum() / len(tokens))),
-        ("sum", "not divided", lambda pattern, tokens: float(
-            (pattern[:, 1:] * (tokens[:, None] == tokens).tril(-1)[:, :-1]).sum())),
-        ("mean over occurrences", "divided by the number of pairs of each place",
-         edit("sum(found))", "sum(found) / len(found))")),
-        ("last occurrence", "the latest one", edit("sum(found))", "found[-1])")),
-        ("wrong", "the first occurrence", edit("sum(found))", "found[0])")),
-        ("malformed", "a sum for each place", lambda pattern, tokens: pattern.sum(1)),
-    ],
-    "21.5": [
         ("solved", "divided one after the other", lambda w_v, w_o, w_q, w_k: composed(w_v @ w_o, w_k @ w_q.T)),
         ("solved", "small matrices", by_small_matrices),
         ("solved", "a tensor", lambda w_v, w_o, w_q, w_k: torch.tensor(by_small_matrices(w_v, w_o, w_q, w_k))),
@@ -142,3 +137,21 @@ ANSWERS = {
         ("malformed", "the product", lambda w_v, w_o, w_q, w_k: w_v @ w_o @ w_k @ w_q.T),
     ],
 }  # fmt: skip
+
+# Each claim's nearest wrong neighbour.
+NEIGHBOURS = {
+    "21.e1": ("[:, :, 11:20]", "[:, :, 9:18]"),
+    "21.2": ("change[1, :, 8], at_least", "change[0, :, 8], at_least"),
+    "21.3": ("lesson.look_back(model)[:4].max()", "lesson.look_back(model)[4:].max()"),
+    "21.4": ("[lesson.look_after(model)[4:].max() for", "[lesson.look_after(model)[:4].max() for"),
+    "21.e2": (
+        '[one["single heads of layer 1"] for one in found]',
+        '[one["best of layer 0"] for one in found]',
+    ),
+    "21.e3": ('if name == "written":', 'if name == "own":'),
+    "21.8": ("lesson.planted(hidden=True)", 'network("two layers", 0)'),
+    "21.9": ('live["keys, one place back"]', 'live["queries, one place back"]'),
+    "21.e4": ('live["values, one place ahead"]', 'live["values, one place back"]'),
+    "21.e5": ("3.3e6 * seen - 1e10 * recent", "3.3e6 * seen - 1e8 * recent"),
+    "21.e6": ("for model in (*twos, *shifted)]", "for model in (*ones, *shifted)]"),
+}
