@@ -851,6 +851,9 @@ EXCEPTIONS = {
         theory.attention_margin: frobenius_svm l1_svm nuclear_svm
         theory.restricted_minimax: prior_on_grid
     """,
+    "goes on until all have arrived, and asks in every fiftieth step": """
+        theory.attention_margin: gradient_flow
+    """,
     "works on the CPU, after training: tables for a report, by sorting and by scipy": """
         sae.recovery: assign
     """,
