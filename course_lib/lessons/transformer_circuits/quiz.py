@@ -39,8 +39,8 @@ def writes():
 @lesson.sentence(
     "21.Q2",
     "If W_Q is the identity, a head compares two tokens by their inner product.",
-    answer="only if W_K is the identity, too",
-    conditions=("only if W_K is the identity, too", "only if W_K is diagonal"),
+    answer="only if W_K is a multiple of the identity",
+    conditions=("only if W_K is a multiple of the identity", "only if W_K is diagonal"),
 )
 def identity():
     """The score holds the product of W_Q with W_K transposed (21.5). For a small head it has a low rank and cannot be the
@@ -67,7 +67,7 @@ def identity():
 
 @lesson.sentence("21.Q3", "A head whose removal hardly changes the loss does nothing for it.", answer=False)
 def idle():
-    """Others may do the same work. Remove the group."""
+    """Others may share its work. Remove the group."""
     found = [ablations(seed) for seed in SEEDS]
     return "\n".join(
         [
@@ -103,7 +103,9 @@ def turned():
     )
 
 
-@lesson.sentence("21.Q5", "One layer with more weights than two layers have learns this task as fast.", answer=False)
+@lesson.sentence(
+    "21.Q5", "One plain layer with more weights than two layers have learns this task as fast.", answer=False
+)
 def heavier():
     """It learns more slowly. One layer of twice the width has more weights than two layers. Each had its best step size."""
     part, longer = "one_place_back", "one_layer_longer"
