@@ -45,6 +45,7 @@ PARTS = {
     "rank_price": ("rank_price",),
     "through_features": ("through_features",),
     "margin_rivals": ("margin_rivals",),
+    "margin_cuts": ("margin_cuts",),
     "margin_norms": ("margin_norms",),
     "convolution": ("convolution",),
     "deep_norm": ("deep_norm",),

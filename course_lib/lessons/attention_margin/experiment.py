@@ -157,12 +157,22 @@ def second(weight: Float[Tensor, "*sets d e"]) -> Float[Tensor, "*sets"]:
     return values[..., 1] / values[..., 0]
 
 
-def early(kind: str, given: Constraints, seeds: Sequence[int], steps: int = 120) -> tuple[Tensor, Tensor]:
-    """Return the Frobenius norm and s2/s1 of the weights at each step of the first part of the path, (steps, sets)."""
-    parameters, sizes, ratios = beginning(kind, seeds), [], []
-    for _ in range(steps):
-        parameters = flow_step(parameters, given, parametrisation=kind, logit_step=0.25)
+def by_size(kind: str, given: Constraints, seeds: Sequence[int], sizes: Sequence[float]) -> tuple[Tensor, Tensor]:
+    """Return the weights where their Frobenius norm first reached each of the sizes, and the size when all came right.
+
+    Shapes: (sizes, sets, d, d) and (sets,); NaN where that never happened in 800 steps, short ones at the start.
+    """
+    parameters = beginning(kind, seeds)
+    wanted = torch.tensor(sizes, dtype=torch.float64)[:, None]
+    found = given.features.new_full((len(sizes), len(seeds), WIDTH, WIDTH), torch.nan)
+    came_right = given.features.new_full((len(seeds),), torch.nan)
+    for step in range(STEPS):
+        parameters = flow_step(
+            parameters, given, parametrisation=kind, logit_step=0.25 if step < 250 else 1.0, growth=0.1
+        )  # fmt: skip
         here = product(parameters, kind)
-        sizes.append(here.flatten(1).norm(dim=1))
-        ratios.append(second(here))
-    return torch.stack(sizes), torch.stack(ratios)
+        size = here.flatten(1).norm(dim=1)
+        first = (size >= wanted) & found[..., 0, 0].isnan()
+        found = torch.where(first[..., None, None], here, found)
+        came_right = torch.where((given.margin(here) > 0) & came_right.isnan(), size, came_right)
+    return found, came_right

@@ -14,11 +14,11 @@ from course_lib.lessons.attention_margin.contents import lesson
 from course_lib.lessons.attention_margin.experiment import (
     Problem,
     accuracy,
+    by_size,
     chosen_sets,
-    early,
+    cut,
     least_norms,
     problem,
-    second,
     trained,
     truth,
 )
@@ -120,7 +120,7 @@ class LayerExplorer(Explorer):
     summary = (
         "Left the matrix that decides which token is right. In the middle a trained matrix at the chosen margin. Both are "
         "divided by their largest entry in size. Right the ten singular values of either layer over its "
-        "largest one, at the same margin. The words say how many new samples come out right."
+        "largest one, at the same margin."
     )
     margin = Slider("margin", "m", "Training stops when every lead is at least m", 10, 1, 100, 1)
     layer = Choice("trained", "The parameters that gradient flow moves", "W", ("W", "K and Q"))
@@ -150,12 +150,11 @@ class LayerExplorer(Explorer):
         here, other = (along(kind)[place, 0] for kind in kinds)
         values, others = (torch.linalg.svdvals(w).numpy() for w in (here, other))
         order = np.arange(1, 11)
-        hits = 100 * float(accuracy(chosen_sets(hook(), arrived()).test, along(kinds[0])[place])[0])
         return {
             "matrix": (here / here.abs().max()).numpy(),
             "W": (order, values / values[0] if layer == "W" else others / others[0]),
             "KQ": (order, others / others[0] if layer == "W" else values / values[0]),
-            "said": (layer, LADDER[place], values / values[0], values.sum() / LADDER[place], hits),
+            "said": (layer, LADDER[place], values / values[0]),
         }
 
     def draw(self, left, middle, right_axes):
@@ -177,11 +176,11 @@ class LayerExplorer(Explorer):
         return {"matrix": matrix, "KQ": dots, "W": crosses}
 
     def words(self, state):
-        """Say which layer is shown, how its second singular value compares, its norm and its accuracy."""
-        layer, margin, values, norm_per_margin, hits = state["said"]
+        """Say which layer is shown, and how its second and third singular values compare."""
+        layer, margin, values = state["said"]
         return (
-            f"Trained: {layer}, margin {margin:.3g}. The second singular value is {values[1]:.2f} of the largest; "
-            f"all ten add up to {norm_per_margin:.2f} per unit of margin. Of 1,000 new samples {hits:.0f}% come out right."
+            f"Trained: {layer}, margin {margin:.3g}. The second singular value is {values[1]:.2f} of the largest, "
+            f"the third {values[2]:.2f}."
         )
 
 
@@ -238,7 +237,7 @@ def plot_race(left, right_axes):
         left.plot(tau, fast, "-", color=color, linewidth=2, label=f"{name}: β₁, pulled by 2")
         left.plot(tau, slow, "--", color=color, linewidth=2, label=f"{name}: β₂, pulled by 1")
     right_axes.plot(tau, made[1] / made[0], "-.", color=FACTORS, linewidth=2, label="k and q trained")
-    right_axes.plot(tau, alone[1] / alone[0], ":", color=WHOLE, linewidth=2.5, label="β trained itself")
+    right_axes.plot(tau, alone[1] / alone[0], ":", color=WHOLE, linewidth=2.5, label="β trained directly")
     return (
         "Two entries against rescaled time, pulled by 2 and by 1; k starts at c = 1. Left, logarithmic axis: trained as "
         "products, both become straight lines, the first twice as steep; trained directly, both flatten. Right the second "
@@ -296,34 +295,43 @@ def plot_faces(axes):
     )
 
 
+SIZES = tuple(np.geomspace(0.1, 100, 31).tolist())
+
+
+@cache
+def grown(kind: str) -> tuple[Tensor, Tensor]:
+    """Return `by_size` on the hook's ten sets, those that arrived: W at each of SIZES, and the size when all were right."""
+    weights, came_right = by_size(kind, hook().training, SEEDS, SIZES)
+    return weights[:, arrived()], came_right[arrived()]
+
+
 @lesson.figure(
-    "How many directions?", "size of the matrix (Frobenius norm)", "s₂ / s₁",
-    xscale="log", xlim=(0.02, 250), ylim=(0, 1.3), legend={"loc": "upper left", "ncols": 3}, size=(5.8, 3.1),
+    "Which part of the path was best?", "size of the matrix (Frobenius norm)", "right on new samples (%)",
+    xscale="log", xlim=(0.09, 110), ylim=(20, 80), legend={"loc": "lower left", "ncols": 2, "fontsize": 8.5},
+    size=(6.4, 3.8),
 )  # fmt: skip
-def plot_directions(axes):
-    """Draw s2/s1 of both layers against their size, from the start to margin 100: mean and range of the sets."""
-    for kind, name in KINDS.items():
-        later = along(kind)
-        ends = [later.flatten(2).norm(dim=2), second(later)]
-        parts = [part[:, arrived()] for part in early(kind, hook().training, SEEDS)]
-        grid = np.geomspace(0.02, float(ends[0][-1].min()), 80)
-        curves = []
-        for i in range(later.shape[1]):
-            beyond = ends[0][:, i] > parts[0][-1, i]
-            x, y = (torch.cat([part[:, i], end[beyond, i]]).numpy() for part, end in zip(parts, ends, strict=True))
-            curves.append(np.interp(np.log(grid), np.log(x), y))
-        found, look = np.array(curves), LOOK[kind]
-        axes.plot(
-            grid, found.mean(0), color=look["color"], linestyle=look["linestyle"], linewidth=2, label=f"{name} trained"
-        )  # fmt: skip
-        axes.fill_between(grid, found.min(0), found.max(0), color=look["color"], alpha=0.15, linewidth=0)
-        for place, mark in ((0, "o"), (5, "s"), (10, "^")):
-            label = f"margin {LADDER[place]:.0f}" if kind == "KQ" else None
-            x, y = (float(end[place].mean()) for end in ends)
-            axes.plot(x, y, mark, color=look["color"], markersize=6, label=label, linestyle="none")
+def plot_growth(axes):
+    """Draw accuracy of both layers and of their first singular pairs against their size: means of the sets."""
+    some = chosen_sets(hook(), arrived()).test
+    for kind, name, whole_style, first_style in (("KQ", "K Qᵀ", "-", "-."), ("W", "W", "--", ":")):
+        weights, came_right = grown(kind)
+        color = LOOK[kind]["color"]
+        whole, first = (
+            100 * torch.stack([accuracy(some, one).mean() for one in part]) for part in (weights, cut(weights, 1))
+        )
+        axes.plot(SIZES, first, first_style, color=color, linewidth=2, label=f"{name}, first pair only")
+        axes.plot(SIZES, whole, whole_style, color=color, linewidth=2, label=f"{name}, whole")
+        at = float(came_right.log().mean().exp())
+        for line in (first, whole):
+            label = "all training samples right" if kind == "KQ" and line is whole else None
+            height = float(np.interp(np.log(at), np.log(SIZES), line.numpy()))
+            axes.plot(at, height, "D", color=color, markersize=7, label=label, linestyle="none")
+    axes.axhline(25, color=BLACK, linewidth=1, linestyle=":", label="guessing")
     return (
-        "The second singular value over the first against the size of the matrix: mean and range of the sets. K and Q fall "
-        "early to about one quarter and rise slowly afterwards, up to margin 100; W stays near two thirds."
+        "Accuracy on new samples against the size of the matrix, from 0.1 to 100: means of the sets, for both whole layers "
+        "and for their first singular pairs. Diamonds: where the last training sample came right (geometric mean of "
+        "the sets). The whole K Qᵀ rises until about there and falls afterwards; its first pair rises further and then "
+        "hardly falls. The whole W stays below; its first pair rises and falls."
     )
 
 
@@ -332,7 +340,8 @@ def plot_directions(axes):
 
 def stored(rank: int, kind: str, what: str) -> list[float | None]:
     """Return an accuracy of the twenty sets: None where the layer never got to the margin."""
-    return measured("margin_rivals", f"rank {rank}, {kind}{what}")
+    part = "margin_cuts" if what in CUTS else "margin_rivals"
+    return measured(part, f"rank {rank}, {kind}{what}")
 
 
 def pairs(rank: int, one: tuple[str, str], other: tuple[str, str]) -> list[tuple[float, float]]:
@@ -374,34 +383,33 @@ def norms(rank: int, arm: str, what: str) -> list[float]:
 
 
 @lesson.figure(
-    ["W* of rank 1", "W* with 10 equal singular values"], "second singular value / first", "right on new samples (%)",
-    grid=(1, 2), xlim=(0, 1.02), ylim=(20, 80), legend=[None, "upper left"], size=(7.4, 3.3),
+    "W* of rank 1", "second singular value / first", "right on new samples (%)",
+    xlim=(0, 1.02), ylim=(20, 80), legend={"loc": "upper right", "fontsize": 8.5}, size=(5.8, 3.6),
 )  # fmt: skip
-def plot_margins(*axes):
+def plot_margins(one):
     """Draw accuracy against s2/s1: each layer at margins 1, 10 and 100, and the matrix of least nuclear norm."""
-    for one, rank in zip(axes, (RANKS[0], RANKS[-1]), strict=True):
-        for kind, name in KINDS.items():
-            places = [
-                np.array([norms(rank, f"{kind}, margin {m}", what) for m in (1, 10, 100)])
-                for what in ("second", "accuracy")
-            ]
-            color = LOOK[kind]["color"]
-            one.plot(places[0], 100 * places[1], "-", color=color, linewidth=0.6, alpha=0.35)
-            x, y = (part.mean(1) for part in places)
-            one.plot(x, 100 * y, "-", color=color, linewidth=2.2, label=f"{name} trained")
-            for mark, m, a, b in zip("os^", (1, 10, 100), x, y, strict=True):
-                label = f"margin {m}" if kind == "KQ" else None
-                one.plot(a, 100 * b, mark, color=color, markersize=7, label=label, zorder=5)
-        best = [mean(norms(rank, "least nuclear norm", what)) for what in ("second", "accuracy")]
-        one.plot(
-            best[0], 100 * best[1], "*", color=BLACK, markersize=12, label="least nuclear norm", zorder=6, linestyle="none"
-        )  # fmt: skip
-        one.axhline(25, color=BLACK, linewidth=1, linestyle=":", label="guessing")
+    rank = RANKS[0]
+    for kind, name in KINDS.items():
+        places = [
+            np.array([norms(rank, f"{kind}, margin {m}", what) for m in (1, 10, 100)])
+            for what in ("second", "accuracy")
+        ]  # fmt: skip
+        color = LOOK[kind]["color"]
+        one.plot(places[0], 100 * places[1], "-", color=color, linewidth=0.6, alpha=0.35)
+        x, y = (part.mean(1) for part in places)
+        one.plot(x, 100 * y, "-", color=color, linewidth=2.2, label=f"{name} trained")
+        for mark, m, a, b in zip("os^", (1, 10, 100), x, y, strict=True):
+            label = f"margin {m}" if kind == "KQ" else None
+            one.plot(a, 100 * b, mark, color=color, markersize=7, label=label, zorder=5, linestyle="none")
+    best = [mean(norms(rank, "least nuclear norm", what)) for what in ("second", "accuracy")]
+    one.plot(
+        best[0], 100 * best[1], "*", color=BLACK, markersize=12, label="least nuclear norm", zorder=6, linestyle="none"
+    )  # fmt: skip
+    one.axhline(25, color=BLACK, linewidth=1, linestyle=":", label="guessing")
     return (
         "Accuracy on new samples against the second singular value over the first, at three margins: thin lines for sets, "
-        "thick ones for means. The star is the mean of the matrices of least nuclear norm. Left, W* of rank 1: K and Q move "
-        "down and to the right, towards the star; W lies lower. Right, 10 equal singular values: W lies above and falls; K "
-        "and Q and the star are about level."
+        "thick ones for means. The star is the mean of the matrices of least nuclear norm. From margin 1 to 100, K and Q "
+        "move down and to the right, towards the star; W lies lower."
     )
 
 
@@ -413,12 +421,16 @@ ARMS = {
     "W, margin 10, first r singular pairs": ("W", " cut"),
     "K Qᵀ, margin 10, first r singular pairs": ("KQ", " cut"),
     "W with a penalty on the nuclear norm": ("W", ", nuclear penalty"),
+    "W with such a penalty, first r singular pairs": ("W", ", nuclear penalty, cut"),
+    "K and Q with r columns each, margin 10": ("KQ", ", few columns"),
     "W with a penalty on the Frobenius norm": ("W", ", frobenius penalty"),
     "sum of all features (one step of W)": ("one step", ""),
     "sum of all features, first r singular pairs": ("one step", " cut"),
 }
 SHOWN = (1, 3, 10)
-MAIN = (0, 1, 4, 5, 6)  # the rows of the main line; the others stand in the appendix
+MAIN = (0, 1, 4, 5, 6, 7, 8)  # the rows of the main line; the others stand in the appendix
+CUTS = (", nuclear penalty, cut", ", few columns")  # stored in a part of their own, `margin_cuts`
+LEARNT = (*CUTS, " cut", ", nuclear penalty", ", margin 10")  # arms whose training accuracy is stored, too
 
 
 def both_arrived(rank: int) -> list[bool]:
@@ -428,24 +440,41 @@ def both_arrived(rank: int) -> list[bool]:
 
 
 def rivals_table(rows: Sequence[int] = MAIN) -> Markdown:
-    """Return mean and standard error of each arm's accuracy on the sets where both layers arrived, for three W*."""
+    """Return mean and standard error of each arm's accuracy on the sets where both layers arrived, for three W*.
+
+    The last column is the mean accuracy on the training samples, for W* of rank one, where it is stored.
+    """
+
+    def taken(found: list[float | None], rank: int) -> list[float]:
+        return [100 * one for one, kept in zip(found, both_arrived(rank), strict=True) if kept]
 
     def cell(rank: int, arm: tuple[str, str]) -> str:
-        found = [100 * one for one, kept in zip(stored(rank, *arm), both_arrived(rank), strict=True) if kept]
+        found = taken(stored(rank, *arm), rank)
         return f"{mean(found):.1f} ± {stdev(found) / len(found) ** 0.5:.1f}"
 
+    def learnt(kind: str, what: str) -> str:
+        known = what in LEARNT and kind in KINDS
+        return f"{mean(taken(measured('margin_cuts', f'rank 1, {kind}{what}, training'), 1)):.0f}" if known else ""
+
     arms = list(ARMS.items())
-    shown = [(arms[i][0], *(cell(rank, arms[i][1]) for rank in SHOWN)) for i in rows]
+    shown = [(arms[i][0], *(cell(rank, arms[i][1]) for rank in SHOWN), learnt(*arms[i][1])) for i in rows]
     heads = (f"W* of rank {rank} ({sum(both_arrived(rank))} sets)" for rank in SHOWN)
-    return markdown_table(("layer", *heads), shown)
+    return markdown_table(("layer", *heads, "training, rank 1"), shown)
 
 
 def settings_table() -> Markdown:
-    """Return what each rival chose on held-out samples: a rank or the weight of a penalty."""
+    """Return what each rival chose on held-out samples: a rank, the weight of a penalty, both, or a number of columns."""
+
+    def choice(rank: int, kind: str, what: str) -> str:
+        if what in CUTS and rank not in SHOWN:
+            return ""
+        found = measured("margin_cuts" if what in CUTS else "margin_rivals", f"rank {rank}, {kind}{what}, setting")
+        return " and ".join(f"{one:g}" for one in found) if isinstance(found, list) else f"{found:g}"
+
     rows = [
-        (name, *(f"{measured('margin_rivals', f'rank {rank}, {kind}{what}, setting'):g}" for rank in RANKS))
+        (name, *(choice(rank, kind, what) for rank in RANKS))
         for name, (kind, what) in ARMS.items()
-        if "cut" in what or "penalty" in what
+        if "cut" in what or "penalty" in what or "columns" in what
     ]
     return markdown_table(("layer", *(f"W* of rank {rank}" for rank in RANKS)), rows)
 
@@ -467,8 +496,24 @@ ask_new = lesson.prediction(
     reveal=plot_new,
 )
 
-ask_ranks = lesson.prediction(
+ask_margins = lesson.prediction(
     "24.P2",
+    "A convex programme finds the matrix of margin 1 whose nuclear norm is *exactly* the least. Per unit of margin, the "
+    "norm of $KQ^\\top$ at margin 10 is on average a fifth to a quarter larger. How many new samples does that exact matrix "
+    "answer rightly, on average over the sets?",
+    {
+        "More than K and Q, by 3 points or more": "So it would be if the small norm were what helped.",
+        "As many as K and Q, up to 3 points": "Then the norm would explain the lead. But it is lower.",
+        "Between K and Q and W, 3 points or more from both": right(
+            "About 53%, with about 60% for K and Q and 44% for W in the stored run."
+        ),
+        "As many as W, up to 3 points, or fewer": "It is about 9 points above W.",
+    },
+    reveal=plot_margins,
+)
+
+ask_ranks = lesson.prediction(
+    "24.P3",
     "So far one property decided: $W^*$ had one singular value. Now it has 2, 3, 5 or all 10, of equal size. "
     "For which of them is the layer with $K$ and $Q$ ahead of $W$ on new samples, at margin 10?",
     {
@@ -480,22 +525,6 @@ ask_ranks = lesson.prediction(
         "For all of them": "With all 10 W is ahead, by about 7 points, in each set.",
     },
     reveal=plot_ranks,
-)
-
-ask_margins = lesson.prediction(
-    "24.P3",
-    "Back to one property. A convex programme finds the matrix of margin 1 whose nuclear norm is *exactly* the least. "
-    "Per unit of margin, the norm of $KQ^\\top$ at margin 10 is a fifth to a quarter larger. How many new samples does "
-    "that exact matrix answer rightly, on average over the sets?",
-    {
-        "More than K and Q, by 3 points or more": "So it would be if the small norm were what helped.",
-        "As many as K and Q, up to 3 points": "Then the norm would explain the lead. But it is lower.",
-        "Between K and Q and W, 3 points or more from both": right(
-            "About 53%, with about 60% for K and Q and 44% for W in the stored run."
-        ),
-        "As many as W, up to 3 points, or fewer": "It is about 9 points above W.",
-    },
-    reveal=plot_margins,
 )
 
 FIGURES = lesson.figures

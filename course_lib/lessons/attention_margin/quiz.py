@@ -33,7 +33,8 @@ def asked(*rows: tuple[float, float]) -> Constraints:
 )
 def arrives():
     """The loss (24.1) of a sample is at most e. With little attention on the right token it pulls little, by (24.3): twenty
-    others can push it so far that it never comes back. Statements on the end of training assume the least loss."""
+    others can push it so far that it never comes back. Theorems about the end of training assume that the loss reaches
+    its infimum."""
     given = asked(*[(1.0, 0.2)] * 20, (-2.0, 1.0))
     zero = torch.zeros(2, dtype=torch.float64)
     flow = gradient_flow(given, [zero + 1, zero], parametrisation="kq", margins=[50], max_steps=1000)
@@ -88,8 +89,8 @@ def single():
     answer=False,
 )
 def yardsticks():
-    """The nuclear ball has flat faces: far along a face the norm hardly changes, while the angle does. Below, small sets
-    of samples with random scores."""
+    """The nuclear ball has flat faces. Along a face the norm is constant; where the points of margin 1 lie close to a face,
+    it hardly changes, while the angle does. Below, small sets of samples with random scores."""
     drawn = [random_samples(4, 3, 8, generator=rng(seed)) for seed in range(6)]
     many = constraints(stacked(drawn), diagonal=False)
     start = [0.01 * torch.stack([randn(8, 8, generator=rng(k + s)) for s in range(6)]) for k in (100, 200)]
@@ -114,7 +115,7 @@ def yardsticks():
     answer=True,
 )
 def starts():
-    """By (24.7) the ratio of the coordinates tends to 0 for each c > 0. A larger start only comes later. By (24.8), no point
+    """By (24.7) the ratio of the coordinates tends to 0 for each c > 0. A larger c only delays it. By (24.8), no point
     of lead 1 has a smaller nuclear norm than (0.5, 0). Trained directly, β keeps the ratio of (24.6)."""
     given, zero = asked((2.0, 1.0)), torch.zeros(2, dtype=torch.float64)
     shares = []
@@ -128,7 +129,11 @@ def starts():
     least = (points[leads > 0].abs().sum(1) / leads[leads > 0]).min()
     return "\n".join(
         [
-            fact("β₂ over β₁ at margins of ten thousand and a hundred million: {:.4f}", shares, at_most=0.01),
+            fact(
+                "β₂ over β₁, c = 0.1 at margin ten thousand and c = 10 at a hundred million: {:.4f}",
+                shares,
+                at_most=0.01,
+            ),
             fact("trained directly: β₂ over β₁ {:.3f}", direct[1] / direct[0], equals=0.5, within=1e-6),
             fact("100,000 random points: least nuclear norm per lead {:.3f}", least, equals=0.5, within=0.001),
         ]

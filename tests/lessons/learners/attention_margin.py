@@ -6,12 +6,13 @@ import torch
 
 GIVES_AWAY = {
     "24.P1": [r"(?i)nuclear", r"≈61%", r"(?i)more of the property"],
-    "24.P2": [r"(?i)between 3 and 5", r"(?i)help where few"],
-    "24.P3": [
-        r"(?i)better than \$W\$ and worse",
+    "24.P2": [
+        r"(?i)points above \$W\$",
         r"margin 1 less margin 100",
+        r"size 4 less sizes",
         r"less the least nuclear norm",
     ],
+    "24.P3": [r"(?i)between 3 and 5", r"(?i)help where few"],
 }
 
 
@@ -107,9 +108,8 @@ NEIGHBOURS = {
         '(points["KQ, margin 10"] - points["least nuclear norm"]).mean()',
         '(points["KQ, margin 10"] - points["KQ, margin 100"]).mean()',
     ),
-    "24.e7": ("cut(flow.products[1][arrived], 1)", "cut(flow.products[1][arrived], 1 if kind == 'W' else 10)"),
-    "24.9": (
-        "direction_cosine(W, first[arrived], diagonal=False)",
-        "direction_cosine(product(beginning(kind, seeds), kind)[arrived], first[arrived], diagonal=False)",
-    ),
+    "24.e7": ('penalised(at.training, 0.2, "nuclear")', 'penalised(at.training, 0, "nuclear")'),
+    "24.9": ('direction_cosine(path["KQ"][0]', 'direction_cosine(path["KQ"][2]'),
+    "24.e9": ('peak - whole["KQ", s].mean()', 'whole["W", 4].mean() - whole["W", s].mean()'),
+    "24.e10": ('(alone["KQ", s] - whole["KQ", s])', '(alone["W", s] - whole["W", s])'),
 }  # fmt: skip
