@@ -170,19 +170,42 @@ def test_the_crossing_stands_where_the_curves_cross():
 
 
 def test_trained_together_the_pair_overtakes_from_next_to_nothing():
-    left, right = figure("together").axes
+    high_axes, low_axes = figure("together").axes
     history = made.train_arm(made.TOGETHER)
-    assert_line(line_labelled(left, "{1, 2}"), np.arange(401), made.shares(history, (1, 2))[:, 0].numpy())
+    assert_line(line_labelled(low_axes, "{1, 2}"), np.arange(401), made.shares(history, (1, 2))[:, 0].numpy())
     high = made.train_arm(made.TOGETHER, c=1.0)
-    assert_line(line_labelled(right, "{1}"), np.arange(401), made.shares(high, (1,))[:, 0].numpy())
+    assert_line(line_labelled(high_axes, "{1}"), np.arange(401), made.shares(high, (1,))[:, 0].numpy())
     assert float(made.shares(high, (1, 2)).min()) >= 0.25 - 1e-9
     assert float(made.shares(high, (1, 2))[-1].min()) > 0.5
+    assert float(made.shares(high, (1,)).amax(0).min()) > 0.5  # {1} leads at first
+    flips = [int((run.weights.c[1:] * run.weights.c[:-1] < 0).sum()) for run in (high, history)]
+    assert flips[0] == 0
+    assert flips[1] > 100, "the steps from 0.01 are large, those from 1 are not"
     assert float(made.shares(history, (1, 2))[40].max()) < 1e-12  # a millionth of a millionth
     above = (made.shares(history, (1,)) > 0.99).sum(0)
     assert [int(above.min()), int(above.max())] == [60, 112]
     assert float(made.shares(history, (1, 2))[40:].amax(0).min()) > 0.95
     assert sum(float(x) < 0.9 for x in made.shares(history, (1, 2))[-1]) == 1
     assert 3.5 < float(history.weights.a[-1].min()) < float(history.weights.a[-1].max()) < 5
+
+
+def test_the_sharper_attention_stays_at_the_same_places_while_the_shares_spread():
+    held = [made.train_selector(a) for a in (3.0, 10.0)]
+    looks = [made.matched_attention(history) for history in held]
+    assert bool((looks[1] > looks[0]).all())
+    assert float(looks[0].min()) > 0.8
+    assert bool((made.shares(held[1], (1, 2))[-1] < made.shares(held[0], (1, 2))[-1]).all())
+
+
+def test_the_floor_decides_who_leads_after_24_presses():
+    presses = made.held_out()[1]
+    past, coming = presses[:, :24], presses[:, 24]
+    plain = [float(cross_entropy(generalised_head(past, lags, 2), coming)) for lags in ((1,), (1, 2))]
+    smoothed = [
+        float(cross_entropy(made.smoothed_reader(past, lags, 0.5), coming)) for lags in ((1,), (1, 2))
+    ]
+    assert plain[0] < plain[1]
+    assert smoothed[1] < smoothed[0]
 
 
 # What is stored

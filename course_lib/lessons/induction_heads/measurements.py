@@ -9,7 +9,17 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from course_lib.theory.induction_heads import Examples, History, Sizes, Weights, examples, predict, start, train
+from course_lib.theory.induction_heads import (
+    Examples,
+    History,
+    Sizes,
+    Weights,
+    comparison_terms,
+    examples,
+    predict,
+    start,
+    train,
+)
 from course_lib.theory.markov_chains import Chains, cross_entropy, draw_tokens
 
 SEEDS = (0, 1, 2, 3, 4)
@@ -182,6 +192,18 @@ def loss_on(played: tuple[Chains, Tensor], history: History) -> list[float]:
         float(cross_entropy(predict(data, SIZES, last(history, seed)), presses[:, -1]))
         for seed in range(history.weights.a.shape[-1])
     ]
+
+
+def matched_attention(history: History) -> Tensor:
+    """Return each seed's mean attention, on held-out players, to the places after the same two presses."""
+    data, found = examples(held_out()[1], SIZES), []
+    for seed in range(history.weights.a.shape[-1]):
+        weights = last(history, seed)
+        table = (weights.selection()[:, None, None] * comparison_terms(SIZES, weights.w)).sum(0)
+        attention = (weights.a * table[data.window]).exp() * data.places
+        attention = attention / attention.sum(-1, keepdim=True)
+        found.append(attention.gather(-1, data.window[:, None]).mean())
+    return torch.stack(found)
 
 
 def loss_without(history: History, head: int) -> list[float]:

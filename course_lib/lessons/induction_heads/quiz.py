@@ -98,16 +98,19 @@ def longer():
 
 
 @lesson.sentence(
-    "22.Q6", "A lag that tells nothing new, as lag 2 at δ = 0, has no chance once a is large.", answer=True
+    "22.Q6",
+    "At δ = 0, where lag 2 tells nothing new, no set with lag 2 led at any scale tried, 0.01 to 15.",
+    answer=True,
 )
 def superfluous():
-    """At the scales tried its set never leads. The proof (22.7) is for small a only."""
+    """At the scales tried {1} stays ahead of {2} and of {1, 2}. The proof (22.7) is for small a only."""
     ends = []
     for a in (0.01, 1.0, 3.0, 6.0, 10.0, 15.0):
         history = train_selector(a, data=training(0.0))
-        ends.append(float((shares(history, (1,))[-1] - shares(history, (1, 2))[-1]).min()))
+        with_it = shares(history, (2,))[-1].maximum(shares(history, (1, 2))[-1])
+        ends.append(float((shares(history, (1,))[-1] - with_it).min()))
     return fact(
-        "a = 0.01, 1, 3, 6, 10, 15: {1} is ahead by at least".replace("{1}", "lag 1 alone") + " {:.2f}",
+        "a = 0.01, 1, 3, 6, 10, 15: lag 1 alone is ahead of every set with lag 2 by at least {:.2f}",
         ends,
         at_least=0.2,
     )

@@ -156,7 +156,7 @@ NEIGHBOURS = {
         "chi_square(next_table(players(800, 0.3, seed=seed), 2), lags).mean() for lags in SETS])",
     ),
     "22.e3": ("of = {lags: criterion(", "of = {lags: chi_square("),
-    "22.e4": ("both = shares(together, (1, 2))", "both = shares(stages, (1, 2))"),
+    "22.e4": ("for history in (from_one, together)}", "for history in (from_one, stages)}"),
     "22.e5": ("losses[stages] - losses[together]", "losses[together] - losses[stages]"),
     "22.e6": (
         "both_at[3.0] - both_at[0.3].maximum(both_at[10.0])",
