@@ -9,7 +9,7 @@ import torch
 from course_lib.lessons.gradient_descent_stability import SPECTRUM
 from course_lib.optimization.gradient_descent import best_step, stability_limit
 from course_lib.teaching.style import text_alternative
-from tests.drawing import assert_clear_layout, assert_labels, assert_legend, assert_line, line_labelled
+from tests.drawing import assert_clear_layout, assert_labels, assert_line, line_labelled
 from tests.lessons import FIGURES, MODULES
 
 
@@ -42,16 +42,14 @@ def test_every_figure_can_be_read_and_says_what_it_shows(number, name):
 # What is drawn
 
 
-def test_the_wait_is_counted_and_the_line_beside_it_is_the_formula():
+def test_the_wait_is_counted():
     axes = figure("00", "wait").axes[0]
-    distance = np.geomspace(1e-3, 0.9, 60)
+    distance = np.geomspace(1e-3, 0.5, 60)
     waits = [next(t for t in range(10_000) if (1 - d) ** t < 0.01) for d in distance]
     assert_line(line_labelled(axes, "counted"), distance, waits)
-    assert_line(line_labelled(axes, "4.6 over the distance"), distance, np.log(100) / distance)
     assert_labels(
         axes, x="distance $1 - f$", y="multiplications $t$", title="how long until the power is below 0.01"
     )
-    assert_legend(axes, ["counted", "4.6 over the distance"])
 
 
 def test_worst_rate_is_the_largest_curve_and_lowest_at_the_best_step():
