@@ -93,7 +93,7 @@ def plot_question(axes):
 
 
 @lesson.figure(
-    "New samples, margin 10", None, "right on 1,000 new samples (%)",
+    "New samples, margin 10", "parameters that are trained", "right on 1,000 new samples (%)",
     xlim=(-0.4, 1.4), ylim=(0, 80), xticks=(0, 1), legend="lower left", size=(5.4, 3.8),
 )  # fmt: skip
 def plot_new(axes):
@@ -102,7 +102,7 @@ def plot_new(axes):
         kind: 100 * torch.stack([accuracy(hook().test, w.nan_to_num()) for w in paths(kind)[5:6]]) for kind in KINDS
     }
     pairs = torch.cat([found["W"], found["KQ"]])[:, arrived()]
-    axes.set_xticklabels(["W trained", "K and Q trained"])
+    axes.set_xticklabels(["W", "K and Q"])
     axes.plot([0, 1], pairs.numpy(), "o-", color=GREY, linewidth=1.2, markersize=5)
     axes.lines[0].set_label("one set of samples")
     axes.axhline(25, color=BLACK, linewidth=1, linestyle=":", label="guessing")
@@ -169,7 +169,7 @@ class LayerExplorer(Explorer):
         for axes in (left, middle, right_axes):
             axes.grid(False)
         bar = middle.figure.colorbar(matrix, ax=middle, shrink=0.75, ticks=[-1, 0, 1])
-        bar.set_label("entry / largest in size")
+        bar.ax.set(xlabel="entry", ylabel="over the largest in size")
         right_axes.axhline(0.5, color=GREY, linewidth=0.8, linestyle=":")
         dots = right_axes.plot([], [], "o-", color=FACTORS, markersize=6, label="K and Q")[0]
         crosses = right_axes.plot([], [], "x--", color=WHOLE, markersize=6, linewidth=1, label="W")[0]
@@ -233,9 +233,9 @@ def plot_race(left, right_axes):
     """Draw both coordinates against rescaled time, for a diagonal that is trained itself and for a product."""
     tau = np.linspace(0.005, 2.5, 300)
     made, alone = (np.sinh(4 * tau) / 2, np.sinh(2 * tau) / 2), (2 * tau, tau)
-    for name, color, (fast, slow) in (("k and q", FACTORS, made), ("β itself", WHOLE, alone)):
-        left.plot(tau, fast, "-", color=color, linewidth=2, label=f"{name}: β₁, pulled by 2")
-        left.plot(tau, slow, "--", color=color, linewidth=2, label=f"{name}: β₂, pulled by 1")
+    for name, color, width, (fast, slow) in (("k and q", FACTORS, 2.8, made), ("β itself", WHOLE, 1.4, alone)):
+        left.plot(tau, fast, "-", color=color, linewidth=width, label=f"{name}: β₁, pulled by 2")
+        left.plot(tau, slow, "--", color=color, linewidth=width, label=f"{name}: β₂, pulled by 1")
     right_axes.plot(tau, made[1] / made[0], "-.", color=FACTORS, linewidth=2, label="k and q trained")
     right_axes.plot(tau, alone[1] / alone[0], ":", color=WHOLE, linewidth=2.5, label="β trained directly")
     return (
@@ -397,7 +397,7 @@ def plot_margins(one):
         color = LOOK[kind]["color"]
         one.plot(places[0], 100 * places[1], "-", color=color, linewidth=0.6, alpha=0.35)
         x, y = (part.mean(1) for part in places)
-        one.plot(x, 100 * y, "-", color=color, linewidth=2.2, label=f"{name} trained")
+        one.plot(x, 100 * y, "-" if kind == "KQ" else "--", color=color, linewidth=2.2, label=f"{name} trained")
         for mark, m, a, b in zip("os^", (1, 10, 100), x, y, strict=True):
             label = f"margin {m}" if kind == "KQ" else None
             one.plot(a, 100 * b, mark, color=color, markersize=7, label=label, zorder=5, linestyle="none")

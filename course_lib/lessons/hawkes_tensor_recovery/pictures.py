@@ -66,6 +66,14 @@ def draw_kernel(axes, kernel: Tensor):
     return image
 
 
+def add_scale(image, axes):
+    """Draw the colour bar of kernels, beside one or several axes."""
+    first = axes[0] if isinstance(axes, list) else axes
+    bar = first.figure.colorbar(image, ax=axes, pad=0.015, extend="both", extendfrac=0.03)
+    bar.ax.set_xlabel("entry", labelpad=15)  # below the lower tip
+    bar.ax.set_ylabel("posts caused")
+
+
 @lesson.figure(
     "Least squares from 4,000 hours of counts", "hours later; in each block, the forum $j$ that posts", "forum $i$",
     size=(11.0, 2.9), legend=None,
@@ -73,7 +81,7 @@ def draw_kernel(axes, kernel: Tensor):
 def plot_question(axes):
     """Draw what least squares makes of 4,000 bins of the first process."""
     image = draw_kernel(axes, norm_fit("delayed", 0, "none"))
-    axes.figure.colorbar(image, ax=axes, label="posts caused", pad=0.015, extend="both")
+    add_scale(image, axes)
     return (
         "Eight 12 x 12 images, one for each hour after a post. Entries of both signs are in every image, red positive, blue "
         "negative; a few dark red ones stand at 3 to 6 hours."
@@ -140,7 +148,7 @@ class TurnExplorer(Explorer):
     def draw(self, left, right_axes):
         """Draw four rows and four arrows."""
         hours = np.repeat(np.arange(0.5, 9), 2)[1:-1]
-        looks = [(BLUE, "-", "o"), (BLUE, "--", "s"), (ORANGE, "-", "o"), (ORANGE, "--", "s")]
+        looks = [(BLUE, "-", "o"), (BLUE, "--", "s"), (ORANGE, "-", "D"), (ORANGE, "--", "^")]
         rows, found = [], []
         for k, (color, style, marker) in enumerate(looks):
             left.axhline(1.4 * (3 - k), color="0.8", linewidth=0.8)
@@ -214,8 +222,8 @@ def errors(kind: str, name: str) -> list[float]:
 
 
 @lesson.figure(
-    "Error of the kernel, five processes each", "", "relative error", size=(8.6, 3.6), ylim=(0.1, 0.85),
-    legend={"loc": "upper center", "ncols": 3, "fontsize": 9},
+    "Error of the kernel, five processes each", "delays of the processes", "relative error", size=(8.6, 3.6),
+    ylim=(0.1, 0.85), legend={"loc": "upper center", "ncols": 3, "fontsize": 9},
 )  # fmt: skip
 def plot_penalties(axes):
     """Draw the errors of three penalties on processes with and without delays, a point for each seed."""
@@ -319,7 +327,7 @@ def closing_table() -> Markdown:
 
 
 @lesson.figure(
-    ["delays 0 to 3", "no delays, long profile", "no structure"], "error of the kernel", "", size=(11.0, 3.4),
+    ["delays 0 to 3", "no delays, long profile", "no structure"], "error of the kernel", "kernel from", size=(11.0, 3.4),
     grid=(1, 3), legend=None,
     subplots={"sharey": True}, xlim=(0, 1.62),
 )  # fmt: skip
@@ -365,8 +373,8 @@ def length_table() -> Markdown:
 
 @lesson.figure(
     ["Least squares", "Delays read and corrected, 32 numbers fitted", "Truth"],
-    ["", "", "hours later; in each block, the forum $j$ that posts"], "forum $i$",
-    size=(10.6, 5.8), grid=(3, 1), legend=None,
+    "hours later; in each block, the forum $j$ that posts", "forum $i$",
+    size=(10.6, 6.3), grid=(3, 1), legend=None,
 )  # fmt: skip
 def plot_recovered(*axes):
     """Draw the kernel of the first process as two estimates and in truth."""
@@ -377,7 +385,7 @@ def plot_recovered(*axes):
     )
     for one, kernel in zip(axes, kernels, strict=True):
         image = draw_kernel(one, kernel)
-    axes[0].figure.colorbar(image, ax=list(axes), label="posts caused", pad=0.015, extend="both")
+    add_scale(image, list(axes))
     return (
         "Three rows of images. Least squares: noise of both signs. Read delays and 32 numbers: nearly the truth of the last "
         "row. Entries beyond the ends of the scale have its end colours."

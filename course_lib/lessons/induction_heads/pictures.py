@@ -140,7 +140,7 @@ class RaceExplorer(Explorer):
         "sets while gradient descent trains them on these players, with the attention nearly flat."
     )
     delta = Slider(
-        "probability of the opposite", "δ", "How often a player opposes her press before last", 0.3, 0.0, 0.9, 0.02
+        "chance of the opposite", "δ", "How often a player opposes her press before last", 0.3, 0.0, 0.9, 0.02
     )
     length = Slider("length of the game", "n", "How many presses are read", 100, 40, 300, 20)
     stills = ({}, {"delta": 0.1}, {"delta": 0.6})
@@ -218,7 +218,7 @@ def plot_copies(axes):
     )
 
 
-@lesson.figure("How alike is each place to the place to come?", "place", size=(8.6, 2.4), legend=None,
+@lesson.figure("How alike is each place to the place to come?", "place", "set", size=(8.6, 2.4), legend=None,
                xlim=(1.4, SHOWN - 0.5), ylim=(-0.55, 2.55))  # fmt: skip
 def plot_compare(axes):
     """Draw the similarities that the copiers allow, for three sets, along the player's presses."""
@@ -383,7 +383,7 @@ def attention_on_player(weights: Weights) -> Tensor:
     return (weights.a * score).softmax(0)
 
 
-@lesson.figure(["before training", "in stages", "together"], "place", ["attention", None, None], grid=(1, 3),
+@lesson.figure(["before training", "in stages", "together"], "place", "attention", grid=(1, 3),
                size=(8.2, 2.6), legend=None, xlim=(1, SHOWN), ylim=(0, 0.32))  # fmt: skip
 def plot_attention(*three):
     """Draw the attention of three models to the presses of the first picture."""
