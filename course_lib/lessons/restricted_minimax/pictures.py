@@ -182,11 +182,16 @@ class NatureExplorer(Explorer):
             "risk": (at.numpy(), seen(risk(found.rule, at))),
             "floor": ([0, BOUND], seen([floor] * 2)),
             "ceiling": ([0, BOUND], seen([ceiling] * 2)),
-            "dots": (np.column_stack([places.numpy(), seen(risk(found.rule, places))]), 20 + 250 * shares.numpy()),
+            "dots": list(zip(places.tolist(), seen(risk(found.rule, places)), shares.tolist(), strict=True)),
             "marks": ([first, second, third], [0.014] * 3),
             "reply": (np.arange(TESTS + 1), found.rule.numpy()),
             "said": (1000 * floor, 1000 * ceiling, found.gap),
             "prior": [(float(t), float(w)) for t, w in zip(places, shares, strict=True)],
+            "idle": [
+                (name, place)
+                for name, place, part in zip("₁₂₃", (first, second, third), (w1, w2, w3), strict=True)
+                if not part
+            ],
             "low": [
                 (float(t), 1000 * float(R)) for t, R in zip(places, risk(found.rule, places), strict=True) if R < 1e-5
             ],
@@ -197,7 +202,7 @@ class NatureExplorer(Explorer):
         line = left.plot([], [], "-", color=BLUE, label="risk")[0]
         ceiling = left.plot([], [], ":", color=RED, linewidth=2, label="ceiling: its largest")[0]
         floor = left.plot([], [], "--", color=BLACK, linewidth=1.6, label="floor: its average")[0]
-        dots = left.scatter([], [], color=BLACK, zorder=5)
+        dots = [left.plot([], [], "o", color=BLACK, zorder=5, label="_dot")[0] for _ in range(3)]
         marks = left.plot([], [], "^", color=BLACK, markersize=7, fillstyle="none", label="_marks")[0]
         reply = right_axes.plot([], [], "o-", color=BLUE, markersize=4)[0]
         return {"risk": line, "ceiling": ceiling, "floor": floor, "dots": dots, "marks": marks, "reply": reply}
@@ -206,14 +211,17 @@ class NatureExplorer(Explorer):
         """Move the curves, and the dots with their sizes."""
         for name in ("risk", "ceiling", "floor", "marks", "reply"):
             artists[name].set_data(*state[name])
-        at, sizes = state["dots"]
-        artists["dots"].set_offsets(at)
-        artists["dots"].set_sizes(sizes)
+        for i, dot in enumerate(artists["dots"]):  # equal places are one dot, and a place without a share has none
+            at = state["dots"][i : i + 1]
+            dot.set_data([x for x, _, _ in at], [y for _, y, _ in at])
+            for _, _, share in at:
+                dot.set_markersize((20 + 250 * share) ** 0.5)
 
     def words(self, state):
-        """Say floor and ceiling."""
+        """Say the prior, which places have no share, floor and ceiling."""
         floor, ceiling, gap = state["said"]
         prior = ", ".join(f"{place:.2f} with share {share:.2f}" for place, share in state["prior"])
+        prior += "".join(f"; θ{name} = {place:.2f} has none" for name, place in state["idle"])
         if len(state["prior"]) == 1:
             rest = "the statistician knows the rate."
         elif gap < 0.095:
@@ -246,8 +254,8 @@ TIP_LEFT = Path([(0, 0), (1, 0.5), (1, -0.5), (0, 0)])
 
 
 @lesson.figure(
-    "Floors never pass ceilings", "risk (thousandths)", None, size=(7.2, 3.3), xscale="log", xlim=(0.025, 60),
-    ylim=(-4.8, 5.8), legend={"loc": "upper left", "fontsize": 9}, yticks=(),
+    "Floors never pass ceilings", "risk (thousandths)", "four priors, five rules", size=(7.2, 3.3), xscale="log",
+    xlim=(0.025, 60), ylim=(-4.8, 5.8), legend={"loc": "upper left", "fontsize": 9}, yticks=(),
 )  # fmt: skip
 def plot_bounds(axes):
     """Draw floors of priors and ceilings of rules on one axis."""
@@ -354,17 +362,19 @@ def learned(steps: int) -> Solution:
 
 
 @lesson.figure(
-    [f"{steps:,} updates" for steps in UPDATES], [None, None, None, THETA], [None, "share / largest", None, None],
-    size=(7.0, 5.0), grid=(4, 1), legend=[None, {"loc": "upper center", "fontsize": 9}, None, None], xlim=(-0.005, 0.305),
-    ylim=(0, 1.15), subplots={"sharex": True}, yticks=(),
+    "Nature's prior while she learns", THETA, "updates (bars: share / largest)", size=(6.2, 3.4),
+    legend={"loc": (0.66, 0.54), "fontsize": 9}, xlim=(-0.005, 0.305), ylim=(-3.72, 1.1),
+    yticks=[[0, -1.2, -2.4, -3.6]], yticklabels=[[f"{steps:,}" for steps in UPDATES]],
 )  # fmt: skip
-def plot_learning(*axes):
-    """Draw nature's prior while she learns, and the three places of the best one."""
+def plot_learning(axes):
+    """Draw nature's prior while she learns, one row after another, and the three places of the best one."""
     best = solved(TESTS, BOUND)
-    for one, steps in zip(axes, UPDATES, strict=True):
-        found = learned(steps)
-        one.vlines(found.atoms, 0, found.weights / found.weights.max(), color=BLUE, linewidth=3)
-        one.plot(best.atoms, 0 * best.atoms + 0.1, "D", color=BEST, markersize=6, fillstyle="none", label="best prior")
+    for row, steps in enumerate(UPDATES):
+        found, base = learned(steps), -1.2 * row
+        axes.axhline(base, color=BLACK, linewidth=0.8, label="_base")
+        axes.vlines(found.atoms, base, base + found.weights / found.weights.max(), color=BLUE, linewidth=3)
+        axes.plot(best.atoms, 0 * best.atoms + base + 0.1, "D", color=BEST, markersize=6, fillstyle="none",
+                  label="_best" if row else "best prior")  # fmt: skip
     return (
         "Nature's prior for 20 tests and η = 0.3: even at first, then more and more of it near the three places of the best "
         "prior (diamonds)."
