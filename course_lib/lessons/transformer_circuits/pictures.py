@@ -280,8 +280,8 @@ COLUMNS = {
 }  # fmt: skip
 
 
-@lesson.figure("The loss without some heads", "", "test loss (nats)", size=(8.2, 3.4), legend=None, yscale="log",
-               ylim=(3e-3, 9), xlim=(-0.6, 7.6))  # fmt: skip
+@lesson.figure("The loss without some heads", "replaced by their means", "test loss (nats)", size=(8.2, 3.4),
+               legend=None, yscale="log", ylim=(3e-3, 9), xlim=(-0.6, 7.6))  # fmt: skip
 def plot_ablation(axes):
     """Draw the losses without heads, one mark for each of the five starts."""
     for place, name in enumerate(COLUMNS):
@@ -346,7 +346,9 @@ def plot_tables(*axes):
             (table / table.abs().max()).numpy(), cmap="coolwarm", vmin=-1, vmax=1, interpolation="nearest"
         )
         one.grid(False)
-    one.figure.colorbar(image, ax=list(axes), shrink=0.8, label="entry / largest entry")
+    bar = one.figure.colorbar(image, ax=list(axes), shrink=0.8, ticks=(-1, 0, 1)).ax
+    bar.set_xlabel("entry", labelpad=14)
+    bar.set_ylabel("of the largest entry")
     return (
         "Three tables of the trained head 1.1. Against the tokens at the places: a blue, negative diagonal. Against what "
         "layer 0 wrote: a red one. From the token read to the tokens raised: a red one."
@@ -387,7 +389,7 @@ def shares_table() -> Markdown:
     return markdown_table(("start (stored)", *(f"head 0.{i}" for i in range(4))), rows)
 
 
-@lesson.figure("250 steps, five starts", "", "test loss (nats)", size=(7.4, 3.4), legend=None, yscale="log",
+@lesson.figure("250 steps, five starts", "network", "test loss (nats)", size=(7.4, 3.4), legend=None, yscale="log",
                xlim=(-0.6, 5.6), ylim=(1e-5, 8))  # fmt: skip
 def plot_mixed(axes):
     """Draw the stored losses of mixed layers and of the plain ones, a mark for each start."""
@@ -470,10 +472,10 @@ class PatternExplorer(Explorer):
     step = Slider("training step", "s", "How long the network was trained", 0, 0, STEPS, EVERY)
     head = Choice("head", "Layer and number of the head", "0.0", NAMES)
     sequence = Slider("sequence", "i", "Which of eight test sequences is shown", 0, 0, 7, 1)
-    mark = Switch("Mark the place after the copy", "Circle the place after the earlier copy of the query's token")
+    mark = Switch("Circle the place after", "Circle the place after the earlier copy of the query's token")
     stills = tuple({"step": step, "head": "1.1"} for step in (60, 100, 250))
     size = (9.6, 4.3)
-    strip_scale = 0.65
+    strip_scale = 0.61
     layout = panels(
         ["pattern on one sequence", "by distance, 64 sequences"],
         ["key: place $j$", "places back"],
@@ -491,12 +493,13 @@ class PatternExplorer(Explorer):
         weights = [float(pattern.diagonal(-o, 1, 2).mean()) for o in range(24)]
         tokens, known = test_sequences()
         start = int(known[sequence].int().argmax())
+        keys, queries = _wanted(tokens[sequence, :-1])
         return {
             "pattern": pattern[sequence].numpy(),
             "weights": (np.arange(24), weights),
             "start": ([-0.5, 23.5], [start - 0.5] * 2),
-            "marks": _wanted(tokens[sequence, :-1]) if mark else ([], []),
-            "said": (step, head, loss, start),
+            "marks": (keys, queries) if mark else ([], []),
+            "said": (step, head, loss, start, float(pattern[sequence][queries, keys].mean()) if mark else None),
         }
 
     def draw(self, left, axes):
@@ -509,11 +512,12 @@ class PatternExplorer(Explorer):
         return {"pattern": pattern, "weights": weights, "start": start, "marks": marks}
 
     def words(self, state):
-        """Say the loss, which is the network's."""
-        step, head, loss, start = state["said"]
+        """Say the loss, which is the network's, and the weight on the circles."""
+        step, head, loss, start, circled = state["said"]
+        marked = "" if circled is None else f" A circled place has a mean weight of {circled:.2f}."
         return (
             f"Step {step}, head {head}. The network's loss on 64 test sequences: {loss:.2f} nats; a guess among 32 "
-            f"tokens: {GUESS:.2f}. The second round of this sequence begins at place {start}."
+            f"tokens: {GUESS:.2f}. The second round of this sequence begins at place {start}.{marked}"
         )
 
 
