@@ -47,6 +47,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from course_lib.torch_private import derivatives_noted
+
 PATIENCE = 4  # times the limit that may pass on the clock, for a function that waits or a busy machine
 BLOCKED = 20  # rounds of 0.05 s without CPU time after which a thread counts as inside one long call
 DEAF = 200  # rounds after which a thread that catches every exception is given up
@@ -470,11 +472,6 @@ def _watching(watch: Collection[str], seen: dict[str, Any]) -> Iterator[None]:
         return
     times: Counter = Counter()
 
-    def profile(frame, event, _argument):
-        if event == "call" and frame.f_code in _derivatives():
-            seen["autograd"] = True
-            sys.setprofile(None)  # which makes everything slower
-
     def trace(frame, event, _argument):
         if not is_own(frame.f_code.co_filename):
             return None
@@ -482,30 +479,18 @@ def _watching(watch: Collection[str], seen: dict[str, Any]) -> Iterator[None]:
             times[frame.f_code.co_filename, frame.f_lineno] += 1
         return trace
 
-    before = sys.getprofile(), sys.gettrace()
-    if "autograd" in watch:
-        sys.setprofile(profile)
+    before = sys.gettrace()
     if "loop" in watch:
         sys.settrace(trace)
     try:
-        yield
+        with derivatives_noted(seen) if "autograd" in watch else contextlib.nullcontext():
+            yield
     finally:
         if "loop" in watch:
-            sys.settrace(before[1])
-        if "autograd" in watch:
-            sys.setprofile(before[0])
+            sys.settrace(before)
         if times:
             (_, line), count = times.most_common(1)[0]
             seen["loop"] = (line, count)
-
-
-@cache
-def _derivatives() -> frozenset:
-    """The code of the functions that all of torch's derivatives go through, whatever name they are called by."""
-    entries = (torch.autograd.grad, torch.autograd.backward, torch.autograd.forward_ad.make_dual)
-    names = ("grad", "grad_and_value", "vjp", "jvp", "jacrev", "jacfwd", "hessian", "linearize")
-    ways = (getattr(torch.func, name) for name in names)
-    return frozenset(entry.__code__ for entry in (*entries, *ways))
 
 
 @cache
