@@ -4,21 +4,11 @@ They save a pass over memory, a launch a tensor, or half of a product's time; re
 the numbers of `draw_gamma`.
 """
 
-import contextlib
-import importlib
-import threading
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 import torch
 from torch import Tensor
-
-# Where every derivative passes, whatever name it was asked for by: backwards, and forwards.
-_PASSAGES = (
-    ("torch.autograd", "_engine_run_backward"),
-    ("torch._functorch.predispatch", "_make_dual"),
-)
 
 
 def has_int8_products() -> bool:
@@ -69,32 +59,3 @@ def draw_gamma(concentration: Tensor, *, generator: torch.Generator | None = Non
     seed = int(torch.randint(2**62, (), generator=generator, device=concentration.device))
     drawn = np.random.default_rng(seed).standard_gamma(concentration.cpu().numpy())
     return torch.as_tensor(drawn).to(concentration)
-
-
-@contextlib.contextmanager
-def derivatives_noted(seen: dict[str, Any]) -> Iterator[None]:
-    """Set `seen["autograd"]` where this thread asks torch for a derivative, by whatever function.
-
-    A profile function (`sys.setprofile`) would do without private names, but Python 3.11 can hang in a function that it
-    has specialised while one is set.
-    """
-    own, replaced = threading.get_ident(), []
-
-    def noting(passage):
-        def noted(*args: Any, **kwargs: Any) -> Any:
-            if threading.get_ident() == own:
-                seen["autograd"] = True
-            return passage(*args, **kwargs)
-
-        return noted
-
-    for module, name in _PASSAGES:
-        holder = importlib.import_module(module)
-        passage = getattr(holder, name)
-        setattr(holder, name, noting(passage))
-        replaced.append((holder, name, passage))
-    try:
-        yield
-    finally:
-        for holder, name, passage in replaced:
-            setattr(holder, name, passage)

@@ -47,8 +47,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from course_lib.torch_private import derivatives_noted
-
 PATIENCE = 4  # times the limit that may pass on the clock, for a function that waits or a busy machine
 BLOCKED = 20  # rounds of 0.05 s without CPU time after which a thread counts as inside one long call
 DEAF = 200  # rounds after which a thread that catches every exception is given up
@@ -472,6 +470,11 @@ def _watching(watch: Collection[str], seen: dict[str, Any]) -> Iterator[None]:
         return
     times: Counter = Counter()
 
+    def profile(frame, event, _argument):
+        if event == "call" and frame.f_code in _derivatives():
+            seen["autograd"] = True
+            sys.setprofile(None)  # which makes everything slower
+
     def trace(frame, event, _argument):
         if not is_own(frame.f_code.co_filename):
             return None
@@ -479,18 +482,53 @@ def _watching(watch: Collection[str], seen: dict[str, Any]) -> Iterator[None]:
             times[frame.f_code.co_filename, frame.f_lineno] += 1
         return trace
 
-    before = sys.gettrace()
+    _settle()
+    before = sys.getprofile(), sys.gettrace()
+    if "autograd" in watch:
+        sys.setprofile(profile)
     if "loop" in watch:
         sys.settrace(trace)
     try:
-        with derivatives_noted(seen) if "autograd" in watch else contextlib.nullcontext():
-            yield
+        yield
     finally:
         if "loop" in watch:
-            sys.settrace(before)
+            sys.settrace(before[1])
+        if "autograd" in watch:
+            sys.setprofile(before[0])
         if times:
             (_, line), count = times.most_common(1)[0]
             seen["loop"] = (line, count)
+
+
+class _Settled(BaseException):
+    """Raised inside this thread by `_settle`, and caught there."""
+
+
+def _settle() -> None:
+    """Clear the interpreter's note that some thread has an exception to take.
+
+    It stays where a thread ended before it took the one that `_stop` sent, or still waits in a long call; a fork inherits
+    it. While it stands, Python 3.11 repeats the first instruction of a function for ever under a trace or profile function.
+    It goes when a thread takes an exception, so this one takes one of its own.
+    """
+    with contextlib.suppress(_Settled):
+        _raise_in(threading.get_ident(), _Settled)
+        while True:
+            pass
+
+
+def _raise_in(thread: int, kind: type[BaseException]) -> None:
+    """Have the thread raise an exception at its next step in Python."""
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(kind))
+
+
+@cache
+def _derivatives() -> frozenset:
+    """The code of the functions that all of torch's derivatives go through, whatever name they are called by."""
+    entries = (torch.autograd.grad, torch.autograd.backward, torch.autograd.forward_ad.make_dual)
+    names = ("grad", "grad_and_value", "vjp", "jvp", "jacrev", "jacfwd", "hessian", "linearize")
+    ways = (getattr(torch.func, name) for name in names)
+    return frozenset(entry.__code__ for entry in (*entries, *ways))
 
 
 @cache
@@ -561,7 +599,7 @@ def _stop(thread: threading.Thread) -> bool:
     """Raise `_Stopped` inside the thread, again and again, since a bare `except:` in a loop swallows it."""
     used, idle = _cpu_time(thread), 0
     for _ in range(DEAF):
-        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), ctypes.py_object(_Stopped))
+        _raise_in(thread.ident, _Stopped)
         thread.join(0.05)
         if not thread.is_alive():
             return True

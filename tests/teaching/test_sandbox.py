@@ -20,6 +20,7 @@ from course_lib.teaching.sandbox import (
     EndedError,
     Other,
     TimeLimitError,
+    _raise_in,
     call_each,
     call_ours,
     can_fork,
@@ -114,6 +115,22 @@ def test_in_a_thread_one_long_call_is_set_aside_and_ends_by_itself():
     wake.set()
     left.join()
     assert not woken, "the function must not go on after its long call"
+
+
+@pytest.mark.usefixtures("either")
+@pytest.mark.parametrize("watch", ["autograd", "loop"])
+def test_an_answer_is_watched_while_a_stopped_thread_is_still_in_its_long_call(watch):
+    """Python 3.11 would repeat the answer's first instruction for ever."""
+    wake = threading.Event()
+    waits = threading.Thread(target=wake.wait, daemon=True)
+    waits.start()
+    _raise_in(waits.ident, SystemExit)
+    try:
+        (outcome,) = call_each(lambda x: x + 1, [{"x": 1.0}], seconds=LIMIT, watch=(watch,))
+    finally:
+        wake.set()
+        waits.join()
+    assert outcome.value == 2
 
 
 @pytest.mark.usefixtures("either")
