@@ -136,15 +136,3 @@ def path_table(notebooks: Path) -> str:
         shown = [f"[{one.number}]({one.notebook})" if one.is_open(notebooks) else one.number for one in taken]
         rows.append(f"| {name} | {', '.join(shown)} | {sum(one.minutes for one in taken) / 60:.0f} |")
     return "\n".join(rows)
-
-
-def lesson_map(notebooks: Path) -> str:
-    """Return the table of lessons in Markdown: open lessons are links."""
-    rows = ["| | Lesson | Part | |", "|---|---|---|---|"]
-    for lesson in LESSONS:
-        opened = lesson.is_open(notebooks)
-        title = f"[{lesson.title}]({lesson.notebook})" if opened else lesson.title
-        rows.append(
-            f"| {lesson.number} | {title} | {part_title(lesson.part)} | {'open' if opened else 'in preparation'} |"
-        )
-    return "\n".join(rows)

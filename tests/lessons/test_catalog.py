@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from course_lib import lessons
-from course_lib.lessons.catalog import LESSONS, PARTS, PATHS, lesson_map, lessons_for, path_table
+from course_lib.lessons.catalog import LESSONS, PARTS, PATHS, lessons_for, path_table
 from course_lib.lessons.start_here.map import ARROWS, GOALS, places
 from course_lib.teaching.style import describe, new_figure
 from tests.lessons import MODULES
@@ -34,22 +34,6 @@ def test_modules_are_those_of_lessons_and_hold_what_a_lesson_needs():
         assert module.FIGURES
         assert all(re.fullmatch(r"[a-z0-9_]+", name) for name in module.FIGURES)
         assert all(key == e.id and key.startswith(lesson.number + ".") for key, e in module.EXERCISES.items())
-
-
-@pytest.mark.parametrize("there", [[], [0], [1, len(LESSONS) - 2], range(len(LESSONS))])
-def test_the_map_links_exactly_the_notebooks_that_exist(tmp_path, there):
-    for number in there:
-        (tmp_path / LESSONS[number].notebook).write_text("{}")
-    (tmp_path / "99_something_else.ipynb").write_text("{}")
-    (tmp_path / "05_maximal_update_parametrization.ipynb.bak").write_text("{}")
-    rows = lesson_map(tmp_path).splitlines()[2:]
-    assert len(rows) == len(LESSONS)
-    for number, (lesson, row) in enumerate(zip(LESSONS, rows, strict=True)):
-        assert row.startswith(f"| {lesson.number} | ")
-        assert (f"[{lesson.title}]({lesson.notebook})" in row) == (number in there)
-        assert ("open" in row.split("|")[-2]) == (number in there)
-        assert ("in preparation" in row) == (number not in there)
-        assert f"| {lesson.part} {PARTS[lesson.part]}".replace("|  ", "| ") in row
 
 
 def test_a_lesson_needs_earlier_ones():
