@@ -8,7 +8,6 @@ from course_lib.lessons.start_here.contents import lesson
 from course_lib.teaching import Choice, Explorer, panels
 from course_lib.teaching.style import BLUE, ORANGE
 
-_LINE = "#b8b8b8"
 _NAMES = 0.75  # from the last column of dots to the names
 _WIDE = 11.0  # of a row of names
 
