@@ -3,6 +3,7 @@
 Each step ends when what it waits for has happened in the page.
 """
 
+import re
 from contextlib import contextmanager
 
 from playwright.sync_api import Locator, Page, expect
@@ -83,6 +84,15 @@ def run_cells(page: Page, places: list[int]) -> None:
     settled(page, _RUN_CELLS, places)
     if errors(page):
         raise RuntimeError(f"errors on the page: {errors(page)}")
+    page.wait_for_function(_RENDERED)
+
+
+def show_answers(page: Page) -> None:
+    """Ask to see what waits for a guess, for every prediction of the page that was run."""
+    buttons = page.get_by_role("button", name=re.compile("^Show me what answers"))
+    while left := buttons.count():
+        buttons.first.click()  # it is gone with what it showed, as are all of the same prediction
+        expect(buttons).not_to_have_count(left)
     page.wait_for_function(_RENDERED)
 
 

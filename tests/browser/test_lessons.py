@@ -14,6 +14,7 @@ from tests.browser.learner import (
     press_reset,
     run_all,
     run_cells,
+    show_answers,
     state,
     step,
     wait_until_answered,
@@ -36,13 +37,14 @@ def test_a_lesson_runs_and_its_sliders_move(page, page_errors, kept, notebook, s
     """One visit; a subtest for each question, so that one visit says everything that is wrong.
 
     Lesson 00 is run whole. Of the others the cells run that its widgets need; the rest is on the page as stored,
-    and nbval runs and compares it.
+    what waits for a guess too, and nbval runs and compares it.
     """
     open_notebook(page, notebook.name, kernel=kept.pop("kernel", None))
     if notebook.name.startswith("00"):
         run_all(page)
     else:
         run_cells(page, needed_cells(notebook))
+        show_answers(page)
     panels = page.locator(".course-panel")
     explorers = panels.filter(has=page.locator(".noUi-handle"))
     with subtests.test("everything is rendered"):

@@ -320,7 +320,7 @@ def test_the_explorer_shows_the_layers_of_one_set():
     kinds = {"K and Q": "KQ", "W": "W"}
     for layer, (place, margin) in itertools.product(kinds, ((0, 1), (5, 10), (10, 100))):
         W = lesson.along(kinds[layer])[place, 0]
-        state = state_of(margin=margin, layer=layer)
+        state = state_of(log_margin=place / 5, layer=layer)
         values = torch.linalg.svdvals(W)
         np.testing.assert_allclose(state[kinds[layer]][1], values / values[0])
         np.testing.assert_allclose(state["matrix"], W / W.abs().max())
@@ -333,9 +333,9 @@ def test_the_explorer_shows_the_layers_of_one_set():
 
 
 def test_the_tasks_have_the_answers_that_the_text_gives():
-    ratio = {layer: state_of(margin=10, layer=layer)["said"][2][1] for layer in ("W", "K and Q")}
+    ratio = {layer: state_of(log_margin=1, layer=layer)["said"][2][1] for layer in ("W", "K and Q")}
     assert ratio["K and Q"] < ratio["W"] / 2
-    second = [state_of(margin=margin, layer="K and Q")["KQ"][1][1] for margin in (1, 10, 100)]
+    second = [state_of(log_margin=rung, layer="K and Q")["KQ"][1][1] for rung in (0, 1, 2)]
     assert second == sorted(second)
 
 

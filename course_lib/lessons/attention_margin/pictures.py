@@ -122,13 +122,13 @@ class LayerExplorer(Explorer):
         "divided by their largest entry in size. Right the ten singular values of either layer over its "
         "largest one, at the same margin."
     )
-    margin = Slider("margin", "m", "Training stops when every lead is at least m", 10, 1, 100, 1)
+    log_margin = Slider("margin", "log₁₀ m", "Training stops when every lead is at least m", 1.0, 0.0, 2.0, 0.2)
     layer = Choice("trained", "The parameters that gradient flow moves", "W", ("W", "K and Q"))
-    together = ("margin", "layer")
+    together = ("log_margin", "layer")
     stills = (
-        {"margin": 1, "layer": "K and Q"},
-        {"margin": 10, "layer": "K and Q"},
-        {"margin": 10, "layer": "W"},
+        {"log_margin": 0, "layer": "K and Q"},
+        {"log_margin": 1, "layer": "K and Q"},
+        {"log_margin": 1, "layer": "W"},
     )
     size = (9.4, 3.3)
     layout = panels(
@@ -143,9 +143,9 @@ class LayerExplorer(Explorer):
         yticks=[[], [], [0, 0.5, 1]],
     )
 
-    def compute(self, *, margin, layer):
+    def compute(self, *, log_margin, layer):
         """Return the trained matrix, its singular values and those of the other layer, and what the words say."""
-        place = int(np.abs(np.log(np.array(LADDER) / margin)).argmin())
+        place = round(5 * log_margin)  # of LADDER
         kinds = ("W", "KQ") if layer == "W" else ("KQ", "W")
         here, other = (along(kind)[place, 0] for kind in kinds)
         values, others = (torch.linalg.svdvals(w).numpy() for w in (here, other))
