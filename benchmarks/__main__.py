@@ -44,6 +44,7 @@ PARTS = {
     "walks": ("walks",),
     "rank_price": ("rank_price",),
     "through_features": ("through_features",),
+    "flat_stretches": ("flat_stretches",),
     "margin_rivals": ("margin_rivals",),
     "margin_cuts": ("margin_cuts",),
     "margin_norms": ("margin_norms",),

@@ -14,10 +14,7 @@ ROOT = Path(__file__).resolve().parents[1]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 
 # Sizes and numbers that the page bounds and does not print, by the id of their cell.
-TYPED = {
-    # Lesson 23: a ratio whose digits differ between processors; claim 23.e1 bounds it.
-    "0aeda1a8": {"1.9"},
-}
+TYPED: dict[str, set[str]] = {}
 
 NUMBER = re.compile(r"(?<![\w.^{])\d[\d,]*(?:\.\d+)?%?(?!\w)")
 # Formulas, code, links and numbers of claims, equations and papers.

@@ -69,7 +69,7 @@ LESSONS = tuple(
         ("20", "low_rank_adaptation", "Teach a frozen model a fifth language", "IV", "05 18", 77),
         ("21", "transformer_circuits", "Two layers learn to repeat at once. What does one lack?", "IV", "13 18", 79),
         ("22", "induction_heads", "Which past should a model compare?", "V", "01 13 21", 78),
-        ("23", "in_context_regression", "In-context regression", "V", "01 03 13 18", 85),
+        ("23", "in_context_regression", "The error stands still. Is training over?", "V", "01 03 13 18", 74),
         ("24", "attention_margin", "Same data, no mistakes, two different layers", "V", "04 13 18", 67),
         ("25", "autoencoders_by_hand", "Autoencoders by hand", "VI", "01", 90),
         ("26", "inside_mbart", "Inside mBART", "VI", "13", 90),

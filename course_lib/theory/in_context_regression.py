@@ -164,7 +164,7 @@ def mean_squared_error(
 def gradients(
     prompts: Prompts, w: Float[Tensor, "*runs heads d_model"], u: Float[Tensor, "*as_many tasks"]
 ) -> tuple[Float[Tensor, "*runs"], Float[Tensor, "*runs heads d_model"], Float[Tensor, "*as_many tasks"]]:
-    """Mean squared error, and the gradients of its half with respect to w and u (23.7), by hand.
+    """Mean squared error, and the gradients of its half with respect to w and u (23.9), by hand.
 
     With the error r_i, the averages m_hi and the weights a_hl of a prompt:
     dL/du_hi = E[r_i m_hi], dL/dw_hj = E[x_qj sum_l a_hl (g_hl - g_h) x_lj],
@@ -215,7 +215,7 @@ def start(
     dtype: torch.dtype = torch.float32,
     device: torch.device | str = "cpu",
 ) -> tuple[Float[Tensor, "heads d_model"], Float[Tensor, "heads tasks"]]:
-    """Factors (q, v) to start with: q = scale for every feature, v = scale (1 + lean r), r uniform on [0, 1] (23.8).
+    """Factors (q, v) to start with: q = scale for every feature, v = scale (1 + lean r), r uniform on [0, 1] (23.4).
 
     Without `lean` all heads are equal, and no gradient makes them differ.
 
@@ -237,7 +237,7 @@ def factor_step(
     v: Float[Tensor, "*as_many tasks"],
     step_size: float | int,
 ) -> tuple[Float[Tensor, "*runs"], Float[Tensor, "*runs heads d_model"], Float[Tensor, "*as_many tasks"]]:
-    """One step of gradient descent on the factors of w = q k, u = o v where k = q and o = v (23.8).
+    """One step of gradient descent on the factors of w = q k, u = o v where k = q and o = v (23.4).
 
     The gradient with respect to q is k dL/dw = q dL/dw, and the same with respect to k: equal factors stay equal.
     Returns the mean squared error before the step, and the new factors. A head of zeros stays one.
@@ -288,12 +288,12 @@ def train(
 
 
 def _noise(tasks: Tasks, n_served: int) -> float:
-    """kappa = e m d_i c / L (23.4): the noise of an average over its signal, for a head that serves m tasks."""
+    """kappa = e m d_i c / L (23.6): the noise of an average over its signal, for a head that serves m tasks."""
     return math.e * n_served * tasks.block * tasks.noise_ratio / tasks.n_examples
 
 
 def best_head(tasks: Tasks, n_served: int = 1) -> tuple[float, float]:
-    """The best weights (w, u) of a head that serves `n_served` tasks alone, for many features and examples (23.5).
+    """The best weights (w, u) of a head that serves `n_served` tasks alone, for many features and examples (23.6).
 
     w = 1 / sqrt(m d_i) on each feature of its tasks, u = 1 / (w (1 + kappa)), kappa = e m d_i c / L.
 
@@ -308,7 +308,7 @@ def best_head(tasks: Tasks, n_served: int = 1) -> tuple[float, float]:
 
 
 def served_error(tasks: Tasks, served: Sequence[int]) -> float:
-    """Mean squared error of heads that serve `served[h]` tasks each, to the same order as `best_head` (23.6).
+    """Mean squared error of heads that serve `served[h]` tasks each, to the same order as `best_head` (23.11).
 
     d_i (I - sum_h m_h / (1 + m_h kappa_1)): a task that no head serves costs its whole variance d_i.
 
@@ -323,7 +323,7 @@ def served_error(tasks: Tasks, served: Sequence[int]) -> float:
 
 
 def emergence_time(w: float | int, u: float | int, block: int) -> float:
-    """Time in which a head leaves small weights w, the same on a block, and u, by gradient flow alone (23.9).
+    """Time in which a head leaves small weights w, the same on a block, and u, by gradient flow alone (23.5).
 
     T = log(d_i w / u) / (2 (d_i w - u)), or 1 / (2 u) where d_i w = u. Divide by the step size for steps.
 

@@ -5,14 +5,15 @@ from course_lib.teaching import Contents
 lesson = Contents(
     symbols={
         "x_l": "features of an example",
-        "d_i": "features of a block",
+        "d": "features of a task",
         r"\beta_i": "coefficients of a task",
         "x_q": "query",
         "w_{hj}": "weight of a head for a feature",
         "u_{hi}": "factor of a head for a task",
         "L": "examples in one prompt",
-        "m": "tasks that a head serves",
-        "r_i": "error of a task",
+        "s": "scale of the start",
         r"\eta": "step size",
+        r"\tau^2": "variance of an answer",
+        r"\delta": "share by which factors are off",
     }
 )

@@ -1,14 +1,16 @@
 """Exercises of lesson 23, in-context regression."""
 
+import math
+
 import torch
 
 from course_lib.lessons.in_context_regression.contents import lesson
-from course_lib.teaching import close, edit, inputs, near, normal, whole
+from course_lib.teaching import close, edit, inputs, near, normal, uniform, whole
 from course_lib.theory.in_context_regression import emergence_time
 
 
 @lesson.exercise(
-    "23.1", "What one head averages", difficulty=1, minutes=7,
+    "23.1", "What one head averages", difficulty=1, minutes=6,
     prompt="Write `head_average(x, y, query, w)` for one prompt: `x` holds one example in each row, `y` the answers of the "
     "examples, one column for each task, and `w` one weight for each feature, all float64. Return the averages of the "
     "answers, one for each task, with the softmax weights of (23.2).",
@@ -47,107 +49,6 @@ def head_average(x, y, query, w):
     return weights @ y
 
 
-lesson.value(
-    "23.2", "The best weight", difficulty=1, minutes=5,
-    prompt="Prompts hold 12 features in 3 tasks with 4 each. Each of three heads serves one task. To which weight $w$ on "
-    "the features of its task does (23.5) lead?",
-    answer=0.5,
-    properties=[("The head compares four features: the noise counts their squares.",
-                 lambda answer: close(answer, 4**-0.5, rtol=5e-3))],
-    hints=(
-        "Which features does the head compare, and how many are they?",
-        "The noise over the signal is proportional to exp(n w²)/w² for n compared features.",
-        "Set the derivative of n w² - log w² with respect to w² to zero.",
-    ),
-    mistakes=[
-        ("all features", 12**-0.5, "That is the best weight of a single head that serves all tasks: you counted all 12 "
-         "features.", near(12**-0.5, within=2e-3)),
-        ("the square", 0.25, "That is w². The weight itself is its root."),
-        ("the factor u", 2, "That is 1/w, the factor u with many examples."),
-        ("number of tasks", 3**-0.5, "You counted tasks. The noise grows with the features that are compared.",
-         near(3**-0.5, within=3e-3)),
-        ("the square for all", 1 / 12, "That is w² of a head that serves all tasks.", near(1 / 12, within=1e-3)),
-    ],
-)
-
-
-lesson.value(
-    "23.3", "Five tasks, two heads", difficulty=2, minutes=8,
-    prompt="Five tasks of equal size are served by two heads with positive weights, in the best split of (23.6). Five heads "
-    "would serve one task each. What does the ratio of the two errors in (23.6), two heads over five, tend to as the "
-    "number of examples grows?",
-    answer=2.6,
-    properties=[("The split that costs least is 3 and 2.", lambda answer: close(answer, (9 + 4) / 5, rtol=1e-3))],
-    hints=(
-        "For small κ, what does a head that serves m tasks cost, in units of d_i κ?",
-        "Each of its m tasks has the noise of m blocks.",
-        "Compare the sums of squares for the splits 4 and 1, 3 and 2.",
-    ),
-    mistakes=[
-        ("one head", 5, "That is the ratio for a single head. Two heads share the tasks."),
-        ("heads divided", 2.5, "You divided tasks by heads. A task cannot be halved; the best split is uneven."),
-        ("uneven split", 3.4, "That is the split 4 and 1. Another one costs less."),
-        ("not divided", 13, "That is the cost of two heads in units of d_i κ. Five heads cost 5 of them."),
-        ("upside down", 5 / 13, "You divided the other way round.", near(5 / 13, within=2e-3)),
-        ("noise not counted for each task", 1, "Each of the m tasks of a head has the noise of m blocks: m² in all."),
-    ],
-)
-
-
-@lesson.exercise(
-    "23.4", "The gradient of the weights", difficulty=2, minutes=12,
-    prompt="One prompt, one task, one head: the answer is $u\\,m$ with $m = \\sum_l a_l y_l$, the loss $\\frac12(um - t)^2$ "
-    "with the target $t$. Write `weight_gradient(x, y, query, target, w, u)` without autograd: `x` holds one example in "
-    "each row, `y` one answer for each, `w` one weight for each feature; `target` and `u` are numbers. Return "
-    "$\\partial L/\\partial w$, one number for each feature.",
-    draw=inputs(x=normal("4 3"), y=normal("4"), query=normal("3"), target=lambda generator: _number(generator),
-                w=normal("3"), u=lambda generator: _number(generator)),
-    properties=[
-        ("A small step along it should change the loss at the rate of its squared length.",
-         lambda x, y, query, target, w, u, answer: _rises(x, y, query, target, w, u, answer)),
-    ],
-    agrees="Entry i should be the rate at which the loss grows with entry i of w alone, which changes all softmax weights.",
-    forbids=("autograd",),
-    hints=(
-        "By the chain rule: first the loss with respect to each score, then each score with respect to w.",
-        "The softmax's derivative: a score raises its own weight and lowers all others.",
-        "dm/ds_l = a_l (y_l - m), and the score of example l holds w_j times x_lj times the query's feature j.",
-    ),
-    mistakes=[
-        ("not centred", edit("(y - average)", "y"), "The softmax's weights sum to 1: raising one lowers the others. "
-         "Subtract the average m from y."),
-        ("query left out", edit("(slopes @ x) * query", "slopes @ x"),
-         "The query's features are missing: the score holds w_j times x_lj times the query's feature j."),
-        ("u left out", edit("error * u * weights", "error * weights"), "The factor u is missing: the answer is u m."),
-        ("error left out", edit("error * u * weights", "u * weights"), "That is the gradient of the answer. Multiply by its "
-         "error."),
-        ("twice", edit("error * u", "2 * error * u"), "The loss has the factor 1/2: no 2 is left."),
-        ("sign", edit("u * average - target", "target - u * average"), "The sign is turned: the error is the answer less "
-         "the target."),
-        ("weights left out", edit("u * weights * (y", "u * (y"), "The softmax weights are missing in front of y - m."),
-    ],
-)
-def weight_gradient(x, y, query, target, w, u):
-    """Pull on each score, then collect what each weight did to the scores."""
-    weights = (x @ (w * query)).softmax(dim=0)
-    average = weights @ y
-    error = u * average - target
-    slopes = error * u * weights * (y - average)
-    return (slopes @ x) * query
-
-
-def _number(generator):
-    return float(torch.randint(-20, 21, (), generator=generator)) / 10 + 0.05
-
-
-def _rises(x, y, query, target, w, u, answer):
-    def loss(step):
-        return (u * ((x @ ((w + step * answer) * query)).softmax(dim=0) @ y) - target) ** 2 / 2
-
-    size = float(answer.square().sum())
-    return size == 0 or close(float(loss(1e-5) - loss(-1e-5)) / 2e-5, size, rtol=1e-3, atol=1e-6)
-
-
 def _small(w_1, u_1, w_2, u_2):
     return all(0 < value <= 0.2 for value in (w_1, u_1, w_2, u_2))
 
@@ -158,10 +59,10 @@ def _later(w_1, u_1, w_2, u_2):
 
 
 lesson.flaw(
-    "23.5", "Who emerges first", difficulty=2, minutes=8,
-    prompt="\"Of two heads, the one that starts with the larger factor $u$ for a task emerges first.\" Give a "
-    "counterexample for $d_i = 4$ with small starts: the first head has the larger $u$, and takes at least 1% more time "
-    "in (23.9) than the second. The answer is a dictionary with the numbers `w_1`, `u_1`, `w_2`, `u_2`, all positive and "
+    "23.2", "Who emerges first", difficulty=2, minutes=7,
+    prompt="\"Of two heads, the one that starts with the larger gain $u$ for a task emerges first.\" Give a "
+    "counterexample for $d = 4$ with small starts: the first head has the larger $u$, and takes at least 1% more time "
+    "by (23.5) than the second. The answer is a dictionary with the numbers `w_1`, `u_1`, `w_2`, `u_2`, all positive and "
     "at most 0.2.",
     answer={"w_1": 0.01, "u_1": 0.04, "w_2": 0.04, "u_2": 0.03},
     properties=[
@@ -172,7 +73,7 @@ lesson.flaw(
     ],
     hints=(
         "Which number sets the rate at which u grows?",
-        "u grows at the rate 2 d_i w, and w at the rate 2 u: both count.",
+        "u grows at the rate 2 d w, and w at the rate 2 u: both count.",
         "Give the second head a slightly smaller u and a much larger w.",
     ),
     mistakes=[
@@ -189,8 +90,69 @@ lesson.flaw(
 )
 
 
+lesson.value(
+    "23.3", "The best weight", difficulty=1, minutes=5,
+    prompt="By (23.1) prompts hold 12 features in 3 tasks with 4 each. Each of three heads serves one task. For which "
+    "weight $w$ on the features of its task is the noise over the signal in (23.6) least?",
+    answer=0.5,
+    properties=[("The head compares four features: the noise counts their squares.",
+                 lambda answer: close(answer, 4**-0.5, rtol=5e-3))],
+    hints=(
+        "Which features does the head compare, and how many are they?",
+        "The noise over the signal is proportional to exp(n w²)/w² for n compared features.",
+        "Set the derivative of n w² - log w² with respect to w² to zero.",
+    ),
+    mistakes=[
+        ("all features", 12**-0.5, "That is the best weight of a single head that serves all tasks: you counted all 12 "
+         "features.", near(12**-0.5, within=2e-3)),
+        ("the square", 0.25, "That is w². The weight itself is its root."),
+        ("the gain u", 2, "That is 1/w, the gain u with many examples."),
+        ("number of tasks", 3**-0.5, "You counted tasks. The noise grows with the features that are compared.",
+         near(3**-0.5, within=3e-3)),
+        ("the square for all", 1 / 12, "That is w² of a head that serves all tasks.", near(1 / 12, within=1e-3)),
+    ],
+)
+
+
 @lesson.exercise(
-    "23.6", "One head more than tasks", difficulty=3, minutes=12,
+    "23.4", "A product under a steady gradient", difficulty=2, minutes=8,
+    prompt="Let the gradient $g$ of the loss with respect to the product $u = ov$ stay the same. Then the flow of the two "
+    "factors is $do/dt = -g\\,v$, $dv/dt = -g\\,o$. Write `product(o, v, g, t)`: the product at time $t$ from the factors "
+    "`o` and `v` at time 0. All four are numbers; return a number.",
+    draw=inputs(o=uniform(-1.5, 1.5), v=uniform(0.5, 1.5), g=uniform(0.2, 1.0), t=uniform(0.5, 2.0)),
+    agrees="The product at that time is another.",
+    hints=(
+        "Add the two equations, and subtract them. Which two combinations of o and v change alone?",
+        "o + v shrinks by an exponential. What does o - v do?",
+        "(o + v)² - (o - v)² is four times the product.",
+    ),
+    mistakes=[
+        ("equal factors", edit("(sum_now**2 - difference_now**2) / 4", "o * v * math.exp(-2 * g * t)"),
+         "You let the product shrink by exp(-2gt). That holds for equal factors only: their difference is 0."),
+        ("signs swapped", lambda o, v, g, t: (((o + v) * math.exp(g * t)) ** 2 - ((o - v) * math.exp(-g * t)) ** 2) / 4,
+         "You let the sum grow and the difference shrink. Descent goes against g: add the two equations."),
+        ("difference kept", edit("(o - v) * math.exp(g * t)", "(o - v)"),
+         "You left the difference of the factors as it was. It grows."),
+        ("both shrink", edit("(o - v) * math.exp(g * t)", "(o - v) * math.exp(-g * t)"),
+         "You let sum and difference shrink alike. Subtract the two equations: the difference grows."),
+        ("no quarter", edit(" / 4", ""), "Yours is four times the product: (o + v)² - (o - v)² = 4 ov."),
+        ("not squared", edit("sum_now**2 - difference_now**2", "sum_now - difference_now"),
+         "You subtracted the difference from the sum. The product is a difference of their squares."),
+        ("one step", edit("(sum_now**2 - difference_now**2) / 4", "(o - g * t * v) * (v - g * t * o)"),
+         "That is a single step of descent of size t. The flow takes infinitely many small ones."),
+        ("a straight line", edit("(sum_now**2 - difference_now**2) / 4", "o * v - g * t"),
+         "You let the product itself follow its gradient. Descent acts on the factors."),
+    ],
+)
+def product(o, v, g, t):
+    """Let sum and difference of the factors go their ways."""
+    sum_now = (o + v) * math.exp(-g * t)
+    difference_now = (o - v) * math.exp(g * t)
+    return (sum_now**2 - difference_now**2) / 4
+
+
+@lesson.exercise(
+    "23.5", "One head more than tasks", difficulty=3, minutes=12,
     prompt="Write `mixing(n_tasks)`: return a float64 matrix $A$ with $I + 1$ rows, one for each head, and $I$ columns, one "
     "for each task, as (23.10) needs it: $A^\\top A$ is the identity, and each column sums to 0. Any such matrix counts.",
     draw=inputs(n_tasks=whole(1, 6)),

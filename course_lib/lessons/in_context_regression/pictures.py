@@ -1,88 +1,119 @@
-"""Figures, explorer and predictions of lesson 23, in-context regression."""
+"""Figures, explorer, tables and predictions of lesson 23, in-context regression."""
 
-from collections.abc import Sequence
+import math
 from functools import cache
+from statistics import mean
 
 import numpy as np
 import torch
+from IPython.display import Markdown
 from torch import Tensor
 
 from course_lib.lessons.in_context_regression.contents import lesson
-from course_lib.teaching import Explorer, Slider, lines, panels
+from course_lib.lessons.in_context_regression.measurements import (
+    ETA,
+    TASKS,
+    Factors,
+    first_below,
+    followed,
+    held_out,
+    parted,
+    products,
+    seeded,
+    starts,
+)
+from course_lib.measured import measured
+from course_lib.teaching import Explorer, Slider, lines, markdown_table, panels, right
 from course_lib.teaching.style import BLACK, BLUE, ORANGE, RED
 from course_lib.theory.in_context_regression import (
-    History,
     Prompts,
-    Tasks,
     best_head,
-    emergence_time,
     gradients,
     mean_squared_error,
-    served_error,
-    shares,
-    start,
+    ridge_answers,
     train,
-    winners,
-    zero_sum_error,
+    zero_sum_heads,
 )
 
 GREY = "0.55"
-TASKS = Tasks()  # three tasks with four features each, 60 examples, noise 0.2
+EVERY, EARLY, LATE = 20, 1400, 4000
 
 
-def seeded(seed: int) -> torch.Generator:
-    """Return a generator."""
-    return torch.Generator().manual_seed(seed)
-
-
-def held_out(n: int = 4000, **options) -> Prompts:
-    """Return prompts that no training has seen."""
-    return TASKS.draw(n, generator=seeded(2300), **options)
-
-
-def starts(runs: Sequence[tuple[int, float, int]], width: int) -> tuple[Tensor, Tensor]:
-    """Return the factors of runs (heads, scale, seed) side by side; absent heads are zeros, and stay zeros."""
-    q, v = torch.zeros(len(runs), width, TASKS.d_model), torch.zeros(len(runs), width, TASKS.n_tasks)
-    for run, (heads, scale, seed) in enumerate(runs):
-        q[run, :heads], v[run, :heads] = start(TASKS, heads, scale=scale, generator=seeded(seed))
-    return q, v
-
-
-def by_block(w: Tensor) -> Tensor:
-    """Return the mean weight of each head in each block, (..., heads, tasks)."""
-    return w.unflatten(-1, (TASKS.n_tasks, TASKS.block)).mean(dim=-1)
-
-
-# The film: four scales, one to four heads
-
-SCALES, MOST, STEPS, EVERY = (0.1, 0.2, 0.3, 0.4), 4, 600, 20
+# The layer of the page: three heads, scale 0.1; beside it a twin with equal factors
 
 
 @cache
-def film() -> History:
-    """Train sixteen models at once on the same prompts: every scale with every number of heads."""
-    runs = [(heads, scale, 2) for scale in SCALES for heads in range(1, MOST + 1)]
-    return train(TASKS, *starts(runs, MOST), steps=STEPS, batch=48, every=EVERY, generator=seeded(23))
+def layer() -> tuple[Tensor, list[Factors]]:
+    """Train the layer of the page and its twin with exactly equal factors, side by side, and follow both."""
+    both = [parted(3, share, [2], scale=0.1) for share in (0.02, 0)]
+    factors = tuple(map(torch.cat, zip(*both, strict=True)))
+    return followed(factors, steps=LATE, seed=25, batch=32, every=EVERY, prompts=500)
 
 
-def run_of(scale: float, heads: int) -> int:
-    """Return the place of a run in the film."""
-    return SCALES.index(round(scale, 1)) * MOST + heads - 1
+def factors_at(step: int, run: int = 0) -> Factors:
+    """Return q, k, o, v of the layer after so many steps, or of its twin (run 1)."""
+    return tuple(t[run] for t in layer()[1][step // EVERY])
 
 
 @lesson.figure(
-    "Trained on the same prompts", "step of gradient descent", "mean squared error on new prompts", ylim=(0, 14)
-)
+    "An attention layer in training", "step of gradient descent", "mean squared error on new prompts",
+    size=(6.0, 3.0), ylim=(0, 13.5), xlim=(0, EARLY), legend=None,
+)  # fmt: skip
 def plot_question(axes):
-    """Draw the errors of one head and of three, from a small start."""
-    runs, prompts = [run_of(0.1, heads) for heads in (1, 3)], held_out(1000)
-    errors = [mean_squared_error(prompts, w, u) for w, u in zip(film().w[:, runs], film().u[:, runs], strict=True)]
-    lines(axes, film().steps, dict(zip(("one head", "three heads"), torch.stack(errors).T.numpy(), strict=True)))
-    axes.axhline(12, color=GREY, linestyle=":", linewidth=1.2)
+    """Draw the layer's error over the first steps."""
+    errors = layer()[0][: EARLY // EVERY + 1, 0]
+    axes.plot(np.arange(len(errors)) * EVERY, errors.numpy(), "-", color=BLUE, linewidth=2)
     return (
-        "The mean squared error of two attention layers in training. Both stay near 12, the error of the answer 0, which is "
-        "dotted, for about 330 steps. Then both fall within some 120 steps: one head to about 4.4, three heads to about "
-        "2.5."
+        "Mean squared error of an attention layer: near 12 for over 300 steps, then down to about 2.3 within some 200, and "
+        "flat again."
+    )
+
+
+# The first wait
+
+
+SIZES, SEEDS = (0.2, 0.1, 0.05), (0, 1, 2, 3, 4)
+
+
+@cache
+def waits() -> dict[str, dict[float, tuple[list[float], np.ndarray]]]:
+    """Return for each scale the waits of five starts and the first one's errors: with factors, and without.
+
+    A wait is the first recorded step with an error below 6, on prompts that no training has seen.
+    """
+    found = {"factors": {}, "direct": {}}
+    for size in SIZES:
+        q, v = starts(3, SEEDS, scale=size)
+        steps = round(22 / size**2)
+        for name, parameters, length, every in (
+            ("factors", (q, q, v, v), steps - steps % 10, 10),
+            ("direct", (q**2, v**2), 200, 5),
+        ):
+            errors, _ = followed(parameters, steps=length, seed=6, batch=32, every=every, prompts=300)
+            found[name][size] = (first_below(errors, 6, every=every), errors[:, 0].numpy())
+    return found
+
+
+@lesson.figure(
+    ["The error, three sizes of the start", "How long it stands still"],
+    ["step", "scale of the start $s$"], ["mean squared error", "steps until the error is below 6"],
+    grid=(1, 2), size=(8.8, 3.4), xscale=["linear", "log"], yscale=["linear", "log"],
+    legend=["upper right", "upper right"], ylim=[(0, 15.5), (12, 4000)], xlim=[(0, 2000), (0.044, 0.24)],
+)  # fmt: skip
+def plot_waits(left, right_axes):
+    """Draw errors for three scales, and the waits with factors and without."""
+    lines(left, None, {f"$s$ = {size:g}": (np.arange(len(e)) * 10, e)
+                       for size, (_, e) in waits()["factors"].items()})  # fmt: skip
+    for name, label, style in (("factors", "factors trained", "o-"), ("direct", "$w$, $u$ trained", "s--")):
+        means = [mean(waits()[name][size][0]) for size in SIZES]
+        color = BLUE if name == "factors" else RED
+        right_axes.plot(SIZES, means, style, color=color, label=label, markersize=6)
+    right_axes.set_xticks(SIZES, [f"{size:g}" for size in SIZES])
+    right_axes.set_yticks([20, 50, 100, 400, 1600], ["20", "50", "100", "400", "1,600"])
+    right_axes.minorticks_off()
+    return (
+        "Left, starts of scale 0.2, 0.1 and 0.05 fall after about 100, 400 and 1,500 steps. Right, waits on logarithmic "
+        "axes, means of five starts: steep with trained factors, far flatter where w and u are trained."
     )
 
 
@@ -91,7 +122,7 @@ def plot_question(axes):
 
 @lesson.figure(
     ["small weight w = 0.5", "large weight w = 2"],
-    "feature 1", "feature 2", grid=(1, 2), size=(9.4, 4.9), xlim=(-3, 4), ylim=(-3, 4), aspect="equal",
+    "feature 1", "feature 2", grid=(1, 2), size=(7.8, 4.1), xlim=(-3, 4), ylim=(-3, 4), aspect="equal",
     legend="lower right",
 )  # fmt: skip
 def plot_tilt(*both):
@@ -108,10 +139,8 @@ def plot_tilt(*both):
         for name, (at, marker, color) in points.items():
             axes.plot(*at.tolist(), marker, color=color, markersize=11, markeredgewidth=2, linestyle="none", label=name)
     return (
-        "Sixty examples in the plane of two features, each dot as large as its softmax weight, with the query, the "
-        "weighted average and w times the query. Left, for w = 0.5, many examples have weight, and the average lies near "
-        "w times the query. Right, for w = 2, two or three examples carry it all: the average stays inside the cloud, "
-        "far from w times the query, which lies near the edge of the picture."
+        "Sixty examples, each as large as its vote, the query, the weighted average and w times the query. Left, many "
+        "vote, and the average lies near w times the query. Right, two or three decide, and it falls far short."
     )
 
 
@@ -126,23 +155,22 @@ def error_at(w: float, served: int, prompts: Prompts) -> float:
     return float(zero - signal**2 / (unit - zero + 2 * signal))
 
 
-@lesson.figure("The error of a head against its weight", "weight w on each served feature", "mean squared error",
-               xlim=(0, 1), ylim=(0, 12.5), legend="lower right")  # fmt: skip
+@lesson.figure("The error of a head against its weight", "weight $w$ on each served feature", "mean squared error",
+               size=(6.6, 3.5), xlim=(0, 1), ylim=(0, 12.5), legend="lower right")  # fmt: skip
 def plot_best_weight(axes):
-    """Draw simulated errors for heads of one task and of all, and where (23.5) puts the minima."""
-    grid, prompts = np.linspace(0.06, 0.98, 24), held_out(1500)
+    """Draw simulated errors for heads of one task and of all, and where (23.6) puts the minima."""
+    grid, prompts = np.linspace(0.06, 0.98, 24), held_out(1000)
     curves = {"one head for all three tasks": 3, "a head for each task": 1}
     for place, (name, served) in enumerate(curves.items()):
         (line,) = lines(axes, grid, {name: [error_at(w, served, prompts) for w in grid.tolist()]}, first=place)
         axes.axvline(best_head(TASKS, served)[0], color=line.get_color(), linestyle=":", linewidth=1.2)
     return (
-        "The simulated mean squared error against the weight, with the best factor u for each. One head for all three "
-        "tasks is best near w = 0.3, with an error of about 4.5; a head for each task near w = 0.5, with about 2.3. "
-        "Both rise again for larger weights. Dotted lines mark the theory's minima, 0.29 and 0.5."
+        "Error against the weight, at the best gain. One head for all tasks: about 4.5 near w = 0.3. A head each: about "
+        "2.3 near 0.5. Dotted: the theory's 0.29 and 0.5."
     )
 
 
-# Heat maps
+# Who gets what
 
 
 def _heat(axes, values: Tensor, top: float) -> None:
@@ -151,231 +179,307 @@ def _heat(axes, values: Tensor, top: float) -> None:
     for (row, column), value in np.ndenumerate(table):
         axes.text(column, row, f"{value:.1f}".replace("-0.0", "0.0"), ha="center", va="center", fontsize=10,
                   color="white" if abs(value) > 0.7 * top else BLACK)  # fmt: skip
-    _ticks(axes, len(table))
-
-
-def _ticks(axes, heads: int) -> None:
-    axes.set(xticks=range(TASKS.n_tasks), xticklabels=range(1, TASKS.n_tasks + 1))
-    axes.set(yticks=range(heads), yticklabels=range(1, heads + 1))
+    tasks = TASKS.n_tasks
+    axes.set(xticks=range(tasks), xticklabels=range(1, tasks + 1))
+    axes.set(yticks=range(len(table)), yticklabels=range(1, len(table) + 1))
     axes.grid(False)
 
 
-SHOWN = (0, 80, 120, 600)
+SCALES = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3)
 
 
-@lesson.figure([f"step {step}" for step in SHOWN], "task", "head", grid=(1, 4), size=(11.4, 3.2), legend=None)
-def plot_allocation(*four):
-    """Draw the factors u of three heads at four times."""
-    history, run = film(), run_of(0.2, 3)
-    for axes, step in zip(four, SHOWN, strict=True):
-        _heat(axes, history.u[history.steps.index(step), run, :3], 2.4)
-    return (
-        "The factor u of three heads for three tasks, as a table at four times. At step 0 all nine are below 0.1. At step "
-        "80 several have grown, in more than one head of a task. At step 120 each task has one large entry and remains "
-        "of a second. At step 600 each row and each column holds one entry of about 1.6 and zeros elsewhere: a "
-        "permutation."
-    )
-
-
-# The plateau
+def allocated(scale: float, kind: str, rate: float = ETA):
+    """Return what the 24 stored starts of a scale ended with."""
+    return measured("flat_stretches", f"allocation, scale {scale}, rate {rate}, {kind}")
 
 
 @cache
-def plateaus() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return scales, the steps after which a first u exceeds 0.8, and those of (23.9)."""
-    scales = (0.1, 0.14, 0.2, 0.28, 0.4)
-    q, v = starts([(3, s, 5) for s in scales], 3)
-    history = train(TASKS, q, v, steps=480, batch=64, every=5, generator=seeded(6))
-    grown = (history.u.amax(dim=(2, 3)) > 0.8).float().argmax(dim=0)
-    found = np.array([history.steps[i] for i in grown.tolist()])
-    leads = v.square().amax(dim=(1, 2)).tolist()
-    wanted = [emergence_time(s * s, u, TASKS.block) / 0.05 for s, u in zip(scales, leads, strict=True)]
-    return np.array(scales), found, np.array(wanted)
+def small_start() -> Tensor:
+    """Return u of three heads after 2,600 steps from one start of scale 0.05."""
+    q, v = starts(3, [IDLE], scale=0.05)
+    return train(TASKS, q, v, steps=2600, batch=32, every=2600, generator=seeded(10)).u[-1, 0]
 
 
-@lesson.figure("How long the start lasts", "scale of the start s", "steps until a head emerges", xscale="log", yscale="log",
-               xticks=(0.1, 0.2, 0.4), legend="lower left")  # fmt: skip
-def plot_plateau(axes):
-    """Draw the measured length of the plateau against the scale, and the formula."""
-    scales, found, wanted = plateaus()
-    lines(axes, scales, {"measured": found}, linestyle="none", marker="o", markersize=8)
-    lines(axes, scales, {"(23.9)": wanted, "1/s, for comparison": found[0] * scales[0] / scales},
-          first=1)  # fmt: skip
-    axes.set_xticks([0.1, 0.2, 0.4], ["0.1", "0.2", "0.4"])
-    axes.set_yticks([20, 50, 100, 200, 400], ["20", "50", "100", "200", "400"])
-    axes.minorticks_off()
+IDLE = 3
+
+
+@lesson.figure(
+    ["24 starts for each scale", "$u$ from one start, $s$ = 0.05"],
+    ["scale of the start $s$", "task"], ["starts with three busy heads", "head"],
+    grid=(1, 2), size=(9.6, 3.5), legend=["lower right", None], ylim=[(0, 25.5), None],
+    subplots={"width_ratios": [1.6, 1]},
+)  # fmt: skip
+def plot_allocation(left, table):
+    """Draw in how many starts the tasks end with three different heads, and one start where they do not."""
+    for rate, marker, place in ((0.05, "o", 0), (0.1, "s", 1)):
+        counts = [allocated(scale, "permutations", rate) for scale in SCALES]
+        lines(left, SCALES, {f"step size {rate:g}": counts}, first=place, marker=marker)
+    left.axhline(24 * 6 / 27, color=GREY, linestyle=":", linewidth=1.4, label="winners drawn at random")
+    _heat(table, small_start(), 2.6)
+    few, all_ = allocated(0.05, "permutations"), allocated(0.25, "permutations")
     return (
-        "Steps until the first factor u exceeds 0.8 against the scale of the start, both logarithmic. The measured points "
-        "fall from about 400 steps at 0.1 to about 25 at 0.4, along the straight line of (23.9) with the slope -2: "
-        "twice the scale takes a quarter of the steps. A line for 1/s beside it falls half as steeply."
+        f"Left, of 24 starts for each scale, how many end with three busy heads: {few} at 0.05, {all_} at 0.25, with step "
+        "size 0.05. Right, one start at 0.05: one head holds all tasks."
     )
 
 
-# Fewer heads, and signs
+# Left again
 
 
-@lesson.figure("The error after training, by number of heads", "number of heads", "mean squared error", xticks=range(1, 5),
-               ylim=(0, 5.4), legend="upper right")  # fmt: skip
-def plot_heads(axes):
-    """Draw the error of one to four heads beside the formula for the best split."""
-    runs = [run_of(0.3, heads) for heads in range(1, 5)]
-    found = mean_squared_error(held_out(), film().w[-1, runs], film().u[-1, runs]).numpy()
-    formula = [served_error(TASKS, split) for split in ([3], [2, 1], [1, 1, 1], [1, 1, 1])]
-    curves = {"trained from a small start": found, "first-order theory": formula}
-    for place, (name, y) in enumerate(curves.items()):
-        lines(axes, range(1, 5), {name: y}, first=place, marker="os"[place])
-    axes.plot(
-        [4], [zero_sum_error(TASKS)], "*", color=RED, markersize=14, linestyle="none", label="four heads with signs"
-    )
+@lesson.figure(
+    ["The error, 4,000 steps", f"$u$ after {EARLY:,}", f"$u$ after {LATE:,}"],
+    ["step", "task", "task"], ["mean squared error", "head", "head"],
+    grid=(1, 3), size=(10, 3.3), legend=["upper right", None, None], ylim=[(0, 13.5), None, None],
+    xlim=[(0, LATE), None, None], subplots={"width_ratios": [1.7, 1, 1]},
+)  # fmt: skip
+def plot_left(left, early, late):
+    """Draw the layer's error to the end, beside that of its twin, and u at two times."""
+    errors = layer()[0].numpy()
+    at = np.arange(len(errors)) * EVERY
+    lines(left, at, {"the layer": errors[:, 0], "equal factors": errors[:, 1]})
+    for axes, step in ((early, EARLY), (late, LATE)):
+        _heat(axes, products(factors_at(step))[1], 5)
     return (
-        "The mean squared error for one to four heads, trained: it falls from about 4.5 over 3.2 to 2.3, and four heads "
-        "gain nothing over three. The first-order theory lies about 0.4 below, with the same steps. A star far below, at "
-        "0.93, marks what four heads with signs can reach."
+        "Left, the layer's error leaves 2.4 after about 1,700 steps and falls to 1.4; that of its twin with equal factors "
+        "stays. Middle, one large u in each row and column. Right, negative ones beside them."
     )
 
 
-def free_signs(w: Tensor, u: Tensor, *, steps: int = 600) -> History:
-    """Train w and u themselves by Adam, free to change sign; record every 50 steps, and after the last."""
-    w, u = w.clone().requires_grad_(), u.clone().requires_grad_()
-    adam, generator, kept = torch.optim.Adam([w, u], lr=0.01), seeded(7), []
-    for step in range(steps + 1):
-        mse, w.grad, u.grad = gradients(TASKS.draw(80, generator=generator), w.detach(), u.detach())
-        if step % 50 == 0:
-            kept.append((step, w.detach().clone(), u.detach().clone(), mse))
-        adam.step()
-    times, *rest = zip(*kept, strict=True)
-    return History(times, *(torch.stack(part) for part in rest))
+def losing_pair() -> tuple[int, int]:
+    """Return the head and the task whose u is lowest at the end."""
+    u = products(factors_at(LATE))[1]
+    return divmod(int(u.argmin()), TASKS.n_tasks)
 
 
-@cache
-def released() -> History:
-    """Return what Adam makes of the allocation at the end of the film."""
-    run = run_of(0.3, 3)
-    return free_signs(film().w[-1, run, :3], film().u[-1, run, :3])
-
-
-@lesson.figure(["u, the allocation", "u, after 600 steps of Adam", "error on new prompts"],
-               ["task", "task", "step of Adam"], ["head", "head", "mean squared error"],
-               grid=(1, 3), size=(11.4, 3.6), legend=[None, None, "upper right"], ylim=[None, None, (0, 2.6)])  # fmt: skip
-def plot_released(before, after, right):
-    """Draw u before and after, and the error on the way."""
-    history = released()
-    _heat(before, history.u[0], 2.6)
-    _heat(after, history.u[-1], 2.6)
-    prompts = held_out(1000)
-    error = [float(mean_squared_error(prompts, w, u)) for w, u in zip(history.w, history.u, strict=True)]
-    lines(right, history.steps, {"free signs": error})
-    right.axhline(error[0], color=GREY, linestyle=":", linewidth=1.4)
+@lesson.figure(
+    ["Sum and difference of two factors", "Their product"], "step", ["size, logarithmic", "$u = ov$"],
+    grid=(1, 2), size=(8.8, 3.2), yscale=["log", "linear"], legend=["upper right", None], xlim=(400, 3000),
+    ylim=[(1e-4, 9), None],
+)  # fmt: skip
+def plot_crossing(left, right_axes):
+    """Draw how the sum of two factors shrinks and their difference grows until the product is negative."""
+    head, task = losing_pair()
+    pairs = np.array([(float(o[0, head, task]), float(v[0, head, task])) for _, _, o, v in layer()[1]])
+    at = np.arange(len(pairs)) * EVERY
+    lines(left, at, {"$|o + v|$": abs(pairs.sum(1)), "$|o - v|$": abs(pairs[:, 0] - pairs[:, 1])})
+    right_axes.plot(at, pairs.prod(1), "-", color=BLUE, linewidth=2)
+    right_axes.axhline(0, color=BLACK, linewidth=0.8)
     return (
-        "Left the factor u of the trained allocation: one entry of about 1.6 in each row and column. In the middle after "
-        "600 steps of Adam that may change signs: the same entries are larger, about 2.3, and the other entries of each "
-        "column are about -1.3, so that a column sums to about zero. Right the error: it falls from 2.4 to about 1.5."
+        "Two factors of an idle gain. Left, logarithmic: |o + v| falls, |o - v| rises as steeply. Right, their product: "
+        "near 0 until after the crossing, then far below."
     )
 
 
-# The explorer
+SHARES = (0.2, 0.02, 0.002, 0.0002)
+
+
+def stays(share: float, rate: float = ETA) -> list[float]:
+    """Return the steps of the five stored starts until the error is below 1.9."""
+    return measured("flat_stretches", f"share {share}, rate {rate}, steps")
+
+
+def tenfold(rate: float = ETA) -> float:
+    """Return how many more steps a ten times smaller share takes, on average from 0.2 to 0.0002."""
+    return (mean(stays(SHARES[-1], rate)) - mean(stays(SHARES[0], rate))) / 3
+
+
+@lesson.figure(
+    "How long one head for each task lasts",
+    "share $\\delta$ by which factors are off", "steps until the error is below 1.9",
+    size=(6.8, 3.7), xscale="log", ylim=(0, 3300), legend="upper left",
+)  # fmt: skip
+def plot_stays(axes):
+    """Draw the steps until the error falls below 1.9 against the share, and the slope of (23.8)."""
+    for rate, marker, color in ((0.05, "o", BLUE), (0.1, "s", RED)):
+        found = np.array([stays(share, rate) for share in SHARES])
+        axes.plot(SHARES, found.mean(1), marker, linestyle="none", color=color, markersize=7,
+                  label=f"step size {rate:g}")  # fmt: skip
+        axes.vlines(SHARES, found.min(1), found.max(1), color=color, linewidth=2)
+        slope = math.log(10) / (rate * growth())
+        centre, middle = found.mean(), np.log10(SHARES).mean()
+        law = [centre + slope * (middle - math.log10(share)) for share in SHARES]
+        style = "-" if rate == ETA else "--"
+        axes.plot(SHARES, law, style, color=color, linewidth=1.2, label=f"slope of (23.8), {rate:g}")
+    axes.invert_xaxis()
+    return (
+        "Steps until the error is below 1.9, by the share of the difference; mean and range of five starts. About 400 "
+        "steps more for each factor of ten at step size 0.05. Lines: the slope of (23.8)."
+    )
+
+
+def growth(u: float | None = None) -> float:
+    """Return the rate of (23.8), with the u of the best head unless another is given."""
+    variance = TASKS.block + TASKS.noise**2
+    return (best_head(TASKS)[1] if u is None else u) * variance / TASKS.n_examples
+
+
+# The closing table
+
+
+def _range(values, digits: int = 2) -> str:
+    return f"{mean(values):.{digits}f} ({min(values):.{digits}f} to {max(values):.{digits}f})"
+
+
+def _steps(values) -> str:
+    return "never" if None in values else f"{round(mean(values)):,} ({min(values):,} to {max(values):,})"
+
+
+def best_adam() -> float:
+    """Return the rate of Adam whose mean error at the end is least."""
+    return min(ADAM, key=lambda rate: mean(measured("flat_stretches", f"Adam, rate {rate}, error")))
+
+
+ADAM = (0.001, 0.003, 0.01, 0.03, 0.1)
+
+
+def closing_table() -> Markdown:
+    """Return all arms: steps until the error is below 1.9, and the error at the end."""
+    adam = best_adam()
+    arms = [(f"three heads, $\\delta$ = {share:g}", f"share {share}, rate {ETA}") for share in SHARES]
+    arms += [
+        ("three heads, equal factors", f"share 0, rate {ETA}"),
+        ("four heads, equal factors", f"4 heads, share 0, rate {ETA}"),
+        ("four heads, $\\delta$ = 0.02", f"4 heads, share 0.02, rate {ETA}"),
+        ("three heads, $w$ and $u$ trained", f"direct, rate {ETA}"),
+        ("the same, step size 0.0125", "direct, rate 0.0125"),
+        (f"three heads, $\\delta$ = 0.02, Adam, rate {adam:g}", f"Adam, rate {adam}"),
+        ("one head", f"1 head, rate {ETA}"),
+    ]
+    rows = [
+        (name, *(make(measured("flat_stretches", f"{arm}, {kind}")) for kind, make in
+                 (("steps", _steps), ("error", _range))))
+        for name, arm in arms
+    ]  # fmt: skip
+    prompts = held_out(dtype=torch.float64)
+    by_hand = float(mean_squared_error(prompts, *zero_sum_heads(TASKS, 0.1)))
+    ridge = float((ridge_answers(prompts, TASKS) - prompts.target).square().sum(1).mean())
+    rows += [
+        ("four heads by hand (appendix)", "no training", f"≈{by_hand:.2f}"),
+        ("the answer 0, in expectation", "no training", f"{TASKS.d_model}"),
+        ("ridge regression in each prompt", "no training", f"≈{ridge:.4f}"),
+    ]
+    return markdown_table(("", "steps until below 1.9", "error at the end"), rows)
+
+
+# The explorer: the race (23.4)
 
 
 @lesson.explorer
-class AllocationExplorer(Explorer):
-    """Run the film: who answers what, at every step of sixteen trainings."""
+class RaceExplorer(Explorer):
+    """Two heads race for one task, by (23.4)."""
 
-    title = "Heads and tasks, step by step"
+    title = "Two heads, one task"
     summary = (
-        "Left, for each head (row) and task (column), the factor u with which the head answers the task. In the middle "
-        "the mean weight w of the head on the task's features. Absent heads are dashes. Right the mean squared error of the "
-        "training, on each step's batch, with a dot at the chosen step; the answer 0 has 12 on average."
+        "Left: the gains u of the two heads over 800 steps, and an exponential that starts like head 1. Right: the error "
+        "that is left, in units of the error of the answer 0."
     )
-    step = Slider("step", "t", "Steps of gradient descent that were taken", 120, 0, STEPS, EVERY)
-    scale = Slider("scale of the start", "s", "Size of all factors before the first step", 0.2, 0.1, 0.4, 0.1)
-    heads = Slider("heads", "H", "Number of attention heads; there are three tasks", 3, 1, MOST, 1)
-    together = ("step", "scale")
-    size = (10.6, 3.4)
-    dpi = 100
+    u_1 = Slider("start of head 1", "u₁", "Gain of head 1 at the start", 0.06, 0.02, 0.12, 0.01)
+    u_2 = Slider("start of head 2", "u₂", "Gain of head 2 at the start", 0.05, 0.02, 0.12, 0.01)
+    w_2 = Slider(
+        "start of head 2", "w₂", "Weight of head 2 at the start; that of head 1 is 0.04", 0.04, 0.02, 0.12, 0.01
+    )
+    factor = Slider("size of all factors", "f", "q, k, o and v at the start are multiplied by this", 1.0, 0.5, 1.0, 0.1)
+    together = ("u_2", "w_2")
+    stills = ({}, {"u_2": 0.06}, {"factor": 0.5})
+    dpi, strip_dpi = 100, 96
+    steps = np.arange(801)
     layout = panels(
-        ["factor u", "mean weight w", "training"], ["task", "task", "step"], ["head", "head", "mean squared error"],
-        grid=(1, 3), legend=None, xlim=[(-0.5, 2.5), (-0.5, 2.5), (-20, STEPS + 20)],
-        ylim=[(MOST - 0.5, -0.5), (MOST - 0.5, -0.5), (0, 15)],
+        ["gains $u$", "error that is left"], "step", ["$u$", "share of the error of 0"], grid=(1, 2),
+        legend=[{"loc": "upper left", "fontsize": 9}, None], xlim=(0, 800), ylim=[(0, 3.3), (0, 1.05)],
     )  # fmt: skip
 
-    def compute(self, *, step, scale, heads):
-        """Look the run up in the film."""
-        history, run, at = film(), run_of(scale, heads), step // EVERY
-        u, w, mse = history.u[at, run], by_block(history.w[at, run]), history.mse[:, run]
-        said = [f"{value:.2f}" if head < heads else "–" for t in (u, w) for head in range(MOST) for value in t[head]]
+    def compute(self, *, u_1, u_2, w_2, factor):
+        """Follow the race for 800 steps of size 0.05."""
+        square = factor**2
+        u, w, path, left = [square * u_1, square * u_2], [square * 0.04, square * w_2], [], []
+        with np.errstate(over="ignore"):
+            grown = u[0] * np.exp(2 * TASKS.block * w[0] * ETA * self.steps)
+        for _ in self.steps:
+            rest = 1 - u[0] * w[0] - u[1] * w[1]
+            path.append(tuple(u))
+            left.append(rest**2)
+            for h in (0, 1):
+                both = 2 * ETA * u[h] * w[h] * rest
+                u[h], w[h] = u[h] + TASKS.block * both, w[h] + both
+        parts = [a * b for a, b in zip(u, w, strict=True)]
+        one, two = np.array(path).T
         return {
-            "u": u.numpy(), "w": w.numpy(), "said": said, "curve": mse.numpy(), "dot": ([step], [float(mse[at])]),
-            "at": (step, scale, heads), "shares": shares(u[:heads]).amax(0).tolist(), "winners": winners(u).tolist(),
+            "one": one, "two": two, "exponential": np.minimum(grown, 4), "left": np.array(left),
+            "half": next((step for step, value in enumerate(left) if value < 0.5), None),
+            "parts": [part / sum(parts) for part in parts], "starts": (square * u_1, square * u_2),
         }  # fmt: skip
 
-    def draw(self, left, middle, right):
-        """Draw two tables and a curve."""
-        table = np.zeros((MOST, TASKS.n_tasks))
-        images = [axes.imshow(table, vmin=0, vmax=top, cmap="Blues", aspect="auto")
-                  for axes, top in ((left, 3.2), (middle, 0.9))]  # fmt: skip
-        numbers = []
-        for axes in (left, middle):
-            _ticks(axes, MOST)
-            numbers += [axes.text(j, i, "", ha="center", va="center", fontsize=10) for i, j in np.ndindex(table.shape)]
-        curve = right.plot(film().steps, [0] * len(film().steps), color=BLUE, linewidth=2)[0]
-        dot = right.plot([0], [0], "o", color=RED, markersize=9)[0]
-        return {"u": images[0], "w": images[1], "said": numbers, "curve": curve, "dot": dot}
+    def draw(self, left, right_axes):
+        """Draw the curves to be moved."""
+        one, two, grown = lines(left, self.steps, ["head 1", "head 2", "exponential"])
+        (rest,) = right_axes.plot(self.steps, 0 * self.steps, "-", color=BLACK, linewidth=2)
+        return {"one": one, "two": two, "exponential": grown, "left": rest}
 
     def words(self, state):
-        """Say which head answers which task, or that none does yet."""
-        step, scale, heads = state["at"]
-        start = f"s = {scale:.1f}, {heads} head{'s' * (heads > 1)}, step {step}: batch error {state['dot'][1][0]:.1f}."
-        pairs = enumerate(zip(state["winners"], state["shares"], strict=True), start=1)
-        if state["u"].max() < 0.5:
-            return f"{start} No head answers yet."
-        return start + " " + "; ".join(f"task {i}: head {h + 1} ({100 * s:.0f}%)" for i, (h, s) in pairs) + "."
+        """Say when half of the error is gone, and who carries the answer."""
+        first, second = state["starts"]
+        begin = f"Starts: u₁ = {first:.3g}, u₂ = {second:.3g}."
+        if state["half"] is None:
+            return f"{begin} After 800 steps more than half of the error is left."
+        one, two = (100 * part for part in state["parts"])
+        return (
+            f"{begin} Half of the error is gone after {state['half']} steps. After 800 steps head 1 carries {one:.0f}% of "
+            f"the answer, head 2 {two:.0f}%."
+        )
 
 
 # Predictions
 
-allocation_prediction = lesson.prediction(
+
+ask_wait = lesson.prediction(
     "23.P1",
-    "Three heads learn three tasks, from weights near zero that differ by chance. All heads see all tasks. Who answers "
-    "what after 600 steps?",
+    "All factors are half as large at the start. How much longer does the error stand still near 12?",
     {
-        "Each head answers a third of each task": "Equal heads would do that. A small lead of one head grows, and the "
-        "others find the task answered.",
-        "The strongest head answers all three tasks": "It may lead in all three at the start. But a head that compares more "
-        "features averages more noisily, and another head takes over.",
-        "Each head answers one task": "A small lead of one head grows, and whoever answers one task has a reason to leave "
-        "the others alone: more features bring more noise.",
+        "By a fixed number of steps": "That happens where something grows at a fixed rate. Here rates grow, too.",
+        "Twice as long": "Each weight is a product of two factors, and half of each is a quarter.",
+        "Four times as long": right("A quarter of each weight, a quarter of each rate: the same race in slow motion."),
+        "Eight times as long": "Rates are a quarter, and it is they alone that set the time.",
     },
-    answer="Each head answers one task",
+    reveal=plot_waits,
+)
+
+ask_allocation = lesson.prediction(
+    "23.P2",
+    "Three heads learn the three tasks from 24 starts of scale $s = 0.25$, with equal factors. After 2,600 steps all heads "
+    "are busy on 23 of them, each with one task. The same with $s = 0.05$, which still leaves a thousand steps after the "
+    "wait. On how many of 24 is each head busy then?",
+    {
+        "On nearly all": "The race takes longer, and it often ends in another way.",
+        "On about 18": "Fewer still.",
+        "On about 10": right("One head often wins two tasks, or all three."),
+        "On none": "Where different heads lead in the three tasks at the start, each of them gets one.",
+    },
     reveal=plot_allocation,
 )
 
-plateau_prediction = lesson.prediction(
-    "23.P2",
-    "All factors are half as large at the start. The error stays at its first value for longer. How much longer?",
+ask_over = lesson.prediction(
+    "23.P3",
+    "Training goes on from 1,400 to 4,000 steps. Where is the error then?",
     {
-        "A fixed number of steps more, as near a saddle with one rate": "That is the law of lesson 18, where the rate of "
-        "growth is fixed. Here it falls with the weights themselves.",
-        "Twice as long": "Two products of two factors each have to grow, and each one's rate is the other.",
-        "Four times as long": "A weight is a product of two factors: half of each is a quarter, and so is its rate.",
+        "Near 2.4": "There stays a twin of the layer, whose factors are exactly equal.",
+        "Near 1.9": "It falls, and farther.",
+        "Near 1.4": right("The heads come to do together what none of them can alone."),
+        "Below 0.1": "That is what ridge regression would have. These heads do not come near it.",
     },
-    answer="Four times as long",
-    reveal=plot_plateau,
+    reveal=plot_left,
 )
 
-signs_prediction = lesson.prediction(
-    "23.P3",
-    "Training goes on from the finished allocation, now by Adam on w and u themselves, which may become negative. What "
-    "happens?",
+ask_share = lesson.prediction(
+    "23.P4",
+    "Each factor is off by up to 2% at the start, $s = 0.25$: the error falls below 1.9 after some 1,470 steps, the mean of "
+    "five starts. How many steps does it take if they are off by up to 0.2%?",
     {
-        "Nothing: the allocation is the minimum": "It is stationary for factors that start equal, since they cannot change "
-        "sign. In w and u the gradient is not zero there.",
-        "The weights shift a little, and each task keeps its one head": "The shift goes on until every head answers every "
-        "task, two of them with a minus.",
-        "Heads share tasks again, and the error falls by a third": "Differences of heads cancel noise that one head cannot. "
-        "The allocation was an outcome of the start, not the best that these heads can do.",
+        "About as many": "The difference is what grows, so its first size counts, though little.",
+        "About 1,900": right("Some 400 more. What grows here grows at a fixed rate, unlike at the start."),
+        "About 4,500": "That would be a factor of three. The wait grows by a sum.",
+        "About 15,000": "So it would be where rates are proportional to what grows.",
     },
-    answer="Heads share tasks again, and the error falls by a third",
-    reveal=plot_released,
+    reveal=plot_stays,
 )
 
 FIGURES = lesson.figures

@@ -1,7 +1,6 @@
 """What learners of lesson 23 answer, and what gives its predictions away."""
 
 import math
-from fractions import Fraction
 
 import torch
 from torch.nn import functional
@@ -9,9 +8,10 @@ from torch.nn import functional
 from course_lib.teaching import edit
 
 GIVES_AWAY = {
-    "23.P1": [r"one_head_each|each head|one head each", r"(?i)allocation"],
-    "23.P2": [r"(?i)four times", r"(?i)twice"],
-    "23.P3": [r"(?i)not the best|a better"],
+    "23.P1": [r"(?i)four times", r"(?i)fourfold", r"(?i)a quarter"],
+    "23.P2": [r"(?i)\bidle\b", r"(?i)often idle"],
+    "23.P3": [r"(?i)subtract", r"(?i)negative", r"(?i)not over"],
+    "23.P4": [r"(?i)ten times smaller", r"(?i)difference grows", r"(?i)factor of ten"],
 }
 
 
@@ -23,17 +23,15 @@ def library_default(x, y, query, w):
     return functional.scaled_dot_product_attention((w * query)[None, None], x[None], y[None])[0, 0]
 
 
-def by_autograd(x, y, query, target, w, u):
-    leaf = w.clone().requires_grad_()
-    error = u * (x @ (leaf * query)).softmax(0) @ y - target
-    return torch.autograd.grad(error.square() / 2, leaf)[0]
+def by_hyperbolas(o, v, g, t):
+    """Both factors on a hyperbola, o^2 - v^2 constant."""
+    c, s = math.cosh(g * t), math.sinh(g * t)
+    return (c * o - s * v) * (c * v - s * o)
 
 
-def by_covariance(x, y, query, target, w, u):
-    """The average's gradient is a covariance under the softmax weights."""
-    a = (x @ (w * query)).softmax(0)
-    covariance = (a * y) @ x - (a @ y) * (a @ x)
-    return (u * (a @ y) - target) * u * covariance * query
+def by_eigenvectors(o, v, g, t):
+    step = torch.linalg.matrix_exp(-g * t * torch.tensor([[0.0, 1.0], [1.0, 0.0]], dtype=torch.float64))
+    return float((step @ torch.tensor([o, v], dtype=torch.float64)).prod())
 
 
 def heads(w_1, u_1, w_2, u_2):
@@ -72,40 +70,6 @@ ANSWERS = {
         ("malformed", "one number", lambda x, y, query, w: by_library(x, y, query, w).sum()),
     ],
     "23.2": [
-        ("solved", "one over the root of 4", 1 / math.sqrt(4)),
-        ("solved", "a tensor", torch.tensor(0.5)),
-        ("all features", "12 features", 12**-0.5),
-        ("the square", "w^2", 1 / 4),
-        ("the factor u", "1 / w", 2.0),
-        ("number of tasks", "3 tasks", 3**-0.5),
-        ("the square for all", "1/12", 1 / 12),
-        ("malformed", "one for each head", [0.5, 0.5, 0.5]),
-    ],
-    "23.3": [
-        ("solved", "9 + 4 over 5", (3**2 + 2**2) / 5),
-        ("solved", "a fraction", Fraction(13, 5)),
-        ("one head", "25 over 5", 5),
-        ("heads divided", "5 over 2", 5 / 2),
-        ("uneven split", "16 + 1 over 5", 17 / 5),
-        ("not divided", "13", 13.0),
-        ("upside down", "5 over 13", 5 / 13),
-        ("malformed", "the split", (3, 2)),
-    ],
-    "23.4": [
-        ("autograd", "autograd", by_autograd),
-        ("solved", "a covariance", by_covariance),
-        ("not centred", "y for y - m", edit("(y - average)", "y")),
-        ("query left out", "without the query", edit("(slopes @ x) * query", "slopes @ x")),
-        ("u left out", "divided by u", lambda x, y, query, target, w, u: by_autograd(x, y, query, target, w, u) / u),
-        ("error left out", "the answer's gradient", lambda x, y, query, target, w, u: by_covariance(
-            x, y, query, u * (x @ (w * query)).softmax(0) @ y - 1, w, u)),
-        ("twice", "a loss without 1/2", lambda x, y, query, target, w, u: 2 * by_autograd(x, y, query, target, w, u)),
-        ("sign", "downhill", lambda x, y, query, target, w, u: -by_covariance(x, y, query, target, w, u)),
-        ("wrong", "w for the query", edit("(slopes @ x) * query", "(slopes @ x) * w")),
-        ("malformed", "one for each example",
-         lambda x, y, query, target, w, u: (x @ (w * query)).softmax(0) * (y - y.mean())),
-    ],
-    "23.5": [
         ("solved", "nearly the same u", heads(0.001, 0.05, 0.1, 0.049)),
         ("solved", "tensors", heads(*torch.tensor([0.01, 0.1, 0.15, 0.09]))),
         ("equal w", "u alone", heads(0.02, 0.1, 0.02, 0.05)),
@@ -115,7 +79,33 @@ ANSWERS = {
         ("wrong", "large starts", heads(0.1, 1.0, 2.0, 0.5)),
         ("malformed", "two pairs", {"first": (0.01, 0.04), "second": (0.04, 0.03)}),
     ],
-    "23.6": [
+    "23.3": [
+        ("solved", "one over the root of 4", 1 / math.sqrt(4)),
+        ("solved", "a tensor", torch.tensor(0.5)),
+        ("all features", "12 features", 12**-0.5),
+        ("the square", "w^2", 1 / 4),
+        ("the gain u", "1 / w", 2.0),
+        ("number of tasks", "3 tasks", 3**-0.5),
+        ("the square for all", "1/12", 1 / 12),
+        ("malformed", "one for each head", [0.5, 0.5, 0.5]),
+    ],
+    "23.4": [
+        ("solved", "hyperbolic functions", by_hyperbolas),
+        ("solved", "the eigenvectors", by_eigenvectors),
+        ("equal factors", "an exponential", lambda o, v, g, t: o * v / math.exp(2 * g * t)),
+        ("signs swapped", "uphill", lambda o, v, g, t: by_hyperbolas(o, v, -g, t)),
+        ("difference kept", "one exponential",
+         lambda o, v, g, t: ((o + v) ** 2 * math.exp(-2 * g * t) - (o - v) ** 2) / 4),
+        ("both shrink", "the same rate", lambda o, v, g, t: math.exp(-2 * g * t) * ((o + v) ** 2 - (o - v) ** 2) / 4),
+        ("no quarter", "four times", lambda o, v, g, t: 4 * by_hyperbolas(o, v, g, t)),
+        ("not squared", "lengths", edit("sum_now**2 - difference_now**2", "sum_now - difference_now")),
+        ("one step", "a long step", lambda o, v, g, t: (o - t * g * v) * (v - t * g * o)),
+        ("a straight line", "the product's own gradient", lambda o, v, g, t: o * v - t * g),
+        ("wrong", "time left out", lambda o, v, g, t: by_hyperbolas(o, v, g, 1.0)),
+        ("wrong", "half the rate", lambda o, v, g, t: by_hyperbolas(o, v, g / 2, t)),
+        ("malformed", "both factors", lambda o, v, g, t: (o * math.exp(-g * t), v * math.exp(-g * t))),
+    ],
+    "23.5": [
         ("solved", "one head against all before it", by_helmert),
         ("solved", "the null space of ones", by_null_space),
         ("solved", "the other signs", lambda n_tasks: -by_null_space(n_tasks)),
@@ -130,3 +120,17 @@ ANSWERS = {
          .double()[:, :-1] / 2**0.5),
     ],
 }  # fmt: skip
+
+NEIGHBOURS = {
+    "23.3": ("return (votes @ target) / (target @ target)", "return (votes @ target) / (votes @ votes)"),
+    "23.4": ("[(waits[s / 2] / waits[s]).mean()", "[(waits[s / 2] / waits[s]).sqrt().mean()"),
+    "23.5": ("for u in v.amax((1, 2)) ** 2)", "for u in v.amax((1, 2)))"),
+    "23.e1": ("[direct[s / 2].mean() / direct[s].mean()", "[waits[s / 2].mean() / waits[s].mean()"),
+    "23.6": ("argmin()] for m in (1, 3)]", "argmin()] for m in (3, 1)]"),
+    "23.e2": ('of 12 starts all heads are busy", busy[0.25]', 'of 12 starts all heads are busy", busy[0.05]'),
+    "23.e3": ('s = 0.05: on {} of 12", busy[0.05]', 's = 0.05: on {} of 12", busy[0.25]'),
+    "23.e4": ("the layer's error is {:.2f}\", late[0]", "the layer's error is {:.2f}\", late[1]"),
+    "23.7": ("((o**2 - v**2) / (o_start**2 - v_start**2))", "((o**2 + v**2) / (o_start**2 + v_start**2))"),
+    "23.8": ("(o * v).amax(0) * (4 + 0.2**2) / 60", "(o * v).amax(0) * (1 + 0.2**2) / 60"),
+    "23.e5": ("[math.log(10) / (rate", "[math.log(2) / (rate"),
+}
