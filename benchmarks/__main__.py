@@ -58,6 +58,7 @@ PARTS = {
     "lookup": ("lookup",),
     "recurrent": ("recurrent",),
     "memory_start": ("memory_start",),
+    "random_starts": ("random_starts",),
     "state_space": ("state_space",),
     "hidden_system": ("hidden_system",),
     "selective": ("selective",),

@@ -100,7 +100,7 @@ def squared_error(
 def backward(
     layers: Sequence[Layer], passed: ForwardPass, target: Float[Tensor, "outputs examples"]
 ) -> BackwardPass:
-    """Backward pass of the squared error, from the last layer to the first (25.3) to (25.6).
+    """Backward pass of the squared error, from the last layer to the first (25.3) to (25.5).
 
     delta_L = 2 (y - y') 1[z_L > 0], dW_l = delta_l h_{l-1}^T, db_l = delta_l 1,
     delta_{l-1} = (W_l^T delta_l) 1[z_{l-1} > 0].
@@ -119,7 +119,7 @@ def backward(
 
 
 def step(layers: Sequence[Layer], gradients: BackwardPass, *, step_size: float | int) -> tuple[Layer, ...]:
-    """One step of gradient descent: W - eta dW and b - eta db in every layer (25.7)."""
+    """One step of gradient descent: W - eta dW and b - eta db in every layer (25.6)."""
     return tuple(
         Layer(layer.weight - step_size * weight, layer.bias - step_size * bias, layer.relu)
         for layer, weight, bias in zip(layers, gradients.weights, gradients.biases, strict=True)
@@ -129,7 +129,7 @@ def step(layers: Sequence[Layer], gradients: BackwardPass, *, step_size: float |
 def sparse_loss(
     layers: Sequence[Layer], passed: ForwardPass, target: Float[Tensor, "inputs examples"], *, l1: float | int
 ) -> SparseLoss:
-    """Loss of a sparse autoencoder, encoder (ReLU) and decoder (none), summed over examples (25.10).
+    """Loss of a sparse autoencoder, encoder (ReLU) and decoder (none), summed over examples (25.9).
 
     sum_n ||x'_n - x_n||^2 + l1 sum_n sum_i f_{i,n} ||W_d[:, i]||_2.
 
@@ -145,7 +145,7 @@ def sparse_loss(
 def sparse_backward(
     layers: Sequence[Layer], passed: ForwardPass, target: Float[Tensor, "inputs examples"], *, l1: float | int
 ) -> SparseBackwardPass:
-    """Backward pass of `sparse_loss` (25.11) to (25.13).
+    """Backward pass of `sparse_loss` (25.10) and (25.11).
 
     df = 2 W_d^T (x' - x) + l1 ||W_d[:, i]|| 1[f > 0], delta = df 1[z > 0], dW_e = delta x^T, db_e = delta 1,
     dW_d = 2 (x' - x) f^T + l1 (sum_n f_{i,n}) W_d[:, i] / ||W_d[:, i]||, db_d = 2 (x' - x) 1.
@@ -193,7 +193,7 @@ AUTOENCODER = (
     Layer(matrix([[-1, -1, 1, 1], [0, 1, 0, -1], [0, 1, 0, 0]]), matrix([-1, 1, -1])),
     Layer(matrix([[1, -1, 0], [0, 1, -1]]), matrix([-1, 1])),
     Layer(matrix([[0, 0], [1, -1], [0, 1]]), matrix([1, -1, 0])),
-    Layer(matrix([[1, 0, 1], [1, 1, -1], [0, -1, 0], [0, 0, 1]]), matrix([0, 1, 1, 1])),
+    Layer(matrix([[1, 0, 1], [1, 1, -1], [0, -2, 0], [0, 0, 1]]), matrix([0, 1, 1, 1])),
 )
 TOKENS = matrix([[1, 2, -1, 0, 1], [2, 0, 1, -1, -2], [-1, 1, 0, 2, 1]])
 ENCODER = Layer(

@@ -1,4 +1,4 @@
-"""What the worksheets, curves and the explorer of lesson 25 show."""
+"""What the worksheets, curves and the explorer of lesson 25 show, and how its many starts are trained."""
 
 import numpy as np
 import pytest
@@ -6,9 +6,10 @@ import torch
 from matplotlib.patches import Rectangle
 
 from course_lib.lessons import autoencoders_by_hand as lesson
-from course_lib.sae.by_hand import backward, forward, sparse_backward, sparse_loss
+from course_lib.measured import measured, origin
+from course_lib.sae.by_hand import Layer, backward, forward, squared_error, step
 from course_lib.teaching.style import text_alternative
-from tests.drawing import assert_labels, assert_legend, assert_line, line_labelled
+from tests.drawing import assert_labels, assert_line, line_labelled
 
 
 def cells(figure) -> list[str]:
@@ -43,14 +44,15 @@ def test_the_examples_are_described_by_two_numbers_each():
     assert torch.linalg.matrix_rank(x) == 2
 
 
-def test_the_blank_worksheet_gives_nothing_away():
-    figure = lesson.plot_worksheet(until="nothing")
-    found = cells(figure)
-    assert found.count("?") == 48
-    given = [float(text) for text in found if text != "?"]
-    assert given == numbers(lesson.EXAMPLES, *map(joined, lesson.AUTOENCODER))
-    assert shaded(figure) == 0
-    assert "question marks" in text_alternative(figure)
+def test_the_worksheet_of_the_question_shows_values_and_no_errors():
+    passed = forward(lesson.AUTOENCODER, lesson.EXAMPLES)
+    figure = lesson.plot_worksheet(until="forward")
+    expected = [lesson.EXAMPLES]
+    for layer, values in zip(lesson.AUTOENCODER, passed.values[1:], strict=True):
+        expected += [joined(layer), values]
+    assert [float(text) for text in cells(figure)] == numbers(*expected)
+    assert (float(passed.sums[3][2, 1]), float(lesson.EXAMPLES[2, 1])) == (-1, 3)
+    assert "red frame" in text_alternative(figure)
 
 
 def test_the_filled_worksheet_holds_values_errors_and_gradients():
@@ -67,58 +69,153 @@ def test_the_filled_worksheet_holds_values_errors_and_gradients():
     figure = lesson.plot_worksheet()
     assert [float(text) for text in cells(figure)] == numbers(*expected)
     off = sum(int((sums <= 0).sum()) for sums in passed.sums)
-    assert shaded(figure) == 2 * off == 24
+    assert shaded(figure) == 2 * off
     assert shaded(lesson.plot_worksheet(until="forward")) == off
 
 
-def test_no_number_of_the_sheets_is_rounded_away():
-    for figure in (lesson.plot_worksheet(), lesson.plot_sparse_worksheet()):
-        assert all(len(text) <= 4 for text in cells(figure))
+def test_no_number_of_the_sheet_is_rounded_away():
+    assert all(len(text) <= 4 for text in cells(lesson.plot_worksheet()))
 
 
-def test_the_sparse_worksheet_holds_one_step():
-    passed = forward(lesson.SPARSE, lesson.TOKENS)
-    back = sparse_backward(lesson.SPARSE, passed, lesson.TOKENS, l1=1)
-    loss = sparse_loss(lesson.SPARSE, passed, lesson.TOKENS, l1=1)
-    expected = [
-        lesson.TOKENS,
-        joined(lesson.ENCODER),
-        passed.values[1],
-        back.errors[0],
-        joined(back.weights[0], back.biases[0]),
-        joined(lesson.DECODER),
-        loss.column_norms,
-        passed.output,
-        back.errors[1],
-        joined(back.weights[1], back.biases[1]),
-    ]
-    figure = lesson.plot_sparse_worksheet(l1=1)
-    assert [float(text) for text in cells(figure)] == pytest.approx(numbers(*expected), abs=1e-12)
-    assert "column norms" in titles(figure)
-    assert shaded(figure) == 2 * int((passed.sums[0] <= 0).sum())
-
-
-def test_losses_start_as_on_paper_and_fall():
-    left, right = lesson.plot_losses(steps=50).axes
-    for step_size in (0.0005, 0.002, 0.02):
-        losses = line_labelled(left, f"$\\eta$ = {step_size:g}").get_ydata()
-        assert losses[0] == 30
-        assert (losses[-1] < 30) == (step_size < 0.02)
-    total = np.asarray(line_labelled(right, "total, $\\lambda$ = 1").get_ydata())
-    parts = [np.asarray(line_labelled(right, name).get_ydata()) for name in ("reconstruction", "sparsity")]
-    np.testing.assert_allclose(total, sum(parts), rtol=1e-12)
-    assert (total[0], parts[0][0], parts[1][0]) == (210, 178, 32)
-    assert (np.diff(total) < 0).all()
-
-
-def test_a_unit_that_is_off_stays_where_it_is():
-    axes = lesson.plot_dead_unit().axes[0]
-    assert_legend(axes, ["final ReLU, from -1", "final ReLU, from 0.3", "no final ReLU, from -1"])
+def test_output_3_alone_stays_where_its_gate_is_closed():
+    axes = lesson.plot_own_row().axes[0]
     t = np.arange(41)
-    assert_line(line_labelled(axes, "final ReLU, from -1"), t, -np.ones(41))
-    # z - 1 is multiplied by 1 - 2 * 0.1 in every step.
-    assert_line(line_labelled(axes, "final ReLU, from 0.3"), t, 1 - 0.7 * 0.8**t)
-    assert_line(line_labelled(axes, "no final ReLU, from -1"), t, 1 - 2 * 0.8**t)
+    assert_line(line_labelled(axes, "as on the sheet, from -1"), t, -np.ones(41))
+    # It reads (1, 1, 1) and a bias: z - 3 is multiplied by 1 - 8 * 0.02 in every step.
+    assert_line(line_labelled(axes, "the same from 0.3"), t, 3 - 2.7 * 0.84**t)
+    assert_line(line_labelled(axes, "from -1, without the gate"), t, 3 - 4 * 0.84**t)
+
+
+def test_the_graph_has_values_and_errors_of_example_2():
+    texts = [text.get_text() for text in lesson.plot_network().axes[0].texts]
+    assert "slope -6\nstopped here" in texts
+    assert "slope -6" in texts
+    found = backward(lesson.AUTOENCODER, forward(lesson.AUTOENCODER, lesson.EXAMPLES), lesson.EXAMPLES)
+    assert [e[:, 1].tolist() for e in found.errors] == [[2, 0, 0], [2, -10], [2, 2, -8], [0, 2, 0, -6]]
+    for error in (-10, -8):
+        assert texts.count(f"{error}") == 1
+
+
+def test_the_corner_has_a_slope_on_each_side():
+    loss = line_labelled(lesson.plot_corner().axes[0], "loss")
+    changes, losses = loss.get_xdata(), loss.get_ydata()
+    at = len(changes) // 2
+    assert losses[at] == 30
+    assert (losses[at - 1] - 30) / changes[at - 1] == pytest.approx(-12, abs=0.1)
+    assert (losses[at + 1] - 30) / changes[at + 1] == pytest.approx(38, rel=0.1)
+
+
+def test_stopped_parts_do_not_move():
+    """With its own numbers alone the rest stays, so that no example's input to output 3 changes; and the other way round."""
+    own, others = lesson.sums_of_output_3(rows="own"), lesson.sums_of_output_3(rows="others")
+    assert own[-1] < 0 < others[-1] <= 1 + 1e-12
+    all_of_it = lesson.sums_of_output_3()
+    after = [float(forward(lesson.trained(t), lesson.EXAMPLES).sums[3][2, 1]) for t in (0, 1, 40)]
+    assert [all_of_it[t] for t in (0, 1, 40)] == pytest.approx(after, abs=1e-12)
+    assert lesson.sums_of_output_3(muted=(1, 3))[-1] < 0 < lesson.sums_of_output_3(muted=(0,))[-1]
+
+
+def test_stuck_levels_lie_between_constants_and_zeros():
+    levels = lesson.stuck_levels()
+    assert (levels[0], levels[-1]) == (12, 72)
+    assert {28, 32, 52} < set(levels)
+
+
+# Many starts
+
+
+def test_a_copy_is_trained_as_the_network_by_hand():
+    starts = lesson.random_starts(3, seed=5)
+    ended = lesson.train(starts, step_size=torch.tensor([0.001, 0.002, 0.004], dtype=torch.float64), steps=20)
+    for k, rate in enumerate((0.001, 0.002, 0.004)):
+        layers = tuple(
+            Layer(w[k], b[k].flatten()) for w, b in zip(starts.weights, starts.biases, strict=True)
+        )
+        for _ in range(20):
+            layers = step(
+                layers,
+                backward(layers, forward(layers, lesson.EXAMPLES), lesson.EXAMPLES),
+                step_size=rate,
+            )
+        for weight, layer in zip(ended.weights, layers, strict=True):
+            torch.testing.assert_close(weight[k], layer.weight, rtol=1e-9, atol=1e-12)
+        assert float(ended.losses()[k]) == pytest.approx(
+            float(squared_error(forward(layers, lesson.EXAMPLES).output, lesson.EXAMPLES)), rel=1e-9
+        )
+
+
+def test_adam_with_leaks_takes_the_steps_of_torch():
+    starts = lesson.random_starts(2, seed=6, leak=0.1, output_leak=1.0)
+    leaves = [t.clone().requires_grad_() for t in (*starts.weights, *starts.biases)]
+    optimizer = torch.optim.Adam(leaves, lr=0.01)
+    for _ in range(15):
+        h = lesson.EXAMPLES
+        for weight, bias, leak in zip(leaves[:4], leaves[4:], starts.leaks, strict=True):
+            h = torch.nn.functional.leaky_relu(weight @ h + bias, leak)
+        optimizer.zero_grad()
+        (h - lesson.EXAMPLES).square().sum().backward()
+        optimizer.step()
+    ended = lesson.train(starts, step_size=0.01, steps=15, adam=True)
+    for ours, theirs in zip((*ended.weights, *ended.biases), leaves, strict=True):
+        torch.testing.assert_close(ours, theirs.detach(), rtol=1e-7, atol=1e-10)
+
+
+def test_starts_are_drawn_as_asked():
+    plain = lesson.random_starts(400, seed=7)
+    for weight, bias in zip(plain.weights, plain.biases, strict=True):
+        bound = weight.shape[2] ** -0.5
+        assert bound * 0.98 < weight.abs().max() <= bound
+        assert bound * 0.98 < bias.abs().max() <= bound
+    half = lesson.random_starts(400, seed=7, scale=0.5)
+    assert torch.equal(half.weights[1], plain.weights[1] / 2)
+    he = lesson.random_starts(4000, seed=7, he=True)
+    assert float(he.weights[0].var()) == pytest.approx(2 / 4, rel=0.05)
+    assert not he.biases[0].any()
+    opened = lesson.random_starts(3, seed=7, output_bias=1)
+    assert (opened.biases[-1] == 1).all()
+    assert torch.equal(opened.biases[0], plain.biases[0][:3]) or opened.biases[0].shape == (3, 3, 1)
+    assert (lesson.random_starts(3, seed=7, bias=1).biases[0] == 1).all()
+    assert lesson.random_starts(3, seed=7, leak=0.2, output_leak=1).leaks == (0.2, 0.2, 0.2, 1.0)
+
+
+def test_what_runs_away_has_an_infinite_loss():
+    ended = lesson.train(lesson.random_starts(5, seed=8, leak=1.0), step_size=10.0, steps=60)
+    assert torch.isinf(ended.losses()).all()
+
+
+def test_shut_outputs_are_counted():
+    starts = lesson.random_starts(50, seed=9)
+    for k in range(50):
+        layers = tuple(
+            Layer(w[k], b[k].flatten()) for w, b in zip(starts.weights, starts.biases, strict=True)
+        )
+        sums = forward(layers, lesson.EXAMPLES).sums[3]
+        assert starts.shut_outputs()[k] == (sums <= 0).all(1).sum()
+
+
+def test_the_stored_step_sizes_are_the_best_and_inside_the_grid():
+    settings = origin("random_starts")["settings"]
+    for arm in lesson.ARMS:
+        counts = measured("random_starts", f"{arm}, by rate")
+        rates = settings["adam_rates" if "Adam" in arm else "rates"]
+        place = rates.index(measured("random_starts", f"{arm}, best rate"))
+        assert counts[place] == max(counts)
+        assert 0 < place < len(rates) - 1 or max(counts) == 0
+
+
+def test_the_stored_run_says_what_the_page_says():
+    assert max(lesson.learned("as on the worksheet")) <= 4
+    assert max(lesson.learned("Adam")) <= 4
+    assert min(lesson.learned("slope 0.1 below 0, Adam")) >= 95
+    assert lesson.learned("no gates") == [100] * 5
+    assert max(lesson.learned("output biases start at 1") + lesson.learned("no gate at the output")) < 20
+    assert sum(lesson.learned("all biases start at 1")) > 250
+    assert min(measured("random_starts", "as on the worksheet, an output shut at the start")) >= 90
+    assert min(measured("random_starts", "as on the worksheet, an output shut at the end")) > 50
+    losses = np.array(measured("random_starts", "as on the worksheet, losses"))
+    assert len(losses) == 500
+    gaps = np.abs(losses[:, None] - np.array(lesson.stuck_levels())).min(1)
+    assert (gaps <= 0.01).mean() > 0.4
 
 
 def test_the_plain_penalty_shrinks_features_and_grows_columns():
@@ -152,44 +249,43 @@ def test_plain_and_weighted_runs_descend_their_own_loss():
 
 # The explorer
 
-EXPLORER = lesson.FeatureExplorer()
+EXPLORER = lesson.NetworkExplorer()
 
 
-@pytest.mark.parametrize("feature", range(1, 7))
-@pytest.mark.parametrize("first", [-3.0, -1.0, 0.25, 1.0, 3.0])
-@pytest.mark.parametrize("l1", [0.0, 0.7, 4.0])
-def test_the_explorer_shows_loss_and_gradient_of_the_network(feature, first, l1):
-    state = EXPLORER.compute(l1=l1, first=first, feature=feature)
-    assert state["loss"][2] == pytest.approx(state["loss"][0] + l1 * state["loss"][1], abs=1e-12)
-    values, total = EXPLORER.values, state["error"] + state["penalty"]
-    now, lowest = state["now"], state["lowest"]
-    # The curve holds the present point, is nowhere below the lowest one, and has the slope that the words say.
-    assert np.interp(now[0], values, total) == pytest.approx(now[1], abs=1e-2)
-    assert lowest[1] <= total.min() + 1e-12
-    others = (
-        state["loss"][0] - now[1] + l1 * now[0] * float(lesson.GENTLE_DECODER.weight[:, feature - 1].norm())
-    )
-    assert others == pytest.approx(0, abs=1e-12)
-    if state["sum"] > 0:
-        slope = np.polynomial.Polynomial.fit(values, total, 2).deriv()(now[0])
-        assert slope == pytest.approx(sum(state["parts"]), abs=1e-9)
-        end = "leaves" if abs(slope) < 1e-9 else "lowers" if slope > 0 else "raises"
-        assert f"descent {end} it" in EXPLORER.words(state)
-    else:
-        assert "the ReLU passes no gradient" in EXPLORER.words(state)
-    assert 0 <= now[0] <= 5
-    assert 0 <= now[1] <= 22
-    assert 0 <= lowest[0] <= 5
+def test_the_explorer_shows_the_worksheet():
+    passed = forward(lesson.AUTOENCODER, lesson.EXAMPLES)
+    found = backward(lesson.AUTOENCODER, passed, lesson.EXAMPLES)
+    for n in range(4):
+        state = EXPLORER.compute(example=n + 1, layer=2, row=2, column=1, errors=True, steps="0")
+        assert [float(v) for v in state["values"]] == [float(v) for t in passed.values for v in t[:, n]]
+        assert [float(v) for v in state["errors"]] == [float(v) for t in found.errors for v in t[:, n]]
+        assert len(state["off"][0]) == sum(int((t[:, n] <= 0).sum()) for t in passed.sums)
+        assert state["products"] == [0, -40, 6, 0]
+        assert state["gradient"] == -34
 
 
-def test_the_penalty_turns_the_default_feature_round_at_two():
-    words = [EXPLORER.words(EXPLORER.compute(l1=v, first=-1.0, feature=2)) for v in (1.9, 2.0, 2.1)]
-    assert ["raises" in words[0], "leaves" in words[1], "lowers" in words[2]] == [True] * 3
+def test_hidden_errors_are_nowhere():
+    state = EXPLORER.compute(example=2, layer=4, row=3, column=1, errors=False, steps="0")
+    assert set(state["errors"]) == {""}
+    assert [height for *_, height in state["parts"]] == [0] * 4
+    assert "gradient" not in EXPLORER.words(state)
 
 
-def test_the_explorer_moves_bars_points_and_curves():
-    EXPLORER.frame(l1=1.0, first=1.0, feature=6)
-    heights = [bar.get_height() for bar in EXPLORER.artists["bars"]]
-    assert heights == [1, 2, 0, 2, 1, 2]
-    assert list(EXPLORER.artists["x"].get_ydata()) == [1, 2, -1]
-    assert list(EXPLORER.artists["output"].get_ydata()) == [1.5, 2, -0.5]
+@pytest.mark.parametrize("steps", ["0", "2", "100", "4000"])
+@pytest.mark.parametrize(("layer", "row", "column"), [(1, 4, 4), (2, 3, 4), (3, 1, 3), (4, 4, 4)])
+def test_the_words_name_the_weight_that_is_drawn(steps, layer, row, column):
+    state = EXPLORER.compute(example=3, layer=layer, row=row, column=column, errors=True, steps=steps)
+    _, _, _, i, j, *_ = state["where"]
+    layers = lesson.trained(int(steps))
+    assert state["weight"] == float(layers[layer - 1].weight[i - 1, j - 1])
+    assert sum(state["products"]) == pytest.approx(state["gradient"], abs=1e-12)
+    assert ("You asked for" in EXPLORER.words(state)) == ((i, j) != (row, column))
+
+
+def test_output_3_is_on_after_two_steps():
+    sums = [
+        EXPLORER.compute(example=2, layer=4, row=3, column=1, errors=False, steps=t)["sum"]
+        for t in ("0", "1", "2")
+    ]
+    assert sums[0] == -1
+    assert sums[1] < 0 < sums[2]

@@ -4,12 +4,14 @@ from course_lib.teaching import Contents
 
 lesson = Contents(
     symbols={
-        "X": "matrix of examples, one in each column",
+        "X": "inputs of the worksheet, one example in each column",
         "W_l": "weights of a layer",
         "b_l": "biases of a layer",
-        "Y": "output of the decoder",
-        "L": "sum of the squares of all differences",
-        r"\delta": "error, the slopes with respect to the sums",
+        "z_l": "sums of a layer",
+        "h_l": "values of a layer",
+        "Y": "output of the network",
+        "L": "loss, the sum of all squared differences",
+        r"\delta_l": "errors, the slopes of the loss in the sums",
         r"\eta": "step size",
         "W_e": "weights of the encoder",
         "W_d": "weights of the decoder",

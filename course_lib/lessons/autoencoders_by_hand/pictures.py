@@ -1,18 +1,21 @@
-"""Experiments, figures, explorer and predictions of lesson 25, autoencoders_by_hand."""
+"""Figures, explorer and predictions of lesson 25, autoencoders_by_hand."""
 
+import itertools
 from functools import cache
 
 import numpy as np
 import torch
+from IPython.display import Markdown
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 from torch import Tensor
 
 from course_lib.lessons.autoencoders_by_hand.contents import lesson
+from course_lib.lessons.autoencoders_by_hand.exercises import stuck_loss
+from course_lib.lessons.autoencoders_by_hand.experiment import SOLVED
+from course_lib.measured import measured
 from course_lib.sae.by_hand import (
     AUTOENCODER,
-    DECODER,
-    ENCODER,
     EXAMPLES,
     SPARSE,
     TOKENS,
@@ -20,25 +23,13 @@ from course_lib.sae.by_hand import (
     Layer,
     backward,
     forward,
-    matrix,
     sparse_backward,
     sparse_loss,
     squared_error,
     step,
 )
-from course_lib.teaching import Explorer, Slider, lines, panels
+from course_lib.teaching import Choice, Explorer, Slider, Switch, lines, markdown_table, panels, right
 from course_lib.teaching.style import BLACK, BLUE, GREEN, RED, SKY
-
-
-@cache
-def autoencoder_losses(*, step_size: float | int, steps: int) -> list[float]:
-    """Return the autoencoder's loss before each of `steps` steps and after the last."""
-    layers, losses = AUTOENCODER, []
-    for _ in range(steps + 1):
-        passed = forward(layers, EXAMPLES)
-        losses.append(float(squared_error(passed.output, EXAMPLES)))
-        layers = step(layers, backward(layers, passed, EXAMPLES), step_size=step_size)
-    return losses
 
 
 def _plain_backward(layers, passed, x: Tensor, *, l1: float | int) -> BackwardPass:
@@ -87,38 +78,41 @@ def draw_table(
     bias: Tensor | None = None,
     *,
     off: Tensor | bool = False,
-    blank: bool = False,
+    red: tuple[int, int] | None = None,
 ) -> float:
     """Draw a matrix as cells under a title, its top left corner at (left, top) with y pointing down; return its end.
 
-    `bias` is one more column, set apart; `off` shades cells; `blank` leaves a question mark in each.
+    `bias` is one more column, set apart; `off` shades cells; `red` is the row and the column of a cell to look at.
     """
-    faces = np.where(off & ~torch.full_like(table, blank, dtype=bool), "0.82", "white")
+    faces = np.where(off & torch.ones_like(table, dtype=bool), "0.82", "white")
     if bias is not None:
         table = torch.cat([table, bias[:, None]], dim=1)
         faces = np.column_stack([faces, ["0.95"] * len(table)])
     axes.text(left, top - 0.14, title, ha="left", va="bottom", fontsize=9, color=color)
-    look = {"ha": "center", "va": "center", "fontsize": 8.5, "color": "0.5" if blank else BLACK}
+    look = {"ha": "center", "va": "center", "fontsize": 8.5, "color": BLACK}
     for (i, j), face in np.ndenumerate(faces):
         x, y = left + j, top + i * CELL
         axes.add_patch(Rectangle((x, y), 1, CELL, facecolor=face, edgecolor="0.6", linewidth=0.6))
-        axes.text(x + 0.5, y + CELL / 2, "?" if blank else _number(float(table[i, j])), **look)
+        axes.text(x + 0.5, y + CELL / 2, _number(float(table[i, j])), **look)
+    if red is not None:
+        corner = (left + red[1], top + red[0] * CELL)
+        axes.add_patch(Rectangle(corner, 1, CELL, facecolor="none", edgecolor=RED, linewidth=2.4, zorder=3))
     return top + len(table) * CELL
 
 
 @lesson.figure(
     bare=True,
-    size=(9.6, 6.2),
+    size=(6.6, 4.6),
     xlim=(-0.15, 21.15),
     ylim=(16 * CELL + 3.5, -0.85),  # matrices are written downwards
-    variants={"question": {"until": "nothing"}, "forward": {"until": "forward"}, "backward": {}},
+    variants={"question": {"until": "forward"}, "backward": {}},
 )
 def plot_worksheet(axes, *, until: str = "backward"):
-    """Draw the autoencoder as a worksheet; `until` is "nothing", "forward" or "backward": what is filled in."""
+    """Draw the autoencoder as a worksheet; `until` is "forward" or "backward": what is filled in."""
     passed = forward(AUTOENCODER, EXAMPLES)
     found = backward(AUTOENCODER, passed, EXAMPLES)
-    if until != "backward":
-        axes.figure.set_figwidth(5.4)
+    if until == "forward":
+        axes.figure.set_figwidth(4.8)
         axes.set_xlim(-0.15, 10.15)
     top = 0.85 + draw_table(axes, 6, 0, "inputs and targets $X$", BLACK, EXAMPLES)
     names = ("$h_1$", "code $h_2$", "$h_3$", "output $Y = h_4$")
@@ -127,16 +121,16 @@ def plot_worksheet(axes, *, until: str = "backward"):
     ):
         off = sums <= 0
         draw_table(axes, 4 - layer.weight.shape[1], top, f"$W_{k}\\;|\\;b_{k}$", BLUE, layer.weight, layer.bias)
-        end = draw_table(axes, 6, top, name, BLACK, values, off=off, blank=until == "nothing")
+        red = (2, 1) if k == 4 else None
+        end = draw_table(axes, 6, top, name, BLACK, values, off=off, red=red)
         if until == "backward":
             draw_table(axes, 11, top, f"error $\\delta_{k}$", RED, found.errors[k - 1], off=off)
             gradient = found.weights[k - 1], found.biases[k - 1]
             draw_table(axes, 16, top, f"gradient of $W_{k}\\;|\\;b_{k}$", GREEN, *gradient)
         top = end + 0.85
     filled = {
-        "nothing": "All values are still question marks.",
-        "forward": "Values of units that the ReLU switched off are shaded. The code has the rows "
-        f"{_rows_in_words(passed.values[2])}; the output has the rows {_rows_in_words(passed.output)}.",
+        "forward": "Values of units that are off are shaded. A red frame marks output 3 of example 2, which is 0 and should "
+        f"be 3. The output has the rows {_rows_in_words(passed.output)}.",
         "backward": "Beside them the errors and the gradients; entries of units that are off are shaded. The errors at the "
         f"output have the rows {_rows_in_words(found.errors[3])}; those of layer 1 {_rows_in_words(found.errors[0])}.",
     }
@@ -146,125 +140,255 @@ def plot_worksheet(axes, *, until: str = "backward"):
     )
 
 
-@lesson.figure(bare=True, variants={"sparse": {}}, size=(11.2, 5.4), xlim=(-0.15, 27.15), ylim=(13 * CELL + 2.8, -0.85))
-def plot_sparse_worksheet(axes, *, l1: float | int = 1):
-    """Draw one step of the sparse autoencoder on five tokens: values, norms, errors and gradients."""
-    passed = forward(SPARSE, TOKENS)
-    loss = sparse_loss(SPARSE, passed, TOKENS, l1=l1)
-    found = sparse_backward(SPARSE, passed, TOKENS, l1=l1)
-    off = passed.sums[0] <= 0
-    top = 0.9 + draw_table(axes, 8, 0, "tokens $X$", BLACK, TOKENS)
-    draw_table(axes, 3, top, "$W_e\\;|\\;b_e$", BLUE, ENCODER.weight, ENCODER.bias)
-    draw_table(axes, 8, top, "features $f$", BLACK, passed.values[1], off=off)
-    draw_table(axes, 14, top, "error $\\delta$", RED, found.errors[0], off=off)
-    top = 0.9 + draw_table(axes, 20, top, "gradient of $W_e\\;|\\;b_e$", GREEN, found.weights[0], found.biases[0])
-    end = draw_table(axes, 0, top, "$W_d\\;|\\;b_d$", BLUE, DECODER.weight, DECODER.bias)
-    draw_table(axes, 0, end + 0.9, "column norms", BLUE, loss.column_norms[None])
-    draw_table(axes, 8, top, "reconstruction $x'$", BLACK, passed.output)
-    draw_table(axes, 14, top, "error $2(x' - x)$", RED, found.errors[1])
-    draw_table(axes, 20, top, "gradient of $W_d\\;|\\;b_d$", GREEN, found.weights[1], found.biases[1])
-    return (
-        "A worksheet of the sparse autoencoder on five tokens of three entries: weights with biases, features and "
-        f"reconstruction, errors and gradients for lambda = {l1:g}; entries of features that are off are shaded. The "
-        f"features have the rows {_rows_in_words(passed.values[1])}; the column norms are "
-        f"{_rows_in_words(loss.column_norms[None])}; the errors of the features have the rows "
-        f"{_rows_in_words(found.errors[0])}."
-    )
+OUTPUT, EXAMPLE = 2, 1  # output 3 of example 2, counted from 0
 
 
-@lesson.figure(
-    ["Autoencoder 4-3-2-3-4", "Sparse autoencoder 3-6-3"],
-    ["steps", "steps plus 1"],
-    ["$\\|Y - X\\|^2$, summed", "loss, summed"],
-    grid=(1, 2),
-    legend=[{"loc": "upper right", "ncols": 3, "fontsize": 8}, "upper right"],
-    ylim=[(1e-3, 1e4), (1, 1e3)],
-    xscale=["linear", "log"],
-    yscale="log",
-)
-def plot_losses(left, right, *, steps: int = 1000):
-    """Draw the losses of both networks under gradient descent by hand, against the step."""
-    runs = {eta: autoencoder_losses(step_size=eta, steps=steps) for eta in (0.0005, 0.002, 0.02)}
-    lines(left, None, {f"$\\eta$ = {eta:g}": losses for eta, losses in runs.items()})
-    run = sparse_run(l1=1, steps=steps)
-    labels = {"total": "total, $\\lambda$ = 1", "reconstruction": "reconstruction", "sparsity": "sparsity"}
-    lines(right, np.arange(1, steps + 2), {label: run[name] for name, label in labels.items()})
+def own_row_path(start: float | int, *, relu: bool = True, steps: int = 40, step_size: float = 0.02) -> list[float]:
+    """Return the sum of output 3 on example 2 where its own weights and bias are all that is trained, on that example.
 
-    def end(last):
-        return "below 0.1" if last < 0.1 else f"{last:.0f}" if last > 10 else "between 0.1 and 10"
-
-    said = [f"{end(losses[-1])} with step size {eta:g}" for eta, losses in runs.items()]
-    return (
-        f"Left: the autoencoder's loss over {steps} steps of gradient descent on a logarithmic axis; it starts at 30 "
-        f"and ends {said[0]}, {said[1]} and {said[2]}. Right: the sparse autoencoder's total loss falls from "
-        f"{run['total'][0]:.0f} to {run['total'][-1]:.0f}, reconstruction error from {run['reconstruction'][0]:.0f} to "
-        f"{run['reconstruction'][-1]:.0f} and the sum of weighted features from {run['sparsity'][0]:.0f} to "
-        f"{run['sparsity'][-1]:.0f}."
-    )
-
-
-def nudged_loss(change: float | int) -> float:
-    """Return the autoencoder's loss with the weight in row 2, column 1 of W_2 changed."""
-    weight = AUTOENCODER[1].weight.clone()
-    weight[1, 0] += change
-    layers = (AUTOENCODER[0], Layer(weight, AUTOENCODER[1].bias), *AUTOENCODER[2:])
-    return float(squared_error(forward(layers, EXAMPLES).output, EXAMPLES))
-
-
-@lesson.figure(
-    "A loss with a corner",
-    "change of one weight of $W_2$",
-    "loss",
-    legend="upper right",
-    xlim=(-0.08, 0.08),
-    ylim=(25, 35),
-)
-def plot_corner(axes):
-    """Draw the loss against the change of one weight, with the slope on each side of the corner at 0."""
-    changes = np.linspace(-0.08, 0.08, 81)
-    left, right = ((nudged_loss(h) - nudged_loss(0)) / h for h in (-1e-6, 1e-6))
-    curves = {
-        "loss": [nudged_loss(change) for change in changes],
-        f"slope {left:.0f}": 30 + left * changes,
-        f"slope {right:.0f}": 30 + right * changes,
-    }
-    lines(axes, changes, curves)
-    return (
-        "The loss against the change of one weight, with a corner at 30 where the weight is not changed. To the left of "
-        f"it the curve follows a line of slope {left:.0f}, to the right a steeper one of slope {right:.0f}."
-    )
-
-
-def unit_path(start: float | int, *, relu: bool, steps: int = 40, step_size: float | int = 0.1) -> list[float]:
-    """Return the sum z of one output unit with target 1 under gradient descent on its bias."""
-    sums, target, x = [float(start)], matrix([[1]]), matrix([[0]])
-    layers = (Layer(matrix([[0]]), matrix([start]), relu),)
+    `start` is the sum at the start, set by the bias: what the unit reads stays as it is.
+    """
+    reads = forward(AUTOENCODER, EXAMPLES).values[3][:, EXAMPLE : EXAMPLE + 1]
+    weight = AUTOENCODER[3].weight[OUTPUT : OUTPUT + 1]
+    layers = (Layer(weight, start - (weight @ reads).flatten(), relu),)
+    target, sums = EXAMPLES[OUTPUT : OUTPUT + 1, EXAMPLE : EXAMPLE + 1], [float(start)]
     for _ in range(steps):
-        layers = step(layers, backward(layers, forward(layers, x), target), step_size=step_size)
-        sums.append(float(layers[0].bias))
+        layers = step(layers, backward(layers, forward(layers, reads), target), step_size=step_size)
+        sums.append(float(forward(layers, reads).sums[0]))
     return sums
 
 
 @lesson.figure(
-    "The unit that is off gets no gradient",
+    "Output 3 alone, on example 2",
     "steps",
-    "sum $z$ of the output unit",
-    legend="center right",
-    ylim=(-1.3, 1.6),
+    "its sum $z$",
+    size=(5.6, 3.2),
+    legend={"loc": "center right", "fontsize": 9},
+    ylim=(-1.6, 3.6),
 )
-def plot_dead_unit(axes):
-    """Draw the sum of an output unit with target 1 under gradient descent, with and without a final ReLU."""
-    axes.axhline(1, color="0.5", linewidth=1, linestyle=(0, (1, 3)))
+def plot_own_row(axes):
+    """Draw the sum of output 3 under gradient descent on its own four numbers, with and without its gate."""
+    axes.axhline(3, color="0.5", linewidth=1, linestyle=(0, (1, 3)))
+    axes.text(40, 3.1, "target 3", ha="right", va="bottom", fontsize=9, color="0.3")
     paths = {
-        "final ReLU, from -1": unit_path(-1, relu=True),
-        "final ReLU, from 0.3": unit_path(0.3, relu=True),
-        "no final ReLU, from -1": unit_path(-1, relu=False),
+        "as on the sheet, from -1": own_row_path(-1),
+        "the same from 0.3": own_row_path(0.3),
+        "from -1, without the gate": own_row_path(-1, relu=False),
     }
     lines(axes, None, paths)
     return (
-        "The sum of an output unit with target 1 over 40 steps of gradient descent. With a final ReLU it stays at -1 if "
-        "it starts there, and rises to 1 if it starts at 0.3. Without the ReLU it rises from -1 to 1."
+        "The sum of output 3 on example 2 over 40 steps of gradient descent on its own three weights and its bias. As on "
+        "the sheet it starts at -1 and stays there. From 0.3 it rises to its target 3. From -1 without the gate it "
+        "rises, too."
     )
+
+
+@cache
+def trained(steps: int, step_size: float = 0.002) -> tuple[Layer, ...]:
+    """Return the network after that many steps of gradient descent on all four examples."""
+    layers = AUTOENCODER
+    for _ in range(steps):
+        layers = step(layers, backward(layers, forward(layers, EXAMPLES), EXAMPLES), step_size=step_size)
+    return layers
+
+
+# The network as a graph: where each unit of each column stands
+
+PLACES = [
+    [(column, 0.5 * (4 - height) + row) for row in range(height)] for column, height in enumerate((4, 3, 2, 3, 4))
+]
+
+
+def draw_edges(axes: Axes) -> None:
+    """Draw every weight that is not 0 on the worksheet as a thin grey line between two columns of units."""
+    for k, layer in enumerate(AUTOENCODER):
+        for i, j in np.ndindex(*layer.weight.shape):
+            (x0, y0), (x1, y1) = PLACES[k][j], PLACES[k + 1][i]
+            axes.plot([x0, x1], [y0, y1], "-", color="0.85", linewidth=0.9, zorder=1)
+
+
+COLUMNS = ("$x$", "$h_1$", "code $h_2$", "$h_3$", "output $Y$")
+
+
+@lesson.figure(bare=True, size=(6.0, 3.4), xlim=(-0.4, 5.2), ylim=(3.7, -0.85))
+def plot_network(axes, *, example: int = 2):
+    """Draw one example as a graph: values in the units, errors under them, and the error that a closed gate stops."""
+    passed = forward(AUTOENCODER, EXAMPLES)
+    found = backward(AUTOENCODER, passed, EXAMPLES)
+    n = example - 1
+    draw_edges(axes)
+    slope = 2 * (passed.output - EXAMPLES)[:, n]
+    for column, (places, values) in enumerate(zip(PLACES, passed.values, strict=True)):
+        axes.text(column, -0.62, COLUMNS[column], ha="center", va="bottom", fontsize=11)
+        for row, (x, y) in enumerate(places):
+            off = column > 0 and bool(passed.sums[column - 1][row, n] <= 0)
+            face = "0.75" if off else "white"
+            axes.plot([x], [y], "o", markersize=21, color=BLACK, markerfacecolor=face, markeredgewidth=1, zorder=2)
+            axes.text(x, y, _number(float(values[row, n])), ha="center", va="center", fontsize=11, zorder=3)
+            if column:
+                error = float(found.errors[column - 1][row, n])
+                axes.text(x, y + 0.3, _number(error), ha="center", va="top", fontsize=11, color=RED)
+    for row, (x, y) in enumerate(PLACES[4]):
+        closed = bool(passed.sums[3][row, n] <= 0)
+        said = f"slope {_number(float(slope[row]))}" + ("\nstopped here" if closed else "")
+        axes.text(x + 0.22, y, said, ha="left", va="center", fontsize=10, color=RED)
+    errors = "; ".join(" ".join(_number(v) for v in e[:, n].tolist()) for e in reversed(found.errors))
+    return (
+        f"Example {example} in the network, drawn as a graph with columns of 4, 3, 2, 3 and 4 units: values in the "
+        "circles, grey where a unit is off; errors in red under them; at the right the slopes of the loss at the output. "
+        f"The slope -6 at output 3 is stopped, since that unit is off. The errors from the output back to layer 1 are "
+        f"{errors}."
+    )
+
+
+def nudged_loss(change: float | int) -> float:
+    """Return the autoencoder's loss with the weight in row 3, column 4 of W_1 changed."""
+    weight = AUTOENCODER[0].weight.clone()
+    weight[2, 3] += change
+    layers = (Layer(weight, AUTOENCODER[0].bias), *AUTOENCODER[1:])
+    return float(squared_error(forward(layers, EXAMPLES).output, EXAMPLES))
+
+
+@lesson.figure(
+    "One weight moved, all else kept",
+    "change of the weight in row 3, column 4 of $W_1$",
+    "loss",
+    size=(4.9, 3.0),
+    legend={"loc": "upper left", "fontsize": 9},
+    xlim=(-0.08, 0.08),
+    ylim=(27, 35),
+)
+def plot_corner(axes):
+    """Draw the loss against the change of one weight, with the slope on each side of the corner at 0."""
+    changes = np.linspace(-0.08, 0.08, 81)
+    left, right_slope = ((nudged_loss(h) - nudged_loss(0)) / h for h in (-1e-6, 1e-6))
+    curves = {
+        "loss": [nudged_loss(change) for change in changes],
+        f"slope {left:.0f}, autograd's": 30 + left * changes,
+        f"slope {right_slope:.0f}": 30 + right_slope * changes,
+    }
+    lines(axes, changes, curves)
+    return (
+        "The loss against the change of one weight. It has a corner at 30, where the weight is not changed: to the left the "
+        f"curve follows a line of slope {left:.0f}, to the right one of slope {right_slope:.0f}."
+    )
+
+
+OPENERS = {
+    "all 48 numbers, all examples": {},
+    "output 3's own four only": {"rows": "own"},
+    "all but output 3's own four": {"rows": "others"},
+    "all 48, outputs 2 and 4 muted": {"muted": (1, 3)},
+}
+
+
+@cache
+def sums_of_output_3(
+    *, rows: str = "all", muted: tuple[int, ...] = (), steps: int = 40, step_size: float = 0.002
+) -> list[float]:
+    """Return the sum of output 3 on example 2 during training.
+
+    `rows` says which numbers are trained: "all", output 3's "own" four, or the "others". The errors of outputs `muted`,
+    counted from 0, are set to 0 on example 2 before they go back.
+    """
+    layers, sums = AUTOENCODER, []
+    own = torch.arange(4) == OUTPUT
+    trains = {"all": torch.ones(4), "own": own.double(), "others": (~own).double()}[rows]
+    before = 0.0 if rows == "own" else 1.0
+    for _ in range(steps + 1):
+        passed = forward(layers, EXAMPLES)
+        sums.append(float(passed.sums[3][OUTPUT, EXAMPLE]))
+        target = EXAMPLES.clone()
+        target[list(muted), EXAMPLE] = passed.output[list(muted), EXAMPLE]  # nothing to correct there
+        found = backward(layers, passed, target)
+        weights = (*(before * w for w in found.weights[:3]), trains[:, None] * found.weights[3])
+        biases = (*(before * b for b in found.biases[:3]), trains * found.biases[3])
+        layers = step(layers, BackwardPass(found.errors, weights, biases), step_size=step_size)
+    return sums
+
+
+@lesson.figure(
+    "Output 3 on example 2",
+    "steps",
+    "its sum $z$",
+    size=(6.2, 3.5),
+    legend={"loc": "upper left", "fontsize": 8, "ncols": 2, "title": "what is trained"},
+    ylim=(-2, 5),
+)
+def plot_opened(axes):
+    """Draw the sum of output 3 on example 2 while different parts of the network are trained."""
+    axes.axhline(0, color="0.5", linewidth=1, linestyle=(0, (1, 3)))
+    axes.text(40, -0.05, "closed below 0", ha="right", va="top", fontsize=9, color="0.3")
+    paths = {name: sums_of_output_3(**given) for name, given in OPENERS.items()}
+    lines(axes, None, paths)
+    ends = "; ".join(f"{name}: {path[-1]:.2f}" for name, path in paths.items())
+    return f"The sum of output 3 on example 2 over 40 steps of gradient descent, from -1. After 40 steps: {ends}."
+
+
+# The closing experiment: what `make bench random_starts` stored
+
+ARMS = (
+    "as on the worksheet", "Adam", "He's starts", "starts half as large", "64 units in layers 1 and 3",
+    "no gate at the output", "output biases start at 1", "all biases start at 1", "slope 0.01 below 0", "slope 0.1 below 0",
+    "slope 0.3 below 0", "slope 0.1 below 0, Adam", "no gates",
+)  # fmt: skip
+
+
+def stuck_levels() -> list[float]:
+    """Return the losses (25.7) that are left where some outputs are 0 and the others are their best constants, in order."""
+    choices = itertools.product((False, True), repeat=len(EXAMPLES))
+    return sorted({float(stuck_loss(EXAMPLES, torch.tensor(dead))) for dead in choices})
+
+
+def learned(arm: str) -> list[int]:
+    """Return how many of 100 starts learned the worksheet, for each of five draws of the starts."""
+    return measured("random_starts", f"{arm}, learned")
+
+
+@lesson.figure(
+    "500 random starts after training",
+    "share of the starts (%)",
+    "loss at the end",
+    size=(6.4, 3.5),
+    legend=None,
+    xlim=(0, 100),
+    ylim=(-2, 80),
+)
+def plot_starts(axes):
+    """Draw the sorted losses of all starts of the worksheet's network, and two levels where they get stuck."""
+    losses = np.array(measured("random_starts", "as on the worksheet, losses"))
+    for level in stuck_levels():
+        axes.axhline(level, color="0.6", linewidth=0.8, linestyle="--")
+    axes.plot(100 * (np.arange(len(losses)) + 0.5) / len(losses), losses, "-", color=BLUE, linewidth=2.4)
+    for x, level, said in ((2, 72, "72: every output is 0"), (30, 9.5, "12: every output is its best constant")):
+        axes.text(x, level + 0.8, said, ha="left", va="bottom" if level > 50 else "top", fontsize=9, color="0.25")
+    share = float((losses < SOLVED).mean())
+    return (
+        "The losses of 500 networks from random starts after training, sorted. "
+        f"{100 * share:.1f}% are below {SOLVED} and the median is {np.median(losses):.0f}. The curve is a staircase. Dashed "
+        "lines mark the losses of networks of which some outputs are 0 and the others their best constants, from 12 to 72."
+    )
+
+
+def starts_table() -> Markdown:
+    """Return how many of 100 starts learned the worksheet, for all arms: mean and range of five draws."""
+    rows = [
+        [arm, f"{np.mean(found):.1f}", f"{min(found)} to {max(found)}",
+         f"{np.median(measured('random_starts', f'{arm}, median loss')):.2g}",
+         f"{measured('random_starts', f'{arm}, best rate'):g}"]
+        for arm in ARMS for found in [learned(arm)]
+    ]  # fmt: skip
+    return markdown_table(["what is changed", "learned, of 100", "range of five", "median loss", "step size"], rows)
+
+
+def longer_table() -> Markdown:
+    """Return how many of 100 starts of the worksheet's network learned, in 4,000 and in 20,000 steps."""
+    arm = ARMS[0]
+    rows = [
+        [f"{steps:,}", *map(str, measured("random_starts", f"{arm}, {name}"))]
+        for steps, name in ((4000, "learned"), (20_000, "learned in 20000 steps"))
+    ]
+    return markdown_table(["steps", *(f"starts {k} to {k + 99}" for k in range(1, 500, 100))], rows)
 
 
 @lesson.figure(
@@ -272,7 +396,8 @@ def plot_dead_unit(axes):
     "steps plus 1",
     ["sum of the features", "mean column norm of $W_d$", "sum of features times norms"],
     grid=(1, 3),
-    legend=[{"loc": "upper right", "title": "penalty", "fontsize": 8}, None, None],
+    size=(7.8, 2.9),
+    legend=[{"loc": "upper right", "title": "price", "fontsize": 8}, None, None],
     xscale="log",
     ylim=[(0, 24), (0, 4), (0, 36)],
 )
@@ -290,162 +415,169 @@ def plot_loophole(*axes, l1: float | int = 1, steps: int = 3000):
     )
 
 
-# For the explorer: columns of about half the encoder's rows, so that x' lies near x.
-GENTLE_DECODER = Layer(
-    matrix([[1, 0, 0, 0, 0, 1], [0, 1, 0, 1, 0, 0], [0, 0, 1, 0, 1, -1]]) / 2, matrix([0, 0, 0]), relu=False
-)
+STEPS = ("0", "1", "2", "3", "5", "10", "20", "40", "100", "1000", "4000")
+EDGE = 45  # no product of an error and a value of this network is larger
 
 
 @lesson.explorer
-class FeatureExplorer(Explorer):
-    """One token in a sparse autoencoder: its features, its reconstruction, and the loss as one feature sees it."""
+class NetworkExplorer(Explorer):
+    """The worksheet's network for one example, at one step of its training; one weight, and what its gradient adds up."""
 
-    title = "What the loss tells one feature"
+    title = "Every number of the worksheet"
     summary = (
-        "Left: the six features of one token, the one looked at in red. Middle: the token and its reconstruction. Right: "
-        "the reconstruction error, this feature's penalty and their sum, if the feature had another value and all else "
-        "stayed; dots mark the present value, a diamond the lowest point."
+        "Left: the network for one example, with the value of each unit in its circle, grey where the unit is off, and its "
+        "error in red below if errors are shown; the chosen weight is the thick line. Right: for each example the error of "
+        "the unit at the weight's end times the value at its start."
     )
-    l1 = Slider(
-        "sparsity weight",
-        "λ",
-        "Weight of the penalty: the sum of features, each times the norm of its decoder column",
-        1.0,
-        0.0,
-        4.0,
-        0.1,
+    example = Slider("example", "n", "Which of the four columns of the worksheet is drawn", 2, 1, 4, 1)
+    layer = Slider(
+        "layer of the weight", "l", "Between which two columns of units the chosen weight stands", 4, 1, 4, 1
     )
-    first = Slider(
-        "first entry of token",
-        "x₁",
-        "The token is (x₁, 2, -1); x₁ = 1 is the first token of the lesson",
-        -1.0,
-        -3.0,
-        3.0,
-        0.25,
-    )
-    feature = Slider("feature to look at", "i", "Which of the six features is followed on the right", 2, 1, 6, 1)
-    together = ("l1", "first")
-    size = (9.6, 4.0)
+    row = Slider("row of the weight", "i", "The unit at its right end, which reads", 3, 1, 4, 1)
+    column = Slider("column of the weight", "j", "The unit at its left end, which is read", 1, 1, 4, 1)
+    errors = Switch("Show errors", "Write the slope of the loss in each sum under its unit, and draw the products")
+    steps = Choice("Steps of training", "Steps of gradient descent on all four examples, step size 0.002", "0", STEPS)
+    stills = ({}, {"example": 3, "errors": True}, {"example": 3, "layer": 3, "errors": True})
+    size = (8.6, 4.1)
+    strip_scale = 1.0
+    strip_dpi = 64
+    dpi = 110
     layout = panels(
-        ["Features", "Token", "If it had another value"],
-        ["feature $i$", "entry", "value of the feature"],
-        ["$f_i$", "value", "loss"],
-        grid=(1, 3),
-        subplots={"width_ratios": (1, 0.8, 1.4)},
-        legend=[
-            None,
-            {"loc": "upper right", "ncols": 2, "fontsize": 8},
-            {"loc": "upper left", "ncols": 2, "fontsize": 8},
-        ],
-        xlim=[(0.4, 6.6), (0.5, 3.5), (-0.15, 5)],
-        ylim=[(0, 5), (-4, 6), (0, 22)],
-        xticks=[range(1, 7), range(1, 4), None],
+        ["One example", "Parts of the gradient"],
+        ["layer", "example"],
+        ["unit", "error times value"],
+        grid=(1, 2),
+        subplots={"width_ratios": (2.6, 1)},
+        legend=None,
+        xlim=[(-0.4, 4.95), (0.4, 4.6)],
+        ylim=[(3.7, -0.55), (-EDGE, EDGE)],
+        xticks=[range(5), range(1, 5)],
+        yticks=[[], (-40, -20, 0, 20, 40)],
     )
-    values = np.linspace(0, 5, 101)
 
-    def compute(self, *, l1, first, feature):
-        """Return features, reconstruction, the loss against the value of one feature, and for the words its parts."""
-        layers, x = (ENCODER, GENTLE_DECODER), matrix([[first], [2], [-1]])
-        passed = forward(layers, x)
-        loss = sparse_loss(layers, passed, x, l1=l1)
-        found = sparse_backward(layers, passed, x, l1=l1)
-        k = feature - 1
-        column, features = GENTLE_DECODER.weight[:, k], passed.values[1].flatten()
-        now, norm = float(features[k]), float(loss.column_norms[k])
-        # Everything but feature k is left to be explained by it.
-        rest = (x - passed.output).flatten() + now * column
-        lowest = max(0.0, (float(column @ rest) - l1 * norm / 2) / norm**2)
-
-        def error(value):
-            return ((np.multiply.outer(value, column) - rest.numpy()) ** 2).sum(axis=-1)
-
-        def penalty(value):
-            return l1 * norm * value
-
+    def compute(self, *, example, layer, row, column, errors, steps):
+        """Return the values and errors of one example, and the parts of one weight's gradient."""
+        layers = trained(int(steps))
+        passed = forward(layers, EXAMPLES)
+        found = backward(layers, passed, EXAMPLES)
+        n, k = example - 1, layer - 1
+        weight = layers[k].weight
+        i, j = min(row, weight.shape[0]) - 1, min(column, weight.shape[1]) - 1
+        values = [float(v) for table in passed.values for v in table[:, n]]
+        slopes = [float(v) for table in found.errors for v in table[:, n]]
+        off = [bool(v <= 0) for table in passed.sums for v in table[:, n]]
+        units = [place for column_of in PLACES[1:] for place in column_of]
+        grey = [place for place, shut in zip(units, off, strict=True) if shut]
+        parts = found.errors[k][i] * passed.values[k][j]
+        (x0, y0), (x1, y1) = PLACES[k][j], PLACES[k + 1][i]
         return {
-            "bars": features,
-            "followed": features * torch.eye(6)[k],
-            "x": x.flatten(),
-            "output": passed.output.flatten(),
-            "error": error(self.values),
-            "penalty": penalty(self.values),
-            "total": error(self.values) + penalty(self.values),
-            "now": (now, error(now) + penalty(now)),
-            "lowest": (lowest, error(lowest) + penalty(lowest)),
-            "l1": l1,
-            "feature": feature,
-            "sum": float(passed.sums[0][k]),
-            "parts": (float(found.from_reconstruction[k]), float(found.from_sparsity[k])),
-            "loss": (float(loss.reconstruction), float(loss.sparsity), float(loss.total)),
+            "edge": ([x0, x1], [y0, y1]),
+            "off": ([x for x, _ in grey], [y for _, y in grey]),
+            "values": [_number(v) for v in values],
+            "errors": [_number(v) if errors else "" for v in slopes],
+            "targets": [f"target {_number(float(v))}" for v in EXAMPLES[:, n]],
+            "parts": [(place + 0.7, 0.0, 0.6, float(v) * errors) for place, v in enumerate(parts)],
+            "where": (example, int(steps), layer, i + 1, j + 1, row, column, tuple(weight.shape)),
+            "weight": float(weight[i, j]),
+            "sum": float(passed.sums[3][OUTPUT, n]),
+            "products": [float(v) for v in parts],
+            "gradient": float(found.weights[k][i, j]),
+            "loss": float(squared_error(passed.output, EXAMPLES)),
+            "shown": bool(errors),
         }
 
-    def draw(self, left, middle, right):
-        """Draw the features, the token and its reconstruction, and the loss as one feature sees it."""
-        middle.axhline(0, color=BLACK, linewidth=0.8, linestyle="-")
-        point = {"linestyle": "none", "color": BLACK, "markerfacecolor": "none"}
-        error, penalty, total = lines(right, self.values, ["reconstruction", "its penalty", "sum"])
+    def draw(self, left, right_axes):
+        """Draw the units with their numbers, and a bar for each example."""
+        draw_edges(left)
+        left.set_xticks(range(5), ["input", "1", "2 (code)", "3", "4 (output)"])
+        right_axes.axhline(0, color=BLACK, linewidth=0.8, linestyle="-")
+        units = [place for column in PLACES for place in column]
+        left.plot(*zip(*units, strict=True), "o", markersize=21, color=BLACK, markerfacecolor="white", zorder=2)
+        look = {"ha": "center", "fontsize": 9.5, "zorder": 5}
+        circle = {"markersize": 21, "color": BLACK, "markerfacecolor": "0.75", "zorder": 4}
         return {
-            "bars": list(left.bar(range(1, 7), [0] * 6, width=0.6, color=SKY, edgecolor=BLUE)),
-            "followed": list(left.bar(range(1, 7), [0] * 6, width=0.6, color=RED)),
-            "x": middle.plot([1, 2, 3], [0] * 3, marker="o", markersize=9, label="$x$", **point)[0],
-            "output": middle.plot([1, 2, 3], [0] * 3, "x", color=RED, markersize=8, label="$x'$")[0],
-            "error": error,
-            "penalty": penalty,
-            "total": total,
-            "now": right.plot([], [], "o", color=BLACK, markersize=8, label="now")[0],
-            "lowest": right.plot([], [], marker="D", markersize=8, label="lowest", **{**point, "color": GREEN})[0],
+            "edge": left.plot([], [], "-", color=SKY, linewidth=4, zorder=1.5)[0],
+            "off": left.plot([], [], "o", **circle)[0],
+            "values": [left.text(x, y, "", va="center", **look) for x, y in units],
+            "errors": [left.text(x, y + 0.29, "", va="top", color=RED, **look) for x, y in units[4:]],
+            "targets": [left.text(x + 0.2, y, "", va="center", **{**look, "ha": "left"}) for x, y in PLACES[4]],
+            "parts": list(right_axes.bar(range(1, 5), [0] * 4, width=0.6, color=RED)),
         }
+
+    def update(self, artists, state):
+        """Set the moving artists; what the words need is not drawn."""
+        for name, artist in artists.items():
+            if name == "parts":
+                for bar, bounds in zip(artist, state[name], strict=True):
+                    bar.set_bounds(*bounds)
+            elif name == "off" or name == "edge":
+                artist.set_data(*state[name])
+            else:
+                for text, said in zip(artist, state[name], strict=True):
+                    text.set_text(said)
 
     def words(self, state):
-        """Say both parts of the loss and, for one feature, both parts of its gradient and what descent does."""
-        error, sparsity, total = state["loss"]
-        opening = (
-            f"Loss: {error:.2f} for the reconstruction + {state['l1']:g} times {sparsity:.2f} for the features = "
-            f"{total:.2f}. Feature {state['feature']} is "
-        )
-        if state["sum"] <= 0:
-            return f"{opening}off (its sum is {state['sum'] + 0.0:.2f}): the ReLU passes no gradient on, from neither part."
-        first, second = state["parts"]
-        total = first + second
-        end = "raises it" if total < -1e-9 else "lowers it" if total > 1e-9 else "leaves it"
-        return (
-            f"{opening}{state['now'][0]:.2f}: gradient {first + 0.0:+.2f} from the reconstruction, {second:+.2f} from the "
-            f"penalty, together {total + 0.0:+.2f}, so descent {end}. Lowest at {state['lowest'][0]:.2f}."
-        )
+        """Say which weight is chosen, and with the errors shown how its gradient adds up."""
+        example, steps, layer, i, j, row, column, (rows, columns) = state["where"]
+        when = f"{steps} step{'' if steps == 1 else 's'}"
+        said = f"Example {example} after {when}; the loss of all four is {state['loss']:.2f}. "
+        if row > rows or column > columns:
+            said += f"You asked for row {row}, column {column}; W{layer} has {rows} rows and {columns} columns. "
+        said += f"W{layer}, row {i}, column {j} is {_number(state['weight'])}. "
+        said += f"Output 3 has the sum {_number(state['sum'])}. "
+        if not state["shown"]:
+            return said + "Errors are hidden."
+        total = " + ".join(f"({_number(v)})" for v in state["products"])
+        return said + f"Its gradient adds up over the examples: {total} = {_number(state['gradient'])}."
 
 
-dead_unit_prediction = lesson.prediction(
+own_row_prediction = lesson.prediction(
     "25.P1",
-    "A unit at the end of a network adds up what it reads and a bias to a sum $z$, and puts out $\\max(0, z)$, a ReLU. What "
-    "it reads does not change. For the only example its sum is $z = -1$, so its output is 0, and its target is 1. Gradient "
-    "descent takes 40 steps. Where is $z$ then?",
+    "Output 3 of example 2 has the sum $-1$, so it puts out 0; its target is 3. Gradient descent now trains only its own "
+    "four numbers (three weights and the bias), on example 2 alone, for 40 steps. Where is the sum then?",
     {
-        "At 1: the error pulls it up": "The error 2(0 - 1) asks for more, but the slope of the ReLU at z = -1 is 0, and the "
-        "gradient is their product.",
-        "At 0: it stops at the corner": "To reach the corner it would have to move, and its gradient is 0 from the first "
-        "step on.",
-        "At -1: it has not moved": "The slope of the ReLU at z = -1 is 0. The error is multiplied by it, and nothing is "
-        "left.",
+        "Near 3: the error pulls it up": "The error asks for more, but raising the sum a little leaves the output at 0, so "
+        "the loss does not change and its slope is 0.",
+        "Near 0: it stops at the gate": "To reach 0 it would have to move, and its slope is 0 from the first step on.",
+        "Still at -1": right(
+            "A little more or a little less than -1 gives the output 0, and the same loss. The slope is 0, and so is "
+            "each step."
+        ),
+        "Below -1": "Nothing pushes it down either: a little less than -1 gives the output 0, and the same loss.",
     },
-    answer="At -1: it has not moved",
-    reveal=plot_dead_unit,
+    reveal=plot_own_row,
 )
 
-loophole_prediction = lesson.prediction(
+corner_prediction = lesson.prediction(
     "25.P2",
-    "The sparse autoencoder is trained on the five tokens for 3,000 steps with the plain penalty $\\sum_i f_i$, without "
-    "the norms of the decoder's columns, and once more with the norms. What does the plain penalty lead to?",
+    "Autograd says: the derivative of the loss in the weight of $W_1$, row 3, column 4, is $-12$. Raise that weight by a "
+    "very small $h$ and compute the loss again. What has the loss done?",
     {
-        "Smaller features, the same decoder": "The reconstruction would become too small. Training finds the way around "
-        "it: larger columns.",
-        "Smaller features, larger decoder columns": "Half the feature with twice the column writes the same and costs half "
-        "the penalty, so descent goes that way, for as long as it is trained.",
-        "The same as with the norms": "The product of feature and column can be kept while the feature shrinks. The plain "
-        "penalty rewards that; the weighted one does not see it.",
+        "Fallen by about 12 h": "That is the slope on the other side: lower the weight by h, and the loss rises by 12 h.",
+        "Not changed: the unit is off": "For example 3 the unit is on. And on example 2 its sum is exactly 0, so any rise "
+        "turns it on.",
+        "Risen by about 38 h": right(
+            "On example 2 the sum of that unit is exactly 0. Any rise turns it on, and that adds 50 h to the -12 h."
+        ),
+        "Risen by about 12 h": "A derivative of -12 would be a fall. The loss does rise, but by another amount.",
     },
-    answer="Smaller features, larger decoder columns",
-    reveal=plot_loophole,
+    reveal=plot_corner,
+)
+
+starts_prediction = lesson.prediction(
+    "25.P3",
+    "The same network starts from random weights and biases, drawn as PyTorch draws them, and takes 4,000 steps. The "
+    "step size is the best for such starts. An output of 0 everywhere has the loss 72. We say that a start *learns* the "
+    "worksheet if its loss ends below 0.1. How many of 100 starts do?",
+    {
+        "About 95": "So many would, with a small change that comes below. As the network stands, nearly all are stuck.",
+        "About 60": "So many would if all biases started at 1. Drawn as usual, nearly all are stuck.",
+        "About 30": "Fewer. Nearly all starts have an output that is off for all four examples.",
+        "Fewer than 10": right(
+            "Nearly all starts have an output that is off for all four examples, and few of those return."
+        ),
+    },
+    reveal=plot_starts,
 )
 
 FIGURES = lesson.figures

@@ -5,7 +5,8 @@ from torch.func import grad
 
 from course_lib.teaching import edit
 
-RIGHT = {"code_1": 2, "code_2": 0, "y_1": 1, "y_2": 3, "y_3": 0, "y_4": 1, "loss": 19}
+RIGHT = {"code_1": 4, "code_2": 1, "y_1": 2, "y_2": 3, "y_3": 0, "y_4": 2, "loss": 35}
+CARRIED = {"c_1": 6, "c_2": -22, "a_1": 6, "a_2": 0, "a_3": 0}
 
 
 def by_autograd(z, target):
@@ -47,6 +48,19 @@ def gradients_example_by_example(x, w1, b1, w2, b2):
     return total
 
 
+def stuck_by_a_loop(x, dead):
+    total = 0.0
+    for row, off in zip(x, dead, strict=True):
+        total = total + sum((v - (0 if off else row.mean())) ** 2 for v in row)
+    return total
+
+
+def stuck_by_lstsq(x, dead):
+    ones = torch.ones(x.shape[1], 1, dtype=x.dtype)
+    best = (ones @ torch.linalg.lstsq(ones, x.T).solution).T
+    return (x - best * (~dead)[:, None]).square().sum()
+
+
 def step_of(loss_of):
     def encoder_step(x, w_e, b_e, w_d, b_d, l1, step_size):
         def loss(leaf):
@@ -74,18 +88,16 @@ ANSWERS = {
         ("solved", "floats", {key: float(value) for key, value in RIGHT.items()}),
         ("solved", "tensors", {key: torch.tensor(value) for key, value in RIGHT.items()}),
         ("solved", "another order", dict(reversed(RIGHT.items()))),
-        ("root of the loss", "the norm, rounded", RIGHT | {"loss": 4.36}),
-        ("sizes for squares", "absolute differences", RIGHT | {"loss": 7}),
-        ("mean for sum", "the mean", RIGHT | {"loss": 4.75}),
-        ("half the loss", "half", RIGHT | {"loss": 9.5}),
-        ("third output below 0", "no ReLU at the output alone", RIGHT | {"y_3": -1, "loss": 26}),
-        ("third output below 0", "the same, loss not worked out again", RIGHT | {"y_3": -1}),
-        ("layer 1 for the code", "the first two of layer 1", RIGHT | {"code_1": 3, "code_2": 0}),
-        ("layer 1 for the code", "the sums of layer 1", RIGHT | {"code_1": 3, "code_2": -1}),
-        ("code turned round", "the code's entries exchanged", RIGHT | {"code_1": 0, "code_2": 2}),
-        ("no ReLU in the encoder", "a negative sum went on", {"code_1": 3, "code_2": -1} | {
-            "y_1": 1, "y_2": 5, "y_3": 0, "y_4": 1, "loss": 27}),
-        ("wrong", "a slip in one output", RIGHT | {"y_4": 2, "loss": 14}),
+        ("root of the loss", "the norm, rounded", RIGHT | {"loss": 5.92}),
+        ("sizes for squares", "absolute differences", RIGHT | {"loss": 11}),
+        ("mean for sum", "the mean", RIGHT | {"loss": 8.75}),
+        ("half the loss", "half", RIGHT | {"loss": 17.5}),
+        ("third output below 0", "no ReLU at the output alone", RIGHT | {"y_3": -3, "loss": 62}),
+        ("third output below 0", "the same, loss not worked out again", RIGHT | {"y_3": -3}),
+        ("layer 1 for the code", "the first two of layer 1", RIGHT | {"code_1": 5, "code_2": 0}),
+        ("layer 1 for the code", "the sums of layer 1", RIGHT | {"code_1": 5, "code_2": -5}),
+        ("code turned round", "the code's entries exchanged", RIGHT | {"code_1": 1, "code_2": 4}),
+        ("wrong", "a slip in one output", RIGHT | {"y_4": 3, "loss": 28}),
     ],
     "25.2": [
         ("solved", "autograd", by_autograd),
@@ -105,34 +117,33 @@ ANSWERS = {
         ("malformed", "one number", lambda z, target: (2 * (z.relu() - target) * (z > 0)).sum()),
     ],
     "25.3": [
-        ("solved", "tiny against one large", {"a_1": 1e-3, "a_2": 2e-3, "b_1": 1, "b_2": 0}),
-        ("solved", "B with a negative weight", {"a_1": 0.5, "a_2": 0.5, "b_1": 1, "b_2": -9}),
-        ("solved", "nothing fires in B", {"a_1": 1, "a_2": 0, "b_1": -3, "b_2": -3}),
-        ("sum not smaller", "one against one", {"a_1": 1, "a_2": 1, "b_1": 2, "b_2": 0}),
-        ("sum not smaller", "exchanged", {"a_1": 5, "a_2": 0, "b_1": 0.01, "b_2": 0.01}),
-        ("sum not smaller", "signed sums", {"a_1": 3, "a_2": -4, "b_1": 0.1, "b_2": 0.1}),
-        ("nothing fires", "all negative", {"a_1": -1, "a_2": -1, "b_1": -2, "b_2": -2}),
-        ("nothing fires", "A all zero", {"a_1": 0, "a_2": 0, "b_1": 0, "b_2": -2}),
-        ("as many", "both fire in both", {"a_1": 0.1, "a_2": 0.1, "b_1": 5, "b_2": 5}),
-        ("as many", "one in each", {"a_1": 0.1, "a_2": -0.1, "b_1": 5, "b_2": 0}),
-        ("what the notes expect", "fewer in A", {"a_1": 0.1, "a_2": 0, "b_1": 5, "b_2": 5}),
-        ("what the notes expect", "none in A", {"a_1": 0, "a_2": 0, "b_1": 5, "b_2": 0}),
+        ("solved", "floats", {name: float(value) for name, value in CARRIED.items()}),
+        ("solved", "tensors", {name: torch.tensor(float(value)) for name, value in CARRIED.items()}),
+        ("no gates on the way", "all of layer 1 passes", CARRIED | {"a_2": -28, "a_3": 22}),
+        ("the other sign", "input minus output", {name: -value for name, value in CARRIED.items()}),
+        ("halved", "no factor 2", {name: value / 2 for name, value in CARRIED.items()}),
+        ("first gate forgotten", "-6 at output 3 passes", {"c_1": 18, "c_2": -34, "a_1": 18, "a_2": 0, "a_3": 0}),
+        ("no gate anywhere", "no gates", {"c_1": 18, "c_2": -34, "a_1": 18, "a_2": -52, "a_3": 34}),
+        ("rows for columns at layer 1", "along the first row of W2", CARRIED | {"a_1": 28}),
+        ("wrong", "a slip in the code", CARRIED | {"c_2": -10}),
+        ("wrong", "a slip at layer 1", CARRIED | {"a_1": 4}),
+        ("malformed", "three numbers", {"a_1": 6, "a_2": 0, "a_3": 0}),
     ],
     "25.4": [
-        ("solved", "einsum and where", penalty_by_einsum),
-        ("solved", "autograd", penalty_by_autograd),
-        ("solved", "sign of the features", edit("(features > 0)", "features.sign()")),
-        ("squared norms", "no root", edit("norm(dim=0)[", "pow(2).sum(0)[")),
-        ("sum of sizes", "L1 norm", edit("norm(dim=0)[", "norm(p=1, dim=0)[")),
-        ("mean over examples", "mean", edit("l1 *", "l1 / features.size(1) *")),
-        ("minus", "the notes' sign", lambda f, w, l1: -l1 * w.norm(dim=0)[:, None] * (f > 0)),
-        ("no norms", "lambda alone", lambda f, w, l1: l1 * torch.sign(f)),
-        ("inactive, too", "no mask", lambda f, w, l1: l1 * w.norm(dim=0)[:, None] + 0 * f),
-        ("one norm for all", "matrix norm", lambda f, w, l1: l1 * torch.linalg.norm(w) * (f > 0)),
-        ("no lambda", "lambda forgotten", lambda f, w, l1: w.norm(dim=0)[:, None] * (f > 0)),
-        ("value for slope", "terms", lambda f, w, l1: l1 * f * w.norm(dim=0)[:, None]),
-        ("malformed", "norms of the rows", lambda f, w, l1: l1 * w.norm(dim=1)[:, None] * (f > 0)),
-        ("malformed", "norms along the examples", lambda f, w, l1: l1 * w.norm(dim=0) * (f > 0)),
+        ("solved", "a loop", stuck_by_a_loop),
+        ("solved", "moments", lambda x, dead: x.square().sum() - (x.sum(1) ** 2 / x.shape[1])[~dead].sum()),
+        ("solved", "the best constant by lstsq", stuck_by_lstsq),
+        ("all dead", "squares of all", lambda x, dead: x.square().sum()),
+        ("none dead", "all constant", lambda x, dead: (x - x.mean(1, keepdim=True)).square().sum()),
+        ("the other rows", "not dead", edit("torch.where(dead,", "torch.where(~dead,")),
+        ("live rows are free", "dead rows only", lambda x, dead: x[dead].square().sum()),
+        ("one mean for all", "the mean of the table", lambda x, dead: torch.where(
+            dead[:, None], x, x - x.mean()).square().sum()),
+        ("variance", "population variance", lambda x, dead: torch.where(
+            dead, x.square().sum(1), x.var(1, unbiased=False)).sum()),
+        ("wrong", "sample variance", lambda x, dead: torch.where(dead, x.square().sum(1), x.var(1)).sum()),
+        ("malformed", "one loss for each row", lambda x, dead: torch.where(
+            dead, x.square().sum(1), (x - x.mean(1, keepdim=True)).square().sum(1))),
     ],
     "25.5": [
         ("autograd", "autograd", gradients_by_autograd),
@@ -154,6 +165,22 @@ ANSWERS = {
             "part.flatten()", "(part.mT if part.ndim > 1 else part).flatten()")),
     ],
     "25.6": [
+        ("solved", "einsum and where", penalty_by_einsum),
+        ("solved", "autograd", penalty_by_autograd),
+        ("solved", "sign of the features", edit("(features > 0)", "features.sign()")),
+        ("squared norms", "no root", edit("norm(dim=0)[", "pow(2).sum(0)[")),
+        ("sum of sizes", "L1 norm", edit("norm(dim=0)[", "norm(p=1, dim=0)[")),
+        ("mean over examples", "mean", edit("l1 *", "l1 / features.size(1) *")),
+        ("minus", "the step's sign", lambda f, w, l1: -l1 * w.norm(dim=0)[:, None] * (f > 0)),
+        ("no norms", "lambda alone", lambda f, w, l1: l1 * torch.sign(f)),
+        ("inactive, too", "no mask", lambda f, w, l1: l1 * w.norm(dim=0)[:, None] + 0 * f),
+        ("one norm for all", "matrix norm", lambda f, w, l1: l1 * torch.linalg.norm(w) * (f > 0)),
+        ("no lambda", "lambda forgotten", lambda f, w, l1: w.norm(dim=0)[:, None] * (f > 0)),
+        ("value for slope", "terms", lambda f, w, l1: l1 * f * w.norm(dim=0)[:, None]),
+        ("malformed", "norms of the rows", lambda f, w, l1: l1 * w.norm(dim=1)[:, None] * (f > 0)),
+        ("malformed", "norms along the examples", lambda f, w, l1: l1 * w.norm(dim=0) * (f > 0)),
+    ],
+    "25.7": [
         ("solved", "autograd", weighted),
         ("solved", "in place", step_in_place),
         ("solved", "two masks", edit("error + l1 * w_d.norm(dim=0)[:, None]) * (z > 0)",
@@ -176,6 +203,27 @@ ANSWERS = {
 }  # fmt: skip
 
 GIVES_AWAY = {
-    "25.P1": [r"gets no gradient", r"passes nothing on", r"the mask removes it"],
-    "25.P2": [r"[Ll]arger (decoder )?columns|columns (grow|longer)", r"Divide the features", r"plain sum"],
+    "25.P1": [r"cannot move this unit", r"stays there", r"[Ss]lope is 0"],
+    "25.P2": [r"corner", r"slope 38|= 38", r"left side"],
+    "25.P3": [r"staircase", r"nearly always", r"no gates", r"at most 4 learned"],
+}
+
+NEIGHBOURS = {
+    "25.1": ("h = z.clamp(min=0)\nclaim", "h = z\nclaim"),
+    "25.3": ("delta = 2 * (h - EXAMPLES) * (z > 0)", "delta = 2 * (h - EXAMPLES)"),
+    "25.4": (
+        "delta = (AUTOENCODER[k].weight.T @ delta) * (passed.sums[k - 1] > 0)",
+        "delta = AUTOENCODER[k].weight.T @ delta",
+    ),
+    "25.5": ("gradients += [delta.sum(1),", "gradients += [delta.mean(1),"),
+    "25.e1": (
+        "(lesson.nudged_loss(h) - lesson.nudged_loss(0)) / h for h in (-1e-6, 1e-6)",
+        "(lesson.nudged_loss(h) - lesson.nudged_loss(-h)) / (2 * h) for h in (-1e-6, 1e-6)",
+    ),
+    "25.6": ("[ends[eta][1] for eta", "[ends[eta][0] for eta"),
+    "25.e2": ("[ends[eta][2] for eta", "[ends[eta][3] for eta"),
+    "25.e3": ("[ends[eta][3] for eta", "[ends[eta][2] for eta"),
+    "25.7": ("dead = (thrown.sums[3] <= 0).all(1)", "dead = (thrown.sums[3] <= 0).any(1) & False"),
+    "25.e4": ('"as on the worksheet": {}', '"as on the worksheet": {"leak": 0.1}'),
+    "25.e5": ('"slope 0.1 below 0": {"leak": 0.1}', '"slope 0.1 below 0": {"leak": 0.0}'),
 }

@@ -1,0 +1,116 @@
+"""Sentences of lesson 25, autoencoders_by_hand, each with what decides on it."""
+
+import torch
+from torch.nn.functional import mse_loss
+
+from course_lib.lessons.autoencoders_by_hand.contents import lesson
+from course_lib.lessons.autoencoders_by_hand.pictures import sums_of_output_3
+from course_lib.sae.by_hand import AUTOENCODER, EXAMPLES, backward, forward, matrix, squared_error, step
+from course_lib.teaching import fact
+
+
+def facts(*rows: str) -> str:
+    """Join facts, one a line."""
+    return "\n".join(rows)
+
+
+@lesson.sentence(
+    "25.Q1",
+    "A unit that is off for an example gets no gradient, so a step leaves its weights as they are.",
+    answer="only if it is off for all examples",
+    conditions=("only if it is off for all examples", "only if its sum is exactly 0"),
+)
+def off():
+    """A gradient (25.4) is a sum over the examples. Output 3 is off for example 2 and has errors in two others."""
+    x, own = EXAMPLES[:, 1:2], []
+    for columns in (EXAMPLES, x):
+        found = backward(AUTOENCODER, forward(AUTOENCODER, columns), columns)
+        own.append(float(found.weights[3][2].abs().sum() + found.biases[3][2].abs()))
+    return facts(
+        fact(
+            "all four examples: the sizes of the four derivatives of output 3 add up to {}", own[0], equals=12, within=0
+        ),
+        fact("example 2 alone: {}", own[1], equals=0, within=0),
+    )
+
+
+@lesson.sentence("25.Q2", "A unit that is off for all examples can never come on again.", answer=False)
+def never():
+    """Its own numbers stay, but what it reads changes while other units learn. Train on example 2 alone, where output 3 is
+    off: the errors of outputs 2 and 4 bring it back."""
+    x, layers = EXAMPLES[:, 1:2], AUTOENCODER
+    before = float(forward(layers, x).sums[3][2])
+    for _ in range(40):
+        layers = step(layers, backward(layers, forward(layers, x), x), step_size=0.002)
+    return facts(
+        fact("its sum before: {}", before, equals=-1, within=0),
+        fact("after 40 steps on example 2 alone: {:.1f}", float(forward(layers, x).sums[3][2]), at_least=1),
+        fact("on all examples, its own numbers kept: {:.1f}", sums_of_output_3(rows="others")[-1], at_least=0.5),
+    )
+
+
+@lesson.sentence(
+    "25.Q3",
+    "The derivative of a squared-error loss, as (25.2), in the output is 2(Y - Y').",
+    answer="only if the squares are added up",
+    conditions=("only if the squares are added up", "only if the last layer has a ReLU"),
+)
+def factor():
+    """A mean over N entries divides it by N. PyTorch's `mse_loss` takes the mean over all entries, 16 on the worksheet; the
+    same step then needs a step size 16 times as large."""
+    output = forward(AUTOENCODER, EXAMPLES).output
+    leaf, slopes = output.clone().requires_grad_(), 2 * (output - EXAMPLES)
+    (summed,) = torch.autograd.grad((leaf - EXAMPLES).square().sum(), leaf)
+    (mean,) = torch.autograd.grad(mse_loss(leaf, EXAMPLES), leaf)
+    return facts(
+        fact("sum: farthest from 2(Y - Y') by {}", (summed - slopes).abs().max(), equals=0, within=0),
+        fact("mean: at output 3 of example 2 it is {}, not -6", mean[2, 1], equals=-6 / 16, within=0),
+    )
+
+
+@lesson.sentence(
+    "25.Q4",
+    "An autoencoder with a ReLU at its end can return its inputs.",
+    answer="only if no input is negative",
+    conditions=("only if no input is negative", "only if the code is as wide as the input"),
+)
+def final():
+    """An output of 0 or more misses a target of -1 by at least 1, whatever the weights. With targets of 0 or more there is a
+    network: after training ours does it."""
+    outputs = torch.linspace(-3, 3, 601, dtype=torch.float64).relu()
+    layers = AUTOENCODER
+    for _ in range(1000):
+        layers = step(layers, backward(layers, forward(layers, EXAMPLES), EXAMPLES), step_size=0.002)
+    return facts(
+        fact("target -1, 601 sums from -3 to 3: least loss {}", (outputs + 1).square().min(), at_least=1),
+        fact(
+            "the worksheet after 1,000 steps: loss {:.2f}",
+            squared_error(forward(layers, EXAMPLES).output, EXAMPLES),
+            at_most=0.1,
+        ),
+    )
+
+
+@lesson.sentence(
+    "25.Q5", "Layer 2 has two units, so it turns the worksheet's 3 x 4 table into a 2 x 3 table.", answer=False
+)
+def shape():
+    """The code has a row for each unit and a column for each example. No layer changes the number of examples: a code with
+    three columns would give three outputs for four targets."""
+    code = forward(AUTOENCODER[:2], EXAMPLES).output
+    three = forward(AUTOENCODER[2:], code[:, :3]).output
+    return facts(
+        fact("columns of the code: {}", code.shape[1], equals=4, within=0),
+        fact("outputs from three of them: {}", three.shape[1], equals=3, within=0),
+    )
+
+
+@lesson.sentence("25.Q6", "The derivative in a bias is the sum of its unit's errors over the examples.", answer=True)
+def bias():
+    """A bias is added to the sum of every example, at the rate 1, so (25.4) with values of 1. Autograd agrees."""
+    x = matrix([[2, 1, 3], [1, 4, 0]])
+    weight, b = matrix([[1, -1], [0, 2]]), matrix([1, -3]).requires_grad_()
+    z = weight @ x + b[:, None]
+    (slope,) = torch.autograd.grad((z.relu() - x).square().sum(), b)
+    errors = (2 * (z.relu() - x) * (z > 0)).detach().sum(1)
+    return fact("two units, three examples: they differ by {}", (slope - errors).abs().max(), equals=0, within=0)
