@@ -45,6 +45,7 @@ PARTS = {
     "rank_price": ("rank_price",),
     "through_features": ("through_features",),
     "flat_stretches": ("flat_stretches",),
+    "almost_mbart": ("almost_mbart",),
     "margin_rivals": ("margin_rivals",),
     "margin_cuts": ("margin_cuts",),
     "margin_norms": ("margin_norms",),

@@ -66,7 +66,7 @@ def test_a_number_is_looked_up_by_part_and_name():
         (
             "attentoin",
             "",
-            "part must be one of across_languages, adapter_scale, attention, .*, got 'attentoin'",
+            "part must be one of across_languages, adapter_scale, almost_mbart, attention, .*, got 'attentoin'",
         ),
         (
             "attention",

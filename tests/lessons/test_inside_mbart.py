@@ -1,27 +1,32 @@
 """What the figures of lesson 26 show, and what its explorer draws and says."""
 
+import json
 import re
 import subprocess
 import sys
+from importlib.resources import files
+from statistics import mean
 
 import numpy as np
 import pytest
 import torch
 
+from benchmarks.almost_mbart import one_draw
 from course_lib.lessons import inside_mbart as lesson
-from course_lib.teaching.style import text_alternative
-from tests.drawing import assert_clear_layout, line_labelled
+from tests.drawing import assert_clear_layout, assert_line, line_labelled
 
 
-def attentions(sentence, language):
+def attentions(sentence, language, text=lesson.FRENCH):
     """The library's weights by side, (layers, heads, queries, keys)."""
     model, tokenizer = lesson.course_model()
     tokenizer.src_lang = language
     ids = tokenizer(sentence, return_tensors="pt")["input_ids"]
+    tokenizer.src_lang = "fr_XX"
+    french = tokenizer(text, return_tensors="pt")["input_ids"]
     model.set_attn_implementation("eager")
     try:
         with torch.no_grad():
-            output = model(input_ids=ids, output_attentions=True)  # shifts the ids by itself
+            output = model(input_ids=ids, labels=french, output_attentions=True)  # shifts them by itself
     finally:
         model.set_attn_implementation("sdpa")
     found = (output.encoder_attentions, output.decoder_attentions, output.cross_attentions)
@@ -33,49 +38,109 @@ def test_lessons_are_imported_without_transformers():
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-def test_the_question_has_one_curve_at_rounding_and_one_far_off():
-    axes = lesson.FIGURES["question"]().axes[0]
-    ours = np.asarray(line_labelled(axes, "this lesson's equations").get_ydata())
-    notes = np.asarray(line_labelled(axes, "the notes' equations").get_ydata())
-    assert len(ours) == len(notes) == lesson.course_model()[0].config.encoder_layers + 1
-    assert ours.max() < 1e-5
-    assert notes.min() > 1e-2
-
-
-def test_all_ingredients_count_but_the_key_biases():
-    gaps = lesson.ingredients()
-    free = {"nothing", "key biases to 0"}
-    assert all((gap < 1e-5) == (name in free) for name, gap in gaps.items())
-    axes = lesson.plot_ingredients().axes[0]
-    assert axes.get_xlim()[1] > max(gaps.values())  # every point is to be seen
-    assert [t.get_text() for t in axes.get_yticklabels()] == list(gaps)
-    drawn = np.asarray(axes.lines[0].get_xdata())
-    np.testing.assert_allclose(drawn[2:], list(gaps.values())[2:], rtol=1e-3)
-    assert text_alternative(lesson.plot_ingredients()).count("rounding") == len(free)
+def test_five_encoders_write_what_the_text_says():
+    rows = [row.split(" | ") for row in lesson.hook_table().data.splitlines()[2:]]
+    found = {row[0].strip("| "): row[1].strip("| ") for row in rows}
+    right = "Les bébés ne dormiront pas dans le jardin."
+    assert found["A"] == found["E"] == right
+    assert "miroir" in found["C"]
+    assert "bébés" in found["B"]
+    assert found["D"].endswith("...")
+    axes = lesson.FIGURES["stream"]().axes[0]
+    drawn = {line.get_label()[0]: np.asarray(line.get_ydata()) for line in axes.lines}
+    assert set(drawn) == set(lesson.FIVE)
+    np.testing.assert_allclose(drawn["A"], lesson.almost_run(lesson.HOOK, "es_XX", None).lengths(), rtol=1e-5)
+    # What the text alternative says: C stays short, D lacks the last step only.
+    assert drawn["C"].min() > 4
+    assert drawn["C"][1:].max() < 13
+    np.testing.assert_allclose(drawn["D"][:-1], drawn["A"][:-1], rtol=1e-5)
+    assert drawn["D"][-1] == drawn["D"][-2] > 30 * drawn["A"][-1]
 
 
 def test_a_changed_token_reaches_everything_in_the_encoder_and_only_what_follows_in_the_decoder():
     change = lesson.one_changed_token()
-    assert 0 < change.position < change.encoder.shape[1] - 1
-    places = np.arange(change.encoder.shape[1])
-    for moved, reached in ((change.encoder, places >= 0), (change.decoder, places >= change.position)):
-        assert (moved[0] == (places == change.position)).all()
+    for moved, place, causal in zip(
+        (change.encoder, change.decoder), change.position, (False, True), strict=True
+    ):
+        places = np.arange(moved.shape[1])
+        assert 0 < place < len(places) - 1
+        reached = places >= place * causal
+        assert (moved[0] == (places == place)).all()
         assert (moved[1:] == reached).all()
     left, right = lesson.plot_changes().axes
     np.testing.assert_array_equal(left.images[0].get_array(), change.encoder)
     np.testing.assert_array_equal(right.images[0].get_array(), change.decoder)
 
 
-def test_pads_have_states_that_are_drawn():
-    lengths, real = lesson.padded_states()
-    assert real.sum() == (~real).sum()
-    axes = lesson.plot_padding().axes[0]
-    np.testing.assert_allclose(line_labelled(axes, "pad").get_ydata(), lengths[~real])
-    np.testing.assert_allclose(line_labelled(axes, "token").get_ydata(), lengths[real])
-    assert lengths[~real].min() > 0
+def test_the_pictures_show_what_is_stored():
+    axes = lesson.FIGURES["attention"]().axes[0]
+    for place, name in enumerate(lesson.REPLACED):
+        shares = [100 * x for x in lesson.stored(name, "unchanged")]
+        np.testing.assert_allclose(axes.lines[2 * place].get_xdata(), shares)
+        assert axes.lines[2 * place + 1].get_xdata()[0] == pytest.approx(mean(shares))
+    axes = lesson.FIGURES["survival"]().axes[0]
+    shown = [name for name in lesson.CHANGES if mean(lesson.stored(name, "rms")) < 1.7]
+    assert set(lesson.CHANGES) - set(shown) == {"no LayerNorm at the end"}
+    for kind, (label, _) in lesson.KINDS.items():
+        assert_line(
+            line_labelled(axes, label),
+            [mean(lesson.stored(name, "rms")) for name in shown],
+            [100 * mean(lesson.stored(name, kind)) for name in shown],
+        )
 
 
-# The explorer
+def test_noise_leaves_more_than_the_change_and_handed_on_changes_lie_between():
+    """What the caption of the last picture says, for every change that changes more than 5% of the translations."""
+    for name in lesson.CHANGES:
+        own, handed_on, noise = (mean(lesson.stored(name, kind)) for kind in lesson.KINDS)
+        if own < 0.95 and mean(lesson.stored(name, "rms")) < 1.7:
+            assert own < handed_on < noise, name
+
+
+def test_a_small_draw_repeats_what_is_stored():
+    model, tokenizer = lesson.course_model()
+    names = ("key biases 0", "attention: itself")
+    row = one_draw(model, tokenizer, 3, n=16, changes={name: lesson.CHANGES[name] for name in names})
+    assert row["mBART, right"] >= 0.9
+    assert row["key biases 0, unchanged"] == row["key biases 0, both"] == 1
+    assert row["attention: itself, unchanged"] <= 0.3 < 0.6 < row["attention: itself, noise"]
+    assert row["cross-attention: equal weights, unchanged"] <= 0.1
+    assert set(row) - {"mBART, right"} <= set(measured_names())
+
+
+def measured_names():
+    return json.loads((files("course_lib.measured") / "almost_mbart.json").read_text())["figures"]
+
+
+# The explorer of the stream
+
+
+def test_the_stream_explorer_says_what_it_draws():
+    explorer = lesson.StreamExplorer()
+    for change in lesson.CHOICES:
+        for sentence in (1, 5):
+            _, words = explorer.frame(change=change, sentence=sentence)
+            text, language = lesson.played()[sentence - 1]
+            usual, altered = (lesson.almost_run(text, language, one) for one in (None, change))
+            assert f"“{text}” ({language}). Change: {change}." in words
+            assert ("it is the same" in words) == (usual.translation == altered.translation)
+            assert usual.translation in words
+            assert altered.translation in words
+            np.testing.assert_allclose(explorer.artists["altered"].get_ydata(), altered.lengths())
+            assert explorer.artists["apart"].get_ydata()[-1] < 1e-4 or change != "key biases 0"
+
+
+def test_without_positions_sentences_5_6_and_8_change():
+    changed = [
+        n
+        for n, (text, language) in enumerate(lesson.played(), start=1)
+        if lesson.almost_run(text, language, None).translation
+        != lesson.almost_run(text, language, "no positions").translation
+    ]
+    assert changed == [5, 6, 8]
+
+
+# The explorer of attention
 
 
 @pytest.mark.parametrize("side", lesson.SIDES)
@@ -86,7 +151,7 @@ def test_the_map_is_the_librarys_attention(side, sentence, language):
     wanted = attentions(sentence, language)[side]
     for layer, head in ((1, 1), (lesson.LAYERS, lesson.HEADS)):
         state = lesson.AttentionExplorer().compute(
-            layer=layer, head=head, side=side, language=language, sentence=sentence
+            layer=layer, head=head, side=side, language=language, sentence=sentence, text=lesson.FRENCH
         )
         np.testing.assert_allclose(state["weights"].filled(0), wanted[layer - 1, head - 1], atol=1e-5)
         assert (len(state["rows"]), len(state["columns"])) == state["weights"].shape
@@ -143,7 +208,7 @@ def test_any_text_gets_a_clear_line(sentence, said, recwarn):
 def test_the_longest_sentence_that_fits_can_be_read():
     explorer = lesson.AttentionExplorer()
     for words in range(30):
-        reading = lesson.read("dog " * words + ".", "en_XX")
+        reading = lesson.read("dog " * words + ".", "en_XX", lesson.FRENCH)
         if len(reading.inputs) >= lesson.MAX_TOKENS - 1:
             break
     assert lesson.MAX_TOKENS - 1 <= len(reading.inputs) <= lesson.MAX_TOKENS

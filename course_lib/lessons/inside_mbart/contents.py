@@ -4,18 +4,20 @@ from course_lib.teaching import Contents
 
 lesson = Contents(
     symbols={
-        "X": "one row for each token",
+        "X": "states of $T$ tokens",
         "T": "tokens",
-        "d_h": "width of a head",
-        "M": "mask at the pads",
-        "H": "heads of a layer",
-        r"\mu": "mean of the entries of a state",
+        "d_h": "width",
+        "M": "mask",
+        "H": "heads of width",
+        r"\mu": "mean",
+        r"\sigma": "standard deviation",
         r"\gamma": "learned gain",
-        r"\beta": "learned bias",
-        r"\phi": "activation",
+        r"\beta": "bias",
+        r"\Phi": "distribution function",
         "E": "table of embeddings",
-        "P": "table of positions",
-        r"X^{(\ell)}": "state after a layer",
+        "P": "table of learned positions",
+        "X^{(L)}": "state after the last",
+        "T'": "decoder's tokens",
         "m_t": "1 for the positions that count",
     }
 )

@@ -3,7 +3,7 @@
 import math
 
 import torch
-from torch.nn.functional import layer_norm, scaled_dot_product_attention
+from torch.nn.functional import gelu, layer_norm, scaled_dot_product_attention
 
 from course_lib.lessons.inside_mbart.contents import lesson
 from course_lib.teaching import edit, inputs, normal, whole
@@ -15,7 +15,7 @@ def _two_key_output(scores, values):
 
 
 lesson.value(
-    "26.1", "One head, one query", difficulty=1, minutes=5,
+    "26.1", "One head, one query", difficulty=1, minutes=4,
     prompt="A head of width $d_h = 4$ compares one query with three keys: $q \\cdot k_1 = 2 \\ln 3$, $q \\cdot k_2 = 0$, "
     "$q \\cdot k_3 = 4 \\ln 2$. The third key belongs to a pad. With the values 4, 8 and 100 (one number for each key), "
     "what is the head's output for this query?",
@@ -48,6 +48,131 @@ lesson.value(
 )
 
 
+def _layer_by_loop(x, a, w_v, w_o, w_1, w_2):
+    def norm(row):
+        centred = row - row.mean()
+        return centred / (centred.square().mean() + 1e-5).sqrt()
+
+    read = torch.stack([norm(row) @ w_v for row in x])
+    middle = torch.stack([row + sum(w * r for w, r in zip(weights, read, strict=True)) @ w_o
+                          for row, weights in zip(x, a, strict=True)])
+    return torch.stack([row + gelu(norm(row) @ w_1) @ w_2 for row in middle])
+
+
+@lesson.exercise(
+    "26.2", "A layer in a few lines", difficulty=2, minutes=10,
+    prompt="Write `encoder_layer(x, a, w_v, w_o, w_1, w_2)`: the states after one encoder layer of mBART, (26.6) and "
+    "(26.8), with one head, no biases, and no gain in LN. `x` has shape `(T, d)`; the attention weights `a`, shape "
+    "`(T, T)`, are given. `w_v`, shape `(d, d_h)`, is $W^V$ of (26.1), `w_o`, shape `(d_h, d)`, is $W^O$ of (26.3), and "
+    "`w_1`, `w_2` are those of (26.7). For LN (26.5) use `layer_norm(x, x.shape[-1:])`, for $\\phi$ use `gelu`, both from "
+    "`torch.nn.functional`. Return shape `(T, d)`.",
+    draw=inputs(
+        tokens=whole(2, 3), logits=normal("tokens tokens", digits=2),
+        a=lambda logits: logits.softmax(dim=-1).round(decimals=2), x=normal("tokens 3", digits=1),
+        w_v=normal("3 2", digits=1), w_o=normal("2 3", digits=1), w_1=normal("3 4", digits=1), w_2=normal("4 3", digits=1),
+    ),
+    properties=[
+        ("It should be what the two equations give, row by row.",
+         lambda x, a, w_v, w_o, w_1, w_2, answer: torch.allclose(
+             answer, _layer_by_loop(x, a, w_v, w_o, w_1, w_2), atol=1e-7)),
+    ],
+    hints=(
+        "Two sublayers, and both have the same form: the state, plus what a function makes of its LayerNorm.",
+        "The first sublayer reads a LayerNorm of x; with given weights the head is weights times values, then w_o.",
+        "The second sublayer reads the LayerNorm of what the first one left, not of x, and is added to that.",
+    ),
+    mistakes=[
+        ("norm after", lambda x, a, w_v, w_o, w_1, w_2: (
+            lambda y: layer_norm(y + gelu(y @ w_1) @ w_2, y.shape[-1:])
+        )(layer_norm(x + a @ x @ w_v @ w_o, x.shape[-1:])),
+         "Your LayerNorm stands after each sublayer. In mBART it stands before, and what is added is never normalised."),
+        ("no residual", edit("x = x + a @", "x = a @", "return x + gelu", "return gelu"),
+         "You left out the state itself: each sublayer adds to what was there."),
+        ("first residual lost", edit("x = x + a @", "x = a @"),
+         "The first sublayer replaced the state. It is added to it."),
+        ("second residual lost", edit("return x + gelu", "return gelu"),
+         "You returned what the feed-forward network writes. It is added to the state."),
+        ("no LayerNorm", edit("a @ layer_norm(x, x.shape[-1:])", "a @ x", "gelu(layer_norm(x, x.shape[-1:]) @ w_1)",
+                              "gelu(x @ w_1)"),
+         "Neither sublayer normalises what it reads."),
+        ("no second LayerNorm", edit("gelu(layer_norm(x, x.shape[-1:]) @ w_1)", "gelu(x @ w_1)"),
+         "The feed-forward network reads the state as it is. It should read its LayerNorm."),
+        ("no first LayerNorm", edit("a @ layer_norm(x, x.shape[-1:])", "a @ x"),
+         "Attention reads the state as it is. It should read its LayerNorm."),
+        ("norm kept in the sum", edit("x = x + a @ layer_norm(x, x.shape[-1:])",
+                                      "x = layer_norm(x, x.shape[-1:])\n    x = x + a @ x"),
+         "You added to the normalised state. The LayerNorm is only for what the sublayer reads."),
+        ("side by side", edit("x = x + a @", "old = x\n    x = x + a @", "gelu(layer_norm(x, x.shape[-1:])",
+                              "gelu(layer_norm(old, x.shape[-1:])"),
+         "Your feed-forward network reads x. It should read the state after attention."),
+        ("no attention", edit("a @ layer_norm", "layer_norm"),
+         "Each token reads only itself: you left out the attention weights."),
+        ("weights transposed", edit("a @", "a.T @"),
+         "You used the weights transposed. Row i of them belongs to query i, and so to row i of the result."),
+        ("no activation", edit("gelu(layer_norm(x, x.shape[-1:]) @ w_1)", "(layer_norm(x, x.shape[-1:]) @ w_1)"),
+         "You left out gelu: two matrices in a row are one matrix."),
+        ("relu", edit("gelu(layer_norm(x, x.shape[-1:]) @ w_1)", "(layer_norm(x, x.shape[-1:]) @ w_1).relu()"),
+         "You used relu. mBART's activation is gelu."),
+        ("LayerNorm over the tokens", edit("a @ layer_norm(x, x.shape[-1:])", "a @ layer_norm(x, x.shape)",
+              "gelu(layer_norm(x, x.shape[-1:])", "gelu(layer_norm(x, x.shape)"),
+         "You normalised all states together. LayerNorm takes each state by itself."),
+    ],
+)
+def encoder_layer(x, a, w_v, w_o, w_1, w_2):
+    """One pre-norm encoder layer with given attention weights."""
+    x = x + a @ layer_norm(x, x.shape[-1:]) @ w_v @ w_o
+    return x + gelu(layer_norm(x, x.shape[-1:]) @ w_1) @ w_2
+
+
+def _placements(x1, x2):
+    """Second minus first entry, whose sign is LN's result in two dimensions: post-norm, pre-norm with a final norm."""
+    x1, x2 = float(x1), float(x2)
+    return x2 + x1 - x1, x2 + (1.0 if x1 > x2 else -1.0) - x1
+
+
+def _tie(x1, x2):
+    return x1 == x2 or 0.0 in _placements(x1, x2)
+
+
+def _opposite(x1, x2):
+    post, pre = _placements(x1, x2)
+    return not _tie(x1, x2) and (post > 0) != (pre > 0)
+
+
+lesson.flaw(
+    "26.3", "A matter of taste?", difficulty=2, minutes=8,
+    prompt="Someone says: “Where the LayerNorm stands is a matter of taste. Pre-norm ends with a final LayerNorm, so that "
+    "$\\mathrm{LN}(x + f(\\mathrm{LN}(x)))$ is the same as the post-norm $\\mathrm{LN}(x + f(x))$.” Take two dimensions, no "
+    "gain, no bias, $\\epsilon = 0$, and the sublayer $f(z) = (0, z_1)$, which copies the first entry to the second place. "
+    "Give a state $x$, a dictionary with the numbers `x1` and `x2`, for which the two results are opposite: $(-1, 1)$ and "
+    "$(1, -1)$.",
+    answer={"x1": 3.0, "x2": 1.0},
+    properties=[("For your x both give the same, or one of them divides 0 by 0.", _opposite)],
+    hints=(
+        "In two dimensions LN says only which entry is larger: (-1, 1) if it is the second.",
+        "Post-norm compares x1 with x2 + x1. Pre-norm adds not x1 but the first entry of LN(x), which is 1 or -1.",
+        "Take a large x1 and a small positive x2: what is added in one case, and what in the other?",
+    ),
+    mistakes=[
+        ("a tie", {"x1": 2.0, "x2": 2.0},
+         "Two equal entries have variance 0 somewhere on the way, and LN divides 0 by 0. Keep all entries apart.", _tie),
+        ("both negative", {"x1": -3.0, "x2": -2.5},
+         "Both copies lower the second entry, by |x1| in post-norm and by 1 in pre-norm, and here either is enough to make "
+         "it the smaller one.",
+         lambda x1, x2: not _opposite(x1, x2) and x1 < x2 < 0),
+        ("second entry negative", {"x1": 3.0, "x2": -1.0},
+         "With x2 below 0 and x1 above it, both leave the second entry the smaller one: nothing that is added makes up for "
+         "it.",
+         lambda x1, x2: not _opposite(x1, x2) and x2 < 0 and x1 > x2),
+        ("second entry larger", {"x1": 1.0, "x2": 3.0},
+         "The second entry is so far ahead that neither copy changes which one is larger.",
+         lambda x1, x2: not _opposite(x1, x2) and x2 > max(x1, 0)),
+        ("too close", {"x1": 1.5, "x2": 1.0},
+         "Here the 1 that pre-norm adds is enough to lift the second entry above the first, as x1 does in post-norm.",
+         lambda x1, x2: not _opposite(x1, x2) and 0 < x2 < x1),
+    ],
+)
+
 def _weights_by_loop(scores, real):
     weights = torch.zeros_like(scores)
     for i in range(len(scores)):
@@ -59,7 +184,7 @@ def _weights_by_loop(scores, real):
 
 
 @lesson.exercise(
-    "26.2", "What the decoder may see", difficulty=1, minutes=8,
+    "26.4", "What the decoder may see", difficulty=1, minutes=8,
     prompt="Write `decoder_attention(scores, real)`: the attention weights of a decoder's self-attention. `scores` has "
     "shape `(T, T)`, row $i$ for query $i$; `real` is boolean of shape `(T,)`, True for tokens and False for pads, which "
     "stand on the right. Return the weights, shape `(T, T)`.",
@@ -114,7 +239,7 @@ def _cross_by_library(decoder_states, encoder_output, w_q, w_k, w_v):
 
 
 @lesson.exercise(
-    "26.3", "The decoder asks the encoder", difficulty=2, minutes=12,
+    "26.5", "The decoder asks the encoder", difficulty=2, minutes=12,
     prompt="Write `cross_attention_head(decoder_states, encoder_output, w_q, w_k, w_v)`: the output of one head of mBART's "
     "cross-attention, without biases. `decoder_states`, shape `(T', d)`, come from the residual stream of the decoder; "
     "`encoder_output`, shape `(T, d)`, has passed the encoder's final LayerNorm. The weights have shape `(d, head_dim)`. "
@@ -136,7 +261,7 @@ def _cross_by_library(decoder_states, encoder_output, w_q, w_k, w_v):
     ),
     mistakes=[
         ("no LayerNorm", edit("layer_norm(decoder_states, decoder_states.shape[-1:])", "decoder_states"),
-         "You used the decoder's states as they are, as the notes print it. The sublayer reads their LayerNorm."),
+         "You used the decoder's states as they are. The sublayer reads their LayerNorm."),
         ("normalised twice",
          edit("normed =", "encoder_output = layer_norm(encoder_output, encoder_output.shape[-1:])\n    normed ="),
          "You normalised the encoder's output again. It has its final LayerNorm already, and every decoder layer reads it "
@@ -171,114 +296,5 @@ def cross_attention_head(decoder_states, encoder_output, w_q, w_k, w_v):
     scores = (normed @ w_q) @ (encoder_output @ w_k).T / w_q.shape[1] ** 0.5
     return torch.softmax(scores, dim=-1) @ (encoder_output @ w_v)
 
-
-def _lost_by_silencing(weights, y, w_v, w_o, head):
-    """Multi-head attention minus itself with one head's columns of the concatenation set to zero."""
-    joined = torch.einsum("hqk,khe->qhe", weights, (y @ w_v).unflatten(1, (len(weights), -1)))
-    silent = joined.clone()
-    silent[:, head] = 0
-    return (joined - silent).flatten(1) @ w_o
-
-
-@lesson.exercise(
-    "26.4", "What one head writes", difficulty=2, minutes=10,
-    prompt="Write `one_head_writes(weights, y, w_v, w_o, head)`: what head number `head` (from 0) adds to the states, "
-    "biases aside. `weights` has shape `(heads, T, T)`; `y` has shape `(T, d)`; `w_v` of shape `(d, heads * head_dim)` and "
-    "`w_o` of shape `(heads * head_dim, d)` hold the heads one after the other. Return shape `(T, d)`.",
-    draw=inputs(
-        heads=whole(2, 3), tokens=whole(2, 3), all_heads=lambda heads: 2 * heads,
-        logits=normal("heads tokens tokens", digits=2),
-        weights=lambda logits: logits.softmax(dim=-1).round(decimals=2), y=normal("tokens 2", digits=1),
-        w_v=normal("2 all_heads", digits=1), w_o=normal("all_heads 2", digits=1),
-        head=lambda heads, generator: int(torch.randint(heads, (), generator=generator)),
-    ),
-    properties=[
-        ("It should be what multi-head attention loses when this head is set to 0 before W_O.",
-         lambda weights, y, w_v, w_o, head, answer:
-         torch.allclose(answer, _lost_by_silencing(weights, y, w_v, w_o, head), atol=1e-9)),
-    ],
-    hints=(
-        "Which columns of w_v, and which rows of w_o, belong to the head?",
-        "The head's width is w_v.shape[1] // len(weights); its block starts at head times that.",
-        "Four factors: the head's weights, y, its block of w_v, its block of w_o.",
-    ),
-    mistakes=[
-        ("all heads", lambda weights, y, w_v, w_o, head:
-         sum(one_head_writes(weights, y, w_v, w_o, each) for each in range(len(weights))),
-         "That is the sum over all heads. Only one is asked for."),
-        ("interleaved", edit("slice(head * width, (head + 1) * width)", "slice(head, None, len(weights))"),
-         "You took every n-th column. A head is one block of neighbouring columns."),
-        ("no attention", edit("weights[head] @ y", "y"),
-         "You left out the attention weights: every token would read only itself."),
-        ("weights transposed", edit("weights[head]", "weights[head].T"),
-         "You used the weights transposed. Row i of them belongs to the query i, and so to row i of the result."),
-        ("weights of the first head", edit("weights[head]", "weights[0]"),
-         "The values are those of the head, but the attention weights are always those of head 0."),
-        ("heads from 1", edit("head * width, (head + 1) * width", "(head - 1) * width, head * width",
-                               "weights[head]", "weights[head - 1]"),
-         "You counted heads from 1: `head` is 0 for the first."),
-        ("mean of the heads' weights", edit("weights[head]", "weights.mean(0)"),
-         "You averaged the attention weights over the heads. Each head has its own."),
-        ("whole matrices", edit("w_v[:, block] @ w_o[block]", "w_v @ w_o"),
-         "You multiplied the whole matrices. Of w_v and w_o this head uses its own block only."),
-        ("without W_O", edit(" @ w_o[block]", ""),
-         "That is the head's own output, of its own width. Its block of w_o takes it to the width of the states."),
-    ],
-)
-def one_head_writes(weights, y, w_v, w_o, head):
-    """What one head adds to the states, biases aside."""
-    width = w_v.shape[1] // len(weights)
-    block = slice(head * width, (head + 1) * width)
-    return weights[head] @ y @ w_v[:, block] @ w_o[block]
-
-
-def _placements(x1, x2):
-    """Second minus first entry, whose sign is LN's result in two dimensions: post-norm, pre-norm with a final norm."""
-    x1, x2 = float(x1), float(x2)
-    return x2 + x1 - x1, x2 + (1.0 if x1 > x2 else -1.0) - x1
-
-
-def _tie(x1, x2):
-    return x1 == x2 or 0.0 in _placements(x1, x2)
-
-
-def _opposite(x1, x2):
-    post, pre = _placements(x1, x2)
-    return not _tie(x1, x2) and (post > 0) != (pre > 0)
-
-
-lesson.flaw(
-    "26.5", "A matter of taste?", difficulty=3, minutes=12,
-    prompt="Someone says: “Where the LayerNorm stands is a matter of taste. Pre-norm ends with a final LayerNorm, so that "
-    "$\\mathrm{LN}(x + f(\\mathrm{LN}(x)))$ is the same as the post-norm $\\mathrm{LN}(x + f(x))$.” Take two dimensions, no "
-    "gain, no bias, $\\epsilon = 0$, and the sublayer $f(z) = (0, z_1)$, which copies the first entry to the second place. "
-    "Give a state $x$, a dictionary with the numbers `x1` and `x2`, for which the two results are opposite: $(-1, 1)$ and "
-    "$(1, -1)$.",
-    answer={"x1": 3.0, "x2": 1.0},
-    properties=[("For your x both give the same, or one of them divides 0 by 0.", _opposite)],
-    hints=(
-        "In two dimensions LN says only which entry is larger: (-1, 1) if it is the second.",
-        "Post-norm compares x1 with x2 + x1. Pre-norm adds not x1 but the first entry of LN(x), which is 1 or -1.",
-        "Take a large x1 and a small positive x2: what is added in one case, and what in the other?",
-    ),
-    mistakes=[
-        ("a tie", {"x1": 2.0, "x2": 2.0},
-         "Two equal entries have variance 0 somewhere on the way, and LN divides 0 by 0. Keep all entries apart.", _tie),
-        ("both negative", {"x1": -3.0, "x2": -2.5},
-         "Both copies lower the second entry, by |x1| in post-norm and by 1 in pre-norm, and here either is enough to make "
-         "it the smaller one.",
-         lambda x1, x2: not _opposite(x1, x2) and x1 < x2 < 0),
-        ("second entry negative", {"x1": 3.0, "x2": -1.0},
-         "With x2 below 0 and x1 above it, both leave the second entry the smaller one: nothing that is added makes up for "
-         "it.",
-         lambda x1, x2: not _opposite(x1, x2) and x2 < 0 and x1 > x2),
-        ("second entry larger", {"x1": 1.0, "x2": 3.0},
-         "The second entry is so far ahead that neither copy changes which one is larger.",
-         lambda x1, x2: not _opposite(x1, x2) and x2 > max(x1, 0)),
-        ("too close", {"x1": 1.5, "x2": 1.0},
-         "Here the 1 that pre-norm adds is enough to lift the second entry above the first, as x1 does in post-norm.",
-         lambda x1, x2: not _opposite(x1, x2) and 0 < x2 < x1),
-    ],
-)
 
 EXERCISES = lesson.exercises

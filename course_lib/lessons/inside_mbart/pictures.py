@@ -1,33 +1,47 @@
-"""Experiments, figures, explorer and predictions of lesson 26, inside_mbart.
+"""Experiments, figures, explorers and predictions of lesson 26, inside_mbart.
 
 The model, and with it transformers, is loaded where it is needed: the module itself stays light.
 """
 
 import json
 from collections.abc import Mapping
-from copy import copy
 from functools import lru_cache
 from pathlib import Path
+from statistics import mean
 from typing import Any, NamedTuple
 
 import matplotlib
 import numpy as np
 import torch
+from IPython.display import Markdown
 from matplotlib.colors import PowerNorm
 from matplotlib.patches import Rectangle
 from torch import Tensor
 
 from course_lib import mbart
-from course_lib.language.corpus import LANGUAGES
+from course_lib.language.corpus import LANGUAGES, draw_meanings, render
 from course_lib.lessons.inside_mbart.contents import lesson
-from course_lib.mbart import by_hand
-from course_lib.teaching import Choice, Explorer, Slider, TextBox, lines, panels
+from course_lib.mbart import almost, by_hand
+from course_lib.mbart.almost import CHANGES, MBART
+from course_lib.measured import measured
+from course_lib.teaching import Choice, Explorer, Slider, TextBox, markdown_table, panels, right
+from course_lib.teaching.layout import LOOKS
 from course_lib.teaching.style import BLACK, BLUE, ORANGE, RED
 from course_lib.teaching.token_map import fill_map, shortened, token_map
 
+HOOK = "Los bebés no dormirán en el jardín."
+FIVE = {
+    "A": "key biases 0",
+    "B": "embedding not scaled",
+    "C": "LayerNorm after each sublayer",
+    "D": "no LayerNorm at the end",
+    "E": "no LayerNorm after the embedding",
+}
 SENTENCES = ("The old woman sees a small dog.", "The dog sleeps.")
+FRENCH = "La vieille femme voit un petit chien."
 MAX_TOKENS = 24
 LONGEST_LABEL = 9
+LONGEST_TRANSLATION = 16  # words of a translation that are shown
 NOT_SEEN = "0.82"  # the grey of cells that a row may not see
 
 
@@ -59,102 +73,72 @@ def relative_gap(found: Tensor, wanted: Tensor) -> float:
     return float((found - wanted).abs().max() / wanted.abs().max())
 
 
-def post_norm_layer(x: Tensor, w: Mapping, *, n_heads: int, visible: Tensor | None, activation: str) -> Tensor:
-    """The layer as the notes print it: LN(X + MHA(X)), then LN(X + FFN(X))."""
-    attended, _ = by_hand.multi_head_attention(x, x, by_hand.part(w, "self_attn"), n_heads=n_heads, visible=visible)
-    x = by_hand.layer_norm(x + attended, by_hand.part(w, "self_attn_layer_norm"))
-    x = x + by_hand.feed_forward(x, w, activation=activation)
-    return by_hand.layer_norm(x, by_hand.part(w, "final_layer_norm"))
+class Run(NamedTuple):
+    """One sentence through an almost-mBART: the stream and the output at each stop, and the translation into French."""
+
+    stops: list[str]
+    states: list[Tensor]
+    translation: str
+
+    def lengths(self) -> np.ndarray:
+        """Return the mean length of the states at each stop."""
+        return np.array([float(x.norm(dim=-1).mean()) for x in self.states])
 
 
-def _layers(x: Tensor, weights: Mapping, mask: Tensor, config: Any, *, post_norm: bool) -> list[Tensor]:
-    """Return the states before the first layer and after each."""
-    states = [x]
-    options = {
-        "n_heads": config.encoder_attention_heads,
-        "visible": mask[:, None, None, :],
-        "activation": config.activation_function,
-    }
-    for layer in range(config.encoder_layers):
-        w = by_hand.part(weights, f"model.encoder.layers.{layer}")
-        x = post_norm_layer(x, w, **options) if post_norm else by_hand.encoder_layer(x, w, **options)[0]
-        states.append(x)
-    return states
-
-
-def notes_encoder(weights: Mapping, ids: Tensor, mask: Tensor, *, config: Any) -> list[Tensor]:
-    """The encoder as the notes print it, with the model's own weights: token embeddings, then post-norm layers."""
-    return _layers(weights["model.shared.weight"][ids], weights, mask, config, post_norm=True)
-
-
-def ingredients() -> dict[str, float]:
-    """Return how far the encoder's output is off when one ingredient is changed, at the tokens of a padded batch."""
-    model, _ = course_model()
+@lru_cache(maxsize=256)
+def almost_run(sentence: str, language: str, change: str | None) -> Run:
+    """Read a sentence with a changed encoder and let the decoder, as it was trained, write it in French."""
+    model, tokenizer = course_model()
     weights, config = model.state_dict(), model.config
-    ids, mask = token_ids(*SENTENCES)
-    right = by_hand.encoder(weights, ids, mask, config=config)
-    unscaled = copy(config)
-    unscaled.scale_embedding = not config.scale_embedding
-    positions = "model.encoder.embed_positions.weight"
-    table = weights["model.shared.weight"]
-    raw = table[ids] * (table.shape[1] ** 0.5 if config.scale_embedding else 1.0)
-    raw = raw + weights[positions][2 : 2 + ids.shape[1]]
-    final = by_hand.part(weights, "model.encoder.layer_norm")
+    ids, mask = token_ids(sentence, language=language)
+    found = almost.encode(weights, ids, mask, MBART if change is None else CHANGES[change], config=config)
+    code = tokenizer.lang_code_to_id["fr_XX"]
+    written = almost.decode(weights, found.output, mask, [code], config=config)
+    words = tokenizer.decode(written[0], skip_special_tokens=True).split()
+    short = " ".join(words[:LONGEST_TRANSLATION]) + " ..." * (len(words) > LONGEST_TRANSLATION)
+    return Run([*found.stops, "output"], [*found.stream, found.output], short)
 
-    def without(ending: str) -> dict[str, Tensor]:
-        return {k: torch.zeros_like(t) if k.endswith(ending) else t for k, t in weights.items()}
 
-    def output(weights: Mapping = weights, mask: Tensor | None = mask, config: Any = config) -> Tensor:
-        return by_hand.encoder(weights, ids, mask, config=config).output
+def hook_table() -> Markdown:
+    """Return what five encoders, each altered in one place, make of one Spanish sentence."""
+    rows = [(letter, almost_run(HOOK, "es_XX", change).translation) for letter, change in FIVE.items()]
+    return markdown_table(("encoder", "French"), rows)
 
-    def from_layers(x: Tensor, *, post_norm: bool) -> Tensor:
-        return by_hand.layer_norm(_layers(x, weights, mask, config, post_norm=post_norm)[-1], final)
 
-    with torch.no_grad():
-        theirs = model.model.encoder(input_ids=ids, attention_mask=mask).last_hidden_state
-        found = {
-            "nothing": right.output,
-            "key biases to 0": output(without("k_proj.bias")),
-            "value biases to 0": output(without("v_proj.bias")),
-            "padding mask off": output(mask=None),
-            "position offset 0": output(weights | {positions: weights[positions].roll(2, 0)}),
-            "embedding not scaled": output(config=unscaled),
-            "no embedding LayerNorm": from_layers(raw, post_norm=False),
-            "no final LayerNorm": right.states[-1],
-            "LayerNorm after, not before": from_layers(right.states[0], post_norm=True),
-        }
-    return {name: relative_gap(states[mask], theirs[mask]) for name, states in found.items()}
+STOPS = [
+    "embedding",
+    "attention 1",
+    "feed-fwd. 1",
+    "attention 2",
+    "feed-fwd. 2",
+    "attention 3",
+    "feed-fwd. 3",
+    "output",
+]
 
 
 @lesson.figure(
-    "Same weights, same sentence: who computes what the library computes?",
-    "state of the encoder",
-    "largest gap / largest entry",
-    size=(7.0, 4.0),
-    legend="center right",
+    "What travels through five encoders",
+    None,
+    "mean length of the states",
+    size=(7.0, 4.2),
+    legend={"loc": "upper center", "fontsize": 8.5, "ncols": 2},
     yscale="log",
-    ylim=(1e-10, 1e3),
+    ylim=(3, 4000),
+    xticks=range(len(STOPS)),
 )
-def plot_question(axes):
-    """Draw how far two sets of equations are from the library, after each layer of the encoder."""
-    model, _ = course_model()
-    weights, config = model.state_dict(), model.config
-    ids, mask = token_ids(SENTENCES[0])
-    with torch.no_grad():
-        theirs = model.model.encoder(input_ids=ids, attention_mask=mask, output_hidden_states=True).hidden_states
-    ours = by_hand.encoder(weights, ids, mask, config=config)
-    printed, corrected = (
-        [max(relative_gap(a, b), 1e-9) for a, b in zip(states, theirs, strict=True)]
-        for states in (notes_encoder(weights, ids, mask, config=config), [*ours.states[:-1], ours.output])
-    )
-    lines(axes, None, {"this lesson's equations": corrected, "the notes' equations": printed}, marker="o")
-    names = ["embedding", *(f"layer {i}" for i in range(1, len(theirs) - 1)), "output"]
-    axes.set_xticks(range(len(names)), names, rotation=90 if len(names) > 8 else 0)
+def plot_stream(axes):
+    """Draw the mean length of the states after each sublayer, for the five encoders of the table."""
+    drawn = {f"{letter}: {change}": almost_run(HOOK, "es_XX", change).lengths() for letter, change in FIVE.items()}
+    for width, (name, lengths), look in zip((4, 1.6, 1.6, 1.6, 1.6), drawn.items(), LOOKS, strict=False):
+        axes.plot(
+            lengths, **{**look, "linewidth": width}, marker="oDs^v"[list(drawn).index(name)], markersize=5, label=name
+        )
+    axes.set_xticks(range(len(STOPS)), STOPS, rotation=90, fontsize=9)
+    axes.set_xlabel("stop on the way through the encoder")
     return (
-        "Largest difference from transformers' states, as a share of their largest entry, on a logarithmic axis, from the "
-        f"embedding to the encoder's output. With the equations of the notes it is {min(printed):.1g} "
-        f"or more everywhere. With those of this lesson it is {'less' if max(corrected) < 1e-5 else 'more'} than 0.00001: "
-        "rounding."
+        "Mean length of the states of the Spanish sentence at eight stops, for five encoders. A, D and E rise from 25 to "
+        "above 200; at the output A and E fall to about 6, D does not. B reaches about 100. C falls below 13."
     )
 
 
@@ -215,40 +199,15 @@ def plot_architecture(axes):
     axes.annotate("", (6.4, y), (5.1, y), arrowprops={"arrowstyle": "-|>", "color": RED, "linewidth": 1.6})
     axes.text(5.05, y + 0.75, "keys, values", rotation=90, color=RED, fontsize=9, ha="right", va="center")
     return (
-        "The parts of mBART. Left the encoder, from below: embedding, position and LayerNorm; L layers, each with "
-        "self-attention and a feed-forward network; a final LayerNorm. Right the decoder: the same with causal "
-        "self-attention, and in each layer cross-attention between the two sublayers, whose keys and values come from "
-        "the encoder's output; above the final LayerNorm the product with the embedding table. In every sublayer the "
-        "LayerNorm stands before it, and a path leads around both to an addition."
-    )
-
-
-@lesson.figure(
-    "All ingredients count, but one: the key biases",
-    "largest gap from the library / largest entry",
-    "what is changed",
-    xscale="log",
-)
-def plot_ingredients(axes):
-    """Draw how far the encoder's output moves when one ingredient is changed."""
-    gaps = ingredients()
-    places, values = np.arange(len(gaps)), np.fmax(list(gaps.values()), 1e-9)
-    axes.hlines(places, 1e-9, values, color=BLACK, linewidth=1, linestyles=":")
-    axes.plot(values, places, "o", color=BLUE, markersize=8)
-    axes.set_yticks(places, list(gaps))
-    axes.set_xlim(1e-9, 10 * values.max())
-    axes.invert_yaxis()
-    said = [f"{name}: {f'{gap:.0e}' if gap > 1e-5 else 'rounding'}" for name, gap in gaps.items()]
-    return (
-        "How far the encoder's output is from transformers' when one thing is changed, on a logarithmic axis: "
-        f"{'; '.join(said)}."
+        "The parts of mBART, from below. Left the encoder, right the decoder, whose cross-attention takes keys and values "
+        "from the encoder's output. LayerNorm stands before each sublayer, and a path leads around both to an addition."
     )
 
 
 class Change(NamedTuple):
     """Whether states moved when one token was changed: (states, positions) for each stack, and the two inputs."""
 
-    position: int
+    position: tuple[int, int]
     encoder: np.ndarray
     decoder: np.ndarray
     tokens: tuple[list[str], list[str]]
@@ -256,19 +215,20 @@ class Change(NamedTuple):
 
 @lru_cache(maxsize=1)
 def one_changed_token() -> Change:
-    """Change one token in the middle, once for the encoder and once for the decoder (on the same memory)."""
+    """Change one token in the middle, once of the encoder's sentence and once of the decoder's text (on the same memory)."""
     model, tokenizer = course_model()
     weights, config = model.state_dict(), model.config
     ids, _ = token_ids(SENTENCES[0])
-    position = ids.shape[1] // 2
     memory = by_hand.encoder(weights, ids, config=config).output
-    inputs = {"encoder": ids, "decoder": by_hand.shift_right(ids, pad_id=config.pad_token_id)}
+    french, _ = token_ids(FRENCH, language="fr_XX")
+    inputs = {"encoder": ids, "decoder": by_hand.shift_right(french, pad_id=config.pad_token_id)}
     run = {
         "encoder": lambda x: by_hand.encoder(weights, x, config=config),
         "decoder": lambda x: by_hand.decoder(weights, x, memory, config=config),
     }
-    moved = {}
+    moved, places = {}, {}
     for side, before in inputs.items():
+        position = places[side] = before.shape[1] // 2
         after = before.clone()
         after[0, position] = before[0, position - 2]  # any other token of the sentence
         a, b = run[side](before), run[side](after)
@@ -276,7 +236,7 @@ def one_changed_token() -> Change:
         gaps = [(x - y).abs().amax(-1)[0] / x.abs().max() for x, y in pairs]
         moved[side] = (torch.stack(gaps) > 1e-6).numpy()
     tokens = tuple(tokenizer.convert_ids_to_tokens(x[0]) for x in inputs.values())
-    return Change(position, moved["encoder"], moved["decoder"], tokens)
+    return Change((places["encoder"], places["decoder"]), moved["encoder"], moved["decoder"], tokens)
 
 
 @lesson.figure(
@@ -286,11 +246,12 @@ def one_changed_token() -> Change:
     size=(9.4, 4.4),
     grid=(1, 2),
 )
-def plot_changes(left, right):
+def plot_changes(left, right_axes):
     """Draw which states move when one token of the input is changed."""
     change = one_changed_token()
     colors = matplotlib.colors.ListedColormap(["white", BLUE])
-    for axes, moved, tokens in zip((left, right), (change.encoder, change.decoder), change.tokens, strict=True):
+    sides = (change.encoder, change.decoder)
+    for axes, moved, tokens, place in zip((left, right_axes), sides, change.tokens, change.position, strict=True):
         axes.grid(visible=False)
         axes.imshow(moved, cmap=colors, vmin=0, vmax=1, aspect="auto", origin="lower", alpha=0.75)
         labels = [shortened(token, LONGEST_LABEL) for token in tokens]
@@ -300,51 +261,18 @@ def plot_changes(left, right):
         axes.set_yticks(np.arange(-0.5, len(moved)), minor=True)
         axes.grid(which="minor", color="0.6", linewidth=0.6)
         axes.tick_params(which="minor", length=0)
-        axes.axvline(change.position, color=ORANGE, linewidth=2, linestyle="--")
+        axes.axvline(place, color=ORANGE, linewidth=2, linestyle="--")
     return (
-        f"Which states move when the token at position {change.position + 1}, marked by a dashed line, is replaced. "
-        "Encoder: in the embedding only that position, from layer 1 on all positions. Decoder: in the embedding only that "
-        "position, from layer 1 on that position and all later ones; earlier positions never move."
+        "States that move when one token (dashed line) is replaced. In the embedding only its own; from layer 1 on all in "
+        "the encoder, and in the decoder its own and all later ones."
     )
 
 
-class Padded(NamedTuple):
-    """Lengths of the encoder's output states of one padded sentence, and which of them belong to tokens."""
-
-    lengths: np.ndarray
-    real: np.ndarray
-
-
-@lru_cache(maxsize=1)
-def padded_states() -> Padded:
-    """Read a sentence padded to twice its length."""
-    model, tokenizer = course_model()
-    ids, _ = token_ids(SENTENCES[1])
-    both = torch.cat([ids, torch.full_like(ids, tokenizer.pad_token_id)], dim=1)
-    mask = torch.arange(both.shape[1])[None] < ids.shape[1]
-    states = by_hand.encoder(model.state_dict(), both, mask, config=model.config).output
-    return Padded(states[0].norm(dim=-1).numpy(), mask[0].numpy())
-
-
-@lesson.figure(
-    "Pads have states, too", "position", "length of the output state", legend={"loc": "upper right", "ncols": 2}
-)
-def plot_padding(axes):
-    """Draw the lengths of the output states at tokens and at pads."""
-    lengths, real = padded_states()
-    places = np.arange(1, len(lengths) + 1)
-    axes.plot(places[real], lengths[real], "o", color=BLUE, markersize=8, label="token")
-    axes.plot(places[~real], lengths[~real], "s", color=RED, markersize=8, fillstyle="none", label="pad")
-    axes.set_ylim(0, 1.35 * lengths.max())
-    return (
-        f"Length of the encoder's output state at each of {len(lengths)} positions. The tokens' states have lengths from "
-        f"{lengths[real].min():.1f} to {lengths[real].max():.1f}, those of the pads from {lengths[~real].min():.1f} to "
-        f"{lengths[~real].max():.1f}: none is near 0."
-    )
+# The explorer of attention, with a text of its own for the decoder
 
 
 class Reading(NamedTuple):
-    """One sentence read by the model: its tokens on both sides and all attention weights, or why there are none."""
+    """A sentence and the decoder's own text as the model reads them, or why it cannot."""
 
     problem: str
     inputs: tuple[str, ...] = ()
@@ -358,34 +286,35 @@ LAYERS, HEADS = sizes()
 
 
 @lru_cache(maxsize=64)
-def read(sentence: str, language: str) -> Reading:
-    """Run encoder and decoder on one sentence; the decoder gets it shifted right, as in training."""
+def read(sentence: str, language: str, text: str) -> Reading:
+    """Run the encoder on a sentence and the decoder on a French text of its own, moved right as in training."""
     model, tokenizer = course_model()
     if not sentence.strip():
         return Reading("There is nothing to read yet: type a sentence and press Enter.")
-    ids, mask = token_ids(sentence, language=language)
-    if ids.shape[1] > MAX_TOKENS:
-        return Reading(
-            f"The sentence has {ids.shape[1]} tokens with its language code and end, and the map has room for "
-            f"{MAX_TOKENS}: shorten it."
-        )
+    (ids, mask), (french, _) = token_ids(sentence, language=language), token_ids(text, language="fr_XX")
+    for name, found in (("sentence", ids), ("decoder's text", french)):
+        if found.shape[1] > MAX_TOKENS:
+            return Reading(
+                f"The {name} has {found.shape[1]} tokens with its language code and end, and the map has room for "
+                f"{MAX_TOKENS}: shorten it."
+            )
     weights = model.state_dict()
-    shifted = by_hand.shift_right(ids, pad_id=tokenizer.pad_token_id)
+    shifted = by_hand.shift_right(french, pad_id=tokenizer.pad_token_id)
     encoder = by_hand.encoder(weights, ids, mask, config=model.config)
-    decoder = by_hand.decoder(weights, shifted, encoder.output, mask, mask, config=model.config)
+    decoder = by_hand.decoder(weights, shifted, encoder.output, config=model.config)
     found = (encoder.self_attention, decoder.self_attention, decoder.cross_attention)
     return Reading(
         "",
         tuple(tokenizer.convert_ids_to_tokens(ids[0])),
         tuple(tokenizer.convert_ids_to_tokens(shifted[0])),
         {side: torch.stack(layers)[:, 0].numpy() for side, layers in zip(SIDES, found, strict=True)},
-        int((ids == tokenizer.unk_token_id).sum()),
+        int((ids == tokenizer.unk_token_id).sum() + (french == tokenizer.unk_token_id).sum()),
     )
 
 
 @lesson.explorer
 class AttentionExplorer(Explorer):
-    """The attention weights of every head, for a sentence that the learner types."""
+    """The attention weights of every head, for a sentence and a text of the decoder's that the learner types."""
 
     title = "Where every head looks"
     summary = (
@@ -394,17 +323,25 @@ class AttentionExplorer(Explorer):
     )
     layer = Slider("layer", "l", "1 is the layer right after the embedding", min(2, LAYERS), 1, LAYERS, 1)
     head = Slider("head", "h", "The heads of one layer look in parallel", 1, 1, HEADS, 1)
-    side = Choice("attention", "Which of the three attentions of an encoder-decoder model", SIDES[0], SIDES)
-    language = Choice("language", "The code that is put before the sentence", "en_XX", LANGUAGES)
-    together = ("layer", "head")
-    sentence = TextBox("sentence", f"Up to {MAX_TOKENS} tokens; press Enter", SENTENCES[0], "La petite fille dort ici.")
+    side = Choice("attention", "Which of the three attentions of an encoder-decoder model", SIDES[2], SIDES)
+    language = Choice("language of the sentence", "The code that is put before the sentence", "en_XX", LANGUAGES)
+    sentence = TextBox(
+        "encoder reads", f"The sentence; up to {MAX_TOKENS} tokens; press Enter", SENTENCES[0], "The dog sleeps here."
+    )
+    text = TextBox(
+        "decoder reads", "A French text of its own, which may be empty; press Enter", FRENCH, "Le petit chien dort ici."
+    )
+    stills = ({}, {"side": SIDES[1]}, {"side": SIDES[0], "layer": LAYERS})
+    dpi = 96
+    strip_dpi = 96
     size = (7.9, 5.6)
     layout = panels("One head's attention: every row sums to 1")
 
-    def compute(self, *, layer, head, side, language, sentence):
+    def compute(self, *, layer, head, side, language, sentence, text):
         """Return the weights of one head with the tokens of rows and columns, and their strongest link."""
-        reading = read(sentence, language)
-        state = {"layer": layer, "head": head, "side": side, "problem": reading.problem, "unknown": reading.unknown}
+        reading = read(sentence, language, text)
+        state = {"layer": layer, "head": head, "side": side, "language": language}
+        state |= {"problem": reading.problem, "unknown": reading.unknown}
         if reading.problem:
             return state
         weights = np.ma.array(reading.weights[side][layer - 1, head - 1])
@@ -447,7 +384,10 @@ class AttentionExplorer(Explorer):
 
     def words(self, state):
         """Say which link is the strongest, and how widely the rows spread."""
-        where = f"{state['side'].capitalize()} attention, layer {state['layer']}, head {state['head']}"
+        where = (
+            f"{state['side'].capitalize()} attention, layer {state['layer']}, head {state['head']}, sentence in "
+            f"{state['language']}"
+        )
         if state["problem"]:
             return f"{where}. {state['problem']}"
         row, column = state["link"]
@@ -463,46 +403,276 @@ class AttentionExplorer(Explorer):
         )
 
 
-changed_token_prediction = lesson.prediction(
+# The explorer of the stream
+
+CHOICES = (
+    "key biases 0",
+    "query biases 0",
+    "value biases 0",
+    "no LayerNorm after the embedding",
+    "positions off by 2",
+    "no positions",
+    "embedding not scaled",
+    "LayerNorm after each sublayer",
+    "no LayerNorm at the end",
+)
+N_PLAYED = 8
+
+
+@lru_cache(maxsize=1)
+def played() -> list[tuple[str, str]]:
+    """Return eight sentences and their languages: the one of the first table, and seven drawn ones of the test part."""
+    languages = ("en_XX", "de_DE", "es_XX")
+    drawn = draw_meanings(N_PLAYED - 1, seed=26, split="test")
+    return [
+        (HOOK, "es_XX"),
+        *((render(m, code).text, code) for i, m in enumerate(drawn) for code in [languages[i % 3]]),
+    ]
+
+
+FLOOR = 1e-8
+
+
+@lesson.explorer
+class StreamExplorer(Explorer):
+    """The residual stream of mBART and of an almost-mBART, for one of eight sentences."""
+
+    title = "One change in the encoder"
+    summary = (
+        "Left: mean length of the states after each sublayer and at the output, with mBART's encoder and with the altered "
+        "one. Right: how far the two are apart, as root mean square over that of mBART's states."
+    )
+    change = Choice(
+        "change", "What the encoder does differently; the decoder stays as it was trained", "no positions", CHOICES
+    )
+    sentence = Slider("sentence", "n", "Eight sentences in English, German or Spanish", 1, 1, N_PLAYED, 1)
+    stills = ({}, {"change": "value biases 0"}, {"sentence": 4})
+    dpi = 96
+    strip_dpi = 76
+    size = (9.2, 4.5)
+    layout = panels(
+        ["Length of the states", "Distance from mBART's states"],
+        "stop",
+        ["mean length", "relative distance"],
+        grid=(1, 2),
+        legend=[{"loc": "upper left", "fontsize": 9}, None],
+        yscale="log",
+        ylim=[(2, 2000), (FLOOR / 3, 300)],
+        xlim=(-0.4, len(STOPS) - 0.6),
+    )
+
+    def compute(self, *, change, sentence):
+        """Return lengths and distances at all stops, and both translations."""
+        text, language = played()[sentence - 1]
+        usual, altered = almost_run(text, language, None), almost_run(text, language, change)
+        apart = [
+            float((a - b).square().mean().sqrt() / b.square().mean().sqrt())
+            for a, b in zip(altered.states, usual.states, strict=True)
+        ]
+        return {
+            "usual": usual.lengths(),
+            "altered": altered.lengths(),
+            "apart": np.fmax(apart, FLOOR),
+            "off": apart[-1],
+            "text": text,
+            "language": language,
+            "change": change,
+            "translations": (usual.translation, altered.translation),
+        }
+
+    def draw(self, left, right_axes):
+        """Draw three curves over the stops."""
+        at = np.arange(len(STOPS))
+        for axes in (left, right_axes):
+            axes.set_xticks(at, STOPS, rotation=90, fontsize=8.5)
+        (usual,) = left.plot(at, 10.0 + 0 * at, "-", color=BLACK, marker="o", markersize=5, label="mBART")
+        (altered,) = left.plot(at, 10.0 + 0 * at, "--", color=RED, marker="s", markersize=5, label="with the change")
+        (apart,) = right_axes.plot(at, 1.0 + 0 * at, "--", color=RED, marker="s", markersize=5)
+        return {"usual": usual, "altered": altered, "apart": apart}
+
+    def words(self, state):
+        """Say what is changed, how far the output is off, and what is written."""
+        before, after = state["translations"]
+        ratio = state["altered"][-1] / state["usual"][-1]
+        off = f"{state['off']:.2f}" if state["off"] >= 0.005 else f"{state['off']:.0e}"
+        wrote = "With the change it is the same" if before == after else f"With the change: “{after}”"
+        return (
+            f"“{state['text']}” ({state['language']}). Change: {state['change']}. The output is off by {off}, and its "
+            f"states are {ratio:.2f} times as long as mBART's. mBART's French: “{before}” {wrote}."
+        ).replace("”.", "”")
+
+
+# The closing experiment: what `make bench almost_mbart` stored
+
+PART = "almost_mbart"
+REPLACED = {
+    "attention: equal weights": "equal weights for all tokens",
+    "attention: another token's row": "the weights of another token",
+    "attention: nothing": "nothing is written",
+    "attention: itself": "only the token itself",
+}
+INGREDIENTS = tuple(name for name in CHANGES if name not in REPLACED)
+
+
+def stored(change: str, what: str) -> list[float]:
+    """Return a figure of a change, one number for each of five draws of 120 sentences."""
+    return measured(PART, f"{change}, {what}")
+
+
+def percent(values: list[float]) -> str:
+    """Return mean and range of shares, in percent."""
+    low, middle, high = (f"{100 * x:.0f}" for x in (min(values), mean(values), max(values)))
+    return f"{middle}%" if low == high else f"{middle}% ({low} to {high})"
+
+
+def _off(change: str) -> str:
+    off = mean(stored(change, "rms"))
+    return "rounding" if off < 1e-5 else f"{off:.2f}"
+
+
+def ranked() -> list[str]:
+    """Return the changes in the order of what they leave."""
+    return sorted(CHANGES, key=lambda name: (-mean(stored(name, "unchanged")), mean(stored(name, "rms"))))
+
+
+def ranking_table() -> Markdown:
+    """Return for each change how far the states are off and what share of the translations is unchanged."""
+    rows = [
+        (
+            name,
+            _off(name),
+            percent(stored(name, "unchanged")),
+            percent(stored(name, "both")) if "another" not in name else "not defined",
+        )
+        for name in ranked()
+    ]
+    return markdown_table(("change", "states off by", "in the encoder", "in both stacks"), rows)
+
+
+def rivals_table() -> Markdown:
+    """Return what the changes leave beside noise as large, and beside the same differences at other tokens."""
+    rows = [(name, *(percent(stored(name, kind)) for kind in KINDS)) for name in ranked()]
+    return markdown_table(("change", *(label for label, _ in KINDS.values())), rows)
+
+
+def layer_table() -> Markdown:
+    """Return what is left when attention is replaced in one layer of the encoder only."""
+    rows = [
+        (REPLACED[name], *(percent(stored(f"{name}, layer {layer}", "unchanged")) for layer in (1, 2, 3)))
+        for name in REPLACED
+        if "another" not in name
+    ]
+    return markdown_table(("in place of attention", "layer 1", "layer 2", "layer 3"), rows)
+
+
+@lesson.figure(
+    "Attention replaced in all layers of the encoder",
+    "translations unchanged (%)",
+    "what is written instead",
+    size=(7.0, 3.2),
+    legend=None,
+    xlim=(0, 100),
+)
+def plot_attention(axes):
+    """Draw the share of unchanged translations for four replacements of attention, five draws each."""
+    names = list(REPLACED)
+    for place, name in enumerate(names):
+        shares = [100 * x for x in stored(name, "unchanged")]
+        axes.plot(shares, [place] * len(shares), "o", color=BLUE, markersize=6, fillstyle="none")
+        axes.plot([mean(shares)], [place], "D", color=BLACK, markersize=7)
+    axes.set_yticks(range(len(names)), list(REPLACED.values()))
+    axes.set_ylim(len(names) - 0.5, -0.5)
+    low, *_, high = sorted(mean(stored(name, "unchanged")) for name in names)
+    return (
+        "Unchanged translations when attention is replaced in all layers of the encoder: five draws of 120 sentences "
+        f"(circles), their mean (diamond). Only the token itself: {100 * low:.0f}%, the others "
+        f"{100 * sorted(mean(stored(name, 'unchanged')) for name in names)[1]:.0f}% to {100 * high:.0f}%."
+    )
+
+
+KINDS = {
+    "unchanged": ("the change itself", {"marker": "o", "color": BLUE}),
+    "handed on": ("the same differences at other tokens", {"marker": "^", "color": ORANGE}),
+    "noise": ("noise as large", {"marker": "x", "color": RED}),
+}
+
+
+@lesson.figure(
+    "As far off, and not as wrong",
+    "how far the states are off (root mean square, mBART's = 1)",
+    "translations unchanged (%)",
+    size=(7.6, 4.4),
+    legend={"loc": "lower left", "fontsize": 9},
+    xlim=(0, 1.75),
+    ylim=(-4, 104),
+)
+def plot_survival(axes):
+    """Draw the share of unchanged translations against the distance of the states, for changes and their rivals."""
+    shown = [name for name in CHANGES if mean(stored(name, "rms")) < 1.7]
+    at = [mean(stored(name, "rms")) for name in shown]
+    for kind, (label, look) in KINDS.items():
+        shares = [100 * mean(stored(name, kind)) for name in shown]
+        axes.plot(at, shares, linestyle="none", markersize=7, label=label, **look)
+    places = {
+        "attention: itself": (6, 5),
+        "attention: equal weights": (9, 3),
+        "no positions": (-62, -15),
+        "positions off by 2": (-66, -16),
+        "embedding not scaled": (8, 5),
+        "LayerNorm after each sublayer": (-100, 14),
+    }
+    for name, place in places.items():
+        point = (mean(stored(name, "rms")), 100 * mean(stored(name, "unchanged")))
+        axes.annotate(name, point, place, textcoords="offset points", fontsize=8.5)
+    return (
+        "Unchanged translations against how far the states are off, for changes below 1.7. For every change that alters "
+        "more than 5% of the translations, noise as large leaves more, and the same differences at other tokens lie between."
+    )
+
+
+ask_fluent = lesson.prediction(
     "26.P1",
-    "One token in the middle of the decoder's input is replaced by another; the encoder's input stays. Which of the "
-    "decoder's output states change?",
+    "Encoder C made a correct French sentence about something else. What was changed in it?",
     {
-        "only the one at that position": "Later positions look back at it: from the first layer on their states "
-        "change as well.",
-        "all of them": "That is what happens in the encoder. In the decoder no position may look at a later one, so "
-        "that the earlier states cannot know.",
-        "the one at that position and all later ones": "A position may look at itself and at what stands before it. "
-        "So earlier states do not change at all, in any layer.",
+        "all key biases are 0": "This one wrote A. The next section shows why it cannot differ from mBART.",
+        "embeddings are not multiplied by 16": "This one wrote B: the babies and the garden are still there.",
+        "LayerNorm stands after each sublayer": right(
+            "Its output is nearly as long as mBART's, but it points elsewhere. The decoder still knows French, and it "
+            "describes what it was given."
+        ),
+        "the last LayerNorm is left out": "This one wrote D. Its output is about 40 times as long as mBART's.",
     },
-    answer="the one at that position and all later ones",
-    reveal=plot_changes,
+    reveal=plot_stream,
 )
 
-
-def _what_pads_hold() -> dict[str, str]:
-    lengths, real = padded_states()
-    pads = (
-        f"here they are {lengths[~real].mean() / lengths[real].mean():.1f} times as long as those of tokens, on average"
-    )
-    return {
-        "zeros": "The mask keeps others from looking at a pad. The pad itself still looks at the tokens and passes "
-        f"through every layer and the final LayerNorm; {pads}.",
-        "vectors like any others": "The mask keeps others from looking at a pad, nothing else. The final LayerNorm "
-        f"gives every position entries of mean 0 and variance 1 before its gain and bias; {pads}. A plain mean counts "
-        "them.",
-        "a copy of the last token's state": "A pad has its own embedding and its own position, so that its state is its "
-        f"own; {pads}.",
-    }
-
-
-padding_prediction = lesson.prediction(
+ask_attention = lesson.prediction(
     "26.P2",
-    "A sentence is padded to twice its length and the padding mask is given to the encoder. What does its output hold "
-    "at the pads?",
-    _what_pads_hold,
-    answer="vectors like any others",
-    reveal=plot_padding,
+    "In all three layers of the encoder, attention's weights are thrown away. Which replacement leaves the fewest "
+    "translations unchanged?",
+    {
+        "each token gets equal weights for all tokens": "The sentence is blurred; more than half of them survive.",
+        "each token gets the weights of another token": "Weights as sharp as before, at the wrong places. Many "
+        "translations survive this, too.",
+        "each token looks only at itself": right(
+            "Nearly all translations change. Writing nothing would have been far less harmful."
+        ),
+        "attention writes nothing": "Tokens then know nothing of each other, and almost half of the translations "
+        "survive.",
+    },
+    reveal=plot_attention,
+)
+
+ask_noise = lesson.prediction(
+    "26.P3",
+    "Equal weights moved each state of the encoder's output by some distance, and more than half of the translations stayed "
+    "the same. Now each state is moved by *the same distance in a random direction* instead. What share stays the same?",
+    {
+        "below 10%": "Noise knows nothing of the sentence, but neither does the decoder listen to every direction.",
+        "about a quarter": "Noise destroys less than this at the same size.",
+        "about as many": "Then the distance alone would decide. It does not.",
+        "above 85%": right("In 256 dimensions, nearly all random directions matter little to this decoder."),
+    },
+    reveal=plot_survival,
 )
 
 FIGURES = lesson.figures

@@ -27,18 +27,23 @@ def self_attention(decoder_states, encoder_output, w_q, w_k, w_v):
     return scaled_dot_product_attention(*(t[None] for t in (normed @ w_q, normed @ w_k, normed @ w_v)))[0]
 
 
-def head_by_silencing(weights, y, w_v, w_o, head):
-    width = w_v.shape[1] // len(weights)
-    values = torch.zeros(len(y), w_v.shape[1], dtype=y.dtype)
-    values[:, head * width : (head + 1) * width] = (
-        weights[head] @ (y @ w_v)[:, head * width : (head + 1) * width]
-    )
-    return values @ w_o
+def layer_in_steps(x, a, w_v, w_o, w_1, w_2):
+    normed = layer_norm(x, (x.shape[1],))
+    middle = x + (a @ (normed @ w_v)) @ w_o
+    inner = torch.nn.functional.gelu(layer_norm(middle, (x.shape[1],)) @ w_1)
+    return middle + inner @ w_2
 
 
-def head_by_views(weights, y, w_v, w_o, head):
-    heads = len(weights)
-    return weights[head] @ (y @ w_v.unflatten(1, (heads, -1))[:, head] @ w_o.unflatten(0, (heads, -1))[head])
+def layer_with_module(x, a, w_v, w_o, w_1, w_2):
+    norm = torch.nn.LayerNorm(x.shape[1], elementwise_affine=False, dtype=x.dtype)
+    for read in (lambda z: a @ z @ (w_v @ w_o), lambda z: torch.nn.GELU()(z @ w_1) @ w_2):
+        x = x + read(norm(x))
+    return x
+
+
+def post_norm(x, a, w_v, w_o, w_1, w_2):
+    x = layer_norm(x + a @ x @ w_v @ w_o, x.shape[-1:])
+    return layer_norm(x + torch.nn.functional.gelu(x @ w_1) @ w_2, x.shape[-1:])
 
 
 CAUSAL = "torch.ones_like(scores).tril().bool() & real"
@@ -61,6 +66,47 @@ ANSWERS = {
         ("wrong", "another number", 5.2),
     ],
     "26.2": [
+        ("solved", "in steps", layer_in_steps),
+        ("solved", "with modules and a loop", layer_with_module),
+        ("norm after", "the original Transformer", post_norm),
+        ("no residual", "only what is written", edit("x = x + a @", "x = a @", "return x + gelu", "return gelu")),
+        ("first residual lost", "attention replaces", edit("x = x + a @", "x = a @")),
+        ("second residual lost", "feed-forward replaces", edit("return x + gelu", "return gelu")),
+        ("no first LayerNorm", "attention reads x", edit("a @ layer_norm(x, x.shape[-1:])", "a @ x")),
+        ("no second LayerNorm", "gelu of x",
+         edit("gelu(layer_norm(x, x.shape[-1:]) @ w_1)", "gelu(x @ w_1)")),
+        ("norm kept in the sum", "x is overwritten",
+         edit("    x = x + a @ layer_norm(x, x.shape[-1:])", "    x = layer_norm(x, x.shape[-1:])\n    x = x + a @ x")),
+        ("side by side", "both read x",
+         edit("    x = x + a @", "    first = layer_norm(x, x.shape[-1:])\n    x = x + a @",
+              "gelu(layer_norm(x, x.shape[-1:])", "gelu(first")),
+        ("no attention", "each token alone", edit("a @ layer_norm", "layer_norm")),
+        ("weights transposed", "columns for rows", edit("a @", "a.mT @")),
+        ("no activation", "linear", edit("gelu(layer_norm(x, x.shape[-1:]) @ w_1)", "layer_norm(x, x.shape[-1:]) @ w_1")),
+        ("relu", "relu", edit("gelu(layer_norm(x, x.shape[-1:]) @ w_1)", "torch.relu(layer_norm(x, x.shape[-1:]) @ w_1)")),
+        ("LayerNorm over the tokens", "the whole matrix",
+         edit("a @ layer_norm(x, x.shape[-1:])", "a @ layer_norm(x, x.shape)",
+              "gelu(layer_norm(x, x.shape[-1:])", "gelu(layer_norm(x, x.shape)")),
+        ("wrong", "the tanh that is near gelu",
+         edit("gelu(layer_norm(x, x.shape[-1:]) @ w_1)", "gelu(layer_norm(x, x.shape[-1:]) @ w_1, approximate='tanh')")),
+        ("malformed", "the inner units", edit(" @ w_2", "", "return x + gelu", "return gelu")),
+    ],
+    "26.3": [
+        ("solved", "large", {"x1": 10, "x2": 1}),
+        ("solved", "just enough", {"x1": 2, "x2": 0.5}),
+        ("solved", "negative x1 above x2", {"x1": -0.5, "x2": 0.2}),
+        ("a tie", "equal entries", {"x1": 1, "x2": 1}),
+        ("a tie", "x2 is zero", {"x1": 3, "x2": 0}),
+        ("both negative", "both negative", {"x1": -3, "x2": -2.5}),
+        ("second entry negative", "x2 negative", {"x1": 3, "x2": -1}),
+        ("second entry larger", "the other way round", {"x1": 1, "x2": 3}),
+        ("too close", "one apart", {"x1": 1.2, "x2": 0.5}),
+        ("too close", "less than one apart", {"x1": 0.9, "x2": 0.1}),
+        ("second entry larger", "x1 negative, x2 far", {"x1": -2, "x2": 3}),
+        ("second entry negative", "both negative, x1 larger", {"x1": -1, "x2": -3}),
+        ("malformed", "a tuple", (3, 1)),
+    ],
+    "26.4": [
         ("solved", "triu and infinity", by_the_library),
         ("solved", "exponentials, normalised", renormalised),
         ("solved", "a very large negative number", edit("-torch.inf", "-1e30")),
@@ -78,7 +124,7 @@ ANSWERS = {
         ("upper triangle", "triu", edit("tril()", "triu()")),
         ("malformed", "one row", edit("return torch", "return torch.zeros(1) + 0 * scores[0] if True else torch")),
     ],
-    "26.3": [
+    "26.5": [
         ("solved", "the library's attention", cross_by_library),
         ("solved", "scaled queries",
          edit("(normed @ w_q) @", "(normed @ w_q) / w_q.size(1) ** 0.5 @", " / w_q.shape[1] ** 0.5", "")),
@@ -100,42 +146,27 @@ ANSWERS = {
         ("LayerNorm over the tokens", "the whole tensor", edit("decoder_states.shape[-1:]", "decoder_states.shape")),
         ("weights for values", "weights returned", edit(" @ (encoder_output @ w_v)", "")),
     ],
-    "26.4": [
-        ("solved", "other heads silenced", head_by_silencing),
-        ("solved", "views", head_by_views),
-        ("solved", "chunks",
-         edit("w_v[:, block] @ w_o[block]", "w_v.chunk(len(weights), 1)[head] @ w_o.chunk(len(weights))[head]")),
-        ("heads from 1", "head - 1",
-         edit("weights[head]", "weights[head - 1]", "head * width, (head + 1) * width", "(head - 1) * width, head * width")),
-        ("weights transposed", "keys for queries", edit("weights[head]", "weights[head].mT")),
-        ("weights of the first head", "head 0", edit("weights[head]", "weights[0]")),
-        ("interleaved", "every n-th",
-         edit("slice(head * width, (head + 1) * width)", "slice(head, w_v.shape[1], len(weights))")),
-        ("no attention", "values only", edit("weights[head] @ y", "y")),
-        ("all heads", "all", lambda weights, y, w_v, w_o, head: torch.cat(
-            [w @ v for w, v in zip(weights, (y @ w_v).chunk(len(weights), 1), strict=True)], dim=1) @ w_o),
-        ("mean of the heads' weights", "weights averaged", edit("weights[head]", "weights.mean(0)")),
-        ("whole matrices", "no blocks", edit("w_v[:, block] @ w_o[block]", "w_v @ w_o")),
-        ("without W_O", "one factor forgotten", edit(" @ w_o[block]", "")),
-    ],
-    "26.5": [
-        ("solved", "large", {"x1": 10, "x2": 1}),
-        ("solved", "just enough", {"x1": 2, "x2": 0.5}),
-        ("solved", "negative x1 above x2", {"x1": -0.5, "x2": 0.2}),
-        ("a tie", "equal entries", {"x1": 1, "x2": 1}),
-        ("a tie", "x2 is zero", {"x1": 3, "x2": 0}),
-        ("both negative", "both negative", {"x1": -3, "x2": -2.5}),
-        ("second entry negative", "x2 negative", {"x1": 3, "x2": -1}),
-        ("second entry larger", "the other way round", {"x1": 1, "x2": 3}),
-        ("too close", "one apart", {"x1": 1.2, "x2": 0.5}),
-        ("too close", "less than one apart", {"x1": 0.9, "x2": 0.1}),
-        ("second entry larger", "x1 negative, x2 far", {"x1": -2, "x2": 3}),
-        ("second entry negative", "both negative, x1 larger", {"x1": -1, "x2": -3}),
-        ("malformed", "a tuple", (3, 1)),
-    ],
 }  # fmt: skip
 
 GIVES_AWAY = {
-    "26.P1": [r"\bcausal\b", r"all later (ones|positions)", r"must not look ahead", r"earlier states stay"],
-    "26.P2": [r"Pads have states", r"a pad.s state is no zero", r"states like any"],
+    "26.P1": [r"In C every sum", r"LayerNorm after each sublayer"],
+    "26.P2": [r"(?i)only the token itself", r"Worst by far", r"looking only at itself"],
+    "26.P3": [r"(?i)noise as large", r"far less damage", r"distance alone does not decide"],
+}
+
+NEIGHBOURS = {
+    "26.2": (
+        "weights = torch.softmax(q @ k.mT / 4**0.5, dim=-1)",
+        "weights = torch.softmax(q @ k.mT / 4, dim=-1)",
+    ),
+    "26.e1": ('off(output(louder("k_proj.bias"))', 'off(output(louder("v_proj.bias"))'),
+    "26.4": ("each.sum(dim=1) + attention_bias(w)", 'each.sum(dim=1) + w["out_proj.bias"]'),
+    "26.8": ("middle = x + attend(by_hand.layer_norm(x, ln_1))", "middle = x + attend(x)"),
+    "26.10": ("ours = [*encoder.states[:-1], encoder.output]", "ours = encoder.states"),
+    "26.11": ("moved[:5].max()", "moved[:6].max()"),
+    "26.12": ("states, theirs = [*before.states[:-1], before.output],", "states, theirs = before.states,"),
+    "26.14": ("ours = almost.decode(W, states,", "ours = almost.decode(W, states.roll(1, 0),"),
+    "26.e2": ('kept["itself"], at_most', 'kept["none"], at_most'),
+    "26.e3": ('("equal weights", "nothing", "itself")', '("itself", "nothing", "equal weights")'),
+    "26.e4": ("almost.shared(written(noisy), usual)", "almost.shared(written(elsewhere), usual)"),
 }
