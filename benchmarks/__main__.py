@@ -79,6 +79,7 @@ PARTS = {
     "extraction": ("extraction",),
     "sae": ("sae",),
     "stacked": ("stacked",),
+    "bent_codes": ("bent_codes",),
     "feature_recovery": ("feature_recovery",),
     "kinds": ("kinds",),
     "features": ("features",),

@@ -820,6 +820,7 @@ EXCEPTIONS = {
         attention.fixed_memory: unit_vectors
         attention.retrieval: unit_tokens Retrieval learn_to_retrieve
         attention.trained_through: texts error fresh_error learn_to_fetch gradient
+        representation.bottleneck: Bottleneck quadratic_features fit_bottleneck cluster_code
         optimization.gradient_estimators: gumbel_noise
         optimization.multiplicative_noise: carrying_noise
         optimization.ridge: fit_noisy_rows

@@ -11,14 +11,14 @@ from jaxtyping import Float
 from torch import Tensor
 
 ANGLE_SHARE = math.pi / 4
-"""Variance of N(0, I_2) that its angle keeps: (E r)^2 / E r^2 with r the length of the vector (27.7)."""
+"""Variance of N(0, I_2) that its angle keeps: (E r)^2 / E r^2 with r the length of the vector (27.5)."""
 
 
 def components_needed(variances: Float[Tensor, " components"], share: float | int) -> int:
     """Smallest number of components that keep a share of the variance.
 
     The smallest k with sum_{i <= k} lambda_i / sum_j lambda_j >= share, lambda sorted in decreasing order
-    (27.5). For D equal variances it is ceil(share D).
+    (27.4). For D equal variances it is ceil(share D).
 
     `variances` may come in any order; `share` in (0, 1]. Raises ValueError for another share, a negative or
     non-finite variance, and where all are 0.

@@ -4,15 +4,24 @@ import math
 import re
 import subprocess
 import sys
+from functools import cache
 
 import numpy as np
 import pytest
 import torch
 
+from benchmarks.bent_codes import BENT, CASES, RATES
 from course_lib.lessons import stacked_autoencoder as lesson
+from course_lib.measured import measured
 from course_lib.representation.normality import moment_scores
-from course_lib.sae.metrics import pca_curve
+from course_lib.sae.metrics import explained_variance
+from course_lib.teaching.style import text_alternative
 from tests.drawing import assert_line, line_labelled
+
+
+@cache
+def figure(name):
+    return lesson.FIGURES[name]()
 
 
 def normal(*shape: int, seed: int = 0) -> torch.Tensor:
@@ -41,42 +50,6 @@ def test_the_states_are_the_models_pooled_encoder_states():
     torch.testing.assert_close(states[:8], wanted, rtol=1e-4, atol=1e-4)
 
 
-def test_labelled_states_are_of_the_decoder_with_the_languages_of_their_sentences():
-    from course_lib.language.corpus import LANGUAGES, generate
-    from course_lib.mbart.activations import pooled_states
-    from course_lib.mbart.model import load
-
-    states, languages = lesson.labelled_states(8, split="test")
-    drawn = generate(8, seed=28, split="test")
-    wanted = pooled_states(*load("course-mbart"), drawn, progress=False)
-    torch.testing.assert_close(states, wanted.decoder, rtol=1e-4, atol=1e-4)
-    assert [LANGUAGES[i] for i in languages] == [sentence.language for sentence in drawn]
-    encoder, _ = lesson.labelled_states(8, split="test", side="encoder")
-    torch.testing.assert_close(encoder, wanted.encoder, rtol=1e-4, atol=1e-4)
-
-
-def test_the_stored_sweep_has_a_setting_that_meets_both_aims_and_controls_that_do_not():
-    sweep = lesson.aims_sweep()
-    decoder, best = sweep["decoder"], lesson.BETAS.index(1)
-    assert abs(decoder["mean activation"][best] - 0.05) < 0.01
-    assert decoder["mean activation"][lesson.BETAS.index(0.01)] > 0.15
-    assert min(decoder["reader right, %"][1:]) > 95
-    for found in sweep.values():
-        assert found["shuffled"][0] < 40
-        assert found["reader right, %"][0] < 60  # gamma = 0
-    assert max(sweep["encoder"]["reader right, %"]) < 60
-
-
-def test_the_aims_are_drawn_as_stored():
-    sweep = lesson.aims_sweep()
-    drawn = lesson.plot_aims(sweep)
-    for axes, what in zip(
-        drawn.axes, ("mean activation", "variance explained, %", "reader right, %"), strict=True
-    ):
-        for side, found in sweep.items():
-            assert_line(line_labelled(axes, f"{side}'s states"), range(len(found[what])), found[what])
-
-
 def test_principal_codes_have_variance_one_and_are_uncorrelated():
     code = lesson.principal_codes(normal(300, 6) @ normal(6, 6, seed=1) + 2, 4)
     torch.testing.assert_close(code.T @ code / 300, torch.eye(4, dtype=torch.float64))
@@ -93,41 +66,7 @@ def test_the_twin_is_normal_with_the_same_mean_and_covariance():
     assert moment_scores(states).skewness.min() > 10
 
 
-def test_training_rises_and_never_passes_the_bound():
-    states = normal(400, 16) @ normal(16, 16, seed=1)
-    kept = lesson.training_curve(states, (8, 4), steps=300, every=30)
-    assert len(kept) == 11
-    assert kept[-1] > kept[0] + 0.2
-    assert kept.max() <= float(pca_curve(states)[3]) + 1e-6
-
-
 # Figures
-
-
-def test_the_question_compares_the_model_with_the_straight_line():
-    axes = lesson.FIGURES["question"]().axes[0]
-    k = np.arange(1, 257)
-    curve = 100 * pca_curve(lesson.sentence_states())
-    assert_line(line_labelled(axes, "sentence states of course-mbart"), k, curve)
-    assert_line(line_labelled(axes, "isotropic: the same in every direction"), k, 100 * k / 256)
-    assert_line(line_labelled(axes, "the notes' 12.5%"), [32], [12.5])
-    assert curve[31] > 60
-
-
-def test_units_are_squared_correlations():
-    left, right = lesson.FIGURES["units"]().axes
-    u = normal(400_000)
-    line = line_labelled(left, "max(u + b, 0)")
-    for bias in (-1.0, 0.0, 2.0):
-        drawn = np.interp(bias, line.get_xdata(), line.get_ydata())
-        r = torch.relu(u + bias)
-        wanted = torch.corrcoef(torch.stack([u, r]))[0, 1].square()
-        assert drawn == pytest.approx(float(wanted), abs=0.01)
-    gains, shares = (np.asarray(a) for a in line_labelled(right, "$1/(1 + e^{-gu})$").get_data())
-    assert (np.diff(shares) < 0).all()
-    assert shares[0] > 0.99
-    assert shares[-1] == pytest.approx(2 / math.pi, abs=0.015)
-    assert gains[-1] == 100
 
 
 def test_the_angle_decodes_to_a_circle():
@@ -141,16 +80,6 @@ def test_the_angle_decodes_to_a_circle():
             np.testing.assert_allclose(np.arctan2(*decoded.T), np.arctan2(*points.T))
 
 
-def test_every_depth_stays_below_principal_components():
-    axes = lesson.plot_depths(steps=50, every=25).axes[0]
-    bound = line_labelled(axes, "PCA with 32 components").get_ydata()[0]
-    assert bound == pytest.approx(float(pca_curve(lesson.sentence_states())[31]))
-    for name in ("encoder 256-32", "encoder 256-128-32", "encoder 256-128-64-32"):
-        line = line_labelled(axes, name)
-        assert list(line.get_xdata()) == [0, 25, 50]
-        assert max(line.get_ydata()) <= bound + 1e-6
-
-
 def test_the_distribution_shows_the_scores_of_the_three_codes():
     quantiles, scores = lesson.FIGURES["distribution"]().axes
     for name, code in lesson.three_codes(lesson.sentence_states()).items():
@@ -161,58 +90,120 @@ def test_the_distribution_shows_the_scores_of_the_three_codes():
     assert (flat == flat[0]).mean() == pytest.approx(0.5, abs=0.05)
 
 
+# What comes back from a few numbers
+
+
+def test_a_decoder_is_judged_on_rows_that_it_was_not_fitted_to():
+    for name, code, decoder in (
+        (lesson.TRAINED, lesson.ENTRIES, lesson.FIT),
+        (lesson.UNTRAINED, lesson.DIRECTIONS, lesson.BACK),
+        (lesson.NORMAL, lesson.COMPONENTS, lesson.FIT),
+    ):
+        table = lesson.table_of(name)
+        fit, new = table[:2000], table[2000:]
+        mean, directions = fit.mean(dim=0), lesson.directions_of(name, code)[:, :20]
+        z, other = (fit - mean) @ directions, (new - mean) @ directions
+        back = torch.linalg.lstsq(z, fit - mean).solution if decoder == lesson.FIT else directions.T
+        wanted = explained_variance(new, mean + other @ back)
+        assert lesson.kept_of_others(name, code, decoder, 20) == pytest.approx(wanted, abs=1e-8)
+
+
+def test_the_states_decide_what_32_entries_give_back():
+    axes = figure("entries").axes[0]
+    at = lesson.KEPT_AT.index(32)
+    drawn = [
+        line_labelled(axes, name).get_ydata()[at]
+        for name in ("states of the trained model", "of the untrained model", "normal rows")
+    ]
+    assert drawn == pytest.approx([69, 27, 11], abs=1.5)
+    assert "69% for states of the trained model" in text_alternative(figure("entries"))
+
+
+def test_the_picture_of_a_state_shows_the_entries_that_are_sent():
+    axes = figure("state").axes[0]
+    sent, thrown = sorted(len(bars) for bars in axes.containers)
+    assert (sent, thrown) == (32, 224)
+
+
+def test_only_a_bent_decoder_leaves_the_line():
+    points = lesson.arc(160, seed=2)
+    for name, flat in (
+        ("both flat", True),
+        ("bent encoder", True),
+        ("bent decoder", False),
+        ("both bent", False),
+    ):
+        with torch.no_grad():
+            restored = lesson.arc_network(name)(points)
+        sizes = torch.linalg.svdvals(restored - restored.mean(dim=0))
+        assert (float(sizes[1] / sizes[0]) < 1e-4) == flat, name
+    assert len(figure("arc").axes) == 4
+    assert "bent encoder 56%" in text_alternative(figure("arc"))
+
+
+# The stored experiment
+
+
+def test_no_best_rate_stands_at_an_end_of_the_grid():
+    for name, k in CASES:
+        for arm in BENT:
+            rates = measured("bent_codes", f"{name}, {k}, {arm}, rates")
+            best = measured("bent_codes", f"{name}, {k}, {arm}, best rate")
+            assert rates[RATES.index(best)] >= max(rates) - 2e-4
+            assert len(rates) == len(RATES)
+            assert min(RATES) < best < max(RATES)
+
+
+def test_the_table_says_what_is_stored():
+    rows = lesson.codes_table().data.splitlines()[2:]
+    assert len(rows) == len(lesson.ARMS)
+    for row, arm in zip(rows, lesson.ARMS, strict=True):
+        for cell, k in zip(row.split("|")[2:5], (2, 8, 32), strict=True):
+            mean, low, high, count = map(float, re.findall(r"[0-9.]+", cell))
+            found = lesson.stored("states", k, arm)
+            assert [mean, low, high] == pytest.approx([np.mean(found), min(found), max(found)], abs=0.051)
+            assert count >= k
+
+
+def test_what_the_text_says_of_the_stored_run():
+    gain = {(name, k, arm): np.mean(lesson.gains(name, k, arm)) for name, k in CASES for arm in lesson.ARMS}
+    assert all(abs(gain["states", k, "bent encoder"]) < 0.3 for k in (2, 8, 32))
+    assert gain["states", 8, "both bent"] == pytest.approx(6.5, abs=0.1)
+    assert gain["twin", 8, "both bent"] < 1 < gain["twin", 8, "clusters"] < gain["states", 8, "clusters"] / 4
+    assert [lesson.as_components(k, "both bent") for k in (2, 8, 32)] == ["4", "10", "34"]
+    assert gain["states", 32, "PCA, bumps"] == pytest.approx(gain["states", 32, "both bent"], abs=0.1)
+    for k in (2, 8):
+        assert gain["states", k, "clusters"] == max(gain["states", k, arm] for arm in lesson.ARMS)
+    assert lesson.as_components(32, "clusters") == "below 32"
+    # PCA keeps as much of the twin as of the states.
+    twin, states = (np.mean(lesson.stored(name, 8, "PCA")) for name in ("twin", "states"))
+    assert twin == pytest.approx(states, abs=1)
+
+
+def test_the_twin_picture_shows_the_means():
+    for axes, name in zip(figure("twin").axes, ("states", "twin"), strict=True):
+        for arm in (arm for arm in lesson.ARMS if arm != "PCA"):
+            (x,) = line_labelled(axes, f"_{arm}").get_xdata()
+            assert x == pytest.approx(np.mean(lesson.gains(name, 8, arm)))
+
+
 # Explorer
 
 
-@pytest.fixture(scope="module")
-def explorer():
-    return lesson.CodeExplorer()
+def test_the_tasks_have_the_answers_that_the_text_gives():
+    explorer = lesson.CodeExplorer()
+    share = lambda **settings: explorer.compute(**{**explorer.settings, **settings})["kept"]  # noqa: E731
+    for code in (lesson.ENTRIES, lesson.DIRECTIONS):
+        assert share(code=code) == pytest.approx(12, abs=2)
+        assert share(code=code, decoder=lesson.FIT) == pytest.approx(70, abs=2)
+    components = [share(code=lesson.COMPONENTS, k=k) for k in (32, 33)]
+    assert components[0] < 90 < components[1]
 
 
-def test_isotropic_states_keep_k_over_d(explorer):
-    _, words = explorer.frame(power=0.0, k=32, unit="linear")
-    assert "k/d = 12.5%" in words
-    assert "32 units (linear) keep exactly that" in words
-    assert "231 of 256" in words  # ceil(0.9 * 256)
-    np.testing.assert_allclose(explorer.artists["pca"].get_ydata(), 100 * np.arange(1, 129) / 256, rtol=1e-9)
-
-
-def test_the_spectrum_is_the_models_at_power_one(explorer):
-    explorer.frame(power=1.0)
-    variances = torch.linalg.eigvalsh(torch.cov(lesson.sentence_states().T)).flip(0).clamp(min=0)
-    drawn = np.asarray(explorer.artists["spectrum"].get_ydata())
-    np.testing.assert_allclose(drawn[:100], (variances / variances.sum())[:100].clamp(min=1e-7), rtol=1e-6)
-
-
-@pytest.mark.parametrize("unit", ["linear", "ReLU", "sigmoid", "angle, circle decoder"])
-@pytest.mark.parametrize(("power", "k", "bias"), [(0.0, 5, 0.0), (1.0, 32, 0.5), (0.5, 100, -1.0)])
-def test_codes_keep_what_a_sample_says(explorer, unit, power, k, bias):
-    _, words = explorer.frame(power=power, k=k, unit=unit, bias=bias)
-    kept = explorer.artists["units"].get_ydata()[k - 1] / 100
-    spectrum = explorer.compute(power=power, k=k, unit=unit, bias=bias)["spectrum"]
-    assert float(spectrum.sum()) == pytest.approx(1)
-    u = normal(4000, 256, seed=k)
-    if unit == "angle, circle decoder":
-        pairs = u[:, : 2 * k].reshape(4000, k, 2)
-        decoded = math.sqrt(math.pi / 2) * pairs / pairs.norm(dim=2, keepdim=True)
-        mean_square = 1 - (pairs - decoded).square().mean(dim=0)
-        wanted = (mean_square.reshape(-1) * spectrum[: 2 * k]).sum()
-    else:
-        code = {"linear": u, "ReLU": torch.relu(u + bias), "sigmoid": torch.sigmoid(4 * (u + bias))}[unit][
-            :, :k
-        ]
-        both = torch.stack([u[:, :k], code]).sub(torch.stack([u[:, :k], code]).mean(dim=1, keepdim=True))
-        covariance = (both[0] * both[1]).mean(dim=0)
-        shares = covariance.square() / (both[0].square().mean(dim=0) * both[1].square().mean(dim=0))
-        wanted = (shares * spectrum[:k]).sum()
-    assert kept == pytest.approx(float(wanted), rel=0.08)
-    assert (unit == "linear") or f"{kept:.1%}" in words
-    numbers = [float(n) for n in re.findall(r"([0-9.]+)%", words)]
-    pca = explorer.compute(power=power, k=k, unit=unit, bias=bias)["pca"]
-    assert float(pca[k - 1]) == pytest.approx(numbers[0], abs=0.051)
-
-
-def test_angles_pass_the_bound_only_where_pairs_are_alike(explorer):
-    assert "more than any affine decoder can" in explorer.frame(power=0.0, unit=lesson.ANGLE)[1]
-    assert "less than PCA keeps" in explorer.frame(power=1.5, k=128, unit=lesson.ANGLE)[1]
-    assert "The best direction keeps" in explorer.frame(power=1.0, k=1, unit="ReLU")[1]
+def test_words_tell_the_settings_and_the_share():
+    explorer = lesson.CodeExplorer()
+    _, words = explorer.frame(k=1, rows=lesson.NORMAL, code=lesson.ENTRIES, decoder=lesson.FIT)
+    kept = explorer.compute(**explorer.settings)["kept"]
+    assert f"{kept:.1f}%" in words
+    assert ("worse than answering the mean" in words) == (kept < 0)
+    assert "1 of 256 numbers" in words

@@ -4,17 +4,17 @@ from course_lib.teaching import Contents
 
 lesson = Contents(
     symbols={
-        "f_l": "layer of the encoder",
-        "L": "layers of the stack",
+        "x": "state",
+        "D": "entries of a state",
         "z": "code",
+        "k": "numbers in the code",
+        r"\hat x": "reconstruction",
         r"\mu": "mean of the states",
         r"\Sigma": "covariance of the states",
-        "R": "share of the variance that is kept",
-        "k": "width of the code",
+        "R": "share of the variance",
         r"\lambda_i": "eigenvalues",
-        r"\alpha": "share of the variance",
-        r"\hat\rho_j": "mean activation of a unit",
-        r"\rho": "target of the mean activation",
-        r"\epsilon": "tolerance",
+        r"\alpha": "share",
+        r"\varrho": "radius",
+        r"\theta": "angle",
     }
 )

@@ -6,42 +6,88 @@ import torch
 
 from course_lib.lessons.stacked_autoencoder.contents import lesson
 from course_lib.representation.variance import kept_by_code, unit_share
-from course_lib.teaching import edit, inputs, integers, normal, one_of, uniform, whole
+from course_lib.teaching import edit, inputs, integers, near, normal, one_of, uniform, whole
 
 
-def _parameters(*shapes):
-    layers = [torch.nn.Linear(*shape, device="meta") for shape in shapes]
-    return sum(parameter.numel() for layer in layers for parameter in layer.parameters())
+@lesson.exercise(
+    "27.1", "What a code keeps", difficulty=2, minutes=10,
+    prompt="Write `variance_kept(x, code)`: the share $R$ of the variance of the rows of `x` that the *best affine* decoder "
+    "$\\hat x = Az + b$ recovers from the rows $z$ of `code`. `x` has shape `(rows, d)` and `code` `(rows, k)`, both "
+    "float64; fit and judge on the same rows. Return a number or a tensor without dimensions. "
+    "`torch.linalg.lstsq(M, x).solution` gives the $W$ that minimises $\\lVert MW - x\\rVert^2$.",
+    draw=inputs(
+        k=whole(1, 2), centred=normal("7 k", digits=1), noise=normal("7 3", digits=1), mixing=normal("k 3", digits=1),
+        code=lambda centred: centred + 2,
+        x=lambda code, mixing, noise: code @ mixing + noise * torch.tensor([0.2, 1.0, 2.0]).double() + 1,
+    ),
+    properties=[
+        ("It should equal the share of the centred rows that the centred code's columns span.",
+         lambda x, code, answer: abs(float(answer) - kept_by_code(x, code)) <= 1e-8),
+    ],
+    hints=(
+        "An affine map is a linear one of a code that has one more unit, which is always 1.",
+        "Find the reconstruction by least squares, then compare the squared error with the variance.",
+        "The denominator sums the squares of x minus its mean over the rows, over all dimensions together.",
+    ),
+    mistakes=[
+        ("no intercept", edit("torch.cat([code, torch.ones_like(code[:, :1])], dim=1)", "code"),
+         "Your decoder is linear, not affine: it has no b. Append a column of ones to the code."),
+        ("variance about zero", edit("(x - x.mean(dim=0))", "x"),
+         "You divided by the sum of squares of x itself. Variance is about the mean: subtract it first, or a large mean "
+         "makes any code look good."),
+        ("what is missing", edit("1 - (x", "(x"),
+         "That is the share that is lost. The share that is kept is 1 minus it."),
+        ("mean over dimensions", edit("1 - (x - decoded).square().sum()", "(1 - (x - decoded).square().sum(0)",
+                                      "x.mean(dim=0)).square().sum()", "x.mean(dim=0)).square().sum(0)).mean()"),
+         "You averaged the shares of the dimensions. Add up errors and variances over the dimensions first: a dimension "
+         "with little variance should count little."),
+        ("mean over all entries", edit("x.mean(dim=0)", "x.mean()"),
+         "You subtracted one mean for all entries. Each dimension has its own mean over the rows."),
+        ("mean over the other axis", edit("x.mean(dim=0)", "x.mean(dim=1, keepdim=True)"),
+         "You subtracted the mean of each row. The mean is over the rows, one for each dimension: dim 0."),
+        ("PCA of the rows", lambda x, code: (lambda s: s[: code.shape[1]].sum() / s.sum())(
+            torch.linalg.svdvals(x - x.mean(0)) ** 2),
+         "That is what PCA with as many components keeps. This code keeps less."),
+        ("root", edit("1 - (x - decoded).square().sum() / (x - x.mean(dim=0)).square().sum()",
+                      "1 - (x - decoded).norm() / (x - x.mean(dim=0)).norm()"),
+         "You compared lengths. Variance is about their squares."),
+        ("intercept for x alone", edit("torch.cat([code, torch.ones_like(code[:, :1])], dim=1)", "code",
+                                       "with_ones, x)", "with_ones, x - x.mean(dim=0))",
+                                       "(x - decoded)", "(x - x.mean(dim=0) - decoded)"),
+         "You centred x and not the code. A code with a mean needs an intercept, too: centre both, or append ones."),
+    ],
+)
+def variance_kept(x, code):
+    """Least squares with an intercept, then one minus the share that is missing."""
+    with_ones = torch.cat([code, torch.ones_like(code[:, :1])], dim=1)
+    decoded = with_ones @ torch.linalg.lstsq(with_ones, x).solution
+    return 1 - (x - decoded).square().sum() / (x - x.mean(dim=0)).square().sum()
 
 
 lesson.value(
-    "27.1", "How large is the stack", difficulty=1, minutes=4,
-    prompt="A stacked autoencoder has two encoder layers, $1024 \\to 512 \\to 128$, and one affine decoder layer from the "
-    "code straight back to 1024. Every layer has a weight matrix and a bias. How many parameters are there in all?",
-    answer=722560,
+    "27.2", "Spend a budget of two", difficulty=1, minutes=4,
+    prompt="Four directions have the variances 6, 3, 2 and 1. Give each a weight between 0 and 1; together the weights may "
+    "be 2 at most. What share of the total variance 12 can the weighted sum of the variances reach?",
+    answer=0.75,
     properties=[
-        ("A network 1024-512-128-1024 built layer by layer has another number of them.",
-         lambda answer: answer == _parameters((1024, 512), (512, 128), (128, 1024))),
+        ("It should be the best of all splits of the budget.", near(0.75, within=0.004)),
     ],
     hints=(
-        "A layer from n to m numbers has a matrix with m rows and n columns, and one bias for each output.",
-        "There are three layers: 1024 to 512, 512 to 128, and 128 to 1024.",
-        "A layer from n to m has nm + m parameters. Add the three.",
+        "A unit of weight on a direction brings its variance. Where does it bring most?",
+        "No weight may be larger than 1: the largest direction cannot have the whole budget.",
+        "Fill the directions up from the largest. Which are full when 2 is spent?",
     ),
     mistakes=[
-        ("one layer", 263296,
-         "That is the pair 1024-128-1024 of the notes, which has one encoder layer and is no stack. Here a layer of 512 "
-         "units stands between.", lambda answer: answer in (263296, 262144)),
-        ("no biases", 720896, "You counted the matrices only. Every layer also has one bias for each output."),
-        ("mirrored decoder", 1181824,
-         "You gave the decoder two layers, 128 to 512 to 1024. Here it has one, from 128 straight to 1024."),
-        ("tied decoder", 591488,
-         "You let the decoder use the encoder's matrices and counted only its bias. Here it has a matrix of its own."),
-        ("encoder only", 590464, "Those are the two encoder layers. The decoder has parameters, too.",
-         lambda answer: answer in (590464, 589824)),
-        ("no decoder bias", 721536, "The decoder's layer has a bias as well: one for each of its 1024 outputs."),
-        ("units", 1664, "You added the widths of the layers. Between two widths stands a matrix with their "
-         "product of entries."),
+        ("equal weights", 0.5,
+         "You gave every direction a half. A direction with more variance pays more for the same weight.",
+         near(0.5, within=0.004)),
+        ("all on the largest", 1.0,
+         "You put the weight 2 on the largest direction. No weight may be larger than 1.", near(1, within=0.004)),
+        ("the sum", 9.0, "That is the weighted sum of the variances. The share divides it by their total, 12.",
+         near(9, within=0.04)),
+        ("smallest first", 0.25, "You filled up the two smallest. Start with the largest.", near(0.25, within=0.004)),
+        ("what is missing", 3.0, "That is the variance which is left out; asked is the share that is reached.",
+         near(3, within=0.04)),
     ],
 )
 
@@ -58,7 +104,7 @@ def _reached_exactly(share, *variances):
 
 
 @lesson.exercise(
-    "27.2", "How many components keep a share", difficulty=1, minutes=8,
+    "27.3", "How many components keep a share", difficulty=1, minutes=7,
     prompt="Write `components_for(variances, share)`: the smallest number of principal components that together keep at "
     "least the share `share` of the total variance. `variances` is a float64 tensor of their variances in no particular "
     "order, `share` lies between 0 and 1; return a whole number.",
@@ -78,7 +124,7 @@ def _reached_exactly(share, *variances):
     ),
     mistakes=[
         ("unsorted", edit(".sort(descending=True).values", ""),
-         "You took the variances in the order given. The inequality of the notes needs them sorted in decreasing order, or "
+         "You took the variances in the order given. The largest have to come first, or "
          "a large one at the end is missed."),
         ("smallest first", edit("descending=True", ""),
          "You sorted in increasing order: that keeps the weakest directions first."),
@@ -115,102 +161,40 @@ def components_for(variances, share):
 
 
 @lesson.exercise(
-    "27.3", "What a code keeps", difficulty=2, minutes=12,
-    prompt="Write `variance_kept(x, code)`: the share $R$ of the variance of the rows of `x` that the *best affine* decoder "
-    "$\\hat x = Az + b$ recovers from the rows $z$ of `code`. `x` has shape `(rows, d)` and `code` `(rows, k)`, both "
-    "float64; return a number or a tensor without dimensions. `torch.linalg.lstsq(M, x).solution` gives the $W$ that "
-    "minimises $\\lVert MW - x\\rVert^2$.",
-    draw=inputs(
-        k=whole(1, 2), centred=normal("7 k", digits=1), noise=normal("7 3", digits=1), mixing=normal("k 3", digits=1),
-        code=lambda centred: centred + 2,
-        x=lambda code, mixing, noise: code @ mixing + noise * torch.tensor([0.2, 1.0, 2.0]).double() + 1,
-    ),
+    "27.4", "The best circle", difficulty=2, minutes=6,
+    prompt="The code of a point $x$ in the plane is its angle $\\theta$. The decoder puts $\\hat x$ on a circle of radius "
+    "$\\varrho$ around 0, at that angle. Write `best_radius(x)`: the $\\varrho$ with the least mean square error "
+    "$\\lVert x - \\hat x\\rVert^2$ over the rows of `x`, float64 of shape `(rows, 2)`. Return a number or a tensor "
+    "without dimensions.",
+    draw=inputs(n=whole(3, 6), x=normal("n 2", digits=1)),
     properties=[
-        ("It should equal the share of the centred rows that the centred code's columns span.",
-         lambda x, code, answer: abs(float(answer) - kept_by_code(x, code)) <= 1e-8),
+        ("A little more or less should not lower the error.",
+         lambda x, answer: abs(float(answer) - float(x.norm(dim=1).mean())) <= 1e-8),
     ],
     hints=(
-        "An affine map is a linear one of a code that has one more unit, which is always 1.",
-        "Find the reconstruction by least squares, then compare the squared error with the variance.",
-        "The denominator sums the squares of x minus its mean over the rows, over all dimensions together.",
+        "Point and reconstruction lie on one ray from 0. How far apart are they?",
+        "The square error of a point is (r - radius)², with r its length.",
+        "Which constant has the least mean square distance to some numbers?",
     ),
     mistakes=[
-        ("no intercept", edit("torch.cat([code, torch.ones_like(code[:, :1])], dim=1)", "code"),
-         "Your decoder is linear, not affine: it has no b. Append a column of ones to the code."),
-        ("variance about zero", edit("(x - x.mean(dim=0))", "x"),
-         "You divided by the sum of squares of x itself. Variance is about the mean: subtract it first, or a large mean "
-         "makes any code look good."),
-        ("what is missing", edit("1 - (x", "(x"),
-         "That is the share that is lost. The share that is kept is 1 minus it."),
-        ("mean over dimensions", edit("1 - (x - decoded).square().sum()", "(1 - (x - decoded).square().sum(0)",
-                                      "x.mean(dim=0)).square().sum()", "x.mean(dim=0)).square().sum(0)).mean()"),
-         "You averaged the shares of the dimensions. Add up errors and variances over the dimensions first: a dimension "
-         "with little variance should count little."),
-        ("mean over all entries", edit("x.mean(dim=0)", "x.mean()"),
-         "You subtracted one mean for all entries. Each dimension has its own mean over the rows."),
-        ("mean over the other axis", edit("x.mean(dim=0)", "x.mean(dim=1, keepdim=True)"),
-         "You subtracted the mean of each row. The mean is over the rows, one for each dimension: dim 0."),
-        ("PCA of the rows", lambda x, code: (lambda s: s[: code.shape[1]].sum() / s.sum())(
-            torch.linalg.svdvals(x - x.mean(0)) ** 2),
-         "That is what PCA with as many components keeps, the bound (27.3). This code keeps less."),
-        ("root", edit("1 - (x - decoded).square().sum() / (x - x.mean(dim=0)).square().sum()",
-                      "1 - (x - decoded).norm() / (x - x.mean(dim=0)).norm()"),
-         "You compared lengths. Variance is about their squares."),
-        ("intercept for x alone", edit("torch.cat([code, torch.ones_like(code[:, :1])], dim=1)", "code",
-                                       "with_ones, x)", "with_ones, x - x.mean(dim=0))",
-                                       "(x - decoded)", "(x - x.mean(dim=0) - decoded)"),
-         "You centred x and not the code. A code with a mean needs an intercept, too: centre both, or append ones."),
+        ("root mean square", edit("x.norm(dim=1).mean()", "x.square().sum(dim=1).mean().sqrt()"),
+         "That circle has the right mean square length. Least squares asks for the mean of the lengths."),
+        ("median", edit(".mean()", ".quantile(0.5)"),
+         "The median has the least mean distance. The least mean *square* distance belongs to the mean."),
+        ("length of the mean", edit("x.norm(dim=1).mean()", "x.mean(dim=0).norm()"),
+         "You took the length of the mean point. Opposite points cancel there: take lengths first."),
+        ("normal rows", lambda x: math.sqrt(math.pi / 2),
+         "That is the mean length of standard normal points. These rows have a mean length of their own."),
+        ("mean square", edit("x.norm(dim=1)", "x.square().sum(dim=1)"),
+         "You averaged squared lengths. A radius is a length."),
+        ("over all entries", edit("x.norm(dim=1).mean()", "x.abs().mean()"),
+         "You averaged the sizes of the entries. A point's length takes both of them together."),
+        ("largest", edit(".mean()", ".max()"), "That circle encloses all points. It is far from most of them."),
     ],
 )
-def variance_kept(x, code):
-    """Least squares with an intercept, then one minus the share that is missing."""
-    with_ones = torch.cat([code, torch.ones_like(code[:, :1])], dim=1)
-    decoded = with_ones @ torch.linalg.lstsq(with_ones, x).solution
-    return 1 - (x - decoded).square().sum() / (x - x.mean(dim=0)).square().sum()
-
-
-def _valid(rho, epsilon, rho_hat):
-    return 0 < rho < 1 and 0 < epsilon < 1 and 0 <= rho_hat <= 1
-
-
-def _hold(rho, epsilon, rho_hat):
-    """Whether the first inequality holds, and whether the second does."""
-    return abs(rho_hat - rho) <= epsilon + 1e-9, rho_hat <= rho
-
-
-lesson.flaw(
-    "27.4", "More strictly?", difficulty=2, minutes=5,
-    prompt="The notes ask for $|\\hat\\rho - \\rho| \\le \\epsilon$ \"or more strictly\" $\\hat\\rho \\le \\rho$. If the "
-    "second were stricter, it would imply the first. Give a counterexample: a dictionary with the numbers `rho` and "
-    "`epsilon`, both strictly between 0 and 1, and `rho_hat`, from 0 to 1, for which the second holds and the "
-    "first does not.",
-    answer={"rho": 0.3, "epsilon": 0.1, "rho_hat": 0.05},
-    properties=[
-        ("Take rho and epsilon strictly between 0 and 1, and rho_hat from 0 to 1.", _valid),
-        ("For your numbers the second inequality does not hold alone.", lambda answer: _hold(**answer) == (False, True)),
-    ],
-    hints=(
-        "The first inequality bounds the mean activation on two sides, the second on one.",
-        "On which side of the target does the second inequality allow everything?",
-        "Think of a unit that is almost never active, and of a target that is further away from it than epsilon.",
-    ),
-    mistakes=[
-        ("outside the range", {"rho": 0.3, "epsilon": 0.1, "rho_hat": -0.5},
-         "One of your numbers lies outside its range: rho and epsilon strictly between 0 and 1, rho_hat from 0 to 1.",
-         lambda answer: not _valid(**answer)),
-        ("both hold", {"rho": 0.3, "epsilon": 0.1, "rho_hat": 0.25},
-         "Here both inequalities hold, so this does not tell them apart. Go further below the target than epsilon; where "
-         "epsilon is rho or more, nothing lies that far below: make it smaller.",
-         lambda answer: _hold(**answer) == (True, True)),
-        ("the other way", {"rho": 0.3, "epsilon": 0.1, "rho_hat": 0.35},
-         "Here the first holds and the second does not. That is what a stricter second condition would look like; find the "
-         "opposite.",
-         lambda answer: _hold(**answer) == (True, False)),
-        ("neither holds", {"rho": 0.3, "epsilon": 0.1, "rho_hat": 0.9},
-         "Here neither inequality holds: the unit is too active for both.",
-         lambda answer: _hold(**answer) == (False, False)),
-    ],
-)
+def best_radius(x):
+    """The mean length: the constant with the least mean square distance to the lengths."""
+    return x.norm(dim=1).mean()
 
 
 @lesson.exercise(

@@ -5,19 +5,22 @@ The model, and with it transformers, is loaded where it is needed: the module it
 
 import math
 from functools import cache
+from statistics import mean
 
 import matplotlib
 import numpy as np
 import torch
+from IPython.display import Markdown
 from torch import Tensor
 
 from course_lib.lessons.stacked_autoencoder.contents import lesson
 from course_lib.measured import measured
+from course_lib.representation.bottleneck import Bottleneck, fit_bottleneck
 from course_lib.representation.normality import moment_scores
-from course_lib.representation.variance import ANGLE_SHARE, components_needed, relu_share, unit_share
-from course_lib.sae.metrics import explained_variance, pca_curve
-from course_lib.sae.stacked import StackedAutoencoder
-from course_lib.teaching import Choice, Explorer, Slider, lines, panels
+from course_lib.representation.pca import pca
+from course_lib.sae.metrics import explained_variance
+from course_lib.teaching import Choice, Explorer, Slider, lines, markdown_table, panels, right
+from course_lib.teaching.layout import LOOKS
 from course_lib.teaching.style import BLACK, BLUE, RED
 
 WIDTH = 32  # of the code: an eighth of the shipped model's 256 dimensions, as 128 is of 1024
@@ -45,17 +48,6 @@ def sentence_states(n_sentences: int = 3000, *, seed: int = 27, trained: bool = 
     return extract(model, tokenizer, sentences, (site,), pool="mean", progress=False)[site].values.double()
 
 
-def labelled_states(n_sentences: int, *, split: str, side: str = "decoder") -> tuple[Tensor, Tensor]:
-    """Return one row a sentence, of the model's decoder or encoder, and the number of each sentence's language."""
-    from course_lib.language.corpus import LANGUAGES, generate
-    from course_lib.mbart.activations import Site, extract
-    from course_lib.mbart.model import load
-
-    site, sentences = Site(side), generate(n_sentences, seed=28, split=split)
-    states = extract(*load("course-mbart"), sentences, (site,), pool="mean", progress=False)[site].values
-    return states.float(), torch.tensor([LANGUAGES.index(sentence.language) for sentence in sentences])
-
-
 def principal_codes(states: Tensor, k: int) -> Tensor:
     """Return the first k principal components of the rows, each scaled to variance 1."""
     u, _, _ = torch.linalg.svd(states - states.mean(dim=0), full_matrices=False)
@@ -80,97 +72,23 @@ def three_codes(states: Tensor, k: int = WIDTH) -> dict[str, Tensor]:
     }
 
 
-def training_curve(states: Tensor, widths: tuple[int, ...], *, steps: int, every: int, seed: int = 0) -> Tensor:
-    """Train a stacked autoencoder; return the variance that it keeps of all rows after every few steps."""
-    generator = torch.Generator().manual_seed(seed)
-    states = states.float()
-    autoencoder = StackedAutoencoder(states.shape[1], widths, generator=generator)
-    autoencoder.fit_normalisation(states)
-    optimizer = torch.optim.Adam(autoencoder.parameters(), lr=3e-3)
-    kept = []
-    for step in range(steps + 1):
-        if step % every == 0:
-            with torch.no_grad():
-                kept.append(explained_variance(states, autoencoder(states)))
-        batch = states[torch.randint(len(states), (256,), generator=generator)]
-        optimizer.zero_grad()
-        autoencoder.loss(batch)["total"].backward()
-        optimizer.step()
-    return torch.tensor(kept)
-
-
-@lesson.figure(
-    "An eighth of the directions is not an eighth of the variance",
-    "code width k (best directions)",
-    "variance kept (%)",
-    legend="lower right",
-    ylim=(0, 104),
-)
-def plot_question(axes):
-    """Draw the variance that k principal components keep: isotropic, the model's states, untrained ones."""
-    curve, untrained = (100 * pca_curve(sentence_states(trained=trained)) for trained in (True, False))
-    d = len(curve)
-    k = np.arange(1, d + 1)
-    lines(
-        axes,
-        k,
-        {
-            "sentence states of course-mbart": curve,
-            "isotropic: the same in every direction": 100 * k / d,
-            "the same sentences, before training": untrained,
-        },
-    )
-    axes.axvline(WIDTH, color=BLACK, linestyle=":", linewidth=1.2, label=f"k = {WIDTH} = d/8")
-    axes.plot([WIDTH], [12.5], "o", color=RED, markersize=7, label="the notes' 12.5%")
-    axes.set_xlim(0, d)
-    return (
-        f"The variance that the best k of {d} directions keep, against k. For isotropic data it is a straight line that "
-        f"passes 12.5% at k = {WIDTH}. For the sentence states of the shipped model the curve rises steeply and is "
-        f"above 60% at k = {WIDTH}. Those of the same model before its training lie between the two."
-    )
-
-
-@lesson.figure(
-    ["A ReLU unit", "A sigmoid unit"],
-    ["bias b", "gain g"],
-    "share of the variance kept",
-    grid=(1, 2),
-    legend=["lower right", "lower left"],
-    xscale=["linear", "log"],
-    ylim=(0, 1.05),
-)
-def plot_units(left, right):
-    """Draw what one ReLU and one sigmoid unit keep of a standard normal number."""
-    biases, gains = np.linspace(-2, 3.5, 111).tolist(), np.logspace(-1, 2, 61).tolist()
-    lines(left, biases, {"max(u + b, 0)": [relu_share(b) for b in biases]})
-    left.plot([0], [relu_share(0.0)], "o", color=RED, markersize=7, label="b = 0: 0.7335")
-    shares = [unit_share(lambda u, g=g: torch.sigmoid(g * u)) for g in gains]
-    lines(right, gains, {"$1/(1 + e^{-gu})$": shares})
-    right.axhline(2 / math.pi, color=BLACK, linestyle=":", linewidth=1.2, label="a step: $2/\\pi$ = 0.637")
-    return (
-        "Two panels: the share of a standard normal number's variance that an affine decoder recovers from one unit. "
-        "A ReLU unit keeps less than 0.2 at bias -2, 0.7335 at bias 0 and nearly everything at bias 3. A sigmoid unit "
-        "keeps nearly everything at a small gain, where it is almost linear, and falls towards 0.637, the share of a "
-        "step, as the gain grows."
-    )
-
-
 @lesson.figure(
     ["a coordinate: keeps 1/2", "an angle: keeps $\\pi/4$ = 0.785"],
     "$x_1$",
     "$x_2$",
     grid=(1, 2),
+    size=(7.2, 3.5),
     legend={"loc": "lower left", "fontsize": 8},
     xlim=(-3.4, 3.4),
     ylim=(-3.4, 3.4),
     aspect="equal",
 )
-def plot_angle(left, right, *, points: int = 250, seed: int = 2):
+def plot_angle(left, right_axes, *, points: int = 150, seed: int = 2):
     """Draw two codes of one number for a plane: a coordinate with a linear decoder, an angle with a circle."""
     generator = torch.Generator().manual_seed(seed)
     x = torch.randn(points, 2, generator=generator, dtype=torch.float64)
     line, circle = x * torch.tensor([1.0, 0.0]), math.sqrt(math.pi / 2) * x / x.norm(dim=1, keepdim=True)
-    for axes, decoded in ((left, line), (right, circle)):
+    for axes, decoded in ((left, line), (right_axes, circle)):
         moves = torch.stack([x, decoded])
         axes.plot(*moves.unbind(-1), color="0.75", linewidth=0.7, linestyle="-", label=["_move"] * points)
         axes.plot(*x.T, ".", color=BLUE, markersize=4, label="points")
@@ -182,96 +100,12 @@ def plot_angle(left, right, *, points: int = 250, seed: int = 2):
     )
 
 
-DEPTHS = ((WIDTH,), (128, WIDTH), (128, 64, WIDTH))
-
-
-@lesson.figure(
-    "No depth of the encoder passes PCA while the decoder is affine",
-    "training step",
-    "share of the variance kept",
-    legend="lower right",
-    ylim=(-0.2, 1),
-)
-def plot_depths(axes, *, steps: int = 400, every: int = 25):
-    """Draw the training of three stacked autoencoders of one code width, and the bound of PCA."""
-    states = sentence_states()
-    bound = float(pca_curve(states)[WIDTH - 1])
-    axes.axhline(bound, color=BLACK, linestyle="-", linewidth=1.2, label=f"PCA with {WIDTH} components")
-    names = ["-".join(str(n) for n in (states.shape[1], *widths)) for widths in DEPTHS]
-    kept = [training_curve(states, widths, steps=steps, every=every).clamp(min=-0.2) for widths in DEPTHS]
-    curves = {f"encoder {name}": curve for name, curve in zip(names, kept, strict=True)}
-    lines(axes, np.arange(0, steps + 1, every), curves)
-    axes.set_xlim(0, steps)
-    return (
-        f"Share of the variance that three stacked autoencoders with {WIDTH} code units keep, while they are trained on the "
-        "sentence states of the shipped model. Encoders of one, two and three layers all rise and stay below the "
-        f"horizontal line, which is what PCA with {WIDTH} components keeps."
-    )
-
-
-BETAS, GAMMAS = (0, 0.01, 0.1, 0.3, 1, 3), (0, 0.002, 0.02, 0.2)
-
-
-def aims_sweep() -> dict[str, dict[str, list[float]]]:
-    """Return what `make bench stacked` stored, by side of the model.
-
-    Mean activation and explained variance stand over `BETAS` at gamma = 0.02, the reader's share of right languages
-    over `GAMMAS` at beta = 1, and the same for a reader of shuffled labels.
-    """
-    return {
-        side: {
-            what: [measured("stacked", f"{side}, beta = {b:g}, gamma = {g:g}, 800 steps: {what}") for b, g in settings]
-            for what, settings in (
-                ("mean activation", [(b, 0.02) for b in BETAS]),
-                ("variance explained, %", [(b, 0.02) for b in BETAS]),
-                ("reader right, %", [(1, g) for g in GAMMAS]),
-            )
-        }
-        | {"shuffled": [measured("stacked", f"{side}, gamma = 0.02, shuffled labels: right, %")]}
-        for side in ("encoder", "decoder")
-    }
-
-
-@lesson.figure(
-    ["A quiet code", "What it keeps", "Its reader"],
-    ["$\\beta$ ($\\gamma$ = 0.02)", "$\\beta$ ($\\gamma$ = 0.02)", "$\\gamma$ ($\\beta$ = 1)"],
-    ["mean activation", "explained variance (%)", "languages right (%)"],
-    grid=(1, 3),
-    legend=["upper right", None, "upper right"],
-    size=(10.5, 3.7),
-    example=aims_sweep,
-    # The room above 100% is for the legend.
-    ylim=[(0, 0.62), (0, 100), (0, 150)],
-    yticks=[None, None, range(0, 101, 20)],
-)
-def plot_aims(quiet, keeps, reader, sweep: dict[str, dict[str, list[float]]]):
-    """Draw how near a stacked code comes to its aims over beta and gamma, on held-out states of either side."""
-    for axes, what, ticks in (
-        (quiet, "mean activation", BETAS),
-        (keeps, "variance explained, %", BETAS),
-        (reader, "reader right, %", GAMMAS),
-    ):
-        places = range(len(ticks))
-        lines(axes, places, {f"{side}'s states": found[what] for side, found in sweep.items()}, marker="o")
-        axes.set_xticks(places, labels=[f"{tick:g}" for tick in ticks])
-    dotted = {"color": BLACK, "linestyle": ":", "linewidth": 1.2}
-    quiet.axhline(0.05, label="aim: 0.05", **dotted)
-    reader.axhline(25, label="chance: 25%", **dotted)
-    said = "; ".join(
-        f"{side}: mean activation {found['mean activation'][1]:.2f} at beta = 0.01 and {found['mean activation'][4]:.2f} at "
-        f"beta = 1, explained variance {found['variance explained, %'][1]:.0f}% and "
-        f"{found['variance explained, %'][4]:.0f}%, language right in {found['reader right, %'][0]:.0f}% for gamma = 0, "
-        f"{found['reader right, %'][2]:.0f}% for gamma = 0.02, {found['shuffled'][0]:.0f}% with shuffled labels"
-        for side, found in sweep.items()
-    )
-    return f"Held-out sentences, medians of two seeds. Three panels, each over a weight of the combined loss. {said}."
-
-
 @lesson.figure(
     ["The least normal unit", "All units"],
     ["quantile of N(0, 1)", "skewness (standard errors)"],
     ["quantile of the unit", "excess kurtosis (standard errors)"],
     grid=(1, 2),
+    size=(7.8, 3.5),
     legend=[{"loc": "upper left", "fontsize": 8}, None],
     xlim=[(-3.6, 3.6), None],
     ylim=[(-5, 7), None],
@@ -304,162 +138,378 @@ def plot_distribution(quantiles, scores):
     )
 
 
-ANGLE, LINEAR, RELU, SIGMOID = "angle, circle decoder", "linear", "ReLU", "sigmoid"
+# Codes that are read off, and what a decoder gives back
+
+
+FITTED, MOST = 2000, 128  # rows that decoders are fitted to; numbers in a code
+TRAINED, UNTRAINED, NORMAL = "trained model", "untrained model", "normal, all directions alike"
+ENTRIES, DIRECTIONS, COMPONENTS = "first entries", "random directions", "principal components"
+BACK, FIT = "put back as they are", "fitted"
+
+
+@cache
+def table_of(name: str) -> Tensor:
+    """Return 3,000 rows of 256 numbers: states of the trained or the untrained model, or isotropic normal ones."""
+    if name == NORMAL:
+        return torch.randn(3000, 256, generator=torch.Generator().manual_seed(27), dtype=torch.float64)
+    return sentence_states(trained=name == TRAINED)
+
+
+@cache
+def _moments(name: str) -> tuple[Tensor, Tensor, float]:
+    """Return covariance of the fitted rows, moments of the others about the fitted mean, and the others' variance."""
+    fit, other = table_of(name)[:FITTED], table_of(name)[FITTED:]
+    away = other - fit.mean(dim=0)
+    spread = (other - other.mean(dim=0)).square().sum(dim=1).mean()
+    return torch.cov(fit.T, correction=0), away.T @ away / len(other), float(spread)
+
+
+@cache
+def directions_of(name: str, code: str) -> Tensor:
+    """Return the orthonormal directions, as columns, that a code reads."""
+    if code == ENTRIES:
+        return torch.eye(256, dtype=torch.float64)[:, :MOST]
+    if code == COMPONENTS:
+        return pca(table_of(name)[:FITTED], MOST).components.T
+    generator = torch.Generator().manual_seed(1)
+    return torch.linalg.qr(torch.randn(256, MOST, generator=generator, dtype=torch.float64)).Q
+
+
+def decoder_of(name: str, code: str, decoder: str, k: int) -> Tensor:
+    """Return the map (k, 256) from a centred code of k numbers to centred rows, found on 2,000 rows."""
+    directions = directions_of(name, code)[:, :k]
+    if decoder == BACK:
+        return directions.T
+    covariance = _moments(name)[0]
+    return torch.linalg.solve(directions.T @ covariance @ directions, directions.T @ covariance)
+
+
+@cache
+def kept_of_others(name: str, code: str, decoder: str, k: int) -> float:
+    """Return the share of the variance of the 1,000 rows that were not fitted to."""
+    _, away, spread = _moments(name)
+    whole = directions_of(name, code)[:, :k] @ decoder_of(name, code, decoder, k)
+    error = away.trace() - 2 * (whole.T @ away).trace() + (whole.T @ away @ whole).trace()
+    return float(1 - error / spread)
+
+
+SENTENCE = 2500  # of the 1,000 that no decoder was fitted to
+
+
+@lesson.figure(
+    "One sentence, read by the model",
+    "entry",
+    "value, less its mean",
+    size=(8.6, 3.0),
+    legend={"loc": "upper right", "fontsize": 9, "ncols": 2},
+    xlim=(0, 257),
+)
+def plot_state(axes):
+    """Draw one sentence's state, the 32 entries that are sent and the others."""
+    states = sentence_states()
+    state = (states[SENTENCE] - states[:FITTED].mean(dim=0)).numpy()
+    at = np.arange(1, 257)
+    axes.bar(at[WIDTH:], state[WIDTH:], width=0.9, color="0.75", label="224 entries, thrown away")
+    axes.bar(at[:WIDTH], state[:WIDTH], width=0.9, color=BLUE, label="32 entries, sent")
+    axes.set_ylim(-1.05 * np.abs(state).max(), 1.5 * np.abs(state).max())
+    return (
+        "The 256 entries of one sentence's state as bars above and below 0. The first 32 are sent; the other 224 are "
+        "thrown away."
+    )
+
+
+KEPT_AT = (1, 2, 4, 8, 12, 16, 20, 24, 28, 32, 40, 48, 64, 80, 96, 112, 128)
+
+
+@lesson.figure(
+    "What the first k entries tell about all 256",
+    "entries sent, k",
+    "variance given back (%)",
+    legend={"loc": "upper left", "fontsize": 9},
+    xlim=(0, MOST),
+    ylim=(-2, 135),
+    yticks=range(0, 101, 20),
+)
+def plot_entries(axes):
+    """Draw what a fitted linear formula gives back from the first k entries, for three tables of rows."""
+    names = {TRAINED: "states of the trained model", UNTRAINED: "of the untrained model", NORMAL: "normal rows"}
+    curves = {label: [100 * kept_of_others(name, ENTRIES, FIT, k) for k in KEPT_AT] for name, label in names.items()}
+    lines(axes, KEPT_AT, curves)
+    axes.plot([0, MOST], [0, 50], color=BLACK, linestyle=":", linewidth=1.2, label="k / 256")
+    at = [kept_of_others(name, ENTRIES, FIT, WIDTH) for name in names]
+    axes.plot([WIDTH] * 3, [100 * one for one in at], "o", color=BLACK, markersize=6, fillstyle="none", label="k = 32")
+    return (
+        f"Share of the variance of 1,000 held-out rows, given back from their first k entries. At k = 32: "
+        f"{at[0]:.0%} for states of the trained model, {at[1]:.0%} for the untrained one, {at[2]:.0%} for normal rows "
+        "whose directions are all alike, which stay near k/256."
+    )
+
+
+# One number for a point in space
+
+
+ARC_CODES = {
+    "both flat": (),
+    "bent encoder": ("encoder",),
+    "bent decoder": ("decoder",),
+    "both bent": ("encoder", "decoder"),
+}
+
+
+def arc(rows: int, *, seed: int) -> Tensor:
+    """Return points along a bent arc in three dimensions, with a little noise, float32."""
+    generator = torch.Generator().manual_seed(seed)
+    t = 2.8 * (2 * torch.rand(rows, generator=generator) - 1)
+    return torch.stack([t.cos(), t.sin(), 0.2 * t], dim=1) + 0.08 * torch.randn(rows, 3, generator=generator)
+
+
+@cache
+def arc_network(name: str) -> Bottleneck:
+    """Return a code of one number for the arc, trained on 600 points and chosen on 300 others."""
+    return fit_bottleneck(
+        arc(600, seed=0), arc(300, seed=1), 1, bent=ARC_CODES[name], step_size=0.02, steps=500, batch=128, hidden=32
+    )
+
+
+def _seen(points: Tensor) -> np.ndarray:
+    """Return where a viewer sees points of space: across and up."""
+    x, y, z = points.double().numpy().T
+    turn = math.radians(-50)
+    across, away = math.cos(turn) * x - math.sin(turn) * y, math.sin(turn) * x + math.cos(turn) * y
+    return np.stack([across, 0.9 * z + 0.5 * away])
+
+
+@lesson.figure(
+    list(ARC_CODES),
+    grid=(1, 4),
+    bare=True,
+    size=(10.2, 3.0),
+    legend=[{"loc": "lower center", "fontsize": 8, "ncols": 2}, None, None, None],
+    xlim=(-1.75, 1.75),
+    ylim=(-1.6, 1.7),
+)
+def plot_arc(*axes):
+    """Draw points in space and their reconstructions from one number, by four codes."""
+    points, shares = arc(160, seed=2), []
+    for one, name in zip(axes, ARC_CODES, strict=True):
+        with torch.no_grad():
+            restored = arc_network(name)(points)
+        share = explained_variance(points, restored)
+        shares.append(f"{name} {share:.0%}")
+        here, there = _seen(points), _seen(restored)
+        one.plot(
+            *np.stack([here, there], axis=1), color="0.8", linewidth=0.6, linestyle="-", label=["_move"] * len(points)
+        )
+        one.plot(*here, ".", color=BLUE, markersize=4, label="points")
+        one.plot(*there, "x", color=RED, markersize=4, label="given back")
+        one.text(0, 1.5, f"{share:.0%} kept", ha="center", fontsize=10)
+        for axis, label in zip(0.55 * torch.eye(3), ("$x_1$", "$x_2$", "$x_3$"), strict=True):
+            tip = _seen(torch.stack([torch.zeros(3), axis])) + np.array([[1.2], [-0.75]])
+            one.plot(*tip, color=BLACK, linewidth=0.9, linestyle="-", label="_axis")
+            one.annotate(label, tip[:, 1], (2, 1), textcoords="offset points", fontsize=8)
+    return (
+        "Points along a bent arc in space, and what four codes of one number give back: "
+        + ", ".join(shares)
+        + ". With a "
+        "flat decoder all reconstructions lie on a straight line, also those of the bent encoder. With a bent decoder they "
+        "lie on a curve."
+    )
+
+
+# The closing experiment: what `make bench bent_codes` stored
+
+
+CASES = (("states", 2), ("states", 8), ("states", 32), ("twin", 8))
+ARMS = {
+    "PCA": "flat encoder, flat decoder: PCA",
+    "bent encoder": "bent encoder, flat decoder (trained)",
+    "PCA, quadratic": "PCA's code, quadratic decoder (ridge)",
+    "PCA, bumps": "PCA's code, 500 bumps (ridge)",
+    "PCA, neighbours": "PCA's code, nearest neighbours",
+    "bent decoder": "flat encoder, bent decoder (trained)",
+    "both bent": "both bent (trained)",
+    "clusters": "number of a cluster, k - 1 directions",
+}
+
+
+def stored(name: str, k: int, arm: str) -> list[float]:
+    """Return the shares of five splits, in percent."""
+    return [100 * share for share in measured("bent_codes", f"{name}, {k}, {arm}")]
+
+
+def gains(name: str, k: int, arm: str) -> list[float]:
+    """Return how much more an arm keeps than PCA on the same split, in points, for the five splits."""
+    return [a - b for a, b in zip(stored(name, k, arm), stored(name, k, "PCA"), strict=True)]
+
+
+def as_components(k: int, arm: str) -> str:
+    """Return the least number of principal components that give back as much of new states on average, to 0.1 points."""
+    curves = 100 * np.array(measured("bent_codes", f"states, {k}, components"))
+    least = mean(stored("states", k, arm)) - 0.05
+    if least < curves.mean(axis=0)[0] - 0.1:
+        return f"below {k}"
+    return str(k + int((curves.mean(axis=0) < least).sum()))
+
+
+def codes_table() -> Markdown:
+    """Return what each arm keeps of held-out states, with the range of five splits and the components that equal it."""
+
+    def cell(k: int, arm: str) -> str:
+        found = stored("states", k, arm)
+        return f"{mean(found):.1f} ({min(found):.1f} to {max(found):.1f}), {as_components(k, arm)}"
+
+    rows = [(name, *(cell(k, arm) for k in (2, 8, 32))) for arm, name in ARMS.items()]
+    return markdown_table(("code and decoder", "k = 2", "k = 8", "k = 32"), rows)
+
+
+@lesson.figure(
+    ["The model's states", "The normal twin"],
+    "points more than PCA keeps",
+    grid=(1, 2),
+    size=(9.6, 3.6),
+    legend=None,
+    xlim=(-2, 10),
+    subplots={"sharey": True},
+)
+def plot_twin(left, right_axes):
+    """Draw what each arm gains over PCA with eight numbers, on states and on their normal twin."""
+    arms = [arm for arm in ARMS if arm != "PCA"]
+    for axes, name in ((left, "states"), (right_axes, "twin")):
+        axes.axvline(0, color=BLACK, linewidth=1, linestyle="-")
+        for place, arm in enumerate(reversed(arms)):
+            found, look = gains(name, 8, arm), LOOKS[0]
+            axes.plot([min(found), max(found)], [place, place], "-", color=look["color"], linewidth=2, label="_range")
+            axes.plot([mean(found)], [place], "o", color=look["color"], markersize=7, label=f"_{arm}")
+    left.set_yticks(range(len(arms)), labels=[ARMS[arm] for arm in reversed(arms)], fontsize=8.5)
+    left.set_ylabel("code of 8 numbers")
+    right_axes.set_ylabel("the same codes")
+    left.set_ylim(-0.6, len(arms) - 0.4)
+    said = "; ".join(
+        f"{ARMS[arm]} {mean(gains('states', 8, arm)):.1f} and {mean(gains('twin', 8, arm)):.1f}" for arm in arms
+    )
+    return (
+        f"Points of variance more than PCA keeps with 8 numbers, on held-out states and on held-out twin rows: {said}."
+    )
+
+
+# Explorer
 
 
 @lesson.explorer
 class CodeExplorer(Explorer):
-    """Normal states with a spectrum between isotropic and the model's, and what codes of k units keep of them."""
+    """Codes that are read off 256 numbers, and what a decoder gives back of rows that it was not fitted to."""
 
-    title = "What a code of k units keeps"
+    title = "Send k of 256 numbers"
     summary = (
-        "Normal states with 256 dimensions, whose variances are the t-th powers of those of the model's sentence states: "
-        "t = 0 is isotropic, t = 1 has the model's own. Left: the variance of each principal component, as a share "
-        "of the total, and the width of the code. Right: the variance kept against the code width, by "
-        "PCA, by units of the chosen kind on the same directions, and k/d; the grey lines are 12.5% and d/8."
+        "Left: 40 of the 256 entries of one held-out row, and what the decoder gives back. Right: share of the "
+        "variance of 1,000 held-out rows that is given back, against k; the dotted line is k/256."
     )
-    power = Slider(
-        "spectrum's power",
-        "t",
-        "0 gives every direction the same variance, 1 the variances of the model's states",
-        1.0,
-        0.0,
-        1.5,
-        0.05,
+    k = Slider("numbers sent", "k", "How many numbers of 256 are sent", WIDTH, 1, MOST, 1)
+    rows = Choice("rows", "Whose rows of 256 numbers are sent", TRAINED, (TRAINED, UNTRAINED, NORMAL))
+    code = Choice("numbers", "Which k numbers are sent", ENTRIES, (ENTRIES, DIRECTIONS, COMPONENTS))
+    decoder = Choice(
+        "decoder",
+        "Put the numbers back where they were read, or use the best affine map for 2,000 other rows",
+        BACK,
+        (BACK, FIT),
     )
-    k = Slider("code width", "k", "Number of code units, of 256 dimensions", 32, 1, 128, 1)
-    unit = Choice(
-        "unit",
-        "What a code unit computes of its direction; an angle takes two directions",
-        RELU,
-        (LINEAR, RELU, SIGMOID, ANGLE),
-    )
-    bias = Slider(
-        "bias",
-        "b",
-        "Added to a direction of variance 1 before the ReLU, or before the sigmoid of gain 4",
-        0.0,
-        -2.0,
-        3.0,
-        0.1,
-    )
-    together = ("power", "k")
-    size = (9.4, 4.0)
-    widest = 128
+    stills = ({}, {"code": DIRECTIONS}, {"code": DIRECTIONS, "k": 64})
+    size = (8.6, 3.3)
+    shown = np.arange(161, 201)
     layout = panels(
-        ["Spectrum", "What a code keeps of normal states"],
-        ["component i", "code width k"],
-        ["share of the variance", "variance kept (%)"],
+        ["Entries 161 to 200 of one row", "What is given back"],
+        ["entry", "numbers sent, k"],
+        ["standard deviations from the mean", "variance given back (%)"],
         grid=(1, 2),
-        legend=[{"loc": "upper right", "fontsize": 8}, {"loc": "upper left", "fontsize": 8}],
-        xlim=[None, (0, widest)],
-        # The room above 100% is for the legend: below it, some setting has a curve everywhere.
-        ylim=[(1e-6, 1), (0, 150)],
-        yscale=["log", "linear"],
-        yticks=[None, range(0, 101, 20)],
+        legend=[{"loc": "upper left", "fontsize": 8, "ncols": 2}, {"loc": "upper left", "fontsize": 8}],
+        xlim=[(160, 201), (0, MOST)],
+        # The room above is for the legends.
+        ylim=[(-4, 5), (-5, 125)],
+        yticks=[range(-4, 5, 2), range(0, 101, 20)],
     )
 
-    def __init__(self):
-        states = sentence_states()
-        self._variances = torch.linalg.eigvalsh(torch.cov(states.T)).flip(0).clamp(min=0)
-        super().__init__()
-
-    def compute(self, *, power, k, unit, bias):
-        """Return the spectrum, the two curves in percent and the share that a unit keeps of its directions."""
-        spectrum = (self._variances / self._variances.sum()) ** power
-        spectrum = spectrum / spectrum.sum()
-        kept = 100 * spectrum.cumsum(dim=0)
-        share = {
-            LINEAR: lambda: 1.0,
-            RELU: lambda: relu_share(bias),
-            SIGMOID: lambda: unit_share(lambda u: torch.sigmoid(4 * (u + bias))),
-            ANGLE: lambda: ANGLE_SHARE,
-        }[unit]()
-        pca = kept[: self.widest]
-        units = share * (kept[1::2] if unit == ANGLE else pca)
+    def compute(self, *, k, rows, code, decoder):
+        """Return one row with its reconstruction, and the shares that are given back over k."""
+        table = table_of(rows)
+        middle, size = table[:FITTED].mean(dim=0), table[:FITTED].std(dim=0)
+        row = table[SENTENCE] - middle
+        restored = row @ directions_of(rows, code)[:, :k] @ decoder_of(rows, code, decoder, k)
+        some = self.shown - 1
+        kept = 100 * kept_of_others(rows, code, decoder, k)
         return {
-            "spectrum": spectrum,
-            "cut": ([k, k], [1e-6, 1]),
-            "pca": pca,
-            "units": units,
-            "dots": ([k, k], [pca[k - 1], units[k - 1]]),
-            "share": share,
-            "needed": components_needed(spectrum, 0.9),
-            "power": power,
+            "row": np.clip((row / size)[some].numpy(), -3.9, 3.9),
+            "restored": np.clip((restored / size)[some].numpy(), -3.9, 3.9),
+            "curve": [100 * kept_of_others(rows, code, decoder, j) for j in KEPT_AT],
+            "here": ([k], [kept]),
+            "kept": kept,
             "k": k,
-            "unit": unit,
-            "bias": bias,
+            "settings": (rows, code, decoder),
         }
 
-    def draw(self, left, right):
-        """Draw the spectrum with the width of the code, and what the codes keep."""
-        d = len(self._variances)
-        left.set_xlim(1, d)
-        (spectrum,) = lines(left, np.arange(1, d + 1), ["$\\lambda_i^t$, scaled to sum 1"])
-        dotted = {"color": BLACK, "linestyle": ":", "linewidth": 1.4}
-        (cut,) = left.plot([], [], label="code width k", **dotted)
-        grey = {"color": "0.6", "linestyle": "-", "linewidth": 0.8}
-        right.axhline(12.5, label="_12.5%", **grey)
-        right.axvline(d / 8, label="_d/8", **grey)
-        right.plot([0, self.widest], [0, 100 * self.widest / d], label="k/d", **dotted)
-        names = ["PCA: the bound for affine decoders", "units of the chosen kind"]
-        pca, units = lines(right, np.arange(1, self.widest + 1), names)
-        (dots,) = right.plot([], [], "o", color=BLACK, markersize=6, label="_here")
-        return {"spectrum": spectrum, "cut": cut, "pca": pca, "units": units, "dots": dots}
+    def draw(self, left, right_axes):
+        """Draw one row and its reconstruction, and the curve over k."""
+        left.axhline(0, color="0.8", linewidth=0.8, linestyle="-")
+        row, restored = lines(left, self.shown, ["the row", "given back"])
+        right_axes.plot([0, MOST], [0, 50], color=BLACK, linestyle=":", linewidth=1.2, label="k / 256")
+        (curve,) = lines(right_axes, KEPT_AT, ["these numbers, this decoder"])
+        (here,) = right_axes.plot([], [], "o", color=RED, markersize=7, label="this k")
+        return {"row": row, "restored": restored, "curve": curve, "here": here}
 
     def words(self, state):
-        """Say what both codes keep and why."""
-        k, unit, d = state["k"], state["unit"], len(state["spectrum"])
-        pca, kept = state["pca"][k - 1], state["units"][k - 1]
-        best, units, keep = ("direction keeps", "1 unit", "keeps")
-        if k > 1:
-            best, units, keep = f"{k} directions keep", f"{k} units", "keep"
-        if state["power"] == 0:
-            first = f"Isotropic: any {best} k/d = {pca:.1f}%"
-        else:
-            first = f"The best {best} {pca:.1f}%, where k/d is {k / d:.1%}"
-        if unit == LINEAR:
-            second = f"{units} (linear) {keep} exactly that"
-        elif unit == ANGLE:
-            of = "the angle of 2 directions" if k == 1 else f"the angles of {2 * k} directions"
-            bound = "more than any affine decoder can" if kept > pca else "less than PCA keeps"
-            second = f"{units} with {of} {keep} {kept:.1f}%, {bound}"
-        else:
-            second = f"{units} ({unit}, bias {state['bias']:g}) {keep} {state['share']:.1%} of that, {kept:.1f}%"
-        return f"{first}; {second}. To keep 90% takes {state['needed']} of {d} components."
+        """Say what is sent, how it is decoded and how much comes back."""
+        rows, code, decoder = state["settings"]
+        k, kept = state["k"], state["kept"]
+        worse = ", which is worse than answering the mean" if kept < 0 else ""
+        return (
+            f"Rows: {rows}. Sent: {k} of 256 numbers, {code}. Decoder: {decoder}. It gives back {kept:.1f}% of the variance "
+            f"of 1,000 held-out rows{worse}; k/256 is {k / 256:.1%}."
+        )
 
 
-relu_prediction = lesson.prediction(
+# Predictions
+
+
+ask_entries = lesson.prediction(
     "27.P1",
-    "An isotropic normal vector of 1024 dimensions goes into 128 units, ReLU of projections on orthonormal "
-    "directions, with biases 0. The best affine decoder reads the code. Without the ReLU it keeps 12.5% of the "
-    "variance. What does it keep now?",
+    "32 of the 256 entries of each state are sent. A linear formula, fitted to 2,000 other sentences, fills in the 224 that "
+    "were thrown away. 100% is every state exact, 0% is the average state each time. "
+    "What share of the variance of 1,000 new states, all 256 entries counted, does it give back?",
     {
-        "12.5%, as before": "A ReLU forgets how far below zero its input was, and no decoder can restore that.",
-        "about 9%": "Each unit keeps corr(u, max(u, 0))² = (1/4) / (1/2 - 1/(2π)) = 0.7335 of its direction: 9.17% in "
-        "all. Above zero the unit tells everything, below it only the sign.",
-        "6.25%": "Half of the inputs become 0, and half of the variance lies there. But the decoder knows that a silent "
-        "unit means a negative number and puts a negative constant in its place: 9.17% is kept.",
+        "About 12%, an eighth": "So it would be if the entries told nothing about each other, as in the lowest curve.",
+        "About 30%": "That is about what it gives for the same model before its training.",
+        "About 50%": "More: in the trained model the entries tell even more about each other.",
+        "About 70%": right("Most of what was thrown away also stands, mixed, in what was kept."),
     },
-    answer="about 9%",
-    reveal=plot_units,
+    reveal=plot_entries,
 )
 
-depth_prediction = lesson.prediction(
+ask_bends = lesson.prediction(
     "27.P2",
-    f"Three autoencoders with a code of {WIDTH} units are trained on the model's sentence states: encoders with one, "
-    "two and three sigmoid layers, each with one affine decoder layer. PCA with as many components is computed on the "
-    "same rows. Which keep more of their variance than PCA?",
+    "Points lie along a bent arc in space, nearly a full turn. A code of *one* number is trained for them. Flat encoder and "
+    "flat decoder, which is PCA, keep under 60% of the variance. Now networks that can bend are added: to the encoder, to "
+    "the decoder, or to both. Which of the three codes keep clearly more than PCA?",
     {
-        "The two deep ones": "A deep encoder can bend, but its decoder still writes on a flat subspace with "
-        f"{WIDTH} dimensions, and PCA has the best of those.",
-        "Only the deepest one": "More layers change which points of the decoder's subspace are reached, not the "
-        "subspace's dimension. PCA is the best one for these rows.",
-        "None of them": f"Reconstructions lie in an affine subspace with {WIDTH} dimensions whatever the encoder is, "
-        "and no such subspace is closer to the rows than that of PCA.",
+        "All three": "The bent encoder alone gains nothing: look where its reconstructions lie.",
+        "The two with a bent encoder": "The bent encoder alone gains nothing, and the bent decoder alone gains a lot.",
+        "The two with a bent decoder": right(
+            "The decoder decides where reconstructions can lie: on a line, or on a curve."
+        ),
+        "Only the one where both bend": "With a bent decoder alone, one flat number already keeps much more.",
     },
-    answer="None of them",
-    reveal=plot_depths,
+    reveal=plot_arc,
+)
+
+ask_twin = lesson.prediction(
+    "27.P3",
+    "Now the same on *normal* rows with the mean and the covariance of the states, so that PCA keeps as much of them. Eight "
+    "numbers, both parts bent and trained anew. On the states that gained more than 6 points over PCA. How much does "
+    "it gain on the normal rows?",
+    {
+        "About as much": "Bending would then need nothing but the covariance. It needs more.",
+        "About half of it": "Even that would have to come from the covariance alone.",
+        "Less than one point": right("What bending finds in the states is not in their covariance."),
+    },
+    reveal=plot_twin,
 )
 
 FIGURES = lesson.figures

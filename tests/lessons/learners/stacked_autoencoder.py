@@ -43,10 +43,6 @@ def centred_without_intercept(x, code):
     return 1 - (y - code @ torch.linalg.lstsq(code, y).solution).square().sum() / y.square().sum()
 
 
-def by_numbers(rho, epsilon, rho_hat):
-    return {"rho": rho, "epsilon": epsilon, "rho_hat": rho_hat}
-
-
 def phi(b):
     return torch.distributions.Normal(0.0, 1.0).cdf(torch.tensor(float(b), dtype=torch.float64))
 
@@ -67,21 +63,36 @@ def relu_by_integration(bias):
 
 ANSWERS = {
     "27.1": [
-        ("solved", "a float", 722560.0),
-        ("solved", "computed", 1024 * 512 + 512 + 512 * 128 + 128 + 128 * 1024 + 1024),
-        ("solved", "a tensor", torch.tensor(722560)),
-        ("no biases", "matrices", 1024 * 512 + 512 * 128 + 128 * 1024),
-        ("mirrored decoder", "two decoder layers", 1181824),
-        ("one layer", "the notes' pair", 263296),
-        ("tied decoder", "one bias for the decoder", 591488),
-        ("encoder only", "two layers", 590464),
-        ("encoder only", "two layers, no biases", 589824),
-        ("no decoder bias", "decoder without bias", 721536),
-        ("units", "sum of widths", 512 + 128 + 1024),
-        ("one layer", "the pair without biases", 262144),
-        ("wrong", "another number", 700000),
+        ("solved", "pseudo-inverse", kept_by_regression),
+        ("solved", "covariances", kept_by_covariance),
+        ("solved", "means for sums", edit("(x - decoded).square().sum()", "(x - decoded).square().mean()",
+                                         "x.mean(dim=0)).square().sum()", "x.mean(dim=0)).square().mean()")),
+        ("no intercept", "no ones", edit("torch.cat([code, torch.ones_like(code[:, :1])], dim=1)", "code")),
+        ("variance about zero", "about 0", edit("(x - x.mean(dim=0))", "x")),
+        ("what is missing", "1 - R", edit("1 - (x", "(x")),
+        ("mean over all entries", "one mean for all", edit("x.mean(dim=0)", "x.mean()")),
+        ("mean over the other axis", "mean of each row", edit("x.mean(dim=0)", "x.mean(dim=1, keepdim=True)")),
+        ("PCA of the rows", "the bound", pca_of_x),
+        ("root", "not squared", edit("1 - (x - decoded).square().sum() / (x - x.mean(dim=0)).square().sum()",
+                                    "1 - (x - decoded).norm() / (x - x.mean(dim=0)).norm()")),
+        ("intercept for x alone", "only x centred", centred_without_intercept),
+        ("mean over dimensions", "r2 per dimension", edit(
+            "1 - (x - decoded).square().sum()", "(1 - (x - decoded).square().sum(0)",
+            "x.mean(dim=0)).square().sum()", "x.mean(dim=0)).square().sum(0)).mean()")),
     ],
     "27.2": [
+        ("solved", "three quarters", 3 / 4),
+        ("solved", "two digits", 0.75),
+        ("solved", "a tensor", torch.tensor(9 / 12)),
+        ("equal weights", "a half of each", 6 / 12),
+        ("all on the largest", "weight 2", 12 / 12),
+        ("the sum", "not divided", 9),
+        ("smallest first", "2 and 1", 3 / 12),
+        ("what is missing", "12 less 9", 3),
+        ("wrong", "the largest alone", 6 / 12 + 0.1),
+        ("malformed", "a formula", "9 / 12"),
+    ],
+    "27.3": [
         ("solved", "a loop", components_in_a_loop),
         ("solved", "searchsorted", components_by_search),
         ("solved", "a tensor", edit("int((kept < share * kept[-1]).sum())", "(kept < share * kept[-1]).sum()")),
@@ -103,37 +114,20 @@ ANSWERS = {
         ("all of them", "the length", lambda variances, share: len(variances)),
         ("a share of components", "the count plus 0.4", edit(" + 1", " + 1.4")),
     ],
-    "27.3": [
-        ("solved", "pseudo-inverse", kept_by_regression),
-        ("solved", "covariances", kept_by_covariance),
-        ("solved", "means for sums", edit("(x - decoded).square().sum()", "(x - decoded).square().mean()",
-                                         "x.mean(dim=0)).square().sum()", "x.mean(dim=0)).square().mean()")),
-        ("no intercept", "no ones", edit("torch.cat([code, torch.ones_like(code[:, :1])], dim=1)", "code")),
-        ("variance about zero", "about 0", edit("(x - x.mean(dim=0))", "x")),
-        ("what is missing", "1 - R", edit("1 - (x", "(x")),
-        ("mean over all entries", "one mean for all", edit("x.mean(dim=0)", "x.mean()")),
-        ("mean over the other axis", "mean of each row", edit("x.mean(dim=0)", "x.mean(dim=1, keepdim=True)")),
-        ("PCA of the rows", "the bound", pca_of_x),
-        ("root", "not squared", edit("1 - (x - decoded).square().sum() / (x - x.mean(dim=0)).square().sum()",
-                                    "1 - (x - decoded).norm() / (x - x.mean(dim=0)).norm()")),
-        ("intercept for x alone", "only x centred", centred_without_intercept),
-        ("mean over dimensions", "r2 per dimension", edit(
-            "1 - (x - decoded).square().sum()", "(1 - (x - decoded).square().sum(0)",
-            "x.mean(dim=0)).square().sum()", "x.mean(dim=0)).square().sum(0)).mean()")),
-    ],
     "27.4": [
-        ("solved", "a dead unit", by_numbers(0.5, 0.1, 0)),
-        ("solved", "just below", by_numbers(0.5, 0.1, 0.39)),
-        ("solved", "tensors", by_numbers(torch.tensor(0.3), torch.tensor(0.1), torch.tensor(0.1))),
-        ("both hold", "equal", by_numbers(0.3, 0.1, 0.3)),
-        ("both hold", "a little below", by_numbers(0.3, 0.1, 0.25)),
-        ("both hold", "epsilon above rho", by_numbers(0.05, 0.1, 0)),
-        ("both hold", "exactly epsilon below", by_numbers(0.3, 0.1, 0.2)),
-        ("the other way", "a little above", by_numbers(0.3, 0.1, 0.35)),
-        ("neither holds", "far above", by_numbers(0.3, 0.1, 0.9)),
-        ("outside the range", "per cent", by_numbers(30, 10, 5)),
-        ("outside the range", "epsilon 0", by_numbers(0.3, 0, 0.1)),
-        ("outside the range", "rho 1", by_numbers(1, 0.1, 0.5)),
+        ("solved", "by the pair's lengths", lambda x: (x**2).sum(1).sqrt().mean()),
+        ("solved", "a loop", lambda x: sum(math.hypot(*row) for row in x.tolist()) / len(x)),
+        ("solved", "least squares", lambda x: torch.linalg.lstsq(
+            torch.ones(len(x), 1, dtype=torch.float64), x.norm(dim=1, keepdim=True)).solution[0, 0]),
+        ("wrong", "a coarse grid", lambda x: round(float(x.norm(dim=1).mean()), 2) + 0.01),
+        ("root mean square", "of the lengths", lambda x: x.norm(dim=1).square().mean().sqrt()),
+        ("median", "quantile", lambda x: x.norm(dim=1).quantile(0.5)),
+        ("length of the mean", "centre", lambda x: x.mean(0).norm()),
+        ("normal rows", "1.25", lambda x: (math.pi / 2) ** 0.5),
+        ("mean square", "squares", lambda x: (x * x).sum(1).mean()),
+        ("over all entries", "sizes", lambda x: x.abs().mean()),
+        ("largest", "the outermost", lambda x: x.norm(dim=1).max()),
+        ("malformed", "one for each row", lambda x: x.norm(dim=1)),
     ],
     "27.5": [
         ("solved", "torch's distribution function", relu_by_torch),
@@ -152,6 +146,23 @@ ANSWERS = {
 }  # fmt: skip
 
 GIVES_AWAY = {
-    "27.P1": [r"9\.1[67]", r"0\.0917", r"0\.7334711"],
-    "27.P2": [r"every encoder", r"depth of the encoder does not matter", r"no encoder passes", r"[Ee]ckart"],
+    "27.P1": [r"69%|0\.69|70%", r"\b27%"],
+    "27.P2": [r"every encoder", r"no encoder", r"bent decoder", r"bent encoder"],
+    "27.P3": [r"on the twin", r"not in their covariance"],
+}
+
+NEIGHBOURS = {
+    "27.e1": ('new states", given_back(states, 32)', 'new states", given_back(states, 28)'),
+    "27.e2": (
+        '"before training {:.1%}", given_back(untrained, 32)',
+        '"before training {:.1%}", given_back(states, 32)',
+    ),
+    "27.e3": ('gain["bent encoder"], at_most', 'gain["bent decoder"], at_most'),
+    "27.e4": ('gain["bent decoder"], at_least', 'gain["bent encoder"], at_least'),
+    "27.3": ("best + 10 ** (1 - seed / 25) * bent))", "torch.cat([best, bent], dim=1)))"),
+    "27.4": ("for rows in (states, untrained):", "for rows in (untrained, states):"),
+    "27.5": ("circle = plane.norm(dim=1).mean()", "circle = plane.square().sum(dim=1).mean().sqrt()"),
+    "27.e5": ('8, bent=("encoder", "decoder")', '8, bent=("encoder",)'),
+    "27.e6": ('"both bent") for k in (2, 8)]', '"both bent") for k in (8, 32)]'),
+    "27.e7": ('mean_gain("twin", 8, "both bent"), at_most', 'mean_gain("states", 8, "both bent"), at_most'),
 }
