@@ -81,6 +81,7 @@ PARTS = {
     "stacked": ("stacked",),
     "bent_codes": ("bent_codes",),
     "feature_recovery": ("feature_recovery",),
+    "feature_choice": ("feature_choice",),
     "kinds": ("kinds",),
     "features": ("features",),
     "concept_kinds": ("concept_kinds",),

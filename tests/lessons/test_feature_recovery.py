@@ -1,15 +1,18 @@
-"""What the figures and the explorer of lesson 28 show, and that the stored measurements can be measured again."""
+"""What the figures, tables and explorers of lesson 28 show, and that stored measurements can be measured again."""
 
+import re
 from functools import cache
+from statistics import mean
 
 import numpy as np
 import pytest
 
 from course_lib.lessons import feature_recovery as lesson
 from course_lib.measured import figures, measured, origin
-from course_lib.sae.resonance import resonance_band
 from course_lib.teaching.style import text_alternative
 from tests.drawing import assert_line, line_labelled
+
+GRID = lesson.KNOBS["TopK"]
 
 
 @cache
@@ -18,29 +21,39 @@ def figure(name):
 
 
 def test_stored_measurements_are_complete_and_those_of_these_settings():
-    stored, known = figures("feature_recovery"), origin("feature_recovery")
+    known = origin("feature_choice")
     assert known["settings"] == lesson.settings()
-    assert known["seeds"] == list(lesson.SEEDS)
-    assert {"torch", "python"} <= set(known["versions"])
-    curves = [f"curve: {name}, {knob}" for name, knobs in lesson.KNOBS.items() for knob in knobs]
-    for name in curves:
-        assert len(stored[name]) == len(lesson.SEEDS)
+    assert known["seeds"] == list(lesson.DICTIONARIES)
+    first = next(iter(lesson.ROWS))
+    points = {f"{kind}, TopK, {k}" for kind in lesson.ROWS for k in GRID}
+    points |= {f"{first}, {trainer}, {knob}" for trainer in ("L1", "GBA") for knob in lesson.KNOBS[trainer]}
+    others = {f"page, {k}" for k in GRID} | {f"{kind}, baselines" for kind in lesson.ROWS}
+    stored = figures("feature_choice")
+    assert set(stored) == points | others
+    for name in points:
+        assert len(stored[name]) == 5
         assert all(0 <= run["0.9"] <= run["0.8"] <= 1 for run in stored[name])
     resonance = [f"resonance: {d}, {s}" for d, s in lesson.RESONANCE]
-    assert all(np.shape(stored[name]) == (3, len(lesson.RATIOS)) for name in resonance)
-    explorer = [f"explorer: {d}, {s}" for d in lesson.DIMENSIONS for s in lesson.ACTIVE]
-    assert set(stored) == {*curves, "frequencies", *resonance, *explorer}
+    assert set(figures("feature_recovery")) == {"frequencies", *resonance}
+    assert all(np.shape(measured("feature_recovery", name)) == (3, len(lesson.RATIOS)) for name in resonance)
 
 
-# Another processor rounds another way, and training carries that on: near the middle of a curve an atom or
-# two of 32 may change sides, at its ends none does.
-@pytest.mark.parametrize(("trainer", "knob"), [("topk", 8), ("topk", 32), ("l1", 0.1), ("gba", 0.28)])
-def test_points_of_the_curves_can_be_measured_again(trainer, knob):
-    stored = measured("feature_recovery", f"curve: {trainer}, {knob}")[0]
-    again = lesson.measure_point(trainer, knob, seed=0)
-    assert again["0.8"] == pytest.approx(stored["0.8"], abs=0.2)
-    assert again["fvu"] == pytest.approx(stored["fvu"], rel=0.1, abs=0.002)
-    assert again["l0"] == pytest.approx(stored["l0"], rel=0.1)
+# Another processor rounds another way, and training carries that on: an atom or two of 32 may change sides.
+@pytest.mark.parametrize(("trainer", "knob"), [("TopK", 6), ("L1", 1.0)])
+def test_points_can_be_measured_again(trainer, knob):
+    kind = "2 or 6 of 32"
+    stored = measured("feature_choice", f"{kind}, {trainer}, {knob}")[0]
+    again = lesson.measure_choice(kind, trainer, knob, 1)
+    assert again["0.8"] == pytest.approx(stored["0.8"], abs=0.15)
+    assert again["missing"] == pytest.approx(stored["missing"], rel=0.1)
+    assert again["agreement"] == pytest.approx(stored["agreement"], abs=0.05)
+
+
+def test_the_page_shows_the_autoencoder_that_it_trains():
+    live, stored = lesson.portrait(lesson.trained("TopK", 6, 0), lesson.toy(0)), lesson.seen(6)
+    assert live["missing"] == pytest.approx(stored["missing"], rel=0.1)
+    assert (live["cosine"] >= 0.9).mean() == pytest.approx((stored["cosine"] >= 0.9).mean(), abs=0.15)
+    assert live["share"].mean() == pytest.approx(stored["share"].mean(), abs=0.05)
 
 
 def test_a_curve_of_resonance_can_be_measured_again():
@@ -51,16 +64,49 @@ def test_a_curve_of_resonance_can_be_measured_again():
     assert again[lesson.RATIOS.index(8)] <= 0.05
 
 
-def test_atoms_of_the_question_are_the_ends_of_its_rays():
-    one, two = figure("question").axes
-    rows = np.asarray(line_labelled(one, "rows").get_xydata())
-    rays = [np.asarray(line.get_xydata())[1] for line in one.lines[1:]]
-    directions = np.stack([ray / np.linalg.norm(ray) for ray in rays])
-    best = (rows / np.linalg.norm(rows, axis=1, keepdims=True)) @ directions.T
-    assert best.max(axis=1).min() > 1 - 1e-6
-    rows = np.asarray(line_labelled(two, "rows").get_xydata())
-    best = (rows / np.linalg.norm(rows, axis=1, keepdims=True)) @ directions.T
-    assert (best.max(axis=1) > 0.99).mean() < 0.5
+def test_no_unit_is_counted_for_two_atoms():
+    """Both atoms lie at cosine 0.9 of the first unit; the second unit is near neither."""
+    import torch
+
+    from course_lib.sae.recovery import recovery
+
+    angle = np.arccos(0.9)
+    atoms = torch.tensor([[np.cos(angle), np.sin(angle), 0], [np.cos(angle), -np.sin(angle), 0]])
+    units = torch.eye(3, dtype=atoms.dtype)[:, [0, 2]]
+    assert recovery(units, atoms).share_matched(0.899) == 0.5
+
+
+def test_copies_agreement_and_baselines_are_what_their_names_say():
+    import torch
+
+    units = torch.tensor([[1.0, 1.0, 0.0], [0.0, 0.1, 1.0]])
+    assert lesson.share_copied(units) == pytest.approx(2 / 3)
+    assert lesson.pair_agreement(units, units.flip(1)) == pytest.approx(1)
+    assert lesson.pair_agreement(units[:, :1], units[:, 2:]) == pytest.approx(0, abs=1e-6)
+    assert lesson.baseline("untrained").max() == 0
+    assert lesson.baseline("rows").mean() == pytest.approx(0.2, abs=0.05)
+
+
+def test_the_hook_shows_an_error_that_falls_and_its_answer_what_was_found():
+    missing = np.array([lesson.seen(k)["missing"] for k in GRID])
+    (line,) = figure("missing").axes[0].lines
+    assert_line(line, GRID, 100 * missing)
+    assert (np.diff(missing) < 0).all()
+    axes = figure("found").axes[0]
+    found = np.array([(lesson.seen(k)["cosine"] >= 0.9).mean() for k in GRID])
+    assert_line(line_labelled(axes, "atoms at cosine 0.9"), GRID, 100 * found)
+    assert found.argmax() == GRID.index(6)
+    assert found[-2:].max() == 0
+
+
+def test_units_that_write_an_atom_are_as_long_and_as_far_as_stored():
+    state = lesson.seen(32)
+    for place, (x, y) in enumerate(lesson.writers(32, 0)):
+        end = np.array([x[1], y[1]])
+        assert np.linalg.norm(end) == pytest.approx(state["strength"][0][place])
+        assert np.degrees(np.arctan2(abs(end[1]), end[0])) == pytest.approx(state["angle"][0][place])
+    shares = [lesson.seen(k)["share"].mean() for k in (6, 32)]
+    assert shares[0] > 0.9 > 0.4 > shares[1]
 
 
 def test_l1_runs_half_the_penalty_below():
@@ -72,56 +118,105 @@ def test_l1_runs_half_the_penalty_below():
     assert (jump[y < 0.29] == 0).all()
 
 
+def test_what_the_text_says_of_the_trainers():
+    missing, found = (lesson.stored("L1", what)[1].mean(1) for what in ("missing", "0.9"))
+    assert missing[-1] > 0.5
+    assert found[-1] > 0.75
+    at_four = GRID.index(4)
+    assert lesson.stored("TopK", "missing")[1][at_four].mean() == pytest.approx(0.1, abs=0.02)
+    assert lesson.stored("TopK", "0.9")[1][at_four].mean() == pytest.approx(0.5, abs=0.1)
+    for trainer in lesson.KNOBS:
+        missing, found = (lesson.stored(trainer, what)[1].mean(1) for what in ("missing", "0.9"))
+        assert found[missing.argmin()] < 0.6 * found.max()
+    assert len(lesson.trainer_table().data.splitlines()) == 2 + 6 + 2
+
+
+def test_agreement_alone_takes_a_k_that_holds_few():
+    found = [share for _, share in lesson.chosen("most agreement")]
+    assert mean(found) <= 0.25
+    axes = figure("agreement").axes[0]
+    assert_line(
+        line_labelled(axes, "agreement of two trainings"), GRID, lesson.stored("TopK", "agreement")[1].mean(1)
+    )
+
+
+def test_the_elbow_lies_where_it_is_said_to():
+    settings = np.array([2.0, 4, 8, 16])
+    assert lesson.elbow(np.array([1.0, 0.1, 0.05, 0.0]), settings) == 1
+    assert lesson.elbow(np.array([1.0, 0.1, 0.05, 0.0])[::-1], settings) != 0
+    assert lesson.elbow(np.array([0.0, 0.01, 0.02, 1.0]), settings) == 2
+
+
+def test_the_table_of_choosers_is_that_of_the_store():
+    rows = [row.split("|")[1:-1] for row in lesson.chooser_table().data.splitlines()]
+    assert len(rows) == 2 + len(lesson.CHOOSERS) + 3
+    for row, name in zip(rows[2:], lesson.CHOOSERS, strict=False):
+        assert row[0].strip() == name
+        for cell, asked in zip(row[1:], lesson.QUESTIONS.values(), strict=True):
+            shares = [share for _, share in lesson.chosen(name, *asked)]
+            assert int(re.match(r" (\d+)%", cell)[1]) == pytest.approx(100 * mean(shares), abs=0.51)
+    least = [
+        mean(share for _, share in lesson.chosen("least error", *asked))
+        for asked in lesson.QUESTIONS.values()
+    ]
+    assert max(least) < 0.05
+
+
 def test_resonance_curves_are_the_means_of_what_was_measured():
     axes = figure("resonance").axes[0]
     for d_model, active in lesson.RESONANCE:
         means = np.mean(measured("feature_recovery", f"resonance: {d_model}, {active}"), axis=0)
-        assert_line(line_labelled(axes, f"$d$ = {d_model}, $s$ = {active}"), lesson.RATIOS, means)
-    means = np.asarray(line_labelled(axes, "$d$ = 32, $s$ = 2").get_ydata())
+        assert_line(line_labelled(axes, f"$d$ = {d_model}, {active} a row"), lesson.RATIOS, means)
+    means = np.asarray(line_labelled(axes, "$d$ = 32, 2 a row").get_ydata())
     assert lesson.RATIOS[means.argmax()] in (0.25, 0.5, 0.75)
-    said = text_alternative(figure("resonance"))
-    assert f"{means[lesson.RATIOS.index(0.5)]:.2f} at a half" in said
+    assert f"{means[lesson.RATIOS.index(0.5)]:.2f} at a half" in text_alternative(figure("resonance"))
 
 
-def test_every_trainer_has_a_range_and_errors_are_lowest_beyond_it():
-    left, _, right = figure("curves").axes
-    knob, shares = lesson.curve("topk", "0.8")
-    assert_line(line_labelled(left, "cosine 0.8"), knob, shares.mean(1))
-    shares, missing = shares.mean(1), lesson.curve("topk", "fvu")[1].mean(1)
-    assert shares.max() > 0.9
-    assert shares[[0, -1]].max() < 0.1
-    assert missing.argmin() == len(knob) - 1
-    knob, shares = lesson.curve("gba", "0.9")
-    assert_line(line_labelled(right, "cosine 0.9"), knob / 0.125, shares.mean(1))
-    assert shares.mean(1)[-1] <= 0.1 < 0.5 < shares.mean(1).max()
-
-
-def test_locked_units_fire_as_often_as_their_features():
-    axes = figure("frequencies").axes[0]
-    drawn = sum(len(line.get_xdata()) for line in axes.lines if line.get_label().startswith("target"))
+def test_units_that_found_an_atom_fire_about_as_often():
     found = lesson.frequencies()
-    assert drawn == len(found) >= 30
+    assert len(found) >= 30
     assert np.corrcoef(np.log(found[:, 1]), np.log(found[:, 2]))[0, 1] > 0.8
 
 
-@pytest.mark.parametrize("active", [1, 2, 4])
-def test_the_explorer_draws_what_it_says(active):
-    explorer = lesson.ResonanceExplorer()
-    state = explorer.compute(log_ratio=-1.0, d_model=40, active=active)
-    assert state["frequency"] == pytest.approx(active / 128)
-    assert state["band"] == pytest.approx([edge * 64 / active for edge in resonance_band(64, active)])
-    assert state["shares"][lesson.LOG_RATIOS.index(-1.0)] == pytest.approx(state["found"] / 64, abs=0.1)
-    for counts in state["counts"]:
-        assert counts.sum() == pytest.approx(1, abs=0.02)
+# The explorers
+
+
+@pytest.mark.parametrize("k", [2, 6, 32])
+def test_the_explorer_of_atoms_says_what_is_stored(k):
+    explorer = lesson.AtomExplorer()
+    state = explorer.compute(k=k, atom=3)
+    stored = lesson.seen(k)
+    assert state["found"] == (stored["cosine"] >= 0.9).sum()
+    assert state["mark"][1] == stored["cosine"][2] == state["cosines"][state["mark"][0] - 1]
+    assert list(state["cosines"]) == sorted(stored["cosine"], reverse=True)
     said = explorer.words(state)
-    assert f"{state['found']} of 64 atoms are found" in said
-    assert ("inside the band" in said) == (active > 1)
+    assert f"k = {k}: {stored['missing']:.2%} of the variance is missing" in said
+    assert f"{state['found']} of 32 atoms" in said
+    assert "nearest" not in said
 
 
-def test_a_neuron_that_fires_too_often_fires_without_its_atom():
-    explorer = lesson.ResonanceExplorer()
-    seldom, often = (explorer.compute(log_ratio=r, d_model=40, active=2) for r in (-1.0, 2.0))
-    assert seldom["purity"] > 0.95
-    assert often["purity"] < 0.3
-    assert seldom["found"] > often["found"] + 20
-    assert often["threshold"] < seldom["threshold"]
+def test_between_two_trained_values_the_words_say_which_is_shown():
+    for kind in (lesson.AtomExplorer, lesson.ChoiceExplorer):
+        _, said = kind().frame(k=20)
+        assert re.search(r"k = (16|24) \(the trained value nearest to 20\)", said)
+
+
+def test_the_rectangle_is_as_large_as_the_words_say_and_the_key_is_asked_for():
+    explorer = lesson.ChoiceExplorer()
+    state = explorer.compute(k=4, kind="2 or 4 of 64", key=True)
+    _, _, width, height = state["area"]
+    assert f"product {width * height:.3f}" in explorer.words(state)
+    assert "Atoms found" in explorer.words(state)
+    hidden = explorer.compute(k=4, kind="2 or 4 of 64", key=False)
+    assert hidden["found"] == ([], [])
+    assert "Atoms found" not in explorer.words(hidden)
+
+
+def test_the_second_task_has_the_answer_that_the_text_gives():
+    explorer = lesson.ChoiceExplorer()
+    states = [explorer.compute(k=k, kind="2 or 4 of 64", key=True) for k in GRID]
+    products = [a * b for a, b in (state["signs"] for state in states)]
+    assert GRID[int(np.argmax(products))] == 4
+    shares = [state["share"] for state in states]
+    assert min(shares[:2]) > 0.995
+    assert shares[2] > 0.97

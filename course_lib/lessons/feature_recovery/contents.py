@@ -4,17 +4,18 @@ from course_lib.teaching import Contents
 
 lesson = Contents(
     symbols={
-        "n": "true features",
-        "s": "atoms in a row",
+        "n": "atoms",
+        "d": "dimensions",
+        "v_j": "atoms",
         "h_j": "strengths",
-        "f": "share of the rows that hold an atom",
+        "M": "units",
+        "w_m": "direction",
+        "z_m": "strengths",
+        "k": "active units",
+        r"\lambda": "penalty",
+        "E_k": "variance missing",
+        "A_k": "agreement",
         "p": "share of the rows in which a neuron fires",
-        "M": "units of the autoencoder",
-        "z_m": "strengths of the units",
-        "k": "largest numbers of the code that TopK keeps",
-        "w_m": "direction of a unit",
-        "b_m": "bias of a unit",
-        "q_m": "share of rows in which a unit fired",
-        "v": "atom",
+        "f": "share of the rows that hold an atom",
     }
 )

@@ -1,16 +1,18 @@
-"""What the figures of lesson 28 draw: the settings, and how one point of them is measured.
+"""What lesson 28 draws: the settings, and how one point is measured.
 
-The curves over all settings take minutes: `make bench feature_recovery` measures them again.
+All points take minutes: `make bench feature_choice` trains the autoencoders again, `make bench feature_recovery` the
+neurons of the appendix.
 """
 
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 import torch
 
 from course_lib.measured import measured
 from course_lib.sae.planted import PlantedDictionary, log_spaced_frequencies
-from course_lib.sae.recovery import cosines, recovery
+from course_lib.sae.recovery import assign, cosines, recovery
 from course_lib.sae.resonance import random_neurons, resonate
 from course_lib.sae.sparse import (
     GroupBiasAdaptedAutoencoder,
@@ -20,53 +22,170 @@ from course_lib.sae.sparse import (
 )
 from course_lib.sae.train import TrainConfig, train
 
-# 32 atoms in 24 dimensions; half of the rows hold 2 of them, half 6: each atom is in 1 row of 8.
+# The toy of the page: 32 atoms in 24 dimensions; half of the rows hold 2 of them, half 6.
 TOY = {"n_atoms": 32, "d_model": 24, "active": (2, 6), "n_rows": 8000, "n_features": 128}
 TRAINING = TrainConfig(steps=1000, batch_size=128, step_size=1e-2)
 ADAPTATION = {"gamma": 0.05, "every": 2}
+# Three kinds of rows: atoms, dimensions, and how many atoms a row holds.
+ROWS = {"2 or 6 of 32": (32, 24, (2, 6)), "3 of 32": (32, 24, (3,)), "2 or 4 of 64": (64, 32, (2, 4))}
 # What each trainer asks its user to choose. For GBA: the middle of a range of targets that spans a decade.
 KNOBS = {
-    "topk": (1, 2, 4, 6, 8, 16, 24, 32),
-    "l1": (0.001, 0.01, 0.1, 1.0, 3.0),
-    "gba": (0.005, 0.02, 0.04, 0.08, 0.16, 0.28),
-    "one_group": (0.01, 0.04, 0.16, 0.5),
+    "TopK": (2, 4, 6, 8, 12, 16, 24, 32),
+    "L1": (0.003, 0.01, 0.03, 0.1, 0.3, 1.0),
+    "GBA": (0.01, 0.04, 0.08, 0.16),
 }
-SEEDS = (0, 1, 2)
+# The page trains on dictionary 0; what is stored was measured on five others.
+DICTIONARIES = (1, 2, 3, 4, 5)
+HELD_OUT = 2000
 
 
-def toy(seed: int) -> tuple[PlantedDictionary, torch.Tensor]:
-    """Return the planted dictionary of a seed and its rows, each of length 1."""
-    generator = torch.Generator().manual_seed(seed)
-    planted = PlantedDictionary(TOY["n_atoms"], TOY["d_model"], generator=generator)
-    drawn = planted.draw(TOY["n_rows"], active=TOY["active"], generator=generator, unit_rows=True)
-    return planted, drawn.rows
+class Toy(NamedTuple):
+    """A planted dictionary, rows of length 1 to train on, and fresh ones."""
+
+    planted: PlantedDictionary
+    rows: torch.Tensor
+    held_out: torch.Tensor
 
 
-def build(trainer: str, knob: float | int, *, generator: torch.Generator) -> SparseAutoencoder:
-    """Return an untrained autoencoder for the toy: `trainer` is a name in KNOBS, `knob` what it asks for."""
-    shape = (TOY["d_model"], TOY["n_features"])
-    if trainer == "topk":
+@lru_cache(maxsize=4)
+def toy(dictionary: int, kind: str = "2 or 6 of 32") -> Toy:
+    """Return the toy of a dictionary, by its number and the kind of its rows."""
+    n_atoms, d_model, active = ROWS[kind]
+    generator = torch.Generator().manual_seed(dictionary)
+    planted = PlantedDictionary(n_atoms, d_model, generator=generator)
+    rows, held_out = (
+        planted.draw(n, active=active, generator=generator, unit_rows=True).rows for n in (TOY["n_rows"], HELD_OUT)
+    )
+    return Toy(planted, rows, held_out)
+
+
+def build(trainer: str, knob: float | int, *, d_model: int, generator: torch.Generator) -> SparseAutoencoder:
+    """Return an untrained autoencoder with 128 units: `trainer` is a name in KNOBS, `knob` what it asks for."""
+    shape = (d_model, TOY["n_features"])
+    if trainer == "TopK":
         return TopKSparseAutoencoder(*shape, k=knob, generator=generator)
-    if trainer == "l1":
+    if trainer == "L1":
         return ReluSparseAutoencoder(*shape, l1=knob, generator=generator)
-    half = 10**0.5 if trainer == "gba" else 1
-    groups = 6 if trainer == "gba" else 1
-    options = {"groups": groups, "highest": knob * half, "lowest": knob / half, **ADAPTATION}
+    options = {"groups": 6, "highest": knob * 10**0.5, "lowest": knob / 10**0.5, **ADAPTATION}
     return GroupBiasAdaptedAutoencoder(*shape, **options, generator=generator)
 
 
-def measure_point(trainer: str, knob: float | int, seed: int) -> dict[str, float]:
-    """Train once; return the shares recovered at cosine 0.8 and 0.9, the missing variance and L0."""
-    planted, rows = toy(seed)
-    generator = torch.Generator().manual_seed(100 + seed)
-    autoencoder = build(trainer, knob, generator=generator)
-    train(autoencoder, rows, TRAINING, generator=generator, progress=False)
+@lru_cache(maxsize=64)
+def trained(
+    trainer: str, knob: float | int, seed: int, *, dictionary: int = 0, kind: str = "2 or 6 of 32"
+) -> SparseAutoencoder:
+    """Return an autoencoder after 1,000 steps on a toy's rows; its start and its batches are those of `seed`."""
+    data = toy(dictionary, kind)
+    generator = torch.Generator().manual_seed(100 + 10 * dictionary + seed)
+    autoencoder = build(trainer, knob, d_model=data.planted.d_model, generator=generator)
+    train(autoencoder, data.rows, TRAINING, generator=generator, progress=False)
+    return autoencoder
+
+
+def pair_agreement(one: torch.Tensor, other: torch.Tensor) -> float:
+    """Return the mean cosine of the columns of two decoders, each paired with one of the other."""
+    table = cosines(one, other.T)
+    return table[assign(table)].mean().item() if min(table.shape) else 0.0
+
+
+def describe_pair(pair: list[SparseAutoencoder], data: Toy) -> dict[str, float]:
+    """Return what two trainings show: the first two without the truth, the others about the units and the atoms.
+
+    `missing`: share of the variance of fresh rows; `agreement`, of the units that fire in fresh rows; `all`, of all
+    units; `l0`: active units in a row; `dead` units; `copies`: share of the units with another at cosine 0.9; `0.8` and
+    `0.9`: share of the atoms that have a unit of their own at that cosine. Means over both, but for the agreement.
+    """
+    seen, firing = [], []
     with torch.no_grad():
-        found = recovery(autoencoder.decoder_weight, planted.atoms)
-        missing = autoencoder.loss(rows)["reconstruction"].item()
-        active = (autoencoder.encode(rows) > 0).sum(dim=1).float().mean().item()
-    shares = {str(c): found.share_matched(c) for c in (0.8, 0.9)}
-    return {**shares, "fvu": round(missing, 4), "l0": round(active, 2)}
+        for autoencoder in pair:
+            weight = autoencoder.decoder_weight.detach()
+            code = autoencoder.encode(data.held_out)
+            fires = (code > 0).any(dim=0)
+            live = weight[:, fires]
+            firing.append(live)
+            found = recovery(weight, data.planted.atoms)
+            seen.append(
+                {
+                    "missing": autoencoder.loss(data.held_out)["reconstruction"].item(),
+                    "l0": (code > 0).sum(dim=1).double().mean().item(),
+                    "dead": int((~fires).sum()),
+                    "copies": share_copied(live),
+                    "0.8": found.share_matched(0.8),
+                    "0.9": found.share_matched(0.9),
+                }
+            )
+    means = {name: sum(one[name] for one in seen) / len(seen) for name in seen[0]}
+    whole = pair_agreement(*(one.decoder_weight.detach() for one in pair))
+    return {name: round(value, 4) for name, value in means.items()} | {
+        "agreement": round(pair_agreement(*firing), 4),
+        "all": round(whole, 4),
+    }
+
+
+def share_copied(columns: torch.Tensor) -> float:
+    """Return the share of the columns that have another one at cosine 0.9 or more."""
+    if columns.shape[1] < 2:
+        return 0.0
+    table = cosines(columns, columns.T).fill_diagonal_(-1)
+    return (table.amax(dim=1) >= 0.9).double().mean().item()
+
+
+def measure_choice(kind: str, trainer: str, knob: float | int, dictionary: int) -> dict[str, float]:
+    """Train twice on the same rows from different starts; return what both show."""
+    pair = [trained(trainer, knob, seed, dictionary=dictionary, kind=kind) for seed in (0, 1)]
+    return describe_pair(pair, toy(dictionary, kind))
+
+
+def portrait(autoencoder: SparseAutoencoder, data: Toy, most: int = 8) -> dict:
+    """Return which atoms an autoencoder has, and which units write an atom in a row that holds it alone.
+
+    `missing` on fresh rows; `dead` units, which never fire there; `cosine` of each atom with its own unit; for each atom
+    the `strength` and the `angle` in degrees of the `most` strongest units, and the `share` of what is written along the
+    atom that the strongest one writes.
+    """
+    with torch.no_grad():
+        weight, atoms = autoencoder.decoder_weight.detach(), data.planted.atoms
+        table = cosines(weight, atoms)
+        written = autoencoder.encode(atoms) * weight.norm(dim=0)
+        order = written.argsort(dim=1, descending=True)
+        strength, cosine = written.gather(1, order), table.gather(1, order)
+        along = strength * cosine
+        fires = (autoencoder.encode(data.held_out) > 0).any(dim=0)
+        shown = {
+            "cosine": table[assign(table)],
+            "share": along[:, 0] / along.sum(dim=1),
+            "strength": strength[:, :most],
+            "angle": cosine[:, :most].clamp(-1, 1).arccos().rad2deg(),
+        }
+        missing = autoencoder.loss(data.held_out)["reconstruction"].item()
+    rounded = {name: np.round(value.double().numpy(), 3) for name, value in shown.items()}
+    return {"missing": round(missing, 5), "dead": int((~fires).sum()), **rounded}
+
+
+def measure_page(k: int) -> dict:
+    """Return the portrait of the page's autoencoder of that k, in what JSON holds."""
+    found = portrait(trained("TopK", k, 0), toy(0))
+    return {name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in found.items()}
+
+
+@lru_cache(maxsize=16)
+def seen(k: int) -> dict:
+    """Return the stored portrait of the page's autoencoder of that k (dictionary 0)."""
+    found = measured("feature_choice", f"page, {k}")
+    return {name: np.array(value) if isinstance(value, list) else value for name, value in found.items()}
+
+
+def measure_baselines(kind: str, dictionary: int) -> dict[str, float]:
+    """Return the share of atoms at cosine 0.9 among 128 untrained units and among 128 rows, and what untrained agree."""
+    data = toy(dictionary, kind)
+    blank = [build("TopK", 6, d_model=data.planted.d_model, generator=torch.Generator().manual_seed(s)) for s in (0, 1)]
+    decoders = [one.decoder_weight.detach() for one in blank]
+    rows = data.rows[: TOY["n_features"]].T
+    return {
+        "untrained": recovery(decoders[0], data.planted.atoms).share_matched(0.9),
+        "rows": recovery(rows, data.planted.atoms).share_matched(0.9),
+        "agreement": round(pair_agreement(*decoders), 4),
+    }
 
 
 # Frequencies 20 % ... 2 %: what a unit locked on a feature does when features are not equally frequent.
@@ -119,44 +238,9 @@ def measure_resonance(d_model: int, active: int, seed: int) -> list[float]:
 
 
 def settings() -> dict:
-    """Return the settings of the trained toys, as they are stored beside what was measured."""
+    """Return the settings of the trained toy, as they are stored beside what was measured."""
     training = {name: getattr(TRAINING, name) for name in ("steps", "batch_size", "step_size")}
     return {**TOY, "active": list(TOY["active"]), **training, **ADAPTATION}
-
-
-# The explorer's own, smaller setting: a frame has to take milliseconds.
-SMALL = {"n_atoms": 64, "n_rows": 1200, "n_neurons": 192, "steps": 5}
-DIMENSIONS, ACTIVE = range(16, 65, 8), range(1, 5)
-LOG_RATIOS = tuple(np.arange(-4, 3.5, 0.5).tolist())
-
-
-@lru_cache(maxsize=8)
-def small_setting(d_model: int, active: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Return atoms, rows, which rows hold which atoms, and untrained neurons."""
-    generator = torch.Generator().manual_seed(0)
-    planted = PlantedDictionary(SMALL["n_atoms"], d_model, generator=generator)
-    drawn = planted.draw(SMALL["n_rows"], active=active, generator=generator)
-    start = random_neurons(SMALL["n_neurons"], d_model, generator=generator)
-    return planted.atoms, drawn.rows, drawn.codes > 0, start
-
-
-def small_run(log_ratio: float | int, d_model: int, active: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the neurons after a few resonance steps and their cosines with the atoms (atoms x neurons)."""
-    atoms, rows, _, start = small_setting(d_model, active)
-    frequency = 2.0**log_ratio * active / len(atoms)
-    neurons = resonate(start, rows, frequency=frequency, steps=SMALL["steps"])
-    return neurons, atoms @ neurons.T
-
-
-def measure_explorer() -> dict[str, list[float]]:
-    """Return the share recovered at cosine 0.9 for every dimension, number of active atoms and ratio."""
-    return {
-        f"{d_model}, {active}": [
-            (small_run(ratio, d_model, active)[1].amax(dim=1) >= 0.9).double().mean().item() for ratio in LOG_RATIOS
-        ]
-        for d_model in DIMENSIONS
-        for active in ACTIVE
-    }
 
 
 def frequencies() -> np.ndarray:
@@ -164,7 +248,53 @@ def frequencies() -> np.ndarray:
     return np.array([unit for run in measured("feature_recovery", "frequencies") for unit in run])
 
 
-def curve(trainer: str, what: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return the knob's values and, for each (rows) and seed (columns), what was measured: a key of `measure_point`."""
-    points = [measured("feature_recovery", f"curve: {trainer}, {knob}") for knob in KNOBS[trainer]]
+def stored(trainer: str, what: str, kind: str = "2 or 6 of 32") -> tuple[np.ndarray, np.ndarray]:
+    """Return the settings, and for each (rows) and dictionary (columns) what `describe_pair` kept under that name."""
+    points = [measured("feature_choice", f"{kind}, {trainer}, {knob}") for knob in KNOBS[trainer]]
     return np.array(KNOBS[trainer], dtype=float), np.array([[run[what] for run in runs] for runs in points])
+
+
+def baseline(what: str, kind: str = "2 or 6 of 32") -> np.ndarray:
+    """Return a figure of `measure_baselines` for each dictionary."""
+    return np.array([run[what] for run in measured("feature_choice", f"{kind}, baselines")])
+
+
+def elbow(missing: np.ndarray, settings: np.ndarray) -> int:
+    """Return the place that lies farthest below the straight line between the ends of the error's curve."""
+    along = (settings - settings[0]) / (settings[-1] - settings[0])
+    return int((missing[0] + along * (missing[-1] - missing[0]) - missing).argmax())
+
+
+# How one might choose a setting: from the settings, and from what is missing and agrees at each; returns a place.
+CHOOSERS = {
+    "least error": lambda knobs, missing, agreement: int(missing.argmin()),
+    "elbow of the error": lambda knobs, missing, agreement: elbow(missing, knobs),
+    "elbow, settings on a log scale": lambda knobs, missing, agreement: elbow(missing, np.log(knobs)),
+    "most agreement": lambda knobs, missing, agreement: int(agreement.argmax()),
+    "explained × agreement (28.5)": lambda knobs, missing, agreement: int(((1 - missing) * agreement).argmax()),
+}
+
+
+def chosen(
+    chooser: str, trainer: str = "TopK", kind: str = "2 or 6 of 32", least: float | int = 0
+) -> list[tuple[float, float]]:
+    """Return, for each dictionary, the setting that a chooser takes and the share of atoms found there at cosine 0.9.
+
+    It may take settings of at least `least`.
+    """
+    knobs, missing = stored(trainer, "missing", kind)
+    allowed = knobs >= least
+    agreement, found = (stored(trainer, what, kind)[1][allowed] for what in ("agreement", "0.9"))
+    knobs, missing = knobs[allowed], missing[allowed]
+    places = [CHOOSERS[chooser](knobs, *signs) for signs in zip(missing.T, agreement.T, strict=True)]
+    return [(float(knobs[place]), float(found[place, run])) for run, place in enumerate(places)]
+
+
+# What a chooser is asked: the title of the column, trainer, rows, and the least setting on the list.
+QUESTIONS = {
+    "2 or 6 of 32": ("TopK", "2 or 6 of 32", 0),
+    "3 of 32": ("TopK", "3 of 32", 0),
+    "2 or 4 of 64": ("TopK", "2 or 4 of 64", 0),
+    "2 or 6 of 32, $k$ from 6 on": ("TopK", "2 or 6 of 32", 6),
+    "2 or 6 of 32, L1": ("L1", "2 or 6 of 32", 0),
+}

@@ -1,60 +1,124 @@
-"""Figures, explorer and predictions of lesson 28, feature_recovery."""
+"""Figures, explorers, tables and predictions of lesson 28, feature_recovery."""
 
 import numpy as np
-import torch
+from IPython.display import Markdown
 from matplotlib.axes import Axes
+from matplotlib.patches import Rectangle
 
 from course_lib.lessons.feature_recovery.contents import lesson
 from course_lib.lessons.feature_recovery.measurements import (
-    DIMENSIONS,
-    LOG_RATIOS,
+    CHOOSERS,
+    KNOBS,
+    QUESTIONS,
     RATIOS,
     RESONANCE,
-    SMALL,
-    TOY,
-    curve,
-    frequencies,
-    small_run,
-    small_setting,
+    ROWS,
+    baseline,
+    chosen,
+    seen,
+    stored,
 )
-from course_lib.measured import measured
-from course_lib.sae.planted import PlantedDictionary
-from course_lib.sae.resonance import resonance_band, thresholds
-from course_lib.teaching import Explorer, Slider, lines, panels
+from course_lib.measured import figures, measured
+from course_lib.teaching import Choice, Explorer, Slider, Switch, lines, markdown_table, panels, right
 from course_lib.teaching.style import BLACK, BLUE, RED
+
+GRID = KNOBS["TopK"]
+K_AXIS = {"xscale": "log", "xlim": (1.8, 36), "xticks": GRID, "xticklabels": tuple(map(str, GRID))}
+
+
+def nearest(k: float | int) -> int:
+    """Return the trained k that is nearest to a slider's place."""
+    return min(GRID, key=lambda one: abs(one - k))
 
 
 @lesson.figure(
-    ["one atom in each row: rays", "two atoms in each row: a cloud"],
-    "$x_1$",
-    "$x_2$",
-    grid=(1, 2),
-    subplots={"sharex": True, "sharey": True},
-    legend=["lower left", None],
-    xlim=(-2.9, 2.9),
-    ylim=(-2.9, 2.9),
-    aspect="equal",
+    "Eight autoencoders and what they fail to rebuild",
+    "$k$, active units in each row (log scale)",
+    "variance missing (%)",
+    size=(6.4, 3.3),
+    legend=None,
+    ylim=(-0.8, 24),
+    **K_AXIS,
 )
-def plot_question(*axes):
-    """Draw rows of five atoms in the plane, with one and with two of them active."""
-    generator = torch.Generator().manual_seed(0)
-    angles = torch.tensor([10.0, 75.0, 160.0, 215.0, 290.0]).deg2rad()
-    planted = PlantedDictionary(5, 2, generator=generator)
-    planted.atoms = torch.stack([angles.cos(), angles.sin()], dim=1)
-    for active, panel in enumerate(axes, start=1):
-        rows = planted.draw(350, active=active, generator=generator).rows
-        panel.plot(*rows.T, ".", color=BLUE, markersize=4, label="rows", zorder=3)
-        for j, atom in enumerate(planted.atoms):
-            label = "atoms" if j == 0 else "_atom"
-            panel.plot([0, 1.9 * atom[0]], [0, 1.9 * atom[1]], "-", color=RED, linewidth=1.2, label=label)
+def plot_missing(axes):
+    """Draw the error of the page's eight autoencoders on fresh rows."""
+    axes.plot(GRID, [100 * seen(k)["missing"] for k in GRID], "o-", color=BLUE, markersize=6)
+    axes.minorticks_off()
     return (
-        "Rows made from five directions in the plane, more directions than dimensions. Left, with one active in each "
-        "row, the rows lie on five rays that show the directions. Right, with two active, they fill wedges between "
-        "the rays, and the directions can no longer be read off."
+        "Share of the variance of fresh rows that eight autoencoders fail to rebuild. It falls from a fifth at k = 2 to "
+        "nearly nothing at k = 24 and 32."
     )
 
 
-@lesson.figure(None, "projection $y = v \\cdot x$", "strength $f$", legend="upper left", ylim=(-0.05, 1.65))
+@lesson.figure(
+    "And what they found",
+    "$k$, active units in each row (log scale)",
+    "share (%)",
+    size=(6.4, 3.5),
+    legend={"loc": "center right", "fontsize": 9},
+    ylim=(-3, 108),
+    **K_AXIS,
+)
+def plot_found(axes):
+    """Draw which share of the atoms the page's autoencoders hold, over the variance that is missing."""
+    shares = [[100 * (seen(k)["cosine"] >= c).mean() for k in GRID] for c in (0.8, 0.9)]
+    lines(axes, GRID, {"atoms at cosine 0.8": shares[0]}, first=1, marker="s", markersize=5)
+    lines(axes, GRID, {"atoms at cosine 0.9": shares[1]}, first=2, marker="^", markersize=6)
+    axes.plot(GRID, [100 * seen(k)["missing"] for k in GRID], "o-", color=BLUE, markersize=5, label="variance missing")
+    axes.minorticks_off()
+    return (
+        "Share of the atoms that have a unit of their own at cosine 0.8 and 0.9, and the variance missing. All are found at "
+        "k = 6. At cosine 0.9 none is at k = 2 and from k = 16 on, where the error is least."
+    )
+
+
+def says(k: int, trained_k: int) -> str:
+    """Return what a picture says of the slider's k and of the trained one that it shows."""
+    return f"k = {k}" if k == trained_k else f"slider at k = {k}, shown: k = {trained_k}"
+
+
+def writers(k: int, atom: int, most: int = 8) -> list[tuple[list[float], list[float]]]:
+    """Return the arrows of the units that write an atom: its strongest ones, on alternating sides, as x and y of a line."""
+    state = seen(k)
+    strength, angle = state["strength"][atom][:most], np.deg2rad(state["angle"][atom][:most])
+    side = np.where(np.arange(len(angle)) % 2, -1, 1)
+    return [
+        ([0.0, float(f * np.cos(a))], [0.0, float(s * f * np.sin(a))])
+        for f, a, s in zip(strength, angle, side, strict=True)
+    ]
+
+
+def _atom(axes: Axes) -> None:
+    axes.plot([0, 1], [0, 0], color=RED, linewidth=5, alpha=0.35, label="the atom", solid_capstyle="butt")
+
+
+@lesson.figure(
+    ["$k = 6$: one unit writes the atom", "$k = 32$: many units share it"],
+    "written along the atom",
+    "written across it",
+    size=(8.8, 3.4),
+    grid=(1, 2),
+    subplots={"sharex": True, "sharey": True},
+    legend=["upper left", None],
+    xlim=(-0.2, 1.15),
+    ylim=(-0.6, 0.85),
+)
+def plot_writers(left, right_axes, atom: int = 0):
+    """Draw what the strongest units write for a row that holds one atom alone, for two autoencoders."""
+    for axes, k in ((left, 6), (right_axes, 32)):
+        _atom(axes)
+        for place, (x, y) in enumerate(writers(k, atom)):
+            label = "its strongest units" if place == 0 else "_unit"
+            axes.plot(x, y, "o-", color=BLUE, markersize=4, markevery=[1], linewidth=1.4, label=label)
+    return (
+        "What the eight strongest units write for a row that holds one atom alone, as in the explorer. With k = 6 one long "
+        "line lies close to the atom. With k = 32 no unit lies close to it."
+    )
+
+
+@lesson.figure(
+    None, "projection $y = v \\cdot x$", "strength $z$", size=(5.6, 3.1), legend="upper left", ylim=(-0.05, 1.65)
+)
 def plot_shrinkage(axes, penalty: float = 0.6):
     """Draw the strength that remains against the true one: L1, jump, identity."""
     y = np.linspace(-0.4, 1.6, 401)
@@ -63,9 +127,8 @@ def plot_shrinkage(axes, penalty: float = 0.6):
     lines(axes, y, {"L1: $\\max(y - \\lambda/2, 0)$": shrunk, "jump at $\\lambda/2$": jump})
     axes.set_title(f"L1 takes $\\lambda/2$ from every strength ($\\lambda$ = {penalty:g})")
     return (
-        f"The strength that is kept against the projection on a unit atom, for a penalty of {penalty:g}. Under L1 it is "
-        f"0 up to {penalty / 2:g} and then stays {penalty / 2:g} below the line of no penalty. With a jump it is 0 up to "
-        "the same place and full beyond it."
+        f"The strength that is kept, for a penalty of {penalty:g}: under L1 it stays {penalty / 2:g} below the line of no "
+        "penalty; a jump at the same place would keep what is beyond it whole."
     )
 
 
@@ -76,9 +139,138 @@ def _mean_and_range(axes: Axes, x, runs: np.ndarray, label: str, place: int) -> 
 
 
 @lesson.figure(
+    "Which error goes with the atoms?",
+    "variance missing on fresh rows (%)",
+    "atoms at cosine 0.9 (%)",
+    size=(6.2, 3.5),
+    legend={"loc": "upper right", "fontsize": 9},
+    xlim=(-2, 68),
+    ylim=(-5, 150),
+    yticks=range(0, 101, 20),
+)
+def plot_trainers(axes):
+    """Draw atoms found against variance missing for all settings of three trainers, means of five dictionaries."""
+    names = {"TopK": "TopK, by $k$", "L1": "L1, by $\\lambda$", "GBA": "GBA, by the middle target"}
+    for place, (trainer, label) in enumerate(names.items()):
+        knobs, missing = stored(trainer, "missing")
+        found = 100 * stored(trainer, "0.9")[1].mean(1)
+        x = 100 * missing.mean(1)
+        lines(axes, x, {label: found}, first=place, marker="os^"[place], markersize=6)
+        for knob, one, share in zip(knobs, x, found, strict=True):
+            if (trainer, knob) in (
+                ("TopK", 2),
+                ("TopK", 4),
+                ("TopK", 6),
+                ("TopK", 16),
+                ("L1", 0.01),
+                ("L1", 0.3),
+                ("L1", 1.0),
+            ):
+                axes.annotate(f"{knob:g}", (one, share), xytext=(6, 5), textcoords="offset points", fontsize=9)
+    return (
+        "Share of the atoms found at cosine 0.9 against the variance missing, for settings of TopK, L1 and group bias "
+        "adaptation, means of five dictionaries. Every curve falls at its left end, where the error is least."
+    )
+
+
+@lesson.figure(
+    "Do two trainings agree?",
+    "$k$, active units in each row (log scale)",
+    "share, or mean cosine",
+    size=(6.0, 3.3),
+    legend={"loc": "upper right", "fontsize": 9},
+    ylim=(-0.03, 1.06),
+    **K_AXIS,
+)
+def plot_agreement(axes):
+    """Draw the agreement of two trainings and the share found over k, means and ranges of five dictionaries."""
+    knobs, agreement = stored("TopK", "agreement")
+    _mean_and_range(axes, knobs, agreement, "agreement of two trainings", 3)
+    _mean_and_range(axes, knobs, stored("TopK", "0.9")[1], "atoms at cosine 0.9", 2)
+    level = baseline("agreement").mean()
+    axes.axhline(level, color=BLACK, linewidth=1.2, linestyle=(0, (1, 3)), label="agreement, untrained")
+    axes.minorticks_off()
+    return (
+        "Agreement of two trainings and share of the atoms found, over k, mean and range of five dictionaries. Agreement is "
+        "about as high at k = 2, where nearly no atom is found, as at k = 6."
+    )
+
+
+def trainer_table() -> Markdown:
+    """Return, for the best and the least-error setting of each trainer, what five dictionaries show on average."""
+    rows = []
+    for trainer in KNOBS:
+        knobs, missing = stored(trainer, "missing")
+        found = stored(trainer, "0.9")[1].mean(1)
+        for name, place in (("most atoms", int(found.argmax())), ("least error", int(missing.mean(1).argmin()))):
+            dead, copies = (stored(trainer, what)[1].mean(1)[place] for what in ("dead", "copies"))
+            rows.append(
+                (
+                    f"{trainer}, {name}",
+                    f"{knobs[place]:g}",
+                    f"{missing.mean(1)[place]:.2%}",
+                    f"{found[place]:.0%}",
+                    f"{dead:.0f}",
+                    f"{copies:.0%}",
+                )
+            )
+    for name, what in (("128 random directions", "untrained"), ("128 of the rows", "rows")):
+        rows.append((name, "", "", f"{baseline(what).mean():.0%}", "", ""))
+    header = ("", "setting", "missing", "atoms", "never fire", "copied")
+    return markdown_table(header, rows)
+
+
+def chooser_table() -> Markdown:
+    """Return what each way to choose a setting finds: mean and least of five dictionaries, and what it took."""
+
+    def cell(found: list[tuple[float, float]]) -> str:
+        shares = [share for _, share in found]
+        taken = sorted({knob for knob, _ in found})
+        ks = f"{taken[0]:g}" if len(taken) == 1 else f"{taken[0]:g}–{taken[-1]:g}"
+        return f"{np.mean(shares):.0%} ({100 * min(shares):.0f}–{100 * max(shares):.0f}), {ks}"
+
+    rows = [(name, *(cell(chosen(name, *asked)) for asked in QUESTIONS.values())) for name in CHOOSERS]
+    shares = []
+    for trainer, kind, least in QUESTIONS.values():
+        knobs, found = stored(trainer, "0.9", kind)
+        shares.append((knobs, found, knobs >= least))
+    fixed = [f"{found[list(knobs).index(6)].mean():.0%}" if 6 in knobs else "" for knobs, found, _ in shares]
+    rows.append(("always $k = 6$", *fixed))
+    rows.append(("any on the list, at random", *(f"{found[allowed].mean():.0%}" for _, found, allowed in shares)))
+    rows.append(("with the answer key", *(f"{found[allowed].max(0).mean():.0%}" for _, found, allowed in shares)))
+    return markdown_table(("chosen by", *QUESTIONS), rows)
+
+
+def kinds_table() -> Markdown:
+    """Return what other kinds of autoencoder find of planted atoms of which some come only with others (stored)."""
+    kinds = figures("kinds")
+    columns = {
+        "active units": "active features",
+        "atoms at 0.8, %": "atoms at cosine 0.8, %",
+        "atoms at 0.9, %": "atoms at cosine 0.9, %",
+        "variance explained, %": "variance explained, %",
+        "units that never fire": "dead features",
+        "atoms split, %": "atoms split, %",
+    }
+    names = (
+        "TopK",
+        "TopK + AuxK",
+        "BatchTopK",
+        "Matryoshka TopK",
+        "Matryoshka BatchTopK",
+        "ReLU + L1",
+        "JumpReLU",
+        "gated",
+    )
+    rows = [(name, *(f"{kinds[f'{name}: {what}']:.1f}" for what in columns.values())) for name in names]
+    return markdown_table(("kind", *columns), rows)
+
+
+@lesson.figure(
     "64 atoms: neurons find them when $p$ is near $f$",
     "target frequency over feature frequency, $p / f$",
     "share of atoms at cosine 0.9",
+    size=(5.8, 3.2),
     legend={"loc": "upper right", "fontsize": 8},
     xscale="log",
     ylim=(-0.03, 1.05),
@@ -86,230 +278,213 @@ def _mean_and_range(axes: Axes, x, runs: np.ndarray, label: str, place: int) -> 
     xticklabels=("0.05", "0.1", "0.25", "0.5", "1", "2", "4", "8"),
 )
 def plot_resonance(axes):
-    """Draw the share recovered against p / f, with the band of the theorem for s = 2."""
-    low, high = (edge * 32 for edge in resonance_band(64, 2))
-    axes.axvspan(low, high, color="0.88", label="band of the theorem, $s$ = 2")
+    """Draw the share recovered against p / f, for two and more atoms in a row."""
     for place, (d_model, active) in enumerate(RESONANCE):
         shares = np.array(measured("feature_recovery", f"resonance: {d_model}, {active}")).T
-        _mean_and_range(axes, RATIOS, shares, f"$d$ = {d_model}, $s$ = {active}", place)
+        _mean_and_range(axes, RATIOS, shares, f"$d$ = {d_model}, {active} a row", place)
     axes.minorticks_off()
     best = np.mean(measured("feature_recovery", "resonance: 32, 2"), axis=0)
     return (
         "Share of 64 atoms recovered against the target frequency over the feature frequency, mean and range of three "
-        f"seeds. With d = 32 and two active atoms it is {best[RATIOS.index(0.5)]:.2f} at a half, "
-        f"{best[RATIOS.index(1)]:.2f} at one and {best[RATIOS.index(8)]:.2f} at eight. With three active atoms it is "
-        "high for d = 64 and low for d = 16; with six active atoms nothing is recovered anywhere."
-    )
-
-
-@lesson.figure(
-    ["TopK", "ReLU + L1", "GBA"],
-    ["$k$", "$\\lambda$", "middle of the targets over $f$"],
-    ["share of atoms, or of variance", "share", "share"],
-    grid=(1, 3),
-    subplots={"sharey": True},
-    legend=None,
-    xscale="log",
-    ylim=(-0.03, 1.05),
-    xticks=[(1, 2, 4, 8, 16, 32), None, (0.05, 0.2, 1, 4)],
-    xticklabels=[("1", "2", "4", "8", "16", "32"), None, ("0.05", "0.2", "1", "4")],
-)
-def plot_curves(left, middle, right):
-    """Draw recovery and missing variance of all trainers against what each asks its user to choose."""
-    frequency = sum(TOY["active"]) / 2 / TOY["n_atoms"]
-    # The page speaks of a dotted line, the variance, and of an orange one: nothing else may look orange.
-    shown = {"0.8": ("cosine 0.8", 0), "0.9": ("cosine 0.9", 2), "fvu": ("variance missing", 3)}
-    for axes, trainer, unit in ((left, "topk", 1.0), (middle, "l1", 1.0), (right, "gba", frequency)):
-        for what, (label, place) in shown.items():
-            knob, values = curve(trainer, what)
-            _mean_and_range(axes, knob / unit, values, label, place)
-    knob, values = curve("one_group", "0.9")
-    _mean_and_range(right, knob / frequency, values, "cosine 0.9, one group", 4)
-    left.minorticks_off()
-    right.minorticks_off()
-    handles = [*left.get_lines(), right.get_lines()[-1]]
-    left.figure.legend(handles=handles, loc="outside lower center", ncols=4)
-    return (
-        "Three panels over what each trainer asks for: the share of atoms found at cosine 0.8 and 0.9, and the variance "
-        "missing. TopK finds nearly all atoms for k from 4 to 8 at cosine 0.8, few at 16 and none at 32, where the "
-        "least variance is missing. ReLU with L1 finds all of them at a penalty of 0.1, most at 1 and none at 0.001. Group "
-        "bias adaptation finds most of them at cosine 0.8 while the middle of its targets lies between a sixth and two "
-        "thirds of the features' frequency, up to three quarters at cosine 0.9, and next to none with targets well "
-        "above it."
-    )
-
-
-@lesson.figure(
-    "Units locked on a feature fire about as often as it occurs",
-    "frequency of the feature",
-    "frequency of the unit",
-    legend={"loc": "upper left", "fontsize": 8},
-    xscale="log",
-    yscale="log",
-    xlim=(0.006, 0.3),
-    ylim=(0.006, 0.3),
-    xticks=(0.01, 0.02, 0.05, 0.1, 0.2),
-    xticklabels=("0.01", "0.02", "0.05", "0.1", "0.2"),
-    yticks=(0.01, 0.02, 0.05, 0.1, 0.2),
-    yticklabels=("0.01", "0.02", "0.05", "0.1", "0.2"),
-)
-def plot_frequencies(axes):
-    """Draw realised against feature frequency for units that are locked on a feature, by target."""
-    found = frequencies()
-    axes.plot([0.006, 0.3], [0.006, 0.3], color=BLACK, linestyle="-", linewidth=1, label="equal")
-    for place, target in enumerate(sorted(set(found[:, 0]), reverse=True)):
-        _, realised, feature = found[found[:, 0] == target].T
-        look = {"marker": "os^vDx"[place], "markersize": 5, "linestyle": "none", "alpha": 0.8}
-        lines(axes, feature, {f"target {target:.3f}": realised}, first=place, **look)
-    axes.minorticks_off()
-    return (
-        f"For {len(found)} units of three runs whose direction has cosine 0.9 or more with an atom: how often the unit "
-        "fires against how often its atom occurs, both on logarithmic axes. The points lie along the diagonal, groups "
-        "with lower targets further down."
+        f"seeds. With d = 32 and two atoms in a row it is {best[RATIOS.index(0.5)]:.2f} at a half, "
+        f"{best[RATIOS.index(1)]:.2f} at one and {best[RATIOS.index(8)]:.2f} at eight. With three it is "
+        "high for d = 64 and low for d = 16; with six nothing is recovered anywhere."
     )
 
 
 @lesson.explorer
-class ResonanceExplorer(Explorer):
-    """Neurons forced to fire in a share p of the rows: how many of 64 atoms they find, and why."""
+class AtomExplorer(Explorer):
+    """The page's eight autoencoders: which atoms have a unit, and which units write one of them."""
 
-    title = "Neuron resonance"
+    title = "One atom and the units that write it"
     summary = (
-        "Left: the share of 64 atoms that some neuron matches with cosine 0.9, against the target frequency over the "
-        "feature frequency; the band of the theorem is shaded and the point is the present setting. Right: the "
-        "projections of a typical neuron, for rows that hold its atom and rows that do not, and its threshold."
+        "Left: the cosine of each of the 32 atoms with its own unit, in order, and a line at 0.9; a diamond marks the "
+        "atom that is shown on the right. Right: a row that holds this atom alone, and what its strongest units "
+        "write, each as a line at its true angle from the atom; sides alternate."
     )
-    log_ratio = Slider(
-        "frequency ratio",
-        "log₂(p/f)",
-        "How often each neuron fires, over how often an atom occurs: 0 is equal, 1 is twice",
-        -1.0,
-        -4.0,
-        3.0,
-        0.5,
-    )
-    d_model = Slider("dimension", "d", "Dimension of the rows; below 64 the atoms lie in superposition", 40, 16, 64, 8)
-    active = Slider(
-        "active atoms",
-        "s",
-        "How many of the 64 atoms each row holds; an atom then occurs in s / 64 of the rows",
-        2,
-        1,
-        4,
-        1,
-    )
-    together = ("log_ratio", "d_model")
-    size = (9.6, 4.2)
+    k = Slider("active units", "k", "The nearest of the eight trained values is shown", 32, 2, 32, 2)
+    atom = Slider("atom", "j", "Which of the 32 atoms is shown on the right", 1, 1, 32, 1)
+    size = (9.4, 4.0)
+    stills = ({"k": 32}, {"k": 6}, {"k": 2})
+    strip_scale = 0.75
+    strip_dpi = 80
+    most = 8
     layout = panels(
-        ["How many atoms are found", "A typical neuron"],
-        ["$p / f$", "projection $w \\cdot x$"],
-        ["share of atoms at cosine 0.9", "share of the rows of each kind"],
+        ["Each atom's own unit", "What writes this atom"],
+        ["atoms, in order", "written along the atom"],
+        ["cosine", "written across it"],
         grid=(1, 2),
-        legend=[
-            {"loc": "upper right", "ncols": 3, "fontsize": 8, "columnspacing": 1.0, "handlelength": 1.5},
-            {"loc": "upper right", "ncols": 3, "fontsize": 8, "columnspacing": 0.8, "handlelength": 1.5},
-        ],
-        xlim=[(-4.2, 3.2), (-1.2, 2.2)],
-        ylim=[(-0.03, 1.15), (0, 0.55)],
-        xticks=[range(-4, 4), None],
-        xticklabels=[("1/16", "1/8", "1/4", "1/2", "1", "2", "4", "8"), None],
+        legend=[{"loc": "lower left", "fontsize": 9}, {"loc": "lower left", "fontsize": 9}],
+        xlim=[(0, 33), (-0.35, 1.35)],
+        ylim=[(0, 1.05), (-1.3, 1.0)],
     )
-    bins = np.linspace(-1.2, 2.2, 35)
 
-    def compute(self, *, log_ratio, d_model, active):
-        """Run the neurons; return the curve, the band, and a typical neuron's projections."""
-        # Sliders move in steps; code may ask for what lies between.
-        d_model = min(DIMENSIONS, key=lambda d: abs(d - d_model))
-        _, rows, holds, _ = small_setting(d_model, active)
-        neurons, cosine = small_run(log_ratio, d_model, active)
-        best, neuron = cosine.max(dim=1)
-        typical = int(best.argsort()[len(best) // 2])
-        projections = rows @ neurons[neuron[typical]]
-        feature = active / len(best)
-        frequency = 2.0**log_ratio * feature
-        threshold = float(thresholds(projections[:, None], frequency=frequency))
-        fires, with_atom = projections > threshold, holds[:, typical]
-        # What lies beyond the picture is counted at its edge.
-        inside = projections.double().clamp(*self.bins[[0, -1]].tolist())
-        counts = [
-            np.histogram(inside[some], self.bins)[0] / max(int(some.sum()), 1) for some in (~with_atom, with_atom)
+    def compute(self, *, k, atom):
+        """Return the cosines in order, the marked atom, and the lines of its strongest units."""
+        trained_k = nearest(k)
+        state = seen(trained_k)
+        order = np.argsort(-state["cosine"])
+        at = int(np.flatnonzero(order == atom - 1)[0])
+        arrows = writers(trained_k, atom - 1, self.most)
+        return {
+            "cosines": state["cosine"][order],
+            "mark": (at + 1, state["cosine"][atom - 1]),
+            "units": arrows,
+            "shown": says(k, trained_k),
+            "asked": k,
+            "k": trained_k,
+            "missing": state["missing"],
+            "dead": state["dead"],
+            "found": int((state["cosine"] >= 0.9).sum()),
+            "atom": atom,
+            "share": float(state["share"][atom - 1]),
+            "angle": float(state["angle"][atom - 1][0]),
+        }
+
+    def draw(self, left, right_axes):
+        """Draw the line at 0.9 and the atom, which stay, and what moves."""
+        left.axhline(0.9, color=BLACK, linewidth=1, linestyle=":", label="0.9")
+        (points,) = left.plot(range(1, 33), [0] * 32, "o", color=BLUE, markersize=5, label="atoms")
+        (mark,) = left.plot([], [], "D", color=RED, markersize=10, fillstyle="none", label="this atom")
+        _atom(right_axes)
+        shown = right_axes.text(1.3, 0.95, "", ha="right", va="top", fontsize=9)
+        units = [
+            right_axes.plot(
+                [],
+                [],
+                "o-",
+                color=BLUE,
+                markersize=4,
+                markevery=[1],
+                label="its strongest units" if n == 0 else "_unit",
+            )[0]
+            for n in range(self.most)
         ]
-        found, band = int((best >= 0.9).sum()), [edge / feature for edge in resonance_band(len(best), active)]
-        low, high = np.log2(band)
-        return {
-            # For s = 1 the band is a single point: a sliver keeps it in sight.
-            "area": (low - 0.02, 0, high - low + 0.04, 0.86),
-            "shares": np.array(measured("feature_recovery", f"explorer: {d_model}, {active}")),
-            "point": (log_ratio, found / len(best)),
-            "counts": counts,
-            "cut": ([threshold] * 2, [0, 0.48]),
-            "log_ratio": log_ratio,
-            "frequency": frequency,
-            "feature": feature,
-            "found": found,
-            "band": band,
-            "threshold": threshold,
-            "cosine": float(best[typical]),
-            "purity": float(with_atom[fires].double().mean()),
-        }
-
-    def draw(self, share, projection):
-        """Draw the band, the curve and the point; both histograms and the threshold."""
-        middles = (self.bins[1:] + self.bins[:-1]) / 2
-        thin = {"color": BLACK, "linestyle": "--", "linewidth": 1.3, "label": "without atom"}
-        thick = {"color": BLUE, "linestyle": "-", "linewidth": 1.8, "label": "with atom"}
-        return {
-            "area": share.axvspan(-1, 0.5, color="0.87", label="band"),
-            "shares": lines(share, LOG_RATIOS, ["measured"])[0],
-            "point": share.plot([], [], "o", color=RED, markersize=9, label="this setting")[0],
-            "counts": [
-                projection.plot(middles, 0 * middles, drawstyle="steps-mid", **look)[0] for look in (thin, thick)
-            ],
-            "cut": projection.plot([], [], color=RED, linestyle=":", linewidth=2, label="threshold")[0],
-        }
+        return {"cosines": points, "mark": mark, "units": units, "shown": shown}
 
     def words(self, state):
-        """Say how many atoms are found and what makes the typical neuron fire."""
-        inside = state["band"][0] - 1e-9 <= 2.0 ** state["log_ratio"] <= state["band"][1] + 1e-9
-        where = "inside" if inside else "outside"
+        """Say what is missing, how many atoms are found, and what the strongest unit writes of this one."""
+        near = "" if state["k"] == state["asked"] else f" (the trained value nearest to {state['asked']})"
         return (
-            f"An atom occurs in {state['feature']:.3f} of the rows, a neuron fires in {state['frequency']:.4f}, {where} "
-            f"the band: {state['found']} of {SMALL['n_atoms']} atoms are found. The typical neuron has cosine "
-            f"{state['cosine']:.2f} with its atom, which is in {100 * state['purity']:.0f}% of the rows that make it fire."
+            f"k = {state['k']}{near}: {state['missing']:.2%} of the variance is missing, {state['found']} of 32 atoms have "
+            f"a unit of their own at cosine 0.9, {state['dead']} of 128 units never fire. Of atom {state['atom']} the "
+            f"strongest unit writes {state['share']:.0%}, at {state['angle']:.0f} degrees from it."
         )
 
 
-frequency_prediction = lesson.prediction(
+@lesson.explorer
+class ChoiceExplorer(Explorer):
+    """Two signs that need no answer key, as k moves, and the rectangle that they span."""
+
+    title = "Which k would you take?"
+    summary = (
+        "Left: variance explained on fresh rows and agreement of two trainings over k, and, with the answer key, the share "
+        "of the atoms found. Right: a rectangle as wide as the variance explained and as high as the agreement."
+    )
+    k = Slider("active units", "k", "The nearest of the eight trained values is shown", 32, 2, 32, 2)
+    kind = Choice("atoms in a row", "How many atoms a row holds, and of how many", "2 or 4 of 64", tuple(ROWS))
+    key = Switch("answer key", "Draw the share of the atoms that are found")
+    size = (9.4, 4.0)
+    stills = ({"k": 32}, {"k": 8}, {"k": 2})
+    strip_scale = 0.75
+    strip_dpi = 80
+    layout = panels(
+        ["Two signs, five dictionaries", "Their product"],
+        ["$k$ (log scale)", "variance explained"],
+        ["share, or mean cosine", "agreement"],
+        grid=(1, 2),
+        legend=[{"loc": "upper center", "fontsize": 8, "ncols": 2, "columnspacing": 1.0, "handlelength": 1.6}, None],
+        xscale=["log", "linear"],
+        xlim=[(1.8, 36), (0, 1.05)],
+        ylim=[(-0.03, 1.45), (0, 1.15)],
+        xticks=[GRID, None],
+        yticks=[(0, 0.2, 0.4, 0.6, 0.8, 1.0), None],
+        xticklabels=[tuple(map(str, GRID)), None],
+    )
+
+    def compute(self, *, k, kind, key):
+        """Return both curves, the one of the key or none, the points at k and the rectangle."""
+        trained_k = nearest(k)
+        place = GRID.index(trained_k)
+        explained, agreement, found = (
+            one.mean(1)
+            for one in (
+                1 - stored("TopK", "missing", kind)[1],
+                *(stored("TopK", w, kind)[1] for w in ("agreement", "0.9")),
+            )
+        )
+        return {
+            "explained": (GRID, explained),
+            "agreement": (GRID, agreement),
+            "found": (GRID, found) if key else ([], []),
+            "points": ([trained_k] * 2, [explained[place], agreement[place]]),
+            "area": (0, 0, explained[place], agreement[place]),
+            "shown": says(k, trained_k),
+            "asked": k,
+            "k": trained_k,
+            "kind": kind,
+            "signs": (explained[place], agreement[place]),
+            "share": found[place] if key else None,
+        }
+
+    def draw(self, left, right_axes):
+        """Draw empty curves, the points and the rectangle."""
+        left.minorticks_off()
+        curves = lines(left, [], ["variance explained"], first=0, marker="o", markersize=4)
+        curves += lines(left, [], ["agreement"], first=3, marker="s", markersize=4)
+        curves += lines(left, [], ["atoms at 0.9"], first=2, marker="^", markersize=5)
+        (points,) = left.plot([], [], "D", color=BLACK, markersize=10, fillstyle="none", label="this $k$")
+        area = right_axes.add_patch(Rectangle((0, 0), 0, 0, facecolor="0.85", edgecolor=BLACK))
+        shown = right_axes.text(0.03, 1.12, "", ha="left", va="top", fontsize=9)
+        named = dict(zip(("explained", "agreement", "found"), curves, strict=True))
+        return named | {"points": points, "area": area, "shown": shown}
+
+    def words(self, state):
+        """Say both signs and their product, and the share of the atoms if it was asked for."""
+        near = "" if state["k"] == state["asked"] else f" (the trained value nearest to {state['asked']})"
+        explained, agreement = state["signs"]
+        said = (
+            f"{state['kind']} atoms in a row, k = {state['k']}{near}: {explained:.1%} of the variance explained, agreement "
+            f"{agreement:.3f}, product {explained * agreement:.3f}."
+        )
+        return said + (f" Atoms found at cosine 0.9: {state['share']:.0%}." if state["share"] is not None else "")
+
+
+ask_found = lesson.prediction(
     "28.P1",
-    "64 atoms in 32 dimensions, two active in each row, so each atom occurs in a share $f = 1/32$ of the rows. All "
-    "neurons are made to fire in a share $p$ of the rows. Which $p$ lets them find the most atoms?",
+    "Eight autoencoders differ in $k$ only. Which of these has found the most of the 32 atoms?",
     {
-        "p = f / 2": "A neuron that fires less often than its atom occurs takes only the rows where the atom is "
-        "strong, and those are the cleanest.",
-        "p = f": "Good, but not best: at p = f the threshold lies where weak rows with the atom and unlucky rows "
-        "without it meet, so some wrong rows come in.",
-        "p = 2f": "At least half of the rows that fire then do not hold the atom, and they pull the direction "
-        "towards other atoms.",
-        "p = 8f": "At least seven of eight firing rows do not hold the atom: nearly nothing is found.",
+        "k = 32": "It has the least error and none of the atoms.",
+        "k = 16": "It misses less than k = 6, and most of the atoms have no unit.",
+        "k = 6": right("It misses several per cent, and every atom has a unit."),
+        "k = 4": "That is what a row holds on average, but it has found less than half of them.",
     },
-    answer="p = f / 2",
-    reveal=plot_resonance,
+    reveal=plot_found,
 )
 
-error_prediction = lesson.prediction(
+ask_penalty = lesson.prediction(
     "28.P2",
-    "A TopK autoencoder with $k = 32$ is trained on rows of 24 dimensions that hold 2 or 6 of 32 atoms. Less than "
-    "0.1% of the variance is missing from its reconstructions. How many of the atoms are among its directions?",
+    "TopK with $k = 4$ misses a tenth of the variance of fresh rows and holds about half of the atoms. An autoencoder with "
+    "the penalty $\\lambda = 1$ on its strengths, in place of a $k$, misses more than half of the variance. How many of the "
+    "atoms does it hold?",
     {
-        "Nearly all": "That is what a small error seems to promise. But 32 active units in 24 dimensions rebuild "
-        "anything, so nothing in the loss asks for the atoms.",
-        "About half": "The share is far lower: the loss has no reason to prefer atoms at all when k exceeds the "
-        "number of dimensions.",
-        "Almost none": "32 active units in 24 dimensions rebuild every row whatever their directions: the loss is "
-        "satisfied long before it has found an atom.",
+        "Nearly none": "The strengths are wrong, but what is asked for is the directions.",
+        "About half, too": "The error is five times as large, and still most of the atoms are there.",
+        "More than three quarters": right("The penalty spoils the strengths and leaves the directions."),
     },
-    answer="Almost none",
-    reveal=plot_curves,
+    reveal=plot_trainers,
+)
+
+ask_agreement = lesson.prediction(
+    "28.P3",
+    "For each of the eight $k$ two TopK autoencoders are trained from different starts, and you take the $k$ at which they "
+    "agree most. How many of the 32 atoms does your choice hold, on average over five dictionaries?",
+    {
+        "At most a quarter": right("They agree most at k = 2 or 4, and k = 2 holds nearly none."),
+        "About half": "Sometimes: it depends on the dictionary. The average is lower.",
+        "Nearly all": "So one would hope: what is there should be found twice. But so can be what is no atom.",
+    },
+    reveal=plot_agreement,
 )
 
 FIGURES = lesson.figures

@@ -1,4 +1,4 @@
-"""What learners answer to lesson 28, feature_recovery, and what its predictions must not be told."""
+"""Learners of lesson 28, feature_recovery: answers, what gives predictions away, and a slip for each claim."""
 
 import torch
 from torch.nn.functional import relu
@@ -28,12 +28,56 @@ def adapt_in_place(bias, frequency, largest, target, gamma):
     return bias.clamp_(-1, 0)
 
 
+def by_loop(x, basis):
+    strengths = torch.zeros(2 * len(x), dtype=x.dtype)
+    for i, u in enumerate(basis):
+        y = torch.dot(u, x)
+        strengths[i if y > 0 else len(x) + i] = y.abs()
+    return strengths
+
+
+def shifted(x, basis):
+    y = basis @ x
+    return torch.cat([relu(y) + 1, relu(-y) + 1])
+
+
 def two(angle_1, angle_2, strength_1, strength_2):
     return {"angle_1": angle_1, "angle_2": angle_2, "strength_1": strength_1, "strength_2": strength_2}
 
 
 ANSWERS = {
     "28.1": [
+        ("solved", "relu of both signs", lambda x, basis: relu(torch.cat([basis, -basis]) @ x)),
+        ("solved", "one by one", by_loop),
+        ("solved", "half of size and value", lambda x, basis: torch.cat(
+            [((basis @ x).abs() + basis @ x) / 2, ((basis @ x).abs() - basis @ x) / 2])),
+        ("signed strengths", "no clamp", lambda x, basis: torch.cat([basis @ x, -basis @ x])),
+        ("halves", "half each", lambda x, basis: torch.cat([basis @ x, -basis @ x]) / 2),
+        ("positive parts only", "zeros behind", lambda x, basis: torch.cat([relu(basis @ x), torch.zeros_like(x)])),
+        ("sizes", "sizes twice", lambda x, basis: torch.cat([(basis @ x).abs()] * 2)),
+        ("the other order", "negative first", lambda x, basis: relu(torch.cat([-basis, basis]) @ x)),
+        ("columns for rows", "x @ basis", lambda x, basis: torch.cat([relu(x @ basis), relu(-(x @ basis))])),
+        ("wrong", "all units on", shifted),
+        ("wrong", "nothing", lambda x, basis: torch.zeros(2 * len(x), dtype=x.dtype)),
+        ("malformed", "d numbers", lambda x, basis: basis @ x),
+    ],
+    "28.2": [
+        ("solved", "45 degrees", two(45, -45, 2**-0.5, 2**-0.5)),
+        ("solved", "exchanged", two(-60, 60, 1, 1)),
+        ("solved", "more than a turn", two(300, 60, 1, 1)),
+        ("a negative strength", "a difference", two(60, 120, 1, -1)),
+        ("a negative strength", "a strength of 0", two(0, 90, 1, 0)),
+        ("too close", "30 degrees", two(30, -30, 3**-0.5, 3**-0.5)),
+        ("too close", "the atom itself, twice", two(0, 0, 0.5, 0.5)),
+        ("does not cancel", "one side", two(60, 60, 1, 1)),
+        ("does not cancel", "0 and 90", two(0, 90, 1, 1)),
+        ("no way forward", "opposite", two(120, -120, 1, 1)),
+        ("wrong length", "a half each at 60", two(60, -60, 0.5, 0.5)),
+        ("wrong length", "45 degrees, 1 each", two(45, -45, 1, 1)),
+        ("in radians", "radians", two(1.0472, -1.0472, 1, 1)),
+        ("malformed", "a list", [60, -60, 1, 1]),
+    ],
+    "28.3": [
         ("solved", "if and else", lambda projection, penalty: (
             projection - penalty / 2 if 2 * projection > penalty else 0)),
         ("solved", "relu", l1_by_relu),
@@ -48,35 +92,6 @@ ANSWERS = {
         ("multiplied", "ridge", lambda projection, penalty: max(projection / (1 + penalty), 0)),
         ("size of the projection", "absolute value", lambda projection, penalty: max(abs(projection) - penalty / 2, 0)),
         ("wrong", "a quarter of lambda", lambda projection, penalty: max(projection - penalty / 4, 0)),
-    ],
-    "28.2": [
-        ("solved", "five digits", -1.28155),
-        ("solved", "a table's digits", -1.28),
-        ("solved", "icdf", torch.distributions.Normal(0.0, 1.0).icdf(torch.tensor(0.1))),
-        ("the sign", "quantile of 90%", 1.2816),
-        ("two sides", "5%", -1.645),
-        ("two sides and the sign", "95%", 1.645),
-        ("the share itself", "the share", 0.1),
-        ("the share itself", "minus the share", -0.1),
-        ("the density", "density at 0", 0.3989),
-        ("5%, 1%", "1%", -2.326),
-        ("frequency for quantile", "distribution function at -0.1", 0.4602),
-        ("frequency for quantile", "distribution function at 0.1", 0.5398),
-        ("wrong", "another number", -1.0),
-    ],
-    "28.3": [
-        ("solved", "a fraction", 1 / 16),
-        ("solved", "four decimals", 0.0625),
-        ("solved", "as a power", 64 ** (-4 / 6)),
-        ("the feature frequency", "f", 3 / 64),
-        ("the lower edge", "1/n", 1 / 64),
-        ("s without end", "root of 1/n", 1 / 8),
-        ("forgot the half", "no half", 64 ** (-4 / 3)),
-        ("forgot the minus", "16", 16),
-        ("one minus for one plus", "1 - 1/s", 0.25),
-        ("times s", "s times the edge", 3 / 16),
-        ("in units of f", "in units of f", 4 / 3),
-        ("wrong", "per cent", 6.25),
     ],
     "28.4": [
         ("solved", "unit by unit", adapt_in_a_loop),
@@ -97,25 +112,30 @@ ANSWERS = {
         ("the wrong way", "busy units raised", edit(
             "(bias - gamma * largest).clamp(min=-1)", "(bias + gamma * largest).clamp(max=0)")),
     ],
-    "28.5": [
-        ("solved", "45 degrees", two(45, -45, 2**-0.5, 2**-0.5)),
-        ("solved", "exchanged", two(-60, 60, 1, 1)),
-        ("solved", "more than a turn", two(300, 60, 1, 1)),
-        ("a negative strength", "a difference", two(60, 120, 1, -1)),
-        ("a negative strength", "a strength of 0", two(0, 90, 1, 0)),
-        ("too close", "30 degrees", two(30, -30, 3**-0.5, 3**-0.5)),
-        ("too close", "the atom itself, twice", two(0, 0, 0.5, 0.5)),
-        ("does not cancel", "one side", two(60, 60, 1, 1)),
-        ("does not cancel", "0 and 90", two(0, 90, 1, 1)),
-        ("no way forward", "opposite", two(120, -120, 1, 1)),
-        ("wrong length", "a half each at 60", two(60, -60, 0.5, 0.5)),
-        ("wrong length", "45 degrees, 1 each", two(45, -45, 1, 1)),
-        ("in radians", "radians", two(1.0472, -1.0472, 1, 1)),
-        ("malformed", "a list", [60, -60, 1, 1]),
-    ],
 }  # fmt: skip
 
 GIVES_AWAY = {
-    "28.P1": [r"[Pp] = f/2", r"somewhat \*less\* often", r"half as often"],
-    "28.P2": [r"A small error says nothing", r"no error at all", r"nothing is recovered", r"none at 32"],
+    "28.P1": [r"All are found at k = 6", r"found none of the atoms"],
+    "28.P2": [r"L1 held most atoms", r"leaves most directions alone"],
+    "28.P3": [r"agree at \$k = 2\$", r"as high at k = 2", r"found twice need not"],
+}
+
+NEIGHBOURS = {
+    "28.e1": (
+        '"k = 6 finds {:.0%} of the atoms", found[6]',
+        '"k = 6 finds {:.0%} of the atoms", found[2]',
+    ),
+    "28.e2": ('"k = 32 finds {:.0%}", found[32]', '"k = 32 finds {:.0%}", found[6]'),
+    "28.2": ("recovery(units.T, toy.planted.atoms)", "recovery(toy.planted.atoms.T, toy.planted.atoms)"),
+    "28.e3": ('unit writes {:.0%}", share[6]', 'unit writes {:.0%}", share[32]'),
+    "28.3": ('"k = 32: {:.0%}", share[32]', '"k = 32: {:.0%}", share[6]'),
+    "28.4": ("(y - strengths) ** 2 + 0.4 * strengths", "(y - strengths) ** 2 / 2 + 0.4 * strengths"),
+    "28.e4": ('lesson.trained("L1", 1.0, seed=0)', 'lesson.trained("L1", 0.003, seed=0)'),
+    "28.e5": ("describe_pair(pair, toy)", "describe_pair([pair[0], runs[32][1]], toy)"),
+    "28.5": ('(1 - shown["missing"]) * shown["agreement"]', 'shown["missing"] * shown["agreement"]'),
+    "28.e6": ("min(mean_share(product, *column)", "min(mean_share(bend, *column)"),
+    "28.e7": (
+        'elbow finds {:.0%}", mean_share(bend, *short)',
+        'elbow finds {:.0%}", mean_share(product, *short)',
+    ),
 }

@@ -1,0 +1,113 @@
+"""Sentences of lesson 28, feature_recovery, each with what decides on it."""
+
+import torch
+
+from course_lib.lessons.feature_recovery.contents import lesson
+from course_lib.lessons.feature_recovery.measurements import TRAINING, build, share_copied, toy, trained
+from course_lib.sae.planted import PlantedDictionary
+from course_lib.sae.recovery import assign, cosines, recovery
+from course_lib.sae.train import train
+from course_lib.teaching import fact
+
+
+def _found(autoencoder, atoms: torch.Tensor) -> float:
+    return recovery(autoencoder.decoder_weight.detach(), atoms).share_matched(0.9)
+
+
+def _missing(autoencoder, rows: torch.Tensor) -> float:
+    with torch.no_grad():
+        return autoencoder.loss(rows)["reconstruction"].item()
+
+
+@lesson.sentence("28.Q1", "An autoencoder that rebuilds every row exactly has found the atoms.", answer=False)
+def exact():
+    """A basis drawn at random and its negatives rebuild every row (28.1) and hold no atom, by (28.2)."""
+    data = toy(0)
+    basis = torch.linalg.qr(torch.randn(24, 24, generator=torch.Generator().manual_seed(1)))[0]
+    units = torch.cat([basis, -basis])
+    error = ((torch.relu(data.rows @ units.T) @ units - data.rows).abs()).max()
+    return "\n".join(
+        [
+            fact("largest error {:.0e}", error, at_most=1e-5),
+            fact("atoms at cosine 0.9: {:.0%}", recovery(units.T, data.planted.atoms).share_matched(0.9), at_most=0.0),
+        ]
+    )
+
+
+@lesson.sentence(
+    "28.Q2",
+    "If every row holds the same number of atoms and k is that number, TopK finds the atoms.",
+    answer="only if they are few",
+    conditions=("only if they are few", "only if they are many"),
+)
+def right_number():
+    """Rows of 3 atoms gave them up at k = 3. Rows of 6 were too full, of 32 atoms in 24 dimensions. One training each."""
+    generator = torch.Generator().manual_seed(0)
+    planted = PlantedDictionary(32, 24, generator=generator)
+    rows = planted.draw(8000, active=6, generator=generator, unit_rows=True).rows
+    full = build("TopK", 6, d_model=24, generator=generator)
+    train(full, rows, TRAINING, generator=generator, progress=False)
+    few = trained("TopK", 3, 0, kind="3 of 32")
+    return "\n".join(
+        [
+            fact("rows of 3, k = 3: {:.0%} of the atoms", _found(few, toy(0, "3 of 32").planted.atoms), at_least=0.8),
+            fact("rows of 6, k = 6: {:.0%}", _found(full, planted.atoms), at_most=0.3),
+        ]
+    )
+
+
+@lesson.sentence("28.Q3", "A direction that two trainings both find, at cosine 0.9, is an atom.", answer=False)
+def twice():
+    """Mixtures can be found twice as well. Counted for k = 2, among units that fire."""
+    data = toy(0)
+    pair = []
+    for seed in (0, 1):
+        autoencoder = trained("TopK", 2, seed)
+        with torch.no_grad():
+            fires = (autoencoder.encode(data.held_out) > 0).any(dim=0)
+        pair.append(autoencoder.decoder_weight.detach()[:, fires])
+    table = cosines(pair[0], pair[1].T)
+    rows, columns = assign(table)
+    common = pair[0][:, columns[table[rows, columns] >= 0.9]]
+    atoms = (cosines(common, data.planted.atoms).amax(0) >= 0.9).double().mean()
+    return "\n".join(
+        [
+            fact("directions found twice: {:.0f}", common.shape[1], at_least=20),
+            fact("of these are atoms at cosine 0.9: {:.0%}", atoms, at_most=0.1),
+        ]
+    )
+
+
+@lesson.sentence("28.Q4", "A stronger penalty leaves a larger error, so it finds fewer atoms.", answer=False)
+def stronger():
+    """From 0.01 to 1 the error grows and the atoms appear."""
+    data = toy(0)
+    weak, strong = (trained("L1", penalty, 0) for penalty in (0.01, 1.0))
+    missing = [_missing(one, data.held_out) for one in (weak, strong)]
+    found = [_found(one, data.planted.atoms) for one in (weak, strong)]
+    return "\n".join(
+        [
+            fact("penalty 1 over 0.01: {:.0f} times the error", missing[1] / missing[0], at_least=50),
+            fact("more of the atoms by {:.0%}", found[1] - found[0], at_least=0.25),
+        ]
+    )
+
+
+@lesson.sentence(
+    "28.Q5",
+    "Nearly all units of an autoencoder fire, and hardly any is a copy of another. It may still hold few of the atoms.",
+    answer=True,
+)
+def busy():
+    """So it is at k = 16: units that share an atom need not be alike (28.3)."""
+    data, autoencoder = toy(0), trained("TopK", 16, 0)
+    with torch.no_grad():
+        fires = (autoencoder.encode(data.held_out) > 0).any(dim=0)
+    copied = share_copied(autoencoder.decoder_weight.detach()[:, fires])
+    return "\n".join(
+        [
+            fact("units that fire: {:.0%}", fires.double().mean(), at_least=0.85),
+            fact("units with another at cosine 0.9: {:.0%}", copied, at_most=0.05),
+            fact("atoms at cosine 0.9: {:.0%}", _found(autoencoder, data.planted.atoms), at_most=0.4),
+        ]
+    )
