@@ -863,6 +863,8 @@ EXCEPTIONS = {
         theory.sparse_socp: wrong_signs lattice bipartite_edges signed_graph cycle_edges all_pairs
         theory.sparse_socp: switching least_minor socp socp_by_cuts sdp local_minimum least_by_signs
         theory.power_flow: Network powers_at flow_socp flow_sdp flow_local tree_voltages seven_buses
+        theory.frustration: Guests grid complete best_seating fewest_unhappy rules bound_by_rules
+        theory.frustration: every_square odd_squares_only every_cycle semidefinite_bound seating_of
     """,
     "prepares a model for training or use, once and in no loop": """
         representation.lora: inject

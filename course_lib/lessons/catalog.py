@@ -78,7 +78,7 @@ LESSONS = tuple(
         ("29", "mbart_to_sparse_features", "Find “apple” in 256 numbers", "VI", "25 26 27 28", 83),
         ("30", "restricted_minimax", "Zero failures in 20 tests: which rate do you report?", "V", "03", 82),
         ("31", "hawkes_tensor_recovery", "What can you read out of this noise?", "V", "03 12 18", 77),
-        ("32", "sparse_socp", "Sparsity in conic relaxations", "V", "18 24", 80),
+        ("32", "sparse_socp", "Nine guests, two rooms, one bound", "V", "18 24", 80),
         ("33", "selective_states", "A memory that decides what to keep", "II", "12", 82),
         ("34", "fixed_memory", "What a full memory still recalls", "III", "15", 76),
         ("35", "using_features", "The girl eats a green chair", "VI", "29", 78),

@@ -26,7 +26,7 @@ Pairs = Int[np.ndarray, "_ 2"]
 
 @dataclass(frozen=True)
 class QCQP:
-    """min x^T Q_0 x + 2 q_0^T x with x^T Q_p x + 2 q_p^T x <= b_p (32.1); = b_p where `equal`.
+    """min x^T Q_0 x + 2 q_0^T x with x^T Q_p x + 2 q_p^T x <= b_p (32.2); = b_p where `equal`.
 
     Shapes: `matrices` Q_0 to Q_m, symmetric (n, n), sparse or not, kept sparse; `bounds` (m,); `linear` (m + 1, n) or None;
     `equal` (m,) or None.
@@ -82,7 +82,7 @@ class QCQP:
 
 
 def with_apex(problem: QCQP) -> QCQP:
-    """The same problem without linear terms: one more unknown, last, whose square is 1 (32.10).
+    """The same problem without linear terms: one more unknown, last, whose square is 1 (32.9).
 
     x^T Q x + 2 q^T x = (x, 1)^T [[Q, q], [q^T, 0]] (x, 1). A problem without linear terms is returned as it is.
     """
@@ -173,7 +173,7 @@ def bipartite_edges(a: int, b: int) -> Pairs:
 
 
 def signed_graph(n: int, pairs: Pairs, signs: Float[np.ndarray, " E"]) -> QCQP:
-    """min 2 sum of sign_ij x_i x_j over the edges, with x_i^2 <= 1 (32.9)."""
+    """min 2 sum of sign_ij x_i x_j over the edges, with x_i^2 <= 1."""
     units = [sparse.csr_array(([1.0], ([i], [i])), shape=(n, n)) for i in range(n)]
     return QCQP([symmetric(n, pairs, np.zeros(n), signs), *units], np.ones(n))
 
@@ -226,7 +226,7 @@ def chordal_fill(n: int, pairs: Pairs) -> Pairs:
 
 
 def switching(n: int, pairs: Pairs, signs: Float[np.ndarray, " E"]) -> Float[np.ndarray, " n"] | None:
-    """Signs s with s_i s_j sign_ij = -1 on every edge (32.8), or None: some cycle is frustrated.
+    """Signs s with s_i s_j sign_ij = -1 on every edge (32.6), or None: some cycle is frustrated.
 
     Along a spanning tree every s is forced; the other edges, one for each independent cycle, then hold or do not.
     """
@@ -267,11 +267,11 @@ class Relaxation:
     cones: int
 
     def completed(self) -> Float[np.ndarray, "n n"]:
-        """X with 0 on all other pairs (32.5)."""
+        """X with 0 on all other pairs (32.4)."""
         return symmetric(len(self.diagonal), self.pairs, self.diagonal, self.entries).toarray()
 
     def point(self) -> Float[np.ndarray, " n"]:
-        """x_i = sqrt X_ii (32.7): a solution of the QCQP where no off-diagonal entry is positive."""
+        """x_i = sqrt X_ii (32.5): a solution of the QCQP where no off-diagonal entry is positive."""
         return np.sqrt(np.maximum(self.diagonal, 0))
 
 

@@ -1,18 +1,29 @@
-"""Figures, explorer and predictions of lesson 32, sparsity in conic relaxations."""
+"""Figures, explorer and predictions of lesson 32, guests in two rooms and sparse relaxations."""
 
 from dataclasses import replace
 from functools import cache
-from time import perf_counter
 
 import numpy as np
 import torch
+from IPython.display import Markdown
 
 from course_lib.lessons.sparse_socp.contents import lesson
-from course_lib.teaching import Explorer, Slider, lines, panels
-from course_lib.teaching.style import BLACK, BLUE, GREEN, ORANGE, RED
+from course_lib.teaching import Explorer, Slider, Switch, lines, markdown_table, panels, right
+from course_lib.teaching.style import BLACK, BLUE, GREEN, ORANGE, PURPLE, RED, SKY
 from course_lib.theory import power_flow as flow
-from course_lib.theory import sparse_socp as cones
-from course_lib.theory.sparse_socp import QCQP, all_pairs, cycle_edges, lattice, lattice_edges, sdp, signed_graph, socp
+from course_lib.theory.frustration import (
+    Guests,
+    best_seating,
+    bound_by_rules,
+    every_cycle,
+    every_square,
+    fewest_unhappy,
+    grid,
+    odd_squares_only,
+    seating_of,
+    semidefinite_bound,
+)
+from course_lib.theory.sparse_socp import all_pairs, lattice, socp
 
 GREY = "0.55"
 solve = socp
@@ -23,57 +34,217 @@ def rng(seed: int) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
-def best_found(problem: QCQP, tries: int = 2) -> float:
-    """Return the lowest value that a local solver finds from several random starts."""
-    starts = torch.randn(tries, problem.n, generator=rng(0), dtype=torch.float64).numpy()
-    return min(float(problem.forms(cones.local_minimum(problem, 0.3 * start))[0]) for start in starts)
+# Nine guests
+
+EDGES = np.array(  # numbered for the sliders: the border first, then the four inner ones
+    [[0, 1], [1, 2], [2, 5], [5, 8], [7, 8], [6, 7], [3, 6], [0, 3], [1, 4], [4, 5], [4, 7], [3, 4]]
+)
+FACES = ((0, 1, 4, 3), (1, 2, 5, 4), (3, 4, 7, 6), (4, 5, 8, 7))
+PARTIES = {"A": (9,), "B": (9, 10, 11, 12), "C": (1, 2, 4, 5, 6, 7, 9)}  # the pairs that quarrel, by their numbers
+# The semidefinite bound for nine guests by which of the squares are odd, up to turning; a test computes them.
+SDP_BOUNDS = {
+    "": 0.0, "1": 0.68158, "2 side by side": 0.92845, "2 across": 1.17157, "3": 1.42101, "4": 1.52786,
+}  # fmt: skip
 
 
-@lesson.figure(
-    "Twenty problems of 16 unknowns: how good is the bound?", "problem", "(best value found − bound) / |bound|",
-    yscale="log", ylim=(1e-9, 1), xticks=range(1, 11), legend="center right", size=(7.0, 3.9),
-)  # fmt: skip
-def plot_question(axes):
-    """Draw the gap of the bound for ten problems of each of two kinds."""
-    for wrong, look, name in (
-        (0.0, {"color": BLUE, "marker": "o"}, "kind A"),
-        (0.5, {"color": RED, "marker": "s"}, "kind B"),
+def nine(signs: np.ndarray) -> Guests:
+    """Return nine guests with these twelve signs and weights 1."""
+    return Guests(9, EDGES, signs, np.ones(12), FACES)
+
+
+def party(name: str) -> Guests:
+    """Return party A, B or C of the hook."""
+    return nine(np.where(np.isin(np.arange(1, 13), PARTIES[name]), 1.0, -1.0))
+
+
+def squares_of(guests: Guests) -> str:
+    """Return the key of SDP_BOUNDS."""
+    odd = [guests.is_odd(face) for face in FACES]
+    if sum(odd) == 2:
+        return "2 across" if odd[0] == odd[3] else "2 side by side"
+    return str(sum(odd) or "")
+
+
+def _places(rows: int, columns: int) -> np.ndarray:
+    at = np.arange(rows * columns)
+    return np.stack([at % columns, -(at // columns)], -1).astype(float)
+
+
+def _draw_party(axes, guests: Guests, columns: int, *, seats=None, size: float | int = 13, wide: float | int = 2.5):
+    """Draw friends and quarrels; with seats also rooms and the pairs that are unhappy."""
+    at = _places(guests.n // columns, columns)
+    axes.grid(False)
+    axes.set_aspect("equal")
+    for sign, look, name in (
+        (-1, {"color": GREY, "linestyle": "-"}, "friends"),
+        (1, {"color": RED, "linestyle": "--"}, "quarrel"),
     ):
-        problems = [lattice(4, wrong=wrong, generator=rng(seed)) for seed in range(10)]
-        bounds = np.array([solve(problem).value for problem in problems])
-        gaps = (np.array([best_found(problem) for problem in problems]) - bounds) / np.abs(bounds)
-        axes.plot(range(1, 11), np.maximum(gaps, 2e-9), label=name, linestyle="none", markersize=8, **look)
-    return (
-        "Twenty problems with 16 unknowns, ten of each of two kinds, and by how much the best value that was found lies "
-        "above the bound, on a logarithmic axis. For kind A at most about a millionth: the bound is reached. For kind B "
-        "some 2 to 20 per cent."
-    )
-
-
-# Which cones
+        ends = at[guests.pairs[guests.signs == sign]]
+        for place, end in enumerate(ends):
+            axes.plot(*end.T, linewidth=wide, zorder=1, label=None if place else name, **look)
+    if seats is None:
+        axes.plot(*at.T, "o", color=BLACK, markersize=size, markerfacecolor="white", zorder=3)
+        return
+    for room, look, fill in ((1, "o", BLACK), (-1, "s", "white")):
+        label = {1: "in one room", -1: "in the other"}[room]
+        axes.plot(*at[seats == room].T, look, color=BLACK, markersize=size, markerfacecolor=fill, zorder=3, label=label)
+    i, j = guests.pairs[guests.signs * seats[guests.pairs[:, 0]] * seats[guests.pairs[:, 1]] > 0].T
+    if len(i):
+        axes.plot(*((at[i] + at[j]) / 2).T, "^", color=PURPLE, markersize=0.75 * size, zorder=4, label="unhappy pair")
 
 
 @lesson.figure(
-    ["all pairs: 300 cones", "pairs with an entry: 40", "chordal: 77 pairs"], "unknown j", "unknown i",
-    grid=(1, 3), size=(10.5, 3.9), xlim=(-0.5, 24.5), ylim=(24.5, -0.5), aspect="equal", xticks=(0, 8, 16, 24),
-    yticks=(0, 8, 16, 24),
-    legend={"loc": "lower left", "fontsize": 9},
+    ["party A: one quarrel", "party B: four quarrels", "party C: seven quarrels"], bare=True, grid=(1, 3), size=(9.6, 4.5),
+    xlim=(-0.4, 2.4), ylim=(-3.1, 0.4), legend=[{"loc": "lower center", "ncols": 2}, None, None],
 )  # fmt: skip
-def plot_patterns(*axes):
-    """Draw the pairs that dense cones, sparse cones and a semidefinite completion need on the 5 x 5 lattice."""
-    n, own = 25, lattice_edges(5)
-    shown = ((all_pairs(n), None), (own, None), (own, cones.chordal_fill(n, own)))
-    for one, (pairs, fill) in zip(axes, shown, strict=True):
-        one.grid(False)
-        one.plot(range(n), range(n), "s", color=GREY, markersize=3.5)
-        one.plot(*pairs.T[::-1], "s", color=BLUE, markersize=4.5, label="cone" if fill is None else "entry")
-        if fill is not None:
-            one.plot(*fill.T[::-1], "x", color=RED, markersize=5, label="fill")
+def plot_question(*axes):
+    """Draw the three parties."""
+    for one, name in zip(axes, PARTIES, strict=True):
+        _draw_party(one, party(name), 3)
     return (
-        "Three upper triangles of a 25 x 25 matrix, the lattice of 5 x 5 unknowns. Left all 300 pairs are marked. In the "
-        "middle the 40 pairs of neighbours. Right these 40 and 37 red ones between them, which make the graph chordal, "
-        "as a semidefinite completion needs."
+        "Three parties of nine. In A the middle guest and the one above quarrel, in B the middle guest and all four "
+        "neighbours, in C seven scattered pairs."
     )
+
+
+@lesson.figure(
+    ["party A: one unhappy pair", "party B: nobody unhappy", "party C: nobody unhappy"], bare=True, grid=(1, 3),
+    size=(9.6, 4.9), xlim=(-0.4, 2.4), ylim=(-3.3, 0.4),
+    legend=[{"loc": "lower center", "ncols": 2, "fontsize": 9}, None, None],
+)  # fmt: skip
+def plot_seatings(*axes):
+    """Draw the three parties with their best seatings."""
+    for one, name in zip(axes, PARTIES, strict=True):
+        guests = party(name)
+        _draw_party(one, guests, 3, seats=best_seating(guests))
+    return (
+        "A best seating of each party. In A a triangle marks an unhappy pair; in B one guest and in C three have a room of "
+        "their own."
+    )
+
+
+@lesson.explorer
+class SeatingExplorer(Explorer):
+    """Let pairs of nine guests quarrel, and compare the best seating with two bounds."""
+
+    title = "Nine guests, two rooms"
+    summary = (
+        "Left nine guests in a square, in a best seating: filled in one room, open in the other. Solid grey lines join "
+        "friends, dashed red ones a pair that quarrels; purple triangles mark unhappy pairs, and crosses, on request, "
+        "squares. Right the number of unhappy pairs, and two bounds below it."
+    )
+    first = Slider("pair that turns", "a", "Number of a pair: friends begin to quarrel; 0 for none", 9, 0, 12, 1)
+    second = Slider("another pair that turns", "b", "Number of another pair that turns; 0 for none", 0, 0, 12, 1)
+    vertex = Slider("guest whose pairs turn", "v", "All pairs of this guest turn; 0 for none", 0, 0, 9, 1)
+    marked = Switch("mark some squares", "Mark the squares that the text calls odd further down")
+    together = ("first", "second")
+    stills = ({"first": 9}, {"first": 0, "vertex": 5}, {"first": 9, "second": 10})
+    strip_dpi = 90
+    size = (9.0, 4.0)
+    layout = panels(
+        ["a best seating", "unhappy pairs"], ["column", "two bounds and the best seating"],
+        ["row", "number of pairs"], grid=(1, 2), legend=None, xlim=[(-0.45, 2.45), (-0.6, 2.6)],
+        ylim=[(-2.45, 0.45), (-0.2, 2.5)], xticks=[(), (0, 1, 2)],
+        xticklabels=[(), ("pair by pair", "all together", "best seating")], yticks=[(), (0, 1, 2)],
+    )  # fmt: skip
+    at = _places(3, 3)
+
+    def compute(self, *, first, second, vertex, marked):
+        """Return the signs, a best seating and the three values."""
+        signs = -np.ones(12)
+        for edge in (first, second):
+            if edge:
+                signs[edge - 1] *= -1
+        if vertex:
+            signs[(vertex - 1 == EDGES).any(1)] *= -1
+        guests = nine(signs)
+        best = best_seating(guests)
+        ends = self.at[EDGES]
+        nothing = (np.zeros(0), np.zeros(0))
+        failed = signs * best[EDGES[:, 0]] * best[EDGES[:, 1]] > 0
+        centres = np.array([self.at[list(face)].mean(0) for face in FACES])
+        odd = np.array([guests.is_odd(face) for face in FACES])
+        values = (0.0, SDP_BOUNDS[squares_of(guests)], float(guests.unhappy(best)))
+        return {
+            "friends": [tuple(end.T) if sign < 0 else nothing for end, sign in zip(ends, signs, strict=True)],
+            "quarrels": [tuple(end.T) if sign > 0 else nothing for end, sign in zip(ends, signs, strict=True)],
+            "filled": tuple(self.at[best > 0].T),
+            "open": tuple(self.at[best < 0].T),
+            "crosses": tuple(centres[odd].T) if marked else nothing,
+            "failed": tuple(ends[failed].mean(1).T),
+            "dots": np.array(values),
+            "labels": [(k, v + 0.1, f"{v:.2f}" if k < 2 else f"{v:.0f}") for k, v in enumerate(values)],
+            "said": (int((signs > 0).sum()), int(odd.sum()) if marked else None, values),
+            "turned": [f"pair {e}" for e in (first, second) if e] + [f"all pairs of guest {v}" for v in (vertex,) if v],
+        }
+
+    def draw(self, left, right):
+        """Draw pairs, guests and values, empty."""
+        left.set_aspect("equal")
+        left.grid(False)
+        for k, (x, y) in enumerate(self.at[EDGES].mean(1)):
+            shift = (0.06, -0.03) if x == round(x) else (-0.05, -0.19)
+            left.text(x + shift[0], y + shift[1], str(k + 1), fontsize=9, color="0.35")
+        for k, (x, y) in enumerate(self.at):
+            left.text(x - 0.3, y + 0.13, f"g{k + 1}", fontsize=9)
+        empty = lambda style, **look: left.plot([], [], style, **look)[0]  # noqa: E731
+        return {
+            "friends": [empty("-", color=GREY, linewidth=2.5) for _ in EDGES],
+            "quarrels": [empty("--", color=RED, linewidth=3) for _ in EDGES],
+            "filled": empty("o", color=BLACK, markersize=11, zorder=5),
+            "open": empty("s", color=BLACK, markersize=11, markerfacecolor="white", zorder=5),
+            "crosses": empty("X", color=SKY, markersize=15),
+            "failed": empty("^", color=PURPLE, markersize=9, zorder=6),
+            "dots": right.plot(range(3), [0] * 3, "D", color=BLACK, markersize=9)[0],
+            "labels": [right.text(0, 0, "", ha="center", fontsize=11) for _ in range(3)],
+        }
+
+    def words(self, state):
+        """Say how many pairs quarrel and are unhappy, and both bounds."""
+        quarrels, odd, (pairwise, together, best) = state["said"]
+        many = "1 pair quarrels" if quarrels == 1 else f"{quarrels} pairs quarrel"
+        said = (
+            f"Turned: {', '.join(state['turned']) or 'nothing'}. {many}. The best seating leaves "
+            f"{'nobody' if best == 0 else '1 pair' if best == 1 else f'{best:.0f} pairs'} unhappy. The bound pair by pair "
+            f"is {pairwise:.0f}, that of all together {together:.2f}."
+        )
+        return said if odd is None else f"{said} Marked: {odd} of 4 squares."
+
+
+# One triangle, one condition
+
+
+@lesson.figure(
+    "Three enemies: what each bound allows", "X_13 and X_23", "X_12",
+    legend={"loc": "upper left", "bbox_to_anchor": (1.02, 1)},
+    size=(8.4, 4.6), xlim=(-1.5, 1.25), ylim=(-1.4, 1.25), aspect="equal",
+)  # fmt: skip
+def plot_three_enemies(axes):
+    """Draw the slice X_13 = X_23 of what cones, a semidefinite matrix and seatings allow for three guests."""
+    u = np.linspace(-1, 1, 201)
+    axes.fill([-1, 1, 1, -1], [-1, -1, 1, 1], color=ORANGE, alpha=0.2)
+    axes.plot([-1, 1, 1, -1, -1], [-1, -1, 1, 1, -1], "--", color=ORANGE, linewidth=2, label="pair by pair")
+    axes.fill_between(u, 2 * u**2 - 1, 1, color=BLUE, alpha=0.2)
+    axes.plot(u, 2 * u**2 - 1, "-.", color=BLUE, linewidth=2, label="all together")
+    axes.fill([-1, 0, 1], [1, -1, 1], color=GREEN, alpha=0.35)
+    axes.plot([-1, 0, 1, -1], [1, -1, 1, 1], "-", color=GREEN, linewidth=2.5, label="seatings and averages")
+    axes.plot([-1, 1], [1, 1], "o", color=BLACK, markersize=9, zorder=5, label="a seating")
+    axes.plot(
+        [0], [-1], "s", color=BLACK, markerfacecolor="white", markersize=9, zorder=5, label="average of two seatings"
+    )
+    look = {"fontsize": 10, "ha": "center", "zorder": 6}
+    axes.plot([-1], [-1], "D", color=ORANGE, markersize=9, zorder=5)
+    axes.text(-1, -1.2, "0 unhappy", **look)
+    axes.plot([-0.5], [-0.5], "D", color=BLUE, markersize=9, zorder=5)
+    axes.text(-0.7, -0.54, "0.75", **look)
+    axes.text(0.18, -1.2, "1 unhappy", **look)
+    return (
+        "A square (pair by pair) holds the region above a parabola (all together), and that a triangle (seatings). Fewest "
+        "unhappy: 0, 0.75 and 1."
+    )
+
+
+# Which pairs matter
 
 
 @lesson.figure(
@@ -86,66 +257,15 @@ def plot_completion(axes):
     most = np.sqrt(X[pairs[:, 0], pairs[:, 0]] * X[pairs[:, 1], pairs[:, 1]])
     order = np.argsort(most, kind="stable")
     entries = X[pairs[:, 0], pairs[:, 1]][order]
-    axes.vlines(range(120), -most[order], most[order], color=GREY, linewidth=2, alpha=0.6, label="allowed by the cone")
+    axes.vlines(
+        range(120), -most[order], most[order], color=GREY, linewidth=2, alpha=0.6, label="allowed by its condition"
+    )
     on = np.isin(pairs @ [16, 1], found.pairs @ [16, 1])[order]
-    axes.plot(np.flatnonzero(on), entries[on], "o", color=RED, markersize=6, label="pair with an entry")
-    axes.plot(np.flatnonzero(~on), entries[~on], ".", color=BLUE, markersize=5, label="other pair: set to 0")
+    axes.plot(np.flatnonzero(on), entries[on], "o", color=BLACK, markersize=6, label="pair with an entry")
+    axes.plot(np.flatnonzero(~on), entries[~on], ".", color="0.25", markersize=4, label="other pair: set to 0")
     return (
-        "One vertical bar for each of the 120 pairs of 16 unknowns, from minus to plus the root of X_ii X_jj. On the 24 "
-        "pairs with an entry, red dots lie at the upper ends of the bars. On all others a blue dot lies at 0, the middle "
-        "of its bar."
-    )
-
-
-@cache
-def sizes() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return lattice sizes, bounds with sparse and with dense cones, and numbers of both cones."""
-    ks = np.arange(3, 8)
-    found = []
-    for k in ks:
-        problem = lattice(int(k), generator=rng(1))
-        found.append((solve(problem), solve(problem, all_pairs(problem.n))))
-    return ks, np.array([[r.value for r in row] for row in found]), np.array([[r.cones for r in row] for row in found])
-
-
-@lesson.figure(
-    ["the bounds are the same", "the numbers of cones are not"], "side k of the lattice", ["bound", "cones"], grid=(1, 2),
-    yscale=["linear", "log"], legend=["upper right", "upper left"], xticks=range(3, 8),
-)  # fmt: skip
-def plot_sizes(left, right):
-    """Draw bound and number of cones against the side of the lattice."""
-    ks, values, counts = sizes()
-    for axes, data in ((left, values), (right, counts)):
-        axes.plot(ks, data[:, 1], "-", color=GREY, linewidth=5, label="all pairs")
-        axes.plot(ks, data[:, 0], "o", color=BLUE, markersize=7, label="pairs with an entry")
-    return (
-        "Against the side k of the lattice. Left the bounds: dots for the pairs with an entry lie on the line for all "
-        "pairs. Right the number of cones, logarithmic: with an entry there are ever fewer than all pairs, from "
-        f"{counts[0, 0]} against {counts[0, 1]} to {counts[-1, 0]} against {counts[-1, 1]:,}."
-    )
-
-
-@lesson.figure(
-    "Time of one solve", "unknowns n", "seconds", xscale="log", yscale="log", legend="lower right", size=(6.6, 4.2),
-)  # fmt: skip
-def plot_times(axes):
-    """Measure and draw the time of the three relaxations against the number of unknowns, on this machine."""
-    sides = {
-        "all X positive semidefinite": (sdp, (3, 4, 5, 6)),
-        "cones on all pairs": (lambda p: socp(p, all_pairs(p.n)), (3, 4, 6, 8, 10)),
-        "cones on pairs with an entry": (socp, (3, 4, 6, 8, 10, 16, 24, 32)),
-    }
-    for place, (name, (solver, ks)) in enumerate(sides.items()):
-        seconds = []
-        for k in ks:
-            problem, start = lattice(k, generator=rng(0)), perf_counter()
-            solver(problem)
-            seconds.append(perf_counter() - start)
-        lines(axes, [k * k for k in ks], {name: seconds}, first=place, marker="o", markersize=4)
-    return (
-        "Seconds against unknowns, both logarithmic, measured when the page is run. The semidefinite relaxation rises "
-        "most steeply and ends at 36 unknowns, cones on all pairs end at 100, and cones on pairs with an entry, the lowest, "
-        "go on to 1,024."
+        "Bars: what each condition allows. On the 24 pairs with an entry dots lie at upper ends of bars, on the 96 others "
+        "at 0."
     )
 
 
@@ -153,173 +273,155 @@ def plot_times(axes):
 
 
 @lesson.figure(
-    ["cycle of 4", "cycle of 5"], "edges with a positive sign", "value", grid=(1, 2), legend=["upper left", None],
-    ylim=(-11, 1),
+    ["two quarrels: the walk closes", "one quarrel: it comes back wrong"], bare=True, grid=(1, 2), size=(8.4, 3.7),
+    xlim=(-0.75, 1.75), ylim=(-0.6, 1.6), legend=[{"loc": "center"}, None],
 )  # fmt: skip
-def plot_cycles(*axes):
-    """Draw the three values on a cycle against the number of positive signs."""
-    for one, k in zip(axes, (4, 5), strict=True):
-        found = []
-        for positive in range(k + 1):
-            wrong = positive % 2
-            signs = np.where(np.arange(k) < positive, 1.0, -1.0)
-            least = cones.least_by_signs(signed_graph(k, cycle_edges(k), signs))
-            found.append((least, -2 * k * np.cos(np.pi / k) if wrong else -2.0 * k, -2.0 * k))
-        names = ["best signs of x", "semidefinite bound", "cone bound"]
-        lines(one, range(k + 1), dict(zip(names, np.array(found).T, strict=True)), marker="o")
-        one.set_xticks(range(k + 1))
+def plot_walk(*axes):
+    """Draw a walk around a square on which every pair is to be happy."""
+    corners = np.array([[0, 0], [0, 1], [1, 1], [1, 0]], dtype=float)
+    for one, quarrels in zip(axes, ((1, 2), (1,)), strict=True):
+        one.set_aspect("equal")
+        one.grid(False)
+        room, rooms = 1, [1]
+        for step in range(4):
+            a, b = corners[step], corners[(step + 1) % 4]
+            look = {"color": RED, "linestyle": "--"} if step in quarrels else {"color": GREY, "linestyle": "-"}
+            first = step == (1 if step in quarrels else 0)
+            label = ("quarrel" if step in quarrels else "friends") if first else None
+            one.plot(*np.stack([a, b]).T, linewidth=3, zorder=1, label=label, **look)
+            middle = (a + b) / 2
+            one.annotate(
+                "",
+                middle + 0.12 * (b - a),
+                middle - 0.12 * (b - a),
+                arrowprops={"arrowstyle": "->", "color": BLACK, "lw": 1.8},
+            )
+            room = -room if step in quarrels else room
+            rooms.append(room)
+        for room, look, fill in ((1, "o", BLACK), (-1, "s", "white")):
+            at = corners[[r == room for r in rooms[:4]]]
+            one.plot(*at.T, look, color=BLACK, markersize=17, markerfacecolor=fill, zorder=3)
+        one.text(-0.12, -0.42, "start: filled", ha="center", fontsize=10)
+        back = rooms[-1] == 1
+        one.text(
+            1.0, -0.42, "back: filled" if back else "back: should be open", ha="center", fontsize=10,
+            color=BLACK if back else PURPLE,
+        )  # fmt: skip
     return (
-        "Three values on a cycle of four and of five unknowns against the number of positive signs. The cone bound stays at "
-        "-8 and -10. The optimum equals it for even numbers of positive signs and lies 4 higher for odd ones; the "
-        "semidefinite bound lies between."
+        "Two walks clockwise around four guests. With two quarrels the walk returns to a filled guest; with one it asks for "
+        "an open one."
     )
 
 
-FACES = ((0, 1, 4, 3), (1, 2, 5, 4), (3, 4, 7, 6), (4, 5, 8, 7))
-EDGES = np.array(  # numbered for the sliders: the border first, then the four inner ones
-    [[0, 1], [1, 2], [2, 5], [5, 8], [7, 8], [6, 7], [3, 6], [0, 3], [1, 4], [4, 5], [4, 7], [3, 4]]
-)
-# The semidefinite bound of the 3 x 3 lattice by which of its squares are frustrated, up to turning; see the lesson's cell.
-SDP_VALUES = {
-    "": -24.0,
-    "1": -21.27366,
-    "2 side by side": -20.28620,
-    "2 across": -19.31371,
-    "3": -18.31598,
-    "4": -17.88854,
+# Rules of squares
+
+SHARES = (0.1, 0.25, 0.5)
+FAMILIES = {
+    "plane 4 × 4": {"rows": 4, "columns": 4},
+    "plane 4 × 5": {"rows": 4, "columns": 5},
+    "torus 4 × 4": {"rows": 4, "columns": 4, "wrap": True},
 }
-
-
-def frustrated_faces(signs: np.ndarray) -> tuple[bool, ...]:
-    """Return which of the four squares have an odd number of positive edges."""
-    positive = {frozenset(pair) for pair, sign in zip(EDGES.tolist(), signs, strict=True) if sign > 0}
-    around = lambda face: zip(face, face[1:] + face[:1], strict=True)  # noqa: E731
-    return tuple(sum(frozenset(pair) in positive for pair in around(face)) % 2 == 1 for face in FACES)
-
-
-def face_class(faces: tuple[bool, ...]) -> str:
-    """Return the key of SDP_VALUES."""
-    count = sum(faces)
-    if count == 2:
-        return "2 across" if faces[0] == faces[3] else "2 side by side"
-    return str(count or "")
-
-
-@lesson.explorer
-class SignExplorer(Explorer):
-    """Turn signs of a 3 x 3 lattice, and look at where a gap opens."""
-
-    title = "Signs on a lattice"
-    summary = (
-        "Left nine unknowns in a square. Solid blue lines are edges with a negative sign, dashed red ones with a positive "
-        "sign. Vertices show the best x: filled for +1, open for -1; orange crosses mark frustrated squares, and triangles "
-        "edges that the best x leaves unsatisfied. Right the optimum and both bounds."
-    )
-    first = Slider("first edge turned", "a", "The number of an edge whose sign turns; 0 for none", 3, 0, 12, 1)
-    second = Slider("second edge turned", "b", "The number of another edge whose sign turns; 0 for none", 0, 0, 12, 1)
-    vertex = Slider("vertex switched", "v", "All edges at this vertex turn; 0 for none", 0, 0, 9, 1)
-    together = ("first", "second")
-    size = (8.8, 3.9)
-    layout = panels(
-        ["signs of the edges", "the optimum and two bounds"], ["column", "bound by cones, by a semidefinite X, best x"],
-        ["row", "value"], grid=(1, 2), legend=None, xlim=[(-0.4, 2.4), (-0.6, 2.6)], ylim=[(-2.4, 0.4), (-25.5, -14.5)],
-        xticks=[(), (0, 1, 2)], xticklabels=[(), ("cones", "semidefinite", "best x")],
-        yticks=[(), tuple(range(-24, -15, 2))],
-    )  # fmt: skip
-    at = np.stack([np.arange(9) % 3, -(np.arange(9) // 3)], -1).astype(float)
-
-    def compute(self, *, first, second, vertex):
-        """Return signs, the best x and the three values."""
-        signs = -np.ones(12)
-        for edge in (first, second):
-            if edge:
-                signs[edge - 1] *= -1
-        if vertex:
-            signs[(vertex - 1 == EDGES).any(1)] *= -1
-        faces = frustrated_faces(signs)
-        x = 1 - 2.0 * ((np.arange(256)[:, None] >> np.arange(9)) & 1)[:, ::-1]  # all with x_1 = 1
-        costs = 2 * (x[:, EDGES[:, 0]] * x[:, EDGES[:, 1]]) @ signs
-        best = x[costs.argmin()]
-        ends = self.at[EDGES]
-        nothing = (np.zeros(0), np.zeros(0))
-        failed = signs * best[EDGES[:, 0]] * best[EDGES[:, 1]] > 0
-        centres = np.array([self.at[list(face)].mean(0) for face in FACES])
-        values = (-24.0, SDP_VALUES[face_class(faces)], float(costs.min()))
-        return {
-            "good": [tuple(end.T) if sign < 0 else nothing for end, sign in zip(ends, signs, strict=True)],
-            "wrong": [tuple(end.T) if sign > 0 else nothing for end, sign in zip(ends, signs, strict=True)],
-            "plus": tuple(self.at[best > 0].T),
-            "minus": tuple(self.at[best < 0].T),
-            "crosses": tuple(centres[list(faces)].T),
-            "failed": tuple(ends[failed].mean(1).T),
-            "dots": np.array(values),
-            "labels": [(k, v + 0.5, f"{v:.2f}") for k, v in enumerate(values)],
-            "said": (int((signs > 0).sum()), sum(faces), values),
-            "turned": [f"edge {e}" for e in (first, second) if e] + [f"all edges at v{v}" for v in (vertex,) if v],
-        }
-
-    def draw(self, left, right):
-        """Draw edges, vertices and values, empty."""
-        left.set_aspect("equal")
-        left.grid(False)
-        for k, (x, y) in enumerate(self.at[EDGES].mean(1)):
-            left.text(x + 0.06, y + 0.06, str(k + 1), fontsize=8, color=GREY)
-        for k, (x, y) in enumerate(self.at):
-            left.text(x - 0.2, y + 0.13, f"v{k + 1}", fontsize=9)
-        empty = lambda style, **look: left.plot([], [], style, **look)[0]  # noqa: E731
-        return {
-            "good": [empty("-", color=BLUE, linewidth=2.5) for _ in EDGES],
-            "wrong": [empty("--", color=RED, linewidth=3) for _ in EDGES],
-            "plus": empty("o", color=BLACK, markersize=11, zorder=5),
-            "minus": empty("o", color=BLACK, markersize=11, markerfacecolor="white", zorder=5),
-            "crosses": empty("X", color=ORANGE, markersize=15),
-            "failed": empty("^", color=BLACK, markersize=8, zorder=6),
-            "dots": right.plot(range(3), [0] * 3, "D", color=BLUE, markersize=10)[0],
-            "labels": [right.text(0, 0, "", ha="center", fontsize=11) for _ in range(3)],
-        }
-
-    def words(self, state):
-        """Say how many signs and squares are wrong, and how large the gap is."""
-        positive, faces, (bound, semidefinite, best) = state["said"]
-        return (
-            f"Turned: {', '.join(state['turned']) or 'nothing'}. {positive} of 12 signs are positive and {faces} of 4 "
-            f"squares frustrated. Bound by cones {bound:.2f}, by the semidefinite matrix {semidefinite:.2f}; the best x has "
-            f"{best:.2f}. " + ("No gap." if best == bound else f"The gap of the cones is {best - bound:.2f}.")
-        )
-
-
-SHARES = (0.0, 0.05, 0.1, 0.2, 0.35, 0.5)
+BOUNDS = ("all together", "odd squares", "every square", "all cycles")
 
 
 @cache
-def share_gaps() -> tuple[np.ndarray, np.ndarray]:
-    """Return (semidefinite - cone bound) / |cone bound|, (6 shares, 5 seeds); and for vertices switched at random, (5,)."""
-    relative = lambda p: (sdp(p).value - (low := socp(p).value)) / abs(low)  # noqa: E731
-    gaps = [[relative(lattice(4, wrong=share, generator=rng(seed))) for seed in range(5)] for share in SHARES]
-    switched = []
-    for seed in range(5):
-        s, pairs = np.sign(torch.randn(16, generator=rng(100 + seed)).numpy()).astype(float), lattice_edges(4)
-        signs = -s[pairs[:, 0]] * s[pairs[:, 1]]
-        switched.append(relative(cones.random_problem(16, pairs, signs=signs, generator=rng(seed))))
-    return np.array(gaps), np.array(switched)
+def found_bounds(family: str, equal: bool, seeds: tuple[int, ...] = (0, 1, 2, 3, 4)) -> dict[str, np.ndarray]:
+    """Return the least number of unhappy pairs and each bound on it, (3 shares, seeds)."""
+    rows: dict[str, list] = {name: [] for name in ("truth", *BOUNDS, "both")}
+    for share in SHARES:
+        for seed in seeds:
+            guests = grid(share=share, equal=equal, generator=rng(seed), **FAMILIES[family])
+            rows["truth"].append(fewest_unhappy(guests))
+            rows["all together"].append(semidefinite_bound(guests))
+            rows["odd squares"].append(bound_by_rules(guests, odd_squares_only(guests)))
+            rows["every square"].append(bound_by_rules(guests, every_square(guests)))
+            rows["all cycles"].append(every_cycle(guests)[0])
+            rows["both"].append(semidefinite_bound(guests, odd_squares_only(guests)))
+    return {name: np.array(values).reshape(len(SHARES), len(seeds)) for name, values in rows.items()}
+
+
+def shares_closed(family: str, equal: bool) -> dict[str, np.ndarray]:
+    """Return each bound over the truth, (15,); for equal weights also one that is rounded up."""
+    found = found_bounds(family, equal)
+    closed = {name: (found[name] / found["truth"]).ravel() for name in BOUNDS}
+    closed["both"] = (found["both"] / found["truth"]).ravel()
+    if equal:
+        closed["rounded up"] = (np.ceil(found["all together"] - 1e-4) / found["truth"]).ravel()
+    return closed
 
 
 @lesson.figure(
-    "Wrong signs, and wrong signs that can be switched away", "share of positive signs", "gap to the semidefinite bound",
-    legend="upper left", size=(7.0, 4.0), ylim=(-0.01, 0.2),
+    ["weights all 1", "weights from 0 to 1"], "bound", "bound / least unhappy weight", grid=(1, 2), size=(9.6, 4.0),
+    ylim=(-0.05, 1.1), xlim=(-0.6, 3.6), xticks=range(4), legend=[None, "lower right"],
 )  # fmt: skip
-def plot_shares(axes):
-    """Draw the relative gap against the share of wrong signs, with the switched control."""
-    gaps, switched = share_gaps()
-    (line,) = lines(axes, SHARES, {"edges chosen at random": gaps.mean(1)}, marker="o")
-    axes.fill_between(SHARES, gaps.min(1), gaps.max(1), color=line.get_color(), alpha=0.15)
-    axes.plot(
-        [0.5] * 5, switched, "s", color=GREEN, markersize=9, markerfacecolor="none", label="vertices switched at random"
-    )
+def plot_closing(*axes):
+    """Draw each bound over the truth for fifteen lattices of 4 x 4."""
+    for one, equal in zip(axes, (True, False), strict=True):
+        closed = shares_closed("plane 4 × 4", equal)
+        for place, name in enumerate(BOUNDS):
+            spread = np.linspace(-0.22, 0.22, 15)
+            for part, (look, share) in enumerate(zip("os^", SHARES, strict=True)):
+                cut = slice(5 * part, 5 * part + 5)
+                one.plot(
+                    place + spread[cut], closed[name][cut], look, color=(BLACK, "0.35", "0.55")[part], markersize=6,
+                    markerfacecolor="none", label=f"{share:.0%} quarrel" if place == 0 else None,
+                )  # fmt: skip
+        one.axhline(1, color=GREY, linewidth=1)
+        one.set_xticklabels([name.replace(" ", "\n") for name in BOUNDS])
     return (
-        "The gap between the semidefinite and the cone bound, relative, against the share of positive signs: mean and range "
-        "of five lattices of 16 unknowns. It rises from 0 to about 7 per cent at a share of 0.2 and stays near that. Open "
-        "squares at about a half: lattices whose positive signs come from switching vertices; their gap is 0."
+        "Fifteen lattices of 4 x 4. Weights 1: all together mostly below 0.8, the others at 1. Weights from 0 to 1: all "
+        "together and odd squares scatter below 1."
+    )
+
+
+def closing_table() -> Markdown:
+    """Return the mean share of the truth of each bound on two kinds of lattices, and how often of 15 it is reached."""
+    header = {
+        "all together": "all together",
+        "rounded up": "the same, rounded up",
+        "odd squares": "odd squares",
+        "both": "all together and odd squares",
+        "every square": "every square",
+        "all cycles": "all cycles",
+    }
+    rows = []
+    for family in ("plane 4 × 5", "torus 4 × 4"):
+        for equal in (True, False):
+            closed = shares_closed(family, equal)
+            cells = [
+                f"≈{closed[name].mean():.2f} ({int((closed[name] > 1 - 1e-5).sum())})" if name in closed else ""
+                for name in header
+            ]
+            rows.append([f"{family}, weights {'1' if equal else '0 to 1'}", *cells])
+    return markdown_table(["lattice", *header.values()], rows)
+
+
+# A hundred guests
+
+
+@cache
+def hundred(seed: int) -> tuple[Guests, float, np.ndarray]:
+    """Return a party of 10 x 10 with weights, a quarter of whose pairs quarrel, its bound and the seating read from it."""
+    guests = grid(10, 10, share=0.25, equal=False, generator=rng(seed))
+    bound, u, _ = every_cycle(guests)
+    return guests, bound, seating_of(guests, u)
+
+
+@lesson.figure(
+    "A best seating of a hundred guests", bare=True, size=(9.4, 6.2), xlim=(-0.6, 9.6), ylim=(-9.6, 0.6),
+    legend={"loc": "upper left", "bbox_to_anchor": (1.0, 1.0)},
+)  # fmt: skip
+def plot_hundred(axes):
+    """Draw the seating of a hundred guests that reaches its bound, with its odd squares."""
+    guests, _, seats = hundred(0)
+    _draw_party(axes, guests, 10, seats=seats, size=9, wide=1.6)
+    at = _places(10, 10)
+    centres = np.array([at[list(square)].mean(0) for square in guests.odd_squares()])
+    axes.plot(*centres.T, "X", color=SKY, markersize=12, zorder=2, label="odd square")
+    return (
+        "Crosses on odd squares, triangles on unhappy pairs. From every cross a chain of triangles leads to another "
+        "cross, or "
+        "over the border."
     )
 
 
@@ -385,37 +487,69 @@ def plot_flows(*axes):
 
 # Predictions
 
-pairs_prediction = lesson.prediction(
+ask_parties = lesson.prediction(
     "32.P1",
-    "A lattice of 10 x 10 unknowns has 4,950 pairs. Matrices have entries on 180 of them, the neighbours. One condition for "
-    "every pair gives a lower bound on the minimum. Now 4,770 of the conditions are dropped: only those of the 180 "
-    "neighbours stay. What becomes of the bound?",
+    "You seat the nine guests of each party as well as you can. In which parties does every seating leave some pair "
+    "unhappy?",
     {
-        "It falls far: most conditions are gone": "A condition only counts if something depends on its entry X_ij.",
-        "It falls a little: far pairs matter less": "They do not matter at all: nothing else in the problem sees their "
-        "entries, and 0 always satisfies their condition.",
-        "It stays exactly as it is": "The entries of the dropped pairs can be set to 0 afterwards, and then satisfy their "
-        "conditions. So whatever the smaller problem reaches, the larger one reaches too.",
-        "It rises": "Fewer conditions allow more, so the minimum can only fall or stay.",
+        "In A alone": right(
+            "In B the middle guest sits in the other room, in C three guests do. A has no such way out."
+        ),
+        "In C alone": "In C three guests in the other room make everybody happy. Try A by hand.",
+        "In B and C": "B is easy: the middle guest sits alone in the other room.",
+        "In all three": "B is easy: the middle guest sits alone in the other room.",
     },
-    answer="It stays exactly as it is",
-    reveal=plot_sizes,
+    reveal=plot_seatings,
 )
 
-signs_prediction = lesson.prediction(
+ask_pairs = lesson.prediction(
     "32.P2",
-    "Four unknowns in a cycle, each between -1 and 1: minimise $2(\\sigma_1x_1x_2 + \\sigma_2x_2x_3 + \\sigma_3x_3x_4 + "
-    "\\sigma_4x_4x_1)$. With all signs $\\sigma = -1$ the bound is reached by $x = (1, 1, 1, 1)$. Which change of signs "
-    "opens a gap between the bound and the minimum?",
+    "A random problem (32.2) has 100 unknowns in a square of 10 by 10, and five constraints. Its matrices have entries of "
+    "both signs on the 180 pairs of neighbours. The bound (32.3) has one condition for each of all 4,950 pairs. We drop the "
+    "conditions of the other 4,770. The bound",
     {
-        "One sign becomes +1": "Then no choice of signs of x serves all four edges: going round the cycle, an odd number of "
-        "edges ask for a change of sign.",
-        "Two signs become +1": "Two changes of sign on the way round bring x back to its beginning: some x serves all four.",
-        "All four become +1": "x = (1, -1, 1, -1) serves all four edges: the number of changes is even.",
-        "Any of these": "Only an odd number does it. With two or four, some signs of x serve every edge.",
+        "falls far": "Most conditions are gone, but nothing depends on the entries that they held.",
+        "falls, by a few per cent": "Far pairs matter not a little but not at all: nothing else in the problem sees their "
+        "entries.",
+        "stays if no entry is positive, and falls otherwise": "The signs decide later whether the bound is the minimum. "
+        "Here they do not matter.",
+        "stays, whatever the entries are": right(
+            "The entries of the dropped pairs can be set to 0, and satisfy everything."
+        ),
     },
-    answer="One sign becomes +1",
-    reveal=plot_cycles,
+    reveal=plot_completion,
+)
+
+ask_rules = lesson.prediction(
+    "32.P3",
+    "Fifteen lattices of 4 by 4 guests; the weights of the pairs are random numbers from 0 to 1. Which of the first "
+    "three bounds comes nearest to the least weight of unhappy pairs, on average?",
+    {
+        "all together: X semidefinite": "It sees all guests at once, and stays at about 0.85 of the truth here.",
+        "one rule for each odd square": "With weights, the cheapest pair of an odd square is made unhappy, as if its other "
+        "square did not mind. It does.",
+        "all rules of every square": right(
+            "If a pair of a square that is not odd is unhappy, a second one must be. Without "
+            "these rules that costs nothing."
+        ),
+        "they are about equally good": "So the first two are, on average. The rules of the other squares matter.",
+    },
+    reveal=plot_closing,
+)
+
+ask_lines = lesson.prediction(
+    "32.P4",
+    "The line from 0 to 1 carries at most 0.2. Now the two dashed lines are added; nothing else changes. The least cost of "
+    "serving all loads was 2.65. It becomes",
+    {
+        "1.7": "That is what the bound by cones says, and no voltages reach it.",
+        "2.4": "More lines are more ways, but nobody can send power along a way of his choice.",
+        "2.65, as before": "New lines change how power divides, also over the old ones.",
+        "3.9": right(
+            "Power divides over all ways. That of bus 5 alone then fills the line, and the cheap generator stops."
+        ),
+    },
+    reveal=plot_flows,
 )
 
 FIGURES = lesson.figures

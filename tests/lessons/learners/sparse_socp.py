@@ -8,8 +8,10 @@ import torch
 from course_lib.teaching import edit
 
 GIVES_AWAY = {
-    "32.P1": [r"180", r"(?i)sparsity pattern|pattern"],
-    "32.P2": [r"(?i)\bodd\b", r"(?i)frustrat"],
+    "32.P1": [r"(?i)fewest quarrels", r"(?i)changes rooms"],
+    "32.P2": [r"0\^2 \\le", r"(?i)completed"],
+    "32.P3": [r"(?i)other\* squares", r"≈0\.83"],
+    "32.P4": [r"(?i)dearer", r"≈3\.90"],
 }
 
 
@@ -64,38 +66,36 @@ def all_but_its_own(Q):
     return tau
 
 
-def cones(sparse, dense):
-    return {"sparse": sparse, "dense": dense}
+def enemies(rooms, pairs, together):
+    return {"rooms": rooms, "pairs": pairs, "together": together}
 
 
-def cycle(a, b, c, d):
-    return {"a": a, "b": b, "c": c, "d": d}
+def numbers(a, b, c):
+    return {"a": a, "b": b, "c": c}
+
+
+def sides(u, odd, *, sizes=range(5)):
+    """The left sides of the rules of a square, over sets of pairs of the right parity and of some sizes."""
+    return [
+        float(u.sum()) + sum(1 - 2 * float(u[k]) for k in chosen)
+        for size in sizes
+        if size % 2 != odd
+        for chosen in combinations(range(4), size)
+    ]
 
 
 ANSWERS = {
     "32.1": [
-        ("solved", "halved", lambda a, b, x: vector((a + b) / 2, (a - b) / 2, x)),
-        ("solved", "other order and signs", lambda a, b, x: vector(a + b, -2 * x, b - a)),
-        ("x not doubled", "x once", lambda a, b, x: vector(a + b, a - b, x)),
-        ("root two", "the root of 2", lambda a, b, x: vector(a + b, a - b, math.sqrt(2) * x)),
-        ("difference in front", "t and u exchanged", lambda a, b, x: vector(a - b, a + b, 2 * x)),
-        ("product", "a b in front", lambda a, b, x: vector(a * b, 0, x)),
-        ("difference left out", "2 x at most a + b", lambda a, b, x: vector(a + b, 0, 2 * x)),
-        ("wrong", "a negative t", lambda a, b, x: vector(-a - b, a - b, 2 * x)),
-        ("malformed", "a tuple", lambda a, b, x: (a + b, a - b, 2 * x)),
+        ("solved", "fractions", enemies(1, 0, 3 / 4)),
+        ("solved", "floats", enemies(1.0, 0.0, 0.75)),
+        ("two unhappy", "two in each room", enemies(2, 0, 0.75)),
+        ("all three apart", "nobody unhappy", enemies(0, 0, 0.75)),
+        ("every t", "t = -1", enemies(1, 0, 0)),
+        ("two times t forgotten", "t = 0", enemies(1, 0, 1.5)),
+        ("a third", "t = -1/3", enemies(1, 0, 1.0)),
+        ("malformed", "a tuple", (1, 0, 0.75)),
     ],
     "32.2": [
-        ("solved", "rows and columns, binomial coefficient", cones(2 * 12 * 11, math.comb(144, 2))),
-        ("solved", "floats", cones(264.0, 10296.0)),
-        ("both ends", "each pair twice", cones(528, 20592)),
-        ("border forgotten", "two edges for each vertex", cones(2 * 144, 10296)),
-        ("rows only", "horizontal edges", cones(132, 10296)),
-        ("twelve unknowns", "pairs of 12", cones(264, 66)),
-        ("diagonal", "with the diagonal", cones(264, 144 * 145 // 2)),
-        ("all entries", "144 squared", cones(264, 144**2)),
-        ("malformed", "a tuple", (264, 10296)),
-    ],
-    "32.3": [
         ("solved", "pair by pair", pair_by_pair),
         ("solved", "sizes added up", by_sizes),
         ("objective only", "Q_0", lambda matrices: pairs_of(matrices[0])),
@@ -108,17 +108,16 @@ ANSWERS = {
         ("wrong", "the largest matrix", lambda matrices: max(pairs_of(Q) for Q in matrices)),
         ("malformed", "the pairs themselves", lambda matrices: matrices.abs().sum(0).triu(1).nonzero()),
     ],
-    "32.4": [
-        ("solved", "all positive", cycle(1, 1, 1, 1)),
-        ("solved", "opposite edges", cycle(2.0, -1.0, 0.5, -3.0)),
-        ("none positive", "all negative", cycle(-2, -1, -1, -1)),
-        ("one positive", "the last one", cycle(-1, -1, -1, 5)),
-        ("three positive", "all but one", cycle(1, -1, 1, 1)),
-        ("no cycle", "an edge left out", cycle(1, 1, 0, -1)),
-        ("malformed", "a matrix", torch.ones(4, 4)),
-        ("malformed", "signs as words", cycle("+", "+", "-", "-")),
+    "32.3": [
+        ("solved", "the other signs", numbers(2, -1, 0)),
+        ("solved", "halves", numbers(-0.5, 0.5, 0.9)),
+        ("the same sign", "both positive", numbers(1, 2, 0)),
+        ("a loose condition", "c = 2|b|", numbers(-1, 1, 2)),
+        ("nothing left", "c below -2|b|", numbers(1, -1, -2.5)),
+        ("a condition that decides", "c = -2|b|", numbers(3, -2, -4)),
+        ("wrong", "b is 0", numbers(-1, 0, 1)),
     ],
-    "32.5": [
+    "32.4": [
         ("solved", "along a spanning tree", by_spanning_tree),
         ("solved", "all signs tried", by_trying),
         ("solved", "the other solution", lambda Q: -by_spanning_tree(Q)),
@@ -129,4 +128,39 @@ ANSWERS = {
         ("wrong", "the sign of the edge alone", all_but_its_own),
         ("malformed", "float32", lambda Q: by_spanning_tree(Q).float()),
     ],
+    "32.5": [
+        ("solved", "by combinations", lambda u, odd: min(sides(u, odd))),
+        ("parity exchanged", "sizes that may be", lambda u, odd: min(sides(u, not odd))),
+        ("any set", "the cheaper of both", lambda u, odd: float(torch.stack([u, 1 - u]).amin(0).sum())),
+        ("empty set only", "the sum", lambda u, odd: float(u.sum())),
+        ("one pair only", "one pair", lambda u, odd: min(sides(u, False, sizes=[1]))),
+        ("wrong", "sets of at most two pairs", lambda u, odd: min(sides(u, odd, sizes=range(3)))),
+        ("malformed", "all sides", lambda u, odd: torch.tensor(sides(u, odd))),
+    ],
+    "32.6": [
+        ("solved", "halved", lambda a, b, x: vector((a + b) / 2, (a - b) / 2, x)),
+        ("solved", "other order and signs", lambda a, b, x: vector(a + b, -2 * x, b - a)),
+        ("x not doubled", "x once", lambda a, b, x: vector(a + b, a - b, x)),
+        ("root two", "the root of 2", lambda a, b, x: vector(a + b, a - b, math.sqrt(2) * x)),
+        ("difference in front", "t and u exchanged", lambda a, b, x: vector(a - b, a + b, 2 * x)),
+        ("product", "a b in front", lambda a, b, x: vector(a * b, 0, x)),
+        ("difference left out", "2 x at most a + b", lambda a, b, x: vector(a + b, 0, 2 * x)),
+        ("wrong", "a negative t", lambda a, b, x: vector(-a - b, a - b, 2 * x)),
+        ("malformed", "a tuple", lambda a, b, x: (a + b, a - b, 2 * x)),
+    ],
 }  # fmt: skip
+
+NEIGHBOURS = {
+    "32.e1": ("party(name).unhappy(seatings).min()", "party(name).unhappy(seatings[:1]).min()"),
+    "32.3": ('guests = party("A")', 'guests = party("B")'),
+    "32.4": ("solve(problem, all_pairs(36))", "sdp(problem)"),
+    "32.e2": ("X = sparse.completed()", "X = sdp(problem).completed()"),
+    "32.6": ("x = tau * found.point()", "x = found.point()"),
+    "32.e3": ("(len(guests.odd_squares()) == 0)", "((signs > 0).sum() == 0)"),
+    "32.7": ("in rules(guests, square))", "in rules(guests, square)[:1])"),
+    "32.e4": (
+        "bound_by_rules(guests, every_square(guests)) / truth",
+        "bound_by_rules(guests, odd_squares_only(guests)) / truth",
+    ),
+    "32.e5": ("x = seating_of(guests, u)", "x = seating_of(guests, 0 * u)"),
+}
