@@ -1,7 +1,7 @@
 """Codes of k numbers whose encoder, decoder, both or neither may bend, and rivals that bend without training.
 
-All of them start from the k principal components of the training rows and are judged by the share of the variance that
-they keep of other rows, as `course_lib.sae.metrics.explained_variance` counts it.
+They start from the k principal components of the training rows, or trained ones from random weights, and are judged by the
+share of the variance that they keep of other rows, as `course_lib.sae.metrics.explained_variance` counts it.
 """
 
 from collections.abc import Callable, Collection
@@ -22,7 +22,7 @@ class Bottleneck(nn.Module):
 
     e and d are networks with one hidden layer (GELU) that stand only where `bent` names them. Their last layers start at
     0 and E, D at the principal components of `rows`, so that an untrained bottleneck is PCA with k components. The
-    directions of the code have variance 1 then.
+    directions of the code have variance 1 then. With `random` all weights are random, those of the last layers too.
 
     Raises ValueError for a part other than "encoder" and "decoder".
     """
@@ -34,6 +34,7 @@ class Bottleneck(nn.Module):
         *,
         bent: Collection[str] = (),
         hidden: int = 128,
+        random: bool = False,
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
@@ -49,6 +50,11 @@ class Bottleneck(nn.Module):
         self.bias = nn.Parameter(torch.zeros_like(self.mean))
         self.bend_code = _network(d, hidden, k, rows, generator) if "encoder" in bent else None
         self.bend_output = _network(k, hidden, d, rows, generator) if "decoder" in bent else None
+        if random:
+            last = [part[-1].weight for part in (self.bend_code, self.bend_output) if part is not None]
+            with torch.no_grad():
+                for weight, n_in in ((self.encoder, d), (self.decoder, k), *((one, hidden) for one in last)):
+                    weight.copy_(torch.randn(weight.shape, generator=generator) / n_in**0.5)
 
     def encode(self, x: Rows) -> Float[Tensor, "rows k"]:
         """Return the code of each row."""
@@ -89,14 +95,16 @@ def fit_bottleneck(
     every: int = 100,
     batch: int = 256,
     hidden: int = 128,
+    random: bool = False,
     seed: int = 0,
 ) -> Bottleneck:
     """Train a bottleneck by Adam, with a step size that falls to 0 along half a cosine.
 
-    Of the states after every so many steps, step 0 included, the one that keeps most of `chosen_on` is returned.
+    Of the states after every so many steps, step 0 included, the one that keeps most of `chosen_on` is returned. It starts
+    at PCA, or with `random` from random weights.
     """
     generator = torch.Generator().manual_seed(seed)
-    network = Bottleneck(rows, k, bent=bent, hidden=hidden, generator=generator)
+    network = Bottleneck(rows, k, bent=bent, hidden=hidden, random=random, generator=generator)
     optimizer = torch.optim.Adam(network.parameters(), lr=step_size)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
     variance = network.scale.square() * rows.shape[1]

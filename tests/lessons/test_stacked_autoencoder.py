@@ -16,7 +16,7 @@ from course_lib.measured import measured
 from course_lib.representation.normality import moment_scores
 from course_lib.sae.metrics import explained_variance
 from course_lib.teaching.style import text_alternative
-from tests.drawing import assert_line, line_labelled
+from tests.drawing import line_labelled
 
 
 @cache
@@ -80,16 +80,6 @@ def test_the_angle_decodes_to_a_circle():
             np.testing.assert_allclose(np.arctan2(*decoded.T), np.arctan2(*points.T))
 
 
-def test_the_distribution_shows_the_scores_of_the_three_codes():
-    quantiles, scores = lesson.FIGURES["distribution"]().axes
-    for name, code in lesson.three_codes(lesson.sentence_states()).items():
-        drawn = line_labelled(scores, name)
-        assert_line(drawn, *moment_scores(code), rtol=1e-6, atol=1e-6)
-        assert len(line_labelled(quantiles, name).get_xdata()) == 3000
-    flat = np.asarray(line_labelled(quantiles, "normal rows, ReLU").get_ydata())
-    assert (flat == flat[0]).mean() == pytest.approx(0.5, abs=0.05)
-
-
 # What comes back from a few numbers
 
 
@@ -126,7 +116,7 @@ def test_the_picture_of_a_state_shows_the_entries_that_are_sent():
 
 
 def test_only_a_bent_decoder_leaves_the_line():
-    points = lesson.arc(160, seed=2)
+    points = lesson.arc(600, seed=0)
     for name, flat in (
         ("both flat", True),
         ("bent encoder", True),
@@ -138,7 +128,7 @@ def test_only_a_bent_decoder_leaves_the_line():
         sizes = torch.linalg.svdvals(restored - restored.mean(dim=0))
         assert (float(sizes[1] / sizes[0]) < 1e-4) == flat, name
     assert len(figure("arc").axes) == 4
-    assert "bent encoder 56%" in text_alternative(figure("arc"))
+    assert "bent encoder 59%" in text_alternative(figure("arc"))
 
 
 # The stored experiment
@@ -167,7 +157,6 @@ def test_the_table_says_what_is_stored():
 
 def test_what_the_text_says_of_the_stored_run():
     gain = {(name, k, arm): np.mean(lesson.gains(name, k, arm)) for name, k in CASES for arm in lesson.ARMS}
-    assert all(abs(gain["states", k, "bent encoder"]) < 0.3 for k in (2, 8, 32))
     assert gain["states", 8, "both bent"] == pytest.approx(6.5, abs=0.1)
     assert gain["twin", 8, "both bent"] < 1 < gain["twin", 8, "clusters"] < gain["states", 8, "clusters"] / 4
     assert [lesson.as_components(k, "both bent") for k in (2, 8, 32)] == ["4", "10", "34"]
@@ -181,10 +170,15 @@ def test_what_the_text_says_of_the_stored_run():
 
 
 def test_the_twin_picture_shows_the_means():
-    for axes, name in zip(figure("twin").axes, ("states", "twin"), strict=True):
-        for arm in (arm for arm in lesson.ARMS if arm != "PCA"):
-            (x,) = line_labelled(axes, f"_{arm}").get_xdata()
-            assert x == pytest.approx(np.mean(lesson.gains(name, 8, arm)))
+    for name in ("states", "twin"):
+        (x,) = line_labelled(figure("twin").axes[0], f"_{name} PCA, bumps").get_xdata()
+        assert x == pytest.approx(np.mean(lesson.gains(name, 8, "PCA, bumps")))
+
+
+def test_the_picture_of_gains_shows_the_means():
+    for axes, k in zip(figure("gains").axes, (2, 8, 32), strict=True):
+        (x,) = line_labelled(axes, "_states both bent").get_xdata()
+        assert x == pytest.approx(np.mean(lesson.gains("states", k, "both bent")))
 
 
 # Explorer

@@ -48,7 +48,7 @@ def deep_encoder():
     points = arc(600, seed=0)
     with torch.no_grad():
         gain = explained_variance(points, arc_network("bent encoder")(points)) - pca_bound(points, 1)
-    return fact("the arc, bent encoder less PCA: {:.5f}", gain, at_most=1e-6)
+    return fact("the arc, bent encoder from random weights, less PCA: {:.4f}", gain, at_most=1e-6)
 
 
 @lesson.sentence(
@@ -84,7 +84,7 @@ def spiral():
 
 @lesson.sentence("27.Q5", "Multiply the code by ten and fit the affine decoder anew: $R$ stays as it was.", answer=True)
 def scale():
-    """The decoder divides by ten. The variance of the code itself says nothing, (27.1) compares states."""
+    """The decoder divides by ten. The code's own variance is irrelevant: (27.1) compares states."""
     states = sentence_states()[:500]
     code = torch.tanh(states[:, :4])
     gap = abs(kept_by_code(states, 10 * code) - kept_by_code(states, code))

@@ -148,7 +148,7 @@ ANSWERS = {
 GIVES_AWAY = {
     "27.P1": [r"69%|0\.69|70%", r"\b27%"],
     "27.P2": [r"every encoder", r"no encoder", r"bent decoder", r"bent encoder"],
-    "27.P3": [r"on the twin", r"not in their covariance"],
+    "27.P3": [r"on the twin", r"finds none of"],
 }
 
 NEIGHBOURS = {
@@ -157,8 +157,8 @@ NEIGHBOURS = {
         '"before training {:.1%}", given_back(untrained, 32)',
         '"before training {:.1%}", given_back(states, 32)',
     ),
-    "27.e3": ('gain["bent encoder"], at_most', 'gain["bent decoder"], at_most'),
-    "27.e4": ('gain["bent decoder"], at_least', 'gain["bent encoder"], at_least'),
+    "27.e3": ('gain["bent encoder"], equals=0', 'gain["bent decoder"], equals=0'),
+    "27.e4": ('gain["bent decoder"][0], at_least', 'gain["bent encoder"][0], at_least'),
     "27.3": ("best + 10 ** (1 - seed / 25) * bent))", "torch.cat([best, bent], dim=1)))"),
     "27.4": ("for rows in (states, untrained):", "for rows in (untrained, states):"),
     "27.5": ("circle = plane.norm(dim=1).mean()", "circle = plane.square().sum(dim=1).mean().sqrt()"),
