@@ -33,6 +33,8 @@ ARMS: dict[str, dict] = {
     "slope 0.1 below 0": {"leak": 0.1},
     "slope 0.3 below 0": {"leak": 0.3},
     "slope 0.1 below 0, Adam": {"leak": 0.1, "adam": True},
+    "slope 0.1 backward only": {"backward_leak": 0.1},
+    "slope 0.1 backward only, Adam": {"backward_leak": 0.1, "adam": True},
     "no gates": {"leak": 1.0},
 }
 

@@ -71,7 +71,7 @@ LESSONS = tuple(
         ("22", "induction_heads", "Which past should a model compare?", "V", "01 13 21", 78),
         ("23", "in_context_regression", "The error stands still. Is training over?", "V", "01 03 13 18", 74),
         ("24", "attention_margin", "Same data, no mistakes, two different layers", "V", "04 13 18", 67),
-        ("25", "autoencoders_by_hand", "Follow one error through a network", "VI", "01", 77),
+        ("25", "autoencoders_by_hand", "Follow one error through a network", "VI", "01", 78),
         ("26", "inside_mbart", "Five almost-mBARTs: would you notice the slip?", "VI", "13", 79),
         ("27", "stacked_autoencoder", "What fits into 32 numbers?", "VI", "25 26 03", 72),
         ("28", "feature_recovery", "It rebuilds everything. Did it find the features?", "VI", "01", 66),

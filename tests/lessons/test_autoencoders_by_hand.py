@@ -9,7 +9,7 @@ from course_lib.lessons import autoencoders_by_hand as lesson
 from course_lib.measured import measured, origin
 from course_lib.sae.by_hand import Layer, backward, forward, squared_error, step
 from course_lib.teaching.style import text_alternative
-from tests.drawing import assert_labels, assert_line, line_labelled
+from tests.drawing import assert_line, line_labelled
 
 
 def cells(figure) -> list[str]:
@@ -115,10 +115,43 @@ def test_stopped_parts_do_not_move():
     assert lesson.sums_of_output_3(muted=(1, 3))[-1] < 0 < lesson.sums_of_output_3(muted=(0,))[-1]
 
 
+def test_output_2_is_needed_and_output_4_is_not():
+    for eta in (0.001, 0.002):
+        assert max(lesson.sums_of_output_3(muted=(1,), step_size=eta, steps=200)) < -0.1
+        assert lesson.sums_of_output_3(muted=(3,), step_size=eta)[-1] > 1.5
+
+
+def test_output_3_comes_on_where_unit_2_of_layer_3_goes_off():
+    """Its sum is 1 - 2 h with its own four numbers kept."""
+    outputs, hidden = lesson.sums_of_output_3(rows="others"), lesson.sums_of_unit_2()
+    assert outputs == pytest.approx([1 - 2 * max(0, z) for z in hidden], abs=1e-12)
+    assert hidden[0] == 1
+    assert hidden[-1] < -0.5
+    assert (forward(lesson.trained(40), lesson.EXAMPLES).sums[2][1] < 0).all()
+
+
+def test_short_steps_do_not_open_the_gate():
+    axes = lesson.plot_times().axes[0]
+    for size in (0.0001, 0.0006):
+        assert -0.2 < max(line_labelled(axes, f"{size:g}").get_ydata()) < 0
+    for size in (0.0007, 0.002):
+        assert line_labelled(axes, f"{size:g}").get_ydata()[-1] > 2
+
+
 def test_stuck_levels_lie_between_constants_and_zeros():
     levels = lesson.stuck_levels()
     assert (levels[0], levels[-1]) == (12, 72)
     assert {28, 32, 52} < set(levels)
+
+
+def test_one_direction_leaves_less_than_constants():
+    levels = lesson.levels_of_one_direction()
+    assert (levels[0], levels[-1]) == (pytest.approx(3, abs=0.1), 72)
+    assert any(level == pytest.approx(45, abs=0.1) for level in levels)
+    x = lesson.EXAMPLES - lesson.EXAMPLES.mean(1, keepdim=True)
+    u, _, _ = torch.linalg.svd(x)
+    direction = u[:, :1]
+    assert float((x - direction @ direction.T @ x).square().sum()) == pytest.approx(levels[0], abs=1e-5)
 
 
 # Many starts
@@ -158,6 +191,15 @@ def test_adam_with_leaks_takes_the_steps_of_torch():
     ended = lesson.train(starts, step_size=0.01, steps=15, adam=True)
     for ours, theirs in zip((*ended.weights, *ended.biases), leaves, strict=True):
         torch.testing.assert_close(ours, theirs.detach(), rtol=1e-7, atol=1e-10)
+
+
+def test_a_backward_leak_changes_errors_and_no_values():
+    plain, open_ = (lesson.random_starts(20, seed=6, **given) for given in ({}, {"backward_leak": 0.1}))
+    assert torch.equal(plain.losses(), open_.losses())
+    shut = plain.shut_outputs() == 4
+    one, other = (lesson.train(copies, step_size=0.001, steps=1) for copies in (plain, open_))
+    assert torch.equal(one.weights[3][shut], plain.weights[3][shut])
+    assert not torch.equal(other.weights[0], one.weights[0])
 
 
 def test_starts_are_drawn_as_asked():
@@ -216,19 +258,11 @@ def test_the_stored_run_says_what_the_page_says():
     assert len(losses) == 500
     gaps = np.abs(losses[:, None] - np.array(lesson.stuck_levels())).min(1)
     assert (gaps <= 0.01).mean() > 0.4
-
-
-def test_the_plain_penalty_shrinks_features_and_grows_columns():
-    features, decoder, written = lesson.plot_loophole(steps=400).axes
-    assert_labels(features, x="steps plus 1", y="sum of the features", title="Features")
-    plain, weighted = (
-        [np.asarray(line.get_ydata()) for line in (axes.lines[0], axes.lines[1])]
-        for axes in (features, decoder)
-    )
-    assert plain[0][0] == plain[1][0] == 21
-    assert plain[0][-1] < plain[1][-1] / 2
-    assert weighted[0][-1] > weighted[0][0] > weighted[1][-1]
-    assert written.lines[0].get_ydata()[0] == 32
+    both = np.array(lesson.stuck_levels() + lesson.levels_of_one_direction())
+    assert (np.abs(losses[:, None] - both).min(1) <= 0.05).mean() > 0.7
+    only_errors = lesson.learned("slope 0.1 backward only, Adam")
+    assert 35 <= min(only_errors) <= max(only_errors) <= 65
+    assert max(measured("random_starts", "He's starts, by rate")) == 0
 
 
 def test_plain_and_weighted_runs_descend_their_own_loss():

@@ -14,7 +14,7 @@ def _column(*numbers):
     return matrix([[float(number)] for number in numbers])
 
 
-FIFTH = _column(3, 0, 3, 6)
+FIFTH, SIXTH = _column(3, 0, 3, 6), _column(1, 0, 3, 3)
 
 
 def _filled(layers, **changed):
@@ -124,9 +124,9 @@ def output_error(z, target):
 
 
 def _carried(through=(True, True), last=True, transposed=True):
-    """The errors of the fifth example at layers 2 and 1; `through` names the gates of layers 2 and 1 that are used."""
-    passed = forward(AUTOENCODER, FIFTH)
-    error = 2 * (passed.output - FIFTH) * ((passed.sums[3] > 0) if last else 1)
+    """The errors of the sixth example at layers 2 and 1; `through` names the gates of layers 2 and 1 that are used."""
+    passed = forward(AUTOENCODER, SIXTH)
+    error = 2 * (passed.output - SIXTH) * ((passed.sums[3] > 0) if last else 1)
     gates, found = {2: True, 1: through[0], 0: through[1]}, {}
     for k in (2, 1, 0):
         error = (AUTOENCODER[k + 1].weight.T @ error) * ((passed.sums[k] > 0) if gates[k] else 1)
@@ -143,9 +143,10 @@ def _scaled(factor):
 
 lesson.value(
     "25.3", "Carry the error back", difficulty=2, minutes=10,
-    prompt="With paper: the fifth example has the output $(2, 3, 0, 2)$, so its errors at the output are $(-2, 6, 0, "
-    "-8)$. A value is read by all units of the next layer. Raising it by $\\epsilon$ raises each of their sums by weight "
-    "times $\\epsilon$. Then its own gate decides. Go back to layer 3, to the code and to layer 1. Answer with a "
+    prompt="With paper: a sixth example, $x = (1, 0, 3, 3)$, has $(4, 0, 0)$ in layer 1, the code $(3, 1)$, $(1, 1, 1)$ in "
+    "layer 3 and the output $(2, 2, 0, 2)$. Its errors at the output are $(2, 4, 0, -2)$. A value is "
+    "read by all units of the next layer. Raising it by $\\epsilon$ raises each of their sums by weight times $\\epsilon$. "
+    "Then its own gate decides. Go back to layer 3, to the code and to layer 1. Answer with a "
     "dictionary: the errors `c_1`, `c_2` of the code and `a_1`, `a_2`, `a_3` of layer 1.",
     answer=CARRIED,
     properties=[
@@ -154,11 +155,11 @@ lesson.value(
         ("The errors of layer 1 are not what comes back from your code.",
          lambda c_1, c_2, a_1, a_2, a_3: close(
              _column(a_1, a_2, a_3),
-             (AUTOENCODER[1].weight.T @ _column(c_1, c_2)) * (forward(AUTOENCODER, FIFTH).sums[0] > 0))),
+             (AUTOENCODER[1].weight.T @ _column(c_1, c_2)) * (forward(AUTOENCODER, SIXTH).sums[0] > 0))),
     ],
     hints=(
         "Read W4 by columns: the first unit of layer 3 is read with the weights 1, 1, 0 and 0.",
-        "Layer 3 has the errors 4, 6 and -16; all its units are on. Now read W3 by columns.",
+        "Layer 3 has the errors 6, 4 and -4; all its units are on. Now read W3 by columns.",
         "Two units of layer 1 are off for this example. What comes back to them stops there.",
     ),
     mistakes=[
@@ -172,9 +173,9 @@ lesson.value(
          "All your signs are turned round. The difference at the output is output minus target."),
         ("halved", _scaled(0.5),
          "All your numbers are half as large as they should be: the factor 2 from the square is missing."),
-        ("rows for columns at layer 1", CARRIED | {"a_1": 28.0, "a_2": 0.0, "a_3": 0.0},
+        ("rows for columns at layer 1", CARRIED | {"a_1": 12.0, "a_2": 0.0, "a_3": 0.0},
          "At the last step you multiplied along a row of W2. A unit of layer 1 is read along its *column* of W2.",
-         lambda c_1, c_2, a_1, a_2, a_3: (c_1, c_2) == (6, -22) and a_1 == 28),
+         lambda c_1, c_2, a_1, a_2, a_3: (c_1, c_2) == (4, -8) and a_1 == 12),
     ],
 )
 
@@ -229,7 +230,7 @@ def _layer_gradients(x, w1, b1, w2, b2):
 
 @lesson.exercise(
     "25.5", "Write the backward pass", difficulty=3, minutes=20,
-    prompt="Write `all_gradients(x, w1, b1, w2, b2)` without autograd: the gradients of $\\sum(Y - X)^2$ for the "
+    prompt="Write `all_gradients(x, w1, b1, w2, b2)` without autograd: the gradients of $\\sum(Y - X)^2$ (25.2) for the "
     "autoencoder $h = \\max(0, W_1X + b_1)$, $Y = \\max(0, W_2h + b_2)$. `x` has shape `(d, examples)`, `w1` `(k, d)`, "
     "`b1` `(k,)`, `w2` `(d, k)`, `b2` `(d,)`, all float64. Return one vector: the gradients of $W_1, b_1, W_2, b_2$ in this "
     "order, each flattened row by row, joined by `torch.cat`.",

@@ -20,11 +20,15 @@ SOLVED = 0.1  # a copy has learned the worksheet where its loss is below this
 
 @dataclass(frozen=True)
 class Copies:
-    """Weights (copies, outputs, inputs) and biases (copies, outputs, 1) of each layer; `leaks` are the slopes below 0."""
+    """Weights (copies, outputs, inputs) and biases (copies, outputs, 1) of each layer; `leaks` are the slopes below 0.
+
+    `backward` are the slopes below 0 with which errors go back; they are the true slopes where the two agree.
+    """
 
     weights: tuple[Tensor, ...]
     biases: tuple[Tensor, ...]
     leaks: tuple[float, ...]
+    backward: tuple[float, ...]
 
     def sums_and_values(self) -> tuple[list[Tensor], list[Tensor]]:
         """Return the sums and the values of all layers, each (copies, units, examples)."""
@@ -46,7 +50,7 @@ class Copies:
     def repeated(self, times: int) -> "Copies":
         """Return all copies `times` times, one after another."""
         weights, biases = ([t.repeat(times, 1, 1) for t in side] for side in (self.weights, self.biases))
-        return Copies(tuple(weights), tuple(biases), self.leaks)
+        return Copies(tuple(weights), tuple(biases), self.leaks, self.backward)
 
 
 def random_starts(
@@ -60,12 +64,14 @@ def random_starts(
     output_bias: float | int | None = None,
     leak: float | int = 0.0,
     output_leak: float | int | None = None,
+    backward_leak: float | int | None = None,
 ) -> Copies:
     """Draw starts as `torch.nn.Linear` does: weights and biases uniform between -1/sqrt(inputs) and 1/sqrt(inputs).
 
     `scale` multiplies both. With `he` weights are normal with variance 2/inputs and biases 0. `bias` is given to all units
     instead, `output_bias` to the outputs only. `leak` is the slope of every unit below 0 (0 is the ReLU, 1 no gate at all),
-    `output_leak` that of the outputs.
+    `output_leak` that of the outputs; with `backward_leak` errors go back as if the slope of every unit were that one, while
+    the values are as before.
     """
     generator = torch.Generator().manual_seed(seed)
     weights, biases = [], []
@@ -84,7 +90,9 @@ def random_starts(
     if output_bias is not None:
         biases[-1] = torch.full_like(biases[-1], float(output_bias))
     last = leak if output_leak is None else output_leak
-    return Copies(tuple(weights), tuple(biases), (*[float(leak)] * (len(weights) - 1), float(last)))
+    leaks = (*[float(leak)] * (len(weights) - 1), float(last))
+    backward = leaks if backward_leak is None else (float(backward_leak),) * len(weights)
+    return Copies(tuple(weights), tuple(biases), leaks, backward)
 
 
 def train(copies: Copies, *, step_size: float | int | Tensor, steps: int, adam: bool = False) -> Copies:
@@ -93,12 +101,14 @@ def train(copies: Copies, *, step_size: float | int | Tensor, steps: int, adam: 
     weights, biases = [w.clone() for w in copies.weights], [b.clone() for b in copies.biases]
     parameters = weights + biases
     means, squares = ([torch.zeros_like(p) for p in parameters] for _ in range(2))
-    now = Copies(tuple(weights), tuple(biases), copies.leaks)  # shares its tensors, which change in place
+    now = Copies(
+        tuple(weights), tuple(biases), copies.leaks, copies.backward
+    )  # shares its tensors, which change in place
     for t in range(1, steps + 1):
         sums, values = now.sums_and_values()
         slope, by_weight, by_bias = 2 * (values[-1] - EXAMPLES), [], []
         for k in reversed(range(len(weights))):
-            error = torch.where(sums[k] > 0, slope, copies.leaks[k] * slope)
+            error = torch.where(sums[k] > 0, slope, copies.backward[k] * slope)
             by_weight.insert(0, error @ values[k].mT)
             by_bias.insert(0, error.sum(2, keepdim=True))
             slope = weights[k].mT @ error

@@ -275,14 +275,33 @@ def plot_corner(axes):
 
 
 OPENERS = {
-    "all 48 numbers, all examples": {},
+    "all 48 numbers": {},
     "output 3's own four only": {"rows": "own"},
     "all but output 3's own four": {"rows": "others"},
-    "all 48, outputs 2 and 4 muted": {"muted": (1, 3)},
+    "all, error of output 2 muted": {"muted": (1,)},
+    "all, error of output 4 muted": {"muted": (3,)},
 }
 
 
 @cache
+def _sums(rows: str, muted: tuple[int, ...], steps: int, step_size: float) -> tuple[list[float], list[float]]:
+    layers, sums, hidden = AUTOENCODER, [], []
+    own = torch.arange(4) == OUTPUT
+    trains = {"all": torch.ones(4), "own": own.double(), "others": (~own).double()}[rows]
+    before = 0.0 if rows == "own" else 1.0
+    for _ in range(steps + 1):
+        passed = forward(layers, EXAMPLES)
+        sums.append(float(passed.sums[3][OUTPUT, EXAMPLE]))
+        hidden.append(float(passed.sums[2][1, EXAMPLE]))
+        target = EXAMPLES.clone()
+        target[list(muted), EXAMPLE] = passed.output[list(muted), EXAMPLE]  # nothing to correct there
+        found = backward(layers, passed, target)
+        weights = (*(before * w for w in found.weights[:3]), trains[:, None] * found.weights[3])
+        biases = (*(before * b for b in found.biases[:3]), trains * found.biases[3])
+        layers = step(layers, BackwardPass(found.errors, weights, biases), step_size=step_size)
+    return sums, hidden
+
+
 def sums_of_output_3(
     *, rows: str = "all", muted: tuple[int, ...] = (), steps: int = 40, step_size: float = 0.002
 ) -> list[float]:
@@ -291,46 +310,70 @@ def sums_of_output_3(
     `rows` says which numbers are trained: "all", output 3's "own" four, or the "others". The errors of outputs `muted`,
     counted from 0, are set to 0 on example 2 before they go back.
     """
-    layers, sums = AUTOENCODER, []
-    own = torch.arange(4) == OUTPUT
-    trains = {"all": torch.ones(4), "own": own.double(), "others": (~own).double()}[rows]
-    before = 0.0 if rows == "own" else 1.0
-    for _ in range(steps + 1):
-        passed = forward(layers, EXAMPLES)
-        sums.append(float(passed.sums[3][OUTPUT, EXAMPLE]))
-        target = EXAMPLES.clone()
-        target[list(muted), EXAMPLE] = passed.output[list(muted), EXAMPLE]  # nothing to correct there
-        found = backward(layers, passed, target)
-        weights = (*(before * w for w in found.weights[:3]), trains[:, None] * found.weights[3])
-        biases = (*(before * b for b in found.biases[:3]), trains * found.biases[3])
-        layers = step(layers, BackwardPass(found.errors, weights, biases), step_size=step_size)
-    return sums
+    return _sums(rows, muted, steps, step_size)[0]
+
+
+def sums_of_unit_2(*, steps: int = 40, step_size: float = 0.002) -> list[float]:
+    """Return the sum of unit 2 of layer 3 on example 2, while all is trained but output 3's own four numbers."""
+    return _sums("others", (), steps, step_size)[1]
 
 
 @lesson.figure(
-    "Output 3 on example 2",
+    ["Output 3 on example 2", "Unit 2 of layer 3 on example 2"],
     "steps",
-    "its sum $z$",
-    size=(6.2, 3.5),
-    legend={"loc": "upper left", "fontsize": 8, "ncols": 2, "title": "what is trained"},
-    ylim=(-2, 5),
+    ["its sum $z$", "its sum $z$"],
+    grid=(1, 2),
+    size=(7.8, 3.5),
+    legend=[{"loc": "upper left", "fontsize": 7.5, "title": "what is trained", "title_fontsize": 8}, None],
+    ylim=[(-2, 6.2), (-2.6, 1.4)],
 )
-def plot_opened(axes):
-    """Draw the sum of output 3 on example 2 while different parts of the network are trained."""
+def plot_opened(*axes):
+    """Draw two sums on example 2 while different parts of the network are trained."""
+    for panel in axes:
+        panel.axhline(0, color="0.5", linewidth=1, linestyle=(0, (1, 3)))
+    axes[1].text(40, 0.06, "off below this line", ha="right", va="bottom", fontsize=9, color="0.3")
+    paths = {
+        name: _sums(given.get("rows", "all"), given.get("muted", ()), 40, 0.002) for name, given in OPENERS.items()
+    }
+    for panel, which in zip(axes, (0, 1), strict=True):
+        lines(panel, None, {name: path[which] for name, path in paths.items()})
+    ends = "; ".join(f"{name}: {path[0][-1]:.2f} and {path[1][-1]:.2f}" for name, path in paths.items())
+    return (
+        "The sums of output 3 (from -1) and of unit 2 of layer 3 (from 1) on example 2 over 40 steps of gradient descent. "
+        f"After 40 steps: {ends}."
+    )
+
+
+SIZES = (0.0001, 0.0006, 0.0007, 0.002)
+
+
+@lesson.figure(
+    "Output 3 on example 2, all 48 numbers trained",
+    "training time: steps times step size",
+    "its sum $z$",
+    size=(6.0, 3.2),
+    legend={"loc": "center right", "fontsize": 8.5, "title": "step size"},
+    xlim=(0, 0.05),
+    ylim=(-2.6, 3.2),
+)
+def plot_times(axes):
+    """Draw the sum of output 3 on example 2 against the training time for four step sizes."""
     axes.axhline(0, color="0.5", linewidth=1, linestyle=(0, (1, 3)))
-    axes.text(40, -0.05, "closed below 0", ha="right", va="top", fontsize=9, color="0.3")
-    paths = {name: sums_of_output_3(**given) for name, given in OPENERS.items()}
-    lines(axes, None, paths)
-    ends = "; ".join(f"{name}: {path[-1]:.2f}" for name, path in paths.items())
-    return f"The sum of output 3 on example 2 over 40 steps of gradient descent, from -1. After 40 steps: {ends}."
+    axes.text(0.025, 0.06, "on above this line", ha="center", va="bottom", fontsize=9, color="0.3")
+    found = {size: sums_of_output_3(steps=round(0.05 / size), step_size=size) for size in SIZES}
+    lines(axes, None, {f"{size:g}": (size * np.arange(len(path)), path) for size, path in found.items()})
+    said = "; ".join(f"{size:g}: {max(path):.2f} and {path[-1]:.2f}" for size, path in found.items())
+    return (
+        f"The sum of output 3 on example 2 against the training time, from -1. Highest and last by step size: {said}."
+    )
 
 
 # The closing experiment: what `make bench random_starts` stored
 
 ARMS = (
-    "as on the worksheet", "Adam", "He's starts", "starts half as large", "64 units in layers 1 and 3",
-    "no gate at the output", "output biases start at 1", "all biases start at 1", "slope 0.01 below 0", "slope 0.1 below 0",
-    "slope 0.3 below 0", "slope 0.1 below 0, Adam", "no gates",
+    "as on the worksheet", "Adam", "slope 0.1 backward only", "slope 0.1 backward only, Adam", "slope 0.1 below 0",
+    "slope 0.1 below 0, Adam", "no gates", "He's starts", "starts half as large", "64 units in layers 1 and 3",
+    "no gate at the output", "output biases start at 1", "all biases start at 1", "slope 0.01 below 0", "slope 0.3 below 0",
 )  # fmt: skip
 
 
@@ -338,6 +381,19 @@ def stuck_levels() -> list[float]:
     """Return the losses (25.7) that are left where some outputs are 0 and the others are their best constants, in order."""
     choices = itertools.product((False, True), repeat=len(EXAMPLES))
     return sorted({float(stuck_loss(EXAMPLES, torch.tensor(dead))) for dead in choices})
+
+
+def levels_of_one_direction() -> list[float]:
+    """Return the losses that are left where some outputs are 0 and the others follow one number an example, in order.
+
+    That is a constant for each output and one direction: the sum of all but the largest squared singular value is left.
+    """
+    found, centred = set(), EXAMPLES - EXAMPLES.mean(1, keepdim=True)
+    for dead in itertools.product((False, True), repeat=len(EXAMPLES)):
+        off = torch.tensor(dead)
+        left = torch.linalg.svdvals(centred[~off])[1:].square().sum() if not all(dead) else torch.zeros(())
+        found.add(round(float(EXAMPLES[off].square().sum() + left), 6))
+    return sorted(found)
 
 
 def learned(arm: str) -> list[int]:
@@ -355,28 +411,40 @@ def learned(arm: str) -> list[int]:
     ylim=(-2, 80),
 )
 def plot_starts(axes):
-    """Draw the sorted losses of all starts of the worksheet's network, and two levels where they get stuck."""
+    """Draw the sorted losses of all starts of the worksheet's network, and the levels where they get stuck."""
     losses = np.array(measured("random_starts", "as on the worksheet, losses"))
     for level in stuck_levels():
         axes.axhline(level, color="0.6", linewidth=0.8, linestyle="--")
+    for level in set(levels_of_one_direction()) - set(stuck_levels()):
+        axes.axhline(level, color=RED, linewidth=0.9, linestyle=":")
     axes.plot(100 * (np.arange(len(losses)) + 0.5) / len(losses), losses, "-", color=BLUE, linewidth=2.4)
     for x, level, said in ((2, 72, "72: every output is 0"), (30, 9.5, "12: every output is its best constant")):
-        axes.text(x, level + 0.8, said, ha="left", va="bottom" if level > 50 else "top", fontsize=9, color="0.25")
+        axes.text(
+            x,
+            level + 0.8,
+            said,
+            ha="left",
+            va="bottom" if level > 50 else "top",
+            fontsize=9,
+            color="0.25",
+            bbox={"facecolor": "white", "edgecolor": "none", "pad": 1},
+        )
     share = float((losses < SOLVED).mean())
     return (
         "The losses of 500 networks from random starts after training, sorted. "
         f"{100 * share:.1f}% are below {SOLVED} and the median is {np.median(losses):.0f}. The curve is a staircase. Dashed "
-        "lines mark the losses of networks of which some outputs are 0 and the others their best constants, from 12 to 72."
+        "lines mark the losses of networks of which some outputs are 0 and the others their best constants, from 12 to 72; "
+        "dotted lines those where the others follow one number of the code."
     )
 
 
-def starts_table() -> Markdown:
-    """Return how many of 100 starts learned the worksheet, for all arms: mean and range of five draws."""
+def starts_table(*, main: bool = True) -> Markdown:
+    """Return how many of 100 starts learned the worksheet: mean and range of five draws, for seven arms or the others."""
     rows = [
         [arm, f"{np.mean(found):.1f}", f"{min(found)} to {max(found)}",
          f"{np.median(measured('random_starts', f'{arm}, median loss')):.2g}",
          f"{measured('random_starts', f'{arm}, best rate'):g}"]
-        for arm in ARMS for found in [learned(arm)]
+        for arm in (ARMS[:7] if main else ARMS[7:]) for found in [learned(arm)]
     ]  # fmt: skip
     return markdown_table(["what is changed", "learned, of 100", "range of five", "median loss", "step size"], rows)
 
@@ -389,30 +457,6 @@ def longer_table() -> Markdown:
         for steps, name in ((4000, "learned"), (20_000, "learned in 20000 steps"))
     ]
     return markdown_table(["steps", *(f"starts {k} to {k + 99}" for k in range(1, 500, 100))], rows)
-
-
-@lesson.figure(
-    ["Features", "Decoder", "What they write"],
-    "steps plus 1",
-    ["sum of the features", "mean column norm of $W_d$", "sum of features times norms"],
-    grid=(1, 3),
-    size=(7.8, 2.9),
-    legend=[{"loc": "upper right", "title": "price", "fontsize": 8}, None, None],
-    xscale="log",
-    ylim=[(0, 24), (0, 4), (0, 36)],
-)
-def plot_loophole(*axes, l1: float | int = 1, steps: int = 3000):
-    """Draw features and decoder norms under the plain and the weighted penalty, against the step."""
-    plain, normed = (sparse_run(l1=l1, steps=steps, weighted=weighted) for weighted in (False, True))
-    for panel, name in zip(axes, ("features", "norm", "sparsity"), strict=True):
-        curves = {"plain $\\sum f$": plain[name], "weighted $\\sum f\\,\\|W_d\\|$": normed[name]}
-        lines(panel, np.arange(1, steps + 2), curves)
-    return (
-        f"Three curves over {steps} steps for two penalties of weight {l1:g}. The sum of the features ends at "
-        f"{plain['features'][-1]:.1f} under the plain penalty and {normed['features'][-1]:.1f} under the weighted one; "
-        f"the mean column norm of the decoder at {plain['norm'][-1]:.1f} and {normed['norm'][-1]:.1f}; the sum of "
-        f"features times norms at {plain['sparsity'][-1]:.1f} and {normed['sparsity'][-1]:.1f}."
-    )
 
 
 STEPS = ("0", "1", "2", "3", "5", "10", "20", "40", "100", "1000", "4000")
@@ -564,20 +608,19 @@ corner_prediction = lesson.prediction(
     reveal=plot_corner,
 )
 
-starts_prediction = lesson.prediction(
+size_prediction = lesson.prediction(
     "25.P3",
-    "The same network starts from random weights and biases, drawn as PyTorch draws them, and takes 4,000 steps. The "
-    "step size is the best for such starts. An output of 0 everywhere has the loss 72. We say that a start *learns* the "
-    "worksheet if its loss ends below 0.1. How many of 100 starts do?",
+    "With the step size 0.002 output 3 is on for example 2 after two steps. Now take steps four times smaller, 0.0005, as "
+    "many as you like. When does its gate open?",
     {
-        "About 95": "So many would, with a small change that comes below. As the network stands, nearly all are stuck.",
-        "About 60": "So many would if all biases started at 1. Drawn as usual, nearly all are stuck.",
-        "About 30": "Fewer. Nearly all starts have an output that is off for all four examples.",
-        "Fewer than 10": right(
-            "Nearly all starts have an output that is off for all four examples, and few of those return."
+        "Sooner: after one step": "A smaller step moves every number less, so the first one brings the sum less far.",
+        "Later: after about eight steps": "So it would be if the slopes stayed what they are. They change on the way.",
+        "Later: after about a hundred": "The push from the neighbours does not last so long.",
+        "Never": right(
+            "The slopes at the start raise the sum, but they turn round before it reaches 0. A long step is past 0 by then."
         ),
     },
-    reveal=plot_starts,
+    reveal=plot_times,
 )
 
 FIGURES = lesson.figures

@@ -6,7 +6,7 @@ from torch.func import grad
 from course_lib.teaching import edit
 
 RIGHT = {"code_1": 4, "code_2": 1, "y_1": 2, "y_2": 3, "y_3": 0, "y_4": 2, "loss": 35}
-CARRIED = {"c_1": 6, "c_2": -22, "a_1": 6, "a_2": 0, "a_3": 0}
+CARRIED = {"c_1": 4, "c_2": -8, "a_1": 4, "a_2": 0, "a_3": 0}
 
 
 def by_autograd(z, target):
@@ -119,15 +119,15 @@ ANSWERS = {
     "25.3": [
         ("solved", "floats", {name: float(value) for name, value in CARRIED.items()}),
         ("solved", "tensors", {name: torch.tensor(float(value)) for name, value in CARRIED.items()}),
-        ("no gates on the way", "all of layer 1 passes", CARRIED | {"a_2": -28, "a_3": 22}),
+        ("no gates on the way", "all of layer 1 passes", CARRIED | {"a_2": -12, "a_3": 8}),
         ("the other sign", "input minus output", {name: -value for name, value in CARRIED.items()}),
         ("halved", "no factor 2", {name: value / 2 for name, value in CARRIED.items()}),
-        ("first gate forgotten", "-6 at output 3 passes", {"c_1": 18, "c_2": -34, "a_1": 18, "a_2": 0, "a_3": 0}),
-        ("no gate anywhere", "no gates", {"c_1": 18, "c_2": -34, "a_1": 18, "a_2": -52, "a_3": 34}),
-        ("rows for columns at layer 1", "along the first row of W2", CARRIED | {"a_1": 28}),
+        ("first gate forgotten", "-6 at output 3 passes", {"c_1": 16, "c_2": -20, "a_1": 16, "a_2": 0, "a_3": 0}),
+        ("no gate anywhere", "no gates", {"c_1": 16, "c_2": -20, "a_1": 16, "a_2": -36, "a_3": 20}),
+        ("rows for columns at layer 1", "along the first row of W2", CARRIED | {"a_1": 12}),
         ("wrong", "a slip in the code", CARRIED | {"c_2": -10}),
-        ("wrong", "a slip at layer 1", CARRIED | {"a_1": 4}),
-        ("malformed", "three numbers", {"a_1": 6, "a_2": 0, "a_3": 0}),
+        ("wrong", "a slip at layer 1", CARRIED | {"a_1": 5}),
+        ("malformed", "three numbers", {"a_1": 4, "a_2": 0, "a_3": 0}),
     ],
     "25.4": [
         ("solved", "a loop", stuck_by_a_loop),
@@ -205,7 +205,7 @@ ANSWERS = {
 GIVES_AWAY = {
     "25.P1": [r"cannot move this unit", r"stays there", r"[Ss]lope is 0"],
     "25.P2": [r"corner", r"slope 38|= 38", r"left side"],
-    "25.P3": [r"staircase", r"nearly always", r"no gates", r"at most 4 learned"],
+    "25.P3": [r"0\.0006", r"never opened", r"slopes turn"],
 }
 
 NEIGHBOURS = {
@@ -220,10 +220,10 @@ NEIGHBOURS = {
         "(lesson.nudged_loss(h) - lesson.nudged_loss(0)) / h for h in (-1e-6, 1e-6)",
         "(lesson.nudged_loss(h) - lesson.nudged_loss(-h)) / (2 * h) for h in (-1e-6, 1e-6)",
     ),
-    "25.6": ("[ends[eta][1] for eta", "[ends[eta][0] for eta"),
-    "25.e2": ("[ends[eta][2] for eta", "[ends[eta][3] for eta"),
-    "25.e3": ("[ends[eta][3] for eta", "[ends[eta][2] for eta"),
+    "25.e2": ("[paths[eta][1][-1] for eta", "[paths[eta][0][-1] for eta"),
+    "25.e3": ("[unit_2[40] for", "[unit_2[0] for"),
+    "25.e4": ("[max(paths[eta][3]) for eta", "[max(paths[eta][4]) for eta"),
+    "25.e5": ("(0.0001, 0.0003, 0.0006)", "(0.0001, 0.0003, 0.0007)"),
     "25.7": ("dead = (thrown.sums[3] <= 0).all(1)", "dead = (thrown.sums[3] <= 0).any(1) & False"),
-    "25.e4": ('"as on the worksheet": {}', '"as on the worksheet": {"leak": 0.1}'),
-    "25.e5": ('"slope 0.1 below 0": {"leak": 0.1}', '"slope 0.1 below 0": {"leak": 0.0}'),
+    "25.e6": ('{"backward_leak": 0.1}', '{"backward_leak": 0.0}'),
 }
