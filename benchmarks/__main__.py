@@ -46,6 +46,7 @@ PARTS = {
     "through_features": ("through_features",),
     "flat_stretches": ("flat_stretches",),
     "almost_mbart": ("almost_mbart",),
+    "scaled_slips": ("scaled_slips",),
     "margin_rivals": ("margin_rivals",),
     "margin_cuts": ("margin_cuts",),
     "margin_norms": ("margin_norms",),

@@ -72,7 +72,7 @@ LESSONS = tuple(
         ("23", "in_context_regression", "The error stands still. Is training over?", "V", "01 03 13 18", 74),
         ("24", "attention_margin", "Same data, no mistakes, two different layers", "V", "04 13 18", 67),
         ("25", "autoencoders_by_hand", "Follow one error through a network", "VI", "01", 78),
-        ("26", "inside_mbart", "Five almost-mBARTs: would you notice the slip?", "VI", "13", 79),
+        ("26", "inside_mbart", "Five almost-mBARTs: would you notice the slip?", "VI", "13", 82),
         ("27", "stacked_autoencoder", "What fits into 32 numbers?", "VI", "25 26 03", 72),
         ("28", "feature_recovery", "It rebuilds everything. Did it find the features?", "VI", "01", 66),
         ("29", "mbart_to_sparse_features", "Find “apple” in 256 numbers", "VI", "25 26 27 28", 83),

@@ -19,8 +19,9 @@ from course_lib.language.corpus import LANGUAGES, draw_meanings, render
 from course_lib.mbart import by_hand
 from course_lib.mbart.by_hand import Config, Weights, layer_norm, linear, part
 
-ATTENTION = ("softmax", "even", "itself", "shuffled", "none")
-"""What mixes the tokens: (26.2); equal weights for all visible keys; the token alone; another token's row; nothing."""
+ATTENTION = ("softmax", "even", "itself", "itself as long", "shuffled", "none")
+"""What mixes the tokens: (26.2); equal weights for all visible keys; the token alone; the same, and what is written gets the
+length that (26.2) would give it; another token's row; nothing."""
 
 
 @dataclass(frozen=True)
@@ -109,6 +110,9 @@ def _mixed(
     queries, keys = q.shape[-2], k.shape[-2]
     if kind == "none":
         return q.new_zeros(len(q), queries, w_out["weight"].shape[0])
+    if kind == "itself as long":
+        usual, own = (_mixed(q, k, v, visible, one, w_out) for one in ("softmax", "itself"))
+        return own * usual.norm(dim=-1, keepdim=True) / own.norm(dim=-1, keepdim=True)
     if kind == "itself":
         weights = torch.eye(keys, dtype=q.dtype)[keys - queries :].expand(*q.shape[:2], -1, -1)
     elif kind == "even":

@@ -11,9 +11,11 @@ import numpy as np
 import pytest
 import torch
 
+from benchmarks import scaled_slips
 from benchmarks.almost_mbart import one_draw
 from course_lib.lessons import inside_mbart as lesson
-from tests.drawing import assert_clear_layout, assert_line, line_labelled
+from course_lib.mbart import almost
+from tests.drawing import assert_clear_layout, line_labelled
 
 
 def attentions(sentence, language, text=lesson.FRENCH):
@@ -48,7 +50,8 @@ def test_five_encoders_write_what_the_text_says():
     assert found["D"].endswith("...")
     axes = lesson.FIGURES["stream"]().axes[0]
     drawn = {line.get_label()[0]: np.asarray(line.get_ydata()) for line in axes.lines}
-    assert set(drawn) == set(lesson.FIVE)
+    assert set(drawn) == {*lesson.FIVE, "m"}
+    np.testing.assert_allclose(drawn["m"], drawn["A"], rtol=1e-5)
     np.testing.assert_allclose(drawn["A"], lesson.almost_run(lesson.HOOK, "es_XX", None).lengths(), rtol=1e-5)
     # What the text alternative says: C stays short, D lacks the last step only.
     assert drawn["C"].min() > 4
@@ -79,18 +82,15 @@ def test_the_pictures_show_what_is_stored():
         np.testing.assert_allclose(axes.lines[2 * place].get_xdata(), shares)
         assert axes.lines[2 * place + 1].get_xdata()[0] == pytest.approx(mean(shares))
     axes = lesson.FIGURES["survival"]().axes[0]
-    shown = [name for name in lesson.CHANGES if mean(lesson.stored(name, "rms")) < 1.7]
-    assert set(lesson.CHANGES) - set(shown) == {"no LayerNorm at the end"}
-    for kind, (label, _) in lesson.KINDS.items():
-        assert_line(
-            line_labelled(axes, label),
-            [mean(lesson.stored(name, "rms")) for name in shown],
-            [100 * mean(lesson.stored(name, kind)) for name in shown],
-        )
+    for name in lesson.LINES:
+        line = line_labelled(axes, lesson.SCALED[name])
+        drawn = dict(zip(line.get_xdata(), line.get_ydata(), strict=True))
+        assert drawn[0] == 100
+        assert drawn[0.25] == pytest.approx(100 * mean(lesson.at_distance(name, 0.25)))
 
 
 def test_noise_leaves_more_than_the_change_and_handed_on_changes_lie_between():
-    """What the caption of the last picture says, for every change that changes more than 5% of the translations."""
+    """What the text says of "handed on", for every change that changes more than 5% of the translations."""
     for name in lesson.CHANGES:
         own, handed_on, noise = (mean(lesson.stored(name, kind)) for kind in lesson.KINDS)
         if own < 0.95 and mean(lesson.stored(name, "rms")) < 1.7:
@@ -106,6 +106,35 @@ def test_a_small_draw_repeats_what_is_stored():
     assert row["attention: itself, unchanged"] <= 0.3 < 0.6 < row["attention: itself, noise"]
     assert row["cross-attention: equal weights, unchanged"] <= 0.1
     assert set(row) - {"mBART, right"} <= set(measured_names())
+
+
+def test_a_small_draw_of_scaled_slips_repeats_what_is_stored():
+    model, tokenizer = lesson.course_model()
+    names = ("attention: itself", "attention: itself, as long")
+    row = scaled_slips.one_draw(
+        model, tokenizer, 3, n=16, changes={name: scaled_slips.ENCODERS[name] for name in names}
+    )
+    assert row["noise, at 0.25"] >= 0.9
+    assert row["attention: itself, at 0.25"] > row["attention: itself, at 0.5"] - 0.1
+    assert row["attention: itself, as long, rms"] < row["attention: itself, rms"]
+    assert set(row) <= set(lesson.shrunk())
+
+
+def test_itself_as_long_writes_as_long_as_attention():
+    model, tokenizer = lesson.course_model()
+    weights, config = model.state_dict(), model.config
+    task = almost.draw_task(tokenizer, 4, seed=1)
+    lengths, written = [], []
+    for kind in ("softmax", "itself", "itself as long"):
+        stream = almost.encode(
+            weights, task.ids, task.mask, almost.Recipe(attention=kind), config=config
+        ).stream
+        written.append((stream[1] - stream[0])[task.mask])
+        lengths.append(written[-1].norm(dim=-1))
+    torch.testing.assert_close(lengths[2], lengths[0], rtol=1e-3, atol=1e-4)
+    assert (lengths[1] - lengths[0]).abs().max() > 1
+    alike = torch.cosine_similarity(written[1], written[2], dim=-1)
+    assert alike.min() > 0.9999
 
 
 def measured_names():
@@ -179,7 +208,7 @@ def test_the_words_name_the_strongest_link_that_is_drawn(side):
         )
         assert (int(across), int(down * weights.shape[0])) == (column, row)
         assert f"“{explorer.artists['rows'][row].get_text()}”" in words
-        spread = float(re.search(r"spreads as over ([\d.]+)", words)[1])
+        spread = float(re.search(r"spreads its weight over about ([\d.]+)", words)[1])
         assert 1 <= spread <= weights.shape[1]
 
 

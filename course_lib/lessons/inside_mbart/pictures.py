@@ -134,11 +134,13 @@ def plot_stream(axes):
         axes.plot(
             lengths, **{**look, "linewidth": width}, marker="oDs^v"[list(drawn).index(name)], markersize=5, label=name
         )
+    usual = almost_run(HOOK, "es_XX", None).lengths()
+    axes.plot(usual, color=BLACK, linestyle=":", linewidth=1.8, marker="+", markersize=9, label="mBART")
     axes.set_xticks(range(len(STOPS)), STOPS, rotation=90, fontsize=9)
     axes.set_xlabel("stop on the way through the encoder")
     return (
-        "Mean length of the states of the Spanish sentence at eight stops, for five encoders. A, D and E rise from 25 to "
-        "above 200; at the output A and E fall to about 6, D does not. B reaches about 100. C falls below 13."
+        "Mean length of the states of the Spanish sentence at eight stops, for mBART and five encoders. A, D and E rise "
+        "from 25 to above 200; at the output A and E fall to about 6, D does not. B reaches about 100. C falls below 13."
     )
 
 
@@ -152,9 +154,9 @@ ENCODER_PARTS = (
 DECODER_PARTS = (
     ("embedding + position, LN", "26.9", False),
     ("LN, causal self-attention", "26.11", True),
-    ("LN, cross-attention", "26.12", True),
+    ("LN (queries), cross-attention", "26.12", True),
     ("LN, feed-forward", "26.12", True),
-    ("final LN", "26.12", False),
+    ("final LN", "26.14", False),
     ("times embedding table", "26.14", False),
 )
 BOX_WIDTH, BOX_HEIGHT, BOX_STEP = 3.6, 0.62, 1.05
@@ -264,7 +266,7 @@ def plot_changes(left, right_axes):
         axes.axvline(place, color=ORANGE, linewidth=2, linestyle="--")
     return (
         "States that move when one token (dashed line) is replaced. In the embedding only its own; from layer 1 on all in "
-        "the encoder, and in the decoder its own and all later ones."
+        "the encoder, and in the decoder its own and all later ones. To move means by over a millionth of the largest entry."
     )
 
 
@@ -319,7 +321,8 @@ class AttentionExplorer(Explorer):
     title = "Where every head looks"
     summary = (
         "A map of attention weights: each row is one token and shows how its attention is spread over the columns; the "
-        "darker, the more. The box marks the strongest link. Grey cells may not be seen."
+        "darker, the more; the scale of colours is stretched at its low end. The box marks the strongest link. "
+        "Grey cells may not be seen."
     )
     layer = Slider("layer", "l", "1 is the layer right after the embedding", min(2, LAYERS), 1, LAYERS, 1)
     head = Slider("head", "h", "The heads of one layer look in parallel", 1, 1, HEADS, 1)
@@ -396,10 +399,11 @@ class AttentionExplorer(Explorer):
             some = "1 piece is" if state["unknown"] == 1 else f"{state['unknown']} pieces are"
             unknown = f" {some} unknown to the model and read as <unk>."
         return (
-            f"{where}: the strongest link goes from “{state['rows'][row]}” (row {row + 1}) to "
-            f"“{state['columns'][column]}” (column {column + 1}), weight {state['weights'][row, column]:.2f}; equal weights "
-            f"over the {state['seen']} tokens that it may see would be {1 / state['seen']:.2f}. On average a row that has a "
-            f"choice spreads as over {state['spread']:.1f} equal ones.{unknown}"
+            f"{where}: among the rows that have a choice, the strongest link goes from “{state['rows'][row]}” "
+            f"(row {row + 1}) to “{state['columns'][column]}” (column {column + 1}), weight "
+            f"{state['weights'][row, column]:.2f}; equal weights over the {state['seen']} tokens that it may see would be "
+            f"{1 / state['seen']:.2f}. On average such a row spreads its weight over about {state['spread']:.1f} "
+            f"tokens.{unknown}"
         )
 
 
@@ -446,9 +450,9 @@ class StreamExplorer(Explorer):
         "change", "What the encoder does differently; the decoder stays as it was trained", "no positions", CHOICES
     )
     sentence = Slider("sentence", "n", "Eight sentences in English, German or Spanish", 1, 1, N_PLAYED, 1)
-    stills = ({}, {"change": "value biases 0"}, {"sentence": 4})
+    stills = ({"sentence": 5}, {"sentence": 8}, {"change": "key biases 0"})
     dpi = 96
-    strip_dpi = 76
+    strip_dpi = 70
     size = (9.2, 4.5)
     layout = panels(
         ["Length of the states", "Distance from mBART's states"],
@@ -519,6 +523,17 @@ def stored(change: str, what: str) -> list[float]:
     return measured(PART, f"{change}, {what}")
 
 
+@lru_cache(maxsize=1)
+def shrunk() -> dict[str, list[float]]:
+    """Return all that `make bench scaled_slips` stored, five draws of 60 sentences."""
+    return json.loads((Path(mbart.__file__).parents[1] / "measured" / "scaled_slips.json").read_text())["figures"]
+
+
+def at_distance(name: str, far: float | str) -> list[float]:
+    """Return the shares left by a change or rival shrunk to a distance, `far`: five draws of 60 sentences."""
+    return shrunk()[f"{name}, at {far}"]
+
+
 def percent(values: list[float]) -> str:
     """Return mean and range of shares, in percent."""
     low, middle, high = (f"{100 * x:.0f}" for x in (min(values), mean(values), max(values)))
@@ -535,6 +550,16 @@ def ranked() -> list[str]:
     return sorted(CHANGES, key=lambda name: (-mean(stored(name, "unchanged")), mean(stored(name, "rms"))))
 
 
+IN_THE_DECODER = (
+    "no padding mask",
+    "positions off by 2",
+    "no positions",
+    "attention: equal weights",
+    "attention: nothing",
+    "attention: itself",
+)
+
+
 def ranking_table() -> Markdown:
     """Return for each change how far the states are off and what share of the translations is unchanged."""
     rows = [
@@ -542,17 +567,45 @@ def ranking_table() -> Markdown:
             name,
             _off(name),
             percent(stored(name, "unchanged")),
+            percent(shrunk()[f"{name}, decoder"]) if name in IN_THE_DECODER else "",
             percent(stored(name, "both")) if "another" not in name else "not defined",
         )
         for name in ranked()
     ]
-    return markdown_table(("change", "states off by", "in the encoder", "in both stacks"), rows)
+    return markdown_table(("change", "states off by", "encoder", "decoder", "both"), rows)
+
+
+SCALED = {
+    "positions off by 2": "positions off by 2",
+    "no positions": "no positions",
+    "attention: equal weights": "attention: equal weights",
+    "attention: nothing": "attention: nothing",
+    "attention: another token's row": "attention: another token's row",
+    "attention: itself": "attention: itself",
+    "attention: itself, as long": "itself, as long as attention writes",
+    "embedding not scaled": "embedding not scaled",
+    "LayerNorm after each sublayer": "LayerNorm after each sublayer",
+    "no LayerNorm at the end": "no LayerNorm at the end",
+    "another sentence": "another sentence's states",
+    "shorter states": "shorter states",
+    "noise": "noise",
+}
 
 
 def rivals_table() -> Markdown:
     """Return what the changes leave beside noise as large, and beside the same differences at other tokens."""
     rows = [(name, *(percent(stored(name, kind)) for kind in KINDS)) for name in ranked()]
     return markdown_table(("change", *(label for label, _ in KINDS.values())), rows)
+
+
+def scaled_table() -> Markdown:
+    """Return what changes and rivals leave when their differences are shrunk to a common distance."""
+    rows = []
+    for name, label in SCALED.items():
+        own = mean(shrunk()[f"{name}, rms"])
+        cells = [percent(at_distance(name, far)) if f"{name}, at {far}" in shrunk() else "" for far in (0.25, 0.5)]
+        rows.append((label, f"{own:.2f}", *cells))
+    return markdown_table(("difference", "its own size", "shrunk to 0.25", "shrunk to 0.5"), rows)
 
 
 def layer_table() -> Markdown:
@@ -597,48 +650,57 @@ KINDS = {
 }
 
 
+LINES = (
+    "noise",
+    "shorter states",
+    "attention: equal weights",
+    "no positions",
+    "attention: itself, as long",
+    "attention: itself",
+    "embedding not scaled",
+    "LayerNorm after each sublayer",
+)
+
+
 @lesson.figure(
-    "As far off, and not as wrong",
+    "The same distance, and not the same damage",
     "how far the states are off (root mean square, mBART's = 1)",
     "translations unchanged (%)",
-    size=(7.6, 4.4),
-    legend={"loc": "lower left", "fontsize": 9},
-    xlim=(0, 1.75),
+    size=(7.6, 3.9),
+    legend={"loc": "upper left", "bbox_to_anchor": (1.01, 1.0), "fontsize": 8},
+    xlim=(0, 0.56),
     ylim=(-4, 104),
 )
 def plot_survival(axes):
-    """Draw the share of unchanged translations against the distance of the states, for changes and their rivals."""
-    shown = [name for name in CHANGES if mean(stored(name, "rms")) < 1.7]
-    at = [mean(stored(name, "rms")) for name in shown]
-    for kind, (label, look) in KINDS.items():
-        shares = [100 * mean(stored(name, kind)) for name in shown]
-        axes.plot(at, shares, linestyle="none", markersize=7, label=label, **look)
-    places = {
-        "attention: itself": (6, 5),
-        "attention: equal weights": (9, 3),
-        "no positions": (-62, -15),
-        "positions off by 2": (-66, -16),
-        "embedding not scaled": (8, 5),
-        "LayerNorm after each sublayer": (-100, 14),
-    }
-    for name, place in places.items():
-        point = (mean(stored(name, "rms")), 100 * mean(stored(name, "unchanged")))
-        axes.annotate(name, point, place, textcoords="offset points", fontsize=8.5)
+    """Draw the share of unchanged translations against the distance, each difference shrunk to common distances."""
+    for name, look, marker in zip(LINES, LOOKS * 2, "xP^Dvosd", strict=False):
+        far = [far for far in (0.25, 0.5) if f"{name}, at {far}" in shrunk()]
+        own = mean(shrunk()[f"{name}, rms"])
+        ends = [(own, mean(stored(name, "unchanged")))] if name in CHANGES and own < 0.55 and far[-1] < own else []
+        points = sorted([(0.0, 1.0), *((x, mean(at_distance(name, x))) for x in far), *ends])
+        axes.plot(
+            [x for x, _ in points],
+            [100 * y for _, y in points],
+            **look,
+            marker=marker,
+            markersize=6,
+            label=SCALED[name],
+        )
     return (
-        "Unchanged translations against how far the states are off, for changes below 1.7. For every change that alters "
-        "more than 5% of the translations, noise as large leaves more, and the same differences at other tokens lie between."
+        "Unchanged translations against how far the states are off, when each difference is multiplied by one number. Five "
+        "draws of 60 sentences. Noise and shorter states leave the most."
     )
 
 
 ask_fluent = lesson.prediction(
     "26.P1",
-    "Encoder C made a correct French sentence about something else. What was changed in it?",
+    "Encoder C wrote a sentence without babies and without a garden. What was changed in it?",
     {
         "all key biases are 0": "This one wrote A. The next section shows why it cannot differ from mBART.",
         "embeddings are not multiplied by 16": "This one wrote B: the babies and the garden are still there.",
         "LayerNorm stands after each sublayer": right(
-            "Its output is nearly as long as mBART's, but it points elsewhere. The decoder still knows French, and it "
-            "describes what it was given."
+            "Its output is nearly as long as mBART's, but nearly the same for every token of every sentence. The decoder "
+            "then writes the sentence of C, whatever it is asked to translate."
         ),
         "the last LayerNorm is left out": "This one wrote D. Its output is about 40 times as long as mBART's.",
     },
@@ -669,7 +731,7 @@ ask_noise = lesson.prediction(
     {
         "below 10%": "Noise knows nothing of the sentence, but neither does the decoder listen to every direction.",
         "about a quarter": "Noise destroys less than this at the same size.",
-        "about as many": "Then the distance alone would decide. It does not.",
+        "about as many": "A step into a random direction does less than this at the same size.",
         "above 85%": right("In 256 dimensions, nearly all random directions matter little to this decoder."),
     },
     reveal=plot_survival,

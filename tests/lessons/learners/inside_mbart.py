@@ -151,7 +151,7 @@ ANSWERS = {
 GIVES_AWAY = {
     "26.P1": [r"In C every sum", r"LayerNorm after each sublayer"],
     "26.P2": [r"(?i)only the token itself", r"Worst by far", r"looking only at itself"],
-    "26.P3": [r"(?i)noise as large", r"far less damage", r"distance alone does not decide"],
+    "26.P3": [r"(?i)noise as large", r"far less damage", r"(?i)nearly harmless"],
 }
 
 NEIGHBOURS = {
@@ -159,14 +159,18 @@ NEIGHBOURS = {
         "weights = torch.softmax(q @ k.mT / 4**0.5, dim=-1)",
         "weights = torch.softmax(q @ k.mT / 4, dim=-1)",
     ),
-    "26.e1": ('off(output(louder("k_proj.bias"))', 'off(output(louder("v_proj.bias"))'),
+    "26.e1": ('off(output(drawn("k_proj.bias"))', 'off(output(drawn("v_proj.bias"))'),
     "26.4": ("each.sum(dim=1) + attention_bias(w)", 'each.sum(dim=1) + w["out_proj.bias"]'),
     "26.8": ("middle = x + attend(by_hand.layer_norm(x, ln_1))", "middle = x + attend(x)"),
     "26.10": ("ours = [*encoder.states[:-1], encoder.output]", "ours = encoder.states"),
     "26.11": ("moved[:5].max()", "moved[:6].max()"),
     "26.12": ("states, theirs = [*before.states[:-1], before.output],", "states, theirs = before.states,"),
     "26.14": ("ours = almost.decode(W, states,", "ours = almost.decode(W, states.roll(1, 0),"),
-    "26.e2": ('kept["itself"], at_most', 'kept["none"], at_most'),
-    "26.e3": ('("equal weights", "nothing", "itself")', '("itself", "nothing", "equal weights")'),
-    "26.e4": ("almost.shared(written(noisy), usual)", "almost.shared(written(elsewhere), usual)"),
+    "26.e5": ("Recipe(post_norm=True)", "Recipe(scaled=False)"),
+    "26.e2": ('rest - kept["itself"]', 'rest - kept["none"]'),
+    "26.e3": (
+        'lesson.at_distance(f"attention: {name}", 0.5)',
+        'lesson.stored(f"attention: {name}", "unchanged")',
+    ),
+    "26.e4": ("almost.shared(written(noisy), usual) -", "almost.shared(written(elsewhere), usual) -"),
 }
