@@ -83,6 +83,7 @@ PARTS = {
     "bent_codes": ("bent_codes",),
     "feature_recovery": ("feature_recovery",),
     "feature_choice": ("feature_choice",),
+    "feature_units": ("feature_units",),
     "kinds": ("kinds",),
     "features": ("features",),
     "concept_kinds": ("concept_kinds",),

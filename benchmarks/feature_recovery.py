@@ -1,4 +1,4 @@
-"""The neurons of lesson 28's appendix: what they find, and how often those fire that found an atom; about a minute."""
+"""The neurons of lesson 28's appendix: which share of the atoms they find; about a minute."""
 
 import torch
 from tqdm.auto import tqdm
@@ -13,7 +13,6 @@ def run() -> dict[str, list]:
     """Return a list over the seeds under each name."""
     torch.set_num_threads(1)
     found = {}
-    found["frequencies"] = [lesson.measure_frequencies(seed) for seed in tqdm(SEEDS, desc="frequencies")]
     for d_model, active in tqdm(lesson.RESONANCE, desc="resonance"):
         shares = [lesson.measure_resonance(d_model, active, seed) for seed in SEEDS]
         found[f"resonance: {d_model}, {active}"] = shares

@@ -34,7 +34,7 @@ def test_stored_measurements_are_complete_and_those_of_these_settings():
         assert len(stored[name]) == 5
         assert all(0 <= run["0.9"] <= run["0.8"] <= 1 for run in stored[name])
     resonance = [f"resonance: {d}, {s}" for d, s in lesson.RESONANCE]
-    assert set(figures("feature_recovery")) == {"frequencies", *resonance}
+    assert set(figures("feature_recovery")) == set(resonance)
     assert all(np.shape(measured("feature_recovery", name)) == (3, len(lesson.RATIOS)) for name in resonance)
 
 
@@ -105,8 +105,8 @@ def test_units_that_write_an_atom_are_as_long_and_as_far_as_stored():
         end = np.array([x[1], y[1]])
         assert np.linalg.norm(end) == pytest.approx(state["strength"][0][place])
         assert np.degrees(np.arctan2(abs(end[1]), end[0])) == pytest.approx(state["angle"][0][place])
-    shares = [lesson.seen(k)["share"].mean() for k in (6, 32)]
-    assert shares[0] > 0.9 > 0.4 > shares[1]
+    shares = [lesson.seen(k)["share"].mean() for k in (6, 16, 32)]
+    assert shares[0] > 0.9 > 0.6 > shares[1] > 0.4 > shares[2]
 
 
 def test_l1_runs_half_the_penalty_below():
@@ -159,7 +159,46 @@ def test_the_table_of_choosers_is_that_of_the_store():
         mean(share for _, share in lesson.chosen("least error", *asked))
         for asked in lesson.QUESTIONS.values()
     ]
+    assert least.pop(list(lesson.QUESTIONS).index("$k$ up to 8")) > 0.85
     assert max(least) < 0.05
+
+
+def test_the_units_that_one_might_trust_are_counted_one_to_one():
+    """Two dictionaries share the first and the last of their three units; only the first is an atom."""
+    import torch
+
+    data = lesson.toy(0)
+    atoms = data.planted.atoms
+    other = torch.nn.functional.normalize(atoms[1] + atoms[2], dim=0)
+    one = torch.stack([atoms[0], atoms[5], other], 1)
+    two = torch.stack([other, atoms[0], atoms[6]], 1)
+    twice = lesson.found_twice(one, two)
+    torch.testing.assert_close(twice, one[:, [0, 2]])
+    assert lesson.atoms_among(twice, data) == 1
+    assert lesson.atoms_among(one[:, [0, 0, 1]], data) == 2
+    assert lesson.atoms_among(one[:, :0], data) == 0
+
+
+def test_what_the_text_says_of_trusted_units_and_refitted_strengths():
+    table = lesson.trusted_table().data.splitlines()
+    assert len(table) == 2 + len(lesson.LOOKED_AT)
+    six, two = lesson.looked_at(6), lesson.looked_at(2)
+    assert six["nine tenths, atoms"] / six["nine tenths"] > 0.85
+    assert two["twice"] > 20
+    assert max(two["twice, atoms"], two["nine tenths, atoms"]) < 3
+    assert six["most, atoms"] >= six["twice, atoms"]
+    for run in measured("feature_units", "L1, 1"):
+        assert run["refitted, all"] < 0.5 * run["all"]
+        assert run["refitted, 6"] > run["refitted, 2"]
+        assert all(run[f"refitted, {rows}"] <= run[rows] for rows in ("all", "2", "6"))
+    known = origin("feature_units")
+    assert known["seeds"] == list(lesson.DICTIONARIES)
+    assert set(figures("feature_units")) == {"L1, 1"} | {f"TopK, {k}" for k in lesson.LOOKED_AT}
+
+
+def test_taking_off_what_untrained_units_agree_by_costs_the_product_its_lead():
+    found = [mean(share for _, share in lesson.chosen(name)) for name in list(lesson.CHOOSERS)[-2:]]
+    assert found[0] > 0.9 > 0.85 > found[1]
 
 
 def test_resonance_curves_are_the_means_of_what_was_measured():
@@ -170,12 +209,6 @@ def test_resonance_curves_are_the_means_of_what_was_measured():
     means = np.asarray(line_labelled(axes, "$d$ = 32, 2 a row").get_ydata())
     assert lesson.RATIOS[means.argmax()] in (0.25, 0.5, 0.75)
     assert f"{means[lesson.RATIOS.index(0.5)]:.2f} at a half" in text_alternative(figure("resonance"))
-
-
-def test_units_that_found_an_atom_fire_about_as_often():
-    found = lesson.frequencies()
-    assert len(found) >= 30
-    assert np.corrcoef(np.log(found[:, 1]), np.log(found[:, 2]))[0, 1] > 0.8
 
 
 # The explorers
@@ -218,5 +251,5 @@ def test_the_second_task_has_the_answer_that_the_text_gives():
     products = [a * b for a, b in (state["signs"] for state in states)]
     assert GRID[int(np.argmax(products))] == 4
     shares = [state["share"] for state in states]
-    assert min(shares[:2]) > 0.995
-    assert shares[2] > 0.97
+    assert min(shares[1:3]) > 0.99
+    assert 0.8 < shares[0] < 0.9

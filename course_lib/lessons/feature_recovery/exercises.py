@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from course_lib.lessons.feature_recovery.contents import lesson
-from course_lib.teaching import close, edit, inputs, integers, normal, uniform, whole
+from course_lib.teaching import close, edit, inputs, normal, uniform, whole
 
 
 def _nothing_negative(answer):
@@ -167,72 +167,6 @@ def _is_lowest(projection, penalty, answer):
 def l1_strength(projection, penalty):
     """Return the z of 0 or more at which (projection - z)^2 + penalty z is lowest."""
     return max(projection - penalty / 2, 0.0)
-
-
-def _adapted_one_by_one(bias, frequency, largest, target, gamma, answer):
-    firing = [value for value in largest.tolist() if value > 0]
-    expected = []
-    for b, q, r in zip(bias.tolist(), frequency.tolist(), largest.tolist(), strict=True):
-        if q > target:
-            b = max(b - gamma * r, -1.0)
-        elif q == 0:
-            b = min(b + gamma * sum(firing) / len(firing), 0.0)
-        expected.append(b)
-    return close(answer, torch.tensor(expected, dtype=torch.float64), rtol=1e-9, atol=1e-12)
-
-
-@lesson.exercise(
-    "28.4", "One adaptation", difficulty=2, minutes=12,
-    prompt="Write `adapt(bias, frequency, largest, target, gamma)`: the update (28.8) for the units of one group. `bias`, "
-    "`frequency` and `largest` are $b$, $q$ and $r$, float64 tensors with one entry a unit; a dead unit has frequency 0 "
-    "and largest 0. `target` and `gamma` are the numbers $p$ and $\\gamma$. At least one unit is alive. Return the new "
-    "biases.",
-    # Three units of six are always met: a dead one near 0, one that fires too often near -1, and one that may stay.
-    draw=inputs(
-        alive=integers("3", 0, 2), often=uniform(0.01, 0.31, "3"), strength=uniform(0.2, 1.2, "6"),
-        others=uniform(-1.0, 0.0, "4"),
-        bias=lambda others: torch.cat([others.new_tensor([-0.01, -0.99]), others]),
-        frequency=lambda alive, often: torch.cat([often.new_tensor([0.0, 0.4, 0.05]), often * (alive > 0)]),
-        largest=lambda frequency, strength: strength * (frequency > 0),
-        target=0.125, gamma=uniform(0.05, 0.2),
-    ),
-    properties=[("Going through the units one by one by (28.8) gives other biases.", _adapted_one_by_one)],
-    hints=(
-        "There are three kinds of units: those that fire too often, the dead, and all others. Which of them move?",
-        "The mean of the largest values is over the units that fired at all: `largest[largest > 0].mean()`.",
-        "torch.where can be nested. `clamp(min=-1)` is a maximum with -1; which clamp is a minimum with 0?",
-    ),
-    mistakes=[
-        ("the printed maximum", edit("clamp(max=0)", "clamp(min=0)"),
-         "You took the maximum with 0. Every dead unit then gets a bias of 0 or more at once and "
-         "fires in half of the rows."),
-        ("mean over all", edit("largest[largest > 0]", "largest"),
-         "Your mean of the largest values counts the dead units as 0. It is over the units that fired."),
-        ("no floor", edit(".clamp(min=-1)", ""),
-         "A bias of yours is below -1. Rows of length 1 cannot wake a unit there."),
-        ("raised all below the target", edit("frequency == 0", "frequency <= target"),
-         "You raised every unit that fires less often than the target. Only dead ones are raised: a unit may fire as "
-         "seldom as its feature does."),
-        ("the wrong way", edit("(bias - gamma * largest).clamp(min=-1)", "(bias + gamma * largest).clamp(max=0)"),
-         "A unit that fires too often has to be made rarer: its bias goes down."),
-        ("a dead unit's own largest value", edit("largest[largest > 0].mean()", "largest"),
-         "You raised a dead unit by its own largest value, which is 0: it stays dead. The mean of its group's counts."),
-        ("no ceiling", edit(".clamp(max=0)", ""),
-         "A bias of yours is above 0. The rule stops at 0."),
-        ("dead for gamma alone", edit("gamma * largest[largest > 0].mean()", "gamma"),
-         "You raised dead units by gamma itself. The step is gamma times the mean of the largest values."),
-        ("lowered by the mean", edit("bias - gamma * largest)", "bias - gamma * largest[largest > 0].mean())"),
-         "You lowered the busy units by the mean. Each goes down by gamma times its own largest value."),
-        ("sum for mean", edit(".mean()", ".sum()"), "You added up the largest values. Their mean is taken."),
-        ("largest of all", edit("largest[largest > 0].mean()", "largest.max()"),
-         "You took the largest of all values. It is the mean over the units that fired."),
-    ],
-)
-def adapt(bias, frequency, largest, target, gamma):
-    """Return the biases of one group after one adaptation."""
-    lowered = (bias - gamma * largest).clamp(min=-1)
-    raised = (bias + gamma * largest[largest > 0].mean()).clamp(max=0)
-    return torch.where(frequency > target, lowered, torch.where(frequency == 0, raised, bias))
 
 
 EXERCISES = lesson.exercises

@@ -1,7 +1,7 @@
 """What lesson 28 draws: the settings, and how one point is measured.
 
-All points take minutes: `make bench feature_choice` trains the autoencoders again, `make bench feature_recovery` the
-neurons of the appendix.
+All points take minutes: `make bench feature_choice` trains the autoencoders again, `make bench feature_units` those whose
+units are looked at one by one, `make bench feature_recovery` the neurons of the appendix.
 """
 
 from functools import lru_cache
@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from course_lib.measured import measured
-from course_lib.sae.planted import PlantedDictionary, log_spaced_frequencies
+from course_lib.sae.planted import PlantedDictionary
 from course_lib.sae.recovery import assign, cosines, recovery
 from course_lib.sae.resonance import random_neurons, resonate
 from course_lib.sae.sparse import (
@@ -40,11 +40,12 @@ HELD_OUT = 2000
 
 
 class Toy(NamedTuple):
-    """A planted dictionary, rows of length 1 to train on, and fresh ones."""
+    """A planted dictionary, rows of length 1 to train on, fresh ones, and how many atoms each of these holds."""
 
     planted: PlantedDictionary
     rows: torch.Tensor
     held_out: torch.Tensor
+    counts: torch.Tensor
 
 
 @lru_cache(maxsize=4)
@@ -53,10 +54,10 @@ def toy(dictionary: int, kind: str = "2 or 6 of 32") -> Toy:
     n_atoms, d_model, active = ROWS[kind]
     generator = torch.Generator().manual_seed(dictionary)
     planted = PlantedDictionary(n_atoms, d_model, generator=generator)
-    rows, held_out = (
-        planted.draw(n, active=active, generator=generator, unit_rows=True).rows for n in (TOY["n_rows"], HELD_OUT)
+    drawn, fresh = (
+        planted.draw(n, active=active, generator=generator, unit_rows=True) for n in (TOY["n_rows"], HELD_OUT)
     )
-    return Toy(planted, rows, held_out)
+    return Toy(planted, drawn.rows, fresh.rows, (fresh.codes > 0).sum(dim=1))
 
 
 def build(trainer: str, knob: float | int, *, d_model: int, generator: torch.Generator) -> SparseAutoencoder:
@@ -79,6 +80,14 @@ def trained(
     generator = torch.Generator().manual_seed(100 + 10 * dictionary + seed)
     autoencoder = build(trainer, knob, d_model=data.planted.d_model, generator=generator)
     train(autoencoder, data.rows, TRAINING, generator=generator, progress=False)
+    return autoencoder
+
+
+def train_on(rows: torch.Tensor, k: int, seed: int = 0) -> SparseAutoencoder:
+    """Return a TopK autoencoder after 1,000 steps on any rows."""
+    generator = torch.Generator().manual_seed(seed)
+    autoencoder = build("TopK", k, d_model=rows.shape[1], generator=generator)
+    train(autoencoder, rows, TRAINING, generator=generator, progress=False)
     return autoencoder
 
 
@@ -130,6 +139,81 @@ def share_copied(columns: torch.Tensor) -> float:
     return (table.amax(dim=1) >= 0.9).double().mean().item()
 
 
+def written(autoencoder: SparseAutoencoder, data: Toy) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the directions of the units that fire in fresh rows, and the sum of squares that each writes there."""
+    with torch.no_grad():
+        weight, code = autoencoder.decoder_weight.detach(), autoencoder.encode(data.held_out)
+        fires = (code > 0).any(dim=0)
+        return weight[:, fires], (code.square().sum(dim=0) * weight.square().sum(dim=0))[fires]
+
+
+def found_twice(one: torch.Tensor, other: torch.Tensor, cosine: float = 0.9) -> torch.Tensor:
+    """Return the columns of a decoder that have a partner at that cosine in another one, each column used once."""
+    table = cosines(other, one.T)
+    rows, columns = assign(table)
+    return one[:, rows[table[rows, columns] >= cosine]]
+
+
+def atoms_among(columns: torch.Tensor, data: Toy) -> int:
+    """Return how many atoms have one of these columns for their own at cosine 0.9."""
+    if not columns.shape[1]:
+        return 0
+    return round(recovery(columns, data.planted.atoms).share_matched(0.9) * data.planted.n_atoms)
+
+
+def trusted(pair: list[SparseAutoencoder], data: Toy) -> dict[str, int]:
+    """Return how many units of the first autoencoder one might trust without the truth, and how many atoms they hold.
+
+    `fire`: all that fire in fresh rows; `twice`: with a partner at cosine 0.9 in the other; `most`: as many as these, those
+    that write the most (in squares) in fresh rows; `nine tenths`: the fewest that write nine tenths of all.
+    """
+    (one, energy), (other, _) = (written(autoencoder, data) for autoencoder in pair)
+    order, twice = energy.argsort(descending=True), found_twice(one, other)
+    enough = int((energy[order].cumsum(0) < 0.9 * energy.sum()).sum()) + 1
+    kept = {"fire": one, "twice": twice, "most": one[:, order[: twice.shape[1]]], "nine tenths": one[:, order[:enough]]}
+    counts = {name: columns.shape[1] for name, columns in kept.items()}
+    return counts | {f"{name}, atoms": atoms_among(columns, data) for name, columns in kept.items()}
+
+
+def refitted(autoencoder: SparseAutoencoder, data: Toy) -> dict[str, float]:
+    """Return what an autoencoder leaves of fresh rows, by the atoms in a row, before and after refitting its strengths.
+
+    Refitted: the best strengths, of any sign, for the units that are active in the row; directions and constant stay.
+    """
+    with torch.no_grad():
+        code = autoencoder.encode(data.held_out)
+        constant = autoencoder.decode(torch.zeros_like(code[:1]))
+        weight = (autoencoder.decode(torch.eye(code.shape[1])) - constant).T.double()
+        rest = (data.held_out - constant).double()
+        on = (code > 0).double()
+        table = (weight.T @ weight) * on[:, :, None] * on[:, None, :] + 1e-8 * torch.eye(weight.shape[1]).double()
+        best = torch.linalg.solve(table, ((rest @ weight) * on)[:, :, None])[:, :, 0]
+        variance = (data.held_out - data.held_out.mean(dim=0)).double().square().sum(dim=1)
+        shown = {"active": on.sum(dim=1).mean().item()}
+        for name, strengths in (("", code.double()), ("refitted, ", best)):
+            error = (strengths @ weight.T - rest).square().sum(dim=1)
+            shown[f"{name}all"] = (error.sum() / variance.sum()).item()
+            for count in data.counts.unique().tolist():
+                these = data.counts == count
+                shown[f"{name}{count}"] = (error[these].sum() / variance[these].sum()).item()
+    return {name: round(value, 4) for name, value in shown.items()}
+
+
+# The k whose units are looked at one by one.
+LOOKED_AT = (2, 4, 6, 8, 16)
+
+
+def measure_units(k: int, dictionary: int) -> dict[str, int]:
+    """Train TopK twice on the same rows from different starts; return how many units one might trust."""
+    return trusted([trained("TopK", k, seed, dictionary=dictionary) for seed in (0, 1)], toy(dictionary))
+
+
+def looked_at(k: int) -> dict[str, float]:
+    """Return the stored means of `trusted` over five dictionaries."""
+    runs = measured("feature_units", f"TopK, {k}")
+    return {name: sum(run[name] for run in runs) / len(runs) for name in runs[0]}
+
+
 def measure_choice(kind: str, trainer: str, knob: float | int, dictionary: int) -> dict[str, float]:
     """Train twice on the same rows from different starts; return what both show."""
     pair = [trained(trainer, knob, seed, dictionary=dictionary, kind=kind) for seed in (0, 1)]
@@ -140,8 +224,8 @@ def portrait(autoencoder: SparseAutoencoder, data: Toy, most: int = 8) -> dict:
     """Return which atoms an autoencoder has, and which units write an atom in a row that holds it alone.
 
     `missing` on fresh rows; `dead` units, which never fire there; `cosine` of each atom with its own unit; for each atom
-    the `strength` and the `angle` in degrees of the `most` strongest units, and the `share` of what is written along the
-    atom that the strongest one writes.
+    the `strength` and the `angle` in degrees of the `most` strongest units, and the `share` that the strongest one writes
+    of what all units write along the atom (the constant is left out).
     """
     with torch.no_grad():
         weight, atoms = autoencoder.decoder_weight.detach(), data.planted.atoms
@@ -188,37 +272,6 @@ def measure_baselines(kind: str, dictionary: int) -> dict[str, float]:
     }
 
 
-# Frequencies 20 % ... 2 %: what a unit locked on a feature does when features are not equally frequent.
-SPREAD = {"highest": 0.2, "lowest": 0.02}
-
-
-def measure_frequencies(seed: int, *, steps: int = 2000) -> list[tuple[float, float, float]]:
-    """Return target, realised and feature frequency of every GBA unit with cosine 0.9 or more to an atom."""
-    generator = torch.Generator().manual_seed(seed)
-    planted = PlantedDictionary(TOY["n_atoms"], TOY["d_model"], generator=generator)
-    frequencies = log_spaced_frequencies(planted.n_atoms, **SPREAD)
-    drawn = planted.draw_independent(TOY["n_rows"], frequencies=frequencies, generator=generator, unit_rows=True)
-    autoencoder = GroupBiasAdaptedAutoencoder(
-        TOY["d_model"],
-        TOY["n_features"],
-        groups=6,
-        highest=0.2,
-        lowest=0.01,
-        **ADAPTATION,
-        generator=generator,
-    )
-    config = TrainConfig(steps=steps, batch_size=128, step_size=1e-2)
-    train(autoencoder, drawn.rows, config, generator=generator, progress=False)
-    with torch.no_grad():
-        best, atom = cosines(autoencoder.decoder_weight, planted.atoms).max(dim=0)
-        realised = (autoencoder.encode(drawn.rows) > 0).double().mean(dim=0)
-    shares = (drawn.codes > 0).double().mean(dim=0)
-    units = ((best >= 0.9) & (realised > 0)).nonzero()[:, 0]
-    targets = autoencoder.target_frequency.double()
-    found = torch.stack([targets[units], realised[units], shares[atom[units]]], dim=1)
-    return [tuple(round(value, 4) for value in row) for row in found.tolist()]
-
-
 RATIOS = (0.05, 0.1, 0.25, 0.5, 0.75, 1, 1.5, 2, 4, 8)
 # Dimension and active atoms, for 64 atoms.
 RESONANCE = ((32, 2), (64, 3), (16, 3), (32, 6))
@@ -243,11 +296,6 @@ def settings() -> dict:
     return {**TOY, "active": list(TOY["active"]), **training, **ADAPTATION}
 
 
-def frequencies() -> np.ndarray:
-    """Return target, realised and feature frequency (columns) of every unit that was stored, of all seeds."""
-    return np.array([unit for run in measured("feature_recovery", "frequencies") for unit in run])
-
-
 def stored(trainer: str, what: str, kind: str = "2 or 6 of 32") -> tuple[np.ndarray, np.ndarray]:
     """Return the settings, and for each (rows) and dictionary (columns) what `describe_pair` kept under that name."""
     points = [measured("feature_choice", f"{kind}, {trainer}, {knob}") for knob in KNOBS[trainer]]
@@ -265,36 +313,42 @@ def elbow(missing: np.ndarray, settings: np.ndarray) -> int:
     return int((missing[0] + along * (missing[-1] - missing[0]) - missing).argmax())
 
 
-# How one might choose a setting: from the settings, and from what is missing and agrees at each; returns a place.
+# How one might choose a setting: from the settings, from what is missing and agrees at each, and from what untrained units
+# agree by; returns a place.
 CHOOSERS = {
-    "least error": lambda knobs, missing, agreement: int(missing.argmin()),
-    "elbow of the error": lambda knobs, missing, agreement: elbow(missing, knobs),
-    "elbow, settings on a log scale": lambda knobs, missing, agreement: elbow(missing, np.log(knobs)),
-    "most agreement": lambda knobs, missing, agreement: int(agreement.argmax()),
-    "explained × agreement (28.5)": lambda knobs, missing, agreement: int(((1 - missing) * agreement).argmax()),
+    "least error": lambda knobs, missing, agreement, blank: int(missing.argmin()),
+    "elbow of the error": lambda knobs, missing, agreement, blank: elbow(missing, knobs),
+    "elbow, settings on a log scale": lambda knobs, missing, agreement, blank: elbow(missing, np.log(knobs)),
+    "most agreement": lambda knobs, missing, agreement, blank: int(agreement.argmax()),
+    "explained × agreement (28.5)": lambda knobs, missing, agreement, blank: int(((1 - missing) * agreement).argmax()),
+    "(28.5), untrained agreement taken off": lambda knobs, missing, agreement, blank: int(
+        ((1 - missing) * (agreement - blank)).argmax()
+    ),
 }
 
 
 def chosen(
-    chooser: str, trainer: str = "TopK", kind: str = "2 or 6 of 32", least: float | int = 0
+    chooser: str, trainer: str = "TopK", kind: str = "2 or 6 of 32", least: float | int = 0, most: float | int = 99
 ) -> list[tuple[float, float]]:
     """Return, for each dictionary, the setting that a chooser takes and the share of atoms found there at cosine 0.9.
 
-    It may take settings of at least `least`.
+    It may take settings from `least` to `most`.
     """
     knobs, missing = stored(trainer, "missing", kind)
-    allowed = knobs >= least
+    allowed = (knobs >= least) & (knobs <= most)
     agreement, found = (stored(trainer, what, kind)[1][allowed] for what in ("agreement", "0.9"))
     knobs, missing = knobs[allowed], missing[allowed]
-    places = [CHOOSERS[chooser](knobs, *signs) for signs in zip(missing.T, agreement.T, strict=True)]
+    signs = zip(missing.T, agreement.T, baseline("agreement", kind), strict=True)
+    places = [CHOOSERS[chooser](knobs, *each) for each in signs]
     return [(float(knobs[place]), float(found[place, run])) for run, place in enumerate(places)]
 
 
-# What a chooser is asked: the title of the column, trainer, rows, and the least setting on the list.
+# What a chooser is asked: the title of the column, trainer, rows, and the least and largest setting on the list.
 QUESTIONS = {
-    "2 or 6 of 32": ("TopK", "2 or 6 of 32", 0),
-    "3 of 32": ("TopK", "3 of 32", 0),
-    "2 or 4 of 64": ("TopK", "2 or 4 of 64", 0),
-    "2 or 6 of 32, $k$ from 6 on": ("TopK", "2 or 6 of 32", 6),
-    "2 or 6 of 32, L1": ("L1", "2 or 6 of 32", 0),
+    "2 or 6 of 32": ("TopK", "2 or 6 of 32", 0, 99),
+    "3 of 32": ("TopK", "3 of 32", 0, 99),
+    "2 or 4 of 64": ("TopK", "2 or 4 of 64", 0, 99),
+    "$k$ from 6 on": ("TopK", "2 or 6 of 32", 6, 99),
+    "$k$ up to 8": ("TopK", "2 or 6 of 32", 0, 8),
+    "L1": ("L1", "2 or 6 of 32", 0, 99),
 }

@@ -9,16 +9,18 @@ from course_lib.lessons.feature_recovery.contents import lesson
 from course_lib.lessons.feature_recovery.measurements import (
     CHOOSERS,
     KNOBS,
+    LOOKED_AT,
     QUESTIONS,
     RATIOS,
     RESONANCE,
     ROWS,
     baseline,
     chosen,
+    looked_at,
     seen,
     stored,
 )
-from course_lib.measured import figures, measured
+from course_lib.measured import measured
 from course_lib.teaching import Choice, Explorer, Slider, Switch, lines, markdown_table, panels, right
 from course_lib.teaching.style import BLACK, BLUE, RED
 
@@ -93,7 +95,7 @@ def _atom(axes: Axes) -> None:
 
 
 @lesson.figure(
-    ["$k = 6$: one unit writes the atom", "$k = 32$: many units share it"],
+    ["$k = 6$: one unit writes the atom", "$k = 16$: units share it"],
     "written along the atom",
     "written across it",
     size=(8.8, 3.4),
@@ -101,18 +103,18 @@ def _atom(axes: Axes) -> None:
     subplots={"sharex": True, "sharey": True},
     legend=["upper left", None],
     xlim=(-0.2, 1.15),
-    ylim=(-0.6, 0.85),
+    ylim=(-0.75, 1.0),
 )
 def plot_writers(left, right_axes, atom: int = 0):
     """Draw what the strongest units write for a row that holds one atom alone, for two autoencoders."""
-    for axes, k in ((left, 6), (right_axes, 32)):
+    for axes, k in ((left, 6), (right_axes, 16)):
         _atom(axes)
         for place, (x, y) in enumerate(writers(k, atom)):
             label = "its strongest units" if place == 0 else "_unit"
             axes.plot(x, y, "o-", color=BLUE, markersize=4, markevery=[1], linewidth=1.4, label=label)
     return (
         "What the eight strongest units write for a row that holds one atom alone, as in the explorer. With k = 6 one long "
-        "line lies close to the atom. With k = 32 no unit lies close to it."
+        "line lies close to the atom. With k = 16 no unit lies close to it."
     )
 
 
@@ -140,36 +142,31 @@ def _mean_and_range(axes: Axes, x, runs: np.ndarray, label: str, place: int) -> 
 
 @lesson.figure(
     "Which error goes with the atoms?",
-    "variance missing on fresh rows (%)",
+    "variance missing on fresh rows (%, log scale)",
     "atoms at cosine 0.9 (%)",
-    size=(6.2, 3.5),
-    legend={"loc": "upper right", "fontsize": 9},
-    xlim=(-2, 68),
-    ylim=(-5, 150),
-    yticks=range(0, 101, 20),
+    size=(6.4, 3.5),
+    legend={"loc": "upper left", "fontsize": 9},
+    xscale="log",
+    xlim=(0.006, 130),
+    ylim=(-5, 112),
+    xticks=(0.01, 0.1, 1, 10, 100),
+    xticklabels=("0.01", "0.1", "1", "10", "100"),
 )
 def plot_trainers(axes):
-    """Draw atoms found against variance missing for all settings of three trainers, means of five dictionaries."""
-    names = {"TopK": "TopK, by $k$", "L1": "L1, by $\\lambda$", "GBA": "GBA, by the middle target"}
-    for place, (trainer, label) in enumerate(names.items()):
+    """Draw atoms found against variance missing for all settings of TopK and L1, means of five dictionaries."""
+    places = {"TopK": (-20, -4), "L1": (7, -2)}
+    for place, (trainer, label) in enumerate({"TopK": "TopK, by $k$", "L1": "L1, by $\\lambda$"}.items()):
         knobs, missing = stored(trainer, "missing")
-        found = 100 * stored(trainer, "0.9")[1].mean(1)
-        x = 100 * missing.mean(1)
-        lines(axes, x, {label: found}, first=place, marker="os^"[place], markersize=6)
+        found, x = 100 * stored(trainer, "0.9")[1].mean(1), 100 * missing.mean(1)
+        lines(axes, x, {label: found}, first=place, marker="os"[place], markersize=6)
         for knob, one, share in zip(knobs, x, found, strict=True):
-            if (trainer, knob) in (
-                ("TopK", 2),
-                ("TopK", 4),
-                ("TopK", 6),
-                ("TopK", 16),
-                ("L1", 0.01),
-                ("L1", 0.3),
-                ("L1", 1.0),
-            ):
-                axes.annotate(f"{knob:g}", (one, share), xytext=(6, 5), textcoords="offset points", fontsize=9)
+            if (trainer, knob) in (("TopK", 2), ("TopK", 4), ("TopK", 16), ("L1", 0.01), ("L1", 0.3), ("L1", 1.0)):
+                axes.annotate(f"{knob:g}", (one, share), xytext=places[trainer], textcoords="offset points", fontsize=9)
+    for text, at, to in (("6", (4.87, 98), (7, -12)), ("0.1", (3.63, 99), (-8, 6))):
+        axes.annotate(text, at, xytext=to, textcoords="offset points", fontsize=9)
     return (
-        "Share of the atoms found at cosine 0.9 against the variance missing, for settings of TopK, L1 and group bias "
-        "adaptation, means of five dictionaries. Every curve falls at its left end, where the error is least."
+        "Share of the atoms found at cosine 0.9 against the variance missing, for settings of TopK and L1, means of five "
+        "dictionaries. Both curves fall at their left end, where the error is least."
     )
 
 
@@ -231,9 +228,9 @@ def chooser_table() -> Markdown:
 
     rows = [(name, *(cell(chosen(name, *asked)) for asked in QUESTIONS.values())) for name in CHOOSERS]
     shares = []
-    for trainer, kind, least in QUESTIONS.values():
+    for trainer, kind, least, most in QUESTIONS.values():
         knobs, found = stored(trainer, "0.9", kind)
-        shares.append((knobs, found, knobs >= least))
+        shares.append((knobs, found, (knobs >= least) & (knobs <= most)))
     fixed = [f"{found[list(knobs).index(6)].mean():.0%}" if 6 in knobs else "" for knobs, found, _ in shares]
     rows.append(("always $k = 6$", *fixed))
     rows.append(("any on the list, at random", *(f"{found[allowed].mean():.0%}" for _, found, allowed in shares)))
@@ -241,33 +238,19 @@ def chooser_table() -> Markdown:
     return markdown_table(("chosen by", *QUESTIONS), rows)
 
 
-def kinds_table() -> Markdown:
-    """Return what other kinds of autoencoder find of planted atoms of which some come only with others (stored)."""
-    kinds = figures("kinds")
-    columns = {
-        "active units": "active features",
-        "atoms at 0.8, %": "atoms at cosine 0.8, %",
-        "atoms at 0.9, %": "atoms at cosine 0.9, %",
-        "variance explained, %": "variance explained, %",
-        "units that never fire": "dead features",
-        "atoms split, %": "atoms split, %",
-    }
-    names = (
-        "TopK",
-        "TopK + AuxK",
-        "BatchTopK",
-        "Matryoshka TopK",
-        "Matryoshka BatchTopK",
-        "ReLU + L1",
-        "JumpReLU",
-        "gated",
-    )
-    rows = [(name, *(f"{kinds[f'{name}: {what}']:.1f}" for what in columns.values())) for name in names]
-    return markdown_table(("kind", *columns), rows)
+def trusted_table() -> Markdown:
+    """Return how many units one might trust and how many atoms they hold, by k, stored means of five dictionaries."""
+    rows = []
+    for k in LOOKED_AT:
+        found = looked_at(k)
+        names = ("fire", "twice", "most", "nine tenths")
+        rows.append((f"{k}", *(f"{found[name]:.0f}: {found[f'{name}, atoms']:.0f}" for name in names)))
+    header = ("$k$", "all that fire", "found twice", "as many that write most", "nine tenths of all")
+    return markdown_table(header, rows)
 
 
 @lesson.figure(
-    "64 atoms: neurons find them when $p$ is near $f$",
+    "64 atoms: neurons find most at $p$ somewhat below $f$",
     "target frequency over feature frequency, $p / f$",
     "share of atoms at cosine 0.9",
     size=(5.8, 3.2),
@@ -300,18 +283,18 @@ class AtomExplorer(Explorer):
     summary = (
         "Left: the cosine of each of the 32 atoms with its own unit, in order, and a line at 0.9; a diamond marks the "
         "atom that is shown on the right. Right: a row that holds this atom alone, and what its strongest units "
-        "write, each as a line at its true angle from the atom; sides alternate."
+        "write, each as a line at its true angle from the atom; sides alternate to keep the lines apart."
     )
-    k = Slider("active units", "k", "The nearest of the eight trained values is shown", 32, 2, 32, 2)
+    k = Slider("active units", "k", "The nearest of the eight trained values is shown", 16, 2, 32, 2)
     atom = Slider("atom", "j", "Which of the 32 atoms is shown on the right", 1, 1, 32, 1)
     size = (9.4, 4.0)
-    stills = ({"k": 32}, {"k": 6}, {"k": 2})
+    stills = ({"k": 16}, {"k": 6}, {"k": 2})
     strip_scale = 0.75
     strip_dpi = 80
     most = 8
     layout = panels(
         ["Each atom's own unit", "What writes this atom"],
-        ["atoms, in order", "written along the atom"],
+        ["atoms, by their cosine", "written along the atom"],
         ["cosine", "written across it"],
         grid=(1, 2),
         legend=[{"loc": "lower left", "fontsize": 9}, {"loc": "lower left", "fontsize": 9}],
@@ -367,8 +350,9 @@ class AtomExplorer(Explorer):
         near = "" if state["k"] == state["asked"] else f" (the trained value nearest to {state['asked']})"
         return (
             f"k = {state['k']}{near}: {state['missing']:.2%} of the variance is missing, {state['found']} of 32 atoms have "
-            f"a unit of their own at cosine 0.9, {state['dead']} of 128 units never fire. Of atom {state['atom']} the "
-            f"strongest unit writes {state['share']:.0%}, at {state['angle']:.0f} degrees from it."
+            f"a unit of their own at cosine 0.9, {state['dead']} of 128 units never fire. Of what all "
+            f"units write along atom {state['atom']} the strongest writes {state['share']:.0%}, from {state['angle']:.0f} "
+            "degrees."
         )
 
 
@@ -452,12 +436,12 @@ class ChoiceExplorer(Explorer):
 
 ask_found = lesson.prediction(
     "28.P1",
-    "Eight autoencoders differ in $k$ only. Which of these has found the most of the 32 atoms?",
+    "The autoencoder with $k = 32$ rebuilds fresh rows almost exactly. For how many of the 32 atoms does it have a unit in "
+    "their direction (a cosine of at least 0.9)?",
     {
-        "k = 32": "It has the least error and none of the atoms.",
-        "k = 16": "It misses less than k = 6, and most of the atoms have no unit.",
-        "k = 6": right("It misses several per cent, and every atom has a unit."),
-        "k = 4": "That is what a row holds on average, but it has found less than half of them.",
+        "None": right("What is rebuilt so well is written by units of which none is an atom."),
+        "About half": "The other ones would have to be written as well. It turns out that all are shared.",
+        "All, or nearly all": "So the error suggests. But other directions can rebuild the same rows.",
     },
     reveal=plot_found,
 )
@@ -470,7 +454,7 @@ ask_penalty = lesson.prediction(
     {
         "Nearly none": "The strengths are wrong, but what is asked for is the directions.",
         "About half, too": "The error is five times as large, and still most of the atoms are there.",
-        "More than three quarters": right("The penalty spoils the strengths and leaves the directions."),
+        "More than three quarters": right("Much of the error is in the strengths, not in the directions."),
     },
     reveal=plot_trainers,
 )
@@ -478,7 +462,7 @@ ask_penalty = lesson.prediction(
 ask_agreement = lesson.prediction(
     "28.P3",
     "For each of the eight $k$ two TopK autoencoders are trained from different starts, and you take the $k$ at which they "
-    "agree most. How many of the 32 atoms does your choice hold, on average over five dictionaries?",
+    "agree most. How many of the 32 atoms does your choice hold at cosine 0.9, on average over five dictionaries?",
     {
         "At most a quarter": right("They agree most at k = 2 or 4, and k = 2 holds nearly none."),
         "About half": "Sometimes: it depends on the dictionary. The average is lower.",
