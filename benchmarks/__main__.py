@@ -45,6 +45,7 @@ PARTS = {
     "rank_price": ("rank_price",),
     "through_features": ("through_features",),
     "flat_stretches": ("flat_stretches",),
+    "idle_heads": ("idle_heads",),
     "almost_mbart": ("almost_mbart",),
     "scaled_slips": ("scaled_slips",),
     "margin_rivals": ("margin_rivals",),

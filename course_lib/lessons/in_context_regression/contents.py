@@ -9,11 +9,11 @@ lesson = Contents(
         r"\beta_i": "coefficients of a task",
         "x_q": "query",
         "w_{hj}": "weight of a head for a feature",
-        "u_{hi}": "factor of a head for a task",
+        "u_{hi}": "gain of a head for a task",
         "L": "examples in one prompt",
         "s": "scale of the start",
         r"\eta": "step size",
         r"\tau^2": "variance of an answer",
-        r"\delta": "share by which factors are off",
+        r"\delta": "relative perturbations of factors",
     }
 )

@@ -8,9 +8,9 @@ from torch.nn import functional
 from course_lib.teaching import edit
 
 GIVES_AWAY = {
-    "23.P1": [r"(?i)four times", r"(?i)fourfold", r"(?i)a quarter"],
+    "23.P1": [r"(?i)four times", r"(?i)fourfold", r"(?i)quarters"],
     "23.P2": [r"(?i)\bidle\b", r"(?i)often idle"],
-    "23.P3": [r"(?i)subtract", r"(?i)negative", r"(?i)not over"],
+    "23.P3": [r"(?i)subtract", r"(?i)negative", r"(?i)not over", r"(?i)columns of"],
     "23.P4": [r"(?i)ten times smaller", r"(?i)difference grows", r"(?i)factor of ten"],
 }
 
@@ -124,12 +124,12 @@ ANSWERS = {
 NEIGHBOURS = {
     "23.3": ("return (votes @ target) / (target @ target)", "return (votes @ target) / (votes @ votes)"),
     "23.4": ("[(waits[s / 2] / waits[s]).mean()", "[(waits[s / 2] / waits[s]).sqrt().mean()"),
-    "23.5": ("for u in v.amax((1, 2)) ** 2)", "for u in v.amax((1, 2)))"),
     "23.e1": ("[direct[s / 2].mean() / direct[s].mean()", "[waits[s / 2].mean() / waits[s].mean()"),
     "23.6": ("argmin()] for m in (1, 3)]", "argmin()] for m in (3, 1)]"),
     "23.e2": ('of 12 starts all heads are busy", busy[0.25]', 'of 12 starts all heads are busy", busy[0.05]'),
     "23.e3": ('s = 0.05: on {} of 12", busy[0.05]', 's = 0.05: on {} of 12", busy[0.25]'),
     "23.e4": ("the layer's error is {:.2f}\", late[0]", "the layer's error is {:.2f}\", late[1]"),
+    "23.e6": ("woken[-21:, 0].mean(), at_most", "woken[-21:, 1].mean(), at_most"),
     "23.7": ("((o**2 - v**2) / (o_start**2 - v_start**2))", "((o**2 + v**2) / (o_start**2 + v_start**2))"),
     "23.8": ("(o * v).amax(0) * (4 + 0.2**2) / 60", "(o * v).amax(0) * (1 + 0.2**2) / 60"),
     "23.e5": ("[math.log(10) / (rate", "[math.log(2) / (rate"),
