@@ -117,6 +117,13 @@ def complete(n: int) -> Guests:
     return Guests(n, pairs, np.ones(len(pairs)), np.ones(len(pairs)))
 
 
+def everybody(n: int, *, generator: torch.Generator) -> Guests:
+    """n guests who all know each other; each pair quarrels with probability 1/2, weights uniform in (0, 1)."""
+    pairs = np.stack(np.triu_indices(n, 1), -1)
+    signs = np.where(torch.rand(len(pairs), generator=generator).numpy() < 0.5, 1.0, -1.0)
+    return Guests(n, pairs, signs, torch.rand(len(pairs), generator=generator, dtype=torch.float64).numpy())
+
+
 def best_seating(guests: Guests) -> Float[np.ndarray, " n"]:
     """Rooms with the least U, by trying all with x_1 = 1.
 
@@ -137,6 +144,52 @@ def best_seating(guests: Guests) -> Float[np.ndarray, " n"]:
 def fewest_unhappy(guests: Guests) -> float:
     """The least U over all seatings, by trying."""
     return float(guests.unhappy(best_seating(guests)))
+
+
+def fewest_row_by_row(guests: Guests) -> float:
+    """The least U of all seatings, by a dynamic programme over the rooms of the last `width` guests.
+
+    No pair may be further apart in the numbering than `width`: one row of a lattice, a layer of one of three dimensions.
+
+    Raises:
+        ValueError: some pair is more than 20 apart.
+    """
+    i, j = np.sort(guests.pairs, 1).T
+    width = int((j - i).max())
+    if width > 20:
+        raise ValueError(f"pairs may be at most 20 apart in the numbering, got {width}")
+    room, cost = np.array([1.0, -1.0]), np.zeros((2,) * width)
+    along = lambda axis: room.reshape([2 if k == axis else 1 for k in range(width + 1)])  # noqa: E731
+    for guest in range(guests.n):
+        cost = np.repeat(cost[..., None], 2, -1)  # the last axis is the new guest's room
+        for before, sign, weight in zip(
+            i[j == guest], guests.signs[j == guest], guests.weights[j == guest], strict=True
+        ):
+            cost = cost + weight * (1 + sign * along(before - guest + width) * along(width)) / 2
+        cost = cost.min(0)  # the guest who leaves the window has no more pairs
+    return float(cost.min())
+
+
+def annealed(
+    guests: Guests, *, chains: int = 30, sweeps: int = 300, generator: torch.Generator
+) -> Float[np.ndarray, " n"]:
+    """The best seating that chains of single moves find, at a temperature that falls from 2 to 0.05 mean weights.
+
+    A search: it may find a best seating, and cannot know.
+    """
+    i, j = guests.pairs.T
+    J = np.zeros((guests.n, guests.n))
+    J[i, j] = J[j, i] = guests.signs * guests.weights
+    x = torch.randn(chains, guests.n, generator=generator).sign().double().numpy()
+    for heat in np.geomspace(2, 0.05, sweeps) * guests.weights.mean():
+        bar = (
+            heat
+            * torch.empty(guests.n, chains, dtype=torch.float64).exponential_(generator=generator).numpy()
+        )
+        for guest in range(guests.n):
+            gain = x[:, guest] * (x @ J[guest])  # what U loses if this guest moves
+            x[:, guest] *= np.where(gain > -bar[guest], -1.0, 1.0)
+    return x[guests.unhappy(x).argmin()]
 
 
 # Bounds

@@ -85,7 +85,7 @@ def _on(found: FlowRelaxation, lines: np.ndarray) -> np.ndarray:
 
 
 def powers_at(network: Network, V: Complex[np.ndarray, " n"]) -> Complex[np.ndarray, " n"]:
-    """The complex power that each bus sends into its lines: V_i conj(sum of y (V_i - V_j)) (32.10), to be read."""
+    """The complex power that each bus sends into its lines: V_i conj(sum of y (V_i - V_j)) (32.12), to be read."""
     sent = np.zeros(network.n, dtype=complex)
     for (i, j), y in zip(network.lines, network.admittance, strict=True):
         current = y * (V[i] - V[j])
@@ -116,7 +116,7 @@ def _flows(network: Network, pairs: np.ndarray) -> tuple[sparse.csr_array, ...]:
 
 
 def _programme(network: Network, pairs: np.ndarray) -> tuple[np.ndarray, float, sparse.csr_array, np.ndarray]:
-    """Cost, its constant, and rows z <= right for all that is linear in W (32.11)."""
+    """Cost, its constant, and rows z <= right for all that is linear in W (32.13)."""
     n, v, (i, j) = network.n, len(pairs), network.lines.T
     p_first, q_first, p_last, q_last = _flows(network, pairs)
     lines = np.arange(len(network.lines))
@@ -166,7 +166,7 @@ def _sorted(network: Network) -> np.ndarray:
 
 
 def flow_socp(network: Network, *, dense: bool = False) -> FlowRelaxation:
-    """The cheapest generation with c^2 + s^2 <= w_i w_j on lines (32.12), or on all pairs of buses.
+    """The cheapest generation with c^2 + s^2 <= w_i w_j on lines (32.8), or on all pairs of buses.
 
     Raises:
         ImportError, ValueError, RuntimeError: see `sparse_socp.conic_solve`.
@@ -257,7 +257,7 @@ def flow_local(network: Network, start: Complex[np.ndarray, " n"] | None = None)
 
 
 def tree_voltages(network: Network, found: FlowRelaxation) -> Complex[np.ndarray, " n"]:
-    """Voltages with |V_i|^2 = w_i whose angles follow the lines (32.13), from bus 0 on; without a loop, all lines fit.
+    """Voltages with |V_i|^2 = w_i whose angles follow the lines (32.9), from bus 0 on; without a loop, all lines fit.
 
     Raises:
         ValueError: not every bus is connected to bus 0.
@@ -279,7 +279,7 @@ def tree_voltages(network: Network, found: FlowRelaxation) -> Complex[np.ndarray
 
 
 def loop_angle(found: FlowRelaxation, loop: list[int]) -> float:
-    """The sum of the angles of W_ij around a closed walk of buses, in degrees: 0 for every W = V V^H (32.13)."""
+    """The sum of the angles of W_ij around a closed walk of buses, in degrees: 0 for every W = V V^H (32.9)."""
     total = 0.0
     for i, j in zip(loop, loop[1:] + loop[:1], strict=True):
         turn = np.angle(_on(found, np.array([[min(i, j), max(i, j)]])))[0]

@@ -82,7 +82,7 @@ class QCQP:
 
 
 def with_apex(problem: QCQP) -> QCQP:
-    """The same problem without linear terms: one more unknown, last, whose square is 1 (32.9).
+    """The same problem without linear terms: one more unknown, last, whose square is 1 (32.11).
 
     x^T Q x + 2 q^T x = (x, 1)^T [[Q, q], [q^T, 0]] (x, 1). A problem without linear terms is returned as it is.
     """

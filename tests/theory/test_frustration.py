@@ -68,6 +68,28 @@ def test_the_best_seating_is_the_best_of_all():
     assert by_counting(guests, fr.best_seating(guests)) == pytest.approx(least)
 
 
+@pytest.mark.parametrize("kind", [{}, {"wrap": True}])
+def test_row_by_row_finds_the_least_of_all(kind):
+    guests = random_party(6, **kind)
+    assert fr.fewest_row_by_row(guests) == pytest.approx(fr.fewest_unhappy(guests))
+    assert fr.fewest_row_by_row(fr.complete(7)) == 9
+    turned = replace(guests, pairs=guests.pairs[:, ::-1])
+    assert fr.fewest_row_by_row(turned) == pytest.approx(fr.fewest_unhappy(guests))
+    with pytest.raises(ValueError, match="20 apart"):
+        fr.fewest_row_by_row(fr.complete(22))
+
+
+def test_annealing_finds_small_minima_and_no_lower_ones():
+    for guests in (random_party(7), fr.everybody(12, generator=rng(0))):
+        seats = fr.annealed(guests, chains=10, sweeps=60, generator=rng(1))
+        assert {*seats.tolist()} <= {-1.0, 1.0}
+        assert guests.unhappy(seats) == pytest.approx(fr.fewest_unhappy(guests))
+    hot = fr.annealed(guests, chains=1, sweeps=0, generator=rng(1))
+    assert guests.unhappy(hot) > fr.fewest_unhappy(guests) + 0.1
+    share = (fr.everybody(60, generator=rng(2)).signs > 0).mean()
+    assert 0.45 < share < 0.55
+
+
 def test_rules_allow_exactly_the_patterns_of_the_right_parity():
     guests = random_party(3)
     for square in guests.squares:

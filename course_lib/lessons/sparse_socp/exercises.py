@@ -80,53 +80,6 @@ def _patterns(generator):
         ("in all", edit(".any(0)", ".all(0)"), "You took the pairs that *all* matrices have. One matrix is enough."),
     ],
 )
-def count_conditions(matrices):
-    """Pairs above the diagonal where some matrix is not 0."""
-    return int((matrices != 0).any(0).triu(1).sum())
-
-
-def _stated(a, b, c):
-    return a != 0 and b != 0
-
-
-def _possible(a, b, c):
-    return c >= -2 * abs(b)
-
-
-lesson.flaw(
-    "32.3", "Signs that are wrong apart", difficulty=2, minutes=5,
-    prompt="\"If the signs of each matrix can be made right by a change of signs, the bound is the minimum.\" Give a "
-    "counterexample with two unknowns: minimise $2ax_1x_2$ with $x_1^2 = x_2^2 = 1$ and $2bx_1x_2 \\le c$. The bound is "
-    "that "
-    "of (32.3), where $X_{12}$ is any number from $-1$ to $1$ with $2bX_{12} \\le c$. Answer with a dictionary of the "
-    "numbers "
-    "`a`, `b`, `c`; neither `a` nor `b` is 0, and some $x$ must be allowed.",
-    answer={"a": -1, "b": 1, "c": 1},
-    properties=[
-        ("Neither a nor b should be 0.", _stated),
-        ("Some x should satisfy the condition.", _possible),
-        ("Here the bound is the minimum.",
-         lambda a, b, c: a * b < 0 and -2 * abs(b) < c < 2 * abs(b)),
-    ],
-    hints=(
-        "The objective wants $X_{12}$ at one end of its range. When does the condition keep it from there?",
-        "With $a < 0$ the objective wants $X_{12} = 1$. Which sign of $b$ forbids that?",
-        "If $X_{12} = 1$ is forbidden and $-1$ allowed, the true minimum is at $-1$. Where is the bound's $X_{12}$?",
-    ),
-    mistakes=[
-        ("the same sign", {"a": -1, "b": -1, "c": 1},
-         "a and b have one sign: what the objective wants is what the condition allows.",
-         lambda a, b, c: _stated(a, b, c) and _possible(a, b, c) and a * b > 0),
-        ("a loose condition", {"a": -1, "b": 1, "c": 3},
-         "The condition forbids nothing: c is at least 2|b|, and the objective gets what it wants.",
-         lambda a, b, c: _stated(a, b, c) and a * b < 0 and c >= 2 * abs(b)),
-        ("nothing left", {"a": -1, "b": 1, "c": -3},
-         "No x is allowed: 2b x1 x2 is at least -2|b|.", lambda a, b, c: _stated(a, b, c) and not _possible(a, b, c)),
-        ("a condition that decides", {"a": -1, "b": 1, "c": -2},
-         "With c = -2|b| the condition leaves X12 one value only, and x reaches it.",
-         lambda a, b, c: _stated(a, b, c) and a * b < 0 and c == -2 * abs(b)),
-    ],
-)
 
 
 def _balanced(generator):
@@ -141,7 +94,7 @@ def _balanced(generator):
 
 
 @lesson.exercise(
-    "32.4", "Switch the quarrels away", difficulty=3, minutes=8,
+    "32.3", "Switch the quarrels away", difficulty=3, minutes=8,
     prompt="Write `switch(Q)`: `Q` is symmetric; its entries off the diagonal connect all unknowns, and some choice of "
     "signs "
     "serves them all. Return a float64 tensor $\\tau$ of signs $\\pm1$ with $\\tau_i\\tau_jQ_{ij} \\le 0$ for all "
@@ -190,7 +143,7 @@ def _least_side(u, odd):
 
 
 @lesson.exercise(
-    "32.5", "Is a rule broken?", difficulty=2, minutes=7,
+    "32.4", "Is a rule broken?", difficulty=2, minutes=7,
     prompt="Write `least_side(u, odd)`: `u` is a tensor of four numbers from 0 to 1, the shares of the four pairs of a "
     "square, and `odd` says whether an odd number of them quarrel. For each set $F$ of pairs that (32.7) is stated for, its "
     "left side is the sum of $u_e$ outside $F$ and of $1 - u_e$ inside. Return the smallest of them, a number. A rule is "
@@ -214,6 +167,55 @@ def _least_side(u, odd):
          "You tried sets of one pair only. That is the wrong parity if odd, and otherwise three pairs are a set, too."),
     ],
 )
+
+
+def count_conditions(matrices):
+    """Pairs above the diagonal where some matrix is not 0."""
+    return int((matrices != 0).any(0).triu(1).sum())
+
+
+def _stated(a, b, c):
+    return a != 0 and b != 0
+
+
+def _possible(a, b, c):
+    return c >= -2 * abs(b)
+
+
+lesson.flaw(
+    "32.5", "Signs that are wrong apart", difficulty=2, minutes=5,
+    prompt="\"If the signs of each matrix can be made right by a change of signs, the bound is the minimum.\" Give a "
+    "counterexample with two unknowns: minimise $2ax_1x_2$ with $x_1^2 = x_2^2 = 1$ and $2bx_1x_2 \\le c$. The bound is "
+    "that "
+    "of (32.3), where $X_{12}$ is any number from $-1$ to $1$ with $2bX_{12} \\le c$. Answer with a dictionary of the "
+    "numbers "
+    "`a`, `b`, `c`; neither `a` nor `b` is 0, and some $x$ must be allowed.",
+    answer={"a": -1, "b": 1, "c": 1},
+    properties=[
+        ("Neither a nor b should be 0.", _stated),
+        ("Some x should satisfy the condition.", _possible),
+        ("Here the bound is the minimum.",
+         lambda a, b, c: a * b < 0 and -2 * abs(b) < c < 2 * abs(b)),
+    ],
+    hints=(
+        "The objective wants $X_{12}$ at one end of its range. When does the condition keep it from there?",
+        "With $a < 0$ the objective wants $X_{12} = 1$. Which sign of $b$ forbids that?",
+        "If $X_{12} = 1$ is forbidden and $-1$ allowed, the true minimum is at $-1$. Where is the bound's $X_{12}$?",
+    ),
+    mistakes=[
+        ("the same sign", {"a": -1, "b": -1, "c": 1},
+         "a and b have one sign: what the objective wants is what the condition allows.",
+         lambda a, b, c: _stated(a, b, c) and _possible(a, b, c) and a * b > 0),
+        ("a loose condition", {"a": -1, "b": 1, "c": 3},
+         "The condition forbids nothing: c is at least 2|b|, and the objective gets what it wants.",
+         lambda a, b, c: _stated(a, b, c) and a * b < 0 and c >= 2 * abs(b)),
+        ("nothing left", {"a": -1, "b": 1, "c": -3},
+         "No x is allowed: 2b x1 x2 is at least -2|b|.", lambda a, b, c: _stated(a, b, c) and not _possible(a, b, c)),
+        ("a condition that decides", {"a": -1, "b": 1, "c": -2},
+         "With c = -2|b| the condition leaves X12 one value only, and x reaches it.",
+         lambda a, b, c: _stated(a, b, c) and a * b < 0 and c == -2 * abs(b)),
+    ],
+)
 def least_side(u, odd):
     """Try every F whose size has the parity that the unhappy pairs cannot have."""
     sides = []
@@ -227,7 +229,7 @@ def least_side(u, odd):
     "32.6", "A minor as a cone", difficulty=1, minutes=8,
     prompt="A solver takes cones of the form $\\sqrt{u^2 + v^2} \\le t$. Write `cone(a, b, x)` for numbers `a`, `b`, `x` "
     "that stand for $X_{ii}$, $X_{jj}$ and $X_{ij}$: return a tensor with $t$, $u$ and $v$, each *linear* in `a`, `b` and "
-    "`x`, such that the cone says exactly $a, b \\ge 0$ and $x^2 \\le ab$. One answer is (32.8).",
+    "`x`, such that the cone says exactly $a, b \\ge 0$ and $x^2 \\le ab$. One answer is (32.10).",
     draw=inputs(a=uniform(-2, 3), b=uniform(-2, 3), x=uniform(-3, 3)),
     properties=[
         ("t² - u² - v² should be a positive multiple of ab - x², the same for all inputs, with t a sum of a and b.",

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
+from scipy import sparse
 
 from course_lib.lessons.sparse_socp.contents import lesson
 from course_lib.lessons.sparse_socp.pictures import found_bounds, nine, rng
@@ -49,16 +50,25 @@ def more():
 @lesson.sentence(
     "32.Q3",
     "On lattices the bound by cones equals the semidefinite bound.",
-    answer="only if the signs can be switched away",
-    conditions=("only if the signs can be switched away", "only if all weights are 1"),
+    answer="guaranteed only if the signs can be switched away",
+    conditions=("guaranteed only if the signs can be switched away", "guaranteed only if all weights are 1"),
 )
 def equal():
-    """If they can, both are the minimum, by (32.5) and (32.6). If a square is odd they may differ:
-    below, three random problems on 4 x 4 unknowns with one positive pair."""
+    """If they can, both are the minimum, by (32.5) and (32.6). If a square is odd they may differ: below, three random
+    problems on 4 x 4 unknowns with one positive pair. They need not: with 10 added to the diagonal of Q_0, both are 0."""
     one = np.where(np.arange(24) == 4, 1.0, -1.0)
     problems = [random_problem(16, lattice_edges(4), signs=one, generator=rng(seed)) for seed in range(3)]
     gaps = [sdp(problem).value - socp(problem).value for problem in problems]
-    return fact("semidefinite less cones: {:.4f}", gaps, at_least=1e-3)
+    with_ten = []
+    for problem in problems:
+        heavy = QCQP([problem.matrices[0] + 10 * sparse.identity(16), *problem.matrices[1:]], np.abs(problem.bounds))
+        with_ten += [abs(sdp(heavy).value), abs(socp(heavy).value)]
+    return "\n".join(
+        [
+            fact("semidefinite less cones: {:.4f}", gaps, at_least=1e-3),
+            fact("10 added to the diagonal: both bounds {:.0e}", with_ten, at_most=1e-4),
+        ]
+    )
 
 
 @lesson.sentence("32.Q4", "The rules of all cycles always give a better bound than a semidefinite X.", answer=False)
@@ -84,17 +94,20 @@ def always():
     answer=False,
 )
 def alone():
-    """It did on all thirty that were drawn above. A counterexample has to be built: only the middle square of 4 x 4 guests
-    is odd. One unhappy pair there makes its other square unhappy, too."""
+    """It did on thirty small ones; larger draws often fail. The smallest reason: only the middle square of 4 x 4 guests is
+    odd. An unhappy pair there lies on another square, too, so its other square needs a second unhappy pair."""
     guests = grid(4, 4, generator=rng(0))
     pairs = guests.pairs.tolist()
     signs = np.where([pair in ([5, 9], [4, 8]) for pair in pairs], 1.0, -1.0)
     planted = replace(guests, signs=signs)
+    large = found_bounds("plane 10 × 10", True)
     missed = [found_bounds(f"plane {size}", True) for size in ("4 × 4", "4 × 5")]
     return "\n".join(
         [
             fact("thirty drawn lattices: largest gap {:.0e}",
                  [np.abs(one["odd squares"] - one["truth"]).max() for one in missed], at_most=1e-6),
+            fact("10 x 10: of 15 drawn, one rule for each odd square misses the truth on {:.0f}",
+                 int((large["odd squares"] < large["truth"] - 1e-6).sum()), at_least=5),
             fact("only the middle square odd: fewest unhappy {:.0f}", fewest_unhappy(planted), equals=2, within=0),
             fact("one rule for each odd square: {:.0f}", bound_by_rules(planted, odd_squares_only(planted)),
                  equals=1, within=1e-6),
