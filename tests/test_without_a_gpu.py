@@ -865,6 +865,7 @@ EXCEPTIONS = {
         theory.power_flow: Network powers_at flow_socp flow_sdp flow_local tree_voltages seven_buses
         theory.frustration: Guests grid complete best_seating fewest_unhappy rules bound_by_rules
         theory.frustration: every_square odd_squares_only every_cycle semidefinite_bound seating_of
+        theory.frustration: everybody fewest_row_by_row annealed
     """,
     "prepares a model for training or use, once and in no loop": """
         representation.lora: inject

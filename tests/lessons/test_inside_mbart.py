@@ -1,10 +1,8 @@
 """What the figures of lesson 26 show, and what its explorer draws and says."""
 
-import json
 import re
 import subprocess
 import sys
-from importlib.resources import files
 from statistics import mean
 
 import numpy as np
@@ -15,6 +13,7 @@ from benchmarks import scaled_slips
 from benchmarks.almost_mbart import one_draw
 from course_lib.lessons import inside_mbart as lesson
 from course_lib.mbart import almost
+from course_lib.measured import figures
 from tests.drawing import assert_clear_layout, line_labelled
 
 
@@ -105,7 +104,7 @@ def test_a_small_draw_repeats_what_is_stored():
     assert row["key biases 0, unchanged"] == row["key biases 0, both"] == 1
     assert row["attention: itself, unchanged"] <= 0.3 < 0.6 < row["attention: itself, noise"]
     assert row["cross-attention: equal weights, unchanged"] <= 0.1
-    assert set(row) - {"mBART, right"} <= set(measured_names())
+    assert set(row) - {"mBART, right"} <= set(figures("almost_mbart"))
 
 
 def test_a_small_draw_of_scaled_slips_repeats_what_is_stored():
@@ -117,7 +116,7 @@ def test_a_small_draw_of_scaled_slips_repeats_what_is_stored():
     assert row["noise, at 0.25"] >= 0.9
     assert row["attention: itself, at 0.25"] > row["attention: itself, at 0.5"] - 0.1
     assert row["attention: itself, as long, rms"] < row["attention: itself, rms"]
-    assert set(row) <= set(lesson.shrunk())
+    assert set(row) <= set(figures("scaled_slips"))
 
 
 def test_itself_as_long_writes_as_long_as_attention():
@@ -135,10 +134,6 @@ def test_itself_as_long_writes_as_long_as_attention():
     assert (lengths[1] - lengths[0]).abs().max() > 1
     alike = torch.cosine_similarity(written[1], written[2], dim=-1)
     assert alike.min() > 0.9999
-
-
-def measured_names():
-    return json.loads((files("course_lib.measured") / "almost_mbart.json").read_text())["figures"]
 
 
 # The explorer of the stream

@@ -4,14 +4,14 @@ from course_lib.teaching import Contents
 
 lesson = Contents(
     symbols={
-        "X": "inputs of the worksheet, one example in each column",
+        "X": "inputs, one example in each column",
         "W_l": "weights of a layer",
         "b_l": "biases of a layer",
         "z_l": "sums of a layer",
         "h_l": "values of a layer",
-        "Y": "output of the network",
-        "L": "loss, the sum of all squared differences",
-        r"\delta_l": "errors, the slopes of the loss in the sums",
+        "Y": "output for all examples",
+        "L": "loss of all examples",
+        r"\delta_l": "errors of a layer",
         r"\eta": "step size",
         "W_e": "weights of the encoder",
         "W_d": "weights of the decoder",

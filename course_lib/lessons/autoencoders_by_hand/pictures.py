@@ -481,6 +481,7 @@ class NetworkExplorer(Explorer):
     column = Slider("column of the weight", "j", "The unit at its left end, which is read", 1, 1, 4, 1)
     errors = Switch("Show errors", "Write the slope of the loss in each sum under its unit, and draw the products")
     steps = Choice("Steps of training", "Steps of gradient descent on all four examples, step size 0.002", "0", STEPS)
+    together = ("example", "steps")
     stills = ({}, {"example": 3, "errors": True}, {"example": 3, "layer": 3, "errors": True})
     size = (8.6, 4.1)
     strip_scale = 1.0

@@ -128,13 +128,12 @@ lesson.value(
     ),
     mistakes=[
         ("equal factors", edit("(sum_now**2 - difference_now**2) / 4", "o * v * math.exp(-2 * g * t)"),
-         "You let the product shrink by exp(-2gt). That holds for equal factors only: their difference is 0."),
+         "You let the product shrink by exp(-2gt). That holds for equal factors only: their difference is 0, and "
+         "any other difference grows."),
         ("signs swapped", lambda o, v, g, t: (((o + v) * math.exp(g * t)) ** 2 - ((o - v) * math.exp(-g * t)) ** 2) / 4,
          "You let the sum grow and the difference shrink. Descent goes against g: add the two equations."),
         ("difference kept", edit("(o - v) * math.exp(g * t)", "(o - v)"),
          "You left the difference of the factors as it was. It grows."),
-        ("both shrink", edit("(o - v) * math.exp(g * t)", "(o - v) * math.exp(-g * t)"),
-         "You let sum and difference shrink alike. Subtract the two equations: the difference grows."),
         ("no quarter", edit(" / 4", ""), "Yours is four times the product: (o + v)² - (o - v)² = 4 ov."),
         ("not squared", edit("sum_now**2 - difference_now**2", "sum_now - difference_now"),
          "You subtracted the difference from the sum. The product is a difference of their squares."),

@@ -23,7 +23,7 @@ from course_lib.language.corpus import LANGUAGES, draw_meanings, render
 from course_lib.lessons.inside_mbart.contents import lesson
 from course_lib.mbart import almost, by_hand
 from course_lib.mbart.almost import CHANGES, MBART
-from course_lib.measured import measured
+from course_lib.measured import figures, measured
 from course_lib.teaching import Choice, Explorer, Slider, TextBox, markdown_table, panels, right
 from course_lib.teaching.layout import LOOKS
 from course_lib.teaching.style import BLACK, BLUE, ORANGE, RED
@@ -523,15 +523,9 @@ def stored(change: str, what: str) -> list[float]:
     return measured(PART, f"{change}, {what}")
 
 
-@lru_cache(maxsize=1)
-def shrunk() -> dict[str, list[float]]:
-    """Return all that `make bench scaled_slips` stored, five draws of 60 sentences."""
-    return json.loads((Path(mbart.__file__).parents[1] / "measured" / "scaled_slips.json").read_text())["figures"]
-
-
 def at_distance(name: str, far: float | str) -> list[float]:
     """Return the shares left by a change or rival shrunk to a distance, `far`: five draws of 60 sentences."""
-    return shrunk()[f"{name}, at {far}"]
+    return measured("scaled_slips", f"{name}, at {far}")
 
 
 def percent(values: list[float]) -> str:
@@ -567,7 +561,7 @@ def ranking_table() -> Markdown:
             name,
             _off(name),
             percent(stored(name, "unchanged")),
-            percent(shrunk()[f"{name}, decoder"]) if name in IN_THE_DECODER else "",
+            percent(measured("scaled_slips", f"{name}, decoder")) if name in IN_THE_DECODER else "",
             percent(stored(name, "both")) if "another" not in name else "not defined",
         )
         for name in ranked()
@@ -602,8 +596,11 @@ def scaled_table() -> Markdown:
     """Return what changes and rivals leave when their differences are shrunk to a common distance."""
     rows = []
     for name, label in SCALED.items():
-        own = mean(shrunk()[f"{name}, rms"])
-        cells = [percent(at_distance(name, far)) if f"{name}, at {far}" in shrunk() else "" for far in (0.25, 0.5)]
+        own = mean(measured("scaled_slips", f"{name}, rms"))
+        cells = [
+            percent(at_distance(name, far)) if f"{name}, at {far}" in figures("scaled_slips") else ""
+            for far in (0.25, 0.5)
+        ]
         rows.append((label, f"{own:.2f}", *cells))
     return markdown_table(("difference", "its own size", "shrunk to 0.25", "shrunk to 0.5"), rows)
 
@@ -674,8 +671,8 @@ LINES = (
 def plot_survival(axes):
     """Draw the share of unchanged translations against the distance, each difference shrunk to common distances."""
     for name, look, marker in zip(LINES, LOOKS * 2, "xP^Dvosd", strict=False):
-        far = [far for far in (0.25, 0.5) if f"{name}, at {far}" in shrunk()]
-        own = mean(shrunk()[f"{name}, rms"])
+        far = [far for far in (0.25, 0.5) if f"{name}, at {far}" in figures("scaled_slips")]
+        own = mean(measured("scaled_slips", f"{name}, rms"))
         ends = [(own, mean(stored(name, "unchanged")))] if name in CHANGES and own < 0.55 and far[-1] < own else []
         points = sorted([(0.0, 1.0), *((x, mean(at_distance(name, x))) for x in far), *ends])
         axes.plot(

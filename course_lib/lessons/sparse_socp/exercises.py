@@ -80,6 +80,9 @@ def _patterns(generator):
         ("in all", edit(".any(0)", ".all(0)"), "You took the pairs that *all* matrices have. One matrix is enough."),
     ],
 )
+def count_conditions(matrices):
+    """Pairs above the diagonal where some matrix is not 0."""
+    return int((matrices != 0).any(0).triu(1).sum())
 
 
 def _balanced(generator):
@@ -167,11 +170,13 @@ def _least_side(u, odd):
          "You tried sets of one pair only. That is the wrong parity if odd, and otherwise three pairs are a set, too."),
     ],
 )
-
-
-def count_conditions(matrices):
-    """Pairs above the diagonal where some matrix is not 0."""
-    return int((matrices != 0).any(0).triu(1).sum())
+def least_side(u, odd):
+    """Try every F whose size has the parity that the unhappy pairs cannot have."""
+    sides = []
+    for chosen in product((0, 1), repeat=len(u)):
+        if sum(chosen) % 2 != odd:
+            sides.append(sum(float(1 - s) if inside else float(s) for s, inside in zip(u, chosen, strict=True)))
+    return min(sides)
 
 
 def _stated(a, b, c):
@@ -216,13 +221,6 @@ lesson.flaw(
          lambda a, b, c: _stated(a, b, c) and a * b < 0 and c == -2 * abs(b)),
     ],
 )
-def least_side(u, odd):
-    """Try every F whose size has the parity that the unhappy pairs cannot have."""
-    sides = []
-    for chosen in product((0, 1), repeat=len(u)):
-        if sum(chosen) % 2 != odd:
-            sides.append(sum(float(1 - s) if inside else float(s) for s, inside in zip(u, chosen, strict=True)))
-    return min(sides)
 
 
 @lesson.exercise(

@@ -513,7 +513,7 @@ ask_parties = lesson.prediction(
         ),
         "In C alone": "In C three guests in the other room make everybody happy. Try A by hand.",
         "In B and C": "B is easy: the middle guest sits alone in the other room.",
-        "In all three": "B is easy: the middle guest sits alone in the other room.",
+        "In all three": "B and C are easy: in B the middle guest sits alone in the other room.",
     },
     reveal=plot_seatings,
 )
@@ -522,14 +522,14 @@ ask_pairs = lesson.prediction(
     "32.P2",
     "A random problem (32.2) has 100 unknowns in a square of 10 by 10, and five constraints. Its matrices have entries of "
     "both signs on the 180 pairs of neighbours. The bound (32.3) has one condition for each of all 4,950 pairs. We drop the "
-    "conditions of the other 4,770. The bound",
+    "conditions of the other 4,770. What does the bound do?",
     {
-        "falls far": "Most conditions are gone, but nothing depends on the entries that they held.",
-        "falls, by a few per cent": "Far pairs matter not a little but not at all: nothing else in the problem sees their "
-        "entries.",
-        "stays if no entry is positive, and falls otherwise": "The signs decide later whether the bound is the minimum. "
+        "It falls far.": "Most conditions are gone, but nothing depends on the entries that they held.",
+        "It falls, by a few per cent.": "Far pairs matter not a little but not at all: nothing else in the problem sees "
+        "their entries.",
+        "It stays if no entry is positive, and falls otherwise.": "The signs decide later whether the bound is the minimum. "
         "Here they do not matter.",
-        "stays, whatever the entries are": right(
+        "It stays, whatever the entries are.": right(
             "The entries of the dropped pairs can be set to 0, and satisfy everything."
         ),
     },
@@ -557,7 +557,7 @@ ask_rules = lesson.prediction(
 ask_lines = lesson.prediction(
     "32.P4",
     "The line from 0 to 1 carries at most 0.2. Now the two dashed lines are added; nothing else changes. The least cost of "
-    "serving all loads was 2.65. It becomes",
+    "serving all loads was 2.65. What is it now?",
     {
         "1.7": "That is what the bound by cones says, and no voltages reach it.",
         "2.4": "More lines are more ways, but nobody can send power along a way of his choice.",

@@ -90,7 +90,7 @@ class MapExplorer(Explorer):
     size = (9.0, 9.6)
     dpi = 100
     strip_scale = 0.8
-    strip_dpi = 76  # three maps are much text
+    strip_dpi = 73  # three maps are much text
     layout = panels(
         None,
         "lessons that come before it, one after another",

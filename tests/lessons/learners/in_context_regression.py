@@ -96,7 +96,7 @@ ANSWERS = {
         ("signs swapped", "uphill", lambda o, v, g, t: by_hyperbolas(o, v, -g, t)),
         ("difference kept", "one exponential",
          lambda o, v, g, t: ((o + v) ** 2 * math.exp(-2 * g * t) - (o - v) ** 2) / 4),
-        ("both shrink", "the same rate", lambda o, v, g, t: math.exp(-2 * g * t) * ((o + v) ** 2 - (o - v) ** 2) / 4),
+        ("equal factors", "the same rate", lambda o, v, g, t: math.exp(-2 * g * t) * ((o + v) ** 2 - (o - v) ** 2) / 4),
         ("no quarter", "four times", lambda o, v, g, t: 4 * by_hyperbolas(o, v, g, t)),
         ("not squared", "lengths", edit("sum_now**2 - difference_now**2", "sum_now - difference_now")),
         ("one step", "a long step", lambda o, v, g, t: (o - t * g * v) * (v - t * g * o)),

@@ -84,6 +84,14 @@ def sides(u, odd, *, sizes=range(5)):
     ]
 
 
+def by_parities(u, odd):
+    """The least sums over sets of even and of odd size, pair by pair."""
+    even, uneven = 0.0, float("inf")
+    for share in u.tolist():
+        even, uneven = min(even + share, uneven + 1 - share), min(uneven + share, even + 1 - share)
+    return even if odd else uneven
+
+
 ANSWERS = {
     "32.1": [
         ("solved", "fractions", enemies(1, 0, 3 / 4)),
@@ -116,6 +124,7 @@ ANSWERS = {
         ("nothing left", "c below -2|b|", numbers(1, -1, -2.5)),
         ("a condition that decides", "c = -2|b|", numbers(3, -2, -4)),
         ("wrong", "b is 0", numbers(-1, 0, 1)),
+        ("wrong", "a is 0", numbers(0, 1, 1)),
     ],
     "32.3": [
         ("solved", "along a spanning tree", by_spanning_tree),
@@ -130,6 +139,7 @@ ANSWERS = {
     ],
     "32.4": [
         ("solved", "by combinations", lambda u, odd: min(sides(u, odd))),
+        ("solved", "pair by pair, both parities", by_parities),
         ("parity exchanged", "sizes that may be", lambda u, odd: min(sides(u, not odd))),
         ("any set", "the cheaper of both", lambda u, odd: float(torch.stack([u, 1 - u]).amin(0).sum())),
         ("empty set only", "the sum", lambda u, odd: float(u.sum())),
