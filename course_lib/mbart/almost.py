@@ -17,7 +17,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from course_lib.language.corpus import LANGUAGES, draw_meanings, render
 from course_lib.mbart import by_hand
-from course_lib.mbart.by_hand import Config, Weights, layer_norm, linear, part
+from course_lib.mbart.by_hand import Config, Weights, layer_norm, linear, part, split_heads
 
 ATTENTION = ("softmax", "even", "itself", "itself as long", "shuffled", "none")
 """What mixes the tokens: (26.2); equal weights for all visible keys; the token alone; the same, and what is written gets the
@@ -93,10 +93,6 @@ def _sublayer(x: Tensor, norm: Weights, compute: Callable[[Tensor], Tensor], *, 
     return layer_norm(x + compute(x), norm) if post_norm else x + compute(layer_norm(x, norm))
 
 
-def _heads(x: Tensor, n_heads: int) -> Tensor:
-    return x.unflatten(-1, (n_heads, -1)).transpose(1, 2)
-
-
 def _mixed(
     q: Float[Tensor, "batch heads queries width"],
     k: Float[Tensor, "batch heads keys width"],
@@ -151,7 +147,7 @@ def encode(
         own = part(w, "self_attn")
 
         def attend(x: Tensor, own: Weights = own, kind: str = recipe.mixes(layer)) -> Tensor:
-            q, k, v = (_heads(linear(x, part(own, f"{name}_proj")), n_heads) for name in "qkv")
+            q, k, v = (split_heads(linear(x, part(own, f"{name}_proj")), n_heads) for name in "qkv")
             return _mixed(q, k, v, visible, kind, part(own, "out_proj"), rows)
 
         x = _sublayer(x, part(w, "self_attn_layer_norm"), attend, post_norm=recipe.post_norm)
@@ -192,7 +188,7 @@ def decode(
     # Names are looked up once: `part` goes through all of them.
     layers = [part(weights, f"model.decoder.layers.{i}") for i in range(config.decoder_layers)]
     asked = [
-        [_heads(linear(memory, part(part(w, "encoder_attn"), f"{name}_proj")), n_heads) for name in "kv"]
+        [split_heads(linear(memory, part(part(w, "encoder_attn"), f"{name}_proj")), n_heads) for name in "kv"]
         for w in layers
     ]
     kept: list[list[Tensor]] = [[] for _ in layers]
@@ -212,14 +208,14 @@ def decode(
             own, other = part(w, "self_attn"), part(w, "encoder_attn")
 
             def attend(x: Tensor, i: int = i, own: Weights = own) -> Tensor:
-                q, *new = (_heads(linear(x, part(own, f"{name}_proj")), n_heads) for name in "qkv")
+                q, *new = (split_heads(linear(x, part(own, f"{name}_proj")), n_heads) for name in "qkv")
                 kept[i] = (
                     [torch.cat(pair, dim=2) for pair in zip(kept[i], new, strict=True)] if kept[i] else new
                 )
                 return _mixed(q, *kept[i], None, recipe.mixes(i), part(own, "out_proj"))
 
             def ask(x: Tensor, i: int = i, other: Weights = other) -> Tensor:
-                q = _heads(linear(x, part(other, "q_proj")), n_heads)
+                q = split_heads(linear(x, part(other, "q_proj")), n_heads)
                 return _mixed(q, *asked[i], visible, cross, part(other, "out_proj"))
 
             think = partial(by_hand.feed_forward, w=w, activation=config.activation_function)

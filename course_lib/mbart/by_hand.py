@@ -117,7 +117,7 @@ def attention_head(
     return attention_weights(q, k, visible=visible) @ v
 
 
-def _split(x: Float[Tensor, "batch tokens d_model"], n_heads: int) -> Tensor:
+def split_heads(x: Float[Tensor, "batch tokens d_model"], n_heads: int) -> Tensor:
     """(batch, tokens, heads * head_dim) as (batch, heads, tokens, head_dim)."""
     return x.unflatten(-1, (n_heads, -1)).transpose(1, 2)
 
@@ -135,8 +135,8 @@ def multi_head_attention(
     All heads at once: the projections of `attention_head` are blocks of rows of one matrix. `visible`
     broadcasts to (batch, heads, queries, keys).
     """
-    q = _split(linear(x, part(w, "q_proj")), n_heads)
-    k, v = (_split(linear(y, part(w, f"{name}_proj")), n_heads) for name in "kv")
+    q = split_heads(linear(x, part(w, "q_proj")), n_heads)
+    k, v = (split_heads(linear(y, part(w, f"{name}_proj")), n_heads) for name in "kv")
     weights = attention_weights(q, k, visible=visible)
     concatenated = (weights @ v).transpose(1, 2).flatten(-2)
     return linear(concatenated, part(w, "out_proj")), weights
