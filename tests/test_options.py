@@ -210,6 +210,15 @@ def test_every_kind_is_made_and_has_a_penalty_or_k(kind):
         sparse_config(kind=kind, **({"penalty": 0.1} if by_k else {"k": 4}))
 
 
+def test_k_is_at_most_the_number_of_features():
+    assert dictionary(sparse_config(features=5), 16).k == 5
+    assert dictionary(sparse_config(features=5, k=5), 16).k == 5
+    with pytest.raises(InputError, match="k is 6; expected 1 to the number of features, 5"):
+        sparse_config(features=5, k=6)
+    with pytest.raises(InputError, match="k is 129; expected 1 to n_features, 128"):
+        dictionary(sparse_config(k=129), 16)
+
+
 def test_help_states_the_defaults():
     said = " ".join(CliRunner(env={"COLUMNS": "300"}).invoke(app, ["pipeline", "--help"]).stdout.split())
     made = SparseConfig()

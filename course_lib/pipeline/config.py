@@ -73,10 +73,10 @@ def sparse_config(
     penalty: float | int | None = None,
     steps: int | None = None,
 ) -> SparseConfig:
-    """The sparse autoencoder's default settings but for what is given.
+    """The sparse autoencoder's default settings but for what is given; the default k is at most `features`.
 
-    Raises InputError for a kind that there is not, for a number below 1, and for `k` or `penalty` where the kind is
-    made sparse by the other.
+    Raises InputError for a kind that there is not, for a number below 1, for more than `features` active ones, and for
+    `k` or `penalty` where the kind is made sparse by the other.
     """
     made = SparseConfig()
     for name, value in (("features", features), ("k", k), ("steps", steps)):
@@ -84,6 +84,8 @@ def sparse_config(
             raise InputError(f"{name} is {value}; expected 1 or more")
     if penalty is not None and not 0 <= penalty < float("inf"):
         raise InputError(f"penalty is {penalty}; expected 0 or more")
+    if k is None and features is not None:
+        made = replace(made, k=min(made.k, features))
     given = {"kind": kind, "n_features": features, "k": k, "penalty": penalty}
     made = replace(made, **{name: value for name, value in given.items() if value is not None})
     if steps is not None:
@@ -95,6 +97,8 @@ def sparse_config(
         raise InputError(f"penalty is {penalty}, and {made.kind} has none: its sparsity is k")
     if not by_k and k is not None:
         raise InputError(f"k is {k}, and {made.kind} has none: its sparsity is set by penalty")
+    if k is not None and features is not None and k > features:
+        raise InputError(f"k is {k}; expected 1 to the number of features, {features}")
     return made
 
 
@@ -111,7 +115,7 @@ def dictionary(
     """A new sparse autoencoder of states of width `d_model`. Raises InputError where the sizes do not fit."""
     n_features = 8 * d_model if config.n_features is None else config.n_features
     made, by = _KINDS[config.kind]
-    value = min(config.k, n_features) if by == "k" else penalty_of(config)
+    value = config.k if by == "k" else penalty_of(config)
     try:
         return made(d_model, n_features, **{by: value}, generator=generator)
     except ValueError as error:
