@@ -198,16 +198,18 @@ def test_the_pipeline_trains_on_a_store_of_the_same_text_and_model(quick, model,
 
 
 @pytest.mark.parametrize("kind", Kind)
-def test_every_kind_is_made_and_has_a_penalty_or_k(kind):
+def test_every_kind_is_made_and_has_its_own_setting(kind):
     config = sparse_config(kind=kind, features=64)
     made = dictionary(config, 16, generator=torch.Generator().manual_seed(0))
     assert (made.d_model, made.n_features) == (16, 64)
-    by_k = kind not in PENALTIES
-    assert made.config()["k" if by_k else "l0" if kind == "jumprelu" else "l1"] == (
-        8 if by_k else PENALTIES[kind]
-    )
-    with pytest.raises(InputError, match=f"and {kind} has none"):
-        sparse_config(kind=kind, **({"penalty": 0.1} if by_k else {"k": 4}))
+    taken = "penalty" if kind in PENALTIES else "" if kind == "gba" else "k"
+    expected = {"penalty": PENALTIES.get(kind), "k": 8, "": 0.05}[taken]
+    named = {"gba": "highest", "jumprelu": "l0"}.get(kind, "l1" if taken == "penalty" else "k")
+    assert made.config()[named] == expected
+    for other in {"penalty": 0.1, "k": 4}.items() - {(taken, 0.1), (taken, 4)}:
+        with pytest.raises(InputError, match=f"and {kind} has none"):
+            sparse_config(kind=kind, **dict([other]))
+    assert record_choice(config, StackedConfig(), 64)["kind"] == kind
 
 
 def test_k_is_at_most_the_number_of_features():

@@ -191,7 +191,7 @@ def test_another_run_is_not_gone_on_with(made, trained, tmp_path):
 @pytest.mark.parametrize("kind", Kind)
 def test_every_kind_is_trained_evaluated_and_exported(kind, made, tmp_path):
     penalty = {"relu": "0.1", "gated": "0.1", "jumprelu": "0.01"}.get(kind)
-    sparsity = ("--k", "4") if penalty is None else ("--penalty", penalty)
+    sparsity = () if kind == "gba" else ("--k", "4") if penalty is None else ("--penalty", penalty)
     train(
         made, tmp_path / "run", "--kind", kind, "--features", 48, *sparsity, "--steps", 20, "--batch-size", 64
     )

@@ -22,6 +22,7 @@ class Kind(StrEnum):
     gated = "gated"
     matryoshka = "matryoshka"
     matryoshka_batchtopk = "matryoshka-batchtopk"
+    gba = "gba"
 
 
 # Options that several commands take, each declared once.
@@ -52,7 +53,7 @@ K = Annotated[int | None, typer.Option(help="Active features a token, of kinds t
 Penalty = Annotated[
     float | None,
     typer.Option(
-        help="Weight of the sparsity penalty, of kinds without k (default: relu and gated 0.3, jumprelu 0.003)."
+        help="Weight of the sparsity penalty (default: relu and gated 0.3, jumprelu 0.003; other kinds have none)."
     ),
 ]
 Steps = Annotated[int | None, typer.Option(help="Training steps of the sparse autoencoder (default: 2000).")]

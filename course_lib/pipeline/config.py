@@ -52,7 +52,8 @@ class SparseConfig:
     penalty: float | int | None = None  # of kinds without k; None: `PENALTIES`
 
 
-# Each kind, and what sets how many features are active: their number, or the weight of a penalty.
+# Each kind, and what sets how many features are active: their number, the weight of a penalty, or ("") the target
+# frequencies of `_GBA`.
 _KINDS: dict[str, tuple[type[sae.SparseAutoencoder], str]] = {
     "topk": (sae.TopKSparseAutoencoder, "k"),
     "batchtopk": (sae.BatchTopKSparseAutoencoder, "k"),
@@ -61,7 +62,9 @@ _KINDS: dict[str, tuple[type[sae.SparseAutoencoder], str]] = {
     "relu": (sae.ReluSparseAutoencoder, "l1"),
     "gated": (sae.GatedSparseAutoencoder, "l1"),
     "jumprelu": (sae.JumpReluSparseAutoencoder, "l0"),
+    "gba": (sae.GroupBiasAdaptedAutoencoder, ""),
 }
+_GBA = {"groups": 6, "highest": 0.05, "lowest": 0.0005}
 PENALTIES: dict[str, float] = {"relu": 0.3, "gated": 0.3, "jumprelu": 0.003}
 
 
@@ -92,19 +95,22 @@ def sparse_config(
         made = replace(made, training=replace(made.training, steps=steps))
     if made.kind not in _KINDS:
         raise InputError(f"kind is {made.kind!r}; expected one of {', '.join(_KINDS)}")
-    by_k = _KINDS[made.kind][1] == "k"
-    if by_k and penalty is not None:
-        raise InputError(f"penalty is {penalty}, and {made.kind} has none: its sparsity is k")
-    if not by_k and k is not None:
-        raise InputError(f"k is {k}, and {made.kind} has none: its sparsity is set by penalty")
+    by = "penalty" if made.kind in PENALTIES else _KINDS[made.kind][1]
+    for name, value in (("k", k), ("penalty", penalty)):
+        if value is not None and name != by:
+            raise InputError(
+                f"{name} is {value}, and {made.kind} has none: its sparsity is set by {by or 'target frequencies'}"
+            )
+    if made.kind == "gba":  # its directions are tied and of length 1, and its biases wake dead features
+        made = replace(made, training=replace(made.training, unit_norm_decoder=False, revive_every=0))
     if k is not None and features is not None and k > features:
         raise InputError(f"k is {k}; expected 1 to the number of features, {features}")
     return made
 
 
 def penalty_of(config: SparseConfig) -> float | None:
-    """The weight of the sparsity penalty; None for kinds that have a number of active features instead."""
-    if _KINDS[config.kind][1] == "k":
+    """The weight of the sparsity penalty; None for kinds without one."""
+    if config.kind not in PENALTIES:
         return None
     return PENALTIES[config.kind] if config.penalty is None else float(config.penalty)
 
@@ -115,9 +121,11 @@ def dictionary(
     """A new sparse autoencoder of states of width `d_model`. Raises InputError where the sizes do not fit."""
     n_features = 8 * d_model if config.n_features is None else config.n_features
     made, by = _KINDS[config.kind]
-    value = config.k if by == "k" else penalty_of(config)
+    settings = {by: config.k if by == "k" else penalty_of(config)}
+    if not by:
+        settings = _GBA | {"groups": min(_GBA["groups"], n_features)}
     try:
-        return made(d_model, n_features, **{by: value}, generator=generator)
+        return made(d_model, n_features, **settings, generator=generator)
     except ValueError as error:
         raise InputError(str(error)) from error
 
@@ -130,7 +138,7 @@ def record_choice(
     options = {
         "kind": str(sparse.kind),
         "features": n_features,
-        "k": sparse.k if penalty is None else None,
+        "k": sparse.k if _KINDS[sparse.kind][1] == "k" else None,
         "penalty": penalty,
         "steps": sparse.training.steps,
     }

@@ -573,7 +573,7 @@ class NetworkExplorer(Explorer):
         if not state["shown"]:
             return said + "Errors are hidden."
         total = " + ".join(f"({_number(v)})" for v in state["products"])
-        return said + f"Its gradient adds up over the examples: {total} = {_number(state['gradient'])}."
+        return said + f"The gradient of the weight adds up over the examples: {total} = {_number(state['gradient'])}."
 
 
 own_row_prediction = lesson.prediction(

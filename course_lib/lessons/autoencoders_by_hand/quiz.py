@@ -15,8 +15,8 @@ def facts(*rows: str) -> str:
 @lesson.sentence(
     "25.Q1",
     "A unit that is off for an example gets no gradient, so a step leaves its weights as they are.",
-    answer="only if it is off for all examples",
-    conditions=("only if it is off for all examples", "only if its sum is exactly 0"),
+    answer="for certain only if it is off for all examples",
+    conditions=("for certain only if it is off for all examples", "only if its sum is exactly 0"),
 )
 def off():
     """A gradient (25.5) is a sum over the examples. Output 3 is off for example 2 and has errors in two others."""
@@ -34,8 +34,8 @@ def off():
 
 @lesson.sentence("25.Q2", "A unit that is off for all examples can never come on again.", answer=False)
 def never():
-    """Its own numbers stay, but what it reads changes while other units learn. Train on example 2 alone, where output 3 is
-    off: the errors of outputs 2 and 4 bring it back."""
+    """Its own numbers stay, but what it reads changes while other units learn. Only a unit of layer 1 reads nothing that
+    changes. Train on example 2 alone, where output 3 is off: the errors of outputs 2 and 4 bring it back."""
     x, layers = EXAMPLES[:, 1:2], AUTOENCODER
     before = float(forward(layers, x).sums[3][2])
     for _ in range(40):

@@ -127,7 +127,7 @@ def plot_shrinkage(axes, penalty: float = 0.6):
     axes.plot(y, y.clip(0), color=BLACK, linestyle=":", linewidth=1.4, label="no penalty: $\\max(y, 0)$")
     shrunk, jump = (y - penalty / 2).clip(0), np.where(y > penalty / 2, y, 0)
     lines(axes, y, {"L1: $\\max(y - \\lambda/2, 0)$": shrunk, "jump at $\\lambda/2$": jump})
-    axes.set_title(f"L1 takes $\\lambda/2$ from every strength ($\\lambda$ = {penalty:g})")
+    axes.set_title(f"L1 takes $\\lambda/2$ from what it keeps ($\\lambda$ = {penalty:g})")
     return (
         f"The strength that is kept, for a penalty of {penalty:g}: under L1 it stays {penalty / 2:g} below the line of no "
         "penalty; a jump at the same place would keep what is beyond it whole."
@@ -250,7 +250,7 @@ def trusted_table() -> Markdown:
 
 
 @lesson.figure(
-    "64 atoms: neurons find most at $p$ somewhat below $f$",
+    "64 atoms: for $d$ = 32 neurons find most at $p$ somewhat below $f$",
     "target frequency over feature frequency, $p / f$",
     "share of atoms at cosine 0.9",
     size=(5.8, 3.2),
@@ -448,9 +448,9 @@ ask_found = lesson.prediction(
 
 ask_penalty = lesson.prediction(
     "28.P2",
-    "TopK with $k = 4$ misses a tenth of the variance of fresh rows and holds about half of the atoms. An autoencoder with "
-    "the penalty $\\lambda = 1$ on its strengths, in place of a $k$, misses more than half of the variance. How many of the "
-    "atoms does it hold?",
+    "TopK with $k = 4$ misses a tenth of the variance of fresh rows and holds about half of the "
+    "atoms (means of five stored dictionaries). An autoencoder with the penalty $\\lambda = 1$ on its strengths, in place "
+    "of a $k$, misses more than half of the variance. How many of the atoms does it hold?",
     {
         "Nearly none": "The strengths are wrong, but what is asked for is the directions.",
         "About half, too": "The error is five times as large, and still most of the atoms are there.",

@@ -59,7 +59,8 @@ def smaller_share(step: int) -> torch.Tensor:
     answer=False,
 )
 def shared():
-    """The shares go on moving while the error hardly does. In the end one head has the task to itself."""
+    """The shares go on moving while the error hardly does. In the end one head has the task to itself, since the two
+    factors of each product are equal here."""
     history, prompts = two_heads(), held_out(2000)
     run = int(smaller_share(1200).argmax())
     early, late = (
@@ -108,11 +109,11 @@ def rate():
 @lesson.sentence(
     "23.Q5",
     "Gradient descent that has reached one head for each task stays there.",
-    answer="only if the two factors of each product are equal",
-    conditions=("only if the two factors of each product are equal", "only if the step size is small"),
+    answer="only if the factors o and v of each gain are equal",
+    conditions=("only if the factors o and v of each gain are equal", "only if the step size is small"),
 )
 def stay():
-    """Any difference of the factors grows, by (23.7). Half the step size doubles the steps, and no more."""
+    """Any difference of o and v grows, by (23.7). Half the step size doubles the steps, and no more."""
     return "\n".join(
         [
             fact("stored runs, factors off by 0.02%: steps until the error is below 1.9, five starts, {}",

@@ -74,7 +74,8 @@ def equal():
 @lesson.sentence("32.Q4", "The rules of all cycles always give a better bound than a semidefinite X.", answer=False)
 def always():
     """Seven guests who all quarrel: the fewest unhappy are what a maximum cut of the complete graph leaves. The semidefinite
-    bound, rounded up, is even exact. On a torus the rules of all cycles can miss, too."""
+    bound, rounded up, is even exact. On a torus the rules of all cycles can miss, too, before
+    rounding."""
     guests = complete(7)
     torus = grid(4, 4, share=0.5, wrap=True, generator=rng(5))
     return "\n".join(
@@ -117,7 +118,11 @@ def alone():
     )  # fmt: skip
 
 
-@lesson.sentence("32.Q6", "Friends may become enemies and nothing changes, if all pairs of one guest do.", answer=True)
+@lesson.sentence(
+    "32.Q6",
+    "Friends may become enemies and enemies friends, and nothing changes, if all pairs of one guest turn.",
+    answer=True,
+)
 def switched():
     """Put this guest into the other room: every seating has a partner with the same unhappy pairs, (32.6)."""
     guests = grid(4, 4, share=0.25, equal=False, generator=rng(3))

@@ -129,7 +129,7 @@ NEIGHBOURS = {
     "23.e2": ('of 12 starts all heads are busy", busy[0.25]', 'of 12 starts all heads are busy", busy[0.05]'),
     "23.e3": ('s = 0.05: on {} of 12", busy[0.05]', 's = 0.05: on {} of 12", busy[0.25]'),
     "23.e4": ("the layer's error is {:.2f}\", late[0]", "the layer's error is {:.2f}\", late[1]"),
-    "23.e6": ("woken[-21:, 0].mean(), at_most", "woken[-21:, 1].mean(), at_most"),
+    "23.e6": ("for share in (0.02, 0)", "for share in (0, 0.02)"),
     "23.7": ("((o**2 - v**2) / (o_start**2 - v_start**2))", "((o**2 + v**2) / (o_start**2 + v_start**2))"),
     "23.8": ("(o * v).amax(0) * (4 + 0.2**2) / 60", "(o * v).amax(0) * (1 + 0.2**2) / 60"),
     "23.e5": ("[math.log(10) / (rate", "[math.log(2) / (rate"),
