@@ -164,9 +164,22 @@ def test_what_the_text_says_of_the_stored_run():
     for k in (2, 8):
         assert gain["states", k, "clusters"] == max(gain["states", k, arm] for arm in lesson.ARMS)
     assert lesson.as_components(32, "clusters") == "below 32"
+    kept = {arm: np.mean(lesson.stored("states", 32, arm)) for arm in lesson.ARMS}
+    assert max(kept, key=kept.get) == "PCA, bumps"
+    assert [kept["PCA"], kept["PCA, bumps"]] == pytest.approx([89.4, 90.7], abs=0.05)
     # PCA keeps as much of the twin as of the states.
     twin, states = (np.mean(lesson.stored(name, 8, "PCA")) for name in ("twin", "states"))
     assert twin == pytest.approx(states, abs=1)
+
+
+def test_the_closing_table_holds_what_the_codes_give_back():
+    sent = ((lesson.ENTRIES, lesson.BACK), (lesson.ENTRIES, lesson.FIT), (lesson.COMPONENTS, lesson.BACK))
+    for rows, shares in ((lesson.UNTRAINED, (13, 27, 45)), (lesson.TRAINED, (11, 69, 89))):
+        found = [100 * lesson.kept_of_others(rows, *how, 32) for how in sent]
+        assert found == pytest.approx(shares, abs=1)
+        assert lesson.kept_of_others(rows, lesson.COMPONENTS, lesson.FIT, 32) == pytest.approx(
+            found[-1] / 100
+        )
 
 
 def test_the_twin_picture_shows_the_means():
