@@ -60,29 +60,29 @@ def _later(w_1, u_1, w_2, u_2):
 
 lesson.flaw(
     "23.2", "Who emerges first", difficulty=2, minutes=7,
-    prompt="\"Of two heads, the one that starts with the larger gain $u$ for a task emerges first.\" Give a "
-    "counterexample for $d = 4$ with small starts: the first head has the larger $u$, and takes at least 1% more time "
-    "by (23.5) than the second. The answer is a dictionary with the numbers `w_1`, `u_1`, `w_2`, `u_2`, all positive and "
-    "at most 0.2.",
-    answer={"w_1": 0.01, "u_1": 0.04, "w_2": 0.04, "u_2": 0.03},
+    prompt="\"Of two heads, the one that starts with the larger product $uw$ emerges first.\" Give a "
+    "counterexample for $d = 4$: the first head has the larger $uw$, and takes at least 1% more time "
+    "by (23.5) than the second. (Where $dw = u$, the time is $1/(2u)$.) The answer is a dictionary with the "
+    "numbers `w_1`, `u_1`, `w_2`, `u_2`, all positive and at most 0.2.",
+    answer={"w_1": 0.01, "u_1": 0.04, "w_2": 0.05, "u_2": 0.005},
     properties=[
         ("All four numbers should be positive and at most 0.2.", _small),
-        ("The first head should start with the larger u.", lambda u_1, u_2: u_1 > u_2),
+        ("The first head should start with the larger product uw.", lambda w_1, u_1, w_2, u_2: w_1 * u_1 > w_2 * u_2),
         ("The first head does not take 1% more time than the second.",
          lambda w_1, u_1, w_2, u_2: _small(w_1, u_1, w_2, u_2) and _later(w_1, u_1, w_2, u_2)),
     ],
     hints=(
-        "Which number sets the rate at which u grows?",
-        "u grows at the rate 2 d w, and w at the rate 2 u: both count.",
-        "Give the second head a slightly smaller u and a much larger w.",
+        "Keep the product, and change d w over u. Which time is longest?",
+        "At a given product the wait is longest where d w = u. Start the first head there.",
+        "Give the second head a slightly smaller product, with w far larger than u.",
     ),
     mistakes=[
         ("equal w", {"w_1": 0.01, "u_1": 0.04, "w_2": 0.01, "u_2": 0.03},
-         "With equal weights w the head with the larger u does emerge first. Let w differ.",
+         "With equal weights w the larger product is the larger u, and that head does emerge first. Let w differ.",
          lambda w_1, u_1, w_2, u_2: _small(w_1, u_1, w_2, u_2) and u_1 > u_2 and w_1 == w_2),
-        ("smaller u", {"w_1": 0.01, "u_1": 0.02, "w_2": 0.01, "u_2": 0.04},
-         "The second head has the larger u here: the sentence agrees with that.",
-         lambda w_1, u_1, w_2, u_2: _small(w_1, u_1, w_2, u_2) and u_1 < u_2 and _later(w_1, u_1, w_2, u_2)),
+        ("smaller product", {"w_1": 0.01, "u_1": 0.04, "w_2": 0.04, "u_2": 0.03},
+         "The second head has the larger product here: the sentence agrees with that.",
+         lambda w_1, u_1, w_2, u_2: _small(w_1, u_1, w_2, u_2) and w_1 * u_1 < w_2 * u_2 and _later(w_1, u_1, w_2, u_2)),
         ("larger in both", {"w_1": 0.04, "u_1": 0.04, "w_2": 0.01, "u_2": 0.03},
          "The first head is ahead in both numbers, so it emerges first. Turn one of them round.",
          lambda w_1, u_1, w_2, u_2: _small(w_1, u_1, w_2, u_2) and u_1 > u_2 and w_1 > w_2),

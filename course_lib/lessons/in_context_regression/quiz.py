@@ -54,13 +54,12 @@ def smaller_share(step: int) -> torch.Tensor:
 
 @lesson.sentence(
     "23.Q2",
-    "Two heads, three tasks. After 1,200 steps the error has long been flat, and two heads share a task. So they will go on "
-    "sharing it.",
+    "Two heads with equal factors, three tasks. After 1,200 steps the error has long been flat, and two heads share a task. "
+    "So they will go on sharing it.",
     answer=False,
 )
 def shared():
-    """The shares go on moving while the error hardly does. In the end one head has the task to itself, since the two
-    factors of each product are equal here."""
+    """The shares go on moving while the error hardly does. In the end one head has the task to itself."""
     history, prompts = two_heads(), held_out(2000)
     run = int(smaller_share(1200).argmax())
     early, late = (
@@ -113,15 +112,21 @@ def rate():
     conditions=("only if the factors o and v of each gain are equal", "only if the step size is small"),
 )
 def stay():
-    """Any difference of o and v grows, by (23.7). Half the step size doubles the steps, and no more."""
+    """Any difference of o and v grows, by (23.7); one of q and k alone ended nothing in the stored runs. Half the step size
+    doubles the steps, and no more."""
     return "\n".join(
         [
             fact("stored runs, factors off by 0.02%: steps until the error is below 1.9, five starts, {}",
                  mean(stays(0.0002)), at_most=6000),
             fact("equal factors: of five starts {} stay above 2.2 for 6,000 steps",
                  sum(error > 2.2 for error in _ends()), equals=5, within=0),
+            fact("only q and k differ: {} of five", sum(error > 2.2 for error in measured("idle_heads", _QK)),
+                 equals=5, within=0),
         ]
     )  # fmt: skip
+
+
+_QK = "only q and k differ, error"
 
 
 def _ends() -> list[float]:
