@@ -275,11 +275,11 @@ def plot_corner(axes):
 
 
 OPENERS = {
-    "all 48 numbers": {},
-    "output 3's own four only": {"rows": "own"},
-    "all but output 3's own four": {"rows": "others"},
-    "all, error of output 2 muted": {"muted": (1,)},
-    "all, error of output 4 muted": {"muted": (3,)},
+    "nothing": {},
+    "all but own 4": {"rows": "own"},
+    "own 4": {"rows": "others"},
+    "2 muted": {"muted": (1,)},
+    "4 muted": {"muted": (3,)},
 }
 
 
@@ -324,11 +324,11 @@ def sums_of_unit_2(*, steps: int = 40, step_size: float = 0.002) -> list[float]:
     ["its sum $z$", "its sum $z$"],
     grid=(1, 2),
     size=(7.8, 3.5),
-    legend=[{"loc": "upper left", "fontsize": 7.5, "title": "what is trained", "title_fontsize": 8}, None],
+    legend=[{"loc": "upper left", "fontsize": 7.5, "title": "switched off", "title_fontsize": 8}, None],
     ylim=[(-2, 6.2), (-2.6, 1.4)],
 )
 def plot_opened(*axes):
-    """Draw two sums on example 2 while different parts of the network are trained."""
+    """Draw two sums on example 2 while different parts of the training are switched off."""
     for panel in axes:
         panel.axhline(0, color="0.5", linewidth=1, linestyle=(0, (1, 3)))
     axes[1].text(40, 0.06, "off below this line", ha="right", va="bottom", fontsize=9, color="0.3")
@@ -340,7 +340,7 @@ def plot_opened(*axes):
     ends = "; ".join(f"{name}: {path[0][-1]:.2f} and {path[1][-1]:.2f}" for name, path in paths.items())
     return (
         "The sums of output 3 (from -1) and of unit 2 of layer 3 (from 1) on example 2 over 40 steps of gradient descent. "
-        f"After 40 steps: {ends}."
+        f"After 40 steps, by what is switched off: {ends}."
     )
 
 

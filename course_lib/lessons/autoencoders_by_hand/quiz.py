@@ -82,7 +82,9 @@ def shape():
     )
 
 
-@lesson.sentence("25.Q5", "The derivative in a bias is the sum of its unit's errors over the examples.", answer=True)
+@lesson.sentence(
+    "25.Q5", "The derivative with respect to a bias is the sum of its unit's errors over the examples.", answer=True
+)
 def bias():
     """A bias is added to the sum of every example, at the rate 1, so (25.5) with values of 1. Autograd agrees."""
     x = matrix([[2, 1, 3], [1, 4, 0]])
