@@ -147,6 +147,20 @@ def test_the_elbow_lies_where_it_is_said_to():
     assert lesson.elbow(np.array([0.0, 0.01, 0.02, 1.0]), settings) == 2
 
 
+def test_where_the_list_begins_too_high_the_elbow_stays_and_the_product_takes_the_first_setting():
+    product, bend = "explained × agreement (28.5)", "elbow, settings on a log scale"
+    for least in (6, 8):
+        assert {k for k, _ in lesson.chosen(bend, least=least)} == {16}
+    for kind in lesson.ROWS:
+        assert {k for k, _ in lesson.chosen(product, kind=kind, least=8)} == {8}
+        whole = [mean(share for _, share in lesson.chosen(rule, kind=kind)) for rule in (bend, product)]
+        assert whole[0] >= whole[1]
+        assert lesson.stored("TopK", "0.9", kind)[1][GRID.index(6)].mean() >= 0.96
+    up_to_8 = lesson.QUESTIONS["$k$ up to 8"]
+    least = [mean(share for _, share in lesson.chosen(rule, *up_to_8)) for rule in (bend, product)]
+    assert least[0] < least[1]
+
+
 def test_the_table_of_choosers_is_that_of_the_store():
     rows = [row.split("|")[1:-1] for row in lesson.chooser_table().data.splitlines()]
     assert len(rows) == 2 + len(lesson.CHOOSERS) + 3
@@ -247,9 +261,10 @@ def test_the_rectangle_is_as_large_as_the_words_say_and_the_key_is_asked_for():
 
 def test_the_second_task_has_the_answer_that_the_text_gives():
     explorer = lesson.ChoiceExplorer()
-    states = [explorer.compute(k=k, kind="2 or 4 of 64", key=True) for k in GRID]
-    products = [a * b for a, b in (state["signs"] for state in states)]
-    assert GRID[int(np.argmax(products))] == 4
-    shares = [state["share"] for state in states]
-    assert min(shares[1:3]) > 0.99
-    assert 0.8 < shares[0] < 0.9
+    states = [explorer.compute(k=k, kind="2 or 6 of 32", key=True) for k in GRID]
+    signs = np.array([state["signs"] for state in states])
+    assert GRID[signs[:, 1].argmax()] == 2
+    assert GRID[signs.prod(1).argmax()] == 8
+    shares = dict(zip(GRID, (state["share"] for state in states), strict=True))
+    assert [round(100 * shares[k]) for k in (2, 6, 8)] == [5, 98, 91]
+    assert explorer.controls["kind"].default == "2 or 6 of 32"

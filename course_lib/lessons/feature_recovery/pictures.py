@@ -97,7 +97,7 @@ def _atom(axes: Axes) -> None:
 @lesson.figure(
     ["$k = 6$: one unit writes the atom", "$k = 16$: units share it"],
     "written along the atom",
-    "written across it",
+    "across it (side arbitrary)",
     size=(8.8, 3.4),
     grid=(1, 2),
     subplots={"sharex": True, "sharey": True},
@@ -250,7 +250,7 @@ def trusted_table() -> Markdown:
 
 
 @lesson.figure(
-    "64 atoms: for $d$ = 32 neurons find most at $p$ somewhat below $f$",
+    "64 atoms, 3,000 rows: with 2 a row most are found at $p$ below $f$",
     "target frequency over feature frequency, $p / f$",
     "share of atoms at cosine 0.9",
     size=(5.8, 3.2),
@@ -295,7 +295,7 @@ class AtomExplorer(Explorer):
     layout = panels(
         ["Each atom's own unit", "What writes this atom"],
         ["atoms, by their cosine", "written along the atom"],
-        ["cosine", "written across it"],
+        ["cosine", "across it (side arbitrary)"],
         grid=(1, 2),
         legend=[{"loc": "lower left", "fontsize": 9}, {"loc": "lower left", "fontsize": 9}],
         xlim=[(0, 33), (-0.35, 1.35)],
@@ -366,7 +366,7 @@ class ChoiceExplorer(Explorer):
         "of the atoms found. Right: a rectangle as wide as the variance explained and as high as the agreement."
     )
     k = Slider("active units", "k", "The nearest of the eight trained values is shown", 32, 2, 32, 2)
-    kind = Choice("atoms in a row", "How many atoms a row holds, and of how many", "2 or 4 of 64", tuple(ROWS))
+    kind = Choice("atoms in a row", "How many atoms a row holds, and of how many", "2 or 6 of 32", tuple(ROWS))
     key = Switch("answer key", "Draw the share of the atoms that are found")
     size = (9.4, 4.0)
     stills = ({"k": 32}, {"k": 8}, {"k": 2})

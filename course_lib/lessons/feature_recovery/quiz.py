@@ -86,7 +86,7 @@ def twice():
 
 @lesson.sentence("28.Q4", "A stronger penalty leaves a larger error, so it finds fewer atoms.", answer=False)
 def stronger():
-    """From 0.01 to 1 the error grows and the atoms appear."""
+    """From 0.01 to 1 the error grows, and more of the atoms are found."""
     data = toy(0)
     weak, strong = (trained("L1", penalty, 0) for penalty in (0.01, 1.0))
     missing = [_missing(one, data.held_out) for one in (weak, strong)]

@@ -93,7 +93,7 @@ NEIGHBOURS = {
     "28.4": ("(y - strengths) ** 2 + 0.4 * strengths", "(y - strengths) ** 2 / 2 + 0.4 * strengths"),
     "28.e4": ('lesson.trained("L1", 1.0, seed=0)', 'lesson.trained("L1", 0.003, seed=0)'),
     "28.e5": ("agree[2] - agree[6]", "agree[32] - agree[6]"),
-    "28.5": ('(1 - shown["missing"]) * agree[k]', 'shown["missing"] * agree[k]'),
+    "28.5": ("products = (1 - missing) *", "products = missing *"),
     "28.e6": ("min(mean_share(product, *column)", "min(mean_share(bend, *column)"),
     "28.e7": ("mean_share(bend, *lesson", "mean_share(product, *lesson"),
     "28.e8": (
