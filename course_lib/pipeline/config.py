@@ -121,8 +121,9 @@ def dictionary(
     """A new sparse autoencoder of states of width `d_model`. Raises InputError where the sizes do not fit."""
     n_features = 8 * d_model if config.n_features is None else config.n_features
     made, by = _KINDS[config.kind]
-    settings = {by: config.k if by == "k" else penalty_of(config)}
-    if not by:
+    if by:
+        settings = {by: config.k if by == "k" else penalty_of(config)}
+    else:
         settings = _GBA | {"groups": min(_GBA["groups"], n_features)}
     try:
         return made(d_model, n_features, **settings, generator=generator)
