@@ -22,12 +22,12 @@ from course_lib.lessons.catalog import LESSONS, Lesson
 from course_lib.teaching import Choice, Explorer, Sentence, Slider, Switch
 from course_lib.teaching.quiz import inline_picture, opening, verdict
 
-# The positions of one slider, in the order in which they are tried until an explorer is small enough.
-POSITIONS = (9, 7, 5, 3)
+# The positions of one slider and the colours of a frame, in the order in which they are tried until an explorer is small
+# enough. Fewer colours come last: they are for frames of much text, one for each of many choices.
+ROWS = ((9, 64), (7, 64), (5, 64), (3, 64), (3, 32))
 LIMIT = 1_500_000  # bytes an explorer
 DPI = 110
 WIDEST = 960  # pixels of a frame, about as many as the page shows
-COLOURS = 64
 
 
 def gather(
@@ -95,12 +95,13 @@ def render_rows(kind: type[Explorer], folder: Path, *, limit: int = LIMIT) -> di
     pixels of the page, `bytes` of all files together, at most `limit`.
 
     Raises:
-        ValueError: even with three positions a slider the files are larger than `limit`.
+        ValueError: even with three positions a slider and 32 colours the files are larger than `limit`.
     """
     # The notebook's frames are made for twice the pixels of a page.
     explorer = type(kind.__name__, (kind,), {"dpi": min(DPI, WIDEST / kind.size[0])})()
-    for positions in POSITIONS:
-        made = _rows(explorer, positions)
+    slides = any(isinstance(control, Slider) for control in explorer.controls.values())
+    for positions, colours in ROWS if slides else ROWS[-2:]:
+        made = _rows(explorer, positions, colours)
         size = sum(len(picture) for picture in made["pictures"].values())
         if size <= limit:
             break
@@ -112,7 +113,7 @@ def render_rows(kind: type[Explorer], folder: Path, *, limit: int = LIMIT) -> di
     return {**made, "bytes": size}
 
 
-def _rows(explorer: Explorer, positions: int) -> dict[str, Any]:
+def _rows(explorer: Explorer, positions: int, colours: int) -> dict[str, Any]:
     defaults = {name: control.default for name, control in explorer.controls.items()}
     settings = {name: settings_of(control, positions) for name, control in explorer.controls.items()}
     pictures, said = {}, {}
@@ -124,7 +125,7 @@ def _rows(explorer: Explorer, positions: int) -> dict[str, Any]:
         file = f"{'_'.join(places) or 'default'}.webp"
         if file not in pictures:
             png, said[file] = explorer.frame(**{**defaults, **changed})
-            pictures[file] = encode_frame(png)
+            pictures[file] = encode_frame(png, colours)
         return file
 
     controls = []
@@ -196,10 +197,10 @@ def format_setting(control: Any, value: Any) -> str:
     return str(value) or "(empty)"
 
 
-def encode_frame(png: bytes) -> bytes:
+def encode_frame(png: bytes, colours: int) -> bytes:
     """Encode a frame as lossless WebP of few colours: lines stay sharp, and it is a fraction of the PNG's size."""
     drawn = Image.open(io.BytesIO(png)).convert("RGB")
-    few = drawn.quantize(COLOURS, method=Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE)
+    few = drawn.quantize(colours, method=Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE)
     made = io.BytesIO()
     few.convert("RGB").save(made, format="webp", lossless=True, method=2)
     return made.getvalue()

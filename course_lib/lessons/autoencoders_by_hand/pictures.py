@@ -287,7 +287,7 @@ OPENERS = {
 def _sums(rows: str, muted: tuple[int, ...], steps: int, step_size: float) -> tuple[list[float], list[float]]:
     layers, sums, hidden = AUTOENCODER, [], []
     own = torch.arange(4) == OUTPUT
-    trains = {"own": own.double(), "others": (~own).double()}.get(rows, torch.ones(4))
+    trains = {"all": torch.ones(4), "own": own.double(), "others": (~own).double()}[rows]
     before = 0.0 if rows == "own" else 1.0
     for _ in range(steps + 1):
         passed = forward(layers, EXAMPLES)
@@ -298,8 +298,6 @@ def _sums(rows: str, muted: tuple[int, ...], steps: int, step_size: float) -> tu
         found = backward(layers, passed, target)
         weights = (*(before * w for w in found.weights[:3]), trains[:, None] * found.weights[3])
         biases = (*(before * b for b in found.biases[:3]), trains * found.biases[3])
-        if rows == "no corner":
-            weights[0][2] = biases[0][2] = 0
         layers = step(layers, BackwardPass(found.errors, weights, biases), step_size=step_size)
     return sums, hidden
 
@@ -309,8 +307,8 @@ def sums_of_output_3(
 ) -> list[float]:
     """Return the sum of output 3 on example 2 during training.
 
-    `rows` says which numbers are trained: "all", output 3's "own" four, the "others", or ("no corner") all but the five of
-    unit 3 of layer 1. The errors of outputs `muted`, counted from 0, are set to 0 on example 2 before they go back.
+    `rows` says which numbers are trained: "all", output 3's "own" four, or the "others". The errors of outputs `muted`,
+    counted from 0, are set to 0 on example 2 before they go back.
     """
     return _sums(rows, muted, steps, step_size)[0]
 

@@ -154,6 +154,37 @@ def test_a_large_explorer_gets_fewer_positions_and_one_that_is_too_large_an_erro
         facts.render_rows(Line, tmp_path / "none", limit=10)
 
 
+def test_an_explorer_without_a_slider_gets_fewer_colours_where_it_is_too_large(tmp_path):
+    class Shades(Explorer):
+        title = summary = "A name on 200 colours."
+        name = Choice("name", "What it is called", "b", ("a", "b", "c"))
+        layout = panels("Shades", "x", "y")
+        size = (3, 2)
+
+        def compute(self, *, name):
+            return {"name": name}
+
+        def draw(self, axes):
+            axes.imshow(np.linspace(0, 1, 200)[None], cmap="viridis", aspect="auto")
+            return {"name": axes.text(100, 0, "")}
+
+        def update(self, artists, state):
+            artists["name"].set_text(state["name"])
+
+        def words(self, state):
+            return state["name"]
+
+    whole = facts.render_rows(Shades, tmp_path / "whole")
+    less = facts.render_rows(Shades, tmp_path / "less", limit=whole["bytes"] - 1)
+    assert less["controls"] == whole["controls"]
+    colours = [
+        len(Image.open(tmp_path / made / "default.webp").convert("RGB").getcolors())
+        for made in ("whole", "less")
+    ]
+    assert 32 < colours[0] <= 64
+    assert colours[1] <= 32
+
+
 def test_facts_are_made_once_and_again_when_a_source_changes(tmp_path, monkeypatch):
     made = []
 
