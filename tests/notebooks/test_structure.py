@@ -191,10 +191,15 @@ def test_no_cell_needs_an_answer(notebook):
             assert not of_answers & {node.id for node in names}, cell.source
 
 
-def test_links_lead_to_files(notebook):
+def test_links_lead_to_files_and_headings(notebook, path):
     for target in re.findall(r"\]\(([^)\s]+)\)", markdown(notebook)):
-        if not target.startswith(("http", "#")):
-            assert (NOTEBOOKS / target.split("#")[0]).exists(), target
+        if not target.startswith("http"):
+            file, _, heading = target.partition("#")
+            assert (NOTEBOOKS / file).exists(), target
+            if heading:
+                there = markdown(nbformat.read(NOTEBOOKS / (file or path.name), as_version=4))
+                headings = re.findall(r"^#+ (.*)$", there, flags=re.M)
+                assert heading in {text.replace(" ", "-") for text in headings}, target
 
 
 def test_it_is_small_enough_to_keep_every_version(path):
