@@ -199,6 +199,8 @@ function reachable() {
   }
 }
 
+// The theme's link back to the top shows after a scroll upwards, and is part of the article like all else that is read.
+document.querySelector("article").prepend(document.querySelector(".back-to-top"));
 document.querySelectorAll(".course-explorer").forEach(explorer);
 document.querySelectorAll(".course-prediction").forEach(prediction);
 document.querySelectorAll("section#Appendix").forEach(appendix);

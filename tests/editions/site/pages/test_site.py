@@ -118,6 +118,19 @@ def test_contrast_holds_in_both_schemes(place, scheme, visit):
     assert violations(page) == []
 
 
+def test_the_way_back_to_the_top_belongs_to_the_page(visit):
+    page = visit(LESSON_PAGES[1])
+    back = page.get_by_text("Back to top")
+    assert not back.is_visible()
+    for y in (3000, 1500):  # it shows after a scroll upwards
+        page.evaluate(f"window.scrollTo(0, {y})")
+        page.wait_for_timeout(200)
+    assert back.is_visible()
+    assert violations(page, contrast=False) == []
+    back.click()
+    page.wait_for_function("window.scrollY === 0")
+
+
 def test_axe_is_at_work(visit):
     page = visit(LESSON_PAGES[1])
     page.evaluate("document.querySelector('article img').removeAttribute('alt')")
