@@ -52,7 +52,7 @@ def test_the_worksheet_of_the_question_shows_values_and_no_errors():
         expected += [joined(layer), values]
     assert [float(text) for text in cells(figure)] == numbers(*expected)
     assert (float(passed.sums[3][2, 1]), float(lesson.EXAMPLES[2, 1])) == (-1, 3)
-    assert "red frame" in text_alternative(figure)
+    assert "orange frame" in text_alternative(figure)
 
 
 def test_the_filled_worksheet_holds_values_errors_and_gradients():
@@ -132,10 +132,19 @@ def test_output_3_comes_on_where_unit_2_of_layer_3_goes_off():
 
 def test_short_steps_do_not_open_the_gate():
     axes = lesson.plot_times().axes[0]
-    for size in (0.0001, 0.0006):
-        assert -0.2 < max(line_labelled(axes, f"{size:g}").get_ydata()) < 0
+    assert -0.2 < max(line_labelled(axes, "0.0005").get_ydata()) < 0
     for size in (0.0007, 0.002):
-        assert line_labelled(axes, f"{size:g}").get_ydata()[-1] > 2
+        assert line_labelled(axes, f"{size:g}").get_ydata()[-1] > 1.5
+
+
+def test_the_error_of_output_2_turns_round_before_short_steps_open_the_gate():
+    short = line_labelled(lesson.plot_times().axes[1], "0.0005").get_ydata()
+    assert short[0] == 2 > short[5] > 1 > short[10] > short[20]
+    for size in (0.0001, 0.0005):
+        given = {"step_size": size, "steps": round(0.05 / size)}
+        assert (
+            max(lesson.sums_of_output_3(**given)) < 0 < lesson.sums_of_output_3(only_down=(1,), **given)[-1]
+        )
 
 
 def test_stuck_levels_lie_between_constants_and_zeros():

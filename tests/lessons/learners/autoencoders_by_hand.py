@@ -204,8 +204,8 @@ ANSWERS = {
 
 GIVES_AWAY = {
     "25.P1": [r"cannot move this unit", r"stays there", r"[Ss]lope is 0"],
-    "25.P2": [r"corner", r"slope 38|= 38", r"left side"],
-    "25.P3": [r"0\.0006", r"never opened", r"sum zigzags"],
+    "25.P2": [r"corner", r"slope 38|= 38", r"left slope"],
+    "25.P3": [r"0\.0006", r"never opened", r"turns round"],
 }
 
 NEIGHBOURS = {
@@ -223,7 +223,7 @@ NEIGHBOURS = {
     "25.e2": ("[paths[eta][1][-1] for eta", "[paths[eta][0][-1] for eta"),
     "25.e3": ("[unit_2[40] for", "[unit_2[0] for"),
     "25.e4": ("[max(paths[eta][3]) for eta", "[max(paths[eta][4]) for eta"),
-    "25.e11": ("muted=(3,))", "muted=(1,))"),
+    "25.e11": ("only_down=(1,))", "only_down=())"),
     "25.e5": ("(0.0001, 0.0003, 0.0005, 0.0006)", "(0.0001, 0.0003, 0.0005, 0.0007)"),
     "25.7": ("dead = (thrown.sums[3] <= 0).all(1)", "dead = (thrown.sums[3] <= 0).any(1) & False"),
     "25.e6": ('{"backward_leak": 0.1}', '{"backward_leak": 0.0}'),
