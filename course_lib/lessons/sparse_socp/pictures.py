@@ -115,7 +115,8 @@ def plot_seatings(*axes):
     """Draw the three parties with their best seatings."""
     for one, name in zip(axes, PARTIES, strict=True):
         guests = party(name)
-        _draw_party(one, guests, 3, seats=best_seating(guests))
+        seats = best_seating(guests)
+        _draw_party(one, guests, 3, seats=seats * np.sign(seats.sum()))  # most guests filled
     return "A best seating of each party; one guest in B, and three in C, sit in the other room."
 
 
@@ -364,7 +365,7 @@ def shares_closed(family: str, equal: bool, *, rounded: bool = False) -> dict[st
 def plot_closing(*axes):
     """Draw each bound over the truth for fifteen lattices of 4 x 4."""
     for one, equal in zip(axes, (True, False), strict=True):
-        closed = shares_closed("plane 4 × 4", equal)
+        closed = shares_closed("plane 4 × 4", equal, rounded=equal)
         for place, name in enumerate(BOUNDS):
             spread = np.linspace(-0.3, 0.3, 15)
             for part, (look, share) in enumerate(zip("os^", SHARES, strict=True)):
@@ -538,16 +539,16 @@ ask_pairs = lesson.prediction(
 
 ask_rules = lesson.prediction(
     "32.P3",
-    "Fifteen lattices of 4 by 4 guests; the weights of the pairs are random numbers from 0 to 1. You may add rules (32.7) "
+    "Lattices of 4 by 4 guests; the weights of the pairs are random numbers from 0 to 1. You may add rules (32.7) "
     "of one kind to the one rule of each odd square. Which bring the bound nearer to the least weight of unhappy pairs, on "
     "average?",
     {
-        "the other seven rules of each odd square": "They change nothing here: an odd number of unhappy pairs, at least 1, "
-        "is what a cheap solution has there anyway.",
+        "the other seven rules of each odd square": "They seldom change anything: one unhappy pair is what a cheap solution "
+        "has there anyway.",
         "the eight rules of each other square": right(
             "If a pair of a square that is not odd is unhappy, a second one must be. Without these rules that costs nothing."
         ),
-        "both about equally": "One kind changes nothing here, the other nearly all.",
+        "both about equally": "One kind changes next to nothing, the other nearly all.",
         "neither: one rule of each odd square says all": "With weights, the cheapest pair of an odd square is made unhappy, "
         "as if its other square did not mind.",
     },
