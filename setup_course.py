@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import json
 import os
 import shutil
 import subprocess
@@ -29,6 +30,8 @@ LEVELS = {"lab": "lab", "peers": "lab,peers", "test": "test"}
 DECIDING = ("pyproject.toml", "constraints.txt", "lab-settings.json")
 PACKAGE_MB = 5  # a smaller download is not worth a line
 QUIET_S = 10
+# A lesson that is opened again shows its pictures, though the kernel that drew them is gone.
+CONTENTS = {"contents_manager_class": "course_lib.reopened.LessonContents"}
 
 
 def main(arguments: list[str]) -> int:
@@ -206,6 +209,10 @@ def prepare(prefix: Path, interpreter: str) -> None:
     settings = prefix / "share" / "jupyter" / "lab" / "settings"
     settings.mkdir(parents=True, exist_ok=True)
     shutil.copy(ROOT / "lab-settings.json", settings / "overrides.json")
+    if prefix != VENV:  # where JupyterLab is started by hand
+        config = prefix / "etc" / "jupyter" / "jupyter_server_config.d" / "course.json"
+        config.parent.mkdir(parents=True, exist_ok=True)
+        config.write_text(json.dumps({"ServerApp": CONTENTS}), encoding="utf-8")
     env = environment() if prefix == VENV else None
     subprocess.run([interpreter, "-c", "import matplotlib.font_manager"], env=env, check=True)
 
@@ -220,6 +227,7 @@ def open_lab(arguments: list[str]) -> int:
     """Open the course on this machine only, with a token, until Ctrl+C."""
     command = [python(), "-m", "jupyter", "lab", "--ip=127.0.0.1", f"--ServerApp.root_dir={ROOT}"]
     command += ["--LabApp.default_url=/lab/tree/notebooks/00_start_here.ipynb"]
+    command += [f"--ServerApp.{name}={value}" for name, value in CONTENTS.items()]
     if hasattr(os, "geteuid") and os.geteuid() == 0:
         command.append("--allow-root")  # containers: JupyterLab refuses to start as root unless it is told to
     try:

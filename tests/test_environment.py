@@ -289,6 +289,7 @@ ROOMS_OF_EXTRAS = {
     "editions/grading": "grading",
     "editions": "site",
     "doctor.py": "lab",
+    "reopened.py": "lab",
     "attention/quadratic_triton.py": "kernels",
 }
 

@@ -1,6 +1,8 @@
 """The two commands do what they promise: asked of make and of setup_course.py, on copies, so that nothing is installed."""
 
+import importlib
 import importlib.util
+import json
 import os
 import re
 import shutil
@@ -10,6 +12,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from jupyter_server.services.contents.largefilemanager import AsyncLargeFileManager
 
 from tests import HANG_S
 from tests.parts import PARTS
@@ -99,6 +102,21 @@ def test_lab_listens_on_loopback_only_and_keeps_the_token(course):
     words = lab_line(course, "--", "--no-browser", "--port", "8899")
     assert [word for word in words if "ip" in word.partition("=")[0]] == ["--ip=127.0.0.1"]
     assert [word for word in words if "token" in word or "password" in word or "auth" in word] == []
+
+
+def test_lab_opens_notebooks_by_the_course(course):
+    (word,) = [word for word in lab_line(course) if "contents_manager" in word]
+    module, _, name = word.removeprefix("--ServerApp.contents_manager_class=").rpartition(".")
+    assert issubclass(getattr(importlib.import_module(module), name), AsyncLargeFileManager)
+
+
+def test_a_python_of_its_own_learns_it_by_a_file(course, tmp_path, monkeypatch):
+    monkeypatch.setattr(course.module.sys, "prefix", str(tmp_path / "conda"))
+    assert course.main(["--prepare"]) == 0
+    written = tmp_path / "conda" / "etc" / "jupyter" / "jupyter_server_config.d" / "course.json"
+    assert json.loads(written.read_text()) == {"ServerApp": course.module.CONTENTS}
+    course.module.prepare(course.module.VENV, sys.executable)
+    assert not (course.module.VENV / "etc").exists()
 
 
 def test_lab_trusts_the_notebooks_and_opens_the_first(course, ready):

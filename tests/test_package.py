@@ -28,7 +28,9 @@ TOPICS = (
 )
 HEAVY = ("torch", "transformers", "matplotlib", "ipywidgets", "numpy")
 MBART_LESSONS = {"inside_mbart", "stacked_autoencoder", "mbart_to_sparse_features"}
-ROOMS = tuple(f"course_lib.{room}" for room in ("devices", "doctor", "figures", "files", "parallel"))
+ROOMS = tuple(
+    f"course_lib.{room}" for room in ("devices", "doctor", "figures", "files", "parallel", "reopened")
+)
 IMPORT_LIMIT_S = 0.3  # of CPU time
 
 

@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import sync_playwright
 
+from setup_course import CONTENTS
 from tests.browser.learner import HANG, STUCK, close
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -33,10 +34,9 @@ CHROMIUM_ARGS = [
     "--disable-component-update",
     "--disable-sync",
 ]
-SETTINGS = {
-    # Every cell is on the page, also those that are scrolled out of sight.
-    "@jupyterlab/notebook-extension/tracker": {"windowingMode": "none"},
-    "@jupyterlab/apputils-extension/notification": {"fetchNews": "false", "checkForUpdates": False},
+# Those of the course, and every cell is on the page, also those that are scrolled out of sight.
+SETTINGS = json.loads((ROOT / "lab-settings.json").read_text()) | {
+    "@jupyterlab/notebook-extension:tracker": {"windowingMode": "none"}
 }
 
 
@@ -82,7 +82,7 @@ def lab(tmp_path_factory, chromium):
         )
     settings = root / "settings"
     for name, values in SETTINGS.items():
-        path = settings / f"{name}.jupyterlab-settings"
+        path = settings / f"{name.replace(':', '/')}.jupyterlab-settings"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(values))
     with socket.socket() as probe:
@@ -101,6 +101,7 @@ def lab(tmp_path_factory, chromium):
     command = [sys.executable, "-m", "jupyterlab", "--no-browser", "--ip=127.0.0.1", f"--port={port}"]
     command += [f"--IdentityProvider.token={token}", f"--ServerApp.root_dir={root}"]
     command += ["--LabApp.expose_app_in_browser=True"]
+    command += [f"--ServerApp.{name}={value}" for name, value in CONTENTS.items()]
     if os.geteuid() == 0:
         command.append("--allow-root")
     log = (root / "server.log").open("w")

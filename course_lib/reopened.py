@@ -1,0 +1,96 @@
+"""What a lesson shows when it is opened again: a contents manager for JupyterLab, `LessonContents`.
+
+A saved page names the widgets of a kernel that is gone. JupyterLab draws them from the state that was saved with the page:
+sliders that move nothing, beside a picture that was stored empty. Where no state was saved, it says "Error displaying
+widget: model not found". So a page without a running kernel is handed out with each explorer's static picture in the place
+of the explorer, and with words that say how to bring it back. Predictions and quizzes are drawn as they were left; their
+state is saved because `lab-settings.json` asks for it. The file itself stays as it is, until JupyterLab saves the page.
+"""
+
+import json
+import re
+from collections.abc import Iterable
+from itertools import zip_longest
+from typing import Any
+
+from jupyter_server.services.contents.largefilemanager import AsyncLargeFileManager
+from nbformat import NotebookNode
+from nbformat.v4 import new_output
+
+WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
+WIDGET_STATE = "application/vnd.jupyter.widget-state+json"
+# How the static editions begin that `Explorer` and `Quiz` display after their widget.
+FOLDED = "<details><summary>For reading without a kernel"
+FOLDED_EXPLORER = f"{FOLDED}: three settings"
+NOTE_CLASS = "course-not-run"
+# The style hides the sign of a broken link that ipywidgets puts beside whatever has no kernel.
+NOTE = (
+    f'<p class="{NOTE_CLASS}"><em>Run the cells above to {{}} this.</em></p>'
+    f"<style>.jp-Cell:has(.{NOTE_CLASS}) .jupyter-widgets-disconnected::before {{{{ content: none; }}}}</style>"
+)
+MODEL_ID = re.compile(r"[0-9a-f]{32}")
+
+
+class LessonContents(AsyncLargeFileManager):
+    """JupyterLab's own manager of files, but for notebooks that are opened: see this module."""
+
+    async def get(self, path: str, content: bool = True, **options: Any) -> dict[str, Any]:
+        """Return the model of a file; a notebook that no kernel runs shows what can be seen without one."""
+        model = await super().get(path, content=content, **options)
+        if (
+            content
+            and model["type"] == "notebook"
+            and not await self.parent.session_manager.session_exists(model["path"])
+        ):
+            show_without_kernel(model["content"])
+        return model
+
+
+def show_without_kernel(notebook: dict[str, Any]) -> None:
+    """Let a notebook show, in place, what can be seen without a kernel.
+
+    An explorer gives way to its static picture, unfolded. Any other widget stays where its state was saved. The state
+    of widgets that are not shown is dropped, so that it does not grow from day to day.
+    """
+    widgets = notebook["metadata"].get("widgets", {}).get(WIDGET_STATE, {})
+    saved = widgets.get("state", {})
+    kept = []
+    for cell in notebook["cells"]:
+        outputs, shown = cell.get("outputs", []), []
+        for output, after in zip_longest(outputs, outputs[1:], fillvalue={}):
+            view = output.get("data", {}).get(WIDGET_VIEW)
+            if view is not None:
+                static = _html(after)
+                explorer = static.startswith(FOLDED_EXPLORER)
+                if not (shown and NOTE_CLASS in _html(shown[-1])):
+                    shown.append(_note("move" if explorer else "answer"))
+                if static.startswith(FOLDED):
+                    after["data"]["text/html"] = static.replace("<details>", "<details open>", 1)
+                if explorer or view.get("model_id") not in saved:
+                    continue
+                kept.append(view["model_id"])
+            shown.append(output)
+        if shown:
+            cell["outputs"] = shown
+    if saved:
+        reached = _reached(saved, kept)
+        widgets["state"] = {name: model for name, model in saved.items() if name in reached}
+
+
+def _html(output: dict[str, Any]) -> str:
+    return output.get("data", {}).get("text/html", "")
+
+
+def _note(verb: str) -> NotebookNode:
+    data = {"text/html": NOTE.format(verb), "text/plain": f"Run the cells above to {verb} this."}
+    return new_output("display_data", data)
+
+
+def _reached(saved: dict[str, Any], roots: Iterable[str]) -> set[str]:
+    """Return the ids of the models in `saved` that `roots` are made of: a model's state names its parts by their ids."""
+    reached, to_visit = set(), list(roots)
+    while to_visit:
+        if (name := to_visit.pop()) in saved and name not in reached:
+            reached.add(name)
+            to_visit += MODEL_ID.findall(json.dumps(saved[name]["state"]))
+    return reached

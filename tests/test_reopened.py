@@ -1,0 +1,157 @@
+"""A page that is opened without its kernel: every lesson, as stored and as it may have been saved."""
+
+import asyncio
+import copy
+from pathlib import Path
+from types import SimpleNamespace
+
+import nbformat
+import pytest
+from jupyter_server.serverapp import ServerApp
+
+from course_lib.reopened import (
+    FOLDED,
+    FOLDED_EXPLORER,
+    NOTE_CLASS,
+    WIDGET_STATE,
+    WIDGET_VIEW,
+    LessonContents,
+    show_without_kernel,
+)
+from course_lib.teaching import Quiz, Sentence
+from tests.browser.small_explorer import EveryControl
+
+NOTEBOOKS = Path(__file__).resolve().parents[1] / "notebooks"
+PATHS = sorted(NOTEBOOKS.glob("*.ipynb"))
+
+
+def outputs(notebook):
+    return [output for cell in notebook.cells for output in cell.get("outputs", [])]
+
+
+def html(notebook):
+    return [output.get("data", {}).get("text/html", "") for output in outputs(notebook)]
+
+
+def views(notebook):
+    found = (output.get("data", {}).get(WIDGET_VIEW) for output in outputs(notebook))
+    return [view["model_id"] for view in found if view]
+
+
+def notes(notebook):
+    return [text for text in html(notebook) if NOTE_CLASS in text]
+
+
+def models(notebook):
+    return notebook.metadata.get("widgets", {}).get(WIDGET_STATE, {}).get("state", {})
+
+
+def small(*shown, state=("a" * 32,)):
+    """Return a notebook with one cell that shows views (of 32 equal letters) and HTML, and the state of some models."""
+    datas = [
+        {WIDGET_VIEW: {"model_id": one, "version_major": 2}} if len(one) == 32 else {"text/html": one}
+        for one in shown
+    ]
+    made = nbformat.v4.new_notebook(
+        cells=[nbformat.v4.new_code_cell(outputs=[nbformat.v4.new_output("display_data", d) for d in datas])]
+    )
+    widgets = {"state": {name: {"state": {}} for name in state}, "version_major": 2, "version_minor": 0}
+    made.metadata["widgets"] = {WIDGET_STATE: widgets}
+    return made
+
+
+@pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
+def test_every_lesson_shows_its_pictures_as_stored(path):
+    notebook = nbformat.read(path, as_version=4)
+    before = copy.deepcopy(notebook)
+    show_without_kernel(notebook)
+    nbformat.validate(notebook)
+    explorers = [text for text in html(before) if text.startswith(FOLDED_EXPLORER)]
+    assert explorers
+    opened = [text for text in html(notebook) if text.startswith(FOLDED_EXPLORER.replace(">", " open>", 1))]
+    assert [text.replace(" open", "", 1) for text in opened] == explorers
+    assert len(notes(notebook)) == len(views(before))
+    assert len(views(before)) - len(views(notebook)) == len(explorers)
+    assert set(views(notebook)) <= set(models(notebook)) < set(models(before))
+    # What the page shows beside widgets stays.
+    assert [o for o in outputs(notebook) if o.output_type == "stream"] == [
+        o for o in outputs(before) if o.output_type == "stream"
+    ]
+    once = copy.deepcopy(notebook)
+    show_without_kernel(notebook)
+    assert notebook == once
+
+
+@pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
+def test_every_lesson_shows_its_pictures_where_no_state_was_saved(path):
+    notebook = nbformat.read(path, as_version=4)
+    count = len(views(notebook))
+    del notebook.metadata["widgets"]
+    show_without_kernel(notebook)
+    assert views(notebook) == []
+    assert len(notes(notebook)) == count
+    assert [text for text in html(notebook) if text.startswith(FOLDED)] == []
+
+
+def test_the_state_of_a_widget_that_is_shown_is_kept_with_its_parts():
+    a, b, c, d = (letter * 32 for letter in "abcd")
+    notebook = small(a, d, state=(a, b, c))
+    models(notebook)[a]["state"] = {"children": [f"IPY_MODEL_{b}"]}
+    show_without_kernel(notebook)
+    assert (views(notebook), list(models(notebook))) == ([a], [a, b])
+    assert [("answer" in text, NOTE_CLASS in text) for text in html(notebook)][::2] == [(True, True)] * 2
+
+
+def test_an_explorer_asks_to_be_moved_and_a_quiz_to_be_answered():
+    assert EveryControl().static().data.startswith(FOLDED_EXPLORER)
+
+    def run():
+        """Since it is."""
+        return "It is."
+
+    quiz = Quiz([Sentence("90.Q1", "It is.", answer=True, run=run)]).static().data
+    assert quiz.startswith(FOLDED)
+    assert not quiz.startswith(FOLDED_EXPLORER)
+    a = "a" * 32
+    notebook = small(a, EveryControl().static().data)
+    show_without_kernel(notebook)
+    assert ["to move this." in html(notebook)[0], len(html(notebook))] == [True, 2]
+    notebook = small(a, quiz)
+    show_without_kernel(notebook)
+    assert "to answer this." in html(notebook)[0]
+    assert views(notebook) == [a]
+    assert html(notebook)[2].startswith("<details open>")
+
+
+def test_a_page_without_widgets_is_as_it_was():
+    notebook = nbformat.v4.new_notebook(
+        cells=[
+            nbformat.v4.new_markdown_cell("Text"),
+            nbformat.v4.new_code_cell("1", outputs=[nbformat.v4.new_output("stream", text="1\n")]),
+            nbformat.v4.new_code_cell("2"),
+        ]
+    )
+    before = copy.deepcopy(notebook)
+    show_without_kernel(notebook)
+    assert notebook == before
+
+
+@pytest.mark.parametrize("running", [True, False])
+def test_only_a_page_that_no_kernel_runs_is_changed_and_never_its_file(tmp_path, running):
+    path = tmp_path / "page.ipynb"
+    nbformat.write(small("b" * 32), path)
+    before = path.read_bytes()
+
+    async def session_exists(asked):
+        assert asked == "page.ipynb"
+        return running
+
+    server = ServerApp()
+    server.init_event_logger()
+    server.session_manager = SimpleNamespace(session_exists=session_exists)
+    manager = LessonContents(parent=server, root_dir=str(tmp_path))
+    opened = asyncio.run(manager.get("page.ipynb"))["content"]
+    assert views(opened) == (["b" * 32] if running else [])
+    assert len(notes(opened)) == (not running)
+    assert path.read_bytes() == before
+    assert asyncio.run(manager.get("page.ipynb", content=False))["content"] is None
