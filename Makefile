@@ -23,11 +23,12 @@ UNIT = tests --ignore=tests/browser --ignore=tests/editions/site/pages --ignore=
 NOTEBOOKS = notebooks
 BROWSER = tests/browser
 
-.PHONY: help lab test quick store figures pictures bench mutants faults doctor site site-test teacher teacher-test grading-test wheel-test lint unit notebooks browser $(BENCH_PARTS)
+.PHONY: help lab test quick store figures pictures bench mutants faults doctor update site site-test teacher teacher-test grading-test wheel-test lint unit notebooks browser $(BENCH_PARTS)
 
 help:
 	@echo "make lab      set up and open the course in JupyterLab (LAB_ARGS=... passes arguments on; PEERS=1: also what"
 	@echo "              single lessons compare with)"
+	@echo "make update   bring the newest edition and keep your answers; close JupyterLab first"
 	@echo "make test     set up and check everything: lint, unit tests, notebooks, browser"
 	@echo "make quick    the same for what changed since the last commit, and something small of each part"
 	@echo "make store    run the notebooks and store them as they ran (LESSONS=\"01 15\": some of them)"
@@ -121,6 +122,10 @@ faults: $(READY)
 doctor:
 	$(SET_UP) --only lab
 	$(BIN)/python -m course_lib doctor --details
+
+update:
+	$(SET_UP) --only lab
+	$(BIN)/python -m course_lib update
 
 bench: $(READY)
 	$(BIN)/python -m benchmarks $(BENCH_PARTS)

@@ -139,7 +139,7 @@ def test_the_page_of_help_shows_every_command_once_with_one_line_by_reader():
     panels = re.split(r"^╭─ ", done.stdout, flags=re.M)[1:]
     shown = {panel.split(" ─")[0]: re.findall(r"^│ ([a-z]\S*) +(\S.*?) +│$", panel, re.M) for panel in panels}
     readers = {
-        "Learn": ["doctor", "site"],
+        "Learn": ["doctor", "update", "site"],
         "Run on your text": ["pipeline", "browse", "activations", "sae", "corpus"],
         "Teach": ["hand-out", "progress", "teacher"],
         "Maintain the course": ["figures", "pretrain", "dictionary"],

@@ -131,11 +131,11 @@ def test_lab_trusts_the_notebooks_and_opens_the_first(course, ready):
 # ---------------------------------------------------------------- what is installed, and when
 
 
-@pytest.mark.parametrize("target", ["test", "quick", *PARTS, "figures", "bench", "doctor"])
+@pytest.mark.parametrize("target", ["test", "quick", *PARTS, "figures", "bench", "doctor", "update"])
 def test_every_target_installs_first_in_a_fresh_clone(fresh, target):
     planned = make(fresh, "-n", target, "PYTHON=python3").stdout
     assert planned.count(INSTALLS) == 1
-    assert f"{INSTALLS} --only {'lab' if target == 'doctor' else 'test'}" in planned
+    assert f"{INSTALLS} --only {'lab' if target in ('doctor', 'update') else 'test'}" in planned
     assert planned.index(INSTALLS) < planned.index(".venv/bin/")
 
 

@@ -29,7 +29,8 @@ TOPICS = (
 HEAVY = ("torch", "transformers", "matplotlib", "ipywidgets", "numpy")
 MBART_LESSONS = {"inside_mbart", "stacked_autoencoder", "mbart_to_sparse_features"}
 ROOMS = tuple(
-    f"course_lib.{room}" for room in ("devices", "doctor", "figures", "files", "parallel", "reopened")
+    f"course_lib.{room}"
+    for room in ("devices", "doctor", "figures", "files", "parallel", "reopened", "update")
 )
 IMPORT_LIMIT_S = 0.3  # of CPU time
 

@@ -1,4 +1,4 @@
-"""Commands for learners: `doctor` and `site`."""
+"""Commands for learners: `doctor`, `update` and `site`."""
 
 from pathlib import Path
 from typing import Annotated
@@ -16,6 +16,21 @@ def doctor(
     from course_lib.doctor import main
 
     raise typer.Exit(main(details=details))
+
+
+def update(
+    directory: Annotated[Path, typer.Argument(help="A folder of your clone of the course.")] = Path("."),
+) -> None:
+    """Bring your clone to the newest edition, and keep your answers.
+
+    Files that both you and the new edition changed are moved to my-notebooks/DATE/, the edition's take their places, and
+    your answers are put into their cells. Nothing is merged; progress, guesses and files of your own stay.
+    """
+    from course_lib.update import update as bring
+
+    with explain_errors(ValueError, OSError, RuntimeError):
+        for line in bring(directory):
+            typer.echo(line)
 
 
 def site(
