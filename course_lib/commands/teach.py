@@ -68,7 +68,7 @@ def progress(
     csv: Annotated[Path | None, typer.Option(help="Write who solved what to this file, as CSV.")] = None,
     html: Annotated[Path | None, typer.Option(help="Write all tables to this file, as a page.")] = None,
     details: Annotated[
-        bool, typer.Option("--details", help="Also print each exercise of each learner.")
+        bool, typer.Option("--details", help="Also print each exercise and prediction of each learner.")
     ] = False,
 ) -> None:
     """Compare learners: who solved what, and common mistakes.
@@ -88,16 +88,16 @@ def progress(
             tables.by_exercise(collected),
             tables.common_mistakes(collected),
         ]
-        every = tables.details(collected)
+        every, guessed = tables.details(collected), tables.predictions(collected)
         for path, written in (
             (csv, lambda: tables.to_csv(every)),
-            (html, lambda: tables.to_html([*shown, every], collected.unread)),
+            (html, lambda: tables.to_html([*shown, every, guessed], collected.unread)),
         ):
             if path is not None:
                 with replacing(path) as file:
                     file.write(written())
     console = Console()
-    for table in [*shown, every] if details else shown:
+    for table in [*shown, every, guessed] if details else shown:
         tables.print_table(table, console)
     for line in collected.unread:
         typer.echo(line, err=True)

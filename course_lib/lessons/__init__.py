@@ -1,6 +1,6 @@
 """What the notebooks show: figures, explorers, predictions and exercises, one package a lesson."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from course_lib.lessons.catalog import LESSONS, Lesson
 
 if TYPE_CHECKING:
-    from course_lib.teaching import Contents, Exercise
+    from course_lib.teaching import Contents, Exercise, Prediction
 
 
 def lesson_modules() -> Iterator[tuple[Lesson, ModuleType]]:
@@ -29,6 +29,11 @@ def contents_of(lesson: Lesson) -> "Contents":
 def exercises_of(number: str) -> "Mapping[str, Exercise]":
     """Return the exercises of the lesson of that number, by their ids; none where there is no such lesson."""
     return next((contents_of(lesson).exercises for lesson in LESSONS if lesson.number == number), {})
+
+
+def predictions_of(number: str) -> "Mapping[str, Callable[..., Prediction]]":
+    """Return what asks the predictions of the lesson of that number, by their ids; none where there is no such lesson."""
+    return next((contents_of(lesson).predictions for lesson in LESSONS if lesson.number == number), {})
 
 
 def draw_figures(directory: Path) -> list[Path]:

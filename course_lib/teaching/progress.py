@@ -7,6 +7,8 @@ hand their files can put them side by side: `python -m course_lib progress DIR`.
 
 import json
 import os
+import re
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from course_lib.files import replacing
@@ -18,6 +20,11 @@ _FIELDS = {
     "predictions": {"guess": str, "right": bool},
     "sentences": {"choice": str, "right": bool},
 }
+# How a page shows an exercise, with its title, and a prediction, with its question.
+_SHOWN = (
+    re.compile(r"^\*\*(\d\d\.\d+) (.+?)\*\* ", re.MULTILINE),
+    re.compile(r"^\*\*Prediction (\d\d\.P\d+)\.\*\* (.+)$", re.MULTILINE),
+)
 # What files from before there were quizzes lack.
 _LATER = ("sentences",)
 
@@ -134,7 +141,10 @@ class Progress:
         return self.read()["exercises"].get(exercise_id, _untouched())
 
     def report(self) -> Report:
-        """Return a table for a notebook: per lesson, exercises solved and tried, hints read, guesses that were right."""
+        """Return for a notebook how far each lesson is, and below it each exercise and prediction with its title.
+
+        Titles are read from the pages in the working directory; where a page does not show one, the number stands alone.
+        """
         state = self.read()
         numbers = sorted({name.split(".")[0] for kind in state.values() for name in kind})
         rows = []
@@ -151,8 +161,55 @@ class Progress:
         if not rows:
             return Report("Nothing recorded yet: solve an exercise, then run this cell again.")
         header = "| Lesson | Exercises solved | Hints read | Predictions right | Sentences right |\n|---|---|---|---|---|\n"
-        return Report(header + "\n".join(rows))
+        titles = _titles(Path.cwd(), numbers)
+        lists = [_listed(state, number, titles) for number in numbers]
+        return Report("\n\n".join([header + "\n".join(rows), *lists]))
 
     def reset(self) -> None:
         """Forget everything: remove the file."""
         self.path.unlink(missing_ok=True)
+
+
+def _titles(pages: Path, numbers: Iterable[str]) -> dict[str, str]:
+    """Return the titles of lessons, exercises and predictions by number, as the lessons' notebooks show them."""
+    found = {}
+    for path in (path for number in numbers for path in sorted(pages.glob(f"{number}_*.ipynb"))):
+        try:
+            cells = json.loads(path.read_bytes())["cells"]
+            texts = ["".join(cells[0]["source"])]
+            texts += [
+                "".join(output.get("data", {}).get("text/markdown", ""))
+                for cell in cells
+                for output in cell.get("outputs", [])
+            ]
+        except (OSError, ValueError, KeyError, TypeError, IndexError):
+            continue  # a learner may have left anything under this name
+        found[path.name[:2]] = texts[0].partition("\n")[0].lstrip("# ")
+        found |= {match[1]: match[2] for text in texts for shown in _SHOWN for match in shown.finditer(text)}
+    return found
+
+
+def _listed(state: dict, lesson: str, titles: Mapping[str, str]) -> str:
+    """Return what was done in a lesson, a line for each exercise and prediction."""
+
+    def named(number: str) -> str:
+        return f"{number} {titles[number]}" if number in titles else number
+
+    lines = [f"**{named(lesson)}**\n"]
+    for number, done in sorted(state["exercises"].items(), key=_order):
+        if number.startswith(lesson + "."):
+            status = "solved" if done["solved"] else "not solved yet"
+            lines.append(
+                f"- {named(number)} *{status}, attempts: {done['attempts']}, hints: {done['hints']}*"
+            )
+    for number, made in sorted(state["predictions"].items(), key=_order):
+        if number.startswith(lesson + "."):
+            lines.append(
+                f"- {named(number)} *You guessed “{made['guess']}”: {'right' if made['right'] else 'wrong'}.*"
+            )
+    return "\n".join(lines)
+
+
+def _order(entry: tuple[str, dict]) -> tuple[int, str]:
+    """Sort 01.10 behind 01.9."""
+    return len(entry[0]), entry[0]

@@ -122,6 +122,7 @@ class Contents:
             return asked(choices, getattr(reveal, "example", reveal))
 
         ask.__doc__ = f"Ask prediction {number}: {question}"
+        ask.question = question
         ask.reveal = reveal
         ask.example = example
         if not callable(choices):

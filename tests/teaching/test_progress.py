@@ -2,10 +2,15 @@
 
 import json
 import os
+from pathlib import Path
 
 import pytest
 
+from course_lib.lessons import contents_of
+from course_lib.lessons.catalog import LESSONS
 from course_lib.teaching.progress import Progress
+
+NOTEBOOKS = Path(__file__).resolve().parents[2] / "notebooks"
 
 EMPTY = {"exercises": {}, "predictions": {}, "sentences": {}}
 
@@ -149,6 +154,18 @@ def test_the_report_counts_lesson_by_lesson(progress):
         "|---|---|---|---|---|",
         "| 00 | 1 of 1 tried | 2 | 0 of 0 | 0 of 0 |",
         "| 01 | 1 of 2 tried | 1 | 1 of 2 | 1 of 1 |",
+        "",
+        "**00**",
+        "",
+        "- 00.1 *solved, attempts: 1, hints: 0*",
+        "- 00.2 *not solved yet, attempts: 0, hints: 2*",
+        "",
+        "**01**",
+        "",
+        "- 01.1 *not solved yet, attempts: 1, hints: 0*",
+        "- 01.2 *solved, attempts: 1, hints: 1*",
+        "- 01.P1 *You guessed “a”: right.*",
+        "- 01.P2 *You guessed “b”: wrong.*",
     ]
     assert report._repr_markdown_() == repr(report)
 
@@ -159,3 +176,38 @@ def test_reset_forgets_everything_and_may_be_called_twice(progress):
     progress.reset()
     assert files(progress) == []
     assert progress.read() == EMPTY
+
+
+@pytest.mark.parametrize("lesson", LESSONS, ids=lambda lesson: lesson.name)
+def test_the_report_has_the_titles_of_every_lesson(progress, monkeypatch, lesson):
+    contents = contents_of(lesson)
+    for number in contents.exercises:
+        progress.record_attempt(number, solved=False)
+    for number in contents.predictions:
+        progress.record_prediction(number, guess="a", right=True)
+    monkeypatch.chdir(NOTEBOOKS)
+    said = repr(progress.report()).splitlines()
+    assert f"**{lesson.number} {lesson.title}**" in said
+    for number, exercise in contents.exercises.items():
+        assert any(line.startswith(f"- {number} {exercise.title}") for line in said)
+    for number, ask in contents.predictions.items():
+        assert f"- {number} {ask.question} *You guessed “a”: right.*" in said
+
+
+def test_a_page_that_shows_no_title_names_none(progress, monkeypatch, tmp_path):
+    for name, text in (
+        ("01_a", "{"),
+        ("01_b", "[]"),
+        ("01_c", '{"cells": []}'),
+        ("01_d", '{"cells": [{"source": "# D"}]}'),
+    ):
+        (tmp_path / f"{name}.ipynb").write_text(text)
+    progress.record_attempt("01.10", solved=True)
+    progress.record_attempt("01.9", solved=True)
+    monkeypatch.chdir(tmp_path)
+    assert [line.split(" *")[0] for line in repr(progress.report()).splitlines()[4:]] == [
+        "**01 D**",
+        "",
+        "- 01.9",
+        "- 01.10",
+    ]

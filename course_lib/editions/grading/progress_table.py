@@ -18,10 +18,11 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from course_lib.lessons import exercises_of
+from course_lib.lessons import exercises_of, predictions_of
 from course_lib.teaching.progress import DEFAULT_NAME, parsed
 
 MISTAKES_SHOWN = 3  # of one exercise, the most common ones
+ABSENT = "(not in this edition of the course)"
 
 
 @dataclass(frozen=True)
@@ -37,11 +38,22 @@ class Row:
 
 
 @dataclass(frozen=True)
+class Guess:
+    """What one learner guessed first in one prediction."""
+
+    learner: str
+    prediction: str
+    guess: str
+    right: bool
+
+
+@dataclass(frozen=True)
 class Collected:
-    """The rows of all files, the learners (one of them may have done nothing yet), and a line for each file not read."""
+    """What all files hold, the learners (one of them may have done nothing yet), and a line for each file not read."""
 
     learners: tuple[str, ...]
     rows: tuple[Row, ...]
+    guesses: tuple[Guess, ...]
     unread: tuple[str, ...]
 
 
@@ -60,24 +72,31 @@ def collect(directory: Path) -> Collected:
     Raises:
         ValueError: no progress file is found below the directory.
     """
-    learners, rows, unread = [], [], []
+    learners, rows, guesses, unread = [], [], [], []
     for path in sorted(path for path in directory.rglob("*") if path.suffix.lower() == ".json"):
         try:
-            exercises = parsed(path.read_text(encoding="utf-8"))["exercises"]
+            state = parsed(path.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             unread.append(_plain(f"{path.relative_to(directory)} is not read: {error}"))
             continue
         place = path.relative_to(directory)
         name = _learner(place)
         learners.append(name if name not in learners else _plain(place.as_posix()))
-        for number, entry in exercises.items():
+        for number, entry in state["exercises"].items():
             mistakes = {_plain(name): count for name, count in entry["mistakes"].items()}
             rows.append(Row(learners[-1], _plain(number), **(entry | {"mistakes": mistakes})))
+        for number, entry in state["predictions"].items():
+            guesses.append(Guess(learners[-1], _plain(number), _plain(entry["guess"]), entry["right"]))
     if not learners:
         raise ValueError(
             "\n".join([f"{directory} holds no progress file (*.json) that can be read", *unread])
         )
-    return Collected(tuple(learners), tuple(sorted(rows, key=lambda row: row.exercise)), tuple(unread))
+    return Collected(
+        tuple(learners),
+        tuple(sorted(rows, key=lambda row: row.exercise)),
+        tuple(sorted(guesses, key=lambda guess: (guess.learner, guess.prediction))),
+        tuple(unread),
+    )
 
 
 def _learner(place: Path) -> str:
@@ -155,13 +174,33 @@ def details(collected: Collected) -> Table:
     return Table("Who solved what", heads, rows)
 
 
+def predictions(collected: Collected) -> Table:
+    """Return one row for each learner and prediction, with the question and the first guess."""
+    rows = tuple(
+        (
+            one.learner,
+            one.prediction,
+            _question(one.prediction),
+            one.guess,
+            "yes" if one.right else "no",
+        )
+        for one in collected.guesses
+    )
+    return Table("Who guessed what", ("Learner", "Prediction", "Question", "Guess", "Right"), rows)
+
+
+def _question(number: str) -> str:
+    ask = predictions_of(number.partition(".")[0]).get(number)
+    return ask.question if ask else ABSENT
+
+
 def _exercise(number: str):
     return exercises_of(number.partition(".")[0]).get(number)
 
 
 def _title(number: str) -> str:
     exercise = _exercise(number)
-    return exercise.title if exercise else "(not in this edition of the course)"
+    return exercise.title if exercise else ABSENT
 
 
 def _sentences(number: str) -> dict[str, str]:

@@ -1,6 +1,7 @@
 """Progress files of several learners become tables; files that cannot be read are named, and the others are read."""
 
 import csv
+import html
 import json
 from html.parser import HTMLParser
 
@@ -9,7 +10,7 @@ from typer.testing import CliRunner
 
 from course_lib.__main__ import app
 from course_lib.editions.grading import progress_table as tables
-from course_lib.lessons import exercises_of
+from course_lib.lessons import exercises_of, predictions_of
 
 
 def entry(attempts, *, hints=0, solved=False, **mistakes):
@@ -55,6 +56,31 @@ def test_exercises_are_counted_over_those_who_tried(folder):
         ("00.1", "How well a name fits", 1, 1, 1, 0),
         ("00.2", "How often", 3, 2, 4, 2),
     )
+
+
+def test_guesses_stand_with_their_questions(tmp_path, folder):
+    guesses = {
+        "00.P2": {"guess": "b\x1b", "right": False},
+        "00.P1": {"guess": "a", "right": True},
+        "99.P1": {"guess": "c", "right": True},
+    }
+    path = tmp_path / "mine" / ".course_progress.json"
+    path.parent.mkdir()
+    path.write_text(json.dumps({"exercises": {}, "predictions": guesses}))
+    questions = [predictions_of("00")[number].question for number in ("00.P1", "00.P2")]
+    assert all(question.endswith("?") for question in questions)
+    collected = tables.collect(path.parent)
+    assert [row[1:] for row in tables.predictions(collected).rows] == [
+        ("00.P1", questions[0], "a", "yes"),
+        ("00.P2", questions[1], "b\N{REPLACEMENT CHARACTER}", "no"),
+        ("99.P1", tables.ABSENT, "c", "yes"),
+    ]
+    page = tmp_path / "page.html"
+    done = CliRunner().invoke(app, ["progress", str(path.parent), "--html", str(page), "--details"])
+    assert done.exit_code == 0, done.output
+    assert questions[0] in html.unescape(page.read_text(encoding="utf-8"))
+    assert "Who guessed what" in done.stdout
+    assert tables.predictions(tables.collect(folder)).rows == ()
 
 
 def test_mistakes_are_ranked_by_how_many_made_them(folder):
