@@ -1,6 +1,7 @@
 """`sae train | evaluate | export`: the same numbers as the library, gone on with after a kill, and nothing mixed up."""
 
 import json
+import math
 import os
 import random
 import re
@@ -22,6 +23,8 @@ from course_lib.mbart.activation_store import ActivationStore
 from course_lib.mbart.model import load
 from course_lib.mbart.splicing import loss_recovered
 from course_lib.pipeline import SparseConfig
+from course_lib.pipeline.seeds import generator
+from course_lib.pipeline.states import hold_out
 from course_lib.sae import checkpoints, sae_lens_format
 from tests.tiny_families import write_tiny
 from tests.tiny_mbart import SENTENCES, write_tiny_mbart
@@ -203,6 +206,7 @@ def test_every_kind_is_trained_evaluated_and_exported(kind, made, tmp_path):
         f"rows: {len(rows)}",
         f"explained variance: {found.explained_variance:.4f}",
         f"active features a row (l0): {found.l0:.2f}",
+        f"alive features: {48 - found.n_dead} of 48",
         f"dead features: {found.n_dead} of 48",
     ]
     command("sae", "export", tmp_path / "run", "--out", tmp_path / "lens")
@@ -235,6 +239,141 @@ def test_cross_entropy_is_that_of_the_library_and_of_the_same_model_alone(made, 
     assert "is of another model" in done.stderr
     done = command("sae", "evaluate", trained, "--store", made / "other_store", code=2)
     assert "was trained on states with weights_sha256" in done.stderr
+
+
+def held_out_rows(store, share=0.1, seed=0):
+    return hold_out(store, share, generator=generator(seed, 6))
+
+
+def test_held_out_sentences_are_not_trained_on_and_what_is_printed_is_measured_on_them(made, tmp_path):
+    file = tmp_path / "metrics.json"
+    out = tmp_path / "run"
+    said = train(made, out, *QUICK, "--held-out", 0.25, "--metrics-file", file).stdout
+    store, own = ActivationStore(made / "model_store"), sae.load(out / "autoencoder")
+    mask = held_out_rows(store, 0.25)
+    torch.testing.assert_close(own.input_mean, store[~mask].mean(dim=0))
+    x = store[mask]
+    with torch.no_grad():
+        code, x_hat = own.encode(x), own(x)
+    alive = int((code > 0).any(dim=0).sum())
+    measured = json.loads(file.read_text())
+    explained = 1 - (x - x_hat).square().sum() / (x - x.mean(dim=0)).square().sum()
+    assert measured == pytest.approx(
+        {
+            "rows": int(mask.sum()),
+            "features": 48,
+            "dead_features": 48 - alive,
+            "frac_alive_features": alive / 48,
+            "l0": (code > 0).sum().item() / len(x),
+            "explained_variance": explained.item(),
+            "mse": (x - x_hat).square().mean().item(),
+            "cossim": ((x * x_hat).sum(dim=1) / (x.norm(dim=1) * x_hat.norm(dim=1))).mean().item(),
+        },
+        rel=1e-5,
+    )
+    n = len(store.column("sentence", mask).unique())
+    assert said.splitlines() == [
+        f"on {n} held-out sentences:",
+        f"rows: {len(x)}",
+        f"explained variance: {measured['explained_variance']:.4f}",
+        f"active features a row (l0): {measured['l0']:.2f}",
+        f"alive features: {alive} of 48",
+        f"dead features: {48 - alive} of 48",
+        f"metrics: {file}",
+        f"autoencoder: {out / 'autoencoder'}",
+    ]
+    first = file.read_bytes()
+    file.unlink()
+    train(made, out, *QUICK, "--held-out", 0.25, "--metrics-file", file)  # finished: measured once more
+    assert file.read_bytes() == first
+    assert "its held_out is 0.25, now 0.1" in train(made, out, *QUICK, code=2).stderr
+
+
+def test_the_split_is_by_sentence_and_equal_sentences_stay_on_one_side(made, tmp_path):
+    text = tmp_path / "text.txt"
+    text.write_text("\n".join([*SENTENCES[:40], *SENTENCES[:40]]))
+    of_text = ("--model", made / "model", "--text", text, "--dtype", "float32", "--no-progress")
+    command("activations", *of_text, "--out", tmp_path / "store")
+    store = ActivationStore(tmp_path / "store")
+    sentence, masks = store.column("sentence"), [held_out_rows(store, 0.3, seed) for seed in (0, 0, 1)]
+    assert torch.equal(masks[0], masks[1])
+    assert not torch.equal(masks[0], masks[2])
+    held = set(sentence[masks[0]].tolist())
+    assert not held & set(sentence[~masks[0]].tolist())
+    assert {number % 40 for number in held if number < 40} == {number % 40 for number in held if number >= 40}
+    different = len(set(SENTENCES[:40]))
+    assert len({SENTENCES[number % 40] for number in held}) == round(0.3 * different)
+    command("activations", *of_text, "--pool", "mean", "--out", tmp_path / "means")
+    assert int(held_out_rows(ActivationStore(tmp_path / "means"), 0.3).sum()) == 24
+
+
+def test_without_a_split_all_rows_are_trained_on(made, tmp_path):
+    out = tmp_path / "run"
+    said = train(made, out, *QUICK, "--held-out", 0).stdout
+    assert said == f"autoencoder: {out / 'autoencoder'}\n"
+    assert "held_out" not in json.loads((out / "choice.json").read_text())
+    own, store = sae.load(out / "autoencoder"), ActivationStore(made / "model_store")
+    torch.testing.assert_close(own.input_mean, store[:].mean(dim=0))
+
+
+def test_the_loss_after_training_is_that_of_the_held_out_sentences(made, tmp_path):
+    out, file = tmp_path / "run", tmp_path / "metrics.json"
+    more = ("--model", made / "model", "--text", made / "text.txt", "--metrics-file", file)
+    said = train(made, out, *QUICK, *more, "--sentences", 5).stdout
+    store, own = ActivationStore(made / "model_store"), sae.load(out / "autoencoder")
+    numbers = store.column("sentence", held_out_rows(store)).unique().tolist()[:5]
+    chosen = [Sentence(SENTENCES[number], None) for number in numbers]
+    model, tokenizer = load(str(made / "model"))
+    found = loss_recovered(model, tokenizer, own, store.site, chosen, chosen, progress=False)
+    measured = json.loads(file.read_text())
+    assert measured["tokens"] == found.n_tokens
+    assert measured["ce_loss_without_sae"] == pytest.approx(found.clean, rel=1e-5)
+    assert measured["ce_loss_with_sae"] == pytest.approx(found.spliced, rel=1e-5)
+    assert measured["ce_loss_with_ablation"] == pytest.approx(found.zero_ablated, rel=1e-5)
+    if math.isnan(found.recovered):
+        assert measured["ce_loss_score"] is None
+    else:
+        assert measured["ce_loss_score"] == pytest.approx(found.recovered, abs=1e-3)
+        assert f"loss recovered: {measured['ce_loss_score']:.4f}" in said
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        (("--held-out", "1"), "held_out is 1.0; expected a share of the sentences, from 0 (none) to below 1"),
+        (("--held-out", "-0.1"), "held_out is -0.1; expected a share"),
+        (("--held-out", "0.999"), "expected some to be left to train on"),
+        (
+            ("--held-out", "0", "--metrics-file", "x.json"),
+            "held_out is 0, so that there is nothing to measure",
+        ),
+        (("--metrics-file", "no/such/place.json"), "expected a file in a directory that exists"),
+        (("--model", "MADE/other"), "is of another model"),
+        (("--model", "MADE/model"), "text is 'builtin', which is not what the store"),
+    ],
+)
+def test_what_cannot_be_measured_is_said_before_training(more, words, made, tmp_path):
+    more = [word.replace("MADE", str(made)) for word in more]
+    assert words in train(made, tmp_path / "run", *QUICK, *more, code=2).stderr
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_run_that_diverges_names_step_and_step_size_and_leaves_nothing(made, tmp_path):
+    out = tmp_path / "run"
+    said = train(made, out, *QUICK, "--step-size", "1e30", code=2).stderr
+    assert re.search(
+        r"error: training diverged: .* is not finite at step \d+ of 30, where the step size is ", said
+    )
+    assert "lower step_size, now 1e+30, and train again" in said
+    assert list(tmp_path.iterdir()) == []
+    train(made, out, *QUICK)  # the same directory takes the next try
+    assert (out / "autoencoder").is_dir()
+    out = tmp_path / "late"
+    more = ("--step-size", "1e30", "--checkpoint-every", "1")
+    said = train(made, out, *QUICK, *more, code=2).stderr
+    (kept,) = (out / "checkpoints").glob("*.safetensors")
+    assert f"the last checkpoint, {kept}, is kept" in said
+    assert not (out / "autoencoder").exists()
 
 
 def test_a_file_of_options_trains_the_same(made, trained, tmp_path):

@@ -40,6 +40,9 @@ Threads = Annotated[
     int | None, typer.Option(help="CPU threads of torch (default: one for small models, else torch's own).")
 ]
 WORKERS = os.cpu_count() or 1
+MetricsFile = Annotated[
+    Path | None, typer.Option(help="Also write what is measured to this JSON file, by SAEBench's names.")
+]
 Workers = Annotated[int, typer.Option(help="Processes that work at the same time.")]
 Progress = Annotated[bool, typer.Option(help="Show progress bars.")]
 
@@ -58,10 +61,9 @@ Penalty = Annotated[
 ]
 Steps = Annotated[int | None, typer.Option(help="Training steps of the sparse autoencoder (default: 2000).")]
 
-_NUMBERS = dict.fromkeys(("sentences", "features", "k", "steps", "batch_size", "seed", "threads"), int) | {
-    "penalty": float,
-    "step_size": float,
-}
+_NUMBERS = dict.fromkeys(
+    ("sentences", "features", "k", "steps", "batch_size", "checkpoint_every", "seed", "threads"), int
+) | dict.fromkeys(("penalty", "step_size", "held_out"), float)
 _WORDS = {int: "a whole number", float: "a number", str: "text"}
 
 

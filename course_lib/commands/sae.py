@@ -6,6 +6,9 @@ same command goes on; and at the end, whole or not at all, `autoencoder/`.
 
 import hashlib
 import json
+import math
+import shutil
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -48,26 +51,47 @@ def train(
     steps: options.Steps = None,
     batch_size: Annotated[int | None, typer.Option(help="Rows a step (default: 1024).")] = None,
     step_size: Annotated[float | None, typer.Option(help="Adam's step size (default: 0.004).")] = None,
-    seed: Annotated[int, typer.Option(help="Seed of the weights and of the order of rows.")] = 0,
+    seed: Annotated[
+        int, typer.Option(help="Seed of the weights, the order of rows and the held-out sentences.")
+    ] = 0,
+    held_out: Annotated[
+        float, typer.Option(help="Share of the sentences to evaluate on instead of training; 0 for none.")
+    ] = 0.1,
+    model: Annotated[
+        str | None,
+        typer.Option(help="Model of the states, for how much of its loss the reconstructions keep."),
+    ] = None,
+    text: Annotated[
+        str, typer.Option(help="The text of the store, whose held-out sentences the model reads then.")
+    ] = "builtin",
+    sentences: Annotated[int, typer.Option(help="Of these sentences at most so many.", min=1)] = 200,
+    metrics_file: options.MetricsFile = None,
     checkpoint_every: Annotated[int, typer.Option(help="Steps between two checkpoints.")] = 500,
     device: options.Device = None,
     threads: options.Threads = None,
     config: options.Config = None,
     progress: options.Progress = True,
 ) -> None:
-    """Train a sparse autoencoder on stored activations.
+    """Train a sparse autoencoder on stored activations, and evaluate it on held-out sentences.
 
     Give the same command again to go on after a stop.
     """
     with explain_errors(ValueError, RuntimeError, OSError):
         from dataclasses import asdict, replace
 
-        from course_lib import devices, sae
+        from course_lib import devices
         from course_lib.pipeline.config import dictionary, sparse_config
         from course_lib.pipeline.seeds import generator
-        from course_lib.pipeline.states import open_store
+        from course_lib.pipeline.states import hold_out, open_store
+        from course_lib.sae.batches import SomeRows
 
         rows = open_store(store)
+        out_of_training = hold_out(rows, held_out, generator=generator(seed, 6))
+        if held_out == 0 and (metrics_file is not None or model is not None):
+            raise ValueError(
+                "held_out is 0, so that there is nothing to measure; leave out metrics_file and model"
+            )
+        _check_metrics_file(metrics_file)
         settings = sparse_config(kind=kind.value, features=features, k=k, penalty=penalty, steps=steps)
         given = {"batch_size": batch_size, "step_size": step_size}
         given = {name: value for name, value in given.items() if value is not None}
@@ -81,31 +105,59 @@ def train(
             "seed": seed,
             "store": {name: rows.manifest[name] for name in _ORIGIN},
         }
+        if held_out:  # runs from before there was a split go on without one
+            choice["held_out"] = held_out
+        spoken, numbers = None, rows.column("sentence", out_of_training).unique()
+        if model is not None:
+            spoken = _Spoken.of_store(model, rows, text, numbers[:sentences], device=used)
         _record_choice(out, json.loads(json.dumps(choice)))
-        if (out / AUTOENCODER).exists():
-            _check_finished(out / AUTOENCODER)
-        else:
-            threads = devices.threads_for(rows.d_model) if threads is None else threads
-            with devices.threads(threads):
-                sae.train(
+        with devices.threads(devices.threads_for(rows.d_model) if threads is None else threads):
+            if (out / AUTOENCODER).exists():
+                autoencoder = _load_finished(out / AUTOENCODER, device=used)
+            else:
+                _train(
                     autoencoder,
-                    rows,
+                    rows if held_out == 0 else SomeRows(rows, (~out_of_training).nonzero()[:, 0]),
                     settings.training,
+                    out,
                     generator=generator(seed, 4),
                     progress=progress,
-                    checkpoint_dir=out / CHECKPOINTS,
                     checkpoint_every=checkpoint_every,
                 )
-            sae.save(autoencoder, out / AUTOENCODER)
+            if held_out:
+                of_held_out = SomeRows(rows, out_of_training.nonzero()[:, 0])
+                typer.echo(f"on {len(numbers)} held-out sentences:")
+                _measure(autoencoder, of_held_out, spoken, rows, metrics_file=metrics_file, progress=progress)
     typer.echo(f"autoencoder: {out / AUTOENCODER}")
 
 
-def _check_finished(directory: Path) -> None:
+def _train(autoencoder: Any, rows: Any, config: Any, out: Path, **options: Any) -> None:
+    """Train and save. A run that diverges before its first checkpoint leaves nothing: no command could go on with it."""
+    from course_lib import sae
+
+    checkpoints = out / CHECKPOINTS
+    try:
+        sae.train(autoencoder, rows, config, checkpoint_dir=checkpoints, **options)
+    except sae.DivergedError as error:
+        found = sorted(checkpoints.glob("*.safetensors"))
+        if found:
+            raise RuntimeError(
+                f"{error}, into another directory: the last checkpoint, {found[-1]}, is kept"
+            ) from error
+        shutil.rmtree(checkpoints)
+        (out / CHOICE).unlink()
+        if not any(out.iterdir()):
+            out.rmdir()
+        raise
+    sae.save(autoencoder, out / AUTOENCODER)
+
+
+def _load_finished(directory: Path, *, device: Any) -> Any:
     """Raise ValueError or FileNotFoundError, with what to do, where an autoencoder is not as it was written."""
     from course_lib import sae
 
     try:
-        sae.load(directory)
+        return sae.load(directory, device=device)
     except (ValueError, FileNotFoundError) as error:
         what = f"{error}. Remove {directory} and give the same command again: it goes on from the last checkpoint"
         raise type(error)(what) from error
@@ -190,7 +242,8 @@ def evaluate(
     text: Annotated[
         str, typer.Option(help="What the model reads then: a UTF-8 file, or builtin.")
     ] = "builtin",
-    sentences: Annotated[int, typer.Option(help="Sentences of it.")] = 200,
+    sentences: Annotated[int, typer.Option(help="Sentences of it.", min=1)] = 200,
+    metrics_file: options.MetricsFile = None,
     device: options.Device = None,
     threads: options.Threads = None,
     progress: options.Progress = True,
@@ -202,8 +255,8 @@ def evaluate(
     with explain_errors(ValueError, RuntimeError, OSError):
         from course_lib import devices
         from course_lib.pipeline.states import open_store
-        from course_lib.sae import metrics
 
+        _check_metrics_file(metrics_file)
         used = devices.usable_device(device)
         rows = open_store(store)
         autoencoder, origin = _load_run(run, device=used)
@@ -214,55 +267,129 @@ def evaluate(
                     f"{run} was trained on states with {name} {known!r}, and {store} has {rows.manifest[name]!r}; "
                     "expected states of the same model and site"
                 )
-        threads = devices.threads_for(rows.d_model) if threads is None else threads
-        with devices.threads(threads):
-            found = metrics.evaluate(autoencoder, rows)
-            typer.echo(f"rows: {found.n_rows}")
-            typer.echo(f"explained variance: {found.explained_variance:.4f}")
-            typer.echo(f"active features a row (l0): {found.l0:.2f}")
-            typer.echo(f"dead features: {found.n_dead} of {found.code_width}")
-            if model is not None:
-                _print_spliced_loss(
-                    autoencoder,
-                    rows,
-                    model,
-                    text=text,
-                    n=sentences,
-                    device=used,
-                    progress=progress,
-                    store=store,
-                )
+        spoken = None if model is None else _Spoken.of_text(model, rows, text, sentences, device=used)
+        with devices.threads(devices.threads_for(rows.d_model) if threads is None else threads):
+            _measure(autoencoder, rows, spoken, rows, metrics_file=metrics_file, progress=progress)
 
 
-def _print_spliced_loss(
-    autoencoder: Any, rows: Any, name: str, *, text: str, n: int, device: Any, progress: bool, store: Path
-) -> None:
-    """Print the cross-entropy of reading sentences back with the states at the store's site clean and replaced."""
-    from itertools import islice
+@dataclass(frozen=True)
+class _Spoken:
+    """A model, and pairs of sentences to read and to predict."""
 
-    from course_lib.language.corpus import generate
-    from course_lib.mbart.activation_store import read_lines
-    from course_lib.mbart.families import languages
+    model: Any
+    tokenizer: Any
+    pairs: list[tuple[Any, Any]]
+
+    @classmethod
+    def of_text(cls, name: str, store: Any, text: str, n: int, *, device: Any) -> "_Spoken":
+        """The first n sentences of a text. Raises ValueError where the store is not of this model."""
+        from itertools import islice
+
+        from course_lib.language.corpus import generate
+        from course_lib.mbart.activation_store import read_lines
+        from course_lib.mbart.families import languages
+
+        model, tokenizer = _model_of(store, name, device=device)
+        if text == "builtin":
+            pairs = [(sentence, None) for sentence in generate(n, seed=0, split="test")]
+        else:
+            pairs = list(islice(read_lines(text, languages=languages(tokenizer)), n))
+        return cls(model, tokenizer, pairs)
+
+    @classmethod
+    def of_store(cls, name: str, store: Any, text: str, numbers: Any, *, device: Any) -> "_Spoken":
+        """Sentences of the store's own text, by number. Raises ValueError where model or text are not the store's."""
+        from course_lib.mbart.families import languages
+        from course_lib.pipeline.states import stored_pairs
+
+        model, tokenizer = _model_of(store, name, device=device)
+        pairs = stored_pairs(store, text, numbers, known=languages(tokenizer))
+        return cls(model, tokenizer, pairs)
+
+
+def _model_of(store: Any, name: str, *, device: Any) -> tuple[Any, Any]:
     from course_lib.mbart.model import load
-    from course_lib.mbart.splicing import loss_recovered
     from course_lib.pipeline.states import check_model
 
     model, tokenizer = load(name, device=device)
-    check_model(rows.manifest, model, tokenizer, what=f"the store {store}")
-    if text == "builtin":
-        pairs = [(sentence, None) for sentence in generate(n, seed=0, split="test")]
-    else:
-        pairs = list(islice(read_lines(text, languages=languages(tokenizer)), n))
-    sources = [source for source, _ in pairs]
-    targets = [target or source for source, target in pairs]
-    special = rows.manifest["include_special"]
+    check_model(store.manifest, model, tokenizer, what=f"the store {store.directory}")
+    return model, tokenizer
+
+
+def _check_metrics_file(path: Path | None) -> None:
+    """Raise ValueError, before anything is computed, for a place where no file can be written."""
+    if path is not None and (path.is_dir() or not path.absolute().parent.is_dir()):
+        raise ValueError(f"metrics_file is {path}; expected a file in a directory that exists")
+
+
+def _measure(
+    autoencoder: Any,
+    rows: Any,
+    spoken: _Spoken | None,
+    store: Any,
+    *,
+    metrics_file: Path | None,
+    progress: bool,
+) -> None:
+    """Print how good an autoencoder is on rows, and, with a model, what its reconstructions do to it; write both."""
+    from course_lib.files import replacing
+    from course_lib.sae import metrics
+
+    found = metrics.evaluate(autoencoder, rows)
+    alive = found.code_width - found.n_dead
+    typer.echo(f"rows: {found.n_rows}")
+    typer.echo(f"explained variance: {found.explained_variance:.4f}")
+    typer.echo(f"active features a row (l0): {found.l0:.2f}")
+    typer.echo(f"alive features: {alive} of {found.code_width}")
+    typer.echo(f"dead features: {found.n_dead} of {found.code_width}")
+    measured = {
+        "rows": found.n_rows,
+        "features": found.code_width,
+        "dead_features": found.n_dead,
+        "frac_alive_features": alive / found.code_width,
+        "l0": found.l0,
+        "explained_variance": found.explained_variance,
+        "mse": found.mse,
+        "cossim": found.cosine,
+    }
+    if spoken is not None:
+        measured |= _spliced_loss(autoencoder, spoken, store, progress=progress)
+    if metrics_file is not None:
+        with replacing(metrics_file) as file:
+            file.write((json.dumps(measured, indent=1, allow_nan=False) + "\n").encode())
+        typer.echo(f"metrics: {metrics_file}")
+
+
+def _spliced_loss(autoencoder: Any, spoken: _Spoken, store: Any, *, progress: bool) -> dict[str, Any]:
+    """The cross-entropy of reading sentences back with the states at the store's site clean and replaced, printed."""
+    from course_lib.mbart.splicing import loss_recovered
+
     found = loss_recovered(
-        model, tokenizer, autoencoder, rows.site, sources, targets, include_special=special, progress=progress
+        spoken.model,
+        spoken.tokenizer,
+        autoencoder,
+        store.site,
+        [source for source, _ in spoken.pairs],
+        [target or source for source, target in spoken.pairs],
+        include_special=store.manifest["include_special"],
+        progress=progress,
     )
     typer.echo(
         f"cross-entropy a token over {found.n_tokens} tokens: {found.clean:.4f} before and {found.spliced:.4f} after "
-        f"splicing at {rows.site}; {found.mean_ablated:.4f} with the mean state, {found.zero_ablated:.4f} with zeros"
+        f"splicing at {found.site}; {found.mean_ablated:.4f} with the mean state, {found.zero_ablated:.4f} with zeros"
     )
+    recovered = None if math.isnan(found.recovered) else found.recovered
+    typer.echo(
+        "loss recovered: "
+        + (f"{recovered:.4f}" if recovered is not None else "not defined, since zeros do not raise the loss")
+    )
+    return {
+        "tokens": found.n_tokens,
+        "ce_loss_score": recovered,
+        "ce_loss_without_sae": found.clean,
+        "ce_loss_with_sae": found.spliced,
+        "ce_loss_with_ablation": found.zero_ablated,
+    }
 
 
 @app.command()

@@ -346,7 +346,7 @@ class _Writer:
     def jobs(self, text: Iterable[Any]) -> Iterator[_Job]:
         """Hash the text, shard by shard, and tokenise what this rank has to compute."""
         first = 0
-        for number, pairs in enumerate(_groups(map(_pair, text), self.settings["shard_size"])):
+        for number, pairs in enumerate(_groups(map(pair, text), self.settings["shard_size"])):
             digest = _text_sha256(pairs)
             record, window = self.record(number), None
             finished = self.manifest["complete"]
@@ -580,7 +580,7 @@ def tokenizer_sha256(tokenizer: PreTrainedTokenizerBase) -> str:
     return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()
 
 
-def _pair(item: Any) -> tuple[Sentence, Sentence | None]:
+def pair(item: Any) -> tuple[Sentence, Sentence | None]:
     """What the encoder reads, and what the decoder is forced to read where that is something else."""
     if isinstance(item, Mapping):
         if not isinstance(item.get("text"), str):
@@ -595,7 +595,7 @@ def _pair(item: Any) -> tuple[Sentence, Sentence | None]:
 
 def text_sha256(text: Iterable[Any], *, shard_size: int) -> str:
     """The `text_sha256` that the manifest of this text's store holds; `text` as for `write_store`."""
-    return _joined_sha256([_text_sha256(pairs) for pairs in _groups(map(_pair, text), shard_size)])
+    return _joined_sha256([_text_sha256(pairs) for pairs in _groups(map(pair, text), shard_size)])
 
 
 def _joined_sha256(texts: list[str]) -> str:
@@ -603,7 +603,7 @@ def _joined_sha256(texts: list[str]) -> str:
 
 
 def _text_sha256(pairs: list[tuple[Sentence, Sentence | None]]) -> str:
-    spoken = [[None if s is None else [s.language, s.text] for s in pair] for pair in pairs]
+    spoken = [[None if s is None else [s.language, s.text] for s in both] for both in pairs]
     return hashlib.sha256(json.dumps(spoken).encode()).hexdigest()
 
 

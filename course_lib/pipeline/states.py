@@ -1,6 +1,7 @@
 """The states that a run trains on: read by the model, or those of tokens taken from a store that `activations` wrote."""
 
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,7 @@ from torch import Tensor
 from course_lib.language.corpus import Sentence
 from course_lib.mbart.site import Site
 from course_lib.pipeline.config import InputError
-from course_lib.pipeline.text import token_concepts
+from course_lib.pipeline.text import BUILTIN, read_text, token_concepts
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -116,6 +117,59 @@ def open_store(directory: Path | str) -> "ActivationStore":
         return ActivationStore(directory)
     except (FileNotFoundError, StoreError) as error:
         raise InputError(str(error)) from error
+
+
+def hold_out(
+    store: "ActivationStore", share: float | int, *, generator: torch.Generator
+) -> Bool[Tensor, " rows"]:
+    """Which rows of a store are held out: those of a share of its different sentences, at least 2, drawn at random.
+
+    Sentences of the same tokens stay on one side; where rows are means, tokens are not known, and each sentence
+    stands for itself. Raises InputError for a share that is not from 0 (none) to below 1, and where no sentence would
+    be left to train on.
+    """
+    if not 0 <= share < 1:
+        raise InputError(f"held_out is {share}; expected a share of the sentences, from 0 (none) to below 1")
+    of_row = store.column("sentence")
+    if share == 0:
+        return torch.zeros(len(of_row), dtype=torch.bool)
+    # Rows are in the order of the sentences, so that each sentence is one stretch of them.
+    numbers, lengths = of_row.unique_consecutive(return_counts=True)
+    keys: list[int | bytes] = numbers.tolist()
+    if "token" in store.columns:
+        keys = [tokens.numpy().tobytes() for tokens in store.column("token").split(lengths.tolist())]
+    different = list(dict.fromkeys(keys))
+    n_chosen = max(2, round(share * len(different)))
+    if n_chosen >= len(different):
+        raise InputError(
+            f"held_out is {share}, which is {n_chosen} of the store's {len(different)} different sentences; expected "
+            "some to be left to train on, or 0 to hold out none"
+        )
+    order = torch.randperm(len(different), generator=generator)[:n_chosen].tolist()
+    chosen = {different[place] for place in order}
+    return torch.tensor([key in chosen for key in keys]).repeat_interleave(lengths)
+
+
+def stored_pairs(
+    store: "ActivationStore", text: Path | str, sentences: Int[Tensor, " chosen"], *, known: list[str]
+) -> list[tuple[Sentence, Sentence | None]]:
+    """What encoder and decoder read for these sentences of a store, given by number; None where it is the same.
+
+    `text` is what the store was made of, `known` are the model's languages. Raises InputError for another text.
+    """
+    from course_lib.mbart import activation_store as stores
+
+    manifest = store.manifest
+    if text == BUILTIN:
+        lines = [line.sentence for line in read_text(BUILTIN, seed=0, limit=manifest["sentences"])]
+    else:
+        lines = list(islice(stores.read_text(text, languages=known), manifest["sentences"]))
+    if stores.text_sha256(lines, shard_size=manifest["shard_size"]) != manifest["text_sha256"]:
+        raise InputError(
+            f"text is {str(text)!r}, which is not what the store {store.directory} was made of; expected the same text "
+            f"as in `activations` ({BUILTIN}: with seed 0), whose held-out sentences are known"
+        )
+    return [stores.pair(lines[number]) for number in sentences.tolist()]
 
 
 def check_model(

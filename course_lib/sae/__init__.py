@@ -22,12 +22,13 @@ from course_lib.sae.sparse import (
     TopKSparseAutoencoder,
 )
 from course_lib.sae.stacked import StackedAutoencoder
-from course_lib.sae.train import History, TrainConfig, train
+from course_lib.sae.train import DivergedError, History, TrainConfig, train
 
 __all__ = [
     "Autoencoder",
     "BatchTopKSparseAutoencoder",
     "CrosscoderSparseAutoencoder",
+    "DivergedError",
     "GatedSparseAutoencoder",
     "GroupBiasAdaptedAutoencoder",
     "History",

@@ -24,6 +24,19 @@ class RowSource(Protocol):
         """Rows of a slice or of a tensor of row numbers, as a tensor (rows, d_model)."""
 
 
+class SomeRows:
+    """Some rows of a table: a `RowSource` of the rows with these numbers, in this order, read as they are asked for."""
+
+    def __init__(self, source: RowSource, numbers: Int[Tensor, " rows"]) -> None:
+        self.source, self.numbers = source, numbers
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def __getitem__(self, rows: slice | Tensor) -> Tensor:
+        return self.source[self.numbers[rows]]
+
+
 class Batches:
     """Batches of random rows, epoch after epoch without end; each row at most once an epoch.
 

@@ -216,7 +216,9 @@ class UnitActivity:
 class Evaluation:
     """What `evaluate` measured. `pca_bound` is that of equal width, None where the code is no bottleneck.
 
-    `n_dead` units were active in none of the last `window` rows, `n_dense` in more than `DENSE_SHARE` of all.
+    `n_dead` units were active in none of the last `window` rows, `n_dense` in more than `DENSE_SHARE` of all. `mse` is
+    the mean over rows and dimensions of (x - x')^2, `cosine` the mean over rows of the cosine between x and x', both
+    of the states as they are, without centring.
     """
 
     n_rows: int
@@ -228,6 +230,8 @@ class Evaluation:
     n_dead: int
     window: int
     n_dense: int
+    mse: float
+    cosine: float
 
 
 @torch.no_grad()
@@ -248,6 +252,7 @@ def evaluate(
     the table.
     """
     explained, activity, principal = ExplainedVariance(), UnitActivity(active_above=active_above), None
+    squares = cosines = 0.0
     if autoencoder.code_width < autoencoder.d_model:
         principal = PrincipalVariance()
     for batch in _batches(activations, batch_size):
@@ -255,8 +260,11 @@ def evaluate(
         if not x.isfinite().all():
             raise ValueError("activations hold NaN or infinite values; expected finite hidden states")
         code = autoencoder.encode(x)
-        explained.update(x, autoencoder.decode(code))
+        x_hat = autoencoder.decode(code)
+        explained.update(x, x_hat)
         activity.update(code)
+        squares += (x - x_hat).double().square().sum().item()
+        cosines += torch.cosine_similarity(x, x_hat, dim=1).double().sum().item()
         if principal is not None:
             principal.update(x)
     value = explained.value()
@@ -270,6 +278,8 @@ def evaluate(
         n_dead=int(activity.dead(window=window).sum()),
         window=activity.n_rows if window is None else window,
         n_dense=int(activity.dense().sum()),
+        mse=squares / (activity.n_rows * autoencoder.d_model),
+        cosine=cosines / activity.n_rows,
     )
 
 

@@ -7,11 +7,12 @@ states that are not finite, a loss that diverges, features that die, a process t
 
 import hashlib
 import json
+import math
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Literal, NoReturn, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float, Int
@@ -106,6 +107,10 @@ class TrainConfig:
         )
 
 
+class DivergedError(RuntimeError):
+    """Training whose loss or weights stopped being finite; the message names the step and its step size."""
+
+
 @dataclass
 class History:
     """Curves of training: `parts[name][i]` is the mean over the interval that ends at `steps[i]`.
@@ -182,7 +187,8 @@ def train(
 
     Raises ValueError for activations that are empty, a single row, not finite, of another width than the
     autoencoder's, or constant, for labels of another length, and for a checkpoint that is damaged or of
-    another run; RuntimeError where the loss stops being finite or another process uses `checkpoint_dir`.
+    another run; RuntimeError where another process uses `checkpoint_dir`, and DivergedError, one of its kind, where
+    the loss, or a weight that is about to be saved, is not finite.
     """
     _check_inputs(autoencoder, activations, config, labels, checkpoint_every)
     with ExitStack() as stack:
@@ -317,6 +323,9 @@ class _Run:
             rescale_columns_(self.autoencoder.decoder_weight)
         self.autoencoder.after_step(step)
         if self.config.revives_after(step):
+            with torch.no_grad():
+                if not self.autoencoder.loss(batch)["total"].isfinite():  # by which rows are drawn
+                    self._diverged("the total loss", step + 1)
             self.history.revived[step + 1] = self._revive(batch)
         self.pending.append({name: value.detach() for name, value in parts.items()})
         if len(self.pending) == self.config.record_every or step == self.config.steps - 1:
@@ -343,16 +352,26 @@ class _Run:
         means = {
             name: torch.stack([parts[name] for parts in self.pending]).mean() for name in self.pending[0]
         }
-        self.pending = []
+        pending, self.pending = self.pending, []
         recorded = {name: parallel.mean_over_ranks(value).item() for name, value in means.items()}
         for name, value in recorded.items():
-            if not -float("inf") < value < float("inf"):
-                raise RuntimeError(
-                    f"the {name} loss is {value} at step {step + 1}; lower step_size and train again"
+            if not math.isfinite(value):
+                # Of another rank's rows, where none here: then the interval's last step is named.
+                wrong = (
+                    (~torch.stack([parts[name] for parts in pending]).isfinite()).nonzero().flatten().tolist()
+                )
+                self._diverged(
+                    f"the {name} loss", step + 1 - len(pending) + 1 + wrong[0] if wrong else step + 1
                 )
             self.history.parts.setdefault(name, []).append(value)
         self.history.steps.append(step + 1)
         return recorded
+
+    def _diverged(self, what: str, step: int) -> NoReturn:
+        raise DivergedError(
+            f"training diverged: {what} is not finite at step {step} of {self.config.steps}, where the step size is "
+            f"{self.config.step_size_at(step - 1):.3g}; lower step_size, now {self.config.step_size:g}, and train again"
+        )
 
     def _revive(self, batch: Float[Tensor, "batch d_model"]) -> int:
         """Start features that have not fired since the last time anew, and forget their optimiser state."""
@@ -376,6 +395,9 @@ class _Run:
 
     def save(self, directory: Path, step: int) -> None:
         """Write a checkpoint: weights, optimiser, and where data, random numbers and curves are."""
+        for name, parameter in self.autoencoder.named_parameters():
+            if not parameter.isfinite().all():
+                self._diverged(name, step)
         # What each rank has gathered of its own rows becomes that of all.
         self.pending = [
             {name: parallel.mean_over_ranks(value) for name, value in parts.items()} for parts in self.pending

@@ -3,7 +3,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from course_lib.sae.batches import Batches, check_finite, mean_and_scale
+from course_lib.sae.batches import Batches, SomeRows, check_finite, mean_and_scale
 
 
 class Store:
@@ -99,3 +99,11 @@ def test_rows_that_are_not_finite_are_named_by_their_number_in_the_whole(value):
     with pytest.raises(ValueError, match="in 1 of 1 rows, first in row 0"):
         check_finite(opposite, first_row=0, n_rows=1)
     check_finite(torch.full((4, 4), 3e38), first_row=0, n_rows=4)  # large is not infinite
+
+
+def test_some_rows_are_those_with_their_numbers():
+    rows = torch.arange(40.0).view(20, 2)
+    some = SomeRows(rows, torch.tensor([3, 5, 5, 19]))
+    assert len(some) == 4
+    assert torch.equal(some[1:3], rows[[5, 5]])
+    assert torch.equal(some[torch.tensor([3, 0])], rows[[19, 3]])

@@ -184,9 +184,11 @@ def test_evaluate_goes_over_all_rows_of_a_store_once():
     assert store.longest == 40
     with torch.no_grad():
         code = autoencoder.encode(x)
-        assert got.explained_variance == pytest.approx(
-            metrics.explained_variance(x, autoencoder(x)), abs=1e-6
-        )
+        x_hat = autoencoder(x)
+    assert got.explained_variance == pytest.approx(metrics.explained_variance(x, x_hat), abs=1e-6)
+    assert got.mse == pytest.approx((x - x_hat).square().mean().item(), rel=1e-5)
+    cosines = (x * x_hat).sum(dim=1) / (x.norm(dim=1) * x_hat.norm(dim=1))
+    assert got.cosine == pytest.approx(cosines.mean().item(), rel=1e-5)
     assert got.fvu == pytest.approx(1 - got.explained_variance)
     assert got.pca_bound == pytest.approx(metrics.pca_bound(x, 4), abs=1e-6)
     assert got.explained_variance < got.pca_bound

@@ -16,7 +16,7 @@ from course_lib.sae import (
     train_greedy,
 )
 from course_lib.sae.greedy import LayerInputs, _fit_decoder
-from course_lib.sae.train import _Run, check_activations, compute_dtype
+from course_lib.sae.train import DivergedError, _Run, check_activations, compute_dtype
 from tests.sae.test_batches import Store
 
 CONFIG = TrainConfig(steps=400, batch_size=64, step_size=3e-3)
@@ -172,8 +172,21 @@ def test_labels_must_match_and_divergence_is_reported():
         with pytest.raises(ValueError, match="labels range from 0 to 2; expected 0 to 1 for 2 classes"):
             train(model, table(), one_row, generator=seeded(), labels=labels, progress=False)
     model = ReluSparseAutoencoder(24, l1=0.1)
-    with pytest.raises(RuntimeError, match="lower step_size"):
+    # The first step's loss is that of the start; by the second the weights are where one such step leads.
+    with pytest.raises(
+        DivergedError, match=r"loss is not finite at step 2 of 1000, where the step size is 4e\+28"
+    ):
         train(model, table(), TrainConfig(step_size=1e30), generator=seeded(), progress=False)
+
+
+@pytest.mark.parametrize("record_every", [1, 7, 1000])
+def test_dead_features_are_not_revived_where_training_has_diverged(record_every):
+    model = TopKSparseAutoencoder(24, 96, k=4, generator=seeded())
+    config = TrainConfig(
+        steps=40, batch_size=32, step_size=1e30, warm_up=0.0, revive_every=3, record_every=record_every
+    )
+    with pytest.raises(DivergedError, match=r"is not finite at step \d of 40, where the step size is 1e\+30"):
+        train(model, planted(), config, generator=seeded(), progress=False)
 
 
 @pytest.mark.parametrize(
