@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import save_file
 from typer.testing import CliRunner
 
 from course_lib import sae
@@ -403,4 +404,42 @@ def test_help_states_the_defaults_and_loads_nothing_heavy():
 
 def test_what_is_no_run_is_named(tmp_path):
     done = command("sae", "export", tmp_path, "--out", Path(tmp_path, "x"), code=2)
-    assert "config.json is missing" in done.stderr
+    assert f"error: {tmp_path} holds no autoencoder; expected a directory with one of: " in done.stderr
+
+
+def test_autoencoders_of_other_libraries_are_evaluated_and_exported(made, trained, tmp_path):
+    own, store = sae.load(trained / "autoencoder"), ActivationStore(made / "model_store")
+    found = sae.metrics.evaluate(own, store)
+    scale, mean = own.input_scale, own.input_mean
+    encoder, bias = own.encoder_weight.detach() / scale, own.encoder_bias.detach()
+    decoder, b_dec = own.decoder_weight.detach() * scale, mean + scale * own.decoder_bias.detach()
+    command("sae", "export", trained, "--out", tmp_path / "lens")
+    (tmp_path / "dictionary").mkdir()
+    tensors = {"encoder.weight": encoder, "encoder.bias": bias, "decoder.weight": decoder, "b_dec": b_dec}
+    torch.save(tensors | {"k": torch.tensor(4)}, tmp_path / "dictionary" / "ae.pt")
+    trainer = {"dict_class": "AutoEncoderTopK", "activation_dim": 32, "dict_size": 48, "k": 4}
+    (tmp_path / "dictionary" / "config.json").write_text(json.dumps({"trainer": trainer}))
+    (tmp_path / "sparsify").mkdir()
+    tensors = {
+        "encoder.weight": encoder,
+        "encoder.bias": bias,
+        "W_dec": decoder.T.contiguous(),
+        "b_dec": b_dec,
+    }
+    save_file(tensors, tmp_path / "sparsify" / "sae.safetensors")
+    (tmp_path / "sparsify" / "cfg.json").write_text(json.dumps({"k": 4, "d_in": 32, "num_latents": 48}))
+    for name in ("lens", "dictionary", "sparsify"):
+        file = tmp_path / f"{name}.json"
+        where = ("--store", made / "model_store", "--metrics-file", file)
+        command("sae", "evaluate", tmp_path / name, *where)
+        measured = json.loads(file.read_text())
+        assert measured["explained_variance"] == pytest.approx(found.explained_variance, abs=1e-4)
+        assert (measured["l0"], measured["dead_features"]) == pytest.approx(
+            (found.l0, found.n_dead), abs=0.05
+        )
+        command("sae", "export", tmp_path / name, "--out", tmp_path / f"{name}_out")
+        read = sae_lens_format.load(tmp_path / f"{name}_out")
+        torch.testing.assert_close(read(store[:50]), own(store[:50]), atol=1e-4, rtol=1e-4)
+    (tmp_path / "sparsify" / "cfg.json").write_text(json.dumps({"k": 4, "activation": "groupmax"}))
+    done = command("sae", "evaluate", tmp_path / "sparsify", "--store", made / "model_store", code=2)
+    assert "has activation 'groupmax'; only 'topk' can be read" in done.stderr

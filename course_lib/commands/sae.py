@@ -29,7 +29,11 @@ _ORIGIN = (
 )
 
 Run = Annotated[
-    Path, typer.Argument(help="A run of `sae train` or of `pipeline`, or a directory with an autoencoder.")
+    Path,
+    typer.Argument(
+        help="A run of `sae train` or of `pipeline`, or a directory with an autoencoder of this library, SAELens, "
+        "dictionary_learning or sparsify."
+    ),
 ]
 
 
@@ -211,7 +215,7 @@ def _flatten(choice: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 
 def _load_run(run: Path, *, device: Any = "cpu") -> tuple[Any, dict[str, Any] | None]:
     """The sparse autoencoder of a run, and what is known of the states that it was trained on."""
-    from course_lib import sae
+    from course_lib.sae import formats
 
     origin, place = None, run
     if (run / CHOICE).is_file():
@@ -228,7 +232,7 @@ def _load_run(run: Path, *, device: Any = "cpu") -> tuple[Any, dict[str, Any] | 
             "model": described.model,
             "site": str(Site.parse(described.site)),
         }
-    return sae.load(place, device=device), origin
+    return formats.load(place, device=device), origin
 
 
 @app.command()

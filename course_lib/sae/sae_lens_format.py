@@ -120,7 +120,14 @@ def load(directory: Path | str, *, device: torch.device | str = "cpu") -> Sparse
         config = json.loads((directory / CONFIG).read_text(encoding="utf-8"))
         tensors = load_file(directory / WEIGHTS)
         return _built(config, tensors).to(device)
-    except (json.JSONDecodeError, SafetensorError, KeyError, RuntimeError) as error:
+    except (
+        json.JSONDecodeError,
+        SafetensorError,
+        AttributeError,
+        KeyError,
+        RuntimeError,
+        TypeError,
+    ) as error:
         raise ValueError(f"{directory} does not hold a sparse autoencoder of SAELens: {error}") from error
 
 
