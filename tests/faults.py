@@ -144,7 +144,7 @@ def made(root: Path) -> Iterator[Place]:
     sae.save(start(), choices / commands.AUTOENCODER)
 
     def of_choice() -> Any:
-        model, origin = commands._load_run(choices)
+        model, origin = commands.load_run(choices)
         return [dict(model.state_dict()), origin]
 
     small = PretrainConfig(

@@ -19,8 +19,11 @@ from typer.testing import CliRunner
 from course_lib import sae
 from course_lib.__main__ import app
 from course_lib.commands.options import Kind
+from course_lib.interpret.browser.index import FeatureIndex
+from course_lib.interpret.run_directory import RunDirectory
 from course_lib.language.corpus import Sentence
 from course_lib.mbart.activation_store import ActivationStore
+from course_lib.mbart.activations import Site, extract
 from course_lib.mbart.model import load
 from course_lib.mbart.splicing import loss_recovered
 from course_lib.pipeline import SparseConfig
@@ -405,6 +408,81 @@ def test_help_states_the_defaults_and_loads_nothing_heavy():
 def test_what_is_no_run_is_named(tmp_path):
     done = command("sae", "export", tmp_path, "--out", Path(tmp_path, "x"), code=2)
     assert f"error: {tmp_path} holds no autoencoder; expected a directory with one of: " in done.stderr
+
+
+def test_an_autoencoder_alone_is_browsed_on_a_text(made, trained, tmp_path):
+    of_text = ("--text", made / "text.txt", "--no-progress", "--effects", 2)
+    own = sae.load(trained / "autoencoder")
+    command("sae", "export", trained, "--out", tmp_path / "lens")
+    command("browse", trained, "--out", tmp_path / "a", "--export", tmp_path / "a.html", *of_text)
+    of_lens = ("--model", made / "model", "--site", "encoder")
+    command(
+        "browse",
+        tmp_path / "lens",
+        "--out",
+        tmp_path / "b",
+        "--export",
+        tmp_path / "b.html",
+        *of_text,
+        *of_lens,
+    )
+    assert '"bread"' in (tmp_path / "a.html").read_text()
+    sentences = [Sentence(s, None) for s in SENTENCES[:80]]
+    site = Site("encoder")
+    states = extract(*load(str(made / "model")), sentences, [site], progress=False)[site].values
+    with torch.no_grad():
+        code = own.encode(states)
+    found = [FeatureIndex.open(tmp_path / name) for name in "ab"]
+    for index in found:
+        assert torch.tensor(index.tables["count"]).float() == pytest.approx(
+            (code > 0).sum(dim=0).float(), abs=1
+        )
+        assert index.about["sentences"] == 80
+        assert not index.tables["sentence_held_out"].any()
+    # Lengths are shares of the states' spread: of those of the store without what was held out, and of this text.
+    largest = code.amax(dim=0) * own.decoder_weight.detach().norm(dim=0)
+    torch.testing.assert_close(torch.tensor(found[0].tables["largest"]), largest, atol=1e-4, rtol=1e-4)
+    spread = (states - states.mean(dim=0)).square().sum(dim=1).mean().sqrt()
+    shares = largest * own.input_scale / spread
+    torch.testing.assert_close(torch.tensor(found[1].tables["largest"]), shares, atol=1e-4, rtol=1e-4)
+    read = RunDirectory(tmp_path / "b")
+    torch.testing.assert_close(read.sparse()(states), own(states), atol=1e-4, rtol=1e-4)
+    assert (read.metrics.stacked, read.metrics.sparse.held_out) == (None, None)
+    explained = sae.metrics.explained_variance(states, own(states).detach())
+    assert read.metrics.sparse.train.explained_variance == pytest.approx(explained, abs=1e-4)
+    command("browse", tmp_path / "b", "--export", tmp_path / "again.html", "--no-progress")
+    assert (tmp_path / "again.html").read_bytes() == (tmp_path / "b.html").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("place", "more", "words"),
+    [
+        ("lens", (), "lens is no pipeline run; to browse an autoencoder alone, give --out"),
+        ("lens", ("--model", "MADE/model"), "and a run has its own; expected --out with it"),
+        ("lens", ("--out", "OUT"), "model is not given, and "),
+        ("lens", ("--out", "OUT", "--model", "MADE/model"), "site is not given, and "),
+        ("run", ("--out", "OUT", "--site", "decoder"), "was trained on states of 'encoder.final'"),
+        ("run", ("--out", "OUT", "--model", "MADE/other"), "is of another model"),
+        ("run", ("--out", "OUT", "--model", "no/model"), "no/model"),
+        (
+            "stacked",
+            ("--out", "OUT", "--model", "MADE/model"),
+            "holds a 'stacked' autoencoder; expected a sparse",
+        ),
+        ("wide", ("--out", "OUT", "--model", "MADE/model", "--site", "encoder"), "reads states of width 8"),
+        ("none", ("--out", "OUT"), "holds no autoencoder"),
+    ],
+)
+def test_what_cannot_be_browsed_is_said(place, more, words, made, trained, tmp_path):
+    shutil.copytree(trained, tmp_path / "run")
+    command("sae", "export", trained, "--out", tmp_path / "lens")
+    sae.save(sae.StackedAutoencoder(32, [4]), tmp_path / "stacked")
+    sae.save(sae.TopKSparseAutoencoder(8, 16, k=2), tmp_path / "wide")
+    more = [word.replace("MADE", str(made)).replace("OUT", str(tmp_path / "out")) for word in more]
+    ending = ("--text", made / "text.txt", "--export", tmp_path / "page.html", "--no-progress")
+    assert words in command("browse", tmp_path / place, *more, *ending, code=2).stderr
+    assert not (tmp_path / "out").exists()
+    assert not (tmp_path / "page.html").exists()
 
 
 def test_autoencoders_of_other_libraries_are_evaluated_and_exported(made, trained, tmp_path):

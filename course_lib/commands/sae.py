@@ -213,8 +213,8 @@ def _flatten(choice: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     return found
 
 
-def _load_run(run: Path, *, device: Any = "cpu") -> tuple[Any, dict[str, Any] | None]:
-    """The sparse autoencoder of a run, and what is known of the states that it was trained on."""
+def load_run(run: Path, *, device: Any = "cpu") -> tuple[Any, dict[str, Any] | None]:
+    """The autoencoder of a run or a directory, and what is known of the states that it was trained on."""
     from course_lib.sae import formats
 
     origin, place = None, run
@@ -263,7 +263,7 @@ def evaluate(
         _check_metrics_file(metrics_file)
         used = devices.usable_device(device)
         rows = open_store(store)
-        autoencoder, origin = _load_run(run, device=used)
+        autoencoder, origin = load_run(run, device=used)
         for name in ("site", "weights_sha256"):
             known = (origin or {}).get(name)
             if known is not None and known != rows.manifest[name]:
@@ -410,7 +410,7 @@ def export(
         from course_lib import sae
         from course_lib.sae import sae_lens_format
 
-        autoencoder, origin = _load_run(run)
+        autoencoder, origin = load_run(run)
         if format is Format.saelens:
             known = {"model_name": origin["model"], "hook_name": origin["site"]} if origin else {}
             sae_lens_format.export(autoencoder, out, metadata=known)

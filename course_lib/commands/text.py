@@ -2,7 +2,7 @@
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -93,7 +93,26 @@ def pipeline(
 
 
 def browse(
-    run: Annotated[Path, typer.Argument(help="Directory of a pipeline run.")],
+    run: Annotated[
+        Path, typer.Argument(help="Directory of a pipeline run; with --out any that `sae evaluate` takes.")
+    ],
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="Directory to write what is browsed to, for an autoencoder without a text of its own."
+        ),
+    ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(help="With --out: model of the states (default: that of the store of `sae train`)."),
+    ] = None,
+    site: Annotated[
+        str | None, typer.Option(help="With --out: site of the states (default: that of the store).")
+    ] = None,
+    text: Annotated[
+        str, typer.Option(help="With --out: sentences to show features on, as `pipeline` reads them.")
+    ] = "builtin",
+    sentences: options.Sentences = None,
     port: Annotated[int, typer.Option(help="Port on 127.0.0.1; 0 is any free one.", min=0, max=65535)] = 0,
     browser: Annotated[bool, typer.Option(help="Open the page in a browser.")] = True,
     export: Annotated[
@@ -113,7 +132,8 @@ def browse(
 ) -> None:
     """Browse the features that a run found, in a page.
 
-    The page is served on this machine only. Its index is made at the first call.
+    The page is served on this machine only. Its index is made at the first call. With --out an autoencoder is browsed
+    that another program or `sae train` made: it reads a text, and --out is a run to browse from then on.
     """
     import signal
     import webbrowser
@@ -124,6 +144,17 @@ def browse(
 
     options = {"effects": effects, "device": device, "threads": threads, "progress": progress}
     with explain_errors(IndexUnavailable, ValueError, OSError):
+        for name, value in (("model", model), ("site", site), ("sentences", sentences)):
+            if out is None and value is not None:
+                raise ValueError(f"{name} is {value!r}, and a run has its own; expected --out with it")
+        if out is None and run.is_dir() and not (run / "sparse").exists():
+            raise ValueError(
+                f"{run} is no pipeline run; to browse an autoencoder alone, give --out, a directory to write to, and "
+                "the --text to show it on"
+            )
+        if out is not None:
+            how = {"device": device, "threads": threads, "progress": progress}
+            run = _run_of_autoencoder(run, out, model, site, text=text, n_sentences=sentences, **how)
         if export is not None:
             write(open_or_build(run, **options), export, n_features=features)
             typer.echo(f"page: {export}")
@@ -134,6 +165,30 @@ def browse(
         webbrowser.open(server.address)
     signal.signal(signal.SIGINT, signal.default_int_handler)  # the way to end it, which is no stop
     server.wait()
+
+
+def _run_of_autoencoder(place: Path, out: Path, model: str | None, site: str | None, **options: Any) -> Path:
+    """Write a run to `out` that shows the autoencoder of a directory on a text."""
+    from course_lib import sae
+    from course_lib.commands.sae import load_run
+    from course_lib.mbart.model import ModelUnavailable
+    from course_lib.mbart.site import Site
+    from course_lib.pipeline import run_of_autoencoder
+
+    autoencoder, origin = load_run(place)
+    if not isinstance(autoencoder, sae.SparseAutoencoder):
+        raise ValueError(f"{place} holds a {autoencoder.kind!r} autoencoder; expected a sparse one")
+    found = {}
+    for name, given in (("model", model), ("site", site)):
+        found[name] = given if given is not None else (origin or {}).get(name)
+        if found[name] is None:
+            raise ValueError(f"{name} is not given, and {place} does not say which it is; expected --{name}")
+    if origin is not None and Site.parse(found["site"]) != Site.parse(origin["site"]):
+        raise ValueError(f"site is {site!r}, and {place} was trained on states of {origin['site']!r}")
+    known = origin if "weights_sha256" in (origin or {}) else None
+    with explain_errors(ModelUnavailable):
+        run_of_autoencoder(autoencoder, out=out, origin=known, **found, **options)
+    return out
 
 
 def activations(

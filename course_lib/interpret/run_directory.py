@@ -105,12 +105,15 @@ class SparseScores:
 
 @dataclass(frozen=True)
 class SparseMetrics:
-    """The sparse autoencoder: its sizes, how it was trained, and its scores on both sides of the split."""
+    """The sparse autoencoder: its sizes, how it was trained, and its scores on both sides of the split.
+
+    Of one that was trained elsewhere `training` is empty, `train` are the scores on all tokens, and `held_out` is None.
+    """
 
     config: dict[str, Any]
     training: dict[str, Any]
     train: SparseScores
-    held_out: SparseScores
+    held_out: SparseScores | None
 
 
 @dataclass(frozen=True)
@@ -148,10 +151,13 @@ class Feature:
 
 @dataclass(frozen=True)
 class Metrics:
-    """The settings and the numbers of a run; scores on concepts are in `RunDirectory.concepts`."""
+    """The settings and the numbers of a run; scores on concepts are in `RunDirectory.concepts`.
+
+    `stacked` is None in a run that `pipeline.run_of_autoencoder` made.
+    """
 
     run: Description
-    stacked: StackedMetrics
+    stacked: StackedMetrics | None
     sparse: SparseMetrics
     features: list[Feature]
 
@@ -339,7 +345,7 @@ class RunDirectory:
 def metrics_as_json(metrics: Metrics, concepts: "ConceptReport | None") -> dict[str, Any]:
     """The content of metrics.json, which repeats for other programs what concepts.json sums up."""
     plain = asdict(metrics)
-    for side in ("train", "held_out"):
+    for side in ("train", "held_out") if metrics.stacked is not None else ():
         scores = plain["stacked"][side]
         plain["stacked"][side] = {name: value for name, value in scores.items() if value is not None}
     features = plain.pop("features")

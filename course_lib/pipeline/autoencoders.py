@@ -170,7 +170,7 @@ def train_sparse(
         progress=progress,
     )
     code, scores = read_code(autoencoder, tokens)
-    rates, strengths = _activity(autoencoder, code, ~tokens.held_out)
+    rates, strengths = activity(autoencoder, code, ~tokens.held_out)
     described = describe_features(autoencoder, code, tokens, strengths)
     return SparseRun(
         autoencoder, config, history, code, rates, scores["train"], scores["held_out"], described
@@ -181,8 +181,9 @@ def train_sparse(
 def read_code(
     autoencoder: sae.SparseAutoencoder, tokens: TokenStates, *, batch_size: int = 4096
 ) -> tuple[Float[Tensor, "tokens features"], dict[str, SparseScores]]:
-    """Code of all tokens as a sparse table (COO, on the CPU), and the scores of both sides, in one pass."""
+    """Code of all tokens as a sparse table (COO, on the CPU), and the scores of the sides that have any, in one pass."""
     sides = {"train": ~tokens.held_out, "held_out": tokens.held_out}
+    sides = {side: chosen for side, chosen in sides.items() if chosen.any()}
     explained = {side: metrics.ExplainedVariance() for side in sides}
     parts = []
     for start in range(0, len(tokens.states), batch_size):
@@ -213,7 +214,7 @@ def _fired(code: Tensor, rows: Bool[Tensor, " tokens"]) -> Int[Tensor, " feature
     return feature[rows[row] & (code.values() > 0)].bincount(minlength=code.shape[1])
 
 
-def _activity(
+def activity(
     autoencoder: sae.SparseAutoencoder, code: Tensor, rows: Bool[Tensor, " tokens"]
 ) -> tuple[Float[Tensor, " features"], Float[Tensor, " features"]]:
     """Firing rate and strength of each feature on some rows of a sparse code."""

@@ -4,16 +4,16 @@ import hashlib
 import platform
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 import course_lib
-from course_lib import devices
+from course_lib import devices, sae
 from course_lib.files import check_free, new_directory
 from course_lib.interpret.concept_report import ConceptReport, TooFewRowsError
 from course_lib.interpret.run_directory import (
@@ -21,6 +21,7 @@ from course_lib.interpret.run_directory import (
     Metrics,
     RunDirectory,
     RunSentence,
+    SparseMetrics,
     metrics_as_json,
 )
 from course_lib.language.corpus import LANGUAGES, Sentence
@@ -28,6 +29,9 @@ from course_lib.mbart.site import Site
 from course_lib.pipeline.autoencoders import (
     SparseRun,
     StackedRun,
+    activity,
+    describe_features,
+    read_code,
     score_concepts,
     train_sparse,
     train_stacked,
@@ -35,7 +39,7 @@ from course_lib.pipeline.autoencoders import (
     warn_of_unscored,
 )
 from course_lib.pipeline.config import InputError, SparseConfig, StackedConfig, record_choice
-from course_lib.pipeline.states import SentenceStates, TokenStates, read_states
+from course_lib.pipeline.states import SentenceStates, TokenStates, check_model, read_states
 from course_lib.pipeline.text import (
     BUILTIN,
     MIN_SENTENCES,
@@ -46,6 +50,7 @@ from course_lib.pipeline.text import (
     warn_of_unknown_pieces,
     warn_of_unread_text,
 )
+from course_lib.sae.formats import fit_to_states
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -135,6 +140,102 @@ def run(
     return RunDirectory(out)
 
 
+def run_of_autoencoder(
+    autoencoder: sae.SparseAutoencoder,
+    *,
+    out: Path | str,
+    model: str,
+    site: str,
+    text: Path | str = BUILTIN,
+    n_sentences: int | None = None,
+    origin: Mapping[str, Any] | None = None,
+    device: torch.device | str | None = None,
+    threads: int | None = None,
+    progress: bool = True,
+) -> RunDirectory:
+    """Write what the feature browser reads, of a sparse autoencoder that was trained elsewhere: `run` without training.
+
+    `model` and `site` are those whose states it reads; `text` is what the browser shows it on. What it was trained on is
+    not known, so that no sentence is called held out. Concepts of the built-in corpus are scored as in `run`: detectors
+    are chosen on some sentences and scored on others. `origin` is what the manifest of a store says of the model.
+
+    Where `input_mean` and `input_scale` were never fitted, as in files of other libraries, they are fitted to the states
+    of the text, and the weights are changed so that features and reconstructions stay the same.
+
+    Raises what `run` raises, and InputError for an autoencoder of another width than the model or of another model.
+    """
+    request = Request(
+        out=Path(out),
+        model=model,
+        text=text,
+        site=_parse_site(site),
+        seed=0,
+        n_sentences=n_sentences,
+        stacked=StackedConfig(),
+        sparse=SparseConfig(),
+        store=None,
+        progress=progress,
+    )
+    _check_request(request, threads=threads)
+    clock = _Clock()
+    with clock("text"):
+        lines = read_text(text, seed=request.seed, limit=n_sentences)
+    with clock("model"):
+        inputs = _load_inputs(request, lines, device)
+    if origin is not None:
+        check_model(
+            origin, inputs.model, inputs.tokenizer, what="the store that the autoencoder was trained on"
+        )
+    width = inputs.model.config.d_model
+    if autoencoder.d_model != width:
+        raise InputError(
+            f"the autoencoder reads states of width {autoencoder.d_model}, and those of {model} have {width}; expected "
+            "the model that it was trained on"
+        )
+    if threads is None:
+        threads = devices.threads_for(width)
+    with devices.threads(threads), _writable(request.out) as partial:
+        _describe_autoencoder(autoencoder, request, inputs, RunDirectory(partial), clock)
+    return RunDirectory(out)
+
+
+def _describe_autoencoder(
+    autoencoder: sae.SparseAutoencoder,
+    request: Request,
+    inputs: Inputs,
+    directory: RunDirectory,
+    clock: "_Clock",
+) -> None:
+    """Read, score, and write the directory."""
+    with clock("activations"):
+        _, tokens = read_states(
+            inputs.model,
+            inputs.tokenizer,
+            inputs.sentences,
+            site=request.site,
+            held_out=split(inputs.sentences, seed=request.seed),
+            progress=request.progress,
+        )
+    autoencoder = autoencoder.to(inputs.device)
+    fit_to_states(autoencoder, tokens.states)
+    everything = replace(tokens, held_out=torch.zeros_like(tokens.held_out))
+    code, scores = read_code(autoencoder, everything)
+    strengths = activity(autoencoder, code, ~everything.held_out)[1]
+    with clock("concepts"):
+        concepts, notes = _scored(code, tokens, seed=request.seed)
+    described = _describe(
+        request, inputs, tokens, held_out=0, choice=None, seconds=clock.seconds, warnings=notes
+    )
+    metrics = Metrics(
+        described,
+        None,
+        SparseMetrics(autoencoder.config(), {}, scores["train"], None),
+        describe_features(autoencoder, code, tokens, strengths),
+    )
+    sentences = [RunSentence(s.text, s.language, s.concepts, "train") for s in inputs.sentences]
+    directory.write(metrics, sentences, sparse=autoencoder, concepts=concepts)
+
+
 def _check_request(request: Request, *, threads: int | None) -> None:
     """Raise InputError for arguments that no text or model can make good."""
     if request.n_sentences is not None and request.n_sentences < MIN_SENTENCES:
@@ -197,14 +298,20 @@ def _run_stages(request: Request, inputs: Inputs, directory: RunDirectory, clock
         sparse = train_sparse(tokens, request.sparse, seed=seed, device=inputs.device, progress=progress)
     warnings = _warnings(request, inputs, tokens, stacked, sparse)
     with clock("concepts"):
-        concepts, notes = _scored(sparse, tokens, seed=seed)
+        concepts, notes = _scored(sparse.code, tokens, seed=seed)
     with clock("report"):
         # matplotlib is loaded where something is drawn.
         from course_lib.pipeline import report
 
         figures = report.draw_figures(stacked, sparse, concepts)
     described = _describe(
-        request, inputs, rows, tokens, sparse, seconds=clock.seconds, warnings=warnings + notes
+        request,
+        inputs,
+        tokens,
+        held_out=int(held_out.sum()),
+        choice=_choice(request, inputs, sparse.autoencoder.n_features),
+        seconds=clock.seconds,
+        warnings=warnings + notes,
     )
     metrics = Metrics(described, stacked.metrics(), sparse.metrics(), sparse.features)
     directory.write(
@@ -238,55 +345,59 @@ def _warnings(
     return found
 
 
-def _scored(sparse: SparseRun, tokens: TokenStates, *, seed: int) -> tuple[ConceptReport | None, list[str]]:
+def _scored(code: torch.Tensor, tokens: TokenStates, *, seed: int) -> tuple[ConceptReport | None, list[str]]:
     """The scores on known concepts, None where there are none, and warnings about what was not scored."""
     try:
-        report = score_concepts(sparse.code, tokens, seed=seed)
+        report = score_concepts(code, tokens, seed=seed)
     except TooFewRowsError as error:
         return None, [f"concepts were not scored: {error}"]
     return report, warn_of_unscored(report) if report else []
 
 
+def _choice(request: Request, inputs: Inputs, n_features: int) -> dict[str, Any] | None:
+    """The options of the command that make this run again, None where it has none for some setting."""
+    return record_choice(
+        request.sparse,
+        request.stacked,
+        n_features,
+        model=str(request.model),
+        text=str(request.text),
+        site=request.site.short,
+        sentences=request.n_sentences,
+        seed=request.seed,
+        store=None if request.store is None else str(request.store),
+        device=str(inputs.device),
+        threads=torch.get_num_threads(),
+    )
+
+
 def _describe(
     request: Request,
     inputs: Inputs,
-    rows: SentenceStates,
     tokens: TokenStates,
-    sparse: SparseRun,
     *,
+    held_out: int,
+    choice: dict[str, Any] | None,
     seconds: dict[str, float],
     warnings: list[str],
 ) -> Description:
-    threads, held_out = torch.get_num_threads(), int(rows.held_out.sum())
-    model, text, site = str(request.model), str(request.text), request.site.short
+    sentences = inputs.sentences
     return Description(
-        model=model,
-        text=text,
-        text_sha256=_digest(rows.sentences),
-        site=site,
+        model=str(request.model),
+        text=str(request.text),
+        text_sha256=_digest(sentences),
+        site=request.site.short,
         seed=request.seed,
-        d_model=rows.states.shape[1],
-        sentences=len(rows.sentences),
-        train=len(rows.sentences) - held_out,
+        d_model=tokens.states.shape[1],
+        sentences=len(sentences),
+        train=len(sentences) - held_out,
         held_out=held_out,
         tokens=len(tokens.states),
-        languages=dict(sorted(Counter(s.language or "not given" for s in rows.sentences).items())),
+        languages=dict(sorted(Counter(s.language or "not given" for s in sentences).items())),
         device=devices.describe(inputs.device),
-        threads=threads,
+        threads=torch.get_num_threads(),
         versions=_versions(),
-        choice=record_choice(
-            request.sparse,
-            request.stacked,
-            sparse.autoencoder.n_features,
-            model=model,
-            text=text,
-            site=site,
-            sentences=request.n_sentences,
-            seed=request.seed,
-            store=None if request.store is None else str(request.store),
-            device=str(inputs.device),
-            threads=threads,
-        ),
+        choice=choice,
         seconds=seconds,
         warnings=warnings,
     )

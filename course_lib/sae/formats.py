@@ -21,6 +21,7 @@ from torch import Tensor
 
 from course_lib.sae import io, sae_lens_format
 from course_lib.sae.autoencoder import Autoencoder
+from course_lib.sae.batches import RowSource
 from course_lib.sae.sparse import (
     BatchTopKSparseAutoencoder,
     ReluSparseAutoencoder,
@@ -44,6 +45,22 @@ def load(directory: Path | str, *, device: torch.device | str = "cpu") -> Autoen
             return read(directory).to(device)
     known = ", ".join(f"{weights} with {config}" for weights, config, _ in _FORMATS)
     raise FileNotFoundError(f"{directory} holds no autoencoder; expected a directory with one of: {known}")
+
+
+@torch.no_grad()
+def fit_to_states(autoencoder: SparseAutoencoder, states: RowSource) -> None:
+    """Fit the mean and scale of an autoencoder that `load` read to states, in place, and leave what it computes as it is.
+
+    Lengths of what features add are then shares of the root mean square length of these states, centred. One whose
+    mean or scale was fitted before is left as it is. Raises ValueError for states without variance.
+    """
+    if autoencoder.input_scale != 1 or autoencoder.input_mean.any():
+        return
+    autoencoder.fit_normalisation(states)
+    mean, scale = autoencoder.input_mean, autoencoder.input_scale
+    autoencoder.encoder_weight.mul_(scale)
+    autoencoder.decoder_weight.div_(scale)
+    autoencoder.decoder_bias.sub_(mean).div_(scale)
 
 
 def _of_dictionary_learning(directory: Path) -> SparseAutoencoder:
