@@ -77,7 +77,8 @@ def test_a_run_at_any_site_is_repeated_by_its_record(quick, model, text, tmp_pat
     found = metrics_of(first)
     assert found["run"]["choice"] == {
         **{"model": model, "text": text, "site": "decoder.1.cross_attention", "sentences": 80, "seed": 0},
-        **{"kind": "batchtopk", "features": 40, "k": 3, "penalty": None, "steps": 12, "store": None},
+        **{"kind": "batchtopk", "features": 40, "k": 3, "penalty": None, "steps": 12, "auxk": None},
+        **{"store": None},
         **{"device": "cpu", "threads": 1},
     }
     assert found["sparse"]["config"]["n_features"] == 40
@@ -210,6 +211,14 @@ def test_every_kind_is_made_and_has_its_own_setting(kind):
         if name != taken:
             with pytest.raises(InputError, match=f"and {kind} has none"):
                 sparse_config(kind=kind, **{name: value})
+    if taken == "k":
+        config = sparse_config(kind=kind, features=64, auxk=7)
+        made = dictionary(config, 16)
+        assert (made.aux_k, made.dead_after) == (7, 50 * config.training.batch_size)
+        assert record_choice(config, StackedConfig(), 64)["auxk"] == 7
+    else:
+        with pytest.raises(InputError, match=f"auxk is 7, and {kind} has none"):
+            sparse_config(kind=kind, auxk=7)
     assert record_choice(config, StackedConfig(), 64)["kind"] == kind
 
 
@@ -218,6 +227,12 @@ def test_k_is_at_most_the_number_of_features():
     assert dictionary(sparse_config(features=5, k=5), 16).k == 5
     with pytest.raises(InputError, match="k is 6; expected 1 to the number of features, 5"):
         sparse_config(features=5, k=6)
+    with pytest.raises(InputError, match="auxk is 6; expected 0 to the number of features, 5"):
+        sparse_config(features=5, auxk=6)
+    with pytest.raises(InputError, match="auxk is -1; expected 0"):
+        sparse_config(auxk=-1)
+    with pytest.raises(InputError, match="aux_k is 129; expected 0"):
+        dictionary(sparse_config(auxk=129), 16)
     with pytest.raises(InputError, match="k is 129; expected 1 to n_features, 128"):
         dictionary(sparse_config(k=129), 16)
 

@@ -291,6 +291,7 @@ def test_held_out_sentences_are_not_trained_on_and_what_is_printed_is_measured_o
     train(made, out, *QUICK, "--held-out", 0.25, "--metrics-file", file)  # finished: measured once more
     assert file.read_bytes() == first
     assert "its held_out is 0.25, now 0.1" in train(made, out, *QUICK, code=2).stderr
+    assert "its held_out is 0.25, now None" in train(made, out, *QUICK, "--held-out", 0, code=2).stderr
 
 
 def test_the_split_is_by_sentence_and_equal_sentences_stay_on_one_side(made, tmp_path):
@@ -378,6 +379,16 @@ def test_a_run_that_diverges_names_step_and_step_size_and_leaves_nothing(made, t
     (kept,) = (out / "checkpoints").glob("*.safetensors")
     assert f"the last checkpoint, {kept}, is kept" in said
     assert not (out / "autoencoder").exists()
+
+
+def test_auxk_is_trained_with_and_recorded(made, trained, tmp_path):
+    more = ("--steps", 90)  # dead is what was silent for 50 of them
+    train(made, tmp_path / "run", *QUICK, *more, "--auxk", 8)
+    train(made, tmp_path / "without", *QUICK, *more)
+    with_it, without = (sae.load(tmp_path / name / "autoencoder") for name in ("run", "without"))
+    assert (with_it.aux_k, with_it.dead_after, without.aux_k) == (8, 50 * 64, 0)
+    assert not torch.equal(with_it.encoder_weight, without.encoder_weight)
+    assert "its config.aux_k is 8, now None" in train(made, tmp_path / "run", *QUICK, *more, code=2).stderr
 
 
 def test_a_file_of_options_trains_the_same(made, trained, tmp_path):

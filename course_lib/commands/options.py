@@ -53,6 +53,12 @@ Features = Annotated[
     typer.Option(help="Features of the sparse autoencoder (default: eight times the model's width)."),
 ]
 K = Annotated[int | None, typer.Option(help="Active features a token, of kinds that fix it (default: 8).")]
+AuxK = Annotated[
+    int | None,
+    typer.Option(
+        help="Dead features a row that learn from what the others leave (AuxK), of kinds with k (default: 0, none)."
+    ),
+]
 Penalty = Annotated[
     float | None,
     typer.Option(
@@ -62,7 +68,7 @@ Penalty = Annotated[
 Steps = Annotated[int | None, typer.Option(help="Training steps of the sparse autoencoder (default: 2000).")]
 
 _NUMBERS = dict.fromkeys(
-    ("sentences", "features", "k", "steps", "batch_size", "checkpoint_every", "seed", "threads"), int
+    ("sentences", "features", "k", "auxk", "steps", "batch_size", "checkpoint_every", "seed", "threads"), int
 ) | dict.fromkeys(("penalty", "step_size", "held_out"), float)
 _WORDS = {int: "a whole number", float: "a number", str: "text"}
 

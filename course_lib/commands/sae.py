@@ -51,6 +51,7 @@ def train(
     kind: options.KindOfAutoencoder = options.Kind.topk,
     features: options.Features = None,
     k: options.K = None,
+    auxk: options.AuxK = None,
     penalty: options.Penalty = None,
     steps: options.Steps = None,
     batch_size: Annotated[int | None, typer.Option(help="Rows a step (default: 1024).")] = None,
@@ -96,7 +97,9 @@ def train(
                 "held_out is 0, so that there is nothing to measure; leave out metrics_file and model"
             )
         _check_metrics_file(metrics_file)
-        settings = sparse_config(kind=kind.value, features=features, k=k, penalty=penalty, steps=steps)
+        settings = sparse_config(
+            kind=kind.value, features=features, k=k, penalty=penalty, steps=steps, auxk=auxk
+        )
         given = {"batch_size": batch_size, "step_size": step_size}
         given = {name: value for name, value in given.items() if value is not None}
         settings = replace(settings, training=replace(settings.training, **given))
@@ -189,12 +192,12 @@ def _record_choice(out: Path, choice: dict[str, Any]) -> None:
 
     path = out / CHOICE
     if path.is_file():
-        before = _read_choice(path)
-        for name, value in _flatten(choice).items():
+        before, now = _flatten(_read_choice(path)), _flatten(choice)
+        for name in before | now:
             # The same weights may be reached by another name.
-            if name != "store.model" and _flatten(before).get(name) != value:
+            if name != "store.model" and before.get(name) != now.get(name):
                 raise ValueError(
-                    f"{out} is another run: its {name} is {_flatten(before).get(name)!r}, now {value!r}; choose another "
+                    f"{out} is another run: its {name} is {before.get(name)!r}, now {now.get(name)!r}; choose another "
                     "directory, or remove this one"
                 )
         return

@@ -42,6 +42,7 @@ def pipeline(
     kind: options.KindOfAutoencoder = options.Kind.topk,
     features: options.Features = None,
     k: options.K = None,
+    auxk: options.AuxK = None,
     penalty: options.Penalty = None,
     steps: options.Steps = None,
     store: Annotated[
@@ -60,7 +61,9 @@ def pipeline(
     from course_lib.pipeline.config import sparse_config
 
     with explain_errors(InputError, ModelUnavailable, OSError):
-        sparse = sparse_config(kind=kind.value, features=features, k=k, penalty=penalty, steps=steps)
+        sparse = sparse_config(
+            kind=kind.value, features=features, k=k, penalty=penalty, steps=steps, auxk=auxk
+        )
         result = run(
             out=out,
             model=model,

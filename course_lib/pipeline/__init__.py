@@ -5,8 +5,8 @@ sentences, the means of their tokens' states; the sparse one takes the states of
 a mean over a sentence mixes what its words say. `text` reads and splits the sentences, `states` takes them
 through the model, `autoencoders` trains on the states, `report` draws what came out, and `run` does all of it in
 order. The files of a run are written and read by `course_lib.interpret.run_directory`, which stands below because the
-browser of features opens runs too. `run_of_autoencoder` makes such files for an
-autoencoder that was trained elsewhere. `end_to_end` is an objective for training on the model's output.
+browser of features opens runs too. `run_of_autoencoder` makes such files for an autoencoder that was trained elsewhere.
+`end_to_end` is an objective for training on the model's output.
 """
 
 from course_lib.interpret.run_directory import RunDirectory, RunError

@@ -50,6 +50,7 @@ class SparseConfig:
     )
     kind: str = "topk"
     penalty: float | int | None = None  # of kinds without k; None: `PENALTIES`
+    aux_k: int = 0  # of kinds with k: AuxK by so many dead features a row
 
 
 # Each kind, and what sets how many features are active: their number, the weight of a penalty, or ("") the target
@@ -65,6 +66,7 @@ _KINDS: dict[str, tuple[type[sae.SparseAutoencoder], str]] = {
     "gba": (sae.GroupBiasAdaptedAutoencoder, ""),
 }
 _GBA = {"groups": 6, "highest": 0.05, "lowest": 0.0005}
+DEAD_AFTER = 50  # steps without a row in which a feature is active, after which AuxK calls it dead
 PENALTIES: dict[str, float] = {"relu": 0.3, "gated": 0.3, "jumprelu": 0.003}
 
 
@@ -75,21 +77,24 @@ def sparse_config(
     k: int | None = None,
     penalty: float | int | None = None,
     steps: int | None = None,
+    auxk: int | None = None,
 ) -> SparseConfig:
     """The sparse autoencoder's default settings but for what is given; the default k is at most `features`.
 
     Raises InputError for a kind that there is not, for a number below 1, for more than `features` active ones, and for
-    `k` or `penalty` where the kind is made sparse by the other.
+    `k`, `auxk` or `penalty` where the kind is made sparse by the other.
     """
     made = SparseConfig()
     for name, value in (("features", features), ("k", k), ("steps", steps)):
         if value is not None and value < 1:
             raise InputError(f"{name} is {value}; expected 1 or more")
+    if auxk is not None and auxk < 0:
+        raise InputError(f"auxk is {auxk}; expected 0 (no such loss) or more")
     if penalty is not None and not 0 <= penalty < float("inf"):
         raise InputError(f"penalty is {penalty}; expected 0 or more")
     if k is None and features is not None:
         made = replace(made, k=min(made.k, features))
-    given = {"kind": kind, "n_features": features, "k": k, "penalty": penalty}
+    given = {"kind": kind, "n_features": features, "k": k, "penalty": penalty, "aux_k": auxk}
     made = replace(made, **{name: value for name, value in given.items() if value is not None})
     if steps is not None:
         made = replace(made, training=replace(made.training, steps=steps))
@@ -101,10 +106,13 @@ def sparse_config(
             raise InputError(
                 f"{name} is {value}, and {made.kind} has none: its sparsity is set by {by or 'target frequencies'}"
             )
+    if made.aux_k and by != "k":
+        raise InputError(f"auxk is {auxk}, and {made.kind} has none; expected a kind with k")
     if made.kind == "gba":  # its directions are tied and of length 1, and its biases wake dead features
         made = replace(made, training=replace(made.training, unit_norm_decoder=False, revive_every=0))
-    if k is not None and features is not None and k > features:
-        raise InputError(f"k is {k}; expected 1 to the number of features, {features}")
+    for name, value, least in (("k", k, 1), ("auxk", auxk, 0)):
+        if value is not None and features is not None and value > features:
+            raise InputError(f"{name} is {value}; expected {least} to the number of features, {features}")
     return made
 
 
@@ -123,6 +131,8 @@ def dictionary(
     made, by = _KINDS[config.kind]
     if by:
         settings = {by: config.k if by == "k" else penalty_of(config)}
+        if config.aux_k:
+            settings |= {"aux_k": config.aux_k, "dead_after": DEAD_AFTER * config.training.batch_size}
     else:
         settings = _GBA | {"groups": min(_GBA["groups"], n_features)}
     try:
@@ -142,6 +152,7 @@ def record_choice(
         "k": sparse.k if _KINDS[sparse.kind][1] == "k" else None,
         "penalty": penalty,
         "steps": sparse.training.steps,
+        "auxk": sparse.aux_k or None,
     }
     of_options = sparse_config(**options)
     same = of_options.training == sparse.training and stacked == StackedConfig()
