@@ -1,5 +1,6 @@
 """The choice of a run: options, files of options, and the record of a run that repeats it."""
 
+import gzip
 import json
 from dataclasses import replace
 from functools import partial
@@ -142,6 +143,15 @@ def test_a_file_that_cannot_be_used_is_explained(content, words, model, text, tm
     assert done.stderr.startswith("error: ")
     assert words in done.stderr
     assert not (tmp_path / "o").exists()
+
+
+def test_a_packed_text_is_the_same_text(text, tmp_path):
+    packed = tmp_path / "text.txt.gz"
+    packed.write_bytes(gzip.compress(Path(text).read_bytes()))
+    assert pipeline.read_text(packed, seed=0) == pipeline.read_text(text, seed=0)
+    packed.write_bytes(packed.read_bytes()[:-12])
+    with pytest.raises(InputError, match=r"text\.txt\.gz cannot be unpacked"):
+        pipeline.read_text(packed, seed=0)
 
 
 def test_a_kind_that_there_is_not_is_refused(tmp_path):

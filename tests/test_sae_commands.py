@@ -381,6 +381,38 @@ def test_a_run_that_diverges_names_step_and_step_size_and_leaves_nothing(made, t
     assert not (out / "autoencoder").exists()
 
 
+def test_a_table_with_columns_by_other_names_and_the_standard_input(made, tmp_path):
+    table = tmp_path / "text.csv"
+    table.write_text("\n".join(["id,said", *(f"{i},{s}" for i, s in enumerate(SENTENCES[:80]))]))
+    of_model = ("activations", "--model", made / "model", "--dtype", "float32", "--no-progress")
+    named = ("--text", table, "--column", "text=said")
+    command(*of_model, *named, "--out", tmp_path / "table")
+    lines = "\n".join(SENTENCES[:80])
+    done = CliRunner().invoke(
+        app, [*map(str, of_model), "--text", "-", "--out", str(tmp_path / "lines")], input=lines
+    )
+    assert done.exit_code == 0, done.output
+    rows = ActivationStore(made / "model_store")[:]
+    for name in ("table", "lines"):
+        assert torch.equal(ActivationStore(tmp_path / name)[:], rows)
+    with_model = ("--model", made / "model", *named)
+    said = [
+        train(made, tmp_path / "a", *QUICK, *with_model, store=tmp_path / "table").stdout,
+        train(made, tmp_path / "b", *QUICK, *with_model[:2], "--text", made / "text.txt").stdout,
+    ]
+    assert said[0].splitlines()[:-1] == said[1].splitlines()[:-1]
+    assert "loss recovered" in said[0]
+    for column, words in (
+        ("said", "column is 'said'; expected text=NAME"),
+        ("text=", "column is 'text='; expected text=NAME"),
+        ("text=spoken", "text is column 'spoken', which"),
+        ("words=said", "columns name words; expected some of"),
+    ):
+        done = command(*of_model, "--text", table, "--column", column, "--out", tmp_path / "o", code=2)
+        assert words in done.stderr
+        assert not (tmp_path / "o").exists()
+
+
 def test_auxk_is_trained_with_and_recorded(made, trained, tmp_path):
     more = ("--steps", 90)  # dead is what was silent for 50 of them
     train(made, tmp_path / "run", *QUICK, *more, "--auxk", 8)

@@ -32,6 +32,13 @@ Model = Annotated[
 Sentences = Annotated[
     int | None, typer.Option(help="Use so many sentences (default: the whole file, 12000 of builtin).")
 ]
+Columns = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--column",
+        help="Of a table: text=NAME, and so language, target and target_language; may be repeated.",
+    ),
+]
 Notebooks = Annotated[Path, typer.Option(help="Folder of the lessons' notebooks.")]
 Device = Annotated[
     str | None, typer.Option(help="cpu, cuda, cuda:1, ... (default: cuda where there is one).")
@@ -85,6 +92,17 @@ def finish(page: Path, warnings: int) -> None:
     """Print where the first page of a build is, and leave with code 1 where Sphinx warned."""
     typer.echo(f"{page} is the first page; Sphinx gave {warnings} warnings")
     raise typer.Exit(1 if warnings else 0)
+
+
+def columns(given: list[str] | None) -> dict[str, str]:
+    """The names of a table's columns, of `ours=theirs` each. Raises ValueError for another form and for a repetition."""
+    found: dict[str, str] = {}
+    for pair in given or ():
+        ours, equals, theirs = pair.partition("=")
+        if not equals or not theirs or ours in found:
+            raise ValueError(f"column is {pair!r}; expected text=NAME, language=NAME, ..., each once")
+        found[ours] = theirs
+    return found
 
 
 @contextmanager

@@ -69,6 +69,7 @@ def train(
     text: Annotated[
         str, typer.Option(help="The text of the store, whose held-out sentences the model reads then.")
     ] = "builtin",
+    column: options.Columns = None,
     sentences: Annotated[int, typer.Option(help="Of these sentences at most so many.", min=1)] = 200,
     metrics_file: options.MetricsFile = None,
     checkpoint_every: Annotated[int, typer.Option(help="Steps between two checkpoints.")] = 500,
@@ -116,7 +117,8 @@ def train(
             choice["held_out"] = held_out
         spoken, numbers = None, rows.column("sentence", out_of_training).unique()
         if model is not None:
-            spoken = _Spoken.of_store(model, rows, text, numbers[:sentences], device=used)
+            named = options.columns(column)
+            spoken = _Spoken.of_store(model, rows, text, numbers[:sentences], columns=named, device=used)
         _record_choice(out, json.loads(json.dumps(choice)))
         with devices.threads(devices.threads_for(rows.d_model) if threads is None else threads):
             if (out / AUTOENCODER).exists():
@@ -247,8 +249,9 @@ def evaluate(
         typer.Option(help="Model of the states, for its cross-entropy with the reconstructions put in."),
     ] = None,
     text: Annotated[
-        str, typer.Option(help="What the model reads then: a UTF-8 file, or builtin.")
+        str, typer.Option(help="What the model reads then: a text as `activations` takes it, or builtin.")
     ] = "builtin",
+    column: options.Columns = None,
     sentences: Annotated[int, typer.Option(help="Sentences of it.", min=1)] = 200,
     metrics_file: options.MetricsFile = None,
     device: options.Device = None,
@@ -274,7 +277,9 @@ def evaluate(
                     f"{run} was trained on states with {name} {known!r}, and {store} has {rows.manifest[name]!r}; "
                     "expected states of the same model and site"
                 )
-        spoken = None if model is None else _Spoken.of_text(model, rows, text, sentences, device=used)
+        spoken, named = None, options.columns(column)
+        if model is not None:
+            spoken = _Spoken.of_text(model, rows, text, sentences, columns=named, device=used)
         with devices.threads(devices.threads_for(rows.d_model) if threads is None else threads):
             _measure(autoencoder, rows, spoken, rows, metrics_file=metrics_file, progress=progress)
 
@@ -288,29 +293,34 @@ class _Spoken:
     pairs: list[tuple[Any, Any]]
 
     @classmethod
-    def of_text(cls, name: str, store: Any, text: str, n: int, *, device: Any) -> "_Spoken":
+    def of_text(
+        cls, name: str, store: Any, text: str, n: int, *, columns: dict[str, str], device: Any
+    ) -> "_Spoken":
         """The first n sentences of a text. Raises ValueError where the store is not of this model."""
         from itertools import islice
 
         from course_lib.language.corpus import generate
-        from course_lib.mbart.activation_store import read_lines
+        from course_lib.mbart import activation_store as stores
         from course_lib.mbart.families import languages
 
         model, tokenizer = _model_of(store, name, device=device)
         if text == "builtin":
             pairs = [(sentence, None) for sentence in generate(n, seed=0, split="test")]
         else:
-            pairs = list(islice(read_lines(text, languages=languages(tokenizer)), n))
+            lines = stores.read_text(text, languages=languages(tokenizer), columns=columns)
+            pairs = [stores.pair(line) for line in islice(lines, n)]
         return cls(model, tokenizer, pairs)
 
     @classmethod
-    def of_store(cls, name: str, store: Any, text: str, numbers: Any, *, device: Any) -> "_Spoken":
+    def of_store(
+        cls, name: str, store: Any, text: str, numbers: Any, *, columns: dict[str, str], device: Any
+    ) -> "_Spoken":
         """Sentences of the store's own text, by number. Raises ValueError where model or text are not the store's."""
         from course_lib.mbart.families import languages
         from course_lib.pipeline.states import stored_pairs
 
         model, tokenizer = _model_of(store, name, device=device)
-        pairs = stored_pairs(store, text, numbers, known=languages(tokenizer))
+        pairs = stored_pairs(store, text, numbers, known=languages(tokenizer), columns=columns)
         return cls(model, tokenizer, pairs)
 
 

@@ -201,10 +201,11 @@ def activations(
     text: Annotated[
         str,
         typer.Option(
-            help="UTF-8 file of lines: sentence, language<TAB>sentence, or two of these for encoder and decoder; "
-            ".jsonl, .parquet or .csv with a column text; or builtin."
+            help="UTF-8 file of lines: sentence, language<TAB>sentence, or two of these for encoder and decoder (also "
+            ".gz, or - for the standard input); .jsonl, .csv, .parquet or a directory of datasets; or builtin."
         ),
     ] = "builtin",
+    column: options.Columns = None,
     model: options.Model = "course-mbart",
     site: Annotated[
         str,
@@ -254,7 +255,8 @@ def activations(
             # The text of the pipeline, so that it can train on the store.
             spoken = [line.sentence for line in read_text(BUILTIN, seed=seed, limit=sentences)]
         else:
-            spoken = islice(stores.read_text(text, languages=languages(tokenizer)), sentences)
+            lines = stores.read_text(text, languages=languages(tokenizer), columns=options.columns(column))
+            spoken = islice(lines, sentences)
     with parallel.process_group(), parallel.synchronised():
         with (
             explain_errors(stores.StoreError, NotFiniteError, ValueError),

@@ -17,7 +17,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
-from itertools import islice, pairwise
+from itertools import chain, islice, pairwise
 from pathlib import Path
 from typing import Any, Literal
 
@@ -32,7 +32,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from course_lib import devices, files, parallel
 from course_lib.language.corpus import Sentence
-from course_lib.language.text import TABLES, full_codes, read_fields
+from course_lib.language.text import STDIN, TABLES, full_codes, read_fields
 from course_lib.mbart.activations import Reader, Site, States, Window, ahead
 
 RowIndex = slice | Int[Tensor, " chosen"] | Bool[Tensor, " rows"]
@@ -529,29 +529,72 @@ def read_lines(
         yield spoken[0], spoken[1] if len(spoken) == 2 else None
 
 
-def read_text(path: Path | str, *, languages: Iterable[str] = ()) -> Iterator[Any]:
-    """The sentences of a file, read as they are needed: lines of text, or a table that `datasets` streams.
+def read_text(
+    path: Path | str, *, languages: Iterable[str] = (), columns: Mapping[str, str] | None = None
+) -> Iterator[Any]:
+    """The sentences of a text, read as they are needed: lines, or a table that `datasets` streams.
 
-    A file that ends in .jsonl, .parquet or .csv has a column "text" and may have "language", "target" and
-    "target_language"; any other is read by `read_lines`, whose errors it raises.
+    A file that ends in .jsonl, .csv (both also with .gz), or .parquet, and a directory that `Dataset.save_to_disk` wrote,
+    are tables with a column "text" and maybe "language", "target" and "target_language"; `columns` says by which names
+    theirs go, those that it leaves out by these. Anything else is read by `read_lines`, whose errors it raises: a file,
+    which may end in .gz, or "-" for the standard input.
 
-    Raises FileNotFoundError for a path that is no file, ValueError for an empty one.
+    Raises FileNotFoundError for a path that is neither, ValueError for an empty file, another directory, `columns` of
+    a text without any, and names that are not in the table or not ours.
     """
-    if not Path(path).is_file():
+    columns, place = dict(columns or {}), Path(path)
+    if wrong := set(columns) - set(_COLUMNS):
+        raise ValueError(f"columns name {', '.join(sorted(wrong))}; expected some of {', '.join(_COLUMNS)}")
+    if place.is_dir():
+        return _renamed(_saved_table(place), columns, path)
+    if str(path) != STDIN and not place.is_file():
         raise FileNotFoundError(f"{path} is not a file; expected sentences, one a line, or a table")
-    if not Path(path).stat().st_size:
+    if str(path) != STDIN and not place.stat().st_size:
         raise ValueError(f"{path} is empty; expected sentences, one a line, or a table")
-    kind = TABLES.get(Path(path).suffix)
+    kind = TABLES.get(Path(place.stem).suffix if place.suffix == ".gz" else place.suffix)
     if kind is None:
+        if columns:
+            raise ValueError(f"{path} has lines and no columns; expected a table, or no names of columns")
         return read_lines(path, languages=languages)
+    load_dataset = _datasets(path).load_dataset
+    return _renamed(load_dataset(kind, data_files=str(path), split="train", streaming=True), columns, path)
+
+
+_COLUMNS = ("text", "language", "target", "target_language")
+
+
+def _datasets(path: Path | str) -> Any:
     try:
-        from datasets import load_dataset  # it takes a second to load, which lines of text need not wait for
+        import datasets  # it takes a second to load, which lines of text need not wait for
     except ImportError:
         raise ImportError(
-            f"a {Path(path).suffix} file needs the package datasets: pip install 'course-lib[tables]'"
+            f"to read {path} as a table the package datasets is needed: pip install 'course-lib[tables]'"
         ) from None
+    return datasets
 
-    return iter(load_dataset(kind, data_files=str(path), split="train", streaming=True))
+
+def _saved_table(directory: Path) -> Iterable[Mapping[str, Any]]:
+    """The rows of a directory that `datasets` saved. Raises ValueError for any other."""
+    if (directory / "dataset_dict.json").is_file():
+        splits = sorted(path.name for path in directory.iterdir() if path.is_dir())
+        raise ValueError(
+            f"{directory} holds several tables; expected one of its directories: {', '.join(splits)}"
+        )
+    if not (directory / "state.json").is_file():
+        raise ValueError(f"{directory} is a directory; expected a file, or what Dataset.save_to_disk wrote")
+    return _datasets(directory).load_from_disk(str(directory))
+
+
+def _renamed(
+    table: Iterable[Mapping[str, Any]], columns: dict[str, str], path: Path | str
+) -> Iterator[dict[str, Any]]:
+    """Rows with our names of columns. Raises ValueError where the first row does not have those that are named."""
+    rows = iter(table)
+    first = list(islice(rows, 1))
+    for ours, theirs in columns.items() if first else ():
+        if theirs not in first[0]:
+            raise ValueError(f"{ours} is column {theirs!r}, which {path} lacks; it has {', '.join(first[0])}")
+    return ({ours: row.get(columns.get(ours, ours)) for ours in _COLUMNS} for row in chain(first, rows))
 
 
 def weights_sha256(model: PreTrainedModel, *, dtype: torch.dtype | None = None) -> str:

@@ -1,5 +1,6 @@
 """The states that a run trains on: read by the model, or those of tokens taken from a store that `activations` wrote."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -151,11 +152,17 @@ def hold_out(
 
 
 def stored_pairs(
-    store: "ActivationStore", text: Path | str, sentences: Int[Tensor, " chosen"], *, known: list[str]
+    store: "ActivationStore",
+    text: Path | str,
+    sentences: Int[Tensor, " chosen"],
+    *,
+    known: list[str],
+    columns: Mapping[str, str] | None = None,
 ) -> list[tuple[Sentence, Sentence | None]]:
     """What encoder and decoder read for these sentences of a store, given by number; None where it is the same.
 
-    `text` is what the store was made of, `known` are the model's languages. Raises InputError for another text.
+    `text` and `columns` (see `read_text`) are what the store was made of, `known` are the model's languages. Raises
+    InputError for another text.
     """
     from course_lib.mbart import activation_store as stores
 
@@ -163,7 +170,7 @@ def stored_pairs(
     if text == BUILTIN:
         lines = [line.sentence for line in read_text(BUILTIN, seed=0, limit=manifest["sentences"])]
     else:
-        lines = list(islice(stores.read_text(text, languages=known), manifest["sentences"]))
+        lines = list(islice(stores.read_text(text, languages=known, columns=columns), manifest["sentences"]))
     if stores.text_sha256(lines, shard_size=manifest["shard_size"]) != manifest["text_sha256"]:
         raise InputError(
             f"text is {str(text)!r}, which is not what the store {store.directory} was made of; expected the same text "

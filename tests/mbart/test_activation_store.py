@@ -1,6 +1,8 @@
 """A store on disk: nothing is lost or counted twice, whatever happens to it."""
 
 import errno
+import gzip
+import io
 import json
 import logging
 import os
@@ -16,6 +18,7 @@ import pytest
 import torch
 
 from course_lib.language.corpus import Sentence
+from course_lib.language.text import read_fields
 from course_lib.mbart import activation_store as stores
 from course_lib.mbart.activation_store import ActivationStore, StoreError, read_text, write_store
 from course_lib.mbart.activations import NotFiniteError, Site, extract
@@ -168,13 +171,106 @@ def plain_lines(tmp_path):
     return read_text(path, languages=["en_XX", "fr_XX", "de_DE", "es_XX"])
 
 
+def packed_lines(tmp_path):
+    plain_lines(tmp_path)
+    path = tmp_path / "text.txt.gz"
+    path.write_bytes(gzip.compress((tmp_path / "text.txt").read_bytes()))
+    return read_text(path, languages=["en_XX", "fr_XX", "de_DE", "es_XX"])
+
+
+def packed_json_lines(tmp_path):
+    json_lines(tmp_path)
+    path = tmp_path / "text.jsonl.gz"
+    path.write_bytes(gzip.compress((tmp_path / "text.jsonl").read_bytes()))
+    return read_text(path)
+
+
+OTHER_NAMES = {"text": "sentence", "language": "code"}
+
+
+def renamed_table(tmp_path):
+    """Two columns by other names, and one that is not asked for."""
+    from datasets import Dataset
+
+    rows = list(rows_of_a_table())
+    return Dataset.from_dict(
+        {
+            "code": [row.get("language") for row in rows],
+            "id": list(range(len(rows))),
+            "sentence": [row["text"] for row in rows],
+        }
+    )
+
+
+def parquet(tmp_path):
+    renamed_table(tmp_path).to_parquet(tmp_path / "text.parquet")
+    return read_text(tmp_path / "text.parquet", columns=OTHER_NAMES)
+
+
+def csv(tmp_path):
+    renamed_table(tmp_path).to_csv(tmp_path / "text.csv", index=False)
+    return read_text(tmp_path / "text.csv", columns=OTHER_NAMES)
+
+
+def saved_dataset(tmp_path):
+    renamed_table(tmp_path).save_to_disk(str(tmp_path / "text"))
+    return read_text(tmp_path / "text", columns=OTHER_NAMES)
+
+
 @pytest.mark.parametrize(
-    "text", [streamed_dataset, json_lines, plain_lines, lambda _: iter(TEXT)],
-    ids=["streamed dataset", "json lines", "plain lines", "iterator"],
-)  # fmt: skip
+    "text",
+    [
+        *(
+            streamed_dataset,
+            json_lines,
+            packed_json_lines,
+            parquet,
+            csv,
+            saved_dataset,
+            plain_lines,
+            packed_lines,
+        ),
+        lambda _: iter(TEXT),
+    ],
+)
 def test_the_same_text_gives_the_same_bytes_however_it_comes(mbart, whole, tmp_path, text):
     write(tmp_path / "store", mbart, text(tmp_path))
     assert files(tmp_path / "store") == files(whole)
+
+
+def test_lines_of_the_standard_input_are_a_text(tmp_path, monkeypatch):
+    given = io.TextIOWrapper(io.BytesIO(b"en\tthe dog.\n\nle chat.\n"))
+    monkeypatch.setattr("sys.stdin", given)
+    assert list(read_text("-", languages=["en_XX"])) == [
+        (Sentence("the dog.", "en_XX"), None),
+        (Sentence("le chat.", None), None),
+    ]
+
+
+def test_a_text_that_cannot_be_read_is_named(tmp_path):
+    plain_lines(tmp_path)
+    json_lines(tmp_path)
+    (tmp_path / "no.txt.gz").write_text("not packed")
+    packed = gzip.compress(bytes(range(32, 127)) * 40, mtime=0)
+    (tmp_path / "cut.txt.gz").write_bytes(packed[:-20])
+    (tmp_path / "packed.csv.gz").write_bytes(gzip.compress(b"text\nthe dog."))
+    for name in ("no.txt.gz", "cut.txt.gz"):
+        with pytest.raises(ValueError, match=f"{name} cannot be unpacked"):
+            list(read_text(tmp_path / name))
+    with pytest.raises(ValueError, match="is a packed table; expected lines"):
+        list(read_fields(tmp_path / "packed.csv.gz"))
+    renamed = renamed_table(tmp_path)
+    renamed.save_to_disk(str(tmp_path / "all" / "train"))
+    (tmp_path / "all" / "dataset_dict.json").write_text("{}")
+    for name, columns, words in (
+        ("text.txt", {"text": "a"}, r"text\.txt has lines and no columns"),
+        ("text.jsonl", {"sentence": "a"}, "columns name sentence; expected some of text, language"),
+        ("text.jsonl", {"text": "a"}, r"text is column 'a', which .*text\.jsonl lacks; it has text"),
+        ("all", {}, "holds several tables; expected one of its directories: train"),
+        ("", {}, "is a directory; expected a file, or what Dataset.save_to_disk wrote"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            read_text(tmp_path / name, columns=columns)
 
 
 def test_pairs_are_read_by_encoder_and_decoder(mbart, tmp_path):
