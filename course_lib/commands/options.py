@@ -47,9 +47,7 @@ Threads = Annotated[
     int | None, typer.Option(help="CPU threads of torch (default: one for small models, else torch's own).")
 ]
 WORKERS = os.cpu_count() or 1
-MetricsFile = Annotated[
-    Path | None, typer.Option(help="Also write what is measured to this JSON file, by SAEBench's names.")
-]
+MetricsFile = Annotated[Path | None, typer.Option(help="Also write what is measured to this JSON file.")]
 Workers = Annotated[int, typer.Option(help="Processes that work at the same time.")]
 Progress = Annotated[bool, typer.Option(help="Show progress bars.")]
 

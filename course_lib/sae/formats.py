@@ -9,7 +9,6 @@ None of these libraries is needed. ae.pt is a pickle; of it nothing but tensors 
 """
 
 import json
-import pickle
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -74,7 +73,7 @@ def _of_dictionary_learning(directory: Path) -> SparseAutoencoder:
     path = directory / "ae.pt"
     try:
         tensors = torch.load(path, map_location="cpu", weights_only=True)
-    except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError) as error:
+    except Exception as error:  # a damaged pickle raises whatever its bytes lead to
         raise ValueError(f"{path} cannot be read as a file of tensors: {error}") from error
     if not isinstance(tensors, dict):
         raise ValueError(f"{path} holds a {type(tensors).__name__}; expected tensors by name")

@@ -360,9 +360,7 @@ class _Run:
                 wrong = (
                     (~torch.stack([parts[name] for parts in pending]).isfinite()).nonzero().flatten().tolist()
                 )
-                self._diverged(
-                    f"the {name} loss", step + 1 - len(pending) + 1 + wrong[0] if wrong else step + 1
-                )
+                self._diverged(f"the {name} loss", step + 2 - len(pending) + wrong[0] if wrong else step + 1)
             self.history.parts.setdefault(name, []).append(value)
         self.history.steps.append(step + 1)
         return recorded
