@@ -30,8 +30,17 @@ def pipeline(
     model: options.Model = "course-mbart",
     text: Annotated[
         str,
-        typer.Option(help="UTF-8 file, one sentence a line, optionally language<TAB>sentence; or builtin."),
+        typer.Option(
+            help="UTF-8 file, one sentence a line, optionally language<TAB>sentence; a table of parallel text, with a "
+            "column a language; or builtin."
+        ),
     ] = "builtin",
+    pivot: Annotated[
+        str | None,
+        typer.Option(
+            help="Language of a table whose frequent words are the concepts of its rows (default: its first one)."
+        ),
+    ] = None,
     site: Annotated[
         str,
         typer.Option(
@@ -73,6 +82,7 @@ def pipeline(
             n_sentences=sentences,
             sparse=sparse,
             store=store,
+            pivot=pivot,
             device=device,
             threads=threads,
             progress=progress,

@@ -52,8 +52,11 @@ def across_languages(
     *,
     min_train: int = 10,
     min_held_out: int = 5,
+    language: str | None = None,
 ) -> AcrossLanguages | None:
     """Choose detectors in one language, English where it is there and else the most frequent, and score them in each.
+
+    With `language` they are chosen in that one.
 
     `tables` are values of the training and of the held-out rows (`LabelledRows.largest`), by arm. A concept counts
     with `min_train` training rows in the language of choice and `min_held_out` held-out rows in every language. None
@@ -63,7 +66,8 @@ def across_languages(
     languages = sorted(set(spoken) & set(held_out.languages or ()), key=spoken.count, reverse=True)
     if len(languages) < 2:
         return None
-    language = _ENGLISH if _ENGLISH in languages else languages[0]
+    if language not in languages:
+        language = _ENGLISH if _ENGLISH in languages else languages[0]
     own = torch.tensor([name == language for name in spoken])
     enough = train.labels[own].sum(dim=0) >= max(1, min_train)
     enough &= ~train.labels[own].all(dim=0)

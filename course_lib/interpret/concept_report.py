@@ -37,6 +37,13 @@ from course_lib.interpret.detectors import (
 )
 from course_lib.interpret.spans import SpanScore, span_scores, span_summary
 from course_lib.interpret.splits import Shortfall, shortfalls
+from course_lib.interpret.translated_words import (
+    ALIKE,
+    CEILING_REACHED,
+    TRANSLATED,
+    TranslatedWord,
+    TranslatedWords,
+)
 
 AUROC_REACHED = 0.95  # the held-out AUROC shown beside F1: many units reach it that are no detectors
 TOGETHER = (1, 2, 4)  # numbers of units whose calls are joined
@@ -48,8 +55,8 @@ class ConceptScore:
     """The detector of a concept: chosen on training rows, scored on held-out rows.
 
     sign * s > threshold is the call. `languages_reached` counts the languages on whose held-out rows its F1 is at
-    least `SHARED`, of the `languages_scored` that have enough rows with the concept. `together` holds the held-out
-    F1 of the best 1, 2 and 4 features joined, for lexical concepts.
+    least `SHARED`, of the `languages_scored` that have enough rows with the concept, and `by_language` holds its F1 on
+    these. `together` holds the held-out F1 of the best 1, 2 and 4 features joined, for lexical concepts.
     """
 
     concept: str
@@ -65,6 +72,7 @@ class ConceptScore:
     languages_reached: int
     languages_scored: int
     together: tuple[float, ...] = ()
+    by_language: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -111,6 +119,9 @@ class ConceptReport:
 
     `across` says what was chosen on the sentences of one language and found in the others, for the lexical concepts;
     None where that cannot be asked.
+
+    `translated` are the concepts of parallel text, words of one language (`translated_words`), with the ceiling that the
+    words of each language allow; None where the concepts are not from there.
     """
 
     scores: dict[str, list[ConceptScore]]
@@ -121,6 +132,7 @@ class ConceptReport:
     spans: dict[str, list[SpanScore]] = field(default_factory=dict)
     shortfalls: list[Shortfall] = field(default_factory=list)
     across: AcrossLanguages | None = None
+    translated: TranslatedWords | None = None
 
     def absorption(self) -> dict[str, float | int | None]:
         """Count the words whose detector is not their category's, and average both shares over them."""
@@ -187,6 +199,50 @@ class ConceptReport:
             },
         }
 
+    def translated_summary(self) -> dict[str, dict[str, object]]:
+        """Summarise concepts from translations: all, those that are spelled alike somewhere, and the others.
+
+        "n" counts the words, "median_f1" holds for each set of units, and for the "ceiling", the median F1 on the held-out
+        sentences of each language. "at_ceiling" is the share of words whose feature has there at least
+        `CEILING_REACHED` of the ceiling's F1.
+        """
+        if self.translated is None:
+            return {}
+        words, languages = self.translated.words, self.translated.languages
+        groups = {"all": words} | {
+            group: [word for word in words if word.category == group] for group in (TRANSLATED, ALIKE)
+        }
+        f1 = {
+            name: {score.concept: score.by_language for score in scores}
+            for name, scores in self.scores.items()
+        }
+        f1["ceiling"] = {
+            word.concept: dict(zip(languages, row, strict=True))
+            for word, row in zip(words, zip(*self.translated.ceiling.values(), strict=True), strict=True)
+        }
+
+        def at_ceiling(word: TranslatedWord, language: str) -> bool:
+            found, most = (f1[name][word.concept][language] for name in ("features", "ceiling"))
+            return found >= CEILING_REACHED * most
+
+        return {
+            group: {
+                "n": len(chosen),
+                "median_f1": {
+                    name: {
+                        language: statistics.median(rows[word.concept][language] for word in chosen)
+                        for language in languages
+                    }
+                    for name, rows in f1.items()
+                },
+                "at_ceiling": {
+                    language: _share(at_ceiling(word, language) for word in chosen) for language in languages
+                },
+            }
+            for group, chosen in groups.items()
+            if chosen
+        }
+
     def to_json(self, *, indent: int | None = 2) -> str:
         """Settings, summary, the concepts left out, and every row."""
         content = {
@@ -199,6 +255,7 @@ class ConceptReport:
             "span_summary": self.span_summary(),
             "spans": {name: [asdict(s) for s in rows] for name, rows in self.spans.items()},
             "across": None if self.across is None else asdict(self.across),
+            "translated": None if self.translated is None else asdict(self.translated),
             "shortfall_summary": self.shortfall_summary(),
             "shortfalls": [asdict(s) for s in self.shortfalls],
             "scores": {name: [asdict(s) for s in rows] for name, rows in self.scores.items()},
@@ -264,6 +321,7 @@ def concept_report(
     min_train: int = 10,
     min_held_out: int = 30,
     ridge: float | int = 1e-4,
+    translated: TranslatedWords | None = None,
 ) -> ConceptReport:
     """Score features on known concepts, beside neurons, PCA, random features and directions made from labels.
 
@@ -273,6 +331,9 @@ def concept_report(
     average in training. Of rows with groups every unit's largest value counts, for neurons and components in
     either direction, and the probe alone reads the mean states. Where rows have `part_labels`, units are also scored as
     detectors of a concept's tokens (`spans`), beside random directions.
+
+    With `translated` the concepts are words of one language of parallel text: `across` begins there, and what is asked of
+    the words of a category together is left out, since their categories are no meanings.
 
     A concept is scored with `min_train` rows that hold it in training, one that does not, and `min_held_out` held-out
     ones.
@@ -296,7 +357,7 @@ def concept_report(
     scores |= {name: words.scores(judged) for name, judged in _judge_directions(words).items()}
     scores["probe"] = words.scores(_judge_probes(*words, ridge=ridge))
     of_words = [score for score in scores["features"] if score.together]
-    by_category = category_scores(sparse, *words, of_words, generator=generator)
+    by_category = category_scores(sparse, *words, of_words, generator=generator) if translated is None else []
     below = sorted((score.f1, score.concept) for score in of_words if score.f1 < REACHED)
     short = _shortfalls(
         judged.detectors.calls(sparse[1]),
@@ -323,8 +384,11 @@ def concept_report(
         {"features": sparse, "neurons": _both_signs(baselines["neurons"].values, words)},
         *words,
         min_train=min_train,
+        language=None if translated is None else translated.pivot,
     )
-    return ConceptReport(scores, by_category, frozenset(lexical), skipped, settings, spans, short, across)
+    return ConceptReport(
+        scores, by_category, frozenset(lexical), skipped, settings, spans, short, across, translated
+    )
 
 
 def _check_sides(sides: _Sides) -> None:
@@ -451,7 +515,14 @@ def scores_of(
         judged.scored,
     )
     rows = zip(*(column.tolist() for column in columns), strict=True)
-    return [ConceptScore(c, categories[c], *row) for c, row in zip(concepts, rows, strict=True)]
+    by_language = [
+        {name: f1[i].item() for name, f1 in judged.by_language.items() if not f1[i].isnan()}
+        for i in range(len(concepts))
+    ]
+    return [
+        ConceptScore(c, categories[c], *row, by_language=of_languages)
+        for c, row, of_languages in zip(concepts, rows, by_language, strict=True)
+    ]
 
 
 def category_scores(

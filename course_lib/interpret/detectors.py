@@ -7,7 +7,7 @@ training rows, and the score is their F1 on held-out rows.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -301,7 +301,7 @@ class Judged:
     """Scores of detectors on held-out rows, one entry for each concept.
 
     `languages` counts the languages on whose rows the F1 is at least `SHARED`, out of the `scored` ones, which have
-    enough positive rows.
+    enough positive rows. `by_language` has the F1 on the rows of each language, NaN where too few are positive.
     """
 
     detectors: Detectors
@@ -310,6 +310,7 @@ class Judged:
     auroc: Float[Tensor, " concepts"]
     languages: Int[Tensor, " concepts"]
     scored: Int[Tensor, " concepts"]
+    by_language: dict[str, Float[Tensor, " concepts"]] = field(default_factory=dict)
 
     def reached(self) -> float:
         """Return the share of concepts with a held-out F1 of at least `REACHED`."""
@@ -338,13 +339,21 @@ def judge(
     values = _columns(held_out, found.unit)
     calls = values > found.threshold
     languages, scored = torch.zeros(2, len(found.unit), dtype=torch.long).unbind()
+    by_language = {}
     for name in sorted(set(rows.languages or ())):
         own = torch.tensor([language == name for language in rows.languages])
         enough = labels[own].sum(dim=0) >= min_positives
-        languages += enough & (f1_scores(calls[own], labels[own]) >= SHARED)
+        by_language[name] = f1_scores(calls[own], labels[own]).where(enough, torch.nan)
+        languages += by_language[name] >= SHARED
         scored += enough
     return Judged(
-        found, labels.sum(dim=0), f1_scores(calls, labels), paired_auroc(values, labels), languages, scored
+        found,
+        labels.sum(dim=0),
+        f1_scores(calls, labels),
+        paired_auroc(values, labels),
+        languages,
+        scored,
+        by_language,
     )
 
 

@@ -20,11 +20,12 @@ import math
 import os
 import types
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, asdict, dataclass, fields, is_dataclass
+from dataclasses import MISSING, asdict, dataclass, field, fields, is_dataclass
 from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
+from course_lib.interpret.names import FeatureName
 from course_lib.language.corpus import Sentence
 
 if TYPE_CHECKING:
@@ -139,7 +140,11 @@ class TopSentence:
 
 @dataclass(frozen=True)
 class Feature:
-    """What is known about one feature; `strength` and activations are described at `pipeline.describe_features`."""
+    """What is known about one feature; `strength` and activations are described at `pipeline.describe_features`.
+
+    `tokens` are the pieces with the largest shares of its activation. `name` is what it is called by, see
+    `names.feature_names`; None where it has none.
+    """
 
     feature: int
     strength: float
@@ -147,6 +152,8 @@ class Feature:
     firing_rate_by_language: dict[str, float]
     shared_concepts: list[SharedConcept]
     sentences: list[TopSentence]
+    tokens: list[str] = field(default_factory=list)
+    name: FeatureName | None = None
 
 
 @dataclass(frozen=True)
@@ -350,7 +357,8 @@ def metrics_as_json(metrics: Metrics, concepts: "ConceptReport | None") -> dict[
         plain["stacked"][side] = {name: value for name, value in scores.items() if value is not None}
     features = plain.pop("features")
     scored: dict[str, Any] = dict.fromkeys(
-        ("concepts", "categories", "absorption", "spans", "across_languages", "shortfalls"), None
+        ("concepts", "categories", "absorption", "spans", "across_languages", "translated", "shortfalls"),
+        None,
     )
     if concepts is not None:
         scored = {
@@ -359,6 +367,12 @@ def metrics_as_json(metrics: Metrics, concepts: "ConceptReport | None") -> dict[
             "absorption": concepts.absorption(),
             "spans": concepts.span_summary(),
             "across_languages": None if concepts.across is None else asdict(concepts.across),
+            "translated": concepts.translated
+            and {
+                "pivot": concepts.translated.pivot,
+                "languages": concepts.translated.languages,
+                "words": concepts.translated_summary(),
+            },
             "shortfalls": concepts.shortfall_summary()
             | {"concepts": [asdict(shortfall) for shortfall in concepts.shortfalls]},
         }

@@ -19,6 +19,7 @@ from course_lib.interpret.run_directory import (
     StackedScores,
     TopSentence,
 )
+from course_lib.interpret.translated_words import TranslatedWords
 from course_lib.language.corpus import CONCEPTS, LEXICAL_CONCEPTS, Sentence
 from course_lib.pipeline.config import SparseConfig, StackedConfig, dictionary
 from course_lib.pipeline.seeds import generator
@@ -29,7 +30,7 @@ from course_lib.sae.losses import NO_LABEL
 # Held-out sentences that must hold a concept before a unit is judged on it.
 MIN_HELD_OUT = 30
 REPORTED_FEATURES = 20
-REPORTED_SENTENCES = 8
+REPORTED_SENTENCES = REPORTED_TOKENS = 8
 # A gap between training and held-out explained variance from which a run is called overfitted.
 OVERFIT_FROM = 0.2
 # A concept is called shared by a feature's top sentences from this share of them on, and only where it is
@@ -244,6 +245,8 @@ def describe_features(
     lengths = autoencoder.decoder_weight.norm(dim=0)[strongest.to(autoencoder.decoder_weight.device)]
     activation = code.index_select(1, strongest).to_dense() * lengths.cpu()
     by_sentence = tokens.largest(activation)
+    pieces, piece = _numbered(tokens.pieces)
+    by_piece = activation.new_zeros(len(pieces), len(strongest)).index_add(0, piece, activation)
     sentences = tokens.sentences
     usual = Counter(concept for s in sentences for concept in s.concepts)
     languages, labels = language_labels(sentences)
@@ -271,9 +274,22 @@ def describe_features(
                     )
                     for row in top
                 ],
+                tokens=[
+                    pieces[i].replace("▁", "") or "␣"
+                    for i in by_piece[:, column]
+                    .argsort(descending=True, stable=True)[:REPORTED_TOKENS]
+                    .tolist()
+                    if by_piece[i, column] > 0
+                ],
             )
         )
     return described
+
+
+def _numbered(pieces: list[str]) -> tuple[list[str], Int[Tensor, " tokens"]]:
+    """The different pieces, and the number of each token's."""
+    numbers = {piece: number for number, piece in enumerate(dict.fromkeys(pieces))}
+    return list(numbers), torch.tensor([numbers[piece] for piece in pieces])
 
 
 def _strongest_piece(tokens: TokenStates, activation: Float[Tensor, " tokens"], row: int) -> str:
@@ -304,17 +320,25 @@ def _shared_concepts(top: list[Sentence], usual: Counter[str], n_sentences: int)
 
 
 def score_concepts(
-    code: Float[Tensor, "tokens features"], tokens: TokenStates, *, seed: int
+    code: Float[Tensor, "tokens features"],
+    tokens: TokenStates,
+    *,
+    seed: int,
+    translated: TranslatedWords | None = None,
 ) -> ConceptReport | None:
     """How well single features say which concepts a sentence holds; None where the text has no known concepts.
 
     A feature's value for a sentence is its largest over the tokens. Everything is chosen on the training
     sentences and scored on the held-out ones. Where it is known which tokens are the words of concepts, features are
-    scored as detectors of these tokens, too.
+    scored as detectors of these tokens, too. The concepts are those of the built-in corpus, or the words `translated`.
     """
     if not any(s.concepts for s in tokens.sentences):
         return None
-    names = list(CONCEPTS)
+    categories, lexical = CONCEPTS, LEXICAL_CONCEPTS
+    if translated is not None:
+        categories = {word.concept: word.category for word in translated.words}
+        lexical = tuple(categories)
+    names = list(categories)
     spoken = None if tokens.concepts is None else concepts.label_table(tokens.concepts, names)
     rows, codes = [], []
     for mask in (~tokens.held_out, tokens.held_out):
@@ -335,10 +359,11 @@ def score_concepts(
         codes,
         *rows,
         concepts=names,
-        categories=CONCEPTS,
-        lexical=LEXICAL_CONCEPTS,
+        categories=categories,
+        lexical=lexical,
         generator=generator(seed, 5),
         min_held_out=MIN_HELD_OUT,
+        translated=translated,
     )
 
 

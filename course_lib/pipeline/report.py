@@ -14,7 +14,9 @@ from course_lib.figures import BLACK, BLUE, GREEN, PURPLE, RED, describe, new_fi
 from course_lib.interpret.across import AcrossLanguages
 from course_lib.interpret.concept_report import AUROC_REACHED, TOGETHER, ConceptReport
 from course_lib.interpret.detectors import REACHED, SHARED
+from course_lib.interpret.names import NAMED_FROM, feature_names
 from course_lib.interpret.splits import MARGIN
+from course_lib.interpret.translated_words import CEILING_REACHED, MAX_SHARE
 from course_lib.pipeline.autoencoders import SparseRun, StackedRun
 from course_lib.sae import History, TrainConfig
 
@@ -75,8 +77,8 @@ def draw_figures(
     return pictures
 
 
-def page(metrics: dict[str, Any], figures: dict[str, PageFigure]) -> str:
-    """The self-contained page of a run, from the content of its metrics.json."""
+def page(metrics: dict[str, Any], figures: dict[str, PageFigure], *, n_named: int = 0) -> str:
+    """The self-contained page of a run, from the content of its metrics.json; `n_named` counts features with a name."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent),
         autoescape=True,
@@ -90,7 +92,16 @@ def page(metrics: dict[str, Any], figures: dict[str, PageFigure]) -> str:
     environment.globals["span_units"] = _SPAN_UNITS
     environment.globals["across_units"] = _ACROSS_UNITS
     environment.globals["units"] = {name: label for name, (label, *_) in _UNITS.items()}
-    bars = {"reached": REACHED, "shared": SHARED, "auroc_reached": AUROC_REACHED, "margin": f"{MARGIN:.0%}"}
+    bars = {
+        "reached": REACHED,
+        "shared": SHARED,
+        "auroc_reached": AUROC_REACHED,
+        "margin": f"{MARGIN:.0%}",
+        "named_from": f"{NAMED_FROM:.0%}",
+        "n_named": n_named,
+        "ceiling_reached": f"{CEILING_REACHED:.0%}",
+        "max_share": f"{MAX_SHARE:.0%}",
+    }
     return environment.get_template("report.html.j2").render(**metrics, figures=figures, **bars)
 
 
@@ -205,12 +216,39 @@ def describe_concepts(report: ConceptReport) -> str:
         f"{share(found['lexical_auroc'])}); {others}\n"
         f"languages: the same feature at F1 {SHARED} or more in three or more for {share(found['lexical_shared'])} of the "
         f"{found['lexical_judged']} with enough sentences there; neurons {share(summary['neurons']['lexical_shared'])}\n"
+        + _translated_lines(report)
         + _across_line(report.across)
         + f"splitting: two features together reach {share(found['lexical_together']['2'])}, four "
         f"{share(found['lexical_together']['4'])}; {found['lexical_units']} different features are detectors"
         + _shortfall_line(report.shortfall_summary())
         + _token_line(report.span_summary())
         + _absorption_line(report.absorption())
+        + _names_line(report)
+    )
+
+
+def _translated_lines(report: ConceptReport) -> str:
+    lines = ""
+    for group, found in report.translated_summary().items():
+        medians, ceiling = found["median_f1"]["features"], found["median_f1"]["ceiling"]
+        of_languages = ", ".join(
+            f"{language} {medians[language]:.2f} of {ceiling[language]:.2f} ({_percent(found['at_ceiling'][language])})"
+            for language in medians
+        )
+        lines += (
+            f"words of {report.translated.pivot}, {group} ({found['n']}): median F1 of the best feature of that of a probe "
+            f"of the language's own words (share with {CEILING_REACHED:.0%} of it): {of_languages}\n"
+        )
+    return lines
+
+
+def _names_line(report: ConceptReport) -> str:
+    names = feature_names(report)
+    best = sorted(names.values(), key=lambda name: -name.above_chance)[:5]
+    listed = ", ".join(f"{name.concept} {name.f1:.2f}" for name in best)
+    return (
+        f"\nnames: {len(names)} features have one, with a held-out F1 more than {NAMED_FROM:.0%} of the way from always yes "
+        f"to 1{'; best: ' + listed if best else ''}"
     )
 
 

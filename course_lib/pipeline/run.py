@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import Tensor
 
 import course_lib
 from course_lib import devices, sae
 from course_lib.files import check_free, new_directory
 from course_lib.interpret.concept_report import ConceptReport, TooFewRowsError
+from course_lib.interpret.names import feature_names
 from course_lib.interpret.run_directory import (
     Description,
     Metrics,
@@ -24,7 +26,9 @@ from course_lib.interpret.run_directory import (
     SparseMetrics,
     metrics_as_json,
 )
+from course_lib.interpret.translated_words import TranslatedWords
 from course_lib.language.corpus import LANGUAGES, Sentence
+from course_lib.language.text import ParallelTable
 from course_lib.mbart.site import Site
 from course_lib.pipeline.autoencoders import (
     SparseRun,
@@ -40,6 +44,7 @@ from course_lib.pipeline.autoencoders import (
 )
 from course_lib.pipeline.config import InputError, SparseConfig, StackedConfig, record_choice
 from course_lib.pipeline.states import SentenceStates, TokenStates, check_model, read_states
+from course_lib.pipeline.tables import ParallelText, find_table, parallel_text
 from course_lib.pipeline.text import (
     BUILTIN,
     MIN_SENTENCES,
@@ -70,16 +75,19 @@ class Request:
     sparse: SparseConfig
     store: Path | str | None
     progress: bool
+    pivot: str | None
 
 
 @dataclass(frozen=True)
 class Inputs:
-    """The model on its device, and the sentences in languages that it knows."""
+    """The model on its device, the sentences in languages that it knows, which are held out, and their table if any."""
 
     model: "PreTrainedModel"
     tokenizer: "PreTrainedTokenizerBase"
     sentences: list[Sentence]
+    held_out: Tensor
     device: torch.device
+    parallel: ParallelText | None
 
 
 def run(
@@ -93,6 +101,7 @@ def run(
     stacked: StackedConfig | None = None,
     sparse: SparseConfig | None = None,
     store: Path | str | None = None,
+    pivot: str | None = None,
     device: torch.device | str | None = None,
     threads: int | None = None,
     progress: bool = True,
@@ -100,18 +109,20 @@ def run(
     """Run the pipeline and write everything to `out`.
 
     `model` is a hub name, a local directory or "course-mbart"; `text` a file or "builtin". `n_sentences`
-    limits how many sentences are used (default: all of a file, 12000 of the built-in corpus). Sentence vectors
+    limits how many sentences are used (default: all of a file, 12000 of the built-in corpus). A file may be a table of
+    parallel text (`tables.parallel_text`): frequent words of the language `pivot` (default: the first one) are then the
+    concepts of its rows. Sentence vectors
     of encoder and decoder are both saved; the autoencoders are trained on the states of `site`: "encoder" and
     "decoder" (their last hidden states) or one like "encoder.6.mlp". `store` is one that `activations` wrote of
-    the same text, model and site; the states of tokens are then taken from it. Where the
-    concepts of the text are known (the built-in corpus), its features are scored on them. torch uses `threads`
+    the same text, model and site; the states of tokens are then taken from it. Where the concepts of the text are known
+    (the built-in corpus, parallel text), its features are scored on them, and named. torch uses `threads`
     threads on the CPU (default: what suits the model's width, `devices.threads_for`). The same seed and the
     same number of threads give the same numbers on the same machine.
 
     `out` then holds the sentence vectors, both autoencoders, all numbers as JSON, the figures and a page to
     read; it appears only when all of it is there.
 
-    Raises InputError for text, site, store, sizes, threads or `out` that cannot be used, and ModelUnavailable for a
+    Raises InputError for text, pivot, site, store, sizes, threads or `out` that cannot be used, and ModelUnavailable for a
     model that cannot be loaded. After an error or an interrupt nothing is left at `out`.
     """
     request = Request(
@@ -125,14 +136,18 @@ def run(
         sparse=sparse or SparseConfig(),
         store=store,
         progress=progress,
+        pivot=pivot,
     )
     _check_request(request, threads=threads)
     clock = _Clock()
     with clock("text"):
-        lines = read_text(text, seed=seed, limit=n_sentences)
+        table = None if text == BUILTIN else find_table(text)
+        if pivot is not None and table is None:
+            raise InputError(f"pivot is {pivot!r}; expected a table of parallel text, which {text} is not")
+        read = read_text(text, seed=seed, limit=n_sentences) if table is None else table
     with clock("model"):
         # transformers takes seconds to load, which an error about the text need not wait for.
-        inputs = _load_inputs(request, lines, device)
+        inputs = _load_inputs(request, read, device)
     if threads is None:
         threads = devices.threads_for(inputs.model.config.d_model)
     with devices.threads(threads), _writable(request.out) as partial:
@@ -213,7 +228,7 @@ def _describe_autoencoder(
             inputs.tokenizer,
             inputs.sentences,
             site=request.site,
-            held_out=split(inputs.sentences, seed=request.seed),
+            held_out=inputs.held_out,
             progress=request.progress,
         )
     autoencoder = autoencoder.to(inputs.device)
@@ -222,15 +237,17 @@ def _describe_autoencoder(
     code, scores = read_code(autoencoder, everything)
     strengths = activity(autoencoder, code, ~everything.held_out)[1]
     with clock("concepts"):
-        concepts, notes = _scored(code, tokens, seed=request.seed)
+        concepts, notes = _scored(code, tokens, None, seed=request.seed)
     described = _describe(
         request, inputs, tokens, held_out=0, choice=None, seconds=clock.seconds, warnings=notes
     )
+    names = feature_names(concepts)
+    features = [
+        replace(feature, name=names.get(feature.feature))
+        for feature in describe_features(autoencoder, code, tokens, strengths)
+    ]
     metrics = Metrics(
-        described,
-        None,
-        SparseMetrics(autoencoder.config(), {}, scores["train"], None),
-        describe_features(autoencoder, code, tokens, strengths),
+        described, None, SparseMetrics(autoencoder.config(), {}, scores["train"], None), features
     )
     sentences = [RunSentence(s.text, s.language, s.concepts, "train") for s in inputs.sentences]
     directory.write(metrics, sentences, sparse=autoencoder, concepts=concepts)
@@ -260,7 +277,9 @@ def _parse_site(text: str) -> Site:
         raise InputError(f"site {text!r}: {error}") from error
 
 
-def _load_inputs(request: Request, lines: list[Line], device: torch.device | str | None) -> Inputs:
+def _load_inputs(
+    request: Request, read: list[Line] | ParallelTable, device: torch.device | str | None
+) -> Inputs:
     from course_lib.mbart.families import languages
     from course_lib.mbart.model import SHIPPED, load
 
@@ -271,14 +290,18 @@ def _load_inputs(request: Request, lines: list[Line], device: torch.device | str
     model, tokenizer = load(request.model, device=used, dtype=torch.float32)
     # The tokenizer has the codes of all of mBART-50; the built-in models have only read four languages.
     known = LANGUAGES if request.model in SHIPPED else languages(tokenizer)
-    sentences = resolve_languages(lines, known=known, source=str(request.text))
-    return Inputs(model, tokenizer, sentences, used)
+    if isinstance(read, ParallelTable):
+        rows = parallel_text(
+            read, known=known, seed=request.seed, limit=request.n_sentences, pivot=request.pivot
+        )
+        return Inputs(model, tokenizer, rows.sentences, rows.sentence_held_out, used, rows)
+    sentences = resolve_languages(read, known=known, source=str(request.text))
+    return Inputs(model, tokenizer, sentences, split(sentences, seed=request.seed), used, None)
 
 
 def _run_stages(request: Request, inputs: Inputs, directory: RunDirectory, clock: "_Clock") -> None:
     """Read, train, score, and write the directory."""
-    seed, progress = request.seed, request.progress
-    held_out = split(inputs.sentences, seed=seed)
+    seed, progress, held_out = request.seed, request.progress, inputs.held_out
     with clock("activations"):
         vectors, tokens = read_states(
             inputs.model,
@@ -298,7 +321,10 @@ def _run_stages(request: Request, inputs: Inputs, directory: RunDirectory, clock
         sparse = train_sparse(tokens, request.sparse, seed=seed, device=inputs.device, progress=progress)
     warnings = _warnings(request, inputs, tokens, stacked, sparse)
     with clock("concepts"):
-        concepts, notes = _scored(sparse.code, tokens, seed=seed)
+        translated = inputs.parallel and inputs.parallel.translated()
+        concepts, notes = _scored(sparse.code, tokens, translated, seed=seed)
+        names = feature_names(concepts)
+        features = [replace(feature, name=names.get(feature.feature)) for feature in sparse.features]
     with clock("report"):
         # matplotlib is loaded where something is drawn.
         from course_lib.pipeline import report
@@ -313,7 +339,7 @@ def _run_stages(request: Request, inputs: Inputs, directory: RunDirectory, clock
         seconds=clock.seconds,
         warnings=warnings + notes,
     )
-    metrics = Metrics(described, stacked.metrics(), sparse.metrics(), sparse.features)
+    metrics = Metrics(described, stacked.metrics(), sparse.metrics(), features)
     directory.write(
         metrics,
         [
@@ -325,7 +351,7 @@ def _run_stages(request: Request, inputs: Inputs, directory: RunDirectory, clock
         vectors=vectors,
         concepts=concepts,
     )
-    page = report.page(metrics_as_json(metrics, concepts), figures)
+    page = report.page(metrics_as_json(metrics, concepts), figures, n_named=len(names))
     directory.write_report(page, {name: figure.svg for name, figure in figures.items()})
 
 
@@ -335,7 +361,8 @@ def _warnings(
     """What a reader must know before believing a number: text that the model has not read, and overfitting."""
     from course_lib.mbart.model import OF_GENERATED_TEXT
 
-    found = warn_of_unknown_pieces(tokens.pieces, inputs.tokenizer)
+    found = inputs.parallel.notes if inputs.parallel else []
+    found = found + warn_of_unknown_pieces(tokens.pieces, inputs.tokenizer)
     if request.model in OF_GENERATED_TEXT and request.text != BUILTIN:
         found += warn_of_unread_text(request.model, inputs.model, inputs.tokenizer, inputs.sentences)
     for kind, trained in (("stacked", stacked), ("sparse", sparse)):
@@ -345,10 +372,12 @@ def _warnings(
     return found
 
 
-def _scored(code: torch.Tensor, tokens: TokenStates, *, seed: int) -> tuple[ConceptReport | None, list[str]]:
+def _scored(
+    code: Tensor, tokens: TokenStates, translated: TranslatedWords | None, *, seed: int
+) -> tuple[ConceptReport | None, list[str]]:
     """The scores on known concepts, None where there are none, and warnings about what was not scored."""
     try:
-        report = score_concepts(code, tokens, seed=seed)
+        report = score_concepts(code, tokens, seed=seed, translated=translated)
     except TooFewRowsError as error:
         return None, [f"concepts were not scored: {error}"]
     return report, warn_of_unscored(report) if report else []
@@ -366,6 +395,7 @@ def _choice(request: Request, inputs: Inputs, n_features: int) -> dict[str, Any]
         sentences=request.n_sentences,
         seed=request.seed,
         store=None if request.store is None else str(request.store),
+        pivot=request.pivot,
         device=str(inputs.device),
         threads=torch.get_num_threads(),
     )

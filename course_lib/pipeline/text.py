@@ -89,13 +89,15 @@ def read_text(text: Path | str, *, seed: int, limit: int | None = None) -> list[
 def _file_lines(path: Path, limit: int | None) -> Iterator[Line]:
     if path.suffix in TABLES:
         raise InputError(
-            f"{path} is a table; expected a text file, one sentence a line (`activations` reads both)"
+            f"{path} is a table; expected a text file, one sentence a line (`activations` reads both), or a table of "
+            "parallel text, a column a language, separated by tabs or commas"
         )
     try:
         for number, fields in islice(read_fields(path), limit):
             if len(fields) > 2:
                 raise InputError(
-                    f"{path}, line {number} has {len(fields) - 1} tabs; expected none or one, language<TAB>sentence"
+                    f"{path}, line {number} has {len(fields) - 1} tabs; expected none or one, language<TAB>sentence, "
+                    "or a first line with the names of columns"
                 )
             yield Line(number, Sentence(fields[-1], fields[0] if len(fields) == 2 and fields[0] else None))
     except ValueError as error:  # bytes that are not UTF-8

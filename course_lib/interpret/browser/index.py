@@ -21,20 +21,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from course_lib.interpret.names import feature_names, held_out_chance
 from course_lib.interpret.run_directory import RunDirectory
 
 if TYPE_CHECKING:
-    from course_lib.interpret.concept_report import ConceptReport
+    from course_lib.interpret.concept_report import ConceptReport, ConceptScore
 
-FORMAT = 2
+FORMAT = 3
 DIRECTORY = "browse"
 """Where in a run the index is."""
 ABOUT, DIGESTS = "about.json", "sha256"
 TOP_TOKENS = NEAREST = 8
 BINS = 24
 QUANTILES = (0.9, 0.75, 0.5, 0.25, 0.05)
-NAMED_FROM = 0.8
-"""Held-out F1 from which a feature is called by its concept."""
 STRONGEST, AT_QUANTILE = 8, 3
 """How many sentences are shown: the strongest ones, and at each quantile."""
 _DRAWN = 256
@@ -428,7 +427,7 @@ class FeatureIndex:
         """Columns of numbers and words for a list of features (all of them, the strongest first, without one).
 
         `languages` are, for each feature, the shares of tokens of each language at which it is active; `concepts` are
-        triples of name, F1 and AUROC, the best first.
+        triples of concept, F1 and AUROC, that of its name first; `names` are None for features without one.
         """
         chosen = self.ranked() if features is None else np.array(list(features), np.int64)
         tables, totals = self.tables, np.maximum(self.about["language_tokens"], 1)
@@ -447,6 +446,7 @@ class FeatureIndex:
                 [[row["concept"], row["f1"], row["auroc"]] for row in self.concepts.get(feature, [])]
                 for feature in chosen.tolist()
             ],
+            "names": [self._named(feature) for feature in chosen.tolist()],
         }
 
     def feature(self, feature: int, *, language: str | None = None) -> dict[str, Any]:
@@ -512,9 +512,11 @@ class FeatureIndex:
         return self.tables["active_token"][first:last], self.tables["active_value"][first:last]
 
     def name(self, feature: int) -> str:
-        """The best concept of a feature that detects one well, else its number."""
-        best = self.concepts.get(feature, [])[:1]
-        return best[0]["concept"] if best and best[0]["f1"] >= NAMED_FROM else f"feature {feature}"
+        """What a feature is called by (`names.feature_names`), else its number."""
+        return self._named(feature) or f"feature {feature}"
+
+    def _named(self, feature: int) -> str | None:
+        return next((row["concept"] for row in self.concepts.get(feature, []) if row["named"]), None)
 
     def strongest(
         self, feature: int, n: int, *, held_out: bool = False, per_language: int | None = None
@@ -648,7 +650,8 @@ def parts(
 def concept_rows(report: "ConceptReport | None") -> dict[int, list[dict[str, Any]]]:
     """For each feature the concepts that it detects best of all features, beside a neuron and a random feature.
 
-    Concepts that a feature's silence detects are left out.
+    That of its name (`names.feature_names`) is `named` and comes first, the others follow by F1. Concepts that a feature's
+    silence detects are left out.
     """
     found: dict[int, list[dict[str, Any]]] = defaultdict(list)
     if report is None:
@@ -657,12 +660,19 @@ def concept_rows(report: "ConceptReport | None") -> dict[int, list[dict[str, Any
         kind: {score.concept: score.f1 for score in report.scores.get(kind, [])}
         for kind in ("neurons", "random", "means", "lda", "probe")
     }
-    for score in sorted(report.scores["features"], key=lambda score: (-score.f1, -score.auroc)):
+    names = {(unit, name.concept) for unit, name in feature_names(report).items()}
+
+    def order(score: "ConceptScore") -> tuple:
+        return (score.unit, score.concept) not in names, -score.f1, -score.auroc
+
+    for score in sorted(report.scores["features"], key=order):
         if score.sign > 0:
             found[score.unit].append(
                 {
                     "concept": score.concept,
+                    "named": (score.unit, score.concept) in names,
                     "f1": _short(score.f1),
+                    "chance": _short(held_out_chance(report, score)),
                     "auroc": _short(score.auroc),
                     "positives_held_out": score.positives_held_out,
                     "languages_reached": score.languages_reached,

@@ -123,12 +123,11 @@
   const cut = (text) => text.length > 100 ? text.slice(0, 99) + "…" : text;
   const listed = (texts) => texts.length ? texts.map((text, at) => [at ? ", " : "", bdi(cut(text))]) : null;
 
-  // The words of a feature for a link to it: its best concept where it has a good one, else its first tokens.
+  // The words of a feature for a link to it: its name where it has one, else its first tokens.
   function words(id) {
     const at = place.get(id);
     if (at === undefined) return "";
-    const best = columns.concepts[at][0];
-    if (best && best[1] >= 0.8) return cut(best[0]);
+    if (columns.names[at]) return cut(columns.names[at]);
     return columns.tokens[at].slice(0, 3).map(cut).join(", ") || "never active";
   }
 
@@ -269,7 +268,7 @@
     if (!found.concepts.length) return hasConcepts
       ? h("p", { class: "soft" }, "It is the best feature of no concept that was scored.")
       : null;
-    const named = { f1: "F1", auroc: "AUROC", positives_held_out: "sentences", f1_neurons: "F1, best neuron", f1_random: "F1, random features", f1_lda: "F1, LDA told the sentences" };
+    const named = { f1: "F1", chance: "F1, always yes", auroc: "AUROC", positives_held_out: "sentences", f1_neurons: "F1, best neuron", f1_random: "F1, random features", f1_lda: "F1, LDA told the sentences" };
     const present = Object.keys(named).filter((name) => found.concepts.some((row) => name in row));
     return h("div", {}, h("p", { class: "soft" }, "Concepts for which no other feature is better, on held-out sentences; beside them the best neuron and the best of as many random features, chosen in the same way, and linear discriminant analysis of the tokens, told which sentences hold the concept."),
       table("Concepts", ["concept", ...present.map((name) => named[name])],

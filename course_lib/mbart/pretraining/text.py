@@ -20,7 +20,7 @@ from transformers import MBart50Tokenizer, MBartForConditionalGeneration
 from transformers.models.mbart.modeling_mbart import shift_tokens_right
 from transformers.models.mbart50.tokenization_mbart50 import FAIRSEQ_LANGUAGE_CODES
 
-from course_lib.language.text import full_codes, read_fields
+from course_lib.language.text import NO_LANGUAGES, SPLITS, read_parallel_table
 from course_lib.mbart.activations import uncounted_ids
 from course_lib.mbart.pretraining.config import TextConfig
 from course_lib.mbart.pretraining.examples import Texts, denoising_pair
@@ -39,8 +39,6 @@ from course_lib.mbart.pretraining.text_scores import chrf_of_sacrebleu, held_out
 from course_lib.mbart.pretraining.tokenizer import train_tokenizer
 from course_lib.mbart.translation import pad_rows
 
-SPLITS = ("train", "test")
-_NAMES = ("page", "id", "split")
 _WIDTHS = (16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
 # Steps between two moments at which the host waits for the device, and at which a run can be saved.
 _CHUNK = 50
@@ -61,31 +59,26 @@ class Table:
 
 
 def read_table(path: Path | str) -> Table:
-    """Read a table separated by tabs: a line of names, among them split (train or test) and two or more languages.
+    """Read a table separated by tabs or, in a .csv, by commas (`read_parallel_table`).
 
-    Languages are mBART-50's codes, or their first two letters; page and id are not read. Raises ValueError, with the
-    line, for anything else, and where a side of the split has no row.
+    Its first line names the columns, among them split (train or test) and two or more languages: mBART-50's codes, or
+    their first two letters; page and id are not read. Raises ValueError, with the line, for anything else, and where a
+    side of the split has no row.
     """
-    lines = read_fields(path)
-    _, names = next(lines, (0, []))
-    known = full_codes(FAIRSEQ_LANGUAGE_CODES)
-    columns = {known.get(name): i for i, name in enumerate(names) if name not in _NAMES}
-    if "split" not in names or None in columns or len(columns) < 2:
+    read = read_parallel_table(path)
+    columns = read.languages(FAIRSEQ_LANGUAGE_CODES)
+    others = set(read.names) - set(NO_LANGUAGES) - {read.names[place] for place in columns.values()}
+    if "split" not in read.names or others or len(columns) < 2:
         raise ValueError(
-            f"{path} begins with {names}; expected the names of columns: split, two or more of mBART-50's languages such "
-            "as en or en_XX, and perhaps page and id"
+            f"{path} begins with {read.names}; expected the names of columns: split, two or more of mBART-50's languages "
+            "such as en or en_XX, and perhaps page and id"
         )
     sides: dict[str, dict[str, list[str]]] = {side: {code: [] for code in columns} for side in SPLITS}
-    for number, fields in lines:
-        if len(fields) != len(names):
-            raise ValueError(f"{path}, line {number} has {len(fields)} columns; expected {len(names)}")
-        side = sides.get(fields[names.index("split")])
-        if side is None or not all(fields[i] for i in columns.values()):
-            raise ValueError(
-                f"{path}, line {number}: expected train or test as its split, and text in each language"
-            )
+    for (number, fields), out in zip(read.rows, read.held_out(), strict=True):
+        if not all(fields[i] for i in columns.values()):
+            raise ValueError(f"{path}, line {number}: expected text in each language")
         for code, i in columns.items():
-            side[code].append(fields[i])
+            sides["test" if out else "train"][code].append(fields[i])
     for side in SPLITS:
         if not next(iter(sides[side].values())):
             raise ValueError(f"{path} has no row whose split is {side}")

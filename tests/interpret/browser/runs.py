@@ -96,7 +96,7 @@ def without_digests(directory: Path) -> None:
 def some_concepts() -> ConceptReport:
     """Scores of three concepts for feature 3, one of them by its silence, and of a neuron for the first."""
 
-    def score(concept, unit, f1, sign=1):
+    def score(concept, unit, f1, sign=1, f1_train=0.875):
         return ConceptScore(
             concept=concept,
             category="tool",
@@ -105,7 +105,7 @@ def some_concepts() -> ConceptReport:
             unit=unit,
             sign=sign,
             threshold=0.5,
-            f1_train=0.875,
+            f1_train=f1_train,
             f1=f1,
             auroc=0.99,
             languages_reached=2,
@@ -118,12 +118,12 @@ def some_concepts() -> ConceptReport:
             "features": [
                 score("tool:hammer", 3, 0.912345),
                 score("tool:saw", 3, 0.9, sign=-1),
-                score("<b>tool:nail</b>", 3, 0.95),
+                score("<b>tool:nail</b>", 3, 0.95, f1_train=0.9),
             ],
             "neurons": [score("tool:hammer", 7, 0.25)],
         },
         categories=[],
         lexical=frozenset({"tool:hammer", "tool:saw", "<b>tool:nail</b>", "tool:axe"}),
         skipped=["tool:axe"],
-        settings={"min_train": 10},
+        settings={"min_train": 10, "rows_train": 600, "rows_held_out": 400},
     )

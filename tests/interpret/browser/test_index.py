@@ -153,7 +153,9 @@ def test_concepts_with_their_controls(index):
     assert index.feature(3)["concepts"] == [
         {
             "concept": "<b>tool:nail</b>",
+            "named": True,
             "f1": 0.95,
+            "chance": 0.1818,
             "auroc": 0.99,
             "positives_held_out": 40,
             "languages_reached": 2,
@@ -161,7 +163,9 @@ def test_concepts_with_their_controls(index):
         },
         {
             "concept": "tool:hammer",
+            "named": False,
             "f1": 0.9123,
+            "chance": 0.1818,
             "auroc": 0.99,
             "positives_held_out": 40,
             "languages_reached": 2,

@@ -1,0 +1,228 @@
+"""Tables of parallel text as the text of a run: each row is one meaning, and words of one language are its concepts.
+
+A row is wholly on one side of the split, by the table's column `split` or drawn by seed, and a text that a training row
+has is in no held-out row: a feature that is chosen in training is never judged on what it was chosen on.
+"""
+
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from jaxtyping import Bool
+from torch import Tensor
+
+from course_lib.interpret import concepts, translated_words
+from course_lib.interpret.translated_words import NoWordsError, TranslatedWord, TranslatedWords
+from course_lib.language.corpus import Sentence
+from course_lib.language.text import (
+    NO_LANGUAGES,
+    TABLES,
+    ParallelTable,
+    full_codes,
+    read_fields,
+    read_parallel_table,
+)
+from course_lib.pipeline.config import InputError
+from course_lib.pipeline.seeds import generator
+from course_lib.pipeline.text import BUILTIN_HELD_OUT_SHARE, HELD_OUT_SHARE, MIN_SENTENCES
+
+_CODE = re.compile(r"[a-z]{2,3}(_[A-Z][A-Za-z]{1,3})?")
+
+
+@dataclass(frozen=True)
+class ParallelText:
+    """The rows of a table that a run uses.
+
+    `texts` has a column for each language, row by row, by the model's codes; `held_out` says which rows are not trained
+    on. `words` are the concepts, and `held` those of each row. `numbers` are the rows' lines in the file, and `notes` say
+    what was left out.
+    """
+
+    texts: dict[str, list[str]]
+    held_out: Bool[Tensor, " rows"]
+    numbers: list[int]
+    pivot: str
+    words: list[TranslatedWord]
+    words_left_out: int
+    held: list[frozenset[str]]
+    notes: list[str]
+
+    @property
+    def sentences(self) -> list[Sentence]:
+        """The sentences, row after row, in the order of the columns; those of a row have one meaning and its concepts."""
+        return [
+            Sentence(text, language, held, number)
+            for number, held, row in zip(
+                self.numbers, self.held, zip(*self.texts.values(), strict=True), strict=True
+            )
+            for language, text in zip(self.texts, row, strict=True)
+        ]
+
+    @property
+    def sentence_held_out(self) -> Bool[Tensor, " sentences"]:
+        """Which sentences are held out."""
+        return self.held_out.repeat_interleave(len(self.texts))
+
+    def translated(self) -> TranslatedWords:
+        """The concepts, with how well the words of each language tell them on the held-out rows."""
+        labels = concepts.label_table(self.held, [word.concept for word in self.words])
+        languages = [self.pivot, *(language for language in self.texts if language != self.pivot)]
+        ceiling = {
+            language: translated_words.word_ceiling(self.texts[language], labels, self.held_out).tolist()
+            for language in languages
+        }
+        return TranslatedWords(self.pivot, languages, self.words, ceiling, self.words_left_out)
+
+
+def find_table(text: Path | str) -> ParallelTable | None:
+    """The table of parallel text in a file; None for what is none: lines of text, and what is no file at all.
+
+    A table ends in .csv, or its first line has three fields or more between tabs, or two that look like codes of
+    languages. Raises InputError for a table that cannot be read (`read_parallel_table`).
+    """
+    path = Path(text)
+    if not path.is_file() or (path.suffix in TABLES and path.suffix != ".csv"):
+        return None
+    try:
+        if path.suffix != ".csv":
+            _, names = next(read_fields(path), (0, []))
+            if len(names) < 3 and not (len(names) == 2 and all(map(_CODE.fullmatch, names))):
+                return None
+        return read_parallel_table(path)
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise InputError(str(error)) from error
+
+
+def parallel_text(
+    table: ParallelTable,
+    *,
+    known: Collection[str],
+    seed: int,
+    limit: int | None = None,
+    pivot: str | None = None,
+) -> ParallelText:
+    """The rows of a table that a run uses, with their sides of the split and their concepts.
+
+    Columns are languages where their names are codes of `known`, or short for one; others are not read. Without a
+    column `split` a tenth of the rows is held out, drawn by seed. Rows without text in some language are left out, and so
+    are held-out rows with a text that a training row has in any language.
+
+    `limit` counts sentences: so many rows are drawn by seed as have no more, and of these up to 11 in 24 are held out,
+    as of the built-in text, since a word is judged on the held-out rows that have it. `pivot` is the language whose words
+    are the concepts (default: the first column).
+
+    Raises InputError for a table with fewer than two languages that the model knows, another split than train and test,
+    fewer than 50 different sentences or a side without a row, a pivot that is no column, and where no word is frequent
+    enough (`translated_words.find_words`).
+    """
+    try:
+        columns, given = table.languages(known), table.held_out()
+    except ValueError as error:
+        raise InputError(str(error)) from error
+    if len(columns) < 2:
+        found = f"one, {next(iter(columns))}" if columns else "none"
+        raise InputError(
+            f"{table.path} begins with {table.names}, of which the model knows {found}; expected the names of columns, "
+            f"two or more of them languages of the model ({', '.join(sorted(known)) or 'it has no codes'}), or lines of "
+            "sentence or language<TAB>sentence"
+        )
+    chosen = next(iter(columns)) if pivot is None else full_codes(known).get(pivot)
+    if chosen not in columns:
+        raise InputError(f"pivot is {pivot!r}; expected a language of {table.path}: {', '.join(columns)}")
+    whole = [
+        i for i, (_, fields) in enumerate(table.rows) if all(fields[place] for place in columns.values())
+    ]
+    rows = [tuple(table.rows[i][1][place] for place in columns.values()) for i in whole]
+    held_out = _drawn(len(rows), seed) if given is None else torch.tensor([given[i] for i in whole]).bool()
+    repeated = _repeated(rows, held_out)
+    usable = _limited(~repeated, held_out, None if limit is None else max(2, limit // len(columns)), seed)
+    texts = {language: [rows[i][place] for i in usable.tolist()] for place, language in enumerate(columns)}
+    held_out = held_out[usable]
+    _check_size(table.path, texts, held_out)
+    try:
+        words, left_out = translated_words.find_words(texts, held_out.tolist(), pivot=chosen)
+    except NoWordsError as error:
+        raise InputError(f"{table.path}: {error}") from error
+    unread = [
+        name
+        for place, name in enumerate(table.names)
+        if place not in columns.values() and name not in NO_LANGUAGES
+    ]
+    return ParallelText(
+        texts,
+        held_out,
+        [table.rows[whole[i]][0] for i in usable.tolist()],
+        chosen,
+        words,
+        left_out,
+        translated_words.held_words(words, texts[chosen]),
+        _notes(table, chosen, unread, len(table.rows) - len(rows), int(repeated.sum())),
+    )
+
+
+def _drawn(n_rows: int, seed: int) -> Bool[Tensor, " rows"]:
+    """A tenth of the rows, drawn by seed."""
+    held_out = torch.zeros(n_rows, dtype=torch.bool)
+    held_out[
+        torch.randperm(n_rows, generator=generator(seed, 0))[: max(2, round(HELD_OUT_SHARE * n_rows))]
+    ] = True
+    return held_out
+
+
+def _repeated(rows: Sequence[tuple[str, ...]], held_out: Bool[Tensor, " rows"]) -> Bool[Tensor, " rows"]:
+    """Held-out rows with a text that a training row has, in whichever language."""
+    sides = held_out.tolist()
+    trained = {text for row, out in zip(rows, sides, strict=True) if not out for text in row}
+    return torch.tensor(
+        [out and not trained.isdisjoint(row) for row, out in zip(rows, sides, strict=True)], dtype=torch.bool
+    )
+
+
+def _limited(usable: Tensor, held_out: Tensor, limit: int | None, seed: int) -> Tensor:
+    """Places of the usable rows, in order; of more than `limit` so many, drawn by seed, with enough held-out ones."""
+    places = usable.nonzero()[:, 0]
+    if limit is None or len(places) <= limit:
+        return places
+    order = places[torch.randperm(len(places), generator=generator(seed, 6))]
+    out = held_out[order]
+    n_held_out = min(int(out.sum()), round(limit * BUILTIN_HELD_OUT_SHARE))
+    n_train = min(int((~out).sum()), limit - n_held_out)
+    return torch.cat([order[out][: limit - n_train], order[~out][:n_train]]).sort().values
+
+
+def _check_size(path: Path, texts: dict[str, list[str]], held_out: Tensor) -> None:
+    different = len({text for column in texts.values() for text in column})
+    if different < MIN_SENTENCES:
+        raise InputError(
+            f"{path} gives {len(held_out)} rows with {different} different sentences; at least {MIN_SENTENCES} are needed "
+            "to train on, and thousands for features worth reading"
+        )
+    if int(held_out.sum()) < 2 or held_out.all():
+        raise InputError(
+            f"{path} gives {int((~held_out).sum())} rows to train on and {int(held_out.sum())} held-out ones; expected "
+            "rows on both sides of the split"
+        )
+
+
+def _notes(
+    table: ParallelTable, pivot: str, unread: list[str], without_text: int, repeated: int
+) -> list[str]:
+    notes = []
+    if unread:
+        notes.append(
+            f"{table.path}: no language that the model knows, and not read: column{'s' * (len(unread) > 1)} "
+            f"{', '.join(unread)}"
+        )
+    if without_text:
+        notes.append(f"{without_text} rows without text in some language were left out")
+    if repeated:
+        notes.append(f"{repeated} held-out rows with a text that a training row has were left out")
+    if not translated_words.knows_grammar(pivot):
+        notes.append(
+            f"words of grammar are not known of {pivot}, and are among its concepts where they are frequent"
+        )
+    return notes
