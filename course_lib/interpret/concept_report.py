@@ -31,6 +31,7 @@ from course_lib.interpret.detectors import (
     SHARED,
     Detectors,
     Judged,
+    best_concepts,
     best_detectors,
     joined_detectors,
     judge,
@@ -120,6 +121,10 @@ class ConceptReport:
     `across` says what was chosen on the sentences of one language and found in the others, for the lexical concepts;
     None where that cannot be asked.
 
+    `named` has a row for each feature that is ever active in training: the concept that it detects best there
+    (`detectors.best_concepts`), which is its name where it is far enough above chance (`names.feature_names`). `scores` has
+    for each concept the best feature, `named` for each feature the best concept.
+
     `translated` are the concepts of parallel text, words of one language (`translated_words`), with the ceiling that the
     words of each language allow; None where the concepts are not from there.
     """
@@ -133,6 +138,7 @@ class ConceptReport:
     shortfalls: list[Shortfall] = field(default_factory=list)
     across: AcrossLanguages | None = None
     translated: TranslatedWords | None = None
+    named: list[ConceptScore] = field(default_factory=list)
 
     def absorption(self) -> dict[str, float | int | None]:
         """Count the words whose detector is not their category's, and average both shares over them."""
@@ -256,6 +262,7 @@ class ConceptReport:
             "spans": {name: [asdict(s) for s in rows] for name, rows in self.spans.items()},
             "across": None if self.across is None else asdict(self.across),
             "translated": None if self.translated is None else asdict(self.translated),
+            "named": [asdict(s) for s in self.named],
             "shortfall_summary": self.shortfall_summary(),
             "shortfalls": [asdict(s) for s in self.shortfalls],
             "scores": {name: [asdict(s) for s in rows] for name, rows in self.scores.items()},
@@ -386,8 +393,9 @@ def concept_report(
         min_train=min_train,
         language=None if translated is None else translated.pivot,
     )
+    named = _best_concepts(sparse, all_kept)
     return ConceptReport(
-        scores, by_category, frozenset(lexical), skipped, settings, spans, short, across, translated
+        scores, by_category, frozenset(lexical), skipped, settings, spans, short, across, translated, named
     )
 
 
@@ -420,6 +428,15 @@ def _concepts_with_enough_rows(
             "held_out; give more rows or lower min_train and min_held_out"
         )
     return kept, asked
+
+
+def _best_concepts(tables: Sequence[Tensor], sides: _Sides) -> list[ConceptScore]:
+    """Choose each feature's best concept on training rows, and judge it on held-out rows."""
+    concept, found = best_concepts(tables[0], sides.train.labels)
+    train, held_out = (replace(rows, labels=rows.labels[:, concept], part_labels=None) for rows in sides)
+    names = [sides.concepts[i] for i in concept.tolist()]
+    judged = judge(found, tables[1], held_out)
+    return scores_of(judged, train, concepts=names, categories=sides.categories)
 
 
 def _add_joined(

@@ -220,6 +220,44 @@ def best_detectors_by_columns(
     return Detectors(unit, threshold.view(units, n_concepts)[unit, pick], f1[unit, pick])
 
 
+def best_concepts(
+    scores: Float[Tensor, "rows units"], labels: Bool[Tensor, "rows concepts"]
+) -> tuple[Int[Tensor, " units"], Detectors]:
+    """Return for each unit that is ever above 0 the concept that it detects best, and these units as its detectors.
+
+    Best is the F1 that lies furthest above that of always yes, (F1 - c) / (1 - c) with c = 2 p / (1 + p) where a share p of
+    the rows holds the concept: F1 itself would give every unit the most frequent concept. Thresholds are above 0 and, as in
+    `best_detectors`, half-way between values; of equals the first concept and the highest threshold is taken. A concept
+    that all rows hold is nobody's. `scores` is never negative.
+
+    Raises ValueError where `scores` and `labels` differ in rows, or a concept has no positive row.
+    """
+    if len(scores) != len(labels):
+        raise ValueError(f"scores has {len(scores)} rows, labels {len(labels)}; expected as many")
+    positives = labels.sum(dim=0)
+    if not (positives > 0).all():
+        raise ValueError(f"labels has no positive row for concept {int((positives == 0).nonzero()[0])}")
+    sparse = scores if scores.is_sparse else scores.to_sparse_coo()
+    chance = 2 * positives.double() / (len(labels) + positives)
+    found = []
+    for row, unit, value in _falling(sparse, depth=len(scores), per_row=1):
+        for number, n in zip(*(t.tolist() for t in unit.unique_consecutive(return_counts=True)), strict=True):
+            (rows, row), (values, value) = row.split([n, len(row) - n]), value.split([n, len(value) - n])
+            hits = labels[rows].cumsum(dim=0).double()
+            f1 = 2 * hits / (torch.arange(1, n + 1)[:, None] + positives)
+            f1[:-1][values[:-1] == values[1:]] = -1  # rows with equal values are called together
+            above = torch.where(chance < 1, (f1 - chance) / (1 - chance).clamp(min=1e-12), -1)
+            at, concept = divmod(int(above.argmax()), len(positives))
+            below = values[at + 1] if at + 1 < n else 0.0
+            found.append((number, concept, float(values[at] + below) / 2, float(f1[at, concept])))
+    units, concept, threshold, f1 = zip(*found, strict=True) if found else ((),) * 4
+    return torch.tensor(concept, dtype=torch.long), Detectors(
+        torch.tensor(units, dtype=torch.long),
+        torch.tensor(threshold, dtype=scores.dtype),
+        torch.tensor(f1, dtype=torch.float64),
+    )
+
+
 def strongest_of_equals(
     found: Detectors, scores: Float[Tensor, "rows units"], labels: Bool[Tensor, "rows concepts"]
 ) -> tuple[Detectors, Int[Tensor, " concepts"]]:

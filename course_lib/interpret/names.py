@@ -41,23 +41,33 @@ def above_chance(f1: float, chance: float) -> float:
 def feature_names(report: "ConceptReport | None") -> dict[int, FeatureName]:
     """Names of the features that have one, by number; none where nothing was scored.
 
-    A feature that is the best one of several concepts is tried with the concept for which its F1 on training rows lies
-    furthest above chance. It gets the name where its F1 on held-out rows lies above chance by more than `NAMED_FROM`, and
-    else none. A concept that a feature's silence detects is no name.
+    A feature is tried with one concept, that for which its F1 on training rows lies furthest above chance. It gets the name
+    where its F1 on held-out rows lies above chance by more than `NAMED_FROM`, and else none.
+    """
+    tried = {unit: _name(report, score) for unit, score in tried_concepts(report).items()}
+    return {unit: name for unit, name in tried.items() if name.above_chance > NAMED_FROM}
+
+
+def tried_concepts(report: "ConceptReport | None") -> "dict[int, ConceptScore]":
+    """The concept that each feature is tried with, chosen on training rows; none where nothing was scored.
+
+    A report from before features were tried with all concepts has only the best feature of each concept: of several such
+    concepts the one furthest above chance in training is taken, and a concept that a feature's silence detects is none.
     """
     if report is None:
         return {}
-    tried: dict[int, tuple[float, ConceptScore]] = {}
-    for score in report.scores["features"]:
-        chance = chance_f1(score.positives_train, report.settings["rows_train"])
-        found = above_chance(score.f1_train, chance)
-        if score.sign > 0 and (score.unit not in tried or found > tried[score.unit][0]):
-            tried[score.unit] = (found, score)
-    names = {
-        unit: FeatureName(score.concept, score.f1, held_out_chance(report, score))
-        for unit, (_, score) in tried.items()
-    }
-    return {unit: name for unit, name in names.items() if name.above_chance > NAMED_FROM}
+    if report.named:
+        return {score.unit: score for score in report.named}
+
+    def in_training(score: "ConceptScore") -> float:
+        return above_chance(score.f1_train, chance_f1(score.positives_train, report.settings["rows_train"]))
+
+    rising = sorted((score for score in report.scores["features"] if score.sign > 0), key=in_training)
+    return {score.unit: score for score in rising}
+
+
+def _name(report: "ConceptReport", score: "ConceptScore") -> FeatureName:
+    return FeatureName(score.concept, score.f1, held_out_chance(report, score))
 
 
 def held_out_chance(report: "ConceptReport", score: "ConceptScore") -> float:

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from course_lib.interpret.concept_report import absorbed_share, category_scores, concept_report, scores_of
-from course_lib.interpret.concepts import LabelledRows
+from course_lib.interpret.concepts import LabelledRows, f1_scores
 from course_lib.interpret.detectors import best_detectors, judge
 from course_lib.sae.planted import PlantedDictionary
 
@@ -73,6 +73,20 @@ def test_planted_units_are_found_with_their_sign_and_their_languages(report):
     # It fires in English and French only: precise, with half of the recall.
     assert (eat.unit, eat.languages_reached) == (2, 2)
     assert eat.f1 == pytest.approx(2 / 3, abs=0.1)
+
+
+def test_a_feature_s_own_concept_and_scores_by_language_are_those_of_its_calls(report):
+    held_out = world(800, 1)
+    table, names = split(held_out.states), {name: i for i, name in enumerate(NAMES)}
+    assert [score.unit for score in report.named] == list(range(24))  # each is active at some training row
+    assert next(score for score in report.named if score.unit == 0).concept == "animal:dog"
+    for score in [*report.scores["features"], *report.named]:
+        calls, holds = table[:, score.unit] > score.threshold, held_out.labels[:, names[score.concept]]
+        assert score.f1 == pytest.approx(f1_scores(calls[:, None], holds[:, None]).item())
+        assert set(score.by_language) == set(LANGUAGES)
+        for language, f1 in score.by_language.items():
+            own = torch.tensor([one == language for one in held_out.languages])
+            assert f1 == pytest.approx(f1_scores(calls[own, None], holds[own, None]).item())
 
 
 def test_concepts_with_too_few_rows_are_left_out_and_named(report):

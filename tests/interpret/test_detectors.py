@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from course_lib.interpret import detectors
 from course_lib.interpret.concepts import LabelledRows, f1_scores
 from course_lib.interpret.detectors import (
+    best_concepts,
     best_detectors,
     best_detectors_by_columns,
     joined_detectors,
@@ -42,6 +43,34 @@ def test_the_fast_choice_is_the_readable_one(share, seed, zeros, levels):
     torch.testing.assert_close(fast.f1, plain.f1, atol=1e-12, rtol=0)
     assert torch.equal(fast.unit, plain.unit)
     torch.testing.assert_close(f1_scores(fast.calls(scores), labels), fast.f1, atol=1e-12, rtol=0)
+
+
+@given(seed=st.integers(0, 10**6), levels=st.sampled_from([1, 1000]))
+def test_a_unit_s_best_concept_is_that_furthest_above_always_yes(seed, levels):
+    """Against every threshold above 0 of every concept, some of which most rows hold."""
+    scores, labels = table(seed, zeros=0.3, levels=levels)
+    scores[:, 2] = -1.0  # never above 0
+    labels[:, 0] = torch.rand(len(labels), generator=generator(seed)) < 0.8
+    labels[0], labels[:, 1] = True, True  # all rows hold one concept
+    concept, found = best_concepts(scores.relu(), labels)
+    assert found.unit.tolist() == [unit for unit in range(scores.shape[1]) if (scores[:, unit] > 0).any()]
+    share = labels.double().mean(dim=0)
+    chance = 2 * share / (1 + share)
+    for unit, own, f1 in zip(found.unit.tolist(), concept.tolist(), found.f1, strict=True):
+        column = scores[:, unit].relu()
+        cuts = column.unique()[:-1]
+        all_f1 = torch.stack([f1_scores((column > cut)[:, None].expand_as(labels), labels) for cut in cuts])
+        above = ((all_f1 - chance) / (1 - chance)).where(chance < 1, -1)
+        assert (f1 - chance[own]) / (1 - chance[own]) == pytest.approx(above.max().item(), abs=1e-9)
+        assert own != 1
+    assert (found.threshold > 0).all()
+    torch.testing.assert_close(f1_scores(found.calls(scores), labels[:, concept]), found.f1)
+    for values, what, message in (
+        (scores[1:], labels, "scores has 39 rows, labels 40"),
+        (scores, labels * 0 > 0, "concept 0"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            best_concepts(values, what)
 
 
 @given(st.integers(0, 10**6))

@@ -12,10 +12,10 @@ def score(concept, unit, f1_train, f1, *, positives=40, sign=1):
     return ConceptScore(concept, "thing", 2 * positives, positives, unit, sign, 0.5, f1_train, f1, 0.9, 0, 0)
 
 
-def report(*scores):
+def report(*scores, named=()):
     settings = {"rows_train": 800, "rows_held_out": 400}
     lexical = frozenset(s.concept for s in scores)
-    return ConceptReport({"features": list(scores)}, [], lexical, [], settings)
+    return ConceptReport({"features": list(scores)}, [], lexical, [], settings, named=list(named))
 
 
 def test_chance_is_the_f1_of_always_yes():
@@ -48,6 +48,19 @@ def test_the_concept_is_chosen_in_training_and_judged_on_held_out_rows():
     # What fails on held-out rows is not exchanged for what does not.
     worse = score("best in training", 1, 0.95, 0.2), score("best held out", 1, 0.9, 0.99)
     assert feature_names(report(*worse)) == {}
+
+
+def test_a_feature_may_be_called_by_a_concept_that_another_detects_better():
+    best, second = score("a", 1, 0.95, 0.95), score("a", 2, 0.9, 0.9)
+    found = report(best, named=[best, second])
+    assert {unit: name.concept for unit, name in feature_names(found).items()} == {1: "a", 2: "a"}
+    rows = concept_rows(found)
+    assert {
+        unit: [(row["concept"], row["f1"], row["named"]) for row in of_unit] for unit, of_unit in rows.items()
+    } == {
+        1: [("a", 0.95, True)],
+        2: [("a", 0.9, True)],
+    }
 
 
 def test_silence_is_no_name_and_without_scores_there_is_none():

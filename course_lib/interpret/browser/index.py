@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from course_lib.interpret.names import feature_names, held_out_chance
+from course_lib.interpret.names import feature_names, held_out_chance, tried_concepts
 from course_lib.interpret.run_directory import RunDirectory
 
 if TYPE_CHECKING:
-    from course_lib.interpret.concept_report import ConceptReport, ConceptScore
+    from course_lib.interpret.concept_report import ConceptReport
 
 FORMAT = 3
 DIRECTORY = "browse"
@@ -648,9 +648,9 @@ def parts(
 
 
 def concept_rows(report: "ConceptReport | None") -> dict[int, list[dict[str, Any]]]:
-    """For each feature the concepts that it detects best of all features, beside a neuron and a random feature.
+    """For each feature its name, and the concepts that it detects best of all features, beside a neuron and others.
 
-    That of its name (`names.feature_names`) is `named` and comes first, the others follow by F1. Concepts that a feature's
+    The name (`names.feature_names`) is `named` and comes first, the others follow by F1. Concepts that a feature's
     silence detects are left out.
     """
     found: dict[int, list[dict[str, Any]]] = defaultdict(list)
@@ -660,17 +660,16 @@ def concept_rows(report: "ConceptReport | None") -> dict[int, list[dict[str, Any
         kind: {score.concept: score.f1 for score in report.scores.get(kind, [])}
         for kind in ("neurons", "random", "means", "lda", "probe")
     }
-    names = {(unit, name.concept) for unit, name in feature_names(report).items()}
-
-    def order(score: "ConceptScore") -> tuple:
-        return (score.unit, score.concept) not in names, -score.f1, -score.auroc
-
-    for score in sorted(report.scores["features"], key=order):
+    tried = tried_concepts(report)
+    named = {(unit, tried[unit].concept): tried[unit] for unit in feature_names(report)}
+    best = sorted(report.scores["features"], key=lambda score: (-score.f1, -score.auroc))
+    others = [score for score in best if (score.unit, score.concept) not in named]
+    for score in [*named.values(), *others]:
         if score.sign > 0:
             found[score.unit].append(
                 {
                     "concept": score.concept,
-                    "named": (score.unit, score.concept) in names,
+                    "named": (score.unit, score.concept) in named,
                     "f1": _short(score.f1),
                     "chance": _short(held_out_chance(report, score)),
                     "auroc": _short(score.auroc),

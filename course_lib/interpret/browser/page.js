@@ -270,7 +270,7 @@
       : null;
     const named = { f1: "F1", chance: "F1, always yes", auroc: "AUROC", positives_held_out: "sentences", f1_neurons: "F1, best neuron", f1_random: "F1, random features", f1_lda: "F1, LDA told the sentences" };
     const present = Object.keys(named).filter((name) => found.concepts.some((row) => name in row));
-    return h("div", {}, h("p", { class: "soft" }, "Concepts for which no other feature is better, on held-out sentences; beside them the best neuron and the best of as many random features, chosen in the same way, and linear discriminant analysis of the tokens, told which sentences hold the concept."),
+    return h("div", {}, h("p", { class: "soft" }, "Its name, if it has one, and concepts for which no other feature is better, on held-out sentences; beside them the best neuron and the best of as many random features, chosen in the same way, and linear discriminant analysis of the tokens, told which sentences hold the concept."),
       table("Concepts", ["concept", ...present.map((name) => named[name])],
         found.concepts.map((row) => [row.concept, ...present.map((name) => number(row[name]))]), present.map((_, at) => at + 1)));
   }
