@@ -79,8 +79,7 @@ def test_a_run_at_any_site_is_repeated_by_its_record(quick, model, text, tmp_pat
     assert found["run"]["choice"] == {
         **{"model": model, "text": text, "site": "decoder.1.cross_attention", "sentences": 80, "seed": 0},
         **{"kind": "batchtopk", "features": 40, "k": 3, "penalty": None, "steps": 12, "auxk": None},
-        **{"store": None},
-        **{"device": "cpu", "threads": 1},
+        **{"store": None, "pivot": None, "device": "cpu", "threads": 1},
     }
     assert found["sparse"]["config"]["n_features"] == 40
     vectors = load_file(first / "activations.safetensors")

@@ -1,6 +1,7 @@
 """Tables of parallel text: how they are read, split by row and named, and that report and browser say the same names."""
 
 import dataclasses
+import functools
 import itertools
 import random
 import re
@@ -8,10 +9,13 @@ import statistics
 
 import pytest
 import torch
+from typer.testing import CliRunner
 
 from course_lib import sae
+from course_lib.__main__ import app
 from course_lib.interpret.browser.build import build_index
 from course_lib.interpret.names import feature_names
+from course_lib.interpret.run_directory import RunDirectory
 from course_lib.language.corpus import LANGUAGES
 from course_lib.language.text import read_parallel_table
 from course_lib.pipeline import InputError, SparseConfig, StackedConfig, report, run
@@ -275,6 +279,23 @@ def test_report_command_and_browser_call_features_by_the_same_names(result):
     unnamed = next(feature for feature in result.metrics.features if feature.name is None)
     said = result.report.read_text().split(f"<h3>Feature {unnamed.feature}</h3>")[1]
     assert said.index("No name. It fires most at") < said.index("</section>")
+
+
+def test_the_command_takes_a_pivot_and_its_record_has_it(model, tmp_path, monkeypatch):
+    short = StackedConfig(training=dataclasses.replace(QUICK, steps=5))
+    monkeypatch.setattr("course_lib.pipeline.config.StackedConfig", lambda: short)
+    monkeypatch.setattr("course_lib.pipeline.run", functools.partial(run, stacked=short))
+    options = ["--model", model, "--text", table(tmp_path / "t.tsv"), "--pivot", "de", "--sentences", 480]
+    sizes = ["--features", 64, "--k", 3, "--steps", 20, "--device", "cpu", "--no-progress"]
+    done = CliRunner().invoke(
+        app, [str(o) for o in ("pipeline", "--out", tmp_path / "out", *options, *sizes)]
+    )
+    assert done.exit_code == 0, done.output
+    assert "words of de_DE, all (" in done.output
+    found = RunDirectory(tmp_path / "out")
+    assert found.metrics.run.choice["pivot"] == "de"
+    assert (found.metrics.run.sentences, found.metrics.run.held_out) == (480, 220)
+    assert found.concepts.across.language == "de_DE"
 
 
 def test_a_pivot_without_a_table_is_refused(model, tmp_path):
