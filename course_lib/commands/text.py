@@ -162,8 +162,8 @@ def browse(
                 raise ValueError(f"{name} is {value!r}, and a run has its own; expected --out with it")
         if out is None and run.is_dir() and not (run / "sparse").exists():
             raise ValueError(
-                f"{run} is no pipeline run; to browse an autoencoder alone, give --out, a directory to write to, and "
-                "the --text to show it on"
+                f"{run} is none; expected the directory of a pipeline run, or, for an autoencoder alone, --out, a "
+                "directory to write to, and the --text to show it on"
             )
         if out is not None:
             how = {"device": device, "threads": threads, "progress": progress}
