@@ -244,11 +244,12 @@ def _translated_lines(report: ConceptReport) -> str:
 
 def _names_line(report: ConceptReport) -> str:
     names = feature_names(report)
-    best = sorted(names.values(), key=lambda name: -name.above_chance)[:5]
+    concepts = {name.concept: name for name in sorted(names.values(), key=lambda name: name.above_chance)}
+    best = sorted(concepts.values(), key=lambda name: -name.above_chance)[:5]
     listed = ", ".join(f"{name.concept} {name.f1:.2f}" for name in best)
     return (
-        f"\nnames: {len(names)} features have one, with a held-out F1 more than {NAMED_FROM:.0%} of the way from always yes "
-        f"to 1{'; best: ' + listed if best else ''}"
+        f"\nnames: {len(names)} features have one, of {len(concepts)} concepts, with a held-out F1 more than "
+        f"{NAMED_FROM:.0%} of the way from always yes to 1{'; best: ' + listed if best else ''}"
     )
 
 
