@@ -500,7 +500,11 @@ def test_an_autoencoder_alone_is_browsed_on_a_text(made, trained, tmp_path):
 @pytest.mark.parametrize(
     ("place", "more", "words"),
     [
-        ("lens", (), "lens is no pipeline run; to browse an autoencoder alone, give --out"),
+        (
+            "lens",
+            (),
+            "lens is none; expected the directory of a pipeline run, or, for an autoencoder alone, --out",
+        ),
         ("lens", ("--model", "MADE/model"), "and a run has its own; expected --out with it"),
         ("lens", ("--out", "OUT"), "model is not given, and "),
         ("lens", ("--out", "OUT", "--model", "MADE/model"), "site is not given, and "),

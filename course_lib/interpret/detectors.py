@@ -221,8 +221,8 @@ def best_detectors_by_columns(
 
 
 def best_concepts(
-    scores: Float[Tensor, "rows units"], labels: Bool[Tensor, "rows concepts"]
-) -> tuple[Int[Tensor, " units"], Detectors]:
+    scores: Float[Tensor, "rows units"], labels: Bool[Tensor, "labelled concepts"]
+) -> tuple[Int[Tensor, " active"], Detectors]:
     """Return for each unit that is ever above 0 the concept that it detects best, and these units as its detectors.
 
     Best is the F1 that lies furthest above that of always yes, (F1 - c) / (1 - c) with c = 2 p / (1 + p) where a share p of

@@ -190,6 +190,7 @@ def run_of_autoencoder(
         sparse=SparseConfig(),
         store=None,
         progress=progress,
+        pivot=None,
     )
     _check_request(request, threads=threads)
     clock = _Clock()

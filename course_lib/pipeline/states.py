@@ -1,6 +1,6 @@
 """The states that a run trains on: read by the model, or those of tokens taken from a store that `activations` wrote."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -156,7 +156,7 @@ def stored_pairs(
     text: Path | str,
     sentences: Int[Tensor, " chosen"],
     *,
-    known: list[str],
+    known: Collection[str],
     columns: Mapping[str, str] | None = None,
 ) -> list[tuple[Sentence, Sentence | None]]:
     """What encoder and decoder read for these sentences of a store, given by number; None where it is the same.
