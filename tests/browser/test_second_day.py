@@ -27,20 +27,26 @@ def trust(lab, path):
 
 
 @pytest.fixture
-def page(desk, lab):
-    """The page, with the lesson as it was stored, trusted, and no progress."""
-    path = lab.root / "notebooks" / LESSON
-    before = path.read_bytes()
+def path(lab, request):
+    """The lesson as it was stored, trusted, under a name of its own: no other test has had a kernel for it."""
+    path = lab.root / "notebooks" / f"{request.node.name}.ipynb"
+    path.write_bytes((ROOT / "notebooks" / LESSON).read_bytes())
     trust(lab, path)
+    yield path
+    path.unlink()
+
+
+@pytest.fixture
+def page(desk, lab, path):
+    """The page, with no progress."""
     yield desk
     close(desk)
-    path.write_bytes(before)
     (lab.root / "progress.json").unlink(missing_ok=True)
 
 
-def opened(page):
+def opened(page, path):
     """Open the lesson, and wait until each widget of it is drawn, or said to be missing."""
-    open_notebook(page, LESSON)
+    open_notebook(page, path.name)
     page.wait_for_function("""() => [...document.querySelectorAll(".jp-OutputArea-output")]
       .every(node => !node.textContent.startsWith("Loading widget"))""")
     page.wait_for_function(
@@ -64,12 +70,11 @@ def assert_pictures_without_kernel(page, count):
     assert page.evaluate(_BROKEN_SIGNS) == 0
 
 
-def test_a_lesson_lives_through_two_days(page, lab, page_errors):
-    path = lab.root / "notebooks" / LESSON
+def test_a_lesson_lives_through_two_days(page, path, page_errors):
     count = path.read_text().count("<details><summary>For reading without a kernel: three settings")
     assert count > 0
 
-    opened(page)  # as it comes, not yet run
+    opened(page, path)  # as it comes, not yet run
     assert_pictures_without_kernel(page, count)
     run_cells(page, needed_cells(path))
     expect(explorers(page)).to_have_count(count)
@@ -82,13 +87,13 @@ def test_a_lesson_lives_through_two_days(page, lab, page_errors):
     settled(page, _SAVE)
 
     settled(page, _LEAVE_RUNNING)  # the kernel goes on: what it holds is shown alive
-    opened(page)
+    opened(page, path)
     expect(explorers(page)).to_have_count(count)
     step(page, explorers(page).first, explorers(page).first.locator(".noUi-handle").first)
     settled(page, _SAVE)
     close(page)
 
-    opened(page)  # the next day
+    opened(page, path)  # the next day
     assert_pictures_without_kernel(page, count)
     assert question.locator("input[type=radio]").first.is_checked()
     assert question.locator(".course-words").inner_text() == said
@@ -96,7 +101,7 @@ def test_a_lesson_lives_through_two_days(page, lab, page_errors):
     close(page)
     size = path.stat().st_size
 
-    opened(page)  # and one more, on which nothing was run
+    opened(page, path)  # and one more, on which nothing was run
     assert_pictures_without_kernel(page, count)
     settled(page, _SAVE)
     assert path.stat().st_size <= size
@@ -107,13 +112,12 @@ def test_a_lesson_lives_through_two_days(page, lab, page_errors):
     assert page_errors == []
 
 
-def test_a_lesson_that_was_saved_without_its_widgets_shows_its_pictures(page, lab):
-    path = lab.root / "notebooks" / LESSON
+def test_a_lesson_that_was_saved_without_its_widgets_shows_its_pictures(page, lab, path):
     notebook = json.loads(path.read_text())
     del notebook["metadata"]["widgets"]
     path.write_text(json.dumps(notebook))
     trust(lab, path)
     count = path.read_text().count("three settings, as a picture")
-    opened(page)
+    opened(page, path)
     assert page.get_by_text(NOT_RUN.format("answer")).count() > 0
     assert_pictures_without_kernel(page, count)
