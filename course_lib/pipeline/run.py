@@ -108,16 +108,15 @@ def run(
 ) -> RunDirectory:
     """Run the pipeline and write everything to `out`.
 
-    `model` is a hub name, a local directory or "course-mbart"; `text` a file or "builtin". `n_sentences`
-    limits how many sentences are used (default: all of a file, 12000 of the built-in corpus). A file may be a table of
-    parallel text (`tables.parallel_text`): frequent words of the language `pivot` (default: the first one) are then the
-    concepts of its rows. Sentence vectors
-    of encoder and decoder are both saved; the autoencoders are trained on the states of `site`: "encoder" and
-    "decoder" (their last hidden states) or one like "encoder.6.mlp". `store` is one that `activations` wrote of
-    the same text, model and site; the states of tokens are then taken from it. Where the concepts of the text are known
-    (the built-in corpus, parallel text), its features are scored on them, and named. torch uses `threads`
-    threads on the CPU (default: what suits the model's width, `devices.threads_for`). The same seed and the
-    same number of threads give the same numbers on the same machine.
+    `model` is a hub name, a local directory or "course-mbart"; `text` a file or "builtin". `n_sentences` limits how
+    many sentences are used (default: all of a file, 12000 of the built-in corpus). A file may be a table of parallel
+    text (`tables.parallel_text`): frequent words of the language `pivot` (default: the first one) are then the
+    concepts of its rows. Sentence vectors of encoder and decoder are both saved; the autoencoders are trained on the
+    states of `site`: "encoder" and "decoder" (their last hidden states) or one like "encoder.6.mlp". `store` is one
+    that `activations` wrote of the same text, model and site; the states of tokens are then taken from it. Where the
+    concepts of the text are known (the built-in corpus, parallel text), its features are scored on them, and named.
+    torch uses `threads` threads on the CPU (default: what suits the model's width, `devices.threads_for`). The same
+    seed and the same number of threads give the same numbers on the same machine.
 
     `out` then holds the sentence vectors, both autoencoders, all numbers as JSON, the figures and a page to
     read; it appears only when all of it is there.

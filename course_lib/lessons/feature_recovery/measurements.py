@@ -87,14 +87,6 @@ def trained(
     return autoencoder
 
 
-def train_on(rows: torch.Tensor, k: int, seed: int = 0) -> SparseAutoencoder:
-    """Return a TopK autoencoder after 1,000 steps on any rows."""
-    generator = torch.Generator().manual_seed(seed)
-    autoencoder = build("TopK", k, d_model=rows.shape[1], generator=generator)
-    train(autoencoder, rows, TRAINING, generator=generator, progress=False)
-    return autoencoder
-
-
 def pair_agreement(one: torch.Tensor, other: torch.Tensor, weights: torch.Tensor | None = None) -> float:
     """Return the mean cosine of the columns of two decoders, each paired with one of the other.
 
