@@ -174,7 +174,9 @@ def test_a_constant_moves_all_units_by_one_direction():
 def test_without_a_constant_the_most_agreement_finds_nearly_all_and_an_elbow_needs_its_list():
     agreement, bend = "most agreement", "elbow, settings on a log scale"
     for kind in lesson.ROWS:
-        assert mean(share for _, share in lesson.chosen(agreement, lesson.BARE, kind)) >= 0.97
+        for rule in (agreement, "sparsest setting"):
+            assert mean(share for _, share in lesson.chosen(rule, lesson.BARE, kind)) >= 0.97
+    assert mean(share for _, share in lesson.chosen("sparsest setting")) < 0.1
     for least in (6, 8):
         assert min(k for k, _ in lesson.chosen(bend, lesson.BARE, least=least)) >= 16
         assert mean(share for _, share in lesson.chosen(agreement, lesson.BARE, least=least)) > 0.95

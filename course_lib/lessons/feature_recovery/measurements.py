@@ -347,6 +347,7 @@ def elbow(missing: np.ndarray, settings: np.ndarray) -> int:
 # weighed by what the units write; returns a place.
 CHOOSERS = {
     "least error": lambda knobs, missing, agreement, weighted: int(missing.argmin()),
+    "sparsest setting": lambda knobs, missing, agreement, weighted: int(missing.argmax()),  # it misses the most
     "elbow of the error": lambda knobs, missing, agreement, weighted: elbow(missing, knobs),
     "elbow, settings on a log scale": lambda knobs, missing, agreement, weighted: elbow(missing, np.log(knobs)),
     "most agreement": lambda knobs, missing, agreement, weighted: int(agreement.argmax()),

@@ -110,7 +110,7 @@ def plot_shrinkage(axes, penalty: float = 0.6):
     axes.set_title(f"L1 takes $\\lambda/2$ from what it keeps ($\\lambda$ = {penalty:g})")
     return (
         f"The strength that is kept, for a penalty of {penalty:g}: under L1 it stays {penalty / 2:g} below the line of no "
-        "penalty; a jump at the same place would keep what is beyond it whole."
+        "penalty."
     )
 
 

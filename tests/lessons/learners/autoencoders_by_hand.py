@@ -205,7 +205,7 @@ ANSWERS = {
 GIVES_AWAY = {
     "25.P1": [r"cannot move this unit", r"stays there", r"[Ss]lope is 0"],
     "25.P2": [r"corner", r"slope 38|= 38", r"left slope"],
-    "25.P3": [r"0\.0006", r"never opened", r"turns round"],
+    "25.P3": [r"0\.0006", r"None of four sizes", r"turns round"],
 }
 
 NEIGHBOURS = {

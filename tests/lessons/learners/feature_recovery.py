@@ -94,7 +94,7 @@ NEIGHBOURS = {
     "28.e4": ('lesson.trained("L1", 1.0, seed=0)', 'lesson.trained("L1", 0.003, seed=0)'),
     "28.e10": ("toy, out=mean)", "toy, out=other)"),
     "28.5": ("min(mean_share(product, *column)", "min(mean_share(both, *column)"),
-    "28.e6": ("min(mean_share(both, *column)", "min(mean_share(bend, *column)"),
+    "28.e6": ("for rule in (both, sparse)", "for rule in (both, bend)"),
     "28.e7": ("mean_share(bend, *from_6_on", "mean_share(both, *from_6_on"),
     "28.e8": (
         'nine tenths, k = 6: {:.0%} are atoms", precise[6]',
