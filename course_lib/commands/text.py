@@ -252,6 +252,7 @@ def activations(
         from course_lib.mbart import activation_store as stores
         from course_lib.mbart.activations import NotFiniteError
         from course_lib.mbart.families import languages
+        from course_lib.mbart.structure import width
 
         where = stores.Site.parse(site)
         if sentences is not None and sentences < 1:
@@ -270,7 +271,7 @@ def activations(
     with parallel.process_group(), parallel.synchronised():
         with (
             explain_errors(stores.StoreError, NotFiniteError, ValueError),
-            devices.threads(devices.threads_for(mbart.config.d_model) if threads is None else threads),
+            devices.threads(devices.threads_for(width(mbart, where.side)) if threads is None else threads),
         ):
             store = stores.write_store(
                 out,

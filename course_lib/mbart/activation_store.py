@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from itertools import chain, islice, pairwise
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Literal
 
@@ -33,6 +34,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from course_lib import devices, files, parallel
 from course_lib.language.corpus import Sentence
 from course_lib.language.text import STDIN, TABLES, full_codes, read_fields
+from course_lib.mbart import structure
 from course_lib.mbart.activations import Reader, Site, States, Window, ahead
 
 RowIndex = slice | Int[Tensor, " chosen"] | Bool[Tensor, " rows"]
@@ -260,7 +262,7 @@ def write_store(
         "include_special": include_special,
         "dtype": str(torch.float32 if pool == "mean" else model.dtype).removeprefix("torch."),
         "computed_in": str(model.dtype).removeprefix("torch."),
-        "d_model": model.config.d_model,
+        "d_model": structure.width(model, site.side),
         "shard_size": shard_size,
         "tokens_per_batch": reader.tokens_per_batch,
         "weights_sha256": weights_sha256(model),
@@ -613,12 +615,15 @@ def tokenizer_sha256(tokenizer: PreTrainedTokenizerBase) -> str:
         described = json.loads(tokenizer.backend_tokenizer.to_str())
         for name in ("post_processor", "truncation", "padding"):
             described.pop(name, None)
-    else:  # M2M100 and Marian: sentencepiece models, and the ids of their pieces
+    else:  # M2M100, Marian and PLBART: sentencepiece models, and the ids of their pieces
         models = [getattr(tokenizer, name, None) for name in ("sp_model", "spm_source", "spm_target")]
         described = {
             "pieces": [getattr(tokenizer, name, None) for name in ("encoder", "target_encoder")],
             "models": [hashlib.sha256(m.serialized_model_proto()).hexdigest() for m in models if m],
         }
+        if not any(models):  # Blenderbot small and ProphetNet: words, and what is merged to them
+            described["words"] = sorted(tokenizer.get_vocab().items(), key=itemgetter(1))
+            described["merges"] = sorted(getattr(tokenizer, "bpe_ranks", {}).items(), key=itemgetter(1))
     described["default_language"] = getattr(tokenizer, "src_lang", None)
     return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()
 

@@ -1,10 +1,12 @@
-"""Activations of mBART and its kin: any site of encoder or decoder, one vector a token or one a sentence.
+"""Activations of encoder-decoders: any site of encoder or decoder, one vector a token or one a sentence.
 
-Sentences are tokenised once, sorted by length, and run without padding (`course_lib.mbart.packed`);
-results come back in the order of the input and do not depend on what a sentence was batched with.
+Sentences are tokenised once, sorted by length, and run without padding (`course_lib.mbart.packed`), or, where a
+family is not computed there, by transformers in padded batches of similar length (`course_lib.mbart.padded`). Results
+come back in the order of the input and do not depend on what a sentence was batched with.
 For text that does not fit in memory, see `course_lib.mbart.activation_store`.
 """
 
+import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -20,8 +22,9 @@ from tqdm.auto import tqdm
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from course_lib.language.corpus import Sentence
-from course_lib.mbart.families import framed, languages, shifted
-from course_lib.mbart.packed import Packed, Site, stages
+from course_lib.mbart import packed, padded, structure
+from course_lib.mbart.families import PACKED, default_language, framed, languages, shifted
+from course_lib.mbart.packed import Packed, Site
 from course_lib.mbart.translation import pad_rows
 
 __all__ = [
@@ -110,7 +113,7 @@ def extract(
       and predicts y_{t+1}. A target may be a translation or the beginning of one (a forced prefix).
       Without `targets`, Y = X.
 
-    BART, Marian and mBART-25 frame X and Y with other tokens, or with the same in another order: see
+    Other families frame X and Y with other tokens, or with the same in another order: see
     `course_lib.mbart.families`. What frames a sentence is called language code and `</s>` here.
 
     Rows are those of X and of Y; with `include_special=True` also those of the language code and `</s>`. With
@@ -183,7 +186,7 @@ def padded_pooled_states(
     *,
     include_special: bool = False,
 ) -> PooledStates:
-    """`pooled_states` to read: one padded batch, masks, and transformers' own forward."""
+    """`pooled_states` to read: one padded batch, masks, and the forward of transformers' own stacks."""
     ids, targets = (tokenise(tokenizer, sentences, target=target) for target in (False, True))
     skipped = uncounted_ids(tokenizer, include_special)
     (inputs, real), (predicting, real_targets) = (
@@ -191,19 +194,19 @@ def padded_pooled_states(
         for rows in (ids, [shifted(row, model.config) for row in targets])
     )
     with _evaluation_mode(model):
-        # No mask for the decoder: it is causal, and the pads stand to the right of all that counts.
-        output = model.model(
-            input_ids=inputs.to(model.device),
-            attention_mask=real.to(model.device),
-            decoder_input_ids=predicting.to(model.device),
+        mask = real.long().to(model.device)
+        encoder = structure.stack(model, "encoder")(input_ids=inputs.to(model.device), attention_mask=mask)
+        decoder = structure.stack(model, "decoder")(
+            input_ids=predicting.to(model.device),
+            attention_mask=real_targets.long().to(model.device),
+            encoder_hidden_states=encoder.last_hidden_state,
+            encoder_attention_mask=mask,
             use_cache=False,
         )
     return PooledStates(
-        encoder=masked_mean(
-            output.encoder_last_hidden_state.float().cpu(), real & ~torch.isin(inputs, skipped)
-        ),
+        encoder=masked_mean(encoder.last_hidden_state.float().cpu(), real & ~torch.isin(inputs, skipped)),
         decoder=masked_mean(
-            output.last_hidden_state.float().cpu(), real_targets & ~torch.isin(predicting, skipped)
+            decoder.last_hidden_state.float().cpu(), real_targets & ~torch.isin(predicting, skipped)
         ),
     )
 
@@ -255,14 +258,18 @@ class Window:
     source: Tokens
     target: Tokens | None
 
-    def batches(self, tokens_per_batch: int) -> Iterator[Int[Tensor, " chosen"]]:
-        """Indices of sentences by falling length: neighbours are alike, and the largest batch comes first."""
+    def batches(self, tokens_per_batch: int, *, padded: bool = False) -> Iterator[Int[Tensor, " chosen"]]:
+        """Indices of sentences by falling length: neighbours are alike, and the largest batch comes first.
+
+        With `padded`, pads count as tokens.
+        """
         sides = [self.source] if self.target is None else [self.source, self.target]
         lengths = list(zip(*(side.lengths.tolist() for side in sides), strict=True))
+        join = max if padded else operator.add
         batch, size = [], (0,) * len(sides)
         for index in sorted(range(len(lengths)), key=lengths.__getitem__, reverse=True):
-            larger = tuple(a + b for a, b in zip(size, lengths[index], strict=True))
-            if batch and max(larger) > tokens_per_batch:
+            larger = tuple(map(join, size, lengths[index]))
+            if batch and max(larger) * (len(batch) + 1 if padded else 1) > tokens_per_batch:
                 yield torch.tensor(batch)
                 batch, larger = [], lengths[index]
             batch.append(index)
@@ -298,6 +305,7 @@ class Reader:
             tokens_per_batch = 16384 if model.device.type == "cuda" else 2048
         if tokens_per_batch < 1:
             raise ValueError(f"tokens_per_batch is {tokens_per_batch}; expected 1 or more")
+        structure.check(model)
         self.model, self.tokenizer, self.pools = model, tokenizer, pools
         self.sites = {site: site.resolved(model.config) for site in sites}
         self.tokens_per_batch = tokens_per_batch
@@ -323,14 +331,15 @@ class Reader:
         self, sentences: Sequence[Sentence], what: str, *, first: int, target: bool = False
     ) -> Tokens:
         rows = tokenise(self.tokenizer, sentences, first=first, what=what, target=target)
-        skipped, limit = set(self.skipped.tolist()), self.model.config.max_position_embeddings
+        skipped = set(self.skipped.tolist())
+        limit = structure.positions(self.model, "decoder" if target else "encoder")
         for number, (row, sentence) in enumerate(zip(rows, sentences, strict=True), start=first + 1):
             # Blanks alone can leave a lone blank piece, which says nothing.
             if not sentence.text.strip() or skipped.issuperset(row):
                 raise ValueError(
                     f"{what} {number} ({sentence.text!r}) has no token; remove it or give it text"
                 )
-            if len(row) > limit:
+            if limit is not None and len(row) > limit:
                 raise ValueError(
                     f"{what} {number} has {len(row)} tokens; the model has {limit} positions: split it"
                 )
@@ -347,9 +356,10 @@ class Reader:
         # A token's row among those that count; results are gathered where they are computed.
         rows = {side: side_tokens.counts.cumsum(0) - 1 for side, side_tokens in tokens.items() if side_tokens}
         values, means = self._tables(window)
-        for batch in window.batches(self.tokens_per_batch):
+        by_transformers = self.model.config.model_type not in PACKED
+        for batch in window.batches(self.tokens_per_batch, padded=by_transformers):
             chosen = {side: t.of_sentences(batch) for side, t in tokens.items() if t}
-            packed = {
+            laid = {
                 side: Packed(
                     tokens[side].ids[places],
                     tokens[side].position[places],
@@ -358,8 +368,11 @@ class Reader:
                 for side, places in chosen.items()
             }
             missing = values.keys() | means.keys()
+            sides = self.model, laid["encoder"], laid.get("decoder")
             with torch.inference_mode():
-                for site, found in stages(self.model, packed["encoder"], packed.get("decoder")):
+                for site, found in (
+                    padded.stages(*sides, missing) if by_transformers else packed.stages(*sides)
+                ):
                     if site not in missing:
                         continue
                     places = chosen[site.side]
@@ -392,7 +405,7 @@ class Reader:
         empty = partial(torch.empty, device=self.model.device)
         for site, resolved in self.sites.items():
             side = window.source if site.side == "encoder" else window.target
-            width = self.model.config.d_model
+            width = structure.width(self.model, site.side)
             if self.pools[site] != "mean":
                 values[resolved] = empty(int(side.counts.sum()), width, dtype=self.model.dtype)
             if self.pools[site] != "tokens":
@@ -469,7 +482,7 @@ def tokenise(
     Raises ValueError for a language that the tokenizer does not know, named as `what` and its number, which
     is counted from `first` + 1.
     """
-    known, default = languages(tokenizer), getattr(tokenizer, "src_lang", None)
+    known, default = languages(tokenizer), default_language(tokenizer)
     by_language: dict[str | None, list[int]] = {}
     for index, sentence in enumerate(sentences):
         language = sentence.language or default
@@ -493,13 +506,14 @@ def tokenise(
 
 
 def uncounted_ids(tokenizer: PreTrainedTokenizerBase, include_special: bool) -> Int[Tensor, " ids"]:
-    """Ids that do not count: language codes, `</s>`, BART's `<s>`, and pads, one of which starts Marian's decoder.
+    """Ids that do not count: language codes, `<s>`, `</s>`, and pads, one of which starts Marian's and T5's decoder.
 
     Unknown words and masks are part of a sentence and do.
     """
     if include_special:
         return torch.tensor([], dtype=torch.long)
-    frame = {tokenizer.pad_token_id, *tokenizer("")["input_ids"], *languages(tokenizer).values()}
+    own = (tokenizer.pad_token_id, tokenizer.bos_token_id, tokenizer.eos_token_id)
+    frame = {*own, *tokenizer("")["input_ids"], *languages(tokenizer).values()} - {None}
     return torch.tensor(sorted(frame))
 
 

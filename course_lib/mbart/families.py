@@ -1,4 +1,4 @@
-"""What BART-like encoder-decoders do differently: where norms stand, how positions count, what frames a sentence.
+"""What encoder-decoders do differently: where norms stand, how positions count, what frames a sentence.
 
 | | norms | positions | the encoder reads | the decoder reads |
 |---|---|---|---|---|
@@ -7,9 +7,24 @@
 | M2M100, NLLB-200 | the same | sines | `lang X </s>` | `</s> lang Y` |
 | BART | after each block | learned | `<s> X </s>` | `</s> <s> Y` |
 | Marian | after each block | sines | `X </s>` | `<pad> Y` |
+| T5, mT5, UMT5, LongT5, Switch | before, RMS | relative | `X </s>` | `<pad> Y` |
+| T5Gemma | before and after, RMS | rotary | `<bos> X` | `<bos> Y` |
+| NLLB-MoE | before each block, one at the end | sines | `lang X </s>` | `</s> lang Y` |
+| Pegasus | the same | sines | `X </s>` | `<pad> Y` |
+| BigBird-Pegasus | the same | learned | `X </s>` | `<s> Y` |
+| Blenderbot | the same | learned | `X </s>` | `<s> Y` |
+| Blenderbot small | after each block | learned | `X` | `__start__ Y` |
+| PLBART | after each block | learned | `X </s> lang` | `lang Y </s>` |
+| MVP, LED | after each block | learned | `<s> X </s>` | `</s> <s> Y` |
+| ProphetNet | after each block | learned | `X [SEP]` | `[PAD] Y` |
 
 A Marian model of several target languages reads `>>lang<< X </s>`: there the code names the language of the output.
-mBART and BART also normalise what the embeddings give. Sines of M2M100 are counted from the id of the pad on.
+mBART and BART also normalise what the embeddings give. Sines of M2M100 are counted from the id of the pad on. A
+PLBART tokenizer without a language reads `X </s>`, and the decoder `</s> Y`. Every other encoder-decoder is framed by its
+own tokenizer, and its decoder begins with what its configuration says (above: unless it says something else).
+
+The first four are computed without padding (`course_lib.mbart.packed`), all others by transformers' own forward
+(`course_lib.mbart.padded`), whose modules `course_lib.mbart.structure` finds.
 """
 
 import re
@@ -22,29 +37,33 @@ from torch import Tensor, nn
 from torch.nn import functional
 from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 
-ACCEPTED = {
-    "mbart": "mBART",
-    "bart": "BART",
-    "m2m_100": "M2M100 or NLLB-200",
-    "marian": "Marian",
-}
-"""`model_type` of the configurations that are read here, and what they are called."""
+PACKED = ("mbart", "bart", "m2m_100", "marian")
+"""`model_type` of the configurations that are computed without padding."""
+CODE_LAST = ("mbart", "plbart")
+"""Those whose rows may end with the language code, with which the decoder then begins."""
 
 _NLLB_CODE = re.compile(r"[a-z]{3}_[A-Z][a-z]{3}")
 
 
 def languages(tokenizer: PreTrainedTokenizerBase) -> dict[str, int]:
-    """The language codes that a tokenizer knows, and their ids; none for BART and for Marian with one pair.
+    """The language codes that a tokenizer knows, and their ids; none for BART, for T5, and for Marian with one pair.
 
-    Codes are those of the model: `en_XX` (mBART), `en` (M2M100), `eng_Latn` (NLLB-200), `fra` for `>>fra<<` (Marian).
+    Codes are those of the model: `en_XX` (mBART), `en` (M2M100), `eng_Latn` (NLLB-200), `fra` for `>>fra<<` (Marian),
+    `python` for `__python__` (PLBART).
     """
     if hasattr(tokenizer, "lang_code_to_id"):
-        return tokenizer.lang_code_to_id
+        return {code.strip("_"): token for code, token in tokenizer.lang_code_to_id.items()}
     if hasattr(tokenizer, "supported_language_codes"):
         codes = tokenizer.supported_language_codes
         return {code[2:-2]: tokenizer.convert_tokens_to_ids(code) for code in codes}
     codes = (token for token in tokenizer.all_special_tokens if _NLLB_CODE.fullmatch(token))
     return {code: tokenizer.convert_tokens_to_ids(code) for code in codes}
+
+
+def default_language(tokenizer: PreTrainedTokenizerBase) -> str | None:
+    """The code of `languages` in which a tokenizer reads a text that names none; None where it has no such code."""
+    code = getattr(tokenizer, "src_lang", None)
+    return None if code is None else code.strip("_")
 
 
 def framed(
@@ -64,7 +83,16 @@ def framed(
     if target and getattr(tokenizer, "legacy_behaviour", False):
         # NLLB's first tokenizer put the source's code last; the target's always came first.
         return [row[-1:] + row[:-1] for row in rows]
+    if target:
+        return [_ended(row, tokenizer) for row in rows]
     return rows
+
+
+def _ended(row: list[int], tokenizer: PreTrainedTokenizerBase) -> list[int]:
+    """What is to be predicted: the end where the tokenizer writes none (T5Gemma, Blenderbot small), and then no start."""
+    if tokenizer.eos_token_id is None or tokenizer.eos_token_id in row:
+        return row
+    return [*(row[1:] if row[:1] == [tokenizer.bos_token_id] else row), tokenizer.eos_token_id]
 
 
 def spans(
@@ -73,13 +101,19 @@ def spans(
     """Ids of texts without what frames them, and between which characters of its text each token stands.
 
     Blanks before a word belong to its first token. `target` as in `framed`. Raises ValueError for a text in which
-    special tokens are written out, for tokenizers without offsets of their own (Marian, M2M100).
+    special tokens are written out, for tokenizers without offsets of their own (Marian, M2M100, PLBART), and for a
+    tokenizer that says no places at all (Blenderbot small, ProphetNet).
     """
     if tokenizer.is_fast:
         encoded = tokenizer(texts, add_special_tokens=False, return_offsets_mapping=True)
         return encoded["input_ids"], encoded["offset_mapping"]
     if hasattr(tokenizer, "sp_model"):
         cutter, ids = tokenizer.sp_model, tokenizer(texts, add_special_tokens=False)["input_ids"]
+    elif not hasattr(tokenizer, "spm_source"):
+        raise ValueError(
+            f"{type(tokenizer).__name__} does not say where its tokens stand in a text; expected a fast tokenizer or "
+            "one of SentencePiece"
+        )
     else:
         cutter = tokenizer.spm_target if target else tokenizer.spm_source
         ids = tokenizer(**{"text_target" if target else "text": texts}, add_special_tokens=False)["input_ids"]
@@ -98,8 +132,18 @@ def _piece_spans(cutter: SentencePieceProcessor, text: str) -> list[tuple[int, i
 
 
 def decoder_start(row: Sequence[int], config: PreTrainedConfig) -> int:
-    """The id that the decoder reads before a row: mBART's last of the row, the others' own."""
-    return row[-1] if config.model_type == "mbart" else config.decoder_start_token_id
+    """The id that the decoder reads before a row: the row's last of mBART and PLBART, the others' own.
+
+    Raises ValueError where the configuration names none.
+    """
+    if config.model_type in CODE_LAST:
+        return row[-1]
+    start = getattr(config, "decoder_start_token_id", None)
+    if start is None and config.model_type == "t5gemma":
+        start = config.decoder.bos_token_id
+    if start is None:
+        raise ValueError(f"the configuration of {config.model_type!r} names no decoder_start_token_id")
+    return start
 
 
 def shifted(row: Sequence[int], config: PreTrainedConfig) -> list[int]:
@@ -108,10 +152,11 @@ def shifted(row: Sequence[int], config: PreTrainedConfig) -> list[int]:
 
 
 def forced(row: Sequence[int], config: PreTrainedConfig) -> int | None:
-    """The place in a row of what translation forces and nobody predicts: language code or `<s>`. Marian has none."""
-    if config.model_type == "marian":
-        return None
-    return 0 if row[-1] == config.eos_token_id else len(row) - 1
+    """The place in a row of what translation forces and nobody predicts: language code or `<s>`. Others have none."""
+    if config.model_type in CODE_LAST and row[-1] != config.eos_token_id:
+        return len(row) - 1
+    coded = config.model_type in ("mbart", "m2m_100", "nllb-moe")
+    return 0 if coded or row[0] == getattr(config, "bos_token_id", None) else None
 
 
 def norm_first(config: PreTrainedConfig) -> bool:

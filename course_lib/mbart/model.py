@@ -1,4 +1,4 @@
-"""Load an mBART, or one of its kin, and its tokenizer: from the hub, from a directory, or the one that is shipped."""
+"""Load an mBART, or another encoder-decoder, and its tokenizer: from the hub, a directory, or one that is shipped."""
 
 import re
 from collections.abc import Iterator
@@ -11,6 +11,8 @@ from huggingface_hub import HfApi, constants
 from huggingface_hub.errors import HfHubHTTPError, HFValidationError, OfflineModeIsEnabled
 from safetensors import SafetensorError
 from transformers import (
+    CONFIG_MAPPING,
+    MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING,
     AutoModelForSeq2SeqLM,
     AutoTokenizer,
     PreTrainedConfig,
@@ -20,7 +22,8 @@ from transformers import (
 from transformers.utils import logging
 
 from course_lib import files
-from course_lib.mbart.families import ACCEPTED, languages
+from course_lib.mbart import structure
+from course_lib.mbart.families import decoder_start, languages
 
 COURSE_MBART = "course-mbart"
 COURSE_MBART_DIR = Path(__file__).with_name(COURSE_MBART)
@@ -34,7 +37,14 @@ SHIPPED = {name: Path(__file__).with_name(name) for name in (*OF_GENERATED_TEXT,
 
 _HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 _HUB_TIMEOUT_S = 3.0
-_TOKENIZER_FILES = ("tokenizer.json", "sentencepiece.bpe.model", "vocab.json")
+_TOKENIZER_FILES = (
+    "tokenizer.json",
+    "sentencepiece.bpe.model",
+    "spiece.model",
+    "tokenizer.model",
+    "prophetnet.tokenizer",
+    "vocab.json",
+)
 _LOAD_ERRORS = (OSError, ValueError, RuntimeError, SafetensorError)
 
 
@@ -45,7 +55,7 @@ class ModelUnavailable(RuntimeError):  # noqa: N818  (reads as what it says: the
 def load(
     name: str = COURSE_MBART, *, device: str | torch.device = "cpu", dtype: torch.dtype = torch.float32
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """Load an mBART, BART, M2M100, NLLB-200 or Marian model, ready for inference, and its tokenizer.
+    """Load an mBART or another encoder-decoder (`course_lib.mbart.families`), ready for inference, and its tokenizer.
 
     `name` is "course-mbart", "course-mbart-unaligned" or "course-mbart-help" (shipped with this package), a directory
     written by `save_pretrained`, or a name on the hub such as "facebook/mbart-large-50". The hub is asked only for a hub
@@ -144,15 +154,19 @@ def _read(source: str, *, label: str, dtype: torch.dtype, download: bool = False
     local = {"local_files_only": not download}
     try:
         config, _ = PreTrainedConfig.get_config_dict(source, **local)
-        if config.get("model_type") not in ACCEPTED:
-            accepted = [f"{name} (model_type {kind!r})" for kind, name in ACCEPTED.items()]
+        made_by = _class_of(config.get("model_type"))
+        if made_by is None:
             raise ModelUnavailable(
-                f"model {label!r} is a {config.get('model_type')!r} model; expected {', '.join(accepted[:-1])} or "
-                f"{accepted[-1]}, for instance {COURSE_MBART!r} or 'facebook/mbart-large-50'"
+                f"model {label!r} is a {config.get('model_type')!r} model; expected an encoder-decoder that transformers "
+                f"knows for text, for instance {COURSE_MBART!r}, 'facebook/mbart-large-50' or 'google-t5/t5-base'"
             )
         _refuse_hub_kernels(config, label)
         model, report = AutoModelForSeq2SeqLM.from_pretrained(
-            source, dtype=dtype, output_loading_info=True, **local
+            source,
+            dtype=dtype,
+            attn_implementation=_attention(config, made_by),
+            output_loading_info=True,
+            **local,
         )
         tokenizer = AutoTokenizer.from_pretrained(source, **local)
     except ModelUnavailable:
@@ -168,15 +182,36 @@ def _read(source: str, *, label: str, dtype: torch.dtype, download: bool = False
             f"model {label!r} lacks {len(report['missing_keys'])} weights, such as "
             f"{min(report['missing_keys'])}; expected a checkpoint of {type(model).__name__}"
         )
+    try:
+        structure.check(model)
+        decoder_start([0], model.config)
+    except ValueError as error:
+        raise ModelUnavailable(
+            f"model {label!r} is a {config['model_type']!r} model that is not read here: {error}"
+        ) from error
     n_ids = max(
         [len(tokenizer), *(1 + i for i in languages(tokenizer).values())]
     )  # M2M100's are beyond its len
-    if n_ids > model.config.vocab_size:
+    n_embedded = model.get_input_embeddings().num_embeddings
+    if n_ids > n_embedded:
         raise ModelUnavailable(
-            f"model {label!r} embeds {model.config.vocab_size} tokens but its tokenizer has "
+            f"model {label!r} embeds {n_embedded} tokens but its tokenizer has "
             f"{n_ids}; pass a directory whose model and tokenizer belong together"
         )
     return model, tokenizer
+
+
+def _class_of(model_type: str | None) -> type[PreTrainedModel] | None:
+    """The class with which transformers makes text from text; None where it has none for this kind."""
+    if model_type not in CONFIG_MAPPING:
+        return None
+    return MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING.get(CONFIG_MAPPING[model_type], None)
+
+
+def _attention(config: dict[str, Any], made_by: type[PreTrainedModel]) -> str:
+    """Which of transformers' own ways to compute attention: 'eager' where the configuration or the class wants it."""
+    asked = config.get("attn_implementation", config.get("_attn_implementation"))
+    return "sdpa" if made_by._supports_sdpa and asked != "eager" else "eager"
 
 
 def _refuse_hub_kernels(config: dict[str, Any], label: str) -> None:

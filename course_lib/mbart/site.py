@@ -15,10 +15,10 @@ class Site:
 
     - `layer` 0 is the output of the embeddings, `layer` i that of layer i, -1 that of the last one.
     - `part` "residual" is the stream after the layer; "attention", "cross_attention" (decoder) and "mlp" are
-      what these blocks add to it, after their last projection.
+      what these blocks add to it, after their last projection (T5Gemma: after the norm behind it).
     - `layer` "final" is the last hidden state, after the stack's final LayerNorm: what transformers calls
-      `last_hidden_state`. It is not the output of the last layer, which is the value before that norm. BART and
-      Marian have a norm after each block instead: theirs is the output of the last layer.
+      `last_hidden_state`. It is not the output of the last layer, which is the value before that norm. BART,
+      Marian and others have a norm after each block instead: theirs is the output of the last layer.
 
     Written `encoder.final`, `encoder.3`, `decoder.-1.mlp`. Raises ValueError for anything else.
     """
@@ -65,10 +65,21 @@ class Site:
         """The same site counted from the front. Raises ValueError for a layer that the model does not have."""
         if self.layer == FINAL:
             return self
-        n_layers = getattr(config, f"{self.side}_layers")
-        if not -n_layers <= self.layer <= n_layers:
+        last = n_layers(config, self.side)
+        if not -last <= self.layer <= last:
             raise ValueError(
-                f"layer is {self.layer}; the {self.side} has layers 1 to {n_layers}, 0 before them, and "
-                f"-1 to -{n_layers} from the end"
+                f"layer is {self.layer}; the {self.side} has layers 1 to {last}, 0 before them, and "
+                f"-1 to -{last} from the end"
             )
-        return replace(self, layer=self.layer + n_layers + 1) if self.layer < 0 else self
+        return replace(self, layer=self.layer + last + 1) if self.layer < 0 else self
+
+
+def n_layers(config: "PreTrainedConfig", side: str) -> int:
+    """Number of layers of the encoder or of the decoder, whatever the configuration calls it."""
+    of_side = getattr(config, side, config)  # T5Gemma has a configuration for each
+    for name in (f"{side}_layers", f"num_{side}_layers", "num_hidden_layers"):
+        if hasattr(of_side, name):
+            return getattr(of_side, name)
+    raise ValueError(
+        f"the configuration of {config.model_type!r} does not say how many layers its {side} has"
+    )

@@ -1,4 +1,4 @@
-"""Put an autoencoder's reconstruction back into mBART or its kin: the loss that it recovers, and steering by features.
+"""Put an autoencoder's reconstruction back into an encoder-decoder: the loss that it recovers, and steering by features.
 
 Both replace, while a block of code runs, the states at one site. Pads are never touched, so that a sentence comes
 out the same whatever it is batched with. With `skipped_ids=uncounted_ids(tokenizer, False)` the language code and
@@ -18,8 +18,9 @@ from tqdm.auto import tqdm
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from course_lib.language.corpus import Sentence
+from course_lib.mbart import structure
 from course_lib.mbart.activations import tokenise, uncounted_ids
-from course_lib.mbart.families import forced, norm_first, shifted
+from course_lib.mbart.families import forced, shifted
 from course_lib.mbart.packed import Site
 from course_lib.mbart.translation import IGNORED, pad_rows
 
@@ -68,13 +69,15 @@ def replaced(
     sentence in the batch and its token among those that are read now (with a cache, the decoder reads one at a
     time). The hooks are removed however the block ends.
 
-    Raises ValueError for a site that the model does not have.
+    Raises ValueError for a site that the model does not have, and inside the block where a model computes other
+    positions there than those of its tokens (LED, ProphetNet).
     """
-    stack = getattr(model.model, site.side)
+    stack = structure.stack(model, site.side)
     place = site.resolved(model.config)
-    pad = stack.config.pad_token_id
-    # Marian's decoder begins with a pad that is none.
-    starts_with_pad = site.side == "decoder" and stack.config.decoder_start_token_id == pad
+    pad = model.config.pad_token_id
+    # The decoders of Marian and of T5 begin with a pad that is none.
+    start = getattr(model.config, "decoder_start_token_id", None)
+    starts_with_pad = site.side == "decoder" and start == pad
     skipped = torch.as_tensor(skipped_ids, dtype=torch.long)
     counts: Bool[Tensor, "sentences tokens"] | None = None
 
@@ -94,6 +97,11 @@ def replaced(
             counts &= mask[:, -ids.shape[1] :].bool()
 
     def changed(states: Tensor) -> Tensor:
+        if states.shape[:2] != counts.shape:
+            raise ValueError(
+                f"{type(model).__name__} computes states of shape {tuple(states.shape)} at {site} for ids of shape "
+                f"{tuple(counts.shape)}; only those of one state a token can be replaced"
+            )
         if not counts.any():
             return states
         found = states.clone()
@@ -101,31 +109,12 @@ def replaced(
         found[counts] = replace(states[counts], *places).to(states.dtype)
         return found
 
-    def change(_: nn.Module, args: tuple, output: Tensor | tuple) -> Tensor | tuple:
-        return (changed(output[0]), *output[1:]) if isinstance(output, tuple) else changed(output)
-
-    def change_input(_: nn.Module, args: tuple) -> tuple:
-        return (changed(args[0]), *args[1:])
-
-    hooks = [stack.register_forward_pre_hook(notice, with_kwargs=True)]
-    if place.layer == 0:  # no module of M2M100 and Marian gives what their first layer reads
-        hooks.append(stack.layers[0].register_forward_pre_hook(change_input))
-    else:
-        hooks.append(_module(stack, place).register_forward_hook(change))
+    hooks = [stack.register_forward_pre_hook(notice, with_kwargs=True), structure.hook(model, place, changed)]
     try:
         yield
     finally:
         for hook in hooks:
             hook.remove()
-
-
-def _module(stack: nn.Module, site: Site) -> nn.Module:
-    """The module whose output is the site's value."""
-    if site.layer == "final":
-        return stack.layer_norm if norm_first(stack.config) else stack.layers[-1]
-    layer = stack.layers[site.layer - 1]
-    parts = {"residual": "", "attention": "self_attn", "cross_attention": "encoder_attn", "mlp": "fc2"}
-    return layer.get_submodule(parts[site.part])
 
 
 @contextmanager
@@ -137,7 +126,7 @@ def spliced(
     skipped_ids: Int[Tensor, " ids"] | Sequence[int] = (),
 ) -> Iterator[None]:
     """While the block runs, the states at `site` are the autoencoder's reconstructions. See `replaced`."""
-    check_width(autoencoder, model)
+    check_width(autoencoder, model, site)
     with replaced(model, site, in_its_dtype(autoencoder, autoencoder.forward), skipped_ids=skipped_ids):
         yield
 
@@ -162,7 +151,7 @@ def steered(
     mode, an autoencoder of another width than the model, and a site that the model does not have; and inside the
     block for a number with which the states are too large for the model's dtype.
     """
-    check_width(autoencoder, model)
+    check_width(autoencoder, model, site)
     if mode not in ("factor", "value"):
         raise ValueError(f"mode is {mode!r}; expected 'factor' or 'value'")
     for feature, number in changes.items():
@@ -211,11 +200,12 @@ def _reference(autoencoder: Reconstructs) -> Tensor:
     return next(value for value in autoencoder.state_dict().values() if value.is_floating_point())
 
 
-def check_width(autoencoder: Reconstructs, model: PreTrainedModel) -> None:
-    """Raise ValueError unless the autoencoder reads states of the model's width."""
-    if autoencoder.d_model != model.config.d_model:
+def check_width(autoencoder: Reconstructs, model: PreTrainedModel, site: Site) -> None:
+    """Raise ValueError unless the autoencoder reads states of the width that the model's have at the site."""
+    width = structure.width(model, site.side)
+    if autoencoder.d_model != width:
         raise ValueError(
-            f"the autoencoder has d_model {autoencoder.d_model}, the model {model.config.d_model}; "
+            f"the autoencoder has d_model {autoencoder.d_model}, the model {width}; "
             "expected an autoencoder of this model's states"
         )
 
@@ -274,7 +264,7 @@ def loss_recovered(
     Raises ValueError for no pairs, another number of targets than of sources, an unknown language, an
     autoencoder of another width than the model, and a site that the model does not have.
     """
-    check_width(autoencoder, model)
+    check_width(autoencoder, model, site)
     if not sources or len(sources) != len(targets):
         raise ValueError(f"there are {len(sources)} sources and {len(targets)} targets; expected pairs")
     skipped = uncounted_ids(tokenizer, include_special)
@@ -350,7 +340,8 @@ def _mean_state(
     skipped: Int[Tensor, " ids"],
 ) -> Float[Tensor, " d_model"]:
     """Mean over the rows at the site that are replaced."""
-    total, n_rows = torch.zeros(model.config.d_model, dtype=torch.float64, device=model.device), 0
+    width = structure.width(model, site.side)
+    total, n_rows = torch.zeros(width, dtype=torch.float64, device=model.device), 0
 
     def gather(x: HiddenStates) -> HiddenStates:
         nonlocal n_rows
@@ -360,5 +351,5 @@ def _mean_state(
 
     with replaced(model, site, gather, skipped_ids=skipped):
         for inputs, _ in batches:
-            model.model(**inputs, use_cache=False)
+            model.base_model(**inputs, use_cache=False)
     return total / max(n_rows, 1)

@@ -8,7 +8,8 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 from transformers import LogitsProcessorList, PreTrainedModel, PreTrainedTokenizerBase
 
-from course_lib.mbart.families import languages, shifted
+from course_lib.mbart import structure
+from course_lib.mbart.families import CODE_LAST, decoder_start, framed, languages, shifted
 
 IGNORED = -100
 """The label that transformers' loss leaves out."""
@@ -27,23 +28,28 @@ def translate(
 ) -> list[list[int]]:
     """Greedy translations of token rows into the languages of `codes`, from language code to `</s>`.
 
-    A code is an id of `families.languages`, None for a model that has none: BART's rows then begin with `<s>`,
-    Marian's with a word. A Marian model reads the code in front of the source, in place of one that stands there.
+    A code is an id of `families.languages`, None for a model that has none: the rows of BART, MVP and LED then begin
+    with `<s>`, the others' with a word. A Marian model reads the code in front of the source, in place of one that stands
+    there.
 
     Raises ValueError where the model predicts NaN or infinite values: no word is the most probable one of those.
     """
     config, known = model.config, languages(tokenizer).values()
-    # mBART-25's decoder begins with the code and no `</s>`.
-    code_alone = config.model_type == "mbart" and tokenizer("")["input_ids"][-1] in known
+    # The decoders of mBART-25 and PLBART begin with the code and no `</s>`.
+    code_alone = config.model_type in CODE_LAST and tokenizer("")["input_ids"][-1] in known
     if config.model_type == "marian":
         bare = [row[1:] if row[0] in known else row for row in map(list, sources)]
         sources = [row if code is None else [code, *row] for row, code in zip(bare, codes, strict=True)]
-        starts = [[config.decoder_start_token_id] for _ in sources]
-    else:
+    (frame,) = framed(tokenizer, [""], language=None, target=True)
+    if code_alone or len(frame) == 2:
         first = [tokenizer.bos_token_id if code is None else code for code in codes]
         starts = [[code] if code_alone else shifted([code, tokenizer.eos_token_id], config) for code in first]
+    else:  # nothing but the end
+        starts = [[decoder_start(frame, config)] for _ in sources]
     inputs = pad_rows(sources, tokenizer.pad_token_id).to(model.device)
-    longest = min(2 * inputs.shape[1] + 16, config.max_position_embeddings - len(starts[0]))
+    longest, positions = 2 * inputs.shape[1] + 16, structure.positions(model, "decoder")
+    if positions is not None:
+        longest = min(longest, positions - len(starts[0]))
     with torch.inference_mode():
         out = model.generate(
             input_ids=inputs,

@@ -103,7 +103,7 @@ class EndToEnd:
         Raises ValueError for an autoencoder of another width than the model, and for pairs none of whose
         positions is replaced.
         """
-        check_width(autoencoder, self.model)
+        check_width(autoencoder, self.model, self.site)
         chosen = examples.tolist()
         inputs, labels = padded_pairs(
             [self.read[i] for i in chosen], [self.predicted[i] for i in chosen], self.model

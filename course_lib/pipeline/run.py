@@ -148,7 +148,9 @@ def run(
         # transformers takes seconds to load, which an error about the text need not wait for.
         inputs = _load_inputs(request, read, device)
     if threads is None:
-        threads = devices.threads_for(inputs.model.config.d_model)
+        from course_lib.mbart.structure import width
+
+        threads = devices.threads_for(width(inputs.model, "encoder"))
     with devices.threads(threads), _writable(request.out) as partial:
         _run_stages(request, inputs, RunDirectory(partial), clock)
     return RunDirectory(out)

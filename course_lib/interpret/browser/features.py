@@ -17,7 +17,7 @@ from course_lib import devices
 from course_lib.interpret.browser.index import Effects, FeatureIndex, parts
 from course_lib.interpret.run_directory import RunDirectory
 from course_lib.language.corpus import LANGUAGES, Sentence
-from course_lib.mbart import families, splicing
+from course_lib.mbart import families, splicing, structure
 from course_lib.mbart.activations import Site, States, extract, tokenise, uncounted_ids
 from course_lib.mbart.families import languages
 from course_lib.mbart.model import COURSE_MBART, load
@@ -123,9 +123,9 @@ class FeatureBrowser:
         device = devices.usable_device(device)
         self.model, self.tokenizer = load(self.name, device=device)
         self.autoencoder = self.run.sparse(device=device).requires_grad_(False)
-        splicing.check_width(self.autoencoder, self.model)
+        splicing.check_width(self.autoencoder, self.model, self.site)
         self.lengths = self.autoencoder.decoder_weight.norm(dim=0)
-        self.threads = devices.threads_for(self.model.config.d_model) if threads is None else threads
+        self.threads = devices.threads_for(self.autoencoder.d_model) if threads is None else threads
         self.skipped = uncounted_ids(self.tokenizer, include_special=False)
         known = LANGUAGES if self.name == COURSE_MBART else languages(self.tokenizer)
         self.known_languages = sorted(known)
@@ -206,7 +206,8 @@ class FeatureBrowser:
             raise ValueError(f"text is {text!r}; expected a sentence")
         with _naming("text"):
             rows = tokenise(self.tokenizer, [Sentence(text, source)])
-        limit = (self.model.config.max_position_embeddings - 18) // 2
+        # A model that counts no absolute positions (T5) is held to as many as mBART has.
+        limit = ((structure.positions(self.model, "decoder") or 1024) - 18) // 2
         if len(rows[0]) > limit:
             raise ValueError(
                 f"text has {len(rows[0])} tokens; at most {limit} are translated here: shorten it"
@@ -264,7 +265,7 @@ class FeatureBrowser:
 
         Exact for the decoder's final states, which the output weights read. Features are all that the autoencoder has.
         """
-        written = self.model.lm_head.weight.detach().float()
+        written = self.model.get_output_embeddings().weight.detach().float()
         scale = self.autoencoder.input_scale * activation.to(self.lengths) / self.lengths.clamp(min=1e-12)
         tokens, values = [], []
         for part in torch.arange(len(self.lengths)).split(256):
