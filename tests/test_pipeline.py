@@ -224,13 +224,13 @@ def test_without_languages_nothing_is_supervised(unsupervised):
 
 
 def test_the_model_reads_every_sentence_once(model, text, tmp_path, monkeypatch):
-    read = []
+    read, stages = [], packed.stages
 
     def counted(mbart, source, target=None):
         read.append(len(source.lengths))
-        return packed.stages(mbart, source, target)
+        return stages(mbart, source, target)
 
-    monkeypatch.setattr("course_lib.mbart.activations.stages", counted)
+    monkeypatch.setattr("course_lib.mbart.packed.stages", counted)
     for site in ("encoder", "decoder"):
         read.clear()
         quick(model=model, text=text, out=tmp_path / site, site=site)

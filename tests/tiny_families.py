@@ -98,11 +98,11 @@ def make_tokenizer(family: str, directory: Path):
         for side, language in (("source", "en_XX"), ("target", "de_DE")):
             files.append(directory / f"{side}.model")
             spoken = [sentence.text for sentence in generate(300, seed=0, languages=[language])]
-            known += _train_pieces(spoken, files[-1], size=200)
+            known += train_pieces(spoken, files[-1], size=200)
         known = sorted(set(known))
     else:
         files = [directory / "pieces.model"] * 2
-        known = _train_pieces(SENTENCES, files[0], size=50)
+        known = train_pieces(SENTENCES, files[0], size=50)
     if family == "m2m100":
         vocab = {token: i for i, token in enumerate([*first, *known])}
     else:
@@ -114,7 +114,7 @@ def make_tokenizer(family: str, directory: Path):
     return MarianTokenizer(*map(str, files), str(directory / "vocab.json"))
 
 
-def _train_pieces(texts: list[str], file: Path, *, size: int) -> list[str]:
+def train_pieces(texts: list[str], file: Path, *, size: int) -> list[str]:
     """Write a SentencePiece model of some texts, and return its pieces."""
     trained = BytesIO()
     sentencepiece.SentencePieceTrainer.train(

@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 
 import torch
-from tokenizers.processors import TemplateProcessing
 from transformers import (
     AutoConfig,
     AutoModelForSeq2SeqLM,
@@ -20,7 +19,7 @@ from transformers import (
 )
 
 from course_lib.mbart.families import languages
-from tests.tiny_families import _train_pieces
+from tests.tiny_families import train_pieces
 from tests.tiny_mbart import SENTENCES
 
 _BART = dict(
@@ -115,14 +114,15 @@ def make_tokenizer(family: str, directory: Path):
         return NllbTokenizer(vocab={t: i for i, t in enumerate([*fairseq, "▁", *letters])}, merges=[])
     if kind == "plbart":
         file = directory / "sentencepiece.bpe.model"
-        _train_pieces(SENTENCES, file, size=50)
+        train_pieces(SENTENCES, file, size=50)
         spoken = {"src_lang": "java", "tgt_lang": "en_XX"} if family == "plbart" else {}
         return PLBartTokenizer(str(file), **spoken)
     if kind == "blenderbot":
         first = ["<pad>", "<s>", "</s>", "<unk>", "<mask>"]
         made = BlenderbotTokenizer(vocab={t: i for i, t in enumerate([*first, "Ġ", *letters])}, merges=[])
         # As the checkpoints' tokenizer.json has it; the class alone writes no end.
-        made.backend_tokenizer.post_processor = TemplateProcessing("$A </s>", special_tokens=[("</s>", 2)])
+        ending = T5Tokenizer(vocab=[(token, 0.0) for token in first], extra_ids=0)
+        made.backend_tokenizer.post_processor = ending.backend_tokenizer.post_processor
         return made
     if kind == "blenderbot-small":
         cut = [*(f"{letter}@@" for letter in letters), *letters]

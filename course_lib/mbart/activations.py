@@ -9,7 +9,6 @@ For text that does not fit in memory, see `course_lib.mbart.activation_store`.
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal, TypeVar
@@ -126,7 +125,8 @@ def extract(
 
     Raises ValueError for an unknown language, a site that the model does not have, a sentence without a
     token, a sentence longer than the model's positions, another number of targets than of sentences,
-    and a budget below 1; NotFiniteError for a sentence whose activations are not finite.
+    a budget below 1, and a model that `structure.check` refuses; NotFiniteError for a sentence whose activations
+    are not finite.
     """
     reader = Reader(
         model,
@@ -193,7 +193,7 @@ def padded_pooled_states(
         _padded(rows, tokenizer.pad_token_id)
         for rows in (ids, [shifted(row, model.config) for row in targets])
     )
-    with _evaluation_mode(model):
+    with structure.evaluation_mode(model):
         mask = real.long().to(model.device)
         encoder = structure.stack(model, "encoder")(input_ids=inputs.to(model.device), attention_mask=mask)
         decoder = structure.stack(model, "decoder")(
@@ -370,9 +370,8 @@ class Reader:
             missing = values.keys() | means.keys()
             sides = self.model, laid["encoder"], laid.get("decoder")
             with torch.inference_mode():
-                for site, found in (
-                    padded.stages(*sides, missing) if by_transformers else packed.stages(*sides)
-                ):
+                reached = padded.stages(*sides, missing) if by_transformers else packed.stages(*sides)
+                for site, found in reached:
                     if site not in missing:
                         continue
                     places = chosen[site.side]
@@ -515,14 +514,3 @@ def uncounted_ids(tokenizer: PreTrainedTokenizerBase, include_special: bool) -> 
     own = (tokenizer.pad_token_id, tokenizer.bos_token_id, tokenizer.eos_token_id)
     frame = {*own, *tokenizer("")["input_ids"], *languages(tokenizer).values()} - {None}
     return torch.tensor(sorted(frame))
-
-
-@contextmanager
-def _evaluation_mode(model: PreTrainedModel) -> Iterator[None]:
-    """Without dropout; the mode is restored afterwards."""
-    training = model.training
-    model.eval()
-    try:
-        yield
-    finally:
-        model.train(training)

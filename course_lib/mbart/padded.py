@@ -53,7 +53,7 @@ def stages(
     try:
         for site in sites:
             handles.append(structure.hook(model, site, partial(keep, site)))
-        with suppress(_AllRead):
+        with structure.evaluation_mode(model), suppress(_AllRead):
             model(**inputs, use_cache=False)
     finally:
         for handle in handles:

@@ -5,7 +5,8 @@ list of sublayers, each a norm and one block (T5 and what was made from it). Whe
 the stream (T5Gemma), what the block adds is the output of that norm. A mixture of experts is one block.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
@@ -92,6 +93,17 @@ def check(model: PreTrainedModel) -> None:
             f"its experts are chosen by the batch or by chance (second_expert_policy {config.second_expert_policy!r}, "
             f"moe_eval_capacity_token_fraction {config.moe_eval_capacity_token_fraction}); expected 'all' and 1"
         )
+
+
+@contextmanager
+def evaluation_mode(model: PreTrainedModel) -> Iterator[None]:
+    """Without dropout; the mode is restored afterwards."""
+    training = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(training)
 
 
 def width(model: PreTrainedModel, side: str) -> int:

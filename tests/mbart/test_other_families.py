@@ -222,6 +222,19 @@ def test_pooled_states_are_those_of_the_readable_version(tiny):
         torch.testing.assert_close(got.decoder, padded.decoder, atol=1e-5, rtol=1e-5)
 
 
+def test_a_model_in_training_is_read_without_dropout(tiny):
+    family, model, tokenizer = tiny
+    expected = extracted(family, model, tokenizer)
+    model.train()
+    try:
+        got = extracted(family, model, tokenizer)
+        assert model.training
+    finally:
+        model.eval()
+    for site in all_sites():
+        assert torch.equal(got[site].values, expected[site].values)
+
+
 def n_hooks(model):
     return sum(len(m._forward_hooks) + len(m._forward_pre_hooks) for m in model.modules())
 
@@ -499,9 +512,14 @@ def test_encoder_decoders_without_stacks_of_layers_are_refused(tmp_path):
     path = saved(tmp_path / "bert", AutoModelForSeq2SeqLM.from_config(bert), tokenizer)
     with pytest.raises(ModelUnavailable, match="no layers are found in the encoder of EncoderDecoderModel"):
         load(path)
-    for kind, reason in (("pegasus_x", "by half a block"), ("fsmt", "tokens, sentences, width")):
+    for kind, reason in (
+        ("pegasus_x", "by half a block"),
+        ("fsmt", "tokens, sentences, width"),
+        ("seamless_m4t", "no encoder is found in SeamlessM4TForTextToText"),
+    ):
         sizes = dict(d_model=16, encoder_layers=1, decoder_layers=1, encoder_ffn_dim=16, decoder_ffn_dim=16)
         sizes |= dict(encoder_attention_heads=2, decoder_attention_heads=2, vocab_size=len(tokenizer))
+        sizes |= dict(hidden_size=16) if kind == "seamless_m4t" else {}
         sizes |= dict(src_vocab_size=len(tokenizer), tgt_vocab_size=len(tokenizer), langs=["en", "de"])
         model = AutoModelForSeq2SeqLM.from_config(AutoConfig.for_model(kind, **sizes))
         with pytest.raises(ValueError, match=reason):
