@@ -23,7 +23,7 @@ mBART and BART also normalise what the embeddings give. Sines of M2M100 are coun
 PLBART tokenizer without a language reads `X </s>`, and the decoder `</s> Y`. Every other encoder-decoder is framed by its
 own tokenizer, and its decoder begins with what its configuration says (above: unless it says something else).
 
-The first four are computed without padding (`course_lib.mbart.packed`), all others by transformers' own forward
+The first five rows are computed without padding (`course_lib.mbart.packed`), all others by transformers' own forward
 (`course_lib.mbart.padded`), whose modules `course_lib.mbart.structure` finds.
 """
 

@@ -4,7 +4,8 @@ Hooks on transformers' modules keep what is asked for, and stop the forward at t
 layers nor the projection to the vocabulary are computed. Pads are masked on both sides.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from functools import partial
 
@@ -24,11 +25,12 @@ class _AllRead(Exception):  # noqa: N818  (no error: the way out of a forward)
 
 
 def stages(
-    model: PreTrainedModel, source: Packed, target: Packed | None, sites: Collection[Site]
+    model: PreTrainedModel, source: Packed, target: Packed | None, sites: AbstractSet[Site]
 ) -> Iterator[tuple[Site, Float[Tensor, "tokens width"]]]:
     """Sites and their states, of the given ones, sentences laid end to end as in `source` and `target`.
 
-    `sites` are counted from the front; those of the decoder need a target. In the model's dtype.
+    `sites` are counted from the front; those of the decoder need a target. In the model's dtype. Raises ValueError for
+    a site that the forward does not reach, or where it lays out states in another way.
     """
     pad = model.config.pad_token_id or 0
     ids, real = _padded(source, pad)
@@ -45,6 +47,11 @@ def stages(
     def keep(site: Site, states: Tensor) -> None:
         # Some pad further (LED); ProphetNet's decoder has its other streams behind.
         rows = kept[site.side]
+        if states.ndim != 3 or states.shape[0] != rows.shape[0] or states.shape[1] < rows.shape[1]:
+            raise ValueError(
+                f"{type(model).__name__} has states of shape {tuple(states.shape)} at {site}; expected (sentences, tokens, "
+                f"width) for ids of shape {tuple(rows.shape)}"
+            )
         found[site] = states[:, : rows.shape[1]][rows].to(model.dtype)
         if len(found) == len(sites):
             raise _AllRead
@@ -58,6 +65,9 @@ def stages(
     finally:
         for handle in handles:
             handle.remove()
+    if len(found) < len(sites):
+        lost = ", ".join(map(str, sites - found.keys()))
+        raise ValueError(f"the forward of {type(model).__name__} does not reach {lost}")
     yield from found.items()
 
 

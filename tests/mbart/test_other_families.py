@@ -26,7 +26,7 @@ from course_lib.mbart.model import ModelUnavailable, load
 from course_lib.mbart.splicing import loss_recovered, padded_pairs, replaced, steered
 from course_lib.mbart.translation import translate
 from course_lib.sae import ReluSparseAutoencoder
-from tests.tiny_others import SETTINGS, SPOKEN, make_tokenizer, write_tiny
+from tests.tiny_others import SETTINGS, SPOKEN, make_model, make_tokenizer, write_tiny
 
 READ = (
     "the dog sees the bread.",
@@ -531,6 +531,24 @@ def test_a_layer_without_a_block_is_refused_by_the_name_of_what_is_missing():
     layer.self_attn = nn.Identity()
     with pytest.raises(ValueError, match="no cross_attention is found in a Module of the decoder"):
         structure.block(layer, Site("decoder", 1, "cross_attention"))
+
+
+@pytest.mark.parametrize("passed_by", [False, True])
+def test_a_forward_that_is_laid_out_otherwise_or_passes_a_block_by_is_noticed(passed_by, tmp_path):
+    tokenizer = make_tokenizer("t5", tmp_path)
+    model = make_model("t5", tokenizer)
+    sublayer = structure.layers(model, "encoder")[0].layer[1]
+    block = sublayer.DenseReluDense
+    own = block.forward
+    if passed_by:
+        sublayer.forward = lambda x, **_: x + own(sublayer.layer_norm(x))
+        message = "does not reach encoder.1.mlp"
+    else:
+        block.forward = lambda x: own(x).transpose(0, 1)
+        message = "has states of shape .* at encoder.1.mlp; expected"
+    sentences = [Sentence("the dog sees the bread.", None), Sentence("a child.", None)]
+    with pytest.raises(ValueError, match=message):
+        extract(model, tokenizer, sentences, [Site("encoder", 1, "mlp")], progress=False)
 
 
 def test_attention_is_that_which_the_class_has(tiny, tmp_path):
