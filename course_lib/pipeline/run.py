@@ -148,9 +148,9 @@ def run(
         # transformers takes seconds to load, which an error about the text need not wait for.
         inputs = _load_inputs(request, read, device)
     if threads is None:
-        from course_lib.mbart.structure import width
+        from course_lib.mbart import structure
 
-        threads = devices.threads_for(width(inputs.model, "encoder"))
+        threads = devices.threads_for(structure.width(inputs.model, request.site.side))
     with devices.threads(threads), _writable(request.out) as partial:
         _run_stages(request, inputs, RunDirectory(partial), clock)
     return RunDirectory(out)
@@ -203,7 +203,9 @@ def run_of_autoencoder(
         check_model(
             origin, inputs.model, inputs.tokenizer, what="the store that the autoencoder was trained on"
         )
-    width = inputs.model.config.d_model
+    from course_lib.mbart import structure
+
+    width = structure.width(inputs.model, request.site.side)
     if autoencoder.d_model != width:
         raise InputError(
             f"the autoencoder reads states of width {autoencoder.d_model}, and those of {model} have {width}; expected "
