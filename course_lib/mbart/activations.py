@@ -70,10 +70,10 @@ class States:
 
 @dataclass(frozen=True)
 class PooledStates:
-    """Pooled states, float32 on the CPU, one row a sentence in the order of the input."""
+    """Pooled states, float32 on the CPU, one row a sentence in the order of the input; the sides may differ in width."""
 
-    encoder: Float[Tensor, "sentences d_model"]
-    decoder: Float[Tensor, "sentences d_model"]
+    encoder: Float[Tensor, "sentences d_encoder"]
+    decoder: Float[Tensor, "sentences d_decoder"]
 
 
 def masked_mean(
