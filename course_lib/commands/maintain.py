@@ -95,15 +95,24 @@ def pretrain(
 
 def dictionary(
     out: Annotated[Path, typer.Option(help="Directory for weights and scores; must not hold anything.")],
+    text: Annotated[
+        Path | None,
+        typer.Option(
+            help="Table of parallel text, for a dictionary of course-mbart-help (`corpus libreoffice-help`)."
+        ),
+    ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the sentences and of the training.")] = 0,
     threads: Annotated[int | None, typer.Option(help="CPU threads of torch (default: torch's own).")] = None,
     progress: options.Progress = True,
 ) -> None:
-    """Train the dictionary of features that is shipped, or another."""
+    """Train the dictionaries of features that are shipped, or others."""
     from course_lib.devices import threads as threads_set
-    from course_lib.pipeline.course_dictionary import make
+    from course_lib.pipeline.course_dictionary import make, make_of_table
 
     with explain_errors(ValueError, OSError), threads_set(threads):
-        about = make(out, seed=seed, progress=progress)
+        if text is None:
+            about = make(out, seed=seed, progress=progress)
+        else:
+            about = make_of_table(text, out, seed=seed, progress=progress)
     typer.echo(f"held-out variance explained: {about['held-out variance explained']:.4g}")
     typer.echo(f"dictionary: {out}")

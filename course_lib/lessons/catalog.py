@@ -85,6 +85,7 @@ LESSONS = tuple(
         ("36", "dropout", "Delete a fifth of the inputs: what is trained?", "II", "03", 75),
         ("37", "momentum", "When is momentum more than a larger step?", "I", "01", 73),
         ("38", "multiplicative_noise", "Calm, then a jump: which step is stable?", "I", "02 03", 76),
+        ("39", "real_language", "Does it work on a language that nobody built?", "VI", "29", 80),
     )
 )
 
@@ -98,7 +99,7 @@ def part_title(part: str) -> str:
 PATHS = {
     "Optimisation": ("37", "05", "06", "07", "38", "09", "36", "20", "30", "32"),
     "Attention": ("12", "14", "16", "17", "22", "23"),
-    "Interpretability": ("19", "21", "22", "35"),
+    "Interpretability": ("19", "21", "22", "35", "39"),
 }
 
 

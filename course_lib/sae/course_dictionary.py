@@ -1,4 +1,7 @@
-"""The dictionary that the course reads features from: a TopK sparse autoencoder of `course-mbart`, shipped."""
+"""The dictionaries that the course reads features from: TopK sparse autoencoders of its shipped models.
+
+That of `course-mbart` has the words of the generated language, that of `course-mbart-help` words of a software manual.
+"""
 
 import json
 from dataclasses import dataclass
@@ -10,12 +13,15 @@ from course_lib.sae.io import load
 from course_lib.sae.sparse import TopKSparseAutoencoder
 
 DIRECTORY = Path(__file__).parent / "course-dictionary"
+HELP_DIRECTORY = Path(__file__).parent / "help-dictionary"
+MODEL, HELP_MODEL = "course-mbart", "course-mbart-help"
 
 
 @dataclass(frozen=True)
 class NamedDetector:
     """The feature that detects a concept best in training: it calls a sentence where it exceeds `threshold` at a token.
 
+    It is chosen on sentences of all languages; that of a word of `course-mbart-help`, `en:cell`, on English ones alone.
     `f1` is measured on held-out sentences of all languages (None where fewer than 30 hold the concept), and
     `f1_by_language` on those of each language of which at least five hold it.
     """
@@ -28,32 +34,38 @@ class NamedDetector:
     f1_by_language: dict[str, float]
 
 
-def course_dictionary() -> TopKSparseAutoencoder:
+def _checked(model: str) -> Path:
+    known = {MODEL: DIRECTORY, HELP_MODEL: HELP_DIRECTORY}
+    if model not in known:
+        raise ValueError(f"model is {model!r}; expected {' or '.join(map(repr, known))}")
+    check_sums(known[model])
+    return known[model]
+
+
+def course_dictionary(model: str = MODEL) -> TopKSparseAutoencoder:
     """Load the shipped dictionary, in float32, without gradients: 2,048 features of the encoder's end, 8 active a token.
 
-    `python -m course_lib dictionary --out DIR` makes it again, `origin()` says how it was made and what it explains.
-    Raises FileNotFoundError where the package's files are incomplete, and ValueError where one is not as it was shipped.
+    `model` is "course-mbart" or "course-mbart-help". `course dictionary --out DIR` makes it again, with `--text TABLE` the
+    second one; `origin()` says how it was made and what it explains. Raises FileNotFoundError where the package's files are
+    incomplete, and ValueError for another model and where a file is not as it was shipped.
     """
-    check_sums(DIRECTORY)
-    autoencoder = load(DIRECTORY)
+    autoencoder = load(_checked(model))
     autoencoder.requires_grad_(False)
     return autoencoder
 
 
-def origin() -> dict[str, Any]:
+def origin(model: str = MODEL) -> dict[str, Any]:
     """Return command, seed, versions and training of the shipped dictionary, and its scores on held-out sentences.
 
     Raises what `course_dictionary` raises.
     """
-    check_sums(DIRECTORY)
-    return json.loads((DIRECTORY / "origin.json").read_text(encoding="utf-8"))
+    return json.loads((_checked(model) / "origin.json").read_text(encoding="utf-8"))
 
 
-def detectors() -> list[NamedDetector]:
-    """Return the best feature of every lexical concept, chosen on the dictionary's training sentences.
+def detectors(model: str = MODEL) -> list[NamedDetector]:
+    """Return the best feature of every word, chosen on the dictionary's training sentences.
 
     Raises what `course_dictionary` raises.
     """
-    check_sums(DIRECTORY)
-    rows = json.loads((DIRECTORY / "detectors.json").read_text(encoding="utf-8"))
+    rows = json.loads((_checked(model) / "detectors.json").read_text(encoding="utf-8"))
     return [NamedDetector(**row) for row in rows]

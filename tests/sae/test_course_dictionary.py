@@ -10,9 +10,10 @@ import torch
 from course_lib.interpret.concepts import encode_rows, f1_scores
 from course_lib.language.corpus import LEXICAL_CONCEPTS, SPLITS
 from course_lib.pipeline import SparseConfig
-from course_lib.pipeline.course_dictionary import make, named_detectors, token_rows
+from course_lib.pipeline.config import InputError
+from course_lib.pipeline.course_dictionary import make, make_of_table, named_detectors, token_rows
 from course_lib.sae import TrainConfig
-from course_lib.sae.course_dictionary import DIRECTORY, course_dictionary, detectors, origin
+from course_lib.sae.course_dictionary import DIRECTORY, HELP_MODEL, course_dictionary, detectors, origin
 from course_lib.sae.io import load
 from course_lib.sae.metrics import explained_variance
 
@@ -65,6 +66,46 @@ def test_a_small_one_is_made_and_read_back(tmp_path):
     assert [one.feature for one in named_detectors(made, *rows)] == [one["feature"] for one in named]
     with pytest.raises(FileExistsError):
         make(tmp_path / "made", sentences=1500, held_out=120, config=quick, progress=False)
+
+
+def test_words_of_the_manual_are_named_in_english_and_found_in_the_other_languages():
+    dictionary, about = course_dictionary(HELP_MODEL), origin(HELP_MODEL)
+    assert (dictionary.n_features, dictionary.d_model, dictionary.k) == (2048, 256, 8)
+    assert about["detectors chosen on"] == "training sentences in en_XX"
+    named = {one.concept: one for one in detectors(HELP_MODEL)}
+    assert len(named) == about["concepts"]
+    assert min(named["en:file"].f1_by_language.values()) > 0.85
+    assert sum(one.f1 >= 0.9 for one in named.values()) == about["of these, at held-out F1 0.9 or more"]
+
+
+def test_a_model_without_a_dictionary_is_refused_by_name():
+    with pytest.raises(ValueError, match="model is 'mbart'; expected 'course-mbart' or 'course-mbart-help'"):
+        course_dictionary("mbart")
+
+
+def test_one_is_made_of_a_table_and_its_words_are_named_in_english(tmp_path):
+    rows = ["split\ten\tde"]
+    fruits = {
+        "apple": "Apfel",
+        "pear": "Birne",
+        "plum": "Pflaume",
+        "lemon": "Zitrone",
+        "cherry": "Kirsche",
+        "fig": "Feige",
+    }
+    for i in range(180):
+        fruit, obst = list(fruits.items())[i % 6]
+        rows.append(f"{'test' if i >= 90 else 'train'}\tone {fruit} number {i}\tein {obst} Nummer {i}")
+    table = tmp_path / "fruit.tsv"
+    table.write_text("\n".join(rows) + "\n", encoding="utf-8")
+    quick = SparseConfig(n_features=64, training=TrainConfig(steps=20, batch_size=64, unit_norm_decoder=True))
+    about = make_of_table(table, tmp_path / "made", config=quick, progress=False)
+    assert (about["training sentences"], about["held-out sentences"]) == (180, 180)
+    named = json.loads((tmp_path / "made" / "detectors.json").read_text(encoding="utf-8"))
+    assert [one["concept"] for one in named] == sorted(f"en:{fruit}" for fruit in fruits)
+    assert all(set(one["f1_by_language"]) == {"en_XX", "de_DE"} for one in named)
+    with pytest.raises(InputError, match="is no table of parallel text; expected a column for each language"):
+        make_of_table(tmp_path / "none.txt", tmp_path / "other", progress=False)
 
 
 def test_a_changed_file_is_refused_by_name(tmp_path, monkeypatch):

@@ -1,0 +1,182 @@
+"""What lesson 39 shows: its sentences and their labels, what the shipped features call, and what the stored runs counted."""
+
+import re
+
+import numpy as np
+import pytest
+import torch
+
+from benchmarks import help_text, real_text, real_words
+from course_lib.interpret.translated_words import words_of
+from course_lib.lessons import real_language as lesson
+from course_lib.lessons.real_language.sentences import LANGUAGES, sentences
+from course_lib.measured import measured
+from course_lib.sae.course_dictionary import HELP_MODEL, detectors
+from course_lib.teaching.style import text_alternative
+
+
+@pytest.fixture(scope="module")
+def read():
+    return lesson.own_text()
+
+
+def test_each_word_is_in_four_of_the_sentences_and_each_sentence_in_four_languages():
+    told = sentences()
+    assert [s.language for s in told] == list(LANGUAGES) * 32
+    assert [s.meaning for s in told] == [i // 4 for i in range(128)]
+    assert len({s.text for s in told}) == 128
+    english = [words_of(s.text) for s in told if s.language == "en_XX"]
+    for word in lesson.OWN_WORDS:
+        assert sum(word in one for one in english) == 4
+
+
+def test_a_sentence_is_called_where_the_feature_exceeds_its_threshold_at_some_token(read):
+    for word in ("cell", "line"):
+        one = lesson.detector(word)
+        assert one in detectors(HELP_MODEL)
+        expected = [
+            max(read.tokens(place, one.feature)[1]) > one.threshold for place in range(len(read.sentences))
+        ]
+        assert read.calls(word).tolist() == expected
+        holds = read.holds(word)
+        for place, language in enumerate(LANGUAGES):
+            own = torch.arange(128) % 4 == place
+            hit, n, false = read.counts(word)[language]
+            assert (hit, n) == (int((holds & read.calls(word) & own).sum()), 4)
+            assert hit + false == int((read.calls(word) & own).sum())
+
+
+def test_the_cell_is_found_where_it_stands(read):
+    pieces, values = read.tokens(5, lesson.detector("cell").feature)
+    assert pieces[int(np.argmax(values))].lstrip("▁").lower().startswith("zelle")
+
+
+def test_the_letters_explorer_counts_what_is_stored():
+    explorer = lesson.LettersExplorer()
+    state = explorer.compute(word="cell", language="German", letters=4)
+    called, both = measured("real_words", "cell: first letters of its translation, de_DE")["zelle"][3]
+    total = measured("real_words", "cell: paragraphs")
+    assert (state["called"], state["both"], state["total"]) == (called, both, total)
+    assert state["f1"][3] == pytest.approx(2 * both / (called + total))
+    assert "“zell”" in explorer.words(state)
+    # More letters than the word has are the whole word.
+    assert explorer.compute(word="field", language="German", letters=12)["n"] == len("feld")
+
+
+def test_the_other_explorer_says_what_the_model_reads(read):
+    explorer = lesson.OwnTextExplorer(read)
+    state = explorer.compute(word="window", row=24)
+    said = explorer.words(state)
+    assert said.count(", called") + said.count("not called") == 4
+    assert [bool(called) for called in read.calls("window")[92:96]] == [
+        f"{name} " in part and "not called" not in part
+        for name, part in zip(state["names"], said.split(";"), strict=True)
+    ]
+
+
+def test_words_and_f1_are_those_of_the_stored_run():
+    translated, alike = lesson.words(), lesson.words(translated=False)
+    assert (len(translated), len(alike)) == (
+        measured("real_text", "words, translated"),
+        measured("real_text", "words, alike"),
+    )
+    assert "document" in alike
+    assert "cell" in translated
+    assert set(lesson.ceilings("de_DE")) == set(lesson.feature_f1("fr_XX")) == set(translated)
+    medians = [
+        np.median(list(lesson.ceilings(code).values())) for code in ("en_XX", "de_DE", "fr_XX", "es_XX")
+    ]
+    assert medians[0] > 0.95
+    assert medians[1] == min(medians)
+
+
+def test_pictures_and_tables_hold_what_is_stored(read):
+    for name in lesson.ARMS:
+        arm, _ = lesson.ARMS[name]
+        assert len(lesson.at_ceiling(arm)) == 5
+        assert f"{name} {np.median(lesson.at_ceiling(arm)):.0f}%" in text_alternative(lesson.plot_named())
+    counts = lesson.own_table(read).data
+    assert len(re.findall(r"4 of 4", counts)) >= 20
+    assert f"{np.median(lesson.median_f1('features', 'de_DE')):.2f}" in lesson.arms_table().data
+
+
+# The long runs, on a small table
+
+
+@pytest.fixture
+def small_table(tmp_path, monkeypatch):
+    """A table of sentences of the page, each said often enough to have concepts."""
+    rows = ["page\tid\tsplit\ten\tde\tfr\tes"]
+    told = sentences()
+    for copy in range(12):
+        for i in range(32):
+            split = "test" if copy >= 8 else "train"
+            texts = "\t".join(f"{s.text} {chr(97 + copy)}{copy}" for s in told[4 * i : 4 * i + 4])
+            rows.append(f"p{copy}\t{i}\t{split}\t{texts}")
+    path = tmp_path / "help.tsv"
+    path.write_text("\n".join(rows) + "\n", encoding="utf-8")
+    monkeypatch.setenv(help_text.HELP_TABLE, str(path))
+    help_text.text.cache_clear()
+    monkeypatch.setattr(help_text, "LEAST", 10)
+    yield help_text.text()
+    help_text.text.cache_clear()
+
+
+def test_without_a_table_the_long_run_says_how_to_get_one(monkeypatch):
+    monkeypatch.delenv(help_text.HELP_TABLE, raising=False)
+    with pytest.raises(
+        ValueError, match="COURSE_HELP_TABLE is not set; expected the file that `course corpus"
+    ):
+        help_text.table_path()
+
+
+def test_rows_of_a_seed_are_training_rows_and_sentences_have_the_labels_of_their_row(small_table):
+    drawn = small_table.drawn(50, 3)
+    assert len(set(drawn.tolist())) == 50
+    assert not small_table.held_out[drawn].any()
+    assert torch.equal(drawn, small_table.drawn(50, 3))
+    assert not torch.equal(drawn, small_table.drawn(50, 4))
+    row = int(drawn[0])
+    said = small_table.sentences(drawn[:1])
+    assert [s.text for s in said] == [column[row] for column in small_table.texts.values()]
+    word = next(i for i, one in enumerate(small_table.words) if one.word == "cell")
+    assert small_table.labels[:, word].tolist() == [
+        "cell" in words_of(text) for text in small_table.texts["en_XX"]
+    ]
+
+
+def test_a_summary_counts_the_words_that_were_asked():
+    f1 = {code: torch.tensor([0.9, 0.5, float("nan"), 0.2]) for code in ("en_XX", "de_DE", "fr_XX", "es_XX")}
+    f1["es_XX"] = torch.tensor([0.9, 0.3, float("nan"), 0.2])
+    ceiling = {code: torch.full((4,), 0.5) for code in f1}
+    said = real_text.summary(f1, ceiling, torch.tensor([True, True, True, False]))
+    assert said["0.9 of the ceiling, de_DE, %"] == 100
+    assert said["0.9 of the ceiling, es_XX, %"] == 50
+    assert said["0.9 of the ceiling in the three others, %"] == 50
+    assert said["F1 0.8 in the three others, %"] == 50
+
+
+def test_a_small_long_run_finds_what_is_easy(small_table):
+    found = real_text.of_seed(0, 200, 30)
+    names = {name.rpartition(": ")[0].partition(" with shrinkage")[0] for name in found}
+    assert {arm for arm, _ in lesson.ARMS.values()} == {name.partition(", named")[0] for name in names}
+    english = torch.tensor(found["word pieces, named in English: en_XX"])
+    assert float(english.nanmedian()) > 0.9
+    told = torch.tensor(found["LDA refitted, named in all languages: de_DE"])
+    assert float(told.nanmedian()) > 0.8
+
+
+def test_letters_are_counted_anywhere_in_a_paragraph():
+    texts, holds = ["die zelle", "der zellbereich", "ein wort", "zelle"], [True, True, False, False]
+    assert real_words.best_word([words_of(t) for t in texts], [True, False, False, True]) == "zelle"
+    assert real_words.prefixes(texts, holds, "zelle")[3:] == [(3, 2), (2, 1)]
+
+
+def test_near_doubles_across_the_split_are_counted():
+    column = [f"one two three four five six seven eight nine {i}" for i in range(2)] + [
+        f"word{i} other{i}" for i in range(18)
+    ]
+    texts = {"en_XX": column, "de_DE": [f"nur{i} das{i}" for i in range(20)]}
+    shares = [real_words.doubled(texts, [seed]).median for seed in range(40)]
+    assert set(shares) <= {0, 50}
+    assert 0 < np.mean(shares) < 25
