@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from course_lib import pipeline, sae
+from course_lib import sae
 from course_lib.__main__ import app
 from course_lib.interpret.browser.build import build_index
 from course_lib.pipeline import InputError, SparseConfig, StackedConfig
@@ -34,8 +34,8 @@ def model(tmp_path_factory):
 
 def test_the_pipeline_prints_where_the_report_is(model, tmp_path, monkeypatch):
     quick = TrainConfig(steps=30, batch_size=64)
-    short = partial(pipeline.run, stacked=StackedConfig(training=quick), sparse=SparseConfig(training=quick))
-    monkeypatch.setattr("course_lib.pipeline.run", short)
+    monkeypatch.setattr("course_lib.pipeline.config.StackedConfig", lambda: StackedConfig(training=quick))
+    monkeypatch.setattr("course_lib.pipeline.config.SparseConfig", lambda: SparseConfig(training=quick))
     text, out = tmp_path / "text.txt", tmp_path / "out"
     text.write_text("\n".join(f"en\t{s}" if i % 2 else f"de\t{s}" for i, s in enumerate(SENTENCES[:80])))
     options = [

@@ -14,9 +14,11 @@ from typer.testing import CliRunner
 from course_lib import pipeline
 from course_lib.__main__ import app
 from course_lib.commands.options import Kind
-from course_lib.interpret.run_directory import metrics_as_json
+from course_lib.interpret.run_directory import RunDirectory, metrics_as_json
 from course_lib.pipeline import InputError, SparseConfig, StackedConfig
 from course_lib.pipeline.config import PENALTIES, dictionary, record_choice, sparse_config
+from course_lib.representation.normality import moment_scores
+from course_lib.representation.variance import components_needed
 from course_lib.sae import TrainConfig
 from tests.interpret.browser.runs import some_metrics
 from tests.tiny_families import write_tiny
@@ -79,7 +81,8 @@ def test_a_run_at_any_site_is_repeated_by_its_record(quick, model, text, tmp_pat
     assert found["run"]["choice"] == {
         **{"model": model, "text": text, "site": "decoder.1.cross_attention", "sentences": 80, "seed": 0},
         **{"kind": "batchtopk", "features": 40, "k": 3, "penalty": None, "steps": 12, "auxk": None},
-        **{"store": None, "pivot": None, "device": "cpu", "threads": 1},
+        **{"widths": None, "beta": 0.3, "rho": 0.05, "gamma": 0.02, "alpha": None},
+        **{"store": None, "pivot": None, "labels": None, "device": "cpu", "threads": 1},
     }
     assert found["sparse"]["config"]["n_features"] == 40
     vectors = load_file(first / "activations.safetensors")
@@ -167,7 +170,7 @@ def test_a_file_that_is_not_there_and_a_record_without_options(tmp_path):
     assert "made from Python" in done.stderr
     own = SparseConfig(training=TrainConfig(steps=7, step_size=0.5))
     assert record_choice(own, StackedConfig(), 64) is None
-    assert record_choice(SparseConfig(), StackedConfig(beta=0.0), 64) is None
+    assert record_choice(SparseConfig(), StackedConfig(training=TrainConfig(steps=7)), 64) is None
     assert record_choice(SparseConfig(), StackedConfig(), 64)["steps"] == SparseConfig().training.steps
 
 
@@ -262,3 +265,66 @@ def test_help_states_the_defaults():
 def test_a_site_that_there_is_not_is_refused(tmp_path):
     done = command("pipeline", "--out", tmp_path / "o", "--sentences", 60, "--site", "both", code=2)
     assert "side is 'both'" in done.stderr
+
+
+# --- The stacked autoencoder ---------------------------------------------------------------------------
+
+
+def test_widths_and_weights_of_the_stacked_autoencoder_are_taken_and_repeated(quick, model, text, tmp_path):
+    sizes = ["--features", 40, "--k", 3, "--steps", 5, "--device", "cpu"]
+    own = ["--widths", "20, 6", "--beta", 0.5, "--rho", 0.2, "--gamma", 0.1]
+    first, again = tmp_path / "first", tmp_path / "again"
+    command("pipeline", "--out", first, "--model", model, "--text", text, *sizes, *own)
+    found = metrics_of(first)
+    for name, value in {"widths": [20, 6], "beta": 0.5, "rho": 0.2, "gamma": 0.1}.items():
+        assert found["stacked"]["config"][name] == value
+    command("pipeline", "--out", again, "--config", first / "metrics.json")
+    assert metrics_of(again)["stacked"] == found["stacked"]
+    assert metrics_of(again)["run"]["choice"] == found["run"]["choice"]
+    page = (first / "report.html").read_text()
+    assert "target rho = 0.2" in (first / "figures" / "unit_means.svg").read_text()
+    assert "Its weight beta is 0.5" in page
+
+
+def test_a_share_of_the_variance_chooses_the_width_of_the_code(quick, model, text, tmp_path):
+    sizes = ["--features", 40, "--k", 3, "--steps", 5, "--device", "cpu", "--alpha", 0.7]
+    command("pipeline", "--out", tmp_path / "out", "--model", model, "--text", text, *sizes)
+    found, run = metrics_of(tmp_path / "out"), RunDirectory(tmp_path / "out")
+    held_out = torch.tensor([s.held_out for s in run.sentences])
+    vectors = run.vectors()["encoder"].double()
+    k = components_needed(torch.linalg.eigvalsh(vectors[~held_out].T.cov()).clamp(min=0), 0.7)
+    assert run.stacked().widths == (max(vectors.shape[1] // 2, k), k)
+    assert found["stacked"]["components"]["0.7"] == k
+    assert list(found["stacked"]["components"]) == ["0.5", "0.7", "0.8", "0.9", "0.95", "0.99"]
+    assert sorted(found["stacked"]["components"].values()) == list(found["stacked"]["components"].values())
+    assert found["run"]["choice"]["alpha"] == 0.7
+    with torch.no_grad():
+        code = run.stacked().encode(vectors.float())
+    torch.testing.assert_close(
+        torch.tensor(found["stacked"]["unit_means"]), code[~held_out].mean(dim=0), rtol=1e-4, atol=1e-6
+    )
+    normality = found["stacked"]["normality"]
+    scores = moment_scores(code[held_out])
+    assert normality["rows"] == int(held_out.sum())
+    assert normality["kurtosis"] == pytest.approx(scores.kurtosis.abs().median().item(), rel=1e-3)
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert f"{k} for 70%" in page
+    assert f"the skewness of a unit is {normality['skewness']:.1f} standard errors" in page
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--widths", "20,x"], "widths is '20,x'; expected whole numbers with commas"),
+        (["--widths", ""], "widths is ''; expected whole numbers"),
+        (["--widths", "20,0"], "widths is [20, 0]; expected units of each layer, 1 or more"),
+        (["--beta", -1], "beta is -1.0; expected 0 or more"),
+        (["--gamma", "nan"], "gamma is nan; expected 0 or more"),
+        (["--rho", 1], "rho is 1.0; expected a mean activation between 0 and 1"),
+        (["--alpha", 0], "alpha is 0.0; expected a share of the variance"),
+        (["--alpha", 0.5, "--widths", 3], "alpha is 0.5, and widths [3]: both set the code's width"),
+    ],
+)
+def test_settings_of_the_stacked_autoencoder_that_cannot_be_used_are_named(options, message, tmp_path):
+    done = command("pipeline", "--out", tmp_path / "out", *options, code=2)
+    assert message in done.stderr

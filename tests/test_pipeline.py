@@ -80,7 +80,7 @@ def unsupervised(model, tmp_path_factory):
 
 def test_everything_is_there(result):
     found = {str(path.relative_to(result.path)) for path in result.path.rglob("*") if path.is_file()}
-    figures = {"explained_variance", "firing_rates", "sparse_loss", "stacked_loss"}
+    figures = {"explained_variance", "firing_rates", "sparse_loss", "stacked_loss", "unit_means"}
     assert found == {
         "activations.safetensors",
         "sentences.jsonl",
@@ -184,7 +184,7 @@ def test_the_page_stands_alone_and_says_what_was_measured(result):
     page = Page()
     page.feed(result.report.read_text())
     assert page.outside == []
-    assert len(page.images) == 4
+    assert len(page.images) == 5
     for image in page.images:
         assert len(image["alt"]) > 40
         assert base64.b64decode(image["src"].partition(",")[2]).lstrip().startswith(b"<?xml")
@@ -541,10 +541,17 @@ def test_figures_show_what_was_measured(result):
             parts={"reconstruction": [0.5, 0.4], "kl": [3, 2], "supervised": [2, 1], "total": [1, 0.9]},
         ),
         pca_curve=torch.tensor([0.3, 0.5, 0.6, 0.8, 1.0]),
-        supervised=True,
+        target="language",
         train=result.metrics.stacked.train,
         held_out=result.metrics.stacked.held_out,
+        unit_means=torch.tensor([0.1, 0.4, 0.2, 0.3]),
+        normality=result.metrics.stacked.normality,
     )
+    figure, alt, _ = report._unit_means(stacked)
+    units, target = figure.axes[0].lines
+    assert list(units.get_ydata()) == pytest.approx([0.4, 0.3, 0.2, 0.1])
+    assert target.get_ydata()[0] == stacked.autoencoder.rho
+    assert "from 0.100 to 0.400" in alt
     figure, _, _ = report._explained_variance(stacked)
     pca, _, train, held_out = figure.axes[0].lines
     assert list(pca.get_ydata()) == pytest.approx([0.3, 0.5, 0.6, 0.8, 1.0])
@@ -568,7 +575,7 @@ def test_figures_show_what_was_measured(result):
 @pytest.mark.parametrize("which", ["first", "unsupervised"])
 def test_no_text_of_a_figure_overlaps_another_or_leaves_the_canvas(which, request):
     _, drawn = request.getfixturevalue(which)
-    assert len(drawn) == 4
+    assert len(drawn) == 5
     for figure in drawn:
         assert_clear_layout(figure)
 

@@ -74,8 +74,25 @@ Steps = Annotated[int | None, typer.Option(help="Training steps of the sparse au
 
 _NUMBERS = dict.fromkeys(
     ("sentences", "features", "k", "auxk", "steps", "batch_size", "checkpoint_every", "seed", "threads"), int
-) | dict.fromkeys(("penalty", "step_size", "held_out"), float)
+) | dict.fromkeys(("penalty", "step_size", "held_out", "beta", "rho", "gamma", "alpha"), float)
 _WORDS = {int: "a whole number", float: "a number", str: "text"}
+
+
+def names(given: str | None) -> list[str]:
+    """The parts of `NAME,NAME`, without blanks around them; none where nothing is given."""
+    return [] if given is None else [name.strip() for name in given.split(",")]
+
+
+def whole_numbers(option: str, given: str | None) -> list[int] | None:
+    """The numbers of `512,128`. Raises ValueError, which names the option, for something else."""
+    if given is None:
+        return None
+    try:
+        return [int(number) for number in given.split(",")]
+    except ValueError:
+        raise ValueError(
+            f"{option} is {given!r}; expected whole numbers with commas, such as 512,128"
+        ) from None
 
 
 def require(module: str, extra: str) -> None:

@@ -41,6 +41,13 @@ def pipeline(
             help="Language of a table whose frequent words are the concepts of its rows (default: its first one)."
         ),
     ] = None,
+    labels: Annotated[
+        str | None,
+        typer.Option(
+            help="Columns of a table, NAME[,NAME], whose values are the concepts of its rows, in place of words; the "
+            "first is what the stacked autoencoder learns to tell, in place of languages."
+        ),
+    ] = None,
     site: Annotated[
         str,
         typer.Option(
@@ -54,6 +61,29 @@ def pipeline(
     auxk: options.AuxK = None,
     penalty: options.Penalty = None,
     steps: options.Steps = None,
+    widths: Annotated[
+        str | None,
+        typer.Option(
+            help="Units of the layers of the stacked autoencoder, WIDTH[,WIDTH...], the code's last (default: a half "
+            "and an eighth of the model's width)."
+        ),
+    ] = None,
+    alpha: Annotated[
+        float | None,
+        typer.Option(
+            help="In place of widths: the code has as many units as PCA needs components for this share of the variance."
+        ),
+    ] = None,
+    beta: Annotated[
+        float | None, typer.Option(help="Weight of its sparsity term, the KL of rho (default: 0.3).")
+    ] = None,
+    rho: Annotated[
+        float | None, typer.Option(help="Mean activation that its units are pulled towards (default: 0.05).")
+    ] = None,
+    gamma: Annotated[
+        float | None,
+        typer.Option(help="Weight of its supervised term, of languages or labels (default: 0.02)."),
+    ] = None,
     store: Annotated[
         Path | None,
         typer.Option(help="Take tokens' states from this store, which `activations` wrote of the same text."),
@@ -67,9 +97,14 @@ def pipeline(
     """Find named features in text: model, autoencoders, report."""
     from course_lib.mbart.model import ModelUnavailable
     from course_lib.pipeline import InputError, run
-    from course_lib.pipeline.config import sparse_config
+    from course_lib.pipeline.config import sparse_config, stacked_config
 
     with explain_errors(InputError, ModelUnavailable, OSError):
+        try:
+            layers = options.whole_numbers("widths", widths)
+        except ValueError as error:
+            raise InputError(str(error)) from error
+        stacked = stacked_config(widths=layers, alpha=alpha, beta=beta, rho=rho, gamma=gamma)
         sparse = sparse_config(
             kind=kind.value, features=features, k=k, penalty=penalty, steps=steps, auxk=auxk
         )
@@ -80,9 +115,11 @@ def pipeline(
             site=site,
             seed=seed,
             n_sentences=sentences,
+            stacked=stacked,
             sparse=sparse,
             store=store,
             pivot=pivot,
+            labels=options.names(labels),
             device=device,
             threads=threads,
             progress=progress,

@@ -125,8 +125,8 @@ class ConceptReport:
     (`detectors.best_concepts`), which is its name where it is far enough above chance (`names.feature_names`). `scores` has
     for each concept the best feature, `named` for each feature the best concept.
 
-    `translated` are the concepts of parallel text, words of one language (`translated_words`), with the ceiling that the
-    words of each language allow; None where the concepts are not from there.
+    `translated` are the concepts of a table, words of one language or labels (`translated_words`), with the ceiling that
+    the words of each language allow; None where the concepts are not from there.
     """
 
     scores: dict[str, list[ConceptScore]]
@@ -206,20 +206,25 @@ class ConceptReport:
         }
 
     def translated_summary(self) -> dict[str, dict[str, object]]:
-        """Summarise concepts from translations: all, those that are spelled alike somewhere, and the others.
+        """Summarise concepts from a table: all, words spelled alike somewhere, other words, values of each column.
 
-        "n" counts the words, "median_f1" holds for each set of units, and for the "ceiling", the median F1 on the held-out
-        sentences of each language. "at_ceiling" is the share of words whose feature has there at least
+        "n" counts the concepts, "median_f1" holds for each set of units, and for the "ceiling", the median F1 on the
+        held-out sentences of each language. "at_ceiling" is the share of concepts whose feature has there at least
         `CEILING_REACHED` of the ceiling's F1.
         """
         if self.translated is None:
             return {}
         words, languages = self.translated.words, self.translated.languages
         groups = {"all": words} | {
-            group: [word for word in words if word.category == group] for group in (TRANSLATED, ALIKE)
+            group: [word for word in words if word.category == group]
+            for group in (TRANSLATED, ALIKE, *self.translated.labels)
         }
         f1 = {
-            name: {score.concept: score.by_language for score in scores}
+            # In a table of one language, which may not be known, the score is that of its sentences.
+            name: {
+                score.concept: score.by_language if len(languages) > 1 else {languages[0]: score.f1}
+                for score in scores
+            }
             for name, scores in self.scores.items()
         }
         f1["ceiling"] = {
@@ -339,7 +344,7 @@ def concept_report(
     either direction, and the probe alone reads the mean states. Where rows have `part_labels`, units are also scored as
     detectors of a concept's tokens (`spans`), beside random directions.
 
-    With `translated` the concepts are words of one language of parallel text: `across` begins there, and what is asked of
+    With `translated` the concepts are those of a table: `across` begins in the language of its words, and what is asked of
     the words of a category together is left out, since their categories are no meanings.
 
     A concept is scored with `min_train` rows that hold it in training, one that does not, and `min_held_out` held-out

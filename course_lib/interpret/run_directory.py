@@ -80,11 +80,32 @@ class StackedScores:
     pca_of_train: float | None = None
     language_accuracy: float | None = None
     most_frequent_language: float | None = None
+    label_accuracy: float | None = None
+    most_frequent_label: float | None = None
+
+
+@dataclass(frozen=True)
+class CodeNormality:
+    """How far a code is from normal on `rows` independent rows, in standard errors (`representation.normality`).
+
+    Median over the units of the size of the scores of skewness and kurtosis, and Mardia's score of all units together. None:
+    too few rows for it, or units that are constant or redundant.
+    """
+
+    rows: int
+    skewness: float | None = None
+    kurtosis: float | None = None
+    mardia: float | None = None
 
 
 @dataclass(frozen=True)
 class StackedMetrics:
-    """The stacked autoencoder: its sizes and weights, how it was trained, and its scores on both sides of the split."""
+    """The stacked autoencoder: its sizes and weights, how it was trained, and its scores on both sides of the split.
+
+    `unit_means` are the mean activations of the code's units on training sentences, `components` how many principal
+    components keep a share of their variance, by the share, and `normality` is of held-out sentences. Runs from before
+    they were measured have none.
+    """
 
     config: dict[str, Any]
     training: dict[str, Any]
@@ -92,6 +113,9 @@ class StackedMetrics:
     supervised: bool
     train: StackedScores
     held_out: StackedScores
+    unit_means: list[float] = field(default_factory=list)
+    components: dict[str, int] = field(default_factory=dict)
+    normality: CodeNormality | None = None
 
 
 @dataclass(frozen=True)
@@ -371,6 +395,7 @@ def metrics_as_json(metrics: Metrics, concepts: "ConceptReport | None") -> dict[
             and {
                 "pivot": concepts.translated.pivot,
                 "languages": concepts.translated.languages,
+                "labels": concepts.translated.labels,
                 "words": concepts.translated_summary(),
             },
             "shortfalls": concepts.shortfall_summary()

@@ -5,12 +5,15 @@ meaning, said in each language; a word that the row has in the pivot language is
 its sentence in every language. A feature that fires at "cell" and at "Zelle" detects it, one that knows a spelling
 does not. Translations are free, though: no sentence has to say what a word of another one says. How far the words of a
 language tell which word the pivot has is measured by a linear probe of these words, the ceiling (`word_ceiling`).
+
+A table may also say something about its rows in a column of labels, such as their topic. Its values are then concepts of
+the rows, too (`find_labels`), and scored in the same way; for these a table of one language is enough.
 """
 
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from jaxtyping import Bool, Float
@@ -76,17 +79,23 @@ class NoWordsError(ValueError):
     """No word of the pivot language is in enough rows to be a concept."""
 
 
+class LabelsError(ValueError):
+    """A column of labels that gives no concept."""
+
+
 @dataclass(frozen=True)
 class TranslatedWord:
     """A word of the pivot language as a concept, `en:cell`: the rows that have it, and the languages that spell it alike.
 
-    `alike` are the other languages whose column has the same word in at least `ALIKE_FROM` of its training rows.
+    `alike` are the other languages whose column has the same word in at least `ALIKE_FROM` of its training rows. Of a
+    value of a column of labels, `topic:sport`, `column` is the name of the column.
     """
 
     concept: str
     rows_train: int
     rows_held_out: int
     alike: list[str]
+    column: str | None = None
 
     @property
     def word(self) -> str:
@@ -95,24 +104,26 @@ class TranslatedWord:
 
     @property
     def category(self) -> str:
-        """Whether some other language spells it alike."""
-        return ALIKE if self.alike else TRANSLATED
+        """Whether some other language spells it alike; of a label its column."""
+        return self.column or (ALIKE if self.alike else TRANSLATED)
 
 
 @dataclass(frozen=True)
 class TranslatedWords:
-    """The concepts of a table of parallel text, and how well the words of each language tell them.
+    """The concepts of a table, and how well the words of each language tell them.
 
-    `languages` begin with the pivot. `ceiling` has for each language the held-out F1 of the probe of its words, in the
-    order of `words` (`word_ceiling`). `words_left_out` counts words with enough rows beyond the most frequent
-    `MAX_WORDS`.
+    `languages` are the columns of text and begin with the pivot, which is None where no words are concepts. `ceiling` has
+    for each language the held-out F1 of the probe of its words, in the order of `words` (`word_ceiling`).
+    `words_left_out` counts words with enough rows beyond the most frequent `MAX_WORDS`. `labels` are the columns whose
+    values are concepts: they stand behind the words in `words`.
     """
 
-    pivot: str
+    pivot: str | None
     languages: list[str]
     words: list[TranslatedWord]
     ceiling: dict[str, list[float]]
     words_left_out: int = 0
+    labels: list[str] = field(default_factory=list)
 
 
 def short_code(code: str) -> str:
@@ -153,7 +164,7 @@ def find_words(
         for side in (False, True)
     ]
     n_train = len(held_out) - sum(held_out)
-    least = max(MIN_ROWS, -(-MIN_SENTENCES // len(texts)))
+    least = _least_held_out(len(texts))
     frequent = [
         word
         for word, count in counts[0].most_common()
@@ -188,6 +199,62 @@ def find_words(
         for word in kept
     ]
     return words, len(frequent) - len(kept)
+
+
+def _least_held_out(n_languages: int) -> int:
+    """Held-out rows that a concept needs, where each is so many sentences."""
+    return max(MIN_ROWS, -(-MIN_SENTENCES // n_languages))
+
+
+def find_labels(
+    columns: Mapping[str, Sequence[str]], held_out: Sequence[bool], *, n_languages: int
+) -> list[TranslatedWord]:
+    """The values of columns of labels that are concepts, column by column, the most frequent in training first.
+
+    `columns` has the value of each row by name of the column; a row with an empty one holds none of its concepts.
+    `held_out` says which rows are not trained on, and each row is `n_languages` sentences. A value is in at least
+    `MIN_ROWS` rows of each side and `MIN_SENTENCES` held-out sentences, and not in all rows of a side, where there would
+    be nothing to tell.
+
+    Raises LabelsError for a column whose rows are all alike, one without a value in enough rows, one with more than
+    `MAX_WORDS` such values, and one whose name the report has for itself.
+    """
+    least, n_out = _least_held_out(n_languages), sum(held_out)
+    found = []
+    for column, values in columns.items():
+        if column in ("all", TRANSLATED, ALIKE):
+            raise LabelsError(f"labels names the column {column!r}, a name of the report's own; rename it")
+        if len(set(values)) < 2:
+            raise LabelsError(
+                f"labels names the column {column!r}, which has {values[0]!r} in all {len(values)} rows; expected two "
+                "values or more"
+            )
+        train, out = (
+            Counter(value for value, there in zip(values, held_out, strict=True) if value and there == side)
+            for side in (False, True)
+        )
+        frequent = [
+            TranslatedWord(f"{column}:{value}", count, out[value], [], column)
+            for value, count in sorted(train.items(), key=lambda item: (-item[1], item[0]))
+            if MIN_ROWS <= count < len(values) - n_out and least <= out[value] < n_out
+        ]
+        if not 1 <= len(frequent) <= MAX_WORDS:
+            raise LabelsError(
+                f"labels names the column {column!r}, {len(frequent)} of whose {len(set(values))} values are in "
+                f"{MIN_ROWS} training rows and {least} held-out ones, and not in all ({len(values) - n_out} rows are "
+                f"trained on and {n_out} held out); expected 1 to {MAX_WORDS}"
+            )
+        found += frequent
+    return found
+
+
+def held_labels(
+    labels: Sequence[TranslatedWord], columns: Mapping[str, Sequence[str]]
+) -> list[frozenset[str]]:
+    """The concepts of each row among `labels`, from its values in the columns."""
+    known = {label.concept for label in labels}
+    named = [[f"{column}:{value}" for value in values] for column, values in columns.items()]
+    return [frozenset(row) & known for row in zip(*named, strict=True)]
 
 
 def held_words(words: Sequence[TranslatedWord], texts: Sequence[str]) -> list[frozenset[str]]:

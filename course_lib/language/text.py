@@ -43,6 +43,11 @@ def read_fields(path: Path | str) -> Iterator[tuple[int, list[str]]]:
     order mark and Windows line ends are accepted. Raises ValueError, with the line, for bytes that are not
     UTF-8, for a .gz file that is damaged, and for one that holds a table.
     """
+    return ((number, fields) for number, fields in _fields_of_lines(path) if any(fields[1:] or fields))
+
+
+def _fields_of_lines(path: Path | str) -> Iterator[tuple[int, list[str]]]:
+    """`read_fields` with the lines that name a language and say nothing."""
     if Path(path).suffix == ".gz" and Path(Path(path).stem).suffix in TABLES:
         raise ValueError(f"{path} is a packed table; expected lines of text")
     with open_text(path) as file:
@@ -54,7 +59,7 @@ def read_fields(path: Path | str) -> Iterator[tuple[int, list[str]]]:
                     f"{path}, line {number}: byte {raw[error.start]:#04x} is not UTF-8; save the file as UTF-8"
                 ) from error
             fields = [field.strip() for field in line.split("\t")]
-            if any(fields[1:] or fields):
+            if any(fields):
                 yield number, fields
 
 
@@ -119,7 +124,7 @@ def read_parallel_table(path: Path | str) -> ParallelTable:
     for a name that stands twice, and for a .csv whose quotes do not end.
     """
     path = Path(path)
-    lines = _csv_fields(path) if path.suffix == ".csv" else read_fields(path)
+    lines = _csv_fields(path) if path.suffix == ".csv" else _fields_of_lines(path)
     _, names = next(lines, (0, []))
     if len(set(names)) < len(names):
         raise ValueError(f"{path} begins with {names}; expected different names of columns")

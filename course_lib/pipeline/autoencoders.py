@@ -1,6 +1,8 @@
 """Both autoencoders of a run: trained, scored, and the sparse one's features described."""
 
 from collections import Counter
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import torch
@@ -11,6 +13,7 @@ from course_lib import sae
 from course_lib.interpret import concepts
 from course_lib.interpret.concept_report import ConceptReport, concept_report
 from course_lib.interpret.run_directory import (
+    CodeNormality,
     Feature,
     SharedConcept,
     SparseMetrics,
@@ -24,9 +27,15 @@ from course_lib.language.corpus import CONCEPTS, LEXICAL_CONCEPTS, Sentence
 from course_lib.pipeline.config import SparseConfig, StackedConfig, dictionary
 from course_lib.pipeline.seeds import generator
 from course_lib.pipeline.states import SentenceStates, TokenStates
+from course_lib.representation.normality import mardia_score, moment_scores
+from course_lib.representation.variance import components_needed
 from course_lib.sae import metrics
 from course_lib.sae.losses import NO_LABEL
 
+# Shares of the variance for which a run says how many principal components keep them.
+SHARES = (0.5, 0.8, 0.9, 0.95, 0.99)
+# What the supervised term of the stacked autoencoder tells, as the scores of a run call it.
+LANGUAGE, LABEL = "language", "label"
 # Held-out sentences that must hold a concept before a unit is judged on it.
 MIN_HELD_OUT = 30
 REPORTED_FEATURES = 20
@@ -40,15 +49,20 @@ SHARED_FROM, SHARED_LIFT = 0.75, 2.0
 
 @dataclass(frozen=True)
 class StackedRun:
-    """A trained stacked autoencoder, its curves, the PCA curve of its training rows, and its scores."""
+    """A trained stacked autoencoder, its curves, the PCA curve of its training rows, and its scores.
+
+    `target` is what its supervised term tells, `LANGUAGE` or `LABEL`; None where there is none.
+    """
 
     autoencoder: sae.StackedAutoencoder
     config: StackedConfig
     history: sae.History
     pca_curve: Float[Tensor, " components"]
-    supervised: bool
+    target: str | None
     train: StackedScores
     held_out: StackedScores
+    unit_means: Float[Tensor, " units"]
+    normality: CodeNormality
 
     def metrics(self) -> StackedMetrics:
         """What is kept of it in a run's files."""
@@ -56,9 +70,15 @@ class StackedRun:
             self.autoencoder.config(),
             self.config.training.as_dict(),
             self.autoencoder.code_width,
-            self.supervised,
+            self.target is not None,
             self.train,
             self.held_out,
+            self.unit_means.tolist(),
+            {
+                f"{share:g}": components_needed(_variances(self.pca_curve), share)
+                for share in sorted({*SHARES, self.config.alpha} - {None})
+            },
+            self.normality,
         )
 
 
@@ -81,46 +101,99 @@ class SparseRun:
         return SparseMetrics(self.autoencoder.config(), training, self.train, self.held_out)
 
 
-def train_stacked(rows: SentenceStates, config: StackedConfig, *, seed: int, progress: bool) -> StackedRun:
-    """Train the bottleneck with the combined loss; languages are the supervision where two are given."""
-    languages, labels = language_labels(rows.sentences)
-    supervised = len(languages) >= 2
+def train_stacked(
+    rows: SentenceStates,
+    config: StackedConfig,
+    *,
+    seed: int,
+    progress: bool,
+    classes: Sequence[str | None] | None = None,
+) -> StackedRun:
+    """Train the bottleneck with the combined loss, whose supervised term tells classes where two are given.
+
+    `classes` has the class of each sentence (None where it is not known); without it they are the languages.
+    """
+    target = LANGUAGE if classes is None else LABEL
+    names, labels = class_labels(rows.languages if classes is None else classes)
+    supervised = len(names) >= 2
+    d_model, sides = rows.states.shape[1], rows.sides
+    curve, widths = metrics.pca_curve(sides["train"]), config.widths
+    if config.alpha is not None:
+        k = components_needed(_variances(curve), config.alpha)
+        widths = (max(d_model // 2, k), k)
     autoencoder = sae.StackedAutoencoder(
-        rows.states.shape[1],
-        config.widths,
+        d_model,
+        widths,
         beta=config.beta,
         rho=config.rho,
         gamma=config.gamma if supervised else 0.0,
-        n_outputs=len(languages) if supervised else 0,
+        n_outputs=len(names) if supervised else 0,
         generator=generator(seed, 1),
     ).to(rows.states.device)
     labels = labels.to(rows.states.device)
     history = sae.train(
         autoencoder,
-        rows.sides["train"],
+        sides["train"],
         config.training,
         generator=generator(seed, 2),
         labels=labels[~rows.held_out] if supervised else None,
         progress=progress,
     )
-    k, sides = autoencoder.code_width, rows.sides
-    curve = metrics.pca_curve(sides["train"])
+    k = autoencoder.code_width
     train = _stacked_scores(
         autoencoder,
         sides["train"],
         labels[~rows.held_out],
-        supervised=supervised,
+        target=target if supervised else None,
         pca_bound=curve[min(k, len(curve)) - 1].item(),
     )
     held_out = _stacked_scores(
         autoencoder,
         sides["held_out"],
         labels[rows.held_out],
-        supervised=supervised,
+        target=target if supervised else None,
         pca_bound=metrics.pca_bound(sides["held_out"], k),
         pca_of_train=metrics.pca_transfer(sides["train"], sides["held_out"], k),
     )
-    return StackedRun(autoencoder, config, history, curve.cpu(), supervised, train, held_out)
+    return StackedRun(
+        autoencoder,
+        config,
+        history,
+        curve.cpu(),
+        target if supervised else None,
+        train,
+        held_out,
+        *_code_statistics(autoencoder, rows),
+    )
+
+
+def _variances(curve: Float[Tensor, " components"]) -> Float[Tensor, " components"]:
+    """The variances of principal components, in shares of their sum, of what `pca_curve` gives."""
+    return curve.diff(prepend=curve.new_zeros(1)).clamp(min=0)
+
+
+@torch.no_grad()
+def _code_statistics(
+    autoencoder: sae.StackedAutoencoder, rows: SentenceStates
+) -> tuple[Float[Tensor, " units"], CodeNormality]:
+    """Mean activation of each unit in training, and how normal the code of held-out sentences is.
+
+    Translations of a sentence are no independent rows: only the first of each meaning counts.
+    """
+    means = autoencoder.encode(rows.sides["train"]).mean(dim=0).cpu()
+    seen: set[int | None] = set()
+    chosen = []
+    for sentence, out in zip(rows.sentences, rows.held_out.tolist(), strict=True):
+        chosen.append(out and (sentence.meaning is None or sentence.meaning not in seen))
+        if out:
+            seen.add(sentence.meaning)
+    code = autoencoder.encode(rows.states[torch.tensor(chosen, device=rows.states.device)]).cpu()
+    found: dict[str, float] = {}
+    with suppress(ValueError):  # too few rows, or units that are constant or redundant: not known
+        skewness, kurtosis = moment_scores(code)
+        found |= {"skewness": skewness.abs().median().item(), "kurtosis": kurtosis.abs().median().item()}
+        found["mardia"] = mardia_score(code)
+    return means, CodeNormality(len(code), **found)
 
 
 @torch.no_grad()
@@ -129,32 +202,33 @@ def _stacked_scores(
     states: Float[Tensor, "sentences d_model"],
     labels: Int[Tensor, " sentences"],
     *,
-    supervised: bool,
+    target: str | None,
     pca_bound: float,
     pca_of_train: float | None = None,
 ) -> StackedScores:
-    """Scores on one side of the split; those of languages where one is known there."""
+    """Scores on one side of the split; those of the classes, languages or labels, where one is known there."""
     known = labels != NO_LABEL
-    accuracy = most_frequent = None
-    if supervised and known.any():
+    told = {}
+    if target is not None and known.any():
         right = autoencoder.predict(states).argmax(dim=1) == labels
-        accuracy = right[known].double().mean().item()
-        most_frequent = (labels[known].bincount().max() / known.sum()).item()
+        told = {
+            f"{target}_accuracy": right[known].double().mean().item(),
+            f"most_frequent_{target}": (labels[known].bincount().max() / known.sum()).item(),
+        }
     return StackedScores(
         explained_variance=metrics.explained_variance(states, autoencoder(states)),
         pca_bound=pca_bound,
         mean_activation=autoencoder.encode(states).mean().item(),
         pca_of_train=pca_of_train,
-        language_accuracy=accuracy,
-        most_frequent_language=most_frequent,
+        **told,
     )
 
 
-def language_labels(sentences: list[Sentence]) -> tuple[list[str], Int[Tensor, " sentences"]]:
-    """The languages present, sorted, and each sentence's place among them (-1 where it is not known)."""
-    languages = sorted({s.language for s in sentences if s.language is not None})
-    place = {language: i for i, language in enumerate(languages)} | {None: NO_LABEL}
-    return languages, torch.tensor([place[s.language] for s in sentences])
+def class_labels(classes: Sequence[str | None]) -> tuple[list[str], Int[Tensor, " sentences"]]:
+    """The classes present, sorted, and each sentence's place among them (-1 where it is not known)."""
+    names = sorted({name for name in classes if name is not None})
+    place = {name: i for i, name in enumerate(names)} | {None: NO_LABEL}
+    return names, torch.tensor([place[name] for name in classes])
 
 
 def train_sparse(
@@ -249,7 +323,7 @@ def describe_features(
     by_piece = activation.new_zeros(len(pieces), len(strongest)).index_add(0, piece, activation)
     sentences = tokens.sentences
     usual = Counter(concept for s in sentences for concept in s.concepts)
-    languages, labels = language_labels(sentences)
+    languages, labels = class_labels([s.language for s in sentences])
     described = []
     for column, index in enumerate(strongest.tolist()):
         largest = by_sentence[:, column]
@@ -330,7 +404,8 @@ def score_concepts(
 
     A feature's value for a sentence is its largest over the tokens. Everything is chosen on the training
     sentences and scored on the held-out ones. Where it is known which tokens are the words of concepts, features are
-    scored as detectors of these tokens, too. The concepts are those of the built-in corpus, or the words `translated`.
+    scored as detectors of these tokens, too. The concepts are those of the built-in corpus, or the words and labels
+    `translated`.
     """
     if not any(s.concepts for s in tokens.sentences):
         return None
@@ -344,12 +419,13 @@ def score_concepts(
     for mask in (~tokens.held_out, tokens.held_out):
         of_side, groups = tokens.sentence[mask].unique(return_inverse=True)
         chosen = [tokens.sentences[i] for i in of_side.tolist()]
+        languages = [s.language for s in chosen]
         codes.append(code.index_select(0, mask.nonzero()[:, 0]))
         rows.append(
             concepts.LabelledRows(
                 tokens.states[mask],
                 concepts.label_table([s.concepts for s in chosen], names),
-                languages=[s.language for s in chosen],
+                languages=None if None in languages else languages,
                 meanings=[s.meaning for s in chosen],
                 groups=groups,
                 part_labels=None if spoken is None else spoken[mask],

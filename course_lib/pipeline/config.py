@@ -1,5 +1,6 @@
 """What may be chosen of both autoencoders: kind, sizes, sparsity, training."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -16,6 +17,9 @@ class InputError(ValueError):
 class StackedConfig:
     """The stacked autoencoder of a run: widths (None: d/2, d/8), loss weights and training.
 
+    With `alpha`, in place of `widths`, the code has as many units as PCA needs components for that share of the
+    variance of the training sentences, k(alpha), and the layer before it d/2 units or as many as the code.
+
     With `beta` 0.01 no unit of `course-mbart`'s code comes within 0.025 of `rho`; with 0.3 all do (lesson 27).
     """
 
@@ -23,6 +27,7 @@ class StackedConfig:
     beta: float = 0.3
     rho: float = 0.05
     gamma: float = 0.02
+    alpha: float | None = None
     training: sae.TrainConfig = field(default_factory=lambda: sae.TrainConfig(steps=3000, step_size=1e-2))
 
 
@@ -116,6 +121,41 @@ def sparse_config(
     return made
 
 
+def stacked_config(
+    *,
+    widths: Sequence[int] | None = None,
+    beta: float | int | None = None,
+    rho: float | int | None = None,
+    gamma: float | int | None = None,
+    alpha: float | int | None = None,
+) -> StackedConfig:
+    """The stacked autoencoder's default settings but for what is given.
+
+    Raises InputError for no width or one below 1, negative or infinite beta and gamma, rho not between 0 and 1, alpha not
+    above 0 and up to 1, and for widths and alpha together.
+    """
+    for name, value in (("beta", beta), ("gamma", gamma)):
+        if value is not None and not 0 <= value < float("inf"):
+            raise InputError(f"{name} is {value}; expected 0 or more")
+    if rho is not None and not 0 < rho < 1:
+        raise InputError(f"rho is {rho}; expected a mean activation between 0 and 1")
+    if alpha is not None and not 0 < alpha <= 1:
+        raise InputError(f"alpha is {alpha}; expected a share of the variance, above 0 and up to 1")
+    if widths is not None and (not widths or min(widths) < 1):
+        raise InputError(
+            f"widths is {list(widths)}; expected units of each layer, 1 or more, the code's last"
+        )
+    if widths is not None and alpha is not None:
+        raise InputError(
+            f"alpha is {alpha}, and widths {list(widths)}: both set the code's width; expected one"
+        )
+    given = {
+        "widths": None if widths is None else tuple(widths),
+        **{"beta": beta, "rho": rho, "gamma": gamma, "alpha": alpha},
+    }
+    return replace(StackedConfig(), **{name: value for name, value in given.items() if value is not None})
+
+
 def penalty_of(config: SparseConfig) -> float | None:
     """The weight of the sparsity penalty; None for kinds without one."""
     if config.kind not in PENALTIES:
@@ -154,6 +194,8 @@ def record_choice(
         "steps": sparse.training.steps,
         "auxk": sparse.aux_k or None,
     }
-    of_options = sparse_config(**options)
-    same = of_options.training == sparse.training and stacked == StackedConfig()
-    return others | options if same else None
+    of_stacked = {name: getattr(stacked, name) for name in ("widths", "beta", "rho", "gamma", "alpha")}
+    same = sparse_config(**options).training == sparse.training and stacked == stacked_config(**of_stacked)
+    if stacked.widths is not None:
+        of_stacked["widths"] = ",".join(map(str, stacked.widths))
+    return others | options | of_stacked if same else None

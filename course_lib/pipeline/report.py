@@ -16,7 +16,7 @@ from course_lib.interpret.concept_report import AUROC_REACHED, TOGETHER, Concept
 from course_lib.interpret.detectors import REACHED, SHARED
 from course_lib.interpret.names import NAMED_FROM, feature_names
 from course_lib.interpret.splits import MARGIN
-from course_lib.interpret.translated_words import CEILING_REACHED, MAX_SHARE
+from course_lib.interpret.translated_words import CEILING_REACHED, MAX_SHARE, TranslatedWords
 from course_lib.pipeline.autoencoders import SparseRun, StackedRun
 from course_lib.sae import History, TrainConfig
 
@@ -63,6 +63,7 @@ def draw_figures(
     drawn = {
         "stacked_loss": _stacked_loss(stacked),
         "explained_variance": _explained_variance(stacked),
+        "unit_means": _unit_means(stacked),
         "sparse_loss": _sparse_loss(sparse),
         "firing_rates": _firing_rates(sparse),
     }
@@ -101,6 +102,11 @@ def page(metrics: dict[str, Any], figures: dict[str, PageFigure], *, n_named: in
         "n_named": n_named,
         "ceiling_reached": f"{CEILING_REACHED:.0%}",
         "max_share": f"{MAX_SHARE:.0%}",
+        "n_labels": sum(
+            metrics["translated"]["words"][column]["n"] for column in metrics["translated"]["labels"]
+        )
+        if metrics["translated"]
+        else 0,
     }
     return environment.get_template("report.html.j2").render(**metrics, figures=figures, **bars)
 
@@ -142,7 +148,7 @@ def _stacked_loss(run: StackedRun) -> tuple[Figure, str, str]:
     if "kl" in run.history.parts:
         contributions.append(("kl", f"KL sparsity x {model.beta:g}", model.beta))
     if "supervised" in run.history.parts:
-        contributions.append(("supervised", f"language cross-entropy x {model.gamma:g}", model.gamma))
+        contributions.append(("supervised", f"{run.target} cross-entropy x {model.gamma:g}", model.gamma))
     figure, ends = _loss_curves(run.history, run.config.training, contributions, log=True)
     return (
         figure,
@@ -201,6 +207,23 @@ def _explained_variance(run: StackedRun) -> tuple[Figure, str, str]:
     )
 
 
+def _unit_means(run: StackedRun) -> tuple[Figure, str, str]:
+    means, rho = run.unit_means.sort(descending=True).values.tolist(), run.autoencoder.rho
+    figure, axes = _canvas("unit of the code, most active first", "mean activation in training")
+    axes.plot(range(1, len(means) + 1), means, "o", color=BLUE, markersize=4, label="units")
+    axes.axhline(rho, color=GREY, linewidth=1.2, linestyle="--", label=f"target rho = {rho:g}")
+    axes.set_xlim(0, len(means) + 1)
+    axes.set_ylim(0, 1.1 * max(*means, rho))
+    figure.legend(frameon=False, fontsize=9, ncols=2, loc="outside upper center")
+    return (
+        figure,
+        f"Mean activation of each of the {len(means)} units of the code: from {means[-1]:.3f} to {means[0]:.3f}. The "
+        f"target is {rho:g}.",
+        "What the sparsity term does: it pulls the mean activation of each unit over the training sentences towards "
+        f"rho. Its weight beta is {run.autoencoder.beta:g}.",
+    )
+
+
 def describe_concepts(report: ConceptReport) -> str:
     """The lines of the command on concepts."""
     summary, share = report.summary(), _percent
@@ -236,10 +259,19 @@ def _translated_lines(report: ConceptReport) -> str:
             for language in medians
         )
         lines += (
-            f"words of {report.translated.pivot}, {group} ({found['n']}): median F1 of the best feature of that of a probe "
+            f"{_group(report.translated, group)} ({found['n']}): median F1 of the best feature of that of a probe "
             f"of the language's own words (share with {CEILING_REACHED:.0%} of it): {of_languages}\n"
         )
     return lines
+
+
+def _group(found: TranslatedWords, group: str) -> str:
+    """What a group of the concepts of a table is called (`ConceptReport.translated_summary`)."""
+    if group in found.labels:
+        return f"values of {group}"
+    if found.labels and group == "all":
+        return "concepts of the table, all"
+    return f"words of {found.pivot}, {group}"
 
 
 def _names_line(report: ConceptReport) -> str:

@@ -4,7 +4,7 @@ import hashlib
 import platform
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -76,6 +76,7 @@ class Request:
     store: Path | str | None
     progress: bool
     pivot: str | None
+    labels: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -102,6 +103,7 @@ def run(
     sparse: SparseConfig | None = None,
     store: Path | str | None = None,
     pivot: str | None = None,
+    labels: Sequence[str] = (),
     device: torch.device | str | None = None,
     threads: int | None = None,
     progress: bool = True,
@@ -111,18 +113,20 @@ def run(
     `model` is a hub name, a local directory or "course-mbart"; `text` a file or "builtin". `n_sentences` limits how
     many sentences are used (default: all of a file, 12000 of the built-in corpus). A file may be a table of parallel
     text (`tables.parallel_text`): frequent words of the language `pivot` (default: the first one) are then the
-    concepts of its rows. Sentence vectors of encoder and decoder are both saved; the autoencoders are trained on the
-    states of `site`: "encoder" and "decoder" (their last hidden states) or one like "encoder.6.mlp". `store` is one
-    that `activations` wrote of the same text, model and site; the states of tokens are then taken from it. Where the
-    concepts of the text are known (the built-in corpus, parallel text), its features are scored on them, and named.
-    torch uses `threads` threads on the CPU (default: what suits the model's width, `devices.threads_for`). The same
-    seed and the same number of threads give the same numbers on the same machine.
+    concepts of its rows, or, with `labels`, the values of these columns of the table, which may be of one language; the
+    first of these columns is then what the stacked autoencoder learns to tell, in place of languages. Sentence vectors
+    of encoder and decoder are both saved; the autoencoders are trained on the states of `site`: "encoder" and "decoder"
+    (their last hidden states) or one like "encoder.6.mlp". `store` is one that `activations` wrote of the same text,
+    model and site; the states of tokens are then taken from it. Where the concepts of the text are known (the built-in
+    corpus, tables), its features are scored on them, and named. torch uses `threads` threads on the CPU (default: what
+    suits the model's width, `devices.threads_for`). The same seed and the same number of threads give the same numbers
+    on the same machine.
 
     `out` then holds the sentence vectors, both autoencoders, all numbers as JSON, the figures and a page to
     read; it appears only when all of it is there.
 
-    Raises InputError for text, pivot, site, store, sizes, threads or `out` that cannot be used, and ModelUnavailable for a
-    model that cannot be loaded. After an error or an interrupt nothing is left at `out`.
+    Raises InputError for text, pivot, labels, site, store, sizes, threads or `out` that cannot be used, and
+    ModelUnavailable for a model that cannot be loaded. After an error or an interrupt nothing is left at `out`.
     """
     request = Request(
         out=Path(out),
@@ -136,14 +140,16 @@ def run(
         store=store,
         progress=progress,
         pivot=pivot,
+        labels=tuple(labels),
     )
     _check_request(request, threads=threads)
     clock = _Clock()
     with clock("text"):
-        table = None if text == BUILTIN else find_table(text)
-        if pivot is not None and table is None:
-            raise InputError(f"pivot is {pivot!r}; expected a table of parallel text, which {text} is not")
+        table = None if text == BUILTIN else find_table(text, labelled=bool(labels))
         read = read_text(text, seed=seed, limit=n_sentences) if table is None else table
+        if table is None and (pivot is not None or labels):
+            asked = f"labels is {', '.join(labels)!r}" if labels else f"pivot is {pivot!r}"
+            raise InputError(f"{asked}; expected a table of parallel text, which {text} is not")
     with clock("model"):
         # transformers takes seconds to load, which an error about the text need not wait for.
         inputs = _load_inputs(request, read, device)
@@ -192,6 +198,7 @@ def run_of_autoencoder(
         store=None,
         progress=progress,
         pivot=None,
+        labels=(),
     )
     _check_request(request, threads=threads)
     clock = _Clock()
@@ -296,7 +303,12 @@ def _load_inputs(
     known = LANGUAGES if request.model in SHIPPED else languages(tokenizer)
     if isinstance(read, ParallelTable):
         rows = parallel_text(
-            read, known=known, seed=request.seed, limit=request.n_sentences, pivot=request.pivot
+            read,
+            known=known,
+            seed=request.seed,
+            limit=request.n_sentences,
+            pivot=request.pivot,
+            labels=request.labels,
         )
         return Inputs(model, tokenizer, rows.sentences, rows.sentence_held_out, used, rows)
     sentences = resolve_languages(read, known=known, source=str(request.text))
@@ -320,7 +332,8 @@ def _run_stages(request: Request, inputs: Inputs, directory: RunDirectory, clock
         inputs.sentences, vectors[request.site.short].to(inputs.device), held_out.to(inputs.device)
     )
     with clock("stacked autoencoder"):
-        stacked = train_stacked(rows, request.stacked, seed=seed, progress=progress)
+        classes = inputs.parallel and inputs.parallel.classes
+        stacked = train_stacked(rows, request.stacked, seed=seed, progress=progress, classes=classes)
     with clock("sparse autoencoder"):
         sparse = train_sparse(tokens, request.sparse, seed=seed, device=inputs.device, progress=progress)
     warnings = _warnings(request, inputs, tokens, stacked, sparse)
@@ -400,6 +413,7 @@ def _choice(request: Request, inputs: Inputs, n_features: int) -> dict[str, Any]
         seed=request.seed,
         store=None if request.store is None else str(request.store),
         pivot=request.pivot,
+        labels=",".join(request.labels) or None,
         device=str(inputs.device),
         threads=torch.get_num_threads(),
     )

@@ -30,6 +30,11 @@ class SentenceStates:
     held_out: Tensor
 
     @property
+    def languages(self) -> list[str | None]:
+        """The language of each sentence, None where it is not known."""
+        return [sentence.language for sentence in self.sentences]
+
+    @property
     def sides(self) -> dict[str, Tensor]:
         """States to train on and held-out states."""
         return {"train": self.states[~self.held_out], "held_out": self.states[self.held_out]}
