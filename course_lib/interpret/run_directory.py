@@ -18,6 +18,7 @@ import hashlib
 import json
 import math
 import os
+import shutil
 import types
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, asdict, dataclass, field, fields, is_dataclass
@@ -239,6 +240,68 @@ class RunDirectory:
         return tuple(
             self.path / name for name in ("sparse/config.json", "sparse/model.safetensors", "sentences.jsonl")
         )
+
+    # --- The hub ---
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        source: "Path | str",
+        *,
+        revision: str | None = None,
+        token: str | None = None,
+        local_files_only: bool = False,
+    ) -> "RunDirectory":
+        """A run in a directory, or in a repository of the model hub of that name, which is downloaded.
+
+        Raises FileNotFoundError where there is neither, and ValueError where it holds no run, or a damaged one.
+        """
+        from course_lib.sae import hub
+
+        found = cls(hub.fetch(source, revision=revision, token=token, local_files_only=local_files_only))
+        found._verify()
+        return found
+
+    def save_pretrained(self, directory: "Path | str") -> None:
+        """Copy the run to a new directory, whole or not at all.
+
+        Raises FileExistsError where the directory already holds something, and ValueError for a damaged run.
+        """
+        from course_lib.files import new_directory
+
+        self._verify()
+        with new_directory(directory) as partial:
+            shutil.copytree(self.path, partial, dirs_exist_ok=True)
+
+    def push_to_hub(
+        self,
+        repo_id: str,
+        *,
+        private: bool | None = None,
+        revision: str | None = None,
+        token: str | None = None,
+        commit_message: str = "Upload run",
+    ) -> str:
+        """Upload the run, its sentences among it, to a repository of the model hub, made where there is none.
+
+        Returns the repository's name. Raises ValueError for a damaged run, before anything is sent, and OSError or
+        ValueError, as the hub words them, where it cannot be reached or refuses.
+        """
+        from course_lib.sae import hub
+
+        self._verify()
+        return hub.push(
+            self.path, repo_id, private=private, revision=revision, token=token, message=commit_message
+        )
+
+    def _verify(self) -> None:
+        """Raise ValueError unless every file that has a digest is as it was written."""
+        for name in self._content.get(DIGESTS, {}):
+            if name != METRICS:
+                self._bytes(name)
+        for name in ("stacked", "sparse"):
+            if (self.path / name).is_dir():
+                self._autoencoder(name, "cpu")
 
     # --- Reading ---
 

@@ -5,9 +5,9 @@ units than inputs and compresses, the sparse one has more and takes hidden state
 features of which few are active at a time. Here they are always called by their full names.
 """
 
-from course_lib.sae.autoencoder import Autoencoder
+from course_lib.sae.autoencoder import Autoencoder, load
 from course_lib.sae.greedy import train_greedy
-from course_lib.sae.io import load, save
+from course_lib.sae.io import save
 from course_lib.sae.sparse import (
     BatchTopKSparseAutoencoder,
     CrosscoderSparseAutoencoder,

@@ -10,17 +10,21 @@ over from one model to another. The scale is one number and not one a dimension,
 dimensions separately would change which directions carry the variance.
 """
 
+import tempfile
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ClassVar, TypeVar
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from course_lib.checks import named
-from course_lib.sae import memory
+from course_lib.sae import hub, io, memory
 from course_lib.sae.batches import RowSource, mean_and_scale
 
+AnyAutoencoder = TypeVar("AnyAutoencoder", bound="Autoencoder")
 Labels = Int[Tensor, " batch"] | Float[Tensor, "batch outputs"] | None
 
 
@@ -109,19 +113,19 @@ class Autoencoder(nn.Module, ABC):
         return torch.sub(batch, self.input_mean, out=x).div_(self.input_scale)
 
     @named
-    def encode(self, x: Float[Tensor, "batch d_model"]) -> Float[Tensor, "batch code"]:
-        """Code of raw hidden states."""
-        return self._encode(self.normalise(x))
+    def encode(self, x: Float[Tensor, "*rows d_model"]) -> Float[Tensor, "*rows code"]:
+        """Code of raw hidden states: rows, or (batch, tokens, d_model), each of which is encoded by itself."""
+        return _by_rows(self._encode, self.normalise(x))
 
     @named
-    def decode(self, code: Float[Tensor, "batch code"]) -> Float[Tensor, "batch d_model"]:
+    def decode(self, code: Float[Tensor, "*rows code"]) -> Float[Tensor, "*rows d_model"]:
         """Raw hidden states that a code stands for."""
         if not code.ndim or code.shape[-1] != self.code_width:
             raise ValueError(f"code has shape {tuple(code.shape)}; expected (batch, {self.code_width})")
-        return self._decode(code) * self.input_scale + self.input_mean
+        return _by_rows(self._decode, code) * self.input_scale + self.input_mean
 
     @named
-    def forward(self, x: Float[Tensor, "batch d_model"]) -> Float[Tensor, "batch d_model"]:
+    def forward(self, x: Float[Tensor, "*rows d_model"]) -> Float[Tensor, "*rows d_model"]:
         """Reconstruction of raw hidden states."""
         return self.decode(self.encode(x))
 
@@ -166,11 +170,96 @@ class Autoencoder(nn.Module, ABC):
         """
         return self(batch), self.loss(batch, sparsity_scale=sparsity_scale)
 
+    # --- Directories and the hub ---
+
+    def save_pretrained(self, directory: Path | str) -> None:
+        """Write config.json and model.safetensors to a new directory (`course_lib.sae.save`).
+
+        Raises FileExistsError where the directory already holds something.
+        """
+        io.save(self, directory)
+
+    @classmethod
+    def from_pretrained(
+        cls: type[AnyAutoencoder],
+        source: Path | str,
+        *,
+        subfolder: str = "",
+        revision: str | None = None,
+        token: str | None = None,
+        local_files_only: bool = False,
+        device: torch.device | str = "cpu",
+    ) -> AnyAutoencoder:
+        """Read what `save_pretrained` wrote, from a directory, or from a repository of the model hub of that name.
+
+        Called on `Autoencoder` it reads all kinds, on a class itself and the kinds derived from it. `subfolder` is
+        "sparse" or "stacked" for the two of a pipeline run. Other libraries' files are read by `sae.formats.load`.
+
+        Raises FileNotFoundError where there is no such directory, repository or file, and ValueError where a file is
+        damaged, or holds another kind.
+        """
+        names = [str(Path(subfolder, name)) for name in (io.CONFIG, io.WEIGHTS)]
+        found = hub.fetch(
+            source, files=names, revision=revision, token=token, local_files_only=local_files_only
+        )
+        return io.read(found / subfolder, kinds_of(cls), device=device)
+
+    def push_to_hub(
+        self,
+        repo_id: str,
+        *,
+        private: bool | None = None,
+        revision: str | None = None,
+        token: str | None = None,
+        commit_message: str = "Upload autoencoder",
+    ) -> str:
+        """Upload what `save_pretrained` writes to a repository of the model hub, made where there is none; return its name.
+
+        Raises OSError or ValueError, as the hub words them, where it cannot be reached or refuses.
+        """
+        with tempfile.TemporaryDirectory() as folder:
+            io.save(self, Path(folder, "autoencoder"))
+            return hub.push(
+                Path(folder, "autoencoder"),
+                repo_id,
+                private=private,
+                revision=revision,
+                token=token,
+                message=commit_message,
+            )
+
+    # --- Training ---
+
     def before_step(self) -> None:
         """Called by `train` when gradients are ready, before the optimiser uses them."""
 
     def after_step(self, step: int) -> None:
         """Called by `train` when the optimiser has changed the weights in step 0, 1, 2, ..."""
+
+
+def kinds_of(cls: type[Autoencoder]) -> dict[str, type[Autoencoder]]:
+    """A class of autoencoders and those derived from it, by the kind that is written to config.json."""
+    found = {cls.kind: cls} if "kind" in vars(cls) else {}
+    for derived in cls.__subclasses__():
+        found |= kinds_of(derived)
+    return found
+
+
+def load(directory: Path | str, *, device: torch.device | str = "cpu") -> Autoencoder:
+    """Read an autoencoder that `save` wrote.
+
+    Raises FileNotFoundError where a file is missing, ValueError where one cannot be read, is not as it was written
+    (files from before version 0.2 hold no digest to tell), or where the two do not belong together.
+    """
+    return io.read(directory, kinds_of(Autoencoder), device=device)
+
+
+def _by_rows(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    """A function of rows, of a tensor with any leading dimensions."""
+    if x.ndim == 2:
+        return function(x)
+    found = function(x.reshape(-1, x.shape[-1]))
+    return found.reshape(*x.shape[:-1], found.shape[-1])
 
 
 def check_rows(batch: Tensor) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from course_lib.files import check_sums
-from course_lib.sae.io import load
+from course_lib.sae.autoencoder import load
 from course_lib.sae.sparse import TopKSparseAutoencoder
 
 DIRECTORY = Path(__file__).parent / "course-dictionary"

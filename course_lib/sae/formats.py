@@ -18,7 +18,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
-from course_lib.sae import io, sae_lens_format
+from course_lib.sae import autoencoder, sae_lens_format
 from course_lib.sae.autoencoder import Autoencoder
 from course_lib.sae.batches import RowSource
 from course_lib.sae.sparse import (
@@ -191,7 +191,7 @@ def _filled(
 
 
 _FORMATS: tuple[tuple[str, str, Callable[[Path], Autoencoder]], ...] = (
-    ("model.safetensors", "config.json", io.load),
+    ("model.safetensors", "config.json", autoencoder.load),
     (sae_lens_format.WEIGHTS, sae_lens_format.CONFIG, sae_lens_format.load),
     ("ae.pt", "config.json", _of_dictionary_learning),
     ("sae.safetensors", "cfg.json", _of_sparsify),

@@ -34,7 +34,7 @@ def train_greedy(
     config: TrainConfig,
     *,
     pretraining: TrainConfig,
-    generator: torch.Generator,
+    generator: torch.Generator | None = None,
     labels: Tensor | None = None,
     progress: bool = True,
     checkpoint_dir: Path | str | None = None,
@@ -45,10 +45,12 @@ def train_greedy(
     `pretraining`; the last one under the KL penalty of the whole, if there is one. A free decoder then starts
     as the best affine map from the codes back to the states, by least squares. What follows is `train` with
     `config`, whose Histories (layers', whole's) are returned. Directories for checkpoints are
-    `checkpoint_dir`/layer-1, ... and `checkpoint_dir`/joint.
+    `checkpoint_dir`/layer-1, ... and `checkpoint_dir`/joint. Without `generator` it is a new one with seed 0.
 
     Raises ValueError as `train` does. Source: Bengio et al. (2007), Greedy layer-wise training of deep networks.
     """
+    if generator is None:
+        generator = torch.Generator().manual_seed(0)
     directory = Path(checkpoint_dir) if checkpoint_dir is not None else None
     autoencoder.fit_normalisation(activations)
     histories = []

@@ -50,17 +50,11 @@ def export(
     and FileExistsError where the directory already holds something.
     """
     architecture, settings, own = _described(autoencoder)
-    scale = autoencoder.input_scale
-    tensors = {
-        "W_enc": autoencoder.encoder_weight.T / scale,
-        "W_dec": autoencoder.decoder_weight.T * scale,
-        "b_dec": autoencoder.input_mean + scale * autoencoder.decoder_bias,
-        **own,
-    }
+    tensors = {name: getattr(autoencoder, name) for name in ("W_enc", "W_dec", "b_dec")} | own
     config = {
         "d_in": autoencoder.d_model,
         "d_sae": autoencoder.code_width,
-        "dtype": str(scale.dtype).removeprefix("torch."),
+        "dtype": str(autoencoder.input_scale.dtype).removeprefix("torch."),
         "device": "cpu",
         "apply_b_dec_to_input": True,
         "normalize_activations": "none",

@@ -157,7 +157,7 @@ def train(
     activations: RowSource,
     config: TrainConfig,
     *,
-    generator: torch.Generator,
+    generator: torch.Generator | None = None,
     labels: Tensor | None = None,
     objective: Objective | None = None,
     progress: bool = True,
@@ -170,9 +170,9 @@ def train(
 
     `activations` is a tensor (rows, d_model) or anything that gives rows by slice and by number, such as
     an `ActivationStore`: see `Batches` for how it is shuffled. `labels` are classes (rows) or targets
-    (rows, outputs), as the autoencoder's `loss` takes them. Rows are drawn with `generator` (on the CPU); the
-    same generator state, weights, data and number of threads give the same result. Batches move to the
-    autoencoder's device.
+    (rows, outputs), as the autoencoder's `loss` takes them. Rows are drawn with `generator` (on the CPU; default: a
+    new one with seed 0); the same generator state, weights, data and number of threads give the same result. Batches
+    move to the autoencoder's device.
 
     With `objective` the loss is its loss, and batches are `batch_size` of its examples; `activations` only fit the
     normalisation. `course_lib.pipeline.end_to_end.EndToEnd` is one. It runs in one process, without labels, revival
@@ -191,6 +191,8 @@ def train(
     the loss, or a weight that is about to be saved, is not finite.
     """
     _check_inputs(autoencoder, activations, config, labels, checkpoint_every)
+    if generator is None:
+        generator = torch.Generator().manual_seed(0)
     with ExitStack() as stack:
         stack.enter_context(parallel.synchronised())
         if objective is not None:

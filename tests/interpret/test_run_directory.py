@@ -21,6 +21,7 @@ from course_lib.interpret.run_directory import (
     read_metrics,
 )
 from tests.interpret.browser.runs import some_concepts, some_metrics, without_digests
+from tests.sae.test_io import FakeHub
 
 ROWS = [
     RunSentence("the dog\u2028sees.\x85", "en_XX", frozenset({"b", "a"}), "train"),
@@ -256,3 +257,34 @@ def test_numbers_and_sentences_are_read_without_torch(tmp_path):
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+# --- The hub -------------------------------------------------------------------------------------------
+
+
+def test_a_run_goes_to_the_hub_whole_and_comes_back(tmp_path, monkeypatch):
+    run, fake = written(tmp_path / "run", concepts=some_concepts()), FakeHub(tmp_path / "hub")
+    monkeypatch.setitem(sys.modules, "huggingface_hub", fake)
+    assert run.push_to_hub("mine") == "me/mine"
+    back = RunDirectory.from_pretrained("me/mine")
+    assert back.path == tmp_path / "hub" / "me" / "mine"
+    assert fake.asked[-1] == ("download", "me/mine", None, None, None, False)
+    assert (back.metrics, back.sentences) == (run.metrics, run.sentences)
+    run.save_pretrained(tmp_path / "copy")
+    files = [path.relative_to(run.path) for path in run.path.rglob("*") if path.is_file()]
+    assert all((tmp_path / "copy" / name).read_bytes() == (run.path / name).read_bytes() for name in files)
+    with pytest.raises(FileExistsError):
+        run.save_pretrained(tmp_path / "copy")
+
+
+@pytest.mark.parametrize("name", ["sentences.jsonl", "sparse/model.safetensors"])
+def test_a_damaged_run_is_not_sent(name, tmp_path, monkeypatch):
+    run, fake = written(tmp_path / "run", concepts=some_concepts()), FakeHub(tmp_path / "hub")
+    monkeypatch.setitem(sys.modules, "huggingface_hub", fake)
+    damaged = bytearray((run.path / name).read_bytes())
+    damaged[-3] ^= 1
+    (run.path / name).write_bytes(damaged)
+    for act in (lambda: run.push_to_hub("mine"), lambda: run.save_pretrained(tmp_path / "copy")):
+        with pytest.raises(ValueError, match="SHA-256"):
+            act()
+    assert (fake.asked, (tmp_path / "copy").exists()) == ([], False)

@@ -11,10 +11,12 @@ from course_lib.sae import (
     MatryoshkaBatchTopKSparseAutoencoder,
     MatryoshkaTopKSparseAutoencoder,
     ReluSparseAutoencoder,
+    SparseAutoencoder,
     StackedAutoencoder,
     TopKSparseAutoencoder,
 )
 from course_lib.sae.sparse import adapted_bias, exclusive_site, remove_radial_
+from tests.sae.test_io import BUILT
 
 
 def rows(n=20, d=16, seed=0):
@@ -490,3 +492,41 @@ def test_a_batch_without_rows_has_an_empty_code_and_no_loss(model):
     for loss in (model.loss, model.training_loss, model.training_forward):
         with pytest.raises(ValueError, match="batch has no rows; expected at least 1"):
             loss(empty)
+
+
+@pytest.mark.parametrize("name", BUILT)
+def test_rows_may_have_any_leading_dimensions(name):
+    model = BUILT[name]()
+    model.fit_normalisation(rows_of(9))
+    x = rows_of(6).to(model.input_mean)
+    code, back = model.encode(x), model(x)
+    for shape in ((2, 3), (6, 1), (1, 2, 3)):
+        torch.testing.assert_close(model.encode(x.view(*shape, 16)), code.view(*shape, -1))
+        torch.testing.assert_close(model.decode(code.view(*shape, -1)), back.view(*shape, 16))
+        torch.testing.assert_close(model(x.view(*shape, 16)), back.view(*shape, 16))
+    torch.testing.assert_close(model.encode(x[0]), code[0])
+    assert model(x.view(2, 3, 16)[:, :0]).shape == (2, 0, 16)
+    with pytest.raises(ValueError, match=r"x has shape \(2, 24, 2\): states have width 2"):
+        model(x.reshape(2, 24, 2))
+
+
+@pytest.mark.parametrize("name", BUILT)
+def test_weights_for_raw_states_give_the_same_pre_activations_and_reconstructions(name):
+    model = BUILT[name]()
+    if not isinstance(model, SparseAutoencoder):
+        return
+    model.fit_normalisation(rows_of(9))
+    with torch.no_grad():  # nothing as it was made
+        for value in (*model.parameters(), model.encoder_bias):
+            value += 0.1 * torch.randn(value.shape, generator=torch.Generator().manual_seed(3)).to(value)
+        x = rows_of(6).to(model.input_mean)
+        assert (model.W_enc.shape, model.W_dec.shape) == ((16, model.n_features), (model.n_features, 16))
+        pre = model._preactivations(model.normalise(x))
+        tolerance = {"rtol": 1e-4, "atol": 1e-4}
+        torch.testing.assert_close((x - model.b_dec) @ model.W_enc + model.b_enc, pre, **tolerance)
+        code = model.encode(x)
+        torch.testing.assert_close(code @ model.W_dec + model.b_dec, model.decode(code), **tolerance)
+
+
+def rows_of(n):
+    return torch.randn(n, 16, generator=torch.Generator().manual_seed(n)) * 2 + 5

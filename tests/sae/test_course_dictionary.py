@@ -12,9 +12,8 @@ from course_lib.language.corpus import LEXICAL_CONCEPTS, SPLITS
 from course_lib.pipeline import SparseConfig
 from course_lib.pipeline.config import InputError
 from course_lib.pipeline.course_dictionary import make, make_of_table, named_detectors, token_rows
-from course_lib.sae import TrainConfig
+from course_lib.sae import TrainConfig, load
 from course_lib.sae.course_dictionary import DIRECTORY, HELP_MODEL, course_dictionary, detectors, origin
-from course_lib.sae.io import load
 from course_lib.sae.metrics import explained_variance
 
 

@@ -1,10 +1,14 @@
 import json
 import random
+import shutil
+import sys
+import types
 
 import pytest
 import torch
 
 from course_lib.sae import (
+    Autoencoder,
     BatchTopKSparseAutoencoder,
     CrosscoderSparseAutoencoder,
     GatedSparseAutoencoder,
@@ -14,6 +18,7 @@ from course_lib.sae import (
     MatryoshkaBatchTopKSparseAutoencoder,
     MatryoshkaTopKSparseAutoencoder,
     ReluSparseAutoencoder,
+    SparseAutoencoder,
     StackedAutoencoder,
     TopKSparseAutoencoder,
     load,
@@ -155,3 +160,79 @@ def test_files_of_the_time_when_relu_was_the_only_sparse_kind_are_read(tmp_path)
     assert type(back) is ReluSparseAutoencoder
     assert torch.equal(back.decoder_weight, model.decoder_weight)
     assert back.decoder_weight.stride() == model.decoder_weight.stride()
+
+
+# --- The hub -------------------------------------------------------------------------------------------
+
+
+class FakeHub:
+    """Repositories in a folder, in the place of huggingface_hub."""
+
+    def __init__(self, folder):
+        self.folder, self.asked = folder, []
+
+    def HfApi(self, token=None):  # noqa: N802
+        self.asked.append(("token", token))
+        return self
+
+    def create_repo(self, repo_id, *, private, exist_ok):
+        self.asked.append(("create", repo_id, private, exist_ok))
+        return types.SimpleNamespace(repo_id=f"me/{repo_id}")
+
+    def upload_folder(self, *, repo_id, folder_path, revision, commit_message):
+        self.asked.append(("upload", repo_id, revision, commit_message))
+        shutil.copytree(folder_path, self.folder / repo_id)
+
+    def snapshot_download(self, repo_id, *, allow_patterns, revision, token, local_files_only):
+        self.asked.append(("download", repo_id, allow_patterns, revision, token, local_files_only))
+        if not (self.folder / repo_id).is_dir():
+            raise OSError("404: no such repository")
+        return str(self.folder / repo_id)
+
+
+@pytest.fixture
+def fake_hub(tmp_path, monkeypatch):
+    fake = FakeHub(tmp_path / "hub")
+    monkeypatch.setitem(sys.modules, "huggingface_hub", fake)
+    return fake
+
+
+def test_an_autoencoder_goes_to_the_hub_and_comes_back(model, fake_hub):
+    assert model.push_to_hub("mine", private=True, token="t") == "me/mine"
+    assert fake_hub.asked == [
+        ("token", "t"),
+        ("create", "mine", True, True),
+        ("upload", "me/mine", None, "Upload autoencoder"),
+    ]
+    assert sorted(path.name for path in (fake_hub.folder / "me" / "mine").iterdir()) == [
+        "config.json",
+        "model.safetensors",
+    ]
+    for cls in (Autoencoder, type(model)):
+        back = cls.from_pretrained("me/mine", revision="main", token="t", local_files_only=True)
+        assert type(back) is type(model)
+        assert torch.equal(back(rows().to(model.input_mean)), model(rows().to(model.input_mean)))
+    names = ["config.json", "model.safetensors"]
+    assert fake_hub.asked[-1] == ("download", "me/mine", names, "main", "t", True)
+
+
+def test_another_kind_and_a_repository_that_is_not_there_are_named(fake_hub, tmp_path):
+    TopKSparseAutoencoder(16, 40, k=3).save_pretrained(tmp_path / "sparse")
+    with pytest.raises(ValueError, match=r"its kind is 'topk'; expected stacked"):
+        StackedAutoencoder.from_pretrained(tmp_path / "sparse")
+    assert isinstance(SparseAutoencoder.from_pretrained(tmp_path / "sparse"), TopKSparseAutoencoder)
+    assert isinstance(SparseAutoencoder.from_pretrained(tmp_path, subfolder="sparse"), TopKSparseAutoencoder)
+    with pytest.raises(FileNotFoundError, match=r"source is 'me/none'; expected a directory, or .*404"):
+        Autoencoder.from_pretrained("me/none")
+    with pytest.raises(FileNotFoundError, match=r"config\.json is missing"):
+        Autoencoder.from_pretrained(tmp_path)
+    with pytest.raises(FileExistsError):
+        TopKSparseAutoencoder(16, 40, k=3).save_pretrained(tmp_path / "sparse")
+
+
+def test_without_the_hub_s_package_the_error_names_it(monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    with pytest.raises(RuntimeError, match="huggingface_hub is not installed"):
+        TopKSparseAutoencoder(16, 40, k=3).push_to_hub("mine")
+    TopKSparseAutoencoder(16, 40, k=3).save_pretrained(tmp_path / "a")
+    Autoencoder.from_pretrained(tmp_path / "a")  # a directory needs none

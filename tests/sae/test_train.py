@@ -413,3 +413,19 @@ def test_betas_are_those_of_the_optimiser():
     steps = models[0.0, 0.0]
     assert torch.isin(steps.round(decimals=3).abs(), torch.tensor([0.0, 1.0, 2.0])).all()
     assert not torch.isin(models[0.9, 0.999].round(decimals=3).abs(), torch.tensor([0.0, 1.0, 2.0])).all()
+
+
+def test_without_a_generator_rows_are_drawn_with_seed_0():
+    rows = torch.randn(50, 8, generator=torch.Generator().manual_seed(5))
+    config = TrainConfig(steps=7, batch_size=10, step_size=0.01)
+    weights = []
+    for given in (
+        {},
+        {"generator": torch.Generator().manual_seed(0)},
+        {"generator": torch.Generator().manual_seed(1)},
+    ):
+        model = TopKSparseAutoencoder(8, 16, k=2, generator=torch.Generator().manual_seed(2))
+        train(model, rows, config, progress=False, **given)
+        weights.append(model.encoder_weight.detach())
+    assert torch.equal(weights[0], weights[1])
+    assert not torch.equal(weights[0], weights[2])

@@ -50,6 +50,29 @@ class SparseAutoencoder(Autoencoder):
         """The constructor's arguments."""
         return {"d_model": self.d_model, "n_features": self.n_features}
 
+    # The weights for raw states by the names and shapes of SAELens, with centring and scaling folded in:
+    # pre-activations are (x - b_dec) W_enc + b_enc, reconstructions f W_dec + b_dec. Made anew at each call.
+
+    @property
+    def W_enc(self) -> Float[Tensor, "d_model features"]:  # noqa: N802
+        """Encoder weights for raw states, W_e^T / s."""
+        return (self.encoder_weight / self.input_scale).T
+
+    @property
+    def b_enc(self) -> Float[Tensor, " features"]:
+        """What is added to pre-activations (of gated features: those of the gate)."""
+        return self.encoder_bias
+
+    @property
+    def W_dec(self) -> Float[Tensor, "features d_model"]:  # noqa: N802
+        """What each feature adds to raw states, s W_d^T."""
+        return self.decoder_weight.T * self.input_scale
+
+    @property
+    def b_dec(self) -> Float[Tensor, " d_model"]:
+        """The raw state that no feature adds to, m + s b_d."""
+        return self.input_mean + self.input_scale * self.decoder_bias
+
     @abstractmethod
     def _activate(self, pre: Float[Tensor, "batch features"]) -> Float[Tensor, "batch features"]:
         """Features of pre-activations."""

@@ -85,6 +85,11 @@ class GroupBiasAdaptedAutoencoder(SparseAutoencoder):
         """The directions a_m w_m that features write, as columns."""
         return (self.amplitude[:, None] * self.encoder_weight).T
 
+    @property
+    def b_enc(self) -> Float[Tensor, " features"]:
+        """Zeros: the bias is a threshold, z > -b, and adds nothing."""
+        return torch.zeros_like(self.encoder_bias)
+
     def config(self) -> dict[str, Any]:
         """The constructor's arguments."""
         return super().config() | {

@@ -46,6 +46,11 @@ class KLSparseAutoencoder(SparseAutoencoder):
         """The constructor's arguments."""
         return super().config() | {"beta": self.beta, "rho": self.rho}
 
+    @property
+    def W_enc(self) -> Float[Tensor, "d_model features"]:  # noqa: N802
+        """Encoder weights for raw states, sqrt(d_model) W_e^T / s."""
+        return super().W_enc * self.d_model**0.5
+
     def _preactivations(
         self, x: Float[Tensor, "batch d_model"], dtype: torch.dtype | None = None
     ) -> Float[Tensor, "batch features"]:
