@@ -28,14 +28,18 @@ def local_rank() -> int | None:
 
 
 @contextmanager
-def process_group() -> Iterator[None]:
+def process_group(*, on: torch.device | None = None) -> Iterator[None]:
     """Under `torchrun`, join the other processes while the block runs; elsewhere nothing.
 
-    By gloo, which is enough on any device for the few words that are exchanged where tensors stay on their rank.
+    By gloo, which is enough for the few words that are exchanged where tensors stay on their rank, and, where tensors
+    of a GPU `on` which a rank works are exchanged, by NCCL.
     """
     together = local_rank() is not None
     if together:
-        dist.init_process_group("gloo")
+        gpu = on is not None and on.type == "cuda"
+        if gpu:
+            torch.cuda.set_device(on)
+        dist.init_process_group("cpu:gloo,cuda:nccl" if gpu else "gloo")
     try:
         yield
     finally:

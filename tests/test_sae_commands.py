@@ -7,6 +7,7 @@ import random
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -568,3 +569,95 @@ def test_autoencoders_of_other_libraries_are_evaluated_and_exported(made, traine
     (tmp_path / "sparsify" / "cfg.json").write_text(json.dumps({"k": 4, "activation": "groupmax"}))
     done = command("sae", "evaluate", tmp_path / "sparsify", "--store", made / "model_store", code=2)
     assert "has activation 'groupmax'; only 'topk' can be read" in done.stderr
+
+
+# --- Curves, and several processes -----------------------------------------------------------------------
+
+
+def test_losses_are_logged_as_lines_or_for_tensorboard_and_change_nothing(made, trained, tmp_path):
+    lines = tmp_path / "logs" / "losses.jsonl"
+    train(made, tmp_path / "run", *QUICK, "--log", lines)
+    written = [json.loads(line) for line in lines.read_text().splitlines()]
+    assert [line["step"] for line in written] == [10, 20, 30]
+    assert written[-1]["total"] < written[0]["total"]
+    train(made, tmp_path / "board", *QUICK, "--log", f"tensorboard:{tmp_path / 'curves'}")
+    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    events = accumulator.EventAccumulator(str(tmp_path / "curves"))
+    events.Reload()
+    found = [(event.step, event.value) for event in events.Scalars("loss/total")]
+    assert found == [(line["step"], pytest.approx(line["total"])) for line in written]
+    for run in ("run", "board"):
+        weights = tmp_path / run / "autoencoder" / "model.safetensors"
+        assert weights.read_bytes() == (trained / "autoencoder" / "model.safetensors").read_bytes()
+
+
+@pytest.mark.parametrize("log", ["losses.txt", "wandb:x", "tensorboard:", "."])
+def test_a_log_of_another_form_is_named(log, made, tmp_path):
+    done = train(made, tmp_path / "run", *QUICK, "--log", log, code=2)
+    assert f"log is {log!r}; expected FILE.jsonl or tensorboard:DIRECTORY" in done.stderr
+    assert not (tmp_path / "run").exists()
+
+
+def test_without_tensorboard_the_error_names_the_package(made, tmp_path, monkeypatch):
+    monkeypatch.setattr("course_lib.commands.options.find_spec", lambda name: None)
+    done = train(made, tmp_path / "run", *QUICK, "--log", "tensorboard:x", code=2)
+    assert "tensorboard is not installed; install it with" in done.stderr
+    assert not (tmp_path / "run").exists()
+
+
+def in_two_processes(directory, action):
+    """Act in two processes with the environment of torchrun; return how they ended and what each printed."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    children = []
+    for rank in range(2):
+        child = os.fork()
+        if child == 0:
+            code = 1
+            try:
+                torch.set_num_threads(1)
+                os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2"}
+                os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+                done = action()
+                (directory / f"{rank}.txt").write_text(f"{done.output}{done.exception or ''}")
+                code = done.exit_code
+            finally:
+                os._exit(code)
+        children.append(child)
+    endings = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
+    return endings, [(directory / f"{rank}.txt").read_text() for rank in range(2)]
+
+
+@pytest.mark.parametrize("kind", ["topk", "batchtopk"])
+def test_two_processes_train_the_weights_of_one(kind, made, tmp_path):
+    arguments = ["sae", "train", "--store", made / "model_store", "--no-progress", "--device", "cpu"]
+    arguments += ["--kind", kind, "--model", made / "model", "--text", made / "text.txt", *QUICK]
+
+    def act(out):
+        return CliRunner().invoke(app, [*map(str, arguments), "--out", str(out), "--log", f"{out}.jsonl"])
+
+    # One after the other: the parent's threads are not in a fork.
+    endings, said = in_two_processes(tmp_path, lambda: act(tmp_path / "two"))
+    assert endings == [0, 0], said
+    assert said[1] == ""
+    again, said_again = in_two_processes(tmp_path, lambda: act(tmp_path / "two"))  # finished: measured again
+    assert (again, said_again) == ([0, 0], said)
+    alone = act(tmp_path / "one")
+    assert alone.exit_code == 0, alone.output
+    one, two = (sae.load(tmp_path / name / "autoencoder").state_dict() for name in ("one", "two"))
+    for name, value in one.items():
+        torch.testing.assert_close(two[name], value, rtol=1e-3, atol=1e-4, msg=name)
+    numbers = [[float(n) for n in re.findall(r"\d+\.\d+", text)] for text in (said[0], alone.output)]
+    assert numbers[0] == pytest.approx(numbers[1], abs=2e-3)
+    lines = [(tmp_path / f"{name}.jsonl").read_text().count("\n") for name in ("one", "two")]
+    assert lines == [3, 3]
+
+
+def test_what_the_first_process_refuses_ends_the_others(made, trained, tmp_path):
+    shutil.copytree(trained, tmp_path / "run")
+    arguments = ["sae", "train", "--store", made / "model_store", "--no-progress", "--device", "cpu", *QUICK]
+    arguments += ["--seed", 1, "--out", tmp_path / "run"]
+    endings, said = in_two_processes(tmp_path, lambda: CliRunner().invoke(app, list(map(str, arguments))))
+    assert endings == [2, 2]
+    assert all("is another run: its seed is 0, now 1" in text for text in said)

@@ -73,6 +73,12 @@ def train(
     sentences: Annotated[int, typer.Option(help="Of these sentences at most so many.", min=1)] = 200,
     metrics_file: options.MetricsFile = None,
     checkpoint_every: Annotated[int, typer.Option(help="Steps between two checkpoints.")] = 500,
+    log: Annotated[
+        str | None,
+        typer.Option(
+            help="Write the losses while training: FILE.jsonl, a line every 10 steps, or tensorboard:DIRECTORY."
+        ),
+    ] = None,
     device: options.Device = None,
     threads: options.Threads = None,
     config: options.Config = None,
@@ -80,17 +86,20 @@ def train(
 ) -> None:
     """Train a sparse autoencoder on stored activations, and evaluate it on held-out sentences.
 
-    Give the same command again to go on after a stop.
+    Give the same command again to go on after a stop, and run it under torchrun to share the work.
     """
     with explain_errors(ValueError, RuntimeError, OSError):
         from dataclasses import asdict, replace
 
-        from course_lib import devices
+        import torch
+
+        from course_lib import devices, parallel
         from course_lib.pipeline.config import dictionary, sparse_config
         from course_lib.pipeline.seeds import generator
         from course_lib.pipeline.states import hold_out, open_store
         from course_lib.sae.batches import SomeRows
 
+        logs = _logs(log)
         rows = open_store(store)
         out_of_training = hold_out(rows, held_out, generator=generator(seed, 6))
         if held_out == 0 and (metrics_file is not None or model is not None):
@@ -104,6 +113,8 @@ def train(
         given = {"batch_size": batch_size, "step_size": step_size}
         given = {name: value for name, value in given.items() if value is not None}
         settings = replace(settings, training=replace(settings.training, **given))
+        if device is None and parallel.local_rank() is not None and torch.cuda.is_available():
+            device = f"cuda:{parallel.local_rank()}"
         used = devices.usable_device(device)
         autoencoder = dictionary(settings, rows.d_model, generator=generator(seed, 3)).to(used)
         choice = {
@@ -116,33 +127,56 @@ def train(
         if held_out:  # runs from before there was a split go on without one
             choice["held_out"] = held_out
         spoken, numbers = None, rows.column("sentence", out_of_training).unique()
-        if model is not None:
-            named = options.columns(column)
-            spoken = _Spoken.of_store(model, rows, text, numbers[:sentences], columns=named, device=used)
-        _record_choice(out, json.loads(json.dumps(choice)))
+
+        def prepare() -> bool:
+            """Read what only the first process needs; return whether the run is finished."""
+            nonlocal spoken
+            if model is not None:
+                named = options.columns(column)
+                spoken = _Spoken.of_store(model, rows, text, numbers[:sentences], columns=named, device=used)
+            _record_choice(out, json.loads(json.dumps(choice)))
+            return (out / AUTOENCODER).exists()
+
         with devices.threads(devices.threads_for(rows.d_model) if threads is None else threads):
-            if (out / AUTOENCODER).exists():
-                autoencoder = _load_finished(out / AUTOENCODER, device=used)
-            else:
-                _train(
-                    autoencoder,
-                    rows if held_out == 0 else SomeRows(rows, (~out_of_training).nonzero()[:, 0]),
-                    settings.training,
-                    out,
-                    generator=generator(seed, 4),
-                    progress=progress,
-                    checkpoint_every=checkpoint_every,
-                )
-            if held_out:
+            with parallel.process_group(on=used), parallel.synchronised():
+                first = parallel.rank() == 0
+                if parallel.on_first(prepare):
+                    autoencoder = _load_finished(out / AUTOENCODER, device=used)
+                else:
+                    _train(
+                        autoencoder,
+                        rows if held_out == 0 else SomeRows(rows, (~out_of_training).nonzero()[:, 0]),
+                        settings.training,
+                        out,
+                        generator=generator(seed, 4),
+                        progress=progress,
+                        checkpoint_every=checkpoint_every,
+                        **logs,
+                    )
+            if held_out and first:
                 of_held_out = SomeRows(rows, out_of_training.nonzero()[:, 0])
                 typer.echo(f"on {len(numbers)} held-out sentences:")
                 _measure(autoencoder, of_held_out, spoken, rows, metrics_file=metrics_file, progress=progress)
-    typer.echo(f"autoencoder: {out / AUTOENCODER}")
+    if first:
+        typer.echo(f"autoencoder: {out / AUTOENCODER}")
+
+
+def _logs(log: str | None) -> dict[str, Path]:
+    """Where `sae.train` writes its curves. Raises ValueError for another form, RuntimeError without the package."""
+    if log is None:
+        return {}
+    writer, colon, directory = log.partition(":")
+    if colon and writer == "tensorboard" and directory:
+        options.require("tensorboard", "tensorboard")
+        return {"tensorboard_dir": Path(directory)}
+    if log.endswith(".jsonl") and not Path(log).is_dir():
+        return {"metrics_file": Path(log)}
+    raise ValueError(f"log is {log!r}; expected FILE.jsonl or tensorboard:DIRECTORY")
 
 
 def _train(autoencoder: Any, rows: Any, config: Any, out: Path, **options: Any) -> None:
     """Train and save. A run that diverges before its first checkpoint leaves nothing: no command could go on with it."""
-    from course_lib import sae
+    from course_lib import parallel, sae
 
     checkpoints = out / CHECKPOINTS
     try:
@@ -153,12 +187,13 @@ def _train(autoencoder: Any, rows: Any, config: Any, out: Path, **options: Any) 
             raise RuntimeError(
                 f"{error}, into another directory: the last checkpoint, {found[-1]}, is kept"
             ) from error
-        shutil.rmtree(checkpoints)
-        (out / CHOICE).unlink()
-        if not any(out.iterdir()):
-            out.rmdir()
+        if parallel.rank() == 0:
+            shutil.rmtree(checkpoints)
+            (out / CHOICE).unlink()
+            if not any(out.iterdir()):
+                out.rmdir()
         raise
-    sae.save(autoencoder, out / AUTOENCODER)
+    parallel.on_first(lambda: sae.save(autoencoder, out / AUTOENCODER))
 
 
 def _load_finished(directory: Path, *, device: Any) -> Any:
