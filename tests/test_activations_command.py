@@ -3,9 +3,11 @@ import socket
 from pathlib import Path
 
 import pytest
+import torch
 from typer.testing import CliRunner
 
 from course_lib.__main__ import app
+from course_lib.mbart.activation_store import ActivationStore
 from tests.tiny_mbart import SENTENCES, write_tiny_mbart
 
 
@@ -112,3 +114,84 @@ def test_two_processes_give_the_bytes_of_one(model, text, tmp_path):
     assert said.count("store: ") == 1
     assert invoke(model, text, tmp_path / "one", *more).exit_code == 0
     assert files(tmp_path / "two") == files(tmp_path / "one")
+
+
+def test_some_tokens_of_each_sentence_are_kept_drawn_by_seed(model, text, tmp_path):
+    repeated = tmp_path / "text.txt"
+    repeated.write_text(Path(text).read_text() + "\n" + Path(text).read_text())
+    more = ["--dtype", "float32", "--no-progress"]
+    stores = {}
+    for name, options in {
+        "all": [],
+        "some": ["--tokens-per-sentence", "3"],
+        "small shards": ["--tokens-per-sentence", "3", "--shard-size", "7", "--tokens-per-batch", "30"],
+        "other seed": ["--tokens-per-sentence", "3", "--seed", "1"],
+    }.items():
+        done = invoke(model, str(repeated), tmp_path / name, *more, *options)
+        assert done.exit_code == 0, done.output
+        stores[name] = ActivationStore(tmp_path / name)
+    whole, some = stores["all"], stores["some"]
+    counts, kept = (store.column("sentence").bincount(minlength=140) for store in (whole, some))
+    assert counts.max() > 3
+    assert torch.equal(kept, counts.clamp(max=3))
+    places = {
+        (s, p): row
+        for row, (s, p) in enumerate(
+            zip(whole.column("sentence").tolist(), whole.column("position").tolist(), strict=True)
+        )
+    }
+    drawn = list(zip(some.column("sentence").tolist(), some.column("position").tolist(), strict=True))
+    assert drawn == sorted(set(drawn))
+    assert torch.equal(some[:], whole[torch.tensor([places[at] for at in drawn])])
+    # Equal sentences have equal rows, so that a split by sentence keeps both on one side.
+    assert [(s - 70, p) for s, p in drawn if s >= 70] == [(s, p) for s, p in drawn if s < 70]
+    for name in ("position", "token"):
+        assert torch.equal(stores["small shards"].column(name), some.column(name))
+    assert not torch.equal(stores["other seed"].column("position"), some.column("position"))
+    # All places are drawn, not only the first ones.
+    assert {p for _, p in drawn} == set(whole.column("position").tolist())
+
+
+@pytest.mark.parametrize(
+    "more", [[], ["--tokens-per-sentence", "2"], ["--tokens-per-sentence", "3", "--seed", "1"]]
+)
+def test_a_store_of_other_tokens_is_not_gone_on_with(more, model, text, tmp_path):
+    assert invoke(model, text, tmp_path / "s", "--tokens-per-sentence", "3").exit_code == 0
+    done = invoke(model, text, tmp_path / "s", *more)
+    assert done.exit_code == 2
+    name = "seed" if "--seed" in more else "tokens_per_sentence"
+    assert f"its {name} is" in done.stderr
+
+
+def test_numbers_of_tokens_that_cannot_be_drawn_are_named(model, text, tmp_path):
+    done = invoke(model, text, tmp_path / "s", "--tokens-per-sentence", "0")
+    assert "tokens_per_sentence is 0; expected 1 or more" in done.stderr
+    done = invoke(model, text, tmp_path / "s", "--tokens-per-sentence", "3", "--pool", "mean")
+    assert "rows are means of all tokens; expected pool 'tokens'" in done.stderr
+    assert invoke(model, text, tmp_path / "s", "--tokens-per-sentence", "3").exit_code == 0
+    done = CliRunner().invoke(
+        app,
+        [
+            "pipeline",
+            "--model",
+            model,
+            "--text",
+            text,
+            "--store",
+            str(tmp_path / "s"),
+            "--out",
+            str(tmp_path / "o"),
+        ],
+    )
+    assert "has tokens_per_sentence 3; expected None" in done.stderr
+
+
+def test_a_model_may_compute_in_float16(model, text, tmp_path):
+    for dtype in ("float16", "float32"):
+        done = invoke(model, text, tmp_path / dtype, "--dtype", dtype, "--no-progress")
+        assert done.exit_code == 0, done.output
+    half, full = (ActivationStore(tmp_path / dtype) for dtype in ("float16", "float32"))
+    assert half.dtype == torch.float16
+    assert torch.equal(half.column("token"), full.column("token"))
+    # Ten bits after the point, through two layers.
+    torch.testing.assert_close(half[:].float(), full[:], rtol=0.02, atol=0.02)

@@ -23,6 +23,7 @@ class Dtype(StrEnum):
     auto = "auto"
     float32 = "float32"
     bfloat16 = "bfloat16"
+    float16 = "float16"
 
 
 def pipeline(
@@ -264,11 +265,17 @@ def activations(
     ] = Dtype.auto,
     sentences: options.Sentences = None,
     include_special: Annotated[bool, typer.Option(help="Keep language codes and </s> too.")] = False,
+    tokens_per_sentence: Annotated[
+        int | None,
+        typer.Option(
+            help="Keep the rows of at most so many tokens of a sentence, drawn by --seed (default: all)."
+        ),
+    ] = None,
     shard_size: Annotated[int, typer.Option(help="Sentences in a file; memory grows with it.")] = 1024,
     tokens_per_batch: Annotated[
         int | None, typer.Option(help="Tokens the model reads at once (default: 2048, on a GPU 16384).")
     ] = None,
-    seed: Annotated[int, typer.Option(help="Seed of the built-in corpus.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the built-in corpus, and of tokens that are drawn.")] = 0,
     device: options.Device = None,
     threads: options.Threads = None,
     progress: options.Progress = True,
@@ -320,6 +327,8 @@ def activations(
                 model_name=model,
                 shard_size=shard_size,
                 include_special=include_special,
+                tokens_per_sentence=tokens_per_sentence,
+                seed=seed,
                 tokens_per_batch=tokens_per_batch,
                 progress=progress,
             )

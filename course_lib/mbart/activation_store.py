@@ -42,6 +42,7 @@ RowIndex = slice | Int[Tensor, " chosen"] | Bool[Tensor, " rows"]
 FORMAT = 1
 MANIFEST, LOCK = "manifest.json", ".lock"
 AGAIN = "run the same command again"
+_SAMPLED = ("tokens_per_sentence", "seed")  # in the manifests of stores that hold some tokens of a sentence
 
 _OURS = re.compile(r"shard-\d+\.(safetensors|json)|\..*\.partial|" + re.escape(LOCK))
 _log = logging.getLogger(__name__)
@@ -219,6 +220,8 @@ def write_store(
     model_name: str = "",
     shard_size: int = 1024,
     include_special: bool = False,
+    tokens_per_sentence: int | None = None,
+    seed: int = 0,
     tokens_per_batch: int | None = None,
     progress: bool = True,
 ) -> ActivationStore:
@@ -231,7 +234,9 @@ def write_store(
     - mappings with "text" and optionally "language", "target" and "target_language".
 
     What the model reads, which rows there are and what is raised for single sentences is described at `extract`.
-    The store holds `site`'s rows, in the order of the text, as `ActivationStore` reads them.
+    The store holds `site`'s rows, in the order of the text, as `ActivationStore` reads them; with `tokens_per_sentence`
+    those of at most so many tokens of a sentence, drawn by `seed` and the sentence's tokens, so that equal sentences
+    have equal rows. The memory that is needed is that of a shard or two, however long the text is.
 
     Where `directory` holds shards of the same model, settings and text already, only what is missing or damaged is
     computed; the result has the same bytes as that of one undisturbed call (on one kind of machine with one number
@@ -251,6 +256,8 @@ def write_store(
         [site],
         pool=pool,
         include_special=include_special,
+        tokens_per_sentence=tokens_per_sentence,
+        seed=seed,
         tokens_per_batch=tokens_per_batch,
     )
     settings = {
@@ -260,6 +267,7 @@ def write_store(
         "site": str(reader.sites[site]),
         "pool": pool,
         "include_special": include_special,
+        **({} if tokens_per_sentence is None else {"tokens_per_sentence": tokens_per_sentence, "seed": seed}),
         "dtype": str(torch.float32 if pool == "mean" else model.dtype).removeprefix("torch."),
         "computed_in": str(model.dtype).removeprefix("torch."),
         "d_model": structure.width(model, site.side),
@@ -329,7 +337,8 @@ class _Writer:
 
     def check(self, manifest: dict[str, Any]) -> dict[str, Any]:
         """Return the manifest of a store with our settings; refuse any other."""
-        for name, wanted in self.settings.items():
+        for name in self.settings | dict.fromkeys(_SAMPLED):
+            wanted = self.settings.get(name)
             # The same weights may be reached by another name.
             if name not in ("model", "revision") and manifest.get(name) != wanted:
                 raise StoreError(

@@ -6,10 +6,11 @@ come back in the order of the input and do not depend on what a sentence was bat
 For text that does not fit in memory, see `course_lib.mbart.activation_store`.
 """
 
+import hashlib
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal, TypeVar
 
@@ -241,6 +242,20 @@ class Tokens:
         position = torch.arange(len(ids)) - (lengths.cumsum(0) - lengths)[sentence]
         return cls(ids, sentence, position, ~torch.isin(ids, skipped), lengths)
 
+    def sampled(self, n: int, *, seed: int) -> "Tokens":
+        """The same with at most n tokens of each sentence that count, drawn by the seed and the sentence's ids."""
+        counts = []
+        lengths = self.lengths.tolist()
+        for ids, counted in zip(self.ids.split(lengths), self.counts.split(lengths), strict=True):
+            places = counted.nonzero()[:, 0]
+            if len(places) > n:
+                digest = hashlib.sha256(f"{seed}/{ids.tolist()}".encode()).digest()
+                draw = torch.Generator().manual_seed(int.from_bytes(digest[:7]))
+                kept = places[torch.randperm(len(places), generator=draw)[:n]]
+                counted = torch.zeros_like(counted).index_fill_(0, kept, True)
+            counts.append(counted)
+        return replace(self, counts=torch.cat(counts))
+
     def of_sentences(self, chosen: Int[Tensor, " chosen"]) -> Int[Tensor, " tokens"]:
         """Where the tokens of some sentences stand, in that order of sentences."""
         ends = self.lengths.cumsum(0)
@@ -279,7 +294,11 @@ class Window:
 
 
 class Reader:
-    """Reads windows of sentences at the sites of one model; arguments and errors are those of `extract`."""
+    """Reads windows of sentences at the sites of one model; arguments and errors are those of `extract`.
+
+    With `tokens_per_sentence` at most so many tokens of a sentence count, drawn by `seed` and the sentence's tokens.
+    Raises ValueError for a number below 1, and where rows are means.
+    """
 
     def __init__(
         self,
@@ -289,6 +308,8 @@ class Reader:
         *,
         pool: Pool | Mapping[Site, Pool] = "tokens",
         include_special: bool = False,
+        tokens_per_sentence: int | None = None,
+        seed: int = 0,
         tokens_per_batch: int | None = None,
     ) -> None:
         if not sites:
@@ -305,7 +326,14 @@ class Reader:
             tokens_per_batch = 16384 if model.device.type == "cuda" else 2048
         if tokens_per_batch < 1:
             raise ValueError(f"tokens_per_batch is {tokens_per_batch}; expected 1 or more")
+        if tokens_per_sentence is not None and tokens_per_sentence < 1:
+            raise ValueError(f"tokens_per_sentence is {tokens_per_sentence}; expected 1 or more")
+        if tokens_per_sentence is not None and set(pools.values()) != {"tokens"}:
+            raise ValueError(
+                f"tokens_per_sentence is {tokens_per_sentence}, and rows are means of all tokens; expected pool 'tokens'"
+            )
         structure.check(model)
+        self.tokens_per_sentence, self.seed = tokens_per_sentence, seed
         self.model, self.tokenizer, self.pools = model, tokenizer, pools
         self.sites = {site: site.resolved(model.config) for site in sites}
         self.tokens_per_batch = tokens_per_batch
@@ -345,7 +373,10 @@ class Reader:
                 )
         if target:
             rows = [shifted(row, self.model.config) for row in rows]
-        return Tokens.of(rows, skipped=self.skipped)
+        tokens = Tokens.of(rows, skipped=self.skipped)
+        if self.tokens_per_sentence is None:
+            return tokens
+        return tokens.sampled(self.tokens_per_sentence, seed=self.seed)
 
     def read(
         self, window: Window, *, advance: Callable[[int], object] = lambda n: None

@@ -210,18 +210,23 @@ def stored_tokens(
 ) -> TokenStates:
     """The rows of a store as the states of the tokens of these sentences, brought into memory.
 
-    Raises InputError for the store of another model, tokenizer, text or site, for one whose rows are means or
-    hold language codes and `</s>` too, and for one that is damaged.
+    Raises InputError for the store of another model, tokenizer, text or site, for one whose rows are means, of some
+    tokens of a sentence alone, or of language codes and `</s>` too, and for one that is damaged.
     """
     from course_lib.mbart.activation_store import StoreError, text_sha256
 
     store = open_store(directory)
     manifest, what = store.manifest, f"the store {directory}"
     check_model(manifest, model, tokenizer, what=what)
-    wanted = {"site": str(site.resolved(model.config)), "pool": "tokens", "include_special": False}
+    wanted = {
+        "site": str(site.resolved(model.config)),
+        "pool": "tokens",
+        "include_special": False,
+        "tokens_per_sentence": None,
+    }
     for name, value in wanted.items():
-        if manifest[name] != value:
-            raise InputError(f"{what} has {name} {manifest[name]!r}; expected {value!r}")
+        if manifest.get(name) != value:
+            raise InputError(f"{what} has {name} {manifest.get(name)!r}; expected {value!r}")
     if manifest["text_sha256"] != text_sha256(sentences, shard_size=manifest["shard_size"]):
         raise InputError(
             f"{what} was made from another text, or another part of it: it has {manifest['sentences']} sentences, "
