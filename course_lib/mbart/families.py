@@ -28,7 +28,9 @@ The first five rows are computed without padding (`course_lib.mbart.packed`), al
 """
 
 import re
+from bisect import bisect_left
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import accumulate, pairwise
 
 from jaxtyping import Float, Int
@@ -71,21 +73,50 @@ def framed(
 ) -> list[list[int]]:
     """Ids of texts with what frames them; `target` for what is to be predicted instead of read.
 
-    The tokenizer is left in another source language: the caller puts it back (`course_lib.mbart.activations.tokenise`).
+    What looks like a special token in a text (`</s>`, `en_XX`) is text, see `as_text`. The tokenizer is left in another
+    source language: the caller puts it back (`course_lib.mbart.activations.tokenise`).
     """
+    texts = [as_text(tokenizer, text)[0] for text in texts]
     if hasattr(tokenizer, "supported_language_codes"):  # Marian
         if target:
-            return tokenizer(text_target=texts)["input_ids"]
-        return tokenizer([t if language is None else f">>{language}<< {t}" for t in texts])["input_ids"]
+            return tokenizer(text_target=texts, split_special_tokens=True)["input_ids"]
+        texts = [t if language is None else f">>{language}<< {t}" for t in texts]
+        return tokenizer(texts, split_special_tokens=True)["input_ids"]
     if language is not None:
         tokenizer.src_lang = language
-    rows = tokenizer(texts)["input_ids"]
+    rows = tokenizer(texts, split_special_tokens=True)["input_ids"]
     if target and getattr(tokenizer, "legacy_behaviour", False):
         # NLLB's first tokenizer put the source's code last; the target's always came first.
         return [row[-1:] + row[:-1] for row in rows]
     if target:
         return [_ended(row, tokenizer) for row in rows]
     return rows
+
+
+def as_text(tokenizer: PreTrainedTokenizerBase, text: str) -> tuple[str, list[int]]:
+    """A text that holds no special token for a tokenizer which is told to split them, and where blanks were put in.
+
+    Most tokenizers then read `</s>` as signs. For those of mBART-50 special tokens are pieces like others, too: there a
+    blank is put behind their first sign. Places are counted in the text that is returned.
+    """
+    pattern = _pieces(tokenizer)
+    if pattern is None or not pattern.search(text):
+        return text, []
+    places = [match.start() + 1 + n for n, match in enumerate(pattern.finditer(text))]
+    return pattern.sub(lambda match: f"{match[0][0]} {match[0][1:]}", text), places
+
+
+@lru_cache(maxsize=8)
+def _pieces(tokenizer: PreTrainedTokenizerBase) -> re.Pattern | None:
+    """What finds the special tokens that a tokenizer reads in a text even where it is to split them; None for none."""
+    special = [token for token in tokenizer.all_special_tokens if len(token) > 1]
+    rows = tokenizer(special, split_special_tokens=True, add_special_tokens=False)["input_ids"]
+    found = [
+        token
+        for token, row in zip(special, rows, strict=True)
+        if tokenizer.convert_tokens_to_ids(token) in row and token != tokenizer.unk_token
+    ]
+    return re.compile("|".join(map(re.escape, found))) if found else None
 
 
 def _ended(row: list[int], tokenizer: PreTrainedTokenizerBase) -> list[int]:
@@ -100,15 +131,26 @@ def spans(
 ) -> tuple[list[list[int]], list[list[tuple[int, int]]]]:
     """Ids of texts without what frames them, and between which characters of its text each token stands.
 
-    Blanks before a word belong to its first token. `target` as in `framed`. Raises ValueError for a text in which
-    special tokens are written out, for tokenizers without offsets of their own (Marian, M2M100, PLBART), and for a
-    tokenizer that says no places at all (Blenderbot small, ProphetNet).
+    Blanks before a word belong to its first token. `target` as in `framed`. Raises ValueError for a tokenizer that says no
+    places at all (Blenderbot small, ProphetNet).
     """
+    read = [as_text(tokenizer, text) for text in texts]
+    ids, places = _spans(tokenizer, [text for text, _ in read], target=target)
+    return ids, [
+        [tuple(place - bisect_left(blanks, place) for place in span) for span in row] if blanks else row
+        for row, (_, blanks) in zip(places, read, strict=True)
+    ]
+
+
+def _spans(
+    tokenizer: PreTrainedTokenizerBase, texts: list[str], *, target: bool
+) -> tuple[list[list[int]], list[list[tuple[int, int]]]]:
+    options = {"add_special_tokens": False, "split_special_tokens": True}
     if tokenizer.is_fast:
-        encoded = tokenizer(texts, add_special_tokens=False, return_offsets_mapping=True)
+        encoded = tokenizer(texts, return_offsets_mapping=True, **options)
         return encoded["input_ids"], encoded["offset_mapping"]
     if hasattr(tokenizer, "sp_model"):
-        cutter, ids = tokenizer.sp_model, tokenizer(texts, add_special_tokens=False)["input_ids"]
+        cutter, ids = tokenizer.sp_model, tokenizer(texts, **options)["input_ids"]
     elif not hasattr(tokenizer, "spm_source"):
         raise ValueError(
             f"{type(tokenizer).__name__} does not say where its tokens stand in a text; expected a fast tokenizer or "
@@ -116,7 +158,7 @@ def spans(
         )
     else:
         cutter = tokenizer.spm_target if target else tokenizer.spm_source
-        ids = tokenizer(**{"text_target" if target else "text": texts}, add_special_tokens=False)["input_ids"]
+        ids = tokenizer(**{"text_target" if target else "text": texts}, **options)["input_ids"]
     places = [_piece_spans(cutter, text) for text in texts]
     for row, place, text in zip(ids, places, texts, strict=True):
         if len(row) != len(place):

@@ -179,13 +179,6 @@ def test_spans_are_those_of_the_pieces(tiny, target):
                 assert piece == "<unk>" or piece.strip("▁") == text[start:end].strip()
 
 
-def test_special_tokens_that_are_written_out_have_no_spans(tiny):
-    _, _, tokenizer = tiny
-    if not tokenizer.is_fast:
-        with pytest.raises(ValueError, match=r"tokens and \d+ pieces"):
-            spans(tokenizer, ["the dog </s> sees"])
-
-
 def test_pooled_states_are_those_of_the_readable_version(tiny):
     family, model, tokenizer = tiny
     sentences = [Sentence(text, code) for text in READ for code in SPOKEN[family]]
@@ -379,3 +372,25 @@ def test_short_codes_stand_for_codes_with_an_underscore_alone():
     assert full_codes(["est_Latn", "spa_Latn"]) == {"est_Latn": "est_Latn", "spa_Latn": "spa_Latn"}
     assert full_codes(["ast", "en"]) == {"ast": "ast", "en": "en"}
     assert full_codes(["en_XX"]) == {"en": "en_XX", "en_XX": "en_XX"}
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_what_looks_like_a_special_token_is_text(name, tmp_path):
+    write_tiny(name, tmp_path)
+    tokenizer = load(str(tmp_path))[1]
+    special = set(tokenizer.all_special_ids) | set(languages(tokenizer).values())
+    written = [token for token in tokenizer.all_special_tokens if token != tokenizer.unk_token]
+    special -= {tokenizer.unk_token_id}
+    plain = Sentence("the dog sees the cat.", None)
+    (frame,) = tokenise(tokenizer, [plain])
+    n_frame = sum(token in special for token in frame)
+    for text in [f"the dog {token} the{token} cat." for token in written]:
+        (row,) = tokenise(tokenizer, [Sentence(text, None)])
+        assert sum(token in special for token in row) == n_frame, text
+        (ids,), (places,) = spans(tokenizer, [text])
+        inside = [token for token in row if token not in special]
+        assert [token for token in ids if token not in special] == inside == ids
+        # The last sign is found at its place in the text as it was given, behind the blanks that were put in.
+        assert places[-1][1] == len(text)
+        assert text[places[-1][0] : places[-1][1]].endswith(".")
+        assert all(0 <= start <= end <= len(text) for start, end in places)
