@@ -2,6 +2,7 @@ import base64
 import dataclasses
 import json
 import re
+import shutil
 from collections import Counter
 from html.parser import HTMLParser
 
@@ -586,6 +587,20 @@ def test_a_folder_that_cannot_be_made_is_refused(model, text, tmp_path):
     with pytest.raises(InputError, match="cannot be written"):
         run(model=model, text=text, out=blocked / "out", progress=False)
     assert blocked.read_text(encoding="utf-8") == "in the way"
+
+
+def test_states_without_variance_are_named(model, text, tmp_path):
+    flat = MBartForConditionalGeneration.from_pretrained(model)
+    with torch.no_grad():
+        for layer in flat.model.encoder.layers:
+            layer.fc2.weight.zero_()
+    shutil.copytree(model, tmp_path / "flat")
+    flat.save_pretrained(tmp_path / "flat")
+    with pytest.raises(
+        InputError, match=r"have equal states at encoder\.1\.mlp: there is no variance to explain"
+    ):
+        quick(model=str(tmp_path / "flat"), text=text, site="encoder.1.mlp", out=tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
 
 def test_sentences_learned_by_heart_are_called_so():

@@ -331,6 +331,7 @@ def _run_stages(request: Request, inputs: Inputs, directory: RunDirectory, clock
     rows = SentenceStates(
         inputs.sentences, vectors[request.site.short].to(inputs.device), held_out.to(inputs.device)
     )
+    _check_variance(request, sentences=rows.sides["train"], tokens=tokens.sides["train"])
     with clock("stacked autoencoder"):
         classes = inputs.parallel and inputs.parallel.classes
         stacked = train_stacked(rows, request.stacked, seed=seed, progress=progress, classes=classes)
@@ -370,6 +371,16 @@ def _run_stages(request: Request, inputs: Inputs, directory: RunDirectory, clock
     )
     page = report.page(metrics_as_json(metrics, concepts), figures, n_named=len(names))
     directory.write_report(page, {name: figure.svg for name, figure in figures.items()})
+
+
+def _check_variance(request: Request, **tables: Tensor) -> None:
+    """Raise InputError where the states of all training sentences, or of their tokens, are equal."""
+    for what, states in tables.items():
+        if (states == states[0]).all():
+            raise InputError(
+                f"the {len(states)} training {what} of {request.text} have equal states at {request.site.short}: there is "
+                "no variance to explain; expected another text or site"
+            )
 
 
 def _warnings(
