@@ -21,7 +21,7 @@ TEXT = "Run on your text"
 GROUPS = {
     "Learn": (learn.doctor, learn.update, learn.site),
     TEXT: (text.pipeline, text.browse, text.activations),
-    "Teach": (teach.hand_out, teach.progress, teach.teacher),
+    "Teach": (teach.plan, teach.calendar, teach.hand_out, teach.progress, teach.teacher),
     "Maintain the course": (maintain.figures, maintain.pretrain, maintain.dictionary),
 }
 

@@ -1,4 +1,4 @@
-"""Commands for those who teach: `teacher`, `hand-out` and `progress`."""
+"""Commands for those who teach: `teacher`, `plan`, `calendar`, `hand-out` and `progress`."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -38,24 +38,72 @@ def teacher(
     options.finish(out / "index.html", warnings)
 
 
+def plan(
+    lessons: Annotated[list[str] | None, typer.Argument(help="Numbers of lessons (default: all).")] = None,
+    notebooks: options.Notebooks = Path("notebooks"),
+    out: Annotated[Path, typer.Option(help="Folder that the pages are written to.")] = Path("build/plans"),
+) -> None:
+    """Write each lesson's plan on one page of A4, to print from a browser.
+
+    It says minute by minute what is done, what to watch for, and which exercises there are, all from the lesson itself.
+    It holds answers: keep it from students.
+    """
+    with explain_errors(ValueError, OSError, RuntimeError):
+        options.require("sphinx", "site")
+        from course_lib.editions.teacher.sheet import write_sheets
+        from course_lib.lessons.catalog import choose_lessons
+
+        for path in write_sheets(choose_lessons(lessons or [], notebooks), notebooks, out):
+            typer.echo(path)
+
+
+def calendar(
+    weeks: Annotated[
+        int | None,
+        typer.Option(help="Spread the paths over so many weeks (default: 14, 7 and a weekend).", min=1),
+    ] = None,
+) -> None:
+    """Spread the three paths over the weeks of a course.
+
+    Lessons keep their order, each comes after what it needs, and weeks are as even as they can be.
+    """
+    from course_lib.editions import calendar as calendars
+
+    typer.echo(calendars.calendar() if weeks is None else calendars.weeks_table(weeks))
+
+
 def hand_out(
     directory: Annotated[Path, typer.Argument(help="Course directory of the grading tool, new or begun.")],
     lessons: Annotated[list[str] | None, typer.Argument(help="Numbers of lessons (default: all).")] = None,
     grader: Annotated[Grader, typer.Option("--for", help="The grading tool.")] = Grader.nbgrader,
     notebooks: options.Notebooks = Path("notebooks"),
+    points: Annotated[
+        Path | None,
+        typer.Option(
+            help='Points of exercises in TOML, a line "01.3" = 4 for each (default: as many as stars).'
+        ),
+    ] = None,
+    partial: Annotated[
+        bool,
+        typer.Option("--partial", help="Give a share of the points for each tested property that holds."),
+    ] = False,
 ) -> None:
     """Make assignments of lessons, without solutions.
 
     The grading tool grades the answers by their behaviour. Each lesson is an assignment, and each exercise in it
-    gives as many points as it has stars.
+    gives as many points as it has stars, or as the file of `--points` says.
     """
     from course_lib.editions.grading import hand_out as handing
+    from course_lib.lessons.catalog import choose_lessons
 
     with explain_errors(ValueError, OSError, RuntimeError):
         options.require("nbgrader", "grading")
-        taken = handing.choose_lessons(lessons or [], notebooks)
+        taken = choose_lessons(lessons or [], notebooks)
+        numbers, given = [one.number for one in taken], handing.read_points(points) if points else {}
         for lesson in taken:
-            source = handing.write_source(directory, lesson, notebooks, [one.number for one in taken])
+            source = handing.write_source(
+                directory, lesson, notebooks, numbers, points=given, partial=partial
+            )
             typer.echo(f"to hand out: {handing.release(directory, source.stem)}")
     typer.echo(f"collect the notebooks in {directory / 'submitted'}/LEARNER/ASSIGNMENT, then in {directory}:")
     typer.echo("nbgrader autograde ASSIGNMENT && nbgrader generate_feedback ASSIGNMENT && nbgrader export")

@@ -37,10 +37,15 @@ class Budget:
     sentences: int
 
     @property
+    def spent(self) -> float:
+        """Minutes in all."""
+        answers = self.words / WORDS_A_MINUTE + self.exercise_minutes
+        return answers + CELL * self.cells + PLAY * self.plays + SENTENCE * self.sentences
+
+    @property
     def minutes(self) -> int:
         """Minutes in all, rounded."""
-        spent = self.words / WORDS_A_MINUTE + self.exercise_minutes
-        return round(spent + CELL * self.cells + PLAY * self.plays + SENTENCE * self.sentences)
+        return round(self.spent)
 
     def line(self) -> str:
         """Return what the lesson's first cell says of it."""

@@ -1,5 +1,6 @@
 """The lessons of the course, in order: the one list that registers a lesson."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -109,6 +110,20 @@ PATH_AIMS = {
     "Attention": "What an attention layer computes, what it costs, and what cheaper ones give up.",
     "Interpretability": "From activations to named features, with controls at every step.",
 }
+
+
+def choose_lessons(numbers: Sequence[str], notebooks: Path) -> list[Lesson]:
+    """Return the lessons of these numbers, or all, whose notebooks lie in a folder.
+
+    Raises:
+        ValueError: a number is not that of a lesson, or there is no notebook of it.
+    """
+    by_number = {lesson.number: lesson for lesson in LESSONS if lesson.is_open(notebooks)}
+    if unknown := [number for number in numbers if number not in by_number]:
+        raise ValueError(f"no notebook of lesson {unknown[0]} lies in {notebooks}; there are {list(by_number)}")
+    if not by_number:
+        raise ValueError(f"no notebook of a lesson lies in {notebooks}; name the folder by --notebooks")
+    return [by_number[number] for number in numbers] or list(by_number.values())
 
 
 def lessons_for(*goals: str) -> tuple[Lesson, ...]:

@@ -334,6 +334,35 @@ class Exercise:
         ]
         return sum(right) / len(right)
 
+    def properties_held(self, answer: Any, *, generator: torch.Generator) -> dict[str, bool]:
+        """Return whether an answer has each property of a right one on all fresh inputs, by the property's sentence.
+
+        The comparison with the reference counts as a property where the exercise makes it. An answer of the wrong form,
+        one that does not meet a need, and one that cannot be judged within the limits, has none of them.
+        """
+        compared = [self.agrees or "The result should be that of the reference."]
+        tests = [prop.sentence for prop in self.properties]
+        tests += compared if self.agrees or not self.properties else []
+        none = dict.fromkeys(tests, False)
+        if callable(answer) != (self.kind == "function") or (self.kind != "function" and _extreme(answer)):
+            return none
+        with original_libraries():
+            cases = self._cases(generator)
+        try:
+            outcomes = self._called(answer, cases)
+        except (TimeLimitError, EndedError):
+            return none
+        with original_libraries():
+            judged = list(zip(cases, [one.value for one in outcomes], self._expected(cases), strict=True))
+            if any(
+                _complaint(o, e) is not None for o, (_, _, e) in zip(outcomes, judged, strict=True)
+            ) or any(not _says(need.holds, case, value) for need in self.needs for case, value, _ in judged):
+                return none
+            held = [all(_says(p.holds, case, value) for case, value, _ in judged) for p in self.properties]
+            if len(tests) > len(held):
+                held.append(all((self.same or close)(value, right) for _, value, right in judged))
+        return dict(zip(tests, held, strict=True))
+
     def _cases(self, generator: torch.Generator) -> list[dict[str, Any]]:
         return [{}] if self.kind != "function" else [self.draw(generator) for _ in range(N_CASES)]
 

@@ -11,12 +11,14 @@ learner's code runs in the process that judges it, so that who wants to can fool
 """
 
 import io
+import math
 import os
 import re
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Collection, Sequence
+import tomllib
+from collections.abc import Collection, Mapping
 from contextlib import redirect_stderr
 from copy import deepcopy
 from pathlib import Path
@@ -38,6 +40,11 @@ CONFIG = """c = get_config()
 c.ClearSolutions.code_stub = {"python": ""}
 # Seconds for one cell; lessons measure their claims again when they are graded.
 c.Execute.timeout = 900
+
+# The feedback names its exercises, and its formulas need no network; what learners did not change gives no warning.
+from course_lib.editions.grading.feedback import configure
+
+configure(c)
 """
 
 
@@ -49,30 +56,82 @@ class NotSolvedError(Exception):
         return [str(self)]
 
 
-def judge(number: str, answer: Any) -> None:
+def judge(number: str, answer: Any, *, share_of: float | None = None) -> float | None:
     """Judge an answer to the exercise of that number; nbgrader gives its points if nothing is raised.
 
+    Where `share_of` is the points of the exercise, an answer that is not right, but has some of the properties that are
+    tested, gets the same share of the points: it is returned, which nbgrader takes for partial credit.
+
     Raises:
-        NotSolvedError: the answer is not right, with the sentence that says why.
+        NotSolvedError: the answer gets no points, with the sentence that says why.
     """
+    exercise = _exercise(number)
     # nbgrader gives no points to a cell that writes to stderr, and a right answer may warn or log.
     with redirect_stderr(io.StringIO()):
-        verdict = _exercise(number).grade(answer, generator=fresh_generator())
-    message = f"Exercise {number}: {verdict.message}"
-    if verdict.status != "solved":
+        verdict = exercise.grade(answer, generator=fresh_generator())
+        message = f"Exercise {number}: {verdict.message}"
+        if verdict.status == "solved":
+            print(message)
+            return None
+        judged = verdict.status in ("mistake", "wrong")
+        held = exercise.properties_held(answer, generator=fresh_generator()) if share_of and judged else {}
+    # To keep to what the prompt forbids counts as one more, which only an answer that is solved has.
+    tested, met = len(held) + bool(exercise.forbids), sum(held.values())
+    if not met:
         raise NotSolvedError(message)
+    points = round(share_of * met / tested, 2)
+    missing = " ".join(sentence for sentence, holds in held.items() if not holds)
     print(message)
+    print(
+        f"Of {tested} properties that are tested, {met} hold: {points:g} of {share_of:g} points. {missing}".strip()
+    )
+    return points
 
 
 def _exercise(number: str) -> Exercise:
     return exercises_of(number.partition(".")[0])[number]
 
 
-def source_notebook(notebook: nbformat.NotebookNode, handed: Collection[str] = ()) -> nbformat.NotebookNode:
+def read_points(path: Path) -> dict[str, float]:
+    """Return the points of exercises by number, from a file of TOML with a line `"01.3" = 4` for each.
+
+    Raises:
+        ValueError: the file is no TOML, names an exercise that is not there, or gives points that are no number from 0 on.
+    """
+    try:
+        found = tomllib.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(
+            f'{path} cannot be read ({error}); expected TOML with lines like "01.3" = 4'
+        ) from error
+    # Without quotation marks, TOML takes 01.3 for the entry 3 of a table 01.
+    points = {}
+    for key, value in found.items():
+        points |= (
+            {f"{key}.{rest}": one for rest, one in value.items()} if isinstance(value, dict) else {key: value}
+        )
+    for number, value in points.items():
+        if number not in exercises_of(number.partition(".")[0]):
+            raise ValueError(
+                f'{path} has points for {number!r}; expected numbers of exercises, such as "01.3"'
+            )
+        if type(value) not in (int, float) or not (math.isfinite(value) and value >= 0):
+            raise ValueError(f"{path} has {value!r} points for {number}; expected a number, 0 or more")
+    return points
+
+
+def source_notebook(
+    notebook: nbformat.NotebookNode,
+    handed: Collection[str] = (),
+    *,
+    points: Mapping[str, float] | None = None,
+    partial: bool = False,
+) -> nbformat.NotebookNode:
     """Return a lesson as nbgrader's source: each answer cell holds the reference between its marks, and is judged below.
 
-    An exercise gives as many points as it has stars. `handed` are the numbers of the lessons that learners get: links
-    to these lead to their folders, and other lessons are named without a link.
+    An exercise gives its `points` by number, or as many as it has stars; if `partial`, an answer with some of the tested
+    properties gets a share of them. `handed` are the numbers of the lessons that learners get: links to these lead to
+    their folders, and other lessons are named without a link.
     """
     made = deepcopy(notebook)
     made.metadata.pop("widgets", None)
@@ -84,7 +143,7 @@ def source_notebook(notebook: nbformat.NotebookNode, handed: Collection[str] = (
             cell.source = relink(cell.source, handed)
         made.cells.append(cell)
         if "exercise" in cell.metadata:
-            made.cells.append(_graded(cell))
+            made.cells.append(_graded(cell, points or {}, partial=partial))
     return made
 
 
@@ -98,7 +157,9 @@ def relink(text: str, handed: Collection[str]) -> str:
     return LINK.sub(link, text)
 
 
-def _graded(cell: nbformat.NotebookNode) -> nbformat.NotebookNode:
+def _graded(
+    cell: nbformat.NotebookNode, given: Mapping[str, float], *, partial: bool
+) -> nbformat.NotebookNode:
     """Put the reference into an answer cell, and return the cell that judges it."""
     number = cell.metadata.exercise
     body, check = cell.source.rsplit("\n", 1)
@@ -107,12 +168,13 @@ def _graded(cell: nbformat.NotebookNode) -> nbformat.NotebookNode:
     cell.source = f"{body.rstrip()}\n\n### BEGIN SOLUTION\n{solution}\n### END SOLUTION\n{check}"
     identity = number.replace(".", "_")
     cell.metadata.nbgrader = _marks(f"answer_{identity}", solution=True)
-    points = _exercise(number).difficulty
+    points = given.get(number, _exercise(number).difficulty)
+    share = f", share_of={points}" if partial else ""
     judging = nbformat.v4.new_code_cell(
-        f"# Exercise {number} is graded here, for {points} point{'s' if points > 1 else ''}.\n"
+        f"# Exercise {number} is graded here, for {points:g} point{'' if points == 1 else 's'}.\n"
         "### BEGIN HIDDEN TESTS\n"
         "from course_lib.editions.grading.hand_out import judge\n\n"
-        f'judge("{number}", {name})\n'
+        f'judge("{number}", {name}{share})\n'
         "### END HIDDEN TESTS",
         id=f"judge-{identity}",
     )
@@ -126,26 +188,19 @@ def _marks(identity: str, **marks: Any) -> dict[str, Any]:
     return plain | {"grade_id": identity, "schema_version": 3} | marks
 
 
-def choose_lessons(numbers: Sequence[str], notebooks: Path) -> list[Lesson]:
-    """Return the lessons of these numbers, or all, whose notebooks lie in a folder.
-
-    Raises:
-        ValueError: a number is not that of a lesson, or there is no notebook of it.
-    """
-    by_number = {lesson.number: lesson for lesson in LESSONS if lesson.is_open(notebooks)}
-    if unknown := [number for number in numbers if number not in by_number]:
-        raise ValueError(
-            f"no notebook of lesson {unknown[0]} lies in {notebooks}; there are {list(by_number)}"
-        )
-    if not by_number:
-        raise ValueError(f"no notebook of a lesson lies in {notebooks}; name the folder by --notebooks")
-    return [by_number[number] for number in numbers] or list(by_number.values())
-
-
-def write_source(directory: Path, lesson: Lesson, notebooks: Path, handed: Collection[str] = ()) -> Path:
+def write_source(
+    directory: Path,
+    lesson: Lesson,
+    notebooks: Path,
+    handed: Collection[str] = (),
+    *,
+    points: Mapping[str, float] | None = None,
+    partial: bool = False,
+) -> Path:
     """Write a lesson to source/NN_slug/NN_slug.ipynb of a course directory, and its configuration; return the path.
 
-    `handed` are the numbers of the lessons that are handed out with it; those in the directory count as well.
+    `handed` are the numbers of the lessons that are handed out with it; those in the directory count as well. `points`
+    and `partial` are those of `source_notebook`.
 
     Raises:
         FileExistsError: the lesson lies there already as another; what a teacher changed in it is not overwritten.
@@ -153,7 +208,8 @@ def write_source(directory: Path, lesson: Lesson, notebooks: Path, handed: Colle
     path = directory / "source" / Path(lesson.notebook).stem / lesson.notebook
     there = {one.number for one in LESSONS if one.is_open(directory / "source" / Path(one.notebook).stem)}
     notebook = nbformat.read(notebooks / lesson.notebook, as_version=4)
-    source = nbformat.writes(source_notebook(notebook, {lesson.number, *handed, *there})) + "\n"
+    made = source_notebook(notebook, {lesson.number, *handed, *there}, points=points, partial=partial)
+    source = nbformat.writes(made) + "\n"
     # The same one is there where the command was stopped and is given again.
     if path.exists() and path.read_text(encoding="utf-8") != source:
         raise FileExistsError(f"{path} is there already; remove it to hand out the lesson afresh")

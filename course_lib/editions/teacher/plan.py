@@ -3,15 +3,16 @@
 import ast
 import html
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from nbformat import NotebookNode
+from nbformat.v4 import new_markdown_cell
 
-from course_lib.editions.budget import APPENDIX, TASKS
-from course_lib.editions.notebooks import EXERCISE, EXPLORER, PREDICTION, section
+from course_lib.editions.budget import APPENDIX, CELL, PLAY, SENTENCE, TASKS, WORDS_A_MINUTE, Budget, budget
+from course_lib.editions.notebooks import EXERCISE, EXPLORER, FOLDED_QUIZ, PREDICTION, section
 from course_lib.lessons.catalog import LESSONS, Lesson
 from course_lib.teaching import Exercise, Explorer, Mistake, Prediction
 from course_lib.teaching.exercise import N_CASES
@@ -19,17 +20,15 @@ from course_lib.teaching.quiz import TRUE, opening, verdict
 from course_lib.teaching.register import Contents
 
 HEADING = re.compile(r"^##+ (.+)$", re.MULTILINE)
-# What a line of code, and a picture or a question that is talked about, count for, in words of text.
-LINE, PICTURE = 10, 100
 MARKUP = re.compile(r"[|$*_`\[\]\\]")
 
 
 @dataclass
 class Part:
-    """A section of a lesson: its title, its length in words, the numbers of its exercises and predictions."""
+    """A section of a lesson: its title, its cells, and the numbers of its exercises and predictions."""
 
     title: str
-    length: int = 0
+    cells: list[NotebookNode] = field(default_factory=list)
     exercises: list[str] = field(default_factory=list)
     predictions: list[str] = field(default_factory=list)
     appendix: bool = False  # for which a lesson's minutes leave no room
@@ -39,6 +38,13 @@ class Part:
         """Whether its title says that it may be left out."""
         return self.title.startswith("Optional") or self.appendix
 
+    def cost(self, register: Contents) -> Budget:
+        """Return what the section costs, as `budget` counts it for a whole lesson."""
+        shown = [output.get("data", {}) for cell in self.cells for output in cell.get("outputs", ())]
+        asked = any(one.get("text/html", "").startswith(FOLDED_QUIZ) for one in shown)
+        sentences = len(register.sentences) if asked else 0
+        return budget(NotebookNode(cells=self.cells), register.exercises, sentences)
+
 
 def parts(notebook: NotebookNode) -> list[Part]:
     """Return the sections of a lesson in order, those without anything of their own left out."""
@@ -46,39 +52,38 @@ def parts(notebook: NotebookNode) -> list[Part]:
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
             before, *rest = HEADING.split(cell.source)
-            found[-1].length += len(before.split())
-            for title, text in zip(rest[::2], rest[1::2], strict=True):
-                # The appendix is the last section: what follows its heading belongs to it.
-                found.append(Part(title, len(text.split()), appendix=found[-1].appendix or title == APPENDIX))
-        elif cell.cell_type == "code" and "exercise" not in cell.metadata:
-            shown = [output.get("data", {}) for output in cell.outputs]
-            texts = [one.get("text/markdown", "") for one in shown]
-            if asked := [found_in[1] for text in texts if (found_in := EXERCISE.match(text))]:
-                found[-1].exercises += asked
-                continue
-            found[-1].predictions += [found_in[1] for text in texts if (found_in := PREDICTION.match(text))]
-            pictures = sum("image/png" in one or "text/html" in one for one in shown)
-            found[-1].length += LINE * sum(bool(line.strip()) for line in cell.source.splitlines())
-            found[-1].length += PICTURE * (pictures + any(map(PREDICTION.match, texts)))
-    return [one for one in found[1:] if one.length or one.exercises]
+            texts = [before, *rest[1::2]]
+            # The appendix is the last section: what follows its heading belongs to it.
+            for title in rest[::2]:
+                found.append(Part(title, appendix=found[-1].appendix or title == APPENDIX))
+            for one, text in zip(found[-len(texts) :], texts, strict=True):
+                one.cells += [new_markdown_cell(text.strip())] if text.strip() else []
+            continue
+        found[-1].cells.append(cell)
+        shown = [output.get("data", {}).get("text/markdown", "") for output in cell.outputs]
+        found[-1].exercises += [one[1] for text in shown if (one := EXERCISE.match(text))]
+        found[-1].predictions += [one[1] for text in shown if (one := PREDICTION.match(text))]
+    return [one for one in found[1:] if one.cells]
 
 
-def assign_minutes(
-    lesson: Lesson, notebook: NotebookNode, exercises: Mapping[str, Exercise]
-) -> list[tuple[Part, int]]:
+def assign_minutes(lesson: Lesson, notebook: NotebookNode, register: Contents) -> list[tuple[Part, int]]:
     """Return the sections with their minutes, whole numbers that add up to those of the lesson.
 
-    An exercise takes the minutes that it names. The rest of the lesson's time is spread over the sections by their
-    length. Optional sections share the time that the lesson gives them on top, where it does.
+    An exercise takes the minutes that it names. The rest of the lesson's time is spread over the sections by what their
+    text, code, predictions, tasks and sentences take. Optional sections share the time that the lesson gives them on
+    top, or, where it gives none, take what they cost.
     """
     found, extra = parts(notebook), notebook.metadata.course.optional_minutes
     apart = [one for one in found if one.appendix or (one.optional and extra)]
     within = [one for one in found if one not in apart]
     minutes = {}
     for group, total in ((within, lesson.minutes), (apart, extra)):
-        own = [sum(exercises[number].minutes for number in one.exercises) for one in group]
-        rest = split_in_proportion([one.length for one in group], max(total - sum(own), 0))
-        minutes |= {id(one): a + b for one, a, b in zip(group, own, rest, strict=True)}
+        costs = [one.cost(register) for one in group]
+        own = [cost.exercise_minutes for cost in costs]
+        spent = [cost.spent - cost.exercise_minutes for cost in costs]
+        rest = max(total - sum(own), 0) if group is within or extra else round(sum(spent))
+        shared = split_in_proportion(spent, rest)
+        minutes |= {id(one): a + b for one, a, b in zip(group, own, shared, strict=True)}
     return [(one, minutes[id(one)]) for one in found]
 
 
@@ -151,7 +156,7 @@ def minutes(lesson: Lesson, notebook: NotebookNode, register: Contents) -> str:
     """Return the table of sections with their minutes, and how these come about."""
     rows = ["| Section | Minutes | Predictions and exercises |", "|---|---|---|"]
     extra = notebook.metadata.course.optional_minutes
-    for part, taken in assign_minutes(lesson, notebook, register.exercises):
+    for part, taken in assign_minutes(lesson, notebook, register):
         held = [*part.predictions, *(f"{n} ({register.exercises[n].minutes})" for n in part.exercises)]
         on_top = part.appendix or (part.optional and extra)
         share = f"{taken or 'under 1'}{' (on top)' if on_top else ''}"
@@ -159,8 +164,9 @@ def minutes(lesson: Lesson, notebook: NotebookNode, register: Contents) -> str:
     more = f", and {extra} more with its optional sections" if extra else ""
     return (
         f"The lesson takes {lesson.minutes} minutes{more}. Each exercise takes the minutes in brackets; the rest "
-        f"is spread over the sections by their length, where a line of code counts as {LINE} words, and a figure, an "
-        f"explorer or a prediction as {PICTURE}.\n\n" + "\n".join(rows)
+        f"is spread over the sections: a minute for {WORDS_A_MINUTE} words, {CELL} for a cell of code that is shown, "
+        f"{PLAY} for each prediction and each task of an explorer, {SENTENCE} for a sentence of the quiz.\n\n"
+        + "\n".join(rows)
     )
 
 

@@ -12,13 +12,16 @@ from pathlib import Path
 
 import nbformat
 import pytest
+import torch
 from typer.testing import CliRunner
 
 from course_lib.__main__ import app
 from course_lib.commands import options
-from course_lib.editions.grading import hand_out
+from course_lib.editions.grading import feedback, hand_out
 from course_lib.lessons import exercises_of
-from course_lib.lessons.catalog import LESSONS
+from course_lib.lessons.catalog import LESSONS, choose_lessons
+from course_lib.teaching import Exercise, Mistake
+from tests.browser.conftest import browser, chromium  # noqa: F401
 
 ROOT = Path(__file__).resolve().parents[3]
 NOTEBOOKS = ROOT / "notebooks"
@@ -68,6 +71,99 @@ def test_a_right_answer_that_logs_writes_nothing_to_stderr(capfd):
 
     hand_out.judge("00.1", f1)
     assert capfd.readouterr().err == ""
+
+
+def recall(hits, misses, false_alarms):
+    return hits / (hits + misses)
+
+
+def test_a_share_of_the_points_is_given_for_the_properties_that_hold(capsys):
+    """Of three, the recall has two: it is a share, and 1 without a miss and a false alarm."""
+    assert hand_out.judge("00.1", recall, share_of=6) == 4
+    said = capsys.readouterr().out
+    assert "That is the recall" in said
+    assert "Of 3 properties that are tested, 2 hold: 4 of 6 points. The result should be the harmonic" in said
+    assert hand_out.judge("00.1", exercises_of("00")["00.1"].reference, share_of=6) is None  # all points
+
+
+@pytest.mark.parametrize(
+    ("number", "answer"),
+    [
+        ("00.1", lambda hits, misses, false_alarms: -1.0),  # has none of the properties
+        ("00.1", lambda hits, misses, false_alarms: None),
+        ("00.1", lambda hits: 1.0),
+        ("00.2", "seven"),
+        ("00.2", ...),
+    ],
+)
+def test_without_a_property_there_is_no_share(number, answer):
+    with pytest.raises(hand_out.NotSolvedError):
+        hand_out.judge(number, answer, share_of=6)
+
+
+def test_a_right_answer_that_does_what_is_forbidden_gets_less_than_all(monkeypatch):
+    def halved(x):
+        total = 0.0
+        for entry in x.tolist():
+            total += entry / 2
+        return torch.tensor(total)
+
+    exercise = Exercise(
+        id="99.1", title="", kind="function", difficulty=1, minutes=1, prompt="", reference=lambda x: x.sum() / 2,
+        hints=("", "", ""), mistakes=(Mistake("a", lambda x: x.sum(), ""), Mistake("b", lambda x: x[0], "")),
+        draw=lambda g: {"x": torch.rand(int(torch.randint(2, 9, (), generator=g)), generator=g)},
+        same=lambda a, b: abs(float(a) - float(b)) < 1e-3, forbids=("loop",),
+    )  # fmt: skip
+    monkeypatch.setattr(hand_out, "_exercise", lambda number: exercise)
+    assert hand_out.judge("99.1", halved, share_of=2) == 1
+
+
+# ---------------------------------------------------------------- points
+
+
+@pytest.mark.parametrize("text", ['"00.1" = 4\n"00.3" = 0.5', "00.1 = 4\n00.3 = 0.5"])
+def test_points_are_read_with_and_without_quotation_marks(tmp_path, text):
+    path = tmp_path / "points.toml"
+    path.write_text(text)
+    assert hand_out.read_points(path) == {"00.1": 4, "00.3": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("text", "match"),
+    [
+        ('"00.9" = 1', "'00.9'; expected numbers of exercises"),
+        ('"lesson" = 1', "'lesson'; expected numbers of exercises"),
+        ('"00.1" = -1', "-1 points for 00.1; expected a number, 0 or more"),
+        ('"00.1" = "two"', "'two' points for 00.1"),
+        ('"00.1" = true', "True points"),
+        ('"00.1" = nan', "nan points"),
+        ("00.1;4", "cannot be read .*; expected TOML with lines like"),
+    ],
+)
+def test_points_that_cannot_be_given_are_named(tmp_path, text, match):
+    path = tmp_path / "points.toml"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=match):
+        hand_out.read_points(path)
+    done = CliRunner().invoke(app, ["hand-out", str(tmp_path / "course"), "00", "--points", str(path)])
+    assert done.exit_code == 2
+    assert not (tmp_path / "course").exists()
+
+
+def test_points_and_shares_reach_the_cells_that_judge():
+    made = hand_out.source_notebook(read(NOTEBOOKS / f"{START}.ipynb"), points={"00.1": 2.5}, partial=True)
+    judging = [cell for cell in made.cells if cell.metadata.get("nbgrader", {}).get("grade")]
+    assert [cell.metadata.nbgrader.points for cell in judging] == [2.5, 1, 1]
+    assert "for 2.5 points." in judging[0].source
+    assert 'judge("00.1", f1, share_of=2.5)' in judging[0].source
+    assert "for 1 point." in judging[1].source
+
+
+def test_an_exercise_of_another_edition_is_named_by_its_number():
+    assert (
+        feedback.name_exercises('<a href="#exercise_99_7">Test cell</a>')
+        == '<a href="#exercise_99_7">Exercise 99.7</a>'
+    )
 
 
 # ---------------------------------------------------------------- the source
@@ -168,12 +264,12 @@ def test_what_a_teacher_changed_is_not_overwritten(tmp_path, lesson):
 
 
 def test_lessons_are_chosen_by_number(tmp_path):
-    assert [one.number for one in hand_out.choose_lessons(["13", "00"], NOTEBOOKS)] == ["13", "00"]
-    assert hand_out.choose_lessons([], NOTEBOOKS) == list(LESSONS)
+    assert [one.number for one in choose_lessons(["13", "00"], NOTEBOOKS)] == ["13", "00"]
+    assert choose_lessons([], NOTEBOOKS) == list(LESSONS)
     with pytest.raises(ValueError, match="no notebook of lesson 77"):
-        hand_out.choose_lessons(["00", "77"], NOTEBOOKS)
+        choose_lessons(["00", "77"], NOTEBOOKS)
     with pytest.raises(ValueError, match="no notebook of a lesson lies in"):
-        hand_out.choose_lessons([], tmp_path)
+        choose_lessons([], tmp_path)
 
 
 def test_without_nbgrader_the_command_says_how_to_install_it(tmp_path, monkeypatch):
@@ -217,7 +313,8 @@ def short_lesson(tmp_path_factory):
     setup = nbformat.v4.new_code_cell(
         "from course_lib.lessons import start_here as lesson\n\nexercises = lesson.EXERCISES"
     )
-    notebook.cells = [setup, *answer_cells(notebook).values()]
+    formula = nbformat.v4.new_markdown_cell("The share $p_i$ and\n\n$$\\frac{a}{b}. \\tag{00.9}$$")
+    notebook.cells = [setup, formula, *answer_cells(notebook).values()]
     nbformat.write(notebook, folder / f"{START}.ipynb")
     return folder
 
@@ -240,7 +337,7 @@ def course(short_lesson, tmp_path_factory):
         path = course / "submitted" / learner / START / f"{START}.ipynb"
         path.parent.mkdir(parents=True)
         nbformat.write(notebook, path)
-    hand_out.nbgrader(course, "autograde", START)
+    (course / "autograde.log").write_text(hand_out.nbgrader(course, "autograde", START), encoding="utf-8")
     hand_out.nbgrader(course, "generate_feedback", START)
     hand_out.nbgrader(course, "export", "--to", "grades.csv")
     return course
@@ -278,3 +375,51 @@ def test_the_feedback_holds_the_sentence_of_each_mistake(course):
         assert pages["wrong"].count(sentence) >= 2
         assert sentence not in pages["right"] + pages["empty"]
     assert "Exercise 00.1: not attempted yet." in pages["empty"]
+    index, _, _ = pages["wrong"].partition('id="notebook"')
+    for exercise in exercises_of("00").values():
+        assert f"Exercise {exercise.id} {exercise.title}</a> (Score: 0.0 / 1.0)" in index
+    assert "Test cell" not in index
+
+
+@needs_nbgrader
+def test_only_cells_that_a_learner_changed_give_a_warning(course):
+    log = (course / "autograde.log").read_text(encoding="utf-8")
+    found = re.findall(r"Attribute '(\w+)' for cell (\w+) has changed!", log)
+    assert found == [("checksum", f"exercise_00_{place}") for place in (1, 2, 3)]
+    _, _, of_wrong = log.partition("student with ID 'wrong'")
+    assert of_wrong.count("has changed!") == 3
+
+
+@needs_nbgrader
+def test_formulas_of_the_feedback_need_no_network(course, browser):  # noqa: F811
+    page = browser.new_page()
+    requested = []
+    page.on("request", lambda request: requested.append(request.url))
+    page.goto((course / "feedback" / "right" / START / f"{START}.html").as_uri())
+    page.wait_for_function("() => document.querySelectorAll('mjx-container svg').length >= 2")
+    assert page.locator("mjx-merror").count() == 0
+    assert [url for url in requested if not url.startswith(("file:", "data:", "blob:"))] == []
+    page.close()
+
+
+@needs_nbgrader
+def test_set_points_and_shares_are_what_nbgrader_gives(short_lesson, tmp_path):
+    course = tmp_path / "course"
+    points = tmp_path / "points.toml"
+    points.write_text('"00.1" = 6\n"00.3" = 0\n')
+    command = ["hand-out", str(course), "00", "--notebooks", str(short_lesson), "--points", str(points)]
+    done = CliRunner().invoke(app, [*command, "--partial"])
+    assert done.exit_code == 0, done.output
+    notebook = read(course / "release" / START / f"{START}.ipynb")
+    for number, cell in answer_cells(notebook).items():
+        answer = (RIGHT | {"00.1": WRONG["00.1"]})[number]
+        cell.source = f"{answer}\n{cell.source.splitlines()[-1]}"
+    path = course / "submitted" / "ana" / START / f"{START}.ipynb"
+    path.parent.mkdir(parents=True)
+    nbformat.write(notebook, path)
+    hand_out.nbgrader(course, "autograde", START)
+    hand_out.nbgrader(course, "export", "--to", "grades.csv")
+    with (course / "grades.csv").open(encoding="utf-8", newline="") as file:
+        (row,) = csv.DictReader(file)
+    # The recall has two of three properties.
+    assert (float(row["raw_score"]), float(row["max_score"])) == (4 + 1, 6 + 1)
