@@ -12,11 +12,13 @@ from course_lib.teaching.words import PANEL_CLASS, Words
 class Panel:
     """Answers as radio buttons, and a button that is enabled once one is chosen; what it does is `answered(choice)`.
 
-    `label` is what the button says, `tooltip` what it says of itself. `opens` names the cells that wait for
-    the answer (`metadata.course.answers`), see `Words`.
+    `also` are widgets above the button. `label` is what the button says, `tooltip` what it says of itself. `opens` names
+    the cells that wait for the answer (`metadata.course.answers`), see `Words`.
     """
 
-    def __init__(self, options: Iterable[str], *, label: str, tooltip: str, answered, opens: str = ""):
+    def __init__(
+        self, options: Iterable[str], *, label: str, tooltip: str, answered, opens: str = "", also=()
+    ):
         self.options = ipywidgets.RadioButtons(
             options=list(options), value=None, layout=ipywidgets.Layout(width="auto")
         )
@@ -25,7 +27,7 @@ class Panel:
         self.picture = ipywidgets.Image(format="png", layout=ipywidgets.Layout(display="none"))
         self.options.observe(self._on_choice, "value")
         self.button.on_click(lambda _: answered(self.options.value))
-        self.widget = ipywidgets.VBox([self.options, self.button, self.words, self.picture])
+        self.widget = ipywidgets.VBox([self.options, *also, self.button, self.words, self.picture])
         self.widget.add_class(PANEL_CLASS)
 
     def _on_choice(self, change) -> None:

@@ -6,6 +6,7 @@ they wait for the guess, or for "Show me", with their code and what it shows, al
 
 from collections.abc import Callable, Mapping
 
+import ipywidgets
 from IPython.display import Markdown, display
 from matplotlib.figure import Figure
 
@@ -63,17 +64,21 @@ class Prediction:
         self.choices = {choice: str(sentence) for choice, sentence in choices.items()}
         self.reveal, self.progress = reveal, progress or Progress()
         self.guess: str | None = None
+        self._sure = ipywidgets.Checkbox(description="I am sure", indent=False)
         self._panel = Panel(
             choices,
             label="Record my guess",
             tooltip=f"Record the guess of prediction {prediction_id}",
-            answered=self.record,
+            answered=lambda choice: self.record(choice, sure=self._sure.value),
             opens=prediction_id,
+            also=[self._sure],
         )
         self.widget = self._panel.widget
 
-    def record(self, guess: str) -> None:
+    def record(self, guess: str, *, sure: bool | None = None) -> None:
         """Keep the guess, say whether it was right and why, and draw the figure.
+
+        `sure` is whether the learner was sure of it, None where nobody asked.
 
         Raises:
             ValueError: `guess` is not one of the choices.
@@ -82,12 +87,13 @@ class Prediction:
             raise ValueError(f"guess must be one of {list(self.choices)}, got {guess!r}")
         self.guess = guess
         right = guess == self.answer
-        self.progress.record_prediction(self.id, guess=guess, right=right)
+        self.progress.record_prediction(self.id, guess=guess, right=right, sure=sure)
         opening = "As you predicted." if right else f"Not what happens. You predicted: {guess}."
         self._panel.show(guess, f"{opening} {self.choices[guess]}", self.reveal())
 
     def _ipython_display_(self) -> None:
-        earlier = self.progress.read()["predictions"].get(self.id, {}).get("guess")
-        if self.guess is None and earlier in self.choices:
-            self.record(earlier)
+        earlier = self.progress.read()["predictions"].get(self.id, {})
+        if self.guess is None and earlier.get("guess") in self.choices:
+            self._sure.value = earlier.get("sure", False)
+            self.record(earlier["guess"])
         display(Markdown(f"**Prediction {self.id}.** {self.question}"), self.widget)

@@ -20,6 +20,8 @@ _FIELDS = {
     "predictions": {"guess": str, "right": bool},
     "sentences": {"choice": str, "right": bool},
 }
+# What an entry may have besides: a guess that was asked for so says whether the learner was sure.
+_OPTIONAL = {"sure": bool}
 # How a page shows an exercise, with its title, and a prediction, with its question.
 _SHOWN = (
     re.compile(r"^\*\*(\d\d\.\d+) (.+?)\*\* ", re.MULTILINE),
@@ -51,6 +53,8 @@ def parsed(text: str) -> dict[str, dict[str, dict]]:
 def _entry(fields: dict[str, type], entry: dict) -> dict:
     """Return the fields of an entry; files from before mistakes were kept have none."""
     known = {"mistakes": {}, **entry}
+    if "guess" in fields:
+        fields = fields | {field: kind for field, kind in _OPTIONAL.items() if field in entry}
     entry = {field: known[field] for field in fields}
     kinds = [*fields.values(), *(int for _ in known["mistakes"])]
     values = [*entry.values(), *known["mistakes"].values()]
@@ -124,10 +128,13 @@ class Progress:
         entry["hints"] = max(entry["hints"], number)
         self._write(state)
 
-    def record_prediction(self, prediction_id: str, *, guess: str, right: bool) -> None:
-        """Keep the first guess: a second look is not a prediction."""
+    def record_prediction(
+        self, prediction_id: str, *, guess: str, right: bool, sure: bool | None = None
+    ) -> None:
+        """Keep the first guess, and if the learner was `sure` where that is known: a second look is not a prediction."""
         state = self.read()
-        state["predictions"].setdefault(prediction_id, {"guess": guess, "right": right})
+        known = {} if sure is None else {"sure": sure}
+        state["predictions"].setdefault(prediction_id, {"guess": guess, "right": right, **known})
         self._write(state)
 
     def record_sentence(self, sentence_id: str, *, choice: str, right: bool) -> None:

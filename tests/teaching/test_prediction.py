@@ -25,7 +25,8 @@ def prediction():
 
 
 def parts(prediction):
-    options, button, words, picture = prediction.widget.children
+    options, sure, button, words, picture = prediction.widget.children
+    assert isinstance(sure, ipywidgets.Checkbox)
     assert isinstance(options, ipywidgets.RadioButtons)
     assert isinstance(button, ipywidgets.Button)
     assert isinstance(words, Words)
@@ -63,7 +64,24 @@ def test_every_guess_has_its_sentence_and_shows_the_figure(prediction, guess):
     assert words.alt == text_alternative(figure)
     assert bytes(picture.value).startswith(b"\x89PNG")
     assert picture.layout.display is None
-    assert Progress().read()["predictions"] == {"90.P1": {"guess": guess, "right": right}}
+    assert Progress().read()["predictions"] == {"90.P1": {"guess": guess, "right": right, "sure": False}}
+
+
+def test_a_learner_who_is_sure_says_so_once(prediction):
+    options, button, _, _ = parts(prediction)
+    sure = prediction.widget.children[1]
+    assert (sure.description, sure.value) == ("I am sure", False)
+    options.value, sure.value = "up", True
+    button.click()
+    sure.value = False
+    button.click()
+    kept = {"90.P1": {"guess": "up", "right": False, "sure": True}}
+    assert Progress().read()["predictions"] == kept
+    prediction._ipython_display_()
+    again = Prediction("90.P1", "", choices=CHOICES, answer="down", reveal=prediction.reveal)
+    again._ipython_display_()
+    assert again.widget.children[1].value
+    assert Progress().read()["predictions"] == kept
 
 
 def test_only_the_first_guess_is_recorded(prediction):

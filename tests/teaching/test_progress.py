@@ -8,7 +8,7 @@ import pytest
 
 from course_lib.lessons import contents_of
 from course_lib.lessons.catalog import LESSONS
-from course_lib.teaching.progress import Progress
+from course_lib.teaching.progress import Progress, parsed
 
 NOTEBOOKS = Path(__file__).resolve().parents[2] / "notebooks"
 
@@ -65,6 +65,16 @@ def test_a_file_from_before_mistakes_were_kept_is_read_and_goes_on(progress):
     progress.record_attempt("01.1", solved=False, mistake="factor")
     assert progress.exercise("01.1") == old | {"attempts": 3, "mistakes": {"factor": 1}}
     assert progress.exercise("01.2") == old | {"mistakes": {}}
+
+
+def test_whether_a_guess_was_sure_is_kept_where_it_is_known(progress):
+    progress.record_prediction("01.P1", guess="a", right=True, sure=True)
+    progress.record_prediction("01.P2", guess="b", right=True)
+    kept = {"01.P1": {"guess": "a", "right": True, "sure": True}, "01.P2": {"guess": "b", "right": True}}
+    assert Progress().read()["predictions"] == kept
+    kept["01.P1"]["sure"] = "very"
+    with pytest.raises(ValueError, match="wrong kind"):
+        parsed(json.dumps({"exercises": {}, "predictions": kept}))
 
 
 def test_hints_keep_the_highest(progress):
