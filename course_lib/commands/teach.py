@@ -114,12 +114,15 @@ def progress(
         Path, typer.Argument(help="Folder of progress files, *.json, one a learner; subfolders count.")
     ],
     csv: Annotated[Path | None, typer.Option(help="Write who solved what to this file, as CSV.")] = None,
+    guesses_csv: Annotated[
+        Path | None, typer.Option(help="Write who guessed what to this file, as CSV.")
+    ] = None,
     html: Annotated[Path | None, typer.Option(help="Write all tables to this file, as a page.")] = None,
     details: Annotated[
         bool, typer.Option("--details", help="Also print each exercise and prediction of each learner.")
     ] = False,
 ) -> None:
-    """Compare learners: who solved what, and common mistakes.
+    """Compare learners: who solved and guessed what, and common mistakes.
 
     A learner is named by the path of the file, and by nothing else: rename the files to hide who is who. The files
     are only read, and nothing is sent anywhere.
@@ -134,11 +137,13 @@ def progress(
         shown = [
             tables.by_learner(collected),
             tables.by_exercise(collected),
+            tables.by_prediction(collected),
             tables.common_mistakes(collected),
         ]
         every, guessed = tables.details(collected), tables.predictions(collected)
         for path, written in (
             (csv, lambda: tables.to_csv(every)),
+            (guesses_csv, lambda: tables.to_csv(guessed)),
             (html, lambda: tables.to_html([*shown, every, guessed], collected.unread)),
         ):
             if path is not None:

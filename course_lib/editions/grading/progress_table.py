@@ -22,6 +22,7 @@ from course_lib.lessons import exercises_of, predictions_of
 from course_lib.teaching.progress import DEFAULT_NAME, parsed
 
 MISTAKES_SHOWN = 3  # of one exercise, the most common ones
+SURE = {True: "sure", False: "a guess", None: ""}
 ABSENT = "(not in this edition of the course)"
 
 
@@ -39,12 +40,13 @@ class Row:
 
 @dataclass(frozen=True)
 class Guess:
-    """What one learner guessed first in one prediction."""
+    """What one learner guessed first in one prediction; `sure` is None where nobody asked."""
 
     learner: str
     prediction: str
     guess: str
     right: bool
+    sure: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -86,7 +88,7 @@ def collect(directory: Path) -> Collected:
             mistakes = {_plain(name): count for name, count in entry["mistakes"].items()}
             rows.append(Row(learners[-1], _plain(number), **(entry | {"mistakes": mistakes})))
         for number, entry in state["predictions"].items():
-            guesses.append(Guess(learners[-1], _plain(number), _plain(entry["guess"]), entry["right"]))
+            guesses.append(Guess(learners[-1], _plain(number), **(entry | {"guess": _plain(entry["guess"])})))
     if not learners:
         raise ValueError(
             "\n".join([f"{directory} holds no progress file (*.json) that can be read", *unread])
@@ -182,11 +184,27 @@ def predictions(collected: Collected) -> Table:
             one.prediction,
             _question(one.prediction),
             one.guess,
+            SURE[one.sure],
             "yes" if one.right else "no",
         )
         for one in collected.guesses
     )
-    return Table("Who guessed what", ("Learner", "Prediction", "Question", "Guess", "Right"), rows)
+    heads = ("Learner", "Prediction", "Question", "First guess", "Sure", "Right")
+    return Table("Who guessed what", heads, rows)
+
+
+def by_prediction(collected: Collected) -> Table:
+    """Return one row for each prediction: guessed first by how many, right how often, and of those who were sure."""
+    rows = []
+    for number, group in groupby(
+        sorted(collected.guesses, key=lambda one: one.prediction), key=lambda one: one.prediction
+    ):
+        made = list(group)
+        sure = [one for one in made if one.sure]
+        counts = (len(made), sum(one.right for one in made), len(sure), sum(one.right for one in sure))
+        rows.append((number, _question(number), *counts))
+    heads = ("Prediction", "Question", "Guessed by", "Right", "Sure", "Sure and right")
+    return Table("By prediction", heads, tuple(rows))
 
 
 def _question(number: str) -> str:
@@ -229,8 +247,10 @@ def to_csv(table: Table) -> bytes:
     return text.getvalue().encode("utf-8")
 
 
-def to_html(tables: Sequence[Table], unread: Iterable[str]) -> bytes:
-    """Return a page of its own with the tables; every text from a file is escaped."""
+def to_html(
+    tables: Sequence[Table], lines: Iterable[str], *, title: str = "Progress of the learners"
+) -> bytes:
+    """Return a page of its own with lines of text and tables; every text from a file is escaped."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent),
         autoescape=True,
@@ -239,7 +259,7 @@ def to_html(tables: Sequence[Table], unread: Iterable[str]) -> bytes:
         lstrip_blocks=True,
     )
     environment.filters["shown"] = _shown
-    page = environment.get_template("progress.html.j2").render(tables=tables, unread=list(unread))
+    page = environment.get_template("progress.html.j2").render(title=title, tables=tables, lines=list(lines))
     return page.encode("utf-8")
 
 

@@ -61,7 +61,7 @@ def test_exercises_are_counted_over_those_who_tried(folder):
 def test_guesses_stand_with_their_questions(tmp_path, folder):
     guesses = {
         "00.P2": {"guess": "b\x1b", "right": False},
-        "00.P1": {"guess": "a", "right": True},
+        "00.P1": {"guess": "a", "right": True, "sure": True},
         "99.P1": {"guess": "c", "right": True},
     }
     path = tmp_path / "mine" / ".course_progress.json"
@@ -71,9 +71,9 @@ def test_guesses_stand_with_their_questions(tmp_path, folder):
     assert all(question.endswith("?") for question in questions)
     collected = tables.collect(path.parent)
     assert [row[1:] for row in tables.predictions(collected).rows] == [
-        ("00.P1", questions[0], "a", "yes"),
-        ("00.P2", questions[1], "b\N{REPLACEMENT CHARACTER}", "no"),
-        ("99.P1", tables.ABSENT, "c", "yes"),
+        ("00.P1", questions[0], "a", "sure", "yes"),
+        ("00.P2", questions[1], "b\N{REPLACEMENT CHARACTER}", "", "no"),
+        ("99.P1", tables.ABSENT, "c", "", "yes"),
     ]
     page = tmp_path / "page.html"
     done = CliRunner().invoke(app, ["progress", str(path.parent), "--html", str(page), "--details"])
@@ -81,6 +81,30 @@ def test_guesses_stand_with_their_questions(tmp_path, folder):
     assert questions[0] in html.unescape(page.read_text(encoding="utf-8"))
     assert "Who guessed what" in done.stdout
     assert tables.predictions(tables.collect(folder)).rows == ()
+
+
+def test_predictions_are_counted_over_those_who_guessed(tmp_path):
+    """Of three guesses two are right; of the two who were sure, one."""
+    made = [("ana", True, True), ("ben", False, True), ("dora", True, False)]
+    for learner, right, sure in made:
+        guess = {"00.P1": {"guess": "x", "right": right, "sure": sure}}
+        (tmp_path / f"{learner}.json").write_text(json.dumps({"exercises": {}, "predictions": guess}))
+    old = {"00.P2": {"guess": "x", "right": False}}
+    (tmp_path / "eve.json").write_text(json.dumps({"exercises": {}, "predictions": old}))
+    first, second = tables.by_prediction(tables.collect(tmp_path)).rows
+    assert (first[0], first[1]) == ("00.P1", predictions_of("00")["00.P1"].question)
+    assert first[2:] == (3, 2, 2, 1)
+    assert second[2:] == (1, 0, 0, 0)
+    sheet = tmp_path / "guesses.csv"
+    assert "By prediction" in progress(tmp_path, "--guesses-csv", sheet).stdout
+    with sheet.open(encoding="utf-8", newline="") as file:
+        rows = [
+            (row["Learner"], row["First guess"], row["Sure"], row["Right"]) for row in csv.DictReader(file)
+        ]
+    assert rows == [
+        ("ana", "x", "sure", "yes"), ("ben", "x", "sure", "no"), ("dora", "x", "a guess", "yes"),
+        ("eve", "x", "", "no"),
+    ]  # fmt: skip
 
 
 def test_mistakes_are_ranked_by_how_many_made_them(folder):
