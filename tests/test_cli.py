@@ -139,9 +139,9 @@ def test_the_page_of_help_shows_every_command_once_with_one_line_by_reader():
     panels = re.split(r"^╭─ ", done.stdout, flags=re.M)[1:]
     shown = {panel.split(" ─")[0]: re.findall(r"^│ ([a-z]\S*) +(\S.*?) +│$", panel, re.M) for panel in panels}
     readers = {
-        "Learn": ["doctor", "update", "site"],
+        "Learn": ["doctor", "update", "record", "site"],
         "Run on your text": ["pipeline", "browse", "activations", "sae", "corpus"],
-        "Teach": ["hand-out", "progress", "teacher"],
+        "Teach": ["plan", "calendar", "hand-out", "progress", "teacher"],
         "Maintain the course": ["figures", "pretrain", "dictionary"],
     }
     assert {

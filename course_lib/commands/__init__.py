@@ -19,7 +19,7 @@ course COMMAND --help explains the options of a command.
 """
 TEXT = "Run on your text"
 GROUPS = {
-    "Learn": (learn.doctor, learn.update, learn.site),
+    "Learn": (learn.doctor, learn.update, learn.record, learn.site),
     TEXT: (text.pipeline, text.browse, text.activations),
     "Teach": (teach.plan, teach.calendar, teach.hand_out, teach.progress, teach.teacher),
     "Maintain the course": (maintain.figures, maintain.pretrain, maintain.dictionary),

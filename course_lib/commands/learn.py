@@ -1,4 +1,4 @@
-"""Commands for learners: `doctor`, `update` and `site`."""
+"""Commands for learners: `doctor`, `update`, `record` and `site`."""
 
 from pathlib import Path
 from typing import Annotated
@@ -31,6 +31,48 @@ def update(
     with explain_errors(ValueError, OSError, RuntimeError):
         for line in bring(directory):
             typer.echo(line)
+
+
+def record(
+    notebooks: Annotated[
+        Path, typer.Argument(help="Folder of your notebooks, in which your progress file lies.")
+    ] = Path("notebooks"),
+    out: Annotated[Path, typer.Option(help="File that the page is written to.")] = Path("record.html"),
+    progress: Annotated[
+        Path | None, typer.Option(help="The progress file (default: the one in the folder).")
+    ] = None,
+    check: Annotated[
+        bool,
+        typer.Option("--check", help="Run the pages with solved exercises again, with the answers in them."),
+    ] = False,
+) -> None:
+    """Make a page of what you predicted and solved: a record, no certificate.
+
+    Each prediction stands with your first guess, whether you were sure, and what happens; each exercise with attempts,
+    hints and the mistakes that you met. Nothing is sent anywhere.
+    """
+    from course_lib.files import replacing
+
+    with explain_errors(ValueError, OSError, RuntimeError):
+        from course_lib.editions import record as records
+        from course_lib.editions.grading.progress_table import to_html
+
+        state = records.read_record(progress or notebooks)
+        checked = None
+        if check:
+            options.require("nbclient", "site")
+            checked = {}
+            for lesson, numbers in records.pages_to_check(state, notebooks).items():
+                typer.echo(f"running {lesson.notebook} again ...")
+                checked |= records.check(lesson, notebooks, numbers)
+        said = records.summary(state)
+        if checked is not None:
+            again = sum(found == "solved" for found in checked.values())
+            said.append(f"Run again: {again} of {len(checked)} stored answers are solved.")
+        with replacing(out) as file:
+            file.write(to_html(records.tables(state, checked), [records.NOTE, *said], title=records.TITLE))
+    for line in [*said, f"the page is {out}"]:
+        typer.echo(line)
 
 
 def site(

@@ -97,24 +97,28 @@ def solved(notebook: NotebookNode, exercises: dict[str, Exercise]) -> NotebookNo
     return filled
 
 
-def run(notebook: NotebookNode, folder: Path) -> None:
+def run(notebook: NotebookNode, folder: Path, *, progress: Path | None = None, go_on: bool = False) -> None:
     """Run a notebook from top to bottom in `folder`, as a learner without progress would, and keep its outputs.
+
+    What is solved on the way is left in the file `progress`, if it is given. If `go_on`, a cell that fails does not
+    stop the run.
 
     Widget state is kept without the bytes of pictures: beside each explorer stands a static picture, and a kernel
     draws the live one anew. Settings that are None are left out too, since that is what they are by default.
 
     Raises:
-        CellExecutionError: a cell stops with an error.
+        CellExecutionError: a cell stops with an error, unless `go_on`.
     """
     from nbclient import NotebookClient
 
     notebook.metadata.pop("widgets", None)
     client = NotebookClient(
         notebook, timeout=None, kernel_name="python3", record_timing=False, coalesce_streams=True,
-        resources={"metadata": {"path": str(folder)}},
+        allow_errors=go_on, resources={"metadata": {"path": str(folder)}},
     )  # fmt: skip
-    with tempfile.TemporaryDirectory() as progress:
-        client.execute(env={**os.environ, "COURSE_PROGRESS": str(Path(progress) / "progress.json")})
+    with tempfile.TemporaryDirectory() as kept:
+        file = progress or Path(kept) / "progress.json"
+        client.execute(env={**os.environ, "COURSE_PROGRESS": str(file)})
     for widget in notebook.metadata.get("widgets", {}).get(WIDGETS, {}).get("state", {}).values():
         widget["state"] = {name: value for name, value in widget["state"].items() if value is not None}
         if widget["model_name"] == "ImageModel":
