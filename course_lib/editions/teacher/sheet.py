@@ -18,7 +18,7 @@ from course_lib.editions.notebooks import read
 from course_lib.editions.teacher.plan import Part, assign_minutes, rank_mistakes
 from course_lib.files import replacing
 from course_lib.lessons import contents_of
-from course_lib.lessons.catalog import LESSONS, Lesson
+from course_lib.lessons.catalog import Lesson
 from course_lib.teaching import Contents
 from course_lib.teaching.exercise import KINDS
 from course_lib.teaching.quiz import TRUE, opening, verdict
@@ -61,7 +61,7 @@ def page(lesson: Lesson, notebook: NotebookNode, register: Contents) -> str:
     return environment.get_template("sheet.html.j2").render(
         lesson=lesson,
         about=notebook.metadata.course,
-        needed=[one for one in LESSONS if one.number in lesson.needs.split()],
+        questions={number: ask.question for number, ask in register.predictions.items()},
         rows=schedule(timed, register),
         watched=watch_for(register),
         exercises=exercises,

@@ -14,10 +14,12 @@ from tests.editions.teacher.conftest import stored
 @pytest.mark.parametrize("lesson", LESSONS, ids=lambda lesson: lesson.number)
 def test_minutes_add_up_and_every_question_has_a_section(lesson):
     notebook, register = stored(lesson), contents_of(lesson)
-    timed = plan.assign_minutes(lesson, notebook, register.exercises)
+    timed = plan.assign_minutes(lesson, notebook, register)
     extra = notebook.metadata.course.optional_minutes
     within = [minutes for part, minutes in timed if not part.appendix and not (part.optional and extra)]
     assert sum(within) == lesson.minutes
+    # Rounding to whole minutes apart, each section takes what it costs.
+    assert [part.title for part, minutes in timed if abs(minutes - part.cost(register).spent) > 2] == []
     for part, minutes in timed:
         assert minutes >= sum(register.exercises[number].minutes for number in part.exercises)
     assert [n for part, _ in timed for n in part.exercises] == list(register.exercises)
@@ -79,7 +81,7 @@ def test_a_page_holds_all_its_parts(lesson, notebook, register, predictions):
         assert f"\n## {title}\n" in page
     assert "[00 Start here: what has number 1733 found?](../plans/00_start_here.md)" in page
     assert "took 61 seconds" in page
-    assert "| Sum or mean | 5 (on top) | 01.5 (5) |" in page
+    assert "| Sum or mean | 6 (on top) | 01.5 (5) |" in page
     assert "| Momentum | under 1 (on top) |" in page
     _, _, first = plan.rank_mistakes(register)[0]
     assert html.escape(first.explanation) in page

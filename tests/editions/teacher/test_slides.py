@@ -1,8 +1,10 @@
 """Slides: text split where it may be, code below its slide, no solution, nothing from another host."""
 
 import re
+from types import SimpleNamespace
 
 import pytest
+from matplotlib.figure import Figure
 from nbformat import v4
 
 from course_lib.editions.teacher import slides
@@ -35,6 +37,21 @@ def test_no_word_of_a_lesson_is_lost(lesson):
     for cell in stored(lesson).cells:
         if cell.cell_type == "markdown":
             assert "".join("".join(slides.blocks(cell.source)).split()) == "".join(cell.source.split())
+
+
+@pytest.mark.parametrize("lesson", LESSONS, ids=lambda lesson: lesson.number)
+def test_a_lesson_has_at_most_one_slide_a_minute(lesson, monkeypatch):
+    """Pictures are not drawn: each takes a slide of its own, however it looks."""
+    monkeypatch.setattr(slides, "explorer", lambda register, name: iter([("", slides.LINES, [])]))
+    register = contents_of(lesson)
+    choices = dict.fromkeys("abcd", "")
+    predictions = {
+        number: SimpleNamespace(id=number, question=ask.question, choices=choices, answer="a", reveal=Figure)
+        for number, ask in register.predictions.items()
+    }
+    monkeypatch.setattr(slides, "png_bytes", lambda figure, dpi: b"")
+    monkeypatch.setattr(slides, "text_alternative", lambda figure: "")
+    assert 10 < len(slides.slides(stored(lesson), register, predictions)) <= lesson.minutes
 
 
 def test_long_text_goes_on_to_another_slide():
