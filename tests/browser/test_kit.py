@@ -144,6 +144,7 @@ def test_a_prediction_shows_its_figure_only_after_the_guess(kit):
     assert button.is_disabled()
     assert not panel.locator("img").is_visible()
     panel.get_by_label("After about 500").check()
+    panel.get_by_label("I am sure").check()
     button.click()
     panel.locator("img").wait_for(state="visible")
     assert panel.locator(".course-words").inner_text().startswith("As you predicted.")

@@ -896,3 +896,29 @@ def test_tensors_are_close_in_both_of_their_parts():
     assert close(turned, turned + 1e-12)
     assert not close(turned, turned.conj())
     assert not close(turned, turned.real)
+
+
+# ---------------------------------------------------------------- the properties that hold
+
+
+def test_properties_are_told_apart():
+    positive = Property("Above 0.", lambda n, answer: answer > 0)
+    exercise = replace(WHOLE, properties=(positive,), agrees="The square.", needs=())
+    held = lambda answer: exercise.properties_held(answer, generator=rng())  # noqa: E731
+    assert held(square) == {"Above 0.": True, "The square.": True}
+    assert held(lambda n: square(n) + 1) == {"Above 0.": True, "The square.": False}
+    assert held(lambda n: -square(n)) == {"Above 0.": False, "The square.": False}
+    assert list(replace(exercise, properties=()).properties_held(square, generator=rng()).values()) == [True]
+
+
+@pytest.mark.parametrize("answer", [lambda n: None, lambda n: 1 / 0, lambda n: time.sleep(60), 4.0])
+def test_an_answer_that_cannot_be_judged_has_no_property(answer):
+    exercise = replace(WHOLE, properties=(Property("Any.", lambda answer: True),), time_limit=0.5)
+    assert not any(exercise.properties_held(answer, generator=rng()).values())
+
+
+def test_an_answer_that_breaks_a_need_has_no_property():
+    exercise = replace(WHOLE, properties=(Property("Any.", lambda answer: True),))
+    needed = replace(exercise, needs=(Property("Below 0.", lambda answer: answer < 0),))
+    assert all(exercise.properties_held(square, generator=rng()).values())
+    assert not any(needed.properties_held(square, generator=rng()).values())

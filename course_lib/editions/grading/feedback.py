@@ -7,6 +7,7 @@ of our own. Its autograder warns of every judging cell, since the tests that it 
 import html
 import importlib.util
 import re
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ def configure(config: Any) -> None:
     """Add to nbgrader's configuration, `c` in nbgrader_config.py, what this module does."""
     from nbconvert.exporters import HTMLExporter
     from nbgrader import server_extensions
+    from nbgrader.api import MissingEntry
     from nbgrader.converters.autograde import Autograde
     from nbgrader.preprocessors import ClearHiddenTests, OverwriteCells
     from traitlets import default
@@ -33,13 +35,13 @@ def configure(config: Any) -> None:
 
         def preprocess_cell(self, cell, resources, cell_index):
             marks = cell.metadata.get("nbgrader", {})
-            if marks.get("locked") and marks.get("grade"):
+            with suppress(MissingEntry):  # of a cell that was never handed out; theirs says so
                 released = self.gradebook.find_source_cell(
-                    marks["grade_id"], self.notebook_id, self.assignment_id
+                    marks.get("grade_id"), self.notebook_id, self.assignment_id
                 )
                 shown = type(cell)(cell, source=released.source)
-                ClearHiddenTests().preprocess_cell(shown, resources, cell_index)
-                if cell.source == shown.source:
+                ClearHiddenTests(enforce_metadata=False).preprocess_cell(shown, resources, cell_index)
+                if released.locked and cell.source == shown.source:
                     cell.source = released.source
             return super().preprocess_cell(cell, resources, cell_index)
 
@@ -54,9 +56,9 @@ def configure(config: Any) -> None:
         PutTestsBack if one is OverwriteCells else one for one in Autograde.sanitize_preprocessors.default()
     ]
     config.GenerateFeedback.exporter_class = NamedFeedback
-    config.HTMLExporter.template_name = "course_feedback"
-    config.HTMLExporter.extra_template_basedirs = [str(Path(__file__).parent / "templates")]
-    config.HTMLExporter.filters = {"name_exercises": name_exercises, "mathjax_source": mathjax_source}
+    config.NamedFeedback.template_name = "course_feedback"
+    config.NamedFeedback.extra_template_basedirs = [str(Path(__file__).parent / "templates")]
+    config.NamedFeedback.filters = {"name_exercises": name_exercises, "mathjax_source": mathjax_source}
 
 
 def name_exercises(page: str) -> str:

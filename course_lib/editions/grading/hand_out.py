@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
+import torch
 
 from course_lib.files import replacing
 from course_lib.lessons import exercises_of
@@ -73,11 +74,15 @@ def judge(number: str, answer: Any, *, share_of: float | None = None) -> float |
         if verdict.status == "solved":
             print(message)
             return None
-        judged = verdict.status in ("mistake", "wrong")
-        held = exercise.properties_held(answer, generator=fresh_generator()) if share_of and judged else {}
-    # To keep to what the prompt forbids counts as one more, which only an answer that is solved has.
-    tested, met = len(held) + bool(exercise.forbids), sum(held.values())
-    if not met:
+        # On the same inputs for all, so that equal answers get equal points.
+        same = torch.Generator().manual_seed(0)
+        judged = share_of is not None and verdict.status in ("mistake", "wrong")
+        held = exercise.properties_held(answer, generator=same) if judged else {}
+    # To keep to what the prompt forbids counts as one more, which only an answer that is solved has. One that is not
+    # may be right on these inputs, and never gets all points.
+    tested = len(held) + bool(exercise.forbids)
+    met = min(sum(held.values()), tested - 1)
+    if met < 1:
         raise NotSolvedError(message)
     points = round(share_of * met / tested, 2)
     missing = " ".join(sentence for sentence, holds in held.items() if not holds)

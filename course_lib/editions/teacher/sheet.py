@@ -9,7 +9,6 @@ from itertools import accumulate
 from pathlib import Path
 
 import jinja2
-from markupsafe import Markup
 from nbconvert.filters import markdown2html
 from nbformat import NotebookNode
 
@@ -104,4 +103,4 @@ def watch_for(register: Contents) -> list[tuple[str, str]]:
 def line(markdown: str) -> str:
     """Return one line of Markdown as HTML, formulas untouched and links to lessons as words."""
     made = markdown2html(LINK.sub(r"\1", " ".join(markdown.split()))).strip()
-    return Markup(made.removeprefix("<p>").removesuffix("</p>"))
+    return made.removeprefix("<p>").removesuffix("</p>")

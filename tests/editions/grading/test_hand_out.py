@@ -89,7 +89,7 @@ def test_a_share_of_the_points_is_given_for_the_properties_that_hold(capsys):
 @pytest.mark.parametrize(
     ("number", "answer"),
     [
-        ("00.1", lambda hits, misses, false_alarms: -1.0),  # has none of the properties
+        ("01.1", 5.0),  # of one property
         ("00.1", lambda hits, misses, false_alarms: None),
         ("00.1", lambda hits: 1.0),
         ("00.2", "seven"),
@@ -99,6 +99,19 @@ def test_a_share_of_the_points_is_given_for_the_properties_that_hold(capsys):
 def test_without_a_property_there_is_no_share(number, answer):
     with pytest.raises(hand_out.NotSolvedError):
         hand_out.judge(number, answer, share_of=6)
+
+
+def test_an_answer_that_is_right_on_the_inputs_of_all_but_not_on_others_gets_less_than_all(monkeypatch):
+    monkeypatch.setattr(Exercise, "properties_held", lambda *_, generator: {"a": True, "b": True, "c": True})
+    assert hand_out.judge("00.1", recall, share_of=6) == 4
+    monkeypatch.setattr(Exercise, "properties_held", lambda *_, generator: {"a": True})
+    with pytest.raises(hand_out.NotSolvedError):
+        hand_out.judge("00.1", recall, share_of=6)
+
+
+def test_equal_answers_get_equal_shares():
+    """Without a miss and a false alarm, which few inputs are, this one is wrong as well."""
+    assert len({hand_out.judge("00.1", lambda h, m, f: 0.5, share_of=6) for _ in range(10)}) == 1
 
 
 def test_a_right_answer_that_does_what_is_forbidden_gets_less_than_all(monkeypatch):
