@@ -6,7 +6,9 @@ carries its text alternative (`describe`).
 """
 
 import io
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
 from typing import BinaryIO
@@ -49,12 +51,24 @@ STYLE = {
 }
 
 
+# Explorers and predictions may draw in another thread than the cells. Matplotlib has one style for all threads, and one
+# parser of formulas: whoever renders holds RENDERING, and takes the style before it.
+RENDERING, _STYLING = threading.RLock(), threading.RLock()
+
+
+@contextmanager
+def course_style() -> Iterator[None]:
+    """Draw under the course's figure style, one thread at a time."""
+    with _STYLING, matplotlib.rc_context(STYLE):
+        yield
+
+
 def styled(draw: Callable) -> Callable:
     """Make `draw` run under the course's figure style."""
 
     @wraps(draw)
     def wrapper(*args, **kwargs):
-        with matplotlib.rc_context(STYLE):
+        with course_style():
             return draw(*args, **kwargs)
 
     return wrapper
@@ -88,7 +102,7 @@ def text_alternative(figure: Figure) -> str:
 def png_bytes(figure: Figure, *, dpi: float | int) -> bytes:
     """Render a figure to PNG, with a palette of 128 colours: a third of the size, which notebooks keep."""
     drawn, small = io.BytesIO(), io.BytesIO()
-    with matplotlib.rc_context(STYLE):
+    with course_style(), RENDERING:
         figure.savefig(drawn, format="png", dpi=dpi)
     # Without dithering, which would scatter dots over plain areas.
     picture = Image.open(drawn).convert("RGB").quantize(128, dither=Image.Dither.NONE)
@@ -98,5 +112,5 @@ def png_bytes(figure: Figure, *, dpi: float | int) -> bytes:
 
 def save_svg(figure: Figure, file: Path | BinaryIO) -> None:
     """Write a figure as SVG whose title is its text alternative; the same figure gives the same bytes."""
-    with matplotlib.rc_context(STYLE):
+    with course_style(), RENDERING:
         figure.savefig(file, format="svg", metadata={"Date": None, "Title": text_alternative(figure)})

@@ -17,7 +17,6 @@ from decimal import Decimal
 from typing import Any
 
 import ipywidgets
-import matplotlib
 import numpy as np
 from IPython.display import HTML, display
 from matplotlib.artist import Artist
@@ -30,9 +29,10 @@ from matplotlib.patches import Rectangle
 from matplotlib.text import Text
 from PIL import Image
 
+from course_lib.figures import RENDERING, course_style
 from course_lib.teaching.layout import Panels
-from course_lib.teaching.style import STYLE, describe, png_bytes, text_alternative
-from course_lib.teaching.words import PANEL_CLASS, RESET_CLASS, Words
+from course_lib.teaching.style import describe, png_bytes, text_alternative
+from course_lib.teaching.words import PANEL_CLASS, RESET_CLASS, Words, answer_while_busy
 
 _LAYOUT = ipywidgets.Layout(width="46em", max_width="100%")
 _DESCRIPTION = {"description_width": "13em"}
@@ -289,7 +289,7 @@ class Explorer:
 
     def __init__(self):
         self.settings = {name: control.default for name, control in self.controls.items()}
-        with matplotlib.rc_context(STYLE):
+        with course_style(), RENDERING:
             self.figure = Figure(figsize=self.size, dpi=self.dpi, layout="constrained")
             self._canvas = FigureCanvasAgg(self.figure)
             self.artists = self._drawn(self.figure)
@@ -326,13 +326,14 @@ class Explorer:
         with self._lock:
             self.settings = self.checked(settings)
             state = self.compute(**self.settings)
-            self.update(self.artists, state)
-            self._canvas.restore_region(self._background)
-            renderer = self._canvas.get_renderer()
-            for artist in self._moving:
-                artist.draw(renderer)
-            for legend in self._legends:
-                self._canvas.restore_region(legend)
+            with RENDERING:
+                self.update(self.artists, state)
+                self._canvas.restore_region(self._background)
+                renderer = self._canvas.get_renderer()
+                for artist in self._moving:
+                    artist.draw(renderer)
+                for legend in self._legends:
+                    self._canvas.restore_region(legend)
             return _encode(np.asarray(self._canvas.buffer_rgba())), self.words(state)
 
     # The strip and the text alternative: what a reader without a kernel sees.
@@ -346,7 +347,7 @@ class Explorer:
         stills = self.stills or tuple({name: value} for value in control.values())
         width, height = self.strip_scale * self.size[0], self.strip_scale * self.size[1] + 0.4
         rows, columns = (3, 1) if width > 6 else (1, 3)
-        with matplotlib.rc_context(STYLE):
+        with course_style():
             figure = Figure(figsize=(columns * width, rows * height), layout="constrained")
             FigureCanvasAgg(figure)
             said = []
@@ -390,6 +391,7 @@ class Explorer:
         reset.on_click(lambda _: self.set(**self._defaults()))
         panel = ipywidgets.VBox([*self._widgets.values(), reset, self._words, self._image])
         panel.add_class(PANEL_CLASS)
+        answer_while_busy(*self._widgets.values(), reset)
         self._refresh()
         return panel
 

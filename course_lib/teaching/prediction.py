@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 
 from course_lib.teaching.panel import Panel
 from course_lib.teaching.progress import Progress
+from course_lib.teaching.words import answer_while_busy
 
 
 class RightSentence(str):
@@ -73,6 +74,7 @@ class Prediction:
             opens=prediction_id,
             also=[self._sure],
         )
+        answer_while_busy(self._panel.options, self._panel.button)
         self.widget = self._panel.widget
 
     def record(self, guess: str, *, sure: bool | None = None) -> None:

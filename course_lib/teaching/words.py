@@ -11,9 +11,13 @@ And it keeps the cells that answer a prediction closed until the guess is record
 that runs, so that hiding them in the stored notebook is not enough: the cells that name the prediction in their
 metadata get a note in the place of their code and of what they show, and open with the guess or by the note's button.
 The bounds in a claim's code answer as plainly as its output.
+
+And it says when the kernel cannot answer yet. After Run All an explorer is on the page long before the cells below it
+are done. `answer_while_busy` lets the kernel answer beside them; where it does not, a note says why nothing moves.
 """
 
 import anywidget
+import ipywidgets
 import traitlets
 
 _MODULE = """
@@ -72,6 +76,35 @@ function render({ model, el }) {
     }
   };
   document.addEventListener("click", reset);
+
+  // Where the kernel has not answered the hand after a while, the panel says so until it has.
+  const kernel = model.widget_manager.kernel;
+  const busy = document.createElement("p");
+  busy.className = "course-busy";
+  busy.setAttribute("role", "status");
+  el.appendChild(busy);
+  const sent = new Set();
+  let mine = false;  // whether the hand was last at this panel
+  const touch = (event) => {
+    const root = el.closest(".course-panel");
+    mine = root !== null && event.target.closest?.(".course-panel") === root;
+  };
+  const hear = (_, { msg, direction }) => {
+    const { msg_type, msg_id } = msg.header;
+    if (direction === "send" && msg_type === "comm_msg" && mine) {
+      sent.add(msg_id);
+      setTimeout(() => {
+        if (sent.has(msg_id)) busy.textContent = "The kernel is still busy. This follows when it is done.";
+      }, 1500);
+    } else if (direction === "recv" && msg_type === "status") {
+      if (msg.content.execution_state === "idle") sent.delete(msg.parent_header.msg_id);
+      if (msg.content.execution_state === "starting") sent.clear();
+      if (!sent.size) busy.textContent = "";
+    }
+  };
+  const gestures = ["pointerdown", "keydown", "change", "click"];
+  for (const gesture of gestures) document.addEventListener(gesture, touch, true);
+  kernel?.anyMessage?.connect(hear);
 
   // Cells whose metadata have course.answers = opens: the notebook's model knows them, by their place.
   const opens = model.get("opens");
@@ -137,6 +170,8 @@ function render({ model, el }) {
     gated?.disconnect();
     model.off("change:answered", gate);
     document.removeEventListener("click", reset);
+    for (const gesture of gestures) document.removeEventListener(gesture, touch, true);
+    kernel?.anyMessage?.disconnect(hear);
     observer?.disconnect();
     model.off("change:text", update);
     model.off("change:alt", update);
@@ -149,6 +184,10 @@ _STYLE = """
 .course-words { margin: 4px 0; padding: 6px 10px; max-width: 70em; line-height: 1.4;
   border-left: 4px solid #0072B2; background: rgba(0, 114, 178, 0.08);
   font-family: var(--jp-content-font-family, sans-serif); color: var(--jp-content-font-color1, inherit); }
+.course-busy { margin: 4px 0; padding: 6px 10px; max-width: 70em; line-height: 1.4; border-left: 4px solid #D55E00;
+  background: rgba(213, 94, 0, 0.08); font-family: var(--jp-content-font-family, sans-serif);
+  color: var(--jp-content-font-color1, inherit); }
+.course-busy:empty { display: none; }
 .course-waits .jp-Cell-inputWrapper, .course-waits .jp-Cell-outputWrapper { display: none !important; }
 .course-note { margin: 6px 0 6px 64px; color: var(--jp-content-font-color2, inherit);
   font-family: var(--jp-content-font-family, sans-serif); font-size: var(--jp-content-font-size1, 14px); }
@@ -174,3 +213,15 @@ class Words(anywidget.AnyWidget):
     start = traitlets.Dict().tag(sync=True)
     opens = traitlets.Unicode("").tag(sync=True)
     answered = traitlets.Bool(False).tag(sync=True)
+
+
+def answer_while_busy(*widgets: ipywidgets.Widget) -> None:
+    """Let the kernel answer these widgets in the thread that JupyterLab asks for, also while it runs a cell.
+
+    JupyterLab addresses what widgets send to a thread of its own (a subshell). From 7.4 on ipykernel sends it back to
+    the thread that spoke last through the widget, which for a widget that a cell made is the one that runs the cells:
+    it would answer when all of them are done. Without ipykernel, or with an earlier one, there is nothing to change.
+    """
+    for widget in widgets:
+        if hasattr(widget.comm, "_reply_subshell_for"):
+            widget.comm._reply_subshell_for = lambda _data, asked: asked

@@ -4,8 +4,10 @@ import re
 
 import nbformat
 import pytest
+from playwright.sync_api import expect
 
 from tests.browser.learner import (
+    STUCK,
     close,
     drag,
     errors,
@@ -17,6 +19,7 @@ from tests.browser.learner import (
     run_all,
     settled,
     wait_for_words,
+    wait_until_answered,
 )
 
 pytestmark = pytest.mark.xdist_group("kit")
@@ -28,6 +31,8 @@ CELLS = (
     "lesson.wait_prediction()",
     "answer = ...",
     "exercises = lesson.EXERCISES",
+    "from course_lib.teaching.panel import Panel\n\n"
+    "Panel(['one', 'two'], label='Go', tooltip='Go', answered=print).widget",
 )
 
 
@@ -124,7 +129,7 @@ def test_reset_is_not_overtaken_by_the_last_values_of_a_slider(kit, panel):
     run_source(kit, "import time\nexplorer.compute = lambda **settings: time.sleep(1) or settings")
     pull(kit, panel.locator(".noUi-handle").first)
     press_reset(panel)
-    # What the pull left in the page is sent before the first cell has run, and taken before the second one runs.
+    wait_until_answered(kit)
     run_source(kit, "del explorer.compute")
     assert run_source(kit, "print(explorer.settings['height'])") == "0.5\n"
     wait_for_words(panel, "P: red, 2 to the right, 0.50 m high.")
@@ -139,7 +144,7 @@ def test_code_moves_the_panel(kit, panel):
 
 
 def test_a_prediction_shows_its_figure_only_after_the_guess(kit):
-    panel = kit.locator(".course-panel", has=kit.locator("input[type=radio]"))
+    panel = kit.locator(".course-panel", has=kit.get_by_role("button", name="Record my guess"))
     button = panel.get_by_role("button", name="Record my guess")
     assert button.is_disabled()
     assert not panel.locator("img").is_visible()
@@ -149,6 +154,30 @@ def test_a_prediction_shows_its_figure_only_after_the_guess(kit):
     panel.locator("img").wait_for(state="visible")
     assert panel.locator(".course-words").inner_text().startswith("As you predicted.")
     assert "about ten times as long" in panel.locator("img").get_attribute("alt")
+
+
+def test_while_a_cell_runs_explorer_and_prediction_answer_and_what_cannot_says_so(kit, panel, tmp_path):
+    gate = tmp_path / "opened"
+    start_source(
+        kit, f"import pathlib, time\nwhile not pathlib.Path({str(gate)!r}).exists():\n    time.sleep(0.05)"
+    )
+    panel.locator(".noUi-handle").first.press("End")
+    wait_for_words(panel, "P: red, 2 to the right, 1.00 m high.")
+    asked = kit.locator(".course-panel", has=kit.get_by_role("button", name="Go"))
+    busy = asked.locator(".course-busy")
+    expect(busy).to_be_empty()
+    asked.locator("input[type=radio]").first.check()
+    expect(busy).to_have_text("The kernel is still busy. This follows when it is done.")
+    expect(panel.locator(".course-busy")).to_be_empty()
+    guess = kit.locator(".course-panel", has=kit.get_by_role("button", name="Record my guess"))
+    guess.get_by_label("After about 200").check()
+    guess.get_by_role("button").click()
+    expect(guess.locator(".course-words")).to_contain_text("Not what happens.")
+    assert kit.evaluate(f"() => {_CELL}.node.querySelector('.jp-InputPrompt').innerText") == "[*]:"
+    gate.touch()
+    expect(asked.get_by_role("button")).to_be_enabled(timeout=1000 * STUCK)
+    expect(busy).to_be_empty()
+    run_source(kit, "del pathlib, time")
 
 
 def test_an_exercise_tells_mistakes_apart_and_the_kernel_survives_an_endless_loop(kit):
@@ -163,6 +192,21 @@ def test_an_exercise_tells_mistakes_apart_and_the_kernel_survives_an_endless_loo
     said = run_source(kit, raising)
     assert "NameError" in said
     assert "line 2: return hits / hist" in said
+
+
+_CELL = "window.jupyterapp.shell.currentWidget.content.widgets[2]"
+
+
+def start_source(page, source):
+    """Write a source into the third cell, and let it run without waiting for its end."""
+    page.evaluate(
+        f"""source => {{
+          {_CELL}.model.sharedModel.setSource(source);
+          window.jupyterapp.shell.currentWidget.content.activeCellIndex = 2;
+          window.jupyterapp.commands.execute("notebook:run-cell");
+        }}""",
+        source,
+    )
 
 
 def run_source(page, source):

@@ -103,6 +103,18 @@ def test_a_sweep_moves_picture_data_and_words_and_nothing_else(explorer):
         )
 
 
+def test_a_frame_draws_no_number_that_a_cell_would_have_drawn(explorer):
+    """It may be computed beside a cell, whose random numbers stay the same; the first frame belongs to its own cell."""
+    for name, control in explorer.controls.items():
+        explorer.frame(**{name: control.default})
+        before = torch.get_rng_state(), np.random.get_state()[1].tolist()
+        for value in (control.values()[0], control.values()[2]):
+            explorer.frame(**{name: value})
+        explorer.frame(**{name: control.default})
+        assert torch.equal(torch.get_rng_state(), before[0])
+        assert np.random.get_state()[1].tolist() == before[1]
+
+
 def test_it_can_be_read_at_both_ends_of_every_control(drawn):
     explorer, still = drawn
     for name, control in explorer.controls.items():
