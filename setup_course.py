@@ -32,6 +32,8 @@ PACKAGE_MB = 5  # a smaller download is not worth a line
 QUIET_S = 10
 # A lesson that is opened again shows its pictures, though the kernel that drew them is gone.
 CONTENTS = {"contents_manager_class": "course_lib.reopened.LessonContents"}
+# A cell that stops says first where, also in a kernel in which no cell of the course has run yet.
+KERNEL = 'c = get_config() \nc.InteractiveShellApp.extensions = ["course_lib.stopped"]\n'
 
 
 def main(arguments: list[str]) -> int:
@@ -209,6 +211,9 @@ def prepare(prefix: Path, interpreter: str) -> None:
     settings = prefix / "share" / "jupyter" / "lab" / "settings"
     settings.mkdir(parents=True, exist_ok=True)
     shutil.copy(ROOT / "lab-settings.json", settings / "overrides.json")
+    kernel = prefix / "etc" / "ipython" / "ipython_kernel_config.py"
+    kernel.parent.mkdir(parents=True, exist_ok=True)
+    kernel.write_text(KERNEL, encoding="utf-8")
     if prefix != VENV:  # where JupyterLab is started by hand
         config = prefix / "etc" / "jupyter" / "jupyter_server_config.d" / "course.json"
         config.parent.mkdir(parents=True, exist_ok=True)

@@ -13,6 +13,7 @@ from types import SimpleNamespace
 
 import pytest
 from jupyter_server.services.contents.largefilemanager import AsyncLargeFileManager
+from traitlets.config import PyFileConfigLoader
 
 from tests import HANG_S
 from tests.parts import PARTS
@@ -116,7 +117,15 @@ def test_a_python_of_its_own_learns_it_by_a_file(course, tmp_path, monkeypatch):
     written = tmp_path / "conda" / "etc" / "jupyter" / "jupyter_server_config.d" / "course.json"
     assert json.loads(written.read_text()) == {"ServerApp": course.module.CONTENTS}
     course.module.prepare(course.module.VENV, sys.executable)
-    assert not (course.module.VENV / "etc").exists()
+    assert not (course.module.VENV / "etc" / "jupyter").exists()
+
+
+def test_kernels_start_with_what_says_where_a_cell_stopped(course):
+    course.module.prepare(course.module.VENV, sys.executable)
+    written = course.module.VENV / "etc" / "ipython" / "ipython_kernel_config.py"
+    loaded = PyFileConfigLoader(written.name, str(written.parent)).load_config()
+    (name,) = loaded.InteractiveShellApp.extensions
+    assert callable(importlib.import_module(name).load_ipython_extension)
 
 
 def test_lab_trusts_the_notebooks_and_opens_the_first(course, ready):

@@ -15,6 +15,8 @@ Five rules that made the largest difference to how critical first-time readers j
    the word in the sample?
 """
 
+from IPython import get_ipython
+
 from course_lib.figures import describe, new_figure, styled
 from course_lib.teaching.claims import ClaimError, claim, fact
 from course_lib.teaching.exercise import Exercise, Mistake, Property, Verdict, but, close, edit, near
@@ -66,3 +68,6 @@ __all__ = [
     "uniform",
     "whole",
 ]
+
+if (_shell := get_ipython()) is not None:
+    _shell.extension_manager.load_extension("course_lib.stopped")

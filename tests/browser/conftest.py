@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import sync_playwright
 
-from setup_course import CONTENTS
+from setup_course import CONTENTS, KERNEL
 from tests.browser.learner import HANG, STUCK, close
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -85,6 +85,9 @@ def lab(tmp_path_factory, chromium):
         path = settings / f"{name.replace(':', '/')}.jupyterlab-settings"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(values))
+    profile = root / "ipython" / "profile_default"
+    profile.mkdir(parents=True)
+    (profile / "ipython_kernel_config.py").write_text(KERNEL)
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -94,6 +97,7 @@ def lab(tmp_path_factory, chromium):
         "JUPYTERLAB_SETTINGS_DIR": str(settings),
         "JUPYTER_CONFIG_DIR": str(root / "config"),
         "JUPYTER_DATA_DIR": str(root / "data"),
+        "IPYTHONDIR": str(root / "ipython"),
         "JUPYTER_RUNTIME_DIR": str(root / "runtime"),
         "COURSE_PROGRESS": str(root / "progress.json"),
         "PYTHONPATH": str(ROOT),  # for the small explorer of these tests
