@@ -22,6 +22,8 @@ WIDGET_STATE = "application/vnd.jupyter.widget-state+json"
 # How the static editions begin that `Explorer` and `Quiz` display after their widget.
 FOLDED = "<details><summary>For reading without a kernel"
 FOLDED_EXPLORER = f"{FOLDED}: three settings"
+# What `HintButton` says of itself in plain text: it stands again when its cell is run.
+HINT = "Stuck? Run "
 NOTE_CLASS = "course-not-run"
 # The style hides the sign of a broken link that ipywidgets puts beside whatever has no kernel.
 NOTE = (
@@ -59,6 +61,8 @@ def show_without_kernel(notebook: dict[str, Any]) -> None:
         outputs, shown = cell.get("outputs", []), []
         for output, after in zip_longest(outputs, outputs[1:], fillvalue={}):
             view = output.get("data", {}).get(WIDGET_VIEW)
+            if view is not None and output["data"].get("text/plain", "").startswith(HINT):
+                continue
             if view is not None:
                 static = _html(after)
                 explorer = static.startswith(FOLDED_EXPLORER)

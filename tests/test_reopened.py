@@ -20,6 +20,7 @@ from course_lib.reopened import (
 )
 from course_lib.teaching import Quiz, Sentence
 from tests.browser.small_explorer import EveryControl
+from tests.teaching.test_exercise import WHOLE
 
 NOTEBOOKS = Path(__file__).resolve().parents[1] / "notebooks"
 PATHS = sorted(NOTEBOOKS.glob("*.ipynb"))
@@ -155,3 +156,11 @@ def test_only_a_page_that_no_kernel_runs_is_changed_and_never_its_file(tmp_path,
     assert len(notes(opened)) == (not running)
     assert path.read_bytes() == before
     assert asyncio.run(manager.get("page.ipynb", content=False))["content"] is None
+
+
+def test_a_button_for_hints_is_left_out_where_no_kernel_answers_it():
+    notebook = small("<p>Not yet.</p>", "a" * 32, "<p>below</p>")
+    notebook.cells[0].outputs[1].data["text/plain"] = WHOLE.help_line
+    show_without_kernel(notebook)
+    assert html(notebook) == ["<p>Not yet.</p>", "<p>below</p>"]
+    assert models(notebook) == {}

@@ -12,14 +12,18 @@ A function is called where it can be stopped (`course_lib.teaching.sandbox` says
 decides is computed in the kernel, with the libraries as they were when the kit was imported.
 """
 
+import html
 import inspect
 import math
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Literal
 
+import ipywidgets
 import torch
+from IPython import get_ipython
 from IPython.display import Markdown, display
 
 from course_lib.teaching.beside import beside
@@ -35,6 +39,7 @@ from course_lib.teaching.sandbox import (
     does_nothing,
 )
 from course_lib.teaching.sources import Edit, edit, edited, edited_source, source_of
+from course_lib.teaching.words import PANEL_CLASS, Words, answer_while_busy
 from course_lib.teaching.written import as_float, difference, direction, is_number, shown, typed_inputs
 
 __all__ = [
@@ -97,6 +102,61 @@ class Verdict:
     message: str
     mistake: str | None = None
     printed: str = ""
+
+
+# The sign and the colour of a verdict; its words say as much.
+SIGNS = {
+    "not attempted": ("○", "#767676"),
+    "solved": ("✓", "#009E73"),
+    "mistake": ("✗", "#D55E00"),
+    "wrong": ("✗", "#D55E00"),
+    "malformed": ("!", "#E69F00"),
+}
+
+
+@dataclass(frozen=True, repr=False)
+class VerdictLine:
+    """The line of a verdict, as a page shows it."""
+
+    text: str
+    status: str
+
+    def __repr__(self) -> str:
+        return self.text
+
+    def _repr_html_(self) -> str:
+        sign, colour = SIGNS[self.status]
+        box = f"border-left: 4px solid {colour}; background: {colour}18; padding: 6px 10px; max-width: 70em"
+        words = "white-space: pre-wrap; overflow-wrap: break-word; line-height: 1.4"
+        return (
+            f'<div style="{box}; {words}"><strong style="color: {colour}" aria-hidden="true">{sign}</strong> '
+            f"{html.escape(self.text)}</div>"
+        )
+
+
+class HintButton(ipywidgets.VBox):
+    """A button that shows the next hint of an exercise below it; the third one stays."""
+
+    def __init__(self, exercise: "Exercise"):
+        self._exercise = exercise
+        self._button = ipywidgets.Button(tooltip=f"Show the next hint of exercise {exercise.id}")
+        self._words = Words()
+        self._button.on_click(lambda _: self._show())
+        answer_while_busy(self._button)
+        super().__init__([self._button, self._words])
+        self.add_class(PANEL_CLASS)
+        self._label()
+
+    def __repr__(self) -> str:
+        """What stands in the place of the button where no kernel runs."""
+        return self._exercise.help_line
+
+    def _label(self) -> None:
+        self._button.description = f"Hint {self._exercise.next_hint} of {len(self._exercise.hints)}"
+
+    def _show(self) -> None:
+        self._words.text = self._exercise.read_hint()
+        self._label()
 
 
 @dataclass(frozen=True)
@@ -192,7 +252,13 @@ class Exercise:
             Progress().record_attempt(self.id, solved=verdict.status == "solved", mistake=verdict.mistake)
         if verdict.printed:
             print(verdict.printed)
-        print(f"Exercise {self.id}: {verdict.message}")
+        line = f"Exercise {self.id}: {verdict.message}"
+        if at_a_page():
+            display(VerdictLine(line, verdict.status))
+            if verdict.status != "solved":
+                display(HintButton(self))
+        else:
+            print(line)
         if (
             self.kind == "function"
             and verdict.status == "solved"
@@ -202,10 +268,23 @@ class Exercise:
 
     def hint(self) -> None:
         """Show the next hint; the third one stays the last."""
-        progress = Progress()
-        number = min(progress.exercise(self.id)["hints"] + 1, len(self.hints))
-        progress.record_hint(self.id, number)
-        print(f"Hint {number} of {len(self.hints)}: {self.hints[number - 1]}")
+        print(self.read_hint())
+
+    @property
+    def next_hint(self) -> int:
+        """The number of the hint that comes next, from 1."""
+        return min(Progress().exercise(self.id)["hints"] + 1, len(self.hints))
+
+    def read_hint(self) -> str:
+        """Return the next hint with its number, and remember that it was read."""
+        number = self.next_hint
+        Progress().record_hint(self.id, number)
+        return f"Hint {number} of {len(self.hints)}: {self.hints[number - 1]}"
+
+    @property
+    def help_line(self) -> str:
+        """How to get a hint by code."""
+        return f'Stuck? Run `exercises["{self.id}"].hint()` in a new cell, up to three times.'
 
     def solution(self) -> None:
         """Show the reference solution, once the exercise is solved or all hints were read."""
@@ -222,9 +301,8 @@ class Exercise:
     def _ipython_display_(self) -> None:
         stars = "★" * self.difficulty + "☆" * (3 - self.difficulty)
         about = f"*{KINDS[self.kind].capitalize()}, difficulty {stars}, about {self.minutes} minutes.*"
-        help_line = f'Stuck? Run `exercises["{self.id}"].hint()` in a new cell, up to three times.'
         title = self.title if self.title.endswith("?") else f"{self.title}."
-        display(Markdown(f"**{self.id} {title}** {about}\n\n{self.prompt}\n\n{help_line}"))
+        display(Markdown(f"**{self.id} {title}** {about}\n\n{self.prompt}\n\n{self.help_line}"))
 
     # What decides.
 
@@ -434,6 +512,11 @@ def but(test: Callable[..., bool] | None = None) -> Callable[..., bool]:
     A mistake's test is asked only then; without `test` the mistake takes every such answer, so that it stands last.
     """
     return (lambda: True) if test is None else test
+
+
+def at_a_page() -> bool:
+    """Whether a learner sees this in JupyterLab, which names its session; where a notebook is run alone nobody does."""
+    return hasattr(get_ipython(), "kernel") and "JPY_SESSION_NAME" in os.environ
 
 
 def fresh_generator() -> torch.Generator:

@@ -68,7 +68,8 @@ def typed_inputs(case: Mapping[str, Any]) -> str:
 
 
 def shown(value: Any, digits: int | None = None) -> str:
-    """Write an output to be read: numbers rounded to `digits` digits (6, and 4 inside a tensor, by default)."""
+    """Write an output to be read: numbers rounded to `digits` digits (6, and 4 inside a tensor, by default); whole ones
+    in full."""
     if callable(value):
         return f"a function ({getattr(value, '__name__', type(value).__name__)})"
     if isinstance(value, torch.Tensor) and (value.ndim > 0 or not is_number(value)):
@@ -76,11 +77,25 @@ def shown(value: Any, digits: int | None = None) -> str:
             return f"a {value.dtype} tensor of shape {tuple(value.shape)}"
         return _tensor(value, lambda one: str(_rounded(one, digits or 4)))
     if is_number(value):
-        return f"{as_float(value) + 0.0:.{digits or 6}g}"  # + 0.0 writes -0.0 as 0
+        return _number(as_float(value), digits or 6, whole=_is_whole(value))
     if isinstance(value, dict) and digits:
         return "{" + ", ".join(f"{key!r}: {shown(one, digits)}" for key, one in value.items()) + "}"
     text = " ".join(repr(value).split())
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
+
+
+def _is_whole(value: Any) -> bool:
+    """Whether a number, or the entries of a tensor, are of a type of whole numbers."""
+    if isinstance(value, torch.Tensor):
+        return not (value.is_floating_point() or value.is_complex())
+    return isinstance(value, int | np.integer)
+
+
+def _number(value: float, digits: int, *, whole: bool) -> str:
+    """Write a number with that many digits; a whole one with all of them, as far as a float holds them."""
+    if whole and abs(value) < 2**53:
+        return str(int(value))
+    return f"{value + 0.0:.{digits}g}"  # + 0.0 writes -0.0 as 0
 
 
 def _tensor(tensor: torch.Tensor, write: Callable[[Any], str]) -> str:
@@ -171,8 +186,8 @@ def difference(expected: Any, value: Any) -> str:
         place, theirs, mine = clear[0]
         return (
             f"the expected output is of shape {tuple(expected.shape)}, yours is another one in {len(clear)} of "
-            f"{expected.numel()} entries, first at {place}: {theirs:.{digits}g} is expected, yours is "
-            f"{mine:.{digits}g}{off}"
+            f"{expected.numel()} entries, first at {place}: {_number(theirs, digits, whole=_is_whole(expected))} is "
+            f"expected, yours is {_number(mine, digits, whole=_is_whole(value))}{off}"
         )
     return told
 

@@ -1,5 +1,6 @@
 """What explorer, prediction and exercise do in the page, tried thoroughly on one small notebook with one kernel."""
 
+import json
 import re
 
 import nbformat
@@ -184,6 +185,9 @@ def test_an_exercise_tells_mistakes_apart_and_the_kernel_survives_an_endless_loo
     check = 'exercises["00.2"].check(answer)'
     assert "One more." in run_source(kit, f"answer = 6\n{check}")
     assert "solved." in run_source(kit, f"answer = 7\n{check}")
+    output = kit.locator(".jp-CodeCell").nth(2).locator(".jp-OutputArea")
+    assert output.inner_text().strip() == "✓ Exercise 00.2: solved."
+    assert output.get_by_role("button", name="Hint").count() == 0
     endless = (
         "def f1(hits, misses, false_alarms):\n    while True:\n        pass\n\nexercises['00.1'].check(f1)"
     )
@@ -192,6 +196,19 @@ def test_an_exercise_tells_mistakes_apart_and_the_kernel_survives_an_endless_loo
     said = run_source(kit, raising)
     assert "NameError" in said
     assert "line 2: return hits / hist" in said
+
+
+def test_a_wrong_answer_is_marked_and_its_hints_are_a_button(kit, lab):
+    output = kit.locator(".jp-CodeCell").nth(2).locator(".jp-OutputArea")
+    for answer, sign in (("...", "○"), ("None", "!"), ("8", "✗")):
+        run_source(kit, f"exercises['00.2'].check({answer})")
+        expect(output.locator(".jp-RenderedHTML strong")).to_have_text(sign)
+    button = output.get_by_role("button")
+    for number in (1, 2, 3, 3):
+        expect(button).to_have_text(f"Hint {number} of 3")
+        button.click()
+        expect(output.locator(".course-words")).to_contain_text(f"Hint {number} of 3: ")
+    assert json.loads((lab.root / "progress.json").read_text())["exercises"]["00.2"]["hints"] == 3
 
 
 _CELL = "window.jupyterapp.shell.currentWidget.content.widgets[2]"
@@ -219,7 +236,8 @@ def run_source(page, source):
           cell.model.sharedModel.setSource(source);
           panel.content.activeCellIndex = 2;
           await window.jupyterapp.commands.execute("notebook:run-cell");
-          return cell.model.outputs.toJSON().map(output => output.text ?? output.evalue).join("");
+          const outputs = cell.model.outputs.toJSON();
+          return outputs.map(output => output.text ?? output.evalue ?? output.data["text/plain"]).join("");
         }""",
         source,
     )

@@ -815,6 +815,49 @@ def test_check_draws_other_inputs_every_time(capsys):
     assert said[0] != said[1]
 
 
+@pytest.fixture
+def at_a_page(monkeypatch):
+    """What `check` displays to a learner in JupyterLab."""
+    shown = []
+    monkeypatch.setattr("course_lib.teaching.exercise.display", shown.append)
+    monkeypatch.setattr("course_lib.teaching.exercise.at_a_page", lambda: True)
+    return shown
+
+
+@pytest.mark.parametrize(
+    ("answer", "sign", "said"),
+    [
+        (..., "○", "not attempted yet."),
+        (square, "✓", "solved."),
+        (lambda n: 2 * n, "✗", "That is the double."),
+        (lambda n: n + 100, "✗", "not yet."),
+        (3, "!", "3 was given"),
+    ],
+)
+def test_on_a_page_a_verdict_has_its_sign_and_all_but_solved_a_button(at_a_page, answer, sign, said):
+    WHOLE.check(answer)
+    line, *buttons = at_a_page
+    assert repr(line).startswith(f"Exercise 90.2: {said}")
+    assert f">{sign}</strong> Exercise 90.2: {said}" in line._repr_html_()
+    assert len(buttons) == (sign != "✓")
+
+
+def test_a_verdict_is_no_markup(at_a_page):
+    WHOLE.check("<b>nine</b>")
+    assert "<b>" not in at_a_page[0]._repr_html_()
+
+
+def test_the_button_shows_one_hint_after_the_other(at_a_page):
+    WHOLE.check(...)
+    button, words = at_a_page[1].children
+    for number, hint in ((1, "Times itself."), (2, "n times n."), (3, "A product."), (3, "A product.")):
+        assert button.description == f"Hint {number} of 3"
+        button.click()
+        assert words.text == f"Hint {number} of 3: {hint}"
+    assert Progress().exercise("90.2")["hints"] == 3
+    assert repr(at_a_page[1]) == WHOLE.help_line
+
+
 def test_hints_go_one_two_three_three(capsys):
     for _ in range(4):
         WHOLE.hint()

@@ -137,3 +137,14 @@ def test_a_direction_does_not_tell_the_value():
 def test_long_values_are_cut():
     assert len(shown(list(range(10_000)))) < 250
     assert shown(torch.zeros(100)) == "a torch.float32 tensor of shape (100,)"
+
+
+def test_whole_numbers_are_written_in_full():
+    assert shown(1234567) == shown(torch.tensor(1234567)) == "1234567"
+    assert shown(torch.tensor([1234567, 2])) == "torch.tensor([1234567, 2])"
+    assert shown(1234567.0) == "1.23457e+06"
+    assert shown(10**400) == "inf"
+    many = torch.arange(50) + 1_000_000
+    assert "first at [3]: 1000003 is expected, yours is 1000004" in difference(
+        many, many + (torch.arange(50) == 3)
+    )
