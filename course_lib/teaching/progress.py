@@ -8,7 +8,9 @@ hand their files can put them side by side: `python -m course_lib progress DIR`.
 import json
 import os
 import re
-from collections.abc import Iterable, Mapping
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from functools import wraps
 from pathlib import Path
 
 from course_lib.files import replacing
@@ -27,6 +29,7 @@ _SHOWN = (
     re.compile(r"^\*\*(\d\d\.\d+) (.+?)\*\* ", re.MULTILINE),
     re.compile(r"^\*\*Prediction (\d\d\.P\d+)\.\*\* (.+)$", re.MULTILINE),
 )
+_WRITING = threading.Lock()
 # What files from before there were quizzes lack.
 _LATER = ("sentences",)
 
@@ -80,6 +83,17 @@ class Report:
         return self.markdown
 
 
+def _one_at_a_time(record: Callable) -> Callable:
+    """Let a method read, change and write the file alone: a guess may be recorded beside a cell that runs."""
+
+    @wraps(record)
+    def alone(*args, **kwargs):
+        with _WRITING:
+            return record(*args, **kwargs)
+
+    return alone
+
+
 class Progress:
     """Solved exercises, hints taken, predictions made and sentences marked, saved at every change."""
 
@@ -109,6 +123,7 @@ class Progress:
         with replacing(self.path) as file:
             file.write(json.dumps(state, indent=1, sort_keys=True).encode())
 
+    @_one_at_a_time
     def record_attempt(self, exercise_id: str, *, solved: bool, mistake: str | None = None) -> None:
         """Count an attempt, and the named mistake that it made; an exercise once solved keeps its counts."""
         state = self.read()
@@ -121,6 +136,7 @@ class Progress:
             entry["mistakes"][mistake] = entry["mistakes"].get(mistake, 0) + 1
         self._write(state)
 
+    @_one_at_a_time
     def record_hint(self, exercise_id: str, number: int) -> None:
         """Remember that hint `number` (from 1) was read."""
         state = self.read()
@@ -128,6 +144,7 @@ class Progress:
         entry["hints"] = max(entry["hints"], number)
         self._write(state)
 
+    @_one_at_a_time
     def record_prediction(
         self, prediction_id: str, *, guess: str, right: bool, sure: bool | None = None
     ) -> None:
@@ -137,6 +154,7 @@ class Progress:
         state["predictions"].setdefault(prediction_id, {"guess": guess, "right": right, **known})
         self._write(state)
 
+    @_one_at_a_time
     def record_sentence(self, sentence_id: str, *, choice: str, right: bool) -> None:
         """Keep how a sentence of a quiz was first marked."""
         state = self.read()

@@ -2,6 +2,7 @@
 
 import json
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -221,3 +222,15 @@ def test_a_page_that_shows_no_title_names_none(progress, monkeypatch, tmp_path):
         "- 01.9",
         "- 01.10",
     ]
+
+
+def test_records_from_two_threads_are_all_kept(tmp_path):
+    progress = Progress(tmp_path / "progress.json")
+
+    def guess(thread):
+        for number in range(20):
+            progress.record_prediction(f"0{thread}.P{number}", guess="yes", right=True)
+
+    with ThreadPoolExecutor(2) as both:
+        list(both.map(guess, (1, 2)))
+    assert len(progress.read()["predictions"]) == 40
