@@ -27,6 +27,10 @@ VENV = ROOT / ".venv"
 PYTHONS = ((3, 11), (3, 12), (3, 13), (3, 14))
 # Each holds what stands before it.
 LEVELS = {"lab": "lab", "peers": "lab,peers", "test": "test"}
+# MB to download and MB on disk, on Linux with Python 3.11 and a torch for the CPU; and what CUDA adds to the download.
+SIZES = {"lab": (360, 1300), "peers": (530, 1800), "test": (830, 2900)}
+CUDA_MB = 2500
+CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 DECIDING = ("pyproject.toml", "constraints.txt", "lab-settings.json")
 PACKAGE_MB = 5  # a smaller download is not worth a line
 QUIET_S = 10
@@ -55,6 +59,7 @@ def main(arguments: list[str]) -> int:
         if sys.version_info[:2] not in PYTHONS:
             return say_wrong_python()
         start = time.monotonic()
+        print(*plan(level), sep="\n", flush=True)
         failed = install(level)
         if failed:
             return failed
@@ -63,8 +68,53 @@ def main(arguments: list[str]) -> int:
         print(f"set up in {time.monotonic() - start:.0f} s")
     if asked.only:
         return 0
+    print("opening JupyterLab, on this machine only; Ctrl+C ends it", flush=True)
     trust(str(python()))
     return open_lab(for_lab)
+
+
+def plan(level: str) -> list[str]:
+    """What is going to be done, how large it is, and how it is undone, as lines."""
+    download, disk = SIZES[level]
+    lines = [
+        f"Sets up the course: about {download:,} MB to download and {disk:,} MB in {VENV}, a few minutes.",
+        "Ctrl+C stops it, and a later call goes on. To undo it, delete that folder: outside of it only the caches of pip",
+        "and uv and Jupyter's list of trusted notebooks get entries.",
+    ]
+    if sys.platform == "linux" and "/cpu" not in os.environ.get("PIP_EXTRA_INDEX_URL", ""):
+        lines += [
+            f"If torch comes from PyPI, it brings CUDA, about {CUDA_MB:,} MB more. The course needs no GPU. To do without:",
+            f"    export PIP_EXTRA_INDEX_URL={CPU_INDEX}",
+        ]
+    return lines
+
+
+class Alive:
+    """Lines on the screen while something long runs: what is told, and after every QUIET_S of silence that it goes on."""
+
+    def __init__(self, stage: str) -> None:
+        self.stage, self.start = stage, time.monotonic()
+        self.told_at, self.done = self.start, threading.Event()
+        self.waiting = threading.Thread(target=self.wait, daemon=True)
+
+    def tell(self, line: str) -> None:
+        """Print a line, indented below its step."""
+        self.told_at = time.monotonic()
+        print(f"    {line}", flush=True)
+
+    def wait(self) -> None:
+        """Say that the stage goes on, until it is done."""
+        while not self.done.wait(1):
+            if time.monotonic() - self.told_at > QUIET_S:
+                self.tell(f"{self.stage} ... {time.monotonic() - self.start:.0f} s")
+
+    def __enter__(self) -> Alive:
+        self.waiting.start()
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.done.set()
+        self.waiting.join()
 
 
 def split(arguments: list[str]) -> tuple[list[str], list[str]]:
@@ -106,7 +156,9 @@ def install(level: str) -> int:
     ):
         version = ".".join(map(str, sys.version_info[:3]))
         print(f"1/3 a new environment in .venv, of Python {version}", flush=True)
-        if subprocess.run([sys.executable, "-m", "venv", VENV]).returncode:
+        with Alive("making it"):
+            failed = subprocess.run([sys.executable, "-m", "venv", VENV]).returncode
+        if failed:
             print(f"{sys.executable} cannot make one (Debian and Ubuntu: apt install python3-venv).")
             return 1
     what = ["-c", "constraints.txt", "-e", f".[{LEVELS[level]}]"]
@@ -125,9 +177,10 @@ def by_uv(interpreter: Path, what: list[str]) -> int:
     """
     uv = shutil.which("uv")
     if uv is None:
-        got = subprocess.run(
-            [interpreter, "-m", "pip", "install", "-qq", "-c", "constraints.txt", "uv"], cwd=ROOT
-        )
+        with Alive("first uv, which installs the others"):
+            got = subprocess.run(
+                [interpreter, "-m", "pip", "install", "-qq", "-c", "constraints.txt", "uv"], cwd=ROOT
+            )
         if got.returncode:
             return got.returncode
         uv = interpreter.with_name("uv" + interpreter.suffix)
@@ -144,10 +197,11 @@ def by_uv(interpreter: Path, what: list[str]) -> int:
     installing = subprocess.Popen(
         command, cwd=ROOT, stderr=subprocess.PIPE, encoding="utf-8", errors="replace"
     )
-    for line in installing.stderr:
-        if not line.startswith((" + ", " - ")):  # a line for each package, once all is done
-            print(f"    {line.rstrip()}", flush=True)
-    return installing.wait()
+    with Alive("downloading and unpacking") as alive:
+        for line in installing.stderr:
+            if not line.startswith((" + ", " - ")):  # a line for each package, once all is done
+                alive.tell(line.rstrip())
+        return installing.wait()
 
 
 def by_pip(interpreter: Path, what: list[str]) -> int:
@@ -161,22 +215,8 @@ def by_pip(interpreter: Path, what: list[str]) -> int:
 
 def told(command: list, log: Path) -> int:
     """Run pip, keep what it says in `log`, and tell of it what shows how far it is."""
-    found, told_at, stage = 0, time.monotonic(), "looking for packages"
-    done = threading.Event()
-
-    def tell(line: str) -> None:
-        nonlocal told_at
-        told_at = time.monotonic()
-        print(f"    {line}", flush=True)
-
-    def wait() -> None:
-        while not done.wait(1):
-            if time.monotonic() - told_at > QUIET_S:
-                tell(f"{stage}: {found} found so far" if stage == "looking for packages" else f"{stage} ...")
-
-    waiting = threading.Thread(target=wait, daemon=True)
-    waiting.start()
-    with log.open("w", encoding="utf-8") as kept:
+    found = 0
+    with log.open("w", encoding="utf-8") as kept, Alive("looking for packages") as alive:
         pipes = {
             "stdout": subprocess.PIPE,
             "stderr": subprocess.STDOUT,
@@ -187,15 +227,15 @@ def told(command: list, log: Path) -> int:
         for line in pip.stdout:
             kept.write(line)
             words = line.split()
-            found += line.startswith("Collecting ")
+            if line.startswith("Collecting "):
+                found += 1
+                alive.stage = f"looking for packages, {found} found so far"
             if words[:1] == ["Downloading"] and "MB)" in line and float(words[-2].lstrip("(")) >= PACKAGE_MB:
-                tell(f"downloading {words[1]} {words[-2]} {words[-1]}")
+                alive.tell(f"downloading {words[1]} {words[-2]} {words[-1]}")
             elif line.startswith("Installing collected packages:"):
-                stage = f"installing {line.count(',') + 1} packages"
-                tell(stage)
+                alive.stage = f"installing {line.count(',') + 1} packages"
+                alive.tell(alive.stage)
         failed = pip.wait()
-    done.set()
-    waiting.join()
     if failed:
         print(log.read_text(encoding="utf-8"), f"pip failed; what it said is kept in {log}", sep="\n")
     return failed

@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -239,6 +240,42 @@ def test_what_pip_does_can_be_seen(course, tmp_path, monkeypatch, capsys):
     assert log.read_text().splitlines() == said
     assert course.module.told([sys.executable, "-c", "print('no such thing'); raise SystemExit(3)"], log) == 3
     assert "no such thing" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("level", ["lab", "peers", "test"])
+def test_what_is_going_to_be_done_is_said_before_anything_is(course, ready, monkeypatch, capsys, level):
+    os.utime(ready / "pyproject.toml", (3000, 3000))
+    said = []
+    note = lambda *asked: said.append(capsys.readouterr().out)  # noqa: E731
+    monkeypatch.setattr(course.module, "install", note)
+    monkeypatch.setattr(course.module, "prepare", note)
+    monkeypatch.setenv("PIP_EXTRA_INDEX_URL", "")
+    assert course.main(["--only", level]) == 0
+    download, disk = course.module.SIZES[level]
+    for words in (f"{download:,} MB to download", f"{disk:,} MB", str(ready / ".venv"), "To undo it"):
+        assert words in said[0]
+    assert ("brings CUDA" in said[0]) == (sys.platform == "linux")
+    monkeypatch.setenv("PIP_EXTRA_INDEX_URL", "https://download.pytorch.org/whl/cpu")
+    assert "CUDA" not in "\n".join(course.module.plan(level))
+    # The page of the systems has the same figures.
+    page = (ROOT / "docs" / "setup.md").read_text(encoding="utf-8")
+    size = f"{disk / 1000:.1f} GB"
+    assert re.search(rf"^\| `make .*\| {download} MB \| {size} \|$", page, re.MULTILINE)
+
+
+def test_what_takes_long_says_that_it_goes_on(course, monkeypatch, capsys):
+    monkeypatch.setattr(course.module, "QUIET_S", 0.5)
+    lines = []
+    with course.module.Alive("unpacking"):
+        end = time.monotonic() + HANG_S
+        while not lines and time.monotonic() < end:
+            time.sleep(0.1)
+            lines += capsys.readouterr().out.splitlines()
+    assert re.fullmatch(r" {4}unpacking \.\.\. \d+ s", lines[0])
+    # It ends with what it stands around.
+    capsys.readouterr()
+    time.sleep(1.5)
+    assert capsys.readouterr().out == ""
 
 
 def test_it_runs_where_there_is_no_make(ready):

@@ -6,6 +6,8 @@ import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
 from sphinx.application import Sphinx
 
@@ -47,9 +49,16 @@ def building(doctrees: Path) -> Iterator[bool]:
 
 
 def sphinx(
-    source: Path, out: Path, doctrees: Path, where: Mapping[str, str], *, title: str, anew: bool = False
+    source: Path,
+    out: Path,
+    doctrees: Path,
+    where: Mapping[str, str],
+    *,
+    title: str,
+    anew: bool = False,
+    more: Mapping[str, Any] = MappingProxyType({}),
 ) -> int:
-    """Make HTML of the pages in `source`; return the number of warnings, which Sphinx prints.
+    """Make HTML of the pages in `source`, with `more` settings; return the number of warnings, which Sphinx prints.
 
     Pages whose texts did not change are left alone, unless they are to be made `anew`.
     """
@@ -88,6 +97,7 @@ def sphinx(
         "napoleon_numpy_docstring": False,
         "course_anchors": dict(where),
         "course_sources": sources(["editions"]),
+        **more,
     }
     if anew:  # pages name the digests of these files, of which one may be cut off
         shutil.rmtree(out / "_static", ignore_errors=True)

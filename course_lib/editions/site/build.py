@@ -6,9 +6,10 @@ import shutil
 from pathlib import Path
 
 import course_lib
+from course_lib.editions.cache import PACKAGE
 from course_lib.editions.html import building, make_accessible, mathjax, sphinx, write
 from course_lib.editions.notebooks import read
-from course_lib.editions.site import front, symbols
+from course_lib.editions.site import front, sources, symbols
 from course_lib.editions.site.facts import gather
 from course_lib.editions.site.pages import anchors, has_page, library_page, page
 from course_lib.lessons.catalog import LESSONS
@@ -21,21 +22,38 @@ def build(
 ) -> int:
     """Build the site of the lessons in the folder `notebooks` into the folder `out`; return the number of warnings.
 
-    `work` keeps what a later build uses again. `readme` is the page whose table of measurements the front page shows.
-    `repository`, "owner/name" on GitHub, adds a link that opens each lesson on Binder.
+    `work` keeps what a later build uses again. `readme` is the page with the table of measurements; `docs/setup.md` and
+    `docs/sources.md` lie beside it. `repository`, "owner/name" on GitHub, adds links: each lesson on Binder, and the
+    form for mistakes.
 
     Raises:
         FileNotFoundError: a lesson's notebook or a file of the site is not there.
         ValueError: two equations have one number, or `repository` is no "owner/name".
     """
+    front.check_repository(repository)
     stored = {lesson.notebook: read(notebooks / lesson.notebook) for lesson in LESSONS}
     facts = gather(work / "frames", workers=workers)
     where = anchors(stored)
     source = work / "source"
+    setup, listed, measured = (
+        path.read_text(encoding="utf-8")
+        for path in (readme.parent / "docs" / "setup.md", readme.parent / "docs" / "sources.md", readme)
+    )
+    named = sources.index(sources.read_sources(listed))
+    texts = {lesson.name: sources.said(stored[lesson.notebook]) for lesson in LESSONS}
+    first = front.FIRST
+    question = front.first_question(
+        stored[first.notebook], facts[first.number], where, pictures=source / "pictures"
+    )
     pages = {
-        "index.md": front.index(stored, facts, readme.read_text(encoding="utf-8")),
-        "open.md": front.open_page(repository),
+        "index.md": front.index(stored, facts, question, repository),
+        "lessons.md": front.lessons_page(stored),
+        "open.md": front.open_page(setup, repository),
+        "correct.md": front.correct_page(repository),
+        "measured.md": front.measured_page(measured),
+        "sentences.md": front.sentences_page(stored, facts),
         "symbols.md": front.symbols_page(facts),
+        "sources.md": sources.sources_page(listed, texts, sources.docstrings(PACKAGE), named),
         **library(),
     }
     for lesson in LESSONS:
@@ -49,10 +67,14 @@ def build(
                 stored[lesson.notebook], lesson.number, facts[lesson.number]["symbols"]
             ),
         )
+        for cell in made.cells:
+            if cell.cell_type == "markdown":
+                cell.source = sources.link_sources(cell.source, named, page="../sources.html")
         pages[f"lessons/{lesson.notebook}"] = json.dumps(made, ensure_ascii=False)
     write(source, pages)
     with building(work / "doctrees") as anew:
-        warnings = sphinx(source, out, work / "doctrees", where, title=TITLE, anew=anew)
+        more = {"course_named": named, "course_correct": "correct", "course_repository": repository}
+        warnings = sphinx(source, out, work / "doctrees", where, title=TITLE, anew=anew, more=more)
         # Frames of an earlier build have other folders.
         shutil.rmtree(out / "_explorers", ignore_errors=True)
         shutil.copytree(work / "frames", out / "_explorers", ignore=shutil.ignore_patterns("*.json", ".*"))

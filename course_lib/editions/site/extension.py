@@ -1,12 +1,16 @@
 """What Sphinx loads to build the site: mathematics as the lessons write it, docstrings, and the page's own files."""
 
+import html
 import re
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from docutils import nodes
 from sphinx.application import Sphinx
 
+from course_lib.editions.site import sources
+from course_lib.editions.site.front import issue
 from course_lib.editions.site.pages import MENTION
 
 # MathJax typesets what has the class, and nothing else of the page.
@@ -21,6 +25,9 @@ SCRIPTS = 'document.documentElement.classList.add("course-scripts");'
 def setup(app: Sphinx) -> dict[str, Any]:
     """Register everything with Sphinx."""
     app.add_config_value("course_anchors", {}, "env")
+    app.add_config_value("course_named", {}, "env")
+    app.add_config_value("course_correct", "", "env")
+    app.add_config_value("course_repository", "", "env")
     # Pages that did not change are written anew when what makes them did.
     app.add_config_value("course_sources", "", "env")
     app.add_html_math_renderer("course", (_inline, None), (_displayed, None))
@@ -56,6 +63,18 @@ def _context(
     ):
         app.add_js_file(None, body=MATHJAX, priority=490)
         app.add_js_file("mathjax/tex-chtml.js", loading_method="defer", priority=495)
+    if "body" in context and app.config.course_correct not in ("", page):
+        context["body"] += how_to_correct(
+            page, app.builder.get_relative_uri(page, app.config.course_correct), app.config.course_repository
+        )
+
+
+def how_to_correct(page: str, place: str, repository: str) -> str:
+    """Return the last line of a page: how it is corrected, by the page at `place`, and by a form where that is known."""
+    ways = [f'<a href="{place}">How to correct it</a>.']
+    if repository:
+        ways.insert(0, f'<a href="{html.escape(issue(repository, page))}">Say so</a>.')
+    return f'<p class="course-correct">Something wrong on this page? {" ".join(ways)}</p>'
 
 
 # Docstrings
@@ -65,7 +84,9 @@ MARKUP = re.compile(r"([\\*|_])")
 SECTION = re.compile(r"(?:Args|Raises|Returns|Yields):$")
 
 
-def to_restructured_text(docstring: str, where: Mapping[str, str]) -> str:
+def to_restructured_text(
+    docstring: str, where: Mapping[str, str], named: Mapping[str, str] = MappingProxyType({})
+) -> str:
     """Return a docstring as reStructuredText: prose and lists as they are, what is set in columns as it stands."""
     made = []
     for paragraph in re.split(r"\n\s*\n", docstring):
@@ -75,14 +96,15 @@ def to_restructured_text(docstring: str, where: Mapping[str, str]) -> str:
         if indented and not bullets and not SECTION.match(lines[0]):
             made.append("\n".join(["::", "", *(f"    {line}" for line in lines)]))
         else:
-            made.append(escape_prose(paragraph, where))
+            made.append(escape_prose(paragraph, where, named))
     return "\n\n".join(made)
 
 
-def escape_prose(text: str, where: Mapping[str, str]) -> str:
+def escape_prose(text: str, where: Mapping[str, str], named: Mapping[str, str] = MappingProxyType({})) -> str:
     """Return text of a docstring as reStructuredText: code between backticks, all else as it stands.
 
-    A mention of an equation, `(15.4)`, becomes a link to it, where `where` (`pages.anchors`) has it.
+    A mention of an equation, `(15.4)`, becomes a link to it, where `where` (`pages.anchors`) has it; that of a source,
+    `Su et al. 2021`, a link to its entry, where `named` (`sources.index`) has it.
     """
     parts, pieces = [], CODE.split(text)
     for i, piece in enumerate(pieces):
@@ -92,18 +114,28 @@ def escape_prose(text: str, where: Mapping[str, str]) -> str:
             after = "\\ " if pieces[i + 1] and not pieces[i + 1][0].isspace() else ""
             parts.append(f"{before}`{piece}`{after}")
             continue
+        links = [
+            (found.span(), f"({found[1]})", f"../lessons/{where[found[1]]}", "")
+            for found in MENTION.finditer(piece)
+            if found[1] in where
+        ]
+        for found in sources.MENTION.finditer(piece):
+            if anchor := sources.entry_of(found, named):
+                name, rest = sources.trim(" ".join(found[0].split()))
+                links.append((found.span(), name, f"../sources.html#{anchor}", rest))
         end = 0
-        for found in MENTION.finditer(piece):
-            if found[1] in where:
-                link = f"`({found[1]}) <../lessons/{where[found[1]]}>`__"
-                parts += [MARKUP.sub(r"\\\1", piece[end : found.start()]), link]
-                end = found.end()
+        for (start, after), shown, place, rest in sorted(links):
+            before = MARKUP.sub(r"\\\1", piece[end:start])
+            parts += [before, f"`{shown} <{place}>`__{rest}"]
+            end = after
         parts.append(MARKUP.sub(r"\\\1", piece[end:]))
     return "".join(parts)
 
 
 def _docstring(app: Sphinx, what: str, name: str, thing: Any, options: Any, lines: list[str]) -> None:
-    lines[:] = to_restructured_text("\n".join(lines), app.config.course_anchors).splitlines()
+    lines[:] = to_restructured_text(
+        "\n".join(lines), app.config.course_anchors, app.config.course_named
+    ).splitlines()
 
 
 def shorten_signature(signature: str) -> str:

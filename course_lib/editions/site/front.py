@@ -1,31 +1,186 @@
-"""The pages around the lessons: the front page, how to open a lesson with a kernel, the symbols."""
+"""The pages around the lessons: the front page, the list of lessons, how to open and to correct them, the symbols."""
 
 import html
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
-from nbformat import NotebookNode
+from nbformat import NotebookNode, v4
 
 from course_lib.editions.html import toctree
-from course_lib.editions.notebooks import printed, third_edition
-from course_lib.editions.site.pages import explorer
+from course_lib.editions.notebooks import answers, printed, third_edition
+from course_lib.editions.site.pages import explorer, page
 from course_lib.editions.site.symbols import anchor_of, letter
 from course_lib.lessons.catalog import LESSONS, PARTS, PATH_AIMS, PATHS, Lesson, lessons_for, part_title
 from course_lib.teaching.quiz import TRUE
 
 MEASURED = re.compile(r"^\(\d\d\.\w+\) ", re.MULTILINE)
 REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+")
+# The lesson that the front page takes its question and its explorer from.
+FIRST = LESSONS[1]
 
 
-def index(notebooks: Mapping[str, NotebookNode], facts: Mapping[str, Mapping[str, Any]], readme: str) -> str:
-    """Return the front page, in MyST Markdown, from the notebooks by file name, the facts of the lessons and README.
+def index(
+    notebooks: Mapping[str, NotebookNode],
+    facts: Mapping[str, Mapping[str, Any]],
+    question: str,
+    repository: str = "",
+) -> str:
+    """Return the front page, in MyST Markdown, from the notebooks by file name and the facts of the lessons.
 
-    Raises:
-        ValueError: README has no table of measurements.
+    `question` is what `first_question` returns. `repository`, "owner/name" on GitHub, is what is cloned.
     """
     claims = sum(len(MEASURED.findall(printed(*notebook.cells))) for notebook in notebooks.values())
+    own = facts[FIRST.number]
+    name, about = next(iter(own["explorers"].items()))
+    return "\n\n".join(
+        [
+            "# Why the rules of deep learning hold",
+            "Why does training crawl at the largest step size that does not explode? Why is attention divided by a "
+            "square root? What has one number inside a translation model found? "
+            f"Each of {len(LESSONS)} lessons takes one rule of modern deep learning. You guess, derive the rule in a few "
+            f"lines, move the picture, and see every numbered statement measured, {claims:,} in all. The last part reads "
+            "named features out of a real model.",
+            "**For whom.** You train networks or study them, know some Python, derivatives and products of matrices, and "
+            "want to know why a rule holds, and where it stops.",
+            "**What is needed.** For these pages, a browser. To change the code and have your answers checked: Python 3.11, "
+            "3.12 or 3.13, no GPU, and one command ([what it does, and how it goes on your system](open.md)):",
+            f"```\n{_clone(repository)}make lab\n```",
+            paths(),
+            "## Guess first",
+            "Ten measurements of each of 442 patients are to predict how far a disease has progressed a year later, and "
+            "gradient descent fits the weights. Of 60 step sizes, up to just below the one at which it explodes, the "
+            "best is drawn as a solid line:",
+            question,
+            "## Now move it",
+            "One step size has to suit all directions. Here are two: the steep one sets the border, and the flat one has "
+            "to wait. Raise the step size until the path explodes; then make σ₁ larger, and do it again.",
+            explorer(about, f"_explorers/{own['folder']}/{name}", most=2),
+            f"[Lesson {FIRST.number}](lessons/{FIRST.notebook}) derives the border, and asks what of it holds "
+            f"in a network. [Lesson {LESSONS[0].number}](lessons/{LESSONS[0].notebook}) shows how a lesson works.",
+            "## What else is here",
+            "- [All lessons](lessons.md), each with its question, and the three paths.\n"
+            "- [What was measured](measured.md), and [sentences that tempt](sentences.md).\n"
+            "- [Symbols](symbols.md), [sources](sources.md), and [the library](api/index.md) behind the lessons.",
+            *_trees(),
+        ]
+    )
+
+
+def _trees() -> list[str]:
+    trees = []
+    for part in PARTS:
+        entries = [f"lessons/{lesson.name}" for lesson in LESSONS if lesson.part == part]
+        trees.append(toctree(part_title(part), entries if part else ["lessons", *entries]))
+    around = ["open", "measured", "sentences", "symbols", "sources", "correct", "api/index"]
+    return [*trees, toctree("Around the lessons", around)]
+
+
+def first_question(
+    notebook: NotebookNode, facts: Mapping[str, Any], where: Mapping[str, str], *, pictures: Path
+) -> str:
+    """Return the first prediction of lesson 01 in Markdown, with the figure before it and what answers it.
+
+    Figures are written into `pictures`, a folder beside the page.
+    """
+    number = f"{FIRST.number}.P1"
+
+    def shows(cell: NotebookNode, kind: str, begin: str = "") -> bool:
+        return any(out.get("data", {}).get(kind, "").startswith(begin) for out in cell.get("outputs", ()))
+
+    def has_figure(cell: NotebookNode) -> bool:
+        return any("image/png" in out.get("data", {}) for out in cell.get("outputs", ()))
+
+    asks = next(
+        i
+        for i, cell in enumerate(notebook.cells)
+        if shows(cell, "text/markdown", f"**Prediction {number}.**")
+    )
+    figure = max(i for i in range(asks) if has_figure(notebook.cells[i]))
+    answered = [
+        cell
+        for cell in notebook.cells
+        if answers(cell) == number and (cell.cell_type == "markdown" or has_figure(cell))
+    ]
+    cells = [notebook.cells[i] for i in (0, figure, asks)] + answered
+    made = page(
+        v4.new_notebook(cells=cells, metadata=notebook.metadata),
+        FIRST,
+        facts,
+        where,
+        pictures=pictures,
+        library=False,
+    )
+    # The first is the lesson's title; code is the lesson's, too.
+    return "\n\n".join(cell.source for cell in made.cells[1:] if cell.cell_type == "markdown")
+
+
+def paths() -> str:
+    """Return the paths of the catalog as cards: what each is for, how many lessons and hours it has."""
+    cards = []
+    for name, goals in PATHS.items():
+        taken = lessons_for(*goals)
+        cards.append(
+            f'<section class="course-card"><h2><a href="lessons.html#{name}">{name}</a></h2><p>{PATH_AIMS[name]}</p>'
+            f"<p><strong>{len(taken)} lessons, about {hours(taken)} hours</strong></p></section>"
+        )
+    return f'<div class="course-cards">{"".join(cards)}</div>'
+
+
+def hours(lessons: Iterable[Lesson]) -> int:
+    """Return the hours that lessons take, rounded."""
+    return round(sum(lesson.minutes for lesson in lessons) / 60)
+
+
+def lessons_page(notebooks: Mapping[str, NotebookNode]) -> str:
+    """Return the page of all lessons, with each one's question, and of the paths through them."""
+    blocks = [
+        "# All lessons",
+        f"{len(LESSONS)} lessons, about {hours(LESSONS)} hours. A path is a selection; in it each lesson comes after what "
+        "it needs. Or read what you like: the last column says what a lesson builds on.",
+    ]
+    for name, goals in PATHS.items():
+        taken = lessons_for(*goals)
+        steps = " · ".join(
+            f'<a href="lessons/{one.name}.html" title="{html.escape(one.title)}">{one.number}</a>'
+            for one in taken
+        )
+        blocks += [
+            f"## {name}",
+            f"{PATH_AIMS[name]} {len(taken)} lessons, about {hours(taken)} hours:",
+            f'<p class="course-numbers">{steps}</p>',
+        ]
+    for part in PARTS:
+        rows = ["| Lesson | Its question | Minutes | After |", "|---|---|---|---|"]
+        for lesson in LESSONS:
+            if lesson.part == part:
+                question = _cell(notebooks[lesson.notebook].metadata.course.question)
+                needs = ", ".join(lesson.needs.split()) or "nothing"
+                link = f"[{lesson.number} {_cell(lesson.title)}](lessons/{lesson.notebook})"
+                rows.append(f"| {link} | {question} | {lesson.minutes} | {needs} |")
+        blocks += [f"## {part_title(part)}", "\n".join(rows)]
+    return "\n\n".join(blocks)
+
+
+def measured_page(readme: str) -> str:
+    """Return the page with the table of measurements of README.
+
+    Raises:
+        ValueError: README has none.
+    """
+    return "\n\n".join(
+        [
+            "# What was measured",
+            "On one machine with two cores, unless stated otherwise; ratios are CPU time of one thread.",
+            f'<div class="course-measured">\n\n{read_measurements(readme)}\n\n</div>',
+        ]
+    )
+
+
+def sentences_page(notebooks: Mapping[str, NotebookNode], facts: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return the page of the statements that the lessons show to be wrong or to need a condition."""
     wrong = {
         lesson: [
             *notebooks[lesson.notebook].metadata.course.mistakes,
@@ -33,70 +188,14 @@ def index(notebooks: Mapping[str, NotebookNode], facts: Mapping[str, Mapping[str
         ]
         for lesson in LESSONS
     }
-    trees = [
-        toctree(part_title(part), [f"lessons/{lesson.name}" for lesson in LESSONS if lesson.part == part])
-        for part in PARTS
-    ]
-    trees.append(toctree("Around the lessons", ["open", "symbols", "api/index"]))
-    hours = sum(lesson.minutes for lesson in LESSONS) / 60
     return "\n\n".join(
         [
-            "# Why the rules of deep learning hold",
-            f"{len(LESSONS)} lessons take one rule of modern deep learning each, derive it in a few lines, and measure "
-            f"every numbered statement: {claims:,} measurements stand on these pages, each below the equation that it "
-            "tests. The last part takes everything into one real system, from text through an mBART model to named "
-            f"features. All lessons together take about {hours:.0f} hours.",
-            "Move a slider below, or start with [lesson 00](lessons/00_start_here.ipynb). "
-            "[In JupyterLab](open.md) the exercises tell you which mistake you made.",
-            "## Three paths",
-            paths(),
-            "## The question of each lesson",
-            *(_part(part, notebooks, facts) for part in PARTS),
-            "## What was measured",
-            "On one machine with two cores, unless stated otherwise; ratios are CPU time of one thread.",
-            f'<div class="course-measured">\n\n{read_measurements(readme)}\n\n</div>',
-            "## Sentences that tempt",
+            "# Sentences that tempt",
             f"The course grew out of five collections of notes. The lessons put {sum(map(len, wrong.values()))} "
             "statements to the test that are wrong or need a condition; the code beside each shows what is right.",
             _mistakes(wrong, notebooks),
-            *trees,
         ]
     )
-
-
-def paths() -> str:
-    """Return the paths of the catalog as cards: what each is for, its lessons in order, its hours."""
-    cards = []
-    for name, goals in PATHS.items():
-        taken = lessons_for(*goals)
-        links = " ".join(
-            f'<a href="lessons/{one.name}.html" title="{html.escape(one.title)}">{one.number}</a>'
-            for one in taken
-        )
-        hours = sum(one.minutes for one in taken) / 60
-        cards.append(
-            f'<section class="course-card"><h3>{name}</h3><p>{PATH_AIMS[name]}</p>'
-            f"<p><strong>{len(taken)} lessons, about {hours:.0f} hours.</strong> Each comes after what it needs: "
-            f'<span class="course-numbers">{links}</span></p></section>'
-        )
-    return f'<div class="course-cards">{"".join(cards)}</div>'
-
-
-def _part(part: str, notebooks: Mapping[str, NotebookNode], facts: Mapping[str, Mapping[str, Any]]) -> str:
-    blocks = [f"### {part_title(part)}"]
-    for lesson in LESSONS:
-        if lesson.part != part:
-            continue
-        own = facts[lesson.number]
-        name, about = list(own["explorers"].items())[-1]
-        needs = ", ".join(lesson.needs.split()) or "nothing"
-        blocks += [
-            f"#### [{lesson.number} {lesson.title}](lessons/{lesson.notebook})",
-            notebooks[lesson.notebook].metadata.course.question,
-            explorer(about, f"_explorers/{own['folder']}/{name}", first_only=True),
-            f'<p class="course-needs">{lesson.minutes} minutes, after: {needs}</p>',
-        ]
-    return "\n\n".join(blocks)
 
 
 def read_measurements(readme: str) -> str:
@@ -129,15 +228,24 @@ def _mistakes(wrong: Mapping[Lesson, list[str]], notebooks: Mapping[str, Noteboo
 # Opening a lesson
 
 
-def open_page(repository: str = "") -> str:
-    """Return the page on how a lesson is opened with a kernel, with links to Binder where `repository` is known.
-
-    Raises:
-        ValueError: `repository` is not of the form "owner/name".
-    """
+def check_repository(repository: str) -> str:
+    """Return `repository`, or raise ValueError where it is neither empty nor of the form "owner/name"."""
     if repository and not REPOSITORY.fullmatch(repository):
         raise ValueError(f"repository must be 'owner/name' on GitHub, got {repository!r}")
-    source = f"git clone https://github.com/{repository}.git course && cd course\n" if repository else ""
+    return repository
+
+
+def _clone(repository: str) -> str:
+    return (
+        f"git clone --depth 1 https://github.com/{repository}.git course && cd course\n" if repository else ""
+    )
+
+
+def open_page(setup: str, repository: str = "") -> str:
+    """Return the page on how a lesson is opened with a kernel, with links to Binder where `repository` is known.
+
+    `setup` is the text of `docs/setup.md`.
+    """
     where = "" if repository else " Call it in the folder of the course."
     rows = []
     for lesson in LESSONS:
@@ -147,17 +255,56 @@ def open_page(repository: str = "") -> str:
         rows.append(
             f'<div class="course-anchor" id="lesson-{lesson.number}"></div>\n\n**{lesson.number} {lesson.title}**: {links}'
         )
+    _, _, systems = setup.partition("\n")
     return "\n\n".join(
         [
             "# Open the course in JupyterLab",
             "On these pages you read, predict and move explorers. In JupyterLab you also change the code, and answers to "
-            "exercises are checked: you are told which mistake you made. You need Python 3.11 or 3.12 and make.",
-            f"```\n{source}make lab\n```",
-            f"The command sets everything up at its first call and opens lesson 00.{where} "
-            "Open another lesson from the list of files at the left:",
+            "exercises are checked: you are told which mistake you made.",
+            f"```\n{_clone(repository)}make lab\n```",
+            "The command says what it is going to download, sets everything up at its first call and opens lesson 00."
+            f"{where} Open another lesson from the list of files at the left.",
+            systems.strip().replace("../CONTRIBUTING.md#report-a-mistake", "correct.md"),
+            "## The file of each lesson",
             *rows,
         ]
     )
+
+
+def correct_page(repository: str = "") -> str:
+    """Return the page on how a page is corrected, with a link to the form where `repository` is known."""
+    form = (
+        f"[Fill in the form]({issue(repository)})"
+        if repository
+        else "Write to those from whom you have the course"
+    )
+    return "\n\n".join(
+        [
+            "# Correct a page",
+            "A number that is wrong, a sentence that misleads, a picture that cannot be read, a command that fails: all of "
+            "them are worth a line.",
+            "## Say so",
+            f"{form}: the page, what it says, and what is right and how you know. A few lines of code that decide it are "
+            "best.",
+            "## Mend it",
+            "| What is wrong | Where it stands |\n|---|---|\n"
+            "| text or code of a lesson | its notebook, `notebooks/NUMBER_NAME.ipynb`, the only copy of its text |\n"
+            "| its pictures, explorers, predictions | `course_lib/lessons/NAME/pictures.py` |\n"
+            "| its exercises, hints, sentences | `exercises.py` and `quiz.py` beside it |\n"
+            "| a page of the library | the docstring in `course_lib` |\n"
+            "| a source, a system's commands, a measurement | `docs/sources.md`, `docs/setup.md`, `README.md` |\n"
+            "| all other pages | `course_lib/editions/site/front.py` |",
+            "After a change of lesson 15, run it anew, and check what changed:",
+            "```\nmake store LESSONS=15\nmake quick\n```",
+            "`CONTRIBUTING.md` says what a page holds and what is checked.",
+        ]
+    )
+
+
+def issue(repository: str, page: str = "") -> str:
+    """Return the address of the form for mistakes, filled in with the page where one is given."""
+    asked = urlencode({"template": "mistake.yml", **({"page": page} if page else {})})
+    return f"https://github.com/{repository}/issues/new?{asked}"
 
 
 def binder(repository: str, lesson: Lesson) -> str:

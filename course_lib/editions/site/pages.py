@@ -354,14 +354,16 @@ def hints(number: str, said: Sequence[str], lesson: Lesson) -> str:
 # Explorers
 
 
-def explorer(about: Mapping[str, Any], folder: str, *, first_only: bool = False) -> str:
+def explorer(about: Mapping[str, Any], folder: str, *, most: int | None = None) -> str:
     """Return an explorer as a picture and its words, which the page's script gives controls to.
 
     `about` is what `course_lib.editions.site.facts.rows` returns, and `folder` is where its frames lie, seen from the page.
-    With `first_only` the first control is the only one.
+    With `most` there are no more controls than that, the first ones.
     """
-    controls = about["controls"][:1] if first_only else about["controls"]
-    grid = None if first_only else about["grid"]
+    controls = about["controls"][:most]
+    grid = about["grid"]
+    if grid and max(grid["controls"]) >= len(controls):
+        grid = None
     first = controls[0]
     words = first["words"][first["default"]]
     width, height = about["size"]

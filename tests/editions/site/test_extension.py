@@ -7,7 +7,12 @@ import pytest
 from docutils.core import publish_string
 from docutils.utils import Reporter
 
-from course_lib.editions.site.extension import escape_prose, shorten_signature, to_restructured_text
+from course_lib.editions.site.extension import (
+    escape_prose,
+    how_to_correct,
+    shorten_signature,
+    to_restructured_text,
+)
 
 WHERE = {"15.4": "15_a.html#eq-15.4"}
 
@@ -65,3 +70,10 @@ def test_annotations_are_read_without_their_modules():
     raw = "(q: ~jaxtyping.Float[Tensor, '... q_len d'], *, mask: ~torch.Tensor | None, g: torch.nn.Module) -> x.torchy.A"
     shown = "(q: Float[Tensor, '... q_len d'], *, mask: Tensor | None, g: torch.nn.Module) -> x.torchy.A"
     assert shorten_signature(raw) == shown
+
+
+def test_a_page_leads_to_how_it_is_corrected_and_to_the_form_where_that_is_known():
+    assert how_to_correct("lessons/a", "../correct.html", "").count("<a ") == 1
+    made = how_to_correct("lessons/a", "../correct.html", "someone/a-course")
+    assert "https://github.com/someone/a-course/issues/new?template=mistake.yml&amp;page=lessons%2Fa" in made
+    assert 'href="../correct.html"' in made

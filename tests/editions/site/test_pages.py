@@ -205,11 +205,13 @@ def test_an_explorer_stands_before_its_strip(tmp_path):
     assert "course-explorer" not in page_of(unknown, tmp_path=tmp_path)[2].source
 
 
-def test_the_front_page_shows_the_first_control_only():
-    made = pages.explorer(FACTS["explorers"]["OneExplorer"], "x", first_only=True)
-    data = json.loads(re.search(r"json\">(.*?)</script>", made)[1])
-    assert [control["label"] for control in data["controls"]] == ["step"]
-    assert data["grid"] is None
+def test_the_front_page_shows_the_first_controls_only():
+    about = FACTS["explorers"]["OneExplorer"]
+    for most, labels, grid in ((1, ["step"], None), (2, ["step", "width"], about["grid"])):
+        made = pages.explorer(about, "x", most=most)
+        data = json.loads(re.search(r"json\">(.*?)</script>", made)[1])
+        assert [control["label"] for control in data["controls"]] == labels
+        assert data["grid"] == grid
 
 
 def printing(text):

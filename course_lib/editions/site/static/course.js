@@ -184,6 +184,18 @@ function appendix(section) {
   meant();
 }
 
+/* In the list of all pages a part of the course is folded, unless this page belongs to it. */
+function part(caption) {
+  const pages = caption.nextElementSibling;
+  const folded = document.createElement("details");
+  const summary = document.createElement("summary");
+  folded.className = "course-part-pages";
+  folded.open = pages.querySelector(".current") !== null;
+  caption.before(folded);
+  summary.append(caption);
+  folded.append(summary, pages);
+}
+
 /* What scrolls sideways can be reached by keyboard. */
 function reachable() {
   for (const box of document.querySelectorAll(".course-frame, div.math, mjx-container, pre, table, .table-wrapper")) {
@@ -201,6 +213,7 @@ function reachable() {
 
 // The theme's link back to the top shows after a scroll upwards, and is part of the article like all else that is read.
 document.querySelector("article").prepend(document.querySelector(".back-to-top"));
+[...document.querySelectorAll(".sidebar-tree p.caption")].filter((one) => /^[IVX]+ /.test(one.textContent)).forEach(part);
 document.querySelectorAll(".course-explorer").forEach(explorer);
 document.querySelectorAll(".course-prediction").forEach(prediction);
 document.querySelectorAll("section#Appendix").forEach(appendix);

@@ -16,7 +16,12 @@ LESSON_PAGES = [f"lessons/{lesson.notebook.removesuffix('.ipynb')}.html" for les
 PAGES = [
     "index.html",
     "open.html",
+    "lessons.html",
+    "measured.html",
+    "sentences.html",
     "symbols.html",
+    "sources.html",
+    "correct.html",
     "search.html",
     "api/course_lib.attention.html",
     *LESSON_PAGES,
@@ -335,10 +340,73 @@ def test_previous_and_next_follow_the_lessons(visit):
     assert page.locator("a.prev-page").get_attribute("href").endswith("00_start_here.html")
 
 
-def test_the_front_page_shows_every_lesson_with_a_picture_to_move(visit):
+def test_the_front_page_is_short_and_has_one_picture_to_move_one_question_and_three_doors(visit):
     page = visit("index.html")
-    assert page.locator(".course-explorer").count() == len(LESSONS)
-    controls = page.locator(".course-explorer").evaluate_all(
-        "all => all.map((one) => one.querySelectorAll('input, select').length)"
-    )
-    assert set(controls) == {1}
+    explorer = page.locator(".course-explorer")
+    assert explorer.count() == 1
+    assert explorer.locator("input, select").count() == 2
+    assert page.locator("form.course-prediction").count() == 1
+    assert answers(page, "01.P1").count() >= 2
+    doors = page.locator(".course-card a")
+    assert doors.count() == 3
+    for width in WIDTHS:
+        page.set_viewport_size({"width": width, "height": 900})
+        assert page.evaluate("document.documentElement.scrollHeight") < 6000
+    # At a desk the doors are on the first screen, and no list of lessons is.
+    assert doors.last.bounding_box()["y"] < 900
+    links = [one for one in page.locator("a[href*='lessons/']").all() if one.is_visible()]
+    shown = [one.get_attribute("href") for one in links if one.bounding_box()["y"] < 900]
+    assert shown == ["lessons/00_start_here.html"]
+    doors.nth(1).click()
+    page.wait_for_url("**/lessons.html#Attention")
+
+
+def test_in_the_list_of_pages_the_part_that_holds_the_page_is_unfolded(visit):
+    page = visit(LESSON_PAGES[1])
+    opened = page.locator(".course-part-pages").evaluate_all("all => all.map((one) => one.open)")
+    assert opened == [True, *[False] * 5]
+    folded = page.locator(".course-part-pages").nth(1)
+    assert not folded.locator("a").first.is_visible()
+    folded.locator("summary").press("Enter")
+    assert folded.locator("a").first.is_visible()
+
+
+def test_every_page_says_how_it_is_corrected(visit):
+    for place in ("index.html", LESSON_PAGES[3], "api/course_lib.attention.html", "sources.html"):
+        page = visit(place)
+        page.locator(".course-correct a").last.click()
+        page.wait_for_url("**/correct.html")
+
+
+def test_a_source_is_reached_from_where_it_is_named_and_leads_back(visit):
+    page = visit(LESSON_PAGES[13])
+    link = page.locator("a.source", has_text="Vaswani").first
+    anchor = link.get_attribute("href").partition("#")[2]
+    link.click()
+    page.wait_for_url(f"**/sources.html#{anchor}")
+    entry = page.locator("li", has=page.locator(f'[id="{anchor}"]'))
+    assert "Attention Is All You Need" in entry.inner_text()
+    entry.get_by_role("link", name="13", exact=True).click()
+    page.wait_for_url("**/lessons/13_*.html")
+
+
+# What is wider than the sheet, and whether the link that jumps over the menu is there.
+CUT = """() => [...document.querySelectorAll("article pre, article table, article img, .course-frame, mjx-container")]
+  .filter((one) => one.getBoundingClientRect().width && (one.getBoundingClientRect().right > innerWidth + 1
+    || (getComputedStyle(one).overflowX !== "visible" && one.scrollWidth > one.clientWidth + 1)))
+  .map((one) => `${one.tagName}: ${one.innerText.slice(0, 60)}`)"""
+SHEET = {"width": 718, "height": 1047}  # what a sheet of A4 has between Chromium's margins, in pixels
+
+
+@pytest.mark.parametrize("place", ["index.html", *LESSON_PAGES])
+def test_a_printed_page_cuts_nothing_and_has_no_half_empty_sheets(place, visit):
+    page = visit(place)
+    page.set_viewport_size(SHEET)
+    page.emulate_media(media="print")
+    page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
+    assert page.evaluate(CUT) == []
+    assert not page.locator(".skip-to-content").is_visible()
+    assert not page.locator(".course-correct").is_visible()
+    filled = page.evaluate("document.documentElement.scrollHeight") / SHEET["height"]
+    sheets = len(re.findall(rb"/Type\s*/Page\b", page.pdf(format="A4")))
+    assert sheets <= 1.15 * filled + 1
