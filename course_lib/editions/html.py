@@ -89,6 +89,7 @@ def sphinx(
         "autodoc_member_order": "bysource",
         "autodoc_mock_imports": ["triton"],  # comes with an extra of its own
         "autodoc_typehints": "signature",
+        "autodoc_use_type_comments": False,
         "autodoc_typehints_format": "short",
         "python_use_unqualified_type_names": True,
         "python_maximum_signature_line_length": 80,

@@ -191,6 +191,7 @@ class ScaleExplorer(Explorer):
     stills = ({"start": 10}, {"start": 1, "step": "30"}, {"start": 10, "decay": "0.0025"})
     size = (10.2, 3.3)
     continuous = False
+    together = ("step", "decay")
     layout = panels(
         ["Loss", "Length of the weights", "Angle of a step (radians)"],
         "step",

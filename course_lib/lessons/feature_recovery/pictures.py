@@ -302,6 +302,7 @@ class AtomExplorer(Explorer):
     strip_scale = 0.75
     strip_dpi = 80
     most = 8
+    together = ("k", "atom")
     layout = panels(
         ["Each atom's own unit", "What writes this atom"],
         ["atoms, by their cosine", "written along the atom"],
@@ -385,6 +386,7 @@ class ChoiceExplorer(Explorer):
     stills = ({"k": 32}, {"k": 8}, {"k": 2})
     strip_scale = 0.75
     strip_dpi = 80
+    together = ("k", "kind")
     layout = panels(
         ["Two signs, five dictionaries", "Their product"],
         ["$k$ (log scale)", "variance explained"],

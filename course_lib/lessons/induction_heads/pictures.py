@@ -147,6 +147,7 @@ class RaceExplorer(Explorer):
     size = (8.0, 3.3)
     dpi = 90
     strip_scale = 0.77
+    together = ("delta", "length")
     layout = panels(
         ["Readers", "The race"], ["reader", "step"], ["loss (nats)", "share $p_S$"], grid=(1, 2),
         ylim=[(0.15, 0.8), (-0.03, 1.22)], xlim=[(-0.6, 2.6), (0, 60)], legend=[None, ON_TOP],

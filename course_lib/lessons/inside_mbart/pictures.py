@@ -454,6 +454,7 @@ class StreamExplorer(Explorer):
     dpi = 96
     strip_dpi = 70
     size = (9.2, 4.5)
+    together = ("change", "sentence")
     layout = panels(
         ["Length of the states", "Distance from mBART's states"],
         "stop",

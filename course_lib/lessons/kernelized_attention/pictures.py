@@ -411,6 +411,7 @@ class RankExplorer(Explorer):
     size = (10.4, 4.4)
     dpi = 100
     strip_scale = 0.52
+    together = ("length", "similarity")
     layout = panels(
         ["Table of similarities", "Singular values"],
         ["keys", "number of the singular value"],
@@ -495,6 +496,7 @@ class CostExplorer(Explorer):
     marked = Switch("Show the crossing", "Mark the length from which on the regrouped form needs less work")
     dpi = 100
     strip_scale = 0.62
+    together = ("d", "power")
     layout = panels(
         None,
         "sequence length N",

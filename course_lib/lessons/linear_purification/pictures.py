@@ -539,6 +539,7 @@ class RemovalExplorer(Explorer):
     left_over = Switch("Show difference of means", "Show the difference of the class means that is left")
     stills = ({}, {"k": 10, "left_over": True}, {"k": 10, "faint": True})
     size = (8.4, 3.3)
+    together = ("k", "way")
     layout = panels(
         ["Taken out last", "Difference of the means", "What a fresh probe finds"],
         ["pixel", "pixel", "directions taken out $k$"],

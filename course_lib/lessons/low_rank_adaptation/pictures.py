@@ -288,6 +288,7 @@ class RowsExplorer(Explorer):
     layer = Choice("layer", "One of the 48 linear layers", LAYERS[4], LAYERS)
     stills = ({}, {"source": SOURCES[1]}, {"source": SOURCES[2]})
     size = (9.0, 3.8)
+    together = ("rank", "source")
     layout = panels(
         ["Singular values of $G$", "Share of $\\Vert G\\Vert^2$ in these directions"],
         ["number", "directions $r$"],

@@ -478,6 +478,7 @@ class FeatureExplorer(Explorer):
     language = Choice("its language", "The code that is put before the sentence", "en_XX", LANGUAGES)
     reveal = Switch("Reveal the name", "Show the concepts that this feature detects best, by the labels", False)
     size = (10.4, 4.8)
+    together = ("rank", "reveal")
     continuous = False
 
     def __init__(self, material: Material | None = None):

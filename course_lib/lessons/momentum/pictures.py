@@ -204,6 +204,7 @@ class CanyonExplorer(Explorer):
     strip_scale = 0.72
     dpi = 100
     steps = 60
+    together = ("momentum", "step_size")
     layout = panels(
         ["first 60 steps", "error along each direction"],
         ["$w[2]$, the flat direction", "step"],

@@ -120,6 +120,7 @@ class RunsExplorer(Explorer):
     dpi = 100
     steps, paths, start = 60, 8, 3.0
     drawn = torch.randn(60, 8, generator=torch.Generator().manual_seed(5), dtype=torch.float64)
+    together = ("step_size", "target")
     layout = panels(
         ["weights of eight runs", "distance: mean dashed, spread thick"],
         ["step $t$", "step $t$"],

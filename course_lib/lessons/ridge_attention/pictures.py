@@ -516,6 +516,7 @@ class DigitExplorer(Explorer):
     stills = ({}, {"pairs": 128}, {"pairs": 64, "log_penalty": -3.0})
     size = (8.0, 3.4)
     names = ("sums", "delta rule", "ridge attention")
+    together = ("pairs", "log_penalty")
     layout = panels(
         ["All classes", "Each class"],
         ["stored digits $n$", "class"],

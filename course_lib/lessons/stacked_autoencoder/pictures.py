@@ -405,6 +405,7 @@ class CodeExplorer(Explorer):
     stills = ({"decoder": FIT}, {"code": DIRECTIONS, "decoder": FIT}, {"code": COMPONENTS, "k": 33})
     size = (8.6, 3.3)
     shown = np.arange(161, 201)
+    together = ("k", "code")
     layout = panels(
         ["Entries 161 to 200 of one row", "What is given back"],
         ["entry", "numbers sent, k"],

@@ -215,6 +215,7 @@ class NumberExplorer(Explorer):
     strip_dpi = 90
     stills = ({"place": 0}, {"place": 10}, {"number": "1984", "place": 50})
     size = (8.0, 2.7)
+    together = ("number", "place")
     layout = panels(
         None,
         "strength, language, sentence",

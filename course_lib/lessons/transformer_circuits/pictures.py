@@ -476,6 +476,7 @@ class PatternExplorer(Explorer):
     stills = tuple({"step": step, "head": "1.1"} for step in (60, 100, 250))
     size = (9.6, 4.3)
     strip_scale = 0.61
+    together = ("step", "head")
     layout = panels(
         ["pattern on one sequence", "by distance, 64 sequences"],
         ["key: place $j$", "places back"],

@@ -451,6 +451,7 @@ class FeatureExplorer(Explorer):
             "marked": [shown_words(a, b) for a, b in zip(plain, after, strict=True)],
         }
 
+    together = ("word", "first")
     layout = panels(
         ["The three strongest features of the word", "What the model writes"],
         ["activation", "words that differ stand between stars; (–): words are only lost"],
