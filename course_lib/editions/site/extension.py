@@ -63,6 +63,10 @@ def _context(
     ):
         app.add_js_file(None, body=MATHJAX, priority=490)
         app.add_js_file("mathjax/tex-chtml.js", loading_method="defer", priority=495)
+    if toctree := context.get("toctree"):
+        # The theme asks for all levels, and Sphinx copies every function of the library for every page before it drops
+        # what is no page: two levels hold all pages, in a third of the time.
+        context["toctree"] = lambda **asked: toctree(**{**asked, "maxdepth": 2})
     if "body" in context and app.config.course_correct not in ("", page):
         context["body"] += how_to_correct(
             page, app.builder.get_relative_uri(page, app.config.course_correct), app.config.course_repository
