@@ -236,7 +236,7 @@ def write_store(
     What the model reads, which rows there are and what is raised for single sentences is described at `extract`.
     The store holds `site`'s rows, in the order of the text, as `ActivationStore` reads them; with `tokens_per_sentence`
     those of at most so many tokens of a sentence, drawn by `seed` and the sentence's tokens, so that equal sentences
-    have equal rows. The memory that is needed is that of a shard or two, however long the text is.
+    have equal rows. States are kept in memory for a shard or two; what is known of each sentence grows with the text.
 
     Where `directory` holds shards of the same model, settings and text already, only what is missing or damaged is
     computed; the result has the same bytes as that of one undisturbed call (on one kind of machine with one number
