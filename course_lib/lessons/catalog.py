@@ -86,7 +86,7 @@ LESSONS = tuple(
         ("36", "dropout", "Delete a fifth of the inputs: what is trained?", "II", "03", 75),
         ("37", "momentum", "When is momentum more than a larger step?", "I", "01", 73),
         ("38", "multiplicative_noise", "Calm, then a jump: which step is stable?", "I", "02 03", 76),
-        ("39", "real_language", "Does it work on a language that nobody built?", "VI", "29", 80),
+        ("39", "real_language", "Does it work on a language that nobody built?", "VI", "29", 82),
     )
 )
 

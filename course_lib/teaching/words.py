@@ -16,11 +16,13 @@ And it says when the kernel cannot answer yet. After Run All an explorer is on t
 are done. `answer_while_busy` lets the kernel answer beside them; where it does not, a note says why nothing moves.
 """
 
+import re
+
 import anywidget
 import ipywidgets
 import traitlets
 
-_MODULE = """
+_PAGE = """
 function render({ model, el }) {
   const line = document.createElement("p");
   line.className = "course-words";
@@ -66,46 +68,7 @@ function render({ model, el }) {
   let stopped = false;
   attach();
 
-  const reset = async (event) => {
-    const button = event.target.closest?.(".course-reset");
-    if (!button || button.closest(".course-panel") !== el.closest(".course-panel")) return;
-    for (const [id, start] of Object.entries(model.get("start"))) {
-      const control = await model.widget_manager.get_model(id);
-      control.set(start);
-      control.save_changes();
-    }
-  };
-  document.addEventListener("click", reset);
-
-  // Where the kernel has not answered the hand after a while, the panel says so until it has.
-  const kernel = model.widget_manager.kernel;
-  const busy = document.createElement("p");
-  busy.className = "course-busy";
-  busy.setAttribute("role", "status");
-  el.appendChild(busy);
-  const sent = new Set();
-  let mine = false;  // whether the hand was last at this panel
-  const touch = (event) => {
-    const root = el.closest(".course-panel");
-    mine = root !== null && event.target.closest?.(".course-panel") === root;
-  };
-  const hear = (_, { msg, direction }) => {
-    const { msg_type, msg_id } = msg.header;
-    if (direction === "send" && msg_type === "comm_msg" && mine) {
-      sent.add(msg_id);
-      setTimeout(() => {
-        if (sent.has(msg_id)) busy.textContent = "The kernel is still busy. This follows when it is done.";
-      }, 1500);
-    } else if (direction === "recv" && msg_type === "status") {
-      if (msg.content.execution_state === "idle") sent.delete(msg.parent_header.msg_id);
-      if (msg.content.execution_state === "starting") sent.clear();
-      if (!sent.size) busy.textContent = "";
-    }
-  };
-  const gestures = ["pointerdown", "keydown", "change", "click"];
-  for (const gesture of gestures) document.addEventListener(gesture, touch, true);
-  kernel?.anyMessage?.connect(hear);
-
+WITH KERNEL
   // Cells whose metadata have course.answers = opens: the notebook's model knows them, by their place.
   const opens = model.get("opens");
   const notebook = () => el.closest(".jp-Notebook");
@@ -169,15 +132,61 @@ function render({ model, el }) {
     stopped = true;
     gated?.disconnect();
     model.off("change:answered", gate);
-    document.removeEventListener("click", reset);
-    for (const gesture of gestures) document.removeEventListener(gesture, touch, true);
-    kernel?.anyMessage?.disconnect(hear);
+    rest();
     observer?.disconnect();
     model.off("change:text", update);
     model.off("change:alt", update);
   };
 }
 export default { render };
+"""
+
+# What only a kernel can do: reset the controls, and say that it is busy.
+_WITH_KERNEL = """
+  const reset = async (event) => {
+    const button = event.target.closest?.(".course-reset");
+    if (!button || button.closest(".course-panel") !== el.closest(".course-panel")) return;
+    for (const [id, start] of Object.entries(model.get("start"))) {
+      const control = await model.widget_manager.get_model(id);
+      control.set(start);
+      control.save_changes();
+    }
+  };
+  document.addEventListener("click", reset);
+
+  // Where the kernel has not answered the hand after a while, the panel says so until it has.
+  const kernel = model.widget_manager.kernel;
+  const busy = document.createElement("p");
+  busy.className = "course-busy";
+  busy.setAttribute("role", "status");
+  el.appendChild(busy);
+  const sent = new Set();
+  let mine = false;  // whether the hand was last at this panel
+  const touch = (event) => {
+    const root = el.closest(".course-panel");
+    mine = root !== null && event.target.closest?.(".course-panel") === root;
+  };
+  const hear = (_, { msg, direction }) => {
+    const { msg_type, msg_id } = msg.header;
+    if (direction === "send" && msg_type === "comm_msg" && mine) {
+      sent.add(msg_id);
+      setTimeout(() => {
+        if (sent.has(msg_id)) busy.textContent = "The kernel is still busy. This follows when it is done.";
+      }, 1500);
+    } else if (direction === "recv" && msg_type === "status") {
+      if (msg.content.execution_state === "idle") sent.delete(msg.parent_header.msg_id);
+      if (msg.content.execution_state === "starting") sent.clear();
+      if (!sent.size) busy.textContent = "";
+    }
+  };
+  const gestures = ["pointerdown", "keydown", "change", "click"];
+  for (const gesture of gestures) document.addEventListener(gesture, touch, true);
+  kernel?.anyMessage?.connect(hear);
+  const rest = () => {
+    document.removeEventListener("click", reset);
+    for (const gesture of gestures) document.removeEventListener(gesture, touch, true);
+    kernel?.anyMessage?.disconnect(hear);
+  };
 """
 
 _STYLE = """
@@ -199,6 +208,11 @@ _STYLE = """
 PANEL_CLASS, RESET_CLASS = "course-panel", "course-reset"
 
 
+# The module that a stored notebook keeps: no kernel answers there, and a page has a copy of it for each of its panels.
+_STILL = re.compile(r"^\s*(//.*)?\n|^\s+", re.MULTILINE)
+STORED_MODULE = _STILL.sub("", _PAGE.replace("WITH KERNEL", "const rest = () => {};"))
+
+
 class Words(anywidget.AnyWidget):
     """A line of text, announced when it changes; put it in a box that has the class `PANEL_CLASS`.
 
@@ -206,7 +220,7 @@ class Words(anywidget.AnyWidget):
     Cells of the notebook whose metadata name `opens` as what they answer wait until `answered`.
     """
 
-    _esm = _MODULE
+    _esm = _PAGE.replace("WITH KERNEL\n", _WITH_KERNEL)
     _css = _STYLE
     text = traitlets.Unicode("").tag(sync=True)
     alt = traitlets.Unicode("").tag(sync=True)

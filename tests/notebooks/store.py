@@ -15,6 +15,7 @@ from PIL import Image
 
 from course_lib.editions.teacher.solved import WIDGETS, run
 from course_lib.files import replacing
+from course_lib.teaching.words import STORED_MODULE, Words
 
 PNG = re.compile(r"(?<=data:image/png;base64,)[A-Za-z0-9+/=]+")
 
@@ -25,6 +26,7 @@ def store(path: Path) -> None:
     notebook = copy.deepcopy(stored)
     run(notebook, path.parent)
     keep_pictures(notebook, stored)
+    keep_still(notebook)
     with replacing(path) as file:
         file.write((nbformat.writes(number_widgets(notebook)) + "\n").encode())
 
@@ -46,6 +48,13 @@ def keep_pictures(notebook: NotebookNode, stored: NotebookNode) -> None:
                     ),
                     data["text/html"],
                 )
+
+
+def keep_still(notebook: NotebookNode) -> None:
+    """Give widgets of words the module of a page without a kernel, which is half as long."""
+    for model in notebook.metadata.get("widgets", {}).get(WIDGETS, {}).get("state", {}).values():
+        if model["state"].get("_anywidget_id", "").endswith(".words.Words"):
+            model["state"]["_esm"], model["state"]["_css"] = STORED_MODULE, Words._css
 
 
 def same_pixels(one: str, other: str) -> bool:

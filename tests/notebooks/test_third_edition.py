@@ -11,7 +11,7 @@ from course_lib.editions.notebooks import PREDICTION
 from course_lib.editions.teacher.solved import WIDGETS
 from course_lib.lessons import contents_of
 from course_lib.lessons.catalog import LESSONS
-from course_lib.teaching.words import Words
+from course_lib.teaching.words import STORED_MODULE, Words
 from tests.notebooks.neighbours import code_of, neighbours
 
 NOTEBOOKS = Path(__file__).resolve().parents[2] / "notebooks"
@@ -150,7 +150,7 @@ def test_stored_widgets_have_the_script_and_the_style_of_today(lesson):
     state = read(lesson).metadata.widgets[WIDGETS]["state"].values()
     stored = [one["state"] for one in state if one["state"].get("_anywidget_id", "").endswith(".words.Words")]
     assert stored
-    assert all((one["_esm"], one["_css"]) == (Words._esm, Words._css) for one in stored)
+    assert all((one["_esm"], one["_css"]) == (STORED_MODULE, Words._css) for one in stored)
 
 
 def test_the_deciding_picture_stands_in_the_flow(lesson):

@@ -22,6 +22,8 @@ from course_lib.lessons.real_language.material import (
     feature_f1,
     median_f1,
     own_text,
+    share_at_ceiling,
+    told_word_f1,
 )
 from course_lib.measured import measured
 from course_lib.teaching import Choice, Explorer, Slider, markdown_table, panels, right
@@ -31,6 +33,7 @@ GREY, PALE = "0.45", "0.88"
 COLOURS = {"de_DE": BLUE, "fr_XX": ORANGE, "es_XX": GREEN}
 MARKS = {"de_DE": "o", "fr_XX": "s", "es_XX": "^"}
 MOST = 24  # tokens of a sentence that are drawn
+LETTER = 0.9  # width of a letter
 ROWS = 4
 LETTER_WORDS = (
     "cell",
@@ -49,17 +52,28 @@ LETTER_WORDS = (
 
 
 def shaded_lines(axes, rows, threshold: float):
-    """Draw sentences, a line each, every piece on a ground as dark as its activation; at twice the threshold it is full."""
+    """Draw sentences, a line each, every piece on a ground as dark as its activation; at three thresholds it is full."""
     for r, (name, pieces, values) in enumerate(rows):
         axes.text(0.5, r + 0.5, name, va="center", fontsize=10, fontweight="bold")
-        column = 11.0
-        for piece, value in zip(pieces[:MOST], values[:MOST], strict=True):
-            text = piece.replace("▁", " ")
-            width = 0.88 * len(text)
-            strength = min(value / (2 * threshold), 1)
-            axes.add_patch(Rectangle((column, r + 0.16), width, 0.68, color=RED, alpha=0.75 * strength, linewidth=0))
+        for (column, width, text), value in zip(_laid_out(pieces), values, strict=False):
+            alpha = _alpha(value, threshold)
+            axes.add_patch(Rectangle((column, r + 0.16), width, 0.68, color=RED, alpha=alpha, linewidth=0))
             axes.text(column, r + 0.5, text, va="center", fontsize=10, family="monospace", parse_math=False)
-            column += width
+
+
+def _laid_out(pieces) -> list[tuple[float, float, str]]:
+    """Where each piece of a line stands, how wide it is, and its letters."""
+    places, column = [], 11.0
+    for piece in pieces[:MOST]:
+        text = piece.lstrip("▁")
+        column += LETTER * (len(piece) - len(text))
+        places.append((column, LETTER * len(text), text))
+        column += LETTER * len(text)
+    return places
+
+
+def _alpha(value: float, threshold: float) -> float:
+    return 0.8 * min(value / (3 * threshold), 1)
 
 
 def _own_rows(read: OwnText, meaning: int, word: str) -> list[tuple[str, list[str], list[float]]]:
@@ -82,28 +96,34 @@ def plot_own(axes, read: OwnText, word: str = "cell", meaning: int = 1):
 
 
 @lesson.figure(
-    ["Ceiling of each word", "What the feature reaches of it"],
-    ["words, sorted for each language", "ceiling, F1"],
-    ["F1 on held-out paragraphs", "F1 of the feature named in English"],
-    grid=(1, 2), size=(9.8, 4.2), ylim=[(0, 1.02), (0, 1.02)], xlim=[None, (0, 1.02)],
+    "The probe of the words, told everything", "words, sorted for each language", "F1 on held-out paragraphs",
+    size=(6.6, 3.6), ylim=(0, 1.02),
 )  # fmt: skip
-def plot_ceiling(left, right_):
-    """Sort the words by their ceiling in each language, and set the feature beside it, a point a word and language."""
+def plot_ceiling(axes):
+    """Sort the words by their ceiling in each language."""
     said = []
     for code, line in zip(OTHERS, ("-", "--", ":"), strict=True):
         values = np.array(list(ceilings(code).values()))
-        look = {"color": COLOURS[code], "label": NAMES[code]}
-        left.plot(np.sort(values)[::-1], linestyle=line, marker="", **look)
-        right_.plot(values, list(feature_f1(code).values()), linestyle="", marker=MARKS[code], markersize=4, **look)
+        axes.plot(np.sort(values)[::-1], linestyle=line, marker="", color=COLOURS[code], label=NAMES[code])
         said.append(f"{NAMES[code]} median {np.median(values):.2f}, {(values >= 0.9).sum()} of {len(values)} at 0.9")
-    left.axhline(0.9, color=GREY, linestyle="-", linewidth=0.8)
-    right_.plot([0, 1], [0, REACHED], color=GREY, linestyle="--", linewidth=1, label="0.9 of the ceiling")
-    return (
-        "Left: the ceilings of the words in falling order: "
-        + "; ".join(said)
-        + ". Right: the F1 of each word's feature "
-        "over its ceiling, with the line of 0.9 of the ceiling."
-    )
+    axes.axhline(0.9, color=GREY, linestyle="-", linewidth=0.8)
+    return "The F1 of the probe, a word each, in falling order: " + "; ".join(said) + "."
+
+
+@lesson.figure(
+    "Features beside the probe", "F1 of the probe of the words", "F1 of the feature named in English",
+    size=(6.0, 4.6), xlim=(0, 1.02), ylim=(0, 1.02),
+)  # fmt: skip
+def plot_reached(axes):
+    """Set the feature of each word beside the ceiling, a point a word and language."""
+    said = []
+    for code in OTHERS:
+        probe, found = (np.array(list(of(code).values())) for of in (ceilings, feature_f1))
+        axes.plot(probe, found, linestyle="", marker=MARKS[code], markersize=4, color=COLOURS[code], label=NAMES[code])
+        said.append(f"{NAMES[code]} {100 * (found >= REACHED * probe).mean():.0f}%")
+    axes.plot([0, 1], [0, 1], color=GREY, linestyle="-", linewidth=0.8, label="as good as the probe")
+    axes.plot([0, 1], [0, REACHED], color=GREY, linestyle="--", linewidth=1, label="0.9 of it")
+    return f"Words whose feature has at least 0.9 of the probe's F1: {', '.join(said)}."
 
 
 @lesson.figure(
@@ -135,9 +155,9 @@ def plot_cells(axes):
 
 ARMS = {
     "features": ("features", BLUE),
-    "LDA refitted, told the labels": ("LDA refitted", ORANGE),
-    "LDA, told the labels": ("LDA", SKY),
-    "difference of means, told the labels": ("difference of means", GREEN),
+    "LDA refitted, tuned elsewhere": ("LDA refitted", ORANGE),
+    "LDA, tuned elsewhere": ("LDA", SKY),
+    "difference of means": ("difference of means", GREEN),
     "random features": ("random features", GREY),
     "neurons": ("neurons", GREY),
     "principal components": ("principal components", GREY),
@@ -195,6 +215,7 @@ def both_table():
     for label, (arm, _) in ARMS.items():
         shares = [np.median(at_ceiling(arm, label=how)) for how in (ENGLISH, "named in all languages")]
         rows.append((label, *(f"{share:.0f}%" for share in shares)))
+    rows.append(("the best word of each language", "", f"{share_at_ceiling(told_word_f1):.0f}%"))
     return markdown_table(("0.9 of the ceiling in German, French and Spanish", *LABELLED), rows)
 
 
@@ -202,7 +223,7 @@ LABELLED = ("labels of English paragraphs", "labels of all four languages")
 
 
 def words_table(worst: int = 8):
-    """Return the words whose features are farthest above and below the ceiling, by the smallest ratio, as a table."""
+    """Return the words with the smallest and the largest share of the probe's F1, in their worst language, as a table."""
     ratios = {
         word: {code: feature_f1(code)[word] / ceilings(code)[word] for code in OTHERS} for word in feature_f1("de_DE")
     }
@@ -211,6 +232,7 @@ def words_table(worst: int = 8):
         (word, *(f"{feature_f1(code)[word]:.2f} of {ceilings(code)[word]:.2f}" for code in OTHERS))
         for word in (*order[:worst], *order[-worst:])
     ]
+    rows.insert(worst, ("...", "", "", ""))
     return markdown_table(("word", *(NAMES[code] for code in OTHERS)), rows)
 
 
@@ -225,7 +247,7 @@ class LettersExplorer(Explorer):
         "Of the paragraphs that have the first n letters of the word's best translation: how many hold the English word "
         "(precision), how many with the word have these letters (recall), and F1. The marks stand at the chosen n."
     )
-    word = Choice("English word", "Which word the English version has", "cell", LETTER_WORDS)
+    word = Choice("English word", "Which word the English version has", "button", LETTER_WORDS)
     language = Choice(
         "language", "In which language the letters are looked for", "German", tuple(NAMES[c] for c in OTHERS)
     )
@@ -300,12 +322,13 @@ class OwnTextExplorer(Explorer):
 
     title = "One feature, four languages"
     summary = (
-        "Each line is the same sentence in another language. The ground of a piece is the darker the larger the "
-        "feature's activation there; at twice the threshold it is full."
+        "Each line is the same sentence in another language. Darker background: larger activation of the feature; at three "
+        "times the threshold it is full."
     )
-    word = Choice("feature of", "Whose feature shades the sentence", "cell", OWN_WORDS)
-    row = Slider("sentence", "s", "Which of the page's sentences is shaded", 1, 1, 32, 1)
+    word = Choice("feature of", "Whose feature shades the sentence", "file", OWN_WORDS)
+    row = Slider("sentence", "s", "Which of the page's sentences is shaded", 5, 1, 32, 1)
     size = (9.4, 2.5)
+    strip_scale = 1.0
 
     def __init__(self, of: OwnText | None = None):
         self.read = of or own_text()
@@ -339,23 +362,23 @@ class OwnTextExplorer(Explorer):
         """Set pieces and grounds."""
         for r in range(ROWS):
             artists["names"][r].set_text(state["names"][r])
-            column = 11.0
+            places = _laid_out(state["pieces"][r])
             for k in range(MOST):
-                there = k < len(state["pieces"][r])
-                text = state["pieces"][r][k].replace("▁", " ") if there else ""
-                width = 0.88 * len(text) if there else 0
-                value = float(state["values"][r][k]) if there else 0.0
+                column, width, text = places[k] if k < len(places) else (0.0, 0.0, "")
+                value = float(state["values"][r][k]) if k < len(places) else 0.0
                 ground = artists["grounds"][MOST * r + k]
                 ground.set_bounds(column, r + 0.16, width, 0.68)
-                ground.set_alpha(0.75 * min(value / (2 * state["threshold"]), 1))
+                ground.set_alpha(_alpha(value, state["threshold"]))
                 artists["pieces"][MOST * r + k].set(text=text, x=column, y=r + 0.5)
-                column += width
 
     def words(self, state):
         """Say where the feature is largest in each language, and whether it calls the sentence."""
         said = []
         for name, pieces, values in zip(state["names"], state["pieces"], state["values"], strict=True):
             top = int(values.argmax())
+            if float(values[top]) == 0:
+                said.append(f"{name} nowhere active, not called")
+                continue
             calls = "called" if float(values[top]) > state["threshold"] else "not called"
             said.append(f"{name} {float(values[top]):.2f} at “{pieces[top].lstrip('▁')}”, {calls}")
         return f"Feature {state['feature']} of “{state['word']}”, threshold {state['threshold']:.2f}: {'; '.join(said)}"

@@ -5,9 +5,9 @@ import torch
 from tests.lessons.learners import Answers
 
 GIVES_AWAY = {
-    "39.P1": [r"three of four by the word", r"have Zelle or Zellen as a word", r"zell 98%"],
+    "39.P1": [r"only three of four have the word", r"have Zelle or Zellen as a word", r"zell 98%"],
     "39.P2": [r"ceiling of 0\.9 or more: ≈?\d", r"11 of 87 at 0\.9"],
-    "39.P3": [r"≈?43% of the 87 words", r"one feature finds 43%", r"features 43%"],
+    "39.P3": [r"of the 87 words, median of five", r"For 43% of the words", r"features 43%"],
 }
 
 NEIGHBOURS = {
@@ -15,10 +15,13 @@ NEIGHBOURS = {
     "39.1": ('("zelle or zellen", "the letters zell")', '("the letters zell", "the letters zell")'),
     "39.m1": ("german >= 0.9", "german >= 0.8"),
     "39.m2": ("doubled,", "doubled / 2,"),
-    "39.m3": ('"language", "window")', '"language", "border")'),
+    "39.m3": ("for word in lesson.OWN_WORDS", "for word in lesson.OWN_WORDS[:6]"),
     "39.3": ('median("features"),', 'median("difference of means"),'),
-    "39.m4": ('"features of the untrained model"', '"difference of means"'),
-    "39.m5": ('median("features") - median("LDA', 'median("difference of means") - median("LDA'),
+    "39.m4": ('"word pieces", "features of the untrained model"', '"word pieces", "features"'),
+    "39.m5": (
+        'median("features") - median("LDA refitted"), equals',
+        'median("difference of means") - median("LDA refitted"), equals',
+    ),
     "39.m6": ('every = "named in all languages"', 'every = "named in English"'),
 }
 
