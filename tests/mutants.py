@@ -512,8 +512,8 @@ MUTANTS = [
     Mutant(
         "second-guess-replaces-the-first",
         "teaching/progress.py",
-        'state["predictions"].setdefault(prediction_id, {"guess": guess, "right": right})',
-        'state["predictions"][prediction_id] = {"guess": guess, "right": right}',
+        'state["predictions"].setdefault(prediction_id, {"guess": guess, "right": right, **known})',
+        'state["predictions"][prediction_id] = {"guess": guess, "right": right, **known}',
         ("tests/teaching/test_progress.py",),
     ),
     Mutant(

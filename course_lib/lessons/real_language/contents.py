@@ -4,14 +4,13 @@ from course_lib.teaching import Contents
 
 lesson = Contents(
     symbols={
-        "w": "an English word",
-        "r": "a paragraph, a row of the table",
-        r"\ell": "a language",
-        "y_r(w)": "whether the English version of paragraph r has word w",
-        "p": "share of the paragraphs that hold the word",
-        "F": "F1 of a detector",
-        r"F_{\text{yes}}": "F1 of the answer yes to every paragraph",
-        r"C_\ell(w)": "ceiling: F1 of a probe of the words of language l",
-        r"F_\ell(w)": "F1 of the feature in language l",
+        "w": "English word",
+        "r": "paragraph",
+        "y_r(w)": "1 if the English version has the word",
+        "p": "share of the paragraphs",
+        r"F_{\text{yes}}": "F1 of yes to all",
+        r"\ell": "language",
+        r"C_\ell(w)": "ceiling, the F1 of a linear probe of words",
+        r"F_\ell(w)": "F1 of an arm",
     }
 )
