@@ -52,13 +52,13 @@ def feature_of_random_weights(alike: bool) -> float:
 
 @lesson.sentence(
     "39.Q3",
-    "You have labels in all four languages. Then, too, features find more words in all of them than directions made from "
-    "the labels do.",
+    "You have labels in all four languages. Then, too, features find more words in all of them than any direction that can "
+    "be made from the labels.",
     answer=False,
 )
 def told_directions():
-    """Labels of every language say what its sentences have in common, and discriminants use that. A feature's advantage is
-    another: it is there before anyone asks."""
+    """Plain LDA and means do not beat features; LDA fitted again on the tokens that it found strongest does. A feature's
+    advantage is another: it is there before anyone asks."""
     features, refitted = (
         float(np.median(at_ceiling(arm, label="named in all languages"))) for arm in ("features", "LDA refitted")
     )
