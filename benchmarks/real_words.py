@@ -1,7 +1,7 @@
 """What letters alone tell of a software manual: German, French and Spanish words for English ones, and near-doubles.
 
 The text is that of `real_text`, all paragraphs of both sides. A paragraph holds an English word if its English version has
-it. For each of `WORDS` and each other language the word is taken that fits best as a whole (F1), and then its first n
+it. For each of `LETTER_WORDS` and each other language the word is taken that fits best as a whole (F1), and then its first n
 letters, anywhere in the paragraph: for n = 1, 2, ... how many paragraphs have them, and how many of these hold the word.
 
 "One word, told": for each word of `real_text` the single word of each language that fits best in the training rows, told the
@@ -20,22 +20,9 @@ from benchmarks.help_text import ENGLISH, Text, text
 from course_lib.interpret.concepts import f1_scores
 from course_lib.interpret.translated_words import words_of
 from course_lib.language.libreoffice_help import HELD_OUT_SHARE, near_doubles
+from course_lib.lessons.real_language import LETTER_WORDS
 from course_lib.measured import Spread
 
-WORDS = (
-    "cell",
-    "sheet",
-    "button",
-    "window",
-    "field",
-    "paragraph",
-    "line",
-    "value",
-    "save",
-    "select",
-    "open",
-    "display",
-)
 FORMS = {  # of "cell" and "cells"
     "en_XX": ("cell", "cells"),
     "de_DE": ("zelle", "zellen"),
@@ -91,7 +78,7 @@ def doubled(texts: dict[str, list[str]], seeds: Sequence[int]) -> Spread:
     return Spread.of(shares)
 
 
-def run(*, words: Sequence[str] = WORDS, seeds: Sequence[int] = SEEDS) -> dict[str, object]:
+def run(*, words: Sequence[str] = LETTER_WORDS, seeds: Sequence[int] = SEEDS) -> dict[str, object]:
     """Return counts of paragraphs, by word and language."""
     known = text()
     texts = known.texts
