@@ -1,7 +1,7 @@
 """Do the terms of a stacked autoencoder reach their aims? Mean activation and reader over beta and over gamma.
 
 256-128-32 autoencoders on the pooled states of `course-mbart`, of its encoder or its decoder, are trained on 4,000
-sentences with the combined loss (27.8); their reader names one of four languages. Everything is judged on 2,000
+sentences with the combined loss; their reader names one of four languages. Everything is judged on 2,000
 sentences of held-out meanings: the variance explained, the mean activation of the code beside its target `RHO`, the
 units further than `EPSILON` from it, and how often the reader is right, in %.
 

@@ -1,4 +1,4 @@
-"""Architectures: the layers that networks are built from, and their gradients by hand (lessons 08 to 12)."""
+"""Architectures: the layers that networks are built from, and their gradients by hand (part II)."""
 
 from course_lib.architectures.convolution import conv2d, depthwise_conv2d
 from course_lib.architectures.graphs import Graph, aggregate, gcn_graph, gcn_layer

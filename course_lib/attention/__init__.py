@@ -1,4 +1,4 @@
-"""Attention: its scale, positions by rotation, and relatives that cost linear time in the sequence (lessons 13 to 17)."""
+"""Attention: its scale, positions by rotation, and relatives that cost linear time in the sequence (part III)."""
 
 from course_lib.attention.kernelized import (
     LinearState,

@@ -47,7 +47,7 @@ def decay_weights(decay: Tensor | float | None, k: Tensor, *, causal: bool) -> T
 
 
 def decay_mask(decay: Float[Tensor, "... length"]) -> Float[Tensor, "... length length"]:
-    """M_ij = gamma_(j+1) ... gamma_i for j <= i, 1 on the diagonal and 0 above it (12.14): products, no quotients."""
+    """M_ij = gamma_(j+1) ... gamma_i for j <= i, 1 on the diagonal and 0 above it (33.6): products, no quotients."""
     return _DecayMask.apply(decay)
 
 
@@ -86,7 +86,7 @@ def decayed_sums(
     *,
     size: int = SIZE,
 ) -> tuple[Float[Tensor, "batch length d_v"], Float[Tensor, "batch d d_v"]]:
-    """y_i = S_i^T q_i with S_i = gamma_i S_(i-1) + k_i v_i^T (12.13), (12.14), and the last S; `state` is the first.
+    """y_i = S_i^T q_i with S_i = gamma_i S_(i-1) + k_i v_i^T (33.5), (33.6), and the last S; `state` is the first.
 
     Within a chunk of `size` tokens by a masked product of matrices, between chunks by the state. Gradients are by hand,
     with respect to all inputs and the first state; they cannot be differentiated again.
@@ -100,7 +100,7 @@ def decayed_sums(
 
 
 class _DecayedAttention(torch.autograd.Function):
-    """(12.14) on q, k, v (batch, chunks, m, d), decay (batch, chunks, m) and a state; gradients by hand."""
+    """(33.6) on q, k, v (batch, chunks, m, d), decay (batch, chunks, m) and a state; gradients by hand."""
 
     @staticmethod
     def forward(ctx, q, k, v, decay, state):

@@ -271,7 +271,7 @@ def linear_attention(
     A state stands for all keys of earlier calls, which every query sees: with `return_state` the result is (output,
     state), and `initial_state` goes on from it, by one token or by many, with gradients into the state.
 
-    With `decay`, key j counts gamma_(j+1) ... gamma_i times for query i, as in (12.14), in numerator and denominator.
+    With `decay`, key j counts gamma_(j+1) ... gamma_i times for query i, as in (33.6), in numerator and denominator.
     It needs `causal`, and its gradient cannot be differentiated again.
 
     As torch calls it: `scale` multiplies the queries; the other options are `TorchOptions`. There is no dropout, since no

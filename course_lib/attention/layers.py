@@ -1,4 +1,4 @@
-"""A small decoder in which each form of attention is an option, with states to generate from (lessons 14 to 17).
+"""A small decoder in which each form of attention is an option, with states to generate from (part III).
 
 The parts are those of a Llama: RMSNorm before each layer, rotary positions, fewer heads of keys and values than of queries,
 and a gated network behind the attention. What changes from form to form is what a layer keeps of the past: "softmax" all

@@ -74,7 +74,7 @@ LESSONS = tuple(
         ("24", "attention_margin", "Same data, no mistakes, two different layers", "V", "04 13 18", 67),
         ("25", "autoencoders_by_hand", "Follow one error through a network", "VI", "01", 78),
         ("26", "inside_mbart", "Five almost-mBARTs: would you notice the slip?", "VI", "13", 82),
-        ("27", "stacked_autoencoder", "What fits into 32 numbers?", "VI", "25 26 03", 74),
+        ("27", "stacked_autoencoder", "What fits into 32 numbers?", "VI", "03 25 26", 74),
         ("28", "feature_recovery", "It rebuilds everything. Did it find the features?", "VI", "01", 73),
         ("29", "mbart_to_sparse_features", "Find “apple” in 256 numbers", "VI", "25 26 27 28", 83),
         ("30", "restricted_minimax", "Zero failures in 20 tests: which rate do you report?", "V", "03", 82),

@@ -114,7 +114,7 @@ def quadratic_score_variance(
 
 
 def cosine_variances(*, frequency: float | int, mean: float | int, std: float | int) -> tuple[float, float]:
-    """Variances of the score and of the reparameterised estimate for f(x) = cos(frequency x) (07.15).
+    """Variances of the score and of the reparameterised estimate for f(x) = cos(frequency x).
 
     From E[cos(a x)] = cos(a mu) exp(-a^2 sigma^2 / 2). The first stays below 1 / sigma^2; the second grows
     as frequency^2 / 2.

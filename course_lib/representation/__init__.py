@@ -1,1 +1,1 @@
-"""Representation: what a code keeps of the states that it stands for (lessons 18 to 21 and 27)."""
+"""Representation: what a code keeps of the states that it stands for (parts IV and VI)."""

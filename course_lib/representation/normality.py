@@ -24,7 +24,7 @@ def moment_scores(code: Float[Tensor, "rows units"]) -> MomentScores:
 
     g_1 = m_3 / m_2^(3/2) and g_2 = m_4 / m_2^2 - 3, with m_p the central moments of the N rows. For normal rows
     E g_1 = 0, Var g_1 = 6 (N - 2) / ((N + 1)(N + 3)), E g_2 = -6 / (N + 1) and
-    Var g_2 = 24 N (N - 2)(N - 3) / ((N + 1)^2 (N + 3)(N + 5)), for every N; the scores are (g - E g) / sd (27.9).
+    Var g_2 = 24 N (N - 2)(N - 3) / ((N + 1)^2 (N + 3)(N + 5)), for every N; the scores are (g - E g) / sd.
 
     Raises ValueError for fewer than 8 rows and for a unit that is constant. Source: Fisher (1930).
     """

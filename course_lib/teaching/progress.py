@@ -236,5 +236,5 @@ def _listed(state: dict, lesson: str, titles: Mapping[str, str]) -> str:
 
 
 def _order(entry: tuple[str, dict]) -> tuple[int, str]:
-    """Sort 01.10 behind 01.9."""
+    """Sort by number: the tenth behind the ninth."""
     return len(entry[0]), entry[0]
