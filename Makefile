@@ -23,7 +23,7 @@ UNIT = tests --ignore=tests/browser --ignore=tests/editions/site/pages --ignore=
 NOTEBOOKS = notebooks
 BROWSER = tests/browser
 
-.PHONY: help lab test quick store figures pictures bench mutants faults doctor update site site-test teacher teacher-test grading-test wheel-test lint unit notebooks browser $(BENCH_PARTS)
+.PHONY: help lab test quick store figures pictures bench mutants faults renumber doctor update site site-test teacher teacher-test grading-test wheel-test lint unit notebooks browser $(BENCH_PARTS)
 
 help:
 	@echo "make lab      set up and open the course in JupyterLab (LAB_ARGS=... passes arguments on; PEERS=1: also what"
@@ -39,6 +39,7 @@ help:
 	@echo "make bench    run the benchmarks (make bench explorer: one part)"
 	@echo "make mutants  plant slips in copies of the library and in the lessons' experiments, and show which are noticed"
 	@echo "make faults   damage files that are read back, and show what is noticed; writes the table of docs/pipeline.md"
+	@echo "make renumber give every lesson the number of its place in the catalogue, wherever it is named"
 	@echo "make doctor   say what is wrong with this environment and how to fix it"
 
 # What is installed, and whether anything has to be, setup_course.py knows.
@@ -133,6 +134,9 @@ bench: $(READY)
 mutants: $(READY)
 	$(BIN)/python -m tests.mutants
 	$(BIN)/python -m tests.notebooks.neighbours
+
+renumber: $(READY)
+	$(BIN)/python -m tests.renumber
 
 # `make bench explorer` names a part of the benchmarks: the part itself is no target of its own.
 $(BENCH_PARTS):

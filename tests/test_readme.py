@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from course_lib import pipeline, sae, teaching
-from course_lib.lessons.catalog import LESSONS
+from course_lib.lessons.catalog import LESSONS, PARTS, part_title
 from course_lib.mbart.activation_store import write_store
 from course_lib.mbart.activations import Site
 from course_lib.mbart.model import load
@@ -82,3 +82,11 @@ def test_the_readme_shows_a_picture_and_every_lesson():
     assert "](figures/" in readme
     for lesson in LESSONS:
         assert f"[{lesson.number}](notebooks/{lesson.notebook}) {lesson.title}" in readme
+    for part in PARTS:
+        of_part = [lesson.number for lesson in LESSONS if lesson.part == part]
+        assert of_part == re.findall(r"\[(\d\d)\]\(notebooks", row_of(readme, part_title(part) or "Start"))
+
+
+def row_of(readme: str, title: str) -> str:
+    """The row of a table that begins with a title."""
+    return next(line for line in readme.splitlines() if line.startswith(f"| {title} |"))

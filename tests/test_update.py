@@ -291,7 +291,7 @@ def test_answers_and_progress_follow_the_numbers(origin, clone):
     guess, solved = {"guess": "a", "right": True}, {"attempts": 2, "hints": 0, "solved": True, "mistakes": {}}
     path = progress_file(clone, exercises={"01.1": solved, "01.3": {}}, predictions={"01.P1": guess})
     before = path.read_bytes()
-    # 01.1 and 01.2 change places, then 01.2 becomes 01.3, which is no more.
+    # "01.1" and "01.2" change places, then "01.2" becomes "01.3", which is no more.
     publish(origin, {RENUMBERED: json.dumps([{"01.1": "01.2", "01.2": "01.1", "01.P1": "01.P2"}])})
     publish(
         origin,

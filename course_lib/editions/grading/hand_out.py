@@ -109,7 +109,7 @@ def read_points(path: Path) -> dict[str, float]:
         raise ValueError(
             f'{path} cannot be read ({error}); expected TOML with lines like "01.3" = 4'
         ) from error
-    # Without quotation marks, TOML takes 01.3 for the entry 3 of a table 01.
+    # Without quotation marks, TOML takes `01.3` for the entry 3 of a table 01.
     points = {}
     for key, value in found.items():
         points |= (

@@ -136,7 +136,7 @@ def test_what_the_explorers_move_is_listed_with_its_lessons():
         "controls": [control("η", "step size η"), control("|x|", "length |x| (m)")]
     }
     rows = [line for line in front.list_controls(facts).splitlines() if line.startswith("| ")][1:]
-    one, two = f"[01](lessons/{LESSONS[1].notebook})", f"[02](lessons/{LESSONS[2].notebook})"
+    one, two = (f"[{lesson.number}](lessons/{lesson.notebook})" for lesson in LESSONS[1:3])
     assert f"| η | step size | {one}, {two} |" in rows
     assert f"| \\|x\\| | length (m) | {two} |" in rows
     assert len(rows) == 2
