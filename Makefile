@@ -23,7 +23,7 @@ UNIT = tests --ignore=tests/browser --ignore=tests/editions/site/pages --ignore=
 NOTEBOOKS = notebooks
 BROWSER = tests/browser
 
-.PHONY: help lab test quick store figures pictures bench mutants faults renumber doctor update site site-test teacher teacher-test grading-test wheel-test lint unit notebooks browser $(BENCH_PARTS)
+.PHONY: help lab test quick store figures pictures bench mutants faults renumber doctor update site site-test statements teacher teacher-test grading-test wheel-test lint unit notebooks browser $(BENCH_PARTS)
 
 help:
 	@echo "make lab      set up and open the course in JupyterLab (LAB_ARGS=... passes arguments on; PEERS=1: also what"
@@ -32,6 +32,7 @@ help:
 	@echo "make test     set up and check everything: lint, unit tests, notebooks, browser"
 	@echo "make quick    the same for what changed since the last commit, and something small of each part"
 	@echo "make store    run the notebooks and store them as they ran (LESSONS=\"01 15\": some of them)"
+	@echo "make statements  write what exercises ask to their pages, and run nothing (LESSONS=\"01 15\": some of them)"
 	@echo "make figures  draw every lesson's figures to figures/"
 	@echo "make pictures redraw the pictures of the README in a browser"
 	@echo "make site     build the course as static pages in build/site/ (SITE_ARGS=... passes arguments on)"
@@ -78,6 +79,9 @@ browser: $(READY)
 store: $(READY)
 	$(BIN)/jupyter trust notebooks/*.ipynb
 	$(BIN)/python -m tests.notebooks $(LESSONS)
+
+statements: $(READY)
+	$(BIN)/python -m tests.notebooks --statements $(LESSONS)
 
 figures: $(READY)
 	$(BIN)/python -m course_lib figures

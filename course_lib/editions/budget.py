@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from nbformat import NotebookNode
 
-from course_lib.editions.notebooks import EXERCISE, PREDICTION
+from course_lib.editions.notebooks import PREDICTION, states
 from course_lib.teaching import Exercise
 
 APPENDIX = "Appendix"
@@ -86,6 +86,8 @@ def budget(notebook: NotebookNode, exercises: Mapping[str, Exercise], sentences:
     """Return the budget of a stored lesson; `sentences` is how many its quiz has."""
     text, code, asked, tasks, answers = [], [], [], 0, 0
     for cell in main_line(notebook):
+        if states(cell):
+            continue  # its minutes count with its answer cell
         if cell.cell_type == "markdown":
             # The first cell is read, too, but not what it says of time.
             text.append(re.sub(r"^\*\*Time\.\*\*.*$", "", cell.source, flags=re.MULTILINE))
@@ -97,7 +99,7 @@ def budget(notebook: NotebookNode, exercises: Mapping[str, Exercise], sentences:
             code.append(cell)
             shown = [out.get("data", {}).get("text/markdown", "") for out in cell.outputs]
             asked += [one for one in shown if PREDICTION.match(one)]
-            text += [one for one in shown if not (PREDICTION.match(one) or EXERCISE.match(one))]
+            text += [one for one in shown if not PREDICTION.match(one)]
     return Budget(
         words=sum(map(words, text)),
         claims=sum(len(CLAIM.findall(cell.source)) for cell in code),

@@ -13,12 +13,12 @@ FIELDS = (
     *("number", "slug", "goal", "question", "prerequisites", "background"),
     *("minutes", "optional_minutes", "mistakes"),
 )
-# What the course's kit displays for a prediction, an exercise and an explorer without a kernel.
+# What the course's kit displays for a prediction and an explorer without a kernel.
 PREDICTION = re.compile(r"\*\*Prediction (\d\d\.P\d+)\.\*\*")
-EXERCISE = re.compile(r"\*\*(\d\d\.\d+) ")
 STRIP = "<details><summary>For reading without a kernel"
 FOLDED_QUIZ = f"{STRIP}: the sentences"
 WIDGET = "application/vnd.jupyter.widget-view+json"
+STUCK = re.compile(r"\n\nStuck\? Run [^\n]*$")
 # The explorers that a code cell makes.
 EXPLORER = re.compile(r"\blesson\.(\w+)\(")
 
@@ -46,6 +46,16 @@ def third_edition(notebook: NotebookNode) -> bool:
 def answers(cell: NotebookNode) -> str | None:
     """Return the number of the prediction that a cell answers, None for other cells."""
     return cell.metadata.get("course", {}).get("answers")
+
+
+def states(cell: NotebookNode) -> str | None:
+    """Return the number of the exercise that a Markdown cell states, None for other cells."""
+    return cell.metadata.get("course", {}).get("states")
+
+
+def statement(cell: NotebookNode) -> str:
+    """Return what a cell states of an exercise, without its line on hints in JupyterLab."""
+    return STUCK.sub("", cell.source)
 
 
 def section(notebook: NotebookNode, title: str) -> str:

@@ -298,11 +298,20 @@ class Exercise:
         else:
             print(f"One right answer: {shown(self.reference)}")
 
-    def _ipython_display_(self) -> None:
+    @property
+    def statement(self) -> str:
+        """The Markdown above the answer cell: title, kind, difficulty, minutes, prompt, and how to get hints."""
         stars = "★" * self.difficulty + "☆" * (3 - self.difficulty)
         about = f"*{KINDS[self.kind].capitalize()}, difficulty {stars}, about {self.minutes} minutes.*"
         title = self.title if self.title.endswith("?") else f"{self.title}."
-        display(Markdown(f"**{self.id} {title}** {about}\n\n{self.prompt}\n\n{self.help_line}"))
+        stuck = (
+            "Stuck? Run the next cell: a button with hints appears below it. Without a button, run "
+            f'`exercises["{self.id}"].hint()` in a new cell.'
+        )
+        return f"**{self.id} {title}** {about}\n\n{self.prompt}\n\n{stuck}"
+
+    def _ipython_display_(self) -> None:
+        display(Markdown(self.statement))
 
     # What decides.
 

@@ -201,7 +201,8 @@ def _titles(pages: Path, numbers: Iterable[str]) -> dict[str, str]:
     for path in (path for number in numbers for path in sorted(pages.glob(f"{number}_*.ipynb"))):
         try:
             cells = json.loads(path.read_bytes())["cells"]
-            texts = ["".join(cells[0]["source"])]
+            texts = ["".join(cell["source"]) for cell in cells]
+            found[path.name[:2]] = texts[0].partition("\n")[0].lstrip("# ")
             texts += [
                 "".join(output.get("data", {}).get("text/markdown", ""))
                 for cell in cells
@@ -209,7 +210,6 @@ def _titles(pages: Path, numbers: Iterable[str]) -> dict[str, str]:
             ]
         except (OSError, ValueError, KeyError, TypeError, IndexError):
             continue  # a learner may have left anything under this name
-        found[path.name[:2]] = texts[0].partition("\n")[0].lstrip("# ")
         found |= {match[1]: match[2] for text in texts for shown in _SHOWN for match in shown.finditer(text)}
     return found
 

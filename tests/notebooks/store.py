@@ -5,30 +5,57 @@ import copy
 import io
 import json
 import re
+from collections.abc import Mapping
 from itertools import zip_longest
 from pathlib import Path
 
 import nbformat
 import numpy as np
 from nbformat import NotebookNode
+from nbformat.v4 import new_markdown_cell
 from PIL import Image
 
+from course_lib.editions.notebooks import states
 from course_lib.editions.teacher.solved import WIDGETS, run
 from course_lib.files import replacing
+from course_lib.teaching import Exercise
 from course_lib.teaching.words import STORED_MODULE, Words
 
 PNG = re.compile(r"(?<=data:image/png;base64,)[A-Za-z0-9+/=]+")
 
 
-def store(path: Path) -> None:
-    """Run one notebook as a learner without progress would, and put it in the place of the stored one."""
-    stored = nbformat.read(path, as_version=4)
+def store(path: Path, exercises: Mapping[str, Exercise], *, runs: bool = True) -> None:
+    """Run one notebook as a learner without progress would, and put it in the place of the stored one.
+
+    Its `exercises`, by number, are stated anew; without `runs` that is all that changes.
+    """
+    stored = state_exercises(nbformat.read(path, as_version=4), exercises)
     notebook = copy.deepcopy(stored)
-    run(notebook, path.parent)
+    if runs:
+        run(notebook, path.parent)
     keep_pictures(notebook, stored)
     keep_still(notebook)
     with replacing(path) as file:
         file.write((nbformat.writes(number_widgets(notebook)) + "\n").encode())
+
+
+def state_exercises(notebook: NotebookNode, exercises: Mapping[str, Exercise]) -> NotebookNode:
+    """Return the notebook with the statement of each exercise in a cell of Markdown above its answer cell.
+
+    A cell that stated it before keeps its id and its metadata.
+    """
+    stated = {states(cell): cell for cell in notebook.cells if states(cell)}
+    cells = []
+    for cell in notebook.cells:
+        if states(cell):
+            continue
+        if number := cell.metadata.get("exercise"):
+            above = stated.get(number) or new_markdown_cell(
+                id=f"exercise-{number.replace('.', '-')}", metadata={"course": {"states": number}}
+            )
+            cells.append(above | {"source": exercises[number].statement})
+        cells.append(cell)
+    return nbformat.from_dict(notebook | {"cells": cells})
 
 
 def keep_pictures(notebook: NotebookNode, stored: NotebookNode) -> None:

@@ -9,7 +9,9 @@ import nbformat
 import pytest
 from PIL import Image
 
-from tests.notebooks.store import store
+from course_lib.editions.notebooks import states
+from course_lib.lessons import exercises_of
+from tests.notebooks.store import state_exercises, store
 
 # Two pictures, one of them inside HTML, and a widget, whose names in the kernel are random.
 CELLS = (
@@ -39,9 +41,9 @@ def path(tmp_path):
 
 
 def test_what_did_not_change_keeps_its_bytes(path):
-    store(path)
+    store(path, {})
     first = path.read_bytes()
-    store(path)
+    store(path, {})
     assert path.read_bytes() == first
 
     # The same pixels in other bytes, as another version of the encoder writes them.
@@ -53,11 +55,11 @@ def test_what_did_not_change_keeps_its_bytes(path):
         first = first.replace(old.encode(), other.encode())
     path.write_bytes(first)
     assert pictures(nbformat.read(path, as_version=4)) == (other, other)
-    store(path)
+    store(path, {})
     assert path.read_bytes() == first
 
     (path.parent / "colour").write_text("#fe0000")  # one step of one channel is another picture
-    store(path)
+    store(path, {})
     changed = pictures(nbformat.read(path, as_version=4))
     assert changed[0] == changed[1] != other
     assert sorted(found.name for found in path.parent.iterdir() if not found.name.startswith(".ipy")) == [
@@ -72,7 +74,7 @@ def test_a_notebook_that_fails_is_left_as_it_was(path):
     nbformat.write(notebook, path)
     before = path.read_bytes()
     with pytest.raises(Exception, match="raise ValueError"):
-        store(path)
+        store(path, {})
     assert path.read_bytes() == before
 
 
@@ -85,8 +87,36 @@ def test_a_full_disk_leaves_the_notebook_as_it_was(path, monkeypatch):
     with monkeypatch.context() as disk:
         disk.setattr(os, "fsync", full)
         with pytest.raises(OSError, match="No space left"):
-            store(path)
+            store(path, {})
     assert path.read_bytes() == before
     assert not list(path.parent.glob(".*.partial"))
-    store(path)
+    store(path, {})
     assert path.read_bytes() != before
+
+
+def answer(number):
+    return nbformat.v4.new_code_cell("answer = ...", metadata={"exercise": number})
+
+
+def test_an_exercise_is_stated_above_its_answer_cell_wherever_that_stands():
+    exercises = exercises_of("00")
+    about = {"course": {"answers": "00.P1", "states": "00.2"}}
+    old = nbformat.v4.new_markdown_cell("of another form", id="mine", metadata=about)
+    cells = [old, nbformat.v4.new_markdown_cell("Text."), answer("00.1"), answer("00.2")]
+    made = state_exercises(nbformat.v4.new_notebook(cells=cells), exercises)
+    nbformat.validate(made)
+    text, new, _, kept, _ = made.cells
+    assert text.source == "Text."
+    assert (new.id, states(new), new.source) == ("exercise-00-1", "00.1", exercises["00.1"].statement)
+    assert (kept.id, kept.metadata, kept.source) == ("mine", about, exercises["00.2"].statement)
+    assert state_exercises(made, exercises) == made
+
+
+def test_statements_are_written_without_running_anything(path):
+    notebook = nbformat.read(path, as_version=4)
+    notebook.cells = [nbformat.v4.new_code_cell("raise ValueError('no')", execution_count=3), answer("00.1")]
+    nbformat.write(notebook, path)
+    store(path, exercises_of("00"), runs=False)
+    first, stated, last = nbformat.read(path, as_version=4).cells
+    assert [first, last] == notebook.cells
+    assert stated.source == exercises_of("00")["00.1"].statement

@@ -8,8 +8,10 @@ from pathlib import Path
 import nbformat
 import pytest
 
+from course_lib.editions.notebooks import states
 from course_lib.lessons import contents_of
 from course_lib.lessons.catalog import LESSONS
+from tests.notebooks.store import state_exercises
 
 NOTEBOOKS = Path(__file__).resolve().parents[2] / "notebooks"
 PATHS = sorted(NOTEBOOKS.glob("*.ipynb"))
@@ -169,11 +171,19 @@ def test_exercises_stand_unanswered_and_in_order(notebook, path):
     if not third_edition(notebook):  # whose exercises stand where their step needs them
         difficulties = [exercise.difficulty for exercise in exercises.values()]
         assert difficulties == sorted(difficulties)
-    source = "\n".join(cell.source for cell in code_cells(notebook))
     for cell in answer_cells:
         number = cell.metadata.exercise
-        assert f'exercises["{number}"]\n' in source + "\n", f"the prompt of {number} is not shown"
         assert "".join(o.text for o in cell.outputs) == f"Exercise {number}: not attempted yet.\n"
+
+
+def test_exercises_are_stated_above_their_answer_cells_as_their_lesson_has_them(notebook, path):
+    exercises = contents_of(BY_FILE[path.name]).exercises
+    stated = [cell for cell in notebook.cells if states(cell)]
+    assert state_exercises(notebook, exercises).cells == notebook.cells, "run `make statements`"
+    assert [states(cell) for cell in stated] == list(exercises)
+    assert {cell.cell_type for cell in stated} == {"markdown"}
+    shown = [cell.source for cell in code_cells(notebook) if cell.source.startswith("exercises[")]
+    assert shown == [], "an exercise is stated by a cell of Markdown, not by what a cell displays"
 
 
 def test_no_cell_needs_an_answer(notebook):

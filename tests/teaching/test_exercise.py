@@ -891,11 +891,11 @@ def test_the_solution_opens_when_solved(capsys):
     assert capsys.readouterr().out == "One right answer: 9\n"
 
 
-def test_the_card_shows_title_difficulty_minutes_prompt_and_help(monkeypatch):
+def test_the_statement_has_title_difficulty_minutes_prompt_and_help_and_is_displayed(monkeypatch):
     shown = []
     monkeypatch.setattr("course_lib.teaching.exercise.display", lambda *things: shown.extend(things))
     WHOLE._ipython_display_()
-    text = shown[0].data
+    assert [one.data for one in shown] == [WHOLE.statement]
     for part in (
         "90.2 Square",
         "difficulty ★☆☆",
@@ -903,15 +903,12 @@ def test_the_card_shows_title_difficulty_minutes_prompt_and_help(monkeypatch):
         WHOLE.prompt,
         'exercises["90.2"].hint()',
     ):
-        assert part in text
+        assert part in WHOLE.statement
 
 
 @pytest.mark.parametrize(("title", "shown"), [("Square", "Square.**"), ("A square?", "A square?**")])
-def test_a_title_ends_with_one_mark(monkeypatch, title, shown):
-    cards = []
-    monkeypatch.setattr("course_lib.teaching.exercise.display", cards.append)
-    replace(WHOLE, title=title)._ipython_display_()
-    assert f"**90.2 {shown} " in cards[0].data
+def test_a_title_ends_with_one_mark(title, shown):
+    assert replace(WHOLE, title=title).statement.startswith(f"**90.2 {shown} ")
 
 
 # Construction

@@ -20,13 +20,14 @@ from typing import Any
 from nbformat import NotebookNode, v4
 
 from course_lib.editions.notebooks import (
-    EXERCISE,
     EXPLORER,
     FOLDED_QUIZ,
     PREDICTION,
     STRIP,
     WIDGET,
     answers,
+    statement,
+    states,
     third_edition,
 )
 from course_lib.lessons.catalog import PARTS, Lesson
@@ -125,7 +126,14 @@ def page(
         made = [v4.new_markdown_cell("".join(map(target, ids)))] if ids else []
         if by_cell:
             asked = guess and answers(cell) is not None
-        if cell.cell_type == "markdown":
+        if number := states(cell):
+            asked = asked and by_cell
+            text = link_equations(statement(cell), where)
+            if number in facts["hints"]:
+                text += "\n\n" + hints(number, facts["hints"][number], lesson)
+            made.append(v4.new_markdown_cell(text))
+            cells += hidden_until_guessed(made) if asked else made
+        elif cell.cell_type == "markdown":
             heading = HEADING.search(cell.source) if asked and not by_cell else None
             before = cell.source[: heading.start()] if heading else cell.source
             if before:
@@ -147,7 +155,7 @@ def page(
                 continue
             texts = [output.get("data", {}).get("text/markdown", "") for output in cell.outputs]
             asks = any(map(PREDICTION.match, texts))
-            asked = asked and not asks and not any(map(EXERCISE.match, texts))
+            asked = asked and not asks
             cells += hidden_until_guessed(made) if asked else made
             asked = guess and (asked or asks)
     _number(cells[0], lesson)
@@ -200,7 +208,7 @@ def _code(
 
 def _piece(source: str | None, outputs: Sequence[NotebookNode], follows: str, hidden: bool) -> NotebookNode:
     tags = []
-    if source is None or EXERCISE.match(follows):  # `exercises["01.1"]` shows the text that follows it
+    if source is None:
         tags = ["remove-input"]
     elif hidden or 'class="course-' in follows or PREDICTION.match(follows):
         tags = ["hide-input"]
@@ -225,8 +233,6 @@ def _text(
         text = link_equations(data["text/markdown"], where)
         if number := PREDICTION.match(text):
             text += "\n\n" + prediction(number[1], facts["predictions"][number[1]])
-        elif (number := EXERCISE.match(text)) and number[1] in facts["hints"]:
-            text += "\n\n" + hints(number[1], facts["hints"][number[1]], lesson)
         return text
     if data.get("text/html", "").startswith(FOLDED_QUIZ) and facts.get("sentences"):
         return quiz(facts["sentences"])

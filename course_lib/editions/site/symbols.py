@@ -9,6 +9,8 @@ from collections.abc import Mapping
 
 from nbformat import NotebookNode
 
+from course_lib.editions.notebooks import states
+
 MATH = re.compile(r"\$\$(.+?)\$\$|(?<!\\)\$([^$]+?)(?<!\\)\$", re.DOTALL)
 SECTIONS = re.compile(r"^(?=#+ )", re.MULTILINE)
 ACCENT = re.compile(r"\\(?:hat|tilde|bar|overline|mathcal) ?")
@@ -36,7 +38,7 @@ def _place(notebook: NotebookNode, number: str, symbol: str, meaning: str) -> in
     ends = r"(?![A-Za-z_'])" if symbol[-1].isalpha() else ""
     written = re.compile(rf"(?<![A-Za-z\\]){re.escape(symbol)}{ends}")
     for i, cell in enumerate(notebook.cells):
-        if i and cell.cell_type == "markdown":  # the first cell is the title
+        if i and cell.cell_type == "markdown" and not states(cell):  # the first cell is the title
             for section in SECTIONS.split(cell.source):
                 held = any(written.search(a or b) for a, b in MATH.findall(section))
                 if held and all(stem in section.lower() for stem in needed):

@@ -12,7 +12,7 @@ from nbformat import NotebookNode
 from nbformat.v4 import new_markdown_cell
 
 from course_lib.editions.budget import APPENDIX, CELL, PLAY, SENTENCE, TASKS, WORDS_A_MINUTE, Budget, budget
-from course_lib.editions.notebooks import EXERCISE, EXPLORER, FOLDED_QUIZ, PREDICTION, section
+from course_lib.editions.notebooks import EXPLORER, FOLDED_QUIZ, PREDICTION, section, states
 from course_lib.lessons.catalog import LESSONS, Lesson
 from course_lib.teaching import Exercise, Explorer, Mistake, Prediction
 from course_lib.teaching.exercise import N_CASES
@@ -50,6 +50,10 @@ def parts(notebook: NotebookNode) -> list[Part]:
     """Return the sections of a lesson in order, those without anything of their own left out."""
     found = [Part("Opening")]
     for cell in notebook.cells:
+        if number := states(cell):
+            found[-1].cells.append(cell)
+            found[-1].exercises.append(number)
+            continue
         if cell.cell_type == "markdown":
             before, *rest = HEADING.split(cell.source)
             texts = [before, *rest[1::2]]
@@ -61,7 +65,6 @@ def parts(notebook: NotebookNode) -> list[Part]:
             continue
         found[-1].cells.append(cell)
         shown = [output.get("data", {}).get("text/markdown", "") for output in cell.outputs]
-        found[-1].exercises += [one[1] for text in shown if (one := EXERCISE.match(text))]
         found[-1].predictions += [one[1] for text in shown if (one := PREDICTION.match(text))]
     return [one for one in found[1:] if one.cells]
 

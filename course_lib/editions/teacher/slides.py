@@ -17,7 +17,7 @@ from nbconvert.exporters import SlidesExporter
 from nbformat import NotebookNode, v4
 from traitlets.config import Config
 
-from course_lib.editions.notebooks import EXERCISE, EXPLORER, FOLDED_QUIZ, PREDICTION, STRIP, WIDGET
+from course_lib.editions.notebooks import EXPLORER, FOLDED_QUIZ, PREDICTION, STRIP, WIDGET, statement, states
 from course_lib.lessons.catalog import Lesson
 from course_lib.teaching import Prediction
 from course_lib.teaching.register import Contents
@@ -30,7 +30,6 @@ LINE = "\n"
 NOTEBOOK = re.compile(r"\]\((\d\d_\w+)\.ipynb(#[^)\s]*)?\)")
 BLOCK = re.compile(r"```.*?```|\$\$.*?\$\$[^\n]*|(?:(?!\n\s*\n|\n- |\n\d+\. |\$\$).)+", re.DOTALL)
 HEADING = re.compile(r"#+ (.+)")
-STUCK = re.compile(r"\n\nStuck\? Run [^\n]*$")
 
 
 @dataclass
@@ -62,7 +61,9 @@ def slides(notebook: NotebookNode, register: Contents, predictions: Mapping[str,
         made[-1].lines += lines
 
     for cell in notebook.cells:
-        if cell.cell_type == "markdown":
+        if states(cell):
+            add(statement(cell), height(statement(cell)))
+        elif cell.cell_type == "markdown":
             for text in blocks(cell.source):
                 if heading := HEADING.match(text):
                     title, new = heading[1], True
@@ -74,7 +75,7 @@ def slides(notebook: NotebookNode, register: Contents, predictions: Mapping[str,
                 for text, lines, below in render_output(output, cell.source, register, predictions):
                     add(text, lines)
                     made[-1].below += below
-            if made and not live and not EXERCISE.match(first_text(cell)):
+            if made and not live:
                 made[-1].below.append(f"### {title}\n\n```python\n{cell.source}\n```")
     return made
 
@@ -107,11 +108,6 @@ def height(text: str) -> float:
     return lines
 
 
-def first_text(cell: NotebookNode) -> str:
-    """Return the first text that a cell displays, empty where there is none."""
-    return next((o.data["text/markdown"] for o in cell.outputs if "text/markdown" in o.get("data", {})), "")
-
-
 def render_output(
     output: NotebookNode, source: str, register: Contents, predictions: Mapping[str, Prediction]
 ) -> Iterator[tuple[str, float, list[str]]]:
@@ -126,9 +122,6 @@ def render_output(
         yield picture(base64.b64decode(data["image/png"]), about.get("alt", "Figure")), LINES, []
     elif number := PREDICTION.match(data.get("text/markdown", "")):
         yield from prediction(predictions[number[1]])
-    elif EXERCISE.match(data.get("text/markdown", "")):
-        text = STUCK.sub("", data["text/markdown"])
-        yield text, height(text), []
     elif data.get("text/html", "").startswith(STRIP) and not data["text/html"].startswith(FOLDED_QUIZ):
         for name in EXPLORER.findall(source):
             if name in register.explorers:

@@ -174,10 +174,16 @@ def test_a_cell_that_introduces_a_symbol_can_be_linked_to(tmp_path):
     ]
 
 
-def test_hints_unfold_one_by_one_and_the_cell_that_shows_the_text_is_left_out(tmp_path):
-    asked = output(markdown="**01.1 How often.** *Compute.*")
-    _, code, text = page_of(v4.new_code_cell('exercises["01.1"]', outputs=[asked]), tmp_path=tmp_path)
-    assert code.metadata.tags == ["remove-input"]
+def stated():
+    """The cell that states the only exercise that has hints here."""
+    text = "**01.1 How often.** *Compute.*\n\nSee (01.4).\n\nStuck? Run `hint()` in a new cell."
+    return v4.new_markdown_cell(text, metadata={"course": {"states": "01.1"}})
+
+
+def test_hints_unfold_one_by_one_in_the_place_of_how_to_get_them_by_code(tmp_path):
+    _, text = page_of(stated(), tmp_path=tmp_path)
+    assert text.source.startswith(f"**01.1 How often.** *Compute.*\n\nSee {LINK}.\n\n<div")
+    assert "Stuck?" not in text.source
     inside = text.source
     for number, hint in enumerate(("First.", "Second.", "Third."), start=1):
         folded = inside.partition("<details>")[2].rpartition("</details>")[0]
@@ -230,7 +236,7 @@ def waits(cell):
     [
         v4.new_markdown_cell("## Next"),
         v4.new_markdown_cell("That is it.\n\n### Next"),
-        v4.new_code_cell('exercises["01.1"]', outputs=[output(markdown="**01.1 How often.** *Compute.*")]),
+        stated(),
     ],
 )
 def test_what_answers_a_prediction_waits_up_to_the_next_heading_or_exercise(end, tmp_path):
@@ -263,8 +269,7 @@ def test_what_answers_a_prediction_waits_up_to_the_next_heading_or_exercise(end,
     assert any("print('answer')" in cell.source for cell in waiting)
     assert "<form" in made[first - 1].source
     assert "after" in made[-1].source
-    if end.cell_type == "markdown":
-        assert made[last].source in ("## Next", "### Next")
+    assert made[last].source.startswith(("## Next", "### Next", "**01.1 How often.**"))
     kept = pages.page(
         notebook(v4.new_markdown_cell("# T\n"), *cells), LESSON, FACTS, WHERE, pictures=tmp_path, guess=False
     )
