@@ -18,6 +18,7 @@ PREDICTION = re.compile(r"\*\*Prediction (\d\d\.P\d+)\.\*\*")
 STRIP = "<details><summary>For reading without a kernel"
 FOLDED_QUIZ = f"{STRIP}: the sentences"
 WIDGET = "application/vnd.jupyter.widget-view+json"
+# The last line of an exercise's statement, on how to get hints.
 STUCK = re.compile(r"\n\nStuck\? Run [^\n]*$")
 # The explorers that a code cell makes.
 EXPLORER = re.compile(r"\blesson\.(\w+)\(")
