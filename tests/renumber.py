@@ -5,7 +5,8 @@ that it has (a lesson put in between takes any free one), and run this on a tree
 tracked text:
 
 - names that hold a number and a slug (`15_kernelized_attention`), and renames the notebooks;
-- "lesson 15", "Lessons 03 and 18", the links `[15](15_kernelized_attention.ipynb)`, and the numbers of the catalogue;
+- "lesson 15", "Lessons 03 and 18", the links `[15](15_kernelized_attention.ipynb)`, a number before its lesson's title, and
+  the numbers of the catalogue;
 - ids of exercises, predictions, sentences, claims and equations (`15.3`, `15.P1`, `15.m2`), which are told from decimals by
   what stands around them, and in Python by standing in a string or a comment;
 
@@ -49,6 +50,7 @@ NAMES = re.compile(r"\b(\d\d)_([a-z]\w+)")
 LINKS = re.compile(r"(\[)(\d\d)(\]\([^)\s]*\))")
 LESSONS = re.compile(r"([Ll]essons? )(\d\d(?:(?:, | and | or |, and | to )\d\d)*)\b(?!\.\d)")
 ROWS = re.compile(r'^        \("(\d\d)", "(\w+)",.*, "[IV]*", "([\d ]*)", \d+\),$', re.M)
+TITLE = re.compile(r'^        \("\d\d", "\w+", "(.*)", "[IV]*", "[\d ]*", \d+\),$', re.M)
 QUOTED = re.compile(r'"(\d\d)"')
 # In the metadata of a page.
 METADATA = re.compile(r'^   "(?:number": "\d\d"|prerequisites": \[[^]]*\])', re.M)
@@ -76,6 +78,8 @@ class Renumbering:
             numbers = [old for old, _, _ in rows]
             raise UnresolvedError(f"{CATALOG}: two lessons have the number {max(numbers, key=numbers.count)}")
         self.slugs = {slug: old for old, slug, _ in rows}
+        titles = "|".join(map(re.escape, TITLE.findall(catalog)))
+        self.titled = re.compile(rf"\b(\d\d)( (?:{titles}))")
         self.defined = frozenset(defined)
         self.unresolved: list[str] = []
 
@@ -111,6 +115,7 @@ class Renumbering:
         text = self.names(text, path)
         text = LINKS.sub(lambda found: found[1] + self._lesson(found[2], path) + found[3], text)
         text = LESSONS.sub(lambda found: found[1] + self._listed(found, path), text)
+        text = self.titled.sub(lambda found: self._lesson(found[1], path) + found[2], text)
         parts, end, was_id = [], 0, False
         for found in ID.finditer(text):
             before = text[max(end, found.start() - 40) : found.start()].rsplit("\n", 1)[-1]

@@ -33,6 +33,7 @@ def plan() -> Renumbering:
             "Lesson [10](10_first.ipynb), then lessons 10 and 12",
             "Lesson [02](02_first.ipynb), then lessons 02 and 01",
         ),
+        ("to 10 A title or 10 others", "to 02 A title or 10 others"),
         ("by (10.1), (10.2) and (12.5)", "by (02.1), (02.2) and (01.5)"),
         ("(10.1, 12.1)", "(02.1, 01.1)"),
         (r"$$x \tag{10.1}$$, exercise 10.2; 10.m1 holds", r"$$x \tag{02.1}$$, exercise 02.2; 02.m1 holds"),
