@@ -53,7 +53,18 @@ ADMITTED = {
     "transformers": ["5.17.0", "5.23.0", "5.99.0"],
 }
 ADMITTED_PYTHONS = ["3.11.0", "3.11.14", "3.12.0", "3.12.12", "3.13.0", "3.13.9", "3.14.0"]
-EVERYTHING = ("grading", "kernels", "lab", "peers", "site", "tables", "tensorboard", "test", "translation")
+EVERYTHING = (
+    "grading",
+    "kernels",
+    "lab",
+    "peers",
+    "site",
+    "tables",
+    "tensorboard",
+    "test",
+    "translation",
+    "wandb",
+)
 
 
 BY_PIP = [
@@ -310,12 +321,15 @@ def test_the_library_imports_core_dependencies_only(project):
     needed = third_party(without_guarded(source) for source in sources)
     assert {"torch", "numpy"} <= needed
     assert undeclared(needed, declared(project)) == []
-    assert undeclared(third_party(sources), declared(project, "tables", "tensorboard", "translation")) == []
+    assert (
+        undeclared(third_party(sources), declared(project, "tables", "tensorboard", "translation", "wandb"))
+        == []
+    )
 
 
 def test_an_import_that_an_extra_brings_names_the_extra():
     found = re.findall(r"course-lib\[(\w+)\]", "\n".join(sources_under("course_lib")))
-    assert {"tables", "tensorboard", "translation", "peers"} <= set(found)
+    assert {"tables", "tensorboard", "translation", "wandb", "peers"} <= set(found)
     assert set(found) <= set(EVERYTHING)
 
 

@@ -594,14 +594,32 @@ def test_losses_are_logged_as_lines_or_for_tensorboard_and_change_nothing(made, 
 @pytest.mark.parametrize("log", ["losses.txt", "wandb:x", "tensorboard:", "."])
 def test_a_log_of_another_form_is_named(log, made, tmp_path):
     done = train(made, tmp_path / "run", *QUICK, "--log", log, code=2)
-    assert f"log is {log!r}; expected FILE.jsonl or tensorboard:DIRECTORY" in done.stderr
+    assert f"log is {log!r}; expected FILE.jsonl, tensorboard:DIRECTORY or wandb" in done.stderr
     assert not (tmp_path / "run").exists()
 
 
-def test_without_tensorboard_the_error_names_the_package(made, tmp_path, monkeypatch):
+def test_losses_are_logged_to_wandb_without_an_account(made, trained, tmp_path, monkeypatch):
+    pytest.importorskip("wandb")
+    lines = tmp_path / "losses.jsonl"
+    train(made, tmp_path / "lines", *QUICK, "--log", lines)
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    monkeypatch.setenv("WANDB_DIR", str(tmp_path))
+    monkeypatch.setenv("WANDB_SILENT", "true")
+    train(made, tmp_path / "run", *QUICK, "--log", "wandb")
+    (written,) = tmp_path.glob("wandb/offline-run-*/run-*.wandb")
+    found = written.read_bytes()  # protocol buffers, whose values are JSON
+    assert b"loss/total" in found
+    for line in map(json.loads, lines.read_text().splitlines()):
+        assert json.dumps(line["total"]).encode() in found
+    weights = tmp_path / "run" / "autoencoder" / "model.safetensors"
+    assert weights.read_bytes() == (trained / "autoencoder" / "model.safetensors").read_bytes()
+
+
+@pytest.mark.parametrize("log", ["tensorboard:x", "wandb"])
+def test_without_its_package_a_log_ends_with_an_error_that_names_it(log, made, tmp_path, monkeypatch):
     monkeypatch.setattr("course_lib.commands.options.find_spec", lambda name: None)
-    done = train(made, tmp_path / "run", *QUICK, "--log", "tensorboard:x", code=2)
-    assert "tensorboard is not installed; install it with" in done.stderr
+    done = train(made, tmp_path / "run", *QUICK, "--log", log, code=2)
+    assert f"{log.partition(':')[0]} is not installed; install it with" in done.stderr
     assert not (tmp_path / "run").exists()
 
 

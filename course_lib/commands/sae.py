@@ -76,7 +76,7 @@ def train(
     log: Annotated[
         str | None,
         typer.Option(
-            help="Write the losses while training: FILE.jsonl, a line every 10 steps, or tensorboard:DIRECTORY."
+            help="Write the losses while training: FILE.jsonl, a line every 10 steps, tensorboard:DIRECTORY, or wandb."
         ),
     ] = None,
     device: options.Device = None,
@@ -169,9 +169,12 @@ def _logs(log: str | None) -> dict[str, Path]:
     if colon and writer == "tensorboard" and directory:
         options.require("tensorboard", "tensorboard")
         return {"tensorboard_dir": Path(directory)}
+    if log == "wandb":
+        options.require("wandb", "wandb")
+        return {"wandb": True}
     if log.endswith(".jsonl") and not Path(log).is_dir():
         return {"metrics_file": Path(log)}
-    raise ValueError(f"log is {log!r}; expected FILE.jsonl or tensorboard:DIRECTORY")
+    raise ValueError(f"log is {log!r}; expected FILE.jsonl, tensorboard:DIRECTORY or wandb")
 
 
 def _train(autoencoder: Any, rows: Any, config: Any, out: Path, **options: Any) -> None:

@@ -165,6 +165,7 @@ def train(
     checkpoint_every: int = 1000,
     metrics_file: Path | str | None = None,
     tensorboard_dir: Path | str | None = None,
+    wandb: bool = False,
 ) -> History:
     """Fit the autoencoder's normalisation and weights to `activations`, in place.
 
@@ -180,7 +181,8 @@ def train(
 
     With `checkpoint_dir` the state is written there every `checkpoint_every` steps and at the end; the same
     call goes on from the last checkpoint, and on the CPU ends with the same bits as if never stopped.
-    `metrics_file` gets one line of JSON for every `record_every` steps, `tensorboard_dir` the same as curves.
+    `metrics_file` gets one line of JSON for every `record_every` steps, `tensorboard_dir` the same as curves, and
+    with `wandb` a new run of Weights & Biases, which its environment variables place (`WANDB_MODE`, `WANDB_PROJECT`, ...).
 
     Under `torchrun`, with `torch.distributed` initialised, `batch_size` is that of all ranks together, each
     takes its part of every batch, and all end with the same weights; rank 0 alone writes files.
@@ -207,7 +209,9 @@ def train(
             first = run.resume(checkpoint_dir)
         if first == 0:
             run.start()
-        write = stack.enter_context(_metrics(metrics_file, tensorboard_dir, after=first))
+        write = stack.enter_context(
+            _metrics(metrics_file, tensorboard_dir, wandb=wandb, config=config, after=first)
+        )
         bar = tqdm(
             range(first, config.steps),
             total=config.steps,
@@ -527,13 +531,18 @@ def _check_objective(objective: Objective, config: TrainConfig, labels: Tensor |
 
 @contextmanager
 def _metrics(
-    metrics_file: Path | str | None, tensorboard_dir: Path | str | None, *, after: int
+    metrics_file: Path | str | None,
+    tensorboard_dir: Path | str | None,
+    *,
+    wandb: bool,
+    config: TrainConfig,
+    after: int,
 ) -> Iterator[Any]:
     """Give a function that writes the parts recorded at a step; lines after step `after` are replaced."""
     if parallel.rank() > 0:
-        metrics_file = tensorboard_dir = None
+        metrics_file, tensorboard_dir, wandb = None, None, False
     with ExitStack() as stack:
-        lines = board = None
+        lines = board = tracked = None
         if metrics_file is not None:
             metrics_file = Path(metrics_file)
             metrics_file.parent.mkdir(parents=True, exist_ok=True)
@@ -550,6 +559,13 @@ def _metrics(
                 ) from None
 
             board = stack.enter_context(SummaryWriter(str(tensorboard_dir), purge_step=after + 1))
+        if wandb:
+            try:
+                import wandb as weights_and_biases
+            except ImportError:
+                raise ImportError("wandb needs the package wandb: pip install 'course-lib[wandb]'") from None
+
+            tracked = stack.enter_context(weights_and_biases.init(config=asdict(config), reinit="create_new"))
 
         def write(step: int, parts: dict[str, float]) -> None:
             if lines is not None:
@@ -558,6 +574,8 @@ def _metrics(
             if board is not None:
                 for name, value in parts.items():
                     board.add_scalar(f"loss/{name}", value, step)
+            if tracked is not None:
+                tracked.log({f"loss/{name}": value for name, value in parts.items()}, step=step)
 
         yield write
 
