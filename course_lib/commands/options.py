@@ -32,6 +32,19 @@ Model = Annotated[
 Sentences = Annotated[
     int | None, typer.Option(help="Use so many sentences (default: the whole file, 12000 of builtin).")
 ]
+MaxTokens = Annotated[
+    int | None,
+    typer.Option(
+        help="Sentences of more tokens, language code and </s> counted, are cut or skipped (default: what the model "
+        "cannot read is an error)."
+    ),
+]
+TooLong = Annotated[
+    str | None,
+    typer.Option(
+        help="What --max-tokens does: cut the sentence (default), or skip its line, with all its languages."
+    ),
+]
 Columns = Annotated[
     list[str] | None,
     typer.Option(
@@ -73,7 +86,19 @@ Penalty = Annotated[
 Steps = Annotated[int | None, typer.Option(help="Training steps of the sparse autoencoder (default: 2000).")]
 
 _NUMBERS = dict.fromkeys(
-    ("sentences", "features", "k", "auxk", "steps", "batch_size", "checkpoint_every", "seed", "threads"), int
+    (
+        "sentences",
+        "features",
+        "k",
+        "auxk",
+        "steps",
+        "batch_size",
+        "checkpoint_every",
+        "seed",
+        "threads",
+        "max_tokens",
+    ),
+    int,
 ) | dict.fromkeys(("penalty", "step_size", "held_out", "beta", "rho", "gamma", "alpha"), float)
 _WORDS = {int: "a whole number", float: "a number", str: "text"}
 

@@ -161,7 +161,7 @@ def train(
         typer.echo(f"autoencoder: {out / AUTOENCODER}")
 
 
-def _logs(log: str | None) -> dict[str, Path]:
+def _logs(log: str | None) -> dict[str, Any]:
     """Where `sae.train` writes its curves. Raises ValueError for another form, RuntimeError without the package."""
     if log is None:
         return {}
@@ -291,6 +291,8 @@ def evaluate(
     ] = "builtin",
     column: options.Columns = None,
     sentences: Annotated[int, typer.Option(help="Sentences of it.", min=1)] = 200,
+    max_tokens: options.MaxTokens = None,
+    too_long: options.TooLong = None,
     metrics_file: options.MetricsFile = None,
     device: options.Device = None,
     threads: options.Threads = None,
@@ -302,9 +304,15 @@ def evaluate(
     """
     with explain_errors(ValueError, RuntimeError, OSError):
         from course_lib import devices
+        from course_lib.pipeline.config import check_too_long
         from course_lib.pipeline.states import open_store
 
         _check_metrics_file(metrics_file)
+        check_too_long(max_tokens, too_long, text)
+        if max_tokens is not None and model is None:
+            raise ValueError(
+                f"max_tokens is {max_tokens} without model; expected both: no text is read without"
+            )
         used = devices.usable_device(device)
         rows = open_store(store)
         autoencoder, origin = load_run(run, device=used)
@@ -317,7 +325,8 @@ def evaluate(
                 )
         spoken, named = None, options.columns(column)
         if model is not None:
-            spoken = _Spoken.of_text(model, rows, text, sentences, columns=named, device=used)
+            how = {"columns": named, "device": used, "max_tokens": max_tokens, "too_long": too_long}
+            spoken = _Spoken.of_text(model, rows, text, sentences, **how)
         with devices.threads(devices.threads_for(rows.d_model) if threads is None else threads):
             _measure(autoencoder, rows, spoken, rows, metrics_file=metrics_file, progress=progress)
 
@@ -332,7 +341,16 @@ class _Spoken:
 
     @classmethod
     def of_text(
-        cls, name: str, store: Any, text: str, n: int, *, columns: dict[str, str], device: Any
+        cls,
+        name: str,
+        store: Any,
+        text: str,
+        n: int,
+        *,
+        columns: dict[str, str],
+        device: Any,
+        max_tokens: int | None,
+        too_long: str | None,
     ) -> "_Spoken":
         """The first n sentences of a text. Raises ValueError where the store is not of this model."""
         from itertools import islice
@@ -340,13 +358,25 @@ class _Spoken:
         from course_lib.language.corpus import generate
         from course_lib.mbart import activation_store as stores
         from course_lib.mbart.families import languages
+        from course_lib.mbart.too_long import TokenLimit
 
         model, tokenizer = _model_of(store, name, device=device)
         if text == "builtin":
             pairs = [(sentence, None) for sentence in generate(n, seed=0, split="test")]
         else:
-            lines = stores.read_text(text, languages=languages(tokenizer), columns=columns)
-            pairs = [stores.pair(line) for line in islice(lines, n)]
+            numbered = stores.read_numbered(text, languages=languages(tokenizer), columns=columns)
+            numbered = ((number, stores.pair(item)) for number, item in numbered)
+            limit = None
+            if max_tokens is not None:
+                limit = TokenLimit(tokenizer, max_tokens, too_long or "cut", targets=True)
+                numbered = limit.apply(numbered)
+            pairs = [item for _, item in islice(numbered, n)]
+            if not pairs:
+                raise ValueError(
+                    f"{text} gives no sentence; expected text, of at most max_tokens tokens where given"
+                )
+            for note in limit.note() if limit is not None else ():
+                typer.echo(f"warning: {note}", err=True)
         return cls(model, tokenizer, pairs)
 
     @classmethod
@@ -358,7 +388,9 @@ class _Spoken:
         from course_lib.pipeline.states import stored_pairs
 
         model, tokenizer = _model_of(store, name, device=device)
-        pairs = stored_pairs(store, text, numbers, known=languages(tokenizer), columns=columns)
+        pairs = stored_pairs(
+            store, text, numbers, known=languages(tokenizer), tokenizer=tokenizer, columns=columns
+        )
         return cls(model, tokenizer, pairs)
 
 

@@ -56,6 +56,8 @@ def pipeline(
         ),
     ] = "encoder",
     sentences: options.Sentences = None,
+    max_tokens: options.MaxTokens = None,
+    too_long: options.TooLong = None,
     kind: options.KindOfAutoencoder = options.Kind.topk,
     features: options.Features = None,
     k: options.K = None,
@@ -121,6 +123,8 @@ def pipeline(
             store=store,
             pivot=pivot,
             labels=options.names(labels),
+            max_tokens=max_tokens,
+            too_long=too_long,
             device=device,
             threads=threads,
             progress=progress,
@@ -164,6 +168,8 @@ def browse(
         str, typer.Option(help="With --out: sentences to show features on, as `pipeline` reads them.")
     ] = "builtin",
     sentences: options.Sentences = None,
+    max_tokens: options.MaxTokens = None,
+    too_long: options.TooLong = None,
     port: Annotated[int, typer.Option(help="Port on 127.0.0.1; 0 is any free one.", min=0, max=65535)] = 0,
     browser: Annotated[bool, typer.Option(help="Open the page in a browser.")] = True,
     export: Annotated[
@@ -195,7 +201,13 @@ def browse(
 
     options = {"effects": effects, "device": device, "threads": threads, "progress": progress}
     with explain_errors(IndexUnavailable, ValueError, OSError):
-        for name, value in (("model", model), ("site", site), ("sentences", sentences)):
+        for name, value in (
+            ("model", model),
+            ("site", site),
+            ("sentences", sentences),
+            ("max_tokens", max_tokens),
+            ("too_long", too_long),
+        ):
             if out is None and value is not None:
                 raise ValueError(f"{name} is {value!r}, and a run has its own; expected --out with it")
         if out is None and run.is_dir() and not (run / "sparse").exists():
@@ -204,7 +216,8 @@ def browse(
                 "directory to write to, and the --text to show it on"
             )
         if out is not None:
-            how = {"device": device, "threads": threads, "progress": progress}
+            how = {"max_tokens": max_tokens, "too_long": too_long}
+            how |= {"device": device, "threads": threads, "progress": progress}
             run = _run_of_autoencoder(run, out, model, site, text=text, n_sentences=sentences, **how)
         if export is not None:
             write(open_or_build(run, **options), export, n_features=features)
@@ -264,6 +277,8 @@ def activations(
         Dtype, typer.Option(help="auto: bfloat16 where the hardware is faster with it.")
     ] = Dtype.auto,
     sentences: options.Sentences = None,
+    max_tokens: options.MaxTokens = None,
+    too_long: options.TooLong = None,
     include_special: Annotated[bool, typer.Option(help="Keep language codes and </s> too.")] = False,
     tokens_per_sentence: Annotated[
         int | None,
@@ -288,6 +303,7 @@ def activations(
 
     from course_lib.mbart.model import ModelUnavailable, load
     from course_lib.pipeline import BUILTIN, InputError, read_text
+    from course_lib.pipeline.config import check_too_long
 
     with explain_errors(InputError, ModelUnavailable, ValueError, FileNotFoundError):
         import torch
@@ -297,8 +313,10 @@ def activations(
         from course_lib.mbart.activations import NotFiniteError
         from course_lib.mbart.families import languages
         from course_lib.mbart.structure import width
+        from course_lib.mbart.too_long import TokenLimit
 
-        where = stores.Site.parse(site)
+        where, limit = stores.Site.parse(site), None
+        check_too_long(max_tokens, too_long, text)
         if sentences is not None and sentences < 1:
             raise ValueError(f"{sentences} sentences asked for; expected at least 1")
         if device is None and parallel.local_rank() is not None and torch.cuda.is_available():
@@ -310,8 +328,13 @@ def activations(
             # The text of the pipeline, so that it can train on the store.
             spoken = [line.sentence for line in read_text(BUILTIN, seed=seed, limit=sentences)]
         else:
-            lines = stores.read_text(text, languages=languages(tokenizer), columns=options.columns(column))
-            spoken = islice(lines, sentences)
+            numbered = stores.read_numbered(
+                text, languages=languages(tokenizer), columns=options.columns(column)
+            )
+            if max_tokens is not None:
+                limit = TokenLimit(tokenizer, max_tokens, too_long or "cut", targets=True)
+                numbered = limit.apply((number, stores.pair(item)) for number, item in numbered)
+            spoken = (item for _, item in islice(numbered, sentences))
     with parallel.process_group(), parallel.synchronised():
         with (
             explain_errors(stores.StoreError, NotFiniteError, ValueError),
@@ -330,6 +353,7 @@ def activations(
                 tokens_per_sentence=tokens_per_sentence,
                 seed=seed,
                 tokens_per_batch=tokens_per_batch,
+                limit=limit,
                 progress=progress,
             )
         first = parallel.rank() == 0
@@ -338,3 +362,5 @@ def activations(
             f"{len(store):,} rows of {store.d_model} {store.manifest['dtype']} numbers from "
             f"{store.manifest['sentences']:,} sentences at {store.site}\nstore: {out}"
         )
+        for note in limit.note() if limit is not None else ():
+            typer.echo(f"warning: {note}", err=True)

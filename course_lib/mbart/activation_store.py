@@ -36,6 +36,7 @@ from course_lib.language.corpus import Sentence
 from course_lib.language.text import STDIN, TABLES, full_codes, read_fields
 from course_lib.mbart import structure
 from course_lib.mbart.activations import Reader, Site, States, Window, ahead
+from course_lib.mbart.too_long import TokenLimit
 
 RowIndex = slice | Int[Tensor, " chosen"] | Bool[Tensor, " rows"]
 
@@ -43,6 +44,7 @@ FORMAT = 1
 MANIFEST, LOCK = "manifest.json", ".lock"
 AGAIN = "run the same command again"
 _SAMPLED = ("tokens_per_sentence", "seed")  # in the manifests of stores that hold some tokens of a sentence
+_LIMITED = ("max_tokens", "too_long")  # in those of stores whose text was cut, or sentences of it skipped
 
 _OURS = re.compile(r"shard-\d+\.(safetensors|json)|\..*\.partial|" + re.escape(LOCK))
 _log = logging.getLogger(__name__)
@@ -223,6 +225,7 @@ def write_store(
     tokens_per_sentence: int | None = None,
     seed: int = 0,
     tokens_per_batch: int | None = None,
+    limit: TokenLimit | None = None,
     progress: bool = True,
 ) -> ActivationStore:
     """Write what a site gives for a text, `shard_size` sentences a file; go on where an earlier call stopped.
@@ -236,7 +239,8 @@ def write_store(
     What the model reads, which rows there are and what is raised for single sentences is described at `extract`.
     The store holds `site`'s rows, in the order of the text, as `ActivationStore` reads them; with `tokens_per_sentence`
     those of at most so many tokens of a sentence, drawn by `seed` and the sentence's tokens, so that equal sentences
-    have equal rows. States are kept in memory for a shard or two; what is known of each sentence grows with the text.
+    have equal rows. `limit` is what cut or skipped sentences of the text while it was read: the manifest says so and
+    counts them. States are kept in memory for a shard or two; what is known of each sentence grows with the text.
 
     Where `directory` holds shards of the same model, settings and text already, only what is missing or damaged is
     computed; the result has the same bytes as that of one undisturbed call (on one kind of machine with one number
@@ -268,6 +272,7 @@ def write_store(
         "pool": pool,
         "include_special": include_special,
         **({} if tokens_per_sentence is None else {"tokens_per_sentence": tokens_per_sentence, "seed": seed}),
+        **({} if limit is None else limit.settings),
         "dtype": str(torch.float32 if pool == "mean" else model.dtype).removeprefix("torch."),
         "computed_in": str(model.dtype).removeprefix("torch."),
         "d_model": structure.width(model, site.side),
@@ -276,7 +281,7 @@ def write_store(
         "weights_sha256": weights_sha256(model),
         "tokenizer_sha256": tokenizer_sha256(tokenizer),
     }
-    writer = _Writer(Path(directory).absolute(), reader, settings, _computed_on(model.device))
+    writer = _Writer(Path(directory).absolute(), reader, settings, _computed_on(model.device), limit)
     with ExitStack() as held:
         held.enter_context(parallel.synchronised())
         parallel.on_first(lambda: held.enter_context(_lock(writer.directory)))
@@ -310,10 +315,15 @@ class _Writer:
     """One process of those that write a store."""
 
     def __init__(
-        self, directory: Path, reader: Reader, settings: dict[str, Any], computed_on: dict[str, Any]
+        self,
+        directory: Path,
+        reader: Reader,
+        settings: dict[str, Any],
+        computed_on: dict[str, Any],
+        limit: TokenLimit | None,
     ) -> None:
         self.directory, self.reader = directory, reader
-        self.settings, self.computed_on = settings, computed_on
+        self.settings, self.computed_on, self.limit = settings, computed_on, limit
         self.manifest: dict[str, Any] = {}
         self.texts: list[str] = []  # of all shards, whoever computes them
 
@@ -337,7 +347,7 @@ class _Writer:
 
     def check(self, manifest: dict[str, Any]) -> dict[str, Any]:
         """Return the manifest of a store with our settings; refuse any other."""
-        for name in self.settings | dict.fromkeys(_SAMPLED):
+        for name in self.settings | dict.fromkeys(_SAMPLED + _LIMITED):
             wanted = self.settings.get(name)
             # The same weights may be reached by another name.
             if name not in ("model", "revision") and manifest.get(name) != wanted:
@@ -436,6 +446,8 @@ class _Writer:
             "text_sha256": _joined_sha256(self.texts),
             "shards": [asdict(s) for s in shards],
         }
+        if self.limit is not None:
+            manifest |= self.limit.record
         _write(self.directory / MANIFEST, _json_bytes(manifest))
         for path in self.directory.glob("shard-*.json"):
             path.unlink()
@@ -528,6 +540,12 @@ def read_lines(
 
     Raises ValueError, with the line, for bytes that are not UTF-8 and for any other number of tabs.
     """
+    return (both for _, both in _numbered_lines(path, languages))
+
+
+def _numbered_lines(
+    path: Path | str, languages: Iterable[str]
+) -> Iterator[tuple[int, tuple[Sentence, Sentence | None]]]:
     full = full_codes(list(languages))
     for number, fields in read_fields(path):
         fields = ["", *fields] if len(fields) == 1 else fields
@@ -537,7 +555,7 @@ def read_lines(
             Sentence(sentence, full.get(language, language) or None)
             for language, sentence in zip(fields[::2], fields[1::2], strict=True)
         ]
-        yield spoken[0], spoken[1] if len(spoken) == 2 else None
+        yield number, (spoken[0], spoken[1] if len(spoken) == 2 else None)
 
 
 def read_text(
@@ -553,11 +571,18 @@ def read_text(
     Raises FileNotFoundError for a path that is neither, ValueError for an empty file, another directory, `columns` of
     a text without any, and names that are not in the table or not ours.
     """
+    return (item for _, item in read_numbered(path, languages=languages, columns=columns))
+
+
+def read_numbered(
+    path: Path | str, *, languages: Iterable[str] = (), columns: Mapping[str, str] | None = None
+) -> Iterator[tuple[int, Any]]:
+    """`read_text` with the number of each line, or of each row of a table, counted from 1."""
     columns, place = dict(columns or {}), Path(path)
     if wrong := set(columns) - set(_COLUMNS):
         raise ValueError(f"columns name {', '.join(sorted(wrong))}; expected some of {', '.join(_COLUMNS)}")
     if place.is_dir():
-        return _renamed(_saved_table(place), columns, path)
+        return enumerate(_renamed(_saved_table(place), columns, path), start=1)
     if str(path) != STDIN and not place.is_file():
         raise FileNotFoundError(f"{path} is not a file; expected sentences, one a line, or a table")
     if str(path) != STDIN and not place.stat().st_size:
@@ -566,9 +591,10 @@ def read_text(
     if kind is None:
         if columns:
             raise ValueError(f"{path} has lines and no columns; expected a table, or no names of columns")
-        return read_lines(path, languages=languages)
+        return _numbered_lines(path, languages)
     load_dataset = _datasets(path).load_dataset
-    return _renamed(load_dataset(kind, data_files=str(path), split="train", streaming=True), columns, path)
+    table = load_dataset(kind, data_files=str(path), split="train", streaming=True)
+    return enumerate(_renamed(table, columns, path), start=1)
 
 
 _COLUMNS = ("text", "language", "target", "target_language")

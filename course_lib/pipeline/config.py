@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -154,6 +155,18 @@ def stacked_config(
         **{"beta": beta, "rho": rho, "gamma": gamma, "alpha": alpha},
     }
     return replace(StackedConfig(), **{name: value for name, value in given.items() if value is not None})
+
+
+def check_too_long(max_tokens: int | None, too_long: str | None, text: Path | str) -> None:
+    """Raise InputError for `too_long` that is unknown, or alone, and for `max_tokens` of the built-in text."""
+    if too_long not in (None, "cut", "skip"):
+        raise InputError(f"too_long is {too_long!r}; expected 'cut' or 'skip'")
+    if too_long is not None and max_tokens is None:
+        raise InputError(f"too_long is {too_long!r} without max_tokens; expected both, or neither")
+    if max_tokens is not None and text == "builtin":
+        raise InputError(
+            f"max_tokens is {max_tokens}, and the text builtin; expected a file: its sentences are short"
+        )
 
 
 def penalty_of(config: SparseConfig) -> float | None:

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -42,7 +43,7 @@ from course_lib.pipeline.autoencoders import (
     warn_of_overfitting,
     warn_of_unscored,
 )
-from course_lib.pipeline.config import InputError, SparseConfig, StackedConfig, record_choice
+from course_lib.pipeline.config import InputError, SparseConfig, StackedConfig, check_too_long, record_choice
 from course_lib.pipeline.states import SentenceStates, TokenStates, check_model, read_states
 from course_lib.pipeline.tables import ParallelText, find_table, parallel_text
 from course_lib.pipeline.text import (
@@ -59,6 +60,8 @@ from course_lib.sae.formats import fit_to_states
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+    from course_lib.mbart.too_long import TokenLimit
 
 
 @dataclass(frozen=True)
@@ -77,6 +80,8 @@ class Request:
     progress: bool
     pivot: str | None
     labels: tuple[str, ...]
+    max_tokens: int | None
+    too_long: str | None
 
 
 @dataclass(frozen=True)
@@ -89,6 +94,7 @@ class Inputs:
     held_out: Tensor
     device: torch.device
     parallel: ParallelText | None
+    notes: list[str]
 
 
 def run(
@@ -104,6 +110,8 @@ def run(
     store: Path | str | None = None,
     pivot: str | None = None,
     labels: Sequence[str] = (),
+    max_tokens: int | None = None,
+    too_long: str | None = None,
     device: torch.device | str | None = None,
     threads: int | None = None,
     progress: bool = True,
@@ -114,7 +122,9 @@ def run(
     many sentences are used (default: all of a file, 12000 of the built-in corpus). A file may be a table of parallel
     text (`tables.parallel_text`): frequent words of the language `pivot` (default: the first one) are then the
     concepts of its rows, or, with `labels`, the values of these columns of the table, which may be of one language; the
-    first of these columns is then what the stacked autoencoder learns to tell, in place of languages. Sentence vectors
+    first of these columns is then what the stacked autoencoder learns to tell, in place of languages. With `max_tokens`
+    sentences of a file that have more tokens are cut or, with `too_long="skip"`, skipped with all languages of their row
+    (`TokenLimit`); the warnings of the run say how many and on which lines. Sentence vectors
     of encoder and decoder are both saved; the autoencoders are trained on the states of `site`: "encoder" and "decoder"
     (their last hidden states) or one like "encoder.6.mlp". `store` is one that `activations` wrote of the same text,
     model and site; the states of tokens are then taken from it. Where the concepts of the text are known (the built-in
@@ -141,12 +151,14 @@ def run(
         progress=progress,
         pivot=pivot,
         labels=tuple(labels),
+        max_tokens=max_tokens,
+        too_long=too_long,
     )
     _check_request(request, threads=threads)
     clock = _Clock()
     with clock("text"):
         table = None if text == BUILTIN else find_table(text, labelled=bool(labels))
-        read = read_text(text, seed=seed, limit=n_sentences) if table is None else table
+        read = read_text(text, seed=seed, limit=_read_at_most(request)) if table is None else table
         if table is None and (pivot is not None or labels):
             asked = f"labels is {', '.join(labels)!r}" if labels else f"pivot is {pivot!r}"
             raise InputError(f"{asked}; expected a table of parallel text, which {text} is not")
@@ -171,6 +183,8 @@ def run_of_autoencoder(
     text: Path | str = BUILTIN,
     n_sentences: int | None = None,
     origin: Mapping[str, Any] | None = None,
+    max_tokens: int | None = None,
+    too_long: str | None = None,
     device: torch.device | str | None = None,
     threads: int | None = None,
     progress: bool = True,
@@ -199,11 +213,13 @@ def run_of_autoencoder(
         progress=progress,
         pivot=None,
         labels=(),
+        max_tokens=max_tokens,
+        too_long=too_long,
     )
     _check_request(request, threads=threads)
     clock = _Clock()
     with clock("text"):
-        lines = read_text(text, seed=request.seed, limit=n_sentences)
+        lines = read_text(text, seed=request.seed, limit=_read_at_most(request))
     with clock("model"):
         inputs = _load_inputs(request, lines, device)
     if origin is not None:
@@ -250,7 +266,7 @@ def _describe_autoencoder(
     with clock("concepts"):
         concepts, notes = _scored(code, tokens, None, seed=request.seed)
     described = _describe(
-        request, inputs, tokens, held_out=0, choice=None, seconds=clock.seconds, warnings=notes
+        request, inputs, tokens, held_out=0, choice=None, seconds=clock.seconds, warnings=inputs.notes + notes
     )
     names = feature_names(concepts)
     features = [
@@ -270,6 +286,7 @@ def _check_request(request: Request, *, threads: int | None) -> None:
         raise InputError(
             f"{request.n_sentences} sentences asked for; at least {MIN_SENTENCES} are needed to train on"
         )
+    check_too_long(request.max_tokens, request.too_long, request.text)
     if threads is not None and threads < 1:
         raise InputError(f"threads is {threads}; expected 1 or more")
     try:
@@ -301,6 +318,7 @@ def _load_inputs(
     model, tokenizer = load(request.model, device=used, dtype=torch.float32)
     # The tokenizer has the codes of all of mBART-50; the built-in models have only read four languages.
     known = LANGUAGES if request.model in SHIPPED else languages(tokenizer)
+    limit = _token_limit(request, tokenizer)
     if isinstance(read, ParallelTable):
         rows = parallel_text(
             read,
@@ -309,10 +327,40 @@ def _load_inputs(
             limit=request.n_sentences,
             pivot=request.pivot,
             labels=request.labels,
+            max_tokens=limit,
         )
-        return Inputs(model, tokenizer, rows.sentences, rows.sentence_held_out, used, rows)
+        return Inputs(model, tokenizer, rows.sentences, rows.sentence_held_out, used, rows, rows.notes)
     sentences = resolve_languages(read, known=known, source=str(request.text))
-    return Inputs(model, tokenizer, sentences, split(sentences, seed=request.seed), used, None)
+    notes = []
+    if limit is not None:
+        numbered = ((line.number, (sentence,)) for line, sentence in zip(read, sentences, strict=True))
+        try:
+            kept = [row[0] for _, row in islice(limit.apply(numbered), request.n_sentences)]
+        except ValueError as error:
+            raise InputError(f"{request.text}: {error}") from error
+        sentences, notes = kept, limit.note()
+        if len({sentence.text for sentence in sentences}) < MIN_SENTENCES:
+            raise InputError(
+                f"max_tokens is {request.max_tokens}, which leaves {len(sentences)} sentences of {request.text}; at least "
+                f"{MIN_SENTENCES} different ones are needed to train on"
+            )
+    return Inputs(model, tokenizer, sentences, split(sentences, seed=request.seed), used, None, notes)
+
+
+def _read_at_most(request: Request) -> int | None:
+    """How many lines are read: all where some may be skipped."""
+    return None if request.max_tokens is not None else request.n_sentences
+
+
+def _token_limit(request: Request, tokenizer: "PreTrainedTokenizerBase") -> "TokenLimit | None":
+    from course_lib.mbart.too_long import TokenLimit
+
+    if request.max_tokens is None:
+        return None
+    try:
+        return TokenLimit(tokenizer, request.max_tokens, request.too_long or "cut")
+    except ValueError as error:
+        raise InputError(str(error)) from error
 
 
 def _run_stages(request: Request, inputs: Inputs, directory: RunDirectory, clock: "_Clock") -> None:
@@ -389,8 +437,7 @@ def _warnings(
     """What a reader must know before believing a number: text that the model has not read, and overfitting."""
     from course_lib.mbart.model import OF_GENERATED_TEXT
 
-    found = inputs.parallel.notes if inputs.parallel else []
-    found = found + warn_of_unknown_pieces(tokens.pieces, inputs.tokenizer)
+    found = inputs.notes + warn_of_unknown_pieces(tokens.pieces, inputs.tokenizer)
     if request.model in OF_GENERATED_TEXT and request.text != BUILTIN:
         found += warn_of_unread_text(request.model, inputs.model, inputs.tokenizer, inputs.sentences)
     for kind, trained in (("stacked", stacked), ("sparse", sparse)):
@@ -425,6 +472,8 @@ def _choice(request: Request, inputs: Inputs, n_features: int) -> dict[str, Any]
         store=None if request.store is None else str(request.store),
         pivot=request.pivot,
         labels=",".join(request.labels) or None,
+        max_tokens=request.max_tokens,
+        too_long=request.too_long,
         device=str(inputs.device),
         threads=torch.get_num_threads(),
     )

@@ -162,6 +162,7 @@ def stored_pairs(
     sentences: Int[Tensor, " chosen"],
     *,
     known: Collection[str],
+    tokenizer: "PreTrainedTokenizerBase",
     columns: Mapping[str, str] | None = None,
 ) -> list[tuple[Sentence, Sentence | None]]:
     """What encoder and decoder read for these sentences of a store, given by number; None where it is the same.
@@ -170,12 +171,17 @@ def stored_pairs(
     InputError for another text.
     """
     from course_lib.mbart import activation_store as stores
+    from course_lib.mbart.too_long import TokenLimit
 
     manifest = store.manifest
     if text == BUILTIN:
         lines = [line.sentence for line in read_text(BUILTIN, seed=0, limit=manifest["sentences"])]
     else:
-        lines = list(islice(stores.read_text(text, languages=known, columns=columns), manifest["sentences"]))
+        numbered = stores.read_numbered(text, languages=known, columns=columns)
+        if "max_tokens" in manifest:
+            limit = TokenLimit(tokenizer, manifest["max_tokens"], manifest["too_long"], targets=True)
+            numbered = limit.apply((number, stores.pair(item)) for number, item in numbered)
+        lines = [item for _, item in islice(numbered, manifest["sentences"])]
     if stores.text_sha256(lines, shard_size=manifest["shard_size"]) != manifest["text_sha256"]:
         raise InputError(
             f"text is {str(text)!r}, which is not what the store {store.directory} was made of; expected the same text "

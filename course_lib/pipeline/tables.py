@@ -8,6 +8,7 @@ import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 from jaxtyping import Bool
@@ -32,6 +33,9 @@ from course_lib.language.text import (
 from course_lib.pipeline.config import InputError
 from course_lib.pipeline.seeds import generator
 from course_lib.pipeline.text import BUILTIN_HELD_OUT_SHARE, HELD_OUT_SHARE, MIN_SENTENCES
+
+if TYPE_CHECKING:
+    from course_lib.mbart.too_long import TokenLimit
 
 TEXT, LANGUAGE = "text", "language"
 """Columns of a table with labels and without a column of a language: what is read, and in which language each row is."""
@@ -131,12 +135,15 @@ def parallel_text(
     limit: int | None = None,
     pivot: str | None = None,
     labels: Sequence[str] = (),
+    max_tokens: "TokenLimit | None" = None,
 ) -> ParallelText:
     """The rows of a table that a run uses, with their sides of the split and their concepts.
 
     Columns are languages where their names are codes of `known`, or short for one; others are not read. Without a
     column `split` a tenth of the rows is held out, drawn by seed. Rows without text in some language are left out, and so
     are held-out rows with a text that a training row has in any language.
+
+    `max_tokens` cuts or skips rows with a sentence that is too long, before the sides are drawn.
 
     `limit` counts sentences: so many rows are drawn by seed as have no more, and of these up to 11 in 24 are held out,
     as of the built-in text, since a word is judged on the held-out rows that have it. `pivot` is the language whose words
@@ -177,6 +184,17 @@ def parallel_text(
         i for i, (_, fields) in enumerate(table.rows) if all(fields[place] for place in columns.values())
     ]
     rows = [tuple(table.rows[i][1][place] for place in columns.values()) for i in whole]
+    without_text = len(table.rows) - len(rows)
+    if max_tokens is not None:
+        fits = _fitting(
+            table,
+            [table.rows[i][0] for i in whole],
+            rows,
+            columns,
+            spoken and [spoken[i] for i in whole],
+            max_tokens,
+        )
+        whole, rows = [whole[place] for place in fits], list(fits.values())
     held_out = _drawn(len(rows), seed) if given is None else torch.tensor([given[i] for i in whole]).bool()
     repeated = _repeated(rows, held_out)
     usable = _limited(~repeated, held_out, None if limit is None else max(2, limit // len(columns)), seed)
@@ -210,10 +228,34 @@ def parallel_text(
         words,
         left_out,
         held,
-        _notes(table, chosen, unread, len(table.rows) - len(rows), int(repeated.sum())),
+        _notes(table, chosen, unread, without_text, int(repeated.sum()))
+        + (max_tokens.note() if max_tokens else []),
         tuple(labels),
         None if spoken is None else [spoken[i] for i in used],
     )
+
+
+def _fitting(
+    table: ParallelTable,
+    numbers: list[int],
+    rows: list[tuple[str, ...]],
+    languages: Collection[str],
+    spoken: list[str | None] | None,
+    limit: "TokenLimit",
+) -> dict[int, tuple[str, ...]]:
+    """The rows that are short enough or were cut, by their place among `rows`."""
+    told = [tuple(languages)] * len(rows) if spoken is None else [(language,) for language in spoken]
+    read = [tuple(map(Sentence, *both)) for both in zip(rows, told, strict=True)]
+    place_of = {number: place for place, number in enumerate(numbers)}
+    try:
+        kept = list(limit.apply(zip(numbers, read, strict=True)))
+    except ValueError as error:
+        raise InputError(f"{table.path}: {error}") from error
+    if not kept:
+        raise InputError(
+            f"max_tokens is {limit.max_tokens}, which leaves no row of {table.path}; expected more"
+        )
+    return {place_of[number]: tuple(sentence.text for sentence in row) for number, row in kept}
 
 
 def _check_labels(table: ParallelTable, labels: Sequence[str]) -> None:
