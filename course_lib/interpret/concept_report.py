@@ -57,7 +57,8 @@ class ConceptScore:
 
     sign * s > threshold is the call. `languages_reached` counts the languages on whose held-out rows its F1 is at
     least `SHARED`, of the `languages_scored` that have enough rows with the concept, and `by_language` holds its F1 on
-    these. `together` holds the held-out F1 of the best 1, 2 and 4 features joined, for lexical concepts.
+    these. `together` holds the held-out F1 of the best 1, 2 and 4 features joined, for lexical concepts. `calls` counts
+    the held-out rows that are called and `hits` those of them that hold the concept; None in older reports.
     """
 
     concept: str
@@ -74,6 +75,8 @@ class ConceptScore:
     languages_scored: int
     together: tuple[float, ...] = ()
     by_language: dict[str, float] = field(default_factory=dict)
+    calls: int | None = None
+    hits: int | None = None
 
 
 @dataclass(frozen=True)
@@ -541,9 +544,10 @@ def scores_of(
         {name: f1[i].item() for name, f1 in judged.by_language.items() if not f1[i].isnan()}
         for i in range(len(concepts))
     ]
+    counted = zip(judged.calls.tolist(), judged.hits.tolist(), strict=True)
     return [
-        ConceptScore(c, categories[c], *row, by_language=of_languages)
-        for c, row, of_languages in zip(concepts, rows, by_language, strict=True)
+        ConceptScore(c, categories[c], *row, by_language=of_languages, calls=calls, hits=hits)
+        for c, row, of_languages, (calls, hits) in zip(concepts, rows, by_language, counted, strict=True)
     ]
 
 

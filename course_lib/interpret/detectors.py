@@ -340,6 +340,7 @@ class Judged:
 
     `languages` counts the languages on whose rows the F1 is at least `SHARED`, out of the `scored` ones, which have
     enough positive rows. `by_language` has the F1 on the rows of each language, NaN where too few are positive.
+    `calls` counts the rows that a detector calls, `hits` those of them that hold the concept.
     """
 
     detectors: Detectors
@@ -348,6 +349,8 @@ class Judged:
     auroc: Float[Tensor, " concepts"]
     languages: Int[Tensor, " concepts"]
     scored: Int[Tensor, " concepts"]
+    calls: Int[Tensor, " concepts"]
+    hits: Int[Tensor, " concepts"]
     by_language: dict[str, Float[Tensor, " concepts"]] = field(default_factory=dict)
 
     def reached(self) -> float:
@@ -391,6 +394,8 @@ def judge(
         paired_auroc(values, labels),
         languages,
         scored,
+        calls.sum(dim=0),
+        (calls & labels).sum(dim=0),
         by_language,
     )
 

@@ -164,6 +164,10 @@ def test_one_unit_in_several_languages_is_counted_and_others_are_not():
     sparse = scores.to_sparse_coo()  # of which only entries above 0 can be called
     judged = judge(best_detectors(sparse, labels), sparse, rows)
     assert judged.languages.tolist() == [4, 1]
+    called = scores[:, judged.detectors.unit] > judged.detectors.threshold
+    assert judged.calls.tolist() == called.sum(dim=0).tolist()
+    assert judged.hits.tolist() == (called & labels).sum(dim=0).tolist()
+    assert torch.allclose(judged.f1, 2 * judged.hits.double() / (judged.calls + judged.positives))
     assert judged.scored.tolist() == [4, 4]
     assert (judged.shared(), judged.shared(1)) == (0.5, 1.0)
 
