@@ -171,6 +171,10 @@ def browse(
     max_tokens: options.MaxTokens = None,
     too_long: options.TooLong = None,
     port: Annotated[int, typer.Option(help="Port on 127.0.0.1; 0 is any free one.", min=0, max=65535)] = 0,
+    link: Annotated[
+        str | None,
+        typer.Option(help="Address of a view of an earlier page of this run; the page opens there."),
+    ] = None,
     browser: Annotated[bool, typer.Option(help="Open the page in a browser.")] = True,
     export: Annotated[
         Path | None, typer.Option(help="Write one static HTML file instead of serving the page.")
@@ -200,7 +204,10 @@ def browse(
     from course_lib.interpret.browser.server import open_or_build, serve
 
     options = {"effects": effects, "device": device, "threads": threads, "progress": progress}
+    view = "" if link is None else "#" + link.partition("#")[2]
     with explain_errors(IndexUnavailable, ValueError, OSError):
+        if link is not None and "view=" not in view:
+            raise ValueError(f"link is {link!r}; expected the address of a view, with #view= in it")
         for name, value in (
             ("model", model),
             ("site", site),
@@ -224,9 +231,9 @@ def browse(
             typer.echo(f"page: {export}")
             return
         server = serve(run, port=port, **options)
-    typer.echo(f"feature browser: {server.address}\nCtrl+C ends it")
+    typer.echo(f"feature browser: {server.address}{view}\nCtrl+C ends it")
     if browser:
-        webbrowser.open(server.address)
+        webbrowser.open(server.address + view)
     signal.signal(signal.SIGINT, signal.default_int_handler)  # the way to end it, which is no stop
     server.wait()
 

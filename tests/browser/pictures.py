@@ -33,7 +33,7 @@ def test_feature_browser(browser, tmp_path):
     try:
         shown = browser.new_page(viewport={"width": 1280, "height": 900})
         shown.goto(server.address)
-        search = shown.get_by_role("searchbox", name="Search token, concept or number")
+        search = shown.get_by_role("searchbox", name="Search word, concept or number")
         search.fill(CONCEPT)
         shown.get_by_role("link", name=re.compile(r"^Feature \d")).click()
         shown.get_by_role("heading", name=re.compile(r"^Feature \d")).wait_for()

@@ -1,6 +1,7 @@
 """The feature browser in Chromium: by keyboard, by name, by link, with hostile text, served and as a file."""
 
 import dataclasses
+import json
 import re
 
 import nbformat
@@ -65,7 +66,7 @@ def test_the_page_works_inside_a_notebook(desk, lab, run):
     open_notebook(desk, "browse.ipynb")
     run_all(desk)
     inside = desk.frame_locator("iframe[title='Feature browser']")
-    inside.get_by_role("searchbox", name="Search token, concept or number").fill("hammer")
+    inside.get_by_role("searchbox", name="Search word, concept or number").fill("hammer")
     inside.locator("#status", has_text="1 feature of 96").wait_for()
     inside.get_by_role("link", name=re.compile(r"^Feature 3:")).click()
     assert inside.get_by_role("heading", name="Feature 3").is_visible()
@@ -76,7 +77,7 @@ def test_the_page_works_inside_a_notebook(desk, lab, run):
 def test_search_sort_and_open_by_keyboard(page, server):
     page.goto(server.address)
     status(page, "96 features")
-    search = page.get_by_role("searchbox", name="Search token, concept or number")
+    search = page.get_by_role("searchbox", name="Search word, concept or number")
     search.focus()
     page.keyboard.type("hammer")
     status(page, "1 feature of 96")
@@ -90,7 +91,9 @@ def test_search_sort_and_open_by_keyboard(page, server):
     assert page.evaluate("document.activeElement.id") == "feature-title"
     assert page.get_by_role("heading", name="Feature 3").is_visible()
     assert page.get_by_role("img", name=re.compile("Histogram of activations")).is_visible()
-    assert page.get_by_role("cell", name="<b>tool:nail</b>", exact=True).count() == 2
+    assert page.get_by_role("cell", name="<b>tool:nail</b>", exact=True).count() == 1
+    (named,) = page.locator(".list td.name").all_inner_texts()
+    assert named.startswith("<b>tool:nail</b>")
     page.go_back()
     status(page, "1 feature of 96")
     search.fill("nothing like it")
@@ -173,7 +176,13 @@ def test_no_width_scrolls_sideways_and_every_control_has_a_name(page, server, sc
     page.emulate_media(color_scheme=scheme)
     for width in (360, 900, 1400):
         page.set_viewport_size({"width": width, "height": 800})
-        for view in ("#view=features", "#view=features&feature=3", "#view=try"):
+        for view in (
+            "#view=features",
+            "#view=features&feature=3",
+            "#view=try",
+            "#view=compare",
+            "#view=compare&feature=3&other=5",
+        ):
             page.goto("about:blank")
             page.goto(server.address + view)
             page.locator("main > *").first.wait_for()
@@ -185,12 +194,12 @@ def test_no_width_scrolls_sideways_and_every_control_has_a_name(page, server, sc
             assert unnamed == 0
 
 
-NAMES = ("sort", "language", "in", "feature", "source", "target", "change")
+NAMES = ("sort", "language", "in", "feature", "source", "target", "change", "other", "list")
 
 
 def test_a_link_may_hold_anything(page, server):
     for value in ("__proto__", "constructor", "-1", "1e308", "%ff", "\u202e", "x" * 2000):
-        for view in ("features", "try", value):
+        for view in ("features", "try", "compare", value):
             rest = "&".join(f"{name}={value}" for name in NAMES if view != "features" or name != "feature")
             page.goto("about:blank")
             page.goto(f"{server.address}#view={view}&text=the&{rest}")
@@ -204,6 +213,154 @@ def test_a_link_sorts_by_nothing_that_is_no_column(page, server):
     page.goto(server.address + "#view=features&feature=__proto__")
     page.reload()
     status(page, "no feature “__proto__”")
+
+
+def test_why_a_feature_has_its_name_and_why_another_has_none(page, server):
+    page.goto(server.address + "#view=features&feature=3")
+    status(page, "Feature 3, <b>tool:nail</b>")
+    why = page.locator("#why").inner_text()
+    assert "it fires on 95% of the 40 sentences with “<b>tool:nail</b>”" in why
+    assert "on 0.56% of the 360 without" in why
+    assert "it is right 95% of the time" in why
+    assert "94% of the way from always yes to perfect" in why
+    assert "finds 95%, right 95%, 94% above chance" in page.locator(".list tbody").inner_text()
+    page.goto(f"{server.address}#view=features&feature=5")
+    status(page, "Feature 5")
+    assert page.locator("#why").inner_text().startswith("No name.")
+
+
+def test_search_finds_whole_words_and_beginnings_when_asked(page, server):
+    found = server.index.summary()
+    words = {word for own in found["words"] for word in own if word.isalpha() and len(word) > 2}
+    part = next(
+        word[:size]
+        for word in sorted(words)
+        for size in range(2, len(word))
+        if word[:size] not in words and not any(word[:size] in (name or "") for name in found["names"])
+    )
+    page.goto(server.address)
+    status(page, "96 features")
+    search = page.get_by_role("searchbox", name="Search word, concept or number")
+    for query, wanted in [
+        *((word, lambda own, word=word: own == word) for word in sorted(words)[:5]),
+        (part + "*", lambda own: own.startswith(part)),
+    ]:
+        search.fill(query)
+        expected = {
+            number
+            for number, own in zip(found["id"], found["words"], strict=True)
+            if any(wanted(word) for word in own)
+        }
+        page.wait_for_function(
+            "n => document.querySelectorAll('.list tbody tr').length === Math.min(n, 60)", arg=len(expected)
+        )
+        shown = {int(link.inner_text()) for link in page.locator(".list tbody a").all()}
+        assert shown <= expected
+        assert len(shown) == min(len(expected), 60)
+    search.fill(part)
+    status(page, "No feature has that number")
+
+
+def test_notes_and_lists_outlive_page_and_server(page, run):
+    notes = run / "browse_notes.json"
+    first = serve(run, threads=1, progress=False)
+    try:
+        page.goto(first.address + "#view=features&feature=3")
+        page.get_by_text("Your note and lists").click()
+        page.get_by_role("textbox", name="Note on this feature").fill("nails <i>and</i> more")
+        page.keyboard.press("Tab")
+        status(page, "The note is kept.")
+        page.get_by_role("combobox", name="Put it on a list").fill("to check")
+        page.keyboard.press("Enter")
+        status(page, "Feature 3 is on the list to check.")
+        old = page.url
+    finally:
+        page.goto("about:blank")
+        first.close()
+    again = serve(run, threads=1, progress=False)
+    try:
+        assert again.port != first.port
+        page.goto(again.address)
+        status(page, "96 features")
+        # The old address does not lead here, but its view is opened.
+        page.get_by_role("searchbox").fill(old)
+        status(page, "Feature 3")
+        assert (
+            page.get_by_role("textbox", name="Note on this feature").input_value() == "nails <i>and</i> more"
+        )
+        page.get_by_role("list", name="Lists that hold this feature").get_by_role("link").click()
+        status(page, "1 feature of 96")
+        with page.expect_download() as download:
+            page.get_by_text("Notes and lists", exact=True).click()
+            page.get_by_role("button", name="Export notes").click()
+        kept = json.loads(download.value.path().read_text())
+        assert kept["features"] == {"3": {"note": "nails <i>and</i> more", "lists": ["to check"]}}
+        assert kept == json.loads(notes.read_text())
+        page.get_by_role("link", name=re.compile("^Feature 3:")).click()
+        page.get_by_role("button", name="Take feature 3 off the list to check").click()
+        status(page, "off the list")
+        page.get_by_role("textbox", name="Note on this feature").fill("")
+        page.keyboard.press("Tab")
+        status(page, "The note is kept.")
+        assert json.loads(notes.read_text())["features"] == {}
+    finally:
+        page.goto("about:blank")
+        again.close()
+        notes.unlink(missing_ok=True)
+
+
+def test_two_features_side_by_side(page, server):
+    a, b = (int(feature) for feature in server.index.ranked()[:2])
+    page.goto(f"{server.address}#view=features&feature={a}")
+    page.get_by_role("spinbutton", name="Compare with feature").fill(str(b))
+    page.keyboard.press("Enter")
+    status(page, f"Features {a} and {b}.")
+    together = server.index.together(a, b)
+    text = page.locator("main").inner_text()
+    assert f"Both are active at {together['tokens'][2]:,} token" in text
+    assert f"Both are active in {together['sentences'][2]:,} sentence" in text
+    cosine = float(re.search(r"write to a state is (-?[\d.e-]+):", text)[1])
+    assert cosine == pytest.approx(together["cosine"], rel=0.01)
+    for feature in (a, b):
+        half = page.get_by_role("region", name=f"Feature {feature}", exact=True)
+        assert half.get_by_role("img", name=re.compile("Histogram")).is_visible()
+        assert half.locator("ol.sentences li").count() > 0
+    page.reload()
+    status(page, f"Features {a} and {b}.")
+    page.get_by_role("spinbutton", name="and feature").fill(str(a))
+    page.keyboard.press("Enter")
+    page.get_by_text("one feature twice").wait_for()
+
+
+def test_words_of_translations_differ_by_more_than_their_punctuation(page, server):
+    answers = {
+        "original": "Die Datei ist offen.",
+        "reconstructed": "„Die“ Datei, ist offen",
+        "changed": "Die Zelle ist offen.",
+    }
+    page.route("**/api/translate", lambda route: route.fulfill(json=answers))
+    page.goto(server.address + "#view=try&text=the+dog")
+    page.get_by_role("heading", name="Original").wait_for()
+    cards = page.locator("article.card")
+    assert [cards.nth(n).locator("mark").all_inner_texts() for n in range(3)] == [[], [], ["Zelle"]]
+    assert "only punctuation" in cards.nth(1).inner_text()
+    assert "different words are marked" in cards.nth(2).inner_text()
+
+
+def test_no_table_is_cut_where_words_are_long(page, named):
+    long = named("Datenbankdokumentkonfigurationsdialogfeld")
+    with_effect = int(long.index.effects.features[0])
+    for width in (1280, 1400, 1600, 1920):
+        page.set_viewport_size({"width": width, "height": 900})
+        for feature in (3, with_effect):
+            page.goto("about:blank")
+            page.goto(f"{long.address}#view=features&feature={feature}")
+            status(page, f"Feature {feature}")
+            wide = page.evaluate(
+                "[...document.querySelectorAll('.scroll')].filter(node => node.scrollWidth > node.clientWidth)"
+                ".map(node => node.firstChild.getAttribute('aria-label'))"
+            )
+            assert wide == [], width
 
 
 LONG = "n" * 20_000
@@ -265,5 +422,36 @@ def test_the_exported_file_works_alone(page, server, tmp_path):
     page.get_by_role("link", name=re.compile(f"^Feature {strongest}:")).click()
     status(page, f"Feature {strongest}")
     assert page.locator("ol.sentences li").count() > 3
+    other = int(index.ranked()[1])
+    page.get_by_role("spinbutton", name="Compare with feature").fill(str(other))
+    page.keyboard.press("Enter")
+    status(page, f"Features {strongest} and {other}.")
+    together = index.together(strongest, other)
+    assert f"Both are active at {together['tokens'][2]:,} token" in page.locator("main").inner_text()
+    page.goto(f"{out.as_uri()}#view=features&feature={strongest}")
+    page.get_by_text("Your note and lists").click()
+    page.get_by_role("textbox", name="Note on this feature").fill("kept here")
+    page.keyboard.press("Tab")
+    status(page, "The note is kept.")
+    page.get_by_text("Notes and lists", exact=True).click()
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Export notes").click()
+    saved = tmp_path / "notes.json"
+    download.value.save_as(saved)
+    page.reload()
+    note = page.get_by_role("textbox", name="Note on this feature")
+    assert note.input_value() == "kept here"
+    page.evaluate("localStorage.clear()")
+    page.reload()
+    page.get_by_text("Your note and lists").click()
+    assert note.input_value() == ""
+    page.get_by_text("Notes and lists", exact=True).click()
+    page.get_by_label("Import notes").set_input_files(saved)
+    status(page, "Notes on 1 feature were read.")
+    assert note.input_value() == "kept here"
+    saved.write_text(saved.read_text().replace(index.identity, "0" * 16))
+    page.get_by_text("Notes and lists", exact=True).click()
+    page.get_by_label("Import notes").set_input_files(saved)
+    status(page, "another autoencoder")
     page.get_by_role("link", name="Try a sentence").click()
     assert "python -m course_lib browse" in page.locator("main").inner_text()

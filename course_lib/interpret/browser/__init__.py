@@ -2,7 +2,7 @@
 
 `python -m course_lib browse RUN`, or `browse(run)` in a notebook. `index` is what is known of features, `build`
 makes it with the run's model, `features` is that model for sentences that are typed in, `server` answers the page and
-`page` writes it, also with its data in one static file.
+`page` writes it, also with its data in one static file; `notes` keeps what a reader writes down.
 """
 
 from course_lib.interpret.browser.index import (

@@ -12,6 +12,7 @@ mean square length of the centred training states. Only numpy is imported here: 
 import hashlib
 import json
 import os
+import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -21,13 +22,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from course_lib.interpret.names import feature_names, held_out_chance, tried_concepts
+from course_lib.interpret.names import above_chance, feature_names, held_out_chance, tried_concepts
 from course_lib.interpret.run_directory import RunDirectory
 
 if TYPE_CHECKING:
-    from course_lib.interpret.concept_report import ConceptReport
+    from course_lib.interpret.concept_report import ConceptReport, ConceptScore
 
-FORMAT = 3
+FORMAT = 4
 DIRECTORY = "browse"
 """Where in a run the index is."""
 ABOUT, DIGESTS = "about.json", "sha256"
@@ -161,6 +162,7 @@ def write_index(
         )
     languages = sorted({language for language in reading.languages if language is not None})
     place = {language: number for number, language in enumerate(languages)} | {None: -1}
+    token_word, words = _words(reading)
     sentence_language = np.array([place[language] for language in reading.languages], np.int16)
     token_language = sentence_language[reading.token_sentence]
     encoded = [text.encode() for text in reading.texts]
@@ -177,6 +179,8 @@ def write_index(
         "active_token": reading.active_token,
         "active_value": reading.active_value,
         **_activity(reading, token_language, n_languages=len(languages)),
+        **_top_words(reading, token_word),
+        "direction": _units(directions).astype(np.float16),
         **_nearest(directions),
     }
     described = {
@@ -192,6 +196,7 @@ def write_index(
     for name, table in tables.items():
         np.save(directory / f"{name}.npy", table)
     _write_json(directory / "pieces.json", reading.pieces)
+    _write_json(directory / "words.json", words)
     _write_json(directory / "concepts.json", concepts or {})
     _write_json(directory / ABOUT, described)
 
@@ -284,6 +289,53 @@ def _activity(
     return found
 
 
+def _words(reading: Reading) -> tuple[Int[np.ndarray, " tokens"], list[str]]:
+    """The word that each token belongs to, as a place in the list of words, which are in lower case.
+
+    A word is a run of letters, their marks and digits. A token without any, as a full stop, is its own word.
+    """
+    found: dict[str, int] = {}
+    of_token = np.zeros(len(reading.token_sentence), np.int32)
+    last, text, starts = -1, "", []
+    for token, (sentence, (start, end)) in enumerate(
+        zip(reading.token_sentence.tolist(), reading.token_span.tolist(), strict=True)
+    ):
+        if sentence != last:
+            last, text = sentence, reading.texts[sentence]
+            starts = _word_spans(text)
+        inside = next((starts[at] for at in range(start, end) if starts[at] is not None), (start, end))
+        word = text[slice(*inside)].lower() or "␣"
+        of_token[token] = found.setdefault(word, len(found))
+    return of_token, list(found)
+
+
+def _word_spans(text: str) -> list[tuple[int, int] | None]:
+    """For each character the start and the end of its word; None where it is in none."""
+    inside = [sign.isalnum() or unicodedata.category(sign).startswith("M") for sign in text]
+    found: list[tuple[int, int] | None] = [None] * len(text)
+    start = 0
+    for end, same in enumerate([*inside, False]):
+        if not same:
+            found[start:end] = [(start, end)] * (end - start)
+            start = end + 1
+    return found
+
+
+def _top_words(reading: Reading, token_word: Int[np.ndarray, " tokens"]) -> dict[str, np.ndarray]:
+    """One row for each feature: the words that have most of its activation, -1 where there are fewer, and their shares."""
+    top = np.full((reading.n_features, TOP_TOKENS), -1, np.int32)
+    shares = np.zeros((reading.n_features, TOP_TOKENS), np.float32)
+    for feature, (first, last) in enumerate(
+        zip(reading.active_start[:-1], reading.active_start[1:], strict=True)
+    ):
+        words, place = np.unique(token_word[reading.active_token[first:last]], return_inverse=True)
+        sums = np.bincount(place, reading.active_value[first:last].astype(np.float64), minlength=len(words))
+        order = np.argsort(-sums, kind="stable")[:TOP_TOKENS]
+        top[feature, : len(order)] = words[order]
+        shares[feature, : len(order)] = sums[order] / max(sums.sum(), 1e-300)
+    return {"top_word": top, "top_word_share": shares}
+
+
 def _largest(sums: Float[np.ndarray, " n"]) -> Int[np.ndarray, " top"]:
     """Places of the largest entries, the largest first, without sorting the others."""
     top = np.argpartition(-sums, TOP_TOKENS)[:TOP_TOKENS]
@@ -371,6 +423,7 @@ class FeatureIndex:
     tables: dict[str, np.ndarray]
     effects: Effects | None
     concepts: dict[int, list[dict[str, Any]]]
+    words: list[str]
 
     @classmethod
     def open(cls, run: os.PathLike | str) -> "FeatureIndex":
@@ -412,6 +465,7 @@ class FeatureIndex:
             tables,
             effects,
             {int(feature): rows for feature, rows in concepts.items()},
+            _read_json(directory / "words.json"),
         )
 
     @property
@@ -426,8 +480,9 @@ class FeatureIndex:
     def summary(self, features: Iterable[int] | None = None) -> dict[str, list]:
         """Columns of numbers and words for a list of features (all of them, the strongest first, without one).
 
-        `languages` are, for each feature, the shares of tokens of each language at which it is active; `concepts` are
-        triples of concept, F1 and AUROC, that of its name first; `names` are None for features without one.
+        `languages` are, for each feature, the shares of tokens of each language at which it is active; `words` those
+        that have most of its activation, in lower case; `concepts` are triples of concept, F1 and AUROC, that of its
+        name first; `names` are None for features without one, and `sure` has what is known of each name.
         """
         chosen = self.ranked() if features is None else np.array(list(features), np.int64)
         tables, totals = self.tables, np.maximum(self.about["language_tokens"], 1)
@@ -442,8 +497,22 @@ class FeatureIndex:
                 [shown(self.pieces[token]) for token in row if token >= 0]
                 for row in tables["top_token"][chosen].tolist()
             ],
+            "words": [
+                [self.words[word] for word in row if word >= 0] for row in tables["top_word"][chosen].tolist()
+            ],
             "concepts": [
-                [[row["concept"], row["f1"], row["auroc"]] for row in self.concepts.get(feature, [])]
+                [[row["concept"], row["f1"], row["auroc"]] for row in self._detected(feature)]
+                for feature in chosen.tolist()
+            ],
+            "sure": [
+                next(
+                    (
+                        {name: row.get(name) for name in ("precision", "recall", "above_chance")}
+                        for row in self._detected(feature)
+                        if row["named"]
+                    ),
+                    None,
+                )
                 for feature in chosen.tolist()
             ],
             "names": [self._named(feature) for feature in chosen.tolist()],
@@ -454,8 +523,7 @@ class FeatureIndex:
 
         Raises ValueError for a feature or a language that the run does not have.
         """
-        if not 0 <= feature < self.n_features:
-            raise ValueError(f"feature is {feature}; the run has 0 to {self.n_features - 1}")
+        self._check(feature)
         if language is not None and language not in self.about["languages"]:
             raise ValueError(
                 f"language is {language!r}; the run has {', '.join(self.about['languages']) or 'none'}"
@@ -489,6 +557,13 @@ class FeatureIndex:
                 )
                 if token >= 0
             ],
+            "words": [
+                {"word": self.words[word], "share": _short(share)}
+                for word, share in zip(
+                    tables["top_word"][feature].tolist(), tables["top_word_share"][feature], strict=True
+                )
+                if word >= 0
+            ],
             "languages": [
                 {"language": name, "rate": rate}
                 for name, rate in zip(self.about["languages"], rates, strict=True)
@@ -502,14 +577,78 @@ class FeatureIndex:
                     strict=True,
                 )
             ],
-            "concepts": self.concepts.get(feature, []),
+            "concepts": self._detected(feature),
+            "tried": next((row for row in self.concepts.get(feature, []) if row["tried"]), None),
             "effect": self._effect(feature),
         }
+
+    def cosine(self, a: int, b: int) -> float:
+        """The cosine of the decoder's directions of two features."""
+        first, second = self.tables["direction"][[a, b]].astype(np.float32)
+        return _short(first @ second)
+
+    def together(self, a: int, b: int) -> dict[str, Any]:
+        """Where two features are active together: at how many tokens and in how many sentences, and in which ones.
+
+        `tokens` and `sentences` are triples: of a, of b, of both. `examples` are the sentences in which the weaker of
+        the two largest activations, each as a share of its feature's largest, is largest: once for a, once for b.
+
+        Raises ValueError for a feature that the run does not have.
+        """
+        for feature in (a, b):
+            self._check(feature)
+        columns = [self.column(feature) for feature in (a, b)]
+        sentences, largest = zip(*(self._by_sentence(*column) for column in columns), strict=True)
+        both, *places = np.intersect1d(*sentences, assume_unique=True, return_indices=True)
+        weaker = np.minimum(
+            *(
+                values[place] / max(float(self.tables["largest"][feature]), 1e-9)
+                for feature, values, place in zip((a, b), largest, places, strict=True)
+            )
+        )
+        order = np.argsort(-weaker, kind="stable")
+        shown_here = both[self._different(both, order, STRONGEST)].tolist()
+        tokens = np.intersect1d(columns[0][0], columns[1][0], assume_unique=True)
+        return {
+            "cosine": self.cosine(a, b),
+            "tokens": [*(len(column[0]) for column in columns), len(tokens)],
+            "sentences": [*map(len, sentences), len(both)],
+            "examples": [[self._example(sentence, *column) for column in columns] for sentence in shown_here],
+        }
+
+    def pairs(self, features: list[int]) -> dict[int, dict[int, tuple[float, int, int]]]:
+        """Of all pairs of some features, by the smaller number: the cosine, and the joint tokens and sentences."""
+        tokens = {feature: self.column(feature)[0] for feature in features}
+        sentences = {feature: self._by_sentence(*self.column(feature))[0] for feature in features}
+        at_token, in_sentence = np.zeros(self.about["tokens"], bool), np.zeros(self.about["sentences"], bool)
+        found: dict[int, dict[int, tuple[float, int, int]]] = {}
+        for a in sorted(features):
+            at_token[:], in_sentence[:] = False, False
+            at_token[tokens[a]] = in_sentence[sentences[a]] = True
+            found[a] = {
+                b: (self.cosine(a, b), int(at_token[tokens[b]].sum()), int(in_sentence[sentences[b]].sum()))
+                for b in features
+                if b > a
+            }
+        return found
+
+    @property
+    def identity(self) -> str:
+        """The first digits of the SHA-256 of the autoencoder's weights: by it notes know whose features they are of."""
+        return self.about["fingerprint"]["sparse/model.safetensors"][2][:16]
 
     def column(self, feature: int) -> tuple[Int[np.ndarray, " active"], Float[np.ndarray, " active"]]:
         """The tokens at which a feature is active, in order, and its activations there."""
         first, last = self.tables["active_start"][feature : feature + 2]
         return self.tables["active_token"][first:last], self.tables["active_value"][first:last]
+
+    def _check(self, feature: int) -> None:
+        if not 0 <= feature < self.n_features:
+            raise ValueError(f"feature is {feature}; the run has 0 to {self.n_features - 1}")
+
+    def _detected(self, feature: int) -> list[dict[str, Any]]:
+        """The concepts of a feature without that it was only tried with."""
+        return [row for row in self.concepts.get(feature, []) if row["best"]]
 
     def name(self, feature: int) -> str:
         """What a feature is called by (`names.feature_names`), else its number."""
@@ -651,7 +790,8 @@ def concept_rows(report: "ConceptReport | None") -> dict[int, list[dict[str, Any
     """For each feature its name, and the concepts that it detects best of all features, beside a neuron and others.
 
     The name (`names.feature_names`) is `named` and comes first, the others follow by F1. Concepts that a feature's
-    silence detects are left out.
+    silence detects are left out. A feature without a name also has the concept that it was tried with: that row is
+    `tried`, and `best` only where no other feature detects it better.
     """
     found: dict[int, list[dict[str, Any]]] = defaultdict(list)
     if report is None:
@@ -662,28 +802,48 @@ def concept_rows(report: "ConceptReport | None") -> dict[int, list[dict[str, Any
     }
     tried = tried_concepts(report)
     named = {(unit, tried[unit].concept): tried[unit] for unit in feature_names(report)}
-    best = sorted(report.scores["features"], key=lambda score: (-score.f1, -score.auroc))
-    others = [score for score in best if (score.unit, score.concept) not in named]
-    for score in [*named.values(), *others]:
-        if score.sign > 0:
-            found[score.unit].append(
-                {
-                    "concept": score.concept,
-                    "named": (score.unit, score.concept) in named,
-                    "f1": _short(score.f1),
-                    "chance": _short(held_out_chance(report, score)),
-                    "auroc": _short(score.auroc),
-                    "positives_held_out": score.positives_held_out,
-                    "languages_reached": score.languages_reached,
-                    "languages_scored": score.languages_scored,
-                }
-                | {
-                    f"f1_{kind}": _short(scores[score.concept])
-                    for kind, scores in controls.items()
-                    if score.concept in scores
-                }
-            )
+    ranked = sorted(report.scores["features"], key=lambda score: (-score.f1, -score.auroc))
+    best = {(score.unit, score.concept): score for score in ranked if score.sign > 0}
+    for key, score in {**named, **best, **{(unit, s.concept): s for unit, s in tried.items()}}.items():
+        chance = held_out_chance(report, score)
+        found[score.unit].append(
+            {
+                "concept": score.concept,
+                "named": key in named,
+                "best": key in named or key in best,
+                "tried": tried.get(score.unit) is not None and tried[score.unit].concept == score.concept,
+                "f1": _short(score.f1),
+                "chance": _short(chance),
+                "above_chance": _short(above_chance(score.f1, chance)),
+                "auroc": _short(score.auroc),
+                "positives_held_out": score.positives_held_out,
+                "languages_reached": score.languages_reached,
+                "languages_scored": score.languages_scored,
+            }
+            | _called(score, report.settings["rows_held_out"])
+            | {
+                f"f1_{kind}": _short(scores[score.concept])
+                for kind, scores in controls.items()
+                if score.concept in scores
+            }
+        )
     return dict(found)
+
+
+def _called(score: "ConceptScore", rows: int) -> dict[str, Any]:
+    """Precision, recall and the share of the held-out rows without the concept that are called; {} in older reports.
+
+    The precision of a detector that calls no row is None.
+    """
+    if score.calls is None or score.hits is None:
+        return {}
+    without = rows - score.positives_held_out
+    return {
+        "precision": _short(score.hits / score.calls) if score.calls else None,
+        "recall": _short(score.hits / max(score.positives_held_out, 1)),
+        "false_alarms": _short((score.calls - score.hits) / max(without, 1)),
+        "negatives_held_out": without,
+    }
 
 
 def _short(value: float | np.floating) -> float:

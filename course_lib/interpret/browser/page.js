@@ -14,12 +14,12 @@
 
   const STANDARD = {
     view: "features", q: "", sort: "strength", language: "", feature: "", in: "",
-    text: "", source: about.default_language || "", target: "", change: "",
+    text: "", source: about.default_language || "", target: "", change: "", other: "", list: "",
   };
 
   // A link may hold anything; what can be no choice of the reader's counts as not given.
   function possible(name, value) {
-    if (name === "view") return ["features", "try"].includes(value);
+    if (name === "view") return ["features", "try", "compare"].includes(value);
     if (name === "sort") return Object.hasOwn(SORTS, value);
     if (name === "language" || name === "in") return value === "" || languages.includes(value);
     return true;
@@ -131,6 +131,83 @@
     return columns.tokens[at].slice(0, 3).map(cut).join(", ") || "never active";
   }
 
+  // --- notes and lists ----------------------------------------------------------------------------
+
+  // Served, they are kept in a file beside the run; in an exported file by the browser, under the autoencoder's identity.
+  const STORE = "feature-browser-notes:" + data.identity;
+  let notes = {};
+
+  async function loadNotes() {
+    try {
+      notes = data.notes ? (await ask("api/notes")).features : JSON.parse(localStorage.getItem(STORE) || "{}");
+    } catch (error) { return error; }
+    return null;
+  }
+
+  const noteOf = (id) => notes[id] || { note: "", lists: [] };
+  const listNames = () => [...new Set(Object.values(notes).flatMap((one) => one.lists))].sort((a, b) => a.localeCompare(b));
+
+  // `changed` has the notes of some features; what other pages wrote on others stays.
+  async function keep(changed, what) {
+    try {
+      if (data.notes) notes = (await ask("api/notes", { features: changed })).features;
+      else {
+        const found = { ...JSON.parse(localStorage.getItem(STORE) || "{}"), ...changed };
+        notes = Object.fromEntries(Object.entries(found).filter(([, one]) => one.note.trim() || one.lists.length));
+        localStorage.setItem(STORE, JSON.stringify(notes));
+      }
+      say(what);
+      return true;
+    } catch (error) { say(error.message, "error"); return false; }
+  }
+
+  function exportNotes() {
+    const content = JSON.stringify({ format: 1, identity: data.identity, features: notes }, null, 1);
+    const url = URL.createObjectURL(new Blob([content], { type: "application/json" }));
+    h("a", { href: url, download: "feature_notes.json" }).click();
+    setTimeout(() => URL.revokeObjectURL(url), 1000);
+  }
+
+  async function importNotes(file) {
+    let given;
+    try { given = JSON.parse(await file.text()); } catch { given = null; }
+    const found = given && typeof given === "object" ? given.features : null;
+    const whole = found && typeof found === "object" && Object.entries(found).every(([id, one]) => /^\d{1,9}$/.test(id) && Number(id) < about.features
+      && one && typeof one.note === "string" && Array.isArray(one.lists) && one.lists.every((name) => typeof name === "string"));
+    if (!whole || given.format !== 1) { say(`${file.name} holds no notes: expected a file that “Export notes” wrote.`, "error"); return; }
+    if (given.identity !== data.identity) { say(`${file.name} holds notes on the features of another autoencoder.`, "error"); return; }
+    // A note that both have is kept from both.
+    const merged = Object.fromEntries(Object.entries(found).map(([id, one]) => {
+      const own = noteOf(id), texts = own.note.includes(one.note) ? [own.note] : one.note.includes(own.note) ? [one.note] : [own.note, one.note];
+      return [id, { note: texts.join("\n"), lists: [...new Set([...own.lists, ...one.lists])] }];
+    }));
+    if (await keep(merged, "")) { draw(readHash()); say(`Notes on ${plural(Object.keys(found).length, "feature")} were read.`, "busy"); }
+  }
+
+  function notePart(id) {
+    const own = noteOf(id), save = (changes, what) => keep({ [id]: { ...noteOf(id), ...changes } }, what);
+    const area = h("textarea", { id: "note", maxlength: "10000", value: own.note, placeholder: "What do you think it stands for?",
+      oninput: (event) => { notes = { ...notes, [id]: { ...noteOf(id), note: event.target.value } }; },
+      onchange: (event) => save({ note: event.target.value }, "The note is kept.") });
+    const name = h("input", { id: "list-name", list: "list-names", maxlength: "100", autocomplete: "off" });
+    const relist = async (lists, what) => { if (await save({ lists }, "")) { draw(readHash()); say(what); } };
+    return h("details", { class: "notes", open: own.note || own.lists.length ? true : null },
+      h("summary", {}, "Your note and lists"),
+      h("label", {}, "Note on this feature", area),
+      own.lists.length ? h("ul", { class: "chips", "aria-label": "Lists that hold this feature" }, own.lists.map((list) => h("li", {},
+        h("a", { href: hashOf({ view: "features", feature: "", list, q: "" }) }, bdi(list)),
+        h("button", { type: "button", "aria-label": `Take feature ${id} off the list ${list}`, onclick: () => relist(own.lists.filter((one) => one !== list), `Feature ${id} is off the list.`) }, "×")))) : null,
+      h("form", { class: "filters", onsubmit: (event) => { event.preventDefault(); const list = name.value.trim(); if (list) relist([...new Set([...noteOf(id).lists, list])], `Feature ${id} is on the list ${list}.`); } },
+        h("label", {}, "Put it on a list", name), h("datalist", { id: "list-names" }, listNames().map((list) => h("option", { value: list }))), h("button", {}, "Add to list")),
+      h("p", { class: "soft" }, data.notes ? `Kept in ${data.notes} beside the run.` : "Kept by this browser for this file; “Export notes” below the list of features writes them to a file."));
+  }
+
+  function notesPart() {
+    const picker = h("input", { type: "file", id: "import", accept: ".json,application/json", onchange: (event) => { if (event.target.files.length) importNotes(event.target.files[0]); } });
+    return h("details", {}, h("summary", {}, "Notes and lists"), h("p", { class: "soft" }, `${plural(Object.keys(notes).length, "feature")} with a note or on a list.`),
+      h("div", { class: "filters" }, h("button", { type: "button", onclick: exportNotes }, "Export notes"), h("label", {}, "Import notes", picker)));
+  }
+
   // --- list ---------------------------------------------------------------------------------------
 
   const share = (at, language) => {
@@ -150,16 +227,27 @@
     id: ["number", (at) => -columns.id[at]],
   };
 
+  const NOTED = "*";
+  const wordsOf = (text) => text.toLowerCase().match(/[\p{L}\p{M}\p{N}]+/gu) || [];
+
+  // Whether some words have all that are looked for, whole; the last one may be a beginning: “cell*”. Null without a word.
+  function finder(wanted) {
+    const all = wordsOf(wanted), open = wanted.endsWith("*");
+    if (!all.length) return null;
+    return (words) => all.every((word, at) => words.some((own) => own === word || (open && at === all.length - 1 && own.startsWith(word))));
+  }
+
   function matching(state) {
     const wanted = state.q.trim().toLowerCase(), order = [...columns.id.keys()];
     const exact = /^#?\d+$/.test(wanted) ? Number(wanted.replace("#", "")) : null;
+    const found = finder(wanted), noted = (id) => state.list === "" || (state.list === NOTED ? noteOf(id).note : noteOf(id).lists.includes(state.list));
     const hit = (at) => {
-      if (!wanted) return 0;
-      if (columns.id[at] === exact) return 0;
-      if (columns.concepts[at].some(([name]) => name.toLowerCase().includes(wanted))) return 1;
-      const tokens = columns.tokens[at].map((word) => word.toLowerCase().replace("…", ""));
-      if (tokens.includes(wanted)) return 1 + tokens.indexOf(wanted) / 100;
-      return tokens.some((word) => word.includes(wanted)) ? 2 : null;
+      if (!noted(columns.id[at])) return null;
+      if (!wanted || columns.id[at] === exact) return 0;
+      // A piece of a word and a sign are looked for as they are shown.
+      if (!found || wanted.startsWith("…")) return columns.tokens[at].some((token) => token.toLowerCase() === wanted) ? 1 : null;
+      if (columns.concepts[at].some(([name]) => found(wordsOf(name)))) return 1;
+      return found(columns.words[at]) ? (found(columns.words[at].slice(0, 1)) ? 2 : 3) : null;
     };
     const [, value] = SORTS[state.sort];
     return order.map((at) => [at, hit(at), value(at, state)]).filter(([, rank]) => rank !== null)
@@ -167,22 +255,33 @@
       .map(([at]) => at);
   }
 
+  // How sure a name is, in a line below it; nothing for a concept that is no name.
+  const sureOf = (sure) => sure && h("div", { class: "soft", title: "On sentences kept out of training: the share of the sentences with the concept at which it fires (recall), the share of its alarms that are right (precision), and how far its F1 is from that of “always yes” (0%) to perfect (100%)." },
+    sure.recall === null ? "" : `finds ${percent(sure.recall)}, right ${percent(sure.precision)}, `, `${percent(sure.above_chance)} above chance`);
+
   function listPane(state) {
     const found = matching(state), rows = found.slice(0, shownRows);
     const refresh = (changes) => { shownRows = ROWS; go(changes, { replace: true }); };
+    // The address of a view, of this page or of one that was served earlier, opens that view.
+    const search = (text) => { const view = text.match(/#(\S*\bview=\S*)$/); if (view) location.hash = view[1]; else refresh({ q: text }); };
+    const wanted = state.q.trim().toLowerCase(), finds = finder(wanted), lists = listNames();
     const pane = h("section", { class: "list", "aria-label": "Features" },
       h("form", { class: "filters", role: "search", onsubmit: (event) => event.preventDefault() },
-        h("label", { class: "wide" }, "Search token, concept or number",
-          h("input", { type: "search", id: "q", value: state.q, autocomplete: "off", oninput: (event) => refresh({ q: event.target.value }) })),
+        h("label", { class: "wide" }, "Search word, concept or number",
+          h("input", { type: "search", id: "q", value: state.q, autocomplete: "off", "aria-describedby": "search-help", oninput: (event) => search(event.target.value) })),
         h("label", {}, "Sort by", h("select", { id: "sort", onchange: (event) => refresh({ sort: event.target.value }) },
           Object.entries(SORTS).map(([name, [label]]) => h("option", { value: name, selected: name === state.sort }, label)))),
         languages.length > 1 ? h("label", {}, "Language", h("select", { id: "language", onchange: (event) => refresh({ language: event.target.value, sort: "language" }) },
-          h("option", { value: "" }, "its main one"), languages.map((name) => h("option", { value: name, selected: name === state.language }, name)))) : null),
+          h("option", { value: "" }, "its main one"), languages.map((name) => h("option", { value: name, selected: name === state.language }, name)))) : null,
+        lists.length || Object.keys(notes).length || state.list ? h("label", {}, "Your lists", h("select", { id: "list", onchange: (event) => refresh({ list: event.target.value }) },
+          h("option", { value: "" }, "all features"), h("option", { value: NOTED, selected: state.list === NOTED }, "with a note"),
+          [...new Set([...lists, ...(state.list && state.list !== NOTED ? [state.list] : [])])].map((list) => h("option", { value: list, selected: list === state.list }, cut(list))))) : null),
+      h("p", { class: "soft", id: "search-help" }, "Whole words; “cell*” finds all that begin with cell. Paste the address of a view here to open it."),
       h("p", { class: "soft", id: "found" }, found.length
         ? `${plural(found.length, "feature")}${found.length < columns.id.length ? " of " + columns.id.length.toLocaleString("en") : ""}`
-        : "No feature has that number, concept or token. A word may be cut into several tokens: type it under “Try a sentence”."));
-    if (!found.length) return [pane, found];
-    const head = ["Feature", "Tokens", ...(hasConcepts ? ["Best concept"] : [])];
+        : (state.list && !wanted ? "No feature is on that list." : "No feature has that number, that word in its concepts, or that word among those at which it fires most. Add * to search for a beginning.")));
+    if (!found.length) { pane.append(notesPart()); return [pane, found]; }
+    const head = ["Feature", "Words", ...(hasConcepts ? ["Best concept"] : [])];
     pane.append(h("table", {},
       h("caption", { class: "hidden" }, "Features, " + SORTS[state.sort][0] + " first"),
       h("thead", {}, h("tr", {}, head.map((text) => h("th", { scope: "col" }, text)),
@@ -194,13 +293,14 @@
         const mainLanguage = rates.length ? languages[rates.indexOf(Math.max(...rates))] : "";
         return h("tr", { "aria-current": String(id) === state.feature ? "true" : null },
           h("td", {}, h("a", { href: hashOf({ view: "features", feature: id, in: "" }), "aria-label": `Feature ${id}: ${words(id)}` }, String(id))),
-          h("td", {}, listed(columns.tokens[at].slice(0, 4)) || h("span", { class: "soft" }, "never active")),
-          ...(hasConcepts ? [h("td", { class: "name" }, best ? cut(best[0]).split(":").map((part, at) => at ? [":", h("wbr"), part] : part) : ""), h("td", { class: "n" }, best ? number(best[1]) : "")] : []),
+          h("td", {}, listed(columns.words[at].filter((word, n) => n < 4 || (finds && finds([word])))) || h("span", { class: "soft" }, "never active")),
+          ...(hasConcepts ? [h("td", { class: "name" }, best ? [cut(best[0]).split(":").map((part, at) => at ? [":", h("wbr"), part] : part), sureOf(columns.sure[at])] : ""), h("td", { class: "n" }, best ? number(best[1]) : "")] : []),
           h("td", { class: "n wideonly" }, number(columns.largest[at])), h("td", { class: "n roomy" }, percent(columns.density[at])),
           languages.length > 1 ? h("td", { class: "n wideonly" }, columns.density[at]
             ? [state.language ? "" : [bdi(mainLanguage), " "], percent(share(at, state.language))] : "–") : null);
       }))));
     if (found.length > rows.length) pane.append(h("p", {}, h("button", { type: "button", onclick: () => { shownRows += 5 * ROWS; render(); } }, `Show more (${(found.length - rows.length).toLocaleString("en")} left)`)));
+    pane.append(notesPart());
     return [pane, found];
   }
 
@@ -264,6 +364,25 @@
     return box;
   }
 
+  // Why a feature has its name, or none, for a reader who knows neither precision nor recall.
+  function namePart(found) {
+    const row = found.concepts.find((one) => one.named) || found.tried;
+    if (!row) return h("p", { id: "why" }, h("b", {}, "No name. "), hasConcepts
+      ? "It was the best feature of no concept, so it was tried with none. It may stand for something that no concept of this run describes: judge by its sentences."
+      : "No concept was scored in this run, so no feature has a name. Judge it by its sentences.");
+    const concept = () => ["“", bdi(cut(row.concept)), "”"];
+    const rates = row.recall === undefined ? null
+      : [`it fires on ${percent(row.recall)} of the ${plural(row.positives_held_out, "sentence")} with `, concept(), ` (its recall) and on ${percent(row.false_alarms)} of the ${row.negatives_held_out.toLocaleString("en")} without`];
+    const right = rates && row.precision !== null ? ` Where it fires, it is right ${percent(row.precision)} of the time (its precision).` : "";
+    const F1 = `Its F1, which joins the two, is ${number(row.f1)}; always saying yes has ${number(row.chance)}. `;
+    const way = row.above_chance > 0 ? `That is ${percent(row.above_chance)} of the way from always yes to perfect` : "That is no better than always yes";
+    const rest = h("p", { class: "soft" }, rates ? "“Fires” here means that its largest activation in the sentence is above a threshold chosen in training. " : "How often it fires with and without the concept was not stored: run the pipeline again. ",
+      F1, `${way}; a name needs more than 50%. All this on sentences kept out of training; a sentence has a concept of parallel text if its row does, in any language.`);
+    return h("div", { id: "why" }, h("p", {}, row.named
+      ? [h("b", {}, "Named "), concept(), rates ? [" because ", rates, ".", right] : [` because its F1 on sentences kept out of training is ${number(row.f1)}.`]]
+      : [h("b", {}, "No name. "), "Of all concepts, ", concept(), " fits it best in training, but not well enough on other sentences", rates ? [": ", rates, ".", right] : ".", " It may stand for something that no concept describes: judge by its sentences."]), rest);
+  }
+
   function conceptPart(found) {
     if (!found.concepts.length) return hasConcepts
       ? h("p", { class: "soft" }, "It is the best feature of no concept that was scored.")
@@ -274,6 +393,9 @@
       table("Concepts", ["concept", ...present.map((name) => named[name])],
         found.concepts.map((row) => [row.concept, ...present.map((name) => number(row[name]))]), present.map((_, at) => at + 1)));
   }
+
+  const sentenceList = (rows, top) => h("ol", { class: "sentences" }, rows.map((row) => h("li", {}, h("span", { class: "n" }, number(row.activation)),
+    h("span", { lang: row.language ? row.language.slice(0, 2) : null, dir: "auto" }, coloured(row.parts, top), row.language ? h("span", { class: "tag" }, row.language) : null, row.held_out ? h("span", { class: "tag" }, "held out") : null))));
 
   function featurePane(found, state) {
     const name = words(found.id), silent = about.tokens - found.count;
@@ -286,23 +408,24 @@
       h("h2", { id: "feature-title", tabindex: "-1" }, `Feature ${found.id}`, h("span", { class: "soft" }, " ", bdi(name))),
       h("dl", { class: "facts" }, [["active at", percent(found.density) + " of tokens"], ["largest", number(found.largest)], ["mean where active", number(found.mean)], ["strength", number(found.strength)]]
         .map(([key, value]) => h("div", {}, h("dt", {}, key), h("dd", {}, value)))));
+    put(pane, namePart(found), notePart(found.id));
     if (!found.count) { pane.append(h("p", {}, "This feature is active at no token of the run's text.")); return pane; }
     if (!offline && strongest) pane.append(h("p", {}, h("a", { href: hashOf({ view: "try", text: strongest.parts.map(([text]) => text).join(""), source: strongest.language || STANDARD.source, change: changes }) }, "Switch it off in its strongest sentence")));
+    pane.append(compareForm(String(found.id), state.other));
     put(pane,
       h("div", { class: "two" },
         h("div", {}, h("h3", {}, "Activations"), histogram(found.histogram, silent), h("p", { class: "soft" }, `${plural(found.count, "active token")}; silent at ${silent.toLocaleString("en")}, not drawn.`)),
-        h("div", {}, h("h3", {}, "Tokens"), table("Tokens", ["token", "share of activation", "", "active at"], found.tokens.map((row) => [row.token, percent(row.share), meter(row.share), `${row.count.toLocaleString("en")} of ${row.of.toLocaleString("en")}`]), [1, 3]))),
+        h("div", {}, h("h3", {}, "Tokens"), table("Tokens", ["token", "share of activation", "", "active at"], found.tokens.map((row) => [row.token, percent(row.share), meter(row.share), `${row.count.toLocaleString("en")} of ${row.of.toLocaleString("en")}`]), [1, 3]),
+          h("p", { class: "soft" }, "Tokens may be pieces of words. Whole words: ", found.words.map((row, at) => [at ? ", " : "", bdi(cut(row.word)), ` ${percent(row.share)}`]), "."))),
       h("h3", {}, "Sentences"),
       languages.length > 1 && !offline ? h("label", {}, "Sentences in", h("select", { id: "in", onchange: (event) => go({ in: event.target.value }, { replace: true }) },
         h("option", { value: "" }, "all languages"), languages.map((language) => h("option", { value: language, selected: language === state.in }, language)))) : "",
       h("p", { class: "soft" }, `${plural(found.sentences, "sentence")}${found.language ? " in " + found.language : ""} where it is active. The number is the largest activation; the underlined token has it.`),
-      found.groups.filter((group) => group.sentences.length).map((group) => h("div", {}, h("h4", {}, groupName(group.quantile)),
-        h("ol", { class: "sentences" }, group.sentences.map((row) => h("li", {}, h("span", { class: "n" }, number(row.activation)),
-          h("span", { lang: row.language ? row.language.slice(0, 2) : null, dir: "auto" }, coloured(row.parts, found.largest), row.language ? h("span", { class: "tag" }, row.language) : null, row.held_out ? h("span", { class: "tag" }, "held out") : null)))))),
+      found.groups.filter((group) => group.sentences.length).map((group) => h("div", {}, h("h4", {}, groupName(group.quantile)), sentenceList(group.sentences, found.largest))),
       h("h3", {}, "Effect on what the decoder writes"), effectPart(found),
       h("div", { class: "two" },
         h("div", {}, h("h3", {}, "Nearest features"), h("p", { class: "soft" }, `By the cosine of what they write. The nearest of as many random directions would have about ${number(about.random_nearest)}.`),
-          table("Nearest features", ["feature", "tokens", "cosine"], found.nearest.map((row) => [place.has(row.id) ? h("a", { href: hashOf({ feature: row.id, in: "" }), "aria-label": `Feature ${row.id}: ${words(row.id)}` }, String(row.id)) : String(row.id), listed(row.tokens), number(row.cosine)]), [2])),
+          table("Nearest features", ["feature", "tokens", "cosine", ""], found.nearest.map((row) => [place.has(row.id) ? h("a", { href: hashOf({ feature: row.id, in: "" }), "aria-label": `Feature ${row.id}: ${words(row.id)}` }, String(row.id)) : String(row.id), listed(row.tokens), number(row.cosine), place.has(row.id) ? h("a", { href: hashOf({ view: "compare", feature: found.id, other: row.id }), "aria-label": `Compare feature ${found.id} with feature ${row.id}` }, "compare") : ""]), [2])),
         h("div", {}, found.languages.length ? [h("h3", {}, "Languages"), h("p", { class: "soft" }, "Share of each language's tokens at which it is active."),
           table("Languages", ["language", "active at", ""], found.languages.map((row) => [row.language, percent(row.rate), meter(row.rate / most)]), [1])] : [])));
     const concepts = conceptPart(found);
@@ -317,6 +440,47 @@
       return offline[id];
     }
     return ask(`api/feature/${encodeURIComponent(id)}${language ? "?language=" + encodeURIComponent(language) : ""}`);
+  }
+
+  // --- two features -------------------------------------------------------------------------------
+
+  function compareForm(a, b) {
+    const one = (id, label, value) => h("label", {}, label, h("input", { type: "number", id, value, min: "0", max: String(about.features - 1), step: "1", required: true }));
+    const alone = readHash().view !== "compare";
+    return h("form", { class: "filters", "aria-label": "Compare features", onsubmit: (event) => { event.preventDefault(); go({ view: "compare", feature: alone ? a : document.getElementById("compare-a").value, other: document.getElementById("compare-b").value, in: "" }); } },
+      alone ? null : one("compare-a", "Feature", a), one("compare-b", alone ? "Compare with feature" : "and feature", b), h("button", {}, "Compare"));
+  }
+
+  async function loadPair(a, b) {
+    const found = await Promise.all([load(a, ""), load(b, "")]);
+    if (!offline) return { found, together: await ask(`api/together/${a}/${b}`) };
+    const [low, high] = [a, b].map(Number).sort((x, y) => x - y);
+    if (low === high) return { found, together: null };
+    const [cosine, tokens, sentences] = data.pairs[low][high];
+    return { found, together: { cosine, tokens: [found[0].count, found[1].count, tokens], sentences: [found[0].sentences, found[1].sentences, sentences] } };
+  }
+
+  function comparePane(state) {
+    const pane = h("section", { "aria-labelledby": "compare-title" }, h("h2", { id: "compare-title", tabindex: "-1" }, pair ? `Features ${pair.found[0].id} and ${pair.found[1].id}` : "Compare two features"), compareForm(state.feature, state.other));
+    if (!pair) return pane;
+    const { found, together } = pair, [a, b] = found;
+    if (a.id === b.id) return put(pane, h("p", {}, "This is one feature twice: choose another number."));
+    const share = ([x, y, both], word) => {
+      const of = (n, id) => n ? `${percent(both / n)} of those of ${id}` : `${id} is never active`;
+      return `${plural(both, word)}: ${of(x, a.id)}, ${of(y, b.id)}`;
+    };
+    const heading = (one) => h("h3", {}, h("a", { href: hashOf({ view: "features", feature: one.id, other: "" }) }, `Feature ${one.id}`), h("span", { class: "soft" }, " ", bdi(words(one.id))));
+    put(pane, h("h3", {}, "Together"),
+      h("p", {}, `Both are active at ${share(together.tokens, "token")}.`), h("p", {}, `Both are active in ${share(together.sentences, "sentence")}.`),
+      h("p", {}, `The cosine of what they write to a state is ${number(together.cosine)}: 1 is the same direction, 0 none in common; the nearest of as many random directions would have about ${number(about.random_nearest)}.`),
+      h("div", { class: "two" }, found.map((one) => h("section", { "aria-label": `Feature ${one.id}` }, heading(one), namePart(one),
+        h("p", { class: "soft" }, `Active at ${percent(one.density)} of tokens, largest activation ${number(one.largest)}. `, "Words: ", listed(one.words.map((row) => row.word)) || "none"),
+        one.count ? [histogram(one.histogram, about.tokens - one.count), h("h4", {}, "Strongest sentences"), sentenceList(one.groups[0].sentences, one.largest)] : null))),
+      h("h3", {}, "Sentences in which both are active"));
+    if (!together.examples) return put(pane, h("p", { class: "soft" }, "This file holds their number only; “course browse RUN” shows the sentences."));
+    if (!together.examples.length) return put(pane, h("p", { class: "soft" }, "There is none."));
+    return put(pane, h("p", { class: "soft" }, `Each sentence twice: on the left shaded by feature ${a.id}, on the right by feature ${b.id}.`),
+      h("div", { class: "two" }, found.map((one, side) => h("div", {}, h("h4", {}, `Feature ${one.id}`), sentenceList(together.examples.map((both) => both[side]), one.largest)))));
   }
 
   // --- a sentence that is typed in ----------------------------------------------------------------
@@ -356,16 +520,20 @@
       h("div", { id: "compared" }, typed.compared && compared(typed.compared, changes.length)), h("div", { id: "read" }, typed.read && readPart(typed.read, changes, set)));
   }
 
+  // A word without the punctuation around it, by which words are compared; a sign alone is what it is.
+  const bare = (word) => word.replace(/^[^\p{L}\p{M}\p{N}]+|[^\p{L}\p{M}\p{N}]+$/gu, "") || word;
+
   // The words of b that are in no longest common subsequence with a.
-  function differing(a, b) {
+  function differing(before, after) {
+    const [a, b] = [before, after].map((words) => words.map(bare));
     const rows = Array.from({ length: a.length + 1 }, () => new Array(b.length + 1).fill(0));
     for (let i = a.length - 1; i >= 0; i--) for (let j = b.length - 1; j >= 0; j--)
       rows[i][j] = a[i] === b[j] ? rows[i + 1][j + 1] + 1 : Math.max(rows[i + 1][j], rows[i][j + 1]);
     const found = [];
     for (let i = 0, j = 0; j < b.length;) {
-      if (i < a.length && a[i] === b[j]) { found.push([b[j], false]); i++; j++; }
+      if (i < a.length && a[i] === b[j]) { found.push([after[j], false]); i++; j++; }
       else if (i < a.length && rows[i + 1][j] >= rows[i][j + 1]) i++;
-      else found.push([b[j++], true]);
+      else found.push([after[j++], true]);
     }
     return found;
   }
@@ -373,10 +541,10 @@
   function compared(found, n) {
     const original = found.original.split(/\s+/);
     const card = (title, text, note) => {
-      const marked = differing(original, text.split(/\s+/));
-      return h("article", { class: "card" }, h("h3", {}, title), h("p", { dir: "auto" }, marked.map(([word, other]) => [other ? h("mark", {}, word) : word, " "])), h("p", { class: "soft" }, note(text === found.original)));
+      const marked = differing(original, text.split(/\s+/)), other = marked.some(([, differs]) => differs) || marked.length !== original.length;
+      return h("article", { class: "card" }, h("h3", {}, title), h("p", { dir: "auto" }, marked.map(([word, differs]) => [differs ? h("mark", {}, word) : word, " "])), h("p", { class: "soft" }, note(text === found.original, other)));
     };
-    const same = (equal) => equal ? "the same as the original" : "different words are marked";
+    const same = (equal, other) => equal ? "the same as the original" : other ? "different words are marked" : "the same words as the original; only punctuation or spaces differ";
     return h("div", {}, h("h3", {}, "Translations"), h("div", { class: "cards" },
       card("Original", found.original, () => "the model as it is"), card("Reconstruction spliced in", found.reconstructed, same),
       card(n ? `With ${plural(n, "change")}` : "With no change", found.changed, same)));
@@ -422,7 +590,7 @@
 
   // --- drawing ------------------------------------------------------------------------------------
 
-  let detail = null, detailOf = "";
+  let detail = null, detailOf = "", pair = null, pairOf = "";
 
   // What had the focus has it again when its part of the page was drawn anew.
   function keepingFocus(work) {
@@ -437,15 +605,16 @@
   function draw(state) {
     keepingFocus(() => {
       if (state.view === "try") { main.replaceChildren(tryPane(state)); return; }
+      if (state.view === "compare") { main.replaceChildren(comparePane(state)); return; }
       const [list] = listPane(state);
       main.replaceChildren(h("div", { class: state.feature !== "" ? "panes detail" : "panes" }, list, state.feature !== "" && detail ? featurePane(detail, state) : null));
     });
   }
 
   async function render() {
-    const state = readHash(), moved = lastHash !== null && (lastHash.view !== state.view || lastHash.feature !== state.feature);
+    const state = readHash(), moved = lastHash !== null && (lastHash.view !== state.view || lastHash.feature !== state.feature || lastHash.other !== state.other);
     lastHash = state;
-    for (const [id, view] of [["to-features", "features"], ["to-try", "try"]]) {
+    for (const [id, view] of [["to-features", "features"], ["to-compare", "compare"], ["to-try", "try"]]) {
       const link = document.getElementById(id);
       if (view === state.view) link.setAttribute("aria-current", "page"); else link.removeAttribute("aria-current");
       link.href = hashOf({ view });
@@ -456,6 +625,7 @@
       await runTry(state);
       return;
     }
+    if (state.view === "compare") { await renderPair(state, moved); return; }
     const wanted = state.feature + " " + state.in;
     if (state.feature === "") { detail = null; detailOf = ""; }
     else if (wanted !== detailOf) {
@@ -470,6 +640,23 @@
     say(detail ? `Feature ${detail.id}, ${words(detail.id)}.` : document.getElementById("found").textContent);
   }
 
+  async function renderPair(state, moved) {
+    const wanted = state.feature + " " + state.other, both = state.feature !== "" && state.other !== "";
+    if (!both || wanted !== pairOf) {
+      pair = null; pairOf = "";
+      if (both) {
+        try {
+          const found = await loadPair(state.feature, state.other), now = readHash();
+          if (now.view !== "compare" || now.feature !== state.feature || now.other !== state.other) return;
+          pair = found; pairOf = wanted;
+        } catch (error) { draw(state); say(error.message, "error"); return; }
+      }
+    }
+    draw(state);
+    if (moved) main.querySelector("h2").focus();
+    say(pair ? `Features ${pair.found[0].id} and ${pair.found[1].id}.` : "Type the numbers of two features.");
+  }
+
   document.title = plain(`Feature browser: ${about.run}`);
   put(document.getElementById("run"), bdi(about.run), ": ", bdi(about.model), `, ${about.site}, ${about.features.toLocaleString("en")} features (${about.kind}), ${about.sentences.toLocaleString("en")} sentences, ${about.tokens.toLocaleString("en")} tokens`);
   document.getElementById("notes").textContent = `An activation is the length of what a feature adds to a token's state, as a ${about.units}.` +
@@ -478,5 +665,5 @@
   document.getElementById("skip").addEventListener("click", (event) => { event.preventDefault(); main.focus(); });
   addEventListener("hashchange", render);
   addEventListener("popstate", render);
-  render();
+  loadNotes().then(async (error) => { await render(); if (error) say(error.message, "error"); });
 })();

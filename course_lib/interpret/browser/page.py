@@ -51,8 +51,10 @@ def export(index: FeatureIndex, path: Path | str, *, n_features: int = 200) -> N
     chosen = index.ranked()[:n_features].tolist()
     data = {
         "about": index.about,
+        "identity": index.identity,
         "list": index.summary(chosen),
         "features": {feature: index.feature(feature) for feature in chosen},
+        "pairs": index.pairs(chosen),
     }
     with replacing(path) as file:
         file.write(page(data).encode())

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from course_lib.interpret.browser.features import Change
 
 _LONGEST_INTEGER = 18
+_LONGEST_NOTE, _LONGEST_LIST, _MOST_LISTS = 10_000, 100, 50
 _short = reprlib.Repr()
 _short.maxstring = _short.maxother = _short.maxlong = 80
 
@@ -64,6 +65,39 @@ def changes(given: dict[str, Any]) -> list["Change"]:
     if not isinstance(found, list):
         raise ValueError(f"changes is {_short.repr(found)}; expected a list")
     return [change(one, f"changes[{place}]") for place, one in enumerate(found)]
+
+
+def notes(given: dict[str, Any]) -> dict[int, dict[str, Any]]:
+    """The notes and lists of some features, by number: {"features": {"12": {"note": "...", "lists": ["..."]}}}."""
+    found = given.get("features")
+    if not isinstance(found, dict):
+        raise ValueError(f"features is {_short.repr(found)}; expected an object with a note for each number")
+    return {_number(name): _note(one, f"features[{_short.repr(name)}]") for name, one in found.items()}
+
+
+def _number(name: str) -> int:
+    if not (name.isascii() and name.isdigit() and len(name) <= _LONGEST_INTEGER):
+        raise ValueError(f"features has {_short.repr(name)}; expected the number of a feature")
+    return int(name)
+
+
+def _note(given: Any, name: str) -> dict[str, Any]:
+    if not isinstance(given, dict):
+        raise ValueError(f"{name} is {_short.repr(given)}; expected an object")
+    lists = given.get("lists", [])
+    if not isinstance(lists, list) or len(lists) > _MOST_LISTS:
+        raise ValueError(f"{name}: lists is {_short.repr(lists)}; expected at most {_MOST_LISTS} names")
+    try:
+        note = text({"note": given.get("note", "")}, "note")
+        names = sorted({text({"name": one}, "name").strip() for one in lists} - {""})
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from None
+    if len(note) > _LONGEST_NOTE or max(map(len, names), default=0) > _LONGEST_LIST:
+        raise ValueError(
+            f"{name} is too long; expected a note of at most {_LONGEST_NOTE} characters and lists whose names have "
+            f"at most {_LONGEST_LIST}"
+        )
+    return {"note": note, "lists": names}
 
 
 def change(given: Any, name: str = "change") -> "Change":

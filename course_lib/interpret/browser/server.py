@@ -34,6 +34,7 @@ from course_lib.interpret.browser.index import (
     IndexUnavailable,
     fingerprint,
 )
+from course_lib.interpret.browser.notes import FILE, Notes
 from course_lib.interpret.browser.page import FRAMED_BY, as_json, page, policy
 
 if TYPE_CHECKING:
@@ -48,8 +49,8 @@ _PATIENCE = 60.0
 class _Answers:
     """Answers of index and model. The model is loaded once, by the one thread that uses it."""
 
-    def __init__(self, index: FeatureIndex, load: Callable[[], "FeatureBrowser"]):
-        self.index, self.load = index, load
+    def __init__(self, index: FeatureIndex, load: Callable[[], "FeatureBrowser"], notes: Notes | None):
+        self.index, self.load, self.notes = index, load, notes
         self.thread = ThreadPoolExecutor(1, thread_name_prefix="browse-model")
 
     @cached_property
@@ -60,7 +61,9 @@ class _Answers:
     @cached_property
     def page(self) -> bytes:
         """The page, with the list of all features inside."""
-        return page({"about": self.index.about, "list": self.index.summary(), "features": None}).encode()
+        data = {"about": self.index.about, "identity": self.index.identity, "list": self.index.summary()}
+        kept = None if self.notes is None else self.notes.path.name
+        return page(data | {"features": None, "notes": kept}).encode()
 
     def read(self, body: dict[str, Any]) -> Any:
         """Features by token of `text` in `language`."""
@@ -104,7 +107,10 @@ class _Handler(RequestHandler):
         if self.request.host_name not in (HOST, "localhost"):
             raise HTTPError(403, reason="this server answers under the name of this machine alone")
         if not hmac.compare_digest(self.given_token().encode(), self.token.encode()):
-            raise HTTPError(403, reason="the token is missing or wrong: use the address that was printed")
+            raise HTTPError(
+                403,
+                reason="the token is missing or wrong: use the address that was printed, and --link for an old one",
+            )
 
     def data_received(self, chunk: bytes) -> None:
         self.body_size += len(chunk)
@@ -154,6 +160,36 @@ class _Feature(_Handler):
             self.answer({"error": str(error)})
 
 
+class _Pair(_Handler):
+    def get(self, a: str, b: str) -> None:
+        try:
+            self.answer(self.answers.index.together(int(a), int(b)))
+        except ValueError as error:
+            self.set_status(400)
+            self.answer({"error": str(error)})
+
+
+class _Notes(_Handler):
+    """Reads the notes beside the run and changes those of some features. Answered in this thread, so one at a time."""
+
+    def get(self) -> None:
+        self.answer_notes(lambda notes: notes.read())
+
+    def post(self) -> None:
+        if self.body_size > _LARGEST_BODY:
+            raise HTTPError(413, reason=f"the request is too large: at most {_LARGEST_BODY} bytes")
+        self.answer_notes(lambda notes: notes.update(requests.notes(requests.body(bytes(self.body)))))
+
+    def answer_notes(self, work: Callable[[Notes], dict[int, dict[str, Any]]]) -> None:
+        if self.answers.notes is None:
+            raise HTTPError(404)
+        try:
+            self.answer({"features": work(self.answers.notes)})
+        except (ValueError, OSError) as error:
+            self.set_status(400)
+            self.answer({"error": f"Notes are not kept: {error}"})
+
+
 class _Model(_Handler):
     async def post(self, name: str) -> None:
         try:
@@ -176,12 +212,21 @@ class _Model(_Handler):
 class Server:
     """The page of a run, served by a thread of its own until `close`, or until the process ends.
 
-    `port` 0 is any free one. Raises OSError where the port is taken.
+    `port` 0 is any free one. A reader's notes are kept in the directory `notes`; without one by the reader's browser.
+    Raises OSError where the port is taken.
     """
 
-    def __init__(self, index: FeatureIndex, load: Callable[[], "FeatureBrowser"], *, port: int = 0):
+    def __init__(
+        self,
+        index: FeatureIndex,
+        load: Callable[[], "FeatureBrowser"],
+        *,
+        port: int = 0,
+        notes: Path | None = None,
+    ):
         self.token = secrets.token_urlsafe(24)
-        self.index, self.answers = index, _Answers(index, load)
+        kept = None if notes is None else Notes(notes / FILE, index.identity, index.n_features)
+        self.index, self.answers = index, _Answers(index, load, kept)
         sockets = bind_sockets(port, HOST)
         self.port = sockets[0].getsockname()[1]
         given = {"answers": self.answers, "token": self.token}
@@ -189,6 +234,8 @@ class Server:
             [
                 (r"/", _Page, given),
                 (r"/api/feature/(\d{1,9})", _Feature, given),
+                (r"/api/together/(\d{1,9})/(\d{1,9})", _Pair, given),
+                (r"/api/notes", _Notes, given),
                 (r"/api/(read|translate|effect)", _Model, given),
             ],
             default_handler_class=_Missing,
@@ -278,7 +325,7 @@ def serve(
         return FeatureBrowser(run, device=device, threads=threads)
 
     index = open_or_build(run, effects=effects, device=device, threads=threads, progress=progress)
-    return Server(index, load, port=port)
+    return Server(index, load, port=port, notes=Path(run))
 
 
 def open_or_build(run: os.PathLike | str, **options: Any) -> FeatureIndex:

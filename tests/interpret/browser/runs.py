@@ -96,7 +96,7 @@ def without_digests(directory: Path) -> None:
 def some_concepts() -> ConceptReport:
     """Scores of three concepts for feature 3, one of them by its silence, and of a neuron for the first."""
 
-    def score(concept, unit, f1, sign=1, f1_train=0.875):
+    def score(concept, unit, f1, sign=1, f1_train=0.875, **counts):
         return ConceptScore(
             concept=concept,
             category="tool",
@@ -111,6 +111,7 @@ def some_concepts() -> ConceptReport:
             languages_reached=2,
             languages_scored=3,
             together=(0.5, 0.75, 1.0),
+            **counts,
         )
 
     return ConceptReport(
@@ -118,7 +119,7 @@ def some_concepts() -> ConceptReport:
             "features": [
                 score("tool:hammer", 3, 0.912345),
                 score("tool:saw", 3, 0.9, sign=-1),
-                score("<b>tool:nail</b>", 3, 0.95, f1_train=0.9),
+                score("<b>tool:nail</b>", 3, 0.95, f1_train=0.9, calls=40, hits=38),
             ],
             "neurons": [score("tool:hammer", 7, 0.25)],
         },

@@ -1,5 +1,7 @@
 """The index against what the model and the autoencoder say themselves, dense and one thing at a time."""
 
+import dataclasses
+import itertools
 import json
 import os
 import shutil
@@ -24,13 +26,22 @@ from course_lib.interpret.browser import (
 )
 from course_lib.interpret.browser.build import build_index
 from course_lib.interpret.browser.features import EFFECT_SENTENCES, FeatureBrowser, strongest_sentences
-from course_lib.interpret.browser.index import DIRECTORY, by_feature, fingerprint, parts, shown
+from course_lib.interpret.browser.index import (
+    DIRECTORY,
+    Reading,
+    by_feature,
+    concept_rows,
+    fingerprint,
+    parts,
+    shown,
+    write_index,
+)
 from course_lib.interpret.browser.server import open_or_build
 from course_lib.interpret.run_directory import RunDirectory, metrics_as_json
 from course_lib.language.corpus import Sentence
 from course_lib.mbart.activations import Site, extract
 from course_lib.pipeline import SparseConfig, StackedConfig, report
-from tests.interpret.browser.runs import HOSTILE, make_run, some_metrics, without_digests
+from tests.interpret.browser.runs import HOSTILE, make_run, some_concepts, some_metrics, without_digests
 from tests.tiny_mbart import SENTENCES
 
 
@@ -154,18 +165,28 @@ def test_concepts_with_their_controls(index):
         {
             "concept": "<b>tool:nail</b>",
             "named": True,
+            "best": True,
+            "tried": True,
             "f1": 0.95,
             "chance": 0.1818,
+            "above_chance": 0.9389,
             "auroc": 0.99,
             "positives_held_out": 40,
             "languages_reached": 2,
             "languages_scored": 3,
+            "precision": 0.95,
+            "recall": 0.95,
+            "false_alarms": 0.005556,
+            "negatives_held_out": 360,
         },
         {
             "concept": "tool:hammer",
             "named": False,
+            "best": True,
+            "tried": False,
             "f1": 0.9123,
             "chance": 0.1818,
+            "above_chance": 0.8929,
             "auroc": 0.99,
             "positives_held_out": 40,
             "languages_reached": 2,
@@ -177,6 +198,75 @@ def test_concepts_with_their_controls(index):
     assert index.summary([3])["concepts"] == [
         [["<b>tool:nail</b>", 0.95, 0.99], ["tool:hammer", 0.9123, 0.99]]
     ]
+
+
+def test_a_feature_without_a_name_says_what_it_was_tried_with():
+    report = some_concepts()
+    tried = dataclasses.replace(
+        report.scores["features"][0], concept="tool:axe", unit=5, f1=0.3, calls=0, hits=0
+    )
+    rows = concept_rows(dataclasses.replace(report, named=[tried]))
+    (row,) = rows[5]
+    assert (row["concept"], row["named"], row["best"], row["tried"]) == ("tool:axe", False, False, True)
+    assert (row["precision"], row["recall"], row["false_alarms"]) == (None, 0.0, 0.0)
+    assert not any(one["named"] or one["tried"] for one in rows[3])
+
+
+def test_features_together_are_where_both_are_active(index, dense):
+    code, sentence = dense
+    active = code > 0
+    ranked = index.ranked()[:6].tolist()
+    pairs = index.pairs(ranked)
+    directions = index.tables["direction"].astype(np.float64)
+    joint = 0
+    for a, b in itertools.combinations(sorted(ranked), 2):
+        found = index.together(a, b)
+        assert found["tokens"] == [
+            active[:, a].sum(),
+            active[:, b].sum(),
+            (active[:, a] & active[:, b]).sum(),
+        ]
+        own = [set(sentence[active[:, feature]].tolist()) for feature in (a, b)]
+        assert found["sentences"] == [len(own[0]), len(own[1]), len(own[0] & own[1])]
+        assert found["cosine"] == pytest.approx(directions[a] @ directions[b], abs=1e-3)
+        assert pairs[a][b] == (found["cosine"], found["tokens"][2], found["sentences"][2])
+        shown_here = [both[0]["id"] for both in found["examples"]]
+        assert set(shown_here) <= own[0] & own[1]
+        joint += len(shown_here)
+        weaker = [
+            min(one["activation"] / index.tables["largest"][f] for f, one in zip((a, b), both, strict=True))
+            for both in found["examples"]
+        ]
+        assert weaker == sorted(weaker, reverse=True) or np.diff(weaker).max() < 1e-3
+    assert joint > 0
+    turned = index.together(ranked[1], ranked[0])
+    assert turned["tokens"][::-1][1:] == index.together(*ranked[:2])["tokens"][:2]
+    with pytest.raises(ValueError, match="feature is 96; the run has 0 to 95"):
+        index.together(0, 96)
+
+
+def test_the_words_of_a_feature_are_whole_and_without_signs(tmp_path):
+    text = "Zellen, cell. Cell cellular cafe\u0301"
+    spans = [(0, 4), (4, 6), (6, 7), (8, 12), (12, 13), (14, 18), (19, 23), (23, 27), (28, 32), (32, 33)]
+    value = np.array([1, 1, 0.25, 2, 0.5, 2, 0.75, 0.125, 0.0625, 0.03125], np.float32)
+    n = len(spans)
+    reading = Reading(
+        [text],
+        ["en_XX"],
+        np.zeros(1, bool),
+        np.zeros(n, np.int64),
+        np.array(spans),
+        np.arange(n),
+        [text[slice(*span)] for span in spans],
+        *by_feature(np.zeros(n, np.int32), np.arange(n, dtype=np.int32), value, n_features=1),
+    )
+    (tmp_path / DIRECTORY).mkdir()
+    write_index(tmp_path / DIRECTORY, reading, np.ones((1, 4)), about={})
+    index = FeatureIndex.read(tmp_path / DIRECTORY)
+    (words,) = index.summary()["words"]
+    assert words == ["cell", "zellen", "cellular", ".", ",", "cafe\u0301"]
+    shares = index.tables["top_word_share"][0, : len(words)]
+    assert shares == pytest.approx(np.array([4, 2, 0.875, 0.5, 0.25, 0.09375]) / value.sum())
 
 
 def test_effects_are_those_of_switching_the_feature_off(index, browser):

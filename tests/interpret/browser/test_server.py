@@ -4,6 +4,7 @@ import gzip
 import http.client
 import json
 import re
+import shutil
 import socket
 
 import pytest
@@ -47,6 +48,34 @@ def test_the_page_and_a_feature(server, index):
     feature = int(index.ranked()[0])
     status, text, _ = ask(server, f"/api/feature/{feature}?language=fr_XX")
     assert (status, json.loads(text)) == (200, index.feature(feature, language="fr_XX"))
+
+
+def test_two_features_together(server, index):
+    a, b = index.ranked()[:2].tolist()
+    status, text, _ = ask(server, f"/api/together/{a}/{b}")
+    assert (status, json.loads(text)) == (200, index.together(a, b))
+    status, text, _ = ask(server, f"/api/together/{a}/96")
+    assert (status, json.loads(text)["error"]) == (400, "feature is 96; the run has 0 to 95")
+
+
+def test_notes_outlive_the_server(index, run, tmp_path):
+    shutil.copytree(run, tmp_path / "run")
+    one = {"note": "a <b>note</b>", "lists": ["tools"]}
+    started = serve(tmp_path / "run", progress=False)
+    try:
+        assert json.loads(ask(started, "/api/notes", {"features": {"3": one}})[1]) == {"features": {"3": one}}
+        status, text, _ = ask(started, "/api/notes", {"features": {"96": one}})
+        assert status == 400
+        assert "feature is 96" in json.loads(text)["error"]
+        assert ask(started, "/api/notes", token="wrong")[0] == 403
+        assert ask(started, "/api/notes", {"features": {}}, token="wrong")[0] == 403
+    finally:
+        started.close()
+    again = serve(tmp_path / "run", progress=False)
+    try:
+        assert json.loads(ask(again, "/api/notes")[1]) == {"features": {"3": one}}
+    finally:
+        again.close()
 
 
 def data_of(text):
@@ -236,6 +265,13 @@ def test_the_command_serves_until_it_is_interrupted(index, run, monkeypatch):
     CliRunner().invoke(app, ["browse", str(run), "--no-browser", "--port", str(waited[0].port)])
     assert len(opened) == 1
     assert waited[1].port == waited[0].port
+    old = "http://127.0.0.1:1/?token=old#view=compare&feature=3&other=5"
+    done = CliRunner().invoke(app, ["browse", str(run), "--link", old])
+    assert done.exit_code == 0, done.output
+    assert opened[1:] == [waited[2].address + "#view=compare&feature=3&other=5"]
+    done = CliRunner().invoke(app, ["browse", str(run), "--link", "http://127.0.0.1:1/"])
+    assert done.exit_code == 2
+    assert "expected the address of a view" in done.stderr
 
 
 def test_an_interrupt_closes_the_server(index, monkeypatch):
