@@ -80,6 +80,7 @@ def test_a_run_at_any_site_is_repeated_by_its_record(quick, model, text, tmp_pat
     found = metrics_of(first)
     assert found["run"]["choice"] == {
         **{"model": model, "text": text, "site": "decoder.1.cross_attention", "sentences": 80, "seed": 0},
+        **{"max_tokens": None, "too_long": None},
         **{"kind": "batchtopk", "features": 40, "k": 3, "penalty": None, "steps": 12, "auxk": None},
         **{"widths": None, "beta": 0.3, "rho": 0.05, "gamma": 0.02, "alpha": None},
         **{"store": None, "pivot": None, "labels": None, "device": "cpu", "threads": 1},

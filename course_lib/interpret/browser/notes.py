@@ -48,6 +48,6 @@ class Notes:
                 raise ValueError(f"feature is {feature}; expected a number from 0 to {self.n_features - 1}")
         found = {n: one for n, one in (self.read() | changed).items() if one["note"].strip() or one["lists"]}
         content = {"format": FORMAT, "identity": self.identity, "features": dict(sorted(found.items()))}
-        with replacing(self.path) as file:
-            file.write(json.dumps(content, ensure_ascii=False, indent=1).encode())
+        with replacing(self.path) as kept:
+            kept.write(json.dumps(content, ensure_ascii=False, indent=1).encode())
         return found
