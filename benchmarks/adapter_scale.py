@@ -1,4 +1,4 @@
-"""Two rules for an adapter's scale, trained: lesson 20.
+"""Two rules for an adapter's scale, trained: lesson 25.
 
 course-mbart learns the fifth language for 16 steps of Adam with adapters of rank 2 and 32, s = alpha/r or alpha/sqrt(r)
 (both 4 at rank 8), two rates and five seeds. Stored is the held-out loss after the last step, one a seed; and by how much

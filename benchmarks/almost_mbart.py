@@ -1,4 +1,4 @@
-"""What translations survive when one thing in a trained mBART is done differently (lesson 26).
+"""What translations survive when one thing in a trained mBART is done differently (lesson 34).
 
 Five draws of 120 test sentences of the built-in corpus, each with a random pair of languages; `course-mbart`, greedy. A
 translation is unchanged where it has the tokens of the unaltered model's. The changes are those of

@@ -1,4 +1,4 @@
-"""Noisy rows of lesson 03's twelve points: one row a step, the same with clipped gradients, 4 rows and 16 rows a step.
+"""Noisy rows of lesson 04's twelve points: one row a step, the same with clipped gradients, 4 rows and 16 rows a step.
 
 Five problems with the same twelve places and errors of their own, 4,000 noisy rows each, noise 0.5 on each feature. Each
 arm is tried with each step size. What is stored is the median excess of the mean of the last half of the weights over

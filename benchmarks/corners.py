@@ -1,4 +1,4 @@
-"""Lesson 08's long run: two corner shapes, trained in the left half of an image and asked about in both halves.
+"""Lesson 10's long run: two corner shapes, trained in the left half of an image and asked about in both halves.
 
 Nine arms, five seeds (images, start and batches), 1,000 images, 15 epochs, six step sizes for Adam, and larger ones as
 long as the largest is the best. Four arms see each image shifted by a random number of columns, past the edge and in

@@ -1,4 +1,4 @@
-"""Lesson 09's long run: sixteen layers with and without batch norm, from weights of a quarter to twice He's size.
+"""Lesson 11's long run: sixteen layers with and without batch norm, from weights of a quarter to twice He's size.
 
 Arms: plain, plain with twice the steps (about the CPU time of batch norm), batch norm, and the statistics of the first
 batch, kept as constants. Each arm and start is tried with step sizes in factors of two and five seeds; weights and batches

@@ -1,4 +1,4 @@
-"""Lesson 35's long run on three dictionaries: words switched off, and one noun exchanged for another by features.
+"""Lesson 38's long run on three dictionaries: words switched off, and one noun exchanged for another by features.
 
 The dictionary is the shipped one; dictionaries of other seeds (`OTHERS`), trained as it was on other sentences, stand beside
 it. "off" are counts of `Outcome` on held-out sentences, one a word with a detector of training F1 0.8 or more, nouns and

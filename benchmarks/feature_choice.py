@@ -1,4 +1,4 @@
-"""Lesson 28's long run: which setting would one choose without the planted atoms? About nine minutes of one CPU thread.
+"""Lesson 36's long run: which setting would one choose without the planted atoms? About nine minutes of one CPU thread.
 
 Each figure is a list over five dictionaries; for each of them two autoencoders were trained on the same rows from different
 starts (`describe_pair` says what is kept): TopK on three kinds of rows, with the constant trained and with the constant kept

@@ -1,4 +1,4 @@
-"""The neurons of lesson 28's appendix: which share of the atoms they find; about a minute."""
+"""The neurons of lesson 36's appendix: which share of the atoms they find; about a minute."""
 
 import torch
 from tqdm.auto import tqdm

@@ -1,4 +1,4 @@
-"""Lesson 28: which units would one trust? Two minutes of one CPU thread.
+"""Lesson 36: which units would one trust? Two minutes of one CPU thread.
 
 Each figure is a list over the five dictionaries of `feature_choice`: `trusted` says what is kept of two TopK autoencoders,
 `refitted` what of one with the largest L1 penalty.

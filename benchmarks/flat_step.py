@@ -1,4 +1,4 @@
-"""How flat should a step be? A matrix learns 64 facts from samples, by momentum flattened more or less (lesson 06).
+"""How flat should a step be? A matrix learns 64 facts from samples, by momentum flattened more or less (lesson 08).
 
 For each batch size and arm, momentum and rate are chosen on ten seeds and reported on twenty others. Rates are powers of the
 root of 2; as long as the best lies at the edge of those tried, another is added. Momenta reach from none to 0.98. With all

@@ -1,4 +1,4 @@
-"""Who gets which task, and how long one head for each task lasts, with its rivals: lesson 23.
+"""Who gets which task, and how long one head for each task lasts, with its rivals: lesson 28.
 
 Layers of `course_lib.lessons.in_context_regression.measurements`. Runs side by side see the same prompts; each rate has
 prompts of its own. "allocation": equal factors, 24 starts for each scale, 2,600 steps at rate 0.05 and 1,300 at 0.1; how

@@ -1,4 +1,4 @@
-"""Which set of lags a small attention model comes to compare, by how it is trained: lesson 22.
+"""Which set of lags a small attention model comes to compare, by how it is trained: lesson 27.
 
 Five ways to train for 400 steps on 800 players (`course_lib.lessons.induction_heads.measurements`), nine rates each and
 five seeds. The rate is the smallest whose mean loss on validation players lies within 0.001 of the best; losses that are

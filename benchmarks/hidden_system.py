@@ -1,4 +1,4 @@
-"""Lesson 12's long run: find a hidden system at equal CPU time, by convolution, scan, loop and truncated loop.
+"""Lesson 15's long run: find a hidden system at equal CPU time, by convolution, scan, loop and truncated loop.
 
 Each arm trains the same layer of eight poles on the same records for SECONDS of CPU time of one thread, with every rate
 and seed; what differs is the form in which the layer is computed. Errors are on held-out records four times as long,

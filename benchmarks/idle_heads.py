@@ -1,4 +1,4 @@
-"""Whether idle heads stay idle, and which factors must differ: lesson 23.
+"""Whether idle heads stay idle, and which factors must differ: lesson 28.
 
 Layers of `course_lib.lessons.in_context_regression.measurements`, in float64; runs side by side see the same prompts.
 "idle": eight starts of scale 0.05 and 0.1, with equal factors (share 0) and with factors off by up to 2%, for 8,000 steps at

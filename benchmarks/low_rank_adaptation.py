@@ -1,4 +1,4 @@
-"""Lesson 20's long run: course-mbart learns a fifth language, and what is left of the four that it knew.
+"""Lesson 25's long run: course-mbart learns a fifth language, and what is left of the four that it knew.
 
 Each way of training (`measurements.ARMS`) runs with each of its rates and five seeds until its held-out loss on the fifth
 language passes 2 nats a token. Stored are, one a seed, the `steps` that this took and the loss among the `old` languages

@@ -1,4 +1,4 @@
-"""Rivals that are cut, penalised and cut, or narrow, and how many training samples each answers (lesson 24).
+"""Rivals that are cut, penalised and cut, or narrow, and how many training samples each answers (lesson 29).
 
 The twenty sets of `margin_rivals`; accuracy on the 1,000 test samples and on the 40 training samples, one number for each
 set. A rank, a penalty, both together or a number of columns is chosen by the mean on held-out samples.

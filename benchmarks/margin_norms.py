@@ -1,4 +1,4 @@
-"""The layers of lesson 24 at three margins beside the exact matrices of least norm: accuracy, excess and s2/s1.
+"""The layers of lesson 29 at three margins beside the exact matrices of least norm: accuracy, excess and s2/s1.
 
 The same twenty sets as in `margin_rivals`; only sets in which both layers reached margin 100 have numbers, one each. The
 excess is that of the nuclear norm per unit of margin over the least one, as a share.

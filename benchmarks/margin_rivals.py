@@ -1,4 +1,4 @@
-"""A layer K Q^T, a layer W and their rivals on new samples, for truths of rank 1 to 10 (lesson 24).
+"""A layer K Q^T, a layer W and their rivals on new samples, for truths of rank 1 to 10 (lesson 29).
 
 Twenty sets of 40 samples each (`course_lib.lessons.attention_margin.experiment`); accuracy on 1,000 new samples, one
 number for each set, null where a layer never reached the margin. What a rival chooses, a rank, a penalty or when to stop,

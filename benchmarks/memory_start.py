@@ -1,4 +1,4 @@
-"""Lesson 11's long run: who names a symbol 40 steps back, by the factor on W_h, and with PyTorch's start left as it is.
+"""Lesson 14's long run: who names a symbol 40 steps back, by the factor on W_h, and with PyTorch's start left as it is.
 
 Each arm is trained with each of four rates and five seeds, for 600 steps of Adam on 24 fresh sequences each. A run has
 learned at the first test in which it names 90% of 240 held-out symbols; tests come every 20 steps. Stored for every arm

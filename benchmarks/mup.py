@@ -1,6 +1,6 @@
 """How far a step size found on a narrow network carries to a wide one, under SP and under muP, with Adam.
 
-Two families: the multilayer perceptrons of lesson 05 (widths 32, 128, 512) and transformers of one block (widths 16, 64,
+Two families: the multilayer perceptrons of lesson 07 (widths 32, 128, 512) and transformers of one block (widths 16, 64,
 256, heads of size 16) that predict the next token of a random chain of order 2. Each is trained with every step size of
 a grid at every width. Drift is the distance between the best exponents of the widest and the narrowest, by a parabola
 through the logarithms; regret is what the widest loses at the narrowest's best step size. The loss of the transformers

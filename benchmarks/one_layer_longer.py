@@ -1,4 +1,4 @@
-"""One layer of plain attention with more heads, more width and more steps (lesson 21).
+"""One layer of plain attention with more heads, more width and more steps (lesson 26).
 
 The task is that of `one_place_back`: go on with a sequence that repeats. "N steps, loss" is the loss in nats on 256 test
 sequences after N steps of Adam, one number for each seed, at the rate that is best for N: it has the least mean loss on 256

@@ -1,4 +1,4 @@
-"""One layer of attention with its keys, queries or values mixed with another place's, against plain layers (lesson 21).
+"""One layer of attention with its keys, queries or values mixed with another place's, against plain layers (lesson 26).
 
 The task is to go on with a sequence that repeats (`course_lib.representation.one_place_back`). All arms of a seed get the
 same sequences and 250 steps of Adam, one arm 750. A figure is the loss in nats on 256 test sequences, one number for each

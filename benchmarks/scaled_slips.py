@@ -1,4 +1,4 @@
-"""The slips of lesson 26 at one common distance, and in the decoder alone.
+"""The slips of lesson 34 at one common distance, and in the decoder alone.
 
 The draws are those of `almost_mbart`: five seeds, 60 test sentences each, `course-mbart`, greedy; a translation is unchanged
 where it has the tokens of the unaltered model's. Each difference between altered and usual states of the encoder's output

@@ -1,4 +1,4 @@
-"""Lesson 08's rivals: each training image shifted by 0 to 8 columns, no corner cut; and images whose edges are joined.
+"""Lesson 10's rivals: each training image shifted by 0 to 8 columns, no corner cut; and images whose edges are joined.
 
 Seeds, images and choice of the step size are those of `corners`. A network is trained for 15 epochs, and with shifted
 images for five times as many. These, and the one with joined edges, have three step sizes, and larger ones as long as

@@ -1,4 +1,4 @@
-"""Lesson 35: how far must a noun's state be pushed to change it, and what exchanges nouns without a dictionary?
+"""Lesson 38: how far must a noun's state be pushed to change it, and what exchanges nouns without a dictionary?
 
 "pushed 2: detector" are counts of `Outcome` on held-out sentences, one a noun with a detector of training F1 0.8 or more.
 The noun's tokens are pushed against its detector, against another active feature, or in a random direction; the length is

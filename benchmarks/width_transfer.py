@@ -1,4 +1,4 @@
-"""Which half of muP carries a step size from a narrow network to a wide one, and which lowers the loss: lesson 05.
+"""Which half of muP carries a step size from a narrow network to a wide one, and which lowers the loss: lesson 07.
 
 The networks of the lesson, with Adam, at widths 32, 128 and 512, on five seeds, each with another teacher, start and stream
 of data. Two halves, each as in the standard parametrization or as in muP: the readout's start, and the step sizes of the

@@ -4,10 +4,10 @@ Put the rows of `LESSONS` in `course_lib/lessons/catalog.py` into the order that
 that it has (a lesson put in between takes any free one), and run this on a tree without changes. It rewrites, in all
 tracked text:
 
-- names that hold a number and a slug (`15_kernelized_attention`), and renames the notebooks;
-- "lesson 15", "Lessons 03 and 18", the links `[15](15_kernelized_attention.ipynb)`, a number before its lesson's title, and
+- names that hold a number and a slug (`19_kernelized_attention`), and renames the notebooks;
+- "lesson 19", "Lessons 04 and 23", the links `[19](19_kernelized_attention.ipynb)`, a number before its lesson's title, and
   the numbers of the catalogue;
-- ids of exercises, predictions, sentences, claims and equations (`15.3`, `15.P1`, `15.m2`), which are told from decimals by
+- ids of exercises, predictions, sentences, claims and equations (`19.3`, `19.P1`, `15.m2`), which are told from decimals by
   what stands around them, and in Python by standing in a string or a comment;
 
 and writes the ids that learners have answers to into `renumbered.json`, from which `course update` carries these over.

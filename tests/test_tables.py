@@ -73,6 +73,6 @@ def test_a_table_typed_by_hand_is_noticed():
     table = {
         "cell_type": "markdown",
         "id": "t",
-        "source": ["| a | 0.5 | 0.34 | $0.7$ (15.2) | 33% |\n|---|\n| 1 | 1,640 |"],
+        "source": ["| a | 0.5 | 0.34 | $0.7$ (19.2) | 33% |\n|---|\n| 1 | 1,640 |"],
     }
     assert typed_numbers({"cells": [made, table]}) == [("t", "0.34"), ("t", "1,640")]

@@ -69,12 +69,12 @@ FIRST = {
     "LICENSE": "Free\n",
     ".gitignore": ".course_progress*.json\n",
     ONE: page("# One", ("01.1", stub("01.1")), ("01.2", stub("01.2"))),
-    TWO: page("# Two", ("02.1", stub("02.1"))),
+    TWO: page("# Two", ("03.1", stub("03.1"))),
 }
 # Both pages have another text.
 SECOND = {
     ONE: page("# One, better", ("01.1", stub("01.1")), "Why", ("01.2", stub("01.2"))),
-    TWO: page("# Two, better", ("02.1", stub("02.1"))),
+    TWO: page("# Two, better", ("03.1", stub("03.1"))),
 }
 
 
@@ -153,7 +153,7 @@ def test_an_answer_stands_in_the_new_page_and_the_old_page_is_kept(origin, clone
 
 
 def test_what_only_one_side_changed_is_as_that_side_has_it(origin, clone):
-    answer(clone, "02.1", "answer = 1", path=TWO)
+    answer(clone, "03.1", "answer = 1", path=TWO)
     write(clone, {"LICENSE": "Mine\n", "notes.txt": "note"})
     mine = (clone / TWO).read_bytes()
     publish(origin, {ONE: SECOND[ONE], "README.md": "New\n"})
@@ -218,11 +218,11 @@ def test_of_copied_answer_cells_the_last_that_says_something_counts(origin, clon
 
 
 def test_a_page_that_the_edition_took_away_is_kept(origin, clone):
-    answer(clone, "02.1", "answer = 5", path=TWO)
+    answer(clone, "03.1", "answer = 5", path=TWO)
     publish(origin, {TWO: None})
     update(clone)
     assert not (clone / TWO).exists()
-    assert sources(clone / TODAY, TWO)[1] == stub("02.1", "answer = 5")
+    assert sources(clone / TODAY, TWO)[1] == stub("03.1", "answer = 5")
 
 
 def test_a_page_that_is_no_notebook_is_kept_as_it_was(origin, clone):

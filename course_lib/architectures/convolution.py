@@ -1,4 +1,4 @@
-"""Convolution: K^2 shifted matrix products, whose gradients are convolutions again (lesson 08).
+"""Convolution: K^2 shifted matrix products, whose gradients are convolutions again (lesson 10).
 
 What a convolutional layer computes is a cross-correlation: the kernel slides over the image without being turned
 round. Three forms that agree stand here: `correlate` is the equation for one channel, `conv2d_by_shifts` is the layer
@@ -24,7 +24,7 @@ def _check_whole(least: int, **numbers: int) -> None:
 
 
 def output_size(size: int, *, kernel: int, stride: int = 1, padding: int = 0, dilation: int = 1) -> int:
-    """floor((W + 2P - D(K - 1) - 1) / S) + 1 places for a kernel along one axis (08.9).
+    """floor((W + 2P - D(K - 1) - 1) / S) + 1 places for a kernel along one axis (10.9).
 
     Units: pixels; `size` is W, `kernel` K, `stride` S, `padding` P on each side, `dilation` D.
 
@@ -45,7 +45,7 @@ def output_size(size: int, *, kernel: int, stride: int = 1, padding: int = 0, di
 def receptive_field(
     kernels: Sequence[int], strides: Sequence[int] | None = None, dilations: Sequence[int] | None = None
 ) -> int:
-    """1 + sum_l D_l (K_l - 1) S_1 ... S_(l-1): input pixels along one axis that one output depends on (08.8).
+    """1 + sum_l D_l (K_l - 1) S_1 ... S_(l-1): input pixels along one axis that one output depends on (10.8).
 
     Shapes: one entry a layer, the first layer first; strides and dilations are 1 where they are left out.
 
@@ -73,7 +73,7 @@ def receptive_field(
 def correlate(
     x: Float[Tensor, "rows cols"], w: Float[Tensor, "k_rows k_cols"]
 ) -> Float[Tensor, "out_rows out_cols"]:
-    """y_ij = sum_hl x_(i+h, j+l) w_hl (08.1), written X * w: one shifted image for each weight.
+    """y_ij = sum_hl x_(i+h, j+l) w_hl (10.1), written X * w: one shifted image for each weight.
 
     Raises:
         ValueError: the kernel is larger than the image.
@@ -90,7 +90,7 @@ def correlate(
 def weight_gradient(
     x: Float[Tensor, "rows cols"], dy: Float[Tensor, "out_rows out_cols"]
 ) -> Float[Tensor, "k_rows k_cols"]:
-    """dW = X * dY (08.3): the incoming gradient is the kernel that slides over the image.
+    """dW = X * dY (10.3): the incoming gradient is the kernel that slides over the image.
 
     Raises:
         ValueError: dy is larger than the image.
@@ -101,7 +101,7 @@ def weight_gradient(
 def input_gradient(
     dy: Float[Tensor, "out_rows out_cols"], w: Float[Tensor, "k_rows k_cols"]
 ) -> Float[Tensor, "rows cols"]:
-    """dX = pad(dY) * (w turned by 180 degrees), with K - 1 zeros on every side (08.4)."""
+    """dX = pad(dY) * (w turned by 180 degrees), with K - 1 zeros on every side (10.4)."""
     k_rows, k_cols = w.shape
     return correlate(pad(dy, (k_cols - 1, k_cols - 1, k_rows - 1, k_rows - 1)), w.flip(0, 1))
 
@@ -142,7 +142,7 @@ def conv2d_by_shifts(
     padding: int = 0,
     dilation: int = 1,
 ) -> Float[Tensor, "batch filters out_rows out_cols"]:
-    """Y = sum_hl W_hl X_hl + b (08.10), to be read: `conv2d` gives the same and is faster.
+    """Y = sum_hl W_hl X_hl + b (10.10), to be read: `conv2d` gives the same and is faster.
 
     W_hl is the filters x channels matrix of one place in the kernel; X_hl is the padded image from row D h and column
     D l on, every S-th pixel of it.
@@ -172,12 +172,12 @@ def conv2d(
     padding: int = 0,
     dilation: int = 1,
 ) -> Float[Tensor, "batch filters out_rows out_cols"]:
-    """Y = sum_hl W_hl X_hl + b (08.10), as torch.nn.functional.conv2d, in K^2 matrix products without copies.
+    """Y = sum_hl W_hl X_hl + b (10.10), as torch.nn.functional.conv2d, in K^2 matrix products without copies.
 
     The padded image lies in memory as one row of pixels, and a shift by h rows and l columns is a shift along that row:
     a view, which a matrix product takes as it is. Outputs at the right edge, where the row wraps round, are computed
     and left out. A stride of S cuts the image into S x S coarser ones, on which the same holds. Gradients are by hand
-    (08.3, 08.4); they cannot be differentiated again.
+    (10.3, 10.4); they cannot be differentiated again.
     Shapes: those of `conv2d_by_shifts`.
 
     Raises:
@@ -296,7 +296,7 @@ def depthwise_conv2d(
     *,
     padding: int = 0,
 ) -> Float[Tensor, "batch channels out_rows out_cols"]:
-    """F(Y) = F(X) conj(F(w)) for each channel (08.12): as torch's conv2d with groups = channels, at stride 1.
+    """F(Y) = F(X) conj(F(w)) for each channel (10.12): as torch's conv2d with groups = channels, at stride 1.
 
     The cost does not depend on the kernel's size, except through the padding: it pays for large kernels. In float32 the
     error is that of the transform, near 1e-6 of the largest output. Gradients are by hand, two more such products;
@@ -347,7 +347,7 @@ def pool_gradient(
     stride: int,
     kind: str,
 ) -> Float[Tensor, "batch channels rows cols"]:
-    """Gradient of pooling with respect to its input (08.7): to the largest pixel of a window, or 1/K^2 to each.
+    """Gradient of pooling with respect to its input (10.7): to the largest pixel of a window, or 1/K^2 to each.
 
     Where windows overlap, a pixel collects from all of them. Of equal largest pixels the first one gets it all, as in
     torch on a CPU.
@@ -400,7 +400,7 @@ def correlated_images(
 def weight_gradient_std(
     outputs: int, *, correlation: float | int = 0.0, std_x: float | int = 1.0, std_dy: float | int = 1.0
 ) -> float:
-    """sigma_x sigma_y sum_(|a| < m) (m - |a|) rho^|a|: the standard deviation of one entry of dW (08.11).
+    """sigma_x sigma_y sum_(|a| < m) (m - |a|) rho^|a|: the standard deviation of one entry of dW (10.11).
 
     X and dY are independent of each other, with means 0 and correlations rho_x^(distance) and rho_y^(distance);
     `correlation` is the product rho = rho_x rho_y. It is m sigma_x sigma_y for rho = 0 and m^2 sigma_x sigma_y for rho = 1.
@@ -417,7 +417,7 @@ def weight_gradient_std(
 
 
 def effective_width(kernels: Sequence[int]) -> float:
-    """sqrt(sum_l (K_l^2 - 1) / 12): the standard deviation, in pixels, of the effective receptive field (08.6).
+    """sqrt(sum_l (K_l^2 - 1) / 12): the standard deviation, in pixels, of the effective receptive field (10.6).
 
     It is that of the mean squared gradient of one output, along one axis, in a deep linear network with independent
     weights of mean 0, stride 1 and no dilation.

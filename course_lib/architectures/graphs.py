@@ -1,4 +1,4 @@
-"""Graph networks: message passing is a sparse matrix product, and its gradient is the transposed one (lesson 10).
+"""Graph networks: message passing is a sparse matrix product, and its gradient is the transposed one (lesson 13).
 
 Edges are stored as PyTorch Geometric stores them: `edge_index` has two rows, sources above targets, and one column for
 each edge; `edge_weight` has one number for each edge, 1 where it is left out. An undirected edge is two columns. Nodes
@@ -88,7 +88,7 @@ def aggregate_edges(
     *,
     kind: str = "sum",
 ) -> Float[Tensor, "nodes channels"]:
-    """y_j = the sum, mean or maximum of w_ij x_i over all edges i -> j (10.4, 10.7), to be read.
+    """y_j = the sum, mean or maximum of w_ij x_i over all edges i -> j (13.4, 13.7), to be read.
 
     The mean divides by the number of edges, whatever their weights. A node without incoming edges gets 0. Gradients,
     with respect to the weights too, are those of autograd; of equal messages each has an equal share in a maximum's.
@@ -259,7 +259,7 @@ class _Maximum(torch.autograd.Function):
 def aggregate(
     x: Float[Tensor, "nodes channels"], graph: Graph, *, kind: str = "sum"
 ) -> Float[Tensor, "nodes channels"]:
-    """Y = A^T X, dX = A dY (10.4, 10.8): as `aggregate_edges`, without a row in memory for each edge.
+    """Y = A^T X, dX = A dY (13.4, 13.8): as `aggregate_edges`, without a row in memory for each edge.
 
     The mean is the sum over the number of incoming edges. A maximum is no matrix product: it goes edge by edge, and its
     gradient cannot be differentiated again; those of sum and mean can, any number of times.
@@ -286,7 +286,7 @@ def aggregate(
 def normalised_edges(
     edge_index: Int[Tensor, "two edges"], edge_weight: Float[Tensor, "_"] | None = None, *, n_nodes: int
 ) -> tuple[Int[Tensor, "two more"], Float[Tensor, " more"]]:
-    """The edges of D^-1/2 (A + I) D^-1/2 (10.1), D the sums of the columns of A + I: weights into each node.
+    """The edges of D^-1/2 (A + I) D^-1/2 (13.1), D the sums of the columns of A + I: weights into each node.
 
     As in PyTorch Geometric, a self-loop that is there keeps its weight and gets no second one: A_ii = 2 stays 2, it does
     not become 3. (Its place is at the end; where it stood, an edge of weight 0 stays, so that no size depends on values.)
@@ -347,7 +347,7 @@ def gcn_layer(
     graph: Graph,
     bias: Float[Tensor, "_"] | None = None,
 ) -> Float[Tensor, "nodes channels_out"]:
-    """Y = A^T X W^T + b with the weights of `gcn_graph` in A (10.1), as PyTorch Geometric's GCNConv.
+    """Y = A^T X W^T + b with the weights of `gcn_graph` in A (13.1), as PyTorch Geometric's GCNConv.
 
     The product with A goes where the rows are shorter: after W if W makes them shorter, before it otherwise.
     Shapes: `weight` is W, channels out x channels in, as in torch.nn.Linear; `bias` has one entry for each channel out.
@@ -368,7 +368,7 @@ def gcn_gradients(
     weight: Float[Tensor, "channels_out channels_in"],
     graph: Graph,
 ) -> tuple[Float[Tensor, "nodes channels_in"], Float[Tensor, "channels_out channels_in"]]:
-    """With G = A dY: dX = G W and dW = G^T X (10.8), by hand; the gradient of b is the sum of dY over the nodes."""
+    """With G = A dY: dX = G W and dW = G^T X (13.8), by hand; the gradient of b is the sum of dY over the nodes."""
     pulled_back = _multiply(graph.push, dy)
     return pulled_back @ weight, pulled_back.T @ x
 
@@ -455,7 +455,7 @@ def readout(
 
 
 def walk_counts(adjacency: Float[Tensor, "nodes _"], length: int) -> Float[Tensor, "nodes nodes"]:
-    """A^k: entry i, j is the number of walks of k edges from i to j; nodes and edges may come back (10.5).
+    """A^k: entry i, j is the number of walks of k edges from i to j; nodes and edges may come back (13.5).
 
     Raises:
         ValueError: the matrix is not square, or `length` is below 0.
@@ -489,7 +489,7 @@ def simple_path_counts(edge_index: Int[Tensor, "two edges"], length: int, *, n_n
 def refine_colours(
     edge_index: Int[Tensor, "two edges"], colours: Sequence[int], *, rounds: int | None = None
 ) -> list[int]:
-    """Colour refinement, 1-WL: the new colour stands for the old one and the multiset of incoming old ones (10.6).
+    """Colour refinement, 1-WL: the new colour stands for the old one and the multiset of incoming old ones (13.6).
 
     Two nodes keep one colour exactly if no network can tell them apart after as many layers, each of which sees a node and
     the multiset of its neighbours (sum, mean, maximum). GCN sees the neighbours' degrees, too: put them into the first

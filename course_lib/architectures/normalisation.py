@@ -1,4 +1,4 @@
-"""Batch norm with its gradients by hand, and dropout in least squares as ridge regression (lessons 09, 36).
+"""Batch norm with its gradients by hand, and dropout in least squares as ridge regression (lessons 11, 12).
 
 A batch x has shape (batch, channels, *space). Every statistic of batch norm belongs to one channel and runs over the
 n = batch * space values of it; a table (batch, channels) is the case without space. In training the variance that
@@ -54,7 +54,7 @@ def mean_only_batch_norm(
     weight: Float[Tensor, " channels"] | None = None,
     bias: Float[Tensor, " channels"] | None = None,
 ) -> Float[Tensor, "batch channels *space"]:
-    """y_i = gamma (x_i - mean) + beta, for each channel (09.1).
+    """y_i = gamma (x_i - mean) + beta, for each channel (11.1).
 
     `weight` is gamma, 1 by default; `bias` is beta, 0 by default.
 
@@ -72,7 +72,7 @@ def mean_only_batch_norm(
 def mean_only_backward(
     grad: Float[Tensor, "batch channels *space"], weight: Float[Tensor, " channels"] | None = None
 ) -> Float[Tensor, "batch channels *space"]:
-    """dL/dx_i = gamma (g_i - mean of g), for each channel: neither x nor beta is needed (09.3).
+    """dL/dx_i = gamma (g_i - mean of g), for each channel: neither x nor beta is needed (11.3).
 
     `grad` is g = dL/dy, in the shape of the batch.
 
@@ -89,7 +89,7 @@ def naive_batch_norm(
     *,
     eps: float = 1e-5,
 ) -> Float[Tensor, "batch channels *space"]:
-    """y = gamma x-hat + beta with x-hat = (x - mean) / sqrt(variance + eps), statistics of the batch (09.4).
+    """y = gamma x-hat + beta with x-hat = (x - mean) / sqrt(variance + eps), statistics of the batch (11.4).
 
     The variance is the biased one, divided by n. Gradients are those of autograd.
 
@@ -115,7 +115,7 @@ def batch_norm_backward(
     *,
     eps: float = 1e-5,
 ) -> tuple[Float[Tensor, "batch channels *space"], Float[Tensor, " channels"], Float[Tensor, " channels"]]:
-    """Return dL/dx = gamma/s (g - mean g - x-hat mean(g x-hat)), dL/dgamma and dL/dbeta (09.5, 09.12).
+    """Return dL/dx = gamma/s (g - mean g - x-hat mean(g x-hat)), dL/dgamma and dL/dbeta (11.5, 11.12).
 
     `grad` is g = dL/dy; s = sqrt(variance + eps).
 
@@ -182,8 +182,8 @@ def batch_norm(
 ) -> Float[Tensor, "batch channels *space"]:
     """Batch norm with a backward pass by hand, in the order of arguments of `torch.nn.functional.batch_norm`.
 
-    With `training` the statistics of the batch normalise (09.4), and the running ones, where given, move in place:
-    running <- (1 - momentum) running + momentum batch, with the unbiased variance n/(n - 1) (09.13). Without it the
+    With `training` the statistics of the batch normalise (11.4), and the running ones, where given, move in place:
+    running <- (1 - momentum) running + momentum batch, with the unbiased variance n/(n - 1) (11.13). Without it the
     running statistics normalise, as constants. `momentum` is the share of the new batch, in [0, 1].
 
     Raises:
@@ -312,7 +312,7 @@ def dropout(
     rescale: bool = True,
     generator: torch.Generator | None = None,
 ) -> Float[Tensor, "*shape"]:
-    """Keep each entry with probability `keep`, else put it to 0; divide by `keep` where `rescale` (36.1).
+    """Keep each entry with probability `keep`, else put it to 0; divide by `keep` where `rescale` (12.1).
 
     With `rescale` ("inverted dropout", PyTorch's) the mean of an entry is the entry; without it, keep times it.
 
@@ -333,7 +333,7 @@ def enumerated_dropout_loss(
     *,
     keep: float,
 ) -> Float[Tensor, ""]:
-    """E ||t - (R * X) w||^2 by definition: the sum over all 2^(rows columns) masks R, each with its probability (36.1).
+    """E ||t - (R * X) w||^2 by definition: the sum over all 2^(rows columns) masks R, each with its probability (12.1).
 
     Raises:
         ValueError: shapes do not fit, `keep` is no probability above 0, or X has more than 16 entries.
@@ -359,7 +359,7 @@ def expected_dropout_loss(
     *,
     keep: float,
 ) -> Float[Tensor, ""]:
-    """||t - p X w||^2 + p (1 - p) sum_j ||X_j||^2 w_j^2, with p = keep and X_j column j (36.2).
+    """||t - p X w||^2 + p (1 - p) sum_j ||X_j||^2 w_j^2, with p = keep and X_j column j (12.2).
 
     Raises:
         ValueError: shapes do not fit, or `keep` is no probability above 0.
@@ -377,7 +377,7 @@ def generalised_ridge(
     target: Float[Tensor, " rows"],
     penalties: Float[Tensor, " columns"],
 ) -> Float[Tensor, " columns"]:
-    """Return the minimiser of ||t - X w||^2 + sum_j penalty_j w_j^2: (X^T X + diag(penalties)) w = X^T t (36.3).
+    """Return the minimiser of ||t - X w||^2 + sum_j penalty_j w_j^2: (X^T X + diag(penalties)) w = X^T t (12.3).
 
     Raises:
         ValueError: shapes do not fit.
@@ -389,7 +389,7 @@ def generalised_ridge(
 def dropout_ridge(
     matrix: Float[Tensor, "rows columns"], target: Float[Tensor, " rows"], *, keep: float
 ) -> Float[Tensor, " columns"]:
-    """Return what least squares with dropout minimises in the mean: w = p w-tilde, by columns of length 1 (36.3, 36.4).
+    """Return what least squares with dropout minimises in the mean: w = p w-tilde, by columns of length 1 (12.3, 12.4).
 
     The weights that dropout trains, which meet masked inputs, are w / keep; w itself is for inputs without a mask. A
     column of zeros gets the weight 0.

@@ -1,4 +1,4 @@
-"""Recurrent networks: a loop forward, an affine recursion backward, and what a gradient is after many steps (lesson 11).
+"""Recurrent networks: a loop forward, an affine recursion backward, and what a gradient is after many steps (lesson 14).
 
 Time comes first: inputs are (time, batch, features), states (time, batch, units), as in torch.nn without
 `batch_first`. Of each network two forms stand here. The one to be read is the equation in a loop, with autograd's
@@ -99,7 +99,7 @@ def rnn_by_steps(
     *,
     nonlinearity: str = "tanh",
 ) -> Float[Tensor, "time batch units"]:
-    """h_t = phi(W_h h_(t-1) + W_x x_t + b) (11.1), to be read: `rnn` gives the same and is faster.
+    """h_t = phi(W_h h_(t-1) + W_x x_t + b) (14.1), to be read: `rnn` gives the same and is faster.
 
     Shapes: `weight_ih` is W_x, units x features; `weight_hh` is W_h; `h0` is the state before the first input, 0
     where it is left out.
@@ -132,7 +132,7 @@ def rnn(
     *,
     nonlinearity: str = "tanh",
 ) -> Float[Tensor, "time batch units"]:
-    """h_t = phi(W_h h_(t-1) + W_x x_t + b) (11.1), with the gradients (11.3) and (11.4) by hand.
+    """h_t = phi(W_h h_(t-1) + W_x x_t + b) (14.1), with the gradients (14.3) and (14.4) by hand.
 
     W_x x_t + b is one product for all steps. Backward, the gradients at the sums follow one from the other; those of
     the weights are then one product each, with time and batch as one axis.
@@ -152,7 +152,7 @@ def state_deltas(
     *,
     nonlinearity: str = "tanh",
 ) -> Float[Tensor, "time batch units"]:
-    """delta_t = phi'(a_t) * (g_t + W_h^T delta_(t+1)) (11.3), from the last step to the first.
+    """delta_t = phi'(a_t) * (g_t + W_h^T delta_(t+1)) (14.3), from the last step to the first.
 
     delta_t is the gradient of the loss with respect to the sum a_t in front of phi; g_t, `upstream`, is what reaches
     h_t directly, not through later states. States are what `rnn` returned. The result carries no gradient itself.
@@ -184,7 +184,7 @@ def _deltas(states: Tensor, upstream: Tensor, weight_hh: Tensor, nonlinearity: s
 
 
 class _Rnn(torch.autograd.Function):
-    """Equation (11.1), and its gradients by hand."""
+    """Equation (14.1), and its gradients by hand."""
 
     @staticmethod
     def forward(ctx, x, weight_ih, weight_hh, bias, h0, nonlinearity):
@@ -224,7 +224,7 @@ def _input_products(x: Tensor, weight_ih: Tensor, bias: Tensor | None) -> Tensor
 def affine_scan(
     matrices: Float[Tensor, "time units units"], offsets: Float[Tensor, "time units"]
 ) -> Float[Tensor, "time units"]:
-    """s_t = A_t s_(t-1) + c_t with s_0 = 0, by pairs of affine maps (11.11), in log2(time) rounds.
+    """s_t = A_t s_(t-1) + c_t with s_0 = 0, by pairs of affine maps (14.11), in log2(time) rounds.
 
     (A', c') after (A, c) is (A' A, A' c + c'). Each round composes every map with the one 1, 2, 4, ... places before
     it. All maps of a round are independent of each other: few rounds, more work than the loop. For a backward pass,
@@ -262,7 +262,7 @@ def gru_by_steps(
     *,
     reset: str = "after",
 ) -> Float[Tensor, "time batch units"]:
-    """h_t = (1 - z) * n + z * h_(t-1) (11.9), to be read: `gru` gives the same and is faster.
+    """h_t = (1 - z) * n + z * h_(t-1) (14.9), to be read: `gru` gives the same and is faster.
 
     r and z are sigmoids of W_x x_t + W_h h_(t-1) + b. With `reset="after"` n = tanh(W_x x_t + b_x + r * (W_h h_(t-1)
     + b_h)), as torch.nn.GRU has it; with "before" n = tanh(W_x x_t + b_x + W_h (r * h_(t-1)) + b_h).
@@ -303,7 +303,7 @@ def gru(
     *,
     reset: str = "after",
 ) -> Float[Tensor, "time batch units"]:
-    """h_t = (1 - z) * n + z * h_(t-1) (11.9), with gradients by hand.
+    """h_t = (1 - z) * n + z * h_(t-1) (14.9), with gradients by hand.
 
     Backward, what arrives at h_t is multiplied by factors that the forward pass has fixed: they are computed for all
     steps at once, and a step back is one multiplication and one or two products of matrices.
@@ -511,7 +511,7 @@ def min_gru(
     bias_n: Float[Tensor, "_"] | None = None,
     h0: Float[Tensor, "_ _"] | None = None,
 ) -> Float[Tensor, "time batch units"]:
-    """h_t = (1 - z_t) * h_(t-1) + z_t * n_t (11.10), with z_t and n_t from the input alone, by `gated_scan`.
+    """h_t = (1 - z_t) * h_(t-1) + z_t * n_t (14.10), with z_t and n_t from the input alone, by `gated_scan`.
 
     z = sigmoid(W_z x + b_z) and n = W_n x + b_n do not wait for the state: both are one product for all steps.
     Shapes: both weights are units x features.
@@ -541,7 +541,7 @@ def min_gru(
 
 
 def spectral_radius(weight_hh: Float[Tensor, "units units"]) -> Float[Tensor, ""]:
-    """rho(W) = max |lambda_i|: the factor of a power of W for one more step, in the long run (11.6).
+    """rho(W) = max |lambda_i|: the factor of a power of W for one more step, in the long run (14.6).
 
     Raises:
         ValueError: the matrix is not square, or not finite.
@@ -551,7 +551,7 @@ def spectral_radius(weight_hh: Float[Tensor, "units units"]) -> Float[Tensor, ""
 
 
 def power_norms(weight_hh: Float[Tensor, "units units"], distance: int) -> Float[Tensor, "steps"]:
-    """|W^k|_2 for k = 0, ..., `distance`: the most by which a linear network changes a gradient over k steps (11.6).
+    """|W^k|_2 for k = 0, ..., `distance`: the most by which a linear network changes a gradient over k steps (14.6).
 
     Raises:
         ValueError: the matrix is not square or not finite, or the distance is below 0.
@@ -572,7 +572,7 @@ def gradient_by_distance(
     *,
     nonlinearity: str = "tanh",
 ) -> Float[Tensor, "time batch"]:
-    """|d h_T / d h_(T-k)|_2 for k = 0, ..., T - 1 and each sequence, as the product of the steps' Jacobians (11.5).
+    """|d h_T / d h_(T-k)|_2 for k = 0, ..., T - 1 and each sequence, as the product of the steps' Jacobians (14.5).
 
     One step has the Jacobian diag(phi'(a_t)) W_h; the slopes come from the states, which `rnn` returned.
 

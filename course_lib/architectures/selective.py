@@ -1,4 +1,4 @@
-"""Linear recurrences whose decay depends on the token: scans, the selective scan, and attention with decay (lesson 33).
+"""Linear recurrences whose decay depends on the token: scans, the selective scan, and attention with decay (lesson 16).
 
 With a decay of its own at every token there is no kernel any more, but the steps still compose: two of them are one
 step of the same kind. Three forms agree for each model: the token loop, the fast form in chunks, and a step that
@@ -20,7 +20,7 @@ from course_lib.attention.decay import decayed_sums
 def scan_loop(
     a: Float[Tensor, "length *lead"], x: Float[Tensor, "length *lead"]
 ) -> Float[Tensor, "length *lead"]:
-    """h_t = a_t h_(t-1) + x_t from h = 0 (12.5), entry by entry; to be read.
+    """h_t = a_t h_(t-1) + x_t from h = 0 (15.5), entry by entry; to be read.
 
     Raises:
         ValueError: a sequence is empty or not finite, or a and x differ in shape.
@@ -36,7 +36,7 @@ def scan_loop(
 def scan_by_doubling(
     a: Float[Tensor, "length *lead"], x: Float[Tensor, "length *lead"]
 ) -> Float[Tensor, "length *lead"]:
-    """The same in log2(length) rounds, each over all tokens at once (12.5).
+    """The same in log2(length) rounds, each over all tokens at once (15.5).
 
     After the round with distance d, each entry stands for the last 2d steps in one. Nothing waits for its neighbour,
     but the work grows to length log2(length): faster than the loop only where there are processors for all tokens.
@@ -92,7 +92,7 @@ def selective_step(
     C: Float[Tensor, "batch n"],
     D: Float[Tensor, " channels"] | None = None,
 ) -> tuple[Float[Tensor, "batch channels"], Float[Tensor, "batch channels n"]]:
-    """One token of (33.2): h_t = e^(delta_t A) h_(t-1) + delta_t B_t u_t, y_t = C_t.h_t + D u_t; None starts.
+    """One token of (16.2): h_t = e^(delta_t A) h_(t-1) + delta_t B_t u_t, y_t = C_t.h_t + D u_t; None starts.
 
     Raises:
         ValueError: shapes, dtypes or devices do not belong together.
@@ -112,7 +112,7 @@ def selective_scan_loop(
     C: Float[Tensor, "batch length n"],
     D: Float[Tensor, " channels"] | None = None,
 ) -> Float[Tensor, "batch length channels"]:
-    """(33.2) token by token, to be read: `selective_scan` gives the same and is faster.
+    """(16.2) token by token, to be read: `selective_scan` gives the same and is faster.
 
     Raises:
         ValueError: a sequence is empty or not finite, or shapes, dtypes or devices do not belong together.
@@ -138,7 +138,7 @@ def selective_scan(
     state: Float[Tensor, "batch channels n"] | None = None,
     chunk_size: int = 128,
 ) -> tuple[Float[Tensor, "batch length channels"], Float[Tensor, "batch channels n"]]:
-    """h_t = e^(delta_t A) h_(t-1) + delta_t B_t u_t, y_t = C_t.h_t + D u_t (33.2): outputs and the last state.
+    """h_t = e^(delta_t A) h_(t-1) + delta_t B_t u_t, y_t = C_t.h_t + D u_t (16.2): outputs and the last state.
 
     Only the state at the start of each chunk is kept for the backward pass, which computes the others again.
     Gradients are by hand, with respect to all inputs and the first state; they cannot be differentiated again.
@@ -261,7 +261,7 @@ def decayed_step(
     v: Float[Tensor, "... d_v"],
     decay: Float[Tensor, "..."],
 ) -> tuple[Float[Tensor, "... d_v"], Float[Tensor, "... d d_v"]]:
-    """One token of (33.5): S_t = gamma_t S_(t-1) + k_t v_t^T, y_t = S_t^T q_t. None is the state before the first.
+    """One token of (16.5): S_t = gamma_t S_(t-1) + k_t v_t^T, y_t = S_t^T q_t. None is the state before the first.
 
     Raises:
         ValueError: shapes, dtypes or devices do not belong together.
@@ -279,7 +279,7 @@ def decayed_attention_loop(
     v: Float[Tensor, "... length d_v"],
     decay: Float[Tensor, "... length"],
 ) -> Float[Tensor, "... length d_v"]:
-    """(33.5) token by token, to be read: `decayed_attention` gives the same and is faster.
+    """(16.5) token by token, to be read: `decayed_attention` gives the same and is faster.
 
     Raises:
         ValueError: a sequence is empty or not finite, or shapes, dtypes or devices do not belong together.
@@ -301,7 +301,7 @@ def decayed_attention(
     state: Float[Tensor, "... d d_v"] | None = None,
     chunk_size: int = 64,
 ) -> tuple[Float[Tensor, "... length d_v"], Float[Tensor, "... d d_v"]]:
-    """y_i = sum_(j <= i) gamma_(j+1) ... gamma_i (q_i.k_j) v_j (33.6): outputs and the last state.
+    """y_i = sum_(j <= i) gamma_(j+1) ... gamma_i (q_i.k_j) v_j (16.6): outputs and the last state.
 
     Within a chunk by a masked product of matrices, between chunks by the state. With all decays 1 it is causal
     `linear_attention` with the identity for a feature map and without a denominator. Gradients are by hand, with respect

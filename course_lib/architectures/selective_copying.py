@@ -1,4 +1,4 @@
-"""Selective copying: memories that differ in what sets their decay, trained to hold the last flagged number (lesson 33).
+"""Selective copying: memories that differ in what sets their decay, trained to hold the last flagged number (lesson 16).
 
 A text is a stream of numbers, a few of them flagged; at every token the last flagged number is wanted. All networks
 read a token through the same two layers and answer through the same two; between them stands a memory. Where the token

@@ -1,4 +1,4 @@
-"""State space models: one linear map of a sequence, as a loop over a state or as one convolution (lesson 12).
+"""State space models: one linear map of a sequence, as a loop over a state or as one convolution (lesson 15).
 
 A state x is carried from token to token, x_t = A x_(t-1) + B u_t, and read, y_t = C x_t + D u_t. Unrolled, the output
 is a convolution of the input with the kernel C A^l B. If A is diagonal, each entry of the state keeps its own power of
@@ -90,7 +90,7 @@ def state_space_loop(
     C: Float[Tensor, " n"],
     D: float | int = 0.0,
 ) -> Float[Tensor, " length"]:
-    """x_t = A x_(t-1) + B u_t, y_t = C.x_t + D u_t (12.1), from x = 0: the state is written, then read.
+    """x_t = A x_(t-1) + B u_t, y_t = C.x_t + D u_t (15.1), from x = 0: the state is written, then read.
 
     Raises:
         ValueError: u is empty or not finite.
@@ -124,7 +124,7 @@ def ssm_kernel(
     *,
     length: int,
 ) -> Float[Tensor, " length"]:
-    """K_0 = C.B + D and K_l = C A^l B (12.2).
+    """K_0 = C.B + D and K_l = C A^l B (15.2).
 
     Raises:
         ValueError: `length` is below 1.
@@ -134,7 +134,7 @@ def ssm_kernel(
 
 
 def rank_one_power(p: Float[Tensor, " n"], power: int) -> Float[Tensor, "n n"]:
-    """(I + p p^T)^L = I + p p^T ((1 + s)^L - 1)/s with s = |p|^2 (12.7): no product of matrices.
+    """(I + p p^T)^L = I + p p^T ((1 + s)^L - 1)/s with s = |p|^2 (15.7): no product of matrices.
 
     Raises:
         ValueError: `power` is below 0.
@@ -152,7 +152,7 @@ def rank_one_power(p: Float[Tensor, " n"], power: int) -> Float[Tensor, "n n"]:
 def causal_convolution(
     u: Float[Tensor, "batch length channels"], kernel: Float[Tensor, "channels taps"]
 ) -> Float[Tensor, "batch length channels"]:
-    """y_t = sum_l K_l u_(t - l) with u = 0 before the start (12.2), one tap after the other; to be read.
+    """y_t = sum_l K_l u_(t - l) with u = 0 before the start (15.2), one tap after the other; to be read.
 
     Raises:
         ValueError: u is empty or not finite, or the kernel has another number of channels, dtype or device.
@@ -167,7 +167,7 @@ def causal_convolution(
 def fft_convolution(
     u: Float[Tensor, "batch length channels"], kernel: Float[Tensor, "channels taps"]
 ) -> Float[Tensor, "batch length channels"]:
-    """y = F^-1(F(K) F(u)) with zeros behind both, so that nothing wraps round (12.4).
+    """y = F^-1(F(K) F(u)) with zeros behind both, so that nothing wraps round (15.4).
 
     In float32 the error is near 1e-6 of the largest output. Gradients are by hand, two more such products; they cannot
     be differentiated again.
@@ -220,7 +220,7 @@ class _FFTConvolution(torch.autograd.Function):
 def diagonal_kernel_by_powers(
     a: Complex[Tensor, "channels n"], c: Complex[Tensor, "*lead channels n"], length: int
 ) -> Float[Tensor, "*lead channels length"]:
-    """K_l = 2 Re sum_n c_n a_n^l (12.3), with all n x length powers in memory; to be read.
+    """K_l = 2 Re sum_n c_n a_n^l (15.3), with all n x length powers in memory; to be read.
 
     Raises:
         ValueError: `length` is below 1.
@@ -235,7 +235,7 @@ def diagonal_kernel_by_powers(
 def diagonal_kernel(
     a: Complex[Tensor, "channels n"], c: Complex[Tensor, "*lead channels n"], length: int
 ) -> Float[Tensor, "*lead channels length"]:
-    """K_l = 2 Re sum_n c_n a_n^l (12.3) as a product of two small tables of powers, a^(mi + j) = (a^m)^i a^j (12.10).
+    """K_l = 2 Re sum_n c_n a_n^l (15.3) as a product of two small tables of powers, a^(mi + j) = (a^m)^i a^j (15.10).
 
     The powers come by doubling in double precision and are rounded once, so that nothing is lost for |a| between 0 and
     1, both included, however long the kernel. Gradients are by hand; they cannot be differentiated again.
@@ -330,7 +330,7 @@ def diagonal_loop(
     c: Complex[Tensor, "channels n"],
     d: Float[Tensor, " channels"] | None = None,
 ) -> Float[Tensor, "batch length channels"]:
-    """x_t = a x_(t-1) + u_t, y_t = 2 Re sum_n c_n x_tn + d u_t (12.3), token by token; to be read.
+    """x_t = a x_(t-1) + u_t, y_t = 2 Re sum_n c_n x_tn + d u_t (15.3), token by token; to be read.
 
     Raises:
         ValueError: u is empty or not finite, or shapes, dtypes or devices do not belong together.
@@ -375,7 +375,7 @@ def diagonal_state(
     *,
     state: Complex[Tensor, "batch channels n"] | None = None,
 ) -> Complex[Tensor, "batch channels n"]:
-    """The state after the last token, sum_l a^(L-1-l) u_l + a^L x (12.6), by the same two tables of powers.
+    """The state after the last token, sum_l a^(L-1-l) u_l + a^L x (15.6), by the same two tables of powers.
 
     Read a prompt with `diagonal_ssm` and this, then go on with `diagonal_step`. Gradients are autograd's.
 
@@ -403,7 +403,7 @@ def diagonal_step(
     c: Complex[Tensor, "channels n"],
     d: Float[Tensor, " channels"] | None = None,
 ) -> tuple[Float[Tensor, "batch channels"], Complex[Tensor, "batch channels n"]]:
-    """One token of (12.3): return its output and the new state. None is the state before the first token.
+    """One token of (15.3): return its output and the new state. None is the state before the first token.
 
     Raises:
         ValueError: shapes, dtypes or devices do not belong together.
@@ -453,7 +453,7 @@ def discretize(
 def hippo_legs(
     order: int, *, dtype: torch.dtype = torch.float64, device: torch.device | str = "cpu"
 ) -> tuple[Float[Tensor, "order order"], Float[Tensor, " order"]]:
-    """A and B of HiPPO-LegS, dx/ds = (-A x + B u)/s (12.8).
+    """A and B of HiPPO-LegS, dx/ds = (-A x + B u)/s (15.8).
 
     A_nk = sqrt((2n + 1)(2k + 1)) for n > k, n + 1 for n = k and 0 above; B_n = sqrt(2n + 1), n from 0.
 
@@ -470,7 +470,7 @@ def hippo_legs(
 def hippo_step(
     state: Float[Tensor, "order *lead"], u: Float[Tensor, "*lead"], step: int
 ) -> Float[Tensor, "order *lead"]:
-    """One sample more, number `step` counted from 1: (12.8) by the bilinear rule with the step 1/`step`.
+    """One sample more, number `step` counted from 1: (15.8) by the bilinear rule with the step 1/`step`.
 
     (I + A/2k) x_k = (I - A/2k) x_(k-1) + B u_k / k. Start from a state of zeros.
 
@@ -491,7 +491,7 @@ def _hippo_update(A: Tensor, B: Tensor, state: Tensor, u: Tensor, step: int) -> 
 
 
 def hippo_state(signal: Float[Tensor, "length *lead"], order: int) -> Float[Tensor, "order *lead"]:
-    """The state after a whole signal, sample by sample (12.8): `order` numbers, whatever the length.
+    """The state after a whole signal, sample by sample (15.8): `order` numbers, whatever the length.
 
     Raises:
         ValueError: the signal is empty or not finite, or `order` is below 1.
@@ -523,5 +523,5 @@ def legendre(order: int, points: Float[Tensor, " points"]) -> Float[Tensor, "poi
 def hippo_reconstruct(
     state: Float[Tensor, "order *lead"], points: Float[Tensor, " points"]
 ) -> Float[Tensor, "points *lead"]:
-    """The signal at shares s of its past, 0 the start and 1 now: sum_n x_n sqrt(2n + 1) P_n(2s - 1) (12.9)."""
+    """The signal at shares s of its past, 0 the start and 1 now: sum_n x_n sqrt(2n + 1) P_n(2s - 1) (15.9)."""
     return torch.einsum("pn,n...->p...", legendre(len(state), points), state)

@@ -1,4 +1,4 @@
-"""Sums that fade: each token multiplies what came before by a decay, in chunks, for attention of lessons 12 and 15.
+"""Sums that fade: each token multiplies what came before by a decay, in chunks, for attention of lessons 15 and 19.
 
 S_t = gamma_t S_(t-1) + k_t v_t^T is the one recurrence of retention, of Mamba-2 and of gated linear attention with a
 scalar gate. Nothing here divides by a decay, so that decays of 0 are as good as any other.
@@ -47,7 +47,7 @@ def decay_weights(decay: Tensor | float | None, k: Tensor, *, causal: bool) -> T
 
 
 def decay_mask(decay: Float[Tensor, "... length"]) -> Float[Tensor, "... length length"]:
-    """M_ij = gamma_(j+1) ... gamma_i for j <= i, 1 on the diagonal and 0 above it (33.6): products, no quotients."""
+    """M_ij = gamma_(j+1) ... gamma_i for j <= i, 1 on the diagonal and 0 above it (16.6): products, no quotients."""
     return _DecayMask.apply(decay)
 
 
@@ -86,7 +86,7 @@ def decayed_sums(
     *,
     size: int = SIZE,
 ) -> tuple[Float[Tensor, "batch length d_v"], Float[Tensor, "batch d d_v"]]:
-    """y_i = S_i^T q_i with S_i = gamma_i S_(i-1) + k_i v_i^T (33.5), (33.6), and the last S; `state` is the first.
+    """y_i = S_i^T q_i with S_i = gamma_i S_(i-1) + k_i v_i^T (16.5), (16.6), and the last S; `state` is the first.
 
     Within a chunk of `size` tokens by a masked product of matrices, between chunks by the state. Gradients are by hand,
     with respect to all inputs and the first state; they cannot be differentiated again.
@@ -100,7 +100,7 @@ def decayed_sums(
 
 
 class _DecayedAttention(torch.autograd.Function):
-    """(33.6) on q, k, v (batch, chunks, m, d), decay (batch, chunks, m) and a state; gradients by hand."""
+    """(16.6) on q, k, v (batch, chunks, m, d), decay (batch, chunks, m) and a state; gradients by hand."""
 
     @staticmethod
     def forward(ctx, q, k, v, decay, state):

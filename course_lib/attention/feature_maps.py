@@ -1,4 +1,4 @@
-"""Similarities of queries and keys, and feature maps whose dot products they are (lesson 15)."""
+"""Similarities of queries and keys, and feature maps whose dot products they are (lesson 19)."""
 
 import math
 from collections.abc import Callable
@@ -15,9 +15,9 @@ FeatureMap = Callable[[Tensor], Tensor]
 
 @dataclass(frozen=True)
 class Quadratic:
-    """The quadratic kernel sim(q, k) = (alpha q.k + c)^2 (15.4) and its features.
+    """The quadratic kernel sim(q, k) = (alpha q.k + c)^2 (19.4) and its features.
 
-    A call returns phi(x) with phi(q).phi(k) = sim(q, k) (15.5): c, the entries sqrt(2 alpha c) x_i, the squares
+    A call returns phi(x) with phi(q).phi(k) = sim(q, k) (19.5): c, the entries sqrt(2 alpha c) x_i, the squares
     alpha x_i^2 and the cross terms sqrt(2) alpha x_i x_j for i < j. With c = 0 only squares and cross terms are left.
 
     Units: `scale` is alpha, `offset` is c.
@@ -49,7 +49,7 @@ class Quadratic:
         return (first * second if first.requires_grad else first.mul_(second)).mT
 
     def n_features(self, head_dim: int) -> int:
-        """C = (D + 1)(D + 2)/2, or D(D + 1)/2 where c = 0 (15.6)."""
+        """C = (D + 1)(D + 2)/2, or D(D + 1)/2 where c = 0 (19.6)."""
         rows = head_dim + (self.offset != 0)
         return rows * (rows + 1) // 2
 

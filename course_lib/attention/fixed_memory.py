@@ -1,4 +1,4 @@
-"""What a matrix of fixed size recalls: pairs written into it, what it answers, and which value is nearest (lesson 34).
+"""What a matrix of fixed size recalls: pairs written into it, what it answers, and which value is nearest (lesson 20).
 
 A memory U of shape (d, M) is all that a linear attention layer keeps of the past. A pair of a key k and a value v is
 written by addition, after the past has faded, or by the delta rule, which writes what the memory does not answer yet; a
@@ -59,8 +59,8 @@ def write_pairs(
     """Return the memory after all pairs were written in order.
 
     - "sums": U += k v^T, one product for all pairs;
-    - "decay": U = gamma U + k v^T (34.6), with `decay` gamma;
-    - "delta": U += eta k (v - U^T k)^T (34.4), with `step_size` eta; keys have length 1.
+    - "decay": U = gamma U + k v^T (20.6), with `decay` gamma;
+    - "delta": U += eta k (v - U^T k)^T (20.4), with `step_size` eta; keys have length 1.
 
     Raises:
         ValueError: the rule is unknown.
@@ -94,12 +94,12 @@ def recalled(
 
 
 def crosstalk_size(pairs: int, d: int) -> float:
-    """Return (N - 1)/d, the mean squared length of the crosstalk among random unit keys and unit values (34.2)."""
+    """Return (N - 1)/d, the mean squared length of the crosstalk among random unit keys and unit values (20.2)."""
     return (pairs - 1) / d
 
 
 def expected_recall(pairs: int, d: int) -> float:
-    """Return the share of N random pairs that sums should recall, as a race of random matches (34.3).
+    """Return the share of N random pairs that sums should recall, as a race of random matches (20.3).
 
     The answer's match with its own value is 1 + e. A wrong value with x = k_i.k_j and y = v_i.v_j, both of variance 1/d, is
     matched by y (1 + e - x) + x + sqrt(1 - y^2) z: so it loses where z < sqrt((1 - y)/(1 + y)) (1 - x + e). The crosstalk
@@ -120,5 +120,5 @@ def expected_recall(pairs: int, d: int) -> float:
 def share_left(
     age: Float[Tensor, "*ages"], d: int, *, step_size: float | int = 1.0
 ) -> Float[Tensor, "*ages"]:
-    """Return eta (1 - eta/d)^t, how much of a value the delta rule still answers after t later random keys (34.5)."""
+    """Return eta (1 - eta/d)^t, how much of a value the delta rule still answers after t later random keys (20.5)."""
     return step_size * (1 - step_size / d) ** age

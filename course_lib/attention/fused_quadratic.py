@@ -1,4 +1,4 @@
-"""Linear attention with the quadratic kernel, fused: no feature is ever collected by its index (lesson 15).
+"""Linear attention with the quadratic kernel, fused: no feature is ever collected by its index (lesson 19).
 
 With the entries of x as rows of a matrix (rows x tokens) and c as one row more, (alpha q.k + c)^2 is the square of a
 dot product, and its features are all products of two rows. Multiplying 8 rows with all later ones at a time is

@@ -1,4 +1,4 @@
-"""Kernelized attention: weights from a similarity phi(q).phi(k), in time linear in the sequence (lesson 15).
+"""Kernelized attention: weights from a similarity phi(q).phi(k), in time linear in the sequence (lesson 19).
 
 Softmax attention weighs the values by sim(q, k) = exp(q.k / sqrt(D)). Any other similarity may take its place as
 long as its sum over the keys does not vanish. If the similarity is a dot product of features, the sum over the
@@ -52,7 +52,7 @@ def kernel_attention(
     causal: bool = False,
     attn_mask: Tensor | None = None,
 ) -> Float[Tensor, "... q_len d_v"]:
-    """V'_i = sum_j sim(q_i, k_j) v_j / sum_j sim(q_i, k_j) (15.1), with all similarities in memory.
+    """V'_i = sum_j sim(q_i, k_j) v_j / sum_j sim(q_i, k_j) (19.1), with all similarities in memory.
 
     Shapes: `similarity(q, k)` returns (..., q_len, k_len); `attn_mask` broadcasts to that, True takes part. With fewer
     queries than keys, causal queries are the last of the sequence. A denominator of 0 gives NaN or infinity, as the
@@ -80,7 +80,7 @@ def linear_attention_loop(
     feature_map: FeatureMap,
     causal: bool = False,
 ) -> Float[Tensor, "... q_len d_v"]:
-    """Linear attention token by token (15.8), (15.12), to be read: `linear_attention` gives the same and is much faster.
+    """Linear attention token by token (19.8), (19.12), to be read: `linear_attention` gives the same and is much faster.
 
     Raises:
         ValueError: q, k and v do not belong together, or causal attention gets more queries than keys.
@@ -109,7 +109,7 @@ def linear_attention_loop(
 
 
 def softmax_multiply_adds(length: int, d: int, d_v: int, *, causal: bool = False) -> int:
-    """N^2 (D + M) multiply-adds (15.7): one dot product and one sum of values a pair; N(N + 1)/2 pairs if causal.
+    """N^2 (D + M) multiply-adds (19.7): one dot product and one sum of values a pair; N(N + 1)/2 pairs if causal.
 
     Units: multiply-adds; `length` is N, `d` is D, `d_v` is M. Exponentials and divisions are not counted.
     """
@@ -118,7 +118,7 @@ def softmax_multiply_adds(length: int, d: int, d_v: int, *, causal: bool = False
 
 
 def linear_multiply_adds(length: int, d_v: int, *, n_features: int) -> int:
-    """2 N C (M + 1) multiply-adds (15.9): C M for U and C for z a token, and as much again for reading them.
+    """2 N C (M + 1) multiply-adds (19.9): C M for U and C for z a token, and as much again for reading them.
 
     The same with and without a causal mask. What it takes to compute the features is not counted.
     """
@@ -126,13 +126,13 @@ def linear_multiply_adds(length: int, d_v: int, *, n_features: int) -> int:
 
 
 def crossover_length(d: int, d_v: int, *, n_features: int, causal: bool = False) -> float:
-    """N from which on the linear form needs fewer multiply-adds: 2 C (M + 1)/(D + M) (15.10), about twice that if causal."""
+    """N from which on the linear form needs fewer multiply-adds: 2 C (M + 1)/(D + M) (19.10), about twice that if causal."""
     length = 2 * n_features * (d_v + 1) / (d + d_v)
     return 2 * length - 1 if causal else length
 
 
 def memory_crossover_length(d_v: int, *, n_features: int) -> float:
-    """N from which on N^2 stored scores take more room than U and z: sqrt(C (M + 1)) (15.11)."""
+    """N from which on N^2 stored scores take more room than U and z: sqrt(C (M + 1)) (19.11)."""
     return math.sqrt(n_features * (d_v + 1))
 
 
@@ -141,7 +141,7 @@ def memory_crossover_length(d_v: int, *, n_features: int) -> float:
 
 @dataclass(frozen=True, eq=False)
 class LinearState(AttentionState):
-    """What linear attention keeps of the past: U and z of (15.12), and the latest tokens, which are not in them yet.
+    """What linear attention keeps of the past: U and z of (19.12), and the latest tokens, which are not in them yet.
 
     Adding one token changes all C (M + 1) sums, and reading them reads all once more. So the last tokens wait, up to
     63, and are compared with a query one by one; then they enter the sums together. Decoding reads the sums and writes
@@ -219,7 +219,7 @@ def recurrent_step(
     normalize: bool = True,
     eps: float | int = 0.0,
 ) -> tuple[Float[Tensor, "... d_v"], LinearState]:
-    """One token of causal linear attention: U += phi(k) v^T, z += phi(k), V' = U^T phi(q) / z.phi(q) (15.12).
+    """One token of causal linear attention: U += phi(k) v^T, z += phi(k), V' = U^T phi(q) / z.phi(q) (19.12).
 
     A recurrent network whose state, U (..., C, M) and z (..., C), does not grow with the tokens seen: what a
     decoder keeps in the place of a cache of keys and values. Start with None, or with what `linear_attention` returned
@@ -257,7 +257,7 @@ def linear_attention(
     scale: float | int | None = None,
     **call: Unpack[TorchOptions],
 ) -> Float[Tensor, "... q_len d_v"] | tuple[Float[Tensor, "... q_len d_v"], LinearState]:
-    """V'_i = phi(q_i)^T sum_j phi(k_j) v_j^T / (phi(q_i)^T sum_j phi(k_j) + eps), j <= i if causal (15.8), (15.13).
+    """V'_i = phi(q_i)^T sum_j phi(k_j) v_j^T / (phi(q_i)^T sum_j phi(k_j) + eps), j <= i if causal (19.8), (19.13).
 
     Time in proportion to N C d_v; memory beyond inputs and output: C d_v numbers and the features of one chunk, whatever N
     is (by the kernels for a GPU, `quadratic_in_parallel`, about 2 C d_v numbers for each 512 tokens if causal).
@@ -271,7 +271,7 @@ def linear_attention(
     A state stands for all keys of earlier calls, which every query sees: with `return_state` the result is (output,
     state), and `initial_state` goes on from it, by one token or by many, with gradients into the state.
 
-    With `decay`, key j counts gamma_(j+1) ... gamma_i times for query i, as in (33.6), in numerator and denominator.
+    With `decay`, key j counts gamma_(j+1) ... gamma_i times for query i, as in (16.6), in numerator and denominator.
     It needs `causal`, and its gradient cannot be differentiated again.
 
     As torch calls it: `scale` multiplies the queries; the other options are `TorchOptions`. There is no dropout, since no

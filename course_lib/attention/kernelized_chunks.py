@@ -1,4 +1,4 @@
-"""Linear attention in chunks, with any feature map: the features of one chunk are all that stands in memory (lesson 15)."""
+"""Linear attention in chunks, with any feature map: the features of one chunk are all that stands in memory (lesson 19)."""
 
 from collections.abc import Callable
 from functools import partial

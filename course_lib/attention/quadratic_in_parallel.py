@@ -1,4 +1,4 @@
-"""Linear attention with the quadratic kernel for a GPU: few large products of matrices, all chunks at once (lesson 15).
+"""Linear attention with the quadratic kernel for a GPU: few large products of matrices, all chunks at once (lesson 19).
 
 A GPU is kept busy by much work of one shape: the sums of `quadratic_sums`, for all heads and chunks in one launch. The
 gradient has the shape of the forward pass: queries pull at what keys and values wrote, keys read and pull at what queries

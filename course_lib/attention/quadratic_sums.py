@@ -1,4 +1,4 @@
-"""What tokens write for others in attention with the quadratic kernel, and how others read it, in plain torch (lesson 15).
+"""What tokens write for others in attention with the quadratic kernel, and how others read it, in plain torch (lesson 19).
 
 With U_b = sum_j y_jb y_j v_j^T for every entry b, D^2 M numbers, the far part of (alpha q.k + c)^2 is
 alpha^2 sum_b q_b (q U_b) + 2 alpha c q (sum_j y_j v_j^T) + c^2 sum_j v_j. `write` makes these sums for every chunk, `read`

@@ -1,4 +1,4 @@
-"""The sums of `quadratic_sums` as Triton kernels: products of two entries stand in registers only (lesson 15).
+"""The sums of `quadratic_sums` as Triton kernels: products of two entries stand in registers only (lesson 19).
 
 `write`, `read` and `pull` do what the functions of these names do there, on contiguous tensors whose sizes are powers of
 two and whose chunks are whole, which `quadratic_in_parallel` sees to. Half precision is multiplied in bfloat16 and added

@@ -1,4 +1,4 @@
-"""Softmax attention through random features: a kernel written as an average over random frequencies (lesson 16).
+"""Softmax attention through random features: a kernel written as an average over random frequencies (lesson 21).
 
 With a width sigma the softmax similarity is a Gaussian kernel between two norms,
 exp(q.k / sigma^2) = exp(|q|^2 / 2 sigma^2) K(q, k) exp(|k|^2 / 2 sigma^2), and both kernels are expectations over
@@ -45,7 +45,7 @@ def gaussian_kernel(
     *,
     sigma: float | int | None = None,
 ) -> Float[Tensor, "*batch queries keys"]:
-    """K(q, k) = exp(-|q - k|^2 / 2 sigma^2) for every pair (16.1).
+    """K(q, k) = exp(-|q - k|^2 / 2 sigma^2) for every pair (21.1).
 
     Raises:
         ValueError: `sigma` is not a finite number above 0.
@@ -68,7 +68,7 @@ def draw_frequencies(
     dtype: torch.dtype | None = None,
     device: torch.device | str | None = None,
 ) -> Float[Tensor, "n_frequencies head_dim"]:
-    """Draw rows w ~ N(0, I), independent or, within blocks of `head_dim` rows, orthogonal (16.10).
+    """Draw rows w ~ N(0, I), independent or, within blocks of `head_dim` rows, orthogonal (21.10).
 
     An orthogonal block is a uniformly random rotation whose rows are stretched to independent lengths, each
     distributed as the length of a Gaussian vector: every single row is still N(0, I).
@@ -142,7 +142,7 @@ class RandomFeatures:
 
 
 class TrigonometricFeatures(RandomFeatures):
-    """phi(x) = m^(-1/2) [sin(w_i.x / sigma), cos(w_i.x / sigma)], with E phi(q).phi(k) = K(q, k) (16.4).
+    """phi(x) = m^(-1/2) [sin(w_i.x / sigma), cos(w_i.x / sigma)], with E phi(q).phi(k) = K(q, k) (21.4).
 
     Shapes: x (..., seq, head_dim) becomes (..., seq, 2 m).
     Source: Rahimi and Recht (2007), "Random features for large-scale kernel machines".
@@ -170,7 +170,7 @@ class TrigonometricFeatures(RandomFeatures):
 
 
 class PositiveFeatures(RandomFeatures):
-    """phi(x) = m^(-1/2) exp(w_i.x / sigma - |x|^2 / 2 sigma^2), with E phi(q).phi(k) = exp(q.k / sigma^2) (16.6).
+    """phi(x) = m^(-1/2) exp(w_i.x / sigma - |x|^2 / 2 sigma^2), with E phi(q).phi(k) = exp(q.k / sigma^2) (21.6).
 
     Shapes: x (..., seq, head_dim) becomes (..., seq, m).
     Source: Choromanski et al. (2021), "Rethinking attention with Performers", arXiv:2009.14794.
@@ -241,11 +241,11 @@ def random_feature_attention(
     scale: float | int | None = None,
     **call: Unpack[TorchOptions],
 ) -> Float[Tensor, "... queries d_v"] | tuple[Float[Tensor, "... queries d_v"], RandomFeatureState]:
-    """Estimate softmax attention with scores q.k / sigma^2, in time linear in the sequence (16.11).
+    """Estimate softmax attention with scores q.k / sigma^2, in time linear in the sequence (21.11).
 
     out_i = sum_j phi(q_i).phi(k_j) v_j / sum_j phi(q_i).phi(k_j), over j <= i where `causal`.
 
-    Features are exponentials, so factors are taken out of them before exp (16.12): for each feature the largest
+    Features are exponentials, so factors are taken out of them before exp (21.12): for each feature the largest
     exponent of the keys read so far, which the queries are given back, and for each query its own largest
     exponent. Both cancel in the ratio. Without `causal` the denominator of positive features is then at least 1,
     whatever the inputs. With it, an early query of a chunk could underflow to 0/0 where exponents rise by more than
@@ -426,7 +426,7 @@ def relative_variance(
     kind: Kind,
     sigma: float | int | None = None,
 ) -> Float[Tensor, "*batch queries keys"]:
-    """Variance of (estimate / exp(q.k / sigma^2)) with one frequency, for every pair (16.7).
+    """Variance of (estimate / exp(q.k / sigma^2)) with one frequency, for every pair (21.7).
 
     exp(|q + k|^2 / sigma^2) - 1 for positive features, 2 sinh^2(|q - k|^2 / 2 sigma^2) for trigonometric ones.
     With m independent frequencies it is divided by m: a relative error of e needs about variance / e^2 of them.
@@ -440,7 +440,7 @@ def relative_variance(
 def orthogonal_covariance(
     squared_length: Float[Tensor, "*shape"], *, head_dim: int
 ) -> Float[Tensor, "*shape"]:
-    """Covariance of the relative estimates of two frequencies in one orthogonal block, positive features (16.10).
+    """Covariance of the relative estimates of two frequencies in one orthogonal block, positive features (21.10).
 
     exp(-s^2) sum_j (s^2)^j / j! prod_{i<j} (d + i) / (d + 2i) - 1, where s^2 = |q + k|^2 / sigma^2, is `squared_length`;
     without the product it would be zero, and every factor of it is at most 1.
@@ -470,7 +470,7 @@ def attention_error(
     n_frequencies: int,
     sigma: float | int | None = None,
 ) -> Float[Tensor, "*batch queries"]:
-    """Root mean square distance of each output from softmax attention's, to first order in 1/m (16.9).
+    """Root mean square distance of each output from softmax attention's, to first order in 1/m (21.9).
 
     sqrt(1/m sum_ij a_i a_j (v_i - o).(v_j - o) c_ij) with attention weights a, output o and c_ij = m Cov(r_i, r_j).
     Independent frequencies; good where the result is small against the values, else too small or too large.

@@ -1,4 +1,4 @@
-"""What a state of fixed size can recall: small decoders trained on pairs to look up and texts to copy (lesson 34).
+"""What a state of fixed size can recall: small decoders trained on pairs to look up and texts to copy (lesson 20).
 
 Softmax attention keeps every token, in a memory that grows. Linear attention keeps d x d sums, in which pairs lie on top of
 each other. Each decoder here is one layer of one head; its convolution lets the key of a token come from the token before,
@@ -184,8 +184,8 @@ class MemoryDecoders(nn.Module):
     denominator, and each has one gate a token, g = sigmoid(w.x + b). With k and v the key and the value of a token:
 
     - "sums": U += g k v^T, the gate is the strength of writing;
-    - "decay": U = g U + k v^T, the gate is what is kept (34.6);
-    - "delta": U += g k (v - U^T k)^T, the gate is the step size (34.4).
+    - "decay": U = g U + k v^T, the gate is what is kept (20.6);
+    - "delta": U += g k (v - U^T k)^T, the gate is the step size (20.4).
 
     A token reads U^T q after its own pair was written. With `positive`, keys and queries go through elu(x) + 1 before they
     are brought to length 1: no entry is negative, and a large one can stand nearly alone. Beside them stand "softmax" over

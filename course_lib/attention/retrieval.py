@@ -1,8 +1,8 @@
-"""Can a table of weights point every query at its own token? What a similarity of few features costs (lesson 15).
+"""Can a table of weights point every query at its own token? What a similarity of few features costs (lesson 19).
 
 N tokens attend to each other, and each has to fetch its own value. Whatever the values are, that asks for weights A
 close to the identity matrix: with random values of mean 0 and equal variance the mean squared error of A V, over
-that of answering 0, is ||A - I||^2 / N (15.14). A similarity with C features gives weights of rank at most C, and
+that of answering 0, is ||A - I||^2 / N (19.14). A similarity with C features gives weights of rank at most C, and
 the nearest such matrix to the identity has the error 1 - C/N (Eckart and Young 1936).
 """
 
@@ -62,7 +62,7 @@ class Retrieval(nn.Module):
 
 
 def miss(weights: Float[Tensor, "length length"]) -> Float[Tensor, ""]:
-    """||A - I||^2 / N (15.14): the mean squared error of what is fetched, in units of the values' own size."""
+    """||A - I||^2 / N (19.14): the mean squared error of what is fetched, in units of the values' own size."""
     identity = torch.eye(len(weights), dtype=weights.dtype, device=weights.device)
     return (weights - identity).square().sum() / len(weights)
 

@@ -1,4 +1,4 @@
-"""Ridge attention: the memory that fits the pairs seen so far best, by least squares (lesson 17).
+"""Ridge attention: the memory that fits the pairs seen so far best, by least squares (lesson 22).
 
 The rows of K are keys, those of V values. The memory is the matrix W that minimises
 ||K W - V||^2 + lambda ||W||^2, and a query reads W^T q; for a whole matrix of queries, Q W. With causal
@@ -58,7 +58,7 @@ def _cholesky(matrix: Tensor) -> Tensor:
 
 
 def _sums(k: Tensor, v: Tensor, penalty: float | int) -> tuple[Tensor, Tensor]:
-    """Return lambda I + K^T K and K^T V (17.4)."""
+    """Return lambda I + K^T K and K^T V (22.4)."""
     gram = k.mT @ k
     gram.diagonal(dim1=-2, dim2=-1).add_(penalty)
     return gram, k.mT @ v
@@ -70,7 +70,7 @@ def _sums(k: Tensor, v: Tensor, penalty: float | int) -> tuple[Tensor, Tensor]:
 def ridge_memory(
     k: Float[Tensor, "... keys d"], v: Float[Tensor, "... keys d_v"], *, penalty: float | int
 ) -> Float[Tensor, "... d d_v"]:
-    """Return W = (lambda I + K^T K)^-1 K^T V, which minimises ||K W - V||^2 + lambda ||W||^2 (17.2).
+    """Return W = (lambda I + K^T K)^-1 K^T V, which minimises ||K W - V||^2 + lambda ||W||^2 (22.2).
 
     A query q, a vector, reads W^T q; a matrix of queries, one a row, reads Q W.
     Ranges: `penalty` is lambda > 0.
@@ -85,7 +85,7 @@ def ridge_memory(
 
 
 def operations(tokens: int, head_dim: int, *, method: Literal["single", "resolve", "rank_one"]) -> int:
-    """Count the leading multiplications that the inverse of lambda I + K^T K costs (17.8).
+    """Count the leading multiplications that the inverse of lambda I + K^T K costs (22.8).
 
     "single": n d^2 for the sum of k k^T and d^3 for one inversion after the last token. The other two have the
     inverse after every token: "resolve" inverts anew each time, n d^3; "rank_one" updates it by a product P k and
@@ -113,7 +113,7 @@ def operations(tokens: int, head_dim: int, *, method: Literal["single", "resolve
 def sherman_morrison(
     inverse: Float[Tensor, "d d"], u: Float[Tensor, " d"], v: Float[Tensor, " d"]
 ) -> Float[Tensor, "d d"]:
-    """Return (M + u v^T)^-1 = M^-1 - (M^-1 u)(v^T M^-1) / (1 + v^T M^-1 u), in O(d^2) (17.11).
+    """Return (M + u v^T)^-1 = M^-1 - (M^-1 u)(v^T M^-1) / (1 + v^T M^-1 u), in O(d^2) (22.11).
 
     Shapes: `inverse` is M^-1, which must be known.
 
@@ -206,7 +206,7 @@ class RidgeState(AttentionState):
         attn_mask: Tensor | None = None,
         decay: float | int = 1.0,
     ) -> "RidgeState":
-        """Return the state after more pairs, one or many: by (17.10), or by one solve where that is cheaper.
+        """Return the state after more pairs, one or many: by (22.10), or by one solve where that is cheaper.
 
         Shapes: `attn_mask` is boolean, (..., 1, keys): a key where it is False is not stored. `decay` as in
         `ridge_attention`.
@@ -252,7 +252,7 @@ class RidgeState(AttentionState):
         return replace(self, inverse=inverse, weights=weights, since=0)
 
     def read(self, q: Float[Tensor, "... queries d"]) -> Float[Tensor, "... queries d_v"]:
-        """Return W^T q for each row q, in q's dtype (17.2)."""
+        """Return W^T q for each row q, in q's dtype (22.2)."""
         return (q.to(self.weights.dtype) @ self.weights).to(q.dtype)
 
 
@@ -277,7 +277,7 @@ def ridge_attention(
     scale: float | int | None = None,
     **call: Unpack[TorchOptions],
 ) -> Float[Tensor, "... queries d_v"] | tuple[Float[Tensor, "... queries d_v"], RidgeState]:
-    """Return y_i = W_i^T q_i with W_i the ridge memory of the pairs up to i, or of all pairs (17.2, 17.10).
+    """Return y_i = W_i^T q_i with W_i the ridge memory of the pairs up to i, or of all pairs (22.2, 22.10).
 
     Causal attention has four forms: "chunk" is fast and works on `chunk_size` tokens at a time; "sherman_morrison",
     "cholesky" and "solve" go token by token and are there to be read and compared with. Without `causal` there is one
@@ -285,7 +285,7 @@ def ridge_attention(
 
     A state stands for the pairs of earlier calls: with `return_state` the result is (output, state), and `initial_state`
     goes on from it, by one token or by many, with gradients into the state. With `decay` = gamma the loss of pair j
-    counts gamma^(i - j) times at token i and the penalty gamma^i times (17.12); nothing grows with i, but gamma^i lambda
+    counts gamma^(i - j) times at token i and the penalty gamma^i times (22.12); nothing grows with i, but gamma^i lambda
     vanishes, so that keys of the last few 1 / (1 - gamma) tokens must span all directions. States and decay belong to the
     chunk form, decay also to "solve".
 
@@ -385,7 +385,7 @@ def _by_one_solve(q: Tensor, k: Tensor, v: Tensor, penalty: float | int) -> Tens
     if k.shape[-2] >= k.shape[-1]:
         gram, cross = _sums(k, v, penalty)
         return q @ torch.cholesky_solve(cross, _cholesky(gram))
-    # Fewer keys than dimensions: K^T (K K^T + lambda I)^-1 V is the same matrix from a smaller system (17.3).
+    # Fewer keys than dimensions: K^T (K K^T + lambda I)^-1 V is the same matrix from a smaller system (22.3).
     scores = k @ k.mT
     scores.diagonal(dim1=-2, dim2=-1).add_(penalty)
     return (q @ k.mT) @ torch.cholesky_solve(v, _cholesky(scores))
@@ -404,7 +404,7 @@ def _by_solves(q: Tensor, k: Tensor, v: Tensor, penalty: float | int, decay: flo
 
 
 def _by_sherman_morrison(q: Tensor, k: Tensor, v: Tensor, penalty: float | int) -> Tensor:
-    """The inverse by rank-one updates beside the sum of k v^T, O(n d^2) (17.6)."""
+    """The inverse by rank-one updates beside the sum of k v^T, O(n d^2) (22.6)."""
     gram, cross = _sums(k[:, :0], v[:, :0], penalty)
     inverse = gram / penalty**2  # gram is lambda I here
     outputs = []
@@ -443,7 +443,7 @@ def _by_chunks(
     decay: float | int,
     state: RidgeState | None,
 ) -> Tensor:
-    """All tokens of a chunk at once, O(n d^2) and O(n C d) in products of matrices (17.9, 17.10).
+    """All tokens of a chunk at once, O(n d^2) and O(n C d) in products of matrices (22.9, 22.10).
 
     Inverse and memory stand side by side as [P, -W]: then K [P, -W] + [0, V] = [K P, V - K W] is the right-hand side
     Z is solved from, and the update of both is one product, [P, -W] - Z_k^T Z with Z = [Z_k, Z_v].
@@ -513,7 +513,7 @@ def delta_rule_loop(
     *,
     step_size: float | int | Float[Tensor, "... seq"] = 1.0,
 ) -> Float[Tensor, "... seq d_v"]:
-    """Return what `delta_rule` returns, token by token (34.4), to be read.
+    """Return what `delta_rule` returns, token by token (20.4), to be read.
 
     Raises:
         ValueError: shapes, dtypes or devices do not fit.
@@ -543,7 +543,7 @@ def delta_rule(
     scale: float | int | None = None,
     **call: Unpack[TorchOptions],
 ) -> Float[Tensor, "... queries d_v"] | tuple[Float[Tensor, "... queries d_v"], DeltaState]:
-    """Return y_i = W_i^T q_i for W_i = W_{i-1} + eta_i k_i (v_i - W_{i-1}^T k_i)^T: one gradient step a token (34.4).
+    """Return y_i = W_i^T q_i for W_i = W_{i-1} + eta_i k_i (v_i - W_{i-1}^T k_i)^T: one gradient step a token (20.4).
 
     In chunks: W_i = W_0 + sum_(j <= i) k_j u_j^T, where u_i = eta_i (v_i - W_0^T k_i - sum_(j < i) (k_i.k_j) u_j) is a
     triangular system. Its solution is linear in W_0, so that the systems of all chunks are solved at once, and what goes

@@ -1,4 +1,4 @@
-"""Rotary position embedding (RoPE): queries and keys turned by their position, so that scores see distances (lesson 14).
+"""Rotary position embedding (RoPE): queries and keys turned by their position, so that scores see distances (lesson 18).
 
 The d entries of a query or key are taken as d/2 pairs, that is, as d/2 complex numbers z_i. At position t pair i is
 turned against the clock by the angle t omega_i:
@@ -69,7 +69,7 @@ def _check_turns(fast: float | int, slow: float | int) -> None:
 def rope_frequencies(
     rotary_dim: int, *, base: float | int = 10_000.0, device: torch.device | str | None = None
 ) -> Float64[Tensor, " pairs"]:
-    """omega_i = base^(-2 (i - 1) / d) for i = 1 .. d/2, in float64 (14.5).
+    """omega_i = base^(-2 (i - 1) / d) for i = 1 .. d/2, in float64 (18.5).
 
     Shapes: `rotary_dim` is d, the number of entries of a head that turn; the result has d/2 entries.
     Units: radians a position, from 1 for the first pair down to base^(-1 + 2/d) for the last.
@@ -90,7 +90,7 @@ def rope_frequencies(
 def interpolated_frequencies(
     frequencies: Float[Tensor, " pairs"], *, scale: float | int
 ) -> Float[Tensor, " pairs"]:
-    """omega_i / s: position s t gets the angles that position t had in training (14.7).
+    """omega_i / s: position s t gets the angles that position t had in training (18.7).
 
     Raises:
         ValueError: `scale` is below 1 or not finite.
@@ -102,7 +102,7 @@ def interpolated_frequencies(
 
 
 def ntk_aware_base(base: float | int, *, scale: float | int, rotary_dim: int) -> float:
-    """base s^(d / (d - 2)): the slowest pair is slowed down s times, the fastest not at all (14.9).
+    """base s^(d / (d - 2)): the slowest pair is slowed down s times, the fastest not at all (18.9).
 
     Raises:
         ValueError: `base` is not above 1, `scale` is below 1, or `rotary_dim` is odd or below 4.
@@ -123,7 +123,7 @@ def ntk_frequencies(
     base: float | int = 10_000.0,
     device: torch.device | str | None = None,
 ) -> Float64[Tensor, " pairs"]:
-    """omega_i s^(-2 (i - 1) / (d - 2)): the frequencies of the base `ntk_aware_base` (14.9).
+    """omega_i s^(-2 (i - 1) / (d - 2)): the frequencies of the base `ntk_aware_base` (18.9).
 
     Shapes: `rotary_dim` is d; the result has d/2 entries, in radians a position.
 
@@ -222,7 +222,7 @@ def llama3_frequencies(
     fast_turns: float | int = 4,
     slow_turns: float | int = 1,
 ) -> Float[Tensor, " pairs"]:
-    """(1 - g_i) omega_i + g_i omega_i / s, g_i = (fast - r_i) / (fast - slow) kept within 0 and 1 (14.8).
+    """(1 - g_i) omega_i + g_i omega_i / s, g_i = (fast - r_i) / (fast - slow) kept within 0 and 1 (18.8).
 
     As in YaRN, but the ramp is linear in the turns r_i that pair i makes over the trained length, and scores keep their
     size. Configurations call `fast_turns` high_freq_factor and `slow_turns` low_freq_factor.
@@ -244,7 +244,7 @@ def llama3_frequencies(
 def mean_score(
     distances: Shaped[Tensor, " n"], frequencies: Float[Tensor, " pairs"]
 ) -> Float64[Tensor, " n"]:
-    """(2/d) sum_i cos(s omega_i): the score of x with itself at distance s, for a typical x (14.6).
+    """(2/d) sum_i cos(s omega_i): the score of x with itself at distance s, for a typical x (18.6).
 
     It is the expectation over x ~ N(0, I), divided by d; it is exact for every x whose pairs have equal lengths.
     """
@@ -262,7 +262,7 @@ def rotary_table(
     dtype: torch.dtype = torch.complex64,
     attention_factor: float | int = 1.0,
 ) -> Complex[Tensor, "*batch seq pairs"]:
-    """e^{j t omega_i} for every position t and pair i (14.2), on the device of the positions.
+    """e^{j t omega_i} for every position t and pair i (18.2), on the device of the positions.
 
     The angle is formed in float64 and only its cosine and sine are rounded to `dtype`: in float32 the angle itself
     would be off by 4e-3 at position 100,000, in bfloat16 by whole turns. A device without float64 can take the
@@ -339,7 +339,7 @@ def apply_rotary(
     *,
     layout: str,
 ) -> Float[Tensor, "... seq head_dim"]:
-    """Turn the pairs of x by the table of their positions (14.2, 14.4); the fast form.
+    """Turn the pairs of x by the table of their positions (18.2, 18.4); the fast form.
 
     "interleaved" is one complex multiplication. "half" multiplies by cosines, swaps the halves and adds their product
     with the sines in place: three passes over memory where the usual form makes five. Half precision is turned in
@@ -365,7 +365,7 @@ def apply_rotary_by_pairs(
     *,
     layout: str,
 ) -> Float[Tensor, "... seq head_dim"]:
-    """Do what `apply_rotary` does, written as the equation (14.2) is: pair by pair; the readable form.
+    """Do what `apply_rotary` does, written as the equation (18.2) is: pair by pair; the readable form.
 
     Raises:
         ValueError: the layout is unknown, or x and table do not fit in shape, kind or device.
@@ -404,10 +404,10 @@ def rope(
     frequencies: Float[Tensor, " pairs"] | None = None,
     attention_factor: float | int = 1.0,
 ) -> Float[Tensor, "... seq head_dim"]:
-    """RoPE(x, t): every pair i of x turned by t omega_i (14.4), with no parameters.
+    """RoPE(x, t): every pair i of x turned by t omega_i (18.4), with no parameters.
 
     Turn queries and keys with it, not values. The length of x is kept, and the product of a query at m with a key at n
-    depends on n - m only (14.3).
+    depends on n - m only (18.3).
 
     Shapes: x is (..., n_heads, seq, head_dim); positions are (seq,) or (batch, seq). Any floating dtype; the cosines
     are those of float64 angles, rounded to float32 (kept in float64 where x is float64).

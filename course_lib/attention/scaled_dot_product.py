@@ -1,4 +1,4 @@
-"""Softmax attention: the scale of its scores, and what is left when the scale grows without end (lesson 13).
+"""Softmax attention: the scale of its scores, and what is left when the scale grows without end (lesson 17).
 
 Query i looks at all keys: its scores are s_ij = beta q_i.k_j, its weights are the softmax of row i of the scores,
 and its output is the mean of the values under these weights. The scale beta is 1/sqrt(head_dim) unless something
@@ -102,7 +102,7 @@ def attention_scores(
     causal: bool = False,
     scale: Scale = None,
 ) -> Float[Tensor, "... q_len k_len"]:
-    """s_ij = beta q_i.k_j (13.1), minus infinity where query i may not look at key j.
+    """s_ij = beta q_i.k_j (17.1), minus infinity where query i may not look at key j.
 
     Units: `scale` is beta, 1/sqrt(head_dim) for None; a tensor of shape () or (..., 1, 1), to be learned say,
     gives each head its own.
@@ -133,7 +133,7 @@ def attention_weights(
     causal: bool = False,
     scale: Scale = None,
 ) -> Float[Tensor, "... q_len k_len"]:
-    """alpha_ij = exp(s_ij) / sum_l exp(s_il) (13.1): rows that sum to 1, or to 0 for a query that may see nothing.
+    """alpha_ij = exp(s_ij) / sum_l exp(s_il) (17.1): rows that sum to 1, or to 0 for a query that may see nothing.
 
     Raises:
         ValueError: as `attention_scores`.
@@ -150,7 +150,7 @@ def naive_attention(
     causal: bool = False,
     scale: Scale = None,
 ) -> Float[Tensor, "... q_len v_dim"]:
-    """o_i = sum_j alpha_ij v_j (13.1), with all weights in memory.
+    """o_i = sum_j alpha_ij v_j (17.1), with all weights in memory.
 
     Raises:
         ValueError: q, k and v do not belong together, mask or scale do not fit, or causal gets more queries than keys.
@@ -198,7 +198,7 @@ def attention(
     dropout_p: float | int = 0.0,
     **call: Unpack[TorchOptions],
 ) -> Float[Tensor, "... q_len v_dim"]:
-    """o_i = sum_j alpha_ij v_j (13.1), equal to `naive_attention` without its matrix of weights.
+    """o_i = sum_j alpha_ij v_j (17.1), equal to `naive_attention` without its matrix of weights.
 
     torch chooses its fused kernels by the shape, and on a CPU takes them for four dimensions only. Any other number
     of dimensions is therefore turned into four, by views where the memory layout allows it.
@@ -252,7 +252,7 @@ def qk_norm_attention(
     dropout_p: float | int = 0.0,
     **call: Unpack[TorchOptions],
 ) -> Float[Tensor, "... q_len v_dim"]:
-    """Attention with the scores g cos(q_i, k_j) (13.10): none is larger than g, whatever the weights of the layer.
+    """Attention with the scores g cos(q_i, k_j) (17.10): none is larger than g, whatever the weights of the layer.
 
     Units: `scale` is g, usually learned: a tensor of shape () or (..., 1, 1). All other options are those of `attention`.
 
@@ -290,7 +290,7 @@ def argmax_attention(
     causal: bool = False,
     scale: Scale = None,
 ) -> Float[Tensor, "... q_len v_dim"]:
-    """o_i = v_j for the key j that scores highest: softmax attention (13.1) in the limit of a large scale.
+    """o_i = v_j for the key j that scores highest: softmax attention (17.1) in the limit of a large scale.
 
     Queries and keys get no gradient; values get that of the selected rows. Of several equal scores the first key wins;
     a positive `scale` changes nothing.
@@ -312,7 +312,7 @@ def argmax_attention(
 def score_moments(
     mean: Float[Tensor, " d"], *, std: float | int
 ) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
-    """Mean ||mu||^2 and variance d sigma^4 + 2 sigma^2 ||mu||^2 of q.k (13.2).
+    """Mean ||mu||^2 and variance d sigma^4 + 2 sigma^2 ||mu||^2 of q.k (17.2).
 
     q and k are independent of each other, each with mean mu and covariance sigma^2 I; normality is not needed.
     Units: `std` is sigma.
@@ -327,9 +327,9 @@ def score_moments(
 
 
 def softmax_jacobian(weights: Float[Tensor, "... n"]) -> Float[Tensor, "... n n"]:
-    """diag(p) - p p^T, the derivative of p = softmax(s) by s (13.5), from the weights p themselves.
+    """diag(p) - p p^T, the derivative of p = softmax(s) by s (17.5), from the weights p themselves.
 
-    Its largest singular value is at most 2 (1 - max_i p_i) (13.6), and never above 1/2.
+    Its largest singular value is at most 2 (1 - max_i p_i) (17.6), and never above 1/2.
     """
     return torch.diag_embed(weights) - weights[..., :, None] * weights[..., None, :]
 

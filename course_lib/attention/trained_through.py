@@ -1,4 +1,4 @@
-"""Queries and keys trained through an attention that is only estimated, and evaluated with the exact one (lesson 16).
+"""Queries and keys trained through an attention that is only estimated, and evaluated with the exact one (lesson 21).
 
 Every token of a short text has to fetch its own value. Softmax attention learns that by making queries and keys longer,
 until each query finds only its own key. Here the same two matrices are trained through positive random features: with

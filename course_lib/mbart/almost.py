@@ -1,4 +1,4 @@
-"""Almost-mBARTs: the model of `by_hand` with one thing done differently, and what it then translates (lesson 26).
+"""Almost-mBARTs: the model of `by_hand` with one thing done differently, and what it then translates (lesson 34).
 
 The weights are those of a trained mBART. Nothing is trained again, so that a change shows what *these* weights rely on, and
 not what a model trained with the change could do. Decoding is greedy and keeps keys and values of what is written.
@@ -20,8 +20,8 @@ from course_lib.mbart import by_hand
 from course_lib.mbart.by_hand import Config, Weights, layer_norm, linear, part, split_heads
 
 ATTENTION = ("softmax", "even", "itself", "itself as long", "shuffled", "none")
-"""What mixes the tokens: (26.2); equal weights for all visible keys; the token alone; the same, and what is written gets the
-length that (26.2) would give it; another token's row; nothing."""
+"""What mixes the tokens: (34.2); equal weights for all visible keys; the token alone; the same, and what is written gets the
+length that (34.2) would give it; another token's row; nothing."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ def embed(
     scale: bool,
     start: int = 0,
 ) -> Float[Tensor, "batch tokens d_model"]:
-    """Return LN(s E[token] + P[t + 2]) (26.9) as the recipe has it, for tokens from place `start` on."""
+    """Return LN(s E[token] + P[t + 2]) (34.9) as the recipe has it, for tokens from place `start` on."""
     w, table = part(weights, f"model.{side}"), weights["model.shared.weight"]
     x = table[ids] * (table.shape[1] ** 0.5 if scale and recipe.scaled else 1.0)
     if recipe.positions:

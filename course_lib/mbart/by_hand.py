@@ -1,4 +1,4 @@
-"""mBART by hand: every equation of the model as a function of tensors and weights (lesson 26).
+"""mBART by hand: every equation of the model as a function of tensors and weights (lesson 34).
 
 The weights are a mapping from names to tensors, as `model.state_dict()` gives it and a checkpoint's
 safetensors file holds it. Matrices are stored as torch stores them, (out, in), so that `x W` of the equations
@@ -74,7 +74,7 @@ def linear(x: Float[Tensor, "... d_in"], w: Weights) -> Float[Tensor, "... d_out
 
 
 def layer_norm(x: Float[Tensor, "... d"], w: Weights, *, eps: float | int = 1e-5) -> Float[Tensor, "... d"]:
-    """(x - mean) / sqrt(variance + eps) * gain + bias (26.5), over the entries of each state."""
+    """(x - mean) / sqrt(variance + eps) * gain + bias (34.5), over the entries of each state."""
     centred = x - x.mean(dim=-1, keepdim=True)
     variance = centred.square().mean(dim=-1, keepdim=True)
     return centred / (variance + eps).sqrt() * w["weight"] + w["bias"]
@@ -86,7 +86,7 @@ def attention_weights(
     *,
     visible: Visible = None,
 ) -> Float[Tensor, "... queries keys"]:
-    """A = softmax(Q K^T / sqrt(head_dim)) (26.2): each row over the keys that its query may see."""
+    """A = softmax(Q K^T / sqrt(head_dim)) (34.2): each row over the keys that its query may see."""
     scores = q @ k.mT / q.shape[-1] ** 0.5
     if visible is not None:
         scores = scores.masked_fill(~visible, -torch.inf)
@@ -108,7 +108,7 @@ def attention_head(
     n_heads: int,
     visible: Visible = None,
 ) -> Float[Tensor, "batch queries head_dim"]:
-    """A V of one head, numbered from 0: queries from x, keys and values from y (26.1, 26.2).
+    """A V of one head, numbered from 0: queries from x, keys and values from y (34.1, 34.2).
 
     Self-attention has y = x. `visible` broadcasts to (batch, queries, keys).
     """
@@ -130,7 +130,7 @@ def multi_head_attention(
     n_heads: int,
     visible: Visible = None,
 ) -> tuple[Float[Tensor, "batch queries d_model"], Float[Tensor, "batch heads queries keys"]]:
-    """[head_1, ..., head_H] W_O + b_O (26.3), the heads beside each other along the features; and their weights.
+    """[head_1, ..., head_H] W_O + b_O (34.3), the heads beside each other along the features; and their weights.
 
     All heads at once: the projections of `attention_head` are blocks of rows of one matrix. `visible`
     broadcasts to (batch, heads, queries, keys).
@@ -145,7 +145,7 @@ def multi_head_attention(
 def head_contributions(
     y: Float[Tensor, "batch keys d_model"], weights: Float[Tensor, "batch heads queries keys"], w: Weights
 ) -> Float[Tensor, "batch heads queries d_model"]:
-    """A_h Y W_V^h W_O^h for each head h (26.4): what that head alone writes into the states.
+    """A_h Y W_V^h W_O^h for each head h (34.4): what that head alone writes into the states.
 
     Their sum over the heads, and `attention_bias`, is `multi_head_attention`.
     """
@@ -156,12 +156,12 @@ def head_contributions(
 
 
 def attention_bias(w: Weights) -> Float[Tensor, " d_model"]:
-    """b_V W_O + b_O (26.4): the same for all tokens, since the weights of a row sum to 1."""
+    """b_V W_O + b_O (34.4): the same for all tokens, since the weights of a row sum to 1."""
     return w["v_proj.bias"] @ w["out_proj.weight"].T + w["out_proj.bias"]
 
 
 def feed_forward(x: States, w: Weights, *, activation: str) -> States:
-    """phi(x W_1 + b_1) W_2 + b_2 (26.7), at each position by itself.
+    """phi(x W_1 + b_1) W_2 + b_2 (34.7), at each position by itself.
 
     Raises:
         ValueError: the activation is not known here.
@@ -175,7 +175,7 @@ def feed_forward(x: States, w: Weights, *, activation: str) -> States:
 
 
 def causal(length: int, *, device: torch.device | str | None = None) -> Bool[Tensor, "queries keys"]:
-    """True where the key stands at the query's position or before it (26.11)."""
+    """True where the key stands at the query's position or before it (34.11)."""
     return torch.ones(length, length, dtype=torch.bool, device=device).tril()
 
 
@@ -194,7 +194,7 @@ def _real_keys(ids: Tensor, mask: Tensor | None, name: str) -> Tensor:
 
 
 def embed(weights: Weights, side: str, ids: Ids, *, scale: bool) -> States:
-    """LN(s E[token] + P[t + 2]) (26.9), with s = sqrt(d_model) for `scale` and 1 without.
+    """LN(s E[token] + P[t + 2]) (34.9), with s = sqrt(d_model) for `scale` and 1 without.
 
     Shapes: E is (vocabulary, d_model), shared by both sides; P is (positions + 2, d_model), one for each side.
 
@@ -212,7 +212,7 @@ def embed(weights: Weights, side: str, ids: Ids, *, scale: bool) -> States:
 def encoder_layer(
     x: States, w: Weights, *, n_heads: int, visible: Visible = None, activation: str = "gelu"
 ) -> tuple[States, Float[Tensor, "batch heads tokens tokens"]]:
-    """X + MHA(LN X), then X + FFN(LN X) (26.6, 26.8); and the attention weights."""
+    """X + MHA(LN X), then X + FFN(LN X) (34.6, 34.8); and the attention weights."""
     normed = layer_norm(x, part(w, "self_attn_layer_norm"))
     attended, weights = multi_head_attention(
         normed, normed, part(w, "self_attn"), n_heads=n_heads, visible=visible
@@ -231,7 +231,7 @@ def decoder_layer(
     memory_visible: Visible = None,
     activation: str = "gelu",
 ) -> tuple[States, Tensor, Tensor]:
-    """As an encoder layer, with cross-attention X + MHA(LN X, memory) between (26.12); and both weights."""
+    """As an encoder layer, with cross-attention X + MHA(LN X, memory) between (34.12); and both weights."""
     normed = layer_norm(x, part(w, "self_attn_layer_norm"))
     attended, own = multi_head_attention(
         normed, normed, part(w, "self_attn"), n_heads=n_heads, visible=visible
@@ -249,7 +249,7 @@ def decoder_layer(
 def encoder(
     weights: Weights, input_ids: Ids, attention_mask: Tensor | None = None, *, config: Config
 ) -> Stack:
-    """Run the encoder: embedding, layers, final LayerNorm (26.10).
+    """Run the encoder: embedding, layers, final LayerNorm (34.10).
 
     transformers' `hidden_states` are `states` with the last one replaced by `output`.
 
@@ -283,7 +283,7 @@ def decoder(
     *,
     config: Config,
 ) -> Stack:
-    """Run the decoder on the encoder's output `memory`: causal self-attention, cross-attention, FFN (26.12).
+    """Run the decoder on the encoder's output `memory`: causal self-attention, cross-attention, FFN (34.12).
 
     Shapes: `input_ids` and `attention_mask` are (batch, tokens), `memory_mask` is (batch, keys).
 
@@ -316,7 +316,7 @@ def decoder(
 
 
 def shift_right(ids: Ids, *, pad_id: int) -> Ids:
-    """Put the last token that is no pad in front and move the others one place to the right (26.13).
+    """Put the last token that is no pad in front and move the others one place to the right (34.13).
 
     mBART-50 writes `lang X </s>`, so its decoder reads `</s> lang X` and predicts `lang X </s>`.
     """
@@ -325,5 +325,5 @@ def shift_right(ids: Ids, *, pad_id: int) -> Ids:
 
 
 def logits(weights: Weights, output: States) -> Float[Tensor, "batch tokens vocabulary"]:
-    """X E^T + c (26.14): the embedding table read backwards, and `final_logits_bias`, which is not trained."""
+    """X E^T + c (34.14): the embedding table read backwards, and `final_logits_bias`, which is not trained."""
     return output @ weights["model.shared.weight"].T + weights["final_logits_bias"]

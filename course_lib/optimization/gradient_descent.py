@@ -1,4 +1,4 @@
-"""Gradient descent on least squares, where every step is known in closed form (lessons 01 and 37).
+"""Gradient descent on least squares, where every step is known in closed form (lessons 01 and 02).
 
 Written for L(w) = ||y - X w||^2: its gradient is
 -2 X^T (y - X w), so the factor that decides stability is 1 - 2 eta sigma^2. With the other common
@@ -138,7 +138,7 @@ def heavy_ball(
     steps: int,
     half: bool = False,
 ) -> Float[Tensor, "steps_and_start columns"]:
-    """Return w_0, ..., w_T of w_{t+1} = w_t - eta grad L(w_t) + beta (w_t - w_{t-1}), with w_{-1} = w_0 (37.1).
+    """Return w_0, ..., w_T of w_{t+1} = w_t - eta grad L(w_t) + beta (w_t - w_{t-1}), with w_{-1} = w_0 (02.1).
 
     Shapes: the result has `steps` + 1 rows, the first is `start`.
     Units: `step_size` is eta, in units of 1 / sigma^2; `momentum` is beta, and 0 is gradient descent.
@@ -161,7 +161,7 @@ def heavy_ball(
 def heavy_ball_rate(
     singular_values: Float[Tensor, " r"], *, step_size: float, momentum: float, half: bool = False
 ) -> float:
-    """max_i of the larger |z| with z^2 - (1 + beta - 2 eta sigma_i^2) z + beta = 0, over what moves (37.5).
+    """max_i of the larger |z| with z^2 - (1 + beta - 2 eta sigma_i^2) z + beta = 0, over what moves (02.5).
 
     The error along direction i is a sum of powers z^t of the two roots; where they are not real, both have
     size sqrt(beta). Below 1 every such error vanishes.
@@ -180,7 +180,7 @@ def heavy_ball_rate(
 
 
 def best_heavy_ball(singular_values: Float[Tensor, " r"], *, half: bool = False) -> tuple[float, float]:
-    """Return eta = 2 / (sigma_max + sigma_min)^2 and beta, with sqrt(beta) = (sqrt k - 1) / (sqrt k + 1) (37.7).
+    """Return eta = 2 / (sigma_max + sigma_min)^2 and beta, with sqrt(beta) = (sqrt k - 1) / (sqrt k + 1) (02.7).
 
     sqrt(beta) is the rate, k = (sigma_max / sigma_min)^2, and sigma_min the smallest singular value that is
     not zero. The step doubles for the loss with 1/2.

@@ -1,4 +1,4 @@
-"""Gradients of an expectation whose distribution is what we tune (lesson 07).
+"""Gradients of an expectation whose distribution is what we tune (lesson 09).
 
 F(theta) = E[f(x)] with x ~ p_theta. Two unbiased estimators of its gradient from samples: the score
 function weighs f(x) with grad log p_theta(x) and needs values of f only; the reparameterised (pathwise)
@@ -31,7 +31,7 @@ def score_gradients(
     noise: Float[Tensor, "samples k"],
     baseline: float | int | Float[Tensor, " samples"] = 0.0,
 ) -> Float[Tensor, "samples k"]:
-    """(f(x) - b) (x - mu) / sigma^2 for each sample x = mu + sigma z (07.2, 07.6).
+    """(f(x) - b) (x - mu) / sigma^2 for each sample x = mu + sigma z (09.2, 09.6).
 
     Shapes: `f` maps samples x k to samples values; `baseline` is one number, or one a sample that does
     not depend on that sample.
@@ -51,7 +51,7 @@ def pathwise_gradients(
     std: float | int,
     noise: Float[Tensor, "samples k"],
 ) -> Float[Tensor, "samples k"]:
-    """grad f(mu + sigma z) for each sample: the reparameterised gradient with respect to mu (07.3).
+    """grad f(mu + sigma z) for each sample: the reparameterised gradient with respect to mu (09.3).
 
     It is unbiased for a continuous f that is differentiable but for kinks. Where f jumps, the derivative
     that autograd sees knows nothing of the jump; an f that autograd cannot see through at all, such as
@@ -94,7 +94,7 @@ def gaussian_expectation(
 def quadratic_score_variance(
     *, mean: float | int, std: float | int, dimension: int = 1, baseline: float | int = 0.0
 ) -> float:
-    """Variance of one coordinate of the score estimate for f(x) = ||x||^2, every mean equal (07.5, 07.9).
+    """Variance of one coordinate of the score estimate for f(x) = ||x||^2, every mean equal (09.5, 09.9).
 
     With v the rest of f, the sum of the other k - 1 squares less the baseline,
     E[g^2] = (E[z^2 x^4] + 2 E[z^2 x^2] E[v] + E[v^2]) / sigma^2 and E[g] = 2 mu; for k = 1 and b = 0 this is
@@ -135,7 +135,7 @@ def cosine_variances(*, frequency: float | int, mean: float | int, std: float | 
 
 
 def best_baseline(values: Float[Tensor, " samples"], scores: Float[Tensor, "samples k"]) -> float:
-    """E[f ||s||^2] / E[||s||^2]: the constant that makes the total variance smallest (07.7).
+    """E[f ||s||^2] / E[||s||^2]: the constant that makes the total variance smallest (09.7).
 
     Estimated from samples of f and of the score s = grad log p. A baseline fitted to the samples that it
     is then used on is not independent of them: use separate samples, or `leave_one_out`.
@@ -150,7 +150,7 @@ def best_baseline(values: Float[Tensor, " samples"], scores: Float[Tensor, "samp
 
 
 def leave_one_out(values: Float[Tensor, " samples"]) -> Float[Tensor, " samples"]:
-    """For each sample the mean of f over the others: a baseline that keeps the estimate unbiased (07.8).
+    """For each sample the mean of f over the others: a baseline that keeps the estimate unbiased (09.8).
 
     Raises:
         ValueError: there are fewer than two samples.
@@ -164,7 +164,7 @@ def leave_one_out(values: Float[Tensor, " samples"]) -> Float[Tensor, " samples"
 
 
 def categorical_gradient(logits: Float[Tensor, " n"], values: Float[Tensor, " n"]) -> Float[Tensor, " n"]:
-    """p_i (f_i - E[f]): the exact gradient of E[f(x)], x ~ softmax(logits), for the logits (07.10)."""
+    """p_i (f_i - E[f]): the exact gradient of E[f(x)], x ~ softmax(logits), for the logits (09.10)."""
     probabilities = logits.softmax(dim=0)
     return probabilities * (values - probabilities @ values)
 
@@ -176,7 +176,7 @@ def categorical_score_gradients(
     drawn: Int[Tensor, " samples"],
     baseline: float | int | Float[Tensor, " samples"] = 0.0,
 ) -> Float[Tensor, "samples n"]:
-    """(f(x) - b) (e_x - p): the score estimates for the logits of softmax(logits) (07.10).
+    """(f(x) - b) (e_x - p): the score estimates for the logits of softmax(logits) (09.10).
 
     Shapes: `drawn` holds the category of each sample and `values` its f.
     """
@@ -187,7 +187,7 @@ def categorical_score_gradients(
 def gumbel_noise(
     *shape: int, generator: torch.Generator, dtype: torch.dtype = torch.float64
 ) -> Float[Tensor, "..."]:
-    """-log(-log u) with u uniform on (0, 1): argmax(logits + noise) is a sample of softmax(logits) (07.11)."""
+    """-log(-log u) with u uniform on (0, 1): argmax(logits + noise) is a sample of softmax(logits) (09.11)."""
     u = torch.rand(shape, generator=generator, dtype=dtype, device=generator.device)
     return -torch.log(-torch.log(u.clamp_min(torch.finfo(dtype).tiny)))
 
@@ -195,7 +195,7 @@ def gumbel_noise(
 def gumbel_softmax(
     logits: Float[Tensor, " n"], noise: Float[Tensor, "samples n"], *, temperature: float | int
 ) -> Float[Tensor, "samples n"]:
-    """softmax((logits + noise) / temperature): a differentiable stand-in for the one-hot sample (07.12).
+    """softmax((logits + noise) / temperature): a differentiable stand-in for the one-hot sample (09.12).
 
     Its gradient is that of another objective: f is evaluated between the categories, where the original
     problem never looks.

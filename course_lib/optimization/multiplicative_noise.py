@@ -1,4 +1,4 @@
-"""Products of random factors: where rare runs carry an average, and how heavy the tail of noisy descent is (lesson 38).
+"""Products of random factors: where rare runs carry an average, and how heavy the tail of noisy descent is (lesson 05).
 
 Noisy descent on one sample multiplies the weight by a = 1 - eta (x + N)^2, N ~ N(0, sigma^2), at each step. Its step
 and the limits of its moments stand in `course_lib.optimization.ridge`; here is what the moments do not tell.
@@ -29,7 +29,7 @@ def _factors(x: float, noise: float, step_size: float) -> tuple[Tensor, Tensor]:
 
 
 def tail_exponent(x: float, *, noise: float, step_size: float) -> float:
-    """Return the alpha > 0 with E|a|^alpha = 1: P(|w_t| > r) falls like r^-alpha in the long run, if y is not 0 (38.6).
+    """Return the alpha > 0 with E|a|^alpha = 1: P(|w_t| > r) falls like r^-alpha in the long run, if y is not 0 (05.6).
 
     E|a|^alpha is convex in alpha and 1 at 0, so that another solution exists where it falls at first, E ln|a| < 0,
     and factors above 1 occur. It is found by bisection on a sum over the normal density.
@@ -73,7 +73,7 @@ def carrying_noise(
 
 
 def gaussian_spread_limit(columns: int, *, rows_a_step: int = 1) -> float:
-    """Return 2 b / (b + d + 1): E|w_t|^2 stays bounded below it, for b fresh rows N(0, I) a step and y = 0 (38.7, 38.8).
+    """Return 2 b / (b + d + 1): E|w_t|^2 stays bounded below it, for b fresh rows N(0, I) a step and y = 0 (05.7, 05.8).
 
     The mean of b matrices u u^T has the square I (1 + (d + 1) / b) on average.
 
@@ -86,7 +86,7 @@ def gaussian_spread_limit(columns: int, *, rows_a_step: int = 1) -> float:
 
 
 def gaussian_run_limit(columns: int, *, points: int = 4_000) -> float:
-    """Return the step above which a single run grows: w <- w - eta (u^T w) u, u ~ N(0, I) fresh at each step (38.7).
+    """Return the step above which a single run grows: w <- w - eta (u^T w) u, u ~ N(0, I) fresh at each step (05.7).
 
     For a w of length 1 the next one has the squared length 1 - 2 eta z^2 + eta^2 z^2 (z^2 + c) with z = u^T w ~ N(0, 1) and
     c, the squared rest of u, chi-squared with d - 1 degrees of freedom. That does not depend on the direction of w, so

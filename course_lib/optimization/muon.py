@@ -1,6 +1,6 @@
-"""Muon: momentum whose matrices are orthogonalised before they become a step (lesson 06).
+"""Muon: momentum whose matrices are orthogonalised before they become a step (lesson 08).
 
-For a matrix W with gradient G, momentum mu, step size eta and weight decay lambda, one step is (06.7)
+For a matrix W with gradient G, momentum mu, step size eta and weight decay lambda, one step is (08.7)
 
     B <- mu B + (1 - mu) G                      running mean of the gradients
     M  = mu B + (1 - mu) G  or  M = B           with and without Nesterov's look ahead
@@ -33,11 +33,11 @@ MOST_ENTRIES_TO_BATCH = 128 * 128
 
 
 def shape_factor(shape: Sequence[int], adjust_lr_fn: str | None = None) -> float:
-    """Return k, by which a step on a d_out x d_in matrix is multiplied (06.11).
+    """Return k, by which a step on a d_out x d_in matrix is multiplied (08.11).
 
     None or "original": sqrt(max(1, d_out / d_in)). "match_rms_adamw": 0.2 sqrt(max(d_out, d_in)), with which the
     root mean square of a step's entries is that of AdamW's, 0.2 or so. "rms_to_rms": sqrt(d_out / d_in), the step
-    that changes no output by more than eta in root mean square (lesson 04).
+    that changes no output by more than eta in root mean square (lesson 06).
 
     Raises:
         ValueError: the name is unknown.

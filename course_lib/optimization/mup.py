@@ -1,4 +1,4 @@
-"""Maximal update parametrization (muP): step sizes that stay right when a network gets wider (lesson 05).
+"""Maximal update parametrization (muP): step sizes that stay right when a network gets wider (lesson 07).
 
     with torch.device("meta"):  # shapes are all that is needed of the base model
         base_model = Net(width=64)
@@ -7,7 +7,7 @@
 
 The step size that is best for the base model is then nearly best for the wide one (Yang et al. 2022,
 arXiv:2203.03466). With r_in and r_out the factors by which the two fans of a parameter exceed those of
-the base model (a bias or the gain of a norm has fan_in 1), the rules of Table 3 of that paper are (05.6):
+the base model (a bias or the gain of a norm has fan_in 1), the rules of Table 3 of that paper are (07.6):
 
                             input weights, biases, norms    hidden weights    output weights
     standard deviation      1                               r_in^(-1/2)       1 / r_in
@@ -16,7 +16,7 @@ the base model (a bias or the gain of a norm has fan_in 1), the rules of Table 3
 
 Muon takes the place of a row by the spectral condition (Yang, Simon and Bernstein 2023, arXiv:2310.17813).
 
-Why this form, of the many equivalent ones (05.9): it is the one without multipliers in the forward pass.
+Why this form, of the many equivalent ones (07.9): it is the one without multipliers in the forward pass.
 A parametrized model is the same module with the same state_dict keys; only its initial numbers were
 rescaled, and only the optimizer's groups know about widths. So deepcopy, state_dict, torch.compile and
 export work as for any module, and a model rebuilt from a state_dict needs no base model to run. Nothing is
@@ -187,7 +187,7 @@ def roles(model: nn.Module, base_model: nn.Module | None = None) -> dict[str, st
 @torch.no_grad()
 @named
 def parametrize(model: nn.Module, base_model: nn.Module, *, initial_std: str = "fan_in") -> nn.Module:
-    """Rescale the initial parameters of `model` in place as muP asks, and return it (05.6).
+    """Rescale the initial parameters of `model` in place as muP asks, and return it (07.6).
 
     Call it on a freshly initialised model, before a checkpoint is loaded into it. A model of the base's widths
     is not changed. What is done depends on how the model drew its weights: with `initial_std="fan_in"`, as
@@ -256,7 +256,7 @@ def param_groups(
     select: Callable[[str], bool] = lambda name: True,
     base_model: nn.Module | None = None,
 ) -> list[dict[str, Any]]:
-    """Parameter groups that give each parameter of `model` its muP step size (05.6), for `optimizer(groups)`.
+    """Parameter groups that give each parameter of `model` its muP step size (07.6), for `optimizer(groups)`.
 
     There is one group for each distinct step size, with the parameters' names, so that the optimizer's
     state_dict says what belongs to which. Weight decay shrinks a parameter by lr times weight_decay a step;
@@ -330,7 +330,7 @@ def resume_groups(model: nn.Module, optimizer_state: dict[str, Any]) -> list[dic
 
 
 def attention_scale(d_head: int, base_d_head: int) -> float:
-    """What to multiply q^T k by: 1/sqrt(base_d_head) at the base, and in proportion to 1/d_head (05.12).
+    """What to multiply q^T k by: 1/sqrt(base_d_head) at the base, and in proportion to 1/d_head (07.12).
 
     Pass it as `scale=` to `torch.nn.functional.scaled_dot_product_attention`. Where a wider model has more heads of
     the same size, this is the usual 1/sqrt(d_head).
@@ -364,7 +364,7 @@ def layer_outputs(model: nn.Module, *inputs: Tensor) -> dict[str, Tensor]:
 
 
 def sign_change_mean_square(d_in: int, *, step_size: float | int) -> float:
-    """Expected mean square of eta sign(g x^T) x for normal x with d_in entries: eta^2 (2/pi d^2 + (1 - 2/pi) d) (05.3).
+    """Expected mean square of eta sign(g x^T) x for normal x with d_in entries: eta^2 (2/pi d^2 + (1 - 2/pi) d) (07.3).
 
     Units: `step_size` is eta, the amount by which each weight moves.
     """
@@ -373,7 +373,7 @@ def sign_change_mean_square(d_in: int, *, step_size: float | int) -> float:
 
 @dataclass(frozen=True)
 class UnitScale:
-    """A layer y = multiplier W x whose weights have entries of size 1, and how far one step may go (05.10).
+    """A layer y = multiplier W x whose weights have entries of size 1, and how far one step may go (07.10).
 
     `longest_step` is the largest spectral norm of a step that changes the root mean square of y by at most that of
     x; `sign_step` and `muon_step` are the factors alpha of sign(G), for a gradient of rank one, and of U V^T that
@@ -392,7 +392,7 @@ class UnitScale:
 
 
 def rounding_loss(values: Float[Tensor, "*shape"], dtype: torch.dtype) -> tuple[float, float]:
-    """What `values` lose when they are stored as `dtype`: the relative error and the share that becomes zero (05.11).
+    """What `values` lose when they are stored as `dtype`: the relative error and the share that becomes zero (07.11).
 
     The error is the norm of the difference over the norm of the values.
     """

@@ -1,4 +1,4 @@
-"""Newton-Schulz iteration: all singular values of a matrix pushed to 1 by matrix products alone (lesson 06).
+"""Newton-Schulz iteration: all singular values of a matrix pushed to 1 by matrix products alone (lesson 08).
 
 An odd polynomial of a matrix, p(X) = a X + b (X X^T) X + c (X X^T)^2 X, leaves the singular vectors alone and
 turns every singular value s into p(s) = a s + b s^3 + c s^5. If repeated polynomials take all of (0, 1] to 1, the
@@ -39,14 +39,14 @@ GRAM_GROWTH = 0.25
 
 
 def odd_polynomial(values: Float[Tensor, "*shape"], coefficients: Quintic) -> Float[Tensor, "*shape"]:
-    """p(s) = a s + b s^3 + c s^5, entry by entry: what one step does to each singular value (06.1)."""
+    """p(s) = a s + b s^3 + c s^5, entry by entry: what one step does to each singular value (08.1)."""
     a, b, c = coefficients
     square = values * values
     return values * (a + square * (b + square * c))
 
 
 def minimax_quintic(lower: float | int, upper: float | int) -> tuple[Quintic, float]:
-    """Return the odd quintic closest to 1 on [lower, upper], and its largest error there (06.5).
+    """Return the odd quintic closest to 1 on [lower, upper], and its largest error there (08.5).
 
     The best one errs by the same E, with alternating signs, at four points l < q < r < u, of which q and r are
     extrema of p. Remez' exchange guesses q and r, solves the four linear equations p(x_i) = 1 -+ E for a, b, c
@@ -75,7 +75,7 @@ def minimax_quintic(lower: float | int, upper: float | int) -> tuple[Quintic, fl
 def minimax_composition(
     lower: float | int, steps: int, *, cushion: float | int = 0.0
 ) -> tuple[tuple[Quintic, ...], float]:
-    """Return the quintics p_1, ..., p_T whose composition is closest to 1 on [lower, 1], and its error (06.6).
+    """Return the quintics p_1, ..., p_T whose composition is closest to 1 on [lower, 1], and its error (08.6).
 
     Greedy is optimal: p_1 is the minimax quintic of [l, 1] and maps it onto [1 - E, 1 + E], p_2 is that of the
     new interval, and so on. `cushion` departs from it for the sake of rounding: where l is below cushion times
@@ -118,14 +118,14 @@ def polar_express(steps: int, *, safety: float | int = 1.01) -> tuple[Quintic, .
 def newton_schulz_step(
     matrix: Float[Tensor, "*batch rows columns"], coefficients: Quintic
 ) -> Float[Tensor, "*batch rows columns"]:
-    """One step as it is written, p(X) = a X + b (X X^T) X + c (X X^T)^2 X (06.1): to read, not for speed."""
+    """One step as it is written, p(X) = a X + b (X X^T) X + c (X X^T)^2 X (08.1): to read, not for speed."""
     a, b, c = coefficients
     gram = matrix @ matrix.mT
     return a * matrix + (b * gram + c * gram @ gram) @ matrix
 
 
 def orthogonality_error(matrix: Float[Tensor, "*batch rows columns"]) -> Float[Tensor, "*batch"]:
-    """||X X^T - I||_F / sqrt(n), with n the shorter side of X: the root mean square of s_i^2 - 1 (06.2)."""
+    """||X X^T - I||_F / sqrt(n), with n the shorter side of X: the root mean square of s_i^2 - 1 (08.2)."""
     short = matrix.mT if matrix.shape[-2] > matrix.shape[-1] else matrix
     values = torch.linalg.svdvals(short.to(torch.promote_types(matrix.dtype, torch.float32)))
     return (values.square() - 1).square().mean(dim=-1).sqrt()
@@ -140,16 +140,16 @@ def orthogonalize(
     compute_dtype: torch.dtype | None = None,
     form: Literal["auto", "plain", "gram"] = "auto",
 ) -> Float[Tensor, "*batch rows columns"]:
-    """Return p_T(... p_1(X)) with X = matrix / norm: near U V^T, by matrix products only (06.2).
+    """Return p_T(... p_1(X)) with X = matrix / norm: near U V^T, by matrix products only (08.2).
 
     The norm is at least the largest singular value, so that all start in [0, 1]:
     "frobenius" is ||M||_F; "gram" is ||M M^T||_F^(1/2), which is never larger, leaves small singular values larger,
-    and costs nothing since M M^T is needed anyway (06.9). "jordan" was tuned for "frobenius".
+    and costs nothing since M M^T is needed anyway (08.9). "jordan" was tuned for "frobenius".
     Named coefficients fit any number of steps; of a sequence of (a, b, c) the last is repeated when it is
     shorter than `steps`.
 
     A long matrix can be iterated on its small Gram matrix, "gram", instead of on itself, "plain"; "auto" does
-    so where the longer side is at least 2.5 times the shorter (06.10).
+    so where the longer side is at least 2.5 times the shorter (08.10).
 
     Shapes: any leading dimensions, rows and columns in any order; the shorter side is iterated. The result has
     the dtype of `matrix` and shares no memory with it. `compute_dtype` is that of the products; bfloat16 makes
@@ -237,7 +237,7 @@ def _is_tall(X: Tensor) -> bool:
 
 
 def _gram_matrix(X: Tensor) -> Tensor:
-    """X X^T, or X^T X where that is smaller (06.8)."""
+    """X X^T, or X^T X where that is smaller (08.8)."""
     return X.mT @ X if _is_tall(X) else X @ X.mT
 
 
@@ -259,7 +259,7 @@ def _plain_form(X: Tensor, schedule: Sequence[Quintic], *, gram_norm: bool) -> T
 
 
 def _gram_form(X: Tensor, schedule: Sequence[Quintic], *, gram_norm: bool) -> Tensor:
-    """Iterate on A = X X^T: with Q = a I + b A + c A^2, X becomes Q X and A becomes Q A Q (06.10).
+    """Iterate on A = X X^T: with Q = a I + b A + c A^2, X becomes Q X and A becomes Q A Q (08.10).
 
     Only the product P of the factors Q meets the long X. But the Gram matrix of small singular values is lost
     in the rounding of A, and a step multiplies what it takes for one by up to a^2. So before such an error can

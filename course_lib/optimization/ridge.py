@@ -1,6 +1,6 @@
-"""Ridge regression from three sides: noise on the features, a penalty on the weights, a normal prior (lesson 03).
+"""Ridge regression from three sides: noise on the features, a penalty on the weights, a normal prior (lesson 04).
 
-Steps with fresh noise belong to lesson 38.
+Steps with fresh noise belong to lesson 05.
 
 The ridge solution minimises ||X w - y||^2 + lambda ||w||^2 for a matrix X with m rows (samples) and d columns.
 The same vector minimises the expected loss under input noise of variance lambda / m, and it is the mean of
@@ -61,7 +61,7 @@ def ridge(
     *,
     system: Literal["auto", "primal", "dual"] = "auto",
 ) -> Float[Tensor, " columns"]:
-    """Return (X^T X + lambda I)^-1 X^T y = X^T (X X^T + lambda I)^-1 y (03.2, 03.9).
+    """Return (X^T X + lambda I)^-1 X^T y = X^T (X X^T + lambda I)^-1 y (04.2, 04.9).
 
     The two sides are equal for every lambda > 0. The left one ("primal") solves for d unknowns, the right one
     ("dual") for m; "auto" takes the smaller system, which is cheaper and never worse conditioned.
@@ -91,7 +91,7 @@ def ridge_flops(rows: int, columns: int, *, system: Literal["auto", "primal", "d
 
 
 def shrinkage(singular_values: Float[Tensor, " r"], penalty: float) -> Float[Tensor, " r"]:
-    """s_i^2 / (s_i^2 + lambda): what ridge leaves of the least-squares solution along direction i (03.3).
+    """s_i^2 / (s_i^2 + lambda): what ridge leaves of the least-squares solution along direction i (04.3).
 
     Raises:
         ValueError: `penalty` is not a finite number above 0.
@@ -170,7 +170,7 @@ def fit_noisy_rows(
 ) -> Float[Tensor, " columns"]:
     """Return plain least squares on many copies of X, each with fresh noise N(0, sigma^2) on every entry.
 
-    For ever more copies it goes to the minimiser of (03.1), which is ridge with lambda = m sigma^2.
+    For ever more copies it goes to the minimiser of (04.1), which is ridge with lambda = m sigma^2.
 
     Raises:
         ValueError: `noise` is negative or not finite, or `copies` is below 1.
@@ -192,7 +192,7 @@ def most_probable(
     noise_variance: float | int,
     prior_variance: float | int,
 ) -> Float[Tensor, " columns"]:
-    """Return the top of the density of w given y, for w ~ N(0, p I) and y = X w + N(0, v I) (03.4).
+    """Return the top of the density of w given y, for w ~ N(0, p I) and y = X w + N(0, v I) (04.4).
 
     The density is that of `torch.distributions`, its slope and curvature come from autograd; the logarithm is
     quadratic, so that one step of Newton's method from 0 ends at the top.
@@ -247,7 +247,7 @@ def matching_penalty(
 def noisy_sgd(
     x: float, y: float, start: float, noise: Float[Tensor, "steps paths"], *, step_size: float
 ) -> Float[Tensor, "steps_and_start paths"]:
-    """Return w_0, ..., w_T of w_{t+1} = w_t - eta ((x + N_t) w_t - y)(x + N_t), run as written (38.1).
+    """Return w_0, ..., w_T of w_{t+1} = w_t - eta ((x + N_t) w_t - y)(x + N_t), run as written (05.1).
 
     Shapes: `noise` holds N_t, one row a step and one column a path; the result has one row more.
     """
@@ -259,12 +259,12 @@ def noisy_sgd(
 
 
 def mean_factor(x: float, *, noise: float, step_size: float) -> float:
-    """E a = 1 - eta (x^2 + sigma^2), for the random factor a = 1 - eta (x + N)^2 (38.2)."""
+    """E a = 1 - eta (x^2 + sigma^2), for the random factor a = 1 - eta (x + N)^2 (05.2)."""
     return 1 - step_size * (x**2 + noise**2)
 
 
 def second_moment_factor(x: float, *, noise: float, step_size: float) -> float:
-    """E a^2 = 1 - 2 eta (x^2 + sigma^2) + eta^2 (x^4 + 6 x^2 sigma^2 + 3 sigma^4) (38.4)."""
+    """E a^2 = 1 - 2 eta (x^2 + sigma^2) + eta^2 (x^4 + 6 x^2 sigma^2 + 3 sigma^4) (05.4)."""
     fourth = x**4 + 6 * x**2 * noise**2 + 3 * noise**4
     return 1 - 2 * step_size * (x**2 + noise**2) + step_size**2 * fourth
 
@@ -278,7 +278,7 @@ def _check_input(x: float, noise: float) -> None:
 
 
 def mean_limit(x: float, *, noise: float) -> float:
-    """2 / (x^2 + sigma^2): E w_t converges exactly for steps in (0, limit) (38.3).
+    """2 / (x^2 + sigma^2): E w_t converges exactly for steps in (0, limit) (05.3).
 
     Raises:
         ValueError: `noise` is negative or not finite, or x and `noise` are both 0.
@@ -288,7 +288,7 @@ def mean_limit(x: float, *, noise: float) -> float:
 
 
 def second_moment_limit(x: float, *, noise: float) -> float:
-    """2 (x^2 + sigma^2) / (x^4 + 6 x^2 sigma^2 + 3 sigma^4): E w_t^2 stays bounded below it (38.4).
+    """2 (x^2 + sigma^2) / (x^4 + 6 x^2 sigma^2 + 3 sigma^4): E w_t^2 stays bounded below it (05.4).
 
     Never above `mean_limit`, since (E a)^2 <= E a^2; equal to it only without noise.
 
@@ -325,7 +325,7 @@ def moments(
 
 
 def stationary_moments(x: float, y: float, *, noise: float, step_size: float) -> tuple[float, float]:
-    """Return the limits of E w_t, which is the ridge solution x y / (x^2 + sigma^2), and of Var w_t (38.3, 38.5).
+    """Return the limits of E w_t, which is the ridge solution x y / (x^2 + sigma^2), and of Var w_t (05.3, 05.5).
 
     Ranges: 0 < eta < `second_moment_limit`.
 
@@ -351,7 +351,7 @@ def stationary_moments(x: float, y: float, *, noise: float, step_size: float) ->
 def typical_factor(
     x: float, *, noise: float, step_sizes: Float[Tensor, " step_sizes"]
 ) -> Float[Tensor, " step_sizes"]:
-    """exp(E log|1 - eta (x + N)^2|): the factor a step of almost every single path with y = 0 (38.2).
+    """exp(E log|1 - eta (x + N)^2|): the factor a step of almost every single path with y = 0 (05.2).
 
     With N = sigma Z and the roots b of 1 - eta (x + sigma b)^2, the logarithm is a sum of two terms log|Z - b|.
     They are singular on the real line, so the integral over z is moved to z + i, where the integrand is smooth
@@ -398,7 +398,7 @@ def second_moment_step_limit(
 
     One step maps M = E w w^T to M - eta K(M) + eta^2 Q(M), with K(M) = C M + M C, C = E u u^T and
     Q(M) = E u u^T M u u^T for the noisy row u. A step with the mean gradient of b independent rows has
-    Q / b + (1 - 1/b) C M C in the place of Q (38.8). K^-1 and Q keep positive semidefinite matrices so, and then the
+    Q / b + (1 - 1/b) C M C in the place of Q (05.8). K^-1 and Q keep positive semidefinite matrices so, and then the
     map's spectral radius is below 1 exactly when eta rho(K^-1 Q) < 1. The fourth moments of u ~ N(x, sigma^2 I)
     follow from S = x x^T + sigma^2 I: E u_i u_j u_k u_l = S_ij S_kl + S_ik S_jl + S_il S_jk - 2 x_i x_j x_k x_l.
     Units: takes O(columns^6) operations; meant for a few columns.
@@ -441,7 +441,7 @@ def conditional_normal(
     cov_yy: Float[Tensor, "m m"],
     y: Float[Tensor, " m"],
 ) -> tuple[Float[Tensor, " d"], Float[Tensor, "d d"]]:
-    """Return mean and covariance of W given Y = y, for (W, Y) jointly normal (03.7).
+    """Return mean and covariance of W given Y = y, for (W, Y) jointly normal (04.7).
 
     E[W | Y = y] = mu_W + A (y - mu_Y) with A = Cov(W, Y) Cov(Y)^-1, and Cov(W | Y = y) = Cov(W) - A Cov(Y, W):
     W - A Y is uncorrelated with Y, hence, under joint normality, independent of it.
@@ -460,7 +460,7 @@ def posterior(
     noise_variance: float,
     prior_variance: float = 1.0,
 ) -> tuple[Float[Tensor, " columns"], Float[Tensor, "columns columns"]]:
-    """Return mean and covariance of w given y, for w ~ N(0, p I) and y = X w + N(0, v I) (03.4, 03.8).
+    """Return mean and covariance of w given y, for w ~ N(0, p I) and y = X w + N(0, v I) (04.4, 04.8).
 
     The mean, which is also the mode, is the ridge solution with lambda = v / p; the covariance is
     v (X^T X + lambda I)^-1.

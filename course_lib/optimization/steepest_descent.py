@@ -1,4 +1,4 @@
-"""Steepest descent in a norm: one gradient, as many steps as there are ways to measure a step (lesson 04).
+"""Steepest descent in a norm: one gradient, as many steps as there are ways to measure a step (lesson 06).
 
 The gradient g of a loss says how the loss changes to first order: L(w + D) is about L(w) + <g, D>, with
 <g, D> the sum of the products of the entries. Which step D is steepest depends on how long a step is said
@@ -55,7 +55,7 @@ def primal_norm(step: Float[Tensor, "*shape"], *, norm: str) -> Float[Tensor, ""
 
 
 def dual_norm(gradient: Float[Tensor, "*shape"], *, norm: str) -> Float[Tensor, ""]:
-    """||g||_* = max of <g, D> over ||D|| <= 1: the fastest decrease that a unit step can have (04.2).
+    """||g||_* = max of <g, D> over ||D|| <= 1: the fastest decrease that a unit step can have (06.2).
 
     It is the largest of the entries in size for "l1", the sum of their sizes for "linf", "l2" for "l2", the sum of the
     singular values (nuclear norm) for "spectral", and sqrt(d_out / d_in) times that for "rms_to_rms".
@@ -75,7 +75,7 @@ def dual_norm(gradient: Float[Tensor, "*shape"], *, norm: str) -> Float[Tensor, 
 
 
 def orthogonal_factor(matrix: Float[Tensor, "rows columns"]) -> Float[Tensor, "rows columns"]:
-    """U V^T of the singular value decomposition U S V^T: every singular value becomes 1 (04.4).
+    """U V^T of the singular value decomposition U S V^T: every singular value becomes 1 (06.4).
 
     Directions whose singular value is zero up to rounding (max(rows, columns) times the dtype's epsilon times
     the largest) have no singular vectors of their own; they stay at zero.
@@ -88,7 +88,7 @@ def orthogonal_factor(matrix: Float[Tensor, "rows columns"]) -> Float[Tensor, "r
 
 
 def unit_direction(gradient: Float[Tensor, "*shape"], *, norm: str) -> Float[Tensor, "*shape"]:
-    """Return a D of length 1 with <g, D> = ||g||_*: the direction of steepest ascent in that norm (04.2).
+    """Return a D of length 1 with <g, D> = ||g||_*: the direction of steepest ascent in that norm (06.2).
 
     Where the direction is not unique one is chosen: entries with g_i = 0 do not move under "linf", the first
     of several largest entries moves under "l1", and singular values that are zero stay zero. Where g = 0 no
@@ -116,7 +116,7 @@ def unit_direction(gradient: Float[Tensor, "*shape"], *, norm: str) -> Float[Ten
 def constrained_step(
     gradient: Float[Tensor, "*shape"], *, norm: str, radius: float | int
 ) -> Float[Tensor, "*shape"]:
-    """Return a minimiser of <g, D> over the ball ||D|| <= eta (04.3): length eta, whatever the size of g.
+    """Return a minimiser of <g, D> over the ball ||D|| <= eta (06.3): length eta, whatever the size of g.
 
     Units: `radius` is eta, in units of the step.
 
@@ -151,7 +151,7 @@ def lp_step(gradient: Float[Tensor, " n"], *, p: float | int, radius: float | in
 def penalized_step(
     gradient: Float[Tensor, "*shape"], *, norm: str, alpha: float | int
 ) -> Float[Tensor, "*shape"]:
-    """Return a minimiser of <g, D> + ||D||^2 / alpha (04.8): length alpha/2 times the dual norm of g.
+    """Return a minimiser of <g, D> + ||D||^2 / alpha (06.8): length alpha/2 times the dual norm of g.
 
     Units: `alpha` is the step size; the larger, the cheaper a long step.
 
@@ -166,7 +166,7 @@ def penalized_step(
 def penalized_objective(
     gradient: Float[Tensor, "*shape"], step: Float[Tensor, "*shape"], *, norm: str, alpha: float | int
 ) -> Float[Tensor, ""]:
-    """<g, D> + ||D||^2 / alpha, which `penalized_step` minimises; its minimum is -alpha/4 ||g||_*^2 (04.8).
+    """<g, D> + ||D||^2 / alpha, which `penalized_step` minimises; its minimum is -alpha/4 ||g||_*^2 (06.8).
 
     Raises:
         ValueError: the norm is unknown, or needs a matrix and `step` is none.

@@ -1,4 +1,4 @@
-"""Stochastic gradient descent on least squares: when a fixed step converges, and how fast (lesson 02).
+"""Stochastic gradient descent on least squares: when a fixed step converges, and how fast (lesson 03).
 
 The loss is L(w) = ||y - X w||^2 with rows x_1, ..., x_n. A step draws b rows I_1, ..., I_b uniformly, with
 replacement, and moves to
@@ -38,7 +38,7 @@ def _check_wide(matrix: Tensor) -> None:
 def minimum_norm_solution(
     matrix: Float[Tensor, "rows columns"], target: Float[Tensor, " rows"]
 ) -> Float[Tensor, " columns"]:
-    """w* = X^T (X X^T)^{-1} y: of all solutions of X w = y the one with the smallest norm (02.4).
+    """w* = X^T (X X^T)^{-1} y: of all solutions of X w = y the one with the smallest norm (03.4).
 
     X X^T is invertible because the rows are independent, and X w* = y at once. Any other solution differs
     from w* by a vector orthogonal to all rows, thus to w*, and is longer by Pythagoras.
@@ -53,7 +53,7 @@ def minimum_norm_solution(
 def reduced_problem(
     matrix: Float[Tensor, "rows columns"], target: Float[Tensor, " rows"]
 ) -> tuple[Float[Tensor, "rows rows"], Float[Tensor, " rows"], Float[Tensor, "columns columns"]]:
-    """Return X~ = U Sigma_1, w~_0 = -Sigma_1^{-1} U^T y and V, from X = U [Sigma_1, 0] V^T (02.9).
+    """Return X~ = U Sigma_1, w~_0 = -Sigma_1^{-1} U^T y and V, from X = U [Sigma_1, 0] V^T (03.9).
 
     In the coordinates V^T (w - w*) the last columns - rows entries never move when w_0 = 0, and the first
     ones follow SGD on the square system X~ w~ = 0 from w~_0. The rows of X~ have the norms of those of X.
@@ -92,7 +92,7 @@ def stochastic_gradient_descent(
     step_size: float | Float[Tensor, " steps"],
     gain: float = 1.0,
 ) -> Float[Tensor, "runs steps_and_start columns"]:
-    """Run w_{t+1} = w_t + (c eta / b) sum_k x_{I_k} (y_{I_k} - x_{I_k}^T w_t) as written (02.1).
+    """Run w_{t+1} = w_t + (c eta / b) sum_k x_{I_k} (y_{I_k} - x_{I_k}^T w_t) as written (03.1).
 
     The rows that are looked at come from outside (`draw_indices`), so that a run can be repeated, and
     compared with another step size or another library on the same rows.
@@ -214,7 +214,7 @@ def expected_change(
     step_size: float,
     gain: float = 1.0,
 ) -> tuple[float, float]:
-    """Return E[A] and E[B] of L(e + D) = L(e) + A + B for one step D = -c eta x_I x_I^T e (02.7).
+    """Return E[A] and E[B] of L(e + D) = L(e) + A + B for one step D = -c eta x_I x_I^T e (03.7).
 
     A = 2 e^T X^T X D and B = D^T X^T X D, averaged over the n rows one by one. `error` is e = w - w*, so the
     loss is ||X e||^2: there is a common solution.
@@ -230,7 +230,7 @@ class Constants:
     """What the bounds know of a matrix: n, sigma_min^2, sigma_max^2, and rho^2 of the batch.
 
     For one row a step rho^2 is the largest squared norm of a row. For batches it is
-    rho_b^2 = rho^2 / b + (1 - 1/b) sigma_max^2 / n (02.8).
+    rho_b^2 = rho^2 / b + (1 - 1/b) sigma_max^2 / n (03.8).
     """
 
     rows: int
@@ -264,7 +264,7 @@ def constants(matrix: Float[Tensor, "rows columns"], *, batch: int = 1) -> Const
 def loss_constants(
     matrix: Float[Tensor, "rows columns"], *, batch: int = 1, gain: float = 1.0
 ) -> tuple[float, float]:
-    """C_1 = 2 c sigma_min^2 / n and C_2 = c^2 sigma_max^2 rho_b^2 / n (02.7, 02.8)."""
+    """C_1 = 2 c sigma_min^2 / n and C_2 = c^2 sigma_max^2 rho_b^2 / n (03.7, 03.8)."""
     known = constants(matrix, batch=batch)
     linear = 2 * gain * known.smallest / known.rows
     return linear, gain**2 * known.largest * known.rho / known.rows
@@ -273,7 +273,7 @@ def loss_constants(
 def loss_factor(
     matrix: Float[Tensor, "rows columns"], *, step_size: float, batch: int = 1, gain: float = 1.0
 ) -> float:
-    """1 - C_1 eta + C_2 eta^2: E[L(w_{t+1}) | w_t] is at most this times L(w_t) (02.7).
+    """1 - C_1 eta + C_2 eta^2: E[L(w_{t+1}) | w_t] is at most this times L(w_t) (03.7).
 
     Needs a common solution of all equations; below 1 exactly for 0 < eta < C_1 / C_2.
     """
@@ -282,7 +282,7 @@ def loss_factor(
 
 
 def loss_bound_step(matrix: Float[Tensor, "rows columns"], *, batch: int = 1, gain: float = 1.0) -> float:
-    """eta* = C_1 / (2 C_2): the step for which the bound on the loss is smallest, not the loss itself (02.7)."""
+    """eta* = C_1 / (2 C_2): the step for which the bound on the loss is smallest, not the loss itself (03.7)."""
     linear, quadratic = loss_constants(matrix, batch=batch, gain=gain)
     return linear / (2 * quadratic)
 
@@ -290,7 +290,7 @@ def loss_bound_step(matrix: Float[Tensor, "rows columns"], *, batch: int = 1, ga
 def distance_factor(
     matrix: Float[Tensor, "rows columns"], *, step_size: float, batch: int = 1, gain: float = 1.0
 ) -> float:
-    """1 - (2 c eta - c^2 eta^2 rho_b^2) sigma_min^2 / n: the bound for E||w_{t+1} - w*||^2 (02.3).
+    """1 - (2 c eta - c^2 eta^2 rho_b^2) sigma_min^2 / n: the bound for E||w_{t+1} - w*||^2 (03.3).
 
     Needs a common solution, and 0 <= c eta <= 2 / rho_b^2: beyond that the bracket is negative, and the
     weights can grow along sigma_max rather than sigma_min; the factor is then taken with sigma_max^2.
@@ -301,7 +301,7 @@ def distance_factor(
 
 
 def distance_bound_step(matrix: Float[Tensor, "rows columns"], *, batch: int = 1, gain: float = 1.0) -> float:
-    """1 / (c rho_b^2): the step for which the bound on the distance is smallest (02.3, 02.8)."""
+    """1 / (c rho_b^2): the step for which the bound on the distance is smallest (03.3, 03.8)."""
     return 1 / (gain * constants(matrix, batch=batch).rho)
 
 
@@ -331,7 +331,7 @@ def exact_rate(
 def stationary_variance(
     labels: Float[Tensor, " rows"], *, step_size: float, batch: int = 1, gain: float = 1.0
 ) -> float:
-    """c eta / (2 - c eta) Var(y) / b: the variance that SGD on w = y_1, ..., w = y_n keeps for ever (02.5).
+    """c eta / (2 - c eta) Var(y) / b: the variance that SGD on w = y_1, ..., w = y_n keeps for ever (03.5).
 
     Var(y) divides by n: the labels are the whole population that is drawn from.
 

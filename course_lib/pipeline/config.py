@@ -21,7 +21,7 @@ class StackedConfig:
     With `alpha`, in place of `widths`, the code has as many units as PCA needs components for that share of the
     variance of the training sentences, k(alpha), and the layer before it d/2 units or as many as the code.
 
-    With `beta` 0.01 no unit of `course-mbart`'s code comes within 0.025 of `rho`; with 0.3 all do (lesson 27).
+    With `beta` 0.01 no unit of `course-mbart`'s code comes within 0.025 of `rho`; with 0.3 all do (lesson 35).
     """
 
     widths: tuple[int, ...] | None = None

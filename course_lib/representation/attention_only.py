@@ -25,7 +25,7 @@ def head_by_circuits(
     *,
     d_head: int,
 ) -> Float[Tensor, "tokens d_model"]:
-    """What one causal head adds to the stream: A x W_OV with A = softmax(x W_QK x^T / sqrt(d_head)) (21.5, 21.6).
+    """What one causal head adds to the stream: A x W_OV with A = softmax(x W_QK x^T / sqrt(d_head)) (26.5, 26.6).
 
     To be read: `d_head` enters by the scale only, and no basis inside the head appears.
     """
@@ -112,7 +112,7 @@ class SelfAttention(nn.Module):
 class AttentionOnly(nn.Module):
     """Layers of causal self-attention between an embedding and an unembedding, with learned positions.
 
-    logits = (E[token] + P[position] + sum over layers and heads of A x W_OV) U (21.1).
+    logits = (E[token] + P[position] + sum over layers and heads of A x W_OV) U (26.1).
 
     Raises:
         ValueError: a size is not at least 1, `d_model` is no multiple of `n_heads`, or a sequence is too long.

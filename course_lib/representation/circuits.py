@@ -84,7 +84,7 @@ class Circuit:
         return torch.linalg.eigvals(self.right @ self.left)
 
     def symmetric_eigenvalues(self) -> Float[Tensor, "*heads twice_rank"]:
-        """Eigenvalues of (M + M^T) / 2, up to 2 r of them, rising: x M x^T knows no other part of M (21.10).
+        """Eigenvalues of (M + M^T) / 2, up to 2 r of them, rising: x M x^T knows no other part of M (26.10).
 
         With F = [L, R^T] and the swap S of its halves the part is F S F^T / 2; with F = Q T it has the eigenvalues of
         T S T^T / 2. The circuit must be square.
@@ -180,15 +180,15 @@ class Heads:
         return f"{self.kind[i]} {self.layer[i]}.{self.number[i]}"
 
     def qk(self) -> Circuit:
-        """W_QK = W_Q W_K^T, d_model x d_model of rank at most d_head (21.5): where a head looks."""
+        """W_QK = W_Q W_K^T, d_model x d_model of rank at most d_head (26.5): where a head looks."""
         return Circuit(self.w_q, self.w_k.mT)
 
     def ov(self) -> Circuit:
-        """W_OV = W_V W_O, d_model x d_model of rank at most d_head (21.6): what it moves."""
+        """W_OV = W_V W_O, d_model x d_model of rank at most d_head (26.6): what it moves."""
         return Circuit(self.w_v, self.w_o)
 
     def change_basis(self, query_key: Float[Tensor, "*h e f"], value: Float[Tensor, "*h2 e2 f2"]) -> "Heads":
-        """The same heads in other bases of their d_head dimensions: W_Q R, W_K R^-T, W_V S, S^-1 W_O (21.7).
+        """The same heads in other bases of their d_head dimensions: W_Q R, W_K R^-T, W_V S, S^-1 W_O (26.7).
 
         `query_key` R and `value` S are invertible, (d_head, d_head) or one for each head. Both circuits stay, and with
         the biases turned too the head does the same on every input.
@@ -226,7 +226,7 @@ def circuit_gradients(
 
 
 def composition(writer: Float[Tensor, "n m"], reader: Float[Tensor, "m2 k"]) -> Float[Tensor, ""]:
-    """||W R||_F / (||W||_F ||R||_F) (21.8), to be read: of matrices that are formed. It lies in [0, 1].
+    """||W R||_F / (||W||_F ||R||_F) (26.8), to be read: of matrices that are formed. It lies in [0, 1].
 
     For a writer of W_OV and a reader of W_QK it is Q-composition, of W_QK^T K-composition, of W_OV V-composition.
     Random matrices of rank r in d dimensions score about 1 / sqrt(d), whatever r is.
@@ -260,7 +260,7 @@ def _can_read(heads: Heads, mode: Mode, writer: int, reader: int) -> bool:
 
 @named
 def composition_scores(heads: Heads) -> Float[Tensor, "modes writers readers"]:
-    """Q-, K- and V-composition of all pairs (21.8), `composition` with no d_model x d_model matrix.
+    """Q-, K- and V-composition of all pairs (26.8), `composition` with no d_model x d_model matrix.
 
     A Frobenius norm does not see orthonormal factors. With V = Q_V T_V, K = Q_K T_K the score of a pair is the norm of
     the small matrix (T_V W_O)(W_Q T_K^T): all writers stand in one tall matrix, all readers of a layer in one wide one,
@@ -298,7 +298,7 @@ def token_path(
     unembedding: Float[Tensor, "d2 vocabulary"],
     through: Circuit | None = None,
 ) -> Circuit:
-    """The scores that one path gives to every next token, E W U, factored (21.11): from a token (row) to a token (column).
+    """The scores that one path gives to every next token, E W U, factored (26.11): from a token (row) to a token (column).
 
     Without `through` it is the direct path E U, of rank d_model. With a head's W_OV it is that head's effect on the
     logits for full attention to the token, of rank d_head: no table of tokens x tokens is formed.
@@ -322,7 +322,7 @@ def token_path(
 
 
 def copying(path: Circuit) -> Float[Tensor, ""]:
-    """sum_i Re lambda_i / sum_i |lambda_i| of a path's eigenvalues (21.11), in [-1, 1]: 1 where all are positive.
+    """sum_i Re lambda_i / sum_i |lambda_i| of a path's eigenvalues (26.11), in [-1, 1]: 1 where all are positive.
 
     A path E W_OV U with positive eigenvalues raises, on the whole, the scores of the tokens that it reads: it copies.
     """

@@ -1,6 +1,6 @@
 """Concept erasure: take a concept out of states so that no linear probe reads it, and change them as little as possible.
 
-Least-squares concept erasure (LEACE; Belrose et al., arXiv:2306.03819), lesson 19. States are rows of X, (rows, d_model);
+Least-squares concept erasure (LEACE; Belrose et al., arXiv:2306.03819), lesson 24. States are rows of X, (rows, d_model);
 the concept is a table Z, (rows, concepts): one-hot labels, or numbers. The erased state is affine in the state,
 
     x' = x - U R (x - mean),   U (d_model, rank), R (rank, d_model), R U = I,
@@ -60,7 +60,7 @@ def concept_columns(
 def erase_by_regression(
     x: Float[Tensor, "rows d_model"], z: Float[Tensor, "as_many concepts"]
 ) -> Float[Tensor, "rows d_model"]:
-    """LEACE as in (19.7), to be read: predict Z from X, regress X on that prediction, and keep what is left.
+    """LEACE as in (24.7), to be read: predict Z from X, regress X on that prediction, and keep what is left.
 
     z_hat = (X - mean) Sigma_xx^+ Sigma_xz,   X' = X - z_hat (z_hat^T z_hat)^+ z_hat^T (X - mean).
 
@@ -76,7 +76,7 @@ def erase_by_regression(
 
 @dataclass(frozen=True)
 class Eraser:
-    """x' = x - U R (x - mean), in float64 until it is used (19.11).
+    """x' = x - U R (x - mean), in float64 until it is used (24.11).
 
     Shapes: `mean` (d_model,), `write` U (d_model, rank), `read` R (rank, d_model) with R U = I.
     """
@@ -178,7 +178,7 @@ class ErasureMoments:
         self._z.merge(mean_z, gram(z), n)
 
     def eraser(self) -> Eraser:
-        """The smallest change after which no linear probe reads the concept (19.11).
+        """The smallest change after which no linear probe reads the concept (24.11).
 
         With D the spreads of the features and C their correlations, C = L L^T by Cholesky. The left singular vectors A
         of T = L^-1 D^-1 Sigma_xz D_z^-1, those whose correlation is above `LEAST_CORRELATION`, give U = D L A and
@@ -256,7 +256,7 @@ def fit_eraser(
     *,
     n_classes: int | None = None,
 ) -> Eraser:
-    """Fit an eraser of the concept Z to states X; equal to `erase_by_regression` on the rows it was fitted to (19.11).
+    """Fit an eraser of the concept Z to states X; equal to `erase_by_regression` on the rows it was fitted to (24.11).
 
     `z` are whole labels (rows,), or a table of numbers (rows, concepts). For rows in batches, see `ErasureMoments`.
 
@@ -274,7 +274,7 @@ def probe_r2(
     *,
     n_classes: int | None = None,
 ) -> Float[Tensor, " concepts"]:
-    """The share of each concept column's variance that a least-squares probe reads from X (19.3), in float64.
+    """The share of each concept column's variance that a least-squares probe reads from X (24.3), in float64.
 
     Raises:
         ValueError: as `fit_eraser`.

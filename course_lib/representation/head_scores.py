@@ -249,7 +249,7 @@ def replaced(model: nn.Module, heads: Heads, what: Mapping[int, Tensor | float |
 
 
 def offset_score(pattern: Float[Tensor, "batch queries keys"], offset: int) -> Float[Tensor, ""]:
-    """Mean weight that query t gives to key t + offset, over the queries that have one (21.3).
+    """Mean weight that query t gives to key t + offset, over the queries that have one (26.3).
 
     -1 is the score of a previous-token head, 0 of one that looks at its own place, 1 of one that looks at the next.
 
@@ -274,7 +274,7 @@ def matching_score(
     shift: int = 1,
     itself: bool = False,
 ) -> Float[Tensor, ""]:
-    """Weight on the places `shift` after an equal token, a mean over the queries that have such a place (21.4).
+    """Weight on the places `shift` after an equal token, a mean over the queries that have such a place (26.4).
 
     Shift 1 is the induction score, of looking at what followed the same token before; shift 0 that of duplicate tokens.
     In self-attention a query's own token is no match, and with a causal pattern (zero to the right of the diagonal) later

@@ -1,4 +1,4 @@
-"""Low-rank adaptation: a frozen linear layer plus a trained product of two thin matrices (lesson 20).
+"""Low-rank adaptation: a frozen linear layer plus a trained product of two thin matrices (lesson 25).
 
 Names are those of the paper and of PEFT: the frozen weight W is (d_out, d_in), A is (rank, d_in) and reads the input,
 B is (d_out, rank) and writes the output; the layer acts as W + s B A with a number s, its scale. (Some notes write
@@ -29,7 +29,7 @@ ALL_LINEAR = "all-linear"
 
 
 def adapter_scale(alpha: float | int, rank: int, scaling: str = "alpha/r") -> float:
-    """The factor s in front of B A (20.6): alpha / r as published, alpha / sqrt(r) for steps that do not depend on r.
+    """The factor s in front of B A (25.6): alpha / r as published, alpha / sqrt(r) for steps that do not depend on r.
 
     Raises:
         ValueError: `alpha` is not a finite number above 0, `rank` no whole number from 1, or `scaling` unknown.
@@ -54,7 +54,7 @@ def adapted_linear_by_weight(
     lora_B: Float[Tensor, "d_out rank"],
     scale: float | int,
 ) -> Float[Tensor, "*rows d_out"]:
-    """y = (W + s B A) x + b (20.1), to be read: the adapted weight is formed."""
+    """y = (W + s B A) x + b (25.1), to be read: the adapted weight is formed."""
     return functional.linear(x, weight + scale * lora_B @ lora_A, bias)
 
 
@@ -66,7 +66,7 @@ def lora_gradients(
     lora_B: Float[Tensor, "d_out rank"],
     scale: float | int,
 ) -> tuple[Float[Tensor, "rows d_in"], Float[Tensor, "rank d_in"], Float[Tensor, "d_out rank"]]:
-    """dA = s B^T G, dB = s G A^T with G = grad^T x, and dx = (W + s B A)^T grad (20.2), to be read.
+    """dA = s B^T G, dB = s G A^T with G = grad^T x, and dx = (W + s B A)^T grad (25.2), to be read.
 
     `grad` is the gradient of the loss with respect to the layer's outputs, one example a row. Returns dx, dA, dB.
     """
@@ -80,7 +80,7 @@ def row_norms_by_weight(
     lora_B: Float[Tensor, "d_out rank"],
     scale: float | int,
 ) -> Float[Tensor, " d_out"]:
-    """||row i of W + s B A|| (20.10), to be read: the adapted weight is formed."""
+    """||row i of W + s B A|| (25.10), to be read: the adapted weight is formed."""
     return torch.linalg.norm(weight + scale * lora_B @ lora_A, dim=1)
 
 
@@ -96,7 +96,7 @@ def _product_dtype(dtype: torch.dtype, device: torch.device) -> torch.dtype:
 
 
 class _AdaptedLinear(torch.autograd.Function):
-    """Forward and backward in the order of (20.3): a rank stands between the two sides of every product.
+    """Forward and backward in the order of (25.3): a rank stands between the two sides of every product.
 
     `dtype` is that of the outputs and of what is saved, `work` that of the products.
     """
@@ -146,7 +146,7 @@ def adapted_linear(
     *,
     adapter_input: Float[Tensor, "*rows d_in"] | None = None,
 ) -> Float[Tensor, "*rows d_out"]:
-    """y = W x + b + s B (A x) (20.3), with gradients by hand: equal to `adapted_linear_by_weight` up to rounding.
+    """y = W x + b + s B (A x) (25.3), with gradients by hand: equal to `adapted_linear_by_weight` up to rounding.
 
     W is frozen, so its gradient is not computed. Saved for the backward pass are x and A x. Outputs are in the dtype of x
     and W, or that of autocast; so are products, except on a CPU without instructions for half precision. A and B may be
@@ -185,7 +185,7 @@ def row_norms(
     lora_B: Float[Tensor, "d_out rank"],
     scale: float | int,
 ) -> Float[Tensor, " d_out"]:
-    """||w_i||^2 + 2 s b_i . (A w_i) + s^2 b_i A A^T b_i, and its root (20.11): `row_norms_by_weight` without B A.
+    """||w_i||^2 + 2 s b_i . (A w_i) + s^2 b_i A A^T b_i, and its root (25.11): `row_norms_by_weight` without B A.
 
     w_i and b_i are rows of W and B. Computed in the dtype of A, at least float32.
     """
@@ -261,7 +261,7 @@ class LoRALinear(nn.Module):
         return row_norms(self.base.weight, self.lora_A.detach(), self.lora_B.detach(), self.scale)
 
     def _gain(self) -> Tensor:
-        """What each output is multiplied by (20.10), (d_out,)."""
+        """What each output is multiplied by (25.10), (d_out,)."""
         return self.magnitude / self._row_norms()
 
     def _adapted(self) -> Tensor:
@@ -306,14 +306,14 @@ class LoRALinear(nn.Module):
 
 @torch.no_grad()
 def _start_from_gradient(layer: LoRALinear, gradient: Tensor) -> None:
-    """A = the leading right singular vectors of dL/dW, as long as random rows are on average; B stays 0 (20.5)."""
+    """A = the leading right singular vectors of dL/dW, as long as random rows are on average; B stays 0 (25.5)."""
     _, _, v_t = torch.linalg.svd(gradient.to(layer.lora_A.dtype), full_matrices=False)
     layer.lora_A.copy_(v_t[: layer.rank] / math.sqrt(3))
 
 
 @torch.no_grad()
 def _start_from_weight(layer: LoRALinear) -> None:
-    """s B A = the best approximation of W of rank r, and W keeps the rest (20.9)."""
+    """s B A = the best approximation of W of rank r, and W keeps the rest (25.9)."""
     weight = layer.base.weight
     u, sigma, v_t = torch.linalg.svd(weight.to(layer.lora_A.dtype), full_matrices=False)
     root = (sigma[: layer.rank] / layer.scale).sqrt()

@@ -1,4 +1,4 @@
-"""One layer of attention whose keys, queries or values are mixed with those of another place (lesson 21).
+"""One layer of attention whose keys, queries or values are mixed with those of another place (lesson 26).
 
 Each head has one trained number. It starts at 0, where the layer is the plain one, so every mixed layer contains it.
 """

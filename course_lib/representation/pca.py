@@ -1,4 +1,4 @@
-"""Principal components of any number of rows, and the linear autoencoder that finds the same subspace (lesson 18).
+"""Principal components of any number of rows, and the linear autoencoder that finds the same subspace (lesson 23).
 
 Two conventions meet here. Data come as everywhere in the library: one example a *row*, (rows, d_model). The theory of the
 autoencoder needs the examples only through their second-moment matrix S, (d_model, d_model): the sum or mean of x x^T.
@@ -84,7 +84,7 @@ def _with_signs(components: Tensor) -> Tensor:
 
 
 def pca_by_svd(x: Float[Tensor, "rows d_model"], k: int) -> PCA:
-    """Principal components as in (18.12), to be read: the SVD of the centred rows, X - 1 mean^T = Q diag(sigma) U^T.
+    """Principal components as in (23.12), to be read: the SVD of the centred rows, X - 1 mean^T = Q diag(sigma) U^T.
 
     The components are the first k columns of U, their variances sigma_i^2 / n.
 
@@ -112,7 +112,7 @@ def gram(
 
 
 class RunningMoments:
-    """Mean and scatter matrix of rows that come in chunks, in float64 and in memory d_model^2 (18.13).
+    """Mean and scatter matrix of rows that come in chunks, in float64 and in memory d_model^2 (23.13).
 
     Each chunk is centred by its own mean, and chunks are merged by the parallel form of Welford's update: hidden states
     have dimensions whose mean is far larger than their spread, where E[x x^T] - mean mean^T loses all digits. How rows
@@ -140,7 +140,7 @@ class RunningMoments:
     def merge(
         self, mean: Float[Tensor, " d_model"], scatter: Float[Tensor, "d_model d_model"], n_rows: int
     ) -> None:
-        """Take in rows by their own mean, their scatter matrix around it, and their number (18.13), in float64."""
+        """Take in rows by their own mean, their scatter matrix around it, and their number (23.13), in float64."""
         if self._mean is None or self._scatter is None:
             self._mean, self._scatter, self.n_rows = mean, scatter, n_rows
             return
@@ -179,7 +179,7 @@ class RunningMoments:
 
 @named
 def pca(rows: Rows, k: int, *, chunk_rows: int = CHUNK_ROWS) -> PCA:
-    """The k leading principal components, exact, in one pass and constant memory (18.13).
+    """The k leading principal components, exact, in one pass and constant memory (23.13).
 
     Equal to `pca_by_svd` up to rounding, for a tensor of any floating dtype or an activation store on disk. Variances
     below 1e-16 of the largest are rounding: the Gram matrix squares the singular values.
@@ -237,7 +237,7 @@ def reconstruction_loss(
     decoder: Float[Tensor, "d_model units"],
     x: Float[Tensor, "rows d_model"],
 ) -> Float[Tensor, ""]:
-    """sum_n ||x_n - W2 W1 x_n||^2, the number of rows times (18.1), to be read: row by row."""
+    """sum_n ||x_n - W2 W1 x_n||^2, the number of rows times (23.1), to be read: row by row."""
     check_table("x", x, encoder.shape[1])
     return (x - x @ encoder.T @ decoder.T).square().sum()
 
@@ -248,7 +248,7 @@ def linear_loss(
     second_moment: Float[Tensor, "side as_long"],
     penalty: Tensor | float | int = 0.0,
 ) -> Float[Tensor, ""]:
-    """tr((I - W2 W1) S (I - W2 W1)^T) + sum_i lambda_i (||row i of W1||^2 + ||column i of W2||^2) (18.1, 18.7).
+    """tr((I - W2 W1) S (I - W2 W1)^T) + sum_i lambda_i (||row i of W1||^2 + ||column i of W2||^2) (23.1, 23.7).
 
     With S the sum of x x^T it is `reconstruction_loss`, with the mean it is that over n; its cost does not depend on n.
     `penalty` is one number of at least 0, or one for each unit.
@@ -269,7 +269,7 @@ def linear_gradients(
     second_moment: Float[Tensor, "side as_long"],
     penalty: Tensor | float | int = 0.0,
 ) -> tuple[Float[Tensor, "units d_model"], Float[Tensor, "d_model units"]]:
-    """Gradients of `linear_loss` with respect to encoder and decoder (18.2), by hand.
+    """Gradients of `linear_loss` with respect to encoder and decoder (23.2), by hand.
 
     dW1 = 2 W2^T (W2 W1 - I) S + 2 diag(lambda) W1, dW2 = 2 (W2 W1 - I) S W1^T + 2 W2 diag(lambda).
     S is symmetric. W2 W1 S is multiplied from the right end, which takes 4 d^2 units and no d x d x d product.
@@ -288,7 +288,7 @@ def linear_gradients(
 def shrinkage(
     values: Float[Tensor, " directions"], penalty: Tensor | float | int
 ) -> Float[Tensor, " directions"]:
-    """The factor p = (1 - lambda / s)_+ by which the best penalised autoencoder multiplies a direction (18.8).
+    """The factor p = (1 - lambda / s)_+ by which the best penalised autoencoder multiplies a direction (23.8).
 
     `values` are the eigenvalues s of the second moment, at least 0; a direction without variance has the factor 0.
 
@@ -311,7 +311,7 @@ def critical_point(
     units: int,
     penalty: Tensor | float | int = 0.0,
 ) -> tuple[Float[Tensor, "units d_model"], Float[Tensor, "d_model units"]]:
-    """Weights with zero gradient: unit i on the eigenvector number subset[i], spare units at 0 (18.3, 18.8).
+    """Weights with zero gradient: unit i on the eigenvector number subset[i], spare units at 0 (23.3, 23.8).
 
     W1 = diag(sqrt(p)) U_S^T and W2 = W1^T with p of `shrinkage`. Eigenvectors count from 0 in decreasing order of their
     eigenvalues. Only the leading subset, 0, 1, ..., is a minimum (where the penalties do not fall from unit to unit).
@@ -336,7 +336,7 @@ def critical_point(
 def falling_rates(
     values: Float[Tensor, " directions"], subset: Sequence[int], units: int, penalty: float | int = 0.0
 ) -> Float[Tensor, " falling"]:
-    """Rates at which gradient flow leaves a critical point, largest first; empty at a minimum (18.10, 18.11).
+    """Rates at which gradient flow leaves a critical point, largest first; empty at a minimum (23.10, 23.11).
 
     With D = diag(s), the second-order change of the loss splits into pairs of a unit on axis i and an axis j that is
     not taken: by the matrix [[s_j p_i + lambda, -s_j], [-s_j, s_i p_i + lambda]], p = (1 - lambda / s)_+. It has a

@@ -1,4 +1,4 @@
-"""Adapters on disk in the format of PEFT: adapter_config.json and adapter_model.safetensors (lesson 20).
+"""Adapters on disk in the format of PEFT: adapter_config.json and adapter_model.safetensors (lesson 25).
 
 What `save` writes, `peft.PeftModel.from_pretrained` reads with equal outputs, and `load` reads what PEFT wrote.
 """

@@ -1,4 +1,4 @@
-"""Linear purification: the map that returns its input under a penalty, and so shrinks every direction (lesson 19).
+"""Linear purification: the map that returns its input under a penalty, and so shrinks every direction (lesson 24).
 
 Data come as everywhere in the library: one example a *row* of X, (rows, d_model), and a row x is purified to x W. The
 notes put examples in columns, X^T here; W is symmetric, so it is the same matrix. Rows are not centred: the map goes
@@ -33,7 +33,7 @@ def _check_weight(weight: Tensor, x: Tensor) -> None:
 def purification_loss(
     weight: Float[Tensor, "side as_long"], x: Float[Tensor, "rows d_model"], penalty: float | int
 ) -> Float[Tensor, ""]:
-    """L(W) = ||X - X W||_F^2 + lambda ||W||_F^2 (19.1).
+    """L(W) = ||X - X W||_F^2 + lambda ||W||_F^2 (24.1).
 
     Raises:
         ValueError: `weight` does not fit `x`, or `penalty` is negative or not finite.
@@ -46,7 +46,7 @@ def purification_loss(
 def purification_gradient(
     weight: Float[Tensor, "side as_long"], x: Float[Tensor, "rows d_model"], penalty: float | int
 ) -> Float[Tensor, "d_model d_model"]:
-    """dL/dW = 2 X^T (X W - X) + 2 lambda W (19.8), by hand. Raises as `purification_loss`."""
+    """dL/dW = 2 X^T (X W - X) + 2 lambda W (24.8), by hand. Raises as `purification_loss`."""
     _check_weight(weight, x)
     _check_penalty(penalty)
     return 2 * x.T @ (x @ weight - x) + 2 * penalty * weight
@@ -55,7 +55,7 @@ def purification_gradient(
 def purifying_matrix(
     x: Float[Tensor, "rows d_model"], penalty: float | int
 ) -> Float[Tensor, "d_model d_model"]:
-    """W = (X^T X + lambda I)^-1 X^T X (19.2), to be read: d_model ridge regressions of X on itself.
+    """W = (X^T X + lambda I)^-1 X^T X (24.2), to be read: d_model ridge regressions of X on itself.
 
     Raises:
         ValueError: `x` is no table of floating-point numbers, or `penalty` is not above 0 (without a penalty W is the
@@ -70,7 +70,7 @@ def purifying_matrix(
 def shrink_factors(
     singular_values: Float[Tensor, " directions"], penalty: Tensor | float | int
 ) -> Float[Tensor, "*penalties directions"]:
-    """What purification leaves of each direction, sigma^2 / (sigma^2 + lambda) (19.2).
+    """What purification leaves of each direction, sigma^2 / (sigma^2 + lambda) (24.2).
 
     A direction without data, sigma = 0, has the factor 0, for lambda = 0 too. `penalty` is a number, or a tensor of any
     shape, whose shape then stands before that of `singular_values`.
@@ -86,7 +86,7 @@ def shrink_factors(
 
 
 def penalty_for(singular_value: Float[Tensor, "*any"] | float | int, factor: float | int):
-    """The penalty that leaves `factor` of a direction, lambda = sigma^2 (1 - f) / f (19.10): shape of `singular_value`.
+    """The penalty that leaves `factor` of a direction, lambda = sigma^2 (1 - f) / f (24.10): shape of `singular_value`.
 
     Up to it the direction keeps at least `factor`, from it on at most.
 
@@ -133,7 +133,7 @@ class Purifier:
         return cls(values.flip(0).clamp(min=0).sqrt(), axes.flip(1))
 
     def matrix(self, penalty: float | int) -> Float[Tensor, "d_model d_model"]:
-        """W = V diag(sigma^2 / (sigma^2 + lambda)) V^T (19.2), in float64. Raises as `shrink_factors`."""
+        """W = V diag(sigma^2 / (sigma^2 + lambda)) V^T (24.2), in float64. Raises as `shrink_factors`."""
         return (self.axes * shrink_factors(self.singular_values, penalty)) @ self.axes.T
 
     def purify(self, x: Float[Tensor, "rows d_model"], penalty: float | int) -> Float[Tensor, "rows d_model"]:
@@ -142,5 +142,5 @@ class Purifier:
         return x @ self.matrix(penalty).to(x)
 
     def least_loss(self, penalty: Tensor | float | int) -> Float[Tensor, "*penalties"]:
-        """min L = lambda tr W (19.9), one number for each penalty. Raises as `shrink_factors`."""
+        """min L = lambda tr W (24.9), one number for each penalty. Raises as `shrink_factors`."""
         return penalty * shrink_factors(self.singular_values, penalty).sum(dim=-1)

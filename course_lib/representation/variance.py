@@ -11,14 +11,14 @@ from jaxtyping import Float
 from torch import Tensor
 
 ANGLE_SHARE = math.pi / 4
-"""Variance of N(0, I_2) that its angle keeps: (E r)^2 / E r^2 with r the length of the vector (27.5)."""
+"""Variance of N(0, I_2) that its angle keeps: (E r)^2 / E r^2 with r the length of the vector (35.5)."""
 
 
 def components_needed(variances: Float[Tensor, " components"], share: float | int) -> int:
     """Smallest number of components that keep a share of the variance.
 
     The smallest k with sum_{i <= k} lambda_i / sum_j lambda_j >= share, lambda sorted in decreasing order
-    (27.4). For D equal variances it is ceil(share D).
+    (35.4). For D equal variances it is ceil(share D).
 
     `variances` may come in any order; `share` in (0, 1]. Raises ValueError for another share, a negative or
     non-finite variance, and where all are 0.
@@ -41,7 +41,7 @@ def kept_by_code(x: Float[Tensor, "rows d_model"], code: Float[Tensor, "as_many 
     """Share of the variance of rows that the best affine decoder of their codes keeps.
 
     max over A, b of 1 - sum_n ||x_n - A z_n - b||^2 / sum_n ||x_n - mean||^2: least squares with an intercept. No
-    code of k units keeps more than the k leading principal components of the same rows (27.3).
+    code of k units keeps more than the k leading principal components of the same rows (35.3).
 
     Raises ValueError for another number of codes than rows, and for rows without variance.
     """
@@ -62,7 +62,7 @@ def kept_by_code(x: Float[Tensor, "rows d_model"], code: Float[Tensor, "as_many 
 def relu_share(bias: float | int) -> float:
     """Variance of a standard normal number u that an affine decoder recovers from max(u + bias, 0).
 
-    corr(u, r)^2 = Phi(b)^2 / Var r, with E r = b Phi(b) + phi(b) and E r^2 = (1 + b^2) Phi(b) + b phi(b) (27.6);
+    corr(u, r)^2 = Phi(b)^2 / Var r, with E r = b Phi(b) + phi(b) and E r^2 = (1 + b^2) Phi(b) + b phi(b) (35.6);
     0.7335 at b = 0, and 1 in the limit of large b, where the unit is linear.
     """
     # Through erfc, so that the far left tail does not vanish; below it everything is 0 in float64.

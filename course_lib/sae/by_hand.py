@@ -69,7 +69,7 @@ class SparseBackwardPass(BackwardPass):
 
 
 def forward(layers: Sequence[Layer], x: Float[Tensor, "inputs examples"]) -> ForwardPass:
-    """Forward pass that keeps every value (25.1).
+    """Forward pass that keeps every value (33.1).
 
     z_l = W_l h_{l-1} + b_l 1^T, h_l = max(0, z_l), h_0 = x; h_l = z_l for a layer without ReLU.
 
@@ -90,7 +90,7 @@ def forward(layers: Sequence[Layer], x: Float[Tensor, "inputs examples"]) -> For
 def squared_error(
     output: Float[Tensor, "outputs examples"], target: Float[Tensor, "outputs examples"]
 ) -> Float[Tensor, ""]:
-    """Loss of a reconstruction, summed over all entries: sum_n ||y_n - y'_n||^2 (25.2).
+    """Loss of a reconstruction, summed over all entries: sum_n ||y_n - y'_n||^2 (33.2).
 
     Libraries' MSE is the mean over entries, `course_lib.sae.losses.reconstruction` the mean over examples.
     """
@@ -100,7 +100,7 @@ def squared_error(
 def backward(
     layers: Sequence[Layer], passed: ForwardPass, target: Float[Tensor, "outputs examples"]
 ) -> BackwardPass:
-    """Backward pass of the squared error, from the last layer to the first (25.3) to (25.5).
+    """Backward pass of the squared error, from the last layer to the first (33.3) to (33.5).
 
     delta_L = 2 (y - y') 1[z_L > 0], dW_l = delta_l h_{l-1}^T, db_l = delta_l 1,
     delta_{l-1} = (W_l^T delta_l) 1[z_{l-1} > 0].
@@ -119,7 +119,7 @@ def backward(
 
 
 def step(layers: Sequence[Layer], gradients: BackwardPass, *, step_size: float | int) -> tuple[Layer, ...]:
-    """One step of gradient descent: W - eta dW and b - eta db in every layer (25.6)."""
+    """One step of gradient descent: W - eta dW and b - eta db in every layer (33.6)."""
     return tuple(
         Layer(layer.weight - step_size * weight, layer.bias - step_size * bias, layer.relu)
         for layer, weight, bias in zip(layers, gradients.weights, gradients.biases, strict=True)
@@ -129,7 +129,7 @@ def step(layers: Sequence[Layer], gradients: BackwardPass, *, step_size: float |
 def sparse_loss(
     layers: Sequence[Layer], passed: ForwardPass, target: Float[Tensor, "inputs examples"], *, l1: float | int
 ) -> SparseLoss:
-    """Loss of a sparse autoencoder, encoder (ReLU) and decoder (none), summed over examples (25.9).
+    """Loss of a sparse autoencoder, encoder (ReLU) and decoder (none), summed over examples (33.9).
 
     sum_n ||x'_n - x_n||^2 + l1 sum_n sum_i f_{i,n} ||W_d[:, i]||_2.
 
@@ -145,7 +145,7 @@ def sparse_loss(
 def sparse_backward(
     layers: Sequence[Layer], passed: ForwardPass, target: Float[Tensor, "inputs examples"], *, l1: float | int
 ) -> SparseBackwardPass:
-    """Backward pass of `sparse_loss` (25.10) and (25.11).
+    """Backward pass of `sparse_loss` (33.10) and (33.11).
 
     df = 2 W_d^T (x' - x) + l1 ||W_d[:, i]|| 1[f > 0], delta = df 1[z > 0], dW_e = delta x^T, db_e = delta 1,
     dW_d = 2 (x' - x) f^T + l1 (sum_n f_{i,n}) W_d[:, i] / ||W_d[:, i]||, db_d = 2 (x' - x) 1.

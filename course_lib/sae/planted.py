@@ -1,4 +1,4 @@
-"""Planted dictionaries: data whose true features are known, to test what an autoencoder recovers (lesson 28).
+"""Planted dictionaries: data whose true features are known, to test what an autoencoder recovers (lesson 36).
 
 Rows are x = h V: the n rows v_j of V are unit vectors in R^d (the atoms, the true features) and h >= 0 is the
 row's code, with few entries above 0. With n > d the atoms cannot all be orthogonal: they lie in superposition.

@@ -1,4 +1,4 @@
-"""Neuron resonance: a neuron finds a feature when it fires about as often as the feature occurs (lesson 28).
+"""Neuron resonance: a neuron finds a feature when it fires about as often as the feature occurs (lesson 36).
 
 The training of bias-adapted sparse autoencoders (arXiv:2506.14002), stripped to its core. A neuron is a unit
 vector w. Its threshold t is set so that it fires in a share p of the rows, and its direction becomes the sum of

@@ -2,16 +2,16 @@
 
 Five rules that made the largest difference to how critical first-time readers judged a page, each with an example:
 
-1. Open with the shortest run that startles, before any definition. Lesson 15: two lines that differ in one bracket, the
+1. Open with the shortest run that startles, before any definition. Lesson 19: two lines that differ in one bracket, the
    same result, a hundredth of the time.
-2. Ask only what is open. A default setting, a box's title or the picture before a question can give it away. Lesson 12:
+2. Ask only what is open. A default setting, a box's title or the picture before a question can give it away. Lesson 15:
    after four boxes and one click it is still open how many of 64 outputs a transform without zeros gets right; it is one.
-3. Let two failures separate two ideas that words mix up. Lesson 12: the tanh's miss shrinks with the input, the changing
+3. Let two failures separate two ideas that words mix up. Lesson 15: the tanh's miss shrinks with the input, the changing
    decay's does not; one is not linear, the other not the same at every token.
-4. Name the rivals that were tried, never "any" or "neither", and find the strongest one before a reader does. Lesson 29:
+4. Name the rivals that were tried, never "any" or "neither", and find the strongest one before a reader does. Lesson 37:
    in English a dictionary of an untrained model finds as many words as that of the trained one.
-5. A number that surprises gets its reason on the page, and a number that rests on a choice gets the choice. Lesson 15:
-   45 features miss more than half of 32 values, since their table is the square of one of rank nine. Lesson 29: how rare is
+5. A number that surprises gets its reason on the page, and a number that rests on a choice gets the choice. Lesson 19:
+   45 features miss more than half of 32 values, since their table is the square of one of rank nine. Lesson 37: how rare is
    the word in the sample?
 """
 

@@ -1,6 +1,6 @@
 """Predict, then look: the learner records a guess, and only then is the figure drawn.
 
-Cells that answer a prediction carry its number in their metadata, `{"course": {"answers": "15.P1"}}`. In JupyterLab
+Cells that answer a prediction carry its number in their metadata, `{"course": {"answers": "19.P1"}}`. In JupyterLab
 they wait for the guess, or for "Show me", with their code and what it shows, also after all cells ran.
 """
 

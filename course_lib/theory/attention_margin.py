@@ -1,4 +1,4 @@
-"""Which norm a trained attention layer minimises: one softmax head on separable samples (lesson 24).
+"""Which norm a trained attention layer minimises: one softmax head on separable samples (lesson 29).
 
 A sample is T tokens x_t, a query z and a label y = +-1. The head answers f = v . sum_t p_t x_t with p = softmax(x_t . W z)
 and a fixed v. The token with the largest score y v . x_t is the optimal one. Everything that training sees of a sample are
@@ -56,7 +56,7 @@ class Samples:
 
 @dataclass(frozen=True)
 class Constraints:
-    """What training sees of samples (24.2), with s = T - 1 other tokens each.
+    """What training sees of samples (29.2), with s = T - 1 other tokens each.
 
     Shapes: `features` (..., n, s, d) for diagonal weights, (..., n, s, d, d) for full ones; `gaps` (..., n, s), by how
     much the optimal token's score exceeds each other one's, at least 0; `best` (..., n), that score.
@@ -135,19 +135,19 @@ def stacked(samples: Sequence[Samples]) -> Samples:
 
 
 def attention_output(samples: Samples, weight: Float[Tensor, "*sets d d"]) -> Float[Tensor, "*sets n"]:
-    """f = v . X^T softmax(X W z) for every sample (24.1), to be read."""
+    """f = v . X^T softmax(X W z) for every sample (29.1), to be read."""
     logits = samples.tokens @ (weight @ samples.queries.mT).mT.unsqueeze(-1)
     read = (logits.softmax(dim=-2) * samples.tokens).sum(dim=-2)
     return (read @ samples.value.unsqueeze(-1)).squeeze(-1)
 
 
 def exponential_loss(samples: Samples, weight: Float[Tensor, "*sets d d"]) -> Float[Tensor, "*sets"]:
-    """L = sum_i exp(-y_i f_i) (24.1), to be read."""
+    """L = sum_i exp(-y_i f_i) (29.1), to be read."""
     return (-samples.labels * attention_output(samples, weight)).exp().sum(dim=-1)
 
 
 def constraints(samples: Samples, *, diagonal: bool) -> Constraints:
-    """Return features, gaps and best scores of samples (24.2); for diagonal weights or for full ones."""
+    """Return features, gaps and best scores of samples (29.2); for diagonal weights or for full ones."""
     tokens, queries = samples.tokens, samples.queries
     scores = samples.labels.unsqueeze(-1) * (tokens @ samples.value[..., None, :, None]).squeeze(-1)
     order = scores.argsort(dim=-1, descending=True, stable=True)
@@ -168,7 +168,7 @@ def _logits(margins: Tensor, gaps: Tensor) -> tuple[Tensor, Tensor]:
 def pull(
     margins: Float[Tensor, "*sets n s"], gaps: Float[Tensor, "*others m t"], best: Float[Tensor, "*more k"]
 ) -> Float[Tensor, "*sets n s"]:
-    """a_t = exp(-y f) p_t (y f - score_t) (24.3), divided by the largest in size of the set.
+    """a_t = exp(-y f) p_t (y f - score_t) (29.3), divided by the largest in size of the set.
 
     The pull of each feature on W: minus the gradient is the sum of a_t phi_t. A difference of logarithms, so that nothing
     underflows at any margin: with p_t = 1e-400 everywhere the quotients are still right.
@@ -188,7 +188,7 @@ def pull(
 
 
 def loss_gradient(given: Constraints, weight: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
-    """dL/dW = -sum_i sum_t a_it phi_it (24.3), by hand, not rescaled; in the shape of W (or beta)."""
+    """dL/dW = -sum_i sum_t a_it phi_it (29.3), by hand, not rescaled; in the shape of W (or beta)."""
     log_p, lost = _logits(given.margins(weight), given.gaps)
     a = (log_p + lost - given.best.unsqueeze(-1)).exp() * (given.gaps - lost)
     spare = given.features.ndim - a.ndim
@@ -217,7 +217,7 @@ def product(parameters: Sequence[Tensor], parametrisation: str) -> Tensor:
 
 
 def _velocity(parameters: Sequence[Tensor], force: Tensor, parametrisation: str) -> Tensor:
-    """How the product moves where the parameters move along minus their gradients (24.4)."""
+    """How the product moves where the parameters move along minus their gradients (29.4)."""
     if parametrisation == "W":
         return force
     first, second = parameters
@@ -307,7 +307,7 @@ def gradient_flow(
     logit_step: float | int = 1.0,
     max_steps: int = 20_000,
 ) -> Flow:
-    """Follow gradient flow on the loss until the margin is reached in every set of samples, in rescaled time (24.6).
+    """Follow gradient flow on the loss until the margin is reached in every set of samples, in rescaled time (29.6).
 
     `start` is [W], [k, q] or [K, Q] with the dimensions of the sets in front. A flow need not reach the margin: a sample
     may settle on a wrong token. After `max_steps` such sets are given up.
@@ -334,7 +334,7 @@ def gradient_flow(
     return Flow(found, ~found[-1].isnan().flatten(given.gaps.ndim - 2).any(dim=-1), parameters)
 
 
-# The three separating problems: the smallest norm with every <phi, W> >= 1 (24.8)
+# The three separating problems: the smallest norm with every <phi, W> >= 1 (29.8)
 
 
 def _solved(found: np.ndarray | None, given: Constraints) -> Tensor:

@@ -1,4 +1,4 @@
-"""Several linear regressions in one prompt, and heads of softmax attention that share them out (lesson 23).
+"""Several linear regressions in one prompt, and heads of softmax attention that share them out (lesson 28).
 
 A prompt holds L examples (x, y) and a query. The d features of x fall into I blocks of d_i, and answer number i is
 linear in block i alone: y_i = beta_i . x_(i) + noise. The coefficients are new in each prompt, so they can be learned
@@ -47,7 +47,7 @@ class Prompts:
 
 @dataclass(frozen=True, kw_only=True)
 class Tasks:
-    """I linear regressions on disjoint blocks of d_i features (23.1).
+    """I linear regressions on disjoint blocks of d_i features (28.1).
 
     Units: x and the coefficients have variance 1, so an answer has variance `block`; `noise` is the standard deviation
     of what is added to the answers of the examples.
@@ -117,7 +117,7 @@ def _check_weights(prompts: Prompts, w: Tensor, u: Tensor) -> None:
 def attention_by_heads(
     prompts: Prompts, w: Float[Tensor, "heads d_model"], u: Float[Tensor, "as_many tasks"]
 ) -> Float[Tensor, "batch tasks"]:
-    """y_i = sum_h u_hi sum_l softmax_l(sum_j w_hj x_qj x_lj) y_li (23.2), to be read: one head after the other.
+    """y_i = sum_h u_hi sum_l softmax_l(sum_j w_hj x_qj x_lj) y_li (28.2), to be read: one head after the other.
 
     Raises:
         ValueError: `w` and `u` do not fit the prompts or each other.
@@ -140,7 +140,7 @@ def _averages(prompts: Prompts, w: Tensor) -> tuple[Tensor, Tensor]:
 def attention(
     prompts: Prompts, w: Float[Tensor, "*runs heads d_model"], u: Float[Tensor, "*as_many tasks"]
 ) -> Float[Tensor, "*runs batch tasks"]:
-    """The answers of (23.2), fast, and of many models at once: leading dimensions of `w` and `u` are runs.
+    """The answers of (28.2), fast, and of many models at once: leading dimensions of `w` and `u` are runs.
 
     Equal to `attention_by_heads` run by run. All runs see the same prompts, so their heads are those of one wide model
     until the last sum.
@@ -157,14 +157,14 @@ def attention(
 def mean_squared_error(
     prompts: Prompts, w: Float[Tensor, "*runs heads d_model"], u: Float[Tensor, "*as_many tasks"]
 ) -> Float[Tensor, "*runs"]:
-    """Mean over prompts of the squared error, summed over tasks (23.2). It is I d_i for the answer 0."""
+    """Mean over prompts of the squared error, summed over tasks (28.2). It is I d_i for the answer 0."""
     return (attention(prompts, w, u) - prompts.target).square().sum(dim=-1).mean(dim=-1)
 
 
 def gradients(
     prompts: Prompts, w: Float[Tensor, "*runs heads d_model"], u: Float[Tensor, "*as_many tasks"]
 ) -> tuple[Float[Tensor, "*runs"], Float[Tensor, "*runs heads d_model"], Float[Tensor, "*as_many tasks"]]:
-    """Mean squared error, and the gradients of its half with respect to w and u (23.9), by hand.
+    """Mean squared error, and the gradients of its half with respect to w and u (28.9), by hand.
 
     With the error r_i, the averages m_hi and the weights a_hl of a prompt:
     dL/du_hi = E[r_i m_hi], dL/dw_hj = E[x_qj sum_l a_hl (g_hl - g_h) x_lj],
@@ -215,7 +215,7 @@ def start(
     dtype: torch.dtype = torch.float32,
     device: torch.device | str = "cpu",
 ) -> tuple[Float[Tensor, "heads d_model"], Float[Tensor, "heads tasks"]]:
-    """Factors (q, v) to start with: q = scale for every feature, v = scale (1 + lean r), r uniform on [0, 1] (23.4).
+    """Factors (q, v) to start with: q = scale for every feature, v = scale (1 + lean r), r uniform on [0, 1] (28.4).
 
     Without `lean` all heads are equal, and no gradient makes them differ.
 
@@ -237,7 +237,7 @@ def factor_step(
     v: Float[Tensor, "*as_many tasks"],
     step_size: float | int,
 ) -> tuple[Float[Tensor, "*runs"], Float[Tensor, "*runs heads d_model"], Float[Tensor, "*as_many tasks"]]:
-    """One step of gradient descent on the factors of w = q k, u = o v where k = q and o = v (23.4).
+    """One step of gradient descent on the factors of w = q k, u = o v where k = q and o = v (28.4).
 
     The gradient with respect to q is k dL/dw = q dL/dw, and the same with respect to k: equal factors stay equal.
     Returns the mean squared error before the step, and the new factors. A head of zeros stays one.
@@ -288,12 +288,12 @@ def train(
 
 
 def _noise(tasks: Tasks, n_served: int) -> float:
-    """kappa = e m d_i c / L (23.6): the noise of an average over its signal, for a head that serves m tasks."""
+    """kappa = e m d_i c / L (28.6): the noise of an average over its signal, for a head that serves m tasks."""
     return math.e * n_served * tasks.block * tasks.noise_ratio / tasks.n_examples
 
 
 def best_head(tasks: Tasks, n_served: int = 1) -> tuple[float, float]:
-    """The best weights (w, u) of a head that serves `n_served` tasks alone, for many features and examples (23.6).
+    """The best weights (w, u) of a head that serves `n_served` tasks alone, for many features and examples (28.6).
 
     w = 1 / sqrt(m d_i) on each feature of its tasks, u = 1 / (w (1 + kappa)), kappa = e m d_i c / L.
 
@@ -308,7 +308,7 @@ def best_head(tasks: Tasks, n_served: int = 1) -> tuple[float, float]:
 
 
 def served_error(tasks: Tasks, served: Sequence[int]) -> float:
-    """Mean squared error of heads that serve `served[h]` tasks each, to the same order as `best_head` (23.11).
+    """Mean squared error of heads that serve `served[h]` tasks each, to the same order as `best_head` (28.11).
 
     d_i (I - sum_h m_h / (1 + m_h kappa_1)): a task that no head serves costs its whole variance d_i.
 
@@ -323,7 +323,7 @@ def served_error(tasks: Tasks, served: Sequence[int]) -> float:
 
 
 def emergence_time(w: float | int, u: float | int, block: int) -> float:
-    """Time in which a head leaves small weights w, the same on a block, and u, by gradient flow alone (23.5).
+    """Time in which a head leaves small weights w, the same on a block, and u, by gradient flow alone (28.5).
 
     T = log(d_i w / u) / (2 (d_i w - u)), or 1 / (2 u) where d_i w = u. Divide by the step size for steps.
 
@@ -338,7 +338,7 @@ def emergence_time(w: float | int, u: float | int, block: int) -> float:
 
 
 def zero_sum_heads(tasks: Tasks, size: float | int = 0.1) -> tuple[Tensor, Tensor]:
-    """Weights (w, u) of I + 1 heads that share all tasks, with signs, in float64 (23.10).
+    """Weights (w, u) of I + 1 heads that share all tasks, with signs, in float64 (28.10).
 
     A is (I + 1) x I with orthonormal columns that sum to 0; w_hj = size A_hi for j in block i, and u_hi = s A_hi / size
     with s = 1 / (1 + kappa), kappa = (c d_i + 1) / L. For small `size` they return s times one step of gradient
@@ -359,7 +359,7 @@ def _zero_sum_noise(tasks: Tasks) -> float:
 
 
 def zero_sum_error(tasks: Tasks) -> float:
-    """Mean squared error of `zero_sum_heads` as their size goes to 0: I d_i kappa / (1 + kappa) (23.10)."""
+    """Mean squared error of `zero_sum_heads` as their size goes to 0: I d_i kappa / (1 + kappa) (28.10)."""
     kappa = _zero_sum_noise(tasks)
     return tasks.d_model * kappa / (1 + kappa)
 

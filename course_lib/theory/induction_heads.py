@@ -1,4 +1,4 @@
-"""An induction head in three parts, trained on chains: copier, selector and classifier (lesson 22).
+"""An induction head in three parts, trained on chains: copier, selector and classifier (lesson 27).
 
 The model is the simplified two-layer transformer of arXiv:2409.10559, as its official code has it. H heads of the first
 layer look at the last M tokens by weights for each lag (the copier); a polynomial compares what they copied at two places,
@@ -70,11 +70,11 @@ class Weights:
     a: Tensor
 
     def selection(self) -> Float[Tensor, "*runs sets"]:
-        """p_S = c_S^2 / sum_T c_T^2: the share of each set in the comparison (22.3)."""
+        """p_S = c_S^2 / sum_T c_T^2: the share of each set in the comparison (27.3)."""
         return self.c.square() / self.c.square().sum(dim=-1, keepdim=True)
 
     def own_lag(self) -> Float[Tensor, "*runs heads"]:
-        """The share of its attention that head h gives to lag h (22.2)."""
+        """The share of its attention that head h gives to lag h (27.2)."""
         return self.w.softmax(dim=-1).diagonal(dim1=-2, dim2=-1)
 
 
@@ -106,7 +106,7 @@ def start(
 def attend_by_places(
     tokens: Int[Tensor, " length"], sizes: Sizes, weights: Weights
 ) -> Float[Tensor, " vocabulary"]:
-    """The prediction (22.2) to (22.4) for the token after one sequence, to be read: vectors, comparison, softmax."""
+    """The prediction (27.2) to (27.4) for the token after one sequence, to be read: vectors, comparison, softmax."""
     one_hot = torch.nn.functional.one_hot(tokens, sizes.tokens).to(weights.w.dtype)
     places = range(sizes.reach, len(tokens) + 1)  # the last one is the place to come
     share, p = weights.w.softmax(dim=-1), weights.selection()
@@ -174,7 +174,7 @@ def _copied(sizes: Sizes, w: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 def comparison_terms(
     sizes: Sizes, w: Float[Tensor, "*runs heads reach"]
 ) -> Float[Tensor, "*runs sets windows windows"]:
-    """prod_{h in S} <v_h(u), v_h(u')> for every set S and every pair of windows (22.4)."""
+    """prod_{h in S} <v_h(u), v_h(u')> for every set S and every pair of windows (27.4)."""
     _, unit, _ = _copied(sizes, w)
     return _products(sizes, unit @ unit.mT)
 
@@ -198,7 +198,7 @@ def _attend(data: Examples, table: Tensor, a: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def predict(data: Examples, sizes: Sizes, weights: Weights) -> Float[Tensor, "*runs sequences tokens"]:
-    """The prediction (22.4) for every sequence, of many models at once: equal to `attend_by_places`."""
+    """The prediction (27.4) for every sequence, of many models at once: equal to `attend_by_places`."""
     weights = _spread(weights, data)
     terms = comparison_terms(sizes, weights.w)
     weight, _ = _attend(data, _mixed(weights.selection(), terms), weights.a)
@@ -326,12 +326,12 @@ def train(
 def growth_rates(
     data: Examples, sizes: Sizes, weights: Weights, *, eps: float | int = EPS
 ) -> Float[Tensor, "*runs sets"]:
-    """d log c_S / dt of gradient flow (22.8): -dL/dc_S / c_S. By the theory, affine in I(S)."""
+    """d log c_S / dt of gradient flow (27.8): -dL/dc_S / c_S. By the theory, affine in I(S)."""
     return -loss_and_gradients(data, sizes, weights, eps=eps, parts="c")[1].c / weights.c
 
 
 def predicted_rates(values: Float[Tensor, "*runs sets"], weights: Weights) -> Float[Tensor, "*runs sets"]:
-    """2 a / sum c^2 (I(S) - sum_T p_T I(T)) (22.8): the growth rates for small a, long sequences and sharp copiers."""
+    """2 a / sum c^2 (I(S) - sum_T p_T I(T)) (27.8): the growth rates for small a, long sequences and sharp copiers."""
     p = weights.selection()
     scale = 2 * weights.a[..., None] / weights.c.square().sum(dim=-1, keepdim=True)
     return scale * (values - (p * values).sum(dim=-1, keepdim=True))
@@ -346,7 +346,7 @@ def matched_weight(
     """Weight of causal attention on places whose `lags` match those of the place to come, over queries that have one.
 
     Query t predicts token t + 1, so it looks for places j with tokens[j - lag] = tokens[t + 1 - lag] for every lag. For the
-    lag 1 that is the induction score of lesson 21.
+    lag 1 that is the induction score of lesson 26.
 
     Raises:
         ValueError: the tokens do not fit the pattern, or `lags` are not lags in rising order within the sequence.

@@ -1,4 +1,4 @@
-"""Markov chains whose next token depends on a few parents, and what a set of lags is worth to an attention head (lesson 22).
+"""Markov chains whose next token depends on a few parents, and what a set of lags is worth to an attention head (lesson 27).
 
 A chain of order k has S tokens and a set of parent lags, the largest of which is k. For each configuration of its parents
 it holds a law of the next token, drawn from a symmetric Dirichlet law. Tables over the last m tokens have m + 1 axes or
@@ -183,7 +183,7 @@ def _pairs(table: Tensor, lags: Sequence[int]) -> Tensor:
 
 
 def criterion_by_sums(table: Tensor, lags: Sequence[int]) -> float:
-    """I(S) = sum_x mu(x_S)^2 (sum_e mu(e | x_S)^2 / mu(e) - 1) (22.6) of one chain, to be read.
+    """I(S) = sum_x mu(x_S)^2 (sum_e mu(e | x_S)^2 / mu(e) - 1) (27.6) of one chain, to be read.
 
     `table` is mu(x_m, ..., x_1, e), one axis for each lag, as `next_table(...)[i]`.
     """
@@ -202,7 +202,7 @@ def criterion_by_sums(table: Tensor, lags: Sequence[int]) -> float:
 
 
 def criterion(table: Tensor, lags: Sequence[int]) -> Float[Tensor, " chains"]:
-    """I(S) of many chains (22.6), from `next_table`: sum_x (sum_e mu(x_S, e)^2 / mu(e) - mu(x_S)^2).
+    """I(S) of many chains (27.6), from `next_table`: sum_x (sum_e mu(x_S, e)^2 / mu(e) - mu(x_S)^2).
 
     Units: none. At least 0, and at most S - 1 for S tokens.
 
@@ -216,7 +216,7 @@ def criterion(table: Tensor, lags: Sequence[int]) -> Float[Tensor, " chains"]:
 
 
 def chi_square(table: Tensor, lags: Sequence[int]) -> Float[Tensor, " chains"]:
-    """sum_x mu(x_S) (sum_e mu(e | x_S)^2 / mu(e) - 1): plain chi^2 information, which no further lag can lower (22.7).
+    """sum_x mu(x_S) (sum_e mu(e | x_S)^2 / mu(e) - 1): plain chi^2 information, which no further lag can lower (27.7).
 
     Raises:
         ValueError: as `criterion`.
@@ -232,7 +232,7 @@ def chi_square(table: Tensor, lags: Sequence[int]) -> Float[Tensor, " chains"]:
 def generalised_head(
     tokens: Int[Tensor, "sequences length"], lags: Sequence[int], vocabulary: int
 ) -> Float[Tensor, "sequences vocabulary"]:
-    """Shares of each token among the places whose `lags` match those of the place to come (22.1), in float64.
+    """Shares of each token among the places whose `lags` match those of the place to come (27.1), in float64.
 
     Where no place matches, and for no lags, these are the shares among all places that have such lags: the unigram
     baseline. Lags (1,) are the bigram baseline. The place to come follows the last token.

@@ -78,7 +78,7 @@ def test_operations_of_the_example():
 
 
 def test_an_update_multiplies_as_often_as_is_said():
-    """Counted by running it: a number that counts its products, in (17.6) for a symmetric P and u = v = k."""
+    """Counted by running it: a number that counts its products, in (22.6) for a symmetric P and u = v = k."""
     count = 0
 
     class Counted(float):

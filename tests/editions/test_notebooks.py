@@ -27,7 +27,7 @@ def test_goal_background_and_minutes_are_those_of_the_first_cell(lesson, noteboo
     said = dict(re.findall(r"^\*\*(\w+)\.\*\* (.+)$", first, re.MULTILINE))
     assert said.keys() == {"Goal", "Prerequisites", "Time"}
     assert (said["Goal"], said["Prerequisites"]) == (about.goal, about.background)
-    # The lesson's minutes come first, then those of what is optional; "25.5" is an exercise.
+    # The lesson's minutes come first, then those of what is optional; "33.5" is an exercise.
     minutes = [int(number) for number in re.findall(r"(?<![\w.])\d+(?!\.?\d)", said["Time"])]
     assert about.minutes == minutes[0]
     assert about.optional_minutes == (minutes[1] if "optional" in said["Time"] else 0)

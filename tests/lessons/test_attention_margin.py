@@ -1,4 +1,4 @@
-"""What the curves of lesson 24 are, what its explorer says, and answers that its checkers must tell apart."""
+"""What the curves of lesson 29 are, what its explorer says, and answers that its checkers must tell apart."""
 
 import itertools
 import re
@@ -256,7 +256,7 @@ def test_the_least_nuclear_norm_lies_between_the_layers_for_one_property():
     assert 20 < above < 25  # "a fifth to a quarter", says the prediction
     level = [points(10, arm).mean() for arm in ("KQ, margin 1", "KQ, margin 100", "least nuclear norm")]
     assert max(level) - min(level) < 1.5
-    choices = str(lesson.lesson.predictions["24.P2"].example().choices)
+    choices = str(lesson.lesson.predictions["29.P2"].example().choices)
     assert all(f"{share}%" in choices for share in (53, 60, 44))
 
 
@@ -343,12 +343,12 @@ def test_the_tasks_have_the_answers_that_the_text_gives():
 
 
 def test_rounded_numbers_count_and_near_ones_do_not():
-    assert grade("24.4", {"first": 0.0, "second": -0.25}).status == "solved"
-    assert grade("24.4", {"first": 0.02, "second": -0.235}).status == "wrong"
-    assert grade("24.3", 3.75).status == "solved"
-    assert grade("24.3", 3.7).status == "wrong"
+    assert grade("29.4", {"first": 0.0, "second": -0.25}).status == "solved"
+    assert grade("29.4", {"first": 0.02, "second": -0.235}).status == "wrong"
+    assert grade("29.3", 3.75).status == "solved"
+    assert grade("29.3", 3.7).status == "wrong"
 
 
 def test_the_velocity_by_transposes_is_accepted_and_standing_still_is_not():
-    assert grade("24.2", lambda K, Q, force: force @ (Q @ Q.T) + (K @ K.T) @ force).status == "solved"
-    assert grade("24.2", lambda K, Q, force: 0 * force).status == "wrong"
+    assert grade("29.2", lambda K, Q, force: force @ (Q @ Q.T) + (K @ K.T) @ force).status == "solved"
+    assert grade("29.2", lambda K, Q, force: 0 * force).status == "wrong"

@@ -1,4 +1,4 @@
-"""What lesson 13 draws and trains: walks, rows of two keys, its explorer and the search for one of sixteen items."""
+"""What lesson 17 draws and trains: walks, rows of two keys, its explorer and the search for one of sixteen items."""
 
 import math
 

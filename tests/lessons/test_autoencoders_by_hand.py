@@ -1,4 +1,4 @@
-"""What the worksheets, curves and the explorer of lesson 25 show, and how its many starts are trained."""
+"""What the worksheets, curves and the explorer of lesson 33 show, and how its many starts are trained."""
 
 import numpy as np
 import pytest

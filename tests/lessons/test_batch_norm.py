@@ -1,4 +1,4 @@
-"""What the curves of lesson 09 are, what its explorers say, and which answers its exercises take."""
+"""What the curves of lesson 11 are, what its explorers say, and which answers its exercises take."""
 
 import math
 
@@ -165,9 +165,9 @@ def test_the_scale_explorer_says_what_its_curves_show():
 
 
 def test_answers_that_are_right_in_another_form_are_taken():
-    assert verdict("09.1", {"first": 8, "second": torch.tensor(-2.0)}).status == "solved"
-    assert verdict("09.2", {"g1": 3.0, "g2": 5, "g3": 7.0}).status == "solved"  # ones and x-hat mixed
-    assert verdict("09.2", {"g1": 1e-8, "g2": 0.0, "g3": -1e-8}).status == "solved"
+    assert verdict("11.1", {"first": 8, "second": torch.tensor(-2.0)}).status == "solved"
+    assert verdict("11.2", {"g1": 3.0, "g2": 5, "g3": 7.0}).status == "solved"  # ones and x-hat mixed
+    assert verdict("11.2", {"g1": 1e-8, "g2": 0.0, "g3": -1e-8}).status == "solved"
 
 
 def test_the_gradient_by_autograd_is_right_and_refused():
@@ -176,7 +176,7 @@ def test_the_gradient_by_autograd_is_right_and_refused():
         norm = torch.nn.functional.batch_norm(x[:, None], None, None, training=True, eps=1e-14)
         return torch.autograd.grad((gamma * norm[:, 0]) @ g, x)[0]
 
-    found = verdict("09.3", by_batch_norm)
+    found = verdict("11.3", by_batch_norm)
     assert (found.status, found.mistake) == ("mistake", "autograd")
     assert found.message.startswith(
         "The numbers are right, but the prompt asks for a derivative written by you"
@@ -184,7 +184,7 @@ def test_the_gradient_by_autograd_is_right_and_refused():
 
 
 def test_a_gradient_of_equal_entries_is_the_case_that_the_sentence_names():
-    found = verdict("09.2", {"g1": 4.0, "g2": 4.0, "g3": 4.0})
+    found = verdict("11.2", {"g1": 4.0, "g2": 4.0, "g3": 4.0})
     assert found.status == "wrong"
     assert found.message.endswith("it is the case that the sentence names: its entries are equal.")
 
@@ -198,6 +198,6 @@ def test_a_gradient_of_equal_entries_is_the_case_that_the_sentence_names():
     ],
 )
 def test_a_gradient_that_is_no_counterexample_is_recognised(answer, mistake):
-    found = verdict("09.2", answer)
+    found = verdict("11.2", answer)
     assert found.status == ("mistake" if mistake else "wrong")
     assert found.mistake == mistake

@@ -1,4 +1,4 @@
-"""What lesson 08 trains, counts and draws: the corners, the ways through a stride, and what the stencil connects."""
+"""What lesson 10 trains, counts and draws: the corners, the ways through a stride, and what the stencil connects."""
 
 import numpy as np
 import pytest

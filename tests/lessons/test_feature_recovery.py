@@ -1,4 +1,4 @@
-"""What the figures, tables and explorers of lesson 28 show, and that stored measurements can be measured again."""
+"""What the figures, tables and explorers of lesson 36 show, and that stored measurements can be measured again."""
 
 import re
 from functools import cache
@@ -180,7 +180,7 @@ def test_without_a_constant_the_most_agreement_finds_nearly_all_and_an_elbow_nee
     for least in (6, 8):
         assert min(k for k, _ in lesson.chosen(bend, lesson.BARE, least=least)) >= 16
         assert mean(share for _, share in lesson.chosen(agreement, lesson.BARE, least=least)) > 0.95
-    product = "explained × agreement (28.5)"
+    product = "explained × agreement (36.5)"
     with_constant = list(lesson.QUESTIONS.values())[:3]
     assert min(mean(share for _, share in lesson.chosen(product, *asked)) for asked in with_constant) > 0.9
 

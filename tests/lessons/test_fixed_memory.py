@@ -1,4 +1,4 @@
-"""What the pictures of lesson 34 show, and what its explorer says, against loops and definitions."""
+"""What the pictures of lesson 20 show, and what its explorer says, against loops and definitions."""
 
 import itertools
 import re

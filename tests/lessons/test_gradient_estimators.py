@@ -1,4 +1,4 @@
-"""What lesson 07 simulates, draws and says: the bandit, the bowl with waves, and the walks on it."""
+"""What lesson 09 simulates, draws and says: the bandit, the bowl with waves, and the walks on it."""
 
 import math
 import re

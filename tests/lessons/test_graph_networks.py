@@ -1,4 +1,4 @@
-"""What the curves and pictures of lesson 10 are, what its networks compute, and what its explorer says."""
+"""What the curves and pictures of lesson 13 are, what its networks compute, and what its explorer says."""
 
 from itertools import pairwise
 

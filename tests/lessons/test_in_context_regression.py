@@ -1,4 +1,4 @@
-"""What the figures, tables and the explorer of lesson 23 show, and answers that its checkers must tell apart."""
+"""What the figures, tables and the explorer of lesson 28 show, and answers that its checkers must tell apart."""
 
 import math
 import re
@@ -244,7 +244,7 @@ def test_every_basis_of_zero_sums_is_accepted(n):
 
     for form in (helmert, library):
         assert form(n).shape == (n + 1, n)
-        assert grade("23.5", form).status == "solved"
+        assert grade("28.5", form).status == "solved"
 
 
 def test_the_mean_through_a_matrix_is_accepted_too():
@@ -253,22 +253,22 @@ def test_the_mean_through_a_matrix_is_accepted_too():
         raw = (scores - scores.max()).exp()
         return (raw[:, None] * y).sum(0) / raw.sum()
 
-    assert grade("23.1", average).status == "solved"
+    assert grade("28.1", average).status == "solved"
 
 
 @pytest.mark.parametrize(
     "numbers", [(0.01, 0.04, 0.05, 0.005), (0.02, 0.08, 0.2, 0.0075), (0.01, 0.04, 0.0018, 0.2)]
 )
 def test_heads_that_emerge_late_with_a_larger_product(numbers):
-    assert grade("23.2", dict(zip(("w_1", "u_1", "w_2", "u_2"), numbers, strict=True))).status == "solved"
+    assert grade("28.2", dict(zip(("w_1", "u_1", "w_2", "u_2"), numbers, strict=True))).status == "solved"
 
 
 def test_heads_that_meet_one_condition_only():
-    assert grade("23.2", {"w_1": 0.01, "u_1": 0.04, "w_2": 0.04, "u_2": 0.01}).status == "wrong"
-    assert grade("23.2", {"w_1": 1.0, "u_1": 4.0, "w_2": 4.0, "u_2": 3.0}).status == "wrong"
-    assert grade("23.2", {"w_1": 0.01, "u_1": 0.1, "w_2": 0.011, "u_2": 0.01}).status == "wrong"
+    assert grade("28.2", {"w_1": 0.01, "u_1": 0.04, "w_2": 0.04, "u_2": 0.01}).status == "wrong"
+    assert grade("28.2", {"w_1": 1.0, "u_1": 4.0, "w_2": 4.0, "u_2": 3.0}).status == "wrong"
+    assert grade("28.2", {"w_1": 0.01, "u_1": 0.1, "w_2": 0.011, "u_2": 0.01}).status == "wrong"
 
 
 def test_rounded_numbers_count():
-    assert grade("23.3", 0.5).status == "solved"
-    assert grade("23.3", 0.289).mistake == "all features"
+    assert grade("28.3", 0.5).status == "solved"
+    assert grade("28.3", 0.289).mistake == "all features"

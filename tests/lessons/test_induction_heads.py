@@ -1,4 +1,4 @@
-"""What the figures, tables and explorers of lesson 22 show, and answers that its checkers must tell apart."""
+"""What the figures, tables and explorers of lesson 27 show, and answers that its checkers must tell apart."""
 
 from functools import cache
 from statistics import mean
@@ -331,9 +331,9 @@ def test_the_librarys_own_head_is_accepted_where_places_match():
         counts = torch.bincount(tokens[window][hit], minlength=vocabulary).double()
         return counts / max(float(counts.sum()), 1.0)
 
-    assert grade("22.1", shares).status == "solved"
+    assert grade("27.1", shares).status == "solved"
     always = lambda tokens, lags, vocabulary: generalised_head(tokens[None], lags, vocabulary)[0]  # noqa: E731
-    assert grade("22.1", always).status != "solved"  # the unigram where nothing matches
+    assert grade("27.1", always).status != "solved"  # the unigram where nothing matches
 
 
 def test_the_worth_of_a_table_by_the_library_is_accepted():
@@ -343,14 +343,14 @@ def test_the_worth_of_a_table_by_the_library_is_accepted():
     def without_minus(joint):
         return by_library(joint) * joint.shape[1]
 
-    assert grade("22.2", by_library).status == "solved"
-    assert grade("22.2", without_minus).status != "solved"
+    assert grade("27.2", by_library).status == "solved"
+    assert grade("27.2", without_minus).status != "solved"
 
 
 def test_numbers():
-    assert grade("22.3", 0.2624).status == grade("22.3", 0.41 * 0.64).status == "solved"
-    assert grade("22.3", 0.32).mistake == "as {1}"
-    assert grade("22.3", 0.27).status != "solved"
+    assert grade("27.3", 0.2624).status == grade("27.3", 0.41 * 0.64).status == "solved"
+    assert grade("27.3", 0.32).mistake == "as {1}"
+    assert grade("27.3", 0.27).status != "solved"
 
 
 def test_the_race_by_autograd_is_right_and_refused():
@@ -359,20 +359,20 @@ def test_the_race_by_autograd_is_right_and_refused():
         gain = a * (leaf.square() / leaf.square().sum() * values).sum()
         return torch.autograd.grad(gain, leaf)[0]
 
-    found = grade("22.4", velocity)
+    found = grade("27.4", velocity)
     assert (found.status, found.mistake) == ("mistake", "autograd")
     assert found.message.startswith("The numbers are right")
-    assert grade("22.4", lambda c, values, a: 1.5 * velocity(c, values, a)).status != "solved"
-    assert grade("22.4", lambda c, values, a: 0 * c).status != "solved"
+    assert grade("27.4", lambda c, values, a: 1.5 * velocity(c, values, a)).status != "solved"
+    assert grade("27.4", lambda c, values, a: 0 * c).status != "solved"
 
 
 @pytest.mark.parametrize(
     "p", [(0.1, 0.9, 0.9, 0.1), (0.2, 0.8, 0.8, 0.2), (0.9, 0.1, 0.1, 0.9), (0.1, 0.8, 0.9, 0.2)]
 )
 def test_pairs_that_win(p):
-    assert grade("22.5", dict(zip(("p_00", "p_01", "p_10", "p_11"), p, strict=True))).status == "solved"
+    assert grade("27.5", dict(zip(("p_00", "p_01", "p_10", "p_11"), p, strict=True))).status == "solved"
 
 
 @pytest.mark.parametrize("p", [(0.1, 0.9, 0.105, 0.895), (0.01, 0.99, 0.99, 0.01), (0.05, 0.5, 0.5, 0.95)])
 def test_counterexamples_that_miss_one_condition(p):
-    assert grade("22.5", dict(zip(("p_00", "p_01", "p_10", "p_11"), p, strict=True))).status != "solved"
+    assert grade("27.5", dict(zip(("p_00", "p_01", "p_10", "p_11"), p, strict=True))).status != "solved"

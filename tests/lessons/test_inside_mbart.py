@@ -1,4 +1,4 @@
-"""What the figures of lesson 26 show, and what its explorer draws and says."""
+"""What the figures of lesson 34 show, and what its explorer draws and says."""
 
 import re
 import subprocess

@@ -1,4 +1,4 @@
-"""What the curves of lesson 15 are, and what its explorer says."""
+"""What the curves of lesson 19 are, and what its explorer says."""
 
 import math
 import re

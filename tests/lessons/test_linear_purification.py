@@ -1,4 +1,4 @@
-"""What the figures of lesson 19 show, what its explorer says, and answers that its checkers must tell apart."""
+"""What the figures of lesson 24 show, what its explorer says, and answers that its checkers must tell apart."""
 
 from functools import cache
 from statistics import mean
@@ -211,8 +211,8 @@ def test_what_is_projected_out_is_gone_from_every_row():
 
 
 def test_rounded_numbers_count():
-    assert grade("19.5", 3.0).status == "solved"
-    assert grade("19.5", 2.9).status != "solved"
+    assert grade("24.5", 3.0).status == "solved"
+    assert grade("24.5", 2.9).status != "solved"
 
 
 def test_the_purifier_by_other_ways_is_accepted_and_a_scaled_one_is_not():
@@ -224,29 +224,29 @@ def test_the_purifier_by_other_ways_is_accepted_and_a_scaled_one_is_not():
         root = penalty**0.5 * torch.eye(x.shape[1], dtype=x.dtype)
         return torch.linalg.lstsq(torch.cat([x, root]), torch.cat([x, 0 * root])).solution
 
-    assert grade("19.1", by_svd).status == grade("19.1", stacked).status == "solved"
-    assert grade("19.1", lambda x, penalty: 0.99 * by_svd(x, penalty)).status == "wrong"
-    assert grade("19.1", lambda x, penalty: x @ x.T).status != "solved"
+    assert grade("24.1", by_svd).status == grade("24.1", stacked).status == "solved"
+    assert grade("24.1", lambda x, penalty: 0.99 * by_svd(x, penalty)).status == "wrong"
+    assert grade("24.1", lambda x, penalty: x @ x.T).status != "solved"
 
 
 @pytest.mark.parametrize("numbers", [(1, 1, 0.5), (1, 1, -0.01), (2, 0.5, 0.9), (1e-3, 1e3, 0.5)])
 def test_every_correlated_pair_is_a_counterexample(numbers):
-    assert grade("19.2", dict(zip("abc", numbers, strict=True))).status == "solved"
+    assert grade("24.2", dict(zip("abc", numbers, strict=True))).status == "solved"
 
 
 def test_what_is_no_counterexample():
-    assert grade("19.2", {"a": 3, "b": 5, "c": 0}).mistake == "unequal, uncorrelated"
-    assert grade("19.2", {"a": 1, "b": 4, "c": 2}).mistake == "one feature twice"
-    assert grade("19.2", {"a": 0, "b": 1, "c": 0.1}).mistake == "negative variance"
+    assert grade("24.2", {"a": 3, "b": 5, "c": 0}).mistake == "unequal, uncorrelated"
+    assert grade("24.2", {"a": 1, "b": 4, "c": 2}).mistake == "one feature twice"
+    assert grade("24.2", {"a": 0, "b": 1, "c": 0.1}).mistake == "negative variance"
 
 
 @pytest.mark.parametrize("b", [2.0001, 1.9999])
 def test_a_rounded_b_counts(b):
-    assert grade("19.3", b).status == "solved"
+    assert grade("24.3", b).status == "solved"
 
 
 def test_a_b_that_makes_no_covariance_matrix_is_refused_by_that_property():
-    found = grade("19.3", -2)
+    found = grade("24.3", -2)
     assert found.status == "wrong"
 
 
@@ -261,9 +261,9 @@ def test_an_eraser_by_regressions_is_accepted_and_one_that_uses_the_labels_of_ne
         back = torch.linalg.lstsq(predicted, x - mean).solution
         return new - (new - mean) @ w @ back
 
-    assert grade("19.4", by_library).status == grade("19.4", by_regression).status == "solved"
-    assert grade("19.4", lambda x, label, new: new).status != "solved"
+    assert grade("24.4", by_library).status == grade("24.4", by_regression).status == "solved"
+    assert grade("24.4", lambda x, label, new: new).status != "solved"
     assert (
-        grade("19.4", lambda x, label, new: new - 0.5 * (new - by_regression(x, label, new))).status
+        grade("24.4", lambda x, label, new: new - 0.5 * (new - by_regression(x, label, new))).status
         == "wrong"
     )

@@ -1,4 +1,4 @@
-"""What the curves and tables of lesson 20 show, its explorer, its stored runs, and answers that checkers must tell apart."""
+"""What the curves and tables of lesson 25 show, its explorer, its stored runs, and answers that checkers must tell apart."""
 
 from functools import cache
 from statistics import mean
@@ -218,7 +218,7 @@ def test_the_model_is_taught_with_old_sentences_among_the_new():
 
 
 def test_all_ways_to_the_gradient_of_b_are_accepted():
-    solved = lambda answer: grade("20.2", answer).status == "solved"  # noqa: E731
+    solved = lambda answer: grade("25.2", answer).status == "solved"  # noqa: E731
     assert solved(lambda grad, x, lora_A, scale: scale * (grad.T @ x) @ lora_A.T)
     assert solved(lambda grad, x, lora_A, scale: scale * torch.einsum("no,ni,ri->or", grad, x, lora_A))
     assert not solved(lambda grad, x, lora_A, scale: 0 * grad.T @ x @ lora_A.T)
@@ -228,19 +228,19 @@ def test_all_ways_to_the_gradient_of_b_are_accepted():
 def test_updates_that_do_not_come_out_again(w, d):
     w32, d32 = np.float32(w), np.float32(d)
     wanted = "solved" if (w32 + d32) - d32 != w32 else ("wrong", "mistake")
-    assert grade("20.5", {"w": w, "d": d}).status in wanted
+    assert grade("25.5", {"w": w, "d": d}).status in wanted
 
 
 def test_updates_that_do():
-    assert grade("20.5", {"w": 3, "d": -2}).mistake == "whole numbers"
-    assert grade("20.5", {"w": 1.5, "d": 0.75}).mistake == "halves"
-    assert grade("20.5", {"w": 1e-3, "d": 5.0}).mistake == "the update is the larger one"
-    assert grade("20.5", {"w": 1e7, "d": 0.1}).status == "wrong"
+    assert grade("25.5", {"w": 3, "d": -2}).mistake == "whole numbers"
+    assert grade("25.5", {"w": 1.5, "d": 0.75}).mistake == "halves"
+    assert grade("25.5", {"w": 1e-3, "d": 5.0}).mistake == "the update is the larger one"
+    assert grade("25.5", {"w": 1e7, "d": 0.1}).status == "wrong"
 
 
 def test_rounded_answers_count():
-    assert grade("20.4", 0.111).status == grade("20.4", 4 / 36).status == "solved"
-    assert grade("20.4", 0.12).status != "solved"
+    assert grade("25.4", 0.111).status == grade("25.4", 4 / 36).status == "solved"
+    assert grade("25.4", 0.12).status != "solved"
 
 
 def test_the_best_step_by_another_way_and_the_nearest_wrong_one():
@@ -249,5 +249,5 @@ def test_the_best_step_by_another_way_and_the_nearest_wrong_one():
         kept = gradient @ v[:, -rank:] @ v[:, -rank:].T
         return -kept / torch.linalg.matrix_norm(kept)
 
-    assert grade("20.3", by_eigenvectors).status == "solved"
-    assert grade("20.3", lambda gradient, rank: by_eigenvectors(gradient, 1)).status != "solved"
+    assert grade("25.3", by_eigenvectors).status == "solved"
+    assert grade("25.3", lambda gradient, rank: by_eigenvectors(gradient, 1)).status != "solved"

@@ -1,4 +1,4 @@
-"""What the figures and the explorer of lesson 05 show, and how its networks are set up."""
+"""What the figures and the explorer of lesson 07 show, and how its networks are set up."""
 
 import itertools
 import math

@@ -1,4 +1,4 @@
-"""What lesson 29's figures show, and what its feature browser finds, draws and says."""
+"""What lesson 37's figures show, and what its feature browser finds, draws and says."""
 
 import subprocess
 import sys
@@ -281,7 +281,7 @@ def test_lda_is_refitted_on_the_pages_sentences(material):
 def test_the_exercise_has_the_librarys_auroc():
     generator = torch.Generator().manual_seed(3)
     for _ in range(20):
-        inputs = lesson.EXERCISES["29.2"].draw(generator)
+        inputs = lesson.EXERCISES["37.2"].draw(generator)
         table = auroc(inputs["scores"][:, None], inputs["labels"][:, None])
         assert float(lesson.area_under_roc(**inputs)) == pytest.approx(table.item(), abs=1e-12)
         assert lesson.area_by_steps(**inputs) == pytest.approx(table.item(), abs=1e-12)
@@ -290,7 +290,7 @@ def test_the_exercise_has_the_librarys_auroc():
 def test_no_two_activations_of_the_first_exercise_are_equal():
     generator = torch.Generator().manual_seed(4)
     for _ in range(200):
-        drawn = lesson.EXERCISES["29.1"].draw(generator)
+        drawn = lesson.EXERCISES["37.1"].draw(generator)
         before = (drawn["x"] - drawn["decoder_bias"]) @ drawn["encoder"].T + drawn["encoder_bias"]
         rows = before.sort(dim=1).values
         assert (rows.diff(dim=1) > 1e-6).all()

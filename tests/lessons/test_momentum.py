@@ -1,4 +1,4 @@
-"""What the runs, the curves and the words of lesson 37 are, and which answers its exercises take."""
+"""What the runs, the curves and the words of lesson 02 are, and which answers its exercises take."""
 
 from functools import cache
 
@@ -34,7 +34,7 @@ def state_of(**settings):
 
 
 def by_velocity(step_size, momentum, steps):
-    """The canyon, step by step as (37.1) says."""
+    """The canyon, step by step as (02.1) says."""
     w, velocity, path = [0.2, 1.0], [0.0, 0.0], [[0.2, 1.0]]
     for _ in range(steps):
         for i, curvature in enumerate((1.0, 0.01)):
@@ -213,8 +213,8 @@ def test_the_variance_of_the_quiz_is_the_one_of_a_long_run():
 @pytest.mark.parametrize("number", ["1e400", 10**400, -(10**400), float("inf"), float("nan")])
 def test_numbers_without_bound_are_refused_at_once(number):
     number = float(number) if isinstance(number, str) else number
-    assert verdict("37.1", {"steady": number, "alternating": 0.5263}).status != "solved"
-    for exercise in ("37.2", "37.5"):
+    assert verdict("02.1", {"steady": number, "alternating": 0.5263}).status != "solved"
+    for exercise in ("02.2", "02.5"):
         assert verdict(exercise, number).status != "solved"
 
 

@@ -1,4 +1,4 @@
-"""What the pictures of lesson 06 show, what its explorer says, and how its facts are learned."""
+"""What the pictures of lesson 08 show, what its explorer says, and how its facts are learned."""
 
 import re
 import statistics

@@ -1,4 +1,4 @@
-"""What the figures of lesson 18 show, what its explorer says, and what only one property of a checker refuses."""
+"""What the figures of lesson 23 show, what its explorer says, and what only one property of a checker refuses."""
 
 import math
 from functools import cache
@@ -260,13 +260,13 @@ def test_made_data_are_fitted_worst_with_as_many_labels_as_inputs():
     "points", [(3, 1, 3, -1), (5.0, -2.0, 5.0, 2.0), (-2, 1.9, -2, -1.9), (1e5, 1, 1e5, -1)]
 )
 def test_every_pair_of_points_that_misleads_the_unit_is_accepted(points):
-    assert grade("18.6", dict(zip("pqrt", points, strict=True))).status == "solved"
+    assert grade("23.6", dict(zip("pqrt", points, strict=True))).status == "solved"
 
 
 def test_points_that_meet_one_condition_only():
-    assert grade("18.6", {"p": 3, "q": 1, "r": -3, "t": -1}).status == "wrong"  # one line through the origin
-    assert grade("18.6", {"p": 2, "q": 2, "r": 2, "t": -2}).mistake == "moved too little"
-    assert grade("18.6", {"p": 2, "q": 1, "r": 2, "t": 1}).status in ("wrong", "mistake")  # one point twice
+    assert grade("23.6", {"p": 3, "q": 1, "r": -3, "t": -1}).status == "wrong"  # one line through the origin
+    assert grade("23.6", {"p": 2, "q": 2, "r": 2, "t": -2}).mistake == "moved too little"
+    assert grade("23.6", {"p": 2, "q": 1, "r": 2, "t": 1}).status in ("wrong", "mistake")  # one point twice
 
 
 def test_reconstruction_by_eigh_is_accepted_too():
@@ -276,7 +276,7 @@ def test_reconstruction_by_eigh_is_accepted_too():
         chosen = vectors[:, -k:]
         return (x - mean) @ chosen @ chosen.T + mean
 
-    assert grade("18.7", back).status == "solved"
+    assert grade("23.7", back).status == "solved"
 
 
 def test_the_gradient_through_second_moments_is_accepted_too():
@@ -284,16 +284,16 @@ def test_the_gradient_through_second_moments_is_accepted_too():
         s = x.T @ x / len(x)
         return 2 * (decoder @ encoder - torch.eye(len(s))) @ s @ encoder.T
 
-    assert grade("18.1", gradient).status == "solved"
-    assert grade("18.1", lambda encoder, decoder, x: 0 * decoder).status != "solved"
+    assert grade("23.1", gradient).status == "solved"
+    assert grade("23.1", lambda encoder, decoder, x: 0 * decoder).status != "solved"
 
 
 def test_delays_that_meet_one_property_only():
     def turned_round(variances, step_size, factor):
         return math.log(factor) * torch.log1p(2 * step_size * variances)
 
-    assert grade("18.3", turned_round).status == "wrong"
-    assert grade("18.3", lambda variances, step_size, factor: -math.log(factor) / variances).status == "wrong"
+    assert grade("23.3", turned_round).status == "wrong"
+    assert grade("23.3", lambda variances, step_size, factor: -math.log(factor) / variances).status == "wrong"
 
 
 def test_the_penalised_map_through_weights_is_accepted_and_saddles_are_not():
@@ -301,16 +301,16 @@ def test_the_penalised_map_through_weights_is_accepted_and_saddles_are_not():
         encoder, decoder = critical_point(moment, range(k), k, penalty)
         return decoder @ encoder
 
-    assert grade("18.5", through_weights).status == "solved"
+    assert grade("23.5", through_weights).status == "solved"
 
     def saddle(moment, k, penalty):
         encoder, decoder = critical_point(moment, range(1, k + 1), k, penalty)
         return decoder @ encoder
 
-    assert grade("18.5", saddle).status == "wrong"
-    assert grade("18.5", lambda moment, k, penalty: 0 * moment).status == "wrong"
+    assert grade("23.5", saddle).status == "wrong"
+    assert grade("23.5", lambda moment, k, penalty: 0 * moment).status == "wrong"
 
 
 def test_rounded_numbers_count():
-    assert grade("18.4", 1.6875).status == grade("18.4", 1.688).status == "solved"
-    assert grade("18.4", 1.7).status != "solved"
+    assert grade("23.4", 1.6875).status == grade("23.4", 1.688).status == "solved"
+    assert grade("23.4", 1.7).status != "solved"

@@ -1,4 +1,4 @@
-"""What the figures, tables and the explorer of lesson 16 show."""
+"""What the figures, tables and the explorer of lesson 21 show."""
 
 import math
 import re
@@ -67,7 +67,7 @@ def test_variances_against_the_angle_are_those_of_the_library():
     k = torch.stack([angles.deg2rad().cos(), angles.deg2rad().sin()], 1)
     for kind in ("trigonometric", "positive"):
         expected = relative_variance(q, k, kind=kind, sigma=1)[0].sqrt()
-        assert_line(line_labelled(axes, f"{kind}, by (16.7)"), angles, expected, atol=1e-7)
+        assert_line(line_labelled(axes, f"{kind}, by (21.7)"), angles, expected, atol=1e-7)
     for line in (line for line in axes.lines if line.get_label() == "200,000 draws"):
         curve = next(c for c in axes.lines if c.get_color() == line.get_color() and len(c.get_xdata()) == 181)
         at = np.asarray(line.get_xdata(), dtype=int)

@@ -1,4 +1,4 @@
-"""What the networks, the curves and the words of lesson 11 are."""
+"""What the networks, the curves and the words of lesson 14 are."""
 
 import numpy as np
 import pytest

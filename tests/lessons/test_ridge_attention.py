@@ -1,4 +1,4 @@
-"""What the pictures, the table and the explorer of lesson 17 show."""
+"""What the pictures, the table and the explorer of lesson 22 show."""
 
 from functools import cache
 from statistics import mean

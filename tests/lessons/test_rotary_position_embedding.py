@@ -1,4 +1,4 @@
-"""What the figures and the explorer of lesson 14 show, and its closing experiment."""
+"""What the figures and the explorer of lesson 18 show, and its closing experiment."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""What the explorer of lesson 33 computes and says, and what its curves are."""
+"""What the explorer of lesson 16 computes and says, and what its curves are."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""What the explorers of lesson 12 compute, how its meter counts, what its curves are, and its closing experiment."""
+"""What the explorers of lesson 15 compute, how its meter counts, what its curves are, and its closing experiment."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""What the pictures of lesson 04 show, what its explorer says, and how its networks are trained."""
+"""What the pictures of lesson 06 show, what its explorer says, and how its networks are trained."""
 
 import itertools
 import math

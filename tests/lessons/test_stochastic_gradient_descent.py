@@ -1,4 +1,4 @@
-"""What the pictures of lesson 02 draw, and what its explorer says, against loops and definitions."""
+"""What the pictures of lesson 03 draw, and what its explorer says, against loops and definitions."""
 
 import itertools
 import re

@@ -1,4 +1,4 @@
-"""What the figures and the tables of lesson 21 show, what its explorer says, and answers that only a property refuses."""
+"""What the figures and the tables of lesson 26 show, what its explorer says, and answers that only a property refuses."""
 
 import math
 import re
@@ -114,7 +114,7 @@ def test_the_second_round_of_the_jumping_sequences_starts_elsewhere():
 
 
 def test_one_layer_gets_below_the_even_guess_with_more_heads_width_and_steps():
-    even = EXERCISES["21.1"].reference
+    even = EXERCISES["26.1"].reference
     for arm in ("twice the width", "16 heads, four times the width"):
         assert max(measured("one_layer_longer", f"{arm}, 750 steps, loss")) < even
         assert min(measured("one_layer_longer", f"{arm}, 250 steps, loss")) > even
@@ -131,7 +131,7 @@ def test_the_planted_pair_stands_out():
 
 def test_two_mixed_layers_solve_it_and_eight_rivals_do_not():
     """What the text says of the stored runs, arm by arm; no best rate stands at an end of its grid."""
-    bound = EXERCISES["21.1"].reference
+    bound = EXERCISES["26.1"].reference
     assert len(lesson.UNSOLVED) == 8
     assert all(min(lesson.stored(arm)) > bound for arm in lesson.UNSOLVED)
     assert all(max(lesson.stored(arm)) < 0.1 for arm in lesson.SOLVED)
@@ -211,7 +211,7 @@ def test_other_right_ways():
             rows.append(weights @ (x[: i + 1] @ w_ov))
         return torch.stack(rows)
 
-    assert grade("21.3", by_rows).status == "solved"
+    assert grade("26.3", by_rows).status == "solved"
 
     def by_masks(pattern, tokens):
         equal = (tokens[:, None] == tokens[None, :]).tril(-1)
@@ -219,17 +219,17 @@ def test_other_right_ways():
         after[:, 1:] = equal[:, :-1]
         return (pattern * after).sum(1)[equal.any(1)].mean()
 
-    assert grade("21.2", by_masks).status == "solved"
+    assert grade("26.2", by_masks).status == "solved"
 
     def without_forming(w_v, w_o, w_q, w_k):
         norm = lambda left, right: ((left.T @ left) * (right @ right.T)).sum().sqrt()  # noqa: E731
         top = norm(w_v @ (w_o @ w_k), w_q.T)
         return float(top / norm(w_v, w_o) / norm(w_k, w_q.T))
 
-    assert grade("21.4", without_forming).status == "solved"
+    assert grade("26.4", without_forming).status == "solved"
 
 
 def test_one_property_alone_refuses():
-    assert grade("21.4", lambda w_v, w_o, w_q, w_k: 0.5).status == "wrong"
-    assert grade("21.1", 1.9).status == "wrong"
-    assert grade("21.3", lambda x, w_qk, w_ov, d_head: 0 * x).status == "wrong"
+    assert grade("26.4", lambda w_v, w_o, w_q, w_k: 0.5).status == "wrong"
+    assert grade("26.1", 1.9).status == "wrong"
+    assert grade("26.3", lambda x, w_qk, w_ov, d_head: 0 * x).status == "wrong"

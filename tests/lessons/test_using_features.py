@@ -1,4 +1,4 @@
-"""What lesson 35 measures: words and their labels, edits, exact translations; its figures, explorer and tables."""
+"""What lesson 38 measures: words and their labels, edits, exact translations; its figures, explorer and tables."""
 
 import re
 from dataclasses import replace
@@ -74,7 +74,7 @@ def test_all_of_a_word_is_its_way_and_none_is_nothing(setting):
 
 
 def test_a_word_is_told_from_its_kind_by_what_is_more_active_there(setting):
-    """What the features add in (35.3) and what the dictionary leaves out make up the way from the kind to the word."""
+    """What the features add in (38.3) and what the dictionary leaves out make up the way from the kind to the word."""
     number, kind = lesson.NUMBER["food:apple"], [k == "food" for k in measurements.KINDS]
     mean = setting.table.activation
     torch.testing.assert_close(setting.more_active[number], mean[number] - mean[kind].mean(dim=0))

@@ -1,4 +1,4 @@
-"""Adapted layers against the formed weight and autograd, models with adapters, and the worked examples of lesson 20."""
+"""Adapted layers against the formed weight and autograd, models with adapters, and the worked examples of lesson 25."""
 
 import copy
 

@@ -1,4 +1,4 @@
-"""Principal components against the SVD, the linear autoencoder against autograd, and the worked examples of lesson 18."""
+"""Principal components against the SVD, the linear autoencoder against autograd, and the worked examples of lesson 23."""
 
 import math
 from itertools import combinations

@@ -124,7 +124,7 @@ def sharp(sizes, a=1e-4):
 
 
 def test_growth_is_affine_in_the_criterion_without_a_free_constant():
-    """Long sequences, sharp copiers and small a: (22.8) holds up to noise; plain chi^2 in its place does not."""
+    """Long sequences, sharp copiers and small a: (27.8) holds up to noise; plain chi^2 in its place does not."""
     sizes = Sizes(degree=3)
     chains, tokens = draw(2000, 1200, alpha=0.5, parents=(1,))
     table = mc.next_table(chains, 3)

@@ -107,7 +107,7 @@ def to_restructured_text(
 def escape_prose(text: str, where: Mapping[str, str], named: Mapping[str, str] = MappingProxyType({})) -> str:
     """Return text of a docstring as reStructuredText: code between backticks, all else as it stands.
 
-    A mention of an equation, `(15.4)`, becomes a link to it, where `where` (`pages.anchors`) has it; that of a source,
+    A mention of an equation, `(19.4)`, becomes a link to it, where `where` (`pages.anchors`) has it; that of a source,
     `Su et al. 2021`, a link to its entry, where `named` (`sources.index`) has it.
     """
     parts, pieces = [], CODE.split(text)

@@ -294,7 +294,7 @@ def correct_page(repository: str = "") -> str:
             "| a page of the library | the docstring in `course_lib` |\n"
             "| a source, a system's commands, a measurement | `docs/sources.md`, `docs/setup.md`, `README.md` |\n"
             "| all other pages | `course_lib/editions/site/front.py` |",
-            "After a change of lesson 15, run it anew, and check what changed:",
+            "After a change of lesson 19, run it anew, and check what changed:",
             "```\nmake store LESSONS=15\nmake quick\n```",
             "`CONTRIBUTING.md` says what a page holds and what is checked.",
         ]

@@ -1,4 +1,4 @@
-"""Lesson 24, the margin that attention maximises: what its notebook shows."""
+"""Lesson 29, the margin that attention maximises: what its notebook shows."""
 
 from course_lib.lessons.attention_margin.contents import lesson
 from course_lib.lessons.attention_margin.exercises import *

@@ -1,4 +1,4 @@
-"""The register of lesson 24, the margin that attention maximises, with the symbols of its text."""
+"""The register of lesson 29, the margin that attention maximises, with the symbols of its text."""
 
 from course_lib.teaching import Contents
 

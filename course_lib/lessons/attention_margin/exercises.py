@@ -1,4 +1,4 @@
-"""Exercises of lesson 24, the margin that attention maximises."""
+"""Exercises of lesson 29, the margin that attention maximises."""
 
 import torch
 
@@ -7,7 +7,7 @@ from course_lib.teaching import close, edit, inputs, near, normal
 
 
 @lesson.exercise(
-    "24.1", "What training sees of a sample", difficulty=1, minutes=7,
+    "29.1", "What training sees of a sample", difficulty=1, minutes=7,
     prompt="Write `features(tokens, query, right)`: `tokens` holds the $T$ tokens $x_t$ in its rows, `query` is $z$, and "
     "`right` is the row of the right token. For each wrong token $t$, in the order of the rows, return the matrix $\\phi_t$ "
     "for which $\\sum_{jk}\\phi_{t,jk}W_{jk}$ is the right token's logit less that of token $t$, for every $W$: an "
@@ -55,9 +55,9 @@ def _leads(tokens, query, right, answer):
 
 
 @lesson.exercise(
-    "24.2", "How K Qᵀ moves", difficulty=3, minutes=9,
+    "29.2", "How K Qᵀ moves", difficulty=3, minutes=9,
     prompt="Write `velocity(K, Q, force)`: `force` is $G = -\\partial L/\\partial W$ at $W = KQ^\\top$, $d \\times d$; $K$ "
-    "and $Q$ are $d \\times r$. Return $\\dot W$ when gradient flow trains $K$ and $Q$; the page goes on with it as (24.4).",
+    "and $Q$ are $d \\times r$. Return $\\dot W$ when gradient flow trains $K$ and $Q$; the page goes on with it as (29.4).",
     draw=inputs(K=normal("3 2"), Q=normal("3 2"), force=normal("3 3")),
     properties=[
         ("It should be the change of K Qᵀ when K and Q move a little along minus their gradients.",
@@ -92,7 +92,7 @@ def _moves(K, Q, force, answer):
 
 
 lesson.value(
-    "24.3", "What k and q keep", difficulty=2, minutes=5,
+    "29.3", "What k and q keep", difficulty=2, minutes=5,
     prompt="In one coordinate $k$ starts at 2 and $q$ at 0. Gradient flow, on whatever samples, has taken $q$ to 1.5. How "
     "large is the product $\\beta = kq$?",
     answer=3.75,
@@ -113,7 +113,7 @@ lesson.value(
 
 
 lesson.value(
-    "24.4", "The end of one condition", difficulty=2, minutes=6,
+    "29.4", "The end of one condition", difficulty=2, minutes=6,
     prompt="One sample leaves the single condition $3\\beta_1 - 4\\beta_2 > 0$, and its margin is "
     "$m = 3\\beta_1 - 4\\beta_2$. Gradient flow trains $k$ and $q$, from $k = (1, 1)$ and $q = (0, 0)$. What does "
     "$\\beta/m$ tend to as $m$ grows? The answer is a dictionary with the "

@@ -1,4 +1,4 @@
-"""The experiment of lesson 24: a layer K Q^T and a layer W, trained to the same margin, then tested on new samples.
+"""The experiment of lesson 29: a layer K Q^T and a layer W, trained to the same margin, then tested on new samples.
 
 A sample holds T tokens and a query; the right token has the largest logit under a fixed matrix W*, whose non-zero singular
 values are equal. The right token comes first in each sample. Its value is 1, that of the others -1.

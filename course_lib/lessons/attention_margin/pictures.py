@@ -1,4 +1,4 @@
-"""Figures, explorer and predictions of lesson 24, the margin that attention maximises."""
+"""Figures, explorer and predictions of lesson 29, the margin that attention maximises."""
 
 from collections.abc import Sequence
 from functools import cache
@@ -217,7 +217,7 @@ _SINE = np.geomspace(1e-8, 1e8, 4001)  # sinh(2 tau)
 
 
 def plane_point(start: float, margin) -> np.ndarray:
-    """Return beta per unit margin of the flow of k * q from k = (start, start), q = 0 on the condition (2, 1) (24.7)."""
+    """Return beta per unit margin of the flow of k * q from k = (start, start), q = 0 on the condition (2, 1) (29.7)."""
     reached = start**2 / 2 * _SINE * (4 * np.sqrt(1 + _SINE**2) + 1)  # 2 beta_1 + beta_2
     s = np.exp(np.interp(np.log(margin), np.log(reached), np.log(_SINE)))
     beta = np.stack([2 * s * np.sqrt(1 + s**2), s], axis=-1)
@@ -482,7 +482,7 @@ def settings_table() -> Markdown:
 # Predictions
 
 ask_new = lesson.prediction(
-    "24.P1",
+    "29.P1",
     "Both layers answer all 40 training samples rightly, at margin 10. Now they get 1,000 new samples, whose right token is "
     "decided by the same $W^*$. A guess is right in 25%. What do you expect, on average over the sets?",
     {
@@ -497,7 +497,7 @@ ask_new = lesson.prediction(
 )
 
 ask_margins = lesson.prediction(
-    "24.P2",
+    "29.P2",
     "A convex programme finds the matrix of margin 1 whose nuclear norm is *exactly* the least. Per unit of margin, the "
     "norm of $KQ^\\top$ at margin 10 is on average a fifth to a quarter larger. How many new samples does that exact matrix "
     "answer rightly, on average over the sets?",
@@ -513,7 +513,7 @@ ask_margins = lesson.prediction(
 )
 
 ask_ranks = lesson.prediction(
-    "24.P3",
+    "29.P3",
     "So far one property decided: $W^*$ had one singular value. Now it has 2, 3, 5 or all 10, of equal size. "
     "For which of them is the layer with $K$ and $Q$ ahead of $W$ on new samples, at margin 10?",
     {

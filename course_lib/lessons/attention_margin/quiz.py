@@ -1,4 +1,4 @@
-"""Sentences of lesson 24, the margin that attention maximises, each with what decides on it."""
+"""Sentences of lesson 29, the margin that attention maximises, each with what decides on it."""
 
 import torch
 
@@ -27,12 +27,12 @@ def asked(*rows: tuple[float, float]) -> Constraints:
 
 
 @lesson.sentence(
-    "24.Q1",
+    "29.Q1",
     "If some W answers all samples rightly, gradient flow on k and q answers them all in the end.",
     answer=False,
 )
 def arrives():
-    """The loss (24.1) of a sample is at most e. With little attention on the right token it pulls little, by (24.3): twenty
+    """The loss (29.1) of a sample is at most e. With little attention on the right token it pulls little, by (29.3): twenty
     others can push it so far that it never comes back. Theorems about the end of training assume that the loss reaches
     its infimum."""
     given = asked(*[(1.0, 0.2)] * 20, (-2.0, 1.0))
@@ -51,15 +51,15 @@ def arrives():
 
 
 @lesson.sentence(
-    "24.Q2",
+    "29.Q2",
     "A single sample with two tokens, all numbers normal: the product and the matrix trained directly end in different "
     "directions.",
     answer="only if both are kept diagonal",
     conditions=("only if both are kept diagonal", "only if the margin is large"),
 )
 def single():
-    """The feature (24.2) is one matrix of rank one. Its nuclear and its Frobenius norm are the same, and so are the two
-    shortest answers: the feature itself. Its diagonal has unequal entries, and they race as in (24.7)."""
+    """The feature (29.2) is one matrix of rank one. Its nuclear and its Frobenius norm are the same, and so are the two
+    shortest answers: the feature itself. Its diagonal has unequal entries, and they race as in (29.7)."""
     tokens, query = randn(1, 2, 10, generator=rng(1)), randn(1, 10, generator=rng(2))
     given = conditions(tokens, query)
     stack = Constraints(given.features[None], given.gaps[None], given.best[None])
@@ -84,7 +84,7 @@ def single():
 
 
 @lesson.sentence(
-    "24.Q3",
+    "29.Q3",
     "A layer whose nuclear norm per margin is within 10% of the least has nearly the direction of the solution.",
     answer=False,
 )
@@ -110,13 +110,13 @@ def yardsticks():
 
 
 @lesson.sentence(
-    "24.Q4",
+    "29.Q4",
     "One condition, 2β₁ + β₂: wherever k starts, at c = 0.1 or at c = 10, β/m tends to (0.5, 0).",
     answer=True,
 )
 def starts():
-    """By (24.7) the ratio of the coordinates tends to 0 for each c > 0. A larger c only delays it. By (24.8), no point
-    of lead 1 has a smaller nuclear norm than (0.5, 0). Trained directly, β keeps the ratio of (24.6)."""
+    """By (29.7) the ratio of the coordinates tends to 0 for each c > 0. A larger c only delays it. By (29.8), no point
+    of lead 1 has a smaller nuclear norm than (0.5, 0). Trained directly, β keeps the ratio of (29.6)."""
     given, zero = asked((2.0, 1.0)), torch.zeros(2, dtype=torch.float64)
     shares = []
     for c, margin in ((0.1, 1e4), (10.0, 1e8)):
@@ -141,7 +141,7 @@ def starts():
 
 
 @lesson.sentence(
-    "24.Q5",
+    "29.Q5",
     "A larger margin on the same training samples means more right answers on new ones.",
     answer=False,
 )

@@ -1,4 +1,4 @@
-"""Lesson 13, attention_scaling: what its notebook shows."""
+"""Lesson 17, attention_scaling: what its notebook shows."""
 
 from course_lib.lessons.attention_scaling.contents import lesson
 from course_lib.lessons.attention_scaling.exercises import *

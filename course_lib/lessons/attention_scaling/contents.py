@@ -1,4 +1,4 @@
-"""The register of lesson 13, attention_scaling, with the symbols of its text."""
+"""The register of lesson 17, attention_scaling, with the symbols of its text."""
 
 from course_lib.teaching import Contents
 

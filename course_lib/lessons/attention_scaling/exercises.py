@@ -1,4 +1,4 @@
-"""Exercises of lesson 13, attention_scaling."""
+"""Exercises of lesson 17, attention_scaling."""
 
 from itertools import pairwise
 
@@ -25,7 +25,7 @@ def _has_unit_variance(answer):
 
 
 lesson.value(
-    "13.1", "The divisor", difficulty=1, minutes=3,
+    "17.1", "The divisor", difficulty=1, minutes=3,
     prompt="Queries and keys are independent; their $d = 16$ entries are uncorrelated, with mean 0 and standard deviation "
     "$\\sigma = 3$. By which number must $q^\\top k$ be divided to have variance 1?",
     answer=36.0,
@@ -67,7 +67,7 @@ def _variance_over_signs(mean, std, correction=0):
 
 
 @lesson.exercise(
-    "13.2", "The variance of a score", difficulty=1, minutes=7,
+    "17.2", "The variance of a score", difficulty=1, minutes=7,
     prompt="Write `score_variance(mean, std)`: the variance of $q^\\top k$ for independent $q$ and $k$, each with mean "
     "$\\mu$ and covariance $\\sigma^2 I$. `mean` is $\\mu$, a float64 tensor of shape `(d,)`; `std` is $\\sigma$. Return "
     "a number.",
@@ -126,10 +126,10 @@ def _by_autograd(weights, upstream):
 
 
 @lesson.exercise(
-    "13.3", "Back through the softmax", difficulty=2, minutes=7,
+    "17.3", "Back through the softmax", difficulty=2, minutes=7,
     prompt="Write `score_gradient(weights, upstream)`: the gradient of a loss with respect to the scores of one row. "
     "`weights` is $\\alpha = \\mathrm{softmax}(z)$ and `upstream` is $\\partial L/\\partial\\alpha$, float64 tensors of "
-    "shape `(n,)`. Return a tensor of that shape. An $n \\times n$ matrix, as in (13.5) below, is not needed.",
+    "shape `(n,)`. Return a tensor of that shape. An $n \\times n$ matrix, as in (17.5) below, is not needed.",
     draw=inputs(n=whole(2, 4), scores=normal("n"), weights=lambda scores: scores.softmax(-1), upstream=normal("n")),
     properties=[
         ("The gradient should add up to 0: a number added to all scores changes no weight.",
@@ -192,7 +192,7 @@ def _fails_by(name):
 
 
 lesson.flaw(
-    "13.4", "A tiny change that changes the winner", difficulty=2, minutes=6,
+    "17.4", "A tiny change that changes the winner", difficulty=2, minutes=6,
     prompt="Argmax attention returns the value of the key with the largest score. \"A tiny change of the query does not "
     "change the winner.\" Give a counterexample for the keys $(1,2,0)$, $(0,3,4)$, $(5,0,0)$ and $(0,0,1)$: a dictionary "
     "with the numbers `q1`, `q2` and `q3`, a query for which a change of 0.001 in one of its entries makes another key win.",
@@ -230,8 +230,8 @@ def _shared_evenly(w_q, w_k, answer):
 
 
 @lesson.exercise(
-    "13.5", "The same function without a scale", difficulty=2, minutes=5,
-    prompt="Attention (13.1) with the scale $\\beta$ has the scores $\\beta\\,(x W_Q)\\cdot(y W_K)$ for contents $x$ "
+    "17.5", "The same function without a scale", difficulty=2, minutes=5,
+    prompt="Attention (17.1) with the scale $\\beta$ has the scores $\\beta\\,(x W_Q)\\cdot(y W_K)$ for contents $x$ "
     "and $y$. Write `without_scale(w_q, w_k, scale)`: return two new matrices, stacked as one tensor of shape "
     "`(2, m, d)`, whose scores *without* any scale are the same for all contents. Both matrices are to be multiplied by the "
     "same number. `w_q` and `w_k` are float64 tensors of shape `(m, d)`, `scale` is a positive number.",

@@ -1,4 +1,4 @@
-"""What lesson 13 trains: two matrices that find one of 16 items by its content.
+"""What lesson 17 trains: two matrices that find one of 16 items by its content.
 
 An item has a content of 32 normal entries and a value of 8. The query is the content of the first item, the target its
 value, the loss the mean squared error. W_Q and W_K map contents to d entries, which start with standard deviation sigma;
@@ -41,7 +41,7 @@ def scores_of(w_q: Tensor, w_k: Tensor, items: Tensor, *, scale: float | Tensor,
     """Return the scores (..., examples, items) of the first item's content with all contents.
 
     Shapes: weights (..., content, d), items (..., examples, items, content); a tensor as scale broadcasts to the scores.
-    `normed` divides queries and keys by their lengths (13.10).
+    `normed` divides queries and keys by their lengths (17.10).
     """
     asked = (items[..., 0, :] @ (w_q @ w_k.mT))[..., None]
     scores = (items @ asked)[..., 0]

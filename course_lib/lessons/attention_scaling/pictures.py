@@ -1,4 +1,4 @@
-"""Figures, explorer and predictions of lesson 13, attention_scaling."""
+"""Figures, explorer and predictions of lesson 17, attention_scaling."""
 
 import math
 from functools import cache, partial
@@ -186,7 +186,7 @@ class ScaleExplorer(Explorer):
         """Say what 200 queries measure at this setting."""
         d, power, std = state["setting"]
         largest = max(state["bars"])
-        law = " Dashed: one standard deviation (13.2) and the mean of a match (13.3)." if state["law"] else ""
+        law = " Dashed: one standard deviation (17.2) and the mean of a match (17.3)." if state["law"] else ""
         matching = (
             "" if state["matching"] is None else f"; that of a matching key is {state['matching']:.3g} on average"
         )
@@ -403,7 +403,7 @@ def training_table() -> Markdown:
 # Predictions
 
 walk_prediction = lesson.prediction(
-    "13.P1",
+    "17.P1",
     "Go on from 64 terms to 1,024, sixteen times as many. By which factors do the standard deviation of the independent "
     "sums and the mean of the matching ones grow?",
     {
@@ -420,7 +420,7 @@ walk_prediction = lesson.prediction(
 )
 
 rare_gradient_prediction = lesson.prediction(
-    "13.P2",
+    "17.P2",
     "Two keys have independent normal scores with standard deviation $r$, anew in each row. In the *median* row the norm of "
     "$J$ falls exponentially in $r$. From $r = 10$ to $r = 100$, what does its *mean* over many rows do?",
     {
@@ -436,7 +436,7 @@ rare_gradient_prediction = lesson.prediction(
 )
 
 start_prediction = lesson.prediction(
-    "13.P3",
+    "17.P3",
     "Take the last case, $\\sigma = 4$ and $d = 64$. Divided by $\\sqrt d\\,\\sigma^2 = 128$, all ten seeds solve the task "
     "at the best rate. The last arm never divides. It starts with $W_Q$ and $W_K$ times $1/\\sqrt{128}$, so that "
     "its first scores are the same. How does it do?",

@@ -1,4 +1,4 @@
-"""The sentences of lesson 13, each with what decides on it."""
+"""The sentences of lesson 17, each with what decides on it."""
 
 import math
 
@@ -17,7 +17,7 @@ def _all_cases(mean: list[float], std: float) -> torch.Tensor:
     return vectors @ vectors.T
 
 
-@lesson.sentence("13.Q1",
+@lesson.sentence("17.Q1",
                  "Independent entries have mean 0 and standard deviation σ. Divided by √d σ, a score has variance 1.",
                  answer="only if σ = 1", conditions=("only if σ = 1", "only if d is large"))  # fmt: skip
 def one_sigma_too_few():
@@ -30,7 +30,7 @@ def one_sigma_too_few():
 
 
 @lesson.sentence(
-    "13.Q2",
+    "17.Q2",
     "If all entries of q and k are independent, with means μᵢ for both, the mean of (q · k)² is the sum of all E qᵢ² E kᵢ².",
     answer="only if at most one entry has a mean other than 0",
     conditions=("only if at most one entry has a mean other than 0", "only if all entries are normal"),
@@ -50,7 +50,7 @@ def cross_terms():
     return "\n".join(lines)
 
 
-@lesson.sentence("13.Q3",
+@lesson.sentence("17.Q3",
                  "If all keys and all values differ, the derivative of argmax attention with respect to the query is 0.",
                  answer="only where the largest score is unique",
                  conditions=("only where the largest score is unique", "only if the keys are orthogonal"))  # fmt: skip
@@ -64,14 +64,14 @@ def jumps_at_a_tie():
     moved = lambda t: (output(t + 1e-9) - output(t - 1e-9)).abs().max()  # noqa: E731
     return "\n".join(
         [
-            fact("keys of exercise 13.4, q = (1, 1, 2): the output changes by {}", moved(2.0), equals=0, within=0),
+            fact("keys of exercise 17.4, q = (1, 1, 2): the output changes by {}", moved(2.0), equals=0, within=0),
             fact("q = (1, 1, 1/2), at the tie: by {}", moved(0.5), equals=5, within=0),
         ]
     )
 
 
 @lesson.sentence(
-    "13.Q4", "With argmax in the place of the softmax, gradients reach none of W_Q, W_K and W_V.", answer=False
+    "17.Q4", "With argmax in the place of the softmax, gradients reach none of W_Q, W_K and W_V.", answer=False
 )
 def values_still_learn():
     """W_Q and W_K get nothing. W_V learns through the values that are chosen."""
@@ -91,7 +91,7 @@ def values_still_learn():
     )
 
 
-@lesson.sentence("13.Q5", "Adding one and the same vector to all keys leaves every weight as it is.", answer=True)
+@lesson.sentence("17.Q5", "Adding one and the same vector to all keys leaves every weight as it is.", answer=True)
 def a_shift_of_all_keys():
     """It adds the same number to all scores of a query. Added to the queries instead, it counts."""
     generator = torch.Generator().manual_seed(3)
@@ -111,8 +111,8 @@ def a_shift_of_all_keys():
 
 
 @lesson.sentence(
-    "13.Q6",
-    "Divided by √d, all scores keep their size while d grows and σ = 1, whatever training does (13.3).",
+    "17.Q6",
+    "Divided by √d, all scores keep their size while d grows and σ = 1, whatever training does (17.3).",
     answer=False,
 )
 def a_match_outgrows_the_root():

@@ -1,4 +1,4 @@
-"""Lesson 25, autoencoders_by_hand: what its notebook shows."""
+"""Lesson 33, autoencoders_by_hand: what its notebook shows."""
 
 from course_lib.lessons.autoencoders_by_hand.contents import lesson
 from course_lib.lessons.autoencoders_by_hand.exercises import *

@@ -1,4 +1,4 @@
-"""The register of lesson 25, autoencoders_by_hand, with the symbols of its text."""
+"""The register of lesson 33, autoencoders_by_hand, with the symbols of its text."""
 
 from course_lib.teaching import Contents
 

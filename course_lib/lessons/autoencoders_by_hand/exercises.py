@@ -1,4 +1,4 @@
-"""Exercises of lesson 25, autoencoders_by_hand."""
+"""Exercises of lesson 33, autoencoders_by_hand."""
 
 from dataclasses import replace
 
@@ -29,7 +29,7 @@ def _no_relu(layers):
 
 
 lesson.value(
-    "25.1", "Fill in the forward pass", difficulty=1, minutes=8,
+    "33.1", "Fill in the forward pass", difficulty=1, minutes=8,
     prompt="With paper: a fifth example is $x = (3, 0, 3, 6)$. Fill in its column of the worksheet, all four layers. Answer "
     "with a dictionary of seven numbers: `code_1` and `code_2` (the entries of $h_2$), `y_1` to `y_4` (the output) and "
     "`loss`, the sum of the squared differences between output and $x$.",
@@ -77,7 +77,7 @@ lesson.value(
 
 
 @lesson.exercise(
-    "25.2", "Where backpropagation starts", difficulty=1, minutes=6,
+    "33.2", "Where backpropagation starts", difficulty=1, minutes=6,
     prompt="If a *sum* $z$ of the last layer is raised a little, how fast does the loss $\\sum (Y - Y')^2$ change? Here "
     "$Y = \\max(0, z)$ is the output and $Y'$ the target. Write `output_error(z, target)`: these slopes for all entries. "
     "`z` and `target` are float64 tensors of one shape, columns are examples; return a tensor of that shape.",
@@ -142,7 +142,7 @@ def _scaled(factor):
 
 
 lesson.value(
-    "25.3", "Carry the error back", difficulty=2, minutes=10,
+    "33.3", "Carry the error back", difficulty=2, minutes=10,
     prompt="With paper: a sixth example, $x = (1, 0, 3, 3)$, has $(4, 0, 0)$ in layer 1, the code $(3, 1)$, $(1, 1, 1)$ in "
     "layer 3 and the output $(2, 2, 0, 2)$. Its errors at the output are $(2, 4, 0, -2)$. A value is "
     "read by all units of the next layer. Raising it by $\\epsilon$ raises each of their sums by weight times $\\epsilon$. "
@@ -181,7 +181,7 @@ lesson.value(
 
 
 @lesson.exercise(
-    "25.4", "Read a loss", difficulty=2, minutes=6,
+    "33.4", "Read a loss", difficulty=2, minutes=6,
     prompt="Some outputs are 0 for all examples. Each other output is one number for all examples, the best one. Which "
     "loss is left? Write `stuck_loss(x, dead)`: `x` is a float64 tensor of targets, a row for each output and a column "
     "for each example; `dead` is true for each row whose output is 0. Return a number (a tensor without dimensions).",
@@ -229,8 +229,8 @@ def _layer_gradients(x, w1, b1, w2, b2):
 
 
 @lesson.exercise(
-    "25.5", "Write the backward pass", difficulty=3, minutes=20,
-    prompt="Write `all_gradients(x, w1, b1, w2, b2)` without autograd: the gradients of $\\sum(Y - X)^2$ (25.2) for the "
+    "33.5", "Write the backward pass", difficulty=3, minutes=20,
+    prompt="Write `all_gradients(x, w1, b1, w2, b2)` without autograd: the gradients of $\\sum(Y - X)^2$ (33.2) for the "
     "autoencoder $h = \\max(0, W_1X + b_1)$, $Y = \\max(0, W_2h + b_2)$. `x` has shape `(d, examples)`, `w1` `(k, d)`, "
     "`b1` `(k,)`, `w2` `(d, k)`, `b2` `(d,)`, all float64. Return one vector: the gradients of $W_1, b_1, W_2, b_2$ in this "
     "order, each flattened row by row, joined by `torch.cat`.",
@@ -250,7 +250,7 @@ def _layer_gradients(x, w1, b1, w2, b2):
     forbids=("autograd",),
     hints=(
         "First a forward pass that keeps both sums and the hidden values: the backward pass needs them all.",
-        "The error of layer 2 is exercise 25.2; times the values that layer 2 read, transposed, it is that layer's "
+        "The error of layer 2 is exercise 33.2; times the values that layer 2 read, transposed, it is that layer's "
         "gradient.",
         "Carry the error back with the transpose of the second weights, then apply the first layer's own mask.",
     ),
@@ -301,7 +301,7 @@ def all_gradients(x, w1, b1, w2, b2):
 
 
 @lesson.exercise(
-    "25.6", "The gradient of sparsity", difficulty=2, minutes=8,
+    "33.6", "The gradient of sparsity", difficulty=2, minutes=8,
     prompt="Write `penalty_gradient(features, decoder_weight, l1)`: the derivatives of "
     "$\\lambda\\sum_n\\sum_i f_{i,n}\\lVert W_{d,:,i}\\rVert_2$ in the features, with 0 where a feature is 0. `features` "
     "is a float64 tensor of shape `(n_features, examples)` with no negative entries, `decoder_weight` has shape "
@@ -366,10 +366,10 @@ def _autograd_step(x, w_e, b_e, w_d, b_d, l1, step_size):
 
 
 @lesson.exercise(
-    "25.7", "The whole step", difficulty=3, minutes=15,
+    "33.7", "The whole step", difficulty=3, minutes=15,
     prompt="Finish the step: write "
     "`encoder_step(x, w_e, b_e, w_d, b_d, l1, step_size)`, the new encoder weights after one step of gradient descent on "
-    "(25.9), without autograd. `x` has shape `(d, examples)`, `w_e` `(n, d)`, `b_e` `(n,)`, `w_d` `(d, n)`, `b_d` `(d,)`, "
+    "(33.9), without autograd. `x` has shape `(d, examples)`, `w_e` `(n, d)`, `b_e` `(n,)`, `w_d` `(d, n)`, `b_d` `(d,)`, "
     "all float64; `l1` is $\\lambda$, `step_size` is $\\eta$.",
     draw=inputs(
         d=whole(2, 3), n=whole(3, 4), examples=whole(2, 3),
@@ -396,7 +396,7 @@ def _autograd_step(x, w_e, b_e, w_d, b_d, l1, step_size):
         ("no mask", edit(" * (z > 0)", ""),
          "Features that are off learn in your step. The ReLU's mask sets their error to 0, for both parts."),
         ("no norms", edit(" * w_d.norm(dim=0)[:, None]", ""),
-         "Your penalty counts each feature once. In (25.9) each is weighted by the norm of its decoder column."),
+         "Your penalty counts each feature once. In (33.9) each is weighted by the norm of its decoder column."),
         ("penalty only", edit("w_d.T @ error + ", ""),
          "Only the penalty is in your step. The reconstruction's gradient, carried back through the decoder, is missing."),
         ("reconstruction only", edit(" + l1 * w_d.norm(dim=0)[:, None]", ""),
@@ -404,7 +404,7 @@ def _autograd_step(x, w_e, b_e, w_d, b_d, l1, step_size):
         ("forgot the two", edit("2 * ", ""),
          "The factor 2 from the square of the reconstruction error is missing."),
         ("mean over examples", edit("step_size * delta", "step_size / x.shape[1] * delta"),
-         "You divided by the number of examples. The loss (25.9) is a sum over them."),
+         "You divided by the number of examples. The loss (33.9) is a sum over them."),
         ("mask on one part", edit("(w_d.T @ error + l1 * w_d.norm(dim=0)[:, None]) * (z > 0)",
                                   "(w_d.T @ error) * (z > 0) + l1 * w_d.norm(dim=0)[:, None]"),
          "Your mask reaches the reconstruction's part alone. A feature that is off gets nothing from the penalty either."),
@@ -416,7 +416,7 @@ def _autograd_step(x, w_e, b_e, w_d, b_d, l1, step_size):
         ("the change", edit("w_e - step_size * delta @ x.T", "-step_size * delta @ x.T"),
          "You returned the change. The new weights are the old ones plus it."),
         ("norms of rows", edit("w_d.norm(dim=0)[:, None]", "w_e.norm(dim=1)[:, None]"),
-         "You weighted the penalty by the norms of the encoder's rows. (25.9) has those of the decoder's columns."),
+         "You weighted the penalty by the norms of the encoder's rows. (33.9) has those of the decoder's columns."),
         ("penalty doubled", edit("l1 * w_d", "2 * l1 * w_d"),
          "Your penalty's slope carries a factor 2. The 2 comes from a square, and the penalty has none."),
     ],

@@ -1,7 +1,7 @@
-"""Many copies of lesson 25's network, each from a random start, trained side by side on the worksheet's four examples.
+"""Many copies of lesson 33's network, each from a random start, trained side by side on the worksheet's four examples.
 
 All copies go through one matrix product, so that a hundred cost hardly more than one. Nothing here uses autograd: the
-backward pass is (25.3) to (25.5), with one copy in each entry of the first dimension.
+backward pass is (33.3) to (33.5), with one copy in each entry of the first dimension.
 """
 
 import itertools

@@ -1,4 +1,4 @@
-"""Figures, explorer and predictions of lesson 25, autoencoders_by_hand."""
+"""Figures, explorer and predictions of lesson 33, autoencoders_by_hand."""
 
 import itertools
 from functools import cache
@@ -394,7 +394,7 @@ ARMS = (
 
 
 def stuck_levels() -> list[float]:
-    """Return the losses (25.7) that are left where some outputs are 0 and the others are their best constants, in order."""
+    """Return the losses (33.7) that are left where some outputs are 0 and the others are their best constants, in order."""
     choices = itertools.product((False, True), repeat=len(EXAMPLES))
     return sorted({float(stuck_loss(EXAMPLES, torch.tensor(dead))) for dead in choices})
 
@@ -593,7 +593,7 @@ class NetworkExplorer(Explorer):
 
 
 own_row_prediction = lesson.prediction(
-    "25.P1",
+    "33.P1",
     "Output 3 of example 2 has the sum $-1$, so it puts out 0; its target is 3. Gradient descent now trains only its own "
     "four numbers (three weights and the bias), on example 2 alone, for 40 steps. Where is the sum then?",
     {
@@ -610,7 +610,7 @@ own_row_prediction = lesson.prediction(
 )
 
 corner_prediction = lesson.prediction(
-    "25.P2",
+    "33.P2",
     "Autograd says: the derivative of the loss in the weight of $W_1$, row 3, column 4, is $-12$. Raise that weight by a "
     "very small $h$ and compute the loss again. What has the loss done?",
     {
@@ -626,7 +626,7 @@ corner_prediction = lesson.prediction(
 )
 
 size_prediction = lesson.prediction(
-    "25.P3",
+    "33.P3",
     "With the step size 0.002 output 3 is on for example 2 after two steps. Now take steps four times smaller, 0.0005, as "
     "many as you like. When does its gate open?",
     {

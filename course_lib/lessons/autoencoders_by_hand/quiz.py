@@ -1,4 +1,4 @@
-"""Sentences of lesson 25, autoencoders_by_hand, each with what decides on it."""
+"""Sentences of lesson 33, autoencoders_by_hand, each with what decides on it."""
 
 import torch
 
@@ -13,13 +13,13 @@ def facts(*rows: str) -> str:
 
 
 @lesson.sentence(
-    "25.Q1",
+    "33.Q1",
     "A unit that is off for an example gets no gradient, so a step leaves its weights as they are.",
     answer="for certain only if it is off for all examples",
     conditions=("for certain only if it is off for all examples", "only if its sum is exactly 0"),
 )
 def off():
-    """A gradient (25.5) is a sum over the examples. Output 3 is off for example 2 and has errors in two others."""
+    """A gradient (33.5) is a sum over the examples. Output 3 is off for example 2 and has errors in two others."""
     x, own = EXAMPLES[:, 1:2], []
     for columns in (EXAMPLES, x):
         found = backward(AUTOENCODER, forward(AUTOENCODER, columns), columns)
@@ -32,7 +32,7 @@ def off():
     )
 
 
-@lesson.sentence("25.Q2", "A unit that is off for all examples can never come on again.", answer=False)
+@lesson.sentence("33.Q2", "A unit that is off for all examples can never come on again.", answer=False)
 def never():
     """Its own numbers stay, but what it reads changes while other units learn. Only a unit of layer 1 reads nothing that
     changes. Train on example 2 alone, where output 3 is off: the errors of outputs 2 and 4 bring it back."""
@@ -47,7 +47,7 @@ def never():
 
 
 @lesson.sentence(
-    "25.Q3",
+    "33.Q3",
     "An autoencoder with a ReLU at its end can be trained to return a negative input.",
     answer=False,
 )
@@ -69,7 +69,7 @@ def final():
 
 
 @lesson.sentence(
-    "25.Q4", "Layer 2 has two units, so it turns the worksheet's 3 x 4 table into a 2 x 3 table.", answer=False
+    "33.Q4", "Layer 2 has two units, so it turns the worksheet's 3 x 4 table into a 2 x 3 table.", answer=False
 )
 def shape():
     """The code has a row for each unit and a column for each example. No layer changes the number of examples: a code with
@@ -83,10 +83,10 @@ def shape():
 
 
 @lesson.sentence(
-    "25.Q5", "The derivative with respect to a bias is the sum of its unit's errors over the examples.", answer=True
+    "33.Q5", "The derivative with respect to a bias is the sum of its unit's errors over the examples.", answer=True
 )
 def bias():
-    """A bias is added to the sum of every example, at the rate 1, so (25.5) with values of 1. Autograd agrees."""
+    """A bias is added to the sum of every example, at the rate 1, so (33.5) with values of 1. Autograd agrees."""
     x = matrix([[2, 1, 3], [1, 4, 0]])
     weight, b = matrix([[1, -1], [0, 2]]), matrix([1, -3]).requires_grad_()
     z = weight @ x + b[:, None]

@@ -1,4 +1,4 @@
-"""Lesson 09, batch norm: what its notebook shows."""
+"""Lesson 11, batch norm: what its notebook shows."""
 
 from course_lib.lessons.batch_norm.contents import lesson
 from course_lib.lessons.batch_norm.exercises import *

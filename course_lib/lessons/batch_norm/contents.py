@@ -1,4 +1,4 @@
-"""The register of lesson 09, batch norm, with the symbols of its text."""
+"""The register of lesson 11, batch norm, with the symbols of its text."""
 
 from course_lib.teaching import Contents
 

@@ -1,4 +1,4 @@
-"""Exercises of lesson 09, batch_norm."""
+"""Exercises of lesson 11, batch_norm."""
 
 import math
 
@@ -18,8 +18,8 @@ def _gradient_by_autograd(g1, g2):
 
 
 lesson.value(
-    "09.1", "One example pulls, four are pushed", difficulty=1, minutes=4,
-    prompt="Five examples pass $y_i = 2(x_i - \\bar x)$, an example of (09.1). The loss "
+    "11.1", "One example pulls, four are pushed", difficulty=1, minutes=4,
+    prompt="Five examples pass $y_i = 2(x_i - \\bar x)$, an example of (11.1). The loss "
     "depends on $y_1$ alone: $g = (5, 0, 0, 0, 0)$. Which "
     "gradient reaches $x_1$, and which one $x_2$? Give a dictionary with the numbers `first` and `second`.",
     answer={"first": 8.0, "second": -2.0},
@@ -74,7 +74,7 @@ def _largest(g1, g2, g3):
 
 
 lesson.flaw(
-    "09.2", "Only equal gradients vanish?", difficulty=2, minutes=6,
+    "11.2", "Only equal gradients vanish?", difficulty=2, minutes=6,
     prompt="\"In training, full batch norm blocks a gradient only when it is the same for all examples.\" Give a "
     "counterexample for the inputs $x = (-1, 0, 1)$: a gradient $g$ at the outputs, not all of it equal, of which nothing "
     "reaches $x$. A dictionary with the numbers `g1`, `g2`, `g3`.",
@@ -104,9 +104,9 @@ lesson.flaw(
 
 
 @lesson.exercise(
-    "09.3", "The gradient of batch norm", difficulty=2, minutes=10,
+    "11.3", "The gradient of batch norm", difficulty=2, minutes=10,
     prompt="Write `backward(x, g, gamma)`: `x` holds the $n$ values of one channel, `g` the gradient at the outputs "
-    "of (09.4), $y_i = \\gamma\\hat x_i + \\beta$ with $\\hat x_i = (x_i - \\bar x)/s$, "
+    "of (11.4), $y_i = \\gamma\\hat x_i + \\beta$ with $\\hat x_i = (x_i - \\bar x)/s$, "
     "where $s^2$ is the mean of $(x_i - \\bar x)^2$ "
     "(no eps). Return the gradient at `x`, shape `(n,)`, without autograd.",
     draw=inputs(n=whole(3, 6), x=uniform(-3, 3, "n"), g=normal("n"), gamma=uniform(0.5, 3)),
@@ -151,9 +151,9 @@ def backward(x, g, gamma):
 
 
 @lesson.exercise(
-    "09.4", "The step that keeps the length", difficulty=2, minutes=6,
+    "11.4", "The step that keeps the length", difficulty=2, minutes=6,
     prompt="A step with weight decay first shrinks $w$ to $(1 - \\eta\\lambda)w$, then adds $-\\eta\\nabla L$, which stands "
-    "at a right angle on $w$, as in (09.9). After many steps the length of $w$ no longer changes. Write "
+    "at a right angle on $w$, as in (11.9). After many steps the length of $w$ no longer changes. Write "
     "`settled_angle(step_size, decay)`: the angle between $w$ before and after such a step, in radians, exactly; "
     "$0 < \\eta\\lambda < 1$.",
     draw=inputs(step_size=uniform(0.2, 1.5), decay=uniform(0.1, 0.6)),
@@ -190,9 +190,9 @@ def settled_angle(step_size, decay):
 
 
 @lesson.exercise(
-    "09.5", "What evaluation divides by", difficulty=2, minutes=8,
+    "11.5", "What evaluation divides by", difficulty=2, minutes=8,
     prompt="Write `running_variance(batches, momentum)`: `batches` has shape `(steps, n, channels)`. Start from ones; let "
-    "each batch in turn move the running variance as PyTorch's layer does, (09.13), with `momentum` the share of the new "
+    "each batch in turn move the running variance as PyTorch's layer does, (11.13), with `momentum` the share of the new "
     "batch. Return it, shape `(channels,)`.",
     draw=inputs(steps=whole(2, 4), n=whole(2, 4), c=whole(1, 2), batches=uniform(-3, 3, "steps n c"),
                 momentum=one_of(0.1, 0.2, 0.3)),

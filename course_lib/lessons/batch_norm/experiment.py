@@ -1,4 +1,4 @@
-"""The two networks of lesson 09, a deep and a small one, on one task, trained with or without batch norm.
+"""The two networks of lesson 11, a deep and a small one, on one task, trained with or without batch norm.
 
 The target is sin(2 x1) + x2 x3 for ten normal inputs. The deep network has sixteen layers of 32 ReLU units and a linear
 readout. Many of its runs are trained side by side; every update takes a fresh batch, the same for all runs of a seed, and
@@ -149,7 +149,7 @@ def batch_indices(steps: int) -> Tensor:
 def small_gradient(
     weights: np.ndarray, x: np.ndarray, wanted: np.ndarray, readout: np.ndarray, *, normalise: bool
 ) -> tuple[float, np.ndarray]:
-    """Return the mean squared error and its gradient in the first weights, by (09.5)."""
+    """Return the mean squared error and its gradient in the first weights, by (11.5)."""
     hidden = x @ weights
     if normalise:
         hidden = hidden - hidden.mean(0)

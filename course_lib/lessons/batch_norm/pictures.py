@@ -1,4 +1,4 @@
-"""Figures, explorers and predictions of lesson 09, batch norm."""
+"""Figures, explorers and predictions of lesson 11, batch norm."""
 
 import math
 from functools import cache, partial
@@ -524,7 +524,7 @@ def _said(losses: list[float]) -> str:
 # Predictions
 
 hook_prediction = lesson.prediction(
-    "09.P1",
+    "11.P1",
     "The same sixteen layers, the same half of He's weights and the same eight step sizes, without batch norm. At how many "
     "of the eight does the plain network get below a test loss of 1 in 300 steps?",
     {
@@ -540,7 +540,7 @@ hook_prediction = lesson.prediction(
 )
 
 scale_prediction = lesson.prediction(
-    "09.P2",
+    "11.P2",
     "All weights in front of batch norm start 10 times as large, and the outputs of the layer are the same as before. "
     "Which step size gives the same loss curve as the step size 0.3 gave with the weights as drawn?",
     {
@@ -555,7 +555,7 @@ scale_prediction = lesson.prediction(
 )
 
 growth_prediction = lesson.prediction(
-    "09.P3",
+    "11.P3",
     "Two runs of the small network, no decay, step sizes 1 and 30. The first step of the second turns the weights by "
     "several times the angle of the first's. And after 4,000 steps, by how many times the angle?",
     {
@@ -571,7 +571,7 @@ growth_prediction = lesson.prediction(
 )
 
 frozen_prediction = lesson.prediction(
-    "09.P4",
+    "11.P4",
     "A rival: mean and spread of each unit are taken from the very first batch and kept for ever. It begins as batch norm "
     "does, and later it is free to use the size of its weights. From a quarter of He's weights, each at its best step size: "
     "where does it end?",

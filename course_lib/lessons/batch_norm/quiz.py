@@ -1,4 +1,4 @@
-"""The quiz of lesson 09, batch norm."""
+"""The quiz of lesson 11, batch norm."""
 
 import torch
 
@@ -9,7 +9,7 @@ from course_lib.teaching import fact
 
 
 @lesson.sentence(
-    "09.Q1", "Scale the weights in front of batch norm (ε = 0) by a number c ≠ 0: the outputs stay as they were.",
+    "11.Q1", "Scale the weights in front of batch norm (ε = 0) by a number c ≠ 0: the outputs stay as they were.",
     answer="only if c > 0",
     conditions=("only if c > 0", "only if γ = 1"),
 )  # fmt: skip
@@ -27,10 +27,10 @@ def any_factor():
 
 
 @lesson.sentence(
-    "09.Q2", "In evaluation, too, a gradient that is equal for all examples does not reach the inputs.", answer=False
+    "11.Q2", "In evaluation, too, a gradient that is equal for all examples does not reach the inputs.", answer=False
 )
 def evaluation_passes():
-    """In training the gradient loses its mean, (09.2) and (09.3). In evaluation mean and variance are stored constants: no
+    """In training the gradient loses its mean, (11.2) and (11.3). In evaluation mean and variance are stored constants: no
     input moves them, so nothing is removed."""
     found = []
     for training in (True, False):
@@ -46,7 +46,7 @@ def evaluation_passes():
 
 
 @lesson.sentence(
-    "09.Q3", "The variance by which training divides is the one that is stored for evaluation.", answer=False
+    "11.Q3", "The variance by which training divides is the one that is stored for evaluation.", answer=False
 )
 def two_variances():
     """Training divides by the variance over n. What is stored is that over n - 1, an unbiased guess of what is to come.
@@ -63,7 +63,7 @@ def two_variances():
 
 
 @lesson.sentence(
-    "09.Q4", "A decay of 0.1 instead of 0.01, with a tenth of the step size, makes the fit much worse.",
+    "11.Q4", "A decay of 0.1 instead of 0.01, with a tenth of the step size, makes the fit much worse.",
     answer="only if no batch norm follows",
     conditions=("only if no batch norm follows", "only if the start is large"),
 )  # fmt: skip
@@ -83,7 +83,7 @@ def decay_is_no_ridge():
     )
 
 
-@lesson.sentence("09.Q5", "Where both learn, a network ends lower with batch norm than without.", answer=False)
+@lesson.sentence("11.Q5", "Where both learn, a network ends lower with batch norm than without.", answer=False)
 def it_may_cost():
     """A unit without it may also use the size of its weights. Here both run at one step size, 0.3, for 1,500 steps,
     without γ and β."""
@@ -97,7 +97,7 @@ def it_may_cost():
 
 
 @lesson.sentence(
-    "09.Q6",
+    "11.Q6",
     "In a convolutional network the mean is taken over the batch, one for each channel and pixel.",
     answer=False,
 )

@@ -1,4 +1,4 @@
-"""Lesson 08, convolution: what its notebook shows."""
+"""Lesson 10, convolution: what its notebook shows."""
 
 from course_lib.lessons.convolution.contents import lesson
 from course_lib.lessons.convolution.corners import *

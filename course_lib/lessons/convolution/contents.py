@@ -1,4 +1,4 @@
-"""The register of lesson 08, convolution, with the symbols of its text."""
+"""The register of lesson 10, convolution, with the symbols of its text."""
 
 from course_lib.teaching import Contents
 

@@ -1,4 +1,4 @@
-"""Two corner shapes in noise, and the networks of lesson 08 that tell them apart.
+"""Two corner shapes in noise, and the networks of lesson 10 that tell them apart.
 
 An image has 16 x 16 pixels: standard normal noise, and nine pixels of a box of 5 x 5 that are brighter by 2. In class 0 they
 are the first row and column of the box, in class 1 the last ones. In training the box lies in the left half of the

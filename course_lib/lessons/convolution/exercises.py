@@ -1,4 +1,4 @@
-"""Exercises of lesson 08, convolution."""
+"""Exercises of lesson 10, convolution."""
 
 import torch
 from torch.nn import functional
@@ -24,7 +24,7 @@ def _by_autograd(x, dy, *, of):
 
 
 @lesson.exercise(
-    "08.3", "The gradient of the kernel", difficulty=2, minutes=10,
+    "10.3", "The gradient of the kernel", difficulty=2, minutes=10,
     prompt="Write `kernel_gradient(x, dy)` for one channel, stride 1 and no padding: `x` is the image, `dy` the "
     "gradient of "
     "the loss with respect to the output $y_{ij} = \\sum_{h,l} x_{i+h-1,\\,j+l-1}w_{hl}$. Return the gradient with "
@@ -66,7 +66,7 @@ def kernel_gradient(x, dy):
 
 
 @lesson.exercise(
-    "08.5", "The gradient of the image", difficulty=2, minutes=12,
+    "10.5", "The gradient of the image", difficulty=2, minutes=12,
     prompt="Write `image_gradient(dy, w)` for one channel, stride 1 and no padding: the gradient of the loss with "
     "respect to the "
     "image, from `dy` and the kernel `w`. Its shape is `(dy.shape[0] + w.shape[0] - 1, dy.shape[1] + w.shape[1] - 1)`.",
@@ -112,7 +112,7 @@ def _evenly_read(kernel, stride):
 
 
 lesson.value(
-    "08.7", "A kernel for stride 4", difficulty=1, minutes=4,
+    "10.7", "A kernel for stride 4", difficulty=1, minutes=4,
     prompt="Kernels slide along a long row of pixels at stride 4. With 4 weights each pixel is read by one "
     "output. Which is the "
     "next larger number of weights with which all pixels, away from the ends, are read by equally many outputs?",
@@ -153,7 +153,7 @@ def _pooled(x, dy, size, stride):
 
 
 @lesson.exercise(
-    "08.6", "Max pooling with overlap", difficulty=3, minutes=12,
+    "10.6", "Max pooling with overlap", difficulty=3, minutes=12,
     prompt="Write `max_pool_gradient(x, dy, size, stride)` along one axis: the output $i$ (from 0) of max pooling is "
     "the largest of the "
     "`size` pixels from `i * stride` on, and `dy` has one entry for each of the `len(dy)` outputs. Return the "
@@ -212,7 +212,7 @@ def _layers(generator):
 
 
 @lesson.exercise(
-    "08.2", "The receptive field with strides", difficulty=1, minutes=8,
+    "10.2", "The receptive field with strides", difficulty=1, minutes=8,
     prompt="Write `receptive_field(kernels, strides)`: the number of input pixels along one axis that one output of "
     "a chain of "
     "layers depends on. Both arguments are lists with one whole number for each layer, the first layer first; there "
@@ -259,7 +259,7 @@ def _places(**options):
 
 
 lesson.value(
-    "08.1", "How many outputs", difficulty=1, minutes=3,
+    "10.1", "How many outputs", difficulty=1, minutes=3,
     prompt="An image has 20 pixels along one axis. A kernel of size $K = 3$ with dilation $D = 5$ slides over it "
     "with stride $S = 2$, after a padding of $P = 6$ zeros on each side. How many outputs are there along this axis?",
     answer=11,
@@ -296,7 +296,7 @@ lesson.value(
 
 
 lesson.flaw(
-    "08.4", "Correlation that narrows", difficulty=2, minutes=6,
+    "10.4", "Correlation that narrows", difficulty=2, minutes=6,
     prompt="\"If the pixels of the image are correlated, the gradient of a weight can only spread more.\" Give a "
     "counterexample with two outputs: $dw = x_1\\,dy_1 + x_2\\,dy_2$, all four of mean 0 and variance 1, the pixels "
     "independent of the "

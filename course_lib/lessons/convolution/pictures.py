@@ -1,4 +1,4 @@
-"""Figures, explorers and predictions of lesson 08, convolution."""
+"""Figures, explorers and predictions of lesson 10, convolution."""
 
 from functools import lru_cache
 
@@ -777,7 +777,7 @@ def plot_fields(left, *fields):
 # Predictions
 
 half_prediction = lesson.prediction(
-    "08.P1",
+    "10.P1",
     "Now eight filters of $5 \\times 5$ slide over the image, one kernel of weights for all places. ReLU follows, and one "
     "dense layer that reads all values of all maps. Trained on the same images, it is right on "
     "more than 85% of new ones in the left half. And in the right half?",
@@ -797,7 +797,7 @@ half_prediction = lesson.prediction(
 )
 
 turned_prediction = lesson.prediction(
-    "08.P2",
+    "10.P2",
     "A kernel of $3 \\times 3$ weights, row by row a b c d e f g h i, slides over an image. One pixel in the "
     "middle of the image "
     "is read by nine outputs, which form a square. Through which weights do they read it, row by row of that square?",
@@ -818,7 +818,7 @@ turned_prediction = lesson.prediction(
 )
 
 both_prediction = lesson.prediction(
-    "08.P3",
+    "10.P3",
     "One network is right in the right half, too: a convolution without padding, of which only the largest value of "
     "each map over all places is read. Take one thing from it. Either each place gets filters of its own, and the "
     "largest value stays; or the filters stay shared, and the mean takes the place of the largest value. Which is still "
@@ -837,7 +837,7 @@ both_prediction = lesson.prediction(
 )
 
 stride_prediction = lesson.prediction(
-    "08.P4",
+    "10.P4",
     "Three layers with kernels of $3 \\times 3$ at stride 2, with random weights, and a random gradient for "
     "each output. Take the "
     "mean squared gradient of each pixel, far from the border. What is the ratio of the largest to the smallest?",

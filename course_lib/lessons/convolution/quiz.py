@@ -1,4 +1,4 @@
-"""The sentences of lesson 08, each with what decides on it."""
+"""The sentences of lesson 10, each with what decides on it."""
 
 import torch
 from torch.nn import functional
@@ -21,10 +21,10 @@ from course_lib.teaching import fact
 
 
 @lesson.sentence(
-    "08.Q1", "A trained convolutional layer does not care where in the image a shape stands.", answer=False
+    "10.Q1", "A trained convolutional layer does not care where in the image a shape stands.", answer=False
 )
 def it_moves_along():
-    """Its maps, (08.1), move along with the shape, (08.2), away from the border. The largest value of a map is what does
+    """Its maps, (10.1), move along with the shape, (10.2), away from the border. The largest value of a map is what does
     not care."""
     images = torch.zeros(2, 1, 16, 16, dtype=torch.float32)
     images[0, 0, 4:9, 4:9] = corner(0)
@@ -45,7 +45,7 @@ def it_moves_along():
 
 
 @lesson.sentence(
-    "08.Q2",
+    "10.Q2",
     "One channel, stride 1, a 3 x 3 kernel that looks the same after half a turn, and one row of zeros around the image, so "
     "that the output is as large: then the matrix M of the layer equals its own transpose.",
     answer=True,
@@ -67,7 +67,7 @@ def a_symmetric_layer():
 
 
 @lesson.sentence(
-    "08.Q3",
+    "10.Q3",
     "A filter slides at stride 2 without padding, and only the largest value of its map is read. Without noise, and with "
     "the shape away from the border, this value stays the same when the shape moves.",
     answer="only if it moves by even numbers of rows and columns",
@@ -94,7 +94,7 @@ def every_second_place():
 
 
 @lesson.sentence(
-    "08.Q4",
+    "10.Q4",
     "Filters of their own at each place, and the largest value of each map: as long as no corner lies in the right half, "
     "the filters there get no gradient.",
     answer=False,
@@ -115,7 +115,7 @@ def noise_wins_too():
 
 
 @lesson.sentence(
-    "08.Q5",
+    "10.Q5",
     "A convolution with 5 × 5 filters, of which only the largest value of each map is read, cannot learn to say in which "
     "half a corner lies.",
     answer="only if the edges of the image are joined",

@@ -1,4 +1,4 @@
-"""Lesson 36, dropout: what its notebook shows."""
+"""Lesson 12, dropout: what its notebook shows."""
 
 from course_lib.lessons.dropout.coins import *
 from course_lib.lessons.dropout.contents import lesson

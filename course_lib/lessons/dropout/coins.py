@@ -1,4 +1,4 @@
-"""What lesson 36 trains: a network with one hidden layer that reads digits, some of its labels being wrong.
+"""What lesson 12 trains: a network with one hidden layer that reads digits, some of its labels being wrong.
 
 The same network is trained in several ways: as it is, with coins (dropout) on its hidden units, with the mean penalty of
 these coins and no coin, and with weight decay. Several seeds run side by side, each with a split of the data, wrong labels
@@ -122,7 +122,7 @@ def thrown(x: Tensor, keep: float, generator: torch.Generator) -> Tensor:
 
 
 def mean_penalty(hidden: Tensor, readout: Tensor, keep: float) -> Tensor:
-    """What coins on `hidden` add to a squared error in the mean (36.5): (1 - keep)/keep times sum_j mean h_j^2 |V_j|^2."""
+    """What coins on `hidden` add to a squared error in the mean (12.5): (1 - keep)/keep times sum_j mean h_j^2 |V_j|^2."""
     return (1 - keep) / keep * (hidden.square().mean(-2) * readout.square().sum(-1)).sum(-1)
 
 

@@ -1,4 +1,4 @@
-"""Exercises of lesson 36, dropout."""
+"""Exercises of lesson 12, dropout."""
 
 from itertools import product
 
@@ -20,7 +20,7 @@ def _four_masks() -> tuple[float, float, float]:
 
 
 lesson.value(
-    "36.1", "One row, two coins", difficulty=1, minutes=5,
+    "12.1", "One row, two coins", difficulty=1, minutes=5,
     prompt="The row $(3, -1)$ meets the weights $\\tilde w = (0.7, -0.4)$; its target is 2. Each of the two entries is kept "
     "with the probability 0.8, else it is 0. Over the four masks: what is the mean of the prediction, what is its variance, "
     "and what is the mean squared error? Give a dictionary with the numbers `mean`, `variance` and `error`.",
@@ -66,8 +66,8 @@ def _slope(matrix, target, keep, answer):
 
 
 @lesson.exercise(
-    "36.2", "Where dropout ends", difficulty=3, minutes=10,
-    prompt="Write `trained_weights(matrix, target, keep)`: the weights $\\tilde w$ at which (36.2) is smallest, without a "
+    "12.2", "Where dropout ends", difficulty=3, minutes=10,
+    prompt="Write `trained_weights(matrix, target, keep)`: the weights $\\tilde w$ at which (12.2) is smallest, without a "
     "loop over masks. `matrix` is $X$, of shape $(n, d)$, `target` is $t$, of shape $(n,)$, and `keep` is $p$; return "
     "shape $(d,)$.",
     draw=inputs(n=whole(3, 5), d=whole(2, 3), matrix=uniform(0.5, 3, "n d"), target=normal("n"),
@@ -117,16 +117,16 @@ def _torch_penalty() -> float:
 
 
 lesson.value(
-    "36.3", "Which p?", difficulty=2, minutes=4,
+    "12.3", "Which p?", difficulty=2, minutes=4,
     prompt="`torch.nn.Dropout(p=0.8)` *drops* an entry with the probability 0.8, and divides what it keeps by 0.2. Least "
     "squares is trained through it. On average over the masks this is ridge regression "
     "$\\lVert t - Xw\\rVert^2 + \\lambda\\sum_j\\lVert X_j\\rVert^2 w_j^2$. What is $\\lambda$?",
     answer=4.0,
     properties=[("The mean loss of torch's layer has another penalty.", lambda answer: close(_torch_penalty(), answer))],
     hints=(
-        "Which probability stands in (36.3): that of an entry that stays, or of one that goes?",
+        "Which probability stands in (12.3): that of an entry that stays, or of one that goes?",
         "A kept entry is divided by 0.2, so that w̃ = w/0.2 meets entries that are not divided.",
-        "(1 - p)/p in (36.3) has the probability to keep. Here it is 0.2.",
+        "(1 - p)/p in (12.3) has the probability to keep. Here it is 0.2.",
     ),
     mistakes=[
         ("keep for drop", 0.25, "That is right for a keep probability of 0.8. Here 0.8 is the probability to drop.",
@@ -166,7 +166,7 @@ def _bounded(w1, w2):
 
 
 lesson.flaw(
-    "36.4", "A penalty that knows no units", difficulty=2, minutes=6,
+    "12.4", "A penalty that knows no units", difficulty=2, minutes=6,
     prompt="“A penalty that ignores units is never worse than one that does not.” Two columns stand at right angles and "
     "have the lengths 10 and 1; noise of size 1 is added to the targets $Xw$. Give true weights $w$, each between -1,000 "
     "and 1,000, for which ridge regression with its best penalty has an expected squared error of $Xw$ at least 5% below "
@@ -207,7 +207,7 @@ def _thinned(hidden, readout, target, keep):
 
 
 @lesson.exercise(
-    "36.5", "What coins on hidden units charge", difficulty=2, minutes=8,
+    "12.5", "What coins on hidden units charge", difficulty=2, minutes=8,
     prompt="A network reads hidden units $h$ of shape (images, units) by $V$ of shape (units, scores). Its loss is the "
     "squared error, added over the scores, its mean over the images. Each unit of each image is kept with the probability "
     "`keep`, then divided by `keep`. Write `penalty(hidden, readout, keep)`: by how much the mean loss over all masks is "

@@ -1,4 +1,4 @@
-"""Figures, explorer and predictions of lesson 36, dropout."""
+"""Figures, explorer and predictions of lesson 12, dropout."""
 
 from functools import cache, partial
 from itertools import product
@@ -415,7 +415,7 @@ def arms_table() -> Markdown:
 # Predictions
 
 unit_prediction = lesson.prediction(
-    "36.P1",
+    "12.P1",
     "Column 1 is a length in metres. Write it in centimetres, so that its numbers are 100 times as large, and train anew "
     "to the end: with masks, and without masks by ridge regression, which adds 2.5 times the sum of the squared weights "
     "to the loss. Whose predictions for the two rows change, on average over the masks?",
@@ -433,7 +433,7 @@ unit_prediction = lesson.prediction(
 )
 
 patient_prediction = lesson.prediction(
-    "36.P2",
+    "12.P2",
     "442 patients, ten columns in units of their own: age in years, blood pressure, values of blood. In each of 20 random "
     "splits two penalties are fitted to 40 patients, each times the factor that is best on 100 further ones: equal "
     "penalties (ridge), and penalties in proportion to the squared lengths of the columns (dropout's average). Which one "
@@ -450,9 +450,9 @@ patient_prediction = lesson.prediction(
 )
 
 arms_prediction = lesson.prediction(
-    "36.P3",
+    "12.P3",
     "Besides a network that is left as it is, three are trained, each at its best setting and rate: with coins on the "
-    "hidden units, with their mean penalty (36.5) and no coins, and with weight decay, a penalty on all squared weights. "
+    "hidden units, with their mean penalty (12.5) and no coins, and with weight decay, a penalty on all squared weights. "
     "Which order do their shares of wrong answers have, on average over five splits?",
     {
         "Coins are best, then their mean, then weight decay": "So it would be if the noise itself helped, beyond its mean.",

@@ -1,4 +1,4 @@
-"""The sentences of lesson 36, each with what decides on it."""
+"""The sentences of lesson 12, each with what decides on it."""
 
 from collections.abc import Callable
 from itertools import product
@@ -29,7 +29,7 @@ def masked_error(mask: Tensor) -> Tensor:
 
 
 @lesson.sentence(
-    "36.Q1", "Dropout in least squares is batch norm, even the rescaling by the spread of a column.", answer=False
+    "12.Q1", "Dropout in least squares is batch norm, even the rescaling by the spread of a column.", answer=False
 )
 def not_batch_norm():
     """On average dropout is ridge regression on columns divided by their length. Batch norm subtracts the mean of a column
@@ -46,8 +46,8 @@ def not_batch_norm():
 
 
 @lesson.sentence(
-    "36.Q2",
-    "With masks that only delete, (36.1), and keep probability p, dropout minimises ‖t - Xw‖² plus (1 - p)/p times the "
+    "12.Q2",
+    "With masks that only delete, (12.1), and keep probability p, dropout minimises ‖t - Xw‖² plus (1 - p)/p times the "
     "sum of ‖Xⱼ‖² wⱼ² on average.",
     answer="only if w is p times the trained weights",
     conditions=("only if w is p times the trained weights", "only if the columns have mean 0"),
@@ -67,8 +67,8 @@ def which_weights():
 
 
 @lesson.sentence(
-    "36.Q3",
-    "In (36.1) the loss may be written E‖t - (RX)w̃‖², with RX the product of the matrices R and X.",
+    "12.Q3",
+    "In (12.1) the loss may be written E‖t - (RX)w̃‖², with RX the product of the matrices R and X.",
     answer=False,
 )
 def entry_by_entry():
@@ -83,7 +83,7 @@ def entry_by_entry():
 
 
 @lesson.sentence(
-    "36.Q4",
+    "12.Q4",
     "If one coin decides for a whole column of the table, in all its rows, the mean loss stays the same.",
     answer=True,
 )
@@ -100,7 +100,7 @@ def whose_coin():
 
 
 @lesson.sentence(
-    "36.Q5",
+    "12.Q5",
     "A network without masks, its weights behind them scaled, predicts the mean of its predictions over all masks.",
     answer="surely if all that is behind the masks is linear",
     conditions=("surely if all that is behind the masks is linear", "surely if no mask deletes everything"),
@@ -120,7 +120,7 @@ def linear_behind():
 
 
 @lesson.sentence(
-    "36.Q6",
+    "12.Q6",
     "Put a column into the table four times: plain ridge regression shrinks its joint weight more.",
     answer=False,
 )

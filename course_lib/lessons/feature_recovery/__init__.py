@@ -1,4 +1,4 @@
-"""Lesson 28, feature_recovery: what its notebook shows."""
+"""Lesson 36, feature_recovery: what its notebook shows."""
 
 from course_lib.lessons.feature_recovery.contents import lesson
 from course_lib.lessons.feature_recovery.exercises import *

@@ -1,4 +1,4 @@
-"""The register of lesson 28, feature_recovery, with the symbols of its text."""
+"""The register of lesson 36, feature_recovery, with the symbols of its text."""
 
 from course_lib.teaching import Contents
 

@@ -1,4 +1,4 @@
-"""Exercises of lesson 28, feature_recovery."""
+"""Exercises of lesson 36, feature_recovery."""
 
 import math
 
@@ -22,7 +22,7 @@ def _few(x, answer):
 
 
 @lesson.exercise(
-    "28.1", "A code without an error", difficulty=1, minutes=6,
+    "36.1", "A code without an error", difficulty=1, minutes=6,
     prompt="The rows $u_1, \\dots, u_d$ of `basis` are any $d$ orthogonal unit vectors. Take them and their negatives as "
     "the $2d$ directions of an autoencoder. Write `code(x, basis)`: strengths of 0 or more, first those of the $u_i$, then "
     "those of the $-u_i$, that rebuild `x` exactly, with at most $d$ of them above 0. `x` is a float64 vector with $d$ "
@@ -83,7 +83,7 @@ def _unlike(angle_1, angle_2):
 
 
 lesson.flaw(
-    "28.2", "Perfect, and wrong", difficulty=2, minutes=8,
+    "36.2", "Perfect, and wrong", difficulty=2, minutes=8,
     prompt="Somebody says: \"A TopK autoencoder that rebuilds all rows exactly has found the atoms.\" Let all rows be "
     "multiples of one atom, $v = (1, 0)$, and let $k = 2$. Give a counterexample: a dictionary with the angles `angle_1` "
     "and `angle_2` (in degrees, from $v$) of two unit vectors, and `strength_1` and `strength_2`, both above 0, that "
@@ -132,7 +132,7 @@ def _is_lowest(projection, penalty, answer):
 
 
 @lesson.exercise(
-    "28.3", "What L1 leaves", difficulty=1, minutes=6,
+    "36.3", "What L1 leaves", difficulty=1, minutes=6,
     prompt="Write `l1_strength(projection, penalty)`: the $z \\ge 0$ that minimises "
     "$\\lVert x - z v\\rVert^2 + \\lambda z$ for a unit vector $v$. `projection` is $v \\cdot x$, any number; `penalty` is "
     "$\\lambda > 0$. Return a number.",

@@ -1,4 +1,4 @@
-"""What lesson 28 draws: the settings, and how one point is measured.
+"""What lesson 36 draws: the settings, and how one point is measured.
 
 All points take minutes: `make bench feature_choice` trains the autoencoders again, `make bench feature_units` those whose
 units are looked at one by one, `make bench feature_recovery` the neurons of the appendix.
@@ -351,10 +351,10 @@ CHOOSERS = {
     "elbow of the error": lambda knobs, missing, agreement, weighted: elbow(missing, knobs),
     "elbow, settings on a log scale": lambda knobs, missing, agreement, weighted: elbow(missing, np.log(knobs)),
     "most agreement": lambda knobs, missing, agreement, weighted: int(agreement.argmax()),
-    "explained × agreement (28.5)": lambda knobs, missing, agreement, weighted: int(
+    "explained × agreement (36.5)": lambda knobs, missing, agreement, weighted: int(
         ((1 - missing) * agreement).argmax()
     ),
-    "(28.5), weighed by what units write": lambda knobs, missing, agreement, weighted: int(
+    "(36.5), weighed by what units write": lambda knobs, missing, agreement, weighted: int(
         ((1 - missing) * weighted).argmax()
     ),
 }

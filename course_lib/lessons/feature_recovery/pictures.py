@@ -1,4 +1,4 @@
-"""Figures, explorers, tables and predictions of lesson 28, feature_recovery."""
+"""Figures, explorers, tables and predictions of lesson 36, feature_recovery."""
 
 import numpy as np
 from IPython.display import Markdown
@@ -448,7 +448,7 @@ class ChoiceExplorer(Explorer):
 
 
 ask_found = lesson.prediction(
-    "28.P1",
+    "36.P1",
     "The autoencoder with $k = 32$ rebuilds fresh rows almost exactly. For how many of the 32 atoms does it have a unit in "
     "their direction (a cosine of at least 0.9)?",
     {
@@ -460,7 +460,7 @@ ask_found = lesson.prediction(
 )
 
 ask_penalty = lesson.prediction(
-    "28.P2",
+    "36.P2",
     "TopK with $k = 4$ misses a tenth of the variance of fresh rows and holds about half of the "
     "atoms (means of five stored dictionaries). An autoencoder with the penalty $\\lambda = 1$ on its strengths, in place "
     "of a $k$, misses more than half of the variance. How many of the atoms does it hold?",
@@ -473,7 +473,7 @@ ask_penalty = lesson.prediction(
 )
 
 ask_agreement = lesson.prediction(
-    "28.P3",
+    "36.P3",
     "For each of the eight $k$ two TopK autoencoders are trained from different starts, and you take the $k$ at which they "
     "agree most. How many of the 32 atoms does your choice hold at cosine 0.9, on average over five dictionaries?",
     {

@@ -1,4 +1,4 @@
-"""Sentences of lesson 28, feature_recovery, each with what decides on it."""
+"""Sentences of lesson 36, feature_recovery, each with what decides on it."""
 
 import torch
 
@@ -19,9 +19,9 @@ def _missing(autoencoder, rows: torch.Tensor) -> float:
         return autoencoder.loss(rows)["reconstruction"].item()
 
 
-@lesson.sentence("28.Q1", "An autoencoder that rebuilds every row exactly has found the atoms.", answer=False)
+@lesson.sentence("36.Q1", "An autoencoder that rebuilds every row exactly has found the atoms.", answer=False)
 def exact():
-    """A basis drawn at random and its negatives rebuild every row, of whatever atoms (28.1), and hold none (28.2)."""
+    """A basis drawn at random and its negatives rebuild every row, of whatever atoms (36.1), and hold none (36.2)."""
     data = toy(0)
     basis = torch.linalg.qr(torch.randn(24, 24, generator=torch.Generator().manual_seed(1)))[0]
     units = torch.cat([basis, -basis])
@@ -35,7 +35,7 @@ def exact():
 
 
 @lesson.sentence(
-    "28.Q2",
+    "36.Q2",
     "Every row holds 6 of the 32 atoms, and TopK with k = 6 finds next to none. So the atoms do not have the least error.",
     answer=False,
 )
@@ -62,7 +62,7 @@ def missed():
     )
 
 
-@lesson.sentence("28.Q3", "A direction that two trainings both find, at cosine 0.9, is an atom.", answer=False)
+@lesson.sentence("36.Q3", "A direction that two trainings both find, at cosine 0.9, is an atom.", answer=False)
 def twice():
     """At k = 2 each is an atom less a part of the mean row: near the atom, and yet not it. Counted among units that fire."""
     data = toy(0)
@@ -89,7 +89,7 @@ def twice():
     )
 
 
-@lesson.sentence("28.Q4", "A stronger penalty leaves a larger error, so it finds fewer atoms.", answer=False)
+@lesson.sentence("36.Q4", "A stronger penalty leaves a larger error, so it finds fewer atoms.", answer=False)
 def stronger():
     """At 1 the error is far larger than at 0.01, and more of the atoms are found. Most are found in between."""
     data = toy(0)
@@ -106,12 +106,12 @@ def stronger():
 
 
 @lesson.sentence(
-    "28.Q5",
+    "36.Q5",
     "Nearly all units of an autoencoder fire, and hardly any is a copy of another. It may still hold few of the atoms.",
     answer=True,
 )
 def busy():
-    """This happens at k = 16: units that share an atom need not be alike (28.3)."""
+    """This happens at k = 16: units that share an atom need not be alike (36.3)."""
     data, autoencoder = toy(0), trained("TopK", 16, 0)
     with torch.no_grad():
         fires = (autoencoder.encode(data.held_out) > 0).any(dim=0)

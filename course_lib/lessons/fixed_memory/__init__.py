@@ -1,4 +1,4 @@
-"""Lesson 34, fixed_memory: what its notebook shows."""
+"""Lesson 20, fixed_memory: what its notebook shows."""
 
 from course_lib.lessons.fixed_memory.contents import lesson
 from course_lib.lessons.fixed_memory.exercises import *

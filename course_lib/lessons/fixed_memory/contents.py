@@ -1,4 +1,4 @@
-"""The register of lesson 34, fixed_memory, with the symbols of its text."""
+"""The register of lesson 20, fixed_memory, with the symbols of its text."""
 
 from course_lib.teaching import Contents
 

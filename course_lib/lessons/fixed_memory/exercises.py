@@ -1,4 +1,4 @@
-"""Exercises of lesson 34, fixed_memory."""
+"""Exercises of lesson 20, fixed_memory."""
 
 
 import torch
@@ -11,10 +11,10 @@ VALUES = (10.0, 20.0, 30.0)
 
 
 lesson.value(
-    "34.1", "Three keys in a plane", difficulty=1, minutes=5,
+    "20.1", "Three keys in a plane", difficulty=1, minutes=5,
     prompt="Three pairs are written by addition, $U = k_1v_1^\\top + k_2v_2^\\top + k_3v_3^\\top$. The keys are "
     "$k_1 = (1, 0)$, $k_2 = (0.6, 0.8)$ and $k_3 = (0, 1)$, all of length 1, and the values are the numbers 10, 20 and 30. "
-    "Which number $U^\\top k_2$ is read at the second key? Formula (34.1) below holds for any number of pairs.",
+    "Which number $U^\\top k_2$ is read at the second key? Formula (20.1) below holds for any number of pairs.",
     answer=50,
     properties=[
         ("The three values are read with the weights k₂·k₁, k₂·k₂ and k₂·k₃.",
@@ -52,10 +52,10 @@ def _expected_error(factor, n_pairs, d):
 
 
 @lesson.exercise(
-    "34.2", "Shrink the answer", difficulty=2, minutes=7,
+    "20.2", "Shrink the answer", difficulty=2, minutes=7,
     prompt="An answer is $v + x$: a value of length 1 plus crosstalk, which points in a random direction and "
            "has the expected "
-    "squared length $(N - 1)/d$ of (34.2). The two are orthogonal on average. Write `best_factor(n_pairs, d)`: "
+    "squared length $(N - 1)/d$ of (20.2). The two are orthogonal on average. Write `best_factor(n_pairs, d)`: "
     "the factor $c$ by which "
     "all answers are multiplied, so that the expected squared error $\\mathbb E\\lVert c(v + x) - v\\rVert^2$ "
     "is as small as "
@@ -100,14 +100,14 @@ def _written(state, key, value, step_size):
 
 
 @lesson.exercise(
-    "34.3", "Ask first, write the difference", difficulty=2, minutes=8,
+    "20.3", "Ask first, write the difference", difficulty=2, minutes=8,
     prompt="Write `delta_write(state, key, value, step_size)`. The memory `state` is $U$ of shape `(d, M)`. "
            "Bring the key to "
     "length 1, ask the memory what it answers there, and change the memory along this key so that its error at the key, "
     "value minus answer, shrinks by the factor $1 - \\eta$. At directions orthogonal to the key nothing may "
     "change. `key` has "
     "$d$ entries and any length above 0, `value` has $M$, and `step_size` is $\\eta$, above 0 and at most 1. Return the new "
-    "state and leave the old one as it is. This is (34.4).",
+    "state and leave the old one as it is. This is (20.4).",
     draw=inputs(d=whole(3, 4), m=2, state=normal("d m"), noise=normal("d"), key=lambda noise: noise + 2,
                 value=normal("m"), step_size=uniform(0.3, 0.9)),
     properties=[
@@ -190,7 +190,7 @@ def _quarters(answers, values):
 
 
 @lesson.exercise(
-    "34.4", "Which pairs are lost?", difficulty=2, minutes=8,
+    "20.4", "Which pairs are lost?", difficulty=2, minutes=8,
     prompt="Write `recall_by_age(answers, values)`. Row $i$ of `answers` is what the memory answers at key $i$, row $i$ of "
     "`values` the value that was stored there; both have shape `(N, M)`, pairs stand in the order of writing, and $N$ is a "
     "multiple of 4. All values have length 1. A pair is recalled if its own value is the nearest to its answer "

@@ -1,4 +1,4 @@
-"""Figures, explorer and predictions of lesson 34, fixed_memory."""
+"""Figures, explorer and predictions of lesson 20, fixed_memory."""
 
 from collections.abc import Sequence
 from functools import cache
@@ -501,7 +501,7 @@ class MemoryExplorer(Explorer):
 
 
 recall_prediction = lesson.prediction(
-    "34.P1",
+    "20.P1",
     "The memory is used like this: a stored key is read, and whichever of the 128 stored values is nearest to the answer is "
     "taken. Which of the two memories gives back more of the 128 values?",
     {
@@ -519,7 +519,7 @@ recall_prediction = lesson.prediction(
 )
 
 growth_prediction = lesson.prediction(
-    "34.P2",
+    "20.P2",
     "Call N½ the number of random pairs at which sums recall one half. The entries $d$ of keys and values are "
     "doubled, from 32 "
     "to 64. What happens to N½?",
@@ -537,7 +537,7 @@ growth_prediction = lesson.prediction(
 )
 
 training_prediction = lesson.prediction(
-    "34.P3",
+    "20.P3",
     "Training may choose the keys. A small layer has plain sums, and keys that went through elu + 1, so that no entry is "
     "negative. You may change one thing: take the delta rule for the sums, or take the keys as they are, with both signs. "
     "Which change helps more in copying 16 different tokens, and which in finding the latest values of keys written again?",

@@ -1,4 +1,4 @@
-"""The quiz of lesson 34, fixed_memory."""
+"""The quiz of lesson 20, fixed_memory."""
 
 import torch
 
@@ -12,7 +12,7 @@ def _share(keys, memory, values):
     return float(recalled(keys @ memory, values).double().mean())
 
 
-@lesson.sentence("34.Q1", "Of two memories, the one with the smaller squared error recalls more.", answer=False)
+@lesson.sentence("20.Q1", "Of two memories, the one with the smaller squared error recalls more.", answer=False)
 def smaller_error():
     """The error says how far an answer is from its value, recall asks which value is nearest. Multiplying all answers by one
     number changes the error and no choice; the delta rule's error is smaller than that of sums, and it recalls less."""
@@ -29,7 +29,7 @@ def smaller_error():
 
 
 @lesson.sentence(
-    "34.Q2", "A matrix with d rows can hold at most d pairs.", answer="only if the answers must be exact",
+    "20.Q2", "A matrix with d rows can hold at most d pairs.", answer="only if the answers must be exact",
     conditions=("only if the answers must be exact", "only if the pairs are written by addition"),
 )  # fmt: skip
 def at_most_d():
@@ -48,10 +48,10 @@ def at_most_d():
     )
 
 
-@lesson.sentence("34.Q3", "Of random pairs that are written once, no matrix recalls more than sums do.", answer=False)
+@lesson.sentence("20.Q3", "Of random pairs that are written once, no matrix recalls more than sums do.", answer=False)
 def least_squares():
     """The matrix with the least squared error recalls more. But it has to see all keys together: its inverse weighs each
-    key by how it lies to all others. Lesson 17 shows how it can be carried along."""
+    key by how it lies to all others. Lesson 22 shows how it can be carried along."""
     keys, values = pairs(256)
     best = torch.linalg.lstsq(keys, values).solution
     return "\n".join(
@@ -63,7 +63,7 @@ def least_squares():
 
 
 @lesson.sentence(
-    "34.Q4", "With orthonormal keys the delta rule with step size 1 writes the same matrix as plain sums.",
+    "20.Q4", "With orthonormal keys the delta rule with step size 1 writes the same matrix as plain sums.",
     answer="only if no key is written twice",
     conditions=("only if no key is written twice", "only if there are fewer than d pairs"),
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Lesson 07, gradient_estimators: what its notebook shows."""
+"""Lesson 09, gradient_estimators: what its notebook shows."""
 
 from course_lib.lessons.gradient_estimators.bandit import *
 from course_lib.lessons.gradient_estimators.contents import lesson

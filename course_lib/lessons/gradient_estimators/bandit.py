@@ -1,4 +1,4 @@
-"""The bandit of lesson 07: one hundred learners in front of five arms, and what a constant added to every payment does."""
+"""The bandit of lesson 09: one hundred learners in front of five arms, and what a constant added to every payment does."""
 
 from functools import lru_cache
 
@@ -21,7 +21,7 @@ def play(
 ) -> Tensor:
     """Let all learners pull side by side; return their probabilities before each pull and at the end.
 
-    Each pull moves a learner's logits by step size times payment times grad log p of the arm drawn (07.1); with `baseline`
+    Each pull moves a learner's logits by step size times payment times grad log p of the arm drawn (09.1); with `baseline`
     the mean of the payments so far is taken off the payment.
     Shapes: (pulls + 1, learners, 5).
     """

@@ -1,4 +1,4 @@
-"""The register of lesson 07, gradient_estimators, with the symbols of its text."""
+"""The register of lesson 09, gradient_estimators, with the symbols of its text."""
 
 from course_lib.teaching import Contents
 

@@ -1,4 +1,4 @@
-"""Exercises of lesson 07, gradient_estimators."""
+"""Exercises of lesson 09, gradient_estimators."""
 
 import math
 
@@ -23,7 +23,7 @@ def _like(a, b):
 
 
 lesson.value(
-    "07.1", "Right on average, from one pull", difficulty=1, minutes=6,
+    "09.1", "Right on average, from one pull", difficulty=1, minutes=6,
     prompt="Arm A is pulled with probability $p = 1/4$, arm B with $1 - p$. They pay $f_A$ and $f_B$, which you are not "
     "told. The average payment is $F = p f_A + (1 - p) f_B$, and you want $dF/dp$ from a single pull: if it was A, you "
     "report $w_A f_A$; if it was B, $w_B f_B$. Which two numbers make the report right on average, whatever the arms pay? "
@@ -79,7 +79,7 @@ def _lowest_towards(sign):
 
 
 lesson.value(
-    "07.2", "The best constant baseline", difficulty=1, minutes=6,
+    "09.2", "The best constant baseline", difficulty=1, minutes=6,
     prompt="Let $f(x) = x^2$ and $x \\sim N(\\mu, \\sigma^2)$ with $\\mu = 1$ and $\\sigma = 2$. Which constant $b$ makes "
     "the variance of $(f(x) - b)\\,\\frac{x - \\mu}{\\sigma^2}$ smallest? Give the number.",
     answer=13.0,
@@ -128,7 +128,7 @@ def _case(**changed):
 
 
 lesson.flaw(
-    "07.3", "The smaller variance", difficulty=3, minutes=10,
+    "09.3", "The smaller variance", difficulty=3, minutes=10,
     prompt="It is often said that the reparameterised gradient, where it exists, has the smaller variance. Refute it with a "
     "smooth function, $f(x) = \\cos(ax)$ and $x \\sim N(\\mu, \\sigma^2)$, without any baseline: give a dictionary with the "
     "numbers `frequency` ($a$), `mean` ($\\mu$) and `std` ($\\sigma \\ge 0.001$), all at most 10,000 in size, for which the "
@@ -186,7 +186,7 @@ def _about(value):
 
 
 lesson.value(
-    "07.4", "The border", difficulty=2, minutes=8,
+    "09.4", "The border", difficulty=2, minutes=8,
     prompt="The mean of the samples has reached the goal: $x_j = 3 + z_j/2$ in each of $k$ coordinates, and "
     "$f(x) = \\sum_{j=1}^k \\big[\\frac12(x_j - 3)^2 + \\cos(32\\,x_j)\\big]$, so that $T = 5$. Where $k$ is large, "
     "the value of $f$ depends little on a single $z_j$, and the score estimate of one coordinate, with $E[f]$ as its "
@@ -225,7 +225,7 @@ def _is_surrogate_gradient(samples, values, mean, std, baseline, answer):
 
 
 @lesson.exercise(
-    "07.5", "The score-function estimate", difficulty=1, minutes=6,
+    "09.5", "The score-function estimate", difficulty=1, minutes=6,
     prompt="Write `score_estimate(samples, values, mean, std, baseline)`: the score-function estimate of "
     "$\\frac{d}{d\\mu} E[f(x)]$ for $x \\sim N(\\mu, \\sigma^2)$ with a constant baseline. `samples` holds the $x_i$ and "
     "`values` the $f(x_i)$, float64 tensors of one shape; return one number, the mean over the samples.",
@@ -277,7 +277,7 @@ def _is_derivative(logits, values, answer):
 
 
 @lesson.exercise(
-    "07.6", "The exact gradient of a categorical choice", difficulty=2, minutes=10,
+    "09.6", "The exact gradient of a categorical choice", difficulty=2, minutes=10,
     prompt="Write `softmax_gradient(logits, values)`: the exact gradient of $\\sum_i p_i f_i$ with $p$ the softmax of the "
     "logits, with respect to the logits, without sampling. `values` holds the $f_i$; return a float64 tensor with one entry "
     "for each logit.",

@@ -1,4 +1,4 @@
-"""Figures, explorers and predictions of lesson 07, gradient_estimators."""
+"""Figures, explorers and predictions of lesson 09, gradient_estimators."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -627,7 +627,7 @@ class EstimatorExplorer(Explorer):
 
 
 added_prediction = lesson.prediction(
-    "07.P1",
+    "09.P1",
     "Now 10 is added to every payment: the same best arm, by the same lead, the same noise. How many of the 100 learners "
     "end on a worse arm?",
     {
@@ -645,7 +645,7 @@ added_prediction = lesson.prediction(
 )
 
 wave_prediction = lesson.prediction(
-    "07.P2",
+    "09.P2",
     "On the bowl without waves, about 6 samples of the path estimate bring its standard error to a tenth of the gradient; "
     "the score estimate, with its best constant baseline, needs 209. Now the waves come, with T = 6: $\\cos(64x)$. The "
     "gradient of $F$ is still -2.00. Who needs how many?",
@@ -664,7 +664,7 @@ wave_prediction = lesson.prediction(
 )
 
 map_prediction = lesson.prediction(
-    "07.P3",
+    "09.P3",
     "256 coordinates, waves with T = 8. Each method walks 200 steps with 16 samples a step, at its best step size. Whose "
     "mean distance from the goal is smaller at the end?",
     {

@@ -1,4 +1,4 @@
-"""The sentences of lesson 07, each with what decides on it."""
+"""The sentences of lesson 09, each with what decides on it."""
 
 import math
 
@@ -12,7 +12,7 @@ from course_lib.teaching import fact
 
 
 @lesson.sentence(
-    "07.Q1",
+    "09.Q1",
     "For every bounded f and every density p_θ(x) that is smooth in θ wherever it is above 0, the average of f(x) ∇ log "
     "p_θ(x) is ∇F.",
     answer="only if x has a fixed range, or density 0 at each end that moves",
@@ -39,7 +39,7 @@ def a_moving_end():
     )
 
 
-@lesson.sentence("07.Q2", "(07.1) also holds for a payment that depends on θ itself.", answer=False)
+@lesson.sentence("09.Q2", "(09.1) also holds for a payment that depends on θ itself.", answer=False)
 def a_payment_that_moves():
     """The product rule adds the mean of the payment's own derivative. For f = μx it is half of the gradient."""
     mean, std = 1.0, 0.7
@@ -55,7 +55,7 @@ def a_payment_that_moves():
 
 
 @lesson.sentence(
-    "07.Q3",
+    "09.Q3",
     "If f has a derivative at every point but one, and that derivative is bounded, the path estimate is right on average.",
     answer="only if f does not jump there",
     conditions=("only if f does not jump there", "only if f has no kink there"),
@@ -78,7 +78,7 @@ def a_kink_and_a_jump():
 
 
 @lesson.sentence(
-    "07.Q4",
+    "09.Q4",
     "With the mean of the payments so far as a baseline, 0 before the first, the learners tolerate any added constant.",
     answer=False,
 )
@@ -94,7 +94,7 @@ def the_first_pull():
 
 
 @lesson.sentence(
-    "07.Q5",
+    "09.Q5",
     "Before the first pull, when all arms are equally likely, the mean payment is the constant baseline with the least "
     "variance, summed over the five logits.",
     answer=True,
@@ -108,7 +108,7 @@ def equal_scores():
         candidates = torch.linspace(-1, 2, 3001, dtype=torch.float64)
         noise = ((pay - candidates[:, None]).square() * score.square().sum(1)) @ p
         best.append(float(candidates[noise.argmin()] - p @ pay))
-    weight = (torch.eye(5, dtype=torch.float64)[4] - 0.2).square()  # equally likely, logit 5 alone: (07.3)
+    weight = (torch.eye(5, dtype=torch.float64)[4] - 0.2).square()  # equally likely, logit 5 alone: (09.3)
     alone = float(weight @ pay / weight.sum())
     return "\n".join(
         [

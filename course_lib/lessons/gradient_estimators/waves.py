@@ -1,4 +1,4 @@
-"""The closing experiment of lesson 07: walk down a bowl with waves, by one estimator or the other.
+"""The closing experiment of lesson 09: walk down a bowl with waves, by one estimator or the other.
 
 In k coordinates, f(x) is the sum over the coordinates of (x_j - 3)^2 / 2 + cos(2^T x_j). The samples are x = mu + z / 2 with
 standard normal noise z, and mu starts at 0 and should reach 3: the waves, whose mean over the samples is nearly 0, hide

@@ -1,4 +1,4 @@
-"""Lesson 10, graph networks: what its notebook shows."""
+"""Lesson 13, graph networks: what its notebook shows."""
 
 from course_lib.lessons.graph_networks.communities import *
 from course_lib.lessons.graph_networks.contents import lesson

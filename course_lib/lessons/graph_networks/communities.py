@@ -1,4 +1,4 @@
-"""The graph of lesson 10: two communities, noisy features, 20 labels, and what classifiers see through many layers."""
+"""The graph of lesson 13: two communities, noisy features, 20 labels, and what classifiers see through many layers."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -42,7 +42,7 @@ class Communities:
         return self.adjacency.sum(1) + 1
 
     def layer(self) -> Tensor:
-        """D^-1/2 (A + I) D^-1/2 (10.1)."""
+        """D^-1/2 (A + I) D^-1/2 (13.1)."""
         loops = self.adjacency + torch.eye(NODES, dtype=torch.float64)
         return loops / torch.outer(self.degrees, self.degrees).sqrt()
 

@@ -1,4 +1,4 @@
-"""The register of lesson 10, graph networks, with the symbols of its text."""
+"""The register of lesson 13, graph networks, with the symbols of its text."""
 
 from course_lib.teaching import Contents
 

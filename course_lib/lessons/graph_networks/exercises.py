@@ -1,4 +1,4 @@
-"""Exercises of lesson 10, graph networks."""
+"""Exercises of lesson 13, graph networks."""
 
 import torch
 
@@ -29,7 +29,7 @@ def _scaled(adjacency):
 
 
 @lesson.exercise(
-    "10.1", "What a GCN layer leaves unchanged", difficulty=2, minutes=8,
+    "13.1", "What a GCN layer leaves unchanged", difficulty=2, minutes=8,
     prompt="A GCN layer makes each node its own neighbour and scales: it multiplies by $D^{-1/2}(A + I)D^{-1/2}$, where "
     "$D$ is the diagonal matrix of the row sums of $A + I$. On a connected graph one vector of length 1 with positive "
     "entries comes back from it unchanged. Write `unchanged(adjacency)`, which returns this vector; `adjacency` is the "
@@ -70,7 +70,7 @@ def unchanged(adjacency):
 
 
 lesson.value(
-    "10.2", "How deep until it is gone", difficulty=2, minutes=6,
+    "13.2", "How deep until it is gone", difficulty=2, minutes=6,
     prompt="A GCN layer without weights has the largest eigenvalue 1 and the second-largest $\\lambda_2 = 0.8$; all "
     "others lie between 0 and 0.8. Each "
     "layer keeps half of what was there: $X \\leftarrow \\frac12(X + \\hat A X)$. After how many layers has the "
@@ -110,7 +110,7 @@ def _square():
 
 
 lesson.value(
-    "10.3", "Walks on a square", difficulty=1, minutes=5,
+    "13.3", "Walks on a square", difficulty=1, minutes=5,
     prompt="Four nodes with the undirected edges 1-2, 2-3, 3-4, 4-1 and the diagonal 1-3. All nodes start with "
     "their own one-hot "
     "vector, and each layer adds up the neighbours. What does node 3 hold in channel 1 after three layers?",
@@ -154,7 +154,7 @@ def _drawn(generator):
 
 
 @lesson.exercise(
-    "10.4", "A layer from an edge list", difficulty=1, minutes=8,
+    "13.4", "A layer from an edge list", difficulty=1, minutes=8,
     prompt="Write `add_messages(x, edge_index)`: `x` has one row for each node, `edge_index` the sources in row 0 and "
     "the targets in "
     "row 1, counted from 0. Return a tensor in the shape of `x` whose row $j$ is the sum of the rows of all sources "
@@ -213,7 +213,7 @@ def _rounds_until_they_differ(mark: int) -> int:
 
 
 lesson.value(
-    "10.5", "Mark one atom", difficulty=2, minutes=6,
+    "13.5", "Mark one atom", difficulty=2, minutes=6,
     prompt="In each molecule one of the two atoms with three neighbours is marked: it starts with a colour of its own, all "
     "others share another one. Then refine, round by round. After how many rounds do the two molecules hold different "
     "lists of colours for the first time?",
@@ -249,7 +249,7 @@ def _steps(i, j):
 
 
 lesson.flaw(
-    "10.6", "What a maximum marks", difficulty=1, minutes=6,
+    "13.6", "What a maximum marks", difficulty=1, minutes=6,
     prompt="\"With the maximum over neighbours in the place of the sum, and one-hot inputs, channel $i$ of node $j$ "
     "after $k$ "
     "layers is 1 exactly if there is a path of at most $k$ edges from $i$ to $j$.\" Give a counterexample on the "
@@ -285,7 +285,7 @@ lesson.flaw(
 
 
 @lesson.exercise(
-    "10.7", "Back through a mean", difficulty=3, minutes=12,
+    "13.7", "Back through a mean", difficulty=3, minutes=12,
     prompt="Write `mean_gradient(dy, edge_index)`: a layer replaces the row of each node by the mean over the "
     "sources of the edges "
     "that end in it, or by zeros if there are none. `dy` is the gradient of the loss with respect to its output. "

@@ -1,4 +1,4 @@
-"""Two molecules of lesson 10 that colour refinement cannot tell apart, and how its small graphs are written down."""
+"""Two molecules of lesson 13 that colour refinement cannot tell apart, and how its small graphs are written down."""
 
 from itertools import pairwise
 

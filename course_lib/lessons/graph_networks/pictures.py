@@ -1,4 +1,4 @@
-"""Figures, explorer and predictions of lesson 10, graph networks."""
+"""Figures, explorer and predictions of lesson 13, graph networks."""
 
 import math
 from functools import cache
@@ -528,7 +528,7 @@ def trained_table() -> Markdown:
 # Predictions
 
 rest_prediction = lesson.prediction(
-    "10.P1",
+    "13.P1",
     "After 64 layers all channels of the features look alike: each is nearly a multiple of one pattern over the nodes. Take "
     "this common part out of each channel, and multiply what is left by one large number: it is a few billionths of the "
     "features. The same classifier is fitted to it. How many of the hidden labels does it get right on this graph?",
@@ -546,7 +546,7 @@ rest_prediction = lesson.prediction(
 )
 
 twins_prediction = lesson.prediction(
-    "10.P2",
+    "13.P2",
     "Ten carbon atoms, eleven bonds. All atoms start with the same features. A network of message-passing layers, any "
     "weights, sums, means or maxima; at the end it adds up all atoms. How many layers does it take to tell the molecules "
     "apart?",
@@ -565,7 +565,7 @@ twins_prediction = lesson.prediction(
 )
 
 trained_prediction = lesson.prediction(
-    "10.P3",
+    "13.P3",
     "Five kinds of networks of 32 layers are trained on the 20 labels of each of six graphs, each kind at its best rate: "
     "GCN; half kept; start added; common part removed, then rescaled; rescaled only. Which of them still get more than "
     "0.9 of the hidden labels right, on average?",

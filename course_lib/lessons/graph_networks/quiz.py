@@ -1,4 +1,4 @@
-"""The sentences of lesson 10, each with what decides on it."""
+"""The sentences of lesson 13, each with what decides on it."""
 
 import torch
 
@@ -19,7 +19,7 @@ PATH_OF_FIVE = undirected((1, 2), (2, 3), (3, 4), (4, 5))
 
 
 @lesson.sentence(
-    "10.Q1",
+    "13.Q1",
     "For two different nodes i and j of a graph without self-loops, (A²)ᵢⱼ counts the paths of two edges from i to j that "
     "visit no node twice.",
     answer=True,
@@ -41,13 +41,13 @@ def two_edges():
 
 
 @lesson.sentence(
-    "10.Q2",
+    "13.Q2",
     "One-hot names, k layers that add up the neighbours: node j holds row j of Aᵏ.",
     answer="only if Aᵏ is symmetric",
     conditions=("only if Aᵏ is symmetric", "only if the graph has no self-loops"),
 )
 def rows_and_columns():
-    """By (10.4) node j collects from the nodes with an edge to it: that is column j. Row j lists where walks from j lead."""
+    """By (13.4) node j collects from the nodes with an edge to it: that is column j. Row j lists where walks from j lead."""
     chain = torch.tensor([[0, 1], [1, 2]])  # 1 -> 2 -> 3
     held = aggregate_edges(aggregate_edges(torch.eye(3), chain), chain)[2]
     power = walk_counts(adjacency_matrix(chain, n_nodes=3), 2)
@@ -61,7 +61,7 @@ def rows_and_columns():
 
 
 @lesson.sentence(
-    "10.Q3",
+    "13.Q3",
     "On a graph of two pieces without an edge between them, many GCN layers leave multiples of one pattern in all channels.",
     answer=False,
 )
@@ -85,7 +85,7 @@ def two_pieces():
 
 
 @lesson.sentence(
-    "10.Q4",
+    "13.Q4",
     "A residual connection that keeps half of the features in each layer changes what the channels tend to.",
     answer=False,
 )
@@ -109,7 +109,7 @@ def later_and_the_same():
 
 
 @lesson.sentence(
-    "10.Q5",
+    "13.Q5",
     "All nodes start with one colour and one feature. Nodes of one colour after k rounds of refinement hold the same "
     "features after k message-passing layers.",
     answer="only if a layer sees no more than the colours do",

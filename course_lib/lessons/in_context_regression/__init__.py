@@ -1,4 +1,4 @@
-"""Lesson 23, in-context regression: what its notebook shows."""
+"""Lesson 28, in-context regression: what its notebook shows."""
 
 from course_lib.lessons.in_context_regression.contents import lesson
 from course_lib.lessons.in_context_regression.exercises import *

@@ -1,4 +1,4 @@
-"""The register of lesson 23, in-context regression, with the symbols of its text."""
+"""The register of lesson 28, in-context regression, with the symbols of its text."""
 
 from course_lib.teaching import Contents
 

@@ -1,4 +1,4 @@
-"""Exercises of lesson 23, in-context regression."""
+"""Exercises of lesson 28, in-context regression."""
 
 import math
 
@@ -10,10 +10,10 @@ from course_lib.theory.in_context_regression import emergence_time
 
 
 @lesson.exercise(
-    "23.1", "What one head averages", difficulty=1, minutes=6,
+    "28.1", "What one head averages", difficulty=1, minutes=6,
     prompt="Write `head_average(x, y, query, w)` for one prompt: `x` holds one example in each row, `y` the answers of the "
     "examples, one column for each task, and `w` one weight for each feature, all float64. Return the averages of the "
-    "answers, one for each task, with the softmax weights of (23.2).",
+    "answers, one for each task, with the softmax weights of (28.2).",
     draw=inputs(x=normal("4 3"), y=normal("4 2"), query=normal("3"), w=normal("3")),
     properties=[
         ("An average lies between the smallest and the largest answer of its task.",
@@ -59,10 +59,10 @@ def _later(w_1, u_1, w_2, u_2):
 
 
 lesson.flaw(
-    "23.2", "Who emerges first", difficulty=2, minutes=7,
+    "28.2", "Who emerges first", difficulty=2, minutes=7,
     prompt="\"Of two heads, the one that starts with the larger product $uw$ emerges first.\" Give a "
     "counterexample for $d = 4$: the first head has the larger $uw$, and takes at least 1% more time "
-    "by (23.5) than the second. (Where $dw = u$, the time is $1/(2u)$.) The answer is a dictionary with the "
+    "by (28.5) than the second. (Where $dw = u$, the time is $1/(2u)$.) The answer is a dictionary with the "
     "numbers `w_1`, `u_1`, `w_2`, `u_2`, all positive and at most 0.2.",
     answer={"w_1": 0.01, "u_1": 0.04, "w_2": 0.05, "u_2": 0.005},
     properties=[
@@ -91,9 +91,9 @@ lesson.flaw(
 
 
 lesson.value(
-    "23.3", "The best weight", difficulty=1, minutes=5,
-    prompt="By (23.1) prompts hold 12 features in 3 tasks with 4 each. Each of three heads serves one task. For which "
-    "weight $w$ on the features of its task is the noise over the signal in (23.6) least?",
+    "28.3", "The best weight", difficulty=1, minutes=5,
+    prompt="By (28.1) prompts hold 12 features in 3 tasks with 4 each. Each of three heads serves one task. For which "
+    "weight $w$ on the features of its task is the noise over the signal in (28.6) least?",
     answer=0.5,
     properties=[("The head compares four features: the noise counts their squares.",
                  lambda answer: close(answer, 4**-0.5, rtol=5e-3))],
@@ -115,7 +115,7 @@ lesson.value(
 
 
 @lesson.exercise(
-    "23.4", "A product under a steady gradient", difficulty=2, minutes=8,
+    "28.4", "A product under a steady gradient", difficulty=2, minutes=8,
     prompt="Let the gradient $g$ of the loss with respect to the product $u = ov$ stay the same. Then the flow of the two "
     "factors is $do/dt = -g\\,v$, $dv/dt = -g\\,o$. Write `product(o, v, g, t)`: the product at time $t$ from the factors "
     "`o` and `v` at time 0. All four are numbers; return a number.",
@@ -151,9 +151,9 @@ def product(o, v, g, t):
 
 
 @lesson.exercise(
-    "23.5", "One head more than tasks", difficulty=3, minutes=12,
+    "28.5", "One head more than tasks", difficulty=3, minutes=12,
     prompt="Write `mixing(n_tasks)`: return a float64 matrix $A$ with $I + 1$ rows, one for each head, and $I$ columns, one "
-    "for each task, as (23.10) needs it: $A^\\top A$ is the identity, and each column sums to 0. Any such matrix counts.",
+    "for each task, as (28.10) needs it: $A^\\top A$ is the identity, and each column sums to 0. Any such matrix counts.",
     draw=inputs(n_tasks=whole(1, 6)),
     properties=[
         ("The shape should be one row more than columns.",

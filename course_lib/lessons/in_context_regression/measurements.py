@@ -1,4 +1,4 @@
-"""What lesson 23 measures: layers trained through products of factors, and how long their error stands still."""
+"""What lesson 28 measures: layers trained through products of factors, and how long their error stands still."""
 
 from collections.abc import Callable, Sequence
 

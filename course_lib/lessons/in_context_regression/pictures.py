@@ -1,4 +1,4 @@
-"""Figures, explorer, tables and predictions of lesson 23, in-context regression."""
+"""Figures, explorer, tables and predictions of lesson 28, in-context regression."""
 
 import itertools
 import math
@@ -160,7 +160,7 @@ def error_at(w: float, served: int, prompts: Prompts) -> float:
 @lesson.figure("The error of a head against its weight", "weight $w$ on each served feature", "mean squared error",
                size=(5.8, 3.1), xlim=(0, 1), ylim=(0, 12.5), legend="upper right")  # fmt: skip
 def plot_best_weight(axes):
-    """Draw simulated errors for heads of one task and of all, and where (23.6) puts the minima."""
+    """Draw simulated errors for heads of one task and of all, and where (28.6) puts the minima."""
     grid, prompts = np.linspace(0.06, 0.98, 24), held_out(2000)
     curves = {"one head for all three tasks": 3, "a head for each task": 1}
     for place, (name, served) in enumerate(curves.items()):
@@ -335,7 +335,7 @@ def gaps(rate: float = ETA) -> list[int]:
     size=(5.9, 3.2), xscale="log", ylim=(0, 3300), legend="upper left",
 )  # fmt: skip
 def plot_stays(axes):
-    """Draw the steps until the error falls below 1.9 against the share, and the slope of (23.8)."""
+    """Draw the steps until the error falls below 1.9 against the share, and the slope of (28.8)."""
     for rate, marker, color in ((0.05, "o", BLUE), (0.1, "s", RED)):
         found = np.array([stays(share, rate) for share in SHARES])
         axes.plot(SHARES, found.mean(1), marker, linestyle="none", color=color, markersize=7,
@@ -345,17 +345,17 @@ def plot_stays(axes):
         centre, middle = found.mean(), np.log10(SHARES).mean()
         law = [centre + slope * (middle - math.log10(share)) for share in SHARES]
         style = "-" if rate == ETA else "--"
-        axes.plot(SHARES, law, style, color=color, linewidth=1.2, label=f"slope of (23.8), {rate:g}")
+        axes.plot(SHARES, law, style, color=color, linewidth=1.2, label=f"slope of (28.8), {rate:g}")
     axes.invert_xaxis()
     return (
         "Steps until the error is below 1.9, by the share of the difference; mean and range of five starts. About 400 "
-        "steps more for each factor of ten at step size 0.05. Lines: the slope of (23.8), "
+        "steps more for each factor of ten at step size 0.05. Lines: the slope of (28.8), "
         "heights fitted."
     )
 
 
 def growth(u: float | None = None) -> float:
-    """Return the rate of (23.8), with the u of the best head unless another is given."""
+    """Return the rate of (28.8), with the u of the best head unless another is given."""
     variance = TASKS.block + TASKS.noise**2
     return (best_head(TASKS)[1] if u is None else u) * variance / TASKS.n_examples
 
@@ -431,12 +431,12 @@ def closing_table() -> Markdown:
     return markdown_table(("", "steps until below 1.9", "steps × $\\eta$", "error at the end"), rows)
 
 
-# The explorer: the race (23.4)
+# The explorer: the race (28.4)
 
 
 @lesson.explorer
 class RaceExplorer(Explorer):
-    """Two heads race for one task, by (23.4)."""
+    """Two heads race for one task, by (28.4)."""
 
     title = "Two heads, one task"
     summary = (
@@ -502,7 +502,7 @@ class RaceExplorer(Explorer):
 
 
 ask_wait = lesson.prediction(
-    "23.P1",
+    "28.P1",
     "All factors are half as large at the start. How much longer does the error stand still near 12?",
     {
         "By a fixed number of steps": "That happens where something grows at a fixed rate. Here rates grow, too.",
@@ -514,7 +514,7 @@ ask_wait = lesson.prediction(
 )
 
 ask_allocation = lesson.prediction(
-    "23.P2",
+    "28.P2",
     "Three heads learn the three tasks from 24 starts of scale $s = 0.25$, with equal factors. After 2,600 steps all heads "
     "are busy on 23 of them, each with one task. Repeat with $s = 0.05$; a thousand steps remain after the wait. "
     "On how many of 24 is each head busy then? A hint: at either scale, three different heads lead in $u$ for the "
@@ -531,10 +531,10 @@ ask_allocation = lesson.prediction(
 )
 
 ask_over = lesson.prediction(
-    "23.P3",
+    "28.P3",
     "Training goes on, and after 1,700 steps the error falls once more: to 1.4 at step 4,000. What have the heads changed?",
     {
-        "Each has a better $w$ and $u$ for its task": "They were nearly best at step 1,400 already; (23.6) allows no less.",
+        "Each has a better $w$ and $u$ for its task": "They were nearly best at step 1,400 already; (28.6) allows no less.",
         "Two heads share a task, both with $u > 0$": "Equal averages of the same answers have the same noise.",
         "A head has $u < 0$ on another head's task": right("It takes noise away that both averages hold."),
         "One head serves all three tasks": "That has more noise in each, and an error of about 4.5.",
@@ -543,7 +543,7 @@ ask_over = lesson.prediction(
 )
 
 ask_share = lesson.prediction(
-    "23.P4",
+    "28.P4",
     "With $s = 0.25$ and factors off by up to 2% at the start, the error needs some 1,470 steps to fall below 1.9, on "
     "average. How many with 0.2%?",
     {

@@ -1,4 +1,4 @@
-"""Sentences of lesson 23, in-context regression, each with what decides on it."""
+"""Sentences of lesson 28, in-context regression, each with what decides on it."""
 
 from functools import cache
 from statistics import mean
@@ -28,7 +28,7 @@ from course_lib.theory.in_context_regression import (
 )
 
 
-@lesson.sentence("23.Q1", "The head that starts with the largest gain $u$ for a task ends up serving it.", answer=False)
+@lesson.sentence("28.Q1", "The head that starts with the largest gain $u$ for a task ends up serving it.", answer=False)
 def leader():
     """From small starts the sentence is nearly right. From larger ones a head that leads in two tasks gets noise from
     both, and often loses one."""
@@ -53,7 +53,7 @@ def smaller_share(step: int) -> torch.Tensor:
 
 
 @lesson.sentence(
-    "23.Q2",
+    "28.Q2",
     "Two heads with equal factors, three tasks. After 1,200 steps the error has long been flat, and two heads share a task. "
     "So they will go on sharing it.",
     answer=False,
@@ -76,7 +76,7 @@ def shared():
 
 
 @lesson.sentence(
-    "23.Q3",
+    "28.Q3",
     "Two heads with the same weights $w$ serve one task together with less noise than one of them alone.",
     answer=False,
 )
@@ -90,7 +90,7 @@ def together():
 
 
 @lesson.sentence(
-    "23.Q4",
+    "28.Q4",
     "Twice the step size halves the number of steps of the first wait.",
     answer="only if it is gradient descent with small steps",
     conditions=("only if it is gradient descent with small steps", "only if the start is scaled, too"),
@@ -106,13 +106,13 @@ def rate():
 
 
 @lesson.sentence(
-    "23.Q5",
+    "28.Q5",
     "Gradient descent that has reached one head for each task stays there.",
     answer="only if the factors o and v of each gain are equal",
     conditions=("only if the factors o and v of each gain are equal", "only if the step size is small"),
 )
 def stay():
-    """Any difference of o and v grows, by (23.7); one of q and k alone ended nothing in the stored runs. Half the step size
+    """Any difference of o and v grows, by (28.7); one of q and k alone ended nothing in the stored runs. Half the step size
     doubles the steps, and no more."""
     return "\n".join(
         [
@@ -134,7 +134,7 @@ def _ends() -> list[float]:
 
 
 @lesson.sentence(
-    "23.Q6",
+    "28.Q6",
     "Heads that answer regressions in context do so about as well as ridge regression in each prompt.",
     answer=False,
 )

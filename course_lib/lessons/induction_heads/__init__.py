@@ -1,4 +1,4 @@
-"""Lesson 22, induction heads: what its notebook shows."""
+"""Lesson 27, induction heads: what its notebook shows."""
 
 from course_lib.lessons.induction_heads.contents import lesson
 from course_lib.lessons.induction_heads.exercises import *

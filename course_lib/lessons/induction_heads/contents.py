@@ -1,4 +1,4 @@
-"""The register of lesson 22, induction heads, with the symbols of its text."""
+"""The register of lesson 27, induction heads, with the symbols of its text."""
 
 from course_lib.teaching import Contents
 

@@ -1,4 +1,4 @@
-"""Exercises of lesson 22, induction heads."""
+"""Exercises of lesson 27, induction heads."""
 
 import math
 
@@ -17,7 +17,7 @@ def _matches(tokens, lags):
 
 
 @lesson.exercise(
-    "22.1", "Match and count", difficulty=1, minutes=7,
+    "27.1", "Match and count", difficulty=1, minutes=7,
     prompt="Write `match_shares(tokens, lags, vocabulary)`: a place *matches* when its tokens at all `lags` equal those of "
     "the place to come, which follows the last token. Return the shares of each token *at* the matching places, "
     "`vocabulary` float64 numbers. Count only places that have all lags; where none matches, return zeros. `tokens` is a "
@@ -66,7 +66,7 @@ def match_shares(tokens, lags, vocabulary):
 
 
 @lesson.exercise(
-    "22.2", "What a set is worth", difficulty=2, minutes=8,
+    "27.2", "What a set is worth", difficulty=2, minutes=8,
     prompt="In a long game a reader in the context $x$ predicts, for small $a$, $y_e \\approx \\mu(e) + "
     "a\\,\\mu(x)\\big(\\mu(e \\mid x) - \\mu(e)\\big)$. How fast does its mean loss fall as $a$ grows from 0? Write "
     "`worth(joint)`: `joint` holds $\\mu(x, e)$, one row for each context $x$ and one column for each next press $e$, all "
@@ -121,14 +121,14 @@ def _table(generator):
 
 
 lesson.value(
-    "22.3", "One lag too many", difficulty=1, minutes=4,
+    "27.3", "One lag too many", difficulty=1, minutes=4,
     prompt="A player with $\\delta = 0$ repeats her last press, and changes it with probability 0.1 after either press. For "
-    "her $I(\\{1\\}) = 2 \\cdot 0.5^2 \\cdot 0.64 = 0.32$. What is $I(\\{1, 2\\})$ by (22.6)?",
+    "her $I(\\{1\\}) = 2 \\cdot 0.5^2 \\cdot 0.64 = 0.32$. What is $I(\\{1, 2\\})$ by (27.6)?",
     answer=0.2624,
     properties=[("The pairs AA and BB have the frequency 0.45 each, the pairs AB and BA have 0.05.",
                  lambda answer: close(answer, 0.2624, rtol=2e-3))],
     hints=(
-        "The press before last adds nothing to the law of the next one. What does it change in (22.6)?",
+        "The press before last adds nothing to the law of the next one. What does it change in (27.6)?",
         "The four pairs are not equally frequent.",
         "The bracket is 0.64 for each pair. Add the squares of the pairs' frequencies.",
     ),
@@ -148,7 +148,7 @@ lesson.value(
 
 
 @lesson.exercise(
-    "22.4", "The race of the terms", difficulty=3, minutes=10,
+    "27.4", "The race of the terms", difficulty=3, minutes=10,
     prompt="For small $a$ the loss is a constant less $a \\sum_S p_S I(S)$ with $p_S = c_S^2 / \\sum_{S'} c_{S'}^2$. Write "
     "`velocity(c, values, a)`: return $dc/dt$ of gradient flow, one float64 number for each set, without autograd. `c` and "
     "`values`, the numbers I(S), have one entry for each set, and `a` is a number.",
@@ -203,7 +203,7 @@ def _both_win(p_00, p_01, p_10, p_11):
 
 
 lesson.flaw(
-    "22.5", "Can both parents win?", difficulty=2, minutes=10,
+    "27.5", "Can both parents win?", difficulty=2, minutes=10,
     prompt="\"At a small scale one lag always beats two, since it has more matches.\" Give a counterexample with two "
     "presses, 0 and 1: a dictionary with `p_00`, `p_01`, `p_10`, `p_11`, the probability of a 1 after the two presses in "
     "the name, the older one first. Each is in [0.05, 0.95], and I({1, 2}) is at least 2% larger than I({1}) and I({2}).",
@@ -215,15 +215,15 @@ lesson.flaw(
     ],
     hints=(
         "The pair loses matches. So each press alone has to say little, and both together much.",
-        "If A and B play symmetric roles, (22.e3) says that the pair lies between the two single lags.",
+        "If A and B play symmetric roles, (27.e3) says that the pair lies between the two single lags.",
         "What if the next press tells whether the last two were equal?",
     ),
     mistakes=[
         ("no second parent", {"p_00": 0.1, "p_01": 0.9, "p_10": 0.1, "p_11": 0.9},
-         "With no difference the older press is no parent, and (22.7) says that {1} wins.",
+         "With no difference the older press is no parent, and (27.7) says that {1} wins.",
          lambda p_00, p_01, p_10, p_11: p_00 == p_10 and p_01 == p_11),
         ("only the second", {"p_00": 0.1, "p_01": 0.1, "p_10": 0.9, "p_11": 0.9},
-         "Here only the older press matters, and (22.7) says that {2} wins.",
+         "Here only the older press matters, and (27.7) says that {2} wins.",
          lambda p_00, p_01, p_10, p_11: p_00 == p_01 and p_10 == p_11 and p_00 != p_10),
         ("symmetric", {"p_00": 0.4, "p_01": 0.9, "p_10": 0.1, "p_11": 0.6},
          "A and B play symmetric roles, as for a player with one rate of slips: I({1, 2}) is the mean of the other two.",

@@ -1,4 +1,4 @@
-"""The guessing game of lesson 22: its players, readers that predict them, and how the small model is trained on them.
+"""The guessing game of lesson 27: its players, readers that predict them, and how the small model is trained on them.
 
 `make bench head_race` measures here what the page reads; the page runs parts of it live.
 """

@@ -1,4 +1,4 @@
-"""Figures, tables, explorers and predictions of lesson 22, induction heads."""
+"""Figures, tables, explorers and predictions of lesson 27, induction heads."""
 
 from collections.abc import Sequence
 from functools import cache
@@ -309,7 +309,7 @@ def plot_together(from_one, small):
 
 
 def one_set_losses(scales: Sequence[float], lags: Sequence[int], played=None) -> list[float]:
-    """Return the expected loss of comparing one set with sharp copiers, by (22.5), for each scale."""
+    """Return the expected loss of comparing one set with sharp copiers, by (27.5), for each scale."""
     chains, presses = held_out() if played is None else played
     seen, reach = presses[:, :-1], SIZES.reach
     law, n = oracle(chains, seen), seen.shape[1]
@@ -463,7 +463,7 @@ def long_table() -> Markdown:
 # Predictions
 
 ask_race = lesson.prediction(
-    "22.P1",
+    "27.P1",
     "The model can compare any of the four sets ∅, {1}, {2} and {1, 2}, and all have the same share. Its attention is still "
     "nearly flat. Gradient descent on the loss of 800 players now trains the shares, and nothing else. What "
     "happens to them?",
@@ -479,7 +479,7 @@ ask_race = lesson.prediction(
 )
 
 ask_together = lesson.prediction(
-    "22.P2",
+    "27.P2",
     "Now shares, copiers and the scale a are trained together for 400 steps, from two starts: all numbers c at 1, where the "
     "shares move slowly, and at 0.01 as before. From 0.01 all other sets together hold less than a millionth of a millionth "
     "at step 40, in all five seeds. Which set has the largest share at the end?",

@@ -1,4 +1,4 @@
-"""Sentences of lesson 22, induction heads, each with what decides on it."""
+"""Sentences of lesson 27, induction heads, each with what decides on it."""
 
 import torch
 
@@ -21,8 +21,8 @@ from course_lib.theory.markov_chains import chi_square, cross_entropy, generalis
 
 
 @lesson.sentence(
-    "22.Q1",
-    "Trained together for 400 steps, the model (22.4) becomes the counting rule (22.1) of {1, 2}.",
+    "27.Q1",
+    "Trained together for 400 steps, the model (27.4) becomes the counting rule (27.1) of {1, 2}.",
     answer=False,
 )
 def limit():
@@ -40,7 +40,7 @@ def limit():
 
 
 @lesson.sentence(
-    "22.Q2",
+    "27.Q2",
     "At the start training prefers the set of lags with the most information about the next press.",
     answer=False,
 )
@@ -58,10 +58,10 @@ def information():
 
 
 @lesson.sentence(
-    "22.Q3", "The second layer tells pasts apart by itself: the copiers may bring both lags alike.", answer=False
+    "27.Q3", "The second layer tells pasts apart by itself: the copiers may bring both lags alike.", answer=False
 )
 def alone():
-    """It compares what was copied to each place, (22.2). If the copiers bring both lags alike, pasts that differ in their
+    """It compares what was copied to each place, (27.2). If the copiers bring both lags alike, pasts that differ in their
     order look the same, and training shares and scale cannot repair that. The pair of layers is often called an induction
     circuit."""
     end, begun = train_arm(TOGETHER), begin(0.01)
@@ -76,12 +76,12 @@ def alone():
     )  # fmt: skip
 
 
-@lesson.sentence("22.Q4", "If I({1}) is a hundredth larger than I({1, 2}), then by (22.8) {1} still gets nearly everything.",
+@lesson.sentence("27.Q4", "If I({1}) is a hundredth larger than I({1, 2}), then by (27.8) {1} still gets nearly everything.",
                  answer=True)  # fmt: skip
 def narrow():
     """The ratio of two numbers c grows at a fixed rate, so a small lead only takes longer."""
     weights, values = begin(0.01), torch.tensor([0.0, 0.0808, 0.0, 0.08]).double()
-    for _ in range(4000):  # (22.8) in steps of 0.05
+    for _ in range(4000):  # (27.8) in steps of 0.05
         c = weights.c * (0.05 * predicted_rates(values, weights)).exp()
         weights = Weights(weights.w, c, weights.a)
     return fact("I of 0.0808 and 0.08: share of {} at the time 200".format("lag 1 alone") + " {:.3f}",
@@ -89,7 +89,7 @@ def narrow():
 
 
 @lesson.sentence(
-    "22.Q5", "Longer games turn the early race to {1, 2}, whose reader gains most from more presses.", answer=False
+    "27.Q5", "Longer games turn the early race to {1, 2}, whose reader gains most from more presses.", answer=False
 )
 def longer():
     """I(S) holds frequencies, which do not depend on the length. The reader does gain; the race does not ask for readers."""
@@ -98,12 +98,12 @@ def longer():
 
 
 @lesson.sentence(
-    "22.Q6",
+    "27.Q6",
     "At δ = 0, where lag 2 tells nothing new, no set with lag 2 led at any scale tried, 0.01 to 15.",
     answer=True,
 )
 def superfluous():
-    """At the scales tried {1} stays ahead of {2} and of {1, 2}. The proof (22.7) is for small a only."""
+    """At the scales tried {1} stays ahead of {2} and of {1, 2}. The proof (27.7) is for small a only."""
     ends = []
     for a in (0.01, 1.0, 3.0, 6.0, 10.0, 15.0):
         history = train_selector(a, data=training(0.0))

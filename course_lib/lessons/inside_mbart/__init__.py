@@ -1,4 +1,4 @@
-"""Lesson 26, inside_mbart: what its notebook shows."""
+"""Lesson 34, inside_mbart: what its notebook shows."""
 
 from course_lib.lessons.inside_mbart.contents import lesson
 from course_lib.lessons.inside_mbart.exercises import *

@@ -1,4 +1,4 @@
-"""The register of lesson 26, inside_mbart, with the symbols of its text."""
+"""The register of lesson 34, inside_mbart, with the symbols of its text."""
 
 from course_lib.teaching import Contents
 

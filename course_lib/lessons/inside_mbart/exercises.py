@@ -1,4 +1,4 @@
-"""Exercises of lesson 26, inside_mbart."""
+"""Exercises of lesson 34, inside_mbart."""
 
 import math
 
@@ -15,7 +15,7 @@ def _two_key_output(scores, values):
 
 
 lesson.value(
-    "26.1", "One head, one query", difficulty=1, minutes=4,
+    "34.1", "One head, one query", difficulty=1, minutes=4,
     prompt="A head of width $d_h = 4$ compares one query with three keys: $q \\cdot k_1 = 2 \\ln 3$, $q \\cdot k_2 = 0$, "
     "$q \\cdot k_3 = 4 \\ln 2$. The third key belongs to a pad. With the values 4, 8 and 100 (one number for each key), "
     "what is the head's output for this query?",
@@ -60,11 +60,11 @@ def _layer_by_loop(x, a, w_v, w_o, w_1, w_2):
 
 
 @lesson.exercise(
-    "26.2", "A layer in a few lines", difficulty=2, minutes=10,
-    prompt="Write `encoder_layer(x, a, w_v, w_o, w_1, w_2)`: the states after one encoder layer of mBART, (26.6) and "
-    "(26.8), with one head, no biases, and no gain in LN. `x` has shape `(T, d)`; the attention weights `a`, shape "
-    "`(T, T)`, are given. `w_v`, shape `(d, d_h)`, is $W^V$ of (26.1), `w_o`, shape `(d_h, d)`, is $W^O$ of (26.3), and "
-    "`w_1`, `w_2` are those of (26.7). For LN (26.5) use `layer_norm(x, x.shape[-1:])`, for $\\phi$ use `gelu`, both from "
+    "34.2", "A layer in a few lines", difficulty=2, minutes=10,
+    prompt="Write `encoder_layer(x, a, w_v, w_o, w_1, w_2)`: the states after one encoder layer of mBART, (34.6) and "
+    "(34.8), with one head, no biases, and no gain in LN. `x` has shape `(T, d)`; the attention weights `a`, shape "
+    "`(T, T)`, are given. `w_v`, shape `(d, d_h)`, is $W^V$ of (34.1), `w_o`, shape `(d_h, d)`, is $W^O$ of (34.3), and "
+    "`w_1`, `w_2` are those of (34.7). For LN (34.5) use `layer_norm(x, x.shape[-1:])`, for $\\phi$ use `gelu`, both from "
     "`torch.nn.functional`. Return shape `(T, d)`.",
     draw=inputs(
         tokens=whole(2, 3), logits=normal("tokens tokens", digits=2),
@@ -140,7 +140,7 @@ def _opposite(x1, x2):
 
 
 lesson.flaw(
-    "26.3", "A matter of taste?", difficulty=2, minutes=8,
+    "34.3", "A matter of taste?", difficulty=2, minutes=8,
     prompt="Someone says: “Where the LayerNorm stands is a matter of taste. Pre-norm ends with a final LayerNorm, so that "
     "$\\mathrm{LN}(x + f(\\mathrm{LN}(x)))$ is the same as the post-norm $\\mathrm{LN}(x + f(x))$.” Take two dimensions, no "
     "gain, no bias, $\\epsilon = 0$, and the sublayer $f(z) = (0, z_1)$, which copies the first entry to the second place. "
@@ -184,7 +184,7 @@ def _weights_by_loop(scores, real):
 
 
 @lesson.exercise(
-    "26.4", "What the decoder may see", difficulty=1, minutes=8,
+    "34.4", "What the decoder may see", difficulty=1, minutes=8,
     prompt="Write `decoder_attention(scores, real)`: the attention weights of a decoder's self-attention. `scores` has "
     "shape `(T, T)`, row $i$ for query $i$; `real` is boolean of shape `(T,)`, True for tokens and False for pads, which "
     "stand on the right. Return the weights, shape `(T, T)`.",
@@ -239,7 +239,7 @@ def _cross_by_library(decoder_states, encoder_output, w_q, w_k, w_v):
 
 
 @lesson.exercise(
-    "26.5", "The decoder asks the encoder", difficulty=2, minutes=12,
+    "34.5", "The decoder asks the encoder", difficulty=2, minutes=12,
     prompt="Write `cross_attention_head(decoder_states, encoder_output, w_q, w_k, w_v)`: the output of one head of mBART's "
     "cross-attention, without biases. `decoder_states`, shape `(T', d)`, come from the residual stream of the decoder; "
     "`encoder_output`, shape `(T, d)`, has passed the encoder's final LayerNorm. The weights have shape `(d, head_dim)`. "

@@ -1,4 +1,4 @@
-"""Experiments, figures, explorers and predictions of lesson 26, inside_mbart.
+"""Experiments, figures, explorers and predictions of lesson 34, inside_mbart.
 
 The model, and with it transformers, is loaded where it is needed: the module itself stays light.
 """
@@ -146,18 +146,18 @@ def plot_stream(axes):
 
 # The parts of both stacks from below: what it is, its equation, and whether it belongs to a layer.
 ENCODER_PARTS = (
-    ("√d · embedding + position, LN", "26.9", False),
-    ("LN, self-attention", "26.6", True),
-    ("LN, feed-forward", "26.8", True),
-    ("final LN", "26.10", False),
+    ("√d · embedding + position, LN", "34.9", False),
+    ("LN, self-attention", "34.6", True),
+    ("LN, feed-forward", "34.8", True),
+    ("final LN", "34.10", False),
 )
 DECODER_PARTS = (
-    ("√d · embedding + position, LN", "26.9", False),
-    ("LN, causal self-attention", "26.11", True),
-    ("LN (queries), cross-attention", "26.12", True),
-    ("LN, feed-forward", "26.12", True),
-    ("final LN", "26.14", False),
-    ("times embedding table", "26.14", False),
+    ("√d · embedding + position, LN", "34.9", False),
+    ("LN, causal self-attention", "34.11", True),
+    ("LN (queries), cross-attention", "34.12", True),
+    ("LN, feed-forward", "34.12", True),
+    ("final LN", "34.14", False),
+    ("times embedding table", "34.14", False),
 )
 BOX_WIDTH, BOX_HEIGHT, BOX_STEP = 3.6, 0.62, 1.05
 
@@ -190,7 +190,7 @@ def _stack(axes, left: float, title: str, parts: tuple, inputs: str) -> list[flo
 def plot_architecture(axes):
     """Draw the parts of mBART with their equations: encoder left, decoder right."""
     encoder = _stack(axes, 0.2, "encoder", ENCODER_PARTS, "tokens of the sentence")
-    decoder = _stack(axes, 6.4, "decoder", DECODER_PARTS, "tokens moved right by one (26.13)")
+    decoder = _stack(axes, 6.4, "decoder", DECODER_PARTS, "tokens moved right by one (34.13)")
     for heights, left, text in ((encoder, 0.2, "states $X_{enc}$"), (decoder, 6.4, "logits")):
         top, middle = heights[-1] + BOX_HEIGHT, left + BOX_WIDTH / 2
         arrow = {"arrowstyle": "-|>", "color": BLACK, "linewidth": 1}
@@ -691,7 +691,7 @@ def plot_survival(axes):
 
 
 ask_fluent = lesson.prediction(
-    "26.P1",
+    "34.P1",
     "Encoder C wrote a sentence without babies and without a garden. What was changed in it?",
     {
         "all key biases are 0": "This one wrote A. The next section shows why it cannot differ from mBART.",
@@ -706,7 +706,7 @@ ask_fluent = lesson.prediction(
 )
 
 ask_attention = lesson.prediction(
-    "26.P2",
+    "34.P2",
     "In all three layers of the encoder, attention's weights are thrown away. Which replacement leaves the fewest "
     "translations unchanged?",
     {
@@ -723,7 +723,7 @@ ask_attention = lesson.prediction(
 )
 
 ask_noise = lesson.prediction(
-    "26.P3",
+    "34.P3",
     "Equal weights moved each state of the encoder's output by some distance, and more than half of the translations stayed "
     "the same. Now each state is moved by *the same distance in a random direction* instead. What share stays the same?",
     {

@@ -1,4 +1,4 @@
-"""Sentences of lesson 26, inside_mbart, each with what decides on it."""
+"""Sentences of lesson 34, inside_mbart, each with what decides on it."""
 
 from functools import cache
 
@@ -25,9 +25,9 @@ def _off(recipe: Recipe) -> float:
     return almost.gaps(almost.encode(weights, ids, mask, recipe, config=config).output, usual.output, mask)[1]
 
 
-@lesson.sentence("26.Q1", "A layer of mBART computes LN(X + MHA(X)), as in the original Transformer.", answer=False)
+@lesson.sentence("34.Q1", "A layer of mBART computes LN(X + MHA(X)), as in the original Transformer.", answer=False)
 def norms():
-    """Its LayerNorm stands before each sublayer, (26.6) and (26.8), and what is added stays as it is. With these weights the
+    """Its LayerNorm stands before each sublayer, (34.6) and (34.8), and what is added stays as it is. With these weights the
     other order moves the output farther than the state of another token would be."""
     *_, mask, usual = _read()
     states = usual.output[mask]
@@ -40,19 +40,19 @@ def norms():
 
 
 @lesson.sentence(
-    "26.Q2", "The first layer of the encoder reads a row of the embedding table for each token.", answer=False
+    "34.Q2", "The first layer of the encoder reads a row of the embedding table for each token.", answer=False
 )
 def entrance():
-    """It reads (26.9): the row times √d, plus a position, normalised. Each of the three leaves a gap when it is missing."""
+    """It reads (34.9): the row times √d, plus a position, normalised. Each of the three leaves a gap when it is missing."""
     return "\n".join(
         fact(f"{name}: the output is off by {{:.2f}}", _off(CHANGES[name]), at_least=0.05)
         for name in ("embedding not scaled", "no positions", "no LayerNorm after the embedding")
     )
 
 
-@lesson.sentence("26.Q3", "The attention of a decoder layer looks at the encoder, and only there.", answer=False)
+@lesson.sentence("34.Q3", "The attention of a decoder layer looks at the encoder, and only there.", answer=False)
 def two_attentions():
-    """A decoder layer has two attentions (26.12). One looks at the decoder's own tokens, and the translation needs it."""
+    """A decoder layer has two attentions (34.12). One looks at the decoder's own tokens, and the translation needs it."""
     model, tokenizer = course_model()
     weights, config = model.state_dict(), model.config
     task = almost.draw_task(tokenizer, 20, seed=7)
@@ -69,12 +69,12 @@ def two_attentions():
 
 
 @lesson.sentence(
-    "26.Q4",
+    "34.Q4",
     "In training, the decoder reads the text that it is to write, moved right by one place.",
     answer=True,
 )
 def shift():
-    """That is (26.13). No position reads the token that it has to predict."""
+    """That is (34.13). No position reads the token that it has to predict."""
     ids = _read()[2]
     usual = course_model()[0].prepare_decoder_input_ids_from_labels(ids)
     moved = by_hand.shift_right(ids, pad_id=1)
@@ -96,12 +96,12 @@ def shift():
 
 
 @lesson.sentence(
-    "26.Q5",
+    "34.Q5",
     "A hook (a function called with what a module returns) on the encoder's last layer sees what the decoder reads.",
     answer=False,
 )
 def hook():
-    """It sees the state before the final LayerNorm (26.10)."""
+    """It sees the state before the final LayerNorm (34.10)."""
     model, _ = course_model()
     ids, mask = token_ids(*SENTENCES)
     seen = {}
@@ -115,13 +115,13 @@ def hook():
 
 
 @lesson.sentence(
-    "26.Q6",
+    "34.Q6",
     "The plain mean of a sentence's output states is the same whatever sentence stands beside it in the batch.",
     answer="only if it has no pads",
     conditions=("only if it has no pads", "only if the padding mask is given"),
 )
 def pooled():
-    """Pads have states, too, with or without the mask. Leave them out of the mean, (26.15) in the appendix."""
+    """Pads have states, too, with or without the mask. Leave them out of the mean, (34.15) in the appendix."""
     from course_lib.mbart.activations import masked_mean  # brings transformers
 
     weights, config, _, mask, usual = _read()
@@ -145,7 +145,7 @@ def pooled():
 
 
 @lesson.sentence(
-    "26.Q7",
+    "34.Q7",
     "What the encoder can do without, nearly without damage to the translations, the decoder can do without, too.",
     answer=False,
 )

@@ -1,4 +1,4 @@
-"""Lesson 15, kernelized_attention: what its notebook shows."""
+"""Lesson 19, kernelized_attention: what its notebook shows."""
 
 from course_lib.lessons.kernelized_attention.contents import lesson
 from course_lib.lessons.kernelized_attention.exercises import *

@@ -1,4 +1,4 @@
-"""The register of lesson 15, kernelized_attention, with the symbols of its text."""
+"""The register of lesson 19, kernelized_attention, with the symbols of its text."""
 
 from course_lib.teaching import Contents
 

@@ -1,4 +1,4 @@
-"""Exercises of lesson 15, kernelized_attention."""
+"""Exercises of lesson 19, kernelized_attention."""
 
 import math
 
@@ -22,7 +22,7 @@ def _distances(k, answer):
 
 
 @lesson.exercise(
-    "15.1", "Two sides of a distance", difficulty=1, minutes=5,
+    "19.1", "Two sides of a distance", difficulty=1, minutes=5,
     prompt="$\\lVert q - k\\rVert^2$ is a sum of products, if queries and keys may have different maps. Take "
     "$\\phi(q) = (\\lVert q\\rVert^2,\\ q_1, \\dots, q_D,\\ 1)$ for the queries, in this order. Write `key_features(k)`, "
     "the map of the keys: for `k` of shape `(n, D)` return shape `(n, D + 2)`, such that $\\phi(q)$ times a row is "
@@ -60,7 +60,7 @@ def key_features(k):
 
 
 lesson.value(
-    "15.2", "Count the features", difficulty=1, minutes=3,
+    "19.2", "Count the features", difficulty=1, minutes=3,
     prompt="How many features does $\\phi$ need, so that $\\phi(q)^\\top\\phi(k) = (q^\\top k + 1)^2$ for all $q$ and $k$ "
     "with $D = 3$ entries? Give the smallest number.",
     answer=10,
@@ -93,7 +93,7 @@ lesson.value(
 
 
 @lesson.exercise(
-    "15.3", "The features of a square", difficulty=1, minutes=7,
+    "19.3", "The features of a square", difficulty=1, minutes=7,
     prompt="Write `quadratic_features(x)`: for `x` of shape `(n, D)`, $D \\ge 2$, return features of shape `(n, C)` such "
     "that $\\phi(x)^\\top\\phi(y) = (x^\\top y + 1)^2$ for every two rows, with the smallest $C$ that is enough for all $x$ "
     "and $y$. "
@@ -159,10 +159,10 @@ def _case(**changed):
 
 
 lesson.flaw(
-    "15.4", "Never negative is not enough", difficulty=2, minutes=4,
+    "19.4", "Never negative is not enough", difficulty=2, minutes=4,
     prompt="\"$(q^\\top k + 1)^2$ is never negative, so attention with it always has a finite output.\" Give a "
     "counterexample with one query $q = (q_1, q_2)$ and two *different* keys $a$ and $b$: a dictionary with the numbers "
-    "`q1`, `q2`, `a1`, `a2`, `b1`, `b2` for which the denominator of (15.1) is 0.",
+    "`q1`, `q2`, `a1`, `a2`, `b1`, `b2` for which the denominator of (19.1) is 0.",
     answer=_case(),
     properties=[
         ("The two keys should differ.", _keys_differ),
@@ -203,7 +203,7 @@ def _by_definition(phi_q, phi_k, v):
 
 
 @lesson.exercise(
-    "15.5", "A recurrence for the past", difficulty=2, minutes=8,
+    "19.5", "A recurrence for the past", difficulty=2, minutes=8,
     prompt="Write `causal_attention(phi_q, phi_k, v)`: causal linear attention, where token $i$ sees the tokens "
     "$1, \\dots, i$, itself included. `phi_q` and `phi_k` hold features, `(n, C)`; `v` has shape `(n, M)`; return `(n, M)`. "
     "Carry two sums from token to token. (A masked $n \\times n$ table gives the same numbers and passes, but it is what we "
@@ -263,7 +263,7 @@ def _continued(phi_q, phi_k, v, u, z):
 
 
 @lesson.exercise(
-    "15.6", "One chunk at a time", difficulty=3, minutes=9,
+    "19.6", "One chunk at a time", difficulty=3, minutes=9,
     prompt="Write `chunk_outputs(phi_q, phi_k, v, u, z)`: the causal outputs of one chunk of $n$ tokens. "
     "`phi_q`, `phi_k` $(n, C)$ and `v` $(n, M)$ belong to the chunk; the state `u` $(C, M)$ and `z` $(C,)$ holds the "
     "sums over all tokens *before* it. Return `(n, M)`, use no loop over the tokens, and "

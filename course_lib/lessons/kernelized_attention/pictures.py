@@ -1,4 +1,4 @@
-"""Figures, explorers and predictions of lesson 15, kernelized_attention."""
+"""Figures, explorers and predictions of lesson 19, kernelized_attention."""
 
 import math
 from collections.abc import Callable
@@ -39,7 +39,7 @@ SIMILARITIES: dict[str, Similarity] = {
     "exp(q·k/√D)": lambda q, k: (q @ k.mT / math.sqrt(q.shape[-1])).exp(),
     "elu + 1": lambda q, k: elu_features(q) @ elu_features(k).mT,
 }
-ASKED = ("(q·k - 1)²", "‖q - k‖²", "max(0, q·k)", "‖q - k‖")  # those of prediction 15.P1
+ASKED = ("(q·k - 1)²", "‖q - k‖²", "max(0, q·k)", "‖q - k‖")  # those of prediction 19.P1
 
 
 def count_features(name: str, d: int) -> int | None:
@@ -548,7 +548,7 @@ class CostExplorer(Explorer):
 
 
 ask_which = lesson.prediction(
-    "15.P1",
+    "19.P1",
     r"Put a similarity in the place of $q\cdot k$, for queries and keys of four entries: $(q\cdot k - 1)^2$, "
     r"$\lVert q - k\rVert^2$, $\max(0, q\cdot k)$ or $\lVert q - k\rVert$. Which of the four still let the bracket move: "
     r"for which is the $N \times N$ table a product of an $N \times C$ and a $C \times N$ matrix, with the same $C$ for "
@@ -568,7 +568,7 @@ ask_which = lesson.prediction(
 )
 
 ask_crossing = lesson.prediction(
-    "15.P2",
+    "19.P2",
     r"Queries, keys and values have 64 entries each, the similarity is $(q\cdot k + 1)^2$, and every token sees all "
     "others. From which length on does the regrouped form need fewer multiply-adds than softmax attention?",
     {
@@ -582,7 +582,7 @@ ask_crossing = lesson.prediction(
 )
 
 ask_price = lesson.prediction(
-    "15.P3",
+    "19.P3",
     "32 random tokens of eight entries; queries and keys are trained so that each token reads its own value. Softmax "
     r"learns it. Two similarities have 45 features, more than there are tokens: the square $(q\cdot k + 1)^2$, and elu + 1 "
     "of 45 learned columns. After training, what part of the values does each miss (1: no better than reading nothing)?",

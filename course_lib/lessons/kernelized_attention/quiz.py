@@ -1,4 +1,4 @@
-"""Sentences of lesson 15, kernelized_attention, each with what decides on it."""
+"""Sentences of lesson 19, kernelized_attention, each with what decides on it."""
 
 import math
 
@@ -15,7 +15,7 @@ from course_lib.teaching import fact
 POINTS = queries_and_keys(200, 4)
 
 
-@lesson.sentence("15.Q1", "A similarity can be regrouped only if it is positive semi-definite.", answer=False)
+@lesson.sentence("19.Q1", "A similarity can be regrouped only if it is positive semi-definite.", answer=False)
 def psd():
     """That is needed where queries and keys share one map. With maps of their own, any finite sum of products will do."""
     q, k = POINTS
@@ -35,8 +35,8 @@ def psd():
 
 
 @lesson.sentence(
-    "15.Q2",
-    "The features (1, √2 xᵢ, xᵢ²), which are those of (15.5) without the last group, give (q·k + 1)².",
+    "19.Q2",
+    "The features (1, √2 xᵢ, xᵢ²), which are those of (19.5) without the last group, give (q·k + 1)².",
     answer="only if D = 1",
     conditions=("only if D = 1", "only if q = k"),
 )
@@ -58,7 +58,7 @@ def cross_terms():
 
 
 @lesson.sentence(
-    "15.Q3", "Attention has a finite output only if all similarities of a query have the same sign.", answer=False
+    "19.Q3", "Attention has a finite output only if all similarities of a query have the same sign.", answer=False
 )
 def one_sign():
     """The denominator must not be 0, and no more. A shared sign is not needed; nor is it enough: squares may vanish."""
@@ -74,7 +74,7 @@ def one_sign():
 
 
 @lesson.sentence(
-    "15.Q4",
+    "19.Q4",
     "If no similarity of a query is negative, each entry of its output lies between the least and the greatest value.",
     answer="only if they do not all vanish",
     conditions=("only if they do not all vanish", "only if they are at most 1"),
@@ -95,7 +95,7 @@ def average():
 
 
 @lesson.sentence(
-    "15.Q5", "Of the multiply-adds in (15.9), summing U takes NM: one for each entry of each value.", answer=False
+    "19.Q5", "Of the multiply-adds in (19.9), summing U takes NM: one for each entry of each value.", answer=False
 )
 def first_loop():
     """Each token adds an outer product of its C features and its M values, so the sum takes NCM."""
@@ -119,8 +119,8 @@ def one_pass(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, int]:
 
 
 @lesson.sentence(
-    "15.Q6",
-    "Softmax attention has to store N² similarities, so regrouping saves memory for every N beyond (15.11).",
+    "19.Q6",
+    "Softmax attention has to store N² similarities, so regrouping saves memory for every N beyond (19.11).",
     answer=False,
 )
 def softmax_memory():

@@ -1,4 +1,4 @@
-"""Lesson 19, linear purification: what its notebook shows."""
+"""Lesson 24, linear purification: what its notebook shows."""
 
 from course_lib.lessons.linear_purification.contents import lesson
 from course_lib.lessons.linear_purification.exercises import *

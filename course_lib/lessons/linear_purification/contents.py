@@ -1,4 +1,4 @@
-"""The register of lesson 19, linear purification, with the symbols of its text."""
+"""The register of lesson 24, linear purification, with the symbols of its text."""
 
 from course_lib.teaching import Contents
 

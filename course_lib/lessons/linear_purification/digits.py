@@ -1,4 +1,4 @@
-"""The digits of lesson 19, odd or even: probes, and ways to take out one direction after another."""
+"""The digits of lesson 24, odd or even: probes, and ways to take out one direction after another."""
 
 from dataclasses import dataclass
 from functools import cache

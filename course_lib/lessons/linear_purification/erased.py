@@ -1,4 +1,4 @@
-"""What lesson 19 erases from the shipped translation model, and how many translations it then still gets exactly right.
+"""What lesson 24 erases from the shipped translation model, and how many translations it then still gets exactly right.
 
 Sites are named as everywhere: `encoder.0` is what the encoder's first layer reads, `encoder.final` and `decoder.final` are
 the ends. The model, and with it transformers, is imported where it runs: the module itself stays light.

@@ -1,4 +1,4 @@
-"""Exercises of lesson 19, linear purification."""
+"""Exercises of lesson 24, linear purification."""
 
 import torch
 
@@ -8,7 +8,7 @@ from course_lib.teaching import close, edit, inputs, near, normal, uniform
 
 
 @lesson.exercise(
-    "19.1", "The purifying matrix", difficulty=2, minutes=8,
+    "24.1", "The purifying matrix", difficulty=2, minutes=8,
     prompt="Write `purify_matrix(x, penalty)`: `x` holds one example in each row, float64, not centred. Return the "
     "matrix "
     "$W$ that minimises $\\lVert X - XW\\rVert_F^2 + \\lambda\\lVert W\\rVert_F^2$, where `penalty` is $\\lambda > 0$.",
@@ -20,7 +20,7 @@ from course_lib.teaching import close, edit, inputs, near, normal, uniform
          lambda x, penalty, answer: purification_gradient(answer, x, penalty).abs().max() < 1e-6),
     ],
     hints=(
-        "Set the gradient of (19.1) to zero and solve for W.",
+        "Set the gradient of (24.1) to zero and solve for W.",
         "The penalty stands on the diagonal of the Gram matrix of the features.",
         "`torch.linalg.solve(A, B)` returns A⁻¹B.",
     ),
@@ -58,7 +58,7 @@ def _left(a, b, c):
 
 
 lesson.flaw(
-    "19.2", "Projecting out the probe", difficulty=2, minutes=8,
+    "24.2", "Projecting out the probe", difficulty=2, minutes=8,
     prompt="\"A least-squares probe uses one direction $w$. Project every row on the plane at right angles to $w$, "
     "and no linear "
     "probe finds the concept.\" Give a counterexample: two features with the covariance matrix $\\Sigma = "
@@ -103,7 +103,7 @@ def _left_of_ones(b):
 
 
 lesson.value(
-    "19.3", "When one removal suffices", difficulty=2, minutes=4,
+    "24.3", "When one removal suffices", difficulty=2, minutes=4,
     prompt="Two features have the covariance matrix $\\Sigma_{xx} = \\begin{pmatrix}2 & 1\\\\ 1 & b\\end{pmatrix}$ and "
     "equal covariances with the concept, so that $\\Sigma_{xz}$ is in proportion to $(1, 1)^\\top$. For which $b$ "
     "does projecting out the probe's direction, at right angles, hide the concept from every linear probe?",
@@ -136,7 +136,7 @@ def _groups(generator):
 
 
 @lesson.exercise(
-    "19.4", "An eraser for two classes", difficulty=3, minutes=14,
+    "24.4", "An eraser for two classes", difficulty=3, minutes=14,
     prompt="Write `erase(x, label, new)`: `x` holds one row for each example, float64, and `label` its class, 0 or "
     "1. Return "
     "the table `new`, which has the same features, changed as the paragraph above says, with everything fitted to `x` and "
@@ -190,8 +190,8 @@ def _along(x, label, new, answer):
 
 
 lesson.value(
-    "19.5", "A penalty for three quarters", difficulty=1, minutes=5,
-    prompt="Rows have the singular values 6, 3 and 1. Which penalty $\\lambda$ makes purification (19.2) leave "
+    "24.5", "A penalty for three quarters", difficulty=1, minutes=5,
+    prompt="Rows have the singular values 6, 3 and 1. Which penalty $\\lambda$ makes purification (24.2) leave "
     "exactly three "
     "quarters of the direction with $\\sigma = 3$?",
     answer=3,
@@ -206,7 +206,7 @@ lesson.value(
     mistakes=[
         ("not squared", 1, "You used σ/(σ + λ). The factor has the squares of the singular values."),
         ("upside down", 27, "With this λ a quarter is left: you solved λ/(σ² + λ) = 3/4."),
-        ("soft threshold", 2.25, "You used 1 - λ/σ² of lesson 18, which belongs to a penalty on two matrices.",
+        ("soft threshold", 2.25, "You used 1 - λ/σ² of lesson 23, which belongs to a penalty on two matrices.",
          near(2.25, within=1e-3)),
         ("the largest direction", 12, "That is the penalty for the direction with σ = 6."),
         ("the smallest direction", 1 / 3, "That is the penalty for the direction with σ = 1.", near(1 / 3, within=5e-3)),

@@ -1,4 +1,4 @@
-"""Figures, explorer, predictions and tables of lesson 19, linear purification."""
+"""Figures, explorer, predictions and tables of lesson 24, linear purification."""
 
 import warnings
 from collections.abc import Callable
@@ -593,7 +593,7 @@ class RemovalExplorer(Explorer):
 # Predictions
 
 count_prediction = lesson.prediction(
-    "19.P1",
+    "24.P1",
     "In the picture each removal takes out the direction of the latest probe, at right angles, and about 20 are "
     "needed until "
     "a fresh linear probe is at chance. Now choose the directions as well as you can, again at right angles. How few "
@@ -612,7 +612,7 @@ count_prediction = lesson.prediction(
 )
 
 blind_prediction = lesson.prediction(
-    "19.P2",
+    "24.P2",
     "LEACE has made odd and even indistinguishable for a linear probe: 50%. Now the nearest neighbour reads the erased "
     "images: a new image gets the label of the nearest of the 900 old ones. Before, it was right for about 99%. And now?",
     {
@@ -628,7 +628,7 @@ blind_prediction = lesson.prediction(
 )
 
 translation_prediction = lesson.prediction(
-    "19.P3",
+    "24.P3",
     "At the end of the decoder, where one more linear map gives the scores of all pieces, a linear probe knows the "
     "language of "
     "nearly every new token, and the language has an $R^2$ of 0.91. It is erased there from all states. Before, "

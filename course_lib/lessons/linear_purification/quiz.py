@@ -1,4 +1,4 @@
-"""Sentences of lesson 19, linear purification, each with what decides on it."""
+"""Sentences of lesson 24, linear purification, each with what decides on it."""
 
 import torch
 
@@ -19,14 +19,14 @@ from course_lib.teaching import fact
 
 
 @lesson.sentence(
-    "19.Q1",
+    "24.Q1",
     "The rows (-2.17, 0.02), (1.98, -0.01), (2.41, 0.01), (-2.03, -0.02) have next to nothing in their second column. "
     "So for "
-    "λ = 0.01 the matrix that keeps the first column and drops the second minimises (19.1).",
+    "λ = 0.01 the matrix that keeps the first column and drops the second minimises (24.1).",
     answer=False,
 )
 def candidates():
-    """It beats the identity, but (19.2) keeps a tenth of the narrow direction, and that is better than dropping it."""
+    """It beats the identity, but (24.2) keeps a tenth of the narrow direction, and that is better than dropping it."""
     x = torch.tensor([[-2.17, 0.02], [1.98, -0.01], [2.41, 0.01], [-2.03, -0.02]], dtype=torch.float64)
     drop = torch.diag(torch.tensor([1.0, 0.0], dtype=torch.float64))
     return "\n".join(
@@ -40,33 +40,33 @@ def candidates():
                 equals=0.02,
                 within=1e-9,
             ),
-            fact("(19.2): {:.5f}", Purifier.fit(x).least_loss(0.01), equals=0.0109036, within=1e-7),
+            fact("(24.2): {:.5f}", Purifier.fit(x).least_loss(0.01), equals=0.0109036, within=1e-7),
         ]
     )
 
 
 @lesson.sentence(
-    "19.Q2", "The formula (19.2) for W needs singular values that differ from each other and from 0.", answer=False
+    "24.Q2", "The formula (24.2) for W needs singular values that differ from each other and from 0.", answer=False
 )
 def distinct():
     """Only λ > 0 is needed: then XᵀX + λI has an inverse, whatever the singular values are."""
     x = torch.diag(torch.tensor([2.0, 2.0, 0.0], dtype=torch.float64))
     w = purifying_matrix(x, 4.0)
     return fact(
-        "singular values 2, 2, 0 and λ = 4: the gradient of (19.1) at (19.2) is at most {:.0e}",
+        "singular values 2, 2, 0 and λ = 4: the gradient of (24.1) at (24.2) is at most {:.0e}",
         purification_gradient(w, x, 4.0).abs().max(),
         at_most=1e-12,
     )
 
 
 @lesson.sentence(
-    "19.Q3",
+    "24.Q3",
     "Once the direction of a least-squares probe is projected out at right angles, no linear probe finds the two classes.",
     answer="only if Σxz is an eigenvector of Σxx",
     conditions=("only if Σxz is an eigenvector of Σxx", "only if the features are uncorrelated"),
 )
 def eigenvector():
-    """Then w is parallel to Σxz, (19.5). Correlated features may pass, as [[2, 1], [1, 2]] with (1, 1) does, and
+    """Then w is parallel to Σxz, (24.5). Correlated features may pass, as [[2, 1], [1, 2]] with (1, 1) does, and
     uncorrelated ones of unequal variance may fail, as diag(1, 4) with (1, 1) does."""
 
     def left(sigma: list[list[float]]) -> torch.Tensor:
@@ -90,7 +90,7 @@ def eigenvector():
 
 
 @lesson.sentence(
-    "19.Q4",
+    "24.Q4",
     "Shrink every direction of the images, the narrow ones to less than a millionth, and a linear probe loses odd and even.",
     answer="only if the probe is penalised",
     conditions=("only if the probe is penalised", "only if λ is above the largest σ²"),
@@ -109,7 +109,7 @@ def shrinking():
 
 
 @lesson.sentence(
-    "19.Q5", "A concept that six rows of 5,000 have is too rare to be read, and so too rare to be erased.", answer=False
+    "24.Q5", "A concept that six rows of 5,000 have is too rare to be read, and so too rare to be erased.", answer=False
 )
 def rare():
     """Correlations shrink with the root of a class's share only; a program that works with them keeps it (appendix)."""
@@ -125,7 +125,7 @@ def rare():
 
 
 @lesson.sentence(
-    "19.Q6",
+    "24.Q6",
     "LEACE blinds least squares; logistic regression, with another loss, may still find the class in the rows it was "
     "fitted to.",
     answer=False,
@@ -148,7 +148,7 @@ def every_loss():
 
 
 @lesson.sentence(
-    "19.Q7",
+    "24.Q7",
     "A linear probe reads nothing of a concept in a model's states. So the model does not use it there.",
     answer=False,
 )

@@ -1,4 +1,4 @@
-"""Lesson 20, low-rank adaptation: what its notebook shows."""
+"""Lesson 25, low-rank adaptation: what its notebook shows."""
 
 from course_lib.lessons.low_rank_adaptation.contents import lesson
 from course_lib.lessons.low_rank_adaptation.exercises import *

@@ -1,4 +1,4 @@
-"""The register of lesson 20, low-rank adaptation, with the symbols of its text."""
+"""The register of lesson 25, low-rank adaptation, with the symbols of its text."""
 
 from course_lib.teaching import Contents
 

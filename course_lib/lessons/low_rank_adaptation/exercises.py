@@ -1,4 +1,4 @@
-"""Exercises of lesson 20, low-rank adaptation."""
+"""Exercises of lesson 25, low-rank adaptation."""
 
 import torch
 
@@ -6,7 +6,7 @@ from course_lib.lessons.low_rank_adaptation.contents import lesson
 from course_lib.teaching import close, edit, inputs, near, normal, uniform, whole
 
 lesson.value(
-    "20.1", "What trains", difficulty=1, minutes=4,
+    "25.1", "What trains", difficulty=1, minutes=4,
     prompt="A linear layer has $d_{in} = 1024$ inputs and $d_{out} = 4096$ outputs. How many numbers train in an adapter of "
     "rank 8 on it?",
     answer=40960,
@@ -29,7 +29,7 @@ lesson.value(
 
 
 @lesson.exercise(
-    "20.2", "The gradient of B", difficulty=2, minutes=8,
+    "25.2", "The gradient of B", difficulty=2, minutes=8,
     prompt="Write `gradient_of_b(grad, x, lora_A, scale)`: the layer is $y = Wx + sB(Ax)$ with one example in each row of "
     "`x`, and `grad` holds $\\partial L/\\partial y$, one example in each row. Return $\\partial L/\\partial B$, of shape "
     "outputs by rank, without autograd.",
@@ -77,7 +77,7 @@ def _gradient(generator):
 
 
 @lesson.exercise(
-    "20.3", "The best step of rank r", difficulty=3, minutes=12,
+    "25.3", "The best step of rank r", difficulty=3, minutes=12,
     prompt="Write `best_step(gradient, rank)`: `gradient` is $G = \\partial L/\\partial W$, float64, with different "
     "singular values. Of all matrices $\\Delta$ with rank at most `rank` and Frobenius norm 1, return the one along which "
     "the loss falls fastest: $\\langle G, \\Delta\\rangle$ is smallest.",
@@ -116,7 +116,7 @@ def best_step(gradient, rank):
 
 
 lesson.value(
-    "20.4", "The rank goes up", difficulty=2, minutes=6,
+    "25.4", "The rank goes up", difficulty=2, minutes=6,
     prompt="An adapter with $B = 0$, random $A$ and the scale $s = \\alpha/r$ takes one step of plain gradient descent. You "
     "raise the rank from 4 to 36 and keep $\\alpha$ and the step size. By which factor is the change of the layer's "
     "outputs in this step, in the mean over $A$, multiplied?",
@@ -151,7 +151,7 @@ def _back(w, d):
 
 
 lesson.flaw(
-    "20.5", "Take it out again", difficulty=2, minutes=6,
+    "25.5", "Take it out again", difficulty=2, minutes=6,
     prompt="\"A merged weight $w + d$ is unmerged by subtracting $d$: that gives $w$ back.\" Give a counterexample in "
     "float32: a weight `w` and an update `d` with $0 < |d| \\le |w| < 10^6$ for which $(w + d) - d \\ne w$, each operation "
     "rounded to float32. The answer is a dictionary with the numbers `w` and `d`.",

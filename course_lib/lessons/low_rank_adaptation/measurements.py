@@ -1,4 +1,4 @@
-"""How lesson 20 teaches course-mbart the fifth language, on the page and in the stored runs.
+"""How lesson 25 teaches course-mbart the fifth language, on the page and in the stored runs.
 
 `make bench low_rank_adaptation` and `make bench adapter_scale` measure what the page reads. The model, and with it
 transformers, is imported where it runs: the module itself stays light.

@@ -1,4 +1,4 @@
-"""Figures, explorer and predictions of lesson 20, low-rank adaptation."""
+"""Figures, explorer and predictions of lesson 25, low-rank adaptation."""
 
 from functools import cache
 from statistics import mean
@@ -470,7 +470,7 @@ def measured_table() -> Markdown:
     layers = {
         "the frozen layer alone": "floor (frozen W)",
         "`LoRALinear`": "LoRALinear",
-        "the formed weight, (20.1)": "merged",
+        "the formed weight, (25.1)": "merged",
         "`LoRALinear`, DoRA": "DoRA",
         "PEFT, DoRA": "PEFT's DoRA",
     }
@@ -485,7 +485,7 @@ def measured_table() -> Markdown:
 # Predictions
 
 ask_old = lesson.prediction(
-    "20.P1",
+    "25.P1",
     "Before, the old languages had a loss of 0.004. As a comparison the *whole* model was trained instead, all 6.6 million "
     "numbers, at a rate that takes as many steps to the same loss of 2 on the fifth language. Its loss among the old "
     "languages rises to about 0.4. The adapter has changed no old number. What is the old loss while the adapter is on?",
@@ -499,7 +499,7 @@ ask_old = lesson.prediction(
 )
 
 ask_step = lesson.prediction(
-    "20.P2",
+    "25.P2",
     "The rank goes from 4 to 64, with $s = \\alpha/r$ and the same step size. $B$ starts at zero. How far does the *first* "
     "step move the model's outputs, compared with rank 4? Answer for plain gradient descent, and for Adam, whose first step "
     "is the step size times the sign of the gradient.",
@@ -518,7 +518,7 @@ ask_step = lesson.prediction(
 )
 
 ask_protection = lesson.prediction(
-    "20.P3",
+    "25.P3",
     "The adapter of rank 8 again, trained to the same loss of 2 on the fifth language. Which change lowers the loss among "
     "the old languages most?",
     {

@@ -1,4 +1,4 @@
-"""Sentences of lesson 20, low-rank adaptation, each with what decides on it."""
+"""Sentences of lesson 25, low-rank adaptation, each with what decides on it."""
 
 import numpy as np
 import torch
@@ -26,7 +26,7 @@ def _gap(model: nn.Module) -> float:
 
 
 @lesson.sentence(
-    "20.Q1",
+    "25.Q1",
     "Every old weight is frozen, so what the model knew is safe.",
     answer="only once the adapter is taken off",
     conditions=("only once the adapter is taken off", "only if the rank is 1"),
@@ -45,7 +45,7 @@ def frozen():
 
 
 @lesson.sentence(
-    "20.Q2", "If both factors start at random, the features of the pretrained model are no longer used.", answer=False
+    "25.Q2", "If both factors start at random, the features of the pretrained model are no longer used.", answer=False
 )
 def both_random():
     """W still acts: the output is disturbed, not replaced. Below, Xavier's variance for both, one layer."""
@@ -64,9 +64,9 @@ def both_random():
     )
 
 
-@lesson.sentence("20.Q3", "With both factors at zero, an adapter starts slowly and then catches up.", answer=False)
+@lesson.sentence("25.Q3", "With both factors at zero, an adapter starts slowly and then catches up.", answer=False)
 def both_zero():
-    """Both gradients are zero at every step, (20.4). A start that is only nearly zero does get away."""
+    """Both gradients are zero at every step, (25.4). A start that is only nearly zero does get away."""
     runs = small_runs("both_zero", "alpha/r")[3, 12]
     started = small_runs("zero_b", "alpha/r")[3, 12]
     return "\n".join(
@@ -78,12 +78,12 @@ def both_zero():
 
 
 @lesson.sentence(
-    "20.Q4",
+    "25.Q4",
     "The leading singular vectors of the weight W hold most of the first step that the task asks for.",
     answer=False,
 )
 def singular():
-    """Those of the gradient do, (20.5). The weight's hold more than random directions, and far less."""
+    """Those of the gradient do, (25.5). The weight's hold more than random directions, and far less."""
     weight, random, own = (np.median(all_shares(source)[:, 7]) for source in (SOURCES[1], SOURCES[0], SOURCES[2]))
     return "\n".join(
         [
@@ -95,7 +95,7 @@ def singular():
 
 
 @lesson.sentence(
-    "20.Q5",
+    "25.Q5",
     "If a fully trained adapter underfits, raise its rank.",
     answer="only if the best change has a higher rank",
     conditions=("only if the best change has a higher rank", "only if the step size is raised with it"),
@@ -119,11 +119,11 @@ def underfits():
     )
 
 
-@lesson.sentence("20.Q6", "The scale s = α/r makes the first step independent of the rank.",
+@lesson.sentence("25.Q6", "The scale s = α/r makes the first step independent of the rank.",
                  answer="only for Adam, where the examples agree",
                  conditions=("only for Adam, where the examples agree", "only for plain gradient descent"))  # fmt: skip
 def rule():
-    """On course-mbart's gradients: Adam's step has s once, that of gradient descent twice, (20.7), (20.8)."""
+    """On course-mbart's gradients: Adam's step has s once, that of gradient descent twice, (25.7), (25.8)."""
     moved = {
         name: one_step(64, rule="alpha/r", optimiser=kind, seed=7) / one_step(4, rule="alpha/r", optimiser=kind, seed=7)
         for name, kind in (("Adam", torch.optim.Adam), ("SGD", torch.optim.SGD))

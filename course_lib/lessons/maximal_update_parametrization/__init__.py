@@ -1,4 +1,4 @@
-"""Lesson 05, maximal_update_parametrization: what its notebook shows."""
+"""Lesson 07, maximal_update_parametrization: what its notebook shows."""
 
 from course_lib.lessons.maximal_update_parametrization.contents import lesson
 from course_lib.lessons.maximal_update_parametrization.exercises import *

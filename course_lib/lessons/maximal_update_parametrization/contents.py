@@ -1,4 +1,4 @@
-"""The register of lesson 05, maximal_update_parametrization, with the symbols of its text."""
+"""The register of lesson 07, maximal_update_parametrization, with the symbols of its text."""
 
 from course_lib.teaching import Contents
 

@@ -1,4 +1,4 @@
-"""Exercises of lesson 05, maximal_update_parametrization."""
+"""Exercises of lesson 07, maximal_update_parametrization."""
 
 import math
 
@@ -27,7 +27,7 @@ def _agrees_with_draws(answer):
 
 
 lesson.value(
-    "05.1", "How far a sign update moves the output", difficulty=1, minutes=6,
+    "07.1", "How far a sign update moves the output", difficulty=1, minutes=6,
     prompt="$x$ has 4 independent entries $N(0, 1)$ and $g$ has no entry 0. What is the expected "
     "value of $\\mathrm{RMS}(\\mathrm{sign}(gx^\\top)\\,x)^2$? Give it to two decimals.",
     answer=_LAW,
@@ -67,7 +67,7 @@ lesson.value(
 
 
 @lesson.exercise(
-    "05.2", "Adam's step size for one matrix", difficulty=1, minutes=6,
+    "07.2", "Adam's step size for one matrix", difficulty=1, minutes=6,
     prompt="Write `adam_rate(fan_out, fan_in, base_fan_out, base_fan_in, lr)`: the step size with which a step of "
     "Adam changes the output of a weight matrix of shape `(fan_out, fan_in)` by as much as in the base model. There the "
     "matrix has shape `(base_fan_out, base_fan_in)`, and its step size is `lr`. It may be of any kind: first, hidden or "
@@ -131,7 +131,7 @@ def _sizes(answer):
 
 
 lesson.flaw(
-    "05.3", "Bounded, but not of that size", difficulty=2, minutes=8,
+    "07.3", "Bounded, but not of that size", difficulty=2, minutes=8,
     prompt="Someone claims: if $\\lVert W\\rVert_2 = \\sqrt{d_{out}/d_{in}}$ and the input $h$ has RMS 1, then "
     "$Wh$ has RMS 1 too. Give a counterexample for $d_{out} = d_{in} = 2$: a dictionary with the numbers "
     "`w_11`, `w_12`, `w_21`, `w_22`, `h_1`, `h_2` such that $\\lVert W\\rVert_2 = 1$ and $\\mathrm{RMS}(h) = 1$ (each "
@@ -183,7 +183,7 @@ def _answer(answer):
 
 
 lesson.flaw(
-    "05.4", "Which layer breaks this check?", difficulty=2, minutes=6,
+    "07.4", "Which layer breaks this check?", difficulty=2, minutes=6,
     prompt="All starts of the network in the figure are right. One layer's step size goes with a wrong power of the width. "
     "Give a dictionary with the numbers `layer` (1 for the first, 2 for the hidden, 3 for the readout) and `power`: for all "
     "three lines to be flat, multiply that layer's step size by $r^p$ with $p$ = `power` and $r$ the width over 32. "
@@ -221,7 +221,7 @@ lesson.flaw(
 
 
 @lesson.exercise(
-    "05.5", "Three numbers of a layer at unit scale", difficulty=2, minutes=8,
+    "07.5", "Three numbers of a layer at unit scale", difficulty=2, minutes=8,
     prompt="A layer is $y = cWx$ with $W$ of shape `(d_out, d_in)` and entries $N(0, 1)$. Write `unit_scale(d_out, "
     "d_in)`: a float64 tensor of three numbers, the positive $c$ with which inputs of RMS 1 have outputs of RMS 1 on "
     "average at the start; the largest $\\alpha$ for which no step $-\\alpha\\,\\mathrm{sign}(gx^\\top)$ changes the "
@@ -284,7 +284,7 @@ def _normalised(gradient, radius):
 
 
 @lesson.exercise(
-    "05.6", "The sign step of a batch", difficulty=3, minutes=12,
+    "07.6", "The sign step of a batch", difficulty=3, minutes=12,
     prompt="The gradient of a batch is generally not of rank 1, and the step $\\alpha = \\eta/\\sqrt{d_{in}}$ is then "
     "shorter than it could be. Write `batch_sign_step(gradient, radius)` for the layer $y = Wx/\\sqrt{d_{in}}$: the longest "
     "step $-\\alpha\\,\\mathrm{sign}(G)$ with $\\mathrm{RMS}(\\Delta y) \\le \\eta\\,\\mathrm{RMS}(x)$ for every $x$. "

@@ -1,4 +1,4 @@
-"""The networks of lesson 05, how they are set up and trained, and what one step does to them."""
+"""The networks of lesson 07, how they are set up and trained, and what one step does to them."""
 
 import math
 from collections.abc import Mapping, Sequence

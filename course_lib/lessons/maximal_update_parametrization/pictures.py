@@ -1,4 +1,4 @@
-"""Figures, explorer and predictions of lesson 05, maximal_update_parametrization."""
+"""Figures, explorer and predictions of lesson 07, maximal_update_parametrization."""
 
 import math
 from collections.abc import Sequence
@@ -136,7 +136,7 @@ def plot_question(axes):
 
 
 @lesson.figure(
-    ["usual start, one step size", "usual start, steps of (05.6)", "start of (05.6), one step size", "both: muP"],
+    ["usual start, one step size", "usual start, steps of (07.6)", "start of (07.6), one step size", "both: muP"],
     _RATE,
     "loss / best at width 32",
     size=(6.1, 3.8),
@@ -163,9 +163,9 @@ ARMS = {
     "one step size": ("SP", "one", 1),
     "one step size, over 4": ("SP", "one", 4),
     "one step size, over 16": ("SP", "one", RATIO),
-    "steps of (05.6)": ("SP", "muP", 1),
-    "start of (05.6), one step size": ("muP", "one", 1),
-    "start of (05.6), one step size, over 16": ("muP", "one", RATIO),
+    "steps of (07.6)": ("SP", "muP", 1),
+    "start of (07.6), one step size": ("muP", "one", 1),
+    "start of (07.6), one step size, over 16": ("muP", "one", RATIO),
     "both: muP": ("muP", "muP", 1),
 }
 
@@ -256,7 +256,7 @@ def plot_sums(start, step, terms: int = 256, inputs: int = 16):
 
 @cache
 def sign_norms(width: int, *, steps: int = 120, every: int = 10) -> dict:
-    """The spectral norm of sign(G) over its upper end (05.8), for the hidden layer of a network of that width.
+    """The spectral norm of sign(G) over its upper end (07.8), for the hidden layer of a network of that width.
 
     "training" holds the values at every tenth step of Adam under muP, "unrelated" that of a sum over as many samples
     whose gradients and inputs are independent and normal.
@@ -429,7 +429,7 @@ class SizesExplorer(Explorer):
 
 
 carrying_prediction = lesson.prediction(
-    "05.P1",
+    "07.P1",
     "The wide network has 16 times the width. By about what should the small network's best step size have been divided?",
     {
         "By 1: the wide network only needs more steps": "At a smaller step size it ends far lower in the same "
@@ -447,7 +447,7 @@ carrying_prediction = lesson.prediction(
 )
 
 halves_prediction = lesson.prediction(
-    "05.P2",
+    "07.P2",
     "One half of the rules is used alone: only the smaller start of the readout, or only the step sizes of the layers. "
     "Which half lets the step size of width 32 serve width 512, and which lowers the best loss there?",
     {

@@ -1,4 +1,4 @@
-"""The quiz of lesson 05, maximal_update_parametrization."""
+"""The quiz of lesson 07, maximal_update_parametrization."""
 
 import torch
 
@@ -13,7 +13,7 @@ def _normal(*shape: int, seed: int = 0) -> torch.Tensor:
 
 
 @lesson.sentence(
-    "05.Q1", "The d ≥ 2 entries of x are independent, with mean 0 and mean square 1. "
+    "07.Q1", "The d ≥ 2 entries of x are independent, with mean 0 and mean square 1. "
     "Then the mean of (|x₁| + … + |x_d|)² is d².",
     answer="only if every entry is 1 or -1",
     conditions=("only if every entry is 1 or -1", "only if the entries are normal", "only if d is large"),
@@ -34,14 +34,14 @@ def mean_of_a_square():
 
 
 @lesson.sentence(
-    "05.Q2",
+    "07.Q2",
     "In a sign step for one sample, the changes that the moves of the weights make to one output add up "
     "like independent terms of random sign.",
     answer=False,
 )
 def same_sign():
     """For one output, every move has the sign of its own input, up to one sign that all of them share. Times that input,
-    all have the same sign, (05.2)."""
+    all have the same sign, (07.2)."""
     x, g = _normal(64), -0.7
     terms = torch.sign(g * x) * x
     random = (_normal(2000, 64, seed=1).sign() * x).sum(1).square().mean().sqrt()
@@ -54,7 +54,7 @@ def same_sign():
 
 
 @lesson.sentence(
-    "05.Q3",
+    "07.Q3",
     "Inputs, their change, weights and step of a layer all have size 1 (weights and step in the RMS-to-RMS norm). Then the "
     "change of the output has a size of at least 1.",
     answer=False,
@@ -77,7 +77,7 @@ def parts_cancel():
 
 
 @lesson.sentence(
-    "05.Q4",
+    "07.Q4",
     "Weights with entries of size 1 need the multiplier √d, with d the number of inputs, for the output to be as large as "
     "the input.",
     answer=False,
@@ -95,13 +95,13 @@ def multiplier():
 
 
 @lesson.sentence(
-    "05.Q5",
-    "By the rule (05.6), Muon's step size for a weight matrix falls as the network gets wider.",
+    "07.Q5",
+    "By the rule (07.6), Muon's step size for a weight matrix falls as the network gets wider.",
     answer="only if its inputs grow faster than its outputs",
     conditions=("only if its inputs grow faster than its outputs", "only if the matrix is square"),
 )
 def muon():
-    """An orthogonalised step has spectral norm 1 at every width, (05.5). Its RMS-to-RMS norm is √(inputs/outputs), (05.4),
+    """An orthogonalised step has spectral norm 1 at every width, (07.5). Its RMS-to-RMS norm is √(inputs/outputs), (07.4),
     so only the ratio of the two widths counts."""
     shapes = {"64 × 64": (64, 64), "512 × 512": (512, 512), "64 × 512": (64, 512)}
     norms = [float(primal_norm(orthogonal_factor(_normal(*shape)), norm="rms_to_rms")) for shape in shapes.values()]
@@ -112,7 +112,7 @@ def muon():
 
 
 @lesson.sentence(
-    "05.Q6",
+    "07.Q6",
     "Adam takes the same steps when every gradient is multiplied by one and the same positive number.",
     answer="only if ε is far below the gradients, before and after",
     conditions=("only if ε is far below the gradients, before and after", "only if the number is above 1"),

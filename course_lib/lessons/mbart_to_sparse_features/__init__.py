@@ -1,4 +1,4 @@
-"""Lesson 29, mbart_to_sparse_features: what its notebook shows."""
+"""Lesson 37, mbart_to_sparse_features: what its notebook shows."""
 
 from course_lib.lessons.mbart_to_sparse_features.contents import lesson
 from course_lib.lessons.mbart_to_sparse_features.exercises import *

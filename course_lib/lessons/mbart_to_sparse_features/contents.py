@@ -1,4 +1,4 @@
-"""The register of lesson 29, mbart_to_sparse_features, with the symbols of its text."""
+"""The register of lesson 37, mbart_to_sparse_features, with the symbols of its text."""
 
 from course_lib.teaching import Contents
 

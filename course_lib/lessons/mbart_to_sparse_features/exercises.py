@@ -1,4 +1,4 @@
-"""Exercises of lesson 29, mbart_to_sparse_features."""
+"""Exercises of lesson 37, mbart_to_sparse_features."""
 
 import math
 
@@ -31,7 +31,7 @@ def _over_the_tokens(x, encoder, encoder_bias, decoder_bias, k):
 
 
 @lesson.exercise(
-    "29.1", "A TopK code", difficulty=1, minutes=8,
+    "37.1", "A TopK code", difficulty=1, minutes=8,
     prompt="How would you write a state with at most `k` of many features? Write `topk_code(x, encoder, encoder_bias, "
     "decoder_bias, k)`. `x` holds states, shape `(tokens, d)`. Subtract `decoder_bias`, shape `(d,)`; multiply by the rows "
     "of `encoder`, shape `(features, d)`; add `encoder_bias`, shape `(features,)`; set what is negative to 0: these are the "
@@ -105,7 +105,7 @@ def _ranks_without_ties(scores, labels):
 
 
 @lesson.exercise(
-    "29.2", "How well a feature detects a concept", difficulty=2, minutes=10,
+    "37.2", "How well a feature detects a concept", difficulty=2, minutes=10,
     prompt="Write `area_under_roc(scores, labels)`: the AUROC of one unit as a detector of one concept. `scores` has shape "
     "`(rows,)`; `labels` is boolean of shape `(rows,)`, True where the row holds the concept (at least one does, one does "
     "not). Equal scores are frequent, since a sparse feature is 0 almost everywhere. Return one number.",
@@ -172,7 +172,7 @@ def _case(hits, misses, alarms, silent):
 
 
 lesson.flaw(
-    "29.3", "An AUROC of 0.95 is enough", difficulty=2, minutes=8,
+    "37.3", "An AUROC of 0.95 is enough", difficulty=2, minutes=8,
     prompt="\"A feature with an AUROC of 0.95 detects its concept well.\" Give a counterexample: a feature whose activation "
     "is either 0 or 1, with an AUROC of at least 0.95 and an F1 of at most 0.2. Return the number of rows of each kind, a "
     "dictionary `{\"hits\": ..., \"misses\": ..., \"alarms\": ..., \"silent\": ...}`: rows with the concept on which the "
@@ -217,7 +217,7 @@ lesson.flaw(
 
 
 lesson.flaw(
-    "29.4", "Find the leak", difficulty=2, minutes=6,
+    "37.4", "Find the leak", difficulty=2, minutes=6,
     prompt="A report says: *F1 0.97 for \"apple\": the best of 2,048 features.* Its method, step by step:\n\n"
     "1. 24,000 sentences are drawn; the dictionary is trained on the states of their tokens, without labels.\n"
     "2. 2,000 further sentences with new meanings are drawn and labelled.\n"

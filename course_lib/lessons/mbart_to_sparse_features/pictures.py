@@ -1,4 +1,4 @@
-"""Figures, explorer and predictions of lesson 29, mbart_to_sparse_features: what the page shows."""
+"""Figures, explorer and predictions of lesson 37, mbart_to_sparse_features: what the page shows."""
 
 import re
 from collections.abc import Sequence
@@ -425,7 +425,7 @@ def rivals_table() -> Markdown:
 
 
 ask_untrained = lesson.prediction(
-    "29.P1",
+    "37.P1",
     "An **untrained copy of the model**, with random weights, gets a dictionary too. Labels choose the best feature and "
     "threshold for every word on English sentences. On new English sentences, how many of the words does it find (F1 0.9), "
     "beside the trained model's dictionary?",
@@ -442,7 +442,7 @@ ask_untrained = lesson.prediction(
 )
 
 ask_across = lesson.prediction(
-    "29.P2",
+    "37.P2",
     "Only English sentences are labelled. **LDA with little shrinkage** then finds nine in ten of the words on new English "
     "sentences. How many does it find with the same directions and thresholds in German **and** French **and** Spanish?",
     {

@@ -1,4 +1,4 @@
-"""Which of these sentences are true? Sentences of lesson 29, each with what decides."""
+"""Which of these sentences are true? Sentences of lesson 37, each with what decides."""
 
 import torch
 
@@ -9,7 +9,7 @@ from course_lib.lessons.mbart_to_sparse_features.material import read_material
 from course_lib.teaching import fact
 
 
-@lesson.sentence("29.Q1", "A penalty on the sum of the absolute weights makes features sparse.", answer=False)
+@lesson.sentence("37.Q1", "A penalty on the sum of the absolute weights makes features sparse.", answer=False)
 def weights():
     """Small weights fire as often as large ones: without a bias, whether a feature is above 0 depends on signs, not
     on sizes. To have few active features, the activations are limited, by a penalty on them or by TopK."""
@@ -28,7 +28,7 @@ def weights():
 
 
 @lesson.sentence(
-    "29.Q2",
+    "37.Q2",
     "For an active feature the gradient of an L1 penalty on the activations is $-1$, so that descent makes it smaller.",
     answer=False,
 )
@@ -47,7 +47,7 @@ def gradient():
 
 
 @lesson.sentence(
-    "29.Q3", "A dictionary that is told nothing can find a word that no single word piece finds.", answer=True
+    "37.Q3", "A dictionary that is told nothing can find a word that no single word piece finds.", answer=True
 )
 def pieces():
     """One piece is one spelling, and the four languages mostly spell a word differently. Features read states, in which the
@@ -68,14 +68,14 @@ def pieces():
 
 
 @lesson.sentence(
-    "29.Q4",
+    "37.Q4",
     "A unit with a name can be trusted as a detector of it.",
     answer="only if the name holds where it was not chosen",
     conditions=("only if the name holds where it was not chosen", "only if its AUROC is above 0.95"),
 )
 def named():
     """Every unit has a word that it fits best, also one that was never trained. AUROC above 0.95 does not help: with a
-    rare word most calls may still be wrong, exercise 29.3. And a name that holds states what the unit detects;
+    rare word most calls may still be wrong, exercise 37.3. And a name that holds states what the unit detects;
     what the model does with it is the next lesson's question."""
     material = read_material()
     english, held_out = material.english, material.held_out
@@ -97,7 +97,7 @@ def named():
 
 
 @lesson.sentence(
-    "29.Q5",
+    "37.Q5",
     "The formulas of encoder, decoder and loss rigorously support that the features of a good reconstruction are concepts.",
     answer=False,
 )
@@ -120,9 +120,9 @@ def support():
     )
 
 
-@lesson.sentence("29.Q6", "The stacked and the sparse autoencoder are two names for one thing, SAE.", answer=False)
+@lesson.sentence("37.Q6", "The stacked and the sparse autoencoder are two names for one thing, SAE.", answer=False)
 def names():
-    """The stacked one of lesson 27 narrows a sentence's state to fewer numbers, all in use. The sparse one widens a
+    """The stacked one of lesson 35 narrows a sentence's state to fewer numbers, all in use. The sparse one widens a
     token's state to more features, nearly all of them 0. Only the abbreviation is shared."""
     material = read_material()
     active = float((material.held_out.code > 0).double().sum(dim=1).mean())

@@ -1,4 +1,4 @@
-"""Lesson 37, momentum: what its notebook shows."""
+"""Lesson 02, momentum: what its notebook shows."""
 
 from course_lib.lessons.momentum.contents import lesson
 from course_lib.lessons.momentum.exercises import *

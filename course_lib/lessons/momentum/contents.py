@@ -1,4 +1,4 @@
-"""The register of lesson 37, momentum, with the symbols of its text."""
+"""The register of lesson 02, momentum, with the symbols of its text."""
 
 from course_lib.teaching import Contents
 

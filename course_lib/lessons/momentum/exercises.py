@@ -1,4 +1,4 @@
-"""Exercises of lesson 37, momentum."""
+"""Exercises of lesson 02, momentum."""
 
 import torch
 
@@ -15,8 +15,8 @@ def _velocity(momentum: float, sign: int, steps: int = 400) -> float:
 
 
 lesson.value(
-    "37.1", "Steady and alternating", difficulty=1, minutes=5,
-    prompt="Let $\\beta = 0.9$ and $v_0 = 0$ in (37.1). Which size does the velocity approach if the gradients are 1, 1, 1, "
+    "02.1", "Steady and alternating", difficulty=1, minutes=5,
+    prompt="Let $\\beta = 0.9$ and $v_0 = 0$ in (02.1). Which size does the velocity approach if the gradients are 1, 1, 1, "
     "..., and which if they are 1, -1, 1, -1, ...? Give a dictionary with the numbers `steady` and `alternating`, to four "
     "decimals.",
     answer={"steady": 10.0, "alternating": 10 / 19},
@@ -37,7 +37,7 @@ lesson.value(
         ("all cancels", {"steady": 10.0, "alternating": 0.0},
          "`steady` is right. Alternating gradients do not cancel completely: an older one counts less than a newer one."),
         ("averaged", {"steady": 1.0, "alternating": 1 / 19},
-         "You multiplied each gradient by 1 - β, as for an average. In (37.1) it enters whole."),
+         "You multiplied each gradient by 1 - β, as for an average. In (02.1) it enters whole."),
         ("no signs", {"steady": 10.0, "alternating": 10.0},
          "You added sizes. In the second case every other gradient has a minus sign."),
         ("exchanged", {"steady": 10 / 19, "alternating": 10.0}, "You exchanged the two."),
@@ -67,15 +67,15 @@ def _is_border(answer: float) -> bool:
 
 
 lesson.value(
-    "37.2", "The border", difficulty=2, minutes=5,
+    "02.2", "The border", difficulty=2, minutes=5,
     prompt="Along one direction the loss is $\\frac12\\lambda e^2$ with the error $e$ and the curvature $\\lambda = 4$; the "
-    "momentum is $\\beta = 0.8$. At the border the error changes its sign in each step and keeps its size. By (37.2), at "
+    "momentum is $\\beta = 0.8$. At the border the error changes its sign in each step and keeps its size. By (02.2), at "
     "which step size is that?",
     answer=0.9,
     properties=[("A run with 0.2% less must shrink, and one with 0.2% more must grow.", _is_border)],
     hints=(
         "If the error alternates, so does the gradient, which is 4 e. How large is the velocity?",
-        "In (37.2) the velocity is the gradient over 1 + β. Which step leads from e to -e?",
+        "In (02.2) the velocity is the gradient over 1 + β. Which step leads from e to -e?",
         "The step has to be 2 e long: η · 4 e/1.8 = 2 e.",
     ),
     mistakes=[
@@ -93,25 +93,25 @@ lesson.value(
 
 
 def _with_velocity(weights, before, gradient, step_size, momentum):
-    """One step of (37.1), with the velocity that led from `before` to `weights`."""
+    """One step of (02.1), with the velocity that led from `before` to `weights`."""
     velocity = momentum * (before - weights) / step_size + gradient
     return weights - step_size * velocity
 
 
 @lesson.exercise(
-    "37.3", "Without a velocity", difficulty=2, minutes=6,
-    prompt="The velocity of (37.1) is hidden in the last two weights. Write `next_weights(weights, before, gradient, "
+    "02.3", "Without a velocity", difficulty=2, minutes=6,
+    prompt="The velocity of (02.1) is hidden in the last two weights. Write `next_weights(weights, before, gradient, "
     "step_size, momentum)`: return $w_{t+1}$ from $w_t$ (`weights`), $w_{t-1}$ (`before`) and the gradient at $w_t$, all of "
     "shape $(d,)$.",
     draw=inputs(d=whole(2, 3), weights=normal("d"), before=normal("d"), gradient=normal("d"),
                 step_size=one_of(0.1, 0.2, 0.5), momentum=one_of(0.3, 0.6, 0.9)),
     properties=[
-        ("A step of (37.1), with the velocity that led here, ends elsewhere.",
+        ("A step of (02.1), with the velocity that led here, ends elsewhere.",
          lambda weights, before, gradient, step_size, momentum, answer: close(
              answer, _with_velocity(weights, before, gradient, step_size, momentum), atol=1e-9)),
     ],
     hints=(
-        "By (37.1) the last step was w_t - w_{t-1} = -η v_t. So what is v_t?",
+        "By (02.1) the last step was w_t - w_{t-1} = -η v_t. So what is v_t?",
         "Put v_t = (w_{t-1} - w_t)/η into v_{t+1}, then v_{t+1} into the step.",
         "The step size cancels in one of the two terms.",
     ),
@@ -122,7 +122,7 @@ def _with_velocity(weights, before, gradient, step_size, momentum):
         ("step size twice", edit("+ momentum *", "+ step_size * momentum *"),
          "The last step has its step size in it already."),
         ("averaged", edit("step_size * gradient", "(1 - momentum) * step_size * gradient"),
-         "You damp the gradient by 1 - β. In (37.1) it enters whole."),
+         "You damp the gradient by 1 - β. In (02.1) it enters whole."),
         ("the whole step", edit("momentum * (weights", "(weights"),
          "You repeat the whole last step. Only the share β is kept."),
         ("weights kept", edit("momentum * (weights - before)", "momentum * weights"),
@@ -152,8 +152,8 @@ def _is_best(curvatures, answer):
 
 
 @lesson.exercise(
-    "37.4", "The best pair", difficulty=3, minutes=10,
-    prompt="All directions should be on the circle, and the circle as small as possible. By (37.6): the flattest direction "
+    "02.4", "The best pair", difficulty=3, minutes=10,
+    prompt="All directions should be on the circle, and the circle as small as possible. By (02.6): the flattest direction "
     "lies at the lower end of the range, the steepest at the upper end. Write `best_pair(curvatures)`: return the step size "
     "and the momentum as one tensor of shape $(2,)$. `curvatures` has shape $(r,)$, in any order, all positive.",
     draw=inputs(r=whole(2, 4), curvatures=uniform(0.2, 6, "r")),
@@ -191,9 +191,9 @@ def best_pair(curvatures):
 
 
 lesson.value(
-    "37.5", "More memory, same step", difficulty=1, minutes=4,
+    "02.5", "More memory, same step", difficulty=1, minutes=4,
     prompt="Noise limits a run, as on the stream with noisy labels; $\\beta = 0.9$ and the step size 0.02 work well. You "
-    "want $\\beta = 0.99$ and, as far as (37.2) can promise it, the same run. Which step size do you take?",
+    "want $\\beta = 0.99$ and, as far as (02.2) can promise it, the same run. Which step size do you take?",
     answer=0.002,
     properties=[("A gradient that enters once moves the weights by another amount in the end.",
                  lambda answer: close(answer * _velocity(0.99, 1, 4000), 0.02 * _velocity(0.9, 1), rtol=1e-4)

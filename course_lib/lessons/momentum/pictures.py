@@ -1,4 +1,4 @@
-"""Figures, explorer, experiments and predictions of lesson 37, momentum."""
+"""Figures, explorer, experiments and predictions of lesson 02, momentum."""
 
 from collections.abc import Sequence
 from functools import cache, partial
@@ -398,7 +398,7 @@ def plot_streams(left, second):
 # Predictions
 
 border_prediction = lesson.prediction(
-    "37.P1",
+    "02.P1",
     "Gradient descent in this canyon explodes above the step size 2. Now set the momentum to 0.9. What happens to that "
     "border?",
     {
@@ -414,7 +414,7 @@ border_prediction = lesson.prediction(
 )
 
 shared_prediction = lesson.prediction(
-    "37.P2",
+    "02.P2",
     "Momentum 0.64. One direction has ηλ = 0.1, another 3.0, thirty times as much. Along which one does the error shrink "
     "faster in the long run?",
     {
@@ -426,7 +426,7 @@ shared_prediction = lesson.prediction(
 )
 
 network_prediction = lesson.prediction(
-    "37.P3",
+    "02.P3",
     "Three of these networks are trained with the step size 0.1 and the momentum 0.5. Around which value does the "
     "sharpness stay in the end?",
     {
@@ -440,7 +440,7 @@ network_prediction = lesson.prediction(
 )
 
 stream_prediction = lesson.prediction(
-    "37.P4",
+    "02.P4",
     "Each momentum takes its best effective step size. The rival is momentum 0, which may thus take a longer step. Where "
     "does momentum 0.8 leave clearly less excess than the rival, two thirds of it or less?",
     {

@@ -1,4 +1,4 @@
-"""The sentences of lesson 37, each with what decides on it."""
+"""The sentences of lesson 02, each with what decides on it."""
 
 import math
 
@@ -32,7 +32,7 @@ def scatter(momentum: float, effective: float = 0.1, steps: int = 4000) -> float
 
 
 @lesson.sentence(
-    "37.Q1", "In the canyon, momentum 0.95 with its best step size is faster than 0.67 with its own.", answer=False
+    "02.Q1", "In the canyon, momentum 0.95 with its best step size is faster than 0.67 with its own.", answer=False
 )
 def more_is_slower():
     """No step size brings a rate below the root of the momentum: the two roots have that product."""
@@ -45,13 +45,13 @@ def more_is_slower():
 
 
 @lesson.sentence(
-    "37.Q2",
+    "02.Q2",
     "On least squares no other momentum guarantees a faster rate than 0.9, each with its best step size.",
     answer="only if κ is near 1,440",
     conditions=("only if κ is near 1,440", "only if κ is above 100"),
 )
 def when_nine_tenths():
-    """(37.7) gives one momentum for each condition number. For κ = 100 it is 0.67, for 10,000 it is 0.96."""
+    """(02.7) gives one momentum for each condition number. For κ = 100 it is 0.67, for 10,000 it is 0.96."""
     found = {k: best_heavy_ball(torch.tensor([1.0, k**-0.5], **F64), half=True)[1] for k in (100, 1440, 10_000)}
     return "\n".join(
         fact(f"condition number {k:,}: best momentum {{:.3f}}", found[k], equals=value, within=1e-3)
@@ -60,7 +60,7 @@ def when_nine_tenths():
 
 
 @lesson.sentence(
-    "37.Q3",
+    "02.Q3",
     "A velocity averages noise: at the same effective step size a noisy run scatters less than half as much with momentum "
     "0.9 as without.",
     answer="only near the border without momentum",
@@ -81,7 +81,7 @@ def not_averaged():
 
 
 @lesson.sentence(
-    "37.Q4",
+    "02.Q4",
     "On the exact stream momentum 0.8 leaves less than half of the excess of no momentum at the latter's best effective "
     "step size, too.",
     answer=False,
@@ -102,7 +102,7 @@ def two_limits():
     )
 
 
-@lesson.sentence("37.Q5", "Below the border of (37.3) no step raises the loss of the canyon.", answer=False)
+@lesson.sentence("02.Q5", "Below the border of (02.3) no step raises the loss of the canyon.", answer=False)
 def it_may_rise():
     """A velocity that leads up the other side of the canyon raises the loss. Without momentum no step does."""
     curvatures = torch.tensor([1.0, 0.01], **F64)
@@ -119,9 +119,9 @@ def it_may_rise():
     )
 
 
-@lesson.sentence("37.Q6", "There are runs whose rate stays the same when the step size is halved.", answer=True)
+@lesson.sentence("02.Q6", "There are runs whose rate stays the same when the step size is halved.", answer=True)
 def flat_part():
-    """Where all directions lie in the range of (37.6) before and after, the rate is the root of the momentum."""
+    """Where all directions lie in the range of (02.6) before and after, the rate is the root of the momentum."""
     rates = [heavy_ball_rate(SLOPES, step_size=size, momentum=0.9, half=True) for size in (3.0, 1.5)]
     return "\n".join(
         fact(f"canyon, momentum 0.9, step size {size}: rate {{:.4f}}", found, equals=math.sqrt(0.9), within=1e-6)

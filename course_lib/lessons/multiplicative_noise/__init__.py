@@ -1,4 +1,4 @@
-"""Lesson 38, multiplicative noise: what its notebook shows."""
+"""Lesson 05, multiplicative noise: what its notebook shows."""
 
 from course_lib.lessons.multiplicative_noise.bursts import *
 from course_lib.lessons.multiplicative_noise.contents import lesson

@@ -1,4 +1,4 @@
-"""What lesson 38 trains at the end: the twelve weights of lesson 03's curve, from rows with fresh noise at each step.
+"""What lesson 05 trains at the end: the twelve weights of lesson 04's curve, from rows with fresh noise at each step.
 
 Several arms read the same number of noisy rows: one row a step, one row a step with the length of its gradient clipped,
 and the mean gradient of several rows a step. What is scored is the mean of the weights over the last half of the steps.
@@ -38,7 +38,7 @@ class Problem:
 
 @cache
 def problem(seed: int) -> Problem:
-    """Return lesson 03's twelve points, their targets with other errors for another seed (its own is 29)."""
+    """Return lesson 04's twelve points, their targets with other errors for another seed (its own is 29)."""
     _, matrix, target, *_ = wiggly_data(seed=seed)
     correlation = matrix.T @ matrix / len(matrix) + NOISE**2 * torch.eye(matrix.shape[1], dtype=matrix.dtype)
     best = torch.linalg.solve(correlation, matrix.T @ target / len(matrix))

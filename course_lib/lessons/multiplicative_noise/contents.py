@@ -1,4 +1,4 @@
-"""The register of lesson 38, multiplicative_noise, with the symbols of its text."""
+"""The register of lesson 05, multiplicative_noise, with the symbols of its text."""
 
 from course_lib.teaching import Contents
 

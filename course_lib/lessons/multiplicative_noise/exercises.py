@@ -1,4 +1,4 @@
-"""Exercises of lesson 38, multiplicative_noise."""
+"""Exercises of lesson 05, multiplicative_noise."""
 
 import math
 from itertools import product
@@ -7,7 +7,7 @@ from course_lib.lessons.multiplicative_noise.contents import lesson
 from course_lib.teaching import but, close, edit, inputs, near, one_of, uniform
 
 lesson.value(
-    "38.1", "A coin that multiplies", difficulty=1, minutes=4,
+    "05.1", "A coin that multiplies", difficulty=1, minutes=4,
     prompt="Each step multiplies $w$ by 1.7 or by 0.4, as a fair coin decides. By which factor does one step multiply the "
     "mean of $w$ over all possible runs, by which one the mean of $w^2$, and by which factor a step does "
     "almost every single run grow or shrink in the long run? Give a dictionary with the numbers `mean`, `square` and `run`.",
@@ -59,8 +59,8 @@ def _is_limit(x, sigma, answer, rows=1):
 
 
 @lesson.exercise(
-    "38.2", "Which steps keep the mean square bounded?", difficulty=2, minutes=8,
-    prompt="Write `longest_step(x, sigma)`: for the step (38.1) with $y = 0$, the number below which every step size "
+    "05.2", "Which steps keep the mean square bounded?", difficulty=2, minutes=8,
+    prompt="Write `longest_step(x, sigma)`: for the step (05.1) with $y = 0$, the number below which every step size "
     "$\\eta$ makes $\\mathrm E\\,w_t^2$ shrink and above which each makes it grow. `x` and `sigma` are positive numbers; "
     "return a number. You need $\\mathrm E\\,N^4 = 3\\sigma^4$.",
     draw=inputs(x=uniform(0.3, 2.0), sigma=uniform(0.3, 1.5)),
@@ -106,8 +106,8 @@ def _bounded(x, sigma, step_size):
 
 
 lesson.flaw(
-    "38.3", "Catch the tempting limit", difficulty=2, minutes=5,
-    prompt="“Noisy descent (38.1) is stable for $0 < \\eta < 1/(x^2 + \\sigma^2)$.” Give a counterexample: a dictionary "
+    "05.3", "Catch the tempting limit", difficulty=2, minutes=5,
+    prompt="“Noisy descent (05.1) is stable for $0 < \\eta < 1/(x^2 + \\sigma^2)$.” Give a counterexample: a dictionary "
     "with the numbers `x` $> 0$, `sigma` $\\ge 0$ and `step_size`, none above 1,000, within this limit, for which "
     "$\\mathrm E\\,w_t^2$ (with $y = 0$) grows by more than 1% a step.",
     answer={"x": 1.0, "sigma": 1.0, "step_size": 0.45},
@@ -126,7 +126,7 @@ lesson.flaw(
     ],
     hints=(
         "The rule looks at the mean. Which condition does the mean square add?",
-        "Compare 1/(x² + σ²) with your longest step of exercise 38.2: for which ratio σ/x is the second one smaller?",
+        "Compare 1/(x² + σ²) with your longest step of exercise 05.2: for which ratio σ/x is the second one smaller?",
         "Noise as large as the input is enough. Then take a step between the two limits, nearer to the larger one.",
     ),
     mistakes=[
@@ -144,15 +144,15 @@ lesson.flaw(
 )
 
 lesson.value(
-    "38.4", "Where the variance ends", difficulty=2, minutes=5,
-    prompt="A quantity whose tail (38.6) has the exponent $\\alpha$ has a finite variance only if $\\alpha > 2$. Take "
+    "05.4", "Where the variance ends", difficulty=2, minutes=5,
+    prompt="A quantity whose tail (05.6) has the exponent $\\alpha$ has a finite variance only if $\\alpha > 2$. Take "
     "$x = 0.5$ and $\\sigma = 1$. For which step size $\\eta > 0$ is $\\alpha = 2$?",
     answer=2.5 / 4.5625,
     properties=[("With your step E|a|² is not 1.", lambda answer: close(answer, 2.5 / 4.5625, atol=1e-3))],
     hints=(
-        "What does (38.6) say if α is 2?",
+        "What does (05.6) say if α is 2?",
         "E a² = 1: where did you meet that?",
-        "It is the limit (38.4), for x = 0.5 and σ = 1.",
+        "It is the limit (05.4), for x = 0.5 and σ = 1.",
     ),
     mistakes=[
         ("limit of the mean", 1.6, "There E a is -1. Asked is where E a² is 1, which happens at a shorter step.",
@@ -167,10 +167,10 @@ lesson.value(
 
 
 @lesson.exercise(
-    "38.5", "Several rows a step", difficulty=2, minutes=7,
+    "05.5", "Several rows a step", difficulty=2, minutes=7,
     prompt="Now a step takes the mean of the gradients of $b$ noisy copies of the sample, each with noise of its own, so "
     "that $a$ is 1 minus $\\eta$ times the mean of $b$ squares $(x + N)^2$. Write `longest_step_of(rows, x, sigma)`: the "
-    "limit of $\\eta$ for $\\mathrm E\\,w_t^2$ with $y = 0$, which for one row is (38.4). `rows` is $b$; return a number.",
+    "limit of $\\eta$ for $\\mathrm E\\,w_t^2$ with $y = 0$, which for one row is (05.4). `rows` is $b$; return a number.",
     draw=inputs(rows=one_of(2, 3, 4), x=uniform(0.3, 2.0), sigma=uniform(0.3, 1.5)),
     properties=[
         ("A step just below yours makes the mean square grow, or one just above yours makes it shrink.",

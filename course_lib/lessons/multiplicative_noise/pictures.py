@@ -1,4 +1,4 @@
-"""Figures, explorer and predictions of lesson 38, multiplicative_noise."""
+"""Figures, explorer and predictions of lesson 05, multiplicative_noise."""
 
 import math
 from collections.abc import Sequence
@@ -138,7 +138,7 @@ class RunsExplorer(Explorer):
         settles = target / (1 + noise**2)
         # The distance e = w - w* obeys the same update with y = 0 where y = 0; its moments follow from those of w.
         mean, square = moments(1.0, target, self.start, noise=noise, step_size=step_size, steps=self.steps)
-        # By (38.3), without the rounding of a difference.
+        # By (05.3), without the rounding of a difference.
         shrinks = abs(1 - step_size * (1 + noise**2)) ** torch.arange(self.steps + 1, **F64)
         away = abs(self.start - settles) * shrinks
         spread = (square - 2 * settles * mean + settles**2).clamp(min=0).sqrt()
@@ -294,7 +294,7 @@ def plot_tails(axes):
     _compact(axes)
     return (
         "Logarithmic axes, x = σ = 1, y = 2. Far out each curve is close to a straight line, and the flatter the larger the "
-        "step is. The thin dotted lines have the slopes of (38.6)."
+        "step is. The thin dotted lines have the slopes of (05.6)."
     )
 
 
@@ -415,7 +415,7 @@ def closing_table() -> Markdown:
 # Predictions
 
 mean_prediction = lesson.prediction(
-    "38.P1",
+    "05.P1",
     "Take $y = 0$, so that the best weight is 0. With the same $x$, $\\sigma$ and $\\eta$ a step multiplies $w$ by "
     "$1 - 0.45\\,(1 + N)^2$. From $w_0 = 1$, the exact mean of $w_{60}^2$ is 194,162. You start 100,000 runs and take "
     "the mean of their $w_{60}^2$. What do you get?",
@@ -432,7 +432,7 @@ mean_prediction = lesson.prediction(
 )
 
 gap_prediction = lesson.prediction(
-    "38.P2",
+    "05.P2",
     "Now $d$ weights, and inputs of $d$ independent standard normal numbers, fresh at each step; all targets are 0. With "
     "one weight, single runs settle up to a step 3.6 times as long as the one at which the spread begins to grow. What "
     "happens to this ratio with more weights?",
@@ -449,7 +449,7 @@ gap_prediction = lesson.prediction(
 )
 
 clip_prediction = lesson.prediction(
-    "38.P3",
+    "05.P3",
     "One noisy row a step, 4,000 rows in all, each arm at its own best step size. A run without clipping is compared with "
     "clipped runs, their threshold tuned, too. How does the excess of the clipped ones compare?",
     {

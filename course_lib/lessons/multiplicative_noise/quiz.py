@@ -1,4 +1,4 @@
-"""The sentences of lesson 38, each with what decides on it."""
+"""The sentences of lesson 05, each with what decides on it."""
 
 import torch
 from torch import Tensor
@@ -14,13 +14,13 @@ def _noise(steps: int, runs: int) -> Tensor:
 
 
 @lesson.sentence(
-    "38.Q1",
+    "05.Q1",
     "With y = 0, each step below 1/(x² + σ²) lets the mean of w and the mean of w² shrink.",
     answer="only if x² is at least (1 + √2) σ²",
     conditions=("only if x² is at least (1 + √2) σ²", "only if σ is below 1"),
 )
 def tempting_limit():
-    """The mean shrinks. The mean square is safe only where 1/(x² + σ²) does not exceed (38.4). The noise alone does not
+    """The mean shrinks. The mean square is safe only where 1/(x² + σ²) does not exceed (05.4). The noise alone does not
     decide: its size beside the input does."""
     return "\n".join(
         [
@@ -28,20 +28,20 @@ def tempting_limit():
                  second_moment_factor(1.0, noise=1.0, step_size=0.45), at_least=1.1),
             fact("x = σ = 0.5, step 1.8 of at most 2: by {:.3f}",
                  second_moment_factor(0.5, noise=0.5, step_size=1.8), at_least=1.1),
-            fact("x² = 2.5, σ = 1: the limit (38.4) over 1/(x² + σ²) is {:.3f}",
+            fact("x² = 2.5, σ = 1: the limit (05.4) over 1/(x² + σ²) is {:.3f}",
                  second_moment_limit(2.5**0.5, noise=1.0) * 3.5, at_least=1),
         ]
     )  # fmt: skip
 
 
 @lesson.sentence(
-    "38.Q2",
+    "05.Q2",
     "With y = 2 and a short step, the mean of the weights ends at y/x, where the error without noise is 0.",
     answer="only if σ = 0",
     conditions=("only if σ = 0", "only if y = x"),
 )
 def where_the_mean_ends():
-    """It ends at the ridge solution (38.3), however short the step is."""
+    """It ends at the ridge solution (05.3), however short the step is."""
     return "\n".join(
         [
             fact("x = σ = 1, y = 2, step 0.001: the mean ends at {:.2f}",
@@ -53,7 +53,7 @@ def where_the_mean_ends():
 
 
 @lesson.sentence(
-    "38.Q3",
+    "05.Q3",
     "If noisy single runs shrink to 0 with y = 0, then they come to rest with y = 2 and the same step.",
     answer=False,
 )
@@ -71,12 +71,12 @@ def no_rest():
 
 
 @lesson.sentence(
-    "38.Q4",
-    "With y = 2 and σ = 1, halve a step below the limit (38.4): the variance (38.5) of the weights falls to less than half.",
+    "05.Q4",
+    "With y = 2 and σ = 1, halve a step below the limit (05.4): the variance (05.5) of the weights falls to less than half.",
     answer=True,
 )
 def floor():
-    """(38.5) is η times a constant over 2P - ηQ, and with a shorter step this denominator is larger. Near the limit the
+    """(05.5) is η times a constant over 2P - ηQ, and with a shorter step this denominator is larger. Near the limit the
     gain is large."""
     variance = {eta: stationary_moments(1.0, 2.0, noise=1.0, step_size=eta)[1] for eta in (0.05, 0.1, 0.19, 0.38)}
     return "\n".join(
@@ -90,7 +90,7 @@ def floor():
 
 
 @lesson.sentence(
-    "38.Q5",
+    "05.Q5",
     "If the variance of the weights has a limit, the mean of (w - w*)² over n weights drawn from their distribution in the "
     "long run has an error that falls like 1/√n.",
     answer="only if α is above 4",
@@ -98,7 +98,7 @@ def floor():
 )
 def fourth_moment():
     """The error of a mean falls like 1/√n if what is averaged has a finite variance. For a square that is the fourth
-    moment, and by (38.6) it is finite only if α is above 4."""
+    moment, and by (05.6) it is finite only if α is above 4."""
     return "\n".join(
         [
             fact("x = σ = 1, step 0.2: α is {:.1f}", tail_exponent(1.0, noise=1.0, step_size=0.2), at_least=4),
@@ -107,7 +107,7 @@ def fourth_moment():
     )
 
 
-@lesson.sentence("38.Q6", "Clipping shortens the jumps and leaves the mean of the weights where it was.", answer=False)
+@lesson.sentence("05.Q6", "Clipping shortens the jumps and leaves the mean of the weights where it was.", answer=False)
 def clipping_moves_the_mean():
     """The long gradients are not symmetric: those of large noisy inputs pull towards 0. Cut them, and the mean moves
     away from 0."""

@@ -1,4 +1,4 @@
-"""Lesson 06, newton_schulz_and_muon: what its notebook shows."""
+"""Lesson 08, newton_schulz_and_muon: what its notebook shows."""
 
 from course_lib.lessons.newton_schulz_and_muon.contents import lesson
 from course_lib.lessons.newton_schulz_and_muon.exercises import *

@@ -1,4 +1,4 @@
-"""The register of lesson 06, newton_schulz_and_muon, with the symbols of its text."""
+"""The register of lesson 08, newton_schulz_and_muon, with the symbols of its text."""
 
 from course_lib.teaching import Contents
 

@@ -1,4 +1,4 @@
-"""Exercises of lesson 06, newton_schulz_and_muon."""
+"""Exercises of lesson 08, newton_schulz_and_muon."""
 
 import math
 
@@ -16,8 +16,8 @@ def _moves_values_only(matrix, steps, answer):
 
 
 @lesson.exercise(
-    "06.1", "Newton-Schulz in four lines", difficulty=1, minutes=6,
-    prompt="Write `cubic_orthogonalize(matrix, steps)`: divide by the Frobenius norm as in (06.2), then apply "
+    "08.1", "Newton-Schulz in four lines", difficulty=1, minutes=6,
+    prompt="Write `cubic_orthogonalize(matrix, steps)`: divide by the Frobenius norm as in (08.2), then apply "
     "$X \\leftarrow \\frac12(3X - XX^\\top X)$ `steps` times. `matrix` is a float64 matrix of any shape, not zero; return a "
     "matrix of that shape.",
     draw=inputs(rows=whole(2, 4), columns=whole(2, 4), noise=normal("rows columns"), steps=whole(1, 4),
@@ -68,7 +68,7 @@ def _cubic_error(lower, pair):
 
 
 @lesson.exercise(
-    "06.2", "The best cubic", difficulty=3, minutes=14,
+    "08.2", "The best cubic", difficulty=3, minutes=14,
     prompt="Write `best_cubic(lower)`: the pair $(a, b)$, as a float64 tensor of two entries, for which "
     "$p(s) = as + bs^3$ is closest to 1 on $[l, 1]$, in the sense that the largest $|p(s) - 1|$ there is smallest. `lower` "
     "is $l$, between 0 and 1. The best one errs equally far at three points, by turns too low, too high and too low: at "
@@ -129,7 +129,7 @@ def _is_best_for_the_rest(lower, answer):
 
 
 @lesson.exercise(
-    "06.3", "The second step", difficulty=2, minutes=10,
+    "08.3", "The second step", difficulty=2, minutes=10,
     prompt="The best cubic for $[l, 1]$ maps these numbers onto $[1 - E, 1 + E]$, with $E$ its worst error. Write "
     "`second_cubic(lower)`: the pair $(a, b)$, as a float64 tensor, for which $as + bs^3$ is closest to 1 on "
     "$[1 - E, 1 + E]$, again by its worst error. `lower` is $l$. You may call your `best_cubic`, which is made for "
@@ -178,7 +178,7 @@ def _is_counted(answer):
 
 
 lesson.value(
-    "06.4", "What a step costs", difficulty=1, minutes=3,
+    "08.4", "What a step costs", difficulty=1, minutes=3,
     prompt="A $3072 \\times 768$ matrix $W$ takes one step of the cubic, $\\frac12(3W - \\dots)$. A product of a "
     "$p \\times m$ and an $m \\times n$ matrix counts $2pmn$ operations; sums of matrices are not counted. How many "
     "operations does the step take at least, if you may choose the side on which the Gram matrix is formed?",

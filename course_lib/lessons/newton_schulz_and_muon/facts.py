@@ -1,4 +1,4 @@
-"""The closing experiment of lesson 06: a matrix that learns 64 facts from samples, by steps that are more or less flat.
+"""The closing experiment of lesson 08: a matrix that learns 64 facts from samples, by steps that are more or less flat.
 
 W (64 x 64) is to map each of 64 orthonormal keys x_k to a value v_k, also orthonormal. A batch draws facts, fact k with
 probability f_k in proportion to k^-1.5; its loss is 1/2 the mean of ||W x - v||^2 over the facts drawn. The step is that of

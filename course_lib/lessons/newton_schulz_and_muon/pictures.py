@@ -1,4 +1,4 @@
-"""Figures, explorer and predictions of lesson 06, newton_schulz_and_muon."""
+"""Figures, explorer and predictions of lesson 08, newton_schulz_and_muon."""
 
 import itertools
 import math
@@ -286,7 +286,7 @@ def plot_composition(left, right, lower: float = 1e-3, steps: int = 6):
     return (
         f"Left, the 64 singular values after 0 to {steps} steps, from light to dark. Right, the interval of all singular "
         f"values after each step, from [{lower:g}, 1], with its lower end as a number. "
-        "Both follow (06.6), without the precautions."
+        "Both follow (08.6), without the precautions."
     )
 
 
@@ -521,7 +521,7 @@ class CobwebExplorer(Explorer):
 
 
 race_prediction = lesson.prediction(
-    "06.P1",
+    "08.P1",
     "Both recipes go on until they have used 18 matrix products: nine steps of the cubic, six of the recipe that changes. "
     "Whose error is smaller, and how many times?",
     {
@@ -538,7 +538,7 @@ race_prediction = lesson.prediction(
 )
 
 batch_prediction = lesson.prediction(
-    "06.P2",
+    "08.P2",
     "Batches hold 16 facts. Three steps compete, each at its best momentum and rate: unflattened, flattened by six cubic "
     "steps, and exactly flat. Which ends with the lowest and which with the highest mean loss?",
     {

@@ -1,4 +1,4 @@
-"""The quiz of lesson 06, newton_schulz_and_muon."""
+"""The quiz of lesson 08, newton_schulz_and_muon."""
 
 import torch
 
@@ -17,7 +17,7 @@ def _repeated(matrix: torch.Tensor, steps: int = 60) -> torch.Tensor:
 
 
 @lesson.sentence(
-    "06.Q1", "Repeat the cubic on G, of full rank and with no singular value above 2: it tends to UVᵀ.",
+    "08.Q1", "Repeat the cubic on G, of full rank and with no singular value above 2: it tends to UVᵀ.",
     answer="only if all singular values are below √3",
     conditions=("only if all singular values are below √3", "only if G is square"),
 )  # fmt: skip
@@ -39,7 +39,7 @@ def as_it_comes():
 
 
 @lesson.sentence(
-    "06.Q2",
+    "08.Q2",
     "The product WWᵀ, with W of d_out rows and d_in columns, takes about 2 d_out d_in operations.",
     answer=False,
 )
@@ -56,7 +56,7 @@ def gram_product():
 
 
 @lesson.sentence(
-    "06.Q3", "(3I - WWᵀ)W / 2 and W(3I - WᵀW) / 2 give the same, and take as many operations.",
+    "08.Q3", "(3I - WWᵀ)W / 2 and W(3I - WᵀW) / 2 give the same, and take as many operations.",
     answer="only if W is square",
     conditions=("only if W is square", "only if W has full rank"),
 )  # fmt: skip
@@ -76,7 +76,7 @@ def left_or_right():
 
 
 @lesson.sentence(
-    "06.Q4", "An odd polynomial with p(1) = 1, repeated, brings all values near 1 to 1.",
+    "08.Q4", "An odd polynomial with p(1) = 1, repeated, brings all values near 1 to 1.",
     answer="only if it is not too steep at 1",
     conditions=("only if it is not too steep at 1", "only if its coefficients add up to 1"),
 )  # fmt: skip
@@ -98,7 +98,7 @@ def rest_at_one():
 
 
 @lesson.sentence(
-    "06.Q5", "On the processor measured here, products give UVᵀ sooner than a singular value decomposition.",
+    "08.Q5", "On the processor measured here, products give UVᵀ sooner than a singular value decomposition.",
     answer="only if a rough result is enough",
     conditions=("only if a rough result is enough", "only if an exact result is wanted"),
 )  # fmt: skip
@@ -115,10 +115,10 @@ def sooner():
 
 
 @lesson.sentence(
-    "06.Q6", "Divide all gradients by a thousand: Muon's steps stay the same, up to rounding.", answer=True
+    "08.Q6", "Divide all gradients by a thousand: Muon's steps stay the same, up to rounding.", answer=True
 )
 def scale_free():
-    """In (06.7) momentum is divided by its norm, and only then flattened: its scale is forgotten. Gradient descent's steps
+    """In (08.7) momentum is divided by its norm, and only then flattened: its scale is forgotten. Gradient descent's steps
     would shrink by a thousand."""
 
     def moved(scale: float) -> torch.Tensor:

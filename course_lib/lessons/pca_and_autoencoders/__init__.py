@@ -1,4 +1,4 @@
-"""Lesson 18, PCA and autoencoders: what its notebook shows."""
+"""Lesson 23, PCA and autoencoders: what its notebook shows."""
 
 from course_lib.lessons.pca_and_autoencoders.contents import lesson
 from course_lib.lessons.pca_and_autoencoders.digits import *

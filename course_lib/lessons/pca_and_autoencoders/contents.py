@@ -1,4 +1,4 @@
-"""The register of lesson 18, PCA and autoencoders, with the symbols of its text."""
+"""The register of lesson 23, PCA and autoencoders, with the symbols of its text."""
 
 from course_lib.teaching import Contents
 

@@ -1,4 +1,4 @@
-"""Exercises of lesson 18, PCA and autoencoders."""
+"""Exercises of lesson 23, PCA and autoencoders."""
 
 import math
 
@@ -10,9 +10,9 @@ from course_lib.teaching import close, edit, inputs, near, normal, uniform, whol
 
 
 @lesson.exercise(
-    "18.1", "The decoder's gradient", difficulty=2, minutes=8,
+    "23.1", "The decoder's gradient", difficulty=2, minutes=8,
     prompt="Write `decoder_gradient(encoder, decoder, x)`: the encoder is $W_1$, units by inputs, the decoder $W_2$, inputs "
-    "by units, and `x` holds one example in each row. Return $\\partial L/\\partial W_2$ of (18.1), the mean over the "
+    "by units, and `x` holds one example in each row. Return $\\partial L/\\partial W_2$ of (23.1), the mean over the "
     "rows of $\\lVert x_n - W_2W_1x_n\\rVert^2$, without autograd.",
     draw=inputs(encoder=normal("2 3"), decoder=normal("3 2"), x=normal("4 3")),
     properties=[
@@ -54,9 +54,9 @@ def _falls(encoder, decoder, x, answer):
 
 
 lesson.value(
-    "18.2", "Not quite the lowest", difficulty=2, minutes=6,
+    "23.2", "Not quite the lowest", difficulty=2, minutes=6,
     prompt="Inputs have the variances 9, 5, 2 and 1 along their principal axes. Two units stand on two of these axes as in "
-    "(18.3), but the loss is not at its minimum. What is the smallest loss that they can have there?",
+    "(23.3), but the loss is not at its minimum. What is the smallest loss that they can have there?",
     answer=6,
     properties=[
         ("Of all pairs of axes but the first two, the lowest loses the second and the fourth variance.",
@@ -79,7 +79,7 @@ lesson.value(
 
 
 @lesson.exercise(
-    "18.3", "How much later", difficulty=2, minutes=7,
+    "23.3", "How much later", difficulty=2, minutes=7,
     prompt="On axis $j$, a unit has the encoder weight $a$ and the decoder weight $b$. While both are small, a step "
     "replaces $a$ by $a + 2\\eta s_jb$ and $b$ by $b + 2\\eta s_ja$. Write `later(variances, step_size, factor)`: how many "
     "steps more it takes until $a + b$ has grown to a given size, if all weights start `factor` times smaller. `variances` "
@@ -116,7 +116,7 @@ def later(variances, step_size, factor):
 
 
 lesson.value(
-    "18.4", "What a penalised minimum costs", difficulty=2, minutes=8,
+    "23.4", "What a penalised minimum costs", difficulty=2, minutes=8,
     prompt="Data have the mean squares $s = 4$ and $s = 1$ along their two axes. The loss is $\\frac1n\\sum_n\\lVert x_n - "
     "W_2W_1x_n\\rVert^2 + \\lambda\\lVert W_1\\rVert_F^2 + \\lambda\\lVert W_2\\rVert_F^2$ with two units and $\\lambda = "
     "\\frac12$. How large is it at its minimum?",
@@ -148,7 +148,7 @@ def _moment(generator):
 
 
 @lesson.exercise(
-    "18.5", "The penalised map", difficulty=3, minutes=14,
+    "23.5", "The penalised map", difficulty=3, minutes=14,
     prompt="Write `best_map(moment, k, penalty)`: `moment` is $S = \\frac1n\\sum_n x_nx_n^\\top$, float64 and symmetric, "
     "with different eigenvalues. Return the matrix $W_2W_1$, in the shape of `moment`, at the minimum of $\\mathrm{tr}\\big("
     "(I - W_2W_1)S(I - W_2W_1)^\\top\\big) + \\lambda\\lVert W_1\\rVert_F^2 + \\lambda\\lVert W_2\\rVert_F^2$ with $k$ "
@@ -214,7 +214,7 @@ def _horizontal(p, q, r, t):
 
 
 lesson.flaw(
-    "18.6", "Without a mean", difficulty=1, minutes=7,
+    "23.6", "Without a mean", difficulty=1, minutes=7,
     prompt="\"A linear autoencoder $W_2W_1x$ with one unit and no bias finds the first principal component.\" That needs "
     "centred data. Give a counterexample with two points $(p, q)$ and $(r, t)$ in the plane: their first principal "
     "component is vertical, $(0, 1)$, but the unit of the best autoencoder stands on the horizontal axis, $(1, 0)$. The "
@@ -249,7 +249,7 @@ lesson.flaw(
 
 
 @lesson.exercise(
-    "18.7", "Back from k components", difficulty=1, minutes=8,
+    "23.7", "Back from k components", difficulty=1, minutes=8,
     prompt="Write `back_from_components(x, k)`: `x` holds one example in each row, float64. Return, in the same shape, what "
     "PCA with $k$ components returns of each row: the mean of the rows plus the projection of the rest on the $k$ "
     "principal directions.",

@@ -1,4 +1,4 @@
-"""Figures, explorers and predictions of lesson 18, PCA and autoencoders."""
+"""Figures, explorers and predictions of lesson 23, PCA and autoencoders."""
 
 from functools import cache
 from itertools import combinations
@@ -428,7 +428,7 @@ def readout_table() -> Markdown:
 # Predictions
 
 ask_smaller = lesson.prediction(
-    "18.P1",
+    "23.P1",
     "All weights start 100 times smaller: the same random numbers, times 0.01. Nothing else changes. What happens to the "
     "three falls?",
     {
@@ -442,7 +442,7 @@ ask_smaller = lesson.prediction(
 )
 
 ask_units = lesson.prediction(
-    "18.P2",
+    "23.P2",
     "Three units are trained five times, from five random starts of size 1e-4. Each time the loss ends at 0.3. What are the "
     "three rows of the encoder?",
     {
@@ -458,7 +458,7 @@ ask_units = lesson.prediction(
 )
 
 ask_penalty = lesson.prediction(
-    "18.P3",
+    "23.P3",
     "The weights are trained to the minimum of the penalised loss, with a unit for each of the four directions. What does "
     "the network return of each direction as λ grows?",
     {
@@ -474,7 +474,7 @@ ask_penalty = lesson.prediction(
 )
 
 ask_code = lesson.prediction(
-    "18.P4",
+    "23.P4",
     "With 20 labelled digits, least squares gets about 59% of the test right on the 64 pixels and about 57% on the code of "
     "ten numbers. With 50 labelled digits it gets about 73% on the code. And on the pixels?",
     {

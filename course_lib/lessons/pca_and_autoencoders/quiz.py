@@ -1,4 +1,4 @@
-"""Sentences of lesson 18, PCA and autoencoders, each with what decides on it."""
+"""Sentences of lesson 23, PCA and autoencoders, each with what decides on it."""
 
 import numpy as np
 import torch
@@ -12,7 +12,7 @@ from course_lib.teaching import fact
 
 
 @lesson.sentence(
-    "18.Q1",
+    "23.Q1",
     "If the loss has changed by less than 1% in the last 50 steps, training has come to its end.",
     answer=False,
 )
@@ -28,12 +28,12 @@ def standing():
 
 
 @lesson.sentence(
-    "18.Q2",
-    "Where both gradients (18.2) are zero, the units span the k axes of the largest variances.",
+    "23.Q2",
+    "Where both gradients (23.2) are zero, the units span the k axes of the largest variances.",
     answer=False,
 )
 def resting():
-    """By (18.3) any k axes do. Only these have the least loss."""
+    """By (23.3) any k axes do. Only these have the least loss."""
     moment = torch.diag(VALUES)
     weights = critical_point(moment, [2, 3], 2)
     gradient = max(float(g.abs().max()) for g in linear_gradients(*weights, moment))
@@ -48,13 +48,13 @@ def resting():
 
 
 @lesson.sentence(
-    "18.Q3",
-    "The penalty of (18.7) makes the rows of the best encoder orthonormal, W₁W₁ᵀ = I, if k is less than d.",
+    "23.Q3",
+    "The penalty of (23.7) makes the rows of the best encoder orthonormal, W₁W₁ᵀ = I, if k is less than d.",
     answer="only in the limit λ → 0",
     conditions=("only in the limit λ → 0", "only if λ is large"),
 )
 def orthonormal():
-    """The squared singular values of W₁ are 1 - λ/s by (18.8), and orthonormal weights cost more. W₂W₂ᵀ is d by d of rank
+    """The squared singular values of W₁ are 1 - λ/s by (23.8), and orthonormal weights cost more. W₂W₂ᵀ is d by d of rank
     k, and never the identity."""
     moment, said = torch.diag(torch.tensor([4.0, 1.0], dtype=torch.float64)), []
     for penalty, least in ((1.0, 2.75), (0.01, 1.02 - 0.01**2 / 4)):
@@ -78,7 +78,7 @@ def orthonormal():
 
 
 @lesson.sentence(
-    "18.Q4",
+    "23.Q4",
     "Of two codes with as many numbers, the one with the lower loss is the better input for a classifier.",
     answer=False,
 )
@@ -122,7 +122,7 @@ def few_labels(seed: int, n_labels: int = 40) -> tuple[float, float, float]:
 
 
 @lesson.sentence(
-    "18.Q5",
+    "23.Q5",
     "40 inputs, 40 labels, a target made of the five leading directions: a linear fit on a code of five errs less than half "
     "as much as one on all inputs.",
     answer="only if the fit on all inputs has no penalty",
@@ -147,8 +147,8 @@ def few():
 
 
 @lesson.sentence(
-    "18.Q6",
-    "With `mse_loss` and `weight_decay=0.5`, SGD trains an autoencoder of four inputs to (18.8) with λ = 1.",
+    "23.Q6",
+    "With `mse_loss` and `weight_decay=0.5`, SGD trains an autoencoder of four inputs to (23.8) with λ = 1.",
     answer=True,
 )
 def decay():

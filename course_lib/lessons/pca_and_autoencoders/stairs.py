@@ -1,4 +1,4 @@
-"""Training a linear autoencoder from small weights: the staircase of lesson 18, and when its falls come."""
+"""Training a linear autoencoder from small weights: the staircase of lesson 23, and when its falls come."""
 
 from dataclasses import dataclass
 from functools import cache

@@ -1,4 +1,4 @@
-"""Lesson 16, random_features: what its notebook shows."""
+"""Lesson 21, random_features: what its notebook shows."""
 
 from course_lib.lessons.random_features.contents import lesson
 from course_lib.lessons.random_features.exercises import *

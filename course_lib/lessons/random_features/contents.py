@@ -1,4 +1,4 @@
-"""The register of lesson 16, random_features, with the symbols of its text."""
+"""The register of lesson 21, random_features, with the symbols of its text."""
 
 from course_lib.teaching import Contents
 

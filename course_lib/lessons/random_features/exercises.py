@@ -1,4 +1,4 @@
-"""Exercises of lesson 16, random_features."""
+"""Exercises of lesson 21, random_features."""
 
 import math
 
@@ -9,7 +9,7 @@ from course_lib.lessons.random_features.contents import lesson
 from course_lib.teaching import close, edit, inputs, near, normal, one_of, uniform, whole
 
 lesson.value(
-    "16.1", "The width inside softmax", difficulty=1, minutes=4,
+    "21.1", "The width inside softmax", difficulty=1, minutes=4,
     prompt="Queries and keys have $D = 64$ entries. For which $\\sigma$ is $\\exp(q^\\top k/\\sqrt D)$ equal to "
     "$e^{\\lVert q\\rVert^2/2\\sigma^2}\\,K_\\sigma(q, k)\\,e^{\\lVert k\\rVert^2/2\\sigma^2}$ for all $q$ and $k$, with "
     "the Gaussian kernel $K_\\sigma$? Three digits are enough.",
@@ -64,7 +64,7 @@ def _fails_by(name):
 
 
 lesson.flaw(
-    "16.2", "A law that is off", difficulty=2, minutes=6,
+    "21.2", "A law that is off", difficulty=2, minutes=6,
     prompt="Somebody draws $w \\sim N(0, \\sigma^2 I)$ for a kernel of width $\\sigma$, and expects that "
     "$\\cos w^\\top(q - k)$ has the mean $K_\\sigma(q, k)$. Give a counterexample: a dictionary with the numbers `sigma` "
     "($\\sigma > 0$) and `distance` ($\\lVert q - k\\rVert > 0$), both at most 1,000, such that the mean and "
@@ -96,9 +96,9 @@ lesson.flaw(
 
 
 @lesson.exercise(
-    "16.3", "Softmax from cosines", difficulty=1, minutes=8,
+    "21.3", "Softmax from cosines", difficulty=1, minutes=8,
     prompt="Write `estimate(q, k, frequencies)`: the estimate of $\\exp(q^\\top k/\\sqrt D)$ by an average of $m$ "
-    "cosines, from (16.1) and (16.3). `q` and `k` are float64 vectors with $D$ entries, `frequencies` holds $m$ rows "
+    "cosines, from (21.1) and (21.3). `q` and `k` are float64 vectors with $D$ entries, `frequencies` holds $m$ rows "
     "drawn from $N(0, I)$, which you have to scale; return a number (a tensor without dimensions).",
     draw=inputs(d=whole(2, 4), m=whole(2, 4), q=normal("d"), k=normal("d"), frequencies=normal("m d")),
     properties=[
@@ -146,8 +146,8 @@ def estimate(q, k, frequencies):
 
 
 @lesson.exercise(
-    "16.4", "How far one cosine strays", difficulty=2, minutes=5,
-    prompt="Let $\\kappa = K_\\sigma(q, k)$, the mean of $\\cos w^\\top(q - k)$ by (16.3). Write `cosine_variance(kappa)`: "
+    "21.4", "How far one cosine strays", difficulty=2, minutes=5,
+    prompt="Let $\\kappa = K_\\sigma(q, k)$, the mean of $\\cos w^\\top(q - k)$ by (21.3). Write `cosine_variance(kappa)`: "
     "the variance of one such cosine, for a float64 tensor `kappa` with values between 0 and 1; return the same shape.",
     draw=inputs(n=whole(2, 4), kappa=uniform(0.05, 0.95, "n")),
     agrees="With your numbers some variance differs.",
@@ -185,7 +185,7 @@ def cosine_variance(kappa):
 
 
 @lesson.exercise(
-    "16.5", "How many features", difficulty=2, minutes=8,
+    "21.5", "How many features", difficulty=2, minutes=8,
     prompt="Write `needed_features(q, k, error)`: how many independent positive features make the root mean square error of "
     "the estimated $\\exp(q^\\top k/\\sqrt D)$ equal to `error` times its exact value. `q` and `k` are float64 vectors with "
     "$D$ entries; return the number without rounding (a tensor without dimensions).",
@@ -247,7 +247,7 @@ def _keys(length, direction, q, rows):
 
 
 @lesson.exercise(
-    "16.6", "Weights that do not overflow", difficulty=3, minutes=15,
+    "21.6", "Weights that do not overflow", difficulty=3, minutes=15,
     prompt="Write `positive_weights(q, keys, frequencies)`: the attention weights that positive features of width "
     "$\\sigma = 1$ give to the keys. `q` has $d$ entries, `keys` is $n \\times d$, `frequencies` $m \\times d$, in float64; "
     "return $n$ weights that add up to 1. Vectors may be long: exponents reach thousands, where `exp` overflows or gives 0.",

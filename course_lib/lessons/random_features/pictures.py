@@ -1,4 +1,4 @@
-"""Figures, explorer and predictions of lesson 16, random_features."""
+"""Figures, explorer and predictions of lesson 21, random_features."""
 
 import math
 from collections.abc import Callable
@@ -140,8 +140,8 @@ def plot_variances(axes, *, length: float = 1.0):
     sums, differences = (2 * length * f(np.radians(angles) / 2) for f in (np.cos, np.sin))
     w = randn(200_000, 1, seed=5)
     curves = {
-        "positive, by (16.7)": np.sqrt(np.expm1(sums**2)),
-        "trigonometric, by (16.7)": np.sqrt(2) * np.sinh(differences**2 / 2),
+        "positive, by (21.7)": np.sqrt(np.expm1(sums**2)),
+        "trigonometric, by (21.7)": np.sqrt(2) * np.sinh(differences**2 / 2),
     }
     ratios = (  # of the estimate from one frequency and the exact similarity
         lambda s, d: (s * w - s**2 / 2).exp(),
@@ -419,7 +419,7 @@ class EstimateExplorer(Explorer):
     )
     angle = Slider("angle", "θ", "0 is a query on its own key, 180 the opposite direction", 60, 0, 180, 10, "deg")
     kind = Choice("kind of features", "Average cosines, or average exponentials", "trigonometric", KINDS)
-    law = Switch("Show the law", "Draw the error that (16.7) predicts")
+    law = Switch("Show the law", "Draw the error that (21.7) predicts")
     together = ("m", "length")
     stills = ({}, {"kind": "positive"}, {"kind": "positive", "m": 256})
     size = (9.0, 4.1)
@@ -491,7 +491,7 @@ class EstimateExplorer(Explorer):
 
 
 ask_negative = lesson.prediction(
-    "16.P1",
+    "21.P1",
     "Over all standard normal numbers $u$, the cosine of $3u$ has the mean 0.011. You draw eight numbers $u$ and average "
     "their cosines. On average that is right. In what share of such draws is the result negative?",
     {
@@ -507,7 +507,7 @@ ask_negative = lesson.prediction(
 )
 
 ask_length = lesson.prediction(
-    "16.P2",
+    "21.P2",
     "$D = 64$, positive features, $q$ and $k$ of equal length at a right angle. Their length grows from 2 to 8, the length "
     "of vectors with entries of variance 1. How many times as many features does the same relative error of the estimate "
     "need?",
@@ -523,7 +523,7 @@ ask_length = lesson.prediction(
 )
 
 ask_training = lesson.prediction(
-    "16.P3",
+    "21.P3",
     "Two matrices are trained for 320 steps through 16 positive features, drawn anew at each step. At the end the loss on "
     "fresh texts, through features drawn anew, is 0.72; answers of 0 would have 1. Now the same two matrices are used with "
     "exact softmax. What is the loss?",

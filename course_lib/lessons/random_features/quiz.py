@@ -1,4 +1,4 @@
-"""Sentences of lesson 16, random_features, each with what decides on it."""
+"""Sentences of lesson 21, random_features, each with what decides on it."""
 
 import math
 
@@ -12,8 +12,8 @@ from course_lib.teaching import fact
 
 
 @lesson.sentence(
-    "16.Q1",
-    "The kernel of any width σ, times its two factors as on the right of (16.1), is softmax's similarity.",
+    "21.Q1",
+    "The kernel of any width σ, times its two factors as on the right of (21.1), is softmax's similarity.",
     answer="only if σ² = √D",
     conditions=("only if σ² = √D", "only if σ = √D"),
 )
@@ -36,8 +36,8 @@ def width():
 
 
 @lesson.sentence(
-    "16.Q2",
-    "For every draw of the features, the product (16.4) is the kernel itself.",
+    "21.Q2",
+    "For every draw of the features, the product (21.4) is the kernel itself.",
     answer="only if q = k",
     conditions=("only if q = k", "only if m is at least D"),
 )
@@ -56,7 +56,7 @@ def equality():
 
 
 @lesson.sentence(
-    "16.Q3",
+    "21.Q3",
     "Weights from positive features are 0 or more and add up to 1, so the output stays near that of softmax.",
     answer=False,
 )
@@ -67,12 +67,12 @@ def safe():
 
 
 @lesson.sentence(
-    "16.Q4",
+    "21.Q4",
     "Double a query and halve a key: no score changes, and neither does the error of positive features.",
     answer=False,
 )
 def rescaled():
-    """The error depends on the length of q + k, (16.7), and that changes."""
+    """The error depends on the length of q + k, (21.7), and that changes."""
     q, k = (torch.tensor([[x]], dtype=torch.float64) for x in (1.0, 1.0))
     before, after = (float(relative_variance(a, b, kind="positive", sigma=1)) for a, b in ((q, k), (2 * q, k / 2)))
     return "\n".join(
@@ -83,7 +83,7 @@ def rescaled():
     )
 
 
-@lesson.sentence("16.Q5", "Four times the frequencies halve the root mean square error.", answer=True)
+@lesson.sentence("21.Q5", "Four times the frequencies halve the root mean square error.", answer=True)
 def root():
     """Independent draws: the variance of their mean is that of one, divided by m."""
     ratios = torch.from_numpy(projections() - 0.5).exp()  # |q + k| = sigma
@@ -94,7 +94,7 @@ def root():
 
 
 @lesson.sentence(
-    "16.Q6",
+    "21.Q6",
     "Of two trainings through as many features, the one with the lower loss through them has better weights for softmax.",
     answer=False,
 )

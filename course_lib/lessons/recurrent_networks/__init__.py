@@ -1,4 +1,4 @@
-"""Lesson 11, recurrent networks: what its notebook shows."""
+"""Lesson 14, recurrent networks: what its notebook shows."""
 
 from course_lib.lessons.recurrent_networks.contents import lesson
 from course_lib.lessons.recurrent_networks.exercises import *

@@ -1,4 +1,4 @@
-"""The register of lesson 11, recurrent networks, with the symbols of its text."""
+"""The register of lesson 14, recurrent networks, with the symbols of its text."""
 
 from course_lib.teaching import Contents
 

@@ -1,4 +1,4 @@
-"""Exercises of lesson 11, recurrent networks."""
+"""Exercises of lesson 14, recurrent networks."""
 
 import torch
 
@@ -6,10 +6,10 @@ from course_lib.lessons.recurrent_networks.contents import lesson
 from course_lib.teaching import but, close, edit, inputs, normal, whole
 
 lesson.value(
-    "11.1", "One weight, three steps", difficulty=1, minutes=4,
+    "14.1", "One weight, three steps", difficulty=1, minutes=4,
     prompt="Three steps share one weight: $h_0 = 1$ and $h_t = w h_{t-1} + 1$ for $t = 1, 2, 3$. The loss is $L = h_3$. At "
     "$w = 2$, which share of $\\mathrm dL/\\mathrm dw$ does each of the three copies of the weight have in the sum "
-    "(11.2)? Answer with a dictionary of three numbers, `first`, `second` and `third`, by step.",
+    "(14.2)? Answer with a dictionary of three numbers, `first`, `second` and `third`, by step.",
     answer={"first": 4, "second": 6, "third": 7},
     properties=[
         ("Your three shares do not add up to the derivative of L at w = 2.",
@@ -24,7 +24,7 @@ lesson.value(
     ),
     mistakes=[
         ("full derivatives", {"first": 4, "second": 10, "third": 17},
-         "You took the full derivative of each h_t, so that paths count several times. In (11.2) the state before is held "
+         "You took the full derivative of each h_t, so that paths count several times. In (14.2) the state before is held "
          "fixed."),
         ("states alone", {"first": 1, "second": 3, "third": 7},
          "These are the immediate derivatives. You left out how strongly the loss feels each state."),
@@ -54,7 +54,7 @@ def _by_autograd(states, upstream, W_h):
 
 
 @lesson.exercise(
-    "11.2", "Backpropagation through time", difficulty=3, minutes=15,
+    "14.2", "Backpropagation through time", difficulty=3, minutes=15,
     prompt="A tanh network went through one sequence. Write `deltas(states, upstream, W_h)`: the gradients "
     "$\\delta_t$ of the "
     "loss with respect to the sums $a_t = W_h h_{t-1} + W_x x_t + b$. `states` and "
@@ -107,7 +107,7 @@ def _longest(eigenvalue, a, *, steps):
 
 
 lesson.flaw(
-    "11.3", "Eigenvalues below 1", difficulty=2, minutes=6,
+    "14.3", "Eigenvalues below 1", difficulty=2, minutes=6,
     prompt="\"All eigenvalues of the recurrent matrix are smaller than 1 in size, so after ten steps back no gradient is "
     "longer than at the last state.\" Give a counterexample: a matrix with rows (`eigenvalue`, `a`) and (0, "
     "`eigenvalue`). Return a dictionary with the two numbers, with $0 <$ `eigenvalue` $< 1$, so that some gradient of a "
@@ -143,7 +143,7 @@ lesson.flaw(
 
 
 lesson.value(
-    "11.4", "A start with radius 0.9", difficulty=2, minutes=5,
+    "14.4", "A start with radius 0.9", difficulty=2, minutes=5,
     prompt="Entries that are drawn independently, with mean 0 and standard deviation $c/\\sqrt H$, give a matrix whose "
     "eigenvalues fill a disc of radius $c$ when $H$ is large. PyTorch draws the entries of $W_h$ uniformly between "
     "$-1/\\sqrt H$ and $1/\\sqrt H$. By which positive factor must you multiply $W_h$ to give it the spectral radius 0.9? "
@@ -184,7 +184,7 @@ def _gradient_of_state(W_h, W_y, error, distance):
 
 
 @lesson.exercise(
-    "11.5", "The gradient many steps back", difficulty=1, minutes=8,
+    "14.5", "The gradient many steps back", difficulty=1, minutes=8,
     prompt="A linear network has $h_t = W_h h_{t-1} + W_x x_t + b$ and $\\hat y_T = W_y h_T + b_y$, and the loss is "
     "$L = \\lVert\\hat y_T - y\\rVert^2$, without a factor 1/2. Write `state_gradient(W_h, W_y, error, "
     "distance)`: the gradient of "
@@ -238,9 +238,9 @@ def _weight_gradient(deltas, states, h0):
 
 
 @lesson.exercise(
-    "11.6", "The gradient of the recurrent weight", difficulty=2, minutes=8,
+    "14.6", "The gradient of the recurrent weight", difficulty=2, minutes=8,
     prompt="Write `weight_gradient(deltas, states, h0)`: the gradient of the loss with respect to $W_h$, as in "
-    "(11.4), summed "
+    "(14.4), summed "
     "over a batch. `deltas` has shape (time, batch, units) and holds $\\delta_t$ for $t = 1, \\dots, T$; "
     "`states` has the same "
     "shape and holds $h_1, \\dots, h_T$; `h0`, (batch, units), is the state before the first step.",

@@ -1,4 +1,4 @@
-"""The object of lesson 11: networks of 24 units that have to name a symbol from many steps back, and how they are trained.
+"""The object of lesson 14: networks of 24 units that have to name a symbol from many steps back, and how they are trained.
 
 Networks of one kind are trained side by side, each with weights, data and a rate of its own: the loop over time costs
 about as much for forty of these small networks as for one.

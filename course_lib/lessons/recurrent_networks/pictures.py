@@ -1,4 +1,4 @@
-"""Figures, explorers and predictions of lesson 11, recurrent networks."""
+"""Figures, explorers and predictions of lesson 14, recurrent networks."""
 
 import math
 from collections.abc import Mapping
@@ -399,7 +399,7 @@ def measured_table() -> Markdown:
 # Predictions
 
 start_prediction = lesson.prediction(
-    "11.P1",
+    "14.P1",
     f"Five networks with 24 units get {EARLY} steps of Adam at the rate 0.005 on distance {FAR}, five runs each. Three "
     "start as PyTorch draws them: tanh, LSTM and GRU. Two are tanh networks whose recurrent matrix is changed before "
     "training: all entries times 1.4, or replaced by a random orthogonal matrix. Which of them name 90% of the symbols in "
@@ -417,7 +417,7 @@ start_prediction = lesson.prediction(
 )
 
 chain_prediction = lesson.prediction(
-    "11.P2",
+    "14.P2",
     "Two steps with one weight: $h_1 = w$, $h_2 = w h_1$, and the loss is $L = h_2$. Someone adds up "
     "$\\frac{\\partial L}{\\partial h_t}\\cdot\\frac{dh_t}{dw}$ over $t = 1, 2$ with the *full* derivatives of "
     "$h_1 = w$ and $h_2 = w^2$. What is the result?",
@@ -432,7 +432,7 @@ chain_prediction = lesson.prediction(
 )
 
 hump_prediction = lesson.prediction(
-    "11.P3",
+    "14.P3",
     "A linear network has two units and the recurrent matrix with rows $(0.5, 10)$ and $(0, 0.5)$. Both eigenvalues are "
     "0.5. A gradient of length 1 at the last state goes back step by step. How does the largest length that it can have "
     "depend on the number of steps?",
@@ -450,7 +450,7 @@ hump_prediction = lesson.prediction(
 )
 
 patience_prediction = lesson.prediction(
-    "11.P4",
+    "14.P4",
     f"Leave the three starts of PyTorch as they are. Give them {STEPS:,} steps and, for each network, the best of four "
     f"rates, {RATES[0]:g} to {RATES[-1]:g}. Which of them name 90% of the symbols in at least three of five runs?",
     {

@@ -1,4 +1,4 @@
-"""The sentences of lesson 11, each with what decides on it."""
+"""The sentences of lesson 14, each with what decides on it."""
 
 import itertools
 
@@ -13,7 +13,7 @@ from course_lib.teaching import fact
 
 
 @lesson.sentence(
-    "11.Q1",
+    "14.Q1",
     "The gradient of W is the sum of ∂L/∂h_t · ∂h_t/∂W over all steps.",
     answer="only if ∂h_t/∂W leaves h_(t-1) as it is",
     conditions=("only if ∂h_t/∂W leaves h_(t-1) as it is", "only if the network is linear"),
@@ -38,7 +38,7 @@ def immediate_derivatives():
 
 
 @lesson.sentence(
-    "11.Q2",
+    "14.Q2",
     "A linear network whose recurrent matrix has an eigenvalue larger than 1 makes gradients explode.",
     answer="only if the gradient, in eigenvectors of Wᵀ, contains that one",
     conditions=("only if the gradient, in eigenvectors of Wᵀ, contains that one", "only if the matrix is symmetric"),
@@ -59,7 +59,7 @@ def a_part_in_that_direction():
 
 
 @lesson.sentence(
-    "11.Q3",
+    "14.Q3",
     "In a linear network, whatever gradient of length 1 the last state has, many steps back it is very short.",
     answer="only if the spectral radius is below 1",
     conditions=("only if the spectral radius is below 1", "only if the largest singular value is below 1"),
@@ -88,7 +88,7 @@ def _forget_gates(net: Recall) -> torch.Tensor:
 
 
 @lesson.sentence(
-    "11.Q4",
+    "14.Q4",
     "An LSTM does not lose gradients over 40 steps.",
     answer="not necessarily: it depends on the start",
     conditions=(
@@ -123,7 +123,7 @@ def the_start_decides():
     )
 
 
-@lesson.sentence("11.Q5", "Clipping gradients to length 1 also helps where they vanish on the way back.", answer=False)
+@lesson.sentence("14.Q5", "Clipping gradients to length 1 also helps where they vanish on the way back.", answer=False)
 def clipping():
     """Clipping multiplies all shares by one number: what came from far away stays as small beside the rest as it was. It
     helps against steps that are too long."""
@@ -149,7 +149,7 @@ def clipping():
 
 
 @lesson.sentence(
-    "11.Q6",
+    "14.Q6",
     "Multiply the recurrent matrix of a linear network by 1.4: 40 steps back, the gradient that comes from a given one at "
     "the last state is about 700,000 times as long.",
     answer=True,

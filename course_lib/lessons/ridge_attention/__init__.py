@@ -1,4 +1,4 @@
-"""Lesson 17, ridge_attention: what its notebook shows."""
+"""Lesson 22, ridge_attention: what its notebook shows."""
 
 from course_lib.lessons.ridge_attention.contents import lesson
 from course_lib.lessons.ridge_attention.exercises import *

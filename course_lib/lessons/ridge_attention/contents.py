@@ -1,4 +1,4 @@
-"""The register of lesson 17, ridge_attention, with the symbols of its text."""
+"""The register of lesson 22, ridge_attention, with the symbols of its text."""
 
 from course_lib.teaching import Contents
 

@@ -1,4 +1,4 @@
-"""Exercises of lesson 17, ridge_attention."""
+"""Exercises of lesson 22, ridge_attention."""
 
 import torch
 
@@ -14,9 +14,9 @@ def _loss_is_smallest(answer):
 
 
 lesson.value(
-    "17.1", "Three pairs of numbers", difficulty=1, minutes=4,
+    "22.1", "Three pairs of numbers", difficulty=1, minutes=4,
     prompt="Keys and values are numbers: the keys 1, 2, 2 belong to the values 3, 1, 4. The penalty is $\\lambda = 1$. "
-    "Which number does the memory of (17.1) answer to the query $q = 2$?",
+    "Which number does the memory of (22.1) answer to the query $q = 2$?",
     answer=2.6,
     properties=[("Half of your answer is the memory W, and another W has a smaller loss.", _loss_is_smallest)],
     hints=(
@@ -52,8 +52,8 @@ def _gram(keys, penalty):
 
 
 @lesson.exercise(
-    "17.2", "Two readers, one memory", difficulty=2, minutes=8,
-    prompt="Two readers share a stream of pairs. Each keeps the two sums of (17.4) over its own pairs: a matrix "
+    "22.2", "Two readers, one memory", difficulty=2, minutes=8,
+    prompt="Two readers share a stream of pairs. Each keeps the two sums of (22.4) over its own pairs: a matrix "
     "$\\lambda I + K^\\top K$, given as `gram_a` and `gram_b`, and $K^\\top V$, given as `cross_a` and `cross_b`, all of "
     "shape `(d, d)`. Write `answer_together(gram_a, cross_a, gram_b, cross_b, penalty, query)`: what ridge attention with "
     "the memory of *all* pairs answers to `query`, of shape `(d,)`. Return a float64 tensor of shape `(d,)`.",
@@ -115,7 +115,7 @@ def _solved_with_one_more(inverse, weights, key, value):
 
 
 @lesson.exercise(
-    "17.3", "One more pair", difficulty=2, minutes=10,
+    "22.3", "One more pair", difficulty=2, minutes=10,
     prompt="Write `rank_one_step(inverse, weights, key, value)`: the ridge memory after one more pair. `inverse` is "
     "$P = (\\lambda I + K^\\top K)^{-1}$ and `weights` is $W$, both for the pairs before it, of shape `(d, d)`. Use "
     "products with $P$ and a division by a number, no solve. Return a float64 tensor of shape `(d, d)`.",
@@ -179,10 +179,10 @@ def _token_by_token(inverse, weights, queries, keys, values):
 
 
 @lesson.exercise(
-    "17.4", "A chunk at once", difficulty=3, minutes=15,
+    "22.4", "A chunk at once", difficulty=3, minutes=15,
     prompt="Write `chunk_outputs(inverse, weights, queries, keys, values)`: the answers to a chunk of $C$ tokens, where "
     "query $i$ reads the pairs before the chunk and those of the chunk up to $i$. `inverse` is $P$ and `weights` is $W$ "
-    "before the chunk; the other three have shape `(C, d)`. Use the triangle of (17.9) and no loop. Return a "
+    "before the chunk; the other three have shape `(C, d)`. Use the triangle of (22.9) and no loop. Return a "
     "float64 tensor of shape `(C, d)`.",
     draw=inputs(
         first_keys=normal("2 2"), first_values=normal("2 2"), penalty=1.0, inverse=_inverse,
@@ -248,8 +248,8 @@ def _a_zero_vector(u1, u2, v1, v2):
 
 
 lesson.flaw(
-    "17.5", "When the formula fails", difficulty=2, minutes=8,
-    prompt="The formula (17.11) for $(M + uv^\\top)^{-1}$ has a condition. Take "
+    "22.5", "When the formula fails", difficulty=2, minutes=8,
+    prompt="The formula (22.11) for $(M + uv^\\top)^{-1}$ has a condition. Take "
     "$M = \\mathrm{diag}(2, 4)$, which has an inverse. Give a counterexample: a dictionary with the numbers `u1`, `u2`, "
     "`v1`, `v2` for which $M + uv^\\top$ has none.",
     answer={"u1": 2.0, "u2": 0.0, "v1": -1.0, "v2": 0.0},
@@ -283,16 +283,16 @@ lesson.flaw(
 
 
 def _is_minimal(keys, values, penalty, decay, memory):
-    """Whether the gradient of the fading loss (17.12) vanishes."""
+    """Whether the gradient of the fading loss (22.12) vanishes."""
     weights = decay ** torch.arange(len(keys) - 1, -1, -1, dtype=keys.dtype)
     pull = (weights[:, None] * keys).T @ (keys @ memory - values) + decay ** len(keys) * penalty * memory
     return float(pull.abs().max()) < 1e-8 * (1 + float(memory.abs().max()))
 
 
 @lesson.exercise(
-    "17.6", "A memory that fades", difficulty=3, minutes=10,
-    prompt="Write `fading_memory(keys, values, penalty, decay)`: the memory $W$ of (17.12) after the last of $n$ tokens, by "
-    "the sums (17.13). `keys` is `(n, d)`, `values` `(n, m)`, `penalty` is $\\lambda$, `decay` is $\\gamma$, above 0 and "
+    "22.6", "A memory that fades", difficulty=3, minutes=10,
+    prompt="Write `fading_memory(keys, values, penalty, decay)`: the memory $W$ of (22.12) after the last of $n$ tokens, by "
+    "the sums (22.13). `keys` is `(n, d)`, `values` `(n, m)`, `penalty` is $\\lambda$, `decay` is $\\gamma$, above 0 and "
     "below 1. Return a tensor of shape `(d, m)`.",
     draw=inputs(n=whole(4, 6), d=whole(2, 3), keys=normal("n d"), values=normal("n 2"), penalty=uniform(0.5, 2),
                 decay=uniform(0.5, 0.85)),
@@ -301,7 +301,7 @@ def _is_minimal(keys, values, penalty, decay, memory):
          lambda keys, values, penalty, decay, answer: _is_minimal(keys, values, penalty, decay, answer)),
     ],
     hints=(
-        "Two sums, G and H, as in (17.4). Which start does G have?",
+        "Two sums, G and H, as in (22.4). Which start does G have?",
         "At each token first let both sums fade, then add the new pair, which counts in full.",
         "In the end solve G W = H, with torch.linalg.solve.",
     ),
@@ -318,7 +318,7 @@ def _is_minimal(keys, values, penalty, decay, memory):
          "sums first, from the first token on, then add the pair in full."),
         ("the penalty stays", edit("return torch.linalg.solve(gram", "return torch.linalg.solve(gram + (1 - decay ** "
                                    "len(keys)) * penalty * torch.eye(keys.shape[1], dtype=keys.dtype)"),
-         "Your penalty does not fade. In (17.12) it counts with the decay to the power n, like what came before the first "
+         "Your penalty does not fade. In (22.12) it counts with the decay to the power n, like what came before the first "
          "token."),
         ("weights squared", edit("decay * gram", "decay**2 * gram", "decay * cross", "decay**2 * cross"),
          "Each pair counts with the square of its weight: you scaled keys and values by the full weight. Scale by its root, "

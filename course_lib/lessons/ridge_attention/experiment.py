@@ -1,4 +1,4 @@
-"""The handwritten digits of lesson 17, and the memories that read them once."""
+"""The handwritten digits of lesson 22, and the memories that read them once."""
 
 from functools import cache
 

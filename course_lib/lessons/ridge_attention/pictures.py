@@ -1,4 +1,4 @@
-"""Figures, explorer and predictions of lesson 17, ridge_attention."""
+"""Figures, explorer and predictions of lesson 22, ridge_attention."""
 
 from functools import cache, lru_cache
 from statistics import mean
@@ -30,7 +30,7 @@ from course_lib.teaching.style import BLACK, BLUE, GREEN, PURPLE, RED
 def by_correction(keys: Tensor, values: Tensor, *, rule: str, step_size: float | int = 0.1, penalty: float | int = 1.0):
     """Return the memory after all pairs, each read once: ask first, then correct by a multiple of the error.
 
-    The delta rule moves along the key, ridge attention along P k, where P is updated after each key (17.5, 17.6).
+    The delta rule moves along the key, ridge attention along P k, where P is updated after each key (22.5, 22.6).
     """
     memory = keys.new_zeros(keys.shape[1], values.shape[1])
     inverse = torch.eye(keys.shape[1], dtype=keys.dtype) / penalty
@@ -268,7 +268,7 @@ def plot_directions(axes):
     axes.plot(*before, "o", color=BLACK, label="memory before the new pair")
     return (
         "Memories W with two entries, penalty 0.05. The old pair is answered on the dashed line, the new one on the dotted "
-        "line. Both steps leave the new pair the same error; the delta rule ends on the larger ellipse of equal (17.1)."
+        "line. Both steps leave the new pair the same error; the delta rule ends on the larger ellipse of equal (22.1)."
     )
 
 
@@ -578,7 +578,7 @@ class DigitExplorer(Explorer):
 
 
 ask_sorted = lesson.prediction(
-    "17.P1",
+    "22.P1",
     "The same digits are now read sorted by class: all zeros first, all nines last. Nothing else changes. "
     "Which of the two memories gets clearly fewer new digits right than before?",
     {
@@ -596,7 +596,7 @@ ask_sorted = lesson.prediction(
 )
 
 ask_cost = lesson.prediction(
-    "17.P2",
+    "22.P2",
     "The $n = 2048$ keys have $d = 64$ entries each. All queries come after the last key, so one inverse is enough. The "
     "first way adds up $\\lambda I + K^\\top K$ and inverts it once. The second way updates an inverse key by key, 2048 "
     "times. How do the multiplications of the second way compare?",
@@ -615,7 +615,7 @@ ask_cost = lesson.prediction(
 )
 
 ask_waves = lesson.prediction(
-    "17.P3",
+    "22.P3",
     "Give the delta rule as many numbers as ridge attention: 272 random waves of the pixels for each key, and a matrix of "
     "272 x 10. Its step may shrink while it reads. Step and shrinking are chosen anew for each order, on digits set aside. "
     "Which of the two gets more new digits right, by at least a point on average of five splits?",

@@ -1,4 +1,4 @@
-"""Sentences of lesson 17, ridge_attention, each with what decides on it."""
+"""Sentences of lesson 22, ridge_attention, each with what decides on it."""
 
 from statistics import mean, stdev
 
@@ -12,8 +12,8 @@ from course_lib.teaching import fact
 
 
 @lesson.sentence(
-    "17.Q1",
-    "Keys are the rows of K, values those of V: the memory W of (17.2) answers a query q by W q.",
+    "22.Q1",
+    "Keys are the rows of K, values those of V: the memory W of (22.2) answers a query q by W q.",
     answer=False,
 )
 def other_side():
@@ -31,8 +31,8 @@ def other_side():
 
 
 @lesson.sentence(
-    "17.Q2",
-    "Updating the inverse key by key, by (17.6), saves multiplications.",
+    "22.Q2",
+    "Updating the inverse key by key, by (22.6), saves multiplications.",
     answer="only if it is needed after each key, or n is below d",
     conditions=(
         "only if it is needed after each key, or n is below d",
@@ -44,7 +44,7 @@ def cheaper():
     count = {(n, m): operations(n, 64, method=m) for n in (8, 2048) for m in ("single", "resolve", "rank_one")}
     return "\n".join(
         [
-            fact("leading terms of (17.8), d = 64, n = 2,048: inverting after each key over updating {:.0f}",
+            fact("leading terms of (22.8), d = 64, n = 2,048: inverting after each key over updating {:.0f}",
                  count[2048, "resolve"] / count[2048, "rank_one"], at_least=30),
             fact("all updates over a single inversion {:.2f}",
                  count[2048, "rank_one"] / count[2048, "single"], at_least=1.9),
@@ -54,8 +54,8 @@ def cheaper():
 
 
 @lesson.sentence(
-    "17.Q3",
-    "Adding one more pair can make the formula (17.6) divide by 0, in exact arithmetic.",
+    "22.Q3",
+    "Adding one more pair can make the formula (22.6) divide by 0, in exact arithmetic.",
     answer=False,
 )
 def divides():
@@ -75,7 +75,7 @@ def divides():
 
 
 @lesson.sentence(
-    "17.Q4",
+    "22.Q4",
     "Of two penalties, the one that answers the stored pairs better also answers new queries better.",
     answer=False,
 )
@@ -103,7 +103,7 @@ def new_ones():
 
 
 @lesson.sentence(
-    "17.Q5",
+    "22.Q5",
     "Softmax attention keeps all pairs, so a stored key of length 1 reads nearly its own value.",
     answer="only if the scores are scaled up enough",
     conditions=("only if the scores are scaled up enough", "only if there are fewer pairs than dimensions"),
@@ -124,7 +124,7 @@ def temperature():
 
 
 @lesson.sentence(
-    "17.Q6",
+    "22.Q6",
     "On digits in mixed order ridge attention is clearly better than a delta rule whose step size is tuned.",
     answer=False,
 )

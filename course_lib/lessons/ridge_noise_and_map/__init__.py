@@ -1,4 +1,4 @@
-"""Lesson 03, ridge_noise_and_map: what its notebook shows."""
+"""Lesson 04, ridge_noise_and_map: what its notebook shows."""
 
 from course_lib.lessons.ridge_noise_and_map.contents import lesson
 from course_lib.lessons.ridge_noise_and_map.exercises import *

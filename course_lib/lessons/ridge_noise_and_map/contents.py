@@ -1,4 +1,4 @@
-"""The register of lesson 03, ridge_noise_and_map, with the symbols of its text."""
+"""The register of lesson 04, ridge_noise_and_map, with the symbols of its text."""
 
 from course_lib.teaching import Contents
 

@@ -1,4 +1,4 @@
-"""Exercises of lesson 03, ridge_noise_and_map."""
+"""Exercises of lesson 04, ridge_noise_and_map."""
 
 import torch
 
@@ -19,7 +19,7 @@ def _fits_noisy_rows(answer):
 
 
 lesson.value(
-    "03.1", "Noise as a penalty", difficulty=1, minutes=3,
+    "04.1", "Noise as a penalty", difficulty=1, minutes=3,
     prompt="A data set has $m = 50$ rows. Independent noise with standard deviation $0.2$ is added to every entry of "
     "$X$, afresh each time it is used. On average over the noise, $\\lVert \\tilde Xw - y\\rVert^2$ is then a ridge loss "
     "$\\lVert Xw - y\\rVert^2 + \\lambda\\lVert w\\rVert^2$. Which number is $\\lambda$?",
@@ -60,7 +60,7 @@ def _slope_by_differences(weights, matrix, target, noise_variance, prior_varianc
 
 
 @lesson.exercise(
-    "03.2", "The slope of the log density", difficulty=2, minutes=8,
+    "04.2", "The slope of the log density", difficulty=2, minutes=8,
     prompt="Before the data are seen, the weights are $w \\sim N(0, pI)$; the targets are $y = Xw + n$ with errors "
     "$n \\sim N(0, vI)$. The density of $w$ given $y$ is prior times likelihood, up to a constant factor. Write "
     "`slope(weights, matrix, target, noise_variance, prior_variance)`: the gradient of its *logarithm* with respect to $w$. "
@@ -127,7 +127,7 @@ def _ends_like_weight_decay(answer):
 
 
 lesson.value(
-    "03.3", "The penalty of a weight decay", difficulty=2, minutes=5,
+    "04.3", "The penalty of a weight decay", difficulty=2, minutes=5,
     prompt="A linear layer without bias is trained on $m = 200$ rows with `MSELoss`, the *mean* of the squared errors, by "
     "`torch.optim.SGD` with `weight_decay=0.01` on all rows at once. PyTorch adds `weight_decay` times $w$ to the gradient. "
     "Training ends at the ridge weights for the sum, $\\lVert Xw - y\\rVert^2 + \\lambda\\lVert w\\rVert^2$. Which number "
@@ -172,7 +172,7 @@ def _primal_ridge(matrix, target, penalty):
 
 
 @lesson.exercise(
-    "03.4", "One unknown for each row", difficulty=2, minutes=8,
+    "04.4", "One unknown for each row", difficulty=2, minutes=8,
     prompt="Write `dual_ridge(matrix, target, penalty)`: the minimiser of "
     "$\\lVert Xw - y\\rVert^2 + \\lambda\\lVert w\\rVert^2$ by solving one $m \\times m$ system, never a $d \\times d$ one. "
     "`matrix` is $X$ with shape `(m, d)`, `target` is $y$, `penalty` is $\\lambda > 0$; return a float64 tensor of "
@@ -233,7 +233,7 @@ def _conditional_covariance(matrix, noise_variance, prior_variance):
 
 
 @lesson.exercise(
-    "03.5", "How sure the posterior is", difficulty=3, minutes=15,
+    "04.5", "How sure the posterior is", difficulty=3, minutes=15,
     prompt="The prior is $w \\sim N(0, p I)$ and the data are $y = Xw + n$ with $n \\sim N(0, v I)$. Write "
     "`posterior_covariance(matrix, noise_variance, prior_variance)`: the covariance of $w$ given $y$. `matrix` is $X$ "
     "with shape `(m, d)`, `noise_variance` is $v$, `prior_variance` is $p$; return a float64 tensor of shape `(d, d)`.",

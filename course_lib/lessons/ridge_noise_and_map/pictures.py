@@ -1,4 +1,4 @@
-"""Figures, explorer and predictions of lesson 03, ridge_noise_and_map."""
+"""Figures, explorer and predictions of lesson 04, ridge_noise_and_map."""
 
 import math
 from collections.abc import Mapping
@@ -324,7 +324,7 @@ def risks() -> dict[str, dict[int, Tensor]]:
 
 
 def limits(truth: Tensor) -> Tensor:
-    """Return for each problem the risk at which its noisy fit ends with ever more rows (03.6)."""
+    """Return for each problem the risk at which its noisy fit ends with ever more rows (04.6)."""
     return risk(truth * SCALES.square() / (SCALES.square() + SIGMA_SQUARED), truth)
 
 
@@ -359,7 +359,7 @@ def plot_closing(axes):
     axes.minorticks_off()
     return (
         f"Lines are medians, bands the middle half. At {ROWS[-1]:,} rows: {'; '.join(said)}. "
-        f"The thin dotted line is the median of the limits (03.6), {median_limit():.3f}."
+        f"The thin dotted line is the median of the limits (04.6), {median_limit():.3f}."
     )
 
 
@@ -476,7 +476,7 @@ class PenaltyExplorer(Explorer):
 
 
 rows_prediction = lesson.prediction(
-    "03.P1",
+    "04.P1",
     "You measure 24 points instead of 12. The noise on the features keeps its standard deviation, the prior its variance, "
     "and the targets the variance of their errors. Which λ makes ridge draw the noisy curve, which the prior's?",
     {
@@ -492,12 +492,12 @@ rows_prediction = lesson.prediction(
 )
 
 shrinking_prediction = lesson.prediction(
-    "03.P2",
+    "04.P2",
     "Two observations, two weights: least squares fits both exactly, with (1.93, -0.07). Multiply the two densities of "
     "the picture. Where does the second weight, -0.07, move?",
     {
-        "Nearer to 0": "Shorter is the whole vector. A single weight is not a direction of (03.3).",
-        "To 0, exactly": "A circular prior singles no weight out, and nothing in (03.4) stops at 0.",
+        "Nearer to 0": "Shorter is the whole vector. A single weight is not a direction of (04.3).",
+        "To 0, exactly": "A circular prior singles no weight out, and nothing in (04.4) stops at 0.",
         "Further below 0": "It does move away from 0, to the other side.",
         "Above 0, far beyond 0.07": right(
             "The data fix the sum of the weights well and their difference badly. What is kept is the sum: it is shared out."
@@ -507,7 +507,7 @@ shrinking_prediction = lesson.prediction(
 )
 
 closing_prediction = lesson.prediction(
-    "03.P3",
+    "04.P3",
     "With 12 rows, noise on the features and the prior have the same risk, far below that of least squares. Now there are "
     "1,536 rows, and the noise in training keeps its standard deviation. How does the risk of the noisy fit compare with "
     "that of least squares?",

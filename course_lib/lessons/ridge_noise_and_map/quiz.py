@@ -1,4 +1,4 @@
-"""The quiz of lesson 03, ridge_noise_and_map."""
+"""The quiz of lesson 04, ridge_noise_and_map."""
 
 import torch
 
@@ -9,13 +9,13 @@ from course_lib.teaching import fact
 
 
 @lesson.sentence(
-    "03.Q1", r"If the errors are normal with variance $v$ and the prior is $N(0, pI)$, the most probable weights are "
+    "04.Q1", r"If the errors are normal with variance $v$ and the prior is $N(0, pI)$, the most probable weights are "
     r"those of ridge with $\lambda = v$, whatever the data.",
     answer="only if p = 1",
     conditions=("only if p = 1", "only if v = 1"),
 )  # fmt: skip
 def ratio_of_variances():
-    """By (03.4) λ is v/p. Below are one feature with the values 1 and 2, the targets 1 and 3, and v = 1/2: ridge
+    """By (04.4) λ is v/p. Below are one feature with the values 1 and 2, the targets 1 and 3, and v = 1/2: ridge
     with λ = 1/2 gives 14/11."""
     column, target = torch.tensor([[1.0], [2.0]]).double(), torch.tensor([1.0, 3.0]).double()
     found = {p: most_probable(column, target, noise_variance=0.5, prior_variance=p) for p in (1.0, 4.0)}
@@ -28,7 +28,7 @@ def ratio_of_variances():
 
 
 @lesson.sentence(
-    "03.Q2", r"Fresh noise with mean 0 on the features, drawn alike for each row, costs on average a multiple of "
+    "04.Q2", r"Fresh noise with mean 0 on the features, drawn alike for each row, costs on average a multiple of "
     r"$\lVert w\rVert^2$, the same multiple for all $w$.",
     answer="only if its entries are uncorrelated and have the same variance",
     conditions=(
@@ -37,7 +37,7 @@ def ratio_of_variances():
     ),
 )  # fmt: skip
 def covariance_decides():
-    """The derivation of (03.1) needs the covariance of the noise and nothing else: with covariance S a row costs
+    """The derivation of (04.1) needs the covariance of the noise and nothing else: with covariance S a row costs
     w·Sw. That is a multiple of ‖w‖² for all w if and only if S is a multiple of the identity. Coin flips will
     do. Normal entries with different variances will not: below, the first entry has four times the variance."""
     generator = torch.Generator().manual_seed(0)
@@ -57,7 +57,7 @@ def covariance_decides():
 
 
 @lesson.sentence(
-    "03.Q3", r"If every row is copied once, (03.2) needs twice the $\lambda$ to give the same weights.", answer=True
+    "04.Q3", r"If every row is copied once, (04.2) needs twice the $\lambda$ to give the same weights.", answer=True
 )
 def copied_rows():
     """Copying doubles the squared errors, so the penalty has to double to keep its share. A row that is measured anew
@@ -76,10 +76,10 @@ def copied_rows():
 
 
 @lesson.sentence(
-    "03.Q4", "With a mean loss, the weight decay that is best for 12 rows is best for 1,536 rows, too.", answer=False
+    "04.Q4", "With a mean loss, the weight decay that is best for 12 rows is best for 1,536 rows, too.", answer=False
 )
 def decay_kept():
-    """In a mean loss, a weight decay κ is ridge with λ = mκ/2, (03.5): it grows with the rows, like the noise. On
+    """In a mean loss, a weight decay κ is ridge with λ = mκ/2, (04.5): it grows with the rows, like the noise. On
     the problems of the closing experiment the best λ is about 1 for any number of rows, so that the best κ falls
     like 1/m."""
     penalties = torch.logspace(-3, 3, 25, dtype=torch.float64).tolist()
@@ -100,7 +100,7 @@ def decay_kept():
 
 
 @lesson.sentence(
-    "03.Q5", "If the prior is right, the most probable weights have less risk than least squares on every data set.",
+    "04.Q5", "If the prior is right, the most probable weights have less risk than least squares on every data set.",
     answer=False,
 )  # fmt: skip
 def on_average():

@@ -1,4 +1,4 @@
-"""Lesson 14, rotary_position_embedding: what its notebook shows."""
+"""Lesson 18, rotary_position_embedding: what its notebook shows."""
 
 from course_lib.lessons.rotary_position_embedding.contents import lesson
 from course_lib.lessons.rotary_position_embedding.exercises import *

@@ -1,4 +1,4 @@
-"""The register of lesson 14, rotary_position_embedding, with the symbols of its text."""
+"""The register of lesson 18, rotary_position_embedding, with the symbols of its text."""
 
 from course_lib.teaching import Contents
 

@@ -1,4 +1,4 @@
-"""Exercises of lesson 14, rotary_position_embedding."""
+"""Exercises of lesson 18, rotary_position_embedding."""
 
 import cmath
 import math
@@ -17,10 +17,10 @@ def _near(wanted):
 _SIN, _NO_CONJUGATE = 10 * math.sin(3), 6 * math.cos(7) + 8 * math.sin(7)
 
 lesson.value(
-    "14.1", "One score by hand", difficulty=1, minutes=5,
+    "18.1", "One score by hand", difficulty=1, minutes=5,
     prompt="A head has two entries and turns by $\\omega = 0.5$ radians a position. The query $x = (3, 1)$ stands at "
     "position 4, the key $y = (1, -3)$ at position 10. What is the score, the inner product of both, turned as in "
-    "(14.2)? Give it to 0.001 or better.",
+    "(18.2)? Give it to 0.001 or better.",
     answer=_SIN,
     properties=[
         ("That is not the product of the two turned vectors.",
@@ -89,8 +89,8 @@ def _case(**changed):
 
 
 lesson.flaw(
-    "14.2", "A line repaired the wrong way", difficulty=2, minutes=7,
-    prompt="A reader remembers (14.3) as $R_{m\\omega}x\\cdot R_{n\\omega}y = R_{(n-m)\\omega}x\\cdot y$: it depends on "
+    "18.2", "A line repaired the wrong way", difficulty=2, minutes=7,
+    prompt="A reader remembers (18.3) as $R_{m\\omega}x\\cdot R_{n\\omega}y = R_{(n-m)\\omega}x\\cdot y$: it depends on "
     "$n - m$ only, as it should. Still it is wrong. Give a counterexample with $\\omega = 1$: a dictionary with the numbers "
     "`x1`, `x2`, `y1`, `y2` (the entries of $x$ and $y$) and whole numbers `m`, `n`, for which the two sides differ by 0.01 "
     "or more.",
@@ -135,10 +135,10 @@ def _no_minus(x, positions, base):
 
 
 @lesson.exercise(
-    "14.3", "All pairs at their frequencies", difficulty=2, minutes=10,
+    "18.3", "All pairs at their frequencies", difficulty=2, minutes=10,
     prompt="Write `rope_rows(x, positions, base)`: each row of `x`, a float64 tensor of shape `(seq, d)` with even "
     "$d$, turned by its position. `positions` is an integer tensor of shape `(seq,)`, `base` the number that is 10,000 "
-    "in (14.5). Neighbours form a pair: the first two entries turn by $\\omega_1$.",
+    "in (18.5). Neighbours form a pair: the first two entries turn by $\\omega_1$.",
     draw=inputs(seq=whole(2, 3), pairs=whole(2, 4), d=lambda pairs: 2 * pairs, noise=normal("seq d"),
                 x=lambda noise: noise + 2,
                 positions=lambda seq, generator: torch.randint(1, 30, (seq,), generator=generator),
@@ -146,7 +146,7 @@ def _no_minus(x, positions, base):
     properties=[
         ("The length of every row should stay.",
          lambda x, answer: torch.allclose(answer.norm(dim=-1), x.norm(dim=-1), rtol=1e-9)),
-        ("The rows are not turned as (14.4) and (14.5) say.",
+        ("The rows are not turned as (18.4) and (18.5) say.",
          lambda x, positions, base, answer: torch.allclose(answer, rope(x, positions, base=base), rtol=1e-7, atol=1e-7)),
     ],
     hints=(
@@ -203,9 +203,9 @@ def _is(value):
 
 
 lesson.value(
-    "14.4", "Where does it look now?", difficulty=1, minutes=4,
+    "18.4", "Where does it look now?", difficulty=1, minutes=4,
     prompt="A trained head scores the key five back highest. For texts four times as long, all its frequencies are divided "
-    "by 4, as in (14.7), and nothing is trained. At about which distance does a key score highest now?",
+    "by 4, as in (18.7), and nothing is trained. At about which distance does a key score highest now?",
     answer=20,
     properties=[("At that distance the hands do not stand as they did five back.", _is(20))],
     hints=(
@@ -231,8 +231,8 @@ def _turns(frequencies, length):
 
 
 @lesson.exercise(
-    "14.5", "Slow by turns", difficulty=3, minutes=9,
-    prompt="Write `by_turns(frequencies, scale, length, slow, fast)`, which becomes (14.8). `frequencies` holds "
+    "18.5", "Slow by turns", difficulty=3, minutes=9,
+    prompt="Write `by_turns(frequencies, scale, length, slow, fast)`, which becomes (18.8). `frequencies` holds "
     "$\\omega_i$, a float64 tensor; `length` is the trained length $L$, `scale` is $f > 1$, and $0 <$ `slow` $<$ `fast` "
     "count turns. Pairs with `fast` turns or more over $L$ positions keep $\\omega_i$, those with `slow` or less get "
     "$\\omega_i/f$; between them the share of $\\omega_i/f$ falls linearly in the turns. Return the new frequencies.",

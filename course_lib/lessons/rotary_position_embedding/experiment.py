@@ -1,4 +1,4 @@
-"""The closing experiment of lesson 14: one head learns which letter stood five back, and then reads longer texts.
+"""The closing experiment of lesson 18: one head learns which letter stood five back, and then reads longer texts.
 
 Texts are random letters. The head sees texts of 64 letters in training; later it reads 256 or 1,024, and is asked at the
 last 16 places. It reads longer texts by a rule: as in training, with frequencies slowed down in one of several ways, or

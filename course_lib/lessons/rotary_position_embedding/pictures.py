@@ -1,4 +1,4 @@
-"""Figures, explorer and predictions of lesson 14, rotary_position_embedding."""
+"""Figures, explorer and predictions of lesson 18, rotary_position_embedding."""
 
 import cmath
 import math
@@ -106,7 +106,7 @@ def head_hands() -> np.ndarray:
 
 
 def added(hands, distances, frequencies) -> np.ndarray:
-    """Return the score (14.4) at each distance: the real parts of the turned hands, added up."""
+    """Return the score (18.4) at each distance: the real parts of the turned hands, added up."""
     turned = np.exp(1j * np.outer(np.asarray(distances, dtype=float), np.asarray(frequencies)))
     return (turned @ np.asarray(hands)).real
 
@@ -216,7 +216,7 @@ def plot_chain(*axes):
 
 
 def log_law(distances: Tensor, *, base: float | int, dim: int) -> Tensor:
-    """Return 1 - (log s + gamma) / log(base) - 1/d, what the mean score follows between 1 and the base (14.6)."""
+    """Return 1 - (log s + gamma) / log(base) - 1/d, what the mean score follows between 1 and the base (18.6)."""
     return 1 - (distances.double().log() + EULER_GAMMA) / math.log(base) - 1 / dim
 
 
@@ -389,9 +389,9 @@ def _rows() -> dict[str, str]:
     """Return the rows of the closing picture: the name that is stored, and the one that is shown."""
     return {
         of.AS_TRAINED: "read as in training",
-        of.INTERPOLATED: "all pairs slowed alike (14.7)",
-        of.NTK: "new base (14.9)",
-        of.LLAMA: "by turns (14.8)",
+        of.INTERPOLATED: "all pairs slowed alike (18.7)",
+        of.NTK: "new base (18.9)",
+        of.LLAMA: "by turns (18.8)",
         of.CAPPED: "distances capped at 63",
         of.NEVER: "slow pairs never turned",
         of.LEARNED: "learned positions",
@@ -578,7 +578,7 @@ class ChainExplorer(Explorer):
 # Predictions
 
 length_prediction = lesson.prediction(
-    "14.P1",
+    "18.P1",
     "The heads were trained on texts of 64 letters. Now each reads 1,024 letters and is asked at the "
     "last 16 places what stood five back. Positions enter a score through distances alone, "
     "and five is a distance that it knows well. What is the mean share of right answers of the five heads?",
@@ -593,7 +593,7 @@ length_prediction = lesson.prediction(
 )
 
 decay_prediction = lesson.prediction(
-    "14.P2",
+    "18.P2",
     "The key is the query itself, with all pairs of one length, at base 10,000. It is moved back from distance 1 to 1,000, "
     "one position at a time. In how many of these steps does the score rise?",
     {
@@ -610,7 +610,7 @@ decay_prediction = lesson.prediction(
 )
 
 blame_prediction = lesson.prediction(
-    "14.P3",
+    "18.P3",
     "A trial, with no further training: some of the pairs are capped, so that they count every distance above 63 as 63. "
     "All other pairs turn on. Which of these sets is the smallest that brings the five heads to more than nine "
     "right answers in ten, on average, at the end of 1,024 letters?",

@@ -1,4 +1,4 @@
-"""Sentences of lesson 14, rotary_position_embedding, each with what decides on it."""
+"""Sentences of lesson 18, rotary_position_embedding, each with what decides on it."""
 
 import math
 
@@ -15,7 +15,7 @@ def _normal(*shape: int, seed: int = 14) -> torch.Tensor:
 
 
 @lesson.sentence(
-    "14.Q1",
+    "18.Q1",
     "With z = x₁ + jx₂ turned to position m and w = y₁ + jy₂ turned to position n, the real part of their product depends "
     "on n - m only.",
     answer=False,
@@ -36,7 +36,7 @@ def no_conjugate():
 
 
 @lesson.sentence(
-    "14.Q2",
+    "18.Q2",
     "The frequencies may be written as 10000⁻² · (i - 1)/d, with pair 1 as the fastest.",
     answer=False,
 )
@@ -54,7 +54,7 @@ def slipped_exponent():
 
 
 @lesson.sentence(
-    "14.Q3",
+    "18.Q3",
     "Without positions, one layer of attention cannot tell how many tokens stand before a token.",
     answer="only if no mask hides what comes later",
     conditions=("only if no mask hides what comes later", "only if all tokens differ"),
@@ -79,7 +79,7 @@ def counting_by_the_mask():
 
 
 @lesson.sentence(
-    "14.Q4",
+    "18.Q4",
     "Independent random queries and keys score lower, in size and on average, the further they are apart.",
     answer=False,
 )
@@ -97,7 +97,7 @@ def nothing_falls():
 
 
 @lesson.sentence(
-    "14.Q5",
+    "18.Q5",
     "A model trained with pairs of neighbours can be run with pairs x_i, x_(i+d/2), at the same scores.",
     answer="only if the rows of W_q and W_k are permuted",
     conditions=("only if the rows of W_q and W_k are permuted", "only if it is trained again"),

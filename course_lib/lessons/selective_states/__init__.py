@@ -1,4 +1,4 @@
-"""Lesson 33, a memory that decides what to keep: what its notebook shows."""
+"""Lesson 16, a memory that decides what to keep: what its notebook shows."""
 
 from course_lib.lessons.selective_states.exercises import *
 from course_lib.lessons.selective_states.pictures import *

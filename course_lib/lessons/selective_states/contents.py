@@ -1,4 +1,4 @@
-"""The register of lesson 33, a memory that decides what to keep, with the symbols of its text."""
+"""The register of lesson 16, a memory that decides what to keep, with the symbols of its text."""
 
 from course_lib.teaching import Contents
 

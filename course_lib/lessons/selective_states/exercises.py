@@ -1,4 +1,4 @@
-"""Exercises of lesson 33, a memory that decides what to keep."""
+"""Exercises of lesson 16, a memory that decides what to keep."""
 
 import torch
 from torch import Tensor
@@ -22,7 +22,7 @@ def _cell(gates: Tensor, numbers: Tensor) -> Tensor:
 
 
 @lesson.exercise(
-    "33.1", "Two numbers a token", difficulty=1, minutes=6,
+    "16.1", "Two numbers a token", difficulty=1, minutes=6,
     prompt="A state of one number follows $h_t = a_t\\,h_{t-1} + e_tu_t$ from 0. Write `gates(flags)`: `flags` is a vector "
     "with a 1 at each flagged token and 0 elsewhere. Return `torch.stack([a, e])`, two rows with the decay $a_t$ and the "
     "share $e_t$ for each token, so that $h_t$ is always the last flagged number.",
@@ -66,7 +66,7 @@ def _mask_by_definition(decay: Tensor) -> Tensor:
 
 
 @lesson.exercise(
-    "33.2", "What is left of token j when token i reads", difficulty=2, minutes=10,
+    "16.2", "What is left of token j when token i reads", difficulty=2, minutes=10,
     prompt="A state follows $S_t = \\gamma_tS_{t-1} + k_tv_t^\\top$: each token first decays what is there, "
            "then adds its own "
     "product. Write `mask(decay)`: from the vector of the $\\gamma_t$ the matrix `M` in which `M[i, j]` is the "
@@ -124,7 +124,7 @@ def _token_by_token(state: Tensor, k: Tensor, v: Tensor, decay: Tensor) -> Tenso
 
 
 @lesson.exercise(
-    "33.3", "A whole chunk in one product", difficulty=3, minutes=12,
+    "16.3", "A whole chunk in one product", difficulty=3, minutes=12,
     prompt="The memory follows $S_t = \\gamma_tS_{t-1} + k_tv_t^\\top$. Write `next_state(state, k, v, decay)`: "
            "the state after a "
     "chunk of tokens, from the `state` before it, keys `k` and values `v` as rows, and the vector `decay`, in "
@@ -185,7 +185,7 @@ def _words(answer: str) -> list[str]:
 
 
 lesson.value(
-    "33.4", "Who sets the decay?", difficulty=1, minutes=5,
+    "16.4", "Who sets the decay?", difficulty=1, minutes=5,
     prompt="Four memories, one step each. `u` is the token, `t` counts tokens from 0, capital letters are "
            "learned. Who sets the "
     "factor on the old state: `nobody` (it is always the same), the `clock`, the `token`, or the `state` "

@@ -1,4 +1,4 @@
-"""Figures, explorer and predictions of lesson 33, a memory that decides what to keep."""
+"""Figures, explorer and predictions of lesson 16, a memory that decides what to keep."""
 
 from statistics import median
 
@@ -467,7 +467,7 @@ def _what_is_missing() -> dict[str, str]:
 
 
 ask_missing = lesson.prediction(
-    "33.P1",
+    "16.P1",
     "Both networks have layers in front of their memory and behind it that see number and flag, and almost as many "
     "parameters. They were trained alike. What does B lack?",
     _what_is_missing,
@@ -521,7 +521,7 @@ def plot_factors(axes, selective, above, gru):
 
 
 ask_factors = lesson.prediction(
-    "33.P2",
+    "16.P2",
     "A text is read twice; in the second reading the number at token 5 is another one, and nothing else. It is read by a "
     "selective layer, by a second selective layer whose tokens are the states of the first, and by a GRU. Whose factors on "
     "the old state change at tokens after 5?",
@@ -538,7 +538,7 @@ ask_factors = lesson.prediction(
 )  # fmt: skip
 
 ask_quotients = lesson.prediction(
-    "33.P3",
+    "16.P3",
     "All decays are 1/2, in float32. One running product $P_i = \\gamma_0\\cdots\\gamma_i$ gives each entry of "
     "the mask by a single "
     "division, $P_i/P_j$. Powers of 1/2 are exact wherever the format has them. Between neighbours the entry should "

@@ -1,4 +1,4 @@
-"""Sentences of lesson 33 to judge, each with what decides it."""
+"""Sentences of lesson 16 to judge, each with what decides it."""
 
 import torch
 from torch import Tensor, nn
@@ -14,7 +14,7 @@ def _normal(*shape: int, seed: int = 0) -> Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
-@lesson.sentence("33.Q1", "A trained selective model is a convolution with a kernel that was learned.", answer=False)
+@lesson.sentence("16.Q1", "A trained selective model is a convolution with a kernel that was learned.", answer=False)
 def is_a_kernel():
     """A convolution answers a click in the same way wherever it stands. Here the answer depends on the tokens that
     follow the click, which set the decays.
@@ -31,7 +31,7 @@ def is_a_kernel():
 
 
 @lesson.sentence(
-    "33.Q2", "A GRU can be computed for all tokens by a scan that is exact.",
+    "16.Q2", "A GRU can be computed for all tokens by a scan that is exact.",
     answer="only if its gates and its candidate do not read the state",
     conditions=("only if its gates and its candidate do not read the state", "only if its gates never close"),
 )  # fmt: skip
@@ -52,7 +52,7 @@ def gru_by_scan():
     return fact("without weights from the state, PyTorch's GRU and a scan differ by {}", gap, at_most=1e-12)
 
 
-@lesson.sentence("33.Q3", "The mean of all numbers so far is a memory with a fixed decay.", answer=False)
+@lesson.sentence("16.Q3", "The mean of all numbers so far is a memory with a fixed decay.", answer=False)
 def mean_so_far():
     """At token t, counted from 0, the old mean is multiplied by t/(t + 1). Nobody's number, no token and no state sets it,
     but the clock does.
@@ -67,7 +67,7 @@ def mean_so_far():
 
 
 @lesson.sentence(
-    "33.Q4", "With fixed decays too, the last flagged number can be read from two states, if one may be divided "
+    "16.Q4", "With fixed decays too, the last flagged number can be read from two states, if one may be divided "
              "by the other.",
     answer=True,
 )  # fmt: skip
@@ -89,7 +89,7 @@ def fixed_but_divided():
 
 
 @lesson.sentence(
-    "33.Q5", "A decay of exactly 0 ruins the parallel form.",
+    "16.Q5", "A decay of exactly 0 ruins the parallel form.",
     answer="only if the mask is computed by quotients",
     conditions=("only if the mask is computed by quotients", "only if it stands at the last token"),
 )  # fmt: skip

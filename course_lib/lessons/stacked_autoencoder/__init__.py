@@ -1,4 +1,4 @@
-"""Lesson 27, stacked_autoencoder: what its notebook shows."""
+"""Lesson 35, stacked_autoencoder: what its notebook shows."""
 
 from course_lib.lessons.stacked_autoencoder.contents import lesson
 from course_lib.lessons.stacked_autoencoder.exercises import *

@@ -1,4 +1,4 @@
-"""The register of lesson 27, stacked_autoencoder, with the symbols of its text."""
+"""The register of lesson 35, stacked_autoencoder, with the symbols of its text."""
 
 from course_lib.teaching import Contents
 

@@ -1,4 +1,4 @@
-"""Exercises of lesson 27, stacked_autoencoder."""
+"""Exercises of lesson 35, stacked_autoencoder."""
 
 import math
 
@@ -10,7 +10,7 @@ from course_lib.teaching import edit, inputs, integers, near, normal, one_of, un
 
 
 @lesson.exercise(
-    "27.1", "What a code keeps", difficulty=2, minutes=10,
+    "35.1", "What a code keeps", difficulty=2, minutes=10,
     prompt="Write `variance_kept(x, code)`: the share $R$ of the variance of the rows of `x` that the *best affine* decoder "
     "$\\hat x = Az + b$ recovers from the rows $z$ of `code`. `x` has shape `(rows, d)` and `code` `(rows, k)`, both "
     "float64; fit and judge on the same rows. Return a number or a tensor without dimensions. "
@@ -65,7 +65,7 @@ def variance_kept(x, code):
 
 
 lesson.value(
-    "27.2", "Spend a budget of two", difficulty=1, minutes=4,
+    "35.2", "Spend a budget of two", difficulty=1, minutes=4,
     prompt="Four directions have the variances 6, 3, 2 and 1. Give each a weight between 0 and 1; together the weights may "
     "be 2 at most. What share of the total variance 12 can the weighted sum of the variances reach?",
     answer=0.75,
@@ -104,7 +104,7 @@ def _reached_exactly(share, *variances):
 
 
 @lesson.exercise(
-    "27.3", "How many components keep a share", difficulty=1, minutes=7,
+    "35.3", "How many components keep a share", difficulty=1, minutes=7,
     prompt="Write `components_for(variances, share)`: the smallest number of principal components that together keep at "
     "least the share `share` of the total variance. `variances` is a float64 tensor of their variances in no particular "
     "order, `share` lies between 0 and 1; return a whole number.",
@@ -161,7 +161,7 @@ def components_for(variances, share):
 
 
 @lesson.exercise(
-    "27.4", "The best circle", difficulty=2, minutes=6,
+    "35.4", "The best circle", difficulty=2, minutes=6,
     prompt="The code of a point $x$ in the plane is its angle $\\theta$. The decoder puts $\\hat x$ on a circle of radius "
     "$\\varrho$ around 0, at that angle. Write `best_radius(x)`: the $\\varrho$ with the least mean square error "
     "$\\lVert x - \\hat x\\rVert^2$ over the rows of `x`, float64 of shape `(rows, 2)`. Return a number or a tensor "
@@ -198,7 +198,7 @@ def best_radius(x):
 
 
 @lesson.exercise(
-    "27.5", "A ReLU unit with a bias", difficulty=3, minutes=18,
+    "35.5", "A ReLU unit with a bias", difficulty=3, minutes=18,
     prompt="Write `relu_kept(bias)`: the share of the variance of $u \\sim N(0, 1)$ that the best affine decoder recovers "
     "from the unit $r = \\max(u + b, 0)$. With $\\Phi$ and $\\varphi$ the distribution function and the density of "
     "$N(0, 1)$, $E\\,r = b\\,\\Phi(b) + \\varphi(b)$ and $E\\,r^2 = (1 + b^2)\\,\\Phi(b) + b\\,\\varphi(b)$. `bias` is a "

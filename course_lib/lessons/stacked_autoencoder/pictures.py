@@ -1,4 +1,4 @@
-"""Experiments, figures, explorer and predictions of lesson 27, stacked_autoencoder.
+"""Experiments, figures, explorer and predictions of lesson 35, stacked_autoencoder.
 
 The model, and with it transformers, is loaded where it is needed: the module itself stays light.
 """
@@ -460,7 +460,7 @@ class CodeExplorer(Explorer):
 
 
 ask_entries = lesson.prediction(
-    "27.P1",
+    "35.P1",
     "32 of the 256 entries of each state are sent. A linear formula, fitted to 2,000 other sentences, fills in the 224 that "
     "were thrown away. 100% is every state exact, 0% is the average state each time. "
     "What share of the variance of 1,000 new states, all 256 entries counted, does it give back?",
@@ -474,7 +474,7 @@ ask_entries = lesson.prediction(
 )
 
 ask_bends = lesson.prediction(
-    "27.P2",
+    "35.P2",
     "Points lie along a bent arc in space, nearly a full turn. A code of *one* number is trained for them. Flat encoder and "
     "flat decoder, which is PCA, keep under 60% of the variance. Now networks that can bend are added: to the encoder, to "
     "the decoder, or to both. Which of the three codes keep clearly more than PCA?",
@@ -490,7 +490,7 @@ ask_bends = lesson.prediction(
 )
 
 ask_twin = lesson.prediction(
-    "27.P3",
+    "35.P3",
     "Now the same on *normal* rows with the mean and the covariance of the states, so that PCA keeps as much of them. Eight "
     "numbers, both parts bent and trained anew. On the states that gained more than 6 points over PCA. How much does "
     "it gain on the normal rows?",

@@ -1,4 +1,4 @@
-"""Sentences of lesson 27, stacked_autoencoder, each with what decides on it."""
+"""Sentences of lesson 35, stacked_autoencoder, each with what decides on it."""
 
 import math
 
@@ -22,13 +22,13 @@ from course_lib.teaching import fact
 
 
 @lesson.sentence(
-    "27.Q1",
+    "35.Q1",
     "32 numbers, read linearly from 256 and decoded linearly, give back at most an eighth of the variance.",
     answer="only if all directions have the same variance",
     conditions=("only if all directions have the same variance", "only if the rows are normal"),
 )
 def an_eighth():
-    """With equal variances (27.3) is k/D, for normal rows or others. The model's states have very unequal ones."""
+    """With equal variances (35.3) is k/D, for normal rows or others. The model's states have very unequal ones."""
     alike, states = (kept_of_others(name, COMPONENTS, FIT, 32) for name in (NORMAL, TRAINED))
     return "\n".join(
         [
@@ -39,12 +39,12 @@ def an_eighth():
 
 
 @lesson.sentence(
-    "27.Q2",
+    "35.Q2",
     "A deep enough encoder with an affine decoder gives back more of its training rows than PCA with as many numbers.",
     answer=False,
 )
 def deep_encoder():
-    """By (27.2) only the piece of space on which the decoder writes counts, and PCA has the best one."""
+    """By (35.2) only the piece of space on which the decoder writes counts, and PCA has the best one."""
     points = arc(600, seed=0)
     with torch.no_grad():
         gain = explained_variance(points, arc_network("bent encoder")(points)) - pca_bound(points, 1)
@@ -52,12 +52,12 @@ def deep_encoder():
 
 
 @lesson.sentence(
-    "27.Q3",
+    "35.Q3",
     "No affine decoder gives back more of new rows than the principal components of the training rows.",
     answer=False,
 )
 def held_out():
-    """The bound (27.3) belongs to the rows on which R is computed. Other directions can be better for new rows."""
+    """The bound (35.3) belongs to the rows on which R is computed. Other directions can be better for new rows."""
     states = sentence_states()
     few, own = pca_transfer(states[:100], states[2000:], 32), pca_bound(states[2000:], 32)
     return "\n".join(
@@ -69,7 +69,7 @@ def held_out():
 
 
 @lesson.sentence(
-    "27.Q4",
+    "35.Q4",
     "Of all codes of one number, with any decoder, the angle gives back most of a standard normal plane.",
     answer=False,
 )
@@ -82,9 +82,9 @@ def spiral():
     return fact("4,000 points, a spiral: {:.3f}", explained_variance(points, restored), at_least=0.95)
 
 
-@lesson.sentence("27.Q5", "Multiply the code by ten and fit the affine decoder anew: $R$ stays as it was.", answer=True)
+@lesson.sentence("35.Q5", "Multiply the code by ten and fit the affine decoder anew: $R$ stays as it was.", answer=True)
 def scale():
-    """The decoder divides by ten. The code's own variance is irrelevant: (27.1) compares states."""
+    """The decoder divides by ten. The code's own variance is irrelevant: (35.1) compares states."""
     states = sentence_states()[:500]
     code = torch.tanh(states[:, :4])
     gap = abs(kept_by_code(states, 10 * code) - kept_by_code(states, code))
@@ -92,7 +92,7 @@ def scale():
 
 
 @lesson.sentence(
-    "27.Q6",
+    "35.Q6",
     "On the states a bent code beats PCA, so it takes a trained network to get there.",
     answer=False,
 )

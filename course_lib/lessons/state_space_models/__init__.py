@@ -1,4 +1,4 @@
-"""Lesson 12, state space models: what its notebook shows."""
+"""Lesson 15, state space models: what its notebook shows."""
 
 from course_lib.lessons.state_space_models.contents import lesson
 from course_lib.lessons.state_space_models.exercises import *

@@ -1,4 +1,4 @@
-"""The register of lesson 12, state space models, with the symbols of its text."""
+"""The register of lesson 15, state space models, with the symbols of its text."""
 
 from course_lib.teaching import Contents
 

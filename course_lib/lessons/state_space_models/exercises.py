@@ -1,4 +1,4 @@
-"""Exercises of lesson 12, state space models."""
+"""Exercises of lesson 15, state space models."""
 
 import torch
 
@@ -6,8 +6,8 @@ from course_lib.lessons.state_space_models.contents import lesson
 from course_lib.teaching import close, edit, inputs, normal, uniform, whole
 
 lesson.value(
-    "12.1", "Three tokens by hand", difficulty=1, minutes=5,
-    prompt="In (12.1) let the state be one number: $x_t = \\frac12x_{t-1} + 2u_t$ and $y_t = 3x_t + u_t$, from 0 on. The "
+    "15.1", "Three tokens by hand", difficulty=1, minutes=5,
+    prompt="In (15.1) let the state be one number: $x_t = \\frac12x_{t-1} + 2u_t$ and $y_t = 3x_t + u_t$, from 0 on. The "
     "input is $u_0, u_1, u_2 = 1, 0, 2$. What is $y_2$?",
     answer=15.5,
     properties=[
@@ -54,7 +54,7 @@ def _by_loop(a, b, c, u):
 
 
 @lesson.exercise(
-    "12.2", "The kernel of a diagonal system", difficulty=1, minutes=8,
+    "15.2", "The kernel of a diagonal system", difficulty=1, minutes=8,
     prompt="Write `kernel(a, b, c, length)` for a real diagonal system: the state has one entry for each pole, "
     "$x_t = a\\,x_{t-1} + b\\,u_t$ entry by entry, and $y_t = \\sum_n c_nx_{tn}$. `a`, `b` and `c` are vectors. "
     "Return the taps "
@@ -97,7 +97,7 @@ def kernel(a, b, c, length):
 
 
 @lesson.exercise(
-    "12.3", "A causal convolution by transforms", difficulty=2, minutes=8,
+    "15.3", "A causal convolution by transforms", difficulty=2, minutes=8,
     prompt="Write `convolve(u, taps)` with `torch.fft.rfft` and `torch.fft.irfft`: the causal convolution "
     "$y_t = \\sum_{l \\le t}K_lu_{t-l}$ of an input with the kernel `taps`. Both are vectors, and their lengths "
     "may differ; "
@@ -148,7 +148,7 @@ def _after(step, h):
 
 
 @lesson.exercise(
-    "12.4", "Two steps in one", difficulty=1, minutes=6,
+    "15.4", "Two steps in one", difficulty=1, minutes=6,
     prompt="One step multiplies a number $h$ by a decay and adds something: the step $(a, w)$ turns $h$ into $ah + w$. "
     "Write `join(later, earlier)`: the one step that does what `earlier` and then `later` do. Each step is a tensor "
     "$(a, w)$ of shape (2,), and so is the result.",
@@ -194,7 +194,7 @@ def _one_by_one(steps, distance):
 
 
 @lesson.exercise(
-    "12.5", "One round for all tokens", difficulty=2, minutes=10,
+    "15.5", "One round for all tokens", difficulty=2, minutes=10,
     prompt="Write `scan_round(steps, distance)`: one round of a scan. `steps` is a tensor of shape (2, L), the decays in "
     "row 0 and the inputs in row 1, one column for each token. Join each token with the one `distance` places to its "
     "left; the first `distance` tokens have no such neighbour and stay as they are. Return a tensor of shape (2, L).",

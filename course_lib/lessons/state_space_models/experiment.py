@@ -1,4 +1,4 @@
-"""The closing experiment of lesson 12: find the poles of a hidden system, in the three forms of one layer.
+"""The closing experiment of lesson 15: find the poles of a hidden system, in the three forms of one layer.
 
 A hidden system of two poles is heard through its answer to noise. A layer of eight poles is trained to give the same
 answer, and the form in which it is computed - convolution, scan or loop - is all that differs between the arms; a

@@ -1,4 +1,4 @@
-"""Figures, explorers and predictions of lesson 12, state space models."""
+"""Figures, explorers and predictions of lesson 15, state space models."""
 
 import math
 from functools import partial
@@ -563,7 +563,7 @@ def measured_table() -> Markdown:
 # Predictions
 
 box_prediction = lesson.prediction(
-    "12.P1",
+    "15.P1",
     "Each box above answered one click. Now the input is noise: 64 numbers, all different. For which boxes can you write "
     "down every output from the click's answer alone, by shifting it to each token, multiplying it by the input there, "
     "and adding up?",
@@ -582,7 +582,7 @@ box_prediction = lesson.prediction(
 )
 
 wrap_prediction = lesson.prediction(
-    "12.P2",
+    "15.P2",
     "64 inputs meet the first 64 taps of box D. A program multiplies their two Fourier transforms of size 64, entry by "
     "entry, and transforms back. How many of its 64 outputs are those of the loop?",
     {
@@ -601,7 +601,7 @@ wrap_prediction = lesson.prediction(
 )
 
 work_prediction = lesson.prediction(
-    "12.P3",
+    "15.P3",
     "4,096 tokens, each with its own decay. The loop makes 8,192 multiplications and additions, one after the other. The "
     "scan is done after 12 rounds. How many multiplications and additions does the scan make in all?",
     {
@@ -617,7 +617,7 @@ work_prediction = lesson.prediction(
 )
 
 race_prediction = lesson.prediction(
-    "12.P4",
+    "15.P4",
     "In its 3 CPU seconds the plain loop makes some 20 updates. The loop that is cut every 64 tokens makes some 500, and "
     "the convolution some 650. Where does the error of the cut loop end?",
     {

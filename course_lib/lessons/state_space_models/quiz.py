@@ -1,4 +1,4 @@
-"""The sentences of lesson 12, each with what decides on it."""
+"""The sentences of lesson 15, each with what decides on it."""
 
 from math import comb
 
@@ -19,8 +19,8 @@ from course_lib.teaching import fact
 
 
 @lesson.sentence(
-    "12.Q1",
-    "With taps K₀ to K_T, each output is the sum of K_(t-i) u_i over all tokens i = 0, ..., T (12.2).",
+    "15.Q1",
+    "With taps K₀ to K_T, each output is the sum of K_(t-i) u_i over all tokens i = 0, ..., T (15.2).",
     answer="only if taps of negative index count as 0",
     conditions=("only if taps of negative index count as 0", "only if D = 0"),
 )
@@ -43,7 +43,7 @@ def sum_to_the_end():
 
 
 @lesson.sentence(
-    "12.Q2", "64 inputs, 64 taps: a Fourier transform of size 127 gives all 64 outputs of the loop.", answer=True
+    "15.Q2", "64 inputs, 64 taps: a Fourier transform of size 127 gives all 64 outputs of the loop.", answer=True
 )
 def just_enough_room():
     """The whole convolution has 64 + 64 - 1 = 127 outputs, so that on a circle of 127 nothing meets."""
@@ -60,7 +60,7 @@ def just_enough_room():
 
 
 @lesson.sentence(
-    "12.Q3",
+    "15.Q3",
     "For a vector p, (I + ppᵀ)ᴸ = I + ppᵀ (C(L,1) + C(L,2) L + C(L,3) L² + ...), where C(L,l) are binomial coefficients.",
     answer=False,
 )
@@ -79,7 +79,7 @@ def two_letters():
 
 
 @lesson.sentence(
-    "12.Q4",
+    "15.Q4",
     "Powers of A = I + ppᵀ are cheap, by divide and conquer or in closed form, so it is a good matrix for the state.",
     answer=False,
 )
@@ -100,7 +100,7 @@ def cheap_and_unstable():
     )  # fmt: skip
 
 
-@lesson.sentence("12.Q5", "With a tanh in the loop, no way leads to the outputs but token by token.", answer=False)
+@lesson.sentence("15.Q5", "With a tanh in the loop, no way leads to the outputs but token by token.", answer=False)
 def newton_over_scans():
     """No single scan is exact. But guess all states, replace the tanh by its tangents there, and solve by a scan: these
     are Newton's steps. Here a few rounds of them reach the loop, to rounding."""
@@ -125,7 +125,7 @@ def newton_over_scans():
 
 
 @lesson.sentence(
-    "12.Q6", "To write text token by token, the convolution is the cheapest of the three forms.", answer=False
+    "15.Q6", "To write text token by token, the convolution is the cheapest of the three forms.", answer=False
 )
 def the_next_token():
     """A new output by the kernel needs all earlier inputs. The loop needs its state: the same work at every token."""

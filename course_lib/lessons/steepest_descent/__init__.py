@@ -1,4 +1,4 @@
-"""Lesson 04, steepest_descent: what its notebook shows."""
+"""Lesson 06, steepest_descent: what its notebook shows."""
 
 from course_lib.lessons.steepest_descent.contents import lesson
 from course_lib.lessons.steepest_descent.exercises import *

@@ -1,4 +1,4 @@
-"""The register of lesson 04, steepest_descent, with the symbols of its text."""
+"""The register of lesson 06, steepest_descent, with the symbols of its text."""
 
 from course_lib.teaching import Contents
 

@@ -1,4 +1,4 @@
-"""Exercises of lesson 04, steepest_descent."""
+"""Exercises of lesson 06, steepest_descent."""
 
 import math
 
@@ -29,7 +29,7 @@ def _lowest(norm):
 
 
 @lesson.exercise(
-    "04.1", "The step on the spectral ball", difficulty=2, minutes=8,
+    "06.1", "The step on the spectral ball", difficulty=2, minutes=8,
     prompt="Write `spectral_step(gradient, radius)`: the matrix $\\Delta$ that makes $\\langle G, \\Delta\\rangle$ as small "
     "as possible among all whose largest singular value is at most $\\eta$. `gradient` is $G$, a float64 matrix of any "
     "shape, `radius` is $\\eta$; return a matrix of the same shape.",
@@ -120,7 +120,7 @@ def _turn(gradient_1, gradient_2, degrees):
 
 
 lesson.flaw(
-    "04.2", "Against its own gradient", difficulty=2, minutes=6,
+    "06.2", "Against its own gradient", difficulty=2, minutes=6,
     prompt="A layer has two inputs and one output, so its gradient is a row $g = (g_1, g_2)$. The inputs are turned by "
     "$\\varphi$ degrees, $Q = \\begin{pmatrix} \\cos\\varphi & -\\sin\\varphi \\\\ \\sin\\varphi & \\cos\\varphi "
     "\\end{pmatrix}$, and the gradient becomes $gQ^\\top$. Someone claims: *the sign step moves each weight downhill. So "
@@ -159,7 +159,7 @@ lesson.flaw(
 
 
 @lesson.exercise(
-    "04.3", "A price on the largest entry", difficulty=1, minutes=6,
+    "06.3", "A price on the largest entry", difficulty=1, minutes=6,
     prompt="Write `priced_step(gradient, alpha)`: the minimiser of "
     "$\\langle g, \\Delta\\rangle + \\frac1\\alpha\\lVert\\Delta\\rVert_\\infty^2$. `gradient` is $g$, a float64 tensor of "
     "two to four entries, none of them zero, and `alpha` is $\\alpha > 0$; return a tensor of the same shape.",
@@ -240,7 +240,7 @@ def _case(gradient_1, gradient_2, alpha, step_1, step_2):
 
 
 lesson.flaw(
-    "04.4", "The price without the square", difficulty=2, minutes=8,
+    "06.4", "The price without the square", difficulty=2, minutes=8,
     prompt="Someone forgets the square in the price and claims: $\\langle g, \\Delta\\rangle + "
     "\\frac1\\alpha\\lVert\\Delta\\rVert_2$ is smallest at $\\Delta = -\\frac\\alpha2 g$. Give a counterexample in the "
     "plane: a dictionary with the numbers `gradient_1`, `gradient_2`, `alpha` ($\\alpha > 0$), `step_1` and `step_2`, such "
@@ -277,7 +277,7 @@ lesson.flaw(
 
 
 @lesson.exercise(
-    "04.5", "A step whose effect ignores the width", difficulty=3, minutes=12,
+    "06.5", "A step whose effect ignores the width", difficulty=3, minutes=12,
     prompt="Write `rms_step(gradient, radius)`: the matrix $\\Delta$ that makes $\\langle G, \\Delta\\rangle$ as small as "
     "possible while no input $x$ has its output changed by more than $\\eta$ times its own root mean square: "
     "$\\mathrm{RMS}(\\Delta x) \\le \\eta\\,\\mathrm{RMS}(x)$ for all $x$. `gradient` is $G$, a float64 matrix of shape "
@@ -290,7 +290,7 @@ lesson.flaw(
     hints=(
         "Write RMS(Δx) and RMS(x) by Euclidean lengths: which power of d_out and of d_in appears?",
         "The condition is a bound on the spectral norm of Δ. Which one?",
-        "The spectral norm may be up to η times the root of a ratio of the two widths; then it is exercise 04.1.",
+        "The spectral norm may be up to η times the root of a ratio of the two widths; then it is exercise 06.1.",
     ),
     mistakes=[
         ("left out the widths", edit(" * math.sqrt(rows / columns)", ""),

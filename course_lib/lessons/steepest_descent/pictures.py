@@ -1,4 +1,4 @@
-"""Figures, explorer and predictions of lesson 04, steepest_descent."""
+"""Figures, explorer and predictions of lesson 06, steepest_descent."""
 
 import math
 from collections.abc import Sequence
@@ -557,7 +557,7 @@ class BallExplorer(Explorer):
 
 
 corner_prediction = lesson.prediction(
-    "04.P1",
+    "06.P1",
     "Two weights may move by at most 1 each, in either direction. The gradient is (2, 1), and a step $(a, b)$ changes the "
     "loss by about $2a + b$. Which allowed step goes down furthest?",
     {
@@ -574,7 +574,7 @@ corner_prediction = lesson.prediction(
 )
 
 rotation_prediction = lesson.prediction(
-    "04.P2",
+    "06.P2",
     "The inputs $x$ are rotated, $Qx$ with an orthogonal $Q$, and the start of the first layer is turned along, so that the "
     "network computes the same. Then it is trained with normalised gradients, with signs, or with $UV^\\top$. Which "
     "method's loss curve changes?",

@@ -1,4 +1,4 @@
-"""The quiz of lesson 04, steepest_descent."""
+"""The quiz of lesson 06, steepest_descent."""
 
 import itertools
 import math
@@ -12,7 +12,7 @@ from course_lib.teaching import fact
 
 
 @lesson.sentence(
-    "04.Q1", "For every direction d with ⟨g, d⟩ < 0 there is a norm in which d is the steepest step.", answer=True
+    "06.Q1", "For every direction d with ⟨g, d⟩ < 0 there is a norm in which d is the steepest step.", answer=True
 )
 def steepest_in_some_norm():
     """With B = gᵀg/(-⟨g, d⟩) + I - ddᵀ/‖d‖₂², here gᵀg with g as a row, Bd = -g, and B is positive definite. In the norm
@@ -39,7 +39,7 @@ def steepest_in_some_norm():
 
 
 @lesson.sentence(
-    "04.Q2", "Among steps with ‖Δ‖ < η, the border left out, there is a steepest one.",
+    "06.Q2", "Among steps with ‖Δ‖ < η, the border left out, there is a steepest one.",
     answer="only if the gradient is 0",
     conditions=("only if the gradient is 0", "only if the norm is L2"),
 )  # fmt: skip
@@ -60,7 +60,7 @@ def open_ball():
 
 
 @lesson.sentence(
-    "04.Q3", "The step -η sign(g) is the only steepest step in the L∞ ball.",
+    "06.Q3", "The step -η sign(g) is the only steepest step in the L∞ ball.",
     answer="only if no entry of the gradient is 0",
     conditions=("only if no entry of the gradient is 0", "only if all entries have the same size"),
 )  # fmt: skip
@@ -81,7 +81,7 @@ def unique():
 
 
 @lesson.sentence(
-    "04.Q4", "The singular values of a step of torch.optim.Muon with lr=1 are 1, up to rounding.", answer=False
+    "06.Q4", "The singular values of a step of torch.optim.Muon with lr=1 are 1, up to rounding.", answer=False
 )
 def muon_is_close():
     """Muon replaces the singular value decomposition by five rounds of a polynomial. It was chosen to lift small
@@ -107,7 +107,7 @@ def muon_is_close():
 
 
 @lesson.sentence(
-    "04.Q5", "A linear map of two weights that keeps the L∞ length of every step also keeps its L2 length.", answer=True
+    "06.Q5", "A linear map of two weights that keeps the L∞ length of every step also keeps its L2 length.", answer=True
 )
 def square_to_square():
     """Such a map takes the square to itself, so its corners to corners: it swaps the weights and flips signs, and no
@@ -130,7 +130,7 @@ def square_to_square():
 
 
 @lesson.sentence(
-    "04.Q6", "The spectral step turns with a rotation of the weights: the step of the rotated gradient is the rotated step.",
+    "06.Q6", "The spectral step turns with a rotation of the weights: the step of the rotated gradient is the rotated step.",
     answer="only if it keeps the singular values of every matrix",
     conditions=("only if it keeps the singular values of every matrix", "only if the gradient is square"),
 )  # fmt: skip

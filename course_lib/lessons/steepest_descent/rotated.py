@@ -1,4 +1,4 @@
-"""The closing experiment of lesson 04: one network, inputs of unequal scale, and the same inputs rotated.
+"""The closing experiment of lesson 06: one network, inputs of unequal scale, and the same inputs rotated.
 
 A network x -> W2 tanh(W1 x) with 16 inputs, 32 hidden units and 4 outputs learns a teacher of the same form. Input i has the
 standard deviation 10^(-2 (i - 1) / 15), from 1 down to 0.01, and the teacher sees all inputs at scale 1. Rotated means that

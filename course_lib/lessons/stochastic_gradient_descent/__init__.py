@@ -1,4 +1,4 @@
-"""Lesson 02, stochastic_gradient_descent: what its notebook shows."""
+"""Lesson 03, stochastic_gradient_descent: what its notebook shows."""
 
 from course_lib.lessons.stochastic_gradient_descent.contents import lesson
 from course_lib.lessons.stochastic_gradient_descent.exercises import *

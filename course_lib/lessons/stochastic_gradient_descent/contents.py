@@ -1,4 +1,4 @@
-"""The register of lesson 02, stochastic_gradient_descent, with the symbols of its text."""
+"""The register of lesson 03, stochastic_gradient_descent, with the symbols of its text."""
 
 from course_lib.teaching import Contents
 

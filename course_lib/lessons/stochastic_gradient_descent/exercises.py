@@ -1,4 +1,4 @@
-"""Exercises of lesson 02, stochastic_gradient_descent."""
+"""Exercises of lesson 03, stochastic_gradient_descent."""
 
 import math
 
@@ -27,9 +27,9 @@ def _first_columns(matrix, target):
 
 
 lesson.value(
-    "02.1", "Straight to the line", difficulty=1, minutes=5,
+    "03.1", "Straight to the line", difficulty=1, minutes=5,
     prompt="One equation is $3\\,w[1] + 4\\,w[2] = 10$, so its row is $x = (3, 4)$ and $y = 10$. From $w = (0, 0)$ a step "
-    "moves to $w + \\eta\\,x\\,(y - x^\\top w)$. Which $\\eta$ ends at the nearest point of the line? (02.1) below is this "
+    "moves to $w + \\eta\\,x\\,(y - x^\\top w)$. Which $\\eta$ ends at the nearest point of the line? (03.1) below is this "
     "step, for an equation that is drawn.",
     answer=0.04,
     properties=[
@@ -62,10 +62,10 @@ lesson.value(
 
 
 @lesson.exercise(
-    "02.2", "What one step leaves", difficulty=2, minutes=8,
+    "03.2", "What one step leaves", difficulty=2, minutes=8,
     prompt="Write `mean_left(matrix, error, step_size)`: the share of the squared distance $\\lVert e\\rVert^2$ "
     "that one step "
-    "(02.2) leaves, averaged over the $n$ equally likely draws. `matrix` is $X$, with rows of "
+    "(03.2) leaves, averaged over the $n$ equally likely draws. `matrix` is $X$, with rows of "
     "different lengths, "
     "and `error` is $e$. Return a number. Do not sample.",
     draw=inputs(rows=whole(2, 4), matrix=lambda rows, generator: _wide(rows, rows + 1, generator),
@@ -106,7 +106,7 @@ def mean_left(matrix, error, step_size):
 
 
 @lesson.exercise(
-    "02.3", "The shortest solution", difficulty=1, minutes=6,
+    "03.3", "The shortest solution", difficulty=1, minutes=6,
     prompt="Write `minimum_norm(matrix, target)`: of all $w$ with $Xw = y$ the one with the smallest norm. `matrix` is "
     "$X$ with shape `(rows, columns)`, more columns than rows and independent rows; `target` is $y$. Return a float64 "
     "tensor of shape `(columns,)`.",
@@ -169,7 +169,7 @@ def _settled(variance, *, steps=60):
 
 
 lesson.value(
-    "02.4", "A floor by hand", difficulty=1, minutes=5,
+    "03.4", "A floor by hand", difficulty=1, minutes=5,
     prompt="Two equations contradict each other: $w = 0$ and $w = 6$. SGD takes one of them at random and steps to "
     "$w + \\eta\\,(y_I - w)$ with $\\eta = 1/2$, for ever. What variance of $w_t$ does it settle at?",
     answer=3.0,
@@ -218,7 +218,7 @@ def _case(**changed):
 
 
 lesson.flaw(
-    "02.5", "Catch the tempting bound", difficulty=2, minutes=8,
+    "03.5", "Catch the tempting bound", difficulty=2, minutes=8,
     prompt="A tempting bound for the step with $c = 1$ is $\\mathrm E[A] \\le "
     "-\\frac{4\\eta}{n}\\sigma_{\\min}^2 L$, with $A$ the "
     "part of the change of the loss that is linear in the step. Take $n = 2$ and $X = \\mathrm{diag}(\\sigma_1, "
@@ -244,7 +244,7 @@ lesson.flaw(
         ("For your numbers the tempting bound holds, or is missed by 1% at most.", lambda answer: _catches(**answer)),
     ],
     hints=(
-        "For this step (02.7) has 2/n in the place of 4/n. For which errors is its first part an equality?",
+        "For this step (03.7) has 2/n in the place of 4/n. For which errors is its first part an equality?",
         "Write E[A] out for the diagonal matrix: both directions enter with the fourth power of their σ.",
         "Put the error along the direction of the smaller singular value, or at least mostly.",
     ),
@@ -273,8 +273,8 @@ def _is_never_exceeded(matrix, step_size, gain, answer):
 
 
 @lesson.exercise(
-    "02.6", "What one step guarantees", difficulty=2, minutes=12,
-    prompt="Write `guaranteed_factor(matrix, step_size, gain)`: the number $1 - C_1\\eta + C_2\\eta^2$ of (02.7) for "
+    "03.6", "What one step guarantees", difficulty=2, minutes=12,
+    prompt="Write `guaranteed_factor(matrix, step_size, gain)`: the number $1 - C_1\\eta + C_2\\eta^2$ of (03.7) for "
     "the step $w + c\\eta\\, x_I(y_I - x_I^\\top w)$ with $c$ = `gain`, which is 1 or 2. `matrix` is $X$, with more columns "
     "than rows and independent rows; return a number.",
     draw=inputs(rows=whole(2, 3), matrix=lambda rows, generator: _wide(rows, rows + 1, generator),
@@ -282,7 +282,7 @@ def _is_never_exceeded(matrix, step_size, gain, answer):
     properties=[
         ("The expected loss after one step can exceed your factor times the loss before it.", _is_never_exceeded),
     ],
-    agrees="Your number is a bound, and not the one of (02.7).",
+    agrees="Your number is a bound, and not the one of (03.7).",
     hints=(
         "You need three numbers of the matrix: its smallest and largest singular value and its longest row.",
         "A is linear in the step and B quadratic: how often does c enter each of the two constants?",
@@ -336,7 +336,7 @@ def _is_best_for_the_bound(matrix, batch, gain, answer):
 
 
 @lesson.exercise(
-    "02.7", "The best step for a batch", difficulty=3, minutes=12,
+    "03.7", "The best step for a batch", difficulty=3, minutes=12,
     prompt="Write `best_batch_step(matrix, batch, gain)`: the step size $\\eta$ for which the bound on the distance is "
     "smallest when a step averages over `batch` rows, drawn with replacement, with $c$ = `gain`. Return a number.",
     draw=inputs(rows=whole(2, 4), matrix=lambda rows, generator: _wide(rows, rows + 2, generator),

@@ -1,4 +1,4 @@
-"""Figures, explorer and predictions of lesson 02, stochastic_gradient_descent."""
+"""Figures, explorer and predictions of lesson 03, stochastic_gradient_descent."""
 
 from functools import cache
 
@@ -225,7 +225,7 @@ def plot_rates(axes):
     curves = {}
     for name, factor in (
         ("exact, in the long run", exact_rate),
-        ("guaranteed for the distance, (02.3)", distance_factor),
+        ("guaranteed for the distance, (03.3)", distance_factor),
         ("guaranteed for the loss", loss_factor),
     ):
         gains = np.array([1 - factor(matrix, step_size=float(s)) for s in grid])
@@ -453,7 +453,7 @@ class SgdExplorer(Explorer):
     noise = Slider(
         "label noise", "s", "Standard deviation of what is added to labels of a linear teacher", 1.0, 0, 1, 0.1
     )
-    guarantee = Switch("Reveal the guarantee", "Draw what (02.3) guarantees for the mean loss, where it applies")
+    guarantee = Switch("Reveal the guarantee", "Draw what (03.3) guarantees for the mean loss, where it applies")
     together = ("columns", "noise")
     size = (7.6, 3.0)
     dpi = 100
@@ -528,7 +528,7 @@ class SgdExplorer(Explorer):
 
 
 jump_prediction = lesson.prediction(
-    "02.P1",
+    "03.P1",
     "Each step draws one of the four lines at random and goes straight to its nearest point. Steps are never "
     "shortened. Do the "
     "jumps die out?",
@@ -548,7 +548,7 @@ jump_prediction = lesson.prediction(
 )
 
 solution_prediction = lesson.prediction(
-    "02.P2",
+    "03.P2",
     "Twelve equations with 24 unknowns have many solutions. Two runs leave the same random point, which is not "
     "0, draw different "
     "equations, and both solve all twelve. Where do they end?",
@@ -567,7 +567,7 @@ solution_prediction = lesson.prediction(
 )
 
 floor_prediction = lesson.prediction(
-    "02.P3",
+    "03.P3",
     "Sixty equations with 3 unknowns contradict each other. You have 3,000 steps, the first of length η = 1, "
     "and no time to try "
     "another. Which weights have the smallest excess loss?",

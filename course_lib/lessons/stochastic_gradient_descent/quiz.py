@@ -1,4 +1,4 @@
-"""The quiz of lesson 02, stochastic_gradient_descent."""
+"""The quiz of lesson 03, stochastic_gradient_descent."""
 
 import torch
 
@@ -22,10 +22,10 @@ def _left(step_size, *, steps=200):
     return float(losses[-1] / losses[0])
 
 
-@lesson.sentence("02.Q1", "The step for which a proven bound is smallest is the fastest step.", answer=False)
+@lesson.sentence("03.Q1", "The step for which a proven bound is smallest is the fastest step.", answer=False)
 def best_for_a_bound():
     """Smallest bound and fastest step are two things. On 6 equations with 10 unknowns the step that is best for the
-    bound on the loss, (02.7), is far too short, and the one that is best for the bound on the distance, (02.3), is too
+    bound on the loss, (03.7), is far too short, and the one that is best for the bound on the distance, (03.3), is too
     short as well."""
     matrix, _ = example_problem()
     best = distance_bound_step(matrix)
@@ -43,13 +43,13 @@ def best_for_a_bound():
 
 
 @lesson.sentence(
-    "02.Q2", r"If the rows are independent, the expected loss is at most "
+    "03.Q2", r"If the rows are independent, the expected loss is at most "
     r"$1 - \frac{4\eta}{n}\sigma_{\min}^2 + \frac{4\eta^2}{n}\sigma_{\max}^2\rho^2$ of what it was before one step of SGD.",
     answer="only if a sample's loss has no ½",
     conditions=("only if a sample's loss has no ½", "only if a sample's loss has the ½"),
 )  # fmt: skip
 def constants_of_c_2():
-    """Without the ½ a step is 2η x_I(y_I - x_Iᵀw), and then (02.7) proves it, with c = 2. With the ½ the step is (02.1),
+    """Without the ½ a step is 2η x_I(y_I - x_Iᵀw), and then (03.7) proves it, with c = 2. With the ½ the step is (03.1),
     half as long: what it gains is half as much and what it costs a quarter, so the two 4s are a 2 and a 1. For one
     equation, w[1] = 1, and η = 1/2 the sentence promises that nothing is left."""
     row, label = torch.tensor([[1.0, 0.0]], dtype=torch.float64), torch.ones(1, dtype=torch.float64)
@@ -68,7 +68,7 @@ def constants_of_c_2():
 
 
 @lesson.sentence(
-    "02.Q3", "SGD with a fixed, short enough step converges.",
+    "03.Q3", "SGD with a fixed, short enough step converges.",
     answer="only if all equations have a common solution",
     conditions=("only if all equations have a common solution", "only if every equation is drawn equally often"),
 )  # fmt: skip
@@ -92,7 +92,7 @@ def common_solution():
 
 
 @lesson.sentence(
-    "02.Q4", "Of many solutions, training finds the shortest.",
+    "03.Q4", "Of many solutions, training finds the shortest.",
     answer=False,
 )  # fmt: skip
 def shortest():
@@ -127,13 +127,13 @@ def shortest():
 
 
 @lesson.sentence(
-    "02.Q5",
+    "03.Q5",
     "With a fixed, short enough step, the mean of more and more late iterates comes as close to the best weights as one "
     "likes, whatever the loss is.",
     answer=False,
 )  # fmt: skip
 def mean_of_the_iterates():
-    """For a quadratic loss it does: the mean step is linear, (02.6), so the iterates scatter around the best weights. For
+    """For a quadratic loss it does: the mean step is linear, (03.6), so the iterates scatter around the best weights. For
     another loss it may fail. With the losses exp(w) - y w for the labels 0 and 2 it is exp(w) that has the right mean, 1;
     the mean of w itself stays below log 1 = 0."""
     generator = torch.Generator().manual_seed(3)

@@ -1,4 +1,4 @@
-"""Lesson 21, transformer circuits: what its notebook shows."""
+"""Lesson 26, transformer circuits: what its notebook shows."""
 
 from course_lib.lessons.transformer_circuits.contents import lesson
 from course_lib.lessons.transformer_circuits.exercises import *

@@ -1,4 +1,4 @@
-"""The register of lesson 21, transformer circuits, with the symbols of its text."""
+"""The register of lesson 26, transformer circuits, with the symbols of its text."""
 
 from course_lib.teaching import Contents
 

@@ -1,4 +1,4 @@
-"""Exercises of lesson 21, transformer circuits."""
+"""Exercises of lesson 26, transformer circuits."""
 
 import math
 
@@ -28,7 +28,7 @@ def _near(expected: float):
 
 
 lesson.value(
-    "21.1", "An even guess", difficulty=2, minutes=7,
+    "26.1", "An even guess", difficulty=2, minutes=7,
     prompt="A reader knows the range of periods *and nothing else*. At place $t$ of the second round, counted from 0, the "
     "token can be known if the period is at most $t$. So the possible periods are $12, 13, \\dots, \\min(20, t)$, one as "
     "likely as the other. The reader guesses evenly among the tokens that they point to: its loss at that place is the "
@@ -73,7 +73,7 @@ def _tokens(n, generator):
 
 
 @lesson.exercise(
-    "21.2", "The induction score", difficulty=2, minutes=8,
+    "26.2", "The induction score", difficulty=2, minutes=8,
     prompt="Write `induction_score(pattern, tokens)`: `pattern` is a causal pattern, queries by keys, float64, and "
     "`tokens` a row of whole numbers. "
     "For each place $t$ whose token stood earlier in the sequence, add up the weights on the places *right after* its "
@@ -81,7 +81,7 @@ def _tokens(n, generator):
     "sums over those places $t$.",
     draw=inputs(n=whole(5, 7), pattern=_pattern, tokens=_tokens),
     properties=[("A score is a share of attention, from 0 to 1.", lambda answer: -1e-9 <= answer <= 1 + 1e-9)],
-    agrees="It should be the mean of (21.4) over the places whose token came before.",
+    agrees="It should be the mean of (26.4) over the places whose token came before.",
     hints=(
         "For a place t, which j < t have the token of t? Which keys do you then look at?",
         "A token that repeats at once, j = t - 1, is followed by t itself: that place counts, too.",
@@ -117,10 +117,10 @@ def induction_score(pattern, tokens):
 
 
 @lesson.exercise(
-    "21.3", "What a head adds", difficulty=2, minutes=8,
+    "26.3", "What a head adds", difficulty=2, minutes=8,
     prompt="Write `head_output(x, w_qk, w_ov, d_head)`: `x` holds one token in each row, float64, and `w_qk`, `w_ov` are "
     "the two "
-    "circuits of a causal head. Return what the head adds to the stream, in the shape of `x`: (21.5), softmax, (21.6).",
+    "circuits of a causal head. Return what the head adds to the stream, in the shape of `x`: (26.5), softmax, (26.6).",
     draw=inputs(n=whole(3, 4), x=normal("n 3"), w_qk=normal("3 3"), w_ov=normal("3 3"), d_head=whole(1, 2)),
     properties=[
         ("The first token sees itself alone: its row should be x[0] W_OV.",
@@ -162,11 +162,11 @@ def head_output(x, w_qk, w_ov, d_head):
 
 
 @lesson.exercise(
-    "21.4", "K-composition", difficulty=3, minutes=8,
+    "26.4", "K-composition", difficulty=3, minutes=8,
     prompt="Write `k_composition(w_v, w_o, w_q, w_k)`: `w_v`, `w_o` belong to a head of an earlier layer, `w_q`, `w_k` to "
     "a head of a later one; "
     "`w_o` is (heads' dimensions, stream), the three others (stream, heads' dimensions), float64. Return the composition "
-    "score (21.8) of what the earlier head writes "
+    "score (26.8) of what the earlier head writes "
     "and the later head's *keys*.",
     draw=inputs(w_v=normal("5 2"), w_o=normal("2 5"), w_q=normal("5 2"), w_k=normal("5 2")),
     properties=[

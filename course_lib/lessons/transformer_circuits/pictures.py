@@ -1,4 +1,4 @@
-"""Figures, explorer and predictions of lesson 21, transformer circuits."""
+"""Figures, explorer and predictions of lesson 26, transformer circuits."""
 
 import itertools
 import math
@@ -63,12 +63,12 @@ def recorded(model: AttentionOnly) -> Recording:
 
 
 def look_back(model: AttentionOnly) -> Tensor:
-    """Return each head's weight on the previous place (21.3), over the queries at the places 1 to 11."""
+    """Return each head's weight on the previous place (26.3), over the queries at the places 1 to 11."""
     return torch.stack([offset_score(p[:, :12, :12], -1) for p in recorded(model).patterns])
 
 
 def look_after(model: AttentionOnly) -> Tensor:
-    """Return each head's induction score (21.4)."""
+    """Return each head's induction score (26.4)."""
     tokens = test_sequences()[0][:, :-1]
     return torch.stack([matching_score(p, tokens, tokens) for p in recorded(model).patterns])
 
@@ -525,7 +525,7 @@ class PatternExplorer(Explorer):
 # Predictions
 
 ask_candidates = lesson.prediction(
-    "21.P1",
+    "26.P1",
     "A network with *one* layer was trained on these sequences and ended at a loss of 2.4. In the second round, where do "
     "its four heads look when they predict the next token?",
     {
@@ -542,7 +542,7 @@ ask_candidates = lesson.prediction(
 )
 
 ask_ablation = lesson.prediction(
-    "21.P2",
+    "26.P2",
     "In the network with two layers, whose loss is below 0.02, the best head of layer 1 puts more than 0.95 of its weight "
     "on the right place, in each of five starts. Its result is replaced by its mean. What is the loss then?",
     {
@@ -560,7 +560,7 @@ ask_ablation = lesson.prediction(
 )
 
 ask_mixed = lesson.prediction(
-    "21.P3",
+    "26.P3",
     "Four networks of *one* layer. In the first the queries are mixed with those of one place back, by one trained number "
     "for each head; in the second the keys, in the third the values. In the fourth the values are mixed with those of one "
     "place *ahead*. Which reach a loss below 0.1 in 250 steps?",

@@ -1,4 +1,4 @@
-"""Sentences of lesson 21, transformer circuits, each with what decides on it."""
+"""Sentences of lesson 26, transformer circuits, each with what decides on it."""
 
 import torch
 
@@ -15,9 +15,9 @@ def _normal(*shape: int, seed: int) -> torch.Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
-@lesson.sentence("21.Q1", "What a head adds to the stream is a combination of the columns of its W_V.", answer=False)
+@lesson.sentence("26.Q1", "What a head adds to the stream is a combination of the columns of its W_V.", answer=False)
 def writes():
-    """It is a combination of the rows of W_O (21.6). W_V decides with which coefficients."""
+    """It is a combination of the rows of W_O (26.6). W_V decides with which coefficients."""
     heads = Heads.decoder(*(_normal(1, 1, 6, 2, seed=i) for i in range(3)), _normal(1, 1, 2, 6, seed=3))
     added = (attention(_normal(1, 5, 6, seed=4), heads)[0] @ heads.w_o)[0, 0]
 
@@ -37,13 +37,13 @@ def writes():
 
 
 @lesson.sentence(
-    "21.Q2",
+    "26.Q2",
     "If W_Q is the identity, a head compares two tokens by their inner product.",
     answer="only if W_K is a multiple of the identity",
     conditions=("only if W_K is a multiple of the identity", "only if W_K is diagonal"),
 )
 def identity():
-    """The score holds the product of W_Q with W_K transposed (21.5). For a small head it has a low rank and cannot be the
+    """The score holds the product of W_Q with W_K transposed (26.5). For a small head it has a low rank and cannot be the
     identity at all."""
     x, keys = torch.tensor([1.0, 1.0]), torch.diag(torch.tensor([2.0, -1.0]))
     product = _normal(6, 2, seed=5) @ _normal(2, 6, seed=6)
@@ -65,7 +65,7 @@ def identity():
     )
 
 
-@lesson.sentence("21.Q3", "A head whose removal hardly changes the loss does nothing for it.", answer=False)
+@lesson.sentence("26.Q3", "A head whose removal hardly changes the loss does nothing for it.", answer=False)
 def idle():
     """Others may share its work. Remove the group."""
     found = [ablations(seed) for seed in SEEDS]
@@ -79,13 +79,13 @@ def idle():
 
 
 @lesson.sentence(
-    "21.Q4",
+    "26.Q4",
     "Turn the queries and the keys of a head by one and the same rotation, any you like: no logit of the network changes.",
     answer="only if no rotary embedding acts on them",
     conditions=("only if no rotary embedding acts on them", "only if the network has one layer"),
 )
 def turned():
-    """By (21.7) the circuits stay. But a rotary embedding turns each pair of dimensions inside a head by its own angle. A
+    """By (26.7) the circuits stay. But a rotary embedding turns each pair of dimensions inside a head by its own angle. A
     rotation inside these pairs does no harm; a general one does."""
     turn = torch.linalg.qr(_normal(8, 8, seed=7)).Q
     x, gaps = _normal(1, 6, 8, seed=8), []
@@ -104,7 +104,7 @@ def turned():
 
 
 @lesson.sentence(
-    "21.Q5", "One plain layer with more weights than two layers have learns this task as fast.", answer=False
+    "26.Q5", "One plain layer with more weights than two layers have learns this task as fast.", answer=False
 )
 def heavier():
     """It learns more slowly. One layer of twice the width has more weights than two layers. Each had its best step size."""
@@ -122,7 +122,7 @@ def heavier():
 
 
 @lesson.sentence(
-    "21.Q6", "One layer of plain heads cannot solve this task: it needs a second one, or a shift.", answer=False
+    "26.Q6", "One layer of plain heads cannot solve this task: it needs a second one, or a shift.", answer=False
 )
 def votes():
     """Ten heads can. The head of period p looks p - 1 places back and votes against the token there, unless its own token
@@ -145,7 +145,7 @@ def votes():
 
 
 @lesson.sentence(
-    "21.Q7", "Double all weights of both heads: their composition score (21.8) stays as it is.", answer=True
+    "26.Q7", "Double all weights of both heads: their composition score (26.8) stays as it is.", answer=True
 )
 def scaled():
     """The norms below the line grow as the product above it."""

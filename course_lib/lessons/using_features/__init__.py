@@ -1,4 +1,4 @@
-"""Lesson 35, using_features: what its notebook shows."""
+"""Lesson 38, using_features: what its notebook shows."""
 
 from course_lib.lessons.using_features.contents import lesson
 from course_lib.lessons.using_features.exercises import *

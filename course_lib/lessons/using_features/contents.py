@@ -1,4 +1,4 @@
-"""The register of lesson 35, using_features, with the symbols of its text."""
+"""The register of lesson 38, using_features, with the symbols of its text."""
 
 from course_lib.teaching import Contents
 

@@ -1,4 +1,4 @@
-"""Exercises of lesson 35, using_features."""
+"""Exercises of lesson 38, using_features."""
 
 import math
 
@@ -16,7 +16,7 @@ def _feature_off(x, code, decoder, feature, scale):
 
 
 @lesson.exercise(
-    "35.1", "Switch one feature off", difficulty=2, minutes=10,
+    "38.1", "Switch one feature off", difficulty=2, minutes=10,
     prompt="Write `switched_off(x, code, decoder, feature, scale)`: the states of all tokens with one feature off and "
     "everything else as it was, also what the autoencoder does not reconstruct. `x` has shape `(tokens, d)`; `code` holds "
     "the activations, shape `(tokens, features)`; `decoder` has shape `(d, features)`; `feature` is a column's number. The "
@@ -79,7 +79,7 @@ def switched_off(x, code, decoder, feature, scale):
 
 
 lesson.value(
-    "35.2", "What was recovered", difficulty=1, minutes=4,
+    "38.2", "What was recovered", difficulty=1, minutes=4,
     prompt="On held-out translations the decoder's cross-entropy is 0.03 nats a token. With the encoder's states replaced "
     "by their reconstructions it is 0.04, with every state replaced by the mean state 3.00. Call the model's own states 1 "
     "and the mean state 0, on a straight scale of cross-entropy: where do the reconstructions stand? Give three digits.",
@@ -111,7 +111,7 @@ lesson.value(
 
 
 @lesson.exercise(
-    "35.3", "A control for “any push would do”", difficulty=2, minutes=8,
+    "38.3", "A control for “any push would do”", difficulty=2, minutes=8,
     prompt="An edit has turned the states `x` into `edited`, both of shape `(tokens, d)`. Someone objects: \"any push "
     "of that length would have changed the word\". Write `pushed_as_far(x, edited, direction)`: each token's state, moved "
     "exactly as far as the edit moved that token, straight *against* another feature's "
@@ -167,12 +167,12 @@ def pushed_as_far(x, edited, direction):
 
 
 @lesson.exercise(
-    "35.4", "One noun for another, without a dictionary", difficulty=2, minutes=8,
+    "38.4", "One noun for another, without a dictionary", difficulty=2, minutes=8,
     prompt="Write `exchanged(x, states, words, own, aim)`. `states` are labelled examples, shape `(examples, d)`; `words`, "
     "shape `(examples,)`, numbers the word of each. Move the states `x`, shape `(tokens, d)`, of tokens that belong to the "
     "word `own`, so that they are as much `aim` as they were `own`: a state that stands at the mean of `own` must arrive at "
     "the mean of `aim`, and whatever else distinguishes one token from another must stay. Return shape `(tokens, d)`. "
-    "This becomes (35.4).",
+    "This becomes (38.4).",
     draw=inputs(
         tokens=whole(2, 3), d=whole(2, 3), x=normal("tokens d"), states=normal("8 d"),
         words=lambda generator: torch.tensor([0, 0, 0, 1, 1, 2, 2, 2])[torch.randperm(8, generator=generator)],

@@ -1,4 +1,4 @@
-"""What lesson 35 measures: words in sentences, what features do at them, and what a translation becomes under a change.
+"""What lesson 38 measures: words in sentences, what features do at them, and what a translation becomes under a change.
 
 One object serves text, claims, explorers and the long run: `setting()`, the shipped model with the shipped dictionary
 and the words of some thousand training sentences. transformers is imported where it is needed.
@@ -165,7 +165,7 @@ class Setting:
         return torch.nn.functional.one_hot(self.detector, self.autoencoder.code_width).bool()
 
     def carried(self, features: Bool[Tensor, "concepts features"]) -> Float[Tensor, " concepts"]:
-        """Of the way from its kind's mean state to a concept's own, the share that its features cover, (35.3)."""
+        """Of the way from its kind's mean state to a concept's own, the share that its features cover, (38.3)."""
         way = self.table.state - self.of_kind
         more = torch.where(features, self.more_active, 0)
         added = more @ self.autoencoder.decoder_weight.T * self.autoencoder.input_scale
@@ -189,14 +189,14 @@ class Setting:
     def translate(
         self, text: str, language: str, targets: Sequence[str], factors: Mapping[int, float | int]
     ) -> list[str]:
-        """Translate one sentence into some languages with features multiplied by factors at all its tokens, (35.1)."""
+        """Translate one sentence into some languages with features multiplied by factors at all its tokens, (38.1)."""
         sentences = [Sentence(text, language)] * len(targets)
         edits = {SITE: interventions.edit_all_tokens(multiply(self.autoencoder, factors))} if factors else {}
         return interventions.translate_edited(self.model, self.tokenizer, sentences, targets, edits)
 
 
 def multiply(autoencoder: Autoencoder, factors: Mapping[int, float | int]) -> Edit:
-    """Multiply features of every state by factors, (35.1)."""
+    """Multiply features of every state by factors, (38.1)."""
     turned = torch.ones(autoencoder.code_width)
     turned[list(factors)] = torch.tensor([float(factor) for factor in factors.values()])
 
@@ -250,7 +250,7 @@ def held_out_f1(feature: int) -> float:
 
 
 def steered(setting: Setting, factors: Mapping[int, float | int]) -> AbstractContextManager[None]:
-    """While the block runs, features are multiplied by factors at every position, (35.1)."""
+    """While the block runs, features are multiplied by factors at every position, (38.1)."""
     from course_lib.mbart import splicing
 
     return splicing.steered(setting.model, setting.autoencoder, SITE, factors)
@@ -425,13 +425,13 @@ def without_detector(
 
 
 def by_means(cases: Cases, table: WordTable, *, strength: float | int = 1.0) -> Edit:
-    """Add the difference of two mean states, (35.5), `strength` times."""
+    """Add the difference of two mean states, (38.5), `strength` times."""
     return interventions.add_vectors(strength * (table.state[cases.aim] - table.state[cases.concept]))
 
 
 def by_features(
     cases: Cases, table: WordTable, features: Bool[Tensor, "concepts features"], *, strength: float | int = 1.0
 ) -> Edit:
-    """Switch off the features of one word, and set those of the other to their means there, (35.4), times `strength`."""
+    """Switch off the features of one word, and set those of the other to their means there, (38.4), times `strength`."""
     values = torch.where(features[cases.aim], strength * table.activation[cases.aim], 0)
     return interventions.edit_features(cases.setting.autoencoder, features[cases.concept], values=values)

@@ -1,4 +1,4 @@
-"""Figures, explorer and predictions of lesson 35, using_features.
+"""Figures, explorer and predictions of lesson 38, using_features.
 
 What is drawn is measured by `measurements`, on the model and the dictionary that are shipped.
 """
@@ -531,7 +531,7 @@ P1_CHOICES = {
 
 
 def _off_choices(groups: Mapping[str, Mapping[str, Outcome]]) -> dict[str, str]:
-    """The choices of 35.P1, each with what was measured."""
+    """The choices of 38.P1, each with what was measured."""
     arms = {name: o.changed / o.n for name, o in groups["At the noun's tokens"].items()}
     one = arms["its detector off"]
     said = f"Detector off: {one:.0%} of the nouns change. All features off: {arms['all its features off']:.0%}."
@@ -542,7 +542,7 @@ def _off_choices(groups: Mapping[str, Mapping[str, Outcome]]) -> dict[str, str]:
 
 
 ask_off = lesson.prediction(
-    "35.P1",
+    "38.P1",
     "Not the apple alone: take 148 nouns that have a detector with an F1 of 0.8 or more, one sentence each. The detector is "
     "switched off at the noun's tokens. In how many sentences does the noun leave the translation?",
     _off_choices,
@@ -583,23 +583,23 @@ def example_exchange() -> dict[str, Tensor]:
 
 
 ask_means = lesson.prediction(
-    "35.P2",
-    "The means and features of 4,000 labelled sentences are known. Exchange nouns by (35.4), or by (35.5). In how many "
+    "38.P2",
+    "The means and features of 4,000 labelled sentences are known. Exchange nouns by (38.4), or by (38.5). In how many "
     "sentences is the translation exactly the aimed one, in round numbers?",
     {
-        "(35.4) 5%, (35.5) 80%": "One arrow is enough: nouns of a kind lie far apart along the line between their means.",
-        "(35.4) 40%, (35.5) 80%": "Averaging over many examples loses nothing that is needed: the context averages out of "
+        "(38.4) 5%, (38.5) 80%": "One arrow is enough: nouns of a kind lie far apart along the line between their means.",
+        "(38.4) 40%, (38.5) 80%": "Averaging over many examples loses nothing that is needed: the context averages out of "
         "both means.",
-        "(35.4) 80%, (35.5) 80%": right(
+        "(38.4) 80%, (38.5) 80%": right(
             "With many labelled examples the arrow between two means needs no dictionary, and no features to be chosen."
         ),
-        "(35.4) 80%, (35.5) 40%": "What the features leave out stays in the state, but it does not hold the noun back.",
+        "(38.4) 80%, (38.5) 40%": "What the features leave out stays in the state, but it does not hold the noun back.",
     },
     reveal=plot_exchanged,
 )
 
 ask_labels = lesson.prediction(
-    "35.P3",
+    "38.P3",
     "Labels are scarce: ONE labelled occurrence of each noun. Exchange nouns by means, by features or by neighbours. In how "
     "many sentences is the exchange exact, in round numbers?",
     {

@@ -1,4 +1,4 @@
-"""Sentences of lesson 35 to be judged. Shares of sentences are those of the stored runs, cross-entropies are computed."""
+"""Sentences of lesson 38 to be judged. Shares of sentences are those of the stored runs, cross-entropies are computed."""
 
 from course_lib.interpret.outcomes import Outcome
 from course_lib.lessons.using_features.contents import lesson
@@ -13,7 +13,7 @@ def _share(arm: str, what: str = "changed", part: str = "exchange") -> float:
 
 
 @lesson.sentence(
-    "35.Q1",
+    "38.Q1",
     "A feature detects its word with an F1 near 1. So, with the feature off, the model no longer writes the word.",
     answer=False,
 )
@@ -31,7 +31,7 @@ def detector_off():
 
 
 @lesson.sentence(
-    "35.Q2",
+    "38.Q2",
     "At a noun's tokens a random step changes no noun. So no noun changes either under a step of equal length "
     "against an active feature that does not belong to the noun.",
     answer=False,
@@ -49,7 +49,7 @@ def any_push():
 
 
 @lesson.sentence(
-    "35.Q3",
+    "38.Q3",
     "With all features of a noun off, at the noun's tokens only, every other word of the sentence stays.",
     answer=False,
 )
@@ -60,7 +60,7 @@ def other_words():
 
 
 @lesson.sentence(
-    "35.Q4",
+    "38.Q4",
     "With the detector at half its strength every noun stays. A push of that length against another active feature does "
     "change some nouns.",
     answer=True,
@@ -78,13 +78,13 @@ def half_off():
 
 
 @lesson.sentence(
-    "35.Q5",
+    "38.Q5",
     "From the reconstructions, the loss recovered is 0.997. So their cross-entropy is within one percent of that from the "
     "model's own states.",
     answer=False,
 )
 def recovered():
-    """The scale of (35.2) ends at the mean state, with which the model knows nothing of the sentence. Thousandths of so
+    """The scale of (38.2) ends at the mean state, with which the model knows nothing of the sentence. Thousandths of so
     long a scale are large beside a small cross-entropy."""
     loss = cross_entropies()
     share = (loss.mean_ablated - loss.spliced) / (loss.mean_ablated - loss.clean)

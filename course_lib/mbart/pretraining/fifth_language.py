@@ -1,4 +1,4 @@
-"""A language that course-mbart was never trained on, and training the model to write it (lesson 20).
+"""A language that course-mbart was never trained on, and training the model to write it (lesson 25).
 
 Its words exist in the other four, so that the tokenizer has pieces for all of them; its grammar is its own. A language
 code that no sentence of the corpus bears, and whose embedding was never trained, stands for it.

@@ -14,7 +14,7 @@ from course_lib.editions.site.extension import (
     to_restructured_text,
 )
 
-WHERE = {"15.4": "15_a.html#eq-15.4"}
+WHERE = {"19.4": "15_a.html#eq-15.4"}
 
 
 def html(text):
@@ -56,9 +56,9 @@ def test_columns_stand_as_they_are_and_prose_does_not():
 
 
 def test_an_equation_is_a_link_where_it_is_known():
-    made = html(escape_prose("by (15.4), not (99.1) or `(15.4)`", WHERE))
+    made = html(escape_prose("by (19.4), not (99.1) or `(19.4)`", WHERE))
     assert made.count("../lessons/15_a.html#eq-15.4") == 1
-    assert text_of(made) == "by (15.4), not (99.1) or (15.4)"
+    assert text_of(made) == "by (19.4), not (99.1) or (19.4)"
 
 
 def test_a_section_is_left_to_napoleon():

@@ -14,7 +14,7 @@ from course_lib.editions.site import pages
 from course_lib.lessons.catalog import LESSONS
 
 LESSON = LESSONS[1]
-WHERE = {"01.4": "01_a.html#eq-01.4", "02.e1": "02_b.html#eq-02.e1"}
+WHERE = {"01.4": "01_a.html#eq-01.4", "03.e1": "02_b.html#eq-02.e1"}
 LINK = '<a class="equation" href="01_a.html#eq-01.4">(01.4)</a>'
 FACTS = {
     "folder": "01-abc",
@@ -55,7 +55,7 @@ FACTS = {
     [
         ("by (01.4).", f"by {LINK}."),
         ("(01.4)(01.4)", LINK + LINK),
-        ("see (09.9) and f(01.4", "see (09.9) and f(01.4"),
+        ("see (11.9) and f(01.4", "see (11.9) and f(01.4"),
         ("`(01.4)` and $(01.4)$ and [(01.4)](x.html)", "`(01.4)` and $(01.4)$ and [(01.4)](x.html)"),
         ("```\n(01.4)\n```\n(01.4)", f"```\n(01.4)\n```\n{LINK}"),
         ("# On (01.4)\n(01.4)", f"# On (01.4)\n{LINK}"),

@@ -50,8 +50,8 @@ def test_the_page_says_what_to_watch_for(lesson, notebook, register):
 
 
 def test_a_line_keeps_formulas_and_loses_links():
-    made = sheet.line("Lesson [13](13_attention_scaling.ipynb#A) and $x_1 < y_2$ in `code`\nand **more**")
-    assert made == "Lesson 13 and $x_1 &lt; y_2$ in <code>code</code> and <strong>more</strong>"
+    made = sheet.line("Lesson [17](17_attention_scaling.ipynb#A) and $x_1 < y_2$ in `code`\nand **more**")
+    assert made == "Lesson 17 and $x_1 &lt; y_2$ in <code>code</code> and <strong>more</strong>"
 
 
 @pytest.mark.browser

@@ -1,18 +1,18 @@
-"""What learners of lesson 24 answer, and what gives its predictions away."""
+"""What learners of lesson 29 answer, and what gives its predictions away."""
 
 import math
 
 import torch
 
 GIVES_AWAY = {
-    "24.P1": [r"(?i)nuclear", r"≈61%", r"(?i)more of the property"],
-    "24.P2": [
+    "29.P1": [r"(?i)nuclear", r"≈61%", r"(?i)more of the property"],
+    "29.P2": [
         r"(?i)points above \$W\$",
         r"margin 1 less margin 100",
         r"size 4 less sizes",
         r"less the least nuclear norm",
     ],
-    "24.P3": [r"(?i)between 3 and 5", r"(?i)help where few"],
+    "29.P3": [r"(?i)between 3 and 5", r"(?i)help where few"],
 }
 
 
@@ -42,7 +42,7 @@ def point(first, second):
 
 
 ANSWERS = {
-    "24.1": [
+    "29.1": [
         ("solved", "one by one", one_by_one),
         ("solved", "the right row deleted", by_deleting),
         ("transposed", "query first", lambda tokens, query, right: one_by_one(tokens, query, right, turned=True)),
@@ -58,7 +58,7 @@ ANSWERS = {
         ("all rows", "with the matrix of zeros",
          lambda tokens, query, right: (tokens[right] - tokens)[:, :, None] * query),
     ],
-    "24.2": [
+    "29.2": [
         ("solved", "the product rule", by_product_rule),
         ("solved", "autograd for both factors", by_autograd_of_factors),
         ("only K moves", "Q held fixed", lambda K, Q, force: force @ Q @ Q.T),
@@ -70,7 +70,7 @@ ANSWERS = {
         ("wrong", "the product of both changes", lambda K, Q, force: force @ Q @ (force.T @ K).T),
         ("malformed", "the change of K", lambda K, Q, force: force @ Q),
     ],
-    "24.3": [
+    "29.3": [
         ("solved", "2.5 times 1.5", 2.5 * 1.5),
         ("solved", "the root written out", 1.5 * math.sqrt(2**2 + 1.5**2)),
         ("k fixed", "2 times 1.5", 3.0),
@@ -80,7 +80,7 @@ ANSWERS = {
         ("k alone", "the root", 2.5),
         ("malformed", "both factors", (2.5, 1.5)),
     ],
-    "24.4": [
+    "29.4": [
         ("solved", "minus a quarter", point(0.0, -1 / 4)),
         ("solved", "tensors", point(torch.tensor(0.0), torch.tensor(-0.25))),
         ("as β by itself", "along the gradient", point(3 / 25, -4 / 25)),
@@ -94,22 +94,22 @@ ANSWERS = {
 }  # fmt: skip
 
 NEIGHBOURS = {
-    "24.e1": ("flow.products[1])[arrived]", "flow.products[1] * 0 + flows['KQ'].products[1])[arrived]"),
-    "24.3": ("pulls = 2 * ((-f).exp() * weights[:, 0])", "pulls = 2 * (-f.exp() * weights[:, 0])"),
-    "24.7": ('parametrisation="kq", margins=[1e6]', 'parametrisation="kq", margins=[1e2]'),
-    "24.e2": ('sets {:.0f}%", table["KQ", "nuclear"]', 'sets {:.0f}%", table["W", "nuclear"]'),
-    "24.e3": ('excess {:.1f}%", table["W", "Frobenius"]', 'excess {:.1f}%", table["KQ", "Frobenius"]'),
-    "24.e5": ("ten = problem(rank=10, seeds=seeds)", "ten = problem(rank=3, seeds=seeds)"),
-    "24.e6": (
+    "29.e1": ("flow.products[1])[arrived]", "flow.products[1] * 0 + flows['KQ'].products[1])[arrived]"),
+    "29.3": ("pulls = 2 * ((-f).exp() * weights[:, 0])", "pulls = 2 * (-f.exp() * weights[:, 0])"),
+    "29.7": ('parametrisation="kq", margins=[1e6]', 'parametrisation="kq", margins=[1e2]'),
+    "29.e2": ('sets {:.0f}%", table["KQ", "nuclear"]', 'sets {:.0f}%", table["W", "nuclear"]'),
+    "29.e3": ('excess {:.1f}%", table["W", "Frobenius"]', 'excess {:.1f}%", table["KQ", "Frobenius"]'),
+    "29.e5": ("ten = problem(rank=10, seeds=seeds)", "ten = problem(rank=3, seeds=seeds)"),
+    "29.e6": (
         '(points["KQ, margin 1"] - points["KQ, margin 100"]).mean()',
         '(points["KQ, margin 10"] - points["KQ, margin 100"]).mean()',
     ),
-    "24.e8": (
+    "29.e8": (
         '(points["KQ, margin 10"] - points["least nuclear norm"]).mean()',
         '(points["KQ, margin 10"] - points["KQ, margin 100"]).mean()',
     ),
-    "24.e7": ('penalised(at.training, 0.2, "nuclear")', 'penalised(at.training, 0, "nuclear")'),
-    "24.9": ('direction_cosine(path["KQ"][0]', 'direction_cosine(path["KQ"][2]'),
-    "24.e9": ('peak - whole["KQ", s].mean()', 'whole["W", 4].mean() - whole["W", s].mean()'),
-    "24.e10": ('(alone["KQ", s] - whole["KQ", s])', '(alone["W", s] - whole["W", s])'),
+    "29.e7": ('penalised(at.training, 0.2, "nuclear")', 'penalised(at.training, 0, "nuclear")'),
+    "29.9": ('direction_cosine(path["KQ"][0]', 'direction_cosine(path["KQ"][2]'),
+    "29.e9": ('peak - whole["KQ", s].mean()', 'whole["W", 4].mean() - whole["W", s].mean()'),
+    "29.e10": ('(alone["KQ", s] - whole["KQ", s])', '(alone["W", s] - whole["W", s])'),
 }  # fmt: skip

@@ -1,4 +1,4 @@
-"""Lesson 13: what learners answer, and what tells them too early."""
+"""Lesson 17: what learners answer, and what tells them too early."""
 
 import math
 
@@ -7,20 +7,20 @@ import torch
 from course_lib.teaching import edit
 
 GIVES_AWAY = {
-    "13.P1": [
+    "17.P1": [
         r"(?i)spread like \$\\sqrt d\$",
         r"(?i)climb like \$d\$",
         r"(?i)mostly cancel",
         r"8\.1 and 31\.4",
         r"grows by ≈",
     ],
-    "13.P2": [
+    "17.P2": [
         r"\\frac\{1\}\{\\sqrt\\pi\\,r\}",
         r"(?i)few rows escape saturation",
         r"(?i)the mean falls",
         r"r times mean",
     ],
-    "13.P3": [
+    "17.P3": [
         r"(?i)With no division at all",
         r"(?i)at smaller rates",
         r"\\sqrt\\beta\\,\\eta",
@@ -29,18 +29,18 @@ GIVES_AWAY = {
 }
 
 NEIGHBOURS = {
-    "13.h1": ("spread[1023] / spread[63]", "spread[1023] / spread[127]"),
-    "13.h2": ("mean[1023] / mean[63]", "mean[1023] / mean[127]"),
-    "13.2": ("vectors = mu + sigma * signs", "vectors = mu + sigma**2 * signs"),
-    "13.4": ("between = sums.mean(1).var(correction=0)", "between = sums.mean(1).var()"),
-    "13.6": ("2 * (6 - 1) * torch.exp(second - first)", "2 * torch.exp(second - first)"),
-    "13.7": ("lesson.two_key_norms(r)[1]", "lesson.two_key_norms(r**0.5)[1]"),
-    "13.r1": ("lesson.share_of_rows(drawn[10]), at_most", "lesson.share_of_rows(drawn[10], 0.99), at_most"),
-    "13.8": ("(t - 0.5).abs() <= 0.1", "(t - 0.6).abs() <= 0.1"),
-    "13.e1": ("lesson.solved(lesson.NONE, *case)", "lesson.solved(lesson.ROOT, *case)"),
-    "13.e2": ("(lesson.ROOT_STD, lesson.SMALL)]", "(lesson.ROOT, lesson.SMALL)]"),
-    "13.e3": ("seeds=(0, 1, 2), steps=1000", "seeds=(0, 1, 2), steps=100"),
-    "13.9": ("beta**0.5 * rate for rate", "beta * rate for rate"),
+    "17.h1": ("spread[1023] / spread[63]", "spread[1023] / spread[127]"),
+    "17.h2": ("mean[1023] / mean[63]", "mean[1023] / mean[127]"),
+    "17.2": ("vectors = mu + sigma * signs", "vectors = mu + sigma**2 * signs"),
+    "17.4": ("between = sums.mean(1).var(correction=0)", "between = sums.mean(1).var()"),
+    "17.6": ("2 * (6 - 1) * torch.exp(second - first)", "2 * torch.exp(second - first)"),
+    "17.7": ("lesson.two_key_norms(r)[1]", "lesson.two_key_norms(r**0.5)[1]"),
+    "17.r1": ("lesson.share_of_rows(drawn[10]), at_most", "lesson.share_of_rows(drawn[10], 0.99), at_most"),
+    "17.8": ("(t - 0.5).abs() <= 0.1", "(t - 0.6).abs() <= 0.1"),
+    "17.e1": ("lesson.solved(lesson.NONE, *case)", "lesson.solved(lesson.ROOT, *case)"),
+    "17.e2": ("(lesson.ROOT_STD, lesson.SMALL)]", "(lesson.ROOT, lesson.SMALL)]"),
+    "17.e3": ("seeds=(0, 1, 2), steps=1000", "seeds=(0, 1, 2), steps=100"),
+    "17.9": ("beta**0.5 * rate for rate", "beta * rate for rate"),
 }
 
 
@@ -83,7 +83,7 @@ def both_turned(w_q, w_k, scale):
 
 
 ANSWERS = {
-    "13.1": [
+    "17.1": [
         ("solved", "root of 16 times 81", math.sqrt(16 * 81)),
         ("solved", "as a tensor", torch.tensor(36)),
         ("solved", "with the other sign, which divides as well", -36),
@@ -101,7 +101,7 @@ ANSWERS = {
         ("wrong", "sigma", 3),
         ("malformed", "in words", "sqrt(16) * 9"),
     ],
-    "13.2": [
+    "17.2": [
         ("solved", "trace of the squared second moment", by_trace),
         ("solved", "entry by entry, variance of a product", by_products),
         ("solved", "all cases", lambda mean, std: by_cases(mean, std, correction=0)),
@@ -155,7 +155,7 @@ ANSWERS = {
         ("d forgotten", "one entry in the first term", lambda mean, std: std**4 + 2 * std**2 * (mean @ mean)),
         ("wrong", "k is q", lambda mean, std: 2 * by_products(mean, std)),
     ],
-    "13.3": [
+    "17.3": [
         ("solved", "autograd", by_autograd),
         ("solved", "with the matrix", by_matrix),
         ("solved", "in place", in_place),
@@ -221,7 +221,7 @@ ANSWERS = {
             lambda weights, upstream: (weights - weights**2) * upstream,
         ),
     ],
-    "13.4": [
+    "17.4": [
         ("solved", "twice as long", {"q1": 2, "q2": 2, "q3": 1}),
         ("solved", "not exactly at the tie", {"q1": 1.0, "q2": 1.0, "q3": 0.5006}),
         ("solved", "without the third entry", {"q1": 0.6, "q2": 1.0, "q3": 0.0}),
@@ -238,7 +238,7 @@ ANSWERS = {
         ("malformed", "a missing entry", {"q1": 1.0, "q2": 1.0}),
         ("malformed", "infinite", {"q1": 1.0, "q2": 1.0, "q3": math.inf}),
     ],
-    "13.5": [
+    "17.5": [
         ("solved", "root of the scale", by_roots),
         ("solved", "both with the other sign", both_turned),
         ("solved", "by a list", lambda w_q, w_k, scale: torch.stack([w * scale**0.5 for w in (w_q, w_k)])),

@@ -1,4 +1,4 @@
-"""What learners answer to lesson 25, autoencoders_by_hand, and what its predictions must not be told."""
+"""What learners answer to lesson 33, autoencoders_by_hand, and what its predictions must not be told."""
 
 import torch
 from torch.func import grad
@@ -84,7 +84,7 @@ def step_in_place(x, w_e, b_e, w_d, b_d, l1, step_size):
 
 
 ANSWERS = {
-    "25.1": [
+    "33.1": [
         ("solved", "floats", {key: float(value) for key, value in RIGHT.items()}),
         ("solved", "tensors", {key: torch.tensor(value) for key, value in RIGHT.items()}),
         ("solved", "another order", dict(reversed(RIGHT.items()))),
@@ -99,7 +99,7 @@ ANSWERS = {
         ("code turned round", "the code's entries exchanged", RIGHT | {"code_1": 1, "code_2": 4}),
         ("wrong", "a slip in one output", RIGHT | {"y_4": 3, "loss": 28}),
     ],
-    "25.2": [
+    "33.2": [
         ("solved", "autograd", by_autograd),
         ("solved", "twice the difference where on", lambda z, target: torch.where(z > 0, 2 * (z - target), 0.0)),
         ("no mask", "in place, without a mask", output_error_in_place),
@@ -116,7 +116,7 @@ ANSWERS = {
         ("mask of the output error", "mask of the difference", edit("(z > 0)", "(z.relu() - target > 0)")),
         ("malformed", "one number", lambda z, target: (2 * (z.relu() - target) * (z > 0)).sum()),
     ],
-    "25.3": [
+    "33.3": [
         ("solved", "floats", {name: float(value) for name, value in CARRIED.items()}),
         ("solved", "tensors", {name: torch.tensor(float(value)) for name, value in CARRIED.items()}),
         ("no gates on the way", "all of layer 1 passes", CARRIED | {"a_2": -12, "a_3": 8}),
@@ -129,7 +129,7 @@ ANSWERS = {
         ("wrong", "a slip at layer 1", CARRIED | {"a_1": 5}),
         ("malformed", "three numbers", {"a_1": 4, "a_2": 0, "a_3": 0}),
     ],
-    "25.4": [
+    "33.4": [
         ("solved", "a loop", stuck_by_a_loop),
         ("solved", "moments", lambda x, dead: x.square().sum() - (x.sum(1) ** 2 / x.shape[1])[~dead].sum()),
         ("solved", "the best constant by lstsq", stuck_by_lstsq),
@@ -145,7 +145,7 @@ ANSWERS = {
         ("malformed", "one loss for each row", lambda x, dead: torch.where(
             dead, x.square().sum(1), (x - x.mean(1, keepdim=True)).square().sum(1))),
     ],
-    "25.5": [
+    "33.5": [
         ("autograd", "autograd", gradients_by_autograd),
         ("autograd", "example by example", gradients_example_by_example),
         ("solved", "masks of the values", edit("(z2 > 0)", "(z2.relu() > 0)", "(z1 > 0)", "(h1 > 0)")),
@@ -164,7 +164,7 @@ ANSWERS = {
         ("wrong", "each matrix flattened by columns", edit(
             "part.flatten()", "(part.mT if part.ndim > 1 else part).flatten()")),
     ],
-    "25.6": [
+    "33.6": [
         ("solved", "einsum and where", penalty_by_einsum),
         ("solved", "autograd", penalty_by_autograd),
         ("solved", "sign of the features", edit("(features > 0)", "features.sign()")),
@@ -180,7 +180,7 @@ ANSWERS = {
         ("malformed", "norms of the rows", lambda f, w, l1: l1 * w.norm(dim=1)[:, None] * (f > 0)),
         ("malformed", "norms along the examples", lambda f, w, l1: l1 * w.norm(dim=0) * (f > 0)),
     ],
-    "25.7": [
+    "33.7": [
         ("solved", "autograd", weighted),
         ("solved", "in place", step_in_place),
         ("solved", "two masks", edit("error + l1 * w_d.norm(dim=0)[:, None]) * (z > 0)",
@@ -203,28 +203,28 @@ ANSWERS = {
 }  # fmt: skip
 
 GIVES_AWAY = {
-    "25.P1": [r"cannot move this unit", r"stays there", r"[Ss]lope is 0"],
-    "25.P2": [r"corner", r"slope 38|= 38", r"left slope"],
-    "25.P3": [r"0\.0006", r"None of four sizes", r"turns round"],
+    "33.P1": [r"cannot move this unit", r"stays there", r"[Ss]lope is 0"],
+    "33.P2": [r"corner", r"slope 38|= 38", r"left slope"],
+    "33.P3": [r"0\.0006", r"None of four sizes", r"turns round"],
 }
 
 NEIGHBOURS = {
-    "25.1": ("h = z.clamp(min=0)\nclaim", "h = z\nclaim"),
-    "25.3": ("delta = 2 * (h - EXAMPLES) * (z > 0)", "delta = 2 * (h - EXAMPLES)"),
-    "25.4": (
+    "33.1": ("h = z.clamp(min=0)\nclaim", "h = z\nclaim"),
+    "33.3": ("delta = 2 * (h - EXAMPLES) * (z > 0)", "delta = 2 * (h - EXAMPLES)"),
+    "33.4": (
         "delta = (AUTOENCODER[k].weight.T @ delta) * (passed.sums[k - 1] > 0)",
         "delta = AUTOENCODER[k].weight.T @ delta",
     ),
-    "25.5": ("gradients += [delta.sum(1),", "gradients += [delta.mean(1),"),
-    "25.e1": (
+    "33.5": ("gradients += [delta.sum(1),", "gradients += [delta.mean(1),"),
+    "33.e1": (
         "(lesson.nudged_loss(h) - lesson.nudged_loss(0)) / h for h in (-1e-6, 1e-6)",
         "(lesson.nudged_loss(h) - lesson.nudged_loss(-h)) / (2 * h) for h in (-1e-6, 1e-6)",
     ),
-    "25.e2": ("[paths[eta][1][-1] for eta", "[paths[eta][0][-1] for eta"),
-    "25.e3": ("[unit_2[40] for", "[unit_2[0] for"),
-    "25.e4": ("[max(paths[eta][3]) for eta", "[max(paths[eta][4]) for eta"),
-    "25.e11": ("only_down=(1,))", "only_down=())"),
-    "25.e5": ("(0.0001, 0.0003, 0.0005, 0.0006)", "(0.0001, 0.0003, 0.0005, 0.0007)"),
-    "25.7": ("dead = (thrown.sums[3] <= 0).all(1)", "dead = (thrown.sums[3] <= 0).any(1) & False"),
-    "25.e6": ('{"backward_leak": 0.1}', '{"backward_leak": 0.0}'),
+    "33.e2": ("[paths[eta][1][-1] for eta", "[paths[eta][0][-1] for eta"),
+    "33.e3": ("[unit_2[40] for", "[unit_2[0] for"),
+    "33.e4": ("[max(paths[eta][3]) for eta", "[max(paths[eta][4]) for eta"),
+    "33.e11": ("only_down=(1,))", "only_down=())"),
+    "33.e5": ("(0.0001, 0.0003, 0.0005, 0.0006)", "(0.0001, 0.0003, 0.0005, 0.0007)"),
+    "33.7": ("dead = (thrown.sums[3] <= 0).all(1)", "dead = (thrown.sums[3] <= 0).any(1) & False"),
+    "33.e6": ('{"backward_leak": 0.1}', '{"backward_leak": 0.0}'),
 }

@@ -1,4 +1,4 @@
-"""What learners of lesson 09 answer, and what gives its predictions away."""
+"""What learners of lesson 11 answer, and what gives its predictions away."""
 
 import math
 from fractions import Fraction
@@ -8,26 +8,26 @@ import torch
 from course_lib.teaching import edit
 
 GIVES_AWAY = {
-    "09.P1": [r"(?i)learns at one of the eight", r"(?i)constant guess costs, or"],
-    "09.P2": [r"(?i)a hundredth", r"\b30\b", r"(?i)tenth of the gradient"],
-    "09.P3": [r"(?i)step size drops out", r"sqrt\{2k\}", r"(?i)schedule of its own", r"(?i)forgotten"],
-    "09.P4": [r"(?i)once was not enough", r"(?i)runs blow up", r"(?i)kept statistics"],
+    "11.P1": [r"(?i)learns at one of the eight", r"(?i)constant guess costs, or"],
+    "11.P2": [r"(?i)a hundredth", r"\b30\b", r"(?i)tenth of the gradient"],
+    "11.P3": [r"(?i)step size drops out", r"sqrt\{2k\}", r"(?i)schedule of its own", r"(?i)forgotten"],
+    "11.P4": [r"(?i)once was not enough", r"(?i)runs blow up", r"(?i)kept statistics"],
 }
 
 NEIGHBOURS = {
-    "09.5": ("(g - g.mean() - x_hat * (g * x_hat).mean())", "(g - g.mean())"),
-    "09.6": ("training=True, eps=0.0)", "training=False, eps=0.0, running_mean=torch.zeros(1), running_var=torch.ones(1))"),
-    "09.7": ("x = naive_batch_norm(x, eps=0.0) if normalise else x", "x = x - x.mean(0) if normalise else x"),
-    "09.8": ("descend(10 * start, 30.0)", "descend(10 * start, 3.0)"),
-    "09.e1": ("plain = lesson.train_small(30, steps=200, normalise=False)", "plain = normed"),
-    "09.10": ("for eta in (1, 3, 10, 30)]", "for eta in (0.1, 3, 10, 30)]"),
-    "09.11": ("pairs = [(0.3, 0.01), (0.1, 0.03), (0.03, 0.1)]", "pairs = [(0.3, 0.01), (0.1, 0.03), (0.03, 0.01)]"),
-    "09.e2": ('lesson.median("batch norm", start)', "lesson.median(lesson.FROZEN, start)"),
-    "09.e3": ("lesson.median(lesson.FROZEN, start) for start", "lesson.median(lesson.NORMED, start) for start"),
-    "09.a1": ("g.mean((0, 2, 3), keepdim=True)", "g.mean((2, 3), keepdim=True)"),
-    "09.12": ("(g * x_hat).sum()", "(g * x).sum()"),
-    "09.a2": ("torch.nn.BatchNorm1d(3, momentum=0.7)", "torch.nn.BatchNorm1d(3, momentum=0.3)"),
-    "09.a3": ("theirs.eval())", "torch.nn.BatchNorm1d(3).eval())"),
+    "11.5": ("(g - g.mean() - x_hat * (g * x_hat).mean())", "(g - g.mean())"),
+    "11.6": ("training=True, eps=0.0)", "training=False, eps=0.0, running_mean=torch.zeros(1), running_var=torch.ones(1))"),
+    "11.7": ("x = naive_batch_norm(x, eps=0.0) if normalise else x", "x = x - x.mean(0) if normalise else x"),
+    "11.8": ("descend(10 * start, 30.0)", "descend(10 * start, 3.0)"),
+    "11.e1": ("plain = lesson.train_small(30, steps=200, normalise=False)", "plain = normed"),
+    "11.10": ("for eta in (1, 3, 10, 30)]", "for eta in (0.1, 3, 10, 30)]"),
+    "11.11": ("pairs = [(0.3, 0.01), (0.1, 0.03), (0.03, 0.1)]", "pairs = [(0.3, 0.01), (0.1, 0.03), (0.03, 0.01)]"),
+    "11.e2": ('lesson.median("batch norm", start)', "lesson.median(lesson.FROZEN, start)"),
+    "11.e3": ("lesson.median(lesson.FROZEN, start) for start", "lesson.median(lesson.NORMED, start) for start"),
+    "11.a1": ("g.mean((0, 2, 3), keepdim=True)", "g.mean((2, 3), keepdim=True)"),
+    "11.12": ("(g * x_hat).sum()", "(g * x).sum()"),
+    "11.a2": ("torch.nn.BatchNorm1d(3, momentum=0.7)", "torch.nn.BatchNorm1d(3, momentum=0.3)"),
+    "11.a3": ("theirs.eval())", "torch.nn.BatchNorm1d(3).eval())"),
 }  # fmt: skip
 
 
@@ -79,7 +79,7 @@ def three(g1, g2, g3):
 
 
 ANSWERS = {
-    "09.1": [
+    "11.1": [
         ("solved", "g minus its mean, twice", two(2 * (5 - 1), 2 * (0 - 1))),
         ("solved", "fractions of n", two(Fraction(4, 5) * 10, -Fraction(1, 5) * 10)),
         ("solved", "tensors", two(torch.tensor(8.0), torch.tensor(-2.0))),
@@ -94,7 +94,7 @@ ANSWERS = {
         ("malformed", "far too large", two(4 * 10**400, -(10**400))),
         ("malformed", "all five", [8, -2, -2, -2, -2]),
     ],
-    "09.2": [
+    "11.2": [
         ("solved", "x itself", three(-1, 0, 1)),
         ("solved", "x turned round", three(3.0, 0.0, -3.0)),
         ("solved", "x and a constant", three(1, 2, 3)),
@@ -108,7 +108,7 @@ ANSWERS = {
         ("malformed", "far too large", three(10**400, 0, -(10**400))),
         ("malformed", "a tensor", torch.tensor([-1.0, 0.0, 1.0])),
     ],
-    "09.3": [
+    "11.3": [
         ("autograd", "autograd", by_autograd),
         ("solved", "the whole Jacobian", by_jacobian),
         ("solved", "three sums, as frameworks print it", as_printed_in_frameworks),
@@ -123,7 +123,7 @@ ANSWERS = {
         ("wrong", "eps of the layer", with_eps),
         ("malformed", "a column", lambda x, g, gamma: by_jacobian(x, g, gamma)[:, None]),
     ],
-    "09.4": [
+    "11.4": [
         ("solved", "by the tangent", lambda step_size, decay: math.atan(
             math.sqrt(1 - (1 - step_size * decay) ** 2) / (1 - step_size * decay))),
         ("solved", "by the sine", lambda step_size, decay: math.asin(math.sqrt(1 - (1 - step_size * decay) ** 2))),
@@ -137,7 +137,7 @@ ANSWERS = {
         ("wrong", "the root of eta lambda", lambda step_size, decay: math.sqrt(step_size * decay)),
         ("malformed", "two numbers", lambda step_size, decay: (step_size, decay)),
     ],
-    "09.5": [
+    "11.5": [
         ("solved", "the layer itself", by_layer),
         ("solved", "one weighted sum", in_one_sum),
         ("solved", "lerp",

@@ -1,4 +1,4 @@
-"""What learners of lesson 08 answer, and what gives its predictions away."""
+"""What learners of lesson 10 answer, and what gives its predictions away."""
 
 import torch
 from torch.nn import functional
@@ -6,8 +6,8 @@ from torch.nn import functional
 from course_lib.teaching import edit
 
 GIVES_AWAY = {
-    "08.P1": [r"In the right half both networks guess", r"still the network guesses"],
-    "08.P2": [
+    "10.P1": [r"In the right half both networks guess", r"still the network guesses"],
+    "10.P2": [
         r"half a turn",
         r"(?i)\bturned?\b",
         r"flip\(",
@@ -15,28 +15,28 @@ GIVES_AWAY = {
         r"c, b, a",
         r"(?i)kernel of one pixel",
     ],
-    "08.P3": [
+    "10.P3": [
         r"(?i)never met a corner on the right",
         r"(?i)both together",
         r"(?i)joined edges",
         r"(?i)gives it a hint",
     ],
-    "08.P4": [r"(?i)checkerboard", r"2, 3, 5", r"\b25\b"],
+    "10.P4": [r"(?i)checkerboard", r"2, 3, 5", r"\b25\b"],
 }
 
 NEIGHBOURS = {
-    "08.e1": ('lesson.accuracy(dense, *lesson.data(5)["left"])', 'lesson.accuracy(dense, *lesson.data(5)["right"])'),
-    "08.e2": ('lesson.accuracy(dense, *lesson.data(5)["right"])', 'lesson.accuracy(dense, *lesson.data(5)["left"])'),
-    "08.2": ("correlate(x, w).roll(3, dims=0)).abs()", "correlate(x, w).roll(2, dims=0)).abs()"),
-    "08.e3": ("      gap[:3].max(), at_least=1)", "      gap[3:].max(), at_least=1)"),
-    "08.3": ("(correlate(x, dy) - dw).abs()", "(correlate(x, dy.flip(0, 1)) - dw).abs()"),
-    "08.4": ("correlate(wide, w.flip(0, 1)) - dx", "correlate(wide, w.flip(0)) - dx"),
-    "08.5": ("ratio = (ways.max() / ways.min()) ** 2", "ratio = ways.max() / ways.min()"),
-    "08.e4": ("kernel=4, nets=100)", "kernel=5, nets=100)"),
-    "08.6": ("lesson.share_within(energy, 7)", "lesson.share_within(energy, 5)"),
-    "08.e5": ("worst[lesson.MAX] - value for value", "worst[lesson.MEAN] - value for value"),
-    "08.e7": ("for arm in (lesson.MEAN, lesson.JOINED)", "for arm in (lesson.JOINED, lesson.MEAN)"),
-    "08.e6": ("shares[lesson.MAX] / shares[lesson.OWN]", "shares[lesson.OWN] / shares[lesson.MAX]"),
+    "10.e1": ('lesson.accuracy(dense, *lesson.data(5)["left"])', 'lesson.accuracy(dense, *lesson.data(5)["right"])'),
+    "10.e2": ('lesson.accuracy(dense, *lesson.data(5)["right"])', 'lesson.accuracy(dense, *lesson.data(5)["left"])'),
+    "10.2": ("correlate(x, w).roll(3, dims=0)).abs()", "correlate(x, w).roll(2, dims=0)).abs()"),
+    "10.e3": ("      gap[:3].max(), at_least=1)", "      gap[3:].max(), at_least=1)"),
+    "10.3": ("(correlate(x, dy) - dw).abs()", "(correlate(x, dy.flip(0, 1)) - dw).abs()"),
+    "10.4": ("correlate(wide, w.flip(0, 1)) - dx", "correlate(wide, w.flip(0)) - dx"),
+    "10.5": ("ratio = (ways.max() / ways.min()) ** 2", "ratio = ways.max() / ways.min()"),
+    "10.e4": ("kernel=4, nets=100)", "kernel=5, nets=100)"),
+    "10.6": ("lesson.share_within(energy, 7)", "lesson.share_within(energy, 5)"),
+    "10.e5": ("worst[lesson.MAX] - value for value", "worst[lesson.MEAN] - value for value"),
+    "10.e7": ("for arm in (lesson.MEAN, lesson.JOINED)", "for arm in (lesson.JOINED, lesson.MEAN)"),
+    "10.e6": ("shares[lesson.MAX] / shares[lesson.OWN]", "shares[lesson.OWN] / shares[lesson.MAX]"),
 }  # fmt: skip
 
 
@@ -124,7 +124,7 @@ def pool_by_fancy_index(x, dy, size, stride):
 
 
 ANSWERS = {
-    "08.1": [
+    "10.1": [
         ("solved", "the formula of PyTorch's page", (20 + 2 * 6 - 5 * (3 - 1) - 1) // 2 + 1),
         ("solved", "counted places", len(range(0, 32 - 11 + 1, 2))),
         ("solved", "a float", 11.0),
@@ -141,7 +141,7 @@ ANSWERS = {
         ("wrong", "the number of kernels that fit side by side", 32 // 11),
         ("malformed", "both axes", (10, 10)),
     ],
-    "08.2": [
+    "10.2": [
         ("solved", "from the last layer to the first", backwards),
         ("solved", "sets of pixels", by_sets),
         ("solved", "a sum with products of strides", by_products_of_strides),
@@ -158,7 +158,7 @@ ANSWERS = {
             (k - 1) * s for k, s in zip(kernels, strides, strict=True))),
         ("malformed", "a list for each layer", lambda kernels, strides: [backwards(kernels[:1], strides[:1])]),
     ],
-    "08.3": [
+    "10.3": [
         ("solved", "dy as the kernel of conv2d", slide),
         ("solved", "patches", kernel_gradient_by_patches),
         ("solved", "autograd", kernel_gradient_by_autograd),
@@ -172,7 +172,7 @@ ANSWERS = {
         ("wrong", "rows flipped", lambda x, dy: slide(x, dy.flip(0))),
         ("malformed", "a full convolution", lambda x, dy: slide(padded(x, *dy.shape), dy)),
     ],
-    "08.4": [
+    "10.4": [
         ("solved", "opposite", {"a": 1, "b": -1}),
         ("solved", "hardly correlated", {"a": 0.01, "b": -0.01}),
         ("solved", "tensors", {"a": torch.tensor(0.9), "b": torch.tensor(-0.1)}),
@@ -185,7 +185,7 @@ ANSWERS = {
         ("malformed", "one number", -0.5),
         ("malformed", "other keys", {"x": 0.5, "dy": -0.5}),
     ],
-    "08.5": [
+    "10.5": [
         ("solved", "conv_transpose2d", lambda dy, w: functional.conv_transpose2d(dy[None, None], w[None, None])[0, 0]),
         ("solved", "output by output", image_gradient_output_by_output),
         ("solved", "the turned kernel over the padded dy", lambda dy, w: slide(padded(dy, *w.shape), w.flip(0, 1))),
@@ -202,7 +202,7 @@ ANSWERS = {
         ("malformed", "no padding of dy", lambda dy, w: slide(dy.repeat(3, 3), w.flip(0, 1))),
         ("malformed", "'same' padding", lambda dy, w: dy * w.sum()),
     ],
-    "08.7": [
+    "10.7": [
         ("solved", "two strides", 8),
         ("solved", "a float", 8.0),
         ("one more", "an overlap of one", 5),
@@ -216,7 +216,7 @@ ANSWERS = {
         ("wrong", "ten", 10),
         ("malformed", "a list", [8, 12]),
     ],
-    "08.6": [
+    "10.6": [
         ("solved", "autograd through max_pool1d", pool_by_autograd),
         ("solved", "index_add", pool_by_index_add),
         ("solved", "a comparison with the maximum", lambda x, dy, size, stride: sum(

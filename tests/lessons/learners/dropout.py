@@ -1,4 +1,4 @@
-"""What learners of lesson 36 answer, and what gives its predictions away."""
+"""What learners of lesson 12 answer, and what gives its predictions away."""
 
 import math
 from fractions import Fraction
@@ -9,23 +9,23 @@ import torch
 from course_lib.teaching import edit
 
 GIVES_AWAY = {
-    "36.P1": [r"(?i)\bunits?\b", r"(?i)length of (its|the) (own )?column", r"(?i)columns of length 1"],
-    "36.P2": [r"(?i)of 20 splits", r"(?i)gained from ignoring"],
-    "36.P3": [r"(?i)tuned weight decay", r"(?i)weight decay (is|did) better", r"(?i)about the same"],
+    "12.P1": [r"(?i)\bunits?\b", r"(?i)length of (its|the) (own )?column", r"(?i)columns of length 1"],
+    "12.P2": [r"(?i)of 20 splits", r"(?i)gained from ignoring"],
+    "12.P3": [r"(?i)tuned weight decay", r"(?i)weight decay (is|did) better", r"(?i)about the same"],
 }
 
 NEIGHBOURS = {
-    "36.e1": ("gram + chance * masked.T @ masked,", "gram + chance * masked.T @ masked + torch.eye(2) / 16,"),
-    "36.2": ("lengths = table.square().sum(0)  # of the columns, squared", "lengths = table.square().sum(1)"),
-    "36.3": ("best = generalised_ridge(X, t, 0.25 * X.square().sum(0))",
+    "12.e1": ("gram + chance * masked.T @ masked,", "gram + chance * masked.T @ masked + torch.eye(2) / 16,"),
+    "12.2": ("lengths = table.square().sum(0)  # of the columns, squared", "lengths = table.square().sum(1)"),
+    "12.3": ("best = generalised_ridge(X, t, 0.25 * X.square().sum(0))",
              "best = generalised_ridge(X, t, 0.25 * X.square().sum(1))"),
-    "36.4": ("u = generalised_ridge(X / lengths, t, torch.full((2,), 0.25))",
+    "12.4": ("u = generalised_ridge(X / lengths, t, torch.full((2,), 0.25))",
              "u = generalised_ridge(X / lengths, t, torch.full((2,), 0.2))"),
-    "36.e2": ("int((dropped < plain).sum()), at_least=15)", "int((dropped < plain - 0.05).sum()), at_least=15)"),
-    "36.e3": ("int((plain < dropped).sum()), at_least=15)", "int((plain < dropped - 0.1).sum()), at_least=15)"),
-    "36.5": ("hidden.square().mean(0) * V.square().sum(1)", "hidden.mean(0).square() * V.square().sum(1)"),
-    "36.e4": ('(wrong["coins"] - wrong["their mean"]).mean()', '(wrong["coins"] - wrong["nothing"]).mean()'),
-    "36.e5": ('wrong["weight decay"] - rivals, at_most', 'wrong["nothing"] - rivals, at_most'),
+    "12.e2": ("int((dropped < plain).sum()), at_least=15)", "int((dropped < plain - 0.05).sum()), at_least=15)"),
+    "12.e3": ("int((plain < dropped).sum()), at_least=15)", "int((plain < dropped - 0.1).sum()), at_least=15)"),
+    "12.5": ("hidden.square().mean(0) * V.square().sum(1)", "hidden.mean(0).square() * V.square().sum(1)"),
+    "12.e4": ('(wrong["coins"] - wrong["their mean"]).mean()', '(wrong["coins"] - wrong["nothing"]).mean()'),
+    "12.e5": ('wrong["weight decay"] - rivals, at_most', 'wrong["nothing"] - rivals, at_most'),
 }  # fmt: skip
 
 
@@ -73,7 +73,7 @@ def in_one_einsum(hidden, readout, keep):
 
 
 ANSWERS = {
-    "36.1": [
+    "12.1": [
         ("solved", "by the formulas", three(0.8 * 2.5, 0.16 * (2.1**2 + 0.4**2), 0.16 * (2.1**2 + 0.4**2))),
         ("solved", "fractions", three(Fraction(2), Fraction(457, 625), Fraction(457, 625))),
         ("solved", "tensors", three(torch.tensor(2.0), torch.tensor(0.7312), torch.tensor(0.7312))),
@@ -87,7 +87,7 @@ ANSWERS = {
         ("wrong", "the four errors, not weighted", three(1.25, 1.1425, 1.705)),
         ("malformed", "a list", [2.0, 0.7312, 0.7312]),
     ],
-    "36.2": [
+    "12.2": [
         ("solved", "moments of the masked matrix", by_second_moment),
         ("solved", "rows below the data", by_more_rows),
         ("solved", "ridge in w, then over p", lambda matrix, target, keep: solved(
@@ -103,7 +103,7 @@ ANSWERS = {
         ("wrong", "p squared for p (1 - p)", edit("keep * (1 - keep) * torch.diag", "keep**2 * torch.diag")),
         ("malformed", "a column", lambda matrix, target, keep: by_second_moment(matrix, target, keep)[:, None]),
     ],
-    "36.3": [
+    "12.3": [
         ("solved", "0.8 over 0.2", 0.8 / (1 - 0.8)),
         ("solved", "a fraction", Fraction(4, 1)),
         ("solved", "a whole number", 4),
@@ -116,7 +116,7 @@ ANSWERS = {
         ("second moment", "1 / (1 - p)", 5.0),
         ("malformed", "a string", "4"),
     ],
-    "36.4": [
+    "12.4": [
         ("solved", "the long column matters", pair(5, 0)),
         ("solved", "raw weights alike, larger", pair(0.5, 0.5)),
         ("solved", "a sign", pair(-1.0, 1.0)),
@@ -129,7 +129,7 @@ ANSWERS = {
         ("wrong", "both effects far above the noise", pair(1000, 1000)),
         ("malformed", "a tensor", torch.tensor([1.0, 1.0])),
     ],
-    "36.5": [
+    "12.5": [
         ("solved", "all masks", over_all_masks),
         ("solved", "one einsum", in_one_einsum),
         ("solved", "image by image", lambda hidden, readout, keep: (1 - keep) / keep * torch.stack(

@@ -1,4 +1,4 @@
-"""Learners of lesson 28, feature_recovery: answers, what gives predictions away, and a slip for each claim."""
+"""Learners of lesson 36, feature_recovery: answers, what gives predictions away, and a slip for each claim."""
 
 import torch
 from torch.nn.functional import relu
@@ -26,7 +26,7 @@ def two(angle_1, angle_2, strength_1, strength_2):
 
 
 ANSWERS = {
-    "28.1": [
+    "36.1": [
         ("solved", "relu of both signs", lambda x, basis: relu(torch.cat([basis, -basis]) @ x)),
         ("solved", "one by one", by_loop),
         ("solved", "half of size and value", lambda x, basis: torch.cat(
@@ -41,7 +41,7 @@ ANSWERS = {
         ("wrong", "nothing", lambda x, basis: torch.zeros(2 * len(x), dtype=x.dtype)),
         ("malformed", "d numbers", lambda x, basis: basis @ x),
     ],
-    "28.2": [
+    "36.2": [
         ("solved", "45 degrees", two(45, -45, 2**-0.5, 2**-0.5)),
         ("solved", "exchanged", two(-60, 60, 1, 1)),
         ("solved", "more than a turn", two(300, 60, 1, 1)),
@@ -57,7 +57,7 @@ ANSWERS = {
         ("in radians", "radians", two(1.0472, -1.0472, 1, 1)),
         ("malformed", "a list", [60, -60, 1, 1]),
     ],
-    "28.3": [
+    "36.3": [
         ("solved", "if and else", lambda projection, penalty: (
             projection - penalty / 2 if 2 * projection > penalty else 0)),
         ("solved", "relu", l1_by_relu),
@@ -76,27 +76,27 @@ ANSWERS = {
 }  # fmt: skip
 
 GIVES_AWAY = {
-    "28.P1": [r"All are found at k = 6", r"found none of the atoms"],
-    "28.P2": [r"L1 held most atoms", r"Most of the error is in the strengths"],
-    "28.P3": [r"agree as well at \$k = 2\$", r"as high at k = 2", r"all the atoms had been found"],
+    "36.P1": [r"All are found at k = 6", r"found none of the atoms"],
+    "36.P2": [r"L1 held most atoms", r"Most of the error is in the strengths"],
+    "36.P3": [r"agree as well at \$k = 2\$", r"as high at k = 2", r"all the atoms had been found"],
 }
 
 NEIGHBOURS = {
-    "28.e1": (
+    "36.e1": (
         '"k = 6 finds {:.0%} of the atoms", found[6]',
         '"k = 6 finds {:.0%} of the atoms", found[2]',
     ),
-    "28.e2": ('"k = 32 finds {:.0%}", found[32]', '"k = 32 finds {:.0%}", found[6]'),
-    "28.2": ("recovery(units.T, toy.planted.atoms)", "recovery(toy.planted.atoms.T, toy.planted.atoms)"),
-    "28.e3": ('unit writes {:.0%}", share[6]', 'unit writes {:.0%}", share[16]'),
-    "28.3": ('"k = 16: {:.0%}", share[16]', '"k = 16: {:.0%}", share[6]'),
-    "28.4": ("(y - strengths) ** 2 + 0.4 * strengths", "(y - strengths) ** 2 / 2 + 0.4 * strengths"),
-    "28.e4": ('lesson.trained("L1", 1.0, seed=0)', 'lesson.trained("L1", 0.003, seed=0)'),
-    "28.e10": ("toy, out=mean)", "toy, out=other)"),
-    "28.5": ("min(mean_share(product, *column)", "min(mean_share(both, *column)"),
-    "28.e6": ("for rule in (both, sparse)", "for rule in (both, bend)"),
-    "28.e7": ("mean_share(bend, *from_6_on", "mean_share(both, *from_6_on"),
-    "28.e8": (
+    "36.e2": ('"k = 32 finds {:.0%}", found[32]', '"k = 32 finds {:.0%}", found[6]'),
+    "36.2": ("recovery(units.T, toy.planted.atoms)", "recovery(toy.planted.atoms.T, toy.planted.atoms)"),
+    "36.e3": ('unit writes {:.0%}", share[6]', 'unit writes {:.0%}", share[16]'),
+    "36.3": ('"k = 16: {:.0%}", share[16]', '"k = 16: {:.0%}", share[6]'),
+    "36.4": ("(y - strengths) ** 2 + 0.4 * strengths", "(y - strengths) ** 2 / 2 + 0.4 * strengths"),
+    "36.e4": ('lesson.trained("L1", 1.0, seed=0)', 'lesson.trained("L1", 0.003, seed=0)'),
+    "36.e10": ("toy, out=mean)", "toy, out=other)"),
+    "36.5": ("min(mean_share(product, *column)", "min(mean_share(both, *column)"),
+    "36.e6": ("for rule in (both, sparse)", "for rule in (both, bend)"),
+    "36.e7": ("mean_share(bend, *from_6_on", "mean_share(both, *from_6_on"),
+    "36.e8": (
         'nine tenths, k = 6: {:.0%} are atoms", precise[6]',
         'nine tenths, k = 6: {:.0%} are atoms", precise[2]',
     ),

@@ -1,4 +1,4 @@
-"""Learners of lesson 34."""
+"""Learners of lesson 20."""
 
 import numpy as np
 import torch
@@ -7,9 +7,9 @@ from course_lib.attention.ridge import DeltaState, delta_rule
 from course_lib.teaching import edit
 
 GIVES_AWAY = {
-    "34.P1": [r"(?i)luckiest", r"Recalled: sums", r"Sums recall"],
-    "34.P2": [r"dM/\\ln N", r"(?i)threefold", r"three times the pairs"],
-    "34.P3": [r"the keys decide", r"the rule decides"],
+    "20.P1": [r"(?i)luckiest", r"Recalled: sums", r"Sums recall"],
+    "20.P2": [r"dM/\\ln N", r"(?i)threefold", r"three times the pairs"],
+    "20.P3": [r"the keys decide", r"the rule decides"],
 }
 
 
@@ -58,7 +58,7 @@ def _in_loops(answers, values):
 
 
 ANSWERS = {
-    "34.1": [
+    "20.1": [
         ("solved", "as a float", 50.0),
         ("solved", "by the matrix", 10 * 0.6 + 20 * (0.36 + 0.64) + 30 * 0.8),
         ("solved", "a tensor", torch.tensor(50)),
@@ -74,7 +74,7 @@ ANSWERS = {
         ("wrong", "the mean of the values twice", 40),
         ("malformed", "a list", [6, 20, 24]),
     ],
-    "34.2": [
+    "20.2": [
         ("solved", "one over the squared length", lambda n, d: 1 / (1 + (n - 1) / d)),
         ("solved", "by the ratio", lambda n, d: (1 / ((n - 1) / d)) / (1 + 1 / ((n - 1) / d))),
         ("all pairs count", "N in the place of N - 1", lambda n, d: 1 / (1 + n / d)),
@@ -88,7 +88,7 @@ ANSWERS = {
         ("wrong", "d / N", lambda n, d: d / n),
         ("malformed", "no return", lambda n, d: print(end="")),
     ],
-    "34.3": [
+    "20.3": [
         ("solved", "column by column", _one_column_at_a_time),
         ("solved", "erase, then write", _erase_and_write),
         ("solved", "the library's state", _library_step),
@@ -117,7 +117,7 @@ ANSWERS = {
             lambda U, k, v, eta: U + eta * torch.outer(k / k.max(), v - U.T @ (k / k.max())),
         ),
     ],
-    "34.4": [
+    "20.4": [
         ("solved", "by inner products", _nearest_by_products),
         ("solved", "in loops", _in_loops),
         ("newest first", "turned round", edit("right.view(4, -1).mean(1)", "right.flip(0).view(4, -1).mean(1)")),
@@ -145,19 +145,19 @@ def _by_group(answers, values):
 
 
 NEIGHBOURS = {
-    "34.h1": ("by_sums = torch.stack([recalled(k, v, k.T @ v)", "by_sums = torch.stack([recalled(k, v, k[:64].T @ v[:64])"),
-    "34.h2": (
+    "20.h1": ("by_sums = torch.stack([recalled(k, v, k.T @ v)", "by_sums = torch.stack([recalled(k, v, k[:64].T @ v[:64])"),
+    "20.h2": (
         'recalled(k, v, write_pairs(k, v, rule="delta")) for k, v in draws',
         "recalled(k, v, write_pairs(k, v)) for k, v in draws",
     ),
-    "34.s1": ("0.335 * sums", "1.0 * sums"),
-    "34.3": ("1 / 64 + 1 / 64 + 126 / 64**2", "126 / 64**2"),
-    "34.r1": ("mean_recall(384, 64) - mean_recall(128, 32)", "mean_recall(512, 64) - mean_recall(128, 32)"),
-    "34.5": ("gap = (own - (1 - 1 / 64) ** ages)", "gap = (own - (1 - 2 / 64) ** ages)"),
-    "34.a1": ("{:.1%}\", short[0.1]", "{:.1%}\", short[0.5]"),
-    "34.k1": ("recalled(k - k.mean(0), v, k.T @ v)", "recalled(k, v, k.T @ v)"),
-    "34.6": ("for g in (0.95, 0.9, 0.8, 0.6)", "for g in (1.0,)"),
-    "34.w1": ('mean_right("delta", step_size=1) - max', 'mean_right("sums") - max'),
-    "34.t1": ('signed = of("copying", "sums"', 'signed = of("copying", "sums, elu + 1"'),
-    "34.t2": ('better = of("rewritten", "decay"', 'better = of("rewritten", "sums"'),
+    "20.s1": ("0.335 * sums", "1.0 * sums"),
+    "20.3": ("1 / 64 + 1 / 64 + 126 / 64**2", "126 / 64**2"),
+    "20.r1": ("mean_recall(384, 64) - mean_recall(128, 32)", "mean_recall(512, 64) - mean_recall(128, 32)"),
+    "20.5": ("gap = (own - (1 - 1 / 64) ** ages)", "gap = (own - (1 - 2 / 64) ** ages)"),
+    "20.a1": ("{:.1%}\", short[0.1]", "{:.1%}\", short[0.5]"),
+    "20.k1": ("recalled(k - k.mean(0), v, k.T @ v)", "recalled(k, v, k.T @ v)"),
+    "20.6": ("for g in (0.95, 0.9, 0.8, 0.6)", "for g in (1.0,)"),
+    "20.w1": ('mean_right("delta", step_size=1) - max', 'mean_right("sums") - max'),
+    "20.t1": ('signed = of("copying", "sums"', 'signed = of("copying", "sums, elu + 1"'),
+    "20.t2": ('better = of("rewritten", "decay"', 'better = of("rewritten", "sums"'),
 }  # fmt: skip

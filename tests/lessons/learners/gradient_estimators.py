@@ -1,4 +1,4 @@
-"""Lesson 07: what learners answer, and what tells them too early."""
+"""Lesson 09: what learners answer, and what tells them too early."""
 
 import math
 from fractions import Fraction
@@ -6,27 +6,27 @@ from fractions import Fraction
 import torch
 
 GIVES_AWAY = {
-    "07.P1": [r"(?i)about 70", r"(?i)whichever (arm|it|they)", r"(?i)end on a worse arm, expected"],
-    "07.P2": [r"51,206", r"819,206", r"(?i)pays for the slope", r"(?i)grows fourfold"],
-    "07.P3": [r"(?i)\bborder\b", r"(?i)hardly notices"],
+    "09.P1": [r"(?i)about 70", r"(?i)whichever (arm|it|they)", r"(?i)end on a worse arm, expected"],
+    "09.P2": [r"51,206", r"819,206", r"(?i)pays for the slope", r"(?i)grows fourfold"],
+    "09.P3": [r"(?i)\bborder\b", r"(?i)hardly notices"],
 }
 
 NEIGHBOURS = {
-    "07.e1": ("worse = [lesson.failed(bandit(10, seed))", "worse = [lesson.failed(bandit(3, seed))"),
-    "07.e2": ("compared = reward - mean if subtract_mean", "compared = reward + mean if subtract_mean"),
-    "07.1": ("(arm == 4).double() - 1 / 5)", "(arm == 4).double())"),
-    "07.2": ("((f + 100) * z).mean()", "(f * z + 100).mean()"),
-    "07.3": ("((f - b) * z).var() for b in grid", "((f - b) * z.abs()).var() for b in grid"),
-    "07.4": ("left_out = (values.sum() - values) / 2", "left_out = values.sum() / 3"),
-    "07.5": ("torch.autograd.grad((x**2).sum(), x)", "torch.autograd.grad((x**2 / 2).sum(), x)"),
-    "07.6": ("pays = ((1 + z) > 0).double()", "pays = (1 + z).abs()"),
-    "07.7": ("added[0] / (a**2 / 2)", "added[0] / a**2"),
-    "07.8": (
+    "09.e1": ("worse = [lesson.failed(bandit(10, seed))", "worse = [lesson.failed(bandit(3, seed))"),
+    "09.e2": ("compared = reward - mean if subtract_mean", "compared = reward + mean if subtract_mean"),
+    "09.1": ("(arm == 4).double() - 1 / 5)", "(arm == 4).double())"),
+    "09.2": ("((f + 100) * z).mean()", "(f * z + 100).mean()"),
+    "09.3": ("((f - b) * z).var() for b in grid", "((f - b) * z.abs()).var() for b in grid"),
+    "09.4": ("left_out = (values.sum() - values) / 2", "left_out = values.sum() / 3"),
+    "09.5": ("torch.autograd.grad((x**2).sum(), x)", "torch.autograd.grad((x**2 / 2).sum(), x)"),
+    "09.6": ("pays = ((1 + z) > 0).double()", "pays = (1 + z).abs()"),
+    "09.7": ("added[0] / (a**2 / 2)", "added[0] / a**2"),
+    "09.8": (
         "lesson.border(T + 1) / lesson.border(T) for T in (3, 4)",
         "lesson.border(T + 1) / lesson.border(T - 1) for T in (4,)",
     ),
-    "07.e3": ('[mean_end("score", k, T) for T in', '[mean_end("path", k, T) for T in'),
-    "07.e4": ('[mean_end("mix", k, T) / end', '[mean_end("score", k, T) / end'),
+    "09.e3": ('[mean_end("score", k, T) for T in', '[mean_end("path", k, T) for T in'),
+    "09.e4": ('[mean_end("mix", k, T) / end', '[mean_end("score", k, T) / end'),
 }
 
 
@@ -66,7 +66,7 @@ def report(w_A, w_B):
 
 
 ANSWERS = {
-    "07.1": [
+    "09.1": [
         ("solved", "fractions", report(Fraction(4), Fraction(-4, 3))),
         ("solved", "rounded", report(4, -1.33)),
         ("solved", "tensors", report(torch.tensor(4.0), torch.tensor(-4 / 3))),
@@ -80,7 +80,7 @@ ANSWERS = {
         ("wrong", "nothing for B", report(4, 0)),
         ("malformed", "a list", [4, -4 / 3]),
     ],
-    "07.4": [
+    "09.4": [
         ("solved", "exact", (0.25 + 512) * 0.25 / (0.5 + 1 / 32)),
         ("solved", "the waves alone", 4**5 / 4),
         ("solved", "a whole number", 241),
@@ -94,7 +94,7 @@ ANSWERS = {
         ("wrong", "two to the T", 32),
         ("malformed", "a formula", "4^T / 4"),
     ],
-    "07.2": [
+    "09.2": [
         ("solved", "mu^2 + 3 sigma^2", 1**2 + 3 * 2**2),
         ("solved", "as a tensor", torch.tensor(13.0)),
         ("solved", "as a quotient", (13 / 4) / (1 / 4)),
@@ -112,7 +112,7 @@ ANSWERS = {
         ("wrong", "half way", 9.0),
         ("malformed", "a formula", "mu^2 + 3 sigma^2"),
     ],
-    "07.5": [
+    "09.5": [
         ("solved", "autograd of the surrogate", by_log_prob),
         ("solved", "a loop over z / sigma", by_noise),
         ("solved", "an inner product", lambda x, f, m, s, b: (f - b).dot(x - m) / (s**2 * len(x))),
@@ -154,7 +154,7 @@ ANSWERS = {
         ),
         ("malformed", "not averaged", lambda x, f, m, s, b: (f - b) * (x - m) / s**2),
     ],
-    "07.6": [
+    "09.6": [
         ("solved", "autograd", by_autograd),
         ("solved", "scores averaged", by_scores),
         ("solved", "Jacobian times values", by_jacobian),
@@ -177,7 +177,7 @@ ANSWERS = {
         ("wrong", "off the largest", lambda t, f: t.softmax(0) * (f - f.max())),
         ("malformed", "the expectation", lambda t, f: t.softmax(0) @ f),
     ],
-    "07.3": [
+    "09.3": [
         ("solved", "half the noise", case(4, 0.4, 0.5)),
         ("solved", "a slow wave and much noise", case(1.0, math.pi / 2, 2.0)),
         ("solved", "negative frequency", case(-3, 0.5, 0.5)),

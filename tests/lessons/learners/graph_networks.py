@@ -1,4 +1,4 @@
-"""What learners of lesson 10 answer, and what gives its predictions away."""
+"""What learners of lesson 13 answer, and what gives its predictions away."""
 
 import math
 
@@ -7,24 +7,24 @@ import torch
 from course_lib.teaching import edit
 
 GIVES_AWAY = {
-    "10.P1": [r"(?i)classifier was blind", r"v_2\b", r"(?i)splits the communities"],
-    "10.P2": [r"(?i)no depth", r"(?i)colou?r refinement|1-WL", r"(?i)multiset"],
-    "10.P3": [r"(?i)two of the five", r"(?i)harmless", r"(?i)half kept ≈"],
+    "13.P1": [r"(?i)classifier was blind", r"v_2\b", r"(?i)splits the communities"],
+    "13.P2": [r"(?i)no depth", r"(?i)colou?r refinement|1-WL", r"(?i)multiset"],
+    "13.P3": [r"(?i)two of the five", r"(?i)harmless", r"(?i)half kept ≈"],
 }
 
 NEIGHBOURS = {
-    "10.e1": ("for depth in (0, 2, 16, 64)]", "for depth in (0, 2, 8, 64)]"),
-    "10.e2": ("lesson.accuracy(lesson.blown_up(rest), graph)", "lesson.accuracy(lesson.blown_up(x), graph)"),
-    "10.5": ("walk_counts(A, 4) - counted", "walk_counts(A, 3) - counted"),
-    "10.1": ("graph.degrees.sqrt()\n    cosines", "graph.degrees\n    cosines"),
-    "10.2": ("** (1 / 20) / values[-2])", "** (1 / 20) / values[-3])"),
-    "10.e3": ("same = (vectors[:, -2] > 0)", "same = (vectors[:, -3] > 0)"),
-    "10.e4": ("lesson.draw(seed, shift=0.0)", "lesson.draw(seed, shift=0.2)"),
-    "10.e5": ('{"remove": "mean"}', '{"remove": "random"}'),
-    "10.3": ('for form in ("half kept", "start added")]', 'for form in ("start added", "half kept")]'),
-    "10.6": ("[gap(torch.ones(20, 1), layers)", "[gap(marked, layers)"),
-    "10.e6": ("[1.0, *[0.0] * 9] * 2)", "[1.0, *[0.0] * 9, 0.0, 1.0, *[0.0] * 8])"),
-    "10.e7": ('mean("start added", 32), untrained', 'mean("half kept", 32), untrained'),
+    "13.e1": ("for depth in (0, 2, 16, 64)]", "for depth in (0, 2, 8, 64)]"),
+    "13.e2": ("lesson.accuracy(lesson.blown_up(rest), graph)", "lesson.accuracy(lesson.blown_up(x), graph)"),
+    "13.5": ("walk_counts(A, 4) - counted", "walk_counts(A, 3) - counted"),
+    "13.1": ("graph.degrees.sqrt()\n    cosines", "graph.degrees\n    cosines"),
+    "13.2": ("** (1 / 20) / values[-2])", "** (1 / 20) / values[-3])"),
+    "13.e3": ("same = (vectors[:, -2] > 0)", "same = (vectors[:, -3] > 0)"),
+    "13.e4": ("lesson.draw(seed, shift=0.0)", "lesson.draw(seed, shift=0.2)"),
+    "13.e5": ('{"remove": "mean"}', '{"remove": "random"}'),
+    "13.3": ('for form in ("half kept", "start added")]', 'for form in ("start added", "half kept")]'),
+    "13.6": ("[gap(torch.ones(20, 1), layers)", "[gap(marked, layers)"),
+    "13.e6": ("[1.0, *[0.0] * 9] * 2)", "[1.0, *[0.0] * 9, 0.0, 1.0, *[0.0] * 8])"),
+    "13.e7": ('mean("start added", 32), untrained', 'mean("half kept", 32), untrained'),
 }
 
 
@@ -80,7 +80,7 @@ def walk(i, j, k):
 
 
 ANSWERS = {
-    "10.3": [
+    "13.3": [
         ("solved", "a power of the adjacency matrix",
          (torch.tensor([[0, 1, 1, 1], [1, 0, 1, 0], [1, 1, 0, 1], [1, 0, 1, 0]])).matrix_power(3)[2, 0]),
         ("solved", "a float", 5.0),
@@ -91,7 +91,7 @@ ANSWERS = {
         ("wrong", "one layer too many", 16),
         ("malformed", "the whole vector", [4, 5, 5, 5]),
     ],
-    "10.4": [
+    "13.4": [
         ("solved", "index_add", by_index_add),
         ("solved", "a dense matrix of counts", by_dense_matrix),
         ("solved", "scatter_add", lambda x, edge_index: torch.zeros_like(x).scatter_add(
@@ -109,7 +109,7 @@ ANSWERS = {
         ("wrong", "adds into one table", in_place),
         ("malformed", "one row for each edge", lambda x, edge_index: x[edge_index[0]]),
     ],
-    "10.1": [
+    "13.1": [
         ("solved", "the last eigenvector", lambda adjacency: torch.linalg.eigh(
             (loops := adjacency + torch.eye(len(adjacency), dtype=adjacency.dtype))
             / torch.outer(loops.sum(1), loops.sum(1)).sqrt())[1][:, -1].abs()),
@@ -124,7 +124,7 @@ ANSWERS = {
         ("wrong", "with another sign", lambda adjacency: -(d := (adjacency.sum(1) + 1).sqrt()) / d.norm()),
         ("malformed", "the matrix of the layer", lambda adjacency: adjacency + torch.eye(len(adjacency))),
     ],
-    "10.2": [
+    "13.2": [
         ("solved", "ceil of the logarithm", math.ceil(math.log(0.01) / math.log(0.9))),
         ("solved", "a whole number as a float", 44.0),
         ("without the residual", "0.8 in each layer", 21),
@@ -135,7 +135,7 @@ ANSWERS = {
         ("wrong", "one layer too many", 45),
         ("malformed", "no number", "44 layers"),
     ],
-    "10.5": [
+    "13.5": [
         ("solved", "rounds of a loop", 3),
         ("solved", "as a float", 3.0),
         ("at once", "the mark alone", 1),
@@ -146,7 +146,7 @@ ANSWERS = {
         ("wrong", "one round too many", 4),
         ("malformed", "a word", "three"),
     ],
-    "10.6": [
+    "13.6": [
         ("solved", "neighbours, an even number of layers", walk(3, 4, 2)),
         ("solved", "two apart, an odd number", walk(5, 3, 3)),
         ("solved", "far, much later", walk(1, 5, 101)),
@@ -157,7 +157,7 @@ ANSWERS = {
         ("need", "counted from 0", walk(0, 1, 2)),
         ("malformed", "a tuple", (1, 2, 2)),
     ],
-    "10.7": [
+    "13.7": [
         ("solved", "autograd", mean_by_autograd),
         ("solved", "the transposed matrix of weights", mean_by_matrix),
         ("solved", "index_add backwards", lambda dy, edge_index: back(dy / incoming(dy, edge_index), edge_index)),

@@ -1,4 +1,4 @@
-"""What learners of lesson 23 answer, and what gives its predictions away."""
+"""What learners of lesson 28 answer, and what gives its predictions away."""
 
 import math
 
@@ -8,10 +8,10 @@ from torch.nn import functional
 from course_lib.teaching import edit
 
 GIVES_AWAY = {
-    "23.P1": [r"(?i)four times", r"(?i)fourfold", r"(?i)quarters"],
-    "23.P2": [r"(?i)\bidle\b", r"(?i)often idle"],
-    "23.P3": [r"(?i)subtract", r"(?i)negative", r"(?i)not over", r"(?i)columns of"],
-    "23.P4": [r"(?i)ten times smaller", r"(?i)difference grows", r"(?i)factor of ten"],
+    "28.P1": [r"(?i)four times", r"(?i)fourfold", r"(?i)quarters"],
+    "28.P2": [r"(?i)\bidle\b", r"(?i)often idle"],
+    "28.P3": [r"(?i)subtract", r"(?i)negative", r"(?i)not over", r"(?i)columns of"],
+    "28.P4": [r"(?i)ten times smaller", r"(?i)difference grows", r"(?i)factor of ten"],
 }
 
 
@@ -55,7 +55,7 @@ def centred(n):
 
 
 ANSWERS = {
-    "23.1": [
+    "28.1": [
         ("solved", "PyTorch's attention with scale 1", by_library),
         ("solved", "exponentials and their sum",
          lambda x, y, query, w: (e := (x * w * query).sum(1).exp()) @ y / e.sum()),
@@ -69,7 +69,7 @@ ANSWERS = {
         ("malformed", "float32", lambda x, y, query, w: by_library(x, y, query, w).float()),
         ("malformed", "one number", lambda x, y, query, w: by_library(x, y, query, w).sum()),
     ],
-    "23.2": [
+    "28.2": [
         ("solved", "nearly the same product", heads(0.01, 0.04, 0.1, 0.0039)),
         ("solved", "tensors, u far larger than w", heads(*torch.tensor([0.01, 0.04, 0.001, 0.2]))),
         ("equal w", "u alone", heads(0.02, 0.1, 0.02, 0.05)),
@@ -80,7 +80,7 @@ ANSWERS = {
         ("wrong", "large starts", heads(0.1, 1.0, 2.0, 0.5)),
         ("malformed", "two pairs", {"first": (0.01, 0.04), "second": (0.04, 0.03)}),
     ],
-    "23.3": [
+    "28.3": [
         ("solved", "one over the root of 4", 1 / math.sqrt(4)),
         ("solved", "a tensor", torch.tensor(0.5)),
         ("all features", "12 features", 12**-0.5),
@@ -90,7 +90,7 @@ ANSWERS = {
         ("the square for all", "1/12", 1 / 12),
         ("malformed", "one for each head", [0.5, 0.5, 0.5]),
     ],
-    "23.4": [
+    "28.4": [
         ("solved", "hyperbolic functions", by_hyperbolas),
         ("solved", "the eigenvectors", by_eigenvectors),
         ("equal factors", "an exponential", lambda o, v, g, t: o * v / math.exp(2 * g * t)),
@@ -106,7 +106,7 @@ ANSWERS = {
         ("wrong", "half the rate", lambda o, v, g, t: by_hyperbolas(o, v, g / 2, t)),
         ("malformed", "both factors", lambda o, v, g, t: (o * math.exp(-g * t), v * math.exp(-g * t))),
     ],
-    "23.5": [
+    "28.5": [
         ("solved", "one head against all before it", by_helmert),
         ("solved", "the null space of ones", by_null_space),
         ("solved", "the other signs", lambda n_tasks: -by_null_space(n_tasks)),
@@ -123,15 +123,15 @@ ANSWERS = {
 }  # fmt: skip
 
 NEIGHBOURS = {
-    "23.3": ("return (votes @ target) / (target @ target)", "return (votes @ target) / (votes @ votes)"),
-    "23.4": ("[(waits[s / 2] / waits[s]).mean()", "[(waits[s / 2] / waits[s]).sqrt().mean()"),
-    "23.e1": ("[direct[s / 2].mean() / direct[s].mean()", "[waits[s / 2].mean() / waits[s].mean()"),
-    "23.6": ("argmin()] for m in (1, 3)]", "argmin()] for m in (3, 1)]"),
-    "23.e2": ('of 12 starts all heads are busy", busy[0.25]', 'of 12 starts all heads are busy", busy[0.05]'),
-    "23.e3": ('s = 0.05: on {} of 12", busy[0.05]', 's = 0.05: on {} of 12", busy[0.25]'),
-    "23.e4": ("the layer's error is {:.2f}\", late[0]", "the layer's error is {:.2f}\", late[1]"),
-    "23.e6": ("for share in (0.02, 0)", "for share in (0, 0.02)"),
-    "23.7": ("((o**2 - v**2) / (o_start**2 - v_start**2))", "((o**2 + v**2) / (o_start**2 + v_start**2))"),
-    "23.8": ("(o * v).amax(0) * (4 + 0.2**2) / 60", "(o * v).amax(0) * (1 + 0.2**2) / 60"),
-    "23.e5": ("[math.log(10) / (rate", "[math.log(2) / (rate"),
+    "28.3": ("return (votes @ target) / (target @ target)", "return (votes @ target) / (votes @ votes)"),
+    "28.4": ("[(waits[s / 2] / waits[s]).mean()", "[(waits[s / 2] / waits[s]).sqrt().mean()"),
+    "28.e1": ("[direct[s / 2].mean() / direct[s].mean()", "[waits[s / 2].mean() / waits[s].mean()"),
+    "28.6": ("argmin()] for m in (1, 3)]", "argmin()] for m in (3, 1)]"),
+    "28.e2": ('of 12 starts all heads are busy", busy[0.25]', 'of 12 starts all heads are busy", busy[0.05]'),
+    "28.e3": ('s = 0.05: on {} of 12", busy[0.05]', 's = 0.05: on {} of 12", busy[0.25]'),
+    "28.e4": ("the layer's error is {:.2f}\", late[0]", "the layer's error is {:.2f}\", late[1]"),
+    "28.e6": ("for share in (0.02, 0)", "for share in (0, 0.02)"),
+    "28.7": ("((o**2 - v**2) / (o_start**2 - v_start**2))", "((o**2 + v**2) / (o_start**2 + v_start**2))"),
+    "28.8": ("(o * v).amax(0) * (4 + 0.2**2) / 60", "(o * v).amax(0) * (1 + 0.2**2) / 60"),
+    "28.e5": ("[math.log(10) / (rate", "[math.log(2) / (rate"),
 }

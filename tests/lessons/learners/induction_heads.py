@@ -1,4 +1,4 @@
-"""What learners of lesson 22 answer, and what gives its predictions away."""
+"""What learners of lesson 27 answer, and what gives its predictions away."""
 
 import torch
 from torch.nn import functional
@@ -6,8 +6,8 @@ from torch.nn import functional
 from course_lib.teaching import edit
 
 GIVES_AWAY = {
-    "22.P1": [r"\{1\} takes everything", r"(?i)the worse one|predicts worse"],
-    "22.P2": [r"(?i)overtakes in all|overtook", r"(?i)next to nothing"],
+    "27.P1": [r"\{1\} takes everything", r"(?i)the worse one|predicts worse"],
+    "27.P2": [r"(?i)overtakes in all|overtook", r"(?i)next to nothing"],
 }
 
 
@@ -67,7 +67,7 @@ def by_jacobian(c, values, a):
 
 
 ANSWERS = {
-    "22.1": [
+    "27.1": [
         ("solved", "all places at once", by_windows),
         ("solved", "lists", with_lists),
         ("any lag", "one of the lags", edit("if all(", "if any(")),
@@ -83,7 +83,7 @@ ANSWERS = {
         ("malformed", "0 / 0 without a match", not_guarded),
         ("malformed", "float32", lambda tokens, lags, vocabulary: by_windows(tokens, lags, vocabulary).float()),
     ],
-    "22.2": [
+    "27.2": [
         ("solved", "multiplied out", by_joint),
         ("solved", "row by row", row_by_row),
         ("solved", "distances of the laws", lambda joint: (
@@ -102,7 +102,7 @@ ANSWERS = {
          - joint.sum(1).square().sum()),
         ("malformed", "one for each row", lambda joint: (joint.square() / joint.sum(0)).sum(1)),
     ],
-    "22.3": [
+    "27.3": [
         ("solved", "0.64 times the squares", 0.64 * (2 * 0.45**2 + 2 * 0.05**2)),
         ("solved", "rounded", 0.262),
         ("plain chi-square", "frequencies once", 0.64),
@@ -113,7 +113,7 @@ ANSWERS = {
         ("half", "two pairs", 0.64 * (0.45**2 + 0.05**2)),
         ("malformed", "for both sets", (0.32, 0.2624)),
     ],
-    "22.4": [
+    "27.4": [
         ("autograd", "autograd", by_autograd),
         ("solved", "the Jacobian of the shares", by_jacobian),
         ("sign", "uphill in the loss", lambda c, values, a: -by_autograd(c, values, a)),
@@ -126,7 +126,7 @@ ANSWERS = {
         ("wrong", "dp/dt", lambda c, values, a: c.square() / c.square().sum() * (values - values.mean())),
         ("malformed", "one number", lambda c, values, a: (by_autograd(c, values, a) * values).sum()),
     ],
-    "22.5": [
+    "27.5": [
         ("solved", "exclusive or", chain(0.2, 0.8, 0.8, 0.2)),
         ("solved", "equal presses are followed by a 1", chain(0.9, 0.1, 0.1, 0.9)),
         ("no second parent", "a chain of order 1", chain(0.1, 0.9, 0.1, 0.9)),
@@ -139,28 +139,28 @@ ANSWERS = {
 }  # fmt: skip
 
 NEIGHBOURS = {
-    "22.e1": ("loss[1,] - loss[1, 2]", "loss[1,] - loss[2,]"),
-    "22.e2": ("history = train_selector(0.01, steps=40", "history = train_selector(3.0, steps=40"),
-    "22.3": ("p = features(presses[0], share, c), c.square()", "p = features(presses[0], share, c), c.abs()"),
-    "22.5": ("weight = 1 + (math.exp(a) - 1) * match", "weight = 1 + math.exp(a) * match"),
-    "22.6": (
+    "27.e1": ("loss[1,] - loss[1, 2]", "loss[1,] - loss[2,]"),
+    "27.e2": ("history = train_selector(0.01, steps=40", "history = train_selector(3.0, steps=40"),
+    "27.3": ("p = features(presses[0], share, c), c.square()", "p = features(presses[0], share, c), c.abs()"),
+    "27.5": ("weight = 1 + (math.exp(a) - 1) * match", "weight = 1 + math.exp(a) * match"),
+    "27.6": (
         "value = criterion(next_table(long[0], 2), lags).mean()",
         "value = chi_square(next_table(long[0], 2), lags).mean()",
     ),
-    "22.7": (
+    "27.7": (
         "ratio = criterion(idle, (1, 2)) / criterion(idle, (1,))",
         "ratio = chi_square(idle, (1, 2)) / chi_square(idle, (1,))",
     ),
-    "22.8": (
+    "27.8": (
         "criterion(next_table(players(800, 0.3, seed=seed), 2), lags).mean() for lags in SETS])",
         "chi_square(next_table(players(800, 0.3, seed=seed), 2), lags).mean() for lags in SETS])",
     ),
-    "22.e3": ("of = {lags: criterion(", "of = {lags: chi_square("),
-    "22.e4": ("for history in (from_one, together)}", "for history in (from_one, stages)}"),
-    "22.e5": ("losses[stages] - losses[together]", "losses[together] - losses[stages]"),
-    "22.e6": (
+    "27.e3": ("of = {lags: criterion(", "of = {lags: chi_square("),
+    "27.e4": ("for history in (from_one, together)}", "for history in (from_one, stages)}"),
+    "27.e5": ("losses[stages] - losses[together]", "losses[together] - losses[stages]"),
+    "27.e6": (
         "both_at[3.0] - both_at[0.3].maximum(both_at[10.0])",
         "both_at[3.0] - both_at[0.3].maximum(both_at[3.0])",
     ),
-    "22.e7": ("from_three = train_arm(STAGES, 3.0)", "from_three = train_arm(STAGES, 0.01)"),
+    "27.e7": ("from_three = train_arm(STAGES, 3.0)", "from_three = train_arm(STAGES, 0.01)"),
 }

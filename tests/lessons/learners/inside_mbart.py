@@ -1,4 +1,4 @@
-"""What learners answer to lesson 26, inside_mbart, and what its predictions must not be told."""
+"""What learners answer to lesson 34, inside_mbart, and what its predictions must not be told."""
 
 import torch
 from torch.nn.functional import layer_norm, scaled_dot_product_attention
@@ -49,7 +49,7 @@ def post_norm(x, a, w_v, w_o, w_1, w_2):
 CAUSAL = "torch.ones_like(scores).tril().bool() & real"
 
 ANSWERS = {
-    "26.1": [
+    "34.1": [
         ("solved", "exact", 5.0),
         ("solved", "a whole number", 5),
         ("solved", "as a tensor", torch.tensor(5.0)),
@@ -65,7 +65,7 @@ ANSWERS = {
         ("plain mean over three", "mean of all values", 112 / 3),
         ("wrong", "another number", 5.2),
     ],
-    "26.2": [
+    "34.2": [
         ("solved", "in steps", layer_in_steps),
         ("solved", "with modules and a loop", layer_with_module),
         ("norm after", "the original Transformer", post_norm),
@@ -91,7 +91,7 @@ ANSWERS = {
          edit("gelu(layer_norm(x, x.shape[-1:]) @ w_1)", "gelu(layer_norm(x, x.shape[-1:]) @ w_1, approximate='tanh')")),
         ("malformed", "the inner units", edit(" @ w_2", "", "return x + gelu", "return gelu")),
     ],
-    "26.3": [
+    "34.3": [
         ("solved", "large", {"x1": 10, "x2": 1}),
         ("solved", "just enough", {"x1": 2, "x2": 0.5}),
         ("solved", "negative x1 above x2", {"x1": -0.5, "x2": 0.2}),
@@ -106,7 +106,7 @@ ANSWERS = {
         ("second entry negative", "both negative, x1 larger", {"x1": -1, "x2": -3}),
         ("malformed", "a tuple", (3, 1)),
     ],
-    "26.4": [
+    "34.4": [
         ("solved", "triu and infinity", by_the_library),
         ("solved", "exponentials, normalised", renormalised),
         ("solved", "a very large negative number", edit("-torch.inf", "-1e30")),
@@ -124,7 +124,7 @@ ANSWERS = {
         ("upper triangle", "triu", edit("tril()", "triu()")),
         ("malformed", "one row", edit("return torch", "return torch.zeros(1) + 0 * scores[0] if True else torch")),
     ],
-    "26.5": [
+    "34.5": [
         ("solved", "the library's attention", cross_by_library),
         ("solved", "scaled queries",
          edit("(normed @ w_q) @", "(normed @ w_q) / w_q.size(1) ** 0.5 @", " / w_q.shape[1] ** 0.5", "")),
@@ -149,28 +149,28 @@ ANSWERS = {
 }  # fmt: skip
 
 GIVES_AWAY = {
-    "26.P1": [r"In C every sum", r"LayerNorm after each sublayer"],
-    "26.P2": [r"(?i)only the token itself", r"Worst by far", r"looking only at itself"],
-    "26.P3": [r"(?i)noise as large", r"far less damage", r"(?i)nearly harmless"],
+    "34.P1": [r"In C every sum", r"LayerNorm after each sublayer"],
+    "34.P2": [r"(?i)only the token itself", r"Worst by far", r"looking only at itself"],
+    "34.P3": [r"(?i)noise as large", r"far less damage", r"(?i)nearly harmless"],
 }
 
 NEIGHBOURS = {
-    "26.2": (
+    "34.2": (
         "weights = torch.softmax(q @ k.mT / 4**0.5, dim=-1)",
         "weights = torch.softmax(q @ k.mT / 4, dim=-1)",
     ),
-    "26.e1": ('off(output(drawn("k_proj.bias"))', 'off(output(drawn("v_proj.bias"))'),
-    "26.4": ("each.sum(dim=1) + attention_bias(w)", 'each.sum(dim=1) + w["out_proj.bias"]'),
-    "26.8": ("middle = x + attend(by_hand.layer_norm(x, ln_1))", "middle = x + attend(x)"),
-    "26.10": ("ours = [*encoder.states[:-1], encoder.output]", "ours = encoder.states"),
-    "26.11": ("moved[:5].max()", "moved[:6].max()"),
-    "26.12": ("states, theirs = [*before.states[:-1], before.output],", "states, theirs = before.states,"),
-    "26.14": ("ours = almost.decode(W, states,", "ours = almost.decode(W, states.roll(1, 0),"),
-    "26.e5": ("Recipe(post_norm=True)", "Recipe(scaled=False)"),
-    "26.e2": ('rest - kept["itself"]', 'rest - kept["none"]'),
-    "26.e3": (
+    "34.e1": ('off(output(drawn("k_proj.bias"))', 'off(output(drawn("v_proj.bias"))'),
+    "34.4": ("each.sum(dim=1) + attention_bias(w)", 'each.sum(dim=1) + w["out_proj.bias"]'),
+    "34.8": ("middle = x + attend(by_hand.layer_norm(x, ln_1))", "middle = x + attend(x)"),
+    "34.10": ("ours = [*encoder.states[:-1], encoder.output]", "ours = encoder.states"),
+    "34.11": ("moved[:5].max()", "moved[:6].max()"),
+    "34.12": ("states, theirs = [*before.states[:-1], before.output],", "states, theirs = before.states,"),
+    "34.14": ("ours = almost.decode(W, states,", "ours = almost.decode(W, states.roll(1, 0),"),
+    "34.e5": ("Recipe(post_norm=True)", "Recipe(scaled=False)"),
+    "34.e2": ('rest - kept["itself"]', 'rest - kept["none"]'),
+    "34.e3": (
         'lesson.at_distance(f"attention: {name}", 0.5)',
         'lesson.stored(f"attention: {name}", "unchanged")',
     ),
-    "26.e4": ("almost.shared(written(noisy), usual) -", "almost.shared(written(elsewhere), usual) -"),
+    "34.e4": ("almost.shared(written(noisy), usual) -", "almost.shared(written(elsewhere), usual) -"),
 }

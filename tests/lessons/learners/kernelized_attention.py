@@ -1,4 +1,4 @@
-"""Learners of lesson 15."""
+"""Learners of lesson 19."""
 
 import math
 
@@ -9,9 +9,9 @@ from course_lib.attention.kernelized import Quadratic, linear_attention
 from course_lib.teaching import edit
 
 GIVES_AWAY = {
-    "15.P1": [r"stops at 15", r"(?i)different maps", r"(q - k|q-k).{0,40}\b6\b"],
-    "15.P2": [r"2,?17[89]", r"4,?357"],
-    "15.P3": [r"0\.56", r"(?i)on the floor"],
+    "19.P1": [r"stops at 15", r"(?i)different maps", r"(q - k|q-k).{0,40}\b6\b"],
+    "19.P2": [r"2,?17[89]", r"4,?357"],
+    "19.P3": [r"0\.56", r"(?i)on the floor"],
 }
 
 
@@ -115,7 +115,7 @@ def _partners(k, *, first=1.0, middle=-2.0, last=1.0):
 
 
 ANSWERS = {
-    "15.1": [
+    "19.1": [
         ("solved", "row by row", _partners),
         (
             "solved",
@@ -147,7 +147,7 @@ ANSWERS = {
         ("wrong", "the square subtracted", lambda k: _partners(k, last=-1)),
         ("wrong", "a constant of 2", lambda k: _partners(k, first=2)),
     ],
-    "15.2": [
+    "19.2": [
         ("solved", "as a float", 10.0),
         ("solved", "by the binomial coefficient", math.comb(5, 2)),
         ("solved", "NumPy's integer", np.int64(10)),
@@ -163,7 +163,7 @@ ANSWERS = {
         ("wrong", "D alone", 3),
         ("malformed", "a list of the groups", [1, 3, 3, 3]),
     ],
-    "15.3": [
+    "19.3": [
         ("solved", "the weighted table of products", _by_table),
         ("solved", "the library's map", lambda x: Quadratic()(x)),
         ("solved", "the constant -1", lambda x: _features(x, one=-1)),
@@ -192,7 +192,7 @@ ANSWERS = {
             ),
         ),
     ],
-    "15.4": [
+    "19.4": [
         ("solved", "a line through (-1/2, 0) and (0, -1)", _example((2, 1), (-0.5, 0), (0, -1))),
         ("solved", "fractions that round", _example((3, 0), (-1 / 3, 0), (-1 / 3, 7))),
         ("solved", "the second entry asks", _example((0, -2), (5, 0.5), (0, 0.5))),
@@ -208,7 +208,7 @@ ANSWERS = {
         ("wrong", "opposite keys", _example((2, 0), (2, 0), (-2, 0))),
         ("malformed", "vectors in the place of numbers", {"q": [1, 0], "a": [-1, 0], "b": [-1, 1]}),
     ],
-    "15.5": [
+    "19.5": [
         ("solved", "cumulative sums", _cumulative),
         ("solved", "a state of zeros, changed in place", _with_zeros),
         ("solved", "the library with features as they are", _library),
@@ -248,7 +248,7 @@ ANSWERS = {
             lambda phi_q, phi_k, v: v.cumsum(0) / torch.arange(1, len(v) + 1)[:, None],
         ),
     ],
-    "15.6": [
+    "19.6": [
         ("solved", "past and chunk as one table", _past_and_chunk),
         ("loop", "token by token", _token_by_token),
         ("overwritten inputs", "sums changed in place", _summed_in_place),
@@ -305,18 +305,18 @@ ANSWERS = {
 
 
 NEIGHBOURS = {
-    "15.2": ("torch.outer(-2 * at, at)", "torch.outer(2 * at, at)"),
-    "15.3": ("sim(refs_q[:count], k))", "sim(refs_k[:count], k))"),
-    "15.4": ("+ 2 * cross\n", "+ cross\n"),
-    "15.6": (
+    "19.2": ("torch.outer(-2 * at, at)", "torch.outer(2 * at, at)"),
+    "19.3": ("sim(refs_q[:count], k))", "sim(refs_k[:count], k))"),
+    "19.4": ("+ 2 * cross\n", "+ cross\n"),
+    "19.6": (
         "rank = torch.linalg.matrix_rank((q @ k.T + 1) ** 2)",
         "rank = torch.linalg.matrix_rank((q @ k.T) ** 2)",
     ),
-    "15.7": ("equals=1024**2 * (64 + 64)", "equals=1024**2 * 64"),
-    "15.10": ("torch.cat([v, torch.ones_like(v[:, :1])], 1)  # U, and z", "v  # U, and z"),
-    "15.8": ("sums = phi_k.T @", "sums = phi_q.T @"),
-    "15.12": ("z + phi_k.sum(0)", "z"),
-    "15.13": ("(q_c, k_c).tril()", "(q_c, k_c).tril(-1)"),
-    "15.14": ("elu_form(8)", "elu_form(16)"),
-    "15.e1": ('"square, C = 45": SQUARE', '"square, C = 45": elu_form(45)'),
+    "19.7": ("equals=1024**2 * (64 + 64)", "equals=1024**2 * 64"),
+    "19.10": ("torch.cat([v, torch.ones_like(v[:, :1])], 1)  # U, and z", "v  # U, and z"),
+    "19.8": ("sums = phi_k.T @", "sums = phi_q.T @"),
+    "19.12": ("z + phi_k.sum(0)", "z"),
+    "19.13": ("(q_c, k_c).tril()", "(q_c, k_c).tril(-1)"),
+    "19.14": ("elu_form(8)", "elu_form(16)"),
+    "19.e1": ('"square, C = 45": SQUARE', '"square, C = 45": elu_form(45)'),
 }

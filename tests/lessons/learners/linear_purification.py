@@ -1,4 +1,4 @@
-"""What learners of lesson 19 answer, and what gives its predictions away."""
+"""What learners of lesson 24 answer, and what gives its predictions away."""
 
 import math
 from fractions import Fraction
@@ -8,9 +8,9 @@ import torch
 from course_lib.teaching import edit
 
 GIVES_AWAY = {
-    "19.P1": [r"(?i)class means?\b", r"(?i)one direction (is|suffices)"],
-    "19.P2": [r"(?i)blind is not gone", r"(?i)nearest neighbour", r"(?i)ten (linear )?scores"],
-    "19.P3": [r"(?i)\blead\b", r"(?i)one translation in a hundred", r"(?i)keep three claims apart"],
+    "24.P1": [r"(?i)class means?\b", r"(?i)one direction (is|suffices)"],
+    "24.P2": [r"(?i)blind is not gone", r"(?i)nearest neighbour", r"(?i)ten (linear )?scores"],
+    "24.P3": [r"(?i)\blead\b", r"(?i)one translation in a hundred", r"(?i)keep three claims apart"],
 }
 
 
@@ -69,7 +69,7 @@ def probe(x, label):
 
 
 ANSWERS = {
-    "19.1": [
+    "24.1": [
         ("solved", "SVD", by_svd),
         ("solved", "rows below the data", by_more_rows),
         ("solved", "identity minus an inverse",
@@ -87,7 +87,7 @@ ANSWERS = {
          * (s.S / (s.S + penalty)) @ s.Vh),
         ("malformed", "the purified rows", lambda x, penalty: x @ by_svd(x, penalty)),
     ],
-    "19.2": [
+    "24.2": [
         ("solved", "a negative covariance", covariance(1, 1, -0.5)),
         ("solved", "unequal variances", covariance(4.0, 1.0, 1.5)),
         ("uncorrelated", "the identity", covariance(1.0, 1.0, 0.0)),
@@ -97,7 +97,7 @@ ANSWERS = {
         ("negative variance", "a negative variance", covariance(-1, 2, 0.5)),
         ("malformed", "the matrix", torch.tensor([[1.0, 0.5], [0.5, 1.0]])),
     ],
-    "19.3": [
+    "24.3": [
         ("solved", "by the eigenvector", 3 - 1),
         ("solved", "a fraction", Fraction(4, 2)),
         ("the eigenvalue", "lambda for b", 3),
@@ -108,7 +108,7 @@ ANSWERS = {
         ("wrong", "no covariance matrix", -2),
         ("malformed", "the matrix", [[2, 1], [1, 2]]),
     ],
-    "19.4": [
+    "24.4": [
         ("solved", "the gap of the means", by_gap),
         ("solved", "whitened, projected, undone", by_whitening),
         ("solved", "scatter within the classes", by_within),
@@ -125,12 +125,12 @@ ANSWERS = {
         ("wrong", "nothing erased", lambda x, label, new: new.clone()),
         ("malformed", "x erased", lambda x, label, new: by_gap(x, label, x)),
     ],
-    "19.5": [
+    "24.5": [
         ("solved", "9 / 3", 9 / 3),
         ("solved", "a fraction of the square", Fraction(9, 4) / Fraction(3, 4)),
         ("not squared", "3 / (3 + lambda)", 1),
         ("upside down", "a quarter left", 27),
-        ("soft threshold", "lesson 18's factor", 9 / 4),
+        ("soft threshold", "lesson 23's factor", 9 / 4),
         ("the largest direction", "sigma 6", 36 / 3),
         ("the smallest direction", "sigma 1", 1 / 3),
         ("wrong", "the square root", math.sqrt(3)),
@@ -139,17 +139,17 @@ ANSWERS = {
 }  # fmt: skip
 
 NEIGHBOURS = {
-    "19.e1": ("once[lesson.MEANS]", "once[lesson.RIDGE]"),
-    "19.3": ("probe_r2(shrunk[:900], z)", "probe_r2(lesson.without(x, lesson.gap(x, odd)), z)"),
-    "19.5": ("lesson.gap(lesson.without(x, w), odd)", "lesson.gap(lesson.without(x, gap), odd)"),
-    "19.4": (
+    "24.e1": ("once[lesson.MEANS]", "once[lesson.RIDGE]"),
+    "24.3": ("probe_r2(shrunk[:900], z)", "probe_r2(lesson.without(x, lesson.gap(x, odd)), z)"),
+    "24.5": ("lesson.gap(lesson.without(x, w), odd)", "lesson.gap(lesson.without(x, gap), odd)"),
+    "24.4": (
         "lesson.without(x, lesson.gap(x, odd)), z)",
         "lesson.without(x, lesson.probe(x, z)[0][:, 0]), z)",
     ),
-    "19.6": ("residual = z - x @ w - bias", "residual = z - x @ w / 2 - bias"),
-    "19.7": ("blind.append(probe_r2(erased, z).max())", "blind.append(probe_r2((erased + x) / 2, z).max())"),
-    "19.e2": ("ratios.append((erased - x)", "ratios.append((by_gap - x)"),
-    "19.e3": ("near.append(lesson.nearest_accuracy(erased", "near.append(lesson.probe_accuracy(erased"),
-    "19.e4": ('share["language"],', 'share["determiner"],'),
-    "19.e5": ('share["determiner"], at_most', 'share["language"], at_most'),
+    "24.6": ("residual = z - x @ w - bias", "residual = z - x @ w / 2 - bias"),
+    "24.7": ("blind.append(probe_r2(erased, z).max())", "blind.append(probe_r2((erased + x) / 2, z).max())"),
+    "24.e2": ("ratios.append((erased - x)", "ratios.append((by_gap - x)"),
+    "24.e3": ("near.append(lesson.nearest_accuracy(erased", "near.append(lesson.probe_accuracy(erased"),
+    "24.e4": ('share["language"],', 'share["determiner"],'),
+    "24.e5": ('share["determiner"], at_most', 'share["language"], at_most'),
 }

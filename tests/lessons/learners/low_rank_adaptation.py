@@ -1,4 +1,4 @@
-"""What learners of lesson 20 answer, and what gives its predictions away."""
+"""What learners of lesson 25 answer, and what gives its predictions away."""
 
 import math
 from fractions import Fraction
@@ -8,9 +8,9 @@ import torch
 from course_lib.teaching import edit
 
 GIVES_AWAY = {
-    "20.P1": [r"(?i)taken off", r"added for \*every\*", r"costs the old languages more"],
-    "20.P2": [r"nearly level", r"takes the rank out"],
-    "20.P3": [r"(?i)turned down", r"(?i)moved back"],
+    "25.P1": [r"(?i)taken off", r"added for \*every\*", r"costs the old languages more"],
+    "25.P2": [r"nearly level", r"takes the rank out"],
+    "25.P3": [r"(?i)turned down", r"(?i)moved back"],
 }
 
 
@@ -44,7 +44,7 @@ def unit(matrix):
 
 
 ANSWERS = {
-    "20.1": [
+    "25.1": [
         ("solved", "r times the sum", 8 * (1024 + 4096)),
         ("solved", "counted", sum(p.numel() for p in (torch.empty(8, 1024), torch.empty(4096, 8)))),
         ("A alone", "the first factor", 8192),
@@ -55,7 +55,7 @@ ANSWERS = {
         ("a square core", "three factors", 41024),
         ("malformed", "two numbers", (8192, 32768)),
     ],
-    "20.2": [
+    "25.2": [
         ("solved", "row by row", row_by_row),
         ("solved", "autograd", by_autograd),
         ("solved", "einsum", lambda grad, x, lora_A, scale: scale * torch.einsum("no,ni,ri->or", grad, x, lora_A)),
@@ -70,7 +70,7 @@ ANSWERS = {
         ("malformed", "transposed", lambda grad, x, lora_A, scale: row_by_row(grad, x, lora_A, scale).T),
         ("malformed", "the gradient of B A", lambda grad, x, lora_A, scale: scale * grad.T @ x),
     ],
-    "20.3": [
+    "25.3": [
         ("solved", "a sum of outer products", lambda gradient, rank: -unit(cut(gradient, rank))),
         ("solved", "eigenvectors of G G^T", by_eigenvectors),
         ("sign", "uphill", lambda gradient, rank: unit(cut(gradient, rank))),
@@ -85,7 +85,7 @@ ANSWERS = {
         ("wrong", "one direction whatever the rank", lambda gradient, rank: -unit(cut(gradient, 1))),
         ("malformed", "the singular vectors", lambda gradient, rank: torch.linalg.svd(gradient).U[:, :rank]),
     ],
-    "20.4": [
+    "25.4": [
         ("solved", "a fraction", Fraction(4, 36)),
         ("solved", "rounded", 0.111),
         ("no change", "the scale makes ranks alike", 1),
@@ -98,7 +98,7 @@ ANSWERS = {
         ("wrong", "alpha over the root, times the rank", 3),
         ("malformed", "in words", "a ninth"),
     ],
-    "20.5": [
+    "25.5": [
         ("solved", "tenths", weight(0.7, 0.6)),
         ("solved", "pi and e", weight(math.pi, math.e)),
         ("solved", "negative numbers", weight(-1.1, -1.0)),
@@ -116,36 +116,36 @@ ANSWERS = {
 }  # fmt: skip
 
 NEIGHBOURS = {
-    "20.e1": ('{:.2f}", ends["adapter"][1], at_least', '{:.2f}", ends["whole"][1], at_least'),
-    "20.e2": (
+    "25.e1": ('{:.2f}", ends["adapter"][1], at_least', '{:.2f}", ends["whole"][1], at_least'),
+    "25.e2": (
         '[ends["adapter"][1] / ends[name][1] for name',
         '[ends["whole"][1] / ends[name][1] for name',
     ),
-    "20.e3": ("lora.unload(off)", "lora.merge(off)"),
-    "20.3": ("multiplications(adapted_linear) / floor", "multiplications(adapted_linear_by_weight) / floor"),
-    "20.4": ("A, B = A - 0.05 * B.T @ gap, B - 0.05 * gap @ A.T", "A, B = A - 0.05 * B.T @ gap, B"),
-    "20.5": (
+    "25.e3": ("lora.unload(off)", "lora.merge(off)"),
+    "25.3": ("multiplications(adapted_linear) / floor", "multiplications(adapted_linear_by_weight) / floor"),
+    "25.4": ("A, B = A - 0.05 * B.T @ gap, B - 0.05 * gap @ A.T", "A, B = A - 0.05 * B.T @ gap, B"),
+    "25.5": (
         'of it", np.median(best)',
         'of it", np.median(lesson.all_shares("the weight\'s directions")[:, 7])',
     ),
-    "20.e4": (
+    "25.e4": (
         'np.median(lesson.all_shares("the gradient\'s directions", 1)[:, 7])',
         'np.median(lesson.all_shares("the weight\'s directions", 1)[:, 7])',
     ),
-    "20.7": (
+    "25.7": (
         '{:.2f}", ratio("alpha/sqrt(r)", torch.optim.SGD)',
         '{:.2f}", ratio("alpha/r", torch.optim.SGD)',
     ),
-    "20.8": (
+    "25.8": (
         '{:.2f}", ratio("alpha/r", torch.optim.Adam)',
         '{:.2f}", ratio("alpha/sqrt(r)", torch.optim.Adam)',
     ),
-    "20.e5": (
+    "25.e5": (
         "for a, b in zip(four, turned, strict=True)",
         "for a, b in zip(one, turned, strict=True)",
     ),
-    "20.e6": ("for a, b in zip(turned, one, strict=True)", "for a, b in zip(one, one, strict=True)"),
-    "20.6": (
+    "25.e6": ("for a, b in zip(turned, one, strict=True)", "for a, b in zip(one, one, strict=True)"),
+    "25.6": (
         '{:.1f}", ratio("alpha/sqrt(r)", torch.optim.Adam)',
         '{:.1f}", ratio("alpha/r", torch.optim.Adam)',
     ),

@@ -1,4 +1,4 @@
-"""Learners of lesson 05."""
+"""Learners of lesson 07."""
 
 import math
 
@@ -13,7 +13,7 @@ def _case(W, h):
 
 
 def _rate(factor):
-    """An answer to 05.2 from its factor as a function of the four fans."""
+    """An answer to 07.2 from its factor as a function of the four fans."""
     return lambda fan_out, fan_in, base_fan_out, base_fan_in, lr: (
         lr * factor(fan_out, fan_in, base_fan_out, base_fan_in)
     )
@@ -24,7 +24,7 @@ def _three(numbers):
 
 
 def _signs(alpha):
-    """An answer to 05.5 from its step size as a function of the sign matrix."""
+    """An answer to 07.5 from its step size as a function of the sign matrix."""
     return lambda gradient, radius: -radius * alpha(torch.sign(gradient)) * torch.sign(gradient)
 
 
@@ -40,7 +40,7 @@ def _by_bisection(gradient, radius):
 SQRT2, LAW = math.sqrt(2), 32 / math.pi + 4 - 8 / math.pi
 
 ANSWERS = {
-    "05.1": [
+    "07.1": [
         ("solved", "two decimals", 11.64),
         ("solved", "the sum of both kinds of terms", 4 + 12 * 2 / math.pi),
         ("solved", "a number of NumPy", np.float64(LAW)),
@@ -57,7 +57,7 @@ ANSWERS = {
         ("wrong", "one decimal", 11.6),
         ("malformed", "one number for each output", torch.full((4,), LAW)),
     ],
-    "05.2": [
+    "07.2": [
         ("solved", "over the growth", _rate(lambda out, fan_in, base_out, base: 1 / (fan_in / base))),
         ("solved", "base over width", _rate(lambda out, fan_in, base_out, base: base / fan_in)),
         ("solved", "in float32", lambda out, fan_in, base_out, base, lr: torch.tensor(lr) * base / fan_in),
@@ -98,7 +98,7 @@ ANSWERS = {
         ),
         ("malformed", "the base fans forgotten", lambda fan_out, fan_in, lr: lr / fan_in),
     ],
-    "05.3": [
+    "07.3": [
         ("solved", "rank one along (1, 1)", _case((0.5, 0.5, 0.5, 0.5), (1.0, -1.0))),
         ("solved", "a small second singular value", _case((1.0, 0.0, 0.0, 0.005), (0.0, SQRT2))),
         ("solved", "a nilpotent matrix", _case((0.0, 1.0, 0.0, 0.0), (SQRT2, 0.0))),
@@ -118,7 +118,7 @@ ANSWERS = {
         ("not enough lost", "h along (1, 1)", _case((1, 0, 0, 0), (1, 1))),
         ("malformed", "W as a list", {"W": [[1, 0], [0, 0]], "h": [0, SQRT2]}),
     ],
-    "05.4": [
+    "07.4": [
         ("solved", "minus a half", {"layer": 2, "power": -0.5}),
         ("solved", "read from the figure", {"layer": 2, "power": -0.45}),
         ("solved", "numbers of torch", {"layer": torch.tensor(2), "power": torch.tensor(-0.5)}),
@@ -135,7 +135,7 @@ ANSWERS = {
         ("malformed", "layer by name", {"layer": "hidden", "power": -0.5}),
         ("malformed", "the layer alone", 2),
     ],
-    "05.5": [
+    "07.5": [
         (
             "solved",
             "with math.sqrt",
@@ -197,7 +197,7 @@ ANSWERS = {
         ),
         ("malformed", "a tuple", lambda d_out, d_in: (d_in**-0.5, d_in**-0.5, d_out**0.5)),
     ],
-    "05.6": [
+    "07.6": [
         ("solved", "svdvals", _signs(lambda S: S.shape[0] ** 0.5 / torch.linalg.svdvals(S)[0])),
         (
             "solved",
@@ -246,13 +246,13 @@ ANSWERS = {
 }
 
 GIVES_AWAY = {
-    "05.P1": [
+    "07.P1": [
         r"mathrm\{sign\}",
         r"0\.8\\,d",
         r"(?i)steps need \$1/d",
         r"(?i)over 16",
     ],
-    "05.P2": [
+    "07.P2": [
         r"(?i)step sizes (alone|bring)",
         r"(?i)brings the lower loss",
         r"(?i)start alone",
@@ -261,15 +261,15 @@ GIVES_AWAY = {
 }
 
 NEIGHBOURS = {
-    "05.c1": ('lesson.carried("SP", "one")', 'lesson.carried("SP", "one", divided_by=16)'),
-    "05.1": ("math.sqrt(12) * uniform @", "(12 / d) ** 0.5 * uniform @"),
-    "05.3": ("(w * x).sum().backward()", "(w * normal(400_000 // d, d)).sum().backward()"),
-    "05.6": ('powers("muP", "muP")', 'powers("SP", "muP")'),
-    "05.7": ("lr=1 / d)", "lr=d**-0.75)"),
-    "05.c2": ('cost("muP", "muP"), at_most', 'cost("SP", "muP"), at_most'),
-    "05.c3": ('cost("SP", "muP"), at_most=2', 'cost("SP", "one", 4), at_most=2'),
-    "05.c4": ('cost("muP", "one") / cost', 'cost("muP", "muP") / cost'),
-    "05.c5": ('cost(start, "one", 16)', 'cost(start, "one", 4)'),
-    "05.c6": ('best("muP", steps) / best', 'best("SP", steps) / best'),
-    "05.c7": ('best("SP", "muP") / best', 'best("muP", "muP") / best'),
+    "07.c1": ('lesson.carried("SP", "one")', 'lesson.carried("SP", "one", divided_by=16)'),
+    "07.1": ("math.sqrt(12) * uniform @", "(12 / d) ** 0.5 * uniform @"),
+    "07.3": ("(w * x).sum().backward()", "(w * normal(400_000 // d, d)).sum().backward()"),
+    "07.6": ('powers("muP", "muP")', 'powers("SP", "muP")'),
+    "07.7": ("lr=1 / d)", "lr=d**-0.75)"),
+    "07.c2": ('cost("muP", "muP"), at_most', 'cost("SP", "muP"), at_most'),
+    "07.c3": ('cost("SP", "muP"), at_most=2', 'cost("SP", "one", 4), at_most=2'),
+    "07.c4": ('cost("muP", "one") / cost', 'cost("muP", "muP") / cost'),
+    "07.c5": ('cost(start, "one", 16)', 'cost(start, "one", 4)'),
+    "07.c6": ('best("muP", steps) / best', 'best("SP", steps) / best'),
+    "07.c7": ('best("SP", "muP") / best', 'best("muP", "muP") / best'),
 }

@@ -1,4 +1,4 @@
-"""Lesson 29, mbart_to_sparse_features."""
+"""Lesson 37, mbart_to_sparse_features."""
 
 import torch
 
@@ -6,29 +6,29 @@ from course_lib.teaching import edit
 from tests.lessons.learners import Answers
 
 GIVES_AWAY = {
-    "29.P1": [
+    "37.P1": [
         r"random layers", r"a single piece is enough", r"nearly as many",
     ],
-    "29.P2": [
+    "37.P2": [
         r"come within", r"stay behind", r"in another language is", r"elsewhere ≈",
     ],
 }  # fmt: skip
 NEIGHBOURS = {
-    "29.1": ("(x - dictionary.decoder_bias) @", "x @"),
-    "29.e1": ("dictionary.decode(held_out.code))\nclaim", "dictionary.decode(0.5 * held_out.code))\nclaim"),
-    "29.2": ("codes /= held_out.sentence.bincount()[:, None]", "codes /= held_out.sentence.bincount().max()"),
-    "29.3": (
-        "area = exercises[\"29.2\"].reference(values[:, 0], apple[:, 0])",
+    "37.1": ("(x - dictionary.decoder_bias) @", "x @"),
+    "37.e1": ("dictionary.decode(held_out.code))\nclaim", "dictionary.decode(0.5 * held_out.code))\nclaim"),
+    "37.2": ("codes /= held_out.sentence.bincount()[:, None]", "codes /= held_out.sentence.bincount().max()"),
+    "37.3": (
+        "area = exercises[\"37.2\"].reference(values[:, 0], apple[:, 0])",
         "area = f1_scores(values > threshold, apple)[0]",
     ),
-    "29.4": ("values > threshold, apple)[0]", "values > threshold, values > threshold)[0]"),
-    "29.e2": ("{score}%\")", "%\")"),
-    "29.e4": ("on_others[best], equals", "on_few[best], equals"),
-    "29.5": ("scores[\"LDA\", \"en_XX\"]", "scores[\"LDA\", \"fr_XX\"]"),
-    "29.e5": ("max(scores[\"LDA\", code]", "max(scores[\"one feature\", code]"),
-    "29.e6": ("min(scores[\"one feature\", code]", "min(scores[\"one word piece\", code]"),
-    "29.e3": ("refitted_shares(material)", "refitted_shares(material, shrinkage=0.01)"),
-    "29.e7": ("features = elsewhere(lesson.STRONGEST)", "features = elsewhere(\"dictionary\")"),
+    "37.4": ("values > threshold, apple)[0]", "values > threshold, values > threshold)[0]"),
+    "37.e2": ("{score}%\")", "%\")"),
+    "37.e4": ("on_others[best], equals", "on_few[best], equals"),
+    "37.5": ("scores[\"LDA\", \"en_XX\"]", "scores[\"LDA\", \"fr_XX\"]"),
+    "37.e5": ("max(scores[\"LDA\", code]", "max(scores[\"one feature\", code]"),
+    "37.e6": ("min(scores[\"one feature\", code]", "min(scores[\"one word piece\", code]"),
+    "37.e3": ("refitted_shares(material)", "refitted_shares(material, shrinkage=0.01)"),
+    "37.e7": ("features = elsewhere(lesson.STRONGEST)", "features = elsewhere(\"dictionary\")"),
 }  # fmt: skip
 
 
@@ -114,7 +114,7 @@ def _report(leak, mend="other sentences"):
 
 
 ANSWERS: Answers = {
-    "29.1": [
+    "37.1": [
         ("solved", "kept by the size of the k-th", _by_threshold),
         ("solved", "ranks by sorting twice", _by_sorting),
         ("solved", "topk first, ReLU after", _relu_last),
@@ -144,7 +144,7 @@ ANSWERS: Answers = {
         ("malformed", "the numbers of the features", _list_of_units),
         ("k columns", "values without places", lambda x, w, b, c, k: _pre(x, w, b, c).topk(k, 1).values),
     ],
-    "29.2": [
+    "37.2": [
         ("solved", "a double loop", _loop),
         ("solved", "ranks with shared ties", _by_ranks),
         ("solved", "a float", lambda s, y: float(_loop(s, y))),
@@ -168,7 +168,7 @@ ANSWERS: Answers = {
         ),
         ("malformed", "a table of pairs", lambda s, y: (s[y][:, None] > s[~y]).double()),
     ],
-    "29.3": [
+    "37.3": [
         ("solved", "rarer still", _rows(hits=1, alarms=40, silent=2000)),
         ("solved", "with a miss", {"hits": 99, "misses": 1, "alarms": 8000, "silent": 92000}),
         ("solved", "whole numbers as floats", _rows(silent=1900.0)),
@@ -187,7 +187,7 @@ ANSWERS: Answers = {
         ("wrong", "a negative count", _rows(silent=-1)),
         ("malformed", "a tuple", (10, 0, 100, 1900)),
     ],
-    "29.4": [
+    "37.4": [
         ("solved", "the step as a float", _report(4.0)),
         ("solved", "in the other order", {"mend": "other sentences", "leak": 4}),
         ("the training", "the dictionary saw the text", _report(1)),

@@ -1,4 +1,4 @@
-"""What learners of lesson 37 answer, and what gives its predictions away."""
+"""What learners of lesson 02 answer, and what gives its predictions away."""
 
 import math
 from fractions import Fraction
@@ -9,10 +9,10 @@ from course_lib.optimization.gradient_descent import best_heavy_ball
 from course_lib.teaching import edit
 
 GIVES_AWAY = {
-    "37.P1": [r"(?i)nearly doubles", r"1 ?\+ ?\\beta", r"(?i)moved border"],
-    "37.P2": [r"\\sqrt\\beta", r"(?i)share (one|the) rate", r"(?i)whatever the curvature"],
-    "37.P3": [r"(?i)end near 30", r"(?i)came to the moved border"],
-    "37.P4": [
+    "02.P1": [r"(?i)nearly doubles", r"1 ?\+ ?\\beta", r"(?i)moved border"],
+    "02.P2": [r"\\sqrt\\beta", r"(?i)share (one|the) rate", r"(?i)whatever the curvature"],
+    "02.P3": [r"(?i)end near 30", r"(?i)came to the moved border"],
+    "02.P4": [
         r"(?i)takes nearly all of the gain",
         r"(?i)noise limits the step size, long",
         r"(?i)below a thousandth",
@@ -20,16 +20,16 @@ GIVES_AWAY = {
 }
 
 NEIGHBOURS = {
-    "37.e1": ("def border(momentum, curvature=1.0):", "def border(momentum, curvature=1.0):\n    momentum = 0.0"),
-    "37.3": ("* curvature / (2 * (1 + m)) for", "* curvature / (2 / (1 - m)) for"),
-    "37.4": ("+ momentum * errors[t - 1]) for", "+ momentum * errors[t]) for"),
-    "37.5": ("share = (errors[1] - z2) / (z1 - z2)", "share = (errors[1] - z1) / (z1 - z2)"),
-    "37.6": ("momentum=0.64, steps=1000", "momentum=0.6, steps=1000"),
-    "37.7": ("for s, m in ((1.1, 1), (0.9, 1), (1, 1.1), (1, 0.9))]", "for s, m in ((1, 1), (1, 1), (1, 1), (1, 1))]"),
-    "37.e2": ("ball[1] / ball[0]", "plain[1] / plain[0]"),
-    "37.e3": ("runs[1, :, -10:].mean(1), equals=30", "runs[0, :, -10:].mean(1), equals=30"),
-    "37.e4": ("exact[0.8] / exact[0.0], at_most", "exact[0.9] / exact[0.0], at_most"),
-    "37.e5": ("best_excess(64, 1.0), lesson.best_excess(4, 0.0)]", "best_excess(64, 0.1), lesson.best_excess(4, 0.0)]"),
+    "02.e1": ("def border(momentum, curvature=1.0):", "def border(momentum, curvature=1.0):\n    momentum = 0.0"),
+    "02.3": ("* curvature / (2 * (1 + m)) for", "* curvature / (2 / (1 - m)) for"),
+    "02.4": ("+ momentum * errors[t - 1]) for", "+ momentum * errors[t]) for"),
+    "02.5": ("share = (errors[1] - z2) / (z1 - z2)", "share = (errors[1] - z1) / (z1 - z2)"),
+    "02.6": ("momentum=0.64, steps=1000", "momentum=0.6, steps=1000"),
+    "02.7": ("for s, m in ((1.1, 1), (0.9, 1), (1, 1.1), (1, 0.9))]", "for s, m in ((1, 1), (1, 1), (1, 1), (1, 1))]"),
+    "02.e2": ("ball[1] / ball[0]", "plain[1] / plain[0]"),
+    "02.e3": ("runs[1, :, -10:].mean(1), equals=30", "runs[0, :, -10:].mean(1), equals=30"),
+    "02.e4": ("exact[0.8] / exact[0.0], at_most", "exact[0.9] / exact[0.0], at_most"),
+    "02.e5": ("best_excess(64, 1.0), lesson.best_excess(4, 0.0)]", "best_excess(64, 0.1), lesson.best_excess(4, 0.0)]"),
 }  # fmt: skip
 
 
@@ -64,7 +64,7 @@ def by_condition(curvatures):
 
 
 ANSWERS = {
-    "37.1": [
+    "02.1": [
         ("solved", "the formulas", sums(1 / (1 - 0.9), 1 / (1 + 0.9))),
         ("solved", "four decimals", sums(10.0, 0.5263)),
         ("solved", "fractions", sums(Fraction(10), Fraction(10, 19))),
@@ -79,7 +79,7 @@ ANSWERS = {
         ("wrong", "nine and a half", sums(9.5, 0.5)),
         ("malformed", "a list", [10, 0.5263]),
     ],
-    "37.2": [
+    "02.2": [
         ("solved", "the formula", 2 * (1 + 0.8) / 4),
         ("solved", "a fraction", Fraction(9, 10)),
         ("no momentum", "2 / lambda", 2 / 4),
@@ -92,7 +92,7 @@ ANSWERS = {
         ("wrong", "1", 1.0),
         ("malformed", "a string", "0.9"),
     ],
-    "37.3": [
+    "02.3": [
         ("solved", "through the velocity", through_velocity),
         ("solved", "torch", by_torch),
         ("solved", "collected", lambda weights, before, gradient, step_size, momentum: (
@@ -107,7 +107,7 @@ ANSWERS = {
         ("wrong", "uphill", edit("weights - step_size", "weights + step_size")),
         ("malformed", "a pair", lambda weights, before, gradient, step_size, momentum: (weights, before)),
     ],
-    "37.4": [
+    "02.4": [
         ("solved", "the library", by_library),
         ("solved", "by the condition number", by_condition),
         ("the root of it", "the rate", edit("share**2", "share")),
@@ -121,7 +121,7 @@ ANSWERS = {
         ("wrong", "the habit", lambda curvatures: torch.stack([3.8 / curvatures.max(), 0 * curvatures[0] + 0.9])),
         ("malformed", "one number", lambda curvatures: by_library(curvatures)[0]),
     ],
-    "37.5": [
+    "02.5": [
         ("solved", "a tenth", 0.02 / 10),
         ("solved", "by effective steps", 0.02 / (1 - 0.9) * (1 - 0.99)),
         ("solved", "a fraction", Fraction(1, 500)),

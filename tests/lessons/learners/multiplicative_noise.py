@@ -1,4 +1,4 @@
-"""What learners of lesson 38 answer, and what gives its predictions away."""
+"""What learners of lesson 05 answer, and what gives its predictions away."""
 
 import math
 from fractions import Fraction
@@ -9,23 +9,23 @@ from course_lib.optimization.ridge import second_moment_limit
 from course_lib.teaching import edit
 
 GIVES_AWAY = {
-    "38.P1": [r"(?i)too rare to meet", r"(?i)have shrunk below", r"(?i)100,000 runs (hold|missed)"],
-    "38.P2": [r"(?i)comes ever closer", r"(?i)with 12 weights", r"(?i)describes single runs, too"],
-    "38.P3": [r"(?i)less than a tenth", r"(?i)buys calm"],
+    "05.P1": [r"(?i)too rare to meet", r"(?i)have shrunk below", r"(?i)100,000 runs (hold|missed)"],
+    "05.P2": [r"(?i)comes ever closer", r"(?i)with 12 weights", r"(?i)describes single runs, too"],
+    "05.P3": [r"(?i)less than a tenth", r"(?i)buys calm"],
 }
 
 NEIGHBOURS = {
-    "38.e1": ("runs * (1 - 0.45 * (1 + normal(100_000, seed=step)) ** 2)", "runs * (1 - 0.45 * (1 + normal(100_000)) ** 2)"),
-    "38.2": ("squares = factors(coins).prod(0) ** 2", "squares = factors(coins).prod(0).abs()"),
-    "38.e2": ("noise = carrying_noise(1.0, noise=1.0, step_size=0.45, shape=(60, 10_000), generator=generator)",
+    "05.e1": ("runs * (1 - 0.45 * (1 + normal(100_000, seed=step)) ** 2)", "runs * (1 - 0.45 * (1 + normal(100_000)) ** 2)"),
+    "05.2": ("squares = factors(coins).prod(0) ** 2", "squares = factors(coins).prod(0).abs()"),
+    "05.e2": ("noise = carrying_noise(1.0, noise=1.0, step_size=0.45, shape=(60, 10_000), generator=generator)",
               "noise = normal(60, 10_000)"),
-    "38.5": ("late = noisy_sgd(1.0, 2.0, 1.0, normal(200, 20_000), step_size=0.1)",
+    "05.5": ("late = noisy_sgd(1.0, 2.0, 1.0, normal(200, 20_000), step_size=0.1)",
              "late = noisy_sgd(1.0, 2.0, 1.0, normal(200, 20_000), step_size=0.15)"),
-    "38.6": ("lesson.tail_slope(lesson.long_run(eta))", "lesson.tail_slope(lesson.long_run(0.5))"),
-    "38.7": ("lesson.growth(d, relative_step=1.3)", "lesson.growth(d, relative_step=0.95)"),
-    "38.8": ("noise=0.5, rows_a_step=b)", "noise=0.5, rows_a_step=1)"),
-    "38.e3": ("clipped = min(best[arm] for arm", "clipped = max(best[arm] for arm"),
-    "38.e4": ("strong = lesson.by_step(lesson.CLIPPED[0])", "strong = lesson.by_step(lesson.CLIPPED[2])"),
+    "05.6": ("lesson.tail_slope(lesson.long_run(eta))", "lesson.tail_slope(lesson.long_run(0.5))"),
+    "05.7": ("lesson.growth(d, relative_step=1.3)", "lesson.growth(d, relative_step=0.95)"),
+    "05.8": ("noise=0.5, rows_a_step=b)", "noise=0.5, rows_a_step=1)"),
+    "05.e3": ("clipped = min(best[arm] for arm", "clipped = max(best[arm] for arm"),
+    "05.e4": ("strong = lesson.by_step(lesson.CLIPPED[0])", "strong = lesson.by_step(lesson.CLIPPED[2])"),
 }  # fmt: skip
 
 
@@ -38,12 +38,12 @@ def case(**changed):
 
 
 def limit(*, middle=6, last=3, top=2, power=4):
-    """The answer of 38.2 with other coefficients."""
+    """The answer of 05.2 with other coefficients."""
     return lambda x, s: top * (x**2 + s**2) / (x**power + middle * x**2 * s**2 + last * s**power)
 
 
 def of_rows(second):
-    """The answer of 38.5 with another mean square, of P, Q and b."""
+    """The answer of 05.5 with another mean square, of P, Q and b."""
     return lambda rows, x, s: 2 * (x**2 + s**2) / second(x**2 + s**2, x**4 + 6 * x**2 * s**2 + 3 * s**4, rows)
 
 
@@ -58,7 +58,7 @@ def by_bisection(x, sigma):
 
 
 ANSWERS = {
-    "38.1": [
+    "05.1": [
         ("solved", "by the formulas", three((1.7 + 0.4) / 2, (1.7**2 + 0.4**2) / 2, math.sqrt(1.7 * 0.4))),
         ("solved", "fractions and a rounded root", three(Fraction(21, 20), Fraction(61, 40), 0.8246)),
         ("solved", "tensors", three(torch.tensor(1.05), torch.tensor(1.525), torch.tensor(0.68).sqrt())),
@@ -71,7 +71,7 @@ ANSWERS = {
         ("wrong", "the larger side", three(1.05, 1.525, 1.7)),
         ("malformed", "a list", [1.05, 1.525, 0.82]),
     ],
-    "38.2": [
+    "05.2": [
         ("solved", "written out", limit()),
         ("solved", "the library's", lambda x, s: second_moment_limit(x, noise=s)),
         ("solved", "bisection", by_bisection),
@@ -88,7 +88,7 @@ ANSWERS = {
         ("wrong", "root of it", lambda x, s: math.sqrt(limit()(x, s))),
         ("malformed", "an interval", lambda x, s: (0, limit()(x, s))),
     ],
-    "38.3": [
+    "05.3": [
         ("solved", "nearly at the limit of the rule", case(step_size=0.499)),
         ("solved", "more noise than input", case(x=0.5, sigma=2.0, step_size=0.2)),
         ("solved", "whole numbers for x and sigma", {"x": 1, "sigma": 1, "step_size": Fraction(9, 20)}),
@@ -104,7 +104,7 @@ ANSWERS = {
         ("need", "beyond the bound", case(x=2000.0, sigma=2000.0, step_size=1e-8)),
         ("malformed", "a list", [1.0, 1.0, 0.45]),
     ],
-    "38.4": [
+    "05.4": [
         ("solved", "by the limit", second_moment_limit(0.5, noise=1.0)),
         ("solved", "a fraction", Fraction(40, 73)),
         ("solved", "three digits", 0.548),
@@ -117,7 +117,7 @@ ANSWERS = {
         ("wrong", "sigma^4 of x", 0.5),
         ("malformed", "words", "2P/Q"),
     ],
-    "38.5": [
+    "05.5": [
         ("solved", "written out", of_rows(lambda p, q, b: p**2 + (q - p**2) / b)),
         ("solved", "over one denominator", of_rows(lambda p, q, b: (q + (b - 1) * p**2) / b)),
         ("solved", "pairs of rows", lambda rows, x, s: 2 * rows * (x**2 + s**2) / (

@@ -1,4 +1,4 @@
-"""Learners of lesson 06."""
+"""Learners of lesson 08."""
 
 import math
 
@@ -108,7 +108,7 @@ def _scaled_by(power_a, power_b):
 SHORT, LONG = 768, 3072
 
 ANSWERS = {
-    "06.1": [
+    "08.1": [
         ("solved", "on the other side", _from_the_right),
         ("solved", "by singular values", _by_values),
         (
@@ -160,7 +160,7 @@ ANSWERS = {
             lambda m, steps: _iterate(m, steps, m.norm(), lambda X: 1.5 * X - X @ X.T @ X),
         ),
     ],
-    "06.2": [
+    "08.2": [
         ("solved", "three linear equations", _linear_system),
         ("solved", "ternary search", _by_search),
         ("Newton-Schulz", "(3/2, -1/2)", lambda lower: _pair(1.5, -0.5)),
@@ -186,7 +186,7 @@ ANSWERS = {
         ("malformed", "with E as third", edit("-size]", "-size, 0.0]")),
         ("malformed", "a tuple", lambda lower: tuple(_linear_system(lower).tolist())),
     ],
-    "06.3": [
+    "08.3": [
         ("solved", "three linear equations", _second_by_system),
         ("solved", "scaled from the answer before", _second_by_scaling),
         ("the first cubic again", "best_cubic(lower)", _linear_system),
@@ -199,7 +199,7 @@ ANSWERS = {
         ("wrong", "order exchanged", lambda lower: _second_by_system(lower).flip(0)),
         ("malformed", "a tuple", lambda lower: tuple(_second_by_system(lower).tolist())),
     ],
-    "06.4": [
+    "08.4": [
         ("solved", "2 mnp twice", 2 * SHORT * LONG * SHORT + 2 * LONG * SHORT * SHORT),
         ("solved", "the number", 7_247_757_312),
         ("solved", "as a float", 4.0 * LONG * SHORT**2),
@@ -219,7 +219,7 @@ ANSWERS = {
 }
 
 GIVES_AWAY = {
-    "06.P1": [
+    "08.P1": [
         r"divides the error by about a hundred",
         r"last ones collect",
         r"the cubic's error is",
@@ -227,7 +227,7 @@ GIVES_AWAY = {
         r"root mean square of \$?s(_i)? - 1",
         r"and no more",
     ],
-    "06.P2": [
+    "08.P2": [
         r"exactly flat (loses|lost|wins)",
         r"Momentum rescues",
         r"what is missing",
@@ -238,25 +238,25 @@ GIVES_AWAY = {
 }
 
 NEIGHBOURS = {
-    "06.c1": ("lesson.errors_after(lesson.PLANNED)", "lesson.errors_after(lesson.PLANNED[:5])"),
-    "06.1": ("b * gram @ X + c", "b * X**3 + c"),
-    "06.3": (
+    "08.c1": ("lesson.errors_after(lesson.PLANNED)", "lesson.errors_after(lesson.PLANNED[:5])"),
+    "08.1": ("b * gram @ X + c", "b * X**3 + c"),
+    "08.3": (
         "X = (3 * X - X @ X.T @ X) / 2\n    smallest",
         "X = (4 * X - 2 * X @ X.T @ X) / 2\n    smallest",
     ),
-    "06.4": ("lesson.errors_after([JORDAN] * 30)", "lesson.errors_after([CUBIC] * 30)"),
-    "06.5": ("minimax_quintic(0.1, 1.0)", "minimax_quintic(0.11, 1.0)"),
-    "06.6": ("minimax_composition(1e-2, 2)", "minimax_composition(1.05e-2, 2)"),
-    "06.c2": ("stored(flat, 16) / stored(kept, 16)", "stored(six, 16) / stored(kept, 16)"),
-    "06.c3": ("stored(six, 64) / lower", 'stored("9 cubic steps", 64) / lower'),
-    "06.c4": ("stored(flat, 256) / stored(kept, 256)", "stored(flat, 64) / stored(kept, 64)"),
-    "06.c5": (
+    "08.4": ("lesson.errors_after([JORDAN] * 30)", "lesson.errors_after([CUBIC] * 30)"),
+    "08.5": ("minimax_quintic(0.1, 1.0)", "minimax_quintic(0.11, 1.0)"),
+    "08.6": ("minimax_composition(1e-2, 2)", "minimax_composition(1.05e-2, 2)"),
+    "08.c2": ("stored(flat, 16) / stored(kept, 16)", "stored(six, 16) / stored(kept, 16)"),
+    "08.c3": ("stored(six, 64) / lower", 'stored("9 cubic steps", 64) / lower'),
+    "08.c4": ("stored(flat, 256) / stored(kept, 256)", "stored(flat, 64) / stored(kept, 64)"),
+    "08.c5": (
         'by[flat]["0.9"] / by[kept]["0.9"]',
         'by[flat]["0.8"] / by[kept]["0.8"]',
     ),
-    "06.c6": (
+    "08.c6": (
         'losses[flat, 0, False] / losses["unflattened", 0, False]',
         'losses[flat, 0, False] / losses["unflattened", 0.7, False]',
     ),
-    "06.c7": ('"only_drawn": only}', '"only_drawn": False}'),
+    "08.c7": ('"only_drawn": only}', '"only_drawn": False}'),
 }

@@ -1,4 +1,4 @@
-"""What learners of lesson 18 answer, and what gives its predictions away."""
+"""What learners of lesson 23 answer, and what gives its predictions away."""
 
 import math
 from itertools import combinations
@@ -6,10 +6,10 @@ from itertools import combinations
 import torch
 
 GIVES_AWAY = {
-    "18.P1": [r"\b59\b", r"\b117\b", r"has its own delay", r"\\log 100"],
-    "18.P2": [r"(?i)orthonormal", r"misses the identity", r"RR\^"],
-    "18.P3": [r"1 - \\lambda/s|1 - \\frac", r"(?i)soft threshold", r"never reach 0"],
-    "18.P4": [r"more labels hurt", r"double descent", r"≈31"],
+    "23.P1": [r"\b59\b", r"\b117\b", r"has its own delay", r"\\log 100"],
+    "23.P2": [r"(?i)orthonormal", r"misses the identity", r"RR\^"],
+    "23.P3": [r"1 - \\lambda/s|1 - \\frac", r"(?i)soft threshold", r"never reach 0"],
+    "23.P4": [r"more labels hurt", r"double descent", r"≈31"],
 }
 
 
@@ -65,7 +65,7 @@ def points(p, q, r, t):
 
 
 ANSWERS = {
-    "18.7": [
+    "23.7": [
         ("solved", "eigenvectors of the covariance", by_eigenvectors),
         ("solved", "a truncated SVD", by_truncation),
         ("solved", "directions of a full SVD", lambda x, k: projected(x, k, x.mean(0), directions(x)[:k])),
@@ -77,7 +77,7 @@ ANSWERS = {
         ("columns for rows", "Vh taken for V", lambda x, k: projected(x, k, x.mean(0), directions(x)[:, :k].T)),
         ("malformed", "the codes", lambda x, k: (x - x.mean(0)) @ directions(x)[:k].T @ torch.ones(k, 1).double()),
     ],
-    "18.6": [
+    "23.6": [
         ("solved", "far out", points(10, 1, 10, -1)),
         ("solved", "to the left", points(-2.0, -0.5, -2.0, 0.5)),
         ("centred", "on the vertical axis", points(0, 2, 0, -2)),
@@ -88,7 +88,7 @@ ANSWERS = {
         ("wrong", "one point twice", points(3, 0, 3, 0)),
         ("malformed", "two points", {"a": (3, 1), "b": (3, -1)}),
     ],
-    "18.1": [
+    "23.1": [
         ("solved", "autograd", by_autograd),
         ("solved", "example by example", example_by_example),
         ("solved", "with the second moment", by_second_moment),
@@ -102,7 +102,7 @@ ANSWERS = {
          @ encoder @ encoder.T),
         ("malformed", "transposed", lambda encoder, decoder, x: by_autograd(encoder, decoder, x).T),
     ],
-    "18.2": [
+    "23.2": [
         ("solved", "the second smallest of all pairs", sorted(17 - a - b for a, b in combinations((9, 5, 2, 1), 2))[1]),
         ("solved", "a float", 6.0),
         ("the minimum", "PCA's loss", 3),
@@ -112,7 +112,7 @@ ANSWERS = {
         ("wrong", "one unit unused", 8),
         ("malformed", "the pair of axes", (9, 2)),
     ],
-    "18.3": [
+    "23.3": [
         ("solved", "logarithms", lambda variances, step_size, factor: torch.log(
             torch.tensor(factor, dtype=torch.float64)) / (1 + 2 * step_size * variances).log()),
         ("solved", "base 10 in both", lambda variances, step_size, factor: math.log10(factor)
@@ -131,7 +131,7 @@ ANSWERS = {
          / (1 + 2 * step_size * variances).log().mean().expand(len(variances))),
         ("malformed", "one number", lambda variances, step_size, factor: math.log(factor)),
     ],
-    "18.4": [
+    "23.4": [
         ("solved", "the sum over directions of 2 lambda - lambda^2 / s", sum(1 - 0.25 / s for s in (4, 1))),
         ("solved", "rounded", 1.6875),
         ("orthonormal weights", "PCA's weights", 2 * 2 * 0.5),
@@ -141,7 +141,7 @@ ANSWERS = {
         ("no weights at all", "4 + 1", 5),
         ("malformed", "both directions", [15 / 16, 3 / 4]),
     ],
-    "18.5": [
+    "23.5": [
         ("solved", "a sum of outer products", lambda moment, k, penalty: with_factors(
             moment, k, lambda s: max(0.0, float(1 - penalty / s)))),
         ("solved", "SVD", by_svd),
@@ -165,20 +165,20 @@ ANSWERS = {
 }  # fmt: skip
 
 NEIGHBOURS = {
-    "18.1": ("ends = torch.diag((4 * VALUES).sqrt())", "ends = torch.diag((4.01 * VALUES).sqrt())"),
-    "18.2": (
+    "23.1": ("ends = torch.diag((4 * VALUES).sqrt())", "ends = torch.diag((4.01 * VALUES).sqrt())"),
+    "23.2": (
         "descend(*start, torch.diag(VALUES), steps=249",
         "descend(*start, torch.diag(VALUES.sqrt()), steps=249",
     ),
-    "18.3": ("U @ torch.linalg.inv(R)", "U @ R.T"),
-    "18.4": ("found = lesson.trained_encoders()", "found = lesson.trained_encoders(scale=0.3)"),
-    "18.5": ("train(seed=seed, steps=1500).sizes", "train(seed=seed, steps=1500, units=4).sizes"),
-    "18.6": ("math.log(100) / torch.log1p(", "math.log(100) / ("),
-    "18.8": ("step_size=0.05, steps=600)", "step_size=0.05, steps=20)"),
-    "18.9": (
+    "23.3": ("U @ torch.linalg.inv(R)", "U @ R.T"),
+    "23.4": ("found = lesson.trained_encoders()", "found = lesson.trained_encoders(scale=0.3)"),
+    "23.5": ("train(seed=seed, steps=1500).sizes", "train(seed=seed, steps=1500, units=4).sizes"),
+    "23.6": ("math.log(100) / torch.log1p(", "math.log(100) / ("),
+    "23.8": ("step_size=0.05, steps=600)", "step_size=0.05, steps=20)"),
+    "23.9": (
         "lesson.trained_encoders((0.2, 0.5, 0.8)), lesson",
         "lesson.trained_encoders((0.5, 0.5, 0.5)), lesson",
     ),
-    "18.e1": ('right["pixels, penalty"][i] -', 'right["pixels, no penalty"][i] -'),
-    "18.e2": ('right["pixels, no penalty"][:3]', 'right["pixels, penalty"][:3]'),
+    "23.e1": ('right["pixels, penalty"][i] -', 'right["pixels, no penalty"][i] -'),
+    "23.e2": ('right["pixels, no penalty"][:3]', 'right["pixels, penalty"][:3]'),
 }

@@ -1,4 +1,4 @@
-"""Learners of lesson 16."""
+"""Learners of lesson 21."""
 
 import math
 
@@ -8,9 +8,9 @@ from course_lib.attention.random_features import relative_variance
 from course_lib.teaching import edit
 
 GIVES_AWAY = {
-    "16.P1": [r"0\.48|48%", r"standard deviation of 0\.25|standard deviation 0\.25"],
-    "16.P2": [r"889 million", r"e\^\{16\}|e\^\{2\\sqrt D\}"],
-    "16.P3": [r"below a hundredth", r"(?i)redrawn at each step"],
+    "21.P1": [r"0\.48|48%", r"standard deviation of 0\.25|standard deviation 0\.25"],
+    "21.P2": [r"889 million", r"e\^\{16\}|e\^\{2\\sqrt D\}"],
+    "21.P3": [r"below a hundredth", r"(?i)redrawn at each step"],
 }
 
 
@@ -54,7 +54,7 @@ def _plain(q, keys, frequencies):
 
 
 ANSWERS = {
-    "16.1": [
+    "21.1": [
         ("solved", "the root of 8", math.sqrt(8)),
         ("solved", "three digits", 2.83),
         ("solved", "a tensor", torch.tensor(64.0) ** 0.25),
@@ -69,7 +69,7 @@ ANSWERS = {
         ("wrong", "the negative root", -math.sqrt(8)),
         ("malformed", "a formula", "64 ** 0.25"),
     ],
-    "16.2": [
+    "21.2": [
         ("solved", "a narrow kernel", _law(0.5, 1.0)),
         ("solved", "a wide kernel", _law(10, 5)),
         ("solved", "whole numbers", _law(3, 1)),
@@ -87,7 +87,7 @@ ANSWERS = {
         ("no width", "a negative width", _law(-0.5, 1)),
         ("malformed", "other names", {"s": 2.0, "d": 2.0}),
     ],
-    "16.3": [
+    "21.3": [
         ("solved", "features of both, then a product", _paired),
         ("solved", "a loop over frequencies", _looped),
         (
@@ -140,7 +140,7 @@ ANSWERS = {
             ),
         ),
     ],
-    "16.4": [
+    "21.4": [
         ("solved", "a perfect square", lambda kappa: (1 - kappa**2).square() / 2),
         ("solved", "from half the squared distance", lambda kappa: (-torch.expm1(2 * kappa.log())) ** 2 / 2),
         ("solved", "a loop", lambda kappa: torch.stack([0.5 + x**4 / 2 - x * x for x in kappa])),
@@ -157,7 +157,7 @@ ANSWERS = {
         ("wrong", "no spread", lambda kappa: torch.zeros_like(kappa)),
         ("malformed", "the mean over all", lambda kappa: ((1 - kappa**2) ** 2 / 2).mean()),
     ],
-    "16.5": [
+    "21.5": [
         (
             "solved",
             "by expm1",
@@ -203,7 +203,7 @@ ANSWERS = {
         ("malformed", "one for each entry", lambda q, k, error: ((q + k) ** 2).exp() / error**2),
         ("wrong", "root of the variance over the error", lambda q, k, error: _needed(q, k, error).sqrt()),
     ],
-    "16.6": [
+    "21.6": [
         ("solved", "logarithms of sums", _logs),
         (
             "solved",
@@ -290,18 +290,18 @@ ANSWERS = {
 }
 
 NEIGHBOURS = {
-    "16.e1": ("averages = (3 * u).cos()", "averages = u.cos()"),
-    "16.2": ('is off by {:.2f}", (weights(bell) -', 'is off by {:.2f}", (weights(bell * lengths) -'),
-    "16.3": (
+    "21.e1": ("averages = (3 * u).cos()", "averages = u.cos()"),
+    "21.2": ('is off by {:.2f}", (weights(bell) -', 'is off by {:.2f}", (weights(bell * lengths) -'),
+    "21.3": (
         "cosines = (distance * randn(200_000) / sigma)",
         "cosines = (distance * randn(200_000) * sigma)",
     ),
-    "16.5": ("((1 - kappa**2) ** 2 / (2 * 8))", "((1 - kappa**2) / (2 * 8))"),
-    "16.6": ("features(k).T / (q @ k.T / 4).exp()", "features(k).T / gaussian_kernel(q, k)"),
-    "16.7": ("(a + b)[0], (a - b)[0]", "(a - b)[0], (a + b)[0]"),
-    "16.8": ("exponents = (q + k).square().sum(-1) / 8", "exponents = (q + k).square().sum(-1) / 64"),
-    "16.e4": ("over[1], over[4], over[8]]", "over[1], over[2], over[8]]"),
-    "16.e5": ('"length 2: {:.2f}", over[2]', '"length 2: {:.2f}", over[4]'),
-    "16.e2": ('redrawn=name == "redrawn"', "redrawn=True"),
-    "16.e3": ("attend = through_features(16, redrawn=True)", "attend = through_features(16, redrawn=False)"),
+    "21.5": ("((1 - kappa**2) ** 2 / (2 * 8))", "((1 - kappa**2) / (2 * 8))"),
+    "21.6": ("features(k).T / (q @ k.T / 4).exp()", "features(k).T / gaussian_kernel(q, k)"),
+    "21.7": ("(a + b)[0], (a - b)[0]", "(a - b)[0], (a + b)[0]"),
+    "21.8": ("exponents = (q + k).square().sum(-1) / 8", "exponents = (q + k).square().sum(-1) / 64"),
+    "21.e4": ("over[1], over[4], over[8]]", "over[1], over[2], over[8]]"),
+    "21.e5": ('"length 2: {:.2f}", over[2]', '"length 2: {:.2f}", over[4]'),
+    "21.e2": ('redrawn=name == "redrawn"', "redrawn=True"),
+    "21.e3": ("attend = through_features(16, redrawn=True)", "attend = through_features(16, redrawn=False)"),
 }

@@ -1,26 +1,26 @@
-"""What learners of lesson 11 answer, and what gives its predictions away."""
+"""What learners of lesson 14 answer, and what gives its predictions away."""
 
 import torch
 
 from course_lib.teaching import edit
 
 GIVES_AWAY = {
-    "11.P1": [r"(?i)only the changed|changed starts? learn", r"5 of tanh, orthogonal"],
-    "11.P2": [r"3w|3 w", r"(?i)held fixed", r"(?i)immediate"],
-    "11.P3": [r"10\.02", r"(?i)near by"],
-    "11.P4": [r"GRU needs no help", r"(?i)at 0\.05 all", r"(?i)rate 0\.05"],
+    "14.P1": [r"(?i)only the changed|changed starts? learn", r"5 of tanh, orthogonal"],
+    "14.P2": [r"3w|3 w", r"(?i)held fixed", r"(?i)immediate"],
+    "14.P3": [r"10\.02", r"(?i)near by"],
+    "14.P4": [r"GRU needs no help", r"(?i)at 0\.05 all", r"(?i)rate 0\.05"],
 }
 
 NEIGHBOURS = {
-    "11.e1": ('"tanh, W x 1.4": ("tanh", 1.4)', '"tanh, W x 1.4": ("tanh", 1.0)'),
-    "11.2": ("(sum(shares) - whole)", "(sum(shares[:-1]) - whole)"),
-    "11.3": ("(g[t] + delta @ W_h)", "(g[t] + delta @ W_h.T)"),
-    "11.5": ("forward = (forward @ w_h.T) * (1 - h**2)", "forward = (forward @ w_h) * (1 - h**2)"),
-    "11.6": ("[[0.5, 10.0], [0.0, 0.5]]), 200)", "[[0.5, 9.9], [0.0, 0.5]]), 200)"),
-    "11.7": ("nn.RNN(4, 512).weight_hh_l0.detach()", "1.2 * nn.RNN(4, 512).weight_hh_l0.detach()"),
-    "11.e2": ("lesson.learned(arm, lesson.best_rate(arm))", "lesson.learned(arm, 0.005)"),
-    "11.e3": ("steps=200, rate=0.05)", "steps=200, rate=0.0005)"),
-    "11.8": ("layer.bias_ih_l0[512:1024] += added", "layer.bias_ih_l0[:512] += added"),
+    "14.e1": ('"tanh, W x 1.4": ("tanh", 1.4)', '"tanh, W x 1.4": ("tanh", 1.0)'),
+    "14.2": ("(sum(shares) - whole)", "(sum(shares[:-1]) - whole)"),
+    "14.3": ("(g[t] + delta @ W_h)", "(g[t] + delta @ W_h.T)"),
+    "14.5": ("forward = (forward @ w_h.T) * (1 - h**2)", "forward = (forward @ w_h) * (1 - h**2)"),
+    "14.6": ("[[0.5, 10.0], [0.0, 0.5]]), 200)", "[[0.5, 9.9], [0.0, 0.5]]), 200)"),
+    "14.7": ("nn.RNN(4, 512).weight_hh_l0.detach()", "1.2 * nn.RNN(4, 512).weight_hh_l0.detach()"),
+    "14.e2": ("lesson.learned(arm, lesson.best_rate(arm))", "lesson.learned(arm, 0.005)"),
+    "14.e3": ("steps=200, rate=0.05)", "steps=200, rate=0.0005)"),
+    "14.8": ("layer.bias_ih_l0[512:1024] += added", "layer.bias_ih_l0[:512] += added"),
 }
 
 
@@ -105,7 +105,7 @@ def matrix(eigenvalue, a):
 
 
 ANSWERS = {
-    "11.1": [
+    "14.1": [
         ("solved", "in words", {"first": 4, "second": 6, "third": 7}),
         ("solved", "tensors", {"first": torch.tensor(4.0), "second": torch.tensor(6), "third": torch.tensor(7.0)}),
         ("full derivatives", "1, 5 and 17 times what the loss feels", {"first": 4 * 1, "second": 2 * 5, "third": 17}),
@@ -117,7 +117,7 @@ ANSWERS = {
         ("wrong", "all of it at the last copy", {"first": 0, "second": 0, "third": 7}),
         ("malformed", "the three shares in a list", [4, 6, 7]),
     ],
-    "11.2": [
+    "14.2": [
         ("solved", "rows, from the right", recursive),
         ("solved", "every path of its own", by_all_paths),
         ("not transposed", "W_h from the left", edit("W_h.T", "W_h")),
@@ -133,7 +133,7 @@ ANSWERS = {
         ("wrong", "the slope of the next step", next_slope),
         ("malformed", "the last step first", lambda states, upstream, W_h: list(recursive(states, upstream, W_h))),
     ],
-    "11.3": [
+    "14.3": [
         ("solved", "a just large enough", matrix(0.5, 52.0)),
         ("solved", "a negative coupling", matrix(0.9, -3)),
         ("solved", "an eigenvalue near 1", matrix(0.99, 0.5)),
@@ -147,7 +147,7 @@ ANSWERS = {
         ("need", "a negative eigenvalue", matrix(-0.9, 10.0)),
         ("malformed", "the matrix itself", torch.tensor([[0.9, 10.0], [0.0, 0.9]])),
     ],
-    "11.4": [
+    "14.4": [
         ("solved", "two decimals", 1.56),
         ("solved", "from the variance", (0.81 / (1 / 3)) ** 0.5),
         ("solved", "a tensor", torch.tensor(0.9) * 3**0.5),
@@ -159,7 +159,7 @@ ANSWERS = {
         ("wrong", "the deviation of a range of length 1", 0.9 * 12**0.5),
         ("malformed", "in words", "the root of 3"),
     ],
-    "11.5": [
+    "14.5": [
         ("solved", "a power of the matrix", by_power),
         ("solved", "rows, from the right", by_rows),
         ("solved", "autograd", by_autograd),
@@ -174,7 +174,7 @@ ANSWERS = {
             by_power(W_h, W_y, error, d) for d in range(distance + 1))),
         ("malformed", "the error's size", lambda W_h, W_y, error, distance: 2 * error),
     ],
-    "11.6": [
+    "14.6": [
         ("solved", "step by step", by_steps),
         ("solved", "one product of flat tables", flattened),
         ("the same step's state", "paired as they come", lambda deltas, states, h0: paired(deltas, states)),

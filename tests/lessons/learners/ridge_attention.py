@@ -1,4 +1,4 @@
-"""Learners of lesson 17."""
+"""Learners of lesson 22."""
 
 import torch
 
@@ -6,9 +6,9 @@ from course_lib.attention.ridge import ridge_attention, ridge_memory
 from course_lib.teaching import edit
 
 GIVES_AWAY = {
-    "17.P1": [r"61\.3%|about 61%", r"same answers in either order", r"64\.4%"],
-    "17.P2": [r"16,?777,?216", r"1\.939", r"nearly double"],
-    "17.P3": [r"96\.1%", r"show no clear difference"],
+    "22.P1": [r"61\.3%|about 61%", r"same answers in either order", r"64\.4%"],
+    "22.P2": [r"16,?777,?216", r"1\.939", r"nearly double"],
+    "22.P3": [r"96\.1%", r"show no clear difference"],
 }
 
 
@@ -89,7 +89,7 @@ def _four(u1, u2, v1, v2):
 
 
 def _faded(K, V, penalty, g, *, pairs=1.0, first=None, root=0.5):
-    """By scaled pairs, as in (17.12)."""
+    """By scaled pairs, as in (22.12)."""
     n = len(K)
     weights = pairs * (g ** torch.arange(n - 1, -1, -1, dtype=K.dtype))[:, None] ** root
     return ridge_memory(weights * K, weights * V, penalty=penalty * g**n if first is None else first)
@@ -118,7 +118,7 @@ def _two_sums(K, V, penalty, fade_gram, fade_cross):
 
 
 ANSWERS = {
-    "17.1": [
+    "22.1": [
         ("solved", "as a fraction", 26 / 10),
         ("solved", "a tensor", torch.tensor(2.6, dtype=torch.float64)),
         (
@@ -153,7 +153,7 @@ ANSWERS = {
         ("wrong", "the keys not squared", 2 * 13 / 6),
         ("malformed", "a vector", torch.tensor([2.6])),
     ],
-    "17.2": [
+    "22.2": [
         ("solved", "by the inverse", _together),
         ("solved", "one reader corrected by the other", _pairs_again),
         (
@@ -193,7 +193,7 @@ ANSWERS = {
         ("wrong", "the penalty's half", lambda *given: _together(*given, penalties=0.5)),
         ("malformed", "a row of a matrix", lambda *given: _together(*given)[None]),
     ],
-    "17.3": [
+    "22.3": [
         ("solved", "from the new inverse", _rls),
         ("solved", "from the sums", _by_sums),
         ("solved", "columns times rows", _step(lambda p, k: p.T @ k, lambda w, k, v: v - k @ w, _whole)),
@@ -227,7 +227,7 @@ ANSWERS = {
             ),
         ),
     ],
-    "17.4": [
+    "22.4": [
         ("loop", "updates in turn", _in_turn),
         ("loop", "one solve for each prefix", _prefixes),
         (
@@ -284,7 +284,7 @@ ANSWERS = {
         ("wrong", "the chunk alone", lambda p, w, q, k, v: ridge_attention(q, k, v, penalty=1.0)),
         ("malformed", "the last answer", lambda *given: _in_turn(*given)[-1]),
     ],
-    "17.5": [
+    "22.5": [
         ("solved", "the second axis", _four(0, 4, 0, -1)),
         ("solved", "both axes", _four(1, 1, -1, -2)),
         ("solved", "not parallel", _four(4, 0, -0.5, 7)),
@@ -300,7 +300,7 @@ ANSWERS = {
         ("wrong", "removing a key", _four(1, 1, -1, -1)),
         ("malformed", "vectors", {"u": [2, 0], "v": [-1, 0]}),
     ],
-    "17.6": [
+    "22.6": [
         ("solved", "scaled pairs", _faded),
         ("solved", "scaled pairs that grow", _growing),
         ("solved", "the library's attention", _by_attention),
@@ -332,27 +332,27 @@ ANSWERS = {
 }
 
 NEIGHBOURS = {
-    "17.h1": ('shares_right("delta", "sorted"), shares', 'shares_right("delta", "mixed"), shares'),
-    "17.h2": (
+    "22.h1": ('shares_right("delta", "sorted"), shares', 'shares_right("delta", "mixed"), shares'),
+    "22.h2": (
         'lesson.read_once(seed, rule="ridge", order=o)',
         'lesson.read_once(seed, rule="delta", order=o)',
     ),
-    "17.2": (
+    "22.2": (
         "return (keys @ W - values).square().sum() + W",
         "return (keys @ W - values).square().sum() + 2 * W",
     ),
-    "17.3": ("torch.eye(1000) + keys", "2 * torch.eye(1000) + keys"),
-    "17.c1": ("k, v = randn(128, 64), randn(128, 64)", "k, v = randn(112, 64), randn(112, 64)"),
-    "17.5": ("gain = moved / (1 + k @ moved)", "gain = moved / (k @ moved)"),
-    "17.7": ("along_Pk = P @ k / (k @ P @ k)", "along_Pk = G @ k / (k @ G @ k)"),
-    "17.8": ("updated - moved @ gain.T", "updated - moved * gain.T"),
-    "17.10": ("(Q @ Z_k.T).tril()", "(Q @ Z_k.T).tril(-1)"),
-    "17.e2": ('gain = (found["delta rule", "sorted"]', 'gain = (found["ridge", "sorted"]'),
-    "17.e3": (
+    "22.3": ("torch.eye(1000) + keys", "2 * torch.eye(1000) + keys"),
+    "22.c1": ("k, v = randn(128, 64), randn(128, 64)", "k, v = randn(112, 64), randn(112, 64)"),
+    "22.5": ("gain = moved / (1 + k @ moved)", "gain = moved / (k @ moved)"),
+    "22.7": ("along_Pk = P @ k / (k @ P @ k)", "along_Pk = G @ k / (k @ G @ k)"),
+    "22.8": ("updated - moved @ gain.T", "updated - moved * gain.T"),
+    "22.10": ("(Q @ Z_k.T).tril()", "(Q @ Z_k.T).tril(-1)"),
+    "22.e2": ('gain = (found["delta rule", "sorted"]', 'gain = (found["ridge", "sorted"]'),
+    "22.e3": (
         'lead = found[waves, "mixed"] - found["ridge", "mixed"]',
         'lead = found[waves, "sorted"] - found["ridge", "sorted"]',
     ),
-    "17.e4": (
+    "22.e4": (
         'lead = found[waves, "sorted"] - found["ridge", "sorted"]',
         'lead = found["delta rule on waves", "sorted"] - found["ridge", "sorted"]',
     ),

@@ -1,4 +1,4 @@
-"""What learners of lesson 03 answer, and what gives its predictions away."""
+"""What learners of lesson 04 answer, and what gives its predictions away."""
 
 import math
 from fractions import Fraction
@@ -10,14 +10,14 @@ from course_lib.optimization.ridge import posterior, ridge
 from course_lib.teaching import edit
 
 GIVES_AWAY = {
-    "03.P1": [
+    "04.P1": [
         r"(?i)once for each row|a row brings|each row brings",
         r"m ?\\?sigma\^2|mσ²|m σ²",
         r"(?i)prior enters once",
         r"(?i)no longer serves both",
     ],
-    "03.P2": [r"0\.49", r"(?i)shrinks \*directions"],
-    "03.P3": [r"(?i)levels? off", r"(?i)σ\*? \*?kept", r"(?i)far better"],
+    "04.P2": [r"0\.49", r"(?i)shrinks \*directions"],
+    "04.P3": [r"(?i)levels? off", r"(?i)σ\*? \*?kept", r"(?i)far better"],
 }
 
 
@@ -26,7 +26,7 @@ def eye(k):
 
 
 def dual(shift):
-    """The answer of 03.4 with another diagonal: a function of the penalty and of X."""
+    """The answer of 04.4 with another diagonal: a function of the penalty and of X."""
     return lambda X, y, lam: X.T @ torch.linalg.solve(X @ X.T + shift(lam, X) * eye(len(X)), y)
 
 
@@ -50,7 +50,7 @@ def slope_by_autograd(w, X, y, v, p):
 
 
 ANSWERS = {
-    "03.1": [
+    "04.1": [
         ("solved", "a product", 50 * 0.2**2),
         ("solved", "a fraction", Fraction(2)),
         ("solved", "a tensor", torch.tensor(2.0)),
@@ -66,7 +66,7 @@ ANSWERS = {
         ("wrong", "sqrt(m) sigma", math.sqrt(50) * 0.2),
         ("malformed", "words", "m sigma^2"),
     ],
-    "03.2": [
+    "04.2": [
         ("solved", "as derived", lambda w, X, y, v, p: X.T @ (y - X @ w) / v - w / p),
         ("solved", "written out", lambda w, X, y, v, p: (X.T @ y - X.T @ X @ w - v / p * w) / v),
         ("solved", "row by row", lambda w, X, y, v, p: sum((b - x @ w) * x for x, b in zip(X, y, strict=True)) / v - w / p),
@@ -87,7 +87,7 @@ ANSWERS = {
         ("wrong", "multiplied by v", lambda w, X, y, v, p: X.T @ (y - X @ w) - v / p * w),
         ("malformed", "a pair", lambda w, X, y, v, p: (X.T @ (y - X @ w) / v, -w / p)),
     ],
-    "03.3": [
+    "04.3": [
         ("solved", "m/2 times the decay", 200 / 2 * 0.01),
         ("solved", "a fraction", Fraction(1)),
         ("solved", "an integer", 1),
@@ -101,7 +101,7 @@ ANSWERS = {
         ("wrong", "minus", -1.0),
         ("malformed", "words", "m kappa / 2"),
     ],
-    "03.4": [
+    "04.4": [
         ("solved", "explicit inverse", lambda X, y, lam: X.T @ torch.linalg.inv(X @ X.T + lam * eye(len(X))) @ y),
         ("solved", "thin SVD", by_svd),
         ("solved", "the library's dual", lambda X, y, lam: ridge(X, y, lam, system="dual")),
@@ -128,7 +128,7 @@ ANSWERS = {
         ("minus the penalty", "minus lambda", dual(lambda lam, X: -lam)),
         ("wrong", "no solve", lambda X, y, lam: X.T @ y / (1 + lam)),
     ],
-    "03.5": [
+    "04.5": [
         ("solved", "precisions added", lambda X, v, p: torch.linalg.inv(X.T @ X / v + eye(2) / p)),
         ("solved", "v (X^T X + v/p I)^-1", lambda X, v, p: v * torch.linalg.inv(X.T @ X + v / p * eye(2))),
         ("solved", "the dual form", lambda X, v, p: p * eye(2)
@@ -155,15 +155,15 @@ ANSWERS = {
 }  # fmt: skip
 
 NEIGHBOURS = {
-    "03.h1": ("fit_noisy_rows(X, y, noise=0.15, copies=2000", "fit_noisy_rows(X, y, noise=0.27, copies=2000"),
-    "03.w1": ("fit_noisy_rows(X_m, y_m, noise=0.15,", "fit_noisy_rows(X_m, y_m, noise=0.15 * (12 / points) ** 0.5,"),
-    "03.w2": ("most_probable(X_m, y_m, noise_variance=0.27,", "most_probable(X_m, y_m, noise_variance=0.27 * points / 12,"),
-    "03.1": ("noisy_X = X + 0.15 * torch.randn", "noisy_X = X + 0.15**2 * torch.randn"),
-    "03.3": ("s**2 / (s**2 + 0.27)", "s**4 / (s**4 + 0.27)"),
-    "03.5": ("weight_decay=2 * 0.15**2", "weight_decay=0.15**2"),
-    "03.c1": ("noisy = lesson.ridge_all(X_all, y_all, 1536 / 12)", "noisy = lesson.ridge_all(X_all, y_all, 1.0)"),
-    "03.6": ("(lesson.risk(noisy, truth) / limit)", "(lesson.risk(plain, truth) / limit)"),
-    "03.c2": ("noise=(1 / 12) ** 0.5, copies=copies", "noise=1 / 12, copies=copies"),
-    "03.c3": ("noise_squared=1 / 12)", "noise_squared=0)"),
-    "03.c4": ("(many[1][chosen] > many[0])", "(few[1][chosen] > few[0])"),
+    "04.h1": ("fit_noisy_rows(X, y, noise=0.15, copies=2000", "fit_noisy_rows(X, y, noise=0.27, copies=2000"),
+    "04.w1": ("fit_noisy_rows(X_m, y_m, noise=0.15,", "fit_noisy_rows(X_m, y_m, noise=0.15 * (12 / points) ** 0.5,"),
+    "04.w2": ("most_probable(X_m, y_m, noise_variance=0.27,", "most_probable(X_m, y_m, noise_variance=0.27 * points / 12,"),
+    "04.1": ("noisy_X = X + 0.15 * torch.randn", "noisy_X = X + 0.15**2 * torch.randn"),
+    "04.3": ("s**2 / (s**2 + 0.27)", "s**4 / (s**4 + 0.27)"),
+    "04.5": ("weight_decay=2 * 0.15**2", "weight_decay=0.15**2"),
+    "04.c1": ("noisy = lesson.ridge_all(X_all, y_all, 1536 / 12)", "noisy = lesson.ridge_all(X_all, y_all, 1.0)"),
+    "04.6": ("(lesson.risk(noisy, truth) / limit)", "(lesson.risk(plain, truth) / limit)"),
+    "04.c2": ("noise=(1 / 12) ** 0.5, copies=copies", "noise=1 / 12, copies=copies"),
+    "04.c3": ("noise_squared=1 / 12)", "noise_squared=0)"),
+    "04.c4": ("(many[1][chosen] > many[0])", "(few[1][chosen] > few[0])"),
 }  # fmt: skip

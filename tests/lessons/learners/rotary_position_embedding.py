@@ -1,4 +1,4 @@
-"""Lesson 14: what learners answer, and what tells them too early."""
+"""Lesson 18: what learners answer, and what tells them too early."""
 
 import cmath
 import math
@@ -9,25 +9,25 @@ from course_lib.attention.rotary import llama3_frequencies, rope
 from course_lib.teaching import edit
 
 GIVES_AWAY = {
-    "14.P1": [r"(?i)still a longer text fails", r"(?i)scores nearly as high", r"(?i)answered about half"],
-    "14.P2": [r"(?i)every second step", r"(?i)nearly half of all", r"(?i)the logarithm of"],
-    "14.P3": [r"(?i)mends most of it", r"63\.98", r"(?i)every combination", r"(?i)capping the fast pairs"],
+    "18.P1": [r"(?i)still a longer text fails", r"(?i)scores nearly as high", r"(?i)answered about half"],
+    "18.P2": [r"(?i)every second step", r"(?i)nearly half of all", r"(?i)the logarithm of"],
+    "18.P3": [r"(?i)mends most of it", r"63\.98", r"(?i)every combination", r"(?i)capping the fast pairs"],
 }
 
 NEIGHBOURS = {
-    "14.1": ("A(X[:, order]) - A(X)[:, order]", "A(X[:, order]) - A(X)[:, order.flip(0)]"),
-    "14.c1": ("others = [4, 2, 3, 1, 0, 5]", "others = [5, 2, 3, 1, 0, 4]"),
-    "14.3": ("score(x, y, start + 9, start)", "score(x, y, 2 * start + 9, start)"),
-    "14.4": ("hands = z * w.conj()", "hands = z * w"),
-    "14.6": ("law = 1 - (s.log() + 0.5772)", "law = 1 - s.log()"),
-    "14.c2": ("omega).diff() > 0", "omega).diff() > 0.05"),
-    "14.e1": ("mean(same(lesson.FAST_CAPPED))", "mean(same(lesson.LLAMA))"),
-    "14.e2": ("mean(same(lesson.SLOW_CAPPED))", "mean(same(lesson.FAST_CAPPED))"),
-    "14.e3": ("mean(same(lesson.CAPPED))", "mean(same(lesson.LLAMA))"),
-    "14.7": ("[five, twenty]", "[twenty, five]"),
-    "14.9": ("new = rope_frequencies(64), ntk_frequencies(64, scale=16)",
+    "18.1": ("A(X[:, order]) - A(X)[:, order]", "A(X[:, order]) - A(X)[:, order.flip(0)]"),
+    "18.c1": ("others = [4, 2, 3, 1, 0, 5]", "others = [5, 2, 3, 1, 0, 4]"),
+    "18.3": ("score(x, y, start + 9, start)", "score(x, y, 2 * start + 9, start)"),
+    "18.4": ("hands = z * w.conj()", "hands = z * w"),
+    "18.6": ("law = 1 - (s.log() + 0.5772)", "law = 1 - s.log()"),
+    "18.c2": ("omega).diff() > 0", "omega).diff() > 0.05"),
+    "18.e1": ("mean(same(lesson.FAST_CAPPED))", "mean(same(lesson.LLAMA))"),
+    "18.e2": ("mean(same(lesson.SLOW_CAPPED))", "mean(same(lesson.FAST_CAPPED))"),
+    "18.e3": ("mean(same(lesson.CAPPED))", "mean(same(lesson.LLAMA))"),
+    "18.7": ("[five, twenty]", "[twenty, five]"),
+    "18.9": ("new = rope_frequencies(64), ntk_frequencies(64, scale=16)",
              "new = rope_frequencies(64), rope_frequencies(64) / 16"),
-    "14.e4": ("mean(far(lesson.LLAMA)) - ", "mean(far(lesson.NTK)) - "),
+    "18.e4": ("mean(far(lesson.LLAMA)) - ", "mean(far(lesson.NTK)) - "),
 }  # fmt: skip
 
 
@@ -78,7 +78,7 @@ def pair_by_pair(w, s, L, slow, fast):
 
 
 ANSWERS = {
-    "14.1": [
+    "18.1": [
         ("solved", "real part of a product", (-10j * cmath.exp(3j)).real),
         ("solved", "three decimals", 1.411),
         ("solved", "as a tensor", torch.tensor(10.0, dtype=torch.float64) * math.sin(3)),
@@ -96,7 +96,7 @@ ANSWERS = {
         ("wrong", "one decimal", 1.4),
         ("malformed", "complex", -10j * cmath.exp(3j)),
     ],
-    "14.2": [
+    "18.2": [
         ("solved", "a quarter turn", case(0, 2, 1, 0, 0, 3)),
         ("solved", "negative positions", case(1, 2, 2, -1, -1, 4)),
         ("solved", "the page's example", case(1.0, 2.0, 2.0, -1.0, 3, 5)),
@@ -112,7 +112,7 @@ ANSWERS = {
         ("malformed", "a tuple", (1, 0, 0, 1, 0, 1)),
         ("malformed", "positions missing", {"x1": 1, "x2": 0, "y1": 0, "y2": 1}),
     ],
-    "14.3": [
+    "18.3": [
         ("solved", "with slices", by_slices),
         (
             "solved",
@@ -178,7 +178,7 @@ ANSWERS = {
         ),
         ("half the exponents", "arange(d/2) over d", edit("arange(0, d, 2", "arange(0, d // 2")),
     ],
-    "14.4": [
+    "18.4": [
         ("solved", "five times four", 5 * 4),
         ("solved", "a float", 20.0),
         ("solved", "a tensor", torch.tensor(20)),
@@ -191,7 +191,7 @@ ANSWERS = {
         ("wrong", "one before", 19),
         ("malformed", "in words", "twenty"),
     ],
-    "14.5": [
+    "18.5": [
         ("solved", "with lerp", scaled),
         ("solved", "by wavelengths, pair by pair", pair_by_pair),
         (

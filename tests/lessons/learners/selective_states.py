@@ -1,38 +1,38 @@
-"""What learners of lesson 33 answer, what gives its predictions away, and its claims' nearest wrong neighbours."""
+"""What learners of lesson 16 answer, what gives its predictions away, and its claims' nearest wrong neighbours."""
 
 import torch
 
 from course_lib.teaching import edit
 
 GIVES_AWAY = {
-    "33.P1": [
+    "16.P1": [
         r"(?i)fixed decay",
         r"(?i)\bclear",
         r"(?i)sets? (its|the) decay",
         r"(?i)set by the token",
         r"(?i)selective memory",
     ],
-    "33.P2": [r"(?i)no scan of pairs", r"before any state"],
-    "33.P3": [r"\b149\b", r"\b150\b", r"1,?074", r"0/0 from"],
+    "16.P2": [r"(?i)no scan of pairs", r"before any state"],
+    "16.P3": [r"\b149\b", r"\b150\b", r"1,?074", r"0/0 from"],
 }
 
 NEIGHBOURS = {
     # Only a decay that may differ at flags gets anywhere: here it may.
-    "33.1": ("min(error(keep, keep, enter)", "min(error(0.0, keep, enter)"),
-    "33.c1": ("error(0.0, 1.0, 1.0)", "error(0.0, 0.95, 1.0)"),
-    "33.2": ("skip[:, 20] = 0", "skip[:, 19] = 0"),
-    "33.c2": ("wipe[:, 20] = 10_000", "wipe[:, 20] = 10"),
-    "33.3": ("nn.functional.softplus(z)", "nn.functional.relu(z)"),
-    "33.c3": ("of_a[6:].max()", "of_a[5:].max()"),
-    "33.4": ("late[0] * early[1] + late[1]", "early[0] * late[1] + early[1]"),
-    "33.6": ("decay_mask(gamma) * (q @ k.T)", "gamma[:, None] * decay_mask(gamma) * (q @ k.T)"),
-    "33.5": (
+    "16.1": ("min(error(keep, keep, enter)", "min(error(0.0, keep, enter)"),
+    "16.c1": ("error(0.0, 1.0, 1.0)", "error(0.0, 0.95, 1.0)"),
+    "16.2": ("skip[:, 20] = 0", "skip[:, 19] = 0"),
+    "16.c2": ("wipe[:, 20] = 10_000", "wipe[:, 20] = 10"),
+    "16.3": ("nn.functional.softplus(z)", "nn.functional.relu(z)"),
+    "16.c3": ("of_a[6:].max()", "of_a[5:].max()"),
+    "16.4": ("late[0] * early[1] + late[1]", "early[0] * late[1] + early[1]"),
+    "16.6": ("decay_mask(gamma) * (q @ k.T)", "gamma[:, None] * decay_mask(gamma) * (q @ k.T)"),
+    "16.5": (
         "decayed_attention(q, k, v, gamma, chunk_size=16)",
         "decayed_attention(q, k, v, gamma.roll(1), chunk_size=16)",
     ),
-    "33.c4": ("torch.full((200,), 0.5)", "torch.full((200,), 0.49)"),
-    "33.c5": ('max(errors("selective", "400 tokens"))', 'max(errors("fixed", "400 tokens"))'),
-    "33.c6": ('"two fixed layers", "fixed, divided")', '"two fixed layers", "GRU")'),
+    "16.c4": ("torch.full((200,), 0.5)", "torch.full((200,), 0.49)"),
+    "16.c5": ('max(errors("selective", "400 tokens"))', 'max(errors("fixed", "400 tokens"))'),
+    "16.c6": ('"two fixed layers", "fixed, divided")', '"two fixed layers", "GRU")'),
 }
 
 
@@ -106,7 +106,7 @@ def in_plain_numbers(state, k, v, decay):
 
 
 ANSWERS = {
-    "33.1": [
+    "16.1": [
         ("solved", "case by case", by_cases),
         ("solved", "torch.where", as_floats),
         ("solved", "another decay before the first flag", nothing_to_keep_at_first),
@@ -120,7 +120,7 @@ ANSWERS = {
         ("malformed", "one row for each token", lambda flags: torch.stack([1 - flags, flags], 1)),
         ("malformed", "a pair", lambda flags: (1 - flags, flags)),
     ],
-    "33.2": [
+    "16.2": [
         ("solved", "two loops", double_loop),
         ("solved", "running products down a triangle", in_a_triangle),
         ("own decay", "multiplied by the writer's decay", with_own_decay),
@@ -134,7 +134,7 @@ ANSWERS = {
         ("wrong", "no diagonal", lambda decay: double_loop(decay).tril(-1)),
         ("malformed", "the last row only", lambda decay: double_loop(decay)[-1]),
     ],
-    "33.3": [
+    "16.3": [
         ("solved", "einsum", by_einsum),
         ("solved", "the last row of a mask", by_a_triangle),
         ("loop", "token by token", token_by_token),
@@ -152,7 +152,7 @@ ANSWERS = {
          + ((decay.prod() / decay.cumprod(0))[:, None] * k).T @ v),
         ("wrong", "the mean of the products", lambda state, k, v, decay: by_einsum(state, k, v / len(v), decay)),
     ],
-    "33.4": [
+    "16.4": [
         ("solved", "with commas", "clock, state, token, nobody"),
         ("solved", "capitals, no commas", "Clock State Token Nobody"),
         ("a mean with a fixed decay", "A looks linear", "nobody, state, token, nobody"),

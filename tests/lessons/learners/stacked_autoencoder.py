@@ -1,4 +1,4 @@
-"""What learners answer to lesson 27, stacked_autoencoder, and what its predictions must not be told."""
+"""What learners answer to lesson 35, stacked_autoencoder, and what its predictions must not be told."""
 
 import math
 
@@ -62,7 +62,7 @@ def relu_by_integration(bias):
 
 
 ANSWERS = {
-    "27.1": [
+    "35.1": [
         ("solved", "pseudo-inverse", kept_by_regression),
         ("solved", "covariances", kept_by_covariance),
         ("solved", "means for sums", edit("(x - decoded).square().sum()", "(x - decoded).square().mean()",
@@ -80,7 +80,7 @@ ANSWERS = {
             "1 - (x - decoded).square().sum()", "(1 - (x - decoded).square().sum(0)",
             "x.mean(dim=0)).square().sum()", "x.mean(dim=0)).square().sum(0)).mean()")),
     ],
-    "27.2": [
+    "35.2": [
         ("solved", "three quarters", 3 / 4),
         ("solved", "two digits", 0.75),
         ("solved", "a tensor", torch.tensor(9 / 12)),
@@ -92,7 +92,7 @@ ANSWERS = {
         ("wrong", "the largest alone", 6 / 12 + 0.1),
         ("malformed", "a formula", "9 / 12"),
     ],
-    "27.3": [
+    "35.3": [
         ("solved", "a loop", components_in_a_loop),
         ("solved", "searchsorted", components_by_search),
         ("solved", "a tensor", edit("int((kept < share * kept[-1]).sum())", "(kept < share * kept[-1]).sum()")),
@@ -114,7 +114,7 @@ ANSWERS = {
         ("all of them", "the length", lambda variances, share: len(variances)),
         ("a share of components", "the count plus 0.4", edit(" + 1", " + 1.4")),
     ],
-    "27.4": [
+    "35.4": [
         ("solved", "by the pair's lengths", lambda x: (x**2).sum(1).sqrt().mean()),
         ("solved", "a loop", lambda x: sum(math.hypot(*row) for row in x.tolist()) / len(x)),
         ("solved", "least squares", lambda x: torch.linalg.lstsq(
@@ -129,7 +129,7 @@ ANSWERS = {
         ("largest", "the outermost", lambda x: x.norm(dim=1).max()),
         ("malformed", "one for each row", lambda x: x.norm(dim=1)),
     ],
-    "27.5": [
+    "35.5": [
         ("solved", "torch's distribution function", relu_by_torch),
         ("solved", "an integral", relu_by_integration),
         ("solved", "erf", edit("math.erfc(-bias / math.sqrt(2)) / 2", "(1 + math.erf(bias / math.sqrt(2))) / 2")),
@@ -146,23 +146,23 @@ ANSWERS = {
 }  # fmt: skip
 
 GIVES_AWAY = {
-    "27.P1": [r"69%|0\.69|70%", r"\b27%"],
-    "27.P2": [r"every encoder", r"no encoder", r"bent decoder", r"bent encoder"],
-    "27.P3": [r"on the twin", r"finds none of"],
+    "35.P1": [r"69%|0\.69|70%", r"\b27%"],
+    "35.P2": [r"every encoder", r"no encoder", r"bent decoder", r"bent encoder"],
+    "35.P3": [r"on the twin", r"finds none of"],
 }
 
 NEIGHBOURS = {
-    "27.e1": ('new states", given_back(states, 32)', 'new states", given_back(states, 28)'),
-    "27.e2": (
+    "35.e1": ('new states", given_back(states, 32)', 'new states", given_back(states, 28)'),
+    "35.e2": (
         '"before training {:.1%}", given_back(untrained, 32)',
         '"before training {:.1%}", given_back(states, 32)',
     ),
-    "27.e3": ('gain["bent encoder"], equals=0', 'gain["bent decoder"], equals=0'),
-    "27.e4": ('gain["bent decoder"][0], at_least', 'gain["bent encoder"][0], at_least'),
-    "27.3": ("best + 10 ** (1 - seed / 25) * bent))", "torch.cat([best, bent], dim=1)))"),
-    "27.4": ("for rows in (states, untrained):", "for rows in (untrained, states):"),
-    "27.5": ("circle = plane.norm(dim=1).mean()", "circle = plane.square().sum(dim=1).mean().sqrt()"),
-    "27.e5": ('8, bent=("encoder", "decoder")', '8, bent=("encoder",)'),
-    "27.e6": ('"both bent") for k in (2, 8)]', '"both bent") for k in (8, 32)]'),
-    "27.e7": ('mean_gain("twin", 8, "both bent"), at_most', 'mean_gain("states", 8, "both bent"), at_most'),
+    "35.e3": ('gain["bent encoder"], equals=0', 'gain["bent decoder"], equals=0'),
+    "35.e4": ('gain["bent decoder"][0], at_least', 'gain["bent encoder"][0], at_least'),
+    "35.3": ("best + 10 ** (1 - seed / 25) * bent))", "torch.cat([best, bent], dim=1)))"),
+    "35.4": ("for rows in (states, untrained):", "for rows in (untrained, states):"),
+    "35.5": ("circle = plane.norm(dim=1).mean()", "circle = plane.square().sum(dim=1).mean().sqrt()"),
+    "35.e5": ('8, bent=("encoder", "decoder")', '8, bent=("encoder",)'),
+    "35.e6": ('"both bent") for k in (2, 8)]', '"both bent") for k in (8, 32)]'),
+    "35.e7": ('mean_gain("twin", 8, "both bent"), at_most', 'mean_gain("states", 8, "both bent"), at_most'),
 }

@@ -1,4 +1,4 @@
-"""What learners of lesson 12 answer, and what gives its predictions away."""
+"""What learners of lesson 15 answer, and what gives its predictions away."""
 
 from fractions import Fraction
 
@@ -9,21 +9,21 @@ from torch.nn import functional
 from course_lib.teaching import edit
 
 GIVES_AWAY = {
-    "12.P1": [r"(?i)(do|does) the same at every token", r"(?i)\bA and D\b", r"(?i)B is not"],
-    "12.P2": [r"fall on the start", r"(?i)zeros behind", r"(?i)circle of 64"],
-    "12.P3": [r"16\.5", r"(?i)more work"],
-    "12.P4": [r"(?i)about where the plain loop ends", r"Two causes mix"],
+    "15.P1": [r"(?i)(do|does) the same at every token", r"(?i)\bA and D\b", r"(?i)B is not"],
+    "15.P2": [r"fall on the start", r"(?i)zeros behind", r"(?i)circle of 64"],
+    "15.P3": [r"16\.5", r"(?i)more work"],
+    "15.P4": [r"(?i)about where the plain loop ends", r"Two causes mix"],
 }
 
 NEIGHBOURS = {
-    "12.2": ("kernel[lag] * u[t - lag] for", "kernel[lag] * u[t - lag - 1] for"),
-    "12.3": ("torch.stack([2 * c.real, -2 * c.imag], 1)", "torch.stack([2 * c.real, 2 * c.imag], 1)"),
-    "12.4": ("torch.fft.rfft(u, 128) * torch.fft.rfft(kernel, 128), 128)",
+    "15.2": ("kernel[lag] * u[t - lag] for", "kernel[lag] * u[t - lag - 1] for"),
+    "15.3": ("torch.stack([2 * c.real, -2 * c.imag], 1)", "torch.stack([2 * c.real, 2 * c.imag], 1)"),
+    "15.4": ("torch.fft.rfft(u, 128) * torch.fft.rfft(kernel, 128), 128)",
              "torch.fft.rfft(u, 126) * torch.fft.rfft(kernel, 126), 126)"),
-    "12.5": ("later[0] * earlier[1] + later[1]", "earlier[0] * earlier[1] + later[1]"),
-    "12.6": ("diagonal_state(u[:, :90], a)", "diagonal_state(u[:, 1:90], a)"),
-    "12.e1": ('worst["convolution"] / rival', 'worst["convolution, poles from the disc"] / rival'),
-    "12.e2": ("rate=0.01, updates=10)", "rate=0.02 if form == 'scan' else 0.01, updates=10)"),
+    "15.5": ("later[0] * earlier[1] + later[1]", "earlier[0] * earlier[1] + later[1]"),
+    "15.6": ("diagonal_state(u[:, :90], a)", "diagonal_state(u[:, 1:90], a)"),
+    "15.e1": ('worst["convolution"] / rival', 'worst["convolution, poles from the disc"] / rival'),
+    "15.e2": ("rate=0.01, updates=10)", "rate=0.02 if form == 'scan' else 0.01, updates=10)"),
 }  # fmt: skip
 
 
@@ -106,7 +106,7 @@ def round_in_place(steps, distance):
 
 
 ANSWERS = {
-    "12.1": [
+    "15.1": [
         ("solved", "a fraction", Fraction(31, 2)),
         ("solved", "by the kernel, turned round", float(np.dot([1, 0, 2], [6 / 4, 6 / 2, 6 + 1]))),
         ("solved", "a tensor", torch.tensor(15.5)),
@@ -122,7 +122,7 @@ ANSWERS = {
         ("wrong", "the sum of all outputs", 7 + 3 + 15.5),
         ("malformed", "all outputs", [7, 3, 15.5]),
     ],
-    "12.2": [
+    "15.2": [
         ("solved", "an impulse through the loop", impulse_response),
         ("solved", "powers of a diagonal matrix", by_matrix_powers),
         ("solved", "a product with the Vandermonde matrix",
@@ -141,7 +141,7 @@ ANSWERS = {
         ("malformed", "summed over the taps", edit(".sum(-1)", ".sum(0)")),
         ("malformed", "a list", lambda a, b, c, length: impulse_response(a, b, c, length).tolist()),
     ],
-    "12.3": [
+    "15.3": [
         ("solved", "a loop over tokens and lags", causal_loop),
         ("solved", "room up to a power of 2", on_a_power_of_two),
         ("solved", "the complex transform, its real part", by_complex_transform),
@@ -159,7 +159,7 @@ ANSWERS = {
         ("wrong", "centred, as 'same' does", centred),
         ("malformed", "complex output", lambda u, taps: by_complex_transform(u, taps).to(torch.complex128)),
     ],
-    "12.4": [
+    "15.4": [
         ("solved", "0 and 1 run through both", through_both),
         ("solved", "a product of matrices", as_matrices),
         ("solved", "entry by entry", lambda later, earlier: torch.tensor(
@@ -181,7 +181,7 @@ ANSWERS = {
         ("wrong", "input first in the result", lambda later, earlier: through_both(later, earlier).flip(0)),
         ("malformed", "a tuple", lambda later, earlier: (later[0] * earlier[0], later[0] * earlier[1] + later[1])),
     ],
-    "12.5": [
+    "15.5": [
         ("solved", "column by column", round_by_columns),
         ("solved", "steps that change nothing in front", round_with_padding),
         ("wraps round", "roll", lambda steps, distance: torch.stack([

@@ -1,4 +1,4 @@
-"""Learners of lesson 04."""
+"""Learners of lesson 06."""
 
 import math
 
@@ -55,7 +55,7 @@ def _turn(gradient_1, gradient_2, degrees):
 
 
 ANSWERS = {
-    "04.2": [
+    "06.2": [
         ("solved", "a small second entry", _turn(10, 1, 70)),
         ("solved", "a small first entry, the other way", _turn(0.2, -4.0, -25.0)),
         ("solved", "more than a full turn", _turn(-3.0, 0.1, -420)),
@@ -72,7 +72,7 @@ ANSWERS = {
         ("malformed", "a list", [3.0, 0.1, 60.0]),
         ("malformed", "an angle that is not a number", _turn(3.0, 0.1, math.nan)),
     ],
-    "04.3": [
+    "06.3": [
         ("solved", "entry by entry", _entry_by_entry),
         ("solved", "g / |g| for the sign", lambda g, alpha: -alpha / 2 * g.abs().sum() * g / g.abs()),
         (
@@ -113,7 +113,7 @@ ANSWERS = {
         ("wrong", "changed g in place before summing", _in_place),
         ("malformed", "the length alone", lambda g, alpha: alpha / 2 * g.abs().sum()),
     ],
-    "04.4": [
+    "06.4": [
         ("solved", "far down along -g", _case(3, 4, 1.0, -30, -40)),
         ("solved", "no step, small gradient", _case(0.3, 0.4, 1.0, 0, 0)),
         ("solved", "a shorter step, small gradient", _case(0.5, 0.0, 1.0, -0.01, 0.0)),
@@ -134,7 +134,7 @@ ANSWERS = {
         ),
         ("malformed", "infinite step", _case(3.0, 4.0, 1.0, -math.inf, 0.0)),
     ],
-    "04.1": [
+    "06.1": [
         ("solved", "square factors, cut", _by_numpy),
         ("solved", "G (G^T G)^(-1/2)", _by_eigenvectors),
         ("solved", "torch.svd, which returns V", lambda g, r: -r * torch.svd(g)[0] @ torch.svd(g)[2].T),
@@ -167,7 +167,7 @@ ANSWERS = {
         ("malformed", "Q of a QR decomposition", _qr),
         ("malformed", "the singular values", lambda g, r: -r * torch.linalg.svdvals(g)),
     ],
-    "04.5": [
+    "06.5": [
         ("solved", "square factors, cut", _rms(lambda rows, columns: (rows / columns) ** 0.5)),
         ("solved", "two roots", _rms(lambda rows, columns: math.sqrt(rows) / math.sqrt(columns))),
         ("left out the widths", "the spectral step", _rms(lambda rows, columns: 1)),
@@ -191,8 +191,8 @@ ANSWERS = {
 }
 
 GIVES_AWAY = {
-    "04.P1": [r"mathrm\{sign\}\(g\)", r"(?i)sign descent", r"\(-1\.00, -1\.00\)"],
-    "04.P2": [
+    "06.P1": [r"mathrm\{sign\}\(g\)", r"(?i)sign descent", r"\(-1\.00, -1\.00\)"],
+    "06.P2": [
         r"(?i)turns? along",
         r"P\\Delta Q",
         r"(?i)large ones mostly",
@@ -203,28 +203,28 @@ GIVES_AWAY = {
 }
 
 NEIGHBOURS = {
-    "04.1": ("- h * (g @ direction))", "- 1.01 * h * (g @ direction))"),
-    "04.2": ('(("l2", 2), ("linf", torch.inf), ("l1", 1))', '(("l2", 2), ("linf", 1), ("l1", torch.inf))'),
-    "04.3": ("(many / many.abs().max())", "many.sign()"),
-    "04.4": ('-(G * constrained_step(G, norm="spectral"', '-(G * constrained_step(G, norm="l2"'),
-    "04.5": (
+    "06.1": ("- h * (g @ direction))", "- 1.01 * h * (g @ direction))"),
+    "06.2": ('(("l2", 2), ("linf", torch.inf), ("l1", 1))', '(("l2", 2), ("linf", 1), ("l1", torch.inf))'),
+    "06.3": ("(many / many.abs().max())", "many.sign()"),
+    "06.4": ('-(G * constrained_step(G, norm="spectral"', '-(G * constrained_step(G, norm="l2"'),
+    "06.5": (
         'miss("spectral", maps["all 72 entries rotated"])',
         'miss("l2", maps["all 72 entries rotated"])',
     ),
-    "04.6": ('max(gaps["l2"], gaps["spectral"])', 'max(gaps["l2"], gaps["linf"])'),
-    "04.7": (
+    "06.6": ('max(gaps["l2"], gaps["spectral"])', 'max(gaps["l2"], gaps["linf"])'),
+    "06.7": (
         'constrained_step(x, norm="spectral", radius=1.0) for x in (G, G * sizes)',
         'constrained_step(x, norm="linf", radius=1.0) for x in (G, G * sizes)',
     ),
-    "04.8": ("steps.abs().amax(1) ** 2 / 0.4", "steps.square().sum(1) / 0.4"),
-    "04.c1": ('stored(arm, "axes")', 'stored(arm, "rotated")'),
-    "04.c2": ('stored("sign step", "rotated") /', 'stored("sign step", "axes") /'),
-    "04.c3": ('ratio = stored("spectral step", "mixed")', 'ratio = stored("spectral step", "rotated")'),
-    "04.c4": (
+    "06.8": ("steps.abs().amax(1) ** 2 / 0.4", "steps.square().sum(1) / 0.4"),
+    "06.c1": ('stored(arm, "axes")', 'stored(arm, "rotated")'),
+    "06.c2": ('stored("sign step", "rotated") /', 'stored("sign step", "axes") /'),
+    "06.c3": ('ratio = stored("spectral step", "mixed")', 'ratio = stored("spectral step", "rotated")'),
+    "06.c4": (
         'ratio = stored("spectral step", "rotated") / stored(white, "rotated")',
         'ratio = stored("spectral step", "raw teacher") / stored(white, "raw teacher")',
     ),
-    "04.c5": (
+    "06.c5": (
         'ratio = stored("spectral step", "raw teacher") / stored(white, "raw teacher")',
         'ratio = stored("spectral step", "rotated") / stored(white, "rotated")',
     ),

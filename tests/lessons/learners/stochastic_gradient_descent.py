@@ -1,4 +1,4 @@
-"""What learners of lesson 02 answer, and what gives its predictions away."""
+"""What learners of lesson 03 answer, and what gives its predictions away."""
 
 import math
 from fractions import Fraction
@@ -13,12 +13,12 @@ from course_lib.optimization.stochastic_gradient_descent import (
 )
 
 GIVES_AWAY = {
-    "02.P1": [
+    "03.P1": [
         r"(?i)a million times shorter",
         r"(?i)no pull is left|a factor, not a term",
     ],
-    "02.P2": [r"(?i)nearest to (the|their) start", r"(?i)nearest to \$w_0", r"(?i)shortest solution"],
-    "02.P3": [
+    "03.P2": [r"(?i)nearest to (the|their) start", r"(?i)nearest to \$w_0", r"(?i)shortest solution"],
+    "03.P3": [
         r"(?i)hardly depends on the first step",
         r"(?i)on all sides of the best point",
         r"(?i)0\.9887",
@@ -52,7 +52,7 @@ def left_in_a_loop(X, e, eta):
 
 
 def factor(*, smallest=lambda s: s.min() ** 2, longest=lambda r: r.max() ** 2, rows=len, c=(1, 2), sign=1):
-    """The answer of 02.6 with some parts of it changed."""
+    """The answer of 03.6 with some parts of it changed."""
 
     def answer(matrix, step_size, gain):
         s, lengths = torch.linalg.svdvals(matrix), matrix.norm(dim=1)
@@ -66,7 +66,7 @@ def factor(*, smallest=lambda s: s.min() ** 2, longest=lambda r: r.max() ** 2, r
 def batch_step(
     *, row=lambda r: r.max() ** 2, share=lambda b: 1 / b, largest=lambda s, n: s.max() ** 2 / n, top=1
 ):
-    """The answer of 02.6 with some parts of it changed."""
+    """The answer of 03.6 with some parts of it changed."""
 
     def answer(matrix, batch, gain):
         s, lengths = torch.linalg.svdvals(matrix), matrix.norm(dim=1)
@@ -80,7 +80,7 @@ def case(**changed):
 
 
 ANSWERS = {
-    "02.1": [
+    "03.1": [
         ("solved", "a fraction", Fraction(1, 25)),
         ("solved", "by the pseudoinverse", 1 / (3**2 + 4**2)),
         ("length not squared", "1/5", 1 / 5),
@@ -92,7 +92,7 @@ ANSWERS = {
         ("wrong", "10/25", 0.4),
         ("wrong", "no step", 0),
     ],
-    "02.2": [
+    "03.2": [
         ("solved", "in a loop", left_in_a_loop),
         ("solved", "squared out, as in the text",
          lambda X, e, eta: 1 - (eta * (2 - eta * X.square().sum(1)) * (X @ e) ** 2).mean() / (e @ e)),
@@ -113,7 +113,7 @@ ANSWERS = {
         ("malformed", "one share for each draw",
          lambda X, e, eta: (e - eta * (X @ e)[:, None] * X).square().sum(1) / (e @ e)),
     ],
-    "02.3": [
+    "03.3": [
         ("solved", "pinv", lambda X, y: torch.linalg.pinv(X) @ y),
         ("solved", "lstsq with its default driver", lambda X, y: torch.linalg.lstsq(X, y[:, None]).solution[:, 0]),
         ("solved", "numpy's lstsq", lambda X, y: torch.from_numpy(np.linalg.lstsq(X.numpy(), y.numpy(), rcond=None)[0])),
@@ -142,7 +142,7 @@ ANSWERS = {
         ("wrong", "the last columns only",
          lambda X, y: torch.cat([torch.zeros(X.shape[1] - len(y)).double(), torch.linalg.solve(X[:, -len(y) :], y)])),
     ],
-    "02.4": [
+    "03.4": [
         ("solved", "a fraction", Fraction(3)),
         ("solved", "the formula", 0.5 / 1.5 * 9),
         ("solved", "an integer", 3),
@@ -158,7 +158,7 @@ ANSWERS = {
         ("wrong", "4", 4.0),
         ("malformed", "words", "3"),
     ],
-    "02.6": [
+    "03.6": [
         ("solved", "written out", factor()),
         ("solved", "the library's", lambda X, eta, c: loss_factor(X, step_size=eta, gain=c)),
         ("solved", "eigenvalues of X X^T", lambda X, eta, c: 1 - 2 * c * eta / len(X) * torch.linalg.eigvalsh(X @ X.T)[0]
@@ -180,7 +180,7 @@ ANSWERS = {
         ("wrong", "no step in it", lambda X, eta, c: factor()(X, 1.0, c)),
         ("malformed", "both constants", lambda X, eta, c: (2 * c / len(X), c**2 / len(X))),
     ],
-    "02.5": [
+    "03.5": [
         ("solved", "mostly along the smaller one", case(weight_1=0.1)),
         ("solved", "equal singular values", case(sigma_1=1.0, weight_1=3.0)),
         ("solved", "the smaller one first", case(sigma_1=0.5, weight_1=1.0, weight_2=0.0)),
@@ -197,7 +197,7 @@ ANSWERS = {
         ("malformed", "a vector of weights", {"sigma_1": 2.0, "sigma_2": 1.0, "step_size": 0.1, "weights": [0.0, 1.0]}),
         ("need", "too large to square", case(weight_2=1e200)),
     ],
-    "02.7": [
+    "03.7": [
         ("solved", "the library's", lambda X, b, c: distance_bound_step(X, batch=b, gain=c)),
         ("solved", "written out", batch_step()),
         ("solved", "multiplied through by b and n", lambda X, b, c: b * len(X) / (
@@ -222,19 +222,19 @@ ANSWERS = {
 }  # fmt: skip
 
 NEIGHBOURS = {
-    "02.h1": ('left[29] / left[0], at_most', 'right[29] / left[0], at_most'),
-    "02.h2": ('right[29] / right[9],\n      equals', 'left[29] / left[9],\n      equals'),
-    "02.2": ('X, y = lesson.four_lines("left")', 'X, y = lesson.four_lines("right")'),
-    "02.3": ("torch.linalg.svdvals(X)[-1]  # the four", "torch.linalg.svdvals(X)[0]  # the four"),
-    "02.s1": ("times.append(float(grid[rates.argmin()]", "times.append(float(grid[grid.argmin()]"),
-    "02.4": ("stochastic_gradient_descent(X24, y24, torch.zeros(24),",
+    "03.h1": ('left[29] / left[0], at_most', 'right[29] / left[0], at_most'),
+    "03.h2": ('right[29] / right[9],\n      equals', 'left[29] / left[9],\n      equals'),
+    "03.2": ('X, y = lesson.four_lines("left")', 'X, y = lesson.four_lines("right")'),
+    "03.3": ("torch.linalg.svdvals(X)[-1]  # the four", "torch.linalg.svdvals(X)[0]  # the four"),
+    "03.s1": ("times.append(float(grid[rates.argmin()]", "times.append(float(grid[grid.argmin()]"),
+    "03.4": ("stochastic_gradient_descent(X24, y24, torch.zeros(24),",
              "stochastic_gradient_descent(X24, y24, torch.ones(24),"),
-    "02.w1": ("stochastic_gradient_descent(X24, y24, away,", "stochastic_gradient_descent(X24, y24, torch.zeros(24),"),
-    "02.5": ("if eta == 0.2:", "if eta == 0.1:"),
-    "02.6": ("descent = descent + 1 / 4 *", "descent = descent + 1 / 2 *"),
-    "02.c1": ('mean = "falling to 0 on a line", "fixed, mean of the last half"',
+    "03.w1": ("stochastic_gradient_descent(X24, y24, away,", "stochastic_gradient_descent(X24, y24, torch.zeros(24),"),
+    "03.5": ("if eta == 0.2:", "if eta == 0.1:"),
+    "03.6": ("descent = descent + 1 / 4 *", "descent = descent + 1 / 2 *"),
+    "03.c1": ('mean = "falling to 0 on a line", "fixed, mean of the last half"',
               'mean = "fixed, mean of the last 90%", "fixed, mean of the last half"'),
-    "02.c2": ('(("falling step", line), ("mean", mean))', '(("mean", mean), ("falling step", line))'),
-    "02.c3": ('new_order = "rows in a new order each pass, falling to 0 on a line"',
+    "03.c2": ('(("falling step", line), ("mean", mean))', '(("mean", mean), ("falling step", line))'),
+    "03.c3": ('new_order = "rows in a new order each pass, falling to 0 on a line"',
               'new_order = "falling to 0 on a line"'),
 }  # fmt: skip

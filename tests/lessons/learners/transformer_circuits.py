@@ -1,4 +1,4 @@
-"""What learners of lesson 21 answer, and what gives its predictions away."""
+"""What learners of lesson 26 answer, and what gives its predictions away."""
 
 import math
 
@@ -8,9 +8,9 @@ from torch.nn import functional
 from course_lib.teaching import edit
 
 GIVES_AWAY = {
-    "21.P1": [r"11 to 19", r"all nine candidates"],
-    "21.P2": [r"(?i)no single head of layer 1 is needed", r"all four together"],
-    "21.P3": [r"keys from one place back", r"(?i)values one place ahead"],
+    "26.P1": [r"11 to 19", r"all nine candidates"],
+    "26.P2": [r"(?i)no single head of layer 1 is needed", r"all four together"],
+    "26.P3": [r"keys from one place back", r"(?i)values one place ahead"],
 }
 
 PAIRS = [(p, t) for p in range(12, 21) for t in range(p, 24)]
@@ -77,7 +77,7 @@ def by_small_matrices(w_v, w_o, w_q, w_k):
 
 
 ANSWERS = {
-    "21.1": [
+    "26.1": [
         ("solved", "by pairs", mean_log()),
         ("solved", "two digits", 1.92),
         ("solved", "a tensor", torch.tensor([min(20, t) - 11 for _, t in PAIRS]).double().log().mean()),
@@ -90,7 +90,7 @@ ANSWERS = {
         ("wrong", "the middle period", math.log(5)),
         ("malformed", "a list", [1.92]),
     ],
-    "21.2": [
+    "26.2": [
         ("solved", "a table of right places", by_mask),
         ("solved", "lists", with_lists),
         ("the token itself", "duplicate tokens", lambda pattern, tokens: by_mask(pattern.roll(1, 1), tokens)),
@@ -105,7 +105,7 @@ ANSWERS = {
         ("wrong", "the first occurrence", edit("sum(found))", "found[0])")),
         ("malformed", "a sum for each place", lambda pattern, tokens: pattern.sum(1)),
     ],
-    "21.3": [
+    "26.3": [
         ("solved", "query by query", query_by_query),
         ("solved", "PyTorch's attention with its scale", by_library),
         ("no scale", "d_head of 1", lambda x, w_qk, w_ov, d_head: query_by_query(x, w_qk, w_ov, 1)),
@@ -123,7 +123,7 @@ ANSWERS = {
         ("wrong", "W_OV transposed", lambda x, w_qk, w_ov, d_head: by_library(x, w_qk, w_ov.T, d_head)),
         ("malformed", "the pattern", lambda x, w_qk, w_ov, d_head: (x @ w_qk @ x.T).softmax(1)[:, :1]),
     ],
-    "21.4": [
+    "26.4": [
         ("solved", "divided one after the other", lambda w_v, w_o, w_q, w_k: composed(w_v @ w_o, w_k @ w_q.T)),
         ("solved", "small matrices", by_small_matrices),
         ("solved", "a tensor", lambda w_v, w_o, w_q, w_k: torch.tensor(by_small_matrices(w_v, w_o, w_q, w_k))),
@@ -140,18 +140,18 @@ ANSWERS = {
 
 # Each claim's nearest wrong neighbour.
 NEIGHBOURS = {
-    "21.e1": ("[:, :, 11:20]", "[:, :, 9:18]"),
-    "21.2": ("change[1, :, 8], at_least", "change[0, :, 8], at_least"),
-    "21.3": ("lesson.look_back(model)[:4].max()", "lesson.look_back(model)[4:].max()"),
-    "21.4": ("[lesson.look_after(model)[4:].max() for", "[lesson.look_after(model)[:4].max() for"),
-    "21.e2": (
+    "26.e1": ("[:, :, 11:20]", "[:, :, 9:18]"),
+    "26.2": ("change[1, :, 8], at_least", "change[0, :, 8], at_least"),
+    "26.3": ("lesson.look_back(model)[:4].max()", "lesson.look_back(model)[4:].max()"),
+    "26.4": ("[lesson.look_after(model)[4:].max() for", "[lesson.look_after(model)[:4].max() for"),
+    "26.e2": (
         '[one["single heads of layer 1"] for one in found]',
         '[one["best of layer 0"] for one in found]',
     ),
-    "21.e3": ('if name == "written":', 'if name == "own":'),
-    "21.8": ("lesson.planted(hidden=True)", 'network("two layers", 0)'),
-    "21.9": ('live["keys, one place back"]', 'live["queries, one place back"]'),
-    "21.e4": ('live["values, one place ahead"]', 'live["values, one place back"]'),
-    "21.e5": ("3.3e6 * seen - 1e10 * recent", "3.3e6 * seen - 1e8 * recent"),
-    "21.e6": ("for model in (*twos, *shifted)]", "for model in (*ones, *shifted)]"),
+    "26.e3": ('if name == "written":', 'if name == "own":'),
+    "26.8": ("lesson.planted(hidden=True)", 'network("two layers", 0)'),
+    "26.9": ('live["keys, one place back"]', 'live["queries, one place back"]'),
+    "26.e4": ('live["values, one place ahead"]', 'live["values, one place back"]'),
+    "26.e5": ("3.3e6 * seen - 1e10 * recent", "3.3e6 * seen - 1e8 * recent"),
+    "26.e6": ("for model in (*twos, *shifted)]", "for model in (*ones, *shifted)]"),
 }

@@ -1,25 +1,25 @@
-"""Lesson 35, using_features."""
+"""Lesson 38, using_features."""
 
 import torch
 
 from tests.lessons.learners import Answers
 
 GIVES_AWAY = {
-    "35.P1": [r"six nouns of ten", r"detector off: ≈0\.", r"its detector off \d+%"],
-    "35.P2": [r"exchanges nouns as well", r"by \(\d\d\.4\) and by \(\d\d\.5\)", r"features: \d+%"],
-    "35.P3": [r"features less neighbours", r"level with", r"chosen without labels \d+%"],
+    "38.P1": [r"six nouns of ten", r"detector off: ≈0\.", r"its detector off \d+%"],
+    "38.P2": [r"exchanges nouns as well", r"by \(\d\d\.4\) and by \(\d\d\.5\)", r"features: \d+%"],
+    "38.P3": [r"features less neighbours", r"level with", r"chosen without labels \d+%"],
 }
 
 NEIGHBOURS = {
     # What stands in the place of the experiment: a near and wrong one.
-    "35.1": ("step = (replaced - x)[silent]", "step = (moved - x)[silent]"),
-    "35.2": ("(loss.mean_ablated - loss.spliced) /", "(loss.mean_ablated - 2 * loss.spliced) /"),
-    "35.3": ("part >= part.median()", "part <= part.median()"),
-    "35.m1": ("share = {arm: found.changed / found.n", "share = {arm: found.exact / found.n"),
-    "35.m2": ('share["pushed as far as detector off"]', 'share["off"]'),
-    "35.5": ("arrow = lesson.by_means(cases, table)", "arrow = lesson.by_means(cases, table, strength=0.5)"),
-    "35.m3": ("chosen, strength=1.5)", "chosen, strength=0.5)"),
-    "35.m4": ("often & (share >= part)", "often & (share >= part + 0.2)"),
+    "38.1": ("step = (replaced - x)[silent]", "step = (moved - x)[silent]"),
+    "38.2": ("(loss.mean_ablated - loss.spliced) /", "(loss.mean_ablated - 2 * loss.spliced) /"),
+    "38.3": ("part >= part.median()", "part <= part.median()"),
+    "38.m1": ("share = {arm: found.changed / found.n", "share = {arm: found.exact / found.n"),
+    "38.m2": ('share["pushed as far as detector off"]', 'share["off"]'),
+    "38.5": ("arrow = lesson.by_means(cases, table)", "arrow = lesson.by_means(cases, table, strength=0.5)"),
+    "38.m3": ("chosen, strength=1.5)", "chosen, strength=0.5)"),
+    "38.m4": ("often & (share >= part)", "often & (share >= part + 0.2)"),
 }  # fmt: skip
 
 
@@ -69,7 +69,7 @@ def _by_sum(x, states, words, own, aim):
 
 
 ANSWERS: Answers = {
-    "35.1": [
+    "38.1": [
         ("solved", "the difference of two codes", _difference),
         ("solved", "outer product", _einsum),
         ("solved", "token by token", _token_loop),
@@ -90,7 +90,7 @@ ANSWERS: Answers = {
         ("wrong", "x in the code's units", lambda x, f, w, i, r: x / r - torch.outer(f[:, i], w[:, i])),
         ("malformed", "the decoder's row", lambda x, f, w, i, r: x - r * f[:, i, None] * w[i][:, None]),
     ],
-    "35.2": [
+    "38.2": [
         ("solved", "a fraction", 2.96 / 2.97),
         ("solved", "rounded to the third digit", 0.997),
         ("solved", "a tensor of one number", torch.tensor(0.9966)),
@@ -108,7 +108,7 @@ ANSWERS: Answers = {
         ("wrong", "the clean loss", 0.03),
         ("malformed", "a text", "99.7%"),
     ],
-    "35.3": [
+    "38.3": [
         ("solved", "token by token", _pushed_by_loop),
         ("solved", "a unit vector and a column of lengths",
          lambda x, e, d: x + (e - x).norm(dim=-1)[:, None] * (-d / d.norm())),
@@ -126,7 +126,7 @@ ANSWERS: Answers = {
         ("wrong", "the states", lambda x, e, d: x),
         ("malformed", "the lengths", lambda x, e, d: (e - x).norm(dim=1)),
     ],
-    "35.4": [
+    "38.4": [
         ("solved", "sums divided by counts", _by_sum),
         ("solved", "the arrow first", lambda x, s, w, a, b: x + (s[w == b].mean(0) - s[w == a].mean(0))),
         ("backwards", "from the aim", lambda x, s, w, a, b: x + (s[w == a].mean(0) - s[w == b].mean(0))),

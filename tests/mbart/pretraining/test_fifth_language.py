@@ -1,4 +1,4 @@
-"""The fifth language of lesson 20: its grammar, its batches, and what training on it changes and restores."""
+"""The fifth language of lesson 25: its grammar, its batches, and what training on it changes and restores."""
 
 import numpy as np
 import torch

@@ -247,13 +247,13 @@ def visible(parts):
 
 def test_results_wait_for_a_guess_or_for_the_button(visit):
     page = visit(LESSON_PAGES[8])
-    second, third = answers(page, "08.P2"), answers(page, "08.P3")
+    second, third = answers(page, "10.P2"), answers(page, "10.P3")
     assert second.count()
     assert third.count()
     assert not any(visible(second) + visible(third))
     form = page.locator('form[id="prediction-08.P2"]')
     button = form.locator(".course-peek")
-    note = page.locator(".course-waiting", has_text="08.P2").first
+    note = page.locator(".course-waiting", has_text="10.P2").first
     assert note.is_visible()
     for expanded in (True, False):
         button.press("Enter")
@@ -272,28 +272,28 @@ def test_results_wait_for_a_guess_or_for_the_button(visit):
 def test_a_link_to_an_equation_that_waits_shows_it(visit):
     page = visit(LESSON_PAGES[8])
     # Numbered in the passage that answers the second prediction.
-    number = answers(page, "08.P2").locator("[id^=eq-]").first.get_attribute("id")
+    number = answers(page, "10.P2").locator("[id^=eq-]").first.get_attribute("id")
     page.evaluate("id => { location.hash = id; }", number)
     page.wait_for_selector(f'[id="{number}"]', state="attached")
     page.wait_for_function("id => document.getElementById(id).getBoundingClientRect().top < 900", arg=number)
-    assert all(visible(answers(page, "08.P2")))
-    assert not any(visible(answers(page, "08.P3")))
+    assert all(visible(answers(page, "10.P2")))
+    assert not any(visible(answers(page, "10.P3")))
     again = visit(f"{LESSON_PAGES[8]}#{number}")
-    assert all(visible(answers(again, "08.P2")))
+    assert all(visible(answers(again, "10.P2")))
 
 
 def test_what_waits_for_a_guess_is_printed(visit):
     page = visit(LESSON_PAGES[8])
     page.emulate_media(media="print")
-    assert all(visible(answers(page, "08.P2")))
+    assert all(visible(answers(page, "10.P2")))
     assert not page.locator(".course-waiting").first.is_visible()
     assert not page.locator(".course-peek").first.is_visible()
 
 
 def test_without_scripts_nothing_waits(visit):
     page = visit(LESSON_PAGES[8], java_script_enabled=False)
-    assert all(visible(answers(page, "08.P2")))
-    assert answers(page, "08.P2").count()
+    assert all(visible(answers(page, "10.P2")))
+    assert answers(page, "10.P2").count()
 
 
 def test_without_scripts_the_page_says_all(visit):
@@ -336,7 +336,7 @@ def test_an_equation_is_reached_from_another_lesson(visit):
 
 def test_previous_and_next_follow_the_lessons(visit):
     page = visit(LESSON_PAGES[1])
-    assert page.locator("a.next-page").get_attribute("href").endswith("02_stochastic_gradient_descent.html")
+    assert page.locator("a.next-page").get_attribute("href").endswith("03_stochastic_gradient_descent.html")
     assert page.locator("a.prev-page").get_attribute("href").endswith("00_start_here.html")
 
 

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.browser
 
 FOLDER = ROOT / "build" / "teacher"
 # Three lessons stand for all: make teacher-test builds them.
-NAMES = ("00_start_here", "01_gradient_descent_stability", "12_state_space_models")
+NAMES = ("00_start_here", "01_gradient_descent_stability", "15_state_space_models")
 PAGES = ["index.html", *(f"{kind}/{name}.html" for name in NAMES for kind in ("plans", "banks", "lessons"))]
 # Of every slide: its place, by how much it is too high and too wide, and the share of the text's full size.
 SLIDES = """() => [...document.querySelectorAll(".slides > section")].flatMap((column, i) =>
