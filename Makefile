@@ -101,7 +101,7 @@ teacher: $(READY)
 
 # Builds three lessons of it, and opens every page of these in Chromium.
 teacher-test: $(READY)
-	$(BIN)/python -m course_lib teacher $(or $(TEACHER_ARGS),00 01 12)
+	$(BIN)/python -m course_lib teacher $(or $(TEACHER_ARGS),00 01 15)
 	$(BIN)/python -m pytest -q -n 2 -p no:nbval tests/editions/teacher/pages
 
 # nbgrader puts a menu into the JupyterLab of its environment, so it gets one of its own, on top of the course's.
