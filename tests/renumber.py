@@ -5,8 +5,8 @@ that it has (a lesson put in between takes any free one), and run this on a tree
 tracked text:
 
 - names that hold a number and a slug (`19_kernelized_attention`), and renames the notebooks;
-- "lesson 19", "Lessons 04 and 23", the links `[19](19_kernelized_attention.ipynb)`, a number before its lesson's title, and
-  the numbers of the catalogue;
+- "lesson 19", "Lessons 04 and 23", the links `[19](19_kernelized_attention.ipynb)`, a number before its lesson's title, what
+  commands are given (`make store LESSONS=15`), and the numbers of the catalogue;
 - ids of exercises, predictions, sentences, claims and equations (`19.3`, `19.P1`, `15.m2`), which are told from decimals by
   what stands around them, and in Python by standing in a string or a comment;
 
@@ -49,6 +49,11 @@ OPEN = re.compile(r"\)|[,;] | and | or ")
 NAMES = re.compile(r"\b(\d\d)_([a-z]\w+)")
 LINKS = re.compile(r"(\[)(\d\d)(\]\([^)\s]*\))")
 LESSONS = re.compile(r"([Ll]essons? )(\d\d(?:(?:, | and | or |, and | to )\d\d)*)\b(?!\.\d)")
+# What a command is given: `make store LESSONS=15`, `course hand-out runs/course 01 15`.
+COMMANDS = re.compile(
+    r"((?:LESSONS=|TEACHER_ARGS(?:=|\),)|course (?:plan|teacher|hand-out \S+) |notebooks\.neighbours )(?:\\?\")?)"
+    r"(\d\d(?: \d\d)*)\b(?![.\d])"
+)
 ROWS = re.compile(r'^        \("(\d\d)", "(\w+)",.*, "[IV]*", "([\d ]*)", \d+\),$', re.M)
 TITLE = re.compile(r'^        \("\d\d", "\w+", "(.*)", "[IV]*", "[\d ]*", \d+\),$', re.M)
 QUOTED = re.compile(r'"(\d\d)"')
@@ -115,6 +120,7 @@ class Renumbering:
         text = self.names(text, path)
         text = LINKS.sub(lambda found: found[1] + self._lesson(found[2], path) + found[3], text)
         text = LESSONS.sub(lambda found: found[1] + self._listed(found, path), text)
+        text = COMMANDS.sub(lambda found: found[1] + self._numbers(found[2], path), text)
         text = self.titled.sub(lambda found: self._lesson(found[1], path) + found[2], text)
         parts, end, was_id = [], 0, False
         for found in ID.finditer(text):
@@ -157,6 +163,9 @@ class Renumbering:
     def _needs(self, numbers: str, path: str) -> str:
         return " ".join(sorted(self._lesson(number, path) for number in numbers.split()))
 
+    def _numbers(self, numbers: str, path: str) -> str:
+        return re.sub(r"\d\d", lambda one: self._lesson(one[0], path), numbers)
+
     def _listed(self, found: re.Match, path: str) -> str:
         ranges = re.findall(r"(\d\d) to (\d\d)", found[2])
         for first, last in ranges:
@@ -164,7 +173,7 @@ class Renumbering:
             new = sorted(self.moves.get(number, number) for number in inside)
             if new != [f"{int(new[0]) + i:02}" for i in range(len(new))] or new[0] != self.moves.get(first):
                 self.unresolved.append(f"{path}: lessons {first} to {last} will be {', '.join(new)}")
-        return re.sub(r"\d\d", lambda one: self._lesson(one[0], path), found[2])
+        return self._numbers(found[2], path)
 
     def _of_slug(self, found: re.Match, path: str) -> str:
         if found[2].removesuffix("_") not in self.slugs:

@@ -33,6 +33,8 @@ def plan() -> Renumbering:
             "Lesson [10](10_first.ipynb), then lessons 10 and 12",
             "Lesson [02](02_first.ipynb), then lessons 02 and 01",
         ),
+        ('make store LESSONS="10 12"; course plan 10', 'make store LESSONS="02 01"; course plan 02'),
+        ("course hand-out runs/a 10 12 --points p", "course hand-out runs/a 02 01 --points p"),
         ("to 10 A title or 10 others", "to 02 A title or 10 others"),
         ("by (10.1), (10.2) and (12.5)", "by (02.1), (02.2) and (01.5)"),
         ("(10.1, 12.1)", "(02.1, 01.1)"),

@@ -1,4 +1,4 @@
-"""Plant a claim's nearest wrong neighbour in its experiment: the claim must fail. `python -m tests.notebooks.neighbours 15`
+"""Plant a claim's nearest wrong neighbour in its experiment: the claim must fail. `python -m tests.notebooks.neighbours 19`
 
 `NEIGHBOURS` of a lesson's learners names, for each claim, a text of the notebook's code and a wrong one in its place. The
 notebook is run once; before a cell that holds such a text, a fork runs on from there with the slip, up to the claim. A

@@ -295,7 +295,7 @@ def correct_page(repository: str = "") -> str:
             "| a source, a system's commands, a measurement | `docs/sources.md`, `docs/setup.md`, `README.md` |\n"
             "| all other pages | `course_lib/editions/site/front.py` |",
             "After a change of lesson 19, run it anew, and check what changed:",
-            "```\nmake store LESSONS=15\nmake quick\n```",
+            "```\nmake store LESSONS=19\nmake quick\n```",
             "`CONTRIBUTING.md` says what a page holds and what is checked.",
         ]
     )
