@@ -92,6 +92,8 @@ PARTS = {
     "across_languages": ("across_languages",),
     "real_text": ("real_text",),
     "real_words": ("real_words",),
+    "real_kinds": ("real_kinds",),
+    "real_causes": ("real_causes",),
     "causes": ("causes",),
     "exchange": ("exchange",),
     "steering": ("steering",),
@@ -100,7 +102,7 @@ PARTS = {
     "socp": ("socp",),
 }
 # Parts that read a text which is not part of the project; without its table `make bench` leaves them out.
-ON_THE_HELP = ("real_text", "real_words")
+ON_THE_HELP = ("real_text", "real_words", "real_kinds", "real_causes")
 STORE = Path(__file__).resolve().parents[1] / "course_lib" / "measured"
 
 

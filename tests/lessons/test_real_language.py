@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks import help_text, real_text, real_words
+from benchmarks import help_text, real_causes, real_kinds, real_text, real_words
+from course_lib.interpret.concepts import LabelledRows
 from course_lib.interpret.translated_words import words_of
 from course_lib.lessons import real_language as lesson
 from course_lib.lessons.real_language.sentences import LANGUAGES, sentences
@@ -180,3 +181,56 @@ def test_near_doubles_across_the_split_are_counted():
     shares = [real_words.doubled(texts, [seed]).median for seed in range(40)]
     assert set(shares) <= {0, 50}
     assert 0 < np.mean(shares) < 25
+
+
+# Kinds of autoencoders, and causes
+
+
+def test_a_built_text_says_each_meaning_in_four_languages_and_keeps_the_splits_apart():
+    built = real_kinds.BuiltText(300, 400)
+    assert {len(column) for column in built.texts.values()} == {700}
+    assert not set(built.texts["de_DE"][:300]) & set(built.texts["de_DE"][300:])
+    assert (built.labels[built.held_out].sum(dim=0) >= help_text.LEAST).all()
+    assert built.labels.shape[1] > 3
+
+
+def test_each_kind_is_made_with_its_own_setting():
+    for kind, tried in real_kinds.TRIED.items():
+        made = real_kinds.made_by(kind, tried[0], 8, torch.Generator().manual_seed(0))
+        assert (made.kind.replace("_", ""), made.n_features) == (kind.replace("-", ""), 64)
+    assert float(made.target_frequency.max()) == pytest.approx(tried[0][0])
+
+
+def test_a_feature_that_fires_at_a_word_finds_it_in_every_language():
+    generator = torch.Generator().manual_seed(0)
+    labels = torch.rand(80, 2, generator=generator) < 0.4
+    states = torch.cat([labels.float(), torch.rand(80, 6, generator=generator)], dim=1)
+    rows = LabelledRows(states, labels, ["en_XX", "de_DE"] * 40, groups=torch.arange(80))
+    made = real_kinds.made_by("relu", 0.1, 8, generator)
+    with torch.no_grad():
+        made.decoder_weight.zero_()
+        made.encoder_weight.zero_()
+        made.encoder_weight[:8] = torch.eye(8)
+    f1 = real_kinds.judged(made.requires_grad_(False), rows, rows)
+    assert {code: values.tolist() for code, values in f1.items()} == {"en_XX": [1, 1], "de_DE": [1, 1]}
+
+
+def test_a_spelling_is_the_beginning_that_fits_best():
+    texts = ["die zelle", "alle zellen", "der zellbereich", "ein zebra", "ein wort"]
+    bags = [words_of(one) for one in texts]
+    assert real_causes.spelling(texts, bags, [True, True, True, False, False]) == ("zell", 1)
+    assert real_causes.spelling(texts, bags, [False, False, False, False, True]) == ("wort", 1)
+
+
+def test_of_the_rest_the_words_with_the_spelling_do_not_count():
+    assert real_causes.rest_kept("Die Zelle ist leer", "Das Blatt ist leer", "zelle") == pytest.approx(2 / 3)
+    assert real_causes.rest_kept("Zelle", "", "zelle") == 1
+
+
+def test_a_word_switched_off_leaves_the_translation_and_an_exchanged_one_enters_it(small_table):
+    found = real_causes.of_seed(0, 200, 30, 1, (1.0,))
+    assert found["cases"] > 5
+    assert found["off: difference of means: gone, %"] > 40
+    assert found["off: random, as far: gone, %"] < 20
+    assert found["exchanged: difference of means: other word there, %"] > 30
+    assert all(0 <= value <= 100 for name, value in found.items() if name.endswith("%"))
