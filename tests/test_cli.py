@@ -60,6 +60,21 @@ def test_the_pipeline_prints_where_the_report_is(model, tmp_path, monkeypatch):
     assert "topk autoencoder: 100%" in done.stderr
 
 
+def test_a_model_that_cannot_read_the_text_and_missing_names_are_said_before_training(tmp_path):
+    (tmp_path / "text.txt").write_text("\n".join(SENTENCES[:60]))
+    options = ["--text", tmp_path / "text.txt", "--out", tmp_path / "out", "--steps", 20]
+    done = CliRunner().invoke(app, ["pipeline", *map(str, options)])
+    assert done.exit_code == 0, done.output
+    before = done.stderr.partition("activations:")[0].strip().splitlines()
+    assert [line.partition(" ")[0] for line in before] == ["warning:"] * 2
+    for line, words in zip(
+        before, ("course-mbart has read nothing but", "no feature gets a name"), strict=True
+    ):
+        assert words in line
+    assert "--model course-mbart-help" in before[0]
+    assert "--labels" in before[1]
+
+
 def test_an_offline_machine_is_told_what_to_do_without_a_traceback(tmp_path):
     """In a process of its own, as a user calls it: the hub's client reads these variables once."""
     text, out = tmp_path / "text.txt", tmp_path / "out"

@@ -263,6 +263,7 @@ def test_the_built_in_model_says_that_it_has_not_read_other_text_and_only_then(c
     text, own = map(float, re.search(r"costs it (\S+) nats .*corpus (\S+);", warning).groups())
     assert text > 1 > 100 * own
     assert "its states say little about other text" in found.report.read_text()
+    assert "no feature gets a name" in found.report.read_text()
 
 
 def test_a_text_of_unknown_pieces_is_called_so(model, tmp_path):

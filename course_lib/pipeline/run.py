@@ -2,6 +2,7 @@
 
 import hashlib
 import platform
+import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -53,6 +54,7 @@ from course_lib.pipeline.text import (
     read_text,
     resolve_languages,
     split,
+    warn_of_no_names,
     warn_of_unknown_pieces,
     warn_of_unread_text,
 )
@@ -170,6 +172,7 @@ def run(
 
         threads = devices.threads_for(structure.width(inputs.model, request.site.side))
     with devices.threads(threads), _writable(request.out) as partial:
+        inputs = _with_notes_of_text(request, inputs)
         _run_stages(request, inputs, RunDirectory(partial), clock)
     return RunDirectory(out)
 
@@ -363,6 +366,21 @@ def _token_limit(request: Request, tokenizer: "PreTrainedTokenizerBase") -> "Tok
         raise InputError(str(error)) from error
 
 
+def _with_notes_of_text(request: Request, inputs: Inputs) -> Inputs:
+    """Note what makes a run on this text of little use, and say it now: the minutes of training come after it."""
+    from course_lib.mbart.model import OF_GENERATED_TEXT
+
+    found = []
+    if request.text != BUILTIN:
+        if request.model in OF_GENERATED_TEXT:
+            found += warn_of_unread_text(request.model, inputs.model, inputs.tokenizer, inputs.sentences)
+        found += warn_of_no_names(inputs.sentences)
+    if request.progress:
+        for note in found:
+            print(f"warning: {note}", file=sys.stderr, flush=True)
+    return replace(inputs, notes=inputs.notes + found)
+
+
 def _run_stages(request: Request, inputs: Inputs, directory: RunDirectory, clock: "_Clock") -> None:
     """Read, train, score, and write the directory."""
     seed, progress, held_out = request.seed, request.progress, inputs.held_out
@@ -385,7 +403,7 @@ def _run_stages(request: Request, inputs: Inputs, directory: RunDirectory, clock
         stacked = train_stacked(rows, request.stacked, seed=seed, progress=progress, classes=classes)
     with clock("sparse autoencoder"):
         sparse = train_sparse(tokens, request.sparse, seed=seed, device=inputs.device, progress=progress)
-    warnings = _warnings(request, inputs, tokens, stacked, sparse)
+    warnings = _warnings(inputs, tokens, stacked, sparse)
     with clock("concepts"):
         translated = inputs.parallel and inputs.parallel.translated()
         concepts, notes = _scored(sparse.code, tokens, translated, seed=seed)
@@ -431,15 +449,9 @@ def _check_variance(request: Request, **tables: Tensor) -> None:
             )
 
 
-def _warnings(
-    request: Request, inputs: Inputs, tokens: TokenStates, stacked: StackedRun, sparse: SparseRun
-) -> list[str]:
+def _warnings(inputs: Inputs, tokens: TokenStates, stacked: StackedRun, sparse: SparseRun) -> list[str]:
     """What a reader must know before believing a number: text that the model has not read, and overfitting."""
-    from course_lib.mbart.model import OF_GENERATED_TEXT
-
     found = inputs.notes + warn_of_unknown_pieces(tokens.pieces, inputs.tokenizer)
-    if request.model in OF_GENERATED_TEXT and request.text != BUILTIN:
-        found += warn_of_unread_text(request.model, inputs.model, inputs.tokenizer, inputs.sentences)
     for kind, trained in (("stacked", stacked), ("sparse", sparse)):
         found += warn_of_overfitting(
             kind, trained.train.explained_variance, trained.held_out.explained_variance

@@ -183,8 +183,19 @@ def warn_of_unread_text(
     return [
         f"{name} has read nothing but the generated corpus of this course, and this text is another: reading "
         f"a sentence back costs it {of_text.median().item():.2g} nats a token (median of {len(of_text)}), one of its "
-        f"corpus {own.median().item():.2g}; {share:.0%} of the text is beyond it. So its states say little about "
-        "other text; choose a model that was trained on such text, for instance facebook/mbart-large-50"
+        f"corpus {own.median().item():.2g}; {share:.0%} of the text is beyond it, so its states say little about "
+        "other text. Use --model course-mbart-help, which has read a software manual in four languages, or one that was "
+        "trained on such text, for instance facebook/mbart-large-50"
+    ]
+
+
+def warn_of_no_names(sentences: Sequence[Sentence]) -> list[str]:
+    """A warning where nothing is known of the sentences that a feature could be named by, else none."""
+    if any(sentence.concepts for sentence in sentences):
+        return []
+    return [
+        "no feature gets a name, because the lines say nothing but their text: names come from labels (--labels) or from "
+        "translations, in the columns of a table"
     ]
 
 
