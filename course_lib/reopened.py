@@ -5,14 +5,20 @@ sliders that move nothing, beside a picture that was stored empty. Where no stat
 widget: model not found". So a page without a running kernel is handed out with each explorer's static picture in the place
 of the explorer, and with words that say how to bring it back. Predictions and quizzes are drawn as they were left; their
 state is saved because `lab-settings.json` asks for it. The file itself stays as it is, until JupyterLab saves the page.
+
+A page whose kernel runs may be opened again, too: the browser loads it anew. Its kernel has the widgets that it made, and
+they are alive. But the file may name others, those of a run before, where the page was not saved since: so the kernel is
+asked which it has, and the others are treated like those of a page without one.
 """
 
+import asyncio
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from itertools import zip_longest
 from typing import Any
 
+from jupyter_client.asynchronous import AsyncKernelClient
 from jupyter_server.services.contents.largefilemanager import AsyncLargeFileManager
 from nbformat import NotebookNode
 from nbformat.v4 import new_output
@@ -30,6 +36,8 @@ NOTE = (
     f'<p class="{NOTE_CLASS}"><em>Run the cells above to {{}} this.</em></p>'
     f"<style>.jp-Cell:has(.{NOTE_CLASS}) .jupyter-widgets-disconnected::before {{{{ content: none; }}}}</style>"
 )
+# Seconds in which a kernel says what widgets it has. Its control channel answers while a cell runs, too.
+KERNEL_ANSWERS = 3
 MODEL_ID = re.compile(r"[0-9a-f]{32}")
 
 
@@ -37,22 +45,49 @@ class LessonContents(AsyncLargeFileManager):
     """JupyterLab's own manager of files, but for notebooks that are opened: see this module."""
 
     async def get(self, path: str, content: bool = True, **options: Any) -> dict[str, Any]:
-        """Return the model of a file; a notebook that no kernel runs shows what can be seen without one."""
+        """Return the model of a file; a notebook shows what can be seen of widgets that no kernel has."""
         model = await super().get(path, content=content, **options)
-        if (
-            content
-            and model["type"] == "notebook"
-            and not await self.parent.session_manager.session_exists(model["path"])
-        ):
-            show_without_kernel(model["content"])
+        if content and model["type"] == "notebook":
+            alive = await self._alive(model["path"])
+            if alive is not None:
+                show_without_kernel(model["content"], alive)
         return model
 
+    async def _alive(self, path: str) -> set[str] | None:
+        """Return the ids of the widgets that the kernel of a page has, None where there is one that does not say."""
+        sessions = self.parent.session_manager
+        if not await sessions.session_exists(path):
+            return set()
+        try:
+            session = await sessions.get_session(path=path)
+            kernel = self.parent.kernel_manager.get_kernel(session["kernel"]["id"])
+            async with asyncio.timeout(KERNEL_ANSWERS):
+                return await _widgets_of(kernel.client())
+        except Exception as error:  # the page is opened all the same
+            self.log.debug("the kernel of %s does not say which widgets it has: %r", path, error)
+            return None
 
-def show_without_kernel(notebook: dict[str, Any]) -> None:
+
+async def _widgets_of(client: AsyncKernelClient) -> set[str]:
+    """Return the ids of the widgets that a kernel has, which it is asked for on its control channel."""
+    client.start_channels(shell=False, iopub=False, stdin=False, hb=False, control=True)
+    try:
+        asked = client.session.msg("comm_info_request", {"target_name": "jupyter.widget"})
+        client.control_channel.send(asked)
+        while True:
+            answer = await client.control_channel.get_msg()
+            if answer["parent_header"].get("msg_id") == asked["header"]["msg_id"]:
+                return set(answer["content"]["comms"])
+    finally:
+        client.stop_channels()
+
+
+def show_without_kernel(notebook: dict[str, Any], alive: Collection[str] = ()) -> None:
     """Let a notebook show, in place, what can be seen without a kernel.
 
-    An explorer gives way to its static picture, unfolded. Any other widget stays where its state was saved. The state
-    of widgets that are not shown is dropped, so that it does not grow from day to day.
+    Widgets whose ids are in `alive` stay, with what is shown beside them: a kernel has these. An explorer gives way to
+    its static picture, unfolded. Any other widget stays where its state was saved. The state of widgets that are not shown
+    is dropped, so that it does not grow from day to day.
     """
     widgets = notebook["metadata"].get("widgets", {}).get(WIDGET_STATE, {})
     saved = widgets.get("state", {})
@@ -61,6 +96,10 @@ def show_without_kernel(notebook: dict[str, Any]) -> None:
         outputs, shown = cell.get("outputs", []), []
         for output, after in zip_longest(outputs, outputs[1:], fillvalue={}):
             view = output.get("data", {}).get(WIDGET_VIEW)
+            if view is not None and view.get("model_id") in alive:
+                kept.append(view["model_id"])
+                shown.append(output)
+                continue
             if view is not None and output["data"].get("text/plain", "").startswith(HINT):
                 continue
             if view is not None:

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import nbformat
 import pytest
+from jupyter_client import AsyncMultiKernelManager
 from jupyter_server.serverapp import ServerApp
 
 from course_lib.reopened import (
@@ -137,25 +138,87 @@ def test_a_page_without_widgets_is_as_it_was():
     assert notebook == before
 
 
-@pytest.mark.parametrize("running", [True, False])
-def test_only_a_page_that_no_kernel_runs_is_changed_and_never_its_file(tmp_path, running):
-    path = tmp_path / "page.ipynb"
-    nbformat.write(small("b" * 32), path)
-    before = path.read_bytes()
+def test_a_widget_that_the_kernel_has_stays_and_one_of_a_run_before_gives_way():
+    static = EveryControl().static().data
+    a, b, c = (letter * 32 for letter in "abc")
+    notebook = small(a, static, b, static, state=(a, b, c))
+    models(notebook)[a]["state"] = {"children": [f"IPY_MODEL_{c}"]}
+    show_without_kernel(notebook, alive={a})
+    assert views(notebook) == [a]
+    assert html(notebook) == [
+        "",
+        static,
+        notes(notebook)[0],
+        static.replace("<details>", "<details open>", 1),
+    ]
+    assert list(models(notebook)) == [a, c]
+
+
+@pytest.fixture
+def server():
+    """A server without pages, to hang sessions and kernels on."""
+    server = ServerApp()
+    server.init_event_logger()
+    return server
+
+
+def sessions(running, kernel="k"):
+    """Return a manager of sessions that has one for every page, or none."""
 
     async def session_exists(asked):
         assert asked == "page.ipynb"
         return running
 
-    server = ServerApp()
-    server.init_event_logger()
-    server.session_manager = SimpleNamespace(session_exists=session_exists)
+    async def get_session(path):
+        return {"kernel": {"id": kernel}}
+
+    return SimpleNamespace(session_exists=session_exists, get_session=get_session)
+
+
+def test_a_page_that_no_kernel_runs_is_changed_and_never_its_file(tmp_path, server):
+    path = tmp_path / "page.ipynb"
+    nbformat.write(small("b" * 32), path)
+    before = path.read_bytes()
+    server.session_manager = sessions(running=False)
     manager = LessonContents(parent=server, root_dir=str(tmp_path))
     opened = asyncio.run(manager.get("page.ipynb"))["content"]
-    assert views(opened) == (["b" * 32] if running else [])
-    assert len(notes(opened)) == (not running)
+    assert (views(opened), len(notes(opened))) == ([], 1)
     assert path.read_bytes() == before
     assert asyncio.run(manager.get("page.ipynb", content=False))["content"] is None
+
+
+@pytest.mark.parametrize("ends", [False, True])
+def test_a_page_that_is_loaded_anew_keeps_the_widgets_that_its_kernel_has(ends, tmp_path, server):
+    """Also while the kernel runs a cell; with the kernel gone in this moment, the page is as it was stored."""
+
+    async def opened():
+        kernels = AsyncMultiKernelManager()
+        name = await kernels.start_kernel()
+        kernel = kernels.get_kernel(name)
+        client = kernel.client()
+        client.start_channels()
+        await client.wait_for_ready(timeout=60)
+        said = []
+        await client.execute_interactive(
+            "import ipywidgets; print(ipywidgets.IntSlider().model_id)",
+            output_hook=lambda message: said.append(message["content"].get("text", "")),
+        )
+        alive = "".join(said).strip()
+        nbformat.write(small(alive, "b" * 32), tmp_path / "page.ipynb")
+        client.execute("import time; time.sleep(60)")
+        if ends:
+            await kernels.shutdown_kernel(name, now=True)
+        server.session_manager, server.kernel_manager = sessions(running=True, kernel=name), kernels
+        manager = LessonContents(parent=server, root_dir=str(tmp_path))
+        try:
+            return alive, (await manager.get("page.ipynb"))["content"]
+        finally:
+            client.stop_channels()
+            await kernels.shutdown_all(now=True)
+
+    alive, notebook = asyncio.run(opened())
+    assert views(notebook) == ([alive, "b" * 32] if ends else [alive])
+    assert len(notes(notebook)) == (not ends)
 
 
 def test_a_button_for_hints_is_left_out_where_no_kernel_answers_it():
