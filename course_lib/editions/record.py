@@ -8,6 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from course_lib.editions.grading.progress_table import ABSENT, SURE, Table
+from course_lib.editions.plain import plain
 from course_lib.lessons import contents_of
 from course_lib.lessons.catalog import LESSONS, Lesson
 from course_lib.teaching import Contents
@@ -75,16 +76,16 @@ def tables(state: Mapping[str, Mapping[str, dict]], checked: Mapping[str, str] |
     contents = {number: contents_of(by_number[number]) for number in touched if number in by_number}
     predicted, solved, met = [], [], []
     for number, made in sorted(state["predictions"].items()):
-        question, outcome = _outcome(contents.get(number.partition(".")[0]), number, made)
+        question, outcome = map(plain, _outcome(contents.get(number.partition(".")[0]), number, made))
         right = "yes" if made["right"] else "no"
-        predicted.append((number, question, made["guess"], SURE[made.get("sure")], outcome, right))
+        predicted.append((number, question, plain(made["guess"]), SURE[made.get("sure")], outcome, right))
     for number, done in sorted(state["exercises"].items(), key=lambda one: (one[0][:2], len(one[0]), one[0])):
         register = contents.get(number.partition(".")[0])
         exercise = register.exercises.get(number) if register else None
-        row = (number, exercise.title if exercise else ABSENT, "yes" if done["solved"] else "no")
+        row = (number, plain(exercise.title) if exercise else ABSENT, "yes" if done["solved"] else "no")
         again = () if checked is None else (checked.get(number, ""),)
         solved.append((*row, done["attempts"], done["hints"], *again))
-        sentences = {one.name: one.explanation for one in exercise.mistakes} if exercise else {}
+        sentences = {one.name: plain(one.explanation) for one in exercise.mistakes} if exercise else {}
         met += [(number, name, count, sentences.get(name, "")) for name, count in done["mistakes"].items()]
     again = () if checked is None else ("Run again",)
     return [

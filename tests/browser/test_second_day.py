@@ -78,7 +78,9 @@ def test_a_lesson_lives_through_two_days(page, path, page_errors):
     assert_pictures_without_kernel(page, count)
     run_cells(page, needed_cells(path))
     expect(explorers(page)).to_have_count(count)
-    settled(page, _LEAVE_RUNNING)  # not saved: the kernel goes on, but the file names widgets that it does not have
+    settled(
+        page, _LEAVE_RUNNING
+    )  # not saved: the kernel goes on, but the file names widgets that it does not have
     opened(page, path)
     assert_pictures_without_kernel(page, count)
     run_cells(page, needed_cells(ROOT / "notebooks" / LESSON))

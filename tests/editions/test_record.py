@@ -72,6 +72,15 @@ def test_first_guesses_stand_beside_what_happens():
     assert met.rows == (("00.1", MISTAKE.name, 2, MISTAKE.explanation),)
 
 
+def test_formulas_stand_as_text():
+    guess = "Those of the signs and of $UV^\\top$"
+    (predicted, *_) = record.tables(
+        {"exercises": {}, "predictions": {"06.P2": {"guess": guess, "right": False}}}
+    )
+    assert predicted.rows[0][2] == "Those of the signs and of UVᵀ"
+    assert not {"$", "\\"} & set("".join(map(str, predicted.rows[0])))
+
+
 def test_the_pages_are_run_again_and_nothing_of_the_learner_is_changed(folder):
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
     page = folder.parent / "page.html"
