@@ -190,6 +190,10 @@ def test_an_edition_is_built_as_asked_and_a_warning_is_a_failure(
     options = ["--out", str(tmp_path), "--workers", "3", "--notebooks", "n"]
     done = CliRunner().invoke(app, [command, *more, *options])
     assert done.exit_code == (1 if warnings else 0)
+    if command == "site":
+        assert done.stdout.startswith(
+            f"Builds the pages of 40 lessons in {tmp_path}, about 4 minutes of processor"
+        )
     assert f"{tmp_path / 'index.html'} is the first page; Sphinx gave {warnings} warnings" in done.stdout
     assert (seen["notebooks"], seen["out"], seen["workers"]) == (Path("n"), tmp_path, 3)
     assert seen.get("numbers", seen.get("repository")) == (more if command == "teacher" else more[1])

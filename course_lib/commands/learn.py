@@ -93,7 +93,8 @@ def site(
     """
     with explain_errors(ValueError, OSError, RuntimeError):
         options.require("sphinx", "site")
-        from course_lib.editions.site.build import build
+        from course_lib.editions.site.build import build, plan
 
+        typer.echo("\n".join(plan(out, work)))
         warnings = build(notebooks, out, work=work, readme=readme, repository=repository, workers=workers)
     options.finish(out / "index.html", warnings)

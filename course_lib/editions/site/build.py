@@ -15,6 +15,18 @@ from course_lib.editions.site.pages import anchors, has_page, library_page, page
 from course_lib.lessons.catalog import LESSONS
 
 TITLE = "Why the rules of deep learning hold"
+# Of one processor, from nothing, on the 2-core machine of the README's table.
+MINUTES = 4
+
+
+def plan(out: Path, work: Path) -> list[str]:
+    """What is going to be done, how long it takes, and what a later call finds, as lines."""
+    drawn = any(work.glob("frames/*/facts.json"))
+    takes = "a minute or more, as much as changed" if drawn else f"about {MINUTES} minutes of processor time"
+    return [
+        f"Builds the pages of {len(LESSONS)} lessons in {out}, {takes}: first the explorers are drawn, a lesson at a time,",
+        f"then Sphinx makes the pages. Ctrl+C stops it, and a later call uses what is in {work} again.",
+    ]
 
 
 def build(
