@@ -79,7 +79,7 @@ LESSONS = tuple(
         ("29", "attention_margin", "Same data, no mistakes, two different layers", "V", "06 17 23", 67),
         ("30", "restricted_minimax", "Zero failures in 20 tests: which rate do you report?", "V", "04", 82),
         ("31", "hawkes_tensor_recovery", "What can you read out of this noise?", "V", "04 15 23", 77),
-        ("32", "sparse_socp", "Nine guests, two rooms, one bound", "V", "23 29", 80),
+        ("32", "sparse_socp", "Nine guests, two rooms, one bound", "V", "29", 80),
         ("33", "autoencoders_by_hand", "Follow one error through a network", "VI", "01", 78),
         ("34", "inside_mbart", "Five almost-mBARTs: would you notice the slip?", "VI", "17", 82),
         ("35", "stacked_autoencoder", "What fits into 32 numbers?", "VI", "04 33 34", 74),
