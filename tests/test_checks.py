@@ -9,7 +9,7 @@ from torch import Tensor
 
 from course_lib.attention.random_features import gaussian_kernel
 from course_lib.attention.ridge import cholesky_update, conjugate_gradient, sherman_morrison
-from course_lib.checks import checked
+from course_lib.checks import all_finite, checked
 from course_lib.interpret.concepts import best_thresholds, f1_scores, logistic_probe, paired_auroc
 from course_lib.representation.pca import reconstruction_loss
 from course_lib.theory import hawkes
@@ -113,3 +113,15 @@ def test_a_kernel_with_a_nan_is_refused_before_its_eigenvalues(bad):
     kernel[1, 2, 0] = bad
     with pytest.raises(ValueError, match="kernel has NaN or infinite values"):
         hawkes.spectral_radius(kernel)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16])
+def test_one_entry_that_is_not_finite_is_seen(dtype):
+    values = torch.linspace(-1, 1, 77 * 13).view(77, 13).to(dtype)
+    assert all_finite(values)
+    assert all_finite(values[:0])
+    for bad in (float("nan"), float("inf"), -float("inf")):
+        for place in ((0, 0), (40, 7), (76, 12)):
+            one = values.clone()
+            one[place] = bad
+            assert not all_finite(one)

@@ -21,6 +21,7 @@ from torch.nn import functional
 from tqdm.auto import tqdm
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from course_lib.checks import all_finite
 from course_lib.language.corpus import Sentence
 from course_lib.mbart import packed, padded, structure
 from course_lib.mbart.families import PACKED, default_language, framed, languages, shifted
@@ -456,15 +457,13 @@ class Reader:
                 tokens.ids[kept],
                 means,
             )
-        # A sum is finite only where all its terms are (or overflows, which the rows then tell apart).
-        if not states.values.sum(dtype=torch.float64).isfinite():
+        if not all_finite(states.values):
             bad = ~states.values.isfinite().all(dim=1)
-            if bad.any():
-                number = int(states.sentence[bad.nonzero()[0, 0]])
-                raise NotFiniteError(
-                    f"sentence {number + 1} ({window.sentences[number - window.first].text!r}) has NaN or infinite "
-                    f"activations at {site} in {states.values.dtype}; look at the weights, or compute in float32"
-                )
+            number = int(states.sentence[bad.nonzero()[0, 0]])
+            raise NotFiniteError(
+                f"sentence {number + 1} ({window.sentences[number - window.first].text!r}) has NaN or infinite "
+                f"activations at {site} in {states.values.dtype}; look at the weights, or compute in float32"
+            )
         return states
 
 

@@ -7,6 +7,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from course_lib.checks import all_finite
 from course_lib.sae import memory
 
 BLOCKS_PER_BUFFER = 16
@@ -165,13 +166,11 @@ def check_finite(
     rows: Float[Tensor, "rows d_model"], *, first_row: int, n_rows: int, name: str = "activations"
 ) -> None:
     """Raise ValueError where a row has a NaN or an infinite value; `first_row` is the number of the first."""
-    # A sum is finite only if all its terms are, or nearly: it overflows at 1e38. Cheap where all is well.
-    if rows.sum(dtype=torch.float64).isfinite():
+    if all_finite(rows):
         return
     bad = ~rows.isfinite().all(dim=1)
-    if bad.any():
-        raise ValueError(
-            f"{name} has NaN or infinite values in {int(bad.sum())} of {len(bad)} rows"
-            f"{'' if len(bad) == n_rows else f' from row {first_row} on'}, first in row "
-            f"{first_row + int(bad.nonzero()[0])}; find where they come from (often half precision) or drop these rows"
-        )
+    raise ValueError(
+        f"{name} has NaN or infinite values in {int(bad.sum())} of {len(bad)} rows"
+        f"{'' if len(bad) == n_rows else f' from row {first_row} on'}, first in row "
+        f"{first_row + int(bad.nonzero()[0])}; find where they come from (often half precision) or drop these rows"
+    )
