@@ -448,7 +448,7 @@ MUTANTS = [
     Mutant(
         "sparse-trains-on-held-out-tokens",
         "pipeline/autoencoders.py",
-        'autoencoder, tokens.sides["train"], config.training, generator=generator(seed, 4)',
+        "autoencoder, tokens.train, config.training, generator=generator(seed, 4)",
         "autoencoder, tokens.states, config.training, generator=generator(seed, 4)",
         ("tests/test_pipeline.py",),
     ),

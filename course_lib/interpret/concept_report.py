@@ -48,6 +48,7 @@ from course_lib.interpret.translated_words import (
 
 AUROC_REACHED = 0.95  # the held-out AUROC shown beside F1: many units reach it that are no detectors
 TOGETHER = (1, 2, 4)  # numbers of units whose calls are joined
+_COLUMNS = 32  # of a table of units whose negative is looked at a part at a time
 _TOLERANCE = 1e-3  # of the probe's gradient; 1e-5 takes twice the time and changes no F1 by 0.001
 
 
@@ -360,15 +361,17 @@ def concept_report(
     _check_sides(sides)
     kept, asked = _concepts_with_enough_rows(sides, lexical, min_train=min_train, min_held_out=min_held_out)
     all_kept, words = sides.select(kept), sides.select(asked)
-    tables = [rows.largest(code) for rows, code in zip(sides, features, strict=True)]
-    sparse = [table if table.is_sparse else table.to_sparse_coo() for table in tables]
+    sparse = _largest_sparse(features, sides)
+    tokens_known = all(rows.part_labels is not None for rows in words)
     judged = judge(best_detectors(sparse[0], all_kept.train.labels), sparse[1], all_kept.held_out)
-    baselines = _baselines(features[0], sides, generator)
-    scores = {
-        "features": _add_joined(all_kept.scores(judged), tables, words),
-        **{name: _score_units(units, words) for name, units in baselines.items()},
-    }
-    spans = _score_spans({"features": _Units(features, False)} | baselines, words, generator)
+    scores = {"features": _add_joined(all_kept.scores(judged), sparse, words)}
+    spans = {"features": _score_spans(_Units(features, False), words)} if tokens_known else {}
+    for name, units in _baselines(features[0], sides, generator):
+        scores[name] = _score_units(units, words)
+        if tokens_known:
+            spans[name] = _score_spans(units, words)
+    if tokens_known:
+        spans["directions"] = _score_spans(_random_directions(words, generator), words)
     scores |= {name: words.scores(judged) for name, judged in _judge_directions(words).items()}
     scores["probe"] = words.scores(_judge_probes(*words, ridge=ridge))
     of_words = [score for score in scores["features"] if score.together]
@@ -396,7 +399,7 @@ def concept_report(
     }
     skipped = sides.select(~kept).concepts
     across = across_languages(
-        {"features": sparse, "neurons": _both_signs(baselines["neurons"].values, words)},
+        {"features": sparse, "neurons": _both_signs([rows.states.float() for rows in words], words)},
         *words,
         min_train=min_train,
         language=None if translated is None else translated.pivot,
@@ -457,17 +460,32 @@ def _add_joined(
     return [replace(score, together=joined.get(score.concept, ())) for score in scores]
 
 
-def _baselines(code: Tensor, sides: _Sides, generator: torch.Generator) -> dict[str, _Units]:
-    """Compute the units that features are compared with, on training and held-out states."""
+def _largest_sparse(values: Sequence[Tensor], sides: _Sides) -> list[Tensor]:
+    """Return each side's largest values, which are not negative, as sparse tables."""
+    largest = (rows.largest(table) for table, rows in zip(values, sides, strict=True))
+    return [table if table.is_sparse else table.to_sparse_coo() for table in largest]
+
+
+def _baselines(code: Tensor, sides: _Sides, generator: torch.Generator) -> Iterator[tuple[str, _Units]]:
+    """Yield the units that features are compared with, on training and held-out states, one set after the other.
+
+    Each has a table as large as the states: all of them together would take several times their memory.
+    """
     states = tuple(rows.states.float() for rows in sides)
-    components = tuple(table.float() for table in principal_components(states[0], *states))
+    yield "neurons", _Units(states, True)
+    yield "components", _Units(principal_components(states[0], *states), True)
     active = max(1, round(_active_per_row(code)))
     random = random_features(states[0], *states, n_features=code.shape[1], active=active, generator=generator)
-    return {
-        "neurons": _Units(states, True),
-        "components": _Units(components, True),
-        "random": _Units(random, False),
-    }
+    yield "random", _Units(random, False)
+
+
+def _random_directions(sides: _Sides, generator: torch.Generator) -> _Units:
+    """Project the states on as many random directions as they have dimensions."""
+    states = [rows.states.float() for rows in sides]
+    directions = torch.randn(2 * [states[0].shape[1]], generator=generator)
+    directions /= directions.norm(dim=0)
+    mean = states[0].mean(dim=0)
+    return _Units([(side - mean) @ directions for side in states], True)
 
 
 def _score_units(units: _Units, words: _Sides) -> list[ConceptScore]:
@@ -477,28 +495,16 @@ def _score_units(units: _Units, words: _Sides) -> list[ConceptScore]:
     return [s if s.unit < n_units else replace(s, unit=s.unit - n_units, sign=-1) for s in found]
 
 
-def _score_spans(
-    sets: Mapping[str, _Units], words: _Sides, generator: torch.Generator
-) -> dict[str, list[SpanScore]]:
-    """Score each set of units, and random directions, as detectors of the concepts' tokens where these are known."""
-    if any(rows.part_labels is None for rows in words):
-        return {}
-    states = [rows.states.float() for rows in words]
-    directions = torch.randn(2 * [states[0].shape[1]], generator=generator)
-    directions /= directions.norm(dim=0)
-    mean = states[0].mean(dim=0)
-    projected = [(side - mean) @ directions for side in states]
-    return {
-        name: span_scores(
-            *units.values,
-            *(rows.part_labels for rows in words),
-            sentences=words.held_out.groups,
-            concepts=words.concepts,
-            categories=words.categories,
-            signed=units.signed,
-        )
-        for name, units in (*sets.items(), ("directions", _Units(projected, True)))
-    }
+def _score_spans(units: _Units, words: _Sides) -> list[SpanScore]:
+    """Score a set of units as detectors of the concepts' tokens, which are known."""
+    return span_scores(
+        *units.values,
+        *(rows.part_labels for rows in words),
+        sentences=words.held_out.groups,
+        concepts=words.concepts,
+        categories=words.categories,
+        signed=units.signed,
+    )
 
 
 def _shortfalls(
@@ -636,18 +642,17 @@ def _active_per_row(code: Tensor) -> float:
 
 def _judge_units(units: _Units, sides: _Sides) -> Judged:
     """Choose and judge units of a set; the largest value and the largest negative one count as two units."""
-    if units.signed:
-        tables = _both_signs(units.values, sides)
-    else:
-        largest = [rows.largest(table) for table, rows in zip(units.values, sides, strict=True)]
-        tables = [table if table.is_sparse else table.to_sparse_coo() for table in largest]
+    tables = _both_signs(units.values, sides) if units.signed else _largest_sparse(units.values, sides)
     return judge(best_detectors(tables[0], sides.train.labels), tables[1], sides.held_out)
 
 
 def _both_signs(values: Sequence[Tensor], sides: _Sides) -> list[Tensor]:
     """Return each side's largest values and largest negative ones, beside one another."""
     return [
-        torch.cat([rows.largest(table), rows.largest(-table)], dim=1)
+        # A few columns at a time: the negative of a table of all tokens would be one more of its size.
+        torch.cat(
+            [rows.largest(sign * part) for sign in (1, -1) for part in table.split(_COLUMNS, dim=1)], dim=1
+        )
         for table, rows in zip(values, sides, strict=True)
     ]
 

@@ -16,10 +16,11 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from course_lib.checks import checked
+from course_lib.checks import all_finite, checked
 from course_lib.sae.autoencoder import Autoencoder
 
 _BLOCK = 1 << 23  # entries of a dense table that are ranked at a time
+_CHUNK = 1 << 20  # entries of a table of states that are held in float64 at a time
 _PROBED = 64  # concepts that are probed at a time
 _SPARSE = 0.05  # density up to which a table is kept, ranked and multiplied as a sparse one
 
@@ -107,7 +108,7 @@ def _shared(rank: Float[Tensor, " entries"], new: Bool[Tensor, " entries"]) -> F
 
 
 def _check_finite(values: Tensor) -> None:
-    if not values.isfinite().all():
+    if not all_finite(values):
         raise ValueError("scores have NaN or infinite values; expected finite numbers")
 
 
@@ -293,11 +294,27 @@ def encode_rows(
 def principal_components(
     fitted_on: Float[Tensor, "rows d_model"], *applied_to: Float[Tensor, "_ d_model"]
 ) -> tuple[Tensor, ...]:
-    """Project tables of rows on all principal components of `fitted_on`."""
-    mean = fitted_on.double().mean(dim=0)
-    centred = fitted_on.double() - mean
-    directions = torch.linalg.eigh(centred.T @ centred).eigenvectors.flip(1)
-    return tuple((rows.double() - mean) @ directions for rows in applied_to)
+    """Project tables of rows on all principal components of `fitted_on`: computed in float64, given in the rows' dtype.
+
+    The rows are read in chunks, since each table in float64 would be twice as large as the states.
+    """
+    mean = _mean(fitted_on)
+    centred = (chunk.double() - mean for chunk in _chunks(fitted_on))
+    directions = torch.linalg.eigh(sum(chunk.T @ chunk for chunk in centred)).eigenvectors.flip(1)
+    projected = tuple(torch.empty_like(rows) for rows in applied_to)
+    for rows, made in zip(applied_to, projected, strict=True):
+        for chunk, place in zip(_chunks(rows), _chunks(made), strict=True):
+            place.copy_((chunk.double() - mean) @ directions)
+    return projected
+
+
+def _mean(rows: Float[Tensor, "rows d_model"]) -> Float[Tensor, " d_model"]:
+    """Mean of the rows in float64, read in chunks."""
+    return sum(chunk.double().sum(dim=0) for chunk in _chunks(rows)) / len(rows)
+
+
+def _chunks(rows: Float[Tensor, "rows d_model"]) -> tuple[Tensor, ...]:
+    return rows.split(max(1, _CHUNK // max(1, rows.shape[1])))
 
 
 def random_features(
@@ -314,14 +331,14 @@ def random_features(
     """
     if not 1 <= active <= n_features:
         raise ValueError(f"active is {active}; expected 1 to n_features = {n_features}")
-    mean = fitted_on.double().mean(dim=0).to(fitted_on.dtype)
+    mean = _mean(fitted_on).to(fitted_on.dtype)
     directions = torch.randn(n_features, fitted_on.shape[1], generator=generator).to(fitted_on)
     directions /= directions.norm(dim=1, keepdim=True)
     tables = []
     for rows in applied_to:
         values, columns = [], []
-        for chunk in (rows - mean).split(4096):
-            top = (chunk @ directions.T).relu().topk(active, dim=1)
+        for chunk in rows.split(4096):
+            top = ((chunk - mean) @ directions.T).relu().topk(active, dim=1)
             values.append(top.values.float())
             columns.append(top.indices)
         index = torch.arange(len(rows)).repeat_interleave(active)

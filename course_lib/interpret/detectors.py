@@ -13,12 +13,14 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from course_lib.checks import all_finite
 from course_lib.interpret.concepts import LabelledRows, best_thresholds, f1_scores, paired_auroc
 
 REACHED = 0.9  # the held-out F1 from which a concept counts as having a unit
 SHARED = 0.8  # the held-out F1 from which a unit counts as its detector in one language
 
 _TRIPLES = 1 << 22  # entries times rare concepts a row that are sorted at a time
+_UNITS = 256  # of a dense table whose squares are held at a time
 _RARE = 16  # a concept of fewer than one row in so many is rare
 _DEEP = 16  # of a dense table's rows one in so many is looked at first, in each unit the largest
 
@@ -56,7 +58,7 @@ def best_detectors(
     positives = labels.sum(dim=0)
     if not (positives > 0).all():
         raise ValueError(f"labels has no positive row for concept {int((positives == 0).nonzero()[0])}")
-    if not (scores.coalesce().values() if scores.is_sparse else scores).isfinite().all():
+    if not all_finite(scores.coalesce().values() if scores.is_sparse else scores):
         raise ValueError("scores have NaN or infinite values; expected finite numbers")
     if scores.is_sparse:
         return _best_to_depth(scores, labels, len(scores))
@@ -418,10 +420,9 @@ def joined_detectors(
     tables.
     """
     result = torch.zeros(len(sizes), labels.shape[1], dtype=torch.float64)
-    fires = scores > 0
     for concept, pool in enumerate(_candidates(scores, labels, candidates)):
         # Rows without the concept in which no candidate is positive are never called.
-        rows = (labels[:, concept] | fires[:, pool].any(dim=1)).nonzero()[:, 0]
+        rows = (labels[:, concept] | (scores[:, pool] > 0).any(dim=1)).nonzero()[:, 0]
         joined = _join(scores[rows[:, None], pool], labels[rows, concept], held_out[:, pool])
         for size, called in zip(range(1, max(sizes) + 1), joined, strict=False):
             if size in sizes:
@@ -432,13 +433,16 @@ def joined_detectors(
 
 
 def _candidates(scores: Tensor, labels: Tensor, n: int) -> Int[Tensor, "concepts candidates"]:
-    """Return the units of each concept that look best alone."""
-    fires, squares, truths = (scores > 0).float(), scores.clamp(min=0).square(), labels.float()
+    """Return the units of each concept that look best alone; the table is read a part of its units at a time."""
+    truths, positives = labels.float(), labels.sum(dim=0)[:, None].clamp(min=1)
     tiny = torch.finfo(scores.dtype).tiny
-    recall = truths.T @ fires / labels.sum(dim=0)[:, None].clamp(min=1)
-    precision = truths.T @ squares / squares.sum(dim=0).clamp(min=tiny)
-    alone = 2 * recall * precision / (recall + precision).clamp(min=tiny)
-    return alone.topk(min(n, scores.shape[1]), dim=1).indices
+    alone = []
+    for part in scores.split(_UNITS, dim=1):
+        squares = part.clamp(min=0).square()
+        recall = truths.T @ (part > 0).float() / positives
+        precision = truths.T @ squares / squares.sum(dim=0).clamp(min=tiny)
+        alone.append(2 * recall * precision / (recall + precision).clamp(min=tiny))
+    return torch.cat(alone, dim=1).topk(min(n, scores.shape[1]), dim=1).indices
 
 
 def _join(

@@ -239,7 +239,7 @@ def train_sparse(
     autoencoder = dictionary(config, d_model, generator=generator(seed, 3)).to(device)
     history = sae.train(
         autoencoder,
-        tokens.sides["train"],
+        tokens.train,
         config.training,
         generator=generator(seed, 4),
         progress=progress,

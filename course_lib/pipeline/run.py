@@ -397,7 +397,7 @@ def _run_stages(request: Request, inputs: Inputs, directory: RunDirectory, clock
     rows = SentenceStates(
         inputs.sentences, vectors[request.site.short].to(inputs.device), held_out.to(inputs.device)
     )
-    _check_variance(request, sentences=rows.sides["train"], tokens=tokens.sides["train"])
+    _check_variance(request, sentences=rows, tokens=tokens)
     with clock("stacked autoencoder"):
         classes = inputs.parallel and inputs.parallel.classes
         stacked = train_stacked(rows, request.stacked, seed=seed, progress=progress, classes=classes)
@@ -439,12 +439,15 @@ def _run_stages(request: Request, inputs: Inputs, directory: RunDirectory, clock
     directory.write_report(page, {name: figure.svg for name, figure in figures.items()})
 
 
-def _check_variance(request: Request, **tables: Tensor) -> None:
+def _check_variance(request: Request, **tables: SentenceStates | TokenStates) -> None:
     """Raise InputError where the states of all training sentences, or of their tokens, are equal."""
-    for what, states in tables.items():
-        if (states == states[0]).all():
+    for what, rows in tables.items():
+        trained = (~rows.held_out).nonzero()[:, 0]
+        first = rows.states[trained[0]]
+        # Chunk by chunk: the first one tells in nearly all texts, and nothing as large as the table is made.
+        if all((rows.states[chunk] == first).all() for chunk in trained.split(4096)):
             raise InputError(
-                f"the {len(states)} training {what} of {request.text} have equal states at {request.site.short}: there is "
+                f"the {len(trained)} training {what} of {request.text} have equal states at {request.site.short}: there is "
                 "no variance to explain; expected another text or site"
             )
 

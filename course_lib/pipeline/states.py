@@ -54,9 +54,9 @@ class TokenStates:
     )
 
     @property
-    def sides(self) -> dict[str, Tensor]:
-        """States to train on and held-out states."""
-        return {"train": self.states[~self.held_out], "held_out": self.states[self.held_out]}
+    def train(self) -> Tensor:
+        """States to train on: a copy of most of the table."""
+        return self.states[~self.held_out]
 
     def largest(self, values: Float[Tensor, "tokens units"]) -> Float[Tensor, "sentences units"]:
         """The largest value of each unit over the tokens of each sentence."""

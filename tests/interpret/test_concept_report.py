@@ -1,10 +1,14 @@
 """The report on concepts: planted units are found, nothing is chosen on the rows that are scored, gaps are said."""
 
 import json
+from dataclasses import replace
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
+from course_lib.interpret import concepts
 from course_lib.interpret.concept_report import absorbed_share, category_scores, concept_report, scores_of
 from course_lib.interpret.concepts import LabelledRows, f1_scores
 from course_lib.interpret.detectors import best_detectors, judge
@@ -302,3 +306,33 @@ def test_a_report_on_groups_finds_the_unit_that_any_part_excites():
     assert min(down.f1, up.f1) > 0.99
     assert report.span_summary()["neurons"]["reached"] == 1
     assert json.loads(report.to_json())["spans"]["neurons"][0]["concept"] == "a:down"
+
+
+class LargestTable(TorchDispatchMode):
+    """Keeps how many bytes the largest dense table of floating-point numbers takes that is made."""
+
+    bytes = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        made = function(*args, **(kwargs or {}))
+        for one in tree_leaves(made):
+            if isinstance(one, torch.Tensor) and one.layout == torch.strided and one.is_floating_point():
+                self.bytes = max(self.bytes, one.untyped_storage().nbytes())
+        return made
+
+
+def test_no_table_is_larger_than_that_of_the_states(monkeypatch):
+    monkeypatch.setattr(concepts, "_CHUNK", 1 << 14)
+    g, sides, per_row = generator(5), [], 40
+    for n, seed in ((320, 0), (160, 1)):
+        rows = world(n, seed)
+        states = rows.states.repeat_interleave(per_row, dim=0)
+        states += 0.01 * torch.randn(states.shape, generator=g)
+        groups = torch.arange(n).repeat_interleave(per_row)
+        sides.append(replace(rows, states=states, groups=groups))
+    features = [split(rows.states).to_sparse_coo() for rows in sides]
+    with LargestTable() as largest:
+        concept_report(
+            features, *sides, concepts=NAMES, categories=CATEGORIES, lexical=LEXICAL, generator=generator()
+        )
+    assert largest.bytes <= sides[0].states.nbytes
