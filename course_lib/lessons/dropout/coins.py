@@ -12,6 +12,8 @@ from functools import cache
 import torch
 from torch import Tensor
 
+from course_lib import scikit_data
+
 CLASSES, PIXELS, WIDTH = 10, 64, 128
 TRAINED, CHOOSING = 200, 300  # images to train on, and to choose settings and the moment to stop by; the rest is scored
 REDRAWN = 0.3  # share of the training labels that are drawn anew
@@ -24,10 +26,8 @@ INPUT_KEEP, BOTH_KEEP = 0.8, 0.5
 
 @cache
 def _digits() -> tuple[Tensor, Tensor]:
-    from sklearn.datasets import load_digits
-
-    found = load_digits()
-    return torch.tensor(found.data, dtype=torch.float32) / 8, torch.tensor(found.target)
+    images, labels = scikit_data.digits()
+    return torch.tensor(images, dtype=torch.float32) / 8, torch.tensor(labels)
 
 
 @dataclass(frozen=True)

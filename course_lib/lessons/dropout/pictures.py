@@ -8,6 +8,7 @@ import torch
 from IPython.display import Markdown
 from torch import Tensor
 
+from course_lib import scikit_data
 from course_lib.architectures.normalisation import dropout_ridge, generalised_ridge
 from course_lib.lessons.dropout import coins
 from course_lib.lessons.dropout.contents import lesson
@@ -258,10 +259,8 @@ def _split(rows: int, seed: int) -> tuple[Tensor, ...]:
 
 @cache
 def _patients() -> tuple[Tensor, Tensor]:
-    from sklearn.datasets import load_diabetes  # costs a second, and only the patients need it
-
-    found = load_diabetes(scaled=False)
-    return torch.tensor(found.data, **F64), torch.tensor(found.target, **F64)
+    matrix, target = scikit_data.diabetes()
+    return torch.tensor(matrix, **F64), torch.tensor(target, **F64)
 
 
 def forty_patients() -> tuple[Tensor, Tensor]:

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from course_lib import scikit_data
 from course_lib.attention.ridge import conjugate_gradient
 from course_lib.lessons.gradient_descent_stability.contents import lesson
 from course_lib.optimization.gradient_descent import (
@@ -54,12 +55,9 @@ def patients(version: str = "raw", *, subset: int | None = None, keep_mean: bool
     Raises:
         ValueError: the version is unknown.
     """
-    from sklearn.datasets import load_diabetes  # costs a second, and only the patients need it
-
     if version not in VERSIONS:
         raise ValueError(f"version must be one of {', '.join(VERSIONS)}, got {version!r}")
-    data = load_diabetes(scaled=False)
-    columns, target = torch.tensor(data.data), torch.tensor(data.target)
+    columns, target = map(torch.tensor, scikit_data.diabetes())
     if subset is not None:
         chosen = np.random.default_rng(subset).permutation(PATIENTS)[:SUBSET]
         columns, target = columns[chosen], target[chosen]

@@ -6,6 +6,7 @@ from functools import cache
 import torch
 from torch import Tensor
 
+from course_lib import scikit_data
 from course_lib.representation.erasure import concept_columns, fit_eraser
 
 FITTED = 900  # images that probes and erasers are fitted to; the other 897 are new
@@ -36,13 +37,11 @@ class Digits:
 @cache
 def digits(*, seed: int = 0, all_pixels: bool = False) -> Digits:
     """Return the digits in an order of that seed, with the 47 pixels that vary, or all 61 that are not constant."""
-    from sklearn.datasets import load_digits
-
-    found = load_digits()
-    x = torch.tensor(found.data, dtype=torch.float64) / 16
+    images, labels = scikit_data.digits()
+    x = torch.tensor(images, dtype=torch.float64) / 16
     pixels = (x.var(0) > (0 if all_pixels else LEAST_VARIANCE)).nonzero()[:, 0]
     order = torch.randperm(len(x), generator=torch.Generator().manual_seed(seed))
-    return Digits(x[order][:, pixels], torch.tensor(found.target)[order], pixels)
+    return Digits(x[order][:, pixels], torch.tensor(labels)[order], pixels)
 
 
 def probe(x: Tensor, z: Tensor, *, ridge: float = 0.0) -> tuple[Tensor, Tensor]:

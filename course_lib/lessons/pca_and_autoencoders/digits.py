@@ -12,6 +12,7 @@ from functools import cache
 import torch
 from torch import Tensor
 
+from course_lib import scikit_data
 from course_lib.lessons.pca_and_autoencoders.stairs import descend, normal, random_weights
 from course_lib.representation.pca import pca
 
@@ -40,10 +41,8 @@ class Split:
 
 @cache
 def _digits() -> tuple[Tensor, Tensor]:
-    from sklearn.datasets import load_digits
-
-    found = load_digits()
-    return torch.tensor(found.data, dtype=torch.float64) / 16, torch.tensor(found.target)
+    images, labels = scikit_data.digits()
+    return torch.tensor(images, dtype=torch.float64) / 16, torch.tensor(labels)
 
 
 @cache

@@ -3,10 +3,10 @@
 from functools import cache
 
 import torch
-from sklearn.datasets import load_digits
 from torch import Tensor
 from torch.nn.functional import normalize, one_hot
 
+from course_lib import scikit_data
 from course_lib.attention.ridge import ridge_memory
 
 STORED, TUNING, SEEDS = 1000, 300, range(5)
@@ -28,7 +28,7 @@ def digits(seed: int = 0) -> tuple[Part, Part, Part]:
 
     A key is an image of 8 x 8 pixels, less the mean image of the 1,000, brought to length 1.
     """
-    images, labels = load_digits(return_X_y=True)
+    images, labels = scikit_data.digits()
     pixels, labels = torch.tensor(images, dtype=torch.float64), torch.tensor(labels)
     order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed))
     keys = normalize(pixels - pixels[order[:STORED]].mean(0), dim=1)
