@@ -46,14 +46,27 @@ def site() -> "Site":
 
 @dataclass(frozen=True)
 class ReadText:
-    """Sentences as the model reads them: one row of states for each token, and the code of each row."""
+    """Sentences as the model reads them: one row of states for each token, and the code of each row.
+
+    `table` is the code as `encode_rows` gives it, sparse where few features are active: dense, the page's held-out text
+    takes 160 MB.
+    """
 
     sentences: list[Sentence]
     states: Float[Tensor, "tokens d_model"]
     sentence: Int[Tensor, " tokens"]
     token: Int[Tensor, " tokens"]
     pieces: list[str]
-    code: Float[Tensor, "tokens features"]
+    table: Float[Tensor, "tokens features"]
+
+    @property
+    def code(self) -> Float[Tensor, "tokens features"]:
+        """The code of all rows as a dense table, made anew each time."""
+        return self.table.to_dense()
+
+    def code_of(self, rows: Int[Tensor, " rows"]) -> Float[Tensor, "rows features"]:
+        """The code of some rows, dense."""
+        return self.table.index_select(0, rows).to_dense()
 
     @cached_property
     def labels(self) -> Bool[Tensor, "sentences concepts"]:
@@ -78,7 +91,7 @@ class ReadText:
     @cached_property
     def scores(self) -> Float[Tensor, "sentences features"]:
         """The largest activation of each feature in each sentence."""
-        return self.largest(self.code)
+        return self.largest(self.table)
 
     def words(self, i: int) -> list[str]:
         """The pieces of a sentence, with a blank where a word begins."""
@@ -120,7 +133,7 @@ def read_text(model, tokenizer, dictionary, sentences: Sequence[Sentence]) -> Re
         states.sentence,
         states.token,
         tokenizer.convert_ids_to_tokens(states.token.tolist()),
-        code.to_dense() if code.is_sparse else code,
+        code.coalesce() if code.is_sparse else code,
     )
 
 

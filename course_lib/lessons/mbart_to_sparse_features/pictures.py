@@ -619,7 +619,7 @@ def _by_language(one: NamedDetector) -> str:
 def marked_sentence(text: ReadText, i: int, feature: int) -> str:
     """A sentence with the piece at which a feature is strongest in brackets, cut to what there is room for."""
     rows = (text.sentence == i).nonzero()[:, 0]
-    place = int(text.code[rows, feature].argmax())
+    place = int(text.code_of(rows)[:, feature].argmax())
     words = text.words(i)
     start = len("".join(words[:place]).lstrip())
     whole = "".join(words).strip()

@@ -125,7 +125,8 @@ def names():
     """The stacked one of lesson 35 narrows a sentence's state to fewer numbers, all in use. The sparse one widens a
     token's state to more features, nearly all of them 0. Only the abbreviation is shared."""
     material = read_material()
-    active = float((material.held_out.code > 0).double().sum(dim=1).mean())
+    fired = material.held_out.table.coalesce().values() > 0
+    active = int(fired.sum()) / len(material.held_out.states)
     return "\n".join(
         (
             fact("the sparse code has {} times as many numbers as the state", material.dictionary.n_features / 256,
