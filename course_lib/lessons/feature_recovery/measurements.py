@@ -216,8 +216,13 @@ def refitted(autoencoder: SparseAutoencoder, data: Toy) -> dict[str, float]:
         weight = (autoencoder.decode(torch.eye(code.shape[1])) - constant).T.double()
         rest = (data.held_out - constant).double()
         on = (code > 0).double()
-        table = (weight.T @ weight) * on[:, :, None] * on[:, None, :] + 1e-8 * torch.eye(weight.shape[1]).double()
-        best = torch.linalg.solve(table, ((rest @ weight) * on)[:, :, None])[:, :, 0]
+        gram, ridge = weight.T @ weight, 1e-8 * torch.eye(weight.shape[1]).double()
+        best = torch.cat(  # a system for each row: some rows at a time
+            [
+                torch.linalg.solve(gram * some[:, :, None] * some[:, None, :] + ridge, right[:, :, None])[:, :, 0]
+                for some, right in zip(on.split(256), ((rest @ weight) * on).split(256), strict=True)
+            ]
+        )
         variance = (data.held_out - data.held_out.mean(dim=0)).double().square().sum(dim=1)
         shown = {"active": on.sum(dim=1).mean().item()}
         for name, strengths in (("", code.double()), ("refitted, ", best)):

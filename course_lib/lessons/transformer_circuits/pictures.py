@@ -3,7 +3,7 @@
 import itertools
 import math
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, lru_cache
 from statistics import mean
 
 import numpy as np
@@ -56,7 +56,7 @@ def trained(arm: str, seed: int = SHOWN) -> AttentionOnly:
     return train(arm, seed=seed)
 
 
-@cache
+@lru_cache(maxsize=8)  # of the last models alone: a recording takes some 10 MB
 def recorded(model: AttentionOnly) -> Recording:
     """Return the patterns and results of all heads on the test sequences."""
     return record(model, read_heads(model), test_sequences()[0][:, :-1])

@@ -110,13 +110,17 @@ class Words:
 
         Spherical k-means on the states less their mean, `rounds` times, from tokens drawn at random. No label is read.
         """
+
+        def closest(middles: Tensor) -> Tensor:  # some tokens at a time: a table of all has 2,048 numbers a token
+            return torch.cat([(some @ middles.T).argmax(dim=1) for some in self._unit.split(8192)])
+
         drawn = torch.randperm(len(self._unit), generator=torch.Generator().manual_seed(seed))[:count]
         middles = self._unit[drawn]
         for _ in range(rounds):
-            own = (self._unit @ middles.T).argmax(dim=1)
+            own = closest(middles)
             sums = torch.zeros_like(middles).index_add(0, own, self._unit)
             middles = torch.nn.functional.normalize(torch.where(sums.any(dim=1, keepdim=True), sums, middles), dim=1)
-        own = (self._unit @ middles.T).argmax(dim=1)
+        own = closest(middles)
         places = torch.stack([torch.arange(len(own)), own])
         size = (len(own), count)
         return replace(self, code=torch.sparse_coo_tensor(places, torch.ones(len(own)), size, check_invariants=True))

@@ -137,6 +137,7 @@ def adapt_to_fifth(
             if watch(step):
                 break
             model.train()
+    model.zero_grad(set_to_none=True)  # as large as the model, and of no use any more
     model.set_attn_implementation(attention)
     model.eval()
     return losses
