@@ -201,13 +201,13 @@ def check_free(path: Path) -> None:
 
 
 @contextmanager
-def locked(path: Path, *, busy: Exception) -> Iterator[None]:
+def locked(path: Path, *, busy: Exception, wait: float = 0.0) -> Iterator[None]:
     """Hold the lock file `path`, whose directory is made; the system takes the lock back from a process that dies.
 
-    Raises `busy` where another process holds it, and OSError where the file cannot be made.
+    Raises `busy` where another process still holds it after `wait` seconds, and OSError where the file cannot be made.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(path, timeout=0)
+    lock = FileLock(path, timeout=wait)
     try:
         lock.acquire()
     except Timeout:

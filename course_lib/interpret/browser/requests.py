@@ -67,17 +67,17 @@ def changes(given: dict[str, Any]) -> list["Change"]:
     return [change(one, f"changes[{place}]") for place, one in enumerate(found)]
 
 
-def notes(given: dict[str, Any]) -> dict[int, dict[str, Any]]:
+def notes(given: dict[str, Any], field: str = "features") -> dict[int, dict[str, Any]]:
     """The notes and lists of some features, by number: {"features": {"12": {"note": "...", "lists": ["..."]}}}."""
-    found = given.get("features")
+    found = given.get(field)
     if not isinstance(found, dict):
-        raise ValueError(f"features is {_short.repr(found)}; expected an object with a note for each number")
-    return {_number(name): _note(one, f"features[{_short.repr(name)}]") for name, one in found.items()}
+        raise ValueError(f"{field} is {_short.repr(found)}; expected an object with a note for each number")
+    return {_number(name, field): _note(one, f"{field}[{_short.repr(name)}]") for name, one in found.items()}
 
 
-def _number(name: str) -> int:
+def _number(name: str, field: str) -> int:
     if not (name.isascii() and name.isdigit() and len(name) <= _LONGEST_INTEGER):
-        raise ValueError(f"features has {_short.repr(name)}; expected the number of a feature")
+        raise ValueError(f"{field} has {_short.repr(name)}; expected the number of a feature")
     return int(name)
 
 
