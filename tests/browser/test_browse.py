@@ -182,6 +182,8 @@ def test_no_width_scrolls_sideways_and_every_control_has_a_name(page, server, sc
             "#view=try",
             "#view=compare",
             "#view=compare&feature=3&other=5",
+            "#view=sentences&find=the",
+            "#view=sentences&sentence=0",
         ):
             page.goto("about:blank")
             page.goto(server.address + view)
@@ -194,12 +196,25 @@ def test_no_width_scrolls_sideways_and_every_control_has_a_name(page, server, sc
             assert unnamed == 0
 
 
-NAMES = ("sort", "language", "in", "feature", "source", "target", "change", "other", "list")
+NAMES = (
+    "sort",
+    "language",
+    "in",
+    "feature",
+    "source",
+    "target",
+    "change",
+    "other",
+    "list",
+    "among",
+    "find",
+    "sentence",
+)
 
 
 def test_a_link_may_hold_anything(page, server):
     for value in ("__proto__", "constructor", "-1", "1e308", "%ff", "\u202e", "x" * 2000):
-        for view in ("features", "try", "compare", value):
+        for view in ("features", "sentences", "try", "compare", value):
             rest = "&".join(f"{name}={value}" for name in NAMES if view != "features" or name != "feature")
             page.goto("about:blank")
             page.goto(f"{server.address}#view={view}&text=the&{rest}")
@@ -259,6 +274,94 @@ def test_search_finds_whole_words_and_beginnings_when_asked(page, server):
         assert len(shown) == min(len(expected), 60)
     search.fill(part)
     status(page, "No feature has that number")
+
+
+def test_a_word_leads_to_its_sentences_their_features_and_back(page, server):
+    found = server.index.find("do*")
+    page.goto(server.address)
+    status(page, "96 features")
+    page.get_by_role("link", name="Sentences", exact=True).click()
+    status(page, "Type a word")
+    search = page.get_by_role("searchbox", name="Word, beginning of one, or sentence")
+    search.focus()
+    page.keyboard.type("do*")
+    status(page, f"{found['count']} sentence")
+    assert page.evaluate("document.activeElement.id") == "find"
+    rows = page.locator("ol.hits > li")
+    assert rows.count() == len(found["sentences"])
+    for at, row in enumerate(found["sentences"]):
+        assert rows.nth(at).locator("> span").first.inner_text() == row["text"]
+        chips = rows.nth(at).locator(".chips b").all_inner_texts()
+        assert chips == [str(feature["id"]) for feature in row["features"]]
+    assert set(rows.locator("mark").all_inner_texts()) == {"dog", "document"}
+    first = found["sentences"][0]["features"][0]
+    rows.first.get_by_role("link", name=re.compile(f"^Feature {first['id']}:")).click()
+    status(page, f"Feature {first['id']}")
+    page.get_by_role("link", name="← Sentences with “do*”").click()
+    status(page, f"{found['count']} sentence")
+    page.get_by_role("combobox", name="Sentences in").select_option("fr_XX")
+    status(page, f"{server.index.find('do*', language='fr_XX')['count']} sentence")
+    number = server.index.find("do*", language="fr_XX")["sentences"][0]["id"]
+    page.get_by_role("link", name=f"All features of sentence {number}").click()
+    status(page, f"Sentence {number}, ")
+    one = server.index.sentence(number)
+    other = page.context.new_page()
+    other.goto(page.url)
+    status(other, f"Sentence {number}, ")
+    assert other.locator(".whole > span").first.inner_text() == one["text"]
+    listed = other.get_by_role("list", name="Features of this sentence").locator("b").all_inner_texts()
+    assert listed == [str(feature["id"]) for feature in one["features"]]
+    other.go_back()
+    page.get_by_role("link", name="Change features on it").click()
+    assert page.get_by_role("textbox", name="Sentence").input_value() == one["text"]
+    page.get_by_role("heading", name="Original").wait_for()
+
+
+def test_from_a_feature_to_a_sentence_and_from_its_word_to_sentences(page, server):
+    page.goto(server.address + "#view=features&feature=3")
+    status(page, "Feature 3")
+    strongest = server.index.feature(3)["groups"][0]["sentences"][0]["id"]
+    page.get_by_role("link", name=f"Features of sentence {strongest}", exact=True).first.click()
+    status(page, f"Sentence {strongest}, ")
+    page.go_back()
+    status(page, "Feature 3")
+    page.get_by_role("searchbox").fill("dog")
+    page.get_by_role("link", name="Sentences with “dog”").click()
+    status(page, f"{server.index.find('dog')['count']} sentence")
+    page.get_by_role("searchbox").fill("nothing like it")
+    status(page, "No sentence holds all these words")
+    page.goto(server.address + "#view=sentences&sentence=99999")
+    status(page, "sentence is 99999")
+
+
+def test_two_pages_of_two_servers_keep_the_notes_of_both(page, run):
+    servers = [serve(run, threads=1, progress=False) for _ in range(2)]
+    pages = [page, page.context.new_page()]
+    try:
+        for one, started in zip(pages, servers, strict=True):
+            one.goto(started.address + "#view=features&feature=3")
+            status(one, "Feature 3")
+            one.get_by_text("Your note and lists").click()
+        boxes = [one.get_by_role("textbox", name="Note on this feature") for one in pages]
+        boxes[0].fill("first")
+        pages[0].keyboard.press("Tab")
+        status(pages[0], "The note is kept.")
+        # The other page was opened before that.
+        boxes[1].fill("second")
+        pages[1].keyboard.press("Tab")
+        status(pages[1], "Another page changed this note in the meantime")
+        assert boxes[1].input_value() == "first\nsecond"
+        pages[0].get_by_role("combobox", name="Put it on a list").fill("to check")
+        pages[0].keyboard.press("Enter")
+        status(pages[0], "Feature 3 is on the list to check.")
+        assert boxes[0].input_value() == "first\nsecond"
+        kept = json.loads((run / "browse_notes.json").read_text())["features"]
+        assert kept == {"3": {"note": "first\nsecond", "lists": ["to check"]}}
+    finally:
+        for one, started in zip(pages, servers, strict=True):
+            one.goto("about:blank")
+            started.close()
+        (run / "browse_notes.json").unlink(missing_ok=True)
 
 
 def test_notes_and_lists_outlive_page_and_server(page, run):
@@ -428,6 +531,32 @@ def test_the_exported_file_works_alone(page, server, tmp_path):
     status(page, f"Features {strongest} and {other}.")
     together = index.together(strongest, other)
     assert f"Both are active at {together['tokens'][2]:,} token" in page.locator("main").inner_text()
+    own = page.locator("main > section").inner_text()
+    live = page.context.new_page()
+    live.goto(server.address + page.url[page.url.index("#") :])
+    status(live, f"Features {strongest} and {other}.")
+    assert live.locator("main > section").inner_text() == own
+    shading = "nodes => nodes.map(node => node.textContent + node.style.getPropertyValue('--a'))"
+    assert live.locator("main .token").evaluate_all(shading) == page.locator("main .token").evaluate_all(
+        shading
+    )
+    live.close()
+    page.get_by_role("link", name="Sentences", exact=True).click()
+    page.get_by_role("searchbox").fill("the b*")
+    status(page, "The numbers are")
+    held = {int(number): one for number, one in index.codes(range(80), index.ranked()[:5]).items()}
+    rows = page.locator("ol.hits > li")
+    assert rows.count() > 2
+    for row in rows.all():
+        text, (label, *_) = row.locator("> span").first.inner_text(), row.locator("ul").all()
+        number = int(label.get_attribute("aria-label").rpartition(" ")[2])
+        assert re.search(r"\bthe\b", text)
+        assert re.search(r"\bb", text)
+        assert text == "".join(held[number]["pieces"])
+        assert set(row.locator(".chips b").all_inner_texts()) == {str(f) for f in held[number]["code"]}
+    rows.first.get_by_role("link", name=re.compile("^All features")).click()
+    status(page, "active.")
+    assert "This file holds" in page.locator("main").inner_text()
     page.goto(f"{out.as_uri()}#view=features&feature={strongest}")
     page.get_by_text("Your note and lists").click()
     page.get_by_role("textbox", name="Note on this feature").fill("kept here")

@@ -16,6 +16,7 @@ import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +38,8 @@ BINS = 24
 QUANTILES = (0.9, 0.75, 0.5, 0.25, 0.05)
 STRONGEST, AT_QUANTILE = 8, 3
 """How many sentences are shown: the strongest ones, and at each quantile."""
+FOUND, FEATURES_FOUND, FEATURES_OF_ONE = 20, 6, 32
+"""How many sentences with a word are shown, and how many features of each, and of a sentence alone."""
 _DRAWN = 256
 _FLOATS = "%.4g"
 _EFFECTS = ("features", "token", "value", "divergence")
@@ -311,7 +314,7 @@ def _words(reading: Reading) -> tuple[Int[np.ndarray, " tokens"], list[str]]:
 
 def _word_spans(text: str) -> list[tuple[int, int] | None]:
     """For each character the start and the end of its word; None where it is in none."""
-    inside = [sign.isalnum() or unicodedata.category(sign).startswith("M") for sign in text]
+    inside = [_in_word(sign) for sign in text]
     found: list[tuple[int, int] | None] = [None] * len(text)
     start = 0
     for end, same in enumerate([*inside, False]):
@@ -319,6 +322,10 @@ def _word_spans(text: str) -> list[tuple[int, int] | None]:
             found[start:end] = [(start, end)] * (end - start)
             start = end + 1
     return found
+
+
+def _in_word(sign: str) -> bool:
+    return sign.isalnum() or unicodedata.category(sign).startswith("M")
 
 
 def _top_words(reading: Reading, token_word: Int[np.ndarray, " tokens"]) -> dict[str, np.ndarray]:
@@ -524,10 +531,7 @@ class FeatureIndex:
         Raises ValueError for a feature or a language that the run does not have.
         """
         self._check(feature)
-        if language is not None and language not in self.about["languages"]:
-            raise ValueError(
-                f"language is {language!r}; the run has {', '.join(self.about['languages']) or 'none'}"
-            )
+        self._check_language(language)
         tables = self.tables
         tokens, values = self.column(feature)
         counts, edges = np.histogram(
@@ -598,39 +602,189 @@ class FeatureIndex:
         for feature in (a, b):
             self._check(feature)
         columns = [self.column(feature) for feature in (a, b)]
-        sentences, largest = zip(*(self._by_sentence(*column) for column in columns), strict=True)
-        both, *places = np.intersect1d(*sentences, assume_unique=True, return_indices=True)
-        weaker = np.minimum(
-            *(
-                values[place] / max(float(self.tables["largest"][feature]), 1e-9)
-                for feature, values, place in zip((a, b), largest, places, strict=True)
-            )
-        )
-        order = np.argsort(-weaker, kind="stable")
-        shown_here = both[self._different(both, order, STRONGEST)].tolist()
+        shares = [self._shares(feature) for feature in (a, b)]
+        of_a = np.zeros(self.about["sentences"], np.float32)
+        of_a[shares[0][0]] = shares[0][1]
+        n_both, shown_here = self._joint(of_a, *shares[1])
         tokens = np.intersect1d(columns[0][0], columns[1][0], assume_unique=True)
         return {
             "cosine": self.cosine(a, b),
             "tokens": [*(len(column[0]) for column in columns), len(tokens)],
-            "sentences": [*map(len, sentences), len(both)],
+            "sentences": [*(len(sentences) for sentences, _ in shares), n_both],
             "examples": [[self._example(sentence, *column) for column in columns] for sentence in shown_here],
         }
 
-    def pairs(self, features: list[int]) -> dict[int, dict[int, tuple[float, int, int]]]:
-        """Of all pairs of some features, by the smaller number: the cosine, and the joint tokens and sentences."""
+    def pairs(
+        self, features: list[int], *, examples: bool = True
+    ) -> dict[int, dict[int, tuple[float, int, int, list[int]]]]:
+        """Of all pairs of some features, by the smaller number: what `together` says of them.
+
+        That is the cosine, the joint tokens and sentences, and the numbers of the sentences that are its examples, none
+        without `examples`.
+        """
         tokens = {feature: self.column(feature)[0] for feature in features}
-        sentences = {feature: self._by_sentence(*self.column(feature))[0] for feature in features}
-        at_token, in_sentence = np.zeros(self.about["tokens"], bool), np.zeros(self.about["sentences"], bool)
-        found: dict[int, dict[int, tuple[float, int, int]]] = {}
+        shares = {feature: self._shares(feature) for feature in features}
+        at_token, of_a = np.zeros(self.about["tokens"], bool), np.zeros(self.about["sentences"], np.float32)
+        found: dict[int, dict[int, tuple[float, int, int, list[int]]]] = {}
+        n = STRONGEST if examples else 0
         for a in sorted(features):
-            at_token[:], in_sentence[:] = False, False
-            at_token[tokens[a]] = in_sentence[sentences[a]] = True
+            at_token[:], of_a[:] = False, 0
+            at_token[tokens[a]], of_a[shares[a][0]] = True, shares[a][1]
             found[a] = {
-                b: (self.cosine(a, b), int(at_token[tokens[b]].sum()), int(in_sentence[sentences[b]].sum()))
+                b: (self.cosine(a, b), int(at_token[tokens[b]].sum()), *self._joint(of_a, *shares[b], n=n))
                 for b in features
                 if b > a
             }
         return found
+
+    def _shares(self, feature: int) -> tuple[Int[np.ndarray, " sentences"], Float[np.ndarray, " sentences"]]:
+        """The sentences in which a feature is active, and its largest activation there as a share of that of all."""
+        sentences, largest = self._by_sentence(*self.column(feature))
+        return sentences, largest / np.float32(max(float(self.tables["largest"][feature]), 1e-9))
+
+    def _joint(
+        self,
+        of_a: Float[np.ndarray, " all_sentences"],
+        sentences: Int[np.ndarray, " sentences"],
+        of_b: Float[np.ndarray, " sentences"],
+        n: int = STRONGEST,
+    ) -> tuple[int, list[int]]:
+        """In how many sentences two features are active, and the n of them in which the weaker share is largest."""
+        weaker = np.minimum(of_a[sentences], of_b)
+        both = np.flatnonzero(weaker)
+        chosen: list[int] = []
+        for first in (8 * n, len(both)) if n else ():  # a few are sorted first: mostly they are enough
+            least = np.partition(weaker[both], -first)[-first] if 0 < first < len(both) else 0.0
+            top = both[weaker[both] >= least]
+            chosen = self._different(sentences, top[np.argsort(-weaker[top], kind="stable")], n)
+            if len(chosen) == n or first >= len(both):
+                break
+        return len(both), sentences[chosen].tolist()
+
+    def find(self, wanted: str, *, language: str | None = None, n: int = FOUND) -> dict[str, Any]:
+        """The sentences that hold all words of `wanted`, whole and in any order.
+
+        A `*` at its end makes the last word a beginning. Those in which the words follow each other come first, then
+        the order is that of the text; a text that comes twice is shown once. Signs alone are looked for as they are.
+        `count` is the number of sentences, of which n are shown, with the `FEATURES_FOUND` features of the largest
+        activation, see `sentence`.
+
+        Raises ValueError where nothing is wanted, and for a language that the run does not have.
+        """
+        self._check_language(language)
+        if not wanted.strip():
+            raise ValueError("nothing is looked for; expected a word, a beginning (cell*) or a sentence")
+        between = {ord(sign): " " for sign in set(wanted) if not _in_word(sign)}
+        words = [f" {word} " for word in wanted.translate(between).lower().split()]
+        if words and wanted.rstrip().endswith("*"):
+            words[-1] = words[-1].rstrip()
+        if words:
+            hits = [i for i, line in enumerate(self._lines) if all(word in line for word in words)]
+        else:
+            hits = [i for i in range(self.about["sentences"]) if wanted.strip() in self.text(i)]
+        if language is not None:
+            hits = [i for i in hits if self.language(i) == language]
+        phrase = " " + "".join(word[1:] for word in words)
+        hits.sort(key=lambda i: phrase not in self._lines[i])
+        places = np.arange(len(hits))
+        chosen = [hits[place] for place in self._different(np.array(hits, np.int64), places, n)]
+        return {"count": len(hits), "sentences": self._features_in(chosen, FEATURES_FOUND)}
+
+    def sentence(self, sentence: int) -> dict[str, Any]:
+        """One sentence with its features of the largest activation, at most `FEATURES_OF_ONE` of the `active` ones.
+
+        Of each feature: its largest activation in the sentence, the characters `at` which it has it, and the sentence
+        in `parts` with its activation at each.
+
+        Raises ValueError for a sentence that the run does not have.
+        """
+        if not 0 <= sentence < self.about["sentences"]:
+            raise ValueError(f"sentence is {sentence}; the run has 0 to {self.about['sentences'] - 1}")
+        (found,) = self._features_in([sentence], FEATURES_OF_ONE)
+        for feature in found["features"]:
+            feature["parts"] = self._example(sentence, *self.column(feature["id"]))["parts"]
+        return found
+
+    def _features_in(self, sentences: list[int], n: int) -> list[dict[str, Any]]:
+        features, tokens, values = self._entries(sentences)
+        of = self.tables["token_sentence"][tokens]
+        # By sentence, then feature, then the largest activation: the first of each is the one that is shown.
+        order = np.lexsort((tokens, -values, features, of))
+        first = order[np.diff(of[order].astype(np.int64) * self.n_features + features[order], prepend=-1) > 0]
+        found = []
+        for sentence in sentences:
+            own = first[of[first] == sentence]
+            top = own[np.argsort(-values[own], kind="stable")[:n]]
+            text = self.text(sentence)
+            found.append(
+                {
+                    "id": sentence,
+                    "language": self.language(sentence),
+                    "held_out": bool(self.tables["sentence_held_out"][sentence]),
+                    "text": text,
+                    "active": len(own),
+                    "features": [
+                        {
+                            "id": int(features[place]),
+                            "activation": _short(values[place]),
+                            "at": text[slice(*self.tables["token_span"][tokens[place]].tolist())],
+                        }
+                        for place in top
+                    ],
+                }
+            )
+        return found
+
+    def _entries(
+        self, sentences: list[int]
+    ) -> tuple[Int[np.ndarray, " entries"], Int[np.ndarray, " entries"], Float[np.ndarray, " entries"]]:
+        """Features, tokens and values of the active entries in some sentences, ordered by feature and token."""
+        inside = np.zeros(self.about["tokens"], bool)
+        for first, last in zip(
+            *(self.tables["sentence_start"][np.array(sentences, np.int64) + end] for end in (0, 1)),
+            strict=True,
+        ):
+            inside[first:last] = True
+        places = np.flatnonzero(inside[self.tables["active_token"]])
+        features = np.searchsorted(self.tables["active_start"], places, side="right") - 1
+        return features, self.tables["active_token"][places], self.tables["active_value"][places]
+
+    def codes(self, sentences: Iterable[int], features: Iterable[int]) -> dict[int, dict[str, Any]]:
+        """Sentences with the activations of some features, in few characters: for a file that works without the index.
+
+        `pieces` are the characters of the tokens and what stands between them; `code` has for each feature that is
+        active the places of pieces and, after each, the activation there.
+        """
+        chosen, kept = sorted(set(sentences)), np.zeros(self.n_features, bool)
+        kept[list(features)] = True
+        found, place = {}, {}
+        for sentence in chosen:
+            first, last = self.tables["sentence_start"][sentence : sentence + 2].tolist()
+            pieces, places = _pieces(self.text(sentence), self.tables["token_span"][first:last])
+            place |= {first + token: at for token, at in enumerate(places)}
+            found[sentence] = {
+                "language": self.language(sentence),
+                "held_out": bool(self.tables["sentence_held_out"][sentence]),
+                "pieces": pieces,
+                "code": defaultdict(dict),
+            }
+        for feature, token, value in zip(*(column.tolist() for column in self._entries(chosen)), strict=True):
+            if kept[feature] and place[token] is not None:
+                code = found[int(self.tables["token_sentence"][token])]["code"][feature]
+                code[place[token]] = max(code.get(place[token], 0.0), _short(value))
+        for one in found.values():
+            one["code"] = {
+                feature: [number for pair in code.items() for number in pair]
+                for feature, code in one["code"].items()
+            }
+        return found
+
+    @cached_property
+    def _lines(self) -> list[str]:
+        """Each sentence as its words in lower case, with a blank before, between and after them."""
+        texts = [self.text(sentence) for sentence in range(self.about["sentences"])]
+        between = {ord(sign): " " for sign in set().union(*texts) if not _in_word(sign)}
+        return [f" {' '.join(text.translate(between).lower().split())} " for text in texts]
 
     @property
     def identity(self) -> str:
@@ -645,6 +799,12 @@ class FeatureIndex:
     def _check(self, feature: int) -> None:
         if not 0 <= feature < self.n_features:
             raise ValueError(f"feature is {feature}; the run has 0 to {self.n_features - 1}")
+
+    def _check_language(self, language: str | None) -> None:
+        if language is not None and language not in self.about["languages"]:
+            raise ValueError(
+                f"language is {language!r}; the run has {', '.join(self.about['languages']) or 'none'}"
+            )
 
     def _detected(self, feature: int) -> list[dict[str, Any]]:
         """The concepts of a feature without that it was only tried with."""
@@ -698,7 +858,7 @@ class FeatureIndex:
     def _different(
         self,
         sentences: Int[np.ndarray, " sentences"],
-        order: Int[np.ndarray, " sentences"],
+        order: Int[np.ndarray, " places"],
         n: int,
         *,
         per_language: int | None = None,
@@ -769,21 +929,32 @@ def parts(
 
     Several tokens of the same characters (the bytes of a rare sign) give one piece, with the largest of theirs.
     """
-    found: list[list] = []
+    pieces, places = _pieces(text, spans)
+    found: list[list] = [[piece, None] for piece in pieces]
+    for place, value in zip(places, activation, strict=True):
+        if place is not None:
+            found[place][1] = max(found[place][1] or 0.0, _short(value))
+    return found
+
+
+def _pieces(text: str, spans: Int[np.ndarray, "tokens 2"]) -> tuple[list[str], list[int | None]]:
+    """A text cut where tokens begin and end, and the piece of each token; None for a token without characters."""
+    pieces: list[str] = []
+    places: list[int | None] = []
     done = 0
-    for (start, end), value in zip(np.asarray(spans).tolist(), activation, strict=True):
-        if end <= done and found:
-            if value > 0 and start < end:
-                found[-1][1] = max(found[-1][1] or 0.0, _short(value))
+    for start, end in np.asarray(spans).tolist():
+        if end <= done and pieces:
+            places.append(len(pieces) - 1 if start < end else None)
             continue
         start = max(start, done)
         if start > done:
-            found.append([text[done:start], None])
-        found.append([text[start:end], _short(value)])
+            pieces.append(text[done:start])
+        pieces.append(text[start:end])
+        places.append(len(pieces) - 1)
         done = end
     if done < len(text):
-        found.append([text[done:], None])
-    return found
+        pieces.append(text[done:])
+    return pieces, places
 
 
 def concept_rows(report: "ConceptReport | None") -> dict[int, list[dict[str, Any]]]:

@@ -15,13 +15,14 @@
   const STANDARD = {
     view: "features", q: "", sort: "strength", language: "", feature: "", in: "",
     text: "", source: about.default_language || "", target: "", change: "", other: "", list: "",
+    find: "", among: "", sentence: "",
   };
 
   // A link may hold anything; what can be no choice of the reader's counts as not given.
   function possible(name, value) {
-    if (name === "view") return ["features", "try", "compare"].includes(value);
+    if (name === "view") return ["features", "sentences", "try", "compare"].includes(value);
     if (name === "sort") return Object.hasOwn(SORTS, value);
-    if (name === "language" || name === "in") return value === "" || languages.includes(value);
+    if (name === "language" || name === "in" || name === "among") return value === "" || languages.includes(value);
     return true;
   }
 
@@ -135,28 +136,43 @@
 
   // Served, they are kept in a file beside the run; in an exported file by the browser, under the autoencoder's identity.
   const STORE = "feature-browser-notes:" + data.identity;
-  let notes = {};
+  // As the reader has them, and as they were when they were last read or written.
+  let notes = {}, saved = {};
 
   async function loadNotes() {
     try {
-      notes = data.notes ? (await ask("api/notes")).features : JSON.parse(localStorage.getItem(STORE) || "{}");
+      notes = saved = data.notes ? (await ask("api/notes")).features : JSON.parse(localStorage.getItem(STORE) || "{}");
     } catch (error) { return error; }
     return null;
   }
 
-  const noteOf = (id) => notes[id] || { note: "", lists: [] };
+  const NO_NOTE = { note: "", lists: [] };
+  const noteOf = (id) => notes[id] || NO_NOTE;
+  const joined = (first, second) => first.includes(second) ? first : second.includes(first) ? second : `${first}\n${second}`;
+
+  // What `after` changed of `before`, done to what is stored; the server does the same (`notes.merged`).
+  function mergedNote(stored, before, after) {
+    const lists = new Set([...stored.lists, ...after.lists]);
+    for (const list of before.lists) if (!after.lists.includes(list)) lists.delete(list);
+    const note = after.note === before.note ? stored.note : [before.note, after.note].includes(stored.note) ? after.note : joined(stored.note, after.note);
+    return { note, lists: [...lists].sort() };
+  }
   const listNames = () => [...new Set(Object.values(notes).flatMap((one) => one.lists))].sort((a, b) => a.localeCompare(b));
 
-  // `changed` has the notes of some features; what other pages wrote on others stays.
+  // `changed` has the notes of some features; what other pages wrote in the meantime stays.
   async function keep(changed, what) {
+    const before = Object.fromEntries(Object.keys(changed).map((id) => [id, saved[id] || NO_NOTE]));
     try {
-      if (data.notes) notes = (await ask("api/notes", { features: changed })).features;
+      if (data.notes) notes = (await ask("api/notes", { features: changed, before })).features;
       else {
-        const found = { ...JSON.parse(localStorage.getItem(STORE) || "{}"), ...changed };
+        const found = JSON.parse(localStorage.getItem(STORE) || "{}");
+        for (const [id, one] of Object.entries(changed)) found[id] = mergedNote(found[id] || NO_NOTE, before[id], one);
         notes = Object.fromEntries(Object.entries(found).filter(([, one]) => one.note.trim() || one.lists.length));
         localStorage.setItem(STORE, JSON.stringify(notes));
       }
-      say(what);
+      saved = notes;
+      if (Object.entries(changed).every(([id, one]) => noteOf(id).note.trim() === one.note.trim())) say(what);
+      else { draw(readHash()); say("Another page changed this note in the meantime: see what is kept.", "busy"); }
       return true;
     } catch (error) { say(error.message, "error"); return false; }
   }
@@ -178,8 +194,8 @@
     if (given.identity !== data.identity) { say(`${file.name} holds notes on the features of another autoencoder.`, "error"); return; }
     // A note that both have is kept from both.
     const merged = Object.fromEntries(Object.entries(found).map(([id, one]) => {
-      const own = noteOf(id), texts = own.note.includes(one.note) ? [own.note] : one.note.includes(own.note) ? [one.note] : [own.note, one.note];
-      return [id, { note: texts.join("\n"), lists: [...new Set([...own.lists, ...one.lists])] }];
+      const own = noteOf(id);
+      return [id, { note: joined(own.note, one.note), lists: [...new Set([...own.lists, ...one.lists])] }];
     }));
     if (await keep(merged, "")) { draw(readHash()); say(`Notes on ${plural(Object.keys(found).length, "feature")} were read.`, "busy"); }
   }
@@ -228,7 +244,8 @@
   };
 
   const NOTED = "*";
-  const wordsOf = (text) => text.toLowerCase().match(/[\p{L}\p{M}\p{N}]+/gu) || [];
+  const WORD = /[\p{L}\p{M}\p{N}]+/gu;
+  const wordsOf = (text) => text.toLowerCase().match(WORD) || [];
 
   // Whether some words have all that are looked for, whole; the last one may be a beginning: “cell*”. Null without a word.
   function finder(wanted) {
@@ -279,7 +296,8 @@
       h("p", { class: "soft", id: "search-help" }, "Whole words; “cell*” finds all that begin with cell. Paste the address of a view here to open it."),
       h("p", { class: "soft", id: "found" }, found.length
         ? `${plural(found.length, "feature")}${found.length < columns.id.length ? " of " + columns.id.length.toLocaleString("en") : ""}`
-        : (state.list && !wanted ? "No feature is on that list." : "No feature has that number, that word in its concepts, or that word among those at which it fires most. Add * to search for a beginning.")));
+        : (state.list && !wanted ? "No feature is on that list." : "No feature has that number, that word in its concepts, or that word among those at which it fires most. Add * to search for a beginning.")),
+      wanted && finds && !/^#?\d+$/.test(wanted) ? h("p", { class: "soft" }, h("a", { id: "find-sentences", href: hashOf({ view: "sentences", find: state.q.trim(), sentence: "" }) }, "Sentences with “", bdi(cut(state.q.trim())), "”")) : null);
     if (!found.length) { pane.append(notesPart()); return [pane, found]; }
     const head = ["Feature", "Words", ...(hasConcepts ? ["Best concept"] : [])];
     pane.append(h("table", {},
@@ -395,7 +413,8 @@
   }
 
   const sentenceList = (rows, top) => h("ol", { class: "sentences" }, rows.map((row) => h("li", {}, h("span", { class: "n" }, number(row.activation)),
-    h("span", { lang: row.language ? row.language.slice(0, 2) : null, dir: "auto" }, coloured(row.parts, top), row.language ? h("span", { class: "tag" }, row.language) : null, row.held_out ? h("span", { class: "tag" }, "held out") : null))));
+    h("span", { lang: row.language ? row.language.slice(0, 2) : null, dir: "auto" }, coloured(row.parts, top), row.language ? h("span", { class: "tag" }, row.language) : null, row.held_out ? h("span", { class: "tag" }, "held out") : null,
+      " ", h("a", { class: "soft", href: hashOf({ view: "sentences", sentence: row.id }), "aria-label": `Features of sentence ${row.id}` }, "its features")))));
 
   function featurePane(found, state) {
     const name = words(found.id), silent = about.tokens - found.count;
@@ -405,6 +424,7 @@
     const strongest = found.groups[0].sentences[0];
     const pane = h("section", { "aria-labelledby": "feature-title" },
       h("a", { class: "back", href: hashOf({ feature: "" }) }, "← All features"),
+      state.find || state.sentence !== "" ? h("p", {}, h("a", { id: "back-to-sentences", href: hashOf({ view: "sentences" }) }, "← ", sentencesName(state))) : null,
       h("h2", { id: "feature-title", tabindex: "-1" }, `Feature ${found.id}`, h("span", { class: "soft" }, " ", bdi(name))),
       h("dl", { class: "facts" }, [["active at", percent(found.density) + " of tokens"], ["largest", number(found.largest)], ["mean where active", number(found.mean)], ["strength", number(found.strength)]]
         .map(([key, value]) => h("div", {}, h("dt", {}, key), h("dd", {}, value)))));
@@ -456,8 +476,9 @@
     if (!offline) return { found, together: await ask(`api/together/${a}/${b}`) };
     const [low, high] = [a, b].map(Number).sort((x, y) => x - y);
     if (low === high) return { found, together: null };
-    const [cosine, tokens, sentences] = data.pairs[low][high];
-    return { found, together: { cosine, tokens: [found[0].count, found[1].count, tokens], sentences: [found[0].sentences, found[1].sentences, sentences] } };
+    const [cosine, tokens, sentences, shown] = data.pairs[low][high];
+    return { found, together: { cosine, tokens: [found[0].count, found[1].count, tokens], sentences: [found[0].sentences, found[1].sentences, sentences],
+      examples: shown.map((id) => found.map((one) => heldExample(id, one.id))) } };
   }
 
   function comparePane(state) {
@@ -477,10 +498,123 @@
         h("p", { class: "soft" }, `Active at ${percent(one.density)} of tokens, largest activation ${number(one.largest)}. `, "Words: ", listed(one.words.map((row) => row.word)) || "none"),
         one.count ? [histogram(one.histogram, about.tokens - one.count), h("h4", {}, "Strongest sentences"), sentenceList(one.groups[0].sentences, one.largest)] : null))),
       h("h3", {}, "Sentences in which both are active"));
-    if (!together.examples) return put(pane, h("p", { class: "soft" }, "This file holds their number only; “course browse RUN” shows the sentences."));
-    if (!together.examples.length) return put(pane, h("p", { class: "soft" }, "There is none."));
-    return put(pane, h("p", { class: "soft" }, `Each sentence twice: on the left shaded by feature ${a.id}, on the right by feature ${b.id}.`),
+    if (!together.examples.length) return put(pane, h("p", { class: "soft" }, together.sentences[2] ? "This file holds their number only, because of its many features; “course browse RUN” shows the sentences." : "There is none."));
+    return put(pane, h("p", { class: "soft" }, `${together.examples.length.toLocaleString("en")} of ${together.sentences[2].toLocaleString("en")}, each twice: on the left shaded by feature ${a.id}, on the right by feature ${b.id}.`),
       h("div", { class: "two" }, found.map((one, side) => h("div", {}, h("h4", {}, `Feature ${one.id}`), sentenceList(together.examples.map((both) => both[side]), one.largest)))));
+  }
+
+  // --- sentences of the run -----------------------------------------------------------------------
+
+  let hits = null, hitsOf = "", shownHits = 20;
+
+  const sentencesName = (state) => state.sentence !== "" ? `Sentence ${cut(state.sentence)}` : state.find.trim() ? ["Sentences with “", bdi(cut(state.find.trim())), "”"] : "Sentences";
+
+  // In an exported file: a sentence as the server shows it, and one by its number.
+  function held(id) {
+    const one = data.sentences[id], text = one.pieces.join("");
+    const features = Object.entries(one.code).map(([feature, numbers]) => {
+      let at = 0;
+      for (let n = 0; n < numbers.length; n += 2) if (numbers[n + 1] > numbers[at + 1]) at = n;
+      return { id: Number(feature), activation: numbers[at + 1], at: one.pieces[numbers[at]] };
+    }).sort((a, b) => b.activation - a.activation || a.id - b.id);
+    return { id: Number(id), language: one.language, held_out: one.held_out, text, active: features.length, features };
+  }
+
+  function heldExample(id, feature) {
+    const one = data.sentences[id], code = one.code[feature] || [], parts = one.pieces.map((piece) => [piece, null]);
+    for (let n = 0; n < code.length; n += 2) parts[code[n]][1] = code[n + 1];
+    return { id: Number(id), language: one.language, held_out: one.held_out, activation: Math.max(0, ...code.filter((_, n) => n % 2)), parts };
+  }
+
+  function findHeld(wanted, language, n) {
+    const found = finder(wanted), phrase = " " + wordsOf(wanted).join(" ") + (wanted.endsWith("*") ? "" : " "), texts = new Set();
+    const all = Object.entries(data.sentences).filter(([, one]) => !language || one.language === language).map(([id, one]) => [id, one.pieces.join("")])
+      .filter(([, text]) => found ? found(wordsOf(text)) : text.includes(wanted))
+      .map(([id, text]) => [id, text, (" " + wordsOf(text).join(" ") + " ").includes(phrase) ? 0 : 1]).sort((a, b) => a[2] - b[2]);
+    const shown = all.filter(([, text]) => !texts.has(text) && texts.add(text)).slice(0, n).map(([id]) => held(id));
+    return { count: all.length, sentences: shown.map((one) => ({ ...one, features: one.features.slice(0, 6) })) };
+  }
+
+  async function loadSentences(state) {
+    if (state.sentence !== "") {
+      if (!/^\d{1,9}$/.test(state.sentence)) throw new Error(`There is no sentence “${state.sentence.slice(0, 40)}”: expected a number from 0 to ${about.sentences - 1}.`);
+      if (!offline) return ask(`api/sentence/${state.sentence}`);
+      if (!Object.hasOwn(data.sentences, state.sentence)) throw new Error(`Sentence ${state.sentence} is not in this file.`);
+      const one = held(state.sentence);
+      return { ...one, features: one.features.slice(0, 32).map((feature) => ({ ...feature, parts: heldExample(state.sentence, feature.id).parts })) };
+    }
+    const wanted = state.find.trim();
+    if (!wanted) return null;
+    if (offline) return findHeld(wanted, state.among, shownHits);
+    return ask("api/sentences?" + new URLSearchParams({ words: wanted, language: state.among, n: shownHits }));
+  }
+
+  const tags = (row) => [row.language ? h("span", { class: "tag" }, row.language) : null, row.held_out ? h("span", { class: "tag" }, "held out") : null];
+  const spoken = (row, ...content) => h("span", { lang: row.language ? row.language.slice(0, 2) : null, dir: "auto" }, content);
+  const featureLink = ({ id, activation, at }, ...content) => h("a", { href: hashOf({ view: "features", feature: id, in: "" }), title: `activation ${number(activation)} at “${at}”`,
+    "aria-label": `Feature ${id}: ${words(id)}, activation ${number(activation)} at ${at}` }, h("b", {}, String(id)), " ", bdi(words(id)), content);
+
+  // The words that were looked for; not in a sentence that was looked for whole.
+  function marked(text, wanted) {
+    const all = wordsOf(wanted), open = wanted.trim().endsWith("*"), found = [];
+    let done = 0;
+    if (all.length < 4) for (const { 0: word, index } of text.matchAll(WORD)) {
+      const own = word.toLowerCase();
+      if (!all.some((one, at) => own === one || (open && at === all.length - 1 && own.startsWith(one)))) continue;
+      found.push(text.slice(done, index), h("mark", {}, word));
+      done = index + word.length;
+    }
+    return [...found, text.slice(done)];
+  }
+
+  const heldWords = () => offline ? h("p", { class: "soft" }, `This file holds ${plural(Object.keys(data.sentences).length, "sentence")} of ${about.sentences.toLocaleString("en")}, with the activations of its ${plural(columns.id.length, "feature")}.`) : null;
+
+  function sentencesPane(state) {
+    const pane = h("section", { "aria-labelledby": "sentences-title" });
+    if (state.sentence !== "") return onePane(pane, state);
+    const refresh = (changes) => { shownHits = 20; go(changes, { replace: true }); };
+    put(pane, h("h2", { id: "sentences-title", tabindex: "-1" }, "Sentences"),
+      h("form", { class: "filters", role: "search", onsubmit: (event) => event.preventDefault() },
+        h("label", { class: "wide" }, "Word, beginning of one, or sentence",
+          h("input", { type: "search", id: "find", value: state.find, autocomplete: "off", "aria-describedby": "find-help", oninput: (event) => refresh({ find: event.target.value }) })),
+        languages.length > 1 ? h("label", {}, "Sentences in", h("select", { id: "among", onchange: (event) => refresh({ among: event.target.value }) },
+          h("option", { value: "" }, "all languages"), languages.map((name) => h("option", { value: name, selected: name === state.among }, name)))) : null),
+      h("p", { class: "soft", id: "find-help" }, "Finds the sentences of the run that hold all these words, whole and in any order; “cell*” finds all that begin with cell."), heldWords());
+    if (!hits || !state.find.trim()) return put(pane, h("p", { class: "soft", id: "hits" }, state.find.trim() ? "" : "Type a word: each sentence comes with the features that fire most on it."));
+    const rows = hits.sentences, top = Math.max(...rows.map((row) => row.features.length ? row.features[0].activation : 0), 1e-9);
+    put(pane, h("p", { class: "soft", id: "hits" }, hits.count ? `${plural(hits.count, "sentence")}${rows.length < hits.count ? `, ${rows.length.toLocaleString("en")} different ones shown` : ""}. The numbers are a feature's largest activation in the sentence.`
+        : `No sentence${state.among ? " in " + state.among : ""} holds all these words.${state.find.trim().endsWith("*") ? "" : " Add * to search for a beginning."}`),
+      h("p", { class: "soft" }, h("a", { href: hashOf({ view: "features", q: state.find.trim(), feature: "", list: "" }) }, "Features with “", bdi(cut(state.find.trim())), "”")),
+      h("ol", { class: "hits" }, rows.map((row) => h("li", {}, spoken(row, marked(row.text, state.find)), tags(row),
+        h("ul", { class: "chips", "aria-label": `Features of sentence ${row.id}` }, row.features.map((one) => h("li", { heat: one.activation / top }, featureLink(one, ` · ${number(one.activation)}`))),
+          h("li", {}, h("a", { href: hashOf({ sentence: row.id }), "aria-label": `All features of sentence ${row.id}` }, `all ${row.active.toLocaleString("en")} …`)))))));
+    const more = Math.min(200, 5 * shownHits);
+    if (rows.length === shownHits && rows.length < hits.count && more > shownHits) pane.append(h("p", {}, h("button", { type: "button", id: "more-sentences", onclick: () => { shownHits = more; render(); } }, "Show more")));
+    return pane;
+  }
+
+  function onePane(pane, state) {
+    put(pane, h("p", {}, h("a", { href: hashOf({ sentence: "" }) }, "← ", sentencesName({ ...state, sentence: "" }))), h("h2", { id: "sentences-title", tabindex: "-1" }, `Sentence ${cut(state.sentence)}`));
+    if (!hits) return pane;
+    const top = hits.features.length ? hits.features[0].activation : 1;
+    return put(pane, h("p", { class: "whole" }, spoken(hits, hits.text), tags(hits)), heldWords(),
+      offline ? null : h("p", {}, h("a", { href: hashOf({ view: "try", text: hits.text, source: hits.language || STANDARD.source, change: "" }) }, "Change features on it")),
+      h("p", { class: "soft" }, `${plural(hits.active, "feature")} active in it${hits.features.length < hits.active ? `, the strongest ${hits.features.length} shown` : ""}. The number is the largest activation; the underlined token has it. All are shaded on one scale.`),
+      h("ol", { class: "hits of-one", "aria-label": "Features of this sentence" }, hits.features.map((one) => h("li", {}, h("span", { class: "n" }, number(one.activation)), h("span", {}, featureLink(one)), h("span", { class: "text", dir: "auto", lang: hits.language ? hits.language.slice(0, 2) : null }, coloured(one.parts, top))))));
+  }
+
+  async function renderSentences(state, moved) {
+    const wanted = JSON.stringify([state.find.trim(), state.among, state.sentence, shownHits]);
+    if (wanted !== hitsOf) {
+      try {
+        const found = await loadSentences(state), now = readHash();
+        if (now.view !== "sentences" || now.find !== state.find || now.among !== state.among || now.sentence !== state.sentence) return;
+        hits = found; hitsOf = wanted;
+      } catch (error) { hits = null; hitsOf = ""; draw(state); say(error.message, "error"); return; }
+    }
+    draw(state);
+    if (moved) main.querySelector("h2").focus();
+    say(state.sentence !== "" ? `Sentence ${hits.id}, ${plural(hits.active, "feature")} active.` : document.getElementById("hits").textContent);
   }
 
   // --- a sentence that is typed in ----------------------------------------------------------------
@@ -606,15 +740,16 @@
     keepingFocus(() => {
       if (state.view === "try") { main.replaceChildren(tryPane(state)); return; }
       if (state.view === "compare") { main.replaceChildren(comparePane(state)); return; }
+      if (state.view === "sentences") { main.replaceChildren(sentencesPane(state)); return; }
       const [list] = listPane(state);
       main.replaceChildren(h("div", { class: state.feature !== "" ? "panes detail" : "panes" }, list, state.feature !== "" && detail ? featurePane(detail, state) : null));
     });
   }
 
   async function render() {
-    const state = readHash(), moved = lastHash !== null && (lastHash.view !== state.view || lastHash.feature !== state.feature || lastHash.other !== state.other);
+    const state = readHash(), moved = lastHash !== null && (lastHash.view !== state.view || lastHash.feature !== state.feature || lastHash.other !== state.other || lastHash.sentence !== state.sentence);
     lastHash = state;
-    for (const [id, view] of [["to-features", "features"], ["to-compare", "compare"], ["to-try", "try"]]) {
+    for (const [id, view] of [["to-features", "features"], ["to-sentences", "sentences"], ["to-compare", "compare"], ["to-try", "try"]]) {
       const link = document.getElementById(id);
       if (view === state.view) link.setAttribute("aria-current", "page"); else link.removeAttribute("aria-current");
       link.href = hashOf({ view });
@@ -626,6 +761,7 @@
       return;
     }
     if (state.view === "compare") { await renderPair(state, moved); return; }
+    if (state.view === "sentences") { await renderSentences(state, moved); return; }
     const wanted = state.feature + " " + state.in;
     if (state.feature === "") { detail = null; detailOf = ""; }
     else if (wanted !== detailOf) {

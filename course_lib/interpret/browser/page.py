@@ -9,9 +9,10 @@ from typing import Any
 import jinja2
 
 from course_lib.files import replacing
-from course_lib.interpret.browser.index import FeatureIndex
+from course_lib.interpret.browser.index import STRONGEST, FeatureIndex
 
 _HERE = Path(__file__).parent
+_MOST_SENTENCES, _MOST_EXAMPLES = 10_000, 200_000
 FRAMED_BY = (
     "frame-ancestors 'self' http://127.0.0.1:* http://localhost:* https://127.0.0.1:* https://localhost:*"
 )
@@ -44,17 +45,33 @@ def page(data: dict[str, Any]) -> str:
 def export(index: FeatureIndex, path: Path | str, *, n_features: int = 200) -> None:
     """Write the `n_features` strongest features as one static HTML file, which needs neither server nor model.
 
+    It holds the sentences that it shows, of a feature alone or of two together, with the activations of these features.
+    Of two together there are fewer than the server shows where the file would hold more than 10,000 sentences or refer
+    to them more than 200,000 times, and none where it has more pairs than that.
+
     Raises ValueError for fewer than 1 feature, and OSError where the file cannot be written.
     """
     if n_features < 1:
         raise ValueError(f"features is {n_features}; expected at least 1")
     chosen = index.ranked()[:n_features].tolist()
+    features = {feature: index.feature(feature) for feature in chosen}
+    pairs = index.pairs(chosen, examples=len(chosen) * (len(chosen) - 1) // 2 <= _MOST_EXAMPLES)
+    held = {row["id"] for one in features.values() for group in one["groups"] for row in group["sentences"]}
+    for n in range(STRONGEST, 0, -1):
+        pairs = {
+            a: {b: (*numbers, examples[:n]) for b, (*numbers, examples) in row.items()}
+            for a, row in pairs.items()
+        }
+        joint = [sentence for row in pairs.values() for *_, examples in row.values() for sentence in examples]
+        if len(joint) <= _MOST_EXAMPLES and len(held.union(joint)) <= _MOST_SENTENCES:
+            break
     data = {
         "about": index.about,
         "identity": index.identity,
         "list": index.summary(chosen),
-        "features": {feature: index.feature(feature) for feature in chosen},
-        "pairs": index.pairs(chosen),
+        "features": features,
+        "pairs": pairs,
+        "sentences": index.codes(held.union(joint), chosen),
     }
     with replacing(path) as file:
         file.write(page(data).encode())

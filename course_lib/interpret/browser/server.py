@@ -28,6 +28,7 @@ from tornado.web import Application, HTTPError, RequestHandler, stream_request_b
 
 from course_lib.interpret.browser import requests
 from course_lib.interpret.browser.index import (
+    FOUND,
     FeatureIndex,
     IndexDamaged,
     IndexMissing,
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
 
 HOST = "127.0.0.1"
 _LARGEST_BODY = 1 << 20
+_MOST_FOUND = 200
+"""Sentences with a word that are sent at once."""
 _PATIENCE = 60.0
 """Seconds that a connection may take to send a request, and between two of them."""
 
@@ -151,22 +154,38 @@ class _Missing(_Handler):
         raise HTTPError(404)
 
 
-class _Feature(_Handler):
-    def get(self, number: str) -> None:
+class _Looked(_Handler):
+    """An answer of the index to the numbers in the address; what it refuses is explained."""
+
+    def get(self, *numbers: str) -> None:
         try:
-            self.answer(self.answers.index.feature(int(number), language=self.argument("language") or None))
+            self.answer(self.look(self.answers.index, *map(int, numbers)))
         except ValueError as error:
             self.set_status(400)
             self.answer({"error": str(error)})
 
 
-class _Pair(_Handler):
-    def get(self, a: str, b: str) -> None:
-        try:
-            self.answer(self.answers.index.together(int(a), int(b)))
-        except ValueError as error:
-            self.set_status(400)
-            self.answer({"error": str(error)})
+class _Feature(_Looked):
+    def look(self, index: FeatureIndex, feature: int) -> Any:
+        return index.feature(feature, language=self.argument("language") or None)
+
+
+class _Pair(_Looked):
+    def look(self, index: FeatureIndex, a: int, b: int) -> Any:
+        return index.together(a, b)
+
+
+class _Sentence(_Looked):
+    def look(self, index: FeatureIndex, sentence: int) -> Any:
+        return index.sentence(sentence)
+
+
+class _Sentences(_Looked):
+    def look(self, index: FeatureIndex) -> Any:
+        n = self.argument("n") or str(FOUND)
+        if not (n.isascii() and n.isdigit() and len(n) < 9 and 1 <= int(n) <= _MOST_FOUND):
+            raise ValueError(f"n is {n[:20]!r}; expected 1 to {_MOST_FOUND} sentences")
+        return index.find(self.argument("words"), language=self.argument("language") or None, n=int(n))
 
 
 class _Notes(_Handler):
@@ -178,7 +197,13 @@ class _Notes(_Handler):
     def post(self) -> None:
         if self.body_size > _LARGEST_BODY:
             raise HTTPError(413, reason=f"the request is too large: at most {_LARGEST_BODY} bytes")
-        self.answer_notes(lambda notes: notes.update(requests.notes(requests.body(bytes(self.body)))))
+
+        def update(notes: Notes) -> dict[int, dict[str, Any]]:
+            given = requests.body(bytes(self.body))
+            before = None if given.get("before") is None else requests.notes(given, "before")
+            return notes.update(requests.notes(given), before)
+
+        self.answer_notes(update)
 
     def answer_notes(self, work: Callable[[Notes], dict[int, dict[str, Any]]]) -> None:
         if self.answers.notes is None:
@@ -235,6 +260,8 @@ class Server:
                 (r"/", _Page, given),
                 (r"/api/feature/(\d{1,9})", _Feature, given),
                 (r"/api/together/(\d{1,9})/(\d{1,9})", _Pair, given),
+                (r"/api/sentences", _Sentences, given),
+                (r"/api/sentence/(\d{1,9})", _Sentence, given),
                 (r"/api/notes", _Notes, given),
                 (r"/api/(read|translate|effect)", _Model, given),
             ],

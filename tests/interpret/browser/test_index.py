@@ -4,6 +4,7 @@ import dataclasses
 import itertools
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -229,7 +230,12 @@ def test_features_together_are_where_both_are_active(index, dense):
         own = [set(sentence[active[:, feature]].tolist()) for feature in (a, b)]
         assert found["sentences"] == [len(own[0]), len(own[1]), len(own[0] & own[1])]
         assert found["cosine"] == pytest.approx(directions[a] @ directions[b], abs=1e-3)
-        assert pairs[a][b] == (found["cosine"], found["tokens"][2], found["sentences"][2])
+        assert pairs[a][b] == (
+            found["cosine"],
+            found["tokens"][2],
+            found["sentences"][2],
+            [both[0]["id"] for both in found["examples"]],
+        )
         shown_here = [both[0]["id"] for both in found["examples"]]
         assert set(shown_here) <= own[0] & own[1]
         joint += len(shown_here)
@@ -243,6 +249,89 @@ def test_features_together_are_where_both_are_active(index, dense):
     assert turned["tokens"][::-1][1:] == index.together(*ranked[:2])["tokens"][:2]
     with pytest.raises(ValueError, match="feature is 96; the run has 0 to 95"):
         index.together(0, 96)
+
+
+def test_pairs_without_examples_and_the_strongest_of_many(index, monkeypatch):
+    ranked = index.ranked()[:3].tolist()
+    whole = index.pairs(ranked)
+    counted = {a: {b: (*found[:3], []) for b, found in row.items()} for a, row in whole.items()}
+    assert index.pairs(ranked, examples=False) == counted
+    # The first that are sorted may all be of one text; then all others are looked at.
+    monkeypatch.setattr(FeatureIndex, "text", lambda self, sentence: str(sentence // 20))
+    monkeypatch.setattr(FeatureIndex, "language", lambda self, sentence: None)
+    sentences, of_b = np.arange(200), np.linspace(1, 0.5, 200).astype(np.float32)
+    n, shown_here = index._joint(np.ones(200, np.float32), sentences, of_b)
+    assert (n, shown_here) == (200, [0, 20, 40, 60, 80, 100, 120, 140])
+
+
+def test_sentences_with_words(index, sentences):
+    texts = [sentence.text for sentence in sentences]
+    own = [[word.lower() for word in re.findall(r"[^\W_]+", text)] for text in texts]
+    for wanted, holds in (
+        ("dog", lambda words: "dog" in words),
+        ("DOG the", lambda words: {"dog", "the"} <= set(words)),
+        ("do*", lambda words: any(word.startswith("do") for word in words)),
+        ("the b*", lambda words: "the" in words and any(word.startswith("b") for word in words)),
+        ("do", lambda words: False),
+        ("script", lambda words: "script" in words),
+    ):
+        hits = [i for i, words in enumerate(own) if holds(words)]
+        found = index.find(wanted, n=len(texts))
+        assert found["count"] == len(hits)
+        assert {row["text"] for row in found["sentences"]} == {texts[i] for i in hits}
+        assert [row["text"] for row in found["sentences"]] == [texts[row["id"]] for row in found["sentences"]]
+    # The words in this order come first, here a whole sentence; then the order of the text.
+    found = index.find(texts[7])["sentences"]
+    assert found[0]["id"] == 7
+    assert [row["id"] for row in index.find("dog")["sentences"]] == sorted(
+        row["id"] for row in index.find("dog")["sentences"]
+    )
+    assert all(texts[row["id"]].startswith("the dog") for row in index.find("the dog", n=3)["sentences"])
+    rows = index.find("the", language="fr_XX")["sentences"]
+    assert {row["language"] for row in rows} == {"fr_XX"}
+    assert [row["id"] for row in index.find("</")["sentences"]] == [0]
+    assert len(index.find("the", n=2)["sentences"]) == 2
+    for wanted, language, words in (("  ", None, "nothing is looked for"), ("the", "xx", "language is 'xx'")):
+        with pytest.raises(ValueError, match=words):
+            index.find(wanted, language=language)
+
+
+def test_the_features_of_a_sentence_are_those_of_the_code(index, dense, sentences):
+    code, of = dense
+    for sentence in (0, 7):
+        own = code[of == sentence]
+        largest = own.max(axis=0)
+        found = index.sentence(sentence)
+        assert found["text"] == sentences[sentence].text
+        assert found["held_out"] == (sentence % 3 == 0)
+        assert found["active"] == (largest > 0).sum()
+        expected = np.sort(largest)[::-1][: min(found["active"], 32)]
+        np.testing.assert_allclose([row["activation"] for row in found["features"]], expected, rtol=1e-3)
+        for row in found["features"]:
+            assert row["activation"] == pytest.approx(largest[row["id"]], rel=1e-3)
+            assert [row["at"], row["activation"]] in row["parts"]
+            assert row["parts"] == index.example(sentence, row["id"])["parts"]
+        (hit,) = (row for row in index.find(found["text"])["sentences"] if row["id"] == sentence)
+        assert hit["features"] == [
+            {name: row[name] for name in ("id", "activation", "at")} for row in found["features"][:6]
+        ]
+    with pytest.raises(ValueError, match=r"sentence is \d+; the run has 0 to"):
+        index.sentence(len(sentences))
+
+
+def test_sentences_of_a_file_give_back_what_the_index_says(index):
+    features = index.ranked()[:9].tolist()
+    found = index.codes([7, 0, 7], features)
+    assert list(found) == [0, 7]
+    for sentence, one in found.items():
+        assert set(one["code"]) <= set(features)
+        for feature in features:
+            parts_here = [[piece, None] for piece in one["pieces"]]
+            numbers = one["code"].get(feature, [])
+            for place, value in zip(numbers[::2], numbers[1::2], strict=True):
+                parts_here[place][1] = value
+            expected = [[piece, value or None] for piece, value in index.example(sentence, feature)["parts"]]
+            assert parts_here == expected
 
 
 def test_the_words_of_a_feature_are_whole_and_without_signs(tmp_path):

@@ -58,6 +58,31 @@ def test_two_features_together(server, index):
     assert (status, json.loads(text)["error"]) == (400, "feature is 96; the run has 0 to 95")
 
 
+def test_sentences_and_one_of_them(server, index):
+    status, text, _ = ask(server, "/api/sentences?words=the+b*&language=fr_XX&n=3")
+    assert (status, json.loads(text)) == (200, index.find("the b*", language="fr_XX", n=3))
+    status, text, _ = ask(server, "/api/sentence/7")
+    assert (status, json.loads(text)) == (200, index.sentence(7))
+    for path in ("/api/sentences?words=the", "/api/sentence/7"):
+        assert ask(server, path, token="wrong")[0] == 403
+
+
+def test_two_servers_of_a_run_keep_the_notes_of_both(index, run, tmp_path):
+    shutil.copytree(run, tmp_path / "run")
+    servers = [serve(tmp_path / "run", progress=False) for _ in range(2)]
+    try:
+        for number, started in enumerate(servers):
+            sent = {"features": {"3": {"note": f"of {number}", "lists": []}}, "before": {}}
+            kept = json.loads(ask(started, "/api/notes", sent)[1])["features"]
+        assert kept == {"3": {"note": "of 0\nof 1", "lists": []}}
+        assert json.loads(ask(servers[0], "/api/notes")[1])["features"] == kept
+        status, text, _ = ask(servers[0], "/api/notes", {"features": {}, "before": {"x": {}}})
+        assert (status, "before has 'x'" in text) == (400, True)
+    finally:
+        for started in servers:
+            started.close()
+
+
 def test_notes_outlive_the_server(index, run, tmp_path):
     shutil.copytree(run, tmp_path / "run")
     one = {"note": "a <b>note</b>", "lists": ["tools"]}
@@ -127,6 +152,11 @@ def changed(**fields):
         ("/api/feature/96", None, "feature is 96"),
         ("/api/feature/0?language=xx", None, "language is 'xx'"),
         ("/api/feature/0?language=%FF", None, "language is"),
+        ("/api/sentences?words=", None, "nothing is looked for"),
+        ("/api/sentences?words=the&language=xx", None, "language is 'xx'"),
+        ("/api/sentences?words=the&n=201", None, "n is '201'; expected 1 to 200 sentences"),
+        ("/api/sentences?words=the&n=-1", None, "n is '-1'"),
+        ("/api/sentence/999999999", None, "sentence is 999999999; the run has 0 to"),
         ("/api/read", b"{", "the request is not JSON: Expecting property name"),
         ("/api/read", b'{"text":"\xff"}', "the request is not UTF-8"),
         ("/api/read", b"[" * 100_000 + b"]" * 100_000, "the request is nested too deeply"),
@@ -241,6 +271,13 @@ def test_the_command_exports_and_explains(index, run, tmp_path):
     strongest = [str(feature) for feature in index.ranked()[:7]]
     assert sorted(data["features"]) == sorted(strongest)
     assert data["features"][strongest[0]] == index.feature(int(strongest[0]))
+    shown_here = [
+        row["id"] for group in index.feature(int(strongest[0]))["groups"] for row in group["sentences"]
+    ]
+    a, b = sorted(map(int, strongest[:2]))
+    joint = [both[0]["id"] for both in index.together(a, b)["examples"]]
+    assert data["pairs"][str(a)][str(b)][3] == joint
+    assert {*map(str, shown_here), *map(str, joint)} <= set(data["sentences"])
     for options, words in (
         ([str(tmp_path)], "expected the directory of a pipeline run"),
         ([str(run), "--export", str(tmp_path / "no" / "page.html")], "No such file"),
@@ -251,6 +288,23 @@ def test_the_command_exports_and_explains(index, run, tmp_path):
         assert words in done.stderr
     with pytest.raises(ValueError, match="features is 0"):
         export(FeatureIndex.open(run), out, n_features=0)
+
+
+def test_a_file_holds_no_more_sentences_than_it_may(index, tmp_path, monkeypatch):
+    def written():
+        export(index, tmp_path / "page.html", n_features=5)
+        data = json.loads(data_of((tmp_path / "page.html").read_text()))
+        return data, [len(found[3]) for row in data["pairs"].values() for found in row.values()]
+
+    whole, lengths = written()
+    assert max(lengths) == 8
+    monkeypatch.setattr("course_lib.interpret.browser.page._MOST_EXAMPLES", 3 * len(lengths))
+    data, fewer = written()
+    assert fewer == [min(length, 3) for length in lengths]
+    assert set(data["sentences"]) < set(whole["sentences"])
+    monkeypatch.setattr("course_lib.interpret.browser.page._MOST_EXAMPLES", len(lengths) - 1)
+    assert set(written()[1]) == {0}
+    assert data["features"] == whole["features"]
 
 
 def test_the_command_serves_until_it_is_interrupted(index, run, monkeypatch):
