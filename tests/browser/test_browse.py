@@ -302,7 +302,7 @@ def test_a_word_leads_to_its_sentences_their_features_and_back(page, server):
     page.get_by_role("combobox", name="Sentences in").select_option("fr_XX")
     status(page, f"{server.index.find('do*', language='fr_XX')['count']} sentence")
     number = server.index.find("do*", language="fr_XX")["sentences"][0]["id"]
-    page.get_by_role("link", name=f"All features of sentence {number}").click()
+    page.get_by_role("link", name=f"All features of sentence {number}", exact=True).click()
     status(page, f"Sentence {number}, ")
     one = server.index.sentence(number)
     other = page.context.new_page()

@@ -232,7 +232,7 @@
     return language ? rates[languages.indexOf(language)] / sum : Math.max(...rates) / sum;
   };
   const f1 = (at) => Math.max(-1, ...columns.concepts[at].map((concept) => concept[1] ?? -1));
-  const hasConcepts = columns.concepts.some((found) => found.length);
+  const hasConcepts = data.concepts;
   const SORTS = {
     strength: ["strength (root mean square)", (at) => columns.strength[at]],
     largest: ["largest activation", (at) => columns.largest[at]],

@@ -68,6 +68,7 @@ def export(index: FeatureIndex, path: Path | str, *, n_features: int = 200) -> N
     data = {
         "about": index.about,
         "identity": index.identity,
+        "concepts": bool(index.concepts),
         "list": index.summary(chosen),
         "features": features,
         "pairs": pairs,

@@ -65,6 +65,7 @@ class _Answers:
     def page(self) -> bytes:
         """The page, with the list of all features inside."""
         data = {"about": self.index.about, "identity": self.index.identity, "list": self.index.summary()}
+        data["concepts"] = bool(self.index.concepts)
         kept = None if self.notes is None else self.notes.path.name
         return page(data | {"features": None, "notes": kept}).encode()
 
