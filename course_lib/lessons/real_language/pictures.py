@@ -236,6 +236,68 @@ def words_table(worst: int = 8):
     return markdown_table(("word", *(NAMES[code] for code in OTHERS)), rows)
 
 
+KINDS = {
+    "topk": "TopK",
+    "batchtopk": "BatchTopK",
+    "matryoshka-batchtopk": "Matryoshka BatchTopK",
+    "relu": "ReLU + L1",
+    "gated": "gated",
+    "gba": "GBA",
+}
+
+
+def _spread(values: list[float], digits: int = 0) -> str:
+    """The median of some runs with the smallest and the largest."""
+    return f"{np.median(values):.{digits}f} ({min(values):.{digits}f} to {max(values):.{digits}f})"
+
+
+def kinds_table(text: str):
+    """Return what each kind of dictionary finds in the "real" text or in the "built" one, as a table."""
+    rows = []
+    for kind, name in KINDS.items():
+        setting = measured("real_kinds", f"{text}: {kind}: setting")
+        stored = lambda what, kind=kind: measured("real_kinds", f"{text}: {kind}: {what}")  # noqa: E731
+        rows.append(
+            (
+                name,
+                " to ".join(f"{value:g}" for value in setting) if isinstance(setting, list) else f"{setting:g}",
+                _spread(stored("active features")),
+                _spread(stored("dead features")),
+                _spread(stored("variance explained, %")),
+                _spread(stored("0.9 of the ceiling, en_XX, %")),
+                _spread(stored("0.9 of the ceiling in the three others, %")),
+            )
+        )
+    return markdown_table(
+        ("kind", "its setting", "active", "dead", "variance, %", "words in English, %", "in the three others, %"), rows
+    )
+
+
+CAUSES = {
+    "off: difference of means": "off: difference of two means",
+    "off: LDA refitted": "off: LDA refitted",
+    "off: its features": "off: all features that fire mostly with the word",
+    "off: feature": "off: the word's feature",
+    "off: another feature, as far": "control: another active feature, as far",
+    "off: random, as far": "control: a random direction, as far",
+    "exchanged: difference of means": "exchanged: difference of two means",
+    "exchanged: its features": "exchanged: all its features for the other's one",
+    "exchanged: feature": "exchanged: feature for feature",
+}
+
+
+def causes_table():
+    """Return what happens to translations when a word is switched off or exchanged, as a table."""
+    rows = [
+        (
+            label,
+            *(_spread(measured("real_causes", f"{arm}: {what}")) for what in ("hits, %", "gone, %", "rest kept, %")),
+        )
+        for arm, label in CAUSES.items()
+    ]
+    return markdown_table(("edit", "hits, %", "word gone, %", "rest kept, %"), rows)
+
+
 # --- Explorers -----------------------------------------------------------------------------------------
 
 
