@@ -32,8 +32,8 @@ import torch
 from torch import Tensor
 
 from benchmarks.help_text import ENGLISH, SITE, Text, models, read_rows, text
-from benchmarks.real_text import fitted, sentences_of
-from benchmarks.real_words import best_word
+from benchmarks.real_text import fitted, percent, sentences_of
+from benchmarks.real_words import best_word, prefixes
 from course_lib.interpret import interventions, rivals, translated_words
 from course_lib.interpret.concepts import encode_rows
 from course_lib.interpret.detectors import best_detectors
@@ -74,13 +74,13 @@ class Case:
 
 def spelling(paragraphs: list[str], bags: list[frozenset[str]], holds: list[bool]) -> tuple[str, float]:
     """The first letters of the best word with the largest F1 of being somewhere in a paragraph, and this F1."""
-    word, held = best_word(bags, holds), sum(holds)
-    found = []
-    for n in range(min(4, len(word)), len(word) + 1):
-        called = [word[:n] in paragraph for paragraph in paragraphs]
-        both = sum(a and b for a, b in zip(called, holds, strict=True))
-        found.append((2 * both / (sum(called) + held), n))
-    f1, n = max(found)
+    word = best_word(bags, holds)
+    counted = prefixes(paragraphs, holds, word)
+    shortest = min(4, len(word))
+    f1, n = max(
+        (2 * both / (called + sum(holds)), shortest + place)
+        for place, (called, both) in enumerate(counted[shortest - 1 :])
+    )
     return word[:n], f1
 
 
@@ -249,10 +249,6 @@ class Bench:
             "rest kept, %": round(100 * float(rest.mean()), 2),
         }
         return figures | ({"other word there, %": percent(torch.tensor(there))} if exchanged else {})
-
-
-def percent(which: Tensor) -> float:
-    return round(100 * float(which.double().mean()), 2)
 
 
 def of_seed(

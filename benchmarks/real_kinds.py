@@ -24,7 +24,7 @@ from multiprocessing import get_context
 import torch
 from torch import Tensor
 
-from benchmarks import help_text
+from benchmarks import help_text, real_text
 from benchmarks.help_text import ENGLISH, LEAST
 from benchmarks.real_text import sentences_of, summary
 from course_lib import sae
@@ -92,39 +92,43 @@ def model_of(name: str):
     return load(help_text.MODEL if name == "real" else "course-mbart")
 
 
-def made_by(kind: str, setting: Setting, d_model: int, generator: torch.Generator) -> sae.SparseAutoencoder:
-    """A new autoencoder of a kind with its own setting."""
-    n_features = 8 * d_model
-    if kind == "gba":
-        highest, lowest = setting
-        return sae.GroupBiasAdaptedAutoencoder(
-            d_model, n_features, groups=GROUPS, highest=highest, lowest=lowest, generator=generator
-        )
-    makers = {
-        "topk": sae.TopKSparseAutoencoder,
-        "batchtopk": sae.BatchTopKSparseAutoencoder,
-        "matryoshka-batchtopk": sae.MatryoshkaBatchTopKSparseAutoencoder,
-        "relu": sae.ReluSparseAutoencoder,
-        "gated": sae.GatedSparseAutoencoder,
-    }
-    by = "l1" if kind in ("relu", "gated") else "k"
-    return makers[kind](d_model, n_features, **{by: setting}, generator=generator)
-
-
 def fitted(kind: str, setting: Setting, states: Tensor, seed: int, steps: int) -> sae.SparseAutoencoder:
-    made = made_by(kind, setting, states.shape[1], torch.Generator().manual_seed(seed))
-    training = replace(sparse_config(kind=kind).training, steps=steps)
-    sae.train(made, states, training, generator=torch.Generator().manual_seed(100 + seed), progress=False)
-    return made.requires_grad_(False)
+    """A dictionary of a kind with its own setting, trained as the pipeline does but for the number of steps."""
+    if kind == "gba":  # the pipeline has fixed target frequencies
+        highest, lowest = setting
+        made = sae.GroupBiasAdaptedAutoencoder(
+            states.shape[1],
+            8 * states.shape[1],
+            groups=GROUPS,
+            highest=highest,
+            lowest=lowest,
+            generator=torch.Generator().manual_seed(seed),
+        )
+        sae.train(
+            made,
+            states,
+            sparse_config(kind=kind, steps=steps).training,
+            generator=torch.Generator().manual_seed(100 + seed),
+            progress=False,
+        )
+        return made.requires_grad_(False)
+    by = "penalty" if kind in ("relu", "gated") else "k"
+    return real_text.fitted(states, seed, sparse_config(kind=kind, steps=steps, **{by: setting}))
 
 
-def judged(made: sae.SparseAutoencoder, train: LabelledRows, others: LabelledRows) -> dict[str, Tensor]:
-    """The F1 of each concept in other rows, by language; features and thresholds are those of English training rows."""
+def judged(
+    made: sae.SparseAutoencoder, train: LabelledRows, others: LabelledRows
+) -> tuple[dict[str, Tensor], Tensor]:
+    """The F1 of each concept in other rows, by language, and which features fire in training.
+
+    Features and thresholds are those of English training rows.
+    """
     tables = [side.largest(encode_rows(made, side.states)) for side in (train, others)]
     concepts = torch.arange(train.labels.shape[1])
     english, which = sentences_of(train, ENGLISH, concepts)
     found = best_detectors(tables[0].index_select(0, which).to_sparse_coo(), english.labels)
-    return dict(rivals.language_scores(found, tables[1], others))
+    fires = (tables[0].to_dense() > 0).any(dim=0)
+    return dict(rivals.language_scores(found, tables[1], others)), fires
 
 
 def read(name: str, rows: Tensor) -> LabelledRows:
@@ -143,7 +147,7 @@ def tuned(name: str, n_rows: int, steps: int) -> dict[str, dict[Setting, dict[st
     found: dict[str, dict[Setting, dict[str, float]]] = {}
     for kind, tried in TRIED.items():
         for setting in tried:
-            f1 = judged(fitted(kind, setting, train.states, TUNING, steps), train, others)
+            f1, _ = judged(fitted(kind, setting, train.states, TUNING, steps), train, others)
             found.setdefault(kind, {})[setting] = {
                 code: round(float(one.mean()), 4) for code, one in f1.items()
             }
@@ -169,12 +173,9 @@ def of_seed(
     found = {}
     for kind, setting in chosen.items():
         made = fitted(kind, setting, train.states, seed, steps)
-        f1 = judged(made, train, held_out)
+        f1, fires = judged(made, train, held_out)
         some = held_out.states[:20_000]
         features = made.encode(some)
-        fires = torch.zeros(made.n_features, dtype=torch.bool)
-        for part in train.states.split(20_000):
-            fires |= (made.encode(part) > 0).any(dim=0)
         found[kind] = {
             "concepts": int(asked.sum()),
             "active features": round(metrics.l0(features), 2),

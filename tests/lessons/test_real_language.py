@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from benchmarks import help_text, real_causes, real_kinds, real_text, real_words
+from course_lib import sae
 from course_lib.interpret.concepts import LabelledRows
 from course_lib.interpret.translated_words import words_of
 from course_lib.lessons import real_language as lesson
@@ -196,7 +197,7 @@ def test_a_built_text_says_each_meaning_in_four_languages_and_keeps_the_splits_a
 
 def test_each_kind_is_made_with_its_own_setting():
     for kind, tried in real_kinds.TRIED.items():
-        made = real_kinds.made_by(kind, tried[0], 8, torch.Generator().manual_seed(0))
+        made = real_kinds.fitted(kind, tried[0], torch.randn(64, 8), 0, 2)
         assert (made.kind.replace("_", ""), made.n_features) == (kind.replace("-", ""), 64)
     assert float(made.target_frequency.max()) == pytest.approx(tried[0][0])
 
@@ -206,12 +207,13 @@ def test_a_feature_that_fires_at_a_word_finds_it_in_every_language():
     labels = torch.rand(80, 2, generator=generator) < 0.4
     states = torch.cat([labels.float(), torch.rand(80, 6, generator=generator)], dim=1)
     rows = LabelledRows(states, labels, ["en_XX", "de_DE"] * 40, groups=torch.arange(80))
-    made = real_kinds.made_by("relu", 0.1, 8, generator)
+    made = sae.ReluSparseAutoencoder(8, 64, l1=0.1, generator=generator)
     with torch.no_grad():
         made.decoder_weight.zero_()
         made.encoder_weight.zero_()
         made.encoder_weight[:8] = torch.eye(8)
-    f1 = real_kinds.judged(made.requires_grad_(False), rows, rows)
+    f1, fires = real_kinds.judged(made.requires_grad_(False), rows, rows)
+    assert fires.nonzero()[:, 0].tolist() == list(range(8))
     assert {code: values.tolist() for code, values in f1.items()} == {"en_XX": [1, 1], "de_DE": [1, 1]}
 
 
