@@ -433,10 +433,10 @@ unit_prediction = lesson.prediction(
 
 patient_prediction = lesson.prediction(
     "12.P2",
-    "442 patients, ten columns in units of their own: age in years, blood pressure, values of blood. In each of 20 random "
-    "splits two penalties are fitted to 40 patients, each times the factor that is best on 100 further ones: equal "
-    "penalties (ridge), and penalties in proportion to the squared lengths of the columns (dropout's average). Which one "
-    "predicts the other 302 patients better?",
+    "The 442 patients of lesson 01, ten columns in units of their own: age in years, blood pressure, values of blood. In "
+    "each of 20 random splits two penalties are fitted to 40 patients, each times the factor that is best on 100 further "
+    "ones: equal penalties (ridge), and penalties in proportion to the squared lengths of the columns (dropout's average). "
+    "Which one predicts the other 302 patients better?",
     {
         "Equal penalties, in at least 15 splits": "Equal penalties charge a column that is written in small numbers "
         "more for the same effect. Nothing says that these columns matter less.",
