@@ -25,7 +25,7 @@ def _by_autograd(x, dy, *, of):
 
 @lesson.exercise(
     "10.3", "The gradient of the kernel", difficulty=2, minutes=10,
-    prompt="Write `kernel_gradient(x, dy)` for one channel, stride 1 and no padding: `x` is the image, `dy` the "
+    prompt="Write `kernel_gradient(x, dy)` for the layer (10.1), at stride 1 without padding: `x` is the image, `dy` the "
     "gradient of "
     "the loss with respect to the output $y_{ij} = \\sum_{h,l} x_{i+h-1,\\,j+l-1}w_{hl}$. Return the gradient with "
     "respect to the kernel. "
@@ -67,7 +67,7 @@ def kernel_gradient(x, dy):
 
 @lesson.exercise(
     "10.5", "The gradient of the image", difficulty=2, minutes=12,
-    prompt="Write `image_gradient(dy, w)` for one channel, stride 1 and no padding: the gradient of the loss with "
+    prompt="Write `image_gradient(dy, w)` for the layer (10.1), at stride 1 without padding: the gradient of the loss with "
     "respect to the "
     "image, from `dy` and the kernel `w`. Its shape is `(dy.shape[0] + w.shape[0] - 1, dy.shape[1] + w.shape[1] - 1)`.",
     draw=lambda generator: {name: _image(generator)[name] for name in ("dy", "w")},

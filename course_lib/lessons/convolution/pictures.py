@@ -140,7 +140,7 @@ def plot_closing(axes):
     _dots(axes, ARMS)
     axes.axhline(4.5, color=BLACK, linewidth=0.7, linestyle="-")
     return (
-        "Accuracy of five seeds in both halves, one row for each arm. Below the line the networks that get more than "
+        "Accuracy of five seeds in both halves, one row for each network. Below the line the networks that get more than "
         "the others: images without a border, or shifted ones."
     )
 
@@ -867,7 +867,7 @@ def arms_table() -> Markdown:
             values = stored(arm, half)
             row.append(f"{values.mean():.2f} ({values.min():.2f} to {values.max():.2f})")
         rows.append(row)
-    return markdown_table(("arm", "weights", "step size", "left", "right"), rows)
+    return markdown_table(("network", "weights", "step size", "left", "right"), rows)
 
 
 FIGURES = lesson.figures
