@@ -547,9 +547,9 @@ rest_prediction = lesson.prediction(
 
 twins_prediction = lesson.prediction(
     "13.P2",
-    "Ten carbon atoms, eleven bonds. All atoms start with the same features. A network of message-passing layers, any "
-    "weights, sums, means or maxima; at the end it adds up all atoms. How many layers does it take to tell the molecules "
-    "apart?",
+    "Ten carbon atoms, eleven bonds. All atoms start with the same features. In each layer of a network, an atom's new "
+    "features come from its own and from the sum, the mean or the maximum of its neighbours', with any weights; at the "
+    "end the network adds up all atoms. How many layers does it take to tell the molecules apart?",
     {
         "1": "In the first layer an atom sees how many neighbours it has. Both molecules have two atoms with three, and "
         "eight with two.",

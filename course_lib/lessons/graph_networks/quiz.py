@@ -111,7 +111,7 @@ def later_and_the_same():
 @lesson.sentence(
     "13.Q5",
     "All nodes start with one colour and one feature. Nodes of one colour after k rounds of refinement hold the same "
-    "features after k message-passing layers.",
+    "features after k layers of a graph network.",
     answer="only if a layer sees no more than the colours do",
     conditions=("only if a layer sees no more than the colours do", "only if the layer has no weights"),
 )
