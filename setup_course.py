@@ -36,6 +36,8 @@ PACKAGE_MB = 5  # a smaller download is not worth a line
 QUIET_S = 10
 # A lesson that is opened again shows its pictures, though the kernel that drew them is gone.
 CONTENTS = {"contents_manager_class": "course_lib.reopened.LessonContents"}
+# One that was only opened is not marked as changed.
+EXTENSIONS = ROOT / "course_lib" / "labextensions"
 # A cell that stops says first where, also in a kernel in which no cell of the course has run yet.
 KERNEL = 'c = get_config() \nc.InteractiveShellApp.extensions = ["course_lib.stopped"]\n'
 
@@ -258,6 +260,7 @@ def prepare(prefix: Path, interpreter: str) -> None:
         config = prefix / "etc" / "jupyter" / "jupyter_server_config.d" / "course.json"
         config.parent.mkdir(parents=True, exist_ok=True)
         config.write_text(json.dumps({"ServerApp": CONTENTS}), encoding="utf-8")
+        shutil.copytree(EXTENSIONS, prefix / "share" / "jupyter" / "labextensions", dirs_exist_ok=True)
     env = environment() if prefix == VENV else None
     subprocess.run([interpreter, "-c", "import matplotlib.font_manager"], env=env, check=True)
 
@@ -273,6 +276,7 @@ def open_lab(arguments: list[str]) -> int:
     command = [python(), "-m", "jupyter", "lab", "--ip=127.0.0.1", f"--ServerApp.root_dir={ROOT}"]
     command += ["--LabApp.default_url=/lab/tree/notebooks/00_start_here.ipynb"]
     command += [f"--ServerApp.{name}={value}" for name, value in CONTENTS.items()]
+    command.append(f"--LabApp.extra_labextensions_path={EXTENSIONS}")
     if hasattr(os, "geteuid") and os.geteuid() == 0:
         command.append("--allow-root")  # containers: JupyterLab refuses to start as root unless it is told to
     try:

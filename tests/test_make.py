@@ -47,6 +47,8 @@ def fresh(tmp_path):
     for name in ("Makefile", "pyproject.toml", "constraints.txt", "lab-settings.json", "setup_course.py"):
         shutil.copy(ROOT / name, tmp_path)
         os.utime(tmp_path / name, (1000, 1000))
+    extensions = Path("course_lib", "labextensions")
+    shutil.copytree(ROOT / extensions, tmp_path / extensions)
     return tmp_path
 
 
@@ -112,11 +114,19 @@ def test_lab_opens_notebooks_by_the_course(course):
     assert issubclass(getattr(importlib.import_module(module), name), AsyncLargeFileManager)
 
 
+def test_lab_finds_the_course_s_extension(course):
+    (word,) = [word for word in lab_line(course) if "labextensions" in word]
+    assert Path(word.removeprefix("--LabApp.extra_labextensions_path="), "course", "package.json").is_file()
+
+
 def test_a_python_of_its_own_learns_it_by_a_file(course, tmp_path, monkeypatch):
     monkeypatch.setattr(course.module.sys, "prefix", str(tmp_path / "conda"))
     assert course.main(["--prepare"]) == 0
     written = tmp_path / "conda" / "etc" / "jupyter" / "jupyter_server_config.d" / "course.json"
     assert json.loads(written.read_text()) == {"ServerApp": course.module.CONTENTS}
+    extension = tmp_path / "conda" / "share" / "jupyter" / "labextensions" / "course"
+    loaded = json.loads((extension / "package.json").read_text())["jupyterlab"]["_build"]["load"]
+    assert (extension / loaded).is_file()
     course.module.prepare(course.module.VENV, sys.executable)
     assert not (course.module.VENV / "etc" / "jupyter").exists()
 

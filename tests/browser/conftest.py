@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import sync_playwright
 
-from setup_course import CONTENTS, KERNEL
+from setup_course import CONTENTS, EXTENSIONS, KERNEL
 from tests.browser.learner import HANG, STUCK, close
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -106,6 +106,7 @@ def lab(tmp_path_factory, chromium):
     command += [f"--IdentityProvider.token={token}", f"--ServerApp.root_dir={root}"]
     command += ["--LabApp.expose_app_in_browser=True"]
     command += [f"--ServerApp.{name}={value}" for name, value in CONTENTS.items()]
+    command.append(f"--LabApp.extra_labextensions_path={EXTENSIONS}")
     if os.geteuid() == 0:
         command.append("--allow-root")
     log = (root / "server.log").open("w")

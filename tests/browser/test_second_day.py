@@ -128,3 +128,24 @@ def test_a_lesson_that_was_saved_without_its_widgets_shows_its_pictures(page, la
     opened(page, path)
     assert page.get_by_text(NOT_RUN.format("answer")).count() > 0
     assert_pictures_without_kernel(page, count)
+
+
+def test_a_page_that_was_only_opened_is_not_marked_as_changed(page, lab, path):
+    notebook = json.loads(path.read_text())
+    notebook["metadata"]["language_info"]["version"] = (
+        "3.0.0"  # stored by another Python than that of the kernel
+    )
+    path.write_text(json.dumps(notebook))
+    trust(lab, path)
+    dot = page.locator(".lm-TabBar-tab.jp-mod-dirty")
+    opened(page, path)
+    assert page.locator(".course-panel").count() > 0  # widgets were restored
+    expect(dot).to_have_count(0)
+    run_cells(page, needed_cells(path))
+    expect(dot).to_have_count(1)
+    settled(page, _SAVE)
+    expect(dot).to_have_count(0)
+    question = page.locator(".course-panel", has=page.locator("input[type=radio]")).first
+    question.locator("input[type=radio]").first.check()
+    question.get_by_role("button", name="Record my guess").click()
+    expect(dot).to_have_count(1)
