@@ -10,7 +10,8 @@ taken the earlier ones: a kernel that resets alone is overtaken by them.
 And it keeps the cells that answer a prediction closed until the guess is recorded. JupyterLab opens the outputs of a cell
 that runs, so that hiding them in the stored notebook is not enough: the cells that name the prediction in their
 metadata get a note in the place of their code and of what they show, and open with the guess or by the note's button.
-The bounds in a claim's code answer as plainly as its output.
+The bounds in a claim's code answer as plainly as its output. A figure that then stands in the next cell is left out of the
+prediction's panel.
 
 And it says when the kernel cannot answer yet. After Run All an explorer is on the page long before the cells below it
 are done. `answer_while_busy` lets the kernel answer beside them; where it does not, a note says why nothing moves.
@@ -141,7 +142,7 @@ WITH KERNEL
 export default { render };
 """
 
-# What only a kernel can do: reset the controls, and say that it is busy.
+# What only a page that was run needs: reset the controls, show an answer's figure once, and say that the kernel is busy.
 _WITH_KERNEL = """
   const reset = async (event) => {
     const button = event.target.closest?.(".course-reset");
@@ -153,6 +154,28 @@ _WITH_KERNEL = """
     }
   };
   document.addEventListener("click", reset);
+
+  // The figure of an answer often stands in the next cell, too, for readers who have no kernel: that one is enough.
+  const once = () => {
+    if (stopped || !opens || !model.get("alt")) return;
+    const cell = el.closest(".jp-Cell");
+    const picture = el.closest(".course-panel")?.querySelector("img");
+    if (!cell || !picture) { requestAnimationFrame(once); return; }
+    const nodes = [...cell.closest(".jp-Notebook").querySelectorAll(".jp-Cell")];
+    const place = Number(cell.dataset.windowedListIndex ?? nodes.indexOf(cell));
+    const after = [...model.widget_manager.context?.model?.cells ?? []].slice(place + 1);
+    const outputs = after.find((one) => one.type === "code")?.outputs;
+    const look = () => {
+      const said = [...Array(outputs.length).keys()].map((at) => outputs.get(at).data["text/plain"]);
+      if (!said.includes("Figure: " + model.get("alt"))) return;
+      picture.classList.add("lm-mod-hidden"); // Lumino's class: the style belongs to ipywidgets
+      outputs.changed.disconnect(look);
+    };
+    outputs?.changed.connect(look);
+    if (outputs) look();
+  };
+  model.on("change:alt", once);
+  requestAnimationFrame(once);
 
   // Where the kernel has not answered the hand after a while, the panel says so until it has.
   const kernel = model.widget_manager.kernel;
@@ -184,6 +207,7 @@ _WITH_KERNEL = """
   kernel?.anyMessage?.connect(hear);
   const rest = () => {
     document.removeEventListener("click", reset);
+    model.off("change:alt", once);
     for (const gesture of gestures) document.removeEventListener(gesture, touch, true);
     kernel?.anyMessage?.disconnect(hear);
   };

@@ -6,7 +6,7 @@ import nbformat
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.learner import STUCK, close, errors, open_notebook, run_all
+from tests.browser.learner import STUCK, close, errors, open_notebook, run_all, run_cells
 
 pytestmark = pytest.mark.xdist_group("kit")
 
@@ -14,6 +14,7 @@ WAITS = {"course": {"answers": "00.P3"}}
 CELLS = (
     ("code", "from course_lib.lessons import start_here as lesson\nprint('before')", {}),
     ("code", "lesson.wait_prediction()", {}),
+    ("code", "from course_lib.teaching import show\nshow(lesson.plot_wait())", WAITS),
     ("code", "print('the answer')", WAITS | {"jupyter": {"outputs_hidden": True}}),
     ("markdown", "Because of the answer.", WAITS),
     ("code", "print('after')", {}),
@@ -58,7 +59,7 @@ def test_cells_that_answer_wait_after_run_all_and_open_with_the_guess(page):
     page.get_by_text("after", exact=True).wait_for()
     note = page.get_by_text("What answers 00.P3 is shown here after your guess.")
     note.wait_for()
-    assert note.count() == 1  # two cells in a row have one note
+    assert note.count() == 1  # three cells in a row have one note
     assert not answer.is_visible()
     assert not because.is_visible()
     assert not source.is_visible()  # a claim's bounds answer as well
@@ -73,6 +74,31 @@ def test_cells_that_answer_wait_after_run_all_and_open_with_the_guess(page):
     run_all(page)
     answer.wait_for()
     assert note.count() == 0
+
+
+def test_a_figure_that_stands_in_the_next_cell_is_left_out_of_the_panel(page, lab):
+    figures = page.locator(".jp-Notebook img")
+    panel = page.locator(".course-panel", has=page.get_by_role("button", name="Record my guess"))
+
+    def guess():
+        panel.locator("input[type=radio]").first.check()
+        panel.get_by_role("button", name="Record my guess").click()
+
+    guess()
+    expect(figures.filter(visible=True)).to_have_count(1)
+    expect(panel.locator("img")).not_to_be_visible()
+    assert panel.locator("img").evaluate("node => node.naturalWidth") > 0
+    close(page)
+    (lab.root / "progress.json").unlink()
+    open_notebook(
+        page, "gate.ipynb"
+    )  # nothing ran: the panel alone has the figure, until the next cell shows it
+    run_cells(page, [0, 1])
+    guess()
+    expect(panel.locator("img")).to_be_visible()
+    run_cells(page, [2])
+    expect(figures.filter(visible=True)).to_have_count(1)
+    expect(panel.locator("img")).not_to_be_visible()
 
 
 def test_who_does_not_want_to_guess_can_ask_to_see(page):

@@ -89,7 +89,10 @@ def test_a_lesson_lives_through_two_days(page, path, page_errors):
     question = page.locator(".course-panel", has=page.locator("input[type=radio]")).first
     question.locator("input[type=radio]").first.check()
     question.get_by_role("button", name="Record my guess").click()
-    expect(question.locator("img")).to_be_visible()
+    # The figure that answers stands once, in the next cell.
+    answer = page.locator(".jp-Cell", has=question).locator("xpath=following-sibling::*[1]").locator("img")
+    expect(answer).to_be_visible()
+    expect(question.locator("img")).not_to_be_visible()
     said = question.locator(".course-words").inner_text()
     settled(page, _SAVE)
 
