@@ -170,6 +170,16 @@ def wide_equations(page: Page) -> list[str]:
     return page.evaluate(_WIDE_EQUATIONS)
 
 
+_WIDE_PANELS = """() => [...document.querySelectorAll(".course-panel")]
+  .filter(panel => panel.scrollWidth > panel.clientWidth)
+  .map(panel => `${panel.scrollWidth} in ${panel.clientWidth}: ${panel.innerText.slice(0, 60)}`)"""
+
+
+def wide_panels(page: Page) -> list[str]:
+    """Return the width and the start of every panel that does not fit its column, and so gets a scrollbar."""
+    return page.evaluate(_WIDE_PANELS)
+
+
 def named_controls(page: Page, panel: Locator) -> list[tuple[str, str]]:
     """Return (role, name) of every control in the panel, as Chromium's accessibility tree has them."""
     session = page.context.new_cdp_session(page)

@@ -21,6 +21,7 @@ from tests.browser.learner import (
     settled,
     wait_for_words,
     wait_until_answered,
+    wide_panels,
 )
 
 pytestmark = pytest.mark.xdist_group("kit")
@@ -70,6 +71,30 @@ def test_every_control_has_its_name(kit, panel):
         ("textbox", "height h (m), type a value"),
         ("textbox", "name"),
     ]
+
+
+@pytest.fixture
+def dark(kit):
+    """Put JupyterLab's dark theme on, and the light one back."""
+    change = "async theme => { await window.jupyterapp.commands.execute('apputils:change-theme', {theme}); }"
+    body = kit.locator("body")
+    settled(kit, change, "JupyterLab Dark")
+    expect(body).to_have_attribute("data-jp-theme-light", "false")
+    yield
+    settled(kit, change, "JupyterLab Light")
+    expect(body).to_have_attribute("data-jp-theme-light", "true")
+
+
+def test_in_the_dark_a_figure_is_a_card_that_fits(kit, panel, dark):
+    picture, wide = panel.locator("img"), kit.viewport_size
+    expect(picture).to_have_css("filter", "brightness(0.88)")
+    expect(picture).to_have_css("padding", "8px")
+    assert picture.evaluate("node => node.clientWidth") == 384 + 2 * 8  # as large as it was drawn
+    kit.set_viewport_size({"width": 700, "height": wide["height"]})
+    kit.wait_for_function("() => document.querySelector('.course-panel').clientWidth < 384")
+    too_wide = wide_panels(kit)
+    kit.set_viewport_size(wide)
+    assert too_wide == []
 
 
 def test_sliders_by_keyboard(kit, panel):

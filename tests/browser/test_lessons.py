@@ -19,6 +19,7 @@ from tests.browser.learner import (
     step,
     wait_until_answered,
     wide_equations,
+    wide_panels,
 )
 from tests.browser.needed import needed_cells
 from tests.notebooks.order import rank
@@ -52,11 +53,11 @@ def test_a_lesson_runs_and_its_sliders_move(page, page_errors, kept, notebook, s
         assert empty_pictures(page) == []
         assert page.locator("mjx-merror").all_inner_texts() == []
         assert wide_equations(page) == []
-    with subtests.test("equations fit a narrow window beside the file browser"):
+    with subtests.test("equations and panels fit a narrow window beside the file browser"):
         wide = page.viewport_size
         page.set_viewport_size({"width": 900, "height": wide["height"]})
         page.wait_for_function("() => document.querySelector('.jp-RenderedMarkdown').clientWidth < 500")
-        too_wide = wide_equations(page)
+        too_wide = wide_equations(page) + wide_panels(page)
         page.set_viewport_size(wide)
         assert too_wide == []
     with subtests.test("every control has a name"):
