@@ -9,6 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from course_lib.teaching import sandbox
 from course_lib.teaching.exercise import source_of
 from tests.lessons import EXERCISES
 
@@ -32,7 +33,9 @@ def test_ids_are_unique_and_every_lesson_has_three():
 
 
 @every_exercise
-def test_the_reference_solves_and_every_mistake_gets_its_own_sentence(exercise):
+def test_the_reference_solves_and_every_mistake_gets_its_own_sentence(exercise, monkeypatch):
+    # Called in a thread, as where no process can be forked; test_learners.py calls every exercise in forks.
+    monkeypatch.setattr(sandbox, "can_fork", lambda: False)
     # A grade draws 40 inputs, and more as long as two mistakes agree with the answer: mistakes that behave alike
     # fail here, since the second one is taken for the first.
     verdict = exercise.grade(exercise.reference, generator=rng())
