@@ -63,6 +63,8 @@ lint: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 
+# Answers are judged in forks: in large pages, where Linux grants them, there is far less of a process to copy.
+unit: export GLIBC_TUNABLES := glibc.malloc.hugetlb=1
 unit: $(READY)
 	$(BIN)/python -m pytest -q -n 2 --dist loadgroup -p no:nbval --jaxtyping-packages=$(SHAPED),beartype.beartype $(UNIT)
 
