@@ -4,7 +4,9 @@ A saved page names the widgets of a kernel that is gone. JupyterLab draws them f
 sliders that move nothing, beside a picture that was stored empty. Where no state was saved, it says "Error displaying
 widget: model not found". So a page without a running kernel is handed out with each explorer's static picture in the place
 of the explorer, and with words that say how to bring it back. Predictions and quizzes are drawn as they were left; their
-state is saved because `lab-settings.json` asks for it. The file itself stays as it is, until JupyterLab saves the page.
+state is saved because `lab-settings.json` asks for it. A page that was saved after its kernel was started anew has lost that
+state; the guesses themselves stand in the progress file, and are told. The file of the page stays as it is, until JupyterLab
+saves it.
 
 A page whose kernel runs may be opened again, too: the browser loads it anew. Its kernel has the widgets that it made, and
 they are alive. But the file may name others, those of a run before, where the page was not saved since: so the kernel is
@@ -13,9 +15,13 @@ asked which it has, and the others are treated like those of a page without one.
 
 import asyncio
 import json
+import os
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
+from html import escape
 from itertools import zip_longest
+from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from jupyter_client.asynchronous import AsyncKernelClient
@@ -33,12 +39,15 @@ HINT = "Stuck? Run "
 NOTE_CLASS = "course-not-run"
 # The style hides the sign of a broken link that ipywidgets puts beside whatever has no kernel.
 NOTE = (
-    f'<p class="{NOTE_CLASS}"><em>Run the cells above to {{}} this.</em></p>'
+    f'<p class="{NOTE_CLASS}"><em>{{}}</em></p>'
     f"<style>.jp-Cell:has(.{NOTE_CLASS}) .jupyter-widgets-disconnected::before {{{{ content: none; }}}}</style>"
 )
 # Seconds in which a kernel says what widgets it has. Its control channel answers while a cell runs, too.
 KERNEL_ANSWERS = 3
 MODEL_ID = re.compile(r"[0-9a-f]{32}")
+# How a page shows a prediction, and where `Progress` keeps the guesses. It is not imported: it takes seconds.
+PREDICTION = re.compile(r"^\*\*Prediction (\d\d\.P\d+)\.\*\* ")
+PROGRESS_VARIABLE, PROGRESS_NAME = "COURSE_PROGRESS", ".course_progress.json"
 
 
 class LessonContents(AsyncLargeFileManager):
@@ -50,7 +59,8 @@ class LessonContents(AsyncLargeFileManager):
         if content and model["type"] == "notebook":
             alive = await self._alive(model["path"])
             if alive is not None:
-                show_without_kernel(model["content"], alive)
+                folder = Path(self._get_os_path(model["path"])).parent
+                show_without_kernel(model["content"], alive, guesses_beside(folder))
         return model
 
     async def _alive(self, path: str) -> set[str] | None:
@@ -82,19 +92,35 @@ async def _widgets_of(client: AsyncKernelClient) -> set[str]:
         client.stop_channels()
 
 
-def show_without_kernel(notebook: dict[str, Any], alive: Collection[str] = ()) -> None:
+def guesses_beside(folder: Path) -> dict[str, str]:
+    """Return the guesses, by prediction, of the progress file of the pages in a folder; none where none can be read."""
+    path = Path(os.environ.get(PROGRESS_VARIABLE) or folder / PROGRESS_NAME)
+    try:
+        predictions = json.loads(path.read_text(encoding="utf-8"))["predictions"]
+        return {name: str(entry["guess"]) for name, entry in predictions.items()}
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):  # a page says so when it runs
+        return {}
+
+
+def show_without_kernel(
+    notebook: dict[str, Any],
+    alive: Collection[str] = (),
+    guesses: Mapping[str, str] = MappingProxyType({}),
+) -> None:
     """Let a notebook show, in place, what can be seen without a kernel.
 
     Widgets whose ids are in `alive` stay, with what is shown beside them: a kernel has these. An explorer gives way to
     its static picture, unfolded. Any other widget stays where its state was saved. The state of widgets that are not shown
-    is dropped, so that it does not grow from day to day.
+    is dropped, so that it does not grow from day to day. `guesses` are those that were recorded, by prediction.
     """
     widgets = notebook["metadata"].get("widgets", {}).get(WIDGET_STATE, {})
     saved = widgets.get("state", {})
     kept = []
     for cell in notebook["cells"]:
-        outputs, shown = cell.get("outputs", []), []
+        outputs, shown, guess = cell.get("outputs", []), [], None
         for output, after in zip_longest(outputs, outputs[1:], fillvalue={}):
+            if asked := PREDICTION.match(output.get("data", {}).get("text/markdown", "")):
+                guess = guesses.get(asked[1])
             view = output.get("data", {}).get(WIDGET_VIEW)
             if view is not None and view.get("model_id") in alive:
                 kept.append(view["model_id"])
@@ -106,7 +132,7 @@ def show_without_kernel(notebook: dict[str, Any], alive: Collection[str] = ()) -
                 static = _html(after)
                 explorer = static.startswith(FOLDED_EXPLORER)
                 if not (shown and NOTE_CLASS in _html(shown[-1])):
-                    shown.append(_note("move" if explorer else "answer"))
+                    shown.append(_note("move" if explorer else "answer", guess))
                 if static.startswith(FOLDED):
                     after["data"]["text/html"] = static.replace("<details>", "<details open>", 1)
                 if explorer or view.get("model_id") not in saved:
@@ -124,9 +150,11 @@ def _html(output: dict[str, Any]) -> str:
     return output.get("data", {}).get("text/html", "")
 
 
-def _note(verb: str) -> NotebookNode:
-    data = {"text/html": NOTE.format(verb), "text/plain": f"Run the cells above to {verb} this."}
-    return new_output("display_data", data)
+def _note(verb: str, guess: str | None) -> NotebookNode:
+    said = f"Run the cells above, and this one, to {verb} this."
+    if guess is not None:
+        said = f"You guessed: {guess.rstrip('.')}. Run the cells above, and this one, to see it beside the answer."
+    return new_output("display_data", {"text/html": NOTE.format(escape(said)), "text/plain": said})
 
 
 def _reached(saved: dict[str, Any], roots: Iterable[str]) -> set[str]:

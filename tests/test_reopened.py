@@ -14,12 +14,15 @@ from course_lib.reopened import (
     FOLDED,
     FOLDED_EXPLORER,
     NOTE_CLASS,
+    PROGRESS_NAME,
+    PROGRESS_VARIABLE,
     WIDGET_STATE,
     WIDGET_VIEW,
     LessonContents,
+    guesses_beside,
     show_without_kernel,
 )
-from course_lib.teaching import Quiz, Sentence
+from course_lib.teaching import Quiz, Sentence, progress
 from tests.browser.small_explorer import EveryControl
 from tests.teaching.test_exercise import WHOLE
 
@@ -123,6 +126,31 @@ def test_an_explorer_asks_to_be_moved_and_a_quiz_to_be_answered():
     assert "to answer this." in html(notebook)[0]
     assert views(notebook) == [a]
     assert html(notebook)[2].startswith("<details open>")
+
+
+def test_a_guess_of_the_progress_file_is_told_where_the_page_has_lost_it(server, tmp_path, monkeypatch):
+    monkeypatch.delenv(PROGRESS_VARIABLE, raising=False)
+    kept = progress.Progress(tmp_path / PROGRESS_NAME)
+    kept.record_prediction("01.P1", guess="a < b", right=False)
+    notebook = small("a" * 32, state=())
+    asked = {"text/markdown": "**Prediction 01.P1.** Which?"}
+    notebook.cells[0].outputs.insert(0, nbformat.v4.new_output("display_data", asked))
+    nbformat.write(notebook, tmp_path / "page.ipynb")
+    server.session_manager = sessions(running=False)
+    manager = LessonContents(parent=server, root_dir=str(tmp_path))
+    (note,) = notes(asyncio.run(manager.get("page.ipynb"))["content"])
+    assert "You guessed: a &lt; b. Run the cells above, and this one," in note
+    assert (PROGRESS_VARIABLE, PROGRESS_NAME) == (progress.VARIABLE, progress.DEFAULT_NAME)
+
+
+@pytest.mark.parametrize(
+    "text", [None, "", "[]", "{}", '{"predictions": [1]}', '{"predictions": {"01.P1": {}}}']
+)
+def test_a_progress_file_that_cannot_be_read_tells_no_guess(tmp_path, monkeypatch, text):
+    monkeypatch.delenv(PROGRESS_VARIABLE, raising=False)
+    if text is not None:
+        (tmp_path / PROGRESS_NAME).write_text(text)
+    assert guesses_beside(tmp_path) == {}
 
 
 def test_a_page_without_widgets_is_as_it_was():
