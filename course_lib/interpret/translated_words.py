@@ -10,6 +10,7 @@ A table may also say something about its rows in a column of labels, such as the
 the rows, too (`find_labels`), and scored in the same way; for these a table of one language is enough.
 """
 
+import math
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -238,11 +239,17 @@ def find_labels(
             for value, count in sorted(train.items(), key=lambda item: (-item[1], item[0]))
             if MIN_ROWS <= count < len(values) - n_out and least <= out[value] < n_out
         ]
-        if not 1 <= len(frequent) <= MAX_WORDS:
+        if not frequent:
+            rows = math.ceil(least * len(values) / max(n_out, 1))
             raise LabelsError(
-                f"labels names the column {column!r}, {len(frequent)} of whose {len(set(values))} values are in "
-                f"{MIN_ROWS} training rows and {least} held-out ones, and not in all ({len(values) - n_out} rows are "
-                f"trained on and {n_out} held out); expected 1 to {MAX_WORDS}"
+                f"labels names the column {column!r}, of whose {len(set(values))} values none can be named: of "
+                f"{len(values)} rows {n_out} are held out, and a value must be in {least} of these and in {MIN_ROWS} of the "
+                f"others, and not in all; expected about {rows:,} rows with a value, or more"
+            )
+        if len(frequent) > MAX_WORDS:
+            raise LabelsError(
+                f"labels names the column {column!r}, which has {len(frequent)} values that are frequent enough; expected "
+                f"{MAX_WORDS} at most"
             )
         found += frequent
     return found
