@@ -52,7 +52,7 @@ def feature_of_random_weights(alike: bool) -> float:
 
 @lesson.sentence(
     "39.Q3",
-    "You have labels in all four languages. Then, too, features find more words in all of them than any direction that can "
+    "You have labels in all four languages. Even then, features find more words in all of them than any direction that can "
     "be made from the labels.",
     answer=False,
 )
