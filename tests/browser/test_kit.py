@@ -97,6 +97,18 @@ def test_in_the_dark_a_figure_is_a_card_that_fits(kit, panel, dark):
     assert too_wide == []
 
 
+@pytest.mark.parametrize(("width", "closed"), [(900, True), (1280, False)])
+def test_a_narrow_window_starts_with_the_file_browser_closed(browser, lab, width, closed):
+    context = browser.new_context(viewport={"width": width, "height": 800})
+    context.set_default_timeout(1000 * STUCK)
+    page = context.new_page()
+    page.goto(re.sub(r"/lab\b", f"/lab/workspaces/{width}", lab.address))
+    page.wait_for_function("() => window.jupyterapp")
+    page.evaluate("() => window.jupyterapp.restored")
+    expect(page.locator("#jp-left-stack")).to_be_visible(visible=not closed)
+    context.close()
+
+
 def test_sliders_by_keyboard(kit, panel):
     height, count = panel.locator(".noUi-handle").all()
     for handle, key, words in (

@@ -1,9 +1,11 @@
-// What JupyterLab does for the course: two plugins.
+// What JupyterLab does for the course: three plugins.
 //
 // A page that was only opened is not marked as changed. The widgets' manager marks a page for each widget that it finds in
 // the file, since `lab-settings.json` asks it to save them; and JupyterLab does where the Python that runs is not the one
 // that ran the page. So a mark counts once something else on the page has changed, as a cell that runs changes it, or the
 // kernel has made a widget, as an answer does.
+//
+// In a narrow window the file browser starts closed: beside it, a figure of two panels would be too small to read.
 //
 // A panel fits its column. In a dark theme a figure is a card: it has a margin and round corners, and its white is grey.
 (() => {
@@ -45,7 +47,12 @@
       document.head.append(style);
     },
   };
+  const room = {
+    id: "course:room",
+    autoStart: true,
+    activate: (app) => { app.restored.then(() => { if (window.innerWidth < 1000) app.shell.collapseLeft(); }); },
+  };
   // What webpack would write around plugins that need no other module.
   window._JUPYTERLAB = window._JUPYTERLAB ?? {};
-  window._JUPYTERLAB.course = { init: () => {}, get: async () => () => ({ __esModule: true, default: [opened, figures] }) };
+  window._JUPYTERLAB.course = { init: () => {}, get: async () => () => ({ __esModule: true, default: [opened, figures, room] }) };
 })();
