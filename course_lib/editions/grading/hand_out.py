@@ -175,11 +175,13 @@ def _graded(
     cell.metadata.nbgrader = _marks(f"answer_{identity}", solution=True)
     points = given.get(number, _exercise(number).difficulty)
     share = f", share_of={points}" if partial else ""
+    # Values have the same name in all exercises: each is taken away, or the next cell that fails would leave it there.
+    given_answer = name if _exercise(number).kind == "function" else f'globals().pop("{name}", ...)'
     judging = nbformat.v4.new_code_cell(
         f"# Exercise {number} is graded here, for {points:g} point{'' if points == 1 else 's'}.\n"
         "### BEGIN HIDDEN TESTS\n"
         "from course_lib.editions.grading.hand_out import judge\n\n"
-        f'judge("{number}", {name}{share})\n'
+        f'judge("{number}", {given_answer}{share})\n'
         "### END HIDDEN TESTS",
         id=f"judge-{identity}",
     )

@@ -172,6 +172,15 @@ def test_points_and_shares_reach_the_cells_that_judge():
     assert "for 1 point." in judging[1].source
 
 
+def test_a_cell_that_fails_leaves_no_answer_of_another_exercise_to_be_judged():
+    made = hand_out.source_notebook(read(NOTEBOOKS / "01_gradient_descent_stability.ipynb"), partial=True)
+    judging = {c.id: c.source for c in made.cells if c.id.startswith("judge-")}
+    kernel = {"answer": exercises_of("01")["01.1"].reference}
+    exec(judging["judge-01_1"], kernel)
+    with pytest.raises(hand_out.NotSolvedError, match="not attempted"):
+        exec(judging["judge-01_2"], kernel)  # its answer cell stopped before it gave a value
+
+
 def test_an_exercise_of_another_edition_is_named_by_its_number():
     assert (
         feedback.name_exercises('<a href="#exercise_99_7">Test cell</a>')
@@ -206,7 +215,9 @@ def test_every_exercise_of_the_course_is_judged_once_and_right_below_its_answer(
             if judging.metadata.get("nbgrader", {}).get("grade"):
                 number = answer.metadata.exercise
                 name = re.search(r"\.check\((\w+)\)", answer.source)[1]
-                assert f'judge("{number}", {name})' in judging.source
+                function = exercises_of(lesson.number)[number].kind == "function"
+                given = name if function else f'globals().pop("{name}", ...)'
+                assert f'judge("{number}", {given})' in judging.source
                 found[number] = judging.metadata.nbgrader.points
         assert list(found.items()) == [(e.id, e.difficulty) for e in exercises_of(lesson.number).values()]
 
