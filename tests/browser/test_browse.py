@@ -69,7 +69,7 @@ def test_the_page_works_inside_a_notebook(desk, lab, run):
     inside.get_by_role("searchbox", name="Search word, concept or number").fill("hammer")
     inside.locator("#status", has_text="1 feature of 96").wait_for()
     inside.get_by_role("link", name=re.compile(r"^Feature 3:")).click()
-    assert inside.get_by_role("heading", name="Feature 3").is_visible()
+    inside.get_by_role("heading", name="Feature 3").wait_for()
     assert errors(desk) == []
     close(desk)
 
