@@ -36,7 +36,7 @@ PACKAGE_MB = 5  # a smaller download is not worth a line
 QUIET_S = 10
 # A lesson that is opened again shows its pictures, though the kernel that drew them is gone.
 CONTENTS = {"contents_manager_class": "course_lib.reopened.LessonContents"}
-# One that was only opened is not marked as changed.
+# What JupyterLab itself does for the course: `labextensions/course/course.js` says what.
 EXTENSIONS = ROOT / "course_lib" / "labextensions"
 # A cell that stops says first where, also in a kernel in which no cell of the course has run yet.
 KERNEL = 'c = get_config() \nc.InteractiveShellApp.extensions = ["course_lib.stopped"]\n'

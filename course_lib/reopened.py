@@ -153,7 +153,7 @@ def _html(output: dict[str, Any]) -> str:
 def _note(verb: str, guess: str | None) -> NotebookNode:
     said = f"Run the cells above, and this one, to {verb} this."
     if guess is not None:
-        said = f"You guessed: {guess.rstrip('.')}. Run the cells above, and this one, to see it beside the answer."
+        said = f"You guessed: {guess.rstrip('.')}. Run the cells above, and this one, to guess again or see the answer."
     return new_output("display_data", {"text/html": NOTE.format(escape(said)), "text/plain": said})
 
 
