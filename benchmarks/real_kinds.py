@@ -10,12 +10,13 @@ on the held-out rows of each language. The ceiling of the real text is that of `
 of its sentences says its meaning whole.
 
 Every kind has 8 d features and takes the steps of the pipeline's default. What makes a kind sparse is its own: k, a weight,
-or the highest and lowest target frequency of GBA's groups. Of the settings in `TRIED` each kind takes the one with the
-largest mean F1 in English after half as many steps, on a draw of its own: fitted and named on its rows, judged on the next
-`ROWS` / 2 training rows. The kind's figures are then those of all `SEEDS`.
+or the highest and lowest target frequency of GBA's groups. From the setting in `START` each kind climbs by factors of 2,
+up or down, until no neighbour has a larger mean F1 in English after half as many steps, on a draw of its own: fitted and
+named on its rows, judged on the next `ROWS` / 2 training rows. The kind's figures are then those of all `SEEDS`.
 """
 
 import os
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from functools import cache
@@ -38,19 +39,21 @@ from course_lib.sae import metrics
 ROWS, SEEDS, TUNING = 3_000, (0, 1, 2), 90
 STEPS = SparseConfig().training.steps
 Setting = float | tuple[float, float]
-TRIED: dict[str, tuple[Setting, ...]] = {
-    "topk": (8, 16, 32),
-    "batchtopk": (8, 16, 32),
-    "matryoshka-batchtopk": (8, 16, 32),
-    "relu": (0.1, 0.2, 0.4),
-    "gated": (0.1, 0.2, 0.4),
-    "gba": ((0.05, 0.0005), (0.02, 0.0005), (0.02, 0.002)),
+START: dict[str, Setting] = {
+    "topk": 16,
+    "batchtopk": 16,
+    "matryoshka": 16,
+    "matryoshka-batchtopk": 16,
+    "relu": 0.2,
+    "gated": 0.2,
+    "jumprelu": 0.003,
+    "gba": (0.05, 0.0005),
 }
 GROUPS = 6
 SETTINGS = {
     "training rows": ROWS,
     "held-out rows of a word, at least": LEAST,
-    "settings tried": {kind: list(tried) for kind, tried in TRIED.items()},
+    "first settings": START,
     "groups of GBA": GROUPS,
 }
 
@@ -112,7 +115,7 @@ def fitted(kind: str, setting: Setting, states: Tensor, seed: int, steps: int) -
             progress=False,
         )
         return made.requires_grad_(False)
-    by = "penalty" if kind in ("relu", "gated") else "k"
+    by = "k" if isinstance(setting, int) else "penalty"
     return real_text.fitted(states, seed, sparse_config(kind=kind, steps=steps, **{by: setting}))
 
 
@@ -135,23 +138,48 @@ def read(name: str, rows: Tensor) -> LabelledRows:
     return help_text.read_rows(text_of(name), rows, *model_of(name))[0]
 
 
-def tuned(name: str, n_rows: int, steps: int) -> dict[str, dict[Setting, dict[str, float]]]:
-    """Of each kind and setting the mean F1 by language, in training rows that it was not fitted on."""
-    torch.set_num_threads(1)
+def neighbours(setting: Setting) -> list[Setting]:
+    """One number of a setting halved or doubled; k stays whole."""
+    if isinstance(setting, tuple):
+        highest, lowest = setting
+        return [(2 * highest, lowest), (highest / 2, lowest), (highest, 2 * lowest), (highest, lowest / 2)]
+    return [2 * setting, setting // 2 or 1] if isinstance(setting, int) else [2 * setting, setting / 2]
+
+
+def climbed(
+    start: Setting, measure: Callable[[Setting], dict[str, float]]
+) -> dict[Setting, dict[str, float]]:
+    """What `measure` gives at each setting tried, until no neighbour of the best one in English is untried."""
+    tried = {start: measure(start)}
+    while True:
+        best = max(tried, key=lambda setting: tried[setting][ENGLISH])
+        new = [setting for setting in neighbours(best) if setting not in tried]
+        if not new:
+            return tried
+        tried |= {setting: measure(setting) for setting in new}
+
+
+@cache
+def tuning_rows(name: str, n_rows: int) -> tuple[LabelledRows, LabelledRows]:
+    """Training rows to fit on and further ones to judge on, with the concepts that both have in English."""
     drawn = text_of(name).drawn(n_rows + n_rows // 2, TUNING)
     train, others = read(name, drawn[:n_rows]), read(name, drawn[n_rows:])
     english = [sentences_of(side, ENGLISH, torch.arange(side.labels.shape[1]))[0] for side in (train, others)]
     asked = torch.stack([side.labels.sum(dim=0) for side in english]).amin(dim=0) >= translated_words.MIN_ROWS
     asked &= text_of(name).translated
-    train, others = (replace(side, labels=side.labels[:, asked]) for side in (train, others))
-    found: dict[str, dict[Setting, dict[str, float]]] = {}
-    for kind, tried in TRIED.items():
-        for setting in tried:
-            f1, _ = judged(fitted(kind, setting, train.states, TUNING, steps), train, others)
-            found.setdefault(kind, {})[setting] = {
-                code: round(float(one.mean()), 4) for code, one in f1.items()
-            }
-    return found
+    return replace(train, labels=train.labels[:, asked]), replace(others, labels=others.labels[:, asked])
+
+
+def tuned(name: str, kind: str, n_rows: int, steps: int) -> dict[Setting, dict[str, float]]:
+    """Of each setting of a kind the mean F1 by language, in training rows that it was not fitted on."""
+    torch.set_num_threads(1)
+    train, others = tuning_rows(name, n_rows)
+
+    def measure(setting: Setting) -> dict[str, float]:
+        f1, _ = judged(fitted(kind, setting, train.states, TUNING, steps), train, others)
+        return {code: round(float(one.mean()), 4) for code, one in f1.items()}
+
+    return climbed(START[kind], measure)
 
 
 def of_seed(
@@ -193,9 +221,11 @@ def run(*, seeds: tuple[int, ...] = SEEDS, rows: int = ROWS, steps: int = STEPS)
     with ProcessPoolExecutor(
         max_workers=min(2, os.cpu_count() or 1), mp_context=get_context("spawn")
     ) as pool:
-        tuning = {name: pool.submit(tuned, name, rows, steps // 2) for name in names}
+        tuning = {
+            name: {kind: pool.submit(tuned, name, kind, rows, steps // 2) for kind in START} for name in names
+        }
         ceiling = {name: text_of(name).ceiling() for name in names}
-        tried = {name: asked.result() for name, asked in tuning.items()}
+        tried = {name: {kind: one.result() for kind, one in by.items()} for name, by in tuning.items()}
         chosen = {
             name: {
                 kind: max(by, key=lambda setting: by[setting][ENGLISH]) for kind, by in tried[name].items()
