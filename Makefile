@@ -11,6 +11,9 @@ SITE_ARGS ?=
 TEACHER_ARGS ?=
 # Matplotlib's list of fonts belongs to this environment: a list that another one left may name files that are gone.
 export MPLCONFIGDIR := $(CURDIR)/.venv/matplotlib
+# Many containers forbid Python to keep what it compiles. Then each of the hundreds of processes that the tests start would
+# compile torch and transformers again, which takes longer than to load them. Kept is only what lies in this folder.
+unexport PYTHONDONTWRITEBYTECODE
 # What stands after `bench` names parts: the list of them is that of `python -m benchmarks --list`.
 BENCH_PARTS := $(if $(filter bench,$(MAKECMDGOALS)),$(filter-out bench,$(MAKECMDGOALS)))
 

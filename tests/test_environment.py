@@ -8,6 +8,7 @@ import ast
 import copy
 import importlib.metadata
 import json
+import os
 import re
 import shlex
 import subprocess
@@ -293,6 +294,20 @@ def pins():
 @pytest.fixture(scope="module")
 def makefile():
     return (ROOT / "Makefile").read_text(encoding="utf-8")
+
+
+def test_what_python_compiles_is_kept_where_containers_forbid_it():
+    said = subprocess.run(
+        ["make", "--no-print-directory", "-sf", "-", "environment"],
+        cwd=ROOT,
+        env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1"},
+        input="include Makefile\nenvironment:\n\t@env\n",
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert "PATH=" in said
+    assert "PYTHONDONTWRITEBYTECODE" not in said
 
 
 # What comes with an extra, and where it may be imported without a word of what to install.
