@@ -270,7 +270,13 @@ def entries_of_product(left: Tensor, right: Tensor, code: SparseCode) -> Tensor:
                 size=(len(left), right.shape[1]),
                 check_invariants=False,
             )
-        return torch.sparse.sampled_addmm(pattern, left, right, beta=0.0).values()
+        if left.is_cuda or not _in_stretches(right):
+            return torch.sparse.sampled_addmm(pattern, left, right, beta=0.0).values()
+        width, found = STRETCH // right.element_size(), torch.zeros_like(code.values)
+        for part, columns in zip(left.split(width, dim=1), right.T.split(width, dim=1), strict=True):
+            part, columns = part.contiguous(), columns.contiguous()
+            found += torch.sparse.sampled_addmm(pattern, part, columns.T, beta=0.0).values()
+        return found
     # Without it: embedding_bag's own gradient in its weights is the same product, in 1.6 times the time.
     weights = code.values.detach().requires_grad_()
     with torch.enable_grad():
@@ -278,6 +284,12 @@ def entries_of_product(left: Tensor, right: Tensor, code: SparseCode) -> Tensor:
             code.columns, right.T.detach(), code.offsets[:-1], mode="sum", per_sample_weights=weights
         )
     return torch.autograd.grad(written, weights, left)[0]
+
+
+def _in_stretches(right: Tensor) -> bool:
+    """Whether `right`, whose columns are read many times, has no room in the cache and a stretch of its rows has some."""
+    inner, n = right.shape
+    return inner * n * right.element_size() > CACHE and n * STRETCH <= 2 * CACHE
 
 
 def _mean_square(rows: Float[Tensor, "batch d_model"]) -> Float[Tensor, ""]:

@@ -174,7 +174,7 @@ def test_the_tournament_finds_the_largest(k):
     assert (columns.diff(dim=-1) > 0).all()  # no place twice
 
 
-def test_products_at_the_entries_of_a_code_both_ways(monkeypatch):
+def test_products_at_the_entries_of_a_code_each_way(monkeypatch):
     code = kernels.SparseCode(
         torch.rand(12, generator=seeded()),
         torch.randint(0, 9, (12,), generator=seeded()).view(4, 3).sort().values.flatten(),
@@ -184,6 +184,10 @@ def test_products_at_the_entries_of_a_code_both_ways(monkeypatch):
     left, right = torch.randn(4, 5, generator=seeded(1)), torch.randn(5, 9, generator=seeded(2))
     expected = (left @ right)[code.rows, code.columns]
     torch.testing.assert_close(kernels.entries_of_product(left, right, code), expected)
+    with monkeypatch.context() as small:  # stretches of two entries, and a last one of one
+        small.setattr(kernels, "CACHE", 5 * 9 * 4 - 1)
+        small.setattr(kernels, "STRETCH", 8)
+        torch.testing.assert_close(kernels.entries_of_product(left, right, code), expected)
     monkeypatch.setattr(torch.backends.mkl, "is_available", lambda: False)
     torch.testing.assert_close(kernels.entries_of_product(left, right, code), expected)
 
