@@ -42,11 +42,9 @@ Setting = float | tuple[float, float]
 START: dict[str, Setting] = {
     "topk": 16,
     "batchtopk": 16,
-    "matryoshka": 16,
     "matryoshka-batchtopk": 16,
     "relu": 0.2,
     "gated": 0.2,
-    "jumprelu": 0.003,
     "gba": (0.05, 0.0005),
 }
 GROUPS = 6
