@@ -9,9 +9,13 @@ from course_lib.attention.rotary import llama3_frequencies, rope
 from course_lib.teaching import edit
 
 GIVES_AWAY = {
-    "18.P1": [r"(?i)still a longer text fails", r"(?i)scores nearly as high", r"(?i)answered about half"],
+    "18.P1": [
+        r"(?i)still most of these heads fail",
+        r"(?i)scores nearly as high",
+        r"(?i)answered about half",
+    ],
     "18.P2": [r"(?i)every second step", r"(?i)nearly half of all", r"(?i)the logarithm of"],
-    "18.P3": [r"(?i)mends most of it", r"63\.98", r"(?i)every combination", r"(?i)capping the fast pairs"],
+    "18.P3": [r"(?i)repairs most of it", r"63\.98", r"(?i)every combination", r"(?i)capping the fast pairs"],
 }
 
 NEIGHBOURS = {
