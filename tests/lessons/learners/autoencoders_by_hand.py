@@ -205,7 +205,7 @@ ANSWERS = {
 GIVES_AWAY = {
     "33.P1": [r"cannot move this unit", r"stays there", r"[Ss]lope is 0"],
     "33.P2": [r"corner", r"slope 38|= 38", r"left slope"],
-    "33.P3": [r"0\.0006", r"None of four sizes", r"turns round"],
+    "33.P3": [r"0\.0006", r"None of four sizes", r"changes sign"],
 }
 
 NEIGHBOURS = {

@@ -8,7 +8,7 @@ from torch.nn import functional
 from course_lib.teaching import edit
 
 GIVES_AWAY = {
-    "28.P1": [r"(?i)four times", r"(?i)fourfold", r"(?i)quarters"],
+    "28.P1": [r"(?i)four times", r"(?i)quadruples", r"(?i)quarters"],
     "28.P2": [r"(?i)\bidle\b", r"(?i)often idle"],
     "28.P3": [r"(?i)subtract", r"(?i)negative", r"(?i)not over", r"(?i)columns of"],
     "28.P4": [r"(?i)ten times smaller", r"(?i)difference grows", r"(?i)factor of ten"],

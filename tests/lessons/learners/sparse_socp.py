@@ -11,7 +11,7 @@ GIVES_AWAY = {
     "32.P1": [r"(?i)fewest quarrels", r"(?i)changes rooms"],
     "32.P2": [r"0\^2 \\le", r"(?i)completed"],
     "32.P3": [r"(?i)\*other\* squares", r"≈0\.83"],
-    "32.P4": [r"(?i)dearer", r"≈3\.90"],
+    "32.P4": [r"(?i)more expensive", r"≈3\.90"],
 }
 
 
