@@ -554,7 +554,7 @@ def with_headlines(readme: str) -> str:
     section = (
         "## Measured\n\n"
         "On a 2-core x86-64 machine, no GPU; medians with quartiles. All measurements, with machine, date, versions and the "
-        "command that repeats each, stand on a [page of their own](benchmarks/README.md).\n\n"
+        "command that repeats each, are on a [page of their own](benchmarks/README.md).\n\n"
         f"{headlines()}\n"
     )
     found, count = re.subn(

@@ -46,7 +46,7 @@ def record(
         typer.Option("--check", help="Run the pages with solved exercises again, with the answers in them."),
     ] = False,
 ) -> None:
-    """Make a page of what you predicted and solved: a record, no certificate.
+    """Make a page of what you predicted and solved: a record, not a certificate.
 
     Each prediction stands with your first guess, whether you were sure, and what happens; each exercise with attempts,
     hints and the mistakes that you met. Nothing is sent anywhere.

@@ -1,6 +1,6 @@
 """What a learner can show: one local page from the progress file, and the pages run again to check it.
 
-It is a record and no certificate: the file belongs to the learner, who can write anything into it.
+It is a record, not a certificate: the file belongs to the learner, who can write anything into it.
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,7 +16,7 @@ from course_lib.teaching.progress import DEFAULT_NAME, Progress, parsed
 
 TITLE = "What I predicted and solved"
 NOTE = (
-    "A record, no certificate: it was made on this machine from the learner's own progress file. "
+    "A record, not a certificate: it was made on this machine from the learner's own progress file. "
     "Guesses are the first ones; attempts count until an exercise was solved."
 )
 

@@ -90,7 +90,7 @@ def test_the_pages_are_run_again_and_nothing_of_the_learner_is_changed(folder):
     made = page.read_text(encoding="utf-8")
     assert "<td>no answer was checked</td>" in made
     assert "<td>solved</td>" in made
-    assert "A record, no certificate" in made
+    assert "A record, not a certificate" in made
     assert "A &lt;wrong&gt; one" in made
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
 

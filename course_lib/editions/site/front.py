@@ -46,19 +46,19 @@ def index(
             "**For whom.** You train networks or study them, know some Python, derivatives and products of matrices, and "
             "want to know why a rule holds, and where it stops.",
             "**What is needed.** For these pages, a browser. To change the code and have your answers checked: Python 3.11, "
-            "3.12 or 3.13, no GPU, and one command ([what it does, and how it goes on your system](open.md)):",
+            "3.12 or 3.13, no GPU, and one command ([what it does, and how it works on your system](open.md)):",
             f"```\n{_clone(repository)}make lab\n```",
             paths(),
             "## Guess first",
-            "Ten measurements of each of 442 patients are to predict how far a disease has progressed a year later, and "
-            "gradient descent fits the weights. Of 60 step sizes, up to just below the one at which it explodes, the "
+            "Ten measurements of each of 442 patients are used to predict how far a disease has progressed a year later, "
+            "and gradient descent fits the weights. Of 60 step sizes, up to just below the one at which it explodes, the "
             "best is drawn as a solid line:",
             question,
             "## Now move it",
             "One step size has to suit all directions. Here are two: the steep one sets the border, and the flat one has "
             "to wait. Raise the step size until the path explodes; then make σ₁ larger, and do it again.",
             explorer(about, f"_explorers/{own['folder']}/{name}", most=2),
-            f"[Lesson {FIRST.number}](lessons/{FIRST.notebook}) derives the border, and asks what of it holds "
+            f"[Lesson {FIRST.number}](lessons/{FIRST.notebook}) derives the border, and asks how much of it holds "
             f"in a network. [Lesson {LESSONS[0].number}](lessons/{LESSONS[0].notebook}) shows how a lesson works.",
             "## What else is here",
             "- [All lessons](lessons.md), each with its question, and the three paths.\n"
@@ -276,7 +276,7 @@ def correct_page(repository: str = "") -> str:
     form = (
         f"[Fill in the form]({issue(repository)})"
         if repository
-        else "Write to those from whom you have the course"
+        else "Write to the people who gave you the course"
     )
     return "\n\n".join(
         [
