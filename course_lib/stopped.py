@@ -1,5 +1,7 @@
 """What a notebook says when one of its cells stops: in its first line where that was, below it the traceback.
 
+Of a claim that fails and of an interrupt there is no traceback: where, and for a claim what was measured, says it all.
+
 An extension of IPython, which `course_lib.teaching` loads: `%load_ext course_lib.stopped`. The kernels of the course's own
 environment start with it (`setup_course.py`), since the cell that is run first need not be the first of the page.
 """

@@ -56,6 +56,14 @@ def test_an_interrupt_is_one_line(stopped):
     ]
 
 
+def test_of_a_claim_the_line_and_what_was_measured_are_all(stopped):
+    source = "from course_lib.teaching import claim\n\nclaim('01.1', 'it is {}', 0.5, at_most=0.01)"
+    assert stopped(source) == [
+        "This cell stopped at line 3, and the cells below it have not run: claim('01.1', 'it is {}', 0.5, at_most=0.01)",
+        "claim (01.1) fails: it is ≈0.5, at most 0.01; measured 0.5",
+    ]
+
+
 def test_what_is_not_python_is_shown_as_it_was(stopped):
     assert not any("stopped" in one for one in stopped("x = ("))
 

@@ -19,6 +19,10 @@ PLACE = re.compile(r"\{(?::([^{}]*))?\}")  # where a statement shows the value: 
 class ClaimError(AssertionError):
     """A measured statement of a lesson does not hold."""
 
+    def _render_traceback_(self) -> list[str]:
+        """What IPython shows: the sentence alone, since the way into the library says nothing about the claim."""
+        return [str(self)]
+
 
 def _as_array(name: str, value) -> np.ndarray:
     """Turn a number, array or tensor into float64, or say which argument was not one."""
