@@ -12,6 +12,7 @@ A function is called where it can be stopped (`course_lib.teaching.sandbox` says
 decides is computed in the kernel, with the libraries as they were when the kit was imported.
 """
 
+import hashlib
 import html
 import inspect
 import math
@@ -22,6 +23,7 @@ from functools import cache
 from typing import Any, Literal
 
 import ipywidgets
+import numpy as np
 import torch
 from IPython import get_ipython
 from IPython.display import Markdown, display
@@ -249,7 +251,8 @@ class Exercise:
         """Judge an answer, say what was found, and keep the result in the progress file."""
         verdict = self.grade(answer, generator=fresh_generator())
         if verdict.status != "not attempted":
-            Progress().record_attempt(self.id, solved=verdict.status == "solved", mistake=verdict.mistake)
+            solved, told = verdict.status == "solved", _told_apart(answer, verdict)
+            Progress().record_attempt(self.id, solved=solved, mistake=verdict.mistake, answer=told)
         if verdict.printed:
             print(verdict.printed)
         line = f"Exercise {self.id}: {verdict.message}"
@@ -526,6 +529,29 @@ def but(test: Callable[..., bool] | None = None) -> Callable[..., bool]:
 def at_a_page() -> bool:
     """Whether a learner sees this in JupyterLab, which names its session; where a notebook is run alone nobody does."""
     return hasattr(get_ipython(), "kernel") and "JPY_SESSION_NAME" in os.environ
+
+
+def _told_apart(answer: Any, verdict: Verdict) -> str | None:
+    """Return what tells an answer from the one before it, None where nothing does.
+
+    That is the source of a function, or the value, and what became of it: a function may call another one, and that one
+    may have changed.
+    """
+    try:
+        written = inspect.getsource(answer) if callable(answer) else repr(_in_full(answer))
+    except (OSError, TypeError):  # it has no source
+        return None
+    return hashlib.sha256(f"{written} {verdict.status} {verdict.mistake}".encode()).hexdigest()[:16]
+
+
+def _in_full(value: Any) -> Any:
+    """Return a value with lists in the place of tensors and arrays, whose `repr` leaves digits and entries out."""
+    if isinstance(value, dict):
+        return {key: _in_full(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [_in_full(entry) for entry in value]
+    small = isinstance(value, torch.Tensor | np.ndarray) and math.prod(value.shape) < EXTREME
+    return value.tolist() if small else value
 
 
 def fresh_generator() -> torch.Generator:

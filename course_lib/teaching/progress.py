@@ -22,8 +22,9 @@ _FIELDS = {
     "predictions": {"guess": str, "right": bool},
     "sentences": {"choice": str, "right": bool},
 }
-# What an entry may have besides: a guess that was asked for so says whether the learner was sure.
-_OPTIONAL = {"sure": bool}
+# What an entry may have besides: what tells the last answer from another one, and, for a guess that was asked for so,
+# whether the learner was sure.
+_OPTIONAL = {"exercises": {"answer": str}, "predictions": {"sure": bool}}
 # How a page shows an exercise, with its title, and a prediction, with its question.
 _SHOWN = (
     re.compile(r"^\*\*(\d\d\.\d+) (.+?)\*\* ", re.MULTILINE),
@@ -44,7 +45,7 @@ def parsed(text: str) -> dict[str, dict[str, dict]]:
         state = json.loads(text)
         return {
             kind: {
-                name: _entry(fields, entry)
+                name: _entry(fields, _OPTIONAL.get(kind, {}), entry)
                 for name, entry in (state.get(kind, {}) if kind in _LATER else state[kind]).items()
             }
             for kind, fields in _FIELDS.items()
@@ -53,11 +54,10 @@ def parsed(text: str) -> dict[str, dict[str, dict]]:
         raise ValueError(f"not what a progress file holds ({type(error).__name__}: {error})") from error
 
 
-def _entry(fields: dict[str, type], entry: dict) -> dict:
+def _entry(fields: dict[str, type], optional: dict[str, type], entry: dict) -> dict:
     """Return the fields of an entry; files from before mistakes were kept have none."""
     known = {"mistakes": {}, **entry}
-    if "guess" in fields:
-        fields = fields | {field: kind for field, kind in _OPTIONAL.items() if field in entry}
+    fields = fields | {field: kind for field, kind in optional.items() if field in entry}
     entry = {field: known[field] for field in fields}
     kinds = [*fields.values(), *(int for _ in known["mistakes"])]
     values = [*entry.values(), *known["mistakes"].values()]
@@ -124,13 +124,20 @@ class Progress:
             file.write(json.dumps(state, indent=1, sort_keys=True).encode())
 
     @_one_at_a_time
-    def record_attempt(self, exercise_id: str, *, solved: bool, mistake: str | None = None) -> None:
-        """Count an attempt, and the named mistake that it made; an exercise once solved keeps its counts."""
+    def record_attempt(
+        self, exercise_id: str, *, solved: bool, mistake: str | None = None, answer: str | None = None
+    ) -> None:
+        """Count an attempt, and the named mistake that it made; an exercise once solved keeps its counts.
+
+        `answer` is a text that tells answers apart, None where nothing does. A page that runs again hands in what it did
+        before: the last answer once more is no new attempt.
+        """
         state = self.read()
         entry = state["exercises"].setdefault(exercise_id, _untouched())
-        if entry["solved"]:
+        if entry["solved"] or (answer is not None and answer == entry.get("answer")):
             return
         entry["attempts"] += 1
+        entry["answer"] = answer or ""
         entry["solved"] = solved
         if mistake is not None:
             entry["mistakes"][mistake] = entry["mistakes"].get(mistake, 0) + 1
@@ -163,7 +170,8 @@ class Progress:
 
     def exercise(self, exercise_id: str) -> dict:
         """Return {"attempts", "hints", "solved", "mistakes"} of one exercise; mistakes are counted by name."""
-        return self.read()["exercises"].get(exercise_id, _untouched())
+        entry = self.read()["exercises"].get(exercise_id, _untouched())
+        return {field: entry[field] for field in _FIELDS["exercises"]}
 
     def report(self) -> Report:
         """Return for a notebook how far each lesson is, and below it each exercise and prediction with its title.

@@ -807,6 +807,32 @@ def test_check_prints_one_line_and_records(capsys):
     assert len(capsys.readouterr().out.splitlines()) == 1
 
 
+def factor():
+    return 2
+
+
+def helped(n):
+    return factor() * n
+
+
+def alone(n):
+    return n + 1
+
+
+def test_an_answer_counts_once_however_often_it_is_checked(monkeypatch):
+    def attempts(exercise, answer):
+        exercise.check(answer)
+        return Progress().exercise(exercise.id)["attempts"]
+
+    assert [attempts(WHOLE, answer) for answer in (alone, alone, helped, helped)] == [1, 1, 2, 2]
+    monkeypatch.setitem(globals(), "factor", lambda: 5)
+    assert [attempts(WHOLE, answer) for answer in (helped, helped, alone)] == [3, 3, 4]
+    unwritten = eval("lambda n: n")
+    assert [attempts(WHOLE, answer) for answer in (unwritten, unwritten)] == [5, 6]
+    values = [7, 7, 8, *({"n": torch.tensor(100.0 + more)} for more in (0, 0, 1e-4))]
+    assert [attempts(FLAW, answer) for answer in values] == [1, 1, 2, 3, 3, 4]
+
+
 def test_check_draws_other_inputs_every_time(capsys):
     said = []
     for _ in range(2):

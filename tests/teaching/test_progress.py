@@ -59,6 +59,22 @@ def test_attempts_and_mistakes_count_until_it_is_solved(progress):
     assert Progress().exercise("01.1") == counted | {"attempts": 5, "solved": True}
 
 
+def test_the_last_answer_once_more_is_no_attempt(progress):
+    for answer in ("a", "a", "b", "b", None, None, "b"):
+        progress.record_attempt("01.1", solved=False, mistake="factor", answer=answer)
+    assert progress.exercise("01.1") == {
+        "attempts": 5,
+        "hints": 0,
+        "solved": False,
+        "mistakes": {"factor": 5},
+    }
+    progress.record_attempt("01.1", solved=True, answer="c")
+    progress.record_hint("01.1", 1)
+    progress.record_attempt("01.2", solved=False, answer="c")
+    assert [Progress().exercise(number)["attempts"] for number in ("01.1", "01.2")] == [6, 1]
+    assert Progress().read()["exercises"]["01.2"]["answer"] == "c"
+
+
 def test_a_file_from_before_mistakes_were_kept_is_read_and_goes_on(progress):
     progress.path.parent.mkdir(parents=True)
     old = {"attempts": 2, "hints": 1, "solved": False}
