@@ -78,7 +78,7 @@ class Prediction:
         self.widget = self._panel.widget
 
     def record(self, guess: str, *, sure: bool | None = None) -> None:
-        """Keep the guess, say whether it was right and why, and draw the figure.
+        """Keep the guess, say whether it was right, what is, and why, and draw the figure.
 
         `sure` is whether the learner was sure of it, None where nobody asked.
 
@@ -90,7 +90,9 @@ class Prediction:
         self.guess = guess
         right = guess == self.answer
         self.progress.record_prediction(self.id, guess=guess, right=right, sure=sure)
-        opening = "As you predicted." if right else f"Not what happens. You predicted: {guess}."
+        answer, guessed = self.answer.rstrip("."), guess.rstrip(".")
+        missed = f"Not what happens. The right answer: {answer}. You predicted: {guessed}."
+        opening = "As you predicted." if right else missed
         self._panel.show(guess, f"{opening} {self.choices[guess]}", self.reveal())
 
     def _ipython_display_(self) -> None:

@@ -8,7 +8,7 @@ from course_lib.teaching.progress import Progress
 from course_lib.teaching.style import describe, new_figure, text_alternative
 from course_lib.teaching.words import PANEL_CLASS, Words
 
-CHOICES = {"up": "It goes down.", "down": "Gravity.", "sideways": "There is no wind."}
+CHOICES = {"up": "It goes down.", "down": "Gravity.", "sideways.": "There is no wind."}
 
 
 @pytest.fixture
@@ -57,7 +57,9 @@ def test_every_guess_has_its_sentence_and_shows_the_figure(prediction, guess):
     right = guess == "down"
     assert prediction.guess == guess
     assert words.text.startswith(
-        "As you predicted." if right else f"Not what happens. You predicted: {guess}."
+        "As you predicted."
+        if right
+        else f"Not what happens. The right answer: down. You predicted: {guess.rstrip('.')}. "
     )
     assert words.text.endswith(CHOICES[guess])
     (figure,) = prediction.drawn
@@ -146,5 +148,5 @@ def test_a_recorded_guess_is_shown_again_and_counts_once(prediction, monkeypatch
     assert parts(again)[0].value is None
     again._ipython_display_()
     assert (parts(again)[0].value, again.guess) == ("up", "up")
-    assert parts(again)[2].text.startswith("Not what happens. You predicted: up.")
+    assert parts(again)[2].text.startswith("Not what happens. The right answer: down. You predicted: up.")
     assert Progress().read()["predictions"] == {"90.P1": {"guess": "up", "right": False}}
