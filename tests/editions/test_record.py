@@ -1,5 +1,6 @@
 """A learner's record says what the progress file holds, and running the pages again finds answers that are not there."""
 
+import inspect
 import json
 
 import nbformat
@@ -7,6 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from course_lib.__main__ import app
+from course_lib.commands import learn
 from course_lib.editions import record
 from course_lib.lessons import exercises_of, predictions_of
 from tests.editions.teacher.conftest import BY_NUMBER, NOTEBOOKS
@@ -117,3 +119,8 @@ def test_a_file_that_shows_nothing_is_named_and_no_page_is_written(tmp_path, tex
     assert done.exit_code == 2
     assert match in done.stderr
     assert not (tmp_path / "page.html").exists()
+
+
+def test_git_does_not_see_the_page():
+    default = inspect.signature(learn.record).parameters["out"].default
+    assert str(default) in (NOTEBOOKS.parent / ".gitignore").read_text().splitlines()
