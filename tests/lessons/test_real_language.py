@@ -199,7 +199,7 @@ def test_each_kind_is_made_with_its_own_setting():
     for kind, setting in real_kinds.START.items():
         setting = setting // 2 if isinstance(setting, int) else setting
         made = real_kinds.fitted(kind, setting, torch.randn(64, 8), 0, 2)
-        assert kind.replace("-", "") in made.kind.replace("_", "") and made.n_features == 64
+        assert (made.kind.replace("_", ""), made.n_features) == (kind.replace("-", ""), 64)
     assert float(made.target_frequency.max()) == pytest.approx(setting[0])
 
 
