@@ -6,6 +6,7 @@ hard case for randomised solvers, and on one that falls like 1/i.
 """
 
 import time
+from itertools import product
 
 import numpy as np
 import torch
@@ -36,6 +37,7 @@ def run() -> dict[str, Spread]:
         x = flat.to(dtype)
         candidates = {
             "pca": lambda _, x=x: pca(x, K),
+            "pca, products in float32": lambda _, x=x: pca(x, K, products=torch.float32),
             "scikit-learn auto": lambda _, x=x: PCA(K, random_state=0).fit(x.numpy()),
             "scikit-learn covariance_eigh": lambda _, x=x: PCA(K, svd_solver="covariance_eigh").fit(
                 x.numpy()
@@ -43,15 +45,16 @@ def run() -> dict[str, Spread]:
             "torch.pca_lowrank": lambda _, x=x: torch.pca_lowrank(x, K),
         }
         seconds = interleave(candidates, rounds=ROUNDS, clock=time.thread_time, warm_up=1)
-        ours = np.array(seconds["pca"])
-        for name in list(candidates)[1:]:
-            figures[f"pca / {name}, {dtype}"] = Spread.of(ours / np.array(seconds[name]))
+        for ours, name in product(list(candidates)[:2], list(candidates)[2:]):
+            ratio = np.array(seconds[ours]) / np.array(seconds[name])
+            figures[f"{ours} / {name}, {dtype}"] = Spread.of(ratio)
     falling = flat / torch.arange(1, WIDTH + 1).sqrt()
     for name, x in (("flat", flat), ("falling", falling)):
         best = float(pca_by_svd(x, K).variances.sum())
         torch.manual_seed(0)
         for solver, directions in (
             ("pca", pca(x, K).components.T),
+            ("pca, products in float32", pca(x, K, products=torch.float32).components.T),
             ("auto", torch.tensor(PCA(K, random_state=0).fit(x.numpy()).components_.T)),
             (
                 "covariance_eigh",

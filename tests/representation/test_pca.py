@@ -89,6 +89,26 @@ def test_results_follow_the_dtype_of_the_input_and_are_fitted_in_float64():
     torch.testing.assert_close(found.variances, pca_by_svd(x.bfloat16(), 2).variances, rtol=1e-9, atol=0)
 
 
+def test_a_few_components_of_many_dimensions_are_those_of_the_svd():
+    x = normal(300, 40) * torch.arange(1, 41).double().sqrt()
+    slow, fast = pca_by_svd(x, 10), pca(x, 10)
+    assert fast.components.shape == (10, 40)
+    torch.testing.assert_close(fast.components, slow.components, rtol=0, atol=1e-9)
+    torch.testing.assert_close(fast.variances, slow.variances, rtol=1e-12, atol=0)
+    kept = pca(x.requires_grad_(), 10).variances.sum()
+    assert torch.autograd.grad(kept, x)[0].norm() > 0
+
+
+def test_products_in_float32_keep_the_digits_of_the_largest_variance():
+    scales = torch.diag(10.0 ** torch.arange(0, -6, -0.5, dtype=torch.float64))
+    x = normal(5000, 12) @ scales @ torch.linalg.qr(normal(12, 12, seed=1)).Q + 7
+    exact, coarse = (pca(x, 12, products=dtype).variances for dtype in (torch.float64, torch.float32))
+    error = (coarse / exact - 1).abs()
+    assert (coarse - exact).abs().max() < 2e-7 * exact[0]
+    assert error[:6].max() < 1e-2  # down to a hundred-thousandth of the largest
+    assert error[-1] > 0.1  # 1e-11 of it: rounding
+
+
 class Store:
     """Rows that can only be read by slices, and remember the longest."""
 
@@ -295,6 +315,7 @@ def test_steps_read_nothing_back():
         (lambda: pca(rows(), 1, chunk_rows=0), "chunk_rows must be .*got 0"),
         (lambda: pca(rows() / 0, 1), "rows must hold finite numbers, got NaN or infinity"),
         (lambda: RunningMoments().pca(1), "no rows were taken in"),
+        (lambda: pca(rows(), 1, products=torch.bfloat16), "products must be .*got torch.bfloat16"),
         (lambda: pca(rows(), 2).project(normal(3, 6)), r"x must have shape \(rows, 7\), got \(3, 6\)"),
         (lambda: pca(rows(), 2).reconstruct(normal(3, 3)), r"code must have shape \(rows, 2\)"),
         (lambda: linear_loss(W1, W1, X.T @ X), r"decoder must have shape \(4, 2\).*got \(2, 4\)"),
