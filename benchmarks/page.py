@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from statistics import median
 
+from benchmarks import rooflines
 from course_lib.measured import measured, origin, parts, quote
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -526,6 +527,12 @@ def page() -> str:
 ## On a GPU
 
 {on_a_gpu()}
+
+### What counting allows there
+
+A call takes at least as long as its multiply-adds at the rate of the tensor cores, and as long as its inputs and outputs at the rate of the memory (`benchmarks/rooflines.py`; an H200's data sheet: {rooflines.TFLOPS["bfloat16"]:g} TFLOP/s in bfloat16, {1e-12 * rooflines.BANDWIDTH:g} TB/s, so {rooflines.balance("bfloat16"):.0f} multiply-adds a byte are balanced). The last five columns are the lengths from which softmax attention has the higher bound. In bfloat16 every form but the quadratic one with head_dim 64 is held up by its bytes, and so is softmax attention up to {rooflines.softmax_balance("bfloat16"):,.0f} tokens: below that length none of them can be faster. The delta rule and ridge attention are counted token by token; the chunks that a GPU needs multiply more.
+
+{rooflines.table()}
 
 ## Where each part comes from
 

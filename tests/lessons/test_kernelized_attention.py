@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from course_lib.attention.kernelized import crossover_length
 from course_lib.lessons import kernelized_attention as lesson
 from course_lib.measured import measured
 from course_lib.teaching.style import text_alternative
@@ -54,6 +55,23 @@ def test_the_table_of_crossings_holds_the_stored_ones():
             features = (d + 1) * (d + 2) // 2
             bound = 2 * features * (d + 1) / (2 * d)
             assert counted - 1 < (2 * bound - 1 if causal else bound) <= counted
+
+
+def test_on_a_gpu_the_square_overtakes_later_than_by_its_count():
+    _, _, *rows = lesson.gpu_table().data.splitlines()
+    cells = np.array([[float(n.replace(",", "")) for n in re.findall(r"[\d,.]+", row)] for row in rows])
+    length = cells[:, 0]
+    assert length.tolist() == [2**power for power in range(11, 17)]
+    for column, d in ((1, 64), (3, 16)):
+        timed, counted = cells[:, column], cells[:, column + 1]
+        assert (timed > counted).all()
+        np.testing.assert_allclose(
+            counted, crossover_length(d, d, n_features=(d + 1) * (d + 2) // 2) / length, rtol=0.05
+        )
+        crossing = measured(
+            "gpu/quadratic_on_gpu", f"crossover N measured, no mask, D={d}, forward and backward"
+        )
+        assert length[timed > 1].max() < crossing < length[timed < 1].min()
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

@@ -90,6 +90,24 @@ def measured_table() -> Markdown:
     return markdown_table(header, [(d, cell(d, causal=False), cell(d, causal=True)) for d in (64, 32, 16)])
 
 
+ON_A_GPU = "gpu/quadratic_on_gpu"  # what `make bench quadratic_on_gpu` stored
+
+
+def gpu_table() -> Markdown:
+    """Return times of the square on a GPU over those of softmax attention, and beside them the ratios of the counts."""
+    heads = (64, 16)
+    header = ["$N$", *(f"$D = M = {d}$ (by the count)" for d in heads)]
+    rows = []
+    for length in (2**power for power in range(11, 17)):
+        cells = []
+        for d in heads:
+            timed = measured(ON_A_GPU, f"linear / SDPA, no mask, D={d}, forward and backward, N={length}")
+            counted = crossover_length(d, d, n_features=Quadratic().n_features(d)) / length
+            cells.append(f"{timed:.2f} ({counted:.2g})")
+        rows.append((f"{length:,}", *cells))
+    return markdown_table(header, rows)
+
+
 LENGTHS = [2**power for power in range(6, 17)]
 
 
