@@ -38,7 +38,7 @@ lesson.value(
         ("mean is a constant", {"first": 10.0, "second": 0.0},
          "You held the mean constant. It moves with every input: x₂ changes y₁ through it."),
         ("no weight", {"first": 4.0, "second": -1.0},
-         "The mean is removed rightly; the factor 2 of the layer multiplies what is left."),
+         "The mean is removed correctly; the factor 2 of the layer multiplies what is left."),
         ("the others only", {"first": 10.0, "second": -2.0},
          "x₁ is a part of the mean too: its own gradient loses a fifth."),
         ("sum for mean", {"first": 0.0, "second": -10.0},
@@ -152,8 +152,8 @@ def backward(x, g, gamma):
 
 @lesson.exercise(
     "11.4", "The step that keeps the length", difficulty=2, minutes=6,
-    prompt="A step with weight decay first shrinks $w$ to $(1 - \\eta\\lambda)w$, then adds $-\\eta\\nabla L$, which stands "
-    "at a right angle on $w$, as in (11.9). After many steps the length of $w$ no longer changes. Write "
+    prompt="A step with weight decay first shrinks $w$ to $(1 - \\eta\\lambda)w$, then adds $-\\eta\\nabla L$, which is "
+    "perpendicular to $w$, as in (11.9). After many steps the length of $w$ no longer changes. Write "
     "`settled_angle(step_size, decay)`: the angle between $w$ before and after such a step, in radians, exactly; "
     "$0 < \\eta\\lambda < 1$.",
     draw=inputs(step_size=uniform(0.2, 1.5), decay=uniform(0.1, 0.6)),
@@ -163,7 +163,7 @@ def backward(x, g, gamma):
          and bool(0 < float(answer) < math.pi / 2)),
     ],
     hints=(
-        "Draw it: the old w, the shorter w, and the step at a right angle on that.",
+        "Draw it: the old w, the shorter w, and the step perpendicular to that.",
         "The shortened w and the step are the legs of a right triangle. How long is its third side?",
         "The third side is as long as the old w. The cosine of the angle is leg over third side.",
     ),

@@ -356,8 +356,8 @@ def plot_triangle(grows, rests):
     rests.text(0.3, 0.5, "$w_{k+1}$", fontsize=11, color=BLUE)
     rests.text(0.26, 0.04, "$\\theta_k$", fontsize=11)
     return (
-        "Two sketches. Left: the step stands at a right angle on w, so the new w ends outside the circle of the old length. "
-        "Right: decay first shortens w, then the step stands at a right angle on it and ends on the circle again."
+        "Two sketches. Left: the step is perpendicular to w, so the new w ends outside the circle of the old length. "
+        "Right: decay first shortens w, then the step, perpendicular to it, ends on the circle again."
     )
 
 

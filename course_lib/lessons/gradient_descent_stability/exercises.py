@@ -120,7 +120,7 @@ def _off_ties(singular_value, share, accuracy):
     "01.3", "How many steps", difficulty=2, minutes=8,
     prompt="Write `first_step_below(singular_value, step_size, accuracy)`: from $w_0 = 0$ on the loss $(y - \\sigma w)^2$, "
     "by (01.2), the first whole number $t$ with $|w_t - w^*| < \\varepsilon |w^*|$. You may assume "
-    "$0 < \\eta < 1/\\sigma^2$ and $0 < \\varepsilon < 1$; any such numbers may come.",
+    "$0 < \\eta < 1/\\sigma^2$ and $0 < \\varepsilon < 1$; any such numbers may be tested.",
     # Both sides of 1 / (2 sigma^2): below it the iterates approach from one side, above it they overshoot.
     draw=inputs(
         singular_value=uniform(0.5, 2.0, digits=1), share=uniform(0.08, 0.92), goal=one_of(0.5, 0.1, 0.01, 0.001),
@@ -288,7 +288,7 @@ def _autograd_step(matrix, target, weights, step_size):
         ("no step size", edit("step_size * ", ""),
          "The step size is missing: you subtracted the whole gradient."),
         ("gradient of the target alone", edit("(target - matrix @ weights)", "target"),
-         "You used the target in the place of the residual y - Xw: what the weights already explain must be subtracted."),
+         "You used the target instead of the residual y - Xw: what the weights already explain must be subtracted."),
     ],
 )
 def gradient_step(matrix, target, weights, step_size):

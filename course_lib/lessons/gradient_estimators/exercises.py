@@ -306,7 +306,7 @@ def _is_derivative(logits, values, answer):
         ("turned the sign", edit("(values - p @ values)", "(p @ values - values)"),
          "The sign is turned: a category that is better than the average should become more likely."),
         ("logits for probabilities", edit("logits.softmax(dim=0)", "logits.clone()"),
-         "You used the logits in the place of the probabilities: apply the softmax first."),
+         "You used the logits instead of the probabilities: apply the softmax first."),
         ("softmax of the values", edit("logits.softmax(dim=0)", "values.softmax(dim=0)"),
          "You took the softmax of the values. The probabilities come from the logits."),
         ("divided by p", edit("p * (values", "(values", "@ values)", "@ values) / p"),

@@ -250,9 +250,9 @@ def _steps(i, j):
 
 lesson.flaw(
     "13.6", "What a maximum marks", difficulty=1, minutes=6,
-    prompt="\"With the maximum over neighbours in the place of the sum, and one-hot inputs, channel $i$ of node $j$ "
+    prompt="\"With the maximum over neighbours instead of the sum, and one-hot inputs, channel $i$ of node $j$ "
     "after $k$ "
-    "layers is 1 exactly if there is a path of at most $k$ edges from $i$ to $j$.\" Give a counterexample on the "
+    "layers is 1 if and only if there is a path of at most $k$ edges from $i$ to $j$.\" Give a counterexample on the "
     "path graph "
     "1-2-3-4-5, with undirected edges and no self-loops: a dictionary with the nodes `i` and `j`, different ones, "
     "and the number of "

@@ -172,7 +172,7 @@ lesson.value(
     ],
     hints=(
         "The singular values of a diagonal matrix are the sizes of its entries. So each entry has a problem of its own.",
-        "Minimise $\\frac12(x - 3)^2 + |x|$, and then the same with 0.4 in the place of 3.",
+        "Minimise $\\frac12(x - 3)^2 + |x|$, and then the same with 0.4 in place of 3.",
         "For $x > 0$ the slope is $x - 0.4 + 1$. Where is the least value, if that is never 0?",
     ),
     mistakes=[

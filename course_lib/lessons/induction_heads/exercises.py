@@ -101,7 +101,7 @@ def match_shares(tokens, lags, vocabulary):
             joint / joint.sum(1, keepdim=True) - joint.sum(0)).square().sum(1) @ joint.sum(1).square(),
          "You added the squared distances as they are. Each is divided by μ(e), so that rare tokens count as well."),
         ("mutual information", lambda joint: (joint * (joint / joint.sum(1, keepdim=True) / joint.sum(0)).log()).sum(),
-         "That is the mutual information. Asked are squares in the place of logarithms, and the squares of the rows' "
+         "That is the mutual information. The question asks for squares instead of logarithms, and the squares of the rows' "
          "sums."),
         ("law not squared", edit("law.square() / next_token", "law / next_token"), "The law of the next token "
          "enters squared."),

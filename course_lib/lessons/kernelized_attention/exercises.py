@@ -112,7 +112,7 @@ lesson.value(
     ),
     mistakes=[
         ("no cross terms", edit(", cross]", "]"),
-         "You left out the cross terms √2 xᵢxⱼ: (1, 1) with itself then gives 7 in the place of 9."),
+         "You left out the cross terms √2 xᵢxⱼ: (1, 1) with itself then gives 7 instead of 9."),
         ("cross terms once", edit("cross = math.sqrt(2) * ", "cross = "),
          "The product of two different entries comes twice in the square: its feature needs the factor √2."),
         ("entries once", edit(", math.sqrt(2) * x", ", x"),

@@ -119,7 +119,7 @@ lesson.value(
     "25.4", "The rank goes up", difficulty=2, minutes=6,
     prompt="An adapter with $B = 0$, random $A$ and the scale $s = \\alpha/r$ takes one step of plain gradient descent. You "
     "raise the rank from 4 to 36 and keep $\\alpha$ and the step size. By which factor is the change of the layer's "
-    "outputs in this step, in the mean over $A$, multiplied?",
+    "outputs in this step, on average over $A$, multiplied?",
     answer=1 / 9,
     properties=[("The change goes like s² r.", lambda answer: close(answer, (4**2 * 36) / (36**2 * 4), rtol=0.01))],
     hints=(

@@ -179,7 +179,7 @@ lesson.value(
     hints=(
         "You need the mean of the square of a mean of b independent numbers, each with mean P and mean square Q.",
         "The mean of a square is the square of the mean plus the variance, and b rows divide the variance by b.",
-        "The variance of one is Q - P². So P² + (Q - P²)/b stands in the place of Q.",
+        "The variance of one is Q - P². So P² + (Q - P²)/b takes the place of Q.",
     ),
     mistakes=[
         ("one row", edit("(fourth - power**2) / rows", "(fourth - power**2)"),

@@ -204,7 +204,7 @@ def _primal_ridge(matrix, target, penalty):
         ("penalty times rows", edit("penalty * ", "penalty * len(gram) * "),
          "You multiplied λ by the number of rows: that is right for a mean over the rows, this loss is a sum."),
         ("unit noise", edit("penalty * ", ""),
-         "You put 1 in the place of λ. That is what errors of variance 1 give."),
+         "You put 1 in place of λ. That is what errors of variance 1 give."),
         ("penalty over rows", edit("penalty * ", "penalty / len(gram) * "),
          "You divided λ by the number of rows. Both terms of this loss are sums: λ goes onto the diagonal as it is."),
         ("twice the penalty", edit("penalty * ", "2 * penalty * "),

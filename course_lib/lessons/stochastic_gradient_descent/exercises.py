@@ -244,7 +244,7 @@ lesson.flaw(
         ("For your numbers the tempting bound holds, or is missed by 1% at most.", lambda answer: _catches(**answer)),
     ],
     hints=(
-        "For this step (03.7) has 2/n in the place of 4/n. For which errors is its first part an equality?",
+        "For this step (03.7) has 2/n instead of 4/n. For which errors is its first part an equality?",
         "Write E[A] out for the diagonal matrix: both directions enter with the fourth power of their σ.",
         "Put the error along the direction of the smaller singular value, or at least mostly.",
     ),
