@@ -87,6 +87,7 @@ def dark(kit):
 
 def test_in_the_dark_a_figure_is_a_card_that_fits(kit, panel, dark):
     picture, wide = panel.locator("img"), kit.viewport_size
+    expect(panel.locator("select")).to_have_css("background-image", re.compile("fill%3D%22white%22"))
     expect(picture).to_have_css("filter", "brightness(0.88)")
     expect(picture).to_have_css("padding", "8px")
     assert picture.evaluate("node => node.clientWidth") == 384 + 2 * 8  # as large as it was drawn
@@ -215,6 +216,26 @@ def test_while_a_cell_runs_explorer_and_prediction_answer_and_what_cannot_says_s
     gate.touch()
     expect(asked.get_by_role("button")).to_be_enabled(timeout=1000 * STUCK)
     expect(busy).to_be_empty()
+    run_source(kit, "del pathlib, time")
+
+
+_SIGN = "node => getComputedStyle(node.querySelector('.jp-InputPrompt'), '::before').content"
+
+
+def test_a_cell_whose_code_is_hidden_shows_that_it_runs(kit, tmp_path):
+    kit.evaluate(f"() => {{ {_CELL}.inputHidden = true; }}")
+    code = kit.locator(".jp-CodeCell").nth(2).locator(".jp-InputPlaceholder")
+    assert code.evaluate(_SIGN) == "none"
+    height = code.bounding_box()["height"]
+    gate = tmp_path / "opened"
+    start_source(
+        kit, f"import pathlib, time\nwhile not pathlib.Path({str(gate)!r}).exists():\n    time.sleep(0.05)"
+    )
+    kit.wait_for_function(f"node => ({_SIGN})(node) === '\"[*]:\"'", arg=code.element_handle())
+    assert code.bounding_box()["height"] == height
+    gate.touch()
+    kit.wait_for_function(f"node => ({_SIGN})(node) === 'none'", arg=code.element_handle())
+    kit.evaluate(f"() => {{ {_CELL}.inputHidden = false; }}")
     run_source(kit, "del pathlib, time")
 
 
