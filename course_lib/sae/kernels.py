@@ -27,7 +27,7 @@ from torch.nn import functional
 
 from course_lib.sae import memory
 
-BLOCK, GROUP = 2048, 16
+BLOCK, GROUP = 2048, 4
 STRETCH, CACHE = 256, 2**21  # bytes
 
 
@@ -77,14 +77,14 @@ def largest(pre: Real[Tensor, "batch features"], k: int) -> tuple[Tensor, Tensor
     """Values and places of the k largest entries of each row, in any order.
 
     A tournament: the k largest entries are among the k groups with the largest maxima (a group that is not one
-    of them has k entries above all of its own). Maxima are cheap and leave a sixteenth to sort.
+    of them has k entries above all of its own), and these maxima are found in the same way. Maxima are cheap.
     """
     n, features = pre.shape
     stride, rest = divmod(features, GROUP)
     if rest or stride < 2 * k or pre.device.type != "cpu":
         return pre.topk(k, dim=-1, sorted=False)
     # Group j holds the features j, j + stride, j + 2 stride, ...: maxima of whole stretches of memory.
-    groups = pre.view(n, GROUP, stride).amax(dim=1).topk(k, dim=-1, sorted=False).indices
+    _, groups = largest(pre.view(n, GROUP, stride).amax(dim=1), k)
     members = torch.arange(0, features, stride, device=pre.device)[:, None] + groups[:, None, :]
     members = members.view(n, -1)
     values, places = pre.gather(1, members).topk(k, dim=-1, sorted=False)

@@ -34,7 +34,7 @@ def whole_rows(monkeypatch):
     found = []
 
     def largest(pre, k, largest=kernels.largest):
-        if pre.dtype == torch.float32:
+        if pre.dtype == torch.float32 and pre.shape[1] == FEATURES:  # it calls itself on maxima of groups
             found.append(len(pre))
         return largest(pre, k)
 
