@@ -483,8 +483,8 @@ def settings_table() -> Markdown:
 
 ask_new = lesson.prediction(
     "29.P1",
-    "Both layers answer all 40 training samples rightly, at margin 10. Now they get 1,000 new samples, whose right token is "
-    "decided by the same $W^*$. A guess is right in 25%. What do you expect, on average over the sets?",
+    "Both layers answer all 40 training samples correctly, at margin 10. Now they get 1,000 new samples, whose right token "
+    "is decided by the same $W^*$. A guess is right in 25%. What do you expect, on average over the sets?",
     {
         "Both stay near 25%": "The samples do say something: 120 comparisons for 100 numbers.",
         "Both the same, up to 3 points": "So it would be if training chose the same matrix. They are far apart.",
@@ -500,7 +500,7 @@ ask_margins = lesson.prediction(
     "29.P2",
     "A convex programme finds the matrix of margin 1 whose nuclear norm is *exactly* the least. Per unit of margin, the "
     "norm of $KQ^\\top$ at margin 10 is on average a fifth to a quarter larger. How many new samples does that exact matrix "
-    "answer rightly, on average over the sets?",
+    "answer correctly, on average over the sets?",
     {
         "More than K and Q, by 3 points or more": "So it would be if the small norm were what helped.",
         "As many as K and Q, up to 3 points": "Then the norm would explain the lead. But it is lower.",

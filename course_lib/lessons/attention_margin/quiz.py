@@ -28,7 +28,7 @@ def asked(*rows: tuple[float, float]) -> Constraints:
 
 @lesson.sentence(
     "29.Q1",
-    "If some W answers all samples rightly, gradient flow on k and q answers them all in the end.",
+    "If some W answers all samples correctly, gradient flow on k and q answers them all in the end.",
     answer=False,
 )
 def arrives():
@@ -146,7 +146,7 @@ def starts():
     answer=False,
 )
 def larger():
-    """Not with one property. Both numbers are of layers that answer all training samples rightly."""
+    """Not with one property. Both numbers are of layers that answer all training samples correctly."""
     pairs = [
         (one, other)
         for one, other in zip(stored(1, "KQ", ", margin 1"), stored(1, "KQ", ", margin 100"), strict=True)

@@ -357,7 +357,7 @@ def plot_averages(left, right_):
     _compact(left, right_)
     return (
         "An untrained network, six images, ten scores each, half of the units or pixels deleted. Left, the mean over masks "
-        f"is off by {gaps[0]:.2f} on average, for want of more masks; right, by {gaps[1]:.2f}."
+        f"is off by {gaps[0]:.2f} on average, because the masks are few; right, by {gaps[1]:.2f}."
     )
 
 
@@ -415,7 +415,7 @@ def arms_table() -> Markdown:
 
 unit_prediction = lesson.prediction(
     "12.P1",
-    "Column 1 is a length in metres. Write it in centimetres, so that its numbers are 100 times as large, and train anew "
+    "Column 1 is a length in metres. Write it in centimetres, so that its numbers are 100 times as large, and retrain "
     "to the end: with masks, and without masks by ridge regression, which adds 2.5 times the sum of the squared weights "
     "to the loss. Whose predictions for the two rows change, on average over the masks?",
     {

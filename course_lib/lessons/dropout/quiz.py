@@ -88,8 +88,8 @@ def entry_by_entry():
     answer=True,
 )
 def whose_coin():
-    """The mean of a sum does not ask whether its terms, the rows, are independent. Within a row it does: one coin for a
-    whole row gives another loss."""
+    """The mean of a sum does not depend on whether its terms, the rows, are independent. Within a row it matters: one
+    coin for a whole row gives another loss."""
     return "\n".join(
         [
             fact("a coin for each entry: {:.4f}", over_masks((2, 2), masked_error), equals=2.0784, within=1e-9),
