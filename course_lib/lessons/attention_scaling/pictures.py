@@ -290,9 +290,9 @@ def plot_rare(left, middle, last):
     last.plot(spreads, medians, "s--", color=RED, markersize=5, label="median")
     _compact(left, middle, last)
     return (
-        "Each dot is a row of two keys with normal scores; the grey curve is the norm of J. A norm above 0.05 is left to "
-        f"{said[0]} of the 200 rows for r = 1, and to {said[1]} for r = 10. Right, over 100,000 rows: the mean falls "
-        "like 1/r, the median leaves the picture."
+        "Each dot is a row of two keys with normal scores; the grey curve is the norm of J. A norm above 0.05 "
+        f"remains in {said[0]} of the 200 rows for r = 1, and in {said[1]} for r = 10. Right, over 100,000 rows: the mean "
+        "falls like 1/r, the median leaves the picture."
     )
 
 

@@ -71,7 +71,7 @@ def jumps_at_a_tie():
 
 
 @lesson.sentence(
-    "17.Q4", "With argmax in the place of the softmax, gradients reach none of W_Q, W_K and W_V.", answer=False
+    "17.Q4", "With argmax in place of the softmax, gradients reach none of W_Q, W_K and W_V.", answer=False
 )
 def values_still_learn():
     """W_Q and W_K get nothing. W_V learns through the values that are chosen."""
