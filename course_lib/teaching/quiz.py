@@ -120,8 +120,9 @@ class Quiz:
         self.progress.record_sentence(number, choice=choice, right=right)
         shown = sentence.shown()
         opening = "Right." if right else f"No: {verdict(sentence)}."
+        measured = "; ".join(shown.text.splitlines())  # a page runs lines together
         self._panels[number].show(
-            choice, f"{opening} {sentence.explanation} Measured: {shown.text}", shown.figure
+            choice, f"{opening} {sentence.explanation} Measured: {measured}", shown.figure
         )
 
     def _ipython_display_(self) -> None:

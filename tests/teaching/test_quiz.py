@@ -24,7 +24,8 @@ def quiz(ran):
         """Four squared
         is more."""
         ran.append("Q1")
-        return fact("the largest of four squares is {}", 16, at_least=10)
+        largest = fact("the largest of four squares is {}", 16, at_least=10)
+        return f"{largest}\n{fact('the smallest is {}', 1, equals=1, within=0)}"
 
     @lesson.sentence(
         "90.Q2",
@@ -64,7 +65,7 @@ def test_an_answer_runs_what_decides_and_says_why(quiz, ran, choice, opening):
     choices.value = choice
     button.click()
     assert ran == ["Q1"]
-    measured = "Measured: the largest of four squares is ≈16, at least 10"
+    measured = "Measured: the largest of four squares is ≈16, at least 10; the smallest is 1"
     assert words.text.startswith(f"{opening}Four squared is more. ")
     assert words.text.endswith(measured)
     assert picture.value == b""
