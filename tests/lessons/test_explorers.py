@@ -167,6 +167,13 @@ def test_every_control_has_its_own_short_label_and_says_what_it_does(explorer):
         assert control.tooltip.strip()
 
 
+def test_a_hand_can_set_every_slider(explorer):
+    # A track is some 330 pixels wide: with three positions a pixel, a drag and an arrow key hit each.
+    for control in explorer.controls.values():
+        if isinstance(control, Slider):
+            assert (control.maximum - control.minimum) / control.step <= 1000
+
+
 def test_the_strip_shows_three_settings_and_says_them(explorer):
     strip = explorer.strip()
     defaults = {name: control.default for name, control in explorer.controls.items()}

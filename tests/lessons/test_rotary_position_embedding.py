@@ -169,7 +169,7 @@ def test_the_chain_and_the_curve_of_the_explorer_belong_together(key):
     end = (hands * np.exp(17j * omega)).sum()
     assert complex(*state["end"]) == pytest.approx(end)
     assert state["here"] == (17, pytest.approx(end.real))
-    curve = (np.exp(1j * np.outer(np.arange(2001), omega)) @ hands).real
+    curve = (np.exp(1j * np.outer(np.arange(1001), omega)) @ hands).real
     assert state["scores"][1] == pytest.approx(curve, abs=1e-9)
 
 

@@ -513,8 +513,9 @@ class ChainExplorer(Explorer):
         "frequency; the chain ends at the red dot, and how far right it ends is the score. Right: the score against the "
         "distance; the red dot is the present distance."
     )
+    # No further than the page asks for: each pixel of the slider is three positions.
     distance = Slider(
-        "distance", "s", "How many positions before the query the key stands", 0, 0, 2000, 1,
+        "distance", "s", "How many positions before the query the key stands", 0, 0, 1000, 1,
     )  # fmt: skip
     exponent = Slider(
         "base", "log10 b", "The frequencies fall from 1 to nearly 1/b, in equal ratios", 4.0, 2.0, 6.0, 0.25
@@ -524,14 +525,14 @@ class ChainExplorer(Explorer):
     stills = ({"distance": 0}, {"distance": 10}, {"distance": 1000})
     size = (9.2, 3.3)
     strip_scale = 0.655
-    reach = 2000
+    reach = 1000
     layout = panels(
         ["32 hands, head to tail", "how far right they end"],
         ["first entries, added up", "distance $s$ (positions)"],
         ["second entries, added up", "score"],
         grid=(1, 2),
         subplots={"width_ratios": [1, 1.25]},
-        xlim=[(-36, 36), (-40, reach)],
+        xlim=[(-36, 36), (-20, reach)],
         ylim=[(-34, 34), (-36, 40)],
         legend=None,
     )
