@@ -532,7 +532,7 @@ class ChainExplorer(Explorer):
         ["second entries, added up", "score"],
         grid=(1, 2),
         subplots={"width_ratios": [1, 1.25]},
-        xlim=[(-36, 36), (-20, reach)],
+        xlim=[(-36, 36), (-20, reach + 20)],
         ylim=[(-34, 34), (-36, 40)],
         legend=None,
     )
