@@ -648,7 +648,7 @@ wave_prediction = lesson.prediction(
     "09.P2",
     "On the bowl without waves, about 6 samples of the path estimate bring its standard error to a tenth of the gradient; "
     "the score estimate, with its best constant baseline, needs 209. Now the waves come, with T = 6: $\\cos(64x)$. The "
-    "gradient of $F$ is still -2.00. Who needs how many?",
+    "gradient of $F$ is still -2.00. How many samples does each need?",
     {
         "Path 6, score 209: the waves average out": "In $F$ they do. A single sample sees the full slope of a wave, or its "
         "full height.",

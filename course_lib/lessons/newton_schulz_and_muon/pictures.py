@@ -523,7 +523,7 @@ class CobwebExplorer(Explorer):
 race_prediction = lesson.prediction(
     "08.P1",
     "Both recipes go on until they have used 18 matrix products: nine steps of the cubic, six of the recipe that changes. "
-    "Whose error is smaller, and how many times?",
+    "Whose error is smaller, and by what factor?",
     {
         "The cubic's, by ten times or more": "It has lost nothing so far, but it gains slowly: what is small grows by half "
         "of itself a step.",
