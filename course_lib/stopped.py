@@ -19,7 +19,8 @@ def load_ipython_extension(shell: Any) -> None:
     show = shell._showtraceback
 
     def first_where(kind: type, error: BaseException, trace: list[str]) -> None:
-        found = place(error, shell.user_ns)
+        # The verdict of a graded answer is all that is to be read.
+        found = None if getattr(error, "says_all", False) else place(error, shell.user_ns)
         if found is not None:
             trace = [line(error, *found)] + (trace if not isinstance(error, KeyboardInterrupt) else [])
         show(kind, error, trace)

@@ -64,6 +64,14 @@ def test_of_a_claim_the_line_and_what_was_measured_are_all(stopped):
     ]
 
 
+def test_an_error_that_says_all_is_shown_alone(stopped):
+    source = (
+        "class Verdict(Exception):\n    says_all = True\n"
+        "    def _render_traceback_(self):\n        return ['one more']\n\nraise Verdict"
+    )
+    assert stopped(source) == ["one more"]
+
+
 def test_what_is_not_python_is_shown_as_it_was(stopped):
     assert not any("stopped" in one for one in stopped("x = ("))
 

@@ -413,45 +413,38 @@ class Exercise:
                 return Verdict("mistake", FORBIDDEN[name] + said, name)
         return None
 
-    def share_right(self, answer: Any, *, generator: torch.Generator) -> float:
-        """Return the share, 0 to 1, of fresh inputs on which a well-formed answer gives a right output."""
-        cases = self._cases(generator)
-        outcomes = self._called(answer, cases)
-        right = [
-            _complaint(outcome, expected) is None
-            and self._broken_property(case, outcome.value, expected) is None
-            for case, outcome, expected in zip(cases, outcomes, self._expected(cases), strict=True)
-        ]
-        return sum(right) / len(right)
+    def count_right(self, answer: Any, *, generator: torch.Generator) -> tuple[int, int]:
+        """Return how many results of an answer are right, and how many there are.
 
-    def properties_held(self, answer: Any, *, generator: torch.Generator) -> dict[str, bool]:
-        """Return whether an answer has each property of a right one on all fresh inputs, by the property's sentence.
-
-        The comparison with the reference counts as a property where the exercise makes it. An answer of the wrong form,
-        one that does not meet a need, and one that cannot be judged within the limits, has none of them.
+        Those of a function are its outputs on fresh inputs. A value that is asked for as a dictionary of several numbers
+        has each of them, beside the right others; any other value, and a counterexample, is one result. Of an answer that
+        cannot be judged within the limits none is right.
         """
-        compared = [self.agrees or "The result should be that of the reference."]
-        tests = [prop.sentence for prop in self.properties]
-        tests += compared if self.agrees or not self.properties else []
-        none = dict.fromkeys(tests, False)
+        entries = self.kind == "value" and isinstance(self.reference, dict)
+        total = len(self.reference) if entries else N_CASES if self.kind == "function" else 1
         if callable(answer) != (self.kind == "function") or (self.kind != "function" and _extreme(answer)):
-            return none
+            return 0, total
         with original_libraries():
             cases = self._cases(generator)
         try:
             outcomes = self._called(answer, cases)
         except (TimeLimitError, EndedError):
-            return none
+            return 0, total
         with original_libraries():
-            judged = list(zip(cases, [one.value for one in outcomes], self._expected(cases), strict=True))
-            if any(
-                _complaint(o, e) is not None for o, (_, _, e) in zip(outcomes, judged, strict=True)
-            ) or any(not _says(need.holds, case, value) for need in self.needs for case, value, _ in judged):
-                return none
-            held = [all(_says(p.holds, case, value) for case, value, _ in judged) for p in self.properties]
-            if len(tests) > len(held):
-                held.append(all((self.same or close)(value, right) for _, value, right in judged))
-        return dict(zip(tests, held, strict=True))
+            judged = [
+                (case, outcome.value, right)
+                for case, outcome, right in zip(cases, outcomes, self._expected(cases), strict=True)
+                if _complaint(outcome, right) is None
+            ]
+            if entries:
+                judged = [
+                    (case, right | {n: value[n]}, right) for case, value, right in judged for n in right
+                ]
+            return sum(self._is_right(*one) for one in judged), total
+
+    def _is_right(self, case: Mapping, value: Any, expected: Any) -> bool:
+        met = all(_says(need.holds, case, value) for need in self.needs)
+        return met and self._broken_property(case, value, expected) is None
 
     def _cases(self, generator: torch.Generator) -> list[dict[str, Any]]:
         return [{}] if self.kind != "function" else [self.draw(generator) for _ in range(N_CASES)]

@@ -964,27 +964,38 @@ def test_tensors_are_close_in_both_of_their_parts():
     assert not close(turned, turned.real)
 
 
-# ---------------------------------------------------------------- the properties that hold
+# ---------------------------------------------------------------- the results that are right
 
 
-def test_properties_are_told_apart():
-    positive = Property("Above 0.", lambda n, answer: answer > 0)
-    exercise = replace(WHOLE, properties=(positive,), agrees="The square.", needs=())
-    held = lambda answer: exercise.properties_held(answer, generator=rng())  # noqa: E731
-    assert held(square) == {"Above 0.": True, "The square.": True}
-    assert held(lambda n: square(n) + 1) == {"Above 0.": True, "The square.": False}
-    assert held(lambda n: -square(n)) == {"Above 0.": False, "The square.": False}
-    assert list(replace(exercise, properties=()).properties_held(square, generator=rng()).values()) == [True]
+def test_right_results_of_a_function_are_counted():
+    right_below_500 = WHOLE.count_right(lambda n: square(n) if n < 500 else None, generator=rng())
+    drawn = [WHOLE.draw(generator)["n"] for generator in [rng()] for _ in range(40)]
+    assert right_below_500 == (sum(n < 500 for n in drawn), 40)
+    assert 0 < right_below_500[0] < 40
+    assert WHOLE.count_right(square, generator=rng()) == (40, 40)
+    below = replace(WHOLE, needs=(Property("Below 10⁵.", lambda answer: answer < 1e5),))
+    assert below.count_right(square, generator=rng()) == (sum(n * n < 1e5 for n in drawn), 40)
 
 
 @pytest.mark.parametrize("answer", [lambda n: None, lambda n: 1 / 0, lambda n: time.sleep(60), 4.0])
-def test_an_answer_that_cannot_be_judged_has_no_property(answer):
+def test_an_answer_that_cannot_be_judged_has_no_right_result(answer):
     exercise = replace(WHOLE, properties=(Property("Any.", lambda answer: True),), time_limit=0.5)
-    assert not any(exercise.properties_held(answer, generator=rng()).values())
+    assert exercise.count_right(answer, generator=rng()) == (0, 40)
 
 
-def test_an_answer_that_breaks_a_need_has_no_property():
-    exercise = replace(WHOLE, properties=(Property("Any.", lambda answer: True),))
-    needed = replace(exercise, needs=(Property("Below 0.", lambda answer: answer < 0),))
-    assert all(exercise.properties_held(square, generator=rng()).values())
-    assert not any(needed.properties_held(square, generator=rng()).values())
+def test_each_number_of_a_value_is_a_result_and_a_counterexample_is_one():
+    exercise = replace(
+        VALUE,
+        reference={"a": 1.0, "b": 2.0, "c": 3.0},
+        properties=(
+            Property("They add up to 6.", lambda a, b, c: abs(a + b + c - 6) < 1e-9),
+            Property("b is 2.", lambda b: b == 2),
+            Property("c is 3.", lambda c: c == 3),
+        ),
+    )
+    count = lambda exercise, answer: exercise.count_right(answer, generator=rng())  # noqa: E731
+    assert count(exercise, {"a": 1.0, "b": 2.0, "c": 4.0}) == (2, 3)
+    assert count(exercise, {"a": 0.0, "b": 2.0, "c": 4.0}) == (1, 3)
+    assert count(exercise, {"a": 1.0, "b": 2.0}) == count(exercise, {"a": 1e9, "b": 2.0, "c": 3.0}) == (0, 3)
+    assert count(replace(exercise, kind="flaw"), {"a": 1.0, "b": 2.0, "c": 4.0}) == (0, 1)
+    assert (count(VALUE, 9.0), count(VALUE, 8.0)) == ((1, 1), (0, 1))

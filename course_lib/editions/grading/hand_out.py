@@ -27,10 +27,11 @@ from typing import Any
 import nbformat
 import torch
 
+from course_lib.editions.grading.feedback import number_of
 from course_lib.files import replacing
 from course_lib.lessons import exercises_of
 from course_lib.lessons.catalog import LESSONS, Lesson
-from course_lib.teaching.exercise import Exercise, fresh_generator
+from course_lib.teaching.exercise import Exercise, Verdict, fresh_generator
 
 # A link to a lesson, whose notebook lies beside this one in the course and has a folder of its own when handed out.
 LINK = re.compile(r"\[([^\[\]]*)\]\(((\d\d)_\w+)\.ipynb(#[^)\s]*)?\)")
@@ -52,6 +53,8 @@ configure(c)
 class NotSolvedError(Exception):
     """An answer that gets no points; its text is what the learner reads."""
 
+    says_all = True  # for `course_lib.stopped`
+
     def _render_traceback_(self) -> list[str]:
         """The text alone, for IPython: the learner did not write the lines above it."""
         return [str(self)]
@@ -60,8 +63,8 @@ class NotSolvedError(Exception):
 def judge(number: str, answer: Any, *, share_of: float | None = None) -> float | None:
     """Judge an answer to the exercise of that number; nbgrader gives its points if nothing is raised.
 
-    Where `share_of` is the points of the exercise, an answer that is not right, but has some of the properties that are
-    tested, gets the same share of the points: it is returned, which nbgrader takes for partial credit.
+    Where `share_of` is the points of the exercise, an answer that is not right, but is so in more than half of its
+    results, gets a share of them: it is returned, which nbgrader takes for partial credit.
 
     Raises:
         NotSolvedError: the answer gets no points, with the sentence that says why.
@@ -74,23 +77,45 @@ def judge(number: str, answer: Any, *, share_of: float | None = None) -> float |
         if verdict.status == "solved":
             print(message)
             return None
-        # On the same inputs for all, so that equal answers get equal points.
-        same = torch.Generator().manual_seed(0)
-        judged = share_of is not None and verdict.status in ("mistake", "wrong")
-        held = exercise.properties_held(answer, generator=same) if judged else {}
-    # To keep to what the prompt forbids counts as one more, which only an answer that is solved has. One that is not
-    # may be right on these inputs, and never gets all points.
-    tested = len(held) + bool(exercise.forbids)
-    met = min(sum(held.values()), tested - 1)
-    if met < 1:
+        share, reason = (0.0, "") if share_of is None else partly_right(exercise, answer, verdict)
+    if share <= 0:
         raise NotSolvedError(message)
-    points = round(share_of * met / tested, 2)
-    missing = " ".join(sentence for sentence, holds in held.items() if not holds)
+    points = round(share_of * share, 2)
     print(message)
-    print(
-        f"Of {tested} properties that are tested, {met} hold: {points:g} of {share_of:g} points. {missing}".strip()
-    )
+    print(f"{reason}: {points:g} of {share_of:g} points.")
     return points
+
+
+def partly_right(exercise: Exercise, answer: Any, verdict: Verdict) -> tuple[float, str]:
+    """Return the share of the points that an answer gets which is not solved, and the reason in words.
+
+    Only what goes beyond one half counts, from 0 there to 1: a guess, a constant, or a formula for the easy inputs is
+    right about as often. To keep to what the prompt forbids is the other half of an answer that is right.
+    """
+    if verdict.status == "not attempted":
+        return 0.0, ""
+    if verdict.mistake in exercise.forbids:
+        return 0.5, "Right, but not in the way that is asked for"
+    # On the same inputs for all, so that equal answers get equal points.
+    right, total = exercise.count_right(answer, generator=torch.Generator().manual_seed(0))
+    # It may be right on all of these inputs and wrong on others.
+    right = min(right, total - 1)
+    results = "inputs that are tested" if exercise.kind == "function" else "numbers"
+    return 2 * right / total - 1, f"Right for {right} of {total} {results}"
+
+
+# The values that were judged in this kernel, by the numbers of their exercises.
+_taken: dict[str, Any] = {}
+
+
+def taken(number: str, name: str, names: dict[str, Any]) -> Any:
+    """Take an answer out of the names of a notebook, and keep it for a judging cell that is run again.
+
+    Values have the same name in all exercises: one that stayed would be judged where the next answer cell fails.
+    """
+    if name in names:
+        _taken[number] = names.pop(name)
+    return _taken.get(number, ...)
 
 
 def _exercise(number: str) -> Exercise:
@@ -175,12 +200,13 @@ def _graded(
     cell.metadata.nbgrader = _marks(f"answer_{identity}", solution=True)
     points = given.get(number, _exercise(number).difficulty)
     share = f", share_of={points}" if partial else ""
-    # Values have the same name in all exercises: each is taken away, or the next cell that fails would leave it there.
-    given_answer = name if _exercise(number).kind == "function" else f'globals().pop("{name}", ...)'
+    function = _exercise(number).kind == "function"
+    given_answer = f'globals().get("{name}", ...)' if function else f'taken("{number}", "{name}", globals())'
+    needed = "judge" if function else "judge, taken"
     judging = nbformat.v4.new_code_cell(
         f"# Exercise {number} is graded here, for {points:g} point{'' if points == 1 else 's'}.\n"
         "### BEGIN HIDDEN TESTS\n"
-        "from course_lib.editions.grading.hand_out import judge\n\n"
+        f"from course_lib.editions.grading.hand_out import {needed}\n\n"
         f'judge("{number}", {given_answer}{share})\n'
         "### END HIDDEN TESTS",
         id=f"judge-{identity}",
@@ -218,13 +244,38 @@ def write_source(
     made = source_notebook(notebook, {lesson.number, *handed, *there}, points=points, partial=partial)
     source = nbformat.writes(made) + "\n"
     # The same one is there where the command was stopped and is given again.
-    if path.exists() and path.read_text(encoding="utf-8") != source:
-        raise FileExistsError(f"{path} is there already; remove it to hand out the lesson afresh")
+    if path.exists() and (old := path.read_text(encoding="utf-8")) != source:
+        raise FileExistsError(
+            f"{path} is there already{_other_points(old, made)}; to hand out the lesson afresh remove "
+            f"{path.parent} and give the command again. Answers that were graded before are graded again by "
+            f"nbgrader autograde {path.stem} --force"
+        )
     path.parent.mkdir(parents=True, exist_ok=True)
     if not (directory / CONFIG_NAME).exists():
         _write(directory / CONFIG_NAME, CONFIG)
     _write(path, source)
     return path
+
+
+def _other_points(there: str, made: nbformat.NotebookNode) -> str:
+    """Say by which points a notebook that was handed out differs from one that is made now, if by any."""
+    try:
+        old, new = _points(nbformat.reads(there, as_version=4)), _points(made)
+    except ValueError:
+        return ""
+    given = [
+        f"{number} gives {old[number]:g} there and {new[number]:g} now"
+        for number in new
+        if number in old and old[number] != new[number]
+    ]
+    shares = {"share_of=" in text for text in (there, nbformat.writes(made))}
+    given += ["one of the two is with --partial"] if len(shares) == 2 else []
+    return f", with other points ({'; '.join(given)})" if given else ""
+
+
+def _points(notebook: nbformat.NotebookNode) -> dict[str, float]:
+    marks = [cell.metadata.get("nbgrader", {}) for cell in notebook.cells]
+    return {number_of(one["grade_id"]): one["points"] for one in marks if one.get("grade")}
 
 
 def _write(path: Path, text: str) -> None:

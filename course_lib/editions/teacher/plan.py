@@ -131,7 +131,7 @@ def page(
         *(write_explorer(kind, notebook, first=name == first) for name, kind in register.explorers.items()),
         "## Likely misunderstandings",
         misunderstandings(lesson, notebook, register),
-        f"```{{toctree}}\n:hidden:\n\n../lessons/{place}\n../banks/{place}\n```",
+        f"```{{toctree}}\n:hidden:\n\n../lessons/{place}\n../banks/{place}\n../slides/{place}\n```",
     ]
     return "\n\n".join(blocks)
 
@@ -281,7 +281,9 @@ def share_right(exercise: Exercise, mistake: Mistake) -> float:
     """Return the share of random inputs on which a mistake gives a right output; 0 where there are no inputs."""
     if exercise.kind != "function":
         return 0.0
-    return exercise.share_right(exercise.wrong_answer(mistake), generator=torch.Generator().manual_seed(0))
+    same = torch.Generator().manual_seed(0)
+    right, total = exercise.count_right(exercise.wrong_answer(mistake), generator=same)
+    return right / total
 
 
 def escape_cell(text: str) -> str:

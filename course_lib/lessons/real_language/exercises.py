@@ -143,7 +143,7 @@ def judged(page, texts, held):
     "0.9 of the ceiling in *every* language. This becomes (39.3).",
     draw=inputs(
         words=whole(6, 8), languages=whole(2, 3), ceiling=uniform(0.5, 1, "words languages"),
-        part=uniform(0.75, 1.05, "words languages"), f1=lambda part, ceiling: part * ceiling,
+        part=uniform(0.8, 1.1, "words languages"), f1=lambda part, ceiling: part * ceiling,
         chance=uniform(0, 1, "words"), alike=lambda chance: chance > chance.median(),
     ),
     properties=[
