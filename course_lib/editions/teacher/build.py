@@ -143,6 +143,8 @@ def pages(made: dict[Lesson, Path], where: dict[str, str], source: Path) -> dict
             found[f"{kind}/{lesson.name}.md"] = link_equations(
                 unlink_missing(text, numbers), where, prefix="../lessons/"
             )
+        # For the list of pages at the side; `build` puts the slides themselves in its place.
+        found[f"slides/{lesson.name}.md"] = f"# {lesson.number} Slides: {lesson.title}"
         notebook = nbformat.read(folder / "notebook.ipynb", as_version=4)
         predictions = json.loads((folder / "predictions.json").read_text(encoding="utf-8"))
         facts = {"predictions": predictions, "hints": {}, "explorers": {}, "folder": ""}

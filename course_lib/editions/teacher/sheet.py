@@ -60,7 +60,7 @@ def page(lesson: Lesson, notebook: NotebookNode, register: Contents) -> str:
     return environment.get_template("sheet.html.j2").render(
         lesson=lesson,
         about=notebook.metadata.course,
-        questions={number: ask.question for number, ask in register.predictions.items()},
+        asked=[ask.example() for ask in register.predictions.values()],
         rows=schedule(timed, register),
         watched=watch_for(register),
         exercises=exercises,

@@ -24,8 +24,10 @@ from course_lib.teaching.register import Contents
 from course_lib.teaching.style import png_bytes, text_alternative
 
 HERE = Path(__file__).parent
-# What a slide holds below its title, in lines of text of so many characters.
+# What a slide holds below its title, in lines of text of so many characters; with smaller letters it holds a few more.
 LINES, WIDTH = 14, 88
+JOINED = 17
+FEW = 40  # words, from which on text has a slide of its own
 LINE = "\n"
 NOTEBOOK = re.compile(r"\]\((\d\d_\w+)\.ipynb(#[^)\s]*)?\)")
 BLOCK = re.compile(r"```.*?```|\$\$.*?\$\$[^\n]*|(?:(?!\n\s*\n|\n- |\n\d+\. |\$\$).)+", re.DOTALL)
@@ -45,6 +47,16 @@ class Slide:
     def text(self) -> str:
         """The slide in Markdown."""
         return "\n\n".join([f"## {self.title}", *self.blocks])
+
+    @property
+    def is_short(self) -> bool:
+        """Whether the slide is a few words and nothing else."""
+        return self.lines < LINES and len(re.sub(r"<[^>]+>", " ", " ".join(self.blocks)).split()) < FEW
+
+    @property
+    def asks(self) -> bool:
+        """Whether a prediction is asked, which what follows would answer."""
+        return any(PREDICTION.match(one) for one in self.blocks)
 
 
 def slides(notebook: NotebookNode, register: Contents, predictions: Mapping[str, Prediction]) -> list[Slide]:
@@ -77,6 +89,26 @@ def slides(notebook: NotebookNode, register: Contents, predictions: Mapping[str,
                     made[-1].below += below
             if made and not live:
                 made[-1].below.append(f"### {title}\n\n```python\n{cell.source}\n```")
+    return join_short(made)
+
+
+def join_short(found: list[Slide]) -> list[Slide]:
+    """Return the slides with those of a few words joined to a neighbour of the same section that has room."""
+    made: list[Slide] = []
+    for slide in found:
+        last = made[-1] if made else None
+        if (
+            last
+            and last.title == slide.title
+            and (last.is_short or slide.is_short)
+            and not last.asks
+            and last.lines + slide.lines <= JOINED
+        ):
+            last.blocks += slide.blocks
+            last.lines += slide.lines
+            last.below += slide.below
+        else:
+            made.append(slide)
     return made
 
 

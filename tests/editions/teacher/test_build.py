@@ -1,8 +1,10 @@
 """What the edition is joined from: links to lessons that were not made, the first page, what is kept."""
 
+import nbformat
 import pytest
 
 from course_lib.editions.teacher import build
+from course_lib.editions.teacher.plan import page
 from course_lib.lessons.catalog import LESSONS
 from tests.editions.teacher.conftest import NOTEBOOKS
 
@@ -37,6 +39,17 @@ def test_the_first_page_leads_to_all_that_was_made():
     assert "02" not in page
     assert "## I Optimisation" in page
     assert "## IV" not in page
+
+
+def test_a_page_for_the_sidebar_stands_where_the_slides_will(tmp_path, lesson, notebook, register):
+    for name, text in (("plans.md", "plan"), ("banks.md", "bank"), ("predictions.json", "{}")):
+        (tmp_path / name).write_text(text)
+    page_of_it = nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell("# A lesson")])
+    nbformat.write(page_of_it, tmp_path / "notebook.ipynb")
+    made = build.pages({lesson: tmp_path}, {}, tmp_path)
+    assert made[f"slides/{lesson.name}.md"] == f"# 01 Slides: {lesson.title}"
+    plan = page(lesson, notebook, register, [], 1.0)
+    assert plan.endswith(f"../lessons/{lesson.name}\n../banks/{lesson.name}\n../slides/{lesson.name}\n```")
 
 
 @pytest.mark.parametrize(("numbers", "workers", "match"), [(["99"], 1, "99"), (["00"], 0, "workers")])

@@ -46,7 +46,8 @@ def test_the_page_says_what_to_watch_for(lesson, notebook, register):
     assert ".ipynb" not in page
     assert "01.5</td><td>One step for a matrix (appendix: for later)" in page
     for ask in register.predictions.values():
-        assert sheet.line(ask.question) in page
+        answer = ask.example().answer
+        assert f"{sheet.line(ask.question)} <strong>Answer:</strong> {sheet.line(answer)}</li>" in page
 
 
 def test_a_line_keeps_formulas_and_loses_links():

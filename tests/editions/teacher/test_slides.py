@@ -64,20 +64,49 @@ def test_long_text_goes_on_to_another_slide():
     assert sum(len(slide.blocks) for slide in made) == 7
 
 
+PRINTED = v4.new_output("stream", name="stdout", text="(99.1) holds: 1 < 2\n")
+
+
 def test_code_stands_below_and_what_follows_beside():
-    printed = v4.new_output("stream", name="stdout", text="(99.1) holds: 1 < 2\n")
+    more = "More. " * slides.FEW
     cells = [
-        v4.new_markdown_cell("## One\n\nText."),
-        v4.new_code_cell("print(1)", outputs=[printed]),
-        v4.new_markdown_cell("More."),
+        v4.new_markdown_cell("## One\n\n" + "Text. " * slides.FEW),
+        v4.new_code_cell("print(1)", outputs=[PRINTED]),
+        v4.new_markdown_cell(more),
         v4.new_code_cell("secret = 1", metadata={"exercise": "99.1"}),
     ]
     first, second = slides.slides(v4.new_notebook(cells=cells), None, {})
     assert "Text." in first.text
     assert "(99.1) holds: 1 &lt; 2" in first.text
     assert first.below == ["### One\n\n```python\nprint(1)\n```"]
-    assert second.text == "## One\n\nMore."
+    assert second.text == f"## One\n\n{more.strip()}"
     assert second.below == []
+
+
+def test_a_few_words_stand_on_a_slide_with_their_neighbour():
+    cells = [
+        v4.new_markdown_cell("## One\n\n" + "Text. " * slides.FEW),
+        v4.new_code_cell("print(1)", outputs=[PRINTED]),
+        v4.new_markdown_cell("More."),
+        v4.new_code_cell("print(2)", outputs=[PRINTED]),
+        v4.new_markdown_cell("## Two\n\nA few."),
+    ]
+    first, second = slides.slides(v4.new_notebook(cells=cells), None, {})
+    assert first.text.index("Text.") < first.text.index("More.") < first.text.rindex("(99.1)")
+    assert first.below == [f"### One\n\n```python\nprint({n})\n```" for n in (1, 2)]
+    assert second.text == "## Two\n\nA few."  # of another section
+
+
+def test_nothing_is_joined_to_a_question_that_it_may_answer_or_where_there_is_no_room():
+    few, long = slides.Slide("One", ["It falls."], 1.6), slides.Slide("One", ["word " * 100], 16.0)
+    question = slides.Slide("One", ["**Prediction 99.P1.** Does it fall?"], 3.0, ["Answers"])
+    assert [one.text for one in slides.join_short([question, few, long])] == [
+        question.text,
+        few.text,
+        long.text,
+    ]
+    (before,) = slides.join_short([slides.Slide("One", ["A stone."], 1.6), question])
+    assert before.text.endswith("A stone.\n\n**Prediction 99.P1.** Does it fall?")
 
 
 @pytest.fixture(scope="module")

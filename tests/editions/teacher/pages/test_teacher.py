@@ -49,6 +49,15 @@ def test_every_link_leads_somewhere(site):
     assert broken(pages, site) == []
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_the_sidebar_leads_to_the_slides(name, visit):
+    page = visit(f"plans/{name}.html")
+    link = page.locator(f'.sidebar-tree a[href="../slides/{name}.html"]')
+    assert "Slides:" in link.inner_text()
+    link.evaluate("one => one.click()")
+    page.wait_for_selector("html[data-ready='yes'] .reveal .slides section.present")
+
+
 @pytest.mark.parametrize("place", PAGES)
 def test_a_page_fits_at_three_widths_and_is_accessible(place, visit, address):
     page = visit(place)
