@@ -429,3 +429,18 @@ def test_ci_fails_where_one_of_them_fails(tmp_path, failing):
     environment = {"PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
     called = subprocess.run([ROOT / ".ci" / "run"], cwd=tmp_path, env=environment, timeout=HANG_S)
     assert called.returncode == 2
+
+
+def test_the_same_versions_of_python_are_named_everywhere(course):
+    """Those that are accepted; README and the page on setting up say which of them nothing was run on."""
+    from course_lib.doctor import SUPPORTED_PYTHON
+
+    assert course.module.PYTHONS == SUPPORTED_PYTHON
+    first, last = (".".join(map(str, one)) for one in (SUPPORTED_PYTHON[0], SUPPORTED_PYTHON[-1]))
+    for name in ("Makefile", "README.md", "docs/setup.md"):
+        said = (ROOT / name).read_text(encoding="utf-8")
+        assert set(re.findall(r"Python (3\.\d+) to (3\.\d+)", said)) == {(first, last)}
+    workflow = (ROOT / ".github" / "workflows" / "test.yml").read_text(encoding="utf-8")
+    untried = {".".join(map(str, one)) for one in SUPPORTED_PYTHON} - set(re.findall(r'"(3\.\d+)"', workflow))
+    assert untried == {"3.14"}
+    assert "(3.14 was not tried)" in (ROOT / "README.md").read_text(encoding="utf-8")
