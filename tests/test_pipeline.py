@@ -167,10 +167,10 @@ def test_numbers_are_plausible(result):
 class Page(HTMLParser):
     def __init__(self):
         super().__init__()
-        self.images, self.words, self.outside = [], [], []
+        self.images, self.words, self.outside, self.marked, self.tag = [], [], [], [], None
 
     def handle_starttag(self, tag, attrs):
-        attrs = dict(attrs)
+        attrs, self.tag = dict(attrs), tag
         if tag == "img":
             self.images.append(attrs)
         self.outside += [
@@ -179,6 +179,11 @@ class Page(HTMLParser):
 
     def handle_data(self, data):
         self.words.append(data)
+        if self.tag == "mark":
+            self.marked.append(data)
+
+    def handle_endtag(self, tag):
+        self.tag = None
 
 
 def test_the_page_stands_alone_and_says_what_was_measured(result):
@@ -194,9 +199,12 @@ def test_the_page_stands_alone_and_says_what_was_measured(result):
         for trained in (result.metrics.stacked, result.metrics.sparse):
             assert f"{getattr(trained, side).explained_variance:.1%}" in words
     assert f"{result.metrics.stacked.train.pca_bound:.1%}" in words
-    first = result.metrics.features[0].sentences[0]
-    assert first.text in words
-    assert first.piece in first.text
+    for feature in result.metrics.features:
+        for sentence in feature.sentences:
+            before, word, after = report.in_context(sentence.text, sentence.word)
+            assert sentence.piece in word
+            assert before + word + after == sentence.text  # all are short
+    assert f"{before}<mark>{word}</mark>{after}</td>" in result.report.read_text()
     assert result.concepts is None
     assert "Concepts" not in words
     assert "cross-entropy of a linear classifier" in words
@@ -266,6 +274,22 @@ def test_the_built_in_model_says_that_it_has_not_read_other_text_and_only_then(c
     assert "no feature gets a name" in found.report.read_text()
 
 
+def test_an_autoencoder_from_elsewhere_is_warned_of_the_same_text(tmp_path):
+    alone = sae.TopKSparseAutoencoder(256, 64, k=4, generator=torch.Generator().manual_seed(0))
+    (tmp_path / "other.txt").write_text("\n".join(s.replace("dog", "Ж") for s in SENTENCES[:60]))
+    found = pipeline.run_of_autoencoder(
+        alone,
+        out=tmp_path / "out",
+        model="course-mbart",
+        site="encoder",
+        text=tmp_path / "other.txt",
+        progress=False,
+    )
+    unread, unknown = found.metrics.run.warnings
+    assert unread.startswith("course-mbart has read nothing but the generated")
+    assert "pieces are unknown" in unknown
+
+
 def test_a_text_of_unknown_pieces_is_called_so(model, tmp_path):
     (tmp_path / "text.txt").write_text(
         "\n".join(s.replace("dog", "Ж").replace("cat", "Щ") for s in SENTENCES)
@@ -288,6 +312,73 @@ def test_the_page_escapes_sentences_and_shows_warnings(model, tmp_path, monkeypa
     assert "&lt;script&gt;" in page
     of_heart = [w for w in done.metrics.run.warnings if "by heart" in w]
     assert len(of_heart) == page.count("by heart") == 2
+
+
+def test_features_are_described_by_whole_words_in_context(tmp_path):
+    """The built-in model's tokenizer cuts the words of other text into pieces, which say nothing to a reader."""
+    ends = "which changes the paragraph, cell and border formatting of the selected worksheet"
+    lines = [
+        f"Spreadsheet ({i}) - {word} hyperlinks are unavailable, {ends}"
+        for i, word in enumerate(80 * ["LibreOffice"])
+    ]
+    (tmp_path / "own.txt").write_text("\n".join(lines))
+    done = quick(model="course-mbart", text=tmp_path / "own.txt", out=tmp_path / "out")
+    whole = {word.lower() for line in lines for word in re.findall(r"\w+|[^\w\s]+", line)}
+    pieces = {piece for feature in done.metrics.features for piece in feature.tokens}
+    assert len(pieces - whole) > 5
+    page = Page()
+    page.feed(done.report.read_text())
+    marked = iter(page.marked)
+    for feature in done.metrics.features:
+        assert set(feature.words) <= whole
+        assert [next(marked) for _ in feature.words] == feature.words
+        for sentence in feature.sentences:
+            before, word, after = report.in_context(sentence.text, sentence.word)
+            assert word.lower() in whole
+            assert sentence.piece in (
+                "<unk>",
+                *(word[i:j] for i in range(len(word)) for j in range(i, len(word) + 1)),
+            )
+            assert next(marked) == word
+            assert max(len(before), len(after)) < report.AROUND + 3
+    assert next(marked, None) is None
+    assert f"{before}<mark>{word}</mark>{after}</td>" in done.report.read_text()
+    back = RunDirectory(done.path).metrics.features
+    assert back == done.metrics.features
+
+
+def test_a_long_sentence_is_cut_between_words():
+    text = " ".join(f"word{i}" for i in range(100))
+    start = text.index("word50")
+    before, word, after = report.in_context(text, [start, start + 6])
+    assert word == "word50"
+    assert before.startswith("… word39 ")
+    assert before.endswith(" word49 ")
+    assert after.startswith(" word51 ")
+    assert after.endswith(" …")
+    kept = (before[2:] + word + after[:-2]).split()
+    assert kept == text.split()[50 - kept.index("word50") :][: len(kept)]
+    assert report.AROUND - 10 < len(before) <= report.AROUND + 2
+    # Without blanks there is no other place to cut at.
+    before, word, after = report.in_context("x" * 200 + "!" + "y" * 200, [200, 201])
+    assert (before, word, after) == ("… " + "x" * report.AROUND, "!", "y" * report.AROUND + " …")
+    assert report.in_context("!", [0, 1]) == ("", "!", "")
+
+
+def test_pieces_are_shown_where_the_place_of_a_token_is_not_known(model, text, tmp_path, monkeypatch):
+    def unknown(*_, **__):
+        raise ValueError("it does not say")
+
+    monkeypatch.setattr("course_lib.mbart.families.spans", unknown)
+    done = quick(model=model, text=text, out=tmp_path / "out")
+    page = Page()
+    page.feed(done.report.read_text())
+    first = done.metrics.features[0]
+    assert (first.words, first.sentences[0].word) == ([], [])
+    assert page.marked[: len(first.tokens)] == first.tokens
+    shown = f"<td><strong>{first.sentences[0].piece}</strong></td><td"
+    assert shown in done.report.read_text()
+    assert f">{first.sentences[0].text}</td>" in done.report.read_text()
 
 
 def test_both_autoencoders_train_on_the_training_side_with_the_labels_of_its_rows(monkeypatch):

@@ -154,20 +154,25 @@ class SharedConcept:
 
 @dataclass(frozen=True)
 class TopSentence:
-    """A sentence that excites a feature, and the piece at which it does so most."""
+    """A sentence that excites a feature, and the piece at which it does so most.
+
+    That piece's word stands between the two characters `word` of the text; none where that is not known.
+    """
 
     row: int
     activation: float
     piece: str
     language: str | None
     text: str
+    word: list[int] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
 class Feature:
     """What is known about one feature; `strength` and activations are described at `pipeline.describe_features`.
 
-    `tokens` are the pieces with the largest shares of its activation. `name` is what it is called by, see
+    `tokens` are the pieces with the largest shares of its activation, `words` the words, in lower case, joined from pieces
+    (`token_words`); none where it is not known where pieces stand. `name` is what it is called by, see
     `names.feature_names`; None where it has none.
     """
 
@@ -179,6 +184,7 @@ class Feature:
     sentences: list[TopSentence]
     tokens: list[str] = field(default_factory=list)
     name: FeatureName | None = None
+    words: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)

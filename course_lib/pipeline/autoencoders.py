@@ -1,7 +1,7 @@
 """Both autoencoders of a run: trained, scored, and the sparse one's features described."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -40,6 +40,8 @@ LANGUAGE, LABEL = "language", "label"
 MIN_HELD_OUT = 30
 REPORTED_FEATURES = 20
 REPORTED_SENTENCES = REPORTED_TOKENS = 8
+# How a token that is nothing but a blank is shown.
+BLANK = "␣"
 # A gap between training and held-out explained variance from which a run is called overfitted.
 OVERFIT_FROM = 0.2
 # A concept is called shared by a feature's top sentences from this share of them on, and only where it is
@@ -319,8 +321,8 @@ def describe_features(
     lengths = autoencoder.decoder_weight.norm(dim=0)[strongest.to(autoencoder.decoder_weight.device)]
     activation = code.index_select(1, strongest).to_dense() * lengths.cpu()
     by_sentence = tokens.largest(activation)
-    pieces, piece = _numbered(tokens.pieces)
-    by_piece = activation.new_zeros(len(pieces), len(strongest)).index_add(0, piece, activation)
+    pieces = _largest_shares([piece.replace("▁", "") or BLANK for piece in tokens.pieces], activation)
+    words = [[]] * len(strongest) if tokens.words is None else _largest_shares(_words(tokens), activation)
     sentences = tokens.sentences
     usual = Counter(concept for s in sentences for concept in s.concepts)
     languages, labels = class_labels([s.language for s in sentences])
@@ -338,38 +340,45 @@ def describe_features(
                     for i, language in enumerate(languages)
                 },
                 shared_concepts=_shared_concepts([sentences[row] for row in top], usual, len(sentences)),
-                sentences=[
-                    TopSentence(
-                        row=row,
-                        activation=largest[row].item(),
-                        piece=_strongest_piece(tokens, activation[:, column], row),
-                        language=sentences[row].language,
-                        text=sentences[row].text,
-                    )
-                    for row in top
-                ],
-                tokens=[
-                    pieces[i].replace("▁", "") or "␣"
-                    for i in by_piece[:, column]
-                    .argsort(descending=True, stable=True)[:REPORTED_TOKENS]
-                    .tolist()
-                    if by_piece[i, column] > 0
-                ],
+                sentences=[_top_sentence(tokens, activation[:, column], row) for row in top],
+                tokens=pieces[column],
+                words=words[column],
             )
         )
     return described
 
 
-def _numbered(pieces: list[str]) -> tuple[list[str], Int[Tensor, " tokens"]]:
-    """The different pieces, and the number of each token's."""
-    numbers = {piece: number for number, piece in enumerate(dict.fromkeys(pieces))}
-    return list(numbers), torch.tensor([numbers[piece] for piece in pieces])
+def _words(tokens: TokenStates) -> Iterator[str]:
+    """The word of each token, in lower case."""
+    for row, (start, end) in zip(tokens.sentence.tolist(), tokens.words.tolist(), strict=True):
+        yield tokens.sentences[row].text[start:end].lower() or BLANK
 
 
-def _strongest_piece(tokens: TokenStates, activation: Float[Tensor, " tokens"], row: int) -> str:
-    """The piece of a sentence that excites a feature most."""
+def _largest_shares(names: Iterable[str], activation: Float[Tensor, "tokens features"]) -> list[list[str]]:
+    """For each feature the names of tokens that have most of its activation."""
+    numbers: dict[str, int] = {}
+    name = torch.tensor([numbers.setdefault(one, len(numbers)) for one in names])
+    listed = list(numbers)
+    sums = activation.new_zeros(len(listed), activation.shape[1]).index_add(0, name, activation)
+    order = sums.argsort(dim=0, descending=True, stable=True)[:REPORTED_TOKENS]
+    return [
+        [listed[i] for i in order[:, column].tolist() if sums[i, column] > 0]
+        for column in range(activation.shape[1])
+    ]
+
+
+def _top_sentence(tokens: TokenStates, activation: Float[Tensor, " tokens"], row: int) -> TopSentence:
+    """A sentence with the token at which a feature is most active in it."""
     of_sentence = (tokens.sentence == row).nonzero().flatten()
-    return tokens.pieces[int(of_sentence[activation[of_sentence].argmax()])].replace("▁", "")
+    at = int(of_sentence[activation[of_sentence].argmax()])
+    return TopSentence(
+        row=row,
+        activation=activation[at].item(),
+        piece=tokens.pieces[at].replace("▁", ""),
+        language=tokens.sentences[row].language,
+        text=tokens.sentences[row].text,
+        word=[] if tokens.words is None else tokens.words[at].tolist(),
+    )
 
 
 def _top_sentences(activation: Tensor, sentences: list[Sentence]) -> list[int]:

@@ -2,6 +2,8 @@
 
 import base64
 import io
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +25,8 @@ from course_lib.sae import History, TrainConfig
 GREY = "#5b5b5b"
 STYLES = ((BLUE, "--"), (RED, "-."), (GREEN, ":"))
 SIZE = (6.4, 3.6)
+AROUND = 80
+"""Characters of a sentence that are shown on either side of the word at which a feature fires."""
 # What concept scores are drawn for: label, colour, line style, width.
 _UNITS = {
     "features": ("sparse features", BLUE, "-", 2.2),
@@ -88,8 +92,10 @@ def page(metrics: dict[str, Any], figures: dict[str, PageFigure], *, n_named: in
         lstrip_blocks=True,
     )
     environment.filters["percent"] = lambda share, digits=1: (
-        "–" if share is None else f"{100 * share:.{digits}f}%"
+        "–" if share is None else f"{100 * share:.{digits}f}%".replace("-", "−")
     )
+    environment.filters["number"] = lambda count: f"{count:,}"
+    environment.filters["in_context"] = in_context
     environment.globals["span_units"] = _SPAN_UNITS
     environment.globals["across_units"] = _ACROSS_UNITS
     environment.globals["units"] = {name: label for name, (label, *_) in _UNITS.items()}
@@ -109,6 +115,22 @@ def page(metrics: dict[str, Any], figures: dict[str, PageFigure], *, n_named: in
         else 0,
     }
     return environment.get_template("report.html.j2").render(**metrics, figures=figures, **bars)
+
+
+def in_context(text: str, word: Sequence[int]) -> tuple[str, str, str]:
+    """What stands before the word between these two characters of a text, the word, and what stands behind it.
+
+    Of a longer text about `AROUND` characters on either side are kept, cut between words, and an ellipsis.
+    """
+    start, end = word
+    before, after = text[:start], text[end:]
+    if len(before) > AROUND:
+        kept = before[-AROUND:]
+        before = "… " + (kept.split(maxsplit=1)[-1] if re.search(r"\s\S", kept) else kept)
+    if len(after) > AROUND:
+        kept = after[:AROUND]
+        after = (kept.rsplit(maxsplit=1)[0] if re.search(r"\S\s", kept) else kept) + " …"
+    return before, text[start:end], after
 
 
 def _canvas(x_label: str, y_label: str) -> tuple[Figure, Axes]:

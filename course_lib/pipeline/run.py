@@ -240,6 +240,7 @@ def run_of_autoencoder(
     if threads is None:
         threads = devices.threads_for(width)
     with devices.threads(threads), _writable(request.out) as partial:
+        inputs = _with_notes_of_text(request, inputs, names=False)
         _describe_autoencoder(autoencoder, request, inputs, RunDirectory(partial), clock)
     return RunDirectory(out)
 
@@ -269,7 +270,13 @@ def _describe_autoencoder(
     with clock("concepts"):
         concepts, notes = _scored(code, tokens, None, seed=request.seed)
     described = _describe(
-        request, inputs, tokens, held_out=0, choice=None, seconds=clock.seconds, warnings=inputs.notes + notes
+        request,
+        inputs,
+        tokens,
+        held_out=0,
+        choice=None,
+        seconds=clock.seconds,
+        warnings=inputs.notes + warn_of_unknown_pieces(tokens.pieces, inputs.tokenizer) + notes,
     )
     names = feature_names(concepts)
     features = [
@@ -366,15 +373,19 @@ def _token_limit(request: Request, tokenizer: "PreTrainedTokenizerBase") -> "Tok
         raise InputError(str(error)) from error
 
 
-def _with_notes_of_text(request: Request, inputs: Inputs) -> Inputs:
-    """Note what makes a run on this text of little use, and say it now: the minutes of training come after it."""
+def _with_notes_of_text(request: Request, inputs: Inputs, *, names: bool = True) -> Inputs:
+    """Note what makes a run on this text of little use, and say it now: the minutes of training come after it.
+
+    Without `names` nothing is said of them: `run_of_autoencoder` reads no table that they could come from.
+    """
     from course_lib.mbart.model import OF_GENERATED_TEXT
 
     found = []
     if request.text != BUILTIN:
         if request.model in OF_GENERATED_TEXT:
             found += warn_of_unread_text(request.model, inputs.model, inputs.tokenizer, inputs.sentences)
-        found += warn_of_no_names(inputs.sentences)
+        if names:
+            found += warn_of_no_names(inputs.sentences)
     if request.progress:
         for note in found:
             print(f"warning: {note}", file=sys.stderr, flush=True)

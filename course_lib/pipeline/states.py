@@ -13,7 +13,7 @@ from torch import Tensor
 from course_lib.language.corpus import Sentence
 from course_lib.mbart.site import Site
 from course_lib.pipeline.config import InputError
-from course_lib.pipeline.text import BUILTIN, read_text, token_concepts
+from course_lib.pipeline.text import BUILTIN, read_text, token_concepts, token_words
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -51,6 +51,9 @@ class TokenStates:
     held_out: Bool[Tensor, " tokens"]
     concepts: list[frozenset[str]] | None = (
         None  # those of whose word each token is a part, where words are known
+    )
+    words: Int[Tensor, "tokens 2"] | None = (
+        None  # between which characters of its sentence the word of each token stands, where that is known
     )
 
     @property
@@ -99,12 +102,14 @@ def read_states(
         raise InputError(f"{error} (sentences are counted without blank lines)") from error
     if tokens is None:
         of_site = states[site]
-        tokens = TokenStates(
+        tokens = _token_states(
+            tokenizer,
             sentences,
             of_site.values.float(),
             of_site.sentence,
-            tokenizer.convert_ids_to_tokens(of_site.token.tolist()),
-            held_out[of_site.sentence],
+            of_site.token,
+            site=site,
+            held_out=held_out,
         )
     if any(sentence.words for sentence in sentences):
         tokens = replace(tokens, concepts=token_concepts(tokenizer, sentences, target=site.side == "decoder"))
@@ -242,5 +247,25 @@ def stored_tokens(
         of_row, of_token, states = store.column("sentence"), store.column("token"), store[:].float()
     except StoreError as error:
         raise InputError(str(error)) from error
-    pieces = tokenizer.convert_ids_to_tokens(of_token.tolist())
-    return TokenStates(sentences, states, of_row, pieces, held_out[of_row])
+    return _token_states(tokenizer, sentences, states, of_row, of_token, site=site, held_out=held_out)
+
+
+def _token_states(
+    tokenizer: "PreTrainedTokenizerBase",
+    sentences: list[Sentence],
+    states: Float[Tensor, "tokens d_model"],
+    sentence: Int[Tensor, " tokens"],
+    token: Int[Tensor, " tokens"],
+    *,
+    site: Site,
+    held_out: Tensor,
+) -> TokenStates:
+    """States of tokens with their pieces and words; `token` are their numbers in the tokenizer."""
+    return TokenStates(
+        sentences,
+        states,
+        sentence,
+        tokenizer.convert_ids_to_tokens(token.tolist()),
+        held_out[sentence],
+        words=token_words(tokenizer, sentences, token, target=site.side == "decoder"),
+    )

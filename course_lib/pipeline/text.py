@@ -10,11 +10,13 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from course_lib.interpret import concepts
+from course_lib.interpret.token_words import word_places
 from course_lib.language.corpus import LANGUAGES, Sentence, generate, split_of
 from course_lib.language.text import TABLES, full_codes, read_fields
 from course_lib.pipeline.config import InputError
@@ -38,6 +40,7 @@ UNREAD_LOSS = (
 UNREAD_FROM = 0.1  # share of the sample from which a text is called unread
 SAMPLE = 100
 _BATCH = 32
+_CUT = 1024  # sentences that are cut into tokens at once
 
 
 @dataclass(frozen=True)
@@ -142,17 +145,53 @@ def token_concepts(
     tokenizer: "PreTrainedTokenizerBase", sentences: list[Sentence], *, target: bool = False
 ) -> list[frozenset[str]]:
     """The concepts of whose word each token is a part, of the tokens that `extract` gives."""
+    return [
+        said
+        for sentence, _, places in _placed(tokenizer, sentences, target=target)
+        for said in concepts.token_concepts(sentence.words, places)
+    ]
+
+
+def token_words(
+    tokenizer: "PreTrainedTokenizerBase",
+    sentences: list[Sentence],
+    tokens: Int[Tensor, " tokens"],
+    *,
+    target: bool = False,
+) -> Int[Tensor, "tokens 2"] | None:
+    """Between which characters of its sentence the word of each token stands, of the `tokens` that `extract` gives.
+
+    None where the tokenizer does not say (Blenderbot small, ProphetNet), or cuts a text otherwise behind a language's code.
+    """
+    found = np.zeros((len(tokens), 2), np.int32)
+    first = 0
+    try:
+        for sentence, ids, places in _placed(tokenizer, sentences, target=target):
+            if tokens[first : first + len(ids)].tolist() != ids:
+                return None
+            if ids:
+                found[first : first + len(ids)] = list(word_places([sentence.text], [0] * len(ids), places))
+            first += len(ids)
+    except ValueError:
+        return None
+    return torch.from_numpy(found) if first == len(tokens) else None
+
+
+def _placed(
+    tokenizer: "PreTrainedTokenizerBase", sentences: list[Sentence], *, target: bool
+) -> Iterator[tuple[Sentence, list[int], list[tuple[int, int]]]]:
+    """Each sentence with its tokens that `extract` gives, and the characters between which they stand."""
     from course_lib.mbart.activations import uncounted_ids
     from course_lib.mbart.families import spans
 
     skipped = set(uncounted_ids(tokenizer, include_special=False).tolist())
-    rows, places = spans(tokenizer, [sentence.text for sentence in sentences], target=target)
-    return [
-        said
-        for sentence, row, place in zip(sentences, rows, places, strict=True)
-        for token, said in zip(row, concepts.token_concepts(sentence.words, place), strict=True)
-        if token not in skipped
-    ]
+    for start in range(0, len(sentences), _CUT):
+        chunk = sentences[start : start + _CUT]
+        for sentence, row, places in zip(
+            chunk, *spans(tokenizer, [one.text for one in chunk], target=target), strict=True
+        ):
+            kept = [at for at, token in enumerate(row) if token not in skipped]
+            yield sentence, [row[at] for at in kept], [places[at] for at in kept]
 
 
 def warn_of_unknown_pieces(pieces: Sequence[str], tokenizer: "PreTrainedTokenizerBase") -> list[str]:

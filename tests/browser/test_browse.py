@@ -130,6 +130,28 @@ def test_text_of_a_run_stays_text(page, server):
     assert strongest.get_attribute("title").startswith("activation ")
 
 
+def test_warnings_of_a_run_stand_on_top_as_text(page, server, tmp_path):
+    page.goto(server.address)
+    status(page, "features")
+    assert page.get_by_role("complementary", name="Warnings").count() == 0
+    told = ["<b>course-mbart</b> has not read such text", "x" * 500]
+    warned = dataclasses.replace(server.index, about=server.index.about | {"warnings": told})
+    export(warned, tmp_path / "page.html", n_features=3)
+    older = dataclasses.replace(
+        server.index, about={k: v for k, v in warned.about.items() if k != "warnings"}
+    )
+    export(older, tmp_path / "older.html", n_features=3)
+    page.goto((tmp_path / "older.html").as_uri())
+    status(page, "features")
+    assert page.get_by_role("complementary", name="Warnings").count() == 0
+    page.goto((tmp_path / "page.html").as_uri())
+    status(page, "features")
+    shown = page.get_by_role("complementary", name="Warnings").locator("p")
+    assert shown.all_inner_texts() == [f"Warning: {text}." for text in told]
+    assert shown.first.bounding_box()["y"] < page.get_by_role("main").bounding_box()["y"]
+    assert page.evaluate("document.documentElement.scrollWidth") <= 1400
+
+
 def test_a_sentence_its_changes_and_their_link(page, server):
     page.goto(server.address + "#view=try")
     box = page.get_by_role("textbox", name="Sentence")

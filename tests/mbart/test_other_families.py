@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import re
 from contextlib import ExitStack
 
 import pytest
@@ -25,6 +26,7 @@ from course_lib.mbart.families import languages, spans
 from course_lib.mbart.model import ModelUnavailable, load
 from course_lib.mbart.splicing import loss_recovered, padded_pairs, replaced, steered
 from course_lib.mbart.translation import translate
+from course_lib.pipeline.text import token_words
 from course_lib.sae import ReluSparseAutoencoder
 from tests.tiny_others import SETTINGS, SPOKEN, make_model, make_tokenizer, write_tiny
 
@@ -438,6 +440,21 @@ def test_spans_are_those_of_the_pieces_or_refused(tiny):
                 "",
                 text[start:end].strip(),
             )  # a blank in front counts as the letter behind it
+
+
+def test_the_word_of_each_token_is_known_where_its_place_is(tiny):
+    family, model, tokenizer = tiny
+    sentences = [Sentence(text, SPOKEN.get(family, (None,))[0]) for text in READ]
+    tokens = extract(model, tokenizer, sentences, [Site("encoder")], progress=False)[Site("encoder")]
+    found = token_words(tokenizer, sentences, tokens.token)
+    if family in ("blenderbot-small", "prophetnet"):
+        assert found is None
+        return
+    pieces = tokenizer.convert_ids_to_tokens(tokens.token.tolist())
+    for piece, row, (start, end) in zip(pieces, tokens.sentence.tolist(), found.tolist(), strict=True):
+        word = READ[row][start:end]
+        assert word in re.findall(r"\w+|[^\w\s]+", READ[row])
+        assert piece in tokenizer.all_special_tokens or piece.strip("▁Ġ") in word
 
 
 def test_a_sentence_beyond_the_positions_is_refused_where_they_are_counted(tiny):

@@ -103,6 +103,7 @@ def _make(
     about = {
         "fingerprint": of_run,
         "run": os.fsencode(run.resolve().name).decode(errors="replace"),
+        "warnings": browser.run.metrics.run.warnings,
         "model": browser.name,
         "site": str(browser.site),
         "d_model": browser.autoencoder.d_model,

@@ -12,7 +12,6 @@ mean square length of the centred training states. Only numpy is imported here: 
 import hashlib
 import json
 import os
-import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -25,6 +24,7 @@ from jaxtyping import Bool, Float, Int
 
 from course_lib.interpret.names import above_chance, feature_names, held_out_chance, tried_concepts
 from course_lib.interpret.run_directory import RunDirectory
+from course_lib.interpret.token_words import in_word, word_places
 
 if TYPE_CHECKING:
     from course_lib.interpret.concept_report import ConceptReport, ConceptScore
@@ -293,39 +293,16 @@ def _activity(
 
 
 def _words(reading: Reading) -> tuple[Int[np.ndarray, " tokens"], list[str]]:
-    """The word that each token belongs to, as a place in the list of words, which are in lower case.
-
-    A word is a run of letters, their marks and digits. A token without any, as a full stop, is its own word.
-    """
+    """The word that each token belongs to, as a place in the list of words, which are in lower case."""
     found: dict[str, int] = {}
     of_token = np.zeros(len(reading.token_sentence), np.int32)
-    last, text, starts = -1, "", []
-    for token, (sentence, (start, end)) in enumerate(
-        zip(reading.token_sentence.tolist(), reading.token_span.tolist(), strict=True)
+    sentences, spans = reading.token_sentence.tolist(), reading.token_span.tolist()
+    for token, (sentence, place) in enumerate(
+        zip(sentences, word_places(reading.texts, sentences, spans), strict=True)
     ):
-        if sentence != last:
-            last, text = sentence, reading.texts[sentence]
-            starts = _word_spans(text)
-        inside = next((starts[at] for at in range(start, end) if starts[at] is not None), (start, end))
-        word = text[slice(*inside)].lower() or "␣"
+        word = reading.texts[sentence][slice(*place)].lower() or "␣"
         of_token[token] = found.setdefault(word, len(found))
     return of_token, list(found)
-
-
-def _word_spans(text: str) -> list[tuple[int, int] | None]:
-    """For each character the start and the end of its word; None where it is in none."""
-    inside = [_in_word(sign) for sign in text]
-    found: list[tuple[int, int] | None] = [None] * len(text)
-    start = 0
-    for end, same in enumerate([*inside, False]):
-        if not same:
-            found[start:end] = [(start, end)] * (end - start)
-            start = end + 1
-    return found
-
-
-def _in_word(sign: str) -> bool:
-    return sign.isalnum() or unicodedata.category(sign).startswith("M")
 
 
 def _top_words(reading: Reading, token_word: Int[np.ndarray, " tokens"]) -> dict[str, np.ndarray]:
@@ -674,7 +651,7 @@ class FeatureIndex:
         self._check_language(language)
         if not wanted.strip():
             raise ValueError("nothing is looked for; expected a word, a beginning (cell*) or a sentence")
-        between = {ord(sign): " " for sign in set(wanted) if not _in_word(sign)}
+        between = {ord(sign): " " for sign in set(wanted) if not in_word(sign)}
         words = [f" {word} " for word in wanted.translate(between).lower().split()]
         if words and wanted.rstrip().endswith("*"):
             words[-1] = words[-1].rstrip()
@@ -783,7 +760,7 @@ class FeatureIndex:
     def _lines(self) -> list[str]:
         """Each sentence as its words in lower case, with a blank before, between and after them."""
         texts = [self.text(sentence) for sentence in range(self.about["sentences"])]
-        between = {ord(sign): " " for sign in set().union(*texts) if not _in_word(sign)}
+        between = {ord(sign): " " for sign in set().union(*texts) if not in_word(sign)}
         return [f" {' '.join(text.translate(between).lower().split())} " for text in texts]
 
     @property

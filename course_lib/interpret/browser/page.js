@@ -795,6 +795,9 @@
 
   document.title = plain(`Feature browser: ${about.run}`);
   put(document.getElementById("run"), bdi(about.run), ": ", bdi(about.model), `, ${about.site}, ${about.features.toLocaleString("en")} features (${about.kind}), ${about.sentences.toLocaleString("en")} sentences, ${about.tokens.toLocaleString("en")} tokens`);
+  const warnings = document.getElementById("warnings");
+  warnings.hidden = !about.warnings?.length; // an index of an earlier version has none
+  put(warnings, (about.warnings || []).map((text) => h("p", {}, h("b", {}, "Warning: "), `${text}.`)));
   document.getElementById("notes").textContent = `An activation is the length of what a feature adds to a token's state, as a ${about.units}.` +
     (about.kept < 0.9999 ? ` Only the strongest features of each token are kept, with ${percent(about.kept)} of the squared activation.` : "") +
     (offline ? ` This file holds the ${plural(columns.id.length, "strongest feature")} of ${about.features.toLocaleString("en")}.` : "");

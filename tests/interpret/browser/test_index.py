@@ -433,6 +433,8 @@ def test_a_run_of_the_pipeline_without_concepts_and_languages_opens(tiny, tmp_pa
     )
     server = browse(result, effects=0, progress=False)
     try:
+        assert "no feature gets a name" in result.metrics.run.warnings[0]
+        assert server.index.about["warnings"] == result.metrics.run.warnings
         found = server.index.feature(int(server.index.ranked()[0]))
         assert (found["languages"], found["concepts"], found["effect"]) == ([], [], None)
         assert found["groups"][0]["sentences"][0]["language"] is None
