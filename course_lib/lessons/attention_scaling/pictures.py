@@ -51,7 +51,7 @@ def plot_walks(axes):
     _draw_walks(axes, matching, SHORT, RED, "k = q: a key that matches", 1.2)
     _draw_walks(axes, independent, SHORT, BLUE, "k independent of q", 0.8)
     _compact(axes)
-    return f"{DRAWN} sums of each kind, one line for each pair. At the right end stands q · k."
+    return f"{DRAWN} sums of each kind, one line for each pair, which ends at its q · k."
 
 
 @lesson.figure(

@@ -171,7 +171,7 @@ def backward(x, g, gamma):
         ("for small steps", edit("math.acos(1 - step_size * decay)", "math.sqrt(2 * step_size * decay)"),
          "That is what the angle tends to when ηλ is small, and the formula that follows. Here it is asked exactly."),
         ("the share itself", edit("math.acos(1 - step_size * decay)", "step_size * decay"),
-         "ηλ is the share by which w shrinks, along w. The step that makes up for it stands at a right angle, so that a "
+         "ηλ is the share by which w shrinks, along w. The step that makes up for it is perpendicular to w, so that a "
          "small share needs a much larger turn."),
         ("sine", edit("math.acos(1 - step_size * decay)", "math.asin(1 - step_size * decay)"),
          "The shortened w lies next to the angle, and the step opposite: (1 - ηλ) is its cosine."),

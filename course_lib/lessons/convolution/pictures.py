@@ -80,7 +80,7 @@ def plot_corners(*panels_):
     compact(*panels_)
     return (
         "The two shapes without noise, and four noisy images, one of each class with the corner, framed here only, in "
-        "the left half and in the right. The dashed line parts the halves."
+        "the left half and in the right. The dashed line separates the halves."
     )
 
 

@@ -167,7 +167,7 @@ def _bounded(w1, w2):
 
 lesson.flaw(
     "12.4", "A penalty that knows no units", difficulty=2, minutes=6,
-    prompt="“A penalty that ignores units is never worse than one that does not.” Two columns stand at right angles and "
+    prompt="“A penalty that ignores units is never worse than one that does not.” Two columns are perpendicular and "
     "have the lengths 10 and 1; noise of size 1 is added to the targets $Xw$. Give true weights $w$, each between -1,000 "
     "and 1,000, for which ridge regression with its best penalty has an expected squared error of $Xw$ at least 5% below "
     "that of dropout's average with its best $p$: a dictionary with the numbers `w1` and `w2`.",

@@ -159,7 +159,7 @@ def _drawn(generator):
     "the targets in "
     "row 1, counted from 0. Return a tensor in the shape of `x` whose row $j$ is the sum of the rows of all sources "
     "of edges that "
-    "end in $j$. An edge may stand twice; then it counts twice. Leave `x` unchanged.",
+    "end in $j$. An edge may be listed twice; then it counts twice. Leave `x` unchanged.",
     draw=_drawn,
     properties=[
         ("Row j should be the sum of the rows of x over all edges that end in j.",
@@ -180,7 +180,7 @@ def _drawn(generator):
          "and "
          "`y[j] = ...` overwrites. A node adds up all its messages."),
         ("each edge once", edit("zip(source, target, strict=True)", "set(zip(source.tolist(), target.tolist()))"),
-         "An edge that stands twice brought its message once, as with a dense matrix whose entries are set to 1. Add "
+         "An edge that is listed twice brought its message once, as with a dense matrix whose entries are set to 1. Add "
          "1 to the entry for each edge."),
         ("the node itself too", edit("torch.zeros_like(x)", "x.clone()"),
          "You started with the node's own row. That belongs to layers with self-loops, or to a residual connection."),
@@ -290,7 +290,7 @@ lesson.flaw(
     "sources of the edges "
     "that end in it, or by zeros if there are none. `dy` is the gradient of the loss with respect to its output. "
     "Return the gradient "
-    "with respect to its input, in the same shape. Edges may stand twice.",
+    "with respect to its input, in the same shape. Edges may be listed twice.",
     draw=lambda generator: {name: value for name, value in _drawn(generator).items() if name != "x"},
     properties=[
         ("Every node with edges into it should hand its row of dy back in full, and no other node anything: the "

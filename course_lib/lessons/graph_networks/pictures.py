@@ -503,7 +503,7 @@ def plot_trained(axes):
     axes.minorticks_off()
     compact(axes)
     return (
-        "Accuracy against the number of layers. All five kinds stand near 0.95 from 2 to 8 layers. At 16 layers "
+        "Accuracy against the number of layers. All five kinds are near 0.95 from 2 to 8 layers. At 16 layers "
         "rescaled only is near 0.5 on every graph, and GCN on all but one; at 32 half kept is, too, while start added and, "
         "a little higher, common part removed stay above 0.9. Common part removed with hidden weights that stay random "
         "rises from 0.84 at 2 layers to 0.95 at 32."

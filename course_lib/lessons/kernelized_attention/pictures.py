@@ -217,8 +217,8 @@ def plot_features(axes):
         axes.add_patch(Rectangle((5.5, 4.2 - 0.8 * place), 0.5, 0.5, facecolor=color, edgecolor=BLACK, alpha=0.5))
         axes.text(6.15, 4.45 - 0.8 * place, meaning, va="center", fontsize=9)
     return (
-        "All products of two entries of (1, x), for D = 4. What stands below the diagonal, drawn pale, repeats what stands "
-        "above: those products come twice and become one feature with the factor √2."
+        "All products of two entries of (1, x), for D = 4. The entries below the diagonal, drawn pale, repeat those "
+        "above: these products come twice and become one feature with the factor √2."
     )
 
 

@@ -234,12 +234,12 @@ def plot_reach(left, right, a, b):
         picture = axes.imshow(reach, cmap="Blues", vmin=0, vmax=1)
         _flag_ticks(axes)
         share = share_of_the_last_flagged(reach)
-        said.append(f"≈{100 * share:.0f} of 100 parts in {name}")
+        said.append(f"≈{100 * share:.0f}% in {name}")
     bar = axes.figure.colorbar(picture, ax=[left, right], shrink=0.8)
     bar.ax.set(xlabel="size", ylabel="change of the answer per unit")
     return (
         "Dark where the number at token j moves the answer at token t. A: one bar below each flag, until the next flag. B: "
-        f"fainter bars run on. What moves an answer is the last flagged number's to {said[0]} and {said[1]}."
+        f"fainter bars run on. Of what moves an answer, {said[0]} and {said[1]} comes from the last flagged number."
     )
 
 

@@ -619,7 +619,7 @@ work_prediction = lesson.prediction(
 race_prediction = lesson.prediction(
     "15.P4",
     "In its 3 CPU seconds the plain loop makes some 20 updates. The loop that is cut every 64 tokens makes some 500, and "
-    "the convolution some 650. Where does the error of the cut loop end?",
+    "the convolution some 630. Where does the error of the cut loop end?",
     {
         "Near the convolution's": "It makes nearly as many updates. But the pole of size 0.998 keeps 1% of a click for "
         "more than 2,000 tokens, and gradients that end after 64 tell little about it.",

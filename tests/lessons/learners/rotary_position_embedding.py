@@ -10,7 +10,7 @@ from course_lib.teaching import edit
 
 GIVES_AWAY = {
     "18.P1": [
-        r"(?i)still most of these heads fail",
+        r"(?i)answer only about half",
         r"(?i)scores nearly as high",
         r"(?i)answered about half",
     ],
