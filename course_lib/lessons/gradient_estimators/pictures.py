@@ -387,7 +387,7 @@ def plot_map(left, right_):
     compact(left, right_)
     return (
         "Left, the larger of the two mean distances over the smaller: red where the score ends nearer, blue where the path "
-        "does; the black line parts them. Right, mean and range of twenty seeds at k = 64, with the mix of both."
+        "does; the black line separates them. Right, mean and range of twenty seeds at k = 64, with the mix of both."
     )
 
 

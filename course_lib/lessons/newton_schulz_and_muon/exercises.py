@@ -179,8 +179,8 @@ def _is_counted(answer):
 
 lesson.value(
     "08.4", "What a step costs", difficulty=1, minutes=3,
-    prompt="A $3072 \\times 768$ matrix $W$ takes one step of the cubic, $\\frac12(3W - \\dots)$. A product of a "
-    "$p \\times m$ and an $m \\times n$ matrix counts $2pmn$ operations; sums of matrices are not counted. How many "
+    prompt="A $3072 \\times 768$ matrix $W$ takes one step of the cubic, $\\frac12(3W - \\dots)$. A product of an "
+    "$h \\times m$ and an $m \\times w$ matrix counts $2hmw$ operations; sums of matrices are not counted. How many "
     "operations does the step take at least, if you may choose the side on which the Gram matrix is formed?",
     answer=4 * 768**2 * 3072,
     properties=[("torch counts another number of operations.", _is_counted)],
@@ -209,7 +209,7 @@ lesson.value(
         ("shapes cubed", 4 * 3072**3,
          "You took all sides as 3072. W has only 768 columns, and WᵀW only 768 rows and columns."),
         ("entries of the result", 2 * 768**2 + 2 * 768 * 3072,
-         "You counted two operations for each entry of the results. Each entry is a sum of many products: 2pmn in all."),
+         "You counted two operations for each entry of the results. Each entry is a sum of many products: 2hmw in all."),
     ],
 )
 

@@ -176,7 +176,7 @@ def plot_climb(axes):
     _fronts(axes, [CUBIC] * 18, range(0, 19, 3))
     return (
         "The 64 singular values after every third step, from light to dark; the number of steps "
-        "stands at the right. What is far below 1 rises by the same factor, and the flat part grows from the left."
+        "is at the right. What is far below 1 rises by the same factor, and the flat part grows from the left."
     )
 
 

@@ -31,7 +31,7 @@ from course_lib.teaching import edit, inputs, whole
                             "(hits / (hits + misses) + hits / (hits + false_alarms)) / 2"),
          "That is the plain mean of precision and recall. The harmonic one is nearer to the smaller of the two."),
         ("counted once", edit("2 * hits / (2 * hits + misses + false_alarms)", "hits / (hits + misses + false_alarms)"),
-         "You count the hits once. In F1 they stand twice, above and below."),
+         "You count the hits once. In F1 they occur twice, above and below."),
     ],
 )
 def f1(hits, misses, false_alarms):

@@ -83,8 +83,8 @@ class MapExplorer(Explorer):
 
     title = "Which lessons lead where"
     summary = (
-        "One row for each lesson, part below part. A dot stands further right the more lessons come before it, one after "
-        "another. Those on the way to the chosen goal are marked and joined, the goal itself in another colour."
+        "One row for each lesson, part below part. The more lessons come before a lesson, one after another, the further "
+        "right its dot is. Those on the way to the chosen goal are marked and joined, the goal itself in another colour."
     )
     goal = Choice("where to", "A path through the course, or one lesson", "path: Interpretability", tuple(GOALS))
     size = (9.0, 9.6)

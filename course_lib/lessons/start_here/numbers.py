@@ -148,14 +148,14 @@ def plot_negation(guesses, strength):
     strength.axvspan(sentences_at(FIRST, 0)[-1][2], edges[-1], color="0.9", zorder=0)
     strength.text(1.395, 26, "the eight", ha="right", fontsize=8)
     return (
-        "Left: how well four names agree with number 1733; 1 is perfect, and a dotted line is what a name has that is true "
-        "of as many sentences, drawn by lot. Right: its strength in the negated sentences of each kind. The grey strip "
+        "Left: how well four names agree with number 1733; 1 is perfect, and a dotted line is the F1 of a random name, true "
+        "of equally many sentences. Right: its strength in the negated sentences of each kind. The grey strip "
         "holds the eight strongest."
     )
 
 
 def by_chance(name: str) -> float:
-    """Return the F1 of a name that is true of as many sentences as this one, but of sentences drawn by lot."""
+    """Return the F1 of a name that is true of as many sentences as this one, but of random sentences."""
     true, active, all_of_them = measured(PART, "true of")[name], stored(FIRST, "active"), measured(PART, "sentences")
     return 2 * true * active / all_of_them / (true + active)
 

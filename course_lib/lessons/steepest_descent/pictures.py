@@ -575,9 +575,9 @@ corner_prediction = lesson.prediction(
 
 rotation_prediction = lesson.prediction(
     "06.P2",
-    "The inputs $x$ are rotated, $Qx$ with an orthogonal $Q$, and the start of the first layer is turned along, so that the "
-    "network computes the same. Then it is trained with normalised gradients, with signs, or with $UV^\\top$. Which "
-    "method's loss curve changes?",
+    "The inputs $x$ are rotated, $Qx$ with an orthogonal $Q$, and the start of the first layer is rotated with them, so "
+    "that the network computes the same. Then it is trained with normalised gradients, with signs, or with $UV^\\top$. "
+    "Which method's loss curve changes?",
     {
         "None: the network can undo a rotation": "It can represent the same functions. But the signs of the rotated "
         "gradient are not the rotated signs.",

@@ -193,7 +193,7 @@ ANSWERS = {
 GIVES_AWAY = {
     "06.P1": [r"mathrm\{sign\}\(g\)", r"(?i)sign descent", r"\(-1\.00, -1\.00\)"],
     "06.P2": [
-        r"(?i)turns? along",
+        r"(?i)equivariant",
         r"P\\Delta Q",
         r"(?i)large ones mostly",
         r"orthogonal \$P\$",
