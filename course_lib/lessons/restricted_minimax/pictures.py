@@ -345,7 +345,7 @@ def plot_births(axes):
         axes.annotate(f"{number}", (start, 0), (-3, -16), textcoords="offset points", fontsize=10, color=RED)
     return (
         "Places of nature's best prior against η. Up to 0.045 they are 0 and η. Then the lower one leaves 0, and a third is "
-        "born at 0 (red dot) near 0.13, a fourth near 0.33, a fifth near 0.54 and a sixth near 0.7."
+        "born at 0 (red dot) between 0.12 and 0.13, a fourth near 0.33, a fifth near 0.54 and a sixth near 0.7."
     )
 
 
