@@ -727,7 +727,9 @@ def kinds_table() -> Markdown:
     same = measured("exchange", "all kinds: the detector is the strongest feature, %")
     only = (measured("exchange", f"all kinds: only the {name} changes the word") for name in ("strongest", "detector"))
     table = markdown_table(("words", "cases", "changed, detector off", "changed, strongest feature off"), rows)
-    counts = "only the strongest changes the word in {} cases, only the detector in {}".format(*only)
+    counts = "in {} cases the strongest feature changes the word and the detector does not, in {} the reverse".format(
+        *only
+    )
     return Markdown(f"{table.data}\n\nThe detector is the strongest feature in {same:.0f}% of the cases; {counts}.")
 
 
