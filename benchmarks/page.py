@@ -261,6 +261,10 @@ def reading_rows() -> list[Row]:
     def step(name: str, spec: str) -> str:
         return spread("sae", name, spec)
 
+    integers = measured("sae", "TopK: floor, products alone / ours") / measured(
+        "sae", "TopK: its product alone in float32 / ours"
+    )
+
     return [
         (
             "`extract` without padding, mBART-large's width, 256 sentences: share of the speed of its matrix products alone",
@@ -283,11 +287,50 @@ def reading_rows() -> list[Row]:
             "a training step of TopK, 1,024 to 8,192, k = 32, 4,096 rows, against SAELens, sparsify, and its own matrix product "
             "alone in float32",
             f"{step('TopK: SAELens TopK / ours', '.1f')}, {step('TopK: sparsify TopK / ours', '.1f')} and "
-            f"{step('TopK: its product alone in float32 / ours', '.2f')} times as fast",
+            f"{step('TopK: its product alone in float32 / ours', '.2f')} times as fast (on an {origin('sae')['machine']['model']}, "
+            f"where the product in 8-bit integers takes {integers:.2f} of the time of float32's)",
         ),
         (
             "the same of ReLU with L1, against SAELens",
             f"{step('ReLU + L1: SAELens ReLU + L1 / ours', '.1f')} times as fast",
+        ),
+    ]
+
+
+def floor_rows() -> list[Row]:
+    """Return where code of the course stands above what it cannot do without, or above a goal, and why."""
+
+    def share(title: str) -> str:
+        return spread("sae", f"{title}: floor with memory traffic / ours", ".2f")
+
+    def lora(what: str) -> str:
+        return spread("lora", f"fp32, 512 rows: {what} / PEFT", ".2f")
+
+    return [
+        (
+            "a training step of TopK: its floor (the product in 8-bit integers, Adam, one look at all pre-activations), share "
+            "of the step",
+            f"{share('TopK')}; the rest reads at scattered places: the largest 48 of 8,192 in each row, their exact products, "
+            "the sums of two sparse gradients",
+        ),
+        ("of ReLU with L1: five products and Adam", share("ReLU + L1")),
+        (
+            "of a bottleneck of 128 with ReLU: four products and Adam",
+            f"{share('1024 -> 128')}; the rest is passes over the 4,096 x 1,024 states: drawing rows, subtracting, summing squares",
+        ),
+        (
+            "a token of quadratic `linear_attention` from its state: times a copy of its sums",
+            f"{spread('attention', 'a token, quadratic / memory-traffic floor', '.2f')}; the sums are read and written once, the "
+            "rest is the token's 2,145 features and one product with them",
+        ),
+        (
+            "`LoRALinear`, 512 rows: time over PEFT's, and that of the frozen weight alone",
+            f"{lora('LoRALinear')}, {lora('floor (frozen W)')}; between them stand the products of rank 8",
+        ),
+        (
+            "a selective scan with 64 numbers of state: time over a loop that unbinds its inputs",
+            f"{spread('state_space', 'selective / loop over unbind, N = 64', '.2f')}; 16 numbers "
+            f"{spread('state_space', 'selective / loop over unbind, N = 16', '.2f')}",
         ),
     ]
 
@@ -393,7 +436,8 @@ def matrix_rows() -> list[Row]:
             f"exact `pca`, 20,000 x 1,024 to 32 components, against scikit-learn's `auto`, which loses {lost}% of a flat "
             "spectrum",
             f"{spread('pca', 'pca / scikit-learn auto, torch.float64', '.2f')} times the time in float64, "
-            f"{spread('pca', 'pca / scikit-learn auto, torch.float32', '.2f')} in float32",
+            f"{spread('pca', 'pca / scikit-learn auto, torch.float32', '.2f')} in float32, "
+            f"{spread('pca', 'pca, products in float32 / scikit-learn auto, torch.float32', '.2f')} there with products in float32",
         ),
         (
             "erasing a concept, 20,000 x 768, ten classes, fit and erase, against concept-erasure",
@@ -430,6 +474,7 @@ SECTIONS = {
     "The pipeline, one run": pipeline_rows,
     "Features and concepts": feature_rows,
     "Reading states and training autoencoders": reading_rows,
+    "How far from the floor": floor_rows,
     "Optimisation": optimization_rows,
     "Attention": attention_rows,
     "Representation and theory": matrix_rows,
@@ -494,6 +539,7 @@ def _machine(about: dict) -> str:
     machine = about["machine"] or {}
     words = [
         machine.get("gpu"),
+        machine.get("model"),
         f"{machine['cores']} cores" if machine.get("cores") else None,
         machine.get("processor"),
     ]

@@ -14,7 +14,8 @@ Each part of a floor is timed alone, in the fastest of the forms that torch has 
 
 The peers, SAELens and EleutherAI's sparsify, run in an environment of their own, because they pin what the
 course does not: `python -m venv PEERS; PEERS/bin/pip install torch==2.13.0 sae-lens==6.54.12
-eai-sparsify==1.3.3`, then set COURSE_PEERS_PYTHON=PEERS/bin/python. Without it their rows are absent.
+eai-sparsify==1.3.3`, then set COURSE_PEERS_PYTHON=PEERS/bin/python. Without it their rows are absent. Where there is no
+GPU, remove triton from that environment: sparsify takes it for its decoder where it finds it, and then stops.
 """
 
 import json

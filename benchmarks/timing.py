@@ -1,10 +1,12 @@
 """Interleaved timing: every candidate once a round, ratios inside the round, medians with quartiles."""
 
 import platform
+import re
 import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from importlib.metadata import packages_distributions, version
+from pathlib import Path
 from typing import Any
 
 from course_lib.measured import Spread
@@ -60,8 +62,16 @@ def machine() -> dict[str, str | int]:
     import torch
 
     gpu = {"gpu": torch.cuda.get_device_name()} if torch.cuda.is_available() else {}
-    return gpu | {
-        "system": platform.system(),
-        "processor": platform.machine(),
-        "cores": os.cpu_count() or 1,
-    }
+    described = Path("/proc/cpuinfo")
+    models = re.findall(
+        r"^model name\s*: (.*)$", described.read_text() if described.exists() else "", re.MULTILINE
+    )
+    return (
+        gpu
+        | ({"model": models[0]} if models else {})
+        | {
+            "system": platform.system(),
+            "processor": platform.machine(),
+            "cores": os.cpu_count() or 1,
+        }
+    )

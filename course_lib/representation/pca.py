@@ -123,7 +123,8 @@ class RunningMoments:
     def __init__(self, *, products: torch.dtype = torch.float64) -> None:
         """`products` is the dtype in which the products of a chunk's centred rows are taken; sums over chunks are float64.
 
-        float32 takes half the time and keeps its digits of the *largest* variance: those a ten-millionth of it are rounding.
+        float32 takes about half the time and keeps its digits of the *largest* variance: variances of a ten-millionth of
+        it are rounding.
 
         Raises:
             ValueError: `products` is neither torch.float64 nor torch.float32.
@@ -205,7 +206,7 @@ def pca(rows: Rows, k: int, *, chunk_rows: int = CHUNK_ROWS, products: torch.dty
 
     Equal to `pca_by_svd` up to rounding, for a tensor of any floating dtype or an activation store on disk. Variances
     below 1e-16 of the largest are rounding: the Gram matrix squares the singular values. With `products` torch.float32,
-    which takes about half the time, those below 1e-7 of the largest are.
+    which takes about 0.7 of the time, those below 1e-7 of the largest are.
 
     Raises:
         ValueError: there are no rows, they are no table of finite floating-point numbers, or `k` is not from 1 to
