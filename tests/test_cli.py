@@ -227,7 +227,10 @@ def test_a_command_that_is_stopped_says_so_and_leaves_nothing(number, model, tmp
 
 
 def in_its_own_process(*arguments, at_most=None, **options):
-    """Run a command as a user does; no file of it can be longer than `at_most` bytes, as on a disk that is full."""
+    """Run a command as a user does; no file of it can be longer than `at_most` bytes, as on a disk that is full.
+
+    Python would keep what it compiled as far as it fits, and stumble over it ever after.
+    """
 
     def limit():
         if at_most is not None:
@@ -235,7 +238,13 @@ def in_its_own_process(*arguments, at_most=None, **options):
 
     return subprocess.run(
         [sys.executable, "-m", "course_lib", *map(str, arguments)],
-        **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "preexec_fn": limit} | options,
+        **{
+            "env": os.environ | ({} if at_most is None else {"PYTHONDONTWRITEBYTECODE": "1"}),
+            "stdout": subprocess.PIPE,
+            "stderr": subprocess.PIPE,
+            "preexec_fn": limit,
+        }
+        | options,
     )
 
 

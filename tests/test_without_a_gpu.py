@@ -845,6 +845,7 @@ EXCEPTIONS = {
     """,
     "refuses an input by its values, once and in no loop": """
         representation.erasure: ErasureMoments fit_eraser probe_r2
+        representation.pca: RunningMoments pca
         representation.purification: Purifier
         optimization.ridge: typical_factor
         theory.hawkes: delayed_kernel fit fit_chosen

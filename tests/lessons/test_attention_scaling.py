@@ -102,7 +102,7 @@ def test_the_figure_of_rare_rows_counts_its_dots():
         assert np.allclose(dots.get_ydata(), 0.5 / np.cosh(np.asarray(dots.get_xdata()) / 2) ** 2)
         counts.append(int((np.asarray(dots.get_ydata()) > 0.05).sum()))
     assert (
-        f"left to {counts[0]} of the 200 rows for r = 1, and to {counts[1]} for r = 10"
+        f"remains in {counts[0]} of the 200 rows for r = 1, and in {counts[1]} for r = 10"
         in text_alternative(figure)
     )
     mean, median = (

@@ -283,20 +283,14 @@ def test_what_the_text_says_of_kinds_on_the_built_language():
 
 
 def test_labels_in_english_favour_many_active_features():
-    for text, more, fewer, said in (
-        ("real", 32, 16, ("0.904", "0.902", "0.69", "0.72")),
-        ("built", 8, 4, ()),
-    ):
+    for text, more, fewer in (("real", 32, 16), ("built", 8, 4)):
         tried = {
             one["setting"]: one["mean F1 in the tuning draw"]
             for one in measured("real_kinds", f"{text}: topk: settings")
         }
-        english = [tried[k]["en_XX"] for k in (more, fewer)]
-        others = [np.mean([tried[k][code] for code in ("de_DE", "fr_XX", "es_XX")]) for k in (more, fewer)]
-        assert english[0] > english[1]
+        assert tried[more]["en_XX"] > tried[fewer]["en_XX"]
+        others = [sum(tried[k][code] for code in ("de_DE", "fr_XX", "es_XX")) for k in (more, fewer)]
         assert others[0] < others[1]
-        if said:
-            assert said == (*(f"{f1:.3f}" for f1 in english), *(f"{f1:.2f}" for f1 in others))
 
 
 def test_no_setting_lies_at_an_end_of_what_was_tried():

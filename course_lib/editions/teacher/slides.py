@@ -102,6 +102,7 @@ def join_short(found: list[Slide]) -> list[Slide]:
             and last.title == slide.title
             and (last.is_short or slide.is_short)
             and not last.asks
+            and not (slide.asks and last.below)  # what is below a question begins with its answers
             and last.lines + slide.lines <= JOINED
         ):
             last.blocks += slide.blocks
