@@ -261,8 +261,13 @@ def reading_rows() -> list[Row]:
     def step(name: str, spec: str) -> str:
         return spread("sae", name, spec)
 
-    integers = measured("sae", "TopK: floor, products alone / ours") / measured(
-        "sae", "TopK: its product alone in float32 / ours"
+    def before(name: str, spec: str) -> str:
+        return spread("sae_elsewhere", name, spec)
+
+    integers, integers_before = (
+        measured(part, "TopK: floor, products alone / ours")
+        / measured(part, "TopK: its product alone in float32 / ours")
+        for part in ("sae", "sae_elsewhere")
     )
 
     return [
@@ -287,12 +292,15 @@ def reading_rows() -> list[Row]:
             "a training step of TopK, 1,024 to 8,192, k = 32, 4,096 rows, against SAELens, sparsify, and its own matrix product "
             "alone in float32",
             f"{step('TopK: SAELens TopK / ours', '.1f')}, {step('TopK: sparsify TopK / ours', '.1f')} and "
-            f"{step('TopK: its product alone in float32 / ours', '.2f')} times as fast (on an {origin('sae')['machine']['model']}, "
-            f"where the product in 8-bit integers takes {integers:.2f} of the time of float32's)",
+            f"{step('TopK: its product alone in float32 / ours', '.2f')} times as fast on an {origin('sae')['machine']['model']}, "
+            f"where the product in 8-bit integers takes {integers:.2f} of the time of float32's; before its last two changes "
+            f"{before('TopK: SAELens TopK / ours', '.1f')}, {before('TopK: sparsify TopK / ours', '.1f')} and "
+            f"{before('TopK: its product alone in float32 / ours', '.2f')} where it takes {integers_before:.2f}",
         ),
         (
             "the same of ReLU with L1, against SAELens",
-            f"{step('ReLU + L1: SAELens ReLU + L1 / ours', '.1f')} times as fast",
+            f"{step('ReLU + L1: SAELens ReLU + L1 / ours', '.1f')} and "
+            f"{before('ReLU + L1: SAELens ReLU + L1 / ours', '.1f')} times as fast on these two",
         ),
     ]
 
@@ -310,18 +318,19 @@ def floor_rows() -> list[Row]:
         (
             "a training step of TopK: its floor (the product in 8-bit integers, Adam, one look at all pre-activations), share "
             "of the step",
-            f"{share('TopK')}; the rest reads at scattered places: the largest 48 of 8,192 in each row, their exact products, "
-            "the sums of two sparse gradients",
+            f"{share('TopK')}; the rest is choosing the largest 48 of 8,192 in each row, their exact products, and the sums of "
+            "two sparse gradients",
         ),
         ("of ReLU with L1: five products and Adam", share("ReLU + L1")),
         (
             "of a bottleneck of 128 with ReLU: four products and Adam",
-            f"{share('1024 -> 128')}; the rest is passes over the 4,096 x 1,024 states: drawing rows, subtracting, summing squares",
+            f"{share('1024 -> 128')}; the rest is passes over the 4,096 x 1,024 states, and products whose operands do "
+            "not lie as they like best",
         ),
         (
             "a token of quadratic `linear_attention` from its state: times a copy of its sums",
-            f"{spread('attention', 'a token, quadratic / memory-traffic floor', '.2f')}; the sums are read and written once, the "
-            "rest is the token's 2,145 features and one product with them",
+            f"{spread('attention', 'a token, quadratic / memory-traffic floor', '.2f')}; each token reads the sums, and "
+            "a block of tokens is written to them at once; the rest makes 2,145 features and compares with the block",
         ),
         (
             "`LoRALinear`, 512 rows: time over PEFT's, and that of the frozen weight alone",
@@ -576,7 +585,7 @@ def page() -> str:
 
 ### What counting allows there
 
-A call takes at least as long as its multiply-adds at the rate of the tensor cores, and as long as its inputs and outputs at the rate of the memory (`benchmarks/rooflines.py`; an H200's data sheet: {rooflines.TFLOPS["bfloat16"]:g} TFLOP/s in bfloat16, {1e-12 * rooflines.BANDWIDTH:g} TB/s, so {rooflines.balance("bfloat16"):.0f} multiply-adds a byte are balanced). The last five columns are the lengths from which softmax attention has the higher bound. In bfloat16 every form but the quadratic one with head_dim 64 is held up by its bytes, and so is softmax attention up to {rooflines.softmax_balance("bfloat16"):,.0f} tokens: below that length none of them can be faster. The delta rule and ridge attention are counted token by token; the chunks that a GPU needs multiply more.
+A call takes at least as long as its multiply-adds at the machine's rate, and as long as its inputs and outputs at the rate of the memory (`benchmarks/rooflines.py`; an H200's data sheet: {rooflines.TFLOPS["bfloat16"]:g} TFLOP/s in bfloat16, {1e-12 * rooflines.BANDWIDTH:g} TB/s, so {rooflines.balance("bfloat16"):.0f} multiply-adds a byte are balanced). The last five columns are the lengths from which softmax attention has the higher bound. In bfloat16 every form but the quadratic one with head_dim 64 is held up by its bytes, and so is softmax attention up to {rooflines.softmax_balance("bfloat16"):,.0f} tokens: below that length the count gives none of them a lead. Exponentials, features and launches are not counted. The delta rule and ridge attention are counted token by token; the chunks that a GPU needs multiply more.
 
 {rooflines.table()}
 

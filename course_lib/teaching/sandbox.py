@@ -534,6 +534,8 @@ def _derivatives() -> frozenset:
 @cache
 def _libraries() -> tuple[str, ...]:
     paths = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+    # Packages may come from another environment, as torch does where lessons are graded, or from the user's own folder.
+    paths |= {path for path in sys.path if Path(path).name in ("site-packages", "dist-packages")}
     return (*sorted(paths), str(Path(__file__).parents[1]), "<frozen")
 
 

@@ -651,6 +651,20 @@ def test_loops_of_libraries_do_not_count():
     assert small == large == 1
 
 
+def test_packages_of_another_environment_are_not_the_learners(monkeypatch, tmp_path):
+    """As where lessons are graded: the course's own packages are reached by a .pth file there."""
+    other = tmp_path / "site-packages"
+    monkeypatch.setattr(sys, "path", [*sys.path, str(other)])
+    for kept in (sandbox._libraries, sandbox.is_own):
+        kept.cache_clear()
+    try:
+        assert not sandbox.is_own(str(other / "torch" / "random.py"))
+        assert sandbox.is_own(str(tmp_path / "answer.py"))
+    finally:
+        for kept in (sandbox._libraries, sandbox.is_own):
+            kept.cache_clear()
+
+
 @pytest.mark.usefixtures("either")
 def test_overwritten_inputs_are_seen():
     def zeroes(tensor, items):
